@@ -1,0 +1,16 @@
+# Installs the library as a CMake package: find_package(lockstep), target lockstep::lockstep.
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/lockstep)
+install(TARGETS lockstep EXPORT lockstepTargets)
+install(DIRECTORY ${PROJECT_SOURCE_DIR}/include/lockstep DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT lockstepTargets NAMESPACE lockstep:: DESTINATION ${package_dir})
+
+get_target_property(library_type lockstep TYPE)
+configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in
+                              ${PROJECT_BINARY_DIR}/lockstepConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/FindOpenBLAS.cmake
+        DESTINATION ${package_dir})

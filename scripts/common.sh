@@ -1,0 +1,33 @@
+# shellcheck shell=bash
+# What the scripts share; sourced, not run. Sets root, works from any folder, and keeps build output in logs.
+root="$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)"
+cd "$root" || exit
+logs="$root/build/logs"
+mkdir -p "$logs"
+
+jobs="$(nproc)"
+export CMAKE_BUILD_PARALLEL_LEVEL="${CMAKE_BUILD_PARALLEL_LEVEL:-$jobs}"
+export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$jobs}"
+if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache >/dev/null; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache
+fi
+
+# logged NAME COMMAND...: one line when it starts; its output goes to build/logs/NAME.log, shown only if it fails.
+logged() {
+  local log="$logs/$1.log"
+  shift
+  echo "+ $*"
+  if ! "$@" >"$log" 2>&1 </dev/null; then
+    tail -n 200 "$log" >&2
+    echo "$(basename "$0"): failed: $* (all of its output: $log)" >&2
+    return 1
+  fi
+}
+
+# build PRESET TARGET [ARGUMENT...]: configures with these arguments, and builds a target with all it needs.
+build() {
+  local preset="$1" target="$2"
+  shift 2
+  logged "$preset-configure" cmake --preset "$preset" "$@"
+  logged "$preset-build" cmake --build --preset "$preset" --target "$target"
+}

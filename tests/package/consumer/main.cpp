@@ -1,0 +1,3 @@
+#include <lockstep/lockstep.h>
+
+int main() { lockstep::print("{}\n", lockstep::ones({2, 3}) + lockstep::ones({2, 3})); }
