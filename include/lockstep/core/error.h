@@ -1,0 +1,113 @@
+// Every error Lockstep throws. Messages read "[op] expected ..., got ...".
+// Copying an error never throws; an error may be shared between threads once it is no longer changed.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/core/export.h>
+
+namespace lockstep {
+
+/// The base of all errors. Context ("in replica 1 on cuda:1") is added in place while an error travels,
+/// so that it keeps its own type.
+class LOCKSTEP_API Error : public std::exception {
+ public:
+  explicit Error(std::string message);
+  const char* what() const noexcept override;
+
+  /// Appends " (where)" to the message.
+  void add_context(std::string_view where);
+
+  /// Keeps another failure of the same operation with this one.
+  void attach(std::exception_ptr other);
+  const std::vector<std::exception_ptr>& attached() const noexcept;
+
+ private:
+  struct State;
+  std::shared_ptr<State> state_;
+};
+
+/// An argument that cannot be used. Thrown before anything is enqueued or changed.
+class LOCKSTEP_API InvalidArgument : public Error {
+ public:
+  using Error::Error;
+};
+
+class LOCKSTEP_API ShapeError : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
+class LOCKSTEP_API DTypeError : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
+/// Operands live on different devices. Nothing is copied behind the caller's back.
+class LOCKSTEP_API DeviceMismatch : public InvalidArgument {
+ public:
+  using InvalidArgument::InvalidArgument;
+};
+
+/// A device has no room for a request, even after everything cached was given back. Sizes are bytes.
+class LOCKSTEP_API OutOfMemory : public Error {
+ public:
+  struct Sizes {
+    std::size_t requested = 0;
+    std::size_t in_use = 0;
+    std::size_t cached = 0;
+    std::size_t limit = 0;
+  };
+  OutOfMemory(std::string device, Sizes sizes);
+
+  const std::string device;
+  const Sizes sizes;
+};
+
+/// A call into a backend failed: its name, the backend's own code, and the device.
+class LOCKSTEP_API BackendError : public Error {
+ public:
+  BackendError(std::string api, int code, std::string device, std::string_view text);
+
+  const std::string api;
+  const int code;
+  const std::string device;
+};
+
+/// Two accesses to the same memory that no event, stream or wait orders. Found by simulated devices.
+class LOCKSTEP_API RaceError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A collective operation failed on one rank.
+class LOCKSTEP_API CollectiveError : public Error {
+ public:
+  CollectiveError(int rank, std::string operation, std::size_t bytes, std::string_view text);
+
+  const int rank;
+  const std::string operation;
+  const std::size_t bytes;
+};
+
+class LOCKSTEP_API AutogradError : public Error {
+ public:
+  using Error::Error;
+};
+
+/// A file that does not hold what its format promises; offset is the byte where it was noticed.
+class LOCKSTEP_API FormatError : public Error {
+ public:
+  FormatError(std::string file, std::uint64_t offset, std::string_view text);
+
+  const std::string file;
+  const std::uint64_t offset;
+};
+
+}  // namespace lockstep

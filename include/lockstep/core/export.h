@@ -1,0 +1,4 @@
+// The mark of a symbol that leaves the library: everything else is hidden.
+#pragma once
+
+#define LOCKSTEP_API __attribute__((visibility("default")))

@@ -1,0 +1,72 @@
+// Shapes and strides: up to eight dimensions, held in place, so that a tensor needs no second allocation.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <span>
+
+#include <lockstep/core/export.h>
+
+namespace lockstep {
+
+/// The sizes (or strides, in elements) of a tensor's dimensions.
+class LOCKSTEP_API Shape {
+ public:
+  static constexpr int kMaxRank = 8;
+
+  Shape() = default;
+  /// Throws ShapeError for more than kMaxRank dimensions.
+  Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
+  explicit Shape(std::span<const std::int64_t> sizes);
+  /// `rank` dimensions of `size` each.
+  static Shape filled(int rank, std::int64_t size);
+
+  Shape(const Shape& other) noexcept { *this = other; }
+  Shape& operator=(const Shape& other) noexcept {
+    rank_ = other.rank_;
+    for (int i = 0; i < rank_; ++i) sizes_[i] = other.sizes_[i];
+    return *this;
+  }
+
+  int rank() const noexcept { return rank_; }
+  bool empty() const noexcept { return rank_ == 0; }
+  std::int64_t operator[](int dim) const noexcept { return sizes_[dim]; }
+  std::int64_t& operator[](int dim) noexcept { return sizes_[dim]; }
+  const std::int64_t* begin() const noexcept { return sizes_.data(); }
+  const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
+  std::int64_t back() const noexcept { return sizes_[rank_ - 1]; }
+
+  /// Throw ShapeError past kMaxRank.
+  void push_back(std::int64_t size) { insert(rank_, size); }
+  void insert(int dim, std::int64_t size);
+  void erase(int dim) noexcept;
+
+  /// The product of the sizes; 1 for no dimensions.
+  std::int64_t elements() const noexcept {
+    std::int64_t product = 1;
+    for (int i = 0; i < rank_; ++i) product *= sizes_[i];
+    return product;
+  }
+
+  bool operator==(const Shape& other) const noexcept;
+
+ private:
+  std::int8_t rank_ = 0;
+  std::array<std::int64_t, kMaxRank> sizes_;
+};
+
+/// Prints [2, 3].
+LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
+
+/// Strides of a dense row-major tensor.
+LOCKSTEP_API Shape contiguous_strides(const Shape& sizes) noexcept;
+
+/// The shape both broadcast to. Throws ShapeError naming `op` and both shapes.
+LOCKSTEP_API Shape broadcast(const char* op, const Shape& a, const Shape& b);
+
+/// `dim` counted from the front. Throws ShapeError naming `op` unless -rank <= dim < rank.
+LOCKSTEP_API int wrap_dim(const char* op, std::int64_t dim, int rank);
+
+}  // namespace lockstep

@@ -1,0 +1,64 @@
+// Devices by name, and how many there are. Values; safe to use from any thread.
+#pragma once
+
+#include <compare>
+#include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/core/export.h>
+
+namespace lockstep {
+
+enum class DeviceType : std::int8_t { kCpu, kCuda };
+
+/// The CPU, or one GPU (real or simulated).
+class LOCKSTEP_API Device {
+ public:
+  Device() = default;  ///< The CPU.
+  /// "cpu", "cuda" (the same as "cuda:0") or "cuda:N". Throws InvalidArgument for anything else;
+  /// a GPU that is not there is reported when it is first used.
+  Device(std::string_view name);
+  Device(const char* name) : Device(std::string_view(name)) {}
+  Device(const std::string& name) : Device(std::string_view(name)) {}
+  /// Throws InvalidArgument for a negative index.
+  static Device cuda(int index);
+
+  DeviceType type() const noexcept { return type_; }
+  bool is_cpu() const noexcept { return type_ == DeviceType::kCpu; }
+  bool is_cuda() const noexcept { return type_ == DeviceType::kCuda; }
+  int index() const noexcept { return index_; }
+  std::string name() const;
+
+  auto operator<=>(const Device&) const = default;
+
+ private:
+  DeviceType type_ = DeviceType::kCpu;
+  std::int8_t index_ = 0;
+};
+
+/// Prints cpu or cuda:1.
+LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Device& device);
+
+struct DeviceProperties {
+  std::string name;               ///< The model, as its backend calls it.
+  std::size_t memory_bytes = 0;   ///< All of its memory.
+};
+
+/// Throws InvalidArgument if there is no such device.
+LOCKSTEP_API DeviceProperties properties(Device device);
+
+namespace cuda {
+LOCKSTEP_API int device_count();
+LOCKSTEP_API bool is_available();
+}  // namespace cuda
+
+/// cuda:index, or the CPU when there is no such GPU.
+LOCKSTEP_API Device try_gpu(int index = 0);
+/// Every GPU, or {cpu} when there is none.
+LOCKSTEP_API std::vector<Device> try_all_gpus();
+
+}  // namespace lockstep

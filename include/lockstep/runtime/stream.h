@@ -1,0 +1,86 @@
+// Streams and events. Work enqueued on one stream runs in order; an event orders work across streams.
+// A stream of the CPU runs its work at once, on the thread that enqueues it.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+
+#include <lockstep/core/export.h>
+#include <lockstep/runtime/device.h>
+
+namespace lockstep {
+
+class Event;
+
+enum class StreamPriority : std::uint8_t { kNormal, kHigh };
+
+/// Names one of a device's streams: a small value. Streams live as long as their device does; using
+/// one whose device is gone throws InvalidArgument. Any thread may use any stream.
+class LOCKSTEP_API Stream {
+ public:
+  /// The next stream of the device's pool, round robin: never the default stream.
+  static Stream from_pool(Device device, StreamPriority priority = StreamPriority::kNormal);
+  static Stream default_stream(Device device);
+
+  Device device() const noexcept { return device_; }
+  int id() const noexcept { return id_; }
+
+  /// Waits on the host for all work enqueued so far; throws the first error of that work, once.
+  void synchronize() const;
+  /// True when all work enqueued so far has ended. Throws as synchronize() does.
+  bool query() const;
+  /// Work enqueued here from now on starts after the event. Does not wait on the host.
+  void wait(const Event& event) const;
+  /// An event that marks the work enqueued so far.
+  Event record() const;
+
+  bool operator==(const Stream&) const = default;
+
+ private:
+  friend class StreamAccess;
+  Stream(Device device, int id) : device_(device), id_(std::int16_t(id)) {}
+
+  Device device_;
+  std::int16_t id_ = 0;
+};
+
+/// A point in a stream's work.
+class LOCKSTEP_API Event {
+ public:
+  Event(Event&&) noexcept;
+  Event& operator=(Event&&) noexcept;
+  ~Event();
+
+  Device device() const noexcept;
+  /// True when the work before the event has ended.
+  bool query() const;
+  /// Waits on the host for the work before the event; throws that work's first error, once.
+  void synchronize() const;
+
+ private:
+  friend class Stream;
+  struct State;
+  explicit Event(std::unique_ptr<State> state);
+  std::unique_ptr<State> state_;
+};
+
+/// The stream that this thread's work on `device` goes to: the default stream, or the innermost guard's.
+LOCKSTEP_API Stream current_stream(Device device);
+
+/// Waits for all streams of the device; throws the first error of their work.
+LOCKSTEP_API void synchronize(Device device);
+
+/// Makes a stream current for its device on this thread, for a scope.
+class LOCKSTEP_API StreamGuard {
+ public:
+  explicit StreamGuard(Stream stream);
+  ~StreamGuard();
+  StreamGuard(const StreamGuard&) = delete;
+  StreamGuard& operator=(const StreamGuard&) = delete;
+
+ private:
+  Device device_;
+  int outer_id_;
+};
+
+}  // namespace lockstep

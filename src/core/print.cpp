@@ -1,0 +1,41 @@
+#include <lockstep/core/print.h>
+
+#include <cstdio>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+thread_local std::string* captured = nullptr;
+
+}  // namespace
+
+std::string format(std::string_view pattern, std::span<const std::string> arguments) {
+  std::string result;
+  std::size_t used = 0;
+  std::size_t from = 0;
+  for (std::size_t at; (at = pattern.find("{}", from)) != std::string_view::npos; from = at + 2) {
+    result.append(pattern, from, at - from);
+    if (used < arguments.size()) result += arguments[used];
+    ++used;
+  }
+  if (used != arguments.size())
+    throw InvalidArgument(text("[print] expected one argument for each {}, got ", arguments.size(), " for ", used));
+  return result.append(pattern, from);
+}
+
+void print_text(std::string_view text) {
+  if (captured) {
+    captured->append(text);
+    return;
+  }
+  std::fwrite(text.data(), 1, text.size(), stdout);  // one call: stdio locks the stream for its length
+}
+
+CapturePrint::CapturePrint(std::string& text) noexcept : outer_(captured) { captured = &text; }
+CapturePrint::~CapturePrint() { captured = outer_; }
+
+}  // namespace lockstep

@@ -1,0 +1,149 @@
+// What a kind of device must be able to do: the one seam between Lockstep and the CPU, simulated GPUs and CUDA.
+// All policy (caching, ownership of streams and events, ordering of copies) lives above it, once.
+//
+// Any thread may call any function. Except where said otherwise a function enqueues and returns; the errors
+// of asynchronous work stay with their stream, travel with events to the streams that wait for them, and are
+// thrown by synchronize_*, after which the streams work on.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string_view>
+#include <type_traits>
+
+#include <lockstep/core/dtype.h>
+#include <lockstep/runtime/device.h>
+#include <lockstep/runtime/stream.h>
+
+namespace lockstep {
+
+/// A stream as its backend made it. `native` is the backend's own: null for the CPU, a cudaStream_t for CUDA.
+struct StreamHandle {
+  int device = 0;
+  int id = 0;  ///< Its place among the device's streams; 0 is the default stream.
+  void* native = nullptr;
+};
+
+using EventHandle = void*;
+
+/// Bytes that an operation touches: `rows` runs of `row_bytes`, `pitch` bytes apart.
+struct Region {
+  const void* data = nullptr;
+  std::size_t row_bytes = 0;
+  std::size_t rows = 1;
+  std::size_t pitch = 0;
+
+  std::size_t bytes() const noexcept { return rows * row_bytes; }
+  std::size_t span_bytes() const noexcept { return rows == 0 ? 0 : (rows - 1) * pitch + row_bytes; }
+};
+
+enum class AccessKind : std::uint8_t { kRead, kWrite };
+
+struct Access {
+  Region region;
+  AccessKind kind = AccessKind::kRead;
+};
+
+/// What a launch says of itself, for the race checker, the trace and cost models. The name is a literal.
+struct LaunchInfo {
+  const char* name = "";
+  double flops = 0;
+  std::span<const Access> accesses;
+};
+
+/// Where a kernel's body finds itself. On the host backends it computes at once: in parallel over all cores
+/// when `parallel`. On CUDA it enqueues its grids on `native_stream`.
+struct KernelContext {
+  bool parallel = false;
+  void* native_stream = nullptr;
+};
+
+/// A non-owning reference to a callable void(const KernelContext&) that can be copied into an owning one:
+/// backends that run at once never pay for the copy.
+class KernelRef {
+ public:
+  using Owned = std::function<void(const KernelContext&)>;
+
+  template <class F>
+    requires(!std::is_same_v<std::remove_cvref_t<F>, KernelRef>)
+  KernelRef(const F& body)
+      : body_(&body),
+        call_([](const void* f, const KernelContext& context) { (*static_cast<const F*>(f))(context); }),
+        own_([](const void* f) { return Owned(*static_cast<const F*>(f)); }) {}
+
+  void operator()(const KernelContext& context) const { call_(body_, context); }
+  Owned own() const { return own_(body_); }
+
+ private:
+  const void* body_;
+  void (*call_)(const void*, const KernelContext&);
+  Owned (*own_)(const void*);
+};
+
+/// A copy of rows of bytes. A device of -1 is the host; with pageable host memory a copy from it has taken the
+/// bytes, and a copy to it has delivered them, when the call returns.
+struct Copy {
+  void* to = nullptr;
+  const void* from = nullptr;
+  int to_device = -1;
+  int from_device = -1;
+  std::size_t row_bytes = 0;
+  std::size_t rows = 1;
+  std::size_t to_pitch = 0;
+  std::size_t from_pitch = 0;
+};
+
+/// c = alpha * op(a) op(b) + beta * c (+ bias) for each of `batch` row-major matrices; op transposes where asked.
+/// op(a): [m, k], op(b): [k, n], c: [m, n]; leading dimensions and batch strides in elements.
+struct Matmul {
+  DType dtype = kFloat32;  ///< Floating, the same for all three.
+  std::int64_t m = 0, n = 0, k = 0;
+  const void* a = nullptr;
+  const void* b = nullptr;
+  void* c = nullptr;
+  const void* bias = nullptr;  ///< [n], added to every row; needs beta == 0. Null for none.
+  std::int64_t lda = 0, ldb = 0, ldc = 0;
+  bool transpose_a = false, transpose_b = false;
+  double alpha = 1, beta = 0;
+  std::int64_t batch = 1;
+  std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
+};
+
+class Backend {
+ public:
+  virtual ~Backend() = default;
+
+  virtual DeviceType type() const noexcept = 0;
+  virtual int device_count() const noexcept = 0;
+  virtual DeviceProperties properties(int device) const = 0;
+
+  // Memory. deallocate waits for the device's work, as cudaFree does.
+  /// Null when the device has no room. Aligned to at least 256 bytes. Throws BackendError for other failures.
+  virtual void* allocate(int device, std::size_t bytes) = 0;
+  virtual void deallocate(int device, void* memory, std::size_t bytes) noexcept = 0;
+  /// Asked by the caching allocator before it serves a request: false fails it, as if there were no memory.
+  virtual bool admits(int /*device*/, std::size_t /*bytes*/) { return true; }
+  /// Told by the caching allocator, in stream order, that a block's bytes mean nothing any more (it was
+  /// handed out or returned). Never throws: an error is kept with the stream.
+  virtual void discard(StreamHandle, void* /*memory*/, std::size_t /*bytes*/) noexcept {}
+
+  // Streams and events.
+  virtual void* create_stream(int device, int id, StreamPriority priority) = 0;
+  virtual bool query_stream(StreamHandle stream) = 0;
+  virtual void synchronize_stream(StreamHandle stream) = 0;
+  virtual EventHandle create_event(int device) = 0;
+  virtual void destroy_event(EventHandle event) noexcept = 0;
+  virtual void record(EventHandle event, StreamHandle stream) = 0;
+  virtual void wait(StreamHandle stream, EventHandle event) = 0;
+  virtual bool query_event(EventHandle event) = 0;
+  virtual void synchronize_event(EventHandle event) = 0;
+
+  // Work.
+  virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;
+  virtual void copy(StreamHandle stream, const Copy& copy) = 0;
+  virtual void matmul(StreamHandle stream, const Matmul& matmul) = 0;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,287 @@
+#include "runtime/caching_allocator.h"
+
+#include <algorithm>
+#include <chrono>
+#include <limits>
+#include <mutex>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/error.h>
+
+#include "runtime/segregated_fit.h"
+#include "runtime/spin_mutex.h"
+#include "runtime/stream_uses.h"
+
+namespace lockstep {
+
+namespace {
+
+constexpr std::size_t kMiB = std::size_t(1) << 20;
+
+// Segment sizes as in PyTorch's CUDACachingAllocator: small requests are served from small segments, so that they
+// do not keep large ones from being whole; very large ones get segments of their own.
+constexpr std::size_t kSmallRequest = kMiB;
+constexpr std::size_t kSmallSegment = 2 * kMiB;
+constexpr std::size_t kMediumRequest = 10 * kMiB;
+constexpr std::size_t kMediumSegment = 20 * kMiB;
+constexpr std::size_t kLargeGranularity = 2 * kMiB;
+
+// No request of more bytes can be served, and none of fewer overflows when it is rounded up.
+constexpr std::size_t kLargestRequest = std::numeric_limits<std::size_t>::max() / 2;
+
+constexpr std::chrono::microseconds kPollInterval(20);
+
+constexpr std::size_t round_up(std::size_t bytes, std::size_t granularity) noexcept {
+  return (bytes + granularity - 1) & ~(granularity - 1);
+}
+
+constexpr std::size_t segment_bytes(std::size_t bytes) noexcept {
+  if (bytes <= kSmallRequest) return kSmallSegment;
+  if (bytes <= kMediumRequest) return kMediumSegment;
+  return round_up(bytes, kLargeGranularity);
+}
+
+}  // namespace
+
+/// The free blocks of one stream and size class.
+struct Pool {
+  Pool(BlockHeaders& headers, std::size_t granularity, StreamHandle owner) : stream(owner), fit(headers, granularity) {}
+
+  const StreamHandle stream;
+  SegregatedFit fit;
+};
+
+struct CachingAllocator::Impl {
+  Impl(Backend& owner, int index, std::size_t most_bytes)
+      : backend(owner),
+        device(index),
+        limit(most_bytes),
+        granularity(owner.type() == DeviceType::kCpu ? 64 : 512),
+        discards(owner.type() != DeviceType::kCpu),
+        uses(owner) {}
+
+  using Lock = std::unique_lock<SpinMutex>;
+
+  Block* take(Lock& lock, std::size_t bytes, StreamHandle stream);
+  Block* take_or_make_room(Lock& lock, Pool& pool, std::size_t bytes);
+  Block* take_cached(Pool& pool, std::size_t bytes);
+  Block* take_from_new_segment(Pool& pool, std::size_t bytes, std::size_t size_of_segment);
+  Pool& pool_for(std::size_t bytes, StreamHandle stream);
+
+  void discard(const Block& block) noexcept;
+  void collect_ended() noexcept;
+  void wait_for_deferred(Lock& lock);
+  void empty_cache(Lock& lock);
+  void release_everything() noexcept;
+
+  std::size_t capacity() const;
+  [[noreturn]] void throw_out_of_memory(Lock& lock, std::size_t requested) const;
+
+  Backend& backend;
+  const int device;
+  const std::size_t limit;
+  const std::size_t granularity;
+  const bool discards;
+
+  // Held for some nanoseconds, except while the backend allocates. Locking a std::mutex twice would take longer than
+  // all the rest of an allocation and its release.
+  SpinMutex mutex;
+  // Guarded by the mutex:
+  BlockHeaders headers;
+  std::vector<std::unique_ptr<Pool>> pools;  // small and large requests of stream 0, of stream 1, ...
+  std::vector<Block*> segments;              // the first block of each
+  int running_releases = 0;                  // threads that are giving segments back
+  StreamUses uses;
+  MemoryStats stats;
+};
+
+// Null when the device is full even after its cache was emptied.
+Block* CachingAllocator::Impl::take(Lock& lock, std::size_t bytes, StreamHandle stream) {
+  const std::size_t rounded = round_up(bytes, granularity);
+  Pool& pool = pool_for(rounded, stream);
+  if (uses.has_deferred()) collect_ended();
+  if (Block* block = take_cached(pool, rounded)) return block;
+  if (rounded > capacity()) return nullptr;
+  return take_or_make_room(lock, pool, rounded);
+}
+
+Block* CachingAllocator::Impl::take_or_make_room(Lock& lock, Pool& pool, std::size_t bytes) {
+  if (Block* block = take_from_new_segment(pool, bytes, segment_bytes(bytes))) return block;
+  wait_for_deferred(lock);
+  if (Block* block = take_cached(pool, bytes)) return block;
+  ++stats.retries;
+  empty_cache(lock);
+  if (Block* block = take_from_new_segment(pool, bytes, segment_bytes(bytes))) return block;
+  return take_from_new_segment(pool, bytes, bytes);
+}
+
+Block* CachingAllocator::Impl::take_cached(Pool& pool, std::size_t bytes) {
+  headers.reserve();
+  return pool.fit.take(bytes);
+}
+
+// Null when the backend or the limit has no room for the segment.
+Block* CachingAllocator::Impl::take_from_new_segment(Pool& pool, std::size_t bytes, std::size_t size_of_segment) {
+  if (limit != 0 && size_of_segment > limit - stats.reserved) return nullptr;
+  headers.reserve();
+  if (segments.size() == segments.capacity()) segments.reserve(2 * segments.size() + 8);
+
+  void* memory = backend.allocate(device, size_of_segment);
+  if (memory == nullptr) return nullptr;
+  stats.reserved += size_of_segment;
+  stats.peak_reserved = std::max(stats.peak_reserved, stats.reserved);
+  ++stats.backend_allocations;
+
+  Block* whole = headers.take();
+  *whole = {.memory = static_cast<std::byte*>(memory), .bytes = size_of_segment, .pool = &pool};
+  segments.push_back(whole);
+  pool.fit.give(whole);
+  return pool.fit.take(bytes);
+}
+
+Pool& CachingAllocator::Impl::pool_for(std::size_t bytes, StreamHandle stream) {
+  const std::size_t index = 2 * std::size_t(stream.id) + (bytes > kSmallRequest ? 1 : 0);
+  if (index >= pools.size()) pools.resize(index + 1);
+  if (pools[index] == nullptr) pools[index] = std::make_unique<Pool>(headers, granularity, stream);
+  return *pools[index];
+}
+
+void CachingAllocator::Impl::discard(const Block& block) noexcept {
+  if (discards) backend.discard(block.pool->stream, block.memory, block.bytes);
+}
+
+void CachingAllocator::Impl::collect_ended() noexcept {
+  for (Block* block = uses.collect(); block != nullptr;) {
+    Block* next = block->next_free;
+    discard(*block);
+    block->pool->fit.give(block);
+    block = next;
+  }
+}
+
+// For blocks kept back so far, and for segments that other threads are giving back. They may allocate and free
+// meanwhile: the work that this waits for may need a thread that is about to.
+void CachingAllocator::Impl::wait_for_deferred(Lock& lock) {
+  const std::uint64_t ticket = uses.last_ticket();
+  collect_ended();
+  while (uses.is_waiting(ticket) || running_releases != 0) {
+    lock.unlock();
+    std::this_thread::sleep_for(kPollInterval);
+    lock.lock();
+    collect_ended();
+  }
+}
+
+// Unlocks while the backend waits for the device's work.
+void CachingAllocator::Impl::empty_cache(Lock& lock) {
+  wait_for_deferred(lock);
+  Block* released = nullptr;
+  std::erase_if(segments, [&](Block* first) {
+    if (!first->is_whole_free_segment()) return false;
+    first->pool->fit.remove(first);
+    first->next_free = std::exchange(released, first);
+    return true;
+  });
+
+  ++running_releases;
+  lock.unlock();
+  for (Block* block = released; block != nullptr; block = block->next_free) {
+    backend.deallocate(device, block->memory, block->bytes);
+  }
+  lock.lock();
+  --running_releases;
+  while (released != nullptr) {
+    stats.reserved -= released->bytes;
+    ++stats.backend_frees;
+    headers.give(std::exchange(released, released->next_free));
+  }
+}
+
+void CachingAllocator::Impl::release_everything() noexcept {
+  for (const Block* first : segments) {
+    std::size_t bytes = 0;
+    for (const Block* block = first; block != nullptr; block = block->next) bytes += block->bytes;
+    backend.deallocate(device, first->memory, bytes);
+  }
+}
+
+// The most that a single request can ever get.
+std::size_t CachingAllocator::Impl::capacity() const {
+  return limit != 0 ? limit : backend.properties(device).memory_bytes;
+}
+
+void CachingAllocator::Impl::throw_out_of_memory(Lock& lock, std::size_t requested) const {
+  const std::size_t in_use = stats.in_use;
+  const std::size_t cached = stats.reserved - in_use;
+  lock.unlock();
+  const Device name = backend.type() == DeviceType::kCpu ? Device() : Device::cuda(device);
+  throw OutOfMemory(name.name(), {.requested = requested, .in_use = in_use, .cached = cached, .limit = capacity()});
+}
+
+CachingAllocator::CachingAllocator(Backend& backend, int device, std::size_t limit)
+    : impl_(std::make_unique<Impl>(backend, device, limit)) {}
+
+CachingAllocator::~CachingAllocator() { impl_->release_everything(); }
+
+CachingAllocator::Allocation CachingAllocator::allocate(std::size_t bytes, StreamHandle stream) {
+  if (bytes == 0) return {};
+  Impl& impl = *impl_;
+  const bool admitted = impl.backend.admits(impl.device, bytes);
+  Impl::Lock lock(impl.mutex);
+  if (!admitted) {
+    ++impl.stats.retries;
+    impl.empty_cache(lock);
+    impl.throw_out_of_memory(lock, bytes);
+  }
+  Block* block = bytes <= kLargestRequest ? impl.take(lock, bytes, stream) : nullptr;
+  if (block == nullptr) impl.throw_out_of_memory(lock, bytes);
+
+  ++impl.stats.allocations;
+  impl.stats.in_use += block->bytes;
+  impl.stats.peak_in_use = std::max(impl.stats.peak_in_use, impl.stats.in_use);
+  lock.unlock();
+  impl.discard(*block);
+  return {block->memory, block};
+}
+
+void CachingAllocator::free(Block* block) noexcept {
+  if (block == nullptr) return;
+  Impl& impl = *impl_;
+  const bool is_used_elsewhere = block->uses != nullptr;
+  if (!is_used_elsewhere) impl.discard(*block);
+  const std::scoped_lock lock(impl.mutex);
+  ++impl.stats.frees;
+  impl.stats.in_use -= block->bytes;
+  if (is_used_elsewhere) {
+    impl.uses.defer(*block);
+  } else {
+    block->pool->fit.give(block);
+  }
+}
+
+void CachingAllocator::record_stream(Block* block, StreamHandle stream) {
+  const StreamHandle own = block->pool->stream;
+  if (stream.device == own.device && stream.id == own.id) return;
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->uses.add(*block, stream);
+}
+
+MemoryStats CachingAllocator::stats() const {
+  const std::scoped_lock lock(impl_->mutex);
+  return impl_->stats;
+}
+
+void CachingAllocator::reset_peaks() {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->stats.peak_in_use = impl_->stats.in_use;
+  impl_->stats.peak_reserved = impl_->stats.reserved;
+}
+
+void CachingAllocator::empty_cache() {
+  Impl::Lock lock(impl_->mutex);
+  impl_->empty_cache(lock);
+}
+
+}  // namespace lockstep

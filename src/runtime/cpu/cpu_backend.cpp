@@ -1,0 +1,68 @@
+#include "runtime/cpu/cpu_backend.h"
+
+#include <sys/sysinfo.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <new>
+
+#include "runtime/host/parallel.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kAlignment = 4096;
+constexpr KernelContext kContext = {.parallel = true};
+
+class CpuBackend final : public Backend {
+ public:
+  DeviceType type() const noexcept override { return DeviceType::kCpu; }
+  int device_count() const noexcept override { return 1; }
+  DeviceProperties properties(int) const override {
+    struct sysinfo info = {};
+    ::sysinfo(&info);
+    return {"CPU", std::size_t(info.totalram) * info.mem_unit};
+  }
+
+  void* allocate(int, std::size_t bytes) override { return ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow); }
+  void deallocate(int, void* memory, std::size_t) noexcept override {
+    ::operator delete(memory, std::align_val_t(kAlignment));
+  }
+
+  // One stream whose work has always ended.
+  void* create_stream(int, int, StreamPriority) override { return nullptr; }
+  bool query_stream(StreamHandle) override { return true; }
+  void synchronize_stream(StreamHandle) override {}
+  EventHandle create_event(int) override { return nullptr; }
+  void destroy_event(EventHandle) noexcept override {}
+  void record(EventHandle, StreamHandle) override {}
+  void wait(StreamHandle, EventHandle) override {}
+  bool query_event(EventHandle) override { return true; }
+  void synchronize_event(EventHandle) override {}
+
+  void launch(StreamHandle, const LaunchInfo&, KernelRef kernel) override { kernel(kContext); }
+
+  void copy(StreamHandle, const Copy& copy) override {
+    auto* to = static_cast<std::byte*>(copy.to);
+    const auto* from = static_cast<const std::byte*>(copy.from);
+    constexpr std::int64_t kGrainBytes = 1 << 20;
+    if (copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes))
+      return host::parallel_for(kContext, std::int64_t(copy.rows * copy.row_bytes), kGrainBytes,
+                                [&](std::int64_t begin, std::int64_t end) {
+                                  std::memcpy(to + begin, from + begin, std::size_t(end - begin));
+                                });
+    const std::int64_t grain = kGrainBytes / std::int64_t(copy.row_bytes + 1) + 1;
+    host::parallel_for(kContext, std::int64_t(copy.rows), grain, [&](std::int64_t begin, std::int64_t end) {
+      for (auto row = std::size_t(begin); row < std::size_t(end); ++row)
+        std::memcpy(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.row_bytes);
+    });
+  }
+
+  void matmul(StreamHandle, const Matmul& matmul) override { host::matmul(kContext, matmul); }
+};
+
+}  // namespace
+
+std::shared_ptr<Backend> make_cpu_backend() { return std::make_shared<CpuBackend>(); }
+
+}  // namespace lockstep

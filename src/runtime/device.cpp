@@ -1,0 +1,64 @@
+#include <lockstep/runtime/device.h>
+
+#include <charconv>
+#include <ostream>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "runtime/registry.h"
+
+namespace lockstep {
+namespace {
+
+constexpr int kMaxDevices = 64;
+
+}  // namespace
+
+Device::Device(std::string_view name) {
+  if (name == "cpu") return;
+  const std::string_view kind = name.substr(0, 4);
+  int index = name.size() == 4 ? 0 : -1;
+  if (name.size() > 5 && name[4] == ':') {
+    const char* const end = name.data() + name.size();
+    const auto parsed = std::from_chars(name.data() + 5, end, index);
+    if (parsed.ec != std::errc() || parsed.ptr != end) index = -1;
+  }
+  if (kind != "cuda" || index < 0 || index >= kMaxDevices)
+    throw InvalidArgument(text("[Device] expected \"cpu\", \"cuda\" or \"cuda:N\", got \"", name, "\""));
+  type_ = DeviceType::kCuda;
+  index_ = std::int8_t(index);
+}
+
+Device Device::cuda(int index) {
+  if (index < 0 || index >= kMaxDevices)
+    throw InvalidArgument(text("[Device] expected an index in [0, ", kMaxDevices - 1, "], got ", index));
+  Device device;
+  device.type_ = DeviceType::kCuda;
+  device.index_ = std::int8_t(index);
+  return device;
+}
+
+std::string Device::name() const { return is_cpu() ? "cpu" : text("cuda:", int(index_)); }
+
+std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.name(); }
+
+DeviceProperties properties(Device device) {
+  return device_state(device).backend.properties(device.index());
+}
+
+int cuda::device_count() { return accelerator_count(); }
+bool cuda::is_available() { return accelerator_count() > 0; }
+
+Device try_gpu(int index) {
+  return index >= 0 && index < accelerator_count() ? Device::cuda(index) : Device();
+}
+
+std::vector<Device> try_all_gpus() {
+  std::vector<Device> devices;
+  for (int i = 0; i < accelerator_count(); ++i) devices.push_back(Device::cuda(i));
+  if (devices.empty()) devices.push_back(Device());
+  return devices;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,172 @@
+#include "runtime/registry.h"
+
+#include <cstdlib>
+
+#include <lockstep/core/error.h>
+#include <lockstep/runtime/simulation.h>
+
+#include "core/text.h"
+#include "runtime/cpu/cpu_backend.h"
+#include "runtime/sim/sim_backend.h"
+
+namespace lockstep {
+namespace {
+
+std::shared_ptr<Backend> backend_from_environment() {
+  const char* const variable = std::getenv("LOCKSTEP_DEVICES");
+  const std::string_view choice = variable ? variable : "";
+  if (choice.empty() || choice == "none") return nullptr;
+  if (choice.starts_with("sim:")) {
+    const std::string count(choice.substr(4));
+    char* end = nullptr;
+    const long value = std::strtol(count.c_str(), &end, 10);
+    if (!count.empty() && *end == '\0' && value >= 1 && value <= 64)
+      return make_sim_backend({.count = int(value)});
+  }
+  throw InvalidArgument(text("[LOCKSTEP_DEVICES] expected none or sim:N with N from 1 to 64, got \"", choice, "\""));
+}
+
+class Registry {
+ public:
+  static Registry& instance() {
+    static Registry registry;
+    return registry;
+  }
+
+  DeviceState& cpu() noexcept { return cpu_.state(0); }
+
+  std::shared_ptr<DeviceSet> accelerators() {
+    const std::scoped_lock lock(mutex_);
+    return accelerators_locked();
+  }
+
+  // The hot way to a device: no lock. Replacing the devices while others use them is a misuse in any case.
+  DeviceSet* current() {
+    if (DeviceSet* devices = current_.load(std::memory_order_acquire)) return devices;
+    const std::scoped_lock lock(mutex_);
+    accelerators_locked();
+    return current_.load(std::memory_order_relaxed);
+  }
+
+  std::shared_ptr<DeviceSet> exchange(std::shared_ptr<DeviceSet> devices) {
+    const std::scoped_lock lock(mutex_);
+    std::shared_ptr<DeviceSet> old = accelerators_locked();
+    accelerators_ = std::move(devices);
+    current_.store(accelerators_.get(), std::memory_order_release);
+    return old;
+  }
+
+  void retire(std::shared_ptr<DeviceSet> devices) {
+    const std::scoped_lock lock(mutex_);
+    retired_.push_back(std::move(devices));
+  }
+
+ private:
+  Registry() : cpu_(make_cpu_backend()) {}
+
+  const std::shared_ptr<DeviceSet>& accelerators_locked() {
+    if (!accelerators_) {
+      accelerators_ = std::make_shared<DeviceSet>(backend_from_environment());
+      current_.store(accelerators_.get(), std::memory_order_release);
+    }
+    return accelerators_;
+  }
+
+  DeviceSet cpu_;
+  std::mutex mutex_;
+  std::shared_ptr<DeviceSet> accelerators_;
+  std::atomic<DeviceSet*> current_ = nullptr;
+  std::vector<std::shared_ptr<DeviceSet>> retired_;
+};
+
+thread_local std::int8_t current_stream_ids[64] = {};  // of cuda:i; the CPU has one stream
+
+}  // namespace
+
+DeviceState::DeviceState(Device name, Backend& owner)
+    : device(name), backend(owner), allocator(owner, name.index()) {}
+
+StreamHandle DeviceState::stream(int id) {
+  if (id < 0 || id > 2 * kPoolSize)
+    throw InvalidArgument(text("[Stream] expected a stream of ", device, ", got id ", id));
+  if (!made_[id].load(std::memory_order_acquire)) {
+    const std::scoped_lock lock(mutex_);
+    if (!made_[id].load(std::memory_order_relaxed)) {
+      const auto priority = id > kPoolSize ? StreamPriority::kHigh : StreamPriority::kNormal;
+      natives_[id] = backend.create_stream(device.index(), id, priority);
+      made_[id].store(true, std::memory_order_release);
+    }
+  }
+  return {device.index(), id, natives_[id].load(std::memory_order_relaxed)};
+}
+
+int DeviceState::next_pooled_stream(StreamPriority priority) {
+  const std::scoped_lock lock(mutex_);
+  const int pool = int(priority);
+  const int place = next_[pool]++ % kPoolSize;
+  return 1 + pool * kPoolSize + place;
+}
+
+std::vector<StreamHandle> DeviceState::streams() {
+  std::vector<StreamHandle> result;
+  for (int id = 0; id <= 2 * kPoolSize; ++id)
+    if (made_[id].load(std::memory_order_acquire)) result.push_back(stream(id));
+  return result;
+}
+
+DeviceSet::DeviceSet(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
+  for (int i = 0; backend_ && i < backend_->device_count(); ++i) {
+    const Device device = backend_->type() == DeviceType::kCpu ? Device() : Device::cuda(i);
+    states_.push_back(std::make_unique<DeviceState>(device, *backend_));
+  }
+}
+
+DeviceSet::~DeviceSet() = default;
+
+bool DeviceSet::idle() const {
+  for (const auto& state : states_)
+    if (state->allocator.stats().in_use != 0) return false;
+  return true;
+}
+
+DeviceState& device_state(Device device) {
+  Registry& registry = Registry::instance();
+  if (device.is_cpu()) return registry.cpu();
+  DeviceSet* const devices = registry.current();
+  if (device.index() >= devices->count())
+    throw InvalidArgument(text("[Device] expected one of ", devices->count(), " visible GPUs, got ", device));
+  return devices->state(device.index());
+}
+
+int accelerator_count() { return Registry::instance().current()->count(); }
+
+std::shared_ptr<DeviceSet> accelerators() { return Registry::instance().accelerators(); }
+
+std::shared_ptr<DeviceSet> exchange_accelerators(std::shared_ptr<DeviceSet> devices) {
+  return Registry::instance().exchange(std::move(devices));
+}
+
+void retire(std::shared_ptr<DeviceSet> devices) { Registry::instance().retire(std::move(devices)); }
+
+StreamHandle current_stream_handle(DeviceState& state) {
+  if (state.device.is_cpu()) return {};
+  return state.stream(current_stream_ids[state.device.index()]);
+}
+
+Stream current_stream(Device device) {
+  const int id = device.is_cpu() ? 0 : current_stream_ids[device.index()];
+  device_state(device);
+  return StreamAccess::make(device, id);
+}
+
+StreamGuard::StreamGuard(Stream stream) : device_(stream.device()) {
+  StreamAccess::handle(stream);  // throws if it is not there
+  outer_id_ = current_stream_ids[device_.index()];
+  if (device_.is_cuda()) current_stream_ids[device_.index()] = std::int8_t(stream.id());
+}
+
+StreamGuard::~StreamGuard() {
+  if (device_.is_cuda()) current_stream_ids[device_.index()] = std::int8_t(outer_id_);
+}
+
+}  // namespace lockstep

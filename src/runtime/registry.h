@@ -1,0 +1,81 @@
+// The devices of this process: the one singleton. Which backend stands behind cuda:* is decided on first use from
+// LOCKSTEP_DEVICES (sim:N, none), and can be replaced for a scope.
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/backend.h"
+#include "runtime/caching_allocator.h"
+#include "runtime/device_thread.h"
+
+namespace lockstep {
+
+/// All that Lockstep keeps for one device.
+struct DeviceState {
+  DeviceState(Device name, Backend& backend);
+
+  const Device device;
+  Backend& backend;
+  CachingAllocator allocator;
+  DeviceThread thread;
+
+  /// Throws InvalidArgument if there is no stream `id`.
+  StreamHandle stream(int id);
+  /// The id of the next stream of the pool.
+  int next_pooled_stream(StreamPriority priority);
+  /// All streams made so far.
+  std::vector<StreamHandle> streams();
+
+ private:
+  static constexpr int kPoolSize = 8;  // of each priority; ids 1..8 and 9..16
+  std::mutex mutex_;
+  std::atomic<void*> natives_[1 + 2 * kPoolSize] = {};
+  std::atomic<bool> made_[1 + 2 * kPoolSize] = {};
+  int next_[2] = {0, 0};
+};
+
+/// A backend and its devices.
+class DeviceSet {
+ public:
+  explicit DeviceSet(std::shared_ptr<Backend> backend);
+  ~DeviceSet();
+
+  int count() const noexcept { return int(states_.size()); }
+  DeviceState& state(int index) noexcept { return *states_[std::size_t(index)]; }
+  Backend& backend() noexcept { return *backend_; }
+  /// True when every block was returned.
+  bool idle() const;
+
+ private:
+  std::shared_ptr<Backend> backend_;
+  std::vector<std::unique_ptr<DeviceState>> states_;
+};
+
+/// Throws InvalidArgument if there is no such device.
+DeviceState& device_state(Device device);
+
+/// How many GPUs there are.
+int accelerator_count();
+
+/// What is behind cuda:* now.
+std::shared_ptr<DeviceSet> accelerators();
+/// Puts `devices` behind cuda:* and returns what was there.
+std::shared_ptr<DeviceSet> exchange_accelerators(std::shared_ptr<DeviceSet> devices);
+/// Keeps devices alive to the end of the process, because something still uses their memory.
+void retire(std::shared_ptr<DeviceSet> devices);
+
+/// The stream this thread's work on the device goes to.
+StreamHandle current_stream_handle(DeviceState& state);
+
+/// Between streams as users name them and as backends do.
+class StreamAccess {
+ public:
+  static Stream make(Device device, int id) { return Stream(device, id); }
+  /// Throws InvalidArgument if the stream's device is gone.
+  static StreamHandle handle(const Stream& stream) { return device_state(stream.device()).stream(stream.id()); }
+};
+
+}  // namespace lockstep

@@ -1,0 +1,100 @@
+// Free blocks by size: two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004), for memory that the host may
+// not be able to touch: the headers stand beside it. Knows nothing of devices and streams. Not thread-safe.
+//
+// A block is cut from the end of a larger free one, which so keeps its header and mostly its place; the first header
+// of a segment therefore lives as long as the segment.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace lockstep {
+
+/// What belongs to all blocks of one stream and size class: the allocator's own.
+struct Pool;
+struct StreamUse;
+
+/// The header of a piece of a segment.
+struct Block {
+  std::byte* memory = nullptr;
+  std::size_t bytes = 0;
+  Block* previous = nullptr;  ///< Neighbours within the segment.
+  Block* next = nullptr;
+  Block* previous_free = nullptr;
+  Block* next_free = nullptr;  ///< Also links spare headers, and blocks on their way to a free list.
+  Pool* pool = nullptr;
+  StreamUse* uses = nullptr;  ///< By other streams; see stream_uses.h.
+  bool free = false;
+
+  /// True when nothing of the segment is in use.
+  bool is_whole_free_segment() const noexcept { return free && previous == nullptr && next == nullptr; }
+};
+
+/// Spare block headers.
+class BlockHeaders {
+ public:
+  /// The next two calls of take() do not allocate. Throws std::bad_alloc.
+  void reserve() {
+    if (spare_ == nullptr || spare_->next_free == nullptr) grow();
+  }
+  Block* take() noexcept {
+    Block* block = spare_;
+    spare_ = block->next_free;
+    return block;
+  }
+  void give(Block* block) noexcept {
+    block->next_free = spare_;
+    spare_ = block;
+  }
+
+ private:
+  void grow();
+
+  Block* spare_ = nullptr;
+  std::vector<std::unique_ptr<Block[]>> chunks_;
+};
+
+class SegregatedFit {
+ public:
+  /// All sizes are multiples of `granularity`, a power of two.
+  SegregatedFit(BlockHeaders& headers, std::size_t granularity);
+
+  /// A block of exactly `bytes`, or null if no free block is large enough. Uses up to one reserved header.
+  Block* take(std::size_t bytes) noexcept;
+  /// Puts a block back, merged with its free neighbours.
+  void give(Block* block) noexcept;
+  /// Takes a free block out of the lists.
+  void remove(Block* block) noexcept;
+
+ private:
+  // Level 0 has a list for each number of granules below kSlots; each level above covers one power of two.
+  static constexpr unsigned kSlotBits = 4;
+  static constexpr unsigned kSlots = 1u << kSlotBits;
+  static constexpr unsigned kLevels = 64 - kSlotBits;
+  // How many blocks of a list whose sizes vary are looked at before a larger block is cut.
+  static constexpr int kProbes = 4;
+
+  struct Bin {
+    unsigned level;
+    unsigned slot;
+    bool operator==(const Bin&) const = default;
+  };
+  Bin bin_of(std::size_t bytes) const noexcept;
+  Block*& list(Bin bin) noexcept { return lists_[bin.level * kSlots + bin.slot]; }
+  Block* find_above(Bin bin) noexcept;
+  void insert(Block* block, Bin bin) noexcept;
+  void remove(Block* block, Bin bin) noexcept;
+  void resize(Block* block, std::size_t bytes) noexcept;
+  std::size_t drop_next(Block* block) noexcept;
+
+  BlockHeaders& headers_;
+  const unsigned granularity_bits_;
+  std::uint64_t levels_ = 0;                       // a bit for each level that has a block
+  std::array<std::uint16_t, kLevels> slots_ = {};  // and for each of its lists
+  std::array<Block*, kLevels* kSlots> lists_ = {};
+};
+
+}  // namespace lockstep

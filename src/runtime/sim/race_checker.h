@@ -1,0 +1,53 @@
+// Happens-before over declared accesses, with vector clocks. It runs when work is enqueued: the order of work follows
+// from streams and events alone, so a race is found whether or not timing shows it. The caller guards it with a lock.
+//
+// All threads of the host share one clock: what one of them has waited for counts as done for all.
+#pragma once
+
+#include <span>
+#include <string>
+#include <vector>
+
+#include "runtime/sim/access_history.h"
+
+namespace lockstep::sim {
+
+class RaceChecker {
+ public:
+  /// Returns the stream's number: they count from 0. The name goes into messages.
+  int add_stream(std::string name);
+
+  /// An operation is enqueued on a stream. Throws RaceError, and keeps nothing of the operation, if one of its
+  /// accesses conflicts with an earlier one that is not ordered before it.
+  void access(int stream, const char* op, std::span<const Access> accesses);
+
+  /// What comes before an event recorded on the stream now.
+  const Clock& now(int stream) const noexcept { return streams_[std::size_t(stream)].clock; }
+  /// What the stream does from now on comes after `clock`.
+  void order_after(int stream, const Clock& clock);
+  /// The host has seen that everything before `clock` has ended.
+  void host_reached(const Clock& clock);
+
+  struct Unfinished {
+    int stream = 0;
+    std::string message;
+  };
+  /// Memory goes away. If an access to it is not known to have ended, `unfinished` says so.
+  bool forget(const char* op, const Region& region, Unfinished& unfinished);
+
+  std::size_t history_size() const noexcept { return history_.size(); }
+
+ private:
+  struct StreamClock {
+    std::string name;
+    Clock clock;
+    std::uint64_t host_version = 0;  // of the host's clock that was joined last
+  };
+
+  AccessHistory history_;
+  std::vector<StreamClock> streams_;
+  Clock host_;
+  std::uint64_t host_version_ = 0;
+};
+
+}  // namespace lockstep::sim

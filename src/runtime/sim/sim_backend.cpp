@@ -1,0 +1,257 @@
+#include "runtime/sim/sim_backend.h"
+
+#include <lockstep/core/error.h>
+
+#include <cstdio>
+#include <utility>
+
+#include "core/text.h"
+
+namespace lockstep {
+
+using sim::AsyncError;
+using sim::FaultKind;
+using sim::SimStream;
+
+namespace {
+
+const SimulationOptions& checked(const SimulationOptions& options) {
+  if (options.count < 1 || options.count > 64)
+    throw InvalidArgument(text("[sim] expected a count from 1 to 64, got ", options.count));
+  if (options.max_delay_us < 0)
+    throw InvalidArgument(text("[sim] expected max_delay_us of at least 0, got ", options.max_delay_us));
+  return options;
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> make_sim_backend(const SimulationOptions& options) {
+  return std::make_shared<SimBackend>(options);
+}
+
+SimBackend::SimBackend(const SimulationOptions& options)
+    : options_(checked(options)), memory_(options.count, options.memory_bytes), faults_(options.count) {}
+
+SimBackend::~SimBackend() { drain(); }
+
+DeviceProperties SimBackend::properties(int) const { return {"Simulated GPU", options_.memory_bytes}; }
+
+// Memory.
+
+void* SimBackend::allocate(int device, std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  if (faults_.is_lost(device))
+    throw BackendError("allocate", sim::kDeviceLost, Device::cuda(device).name(), "the device is lost");
+  return memory_.allocate(device, bytes);
+}
+
+void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcept {
+  if (memory == nullptr) return;
+  std::vector<Moment> moments;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!memory_.disown(device, memory)) {
+      std::fprintf(stderr, "[sim] 'deallocate' of %p, which is no allocation of cuda:%d: ignored\n", memory, device);
+      return;
+    }
+    moments = everything();
+  }
+  // Like cudaFree this orders the host after its own device only. To wait for the others too keeps a program that
+  // relied on more from touching freed memory for real; it gets the RaceError below instead.
+  for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
+  {
+    const std::scoped_lock lock(mutex_);
+    for (const Moment& moment : moments)
+      if (moment.stream->device == device) races_.host_reached(moment.clock);
+    sim::RaceChecker::Unfinished unfinished;
+    if (options_.check_races && races_.forget("deallocate", {memory, bytes, 1, 0}, unfinished))
+      fail(*streams_[std::size_t(unfinished.stream)], "deallocate",
+           std::make_exception_ptr(RaceError(std::move(unfinished.message))));
+  }
+  sim::SimMemory::release(memory);
+}
+
+bool SimBackend::admits(int device, std::size_t) {
+  const std::scoped_lock lock(mutex_);
+  const sim::Faults::Verdict verdict = faults_.next(FaultKind::kAllocation, device);
+  if (verdict == sim::Faults::Verdict::kLost)
+    throw BackendError("allocate", sim::kDeviceLost, Device::cuda(device).name(), "the device is lost");
+  return verdict == sim::Faults::Verdict::kWorks;
+}
+
+void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) noexcept {
+  if (memory == nullptr || bytes == 0) return;
+  SimStream& stream = stream_of(handle);
+  const std::scoped_lock lock(mutex_);
+  std::exception_ptr error;
+  try {
+    const Access access = {{memory, bytes, 1, 0}, AccessKind::kWrite};
+    declare(stream, "discard", {&access, 1});
+    if (options_.poison) stream.push({"discard", sim::PoisonTask{memory, bytes}});
+  } catch (...) {
+    error = std::current_exception();
+  }
+  if (error) fail(stream, "discard", std::move(error));
+}
+
+// Streams and events.
+
+void* SimBackend::create_stream(int device, int id, StreamPriority) {
+  const std::scoped_lock lock(mutex_);
+  const SimStream::Delays delays = {options_.seed, options_.max_delay_us};
+  streams_.push_back(std::make_unique<SimStream>(device, id, int(streams_.size()), delays));
+  races_.add_stream(streams_.back()->name);
+  return streams_.back().get();
+}
+
+bool SimBackend::query_stream(StreamHandle handle) {
+  Moment moment;
+  {
+    const std::scoped_lock lock(mutex_);
+    moment = now(stream_of(handle));
+  }
+  if (!moment.stream->has_ended(moment.ticket)) return false;
+  reach(moment);
+  return true;
+}
+
+void SimBackend::synchronize_stream(StreamHandle handle) {
+  Moment moment;
+  {
+    const std::scoped_lock lock(mutex_);
+    moment = now(stream_of(handle));
+  }
+  reach(moment);
+}
+
+EventHandle SimBackend::create_event(int) { return new Moment; }
+
+void SimBackend::destroy_event(EventHandle event) noexcept { delete &moment_of(event); }
+
+void SimBackend::record(EventHandle event, StreamHandle handle) {
+  SimStream& stream = stream_of(handle);
+  const std::scoped_lock lock(mutex_);
+  Moment& moment = moment_of(event);
+  if (faults_.next(FaultKind::kRecord, stream.device) != sim::Faults::Verdict::kWorks) {
+    moment.stream = nullptr;
+    return;
+  }
+  moment.stream = &stream;
+  moment.ticket = stream.last_ticket();
+  if (options_.check_races) moment.clock = races_.now(stream.index);
+}
+
+void SimBackend::wait(StreamHandle handle, EventHandle event) {
+  SimStream& stream = stream_of(handle);
+  const std::scoped_lock lock(mutex_);
+  const Moment& moment = moment_of(event);
+  const bool dropped = faults_.next(FaultKind::kWait, stream.device) != sim::Faults::Verdict::kWorks;
+  if (dropped || moment.stream == nullptr || moment.stream == &stream) return;
+  if (options_.check_races) races_.order_after(stream.index, moment.clock);
+  stream.push({"wait", sim::WaitTask{moment.stream, moment.ticket}});
+}
+
+// Leaves errors where they are: the caching allocator asks, and it is not the one to be told.
+bool SimBackend::query_event(EventHandle event) {
+  Moment moment;
+  {
+    const std::scoped_lock lock(mutex_);
+    moment = moment_of(event);
+  }
+  if (moment.stream == nullptr) return true;
+  if (!moment.stream->has_ended(moment.ticket)) return false;
+  wait_for(moment);
+  return true;
+}
+
+void SimBackend::synchronize_event(EventHandle event) {
+  Moment moment;
+  {
+    const std::scoped_lock lock(mutex_);
+    moment = moment_of(event);
+  }
+  if (moment.stream != nullptr) reach(moment);
+}
+
+// Beyond a Backend.
+
+void SimBackend::inject(FaultKind kind, const Fault& fault) {
+  const std::scoped_lock lock(mutex_);
+  faults_.inject(kind, fault);
+}
+
+void SimBackend::clear_faults() {
+  const std::scoped_lock lock(mutex_);
+  faults_.clear();
+}
+
+OperationCounts SimBackend::counts(int device) const {
+  if (device < 0 || device >= options_.count)
+    throw InvalidArgument(text("[sim] expected a device from 0 to ", options_.count - 1, ", got device ", device));
+  const std::scoped_lock lock(mutex_);
+  return faults_.counts(device);
+}
+
+std::size_t SimBackend::history_size() const {
+  const std::scoped_lock lock(mutex_);
+  return races_.history_size();
+}
+
+std::vector<std::exception_ptr> SimBackend::drain() {
+  std::vector<Moment> moments;
+  {
+    const std::scoped_lock lock(mutex_);
+    moments = everything();
+  }
+  std::vector<std::exception_ptr> errors;
+  for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
+  for (const Moment& moment : moments) {
+    const std::shared_ptr<AsyncError> error = wait_for(moment);
+    if (!error) continue;
+    error->clear();
+    try {
+      error->raise();
+    } catch (...) {
+      errors.push_back(std::current_exception());
+    }
+  }
+  return errors;
+}
+
+SimBackend::Moment SimBackend::now(SimStream& stream) const {
+  return {&stream, stream.last_ticket(), options_.check_races ? races_.now(stream.index) : sim::Clock()};
+}
+
+std::vector<SimBackend::Moment> SimBackend::everything() const {
+  std::vector<Moment> moments;
+  for (const auto& stream : streams_) moments.push_back(now(*stream));
+  return moments;
+}
+
+// Waits until the work has ended and tells the host's clock. Returns the error of that work.
+std::shared_ptr<AsyncError> SimBackend::wait_for(const Moment& moment) {
+  moment.stream->wait_until_ended(moment.ticket);
+  std::shared_ptr<AsyncError> error = moment.stream->error_until(moment.ticket);
+  if (options_.check_races) {
+    const std::scoped_lock lock(mutex_);
+    races_.host_reached(moment.clock);
+  }
+  return error;
+}
+
+// The same, and throws the error. First all that was enqueued before is let through, so that what depends on the
+// failed work is skipped and not run once the error is cleared.
+void SimBackend::reach(const Moment& moment) {
+  const std::shared_ptr<AsyncError> error = wait_for(moment);
+  if (!error) return;
+  std::vector<Moment> moments;
+  {
+    const std::scoped_lock lock(mutex_);
+    moments = everything();
+  }
+  for (const Moment& each : moments) wait_for(each);
+  error->clear();
+  error->raise();
+}
+
+}  // namespace lockstep

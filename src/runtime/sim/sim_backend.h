@@ -1,0 +1,91 @@
+// Simulated GPUs as a Backend: strict, asynchronous and adversarial. docs/simulation.md says what is checked and how.
+//
+// One lock guards the host's side: memory, clocks, faults, events, and the order in which tasks enter the streams.
+// Workers of streams never take it. Safe from any thread.
+#pragma once
+
+#include <lockstep/runtime/simulation.h>
+
+#include <memory>
+#include <mutex>
+#include <vector>
+
+#include "runtime/backend.h"
+#include "runtime/sim/faults.h"
+#include "runtime/sim/race_checker.h"
+#include "runtime/sim/sim_memory.h"
+#include "runtime/sim/sim_stream.h"
+
+namespace lockstep {
+
+/// Throws InvalidArgument unless the count is 1 to 64 and no delay is negative.
+std::shared_ptr<Backend> make_sim_backend(const SimulationOptions& options);
+
+class SimBackend final : public Backend {
+ public:
+  /// Throws as make_sim_backend does.
+  explicit SimBackend(const SimulationOptions& options);
+  ~SimBackend() override;  ///< Lets all work end first.
+
+  DeviceType type() const noexcept override { return DeviceType::kCuda; }
+  int device_count() const noexcept override { return options_.count; }
+  DeviceProperties properties(int device) const override;
+
+  void* allocate(int device, std::size_t bytes) override;
+  void deallocate(int device, void* memory, std::size_t bytes) noexcept override;
+  bool admits(int device, std::size_t bytes) override;
+  void discard(StreamHandle stream, void* memory, std::size_t bytes) noexcept override;
+
+  void* create_stream(int device, int id, StreamPriority priority) override;
+  bool query_stream(StreamHandle stream) override;
+  void synchronize_stream(StreamHandle stream) override;
+  EventHandle create_event(int device) override;
+  void destroy_event(EventHandle event) noexcept override;
+  void record(EventHandle event, StreamHandle stream) override;
+  void wait(StreamHandle stream, EventHandle event) override;
+  bool query_event(EventHandle event) override;
+  void synchronize_event(EventHandle event) override;
+
+  void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) override;
+  void copy(StreamHandle stream, const Copy& copy) override;
+  void matmul(StreamHandle stream, const Matmul& matmul) override;
+
+  // Beyond a Backend.
+  void inject(sim::FaultKind kind, const Fault& fault);
+  void clear_faults();
+  OperationCounts counts(int device) const;
+  /// Waits for all work; returns the errors that nobody was told of, and clears them.
+  std::vector<std::exception_ptr> drain();
+  /// How many past accesses the race checker keeps.
+  std::size_t history_size() const;
+
+ private:
+  /// A place in a stream's work: what an event marks. Nothing, if there is no stream.
+  struct Moment {
+    sim::SimStream* stream = nullptr;
+    std::uint64_t ticket = 0;
+    sim::Clock clock;
+  };
+  static sim::SimStream& stream_of(StreamHandle handle) { return *static_cast<sim::SimStream*>(handle.native); }
+  static Moment& moment_of(EventHandle event) { return *static_cast<Moment*>(event); }
+
+  // With the lock held.
+  Moment now(sim::SimStream& stream) const;
+  std::vector<Moment> everything() const;
+  void declare(sim::SimStream& stream, const char* op, std::span<const Access> accesses);
+  void enqueue(sim::SimStream& stream, sim::FaultKind kind, sim::Task task);
+  void fail(sim::SimStream& stream, const char* op, std::exception_ptr error);
+
+  // Without it.
+  std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);
+  void reach(const Moment& moment);
+
+  const SimulationOptions options_;
+  mutable std::mutex mutex_;
+  sim::SimMemory memory_;
+  sim::RaceChecker races_;
+  sim::Faults faults_;
+  std::vector<std::unique_ptr<sim::SimStream>> streams_;
+};
+
+}  // namespace lockstep

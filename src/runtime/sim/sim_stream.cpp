@@ -1,0 +1,153 @@
+#include "runtime/sim/sim_stream.h"
+
+#include <algorithm>
+#include <chrono>
+#include <cstring>
+#include <utility>
+
+#include "core/text.h"
+#include "runtime/host/parallel.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr KernelContext kSerial = {};
+constexpr int kPoison = 0xff;  // a NaN in every floating type
+
+std::minstd_rand engine(std::uint64_t seed, int device, int id) {
+  std::seed_seq sequence{std::uint32_t(seed), std::uint32_t(seed >> 32), std::uint32_t(device), std::uint32_t(id)};
+  return std::minstd_rand(sequence);
+}
+
+void perform(const Copy& copy) {
+  auto* to = static_cast<std::byte*>(copy.to);
+  const auto* from = static_cast<const std::byte*>(copy.from);
+  if (copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes)) {
+    std::memmove(to, from, copy.rows * copy.row_bytes);
+    return;
+  }
+  for (std::size_t row = 0; row < copy.rows; ++row)
+    std::memmove(to + row * copy.to_pitch, from + row * copy.from_pitch, copy.row_bytes);
+}
+
+struct Runner {
+  void operator()(KernelTask& task) const { task.body(kSerial); }
+  void operator()(CopyTask& task) const { perform(task.copy); }
+  void operator()(PoisonTask& task) const { std::memset(task.memory, kPoison, task.bytes); }
+  void operator()(Matmul& task) const { host::matmul(kSerial, task); }
+  void operator()(WaitTask&) const {}
+  void operator()(FailTask& task) const { std::rethrow_exception(std::exchange(task.error, nullptr)); }
+};
+
+}  // namespace
+
+SimStream::SimStream(int on_device, int id, int number, Delays delays)
+    : device(on_device),
+      index(number),
+      device_name(Device::cuda(on_device).name()),
+      name(text(device_name, " stream ", id)),
+      delays_(delays),
+      random_(engine(delays.seed, on_device, id)) {}
+
+SimStream::~SimStream() {
+  {
+    const std::scoped_lock lock(mutex_);
+    stopping_ = true;
+  }
+  task_pushed_.notify_one();
+  if (worker_.joinable()) worker_.join();
+}
+
+void SimStream::push(Task task) {
+  const std::scoped_lock lock(mutex_);
+  if (!worker_.joinable()) worker_ = std::thread(&SimStream::work, this);
+  queue_.push_back(std::move(task));
+  ++pushed_;
+  if (sleeping_) {
+    sleeping_ = false;
+    task_pushed_.notify_one();
+  }
+}
+
+std::uint64_t SimStream::last_ticket() const {
+  const std::scoped_lock lock(mutex_);
+  return pushed_;
+}
+
+bool SimStream::has_ended(std::uint64_t ticket) const {
+  const std::scoped_lock lock(mutex_);
+  return ended_ >= ticket;
+}
+
+void SimStream::wait_until_ended(std::uint64_t ticket) {
+  std::unique_lock lock(mutex_);
+  while (ended_ < ticket) {
+    awaited_ = std::min(awaited_, ticket);
+    task_ended_.wait(lock);
+  }
+}
+
+std::shared_ptr<AsyncError> SimStream::error_until(std::uint64_t ticket) const {
+  const std::scoped_lock lock(mutex_);
+  return error_ticket_ <= ticket ? live_error() : nullptr;
+}
+
+std::shared_ptr<AsyncError> SimStream::live_error() const { return error_ && !error_->is_cleared() ? error_ : nullptr; }
+
+void SimStream::work() {
+  std::unique_lock lock(mutex_);
+  for (;;) {
+    while (queue_.empty() && !stopping_) {
+      sleeping_ = true;
+      task_pushed_.wait(lock);
+    }
+    sleeping_ = false;
+    if (queue_.empty()) return;
+    std::shared_ptr<AsyncError> error = live_error();
+    {
+      Task task = std::move(queue_.front());
+      queue_.pop_front();
+      lock.unlock();
+      error = run(task, std::move(error));
+    }  // the task lets go of what it holds before it counts as ended
+    lock.lock();
+    ++ended_;
+    if (error != error_) {
+      error_ = std::move(error);
+      error_ticket_ = ended_;
+    }
+    if (ended_ >= awaited_) {
+      awaited_ = kNobody;
+      task_ended_.notify_all();
+    }
+  }
+}
+
+// Runs the task, or skips it after an earlier error of the stream: all but waits, so that what is enqueued while the
+// host clears an error still finds its order. Returns the stream's error from then on.
+std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncError> earlier) {
+  if (!earlier) hold_back();
+  if (const auto* wait = std::get_if<WaitTask>(&task.work)) {
+    wait->stream->wait_until_ended(wait->ticket);
+    return earlier ? earlier : wait->stream->error_until(wait->ticket);
+  }
+  if (earlier) return earlier;
+  std::exception_ptr failure;
+  try {
+    std::visit(Runner(), task.work);
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  if (!failure) return nullptr;
+  return std::make_shared<AsyncError>(std::move(failure), task.op, device_name);
+}
+
+void SimStream::hold_back() {
+  if (delays_.max_us <= 0) return;
+  const auto draw = random_();
+  if (draw % 2 == 0) return;
+  if (draw % 4 == 1) return std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::microseconds(random_() % std::uint64_t(delays_.max_us + 1)));
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,103 @@
+// A stream of a simulated device: a queue, and a worker thread that starts with the first task. Any thread may call
+// any function.
+//
+// Tasks are numbered from 1: the number is the task's ticket. An event is a stream and a ticket; it needs no task.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <exception>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <random>
+#include <string>
+#include <thread>
+#include <variant>
+
+#include "runtime/backend.h"
+#include "runtime/sim/async_error.h"
+
+namespace lockstep::sim {
+
+class SimStream;
+
+struct KernelTask {
+  KernelRef::Owned body;
+};
+struct CopyTask {
+  Copy copy;
+  std::unique_ptr<std::byte[]> taken;  // owns what copy.from points to, when that came from the host
+};
+struct PoisonTask {
+  void* memory = nullptr;
+  std::size_t bytes = 0;
+};
+struct WaitTask {
+  SimStream* stream = nullptr;
+  std::uint64_t ticket = 0;
+};
+struct FailTask {
+  std::exception_ptr error;
+};
+
+struct Task {
+  const char* op = "";  // a literal
+  std::variant<KernelTask, CopyTask, PoisonTask, Matmul, WaitTask, FailTask> work;
+};
+
+class SimStream {
+ public:
+  struct Delays {
+    std::uint64_t seed = 0;
+    int max_us = 0;
+  };
+  /// `index` is its number among all streams of the backend.
+  SimStream(int device, int id, int index, Delays delays);
+  ~SimStream();  ///< Runs what is queued, then joins.
+  SimStream(const SimStream&) = delete;
+  SimStream& operator=(const SimStream&) = delete;
+
+  const int device;
+  const int index;
+  const std::string device_name;
+  const std::string name;  ///< As messages call it.
+
+  void push(Task task);
+  std::uint64_t last_ticket() const;  ///< Of what was pushed so far.
+
+  /// Tasks that end up skipped have ended too, so nothing waits for ever.
+  bool has_ended(std::uint64_t ticket) const;
+  void wait_until_ended(std::uint64_t ticket);
+
+  /// The error of the tasks up to this one, if there is one that the host has not been told of.
+  std::shared_ptr<AsyncError> error_until(std::uint64_t ticket) const;
+
+ private:
+  void work();
+  std::shared_ptr<AsyncError> run(Task& task, std::shared_ptr<AsyncError> earlier);
+  void hold_back();
+  std::shared_ptr<AsyncError> live_error() const;
+
+  mutable std::mutex mutex_;
+  std::condition_variable task_pushed_;
+  std::condition_variable task_ended_;
+  std::deque<Task> queue_;
+  std::uint64_t pushed_ = 0;
+  std::uint64_t ended_ = 0;
+  std::uint64_t awaited_ = kNobody;  // the least ticket that someone waits for
+  std::shared_ptr<AsyncError> error_;
+  std::uint64_t error_ticket_ = 0;
+  bool sleeping_ = false;
+  bool stopping_ = false;
+  std::thread worker_;
+
+  // The worker's own.
+  const Delays delays_;
+  std::minstd_rand random_;
+
+  static constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,94 @@
+// How launches, copies and matrix products enter a simulated stream: checked first, then counted, then enqueued.
+#include <lockstep/core/error.h>
+
+#include <cstring>
+#include <utility>
+
+#include "runtime/sim/matmul_regions.h"
+#include "runtime/sim/sim_backend.h"
+
+namespace lockstep {
+
+using sim::FaultKind;
+using sim::kHost;
+using sim::SimStream;
+using sim::Task;
+
+namespace {
+
+std::unique_ptr<std::byte[]> rows_from_host(const Copy& copy) {
+  std::unique_ptr<std::byte[]> taken(new std::byte[copy.rows * copy.row_bytes]);
+  for (std::size_t row = 0; row < copy.rows; ++row)
+    std::memcpy(taken.get() + row * copy.row_bytes, static_cast<const std::byte*>(copy.from) + row * copy.from_pitch,
+                copy.row_bytes);
+  return taken;
+}
+
+}  // namespace
+
+void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef kernel) {
+  SimStream& stream = stream_of(handle);
+  Task task = {info.name, sim::KernelTask{kernel.own()}};
+  const std::scoped_lock lock(mutex_);
+  declare(stream, info.name, info.accesses);
+  enqueue(stream, FaultKind::kLaunch, std::move(task));
+}
+
+void SimBackend::copy(StreamHandle handle, const Copy& copy) {
+  if (copy.rows == 0 || copy.row_bytes == 0) return;
+  SimStream& stream = stream_of(handle);
+  sim::CopyTask task = {copy, nullptr};
+  if (copy.from_device == kHost) {
+    task.taken = rows_from_host(copy);
+    task.copy.from = task.taken.get();
+    task.copy.from_pitch = copy.row_bytes;
+  }
+  Moment done;
+  {
+    const std::scoped_lock lock(mutex_);
+    const Region from = {copy.from, copy.row_bytes, copy.rows, copy.from_pitch};
+    const Region to = {copy.to, copy.row_bytes, copy.rows, copy.to_pitch};
+    memory_.expect("copy", copy.from_device, from, AccessKind::kRead);
+    memory_.expect("copy", copy.to_device, to, AccessKind::kWrite);
+    Access accesses[2];
+    std::size_t count = 0;
+    if (copy.from_device != kHost) accesses[count++] = {from, AccessKind::kRead};
+    if (copy.to_device != kHost) accesses[count++] = {to, AccessKind::kWrite};
+    if (options_.check_races) races_.access(stream.index, "copy", {accesses, count});
+    enqueue(stream, FaultKind::kCopy, {"copy", std::move(task)});
+    if (copy.to_device != kHost) return;
+    done = now(stream);
+  }
+  reach(done);
+}
+
+void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
+  SimStream& stream = stream_of(handle);
+  const std::vector<Access> accesses = sim::accesses_of(matmul);
+  const std::scoped_lock lock(mutex_);
+  declare(stream, "matmul", accesses);
+  enqueue(stream, FaultKind::kLaunch, {"matmul", matmul});
+}
+
+void SimBackend::declare(SimStream& stream, const char* op, std::span<const Access> accesses) {
+  for (const Access& access : accesses) memory_.expect(op, stream.device, access.region, access.kind);
+  if (options_.check_races) races_.access(stream.index, op, accesses);
+}
+
+void SimBackend::enqueue(SimStream& stream, FaultKind kind, Task task) {
+  const sim::Faults::Verdict verdict = faults_.next(kind, stream.device);
+  if (verdict == sim::Faults::Verdict::kWorks) {
+    stream.push(std::move(task));
+    return;
+  }
+  const bool lost = verdict == sim::Faults::Verdict::kLost;
+  const BackendError error(task.op, lost ? sim::kDeviceLost : sim::kLaunchFailure, stream.device_name,
+                           lost ? "the device is lost" : "an injected fault");
+  fail(stream, task.op, std::make_exception_ptr(error));
+}
+
+void SimBackend::fail(SimStream& stream, const char* op, std::exception_ptr error) {
+  stream.push({op, sim::FailTask{std::move(error)}});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+#include <lockstep/runtime/simulation.h>
+
+#include <lockstep/core/error.h>
+
+#include <iostream>
+
+#include "core/text.h"
+#include "runtime/registry.h"
+#include "runtime/sim/sim_backend.h"
+
+namespace lockstep {
+
+using sim::FaultKind;
+
+void FaultInjector::fail_allocation(Fault fault) { backend_->inject(FaultKind::kAllocation, fault); }
+void FaultInjector::fail_copy(Fault fault) { backend_->inject(FaultKind::kCopy, fault); }
+void FaultInjector::fail_launch(Fault fault) { backend_->inject(FaultKind::kLaunch, fault); }
+void FaultInjector::lose_device(Fault fault) { backend_->inject(FaultKind::kLoss, fault); }
+void FaultInjector::drop_wait(Fault fault) { backend_->inject(FaultKind::kWait, fault); }
+void FaultInjector::drop_record(Fault fault) { backend_->inject(FaultKind::kRecord, fault); }
+void FaultInjector::clear() { backend_->clear_faults(); }
+
+struct SimulatedDevices::State {
+  std::shared_ptr<SimBackend> backend;
+  std::shared_ptr<DeviceSet> devices;
+  std::shared_ptr<DeviceSet> outer;
+  FaultInjector fault;
+};
+
+namespace {
+
+// What the scope's owner would otherwise never hear of.
+void report(const std::vector<std::exception_ptr>& errors) {
+  for (const std::exception_ptr& error : errors) {
+    try {
+      std::rethrow_exception(error);
+    } catch (const std::exception& e) {
+      std::cerr << text("[sim] an error that nobody waited for: ", e.what(), '\n');
+    } catch (...) {
+      std::cerr << "[sim] an error that nobody waited for\n";
+    }
+  }
+}
+
+void report_leaks(DeviceSet& devices) {
+  for (int i = 0; i < devices.count(); ++i) {
+    const MemoryStats stats = devices.state(i).allocator.stats();
+    if (stats.in_use == 0) continue;
+    std::cerr << text("[sim] leak on ", devices.state(i).device, ": ", stats.in_use,
+                      " bytes in use (blocks: ", stats.allocations - stats.frees, ") at the end of its simulation\n");
+  }
+}
+
+}  // namespace
+
+SimulatedDevices::SimulatedDevices(const SimulationOptions& options) {
+  auto backend = std::make_shared<SimBackend>(options);
+  auto devices = std::make_shared<DeviceSet>(backend);
+  const FaultInjector fault(*backend);
+  state_ = std::unique_ptr<State>(new State{std::move(backend), devices, nullptr, fault});
+  state_->outer = exchange_accelerators(std::move(devices));
+}
+
+SimulatedDevices::~SimulatedDevices() {
+  report(state_->backend->drain());
+  exchange_accelerators(std::move(state_->outer));
+  if (state_->devices->idle()) return;
+  report_leaks(*state_->devices);
+  retire(state_->devices);
+}
+
+FaultInjector& SimulatedDevices::fault() noexcept { return state_->fault; }
+
+OperationCounts SimulatedDevices::counts(int device) const { return state_->backend->counts(device); }
+
+}  // namespace lockstep

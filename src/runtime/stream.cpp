@@ -1,0 +1,61 @@
+#include <lockstep/runtime/stream.h>
+
+#include <lockstep/core/error.h>
+
+#include "runtime/registry.h"
+
+namespace lockstep {
+
+// Owns the backend's event; keeps the devices alive so that an event may outlive their scope.
+struct Event::State {
+  std::shared_ptr<DeviceSet> devices;
+  Backend& backend;
+  Device device;
+  EventHandle handle;
+
+  ~State() { backend.destroy_event(handle); }
+};
+
+Event::Event(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Event::Event(Event&&) noexcept = default;
+Event& Event::operator=(Event&&) noexcept = default;
+Event::~Event() = default;
+
+Device Event::device() const noexcept { return state_->device; }
+bool Event::query() const { return state_->backend.query_event(state_->handle); }
+void Event::synchronize() const { state_->backend.synchronize_event(state_->handle); }
+
+Stream Stream::from_pool(Device device, StreamPriority priority) {
+  return {device, device_state(device).next_pooled_stream(priority)};
+}
+
+Stream Stream::default_stream(Device device) {
+  device_state(device);
+  return {device, 0};
+}
+
+void Stream::synchronize() const { device_state(device_).backend.synchronize_stream(StreamAccess::handle(*this)); }
+
+bool Stream::query() const { return device_state(device_).backend.query_stream(StreamAccess::handle(*this)); }
+
+void Stream::wait(const Event& event) const {
+  DeviceState& state = device_state(device_);
+  if (&state.backend != &event.state_->backend) return event.synchronize();  // the CPU and a GPU: wait on the host
+  state.backend.wait(StreamAccess::handle(*this), event.state_->handle);
+}
+
+Event Stream::record() const {
+  DeviceState& state = device_state(device_);
+  const StreamHandle stream = StreamAccess::handle(*this);
+  EventHandle handle = state.backend.create_event(device_.index());
+  Event event(std::unique_ptr<Event::State>(new Event::State{accelerators(), state.backend, device_, handle}));
+  state.backend.record(handle, stream);
+  return event;
+}
+
+void synchronize(Device device) {
+  DeviceState& state = device_state(device);
+  for (const StreamHandle& stream : state.streams()) state.backend.synchronize_stream(stream);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,155 @@
+// A backend that only hands out memory and events, counts what it is asked, and fails when told to: the allocator's
+// policy is tested on it without threads. Work on a stream ends when the test says so. Safe from any thread, apart
+// from the public settings.
+#pragma once
+
+#include <map>
+#include <mutex>
+#include <new>
+#include <stdexcept>
+#include <vector>
+
+#include <lockstep/core/error.h>
+
+#include "runtime/backend.h"
+
+namespace lockstep {
+
+class FakeBackend final : public Backend {
+ public:
+  struct Settings {
+    DeviceType type = DeviceType::kCuda;
+    std::size_t memory_bytes = std::size_t(1) << 30;
+    bool admit = true;
+    int failing_records = 0;    ///< How many of the next records throw.
+    int failing_queries = 0;    ///< And queries of events.
+    int failing_events = 0;     ///< And creations of events.
+    int queries_until_end = 0;  ///< All work ends at this query of an event from now, if positive.
+  };
+  struct Counts {
+    int allocations = 0;  ///< That found room.
+    int refusals = 0;
+    int deallocations = 0;
+    int admissions = 0;
+    int events = 0;  ///< Created and not destroyed.
+    int records = 0;
+    int queries = 0;
+  };
+  struct Discard {
+    int stream;
+    void* memory;
+    std::size_t bytes;
+    bool operator==(const Discard&) const = default;
+  };
+
+  FakeBackend() = default;
+  explicit FakeBackend(const Settings& initial) : settings(initial) {}
+
+  Settings settings;
+
+  Counts counts() const {
+    const std::scoped_lock lock(mutex_);
+    return counts_;
+  }
+  std::vector<Discard> discards() const {
+    const std::scoped_lock lock(mutex_);
+    return discards_;
+  }
+  std::size_t held_bytes() const {
+    const std::scoped_lock lock(mutex_);
+    return held_bytes_;
+  }
+  /// All work enqueued on the stream so far ends.
+  void finish(StreamHandle stream) {
+    const std::scoped_lock lock(mutex_);
+    ended_[stream.id] = recorded_[stream.id];
+  }
+
+  DeviceType type() const noexcept override { return settings.type; }
+  int device_count() const noexcept override { return 1; }
+  DeviceProperties properties(int) const override { return {"fake", settings.memory_bytes}; }
+
+  void* allocate(int, std::size_t bytes) override {
+    const std::scoped_lock lock(mutex_);
+    if (bytes > settings.memory_bytes - held_bytes_) {
+      ++counts_.refusals;
+      return nullptr;
+    }
+    ++counts_.allocations;
+    held_bytes_ += bytes;
+    return ::operator new(bytes, kAlignment);
+  }
+  void deallocate(int, void* memory, std::size_t bytes) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    ++counts_.deallocations;
+    held_bytes_ -= bytes;
+    ::operator delete(memory, bytes, kAlignment);
+  }
+  bool admits(int, std::size_t) override {
+    const std::scoped_lock lock(mutex_);
+    ++counts_.admissions;
+    return settings.admit;
+  }
+  void discard(StreamHandle stream, void* memory, std::size_t bytes) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    discards_.push_back({stream.id, memory, bytes});
+  }
+
+  EventHandle create_event(int device) override {
+    const std::scoped_lock lock(mutex_);
+    fail("create_event", device, settings.failing_events);
+    ++counts_.events;
+    return new FakeEvent;
+  }
+  void destroy_event(EventHandle event) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    --counts_.events;
+    delete static_cast<FakeEvent*>(event);
+  }
+  void record(EventHandle event, StreamHandle stream) override {
+    const std::scoped_lock lock(mutex_);
+    fail("record", stream.device, settings.failing_records);
+    ++counts_.records;
+    *static_cast<FakeEvent*>(event) = {stream.id, ++recorded_[stream.id]};
+  }
+  bool query_event(EventHandle handle) override {
+    const std::scoped_lock lock(mutex_);
+    ++counts_.queries;
+    fail("query_event", 0, settings.failing_queries);
+    if (settings.queries_until_end > 0 && --settings.queries_until_end == 0) ended_ = recorded_;
+    const auto& event = *static_cast<FakeEvent*>(handle);
+    return event.place <= ended_[event.stream];
+  }
+
+  // Nothing that an allocator may call.
+  void* create_stream(int, int, StreamPriority) override { return nullptr; }
+  bool query_stream(StreamHandle) override { throw unexpected(); }
+  void synchronize_stream(StreamHandle) override { throw unexpected(); }
+  void wait(StreamHandle, EventHandle) override { throw unexpected(); }
+  void synchronize_event(EventHandle) override { throw unexpected(); }
+  void launch(StreamHandle, const LaunchInfo&, KernelRef) override { throw unexpected(); }
+  void copy(StreamHandle, const Copy&) override { throw unexpected(); }
+  void matmul(StreamHandle, const Matmul&) override { throw unexpected(); }
+
+ private:
+  static constexpr std::align_val_t kAlignment{512};
+
+  struct FakeEvent {
+    int stream = 0;
+    int place = 0;  // among the events recorded on the stream
+  };
+
+  static std::logic_error unexpected() { return std::logic_error("not a call that an allocator may make"); }
+  static void fail(const char* api, int device, int& failures) {
+    if (failures > 0 && failures-- > 0) throw BackendError(api, 1, Device::cuda(device).name(), "injected");
+  }
+
+  mutable std::mutex mutex_;
+  Counts counts_;
+  std::vector<Discard> discards_;
+  std::size_t held_bytes_ = 0;
+  std::map<int, int> recorded_;  // by stream: how many events
+  std::map<int, int> ended_;     // and how many of them have passed
+};
+
+}  // namespace lockstep
