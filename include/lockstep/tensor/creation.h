@@ -1,0 +1,102 @@
+// New tensors. Random ones are in random.h.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <initializer_list>
+#include <span>
+#include <vector>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// Uninitialized. Throws ShapeError for a negative size.
+LOCKSTEP_API Tensor empty(const Shape& sizes, const TensorOptions& options = {});
+LOCKSTEP_API Tensor zeros(const Shape& sizes, const TensorOptions& options = {});
+LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});
+LOCKSTEP_API Tensor full(const Shape& sizes, double value, const TensorOptions& options = {});
+
+/// start, start + step, ... before stop: int64 unless the options or a fractional argument say otherwise.
+/// Throws InvalidArgument when step does not lead from start to stop.
+LOCKSTEP_API Tensor arange(double start, double stop, double step = 1, const TensorOptions& options = {});
+inline Tensor arange(double stop, const TensorOptions& options = {}) { return arange(0, stop, 1, options); }
+
+LOCKSTEP_API Tensor empty_like(const Tensor& like, const TensorOptions& options = {});
+LOCKSTEP_API Tensor zeros_like(const Tensor& like, const TensorOptions& options = {});
+LOCKSTEP_API Tensor ones_like(const Tensor& like, const TensorOptions& options = {});
+LOCKSTEP_API Tensor full_like(const Tensor& like, double value, const TensorOptions& options = {});
+
+/// A copy of host values, row-major. Throws ShapeError unless `count` is what `sizes` holds.
+LOCKSTEP_API Tensor from_host(const void* values, std::size_t count, DType dtype, const Shape& sizes,
+                              const TensorOptions& options = {});
+
+/// How a C++ element type is kept: doubles become float32, as in PyTorch; other integers int64.
+template <class T>
+using TensorElement = std::conditional_t<
+    std::is_same_v<T, bool>, bool,
+    std::conditional_t<std::is_integral_v<T>, std::conditional_t<std::is_same_v<T, std::uint8_t>, std::uint8_t, std::int64_t>,
+                       std::conditional_t<std::is_floating_point_v<T>, float, T>>>;
+
+/// tensor(2.5): 0-dim. tensor({1, 2, 3}): int64. tensor({{1., 2.}, {3., 4.}}): float32.
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor tensor(T value, const TensorOptions& options = {}) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const double kept = value;
+    TensorOptions typed = options;
+    if (!typed.dtype) typed.dtype = kFloat32;
+    return from_host(&kept, 1, kFloat64, {}, typed);
+  } else {
+    const auto kept = TensorElement<T>(value);
+    return from_host(&kept, 1, kDTypeOf<TensorElement<T>>, {}, options);
+  }
+}
+
+namespace detail {
+template <class T>
+void append(std::vector<T>& all, std::initializer_list<T> values) {
+  all.insert(all.end(), values.begin(), values.end());
+}
+LOCKSTEP_API void check_rectangular(std::size_t expected, std::size_t got);
+
+template <class T>
+Tensor from_values(const std::vector<T>& values, const Shape& sizes, TensorOptions options) {
+  if constexpr (std::is_floating_point_v<T>) {
+    if (!options.dtype) options.dtype = kFloat32;
+    return from_host(values.data(), values.size(), kDTypeOf<T>, sizes, options);
+  } else {
+    using Element = TensorElement<T>;
+    const auto count = values.size();
+    const auto kept = std::make_unique<Element[]>(count);  // not a vector: vector<bool> has no array
+    for (std::size_t i = 0; i < count; ++i) kept[i] = Element(values[i]);
+    return from_host(kept.get(), count, kDTypeOf<Element>, sizes, options);
+  }
+}
+}  // namespace detail
+
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
+  return detail::from_values(std::vector<T>(values), {std::int64_t(values.size())}, options);
+}
+
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, const TensorOptions& options = {}) {
+  std::vector<T> all;
+  const std::size_t columns = rows.size() ? rows.begin()->size() : 0;
+  for (const auto& row : rows) {
+    detail::check_rectangular(columns, row.size());
+    detail::append(all, row);
+  }
+  return detail::from_values(all, {std::int64_t(rows.size()), std::int64_t(columns)}, options);
+}
+
+template <class T>
+  requires std::is_arithmetic_v<T>
+Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
+  return detail::from_values(values, {std::int64_t(values.size())}, options);
+}
+
+}  // namespace lockstep

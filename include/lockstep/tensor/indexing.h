@@ -1,0 +1,45 @@
+// What x.index({...}) takes: an integer, a Slice, Ellipsis or None.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// Elements start, start + step, ... before stop. Negative positions count from the end.
+struct Slice {
+  std::int64_t start = 0;
+  std::int64_t stop = std::numeric_limits<std::int64_t>::max();
+  std::int64_t step = 1;
+
+  Slice() = default;  ///< All of the dimension.
+  Slice(std::int64_t from, std::int64_t to, std::int64_t by = 1) : start(from), stop(to), step(by) {}
+};
+
+struct EllipsisTag {};
+struct NoneTag {};
+inline constexpr EllipsisTag Ellipsis;  ///< As many whole dimensions as are left.
+inline constexpr NoneTag None;          ///< A new dimension of size 1.
+
+class Index {
+ public:
+  enum class Kind : std::uint8_t { kInteger, kSlice, kEllipsis, kNone };
+
+  Index(std::int64_t integer) : kind_(Kind::kInteger) { slice_.start = integer; }
+  Index(int integer) : Index(std::int64_t(integer)) {}
+  Index(Slice slice) : kind_(Kind::kSlice), slice_(slice) {}
+  Index(EllipsisTag) : kind_(Kind::kEllipsis) {}
+  Index(NoneTag) : kind_(Kind::kNone) {}
+
+  Kind kind() const noexcept { return kind_; }
+  std::int64_t integer() const noexcept { return slice_.start; }
+  const Slice& slice() const noexcept { return slice_; }
+
+ private:
+  Kind kind_;
+  Slice slice_;
+};
+
+}  // namespace lockstep

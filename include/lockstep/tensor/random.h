@@ -1,0 +1,52 @@
+// Random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
+// A number depends on the seed, the call and the element alone, so it is the same on every backend.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// A point in a sequence of random numbers: a plain value.
+struct Generator {
+  std::uint64_t seed = 0;
+  std::uint64_t stream = 0;  ///< Sequences of different streams are independent.
+  std::uint64_t offset = 0;  ///< How many blocks of four 32-bit numbers have been used.
+};
+
+/// Restarts the sequence that this process's tensors are drawn from.
+LOCKSTEP_API void manual_seed(std::uint64_t seed);
+/// Takes `blocks` blocks of four numbers from this thread's sequence and returns where they start.
+LOCKSTEP_API Generator draw(std::uint64_t blocks);
+
+/// While it lives, this thread draws from `generator` instead of from the process's sequence.
+class LOCKSTEP_API GeneratorGuard {
+ public:
+  explicit GeneratorGuard(Generator& generator) noexcept;
+  ~GeneratorGuard();
+  GeneratorGuard(const GeneratorGuard&) = delete;
+  GeneratorGuard& operator=(const GeneratorGuard&) = delete;
+
+ private:
+  Generator* outer_;
+};
+
+/// Uniform in [0, 1). Floating dtypes only, else DTypeError.
+LOCKSTEP_API Tensor rand(const Shape& sizes, const TensorOptions& options = {});
+/// Normal with mean 0 and variance 1. Floating dtypes only, else DTypeError.
+LOCKSTEP_API Tensor randn(const Shape& sizes, const TensorOptions& options = {});
+/// Uniform integers in [low, high), int64 by default. Throws InvalidArgument unless low < high.
+LOCKSTEP_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& sizes, const TensorOptions& options = {});
+/// A random order of 0 .. count - 1, int64, drawn on the CPU.
+LOCKSTEP_API Tensor randperm(std::int64_t count, const TensorOptions& options = {});
+
+LOCKSTEP_API Tensor rand_like(const Tensor& like, const TensorOptions& options = {});
+LOCKSTEP_API Tensor randn_like(const Tensor& like, const TensorOptions& options = {});
+LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high, const TensorOptions& options = {});
+
+/// Fills a floating tensor with numbers uniform in [low, high).
+LOCKSTEP_API Tensor& uniform_(Tensor& tensor, double low, double high);
+LOCKSTEP_API Tensor& normal_(Tensor& tensor, double mean, double standard_deviation);
+
+}  // namespace lockstep

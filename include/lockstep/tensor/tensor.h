@@ -1,0 +1,165 @@
+// Tensor: one small handle to an n-dimensional array on one device.
+// Copies of a handle share the array. Const functions may run on several threads at once.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <iosfwd>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/dtype.h>
+#include <lockstep/core/error.h>
+#include <lockstep/core/export.h>
+#include <lockstep/core/shape.h>
+#include <lockstep/runtime/device.h>
+#include <lockstep/runtime/stream.h>
+
+namespace lockstep {
+
+struct TensorImpl;
+class Index;
+
+/// Where and of what a new tensor is made. What is left out is the CPU and float32, or for the _like functions
+/// what the given tensor has.
+struct TensorOptions {
+  std::optional<DType> dtype = {};
+  std::optional<Device> device = {};
+  bool requires_grad = false;
+};
+
+/// All work is enqueued on the current stream of the tensor's device and not waited for, except where a function
+/// hands values to the host. Operands on different devices throw DeviceMismatch. Functions whose name ends in an
+/// underscore change the tensor in place and return it.
+class LOCKSTEP_API Tensor {
+ public:
+  Tensor() noexcept {}  ///< Undefined: holds nothing.
+  Tensor(const Tensor& other) noexcept : impl_(other.impl_) { acquire(); }
+  Tensor(Tensor&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
+  Tensor& operator=(const Tensor& other) noexcept {
+    Tensor copy(other);
+    std::swap(impl_, copy.impl_);
+    return *this;
+  }
+  Tensor& operator=(Tensor&& other) noexcept {
+    std::swap(impl_, other.impl_);
+    return *this;
+  }
+  ~Tensor() {
+    if (impl_) release();
+  }
+
+  bool defined() const noexcept { return impl_ != nullptr; }
+  /// The same array under the same handle state: no copy lies between them.
+  bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
+
+  // Geometry. All throw InvalidArgument for an undefined tensor.
+  const Shape& sizes() const;
+  const Shape& strides() const;  ///< In elements.
+  std::int64_t size(std::int64_t dim) const;
+  int dim() const { return sizes().rank(); }
+  std::int64_t numel() const;
+  DType dtype() const;
+  Device device() const;
+  bool is_contiguous() const;
+
+  // Values on the host: wait for the device, and throw the errors of its work.
+  /// The only element. Throws ShapeError for more or less than one. T: any arithmetic type; converts.
+  template <class T>
+  T item() const {
+    return static_cast<T>(item_number());
+  }
+  /// All elements in row-major order. Throws DTypeError unless T is the dtype's type.
+  template <class T>
+  std::vector<T> to_vector() const;
+  /// The first element. Throws DTypeError unless T is the dtype's type. Only the CPU's memory may be read by the host.
+  template <class T>
+  T* data() const {
+    return static_cast<T*>(raw_data(kDTypeOf<T>));
+  }
+
+  // Movement: differentiable. A tensor that already is as asked is returned itself, without a copy.
+  Tensor to(Device device) const;
+  Tensor to(DType dtype) const;
+  Tensor to(Device device, DType dtype) const;
+  Tensor cuda(int index = 0) const { return to(Device::cuda(index)); }
+  Tensor cpu() const { return to(Device()); }
+  Tensor contiguous() const;
+  Tensor clone() const;
+  /// The memory is used on `stream` too: it is not reused before the work enqueued there has ended.
+  void record_stream(const Stream& stream) const;
+
+  // Views: share the array. Throw ShapeError for what does not fit.
+  Tensor view(const Shape& sizes) const;  ///< One size may be -1. Throws where only a copy could have that shape.
+  Tensor reshape(const Shape& sizes) const;  ///< A view where possible, else a copy.
+  Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;
+  Tensor select(std::int64_t dim, std::int64_t index) const;
+  /// Elements start, start + step, ... before stop; negative positions count from the end; both are clamped.
+  Tensor slice(std::int64_t dim, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
+  Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
+  Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;
+  Tensor t() const;
+  Tensor permute(const Shape& dims) const;
+  Tensor squeeze(std::int64_t dim) const;
+  Tensor unsqueeze(std::int64_t dim) const;
+  Tensor expand(const Shape& sizes) const;  ///< -1 keeps a size.
+  Tensor operator[](std::int64_t index) const { return select(0, index); }
+  /// x.index({0, Slice(1, 3), Ellipsis, None}).
+  Tensor index(std::initializer_list<Index> indices) const;
+
+  // In place.
+  Tensor& copy_(const Tensor& source);  ///< Broadcasts, converts, and crosses devices.
+  Tensor& fill_(double value);
+  Tensor& zero_() { return fill_(0); }
+  Tensor& add_(const Tensor& other, double alpha = 1);
+  Tensor& sub_(const Tensor& other, double alpha = 1) { return add_(other, -alpha); }
+  Tensor& mul_(const Tensor& other);
+  Tensor& mul_(double factor);
+
+  // Gradients.
+  bool requires_grad() const;
+  /// Throws AutogradError for a dtype that is not floating, or for a tensor that an op computed.
+  Tensor& requires_grad_(bool requires_grad = true);
+  bool is_leaf() const;
+  /// The gradient that backward() accumulated, undefined if there is none.
+  Tensor grad() const;
+  void set_grad(const Tensor& grad);
+  /// Accumulates the gradients of this tensor into the leaves it was computed from. `gradient` has its shape
+  /// and may be left out for a tensor of one element.
+  void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
+  /// The same array, cut off from the graph.
+  Tensor detach() const;
+  /// Such as "AddmmBackward"; empty for a leaf.
+  std::string_view grad_fn() const;
+  /// How often the array was changed in place, through any view.
+  std::uint64_t version() const;
+
+  /// For the library: the object behind the handle.
+  TensorImpl* impl() const noexcept { return impl_; }
+  /// For the library: takes over one reference.
+  explicit Tensor(TensorImpl* adopted) noexcept : impl_(adopted) {}
+
+ private:
+  struct Number {  // an element on its way to any arithmetic type, without loss
+    double real;
+    std::int64_t integer;
+    bool is_integer;
+    template <class T>
+    explicit operator T() const {
+      return is_integer ? static_cast<T>(integer) : static_cast<T>(real);
+    }
+  };
+  Number item_number() const;
+  void* raw_data(DType expected) const;
+  void acquire() const noexcept;
+  void release() noexcept;
+
+  TensorImpl* impl_ = nullptr;
+};
+
+/// Prints as PyTorch does: tensor([[1.0000, 2.0000]], device='cuda:1').
+LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Tensor& tensor);
+
+}  // namespace lockstep

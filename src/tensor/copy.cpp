@@ -1,0 +1,101 @@
+#include "tensor/copy.h"
+
+#include "tensor/kernels/map.h"
+
+namespace lockstep {
+namespace {
+
+template <class To>
+struct Convert {
+  template <class From>
+  LOCKSTEP_HD To operator()(From value) const {
+    if constexpr (std::is_same_v<To, bool>)
+      return value != From(0);
+    else
+      return To(value);
+  }
+};
+
+void convert(const Tensor& to, const Tensor& from) {
+  visit_all(to.dtype(), [&]<class To>() {
+    visit_all(from.dtype(), [&]<class From>() { map<To, From>("copy", 0, Convert<ComputeType<To>>(), to, from); });
+  });
+}
+
+// The copy as rows of bytes, if both sides are that regular.
+bool as_rows(const TensorImpl& to, const TensorImpl& from, Copy& copy) {
+  Geometry<2> g = make_geometry(to.sizes, to, from);
+  if (g.sizes.rank() > 2) return false;
+  const int last = g.sizes.rank() - 1;
+  if (last >= 0 && (g.strides[0][last] != 1 || g.strides[1][last] != 1)) return false;
+  const std::size_t element = size_of(to.dtype);
+  copy.to = to.data();
+  copy.from = from.data();
+  copy.row_bytes = element * std::size_t(last >= 0 ? g.sizes[last] : 1);
+  if (last == 1) {
+    copy.rows = std::size_t(g.sizes[0]);
+    copy.to_pitch = element * std::size_t(g.strides[0][0]);
+    copy.from_pitch = element * std::size_t(g.strides[1][0]);
+    if (copy.to_pitch < copy.row_bytes || copy.from_pitch < copy.row_bytes) return false;  // a broadcast
+  } else {
+    copy.to_pitch = copy.from_pitch = copy.row_bytes;
+  }
+  return true;
+}
+
+void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
+  DeviceState& target = *to.impl()->storage->device;
+  DeviceState& source = *from.impl()->storage->device;
+  copy.to_device = target.device.is_cpu() ? -1 : target.device.index();
+  copy.from_device = source.device.is_cpu() ? -1 : source.device.index();
+  if (&target == &source || source.device.is_cpu() || target.device.is_cpu()) {
+    DeviceState& worker = target.device.is_cpu() ? source : target;
+    const StreamHandle stream = current_stream_handle(worker);
+    use_on(stream, worker.device == target.device ? to : from);
+    if (&target == &source) use_on(stream, from);
+    return worker.backend.copy(stream, copy);
+  }
+  // Between two GPUs: after all that the destination's stream still does with the memory...
+  const Stream to_stream = current_stream(target.device), from_stream = current_stream(source.device);
+  use_on(StreamAccess::handle(to_stream), to);
+  use_on(StreamAccess::handle(from_stream), from);
+  from_stream.wait(to_stream.record());
+  source.backend.copy(StreamAccess::handle(from_stream), copy);
+  // ... and before all that it does with it next.
+  to_stream.wait(from_stream.record());
+}
+
+Tensor dense_as(const Tensor& from, DType dtype) {
+  if (from.dtype() == dtype && from.is_contiguous()) return from;
+  return copied(from, *from.impl()->storage->device, dtype);
+}
+
+}  // namespace
+
+void copy_values(const Tensor& to, const Tensor& from) {
+  TensorImpl& target = impl_of("copy", to);
+  TensorImpl& source = impl_of("copy", from);
+  if (target.sizes != source.sizes && broadcast("copy", target.sizes, source.sizes) != target.sizes)
+    throw ShapeError(text("[copy] expected a source that broadcasts to ", target.sizes, ", got ", source.sizes));
+  if (target.numel == 0) return;
+  const bool same_device = target.storage->device == source.storage->device;
+  Copy copy;
+  if (target.dtype == source.dtype && as_rows(target, source, copy)) return transfer(to, from, copy);
+  if (same_device) return convert(to, from);
+
+  // Rearranged on its own device, where needed, before and after it crosses.
+  const Tensor dense = dense_as(from, target.dtype);
+  if (as_rows(target, *dense.impl(), copy)) return transfer(to, dense, copy);
+  const Tensor landed = make_tensor(*target.storage->device, source.sizes, target.dtype);
+  as_rows(*landed.impl(), *dense.impl(), copy);
+  transfer(landed, dense, copy);
+  convert(to, landed);
+}
+
+Tensor copied(const Tensor& from, DeviceState& device, DType dtype) {
+  Tensor result = make_tensor(device, from.sizes(), dtype);
+  copy_values(result, from);
+  return result;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+// The sequences that random numbers are drawn from: one for the process under a mutex, and a thread's own in a scope.
+#include <mutex>
+#include <utility>
+
+#include <lockstep/tensor/random.h>
+
+namespace lockstep {
+namespace {
+
+std::mutex process_mutex;
+Generator process_generator;  // under process_mutex
+
+thread_local Generator* thread_generator = nullptr;
+
+Generator take(Generator& generator, std::uint64_t blocks) noexcept {
+  const Generator start = generator;
+  generator.offset += blocks;
+  return start;
+}
+
+}  // namespace
+
+void manual_seed(std::uint64_t seed) {
+  const std::lock_guard lock(process_mutex);
+  process_generator = {.seed = seed};
+}
+
+Generator draw(std::uint64_t blocks) {
+  if (thread_generator) return take(*thread_generator, blocks);
+  const std::lock_guard lock(process_mutex);
+  return take(process_generator, blocks);
+}
+
+GeneratorGuard::GeneratorGuard(Generator& generator) noexcept : outer_(std::exchange(thread_generator, &generator)) {}
+GeneratorGuard::~GeneratorGuard() { thread_generator = outer_; }
+
+}  // namespace lockstep

@@ -1,0 +1,78 @@
+// How a kernel walks over several tensors at once: sizes and strides with as few dimensions as will do.
+#pragma once
+
+#include <array>
+#include <cstdint>
+
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+/// N operands over one shape. The last dimension is the inner loop. Strides in elements; 0 where an operand broadcasts.
+template <int N>
+struct Geometry {
+  Shape sizes;
+  std::array<Shape, N> strides;
+  std::int64_t numel = 0;
+
+  bool dense() const noexcept {
+    if (sizes.rank() > 1) return false;
+    for (const Shape& s : strides)
+      if (sizes.rank() == 1 && s[0] != 1) return false;
+    return true;
+  }
+};
+
+/// The strides of `tensor` as seen through the broadcast shape `sizes`.
+inline Shape broadcast_strides(const TensorImpl& tensor, const Shape& sizes) noexcept {
+  Shape strides = sizes;
+  const int offset = sizes.rank() - tensor.sizes.rank();
+  for (int i = 0; i < sizes.rank(); ++i) {
+    const bool inside = i >= offset && (tensor.sizes[i - offset] != 1 || sizes[i] == 1);
+    strides[i] = inside ? tensor.strides[i - offset] : 0;
+  }
+  return strides;
+}
+
+/// Merges neighbouring dimensions that all operands walk through evenly, and drops those of size 1.
+template <int N>
+void collapse(Geometry<N>& g) noexcept {
+  int last = -1;  // the dimension kept last
+  for (int i = 0; i < g.sizes.rank(); ++i) {
+    if (g.sizes[i] == 1) continue;
+    bool merges = last >= 0;
+    for (int n = 0; merges && n < N; ++n) merges = g.strides[n][last] == g.strides[n][i] * g.sizes[i];
+    if (merges) {
+      g.sizes[last] *= g.sizes[i];
+    } else {
+      ++last;
+      g.sizes[last] = g.sizes[i];
+    }
+    for (int n = 0; n < N; ++n) g.strides[n][last] = g.strides[n][i];
+  }
+  while (g.sizes.rank() > last + 1) {
+    g.sizes.erase(g.sizes.rank() - 1);
+    for (Shape& s : g.strides) s.erase(s.rank() - 1);
+  }
+}
+
+/// The operands broadcast to `sizes`.
+template <class... Impls>
+Geometry<sizeof...(Impls)> make_geometry(const Shape& sizes, const Impls&... operands) noexcept {
+  Geometry<sizeof...(Impls)> g;
+  g.numel = sizes.elements();
+  if (((operands.contiguous && operands.numel == g.numel) && ...)) {
+    g.sizes = {g.numel};
+    g.strides.fill({1});
+    return g;
+  }
+  g.sizes = sizes;
+  g.strides = {broadcast_strides(operands, sizes)...};
+  collapse(g);
+  return g;
+}
+
+/// The bytes a tensor covers: exact for dense rows at one pitch, else everything from its first byte to its last.
+Region region_of(const TensorImpl& tensor) noexcept;
+
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// Enqueues a kernel over tensors: on the current stream of their device, with what it reads and writes declared.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+
+#include "tensor/kernels/geometry.h"
+
+namespace lockstep {
+
+/// Work on `stream` uses the tensor: its memory must not be reused before that work has ended.
+inline void use_on(const StreamHandle& stream, const Tensor& tensor) {
+  Storage& storage = *tensor.impl()->storage;
+  if (storage.stream_id != stream.id && storage.allocation.block)
+    storage.device->allocator.record_stream(storage.allocation.block, stream);
+}
+
+/// `body(const KernelContext&)` must hold its arguments by value: it may run later. The tensors live on one device.
+template <std::size_t Reads, class Body>
+void launch(const char* name, double flops, const Tensor& written, const std::array<const Tensor*, Reads>& read,
+            const Body& body) {
+  DeviceState& device = *written.impl()->storage->device;
+  const StreamHandle stream = current_stream_handle(device);
+  std::array<Access, Reads + 1> accesses;
+  accesses[0] = {region_of(*written.impl()), AccessKind::kWrite};
+  use_on(stream, written);
+  for (std::size_t i = 0; i < Reads; ++i) {
+    accesses[i + 1] = {region_of(*read[i]->impl()), AccessKind::kRead};
+    use_on(stream, *read[i]);
+  }
+  device.backend.launch(stream, {name, flops, accesses}, body);
+}
+
+}  // namespace lockstep

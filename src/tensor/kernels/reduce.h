@@ -1,0 +1,179 @@
+// The reduction pattern: out[o] = finish(combine of load(in[o, r]) over r), r over the reduced dimensions.
+// The order of combination depends on the shape alone, never on the number of threads.
+#pragma once
+
+#include <algorithm>
+#include <vector>
+
+#include "runtime/host/parallel.h"
+#include "tensor/kernels/launch.h"
+#include "tensor/kernels/visit.h"
+
+namespace lockstep {
+
+/// R is a copyable object with
+///   Accumulator           a type,
+///   identity()            -> Accumulator,
+///   load(x)               -> Accumulator, from one element in its compute type,
+///   combine(a, b)         -> Accumulator, associative up to rounding,
+///   finish(a, count)      -> what is stored, from `count` combined elements.
+template <class R, class Out, class In>
+struct ReduceKernel {
+  using Accumulator = typename R::Accumulator;
+  static constexpr std::int64_t kGrain = 1 << 15;
+  static constexpr std::int64_t kPiece = 1 << 16;  // elements of a long row that are combined by themselves
+  static constexpr int kLanes = 16;                // independent chains in a row, for the vector units
+
+  R reducer;
+  Out* out;
+  const In* in;
+  Geometry<2> kept;     // of out and in
+  Geometry<1> reduced;  // of in
+  // Set when in is [reduced, kept] with both dense: then whole rows are combined.
+  bool columns = false;
+
+  void operator()(const KernelContext& context) const {
+    if (columns)
+      by_columns(context);
+    else if (kept.numel == 1 && reduced.numel > kPiece)
+      one_long(context);
+    else
+      host::parallel_for(context, kept.numel, kGrain / std::max<std::int64_t>(reduced.numel, 1) + 1,
+                         [this](std::int64_t begin, std::int64_t end) {
+                           for (std::int64_t o = begin; o < end; ++o) {
+                             const auto [to, from] = locate(o);
+                             store(out[to], span(in + from, 0, reduced.numel));
+                           }
+                         });
+  }
+
+ private:
+  void store(Out& to, const Accumulator& value) const { to = Out(reducer.finish(value, reduced.numel)); }
+
+  std::pair<std::int64_t, std::int64_t> locate(std::int64_t o) const {
+    std::int64_t to = 0, from = 0;
+    for (int d = kept.sizes.rank() - 1; d >= 0; --d) {
+      const std::int64_t index = o % kept.sizes[d];
+      o /= kept.sizes[d];
+      to += index * kept.strides[0][d];
+      from += index * kept.strides[1][d];
+    }
+    return {to, from};
+  }
+
+  // Combines the reduced elements [begin, end) of one output.
+  Accumulator span(const In* from, std::int64_t begin, std::int64_t end) const {
+    const int rank = reduced.sizes.rank();
+    const std::int64_t inner = rank ? reduced.sizes[rank - 1] : 1;
+    const std::int64_t step = rank ? reduced.strides[0][rank - 1] : 1;
+    Accumulator total = reducer.identity();
+    for (std::int64_t at = begin; at < end;) {
+      std::int64_t rest = at / inner;
+      const std::int64_t first = at % inner;
+      std::int64_t offset = 0;
+      for (int d = rank - 2; d >= 0; --d) {
+        offset += rest % reduced.sizes[d] * reduced.strides[0][d];
+        rest /= reduced.sizes[d];
+      }
+      const std::int64_t count = std::min(inner - first, end - at);
+      total = reducer.combine(total, row(from + offset + first * step, count, step));
+      at += count;
+    }
+    return total;
+  }
+
+  Accumulator row(const In* from, std::int64_t count, std::int64_t step) const {
+    if (count < kLanes) {
+      Accumulator total = reducer.identity();
+      for (std::int64_t i = 0; i < count; ++i) total = reducer.combine(total, load(from[i * step]));
+      return total;
+    }
+    Accumulator lanes[kLanes];
+    for (Accumulator& lane : lanes) lane = reducer.identity();
+    std::int64_t i = 0;
+    if (step == 1) {
+      for (; i + kLanes <= count; i += kLanes)
+        for (int l = 0; l < kLanes; ++l) lanes[l] = reducer.combine(lanes[l], load(from[i + l]));
+    } else {
+      for (; i + kLanes <= count; i += kLanes)
+        for (int l = 0; l < kLanes; ++l) lanes[l] = reducer.combine(lanes[l], load(from[(i + l) * step]));
+    }
+    for (int l = 0; i < count; ++i, ++l) lanes[l] = reducer.combine(lanes[l], load(from[i * step]));
+    for (int half = kLanes / 2; half > 0; half /= 2)
+      for (int l = 0; l < half; ++l) lanes[l] = reducer.combine(lanes[l], lanes[l + half]);
+    return lanes[0];
+  }
+
+  Accumulator load(In value) const { return reducer.load(ComputeType<In>(value)); }
+
+  void one_long(const KernelContext& context) const {
+    const std::int64_t pieces = (reduced.numel + kPiece - 1) / kPiece;
+    std::vector<Accumulator> partial(static_cast<std::size_t>(pieces));
+    host::parallel_for(context, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t p = begin; p < end; ++p)
+        partial[std::size_t(p)] = span(in, p * kPiece, std::min((p + 1) * kPiece, reduced.numel));
+    });
+    Accumulator total = reducer.identity();
+    for (const Accumulator& value : partial) total = reducer.combine(total, value);
+    store(out[0], total);
+  }
+
+  void by_columns(const KernelContext& context) const {
+    const std::int64_t rows = reduced.numel, pitch = reduced.strides[0][0];
+    constexpr std::int64_t kBlock = 256;  // columns whose accumulators stay in the first-level cache
+    const std::int64_t blocks = (kept.numel + kBlock - 1) / kBlock;
+    host::parallel_for(context, blocks, kGrain / (rows * kBlock) + 1, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b) {
+        const std::int64_t from = b * kBlock, count = std::min(kBlock, kept.numel - from);
+        Accumulator totals[kBlock];
+        std::fill_n(totals, count, reducer.identity());
+        for (std::int64_t r = 0; r < rows; ++r) {
+          const In* values = in + r * pitch + from;
+          for (std::int64_t c = 0; c < count; ++c) totals[c] = reducer.combine(totals[c], load(values[c]));
+        }
+        for (std::int64_t c = 0; c < count; ++c) store(out[from + c], totals[c]);
+      }
+    });
+  }
+};
+
+/// Which dimensions of a tensor are reduced.
+using DimMask = std::array<bool, Shape::kMaxRank>;
+
+/// x's sizes with each reduced dimension of size 1, or without it.
+inline Shape reduced_sizes(const Shape& sizes, const DimMask& mask, bool keep_dims) {
+  Shape result;
+  for (int i = 0; i < sizes.rank(); ++i)
+    if (!mask[std::size_t(i)] || keep_dims) result.push_back(mask[std::size_t(i)] ? 1 : sizes[i]);
+  return result;
+}
+
+/// Reduces x over the masked dimensions into `out`, whose elements are those of the kept ones, dense.
+template <class Out, class In, class R>
+void reduce(const char* name, const R& reducer, const Tensor& out, const Tensor& x, const DimMask& mask) {
+  const TensorImpl& from = *x.impl();
+  ReduceKernel<R, Out, In> kernel{reducer, reinterpret_cast<Out*>(out.impl()->data()),
+                                  reinterpret_cast<const In*>(from.data()), {}, {}, false};
+  Shape out_strides;
+  for (int i = 0; i < from.sizes.rank(); ++i) {
+    if (mask[std::size_t(i)]) {
+      kernel.reduced.sizes.push_back(from.sizes[i]);
+      kernel.reduced.strides[0].push_back(from.strides[i]);
+    } else {
+      kernel.kept.sizes.push_back(from.sizes[i]);
+      kernel.kept.strides[1].push_back(from.strides[i]);
+    }
+  }
+  kernel.kept.strides[0] = contiguous_strides(kernel.kept.sizes);
+  kernel.kept.numel = kernel.kept.sizes.elements();
+  kernel.reduced.numel = kernel.reduced.sizes.elements();
+  if (kernel.kept.numel == 0) return;
+  collapse(kernel.kept);
+  collapse(kernel.reduced);
+  const Geometry<2>& kept = kernel.kept;
+  kernel.columns = kept.sizes.rank() == 1 && kept.strides[0][0] == 1 && kept.strides[1][0] == 1 &&
+                   kernel.reduced.sizes.rank() == 1 && kept.numel > 1;
+  launch(name, double(from.numel), out, std::array<const Tensor*, 1>{&x}, kernel);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,50 @@
+// From a dtype to a C++ type: the one place where kernels are instantiated for dtypes.
+#pragma once
+
+#include <lockstep/core/dtype.h>
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+
+namespace lockstep {
+
+/// The type that arithmetic on T happens in.
+template <class T>
+struct ComputeTypeOf { using type = T; };
+template <> struct ComputeTypeOf<Half> { using type = float; };
+template <> struct ComputeTypeOf<BFloat16> { using type = float; };
+template <class T>
+using ComputeType = typename ComputeTypeOf<T>::type;
+
+/// Calls visitor.operator()<T>() for a floating dtype. Throws DTypeError naming `op`.
+template <class Visitor>
+decltype(auto) visit_floating(const char* op, DType dtype, Visitor&& visitor) {
+  switch (dtype) {
+    case kFloat16: return visitor.template operator()<Half>();
+    case kBFloat16: return visitor.template operator()<BFloat16>();
+    case kFloat32: return visitor.template operator()<float>();
+    case kFloat64: return visitor.template operator()<double>();
+    default: throw DTypeError(text("[", op, "] expected a floating dtype, got ", dtype));
+  }
+}
+
+/// The same for every dtype but bool.
+template <class Visitor>
+decltype(auto) visit_numeric(const char* op, DType dtype, Visitor&& visitor) {
+  switch (dtype) {
+    case kUInt8: return visitor.template operator()<std::uint8_t>();
+    case kInt32: return visitor.template operator()<std::int32_t>();
+    case kInt64: return visitor.template operator()<std::int64_t>();
+    case kBool: throw DTypeError(text("[", op, "] expected a numeric dtype, got bool"));
+    default: return visit_floating(op, dtype, visitor);
+  }
+}
+
+/// The same for every dtype.
+template <class Visitor>
+decltype(auto) visit_all(DType dtype, Visitor&& visitor) {
+  if (dtype == kBool) return visitor.template operator()<bool>();
+  return visit_numeric("visit", dtype, visitor);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// Philox4x32-10, the counter-based generator behind all random numbers, for the host and for GPUs.
+// Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011. Pure functions.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/core/dtype.h>
+
+namespace lockstep {
+
+/// Four 32-bit words: a counter, or the random numbers made from it.
+struct PhiloxBlock {
+  std::uint32_t words[4];
+
+  /// Words 2i and 2i + 1 as one number, the earlier in the lower half.
+  LOCKSTEP_HD std::uint64_t wide(int i) const {
+    return std::uint64_t(words[2 * i]) | std::uint64_t(words[2 * i + 1]) << 32;
+  }
+};
+
+struct PhiloxKey {
+  std::uint32_t words[2];
+
+  LOCKSTEP_HD PhiloxKey next() const { return {{words[0] + 0x9E3779B9u, words[1] + 0xBB67AE85u}}; }
+};
+
+inline constexpr int kPhiloxRounds = 10;
+
+LOCKSTEP_HD inline PhiloxBlock philox_round(const PhiloxBlock& x, const PhiloxKey& key) {
+  const std::uint32_t a = 0xD2511F53u, b = 0xCD9E8D57u;
+  return {{std::uint32_t(std::uint64_t(b) * x.words[2] >> 32) ^ x.words[1] ^ key.words[0], b * x.words[2],
+           std::uint32_t(std::uint64_t(a) * x.words[0] >> 32) ^ x.words[3] ^ key.words[1], a * x.words[0]}};
+}
+
+/// The random block of a counter under a key.
+LOCKSTEP_HD inline PhiloxBlock philox(PhiloxBlock counter, PhiloxKey key) {
+  for (int round = 0; round < kPhiloxRounds; ++round, key = key.next()) counter = philox_round(counter, key);
+  return counter;
+}
+
+/// The key and the counter of block `index` of stream `stream` under `seed`, low words first.
+LOCKSTEP_HD inline PhiloxKey philox_key(std::uint64_t seed) {
+  return {{std::uint32_t(seed), std::uint32_t(seed >> 32)}};
+}
+LOCKSTEP_HD inline PhiloxBlock philox_counter(std::uint64_t stream, std::uint64_t index) {
+  return {{std::uint32_t(index), std::uint32_t(index >> 32), std::uint32_t(stream), std::uint32_t(stream >> 32)}};
+}
+
+/// A word as a number in [0, 1): its upper 24 bits, all that a float holds evenly.
+LOCKSTEP_HD inline float to_uniform(std::uint32_t word) { return float(std::int32_t(word >> 8)) * 0x1p-24f; }
+/// The same with 53 bits.
+LOCKSTEP_HD inline double to_uniform(std::uint64_t word) { return double(std::int64_t(word >> 11)) * 0x1p-53; }
+
+/// floor(word * range / 2^64): below `range`, each value with probability 1 / range to within 2^-64.
+LOCKSTEP_HD inline std::uint64_t to_range(std::uint64_t word, std::uint64_t range) {
+  const std::uint64_t low = 0xffffffffu;
+  const std::uint64_t w0 = word & low, w1 = word >> 32, r0 = range & low, r1 = range >> 32;
+  const std::uint64_t middle = w1 * r0 + (w0 * r0 >> 32);  // cannot overflow: (2^32 - 1)^2 + 2^32 - 1 < 2^64
+  return w1 * r1 + (middle >> 32) + ((w0 * r1 + (middle & low)) >> 32);
+}
+
+}  // namespace lockstep

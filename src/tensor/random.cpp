@@ -1,0 +1,177 @@
+// Random tensors: each call draws as many blocks as its elements need, and enqueues one kernel.
+#include <lockstep/tensor/random.h>
+
+#include <cmath>
+#include <numeric>
+#include <utility>
+
+#include <lockstep/tensor/creation.h>
+
+#include "tensor/copy.h"
+#include "tensor/kernels/launch.h"
+#include "tensor/random_kernel.h"
+
+namespace lockstep {
+namespace {
+
+/// Fills a tensor, whatever its layout, with the numbers of a new draw in row-major order.
+template <class T, class Distribution>
+void fill_random(const char* op, const Tensor& tensor, const Distribution& distribution) {
+  const TensorImpl& impl = *tensor.impl();
+  if (impl.numel == 0) return;
+  const Tensor dense = impl.contiguous ? tensor : make_tensor(*impl.storage->device, impl.sizes, impl.dtype);
+  const Generator start = draw(blocks_for(impl.numel, Distribution::kPerBlock));
+  const RandomKernel<Distribution, T> kernel{distribution, reinterpret_cast<T*>(dense.impl()->data()), impl.numel,
+                                             start};
+  launch(op, Distribution::kFlops * double(impl.numel), dense, std::array<const Tensor*, 0>{}, kernel);
+  if (!dense.is_same(tensor)) copy_values(tensor, dense);
+}
+
+template <class T>
+bool is_finite(T value) {
+  return std::isfinite(ComputeType<T>(value));
+}
+
+void fill_uniform(const char* op, const Tensor& tensor, double low, double high) {
+  visit_floating(op, tensor.dtype(), [&]<class T>() {
+    using Compute = ComputeType<T>;
+    const T from = T(Compute(low)), to = T(Compute(high));
+    if (!(low <= high) || !is_finite(from) || !is_finite(to) || !std::isfinite(Compute(to) - Compute(from)))
+      throw InvalidArgument(text("[", op, "] expected low <= high, with a difference that ", tensor.dtype(),
+                                 " holds, got low ", low, " and high ", high));
+    fill_random<T>(op, tensor, Uniform<T>(from, to));
+  });
+}
+
+void fill_normal(const char* op, const Tensor& tensor, double mean, double standard_deviation) {
+  visit_floating(op, tensor.dtype(), [&]<class T>() {
+    using Compute = ComputeType<T>;
+    const Normal<T> normal{Compute(mean), Compute(standard_deviation)};
+    if (!(standard_deviation >= 0) || !std::isfinite(normal.mean) || !std::isfinite(normal.standard_deviation))
+      throw InvalidArgument(text("[", op, "] expected a finite mean and a standard deviation of at least 0, got ", mean,
+                                 " and ", standard_deviation));
+    fill_random<T>(op, tensor, normal);
+  });
+}
+
+/// Whether T holds the integer exactly, and all between it and 0.
+template <class T>
+bool holds(std::int64_t value) {
+  if constexpr (std::is_integral_v<T>) {
+    return std::in_range<T>(value);
+  } else {
+    constexpr int kDigits = sizeof(T) == 8 ? 53 : sizeof(T) == 4 ? 24 : std::is_same_v<T, Half> ? 11 : 8;
+    return value >= -(std::int64_t(1) << kDigits) && value <= std::int64_t(1) << kDigits;
+  }
+}
+
+void check_target(const char* op, const Tensor& tensor) {
+  const TensorImpl& impl = impl_of(op, tensor);
+  if (!is_floating(impl.dtype)) throw DTypeError(text("[", op, "] expected a floating dtype, got ", impl.dtype));
+  for (int i = 0; i < impl.sizes.rank(); ++i)
+    if (impl.strides[i] == 0 && impl.sizes[i] > 1)
+      throw InvalidArgument(text("[", op,
+                                 "] expected elements with memory of their own, got an expanded tensor of shape ",
+                                 impl.sizes, " and strides ", impl.strides));
+}
+
+// Refused before memory is asked for.
+TensorOptions floating_options(const char* op, TensorOptions options) {
+  if (!options.dtype) options.dtype = kFloat32;
+  if (!is_floating(*options.dtype))
+    throw DTypeError(text("[", op, "] expected a floating dtype, got ", *options.dtype));
+  return options;
+}
+
+TensorOptions like_options(const char* op, const Tensor& like, TensorOptions options) {
+  const TensorImpl& impl = impl_of(op, like);
+  if (!options.dtype) options.dtype = impl.dtype;
+  if (!options.device) options.device = impl.storage->device->device;
+  return options;
+}
+
+void shuffle(std::int64_t* order, std::int64_t count) {
+  std::iota(order, order + count, std::int64_t(0));
+  if (count < 2) return;
+  const Generator start = draw(blocks_for(count, 2));
+  PhiloxBlock block{};
+  for (std::int64_t i = 0; i < count - 1; ++i) {  // Fisher-Yates: place i takes any of those not yet placed
+    if (i % 2 == 0)
+      block = philox(philox_counter(start.stream, start.offset + std::uint64_t(i / 2)), philox_key(start.seed));
+    std::swap(order[i], order[i + std::int64_t(to_range(block.wide(i % 2), std::uint64_t(count - i)))]);
+  }
+}
+
+}  // namespace
+
+Tensor rand(const Shape& sizes, const TensorOptions& options) {
+  Tensor result = empty(sizes, floating_options("rand", options));
+  fill_uniform("rand", result, 0, 1);
+  return result;
+}
+
+Tensor randn(const Shape& sizes, const TensorOptions& options) {
+  Tensor result = empty(sizes, floating_options("randn", options));
+  fill_normal("randn", result, 0, 1);
+  return result;
+}
+
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& sizes, const TensorOptions& options) {
+  TensorOptions typed = options;
+  if (!typed.dtype) typed.dtype = kInt64;
+  if (low >= high) throw InvalidArgument(text("[randint] expected low < high, got low ", low, " and high ", high));
+  return visit_numeric("randint", *typed.dtype, [&]<class T>() {
+    if (!holds<T>(low) || !holds<T>(high - 1))
+      throw InvalidArgument(
+          text("[randint] expected integers that ", *typed.dtype, " holds, got low ", low, " and high ", high));
+    Tensor result = empty(sizes, typed);
+    fill_random<T>("randint", result, Integer<T>{low, std::uint64_t(high) - std::uint64_t(low)});
+    return result;
+  });
+}
+
+Tensor randperm(std::int64_t count, const TensorOptions& options) {
+  TensorOptions typed = options;
+  if (!typed.dtype) typed.dtype = kInt64;
+  if (count < 0) throw InvalidArgument(text("[randperm] expected a count of at least 0, got ", count));
+  visit_numeric("randperm", *typed.dtype, [&]<class T>() {
+    if (count > 0 && !holds<T>(count - 1))
+      throw InvalidArgument(text("[randperm] expected a count that ", *typed.dtype, " holds, got ", count));
+  });
+  Tensor result = empty({count}, typed);
+  const bool in_place = result.device().is_cpu() && result.dtype() == kInt64;
+  const Tensor order = in_place ? result : empty({count}, {.dtype = kInt64});
+  shuffle(order.data<std::int64_t>(), count);
+  if (!in_place) copy_values(result, order);
+  return result;
+}
+
+Tensor rand_like(const Tensor& like, const TensorOptions& options) {
+  const TensorOptions typed = like_options("rand_like", like, options);
+  return rand(like.sizes(), typed);
+}
+Tensor randn_like(const Tensor& like, const TensorOptions& options) {
+  const TensorOptions typed = like_options("randn_like", like, options);
+  return randn(like.sizes(), typed);
+}
+Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high, const TensorOptions& options) {
+  const TensorOptions typed = like_options("randint_like", like, options);
+  return randint(low, high, like.sizes(), typed);
+}
+
+// Both write past the graph: what computed from the old values is caught by the version.
+Tensor& uniform_(Tensor& tensor, double low, double high) {
+  check_target("uniform_", tensor);
+  fill_uniform("uniform_", tensor, low, high);
+  bump_version(tensor);
+  return tensor;
+}
+
+Tensor& normal_(Tensor& tensor, double mean, double standard_deviation) {
+  check_target("normal_", tensor);
+  fill_normal("normal_", tensor, mean, standard_deviation);
+  bump_version(tensor);
+  return tensor;
+}
+
+}  // namespace lockstep

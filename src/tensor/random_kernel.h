@@ -1,0 +1,159 @@
+// Distributions over Philox blocks, and the kernel that fills an array with their numbers.
+// Numbers of up to 32 random bits take word i % 4 of block start + i / 4; float64 and integers take two words,
+// half i % 2 of block start + i / 2. So they do not depend on the backend, its threads or the layout.
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+#include <cstdint>
+#include <limits>
+
+#include <lockstep/tensor/random.h>
+
+#include "runtime/host/parallel.h"
+#include "tensor/kernels/visit.h"
+#include "tensor/normal.h"
+#include "tensor/philox.h"
+
+namespace lockstep {
+
+/// The largest value of T below `bound`.
+template <class T>
+T below(T bound) {
+  if constexpr (sizeof(T) == 2) {
+    const std::uint16_t bits = bound.bits();
+    if (float(bound) == 0) return T::from_bits(0x8001);
+    return T::from_bits(std::uint16_t(float(bound) > 0 ? bits - 1 : bits + 1));
+  } else {
+    return std::nextafter(bound, -std::numeric_limits<T>::infinity());
+  }
+}
+
+/// Uniform in [low, high), from 24 bits (float64: 53) for a width of 1. Half types hold the rounded float.
+template <class T>
+struct Uniform {
+  static constexpr double kFlops = 3;
+  static constexpr int kPerBlock = sizeof(T) == 8 ? 2 : 4;
+  using Compute = ComputeType<T>;
+
+  Uniform(T low, T high) : low_(low), width_(Compute(high) - low_), last_(low < high ? below(high) : low) {}
+
+  LOCKSTEP_HD void operator()(const PhiloxBlock& block, T* out) const {
+    for (int i = 0; i < kPerBlock; ++i) {
+      Compute u;
+      if constexpr (kPerBlock == 2)
+        u = to_uniform(block.wide(i));
+      else
+        u = to_uniform(block.words[i]);
+      const Compute value = normal_detail::fused(u, width_, low_);
+      out[i] = T(value < last_ ? value : last_);  // it must not round to `high`
+    }
+  }
+
+ private:
+  Compute low_, width_, last_;
+};
+
+template <class T>
+struct Normal {
+  static constexpr double kFlops = 30;
+  static constexpr int kPerBlock = sizeof(T) == 8 ? 2 : 4;
+  using Compute = ComputeType<T>;
+
+  Compute mean, standard_deviation;
+
+  LOCKSTEP_HD void operator()(const PhiloxBlock& block, T* out) const {
+    if constexpr (kPerBlock == 2) {
+      put(to_normal(block.wide(0), block.wide(1)), out);
+    } else {
+      put(to_normal(block.words[0], block.words[1]), out);
+      put(to_normal(block.words[2], block.words[3]), out + 2);
+    }
+  }
+
+ private:
+  LOCKSTEP_HD void put(NormalPair<Compute> pair, T* out) const {
+    out[0] = T(normal_detail::fused(pair.first, standard_deviation, mean));
+    out[1] = T(normal_detail::fused(pair.second, standard_deviation, mean));
+  }
+};
+
+/// low + [0, range), from 64 bits: each value with the same probability to within 2^-64.
+template <class T>
+struct Integer {
+  static constexpr double kFlops = 0;
+  static constexpr int kPerBlock = 2;
+
+  std::int64_t low;
+  std::uint64_t range;
+
+  LOCKSTEP_HD void operator()(const PhiloxBlock& block, T* out) const {
+    for (int i = 0; i < 2; ++i)
+      out[i] = T(ComputeType<T>(std::int64_t(std::uint64_t(low) + to_range(block.wide(i), range))));
+  }
+};
+
+/// Blocks that `count` numbers take.
+inline std::uint64_t blocks_for(std::int64_t count, int per_block) noexcept {
+  return std::uint64_t(count / per_block + (count % per_block != 0));
+}
+
+/// out[0 .. count) from the blocks that begin at `start`. `out` is dense.
+template <class Distribution, class T>
+struct RandomKernel {
+  static constexpr std::int64_t kGrain = 1 << 12;  // blocks that are worth a task
+  static constexpr int kLanes = 64;                // blocks made at once: what fits the first cache
+  static constexpr int kPer = Distribution::kPerBlock;
+
+  Distribution distribution;
+  T* out;
+  std::int64_t count;
+  Generator start;
+
+  void operator()(const KernelContext& context) const {
+    const std::int64_t blocks = std::int64_t(blocks_for(count, kPer));
+    host::parallel_for(context, blocks, kGrain, [this](std::int64_t begin, std::int64_t end) {
+      const std::int64_t whole = std::min(end, count / kPer);
+      std::int64_t b = begin;
+      for (; b + kLanes <= whole; b += kLanes) make_many(b, out + b * kPer);
+      for (; b < whole; ++b) make_one(b, kPer, out + b * kPer);
+      if (b < end) make_one(b, count - b * kPer, out + b * kPer);  // the rest of its numbers is dropped
+    });
+  }
+
+ private:
+  void make_one(std::int64_t index, std::int64_t wanted, T* to) const {
+    T values[kPer];
+    distribution(philox(philox_counter(start.stream, start.offset + std::uint64_t(index)), philox_key(start.seed)),
+                 values);
+    std::copy_n(values, wanted, to);
+  }
+
+  // Step by step over all lanes, so that each step becomes vector instructions.
+  void make_many(std::int64_t first, T* to) const {
+    std::uint32_t words[4][kLanes];
+    const auto load = [&](int lane) {
+      return PhiloxBlock{{words[0][lane], words[1][lane], words[2][lane], words[3][lane]}};
+    };
+    const auto store = [&](int lane, const PhiloxBlock& block) {
+      for (int i = 0; i < 4; ++i) words[i][lane] = block.words[i];
+    };
+    const std::uint64_t from = start.offset + std::uint64_t(first);
+    for (int lane = 0; lane < kLanes; ++lane) store(lane, philox_counter(start.stream, from + std::uint64_t(lane)));
+    PhiloxKey key = philox_key(start.seed);
+    for (int round = 0; round < kPhiloxRounds; ++round, key = key.next())
+      for (int lane = 0; lane < kLanes; ++lane) store(lane, philox_round(load(lane), key));
+
+    const Distribution distribute = distribution;
+    T numbers[kPer][kLanes];
+    for (int lane = 0; lane < kLanes; ++lane) {
+      T values[kPer];
+      distribute(load(lane), values);
+      for (int i = 0; i < kPer; ++i) numbers[i][lane] = values[i];
+    }
+    for (int lane = 0; lane < kLanes; ++lane)
+      for (int i = 0; i < kPer; ++i) to[lane * kPer + i] = numbers[i][lane];
+  }
+};
+
+}  // namespace lockstep

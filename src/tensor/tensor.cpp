@@ -1,0 +1,177 @@
+// The handle, its storage, and reading values on the host. Views and movement are ops.
+#include <lockstep/tensor/tensor.h>
+
+#include <cstring>
+
+#include "core/text.h"
+#include "tensor/copy.h"
+#include "tensor/kernels/geometry.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+namespace {
+
+// Whoever holds the last reference need not write the counter.
+bool drop_reference(std::atomic<std::uint32_t>& references) noexcept {
+  return references.load(std::memory_order_acquire) == 1 || references.fetch_sub(1, std::memory_order_acq_rel) == 1;
+}
+
+}  // namespace
+
+Storage* Storage::make(DeviceState& device, std::size_t bytes) {
+  auto storage = std::make_unique<Storage>();
+  const StreamHandle stream = current_stream_handle(device);
+  storage->device = &device;
+  storage->stream_id = stream.id;
+  storage->bytes = bytes;
+  storage->allocation = device.allocator.allocate(bytes, stream);
+  return storage.release();
+}
+
+void Storage::release() noexcept {
+  if (!drop_reference(references)) return;
+  if (allocation.block) device->allocator.free(allocation.block);
+  delete this;
+}
+
+void throw_undefined(const char* op) { throw InvalidArgument(text("[", op, "] expected a tensor, got an undefined one")); }
+
+void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
+  throw DeviceMismatch(
+      text("[", op, "] expected tensors on one device, got ", a.device(), " ", a.sizes(), " and ", b.device(), " ", b.sizes()));
+}
+
+Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
+  std::int64_t numel = 1;
+  for (const std::int64_t size : sizes)
+    if (size < 0 || __builtin_mul_overflow(numel, size, &numel))
+      throw ShapeError(text("[empty] expected sizes of at least 0 whose product fits 64 bits, got ", sizes));
+  std::size_t bytes = 0;
+  if (__builtin_mul_overflow(std::size_t(numel), size_of(dtype), &bytes))
+    throw ShapeError(text("[empty] expected a size in bytes that fits 64 bits, got ", sizes, " of ", dtype));
+  auto impl = std::make_unique<TensorImpl>();
+  impl->dtype = dtype;
+  impl->numel = numel;
+  impl->sizes = sizes;
+  impl->strides = contiguous_strides(sizes);
+  impl->storage = Storage::make(device, bytes);
+  return Tensor(impl.release());
+}
+
+Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset) {
+  const TensorImpl& from = *base.impl();
+  auto impl = std::make_unique<TensorImpl>();
+  impl->dtype = from.dtype;
+  impl->numel = sizes.elements();
+  impl->offset = offset;
+  impl->sizes = sizes;
+  impl->strides = strides;
+  impl->contiguous = is_dense(sizes, strides);
+  from.storage->retain();
+  impl->storage = from.storage;
+  return Tensor(impl.release());
+}
+
+bool is_dense(const Shape& sizes, const Shape& strides) noexcept {
+  std::int64_t expected = 1;
+  for (int i = sizes.rank() - 1; i >= 0; --i) {
+    if (sizes[i] != 1 && strides[i] != expected) return sizes.elements() == 0;
+    expected *= sizes[i];
+  }
+  return true;
+}
+
+Region region_of(const TensorImpl& tensor) noexcept {
+  const std::size_t element = size_of(tensor.dtype);
+  if (tensor.contiguous || tensor.numel == 0)
+    return {tensor.data(), std::size_t(tensor.numel) * element, 1, std::size_t(tensor.numel) * element};
+  Geometry<1> g;
+  g.sizes = tensor.sizes;
+  g.strides = {tensor.strides};
+  for (int i = g.sizes.rank() - 1; i >= 0; --i)
+    if (g.strides[0][i] == 0) {  // expanded: the same bytes again
+      g.sizes.erase(i);
+      g.strides[0].erase(i);
+    }
+  collapse(g);
+  if (g.sizes.rank() == 0) return {tensor.data(), element, 1, element};
+  const int last = g.sizes.rank() - 1;
+  const bool rows = last == 1 && g.strides[0][1] == 1 && g.strides[0][0] >= g.sizes[1];
+  if (rows)
+    return {tensor.data(), std::size_t(g.sizes[1]) * element, std::size_t(g.sizes[0]), std::size_t(g.strides[0][0]) * element};
+  if (last == 0)
+    return {tensor.data(), element, std::size_t(g.sizes[0]), std::size_t(g.strides[0][0]) * element};
+  std::size_t end = element;
+  for (int i = 0; i <= last; ++i) end += std::size_t((g.sizes[i] - 1) * g.strides[0][i]) * element;
+  return {tensor.data(), end, 1, end};
+}
+
+void Tensor::acquire() const noexcept {
+  if (impl_) impl_->references.fetch_add(1, std::memory_order_relaxed);
+}
+
+void Tensor::release() noexcept {
+  if (drop_reference(impl_->references)) delete impl_;
+}
+
+const Shape& Tensor::sizes() const { return impl_of("sizes", *this).sizes; }
+const Shape& Tensor::strides() const { return impl_of("strides", *this).strides; }
+std::int64_t Tensor::size(std::int64_t dim) const {
+  const Shape& sizes = impl_of("size", *this).sizes;
+  if (sizes.empty()) throw ShapeError("[size] expected a tensor with dimensions, got a 0-dim one");
+  return sizes[wrap_dim("size", dim, sizes.rank())];
+}
+std::int64_t Tensor::numel() const { return impl_of("numel", *this).numel; }
+DType Tensor::dtype() const { return impl_of("dtype", *this).dtype; }
+Device Tensor::device() const { return impl_of("device", *this).storage->device->device; }
+bool Tensor::is_contiguous() const { return impl_of("is_contiguous", *this).contiguous; }
+std::uint64_t Tensor::version() const {
+  return impl_of("version", *this).storage->version.load(std::memory_order_relaxed);
+}
+
+Tensor::Number Tensor::item_number() const {
+  const TensorImpl& impl = impl_of("item", *this);
+  if (impl.numel != 1) throw ShapeError(text("[item] expected one element, got shape ", impl.sizes));
+  const bool integral = !is_floating(impl.dtype);
+  const Tensor host = copied(*this, device_state(Device()), integral ? kInt64 : kFloat64);
+  Number number{0, 0, integral};
+  if (integral)
+    std::memcpy(&number.integer, host.impl()->data(), sizeof number.integer);
+  else
+    std::memcpy(&number.real, host.impl()->data(), sizeof number.real);
+  return number;
+}
+
+template <class T>
+std::vector<T> Tensor::to_vector() const {
+  const TensorImpl& impl = impl_of("to_vector", *this);
+  if (impl.dtype != kDTypeOf<T>)
+    throw DTypeError(text("[to_vector] expected ", kDTypeOf<T>, " to read a tensor of ", impl.dtype, ", got another type"));
+  DeviceState& cpu = device_state(Device());
+  const Tensor host = impl.storage->device == &cpu && impl.contiguous ? *this : copied(*this, cpu, impl.dtype);
+  const auto* values = reinterpret_cast<const T*>(host.impl()->data());
+  return std::vector<T>(values, values + impl.numel);
+}
+template LOCKSTEP_API std::vector<bool> Tensor::to_vector() const;
+template LOCKSTEP_API std::vector<std::uint8_t> Tensor::to_vector() const;
+template LOCKSTEP_API std::vector<std::int32_t> Tensor::to_vector() const;
+template LOCKSTEP_API std::vector<std::int64_t> Tensor::to_vector() const;
+template LOCKSTEP_API std::vector<Half> Tensor::to_vector() const;
+template LOCKSTEP_API std::vector<BFloat16> Tensor::to_vector() const;
+template LOCKSTEP_API std::vector<float> Tensor::to_vector() const;
+template LOCKSTEP_API std::vector<double> Tensor::to_vector() const;
+
+void* Tensor::raw_data(DType expected) const {
+  const TensorImpl& impl = impl_of("data", *this);
+  if (impl.dtype != expected) throw DTypeError(text("[data] expected ", impl.dtype, ", got ", expected));
+  return impl.data();
+}
+
+void Tensor::record_stream(const Stream& stream) const {
+  Storage& storage = *impl_of("record_stream", *this).storage;
+  if (stream.device() != storage.device->device)
+    throw DeviceMismatch(text("[record_stream] expected a stream of ", storage.device->device, ", got one of ", stream.device()));
+  if (storage.allocation.block) storage.device->allocator.record_stream(storage.allocation.block, StreamAccess::handle(stream));
+}
+
+}  // namespace lockstep

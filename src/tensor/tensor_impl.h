@@ -1,0 +1,93 @@
+// What stands behind a Tensor: geometry over a storage, which owns memory of one device.
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <string_view>
+#include <utility>
+
+#include <lockstep/tensor/tensor.h>
+
+#include "runtime/registry.h"
+
+namespace lockstep {
+
+/// A piece of a device's memory, shared by all views of one array.
+struct Storage {
+  std::atomic<std::uint32_t> references = 1;
+  DeviceState* device = nullptr;
+  CachingAllocator::Allocation allocation;
+  int stream_id = 0;  ///< The stream it was allocated on.
+  std::size_t bytes = 0;
+  std::atomic<std::uint64_t> version = 0;  ///< Changes in place so far, through any view.
+
+  /// Uses the current stream of the device. Throws OutOfMemory.
+  static Storage* make(DeviceState& device, std::size_t bytes);
+  void retain() noexcept { references.fetch_add(1, std::memory_order_relaxed); }
+  void release() noexcept;
+};
+
+/// What the autograd layer keeps with a tensor.
+struct AutogradState {
+  virtual ~AutogradState() = default;
+  virtual std::string_view grad_fn_name() const noexcept = 0;
+  virtual bool requires_grad() const noexcept = 0;
+};
+
+struct TensorImpl {
+  std::atomic<std::uint32_t> references = 1;
+  DType dtype = kFloat32;
+  bool contiguous = true;
+  std::int64_t numel = 0;
+  std::int64_t offset = 0;  ///< Of the first element, in elements.
+  Storage* storage = nullptr;
+  Shape sizes;
+  Shape strides;
+  std::unique_ptr<AutogradState> autograd;
+
+  TensorImpl() = default;
+  TensorImpl(const TensorImpl&) = delete;
+  TensorImpl& operator=(const TensorImpl&) = delete;
+  ~TensorImpl() {
+    if (storage) storage->release();
+  }
+
+  std::byte* data() const noexcept {
+    return static_cast<std::byte*>(storage->allocation.memory) + offset * std::int64_t(size_of(dtype));
+  }
+};
+
+[[noreturn]] void throw_undefined(const char* op);
+[[noreturn]] void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b);
+
+/// The object behind a tensor; throws InvalidArgument naming `op` if there is none.
+inline TensorImpl& impl_of(const char* op, const Tensor& tensor) {
+  if (TensorImpl* impl = tensor.impl()) return *impl;
+  throw_undefined(op);
+}
+
+/// Whether elements of that geometry lie densely in row-major order.
+bool is_dense(const Shape& sizes, const Shape& strides) noexcept;
+
+/// A new contiguous tensor, uninitialized, without a gradient.
+Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);
+/// Other geometry over the same storage, without a gradient.
+Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset);
+
+/// Counts a change in place.
+inline void bump_version(const Tensor& tensor) noexcept {
+  tensor.impl()->storage->version.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// Throws DeviceMismatch naming `op` unless all live on one device.
+template <class... Tensors>
+void check_same_device(const char* op, const Tensor& first, const Tensors&... rest) {
+  const DeviceState* device = impl_of(op, first).storage->device;
+  const auto check = [&](const Tensor& other) {
+    if (impl_of(op, other).storage->device != device) throw_device_mismatch(op, first, other);
+  };
+  (check(rest), ...);
+}
+
+}  // namespace lockstep

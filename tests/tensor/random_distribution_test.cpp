@@ -1,0 +1,105 @@
+// Random tensors are distributed as promised, and independent of each other.
+// The seeds are fixed; the bounds hold for all but one seed in a thousand or more.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <map>
+
+#include <lockstep/tensor/random.h>
+
+#include "tensor/statistics.h"
+
+namespace lockstep {
+namespace {
+
+/// The largest distance between the distribution of the values and `cdf`, times sqrt(n): above 1.95 once in a thousand.
+double kolmogorov_smirnov(std::vector<double> values, const std::function<double(double)>& cdf) {
+  std::sort(values.begin(), values.end());
+  double distance = 0;
+  const double n = double(values.size());
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const double at = cdf(values[i]);
+    distance = std::max({distance, at - double(i) / n, double(i + 1) / n - at});
+  }
+  return distance * std::sqrt(n);
+}
+
+constexpr std::int64_t kSamples = 1000000;
+constexpr double kRootSamples = 1000;
+
+TEST(RandomDistribution, RandIsUniform) {
+  for (const DType dtype : {kFloat32, kFloat64}) {
+    manual_seed(21);
+    const auto values = values_of(rand({kSamples}, {.dtype = dtype}));
+    EXPECT_LT(kolmogorov_smirnov(values, [](double x) { return x; }), 1.95) << dtype;
+    const Moments m = moments_of(values);
+    EXPECT_NEAR(m.mean, 0.5, 4 * std::sqrt(1. / 12) / kRootSamples);
+    EXPECT_NEAR(m.variance, 1. / 12, 4 * std::sqrt(1. / 180) / kRootSamples);
+    EXPECT_GE(*std::min_element(values.begin(), values.end()), 0);
+    EXPECT_LT(*std::max_element(values.begin(), values.end()), 1);
+  }
+}
+
+TEST(RandomDistribution, RandnIsNormal) {
+  for (const DType dtype : {kFloat32, kFloat64}) {
+    manual_seed(22);
+    const auto values = values_of(randn({kSamples}, {.dtype = dtype}));
+    const auto cdf = [](double x) { return 0.5 * std::erfc(-x / std::sqrt(2.)); };
+    EXPECT_LT(kolmogorov_smirnov(values, cdf), 1.95) << dtype;
+    const Moments m = moments_of(values);
+    EXPECT_NEAR(m.mean, 0, 4 / kRootSamples);
+    EXPECT_NEAR(m.variance, 1, 4 * std::sqrt(2.) / kRootSamples);
+    EXPECT_NEAR(m.kurtosis, 3, 4 * std::sqrt(24.) / kRootSamples);
+    const auto beyond = [](double x) { return std::abs(x) > 4; };  // 6.33e-5 of all
+    EXPECT_NEAR(double(std::count_if(values.begin(), values.end(), beyond)), 63.3, 4 * std::sqrt(63.3));
+  }
+}
+
+TEST(RandomDistribution, RandintTakesEachIntegerEquallyOften) {
+  manual_seed(23);
+  std::map<std::int64_t, double> counts;
+  for (const std::int64_t value : randint(-3, 7, {100000}).to_vector<std::int64_t>()) ++counts[value];
+  ASSERT_EQ(counts.size(), 10u);
+  EXPECT_EQ(counts.begin()->first, -3);
+  double chi_square = 0;
+  for (const auto& [value, count] : counts) chi_square += (count - 10000) * (count - 10000) / 10000;
+  EXPECT_LT(chi_square, 27.9);  // nine degrees of freedom, one in a thousand
+}
+
+TEST(RandomDistribution, RandpermGivesEachOrderEquallyOften) {
+  manual_seed(24);
+  std::map<std::vector<std::int64_t>, double> counts;
+  for (int i = 0; i < 24000; ++i) ++counts[randperm(4).to_vector<std::int64_t>()];
+  ASSERT_EQ(counts.size(), 24u);
+  double chi_square = 0;
+  for (const auto& [order, count] : counts) chi_square += (count - 1000) * (count - 1000) / 1000;
+  EXPECT_LT(chi_square, 49.7);  // 23 degrees of freedom, one in a thousand
+}
+
+double correlation(const std::vector<double>& a, const std::vector<double>& b) {
+  const Moments of_a = moments_of(a), of_b = moments_of(b);
+  double sum = 0;
+  for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - of_a.mean) * (b[i] - of_b.mean);
+  return sum / double(a.size()) / std::sqrt(of_a.variance * of_b.variance);
+}
+
+TEST(RandomDistribution, StreamsSeedsAndNeighboursAreIndependent) {
+  const auto numbers = [](std::uint64_t seed, std::uint64_t stream) {
+    Generator generator{.seed = seed, .stream = stream};
+    const GeneratorGuard guard(generator);
+    return values_of(randn({kSamples}));
+  };
+  const auto base = numbers(0, 0);
+  const double bound = 4 / kRootSamples;
+  EXPECT_LT(std::abs(correlation(base, numbers(0, 1))), bound);
+  EXPECT_LT(std::abs(correlation(base, numbers(1, 0))), bound);
+  for (const int lag : {1, 2, 3, 4, 256}) {
+    const std::vector<double> early(base.begin(), base.end() - lag), late(base.begin() + lag, base.end());
+    EXPECT_LT(std::abs(correlation(early, late)), bound) << lag;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
