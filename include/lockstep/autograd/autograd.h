@@ -1,0 +1,37 @@
+// Gradients: what goes beyond Tensor's own members.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <vector>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+struct BackwardOptions {
+  bool retain_graph = false;  ///< Keep what the graph saved, for another backward.
+  bool create_graph = false;  ///< Record the gradients themselves, for gradients of gradients; implies retain_graph.
+};
+
+/// Accumulates into the leaves the gradients of the sum over `roots`, each weighted by its gradient.
+/// An undefined gradient stands for 1 and needs a root of one element. Every device of the graph works at once, on
+/// its own thread and streams. Throws AutogradError for a root that needs no gradient or a graph already freed;
+/// an error in a node names the forward op.
+LOCKSTEP_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
+                           const BackwardOptions& options = {});
+
+/// The gradients with respect to `inputs`, which are not accumulated; undefined where a root does not depend on one.
+LOCKSTEP_API std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Tensor> inputs,
+                                           std::span<const Tensor> seeds = {}, const BackwardOptions& options = {});
+
+/// Calls `hook` with the gradient of `tensor` when backward has it; a defined result replaces it.
+/// For a leaf it runs before accumulation. Throws AutogradError if the tensor needs no gradient.
+LOCKSTEP_API void register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
+
+/// Calls `hook` on the thread of the leaf's device after a gradient was accumulated into `leaf`.
+LOCKSTEP_API void register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+// Whether operations on this thread are recorded for backward. Replicas inherit the caller's mode.
+#pragma once
+
+#include <lockstep/core/export.h>
+
+namespace lockstep {
+
+LOCKSTEP_API bool grad_enabled() noexcept;
+
+/// Sets the mode of this thread for a scope.
+class LOCKSTEP_API GradMode {
+ public:
+  explicit GradMode(bool enabled) noexcept;
+  ~GradMode();
+  GradMode(const GradMode&) = delete;
+  GradMode& operator=(const GradMode&) = delete;
+
+ private:
+  bool outer_;
+};
+
+/// Nothing is recorded on this thread while it lives.
+class LOCKSTEP_API NoGrad : private GradMode {
+ public:
+  NoGrad() noexcept : GradMode(false) {}
+};
+
+}  // namespace lockstep

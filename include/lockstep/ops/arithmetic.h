@@ -1,0 +1,35 @@
+// Elementwise arithmetic and comparison. Shapes broadcast; dtypes promote (see DType); numbers take the tensor's
+// dtype, but a fractional number makes an integer tensor float32. Differentiable where the result is floating.
+// Throw ShapeError, DeviceMismatch.
+#pragma once
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+LOCKSTEP_API Tensor add(const Tensor& a, const Tensor& b, double alpha = 1);  ///< a + alpha * b
+LOCKSTEP_API Tensor sub(const Tensor& a, const Tensor& b, double alpha = 1);  ///< a - alpha * b
+LOCKSTEP_API Tensor mul(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor div(const Tensor& a, const Tensor& b);  ///< True division: integers give float32.
+LOCKSTEP_API Tensor add(const Tensor& a, double b);
+LOCKSTEP_API Tensor mul(const Tensor& a, double b);
+LOCKSTEP_API Tensor neg(const Tensor& a);
+
+/// bool tensors.
+LOCKSTEP_API Tensor eq(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor lt(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor ge(const Tensor& a, const Tensor& b);
+
+inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
+inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
+inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }
+inline Tensor operator/(const Tensor& a, const Tensor& b) { return div(a, b); }
+inline Tensor operator+(const Tensor& a, double b) { return add(a, b); }
+inline Tensor operator+(double a, const Tensor& b) { return add(b, a); }
+inline Tensor operator-(const Tensor& a, double b) { return add(a, -b); }
+inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
+inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
+inline Tensor operator/(const Tensor& a, double b) { return mul(a, 1 / b); }
+inline Tensor operator-(const Tensor& a) { return neg(a); }
+
+}  // namespace lockstep

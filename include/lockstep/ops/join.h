@@ -1,0 +1,27 @@
+// Several tensors into one. Differentiable. Throw InvalidArgument for no tensors, ShapeError, DTypeError or
+// DeviceMismatch naming the tensor that does not fit the first.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// Along an existing dimension; the other sizes agree.
+LOCKSTEP_API Tensor cat(std::span<const Tensor> tensors, std::int64_t dim = 0);
+/// Along a new dimension; all sizes agree.
+LOCKSTEP_API Tensor stack(std::span<const Tensor> tensors, std::int64_t dim = 0);
+/// At most `chunks` views of ceil(size / chunks) each along `dim`, the last one smaller: 10 in 3 gives 4, 4, 2.
+LOCKSTEP_API std::vector<Tensor> chunk(const Tensor& tensor, std::int64_t chunks, std::int64_t dim = 0);
+
+inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
+  return cat(std::span(tensors.begin(), tensors.size()), dim);
+}
+inline Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
+  return stack(std::span(tensors.begin(), tensors.size()), dim);
+}
+
+}  // namespace lockstep

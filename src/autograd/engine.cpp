@@ -1,0 +1,330 @@
+// Runs backward: every device of the graph has a lane of ready nodes, which one thread at a time drains. The caller's
+// thread drains the lane of the first root (and of the CPU); the others run on their devices' own threads.
+//
+// Gradients that reach a node are added in the order of their producers, however the lanes were timed, so that two
+// runs give the same bits.
+#include <lockstep/autograd/autograd.h>
+
+#include <algorithm>
+#include <queue>
+#include <unordered_map>
+
+#include "autograd/node.h"
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Edge;
+using autograd::Gradients;
+using autograd::Node;
+
+struct Arrival {
+  int slot;
+  std::uint64_t producer;
+  Stream stream;
+  Tensor gradient;
+};
+
+// What one backward keeps for a node.
+struct Visit {
+  std::shared_ptr<Node> node;
+  int pending = 0;  // producers of its gradients that have not run
+  bool needed = true;
+  std::vector<Arrival> arrivals;
+};
+
+// The latest operation first; but leaves before all, so that their gradients are there as early as can be.
+struct Later {
+  bool operator()(const Visit* a, const Visit* b) const {
+    const auto rank = [](const Visit* v) { return std::pair(v->node->edges.empty(), v->node->sequence); };
+    return rank(a) < rank(b);
+  }
+};
+
+struct Lane {
+  DeviceState* device;
+  std::priority_queue<Visit*, std::vector<Visit*>, Later> ready;
+  bool draining = false;
+};
+
+class Backward {
+ public:
+  Backward(const BackwardOptions& options) : options_(options) {}
+
+  void add_root(const Tensor& root, const Tensor& gradient) {
+    const Edge edge = autograd::gradient_edge(root);
+    roots_.push_back(edge);
+    discover(edge.node);
+    visits_.at(edge.node.get()).arrivals.push_back({edge.slot, edge.node->sequence, edge.node->stream, gradient});
+  }
+
+  // Gradients of these are kept in `captured` and not accumulated; only nodes on the way to them run.
+  std::vector<Tensor> captured;
+  void capture(std::span<const Tensor> inputs) {
+    captured.resize(inputs.size());
+    for (auto& [node, visit] : visits_) visit.needed = false;
+    std::vector<std::pair<std::uint64_t, Visit*>> order;
+    for (std::size_t i = 0; i < inputs.size(); ++i) {
+      const Edge edge = autograd::gradient_edge(inputs[i]);
+      if (!edge.node) throw AutogradError(text("[gradients] expected inputs that require a gradient, got one that does not: ", i));
+      captures_[edge.node.get()].push_back({edge.slot, i});
+    }
+    for (auto& [node, visit] : visits_) order.emplace_back(node->sequence, &visit);
+    std::sort(order.begin(), order.end());  // producers of the forward first
+    for (auto& [sequence, visit] : order) {
+      visit->needed = captures_.contains(visit->node.get());
+      for (const Edge& edge : visit->node->edges)
+        if (edge.node && visits_.at(edge.node.get()).needed) visit->needed = true;
+    }
+    accumulate_ = false;
+  }
+
+  void run() {
+    DeviceState& home = device_state(roots_.front().node->stream.device());
+    home_ = &home;
+    std::vector<Lane*> started;
+    Lane& lane = lanes_[home_];
+    lane.device = home_;
+    {
+      const std::scoped_lock lock(mutex_);
+      for (auto& [node, visit] : visits_)
+        if (visit.pending == 0) push(&visit, started);
+    }
+    start(started);
+    for (bool running = true; running;) {
+      drain(lane);
+      DeviceThread::wait_until([&] {
+        const std::scoped_lock lock(mutex_);
+        running = active_ != 0;
+        return lane.draining || !running;
+      });
+    }
+    join_streams();
+    if (failure_) std::rethrow_exception(failure_);
+  }
+
+ private:
+  void discover(const std::shared_ptr<Node>& root) {
+    std::vector<Visit*> stack;
+    const auto visit = [&](const std::shared_ptr<Node>& node) -> Visit& {
+      auto [place, fresh] = visits_.try_emplace(node.get());
+      if (fresh) {
+        place->second.node = node;
+        stack.push_back(&place->second);
+      }
+      return place->second;
+    };
+    visit(root);
+    while (!stack.empty()) {
+      Visit* const current = stack.back();
+      stack.pop_back();
+      for (const Edge& edge : current->node->edges)
+        if (edge.node) ++visit(edge.node).pending;
+    }
+  }
+
+  Lane& lane_of(const Node& node) {
+    DeviceState* device = &device_state(node.stream.device());
+    if (device->device.is_cpu()) device = home_;  // the CPU computes on the thread that asks
+    Lane& lane = lanes_[device];
+    lane.device = device;
+    return lane;
+  }
+
+  // Holding the lock. Lanes that got their first work are to be started after it is let go.
+  void push(Visit* visit, std::vector<Lane*>& started) {
+    Lane& lane = lane_of(*visit->node);
+    lane.ready.push(visit);
+    if (lane.draining) return;
+    lane.draining = true;
+    ++active_;
+    started.push_back(&lane);
+  }
+
+  void start(const std::vector<Lane*>& lanes) {
+    for (Lane* lane : lanes)
+      if (lane->device == home_)
+        DeviceThread::notify();
+      else
+        lane->device->thread.submit([this, lane] { drain(*lane); });
+  }
+
+  void drain(Lane& lane) {
+    const GradMode mode(options_.create_graph);
+    std::vector<Lane*> started;
+    std::unique_lock lock(mutex_);
+    while (!lane.ready.empty() && !failure_) {
+      Visit* const visit = lane.ready.top();
+      lane.ready.pop();
+      lock.unlock();
+      std::vector<Arrival> arrivals;
+      std::exception_ptr failure;
+      try {
+        if (visit->needed) arrivals = run_node(*visit);
+      } catch (Error& error) {
+        error.add_context(text("in backward of ", visit->node->op));
+        failure = std::current_exception();
+      } catch (...) {
+        failure = std::current_exception();
+      }
+      lock.lock();
+      if (failure && !failure_) failure_ = failure;
+      deliver(*visit, std::move(arrivals), started);
+      if (started.empty()) continue;
+      lock.unlock();
+      start(started);
+      started.clear();
+      lock.lock();
+    }
+    if (lane.draining) {
+      lane.draining = false;
+      --active_;
+    }
+    lock.unlock();
+    DeviceThread::notify();
+  }
+
+  // What goes along each of the node's edges.
+  std::vector<Arrival> run_node(Visit& visit) {
+    Node& node = *visit.node;
+    const StreamGuard guard(node.stream);
+    const autograd::RunningNode running(visit.node);
+    Gradients inputs = gather(visit);
+    for (auto& [slot, hook] : node.hooks)
+      if (inputs[std::size_t(slot)].defined())
+        if (Tensor changed = hook(inputs[std::size_t(slot)]); changed.defined()) inputs[std::size_t(slot)] = changed;
+    if (const auto place = captures_.find(&node); place != captures_.end()) {
+      for (const auto& [slot, index] : place->second) captured[index] = inputs[std::size_t(slot)];
+      if (node.edges.empty()) return {};
+    }
+    const bool any = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined(); });
+    if (!any || (!accumulate_ && node.edges.empty())) return {};
+    Gradients gradients = node.backward(inputs);
+    if (!options_.retain_graph && !options_.create_graph) node.release();
+    std::vector<Arrival> arrivals;
+    arrivals.reserve(gradients.size());
+    for (std::size_t i = 0; i < gradients.size(); ++i) {
+      const Stream made_on = gradients[i].defined() ? current_stream(gradients[i].device()) : node.stream;
+      arrivals.push_back({node.edges[i].slot, node.sequence, made_on, std::move(gradients[i])});
+    }
+    return arrivals;
+  }
+
+  // The sum of what arrived in each slot, on the node's stream.
+  Gradients gather(Visit& visit) {
+    Gradients sums(std::size_t(visit.node->outputs));
+    std::vector<Arrival> arrivals = std::move(visit.arrivals);
+    std::stable_sort(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) { return a.producer > b.producer; });
+    std::vector<bool> owned(sums.size());
+    for (Arrival& arrival : arrivals) {
+      if (arrival.stream != visit.node->stream && arrival.stream.device() == arrival.gradient.device())
+        visit.node->stream.wait(arrival.stream.record());
+      const auto slot = std::size_t(arrival.slot);
+      Tensor& sum = sums[slot];
+      if (!sum.defined()) {
+        sum = std::move(arrival.gradient);
+      } else if (owned[slot] && !options_.create_graph) {
+        sum.add_(arrival.gradient);
+      } else {
+        sum = sum.clone().add_(arrival.gradient);
+        owned[slot] = true;
+      }
+    }
+    return sums;
+  }
+
+  // Holding the lock.
+  void deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector<Lane*>& started) {
+    const std::vector<Edge>& edges = visit.node->edges;
+    use(visit.node->stream);
+    for (std::size_t i = 0; i < edges.size(); ++i) {
+      if (!edges[i].node) continue;
+      Visit& next = visits_.at(edges[i].node.get());
+      if (i < arrivals.size() && arrivals[i].gradient.defined()) {
+        use(arrivals[i].stream);
+        next.arrivals.push_back(std::move(arrivals[i]));
+      }
+      if (--next.pending == 0) push(&next, started);
+    }
+  }
+
+  void use(const Stream& stream) {
+    if (!stream.device().is_cpu() && std::find(used_.begin(), used_.end(), stream) == used_.end()) used_.push_back(stream);
+  }
+
+  // What the caller enqueues next comes after backward, on whichever streams that ran.
+  void join_streams() {
+    for (const Stream& stream : used_) {
+      const Stream current = current_stream(stream.device());
+      if (current != stream) current.wait(stream.record());
+    }
+  }
+
+  const BackwardOptions options_;
+  bool accumulate_ = true;
+  std::vector<Edge> roots_;
+  std::unordered_map<Node*, Visit> visits_;
+  std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;
+  DeviceState* home_ = nullptr;
+
+  std::mutex mutex_;  // guards the following, and `pending` and `arrivals` of every visit
+  std::unordered_map<DeviceState*, Lane> lanes_;
+  int active_ = 0;  // lanes with work
+  std::exception_ptr failure_;
+  std::vector<Stream> used_;
+};
+
+void check_roots(const char* op, std::span<const Tensor> roots, std::span<const Tensor> gradients) {
+  if (roots.empty()) throw InvalidArgument(text("[", op, "] expected at least one root, got none"));
+  if (!gradients.empty() && gradients.size() != roots.size())
+    throw InvalidArgument(text("[", op, "] expected one gradient for each of ", roots.size(), " roots, got ", gradients.size()));
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    const Tensor& root = roots[i];
+    impl_of(op, root);
+    if (!autograd::needs_grad(root))
+      throw AutogradError(text("[", op, "] expected a root that requires a gradient, got one of shape ", root.sizes(),
+                               " that was computed from none"));
+    const bool given = !gradients.empty() && gradients[i].defined();
+    if (!given && root.numel() != 1)
+      throw ShapeError(text("[", op, "] expected a gradient for a root of shape ", root.sizes(), ", got none"));
+    if (!given) continue;
+    check_same_device(op, root, gradients[i]);
+    if (gradients[i].sizes() != root.sizes())
+      throw ShapeError(text("[", op, "] expected a gradient of shape ", root.sizes(), ", got ", gradients[i].sizes()));
+    if (gradients[i].dtype() != root.dtype())
+      throw DTypeError(text("[", op, "] expected a gradient of ", root.dtype(), ", got ", gradients[i].dtype()));
+  }
+}
+
+void add_roots(Backward& backward, std::span<const Tensor> roots, std::span<const Tensor> gradients) {
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    Tensor seed = gradients.empty() ? Tensor() : gradients[i];
+    if (!seed.defined()) {
+      seed = make_tensor(*roots[i].impl()->storage->device, roots[i].sizes(), roots[i].dtype());
+      seed.fill_(1);
+    }
+    backward.add_root(roots[i], seed);
+  }
+}
+
+}  // namespace
+
+void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, const BackwardOptions& options) {
+  check_roots("backward", roots, gradients);
+  Backward pass(options);
+  add_roots(pass, roots, gradients);
+  pass.run();
+}
+
+std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Tensor> inputs, std::span<const Tensor> seeds,
+                              const BackwardOptions& options) {
+  check_roots("gradients", roots, seeds);
+  Backward pass(options);
+  add_roots(pass, roots, seeds);
+  pass.capture(inputs);
+  pass.run();
+  return std::move(pass.captured);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,224 @@
+#include "autograd/node.h"
+
+#include <lockstep/autograd/autograd.h>
+
+#include "core/text.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace {
+
+thread_local bool recording = true;
+
+}  // namespace
+
+bool grad_enabled() noexcept { return recording; }
+GradMode::GradMode(bool enabled) noexcept : outer_(recording) { recording = enabled; }
+GradMode::~GradMode() { recording = outer_; }
+
+namespace autograd {
+namespace {
+
+std::atomic<std::uint64_t> next_sequence = 0;
+thread_local const std::shared_ptr<Node>* running_node = nullptr;
+
+// Nodes whose last owner let go on this thread. Letting go of one after the other here, and not each inside the
+// other's destructor, is what keeps a long graph from overflowing the stack.
+thread_local std::vector<std::shared_ptr<Node>>* dying = nullptr;
+
+// Where the gradient of a leaf ends.
+class Accumulate final : public Node {
+ public:
+  explicit Accumulate(const Tensor& leaf) : Node("Accumulate", leaf.device()), leaf_(leaf) {}
+
+  Gradients backward(const Gradients& gradients) override {
+    if (!gradients[0].defined()) return {};
+    Meta& meta = *meta_of(leaf_);
+    Tensor gradient = gradients[0];
+    for (const auto& hook : meta.leaf_hooks)
+      if (Tensor changed = hook(gradient); changed.defined()) gradient = std::move(changed);
+    if (!meta.grad.defined())
+      meta.grad = keep(gradient);
+    else if (grad_enabled())
+      meta.grad = meta.grad.clone().add_(gradient);
+    else
+      meta.grad.add_(gradient);
+    for (const auto& hook : meta.accumulated_hooks) hook(leaf_);
+    return {};
+  }
+
+ private:
+  // Somebody else may still read the gradient's memory, or it may be an expanded view: then keep a copy.
+  static Tensor keep(const Tensor& gradient) {
+    const TensorImpl& impl = *gradient.impl();
+    const bool own = impl.storage->references == 1 && impl.contiguous;
+    return own || grad_enabled() ? gradient : copied(gradient, *impl.storage->device, impl.dtype);
+  }
+
+  Tensor leaf_;
+};
+
+}  // namespace
+
+Node::Node(const char* forward_op, const Device& device)
+    : op(forward_op),
+      name(std::string(forward_op) + "Backward"),
+      sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),
+      stream(current_stream(device)) {}
+
+Node::~Node() {
+  const auto drop = [this](std::vector<std::shared_ptr<Node>>& queue) {
+    for (Edge& edge : edges)
+      if (edge.node) queue.push_back(std::move(edge.node));
+  };
+  if (dying) {
+    drop(*dying);
+    return;
+  }
+  std::vector<std::shared_ptr<Node>> queue;
+  dying = &queue;
+  drop(queue);
+  while (!queue.empty()) {
+    const std::shared_ptr<Node> node = std::move(queue.back());
+    queue.pop_back();
+  }
+  dying = nullptr;
+}
+
+Meta& make_meta(const Tensor& tensor) {
+  auto& state = tensor.impl()->autograd;
+  if (!state) state = std::make_unique<Meta>();
+  return static_cast<Meta&>(*state);
+}
+
+Edge gradient_edge(const Tensor& tensor) {
+  if (!needs_grad(tensor)) return {};
+  Meta& meta = *meta_of(tensor);
+  if (meta.grad_fn) return {meta.grad_fn, meta.output};
+  // Replicas' threads may record the same leaf at once.
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  std::shared_ptr<Node> accumulator = meta.accumulator.lock();
+  if (!accumulator) meta.accumulator = accumulator = std::make_shared<Accumulate>(tensor);
+  return {accumulator, 0};
+}
+
+RunningNode::RunningNode(const std::shared_ptr<Node>& node) noexcept : outer_(running_node) { running_node = &node; }
+RunningNode::~RunningNode() { running_node = outer_; }
+
+Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_(as) {
+  tensor_ = as == SavedAs::kOutput ? tensor.detach() : tensor;
+}
+
+Tensor Saved::get() const {
+  if (!tensor_.defined()) return tensor_;
+  if (tensor_.version() != version_)
+    throw AutogradError(text("[", running_node ? (*running_node)->name : "backward", "] expected a saved tensor of shape ",
+                             tensor_.sizes(), " at version ", version_, ", got version ", tensor_.version(),
+                             ": it was changed in place"));
+  if (as_ == SavedAs::kInput || !grad_enabled() || !running_node) return tensor_;
+  Tensor output = tensor_.detach();
+  make_meta(output).grad_fn = *running_node;
+  return output;
+}
+
+void throw_released(const char* op) {
+  throw AutogradError(text("[", op, "Backward] expected a graph that still holds its saved tensors, got one that an earlier "
+                           "backward() let go: pass retain_graph to that one"));
+}
+
+void attach(const std::shared_ptr<Node>& node, std::initializer_list<Tensor*> outputs) {
+  node->outputs = int(outputs.size());
+  int slot = 0;
+  for (Tensor* output : outputs) {
+    Meta& meta = make_meta(*output);
+    meta.grad_fn = node;
+    meta.output = slot++;
+  }
+}
+
+void check_recorded_in_place(const char* op, const Tensor& target) {
+  if (needs_grad(target) && !meta_of(target)->grad_fn)
+    throw AutogradError(text("[", op, "] expected a tensor that may change in place, got a leaf of shape ", target.sizes(),
+                             " that requires a gradient: change it under NoGrad"));
+  if (target.impl()->storage->references != 1)
+    throw AutogradError(text("[", op, "] expected memory of its own for a recorded change in place, got a tensor of shape ",
+                             target.sizes(), " that shares it with a view or with a value saved for backward"));
+}
+
+}  // namespace autograd
+
+bool Tensor::requires_grad() const {
+  const auto& state = impl_of("requires_grad", *this).autograd;
+  return state && state->requires_grad();
+}
+
+Tensor& Tensor::requires_grad_(bool requires_grad) {
+  const TensorImpl& impl = impl_of("requires_grad_", *this);
+  if (requires_grad && !is_floating(impl.dtype))
+    throw AutogradError(text("[requires_grad_] expected a floating dtype, got ", impl.dtype));
+  if (!is_leaf()) {
+    if (requires_grad) return *this;
+    throw AutogradError("[requires_grad_] expected a leaf, got the result of an operation: use detach()");
+  }
+  if (requires_grad || impl.autograd) autograd::make_meta(*this).leaf_requires_grad = requires_grad;
+  return *this;
+}
+
+bool Tensor::is_leaf() const {
+  impl_of("is_leaf", *this);
+  const autograd::Meta* meta = autograd::meta_of(*this);
+  return !meta || !meta->grad_fn;
+}
+
+Tensor Tensor::grad() const {
+  impl_of("grad", *this);
+  const autograd::Meta* meta = autograd::meta_of(*this);
+  return meta ? meta->grad : Tensor();
+}
+
+void Tensor::set_grad(const Tensor& grad) {
+  const TensorImpl& impl = impl_of("set_grad", *this);
+  if (grad.defined()) {
+    check_same_device("set_grad", *this, grad);
+    if (grad.sizes() != impl.sizes)
+      throw ShapeError(text("[set_grad] expected a gradient of shape ", impl.sizes, ", got ", grad.sizes()));
+    if (grad.dtype() != impl.dtype)
+      throw DTypeError(text("[set_grad] expected a gradient of ", impl.dtype, ", got ", grad.dtype()));
+  }
+  autograd::make_meta(*this).grad = grad;
+}
+
+std::string_view Tensor::grad_fn() const {
+  const auto& state = impl_of("grad_fn", *this).autograd;
+  return state ? state->grad_fn_name() : std::string_view();
+}
+
+Tensor Tensor::detach() const {
+  const TensorImpl& impl = impl_of("detach", *this);
+  return make_view(*this, impl.sizes, impl.strides, impl.offset);
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  lockstep::backward(std::span(this, 1), std::span(&gradient, 1), {retain_graph, create_graph});
+}
+
+void register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook) {
+  impl_of("register_hook", tensor);
+  if (!autograd::needs_grad(tensor))
+    throw AutogradError("[register_hook] expected a tensor that requires a gradient, got one that does not");
+  autograd::Meta& meta = *autograd::meta_of(tensor);
+  if (meta.grad_fn)
+    meta.grad_fn->hooks.emplace_back(meta.output, std::move(hook));
+  else
+    meta.leaf_hooks.push_back(std::move(hook));
+}
+
+void register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
+  impl_of("register_accumulated_hook", leaf);
+  if (!leaf.is_leaf() || !leaf.requires_grad())
+    throw AutogradError("[register_accumulated_hook] expected a leaf that requires a gradient, got another tensor");
+  autograd::make_meta(leaf).accumulated_hooks.push_back(std::move(hook));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,180 @@
+// The graph: a node for each recorded operation, with edges to where the gradients of its inputs go.
+//
+//   Tensor y = ...;
+//   if (records(x)) record("Exp", y, {&x}, [y = Saved(y, kOutput)](const Tensor& gy) { return Gradients{gy * y.get()}; });
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/autograd/grad_mode.h>
+
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::autograd {
+
+class Node;
+
+/// One for each input of an operation; undefined where no gradient flows.
+using Gradients = std::vector<Tensor>;
+
+/// The input `slot` of `node`, which is the output of the forward operation.
+struct Edge {
+  std::shared_ptr<Node> node;
+  int slot = 0;
+};
+
+class Node {
+ public:
+  Node(const char* op, const Device& device);
+  virtual ~Node();
+  Node(const Node&) = delete;
+  Node& operator=(const Node&) = delete;
+
+  /// From the gradients of the outputs (undefined where none arrived) to those of the inputs.
+  virtual Gradients backward(const Gradients& output_gradients) = 0;
+  /// Lets go of saved tensors; a later backward() throws AutogradError.
+  virtual void release() {}
+
+  const char* const op;          ///< The forward operation, such as "Addmm".
+  const std::string name;        ///< "AddmmBackward".
+  const std::uint64_t sequence;  ///< Grows with each node of this process: consumers come after producers.
+  const Stream stream;           ///< Where the forward operation ran.
+  int outputs = 1;
+  std::vector<Edge> edges;  ///< One for each input.
+  std::vector<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< By output.
+};
+
+/// What autograd keeps with a tensor.
+struct Meta final : AutogradState {
+  bool leaf_requires_grad = false;
+  Tensor grad;
+  std::shared_ptr<Node> grad_fn;  ///< Null for a leaf.
+  int output = 0;                 ///< Which of grad_fn's outputs this is.
+  std::weak_ptr<Node> accumulator;
+  std::vector<std::function<Tensor(const Tensor&)>> leaf_hooks;
+  std::vector<std::function<void(const Tensor&)>> accumulated_hooks;
+
+  std::string_view grad_fn_name() const noexcept override { return grad_fn ? std::string_view(grad_fn->name) : ""; }
+  bool requires_grad() const noexcept override { return leaf_requires_grad || grad_fn; }
+};
+
+inline Meta* meta_of(const Tensor& tensor) noexcept { return static_cast<Meta*>(tensor.impl()->autograd.get()); }
+Meta& make_meta(const Tensor& tensor);
+
+inline bool needs_grad(const Tensor& tensor) noexcept {
+  const auto& state = tensor.impl()->autograd;
+  return state && state->requires_grad();
+}
+
+/// True if an operation on these inputs is to be recorded.
+template <class... Tensors>
+bool records(const Tensors&... inputs) noexcept {
+  return (needs_grad(inputs) || ...) && grad_enabled();
+}
+
+/// Where the gradient of `tensor` goes: its grad_fn, its accumulator if it is a leaf, or nowhere.
+Edge gradient_edge(const Tensor& tensor);
+
+enum class SavedAs : std::uint8_t { kInput, kOutput };
+inline constexpr SavedAs kOutput = SavedAs::kOutput;
+
+/// A tensor that backward will need. Throws AutogradError when it was changed in place since.
+class Saved {
+ public:
+  Saved() = default;
+  /// An output is kept without its node, which will hold it: that would be a circle.
+  explicit Saved(const Tensor& tensor, SavedAs as = SavedAs::kInput);
+  /// The tensor, connected to the graph again: to be called from backward.
+  Tensor get() const;
+
+ private:
+  Tensor tensor_;
+  std::uint64_t version_ = 0;
+  SavedAs as_ = SavedAs::kInput;
+};
+
+/// A node whose backward is a function object: Gradients(const Tensor& gy) for one output, or
+/// Gradients(const Gradients&) for several.
+template <class Backward>
+class LambdaNode final : public Node {
+ public:
+  LambdaNode(const char* forward_op, const Device& device, Backward body) : Node(forward_op, device), body_(std::move(body)) {}
+
+  Gradients backward(const Gradients& output_gradients) override {
+    if (!body_) throw_released();
+    if constexpr (std::is_invocable_v<Backward&, const Tensor&>) {
+      return (*body_)(output_gradients[0]);
+    } else {
+      return (*body_)(output_gradients);
+    }
+  }
+  void release() override { body_.reset(); }
+
+ private:
+  [[noreturn]] void throw_released() const;
+  std::optional<Backward> body_;
+};
+
+void attach(const std::shared_ptr<Node>& node, std::initializer_list<Tensor*> outputs);
+[[noreturn]] void throw_released(const char* op);
+
+template <class Backward>
+void LambdaNode<Backward>::throw_released() const {
+  autograd::throw_released(op);
+}
+
+/// Makes `output` the result of operation `op` on `inputs`. To be called only if records(inputs...).
+template <class Backward>
+void record(const char* op, Tensor& output, std::initializer_list<const Tensor*> inputs, Backward body) {
+  auto node = std::make_shared<LambdaNode<Backward>>(op, output.device(), std::move(body));
+  node->edges.reserve(inputs.size());
+  for (const Tensor* input : inputs) node->edges.push_back(gradient_edge(*input));
+  attach(node, {&output});
+}
+
+/// For an operation on any number of inputs or with several outputs.
+template <class Backward>
+void record_many(const char* op, std::span<Tensor> outputs, std::span<const Tensor> inputs, Backward body) {
+  auto node = std::make_shared<LambdaNode<Backward>>(op, outputs[0].device(), std::move(body));
+  node->edges.reserve(inputs.size());
+  for (const Tensor& input : inputs) node->edges.push_back(gradient_edge(input));
+  node->outputs = int(outputs.size());
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    Meta& meta = make_meta(outputs[i]);
+    meta.grad_fn = node;
+    meta.output = int(i);
+  }
+}
+
+/// While it lives, `node` is the one that this thread runs backward of.
+class RunningNode {
+ public:
+  explicit RunningNode(const std::shared_ptr<Node>& node) noexcept;
+  ~RunningNode();
+  RunningNode(const RunningNode&) = delete;
+  RunningNode& operator=(const RunningNode&) = delete;
+
+ private:
+  const std::shared_ptr<Node>* outer_;
+};
+
+void check_recorded_in_place(const char* op, const Tensor& target);
+
+/// To be called by an operation before it changes `target` in place. Where the change will be recorded, throws
+/// AutogradError for what recording could not follow: a leaf that requires a gradient, or memory that another
+/// tensor shares (a view, or a value saved for backward).
+template <class... Tensors>
+void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
+  impl_of(op, target);
+  (impl_of(op, inputs), ...);
+  if (records(target, inputs...)) check_recorded_in_place(op, target);
+}
+
+}  // namespace lockstep::autograd

@@ -1,0 +1,254 @@
+#include <lockstep/ops/arithmetic.h>
+
+#include <cmath>
+
+#include <lockstep/ops/reduce.h>
+
+#include "autograd/node.h"
+#include "tensor/copy.h"
+#include "tensor/kernels/map.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::needs_grad;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+template <class T>
+struct AddScaled {
+  T alpha;
+  LOCKSTEP_HD T operator()(T a, T b) const { return a + alpha * b; }
+};
+struct Add {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const { return a + b; }
+};
+struct Multiply {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const { return a * b; }
+};
+struct Divide {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const { return a / b; }
+};
+template <class T>
+struct AddNumber {
+  T number;
+  LOCKSTEP_HD T operator()(T a) const { return a + number; }
+};
+template <class T>
+struct MultiplyNumber {
+  T number;
+  LOCKSTEP_HD T operator()(T a) const { return a * number; }
+};
+struct Equal {
+  template <class T>
+  LOCKSTEP_HD bool operator()(T a, T b) const { return a == b; }
+};
+struct Less {
+  template <class T>
+  LOCKSTEP_HD bool operator()(T a, T b) const { return a < b; }
+};
+struct GreaterEqual {
+  template <class T>
+  LOCKSTEP_HD bool operator()(T a, T b) const { return a >= b; }
+};
+
+// An uninitialized tensor of the shape both broadcast to.
+Tensor result_for(const char* op, const Tensor& a, const Tensor& b, DType dtype) {
+  const Shape& x = a.impl()->sizes;
+  const Shape& y = b.impl()->sizes;
+  return make_tensor(*a.impl()->storage->device, x == y ? x : broadcast(op, x, y), dtype);
+}
+
+template <class F>
+Tensor binary(const char* op, const F& f, const Tensor& a, const Tensor& b) {
+  Tensor out = result_for(op, a, b, a.impl()->dtype);
+  visit_numeric(op, a.impl()->dtype, [&]<class T>() { map<T, T, T>(op, 1, f, out, a, b); });
+  return out;
+}
+
+template <class F>
+Tensor compare(const char* op, const F& f, const Tensor& a, const Tensor& b) {
+  check_same_device(op, a, b);
+  if (a.dtype() != b.dtype()) {
+    const DType common = promote(a.dtype(), b.dtype());
+    return compare(op, f, a.to(common), b.to(common));
+  }
+  Tensor out = result_for(op, a, b, kBool);
+  visit_all(a.dtype(), [&]<class T>() { map<bool, T, T>(op, 1, f, out, a, b); });
+  return out;
+}
+
+// The dtype of an operation of a tensor with a number.
+DType with_number(DType dtype, double number) {
+  if (is_floating(dtype)) return dtype;
+  if (std::floor(number) != number) return kFloat32;
+  return dtype == kBool ? kInt64 : dtype;
+}
+
+bool same_dtype(const Tensor& a, const Tensor& b) { return a.impl()->dtype == b.impl()->dtype; }
+
+}  // namespace
+
+Tensor add(const Tensor& a, const Tensor& b, double alpha) {
+  check_same_device("add", a, b);
+  if (!same_dtype(a, b)) {
+    const DType common = promote(a.dtype(), b.dtype());
+    return add(a.to(common), b.to(common), alpha);
+  }
+  Tensor out = result_for("add", a, b, a.impl()->dtype);
+  visit_numeric("add", a.impl()->dtype, [&]<class T>() {
+    if (alpha == 1)
+      map<T, T, T>("add", 1, Add(), out, a, b);
+    else
+      map<T, T, T>("add", 2, AddScaled<ComputeType<T>>{ComputeType<T>(alpha)}, out, a, b);
+  });
+  if (records(a, b))
+    record(alpha < 0 ? "Sub" : "Add", out, {&a, &b},
+           [x = a.sizes(), y = b.sizes(), nx = needs_grad(a), ny = needs_grad(b), alpha](const Tensor& g) {
+             return Gradients{nx ? sum_to(g, x) : Tensor(), ny ? sum_to(alpha == 1 ? g : mul(g, alpha), y) : Tensor()};
+           });
+  return out;
+}
+
+Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return add(a, b, -alpha); }
+
+Tensor mul(const Tensor& a, const Tensor& b) {
+  check_same_device("mul", a, b);
+  if (!same_dtype(a, b)) {
+    const DType common = promote(a.dtype(), b.dtype());
+    return mul(a.to(common), b.to(common));
+  }
+  Tensor out = binary("mul", Multiply(), a, b);
+  if (records(a, b))
+    record("Mul", out, {&a, &b}, [x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
+      const Tensor p = x.get(), q = y.get();
+      return Gradients{nx ? sum_to(g * q, p.sizes()) : Tensor(), ny ? sum_to(g * p, q.sizes()) : Tensor()};
+    });
+  return out;
+}
+
+Tensor div(const Tensor& a, const Tensor& b) {
+  check_same_device("div", a, b);
+  const DType common = promote(a.dtype(), b.dtype());
+  if (!same_dtype(a, b) || !is_floating(common)) {
+    const DType real = is_floating(common) ? common : kFloat32;
+    return div(a.to(real), b.to(real));
+  }
+  Tensor out = binary("div", Divide(), a, b);
+  if (records(a, b))
+    record("Div", out, {&a, &b}, [x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
+      const Tensor p = x.get(), q = y.get();
+      const Tensor share = g / q;
+      return Gradients{nx ? sum_to(share, p.sizes()) : Tensor(), ny ? sum_to(-(share * (p / q)), q.sizes()) : Tensor()};
+    });
+  return out;
+}
+
+Tensor add(const Tensor& a, double b) {
+  const DType dtype = with_number(impl_of("add", a).dtype, b);
+  if (dtype != a.dtype()) return add(a.to(dtype), b);
+  Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), dtype);
+  visit_numeric("add", dtype, [&]<class T>() {
+    map<T, T>("add", 1, AddNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a);
+  });
+  if (records(a)) record("Add", out, {&a}, [](const Tensor& g) { return Gradients{g}; });
+  return out;
+}
+
+Tensor mul(const Tensor& a, double b) {
+  const DType dtype = with_number(impl_of("mul", a).dtype, b);
+  if (dtype != a.dtype()) return mul(a.to(dtype), b);
+  Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), dtype);
+  visit_numeric("mul", dtype, [&]<class T>() {
+    map<T, T>("mul", 1, MultiplyNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a);
+  });
+  if (records(a)) record("Mul", out, {&a}, [b](const Tensor& g) { return Gradients{mul(g, b)}; });
+  return out;
+}
+
+Tensor neg(const Tensor& a) { return mul(a, -1); }
+
+Tensor eq(const Tensor& a, const Tensor& b) { return compare("eq", Equal(), a, b); }
+Tensor lt(const Tensor& a, const Tensor& b) { return compare("lt", Less(), a, b); }
+Tensor ge(const Tensor& a, const Tensor& b) { return compare("ge", GreaterEqual(), a, b); }
+
+namespace {
+
+// In-place operations compute in the target's dtype; a wider operand would lose what it brings.
+Tensor fitting(const char* op, const Tensor& target, const Tensor& other) {
+  check_same_device(op, target, other);
+  if (broadcast(op, target.sizes(), other.sizes()) != target.sizes())
+    throw ShapeError(text("[", op, "] expected a shape that broadcasts to ", target.sizes(), ", got ", other.sizes()));
+  if (is_floating(other.dtype()) && !is_floating(target.dtype()))
+    throw DTypeError(text("[", op, "] expected a dtype that ", target.dtype(), " can hold, got ", other.dtype()));
+  return other.to(target.dtype());
+}
+
+}  // namespace
+
+Tensor& Tensor::add_(const Tensor& other, double alpha) {
+  autograd::check_in_place("add_", *this, other);
+  const Tensor fit = fitting("add_", *this, other);
+  const Tensor self = *this;
+  visit_numeric("add_", dtype(), [&]<class T>() {
+    if (alpha == 1)
+      map<T, T, T>("add_", 1, Add(), self, self, fit);
+    else
+      map<T, T, T>("add_", 2, AddScaled<ComputeType<T>>{ComputeType<T>(alpha)}, self, self, fit);
+  });
+  bump_version(*this);
+  if (records(self, fit))
+    record("Add", *this, {&self, &fit}, [y = fit.sizes(), alpha](const Tensor& g) {
+      return Gradients{g, sum_to(alpha == 1 ? g : lockstep::mul(g, alpha), y)};
+    });
+  return *this;
+}
+
+Tensor& Tensor::mul_(const Tensor& other) {
+  autograd::check_in_place("mul_", *this, other);
+  const Tensor fit = fitting("mul_", *this, other);
+  const Tensor before = records(*this, fit) ? clone() : *this;
+  visit_numeric("mul_", dtype(), [&]<class T>() { map<T, T, T>("mul_", 1, Multiply(), *this, *this, fit); });
+  bump_version(*this);
+  if (records(*this, fit)) {
+    const Tensor self = *this;
+    record("Mul", *this, {&self, &fit}, [x = Saved(before.detach()), y = Saved(fit)](const Tensor& g) {
+      const Tensor q = y.get();
+      return Gradients{g * q, sum_to(g * x.get(), q.sizes())};
+    });
+  }
+  return *this;
+}
+
+Tensor& Tensor::mul_(double factor) {
+  autograd::check_in_place("mul_", *this);
+  if (with_number(dtype(), factor) != dtype())
+    throw DTypeError(text("[mul_] expected a whole factor for ", dtype(), ", got ", factor));
+  visit_numeric("mul_", dtype(), [&]<class T>() {
+    map<T, T>("mul_", 1, MultiplyNumber<ComputeType<T>>{ComputeType<T>(factor)}, *this, *this);
+  });
+  bump_version(*this);
+  if (records(*this)) {
+    const Tensor self = *this;
+    record("Mul", *this, {&self}, [factor](const Tensor& g) { return Gradients{lockstep::mul(g, factor)}; });
+  }
+  return *this;
+}
+
+Tensor& Tensor::fill_(double value) {
+  autograd::check_in_place("fill_", *this);
+  fill_values(*this, value);
+  bump_version(*this);
+  if (records(*this)) {
+    const Tensor self = *this;
+    record("Fill", *this, {&self}, [](const Tensor& g) { return Gradients{mul(g, 0.0)}; });
+  }
+  return *this;
+}
+
+}  // namespace lockstep

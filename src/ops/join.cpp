@@ -1,0 +1,91 @@
+#include <lockstep/ops/join.h>
+
+#include <algorithm>
+
+#include "autograd/node.h"
+#include "core/text.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+
+void check_alike(const char* op, std::span<const Tensor> tensors) {
+  if (tensors.empty()) throw InvalidArgument(text("[", op, "] expected at least one tensor, got none"));
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    check_same_device(op, tensors[0], tensors[i]);
+    if (tensors[i].dtype() != tensors[0].dtype())
+      throw DTypeError(text("[", op, "] expected ", tensors[0].dtype(), " as in tensor 0, got ", tensors[i].dtype(), " in tensor ", i));
+  }
+}
+
+bool any_recorded(std::span<const Tensor> tensors) {
+  return grad_enabled() && std::any_of(tensors.begin(), tensors.end(), autograd::needs_grad);
+}
+
+}  // namespace
+
+Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
+  check_alike("cat", tensors);
+  Shape sizes = tensors[0].sizes();
+  if (sizes.empty()) throw ShapeError("[cat] expected tensors with dimensions, got a 0-dim one: use stack");
+  const int d = wrap_dim("cat", dim, sizes.rank());
+  std::vector<std::int64_t> lengths;
+  std::int64_t total = 0;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    Shape other = tensors[i].sizes();
+    if (other.rank() == sizes.rank()) {
+      lengths.push_back(other[d]);
+      total += other[d];
+      other[d] = sizes[d];
+    }
+    if (other != sizes)
+      throw ShapeError(text("[cat] expected sizes that agree but for dimension ", d, ", got ", tensors[0].sizes(),
+                            " in tensor 0 and ", tensors[i].sizes(), " in tensor ", i));
+  }
+  sizes[d] = total;
+  Tensor out = make_tensor(*tensors[0].impl()->storage->device, sizes, tensors[0].dtype());
+  std::int64_t at = 0;
+  for (std::size_t i = 0; i < tensors.size(); at += lengths[i++])
+    copy_values(out.narrow(d, at, lengths[i]), tensors[i]);
+  if (any_recorded(tensors))
+    autograd::record_many("Cat", std::span(&out, 1), tensors, [d, lengths](const Tensor& g) {
+      Gradients gradients;
+      std::int64_t from = 0;
+      for (const std::int64_t length : lengths) gradients.push_back(g.narrow(d, std::exchange(from, from + length), length));
+      return gradients;
+    });
+  return out;
+}
+
+Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
+  check_alike("stack", tensors);
+  Shape sizes = tensors[0].sizes();
+  for (std::size_t i = 0; i < tensors.size(); ++i)
+    if (tensors[i].sizes() != sizes)
+      throw ShapeError(text("[stack] expected ", sizes, " as in tensor 0, got ", tensors[i].sizes(), " in tensor ", i));
+  const int d = wrap_dim("stack", dim, sizes.rank() + 1);
+  sizes.insert(d, std::int64_t(tensors.size()));
+  Tensor out = make_tensor(*tensors[0].impl()->storage->device, sizes, tensors[0].dtype());
+  for (std::size_t i = 0; i < tensors.size(); ++i) copy_values(out.select(d, std::int64_t(i)), tensors[i]);
+  if (any_recorded(tensors))
+    autograd::record_many("Stack", std::span(&out, 1), tensors, [d, count = tensors.size()](const Tensor& g) {
+      Gradients gradients;
+      for (std::size_t i = 0; i < count; ++i) gradients.push_back(g.select(d, std::int64_t(i)));
+      return gradients;
+    });
+  return out;
+}
+
+std::vector<Tensor> chunk(const Tensor& tensor, std::int64_t chunks, std::int64_t dim) {
+  if (chunks < 1) throw InvalidArgument(text("[chunk] expected at least one chunk, got ", chunks));
+  const std::int64_t size = tensor.size(dim);
+  const std::int64_t length = std::max<std::int64_t>(1, size / chunks + (size % chunks != 0));
+  std::vector<Tensor> parts;
+  for (std::int64_t from = 0; from < size || parts.empty(); from += length)
+    parts.push_back(tensor.narrow(dim, from, std::min(length, size - from)));
+  return parts;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,65 @@
+// Copies: to another device, another dtype, dense memory, or a given tensor.
+#include <lockstep/ops/reduce.h>
+#include <lockstep/tensor/tensor.h>
+
+#include "autograd/node.h"
+#include "core/text.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::needs_grad;
+using autograd::record;
+using autograd::records;
+
+Tensor copy_to(const char* node, const Tensor& x, DeviceState& device, DType dtype) {
+  Tensor out = copied(x, device, dtype);
+  if (records(x) && is_floating(dtype))
+    record(node, out, {&x},
+           [home = x.device(), was = x.dtype()](const Tensor& g) { return Gradients{g.to(home, was)}; });
+  return out;
+}
+
+}  // namespace
+
+Tensor Tensor::to(Device device, DType dtype) const {
+  const TensorImpl& x = impl_of("to", *this);
+  DeviceState& target = device_state(device);
+  if (x.storage->device == &target && x.dtype == dtype) return *this;
+  return copy_to("To", *this, target, dtype);
+}
+
+Tensor Tensor::to(Device device) const { return to(device, impl_of("to", *this).dtype); }
+
+Tensor Tensor::to(DType dtype) const {
+  const TensorImpl& x = impl_of("to", *this);
+  return x.dtype == dtype ? *this : copy_to("To", *this, *x.storage->device, dtype);
+}
+
+Tensor Tensor::contiguous() const {
+  const TensorImpl& x = impl_of("contiguous", *this);
+  return x.contiguous ? *this : copy_to("Clone", *this, *x.storage->device, x.dtype);
+}
+
+Tensor Tensor::clone() const {
+  const TensorImpl& x = impl_of("clone", *this);
+  return copy_to("Clone", *this, *x.storage->device, x.dtype);
+}
+
+Tensor& Tensor::copy_(const Tensor& source) {
+  autograd::check_in_place("copy_", *this, source);
+  copy_values(*this, source);
+  bump_version(*this);
+  if (records(*this, source)) {
+    const Tensor self = *this;
+    record("Copy", *this, {&self, &source},
+           [home = source.device(), was = source.dtype(), sizes = source.sizes(), needed = needs_grad(source)](const Tensor& g) {
+             return Gradients{Tensor(), needed ? sum_to(g, sizes).to(home, was) : Tensor()};
+           });
+  }
+  return *this;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,93 @@
+#include <lockstep/ops/reduce.h>
+
+#include <lockstep/ops/arithmetic.h>
+
+#include "autograd/node.h"
+#include "tensor/kernels/reduce.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+
+// Floats add in float, in lanes and pieces: the error grows with the logarithm of the count.
+template <class T>
+struct Sum {
+  using Accumulator = std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>;
+  Accumulator scale = 1;  // of the finished sum
+  LOCKSTEP_HD Accumulator identity() const { return 0; }
+  LOCKSTEP_HD Accumulator load(ComputeType<T> x) const { return Accumulator(x); }
+  LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a + b; }
+  LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a * scale; }
+};
+
+DimMask mask_of(const char* op, const Shape& dims, int rank) {
+  DimMask mask = {};
+  for (const std::int64_t dim : dims) {
+    bool& marked = mask[std::size_t(wrap_dim(op, dim, rank))];
+    if (marked) throw ShapeError(text("[", op, "] expected each dimension once, got ", dims));
+    marked = true;
+  }
+  return mask;
+}
+
+DimMask all_of(int rank) {
+  DimMask mask = {};
+  std::fill_n(mask.begin(), rank, true);
+  return mask;
+}
+
+Tensor scaled_sum(const char* op, const char* node, const Tensor& x, const DimMask& mask, bool keep_dims, double scale) {
+  const TensorImpl& from = *x.impl();
+  const DType dtype = is_floating(from.dtype) ? from.dtype : kInt64;
+  Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, keep_dims), dtype);
+  visit_all(from.dtype, [&]<class T>() {
+    using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+    using Reducer = Sum<T>;
+    reduce<Result, T>(op, Reducer{typename Reducer::Accumulator(scale)}, out, x, mask);
+  });
+  if (records(x))
+    record(node, out, {&x},
+           [sizes = from.sizes, kept = reduced_sizes(from.sizes, mask, true), scale](const Tensor& g) {
+             const Tensor spread = g.reshape(kept).expand(sizes);
+             return Gradients{scale == 1 ? spread : mul(spread, scale)};
+           });
+  return out;
+}
+
+Tensor mean_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
+  if (!is_floating(x.dtype())) throw DTypeError(text("[mean] expected a floating dtype, got ", x.dtype()));
+  double count = 1;
+  for (int i = 0; i < x.dim(); ++i)
+    if (mask[std::size_t(i)]) count *= double(x.sizes()[i]);
+  return scaled_sum("mean", "Mean", x, mask, keep_dims, 1 / count);
+}
+
+}  // namespace
+
+Tensor sum(const Tensor& x) { return scaled_sum("sum", "Sum", x, all_of(impl_of("sum", x).sizes.rank()), false, 1); }
+
+Tensor sum(const Tensor& x, const Shape& dims, bool keep_dims) {
+  return scaled_sum("sum", "Sum", x, mask_of("sum", dims, impl_of("sum", x).sizes.rank()), keep_dims, 1);
+}
+
+Tensor mean(const Tensor& x) { return mean_over(x, all_of(impl_of("mean", x).sizes.rank()), false); }
+
+Tensor mean(const Tensor& x, const Shape& dims, bool keep_dims) {
+  return mean_over(x, mask_of("mean", dims, impl_of("mean", x).sizes.rank()), keep_dims);
+}
+
+Tensor sum_to(const Tensor& x, const Shape& sizes) {
+  const Shape& from = impl_of("sum_to", x).sizes;
+  if (from == sizes) return x;
+  if (broadcast("sum_to", from, sizes) != from)
+    throw ShapeError(text("[sum_to] expected a shape that broadcasts to ", from, ", got ", sizes));
+  DimMask mask = {};
+  const int extra = from.rank() - sizes.rank();
+  for (int i = 0; i < from.rank(); ++i) mask[std::size_t(i)] = i < extra || (sizes[i - extra] == 1 && from[i] != 1);
+  return scaled_sum("sum", "Sum", x, mask, false, 1).reshape(sizes);
+}
+
+}  // namespace lockstep
