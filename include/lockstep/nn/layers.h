@@ -1,0 +1,59 @@
+// Layers.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <lockstep/nn/module.h>
+
+namespace lockstep::nn {
+
+struct LinearOptions {
+  bool bias = true;
+  TensorOptions tensor = {};  ///< Device and dtype of the parameters.
+};
+
+/// x weight^T + bias. x: [..., in]; weight: [out, in]; bias: [out]. Both start uniform in +-1/sqrt(in).
+class LOCKSTEP_API Linear : public Module<Linear> {
+ public:
+  /// Throws InvalidArgument for negative sizes.
+  Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
+
+  Parameter weight;
+  std::optional<Parameter> bias;
+
+  auto members() { return nn::members("weight", weight, "bias", bias); }
+  Tensor forward(const Tensor& x) const;
+};
+
+/// A Linear whose in_features come from its first batch, on that batch's device and of its dtype.
+class LOCKSTEP_API LazyLinear : public Module<LazyLinear> {
+ public:
+  explicit LazyLinear(std::int64_t out_features, const LinearOptions& options = {});
+
+  Parameter weight;
+  std::optional<Parameter> bias;
+
+  auto members() { return nn::members("weight", weight, "bias", bias); }
+  Tensor forward(const Tensor& x);
+
+ private:
+  std::int64_t out_features_;
+};
+
+class LOCKSTEP_API ReLU : public Module<ReLU> {
+ public:
+  Tensor forward(const Tensor& x) const;
+};
+
+/// [batch, a, b, ...] -> [batch, a * b * ...], or the given range of dimensions.
+class LOCKSTEP_API Flatten : public Module<Flatten> {
+ public:
+  explicit Flatten(std::int64_t start_dim = 1, std::int64_t end_dim = -1) : start_dim_(start_dim), end_dim_(end_dim) {}
+  Tensor forward(const Tensor& x) const;
+
+ private:
+  std::int64_t start_dim_, end_dim_;
+};
+
+}  // namespace lockstep::nn

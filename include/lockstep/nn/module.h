@@ -1,0 +1,169 @@
+// Modules are plain values with forward() and members():
+//
+//   struct Model : nn::Module<Model> {
+//     nn::Linear fc;
+//     Model(int64_t in, int64_t out) : fc(in, out) {}
+//     auto members() { return nn::members("fc", fc); }
+//     Tensor forward(const Tensor& x) { return fc(x); }
+//   };
+//
+// Members may be parameters, buffers, modules, settings (numbers, bools, enums), structs with members(), and
+// optionals, vectors, arrays and string-keyed maps of those. Copying a module copies it.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/members.h>
+#include <lockstep/nn/parameter.h>
+#include <lockstep/nn/state_dict.h>
+
+namespace lockstep::nn {
+
+using lockstep::members;
+
+/// Where a member stands: its name under those of the modules around it. Spelled out only when asked for.
+class LOCKSTEP_API Path {
+ public:
+  Path() = default;
+  Path(const Path& parent, std::string_view name) : parent_(&parent), name_(name) {}
+  std::string str() const;  ///< Such as body.0.weight.
+
+ private:
+  const Path* parent_ = nullptr;
+  std::string_view name_;
+};
+
+class ModuleBase;
+
+/// What walks over a module meets, in order.
+class LOCKSTEP_API Visitor {
+ public:
+  virtual ~Visitor() = default;
+  virtual void module(const Path&, ModuleBase&) {}
+  virtual void parameter(const Path&, Parameter&) {}
+  virtual void buffer(const Path&, Buffer&) {}
+  /// A plain value of `bytes` bytes.
+  virtual void setting(const Path&, void* /*value*/, std::size_t /*bytes*/) {}
+};
+
+/// What every module can do.
+class LOCKSTEP_API ModuleBase {
+ public:
+  virtual ~ModuleBase() = default;
+
+  /// Handles to the parameters. Throws InvalidArgument if one has no shape yet.
+  std::vector<Tensor> parameters() const;
+  std::vector<StateDict::Entry> named_parameters() const;
+  /// Handles to parameters and buffers, cut off from the graph.
+  StateDict state_dict() const;
+  /// Copies values into parameters and buffers, wherever they live. All missing, unexpected and mis-shaped keys are
+  /// named in one InvalidArgument, before anything is changed.
+  void load_state_dict(const StateDict& state, const LoadOptions& options = {});
+
+  /// Moves all parameters and buffers; handles to them stay valid. Throws before anything has moved if there is no
+  /// such device.
+  void to(Device device);
+  /// Converts floating parameters and buffers. Throws DTypeError unless the dtype is floating.
+  void to(DType dtype);
+  void train(bool on = true);  ///< For this module and all below.
+  void eval() { train(false); }
+  bool is_training() const noexcept { return training_; }
+  void set_mode(bool training) noexcept { training_ = training; }  ///< For this module alone.
+  void zero_grad();
+
+  /// Walks over this module and all below.
+  virtual void visit(const Path& path, Visitor& visitor) = 0;
+
+ protected:
+  ModuleBase() = default;
+  ModuleBase(const ModuleBase&) = default;
+  ModuleBase(ModuleBase&&) = default;
+  ModuleBase& operator=(const ModuleBase&) = default;
+  ModuleBase& operator=(ModuleBase&&) = default;
+
+ private:
+  bool training_ = true;
+};
+
+namespace detail {
+
+template <class T>
+inline constexpr bool kUnsupported = false;
+
+template <class T>
+void visit_member(const Path& path, T& member, Visitor& visitor);
+
+template <class List>
+void visit_list(const Path& path, List& list, Visitor& visitor) {
+  std::size_t index = 0;
+  for (auto& item : list) visit_member(Path(path, std::to_string(index++)), item, visitor);
+}
+
+template <class T>
+struct IsOptional : std::false_type {};
+template <class T>
+struct IsOptional<std::optional<T>> : std::true_type {};
+template <class T>
+struct IsList : std::false_type {};
+template <class T>
+struct IsList<std::vector<T>> : std::true_type {};
+template <class T, std::size_t N>
+struct IsList<std::array<T, N>> : std::true_type {};
+template <class T>
+struct IsMap : std::false_type {};
+template <class T>
+struct IsMap<std::map<std::string, T>> : std::true_type {};
+
+template <class T>
+void visit_member(const Path& path, T& member, Visitor& visitor) {
+  if constexpr (std::derived_from<T, ModuleBase>) {
+    static_cast<ModuleBase&>(member).visit(path, visitor);
+  } else if constexpr (std::same_as<T, Parameter>) {
+    visitor.parameter(path, member);
+  } else if constexpr (std::same_as<T, Buffer>) {
+    visitor.buffer(path, member);
+  } else if constexpr (IsOptional<T>::value) {
+    if (member) visit_member(path, *member, visitor);
+  } else if constexpr (IsList<T>::value) {
+    visit_list(path, member, visitor);
+  } else if constexpr (IsMap<T>::value) {
+    for (auto& [key, item] : member) visit_member(Path(path, key), item, visitor);
+  } else if constexpr (HasMembers<T>) {
+    for_each_member(member, [&](std::string_view name, auto& inner) { visit_member(Path(path, name), inner, visitor); });
+  } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
+    visitor.setting(path, &member, sizeof member);
+  } else {
+    static_assert(kUnsupported<T>, "members() lists a member of a kind that modules do not know");
+  }
+}
+
+}  // namespace detail
+
+/// The base of a module `Self`, which has forward(...) and, if it holds anything, members().
+template <class Self>
+class Module : public ModuleBase {
+ public:
+  template <class... Arguments>
+  decltype(auto) operator()(Arguments&&... arguments) {
+    return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
+  }
+
+  void visit(const Path& path, Visitor& visitor) override {
+    visitor.module(path, *this);
+    if constexpr (HasMembers<Self>)
+      for_each_member(static_cast<Self&>(*this), [&](std::string_view name, auto& member) {
+        detail::visit_member(Path(path, name), member, visitor);
+      });
+  }
+};
+
+}  // namespace lockstep::nn

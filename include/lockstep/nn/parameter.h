@@ -1,0 +1,57 @@
+// Parameters and buffers: tensors that belong to a module. As values they copy what they hold, unlike Tensor,
+// which shares it; so copying a module copies its state.
+#pragma once
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep::nn {
+
+/// A tensor with value semantics. Copying copies the elements (to another device inside a CopyTo scope). Its
+/// identity as a Tensor survives place() and assignment of values: handles to it, as optimizers hold, stay valid.
+class LOCKSTEP_API State : public Tensor {
+ public:
+  /// Moves the elements to a device or dtype in place; a gradient moves along.
+  void place(Device device);
+  void convert(DType dtype);
+  /// Takes over the array of `value`, which may have another shape, dtype and device. An accumulated gradient is
+  /// dropped. If nothing was held, holds `value` itself.
+  void reset(const Tensor& value);
+
+ protected:
+  State() = default;
+  State(const Tensor& value, bool requires_grad);
+  State(const State& other);
+  State(State&&) noexcept = default;
+  State& operator=(const State& other);
+  State& operator=(State&&) noexcept = default;
+  ~State() = default;
+};
+
+/// A tensor that training changes: requires a gradient if floating.
+class LOCKSTEP_API Parameter : public State {
+ public:
+  Parameter() = default;  ///< Undefined: a lazy module has not seen its first batch.
+  explicit Parameter(const Tensor& value) : State(value, true) {}
+};
+
+/// A tensor that belongs to the state of a module but is not trained, such as a running mean.
+class LOCKSTEP_API Buffer : public State {
+ public:
+  Buffer() = default;
+  explicit Buffer(const Tensor& value) : State(value, false) {}
+};
+
+/// While it lives, copies of parameters and buffers that this thread makes land on `device`.
+class LOCKSTEP_API CopyTo {
+ public:
+  explicit CopyTo(Device device);
+  ~CopyTo();
+  CopyTo(const CopyTo&) = delete;
+  CopyTo& operator=(const CopyTo&) = delete;
+
+ private:
+  Device device_;
+  const Device* outer_;
+};
+
+}  // namespace lockstep::nn

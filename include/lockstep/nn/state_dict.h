@@ -1,0 +1,38 @@
+// Tensors by key, in the order of the members they come from.
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+class LOCKSTEP_API StateDict {
+ public:
+  using Entry = std::pair<std::string, Tensor>;
+
+  /// Throws InvalidArgument if the key is there already.
+  void add(std::string key, Tensor value);
+  /// Null if there is none.
+  const Tensor* find(std::string_view key) const;
+  /// Throws InvalidArgument if there is none.
+  const Tensor& at(std::string_view key) const;
+
+  std::size_t size() const noexcept { return entries_.size(); }
+  bool empty() const noexcept { return entries_.empty(); }
+  auto begin() const noexcept { return entries_.begin(); }
+  auto end() const noexcept { return entries_.end(); }
+
+ private:
+  std::vector<Entry> entries_;
+};
+
+struct LoadOptions {
+  bool strict = true;               ///< Refuse missing and unexpected keys.
+  std::string_view strip_prefix = {};  ///< Taken off the front of each key that has it.
+};
+
+}  // namespace lockstep

@@ -1,0 +1,58 @@
+#include <lockstep/nn/layers.h>
+
+#include <cmath>
+
+#include <lockstep/ops/activation.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+#include "core/text.h"
+
+namespace lockstep::nn {
+namespace {
+
+void check_features(const char* layer, std::int64_t in, std::int64_t out) {
+  if (in < 0 || out < 0) throw InvalidArgument(text("[", layer, "] expected sizes of at least 0, got ", in, " and ", out));
+}
+
+Parameter uniform_parameter(const Shape& sizes, std::int64_t in_features, const TensorOptions& options) {
+  const double bound = in_features > 0 ? 1 / std::sqrt(double(in_features)) : 0;
+  Tensor value = empty(sizes, {.dtype = options.dtype, .device = options.device});
+  if (bound > 0)
+    uniform_(value, -bound, bound);
+  else
+    value.zero_();
+  return Parameter(value);
+}
+
+}  // namespace
+
+Linear::Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options) {
+  check_features("Linear", in_features, out_features);
+  weight = uniform_parameter({out_features, in_features}, in_features, options.tensor);
+  if (options.bias) bias = uniform_parameter({out_features}, in_features, options.tensor);
+}
+
+Tensor Linear::forward(const Tensor& x) const { return linear(x, weight, bias ? Tensor(*bias) : Tensor()); }
+
+LazyLinear::LazyLinear(std::int64_t out_features, const LinearOptions& options) : out_features_(out_features) {
+  check_features("LazyLinear", 0, out_features);
+  if (options.bias) bias.emplace();
+}
+
+Tensor LazyLinear::forward(const Tensor& x) {
+  if (!weight.defined()) {
+    if (x.dim() < 1) throw ShapeError(text("[LazyLinear] expected x [..., in], got ", x.sizes()));
+    const TensorOptions like = {.dtype = x.dtype(), .device = x.device()};
+    weight = uniform_parameter({out_features_, x.sizes().back()}, x.sizes().back(), like);
+    if (bias) *bias = uniform_parameter({out_features_}, x.sizes().back(), like);
+  }
+  return linear(x, weight, bias ? Tensor(*bias) : Tensor());
+}
+
+Tensor ReLU::forward(const Tensor& x) const { return relu(x); }
+
+Tensor Flatten::forward(const Tensor& x) const { return x.flatten(start_dim_, end_dim_); }
+
+}  // namespace lockstep::nn

@@ -1,0 +1,153 @@
+#include <lockstep/nn/module.h>
+
+#include <map>
+
+#include <lockstep/autograd/grad_mode.h>
+
+#include "core/text.h"
+#include "runtime/registry.h"
+
+namespace lockstep::nn {
+namespace {
+
+// Calls one function for every parameter and buffer.
+template <class F>
+class EachState final : public Visitor {
+ public:
+  explicit EachState(F function) : function_(std::move(function)) {}
+  void parameter(const Path& path, Parameter& value) override { function_(path, value); }
+  void buffer(const Path& path, Buffer& value) override { function_(path, value); }
+
+ private:
+  F function_;
+};
+
+template <class F>
+void each_state(const ModuleBase& module, F function) {
+  EachState<F> visitor(std::move(function));
+  const_cast<ModuleBase&>(module).visit(Path(), visitor);  // walking does not change the module
+}
+
+template <class F>
+class EachParameter final : public Visitor {
+ public:
+  explicit EachParameter(F function) : function_(std::move(function)) {}
+  void parameter(const Path& path, Parameter& value) override { function_(path, value); }
+
+ private:
+  F function_;
+};
+
+template <class F>
+void each_parameter(const ModuleBase& module, F function) {
+  EachParameter<F> visitor(std::move(function));
+  const_cast<ModuleBase&>(module).visit(Path(), visitor);
+}
+
+void check_shaped(const Path& path, const State& value) {
+  if (!value.defined())
+    throw InvalidArgument(text("[parameters] expected \"", path.str(), "\" to have a shape, got a lazy one: run one batch first"));
+}
+
+struct ModeSetter final : Visitor {
+  explicit ModeSetter(bool on) : training(on) {}
+  void module(const Path&, ModuleBase& module) override { module.set_mode(training); }
+  bool training;
+};
+
+}  // namespace
+
+std::string Path::str() const {
+  if (!parent_) return std::string(name_);
+  std::string above = parent_->str();
+  return above.empty() ? std::string(name_) : above + "." + std::string(name_);
+}
+
+std::vector<Tensor> ModuleBase::parameters() const {
+  std::vector<Tensor> result;
+  each_parameter(*this, [&](const Path& path, Parameter& value) {
+    check_shaped(path, value);
+    result.push_back(value);
+  });
+  return result;
+}
+
+std::vector<StateDict::Entry> ModuleBase::named_parameters() const {
+  std::vector<StateDict::Entry> result;
+  each_parameter(*this, [&](const Path& path, Parameter& value) {
+    check_shaped(path, value);
+    result.emplace_back(path.str(), value);
+  });
+  return result;
+}
+
+StateDict ModuleBase::state_dict() const {
+  StateDict state;
+  each_state(*this, [&](const Path& path, State& value) {
+    check_shaped(path, value);
+    state.add(path.str(), value.detach());
+  });
+  return state;
+}
+
+void ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& options) {
+  std::map<std::string_view, const Tensor*> given;
+  for (const auto& [key, value] : state) {
+    const std::string_view name = key;
+    given[name.starts_with(options.strip_prefix) ? name.substr(options.strip_prefix.size()) : name] = &value;
+  }
+  std::vector<std::pair<State*, const Tensor*>> loads;
+  std::string missing, shaped;
+  each_state(*this, [&](const Path& path, State& value) {
+    const std::string key = path.str();
+    const auto entry = given.find(key);
+    if (entry == given.end()) {
+      missing += text("\n  missing: ", key);
+      return;
+    }
+    const Tensor& source = *entry->second;
+    if (value.defined() && value.sizes() != source.sizes())
+      shaped += text("\n  shape of ", key, ": expected ", value.sizes(), ", got ", source.sizes());
+    loads.emplace_back(&value, &source);
+    given.erase(entry);
+  });
+  std::string problems = shaped;
+  if (options.strict) {
+    problems += missing;
+    for (const auto& [key, value] : given) problems += text("\n  unexpected: ", key);
+  }
+  if (!problems.empty())
+    throw InvalidArgument(text("[load_state_dict] expected the keys and shapes of the module, got:", problems));
+  const NoGrad guard;
+  for (const auto& [value, source] : loads) {
+    if (value->defined())
+      value->copy_(*source);
+    else
+      value->reset(source->clone());
+  }
+}
+
+void ModuleBase::to(Device device) {
+  device_state(device);
+  each_state(*this, [&](const Path&, State& value) { value.place(device); });
+}
+
+void ModuleBase::to(DType dtype) {
+  if (!is_floating(dtype)) throw DTypeError(text("[Module::to] expected a floating dtype, got ", dtype));
+  each_state(*this, [&](const Path&, State& value) {
+    if (value.defined() && is_floating(value.dtype())) value.convert(dtype);
+  });
+}
+
+void ModuleBase::train(bool on) {
+  ModeSetter visitor(on);
+  visit(Path(), visitor);
+}
+
+void ModuleBase::zero_grad() {
+  each_parameter(*this, [](const Path&, Parameter& value) {
+    if (value.defined() && value.grad().defined()) value.set_grad(Tensor());
+  });
+}
+
+}  // namespace lockstep::nn

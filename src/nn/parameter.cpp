@@ -1,0 +1,76 @@
+#include <lockstep/nn/parameter.h>
+
+#include <lockstep/autograd/grad_mode.h>
+
+#include "autograd/node.h"
+#include "tensor/copy.h"
+
+namespace lockstep::nn {
+namespace {
+
+thread_local const Device* copy_target = nullptr;
+
+Tensor copy_of(const Tensor& tensor) {
+  if (!tensor.defined()) return {};
+  Tensor copy = copied(tensor, device_state(copy_target ? *copy_target : tensor.device()), tensor.dtype());
+  if (tensor.requires_grad()) copy.requires_grad_();
+  return copy;
+}
+
+}  // namespace
+
+CopyTo::CopyTo(Device device) : device_(device), outer_(copy_target) { copy_target = &device_; }
+CopyTo::~CopyTo() { copy_target = outer_; }
+
+State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
+  if (requires_grad && is_floating(dtype())) requires_grad_();
+}
+
+State::State(const State& other) : Tensor(copy_of(other)) {}
+
+State& State::operator=(const State& other) {
+  if (this == &other) return *this;
+  if (defined() && other.defined() && sizes() == other.sizes() && dtype() == other.dtype()) {
+    const NoGrad guard;
+    copy_(other);
+  } else {
+    Tensor::operator=(copy_of(other));
+  }
+  return *this;
+}
+
+void State::reset(const Tensor& value) {
+  if (!defined()) {
+    Tensor::operator=(value.detach());
+    return;
+  }
+  const Tensor source = value.detach();
+  TensorImpl& own = *impl();
+  TensorImpl& other = *source.impl();
+  std::swap(own.storage, other.storage);
+  own.dtype = other.dtype;
+  own.contiguous = other.contiguous;
+  own.numel = other.numel;
+  own.offset = other.offset;
+  own.sizes = other.sizes;
+  own.strides = other.strides;
+  if (own.autograd) static_cast<autograd::Meta&>(*own.autograd).grad = Tensor();
+}
+
+void State::place(Device device) {
+  if (!defined() || this->device() == device) return;
+  const NoGrad guard;
+  const Tensor moved_grad = grad().defined() ? grad().to(device) : Tensor();
+  reset(to(device));
+  if (moved_grad.defined()) set_grad(moved_grad);
+}
+
+void State::convert(DType dtype) {
+  if (!defined() || this->dtype() == dtype) return;
+  const NoGrad guard;
+  const Tensor converted_grad = grad().defined() ? grad().to(dtype) : Tensor();
+  reset(to(dtype));
+  if (converted_grad.defined()) set_grad(converted_grad);
+}
+
+}  // namespace lockstep::nn
