@@ -1,0 +1,93 @@
+// Which samples make up which batch, and how far a loader has come: all of a DataLoader that does not depend on its
+// types. EpochPlan may be read from several threads at once; EpochSchedule belongs to the thread of its loader.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lockstep/core/export.h>
+#include <lockstep/data/loader_options.h>
+#include <lockstep/tensor/random.h>
+
+namespace lockstep::data {
+
+/// The batches of one epoch.
+class LOCKSTEP_API EpochPlan {
+ public:
+  struct Options {
+    std::uint64_t seed = 0;
+    std::int64_t epoch = 0;
+    std::int64_t first_batch = 0;  ///< Where to begin.
+    std::int64_t batches = 0;
+    std::int64_t batch_size = 1;
+  };
+  /// Throws InvalidArgument for an index outside of [0, dataset_size).
+  EpochPlan(const Options& options, std::vector<std::int64_t> indices, std::int64_t dataset_size);
+
+  std::int64_t epoch() const noexcept { return options_.epoch; }
+  std::int64_t first_batch() const noexcept { return options_.first_batch; }
+  std::int64_t batches() const noexcept { return options_.batches; }
+  /// The indices of the samples of a batch.
+  std::span<const std::int64_t> indices(std::int64_t batch) const noexcept;
+
+  /// What the get() of the batch's i-th sample draws from: follows from the seed, the epoch, the index and how often
+  /// the index was drawn before in this epoch; not from the size of the batch or the number of processes.
+  Generator sample_generator(std::int64_t batch, std::size_t i) const noexcept;
+  /// What the collation of the batch draws from.
+  Generator collate_generator(std::int64_t batch) const noexcept;
+
+ private:
+  Options options_;
+  std::vector<std::int64_t> indices_;
+  std::vector<std::uint32_t> repeats_;  // how often each was drawn before
+};
+
+/// Plans one epoch after the other.
+class LOCKSTEP_API EpochSchedule {
+ public:
+  /// The order of samples in an epoch: `size` indices.
+  struct Order {
+    std::int64_t size = 0;
+    std::function<std::vector<std::int64_t>(std::int64_t epoch)> indices;
+  };
+
+  /// In sequence, or shuffled by the seed. Throws InvalidArgument for options out of range.
+  EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options);
+  /// As a sampler says; options.shuffle is refused then.
+  EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options, Order order);
+
+  std::int64_t batches() const noexcept { return batches_; }
+  const LoaderOptions& options() const noexcept { return options_; }
+
+  /// The next epoch, or the rest of the one that load() named.
+  EpochPlan begin_epoch();
+  /// The loop of this epoch is about to get the batch before `next_batch`.
+  void advance(std::int64_t epoch, std::int64_t next_batch) noexcept;
+  /// The loop of this epoch has had all batches.
+  void finish(std::int64_t epoch) noexcept;
+
+  LoaderState state() const noexcept { return state_; }
+  /// Throws InvalidArgument for a state that this schedule cannot be in, and changes nothing then.
+  void load(const LoaderState& state);
+
+ private:
+  bool is_running(std::int64_t epoch) const noexcept { return begun_ && state_.epoch == epoch; }
+
+  std::int64_t dataset_size_;
+  LoaderOptions options_;
+  Order order_;
+  std::int64_t batches_ = 0;
+  LoaderState state_;
+  bool begun_ = false;  // whether a loop over state_.epoch has begun
+};
+
+namespace detail {
+/// To be called while an exception is handled: throws it again as its own type with " (where)" in its message, if it
+/// is an Error or one of the types of <stdexcept> itself, and unchanged otherwise.
+[[noreturn]] LOCKSTEP_API void rethrow_with_context(const std::string& where);
+}  // namespace detail
+
+}  // namespace lockstep::data

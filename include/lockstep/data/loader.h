@@ -1,0 +1,103 @@
+// DataLoader: the batches of a dataset, epoch after epoch.
+//
+//   data::DataLoader loader(RandomDataset(5, 100), {.batch_size = 30, .shuffle = true});
+//   for (const Tensor& batch : loader) ...
+//
+// A loader and its iterators belong to one thread at a time. With workers, the dataset's get() and the collation run
+// on other threads, several at once; batches, their order and the random numbers drawn for them are the same for any
+// number of workers.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include <lockstep/data/batch_source.h>
+#include <lockstep/data/collate.h>
+#include <lockstep/data/dataset.h>
+#include <lockstep/data/epoch_loop.h>
+#include <lockstep/data/epoch_schedule.h>
+#include <lockstep/data/loader_options.h>
+#include <lockstep/data/sampler.h>
+
+namespace lockstep::data {
+
+template <Dataset D, class Collate = DefaultCollate>
+class DataLoader {
+  using Source = BatchSource<D, Collate>;
+
+ public:
+  using Batch = BatchOf<Source>;
+  class Iterator;
+
+  /// In sequence, or shuffled. Without options.seed a seed is drawn from this process's random numbers.
+  /// Throws InvalidArgument for options out of range.
+  explicit DataLoader(D dataset, const LoaderOptions& options = {}, Collate collate = {})
+      : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))),
+        schedule_(std::make_shared<EpochSchedule>(dataset_size(), options)) {}
+
+  /// In the order that the sampler gives. An index outside of the dataset throws InvalidArgument when its epoch begins.
+  template <Sampler S>
+  DataLoader(D dataset, S sampler, const LoaderOptions& options = {}, Collate collate = {})
+      : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))) {
+    const auto size = std::int64_t(sampler.size());
+    auto indices = [sampler = std::move(sampler)](std::int64_t epoch) { return sampler.indices(epoch); };
+    schedule_ = std::make_shared<EpochSchedule>(dataset_size(), options,
+                                                EpochSchedule::Order{.size = size, .indices = std::move(indices)});
+  }
+
+  DataLoader(DataLoader&&) noexcept = default;
+  DataLoader& operator=(DataLoader&&) noexcept = default;
+
+  /// Begins a new epoch, shuffled anew; after load_state() the rest of the epoch that the state is in. Makes the first
+  /// batch, so it may throw what get() and the collation throw.
+  Iterator begin() { return Iterator(std::make_unique<EpochLoop<Source>>(source_, schedule_)); }
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+  /// Batches in an epoch.
+  std::int64_t size() const noexcept { return schedule_->batches(); }
+  const D& dataset() const noexcept { return source_->dataset(); }
+
+  /// Where the loop stands that was begun last. In the body of a loop that is after the batch at hand, whose index
+  /// is batch - 1; after a whole loop, the beginning of the next epoch.
+  LoaderState state() const noexcept { return schedule_->state(); }
+  /// The next loop goes on from there with the batches that would have followed, and epochs count from there. The
+  /// state's seed replaces this loader's; a sampler keeps its own. Throws InvalidArgument for a state that does not
+  /// fit, and changes nothing then.
+  void load_state(const LoaderState& state) { schedule_->load(state); }
+
+ private:
+  std::int64_t dataset_size() const { return std::int64_t(dataset().size()); }
+
+  std::shared_ptr<const Source> source_;
+  std::shared_ptr<EpochSchedule> schedule_;
+};
+
+/// The batch at hand, which is the loop's to change. When an iterator goes, what was being made ahead of it is
+/// cancelled and waited for. An iterator that threw is at its end.
+template <Dataset D, class Collate>
+class DataLoader<D, Collate>::Iterator {
+ public:
+  using iterator_concept = std::input_iterator_tag;
+  using value_type = Batch;
+  using difference_type = std::ptrdiff_t;
+
+  Batch& operator*() const noexcept { return *loop_->batch(); }
+  Batch* operator->() const noexcept { return &*loop_->batch(); }
+  Iterator& operator++() {
+    loop_->advance();
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept { return !it.loop_->batch(); }
+
+ private:
+  friend class DataLoader;
+  explicit Iterator(std::unique_ptr<EpochLoop<Source>> loop) : loop_(std::move(loop)) {}
+
+  std::unique_ptr<EpochLoop<Source>> loop_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,27 @@
+// What a DataLoader is told, and where it stands.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+namespace lockstep::data {
+
+struct LoaderOptions {
+  std::int64_t batch_size = 1;             ///< Samples in a batch; the last one may have fewer.
+  bool shuffle = false;                    ///< A new order in each epoch.
+  std::optional<std::uint64_t> seed = {};  ///< Of the order and of random numbers in get(); else drawn.
+  bool drop_last = false;                  ///< Leave out a last batch that is not full.
+  int workers = 0;                         ///< Tasks that make batches ahead of the loop; 0: the loop makes them.
+  std::int64_t prefetch = 2;               ///< Batches that each worker may be ahead.
+};
+
+/// A point between two batches of a loader.
+struct LoaderState {
+  std::uint64_t seed = 0;
+  std::int64_t epoch = 0;
+  std::int64_t batch = 0;  ///< The next one of this epoch.
+
+  bool operator==(const LoaderState&) const = default;
+};
+
+}  // namespace lockstep::data

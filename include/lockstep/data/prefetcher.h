@@ -1,0 +1,42 @@
+// Prefetcher: makes the batches of an epoch ahead of the loop that takes them, in order, on several threads.
+// It belongs to the thread of that loop.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <stop_token>
+
+#include <lockstep/core/export.h>
+
+namespace lockstep::data {
+
+struct PrefetchOptions {
+  int workers = 1;
+  std::int64_t first = 0;  ///< Batches first, first + 1, ... last - 1 are made.
+  std::int64_t last = 0;
+  std::int64_t window = 1;  ///< How many may be under way, or made and not taken.
+};
+
+class LOCKSTEP_API Prefetcher {
+ public:
+  /// Makes a batch and keeps it, on any thread, in a place for batch modulo window. May throw. Should return early
+  /// when a stop is requested.
+  using Make = std::function<void(std::int64_t batch, const std::stop_token& stop)>;
+
+  Prefetcher(const PrefetchOptions& options, Make make);
+  ~Prefetcher();  ///< Requests a stop, and waits until nothing runs.
+  Prefetcher(const Prefetcher&) = delete;
+  Prefetcher& operator=(const Prefetcher&) = delete;
+
+  /// Waits until the next batch is made; throws what its make threw. To be followed by taken().
+  void wait();
+  /// The place of the batch that was waited for is free: another may be made.
+  void taken();
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,105 @@
+// Samplers: in which order, and how often, the samples of a dataset are read. All are values, and say the same
+// for the same epoch on every machine and standard library. Safe to read from several threads at once.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <lockstep/core/export.h>
+
+namespace lockstep::data {
+
+/// indices(epoch) gives size() indices of samples, for any epoch >= 0.
+template <class S>
+concept Sampler = requires(const S& sampler, std::int64_t epoch) {
+  { sampler.size() } -> std::convertible_to<std::int64_t>;
+  { sampler.indices(epoch) } -> std::convertible_to<std::vector<std::int64_t>>;
+};
+
+/// 0, 1, ... size - 1, in every epoch.
+class LOCKSTEP_API SequentialSampler {
+ public:
+  /// Throws InvalidArgument for a negative size.
+  explicit SequentialSampler(std::int64_t dataset_size);
+
+  std::int64_t size() const noexcept { return size_; }
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+
+ private:
+  std::int64_t size_;
+};
+
+struct RandomSamplerOptions {
+  std::uint64_t seed = 0;
+  bool replacement = false;                      ///< Draw each index anew from all.
+  std::optional<std::int64_t> num_samples = {};  ///< The size of the dataset unless given.
+};
+
+/// A new permutation in each epoch, which follows from the seed and the epoch. More samples than the dataset has are
+/// several permutations one after the other.
+class LOCKSTEP_API RandomSampler {
+ public:
+  /// Throws InvalidArgument for a negative size or number, or for samples from an empty dataset.
+  explicit RandomSampler(std::int64_t dataset_size, const RandomSamplerOptions& options = {});
+
+  std::int64_t size() const noexcept { return num_samples_; }
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+
+ private:
+  std::int64_t dataset_size_;
+  std::int64_t num_samples_;
+  std::uint64_t seed_;
+  bool replacement_;
+};
+
+struct WeightedRandomSamplerOptions {
+  bool replacement = true;
+  std::uint64_t seed = 0;
+};
+
+/// Draws index i with probability weights[i] / sum. Without replacement, an index that was drawn has weight 0 from
+/// then on.
+class LOCKSTEP_API WeightedRandomSampler {
+ public:
+  /// Throws InvalidArgument for a weight that is negative or not finite, for weights whose sum is 0 or not finite,
+  /// for a negative number, and without replacement for more samples than there are positive weights.
+  WeightedRandomSampler(std::vector<double> weights, std::int64_t num_samples,
+                        const WeightedRandomSamplerOptions& options = {});
+
+  std::int64_t size() const noexcept { return num_samples_; }
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+
+ private:
+  std::vector<double> weights_;
+  std::int64_t num_samples_;
+  WeightedRandomSamplerOptions options_;
+};
+
+struct DistributedSamplerOptions {
+  int rank = 0;
+  int world = 1;
+  bool shuffle = true;
+  std::uint64_t seed = 0;  ///< The same on every rank.
+  bool drop_last = false;  ///< Leave out the last samples instead of repeating the first.
+};
+
+/// The share of one of `world` processes: positions rank, rank + world, ... of an order that all of them agree on.
+/// All shares have the same size: the order is wrapped around, or cut off with drop_last. What
+/// torch.utils.data.DistributedSampler does, except for the permutation itself.
+class LOCKSTEP_API DistributedSampler {
+ public:
+  /// Throws InvalidArgument for a negative size and unless 0 <= rank < world.
+  DistributedSampler(std::int64_t dataset_size, const DistributedSamplerOptions& options);
+
+  std::int64_t size() const noexcept { return num_samples_; }
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+
+ private:
+  std::int64_t dataset_size_;
+  std::int64_t num_samples_;
+  DistributedSamplerOptions options_;
+};
+
+}  // namespace lockstep::data

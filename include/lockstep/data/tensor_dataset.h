@@ -1,0 +1,70 @@
+// TensorDataset: rows of tensors. Safe to read from several threads at once.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include <lockstep/core/export.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep::data {
+
+namespace detail {
+/// The leading size that all have in common; throws ShapeError naming the first tensor that does not fit.
+LOCKSTEP_API std::int64_t common_leading_size(std::span<const Tensor> tensors);
+/// One row, a view. Throws InvalidArgument unless 0 <= index < the leading size.
+LOCKSTEP_API Tensor row(const Tensor& tensor, std::int64_t index);
+/// The rows stacked, a copy on the same device. Throws as row() does.
+LOCKSTEP_API Tensor rows(const Tensor& tensor, std::span<const std::int64_t> indices);
+}  // namespace detail
+
+/// The i-th sample is row i of every tensor: a tuple of rows, or the row itself for a single tensor.
+/// Shares the tensors' memory.
+template <std::size_t N>
+class TensorDataset {
+  static_assert(N > 0, "a TensorDataset holds at least one tensor");
+
+ public:
+  /// Throws ShapeError naming the tensor that has no dimension or another leading size than the first,
+  /// InvalidArgument for an undefined one.
+  template <class... Tensors>
+  requires(sizeof...(Tensors) == N &&
+           (std::convertible_to<Tensors, Tensor> && ...)) explicit TensorDataset(Tensors... tensors)
+      : tensors_{std::move(tensors)...}, size_(detail::common_leading_size(tensors_)) {}
+
+  std::int64_t size() const noexcept { return size_; }
+
+  /// Throws InvalidArgument unless 0 <= index < size().
+  auto get(std::int64_t index) const {
+    return each([&](const Tensor& tensor) { return detail::row(tensor, index); });
+  }
+
+  /// The rows of a batch, gathered without a view for each.
+  auto get_batch(std::span<const std::int64_t> indices) const {
+    return each([&](const Tensor& tensor) { return detail::rows(tensor, indices); });
+  }
+
+ private:
+  template <class Pick>
+  auto each(const Pick& pick) const {
+    if constexpr (N == 1) {
+      return pick(tensors_[0]);
+    } else {
+      return std::apply([&](const auto&... tensor) { return std::tuple(pick(tensor)...); }, tensors_);
+    }
+  }
+
+  std::array<Tensor, N> tensors_;
+  std::int64_t size_;
+};
+
+template <class... Tensors>
+requires(std::convertible_to<Tensors, Tensor>&&...) TensorDataset(Tensors...)
+->TensorDataset<sizeof...(Tensors)>;
+
+}  // namespace lockstep::data

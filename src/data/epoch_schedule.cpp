@@ -1,0 +1,148 @@
+#include <lockstep/data/epoch_schedule.h>
+
+#include <algorithm>
+#include <stdexcept>
+#include <typeinfo>
+#include <utility>
+
+#include <lockstep/core/error.h>
+#include <lockstep/data/sampler.h>
+
+#include "core/text.h"
+#include "data/random_bits.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr int kMaxWorkers = 1024;
+
+void check(bool holds, const char* expected, auto got) {
+  if (!holds) throw InvalidArgument(text("[DataLoader] expected ", expected, ", got ", got));
+}
+
+void check_options(const LoaderOptions& options) {
+  check(options.batch_size >= 1, "batch_size >= 1", options.batch_size);
+  check(options.workers >= 0 && options.workers <= kMaxWorkers, "workers from 0 to 1024", options.workers);
+  check(options.prefetch >= 1, "prefetch >= 1", options.prefetch);
+}
+
+std::uint64_t drawn_seed() {
+  const Generator drawn = draw(1);
+  return mix(mix(drawn.seed, drawn.stream), drawn.offset);
+}
+
+}  // namespace
+
+EpochPlan::EpochPlan(const Options& options, std::vector<std::int64_t> indices, std::int64_t dataset_size)
+    : options_(options), indices_(std::move(indices)) {
+  std::vector<std::uint32_t> drawn(std::size_t(dataset_size), 0);
+  repeats_.reserve(indices_.size());
+  for (const std::int64_t index : indices_) {
+    if (index < 0 || index >= dataset_size)
+      throw InvalidArgument(
+          text("[DataLoader] expected indices in [0, ", dataset_size, ") from the sampler, got ", index));
+    repeats_.push_back(drawn[std::size_t(index)]++);
+  }
+}
+
+std::span<const std::int64_t> EpochPlan::indices(std::int64_t batch) const noexcept {
+  const auto begin = std::size_t(batch * options_.batch_size);
+  const auto count = std::min(std::size_t(options_.batch_size), indices_.size() - begin);
+  return std::span(indices_).subspan(begin, count);
+}
+
+// The numbers of an epoch's samples and of its collations come from seeds of their own.
+Generator EpochPlan::sample_generator(std::int64_t batch, std::size_t i) const noexcept {
+  const std::size_t position = std::size_t(batch * options_.batch_size) + i;
+  return {.seed = mix(options_.seed, std::uint64_t(2 * options_.epoch)),
+          .stream = mix(std::uint64_t(indices_[position]), repeats_[position])};
+}
+
+Generator EpochPlan::collate_generator(std::int64_t batch) const noexcept {
+  return {.seed = mix(options_.seed, std::uint64_t(2 * options_.epoch + 1)), .stream = std::uint64_t(batch)};
+}
+
+EpochSchedule::EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options)
+    : EpochSchedule(dataset_size, options, Order{.size = dataset_size, .indices = {}}) {}
+
+EpochSchedule::EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options, Order order)
+    : dataset_size_(dataset_size), options_(options), order_(std::move(order)) {
+  check(dataset_size >= 0, "a dataset of size >= 0", dataset_size);
+  check(order_.size >= 0, "a sampler of size >= 0", order_.size);
+  check(!(order_.indices && options.shuffle), "shuffle only without a sampler", "both");
+  check_options(options);
+  batches_ = order_.size / options.batch_size;
+  if (!options.drop_last && order_.size % options.batch_size != 0) ++batches_;
+  state_.seed = options.seed ? *options.seed : drawn_seed();
+}
+
+EpochPlan EpochSchedule::begin_epoch() {
+  LoaderState next = state_;
+  if (begun_) next = {.seed = state_.seed, .epoch = state_.epoch + 1, .batch = 0};
+
+  std::vector<std::int64_t> indices;
+  if (order_.indices) {
+    indices = order_.indices(next.epoch);
+    check(std::int64_t(indices.size()) == order_.size, "as many indices as the sampler's size", indices.size());
+  } else if (options_.shuffle) {
+    indices = RandomSampler(dataset_size_, {.seed = next.seed}).indices(next.epoch);
+  } else {
+    indices = SequentialSampler(dataset_size_).indices(next.epoch);
+  }
+  EpochPlan plan({.seed = next.seed,
+                  .epoch = next.epoch,
+                  .first_batch = next.batch,
+                  .batches = batches_,
+                  .batch_size = options_.batch_size},
+                 std::move(indices), dataset_size_);
+  state_ = next;
+  begun_ = true;
+  return plan;
+}
+
+void EpochSchedule::advance(std::int64_t epoch, std::int64_t next_batch) noexcept {
+  if (is_running(epoch)) state_.batch = next_batch;
+}
+
+void EpochSchedule::finish(std::int64_t epoch) noexcept {
+  if (!is_running(epoch)) return;
+  state_ = {.seed = state_.seed, .epoch = epoch + 1, .batch = 0};
+  begun_ = false;
+}
+
+void EpochSchedule::load(const LoaderState& state) {
+  check(state.epoch >= 0, "a state with epoch >= 0", state.epoch);
+  if (state.batch < 0 || state.batch > batches_)
+    throw InvalidArgument(text("[DataLoader] expected a state with batch from 0 to ", batches_, ", got ", state.batch));
+  state_ = state;
+  begun_ = false;
+}
+
+namespace detail {
+namespace {
+
+template <class... Types>
+void throw_if_exactly(const std::exception& error, const std::string& where) {
+  const auto try_type = [&]<class T>(std::type_identity<T>) {
+    if (typeid(error) == typeid(T)) throw T(text(error.what(), " (", where, ")"));
+  };
+  (try_type(std::type_identity<Types>()), ...);
+}
+
+}  // namespace
+
+void rethrow_with_context(const std::string& where) {
+  try {
+    throw;
+  } catch (Error& error) {
+    error.add_context(where);
+    throw;
+  } catch (const std::exception& error) {
+    throw_if_exactly<std::runtime_error, std::range_error, std::overflow_error, std::underflow_error, std::logic_error,
+                     std::invalid_argument, std::domain_error, std::length_error, std::out_of_range>(error, where);
+    throw;
+  }
+}
+
+}  // namespace detail
+}  // namespace lockstep::data

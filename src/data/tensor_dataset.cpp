@@ -1,0 +1,66 @@
+#include <lockstep/data/tensor_dataset.h>
+
+#include <cstring>
+#include <vector>
+
+#include <lockstep/ops/join.h>
+#include <lockstep/tensor/creation.h>
+
+#include "core/text.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::data::detail {
+namespace {
+
+void check_index(std::int64_t index, std::int64_t size) {
+  if (index < 0 || index >= size)
+    throw InvalidArgument(text("[TensorDataset] expected an index in [0, ", size, "), got ", index));
+}
+
+Tensor copy_rows(const Tensor& tensor, std::span<const std::int64_t> indices) {
+  Shape sizes = tensor.sizes();
+  sizes[0] = std::int64_t(indices.size());
+  Tensor batch = empty(sizes, {.dtype = tensor.dtype()});
+  const TensorImpl& source = *tensor.impl();
+  if (batch.numel() == 0) return batch;
+  const auto row_bytes = std::size_t(source.numel / source.sizes[0]) * size_of(source.dtype);
+  const std::byte* from = source.data();
+  std::byte* to = batch.impl()->data();
+  for (const std::int64_t index : indices) {
+    std::memcpy(to, from + std::size_t(index) * row_bytes, row_bytes);
+    to += row_bytes;
+  }
+  return batch;
+}
+
+}  // namespace
+
+std::int64_t common_leading_size(std::span<const Tensor> tensors) {
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    if (!tensors[i].defined())
+      throw InvalidArgument(text("[TensorDataset] expected a tensor, got none at position ", i));
+    if (tensors[i].dim() == 0)
+      throw ShapeError(text("[TensorDataset] expected tensors with rows, got a 0-dim tensor at position ", i));
+    if (tensors[i].size(0) != tensors[0].size(0))
+      throw ShapeError(text("[TensorDataset] expected tensors of one leading size, got ", tensors[0].sizes(),
+                            " at position 0 and ", tensors[i].sizes(), " at position ", i));
+  }
+  return tensors[0].size(0);
+}
+
+Tensor row(const Tensor& tensor, std::int64_t index) {
+  check_index(index, tensor.size(0));
+  return tensor.select(0, index);
+}
+
+// Straight from the CPU's memory where that is all there is to it: no device to wait for, no gradient to keep.
+Tensor rows(const Tensor& tensor, std::span<const std::int64_t> indices) {
+  for (const std::int64_t index : indices) check_index(index, tensor.size(0));
+  if (tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.requires_grad()) return copy_rows(tensor, indices);
+  std::vector<Tensor> all;
+  all.reserve(indices.size());
+  for (const std::int64_t index : indices) all.push_back(tensor.select(0, index));
+  return stack(all);
+}
+
+}  // namespace lockstep::data::detail

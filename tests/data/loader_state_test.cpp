@@ -1,0 +1,112 @@
+// Resuming: a loop that goes on from a state sees the batches that would have followed.
+#include <gtest/gtest.h>
+
+#include <lockstep/data/loader.h>
+#include <lockstep/tensor/random.h>
+
+namespace lockstep::data {
+namespace {
+
+struct Noisy {
+  std::int64_t size() const { return 23; }
+  Tensor get(std::int64_t) const { return rand({3}); }
+};
+
+using Batches = std::vector<std::vector<float>>;
+
+DataLoader<Noisy> make_loader(std::uint64_t seed) {
+  return DataLoader(Noisy(), {.batch_size = 5, .shuffle = true, .seed = seed});
+}
+
+/// All batches from where the loader stands to the end of epoch 2.
+Batches rest_of_three_epochs(DataLoader<Noisy>& loader) {
+  Batches batches;
+  while (loader.state().epoch < 3)
+    for (const Tensor& batch : loader) batches.push_back(batch.to_vector<float>());
+  return batches;
+}
+
+TEST(LoaderState, CountsTheBatchesThatTheLoopHasHad) {
+  auto loader = make_loader(1);
+  EXPECT_EQ(loader.state(), (LoaderState{1, 0, 0}));
+  std::int64_t batches = 0;
+  for ([[maybe_unused]] const Tensor& batch : loader) {
+    ++batches;
+    EXPECT_EQ(loader.state(), (LoaderState{1, 0, batches}));
+  }
+  EXPECT_EQ(batches, 5);
+  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 0}));
+}
+
+TEST(LoaderState, TakenAnywhereResumesWithTheFollowingBatches) {
+  auto loader = make_loader(1);
+  std::vector<LoaderState> states{loader.state()};
+  Batches all;
+  for (int epoch = 0; epoch < 3; ++epoch)
+    for (const Tensor& batch : loader) {
+      all.push_back(batch.to_vector<float>());
+      states.push_back(loader.state());
+    }
+  ASSERT_EQ(all.size(), 15u);
+  for (std::size_t had = 0; had < states.size(); ++had) {
+    auto resumed = make_loader(99);
+    resumed.load_state(states[had]);
+    EXPECT_EQ(rest_of_three_epochs(resumed), Batches(all.begin() + std::ptrdiff_t(had), all.end())) << had;
+  }
+}
+
+TEST(LoaderState, OfTheLastBatchLeavesAnEmptyRestOfTheEpoch) {
+  auto loader = make_loader(1);
+  loader.load_state({.seed = 1, .epoch = 4, .batch = 5});
+  EXPECT_TRUE(loader.begin() == loader.end());
+  EXPECT_EQ(loader.state(), (LoaderState{1, 5, 0}));
+}
+
+TEST(LoaderState, AfterALoopLeftEarlyTheNextLoopIsTheNextEpochUnlessLoaded) {
+  auto loader = make_loader(1);
+  for ([[maybe_unused]] const Tensor& batch : loader) break;
+  EXPECT_EQ(loader.state(), (LoaderState{1, 0, 1}));
+  {
+    auto it = loader.begin();
+    EXPECT_EQ(loader.state(), (LoaderState{1, 1, 1}));
+  }
+  loader.load_state(loader.state());
+  auto it = loader.begin();
+  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 2}));
+}
+
+TEST(LoaderState, AfterAnErrorResumesWithTheBatchThatFailed) {
+  bool broken = true;
+  DataLoader loader(Noisy(), {.batch_size = 5, .seed = 1}, [&](const std::vector<Tensor>& samples) {
+    if (broken) throw std::runtime_error("broken");
+    return samples.size();
+  });
+  loader.load_state({.seed = 1, .epoch = 0, .batch = 2});
+  EXPECT_THROW(loader.begin(), std::runtime_error);
+  EXPECT_EQ(loader.state(), (LoaderState{1, 0, 2}));
+  broken = false;
+  loader.load_state(loader.state());
+  std::size_t batches = 0;
+  for ([[maybe_unused]] const std::size_t batch : loader) ++batches;
+  EXPECT_EQ(batches, 3u);
+}
+
+TEST(LoaderState, OfAnotherLoopIsNotMovedByAnOldIterator) {
+  auto loader = make_loader(1);
+  auto old = loader.begin();
+  auto current = loader.begin();
+  ++old;
+  ++old;
+  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 1}));
+}
+
+TEST(LoaderState, IsRefusedWhereItDoesNotFitAndChangesNothing) {
+  auto loader = make_loader(1);
+  EXPECT_THROW(loader.load_state({.seed = 5, .epoch = -1}), InvalidArgument);
+  EXPECT_THROW(loader.load_state({.seed = 5, .batch = 6}), InvalidArgument);
+  EXPECT_THROW(loader.load_state({.seed = 5, .batch = -1}), InvalidArgument);
+  EXPECT_EQ(loader.state(), (LoaderState{1, 0, 0}));
+}
+
+}  // namespace
+}  // namespace lockstep::data

@@ -1,0 +1,79 @@
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <thread>
+
+#include <lockstep/data/prefetcher.h>
+
+#include "data/task_queue.h"
+
+namespace lockstep::data {
+namespace {
+
+template <class Condition>
+bool comes_true(const Condition& condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  return condition();
+}
+
+TEST(PrefetcherWorkers, AreToldToStopWhenThePrefetcherGoes) {
+  std::atomic<int> waiting = 0;
+  std::atomic<int> stopped = 0;
+  {
+    const Prefetcher prefetcher({.workers = 2, .first = 0, .last = 10, .window = 4},
+                                [&](std::int64_t, const std::stop_token& stop) {
+                                  ++waiting;
+                                  stopped += comes_true([&] { return stop.stop_requested(); });
+                                });
+    EXPECT_TRUE(comes_true([&] { return waiting == 2; }));
+  }
+  EXPECT_EQ(waiting, 2);
+  EXPECT_EQ(stopped, 2);
+}
+
+TEST(PrefetcherWorkers, BeginInOrderAndWithinTheRange) {
+  std::vector<std::int64_t> begun;
+  {
+    Prefetcher prefetcher({.workers = 1, .first = 3, .last = 20, .window = 5},
+                          [&](std::int64_t batch, const std::stop_token&) { begun.push_back(batch); });
+    for (int i = 3; i < 20; ++i) {
+      prefetcher.wait();
+      prefetcher.taken();
+    }
+  }
+  std::vector<std::int64_t> expected;
+  for (std::int64_t i = 3; i < 20; ++i) expected.push_back(i);
+  EXPECT_EQ(begun, expected);
+}
+
+TEST(TaskQueueWorkers, LetGoOfWhatATaskHeldBeforeItCountsAsDone) {
+  TaskQueue queue(2);
+  for (int round = 0; round < 100; ++round) {
+    const auto held = std::make_shared<int>(0);
+    queue.submit([held] {});
+    queue.wait();
+    EXPECT_EQ(held.use_count(), 1);
+  }
+}
+
+TEST(TaskQueueWorkers, ForgetCancelledTasks) {
+  TaskQueue queue(1);
+  std::atomic<bool> open = false;
+  std::atomic<int> ran = 0;
+  queue.submit([&] {
+    ++ran;
+    comes_true([&] { return open.load(); });
+  });
+  for (int i = 0; i < 5; ++i) queue.submit([&] { ++ran; });
+  EXPECT_TRUE(comes_true([&] { return ran == 1; }));
+  queue.cancel();
+  open = true;
+  queue.wait();
+  EXPECT_EQ(ran, 1);
+}
+
+}  // namespace
+}  // namespace lockstep::data
