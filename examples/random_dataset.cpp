@@ -1,0 +1,69 @@
+// The main job: batches of random data through a model on 1..N GPUs.
+//   random_dataset [--devices N] [--simulate N] [--seed S]
+// --devices uses the first N GPUs (all by default); --simulate makes N simulated ones, whose timing S varies.
+#include <lockstep/lockstep.h>
+
+#include <cstdlib>
+#include <iostream>
+#include <numeric>
+#include <optional>
+#include <string>
+
+using namespace lockstep;
+
+class RandomDataset {
+ public:
+  RandomDataset(int64_t features, int64_t length) : data_(randn({length, features})) {}
+  Tensor get(int64_t index) const { return data_[index]; }
+  int64_t size() const { return data_.size(0); }
+
+ private:
+  Tensor data_;
+};
+
+struct Model : nn::Module<Model> {
+  nn::Linear fc;
+  Model(int64_t input_size, int64_t output_size) : fc(input_size, output_size) {}
+  auto members() { return nn::members("fc", fc); }
+
+  Tensor forward(const Tensor& input) {
+    Tensor output = fc(input);
+    print("\tIn Model: input size {} output size {}\n", input.sizes(), output.sizes());
+    return output;
+  }
+};
+
+void run(int devices) {
+  std::vector<int> device_ids(static_cast<size_t>(devices));
+  std::iota(device_ids.begin(), device_ids.end(), 0);
+  data::DataLoader loader(RandomDataset(5, 100), {.batch_size = 30, .shuffle = true});
+  DataParallel model(Model(5, 2), {.device_ids = device_ids});
+  if (devices > 1) print("Let's use {} GPUs!\n", devices);
+  for (const Tensor& data : loader) {
+    Tensor input = data.to(model.device());
+    Tensor output = model(input);
+    print("Outside: input size {} output_size {}\n", input.sizes(), output.sizes());
+  }
+  synchronize(model.device());  // what a replica's device still had to say is heard here
+}
+
+int main(int argc, char** argv) {
+  try {
+    std::optional<int> devices, simulate;
+    uint64_t seed = 0;
+    for (int i = 1; i < argc; i += 2) {
+      const std::string flag = argv[i];
+      if (i + 1 == argc || (flag != "--devices" && flag != "--simulate" && flag != "--seed"))
+        throw InvalidArgument("usage: random_dataset [--devices N] [--simulate N] [--seed S]");
+      if (flag == "--devices") devices = std::stoi(argv[i + 1]);
+      if (flag == "--simulate") simulate = std::stoi(argv[i + 1]);
+      if (flag == "--seed") seed = std::stoull(argv[i + 1]);
+    }
+    std::optional<SimulatedDevices> simulated;
+    if (simulate) simulated.emplace(SimulationOptions{.count = *simulate, .seed = seed, .max_delay_us = seed ? 200 : 0});
+    run(devices.value_or(cuda::device_count()));
+  } catch (const std::exception& error) {
+    std::cerr << "random_dataset: " << error.what() << '\n';
+    return 1;
+  }
+}

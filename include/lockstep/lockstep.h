@@ -1,0 +1,30 @@
+// All of Lockstep.
+#pragma once
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/core/dtype.h>
+#include <lockstep/core/error.h>
+#include <lockstep/core/members.h>
+#include <lockstep/core/print.h>
+#include <lockstep/core/shape.h>
+#include <lockstep/data/collate.h>
+#include <lockstep/data/dataset.h>
+#include <lockstep/data/loader.h>
+#include <lockstep/data/sampler.h>
+#include <lockstep/nn/layers.h>
+#include <lockstep/nn/module.h>
+#include <lockstep/nn/sequential.h>
+#include <lockstep/ops/activation.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/join.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/runtime/device.h>
+#include <lockstep/runtime/memory.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/runtime/stream.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/indexing.h>
+#include <lockstep/tensor/random.h>
+#include <lockstep/tensor/tensor.h>

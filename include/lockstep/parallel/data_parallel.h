@@ -1,0 +1,150 @@
+// DataParallel: one module on several devices. Splits each batch, runs replicas at once, joins their outputs.
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <lockstep/nn/module.h>
+#include <lockstep/parallel/gather.h>
+#include <lockstep/parallel/parallel_apply.h>
+#include <lockstep/parallel/replicate.h>
+#include <lockstep/parallel/scatter.h>
+
+namespace lockstep {
+
+struct DataParallelOptions {
+  std::vector<int> device_ids = {};            ///< GPUs, in any order; empty for all visible ones.
+  std::optional<Device> output_device = {};    ///< Where outputs are gathered; the first of device_ids if not given.
+  ScatterOptions scatter = {};
+  Gather gather = Gather::kConcatenate;
+};
+
+namespace detail {
+
+struct DataParallelMark {};  // a base by which a DataParallel is known, whatever its module
+
+/// The devices to run on. Throws InvalidArgument for one that is not there or is given twice.
+LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_ids);
+/// Moves a module that is wholly on the CPU to `device`; otherwise refuses what is not there. Refuses lazy parameters
+/// and DataParallel inside.
+LOCKSTEP_API void adopt(nn::ModuleBase& module, Device device);
+/// Throws InvalidArgument inside a replica.
+LOCKSTEP_API void refuse_nesting();
+
+// Arguments that may hold tensors are copied (as handles) for each replica; others are given by reference if they
+// can outlive the call.
+template <class Argument>
+using Shared = std::conditional_t<!kHoldsTensors<std::decay_t<Argument>> && std::is_lvalue_reference_v<Argument> &&
+                                      !std::derived_from<std::decay_t<Argument>, Tensor>,
+                                  std::reference_wrapper<std::remove_reference_t<Argument>>,
+                                  std::conditional_t<std::derived_from<std::decay_t<Argument>, Tensor>, Tensor,
+                                                     std::decay_t<Argument>>>;
+
+}  // namespace detail
+
+/// Owns a module and keeps a replica of it on each device. On a single device it passes through. Not to be called
+/// from several threads at once. Keys of its state dict carry "module.".
+template <class M>
+class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataParallelMark {
+  static_assert(!std::is_base_of_v<detail::DataParallelMark, M>, "the module is a DataParallel already");
+
+ public:
+  /// Takes a module that is on the CPU (and moves it) or on the first device. Throws DeviceMismatch naming a
+  /// parameter that is elsewhere, and InvalidArgument for a module that holds a DataParallel or a lazy parameter.
+  explicit DataParallel(M module, DataParallelOptions options = {})
+      : options_(std::move(options)), devices_(detail::resolve_devices(options_.device_ids)), module_(std::move(module)) {
+    detail::adopt(module_, device());
+    shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
+  }
+  DataParallel(const DataParallel& other)
+      : nn::Module<DataParallel>(other), options_(other.options_), devices_(other.devices_), module_(other.module_) {}
+  DataParallel(DataParallel&&) = default;
+  DataParallel& operator=(DataParallel other) noexcept {
+    std::swap(options_, other.options_);
+    std::swap(devices_, other.devices_);
+    std::swap(module_, other.module_);
+    replicas_.clear();
+    return *this;
+  }
+
+  auto members() { return nn::members("module", module_); }
+  M& module() noexcept { return module_; }
+  const M& module() const noexcept { return module_; }
+
+  /// Where the module's own parameters are: the first device.
+  Device device() const noexcept { return devices_.front(); }
+  const std::vector<Device>& devices() const noexcept { return devices_; }
+  Device output_device() const { return options_.output_device.value_or(device()); }
+
+  /// Splits every tensor in the arguments along dim 0 over the devices, runs module(arguments...) on each at once,
+  /// and gathers what they return on output_device(). Arguments may be anywhere; those without tensors go to every
+  /// replica unchanged. Errors are those of scatter, run_replicas and gather.
+  template <class... Arguments>
+  auto forward(Arguments&&... arguments) {
+    detail::refuse_nesting();
+    ReplicaSync::check_placement(module_, device());
+    std::vector<std::int64_t> rows;
+    auto inputs = scatter(std::tuple<detail::Shared<Arguments>...>(std::forward<Arguments>(arguments)...), devices_,
+                          options_.scatter, "arguments", &rows);
+    const std::vector<M*> modules = ready_modules(inputs.size());
+    const std::span<M* const> used(modules);
+    if constexpr (std::is_void_v<decltype(std::apply(module_, inputs[0]))>)
+      parallel_apply(used, inputs, devices_);
+    else
+      return gather(parallel_apply(used, inputs, devices_), output_device(),
+                    {.dim = options_.scatter.dim, .how = options_.gather, .rows = rows});
+  }
+
+ private:
+  // The module and as many of its replicas as will run, all equal to it.
+  std::vector<M*> ready_modules(std::size_t count) {
+    std::vector<M*> modules = {&module_};
+    if (count == 1) return modules;
+    if (replicas_.empty() || !sync_.update(module_)) {
+      replicas_.clear();
+      std::vector<nn::ModuleBase*> all;
+      for (std::size_t i = 1; i < devices_.size(); ++i) {
+        replicas_.push_back(std::make_unique<M>(replicate(module_, devices_[i])));
+        all.push_back(replicas_.back().get());
+      }
+      sync_.reset(module_, all);
+    }
+    for (std::size_t i = 1; i < count; ++i) modules.push_back(replicas_[i - 1].get());
+    return modules;
+  }
+
+  DataParallelOptions options_;
+  std::vector<Device> devices_;
+  M module_;
+  std::vector<std::unique_ptr<M>> replicas_;  // of devices_[1], devices_[2], ...
+  ReplicaSync sync_;
+};
+
+/// One forward pass of `module` over several GPUs, without keeping replicas: copies the module to each of them first.
+template <class M, class... Arguments>
+auto data_parallel(M& module, const DataParallelOptions& options, Arguments&&... arguments) {
+  const std::vector<Device> devices = detail::resolve_devices(options.device_ids);
+  detail::refuse_nesting();
+  ReplicaSync::check_placement(module, devices.front());
+  std::vector<std::int64_t> rows;
+  auto inputs = scatter(std::tuple<detail::Shared<Arguments>...>(std::forward<Arguments>(arguments)...),
+                        std::span<const Device>(devices), options.scatter, "arguments", &rows);
+  std::vector<M> replicas;
+  replicas.reserve(inputs.size());
+  std::vector<M*> modules = {&module};
+  for (std::size_t i = 1; i < inputs.size(); ++i) {
+    replicas.push_back(replicate(module, devices[i]));
+    modules.push_back(&replicas.back());
+  }
+  return gather(parallel_apply(std::span<M* const>(modules), inputs, std::span<const Device>(devices)),
+                options.output_device.value_or(devices.front()),
+                {.dim = options.scatter.dim, .how = options.gather, .rows = rows});
+}
+
+}  // namespace lockstep

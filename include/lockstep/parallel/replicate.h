@@ -1,0 +1,41 @@
+// Replicas of a module, and keeping them equal to it.
+#pragma once
+
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lockstep/nn/module.h>
+#include <lockstep/runtime/device.h>
+
+namespace lockstep {
+
+/// A copy of `module` whose parameters and buffers are on `device`.
+template <class M>
+M replicate(const M& module, Device device) {
+  const nn::CopyTo target(device);
+  return module;
+}
+
+/// Copies what has changed from a module to its replicas: parameters and buffers whose version or memory is another
+/// than at the last copy, settings listed in members(), and training mode.
+class LOCKSTEP_API ReplicaSync {
+ public:
+  ReplicaSync();
+  ~ReplicaSync();
+  ReplicaSync(ReplicaSync&&) noexcept;
+  ReplicaSync& operator=(ReplicaSync&&) noexcept;
+
+  /// Throws DeviceMismatch naming a parameter that is not on `device`, InvalidArgument naming a lazy one.
+  static void check_placement(nn::ModuleBase& module, Device device);
+  /// Takes `replicas` as fresh copies of `primary`.
+  void reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas);
+  /// False if the structure is not that of the replicas any more: then they have to be made anew.
+  bool update(nn::ModuleBase& primary);
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// Scatter: splits a batch over devices.
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <vector>
+
+#include <lockstep/parallel/tensors_in.h>
+#include <lockstep/runtime/device.h>
+
+namespace lockstep {
+
+/// How many rows each device gets.
+enum class Split : std::uint8_t {
+  kChunk,     ///< ceil(B/N) each, as chunk() does: 10 over 3 gives 4, 4, 2; 4 over 3 gives 2, 2 and uses two devices.
+  kBalanced,  ///< Sizes differ by at most one.
+};
+
+struct ScatterOptions {
+  std::int64_t dim = 0;
+  Split split = Split::kChunk;
+  std::vector<double> weights = {};  ///< In proportion to these, one for each device, instead of `split`.
+};
+
+/// The sizes of the shards of `rows` rows over at most `devices` devices. At least one shard; shards of no rows are
+/// left out unless rows is 0. Throws InvalidArgument for weights that are not one finite number >= 0 for each device.
+LOCKSTEP_API std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_t devices, const ScatterOptions& options);
+
+/// shards[k][i]: shard i of tensor k, on device i. Differentiable. A shard that is on its device already is a view.
+/// Throws ShapeError naming the tensor that is 0-dim or whose size along dim differs from the first one's.
+struct Shards {
+  std::vector<std::int64_t> rows;  ///< Of each shard.
+  std::vector<std::vector<Tensor>> tensors;
+};
+LOCKSTEP_API Shards scatter_tensors(std::span<const NamedTensor> tensors, std::span<const Device> devices,
+                                    const ScatterOptions& options);
+
+/// Splits all tensors in `value`; other parts go to every shard unchanged. `name` is what errors call it.
+/// A value without tensors has one shard.
+template <class T>
+std::vector<T> scatter(const T& value, std::span<const Device> devices, const ScatterOptions& options = {},
+                       const std::string& name = "input", std::vector<std::int64_t>* rows = nullptr) {
+  const auto ignore = [](const std::string&, const auto&) {};
+  std::vector<NamedTensor> found;
+  T seen = value;
+  visit_tensors(seen, name, [&](const std::string& at, Tensor& tensor) {
+    if (tensor.defined()) found.push_back({at, tensor});
+  }, ignore);
+  const Shards shards = scatter_tensors(found, devices, options);
+  if (rows) *rows = shards.rows;
+  std::vector<T> result(shards.rows.size(), value);
+  for (std::size_t i = 0; i < result.size(); ++i) {
+    std::size_t k = 0;
+    visit_tensors(result[i], name, [&](const std::string&, Tensor& tensor) {
+      if (tensor.defined()) tensor = shards.tensors[k++][i];
+    }, ignore);
+  }
+  return result;
+}
+
+}  // namespace lockstep

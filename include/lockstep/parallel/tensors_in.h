@@ -1,0 +1,93 @@
+// The tensors inside a value: a tensor itself, and those in tuples, pairs, vectors, arrays, optionals, maps, and
+// structs with members(). What scatter splits and gather joins.
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <map>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/members.h>
+#include <lockstep/nn/module.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+namespace detail {
+
+template <class T>
+struct HoldsTensors : std::bool_constant<HasMembers<T> && !std::derived_from<T, nn::ModuleBase>> {};
+template <>
+struct HoldsTensors<Tensor> : std::true_type {};
+template <class... T>
+struct HoldsTensors<std::tuple<T...>> : std::disjunction<HoldsTensors<T>...> {};
+template <class A, class B>
+struct HoldsTensors<std::pair<A, B>> : std::disjunction<HoldsTensors<A>, HoldsTensors<B>> {};
+template <class T>
+struct HoldsTensors<std::vector<T>> : HoldsTensors<T> {};
+template <class T, std::size_t N>
+struct HoldsTensors<std::array<T, N>> : HoldsTensors<T> {};
+template <class T>
+struct HoldsTensors<std::optional<T>> : HoldsTensors<T> {};
+template <class K, class T>
+struct HoldsTensors<std::map<K, T>> : HoldsTensors<T> {};
+
+template <class T>
+struct IsVariable : std::false_type {};  // may hold a different number of tensors each time
+template <class T>
+struct IsVariable<std::vector<T>> : std::true_type {};
+template <class T>
+struct IsVariable<std::optional<T>> : std::true_type {};
+template <class K, class T>
+struct IsVariable<std::map<K, T>> : std::true_type {};
+
+}  // namespace detail
+
+/// A tensor, and how the user reaches it.
+struct NamedTensor {
+  std::string name;
+  Tensor tensor;
+};
+
+/// True for types that may hold tensors.
+template <class T>
+inline constexpr bool kHoldsTensors = detail::HoldsTensors<T>::value;
+
+/// Calls on_tensor(name, tensor) for each tensor in `value`, in order, and on_other(name, part) for each part that
+/// holds none. Names spell how the user reaches the part: output[1].mask.
+template <class T, class OnTensor, class OnOther>
+void visit_tensors(T& value, const std::string& name, OnTensor&& on_tensor, OnOther&& on_other) {
+  using Plain = std::remove_const_t<T>;
+  const auto inside = [&](auto& part, const std::string& part_name) {
+    visit_tensors(part, part_name, on_tensor, on_other);
+  };
+  if constexpr (std::derived_from<Plain, Tensor>) {
+    on_tensor(name, value);
+  } else if constexpr (!kHoldsTensors<Plain>) {
+    on_other(name, value);
+  } else if constexpr (HasMembers<Plain>) {
+    for_each_member(value, [&](std::string_view member, auto& part) { inside(part, name + "." + std::string(member)); });
+  } else if constexpr (requires { value.has_value(); }) {
+    if (value) inside(*value, name);
+  } else if constexpr (requires { typename Plain::mapped_type; }) {
+    for (auto& [key, part] : value) {
+      if constexpr (std::convertible_to<decltype(key), std::string>)
+        inside(part, name + "[\"" + std::string(key) + "\"]");
+      else
+        inside(part, name + "[...]");
+    }
+  } else if constexpr (requires { value.begin(); }) {
+    std::size_t index = 0;
+    for (auto& part : value) inside(part, name + "[" + std::to_string(index++) + "]");
+  } else {
+    std::size_t index = 0;
+    std::apply([&](auto&... part) { (inside(part, name + "[" + std::to_string(index++) + "]"), ...); }, value);
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,112 @@
+#include <lockstep/parallel/gather.h>
+
+#include <lockstep/ops/arithmetic.h>
+
+#include "autograd/node.h"
+#include "core/text.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+
+bool any_recorded(std::span<const Tensor> parts) {
+  bool any = false;
+  for (const Tensor& part : parts) any = any || autograd::needs_grad(part);
+  return any && grad_enabled();
+}
+
+std::vector<Device> devices_of(std::span<const Tensor> parts) {
+  std::vector<Device> devices;
+  for (const Tensor& part : parts) devices.push_back(part.device());
+  return devices;
+}
+
+void check_parts(const std::string& name, std::span<const Tensor> parts, int free_dim) {
+  for (std::size_t i = 1; i < parts.size(); ++i) {
+    Shape sizes = parts[i].sizes();
+    if (free_dim >= 0 && sizes.rank() == parts[0].dim()) sizes[free_dim] = parts[0].sizes()[free_dim];
+    if (sizes != parts[0].sizes())
+      throw ShapeError(text("[gather] expected ", name, " of replica ", i, " to fit ", parts[0].sizes(), " of replica 0, got ",
+                            parts[i].sizes()));
+    if (parts[i].dtype() != parts[0].dtype())
+      throw DTypeError(text("[gather] expected ", name, " of replica ", i, " to be ", parts[0].dtype(), " as in replica 0, got ",
+                            parts[i].dtype()));
+  }
+}
+
+Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim) {
+  const bool scalars = parts[0].dim() == 0;
+  Shape sizes = scalars ? Shape{0} : parts[0].sizes();
+  std::vector<std::int64_t> lengths;
+  sizes[dim] = 0;
+  for (const Tensor& part : parts) {
+    lengths.push_back(scalars ? 1 : part.sizes()[dim]);
+    sizes[dim] += lengths.back();
+  }
+  Tensor out = make_tensor(device, sizes, parts[0].dtype());
+  std::int64_t from = 0;
+  for (std::size_t i = 0; i < parts.size(); from += lengths[i++])
+    copy_values(scalars ? out.select(0, from) : out.narrow(dim, from, lengths[i]), parts[i]);
+  if (any_recorded(parts))
+    autograd::record_many("Gather", std::span(&out, 1), parts,
+                          [scalars, dim, lengths, homes = devices_of(parts)](const Tensor& g) {
+                            Gradients gradients;
+                            std::int64_t at = 0;
+                            for (std::size_t i = 0; i < homes.size(); at += lengths[i++])
+                              gradients.push_back((scalars ? g.select(0, at) : g.narrow(dim, at, lengths[i])).to(homes[i]));
+                            return gradients;
+                          });
+  return out;
+}
+
+// The sum of the parts weighted by their shares, in their order.
+Tensor weighted_mean(std::span<const Tensor> parts, Device device, const std::vector<std::int64_t>& rows) {
+  double total = 0;
+  for (const std::int64_t count : rows) total += double(count);
+  Tensor mean;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const double share = total > 0 ? double(rows[i]) / total : 1 / double(parts.size());
+    const Tensor term = parts[i].to(device) * share;
+    mean = mean.defined() ? mean + term : term;
+  }
+  return mean;
+}
+
+}  // namespace
+
+Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, Device device, const GatherOptions& options) {
+  if (parts.empty()) throw InvalidArgument(text("[gather] expected at least one part of ", name, ", got none"));
+  DeviceState& target = device_state(device);
+  if (options.how == Gather::kMean) {
+    if (!is_floating(parts[0].dtype()))
+      throw DTypeError(text("[gather] expected a floating dtype for the mean of ", name, ", got ", parts[0].dtype()));
+    if (!options.rows.empty() && options.rows.size() != parts.size())
+      throw InvalidArgument(text("[gather] expected one row count for each of ", parts.size(), " parts, got ", options.rows.size()));
+    check_parts(name, parts, -1);
+    if (parts.size() == 1) return parts[0].to(device);
+    return weighted_mean(parts, device, options.rows.empty() ? std::vector<std::int64_t>(parts.size(), 1) : options.rows);
+  }
+  const int rank = parts[0].dim();
+  const int dim = rank == 0 ? 0 : wrap_dim("gather", options.dim, rank);
+  check_parts(name, parts, rank == 0 ? -1 : dim);
+  if (parts.size() == 1 && rank > 0) return parts[0].to(device);
+  return concatenate(parts, target, dim);
+}
+
+void detail::throw_structure_differs(const std::string& name, std::size_t replica) {
+  throw InvalidArgument(text("[gather] expected the structure of ", name, " to be the same in all replicas, got another one in replica ", replica));
+}
+
+void detail::throw_value_differs(const std::string& name, std::size_t replica) {
+  throw InvalidArgument(text("[gather] expected ", name, ", which is not a tensor, to be equal in all replicas, got another value in replica ",
+                             replica, ": return a 0-dim tensor to have it gathered"));
+}
+
+void detail::check_definedness(const std::string& name, std::span<const Tensor> parts) {
+  for (std::size_t i = 1; i < parts.size(); ++i)
+    if (parts[i].defined() != parts[0].defined()) throw_structure_differs(name, i);
+}
+
+}  // namespace lockstep

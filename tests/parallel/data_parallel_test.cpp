@@ -1,0 +1,293 @@
+#include <gtest/gtest.h>
+
+#include "parallel/job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Mlp;
+using testing::Model;
+using testing::printed;
+using testing::values;
+
+TEST(DataParallel, EqualsTheModuleOnTheWholeBatch) {
+  for (const int count : {1, 2, 3, 4, 7, 16})
+    for (const std::int64_t rows : {30, 10, 7, 1}) {
+      SimulatedDevices devices({.count = count});
+      Mlp module;
+      const Tensor input = randn({rows, 5});
+      const std::vector<float> expected = values(module(input));
+      DataParallel model(module);
+      const Tensor output = model(input);
+      EXPECT_EQ(output.device(), Device("cuda:0"));
+      EXPECT_EQ(output.sizes(), (Shape{rows, 2}));
+      const std::vector<float> got = values(output);
+      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << count << " devices, " << rows << " rows";
+    }
+}
+
+TEST(DataParallel, KeysCarryModule) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model(Model(5, 2));
+  std::vector<std::string> keys;
+  for (const auto& [key, value] : model.state_dict()) keys.push_back(key);
+  EXPECT_EQ(keys, (std::vector<std::string>{"module.fc.weight", "module.fc.bias"}));
+  model.module().load_state_dict(model.state_dict(), {.strip_prefix = "module."});
+}
+
+TEST(DataParallel, PassesThroughOnOneDevice) {
+  SimulatedDevices devices({.count = 1});
+  DataParallel model(Model(5, 2));
+  EXPECT_EQ(printed([&] { model(randn({4, 5})); }), "\tIn Model: input size [4, 5] output size [4, 2]\n");
+}
+
+TEST(DataParallel, RunsOneReplicaOnAnEmptyBatch) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model(Model(5, 2));
+  Tensor output;
+  EXPECT_EQ(printed([&] { output = model(empty({0, 5})); }), "\tIn Model: input size [0, 5] output size [0, 2]\n");
+  EXPECT_EQ(output.sizes(), (Shape{0, 2}));
+}
+
+TEST(DataParallel, TakesDevicesInAnyOrder) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model(Model(5, 2), {.device_ids = {2, 0}});
+  EXPECT_EQ(model.device(), Device("cuda:2"));
+  EXPECT_EQ(model.module().fc.weight.device(), Device("cuda:2"));
+  EXPECT_EQ(model(randn({4, 5})).device(), Device("cuda:2"));
+}
+
+TEST(DataParallel, GathersWhereAsked) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model(Model(5, 2), {.output_device = Device("cuda:1")});
+  EXPECT_EQ(model(randn({4, 5})).device(), Device("cuda:1"));
+  DataParallel on_cpu(Model(5, 2), {.output_device = Device("cpu")});
+  EXPECT_EQ(on_cpu(randn({4, 5})).device(), Device("cpu"));
+}
+
+TEST(DataParallel, TakesInputsFromAnyDevice) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model{Mlp()};
+  const Tensor input = randn({8, 5});
+  const std::vector<float> expected = values(model(input));
+  for (const int i : {0, 1, 2}) EXPECT_EQ(values(model(input.cuda(i))), expected);
+}
+
+TEST(DataParallel, SeesAChangedParameterAtTheNextForward) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model(Model(5, 2));
+  const Tensor input = randn({9, 5});
+  model(input);
+  {
+    const NoGrad guard;
+    model.module().fc.weight.fill_(0);
+    model.module().fc.bias->fill_(3);
+  }
+  EXPECT_EQ(values(model(input)), std::vector<float>(18, 3.0f));
+}
+
+TEST(DataParallel, CopiesParametersOnlyWhenTheyChanged) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model(Model(5, 2));
+  const Tensor input = randn({4, 5}, {.device = "cuda:0"});
+  const auto copies_of_a_pass = [&] {
+    const std::uint64_t before = devices.counts(0).copies;
+    model(input);
+    return devices.counts(0).copies - before;
+  };
+  copies_of_a_pass();
+  const std::uint64_t steady = copies_of_a_pass();
+  EXPECT_EQ(copies_of_a_pass(), steady);
+  {
+    const NoGrad guard;
+    model.module().fc.weight.fill_(1);
+  }
+  EXPECT_EQ(copies_of_a_pass(), steady + 1);
+  EXPECT_EQ(copies_of_a_pass(), steady);
+}
+
+TEST(DataParallel, AllocatesNothingFromTheBackendInTheSteadyState) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model{Mlp()};
+  const Tensor input = randn({30, 5}, {.device = "cuda:0"});
+  for (int i = 0; i < 3; ++i) model(input);
+  std::uint64_t before = 0, after = 0;
+  for (int d = 0; d < 3; ++d) before += memory_stats(Device::cuda(d)).backend_allocations;
+  for (int i = 0; i < 100; ++i) model(input);
+  for (int d = 0; d < 3; ++d) after += memory_stats(Device::cuda(d)).backend_allocations;
+  EXPECT_EQ(after, before);
+}
+
+struct ModeModel : nn::Module<ModeModel> {
+  double factor = 1;
+  nn::Parameter weight{ones({1})};
+  auto members() { return nn::members("factor", factor, "weight", weight); }
+  Tensor forward(const Tensor& x) { return x * weight * (is_training() ? factor : 0.0); }
+};
+
+TEST(DataParallel, PassesModeAndSettingsToReplicas) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model{ModeModel()};
+  const Tensor input = ones({2, 1});
+  EXPECT_EQ(values(model(input)), (std::vector<float>{1, 1}));
+  model.module().factor = 5;
+  EXPECT_EQ(values(model(input)), (std::vector<float>{5, 5}));
+  model.eval();
+  EXPECT_EQ(values(model(input)), (std::vector<float>{0, 0}));
+}
+
+struct Nested {
+  Tensor ids;
+  std::vector<Tensor> features;
+  auto members() { return nn::members("ids", ids, "features", features); }
+};
+
+struct NestedModel : nn::Module<NestedModel> {
+  nn::Parameter weight{ones({1})};
+  auto members() { return nn::members("weight", weight); }
+  std::tuple<Tensor, std::map<std::string, Tensor>, std::string> forward(Nested input, const std::optional<Tensor>& mask, int scale,
+                                                                         const std::string& text) {
+    EXPECT_EQ(text, "unchanged");
+    return {input.ids * double(scale) * weight, {{"sum", input.features[0] + input.features[1]}, {"mask", *mask}}, text};
+  }
+};
+
+TEST(DataParallel, SplitsAndJoinsNestedValues) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model{NestedModel()};
+  const Tensor rows = arange(7, {.dtype = kFloat32}).view({7, 1});
+  const auto [scaled, sums, text] = model(Nested{rows, {rows, rows * 2.0}}, std::optional(rows), 2, std::string("unchanged"));
+  EXPECT_EQ(values(scaled), (std::vector<float>{0, 2, 4, 6, 8, 10, 12}));
+  EXPECT_EQ(values(sums.at("sum")), (std::vector<float>{0, 3, 6, 9, 12, 15, 18}));
+  EXPECT_EQ(values(sums.at("mask")), values(rows));
+  EXPECT_EQ(text, "unchanged");
+}
+
+struct LossModel : nn::Module<LossModel> {
+  nn::Parameter weight{ones({1})};
+  auto members() { return nn::members("weight", weight); }
+  Tensor forward(const Tensor& x) { return mean(x * weight); }
+};
+
+TEST(DataParallel, GathersScalarsAsAVectorOrTheirWeightedMean) {
+  SimulatedDevices devices({.count = 3});
+  const Tensor rows = arange(10, {.dtype = kFloat32});
+  DataParallel vector{LossModel()};
+  EXPECT_EQ(values(vector(rows)), (std::vector<float>{1.5f, 5.5f, 8.5f}));
+  DataParallel mean_of(LossModel(), {.gather = Gather::kMean});
+  EXPECT_NEAR(mean_of(rows).item<float>(), 4.5f, 1e-6);
+}
+
+template <class E, class F>
+std::string message(F&& call) {
+  try {
+    call();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing was thrown";
+}
+
+TEST(DataParallelRefuses, AParameterElsewhereByName) {
+  SimulatedDevices devices({.count = 2});
+  Model module(5, 2);
+  module.to(Device("cuda:1"));
+  const std::string refused = message<DeviceMismatch>([&] { DataParallel model(module); });
+  EXPECT_EQ(refused, "[DataParallel] expected parameter \"fc.weight\" on cuda:0, got it on cuda:1");
+  DataParallel model(Model(5, 2));
+  model.module().fc.bias->place("cuda:1");
+  EXPECT_EQ(message<DeviceMismatch>([&] { model(randn({4, 5})); }),
+            "[DataParallel] expected parameter \"fc.bias\" on cuda:0, got it on cuda:1");
+}
+
+TEST(DataParallelRefuses, ALazyModule) {
+  SimulatedDevices devices({.count = 2});
+  nn::Sequential module{nn::LazyLinear(2)};
+  const std::string refused = message<InvalidArgument>([&] { DataParallel model(module); });
+  EXPECT_NE(refused.find("run one batch"), std::string::npos) << refused;
+  module(randn({2, 3}));
+  DataParallel model(module);
+  EXPECT_EQ(model(randn({4, 3})).sizes(), (Shape{4, 2}));
+}
+
+TEST(DataParallelRefuses, DoubleWrapping) {
+  SimulatedDevices devices({.count = 2});
+  const nn::Sequential inner{DataParallel(nn::Linear(5, 2))};
+  const std::string refused = message<InvalidArgument>([&] { DataParallel model(inner); });
+  EXPECT_NE(refused.find("without DataParallel inside"), std::string::npos) << refused;
+}
+
+TEST(DataParallelRefuses, InputsThatDisagree) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model{NestedModel()};
+  const Tensor seven = ones({7, 1}), six = ones({6, 1});
+  EXPECT_EQ(message<ShapeError>([&] { model(Nested{seven, {seven, six}}, std::optional(seven), 2, std::string()); }),
+            "[scatter] expected 7 rows along dimension 0 as in arguments[0].ids, got shape [6, 1] as arguments[0].features[1]");
+  const std::string scalar = message<ShapeError>([&] { model(Nested{seven, {}}, std::optional(ones({})), 2, std::string()); });
+  EXPECT_NE(scalar.find("got a 0-dim one as arguments[1]"), std::string::npos) << scalar;
+}
+
+TEST(DataParallelRefuses, DevicesThatAreNotThereOrTwice) {
+  SimulatedDevices devices({.count = 2});
+  EXPECT_THROW(DataParallel(Model(5, 2), {.device_ids = {0, 2}}), InvalidArgument);
+  EXPECT_THROW(DataParallel(Model(5, 2), {.device_ids = {1, 1}}), InvalidArgument);
+  EXPECT_THROW(DataParallel(Model(5, 2), {.scatter = {.weights = {1, 2, 3}}}), InvalidArgument);
+}
+
+struct FailingModel : nn::Module<FailingModel> {
+  nn::Parameter weight{ones({1})};
+  auto members() { return nn::members("weight", weight); }
+  Tensor forward(const Tensor& x, const std::string& how) {
+    if (x.device() != Device("cuda:0")) {
+      if (how == "std") throw std::out_of_range("no such row");
+      if (how == "shape") return x.view({1000});
+      if (how == "own") throw 7;
+    }
+    return x * weight;
+  }
+};
+
+TEST(DataParallel, ThrowsTheLowestFailureAsItsOwnType) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model{FailingModel()};
+  const Tensor input = ones({6, 1});
+  try {
+    model(input, std::string("shape"));
+    FAIL();
+  } catch (const ShapeError& error) {
+    EXPECT_NE(std::string(error.what()).find("in replica 1 on cuda:1"), std::string::npos) << error.what();
+    ASSERT_EQ(error.attached().size(), 1u);
+    const std::string other = message<ShapeError>([&] { std::rethrow_exception(error.attached()[0]); });
+    EXPECT_NE(other.find("in replica 2 on cuda:2"), std::string::npos) << other;
+  }
+  EXPECT_EQ(message<std::out_of_range>([&] { model(input, std::string("std")); }), "no such row (in replica 1 on cuda:1)");
+  EXPECT_THROW(model(input, std::string("own")), int);
+  EXPECT_EQ(values(model(input, std::string())), std::vector<float>(6, 1.0f));
+}
+
+TEST(DataParallel, IsAValue) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model(Model(5, 2));
+  const Tensor input = randn({4, 5});
+  const std::vector<float> before = values(model(input));
+  DataParallel copy = model;
+  {
+    const NoGrad guard;
+    model.module().fc.weight.fill_(0);
+  }
+  EXPECT_EQ(values(copy(input)), before);
+  DataParallel moved = std::move(copy);
+  EXPECT_EQ(values(moved(input)), before);
+}
+
+TEST(DataParallelFunction, EqualsTheModule) {
+  SimulatedDevices devices({.count = 3});
+  Model module(5, 2);
+  module.to(Device("cuda:0"));
+  const Tensor input = randn({10, 5}, {.device = "cuda:0"});
+  const std::vector<float> expected = values(module(input)), got = values(data_parallel(module, {}, input));
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,62 @@
+// The job that the tests of data parallelism run: the model and data of examples/random_dataset.cpp.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include <lockstep/core/print.h>
+#include <lockstep/data/loader.h>
+#include <lockstep/nn/layers.h>
+#include <lockstep/nn/sequential.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/runtime/memory.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+namespace lockstep::testing {
+
+class RandomDataset {
+ public:
+  RandomDataset(std::int64_t features, std::int64_t length) : data_(randn({length, features})) {}
+  Tensor get(std::int64_t index) const { return data_[index]; }
+  std::int64_t size() const { return data_.size(0); }
+
+ private:
+  Tensor data_;
+};
+
+struct Model : nn::Module<Model> {
+  nn::Linear fc;
+  Model(std::int64_t input_size, std::int64_t output_size) : fc(input_size, output_size) {}
+  auto members() { return nn::members("fc", fc); }
+
+  Tensor forward(const Tensor& input) {
+    Tensor output = fc(input);
+    print("\tIn Model: input size {} output size {}\n", input.sizes(), output.sizes());
+    return output;
+  }
+};
+
+struct Mlp : nn::Module<Mlp> {
+  nn::Sequential body;
+  Mlp() : body(nn::Linear(5, 8), nn::ReLU(), nn::Linear(8, 2)) {}
+  auto members() { return nn::members("body", body); }
+  Tensor forward(const Tensor& input) { return body(input); }
+};
+
+/// The values of a tensor, wherever it is.
+inline std::vector<float> values(const Tensor& tensor) { return tensor.detach().to_vector<float>(); }
+
+/// What printing inside `job` gives.
+template <class Job>
+std::string printed(Job&& job) {
+  std::string text;
+  const CapturePrint capture(text);
+  job();
+  return text;
+}
+
+}  // namespace lockstep::testing

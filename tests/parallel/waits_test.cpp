@@ -1,0 +1,130 @@
+// Every wait and every event of a forward pass is needed: with any one left out, the checker finds a race.
+#include <gtest/gtest.h>
+
+#include <functional>
+#include <tuple>
+
+#include "parallel/job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::Mlp;
+
+struct Outcome {
+  std::vector<OperationCounts> before, after;
+  bool race = false;
+};
+
+// What `work` does on `count` devices of its own, with `inject` called just before it.
+template <class Prepare, class Work>
+Outcome run(int count, const std::function<void(FaultInjector&)>& inject, Prepare&& prepare, Work&& work) {
+  Outcome result;
+  SimulatedDevices devices({.count = count});
+  manual_seed(1);
+  auto prepared = prepare();
+  for (int d = 0; d < count; ++d) synchronize(Device::cuda(d));
+  for (int d = 0; d < count; ++d) result.before.push_back(devices.counts(d));
+  inject(devices.fault());
+  try {
+    work(prepared);
+  } catch (const RaceError&) {
+    result.race = true;
+  }
+  for (int d = 0; d < count; ++d) {
+    try {
+      synchronize(Device::cuda(d));
+    } catch (const RaceError&) {  // found where memory was given back
+      result.race = true;
+    }
+  }
+  devices.fault().clear();
+  for (int d = 0; d < count; ++d) result.after.push_back(devices.counts(d));
+  return result;
+}
+
+// A forward pass in the steady state, whose output is used, and a second one, which uses memory that the first gave back.
+Outcome forward(int count, const std::function<void(FaultInjector&)>& inject) {
+  struct Prepared {
+    DataParallel<Mlp> model;
+    Tensor input;
+  };
+  return run(
+      count, inject,
+      [] {
+        Prepared prepared{DataParallel(Mlp()), randn({10, 5}, {.device = "cuda:0"})};
+        prepared.model(prepared.input);
+        return prepared;
+      },
+      [](Prepared& prepared) {
+        for (int i = 0; i < 2; ++i) {
+          Tensor output = prepared.model(prepared.input);
+          output = output * 2.0;
+          for (const Device& device : prepared.model.devices()) synchronize(device);
+        }
+      });
+}
+
+// A parameter on cuda:0 changes, is copied to the replica on cuda:1, and is used there; then it changes again.
+Outcome update(int count, const std::function<void(FaultInjector&)>& inject) {
+  struct Prepared {
+    nn::Linear primary, replica;
+    Tensor input;
+    ReplicaSync sync;
+  };
+  return run(
+      count, inject,
+      [] {
+        nn::Linear primary(5, 2, {.bias = false, .tensor = {.device = "cuda:0"}});
+        Prepared prepared{primary, replicate(primary, "cuda:1"), randn({4, 5}, {.device = "cuda:1"}), {}};
+        return prepared;
+      },
+      [](Prepared& prepared) {
+        const NoGrad guard;
+        nn::ModuleBase* const replicas[] = {&prepared.replica};
+        prepared.sync.reset(prepared.primary, replicas);
+        prepared.replica(prepared.input);
+        prepared.primary.weight.mul_(2);
+        prepared.sync.update(prepared.primary);
+        prepared.replica(prepared.input);
+        prepared.primary.weight.mul_(2);
+      });
+}
+
+using Scenario = Outcome (*)(int, const std::function<void(FaultInjector&)>&);
+
+class Waits : public ::testing::TestWithParam<std::tuple<Scenario, int>> {};
+
+TEST_P(Waits, NoneMayBeDropped) {
+  const auto [scenario, count] = GetParam();
+  const Outcome whole = scenario(count, [](FaultInjector&) {});
+  ASSERT_FALSE(whole.race);
+  std::uint64_t tried = 0;
+  for (int d = 0; d < count; ++d) {
+    const std::uint64_t waits = whole.after[std::size_t(d)].waits - whole.before[std::size_t(d)].waits;
+    for (std::uint64_t n = 1; n <= waits; ++n, ++tried)
+      EXPECT_TRUE(scenario(count, [&](FaultInjector& fault) { fault.drop_wait({.device = d, .nth = n}); }).race)
+          << "wait " << n << " of " << waits << " on cuda:" << d;
+  }
+  EXPECT_GT(tried, 0u);
+}
+
+TEST_P(Waits, NoEventMayBeLeftUnrecorded) {
+  const auto [scenario, count] = GetParam();
+  const Outcome whole = scenario(count, [](FaultInjector&) {});
+  ASSERT_FALSE(whole.race);
+  std::uint64_t tried = 0;
+  for (int d = 0; d < count; ++d) {
+    const std::uint64_t events = whole.after[std::size_t(d)].events - whole.before[std::size_t(d)].events;
+    for (std::uint64_t n = 1; n <= events; ++n, ++tried)
+      EXPECT_TRUE(scenario(count, [&](FaultInjector& fault) { fault.drop_record({.device = d, .nth = n}); }).race)
+          << "event " << n << " of " << events << " on cuda:" << d;
+  }
+  EXPECT_GT(tried, 0u);
+}
+
+INSTANTIATE_TEST_SUITE_P(Forward, Waits, ::testing::Combine(::testing::Values(forward), ::testing::Values(2, 3, 5)));
+INSTANTIATE_TEST_SUITE_P(Update, Waits, ::testing::Combine(::testing::Values(update), ::testing::Values(2)));
+
+}  // namespace
+}  // namespace lockstep
