@@ -63,17 +63,18 @@ class Backward {
   std::vector<Tensor> captured;
   void capture(std::span<const Tensor> inputs) {
     captured.resize(inputs.size());
-    for (auto& [node, visit] : visits_) visit.needed = false;
     std::vector<std::pair<std::uint64_t, Visit*>> order;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Edge edge = autograd::gradient_edge(inputs[i]);
       if (!edge.node) throw AutogradError(text("[gradients] expected inputs that require a gradient, got one that does not: ", i));
       captures_[edge.node.get()].push_back({edge.slot, i});
     }
-    for (auto& [node, visit] : visits_) order.emplace_back(node->sequence, &visit);
-    std::sort(order.begin(), order.end());  // producers of the forward first
+    for (auto& [node, visit] : visits_) {
+      visit.needed = captures_.contains(node);
+      if (!node->edges.empty()) order.emplace_back(node->sequence, &visit);
+    }
+    std::sort(order.begin(), order.end());  // producers of the forward first; leaves, which are made late, are done
     for (auto& [sequence, visit] : order) {
-      visit->needed = captures_.contains(visit->node.get());
       for (const Edge& edge : visit->node->edges)
         if (edge.node && visits_.at(edge.node.get()).needed) visit->needed = true;
     }

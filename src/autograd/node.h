@@ -58,6 +58,8 @@ struct Meta final : AutogradState {
   std::shared_ptr<Node> grad_fn;  ///< Null for a leaf.
   int output = 0;                 ///< Which of grad_fn's outputs this is.
   std::weak_ptr<Node> accumulator;
+  /// The same parameter on other devices: what changes this one in lockstep (an optimizer) changes those too.
+  std::vector<Tensor> replicas;
   std::vector<std::function<Tensor(const Tensor&)>> leaf_hooks;
   std::vector<std::function<void(const Tensor&)>> accumulated_hooks;
 

@@ -3,7 +3,7 @@
 #include <lockstep/ops/arithmetic.h>
 
 #include "autograd/node.h"
-#include "tensor/kernels/reduce.h"
+#include "ops/reduced_dims.h"
 
 namespace lockstep {
 namespace {
@@ -22,22 +22,6 @@ struct Sum {
   LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a + b; }
   LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a * scale; }
 };
-
-DimMask mask_of(const char* op, const Shape& dims, int rank) {
-  DimMask mask = {};
-  for (const std::int64_t dim : dims) {
-    bool& marked = mask[std::size_t(wrap_dim(op, dim, rank))];
-    if (marked) throw ShapeError(text("[", op, "] expected each dimension once, got ", dims));
-    marked = true;
-  }
-  return mask;
-}
-
-DimMask all_of(int rank) {
-  DimMask mask = {};
-  std::fill_n(mask.begin(), rank, true);
-  return mask;
-}
 
 Tensor scaled_sum(const char* op, const char* node, const Tensor& x, const DimMask& mask, bool keep_dims, double scale) {
   const TensorImpl& from = *x.impl();
@@ -58,11 +42,8 @@ Tensor scaled_sum(const char* op, const char* node, const Tensor& x, const DimMa
 }
 
 Tensor mean_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
-  if (!is_floating(x.dtype())) throw DTypeError(text("[mean] expected a floating dtype, got ", x.dtype()));
-  double count = 1;
-  for (int i = 0; i < x.dim(); ++i)
-    if (mask[std::size_t(i)]) count *= double(x.sizes()[i]);
-  return scaled_sum("mean", "Mean", x, mask, keep_dims, 1 / count);
+  check_floating("mean", x);
+  return scaled_sum("mean", "Mean", x, mask, keep_dims, 1 / double(reduced_count(x.sizes(), mask)));
 }
 
 }  // namespace

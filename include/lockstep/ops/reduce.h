@@ -1,19 +1,64 @@
-// Reductions. Sums of one shape always add in one order, whatever the number of threads. Differentiable.
+// Reductions over all dimensions (0-dim results) or over the given ones, which stay with size 1 if `keep_dims`.
+// One shape always combines in one order, whatever the number of threads. Differentiable where the result is floating.
+// Throw ShapeError for a dimension that is not there or is repeated.
 #pragma once
+
+#include <cstdint>
 
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
 
-/// The sum of all elements, 0-dim. Integers and bool give int64.
+/// Integers and bool give int64.
 LOCKSTEP_API Tensor sum(const Tensor& x);
-/// Over the given dimensions, which stay with size 1 if `keep_dims`. Throws ShapeError for a repeated dimension.
 LOCKSTEP_API Tensor sum(const Tensor& x, const Shape& dims, bool keep_dims = false);
 /// Floating dtypes only, else DTypeError.
 LOCKSTEP_API Tensor mean(const Tensor& x);
 LOCKSTEP_API Tensor mean(const Tensor& x, const Shape& dims, bool keep_dims = false);
+/// Integers and bool give int64. Exact where elements are zero.
+LOCKSTEP_API Tensor prod(const Tensor& x);
+LOCKSTEP_API Tensor prod(const Tensor& x, const Shape& dims, bool keep_dims = false);
 
 /// The sum over what broadcasting to x's shape repeated: the result has the shape `sizes`.
 LOCKSTEP_API Tensor sum_to(const Tensor& x, const Shape& sizes);
+
+/// The greatest and the least. NaN wins over every number. Equal ones share the gradient evenly.
+/// Throw ShapeError where there is nothing to reduce, DTypeError for bool.
+LOCKSTEP_API Tensor amax(const Tensor& x, const Shape& dims, bool keep_dims = false);
+LOCKSTEP_API Tensor amin(const Tensor& x, const Shape& dims, bool keep_dims = false);
+LOCKSTEP_API Tensor max(const Tensor& x);
+LOCKSTEP_API Tensor min(const Tensor& x);
+
+struct ValuesAndIndices {
+  Tensor values;
+  Tensor indices;  ///< int64, along the dimension.
+};
+/// With the place of the first of equal ones, which gets the whole gradient.
+LOCKSTEP_API ValuesAndIndices max(const Tensor& x, std::int64_t dim, bool keep_dims = false);
+LOCKSTEP_API ValuesAndIndices min(const Tensor& x, std::int64_t dim, bool keep_dims = false);
+/// The place alone, int64: along `dim`, or in row-major order over all.
+LOCKSTEP_API Tensor argmax(const Tensor& x);
+LOCKSTEP_API Tensor argmax(const Tensor& x, std::int64_t dim, bool keep_dims = false);
+LOCKSTEP_API Tensor argmin(const Tensor& x);
+LOCKSTEP_API Tensor argmin(const Tensor& x, std::int64_t dim, bool keep_dims = false);
+
+struct VarianceOptions {
+  std::int64_t correction = 1;  ///< The squares are divided by count - correction: 1 for samples, 0 for all there is.
+  bool keep_dims = false;
+};
+/// In two passes, so that a large mean costs no digits. Floating dtypes only, else DTypeError.
+LOCKSTEP_API Tensor var(const Tensor& x);
+LOCKSTEP_API Tensor var(const Tensor& x, const Shape& dims, const VarianceOptions& options = {});
+/// The standard deviation: the root of var.
+LOCKSTEP_API Tensor stddev(const Tensor& x);
+LOCKSTEP_API Tensor stddev(const Tensor& x, const Shape& dims, const VarianceOptions& options = {});
+
+/// The p-norm (sum |x|^p)^(1/p) of vectors; p = infinity: the greatest magnitude, -infinity: the least, 0: how many are
+/// not 0. Floating dtypes only, else DTypeError. The gradient at a zero vector is 0.
+LOCKSTEP_API Tensor norm(const Tensor& x, double p = 2);
+LOCKSTEP_API Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims = false);
+
+/// log(sum(exp(x))), without overflow. Floating dtypes only, else DTypeError.
+LOCKSTEP_API Tensor logsumexp(const Tensor& x, const Shape& dims, bool keep_dims = false);
 
 }  // namespace lockstep

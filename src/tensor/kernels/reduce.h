@@ -122,7 +122,7 @@ struct ReduceKernel {
     const std::int64_t rows = reduced.numel, pitch = reduced.strides[0][0];
     constexpr std::int64_t kBlock = 256;  // columns whose accumulators stay in the first-level cache
     const std::int64_t blocks = (kept.numel + kBlock - 1) / kBlock;
-    host::parallel_for(context, blocks, kGrain / (rows * kBlock) + 1, [&](std::int64_t begin, std::int64_t end) {
+    host::parallel_for(context, blocks, kGrain / (std::max<std::int64_t>(rows, 1) * kBlock) + 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) {
         const std::int64_t from = b * kBlock, count = std::min(kBlock, kept.numel - from);
         Accumulator totals[kBlock];
