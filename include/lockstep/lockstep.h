@@ -24,6 +24,7 @@
 #include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/runtime/stream.h>
+#include <lockstep/runtime/threads.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/indexing.h>
 #include <lockstep/tensor/random.h>

@@ -7,26 +7,12 @@
 namespace lockstep {
 namespace {
 
-struct Entry {
-  std::string_view name;
-  std::size_t bytes;
-};
-constexpr std::array<Entry, 8> kEntries = {{{"bool", 1},
-                                            {"uint8", 1},
-                                            {"int32", 4},
-                                            {"int64", 8},
-                                            {"float16", 2},
-                                            {"bfloat16", 2},
-                                            {"float32", 4},
-                                            {"float64", 8}}};
+constexpr std::array<std::string_view, 8> kNames = {"bool",    "uint8",    "int32",   "int64",
+                                                    "float16", "bfloat16", "float32", "float64"};
 
 }  // namespace
 
-std::size_t size_of(DType dtype) noexcept { return kEntries[std::size_t(dtype)].bytes; }
-
-std::string_view name(DType dtype) noexcept { return kEntries[std::size_t(dtype)].name; }
-
-bool is_floating(DType dtype) noexcept { return dtype >= kFloat16; }
+std::string_view name(DType dtype) noexcept { return kNames[std::size_t(dtype)]; }
 
 DType promote(DType a, DType b) noexcept {
   const auto [low, high] = std::minmax(a, b);

@@ -19,14 +19,14 @@ void check_rank(std::size_t rank) {
 
 Shape::Shape(std::span<const std::int64_t> sizes) {
   check_rank(sizes.size());
-  rank_ = std::int8_t(sizes.size());
+  rank_ = std::int64_t(sizes.size());
   std::copy(sizes.begin(), sizes.end(), sizes_.begin());
 }
 
 Shape Shape::filled(int rank, std::int64_t size) {
   check_rank(std::size_t(rank));
   Shape shape;
-  shape.rank_ = std::int8_t(rank);
+  shape.rank_ = rank;
   std::fill_n(shape.sizes_.begin(), rank, size);
   return shape;
 }
@@ -41,10 +41,6 @@ void Shape::insert(int dim, std::int64_t size) {
 void Shape::erase(int dim) noexcept {
   std::copy(sizes_.begin() + dim + 1, sizes_.begin() + rank_, sizes_.begin() + dim);
   --rank_;
-}
-
-bool Shape::operator==(const Shape& other) const noexcept {
-  return std::equal(begin(), end(), other.begin(), other.end());
 }
 
 std::ostream& operator<<(std::ostream& out, const Shape& shape) {

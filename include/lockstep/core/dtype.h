@@ -99,9 +99,13 @@ class BFloat16 {
   std::uint16_t bits_;
 };
 
-LOCKSTEP_API std::size_t size_of(DType dtype) noexcept;  ///< Bytes of one element.
+/// Bytes of one element.
+constexpr std::size_t size_of(DType dtype) noexcept {
+  constexpr std::uint8_t kBytes[] = {1, 1, 4, 8, 2, 2, 4, 8};
+  return kBytes[std::size_t(dtype)];
+}
 LOCKSTEP_API std::string_view name(DType dtype) noexcept;
-LOCKSTEP_API bool is_floating(DType dtype) noexcept;
+constexpr bool is_floating(DType dtype) noexcept { return dtype >= kFloat16; }
 LOCKSTEP_API DType promote(DType a, DType b) noexcept;
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, DType dtype);
 

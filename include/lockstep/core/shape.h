@@ -23,14 +23,7 @@ class LOCKSTEP_API Shape {
   /// `rank` dimensions of `size` each.
   static Shape filled(int rank, std::int64_t size);
 
-  Shape(const Shape& other) noexcept { *this = other; }
-  Shape& operator=(const Shape& other) noexcept {
-    rank_ = other.rank_;
-    for (int i = 0; i < rank_; ++i) sizes_[i] = other.sizes_[i];
-    return *this;
-  }
-
-  int rank() const noexcept { return rank_; }
+  int rank() const noexcept { return int(rank_); }
   bool empty() const noexcept { return rank_ == 0; }
   std::int64_t operator[](int dim) const noexcept { return sizes_[dim]; }
   std::int64_t& operator[](int dim) noexcept { return sizes_[dim]; }
@@ -39,7 +32,10 @@ class LOCKSTEP_API Shape {
   std::int64_t back() const noexcept { return sizes_[rank_ - 1]; }
 
   /// Throw ShapeError past kMaxRank.
-  void push_back(std::int64_t size) { insert(rank_, size); }
+  void push_back(std::int64_t size) {
+    if (rank_ == kMaxRank) return insert(kMaxRank, size);
+    sizes_[std::size_t(rank_++)] = size;
+  }
   void insert(int dim, std::int64_t size);
   void erase(int dim) noexcept;
 
@@ -50,11 +46,16 @@ class LOCKSTEP_API Shape {
     return product;
   }
 
-  bool operator==(const Shape& other) const noexcept;
+  bool operator==(const Shape& other) const noexcept {
+    if (rank_ != other.rank_) return false;
+    for (int i = 0; i < rank_; ++i)
+      if (sizes_[i] != other.sizes_[i]) return false;
+    return true;
+  }
 
  private:
-  std::int8_t rank_ = 0;
-  std::array<std::int64_t, kMaxRank> sizes_;
+  std::int64_t rank_ = 0;
+  std::array<std::int64_t, kMaxRank> sizes_ = {};  // past the rank: zero or left over
 };
 
 /// Prints [2, 3].

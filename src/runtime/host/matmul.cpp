@@ -2,8 +2,9 @@
 #include <cblas.h>
 
 #include <algorithm>
-#include <thread>
 #include <vector>
+
+#include <lockstep/runtime/threads.h>
 
 #include "runtime/host/parallel.h"
 
@@ -55,7 +56,7 @@ template <class T>
 void divided(const KernelContext& context, const Matmul& p, const T* a, const T* b, T* c, const T* bias) {
   const bool by_rows = p.m >= p.n;
   const std::int64_t side = by_rows ? p.m : p.n;
-  const auto cores = std::int64_t(std::max(1u, std::thread::hardware_concurrency()));
+  const std::int64_t cores = context.parallel ? num_threads() : 1;
   const std::int64_t grain = (((side + cores - 1) / cores + 15) / 16) * 16;  // whole tiles of the library's kernels
   const bool worth = p.m * p.n * p.k >= kParallelProduct;
   const std::int64_t pieces = worth ? (side + grain - 1) / grain : 1;

@@ -1,7 +1,34 @@
 #include "runtime/host/parallel.h"
 
+#include <lockstep/core/error.h>
+#include <lockstep/runtime/threads.h>
+
+#include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/parallel_for.h>
 #include <oneapi/tbb/task_arena.h>
+
+#include <memory>
+#include <mutex>
+
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+std::mutex limit_mutex;
+std::unique_ptr<tbb::global_control> limit;
+
+}  // namespace
+
+void set_num_threads(int threads) {
+  if (threads < 1) throw InvalidArgument(text("[set_num_threads] expected at least 1, got ", threads));
+  const std::scoped_lock lock(limit_mutex);
+  limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, std::size_t(threads));
+}
+
+int num_threads() { return int(tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism)); }
+
+}  // namespace lockstep
 
 namespace lockstep::host {
 

@@ -14,13 +14,7 @@ struct Geometry {
   Shape sizes;
   std::array<Shape, N> strides;
   std::int64_t numel = 0;
-
-  bool dense() const noexcept {
-    if (sizes.rank() > 1) return false;
-    for (const Shape& s : strides)
-      if (sizes.rank() == 1 && s[0] != 1) return false;
-    return true;
-  }
+  bool dense = false;  ///< All operands are `numel` elements in a row; then sizes and strides say so too.
 };
 
 /// The strides of `tensor` as seen through the broadcast shape `sizes`.
@@ -61,9 +55,10 @@ template <class... Impls>
 Geometry<sizeof...(Impls)> make_geometry(const Shape& sizes, const Impls&... operands) noexcept {
   Geometry<sizeof...(Impls)> g;
   g.numel = sizes.elements();
-  if (((operands.contiguous && operands.numel == g.numel) && ...)) {
-    g.sizes = {g.numel};
-    g.strides.fill({1});
+  g.dense = ((operands.contiguous && operands.numel == g.numel) && ...);
+  if (g.dense) {
+    g.sizes.push_back(g.numel);
+    for (Shape& strides : g.strides) strides.push_back(1);
     return g;
   }
   g.sizes = sizes;

@@ -50,7 +50,7 @@ struct MapKernel {
  private:
   template <std::size_t... I>
   void host(const KernelContext& context, std::index_sequence<I...>) const {
-    if (geometry.dense()) {
+    if (geometry.dense) {
       host::parallel_for(context, geometry.numel, kGrain, [this](std::int64_t begin, std::int64_t end) {
         row(end - begin, out + begin, 1, std::pair(std::get<I>(in) + begin, std::int64_t(1))...);
       });

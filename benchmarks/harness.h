@@ -1,0 +1,44 @@
+// Times one function and prints one JSON object a line: {"name": ..., "med_us": ..., "min_us": ..., "samples": ..., "calls": ...}.
+// BENCH_SECONDS (default 2) bounds a case; BENCH_THREADS is read by the programs.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+namespace bench {
+
+inline double from_environment(const char* name, double otherwise) {
+  const char* const text = std::getenv(name);
+  return text ? std::strtod(text, nullptr) : otherwise;
+}
+
+/// Microseconds that one of `calls` calls takes.
+template <class Function>
+double time_calls(long calls, Function& function) {
+  using Clock = std::chrono::steady_clock;
+  const auto start = Clock::now();
+  for (long i = 0; i < calls; ++i) function();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / double(calls);
+}
+
+/// After a warm-up, samples of about 2 ms each for BENCH_SECONDS, at least five; prints the median and the least.
+template <class Function>
+void run(const std::string& name, Function function) {
+  time_calls(3, function);
+  long calls = 1;
+  while (calls < (1 << 20) && time_calls(calls, function) * double(calls) < 2000) calls *= 2;
+  std::vector<double> samples;
+  const double budget_us = 1e6 * from_environment("BENCH_SECONDS", 2);
+  for (double spent = 0; spent < budget_us || samples.size() < 5; spent += samples.back() * double(calls))
+    samples.push_back(time_calls(calls, function));
+  std::sort(samples.begin(), samples.end());
+  std::printf("{\"name\": \"%s\", \"med_us\": %.4f, \"min_us\": %.4f, \"samples\": %zu, \"calls\": %ld}\n", name.c_str(),
+              samples[samples.size() / 2], samples.front(), samples.size(), calls);
+  std::fflush(stdout);
+}
+
+}  // namespace bench

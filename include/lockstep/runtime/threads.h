@@ -1,0 +1,12 @@
+// How many cores operations on the CPU use.
+#pragma once
+
+#include <lockstep/core/export.h>
+
+namespace lockstep {
+
+/// At most `threads` cores for the operations of this process, from now on. Throws InvalidArgument below 1.
+LOCKSTEP_API void set_num_threads(int threads);
+LOCKSTEP_API int num_threads();
+
+}  // namespace lockstep

@@ -1,0 +1,73 @@
+// Which dimensions a reduction goes over, and its argument checks.
+#pragma once
+
+#include <algorithm>
+
+#include <lockstep/tensor/tensor.h>
+
+#include "core/text.h"
+#include "tensor/kernels/reduce.h"
+
+namespace lockstep {
+
+/// Throws ShapeError naming `op` for a dimension that is not there or is there twice.
+inline DimMask mask_of(const char* op, const Shape& dims, int rank) {
+  DimMask mask = {};
+  for (const std::int64_t dim : dims) {
+    bool& marked = mask[std::size_t(wrap_dim(op, dim, rank))];
+    if (marked) throw ShapeError(text("[", op, "] expected each dimension once, got ", dims));
+    marked = true;
+  }
+  return mask;
+}
+
+inline DimMask all_of(int rank) {
+  DimMask mask = {};
+  std::fill_n(mask.begin(), rank, true);
+  return mask;
+}
+
+/// How many elements each result is reduced from.
+inline std::int64_t reduced_count(const Shape& sizes, const DimMask& mask) {
+  std::int64_t count = 1;
+  for (int i = 0; i < sizes.rank(); ++i)
+    if (mask[std::size_t(i)]) count *= sizes[i];
+  return count;
+}
+
+/// For reductions that have no value over nothing. Throws ShapeError naming `op`.
+inline void check_not_empty(const char* op, const Shape& sizes, const DimMask& mask) {
+  if (reduced_count(sizes, mask) == 0)
+    throw ShapeError(text("[", op, "] expected at least one element to reduce, got ", sizes));
+}
+
+inline void check_floating(const char* op, const Tensor& x) {
+  if (!is_floating(impl_of(op, x).dtype))
+    throw DTypeError(text("[", op, "] expected a floating dtype, got ", x.dtype()));
+}
+
+/// The same elements with all masked dimensions as one: for kernels that work along a single one. Differentiable;
+/// a view where it can be.
+struct MergedDims {
+  Tensor x;
+  int dim = 0;
+};
+
+inline MergedDims merge_dims(const Tensor& x, const DimMask& mask) {
+  const Shape& sizes = x.sizes();
+  Shape order, merged;
+  for (int i = 0; i < sizes.rank(); ++i)
+    if (!mask[std::size_t(i)]) {
+      order.push_back(i);
+      merged.push_back(sizes[i]);
+    }
+  if (order.rank() + 1 == sizes.rank())
+    for (int i = 0; i < sizes.rank(); ++i)
+      if (mask[std::size_t(i)]) return {x, i};
+  merged.push_back(reduced_count(sizes, mask));
+  for (int i = 0; i < sizes.rank(); ++i)
+    if (mask[std::size_t(i)]) order.push_back(i);
+  return {x.permute(order).reshape(merged), merged.rank() - 1};
+}
+
+}  // namespace lockstep
