@@ -1,5 +1,7 @@
 #include <lockstep/core/error.h>
 
+#include <system_error>
+
 #include "core/text.h"
 
 namespace lockstep {
@@ -39,5 +41,12 @@ CollectiveError::CollectiveError(int failed_rank, std::string operation_name, st
 
 FormatError::FormatError(std::string file_name, std::uint64_t at, std::string_view reason)
     : Error(text("[", file_name, "] at byte ", at, ": ", reason)), file(std::move(file_name)), offset(at) {}
+
+IoError::IoError(std::string operation_name, std::string file_name, int error_code)
+    : Error(text("[", operation_name, "] failed on ", file_name, " with errno ", error_code, ": ",
+                 std::generic_category().message(error_code))),
+      operation(std::move(operation_name)),
+      file(std::move(file_name)),
+      code(error_code) {}
 
 }  // namespace lockstep

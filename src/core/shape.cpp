@@ -49,6 +49,17 @@ std::ostream& operator<<(std::ostream& out, const Shape& shape) {
   return out << ']';
 }
 
+std::int64_t checked_elements(const char* op, const Shape& sizes) {
+  std::int64_t product = 1;
+  bool none = false;
+  for (const std::int64_t size : sizes) {
+    none = none || size == 0;
+    if (size < 0 || (size != 0 && __builtin_mul_overflow(product, size, &product)))
+      throw ShapeError(text("[", op, "] expected sizes of at least 0 whose product fits 64 bits, got ", sizes));
+  }
+  return none ? 0 : product;
+}
+
 Shape contiguous_strides(const Shape& sizes) noexcept {
   Shape strides = sizes;
   std::int64_t stride = 1;

@@ -14,6 +14,7 @@
 #include <type_traits>
 
 #include <lockstep/core/dtype.h>
+#include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/stream.h>
 
@@ -111,6 +112,39 @@ struct Matmul {
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 };
 
+using CommunicatorHandle = void*;
+
+enum class CollectiveKind : std::uint8_t {
+  kAllReduce,
+  kReduce,
+  kBroadcast,
+  kReduceScatter,
+  kAllGather,
+  kSendReceive,
+  kBarrier,
+};
+
+/// One rank's part of a collective; the stream is of the rank's device. Null where the operation has no use for it.
+struct CollectivePart {
+  StreamHandle stream;
+  const void* send = nullptr;
+  void* receive = nullptr;
+};
+
+/// One operation of all ranks of a communicator, its arguments checked. For NCCL this is one group: one call for each
+/// rank; where `counts` differ, one reduce or broadcast for each root.
+struct CollectiveCall {
+  CollectiveKind kind = CollectiveKind::kBarrier;
+  const char* name = "";  ///< A literal.
+  std::span<const CollectivePart> parts = {};  ///< By rank.
+  DType dtype = kFloat32;
+  ReduceOp op = ReduceOp::kSum;
+  std::size_t count = 0;                       ///< Elements; of several counts or transfers, their sum.
+  std::span<const std::size_t> counts = {};    ///< By rank, of reduce-scatter and all-gather.
+  int root = 0;                                ///< Of reduce and broadcast.
+  std::span<const Transfer> transfers = {};    ///< Of send-receive.
+};
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -144,6 +178,14 @@ class Backend {
   virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;
   virtual void copy(StreamHandle stream, const Copy& copy) = 0;
   virtual void matmul(StreamHandle stream, const Matmul& matmul) = 0;
+
+  // Collectives. A communicator is used by one thread at a time, but aborted by any.
+  virtual CommunicatorHandle create_communicator(std::span<const int> devices) = 0;
+  /// What is enqueued still ends.
+  virtual void destroy_communicator(CommunicatorHandle communicator) noexcept = 0;
+  /// Ends what is pending with CollectiveError. No collective may follow.
+  virtual void abort_communicator(CommunicatorHandle communicator) noexcept = 0;
+  virtual void collective(CommunicatorHandle communicator, const CollectiveCall& call) = 0;
 };
 
 }  // namespace lockstep

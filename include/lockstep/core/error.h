@@ -110,4 +110,14 @@ class LOCKSTEP_API FormatError : public Error {
   const std::uint64_t offset;
 };
 
+/// The operating system refused an operation on a file; code is its errno.
+class LOCKSTEP_API IoError : public Error {
+ public:
+  IoError(std::string operation, std::string file, int code);
+
+  const std::string operation;
+  const std::string file;
+  const int code;
+};
+
 }  // namespace lockstep

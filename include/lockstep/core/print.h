@@ -20,7 +20,7 @@ LOCKSTEP_API void print_text(std::string_view text);
 /// print("{} of {}\n", a, b): anything that std::ostream takes. Writes as print_text does.
 template <class... Arguments>
 void print(std::string_view pattern, const Arguments&... arguments) {
-  const auto stringify = [](const auto& value) {
+  [[maybe_unused]] const auto stringify = [](const auto& value) {
     std::ostringstream out;
     out << value;
     return std::move(out).str();

@@ -61,6 +61,10 @@ class LOCKSTEP_API Shape {
 /// Prints [2, 3].
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Shape& shape);
 
+/// The product of the sizes. Throws ShapeError naming `op` for a negative size, or if the product of those that are
+/// not 0 does not fit 64 bits.
+LOCKSTEP_API std::int64_t checked_elements(const char* op, const Shape& sizes);
+
 /// Strides of a dense row-major tensor.
 LOCKSTEP_API Shape contiguous_strides(const Shape& sizes) noexcept;
 

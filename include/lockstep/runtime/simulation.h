@@ -35,6 +35,9 @@ struct OperationCounts {
   std::uint64_t launches = 0;
   std::uint64_t events = 0;  ///< Records.
   std::uint64_t waits = 0;   ///< Of a stream for an event.
+  std::uint64_t peer_copies = 0;  ///< Of the copies, those to another device.
+  std::uint64_t host_waits = 0;  ///< Of the host for a stream or an event, and copies to the host.
+  std::uint64_t collectives = 0;  ///< That the device was a rank of.
 };
 
 /// Injects faults into simulated devices. Safe from any thread.
@@ -43,7 +46,9 @@ class LOCKSTEP_API FaultInjector {
   void fail_allocation(Fault fault);  ///< Throws OutOfMemory where it is requested.
   void fail_copy(Fault fault);        ///< BackendError, asynchronously: thrown where the host synchronizes.
   void fail_launch(Fault fault);      ///< BackendError, asynchronously.
-  void lose_device(Fault fault);      ///< From its nth launch or copy on, all work of the device fails until clear().
+  void fail_collective(Fault fault);  ///< CollectiveError on all ranks, asynchronously.
+  /// From its nth launch, copy or collective on, all work of the device fails until clear().
+  void lose_device(Fault fault);
   void drop_wait(Fault fault);        ///< A stream's wait for an event is skipped: what a forgotten wait does.
   void drop_record(Fault fault);      ///< An event marks nothing: what a forgotten record does.
   void clear();                       ///< Takes back all faults, and brings lost devices back.

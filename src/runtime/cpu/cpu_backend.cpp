@@ -59,6 +59,19 @@ class CpuBackend final : public Backend {
   }
 
   void matmul(StreamHandle, const Matmul& matmul) override { host::matmul(kContext, matmul); }
+
+  // There is one CPU, so its communicators have one rank: every collective is a copy.
+  CommunicatorHandle create_communicator(std::span<const int>) override { return nullptr; }
+  void destroy_communicator(CommunicatorHandle) noexcept override {}
+  void abort_communicator(CommunicatorHandle) noexcept override {}
+  void collective(CommunicatorHandle, const CollectiveCall& call) override {
+    const auto move = [&](void* to, const void* from, std::size_t count) {
+      const std::size_t bytes = count * size_of(call.dtype);
+      if (to != from && bytes > 0) copy({}, {.to = to, .from = from, .row_bytes = bytes});
+    };
+    for (const CollectivePart& part : call.parts) move(part.receive, part.send, call.count);
+    for (const Transfer& transfer : call.transfers) move(transfer.receive, transfer.send, transfer.count);
+  }
 };
 
 }  // namespace

@@ -2,6 +2,7 @@
 
 #include <lockstep/core/error.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
@@ -10,10 +11,9 @@
 namespace lockstep::sim {
 namespace {
 
-// The message without the "[api] failed on device with code: " that the constructor will put before it again.
-std::string reason_of(const BackendError& error) {
-  const std::string message = error.what();
-  const std::string prefix = BackendError(error.api, error.code, error.device, "").what();
+// The message of an error without what the constructor, having made `unexplained`, will put before it again.
+std::string reason_of(const Error& error, const Error& unexplained) {
+  const std::string message = error.what(), prefix = unexplained.what();
   return message.starts_with(prefix) ? message.substr(prefix.size()) : message;
 }
 
@@ -21,8 +21,15 @@ std::function<void()> thrower(const std::exception_ptr& error, const char* op, c
   try {
     std::rethrow_exception(error);
   } catch (const BackendError& e) {
-    return
-        [api = e.api, code = e.code, device, reason = reason_of(e)] { throw BackendError(api, code, device, reason); };
+    const std::string reason = reason_of(e, BackendError(e.api, e.code, e.device, ""));
+    return [api = e.api, code = e.code, device, reason] { throw BackendError(api, code, device, reason); };
+  } catch (const CollectiveError& e) {
+    const std::string reason = reason_of(e, CollectiveError(e.rank, e.operation, e.bytes, ""));
+    return [rank = e.rank, operation = e.operation, bytes = e.bytes, reason, attached = e.attached()] {
+      CollectiveError again(rank, operation, bytes, reason);
+      for (const std::exception_ptr& other : attached) again.attach(other);
+      throw again;
+    };
   } catch (const RaceError& e) {
     return [message = std::string(e.what())] { throw RaceError(message); };
   } catch (const std::exception& e) {
@@ -34,8 +41,9 @@ std::function<void()> thrower(const std::exception_ptr& error, const char* op, c
 
 }  // namespace
 
-AsyncError::AsyncError(std::exception_ptr error, const char* op, const std::string& device)
-    : throw_copy_(thrower(error, op, device)) {
+AsyncError::AsyncError(std::exception_ptr error, const char* op, const std::string& device,
+                       std::vector<std::shared_ptr<AsyncError>> causes)
+    : throw_copy_(thrower(error, op, device)), causes_(std::move(causes)) {
   first_ = std::move(error);
 }
 
@@ -43,6 +51,26 @@ void AsyncError::raise() {
   if (!taken_.exchange(true)) std::rethrow_exception(std::exchange(first_, nullptr));
   throw_copy_();
   std::terminate();  // not reached
+}
+
+std::exception_ptr AsyncError::copy() const {
+  try {
+    throw_copy_();
+  } catch (...) {
+    return std::current_exception();
+  }
+  return nullptr;  // not reached
+}
+
+void AsyncError::clear() noexcept {
+  cleared_ = true;
+  for (const std::shared_ptr<AsyncError>& cause : causes_) cause->clear();
+}
+
+bool AsyncError::is_cleared() const noexcept {
+  if (cleared_) return true;
+  const auto told = [](const std::shared_ptr<AsyncError>& cause) { return cause->is_cleared(); };
+  return !causes_.empty() && std::all_of(causes_.begin(), causes_.end(), told);
 }
 
 }  // namespace lockstep::sim

@@ -33,7 +33,8 @@ void Faults::clear() {
 Faults::Verdict Faults::next(FaultKind kind, int index) {
   DeviceFaults& device = devices_[std::size_t(index)];
   const bool fails = device.step(kind);
-  if (kind == FaultKind::kLaunch || kind == FaultKind::kCopy) device.lost |= device.step(FaultKind::kLoss);
+  const bool is_work = kind == FaultKind::kLaunch || kind == FaultKind::kCopy || kind == FaultKind::kCollective;
+  if (is_work) device.lost |= device.step(FaultKind::kLoss);
   const bool needs_device = kind != FaultKind::kRecord && kind != FaultKind::kWait;
   if (device.lost && needs_device) return Verdict::kLost;
   return fails ? Verdict::kFails : Verdict::kWorks;
@@ -45,7 +46,10 @@ OperationCounts Faults::counts(int device) const {
           .copies = counts[std::size_t(FaultKind::kCopy)],
           .launches = counts[std::size_t(FaultKind::kLaunch)],
           .events = counts[std::size_t(FaultKind::kRecord)],
-          .waits = counts[std::size_t(FaultKind::kWait)]};
+          .waits = counts[std::size_t(FaultKind::kWait)],
+          .peer_copies = counts[std::size_t(FaultKind::kPeerCopy)],
+          .host_waits = counts[std::size_t(FaultKind::kHostWait)],
+          .collectives = counts[std::size_t(FaultKind::kCollective)]};
 }
 
 bool Faults::DeviceFaults::step(FaultKind kind) {

@@ -8,8 +8,8 @@
 
 namespace lockstep::sim {
 
-/// What can be made to go wrong. A loss counts launches and copies together.
-enum class FaultKind : std::uint8_t { kAllocation, kCopy, kLaunch, kRecord, kWait, kLoss };
+/// What can be made to go wrong. A loss counts launches, copies and collectives together.
+enum class FaultKind : std::uint8_t { kAllocation, kCopy, kLaunch, kRecord, kWait, kCollective, kLoss, kHostWait, kPeerCopy };
 
 class Faults {
  public:
@@ -28,7 +28,7 @@ class Faults {
   OperationCounts counts(int device) const;
 
  private:
-  static constexpr std::size_t kKinds = 6;
+  static constexpr std::size_t kKinds = 9;
   struct Window {  // the operations from first to last fail
     std::uint64_t first = 0;
     std::uint64_t last = 0;

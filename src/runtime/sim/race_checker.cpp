@@ -32,6 +32,21 @@ int RaceChecker::add_stream(std::string name) {
 }
 
 void RaceChecker::access(int stream, const char* op, std::span<const Access> accesses) {
+  check(stream, op, accesses);
+  remember(stream, op, accesses);
+}
+
+void RaceChecker::access_together(const char* op, std::span<const RankAccesses> ranks) {
+  for (const RankAccesses& rank : ranks) check(rank.stream, op, rank.accesses);
+  std::vector<Clock> entered;
+  for (const RankAccesses& rank : ranks) entered.push_back(now(rank.stream));
+  for (const RankAccesses& rank : ranks) {
+    remember(rank.stream, op, rank.accesses);
+    for (const std::size_t sender : rank.senders) order_after(rank.stream, entered[sender]);
+  }
+}
+
+void RaceChecker::check(int stream, const char* op, std::span<const Access> accesses) {
   StreamClock& own = streams_[std::size_t(stream)];
   if (own.host_version != host_version_) {
     join(own.clock, host_);
@@ -45,6 +60,10 @@ void RaceChecker::access(int stream, const char* op, std::span<const Access> acc
                          access.region.bytes(), " bytes at ", access.region.data, " on ", own.name,
                          unordered_with(*past, streams_[std::size_t(past->stream)].name)));
   }
+}
+
+void RaceChecker::remember(int stream, const char* op, std::span<const Access> accesses) {
+  StreamClock& own = streams_[std::size_t(stream)];
   const std::uint64_t epoch = ++own.clock[std::size_t(stream)];
   for (const Access& access : accesses) {
     if (is_empty(access.region)) continue;

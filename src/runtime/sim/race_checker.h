@@ -21,6 +21,15 @@ class RaceChecker {
   /// accesses conflicts with an earlier one that is not ordered before it.
   void access(int stream, const char* op, std::span<const Access> accesses);
 
+  struct RankAccesses {
+    int stream = 0;
+    std::vector<Access> accesses;
+    std::vector<std::size_t> senders;  ///< The ranks whose data arrive in this rank's memory.
+  };
+  /// The same for an operation of several streams at once. Each rank's memory is used on its stream, and what comes
+  /// next there is after all that its senders' streams had before: no more than data that arrive can prove.
+  void access_together(const char* op, std::span<const RankAccesses> ranks);
+
   /// What comes before an event recorded on the stream now.
   const Clock& now(int stream) const noexcept { return streams_[std::size_t(stream)].clock; }
   /// What the stream does from now on comes after `clock`.
@@ -38,6 +47,9 @@ class RaceChecker {
   std::size_t history_size() const noexcept { return history_.size(); }
 
  private:
+  void check(int stream, const char* op, std::span<const Access> accesses);
+  void remember(int stream, const char* op, std::span<const Access> accesses);
+
   struct StreamClock {
     std::string name;
     Clock clock;

@@ -116,10 +116,12 @@ bool SimBackend::query_stream(StreamHandle handle) {
 }
 
 void SimBackend::synchronize_stream(StreamHandle handle) {
+  SimStream& stream = stream_of(handle);
   Moment moment;
   {
     const std::scoped_lock lock(mutex_);
-    moment = now(stream_of(handle));
+    faults_.next(FaultKind::kHostWait, stream.device);
+    moment = now(stream);
   }
   reach(moment);
 }
@@ -169,8 +171,10 @@ void SimBackend::synchronize_event(EventHandle event) {
   {
     const std::scoped_lock lock(mutex_);
     moment = moment_of(event);
+    if (moment.stream == nullptr) return;
+    faults_.next(FaultKind::kHostWait, moment.stream->device);
   }
-  if (moment.stream != nullptr) reach(moment);
+  reach(moment);
 }
 
 // Beyond a Backend.

@@ -50,6 +50,11 @@ class SimBackend final : public Backend {
   void copy(StreamHandle stream, const Copy& copy) override;
   void matmul(StreamHandle stream, const Matmul& matmul) override;
 
+  CommunicatorHandle create_communicator(std::span<const int> devices) override;
+  void destroy_communicator(CommunicatorHandle communicator) noexcept override;
+  void abort_communicator(CommunicatorHandle communicator) noexcept override;
+  void collective(CommunicatorHandle communicator, const CollectiveCall& call) override;
+
   // Beyond a Backend.
   void inject(sim::FaultKind kind, const Fault& fault);
   void clear_faults();
@@ -73,6 +78,7 @@ class SimBackend final : public Backend {
   Moment now(sim::SimStream& stream) const;
   std::vector<Moment> everything() const;
   void declare(sim::SimStream& stream, const char* op, std::span<const Access> accesses);
+  void declare(const CollectiveCall& call);
   void enqueue(sim::SimStream& stream, sim::FaultKind kind, sim::Task task);
   void fail(sim::SimStream& stream, const char* op, std::exception_ptr error);
 

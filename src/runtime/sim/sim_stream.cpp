@@ -7,6 +7,8 @@
 
 #include "core/text.h"
 #include "runtime/host/parallel.h"
+#include "runtime/trace.h"
+#include "runtime/sim/sim_collective.h"
 
 namespace lockstep::sim {
 namespace {
@@ -36,18 +38,20 @@ struct Runner {
   void operator()(PoisonTask& task) const { std::memset(task.memory, kPoison, task.bytes); }
   void operator()(Matmul& task) const { host::matmul(kSerial, task); }
   void operator()(WaitTask&) const {}
+  void operator()(CollectiveTask&) const {}
   void operator()(FailTask& task) const { std::rethrow_exception(std::exchange(task.error, nullptr)); }
 };
 
 }  // namespace
 
-SimStream::SimStream(int on_device, int id, int number, Delays delays)
+SimStream::SimStream(int on_device, int stream_id, int number, Delays delays)
     : device(on_device),
+      id(stream_id),
       index(number),
       device_name(Device::cuda(on_device).name()),
-      name(text(device_name, " stream ", id)),
+      name(text(device_name, " stream ", stream_id)),
       delays_(delays),
-      random_(engine(delays.seed, on_device, id)) {}
+      random_(engine(delays.seed, on_device, stream_id)) {}
 
 SimStream::~SimStream() {
   {
@@ -124,16 +128,22 @@ void SimStream::work() {
 }
 
 // Runs the task, or skips it after an earlier error of the stream: all but waits, so that what is enqueued while the
-// host clears an error still finds its order. Returns the stream's error from then on.
+// host clears an error still finds its order, and collectives, which fail on the other ranks too. Returns the
+// stream's error from then on.
 std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncError> earlier) {
   if (!earlier) hold_back();
   if (const auto* wait = std::get_if<WaitTask>(&task.work)) {
     wait->stream->wait_until_ended(wait->ticket);
     return earlier ? earlier : wait->stream->error_until(wait->ticket);
   }
+  if (const auto* part = std::get_if<CollectiveTask>(&task.work)) {
+    const TraceSpan span(task.op, device, id);
+    return part->collective->run(part->rank, std::move(earlier));
+  }
   if (earlier) return earlier;
   std::exception_ptr failure;
   try {
+    const TraceSpan span(task.op, device, id);
     std::visit(Runner(), task.work);
   } catch (...) {
     failure = std::current_exception();

@@ -22,6 +22,7 @@
 namespace lockstep::sim {
 
 class SimStream;
+class SimCollective;
 
 struct KernelTask {
   KernelRef::Owned body;
@@ -38,13 +39,17 @@ struct WaitTask {
   SimStream* stream = nullptr;
   std::uint64_t ticket = 0;
 };
+struct CollectiveTask {
+  std::shared_ptr<SimCollective> collective;
+  int rank = 0;
+};
 struct FailTask {
   std::exception_ptr error;
 };
 
 struct Task {
   const char* op = "";  // a literal
-  std::variant<KernelTask, CopyTask, PoisonTask, Matmul, WaitTask, FailTask> work;
+  std::variant<KernelTask, CopyTask, PoisonTask, Matmul, WaitTask, CollectiveTask, FailTask> work;
 };
 
 class SimStream {
@@ -60,6 +65,7 @@ class SimStream {
   SimStream& operator=(const SimStream&) = delete;
 
   const int device;
+  const int id;
   const int index;
   const std::string device_name;
   const std::string name;  ///< As messages call it.

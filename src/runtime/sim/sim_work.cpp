@@ -55,8 +55,11 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     if (copy.from_device != kHost) accesses[count++] = {from, AccessKind::kRead};
     if (copy.to_device != kHost) accesses[count++] = {to, AccessKind::kWrite};
     if (options_.check_races) races_.access(stream.index, "copy", {accesses, count});
+    if (copy.from_device != copy.to_device && copy.from_device != kHost && copy.to_device != kHost)
+      faults_.next(FaultKind::kPeerCopy, stream.device);
     enqueue(stream, FaultKind::kCopy, {"copy", std::move(task)});
     if (copy.to_device != kHost) return;
+    faults_.next(FaultKind::kHostWait, stream.device);
     done = now(stream);
   }
   reach(done);

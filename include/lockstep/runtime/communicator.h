@@ -1,0 +1,89 @@
+// Communicator: what the devices of a group do together, such as summing gradients. Made once and kept.
+//
+// One thread uses a communicator at a time (any thread, but never two at once: that throws InvalidArgument); abort()
+// may come from any thread. docs/collectives.md says how it works and why.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lockstep/core/dtype.h>
+#include <lockstep/core/export.h>
+#include <lockstep/runtime/device.h>
+#include <lockstep/runtime/stream.h>
+
+namespace lockstep {
+
+/// How elements of the ranks become one: in the order of the ranks, whatever the timing. 16-bit floats accumulate in
+/// float; integers wrap around, and have no mean; the sum of bools is their or. A NaN makes max and min NaN.
+enum class ReduceOp : std::uint8_t { kSum, kMean, kMax, kMin };
+
+/// One rank's part of a collective: memory of its device, and the stream of its device that the operation runs on.
+/// What the operation does not use may be null, and so may memory of no elements.
+struct RankBuffers {
+  Stream stream;
+  const void* send = nullptr;
+  void* receive = nullptr;
+};
+
+/// A message of `count` elements from one rank's memory to another's (or to its own).
+struct Transfer {
+  int from = 0;
+  int to = 0;
+  const void* send = nullptr;
+  void* receive = nullptr;
+  std::size_t count = 0;
+};
+
+/// A group of local devices: rank r is devices()[r]. Each call is one operation of all ranks. It is enqueued on the
+/// ranks' streams and not waited for: on each rank's stream it starts after what was enqueued there before, and ends
+/// before what comes next. Another rank's part may end later: its result is used on its own stream, or after an event.
+///
+/// A buffer may be sent and received in place: receive == send, for reduce_scatter receive == send + the rank's
+/// offset, for all_gather send == receive + the rank's offset. Any other overlap throws InvalidArgument.
+///
+/// Wrong arguments throw InvalidArgument (DTypeError, DeviceMismatch) naming the rank, before anything is enqueued.
+/// What goes wrong later on one rank fails the operation on all: a CollectiveError with the rank, the operation and its
+/// bytes is thrown where the host synchronizes, with the error that caused it attached.
+class LOCKSTEP_API Communicator {
+ public:
+  /// Throws InvalidArgument for no device, a device twice, or one that is not there, and DeviceMismatch for devices of
+  /// different kinds.
+  explicit Communicator(std::vector<Device> devices);
+  ~Communicator();  ///< What is enqueued still ends.
+  Communicator(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;
+
+  int size() const noexcept;
+  const std::vector<Device>& devices() const noexcept;
+
+  /// receive[i] of every rank = all ranks' send[i] reduced; i < count.
+  void all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op = ReduceOp::kSum);
+  /// The same, received by the root only.
+  void reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root,
+              ReduceOp op = ReduceOp::kSum);
+  /// receive[i] of every rank = the root's send[i].
+  void broadcast(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root);
+  /// Every rank sends counts[0] + counts[1] + ... elements; rank r receives those of its share, reduced.
+  void reduce_scatter(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype,
+                      ReduceOp op = ReduceOp::kSum);
+  /// Rank r sends counts[r] elements; every rank receives all of them, one rank's after the other's.
+  void all_gather(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype);
+  /// Messages between ranks, all at once. What one receives no other may touch.
+  void send_receive(std::span<const Stream> streams, std::span<const Transfer> transfers, DType dtype);
+  /// What comes next on any of the streams starts after what came before on all of them.
+  void barrier(std::span<const Stream> streams);
+
+  /// Ends what is pending with CollectiveError, on all ranks at once; later calls throw it. Any thread; does not wait.
+  void abort() noexcept;
+  bool is_aborted() const noexcept;
+
+ private:
+  class State;
+  std::unique_ptr<State> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,194 @@
+#include "runtime/collective_call.h"
+
+#include <algorithm>
+#include <limits>
+#include <numeric>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMax = std::numeric_limits<std::size_t>::max();
+
+bool has_root(CollectiveKind kind) { return kind == CollectiveKind::kReduce || kind == CollectiveKind::kBroadcast; }
+bool has_counts(CollectiveKind kind) {
+  return kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllGather;
+}
+
+void check_rank(const CollectiveCall& call, const char* what, int got) {
+  if (got < 0 || std::size_t(got) >= call.parts.size())
+    throw InvalidArgument(
+        text('[', call.name, "] expected ", what, " from 0 to ", call.parts.size() - 1, ", got ", got));
+}
+
+void check_numbers(const CollectiveCall& call) {
+  if (call.op == ReduceOp::kMean && !is_floating(call.dtype))
+    throw DTypeError(text('[', call.name, "] expected a floating dtype for the mean, got ", call.dtype));
+  if (has_root(call.kind)) check_rank(call, "a root", call.root);
+  if (has_counts(call.kind) && call.counts.size() != call.parts.size())
+    throw InvalidArgument(
+        text('[', call.name, "] expected counts of ", call.parts.size(), " ranks, got ", call.counts.size()));
+  std::size_t room = kMax / size_of(call.dtype);
+  const auto fits = [&](std::size_t count) {
+    if (count > room)
+      throw InvalidArgument(text('[', call.name, "] expected a count whose bytes can be addressed, got ", count));
+    room -= count;
+  };
+  if (has_counts(call.kind)) {
+    for (const std::size_t count : call.counts) fits(count);
+  } else if (call.kind == CollectiveKind::kSendReceive) {
+    for (const Transfer& transfer : call.transfers) {
+      check_rank(call, "a sending rank", transfer.from);
+      check_rank(call, "a receiving rank", transfer.to);
+      fits(transfer.count);
+    }
+  } else {
+    fits(call.count);
+  }
+}
+
+// Whether a rank's two buffers lie in each other as the operation allows.
+bool is_in_place(const CollectiveCall& call, std::size_t rank) {
+  const auto send = reinterpret_cast<std::uintptr_t>(call.parts[rank].send);
+  const auto receive = reinterpret_cast<std::uintptr_t>(call.parts[rank].receive);
+  if (!has_counts(call.kind)) return send == receive;
+  const std::size_t before =
+      std::accumulate(call.counts.begin(), call.counts.begin() + std::ptrdiff_t(rank), std::size_t(0));
+  const std::size_t offset = before * size_of(call.dtype);
+  return call.kind == CollectiveKind::kReduceScatter ? receive == send + offset : send == receive + offset;
+}
+
+struct Range {
+  std::uintptr_t begin = 0;
+  std::uintptr_t end = 0;
+  bool written = false;
+  std::size_t rank = 0;
+};
+
+// The rank's memory; two buffers in place are one range, which is written.
+void add_ranges(const CollectiveCall& call, std::size_t rank, std::vector<Range>& ranges) {
+  const std::size_t first = ranges.size();
+  for (const Access& access : accesses_of(call, rank)) {
+    const auto begin = reinterpret_cast<std::uintptr_t>(access.region.data);
+    const bool written = access.kind == AccessKind::kWrite;
+    if (begin == 0 || begin % size_of(call.dtype) != 0)
+      throw InvalidArgument(text('[', call.name, "] expected a ", written ? "receive" : "send", " buffer of ",
+                                 access.region.bytes(), " bytes of ", call.dtype, " for rank ", rank, ", got ",
+                                 access.region.data));
+    ranges.push_back({begin, begin + access.region.bytes(), written, rank});
+  }
+  if (call.kind == CollectiveKind::kSendReceive || ranges.size() != first + 2 || !is_in_place(call, rank)) return;
+  const Range last = ranges.back();
+  ranges.pop_back();
+  ranges.back() = {std::min(ranges.back().begin, last.begin), std::max(ranges.back().end, last.end), true, rank};
+}
+
+// What is written may be nothing else's memory.
+void check_overlaps(const CollectiveCall& call, std::vector<Range>& ranges) {
+  std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
+  const Range* furthest = nullptr;          // of all before
+  const Range* furthest_written = nullptr;  // of all written before
+  for (const Range& range : ranges) {
+    const Range* const other = range.written ? furthest : furthest_written;
+    if (other != nullptr && other->end > range.begin)
+      throw InvalidArgument(text('[', call.name, "] expected buffers apart or exactly in place, got buffers of rank ",
+                                 other->rank, " and rank ", range.rank, " that overlap"));
+    if (furthest == nullptr || range.end > furthest->end) furthest = &range;
+    if (range.written && (furthest_written == nullptr || range.end > furthest_written->end)) furthest_written = &range;
+  }
+}
+
+}  // namespace
+
+std::vector<Access> accesses_of(const CollectiveCall& call, std::size_t rank) {
+  const CollectivePart& part = call.parts[rank];
+  std::vector<Access> accesses;
+  const auto add = [&](const void* data, std::size_t count, AccessKind kind) {
+    if (count > 0) accesses.push_back({{data, count * size_of(call.dtype), 1, 0}, kind});
+  };
+  const auto reads = [&](std::size_t count) { add(part.send, count, AccessKind::kRead); };
+  const auto writes = [&](std::size_t count) { add(part.receive, count, AccessKind::kWrite); };
+  const bool is_root = rank == std::size_t(call.root);
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      reads(call.count);
+      writes(call.count);
+      break;
+    case CollectiveKind::kReduce:
+      reads(call.count);
+      if (is_root) writes(call.count);
+      break;
+    case CollectiveKind::kBroadcast:
+      if (is_root) reads(call.count);
+      writes(call.count);
+      break;
+    case CollectiveKind::kReduceScatter:
+      reads(call.count);
+      writes(call.counts[rank]);
+      break;
+    case CollectiveKind::kAllGather:
+      reads(call.counts[rank]);
+      writes(call.count);
+      break;
+    case CollectiveKind::kSendReceive:
+      for (const Transfer& transfer : call.transfers) {
+        if (std::size_t(transfer.from) == rank) add(transfer.send, transfer.count, AccessKind::kRead);
+        if (std::size_t(transfer.to) == rank) add(transfer.receive, transfer.count, AccessKind::kWrite);
+      }
+      break;
+    case CollectiveKind::kBarrier:
+      break;
+  }
+  return accesses;
+}
+
+std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank) {
+  std::vector<std::size_t> senders;
+  const auto add = [&](std::size_t sender) {
+    if (sender != rank) senders.push_back(sender);
+  };
+  const auto root = std::size_t(call.root);
+  const auto add_all = [&](const auto& sends) {
+    for (std::size_t other = 0; other < call.parts.size(); ++other)
+      if (sends(other)) add(other);
+  };
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      add_all([&](std::size_t) { return call.count > 0; });
+      break;
+    case CollectiveKind::kReduce:
+      add_all([&](std::size_t) { return call.count > 0 && rank == root; });
+      break;
+    case CollectiveKind::kBroadcast:
+      if (call.count > 0) add(root);
+      break;
+    case CollectiveKind::kReduceScatter:
+      add_all([&](std::size_t) { return call.counts[rank] > 0; });
+      break;
+    case CollectiveKind::kAllGather:
+      add_all([&](std::size_t other) { return call.counts[other] > 0; });
+      break;
+    case CollectiveKind::kSendReceive:
+      for (const Transfer& transfer : call.transfers)
+        if (std::size_t(transfer.to) == rank && transfer.count > 0) add(std::size_t(transfer.from));
+      break;
+    case CollectiveKind::kBarrier:
+      add_all([](std::size_t) { return true; });
+      break;
+  }
+  return senders;
+}
+
+void check(const CollectiveCall& call) {
+  check_numbers(call);
+  std::vector<Range> ranges;
+  for (std::size_t rank = 0; rank < call.parts.size(); ++rank) add_ranges(call, rank, ranges);
+  check_overlaps(call, ranges);
+}
+
+std::size_t bytes_of(const CollectiveCall& call) noexcept { return call.count * size_of(call.dtype); }
+
+}  // namespace lockstep

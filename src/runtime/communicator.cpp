@@ -1,0 +1,165 @@
+#include <lockstep/runtime/communicator.h>
+
+#include <algorithm>
+#include <atomic>
+#include <utility>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "runtime/collective_call.h"
+#include "runtime/registry.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<DeviceState*> states_of(const std::vector<Device>& devices) {
+  if (devices.empty()) throw InvalidArgument("[Communicator] expected at least one device, got none");
+  std::vector<DeviceState*> states;
+  for (const Device device : devices) {
+    if (device.type() != devices[0].type())
+      throw DeviceMismatch(text("[Communicator] expected devices of one kind, got ", devices[0], " and ", device));
+    DeviceState* const state = &device_state(device);
+    if (std::find(states.begin(), states.end(), state) != states.end())
+      throw InvalidArgument(text("[Communicator] expected each device once, got ", device, " twice"));
+    states.push_back(state);
+  }
+  return states;
+}
+
+// A thread's use of a communicator; what NCCL leaves undefined throws here.
+class Turn {
+ public:
+  Turn(const char* name, std::atomic<bool>& busy) : busy_(busy) {
+    if (busy.exchange(true, std::memory_order_acquire))
+      throw InvalidArgument(text('[', name, "] expected one thread at a time on a communicator, got two"));
+  }
+  ~Turn() { busy_.store(false, std::memory_order_release); }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  std::atomic<bool>& busy_;
+};
+
+}  // namespace
+
+class Communicator::State {
+ public:
+  explicit State(std::vector<Device> group)
+      : devices(std::move(group)),
+        states_(states_of(devices)),
+        device_set_(devices[0].is_cpu() ? nullptr : accelerators()),
+        backend_(states_[0]->backend) {
+    std::vector<int> indices;
+    for (const Device device : devices) indices.push_back(device.index());
+    handle_ = backend_.create_communicator(indices);
+  }
+  ~State() { backend_.destroy_communicator(handle_); }
+
+  const std::vector<Device> devices;
+
+  void run(std::span<const RankBuffers> ranks, CollectiveCall call) {
+    const Turn turn(call.name, busy_);
+    expect_ranks(call.name, ranks.size());
+    std::vector<CollectivePart> parts;
+    for (std::size_t rank = 0; rank < ranks.size(); ++rank)
+      parts.push_back({stream(call.name, rank, ranks[rank].stream), ranks[rank].send, ranks[rank].receive});
+    enqueue(parts, call);
+  }
+
+  void run(std::span<const Stream> streams, CollectiveCall call) {
+    const Turn turn(call.name, busy_);
+    expect_ranks(call.name, streams.size());
+    std::vector<CollectivePart> parts;
+    for (std::size_t rank = 0; rank < streams.size(); ++rank)
+      parts.push_back({stream(call.name, rank, streams[rank]), nullptr, nullptr});
+    enqueue(parts, call);
+  }
+
+  void abort() noexcept {
+    if (!aborted_.exchange(true)) backend_.abort_communicator(handle_);
+  }
+  bool is_aborted() const noexcept { return aborted_; }
+
+ private:
+  void expect_ranks(const char* name, std::size_t got) const {
+    if (got != devices.size())
+      throw InvalidArgument(text('[', name, "] expected one part for each of ", devices.size(), " ranks, got ", got));
+  }
+
+  StreamHandle stream(const char* name, std::size_t rank, const Stream& stream) const {
+    if (stream.device() != devices[rank])
+      throw DeviceMismatch(text('[', name, "] expected a stream of ", devices[rank], " for rank ", rank,
+                                ", got one of ", stream.device()));
+    if (&device_state(devices[rank]) != states_[rank])
+      throw InvalidArgument(
+          text('[', name, "] expected the devices that the communicator was made for, which are gone"));
+    return states_[rank]->stream(stream.id());
+  }
+
+  void enqueue(std::span<const CollectivePart> parts, CollectiveCall& call) {
+    call.parts = parts;
+    for (const std::size_t count : call.counts) call.count += count;
+    for (const Transfer& transfer : call.transfers) call.count += transfer.count;
+    check(call);
+    if (aborted_) throw CollectiveError(0, call.name, bytes_of(call), "the communicator was aborted");
+    backend_.collective(handle_, call);
+  }
+
+  const std::vector<DeviceState*> states_;
+  const std::shared_ptr<DeviceSet> device_set_;  // the devices outlive their scope, if need be
+  Backend& backend_;
+  CommunicatorHandle handle_ = nullptr;
+  std::atomic<bool> busy_ = false;
+  std::atomic<bool> aborted_ = false;
+};
+
+Communicator::Communicator(std::vector<Device> devices) : state_(std::make_unique<State>(std::move(devices))) {}
+Communicator::~Communicator() = default;
+Communicator::Communicator(Communicator&&) noexcept = default;
+Communicator& Communicator::operator=(Communicator&&) noexcept = default;
+
+int Communicator::size() const noexcept { return int(state_->devices.size()); }
+const std::vector<Device>& Communicator::devices() const noexcept { return state_->devices; }
+
+void Communicator::all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op) {
+  state_->run(ranks,
+              {.kind = CollectiveKind::kAllReduce, .name = "all_reduce", .dtype = dtype, .op = op, .count = count});
+}
+
+void Communicator::reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root, ReduceOp op) {
+  state_->run(
+      ranks,
+      {.kind = CollectiveKind::kReduce, .name = "reduce", .dtype = dtype, .op = op, .count = count, .root = root});
+}
+
+void Communicator::broadcast(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root) {
+  state_->run(ranks,
+              {.kind = CollectiveKind::kBroadcast, .name = "broadcast", .dtype = dtype, .count = count, .root = root});
+}
+
+void Communicator::reduce_scatter(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype,
+                                  ReduceOp op) {
+  state_->run(
+      ranks,
+      {.kind = CollectiveKind::kReduceScatter, .name = "reduce_scatter", .dtype = dtype, .op = op, .counts = counts});
+}
+
+void Communicator::all_gather(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype) {
+  state_->run(ranks, {.kind = CollectiveKind::kAllGather, .name = "all_gather", .dtype = dtype, .counts = counts});
+}
+
+void Communicator::send_receive(std::span<const Stream> streams, std::span<const Transfer> transfers, DType dtype) {
+  state_->run(streams,
+              {.kind = CollectiveKind::kSendReceive, .name = "send_receive", .dtype = dtype, .transfers = transfers});
+}
+
+void Communicator::barrier(std::span<const Stream> streams) {
+  state_->run(streams, {.kind = CollectiveKind::kBarrier, .name = "barrier"});
+}
+
+void Communicator::abort() noexcept { state_->abort(); }
+bool Communicator::is_aborted() const noexcept { return state_->is_aborted(); }
+
+}  // namespace lockstep

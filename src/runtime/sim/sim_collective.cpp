@@ -1,0 +1,183 @@
+#include "runtime/sim/sim_collective.h"
+
+#include <lockstep/core/error.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "core/text.h"
+#include "runtime/collective_call.h"
+
+namespace lockstep::sim {
+namespace {
+
+constexpr std::size_t kPieceBytes = 64 << 10;
+
+template <class Pointer>
+Pointer advanced(Pointer data, std::size_t bytes) {
+  using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const std::byte, std::byte>;
+  return static_cast<Byte*>(data) + bytes;
+}
+
+}  // namespace
+
+SimCollective::SimCollective(const CollectiveCall& call)
+    : name_(call.name),
+      bytes_(bytes_of(call)),
+      dtype_(call.dtype),
+      op_(call.op),
+      here_(call.parts.size()),
+      earlier_(call.parts.size()) {
+  std::vector<const void*> sends;
+  std::vector<void*> receives;
+  for (const CollectivePart& part : call.parts) {
+    devices_.push_back(Device::cuda(part.stream.device).name());
+    sends.push_back(part.send);
+    receives.push_back(part.receive);
+  }
+  const auto root = std::size_t(call.root);
+  const std::size_t element = size_of(dtype_);
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      add(std::move(sends), std::move(receives), call.count);
+      break;
+    case CollectiveKind::kReduce:
+      add(std::move(sends), {receives[root]}, call.count);
+      break;
+    case CollectiveKind::kBroadcast:
+      add({sends[root]}, std::move(receives), call.count);
+      break;
+    case CollectiveKind::kReduceScatter:
+      for (std::size_t r = 0; r < receives.size(); ++r) {
+        add(sends, {receives[r]}, call.counts[r]);
+        for (const void*& send : sends) send = advanced(send, call.counts[r] * element);
+      }
+      break;
+    case CollectiveKind::kAllGather:
+      for (std::size_t r = 0; r < sends.size(); ++r) {
+        add({sends[r]}, receives, call.counts[r]);
+        for (void*& receive : receives) receive = advanced(receive, call.counts[r] * element);
+      }
+      break;
+    case CollectiveKind::kSendReceive:
+      for (const Transfer& transfer : call.transfers) add({transfer.send}, {transfer.receive}, transfer.count);
+      break;
+    case CollectiveKind::kBarrier:
+      break;
+  }
+}
+
+void SimCollective::add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count) {
+  if (count == 0) return;
+  const std::size_t piece = kPieceBytes / size_of(dtype_);
+  reductions_.push_back({std::move(sources), std::move(targets), count});
+  first_piece_.push_back(pieces_);
+  pieces_ += (count + piece - 1) / piece;
+}
+
+std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncError> earlier) {
+  std::unique_lock lock(mutex_);
+  here_[std::size_t(rank)] = true;
+  earlier_[std::size_t(rank)] = earlier;
+  if (phase_ == Phase::kGathering && ++arrived_ == int(here_.size())) begin_work();
+  changed_.wait(lock, [&] { return phase_ != Phase::kGathering; });
+  if (phase_ == Phase::kWorking) {
+    ++working_;
+    lock.unlock();
+    work();
+    lock.lock();
+    if (--working_ == 0) end_work();
+    changed_.wait(lock, [&] { return phase_ == Phase::kEnded; });
+  }
+  return earlier ? earlier : error_;
+}
+
+// A single piece is done by the last rank to come: the others sleep on until it is done.
+void SimCollective::begin_work() {
+  if (!error_) error_ = error_of_ranks();
+  if (error_ || pieces_ == 0) return end_work();
+  phase_ = Phase::kWorking;
+  if (pieces_ > 1) changed_.notify_all();
+}
+
+void SimCollective::work() {
+  const std::size_t elements = kPieceBytes / size_of(dtype_);
+  for (std::size_t piece; (piece = next_piece_.fetch_add(1, std::memory_order_relaxed)) < pieces_;) {
+    const auto after = std::upper_bound(first_piece_.begin(), first_piece_.end(), piece);
+    const auto which = std::size_t(after - first_piece_.begin()) - 1;
+    const host::RankReduction& reduction = reductions_[which];
+    const std::size_t begin = (piece - first_piece_[which]) * elements;
+    host::reduce_ranks(reduction, dtype_, op_, begin, std::min(begin + elements, reduction.count));
+  }
+}
+
+void SimCollective::end_work() noexcept {
+  phase_ = Phase::kEnded;
+  changed_.notify_all();
+}
+
+void SimCollective::abort() noexcept {
+  const std::scoped_lock lock(mutex_);
+  if (phase_ == Phase::kEnded) return;
+  next_piece_ = pieces_;
+  const auto missing = std::find(here_.begin(), here_.end(), false);
+  if (missing == here_.end()) {
+    error_ = error(0, "the communicator was aborted");
+    return;  // whoever works ends it
+  }
+  error_ = error(int(missing - here_.begin()), "the communicator was aborted before this rank came to it");
+  end_work();
+}
+
+std::shared_ptr<AsyncError> SimCollective::error(int rank, const std::string& reason, std::exception_ptr cause) const {
+  CollectiveError collective(rank, name_, bytes_, reason);
+  if (cause) collective.attach(std::move(cause));
+  return std::make_shared<AsyncError>(std::make_exception_ptr(collective), name_, devices_[std::size_t(rank)]);
+}
+
+// The first failed rank gives its name; all errors are attached, and told by this one.
+std::shared_ptr<AsyncError> SimCollective::error_of_ranks() const {
+  std::vector<std::shared_ptr<AsyncError>> causes;
+  std::size_t failed = 0;
+  for (std::size_t rank = 0; rank < earlier_.size(); ++rank) {
+    if (!earlier_[rank] || std::find(causes.begin(), causes.end(), earlier_[rank]) != causes.end()) continue;
+    if (causes.empty()) failed = rank;
+    causes.push_back(earlier_[rank]);
+  }
+  if (causes.empty()) return nullptr;
+  std::vector<std::exception_ptr> copies;
+  for (const auto& cause : causes) copies.push_back(cause->copy());
+  std::string before;
+  try {
+    std::rethrow_exception(copies[0]);
+  } catch (const std::exception& e) {
+    before = e.what();
+  } catch (...) {
+    before = "an exception of unknown type";
+  }
+  CollectiveError collective(int(failed), name_, bytes_, text(devices_[failed], " had failed before: ", before));
+  for (std::exception_ptr& copy : copies) collective.attach(std::move(copy));
+  const bool told = std::all_of(causes.begin(), causes.end(), [](const auto& cause) { return cause->is_cleared(); });
+  if (told) causes.clear();  // too late to be told with them
+  return std::make_shared<AsyncError>(std::make_exception_ptr(collective), name_, devices_[failed], std::move(causes));
+}
+
+void SimCommunicator::add(const std::shared_ptr<SimCollective>& collective, const CollectiveCall& call) {
+  const std::scoped_lock lock(mutex_);
+  if (aborted_) throw CollectiveError(0, call.name, bytes_of(call), "the communicator was aborted");
+  if (pending_.size() >= tidy_at_) {
+    std::erase_if(pending_, [](const std::weak_ptr<SimCollective>& each) { return each.expired(); });
+    tidy_at_ = std::max<std::size_t>(64, 2 * pending_.size());
+  }
+  pending_.push_back(collective);
+}
+
+void SimCommunicator::abort() noexcept {
+  const std::scoped_lock lock(mutex_);
+  aborted_ = true;
+  for (const std::weak_ptr<SimCollective>& each : pending_)
+    if (const std::shared_ptr<SimCollective> collective = each.lock()) collective->abort();
+  pending_.clear();
+}
+
+}  // namespace lockstep::sim

@@ -1,0 +1,84 @@
+// A collective among simulated streams: where the workers of all ranks' streams meet, share the work, and part.
+//
+// The tasks of one collective enter all its streams under one lock, so any two collectives have the same order on
+// every stream they share, and waits refer to earlier work: a worker that waits here waits for what will come.
+#pragma once
+
+#include <atomic>
+#include <condition_variable>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "runtime/backend.h"
+#include "runtime/host/reduce_ranks.h"
+#include "runtime/sim/async_error.h"
+
+namespace lockstep::sim {
+
+/// Any thread may call any function; run() once for each rank.
+class SimCollective {
+ public:
+  explicit SimCollective(const CollectiveCall& call);
+
+  /// To be called before anything is enqueued: the operation will fail on all ranks with this error of one.
+  void fail(std::shared_ptr<AsyncError> error) { error_ = std::move(error); }
+
+  /// Called by the worker of the rank's stream. Waits for the other ranks', does a share of the work, and returns when
+  /// all of it is done. `earlier` is the stream's error, with which the operation fails on all ranks. Returns the
+  /// stream's error from then on.
+  std::shared_ptr<AsyncError> run(int rank, std::shared_ptr<AsyncError> earlier);
+
+  /// Fails on all ranks: those that wait leave at once, those that work after their current piece.
+  void abort() noexcept;
+
+  /// A CollectiveError of this operation.
+  std::shared_ptr<AsyncError> error(int rank, const std::string& reason, std::exception_ptr cause = nullptr) const;
+
+ private:
+  enum class Phase : std::uint8_t { kGathering, kWorking, kEnded };
+
+  void add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count);
+  void begin_work();
+  void work();
+  void end_work() noexcept;
+  std::shared_ptr<AsyncError> error_of_ranks() const;
+
+  const char* const name_;
+  const std::size_t bytes_;
+  const DType dtype_;
+  const ReduceOp op_;
+  std::vector<std::string> devices_;  // their names, by rank
+
+  // The work, in pieces that any worker may take; what comes out does not depend on who does.
+  std::vector<host::RankReduction> reductions_;
+  std::vector<std::size_t> first_piece_;  // of each reduction
+  std::size_t pieces_ = 0;
+  std::atomic<std::size_t> next_piece_ = 0;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  Phase phase_ = Phase::kGathering;
+  int arrived_ = 0;
+  int working_ = 0;
+  std::vector<bool> here_;                            // by rank
+  std::vector<std::shared_ptr<AsyncError>> earlier_;  // by rank
+  std::shared_ptr<AsyncError> error_;
+};
+
+/// Knows the collectives that were enqueued and may not have ended.
+class SimCommunicator {
+ public:
+  /// Throws CollectiveError after abort().
+  void add(const std::shared_ptr<SimCollective>& collective, const CollectiveCall& call);
+  void abort() noexcept;
+
+ private:
+  std::mutex mutex_;
+  bool aborted_ = false;
+  std::vector<std::weak_ptr<SimCollective>> pending_;
+  std::size_t tidy_at_ = 64;
+};
+
+}  // namespace lockstep::sim

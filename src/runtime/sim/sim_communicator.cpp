@@ -1,0 +1,60 @@
+// How collectives enter the simulated streams of all their ranks: checked and counted for each, then enqueued at once.
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "runtime/collective_call.h"
+#include "runtime/sim/sim_backend.h"
+#include "runtime/sim/sim_collective.h"
+
+namespace lockstep {
+
+using sim::SimCollective;
+using sim::SimCommunicator;
+using sim::SimStream;
+
+CommunicatorHandle SimBackend::create_communicator(std::span<const int>) { return new SimCommunicator; }
+
+void SimBackend::destroy_communicator(CommunicatorHandle handle) noexcept {
+  delete static_cast<SimCommunicator*>(handle);
+}
+
+void SimBackend::abort_communicator(CommunicatorHandle handle) noexcept {
+  static_cast<SimCommunicator*>(handle)->abort();
+}
+
+void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& call) {
+  const auto collective = std::make_shared<SimCollective>(call);
+  const std::scoped_lock lock(mutex_);
+  static_cast<SimCommunicator*>(handle)->add(collective, call);
+  declare(call);
+  for (std::size_t rank = call.parts.size(); rank-- > 0;) {  // the first rank that fails is the last to be heard
+    const SimStream& stream = stream_of(call.parts[rank].stream);
+    const sim::Faults::Verdict verdict = faults_.next(sim::FaultKind::kCollective, stream.device);
+    if (verdict == sim::Faults::Verdict::kWorks) continue;
+    const bool lost = verdict == sim::Faults::Verdict::kLost;
+    const char* const reason = lost ? "the device is lost" : "an injected fault";
+    const BackendError cause(call.name, lost ? sim::kDeviceLost : sim::kLaunchFailure, stream.device_name, reason);
+    collective->fail(
+        collective->error(int(rank), text(reason, " on ", stream.device_name), std::make_exception_ptr(cause)));
+  }
+  try {
+    for (std::size_t rank = 0; rank < call.parts.size(); ++rank)
+      stream_of(call.parts[rank].stream).push({call.name, sim::CollectiveTask{collective, int(rank)}});
+  } catch (...) {
+    collective->abort();  // the ranks that have it already must not wait for the others
+    throw;
+  }
+}
+
+void SimBackend::declare(const CollectiveCall& call) {
+  std::vector<sim::RaceChecker::RankAccesses> ranks;
+  for (std::size_t rank = 0; rank < call.parts.size(); ++rank) {
+    const SimStream& stream = stream_of(call.parts[rank].stream);
+    ranks.push_back({stream.index, accesses_of(call, rank), senders_of(call, rank)});
+    for (const Access& access : ranks.back().accesses)
+      memory_.expect(call.name, stream.device, access.region, access.kind);
+  }
+  if (options_.check_races) races_.access_together(call.name, ranks);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,137 @@
+// A group of simulated devices with a communicator, a stream of each, and memory on each: what tests of collectives
+// are made of.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/error.h>
+#include <lockstep/runtime/communicator.h>
+#include <lockstep/runtime/simulation.h>
+
+#include "runtime/registry.h"
+
+namespace lockstep::testing {
+
+using Bytes = std::vector<std::byte>;
+
+template <class T>
+Bytes bytes_of(const std::vector<T>& values) {
+  Bytes bytes(values.size() * sizeof(T));
+  if (!bytes.empty()) std::memcpy(bytes.data(), values.data(), bytes.size());
+  return bytes;
+}
+template <class T>
+std::vector<T> values_of(const Bytes& bytes) {
+  std::vector<T> values(bytes.size() / sizeof(T));
+  if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
+  return values;
+}
+
+inline std::vector<Device> gpus(int count) {
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(Device::cuda(i));
+  return devices;
+}
+
+class Ranks {
+ public:
+  explicit Ranks(int count, SimulationOptions options = {})
+      : devices(with_count(options, count)), communicator(gpus(count)) {
+    for (int rank = 0; rank < count; ++rank) streams.push_back(Stream::from_pool(Device::cuda(rank)));
+  }
+  ~Ranks() {
+    for (const auto& [rank, block] : blocks_) state(rank).allocator.free(block);
+  }
+
+  SimulatedDevices devices;
+  Communicator communicator;
+  std::vector<Stream> streams;
+
+  int size() const { return communicator.size(); }
+  DeviceState& state(int rank) const { return device_state(Device::cuda(rank)); }
+  StreamHandle handle(int rank) const { return StreamAccess::handle(streams[std::size_t(rank)]); }
+
+  /// Memory of the rank's device, kept to the end.
+  void* allocate(int rank, std::size_t bytes) {
+    const auto allocation = state(rank).allocator.allocate(bytes, handle(rank));
+    if (allocation.block != nullptr) blocks_.emplace_back(rank, allocation.block);
+    return allocation.memory;
+  }
+  /// The same with these bytes in it, written on the rank's stream.
+  void* put(int rank, const Bytes& bytes) {
+    void* const memory = allocate(rank, bytes.size());
+    write(rank, memory, bytes);
+    return memory;
+  }
+  void write(int rank, void* memory, const Bytes& bytes) {
+    const std::size_t n = bytes.size();
+    state(rank).backend.copy(
+        handle(rank),
+        {.to = memory, .from = bytes.data(), .to_device = rank, .row_bytes = n, .to_pitch = n, .from_pitch = n});
+  }
+  /// Waits for the rank's stream.
+  Bytes get(int rank, const void* memory, std::size_t n) {
+    Bytes bytes(n);
+    state(rank).backend.copy(
+        handle(rank),
+        {.to = bytes.data(), .from = memory, .from_device = rank, .row_bytes = n, .to_pitch = n, .from_pitch = n});
+    return bytes;
+  }
+  template <class T>
+  std::vector<T> values(int rank, const void* memory, std::size_t count) {
+    return values_of<T>(get(rank, memory, count * sizeof(T)));
+  }
+
+  /// One buffer of `bytes` for each rank.
+  std::vector<void*> allocate_all(std::size_t bytes) {
+    std::vector<void*> all;
+    for (int rank = 0; rank < size(); ++rank) all.push_back(allocate(rank, bytes));
+    return all;
+  }
+  std::vector<void*> put_all(const std::vector<Bytes>& contents) {
+    std::vector<void*> all;
+    for (int rank = 0; rank < size(); ++rank) all.push_back(put(rank, contents[std::size_t(rank)]));
+    return all;
+  }
+  std::vector<RankBuffers> buffers(const std::vector<void*>& send, const std::vector<void*>& receive) const {
+    std::vector<RankBuffers> result;
+    for (std::size_t rank = 0; rank < streams.size(); ++rank)
+      result.push_back({streams[rank], send[rank], receive[rank]});
+    return result;
+  }
+
+  /// A kernel on the rank's stream.
+  template <class Body>
+  void launch(int rank, const char* name, const std::vector<Access>& accesses, const Body& body) {
+    state(rank).backend.launch(handle(rank), {name, 0, accesses}, [body](const KernelContext&) { body(); });
+  }
+
+  void synchronize() const {
+    for (const Stream& stream : streams) stream.synchronize();
+  }
+
+ private:
+  static SimulationOptions with_count(SimulationOptions options, int count) {
+    options.count = count;
+    return options;
+  }
+  std::vector<std::pair<int, Block*>> blocks_;
+};
+
+template <class ErrorType, class Body>
+std::string message_of(Body body) {
+  try {
+    body();
+  } catch (const ErrorType& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("another type of error: ") + error.what();
+  }
+  return "no error";
+}
+
+}  // namespace lockstep::testing
