@@ -16,6 +16,7 @@ namespace lockstep {
 namespace {
 
 using autograd::Edge;
+using autograd::GradientSink;
 using autograd::Gradients;
 using autograd::Node;
 
@@ -31,6 +32,7 @@ struct Visit {
   std::shared_ptr<Node> node;
   int pending = 0;  // producers of its gradients that have not run
   bool needed = true;
+  bool passes_on = true;  // some node that its gradients reach is needed
   std::vector<Arrival> arrivals;
 };
 
@@ -56,7 +58,8 @@ class Backward {
     const Edge edge = autograd::gradient_edge(root);
     roots_.push_back(edge);
     discover(edge.node);
-    visits_.at(edge.node.get()).arrivals.push_back({edge.slot, edge.node->sequence, edge.node->stream, gradient});
+    visits_.at(edge.node.get())
+        .arrivals.push_back({edge.slot, edge.node->sequence, current_stream(gradient.device()), gradient});
   }
 
   // Gradients of these are kept in `captured` and not accumulated; only nodes on the way to them run.
@@ -71,12 +74,13 @@ class Backward {
     }
     for (auto& [node, visit] : visits_) {
       visit.needed = captures_.contains(node);
+      visit.passes_on = false;
       if (!node->edges.empty()) order.emplace_back(node->sequence, &visit);
     }
     std::sort(order.begin(), order.end());  // producers of the forward first; leaves, which are made late, are done
     for (auto& [sequence, visit] : order) {
       for (const Edge& edge : visit->node->edges)
-        if (edge.node && visits_.at(edge.node.get()).needed) visit->needed = true;
+        if (edge.node && visits_.at(edge.node.get()).needed) visit->needed = visit->passes_on = true;
     }
     accumulate_ = false;
   }
@@ -87,6 +91,8 @@ class Backward {
     std::vector<Lane*> started;
     Lane& lane = lanes_[home_];
     lane.device = home_;
+    fork_streams();
+    const std::vector<std::shared_ptr<GradientSink>> sinks = begin_sinks();
     {
       const std::scoped_lock lock(mutex_);
       for (auto& [node, visit] : visits_)
@@ -102,6 +108,7 @@ class Backward {
       });
     }
     join_streams();
+    for (const auto& sink : sinks) sink->end(failure_ != nullptr);
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -112,6 +119,7 @@ class Backward {
       auto [place, fresh] = visits_.try_emplace(node.get());
       if (fresh) {
         place->second.node = node;
+        use(node->stream);
         stack.push_back(&place->second);
       }
       return place->second;
@@ -123,6 +131,26 @@ class Backward {
       for (const Edge& edge : current->node->edges)
         if (edge.node) ++visit(edge.node).pending;
     }
+  }
+
+  // Tells who sums gradients of several leaves which of them this backward reaches.
+  std::vector<std::shared_ptr<GradientSink>> begin_sinks() {
+    std::vector<std::shared_ptr<GradientSink>> sinks;
+    if (!accumulate_) return sinks;
+    std::vector<std::vector<std::size_t>> leaves;
+    for (const auto& [node, visit] : visits_) {
+      const Tensor* const leaf = node->leaf();
+      std::shared_ptr<GradientSink> sink = leaf ? autograd::meta_of(*leaf)->sink.lock() : nullptr;
+      if (!sink) continue;
+      const auto place = std::size_t(std::find(sinks.begin(), sinks.end(), sink) - sinks.begin());
+      if (place == sinks.size()) {
+        sinks.push_back(std::move(sink));
+        leaves.emplace_back();
+      }
+      leaves[place].push_back(autograd::meta_of(*leaf)->sink_number);
+    }
+    for (std::size_t i = 0; i < sinks.size(); ++i) sinks[i]->begin(leaves[i]);
+    return sinks;
   }
 
   Lane& lane_of(const Node& node) {
@@ -193,11 +221,10 @@ class Backward {
     const autograd::RunningNode running(visit.node);
     Gradients inputs = gather(visit);
     for (auto& [slot, hook] : node.hooks)
-      if (inputs[std::size_t(slot)].defined())
-        if (Tensor changed = hook(inputs[std::size_t(slot)]); changed.defined()) inputs[std::size_t(slot)] = changed;
+      if (Tensor& input = inputs[std::size_t(slot)]; input.defined()) input = autograd::hooked(node.op, hook, input);
     if (const auto place = captures_.find(&node); place != captures_.end()) {
       for (const auto& [slot, index] : place->second) captured[index] = inputs[std::size_t(slot)];
-      if (node.edges.empty()) return {};
+      if (!visit.passes_on) return {};
     }
     const bool any = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined(); });
     if (!any || (!accumulate_ && node.edges.empty())) return {};
@@ -238,7 +265,6 @@ class Backward {
   // Holding the lock.
   void deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector<Lane*>& started) {
     const std::vector<Edge>& edges = visit.node->edges;
-    use(visit.node->stream);
     for (std::size_t i = 0; i < edges.size(); ++i) {
       if (!edges[i].node) continue;
       Visit& next = visits_.at(edges[i].node.get());
@@ -254,7 +280,15 @@ class Backward {
     if (!stream.device().is_cpu() && std::find(used_.begin(), used_.end(), stream) == used_.end()) used_.push_back(stream);
   }
 
-  // What the caller enqueues next comes after backward, on whichever streams that ran.
+  // What the caller has enqueued, such as a change of .grad, comes before backward, on whichever streams that runs...
+  void fork_streams() {
+    for (const Stream& stream : used_) {
+      const Stream current = current_stream(stream.device());
+      if (current != stream) stream.wait(current.record());
+    }
+  }
+
+  // ... and what the caller enqueues next comes after it.
   void join_streams() {
     for (const Stream& stream : used_) {
       const Stream current = current_stream(stream.device());

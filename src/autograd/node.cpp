@@ -35,24 +35,46 @@ class Accumulate final : public Node {
     if (!gradients[0].defined()) return {};
     Meta& meta = *meta_of(leaf_);
     Tensor gradient = gradients[0];
-    for (const auto& hook : meta.leaf_hooks)
-      if (Tensor changed = hook(gradient); changed.defined()) gradient = std::move(changed);
-    if (!meta.grad.defined())
-      meta.grad = keep(gradient);
+    for (const auto& hook : meta.leaf_hooks) gradient = hooked(op, hook, gradient);
+    check(gradient);
+    if (meta.grad.defined() && meta.grad_slot.defined() && !meta.grad.is_same(meta.grad_slot))
+      meta.grad = stored(meta.grad, meta.grad_slot);  // one that the user has set
+    if (!meta.grad.defined() || meta.replaces_grad)
+      meta.grad = meta.grad_slot.defined() ? stored(gradient, meta.grad_slot)
+                                           : keep(gradient, gradient.is_same(gradients[0]) ? 2 : 1);
     else if (grad_enabled())
       meta.grad = meta.grad.clone().add_(gradient);
     else
       meta.grad.add_(gradient);
+    meta.replaces_grad = false;
     for (const auto& hook : meta.accumulated_hooks) hook(leaf_);
+    if (const auto sink = meta.sink.lock()) sink->ready(meta.sink_number);
     return {};
   }
+  const Tensor* leaf() const noexcept override { return &leaf_; }
 
  private:
-  // Somebody else may still read the gradient's memory, or it may be an expanded view: then keep a copy.
-  static Tensor keep(const Tensor& gradient) {
+  static Tensor stored(const Tensor& gradient, const Tensor& slot) {
+    copy_values(slot, gradient);
+    bump_version(slot);
+    return slot;
+  }
+
+  // The leaf may have moved since the forward operation.
+  void check(const Tensor& gradient) const {
+    const TensorImpl &leaf = *leaf_.impl(), &got = *gradient.impl();
+    if (leaf.storage->device == got.storage->device && leaf.dtype == got.dtype && leaf.sizes == got.sizes) return;
+    throw AutogradError(text("[backward] expected a gradient like its leaf, ", leaf.sizes, " of ", leaf.dtype, " on ",
+                             leaf_.device(), ", got ", got.sizes, " of ", got.dtype, " on ", gradient.device()));
+  }
+
+  // Somebody else may hold the gradient (more than the given handles of ours) or its memory, it may be an expanded
+  // view, or a small part of a large array: then keep a copy.
+  static Tensor keep(const Tensor& gradient, std::uint32_t handles) {
     const TensorImpl& impl = *gradient.impl();
-    const bool own = impl.storage->references == 1 && impl.contiguous;
-    return own || grad_enabled() ? gradient : copied(gradient, *impl.storage->device, impl.dtype);
+    const bool own = impl.references == handles && impl.storage->references == 1 && impl.contiguous &&
+                     impl.storage->bytes == std::size_t(impl.numel) * size_of(impl.dtype);
+    return own ? gradient : gradient.clone();
   }
 
   Tensor leaf_;
@@ -91,6 +113,13 @@ Meta& make_meta(const Tensor& tensor) {
   return static_cast<Meta&>(*state);
 }
 
+void clear_grad(const Tensor& tensor) noexcept {
+  Meta* const meta = meta_of(tensor);
+  if (!meta) return;
+  meta->grad = Tensor();
+  for (const Tensor& replica : meta->replicas) clear_grad(replica);
+}
+
 Edge gradient_edge(const Tensor& tensor) {
   if (!needs_grad(tensor)) return {};
   Meta& meta = *meta_of(tensor);
@@ -108,6 +137,7 @@ RunningNode::~RunningNode() { running_node = outer_; }
 
 Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_(as) {
   tensor_ = as == SavedAs::kOutput ? tensor.detach() : tensor;
+  count();
 }
 
 Tensor Saved::get() const {
@@ -141,9 +171,30 @@ void check_recorded_in_place(const char* op, const Tensor& target) {
   if (needs_grad(target) && !meta_of(target)->grad_fn)
     throw AutogradError(text("[", op, "] expected a tensor that may change in place, got a leaf of shape ", target.sizes(),
                              " that requires a gradient: change it under NoGrad"));
-  if (target.impl()->storage->references != 1)
+  if (target.impl()->storage->references != 1 || target.impl()->saves != 0)
     throw AutogradError(text("[", op, "] expected memory of its own for a recorded change in place, got a tensor of shape ",
                              target.sizes(), " that shares it with a view or with a value saved for backward"));
+}
+
+void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input) {
+  const TensorImpl &written = *target.impl(), &read = *input.impl();
+  if (overlaps_itself(written))
+    throw InvalidArgument(text("[", op, "] expected a target whose elements have memory of their own, got an expanded view of shape ",
+                               written.sizes, " with strides ", written.strides));
+  if (overlaps_elsewhere(written, read))
+    throw InvalidArgument(text("[", op, "] expected an argument apart from the memory that changes, got a view of shape ",
+                               read.sizes, " that overlaps the target of shape ", written.sizes, ": clone() it first"));
+}
+
+Tensor hooked(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient) {
+  Tensor changed = hook(gradient);
+  if (!changed.defined()) return gradient;
+  check_same_device(op, gradient, changed);
+  if (changed.sizes() != gradient.sizes())
+    throw ShapeError(text("[", op, "] expected a hook to keep the shape ", gradient.sizes(), ", got ", changed.sizes()));
+  if (changed.dtype() != gradient.dtype())
+    throw DTypeError(text("[", op, "] expected a hook to keep the dtype ", gradient.dtype(), ", got ", changed.dtype()));
+  return changed;
 }
 
 }  // namespace autograd
@@ -181,6 +232,7 @@ void Tensor::set_grad(const Tensor& grad) {
   const TensorImpl& impl = impl_of("set_grad", *this);
   if (grad.defined()) {
     check_same_device("set_grad", *this, grad);
+    if (grad.is_same(*this)) throw InvalidArgument("[set_grad] expected another tensor as the gradient, got the tensor itself");
     if (grad.sizes() != impl.sizes)
       throw ShapeError(text("[set_grad] expected a gradient of shape ", impl.sizes, ", got ", grad.sizes()));
     if (grad.dtype() != impl.dtype)

@@ -41,6 +41,8 @@ class Node {
   virtual Gradients backward(const Gradients& output_gradients) = 0;
   /// Lets go of saved tensors; a later backward() throws AutogradError.
   virtual void release() {}
+  /// The tensor whose gradient ends here; null for a node of an operation.
+  virtual const Tensor* leaf() const noexcept { return nullptr; }
 
   const char* const op;          ///< The forward operation, such as "Addmm".
   const std::string name;        ///< "AddmmBackward".
@@ -49,6 +51,19 @@ class Node {
   int outputs = 1;
   std::vector<Edge> edges;  ///< One for each input.
   std::vector<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< By output.
+};
+
+/// Hears of the gradients of a set of leaves during a backward: how those of replicas are summed. Leaves are known by
+/// the numbers that their Meta gives them.
+class GradientSink {
+ public:
+  virtual ~GradientSink() = default;
+  /// Before the backward, on its caller's thread: these leaves will get gradients.
+  virtual void begin(std::span<const std::size_t> leaves) = 0;
+  /// The gradient of a leaf was accumulated, on the current stream of the leaf's device. From any thread.
+  virtual void ready(std::size_t leaf) = 0;
+  /// After the backward, on its caller's thread.
+  virtual void end(bool failed) = 0;
 };
 
 /// What autograd keeps with a tensor.
@@ -60,6 +75,10 @@ struct Meta final : AutogradState {
   std::weak_ptr<Node> accumulator;
   /// The same parameter on other devices: what changes this one in lockstep (an optimizer) changes those too.
   std::vector<Tensor> replicas;
+  std::weak_ptr<GradientSink> sink;
+  std::size_t sink_number = 0;
+  Tensor grad_slot;             ///< If defined, the memory that the gradient is kept in.
+  bool replaces_grad = false;   ///< The next gradient takes the place of the present one instead of adding to it.
   std::vector<std::function<Tensor(const Tensor&)>> leaf_hooks;
   std::vector<std::function<void(const Tensor&)>> accumulated_hooks;
 
@@ -69,6 +88,8 @@ struct Meta final : AutogradState {
 
 inline Meta* meta_of(const Tensor& tensor) noexcept { return static_cast<Meta*>(tensor.impl()->autograd.get()); }
 Meta& make_meta(const Tensor& tensor);
+/// Drops the gradient of a tensor and of its replicas.
+void clear_grad(const Tensor& tensor) noexcept;
 
 inline bool needs_grad(const Tensor& tensor) noexcept {
   const auto& state = tensor.impl()->autograd;
@@ -87,16 +108,33 @@ Edge gradient_edge(const Tensor& tensor);
 enum class SavedAs : std::uint8_t { kInput, kOutput };
 inline constexpr SavedAs kOutput = SavedAs::kOutput;
 
-/// A tensor that backward will need. Throws AutogradError when it was changed in place since.
+/// A tensor that backward will need. While it is kept, a change in place of the tensor that would be recorded is refused.
 class Saved {
  public:
   Saved() = default;
   /// An output is kept without its node, which will hold it: that would be a circle.
   explicit Saved(const Tensor& tensor, SavedAs as = SavedAs::kInput);
-  /// The tensor, connected to the graph again: to be called from backward.
+  Saved(const Saved& other) noexcept : tensor_(other.tensor_), version_(other.version_), as_(other.as_) { count(); }
+  Saved(Saved&&) noexcept = default;
+  Saved& operator=(Saved other) noexcept {
+    std::swap(tensor_, other.tensor_);
+    std::swap(version_, other.version_);
+    std::swap(as_, other.as_);
+    return *this;
+  }
+  ~Saved() {
+    if (tensor_.defined()) tensor_.impl()->saves.fetch_sub(1, std::memory_order_relaxed);
+  }
+
+  /// The tensor, connected to the graph again: to be called from backward. Throws AutogradError when the tensor was
+  /// changed in place since.
   Tensor get() const;
 
  private:
+  void count() const noexcept {
+    if (tensor_.defined()) tensor_.impl()->saves.fetch_add(1, std::memory_order_relaxed);
+  }
+
   Tensor tensor_;
   std::uint64_t version_ = 0;
   SavedAs as_ = SavedAs::kInput;
@@ -168,15 +206,27 @@ class RunningNode {
 };
 
 void check_recorded_in_place(const char* op, const Tensor& target);
+void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input);
 
-/// To be called by an operation before it changes `target` in place. Where the change will be recorded, throws
-/// AutogradError for what recording could not follow: a leaf that requires a gradient, or memory that another
-/// tensor shares (a view, or a value saved for backward).
+/// To be called by an operation before it changes `target` in place, reading `inputs`. Throws InvalidArgument where the
+/// result would depend on the order of elements: a target that repeats its memory (expand), an input that shares the
+/// target's memory other than element by element. Where the change will be recorded, throws AutogradError for what
+/// recording could not follow: a leaf that requires a gradient, or memory that another tensor shares (a view, or a value
+/// saved for backward).
 template <class... Tensors>
 void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
-  impl_of(op, target);
+  const TensorImpl& own = impl_of(op, target);
   (impl_of(op, inputs), ...);
+  [[maybe_unused]] const auto apart = [&](const TensorImpl& input) { return input.storage != own.storage || &input == &own; };
+  if (!(own.contiguous && (apart(*inputs.impl()) && ...))) {
+    check_memory_in_place(op, target, target);
+    (check_memory_in_place(op, target, inputs), ...);
+  }
   if (records(target, inputs...)) check_recorded_in_place(op, target);
 }
+
+/// What a hook made of a gradient: its result, or the gradient itself if that is undefined. Throws ShapeError, DTypeError
+/// or DeviceMismatch naming `op` for a result that is not like the gradient.
+Tensor hooked(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient);
 
 }  // namespace lockstep::autograd

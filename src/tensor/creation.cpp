@@ -9,7 +9,6 @@
 namespace lockstep {
 namespace {
 
-
 template <class T>
 struct Fill {
   T value;
@@ -62,7 +61,7 @@ Tensor full_like(const Tensor& like, double value, const TensorOptions& options)
 
 Tensor arange(double start, double stop, double step, const TensorOptions& options) {
   const double count = std::ceil((stop - start) / step);
-  if (!(step != 0) || !std::isfinite(count) || count < 0)
+  if (!(step != 0) || !(count >= 0 && count < 0x1p63))
     throw InvalidArgument(text("[arange] expected a step that leads from ", start, " to ", stop, ", got ", step));
   TensorOptions typed = options;
   const bool whole = std::floor(start) == start && std::floor(stop) == stop && std::floor(step) == step;
@@ -77,8 +76,8 @@ Tensor arange(double start, double stop, double step, const TensorOptions& optio
 }
 
 Tensor from_host(const void* values, std::size_t count, DType dtype, const Shape& sizes, const TensorOptions& options) {
-  if (std::int64_t(count) != sizes.elements())
-    throw ShapeError(text("[tensor] expected ", sizes.elements(), " values for shape ", sizes, ", got ", count));
+  if (const std::int64_t expected = checked_elements("tensor", sizes); std::int64_t(count) != expected)
+    throw ShapeError(text("[tensor] expected ", expected, " values for shape ", sizes, ", got ", count));
   DeviceState& cpu = device_state(Device());
   Tensor host = make_tensor(cpu, sizes, dtype);
   if (count) std::memcpy(host.impl()->data(), values, count * size_of(dtype));

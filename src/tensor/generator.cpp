@@ -31,6 +31,17 @@ Generator draw(std::uint64_t blocks) {
   return take(process_generator, blocks);
 }
 
+Generator current_generator() { return draw(0); }
+
+void set_generator(const Generator& generator) {
+  if (thread_generator) {
+    *thread_generator = generator;
+    return;
+  }
+  const std::lock_guard lock(process_mutex);
+  process_generator = generator;
+}
+
 GeneratorGuard::GeneratorGuard(Generator& generator) noexcept : outer_(std::exchange(thread_generator, &generator)) {}
 GeneratorGuard::~GeneratorGuard() { thread_generator = outer_; }
 

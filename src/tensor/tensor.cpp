@@ -42,19 +42,16 @@ void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
 }
 
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
-  std::int64_t numel = 1;
-  for (const std::int64_t size : sizes)
-    if (size < 0 || __builtin_mul_overflow(numel, size, &numel))
-      throw ShapeError(text("[empty] expected sizes of at least 0 whose product fits 64 bits, got ", sizes));
-  std::size_t bytes = 0;
-  if (__builtin_mul_overflow(std::size_t(numel), size_of(dtype), &bytes))
+  const std::int64_t numel = checked_elements("empty", sizes);
+  std::int64_t bytes = 0;
+  if (__builtin_mul_overflow(numel, std::int64_t(size_of(dtype)), &bytes))
     throw ShapeError(text("[empty] expected a size in bytes that fits 64 bits, got ", sizes, " of ", dtype));
   auto impl = std::make_unique<TensorImpl>();
   impl->dtype = dtype;
   impl->numel = numel;
   impl->sizes = sizes;
   impl->strides = contiguous_strides(sizes);
-  impl->storage = Storage::make(device, bytes);
+  impl->storage = Storage::make(device, std::size_t(bytes));
   return Tensor(impl.release());
 }
 
@@ -79,6 +76,24 @@ bool is_dense(const Shape& sizes, const Shape& strides) noexcept {
     expected *= sizes[i];
   }
   return true;
+}
+
+bool overlaps_itself(const TensorImpl& written) noexcept {
+  if (written.contiguous || written.numel == 0) return false;
+  for (int i = 0; i < written.sizes.rank(); ++i)
+    if (written.strides[i] == 0 && written.sizes[i] > 1) return true;
+  return false;
+}
+
+bool overlaps_elsewhere(const TensorImpl& written, const TensorImpl& read) noexcept {
+  if (written.storage != read.storage || written.numel == 0 || read.numel == 0) return false;
+  if (written.offset == read.offset && written.sizes == read.sizes && written.strides == read.strides) return false;
+  const auto last = [](const TensorImpl& tensor) {
+    std::int64_t at = tensor.offset;
+    for (int i = 0; i < tensor.sizes.rank(); ++i) at += (tensor.sizes[i] - 1) * tensor.strides[i];
+    return at;
+  };
+  return written.offset <= last(read) && read.offset <= last(written);
 }
 
 Region region_of(const TensorImpl& tensor) noexcept {
@@ -146,7 +161,7 @@ template <class T>
 std::vector<T> Tensor::to_vector() const {
   const TensorImpl& impl = impl_of("to_vector", *this);
   if (impl.dtype != kDTypeOf<T>)
-    throw DTypeError(text("[to_vector] expected ", kDTypeOf<T>, " to read a tensor of ", impl.dtype, ", got another type"));
+    throw DTypeError(text("[to_vector] expected the type of ", impl.dtype, ", got that of ", kDTypeOf<T>));
   DeviceState& cpu = device_state(Device());
   const Tensor host = impl.storage->device == &cpu && impl.contiguous ? *this : copied(*this, cpu, impl.dtype);
   const auto* values = reinterpret_cast<const T*>(host.impl()->data());

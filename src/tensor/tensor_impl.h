@@ -45,6 +45,7 @@ struct TensorImpl {
   Shape sizes;
   Shape strides;
   std::unique_ptr<AutogradState> autograd;
+  std::atomic<std::uint32_t> saves = 0;  ///< How many operations keep this for their backward.
 
   TensorImpl() = default;
   TensorImpl(const TensorImpl&) = delete;
@@ -69,6 +70,10 @@ inline TensorImpl& impl_of(const char* op, const Tensor& tensor) {
 
 /// Whether elements of that geometry lie densely in row-major order.
 bool is_dense(const Shape& sizes, const Shape& strides) noexcept;
+
+/// Whether elements of `written` share memory with each other, or with elements of `read` in other places.
+bool overlaps_itself(const TensorImpl& written) noexcept;
+bool overlaps_elsewhere(const TensorImpl& written, const TensorImpl& read) noexcept;
 
 /// A new contiguous tensor, uninitialized, without a gradient.
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);

@@ -13,12 +13,17 @@ struct Generator {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;  ///< Sequences of different streams are independent.
   std::uint64_t offset = 0;  ///< How many blocks of four 32-bit numbers have been used.
+
+  bool operator==(const Generator&) const = default;
 };
 
 /// Restarts the sequence that this process's tensors are drawn from.
 LOCKSTEP_API void manual_seed(std::uint64_t seed);
 /// Takes `blocks` blocks of four numbers from this thread's sequence and returns where they start.
 LOCKSTEP_API Generator draw(std::uint64_t blocks);
+/// Where this thread's sequence stands, and a jump to such a point: to go on later with the same numbers.
+LOCKSTEP_API Generator current_generator();
+LOCKSTEP_API void set_generator(const Generator& generator);
 
 /// While it lives, this thread draws from `generator` instead of from the process's sequence.
 class LOCKSTEP_API GeneratorGuard {

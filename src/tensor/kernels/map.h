@@ -52,7 +52,7 @@ struct MapKernel {
   void host(const KernelContext& context, std::index_sequence<I...>) const {
     if (geometry.dense) {
       host::parallel_for(context, geometry.numel, kGrain, [this](std::int64_t begin, std::int64_t end) {
-        row(end - begin, out + begin, 1, std::pair(std::get<I>(in) + begin, std::int64_t(1))...);
+        row(end - begin, out + begin, 1, std::make_pair(std::get<I>(in) + begin, std::int64_t(1))...);
       });
       return;
     }
@@ -69,7 +69,7 @@ struct MapKernel {
           for (int n = 0; n < kOperands; ++n) at[n] += index * geometry.strides[std::size_t(n)][d];
         }
         row(inner, out + at[0], geometry.strides[0][last],
-            std::pair(std::get<I>(in) + at[I + 1], geometry.strides[I + 1][last])...);
+            std::make_pair(std::get<I>(in) + at[I + 1], geometry.strides[I + 1][last])...);
       }
     });
   }

@@ -1,0 +1,54 @@
+// Checks gradients against central differences: every differentiable op's test uses it.
+#pragma once
+
+#include <functional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+struct GradcheckOptions {
+  double step = 1e-5;      ///< Elements are moved by this to either side.
+  double relative = 1e-6;  ///< Room for the difference: relative * |expected| + absolute.
+  double absolute = 1e-7;
+};
+
+namespace detail {
+using TensorFunction = std::function<std::vector<Tensor>(const std::vector<Tensor>&)>;
+
+template <class F>
+TensorFunction tensor_function(F function) {
+  return [function = std::move(function)](const std::vector<Tensor>& inputs) -> std::vector<Tensor> {
+    if constexpr (std::is_same_v<std::invoke_result_t<const F&, const std::vector<Tensor>&>, Tensor>)
+      return {function(inputs)};
+    else
+      return function(inputs);
+  };
+}
+
+LOCKSTEP_API void gradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
+                            const GradcheckOptions& options);
+LOCKSTEP_API void gradgradcheck(const TensorFunction& function, const std::vector<Tensor>& inputs,
+                                const GradcheckOptions& options);
+}  // namespace detail
+
+/// Compares the Jacobian that backward computes with a numeric one, element by element. `function` takes
+/// const std::vector<Tensor>& and gives a Tensor or a vector of them; it must depend on nothing but its inputs. All
+/// floating inputs are checked, and must be float64, else DTypeError. Inputs are not changed. Waits for their device.
+/// Throws AutogradError naming the input, the element, the output, and both values.
+template <class F>
+void gradcheck(F function, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
+  detail::gradcheck(detail::tensor_function(std::move(function)), inputs, options);
+}
+
+/// The same for the gradients of the gradients: checks the function from the inputs and the gradients of the outputs to
+/// the gradients of the inputs.
+template <class F>
+void gradgradcheck(F function, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
+  detail::gradgradcheck(detail::tensor_function(std::move(function)), inputs, options);
+}
+
+}  // namespace lockstep

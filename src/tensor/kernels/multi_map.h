@@ -1,0 +1,191 @@
+// The elementwise pattern over many tensors at once: f(a[i], b[i], ...) for each element of each row of operands, in
+// one launch. What a fused optimizer is made of.
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <type_traits>
+#include <vector>
+
+#include "runtime/host/parallel.h"
+#include "tensor/kernels/launch.h"
+#include "tensor/kernels/map.h"
+
+namespace lockstep {
+
+/// Tensors of one number of elements, contiguous.
+template <std::size_t N>
+using MultiRow = std::array<const TensorImpl*, N>;
+
+/// Memory that one launch uses.
+struct Accesses {
+  StreamHandle stream;
+  std::vector<Access> list;
+
+  Accesses(DeviceState& device, std::size_t count) : stream(current_stream_handle(device)) { list.reserve(count); }
+  void use(const TensorImpl& tensor) {
+    Storage& storage = *tensor.storage;
+    if (storage.stream_id != stream.id && storage.allocation.block)
+      storage.device->allocator.record_stream(storage.allocation.block, stream);
+  }
+  void add(const void* data, std::size_t bytes, AccessKind kind) { list.push_back({{data, bytes, 1, bytes}, kind}); }
+};
+
+/// Neighbouring memory in every operand. `first` counts elements through all spans.
+template <std::size_t N>
+struct MultiSpan {
+  std::array<std::byte*, N> data;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+};
+
+/// A part of one operand: in place, or for 16-bit floats in a buffer of floats.
+template <class T>
+class MultiPart {
+ public:
+  using Element = std::remove_const_t<T>;
+  using Wide = ComputeType<Element>;
+  static constexpr std::int64_t kBuffer = 512;
+
+  MultiPart(T* data, std::int64_t count) : data_(data), count_(count) {
+    if constexpr (kNarrow<Element>) widen(data, 1, count, buffer_);
+  }
+  auto* wide() noexcept {
+    if constexpr (kNarrow<Element>)
+      return buffer_;
+    else
+      return data_;
+  }
+  void store() const {
+    if constexpr (kNarrow<Element> && !std::is_const_v<T>) narrow(buffer_, count_, data_, 1);
+  }
+
+ private:
+  T* data_;
+  std::int64_t count_;
+  Wide buffer_[kNarrow<Element> ? kBuffer : 1];
+};
+
+// f, with the values it reads from its device's memory, if any: read once, when the kernel runs.
+template <class F>
+LOCKSTEP_HD auto bound(const F& f) {
+  if constexpr (requires { f.bind(); })
+    return f.bind();
+  else
+    return f;
+}
+
+template <class F, class... T>
+[[gnu::noinline]] void multi_row(const F& unbound, std::int64_t count, T*... at) {
+  const auto f = bound(unbound);  // a copy that no operand can alias
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) f(at[i]...);
+}
+
+template <class F, class... T>
+struct MultiMapKernel {
+  static constexpr std::size_t kOperands = sizeof...(T);
+  static constexpr std::int64_t kGrain = 1 << 15;
+  static constexpr bool kBuffered = (kNarrow<std::remove_const_t<T>> || ...);
+
+  F f;
+  std::shared_ptr<const std::vector<MultiSpan<kOperands>>> spans;
+  std::int64_t elements;
+
+  void operator()(const KernelContext& context) const {
+    host::parallel_for(context, elements, kGrain, [this](std::int64_t begin, std::int64_t end) { part(begin, end); });
+  }
+
+ private:
+  void part(std::int64_t begin, std::int64_t end) const {
+    auto span = std::partition_point(spans->begin(), spans->end(),
+                                     [begin](const auto& s) { return s.first + s.count <= begin; });
+    for (; begin < end; ++span) {
+      const std::int64_t count = std::min(span->first + span->count, end) - begin;
+      run(*span, begin - span->first, count, std::make_index_sequence<kOperands>());
+      begin += count;
+    }
+  }
+
+  template <std::size_t... I>
+  void run(const MultiSpan<kOperands>& span, std::int64_t from, std::int64_t count, std::index_sequence<I...>) const {
+    if constexpr (!kBuffered) {
+      multi_row(f, count, reinterpret_cast<T*>(span.data[I]) + from...);
+    } else {
+      constexpr std::int64_t kPart = MultiPart<float>::kBuffer;
+      for (std::int64_t at = from, left = count; left > 0; at += kPart, left -= kPart) {
+        const std::int64_t n = std::min(kPart, left);
+        run_parts(n, MultiPart<T>(reinterpret_cast<T*>(span.data[I]) + at, n)...);
+      }
+    }
+  }
+
+  void run_parts(std::int64_t count, MultiPart<T>... parts) const {
+    multi_row(f, count, parts.wide()...);
+    (parts.store(), ...);
+  }
+};
+
+/// The rows' memory in order of the first operand; rows that follow each other in every operand become one span.
+template <std::size_t N>
+std::vector<MultiSpan<N>> merged_spans(std::span<const MultiRow<N>> rows,
+                                       const std::array<std::size_t, N>& element_bytes) {
+  std::vector<MultiSpan<N>> spans;
+  spans.reserve(rows.size());
+  for (const MultiRow<N>& row : rows) {
+    if (row[0]->numel == 0) continue;
+    MultiSpan<N>& span = spans.emplace_back();
+    for (std::size_t n = 0; n < N; ++n) span.data[n] = row[n]->data();
+    span.count = row[0]->numel;
+  }
+  std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) { return a.data[0] < b.data[0]; });
+  std::size_t last = 0;
+  for (std::size_t i = 1; i < spans.size(); ++i) {
+    bool follows = true;
+    for (std::size_t n = 0; n < N; ++n)
+      follows &= spans[last].data[n] + std::size_t(spans[last].count) * element_bytes[n] == spans[i].data[n];
+    if (follows)
+      spans[last].count += spans[i].count;
+    else
+      spans[++last] = spans[i];
+  }
+  if (!spans.empty()) spans.resize(last + 1);
+  std::int64_t first = 0;
+  for (MultiSpan<N>& span : spans) {
+    span.first = first;
+    first += span.count;
+  }
+  return spans;
+}
+
+/// Calls f for each element of each row. T: the operands' element types, const where f only reads; f takes references
+/// to their compute types. All rows live on `device`. `f` must be copyable; if it has bind(), that is called when the
+/// kernel runs and gives the function to apply: a way to read `parameters` on the device. Counts no change.
+template <class... T, class F>
+void multi_map(const char* name, double flops_per_element, const F& f, DeviceState& device,
+               std::span<const MultiRow<sizeof...(T)>> rows, std::span<const TensorImpl* const> parameters = {}) {
+  constexpr std::size_t kOperands = sizeof...(T);
+  constexpr std::array<std::size_t, kOperands> kBytes = {sizeof(T)...};
+  constexpr std::array<bool, kOperands> kReads = {std::is_const_v<T>...};
+  auto spans = std::make_shared<const std::vector<MultiSpan<kOperands>>>(merged_spans<kOperands>(rows, kBytes));
+  if (spans->empty()) return;
+  Accesses accesses(device, spans->size() * kOperands + parameters.size());
+  for (const auto& row : rows)
+    for (const TensorImpl* operand : row) accesses.use(*operand);
+  for (const auto& span : *spans)
+    for (std::size_t n = 0; n < kOperands; ++n)
+      accesses.add(span.data[n], std::size_t(span.count) * kBytes[n],
+                   kReads[n] ? AccessKind::kRead : AccessKind::kWrite);
+  for (const TensorImpl* parameter : parameters) {
+    accesses.use(*parameter);
+    accesses.list.push_back({region_of(*parameter), AccessKind::kRead});
+  }
+  const std::int64_t elements = spans->back().first + spans->back().count;
+  const MultiMapKernel<F, T...> kernel{f, std::move(spans), elements};
+  device.backend.launch(accesses.stream, {name, flops_per_element * double(elements), accesses.list}, kernel);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,117 @@
+// Hooks on tensors and on leaves.
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+
+#include <stdexcept>
+#include <thread>
+
+#include "support/thrown.h"
+#include "support/values.h"
+
+namespace lockstep {
+namespace {
+
+using testing::thrown;
+using testing::values;
+
+TEST(Hook, SeesTheWholeGradientOnce) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  const Tensor y = x * 3.0;
+  std::vector<std::vector<double>> seen;
+  register_hook(y, [&](const Tensor& g) {
+    seen.push_back(values(g));
+    return Tensor();
+  });
+  sum(y * 2.0 + y).backward();
+  EXPECT_EQ(seen, (std::vector<std::vector<double>>{{3, 3}}));
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{9, 9}));
+}
+
+TEST(Hook, ReplacesTheGradientWithWhatItReturns) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  const Tensor y = x * 3.0;
+  register_hook(y, [](const Tensor& g) { return g * 10.0; });
+  register_hook(y, [](const Tensor& g) { return g + 1.0; });  // after the first
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{33, 33}));
+}
+
+TEST(Hook, OfALeafRunsBeforeEachAccumulation) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  register_hook(x, [](const Tensor& g) { return g * 2.0; });
+  sum(x * 3.0).backward();
+  sum(x * 4.0).backward();
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{14, 14}));
+}
+
+TEST(Hook, NeedsATensorWithGradient) {
+  EXPECT_EQ(thrown<AutogradError>([] { register_hook(ones({2}), [](const Tensor&) { return Tensor(); }); }),
+            "[register_hook] expected a tensor that requires a gradient, got one that does not");
+}
+
+TEST(Hook, MustKeepShapeDtypeAndDevice) {
+  SimulatedDevices devices({.count = 1});
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  const auto run = [&](auto hook) {
+    const Tensor y = x * 3.0;
+    register_hook(y, hook);
+    sum(y).backward();
+  };
+  EXPECT_NE(thrown<ShapeError>([&] {
+              run([](const Tensor&) { return ones({3}); });
+            }).find("hook to keep the shape [2], got [3]"),
+            std::string::npos);
+  EXPECT_THROW(run([](const Tensor& g) { return g.to(kFloat64); }), DTypeError);
+  EXPECT_THROW(run([](const Tensor& g) { return g.cuda(); }), DeviceMismatch);
+  EXPECT_FALSE(x.grad().defined());
+  register_hook(x, [](const Tensor&) { return ones({1}); });
+  EXPECT_THROW(sum(x).backward(), ShapeError);
+  EXPECT_FALSE(x.grad().defined());
+}
+
+TEST(Hook, MayThrowAnything) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  const Tensor y = x * 3.0;
+  register_hook(y, [](const Tensor&) -> Tensor { throw std::runtime_error("mine"); });
+  EXPECT_EQ(thrown<std::runtime_error>([&] { sum(y).backward(); }), "mine");
+  sum(x * 1.0).backward();
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{1, 1}));
+}
+
+TEST(AccumulatedHook, RunsOnceWhenTheGradientIsThere) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  int calls = 0;
+  register_accumulated_hook(x, [&](const Tensor& leaf) {
+    ++calls;
+    EXPECT_TRUE(leaf.is_same(x));
+    EXPECT_EQ(values(leaf.grad()), (std::vector<double>{5, 5}));
+  });
+  sum(x * 3.0 + x * 2.0).backward();
+  EXPECT_EQ(calls, 1);
+}
+
+TEST(AccumulatedHook, RunsOnTheThreadOfItsDevice) {
+  SimulatedDevices devices({.count = 2});
+  const Tensor x = ones({2}, {.device = "cuda:0", .requires_grad = true});
+  const Tensor y = ones({2}, {.device = "cuda:1", .requires_grad = true});
+  std::thread::id of_x, of_y;
+  register_accumulated_hook(x, [&](const Tensor&) { of_x = std::this_thread::get_id(); });
+  register_accumulated_hook(y, [&](const Tensor&) { of_y = std::this_thread::get_id(); });
+  sum(x.cuda(1) * y).backward();
+  EXPECT_NE(of_x, of_y);
+  EXPECT_NE(of_x, std::thread::id());
+}
+
+TEST(AccumulatedHook, IsForLeavesWithGradient) {
+  Tensor x = tensor({1.}, {.requires_grad = true});
+  EXPECT_THROW(register_accumulated_hook(x * 2.0, [](const Tensor&) {}), AutogradError);
+  EXPECT_THROW(register_accumulated_hook(ones({1}), [](const Tensor&) {}), AutogradError);
+}
+
+}  // namespace
+}  // namespace lockstep

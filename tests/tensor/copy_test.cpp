@@ -1,0 +1,210 @@
+// Copies of values: between dtypes, layouts and devices.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include <lockstep/runtime/memory.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+#include "support/thrown.h"
+#include "support/values.h"
+
+namespace lockstep {
+namespace {
+
+using testing::random_sizes;
+using testing::reversed_in_memory;
+using testing::thrown;
+using testing::values;
+using testing::with_gaps;
+
+constexpr std::array kAll = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
+
+TEST(Copy, ConvertsBetweenAllDtypesOnAnyPairOfDevices) {
+  SimulatedDevices devices({.count = 2});
+  const Tensor numbers = tensor({0, 1, 2, 3, 100, 127, 0, 64}).view({2, 4});
+  for (const Device from_device : {Device(), Device("cuda:0")})
+    for (const Device to_device : {Device(), Device("cuda:0"), Device("cuda:1")})
+      for (const DType from : kAll)
+        for (const DType to : kAll) {
+          const Tensor source = numbers.to(from_device, from);
+          Tensor target = zeros({2, 4}, {.dtype = to, .device = to_device});
+          target.copy_(source);
+          std::vector<double> expected = values(numbers);
+          for (double& value : expected)
+            if (from == kBool || to == kBool) value = value != 0;
+          EXPECT_EQ(values(target), expected) << from << " on " << from_device << " to " << to << " on " << to_device;
+          EXPECT_EQ(values(source.to(to_device, to)), expected);
+        }
+}
+
+TEST(Copy, TruncatesFractionsAndTakesAnyNonzeroForTrue) {
+  const Tensor x = tensor({-2.75, -0.5, 0.0, 0.25, 2.75});
+  EXPECT_EQ(values(x.to(kInt32)), (std::vector<double>{-2, 0, 0, 0, 2}));
+  EXPECT_EQ(values(x.to(kBool)), (std::vector<double>{1, 1, 0, 1, 1}));
+  EXPECT_EQ(values(tensor({std::nan("")}).to(kBool)), std::vector<double>{1});
+}
+
+TEST(Copy, RoundsToSixteenBits) {
+  const Tensor x = randn({1000});
+  const auto exact = x.to_vector<float>();
+  const auto half = x.to(kFloat16).to_vector<Half>();
+  const auto brain = x.to(kBFloat16).to_vector<BFloat16>();
+  for (std::size_t i = 0; i < exact.size(); ++i) {
+    ASSERT_EQ(half[i].bits(), Half(exact[i]).bits());
+    ASSERT_EQ(brain[i].bits(), BFloat16(exact[i]).bits());
+  }
+}
+
+struct Layout {
+  const char* name;
+  Tensor (*of)(const Tensor&);
+};
+const Layout kLayouts[] = {{"dense", [](const Tensor& x) { return x.clone(); }},
+                           {"rows apart",
+                            [](const Tensor& x) {
+                              Shape room = x.sizes();
+                              room[room.rank() - 1] += 3;
+                              Tensor wide = full(room, 77, {.dtype = x.dtype(), .device = x.device()});
+                              Tensor view = wide.narrow(-1, 2, x.size(-1));
+                              view.copy_(x);
+                              return view;
+                            }},
+                           {"every element apart", &with_gaps},
+                           {"reversed dimensions", &reversed_in_memory}};
+
+// From each layout to each, on and between all kinds of devices, with random shapes.
+TEST(Copy, KeepsValuesBetweenLayoutsAndDevices) {
+  SimulatedDevices devices({.count = 2, .seed = 3, .max_delay_us = 20});
+  std::mt19937 random(5);
+  for (int round = 0; round < 6; ++round) {
+    const Shape sizes = random_sizes(random);
+    const Tensor numbers = arange(double(sizes.elements())).view(sizes);
+    for (const Device from_device : {Device(), Device("cuda:0")})
+      for (const Device to_device : {Device(), Device("cuda:0"), Device("cuda:1")})
+        for (const Layout& from : kLayouts)
+          for (const Layout& to : kLayouts) {
+            const Tensor source = from.of(numbers.to(from_device, kInt32));
+            Tensor target = to.of(zeros(sizes, {.dtype = kInt32, .device = to_device}));
+            target.copy_(source);
+            ASSERT_EQ(values(target), values(numbers))
+                << sizes << ' ' << from.name << " on " << from_device << " to " << to.name << " on " << to_device;
+          }
+  }
+}
+
+TEST(Copy, ChangesNothingAroundAView) {
+  SimulatedDevices devices({.count = 2});
+  for (const Device device : {Device(), Device("cuda:0")}) {
+    const Tensor whole = zeros({4, 5}, {.device = device});
+    whole.slice(0, 1, 4, 2).slice(1, 1, 4).copy_(ones({2, 3}, {.device = "cuda:1"}));
+    EXPECT_EQ(values(whole), (std::vector<double>{0, 0, 0, 0, 0, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 1, 1, 1, 0}));
+  }
+}
+
+TEST(Copy, BroadcastsItsSource) {
+  SimulatedDevices devices({.count = 2});
+  for (const Device from : {Device(), Device("cuda:0"), Device("cuda:1")}) {
+    Tensor x = zeros({2, 3}, {.device = "cuda:0"});
+    x.copy_(tensor({1., 2., 3.}, {.device = from}));
+    EXPECT_EQ(values(x), (std::vector<double>{1, 2, 3, 1, 2, 3}));
+    x.copy_(tensor({{4.}, {5.}}, {.device = from}));
+    EXPECT_EQ(values(x), (std::vector<double>{4, 4, 4, 5, 5, 5}));
+    x.copy_(tensor(6., {.device = from}));
+    EXPECT_EQ(values(x), std::vector<double>(6, 6));
+    x.copy_(tensor({1, 2, 3}, {.device = from}));
+    EXPECT_EQ(values(x), (std::vector<double>{1, 2, 3, 1, 2, 3}));
+  }
+}
+
+TEST(Copy, MovesEmptyTensors) {
+  SimulatedDevices devices({.count = 2});
+  EXPECT_EQ(zeros({0, 3}).cuda(1).sizes(), (Shape{0, 3}));
+  Tensor x = zeros({0, 3}, {.device = "cuda:0"});
+  EXPECT_EQ(x.copy_(zeros({1, 3})).sizes(), (Shape{0, 3}));
+}
+
+TEST(To, GivesTheTensorItselfWhereItIsAsAsked) {
+  SimulatedDevices devices({.count = 2});
+  const Tensor Z = ones({2, 3}).cuda(1);
+  const MemoryStats before = memory_stats("cuda:1");
+  const OperationCounts counts = devices.counts(1);
+  EXPECT_TRUE(Z.cuda(1).is_same(Z));
+  EXPECT_TRUE(Z.to(kFloat32).is_same(Z));
+  EXPECT_TRUE(Z.to("cuda:1", kFloat32).is_same(Z));
+  EXPECT_TRUE(Z.contiguous().is_same(Z));
+  EXPECT_EQ(memory_stats("cuda:1").allocations, before.allocations);
+  EXPECT_EQ(devices.counts(1).copies, counts.copies);
+  EXPECT_EQ(devices.counts(1).launches, counts.launches);
+  const Tensor on_cpu = ones({2});
+  EXPECT_TRUE(on_cpu.cpu().is_same(on_cpu));
+}
+
+TEST(To, CopiesOnceBetweenDevices) {
+  SimulatedDevices devices({.count = 2});
+  const Tensor x = ones({100}, {.device = "cuda:0"});
+  const OperationCounts before[] = {devices.counts(0), devices.counts(1)};
+  const Tensor y = x.cuda(1);
+  EXPECT_EQ(devices.counts(0).copies + devices.counts(1).copies, before[0].copies + before[1].copies + 1);
+  EXPECT_EQ(devices.counts(1).allocations, before[1].allocations + 1);
+  EXPECT_EQ(devices.counts(0).allocations, before[0].allocations);
+  EXPECT_FALSE(y.is_same(x));
+}
+
+// The copy is ordered after what is enqueued on both devices, and before what comes next on both.
+TEST(To, IsOrderedWithTheWorkOfBothDevices) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SimulatedDevices devices({.count = 2, .seed = seed, .max_delay_us = 200});
+    Tensor x = zeros({64}, {.device = "cuda:0"});
+    Tensor y = zeros({64}, {.device = "cuda:1"});
+    for (int i = 1; i <= 5; ++i) {
+      x.fill_(i);
+      y.copy_(x);
+      x.fill_(-1);
+      y.mul_(2.0);
+    }
+    EXPECT_EQ(values(y), std::vector<double>(64, 10));
+  }
+}
+
+TEST(CopyRefuses, AShapeThatDoesNotBroadcastAndChangesNothing) {
+  SimulatedDevices devices({.count = 2});
+  Tensor x = full({2, 3}, 5, {.device = "cuda:0"});
+  const Tensor wide = ones({2, 4}, {.device = "cuda:1"}), high = ones({4, 2, 3}, {.device = "cuda:1"});
+  const OperationCounts before[] = {devices.counts(0), devices.counts(1)};
+  const std::uint64_t version = x.version();
+  EXPECT_EQ(thrown<ShapeError>([&] { x.copy_(wide); }), "[copy] expected shapes that broadcast, got [2, 3] and [2, 4]");
+  EXPECT_EQ(thrown<ShapeError>([&] { x.copy_(high); }),
+            "[copy] expected a source that broadcasts to [2, 3], got [4, 2, 3]");
+  EXPECT_EQ(thrown<InvalidArgument>([&] { x.copy_(Tensor()); }), "[copy_] expected a tensor, got an undefined one");
+  for (int d : {0, 1}) {
+    EXPECT_EQ(devices.counts(d).copies, before[d].copies);
+    EXPECT_EQ(devices.counts(d).launches, before[d].launches);
+    EXPECT_EQ(devices.counts(d).allocations, before[d].allocations);
+  }
+  EXPECT_EQ(x.version(), version);
+  EXPECT_EQ(values(x), std::vector<double>(6, 5));
+}
+
+TEST(CopyRefuses, MemoryThatOverlapsItself) {
+  const Tensor x = arange(9).view({3, 3});
+  EXPECT_NE(thrown<InvalidArgument>([&] { x.t().copy_(x); }).find("overlaps the target"), std::string::npos);
+  EXPECT_THROW(x.narrow(0, 0, 2).copy_(x.narrow(0, 1, 2)), InvalidArgument);
+  EXPECT_THROW(x.copy_(x[0]), InvalidArgument);
+  const Tensor expanded = zeros({1, 3}).expand({4, 3});
+  EXPECT_NE(thrown<InvalidArgument>([&] { Tensor(expanded).fill_(1); }).find("expanded view"), std::string::npos);
+  EXPECT_EQ(values(x), values(arange(9)));
+}
+
+TEST(Copy, OntoItselfOrBesideItIsFine) {
+  Tensor x = arange(9).view({3, 3});
+  x.copy_(x);
+  x.narrow(0, 0, 1).copy_(x.narrow(0, 1, 1));
+  EXPECT_EQ(values(x), (std::vector<double>{3, 4, 5, 3, 4, 5, 6, 7, 8}));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,164 @@
+// New tensors: their shape, dtype, device and values, and what is refused.
+#include <lockstep/tensor/creation.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <lockstep/runtime/memory.h>
+#include <lockstep/runtime/simulation.h>
+
+#include "support/thrown.h"
+#include "support/values.h"
+
+namespace lockstep {
+namespace {
+
+using testing::thrown;
+using testing::values;
+
+constexpr std::array kAll = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
+
+TEST(Creation, FillsEveryDtypeOnEveryDevice) {
+  SimulatedDevices devices({.count = 2});
+  for (const Device device : {Device(), Device("cuda:0"), Device("cuda:1")})
+    for (const DType dtype : kAll) {
+      const TensorOptions options = {.dtype = dtype, .device = device};
+      EXPECT_EQ(values(zeros({2, 3}, options)), std::vector<double>(6, 0));
+      EXPECT_EQ(values(ones({2, 3}, options)), std::vector<double>(6, 1));
+      const Tensor x = full({3}, 7, options);
+      EXPECT_EQ(x.dtype(), dtype);
+      EXPECT_EQ(x.device(), device);
+      EXPECT_EQ(values(x), std::vector<double>(3, dtype == kBool ? 1 : 7)) << dtype;
+    }
+}
+
+TEST(Creation, IsFloat32OnTheCpuByDefault) {
+  const Tensor x = zeros({2});
+  EXPECT_EQ(x.dtype(), kFloat32);
+  EXPECT_EQ(x.device(), Device("cpu"));
+  EXPECT_FALSE(x.requires_grad());
+  EXPECT_TRUE(zeros({2}, {.requires_grad = true}).requires_grad());
+}
+
+TEST(Creation, OfTheLikeTakesOverWhatIsNotGiven) {
+  SimulatedDevices devices({.count = 1});
+  const Tensor x = zeros({2, 3}, {.dtype = kInt32, .device = "cuda:0"});
+  EXPECT_EQ(ones_like(x).dtype(), kInt32);
+  EXPECT_EQ(ones_like(x).device(), Device("cuda:0"));
+  EXPECT_EQ(ones_like(x, {.dtype = kFloat64}).dtype(), kFloat64);
+  EXPECT_EQ(full_like(x, 3, {.device = "cpu"}).device(), Device("cpu"));
+  EXPECT_EQ(empty_like(x.t()).sizes(), (Shape{3, 2}));
+  EXPECT_TRUE(empty_like(x.t()).is_contiguous());
+}
+
+TEST(Arange, CountsBeforeTheStop) {
+  const double cases[][3] = {{0, 5, 1}, {2, 11, 3}, {5, 0, -1}, {5, -1, -2}, {0, 1, 0.125}, {-1, 1, 0.3}, {3, 3, 1}};
+  for (const auto& [start, stop, step] : cases) {
+    std::vector<double> expected;
+    for (int i = 0; step > 0 ? start + i * step < stop : start + i * step > stop; ++i)
+      expected.push_back(start + i * step);
+    EXPECT_EQ(values(arange(start, stop, step, {.dtype = kFloat64})), expected);
+  }
+}
+
+TEST(Arange, IsWholeUnlessAnArgumentIsNot) {
+  EXPECT_EQ(arange(4).dtype(), kInt64);
+  EXPECT_EQ(arange(0, 1, 0.5).dtype(), kFloat32);
+  EXPECT_EQ(arange(4, {.dtype = kBFloat16}).dtype(), kBFloat16);
+}
+
+TEST(Arange, RefusesStepsThatLeadNowhere) {
+  const double infinity = std::numeric_limits<double>::infinity();
+  EXPECT_THROW(arange(0, 5, 0), InvalidArgument);
+  EXPECT_THROW(arange(0, 5, -1), InvalidArgument);
+  EXPECT_THROW(arange(0, infinity), InvalidArgument);
+  EXPECT_THROW(arange(0, 1, std::nan("")), InvalidArgument);
+  EXPECT_THROW(arange(0, 1e300), InvalidArgument);
+  EXPECT_THROW(arange(0, 4, 1, {.dtype = kBool}), DTypeError);
+}
+
+TEST(TensorOf, KeepsIntegersBoolsAndDoublesAsPyTorch) {
+  EXPECT_EQ(tensor({1, 2, 3}).dtype(), kInt64);
+  EXPECT_EQ(tensor({true, false}).dtype(), kBool);
+  EXPECT_EQ(tensor({1.5, 2.0}).dtype(), kFloat32);
+  EXPECT_EQ(tensor({std::uint8_t(3)}).dtype(), kUInt8);
+  EXPECT_EQ(tensor(2.5).sizes(), Shape());
+  EXPECT_EQ(tensor({{1, 2, 3}, {4, 5, 6}}).sizes(), (Shape{2, 3}));
+  EXPECT_EQ(values(tensor({{1, 2}, {3, 4}})), (std::vector<double>{1, 2, 3, 4}));
+  EXPECT_EQ(values(tensor(std::vector<bool>{true, false})), (std::vector<double>{1, 0}));
+}
+
+TEST(TensorOf, RoundsOnceWhenAskedForAnotherDtype) {
+  const double value = 1 + std::ldexp(1, -40);
+  EXPECT_EQ(tensor(value, {.dtype = kFloat64}).item<double>(), value);
+  EXPECT_EQ(tensor({value}, {.dtype = kFloat64}).item<double>(), value);
+  EXPECT_EQ(tensor({std::int64_t(1) << 60}).item<std::int64_t>(), std::int64_t(1) << 60);
+}
+
+TEST(TensorOf, RefusesRowsOfDifferentLengths) {
+  EXPECT_EQ(thrown<ShapeError>([] { tensor({{1, 2}, {3}}); }), "[tensor] expected rows of 2 values, got one of 1");
+}
+
+TEST(FromHost, RefusesAnotherNumberOfValues) {
+  const float numbers[6] = {};
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              from_host(numbers, 6, kFloat32, {2, 2});
+            }),
+            "[tensor] expected 4 values for shape [2, 2], got 6");
+  EXPECT_THROW(from_host(numbers, 6, kFloat32, {-2, -3}), ShapeError);
+  EXPECT_THROW(from_host(numbers, 0, kFloat32, {1ll << 32, 1ll << 32}), ShapeError);
+}
+
+TEST(CreationRefuses, NegativeSizesAndThoseThatDoNotFit) {
+  EXPECT_EQ(thrown<ShapeError>([] {
+              empty({2, -3});
+            }),
+            "[empty] expected sizes of at least 0 whose product fits 64 bits, got [2, -3]");
+  EXPECT_THROW(empty({-1, -1}), ShapeError);
+  EXPECT_THROW(empty({1ll << 32, 1ll << 32}), ShapeError);
+  EXPECT_THROW(empty({1ll << 60, 8}, {.dtype = kUInt8}), ShapeError);
+  EXPECT_THROW(empty({1ll << 61}, {.dtype = kFloat32}), ShapeError);
+  EXPECT_THROW(zeros({1, 1, 1, 1, 1, 1, 1, 1, 1}), ShapeError);
+}
+
+TEST(CreationRefuses, ADeviceThatIsNotThere) {
+  SimulatedDevices devices({.count = 2});
+  EXPECT_EQ(thrown<InvalidArgument>([] { zeros({2}, {.device = "cuda:2"}); }),
+            "[Device] expected one of 2 visible GPUs, got cuda:2");
+}
+
+TEST(CreationRefuses, AGradientOfIntegers) {
+  EXPECT_EQ(thrown<AutogradError>([] { zeros({2}, {.dtype = kInt64, .requires_grad = true}); }),
+            "[requires_grad_] expected a floating dtype, got int64");
+}
+
+TEST(CreationRefuses, MoreThanTheDeviceHasAndGoesOn) {
+  SimulatedDevices devices({.count = 1, .memory_bytes = 8 << 20});
+  const std::size_t before = memory_stats("cuda:0").in_use;
+  for (const std::int64_t count : {std::int64_t(4) << 20, std::int64_t(1) << 40, std::int64_t(1) << 59}) {
+    try {
+      empty({count}, {.device = "cuda:0"});
+      ADD_FAILURE() << "nothing was thrown for " << count;
+    } catch (const OutOfMemory& error) {
+      EXPECT_EQ(error.device, "cuda:0");
+      EXPECT_GE(error.sizes.requested, std::size_t(count) * 4);
+      EXPECT_EQ(error.sizes.limit, std::size_t(8) << 20);
+    }
+  }
+  EXPECT_EQ(memory_stats("cuda:0").in_use, before);
+  EXPECT_EQ(values(ones({3}, {.device = "cuda:0"})), std::vector<double>(3, 1));
+}
+
+TEST(Creation, TakesEmptyAndZeroDimensionalShapes) {
+  SimulatedDevices devices({.count = 1});
+  for (const Device device : {Device(), Device("cuda:0")}) {
+    EXPECT_EQ(zeros({0, 3}, {.device = device}).numel(), 0);
+    EXPECT_TRUE(values(zeros({0, 3}, {.device = device})).empty());
+    EXPECT_EQ(values(full({}, 4, {.device = device})), std::vector<double>{4});
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
