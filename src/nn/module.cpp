@@ -1,9 +1,11 @@
 #include <lockstep/nn/module.h>
 
+#include <functional>
 #include <map>
 
 #include <lockstep/autograd/grad_mode.h>
 
+#include "autograd/node.h"
 #include "core/text.h"
 #include "runtime/registry.h"
 
@@ -92,26 +94,32 @@ StateDict ModuleBase::state_dict() const {
 
 void ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& options) {
   std::map<std::string_view, const Tensor*> given;
+  std::string missing, refused;
   for (const auto& [key, value] : state) {
-    const std::string_view name = key;
-    given[name.starts_with(options.strip_prefix) ? name.substr(options.strip_prefix.size()) : name] = &value;
+    std::string_view name = key;
+    if (name.starts_with(options.strip_prefix)) name.remove_prefix(options.strip_prefix.size());
+    if (!given.emplace(name, &value).second) refused += text("\n  twice: ", name);
   }
-  std::vector<std::pair<State*, const Tensor*>> loads;
-  std::string missing, shaped;
-  each_state(*this, [&](const Path& path, State& value) {
+  std::vector<std::function<void()>> loads;
+  each_state(*this, [&](const Path& path, auto& value) {
     const std::string key = path.str();
     const auto entry = given.find(key);
-    if (entry == given.end()) {
+    if (entry == given.end() || !entry->second->defined()) {
       missing += text("\n  missing: ", key);
       return;
     }
     const Tensor& source = *entry->second;
     if (value.defined() && value.sizes() != source.sizes())
-      shaped += text("\n  shape of ", key, ": expected ", value.sizes(), ", got ", source.sizes());
-    loads.emplace_back(&value, &source);
+      refused += text("\n  shape of ", key, ": expected ", value.sizes(), ", got ", source.sizes());
+    loads.push_back([&value, &source] {
+      if (value.defined())
+        value.copy_(source);
+      else
+        value.reset(source.clone());
+    });
     given.erase(entry);
   });
-  std::string problems = shaped;
+  std::string problems = refused;
   if (options.strict) {
     problems += missing;
     for (const auto& [key, value] : given) problems += text("\n  unexpected: ", key);
@@ -119,12 +127,7 @@ void ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& opti
   if (!problems.empty())
     throw InvalidArgument(text("[load_state_dict] expected the keys and shapes of the module, got:", problems));
   const NoGrad guard;
-  for (const auto& [value, source] : loads) {
-    if (value->defined())
-      value->copy_(*source);
-    else
-      value->reset(source->clone());
-  }
+  for (const auto& load : loads) load();
 }
 
 void ModuleBase::to(Device device) {
@@ -146,7 +149,7 @@ void ModuleBase::train(bool on) {
 
 void ModuleBase::zero_grad() {
   each_parameter(*this, [](const Path&, Parameter& value) {
-    if (value.defined() && value.grad().defined()) value.set_grad(Tensor());
+    if (value.defined()) autograd::clear_grad(value);
   });
 }
 

@@ -1,5 +1,7 @@
 #include <lockstep/nn/parameter.h>
 
+#include <algorithm>
+
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/node.h"
@@ -47,14 +49,26 @@ void State::reset(const Tensor& value) {
   const Tensor source = value.detach();
   TensorImpl& own = *impl();
   TensorImpl& other = *source.impl();
+  const std::uint64_t version = own.storage->version, other_version = other.storage->version;
   std::swap(own.storage, other.storage);
+  own.storage->version = std::max(version, other_version) + 1;  // what backward has saved is not there any more
   own.dtype = other.dtype;
   own.contiguous = other.contiguous;
   own.numel = other.numel;
   own.offset = other.offset;
   own.sizes = other.sizes;
   own.strides = other.strides;
-  if (own.autograd) static_cast<autograd::Meta&>(*own.autograd).grad = Tensor();
+  if (own.autograd) {
+    auto& meta = static_cast<autograd::Meta&>(*own.autograd);
+    meta.grad = Tensor();
+    meta.accumulator.reset();  // it belongs to the former device
+  }
+}
+
+void Parameter::reset(const Tensor& value) {
+  const bool fresh = !defined();
+  State::reset(value);
+  if (fresh && is_floating(dtype())) requires_grad_();
 }
 
 void State::place(Device device) {

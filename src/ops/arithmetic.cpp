@@ -5,8 +5,8 @@
 #include <lockstep/ops/reduce.h>
 
 #include "autograd/node.h"
+#include "ops/elementwise.h"
 #include "tensor/copy.h"
-#include "tensor/kernels/map.h"
 
 namespace lockstep {
 namespace {
@@ -24,15 +24,21 @@ struct AddScaled {
 };
 struct Add {
   template <class T>
-  LOCKSTEP_HD T operator()(T a, T b) const { return a + b; }
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return a + b;
+  }
 };
 struct Multiply {
   template <class T>
-  LOCKSTEP_HD T operator()(T a, T b) const { return a * b; }
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return a * b;
+  }
 };
 struct Divide {
   template <class T>
-  LOCKSTEP_HD T operator()(T a, T b) const { return a / b; }
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return a / b;
+  }
 };
 template <class T>
 struct AddNumber {
@@ -44,42 +50,10 @@ struct MultiplyNumber {
   T number;
   LOCKSTEP_HD T operator()(T a) const { return a * number; }
 };
-struct Equal {
-  template <class T>
-  LOCKSTEP_HD bool operator()(T a, T b) const { return a == b; }
-};
-struct Less {
-  template <class T>
-  LOCKSTEP_HD bool operator()(T a, T b) const { return a < b; }
-};
-struct GreaterEqual {
-  template <class T>
-  LOCKSTEP_HD bool operator()(T a, T b) const { return a >= b; }
-};
-
-// An uninitialized tensor of the shape both broadcast to.
-Tensor result_for(const char* op, const Tensor& a, const Tensor& b, DType dtype) {
-  const Shape& x = a.impl()->sizes;
-  const Shape& y = b.impl()->sizes;
-  return make_tensor(*a.impl()->storage->device, x == y ? x : broadcast(op, x, y), dtype);
-}
-
 template <class F>
-Tensor binary(const char* op, const F& f, const Tensor& a, const Tensor& b) {
-  Tensor out = result_for(op, a, b, a.impl()->dtype);
+Tensor apply(const char* op, const F& f, const Tensor& a, const Tensor& b) {
+  Tensor out = broadcast_result(op, a, b, a.impl()->dtype);
   visit_numeric(op, a.impl()->dtype, [&]<class T>() { map<T, T, T>(op, 1, f, out, a, b); });
-  return out;
-}
-
-template <class F>
-Tensor compare(const char* op, const F& f, const Tensor& a, const Tensor& b) {
-  check_same_device(op, a, b);
-  if (a.dtype() != b.dtype()) {
-    const DType common = promote(a.dtype(), b.dtype());
-    return compare(op, f, a.to(common), b.to(common));
-  }
-  Tensor out = result_for(op, a, b, kBool);
-  visit_all(a.dtype(), [&]<class T>() { map<bool, T, T>(op, 1, f, out, a, b); });
   return out;
 }
 
@@ -100,7 +74,7 @@ Tensor add(const Tensor& a, const Tensor& b, double alpha) {
     const DType common = promote(a.dtype(), b.dtype());
     return add(a.to(common), b.to(common), alpha);
   }
-  Tensor out = result_for("add", a, b, a.impl()->dtype);
+  Tensor out = broadcast_result("add", a, b, a.impl()->dtype);
   visit_numeric("add", a.impl()->dtype, [&]<class T>() {
     if (alpha == 1)
       map<T, T, T>("add", 1, Add(), out, a, b);
@@ -123,7 +97,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
     const DType common = promote(a.dtype(), b.dtype());
     return mul(a.to(common), b.to(common));
   }
-  Tensor out = binary("mul", Multiply(), a, b);
+  Tensor out = apply("mul", Multiply(), a, b);
   if (records(a, b))
     record("Mul", out, {&a, &b}, [x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
       const Tensor p = x.get(), q = y.get();
@@ -139,7 +113,7 @@ Tensor div(const Tensor& a, const Tensor& b) {
     const DType real = is_floating(common) ? common : kFloat32;
     return div(a.to(real), b.to(real));
   }
-  Tensor out = binary("div", Divide(), a, b);
+  Tensor out = apply("div", Divide(), a, b);
   if (records(a, b))
     record("Div", out, {&a, &b}, [x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
       const Tensor p = x.get(), q = y.get();
@@ -153,9 +127,8 @@ Tensor add(const Tensor& a, double b) {
   const DType dtype = with_number(impl_of("add", a).dtype, b);
   if (dtype != a.dtype()) return add(a.to(dtype), b);
   Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), dtype);
-  visit_numeric("add", dtype, [&]<class T>() {
-    map<T, T>("add", 1, AddNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a);
-  });
+  visit_numeric("add", dtype,
+                [&]<class T>() { map<T, T>("add", 1, AddNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a); });
   if (records(a)) record("Add", out, {&a}, [](const Tensor& g) { return Gradients{g}; });
   return out;
 }
@@ -164,18 +137,19 @@ Tensor mul(const Tensor& a, double b) {
   const DType dtype = with_number(impl_of("mul", a).dtype, b);
   if (dtype != a.dtype()) return mul(a.to(dtype), b);
   Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), dtype);
-  visit_numeric("mul", dtype, [&]<class T>() {
-    map<T, T>("mul", 1, MultiplyNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a);
-  });
+  visit_numeric("mul", dtype,
+                [&]<class T>() { map<T, T>("mul", 1, MultiplyNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a); });
   if (records(a)) record("Mul", out, {&a}, [b](const Tensor& g) { return Gradients{mul(g, b)}; });
   return out;
 }
 
 Tensor neg(const Tensor& a) { return mul(a, -1); }
 
-Tensor eq(const Tensor& a, const Tensor& b) { return compare("eq", Equal(), a, b); }
-Tensor lt(const Tensor& a, const Tensor& b) { return compare("lt", Less(), a, b); }
-Tensor ge(const Tensor& a, const Tensor& b) { return compare("ge", GreaterEqual(), a, b); }
+Tensor div(const Tensor& a, double b) { return mul(is_floating(impl_of("div", a).dtype) ? a : a.to(kFloat32), 1 / b); }
+
+Tensor operator/(double a, const Tensor& b) {
+  return mul(reciprocal(is_floating(impl_of("div", b).dtype) ? b : b.to(kFloat32)), a);
+}
 
 namespace {
 
@@ -211,13 +185,14 @@ Tensor& Tensor::add_(const Tensor& other, double alpha) {
 
 Tensor& Tensor::mul_(const Tensor& other) {
   autograd::check_in_place("mul_", *this, other);
-  const Tensor fit = fitting("mul_", *this, other);
+  Tensor fit = fitting("mul_", *this, other);
   const Tensor before = records(*this, fit) ? clone() : *this;
+  if (fit.is_same(*this)) fit = before;
   visit_numeric("mul_", dtype(), [&]<class T>() { map<T, T, T>("mul_", 1, Multiply(), *this, *this, fit); });
   bump_version(*this);
   if (records(*this, fit)) {
     const Tensor self = *this;
-    record("Mul", *this, {&self, &fit}, [x = Saved(before.detach()), y = Saved(fit)](const Tensor& g) {
+    record("Mul", *this, {&self, &fit}, [x = Saved(before), y = Saved(fit)](const Tensor& g) {
       const Tensor q = y.get();
       return Gradients{g * q, sum_to(g * x.get(), q.sizes())};
     });

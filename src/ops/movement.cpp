@@ -52,7 +52,7 @@ Tensor& Tensor::copy_(const Tensor& source) {
   autograd::check_in_place("copy_", *this, source);
   copy_values(*this, source);
   bump_version(*this);
-  if (records(*this, source)) {
+  if (records(*this, source) && is_floating(dtype())) {
     const Tensor self = *this;
     record("Copy", *this, {&self, &source},
            [home = source.device(), was = source.dtype(), sizes = source.sizes(), needed = needs_grad(source)](const Tensor& g) {

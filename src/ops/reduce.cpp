@@ -23,7 +23,8 @@ struct Sum {
   LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a * scale; }
 };
 
-Tensor scaled_sum(const char* op, const char* node, const Tensor& x, const DimMask& mask, bool keep_dims, double scale) {
+Tensor scaled_sum(const char* op, const char* node, const Tensor& x, const DimMask& mask, bool keep_dims,
+                  double scale) {
   const TensorImpl& from = *x.impl();
   const DType dtype = is_floating(from.dtype) ? from.dtype : kInt64;
   Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, keep_dims), dtype);
@@ -33,11 +34,9 @@ Tensor scaled_sum(const char* op, const char* node, const Tensor& x, const DimMa
     reduce<Result, T>(op, Reducer{typename Reducer::Accumulator(scale)}, out, x, mask);
   });
   if (records(x))
-    record(node, out, {&x},
-           [sizes = from.sizes, kept = reduced_sizes(from.sizes, mask, true), scale](const Tensor& g) {
-             const Tensor spread = g.reshape(kept).expand(sizes);
-             return Gradients{scale == 1 ? spread : mul(spread, scale)};
-           });
+    record(node, out, {&x}, [sizes = from.sizes, kept = reduced_sizes(from.sizes, mask, true), scale](const Tensor& g) {
+      return Gradients{(scale == 1 ? g : mul(g, scale)).reshape(kept).expand(sizes)};
+    });
   return out;
 }
 

@@ -27,6 +27,14 @@ inline DimMask all_of(int rank) {
   return mask;
 }
 
+/// The masked dimensions.
+inline Shape dims_of(const DimMask& mask, int rank) {
+  Shape dims;
+  for (int i = 0; i < rank; ++i)
+    if (mask[std::size_t(i)]) dims.push_back(i);
+  return dims;
+}
+
 /// How many elements each result is reduced from.
 inline std::int64_t reduced_count(const Shape& sizes, const DimMask& mask) {
   std::int64_t count = 1;

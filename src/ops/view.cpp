@@ -2,13 +2,12 @@
 #include <algorithm>
 #include <limits>
 
-#include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
-#include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/indexing.h>
 
 #include "autograd/node.h"
 #include "core/text.h"
+#include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
@@ -17,28 +16,28 @@ using autograd::Gradients;
 using autograd::record;
 using autograd::records;
 
-// Where a view lies in a dense gradient of its base's shape: found by repeating the view on that gradient.
+// A gradient of the base's shape, dense: zeros but where the view lies, found by repeating the view on it.
 template <class View>
 Tensor scattered(const Tensor& gradient, const Shape& base, const View& view) {
-  Tensor whole = zeros(base, {.dtype = gradient.dtype(), .device = gradient.device()});
-  view(whole).copy_(gradient);
+  Tensor whole = make_tensor(*gradient.impl()->storage->device, base, gradient.dtype());
+  fill_values(whole, 0);
+  copy_values(view(whole), gradient);
+  if (records(gradient)) record("Scatter", whole, {&gradient}, [view](const Tensor& g) { return Gradients{view(g)}; });
   return whole;
 }
 
 Shape infer(const char* op, const Shape& wanted, std::int64_t numel) {
   Shape sizes = wanted;
   int unknown = -1;
-  std::int64_t known = 1;
   for (int i = 0; i < sizes.rank(); ++i) {
-    if (sizes[i] == -1 && unknown < 0)
-      unknown = i;
-    else
-      known *= sizes[i];
-    if (sizes[i] < -1 || (sizes[i] == -1 && unknown != i))
+    if (sizes[i] < -1 || (sizes[i] == -1 && unknown >= 0))
       throw ShapeError(text("[", op, "] expected sizes of at least 0 and at most one -1, got ", wanted));
+    if (sizes[i] == -1) sizes[unknown = i] = 1;
   }
-  if (unknown >= 0 && known != 0 && numel % known == 0) sizes[unknown] = numel / known;
-  if (sizes.elements() != numel || (unknown >= 0 && sizes[unknown] < 0))
+  const std::int64_t known = checked_elements(op, sizes);
+  if (unknown >= 0 && known != 0 && numel % known == 0)
+    sizes[unknown] = numel / known;
+  else if (unknown >= 0 || known != numel)
     throw ShapeError(text("[", op, "] expected a shape of ", numel, " elements, got ", wanted));
   return sizes;
 }
@@ -71,8 +70,7 @@ bool view_strides(const Shape& from, const Shape& strides, const Shape& to, Shap
 
 Tensor viewed(const Tensor& x, const Shape& sizes, const Shape& strides) {
   Tensor out = make_view(x, sizes, strides, x.impl()->offset);
-  if (records(x))
-    record("View", out, {&x}, [base = x.sizes()](const Tensor& g) { return Gradients{g.reshape(base)}; });
+  if (records(x)) record("View", out, {&x}, [base = x.sizes()](const Tensor& g) { return Gradients{g.reshape(base)}; });
   return out;
 }
 
@@ -103,7 +101,8 @@ Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
   const TensorImpl& x = impl_of("flatten", *this);
   const int first = wrap_dim("flatten", start_dim, x.sizes.rank()), last = wrap_dim("flatten", end_dim, x.sizes.rank());
   if (first > last)
-    throw ShapeError(text("[flatten] expected start_dim <= end_dim, got ", start_dim, " and ", end_dim, " for ", x.sizes));
+    throw ShapeError(
+        text("[flatten] expected start_dim <= end_dim, got ", start_dim, " and ", end_dim, " for ", x.sizes));
   Shape sizes;
   for (int i = 0; i < first; ++i) sizes.push_back(x.sizes[i]);
   std::int64_t merged = 1;
@@ -119,8 +118,8 @@ Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
   const int d = wrap_dim("select", dim, x.sizes.rank());
   const std::int64_t size = x.sizes[d];
   if (index < -size || index >= size)
-    throw ShapeError(text("[select] expected an index in [", -size, ", ", size - 1, "] for dimension ", d, " of ", x.sizes,
-                          ", got ", index));
+    throw ShapeError(text("[select] expected an index in [", -size, ", ", size - 1, "] for dimension ", d, " of ",
+                          x.sizes, ", got ", index));
   const std::int64_t at = index < 0 ? index + size : index;
   Shape sizes = x.sizes, strides = x.strides;
   sizes.erase(d);
@@ -128,7 +127,7 @@ Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
   Tensor out = make_view(*this, sizes, strides, x.offset + at * x.strides[d]);
   if (records(*this))
     record("Select", out, {this}, [base = x.sizes, d, at](const Tensor& g) {
-      return Gradients{scattered(g, base, [&](const Tensor& whole) { return whole.select(d, at); })};
+      return Gradients{scattered(g, base, [=](const Tensor& whole) { return whole.select(d, at); })};
     });
   return out;
 }
@@ -143,11 +142,11 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t stop, st
   const std::int64_t from = position(start), to = std::max(from, position(stop));
   Shape sizes = x.sizes, strides = x.strides;
   sizes[d] = (to - from) / step + ((to - from) % step != 0);
-  strides[d] *= step;
+  if (sizes[d] > 1) strides[d] *= step;
   Tensor out = make_view(*this, sizes, strides, x.offset + from * x.strides[d]);
   if (records(*this))
     record("Slice", out, {this}, [base = x.sizes, d, from, to, step](const Tensor& g) {
-      return Gradients{scattered(g, base, [&](const Tensor& whole) { return whole.slice(d, from, to, step); })};
+      return Gradients{scattered(g, base, [=](const Tensor& whole) { return whole.slice(d, from, to, step); })};
     });
   return out;
 }
@@ -224,6 +223,7 @@ Tensor Tensor::expand(const Shape& sizes) const {
     if (i >= extra && (own == wanted[i])) strides[i] = x.strides[i - extra];
   }
   if (extra < 0) throw ShapeError(text("[expand] expected at least ", x.sizes.rank(), " dimensions, got ", sizes));
+  checked_elements("expand", wanted);
   Tensor out = make_view(*this, wanted, strides, x.offset);
   if (records(*this))
     record("Expand", out, {this}, [base = x.sizes](const Tensor& g) { return Gradients{sum_to(g, base)}; });
@@ -243,12 +243,18 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
   Tensor result = *this;
   int d = 0;
   for (const Index& index : indices) switch (index.kind()) {
-      case Index::Kind::kInteger: result = result.select(d, index.integer()); break;
+      case Index::Kind::kInteger:
+        result = result.select(d, index.integer());
+        break;
       case Index::Kind::kSlice:
         result = result.slice(d++, index.slice().start, index.slice().stop, index.slice().step);
         break;
-      case Index::Kind::kEllipsis: d += dim() - used; break;
-      case Index::Kind::kNone: result = result.unsqueeze(d++); break;
+      case Index::Kind::kEllipsis:
+        d += dim() - used;
+        break;
+      case Index::Kind::kNone:
+        result = result.unsqueeze(d++);
+        break;
     }
   return result;
 }

@@ -32,6 +32,8 @@ class LOCKSTEP_API Parameter : public State {
  public:
   Parameter() = default;  ///< Undefined: a lazy module has not seen its first batch.
   explicit Parameter(const Tensor& value) : State(value, true) {}
+  /// As State's; what had no shape yet requires a gradient if floating.
+  void reset(const Tensor& value);
 };
 
 /// A tensor that belongs to the state of a module but is not trained, such as a running mean.

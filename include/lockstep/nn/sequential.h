@@ -24,7 +24,10 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   AnyModule& operator=(AnyModule&&) noexcept = default;
 
   Tensor forward(const Tensor& x) { return held_->forward(x); }
-  void visit(const Path& path, Visitor& visitor) override { held_->module().visit(path, visitor); }
+  void visit(const Path& path, Visitor& visitor) override {
+    visitor.module(path, *this);
+    held_->module().visit(path, visitor);
+  }
 
   /// The module itself. Throws InvalidArgument if it is of another type.
   template <class M>

@@ -1,6 +1,8 @@
 // Tensors by key, in the order of the members they come from.
 #pragma once
 
+#include <functional>
+#include <map>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -28,6 +30,7 @@ class LOCKSTEP_API StateDict {
 
  private:
   std::vector<Entry> entries_;
+  std::map<std::string, std::size_t, std::less<>> positions_;  // by key
 };
 
 struct LoadOptions {

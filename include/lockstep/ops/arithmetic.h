@@ -1,4 +1,4 @@
-// Elementwise arithmetic and comparison. Shapes broadcast; dtypes promote (see DType); numbers take the tensor's
+// Elementwise arithmetic of two operands. Shapes broadcast; dtypes promote (see DType); numbers take the tensor's
 // dtype, but a fractional number makes an integer tensor float32. Differentiable where the result is floating.
 // Throw ShapeError, DeviceMismatch.
 #pragma once
@@ -13,12 +13,18 @@ LOCKSTEP_API Tensor mul(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor div(const Tensor& a, const Tensor& b);  ///< True division: integers give float32.
 LOCKSTEP_API Tensor add(const Tensor& a, double b);
 LOCKSTEP_API Tensor mul(const Tensor& a, double b);
+LOCKSTEP_API Tensor div(const Tensor& a, double b);
 LOCKSTEP_API Tensor neg(const Tensor& a);
 
-/// bool tensors.
-LOCKSTEP_API Tensor eq(const Tensor& a, const Tensor& b);
-LOCKSTEP_API Tensor lt(const Tensor& a, const Tensor& b);
-LOCKSTEP_API Tensor ge(const Tensor& a, const Tensor& b);
+/// Numeric dtypes. Where a equals b, half of the gradient flows to each. NaN wins.
+LOCKSTEP_API Tensor maximum(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor minimum(const Tensor& a, const Tensor& b);
+
+/// Powers. Integers stay integers under whole exponents from 0 on; else they become float32.
+LOCKSTEP_API Tensor pow(const Tensor& base, double exponent);
+/// Floating, after promotion, else DTypeError.
+LOCKSTEP_API Tensor pow(const Tensor& base, const Tensor& exponent);
+LOCKSTEP_API Tensor pow(double base, const Tensor& exponent);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
@@ -29,7 +35,9 @@ inline Tensor operator+(double a, const Tensor& b) { return add(b, a); }
 inline Tensor operator-(const Tensor& a, double b) { return add(a, -b); }
 inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
 inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
-inline Tensor operator/(const Tensor& a, double b) { return mul(a, 1 / b); }
+inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
+inline Tensor operator-(double a, const Tensor& b) { return add(neg(b), a); }
+LOCKSTEP_API Tensor operator/(double a, const Tensor& b);
 inline Tensor operator-(const Tensor& a) { return neg(a); }
 
 }  // namespace lockstep

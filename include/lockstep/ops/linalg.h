@@ -1,4 +1,4 @@
-// Matrix products. Differentiable. Floating dtypes only, else DTypeError; ShapeError names both shapes.
+// Matrix products. Differentiable. One floating dtype for all operands, else DTypeError; ShapeError names both shapes.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -7,8 +7,24 @@ namespace lockstep {
 
 /// [m, k] x [k, n] -> [m, n].
 LOCKSTEP_API Tensor mm(const Tensor& a, const Tensor& b);
+/// [batch, m, k] x [batch, k, n] -> [batch, m, n].
+LOCKSTEP_API Tensor bmm(const Tensor& a, const Tensor& b);
+/// The product of the last two dimensions; the leading ones broadcast, without copies. A vector is a row on the left
+/// and a column on the right, and its dimension is not in the result.
+LOCKSTEP_API Tensor matmul(const Tensor& a, const Tensor& b);
+/// [k] and [k] -> 0-dim.
+LOCKSTEP_API Tensor dot(const Tensor& a, const Tensor& b);
+/// [m] and [n] -> [m, n].
+LOCKSTEP_API Tensor outer(const Tensor& a, const Tensor& b);
 
 /// x weight^T + bias. x: [..., in], weight: [out, in], bias: [out] or undefined; the result: [..., out].
 LOCKSTEP_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
+
+struct AddmmOptions {
+  double beta = 1;  ///< Of the addend; 0 ignores what it holds, NaN too.
+  double alpha = 1;
+};
+/// beta addend + alpha a b. a: [m, k], b: [k, n], addend: broadcasts to [m, n].
+LOCKSTEP_API Tensor addmm(const Tensor& addend, const Tensor& a, const Tensor& b, const AddmmOptions& options = {});
 
 }  // namespace lockstep

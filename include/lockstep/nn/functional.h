@@ -1,0 +1,38 @@
+// Operations under the names that models are written in: nn::cross_entropy(model(input), target).
+#pragma once
+
+#include <lockstep/ops/activation.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/ops/loss.h>
+#include <lockstep/ops/softmax.h>
+
+namespace lockstep::nn {
+
+using lockstep::elu;
+using lockstep::gelu;
+using lockstep::hardswish;
+using lockstep::hardtanh;
+using lockstep::leaky_relu;
+using lockstep::mish;
+using lockstep::relu;
+using lockstep::selu;
+using lockstep::sigmoid;
+using lockstep::silu;
+using lockstep::softplus;
+using lockstep::tanh;
+
+using lockstep::linear;
+using lockstep::log_softmax;
+using lockstep::softmax;
+
+using lockstep::binary_cross_entropy;
+using lockstep::binary_cross_entropy_with_logits;
+using lockstep::cross_entropy;
+using lockstep::huber_loss;
+using lockstep::kl_div;
+using lockstep::l1_loss;
+using lockstep::mse_loss;
+using lockstep::nll_loss;
+using lockstep::smooth_l1_loss;
+
+}  // namespace lockstep::nn

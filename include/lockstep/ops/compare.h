@@ -1,0 +1,40 @@
+// Elementwise comparison and choice. Shapes broadcast, dtypes promote. Throw ShapeError, DeviceMismatch; DTypeError for
+// a condition that is not bool.
+#pragma once
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// bool tensors. All comparisons with NaN are false but ne.
+LOCKSTEP_API Tensor eq(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor ne(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor lt(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor le(const Tensor& a, const Tensor& b);
+inline Tensor gt(const Tensor& a, const Tensor& b) { return lt(b, a); }
+inline Tensor ge(const Tensor& a, const Tensor& b) { return le(b, a); }
+
+LOCKSTEP_API Tensor eq(const Tensor& a, double b);
+LOCKSTEP_API Tensor ne(const Tensor& a, double b);
+LOCKSTEP_API Tensor lt(const Tensor& a, double b);
+LOCKSTEP_API Tensor le(const Tensor& a, double b);
+LOCKSTEP_API Tensor gt(const Tensor& a, double b);
+LOCKSTEP_API Tensor ge(const Tensor& a, double b);
+
+inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
+inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
+inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
+inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
+inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
+
+/// a where the condition holds, else b. Differentiable in a and b.
+LOCKSTEP_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor where(const Tensor& condition, const Tensor& a, double b);
+LOCKSTEP_API Tensor where(const Tensor& condition, double a, const Tensor& b);
+/// x with `value` where the mask holds. The mask broadcasts to x's shape. Differentiable in x.
+LOCKSTEP_API Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
+
+}  // namespace lockstep

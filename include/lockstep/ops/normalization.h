@@ -1,0 +1,31 @@
+// Normalization: (x - mean) / sqrt(variance + eps), then times weight plus bias, either of which may be undefined.
+// Floating dtypes only, else DTypeError. Differentiable, twice too. Throw ShapeError for what does not fit x.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// Over the last dimensions, whose sizes are `normalized`, as are those of weight and bias.
+LOCKSTEP_API Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {},
+                               const Tensor& bias = {}, double eps = 1e-5);
+
+/// x: [batch, channels, ...]; over each of `groups` equal groups of channels. weight and bias: [channels].
+LOCKSTEP_API Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
+                               double eps = 1e-5);
+
+struct BatchNormOptions {
+  bool training = true;   ///< With the statistics of x, else with the running ones.
+  double momentum = 0.1;  ///< How much of the running statistics a training step replaces.
+  double eps = 1e-5;
+};
+/// x: [batch, channels, ...]; over all but the channels. All others: [channels]. Training changes the running
+/// statistics in place, where they are defined (with the variance of a sample: correction 1), and needs more than one
+/// element for each channel, else ShapeError; evaluation needs them, else InvalidArgument.
+LOCKSTEP_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
+                               const Tensor& weight = {}, const Tensor& bias = {},
+                               const BatchNormOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,36 @@
+// Elementwise functions of one tensor. Floating dtypes only, else DTypeError, but for those that say numeric: those
+// take every dtype but bool. Differentiable, to any order.
+#pragma once
+
+#include <optional>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+LOCKSTEP_API Tensor abs(const Tensor& x);     ///< Numeric. The gradient at 0 is 0.
+LOCKSTEP_API Tensor square(const Tensor& x);  ///< Numeric.
+LOCKSTEP_API Tensor reciprocal(const Tensor& x);
+LOCKSTEP_API Tensor sqrt(const Tensor& x);
+LOCKSTEP_API Tensor rsqrt(const Tensor& x);  ///< 1 / sqrt(x)
+
+LOCKSTEP_API Tensor exp(const Tensor& x);
+LOCKSTEP_API Tensor expm1(const Tensor& x);  ///< exp(x) - 1, exact near 0
+LOCKSTEP_API Tensor log(const Tensor& x);
+LOCKSTEP_API Tensor log1p(const Tensor& x);  ///< log(1 + x), exact near 0
+
+LOCKSTEP_API Tensor sin(const Tensor& x);
+LOCKSTEP_API Tensor cos(const Tensor& x);
+LOCKSTEP_API Tensor tanh(const Tensor& x);
+LOCKSTEP_API Tensor sigmoid(const Tensor& x);  ///< 1 / (1 + exp(-x))
+LOCKSTEP_API Tensor erf(const Tensor& x);
+
+struct ClampOptions {
+  std::optional<double> min = {};
+  std::optional<double> max = {};
+};
+/// Numeric. Elements below min become min, those above max become max; NaN stays. The gradient is that of x where
+/// min <= x <= max. Throws InvalidArgument unless there is a bound and min <= max.
+LOCKSTEP_API Tensor clamp(const Tensor& x, const ClampOptions& options);
+
+}  // namespace lockstep

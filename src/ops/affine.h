@@ -1,0 +1,34 @@
+// What normalizations end with: times a weight, plus a bias, where there are any.
+#pragma once
+
+#include <lockstep/ops/arithmetic.h>
+
+#include "core/text.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+/// An undefined parameter fits. Throws ShapeError, DTypeError, DeviceMismatch.
+inline void check_affine(const char* op, const Tensor& x, const Tensor& parameter, const Shape& sizes) {
+  if (!parameter.defined()) return;
+  check_same_device(op, x, parameter);
+  if (parameter.sizes() != sizes)
+    throw ShapeError(text("[", op, "] expected a parameter of shape ", sizes, ", got ", parameter.sizes()));
+  if (parameter.dtype() != x.dtype())
+    throw DTypeError(text("[", op, "] expected a parameter of ", x.dtype(), ", got ", parameter.dtype()));
+}
+
+/// [channels] as it broadcasts against [batch, channels, ...]; undefined stays so.
+inline Tensor per_channel(const Tensor& parameter, int rank) {
+  if (!parameter.defined()) return parameter;
+  Shape sizes = Shape::filled(rank, 1);
+  sizes[1] = parameter.numel();
+  return parameter.reshape(sizes);
+}
+
+inline Tensor affine(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  const Tensor scaled = weight.defined() ? x * weight : x;
+  return bias.defined() ? scaled + bias : scaled;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,90 @@
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/normalization.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/unary.h>
+
+#include "autograd/node.h"
+#include "ops/affine.h"
+#include "ops/reduced_dims.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+Shape all_but_channels(int rank) {
+  Shape dims = {0};
+  for (int i = 2; i < rank; ++i) dims.push_back(i);
+  return dims;
+}
+
+// Of each channel: [1, channels, 1, ...].
+struct Statistics {
+  Tensor mean;
+  Tensor variance;
+};
+
+Statistics statistics_of(const Tensor& x, const Shape& dims) {
+  const Tensor average = mean(x, dims, true);
+  return {average, mean(square(x - average), dims, true)};
+}
+
+void update(const Tensor& running, const Tensor& now, double factor, double momentum) {
+  if (!running.defined()) return;
+  Tensor target = running;
+  target.mul_(1 - momentum).add_(now.reshape(target.sizes()), factor * momentum);
+}
+
+// With x's own statistics, in one node: backward needs two sums over each channel.
+Tensor normalize_batch(const Tensor& x, const Statistics& statistics, double eps) {
+  const Tensor scale = rsqrt(statistics.variance + eps);
+  Tensor out = (x.detach() - statistics.mean) * scale;
+  if (records(x))
+    record("BatchNorm", out, {&x}, [x = Saved(x), y = Saved(out, autograd::kOutput), scale, eps](const Tensor& g) {
+      const Shape dims = all_but_channels(g.dim());
+      const auto along = [&](const Tensor& normal, const Tensor& s) {
+        return s * (g - mean(g, dims, true) - normal * mean(g * normal, dims, true));
+      };
+      if (!grad_enabled()) return Gradients{along(y.get(), scale)};
+      const Tensor v = x.get();
+      const auto [average, variance] = statistics_of(v, dims);
+      const Tensor s = rsqrt(variance + eps);
+      return Gradients{along((v - average) * s, s)};
+    });
+  return out;
+}
+
+}  // namespace
+
+Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance, const Tensor& weight,
+                  const Tensor& bias, const BatchNormOptions& options) {
+  check_floating("batch_norm", x);
+  if (x.dim() < 2) throw ShapeError(text("[batch_norm] expected x [batch, channels, ...], got ", x.sizes()));
+  const std::int64_t channels = x.sizes()[1];
+  for (const Tensor* parameter : {&running_mean, &running_variance, &weight, &bias})
+    check_affine("batch_norm", x, *parameter, {channels});
+  const int rank = x.dim();
+  const Tensor w = per_channel(weight, rank), b = per_channel(bias, rank);
+  if (!options.training) {
+    if (!running_mean.defined() || !running_variance.defined())
+      throw InvalidArgument("[batch_norm] expected running statistics for evaluation, got none");
+    const Tensor scale = rsqrt(per_channel(running_variance, rank) + options.eps);
+    return affine((x - per_channel(running_mean, rank)) * scale, w, b);
+  }
+  const std::int64_t count = channels ? x.numel() / channels : 0;
+  if (count < 2)
+    throw ShapeError(text("[batch_norm] expected more than one element for each channel in training, got ", x.sizes()));
+  Statistics statistics;
+  {
+    const NoGrad guard;
+    statistics = statistics_of(x, all_but_channels(rank));
+    update(running_mean, statistics.mean, 1, options.momentum);
+    update(running_variance, statistics.variance, double(count) / double(count - 1), options.momentum);
+  }
+  return affine(normalize_batch(x, statistics, options.eps), w, b);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,80 @@
+#include <lockstep/ops/activation.h>
+
+#include "ops/loss.h"
+
+namespace lockstep {
+namespace {
+
+using std::log;
+
+struct BinaryCrossEntropy {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x, T target) const {
+    return -(target * bounded_log(x) + (1 - target) * bounded_log(1 - x));
+  }
+  template <class T>
+  LOCKSTEP_HD T first(const T& g, const T& x, const T& target) const {
+    const T slope = x * (1 - x);
+    return g * (x - target) / where(slope < Number<T>(1e-12), Number<T>(1e-12), slope);
+  }
+  template <class T>
+  LOCKSTEP_HD T second(const T& g, const T& x, const T&) const {
+    return g * (bounded_log(1 - x) - bounded_log(x));
+  }
+  template <class T>
+  LOCKSTEP_HD static T bounded_log(const T& x) {
+    const T value = log(x);
+    return where(value < -100, -100, value);
+  }
+};
+struct WithLogits {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x, T target) const {
+    return softplus(x) - x * target;
+  }
+  template <class T>
+  LOCKSTEP_HD T first(const T& g, const T& x, const T& target) const {
+    return g * (sigmoid(x) - target);
+  }
+  template <class T>
+  LOCKSTEP_HD T second(const T& g, const T& x, const T&) const {
+    return -g * x;
+  }
+};
+
+void check_weight(const char* op, const char* which, const Tensor& input, const Tensor& weight) {
+  if (!weight.defined()) return;
+  check_same_device(op, input, weight);
+  if (broadcast(op, input.sizes(), weight.sizes()) != input.sizes())
+    throw ShapeError(
+        text("[", op, "] expected a ", which, " that broadcasts to ", input.sizes(), ", got ", weight.sizes()));
+}
+
+Tensor weighted(const Tensor& losses, const BinaryCrossEntropyOptions& options) {
+  return reduced(options.weight.defined() ? losses * options.weight : losses, options.reduction);
+}
+
+}  // namespace
+
+Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const BinaryCrossEntropyOptions& options) {
+  constexpr const char* kOp = "binary_cross_entropy";
+  check_weight(kOp, "weight", input, options.weight);
+  if (options.pos_weight.defined())
+    throw InvalidArgument("[binary_cross_entropy] expected no pos_weight, which is for logits, got one");
+  return weighted(pointwise_loss(kOp, "BinaryCrossEntropy", input, target, BinaryCrossEntropy()), options);
+}
+
+Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
+                                        const BinaryCrossEntropyOptions& options) {
+  constexpr const char* kOp = "binary_cross_entropy_with_logits";
+  check_weight(kOp, "weight", input, options.weight);
+  check_weight(kOp, "pos_weight", input, options.pos_weight);
+  if (!options.pos_weight.defined())
+    return weighted(pointwise_loss(kOp, "BinaryCrossEntropyWithLogits", input, target, WithLogits()), options);
+  check_target(kOp, input, target);
+  check_floating(kOp, input);
+  const Tensor positive = 1 + (options.pos_weight - 1) * target;
+  return weighted((1 - target) * input + positive * softplus(-input), options);
+}
+
+}  // namespace lockstep

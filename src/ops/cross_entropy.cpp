@@ -1,0 +1,275 @@
+// cross_entropy and nll_loss: one kernel over the rows of classes, one over the rows' losses; one kernel for the
+// gradient.
+#include <limits>
+
+#include <lockstep/ops/softmax.h>
+#include <lockstep/tensor/creation.h>
+
+#include "ops/index_check.h"
+#include "ops/loss.h"
+#include "tensor/copy.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+// What the forward keeps for each row, along the dimension of the classes.
+enum RowFact {
+  kLoss,
+  kWeight,  // of the row in the mean
+  kLogSum,  // of the exponentials
+  kPull,    // the factor of softmax in the gradient
+  kRowFacts
+};
+
+struct Form {
+  bool softmax;  // else the input holds log-probabilities
+  bool weighted;
+  std::int64_t ignore_index;
+  double smoothing;
+
+  // The part of the target that class c has by smoothing, and class t by itself.
+  template <class C, class T>
+  LOCKSTEP_HD C spread(const Row<const T>& weight, std::int64_t c) const {
+    return C(smoothing) / C(weight.length) * (weighted ? C(weight[c]) : C(1));
+  }
+  template <class C, class T>
+  LOCKSTEP_HD C own(const Row<const T>& weight, std::int64_t t) const {
+    return C(1 - smoothing) * (weighted ? C(weight[t]) : C(1));
+  }
+  LOCKSTEP_HD bool counts(std::int64_t t, std::int64_t classes) const {
+    return t != ignore_index && t >= 0 && t < classes;
+  }
+};
+
+template <class T>
+struct Losses {
+  using C = ComputeType<T>;
+  Form form;
+
+  LOCKSTEP_HD void operator()(Row<C> facts, Row<const T> x, Row<const std::int64_t> target, Row<const T> weight) const {
+    const std::int64_t t = target[0];
+    if (!form.counts(t, x.length)) {
+      for (int i = 0; i < kRowFacts; ++i) facts[i] = 0;
+      return;
+    }
+    const C log_sum = form.softmax ? log_sum_of(x) : C(0);
+    C loss = form.own<C>(weight, t) * (log_sum - C(x[t])), pull = form.own<C>(weight, t);
+    if (form.smoothing > 0)
+      for (std::int64_t c = 0; c < x.length; ++c) {
+        const C part = form.spread<C>(weight, c);
+        loss += part * (log_sum - C(x[c]));
+        pull += part;
+      }
+    facts[kLoss] = loss;
+    facts[kWeight] = form.weighted ? C(weight[t]) : C(1);
+    facts[kLogSum] = log_sum;
+    facts[kPull] = pull;
+  }
+
+  LOCKSTEP_HD static C log_sum_of(const Row<const T>& x) {
+    C greatest = x[0];
+    for (std::int64_t c = 1; c < x.length; ++c) greatest = C(x[c]) > greatest ? C(x[c]) : greatest;
+    C sum = 0;
+    for (std::int64_t c = 0; c < x.length; ++c) sum += std::exp(C(x[c]) - greatest);
+    return greatest + std::log(sum);
+  }
+};
+
+// {the sum of the losses, or their mean by weight; the sum of the weights}.
+template <class C>
+struct Total {
+  bool mean;
+  LOCKSTEP_HD void operator()(Row<C> total, Row<const C> losses, Row<const C> weights) const {
+    double loss = 0, weight = 0;
+    for (std::int64_t i = 0; i < losses.length; ++i) {
+      loss += double(losses[i]);
+      weight += double(weights[i]);
+    }
+    total[0] = C(mean ? loss / weight : loss);
+    total[1] = C(mean ? weight : 1);
+  }
+};
+
+template <class T>
+struct InputGradient {
+  using C = ComputeType<T>;
+  Form form;
+
+  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const C> divisor, Row<const C> facts, Row<const T> x,
+                              Row<const std::int64_t> target, Row<const T> weight) const {
+    const std::int64_t t = target[0];
+    const bool counts = form.counts(t, x.length);
+    const C scale = counts ? C(g[0]) / divisor[0] : C(0);
+    const C pull = scale * facts[kPull];
+    for (std::int64_t c = 0; c < x.length; ++c) {
+      C value = 0;
+      if (counts && form.softmax) value = pull * std::exp(C(x[c]) - facts[kLogSum]);
+      if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
+      out[c] = T(value);
+    }
+    if (counts) out[t] = T(C(out[t]) - scale * form.own<C>(weight, t));
+  }
+};
+
+struct Problem {
+  const char* op;
+  const char* node;
+  Form form;
+  Tensor weight;
+  Reduction reduction;
+};
+
+// The tensors that the kernels walk over together: all of x's rank, with their own size in place of the classes.
+struct Operands {
+  int dim;
+  Tensor x, target, weight, facts, divisor;
+};
+
+// Dense but for the facts' dimension, which lies innermost: a fact of all rows is one row of the next kernel.
+Tensor make_facts(const Tensor& x, int dim, DType dtype) {
+  Shape sizes = x.sizes(), order;
+  sizes.erase(dim);
+  sizes.push_back(kRowFacts);
+  for (int d = 0; d < x.dim(); ++d) order.push_back(d < dim ? d : d == dim ? x.dim() - 1 : d - 1);
+  return make_tensor(*x.impl()->storage->device, sizes, dtype).permute(order);
+}
+
+Tensor expanded_along(const Tensor& row, const Tensor& x, int dim, std::int64_t size) {
+  Shape sizes = x.sizes();
+  sizes[dim] = size;
+  Shape ones = Shape::filled(x.dim(), 1);
+  ones[dim] = row.numel();
+  return row.reshape(ones).expand(sizes);
+}
+
+Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g);
+
+// The same gradient as differentiable operations: softmax carries on, what does not depend on x stays as computed.
+Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tensor& g) {
+  Tensor unit;
+  {
+    const NoGrad guard;
+    const Tensor one = ones({}, {.dtype = on.x.dtype(), .device = on.x.device()});
+    unit = input_gradient(problem, on, one);
+  }
+  const Tensor row_g = g.dim() ? g.unsqueeze(on.dim) : g;
+  if (!problem.form.softmax) return row_g * unit;
+  const Tensor p = softmax(on.x, on.dim);
+  const Tensor pull = (on.facts.narrow(on.dim, kPull, 1) / on.divisor).to(on.x.dtype());
+  return row_g * (unit + pull * (p - p.detach()));
+}
+
+Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g) {
+  if (records(g, on.x)) return recorded_gradient(problem, on, g);
+  Tensor out = make_tensor(*on.x.impl()->storage->device, on.x.sizes(), on.x.dtype());
+  const Tensor row_g = g.dim() ? g.unsqueeze(on.dim) : expanded_along(g, on.x, on.dim, 1);
+  const Tensor divisor = expanded_along(on.divisor, on.x, on.dim, 1);
+  visit_floating(problem.op, on.x.dtype(), [&]<class T>() {
+    using C = ComputeType<T>;
+    map_rows<T, T, C, C, T, std::int64_t, T>(problem.op, 8, InputGradient<T>{problem.form}, on.dim, out, row_g, divisor,
+                                             on.facts, on.x, on.target, on.weight);
+  });
+  return out;
+}
+
+Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& classes) {
+  const char* const op = problem.op;
+  Operands on{
+      input.dim() == 1 ? 0 : 1, input, as_index(op, classes).unsqueeze(input.dim() == 1 ? 0 : 1), input, {}, {}};
+  const std::int64_t count = input.sizes()[on.dim];
+  check_index(op, on.target, count, problem.form.ignore_index);
+  if (problem.weight.defined()) on.weight = expanded_along(problem.weight, input, on.dim, count).detach();
+  DeviceState& device = *input.impl()->storage->device;
+  const DType wide = size_of(input.dtype()) < 4 ? kFloat32 : input.dtype();
+  on.facts = make_facts(input, on.dim, wide);
+  on.divisor = make_tensor(device, {2}, wide);
+  const Tensor losses = on.facts.select(on.dim, kLoss).reshape({-1});
+  const Tensor weights = on.facts.select(on.dim, kWeight).reshape({-1});
+  visit_floating(op, input.dtype(), [&]<class T>() {
+    using C = ComputeType<T>;
+    map_rows<C, T, std::int64_t, T>(op, 5, Losses<T>{problem.form}, on.dim, on.facts, input.detach(), on.target,
+                                    on.weight);
+    map_rows<C, C, C>(op, 1, Total<C>{problem.reduction == Reduction::mean}, 0, on.divisor, losses, weights);
+  });
+  const bool single = problem.reduction != Reduction::none;
+  Tensor out = copied(single ? on.divisor.select(0, 0) : on.facts.select(on.dim, kLoss), device, input.dtype());
+  on.divisor = on.divisor.select(0, 1);
+  if (records(input))
+    record(problem.node, out, {&input}, [problem, on, x = Saved(input), t = Saved(on.target)](const Tensor& g) {
+      Operands now = on;
+      now.x = x.get();
+      now.target = t.get();
+      return Gradients{input_gradient(problem, now, g)};
+    });
+  return out;
+}
+
+Tensor checked_class_loss(const Problem& problem, const Tensor& input, const Tensor& target) {
+  const char* const op = problem.op;
+  Shape rows = input.sizes();
+  rows.erase(input.dim() == 1 ? 0 : 1);
+  if (target.sizes() != rows)
+    throw ShapeError(text("[", op, "] expected classes of shape ", rows, " for an input of shape ", input.sizes(),
+                          ", got ", target.sizes()));
+  if (problem.reduction != Reduction::batch_mean) return class_loss(problem, input, target);
+  Problem summed = problem;
+  summed.reduction = Reduction::sum;
+  return class_loss(summed, input, target) / double(rows.empty() ? 1 : rows[0]);
+}
+
+void check_input(const char* op, const Tensor& input, const Tensor& target, const Tensor& weight) {
+  check_same_device(op, input, target);
+  check_floating(op, input);
+  if (input.dim() == 0 || input.sizes()[input.dim() == 1 ? 0 : 1] == 0)
+    throw ShapeError(text("[", op, "] expected an input of [rows, classes, ...] or [classes], got ", input.sizes()));
+  if (!weight.defined()) return;
+  check_same_device(op, input, weight);
+  const std::int64_t classes = input.sizes()[input.dim() == 1 ? 0 : 1];
+  if (weight.sizes() != Shape{classes})
+    throw ShapeError(text("[", op, "] expected a weight of shape ", Shape{classes}, ", got ", weight.sizes()));
+  if (weight.dtype() != input.dtype())
+    throw DTypeError(text("[", op, "] expected a weight of ", input.dtype(), ", got ", weight.dtype()));
+}
+
+Tensor probability_loss(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options) {
+  check_target("cross_entropy", input, target);
+  const int dim = input.dim() == 1 ? 0 : 1;
+  const std::int64_t classes = input.sizes()[dim];
+  const double spread = options.label_smoothing / double(classes);
+  Tensor terms = log_softmax(input, dim) * (spread > 0 ? target * (1 - options.label_smoothing) + spread : target);
+  if (options.weight.defined()) terms = terms * expanded_along(options.weight, input, dim, classes);
+  return reduced(-sum(terms, {dim}), options.reduction);
+}
+
+}  // namespace
+
+Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options) {
+  check_input("cross_entropy", input, target, options.weight);
+  if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
+    throw InvalidArgument(text("[cross_entropy] expected label_smoothing in [0, 1], got ", options.label_smoothing));
+  if (is_floating(target.dtype())) return probability_loss(input, target, options);
+  return checked_class_loss({"cross_entropy",
+                             "CrossEntropy",
+                             {true, options.weight.defined(), options.ignore_index, options.label_smoothing},
+                             options.weight,
+                             options.reduction},
+                            input, target);
+}
+
+Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options) {
+  check_input("nll_loss", input, target, options.weight);
+  return checked_class_loss({"nll_loss",
+                             "NllLoss",
+                             {false, options.weight.defined(), options.ignore_index, 0},
+                             options.weight,
+                             options.reduction},
+                            input, target);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,37 @@
+#include <lockstep/ops/layout.h>
+#include <lockstep/ops/order.h>
+
+#include "autograd/node.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+template <class Out, class In>
+struct RunningSum {
+  LOCKSTEP_HD void operator()(Row<Out> out, Row<const In> x) const {
+    ComputeType<Out> sum = 0;
+    for (std::int64_t i = 0; i < x.length; ++i) {
+      sum += ComputeType<Out>(ComputeType<In>(x[i]));
+      out[i] = Out(sum);
+    }
+  }
+};
+
+}  // namespace
+
+Tensor cumsum(const Tensor& x, std::int64_t dim) {
+  const TensorImpl& from = impl_of("cumsum", x);
+  const int d = wrap_dim("cumsum", dim, from.sizes.rank());
+  Tensor out = make_tensor(*from.storage->device, from.sizes, is_floating(from.dtype) ? from.dtype : kInt64);
+  visit_all(from.dtype, [&]<class T>() {
+    using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+    map_rows<Result, T>("cumsum", 1, RunningSum<Result, T>(), d, out, x);
+  });
+  if (autograd::records(x))
+    autograd::record("Cumsum", out, {&x},
+                     [d](const Tensor& g) { return autograd::Gradients{flip(cumsum(flip(g, {d}), d), {d})}; });
+  return out;
+}
+
+}  // namespace lockstep

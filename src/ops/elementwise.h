@@ -1,0 +1,171 @@
+// The patterns of elementwise operations. An operation is a function object; its arithmetic is written once:
+//
+//   struct Tanh {
+//     template <class T>
+//     LOCKSTEP_HD T operator()(T x) const { return tanh(x); }
+//     template <class T>
+//     LOCKSTEP_HD T gradient(const T& g, const T& y) const { return g * (1 - y * y); }
+//   };
+//   Tensor tanh(const Tensor& x) { return unary<kOutput>("tanh", "Tanh", x, Tanh()); }
+//
+// A gradient is compiled twice: for numbers, as the one kernel of an ordinary backward; and for tensors, of which it
+// then is a composition of differentiable operations, where backward is recorded: so gradients have gradients of any
+// order. Whole constants are written as they are, other numbers as Number<T>(0.5), conditions as where(x > 0, g, 0).
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <type_traits>
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/unary.h>
+
+#include "autograd/node.h"
+#include "tensor/kernels/map.h"
+
+namespace lockstep {
+
+using autograd::kOutput;
+
+/// The type of constants in arithmetic on T: T itself, and double beside tensors.
+template <class T>
+using Number = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
+
+// What has a name for tensors only, for numbers.
+template <class A, class B>
+requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> LOCKSTEP_HD std::common_type_t<A, B> where(bool condition,
+                                                                                                       A a, B b) {
+  return condition ? std::common_type_t<A, B>(a) : std::common_type_t<A, B>(b);
+}
+template <std::floating_point T>
+LOCKSTEP_HD bool eq(T a, std::type_identity_t<T> b) {
+  return a == b;
+}
+template <std::floating_point T>
+LOCKSTEP_HD T sigmoid(T x) {
+  return 1 / (1 + std::exp(-x));
+}
+template <std::floating_point T>
+LOCKSTEP_HD T softplus(T x) {  // log(1 + e^x) without overflow
+  return (x > 0 ? x : T(0)) + std::log1p(std::exp(-std::abs(x)));
+}
+
+/// An uninitialized tensor of the shape that a and b broadcast to.
+inline Tensor broadcast_result(const char* op, const Tensor& a, const Tensor& b, DType dtype) {
+  const Shape& x = a.impl()->sizes;
+  const Shape& y = b.impl()->sizes;
+  return make_tensor(*a.impl()->storage->device, x == y ? x : broadcast(op, x, y), dtype);
+}
+
+/// A 0-dim tensor beside `like`, of its dtype unless that cannot hold the number.
+Tensor number_beside(const Tensor& like, double number);
+
+/// Throws DTypeError naming `op`.
+inline void check_floating(const char* op, const Tensor& x) {
+  if (!is_floating(impl_of(op, x).dtype))
+    throw DTypeError(text("[", op, "] expected a floating dtype, got ", x.dtype()));
+}
+
+namespace elementwise {
+
+using autograd::Gradients;
+using autograd::needs_grad;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+using autograd::SavedAs;
+
+template <class T, class>
+using Always = T;
+
+// out = f(inputs...), all of one floating dtype: one kernel, nothing recorded.
+template <class F, class... Inputs>
+void compute(const char* op, const F& f, const Tensor& out, const Inputs&... inputs) {
+  visit_floating(op, out.impl()->dtype, [&]<class T>() { map<T, Always<T, Inputs>...>(op, 1, f, out, inputs...); });
+}
+
+template <class F>
+struct Gradient {
+  F f;
+  template <class T>
+  LOCKSTEP_HD T operator()(T g, T saved) const {
+    return f.gradient(g, saved);
+  }
+};
+template <class F>
+struct First {
+  F f;
+  template <class T>
+  LOCKSTEP_HD T operator()(T g, T a, T b) const {
+    return f.first(g, a, b);
+  }
+  Tensor operator()(const Tensor& g, const Tensor& a, const Tensor& b) const { return f.first(g, a, b); }
+};
+template <class F>
+struct Second {
+  F f;
+  template <class T>
+  LOCKSTEP_HD T operator()(T g, T a, T b) const {
+    return f.second(g, a, b);
+  }
+  Tensor operator()(const Tensor& g, const Tensor& a, const Tensor& b) const { return f.second(g, a, b); }
+};
+
+template <class F>
+Tensor unary_gradient(const char* op, const F& f, const Tensor& g, const Tensor& saved) {
+  if (records(g, saved)) return f.gradient(g, saved);
+  Tensor out = make_tensor(*g.impl()->storage->device, g.sizes(), g.dtype());
+  compute(op, Gradient<F>{f}, out, g, saved);
+  return out;
+}
+
+template <class F>
+Tensor binary_gradient(const char* op, const F& f, const Tensor& g, const Tensor& a, const Tensor& b,
+                       const Shape& sizes) {
+  if (records(g, a, b)) return sum_to(f(g, a, b), sizes);
+  Tensor out = make_tensor(*g.impl()->storage->device, g.sizes(), g.dtype());
+  compute(op, f, out, g, a, b);
+  return sum_to(out, sizes);
+}
+
+}  // namespace elementwise
+
+/// f(x) of a floating tensor, else DTypeError. f.gradient(g, s) is what flows into x; s is x, or with kOutput the
+/// result.
+template <autograd::SavedAs kSaves = autograd::SavedAs::kInput, class F>
+Tensor unary(const char* op, const char* node, const Tensor& x, const F& f) {
+  using namespace elementwise;
+  check_floating(op, x);
+  Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());
+  compute(op, f, out, x);
+  if (records(x))
+    record(node, out, {&x}, [op, f, saved = Saved(kSaves == kOutput ? out : x, kSaves)](const Tensor& g) {
+      return Gradients{unary_gradient(op, f, g, saved.get())};
+    });
+  return out;
+}
+
+/// f(a, b) of floating tensors, broadcast and promoted, else DTypeError. f.first(g, a, b) is what flows into a,
+/// f.second(g, a, b) what flows into b.
+template <class F>
+Tensor binary(const char* op, const char* node, const Tensor& a, const Tensor& b, const F& f) {
+  using namespace elementwise;
+  check_same_device(op, a, b);
+  const DType dtype = promote(a.dtype(), b.dtype());
+  if (a.dtype() != b.dtype()) return binary(op, node, a.to(dtype), b.to(dtype), f);
+  check_floating(op, a);
+  Tensor out = broadcast_result(op, a, b, dtype);
+  compute(op, f, out, a, b);
+  if (records(a, b))
+    record(node, out, {&a, &b},
+           [op, f, x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
+             const Tensor p = x.get(), q = y.get();
+             return Gradients{nx ? binary_gradient(op, First<F>{f}, g, p, q, p.sizes()) : Tensor(),
+                              ny ? binary_gradient(op, Second<F>{f}, g, p, q, q.sizes()) : Tensor()};
+           });
+  return out;
+}
+
+}  // namespace lockstep

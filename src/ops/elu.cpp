@@ -1,0 +1,33 @@
+// Exponential linear units.
+#include <lockstep/ops/activation.h>
+
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+using std::exp;
+using std::expm1;
+
+struct Elu {
+  double alpha, scale;
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x > 0 ? T(scale) * x : T(scale * alpha) * expm1(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    const T fall = exp(where(x > 0, 0, x));  // of no overflow, whose gradient would be NaN
+    return where(x > 0, Number<T>(scale) * g, Number<T>(scale * alpha) * g * fall);
+  }
+};
+
+}  // namespace
+
+Tensor elu(const Tensor& x, double alpha) { return unary("elu", "Elu", x, Elu{alpha, 1}); }
+
+Tensor selu(const Tensor& x) {
+  return unary("selu", "Selu", x, Elu{1.6732632423543772848170429916717, 1.0507009873554804934193349852946});
+}
+
+}  // namespace lockstep

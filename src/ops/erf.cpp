@@ -1,0 +1,26 @@
+#include <numbers>
+
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+using std::erf;
+using std::exp;
+
+struct Erf {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return erf(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return Number<T>(2 * std::numbers::inv_sqrtpi) * g * exp(-x * x);
+  }
+};
+
+}  // namespace
+
+Tensor erf(const Tensor& x) { return unary("erf", "Erf", x, Erf()); }
+
+}  // namespace lockstep

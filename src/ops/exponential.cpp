@@ -1,0 +1,60 @@
+// Exponentials and logarithms.
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+using std::exp;
+using std::expm1;
+using std::log;
+using std::log1p;
+
+struct Exp {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return exp(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& y) const {
+    return g * y;
+  }
+};
+struct Expm1 {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return expm1(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& y) const {
+    return g * (y + 1);
+  }
+};
+struct Log {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return log(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return g / x;
+  }
+};
+struct Log1p {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return log1p(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return g / (x + 1);
+  }
+};
+
+}  // namespace
+
+Tensor exp(const Tensor& x) { return unary<kOutput>("exp", "Exp", x, Exp()); }
+Tensor expm1(const Tensor& x) { return unary<kOutput>("expm1", "Expm1", x, Expm1()); }
+Tensor log(const Tensor& x) { return unary("log", "Log", x, Log()); }
+Tensor log1p(const Tensor& x) { return unary("log1p", "Log1p", x, Log1p()); }
+
+}  // namespace lockstep

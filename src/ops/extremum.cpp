@@ -1,0 +1,136 @@
+// The greatest and the least element, and where it is.
+#include <limits>
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/ops/index.h>
+#include <lockstep/ops/reduce.h>
+
+#include "autograd/node.h"
+#include "ops/reduced_dims.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+struct Greatest {
+  static constexpr bool kGreatest = true;
+  template <class C>
+  LOCKSTEP_HD static bool wins(C a, C b) {
+    return a > b;
+  }
+};
+struct Least {
+  static constexpr bool kGreatest = false;
+  template <class C>
+  LOCKSTEP_HD static bool wins(C a, C b) {
+    return a < b;
+  }
+};
+
+template <class T, class Order>
+struct Extremum {
+  using Accumulator = ComputeType<T>;
+  LOCKSTEP_HD Accumulator identity() const {
+    using Limits = std::numeric_limits<Accumulator>;
+    if constexpr (Limits::has_infinity)
+      return Order::kGreatest ? -Limits::infinity() : Limits::infinity();
+    else
+      return Order::kGreatest ? Limits::lowest() : Limits::max();
+  }
+  LOCKSTEP_HD Accumulator load(Accumulator x) const { return x; }
+  LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a != a || Order::wins(a, b) ? a : b; }
+  LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a; }
+};
+
+template <class T, class Order>
+struct ExtremumPlace {
+  LOCKSTEP_HD void operator()(Row<std::int64_t> out, Row<const T> x) const {
+    using C = ComputeType<T>;
+    std::int64_t place = 0;
+    C best = C(x[0]);
+    for (std::int64_t i = 1; i < x.length && best == best; ++i) {
+      const C value = C(x[i]);
+      if (Order::wins(value, best) || value != value) {
+        best = value;
+        place = i;
+      }
+    }
+    out[0] = place;
+  }
+};
+
+template <class Order>
+Tensor extremum(const char* op, const char* node, const Tensor& x, const DimMask& mask, bool keep_dims) {
+  const TensorImpl& from = *x.impl();
+  check_not_empty(op, from.sizes, mask);
+  Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, keep_dims), from.dtype);
+  visit_numeric(op, from.dtype, [&]<class T>() { reduce<T, T>(op, Extremum<T, Order>(), out, x, mask); });
+  if (records(x))
+    record(node, out, {&x}, [x = Saved(x), y = Saved(out, autograd::kOutput), mask](const Tensor& g) {
+      const Tensor v = x.get();
+      const Shape kept = reduced_sizes(v.sizes(), mask, true);
+      const Tensor there = eq(v, y.get().detach().reshape(kept)).to(v.dtype());
+      return Gradients{there * (g.reshape(kept) / sum(there, dims_of(mask, v.dim()), true))};
+    });
+  return out;
+}
+
+template <class Order>
+Tensor place(const char* op, const Tensor& x, std::int64_t dim, bool keep_dims) {
+  const TensorImpl& from = impl_of(op, x);
+  const int d = wrap_dim(op, dim, from.sizes.rank());
+  DimMask mask = {};
+  mask[std::size_t(d)] = true;
+  check_not_empty(op, from.sizes, mask);
+  const Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, true), kInt64);
+  visit_numeric(op, from.dtype,
+                [&]<class T>() { map_rows<std::int64_t, T>(op, 1, ExtremumPlace<T, Order>(), d, out, x); });
+  return keep_dims ? out : out.squeeze(d);
+}
+
+template <class Order>
+ValuesAndIndices with_place(const char* op, const Tensor& x, std::int64_t dim, bool keep_dims) {
+  const Tensor places = place<Order>(op, x, dim, true);
+  const Tensor values = gather_elements(x, dim, places);
+  if (keep_dims) return {values, places};
+  return {values.squeeze(dim), places.squeeze(dim)};
+}
+
+template <class Order>
+Tensor place_among_all(const char* op, const Tensor& x) {
+  return place<Order>(op, x.dim() ? x.flatten() : x, 0, false);
+}
+
+}  // namespace
+
+Tensor amax(const Tensor& x, const Shape& dims, bool keep_dims) {
+  return extremum<Greatest>("amax", "Amax", x, mask_of("amax", dims, impl_of("amax", x).sizes.rank()), keep_dims);
+}
+Tensor amin(const Tensor& x, const Shape& dims, bool keep_dims) {
+  return extremum<Least>("amin", "Amin", x, mask_of("amin", dims, impl_of("amin", x).sizes.rank()), keep_dims);
+}
+Tensor max(const Tensor& x) {
+  return extremum<Greatest>("max", "Max", x, all_of(impl_of("max", x).sizes.rank()), false);
+}
+Tensor min(const Tensor& x) { return extremum<Least>("min", "Min", x, all_of(impl_of("min", x).sizes.rank()), false); }
+
+ValuesAndIndices max(const Tensor& x, std::int64_t dim, bool keep_dims) {
+  return with_place<Greatest>("max", x, dim, keep_dims);
+}
+ValuesAndIndices min(const Tensor& x, std::int64_t dim, bool keep_dims) {
+  return with_place<Least>("min", x, dim, keep_dims);
+}
+Tensor argmax(const Tensor& x) { return place_among_all<Greatest>("argmax", x); }
+Tensor argmin(const Tensor& x) { return place_among_all<Least>("argmin", x); }
+Tensor argmax(const Tensor& x, std::int64_t dim, bool keep_dims) {
+  return place<Greatest>("argmax", x, dim, keep_dims);
+}
+Tensor argmin(const Tensor& x, std::int64_t dim, bool keep_dims) { return place<Least>("argmin", x, dim, keep_dims); }
+
+}  // namespace lockstep

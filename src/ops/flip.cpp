@@ -1,0 +1,50 @@
+#include <lockstep/ops/layout.h>
+
+#include "autograd/node.h"
+#include "ops/reduced_dims.h"
+#include "tensor/kernels/map.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+struct Same {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x;
+  }
+};
+
+}  // namespace
+
+Tensor flip(const Tensor& x, const Shape& dims) {
+  const TensorImpl& from = impl_of("flip", x);
+  const DimMask mask = mask_of("flip", dims, from.sizes.rank());
+  Tensor out = make_tensor(*from.storage->device, from.sizes, from.dtype);
+  if (from.numel != 0) {
+    // Walks each flipped dimension from its last element with the opposite stride.
+    Geometry<2> geometry;
+    geometry.sizes = from.sizes;
+    geometry.strides = {out.strides(), from.strides};
+    geometry.numel = from.numel;
+    std::int64_t start = 0;
+    for (int i = 0; i < from.sizes.rank(); ++i)
+      if (mask[std::size_t(i)]) {
+        start += (from.sizes[i] - 1) * from.strides[i];
+        geometry.strides[1][i] = -from.strides[i];
+      }
+    collapse(geometry);
+    visit_bits(from.dtype, [&]<class T>() {
+      const MapKernel<Same, T, T> kernel{Same(),
+                                         reinterpret_cast<T*>(out.impl()->data()),
+                                         {reinterpret_cast<const T*>(from.data()) + start},
+                                         geometry};
+      launch("flip", 0, out, std::array{&x}, kernel);
+    });
+  }
+  if (autograd::records(x))
+    autograd::record("Flip", out, {&x}, [dims](const Tensor& g) { return autograd::Gradients{flip(g, dims)}; });
+  return out;
+}
+
+}  // namespace lockstep

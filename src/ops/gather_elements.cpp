@@ -1,0 +1,117 @@
+// Picking single elements by index along a dimension, and adding them there: each is the other's gradient.
+#include <lockstep/ops/index.h>
+
+#include "autograd/node.h"
+#include "core/text.h"
+#include "ops/index_check.h"
+#include "tensor/copy.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::needs_grad;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+template <class T>
+struct PickElements {
+  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> x, Row<const std::int64_t> index) const {
+    for (std::int64_t i = 0; i < index.length; ++i) {
+      const std::int64_t place = index[i];
+      out[i] = place < 0 || place >= x.length ? T(0) : x[place];
+    }
+  }
+};
+
+template <class T>
+struct AddElements {
+  LOCKSTEP_HD void operator()(Row<T> out, Row<const std::int64_t> index, Row<const T> source) const {
+    using C = ComputeType<T>;
+    for (std::int64_t i = 0; i < index.length; ++i) {
+      const std::int64_t place = index[i];
+      if (place >= 0 && place < out.length) out[place] = T(C(out[place]) + C(source[i]));
+    }
+  }
+};
+
+struct OneHot {
+  LOCKSTEP_HD void operator()(Row<std::int64_t> out, Row<const std::int64_t> index) const {
+    for (std::int64_t i = 0; i < out.length; ++i) out[i] = index[0] == i;
+  }
+};
+
+// index is no larger than `other`, but perhaps along `dim` (pass -1 for nowhere).
+void check_fits(const char* op, const Tensor& index, const Tensor& other, int dim) {
+  bool fits = index.dim() == other.dim();
+  for (int i = 0; fits && i < index.dim(); ++i) fits = i == dim || index.sizes()[i] <= other.sizes()[i];
+  if (!fits)
+    throw ShapeError(text("[", op, "] expected indices of the same rank and no larger",
+                          dim < 0 ? "" : " outside the dimension", " than ", other.sizes(), ", got ", index.sizes()));
+}
+
+}  // namespace
+
+Tensor gather_elements(const Tensor& x, std::int64_t dim, const Tensor& index) {
+  check_same_device("gather_elements", x, index);
+  const int d = wrap_dim("gather_elements", dim, x.dim());
+  const Tensor places = as_index("gather_elements", index);
+  check_fits("gather_elements", places, x, d);
+  check_index("gather_elements", places, x.dim() ? x.sizes()[d] : 1);
+  Tensor out = make_tensor(*x.impl()->storage->device, places.sizes(), x.dtype());
+  visit_bits(x.dtype(), [&]<class T>() {
+    map_rows<T, T, std::int64_t>("gather_elements", 0, PickElements<T>(), d, out, x, places);
+  });
+  if (records(x))
+    record("GatherElements", out, {&x}, [places = Saved(places), d, sizes = x.sizes()](const Tensor& g) {
+      const Tensor none = make_tensor(*g.impl()->storage->device, sizes, g.dtype());
+      fill_values(none, 0);
+      return Gradients{scatter_add(none, d, places.get(), g)};
+    });
+  return out;
+}
+
+Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  check_same_device("scatter_add", x, index, source);
+  const int d = wrap_dim("scatter_add", dim, x.dim());
+  const Tensor places = as_index("scatter_add", index);
+  check_fits("scatter_add", places, x, d);
+  check_fits("scatter_add", places, source, -1);
+  if (source.dtype() != x.dtype())
+    throw DTypeError(text("[scatter_add] expected a source of ", x.dtype(), ", got ", source.dtype()));
+  check_index("scatter_add", places, x.dim() ? x.sizes()[d] : 1);
+  Tensor used = source;
+  for (int i = 0; i < used.dim(); ++i)
+    if (used.sizes()[i] != places.sizes()[i]) used = used.narrow(i, 0, places.sizes()[i]);
+
+  Tensor out = copied(x, *x.impl()->storage->device, x.dtype());
+  visit_numeric("scatter_add", x.dtype(), [&]<class T>() {
+    map_rows<T, std::int64_t, T>("scatter_add", 1, AddElements<T>(), d, out, places, used);
+  });
+  if (records(x, used))
+    record("ScatterAdd", out, {&x, &used},
+           [places = Saved(places), d, nx = needs_grad(x), ns = needs_grad(used)](const Tensor& g) {
+             return Gradients{nx ? g : Tensor(), ns ? gather_elements(g, d, places.get()) : Tensor()};
+           });
+  return out;
+}
+
+Tensor one_hot(const Tensor& index, std::int64_t classes) {
+  const Tensor places = as_index("one_hot", index);
+  if (classes == -1) {
+    if (places.numel() == 0)
+      throw ShapeError(text("[one_hot] expected indices to count classes by, got ", places.sizes()));
+    for (const std::int64_t place : places.to_vector<std::int64_t>()) classes = std::max(classes, place + 1);
+  }
+  if (classes < 1) throw InvalidArgument(text("[one_hot] expected at least one class, got ", classes));
+  check_index("one_hot", places, classes);
+  Shape sizes = places.sizes();
+  sizes.push_back(classes);
+  const Tensor out = make_tensor(*places.impl()->storage->device, sizes, kInt64);
+  map_rows<std::int64_t, std::int64_t>("one_hot", 0, OneHot(), sizes.rank() - 1, out, places.unsqueeze(-1));
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,55 @@
+#include <lockstep/ops/activation.h>
+
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+using std::erf;
+using std::exp;
+using std::tanh;
+
+constexpr double kSqrtHalf = 0.70710678118654752440;
+constexpr double kInvSqrtTwoPi = 0.39894228040143267794;
+constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
+constexpr double kCubic = 0.044715;
+
+struct Gelu {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x * below(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return g * (below(x) + Number<T>(kInvSqrtTwoPi) * x * exp(-x * x / 2));
+  }
+  // The normal distribution function.
+  template <class T>
+  LOCKSTEP_HD static T below(const T& x) {
+    return (1 + erf(Number<T>(kSqrtHalf) * x)) / 2;
+  }
+};
+struct GeluTanh {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x * (1 + bend(x)) / 2;
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    const T t = bend(x);
+    const T slope = Number<T>(kSqrtTwoOverPi) * (1 + Number<T>(3 * kCubic) * x * x);
+    return g * (1 + t + x * (1 - t * t) * slope) / 2;
+  }
+  template <class T>
+  LOCKSTEP_HD static T bend(const T& x) {
+    return tanh(Number<T>(kSqrtTwoOverPi) * (x + Number<T>(kCubic) * x * x * x));
+  }
+};
+
+}  // namespace
+
+Tensor gelu(const Tensor& x, GeluForm form) {
+  return form == GeluForm::exact ? unary("gelu", "Gelu", x, Gelu()) : unary("gelu", "Gelu", x, GeluTanh());
+}
+
+}  // namespace lockstep

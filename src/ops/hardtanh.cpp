@@ -1,0 +1,27 @@
+#include <lockstep/ops/activation.h>
+
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+struct Hardtanh {
+  double min, max;
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x < T(min) ? T(min) : x > T(max) ? T(max) : x;
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return where(x <= Number<T>(min), 0, where(x >= Number<T>(max), 0, g));
+  }
+};
+
+}  // namespace
+
+Tensor hardtanh(const Tensor& x, double min, double max) {
+  if (!(min <= max)) throw InvalidArgument(text("[hardtanh] expected min <= max, got ", min, " and ", max));
+  return unary("hardtanh", "Hardtanh", x, Hardtanh{min, max});
+}
+
+}  // namespace lockstep

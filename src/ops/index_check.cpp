@@ -1,0 +1,50 @@
+#include "ops/index_check.h"
+
+#include "core/text.h"
+#include "tensor/kernels/launch.h"
+
+namespace lockstep {
+namespace {
+
+struct CheckIndex {
+  const char* op;
+  const std::int64_t* index;
+  Geometry<1> geometry;
+  std::int64_t size;
+  std::optional<std::int64_t> ignored;
+
+  void operator()(const KernelContext&) const {
+    for (std::int64_t i = 0; i < geometry.numel; ++i) {
+      std::int64_t at = 0, rest = i;
+      for (int d = geometry.sizes.rank() - 1; d >= 0; --d) {
+        at += rest % geometry.sizes[d] * geometry.strides[0][d];
+        rest /= geometry.sizes[d];
+      }
+      if ((index[at] < 0 || index[at] >= size) && index[at] != ignored)
+        throw InvalidArgument(text("[", op, "] expected indices from 0 to ", size - 1, ", got ", index[at]));
+    }
+  }
+};
+
+}  // namespace
+
+Tensor as_index(const char* op, const Tensor& index) {
+  const DType dtype = impl_of(op, index).dtype;
+  if (dtype != kInt64 && dtype != kInt32)
+    throw DTypeError(text("[", op, "] expected indices of int32 or int64, got ", dtype));
+  return index.to(kInt64);
+}
+
+void check_index(const char* op, const Tensor& index, std::int64_t size, std::optional<std::int64_t> ignored) {
+  const TensorImpl& impl = *index.impl();
+  if (impl.numel == 0) return;
+  DeviceState& device = *impl.storage->device;
+  const StreamHandle stream = current_stream_handle(device);
+  const Access access = {region_of(impl), AccessKind::kRead};
+  use_on(stream, index);
+  const CheckIndex kernel{op, reinterpret_cast<const std::int64_t*>(impl.data()), make_geometry(impl.sizes, impl), size,
+                          ignored};
+  device.backend.launch(stream, {"check_index", 0, {&access, 1}}, kernel);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,85 @@
+// Products with an addend: linear layers and addmm.
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/ops/reduce.h>
+
+#include "autograd/node.h"
+#include "core/text.h"
+#include "ops/product.h"
+#include "tensor/copy.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::needs_grad;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+}  // namespace
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  check_factors("linear", x, weight);
+  const Shape& w = weight.sizes();
+  if (w.rank() != 2 || x.dim() < 1 || x.sizes().back() != w[1])
+    throw ShapeError(text("[linear] expected x [..., in] and a weight [out, in], got ", x.sizes(), " and ", w));
+  if (bias.defined()) {
+    check_factors("linear", x, bias);
+    if (bias.sizes() != Shape{w[0]})
+      throw ShapeError(text("[linear] expected a bias of shape ", Shape{w[0]}, ", got ", bias.sizes()));
+  }
+  if (x.dim() != 2) {
+    Shape sizes = x.sizes();
+    sizes[sizes.rank() - 1] = w[0];
+    std::int64_t rows = 1;
+    for (int i = 0; i < x.dim() - 1; ++i) rows *= x.sizes()[i];
+    return linear(x.reshape({rows, w[1]}), weight, bias).view(sizes);
+  }
+  const Tensor dense_bias = bias.defined() && !bias.is_contiguous() ? bias.detach().contiguous() : bias;
+  const Tensor transposed =
+      make_view(weight, {w[1], w[0]}, {weight.strides()[1], weight.strides()[0]}, weight.impl()->offset);
+  Tensor out = make_tensor(*x.impl()->storage->device, {x.sizes()[0], w[0]}, x.dtype());
+  multiply(out, x, transposed, {.bias = dense_bias});
+  const bool with_bias = bias.defined();
+  if (records(x, weight) || (with_bias && records(bias))) {
+    const auto body = [a = Saved(x), w = Saved(weight), nx = needs_grad(x), nw = needs_grad(weight),
+                       nb = with_bias && needs_grad(bias)](const Tensor& g) {
+      Gradients gradients{nx ? mm(g, w.get()) : Tensor(), nw ? mm(g.t(), a.get()) : Tensor()};
+      if (nb) gradients.push_back(sum(g, {0}));
+      return gradients;
+    };
+    if (with_bias)
+      record("Addmm", out, {&x, &weight, &bias}, body);
+    else
+      record("Mm", out, {&x, &weight}, body);
+  }
+  return out;
+}
+
+Tensor addmm(const Tensor& addend, const Tensor& a, const Tensor& b, const AddmmOptions& options) {
+  check_factors("addmm", a, b);
+  check_factors("addmm", addend, a);
+  if (a.dim() != 2 || b.dim() != 2 || a.sizes()[1] != b.sizes()[0])
+    throw ShapeError(text("[addmm] expected [m, k] and [k, n], got ", a.sizes(), " and ", b.sizes()));
+  const Shape sizes = {a.sizes()[0], b.sizes()[1]};
+  if (broadcast("addmm", sizes, addend.sizes()) != sizes)
+    throw ShapeError(text("[addmm] expected an addend that broadcasts to ", sizes, ", got ", addend.sizes()));
+  const auto [beta, alpha] = options;
+  Tensor out = make_tensor(*a.impl()->storage->device, sizes, a.dtype());
+  const bool is_bias = beta == 1 && addend.sizes() == Shape{sizes[1]} && addend.is_contiguous();
+  if (!is_bias && beta != 0) copy_values(out, addend);
+  multiply(out, a, b, {.alpha = alpha, .beta = is_bias ? 0 : beta, .bias = is_bias ? addend : Tensor()});
+  if (records(addend, a, b))
+    record("Addmm", out, {&addend, &a, &b},
+           [x = Saved(a), y = Saved(b), like = addend.sizes(), nc = needs_grad(addend), nx = needs_grad(a),
+            ny = needs_grad(b), options](const Tensor& g) {
+             const Tensor scaled = options.alpha == 1 ? g : mul(g, options.alpha);
+             return Gradients{nc ? sum_to(options.beta == 1 ? g : mul(g, options.beta), like) : Tensor(),
+                              nx ? mm(scaled, y.get().t()) : Tensor(), ny ? mm(x.get().t(), scaled) : Tensor()};
+           });
+  return out;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,52 @@
+// The larger and the smaller of two.
+#include <lockstep/ops/arithmetic.h>
+
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::needs_grad;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+struct Maximum {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Minimum {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return a < b || a != a ? a : b;
+  }
+};
+
+template <class F>
+Tensor choose(const char* op, const char* node, const F& f, const Tensor& a, const Tensor& b) {
+  check_same_device(op, a, b);
+  const DType dtype = promote(a.dtype(), b.dtype());
+  if (a.dtype() != b.dtype()) return choose(op, node, f, a.to(dtype), b.to(dtype));
+  Tensor out = broadcast_result(op, a, b, dtype);
+  visit_numeric(op, dtype, [&]<class T>() { map<T, T, T>(op, 1, f, out, a, b); });
+  if (records(a, b))
+    record(
+        node, out, {&a, &b},
+        [x = Saved(a), y = Saved(b), z = Saved(out, kOutput), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
+          const Tensor p = x.get().detach(), q = y.get().detach(), chosen = z.get().detach();
+          const Tensor part = where(eq(p, q), g / 2, g);
+          return Gradients{nx ? sum_to(where(eq(p, chosen), part, 0), p.sizes()) : Tensor(),
+                           ny ? sum_to(where(eq(q, chosen), part, 0), q.sizes()) : Tensor()};
+        });
+  return out;
+}
+
+}  // namespace
+
+Tensor maximum(const Tensor& a, const Tensor& b) { return choose("maximum", "Maximum", Maximum(), a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return choose("minimum", "Minimum", Minimum(), a, b); }
+
+}  // namespace lockstep

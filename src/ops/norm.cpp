@@ -1,0 +1,68 @@
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/unary.h>
+
+#include <cmath>
+
+#include "autograd/node.h"
+#include "ops/reduced_dims.h"
+#include "ops/squares.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+// n, or 1 where it is 0: what a zero vector's gradient of 0 is divided by.
+Tensor divisor(const Tensor& n) { return n + eq(n, 0).to(n.dtype()); }
+
+Tensor euclidean(const Tensor& x, const DimMask& mask, bool keep_dims) {
+  Tensor out = sum_squares("norm", x, mask, keep_dims, 1, Finish::kRoot);
+  if (records(x))
+    record("Norm", out, {&x},
+           [x = Saved(x), y = Saved(out, autograd::kOutput), kept = reduced_sizes(x.sizes(), mask, true)](
+               const Tensor& g) { return Gradients{x.get() * (g / divisor(y.get())).reshape(kept)}; });
+  return out;
+}
+
+Tensor general(const Tensor& x, double p, const DimMask& mask, bool keep_dims) {
+  if (size_of(x.dtype()) == 2) return general(x.to(kFloat32), p, mask, keep_dims).to(x.dtype());
+  Tensor out = pow(sum(pow(abs(x.detach()), p), dims_of(mask, x.dim()), keep_dims), 1 / p);
+  if (records(x))
+    record("Norm", out, {&x},
+           [x = Saved(x), y = Saved(out, autograd::kOutput), kept = reduced_sizes(x.sizes(), mask, true),
+            p](const Tensor& g) {
+             // sign(x) (|x| / n)^(p - 1), with 0 for x = 0
+             const Tensor v = x.get(), size = abs(v), n = y.get();
+             const Tensor zero = eq(v, 0);
+             const Tensor ratio = (size + zero.to(v.dtype())) / divisor(n).reshape(kept);
+             const Tensor slope = v / (size + zero.to(v.dtype())) * pow(ratio, p - 1);
+             return Gradients{slope * g.reshape(kept)};
+           });
+  return out;
+}
+
+Tensor norm_over(const Tensor& x, double p, const DimMask& mask, bool keep_dims) {
+  check_floating("norm", x);
+  if (p == 2) return euclidean(x, mask, keep_dims);
+  const Shape dims = dims_of(mask, x.dim());
+  if (p == 1) return sum(abs(x), dims, keep_dims);
+  if (p == 0) return sum(ne(x, 0).to(x.dtype()), dims, keep_dims);
+  if (std::isinf(p)) return p > 0 ? amax(abs(x), dims, keep_dims) : amin(abs(x), dims, keep_dims);
+  if (std::isnan(p)) throw InvalidArgument("[norm] expected an order, got NaN");
+  return general(x, p, mask, keep_dims);
+}
+
+}  // namespace
+
+Tensor norm(const Tensor& x, double p) { return norm_over(x, p, all_of(impl_of("norm", x).sizes.rank()), false); }
+
+Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims) {
+  return norm_over(x, p, mask_of("norm", dims, impl_of("norm", x).sizes.rank()), keep_dims);
+}
+
+}  // namespace lockstep

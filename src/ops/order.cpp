@@ -1,0 +1,86 @@
+// sort and topk: elements become integer keys of the same order, so that one kernel sorts every dtype; the values
+// are then gathered by the places, which gives their gradient.
+#include <lockstep/ops/order.h>
+
+#include <algorithm>
+#include <bit>
+#include <limits>
+#include <vector>
+
+#include <lockstep/ops/index.h>
+
+#include "core/text.h"
+#include "tensor/kernels/map.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+struct OrderKey {
+  bool descending;
+
+  template <class C>
+  LOCKSTEP_HD std::int64_t operator()(C x) const {
+    std::int64_t key = 0;
+    if constexpr (std::is_integral_v<C>) {
+      key = std::int64_t(x);
+    } else if (x != x) {
+      key = std::numeric_limits<std::int64_t>::max();
+    } else if (x != 0) {  // both zeros are equal
+      const auto bits = std::bit_cast<std::int64_t>(double(x));
+      key = bits < 0 ? bits ^ std::numeric_limits<std::int64_t>::max() : bits;
+    }
+    return descending ? ~key : key;
+  }
+};
+
+// The places of the least keys, as many as the output row has room for.
+struct Places {
+  void operator()(Row<std::int64_t> out, Row<const std::int64_t> keys) const {
+    thread_local std::vector<std::pair<std::int64_t, std::int64_t>> entries;
+    entries.resize(std::size_t(keys.length));
+    for (std::int64_t i = 0; i < keys.length; ++i) entries[std::size_t(i)] = {keys[i], i};
+    // Equal keys stay in the order of their places, which are the second of each pair.
+    if (out.length < keys.length)
+      std::partial_sort(entries.begin(), entries.begin() + out.length, entries.end());
+    else
+      std::sort(entries.begin(), entries.end());
+    for (std::int64_t i = 0; i < out.length; ++i) out[i] = entries[std::size_t(i)].second;
+  }
+};
+
+Tensor places_of(const char* op, const Tensor& x, int dim, std::int64_t count, bool descending) {
+  DeviceState& device = *x.impl()->storage->device;
+  const Tensor keys = make_tensor(device, x.sizes(), kInt64);
+  visit_all(x.dtype(), [&]<class T>() { map<std::int64_t, T>("order_key", 1, OrderKey{descending}, keys, x); });
+  Shape sizes = x.sizes();
+  if (!sizes.empty()) sizes[dim] = count;
+  const Tensor places = make_tensor(device, sizes, kInt64);
+  map_rows<std::int64_t, std::int64_t>(op, 20, Places(), dim, places, keys);
+  return places;
+}
+
+std::int64_t length_of(const Tensor& x, int dim) { return x.dim() ? x.sizes()[dim] : 1; }
+
+}  // namespace
+
+Tensor argsort(const Tensor& x, std::int64_t dim, bool descending) {
+  const int d = wrap_dim("sort", dim, impl_of("sort", x).sizes.rank());
+  return places_of("sort", x, d, length_of(x, d), descending);
+}
+
+ValuesAndIndices sort(const Tensor& x, std::int64_t dim, bool descending) {
+  const Tensor places = argsort(x, dim, descending);
+  return {gather_elements(x, dim, places), places};
+}
+
+ValuesAndIndices topk(const Tensor& x, std::int64_t count, std::int64_t dim, bool greatest) {
+  const int d = wrap_dim("topk", dim, impl_of("topk", x).sizes.rank());
+  if (count < 0 || count > length_of(x, d))
+    throw ShapeError(text("[topk] expected a count from 0 to ", length_of(x, d), ", got ", count));
+  if (x.dim() == 0 && count == 0) throw ShapeError("[topk] expected a tensor with dimensions for none of its elements");
+  const Tensor places = places_of("topk", x, d, count, greatest);
+  return {gather_elements(x, d, places), places};
+}
+
+}  // namespace lockstep

@@ -1,0 +1,111 @@
+// Powers and roots.
+#include <lockstep/tensor/creation.h>
+
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+using std::log;
+using std::pow;
+using std::sqrt;
+
+struct Square {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x * x;
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return 2 * g * x;
+  }
+};
+struct Reciprocal {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return 1 / x;
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& y) const {
+    return -g * y * y;
+  }
+};
+struct Sqrt {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return sqrt(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& y) const {
+    return g / (2 * y);
+  }
+};
+struct Rsqrt {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return 1 / sqrt(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& y) const {
+    return -g * y * y * y / 2;
+  }
+};
+struct PowNumber {
+  double exponent;
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return pow(x, T(exponent));
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    if (exponent == 0) return 0 * g;
+    return Number<T>(exponent) * g * pow(x, Number<T>(exponent - 1));
+  }
+};
+struct Pow {
+  template <class T>
+  LOCKSTEP_HD T operator()(T base, T exponent) const {
+    return pow(base, exponent);
+  }
+  template <class T>
+  LOCKSTEP_HD T first(const T& g, const T& base, const T& exponent) const {
+    return where(eq(exponent, 0), 0, g * exponent * pow(base, exponent - 1));
+  }
+  // 0^p is flat in p > 0, where its formula has 0 log 0.
+  template <class T>
+  LOCKSTEP_HD T second(const T& g, const T& base, const T& exponent) const {
+    return where(eq(base, 0), 0, g * pow(base, exponent) * log(where(eq(base, 0), 1, base)));
+  }
+};
+
+// For integers, exponent >= 0: by squaring.
+Tensor whole_power(Tensor base, std::int64_t exponent) {
+  Tensor result = ones_like(base);
+  for (; exponent > 0; exponent >>= 1) {
+    if (exponent & 1) result = mul(result, base);
+    if (exponent > 1) base = mul(base, base);
+  }
+  return result;
+}
+
+}  // namespace
+
+Tensor square(const Tensor& x) {
+  return is_floating(impl_of("square", x).dtype) ? unary("square", "Square", x, Square()) : mul(x, x);
+}
+Tensor reciprocal(const Tensor& x) { return unary<kOutput>("reciprocal", "Reciprocal", x, Reciprocal()); }
+Tensor sqrt(const Tensor& x) { return unary<kOutput>("sqrt", "Sqrt", x, Sqrt()); }
+Tensor rsqrt(const Tensor& x) { return unary<kOutput>("rsqrt", "Rsqrt", x, Rsqrt()); }
+
+Tensor pow(const Tensor& base, double exponent) {
+  if (is_floating(impl_of("pow", base).dtype))
+    return exponent == 2 ? square(base) : unary("pow", "Pow", base, PowNumber{exponent});
+  if (exponent >= 0 && exponent < 64 && std::floor(exponent) == exponent)
+    return whole_power(base, std::int64_t(exponent));
+  return pow(base.to(kFloat32), exponent);
+}
+
+Tensor pow(const Tensor& base, const Tensor& exponent) { return binary("pow", "Pow", base, exponent, Pow()); }
+Tensor pow(double base, const Tensor& exponent) { return pow(number_beside(exponent, base), exponent); }
+
+}  // namespace lockstep

@@ -1,0 +1,94 @@
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/tensor/creation.h>
+
+#include "autograd/node.h"
+#include "ops/reduced_dims.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+template <class T>
+struct Product {
+  using Accumulator = std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>;
+  LOCKSTEP_HD Accumulator identity() const { return 1; }
+  LOCKSTEP_HD Accumulator load(ComputeType<T> x) const { return Accumulator(x); }
+  LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a * b; }
+  LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a; }
+};
+
+// g times the product of all others: of those before by those after, so that no element is divided by.
+template <class T>
+struct ProductGradient {
+  using C = ComputeType<T>;
+  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> x) const {
+    C before = 1;
+    for (std::int64_t i = 0; i < x.length; ++i) {
+      out[i] = T(before);
+      before *= C(x[i]);
+    }
+    C after = C(g[0]);
+    for (std::int64_t i = x.length - 1; i >= 0; --i) {
+      out[i] = T(C(out[i]) * after);
+      after *= C(x[i]);
+    }
+  }
+};
+
+// The same in differentiable operations: n rows, the i-th with a 1 in the place of element i.
+Tensor others(const Tensor& x, int dim) {
+  const std::int64_t n = x.sizes()[dim];
+  const TensorOptions like = {.dtype = x.dtype(), .device = x.device()};
+  const Tensor places = arange(0, double(n), 1, {.dtype = kInt64, .device = x.device()});
+  const Tensor diagonal = eq(places.unsqueeze(0), places.unsqueeze(1)).to(x.dtype());
+  Shape spread = Shape::filled(x.dim() + 1, 1);
+  spread[dim] = spread[dim + 1] = n;
+  const Tensor ones_there = diagonal.view(spread);
+  const Tensor rows = x.unsqueeze(dim) * (ones(spread, like) - ones_there) + ones_there;
+  return prod(rows, {dim + 1});
+}
+
+Tensor along(const Tensor& x, int dim) {  // keeps the dimension
+  const TensorImpl& from = *x.impl();
+  DimMask mask = {};
+  mask[std::size_t(dim)] = true;
+  Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, true),
+                           is_floating(from.dtype) ? from.dtype : kInt64);
+  visit_all(from.dtype, [&]<class T>() {
+    using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+    reduce<Result, T>("prod", Product<T>(), out, x, mask);
+  });
+  if (records(x))
+    record("Prod", out, {&x}, [saved = Saved(x), dim](const Tensor& g) {
+      const Tensor v = saved.get();
+      if (grad_enabled()) return Gradients{g * others(v, dim)};
+      Tensor gradient = make_tensor(*v.impl()->storage->device, v.sizes(), v.dtype());
+      visit_floating("prod", v.dtype(), [&]<class T>() {
+        map_rows<T, T, T>("prod_gradient", 4, ProductGradient<T>(), dim, gradient, g, v);
+      });
+      return Gradients{gradient};
+    });
+  return out;
+}
+
+Tensor prod_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
+  const MergedDims merged = merge_dims(x, mask);
+  return along(merged.x, merged.dim).reshape(reduced_sizes(x.sizes(), mask, keep_dims));
+}
+
+}  // namespace
+
+Tensor prod(const Tensor& x) { return prod_over(x, all_of(impl_of("prod", x).sizes.rank()), false); }
+
+Tensor prod(const Tensor& x, const Shape& dims, bool keep_dims) {
+  return prod_over(x, mask_of("prod", dims, impl_of("prod", x).sizes.rank()), keep_dims);
+}
+
+}  // namespace lockstep

@@ -1,0 +1,123 @@
+#include "ops/product.h"
+
+#include <algorithm>
+
+#include "core/text.h"
+#include "tensor/kernels/launch.h"
+
+namespace lockstep {
+namespace {
+
+// Batches that no single call can walk through take one call for each outer index, or past this many a copy.
+constexpr std::int64_t kMostCalls = 16;
+
+// Matrices as the backend takes them: rows `pitch` apart, or the transpose of that.
+struct Matrices {
+  Tensor tensor;
+  std::int64_t pitch;
+  bool transposed;
+};
+
+Matrices matrices_of(const Tensor& x) {
+  const TensorImpl& impl = *x.impl();
+  const int r = impl.sizes.rank() - 2, c = r + 1;
+  const std::int64_t rows = impl.sizes[r], columns = impl.sizes[c];
+  if ((impl.strides[c] == 1 || columns == 1) && (impl.strides[r] >= columns || rows == 1))
+    return {x, rows == 1 ? std::max<std::int64_t>(columns, 1) : impl.strides[r], false};
+  if ((impl.strides[r] == 1 || rows == 1) && (impl.strides[c] >= rows || columns == 1))
+    return {x, columns == 1 ? std::max<std::int64_t>(rows, 1) : impl.strides[c], true};
+  return {x.detach().contiguous(), std::max<std::int64_t>(columns, 1), false};
+}
+
+// The strides of the leading dimensions, as seen through those of `out`.
+Shape batch_strides(const Tensor& x, const Shape& out) {
+  Shape strides = broadcast_strides(*x.impl(), out);
+  strides.erase(strides.rank() - 1);
+  strides.erase(strides.rank() - 1);
+  return strides;
+}
+
+Geometry<3> batches_of(const Tensor& out, const Tensor& a, const Tensor& b) {
+  Geometry<3> batches;
+  batches.sizes = out.sizes();
+  batches.sizes.erase(batches.sizes.rank() - 1);
+  batches.sizes.erase(batches.sizes.rank() - 1);
+  batches.strides = {batch_strides(out, out.sizes()), batch_strides(a, out.sizes()), batch_strides(b, out.sizes())};
+  collapse(batches);
+  return batches;
+}
+
+Tensor spread(const Tensor& x, const Shape& out) {
+  Shape sizes = out;
+  for (int i = 1; i <= 2; ++i) sizes[sizes.rank() - i] = x.sizes()[x.dim() - i];
+  return x.detach().expand(sizes).contiguous();
+}
+
+}  // namespace
+
+void check_factors(const char* op, const Tensor& a, const Tensor& b) {
+  check_same_device(op, a, b);
+  if (!is_floating(a.dtype()) || a.dtype() != b.dtype())
+    throw DTypeError(text("[", op, "] expected one floating dtype, got ", a.dtype(), " and ", b.dtype()));
+}
+
+void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const ProductOptions& options) {
+  const TensorImpl& to = *out.impl();
+  if (to.numel == 0) return;
+  const Matrices left = matrices_of(a), right = matrices_of(b);
+  DeviceState& device = *to.storage->device;
+  const int last = to.sizes.rank() - 1;
+  Matmul product = {.dtype = to.dtype,
+                    .m = to.sizes[last - 1],
+                    .n = to.sizes[last],
+                    .k = a.sizes().back(),
+                    .a = left.tensor.impl()->data(),
+                    .b = right.tensor.impl()->data(),
+                    .c = to.data(),
+                    .bias = options.bias.defined() ? options.bias.impl()->data() : nullptr,
+                    .lda = left.pitch,
+                    .ldb = right.pitch,
+                    .ldc = to.sizes[last],
+                    .transpose_a = left.transposed,
+                    .transpose_b = right.transposed,
+                    .alpha = options.alpha,
+                    .beta = options.beta};
+  const StreamHandle stream = current_stream_handle(device);
+  const auto use_all = [&] {
+    for (const Tensor* used : {&out, &left.tensor, &right.tensor, &options.bias})
+      if (used->defined()) use_on(stream, *used);
+  };
+  if (last == 1) {
+    use_all();
+    return device.backend.matmul(stream, product);
+  }
+
+  const Geometry<3> batches = batches_of(out, left.tensor, right.tensor);
+  const int inner = batches.sizes.rank() - 1;
+  std::int64_t calls = 1;
+  for (int d = 0; d < inner; ++d) calls *= batches.sizes[d];
+  if (calls > kMostCalls) return multiply(out, spread(a, to.sizes), spread(b, to.sizes), options);
+  use_all();
+  if (inner >= 0) {
+    product.batch = batches.sizes[inner];
+    product.stride_c = batches.strides[0][inner];
+    product.stride_a = batches.strides[1][inner];
+    product.stride_b = batches.strides[2][inner];
+  }
+  const auto element = std::int64_t(size_of(to.dtype));
+  for (std::int64_t call = 0; call < calls; ++call) {
+    std::int64_t at[3] = {}, rest = call;
+    for (int d = inner - 1; d >= 0; --d) {
+      const std::int64_t index = rest % batches.sizes[d];
+      rest /= batches.sizes[d];
+      for (int n = 0; n < 3; ++n) at[n] += index * batches.strides[std::size_t(n)][d] * element;
+    }
+    Matmul one = product;
+    one.c = static_cast<std::byte*>(product.c) + at[0];
+    one.a = static_cast<const std::byte*>(product.a) + at[1];
+    one.b = static_cast<const std::byte*>(product.b) + at[2];
+    device.backend.matmul(stream, one);
+  }
+}
+
+}  // namespace lockstep

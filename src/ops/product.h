@@ -1,0 +1,21 @@
+// Matrix products on the backend, below gradients.
+#pragma once
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// Throws DeviceMismatch, or DTypeError unless both have one floating dtype.
+void check_factors(const char* op, const Tensor& a, const Tensor& b);
+
+struct ProductOptions {
+  double alpha = 1;
+  double beta = 0;   ///< Of what `out` holds.
+  Tensor bias = {};  ///< [n], dense, for every row; undefined for none. Needs beta == 0.
+};
+
+/// out = alpha a b + beta out (+ bias), matrix by matrix. a: [..., m, k], b: [..., k, n], broadcast to out's leading
+/// dimensions without copies; out: [..., m, n], dense.
+void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const ProductOptions& options = {});
+
+}  // namespace lockstep

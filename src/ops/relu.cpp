@@ -1,0 +1,38 @@
+#include <lockstep/ops/activation.h>
+
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+struct Relu {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x > 0 || x != x ? x : T(0);  // NaN stays NaN
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& y) const {
+    return where(y > 0, g, 0);
+  }
+};
+struct LeakyRelu {
+  double slope;
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x > 0 ? x : T(slope) * x;
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return where(x > 0, g, Number<T>(slope) * g);
+  }
+};
+
+}  // namespace
+
+Tensor relu(const Tensor& x) { return unary<kOutput>("relu", "Relu", x, Relu()); }
+
+Tensor leaky_relu(const Tensor& x, double negative_slope) {
+  return unary("leaky_relu", "LeakyRelu", x, LeakyRelu{negative_slope});
+}
+
+}  // namespace lockstep

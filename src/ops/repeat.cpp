@@ -1,0 +1,47 @@
+// Repetition is broadcasting along a new dimension that is then merged: views, and one copy.
+#include <lockstep/ops/layout.h>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+namespace {
+
+// `x` with a new dimension of size `count` before `dim`, broadcast.
+Tensor spread(const Tensor& x, int dim, std::int64_t count) {
+  const Tensor single = x.unsqueeze(dim);
+  Shape sizes = single.sizes();
+  sizes[dim] = count;
+  return single.expand(sizes);
+}
+
+}  // namespace
+
+Tensor repeat(const Tensor& x, const Shape& repeats) {
+  const int rank = repeats.rank(), extra = rank - impl_of("repeat", x).sizes.rank();
+  bool fits = extra >= 0;
+  for (const std::int64_t count : repeats) fits = fits && count >= 0;
+  if (!fits) throw ShapeError(text("[repeat] expected at least ", x.dim(), " counts of at least 0, got ", repeats));
+  Shape sizes = Shape::filled(rank, 1);
+  for (int i = extra; i < rank; ++i) sizes[i] = x.sizes()[i - extra];
+  Tensor result = x.reshape(sizes);
+  for (int i = rank - 1; i >= 0; --i) {
+    if (repeats[i] != 1) result = spread(result, i, repeats[i]);
+    sizes[i] *= repeats[i];
+  }
+  return result.reshape(sizes);
+}
+
+Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim) {
+  const int d = wrap_dim("repeat_interleave", dim, impl_of("repeat_interleave", x).sizes.rank());
+  if (repeats < 0 || x.dim() == 0)
+    throw ShapeError(text("[repeat_interleave] expected a count of at least 0 and a tensor with dimensions, got ",
+                          repeats, " and ", x.sizes()));
+  Shape sizes = x.sizes();
+  sizes[d] *= repeats;
+  return spread(x, d + 1, repeats).reshape(sizes);
+}
+
+}  // namespace lockstep

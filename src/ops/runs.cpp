@@ -1,0 +1,139 @@
+#include "ops/runs.h"
+
+#include <cstring>
+
+#include "autograd/node.h"
+#include "runtime/host/parallel.h"
+#include "tensor/copy.h"
+#include "tensor/kernels/launch.h"
+#include "tensor/kernels/visit.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+// Dense tensors seen as [outer, places, inner].
+struct Runs {
+  std::int64_t outer = 1, inner = 1;
+  std::int64_t places = 0;  // of the side that is indexed
+  std::int64_t indices = 0;
+};
+
+Runs runs_of(const Shape& sizes, int dim, std::int64_t places, std::int64_t indices) {
+  Runs runs{1, 1, places, indices};
+  for (int i = 0; i < dim; ++i) runs.outer *= sizes[i];
+  for (int i = dim + 1; i < sizes.rank(); ++i) runs.inner *= sizes[i];
+  return runs;
+}
+
+struct TakeRuns {
+  Runs runs;
+  std::size_t run_bytes;
+  const std::byte* from;
+  const std::int64_t* index;
+  std::byte* to;
+  std::int64_t skipped;
+
+  void operator()(const KernelContext& context) const {
+    constexpr std::int64_t kGrainBytes = 1 << 16;
+    const std::int64_t grain = kGrainBytes / std::int64_t(run_bytes + 1) + 1;
+    host::parallel_for(context, runs.outer * runs.indices, grain, [this](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t i = begin; i < end; ++i) {
+        const std::int64_t place = index[i % runs.indices];
+        std::byte* const target = to + std::size_t(i) * run_bytes;
+        if (place < 0 || place >= runs.places || place == skipped)
+          std::memset(target, 0, run_bytes);
+        else
+          std::memcpy(target, from + std::size_t(i / runs.indices * runs.places + place) * run_bytes, run_bytes);
+      }
+    });
+  }
+};
+
+// Every element of the result is one task's: no two add to it at once, and always in the order of the indices.
+template <class T>
+struct AddRuns {
+  using C = ComputeType<T>;
+  static constexpr std::int64_t kBlock = 64;  // elements of a run that are one task's
+
+  Runs runs;
+  const T* from;
+  const std::int64_t* index;
+  C* to;  // zeros
+  std::int64_t skipped;
+
+  void operator()(const KernelContext& context) const {
+    const std::int64_t blocks = (runs.inner + kBlock - 1) / kBlock;
+    const std::int64_t grain = (1 << 15) / (runs.indices * std::min(kBlock, runs.inner) + 1) + 1;
+    host::parallel_for(context, runs.outer * blocks, grain, [this, blocks](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t b = begin; b < end; ++b) {
+        const std::int64_t outer = b / blocks, first = b % blocks * kBlock;
+        const std::int64_t count = std::min(kBlock, runs.inner - first);
+        for (std::int64_t i = 0; i < runs.indices; ++i) {
+          const std::int64_t place = index[i];
+          if (place < 0 || place >= runs.places || place == skipped) continue;
+          const T* const source = from + (outer * runs.indices + i) * runs.inner + first;
+          C* const target = to + (outer * runs.places + place) * runs.inner + first;
+          for (std::int64_t k = 0; k < count; ++k) target[k] += C(source[k]);
+        }
+      }
+    });
+  }
+};
+
+const std::int64_t* indices_of(const Tensor& index) {
+  return reinterpret_cast<const std::int64_t*>(index.impl()->data());
+}
+
+}  // namespace
+
+Tensor take_runs(const char* op, const char* node, const Tensor& x, int dim, const Tensor& index, SkippedRun skipped,
+                 SkippedRun without_gradient) {
+  const Tensor dense = x.detach().contiguous(), places = index.contiguous();
+  Shape sizes = x.sizes();
+  sizes[dim] = index.numel();
+  Tensor out = make_tensor(*x.impl()->storage->device, sizes, x.dtype());
+  if (out.numel() != 0) {
+    const Runs runs = runs_of(sizes, dim, x.sizes()[dim], index.numel());
+    const TakeRuns kernel{runs,
+                          size_of(x.dtype()) * std::size_t(runs.inner),
+                          dense.impl()->data(),
+                          indices_of(places),
+                          out.impl()->data(),
+                          skipped.index};
+    launch(op, 0, out, std::array{&dense, &places}, kernel);
+  }
+  if (records(x))
+    record(node, out, {&x},
+           [op, places = Saved(places), dim, size = x.sizes()[dim], without_gradient](const Tensor& g) {
+             return Gradients{add_runs(op, g, dim, places.get(), size, without_gradient)};
+           });
+  return out;
+}
+
+Tensor add_runs(const char* op, const Tensor& x, int dim, const Tensor& index, std::int64_t size, SkippedRun skipped) {
+  const Tensor dense = x.detach().contiguous(), places = index.contiguous();
+  Shape sizes = x.sizes();
+  sizes[dim] = size;
+  Tensor out = visit_floating(op, x.dtype(), [&]<class T>() {
+    using C = ComputeType<T>;
+    const Tensor sums = make_tensor(*x.impl()->storage->device, sizes, kDTypeOf<C>);
+    fill_values(sums, 0);
+    if (sums.numel() == 0 || x.numel() == 0) return sums.to(x.dtype());
+    const AddRuns<T> kernel{runs_of(sizes, dim, size, index.numel()), reinterpret_cast<const T*>(dense.impl()->data()),
+                            indices_of(places), reinterpret_cast<C*>(sums.impl()->data()), skipped.index};
+    launch("add_runs", double(x.numel()), sums, std::array{&dense, &places}, kernel);
+    return sums.to(x.dtype());
+  });
+  if (records(x))
+    record("AddRuns", out, {&x}, [op, places = Saved(places), dim, skipped](const Tensor& g) {
+      return Gradients{take_runs(op, "TakeRuns", g, dim, places.get(), skipped, skipped)};
+    });
+  return out;
+}
+
+}  // namespace lockstep

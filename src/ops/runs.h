@@ -1,0 +1,23 @@
+// Runs: all elements behind one place of a dimension, such as a row of a matrix. Taken by index, and added back.
+#pragma once
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// What stands at one index instead of a run, or is left out when runs are added.
+struct SkippedRun {
+  std::int64_t index = -1;  ///< -1 for none.
+};
+
+/// x at index[0], index[1], ... along `dim`; zeros where the index is `skipped`. index: [count], int64, checked.
+/// Differentiable: the gradient of the run `without_gradient` is 0.
+Tensor take_runs(const char* op, const char* node, const Tensor& x, int dim, const Tensor& index,
+                 SkippedRun skipped = {}, SkippedRun without_gradient = {});
+
+/// Zeros of x's shape but `size` along `dim`, with the runs of x added at index[0], index[1], ... in this order.
+/// Floating dtypes only. Differentiable.
+Tensor add_runs(const char* op, const Tensor& x, int dim, const Tensor& index, std::int64_t size,
+                SkippedRun skipped = {});
+
+}  // namespace lockstep

@@ -1,0 +1,160 @@
+// softmax, log_softmax and logsumexp: one pass for the greatest element, one for the sum, one for the result.
+#include <lockstep/ops/softmax.h>
+
+#include <cmath>
+#include <limits>
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+
+#include "autograd/node.h"
+#include "ops/reduced_dims.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+template <class T, class C = ComputeType<T>>
+LOCKSTEP_HD C greatest(const Row<const T>& x) {
+  C best = -std::numeric_limits<C>::infinity();
+  for (std::int64_t i = 0; i < x.length; ++i) best = C(x[i]) > best ? C(x[i]) : best;
+  return best;
+}
+
+template <class T>
+struct Softmax {
+  LOCKSTEP_HD void operator()(Row<T> y, Row<const T> x) const {
+    using C = ComputeType<T>;
+    const C shift = greatest(x);
+    C sum = 0;
+    for (std::int64_t i = 0; i < x.length; ++i) {
+      const C value = std::exp(C(x[i]) - shift);
+      sum += value;
+      if constexpr (std::is_same_v<C, T>) y[i] = value;
+    }
+    const C scale = C(1) / sum;
+    for (std::int64_t i = 0; i < x.length; ++i) {
+      if constexpr (std::is_same_v<C, T>)
+        y[i] *= scale;
+      else  // 16 bits could not hold the terms
+        y[i] = T(std::exp(C(x[i]) - shift) * scale);
+    }
+  }
+};
+
+template <class T, class C = ComputeType<T>>
+LOCKSTEP_HD C log_sum(const Row<const T>& x) {
+  const C best = greatest(x);
+  const C shift = std::isinf(best) ? C(0) : best;  // all -inf, or one inf: the sum says it by itself
+  C sum = 0;
+  for (std::int64_t i = 0; i < x.length; ++i) sum += std::exp(C(x[i]) - shift);
+  return shift + std::log(sum);
+}
+
+template <class T>
+struct LogSoftmax {
+  LOCKSTEP_HD void operator()(Row<T> y, Row<const T> x) const {
+    using C = ComputeType<T>;
+    const C best = greatest(x);
+    C sum = 0;
+    for (std::int64_t i = 0; i < x.length; ++i) sum += std::exp(C(x[i]) - best);
+    const C rest = std::log(sum);
+    for (std::int64_t i = 0; i < x.length; ++i) y[i] = T(C(x[i]) - best - rest);
+  }
+};
+
+template <class T>
+struct LogSumExp {
+  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> x) const { out[0] = T(log_sum(x)); }
+};
+
+template <class T>
+struct SoftmaxGradient {
+  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> y) const {
+    using C = ComputeType<T>;
+    C sum = 0;
+    for (std::int64_t i = 0; i < y.length; ++i) sum += C(g[i]) * C(y[i]);
+    for (std::int64_t i = 0; i < y.length; ++i) out[i] = T(C(y[i]) * (C(g[i]) - sum));
+  }
+};
+
+template <class T>
+struct LogSoftmaxGradient {
+  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> y) const {
+    using C = ComputeType<T>;
+    C sum = 0;
+    for (std::int64_t i = 0; i < y.length; ++i) sum += C(g[i]);
+    for (std::int64_t i = 0; i < y.length; ++i) out[i] = T(C(g[i]) - std::exp(C(y[i])) * sum);
+  }
+};
+
+Tensor like(const Tensor& x) { return make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype()); }
+
+// The gradient as a differentiable operation where that is asked for, else in one kernel.
+Tensor softmax_gradient(const Tensor& g, const Tensor& y, int dim) {
+  if (grad_enabled()) return y * (g - sum(g * y, {dim}, true));
+  const Tensor out = like(y);
+  visit_floating("softmax", y.dtype(),
+                 [&]<class T>() { map_rows<T, T, T>("softmax_gradient", 4, SoftmaxGradient<T>(), dim, out, g, y); });
+  return out;
+}
+
+Tensor log_softmax_gradient(const Tensor& g, const Tensor& y, int dim) {
+  if (grad_enabled()) return g - softmax(y, dim) * sum(g, {dim}, true);
+  const Tensor out = like(y);
+  visit_floating("log_softmax", y.dtype(), [&]<class T>() {
+    map_rows<T, T, T>("log_softmax_gradient", 4, LogSoftmaxGradient<T>(), dim, out, g, y);
+  });
+  return out;
+}
+
+Tensor log_sum_along(const Tensor& x, int dim) {  // keeps the dimension
+  Shape sizes = x.sizes();
+  if (!sizes.empty()) sizes[dim] = 1;
+  Tensor out = make_tensor(*x.impl()->storage->device, sizes, x.dtype());
+  visit_floating("logsumexp", x.dtype(),
+                 [&]<class T>() { map_rows<T, T>("logsumexp", 4, LogSumExp<T>(), dim, out, x); });
+  if (records(x))
+    record("Logsumexp", out, {&x},
+           [x = Saved(x), dim](const Tensor& g) { return Gradients{g * softmax(x.get(), dim)}; });
+  return out;
+}
+
+}  // namespace
+
+Tensor softmax(const Tensor& x, std::int64_t dim) {
+  const int d = wrap_dim("softmax", dim, impl_of("softmax", x).sizes.rank());
+  Tensor out = like(x);
+  visit_floating("softmax", x.dtype(), [&]<class T>() { map_rows<T, T>("softmax", 5, Softmax<T>(), d, out, x); });
+  if (records(x))
+    record("Softmax", out, {&x}, [y = Saved(out, autograd::kOutput), d](const Tensor& g) {
+      return Gradients{softmax_gradient(g, y.get(), d)};
+    });
+  return out;
+}
+
+Tensor log_softmax(const Tensor& x, std::int64_t dim) {
+  const int d = wrap_dim("log_softmax", dim, impl_of("log_softmax", x).sizes.rank());
+  Tensor out = like(x);
+  visit_floating("log_softmax", x.dtype(),
+                 [&]<class T>() { map_rows<T, T>("log_softmax", 5, LogSoftmax<T>(), d, out, x); });
+  if (records(x))
+    record("LogSoftmax", out, {&x}, [y = Saved(out, autograd::kOutput), d](const Tensor& g) {
+      return Gradients{log_softmax_gradient(g, y.get(), d)};
+    });
+  return out;
+}
+
+Tensor logsumexp(const Tensor& x, const Shape& dims, bool keep_dims) {
+  check_floating("logsumexp", x);
+  const DimMask mask = mask_of("logsumexp", dims, x.dim());
+  const MergedDims merged = merge_dims(x, mask);
+  return log_sum_along(merged.x, merged.dim).reshape(reduced_sizes(x.sizes(), mask, keep_dims));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,28 @@
+#include <lockstep/ops/activation.h>
+
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+struct Softplus {
+  double beta, threshold;
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return T(beta) * x > T(threshold) ? x : softplus(T(beta) * x) / T(beta);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    const T scaled = Number<T>(beta) * x;
+    return where(scaled > Number<T>(threshold), g, g * sigmoid(scaled));
+  }
+};
+
+}  // namespace
+
+Tensor softplus(const Tensor& x, const SoftplusOptions& options) {
+  if (!(options.beta > 0)) throw InvalidArgument(text("[softplus] expected beta > 0, got ", options.beta));
+  return unary("softplus", "Softplus", x, Softplus{options.beta, options.threshold});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,15 @@
+// The sum of squares over dimensions, which norms and variances are made of.
+#pragma once
+
+#include <lockstep/tensor/tensor.h>
+
+#include "tensor/kernels/reduce.h"
+
+namespace lockstep {
+
+enum class Finish : std::uint8_t { kNone, kRoot };
+
+/// scale * sum(x^2), or its square root. Floating dtypes only. Without a gradient.
+Tensor sum_squares(const char* op, const Tensor& x, const DimMask& mask, bool keep_dims, double scale, Finish finish);
+
+}  // namespace lockstep

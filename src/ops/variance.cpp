@@ -1,0 +1,56 @@
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/ops/reduce.h>
+
+#include "autograd/node.h"
+#include "ops/reduced_dims.h"
+#include "ops/squares.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+Tensor centered(const Tensor& x, const Shape& dims) { return x - mean(x, dims, true); }
+
+Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const VarianceOptions& options, Finish finish) {
+  check_floating(op, x);
+  if (size_of(x.dtype()) == 2)  // the differences need more digits than the elements
+    return variance(op, x.to(kFloat32), mask, options, finish).to(x.dtype());
+  const Shape dims = dims_of(mask, x.dim());
+  const double freedom = double(std::max<std::int64_t>(0, reduced_count(x.sizes(), mask) - options.correction));
+  Tensor out = sum_squares(op, centered(x.detach(), dims), mask, options.keep_dims, 1 / freedom, finish);
+  if (records(x))
+    record(finish == Finish::kRoot ? "Stddev" : "Var", out, {&x},
+           [x = Saved(x), y = Saved(out, autograd::kOutput), dims, kept = reduced_sizes(x.sizes(), mask, true), freedom,
+            finish](const Tensor& g) {
+             Tensor share = g;
+             if (finish == Finish::kRoot) {
+               const Tensor root = y.get();
+               share = g / ((root + eq(root, 0).to(root.dtype())) * 2);  // 1 where nothing varies: 0 / 1
+             }
+             return Gradients{centered(x.get(), dims) * (share.reshape(kept) * (2 / freedom))};
+           });
+  return out;
+}
+
+}  // namespace
+
+Tensor var(const Tensor& x) { return variance("var", x, all_of(impl_of("var", x).sizes.rank()), {}, Finish::kNone); }
+
+Tensor var(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
+  return variance("var", x, mask_of("var", dims, impl_of("var", x).sizes.rank()), options, Finish::kNone);
+}
+
+Tensor stddev(const Tensor& x) {
+  return variance("stddev", x, all_of(impl_of("stddev", x).sizes.rank()), {}, Finish::kRoot);
+}
+
+Tensor stddev(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
+  return variance("stddev", x, mask_of("stddev", dims, impl_of("stddev", x).sizes.rank()), options, Finish::kRoot);
+}
+
+}  // namespace lockstep

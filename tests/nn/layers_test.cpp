@@ -1,0 +1,105 @@
+// Linear, LazyLinear, ReLU and Flatten.
+#include <lockstep/nn/layers.h>
+
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <lockstep/ops/reduce.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+#include "support/thrown.h"
+#include "support/values.h"
+
+namespace lockstep {
+namespace {
+
+using testing::thrown;
+using testing::values;
+
+TEST(Linear, ComputesRowsTimesItsWeight) {
+  nn::Linear layer(3, 2, {.tensor = {.dtype = kFloat64}});
+  const Tensor x = randn({4, 3}, {.dtype = kFloat64});
+  const auto rows = values(x), weight = values(layer.weight), bias = values(*layer.bias), got = values(layer(x));
+  for (std::size_t r = 0; r < 4; ++r)
+    for (std::size_t o = 0; o < 2; ++o) {
+      double expected = bias[o];
+      for (std::size_t i = 0; i < 3; ++i) expected += rows[r * 3 + i] * weight[o * 3 + i];
+      EXPECT_NEAR(got[r * 2 + o], expected, 1e-12);
+    }
+}
+
+TEST(Linear, TakesAnyLeadingDimensions) {
+  nn::Linear layer(3, 2);
+  EXPECT_EQ(layer(zeros({3})).sizes(), (Shape{2}));
+  EXPECT_EQ(layer(zeros({5, 4, 3})).sizes(), (Shape{5, 4, 2}));
+  EXPECT_EQ(layer(zeros({0, 3})).sizes(), (Shape{0, 2}));
+  EXPECT_THROW(layer(zeros({4, 2})), ShapeError);
+  EXPECT_THROW(layer(zeros({4, 3}, {.dtype = kFloat64})), DTypeError);
+}
+
+TEST(Linear, StartsWithinItsBounds) {
+  SimulatedDevices devices({.count = 1});
+  const nn::Linear layer(25, 1000, {.tensor = {.device = "cuda:0"}});
+  double least = 1, most = -1;
+  for (const double w : values(layer.weight)) least = std::min(least, w), most = std::max(most, w);
+  EXPECT_GE(least, -0.2);
+  EXPECT_LT(most, 0.2);
+  EXPECT_LT(least, -0.19);
+  EXPECT_GT(most, 0.19);
+  EXPECT_EQ(layer.bias->device(), Device("cuda:0"));
+}
+
+TEST(Linear, DoesWithoutBiasAndWithoutFeatures) {
+  nn::Linear layer(3, 2, {.bias = false});
+  EXPECT_EQ(layer.parameters().size(), 1u);
+  EXPECT_EQ(values(layer(zeros({1, 3}))), (std::vector<double>{0, 0}));
+  EXPECT_EQ(values(nn::Linear(0, 2)(zeros({3, 0}))), std::vector<double>(6, 0));
+  EXPECT_EQ(thrown<InvalidArgument>([] { nn::Linear(3, -1); }), "[Linear] expected sizes of at least 0, got 3 and -1");
+}
+
+TEST(LazyLinear, TakesItsShapeFromTheFirstBatch) {
+  SimulatedDevices devices({.count = 1});
+  nn::LazyLinear layer(2);
+  EXPECT_EQ(thrown<InvalidArgument>([&] { layer.parameters(); }),
+            "[parameters] expected \"weight\" to have a shape, got a lazy one: run one batch first");
+  EXPECT_THROW(layer.state_dict(), InvalidArgument);
+  EXPECT_THROW(layer(tensor(1.)), ShapeError);
+  layer.to("cuda:0");
+  EXPECT_EQ(layer(zeros({4, 3}, {.dtype = kFloat64, .device = "cuda:0"})).sizes(), (Shape{4, 2}));
+  EXPECT_EQ(layer.weight.sizes(), (Shape{2, 3}));
+  EXPECT_EQ(layer.weight.dtype(), kFloat64);
+  EXPECT_EQ(layer.bias->device(), Device("cuda:0"));
+  EXPECT_TRUE(layer.weight.requires_grad());
+  EXPECT_THROW(layer(zeros({4, 5}, {.dtype = kFloat64, .device = "cuda:0"})), ShapeError);
+}
+
+TEST(LazyLinear, TakesItsShapeFromAStateDict) {
+  nn::Linear full(3, 2);
+  nn::LazyLinear layer(2);
+  layer.load_state_dict(full.state_dict());
+  EXPECT_TRUE(layer.weight.requires_grad());
+  EXPECT_EQ(values(layer(ones({1, 3}))), values(full(ones({1, 3}))));
+}
+
+TEST(LazyLinear, IsLazyInEachCopy) {
+  nn::LazyLinear first(2), second = first;
+  first(zeros({1, 3}));
+  second(zeros({1, 5}));
+  EXPECT_EQ(first.weight.sizes(), (Shape{2, 3}));
+  EXPECT_EQ(second.weight.sizes(), (Shape{2, 5}));
+}
+
+TEST(ReLULayer, KeepsThePositive) {
+  EXPECT_EQ(values(nn::ReLU()(tensor({-1.5, 0., 2.}))), (std::vector<double>{0, 0, 2}));
+}
+
+TEST(FlattenLayer, KeepsTheBatch) {
+  EXPECT_EQ(nn::Flatten()(zeros({2, 3, 4})).sizes(), (Shape{2, 12}));
+  EXPECT_EQ(nn::Flatten(0, 1)(zeros({2, 3, 4})).sizes(), (Shape{6, 4}));
+}
+
+}  // namespace
+}  // namespace lockstep

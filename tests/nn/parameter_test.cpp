@@ -1,0 +1,102 @@
+// Parameters and buffers: values that are tensors.
+#include <lockstep/nn/parameter.h>
+
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+
+#include "support/thrown.h"
+#include "support/values.h"
+
+namespace lockstep {
+namespace {
+
+using testing::values;
+
+TEST(Parameter, RequiresAGradientIfFloating) {
+  EXPECT_TRUE(nn::Parameter(ones({2})).requires_grad());
+  EXPECT_FALSE(nn::Parameter(tensor({1, 2})).requires_grad());
+  EXPECT_FALSE(nn::Buffer(ones({2})).requires_grad());
+  EXPECT_FALSE(nn::Parameter().defined());
+}
+
+TEST(Parameter, IsALeafWhateverItIsMadeOf) {
+  const Tensor x = ones({2}, {.requires_grad = true});
+  const nn::Parameter parameter(x * 2.0);
+  EXPECT_TRUE(parameter.is_leaf());
+  EXPECT_THROW(nn::Parameter{Tensor()}, InvalidArgument);
+}
+
+TEST(Parameter, CopiesItsElements) {
+  const nn::Parameter first(ones({2}));
+  nn::Parameter second = first;
+  const NoGrad guard;
+  second.fill_(5);
+  EXPECT_EQ(values(first), (std::vector<double>{1, 1}));
+  EXPECT_TRUE(second.requires_grad());
+  EXPECT_FALSE(second.grad().defined());
+}
+
+TEST(Parameter, KeepsItsIdentityWhenAssignedValues) {
+  SimulatedDevices devices({.count = 1});
+  nn::Parameter parameter(zeros({2}, {.device = "cuda:0"}));
+  const Tensor handle = parameter;
+  parameter = nn::Parameter(ones({2}));
+  EXPECT_EQ(parameter.device(), Device("cpu"));  // a temporary is moved in whole
+  nn::Parameter other(zeros({2}, {.device = "cuda:0"}));
+  const Tensor kept = other;
+  const nn::Parameter source(full({2}, 3));
+  other = source;
+  EXPECT_TRUE(kept.is_same(other));
+  EXPECT_EQ(other.device(), Device("cuda:0"));
+  EXPECT_EQ(values(kept), (std::vector<double>{3, 3}));
+  EXPECT_EQ(values(handle), (std::vector<double>{0, 0}));
+}
+
+TEST(Parameter, TakesAnotherShapeByReset) {
+  nn::Parameter parameter(zeros({2}));
+  const Tensor handle = parameter;
+  sum(parameter * 2.0).backward();
+  parameter.reset(ones({3, 3}, {.dtype = kFloat64}));
+  EXPECT_TRUE(handle.is_same(parameter));
+  EXPECT_EQ(handle.sizes(), (Shape{3, 3}));
+  EXPECT_EQ(handle.dtype(), kFloat64);
+  EXPECT_TRUE(handle.requires_grad());
+  EXPECT_FALSE(handle.grad().defined());
+  nn::Parameter lazy;
+  lazy.reset(ones({4}));
+  EXPECT_TRUE(lazy.requires_grad());
+  nn::Buffer buffer;
+  buffer.reset(ones({4}));
+  EXPECT_FALSE(buffer.requires_grad());
+}
+
+TEST(Parameter, ReplacedBetweenForwardAndBackwardIsFound) {
+  nn::Parameter parameter(full({2}, 3));
+  const Tensor x = ones({2}, {.requires_grad = true});
+  const Tensor y = sum(x * parameter);
+  parameter.reset(full({2}, 100));
+  EXPECT_NE(testing::thrown<AutogradError>([&] { y.backward(); }).find("changed in place"), std::string::npos);
+}
+
+TEST(CopyToScope, MakesCopiesLandOnItsDevice) {
+  SimulatedDevices devices({.count = 2});
+  const nn::Parameter parameter(full({2}, 3));
+  const nn::CopyTo outer("cuda:0");
+  EXPECT_EQ(nn::Parameter(parameter).device(), Device("cuda:0"));
+  {
+    const nn::CopyTo inner("cuda:1");
+    const nn::Parameter copy = parameter;
+    EXPECT_EQ(copy.device(), Device("cuda:1"));
+    EXPECT_EQ(values(copy), (std::vector<double>{3, 3}));
+    EXPECT_TRUE(copy.requires_grad());
+  }
+  EXPECT_EQ(nn::Parameter(parameter).device(), Device("cuda:0"));
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,59 @@
+// Any modules in a row.
+#include <lockstep/nn/sequential.h>
+
+#include <gtest/gtest.h>
+
+#include <lockstep/tensor/random.h>
+
+#include "nn/modules.h"
+#include "support/thrown.h"
+#include "support/values.h"
+
+namespace lockstep {
+namespace {
+
+using testing::keys;
+using testing::thrown;
+using testing::values;
+
+TEST(Sequential, AppliesItsModulesInOrder) {
+  nn::Linear first(3, 4), second(4, 2);
+  nn::Sequential net(first, nn::ReLU(), second);
+  const Tensor x = randn({5, 3});
+  EXPECT_EQ(values(net(x)), values(second(nn::ReLU()(first(x)))));
+  EXPECT_EQ(keys(net), (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}));
+}
+
+TEST(Sequential, IsTheIdentityWhenEmpty) {
+  nn::Sequential net;
+  const Tensor x = randn({2});
+  EXPECT_TRUE(net(x).is_same(x));
+}
+
+TEST(Sequential, TakesModulesLater) {
+  nn::Sequential net;
+  net.push_back(nn::Linear(3, 1));
+  net.push_back(testing::Block());
+  EXPECT_EQ(net.size(), 2u);
+  EXPECT_EQ(keys(net)[2], "1.fc.weight");
+}
+
+TEST(Sequential, GivesAModuleByItsType) {
+  nn::Sequential net(nn::Linear(3, 1), nn::ReLU());
+  EXPECT_EQ(net[0].as<nn::Linear>().weight.sizes(), (Shape{1, 3}));
+  EXPECT_EQ(thrown<InvalidArgument>([&] { net[1].as<nn::Linear>(); }),
+            "[AnyModule::as] expected lockstep::nn::ReLU, got lockstep::nn::Linear");
+  EXPECT_EQ(thrown<InvalidArgument>([&] { net[2]; }), "[Sequential] expected an index below 2, got 2");
+}
+
+TEST(Sequential, CopiesItsModules) {
+  nn::Sequential first(nn::Linear(3, 1)), second = first;
+  const NoGrad guard;
+  second[0].as<nn::Linear>().weight.fill_(0);
+  EXPECT_NE(values(first[0].as<nn::Linear>().weight), std::vector<double>(3, 0));
+  first = second;
+  EXPECT_EQ(values(first[0].as<nn::Linear>().weight), std::vector<double>(3, 0));
+}
+
+}  // namespace
+}  // namespace lockstep

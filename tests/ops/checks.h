@@ -1,0 +1,69 @@
+// What the tests of ops share.
+#pragma once
+
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/gradcheck.h>
+#include <lockstep/lockstep.h>
+
+#include <cmath>
+#include <limits>
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace lockstep::testing {
+
+inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
+inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+inline std::vector<double> values(const Tensor& x) { return x.detach().to(Device(), kFloat64).to_vector<double>(); }
+
+inline Tensor doubles(const std::vector<double>& values, const Shape& sizes) {
+  return tensor(values, {.dtype = kFloat64}).view(sizes);
+}
+
+inline Tensor random_doubles(const Shape& sizes) { return randn(sizes, {.dtype = kFloat64}); }
+
+/// Equal in value, NaN to NaN.
+inline void expect_values(const Tensor& got, const std::vector<double>& expected) {
+  const std::vector<double> actual = values(got);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    if (std::isnan(expected[i]))
+      EXPECT_TRUE(std::isnan(actual[i])) << "element " << i << " is " << actual[i];
+    else
+      EXPECT_DOUBLE_EQ(actual[i], expected[i]) << "element " << i;
+}
+
+/// Gradients, and gradients of gradients, agree with numeric ones.
+template <class F>
+void expect_gradients(F function, const std::vector<Tensor>& inputs) {
+  EXPECT_NO_THROW(gradcheck(function, inputs));
+  EXPECT_NO_THROW(gradgradcheck(function, inputs));
+}
+
+template <class ErrorType, class Body>
+std::string message_of(Body body) {
+  try {
+    body();
+  } catch (const ErrorType& error) {
+    return error.what();
+  } catch (const std::exception& error) {
+    return std::string("another type of error: ") + error.what();
+  }
+  return "no error";
+}
+
+/// The gradient of sum(f(x) * weights 1, 2, 3, ...) with respect to x.
+template <class F>
+Tensor weighted_gradient(F function, const Tensor& x) {
+  Tensor leaf = x.clone().detach();
+  leaf.requires_grad_();
+  const Tensor y = function(leaf);
+  const Tensor weights = arange(1, double(y.numel() + 1), 1, {.dtype = y.dtype(), .device = y.device()});
+  y.backward(weights.reshape(y.sizes()));
+  return leaf.grad();
+}
+
+}  // namespace lockstep::testing

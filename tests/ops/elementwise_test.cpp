@@ -1,0 +1,257 @@
+// Elementwise operations: what holds beside the reference values.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include <lockstep/lockstep.h>
+
+namespace lockstep {
+namespace {
+
+const double kNan = std::numeric_limits<double>::quiet_NaN();
+const double kInfinity = std::numeric_limits<double>::infinity();
+
+using Floats = std::vector<float>;
+using Integers = std::vector<std::int64_t>;
+
+std::vector<int> flags(const Tensor& x) {
+  EXPECT_EQ(x.dtype(), kBool);
+  const auto values = x.to(kInt64).to_vector<std::int64_t>();
+  return {values.begin(), values.end()};
+}
+
+TEST(Elementwise, BroadcastsFromBothSides) {
+  const Tensor sum = tensor({{1.}, {2.}}) + tensor({10., 20., 30.});
+  EXPECT_EQ(sum.sizes(), (Shape{2, 3}));
+  EXPECT_EQ(sum.to_vector<float>(), (Floats{11, 21, 31, 12, 22, 32}));
+}
+
+TEST(Elementwise, RejectsShapesThatDoNotBroadcastBeforeAnythingRuns) {
+  const SimulatedDevices devices({.count = 1});
+  const Tensor a = ones({2, 3}, {.device = Device::cuda(0)}), b = ones({4}, {.device = Device::cuda(0)});
+  const auto before = devices.counts(0).launches;
+  EXPECT_THROW(a + b, ShapeError);
+  EXPECT_THROW(maximum(a, b), ShapeError);
+  EXPECT_THROW(pow(a, b), ShapeError);
+  EXPECT_THROW(a < b, ShapeError);
+  EXPECT_THROW(mse_loss(a, b), ShapeError);
+  EXPECT_EQ(devices.counts(0).launches, before);
+}
+
+TEST(Elementwise, RejectsOperandsOnTwoDevices) {
+  const SimulatedDevices devices({.count = 1});
+  const Tensor here = ones({2}), there = ones({2}, {.device = Device::cuda(0)});
+  EXPECT_THROW(maximum(here, there), DeviceMismatch);
+  EXPECT_THROW(here < there, DeviceMismatch);
+  EXPECT_THROW(where(here > 0, here, there), DeviceMismatch);
+  EXPECT_THROW(masked_fill(there, here > 0, 1), DeviceMismatch);
+  EXPECT_THROW(pow(here, there), DeviceMismatch);
+}
+
+TEST(Elementwise, RejectsUndefinedTensors) {
+  EXPECT_THROW(exp(Tensor()), InvalidArgument);
+  EXPECT_THROW(abs(Tensor()), InvalidArgument);
+  EXPECT_THROW(relu(Tensor()), InvalidArgument);
+  EXPECT_THROW(ones({2}) + Tensor(), InvalidArgument);
+  EXPECT_THROW(Tensor() > 1, InvalidArgument);
+}
+
+TEST(Elementwise, FloatingFunctionsRejectIntegers) {
+  EXPECT_THROW(exp(tensor({1, 2})), DTypeError);
+  EXPECT_THROW(gelu(tensor({1, 2})), DTypeError);
+  try {
+    tanh(tensor({1, 2}));
+    ADD_FAILURE();
+  } catch (const DTypeError& error) {
+    EXPECT_STREQ(error.what(), "[tanh] expected a floating dtype, got int64");
+  }
+}
+
+TEST(Elementwise, PromotesToTheWiderDtype) {
+  EXPECT_EQ(maximum(tensor({1}), tensor({1.5})).dtype(), kFloat32);
+  EXPECT_EQ(pow(tensor({2}), tensor({0.5}, {.dtype = kFloat64})).dtype(), kFloat64);
+  EXPECT_EQ(where(tensor({true}), tensor({1}), tensor({2.5})).dtype(), kFloat32);
+  EXPECT_EQ((ones({1}, {.dtype = kFloat16}) * ones({1}, {.dtype = kBFloat16})).dtype(), kFloat32);
+}
+
+TEST(Elementwise, NumbersTakeTheTensorsDtypeUnlessTheyAreFractional) {
+  EXPECT_EQ((tensor({1, 2}) * 2).dtype(), kInt64);
+  EXPECT_EQ((tensor({1, 2}) * 1.5).dtype(), kFloat32);
+  EXPECT_EQ((2 - tensor({1, 2})).to_vector<std::int64_t>(), (Integers{1, 0}));
+  EXPECT_EQ((ones({2}, {.dtype = kFloat16}) + 1.5).dtype(), kFloat16);
+}
+
+TEST(Elementwise, DivisionOfIntegersIsTrueDivision) {
+  EXPECT_EQ((tensor({1, 3}) / tensor({2, 2})).to_vector<float>(), (Floats{0.5, 1.5}));
+  EXPECT_EQ((tensor({1, 3}) / 2).to_vector<float>(), (Floats{0.5, 1.5}));
+  EXPECT_EQ((tensor({1, 3}) / 1).dtype(), kFloat32);
+  EXPECT_EQ((1 / tensor({1, 2})).to_vector<float>(), (Floats{1, 0.5}));
+}
+
+TEST(Elementwise, WorksOnEmptyTensors) {
+  const Tensor none = zeros({0, 3});
+  EXPECT_EQ(exp(none).sizes(), (Shape{0, 3}));
+  EXPECT_EQ(maximum(none, ones({3})).sizes(), (Shape{0, 3}));
+  EXPECT_EQ((none > 0).sizes(), (Shape{0, 3}));
+  Tensor leaf = zeros({0, 3}).requires_grad_();
+  sum(gelu(leaf)).backward();
+  EXPECT_EQ(leaf.grad().sizes(), (Shape{0, 3}));
+}
+
+TEST(Elementwise, WorksOnScalars) {
+  EXPECT_EQ(exp(tensor(0.)).sizes(), Shape());
+  EXPECT_EQ(exp(tensor(0.)).item<float>(), 1);
+  EXPECT_EQ(maximum(tensor(1.), tensor({0., 2.})).to_vector<float>(), (Floats{1, 2}));
+}
+
+TEST(Elementwise, ComputesHalvesInFloat) {
+  const Tensor x = full({3}, 0.1, {.dtype = kBFloat16});
+  EXPECT_EQ(gelu(x).dtype(), kBFloat16);
+  EXPECT_NEAR(gelu(x).to(kFloat32).to_vector<float>()[0], 0.0540f, 3e-4);
+}
+
+TEST(Compare, GivesBool) {
+  const Tensor a = tensor({1., 2., 3.}), b = tensor({3., 2., 1.});
+  EXPECT_EQ(flags(eq(a, b)), (std::vector{0, 1, 0}));
+  EXPECT_EQ(flags(ne(a, b)), (std::vector{1, 0, 1}));
+  EXPECT_EQ(flags(a < b), (std::vector{1, 0, 0}));
+  EXPECT_EQ(flags(a <= b), (std::vector{1, 1, 0}));
+  EXPECT_EQ(flags(a > b), (std::vector{0, 0, 1}));
+  EXPECT_EQ(flags(a >= b), (std::vector{0, 1, 1}));
+}
+
+TEST(Compare, WithNanIsFalseButForNe) {
+  const Tensor nan = tensor({kNan});
+  for (const Tensor& result : {eq(nan, nan), nan<nan, nan <= nan, nan> nan, nan >= nan, nan >= 0.})
+    EXPECT_EQ(flags(result), (std::vector{0}));
+  EXPECT_EQ(flags(ne(nan, nan)), (std::vector{1}));
+}
+
+TEST(Compare, WithNumbersOfAnyKind) {
+  EXPECT_EQ(flags(tensor({1, 2, 3}) > 1.5), (std::vector{0, 1, 1}));
+  EXPECT_EQ(flags(tensor({true, false}) < 1), (std::vector{0, 1}));
+  EXPECT_EQ(flags(eq(tensor({1, 2}), 2)), (std::vector{0, 1}));
+}
+
+TEST(Compare, PromotesBeforeItCompares) { EXPECT_EQ(flags(tensor({1, 2}) < tensor({1.5, 1.5})), (std::vector{1, 0})); }
+
+TEST(Where, WantsABoolCondition) {
+  EXPECT_THROW(where(tensor({1}), tensor({1.}), tensor({2.})), DTypeError);
+  EXPECT_THROW(masked_fill(tensor({1.}), tensor({1}), 2), DTypeError);
+}
+
+TEST(Where, SendsTheGradientToWhatWasChosen) {
+  Tensor a = tensor({1., 2.}).requires_grad_(), b = tensor({3.}).requires_grad_();
+  sum(where(tensor({{true, false}, {false, false}}), a, b)).backward();
+  EXPECT_EQ(a.grad().to_vector<float>(), (Floats{1, 0}));
+  EXPECT_EQ(b.grad().to_vector<float>(), (Floats{3}));
+}
+
+TEST(MaskedFill, KeepsShapeAndDtype) {
+  const Tensor filled = masked_fill(tensor({1, 2, 3}), tensor({true, false, true}), -7);
+  EXPECT_EQ(filled.to_vector<std::int64_t>(), (Integers{-7, 2, -7}));
+  EXPECT_THROW(masked_fill(tensor({1, 2}), tensor({true, false}), 0.5), DTypeError);
+  EXPECT_THROW(masked_fill(tensor({1.}), tensor({true, false}), 0), ShapeError);
+  EXPECT_EQ(masked_fill(tensor({1., 2.}), tensor({true, false}), -kInfinity).to_vector<float>()[0], -kInfinity);
+}
+
+TEST(Maximum, NanWins) {
+  const Tensor a = tensor({kNan, 1.}), b = tensor({1., kNan});
+  for (const Tensor& result : {maximum(a, b), minimum(a, b)})
+    for (const float value : result.to_vector<float>()) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST(Maximum, SharesTheGradientOfEquals) {
+  Tensor a = tensor({1., 2., 3.}).requires_grad_(), b = tensor({3., 2., 1.}).requires_grad_();
+  sum(maximum(a, b)).backward();
+  EXPECT_EQ(a.grad().to_vector<float>(), (Floats{0, 0.5, 1}));
+  EXPECT_EQ(b.grad().to_vector<float>(), (Floats{1, 0.5, 0}));
+}
+
+TEST(Clamp, TakesOneBoundOrBoth) {
+  const Tensor x = tensor({-2., 0., 2., kNan});
+  EXPECT_EQ(clamp(x, {.min = -1}).to_vector<float>()[0], -1);
+  EXPECT_EQ(clamp(x, {.max = 1}).to_vector<float>()[2], 1);
+  EXPECT_TRUE(std::isnan(clamp(x, {.min = -1, .max = 1}).to_vector<float>()[3]));
+  EXPECT_EQ(clamp(tensor({-5, 5}), {.min = -1, .max = 1}).to_vector<std::int64_t>(), (Integers{-1, 1}));
+  EXPECT_THROW(clamp(x, {}), InvalidArgument);
+  EXPECT_THROW(clamp(x, {.min = 1, .max = -1}), InvalidArgument);
+}
+
+TEST(Pow, KeepsIntegersUnderWholeExponents) {
+  EXPECT_EQ(pow(tensor({-2, 3}), 3).to_vector<std::int64_t>(), (Integers{-8, 27}));
+  EXPECT_EQ(pow(tensor({5, 0}), 0).to_vector<std::int64_t>(), (Integers{1, 1}));
+  EXPECT_EQ(pow(tensor({4}), 0.5).to_vector<float>(), (Floats{2}));
+  EXPECT_EQ(pow(tensor({4}), -1).to_vector<float>(), (Floats{0.25}));
+}
+
+TEST(Pow, HasFiniteGradientsAtZero) {
+  Tensor base = tensor({0.}).requires_grad_(), exponent = tensor({2.}).requires_grad_();
+  pow(base, exponent).backward(ones({1}));
+  EXPECT_EQ(base.grad().item<float>(), 0);
+  EXPECT_EQ(exponent.grad().item<float>(), 0);
+}
+
+TEST(Abs, KeepsIntegers) {
+  EXPECT_EQ(abs(tensor({-3, 3})).to_vector<std::int64_t>(), (Integers{3, 3}));
+  EXPECT_EQ(abs(tensor({200}, {.dtype = kUInt8})).to_vector<std::uint8_t>(), (std::vector<std::uint8_t>{200}));
+}
+
+TEST(Activation, KeepsNan) {
+  const Tensor nan = tensor({kNan});
+  for (const Tensor& result : {relu(nan), leaky_relu(nan), elu(nan), gelu(nan), silu(nan), mish(nan), softplus(nan),
+                               hardtanh(nan), hardswish(nan)})
+    EXPECT_TRUE(std::isnan(result.item<float>()));
+}
+
+TEST(Activation, StaysFiniteFarOut) {
+  for (const double at : {-1e4, 1e4}) {
+    Tensor x = tensor({at}).requires_grad_();
+    const Tensor all =
+        gelu(x) + gelu(x, GeluForm::tanh) + silu(x) + mish(x) + softplus(x) + elu(x) + sigmoid(x) + tanh(x);
+    EXPECT_TRUE(std::isfinite(all.item<float>()));
+    all.backward();
+    EXPECT_TRUE(std::isfinite(x.grad().item<float>()));
+  }
+}
+
+TEST(Activation, RejectsBoundsTheWrongWayRound) {
+  EXPECT_THROW(hardtanh(tensor({1.}), 1, -1), InvalidArgument);
+  EXPECT_THROW(softplus(tensor({1.}), {.beta = 0}), InvalidArgument);
+}
+
+TEST(InPlace, ChangesTheTensorAndItsViews) {
+  Tensor x = tensor({{1., 2.}, {3., 4.}});
+  const Tensor row = x[1];
+  x.add_(tensor({10., 20.})).mul_(2);
+  EXPECT_EQ(row.to_vector<float>(), (Floats{26, 48}));
+}
+
+TEST(InPlace, RejectsWhatTheTargetCannotHold) {
+  Tensor x = tensor({1, 2});
+  EXPECT_THROW(x.add_(tensor({0.5, 0.5})), DTypeError);
+  EXPECT_THROW(x.mul_(0.5), DTypeError);
+  EXPECT_THROW(x.add_(tensor({{1, 2}, {3, 4}})), ShapeError);
+}
+
+TEST(InPlace, OnASavedInputIsAnErrorOfBackward) {
+  Tensor x = tensor({1., 2.}).requires_grad_();
+  Tensor factor = tensor({3., 4.});
+  const Tensor y = sum(x * factor);
+  factor.add_(tensor({1., 1.}));
+  EXPECT_THROW(y.backward(), AutogradError);
+}
+
+TEST(InPlace, OnASavedOutputIsAnErrorOfBackward) {
+  Tensor x = tensor({1., 2.}).requires_grad_();
+  Tensor y = exp(x);
+  {
+    const NoGrad guard;
+    y.mul_(2);
+  }
+  EXPECT_THROW(sum(y).backward(), AutogradError);
+}
+
+}  // namespace
+}  // namespace lockstep

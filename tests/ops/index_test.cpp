@@ -1,0 +1,117 @@
+#include "ops/checks.h"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+using Inputs = std::vector<Tensor>;
+
+TEST(IndexSelect, AlongEachDimension) {
+  const Tensor x = arange(12).view({3, 4});
+  expect_values(index_select(x, 0, tensor({2, 0})), {8, 9, 10, 11, 0, 1, 2, 3});
+  expect_values(index_select(x, 1, tensor({3, 3})), {3, 3, 7, 7, 11, 11});
+  expect_values(index_select(x.t(), 0, tensor({1}).to(kInt32)), {1, 5, 9});
+  EXPECT_EQ(index_select(x, 1, zeros({0}, {.dtype = kInt64})).sizes(), (Shape{3, 0}));
+}
+
+TEST(IndexSelect, MovesEveryDtype) {
+  for (const DType dtype : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    const Tensor x = tensor({0, 1, 1}).to(dtype);
+    EXPECT_EQ(index_select(x, 0, tensor({1, 0})).dtype(), dtype);
+    expect_values(index_select(x, 0, tensor({1, 0})), {1, 0});
+    expect_values(gather_elements(x, 0, tensor({2, 0})), {1, 0});
+  }
+}
+
+TEST(Index, OutOfRangeIsAnErrorBeforeAnythingChanges) {
+  const Tensor x = zeros({3, 2});
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              index_select(x, 0, tensor({0, 3}));
+            }),
+            "[index_select] expected indices from 0 to 2, got 3");
+  EXPECT_THROW(index_select(x, 0, tensor({-1})), InvalidArgument);
+  EXPECT_THROW(gather_elements(x, 1, tensor({{2}, {0}})), InvalidArgument);
+  EXPECT_THROW(scatter_add(x, 0, tensor({{9, 0}}), zeros({1, 2})), InvalidArgument);
+  EXPECT_THROW(embedding(x, tensor({3})), InvalidArgument);
+  EXPECT_THROW(one_hot(tensor({1, 2}), 2), InvalidArgument);
+}
+
+TEST(Index, OutOfRangeOnADeviceIsAnErrorOfItsStream) {
+  SimulatedDevices devices({.count = 1});
+  const Tensor x = zeros({3}).cuda(), bad = tensor({0, 7}).cuda();
+  for (const auto& op : {+[](const Tensor&v, const Tensor&i) { return index_select(v, 0, i); },
+                         +[](const Tensor&v, const Tensor&i) { return gather_elements(v, 0, i); }}) {
+    const Tensor y = op(x, bad);
+    EXPECT_THROW(values(y), InvalidArgument);
+  }
+  expect_values(index_select(x, 0, tensor({1}).cuda()), {0});  // the stream works on
+}
+
+TEST(Index, ShapesAndDtypesAreChecked) {
+  const Tensor x = zeros({3, 2}), index = tensor({0});
+  EXPECT_THROW(index_select(x, 0, tensor({0.0})), DTypeError);
+  EXPECT_THROW(index_select(x, 2, index), ShapeError);
+  EXPECT_THROW(index_select(x, 0, tensor({{0}})), ShapeError);
+  EXPECT_THROW(gather_elements(x, 0, index), ShapeError);
+  EXPECT_THROW(gather_elements(x, 0, zeros({1, 3}, {.dtype = kInt64})), ShapeError);
+  EXPECT_THROW(scatter_add(x, 0, tensor({{0, 0}}), zeros({1, 1})), ShapeError);
+  EXPECT_THROW(scatter_add(x, 0, tensor({{0, 0}}), zeros({1, 2}, {.dtype = kFloat64})), DTypeError);
+  EXPECT_THROW(embedding(x, index, 3), InvalidArgument);
+  EXPECT_THROW(one_hot(zeros({0}, {.dtype = kInt64})), ShapeError);
+}
+
+TEST(GatherElements, IndexMayBeSmallerElsewhere) {
+  const Tensor x = arange(12).view({3, 4});
+  expect_values(gather_elements(x, 1, tensor({{3, 0}, {1, 1}})), {3, 0, 5, 5});
+  expect_values(gather_elements(x.t(), 0, tensor({{3, 0}, {1, 1}})), {3, 4, 1, 5});
+}
+
+TEST(ScatterAdd, RepeatedIndicesAdd) {
+  const Tensor x = doubles({1, 1, 1}, {3});
+  expect_values(scatter_add(x, 0, tensor({2, 2, 0}), doubles({1, 2, 3}, {3})), {4, 1, 4});
+  expect_values(scatter_add(x, 0, tensor({2}), doubles({5, 6, 7}, {3})), {1, 1, 6});
+  expect_values(x, {1, 1, 1});
+  expect_values(scatter_add(tensor({1, 2}), 0, tensor({0, 0}), tensor({10, 20})), {31, 2});
+}
+
+TEST(Embedding, GradientsOfRepeatedRowsAddAndPaddingHasNone) {
+  const Tensor weight = doubles({0, 1, 2, 3, 4, 5}, {3, 2}), index = tensor({{2, 0}, {2, 1}});
+  EXPECT_EQ(embedding(weight, index).sizes(), (Shape{2, 2, 2}));
+  const auto look_up = [&](std::optional<std::int64_t> padding) {
+    return weighted_gradient([=](const Tensor& w) { return embedding(w, index, padding); }, weight);
+  };
+  expect_values(look_up({}), {3, 4, 7, 8, 6, 8});
+  expect_values(look_up(-1), {3, 4, 7, 8, 0, 0});
+}
+
+// Simulated devices compute each kernel on one thread, the CPU on all.
+TEST(Embedding, GradientDoesNotDependOnThreads) {
+  SimulatedDevices devices({.count = 1});
+  const Tensor weight = randn({50, 300}), index = randint(0, 50, {4000});
+  const auto gradient = [&](Device device) {
+    return values(
+        weighted_gradient([&](const Tensor& w) { return embedding(w, index.to(device)); }, weight.to(device)));
+  };
+  EXPECT_EQ(gradient(Device()), gradient(Device::cuda(0)));
+}
+
+TEST(OneHot, CountsItsClasses) {
+  const Tensor y = one_hot(tensor({{0, 2}}));
+  EXPECT_EQ(y.sizes(), (Shape{1, 2, 3}));
+  EXPECT_EQ(y.dtype(), kInt64);
+  expect_values(y, {1, 0, 0, 0, 0, 1});
+  EXPECT_EQ(one_hot(tensor({1}), 5).sizes(), (Shape{1, 5}));
+}
+
+TEST(Index, Gradients) {
+  const Tensor x = random_doubles({3, 4}).t();
+  const Tensor index = tensor({1, 3, 1}), places = tensor({{0, 2, 1}, {3, 3, 0}});
+  expect_gradients([&](const Inputs& in) { return index_select(in[0], 0, index); }, {x});
+  expect_gradients([&](const Inputs& in) { return gather_elements(in[0], 0, places); }, {x});
+  expect_gradients([&](const Inputs& in) { return scatter_add(in[0], 0, places, in[1]); }, {x, random_doubles({3, 3})});
+  expect_gradients([&](const Inputs& in) { return embedding(in[0], index); }, {x});
+  EXPECT_NO_THROW(gradgradcheck([&](const Inputs& in) { return embedding(in[0], index, 3); }, {x}));
+}
+
+}  // namespace
+}  // namespace lockstep

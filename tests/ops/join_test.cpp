@@ -1,0 +1,122 @@
+// cat, stack and chunk.
+#include <lockstep/ops/join.h>
+
+#include <gtest/gtest.h>
+
+#include <random>
+
+#include <lockstep/autograd/gradcheck.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+#include "support/thrown.h"
+#include "support/values.h"
+
+namespace lockstep {
+namespace {
+
+using testing::random_sizes;
+using testing::thrown;
+using testing::values;
+using testing::with_gaps;
+
+// Cutting it up again gives the parts.
+TEST(Cat, HoldsItsPartsInOrder) {
+  SimulatedDevices devices({.count = 1});
+  std::mt19937 random(4);
+  for (int round = 0; round < 60; ++round) {
+    const TensorOptions options = {.device = round % 2 ? Device("cuda:0") : Device()};
+    Shape sizes = random_sizes(random);
+    const int dim = int(random() % unsigned(sizes.rank()));
+    std::vector<Tensor> parts;
+    for (auto count = 1 + random() % 4; count > 0; --count) {
+      sizes[dim] = std::int64_t(random() % 4);
+      const Tensor part = randn(sizes, options);
+      parts.push_back(random() % 2 && part.numel() ? with_gaps(part) : part);
+    }
+    const Tensor whole = cat(parts, random() % 2 ? dim : dim - sizes.rank());
+    std::int64_t from = 0;
+    for (const Tensor& part : parts) {
+      EXPECT_EQ(values(whole.narrow(dim, from, part.size(dim))), values(part));
+      from += part.size(dim);
+    }
+    EXPECT_EQ(whole.size(dim), from);
+  }
+}
+
+TEST(Stack, HoldsItsPartsAlongANewDimension) {
+  const Tensor a = randn({2, 3}), b = with_gaps(randn({2, 3}));
+  for (int dim = -3; dim <= 2; ++dim) {
+    const Tensor whole = stack({a, b}, dim);
+    EXPECT_EQ(whole.dim(), 3);
+    EXPECT_EQ(values(whole.select(dim, 0)), values(a));
+    EXPECT_EQ(values(whole.select(dim, 1)), values(b));
+  }
+  EXPECT_EQ(stack({tensor(1), tensor(2)}).sizes(), (Shape{2}));
+}
+
+TEST(Chunk, RoundsSizesUp) {
+  for (std::int64_t size = 0; size <= 12; ++size)
+    for (std::int64_t chunks = 1; chunks <= 14; ++chunks) {
+      const Tensor x = arange(double(size));
+      const std::int64_t length = (size + chunks - 1) / chunks;
+      std::vector<double> joined;
+      const std::vector<Tensor> parts = chunk(x, chunks);
+      for (std::size_t i = 0; i < parts.size(); ++i) {
+        if (i + 1 < parts.size()) {
+          EXPECT_EQ(parts[i].numel(), length);
+        }
+        for (const double value : values(parts[i])) joined.push_back(value);
+      }
+      EXPECT_EQ(joined, values(x));
+      EXPECT_EQ(std::int64_t(parts.size()), size ? (size + length - 1) / length : 1);
+    }
+}
+
+TEST(Join, HasTheGradientsOfTheNumericJacobian) {
+  const Tensor a = randn({2, 3}, {.dtype = kFloat64}), b = randn({2, 1}, {.dtype = kFloat64}),
+               c = randn({2, 3}, {.dtype = kFloat64});
+  gradcheck([](const std::vector<Tensor>& in) { return cat(in, 1); }, {a, b, c});
+  gradcheck([](const std::vector<Tensor>& in) { return cat(in, 0); }, {a, c});
+  gradcheck([](const std::vector<Tensor>& in) { return stack(in, 1); }, {a, c});
+  gradcheck([](const std::vector<Tensor>& in) { return chunk(in[0], 2, 1); }, {a});
+  gradgradcheck([](const std::vector<Tensor>& in) { return cat(in, 1); }, {a, b});
+}
+
+TEST(JoinRefuses, WhatDoesNotFitTheFirstByItsNumber) {
+  SimulatedDevices devices({.count = 2});
+  const Tensor x = zeros({2, 3});
+  EXPECT_EQ(thrown<InvalidArgument>([] { cat(std::vector<Tensor>()); }),
+            "[cat] expected at least one tensor, got none");
+  EXPECT_THROW(stack(std::vector<Tensor>()), InvalidArgument);
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              cat({x, zeros({2, 4})});
+            }),
+            "[cat] expected sizes that agree but for dimension 0, got [2, 3] in tensor 0 and [2, 4] in tensor 1");
+  EXPECT_THROW(cat({x, zeros({2})}), ShapeError);
+  EXPECT_THROW(cat({tensor(1.)}), ShapeError);
+  EXPECT_THROW(cat({x}, 2), ShapeError);
+  EXPECT_EQ(thrown<DTypeError>([&] {
+              cat({x, zeros({2, 3}, {.dtype = kInt64})});
+            }),
+            "[cat] expected float32 as in tensor 0, got int64 in tensor 1");
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              stack({x, x, zeros({3, 2})});
+            }),
+            "[stack] expected [2, 3] as in tensor 0, got [3, 2] in tensor 2");
+  EXPECT_THROW(stack({x}, 3), ShapeError);
+  EXPECT_THROW(cat({x, Tensor()}), InvalidArgument);
+  EXPECT_THROW(chunk(x, 0), InvalidArgument);
+  EXPECT_THROW(chunk(tensor(1), 2), ShapeError);
+
+  const Tensor on_gpu = zeros({2, 3}, {.device = "cuda:0"}), on_other = zeros({2, 3}, {.device = "cuda:1"});
+  const OperationCounts before = devices.counts(0);
+  EXPECT_THROW(cat({on_gpu, on_other}), DeviceMismatch);
+  EXPECT_THROW(stack({on_gpu, x}), DeviceMismatch);
+  EXPECT_EQ(devices.counts(0).allocations, before.allocations);
+  EXPECT_EQ(devices.counts(0).launches, before.launches);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,105 @@
+#include "ops/checks.h"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+using Inputs = std::vector<Tensor>;
+
+// The definition, element by element: sum of products over the inner dimension.
+Tensor by_definition(const Tensor& a, const Tensor& b) { return sum(a.unsqueeze(-1) * b.unsqueeze(-3), {-2}); }
+
+double distance(const Tensor& a, const Tensor& b) {
+  EXPECT_EQ(a.sizes(), b.sizes());
+  return max(abs(a - b)).item<double>();
+}
+
+TEST(Matmul, BatchesBroadcast) {
+  const std::vector<std::pair<Shape, Shape>> shapes = {
+      {{4, 5}, {5, 3}},          {{2, 4, 5}, {2, 5, 3}},       {{2, 4, 5}, {5, 3}},       {{4, 5}, {2, 5, 3}},
+      {{3, 1, 4, 5}, {2, 5, 3}}, {{3, 1, 4, 5}, {1, 2, 5, 3}}, {{2, 3, 4, 5}, {3, 5, 1}}, {{1, 1, 5}, {7, 5, 1}},
+      {{2, 3, 0, 5}, {5, 3}},    {{0, 4, 5}, {0, 5, 3}},       {{2, 4, 0}, {2, 0, 3}},
+  };
+  for (const auto& [left, right] : shapes) {
+    const Tensor a = random_doubles(left), b = random_doubles(right);
+    if (matmul(a, b).numel() == 0)
+      EXPECT_EQ(matmul(a, b).sizes(), by_definition(a, b).sizes());
+    else
+      EXPECT_LT(distance(matmul(a, b), by_definition(a, b)), 1e-13) << left << right;
+  }
+}
+
+TEST(Matmul, VectorsAreRowsAndColumns) {
+  const Tensor a = random_doubles({5}), m = random_doubles({5, 3}), batch = random_doubles({2, 5, 3});
+  EXPECT_EQ(matmul(a, a).dim(), 0);
+  EXPECT_LT(distance(matmul(a, m), by_definition(a.unsqueeze(0), m).squeeze(0)), 1e-13);
+  EXPECT_LT(distance(matmul(m.t(), a), by_definition(m.t(), a.unsqueeze(1)).squeeze(1)), 1e-13);
+  EXPECT_EQ(matmul(a, batch).sizes(), (Shape{2, 3}));
+  EXPECT_EQ(matmul(batch.transpose(1, 2), a).sizes(), (Shape{2, 3}));
+  EXPECT_DOUBLE_EQ(dot(tensor({1.0, 2.0}), tensor({3.0, 4.0})).item<double>(), 11);
+  expect_values(outer(doubles({1, 2}, {2}), doubles({3, 4}, {2})), {3, 4, 6, 8});
+}
+
+TEST(Matmul, TakesAnyLayout) {
+  const Tensor a = random_doubles({2, 3, 4, 6}), b = random_doubles({2, 3, 6, 5});
+  const Tensor expected = by_definition(a, b);
+  const auto heads_last = [](const Tensor& x) { return x.permute({0, 2, 1, 3}).contiguous().permute({0, 2, 1, 3}); };
+  const auto transposed = [](const Tensor& x) { return x.transpose(2, 3).contiguous().transpose(2, 3); };
+  const auto gaps = [](const Tensor& x) {
+    const Tensor room = zeros({x.size(0), x.size(1), x.size(2), 2 * x.size(3)}, {.dtype = kFloat64});
+    return room.slice(3, 0, 2 * x.size(3), 2).copy_(x);
+  };
+  for (const Tensor& left : {a, heads_last(a), transposed(a), gaps(a)})
+    for (const Tensor& right : {b, heads_last(b), transposed(b), gaps(b)})
+      EXPECT_LT(distance(matmul(left, right), expected), 1e-13);
+}
+
+TEST(Matmul, ManyOuterBatches) {
+  const Tensor a = random_doubles({40, 3, 2, 4}).transpose(0, 1), b = random_doubles({40, 4, 3});
+  EXPECT_LT(distance(matmul(a, b), by_definition(a, b)), 1e-13);
+}
+
+TEST(Matmul, OnSimulatedDevices) {
+  SimulatedDevices devices({.count = 1});
+  const Tensor a = random_doubles({3, 1, 4, 5}), b = random_doubles({2, 5, 3});
+  EXPECT_LT(distance(matmul(a.cuda(), b.cuda()).cpu(), by_definition(a, b)), 1e-13);
+}
+
+TEST(Matmul, Errors) {
+  const Tensor a = zeros({2, 3});
+  EXPECT_EQ(message_of<ShapeError>([&] { matmul(a, a); }),
+            "[matmul] expected [..., m, k] and [..., k, n] or vectors [k], got [2, 3] and [2, 3]");
+  EXPECT_THROW(matmul(a, tensor(1.0)), ShapeError);
+  EXPECT_THROW(matmul(zeros({2, 3, 4}), zeros({3, 4, 5})), ShapeError);
+  EXPECT_THROW(matmul(a, zeros({3, 2}, {.dtype = kFloat64})), DTypeError);
+  EXPECT_THROW(bmm(zeros({2, 3, 4}), zeros({1, 4, 5})), ShapeError);
+  EXPECT_THROW(dot(zeros({2}), zeros({3})), ShapeError);
+  EXPECT_THROW(outer(a, a), ShapeError);
+  EXPECT_THROW(addmm(zeros({3}), a, zeros({3, 4})), ShapeError);
+  EXPECT_THROW(linear(a, zeros({4, 2})), ShapeError);
+}
+
+TEST(Addmm, ScalesBothParts) {
+  const Tensor a = random_doubles({2, 3}), b = random_doubles({3, 4}), c = random_doubles({2, 1});
+  EXPECT_LT(distance(addmm(c, a, b, {.beta = 0.5, .alpha = 2}), c * 0.5 + mm(a, b) * 2), 1e-14);
+  EXPECT_LT(distance(addmm(full({4}, kNan, {.dtype = kFloat64}), a, b, {.beta = 0}), mm(a, b)), 1e-14);
+}
+
+TEST(Linalg, Gradients) {
+  const Tensor v = random_doubles({4}), m = random_doubles({4, 3}), batch = random_doubles({2, 1, 3, 4});
+  const auto product = [](const Inputs& in) { return matmul(in[0], in[1]); };
+  expect_gradients(product, {v, v});
+  expect_gradients(product, {v, m});
+  expect_gradients(product, {m.t(), v});
+  expect_gradients(product, {batch, m});
+  expect_gradients(product, {batch, random_doubles({2, 4, 2})});
+  expect_gradients(product, {m, batch});
+  expect_gradients([](const Inputs& in) { return outer(in[0], in[1]); }, {v, v});
+  expect_gradients([](const Inputs& in) { return addmm(in[0], in[1], in[2], {.beta = 0.5, .alpha = 2}); },
+                   {random_doubles({3}), random_doubles({2, 4}), m});
+  expect_gradients([](const Inputs& in) { return linear(in[0], in[1], in[2]); },
+                   {random_doubles({2, 2, 4}), random_doubles({3, 4}), random_doubles({3})});
+}
+
+}  // namespace
+}  // namespace lockstep

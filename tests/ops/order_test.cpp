@@ -1,0 +1,79 @@
+#include "ops/checks.h"
+
+#include <algorithm>
+#include <numeric>
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+using Inputs = std::vector<Tensor>;
+
+TEST(Sort, IsStableAndPutsNanLast) {
+  const auto [ordered, places] = sort(doubles({2, kNan, -0.0, 1, 0.0, -kInfinity, kInfinity}, {7}));
+  expect_values(places, {5, 2, 4, 3, 0, 6, 1});
+  expect_values(ordered, {-kInfinity, -0.0, 0.0, 1, 2, kInfinity, kNan});
+  expect_values(argsort(doubles({1, 3, 1, 3, kNan}, {5}), 0, true), {4, 1, 3, 0, 2});
+}
+
+TEST(Sort, EveryDtypeAsTheStandardLibrary) {
+  const Tensor numbers = randint(0, 40, {3, 50});
+  for (const DType dtype : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
+    const Tensor x = (is_floating(dtype) ? numbers.to(kFloat32) * 0.5 + -7 : numbers).to(dtype);
+    const auto all = values(x);
+    std::vector<double> expected;
+    for (std::size_t row = 0; row < 3; ++row) {
+      std::vector<double> part(all.begin() + std::ptrdiff_t(row * 50), all.begin() + std::ptrdiff_t(row * 50 + 50));
+      std::stable_sort(part.begin(), part.end());
+      expected.insert(expected.end(), part.begin(), part.end());
+    }
+    const auto [ordered, places] = sort(x);
+    EXPECT_EQ(ordered.dtype(), dtype);
+    expect_values(ordered, expected);
+    expect_values(gather_elements(x, 1, places), expected);
+  }
+}
+
+TEST(Sort, NegativeIntegersAndOtherDimensions) {
+  expect_values(sort(tensor({{3, -5}, {-9, 4}}), 0).values, {-9, -5, 3, 4});
+  expect_values(sort(tensor({{3, -5}, {-9, 4}}).t(), -1, true).values, {3, -9, 4, -5});
+}
+
+TEST(Topk, FirstOfEqualOnesFirst) {
+  const Tensor x = doubles({1, 5, 5, 3, kNan, 5}, {6});
+  expect_values(topk(x, 3).indices, {4, 1, 2});
+  expect_values(topk(x, 2, 0, false).values, {1, 3});
+  EXPECT_EQ(topk(x, 0).values.sizes(), Shape{0});
+  EXPECT_THROW(topk(x, 7), ShapeError);
+  EXPECT_THROW(topk(x, 1, 1), ShapeError);
+}
+
+TEST(Order, ZeroDimensionalAndEmpty) {
+  EXPECT_DOUBLE_EQ(sort(tensor(3.0)).values.item<double>(), 3);
+  EXPECT_DOUBLE_EQ(topk(tensor(3.0), 1).values.item<double>(), 3);
+  EXPECT_EQ(sort(zeros({2, 0})).indices.sizes(), (Shape{2, 0}));
+}
+
+TEST(Cumsum, RunsAlongADimension) {
+  expect_values(cumsum(tensor({{1, 2}, {3, 4}}), 0), {1, 2, 4, 6});
+  EXPECT_EQ(cumsum(tensor({true, true}), 0).dtype(), kInt64);
+  expect_values(cumsum(tensor({{1, 2}, {3, 4}}).t(), 1), {1, 4, 2, 6});
+}
+
+TEST(Order, OnSimulatedDevices) {
+  SimulatedDevices devices({.count = 1});
+  const Tensor x = random_doubles({4, 5}).t();
+  expect_values(sort(x.cuda(), 0).values, values(sort(x, 0).values));
+  expect_values(topk(x.cuda(), 2).indices, values(topk(x, 2).indices));
+  expect_values(cumsum(x.cuda(), 1), values(cumsum(x, 1)));
+}
+
+TEST(Order, Gradients) {
+  const Inputs x = {random_doubles({2, 3, 4}).transpose(0, 2)};
+  expect_gradients([](const Inputs& in) { return sort(in[0], 0, true).values; }, x);
+  expect_gradients([](const Inputs& in) { return topk(in[0], 2, 1).values; }, x);
+  expect_gradients([](const Inputs& in) { return cumsum(in[0], 1); }, x);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,34 @@
+// The table from PyTorch's name of an op to a call of this library. Adding an op is adding its row to one of the files.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "ops/reference_data.h"
+
+namespace lockstep::reference {
+
+/// What an op gives: one tensor or several.
+struct Outputs : std::vector<Tensor> {
+  Outputs(const Tensor& only) : vector{only} {}
+  Outputs(std::vector<Tensor> several) : vector(std::move(several)) {}
+  Outputs(const std::pair<Tensor, Tensor>& both) : vector{both.first, both.second} {}
+};
+
+using Row = std::function<Outputs(const Call&)>;
+using Table = std::map<std::string, Row>;
+
+void add_elementwise_rows(Table& table);  ///< Arithmetic, activations, losses.
+void add_structure_rows(Table& table);    ///< Reductions, products, shapes, indexing and the rest.
+
+inline Table all_rows() {
+  Table table;
+  add_elementwise_rows(table);
+  add_structure_rows(table);
+  return table;
+}
+
+}  // namespace lockstep::reference

@@ -1,0 +1,112 @@
+#include <lockstep/lockstep.h>
+
+#include <limits>
+
+#include "ops/reference_rows.h"
+
+namespace lockstep::reference {
+namespace {
+
+using Reduction = Tensor (*)(const Tensor&, const Shape&, bool);
+
+// Over the dimensions that the case names, or over all.
+Row reduction(Reduction over, Tensor (*over_all)(const Tensor&) = nullptr) {
+  return [=](const Call& c) {
+    return c.arg<Json>("dim", {}).is_null() ? over_all(c[0]) : over(c[0], c.integers("dim"), c.flag("keepdim"));
+  };
+}
+
+VarianceOptions variance_options(const Call& c) {
+  return {.correction = c.integer("correction"), .keep_dims = c.flag("keepdim")};
+}
+
+Outputs both(const ValuesAndIndices& found) { return std::vector{found.values, found.indices}; }
+
+Outputs sliced(const Call& c) {
+  Tensor x = c[0];
+  std::int64_t dim = 0;
+  for (const Json& slice : c.arg<Json>("slices")) {
+    const std::int64_t stop =
+        slice[1].is_null() ? std::numeric_limits<std::int64_t>::max() : slice[1].get<std::int64_t>();
+    x = x.slice(dim++, slice[0], stop, slice[2]);
+  }
+  return x;
+}
+
+Outputs batch_normalized(const Call& c) {
+  const BatchNormOptions options = {
+      .training = c.flag("training"), .momentum = c.number("momentum"), .eps = c.number("eps")};
+  const Tensor y = batch_norm(c[0], c[3], c[4], c[1], c[2], options);
+  return std::vector{y, c[3], c[4]};
+}
+
+Table reductions() {
+  return {
+      {"sum", reduction(sum, sum)},
+      {"mean", reduction(mean, mean)},
+      {"prod", reduction(prod, prod)},
+      {"amax", reduction(amax)},
+      {"amin", reduction(amin)},
+      {"logsumexp", reduction(logsumexp)},
+      {"var", [](const Call& c) { return var(c[0], c.integers("dim"), variance_options(c)); }},
+      {"std", [](const Call& c) { return stddev(c[0], c.integers("dim"), variance_options(c)); }},
+      {"norm", [](const Call& c) { return norm(c[0]); }},
+      {"argmax", [](const Call& c) { return argmax(c[0], c.integer("dim")); }},
+      {"cumsum", [](const Call& c) { return cumsum(c[0], c.integer("dim")); }},
+      {"topk", [](const Call& c) { return both(topk(c[0], c.integer("k"), c.integer("dim"))); }},
+      {"sort", [](const Call& c) { return both(sort(c[0], c.integer("dim"), c.flag("descending"))); }},
+      {"softmax", [](const Call& c) { return softmax(c[0], c.integer("dim")); }},
+      {"log_softmax", [](const Call& c) { return log_softmax(c[0], c.integer("dim")); }},
+      {"layer_norm", [](const Call& c) { return layer_norm(c[0], c[1].sizes(), c[1], c[2], c.number("eps")); }},
+      {"group_norm",
+       [](const Call& c) { return group_norm(c[0], c.integer("num_groups"), c[1], c[2], c.number("eps")); }},
+      {"batch_norm", batch_normalized},
+  };
+}
+
+Table products() {
+  return {
+      {"matmul", [](const Call& c) { return matmul(c[0], c[1]); }},
+      {"linear", [](const Call& c) { return linear(c[0], c[1], c.inputs().size() > 2 ? c[2] : Tensor()); }},
+      {"addmm", [](const Call& c) { return addmm(c[0], c[1], c[2]); }},
+      {"outer", [](const Call& c) { return outer(c[0], c[1]); }},
+  };
+}
+
+Table shapes() {
+  return {
+      {"permute", [](const Call& c) { return c[0].permute(c.integers("dims")); }},
+      {"transpose", [](const Call& c) { return c[0].transpose(c.integer("dim0"), c.integer("dim1")); }},
+      {"slice", sliced},
+      {"expand", [](const Call& c) { return c[0].expand(c.integers("size")); }},
+      {"cat", [](const Call& c) { return cat(c.inputs(), c.integer("dim")); }},
+      {"stack", [](const Call& c) { return stack(c.inputs(), c.integer("dim")); }},
+      {"chunk", [](const Call& c) { return chunk(c[0], c.integer("chunks"), c.integer("dim")); }},
+      {"pad", [](const Call& c) { return pad(c[0], c.arg<std::vector<std::int64_t>>("pad"), c.number("value")); }},
+      {"roll", [](const Call& c) { return roll(c[0], c.integers("shifts"), c.integers("dim")); }},
+      {"flip", [](const Call& c) { return flip(c[0], c.integers("dims")); }},
+      {"tril", [](const Call& c) { return tril(c[0], c.arg<std::int64_t>("diagonal", 0)); }},
+      {"triu", [](const Call& c) { return triu(c[0], c.arg<std::int64_t>("diagonal", 0)); }},
+  };
+}
+
+Table indexing() {
+  return {
+      {"index_select", [](const Call& c) { return index_select(c[0], c.integer("dim"), c[1]); }},
+      {"gather", [](const Call& c) { return gather_elements(c[0], c.integer("dim"), c[1]); }},
+      {"scatter_add", [](const Call& c) { return scatter_add(c[0], c.integer("dim"), c[1], c[2]); }},
+      {"embedding",
+       [](const Call& c) {
+         const auto padding = c.arg<Json>("padding_idx", {});
+         return padding.is_null() ? embedding(c[0], c[1]) : embedding(c[0], c[1], padding.get<std::int64_t>());
+       }},
+  };
+}
+
+}  // namespace
+
+void add_structure_rows(Table& table) {
+  for (const Table& rows : {reductions(), products(), shapes(), indexing()}) table.insert(rows.begin(), rows.end());
+}
+
+}  // namespace lockstep::reference
