@@ -1,0 +1,26 @@
+// Gradient clipping, over all gradients of a model and, with the same bits, over those of its replicas.
+#pragma once
+
+#include <span>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep::optim {
+
+struct ClipOptions {
+  double norm_type = 2;             ///< p > 0, or infinity for the greatest magnitude.
+  bool error_if_nonfinite = false;  ///< Throw AutogradError, and clip nothing, for a norm that is not finite: waits.
+};
+
+/// Scales all gradients in place by min(1, max_norm / (norm + 1e-6)), norm being the p-norm of all their elements
+/// together. Replicas' gradients are scaled on their devices. Returns the norm before clipping: 0-dim, on the device
+/// of the first gradient and in the gradients' dtype (0 on the first parameter's device if there is no gradient).
+/// Sums in double, in an order that depends on the sizes alone. Enqueued on the current streams and not waited for.
+/// Throws InvalidArgument for a bad max_norm or norm_type, AutogradError if a replica lacks its primary's gradient.
+LOCKSTEP_API Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm,
+                                    const ClipOptions& options = {});
+
+/// Clamps every element of all gradients to [-clip_value, clip_value], in place, replicas' too. NaN stays.
+LOCKSTEP_API void clip_grad_value_(std::span<const Tensor> parameters, double clip_value);
+
+}  // namespace lockstep::optim

@@ -1,0 +1,43 @@
+// The one-cycle policy: Smith, Topin 2018 ("Super-convergence").
+#pragma once
+
+#include <lockstep/optim/schedule.h>
+
+namespace lockstep::optim {
+
+enum class Anneal : std::uint8_t { kCos, kLinear };
+
+/// One number for all groups, or one for each.
+struct PerGroup : std::vector<double> {
+  PerGroup(double value) : vector{value} {}
+  PerGroup(std::initializer_list<double> values) : vector(values) {}
+  double of(std::size_t group) const { return size() == 1 ? front() : at(group); }
+};
+
+struct OneCycleLROptions {
+  PerGroup max_lr = 1e-2;
+  std::int64_t total_steps = 0;
+  double pct_start = 0.3;  ///< The part of the steps in which the rate grows.
+  Anneal anneal_strategy = Anneal::kCos;
+  bool cycle_momentum = true;  ///< Momentum, or the first of betas, falls as the rate grows.
+  double base_momentum = 0.85;
+  double max_momentum = 0.95;
+  double div_factor = 25;         ///< The first rate is max_lr / div_factor,
+  double final_div_factor = 1e4;  ///< the last one the first / final_div_factor.
+  bool three_phase = false;       ///< Down to the first rate as it came up, then to the last.
+};
+
+/// A step is a batch. step() throws InvalidArgument past total_steps, the constructor for options out of range and for
+/// cycle_momentum with an optimizer that has no momentum.
+class LOCKSTEP_API OneCycleLR final : public Schedule {
+ public:
+  OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options);
+
+ private:
+  double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const override;
+  std::optional<double> momentum_at(std::int64_t epoch) const override;
+
+  OneCycleLROptions options_;
+};
+
+}  // namespace lockstep::optim

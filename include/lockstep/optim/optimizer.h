@@ -1,0 +1,140 @@
+// What all optimizers share: parameter groups, state that lives where the parameters live, and its state dict.
+//
+//   optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
+//   optim::Adam optimizer({{body, {.lr = 1e-3}}, {head, {.lr = 1e-2}}});
+//
+// Options, defaults and arithmetic are PyTorch's. A parameter that lives on several devices takes the very same update
+// on each, from the gradient and the state that are there: its replicas stay bit-identical and nothing is copied.
+// One thread at a time may use an optimizer.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include <lockstep/core/members.h>
+#include <lockstep/nn/state_dict.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep::optim {
+
+/// Parameters that one launch updates: src/optim/batch.h.
+struct Batch;
+
+/// One tensor of a parameter's state, such as "momentum_buffer".
+struct Slot {
+  const char* name;
+  bool used = true;  ///< Whether the options of the group ask for it.
+  double initial = 0;
+};
+
+/// One option of a group, by PyTorch's name.
+struct Option {
+  std::string_view name;
+  std::variant<double*, bool*, std::array<double, 2>*> value;
+};
+
+class LOCKSTEP_API Optimizer {
+ public:
+  virtual ~Optimizer();
+  Optimizer(const Optimizer&) = delete;
+  Optimizer& operator=(const Optimizer&) = delete;
+
+  /// Updates every parameter that has a gradient, with one launch for each group, device and dtype, on the current
+  /// streams. State is made at a parameter's first step, in the dtype that its arithmetic happens in (float32 for
+  /// 16-bit parameters). Before anything changes, throws InvalidArgument for options out of range and for a parameter
+  /// that is not contiguous, and AutogradError if a replica has no gradient where its primary has one.
+  void step();
+  /// Drops the gradients of all parameters and of their replicas, or fills them with zeros where they are: gradients
+  /// that are views into a bucket stay views.
+  void zero_grad(bool set_to_none = true);
+
+  std::size_t group_count() const noexcept;
+  const std::vector<Tensor>& parameters(std::size_t group = 0) const;
+
+  double lr(std::size_t group = 0) const;
+  void set_lr(double lr, std::size_t group);
+  void set_lr(double lr);  ///< Of all groups.
+  /// `momentum` or the first of `betas`; nothing where the optimizer has neither.
+  std::optional<double> momentum(std::size_t group = 0) const;
+  /// Throws InvalidArgument where the optimizer has no momentum.
+  void set_momentum(double momentum, std::size_t group);
+
+  /// "state.<parameter>.<slot>" holds handles to the state on the primary's device, "state.<parameter>.step" and
+  /// "param_groups.<group>.<option>" copies on the CPU. Parameters count through all groups.
+  StateDict state_dict() const;
+  /// Takes over state, onto every device of a parameter, and options: training goes on bit for bit. All missing,
+  /// unexpected and unfit keys are named in one InvalidArgument, before anything is changed.
+  void load_state_dict(const StateDict& state);
+
+ protected:
+  explicit Optimizer(const char* name);
+  /// Throws InvalidArgument, DTypeError for what is not a floating leaf of its own.
+  void add_parameters(std::vector<Tensor> parameters);
+  void check_group(std::size_t group) const;
+
+ private:
+  struct Impl;
+
+  virtual std::vector<Option> option_list(std::size_t group) = 0;
+  /// Throws InvalidArgument for options out of range.
+  virtual void check_options(std::size_t group) const = 0;
+  /// Always as many, in one order.
+  virtual std::vector<Slot> slots(std::size_t group) const = 0;
+  /// One step of a batch.
+  virtual void update(std::size_t group, const Batch& batch) const = 0;
+  /// The name of a number that each parameter keeps beside its slots, which starts at 1; null for none.
+  virtual const char* number_name() const { return nullptr; }
+  /// That number after step `step`, from before.
+  virtual double next_number(std::size_t /*group*/, double /*step*/, double number) const { return number; }
+
+  /// Checks a parameter that is due, and gives its gradient in each place.
+  std::vector<Tensor> gradients_of(std::size_t group, std::size_t parameter) const;
+  double* find_number(std::size_t group, std::string_view name) const;
+  double* find_momentum(std::size_t group) const;
+
+  const std::unique_ptr<Impl> impl_;
+};
+
+/// An optimizer whose groups have these options: an aggregate with kName, members() and check().
+template <class Options>
+class OptimizerWith : public Optimizer {
+ public:
+  struct Group {
+    std::vector<Tensor> parameters;
+    Options options = {};
+  };
+
+  /// Throw InvalidArgument for no parameters, one that is there twice, or options out of range.
+  explicit OptimizerWith(std::vector<Tensor> parameters, const Options& options = {}) : Optimizer(Options::kName) {
+    add_group(std::move(parameters), options);
+  }
+  explicit OptimizerWith(std::vector<Group> groups) : Optimizer(Options::kName) {
+    for (Group& group : groups) add_group(std::move(group.parameters), group.options);
+  }
+
+  void add_group(std::vector<Tensor> parameters, const Options& options = {}) {
+    options.check();
+    add_parameters(std::move(parameters));
+    options_.push_back(options);
+  }
+  Options& options(std::size_t group = 0) { return check_group(group), options_[group]; }
+  const Options& options(std::size_t group = 0) const { return check_group(group), options_[group]; }
+
+ private:
+  std::vector<Option> option_list(std::size_t group) override {
+    std::vector<Option> list;
+    for_each_member(options_[group], [&](std::string_view name, auto& value) { list.push_back({name, &value}); });
+    return list;
+  }
+  void check_options(std::size_t group) const override { options_[group].check(); }
+
+  std::vector<Options> options_;
+};
+
+}  // namespace lockstep::optim

@@ -1,0 +1,134 @@
+// Learning rate schedules, with PyTorch's names and options. A schedule is a value that refers to an optimizer, which
+// must outlive it; it sets the rates for step 0 when it is made, and those of the next step at each step().
+//
+//   optim::StepLR schedule(optimizer, {.step_size = 30});
+//   for (...) { ...; optimizer.step(); schedule.step(); }
+//
+// Rates are a function of the group's initial rate and the number of steps: in between, set_lr() holds to the next
+// step.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include <lockstep/optim/optimizer.h>
+
+namespace lockstep::optim {
+
+class LOCKSTEP_API Schedule {
+ public:
+  virtual ~Schedule() = default;
+
+  void step();
+  /// As this schedule set them: one for each group.
+  const std::vector<double>& last_lr() const noexcept { return last_lr_; }
+  std::int64_t last_epoch() const noexcept { return last_epoch_; }  ///< How often step() was called.
+
+  /// last_epoch and base_lrs.
+  StateDict state_dict() const;
+  /// Also sets the rates of that step. All missing, unexpected and unfit keys are named in one InvalidArgument, before
+  /// anything is changed.
+  void load_state_dict(const StateDict& state);
+
+ protected:
+  explicit Schedule(Optimizer& optimizer);
+  Schedule(const Schedule&) = default;
+  Schedule& operator=(const Schedule&) = default;
+  /// Sets the rates of this step.
+  void apply();
+  Optimizer& optimizer() const noexcept { return *optimizer_; }
+
+ private:
+  /// Throws InvalidArgument past the last step.
+  virtual double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const = 0;
+  virtual std::optional<double> momentum_at(std::int64_t /*epoch*/) const { return {}; }
+
+  Optimizer* optimizer_;
+  std::int64_t last_epoch_ = 0;
+  std::vector<double> base_lrs_;
+  std::vector<double> last_lr_;
+};
+
+/// A schedule whose rule is an aggregate with check() and lr(epoch, base_lr).
+template <class Rule>
+class BasicSchedule final : public Schedule {
+ public:
+  /// Throws InvalidArgument for options out of range.
+  explicit BasicSchedule(Optimizer& optimizer, const Rule& rule = {}) : Schedule(optimizer), rule_(rule) {
+    rule_.check();
+    apply();
+  }
+
+ private:
+  double lr_at(std::int64_t epoch, double base_lr, std::size_t) const override { return rule_.lr(epoch, base_lr); }
+
+  Rule rule_;
+};
+
+/// base gamma^floor(epoch / step_size)
+struct StepLROptions {
+  std::int64_t step_size = 1;
+  double gamma = 0.1;
+  LOCKSTEP_API void check() const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+};
+using StepLR = BasicSchedule<StepLROptions>;
+
+/// base gamma^(milestones reached), in any order.
+struct MultiStepLROptions {
+  std::vector<std::int64_t> milestones = {};
+  double gamma = 0.1;
+  LOCKSTEP_API void check() const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+};
+using MultiStepLR = BasicSchedule<MultiStepLROptions>;
+
+/// base gamma^epoch
+struct ExponentialLROptions {
+  double gamma = 1;
+  LOCKSTEP_API void check() const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+};
+using ExponentialLR = BasicSchedule<ExponentialLROptions>;
+
+/// From base to eta_min along half a cosine of t_max steps, then back up, and so on.
+struct CosineAnnealingLROptions {
+  std::int64_t t_max = 1;
+  double eta_min = 0;
+  LOCKSTEP_API void check() const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+};
+using CosineAnnealingLR = BasicSchedule<CosineAnnealingLROptions>;
+
+/// From base to eta_min along half a cosine, then again from base; each round t_mult times as long as the one before.
+/// Loshchilov, Hutter 2017 (SGDR).
+struct CosineAnnealingWarmRestartsOptions {
+  std::int64_t t_0 = 1;
+  std::int64_t t_mult = 1;
+  double eta_min = 0;
+  LOCKSTEP_API void check() const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+};
+using CosineAnnealingWarmRestarts = BasicSchedule<CosineAnnealingWarmRestartsOptions>;
+
+/// From base start_factor to base end_factor in total_iters steps.
+struct LinearLROptions {
+  double start_factor = 1. / 3;
+  double end_factor = 1;
+  std::int64_t total_iters = 5;
+  LOCKSTEP_API void check() const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+};
+using LinearLR = BasicSchedule<LinearLROptions>;
+
+/// base (1 - epoch / total_iters)^power, then 0.
+struct PolynomialLROptions {
+  std::int64_t total_iters = 5;
+  double power = 1;
+  LOCKSTEP_API void check() const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+};
+using PolynomialLR = BasicSchedule<PolynomialLROptions>;
+
+}  // namespace lockstep::optim

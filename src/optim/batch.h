@@ -1,0 +1,77 @@
+// From an optimizer's arithmetic to its launch. An optimizer is a rule, a function object that updates one element:
+//
+//   struct Rule { double lr; template <class T> LOCKSTEP_HD void operator()(T& p, T g, T& s) const; };
+//
+// in the type that the parameter computes in. It is built without fused operations that are not written, so that an
+// element's bits do not depend on where it stands in memory.
+#pragma once
+
+#include <array>
+#include <initializer_list>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "optim/places.h"
+#include "tensor/kernels/multi_map.h"
+
+namespace lockstep::optim {
+
+inline constexpr std::size_t kMaxSlots = 3;
+
+/// Parameters of one group, device and dtype that have taken equally many steps. What it points to is kept alive
+/// elsewhere until the launch.
+struct Batch {
+  struct Item {
+    const TensorImpl* parameter;
+    const TensorImpl* gradient;
+    std::array<const TensorImpl*, kMaxSlots> slots;
+  };
+
+  DeviceState* device = nullptr;
+  DType dtype = kFloat32;
+  double step = 0;     ///< Counts this one.
+  double number = 1;   ///< See Optimizer::number_name.
+  unsigned fresh = 0;  ///< Bit k: slot k was made in this step.
+  std::vector<Item> items;
+
+  bool is_fresh(std::size_t slot) const noexcept { return (fresh >> slot) & 1; }
+};
+
+/// Applies rule(p, g, slots...) to each element of the batch, in one launch. Slot: which slots the rule takes.
+template <std::size_t... Slot, class Rule>
+void apply(const char* name, double flops, const Rule& rule, const Batch& batch) {
+  visit_floating(name, batch.dtype, [&]<class T>() {
+    constexpr std::size_t kOperands = 2 + sizeof...(Slot);
+    std::vector<MultiRow<kOperands>> rows;
+    rows.reserve(batch.items.size());
+    for (const Batch::Item& item : batch.items) rows.push_back({item.parameter, item.gradient, item.slots[Slot]...});
+    using State = ComputeType<T>;
+    multi_map<T, const T, std::conditional_t<(Slot < kMaxSlots), State, void>...>(
+        name, flops, rule, *batch.device, std::span<const MultiRow<kOperands>>(rows));
+  });
+  for (const Batch::Item& item : batch.items) {
+    count_change(*item.parameter);
+    (count_change(*item.slots[Slot]), ...);
+  }
+}
+
+/// The gradient as an update sees it: turned around to maximize, with weight decay.
+struct Direction {
+  double sign;
+  double weight_decay;
+
+  Direction(bool maximize, double decay) : sign(maximize ? -1 : 1), weight_decay(decay) {}
+  template <class T>
+  LOCKSTEP_HD T of(T g, T p) const {
+    g *= T(sign);
+    return weight_decay != 0 ? g + T(weight_decay) * p : g;
+  }
+};
+
+/// Throw InvalidArgument naming the optimizer and the option.
+void require(bool holds, const char* optimizer, std::string_view expected, double got);
+void require_not_negative(const char* optimizer, std::initializer_list<std::pair<std::string_view, double>> options);
+void require_betas(const char* optimizer, const std::array<double, 2>& betas);  ///< In [0, 1).
+
+}  // namespace lockstep::optim

@@ -1,0 +1,76 @@
+#include <lockstep/optim/one_cycle.h>
+
+#include <cmath>
+#include <numbers>
+
+#include "core/text.h"
+
+namespace lockstep::optim {
+namespace {
+
+double anneal(Anneal strategy, double from, double to, double part) {
+  if (strategy == Anneal::kLinear) return from + (to - from) * part;
+  return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
+}
+
+void require(bool holds, const char* expected, double got) {
+  if (!holds) throw InvalidArgument(text("[OneCycleLR] expected ", expected, ", got ", got));
+}
+
+// Where a step stands in the policy: `part` of the way through a phase.
+struct Moment {
+  int phase;
+  double part;
+};
+
+Moment moment(const OneCycleLROptions& o, std::int64_t epoch) {
+  const auto total = double(o.total_steps);
+  const double up = o.pct_start * total - 1, down = 2 * o.pct_start * total - 2, last = total - 1;
+  const auto at = double(epoch);
+  // A phase without length is over at once.
+  const auto part = [at](double from, double to) { return to > from ? (at - from) / (to - from) : 1; };
+  if (at <= up) return {0, part(0, up)};
+  if (!o.three_phase) return {1, part(up, last)};
+  if (at <= down) return {1, part(up, down)};
+  return {2, part(down, last)};
+}
+
+// Through low, high, low (or `end`), along the phases.
+double through(const OneCycleLROptions& o, std::int64_t epoch, double low, double high, double end) {
+  const double turns[] = {low, high, o.three_phase ? low : end, end};
+  const auto [phase, part] = moment(o, epoch);
+  return anneal(o.anneal_strategy, turns[phase], turns[phase + 1], part);
+}
+
+}  // namespace
+
+OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options)
+    : Schedule(optimizer), options_(options) {
+  require(options_.total_steps > 0, "total_steps > 0", double(options_.total_steps));
+  require(options_.pct_start >= 0 && options_.pct_start <= 1, "pct_start in [0, 1]", options_.pct_start);
+  require(options_.div_factor > 0, "div_factor > 0", options_.div_factor);
+  require(options_.final_div_factor > 0, "final_div_factor > 0", options_.final_div_factor);
+  const std::size_t rates = options_.max_lr.size();
+  if (rates != 1 && rates != optimizer.group_count())
+    throw InvalidArgument(
+        text("[OneCycleLR] expected one max_lr or one for each of ", optimizer.group_count(), " groups, got ", rates));
+  if (options_.cycle_momentum && !optimizer.momentum())
+    throw InvalidArgument("[OneCycleLR] expected an optimizer with momentum to cycle, got one without");
+  apply();
+}
+
+double OneCycleLR::lr_at(std::int64_t epoch, double, std::size_t group) const {
+  if (epoch > options_.total_steps)
+    throw InvalidArgument(text("[OneCycleLR] expected at most ", options_.total_steps, " steps, got ", epoch));
+  const double highest = options_.max_lr.of(group);
+  const double first = highest / options_.div_factor;
+  return through(options_, epoch, first, highest, first / options_.final_div_factor);
+}
+
+std::optional<double> OneCycleLR::momentum_at(std::int64_t epoch) const {
+  if (!options_.cycle_momentum) return {};
+  const double most = options_.max_momentum;
+  return through(options_, epoch, most, options_.base_momentum, most);
+}
+
+}  // namespace lockstep::optim

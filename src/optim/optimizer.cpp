@@ -1,0 +1,244 @@
+#include <lockstep/optim/optimizer.h>
+
+#include <algorithm>
+#include <unordered_set>
+
+#include <lockstep/autograd/grad_mode.h>
+
+#include "core/text.h"
+#include "optim/optimizer_impl.h"
+#include "tensor/copy.h"
+
+namespace lockstep::optim {
+namespace {
+
+struct Zero {
+  template <class T>
+  LOCKSTEP_HD void operator()(T& g) const {
+    g = 0;
+  }
+};
+
+void zero_all(std::span<const Tensor> gradients) {
+  for (const TensorGroup& group : by_device_and_dtype(gradients)) {
+    std::vector<MultiRow<1>> rows;
+    for (const TensorImpl* gradient : group.tensors) {
+      rows.push_back({gradient});
+      count_change(*gradient);
+    }
+    visit_floating("zero_grad", group.dtype, [&]<class T>() {
+      multi_map<T>("zero_grad", 0, Zero(), *group.device, std::span<const MultiRow<1>>(rows));
+    });
+  }
+}
+
+// A parameter that has a gradient.
+struct Due {
+  std::size_t index;              // in its group
+  std::vector<Tensor> gradients;  // by place
+};
+
+// The state of `parameter` has all used slots in all its places, of the right dtype. Slots that no place has yet are
+// requested; a place that lacks one that another has, such as a replica made since, gets a copy.
+void settle(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots,
+            std::vector<SlotRequest>& requests) {
+  const std::size_t count = place_count(parameter);
+  const DType dtype = state_dtype(parameter.dtype());
+  const auto stands = [&](std::size_t k, const Tensor& slot) {
+    return slot.impl()->storage->device == place(parameter, k).impl()->storage->device && slot.dtype() == dtype;
+  };
+  std::vector<PlaceState> before;
+  if (state.places.size() != count) {
+    before = std::move(state.places);
+    state.places = std::vector<PlaceState>(count);
+  }
+  for (std::size_t s = 0; s < slots.size(); ++s) {
+    const Tensor known = [&] {
+      for (const auto* places : {&before, &state.places})
+        for (const PlaceState& there : *places)
+          if (there[s].defined()) return there[s];
+      return Tensor();
+    }();
+    if (!known.defined() && slots[s].used) state.born[s] = state.step + 1;
+    for (std::size_t k = 0; k < count; ++k) {
+      Tensor& slot = state.places[k][s];
+      for (const PlaceState& there : before)
+        if (there[s].defined() && stands(k, there[s])) slot = there[s];
+      if (slot.defined() && stands(k, slot)) continue;
+      if (known.defined())
+        slot = copied(known, *place(parameter, k).impl()->storage->device, dtype);
+      else if (slots[s].used)
+        requests.push_back({&slot, &place(parameter, k), s, slots[s].initial});
+    }
+  }
+}
+
+// The batch of that key, or a new one.
+Batch& batch_for(std::vector<Batch>& batches, DeviceState& device, DType dtype, const ParameterState& state,
+                 unsigned fresh) {
+  for (Batch& batch : batches)
+    if (batch.device == &device && batch.dtype == dtype && batch.step == double(state.step) &&
+        batch.number == state.number && batch.fresh == fresh)
+      return batch;
+  return batches.emplace_back(Batch{&device, dtype, double(state.step), state.number, fresh, {}});
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const char* name) : impl_(std::make_unique<Impl>(Impl{name, {}})) {}
+Optimizer::~Optimizer() = default;
+
+void Optimizer::add_parameters(std::vector<Tensor> parameters) {
+  const char* const name = impl_->name;
+  if (parameters.empty()) throw InvalidArgument(text("[", name, "] expected at least one parameter, got none"));
+  std::unordered_set<const TensorImpl*> seen;
+  std::size_t index = 0;
+  for (const ParameterGroup& group : impl_->groups)
+    for (const Tensor& parameter : group.parameters) seen.insert(parameter.impl()), ++index;
+  const std::size_t first = index;
+  for (const Tensor& parameter : parameters) {
+    if (!parameter.defined())
+      throw InvalidArgument(text("[", name, "] expected parameter ", index, " to have a shape, got an undefined one"));
+    if (!is_floating(parameter.dtype()))
+      throw DTypeError(
+          text("[", name, "] expected parameter ", index, " of a floating dtype, got ", parameter.dtype()));
+    if (!parameter.is_leaf())
+      throw InvalidArgument(
+          text("[", name, "] expected parameter ", index, " to be a leaf, got the result of ", parameter.grad_fn()));
+    if (!seen.insert(parameter.impl()).second)
+      throw InvalidArgument(text("[", name, "] expected each parameter once, got parameter ", index, " again"));
+    ++index;
+  }
+  std::vector<ParameterState> states(parameters.size());
+  impl_->groups.push_back({std::move(parameters), std::move(states), first});
+}
+
+void Optimizer::check_group(std::size_t group) const {
+  if (group >= impl_->groups.size())
+    throw InvalidArgument(text("[", impl_->name, "] expected one of ", impl_->groups.size(), " groups, got ", group));
+}
+
+std::size_t Optimizer::group_count() const noexcept { return impl_->groups.size(); }
+
+const std::vector<Tensor>& Optimizer::parameters(std::size_t group) const {
+  check_group(group);
+  return impl_->groups[group].parameters;
+}
+
+void Optimizer::step() {
+  const NoGrad guard;
+  std::vector<ParameterGroup>& groups = impl_->groups;
+  std::vector<std::vector<Due>> due(groups.size());
+  std::vector<std::vector<Slot>> used(groups.size());
+
+  // Whatever is wrong shows before anything has changed.
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    check_options(g);
+    used[g] = slots(g);
+    for (std::size_t i = 0; i < groups[g].parameters.size(); ++i)
+      if (gradient_of(groups[g].parameters[i])) due[g].push_back({i, gradients_of(g, i)});
+  }
+  std::vector<SlotRequest> requests;
+  for (std::size_t g = 0; g < groups.size(); ++g)
+    for (const Due& d : due[g]) settle(groups[g].parameters[d.index], groups[g].states[d.index], used[g], requests);
+  make_slots(std::move(requests));
+
+  std::vector<Batch> batches;
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    batches.clear();
+    for (const Due& d : due[g]) {
+      const Tensor& parameter = groups[g].parameters[d.index];
+      ParameterState& state = groups[g].states[d.index];
+      state.number = next_number(g, double(++state.step), state.number);
+      unsigned fresh = 0;
+      for (std::size_t s = 0; s < used[g].size(); ++s) fresh |= unsigned(state.born[s] == state.step) << s;
+      for (std::size_t k = 0; k < d.gradients.size(); ++k) {
+        const TensorImpl& there = *place(parameter, k).impl();
+        Batch::Item item{&there, d.gradients[k].impl(), {}};
+        for (std::size_t s = 0; s < kMaxSlots; ++s) item.slots[s] = state.places[k][s].impl();
+        batch_for(batches, *there.storage->device, there.dtype, state, fresh).items.push_back(item);
+      }
+    }
+    for (const Batch& batch : batches) update(g, batch);
+  }
+}
+
+std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) const {
+  const ParameterGroup& in = impl_->groups[group];
+  const Tensor& parameter = in.parameters[i];
+  const std::size_t index = in.first + i;
+  const auto refuse = [&](const char* what, const auto&... got) {
+    throw InvalidArgument(text("[", impl_->name, "] expected parameter ", index, " ", what, got...));
+  };
+  std::vector<Tensor> gradients;
+  gradients.reserve(place_count(parameter));
+  for (std::size_t k = 0; k < place_count(parameter); ++k) {
+    const Tensor& there = place(parameter, k);
+    if (!there.is_contiguous()) refuse("to be contiguous, got strides ", there.strides(), " on ", there.device());
+    if (there.sizes() != parameter.sizes() || there.dtype() != parameter.dtype())
+      refuse("to be the same everywhere, got ", parameter.sizes(), ' ', parameter.dtype(), " on ", parameter.device(),
+             " and ", there.sizes(), ' ', there.dtype(), " on ", there.device());
+    gradients.push_back(gradient_in(impl_->name, index, parameter, k));
+  }
+  for (const PlaceState& state : in.states[i].places)
+    for (const Tensor& slot : state)
+      if (slot.defined() && slot.sizes() != parameter.sizes())
+        refuse("to keep its shape ", slot.sizes(), ", got ", parameter.sizes());
+  return gradients;
+}
+
+void Optimizer::zero_grad(bool set_to_none) {
+  const NoGrad guard;
+  std::vector<Tensor> dense;
+  for (const ParameterGroup& group : impl_->groups)
+    for (const Tensor& parameter : group.parameters) {
+      if (set_to_none) {
+        autograd::clear_grad(parameter);
+        continue;
+      }
+      for (std::size_t k = 0; k < place_count(parameter); ++k) {
+        const Tensor* const gradient = gradient_of(place(parameter, k));
+        if (!gradient) continue;
+        if (gradient->is_contiguous())
+          dense.push_back(*gradient);
+        else
+          gradient->detach().zero_();
+      }
+    }
+  zero_all(dense);
+}
+
+double* Optimizer::find_number(std::size_t group, std::string_view name) const {
+  check_group(group);
+  // Asks for the places of the options and changes none.
+  for (const Option& option : const_cast<Optimizer*>(this)->option_list(group))
+    if (option.name == name) return std::get<double*>(option.value);
+  return nullptr;
+}
+
+double* Optimizer::find_momentum(std::size_t group) const {
+  if (double* const momentum = find_number(group, "momentum")) return momentum;
+  for (const Option& option : const_cast<Optimizer*>(this)->option_list(group))
+    if (option.name == "betas") return &(*std::get<std::array<double, 2>*>(option.value))[0];
+  return nullptr;
+}
+
+double Optimizer::lr(std::size_t group) const { return *find_number(group, "lr"); }
+void Optimizer::set_lr(double lr, std::size_t group) { *find_number(group, "lr") = lr; }
+void Optimizer::set_lr(double lr) {
+  for (std::size_t g = 0; g < group_count(); ++g) set_lr(lr, g);
+}
+
+std::optional<double> Optimizer::momentum(std::size_t group) const {
+  const double* const momentum = find_momentum(group);
+  return momentum ? std::optional(*momentum) : std::nullopt;
+}
+
+void Optimizer::set_momentum(double value, std::size_t group) {
+  double* const momentum = find_momentum(group);
+  if (!momentum)
+    throw InvalidArgument(text("[", impl_->name, "] expected an optimizer with momentum, got one without"));
+  *momentum = value;
+}
+
+}  // namespace lockstep::optim

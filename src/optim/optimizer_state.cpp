@@ -1,0 +1,166 @@
+// Optimizers to and from state dicts.
+#include <cmath>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/tensor/creation.h>
+
+#include "optim/optimizer_impl.h"
+#include "optim/state_reader.h"
+#include "tensor/copy.h"
+
+namespace lockstep::optim {
+namespace {
+
+std::string state_key(std::size_t index, std::string_view name) { return text("state.", index, ".", name); }
+std::string group_key(std::size_t group, std::string_view name) { return text("param_groups.", group, ".", name); }
+
+Tensor integer_tensor(std::int64_t value) { return from_host(&value, 1, kInt64, {}, {.dtype = kInt64}); }
+
+Tensor indices_of(const ParameterGroup& group) {
+  const auto first = double(group.first);
+  return arange(first, first + double(group.parameters.size()), 1, {.dtype = kInt64});
+}
+
+struct ToTensor {
+  Tensor operator()(const double* value) const { return number_tensor(*value); }
+  Tensor operator()(const bool* value) const { return from_host(value, 1, kBool, {}, {.dtype = kBool}); }
+  Tensor operator()(const std::array<double, 2>* values) const {
+    return from_host(values->data(), 2, kFloat64, {2}, {.dtype = kFloat64});
+  }
+};
+
+struct FromDict {
+  StateReader& reader;
+  std::string key;
+
+  void operator()(double* value) const { reader.number(key, *value); }
+  void operator()(bool* value) const {
+    double number = *value;
+    if (reader.number(key, number)) *value = number != 0;
+  }
+  void operator()(std::array<double, 2>* values) const {
+    std::vector<double> numbers(values->begin(), values->end());
+    if (reader.numbers(key, numbers)) std::copy(numbers.begin(), numbers.end(), values->begin());
+  }
+};
+
+// Gives options their values of before unless they are kept.
+class OptionBackup {
+ public:
+  void save(const Option& option) {
+    std::visit([this](auto* value) { restores_.push_back([value, before = *value] { *value = before; }); },
+               option.value);
+  }
+  void keep() { restores_.clear(); }
+  ~OptionBackup() {
+    for (const auto& restore : restores_) restore();
+  }
+
+ private:
+  std::vector<std::function<void()>> restores_;
+};
+
+// A parameter's state as a dict has it.
+struct Given {
+  ParameterState state;
+  std::array<const Tensor*, kMaxSlots> slots = {};
+};
+
+Given read_parameter(StateReader& reader, std::size_t index, const Tensor& parameter, std::span<const Slot> slots,
+                     const char* number_name) {
+  Given given;
+  bool any = reader.has(state_key(index, "step"));
+  for (const Slot& slot : slots) any |= reader.has(state_key(index, slot.name));
+  if (!any) return given;
+
+  double step = 0;
+  if (reader.number(state_key(index, "step"), step) && !(step >= 0 && step < 0x1p53 && step == std::floor(step)))
+    reader.problem("\"", state_key(index, "step"), "\" ", step);
+  given.state.step = step >= 0 && step < 0x1p53 ? std::int64_t(step) : 0;
+  if (number_name) reader.number(state_key(index, number_name), given.state.number);
+  for (std::size_t s = 0; s < slots.size(); ++s) {
+    const std::string key = state_key(index, slots[s].name);
+    if (!slots[s].used && !reader.has(key)) continue;
+    given.slots[s] = reader.tensor(key, parameter.sizes());
+    if (given.slots[s] && !is_floating(given.slots[s]->dtype()))
+      reader.problem("\"", key, "\" of ", given.slots[s]->dtype());
+  }
+  return given;
+}
+
+void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& requests) {
+  const std::size_t count = given.state.step > 0 ? place_count(parameter) : 0;
+  given.state.places = std::vector<PlaceState>(count);
+  for (std::size_t k = 0; k < count; ++k)
+    for (std::size_t s = 0; s < kMaxSlots; ++s)
+      if (given.slots[s]) requests.push_back({&given.state.places[k][s], &place(parameter, k), s, 0});
+}
+
+}  // namespace
+
+StateDict Optimizer::state_dict() const {
+  StateDict dict;
+  for (std::size_t g = 0; g < impl_->groups.size(); ++g) {
+    const ParameterGroup& group = impl_->groups[g];
+    const std::vector<Slot> kinds = slots(g);
+    for (std::size_t i = 0; i < group.states.size(); ++i) {
+      const ParameterState& state = group.states[i];
+      if (state.step == 0) continue;
+      const std::size_t index = group.first + i;
+      dict.add(state_key(index, "step"), integer_tensor(state.step));
+      if (number_name()) dict.add(state_key(index, number_name()), number_tensor(state.number));
+      for (std::size_t s = 0; s < kinds.size(); ++s)
+        if (state.places[0][s].defined()) dict.add(state_key(index, kinds[s].name), state.places[0][s].detach());
+    }
+  }
+  for (std::size_t g = 0; g < impl_->groups.size(); ++g) {
+    for (const Option& option : const_cast<Optimizer*>(this)->option_list(g))  // which changes none
+      dict.add(group_key(g, option.name), std::visit(ToTensor(), option.value));
+    dict.add(group_key(g, "params"), indices_of(impl_->groups[g]));
+  }
+  return dict;
+}
+
+void Optimizer::load_state_dict(const StateDict& dict) {
+  const NoGrad guard;
+  StateReader reader(dict);
+  OptionBackup backup;
+  std::vector<std::vector<Given>> given(impl_->groups.size());
+  for (std::size_t g = 0; g < impl_->groups.size(); ++g) {
+    for (const Option& option : option_list(g)) {
+      backup.save(option);
+      std::visit(FromDict{reader, group_key(g, option.name)}, option.value);
+    }
+    try {
+      check_options(g);
+    } catch (const InvalidArgument& error) {
+      reader.problem("in group ", g, ": ", error.what());
+    }
+    const ParameterGroup& group = impl_->groups[g];
+    std::vector<double> indices(group.parameters.size());
+    const auto first = double(group.first);
+    if (reader.numbers(group_key(g, "params"), indices) && indices.front() != first)
+      reader.problem("\"", group_key(g, "params"), "\" from ", indices.front(), " for ", first);
+    const std::vector<Slot> kinds = slots(g);
+    for (std::size_t i = 0; i < group.parameters.size(); ++i)
+      given[g].push_back(read_parameter(reader, group.first + i, group.parameters[i], kinds, number_name()));
+  }
+  reader.finish(impl_->name);
+
+  std::vector<SlotRequest> requests;
+  for (std::size_t g = 0; g < given.size(); ++g)
+    for (std::size_t i = 0; i < given[g].size(); ++i) request(impl_->groups[g].parameters[i], given[g][i], requests);
+  make_slots(requests);
+  for (std::size_t g = 0; g < given.size(); ++g)
+    for (std::size_t i = 0; i < given[g].size(); ++i) {
+      Given& loaded = given[g][i];
+      for (const PlaceState& there : loaded.state.places)
+        for (std::size_t s = 0; s < kMaxSlots; ++s)
+          if (loaded.slots[s]) copy_values(there[s], *loaded.slots[s]);
+    }
+  for (std::size_t g = 0; g < given.size(); ++g)
+    for (std::size_t i = 0; i < given[g].size(); ++i) impl_->groups[g].states[i] = std::move(given[g][i].state);
+  backup.keep();
+}
+
+}  // namespace lockstep::optim

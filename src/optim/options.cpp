@@ -1,0 +1,18 @@
+#include "core/text.h"
+#include "optim/batch.h"
+
+namespace lockstep::optim {
+
+void require(bool holds, const char* optimizer, std::string_view expected, double got) {
+  if (!holds) throw InvalidArgument(text("[", optimizer, "] expected ", expected, ", got ", got));
+}
+
+void require_not_negative(const char* optimizer, std::initializer_list<std::pair<std::string_view, double>> options) {
+  for (const auto& [name, value] : options) require(value >= 0, optimizer, text(name, " >= 0"), value);
+}
+
+void require_betas(const char* optimizer, const std::array<double, 2>& betas) {
+  for (const double beta : betas) require(beta >= 0 && beta < 1, optimizer, "betas in [0, 1)", beta);
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,48 @@
+// Where a parameter lives: its primary first, then its replicas. All that optim does to a parameter or to its gradient
+// it does in each of its places.
+#pragma once
+
+#include <span>
+#include <vector>
+
+#include "autograd/node.h"
+
+namespace lockstep::optim {
+
+inline std::size_t place_count(const Tensor& parameter) noexcept {
+  const autograd::Meta* meta = autograd::meta_of(parameter);
+  return meta ? 1 + meta->replicas.size() : 1;
+}
+
+inline const Tensor& place(const Tensor& parameter, std::size_t k) noexcept {
+  return k == 0 ? parameter : autograd::meta_of(parameter)->replicas[k - 1];
+}
+
+/// Null if there is none.
+inline const Tensor* gradient_of(const Tensor& tensor) noexcept {
+  const autograd::Meta* meta = autograd::meta_of(tensor);
+  return meta && meta->grad.defined() ? &meta->grad : nullptr;
+}
+
+/// The gradient in place k, contiguous. Throws AutogradError naming the parameter if it is not there, or is not one of
+/// that tensor.
+Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, std::size_t k);
+
+inline void count_change(const TensorImpl& tensor) noexcept {
+  tensor.storage->version.fetch_add(1, std::memory_order_relaxed);
+}
+
+/// Tensors of one device and dtype.
+struct TensorGroup {
+  DeviceState* device;
+  DType dtype;
+  std::vector<const TensorImpl*> tensors;
+  std::vector<std::size_t> positions;  ///< Of the tensors in the list they come from.
+};
+/// In order of first appearance.
+std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors);
+
+/// All gradients, in every place, contiguous. One that was not is replaced.
+std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters);
+
+}  // namespace lockstep::optim

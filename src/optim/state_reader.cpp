@@ -1,0 +1,42 @@
+#include "optim/state_reader.h"
+
+#include <lockstep/tensor/creation.h>
+
+namespace lockstep::optim {
+
+Tensor number_tensor(double value) { return from_host(&value, 1, kFloat64, {}, {.dtype = kFloat64}); }
+
+const Tensor* StateReader::tensor(const std::string& key, const Shape& sizes) {
+  read_.insert(key);
+  const Tensor* const value = state_.find(key);
+  if (!value || !value->defined()) {
+    problem("missing \"", key, "\"");
+    return nullptr;
+  }
+  if (value->sizes() == sizes) return value;
+  problem("\"", key, "\" of shape ", value->sizes(), " for ", sizes);
+  return nullptr;
+}
+
+bool StateReader::numbers(const std::string& key, std::vector<double>& values) {
+  const Tensor* const value = tensor(key, {std::int64_t(values.size())});
+  if (value) values = value->detach().to(Device(), kFloat64).to_vector<double>();
+  return value;
+}
+
+bool StateReader::number(const std::string& key, double& number) {
+  const Tensor* const value = tensor(key, {});
+  if (value) number = value->item<double>();
+  return value;
+}
+
+void StateReader::finish(const char* op) {
+  for (const auto& [key, value] : state_)
+    if (!read_.contains(key)) problem("unexpected \"", key, "\"");
+  if (problems_.empty()) return;
+  std::string all;
+  for (const std::string& each : problems_) all += (all.empty() ? "" : "; ") + each;
+  throw InvalidArgument(text("[", op, ".load_state_dict] expected the keys of this one, got ", all));
+}
+
+}  // namespace lockstep::optim

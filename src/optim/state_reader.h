@@ -1,0 +1,41 @@
+// Reads a state dict and collects all that is wrong with it.
+#pragma once
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include <lockstep/nn/state_dict.h>
+
+#include "core/text.h"
+
+namespace lockstep::optim {
+
+/// A float64 tensor on the CPU.
+Tensor number_tensor(double value);
+
+class StateReader {
+ public:
+  explicit StateReader(const StateDict& state) : state_(state) {}
+
+  bool has(const std::string& key) const { return state_.find(key) != nullptr; }
+  /// The values of `key`, of that shape; a problem, and null, if there is none. Any dtype.
+  const Tensor* tensor(const std::string& key, const Shape& sizes);
+  /// The same as numbers, converted from any dtype; leaves `values` alone if there is a problem.
+  bool numbers(const std::string& key, std::vector<double>& values);
+  bool number(const std::string& key, double& value);
+
+  template <class... Parts>
+  void problem(const Parts&... parts) {
+    problems_.push_back(text(parts...));
+  }
+  /// Throws InvalidArgument naming all problems, and all keys that nobody asked for.
+  void finish(const char* op);
+
+ private:
+  const StateDict& state_;
+  std::set<std::string, std::less<>> read_;
+  std::vector<std::string> problems_;
+};
+
+}  // namespace lockstep::optim

@@ -1,0 +1,211 @@
+// What all optimizers share: groups, missing gradients, zero_grad, refusals.
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/nn/layers.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/optim/adagrad.h>
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/rmsprop.h>
+#include <lockstep/optim/sgd.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+
+namespace lockstep {
+namespace {
+
+Tensor parameter(std::initializer_list<double> values, const TensorOptions& options = {}) {
+  return tensor(values, options).requires_grad_();
+}
+std::vector<float> values(const Tensor& tensor) { return tensor.detach().to_vector<float>(); }
+
+template <class E, class F>
+std::string message_of(F&& f) {
+  try {
+    f();
+  } catch (const E& error) {
+    return error.what();
+  }
+  return "nothing thrown";
+}
+
+TEST(Optimizer, TrainsAModule) {
+  nn::Linear model(3, 2);
+  optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
+  const Tensor input = ones({4, 3});
+  const auto loss = [&] { return sum(model(input)); };
+  const auto before = loss().item<float>();
+  for (int i = 0; i < 3; ++i) {
+    optimizer.zero_grad();
+    loss().backward();
+    optimizer.step();
+  }
+  EXPECT_LT(loss().item<float>(), before);
+}
+
+TEST(Optimizer, SkipsParametersWithoutAGradient) {
+  Tensor a = parameter({1, 2}), b = parameter({3});
+  optim::Adam optimizer({a, b}, {.lr = 0.5});
+  a.set_grad(tensor({1., 1.}));
+  optimizer.step();
+  EXPECT_EQ(values(a), (std::vector<float>{0.5, 1.5}));
+  EXPECT_EQ(values(b), std::vector<float>{3});
+  EXPECT_FALSE(optimizer.state_dict().find("state.1.step"));
+}
+
+// A parameter whose first gradient comes late starts there, as if the others were not.
+TEST(Optimizer, CountsStepsForEachParameter) {
+  Tensor a = parameter({1, 2}), late = parameter({1, 2});
+  optim::Adam optimizer({a, late}, {.lr = 0.5});
+  a.set_grad(tensor({1., -3.}));
+  optimizer.step();
+  const std::vector<float> after_one = values(a);
+  a.set_grad({});
+  late.set_grad(tensor({1., -3.}));
+  optimizer.step();
+  EXPECT_EQ(values(late), after_one);
+}
+
+TEST(Optimizer, TakesTheFirstGradientWholeWheneverItComes) {
+  Tensor a = parameter({0}), late = parameter({0});
+  optim::SGD optimizer({a, late}, {.lr = 1, .momentum = 0.5, .dampening = 0.5});
+  a.set_grad(tensor({4.}));
+  optimizer.step();
+  late.set_grad(tensor({4.}));
+  optimizer.step();
+  EXPECT_EQ(values(a), std::vector<float>{-8});  // 4, then 0.5 * 4 + 0.5 * 4
+  EXPECT_EQ(values(late), std::vector<float>{-4});
+}
+
+TEST(Optimizer, KeepsEachGroupsOptions) {
+  Tensor a = parameter({1}), b = parameter({1}), c = parameter({1});
+  optim::SGD optimizer({{{a}, {.lr = 0.5}}, {{b}, {.lr = 0.25}}});
+  optimizer.add_group({c}, {.lr = 0.125});
+  for (Tensor p : {a, b, c}) p.set_grad(tensor({1.}));
+  optimizer.step();
+  EXPECT_EQ(values(a), std::vector<float>{0.5});
+  EXPECT_EQ(values(b), std::vector<float>{0.75});
+  EXPECT_EQ(values(c), std::vector<float>{0.875});
+  EXPECT_EQ(optimizer.group_count(), 3u);
+  EXPECT_EQ(optimizer.lr(2), 0.125);
+  optimizer.set_lr(1, 1);
+  EXPECT_EQ(optimizer.lr(0), 0.5);
+  EXPECT_EQ(optimizer.options(1).lr, 1);
+}
+
+TEST(Optimizer, MixesDTypesAndDevices) {
+  SimulatedDevices devices({.count = 2});
+  Tensor a = parameter({1}), b = parameter({1}, {.dtype = kFloat64, .device = Device("cuda:0")}),
+         c = parameter({1}, {.dtype = kFloat16, .device = Device("cuda:1")});
+  optim::SGD optimizer({a, b, c}, {.lr = 0.5});
+  for (Tensor p : {a, b, c}) p.set_grad(ones_like(p));
+  optimizer.step();
+  for (const Tensor& p : {a, b, c}) EXPECT_EQ(p.item<double>(), 0.5);
+}
+
+TEST(Optimizer, FollowsParametersThatMove) {
+  SimulatedDevices devices({.count = 1});
+  nn::Linear stays(3, 2);
+  nn::Linear moves = stays;
+  optim::Adam a(stays.parameters(), {}), b(moves.parameters(), {});
+  const auto train = [](nn::Linear& model, optim::Optimizer& optimizer) {
+    optimizer.zero_grad();
+    sum(model(ones({4, 3}, {.device = model.weight.device()}))).backward();
+    optimizer.step();
+  };
+  train(stays, a);
+  train(moves, b);
+  moves.to("cuda:0");
+  train(stays, a);
+  train(moves, b);
+  EXPECT_EQ(values(moves.weight), values(stays.weight));
+}
+
+TEST(Optimizer, CountsTheChange) {
+  Tensor a = parameter({1});
+  optim::SGD optimizer({a}, {.lr = 0.5});
+  a.set_grad(tensor({1.}));
+  const auto before = a.version();
+  optimizer.step();
+  EXPECT_GT(a.version(), before);
+  EXPECT_TRUE(a.is_leaf());
+}
+
+TEST(Optimizer, TakesStridedGradients) {
+  Tensor a = zeros({2, 3}).requires_grad_();
+  optim::SGD optimizer({a}, {.lr = 1});
+  a.set_grad(tensor({{1., 2.}, {3., 4.}, {5., 6.}}).t());
+  optimizer.step();
+  EXPECT_EQ(values(a), (std::vector<float>{-1, -3, -5, -2, -4, -6}));
+}
+
+TEST(ZeroGrad, DropsGradientsOrZeroesThemWhereTheyAre) {
+  Tensor a = parameter({1, 2}), b = parameter({3, 4});
+  optim::SGD optimizer({a, b}, {});
+  Tensor bucket = ones({4});
+  a.set_grad(bucket.narrow(0, 0, 2));
+  b.set_grad(bucket.narrow(0, 2, 2));
+  const auto before = bucket.version();
+  optimizer.zero_grad(false);
+  EXPECT_EQ(values(bucket), std::vector<float>(4));
+  EXPECT_GT(bucket.version(), before);
+  EXPECT_TRUE(a.grad().defined());
+  optimizer.zero_grad();
+  EXPECT_FALSE(a.grad().defined());
+}
+
+TEST(Refusals, NameTheParameter) {
+  const Tensor good = parameter({1});
+  const auto make = [&](const Tensor& bad) { return [&, bad] { optim::SGD({good, bad}, {}); }; };
+  EXPECT_EQ(message_of<InvalidArgument>(make({})), "[SGD] expected parameter 1 to have a shape, got an undefined one");
+  EXPECT_EQ(message_of<InvalidArgument>(make(good)), "[SGD] expected each parameter once, got parameter 1 again");
+  EXPECT_EQ(message_of<DTypeError>(make(tensor({1}))), "[SGD] expected parameter 1 of a floating dtype, got int64");
+  EXPECT_EQ(message_of<InvalidArgument>(make(sum(good))),
+            "[SGD] expected parameter 1 to be a leaf, got the result of SumBackward");
+  EXPECT_EQ(message_of<InvalidArgument>([] { optim::SGD(std::vector<Tensor>(), {}); }),
+            "[SGD] expected at least one parameter, got none");
+  optim::SGD optimizer({good}, {});
+  EXPECT_THROW(optimizer.add_group({good}), InvalidArgument);
+  EXPECT_THROW(optimizer.lr(1), InvalidArgument);
+}
+
+TEST(Refusals, NameTheOption) {
+  const std::vector<Tensor> p = {parameter({1})};
+  EXPECT_EQ(message_of<InvalidArgument>([&] { optim::SGD(p, {.lr = -1}); }), "[SGD] expected lr >= 0, got -1");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { optim::SGD(p, {.nesterov = true}); }),
+            "[SGD] expected momentum > 0 with nesterov, got 0");
+  EXPECT_EQ(message_of<InvalidArgument>([&] {
+              optim::AdamW(p, {.betas = {0.9, 1}});
+            }),
+            "[AdamW] expected betas in [0, 1), got 1");
+  EXPECT_THROW(optim::Adam(p, {.lr = std::numeric_limits<double>::quiet_NaN()}), InvalidArgument);
+  optim::RMSprop optimizer(p, {});
+  optimizer.options().alpha = -1;
+  EXPECT_EQ(message_of<InvalidArgument>([&] { optimizer.step(); }), "[RMSprop] expected alpha >= 0, got -1");
+}
+
+TEST(Refusals, OfStridedParametersAndOfOtherShapesChangeNothing) {
+  Tensor a = parameter({1, 2}), strided = ones({2, 3}).t().requires_grad_();
+  optim::Adagrad optimizer({a, strided}, {});
+  a.set_grad(tensor({1., 1.}));
+  strided.set_grad(ones({3, 2}));
+  EXPECT_EQ(message_of<InvalidArgument>([&] { optimizer.step(); }),
+            "[Adagrad] expected parameter 1 to be contiguous, got strides [1, 3] on cpu");
+  EXPECT_EQ(values(a), (std::vector<float>{1, 2}));
+}
+
+TEST(Momentum, IsReadAndWrittenByItsOwnName) {
+  const std::vector<Tensor> p = {parameter({1})};
+  optim::SGD sgd(p, {.momentum = 0.5});
+  optim::Adam adam(p, {});
+  optim::Adagrad adagrad(p, {});
+  EXPECT_EQ(sgd.momentum(), 0.5);
+  EXPECT_EQ(adam.momentum(), 0.9);
+  EXPECT_FALSE(adagrad.momentum());
+  adam.set_momentum(0.7, 0);
+  EXPECT_EQ(adam.options().betas, (std::array{0.7, 0.999}));
+  EXPECT_THROW(adagrad.set_momentum(0.7, 0), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep

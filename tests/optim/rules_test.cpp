@@ -1,0 +1,59 @@
+// Each optimizer's arithmetic, for every option, dtype and kind of device, against naive scalar code.
+#include <gtest/gtest.h>
+
+#include <cmath>
+
+#include <lockstep/runtime/simulation.h>
+
+#include "optim/cases.h"
+
+namespace lockstep {
+namespace {
+
+using testing::OptimizerCase;
+using testing::values_in;
+
+void expect_naive(const OptimizerCase& which, Device device, DType dtype, int steps, double tolerance) {
+  const std::vector<Tensor> parameters = testing::make_parameters({device}, dtype);
+  std::vector<std::vector<double>> start;
+  for (const Tensor& parameter : parameters) start.push_back(values_in(parameter));
+  const auto optimizer = which.make(parameters);
+  for (int step = 0; step < steps; ++step) {
+    testing::set_gradients(parameters, step);
+    optimizer->step();
+  }
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::vector<double> got = values_in(parameters[i]);
+    for (std::size_t e = 0; e < got.size(); e += 1 + e / 64) {  // all of the small ones
+      std::vector<double> gradients;
+      for (int step = 0; step < steps; ++step) gradients.push_back(testing::some_gradient(i, std::int64_t(e), step));
+      const double expected = which.naive(start[i][e], gradients);
+      ASSERT_NEAR(got[e], expected, tolerance * (1 + std::abs(expected)))
+          << which.name << " on " << device << " in " << dtype << ", parameter " << i << ", element " << e;
+    }
+  }
+}
+
+TEST(Rules, AreThoseOfTheDocumentationOnTheCpu) {
+  for (const OptimizerCase& which : testing::optimizer_cases()) expect_naive(which, "cpu", kFloat64, 20, 1e-11);
+}
+
+TEST(Rules, AreThoseOfTheDocumentationOnASimulatedDevice) {
+  SimulatedDevices devices({.count = 1});
+  for (const OptimizerCase& which : testing::optimizer_cases()) expect_naive(which, "cuda:0", kFloat64, 20, 1e-11);
+}
+
+TEST(Rules, HoldInFloat32) {
+  for (const OptimizerCase& which : testing::optimizer_cases()) expect_naive(which, "cpu", kFloat32, 20, 2e-4);
+}
+
+// The parameter is rounded after each step, nothing else.
+TEST(Rules, HoldIn16Bits) {
+  for (const OptimizerCase& which : testing::optimizer_cases()) {
+    expect_naive(which, "cpu", kFloat16, 3, 0.01);
+    expect_naive(which, "cpu", kBFloat16, 3, 0.08);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
