@@ -1,0 +1,79 @@
+// Checkpoint: all that a training loop needs to go on bit for bit, in one safetensors file.
+//
+//   Checkpoint checkpoint;
+//   checkpoint.put("model", model.state_dict());
+//   checkpoint.put("optimizer", optimizer.state_dict());
+//   checkpoint.put("schedule", schedule.state_dict());
+//   checkpoint.put("loader", loader.state());
+//   checkpoint.put("random", current_generator());
+//   checkpoint.save("run.safetensors");
+//
+//   const Checkpoint checkpoint = Checkpoint::load("run.safetensors");
+//   load_model(model, checkpoint.tensors("model"));
+//   optimizer.load_state_dict(checkpoint.tensors("optimizer"));
+//   schedule.load_state_dict(checkpoint.tensors("schedule"));
+//   loader.load_state(checkpoint.loader("loader"));
+//   set_generator(checkpoint.generator("random"));
+//
+// In the file, tensors are under "<section>.<key>", and numbers are tensors too. A value; one thread at a time.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <filesystem>
+#include <string>
+#include <string_view>
+
+#include <lockstep/data/loader_options.h>
+#include <lockstep/io/safetensors.h>
+#include <lockstep/nn/module.h>
+#include <lockstep/tensor/random.h>
+
+namespace lockstep {
+
+class LOCKSTEP_API Checkpoint {
+ public:
+  /// Throw InvalidArgument for a section that is there already, or an empty name or one with a dot.
+  /// Tensors are kept as handles, not copied: to be saved before they change.
+  void put(std::string_view section, const StateDict& tensors);
+  void put(std::string_view section, const data::LoaderState& state);
+  void put(std::string_view section, const Generator& generator);
+  /// Numbers are kept exactly.
+  template <std::integral T>
+  void put(std::string_view section, T number) {
+    put_integer(section, std::int64_t(number));
+  }
+  void put(std::string_view section, double number);
+
+  bool contains(std::string_view section) const;
+  /// Throw InvalidArgument unless there is such a section of that kind.
+  StateDict tensors(std::string_view section) const;
+  data::LoaderState loader(std::string_view section) const;
+  Generator generator(std::string_view section) const;
+  std::int64_t integer(std::string_view section) const;
+  double number(std::string_view section) const;
+
+  /// Free texts to keep with it. Names that begin with "lockstep." are taken.
+  Metadata& notes() noexcept { return notes_; }
+  const Metadata& notes() const noexcept { return notes_; }
+
+  /// Throw as the functions of io/safetensors.h do; load() throws FormatError for a file that is no checkpoint.
+  void save(const std::filesystem::path& path) const;
+  static Checkpoint load(const std::filesystem::path& path, const ReadOptions& options = {});
+
+ private:
+  void put_integer(std::string_view section, std::int64_t number);
+  void begin(std::string_view section, std::string_view kind);
+  void check(std::string_view section, std::string_view kind) const;
+  Tensor values(std::string_view section, std::string_view kind, DType dtype, std::int64_t count) const;
+
+  StateDict tensors_;  // "<section>.<key>", and "<section>" for numbers
+  Metadata kinds_;     // by section
+  Metadata notes_;
+};
+
+/// Loads parameters and buffers, whether their keys carry "module." or not: a model that was saved as DataParallel is
+/// loaded as itself, and the other way round. Throws as ModuleBase::load_state_dict().
+LOCKSTEP_API void load_model(nn::ModuleBase& model, const StateDict& state);
+
+}  // namespace lockstep

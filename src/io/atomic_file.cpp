@@ -1,0 +1,152 @@
+// A temporary belongs to whoever holds its lock (flock), which ends with the process: so a leftover is told from the
+// file of a living writer without asking who wrote it.
+#include <lockstep/io/atomic_file.h>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <utility>
+
+#include "core/text.h"
+#include "io/file_calls.h"
+
+namespace lockstep {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::string_view kSuffix = ".lockstep-tmp";
+constexpr int kMaxWriters = 1000;                        // of one file at once
+constexpr std::size_t kMaxWrite = std::size_t(1) << 30;  // Linux writes at most 2 GiB - 4 KiB at once
+
+[[noreturn]] void fail(const char* operation, const fs::path& path) { throw IoError(operation, path.string(), errno); }
+
+int open_retrying(const fs::path& path, int flags) {
+  int descriptor;
+  do descriptor = file_calls().open(path.c_str(), flags | O_CLOEXEC, 0666);
+  while (descriptor < 0 && errno == EINTR);
+  return descriptor;
+}
+
+// Closes without a change of errno.
+void close_quietly(int descriptor) {
+  const int error = errno;
+  ::close(descriptor);
+  errno = error;
+}
+
+// Whether the path still leads to the open file: it may have been renamed or removed before the lock was had.
+bool is_at(const fs::path& path, int descriptor) {
+  struct stat here, open_file;
+  return ::lstat(path.c_str(), &here) == 0 && ::fstat(descriptor, &open_file) == 0 && here.st_ino == open_file.st_ino &&
+         here.st_dev == open_file.st_dev;
+}
+
+// File systems without locks let every lock fail: there, leftovers are not recognized, and so not reused.
+enum class Lock { kHeld, kTaken, kNone };
+Lock lock(int descriptor) {
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Lock::kHeld;
+  return errno == EWOULDBLOCK ? Lock::kTaken : Lock::kNone;
+}
+
+// A new file of that name, or a leftover; -1 if a living writer has it.
+int take_temporary(const fs::path& path) {
+  int descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
+  const bool is_new = descriptor >= 0;
+  if (!is_new) {
+    if (errno != EEXIST) fail("open", path);
+    descriptor = open_retrying(path, O_WRONLY | O_NOFOLLOW);
+    if (descriptor < 0) return -1;
+  }
+  const Lock had = lock(descriptor);
+  const bool mine = had == Lock::kHeld || (is_new && had == Lock::kNone);
+  if (mine && is_at(path, descriptor) && (is_new || ::ftruncate(descriptor, 0) == 0)) return descriptor;
+  ::close(descriptor);
+  return -1;
+}
+
+fs::path target_of(const fs::path& path) {
+  std::error_code error;
+  const fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : path;
+  if (error && error != std::errc::no_such_file_or_directory) throw IoError("open", path.string(), error.value());
+  const fs::file_status status = fs::status(target, error);
+  if (target.empty() || (fs::exists(status) && !fs::is_regular_file(status)))
+    throw InvalidArgument(text("[save] expected the name of a file, got ", path));
+  return target;
+}
+
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
+int fsync_retrying(int descriptor) {
+  int result;
+  do result = file_calls().fsync(descriptor);
+  while (result != 0 && errno == EINTR);
+  return result;
+}
+
+// Some file systems cannot synchronize a folder, and need not.
+void synchronize_folder(const fs::path& folder) {
+  const int descriptor = open_retrying(folder, O_RDONLY | O_DIRECTORY);
+  if (descriptor < 0) fail("open", folder);
+  const int result = fsync_retrying(descriptor);
+  close_quietly(descriptor);
+  if (result != 0 && errno != EINVAL && errno != ENOTSUP) fail("fsync", folder);
+}
+
+}  // namespace
+
+AtomicFile::AtomicFile(const fs::path& path) : path_(target_of(path)) {
+  for (int i = 0; i < kMaxWriters; ++i) {
+    temporary_ = folder_of(path_) / text('.', path_.filename().string(), i ? text('.', i) : "", kSuffix);
+    descriptor_ = take_temporary(temporary_);
+    if (descriptor_ >= 0) return;
+  }
+  errno = EBUSY;
+  fail("open", temporary_);
+}
+
+AtomicFile::~AtomicFile() {
+  if (descriptor_ < 0) return;
+  ::unlink(temporary_.c_str());  // before close(), which gives up the lock
+  ::close(descriptor_);
+}
+
+void AtomicFile::write(const void* data, std::size_t bytes) {
+  const auto* at = static_cast<const std::byte*>(data);
+  while (bytes > 0) {
+    const ssize_t written = file_calls().write(descriptor_, at, std::min(bytes, kMaxWrite));
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) fail("write", path_);
+    at += written;
+    bytes -= std::size_t(written);
+  }
+}
+
+void AtomicFile::commit() {
+  if (fsync_retrying(descriptor_) != 0) fail("fsync", path_);
+  if (file_calls().rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename", path_);
+  ::close(std::exchange(descriptor_, -1));
+  synchronize_folder(folder_of(path_));
+}
+
+int AtomicFile::remove_leftovers(const fs::path& folder) {
+  std::error_code error;
+  int removed = 0;
+  for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
+    const std::string name = entry->path().filename().string();
+    if (!name.starts_with('.') || !name.ends_with(kSuffix)) continue;
+    const int descriptor = open_retrying(entry->path(), O_WRONLY | O_NOFOLLOW);
+    if (descriptor < 0) continue;
+    if (lock(descriptor) == Lock::kHeld && is_at(entry->path(), descriptor) && ::unlink(entry->path().c_str()) == 0)
+      ++removed;
+    ::close(descriptor);
+  }
+  if (error) throw IoError("read", folder.string(), error.value());
+  return removed;
+}
+
+}  // namespace lockstep

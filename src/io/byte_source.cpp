@@ -1,0 +1,53 @@
+#include "io/byte_source.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMaxRead = std::size_t(1) << 30;  // Linux reads at most 2 GiB - 4 KiB at once
+
+}  // namespace
+
+// O_NONBLOCK: a pipe is refused below rather than waited for. It does not change how files are read.
+FileSource::FileSource(const std::filesystem::path& path)
+    : name_(path.string()), descriptor_(::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)) {
+  if (descriptor_ < 0) throw IoError("open", name_, errno);
+  struct stat status;
+  const bool known = ::fstat(descriptor_, &status) == 0;
+  if (known && S_ISREG(status.st_mode)) {
+    size_ = std::uint64_t(status.st_size);
+    return;
+  }
+  const int error = errno;
+  ::close(descriptor_);
+  if (!known) throw IoError("stat", name_, error);
+  throw InvalidArgument(text("[load] expected the name of a file, got ", path));
+}
+
+FileSource::~FileSource() { ::close(descriptor_); }
+
+// Not mapped into memory: a file that shrinks meanwhile would end the program.
+void FileSource::read(std::uint64_t offset, void* to, std::size_t bytes) {
+  auto* at = static_cast<std::byte*>(to);
+  while (bytes > 0) {
+    const ssize_t got = ::pread(descriptor_, at, std::min(bytes, kMaxRead), off_t(offset));
+    if (got < 0 && errno == EINTR) continue;
+    if (got < 0) throw IoError("read", name_, errno);
+    if (got == 0) throw FormatError(name_, offset, text("expected ", bytes, " bytes more, got the end of the file"));
+    at += got;
+    offset += std::uint64_t(got);
+    bytes -= std::size_t(got);
+  }
+}
+
+}  // namespace lockstep

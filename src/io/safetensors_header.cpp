@@ -1,0 +1,80 @@
+#include "io/safetensors_header.h"
+
+#include <algorithm>
+#include <array>
+
+#include <nlohmann/json.hpp>
+
+#include "core/text.h"
+
+namespace lockstep::safetensors {
+namespace {
+
+using nlohmann::json;
+
+struct NamedDType {
+  std::string_view name;
+  DType dtype;
+};
+constexpr std::array<NamedDType, 8> kDTypes = {{{"BOOL", kBool},
+                                                {"U8", kUInt8},
+                                                {"I32", kInt32},
+                                                {"I64", kInt64},
+                                                {"F16", kFloat16},
+                                                {"BF16", kBFloat16},
+                                                {"F32", kFloat32},
+                                                {"F64", kFloat64}}};
+
+std::string escaped(std::string_view bytes) { return json(bytes).dump(-1, ' ', true, json::error_handler_t::replace); }
+
+std::string text_json(std::string_view utf8) {
+  try {
+    return json(utf8).dump();
+  } catch (const json::exception&) {
+    throw InvalidArgument(text("[save] expected UTF-8, got ", shown(utf8)));
+  }
+}
+
+std::string entry_json(const Entry& entry) {
+  const auto named = std::ranges::find(kDTypes, entry.dtype, &NamedDType::dtype);
+  const json shape(std::vector<std::int64_t>(entry.shape.begin(), entry.shape.end()));
+  return text(R"({"dtype":")", named->name, R"(","shape":)", shape.dump(), R"(,"data_offsets":[)", entry.begin, ',',
+              entry.end, "]}");
+}
+
+}  // namespace
+
+std::string shown(std::string_view bytes) {
+  constexpr std::size_t kLongest = 120;
+  return bytes.size() <= kLongest ? escaped(bytes) : escaped(bytes.substr(0, kLongest)) + "...";
+}
+
+std::optional<DType> dtype_named(std::string_view name) {
+  const auto known = std::ranges::find(kDTypes, name, &NamedDType::name);
+  return known == kDTypes.end() ? std::nullopt : std::optional(known->dtype);
+}
+
+std::string header_json(const Header& header) {
+  std::string result = "{";
+  const auto separate = [&] { result += result.size() > 1 && result.back() != '{' ? "," : ""; };
+  if (!header.metadata.empty()) {
+    result += text_json(kMetadataKey) + ":{";
+    for (const auto& [name, value] : header.metadata) {
+      separate();
+      result += text_json(name) + ':' + text_json(value);
+    }
+    result += '}';
+  }
+  for (const Entry& entry : header.entries) {
+    if (entry.key == kMetadataKey) throw InvalidArgument("[save] expected keys other than __metadata__, got it");
+    separate();
+    result += text_json(entry.key) + ':' + entry_json(entry);
+  }
+  result += '}';
+  result.append((8 - result.size() % 8) % 8, ' ');
+  if (result.size() > kMaxHeaderBytes)
+    throw InvalidArgument(text("[save] expected a header of at most ", kMaxHeaderBytes, " bytes, got ", result.size()));
+  return result;
+}
+
+}  // namespace lockstep::safetensors

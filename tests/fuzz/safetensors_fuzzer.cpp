@@ -1,0 +1,63 @@
+// libFuzzer on the safetensors reader: any bytes are either refused by FormatError or read as tensors that can be
+// written and read again. The sanitizers watch the rest.
+#include <cstddef>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <random>
+#include <string_view>
+
+#include "io/memory_source.h"
+#include "io/safetensors_header.h"
+
+using namespace lockstep;
+
+extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
+
+namespace {
+
+void require(bool condition, const char* what) {
+  if (condition) return;
+  std::fprintf(stderr, "expected %s\n", what);
+  std::abort();
+}
+
+safetensors::Contents read(std::string_view bytes) {
+  testing::MemorySource source(bytes);
+  return safetensors::read(source, Device());
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  safetensors::Contents contents;
+  try {
+    contents = read({reinterpret_cast<const char*>(data), size});
+  } catch (const FormatError& error) {
+    require(error.offset <= size, "an offset within the file");
+    return 0;
+  }
+  std::size_t bytes = 0;
+  for (const auto& [key, tensor] : contents.tensors) bytes += std::size_t(tensor.numel()) * size_of(tensor.dtype());
+  require(bytes <= size, "no more data than the file has");
+  const std::string written = testing::written(contents.tensors, contents.metadata);
+  const safetensors::Contents again = read(written);
+  require(testing::same(again.tensors, contents.tensors), "the same tensors from what was written");
+  require(again.metadata == contents.metadata, "the same metadata from what was written");
+  return 0;
+}
+
+// Mutations of the header seldom keep its length right: mostly, set it to where the last brace is.
+extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
+                                               unsigned seed) {
+  size = LLVMFuzzerMutate(data, size, max_size);
+  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const std::size_t brace = bytes.rfind('}');
+  const bool keep = std::minstd_rand(seed)() % 4 == 0;
+  if (keep || size <= safetensors::kLengthBytes || brace == bytes.npos || brace < safetensors::kLengthBytes)
+    return size;
+  const std::uint64_t length = brace + 1 - safetensors::kLengthBytes;
+  std::memcpy(data, &length, sizeof length);
+  return size;
+}

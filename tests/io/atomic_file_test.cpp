@@ -1,0 +1,228 @@
+// A file is the old one or the new one, whatever fails on the way; and a killed writer's temporary is in nobody's way.
+#include <lockstep/io/atomic_file.h>
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <csignal>
+#include <thread>
+#include <vector>
+
+#include "io/file_calls.h"
+#include "io/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using testing::contents;
+using testing::TemporaryFolder;
+using testing::write_file;
+
+using Names = std::set<std::string>;
+
+void write_all(const std::filesystem::path& path, const std::string& bytes) {
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+// Counts calls, lets the nth fail, and writes at most `longest` bytes at once.
+class FaultyCalls final : public FileCalls {
+ public:
+  int fail_at = 0;
+  int code = EIO;
+  std::size_t longest = SIZE_MAX;
+  std::vector<std::string> calls;
+
+  int open(const char* path, int flags, mode_t mode) override {
+    return step("open") ? FileCalls::open(path, flags, mode) : -1;
+  }
+  ssize_t write(int descriptor, const void* data, std::size_t bytes) override {
+    return step("write") ? FileCalls::write(descriptor, data, std::min(bytes, longest)) : -1;
+  }
+  int fsync(int descriptor) override { return step("fsync") ? FileCalls::fsync(descriptor) : -1; }
+  int rename(const char* from, const char* to) override { return step("rename") ? FileCalls::rename(from, to) : -1; }
+
+ private:
+  bool step(const char* name) {
+    calls.push_back(name);
+    if (int(calls.size()) != fail_at) return true;
+    errno = code;
+    return false;
+  }
+};
+
+TEST(AtomicFile, AppearsAtCommit) {
+  const TemporaryFolder folder;
+  const auto path = folder / "a";
+  write_file(path, "old");
+  AtomicFile file(path);
+  file.write("new", 3);
+  EXPECT_EQ(contents(path), "old");
+  file.commit();
+  EXPECT_EQ(contents(path), "new");
+  EXPECT_EQ(folder.names(), Names{"a"});
+}
+
+TEST(AtomicFile, WithoutCommitLeavesWhatWasThere) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", "old");
+  { AtomicFile(folder / "a").write("new", 3); }
+  { AtomicFile(folder / "b").write("new", 3); }
+  EXPECT_EQ(contents(folder / "a"), "old");
+  EXPECT_EQ(folder.names(), Names{"a"});
+}
+
+TEST(AtomicFile, SynchronizesTheFileBeforeItHasTheNameAndTheFolderAfterwards) {
+  const TemporaryFolder folder;
+  FaultyCalls calls;
+  const ReplaceFileCalls guard(calls);
+  write_all(folder / "a", "new");
+  EXPECT_EQ(calls.calls, (std::vector<std::string>{"open", "write", "fsync", "rename", "open", "fsync"}));
+}
+
+TEST(AtomicFile, EveryCallThatFailsIsAnIoErrorAndLeavesOneWholeFile) {
+  for (const int code : {EIO, ENOSPC, EDQUOT, EACCES, EROFS})
+    for (int nth = 1; nth <= 6; ++nth) {
+      const TemporaryFolder folder;
+      write_file(folder / "a", "old");
+      FaultyCalls calls;
+      calls.fail_at = nth;
+      calls.code = code;
+      const ReplaceFileCalls guard(calls);
+      try {
+        write_all(folder / "a", "new");
+        FAIL() << nth;
+      } catch (const IoError& error) {
+        EXPECT_EQ(error.code, code);
+        EXPECT_EQ(error.operation, calls.calls.back());
+      }
+      EXPECT_EQ(contents(folder / "a"), nth <= 4 ? "old" : "new");
+      EXPECT_EQ(folder.names(), Names{"a"});
+    }
+}
+
+TEST(AtomicFile, InterruptedAndShortWritesGoOn) {
+  const TemporaryFolder folder;
+  const std::string bytes(1000, 'x');
+  for (int nth = 1; nth <= 20; ++nth) {
+    FaultyCalls calls;
+    calls.longest = 77;
+    calls.fail_at = nth;
+    calls.code = EINTR;
+    const ReplaceFileCalls guard(calls);
+    try {
+      write_all(folder / "a", bytes);
+    } catch (const IoError& error) {
+      EXPECT_EQ(error.operation, "rename");  // which is never interrupted
+    }
+    EXPECT_EQ(contents(folder / "a"), bytes);
+  }
+}
+
+TEST(AtomicFile, AFullDiskLeavesTheOldFile) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", "old");
+  struct rlimit before;
+  ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &before), 0);
+  const auto old_handler = std::signal(SIGXFSZ, SIG_IGN);
+  const struct rlimit small { .rlim_cur = 100'000, .rlim_max = before.rlim_max };
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
+  int code = 0;
+  try {
+    write_all(folder / "a", std::string(1'000'000, 'x'));
+  } catch (const IoError& error) {
+    code = error.code;
+  }
+  ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &before), 0);
+  std::signal(SIGXFSZ, old_handler);
+  EXPECT_EQ(code, EFBIG);
+  EXPECT_EQ(contents(folder / "a"), "old");
+  EXPECT_EQ(folder.names(), Names{"a"});
+}
+
+TEST(AtomicFile, TakesOverTheTemporaryOfAKilledWriter) {
+  const TemporaryFolder folder;
+  write_file(folder / ".a.lockstep-tmp", std::string(100, 'x'));
+  write_all(folder / "a", "new");
+  EXPECT_EQ(contents(folder / "a"), "new");
+  EXPECT_EQ(folder.names(), Names{"a"});
+}
+
+TEST(AtomicFile, WritersOfOneFileDoNotMix) {
+  const TemporaryFolder folder;
+  AtomicFile first(folder / "a"), second(folder / "a");
+  EXPECT_EQ(folder.names().size(), 2u);
+  first.write("first", 5);
+  second.write("second", 6);
+  second.commit();
+  EXPECT_EQ(contents(folder / "a"), "second");
+  first.commit();
+  EXPECT_EQ(contents(folder / "a"), "first");
+  EXPECT_EQ(folder.names(), Names{"a"});
+}
+
+TEST(AtomicFile, ManyWritersAtOnceLeaveOneWholeFile) {
+  const TemporaryFolder folder;
+  std::vector<std::jthread> threads;
+  for (int t = 0; t < 8; ++t)
+    threads.emplace_back([&, t] {
+      for (int i = 0; i < 20; ++i) {
+        AtomicFile file(folder / "a");
+        for (int part = 0; part < 10; ++part) file.write(std::string(100, char('a' + t)).data(), 100);
+        file.commit();
+        AtomicFile::remove_leftovers(folder.path());
+      }
+    });
+  threads.clear();
+  const std::string bytes = contents(folder / "a");
+  ASSERT_EQ(bytes.size(), 1000u);
+  EXPECT_EQ(bytes, std::string(1000, bytes[0]));
+  EXPECT_EQ(folder.names(), Names{"a"});
+}
+
+TEST(AtomicFile, RemovesTheLeftoversOfKilledWritersAlone) {
+  const TemporaryFolder folder;
+  for (const char* name : {".a.lockstep-tmp", ".b.7.lockstep-tmp", ".c.tmp", "d.lockstep-tmp", "e"})
+    write_file(folder / name, "x");
+  AtomicFile alive(folder / "e");
+  EXPECT_EQ(AtomicFile::remove_leftovers(folder.path()), 2);
+  EXPECT_EQ(folder.names(), (Names{".c.tmp", ".e.lockstep-tmp", "d.lockstep-tmp", "e"}));
+  alive.write("new", 3);
+  alive.commit();
+  EXPECT_EQ(contents(folder / "e"), "new");
+}
+
+TEST(AtomicFile, FollowsASymbolicLink) {
+  const TemporaryFolder folder;
+  write_file(folder / "target", "old");
+  std::filesystem::create_symlink("target", folder / "link");
+  write_all(folder / "link", "new");
+  EXPECT_EQ(contents(folder / "target"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
+}
+
+TEST(AtomicFile, RefusesWhatIsNoFile) {
+  const TemporaryFolder folder;
+  EXPECT_THROW(AtomicFile file(folder.path()), InvalidArgument);
+  EXPECT_THROW(AtomicFile file("/dev/null"), InvalidArgument);
+  EXPECT_THROW(AtomicFile file(folder / "missing" / "a"), IoError);
+  EXPECT_THROW(AtomicFile file(folder / std::string(300, 'x')), IoError);
+}
+
+TEST(AtomicFile, MayBeInTheCurrentFolder) {
+  const TemporaryFolder folder;
+  const auto before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.path());
+  write_all("a", "new");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(contents(folder / "a"), "new");
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,76 @@
+// kill -9 at random instants while a file is written over and over: it is always the last whole one or the next.
+#include <gtest/gtest.h>
+
+#include <iostream>
+
+#include <lockstep/io/safetensors.h>
+#include <lockstep/tensor/creation.h>
+
+#include "io/killed_child.h"
+#include "io/temporary_folder.h"
+
+namespace lockstep {
+namespace {
+
+using testing::KilledChild;
+using testing::TemporaryFolder;
+
+constexpr int kKills = 200;
+constexpr const char* kFile = "a.safetensors";
+
+// Many tensors, so that the write has many moments to be killed at; all say the number of the version.
+StateDict version(std::int64_t number) {
+  StateDict state;
+  for (int i = 0; i < 20; ++i)
+    state.add(std::to_string(i), full({1000 + number % 50}, double(number), {.dtype = kFloat64}));
+  return state;
+}
+
+// The version that a file holds; fails the test unless all of it is of one version.
+std::int64_t version_of(const std::filesystem::path& path) {
+  const StateDict state = load(path);
+  EXPECT_EQ(state.size(), 20u);
+  const auto number = std::int64_t(state.at("0").to_vector<double>().at(0));
+  for (const auto& [key, tensor] : state)
+    EXPECT_EQ(tensor.to_vector<double>(), std::vector<double>(std::size_t(1000 + number % 50), double(number))) << key;
+  EXPECT_EQ(load_metadata(path).at("version"), std::to_string(number));
+  return number;
+}
+
+// Not a test: what the child does.
+TEST(KillChild, DISABLED_WritesVersionsForEver) {
+  const std::filesystem::path path = std::filesystem::path(KilledChild::folder()) / kFile;
+  std::int64_t number = std::filesystem::exists(path) ? version_of(path) : -1;
+  while (true) {
+    ++number;
+    KilledChild::report(number);  // this one may be there now or not
+    save(version(number), path, {{"version", std::to_string(number)}});
+  }
+}
+
+TEST(Kill, DuringSaveLeavesTheOldFileOrTheNewOne) {
+  const TemporaryFolder folder;
+  testing::KillClock clock(1);
+  int in_temporary = 0;
+  for (int kill = 0; kill < kKills; ++kill) {
+    KilledChild child("KillChild.DISABLED_WritesVersionsForEver", folder.path());
+    std::int64_t begun = child.next();
+    for (int i = clock.reports(); i > 0; --i) {
+      begun = child.next();
+      clock.saw_report();
+    }
+    clock.wait_some();
+    begun = child.kill(begun);
+    ASSERT_GE(begun, 1) << "the child ended by itself";
+    const std::int64_t found = version_of(folder / kFile);
+    ASSERT_TRUE(found == begun || found == begun - 1) << "begun " << begun << ", found " << found;
+    in_temporary += folder.names().size() > 1;
+    ASSERT_LE(folder.names().size(), 2u) << "leftovers pile up";
+  }
+  std::cout << kKills << " kills, " << in_temporary << " of them while a temporary was there\n";
+  save(version(0), folder / kFile, {{"version", "0"}});
+  EXPECT_EQ(folder.names().size(), 1u);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,99 @@
+// kill -9 at random instants while a job trains and makes checkpoints: the newest is always readable, and every state
+// that it resumes through is, byte for byte, that of a job that was never killed.
+#include <gtest/gtest.h>
+
+#include <iostream>
+#include <vector>
+
+#include <lockstep/train/checkpoint_folder.h>
+
+#include "io/killed_child.h"
+#include "io/temporary_folder.h"
+#include "train/noisy_job.h"
+
+namespace lockstep {
+namespace {
+
+using testing::contents;
+using testing::KilledChild;
+using testing::NoisyJob;
+using testing::TemporaryFolder;
+
+constexpr int kKills = 200;
+constexpr std::int64_t kSteps = 3000;  // more than the job takes in its 200 lives
+constexpr std::uint64_t kSeed = 1;
+
+// Goes on from the newest checkpoint, if there is one.
+void resume(NoisyJob& job, const CheckpointFolder& checkpoints) {
+  if (const auto step = checkpoints.latest()) job.resume(checkpoints.load(*step));
+}
+
+// Not a test: what the child does.
+TEST(KillChild, DISABLED_TrainsOn) {
+  const CheckpointFolder checkpoints(KilledChild::folder());
+  NoisyJob job(kSeed);
+  resume(job, checkpoints);
+  job.run(kSteps, [&](NoisyJob&) {
+    KilledChild::report(job.step());
+    checkpoints.save(job.step(), job.checkpoint());
+  });
+}
+
+// The checkpoints of a job that was never killed, by step.
+std::vector<std::string> reference(std::int64_t steps) {
+  const TemporaryFolder folder;
+  std::vector<std::string> files(1);
+  NoisyJob(kSeed).run(steps, [&](NoisyJob& job) {
+    job.checkpoint().save(folder / "a");
+    files.push_back(contents(folder / "a"));
+  });
+  return files;
+}
+
+TEST(Kill, DuringTrainingChangesNothing) {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder.path());
+  testing::KillClock clock(2);
+  std::vector<std::string> found(kSteps + 1);
+  int in_temporary = 0;
+  std::int64_t furthest = 0;
+  for (int kill = 0; kill < kKills; ++kill) {
+    KilledChild child("KillChild.DISABLED_TrainsOn", folder.path());
+    std::int64_t begun = child.next();
+    for (int i = clock.reports(); i > 0; --i) {
+      begun = child.next();
+      clock.saw_report();
+    }
+    clock.wait_some();
+    begun = child.kill(begun);
+    ASSERT_GE(begun, 1) << "the child ended by itself";
+    const std::int64_t latest = checkpoints.latest().value_or(-1);
+    ASSERT_TRUE(latest == begun || latest == begun - 1) << "begun " << begun << ", found " << latest;
+    ASSERT_GE(latest, furthest);
+    for (const std::int64_t step : checkpoints.steps()) {
+      ASSERT_EQ(checkpoints.load(step).integer("step"), step);
+      found[std::size_t(step)] = contents(checkpoints.path(step));
+    }
+    furthest = latest;
+    for (const std::string& name : folder.names()) in_temporary += name.starts_with('.');
+    ASSERT_LE(folder.names().size(), 5u) << "three to keep, one to be removed, one temporary";
+  }
+  NoisyJob job(kSeed);
+  resume(job, checkpoints);
+  job.run(furthest + 10, [&](NoisyJob&) { checkpoints.save(job.step(), job.checkpoint()); });
+  found[std::size_t(furthest + 10)] = contents(checkpoints.path(furthest + 10));
+
+  const std::vector<std::string> expected = reference(furthest + 10);
+  int compared = 0;
+  for (std::size_t step = 1; step < expected.size(); ++step) {
+    if (found[step].empty()) continue;
+    ++compared;
+    ASSERT_EQ(found[step], expected[step]) << step;
+  }
+  EXPECT_FALSE(found[std::size_t(furthest + 10)].empty());
+  std::cout << kKills << " kills in " << furthest << " steps, " << in_temporary
+            << " of them while a temporary was there; " << compared << " checkpoints compared\n";
+}
+
+}  // namespace
+}  // namespace lockstep
