@@ -67,6 +67,7 @@ Tensor weighted_mean(std::span<const Tensor> parts, Device device, const std::ve
   for (const std::int64_t count : rows) total += double(count);
   Tensor mean;
   for (std::size_t i = 0; i < parts.size(); ++i) {
+    if (total > 0 && rows[i] == 0) continue;  // the mean of nothing is not a number
     const double share = total > 0 ? double(rows[i]) / total : 1 / double(parts.size());
     const Tensor term = parts[i].to(device) * share;
     mean = mean.defined() ? mean + term : term;
@@ -77,7 +78,7 @@ Tensor weighted_mean(std::span<const Tensor> parts, Device device, const std::ve
 }  // namespace
 
 Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, Device device, const GatherOptions& options) {
-  if (parts.empty()) throw InvalidArgument(text("[gather] expected at least one part of ", name, ", got none"));
+  if (parts.empty()) detail::throw_nothing(name);
   DeviceState& target = device_state(device);
   if (options.how == Gather::kMean) {
     if (!is_floating(parts[0].dtype()))
@@ -93,6 +94,10 @@ Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, De
   check_parts(name, parts, rank == 0 ? -1 : dim);
   if (parts.size() == 1 && rank > 0) return parts[0].to(device);
   return concatenate(parts, target, dim);
+}
+
+void detail::throw_nothing(const std::string& name) {
+  throw InvalidArgument(text("[gather] expected at least one part of ", name, ", got none"));
 }
 
 void detail::throw_structure_differs(const std::string& name, std::size_t replica) {

@@ -26,12 +26,20 @@ struct Inventory final : nn::Visitor {
 
 // A tensor's memory and how often it has changed.
 struct Seen {
-  const Storage* storage;
-  std::uint64_t version;
-  bool operator==(const Seen&) const = default;
+  const Storage* storage = nullptr;
+  std::uint64_t version = 0;
+  Seen() = default;
+  explicit Seen(const nn::State& state) : storage(state.impl()->storage), version(state.version()) {}
 };
 
-Seen seen(const nn::State& state) { return {state.impl()->storage, state.version()}; }
+// Whether a replica still is what its primary is: both are where they were, and have changed equally often since they
+// were the same, as an optimizer changes them. A buffer changes by itself on each device: only the primary's counts.
+bool in_lockstep(const Seen& primary_was, const nn::State& primary, const Seen& replica_was, const nn::State& replica) {
+  const Seen now(primary), there(replica);
+  if (now.storage != primary_was.storage || there.storage != replica_was.storage) return false;
+  const std::uint64_t changes = now.version - primary_was.version;
+  return changes == 0 || (primary.requires_grad() && changes == there.version - replica_was.version);
+}
 
 class Placement final : public nn::Visitor {
  public:
@@ -53,30 +61,33 @@ class Placement final : public nn::Visitor {
 }  // namespace
 
 struct ReplicaSync::Impl {
-  std::vector<Inventory> replicas;
-  std::vector<Seen> copied;  // the primary's states when they were last copied
+  struct Replica {
+    Inventory inventory;
+    std::vector<Seen> primary_was, was;  // each state when they were last made equal
+  };
+  std::vector<Replica> replicas;
 
   void update(const Inventory& primary) {
     const NoGrad guard;
-    for (std::size_t k = 0; k < primary.states.size(); ++k) {
-      const Seen now = seen(*primary.states[k]);
-      if (now == copied[k]) continue;
-      for (Inventory& replica : replicas) {
-        nn::State& state = *replica.states[k];
-        copy_values(state, *primary.states[k]);
-        bump_version(state);
+    for (Replica& replica : replicas) {
+      const Inventory& own = replica.inventory;
+      for (std::size_t k = 0; k < primary.states.size(); ++k) {
+        const nn::State& source = *primary.states[k];
+        nn::State& target = *own.states[k];
+        if (in_lockstep(replica.primary_was[k], source, replica.was[k], target)) continue;
+        copy_values(target, source);
+        bump_version(target);
+        replica.primary_was[k] = Seen(source);
+        replica.was[k] = Seen(target);
       }
-      copied[k] = now;
-    }
-    for (Inventory& replica : replicas) {
       for (std::size_t k = 0; k < primary.settings.size(); ++k)
-        std::memcpy(replica.settings[k].first, primary.settings[k].first, primary.settings[k].second);
-      for (std::size_t k = 0; k < primary.modules.size(); ++k) replica.modules[k]->set_mode(primary.modules[k]->is_training());
+        std::memcpy(own.settings[k].first, primary.settings[k].first, primary.settings[k].second);
+      for (std::size_t k = 0; k < primary.modules.size(); ++k) own.modules[k]->set_mode(primary.modules[k]->is_training());
     }
   }
 
   bool fits(const Inventory& primary) const {
-    const Inventory& replica = replicas.front();
+    const Inventory& replica = replicas.front().inventory;
     bool same = primary.states.size() == replica.states.size() && primary.settings.size() == replica.settings.size() &&
                 primary.modules.size() == replica.modules.size();
     for (std::size_t k = 0; same && k < primary.states.size(); ++k) {
@@ -99,9 +110,12 @@ void ReplicaSync::check_placement(nn::ModuleBase& module, Device device) {
 
 void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas) {
   impl_->replicas.clear();
-  for (nn::ModuleBase* replica : replicas) impl_->replicas.emplace_back(*replica);
-  impl_->copied.clear();
-  for (const nn::State* state : Inventory(primary).states) impl_->copied.push_back(seen(*state));
+  const Inventory inventory(primary);
+  for (nn::ModuleBase* module : replicas) {
+    Impl::Replica& replica = impl_->replicas.emplace_back(Impl::Replica{Inventory(*module), {}, {}});
+    for (const nn::State* state : inventory.states) replica.primary_was.emplace_back(*state);
+    for (const nn::State* state : replica.inventory.states) replica.was.emplace_back(*state);
+  }
 }
 
 bool ReplicaSync::update(nn::ModuleBase& primary) {

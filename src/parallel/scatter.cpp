@@ -15,24 +15,31 @@ std::vector<std::int64_t> weighted_sizes(std::int64_t rows, std::size_t devices,
       throw InvalidArgument(text("[scatter] expected weights that are finite and at least 0, got ", weight));
     total += weight;
   }
-  if (weights.size() != devices || !(total > 0))
+  if (weights.size() != devices || !(total > 0) || !std::isfinite(total))
     throw InvalidArgument(text("[scatter] expected one weight for each of ", devices, " devices, not all 0, got ", weights.size()));
-  // Boundaries at the rounded shares of all weights so far: sizes are within one of their share and add up.
-  std::vector<std::int64_t> sizes;
-  double share = 0;
-  std::int64_t before = 0;
+  // Every device gets its share rounded down; what is left goes to the largest remainders, the first of equal ones.
+  std::vector<std::int64_t> sizes(devices);
+  std::vector<double> remainders(devices);
+  std::vector<std::size_t> order(devices);
+  std::int64_t left = rows;
   for (std::size_t i = 0; i < devices; ++i) {
-    share += weights[i];
-    const std::int64_t end = i + 1 == devices ? rows : std::llround(double(rows) * share / total);
-    sizes.push_back(end - before);
-    before = end;
+    const double share = double(rows) * (weights[i] / total);
+    sizes[i] = std::min(std::int64_t(share), left);
+    remainders[i] = share - double(sizes[i]);
+    left -= sizes[i];
+    order[i] = i;
   }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return remainders[a] > remainders[b]; });
+  for (std::size_t i = 0; left > 0; ++i, --left) ++sizes[order[i % devices]];
+  while (sizes.size() > 1 && sizes.back() == 0) sizes.pop_back();
   return sizes;
 }
 
 }  // namespace
 
 std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_t devices, const ScatterOptions& options) {
+  if (rows < 0 || devices == 0)
+    throw InvalidArgument(text("[scatter] expected at least 0 rows and one device, got ", rows, " and ", devices));
   const auto n = std::int64_t(devices);
   if (!options.weights.empty()) return weighted_sizes(rows, devices, options.weights);
   std::vector<std::int64_t> sizes;
@@ -56,7 +63,11 @@ Shards scatter_tensors(std::span<const NamedTensor> tensors, std::span<const Dev
   const auto dim_of = [&](const NamedTensor& named) {
     if (named.tensor.dim() == 0)
       throw ShapeError(text("[scatter] expected tensors with a batch dimension, got a 0-dim one as ", named.name));
-    return wrap_dim("scatter", options.dim, named.tensor.dim());
+    const int rank = named.tensor.dim();
+    if (options.dim < -rank || options.dim >= rank)
+      throw ShapeError(text("[scatter] expected tensors with dimension ", options.dim, ", got shape ", named.tensor.sizes(), " as ",
+                            named.name));
+    return wrap_dim("scatter", options.dim, rank);
   };
   const std::int64_t rows = tensors[0].tensor.size(dim_of(tensors[0]));
   for (const NamedTensor& named : tensors)

@@ -8,7 +8,7 @@ namespace {
 using testing::Mlp;
 using testing::Model;
 using testing::printed;
-using testing::values;
+using testing::floats;
 
 TEST(DataParallel, EqualsTheModuleOnTheWholeBatch) {
   for (const int count : {1, 2, 3, 4, 7, 16})
@@ -16,12 +16,12 @@ TEST(DataParallel, EqualsTheModuleOnTheWholeBatch) {
       SimulatedDevices devices({.count = count});
       Mlp module;
       const Tensor input = randn({rows, 5});
-      const std::vector<float> expected = values(module(input));
+      const std::vector<float> expected = floats(module(input));
       DataParallel model(module);
       const Tensor output = model(input);
       EXPECT_EQ(output.device(), Device("cuda:0"));
       EXPECT_EQ(output.sizes(), (Shape{rows, 2}));
-      const std::vector<float> got = values(output);
+      const std::vector<float> got = floats(output);
       for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << count << " devices, " << rows << " rows";
     }
 }
@@ -69,8 +69,8 @@ TEST(DataParallel, TakesInputsFromAnyDevice) {
   SimulatedDevices devices({.count = 3});
   DataParallel model{Mlp()};
   const Tensor input = randn({8, 5});
-  const std::vector<float> expected = values(model(input));
-  for (const int i : {0, 1, 2}) EXPECT_EQ(values(model(input.cuda(i))), expected);
+  const std::vector<float> expected = floats(model(input));
+  for (const int i : {0, 1, 2}) EXPECT_EQ(floats(model(input.cuda(i))), expected);
 }
 
 TEST(DataParallel, SeesAChangedParameterAtTheNextForward) {
@@ -83,7 +83,7 @@ TEST(DataParallel, SeesAChangedParameterAtTheNextForward) {
     model.module().fc.weight.fill_(0);
     model.module().fc.bias->fill_(3);
   }
-  EXPECT_EQ(values(model(input)), std::vector<float>(18, 3.0f));
+  EXPECT_EQ(floats(model(input)), std::vector<float>(18, 3.0f));
 }
 
 TEST(DataParallel, CopiesParametersOnlyWhenTheyChanged) {
@@ -129,11 +129,11 @@ TEST(DataParallel, PassesModeAndSettingsToReplicas) {
   SimulatedDevices devices({.count = 2});
   DataParallel model{ModeModel()};
   const Tensor input = ones({2, 1});
-  EXPECT_EQ(values(model(input)), (std::vector<float>{1, 1}));
+  EXPECT_EQ(floats(model(input)), (std::vector<float>{1, 1}));
   model.module().factor = 5;
-  EXPECT_EQ(values(model(input)), (std::vector<float>{5, 5}));
+  EXPECT_EQ(floats(model(input)), (std::vector<float>{5, 5}));
   model.eval();
-  EXPECT_EQ(values(model(input)), (std::vector<float>{0, 0}));
+  EXPECT_EQ(floats(model(input)), (std::vector<float>{0, 0}));
 }
 
 struct Nested {
@@ -157,9 +157,9 @@ TEST(DataParallel, SplitsAndJoinsNestedValues) {
   DataParallel model{NestedModel()};
   const Tensor rows = arange(7, {.dtype = kFloat32}).view({7, 1});
   const auto [scaled, sums, text] = model(Nested{rows, {rows, rows * 2.0}}, std::optional(rows), 2, std::string("unchanged"));
-  EXPECT_EQ(values(scaled), (std::vector<float>{0, 2, 4, 6, 8, 10, 12}));
-  EXPECT_EQ(values(sums.at("sum")), (std::vector<float>{0, 3, 6, 9, 12, 15, 18}));
-  EXPECT_EQ(values(sums.at("mask")), values(rows));
+  EXPECT_EQ(floats(scaled), (std::vector<float>{0, 2, 4, 6, 8, 10, 12}));
+  EXPECT_EQ(floats(sums.at("sum")), (std::vector<float>{0, 3, 6, 9, 12, 15, 18}));
+  EXPECT_EQ(floats(sums.at("mask")), floats(rows));
   EXPECT_EQ(text, "unchanged");
 }
 
@@ -173,7 +173,7 @@ TEST(DataParallel, GathersScalarsAsAVectorOrTheirWeightedMean) {
   SimulatedDevices devices({.count = 3});
   const Tensor rows = arange(10, {.dtype = kFloat32});
   DataParallel vector{LossModel()};
-  EXPECT_EQ(values(vector(rows)), (std::vector<float>{1.5f, 5.5f, 8.5f}));
+  EXPECT_EQ(floats(vector(rows)), (std::vector<float>{1.5f, 5.5f, 8.5f}));
   DataParallel mean_of(LossModel(), {.gather = Gather::kMean});
   EXPECT_NEAR(mean_of(rows).item<float>(), 4.5f, 1e-6);
 }
@@ -262,22 +262,22 @@ TEST(DataParallel, ThrowsTheLowestFailureAsItsOwnType) {
   }
   EXPECT_EQ(message<std::out_of_range>([&] { model(input, std::string("std")); }), "no such row (in replica 1 on cuda:1)");
   EXPECT_THROW(model(input, std::string("own")), int);
-  EXPECT_EQ(values(model(input, std::string())), std::vector<float>(6, 1.0f));
+  EXPECT_EQ(floats(model(input, std::string())), std::vector<float>(6, 1.0f));
 }
 
 TEST(DataParallel, IsAValue) {
   SimulatedDevices devices({.count = 2});
   DataParallel model(Model(5, 2));
   const Tensor input = randn({4, 5});
-  const std::vector<float> before = values(model(input));
+  const std::vector<float> before = floats(model(input));
   DataParallel copy = model;
   {
     const NoGrad guard;
     model.module().fc.weight.fill_(0);
   }
-  EXPECT_EQ(values(copy(input)), before);
+  EXPECT_EQ(floats(copy(input)), before);
   DataParallel moved = std::move(copy);
-  EXPECT_EQ(values(moved(input)), before);
+  EXPECT_EQ(floats(moved(input)), before);
 }
 
 TEST(DataParallelFunction, EqualsTheModule) {
@@ -285,7 +285,7 @@ TEST(DataParallelFunction, EqualsTheModule) {
   Model module(5, 2);
   module.to(Device("cuda:0"));
   const Tensor input = randn({10, 5}, {.device = "cuda:0"});
-  const std::vector<float> expected = values(module(input)), got = values(data_parallel(module, {}, input));
+  const std::vector<float> expected = floats(module(input)), got = floats(data_parallel(module, {}, input));
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
 }
 

@@ -11,12 +11,12 @@ namespace lockstep {
 namespace {
 
 using testing::Mlp;
-using testing::values;
+using testing::floats;
 
 class Faults : public ::testing::TestWithParam<int> {
  protected:
   // One pass whose result is read on the host.
-  std::vector<float> pass() { return values(model_(input_)); }
+  std::vector<float> pass() { return floats(model_(input_)); }
 
   // Injects at the n-th operation of one kind on each device, for every n that a pass reaches. E is the error expected.
   template <class E>

@@ -8,6 +8,7 @@
 #include <lockstep/data/loader.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/sequential.h>
+#include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/parallel/data_parallel.h>
@@ -48,7 +49,7 @@ struct Mlp : nn::Module<Mlp> {
 };
 
 /// The values of a tensor, wherever it is.
-inline std::vector<float> values(const Tensor& tensor) { return tensor.detach().to_vector<float>(); }
+inline std::vector<float> floats(const Tensor& tensor) { return tensor.detach().to_vector<float>(); }
 
 /// What printing inside `job` gives.
 template <class Job>

@@ -12,6 +12,7 @@
 
 #include <lockstep/nn/module.h>
 #include <lockstep/parallel/gather.h>
+#include <lockstep/parallel/gradient_buckets.h>
 #include <lockstep/parallel/parallel_apply.h>
 #include <lockstep/parallel/replicate.h>
 #include <lockstep/parallel/scatter.h>
@@ -23,6 +24,7 @@ struct DataParallelOptions {
   std::optional<Device> output_device = {};    ///< Where outputs are gathered; the first of device_ids if not given.
   ScatterOptions scatter = {};
   Gather gather = Gather::kConcatenate;
+  BucketOptions buckets = {};
 };
 
 namespace detail {
@@ -50,6 +52,9 @@ using Shared = std::conditional_t<!kHoldsTensors<std::decay_t<Argument>> && std:
 
 /// Owns a module and keeps a replica of it on each device. On a single device it passes through. Not to be called
 /// from several threads at once. Keys of its state dict carry "module.".
+///
+/// Backward sums the replicas' gradients while it runs (GradientBuckets), so that gradients equal those of the whole
+/// batch; optimizers take the same step on every replica.
 template <class M>
 class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataParallelMark {
   static_assert(!std::is_base_of_v<detail::DataParallelMark, M>, "the module is a DataParallel already");
@@ -58,24 +63,26 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   /// Takes a module that is on the CPU (and moves it) or on the first device. Throws DeviceMismatch naming a
   /// parameter that is elsewhere, and InvalidArgument for a module that holds a DataParallel or a lazy parameter.
   explicit DataParallel(M module, DataParallelOptions options = {})
-      : options_(std::move(options)), devices_(detail::resolve_devices(options_.device_ids)), module_(std::move(module)) {
-    detail::adopt(module_, device());
+      : options_(std::move(options)), devices_(detail::resolve_devices(options_.device_ids)), module_(std::make_unique<M>(std::move(module))) {
+    detail::adopt(*module_, device());
     shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
+    make_replicas();
   }
-  DataParallel(const DataParallel& other)
-      : nn::Module<DataParallel>(other), options_(other.options_), devices_(other.devices_), module_(other.module_) {}
+  DataParallel(const DataParallel& other) : DataParallel(other.module(), other.options_) {}
   DataParallel(DataParallel&&) = default;
   DataParallel& operator=(DataParallel other) noexcept {
     std::swap(options_, other.options_);
     std::swap(devices_, other.devices_);
     std::swap(module_, other.module_);
-    replicas_.clear();
+    std::swap(replicas_, other.replicas_);
+    std::swap(sync_, other.sync_);
+    std::swap(buckets_, other.buckets_);
     return *this;
   }
 
-  auto members() { return nn::members("module", module_); }
-  M& module() noexcept { return module_; }
-  const M& module() const noexcept { return module_; }
+  auto members() { return nn::members("module", *module_); }
+  M& module() noexcept { return *module_; }
+  const M& module() const noexcept { return *module_; }
 
   /// Where the module's own parameters are: the first device.
   Device device() const noexcept { return devices_.front(); }
@@ -88,42 +95,63 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
     detail::refuse_nesting();
-    ReplicaSync::check_placement(module_, device());
+    ReplicaSync::check_placement(*module_, device());
     std::vector<std::int64_t> rows;
     auto inputs = scatter(std::tuple<detail::Shared<Arguments>...>(std::forward<Arguments>(arguments)...), devices_,
                           options_.scatter, "arguments", &rows);
     const std::vector<M*> modules = ready_modules(inputs.size());
     const std::span<M* const> used(modules);
-    if constexpr (std::is_void_v<decltype(std::apply(module_, inputs[0]))>)
+    if constexpr (std::is_void_v<decltype(std::apply(*module_, inputs[0]))>)
       parallel_apply(used, inputs, devices_);
     else
       return gather(parallel_apply(used, inputs, devices_), output_device(),
                     {.dim = options_.scatter.dim, .how = options_.gather, .rows = rows});
   }
 
+  /// While the guard lives, backward leaves each device its own gradients; the next backward after it sums them all.
+  class [[nodiscard]] NoSync {
+   public:
+    explicit NoSync(DataParallel& model) noexcept : buckets_(model.buckets_), outer_(buckets_.is_summing()) {
+      buckets_.set_summing(false);
+    }
+    ~NoSync() { buckets_.set_summing(outer_); }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    GradientBuckets& buckets_;
+    bool outer_;
+  };
+  NoSync no_sync() noexcept { return NoSync(*this); }
+
  private:
+  void make_replicas() {
+    if (devices_.size() == 1) return;
+    buckets_ = GradientBuckets();
+    replicas_.clear();
+    std::vector<nn::ModuleBase*> all = {module_.get()};
+    for (std::size_t i = 1; i < devices_.size(); ++i) {
+      replicas_.push_back(std::make_unique<M>(replicate(*module_, devices_[i])));
+      all.push_back(replicas_.back().get());
+    }
+    sync_.reset(*module_, std::span(all).subspan(1));
+    buckets_ = GradientBuckets(all, devices_, options_.buckets);
+  }
+
   // The module and as many of its replicas as will run, all equal to it.
   std::vector<M*> ready_modules(std::size_t count) {
-    std::vector<M*> modules = {&module_};
-    if (count == 1) return modules;
-    if (replicas_.empty() || !sync_.update(module_)) {
-      replicas_.clear();
-      std::vector<nn::ModuleBase*> all;
-      for (std::size_t i = 1; i < devices_.size(); ++i) {
-        replicas_.push_back(std::make_unique<M>(replicate(module_, devices_[i])));
-        all.push_back(replicas_.back().get());
-      }
-      sync_.reset(module_, all);
-    }
+    if (devices_.size() > 1 && !sync_.update(*module_)) make_replicas();
+    std::vector<M*> modules = {module_.get()};
     for (std::size_t i = 1; i < count; ++i) modules.push_back(replicas_[i - 1].get());
     return modules;
   }
 
   DataParallelOptions options_;
   std::vector<Device> devices_;
-  M module_;
+  std::unique_ptr<M> module_;
   std::vector<std::unique_ptr<M>> replicas_;  // of devices_[1], devices_[2], ...
   ReplicaSync sync_;
+  GradientBuckets buckets_;
 };
 
 /// One forward pass of `module` over several GPUs, without keeping replicas: copies the module to each of them first.

@@ -1,10 +1,14 @@
 // Gather: joins the outputs of replicas on one device.
 #pragma once
 
+#include <algorithm>
 #include <concepts>
 #include <cstdint>
 #include <span>
 #include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <lockstep/parallel/tensors_in.h>
@@ -29,26 +33,60 @@ LOCKSTEP_API Tensor gather_tensors(const std::string& name, std::span<const Tens
                                    const GatherOptions& options);
 
 namespace detail {
+[[noreturn]] LOCKSTEP_API void throw_nothing(const std::string& name);
 [[noreturn]] LOCKSTEP_API void throw_structure_differs(const std::string& name, std::size_t replica);
 [[noreturn]] LOCKSTEP_API void throw_value_differs(const std::string& name, std::size_t replica);
 LOCKSTEP_API void check_definedness(const std::string& name, std::span<const Tensor> parts);
+}  // namespace detail
+
+namespace detail {
+
+template <class T>
+struct Comparable : std::bool_constant<std::equality_comparable<T>> {};
+template <class T>
+  requires requires { typename T::value_type; }
+struct Comparable<T> : std::conjunction<Comparable<typename T::value_type>, std::bool_constant<std::equality_comparable<T>>> {};
+template <class... T>
+struct Comparable<std::tuple<T...>> : std::conjunction<Comparable<std::remove_const_t<T>>...> {};
+template <class A, class B>
+struct Comparable<std::pair<A, B>> : std::conjunction<Comparable<std::remove_const_t<A>>, Comparable<std::remove_const_t<B>>> {};
+
+/// A part of an output that is not a tensor, and how to compare it with another replica's.
+struct OtherPart {
+  std::string name;
+  const void* value;
+  bool (*equal)(const void*, const void*);
+};
+
+template <class T>
+bool equal_parts(const void* a, const void* b) {
+  if constexpr (Comparable<T>::value)
+    return *static_cast<const T*>(a) == *static_cast<const T*>(b);
+  else
+    return true;
+}
+
 }  // namespace detail
 
 /// Joins values of one structure: every tensor in them; other parts must be equal in all replicas where they can be
 /// compared. Throws InvalidArgument for parts that are not, and for values whose structure differs.
 template <class T>
 T gather(std::vector<T> values, Device device, const GatherOptions& options = {}, const std::string& name = "output") {
+  if (values.empty()) detail::throw_nothing(name);
   std::vector<std::vector<NamedTensor>> tensors(values.size());
+  std::vector<std::vector<detail::OtherPart>> others(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
-    visit_tensors(values[i], name,
-                  [&](const std::string& at, Tensor& tensor) { tensors[i].push_back({at, tensor}); },
-                  [](const std::string&, const auto&) {});
+    visit_tensors(values[i], name, [&](const std::string& at, Tensor& tensor) { tensors[i].push_back({at, tensor}); },
+                  [&]<class Part>(const std::string& at, const Part& part) {
+                    others[i].push_back({at, &part, &detail::equal_parts<Part>});
+                  });
+  const auto same_names = [](const auto& a, const auto& b) {
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) { return x.name == y.name; });
+  };
   for (std::size_t i = 1; i < values.size(); ++i) {
-    bool same = tensors[i].size() == tensors[0].size();
-    for (std::size_t k = 0; same && k < tensors[0].size(); ++k) same = tensors[i][k].name == tensors[0][k].name;
-    if (!same) detail::throw_structure_differs(name, i);
-    if constexpr (!kHoldsTensors<T> && std::equality_comparable<T>)
-      if (!(values[i] == values[0])) detail::throw_value_differs(name, i);
+    if (!same_names(tensors[i], tensors[0]) || !same_names(others[i], others[0])) detail::throw_structure_differs(name, i);
+    for (std::size_t k = 0; k < others[0].size(); ++k)
+      if (!others[0][k].equal(others[0][k].value, others[i][k].value)) detail::throw_value_differs(others[0][k].name, i);
   }
   std::size_t k = 0;
   visit_tensors(values[0], name, [&](const std::string& at, Tensor& tensor) {

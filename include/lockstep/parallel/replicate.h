@@ -17,8 +17,9 @@ M replicate(const M& module, Device device) {
   return module;
 }
 
-/// Copies what has changed from a module to its replicas: parameters and buffers whose version or memory is another
-/// than at the last copy, settings listed in members(), and training mode.
+/// Copies what has changed from a module to its replicas: parameters and buffers that are not in lockstep any more,
+/// settings listed in members(), and training mode. A parameter is in lockstep as long as it changes on all devices
+/// together, as optimizers change it.
 class LOCKSTEP_API ReplicaSync {
  public:
   ReplicaSync();

@@ -23,8 +23,8 @@ struct ScatterOptions {
   std::vector<double> weights = {};  ///< In proportion to these, one for each device, instead of `split`.
 };
 
-/// The sizes of the shards of `rows` rows over at most `devices` devices. At least one shard; shards of no rows are
-/// left out unless rows is 0. Throws InvalidArgument for weights that are not one finite number >= 0 for each device.
+/// The sizes of the shards of `rows` rows over at most `devices` devices. At least one shard; shards of no rows at the
+/// end are left out. (Weights can leave one of no rows before others: shard i is device i's.) Throws InvalidArgument for weights that are not one finite number >= 0 for each device.
 LOCKSTEP_API std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_t devices, const ScatterOptions& options);
 
 /// shards[k][i]: shard i of tensor k, on device i. Differentiable. A shard that is on its device already is a view.

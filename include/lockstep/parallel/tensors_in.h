@@ -21,9 +21,8 @@ namespace lockstep {
 namespace detail {
 
 template <class T>
-struct HoldsTensors : std::bool_constant<HasMembers<T> && !std::derived_from<T, nn::ModuleBase>> {};
-template <>
-struct HoldsTensors<Tensor> : std::true_type {};
+struct HoldsTensors
+    : std::bool_constant<std::derived_from<T, Tensor> || (HasMembers<T> && !std::derived_from<T, nn::ModuleBase>)> {};
 template <class... T>
 struct HoldsTensors<std::tuple<T...>> : std::disjunction<HoldsTensors<T>...> {};
 template <class A, class B>

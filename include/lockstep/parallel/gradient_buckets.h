@@ -1,0 +1,47 @@
+// Sums the gradients of replicas while backward still runs.
+//
+// Gradients live as views in flat buckets, one copy on each device. When the last gradient of a bucket is there on every
+// device, the bucket is all-reduced on streams of its own. The idea and the sizes are those of PyTorch's
+// DistributedDataParallel (Li et al., "PyTorch Distributed", VLDB 2020); since one process sees every replica, what a
+// backward will reach is known before it starts, and nothing can wait for a gradient that never comes.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lockstep/nn/module.h>
+#include <lockstep/runtime/device.h>
+
+namespace lockstep {
+
+struct BucketOptions {
+  std::size_t first_bytes = std::size_t(1) << 20;  ///< Of the bucket that is ready first: small, to start early.
+  std::size_t bytes = std::size_t(25) << 20;       ///< Of the others.
+};
+
+/// The gradients of one module and its replicas. After each backward that reaches a parameter, its gradient on every
+/// device is the sum over the replicas, bit for bit the same; a parameter that none reached has none.
+class LOCKSTEP_API GradientBuckets {
+ public:
+  GradientBuckets();  ///< For no replicas: does nothing.
+  /// modules[i] is on devices[i]; the first is the primary. Throws OutOfMemory.
+  GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices, const BucketOptions& options);
+  ~GradientBuckets();  ///< The parameters forget their replicas.
+  GradientBuckets(GradientBuckets&&) noexcept;
+  GradientBuckets& operator=(GradientBuckets&&) noexcept;
+
+  /// Whether backward sums gradients. Without, each device accumulates its own, and the next backward that sums
+  /// includes them.
+  void set_summing(bool on) noexcept;
+  bool is_summing() const noexcept;
+
+  std::size_t bucket_count() const noexcept;
+
+ private:
+  struct Impl;
+  std::shared_ptr<Impl> impl_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,175 @@
+// Joining the outputs of replicas.
+#include <lockstep/parallel/gather.h>
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/parallel/scatter.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+#include "support/thrown.h"
+#include "support/values.h"
+
+namespace lockstep {
+namespace {
+
+using testing::thrown;
+using testing::values;
+
+const std::vector<Device> kThree = {"cuda:0", "cuda:1", "cuda:2"};
+
+TEST(Gather, UndoesScatter) {
+  SimulatedDevices devices({.count = 3, .seed = 2, .max_delay_us = 50});
+  for (const std::int64_t rows : {0, 1, 2, 7, 30})
+    for (const Split split : {Split::kChunk, Split::kBalanced})
+      for (const std::int64_t dim : {0, 1, -1})
+        for (const Device output : {Device("cuda:0"), Device("cuda:2"), Device("cpu")}) {
+          const Tensor x = dim == 0 ? randn({rows, 3}) : randn({3, rows});
+          const Tensor joined = gather(scatter(x, kThree, {.dim = dim, .split = split}), output, {.dim = dim});
+          EXPECT_EQ(joined.device(), output);
+          EXPECT_EQ(joined.sizes(), x.sizes());
+          EXPECT_EQ(values(joined), values(x));
+        }
+}
+
+TEST(Gather, WritesStraightIntoOneBuffer) {
+  SimulatedDevices devices({.count = 3});
+  const std::vector<Tensor> shards = scatter(randn({30, 4}), kThree);
+  const OperationCounts before = devices.counts(0);
+  gather(shards, "cuda:0");
+  EXPECT_EQ(devices.counts(0).allocations, before.allocations + 1);
+}
+
+TEST(Gather, MakesAVectorOfScalars) {
+  SimulatedDevices devices({.count = 3});
+  std::vector<Tensor> parts;
+  for (int i = 0; i < 3; ++i) parts.push_back(tensor(double(i), {.device = kThree[std::size_t(i)]}));
+  const Tensor joined = gather(parts, "cuda:1");
+  EXPECT_EQ(joined.sizes(), (Shape{3}));
+  EXPECT_EQ(values(joined), (std::vector<double>{0, 1, 2}));
+  EXPECT_EQ(joined.device(), Device("cuda:1"));
+}
+
+TEST(GatherMean, WeightsShardsByTheirSize) {
+  SimulatedDevices devices({.count = 3});
+  const Tensor x = randn({10, 2}, {.dtype = kFloat64});
+  std::vector<std::int64_t> rows;
+  std::vector<Tensor> means;
+  for (const Tensor& shard : scatter(x, kThree, {}, "x", &rows)) means.push_back(mean(shard));
+  EXPECT_NEAR(gather(means, "cuda:0", {.how = Gather::kMean, .rows = rows}).item<double>(), mean(x).item<double>(),
+              1e-12);
+}
+
+TEST(GatherMean, IsThePlainMeanWithoutSizes) {
+  EXPECT_EQ(
+      gather(std::vector<Tensor>{tensor({1., 2.}), tensor({3., 6.})}, "cpu", {.how = Gather::kMean}).to_vector<float>(),
+      (std::vector<float>{2, 4}));
+}
+
+TEST(GatherMean, TakesNothingFromAnEmptyShard) {
+  const Tensor nothing = full({}, std::numeric_limits<double>::quiet_NaN());
+  const auto joined = gather(std::vector<Tensor>{nothing, tensor(3.)}, "cpu", {.how = Gather::kMean, .rows = {0, 4}});
+  EXPECT_EQ(joined.item<double>(), 3);
+}
+
+struct Output {
+  Tensor logits;
+  std::optional<Tensor> mask;
+  std::string name;
+  auto members() { return lockstep::members("logits", logits, "mask", mask, "name", name); }
+};
+
+TEST(Gather, JoinsAllTensorsInAValue) {
+  SimulatedDevices devices({.count = 3});
+  std::vector<std::tuple<Output, std::map<std::string, Tensor>, int>> parts;
+  for (const Device& device : kThree) {
+    const Tensor x = ones({2, 1}, {.device = device});
+    parts.push_back({Output{x, x * 2.0, "net"}, {{"loss", sum(x)}}, 5});
+  }
+  const auto [output, losses, number] = gather(parts, "cuda:0");
+  EXPECT_EQ(output.logits.sizes(), (Shape{6, 1}));
+  EXPECT_EQ(values(*output.mask), std::vector<double>(6, 2));
+  EXPECT_EQ(output.name, "net");
+  EXPECT_EQ(values(losses.at("loss")), std::vector<double>(3, 2));
+  EXPECT_EQ(number, 5);
+}
+
+TEST(GatherRefuses, PartsThatDoNotFitTheFirst) {
+  const std::vector<Tensor> shapes = {zeros({2, 3}), zeros({2, 4})}, ranks = {zeros({2}), tensor(1.)},
+                            dtypes = {zeros({2}), zeros({2}, {.dtype = kFloat64})};
+  EXPECT_EQ(thrown<ShapeError>([&] { gather(shapes, "cpu"); }),
+            "[gather] expected output of replica 1 to fit [2, 3] of replica 0, got [2, 4]");
+  EXPECT_THROW(gather(ranks, "cpu"), ShapeError);
+  EXPECT_EQ(thrown<DTypeError>([&] { gather(dtypes, "cpu"); }),
+            "[gather] expected output of replica 1 to be float32 as in replica 0, got float64");
+  EXPECT_THROW(gather(shapes, "cpu", {.dim = 2}), ShapeError);
+  EXPECT_THROW(gather(shapes, "cpu", {.how = Gather::kMean}), ShapeError);
+  EXPECT_THROW(gather(std::vector<Tensor>{tensor({1, 2})}, "cpu", {.how = Gather::kMean}), DTypeError);
+  EXPECT_THROW(gather(std::vector<Tensor>(2, ones({1})), "cpu", {.how = Gather::kMean, .rows = {1}}), InvalidArgument);
+  EXPECT_EQ(thrown<InvalidArgument>([] { gather(std::vector<Tensor>{}, "cpu"); }),
+            "[gather] expected at least one part of output, got none");
+}
+
+TEST(GatherRefuses, AnotherStructure) {
+  const Tensor x = ones({1});
+  EXPECT_THROW(gather(std::vector<std::vector<Tensor>>{{x, x}, {x}}, "cpu"), InvalidArgument);
+  EXPECT_THROW(gather(std::vector<std::map<std::string, Tensor>>{{{"a", x}}, {{"b", x}}}, "cpu"), InvalidArgument);
+  EXPECT_THROW(gather(std::vector<std::optional<Tensor>>{x, std::nullopt}, "cpu"), InvalidArgument);
+  const std::string refused = thrown<InvalidArgument>([&] {
+    gather(std::vector<std::pair<Tensor, Tensor>>{{x, x}, {x, {}}}, "cpu");
+  });
+  EXPECT_NE(refused.find("the structure of output[1]"), std::string::npos) << refused;
+}
+
+struct Incomparable {
+  int value = 0;
+};
+
+TEST(GatherRefuses, OtherValuesThatDiffer) {
+  const Tensor x = ones({1});
+  EXPECT_NE(thrown<InvalidArgument>([] {
+              gather(std::vector<int>{1, 2}, "cpu");
+            }).find("got another value in replica 1"),
+            std::string::npos);
+  const std::string inside = thrown<InvalidArgument>([&] {
+    gather(std::vector<std::tuple<Tensor, int>>{{x, 1}, {x, 1}, {x, 3}}, "cpu");
+  });
+  EXPECT_NE(inside.find("output[1]"), std::string::npos) << inside;
+  EXPECT_NE(inside.find("replica 2"), std::string::npos) << inside;
+  EXPECT_EQ(gather(std::vector<int>{4, 4}, "cpu"), 4);
+  EXPECT_EQ(gather(std::vector<Incomparable>{{1}, {2}}, "cpu").value, 1);
+  EXPECT_EQ(gather(std::vector<std::vector<Incomparable>>{{{1}}, {{2}}}, "cpu").size(), 1u);
+}
+
+TEST(Gather, CarriesGradientsBackToEachReplica) {
+  SimulatedDevices devices({.count = 3});
+  std::vector<Tensor> leaves, parts, scalars;
+  for (const Device& device : kThree) {
+    leaves.push_back(ones({2}, {.device = device, .requires_grad = true}));
+    parts.push_back(leaves.back() * 2.0);
+    scalars.push_back(sum(leaves.back()));
+  }
+  const Tensor weights = arange(6, {.dtype = kFloat32, .device = "cuda:0"});
+  const Tensor vector = gather(scalars, "cuda:0"),
+               average = gather(scalars, "cuda:0", {.how = Gather::kMean, .rows = {1, 1, 2}});
+  backward(std::vector<Tensor>{sum(gather(parts, "cuda:0") * weights) + sum(vector) * 10.0 + average * 100.0});
+  for (std::size_t i = 0; i < 3; ++i) {
+    EXPECT_EQ(leaves[i].grad().device(), kThree[i]);
+    const double rest = 10 + (i == 2 ? 50 : 25);
+    EXPECT_EQ(values(leaves[i].grad()), (std::vector<double>{4. * double(i) + rest, 4. * double(i) + 2 + rest}));
+  }
+}
+
+TEST(Gather, IsNotRecordedUnderNoGrad) {
+  const NoGrad guard;
+  EXPECT_FALSE(gather(std::vector<Tensor>(2, ones({1}, {.requires_grad = true})), "cpu").requires_grad());
+}
+
+}  // namespace
+}  // namespace lockstep

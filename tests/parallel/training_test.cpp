@@ -1,0 +1,299 @@
+// Training on N devices gives what one device gives on the whole batch.
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/clip.h>
+#include <lockstep/optim/sgd.h>
+#include <lockstep/runtime/trace.h>
+
+#include "autograd/node.h"
+#include "parallel/job.h"
+
+namespace lockstep {
+namespace {
+
+
+// Weights used twice, a branch that only some batches take, and one that none takes.
+struct Net : nn::Module<Net> {
+  nn::Linear first, shared, last, sometimes, never;
+  explicit Net(DType dtype = kFloat64)
+      : first(5, 8, {.tensor = {.dtype = dtype}}),
+        shared(8, 8, {.tensor = {.dtype = dtype}}),
+        last(8, 1, {.tensor = {.dtype = dtype}}),
+        sometimes(8, 8, {.tensor = {.dtype = dtype}}),
+        never(8, 8, {.tensor = {.dtype = dtype}}) {}
+  auto members() {
+    return nn::members("first", first, "shared", shared, "last", last, "sometimes", sometimes, "never", never);
+  }
+  Tensor forward(const Tensor& x, bool branch) {
+    Tensor h = relu(first(x));
+    h = relu(shared(relu(shared(h))));
+    if (branch) h = h + sometimes(h);
+    return last(h);
+  }
+};
+
+std::vector<double> flat(const std::vector<Tensor>& parameters) {
+  std::vector<double> all;
+  for (const Tensor& p : parameters)
+    for (const double v : p.detach().to(kFloat64).to_vector<double>()) all.push_back(v);
+  return all;
+}
+
+void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double relative, const std::string& what) {
+  ASSERT_EQ(got.size(), expected.size());
+  for (std::size_t i = 0; i < got.size(); ++i)
+    ASSERT_NEAR(got[i], expected[i], relative * std::max(1.0, std::abs(expected[i]))) << what << ", element " << i;
+}
+
+void expect_replicas_identical(nn::ModuleBase& module) {
+  for (const auto& [name, parameter] : module.named_parameters()) {
+    const auto* meta = autograd::meta_of(parameter);
+    const std::vector<double> primary = flat({parameter});
+    for (const Tensor& replica : meta->replicas) ASSERT_EQ(flat({replica}), primary) << name;
+  }
+}
+
+// The sum over the batch, so that gradients of shards add up whatever their sizes.
+Tensor loss_of(const Tensor& output) { return sum(output * output) * 0.01; }
+
+struct Case {
+  int devices;
+  std::int64_t rows;
+};
+class Training : public ::testing::TestWithParam<Case> {};
+
+template <class Model, class Optimizer>
+std::vector<double> train(Model& model, Optimizer& optimizer, const std::vector<Tensor>& batches, Device device) {
+  for (std::size_t step = 0; step < batches.size(); ++step) {
+    optimizer.zero_grad();
+    loss_of(model(batches[step].to(device), step % 3 == 0)).backward();
+    optimizer.step();
+  }
+  return flat(model.parameters());
+}
+
+TEST_P(Training, EqualsOneDeviceOnTheWholeBatch) {
+  const auto [count, rows] = GetParam();
+  for (const DType dtype : {kFloat32, kFloat64}) {
+    SimulatedDevices devices({.count = count});
+    manual_seed(3);
+    Net net(dtype), alone = net;
+    std::vector<Tensor> batches;
+    for (int i = 0; i < 50; ++i) batches.push_back(randn({rows, 5}, {.dtype = dtype}));
+    optim::SGD reference(alone.parameters(), {.lr = 0.05, .momentum = 0.9});
+    const std::vector<double> expected = train(alone, reference, batches, "cpu");
+    DataParallel model(net, {.buckets = {.first_bytes = 256, .bytes = 512}});
+    optim::SGD optimizer(model.parameters(), {.lr = 0.05, .momentum = 0.9});
+    const std::vector<double> got = train(model, optimizer, batches, model.device());
+    expect_close(got, expected, dtype == kFloat32 ? 1e-4 : 1e-11, std::string(name(dtype)));
+    expect_replicas_identical(model);
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(Cases, Training,
+                         ::testing::Values(Case{1, 30}, Case{2, 30}, Case{3, 30}, Case{3, 10}, Case{4, 10}, Case{7, 30},
+                                           Case{7, 7}, Case{16, 30}, Case{16, 7}, Case{3, 1}),
+                         [](const auto& test) {
+                           return std::to_string(test.param.devices) + "Devices" + std::to_string(test.param.rows) + "Rows";
+                         });
+
+TEST(TrainingInLockstep, TwoRunsAreBitIdenticalWhateverTheTiming) {
+  std::vector<double> first;
+  for (const std::uint64_t seed : {0u, 1u, 2u, 3u}) {
+    SimulatedDevices devices({.count = 3, .seed = seed, .max_delay_us = seed ? 50 : 0});
+    manual_seed(5);
+    DataParallel model(Net(kFloat32), {.buckets = {.first_bytes = 256, .bytes = 512}});
+    optim::Adam optimizer(model.parameters(), {.lr = 0.01});
+    std::vector<Tensor> batches;
+    for (int i = 0; i < 10; ++i) batches.push_back(randn({10, 5}));
+    const std::vector<double> result = train(model, optimizer, batches, model.device());
+    if (first.empty()) first = result;
+    EXPECT_EQ(result, first) << "seed " << seed;
+  }
+}
+
+// Gradients of what `run` does with a module, on one device and on three.
+template <class Run>
+void expect_gradients_as_on_one_device(Run&& run) {
+  SimulatedDevices devices({.count = 3});
+  manual_seed(7);
+  Net net, alone = net;
+  run(alone, static_cast<DataParallel<Net>*>(nullptr));
+  DataParallel model(net, {.buckets = {.first_bytes = 256, .bytes = 512}});
+  run(model, &model);
+  const auto expected = alone.named_parameters();
+  const auto got = model.named_parameters();
+  for (std::size_t i = 0; i < expected.size(); ++i) {
+    const Tensor a = expected[i].second.grad(), b = got[i].second.grad();
+    ASSERT_EQ(b.defined(), a.defined()) << expected[i].first;
+    if (!a.defined()) continue;
+    expect_close(flat({b}), flat({a}), 1e-11, expected[i].first);
+    for (const Tensor& replica : autograd::meta_of(got[i].second)->replicas)
+      EXPECT_EQ(flat({replica.grad()}), flat({b})) << expected[i].first;
+  }
+}
+
+const Tensor& batch(int i) {
+  static const std::vector<Tensor> all = {randn({10, 5}, {.dtype = kFloat64}), randn({4, 5}, {.dtype = kFloat64}),
+                                          randn({1, 5}, {.dtype = kFloat64})};
+  return all[std::size_t(i)];
+}
+
+TEST(Gradients, LeaveAnUnusedParameterWithoutOne) {
+  expect_gradients_as_on_one_device([](auto& model, DataParallel<Net>*) { loss_of(model(batch(0), false)).backward(); });
+}
+
+TEST(Gradients, AccumulateOverSeveralBackwards) {
+  expect_gradients_as_on_one_device([](auto& model, DataParallel<Net>*) {
+    for (int i = 0; i < 3; ++i) loss_of(model(batch(i), i == 1)).backward();
+  });
+}
+
+TEST(Gradients, OfSeveralForwardsBeforeOneBackward) {
+  expect_gradients_as_on_one_device([](auto& model, DataParallel<Net>*) {
+    const Tensor a = model(batch(0), true), b = model(batch(2), false);
+    (loss_of(a) + loss_of(b)).backward();
+  });
+}
+
+TEST(Gradients, UnderNoSyncAreSummedByTheNextBackward) {
+  expect_gradients_as_on_one_device([]<class M>(M& model, DataParallel<Net>* parallel) {
+    loss_of(model(batch(1), false)).backward();
+    {
+      std::optional<DataParallel<Net>::NoSync> guard;
+      if (parallel) guard.emplace(*parallel);
+      loss_of(model(batch(0), true)).backward();
+      loss_of(model(batch(2), false)).backward();
+    }
+    loss_of(model(batch(1), false)).backward();
+  });
+}
+
+TEST(Gradients, SurviveAForwardWithoutRecording) {
+  expect_gradients_as_on_one_device([](auto& model, DataParallel<Net>*) {
+    loss_of(model(batch(0), true)).backward();
+    {
+      const NoGrad guard;
+      model(batch(1), true);
+    }
+    loss_of(model(batch(0), false)).backward();
+  });
+}
+
+TEST(Gradients, OfAShardedBatchAfterZeroing) {
+  expect_gradients_as_on_one_device([](auto& model, DataParallel<Net>*) {
+    loss_of(model(batch(0), true)).backward();
+    model.zero_grad();
+    loss_of(model(batch(2), false)).backward();
+  });
+}
+
+TEST(Gradients, AreClippedByTheGlobalNorm) {
+  expect_gradients_as_on_one_device([](auto& model, DataParallel<Net>*) {
+    loss_of(model(batch(0), true)).backward();
+    optim::clip_grad_norm_(model.parameters(), 0.01);
+  });
+}
+
+TEST(TrainingInLockstep, CopiesAllocatesAndWaitsForNothingInTheSteadyState) {
+  SimulatedDevices devices({.count = 4});
+  DataParallel model(Net(kFloat32), {.buckets = {.first_bytes = 256, .bytes = 512}});
+  optim::SGD optimizer(model.parameters(), {.lr = 0.01, .momentum = 0.9});
+  const Tensor input = randn({12, 5}, {.device = "cuda:0"});
+  const auto step = [&] {
+    optimizer.zero_grad();
+    loss_of(model(input, true)).backward();
+    optimizer.step();
+  };
+  for (int i = 0; i < 5; ++i) step();
+  for (int d = 0; d < 4; ++d) synchronize(Device::cuda(d));
+  const auto counted = [&] {
+    std::uint64_t copies = 0, allocations = 0, host_waits = 0;
+    for (int d = 0; d < 4; ++d) {
+      copies += devices.counts(d).peer_copies;
+      host_waits += devices.counts(d).host_waits;
+      allocations += memory_stats(Device::cuda(d)).backend_allocations;
+    }
+    return std::tuple(copies, allocations, host_waits);
+  };
+  const auto before = counted();
+  for (int i = 0; i < 20; ++i) step();
+  const auto after = counted();
+  // Between devices go three shards, three outputs and three gradients of outputs: no parameter.
+  EXPECT_EQ(std::get<0>(after) - std::get<0>(before), 20u * 9u);
+  EXPECT_EQ(std::get<1>(after), std::get<1>(before)) << "allocations";
+  EXPECT_EQ(std::get<2>(after), std::get<2>(before)) << "waits of the host";
+}
+
+TEST(TrainingInLockstep, BroadcastsAParameterChangedByHandOnce) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model{Net(kFloat32)};
+  optim::SGD optimizer(model.parameters(), {.lr = 0.01});
+  const Tensor input = randn({4, 5}, {.device = "cuda:0"});
+  const auto copies_of_a_step = [&] {
+    const std::uint64_t before = devices.counts(0).peer_copies;
+    optimizer.zero_grad();
+    loss_of(model(input, true)).backward();
+    optimizer.step();
+    return devices.counts(0).peer_copies - before;
+  };
+  copies_of_a_step();
+  const std::uint64_t steady = copies_of_a_step();
+  {
+    const NoGrad guard;
+    model.module().first.weight.mul_(0.5);
+  }
+  EXPECT_EQ(copies_of_a_step(), steady + 1);
+  EXPECT_EQ(copies_of_a_step(), steady);
+  expect_replicas_identical(model);
+}
+
+// Eight layers of which each is a bucket.
+struct Deep : nn::Module<Deep> {
+  std::vector<nn::Linear> layers;
+  Deep() : layers(8, nn::Linear(256, 256)) {}
+  auto members() { return nn::members("layers", layers); }
+  Tensor forward(Tensor x) {
+    for (nn::Linear& layer : layers) x = layer(x);
+    return x;
+  }
+};
+
+TEST(TrainingInLockstep, ReducesBucketsWhileBackwardRuns) {
+  SimulatedDevices devices({.count = 4});
+  const std::size_t layer_bytes = (256 * 256 + 256) * sizeof(float);
+  DataParallel model(Deep{}, {.buckets = {.first_bytes = layer_bytes, .bytes = layer_bytes}});
+  const Tensor input = randn({256, 256}, {.device = "cuda:0"});
+  const auto step = [&] {
+    model.zero_grad();
+    const Tensor loss = loss_of(model(input));
+    for (int d = 0; d < 4; ++d) synchronize(Device::cuda(d));
+    loss.backward();
+    for (int d = 0; d < 4; ++d) synchronize(Device::cuda(d));
+  };
+  for (int i = 0; i < 2; ++i) step();
+  const Trace trace;
+  model.zero_grad();
+  const Tensor loss = loss_of(model(input));
+  for (int d = 0; d < 4; ++d) synchronize(Device::cuda(d));
+  const std::size_t forward_events = trace.events().size();
+  loss.backward();
+  for (int d = 0; d < 4; ++d) synchronize(Device::cuda(d));
+  const std::vector<TraceEvent> events = trace.events();
+  double backward_ends = 0;
+  for (std::size_t i = forward_events; i < events.size(); ++i)
+    if (events[i].name == "matmul") backward_ends = std::max(backward_ends, events[i].end_us);
+  int reduces = 0, early = 0;
+  for (const TraceEvent& event : events)
+    if (event.name == "all_reduce" && event.device == Device("cuda:0")) {
+      ++reduces;
+      early += event.start_us < backward_ends;
+    }
+  EXPECT_EQ(reduces, 8);
+  EXPECT_GE(early, 6);
+}
+
+}  // namespace
+}  // namespace lockstep
