@@ -232,14 +232,8 @@ class Builder final : public nlohmann::json_sax<json> {
     state_ = State::kText;
   }
 
-  DType dtype_named(std::string_view name) const {
-    const auto known = std::ranges::find(kDTypes, name, &NamedDType::name);
-    if (known == kDTypes.end()) fail(text("expected a dtype of ", kDTypeNames, of_tensor(), ", got ", shown(name)));
-    return known->dtype;
-  }
-
   DType known_dtype(std::string_view name) const {
-    if (const auto dtype = dtype_named(name)) return *dtype;
+    if (const auto dtype = safetensors::dtype_named(name)) return *dtype;
     fail(text("expected a dtype of BOOL, U8, I32, I64, F16, BF16, F32 or F64", of_tensor(), ", got ", shown(name)));
   }
 
