@@ -54,6 +54,7 @@ TEST(BackwardThreads, NestInHooks) {
   const Tensor x = full({4}, 2, {.device = "cuda:0", .requires_grad = true});
   const Tensor y = x * x;
   register_hook(y, [](const Tensor&) {
+    const GradMode on(true);
     run("cuda:1", "cuda:0", 5);
     return Tensor();
   });

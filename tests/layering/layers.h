@@ -56,6 +56,7 @@ inline constexpr std::array kVendors{
     Vendor{"nvtx", "src/runtime/cuda/"},
     Vendor{"cub/", "src/runtime/cuda/"},
     Vendor{"mpi", "src/runtime/mpi/"},
+    Vendor{"nlohmann/", "src/io/"},
 };
 
 struct Include {

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include <lockstep/autograd/grad_mode.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/sequential.h>
 #include <lockstep/ops/arithmetic.h>

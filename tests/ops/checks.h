@@ -4,7 +4,21 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/gradcheck.h>
-#include <lockstep/lockstep.h>
+#include <lockstep/core/error.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/ops/index.h>
+#include <lockstep/ops/join.h>
+#include <lockstep/ops/layout.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/ops/normalization.h>
+#include <lockstep/ops/order.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/softmax.h>
+#include <lockstep/ops/unary.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,11 @@
-#include <lockstep/lockstep.h>
+#include <lockstep/ops/index.h>
+#include <lockstep/ops/join.h>
+#include <lockstep/ops/layout.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/ops/normalization.h>
+#include <lockstep/ops/order.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/softmax.h>
 
 #include <limits>
 

@@ -45,16 +45,32 @@ const T* at(const void* data, std::size_t begin) {
   return static_cast<const T*>(data) + begin;
 }
 
+// Loops of their own, so that each becomes vector instructions.
+template <class A, class T>
+void convert(const T* from, A* to, std::size_t count) {
+  for (std::size_t i = 0; i < count; ++i) to[i] = A(from[i]);
+}
+
+// The elements as they accumulate: where they are, or, if they are narrower, in `wide`.
+template <class A, class T>
+const A* as_accumulators(const T* from, A* wide, std::size_t count) {
+  if constexpr (sizeof(A) == sizeof(T)) {
+    return reinterpret_cast<const A*>(from);  // the same type, or its unsigned one
+  } else {
+    convert(from, wide, count);
+    return wide;
+  }
+}
+
 template <class T, class Op>
 void reduce_block(const RankReduction& reduction, double divisor, std::size_t begin, std::size_t count) {
   using A = Accumulator<T, Op>;
-  A sums[kBlock];
-  const T* const first = at<T>(reduction.sources[0], begin);
-  const T* const second = at<T>(reduction.sources[1], begin);
-  for (std::size_t i = 0; i < count; ++i) sums[i] = Op::combine(A(first[i]), A(second[i]));
-  for (std::size_t rank = 2; rank < reduction.sources.size(); ++rank) {
-    const T* const source = at<T>(reduction.sources[rank], begin);
-    for (std::size_t i = 0; i < count; ++i) sums[i] = Op::combine(sums[i], A(source[i]));
+  A sums[kBlock], wide_first[kBlock], wide[kBlock];
+  const A* sum = as_accumulators(at<T>(reduction.sources[0], begin), wide_first, count);
+  for (std::size_t rank = 1; rank < reduction.sources.size(); ++rank) {
+    const A* const next = as_accumulators(at<T>(reduction.sources[rank], begin), wide, count);
+    for (std::size_t i = 0; i < count; ++i) sums[i] = Op::combine(sum[i], next[i]);
+    sum = sums;
   }
   if constexpr (std::is_floating_point_v<A>)
     if (divisor != 1)
@@ -63,9 +79,9 @@ void reduce_block(const RankReduction& reduction, double divisor, std::size_t be
   if constexpr (sizeof(A) == sizeof(T)) {
     for (void* const target : reduction.targets) std::memcpy(at<T>(target, begin), sums, count * sizeof(T));
   } else {
-    T rounded[kBlock];
-    for (std::size_t i = 0; i < count; ++i) rounded[i] = T(sums[i]);
-    for (void* const target : reduction.targets) std::memcpy(at<T>(target, begin), rounded, count * sizeof(T));
+    T narrow[kBlock];
+    convert(sums, narrow, count);
+    for (void* const target : reduction.targets) std::memcpy(at<T>(target, begin), narrow, count * sizeof(T));
   }
 }
 

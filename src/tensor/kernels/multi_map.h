@@ -118,9 +118,14 @@ struct MultiMapKernel {
       constexpr std::int64_t kPart = MultiPart<float>::kBuffer;
       for (std::int64_t at = from, left = count; left > 0; at += kPart, left -= kPart) {
         const std::int64_t n = std::min(kPart, left);
-        run_parts(n, MultiPart<T>(reinterpret_cast<T*>(span.data[I]) + at, n)...);
+        run_parts(n, part_at<T>(span.data[I], at, n)...);
       }
     }
+  }
+
+  template <class Element>
+  static MultiPart<Element> part_at(std::byte* data, std::int64_t at, std::int64_t count) {
+    return {reinterpret_cast<Element*>(data) + at, count};
   }
 
   void run_parts(std::int64_t count, MultiPart<T>... parts) const {

@@ -1,0 +1,88 @@
+# Runs an example and checks what it prints.
+#   cmake -DEXAMPLE=name -DPROGRAM=path -DDEVICES=n -P example_test.cmake
+cmake_minimum_required(VERSION 3.25)
+execute_process(COMMAND ${PROGRAM} --simulate ${DEVICES} OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE result)
+if(NOT result EQUAL 0)
+  message(FATAL_ERROR "${EXAMPLE} ended with ${result}: ${errors}")
+endif()
+
+# Three batches of 30 and one of 10; each device gets ceil(rows / devices).
+function(expect_random_dataset)
+  set(expected "")
+  if(DEVICES GREATER 1)
+    string(APPEND expected "Let's use ${DEVICES} GPUs!\n")
+  endif()
+  foreach(rows 30 30 30 10)
+    math(EXPR length "(${rows} + ${DEVICES} - 1) / ${DEVICES}")
+    set(left ${rows})
+    while(left GREATER 0)
+      if(left LESS length)
+        set(length ${left})
+      endif()
+      string(APPEND expected "\tIn Model: input size [${length}, 5] output size [${length}, 2]\n")
+      math(EXPR left "${left} - ${length}")
+    endwhile()
+    string(APPEND expected "Outside: input size [${rows}, 5] output_size [${rows}, 2]\n")
+  endforeach()
+  if(NOT output STREQUAL expected)
+    message(FATAL_ERROR "expected\n${expected}got\n${output}")
+  endif()
+endfunction()
+
+# Each line that is not empty in turn, as a regular expression. Brackets are < and >, semicolons are commas.
+function(expect_lines)
+  string(REPLACE "[" "<" output "${output}")
+  string(REPLACE "]" ">" output "${output}")
+  string(REPLACE ";" "," output "${output}")
+  string(REGEX REPLACE "\n+" ";" lines "${output}")
+  foreach(pattern IN LISTS ARGN)
+    list(POP_FRONT lines line)
+    if(NOT line MATCHES "^${pattern}$")
+      message(FATAL_ERROR "expected a line like\n${pattern}\ngot\n${line}\nin\n${output}")
+    endif()
+  endforeach()
+  list(JOIN lines "" rest)
+  if(NOT rest STREQUAL "")
+    message(FATAL_ERROR "expected no more lines, got\n${rest}")
+  endif()
+endfunction()
+
+if(EXAMPLE STREQUAL "random_dataset")
+  expect_random_dataset()
+elseif(EXAMPLE STREQUAL "devices")
+  set(number "-?[0-9]\\.[0-9][0-9][0-9][0-9]")
+  set(row "<${number}, ${number}, ${number}>")
+  set(ones "<1\\., 1\\., 1\\.>")
+  expect_lines(
+    "cpu cuda:0 cuda:1"
+    "2 GPUs, available: true"
+    "try_gpu\\(10\\) is cpu, try_all_gpus\\(\\): cuda:0 cuda:1"
+    "x = tensor\\(<1, 2, 3>\\), int64 on cpu"
+    "X = tensor\\(<${ones},"
+    "        ${ones}>, device='cuda:0'\\)"
+    "Y = tensor\\(<${row},"
+    "        ${row}>, device='cuda:1'\\)"
+    "X \\+ Y: <add> expected tensors on one device, got cuda:0 <2, 3> and cuda:1 <2, 3>"
+    "Y \\+ Z = tensor\\(<${row},"
+    "        ${row}>, device='cuda:1'\\)"
+    "Z\\.cuda\\(1\\) is Z: true"
+    "x in float64: tensor\\(<1\\., 2\\., 3\\.>, dtype=float64\\)"
+    "ones like X: tensor\\(<${ones},"
+    "        ${ones}>, device='cuda:0', dtype=float64\\)"
+    "net\\(X\\) = tensor\\(<<${number}>,"
+    "        <${number}>>, device='cuda:0', grad_fn=<AddmmBackward>\\)"
+    "its weight is on cuda:0")
+elseif(EXAMPLE STREQUAL "device_info")
+  set(size "[0-9]+\\.[0-9] MiB")
+  set(rows "\\| cpu +\\| CPU +\\| +${size} \\| +${size} \\| +${size} \\|")
+  math(EXPR last "${DEVICES} - 1")
+  foreach(index RANGE ${last})
+    list(APPEND rows "\\| cuda:${index} +\\| Simulated GPU +\\| +0\\.0 MiB \\| +0\\.0 MiB \\| +1024\\.0 MiB \\|")
+  endforeach()
+  expect_lines(
+    "\\+-+\\+-+\\+-+\\+-+\\+-+\\+"
+    "\\| Device +\\| Name +\\| +In use \\| +Peak \\| +Total \\|"
+    "\\+=+\\+=+\\+=+\\+=+\\+=+\\+"
+    ${rows}
+    "\\+-+\\+-+\\+-+\\+-+\\+-+\\+")
+endif()
