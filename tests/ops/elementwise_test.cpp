@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include <lockstep/lockstep.h>
+#include "ops/all_ops.h"
 
 namespace lockstep {
 namespace {

@@ -1,7 +1,7 @@
 // Every differentiable op against central differences, its gradients and their gradients. Adding an op is adding a row.
 #include <gtest/gtest.h>
 
-#include <lockstep/lockstep.h>
+#include "ops/all_ops.h"
 
 namespace lockstep {
 namespace {

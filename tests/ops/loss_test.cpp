@@ -4,7 +4,7 @@
 #include <cmath>
 #include <limits>
 
-#include <lockstep/lockstep.h>
+#include "ops/all_ops.h"
 
 namespace lockstep {
 namespace {
@@ -142,7 +142,7 @@ TEST(CrossEntropy, GivesTheSameBitsEachTime) {
 }
 
 TEST(CrossEntropy, HasAName) {
-  EXPECT_EQ(nn::cross_entropy(ones({1, 2}).requires_grad_(), tensor({0})).grad_fn(), "CrossEntropyBackward");
+  EXPECT_EQ(cross_entropy(ones({1, 2}).requires_grad_(), tensor({0})).grad_fn(), "CrossEntropyBackward");
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include <lockstep/lockstep.h>
+#include "ops/all_ops.h"
 
 #include "ops/reference_rows.h"
 

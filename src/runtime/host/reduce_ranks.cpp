@@ -5,6 +5,11 @@
 #include <cstring>
 #include <type_traits>
 
+#if defined(__AVX2__) && defined(__F16C__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define LOCKSTEP_WIDE_STORES
+#include <immintrin.h>
+#endif
+
 namespace lockstep::host {
 namespace {
 
@@ -51,6 +56,44 @@ void convert(const T* from, A* to, std::size_t count) {
   for (std::size_t i = 0; i < count; ++i) to[i] = A(from[i]);
 }
 
+// Writes what nobody has read, and what is too much to stay in the caches, around them: to write a line into a cache
+// is to read it first. Every such write is followed by finish_writes() before others are told.
+void write_around(void* to, const void* from, std::size_t bytes) {
+#ifdef LOCKSTEP_WIDE_STORES
+  constexpr std::size_t kWidth = sizeof(__m256i);
+  auto* target = static_cast<std::byte*>(to);
+  const auto* source = static_cast<const std::byte*>(from);
+  const std::size_t head = std::min(bytes, (0 - reinterpret_cast<std::uintptr_t>(target)) % kWidth);
+  std::memcpy(target, source, head);
+  std::size_t at = head;
+  for (; at + kWidth <= bytes; at += kWidth)
+    _mm256_stream_si256(reinterpret_cast<__m256i*>(target + at),
+                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + at)));
+  std::memcpy(target + at, source + at, bytes - at);
+#else
+  std::memcpy(to, from, bytes);
+#endif
+}
+
+void finish_writes() {
+#ifdef LOCKSTEP_WIDE_STORES
+  _mm_sfence();
+#endif
+}
+
+constexpr std::size_t kLargeBytes = 4 << 20;
+
+void write(const RankReduction& reduction, const void* from, std::size_t element, std::size_t begin,
+           std::size_t count) {
+  const bool large = reduction.count * element >= kLargeBytes;
+  for (void* const target : reduction.targets) {
+    std::byte* const to = static_cast<std::byte*>(target) + begin * element;
+    if (to == from) continue;
+    const bool was_read = std::ranges::find(reduction.sources, target) != reduction.sources.end();
+    large && !was_read ? write_around(to, from, count * element) : void(std::memcpy(to, from, count * element));
+  }
+}
+
 // The elements as they accumulate: where they are, or, if they are narrower, in `wide`.
 template <class A, class T>
 const A* as_accumulators(const T* from, A* wide, std::size_t count) {
@@ -77,11 +120,11 @@ void reduce_block(const RankReduction& reduction, double divisor, std::size_t be
       for (std::size_t i = 0; i < count; ++i) sums[i] /= A(divisor);
 
   if constexpr (sizeof(A) == sizeof(T)) {
-    for (void* const target : reduction.targets) std::memcpy(at<T>(target, begin), sums, count * sizeof(T));
+    write(reduction, sums, sizeof(T), begin, count);
   } else {
     T narrow[kBlock];
     convert(sums, narrow, count);
-    for (void* const target : reduction.targets) std::memcpy(at<T>(target, begin), narrow, count * sizeof(T));
+    write(reduction, narrow, sizeof(T), begin, count);
   }
 }
 
@@ -105,16 +148,12 @@ void reduce_as(const RankReduction& reduction, ReduceOp op, std::size_t begin, s
 }
 
 void copy(const RankReduction& reduction, std::size_t element, std::size_t begin, std::size_t end) {
-  const auto* const from = static_cast<const std::byte*>(reduction.sources[0]) + begin * element;
-  for (void* const target : reduction.targets)
-    if (target != reduction.sources[0])
-      std::memcpy(static_cast<std::byte*>(target) + begin * element, from, (end - begin) * element);
+  const auto* const from = static_cast<const std::byte*>(reduction.sources[0]);
+  for (; begin < end; begin += kBlock)
+    write(reduction, from + begin * element, element, begin, std::min(kBlock, end - begin));
 }
 
-}  // namespace
-
-void reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, std::size_t begin, std::size_t end) {
-  if (begin >= end) return;
+void reduce_elements(const RankReduction& reduction, DType dtype, ReduceOp op, std::size_t begin, std::size_t end) {
   if (reduction.sources.size() == 1) return copy(reduction, size_of(dtype), begin, end);
   switch (dtype) {
     case kBool:  // bytes of 0 or 1, whose or is their maximum
@@ -134,6 +173,13 @@ void reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, std:
     case kFloat64:
       return reduce_as<double>(reduction, op, begin, end);
   }
+}
+
+}  // namespace
+
+void reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, std::size_t begin, std::size_t end) {
+  reduce_elements(reduction, dtype, op, begin, end);
+  finish_writes();
 }
 
 }  // namespace lockstep::host
