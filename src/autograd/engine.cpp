@@ -58,8 +58,8 @@ class Backward {
     const Edge edge = autograd::gradient_edge(root);
     roots_.push_back(edge);
     discover(edge.node);
-    visits_.at(edge.node.get())
-        .arrivals.push_back({edge.slot, edge.node->sequence, current_stream(gradient.device()), gradient});
+    // The caller's work comes before that of the node's stream, as fork_streams() orders it.
+    visits_.at(edge.node.get()).arrivals.push_back({edge.slot, edge.node->sequence, edge.node->stream, gradient});
   }
 
   // Gradients of these are kept in `captured` and not accumulated; only nodes on the way to them run.

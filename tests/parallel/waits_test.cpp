@@ -1,9 +1,12 @@
 // Every wait and every event of a forward pass is needed: with any one left out, the checker finds a race.
 #include <gtest/gtest.h>
 
+#include <lockstep/ops/linalg.h>
+
 #include <functional>
 #include <tuple>
 
+#include "autograd/node.h"
 #include "parallel/job.h"
 
 namespace lockstep {
@@ -91,6 +94,53 @@ Outcome update(int count, const std::function<void(FaultInjector&)>& inject) {
       });
 }
 
+// Backward on the streams of a forward pass that ran beside the caller's: gradients cross streams at both ends.
+Outcome backward(int count, const std::function<void(FaultInjector&)>& inject) {
+  struct Prepared {
+    Tensor weight, input, seed, loss;
+  };
+  return run(
+      count, inject,
+      [] {
+        Prepared prepared{randn({5, 2}, {.device = "cuda:0", .requires_grad = true}), randn({4, 5}, {.device = "cuda:0"}),
+                          empty({}, {.device = "cuda:0"}), {}};
+        const Stream side = Stream::from_pool("cuda:0");
+        side.wait(current_stream("cuda:0").record());
+        const StreamGuard guard(side);
+        prepared.loss = sum(mm(prepared.input, prepared.weight));
+        return prepared;
+      },
+      [](Prepared& prepared) {
+        prepared.seed.fill_(1);
+        prepared.loss.backward(prepared.seed);
+        prepared.weight.grad().mul_(2);
+      });
+}
+
+// Gradients of one bucket are summed over the devices, and used.
+Outcome reduction(int count, const std::function<void(FaultInjector&)>& inject) {
+  struct Prepared {
+    DataParallel<nn::Linear> model;
+    std::vector<Tensor> losses;
+  };
+  return run(
+      count, inject,
+      [count] {
+        Prepared prepared{DataParallel(nn::Linear(5, 2, {.bias = false})), {}};
+        const Tensor output = prepared.model(randn({2 * count, 5}, {.device = "cuda:0"}));
+        prepared.losses.push_back(sum(output));
+        return prepared;
+      },
+      [](Prepared& prepared) {
+        prepared.losses[0].backward();
+        const NoGrad guard;
+        for (const Tensor& parameter : prepared.model.parameters()) {
+          parameter.grad().mul_(2);
+          for (const Tensor& replica : autograd::meta_of(parameter)->replicas) replica.grad().mul_(2);
+        }
+      });
+}
+
 using Scenario = Outcome (*)(int, const std::function<void(FaultInjector&)>&);
 
 class Waits : public ::testing::TestWithParam<std::tuple<Scenario, int>> {};
@@ -124,6 +174,8 @@ TEST_P(Waits, NoEventMayBeLeftUnrecorded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Forward, Waits, ::testing::Combine(::testing::Values(forward), ::testing::Values(2, 3, 5)));
+INSTANTIATE_TEST_SUITE_P(Backward, Waits, ::testing::Combine(::testing::Values(backward), ::testing::Values(1)));
+INSTANTIATE_TEST_SUITE_P(Reduction, Waits, ::testing::Combine(::testing::Values(reduction), ::testing::Values(2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Update, Waits, ::testing::Combine(::testing::Values(update), ::testing::Values(2)));
 
 }  // namespace
