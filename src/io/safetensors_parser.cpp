@@ -306,6 +306,9 @@ class Builder final : public nlohmann::json_sax<json> {
 Header parse_header(const std::string& file, std::string_view utf8, std::uint64_t data_bytes) {
   if (!utf8.starts_with('{'))
     throw FormatError(file, kLengthBytes, "expected a header that begins with {, got another");
+  // The parser would take a byte 0 for the end, and never look at what follows.
+  if (const std::size_t zero = utf8.find('\0'); zero != utf8.npos)
+    throw FormatError(file, kLengthBytes + zero, "expected JSON, got a byte 0");
   Builder builder(file, utf8);
   json::sax_parse(Cursor{utf8.data(), builder.reached()}, Cursor{utf8.data() + utf8.size(), builder.reached()},
                   &builder);

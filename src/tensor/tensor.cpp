@@ -60,7 +60,7 @@ Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, s
   auto impl = std::make_unique<TensorImpl>();
   impl->dtype = from.dtype;
   impl->numel = sizes.elements();
-  impl->offset = offset;
+  impl->offset = impl->numel ? offset : 0;  // what holds nothing may have no memory to point into
   impl->sizes = sizes;
   impl->strides = strides;
   impl->contiguous = is_dense(sizes, strides);

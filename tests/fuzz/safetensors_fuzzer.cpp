@@ -1,11 +1,13 @@
 // libFuzzer on the safetensors reader: any bytes are either refused by FormatError or read as tensors that can be
 // written and read again. The sanitizers watch the rest.
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <random>
+#include <string>
 #include <string_view>
 
 #include "io/memory_source.h"
@@ -48,16 +50,28 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// Mutations of the header seldom keep its length right: mostly, set it to where the last brace is.
+// Mutations seldom keep the lengths right that all else depends on: mostly, sets the header's to where the last brace
+// is, and gives the file as many bytes of data as the offsets ask for.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned seed) {
   size = LLVMFuzzerMutate(data, size, max_size);
-  const std::string_view bytes(reinterpret_cast<const char*>(data), size);
+  const std::string bytes(reinterpret_cast<const char*>(data), size);
   const std::size_t brace = bytes.rfind('}');
-  const bool keep = std::minstd_rand(seed)() % 4 == 0;
-  if (keep || size <= safetensors::kLengthBytes || brace == bytes.npos || brace < safetensors::kLengthBytes)
-    return size;
+  const auto choice = std::minstd_rand(seed)() % 4;
+  if (choice == 0 || brace == bytes.npos || brace < safetensors::kLengthBytes) return size;
   const std::uint64_t length = brace + 1 - safetensors::kLengthBytes;
   std::memcpy(data, &length, sizeof length);
-  return size;
+  if (choice == 1) return size;
+
+  std::size_t wanted = 0;
+  const std::string_view mark = "\"data_offsets\":[";
+  for (std::size_t at = bytes.find(mark); at < brace; at = bytes.find(mark, at + 1)) {
+    char* end = nullptr;
+    std::strtoull(bytes.c_str() + at + mark.size(), &end, 10);
+    if (*end == ',') wanted = std::max<std::size_t>(wanted, std::strtoull(end + 1, nullptr, 10));
+  }
+  const std::size_t data_begin = brace + 1;
+  if (wanted > max_size - data_begin) return size;
+  if (data_begin + wanted > size) std::memset(data + size, 0, data_begin + wanted - size);
+  return data_begin + wanted;
 }

@@ -299,6 +299,13 @@ TEST(Narrow, RefusesAPartThatIsNotInside) {
   EXPECT_EQ(x.narrow(0, 4, 0).sizes(), (Shape{0, 5}));
 }
 
+TEST(View, OfNothingPointsNowhere) {
+  const Tensor nothing = zeros({3, 0});
+  EXPECT_EQ(nothing[2].to_vector<float>(), std::vector<float>());
+  EXPECT_EQ(nothing.slice(0, 1, 3).narrow(0, 1, 1).clone().sizes(), (Shape{1, 0}));
+  EXPECT_EQ(nothing[2].unsqueeze(0).expand({4, 0}).to(kInt64).numel(), 0);
+}
+
 TEST(Permute, NeedsEachDimensionOnce) {
   const Tensor x = zeros({2, 3, 4});
   EXPECT_EQ(thrown<ShapeError>([&] {

@@ -150,7 +150,7 @@ auto adamax(const char* name, const optim::AdamaxOptions& o) { return entry<opti
 auto nadam(const char* name, const optim::NAdamOptions& o) { return entry<optim::NAdam>(name, o); }
 
 // Two neighbours in one array, one that ends between vectors, a large one, and an empty one.
-const std::vector<Shape> kShapes = {{5, 7}, {13}, {3}, {250, 401}, {0, 4}, {}};
+const std::vector<Shape> kShapes = {{5, 7}, {13}, {3}, {90, 401}, {0, 4}, {}};
 
 Tensor make_parameter(const Tensor& values) {
   Tensor parameter = values.detach();
