@@ -285,7 +285,7 @@ TEST(DataParallelFunction, EqualsTheModule) {
   Model module(5, 2);
   module.to(Device("cuda:0"));
   const Tensor input = randn({10, 5}, {.device = "cuda:0"});
-  const std::vector<float> expected = floats(module(input)), got = floats(data_parallel(module, {}, input));
+  const std::vector<float> expected = floats(module(input)), got = floats(data_parallel(module, input));
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
 }
 

@@ -28,15 +28,15 @@ class Faults : public ::testing::TestWithParam<int> {
     pass();
     for (int d = 0; d < GetParam(); ++d) reached.push_back(devices_.counts(d).*kind - before[std::size_t(d)]);
     ASSERT_GT(std::accumulate(reached.begin(), reached.end(), std::uint64_t(0)), 0u);
-    const std::vector<std::size_t> in_use = memory();
+    const std::vector<std::size_t> in_use = testing::memory_in_use(GetParam());
     for (int d = 0; d < GetParam(); ++d)
       for (std::uint64_t n = 1; n <= reached[std::size_t(d)]; ++n) {
         SCOPED_TRACE("operation " + std::to_string(n) + " on cuda:" + std::to_string(d));
         inject(devices_.fault(), {.device = d, .nth = n});
         EXPECT_THROW(checked_pass<E>(d), E);
         devices_.fault().clear();
-        drain<E>();
-        EXPECT_EQ(memory(), in_use);
+        testing::drain<E>(GetParam());
+        EXPECT_EQ(testing::memory_in_use(GetParam()), in_use);
         EXPECT_EQ(pass(), right);
       }
   }
@@ -51,21 +51,6 @@ class Faults : public ::testing::TestWithParam<int> {
       EXPECT_NE(std::string(error.what()).find("cuda:" + std::to_string(device)), std::string::npos) << error.what();
       throw;
     }
-  }
-
-  // A lost device fails more than one operation; each failure is heard once.
-  template <class E>
-  void drain() {
-    for (int d = 0; d < GetParam(); ++d) try {
-        synchronize(Device::cuda(d));
-      } catch (const E&) {
-      }
-  }
-
-  std::vector<std::size_t> memory() {
-    std::vector<std::size_t> in_use;
-    for (int d = 0; d < GetParam(); ++d) in_use.push_back(memory_stats(Device::cuda(d)).in_use);
-    return in_use;
   }
 
   SimulatedDevices devices_{{.count = GetParam()}};

@@ -51,6 +51,22 @@ struct Mlp : nn::Module<Mlp> {
 /// The values of a tensor, wherever it is.
 inline std::vector<float> floats(const Tensor& tensor) { return tensor.detach().to_vector<float>(); }
 
+/// Bytes in use on each of the first `count` GPUs.
+inline std::vector<std::size_t> memory_in_use(int count) {
+  std::vector<std::size_t> in_use;
+  for (int d = 0; d < count; ++d) in_use.push_back(memory_stats(Device::cuda(d)).in_use);
+  return in_use;
+}
+
+/// Waits for each of the first `count` GPUs. A lost device fails more than one operation; each failure is heard once.
+template <class E>
+void drain(int count) {
+  for (int d = 0; d < count; ++d) try {
+      synchronize(Device::cuda(d));
+    } catch (const E&) {
+    }
+}
+
 /// What printing inside `job` gives.
 template <class Job>
 std::string printed(Job&& job) {

@@ -54,7 +54,7 @@ class TrainingFaults : public ::testing::TestWithParam<int> {
     wait();
     const std::vector<float> right = weights();
     optimizer_.zero_grad();
-    const std::vector<std::size_t> in_use = memory();
+    const std::vector<std::size_t> in_use = testing::memory_in_use(GetParam());
     for (int d = 0; d < GetParam(); ++d)
       for (std::uint64_t n = 1; n <= reached[std::size_t(d)]; ++n) {
         SCOPED_TRACE("operation " + std::to_string(n) + " on cuda:" + std::to_string(d));
@@ -72,9 +72,9 @@ class TrainingFaults : public ::testing::TestWithParam<int> {
           ++thrown_;
         }
         devices_.fault().clear();
-        drain<E>();
+        testing::drain<E>(GetParam());
         optimizer_.zero_grad();
-        EXPECT_EQ(memory(), in_use);
+        EXPECT_EQ(testing::memory_in_use(GetParam()), in_use);
         model_.load_state_dict(model);
         optimizer_.load_state_dict(optimizer);
         step();
@@ -82,20 +82,6 @@ class TrainingFaults : public ::testing::TestWithParam<int> {
         EXPECT_EQ(weights(), right);
       }
     EXPECT_EQ(named_, thrown_) << "errors that name the device or rank";
-  }
-
-  template <class E>
-  void drain() {
-    for (int d = 0; d < GetParam(); ++d) try {
-        synchronize(Device::cuda(d));
-      } catch (const E&) {
-      }
-  }
-
-  std::vector<std::size_t> memory() {
-    std::vector<std::size_t> in_use;
-    for (int d = 0; d < GetParam(); ++d) in_use.push_back(memory_stats(Device::cuda(d)).in_use);
-    return in_use;
   }
 
   int named_ = 0, thrown_ = 0;

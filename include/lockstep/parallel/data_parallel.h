@@ -48,6 +48,15 @@ using Shared = std::conditional_t<!kHoldsTensors<std::decay_t<Argument>> && std:
                                   std::conditional_t<std::derived_from<std::decay_t<Argument>, Tensor>, Tensor,
                                                      std::decay_t<Argument>>>;
 
+template <class... Arguments>
+std::tuple<Arguments...> as_arguments(std::tuple<Arguments...> arguments) {
+  return arguments;
+}
+template <class Argument>
+std::tuple<Argument> as_arguments(Argument argument) {
+  return {std::move(argument)};
+}
+
 }  // namespace detail
 
 /// Owns a module and keeps a replica of it on each device. On a single device it passes through. Not to be called
@@ -155,14 +164,15 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
 };
 
 /// One forward pass of `module` over several GPUs, without keeping replicas: copies the module to each of them first.
-template <class M, class... Arguments>
-auto data_parallel(M& module, const DataParallelOptions& options, Arguments&&... arguments) {
+/// The module is on the first of them. An input that is a std::tuple is the arguments of forward().
+template <class M, class Input>
+auto data_parallel(M& module, Input&& input, const DataParallelOptions& options = {}) {
   const std::vector<Device> devices = detail::resolve_devices(options.device_ids);
   detail::refuse_nesting();
   ReplicaSync::check_placement(module, devices.front());
   std::vector<std::int64_t> rows;
-  auto inputs = scatter(std::tuple<detail::Shared<Arguments>...>(std::forward<Arguments>(arguments)...),
-                        std::span<const Device>(devices), options.scatter, "arguments", &rows);
+  auto inputs = scatter(detail::as_arguments(std::forward<Input>(input)), std::span<const Device>(devices), options.scatter,
+                        "arguments", &rows);
   std::vector<M> replicas;
   replicas.reserve(inputs.size());
   std::vector<M*> modules = {&module};
