@@ -156,9 +156,10 @@ class Backward {
   Lane& lane_of(const Node& node) {
     DeviceState* device = &device_state(node.stream.device());
     if (device->device.is_cpu()) device = home_;  // the CPU computes on the thread that asks
-    Lane& lane = lanes_[device];
-    lane.device = device;
-    return lane;
+    // Written once: start() reads it without the lock.
+    const auto [place, fresh] = lanes_.try_emplace(device);
+    if (fresh) place->second.device = device;
+    return place->second;
   }
 
   // Holding the lock. Lanes that got their first work are to be started after it is let go.
