@@ -16,6 +16,7 @@
 #include <lockstep/data/tensor_dataset.h>
 #include <lockstep/io/atomic_file.h>
 #include <lockstep/io/safetensors.h>
+#include <lockstep/nn/batch_norm.h>
 #include <lockstep/nn/functional.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/module.h>
@@ -25,6 +26,7 @@
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
+#include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/ops/layout.h>
@@ -51,8 +53,10 @@
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
 #include <lockstep/parallel/parallel_apply.h>
+#include <lockstep/parallel/replica_group.h>
 #include <lockstep/parallel/replicate.h>
 #include <lockstep/parallel/scatter.h>
+#include <lockstep/parallel/sync_batch_norm.h>
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/memory.h>
@@ -60,6 +64,7 @@
 #include <lockstep/runtime/stream.h>
 #include <lockstep/runtime/threads.h>
 #include <lockstep/runtime/trace.h>
+#include <lockstep/tensor/batch_shard.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/indexing.h>
 #include <lockstep/tensor/random.h>

@@ -240,15 +240,17 @@ class Backward {
     return arrivals;
   }
 
-  // The sum of what arrived in each slot, on the node's stream.
+  // The sum of what arrived in each slot, on the node's stream; where an output was on another device than the first, on
+  // this thread's current stream there.
   Gradients gather(Visit& visit) {
     Gradients sums(std::size_t(visit.node->outputs));
     std::vector<Arrival> arrivals = std::move(visit.arrivals);
     std::stable_sort(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) { return a.producer > b.producer; });
     std::vector<bool> owned(sums.size());
     for (Arrival& arrival : arrivals) {
-      if (arrival.stream != visit.node->stream && arrival.stream.device() == arrival.gradient.device())
-        visit.node->stream.wait(arrival.stream.record());
+      const Device there = arrival.gradient.device();
+      const Stream here = there == visit.node->stream.device() ? visit.node->stream : current_stream(there);
+      if (arrival.stream != here && arrival.stream.device() == there) here.wait(arrival.stream.record());
       const auto slot = std::size_t(arrival.slot);
       Tensor& sum = sums[slot];
       if (!sum.defined()) {

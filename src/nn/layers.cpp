@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <lockstep/ops/activation.h>
+#include <lockstep/ops/dropout.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
@@ -52,6 +53,12 @@ Tensor LazyLinear::forward(const Tensor& x) {
 }
 
 Tensor ReLU::forward(const Tensor& x) const { return relu(x); }
+
+Dropout::Dropout(double probability) : p(probability) {
+  if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[Dropout] expected a probability from 0 to 1, got ", p));
+}
+
+Tensor Dropout::forward(const Tensor& x) const { return dropout(x, p, is_training()); }
 
 Tensor Flatten::forward(const Tensor& x) const { return x.flatten(start_dim_, end_dim_); }
 

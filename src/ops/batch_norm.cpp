@@ -1,5 +1,6 @@
+#include "ops/batch_norm.h"
+
 #include <lockstep/ops/arithmetic.h>
-#include <lockstep/ops/normalization.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/unary.h>
 
@@ -15,12 +16,6 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-Shape all_but_channels(int rank) {
-  Shape dims = {0};
-  for (int i = 2; i < rank; ++i) dims.push_back(i);
-  return dims;
-}
-
 // Of each channel: [1, channels, 1, ...].
 struct Statistics {
   Tensor mean;
@@ -30,12 +25,6 @@ struct Statistics {
 Statistics statistics_of(const Tensor& x, const Shape& dims) {
   const Tensor average = mean(x, dims, true);
   return {average, mean(square(x - average), dims, true)};
-}
-
-void update(const Tensor& running, const Tensor& now, double factor, double momentum) {
-  if (!running.defined()) return;
-  Tensor target = running;
-  target.mul_(1 - momentum).add_(now.reshape(target.sizes()), factor * momentum);
 }
 
 // With x's own statistics, in one node: backward needs two sums over each channel.
@@ -59,13 +48,34 @@ Tensor normalize_batch(const Tensor& x, const Statistics& statistics, double eps
 
 }  // namespace
 
+void check_batch_norm(const char* op, const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
+                      const Tensor& weight, const Tensor& bias) {
+  check_floating(op, x);
+  if (x.dim() < 2) throw ShapeError(text("[", op, "] expected x [batch, channels, ...], got ", x.sizes()));
+  for (const Tensor* parameter : {&running_mean, &running_variance, &weight, &bias})
+    check_affine(op, x, *parameter, {x.sizes()[1]});
+}
+
+void check_batch_count(const char* op, const Tensor& x, std::int64_t count) {
+  if (count < 2)
+    throw ShapeError(text("[", op, "] expected more than one element for each channel in training, got ", x.sizes()));
+}
+
+Shape all_but_channels(int rank) {
+  Shape dims = {0};
+  for (int i = 2; i < rank; ++i) dims.push_back(i);
+  return dims;
+}
+
+void update_running(const Tensor& running, const Tensor& now, double factor, double momentum) {
+  if (!running.defined()) return;
+  Tensor target = running;
+  target.mul_(1 - momentum).add_(now.reshape(target.sizes()), factor * momentum);
+}
+
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance, const Tensor& weight,
                   const Tensor& bias, const BatchNormOptions& options) {
-  check_floating("batch_norm", x);
-  if (x.dim() < 2) throw ShapeError(text("[batch_norm] expected x [batch, channels, ...], got ", x.sizes()));
-  const std::int64_t channels = x.sizes()[1];
-  for (const Tensor* parameter : {&running_mean, &running_variance, &weight, &bias})
-    check_affine("batch_norm", x, *parameter, {channels});
+  check_batch_norm("batch_norm", x, running_mean, running_variance, weight, bias);
   const int rank = x.dim();
   const Tensor w = per_channel(weight, rank), b = per_channel(bias, rank);
   if (!options.training) {
@@ -74,15 +84,14 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
     const Tensor scale = rsqrt(per_channel(running_variance, rank) + options.eps);
     return affine((x - per_channel(running_mean, rank)) * scale, w, b);
   }
-  const std::int64_t count = channels ? x.numel() / channels : 0;
-  if (count < 2)
-    throw ShapeError(text("[batch_norm] expected more than one element for each channel in training, got ", x.sizes()));
+  const std::int64_t channels = x.sizes()[1], count = channels ? x.numel() / channels : 0;
+  check_batch_count("batch_norm", x, count);
   Statistics statistics;
   {
     const NoGrad guard;
     statistics = statistics_of(x, all_but_channels(rank));
-    update(running_mean, statistics.mean, 1, options.momentum);
-    update(running_variance, statistics.variance, double(count) / double(count - 1), options.momentum);
+    update_running(running_mean, statistics.mean, 1, options.momentum);
+    update_running(running_variance, statistics.variance, double(count) / double(count - 1), options.momentum);
   }
   return affine(normalize_batch(x, statistics, options.eps), w, b);
 }

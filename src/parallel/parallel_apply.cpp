@@ -1,5 +1,6 @@
 #include <lockstep/parallel/parallel_apply.h>
 
+#include <algorithm>
 #include <atomic>
 #include <stdexcept>
 #include <typeinfo>
@@ -7,9 +8,10 @@
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
 #include <lockstep/core/print.h>
-#include <lockstep/tensor/random.h>
+#include <lockstep/tensor/batch_shard.h>
 
 #include "core/text.h"
+#include "parallel/meeting.h"
 #include "runtime/registry.h"
 
 namespace lockstep {
@@ -21,18 +23,57 @@ thread_local bool in_replica = false;
 struct CallerContext {
   std::vector<Stream> streams;
   bool recording = grad_enabled();
-  Generator base = draw(1);
+  Generator random = current_generator();
 
   CallerContext() {
     for (int i = 0; i < cuda::device_count(); ++i)
       if (const Stream stream = current_stream(Device::cuda(i)); stream.id() != 0) streams.push_back(stream);
   }
-
-  // Sequences of their own, far from the caller's and from each other.
-  Generator generator(std::size_t replica) const {
-    return {base.seed, base.stream + (std::uint64_t(replica) + 1) * 0x9E3779B97F4A7C15u, base.offset};
-  }
 };
+
+// One replica's random numbers: a sequence of its own, far from the caller's and from the other replicas', and the one
+// that all share.
+struct ReplicaRandom {
+  ReplicaRandom(const Generator& caller, std::size_t replica)
+      : own_start{caller.seed, caller.stream + (std::uint64_t(replica) + 1) * 0x9E3779B97F4A7C15u, caller.offset},
+        own(own_start),
+        shared(caller) {}
+
+  Generator own_start, own, shared;
+};
+
+// The caller's sequence goes on after what the replicas drew.
+void go_on_after(const std::vector<ReplicaRandom>& replicas, const Generator& caller) {
+  std::uint64_t drawn = 0;
+  bool own = false;
+  for (const ReplicaRandom& random : replicas) {
+    drawn = std::max(drawn, random.shared.offset - caller.offset);
+    own = own || random.own != random.own_start;
+  }
+  draw(drawn + own);
+}
+
+// The place of each shard in the whole batch.
+std::vector<BatchShard> shards_of(const ReplicaPass& pass, std::size_t count) {
+  std::vector<BatchShard> shards(count, BatchShard{.dim = pass.dim});
+  std::int64_t first = 0;
+  for (std::size_t i = 0; i < std::min(count, pass.rows.size()); first += pass.rows[i++]) {
+    shards[i].first = first;
+    shards[i].count = pass.rows[i];
+  }
+  for (BatchShard& shard : shards) shard.total = first;
+  return shards;
+}
+
+// Passes that share a device take turns, whole: replicas that wait for each other would otherwise wait for those of
+// another pass, which wait for them. Locked in the order of the devices, so that two callers cannot block each other.
+std::vector<std::unique_lock<std::mutex>> take_turn(std::span<const Device> devices) {
+  std::vector<Device> in_order(devices.begin(), devices.end());
+  std::sort(in_order.begin(), in_order.end());
+  std::vector<std::unique_lock<std::mutex>> turns;
+  for (const Device& device : in_order) turns.emplace_back(device_state(device).replica_turn);
+  return turns;
+}
 
 // Another exception of exactly the type E, whose message says where it comes from; null for other types.
 template <class E>
@@ -58,21 +99,29 @@ std::exception_ptr with_context(const std::exception_ptr& failure, const std::st
   return failure;  // a type of the user's: it stays as it is
 }
 
+bool is_consequence(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const ReplicaLeft&) {
+    return true;
+  } catch (...) {
+    return false;
+  }
+}
+
+// That of the lowest replica, but causes before what follows from them.
 [[noreturn]] void throw_lowest(const std::vector<std::exception_ptr>& failures, std::span<const Device> devices) {
-  std::exception_ptr lowest;
-  std::vector<std::exception_ptr> others;
+  std::vector<std::exception_ptr> located, consequences;
   for (std::size_t i = 0; i < failures.size(); ++i) {
     if (!failures[i]) continue;
-    const std::exception_ptr located = with_context(failures[i], text("in replica ", i, " on ", devices[i]));
-    if (lowest)
-      others.push_back(located);
-    else
-      lowest = located;
+    auto& list = is_consequence(failures[i]) ? consequences : located;
+    list.push_back(with_context(failures[i], text("in replica ", i, " on ", devices[i])));
   }
+  located.insert(located.end(), consequences.begin(), consequences.end());
   try {
-    std::rethrow_exception(lowest);
+    std::rethrow_exception(located.front());
   } catch (Error& error) {
-    for (const std::exception_ptr& other : others) error.attach(other);
+    for (const std::exception_ptr& other : std::span(located).subspan(1)) error.attach(other);
     throw;
   }
 }
@@ -81,20 +130,26 @@ std::exception_ptr with_context(const std::exception_ptr& failure, const std::st
 
 bool inside_replica() noexcept { return in_replica; }
 
-void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job) {
+void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job, const ReplicaPass& pass) {
   const std::size_t count = devices.size();
+  const auto turns = count == 1 || in_replica ? std::vector<std::unique_lock<std::mutex>>() : take_turn(devices);
   const CallerContext context;
+  const std::vector<BatchShard> shards = shards_of(pass, count);
+  std::vector<ReplicaRandom> random;
+  for (std::size_t i = 0; i < count; ++i) random.emplace_back(context.random, i);
+  Meeting meeting(count, pass.group ? pass.group : std::make_shared<ReplicaGroup>(devices));
   std::vector<std::exception_ptr> failures(count);
   std::vector<std::string> printed(count);
   std::atomic<std::size_t> running = count;
 
   const auto run = [&](std::size_t i) {
     try {
+      const MeetingGuard place(meeting, i);
       const GradMode mode(context.recording);
       std::vector<std::unique_ptr<StreamGuard>> guards;
       for (const Stream& stream : context.streams) guards.push_back(std::make_unique<StreamGuard>(stream));
-      Generator generator = context.generator(i);
-      const GeneratorGuard random(generator);
+      const GeneratorGuard own(random[i].own);
+      const BatchShardGuard shared(shards[i], random[i].shared);
       const CapturePrint capture(printed[i]);
       const bool outer = std::exchange(in_replica, count > 1);
       try {
@@ -119,6 +174,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
       });
     DeviceThread::wait_until([&] { return running == 0; });
   }
+  go_on_after(random, context.random);
   for (const std::string& text_of_replica : printed) print_text(text_of_replica);
   for (const std::exception_ptr& failure : failures)
     if (failure) throw_lowest(failures, devices);

@@ -1,10 +1,12 @@
 #include <lockstep/parallel/replicate.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include <lockstep/autograd/grad_mode.h>
 
 #include "core/text.h"
+#include "parallel/replica_group_impl.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
 
@@ -13,14 +15,21 @@ namespace {
 
 // All of a module's state, in order.
 struct Inventory final : nn::Visitor {
-  std::vector<nn::State*> states;
+  struct Item {
+    nn::State* state;
+    nn::BufferSync sync;
+  };
+  std::vector<Item> states;
   std::vector<std::pair<void*, std::size_t>> settings;
   std::vector<nn::ModuleBase*> modules;
 
   explicit Inventory(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
   void module(const nn::Path&, nn::ModuleBase& module) override { modules.push_back(&module); }
-  void parameter(const nn::Path&, nn::Parameter& value) override { states.push_back(&value); }
-  void buffer(const nn::Path&, nn::Buffer& value) override { states.push_back(&value); }
+  void parameter(const nn::Path&, nn::Parameter& value) override {
+    // An optimizer changes all replicas of what it trains.
+    states.push_back({&value, value.requires_grad() ? nn::BufferSync::kEqual : nn::BufferSync::kPrimary});
+  }
+  void buffer(const nn::Path&, nn::Buffer& value) override { states.push_back({&value, value.sync()}); }
   void setting(const nn::Path&, void* value, std::size_t bytes) override { settings.emplace_back(value, bytes); }
 };
 
@@ -32,13 +41,14 @@ struct Seen {
   explicit Seen(const nn::State& state) : storage(state.impl()->storage), version(state.version()) {}
 };
 
-// Whether a replica still is what its primary is: both are where they were, and have changed equally often since they
-// were the same, as an optimizer changes them. A buffer changes by itself on each device: only the primary's counts.
-bool in_lockstep(const Seen& primary_was, const nn::State& primary, const Seen& replica_was, const nn::State& replica) {
-  const Seen now(primary), there(replica);
+// Whether a replica still is what its primary is: both are where they were, and the primary has not changed since they
+// were the same, or both equally often where they change together.
+bool in_lockstep(const Seen& primary_was, const Inventory::Item& primary, const Seen& replica_was,
+                 const nn::State& replica) {
+  const Seen now(*primary.state), there(replica);
   if (now.storage != primary_was.storage || there.storage != replica_was.storage) return false;
   const std::uint64_t changes = now.version - primary_was.version;
-  return changes == 0 || (primary.requires_grad() && changes == there.version - replica_was.version);
+  return changes == 0 || (primary.sync == nn::BufferSync::kEqual && changes == there.version - replica_was.version);
 }
 
 class Placement final : public nn::Visitor {
@@ -53,7 +63,8 @@ class Placement final : public nn::Visitor {
       throw InvalidArgument(text("[DataParallel] expected ", kind, " \"", path.str(),
                                  "\" to have a shape, got a lazy one: run one batch through the module first"));
     if (value.device() != device_)
-      throw DeviceMismatch(text("[DataParallel] expected ", kind, " \"", path.str(), "\" on ", device_, ", got it on ", value.device()));
+      throw DeviceMismatch(
+          text("[DataParallel] expected ", kind, " \"", path.str(), "\" on ", device_, ", got it on ", value.device()));
   }
   Device device_;
 };
@@ -64,6 +75,11 @@ struct ReplicaSync::Impl {
   struct Replica {
     Inventory inventory;
     std::vector<Seen> primary_was, was;  // each state when they were last made equal
+
+    void are_equal(std::size_t k, const nn::State& primary) {
+      primary_was[k] = Seen(primary);
+      was[k] = Seen(*inventory.states[k].state);
+    }
   };
   std::vector<Replica> replicas;
 
@@ -72,18 +88,63 @@ struct ReplicaSync::Impl {
     for (Replica& replica : replicas) {
       const Inventory& own = replica.inventory;
       for (std::size_t k = 0; k < primary.states.size(); ++k) {
-        const nn::State& source = *primary.states[k];
-        nn::State& target = *own.states[k];
-        if (in_lockstep(replica.primary_was[k], source, replica.was[k], target)) continue;
+        const nn::State& source = *primary.states[k].state;
+        nn::State& target = *own.states[k].state;
+        if (in_lockstep(replica.primary_was[k], primary.states[k], replica.was[k], target)) continue;
         copy_values(target, source);
         bump_version(target);
-        replica.primary_was[k] = Seen(source);
-        replica.was[k] = Seen(target);
+        replica.are_equal(k, source);
       }
       for (std::size_t k = 0; k < primary.settings.size(); ++k)
         std::memcpy(own.settings[k].first, primary.settings[k].first, primary.settings[k].second);
-      for (std::size_t k = 0; k < primary.modules.size(); ++k) own.modules[k]->set_mode(primary.modules[k]->is_training());
+      for (std::size_t k = 0; k < primary.modules.size(); ++k)
+        own.modules[k]->set_mode(primary.modules[k]->is_training());
     }
+  }
+
+  // Of the buffers that become means, those of one dtype that the pass has changed.
+  std::vector<std::size_t> changed_means(const Inventory& primary, DType dtype) const {
+    std::vector<std::size_t> found;
+    for (std::size_t k = 0; k < primary.states.size(); ++k) {
+      const auto& [state, sync] = primary.states[k];
+      if (sync == nn::BufferSync::kMean && state->dtype() == dtype &&
+          state->version() != replicas.front().primary_was[k].version)
+        found.push_back(k);
+    }
+    return found;
+  }
+
+  // All of them at once, through one array on each device.
+  void average(const Inventory& primary, const std::vector<std::size_t>& which, std::size_t ran, ReplicaGroup& group) {
+    const auto state = [&](std::size_t replica, std::size_t k) -> nn::State& {
+      return *(replica == 0 ? primary : replicas[replica - 1].inventory).states[k].state;
+    };
+    std::int64_t elements = 0;
+    for (const std::size_t k : which) elements += state(0, k).numel();
+    std::vector<Tensor> flats;
+    std::vector<Stream> streams;
+    const auto for_each = [&](std::size_t replica, const auto& visit) {
+      std::int64_t at = 0;
+      for (const std::size_t k : which) {
+        nn::State& own = state(replica, k);
+        visit(own, make_view(flats[replica], own.sizes(), contiguous_strides(own.sizes()), at));
+        at += own.numel();
+      }
+    };
+    for (std::size_t i = 0; i < ran; ++i) {
+      const nn::State& first = state(i, which[0]);
+      flats.push_back(make_tensor(device_state(first.device()), {elements}, first.dtype()));
+      streams.push_back(current_stream(first.device()));
+      for_each(i, [](const nn::State& own, const Tensor& place) { copy_values(place, own); });
+    }
+    group.impl().all_reduce(flats, streams, ReduceOp::kMean);
+    for (std::size_t i = 0; i < ran; ++i)
+      for_each(i, [](nn::State& own, const Tensor& place) {
+        copy_values(own, place);
+        bump_version(own);
+      });
+    for (std::size_t i = 1; i < ran; ++i)
+      for (const std::size_t k : which) replicas[i - 1].are_equal(k, state(0, k));
   }
 
   bool fits(const Inventory& primary) const {
@@ -91,7 +152,7 @@ struct ReplicaSync::Impl {
     bool same = primary.states.size() == replica.states.size() && primary.settings.size() == replica.settings.size() &&
                 primary.modules.size() == replica.modules.size();
     for (std::size_t k = 0; same && k < primary.states.size(); ++k) {
-      const nn::State &a = *primary.states[k], &b = *replica.states[k];
+      const nn::State &a = *primary.states[k].state, &b = *replica.states[k].state;
       same = a.sizes() == b.sizes() && a.dtype() == b.dtype() && a.requires_grad() == b.requires_grad();
     }
     return same;
@@ -113,8 +174,8 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
   const Inventory inventory(primary);
   for (nn::ModuleBase* module : replicas) {
     Impl::Replica& replica = impl_->replicas.emplace_back(Impl::Replica{Inventory(*module), {}, {}});
-    for (const nn::State* state : inventory.states) replica.primary_was.emplace_back(*state);
-    for (const nn::State* state : replica.inventory.states) replica.was.emplace_back(*state);
+    for (const auto& [state, sync] : inventory.states) replica.primary_was.emplace_back(*state);
+    for (const auto& [state, sync] : replica.inventory.states) replica.was.emplace_back(*state);
   }
 }
 
@@ -123,6 +184,17 @@ bool ReplicaSync::update(nn::ModuleBase& primary) {
   if (impl_->replicas.empty() || !impl_->fits(now)) return false;
   impl_->update(now);
   return true;
+}
+
+void ReplicaSync::end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGroup& group) {
+  if (ran < 2) return;
+  const auto& known = impl_->replicas.front().inventory.states;
+  const auto becomes_mean = [](const Inventory::Item& item) { return item.sync == nn::BufferSync::kMean; };
+  if (std::none_of(known.begin(), known.end(), becomes_mean)) return;
+  const NoGrad guard;
+  const Inventory now(primary);
+  for (const DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64})
+    if (const auto which = impl_->changed_means(now, dtype); !which.empty()) impl_->average(now, which, ran, group);
 }
 
 }  // namespace lockstep

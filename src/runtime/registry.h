@@ -21,6 +21,7 @@ struct DeviceState {
   Backend& backend;
   CachingAllocator allocator;
   DeviceThread thread;
+  std::mutex replica_turn;  ///< Held by a pass whose replicas run here.
 
   /// Throws InvalidArgument if there is no stream `id`.
   StreamHandle stream(int id);

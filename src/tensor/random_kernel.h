@@ -98,11 +98,27 @@ inline std::uint64_t blocks_for(std::int64_t count, int per_block) noexcept {
   return std::uint64_t(count / per_block + (count % per_block != 0));
 }
 
+inline constexpr int kBlockLanes = 64;  ///< Blocks made at once: what fits the first cache.
+
+/// words[i][lane] = word i of block first + lane of a sequence. Step by step over all lanes, so that each step becomes
+/// vector instructions.
+inline void make_blocks(const Generator& start, std::uint64_t first, std::uint32_t (&words)[4][kBlockLanes]) {
+  const auto store = [&](int lane, const PhiloxBlock& block) {
+    for (int i = 0; i < 4; ++i) words[i][lane] = block.words[i];
+  };
+  const std::uint64_t from = start.offset + first;
+  for (int lane = 0; lane < kBlockLanes; ++lane) store(lane, philox_counter(start.stream, from + std::uint64_t(lane)));
+  PhiloxKey key = philox_key(start.seed);
+  for (int round = 0; round < kPhiloxRounds; ++round, key = key.next())
+    for (int lane = 0; lane < kBlockLanes; ++lane)
+      store(lane, philox_round({{words[0][lane], words[1][lane], words[2][lane], words[3][lane]}}, key));
+}
+
 /// out[0 .. count) from the blocks that begin at `start`. `out` is dense.
 template <class Distribution, class T>
 struct RandomKernel {
   static constexpr std::int64_t kGrain = 1 << 12;  // blocks that are worth a task
-  static constexpr int kLanes = 64;                // blocks made at once: what fits the first cache
+  static constexpr int kLanes = kBlockLanes;
   static constexpr int kPer = Distribution::kPerBlock;
 
   Distribution distribution;
@@ -129,26 +145,14 @@ struct RandomKernel {
     std::copy_n(values, wanted, to);
   }
 
-  // Step by step over all lanes, so that each step becomes vector instructions.
   void make_many(std::int64_t first, T* to) const {
-    std::uint32_t words[4][kLanes];
-    const auto load = [&](int lane) {
-      return PhiloxBlock{{words[0][lane], words[1][lane], words[2][lane], words[3][lane]}};
-    };
-    const auto store = [&](int lane, const PhiloxBlock& block) {
-      for (int i = 0; i < 4; ++i) words[i][lane] = block.words[i];
-    };
-    const std::uint64_t from = start.offset + std::uint64_t(first);
-    for (int lane = 0; lane < kLanes; ++lane) store(lane, philox_counter(start.stream, from + std::uint64_t(lane)));
-    PhiloxKey key = philox_key(start.seed);
-    for (int round = 0; round < kPhiloxRounds; ++round, key = key.next())
-      for (int lane = 0; lane < kLanes; ++lane) store(lane, philox_round(load(lane), key));
-
+    std::uint32_t words[4][kBlockLanes];
+    make_blocks(start, std::uint64_t(first), words);
     const Distribution distribute = distribution;
     T numbers[kPer][kLanes];
     for (int lane = 0; lane < kLanes; ++lane) {
       T values[kPer];
-      distribute(load(lane), values);
+      distribute({{words[0][lane], words[1][lane], words[2][lane], words[3][lane]}}, values);
       for (int i = 0; i < kPer; ++i) numbers[i][lane] = values[i];
     }
     for (int lane = 0; lane < kLanes; ++lane)

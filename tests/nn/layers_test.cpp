@@ -1,10 +1,12 @@
-// Linear, LazyLinear, ReLU and Flatten.
+// Linear, LazyLinear, ReLU, Dropout, Flatten and BatchNorm1d.
 #include <lockstep/nn/layers.h>
 
 #include <gtest/gtest.h>
 
 #include <cmath>
 
+#include <lockstep/nn/batch_norm.h>
+#include <lockstep/ops/dropout.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
@@ -99,6 +101,52 @@ TEST(ReLULayer, KeepsThePositive) {
 TEST(FlattenLayer, KeepsTheBatch) {
   EXPECT_EQ(nn::Flatten()(zeros({2, 3, 4})).sizes(), (Shape{2, 12}));
   EXPECT_EQ(nn::Flatten(0, 1)(zeros({2, 3, 4})).sizes(), (Shape{6, 4}));
+}
+
+TEST(DropoutLayer, DropsInTrainingOnly) {
+  nn::Dropout layer(0.5);
+  const Tensor x = ones({100});
+  manual_seed(2);
+  const std::vector<double> dropped = values(layer(x));
+  manual_seed(2);
+  EXPECT_EQ(dropped, values(dropout(x, 0.5)));
+  layer.eval();
+  EXPECT_TRUE(layer(x).is_same(x));
+  EXPECT_THROW(nn::Dropout(1.5), InvalidArgument);
+}
+
+TEST(BatchNorm1d, KeepsRunningStatisticsByPyTorchsNames) {
+  nn::BatchNorm1d layer(2, {.momentum = 0.5});
+  layer(tensor({{1., 0.}, {3., 4.}}));
+  std::vector<std::string> names;
+  for (const auto& [name, tensor] : layer.state_dict()) names.push_back(name);
+  EXPECT_EQ(names, (std::vector<std::string>{"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}));
+  EXPECT_EQ(values(*layer.running_mean), (std::vector<double>{1, 1}));        // half of 0, half of 2
+  EXPECT_EQ(values(*layer.running_var), (std::vector<double>{1.5, 4.5}));     // half of 1, half of 2 and 8
+  EXPECT_EQ(layer.num_batches_tracked->item<int>(), 1);
+}
+
+TEST(BatchNorm1d, UsesThemInEvaluation) {
+  nn::BatchNorm1d layer(1, {.eps = 0});
+  layer.running_mean->fill_(3);
+  layer.running_var->fill_(4);
+  layer.eval();
+  EXPECT_EQ(values(layer(tensor({{5.}, {3.}}))), (std::vector<double>{1, 0}));
+  EXPECT_EQ(layer.num_batches_tracked->item<int>(), 0);
+  nn::BatchNorm1d bare(1, {.eps = 0, .affine = false, .track_running_stats = false});
+  bare.eval();
+  EXPECT_EQ(values(bare(tensor({{5.}, {3.}}))), (std::vector<double>{1, -1}));
+  EXPECT_TRUE(bare.state_dict().size() == 0);
+}
+
+TEST(BatchNorm1d, RefusesWhatDoesNotFit) {
+  EXPECT_THROW(nn::BatchNorm1d(-1), InvalidArgument);
+  nn::BatchNorm1d layer(2);
+  EXPECT_THROW(layer(ones({4})), ShapeError);
+  EXPECT_THROW(layer(ones({4, 3})), ShapeError);
+  EXPECT_THROW(layer(ones({4, 2, 1, 1})), ShapeError);
+  EXPECT_THROW(layer(ones({1, 2})), ShapeError);
+  EXPECT_EQ(layer.num_batches_tracked->item<int>(), 0);
 }
 
 }  // namespace

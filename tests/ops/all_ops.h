@@ -8,6 +8,7 @@
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
+#include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/ops/layout.h>

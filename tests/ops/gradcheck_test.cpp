@@ -65,6 +65,12 @@ const Case kCases[] = {
     {"pow_zero", [](const Inputs& x) { return pow(x[0], 0); }, {{3, 4}}, 0.5, 2},
     {"clamp", [](const Inputs& x) { return clamp(x[0], {.min = -0.5, .max = 0.7}); }, {{3, 4}}},
 
+    {"dropout",
+     [](const Inputs& x) {
+       manual_seed(3);
+       return dropout(x[0], 0.4);
+     },
+     {{3, 4}}},
     {"relu", [](const Inputs& x) { return relu(x[0]); }, {{3, 4}}},
     {"leaky_relu", [](const Inputs& x) { return leaky_relu(x[0], 0.2); }, {{3, 4}}},
     {"elu", [](const Inputs& x) { return elu(x[0], 1.5); }, {{3, 4}}},

@@ -1,4 +1,4 @@
-// Training on N devices gives what one device gives on the whole batch.
+// Gradients and steps of a DataParallel, piece by piece: invariance_test.cpp has whole runs.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/autograd.h>
@@ -12,7 +12,6 @@
 
 namespace lockstep {
 namespace {
-
 
 // Weights used twice, a branch that only some batches take, and one that none takes.
 struct Net : nn::Module<Net> {
@@ -58,12 +57,6 @@ void expect_replicas_identical(nn::ModuleBase& module) {
 // The sum over the batch, so that gradients of shards add up whatever their sizes.
 Tensor loss_of(const Tensor& output) { return sum(output * output) * 0.01; }
 
-struct Case {
-  int devices;
-  std::int64_t rows;
-};
-class Training : public ::testing::TestWithParam<Case> {};
-
 template <class Model, class Optimizer>
 std::vector<double> train(Model& model, Optimizer& optimizer, const std::vector<Tensor>& batches, Device device) {
   for (std::size_t step = 0; step < batches.size(); ++step) {
@@ -73,31 +66,6 @@ std::vector<double> train(Model& model, Optimizer& optimizer, const std::vector<
   }
   return flat(model.parameters());
 }
-
-TEST_P(Training, EqualsOneDeviceOnTheWholeBatch) {
-  const auto [count, rows] = GetParam();
-  for (const DType dtype : {kFloat32, kFloat64}) {
-    SimulatedDevices devices({.count = count});
-    manual_seed(3);
-    Net net(dtype), alone = net;
-    std::vector<Tensor> batches;
-    for (int i = 0; i < 50; ++i) batches.push_back(randn({rows, 5}, {.dtype = dtype}));
-    optim::SGD reference(alone.parameters(), {.lr = 0.05, .momentum = 0.9});
-    const std::vector<double> expected = train(alone, reference, batches, "cpu");
-    DataParallel model(net, {.buckets = {.first_bytes = 256, .bytes = 512}});
-    optim::SGD optimizer(model.parameters(), {.lr = 0.05, .momentum = 0.9});
-    const std::vector<double> got = train(model, optimizer, batches, model.device());
-    expect_close(got, expected, dtype == kFloat32 ? 1e-4 : 1e-11, std::string(name(dtype)));
-    expect_replicas_identical(model);
-  }
-}
-
-INSTANTIATE_TEST_SUITE_P(Cases, Training,
-                         ::testing::Values(Case{1, 30}, Case{2, 30}, Case{3, 30}, Case{3, 10}, Case{4, 10}, Case{7, 30},
-                                           Case{7, 7}, Case{16, 30}, Case{16, 7}, Case{3, 1}),
-                         [](const auto& test) {
-                           return std::to_string(test.param.devices) + "Devices" + std::to_string(test.param.rows) + "Rows";
-                         });
 
 TEST(TrainingInLockstep, TwoRunsAreBitIdenticalWhateverTheTiming) {
   std::vector<double> first;

@@ -2,8 +2,10 @@
 #pragma once
 
 #include <lockstep/ops/activation.h>
+#include <lockstep/ops/dropout.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/loss.h>
+#include <lockstep/ops/normalization.h>
 #include <lockstep/ops/softmax.h>
 
 namespace lockstep::nn {
@@ -21,6 +23,10 @@ using lockstep::silu;
 using lockstep::softplus;
 using lockstep::tanh;
 
+using lockstep::batch_norm;
+using lockstep::dropout;
+using lockstep::group_norm;
+using lockstep::layer_norm;
 using lockstep::linear;
 using lockstep::log_softmax;
 using lockstep::softmax;

@@ -46,6 +46,18 @@ class LOCKSTEP_API ReLU : public Module<ReLU> {
   Tensor forward(const Tensor& x) const;
 };
 
+/// In training, drops elements with probability p, as dropout() does: the same ones for any number of devices.
+class LOCKSTEP_API Dropout : public Module<Dropout> {
+ public:
+  /// Throws InvalidArgument unless 0 <= p <= 1.
+  explicit Dropout(double p = 0.5);
+
+  double p;
+
+  auto members() { return nn::members("p", p); }
+  Tensor forward(const Tensor& x) const;
+};
+
 /// [batch, a, b, ...] -> [batch, a * b * ...], or the given range of dimensions.
 class LOCKSTEP_API Flatten : public Module<Flatten> {
  public:

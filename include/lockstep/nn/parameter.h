@@ -2,6 +2,8 @@
 // which shares it; so copying a module copies its state.
 #pragma once
 
+#include <cstdint>
+
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep::nn {
@@ -36,11 +38,22 @@ class LOCKSTEP_API Parameter : public State {
   void reset(const Tensor& value);
 };
 
+/// What becomes of a buffer that replicas of a module change in a pass.
+enum class BufferSync : std::uint8_t {
+  kPrimary,  ///< The primary's value goes to the replicas before the next pass; theirs are lost.
+  kMean,     ///< All get the mean over the replicas that ran. Floating dtypes only.
+  kEqual,    ///< All have computed the same: nothing is sent.
+};
+
 /// A tensor that belongs to the state of a module but is not trained, such as a running mean.
 class LOCKSTEP_API Buffer : public State {
  public:
   Buffer() = default;
-  explicit Buffer(const Tensor& value) : State(value, false) {}
+  explicit Buffer(const Tensor& value, BufferSync sync = BufferSync::kPrimary) : State(value, false), sync_(sync) {}
+  BufferSync sync() const noexcept { return sync_; }
+
+ private:
+  BufferSync sync_ = BufferSync::kPrimary;
 };
 
 /// While it lives, copies of parameters and buffers that this thread makes land on `device`.

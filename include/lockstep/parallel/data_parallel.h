@@ -86,6 +86,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     std::swap(replicas_, other.replicas_);
     std::swap(sync_, other.sync_);
     std::swap(buckets_, other.buckets_);
+    std::swap(group_, other.group_);
     return *this;
   }
 
@@ -110,11 +111,15 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
                           options_.scatter, "arguments", &rows);
     const std::vector<M*> modules = ready_modules(inputs.size());
     const std::span<M* const> used(modules);
-    if constexpr (std::is_void_v<decltype(std::apply(*module_, inputs[0]))>)
-      parallel_apply(used, inputs, devices_);
-    else
-      return gather(parallel_apply(used, inputs, devices_), output_device(),
-                    {.dim = options_.scatter.dim, .how = options_.gather, .rows = rows});
+    const ReplicaPass pass = {.rows = rows, .dim = options_.scatter.dim, .group = group_};
+    if constexpr (std::is_void_v<decltype(std::apply(*module_, inputs[0]))>) {
+      parallel_apply(used, inputs, devices_, pass);
+      sync_.end_pass(*module_, inputs.size(), *group_);
+    } else {
+      const auto outputs = parallel_apply(used, inputs, devices_, pass);
+      sync_.end_pass(*module_, inputs.size(), *group_);
+      return gather(outputs, output_device(), {.dim = options_.scatter.dim, .how = options_.gather, .rows = rows});
+    }
   }
 
   /// While the guard lives, backward leaves each device its own gradients; the next backward after it sums them all.
@@ -161,6 +166,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   std::vector<std::unique_ptr<M>> replicas_;  // of devices_[1], devices_[2], ...
   ReplicaSync sync_;
   GradientBuckets buckets_;
+  std::shared_ptr<ReplicaGroup> group_ = std::make_shared<ReplicaGroup>(devices_);
 };
 
 /// One forward pass of `module` over several GPUs, without keeping replicas: copies the module to each of them first.
@@ -180,7 +186,8 @@ auto data_parallel(M& module, Input&& input, const DataParallelOptions& options 
     replicas.push_back(replicate(module, devices[i]));
     modules.push_back(&replicas.back());
   }
-  return gather(parallel_apply(std::span<M* const>(modules), inputs, std::span<const Device>(devices)),
+  return gather(parallel_apply(std::span<M* const>(modules), inputs, std::span<const Device>(devices),
+                               {.rows = rows, .dim = options.scatter.dim}),
                 options.output_device.value_or(devices.front()),
                 {.dim = options.scatter.dim, .how = options.gather, .rows = rows});
 }

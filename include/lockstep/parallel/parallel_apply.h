@@ -1,22 +1,34 @@
 // Runs replicas at once: one persistent host thread for each device.
 #pragma once
 
+#include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <tuple>
 #include <type_traits>
 #include <vector>
 
+#include <lockstep/parallel/replica_group.h>
 #include <lockstep/runtime/device.h>
 
 namespace lockstep {
 
+/// What makes replicas one pass over one batch.
+struct ReplicaPass {
+  std::span<const std::int64_t> rows = {};       ///< Of each replica's shard; none if no batch was divided.
+  std::int64_t dim = 0;                          ///< The dimension that it was divided along.
+  std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Kept from pass to pass, if there are several.
+};
+
 /// Calls job(i) on the thread of devices[i], for all i at once, and waits for all. Jobs inherit the caller's current
-/// streams and gradient mode, and draw random numbers from a sequence of their own that depends on the caller's and
-/// on i. What they print() appears when all have finished, in the order of i. The failure of the lowest i is thrown,
-/// of its own type, with "in replica i on cuda:d" in its message and the others attached.
-LOCKSTEP_API void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job);
+/// streams and gradient mode. Each draws random numbers from a sequence of its own that depends on the caller's and on
+/// i; draw_for_batch() gives all the numbers that the caller would get. What they print() appears when all have finished,
+/// in the order of i. The failure of the lowest i is thrown, of its own type, with "in replica i on cuda:d" in its
+/// message and the others attached. Passes that share a device come one after the other.
+LOCKSTEP_API void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
+                               const ReplicaPass& pass = {});
 
 /// True on a thread that is inside run_replicas.
 LOCKSTEP_API bool inside_replica() noexcept;
@@ -24,15 +36,15 @@ LOCKSTEP_API bool inside_replica() noexcept;
 /// The results of modules[i](inputs[i]...) on devices[i]. There are as many replicas as inputs; inputs are tuples.
 template <class M, class... Arguments>
 auto parallel_apply(std::span<M* const> modules, std::vector<std::tuple<Arguments...>>& inputs,
-                    std::span<const Device> devices) {
+                    std::span<const Device> devices, const ReplicaPass& pass = {}) {
   using Result = decltype(std::apply(*modules[0], std::move(inputs[0])));
   const auto call = [&](std::size_t i) -> decltype(auto) { return std::apply(*modules[i], std::move(inputs[i])); };
   const std::span<const Device> used = devices.first(inputs.size());
   if constexpr (std::is_void_v<Result>) {
-    run_replicas(used, call);
+    run_replicas(used, call, pass);
   } else {
     std::vector<std::optional<std::decay_t<Result>>> outputs(inputs.size());
-    run_replicas(used, [&](std::size_t i) { outputs[i].emplace(call(i)); });
+    run_replicas(used, [&](std::size_t i) { outputs[i].emplace(call(i)); }, pass);
     std::vector<std::decay_t<Result>> results;
     for (auto& output : outputs) results.push_back(std::move(*output));
     return results;

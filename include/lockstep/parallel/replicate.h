@@ -6,6 +6,7 @@
 #include <vector>
 
 #include <lockstep/nn/module.h>
+#include <lockstep/parallel/replica_group.h>
 #include <lockstep/runtime/device.h>
 
 namespace lockstep {
@@ -33,6 +34,8 @@ class LOCKSTEP_API ReplicaSync {
   void reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas);
   /// False if the structure is not that of the replicas any more: then they have to be made anew.
   bool update(nn::ModuleBase& primary);
+  /// After a pass of `ran` replicas, the primary among them: buffers that become means do (nn::BufferSync).
+  void end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGroup& group);
 
  private:
   struct Impl;

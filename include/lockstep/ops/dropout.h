@@ -1,0 +1,15 @@
+#pragma once
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// Zero with probability p, else x / (1 - p); x itself if not training or for p = 0 (Srivastava et al., JMLR 2014).
+/// Floating dtypes only, else DTypeError; throws InvalidArgument unless 0 <= p <= 1. Differentiable, to any order.
+///
+/// What is dropped depends on the caller's sequence of random numbers and on an element's place in the whole batch: it
+/// is the same whatever the number of devices (lockstep/tensor/batch_shard.h says which tensors count as batches).
+/// Nothing is kept for backward but where the sequence stood.
+LOCKSTEP_API Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
+
+}  // namespace lockstep

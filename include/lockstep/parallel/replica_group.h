@@ -1,0 +1,40 @@
+// What the replicas of a pass do together while they run: sums over all of them, as synchronized batch norm needs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lockstep/runtime/device.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// The communicators of replicas on `devices`, made when first used and kept for later passes. Any thread.
+class LOCKSTEP_API ReplicaGroup {
+ public:
+  explicit ReplicaGroup(std::span<const Device> devices);
+  ~ReplicaGroup();
+  ReplicaGroup(const ReplicaGroup&) = delete;
+  ReplicaGroup& operator=(const ReplicaGroup&) = delete;
+
+  struct Impl;
+  Impl& impl() const noexcept { return *impl_; }
+
+ private:
+  std::unique_ptr<Impl> impl_;
+};
+
+/// The sum of x over the replicas of this pass, on each replica's own device and current stream, the same bits on all.
+/// Every replica has to call it, in the same order, with the same shape and dtype: it waits on the host until all have
+/// come. Outside of replicas, x itself. Differentiable, to any order: the gradient is the sum of the replicas'
+/// gradients. Throws ShapeError or DTypeError for what differs between replicas, and CollectiveError when a replica
+/// ended without coming.
+LOCKSTEP_API Tensor sum_over_replicas(const Tensor& x);
+
+/// The same for a number of the host's.
+LOCKSTEP_API std::int64_t sum_over_replicas(std::int64_t x);
+
+}  // namespace lockstep

@@ -1,0 +1,54 @@
+// Which rows of a batch this thread works on, and random numbers that do not depend on how the batch was divided.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/core/shape.h>
+#include <lockstep/tensor/random.h>
+
+namespace lockstep {
+
+/// Rows [first, first + count) of the `total` rows of a batch, along dimension `dim` of its tensors.
+struct BatchShard {
+  std::int64_t dim = 0;
+  std::int64_t first = 0;
+  std::int64_t count = 0;
+  std::int64_t total = 0;
+};
+
+/// Where the elements of a shard lie in the tensor of the whole batch, both in row-major order: element i is element
+/// first + i / run * stride + i % run there.
+struct BatchPlace {
+  std::int64_t first = 0;
+  std::int64_t run = 0;
+  std::int64_t stride = 0;
+};
+
+/// The place of a tensor that this thread made of its shard. Its size along the batch's dimension is a multiple of the
+/// shard's rows (as after flattening the batch with what follows); any other tensor, and every tensor outside of
+/// replicas, counts as whole.
+LOCKSTEP_API BatchPlace place_in_batch(const Shape& sizes);
+
+/// The start of a new sequence of random numbers, by one draw from the caller's sequence. The replicas of a pass get
+/// the same one at their n-th call, which is also what the caller would have got; so numbers keyed on an element's
+/// place in the whole batch are those of one device.
+LOCKSTEP_API Generator draw_for_batch();
+
+/// While it lives, this thread works on `shard`, and draw_for_batch() draws from `generator`.
+class LOCKSTEP_API BatchShardGuard {
+ public:
+  BatchShardGuard(const BatchShard& shard, Generator& generator) noexcept;
+  ~BatchShardGuard();
+  BatchShardGuard(const BatchShardGuard&) = delete;
+  BatchShardGuard& operator=(const BatchShardGuard&) = delete;
+
+ private:
+  friend BatchPlace place_in_batch(const Shape& sizes);
+  friend Generator draw_for_batch();
+
+  const BatchShard shard_;
+  Generator& generator_;
+  const BatchShardGuard* const outer_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+// What batch norm shares with its synchronized form.
+#pragma once
+
+#include <lockstep/ops/normalization.h>
+
+namespace lockstep {
+
+/// Throws DTypeError, ShapeError or DeviceMismatch for what does not fit.
+void check_batch_norm(const char* op, const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
+                      const Tensor& weight, const Tensor& bias);
+/// Throws ShapeError unless there is more than one element for each channel.
+void check_batch_count(const char* op, const Tensor& x, std::int64_t count);
+
+Shape all_but_channels(int rank);
+
+/// running = (1 - momentum) * running + momentum * factor * now, if it is defined.
+void update_running(const Tensor& running, const Tensor& now, double factor, double momentum);
+
+}  // namespace lockstep

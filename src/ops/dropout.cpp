@@ -1,0 +1,87 @@
+#include <lockstep/ops/dropout.h>
+
+#include <cmath>
+
+#include <lockstep/tensor/batch_shard.h>
+
+#include "autograd/node.h"
+#include "tensor/kernels/launch.h"
+#include "tensor/random_kernel.h"
+
+namespace lockstep {
+namespace {
+
+// Which elements are kept: word i % 4 of block i / 4 decides on element i of the whole batch.
+struct Mask {
+  Generator start;
+  BatchPlace place;
+  std::uint64_t threshold;  // words below are dropped
+  double scale;             // of what is kept
+};
+
+/// out = x * mask. Both are dense, of `count` elements.
+template <class T>
+struct DropoutKernel {
+  static constexpr std::int64_t kGrain = 1 << 14;
+  static constexpr std::int64_t kWords = 4 * kBlockLanes;
+
+  const T* x;
+  T* out;
+  std::int64_t count;
+  Mask mask;
+
+  void operator()(const KernelContext& context) const {
+    host::parallel_for(context, count, kGrain, [this](std::int64_t begin, std::int64_t end) {
+      while (begin < end) {  // piece by piece of what lies together in the whole batch
+        const std::int64_t within = begin % mask.place.run;
+        const std::int64_t piece = std::min(end - begin, mask.place.run - within);
+        apply(begin, piece, begin / mask.place.run * mask.place.stride + mask.place.first + within);
+        begin += piece;
+      }
+    });
+  }
+
+ private:
+  // Elements [at, at + length), which are `global` and the following of the whole batch.
+  void apply(std::int64_t at, std::int64_t length, std::int64_t global) const {
+    const auto scale = ComputeType<T>(mask.scale);
+    std::uint32_t words[4][kBlockLanes], in_order[kWords];
+    for (const std::int64_t end = at + length; at < end;) {
+      const std::int64_t skip = global % 4, taken = std::min(end - at, kWords - skip);
+      make_blocks(mask.start, std::uint64_t(global / 4), words);
+      for (int lane = 0; lane < kBlockLanes; ++lane)
+        for (int i = 0; i < 4; ++i) in_order[4 * lane + i] = words[i][lane];
+      for (std::int64_t i = 0; i < taken; ++i)
+        out[at + i] = in_order[skip + i] < mask.threshold ? T(0) : T(ComputeType<T>(x[at + i]) * scale);
+      at += taken;
+      global += taken;
+    }
+  }
+};
+
+Tensor masked(const Tensor& x, const Mask& mask) {
+  const Tensor from = x.contiguous();
+  const TensorImpl& impl = *from.impl();
+  Tensor out = make_tensor(*impl.storage->device, impl.sizes, impl.dtype);
+  visit_floating("dropout", impl.dtype, [&]<class T>() {
+    const DropoutKernel<T> kernel{reinterpret_cast<const T*>(impl.data()), reinterpret_cast<T*>(out.impl()->data()),
+                                  impl.numel, mask};
+    if (impl.numel > 0) launch("dropout", double(impl.numel), out, std::array{&from}, kernel);
+  });
+  if (autograd::records(x))
+    autograd::record("Dropout", out, {&x}, [mask](const Tensor& g) { return autograd::Gradients{masked(g, mask)}; });
+  return out;
+}
+
+}  // namespace
+
+Tensor dropout(const Tensor& x, double p, bool training) {
+  const TensorImpl& impl = impl_of("dropout", x);
+  if (!is_floating(impl.dtype)) throw DTypeError(text("[dropout] expected a floating dtype, got ", impl.dtype));
+  if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[dropout] expected a probability from 0 to 1, got ", p));
+  if (!training || p == 0) return x;
+  return masked(x, {draw_for_batch(), place_in_batch(impl.sizes), std::uint64_t(std::llround(p * 0x1p32)),
+                    p < 1 ? 1 / (1 - p) : 0});
+}
+
+}  // namespace lockstep

@@ -1,0 +1,121 @@
+#include <lockstep/parallel/replica_group.h>
+
+#include <lockstep/autograd/grad_mode.h>
+
+#include "autograd/node.h"
+#include "core/text.h"
+#include "parallel/meeting.h"
+#include "parallel/replica_group_impl.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+
+void ReplicaGroup::Impl::all_reduce(std::span<const Tensor> tensors, std::span<const Stream> streams, ReduceOp op) {
+  const std::scoped_lock lock(mutex);
+  const std::size_t count = tensors.size();
+  auto place = communicators.find(count);
+  if (place == communicators.end())
+    place =
+        communicators.emplace(count, Communicator({devices.begin(), devices.begin() + std::ptrdiff_t(count)})).first;
+  collective::all_reduce(place->second, tensors, op, streams);
+}
+
+ReplicaGroup::ReplicaGroup(std::span<const Device> devices) : impl_(std::make_unique<Impl>()) {
+  impl_->devices.assign(devices.begin(), devices.end());
+}
+ReplicaGroup::~ReplicaGroup() = default;
+
+namespace {
+
+constexpr const char* kOp = "sum_over_replicas";
+
+// The sum of all parts, for each of them. One node for all replicas: nobody waits for another replica in backward.
+std::vector<Tensor> sums_of(const std::shared_ptr<ReplicaGroup>& group, std::span<const Tensor> parts,
+                            std::span<const Stream> streams) {
+  std::vector<Tensor> sums;
+  bool recording = false;
+  {
+    const NoGrad guard;
+    for (std::size_t i = 0; i < parts.size(); ++i) {
+      const StreamGuard on(streams[i]);
+      sums.push_back(copied(parts[i], *parts[i].impl()->storage->device, parts[i].dtype()));
+    }
+  }
+  group->impl().all_reduce(sums, streams, ReduceOp::kSum);
+  for (const Tensor& part : parts) recording = recording || autograd::records(part);
+  if (!recording) return sums;
+  const StreamGuard on(streams[0]);
+  autograd::record_many("SumOverReplicas", sums, parts,
+                        [group, sizes = parts[0].sizes()](const autograd::Gradients& arrived) {
+                          autograd::Gradients gradients = arrived;
+                          DType dtype = kFloat32;
+                          for (const Tensor& g : arrived)
+                            if (g.defined()) dtype = g.dtype();
+                          std::vector<Stream> current;
+                          for (std::size_t i = 0; i < gradients.size(); ++i) {
+                            const Device device = group->impl().devices[i];
+                            current.push_back(current_stream(device));
+                            if (gradients[i].defined()) continue;
+                            gradients[i] = make_tensor(device_state(device), sizes, dtype);
+                            fill_values(gradients[i], 0);
+                          }
+                          return sums_of(group, gradients, current);
+                        });
+  return sums;
+}
+
+void check_alike(std::span<Contribution* const> all) {
+  const Tensor& first = all[0]->tensor;
+  for (std::size_t i = 1; i < all.size(); ++i) {
+    const Tensor& other = all[i]->tensor;
+    if (other.defined() != first.defined())
+      throw InvalidArgument(
+          text("[", kOp, "] expected a tensor from every replica or a number from every one, got both"));
+    if (!first.defined()) continue;
+    if (other.sizes() != first.sizes())
+      throw ShapeError(text("[", kOp, "] expected shape ", first.sizes(), " as in replica 0, got ", other.sizes(),
+                            " in replica ", i));
+    if (other.dtype() != first.dtype())
+      throw DTypeError(
+          text("[", kOp, "] expected ", first.dtype(), " as in replica 0, got ", other.dtype(), " in replica ", i));
+  }
+}
+
+void add_up(const std::shared_ptr<ReplicaGroup>& group, std::span<Contribution* const> all) {
+  check_alike(all);
+  std::vector<Tensor> parts;
+  std::vector<Stream> streams;
+  std::int64_t number = 0;
+  for (Contribution* const each : all) {
+    number += each->number;
+    if (!each->tensor.defined()) continue;
+    parts.push_back(each->tensor);
+    streams.push_back(*each->stream);
+  }
+  for (Contribution* const each : all) each->number = number;
+  if (parts.empty()) return;
+  const std::vector<Tensor> sums = sums_of(group, parts, streams);
+  for (std::size_t i = 0; i < sums.size(); ++i) all[i]->tensor = sums[i];
+}
+
+Contribution meet(Contribution mine) {
+  const MeetingGuard& here = *current_meeting();
+  here.meeting.meet(kOp, here.replica, mine,
+                    [&](std::span<Contribution* const> all) { add_up(here.meeting.group(), all); });
+  return mine;
+}
+
+}  // namespace
+
+Tensor sum_over_replicas(const Tensor& x) {
+  impl_of(kOp, x);
+  if (!current_meeting()) return x;
+  return meet({.tensor = x, .stream = current_stream(x.device())}).tensor;
+}
+
+std::int64_t sum_over_replicas(std::int64_t x) {
+  if (!current_meeting()) return x;
+  return meet({.number = x}).number;
+}
+
+}  // namespace lockstep

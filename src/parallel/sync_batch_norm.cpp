@@ -1,0 +1,52 @@
+#include <lockstep/parallel/sync_batch_norm.h>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/unary.h>
+#include <lockstep/parallel/replica_group.h>
+
+#include "core/text.h"
+#include "ops/affine.h"
+#include "ops/batch_norm.h"
+#include "parallel/meeting.h"
+
+namespace lockstep {
+
+Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
+                       const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
+  if (!options.training || !current_meeting())
+    return batch_norm(x, running_mean, running_variance, weight, bias, options);
+  check_batch_norm("sync_batch_norm", x, running_mean, running_variance, weight, bias);
+  const std::int64_t channels = x.sizes()[1];
+  const std::int64_t count = channels ? x.numel() / channels : 0, total = sum_over_replicas(count);
+  check_batch_count("sync_batch_norm", x, total);
+
+  const int rank = x.dim();
+  const Shape dims = all_but_channels(rank);
+  const auto mean_of_all = [&](const Tensor& values) {  // as a sum of weighted means, which 16 bits hold too
+    return sum_over_replicas(count ? mean(values, dims, true) * (double(count) / double(total))
+                                   : sum(values, dims, true));
+  };
+  const Tensor average = mean_of_all(x);
+  const Tensor centered = x - average;
+  const Tensor variance = mean_of_all(square(centered));
+  {
+    const NoGrad guard;
+    update_running(running_mean, average, 1, options.momentum);
+    update_running(running_variance, variance, double(total) / double(total - 1), options.momentum);
+  }
+  return affine(centered * rsqrt(variance + options.eps), per_channel(weight, rank), per_channel(bias, rank));
+}
+
+namespace nn {
+
+SyncBatchNorm::SyncBatchNorm(std::int64_t features, const BatchNormLayerOptions& options)
+    : BatchNormState("SyncBatchNorm", features, options, BufferSync::kEqual) {}
+
+Tensor SyncBatchNorm::forward(const Tensor& x) {
+  return normalize("SyncBatchNorm", &sync_batch_norm, x, is_training());
+}
+
+}  // namespace nn
+}  // namespace lockstep

@@ -1,0 +1,126 @@
+// The model a user gets does not depend on how many devices trained it.
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/optim/clip.h>
+#include <lockstep/optim/sgd.h>
+#include <lockstep/parallel/sync_batch_norm.h>
+
+#include "autograd/node.h"
+#include "parallel/job.h"
+
+namespace lockstep {
+namespace {
+
+// Dropout, batch statistics, weights used twice, a branch that only some batches take, and one that none takes.
+struct Net : nn::Module<Net> {
+  nn::Linear first, shared, last, sometimes, never;
+  nn::SyncBatchNorm norm, per_feature;
+  nn::Dropout drop;
+
+  explicit Net(DType dtype)
+      : first(5, 8, {.tensor = {.dtype = dtype}}),
+        shared(8, 8, {.tensor = {.dtype = dtype}}),
+        last(8, 1, {.tensor = {.dtype = dtype}}),
+        sometimes(8, 8, {.tensor = {.dtype = dtype}}),
+        never(8, 8, {.tensor = {.dtype = dtype}}),
+        norm(2, {.tensor = {.dtype = dtype}}),
+        per_feature(8, {.tensor = {.dtype = dtype}}),
+        drop(0.3) {}
+  auto members() {
+    return nn::members("first", first, "shared", shared, "last", last, "sometimes", sometimes, "never", never, "norm",
+                       norm, "per_feature", per_feature, "drop", drop);
+  }
+  Tensor forward(const Tensor& x, bool branch, bool whole_batch_has_rows) {
+    Tensor h = drop(relu(first(x)));
+    h = norm(h.reshape({x.size(0), 2, 4})).reshape({x.size(0), 8});
+    if (whole_batch_has_rows) h = per_feature(h);
+    h = drop(relu(shared(relu(shared(h)))));
+    if (branch) h = h + sometimes(h);
+    return last(h);
+  }
+};
+
+std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(kFloat64).to_vector<double>(); }
+
+// Each step's loss, then all parameters and buffers.
+using Result = std::vector<std::vector<double>>;
+
+struct Case {
+  int devices;
+  std::int64_t rows;
+};
+
+// Two batches to a step, of which the first is accumulated; gradients clipped; 50 steps.
+template <class Model, class AfterStep>
+Result train(Model& model, Device device, DType dtype, std::int64_t rows, const AfterStep& after_step) {
+  manual_seed(11);
+  optim::SGD optimizer(model.parameters(), {.lr = 0.05, .momentum = 0.9});
+  Result result;
+  for (int step = 0; step < 50; ++step) {
+    optimizer.zero_grad();
+    for (int part = 0; part < 2; ++part) {
+      const Tensor batch = randn({rows, 5}, {.dtype = dtype}).to(device);
+      const Tensor output = model(batch, (step + part) % 3 == 0, rows > 1);
+      const Tensor loss = sum(output * output) * 0.01;
+      result.push_back(values(loss));
+      if constexpr (requires { model.no_sync(); }) {
+        std::optional<typename Model::NoSync> guard;
+        if (part == 0) guard.emplace(model);
+        loss.backward();
+      } else {
+        loss.backward();
+      }
+    }
+    optim::clip_grad_norm_(model.parameters(), 0.5);
+    optimizer.step();
+    after_step();
+  }
+  for (const auto& [name, tensor] : model.state_dict()) result.push_back(values(tensor));
+  return result;
+}
+
+Result train_on(int devices, std::int64_t rows, const Net& net, DType dtype) {
+  DataParallel model(net, {.buckets = {.first_bytes = 256, .bytes = 512}});
+  EXPECT_EQ(model.devices().size(), std::size_t(devices));
+  return train(model, model.device(), dtype, rows, [&] {
+    for (const auto& [name, parameter] : model.named_parameters())
+      for (const Tensor& replica : autograd::meta_of(parameter)->replicas)
+        ASSERT_EQ(values(replica), values(parameter)) << name;
+  });
+}
+
+class Invariance : public ::testing::TestWithParam<Case> {};
+
+TEST_P(Invariance, NDevicesTrainTheModelThatOneDeviceTrains) {
+  const auto [count, rows] = GetParam();
+  for (const DType dtype : {kFloat32, kFloat64}) {
+    SimulatedDevices devices({.count = count});
+    manual_seed(3);
+    const Net net(dtype);
+    Net alone = net;
+    const Result expected = train(alone, "cpu", dtype, rows, [] {});
+    const Result got = train_on(count, rows, net, dtype);
+    const double relative = dtype == kFloat32 ? 1e-4 : 1e-11;
+    ASSERT_EQ(got.size(), expected.size());
+    for (std::size_t i = 0; i < got.size(); ++i)
+      for (std::size_t k = 0; k < got[i].size(); ++k)
+        ASSERT_NEAR(got[i][k], expected[i][k], relative * std::max(1.0, std::abs(expected[i][k])))
+            << name(dtype) << ", result " << i;
+    if (dtype == kFloat64) continue;
+    EXPECT_EQ(train_on(count, rows, net, dtype), got) << "a second run";
+  }
+}
+
+std::vector<Case> all_cases() {
+  std::vector<Case> cases;
+  for (const int devices : {1, 2, 3, 4, 7, 16})
+    for (const std::int64_t rows : {30, 10, 7, 1}) cases.push_back({devices, rows});
+  return cases;
+}
+INSTANTIATE_TEST_SUITE_P(Cases, Invariance, ::testing::ValuesIn(all_cases()), [](const auto& test) {
+  return std::to_string(test.param.devices) + "Devices" + std::to_string(test.param.rows) + "Rows";
+});
+
+}  // namespace
+}  // namespace lockstep

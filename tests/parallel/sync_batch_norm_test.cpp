@@ -1,0 +1,242 @@
+// Batch norm in replicas: synchronized, and each on its own shard. And what replicas do together.
+#include <lockstep/parallel/sync_batch_norm.h>
+
+#include <gtest/gtest.h>
+
+#include <thread>
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/ops/join.h>
+#include <lockstep/ops/unary.h>
+#include <lockstep/tensor/batch_shard.h>
+
+#include "parallel/job.h"
+
+namespace lockstep {
+namespace {
+
+std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(kFloat64).to_vector<double>(); }
+
+void expect_close(const Tensor& got, const Tensor& expected, const char* what) {
+  const std::vector<double> a = values(got), b = values(expected);
+  ASSERT_EQ(a.size(), b.size()) << what;
+  for (std::size_t i = 0; i < a.size(); ++i) ASSERT_NEAR(a[i], b[i], 1e-12) << what << ", element " << i;
+}
+
+template <class Norm>
+struct Net : nn::Module<Net<Norm>> {
+  Norm norm;
+  Net() : norm(3, {.tensor = {.dtype = kFloat64}}) {
+    normal_(*norm.weight.operator->(), 1, 1);
+    normal_(*norm.bias.operator->(), 0, 1);
+  }
+  auto members() { return nn::members("norm", norm); }
+  Tensor forward(const Tensor& x) { return norm(x); }
+};
+using SyncNet = Net<nn::SyncBatchNorm>;
+
+TEST(SyncBatchNorm, IsBatchNormOfTheWholeBatch) {
+  SimulatedDevices devices({.count = 3});
+  manual_seed(1);
+  for (const Shape& sizes : {Shape{10, 3}, Shape{4, 3, 5}, Shape{1, 3, 2}}) {
+    for (const std::vector<double>& weights : {std::vector<double>{}, {1, 0, 2}}) {
+      SyncNet net;
+      Net<nn::BatchNorm1d> alone;
+      alone.load_state_dict(net.state_dict());
+      DataParallel model(net, {.scatter = {.weights = weights}});
+      const Tensor x = randn(sizes, {.dtype = kFloat64}), seed = randn(sizes, {.dtype = kFloat64});
+      const Tensor a = x.clone().requires_grad_(), b = x.to("cuda:0").requires_grad_();
+      const Tensor expected = alone(a), got = model(b);
+      expect_close(got, expected, "output");
+      expected.backward(seed);
+      got.backward(seed.to("cuda:0"));
+      expect_close(b.grad(), a.grad(), "gradient");
+      for (const auto& [name, tensor] : alone.state_dict())
+        expect_close(*model.module().state_dict().find(name), tensor, name.c_str());
+      for (std::size_t i = 0; i < 2; ++i)
+        expect_close(model.parameters()[i].grad(), alone.parameters()[i].grad(), "gradient of a parameter");
+    }
+  }
+}
+
+TEST(SyncBatchNorm, HasGradientsOfGradients) {
+  SimulatedDevices devices({.count = 3});
+  manual_seed(1);
+  SyncNet net;
+  SyncNet alone = net;
+  DataParallel model(net);
+  const Tensor x = randn({7, 3}, {.dtype = kFloat64});
+  const auto penalty = [](auto& f, Tensor input) {
+    input.requires_grad_();
+    const Tensor y = f(input);
+    const Tensor g = gradients({{sum(y * y * y)}}, {{input}}, {}, {.create_graph = true})[0];
+    sum(g * g).backward();
+    return input.grad();
+  };
+  expect_close(penalty(model, x.to("cuda:0")), penalty(alone, x.clone()), "gradient of the penalty");
+}
+
+TEST(SyncBatchNorm, NormalizesByRunningStatisticsInEvaluation) {
+  SimulatedDevices devices({.count = 2});
+  SyncNet net;
+  SyncNet alone = net;
+  DataParallel model(net);
+  model.eval();
+  alone.eval();
+  const Tensor x = randn({5, 3}, {.dtype = kFloat64});
+  expect_close(model(x.to("cuda:0")), alone(x), "output");
+  EXPECT_EQ(model.module().norm.num_batches_tracked->item<int>(), 0);
+}
+
+TEST(SyncBatchNorm, RefusesABatchOfOneElement) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model{SyncNet()};
+  EXPECT_THROW(model(randn({1, 3}, {.dtype = kFloat64, .device = "cuda:0"})), ShapeError);
+  EXPECT_THROW(model(randn({4, 2}, {.dtype = kFloat64, .device = "cuda:0"})), ShapeError);
+  model(randn({2, 3}, {.dtype = kFloat64, .device = "cuda:0"}));
+}
+
+TEST(SyncBatchNorm, WorksOnAnotherStreamThanTheDefaultOne) {
+  SimulatedDevices devices({.count = 3, .seed = 1, .max_delay_us = 50});
+  DataParallel model{SyncNet()};
+  const Tensor x = randn({6, 3}, {.dtype = kFloat64, .device = "cuda:0"});
+  for (int d = 0; d < 3; ++d) synchronize(Device::cuda(d));
+  std::vector<Stream> streams;
+  std::vector<std::unique_ptr<StreamGuard>> guards;
+  for (int d = 0; d < 3; ++d) {
+    streams.push_back(Stream::from_pool(Device::cuda(d)));
+    guards.push_back(std::make_unique<StreamGuard>(streams.back()));
+  }
+  const Tensor y = model(x);
+  guards.clear();
+  for (const Stream& stream : streams) Stream::default_stream(stream.device()).wait(stream.record());
+  sum(y).backward();
+  for (int d = 0; d < 3; ++d) EXPECT_NO_THROW(synchronize(Device::cuda(d)));
+}
+
+TEST(SyncBatchNorm, CopiesNoStatisticsBetweenPasses) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model{SyncNet()};
+  const Tensor x = randn({4, 3}, {.dtype = kFloat64, .device = "cuda:0"});
+  model(x);
+  const std::uint64_t before = devices.counts(0).peer_copies;
+  model(x);
+  EXPECT_EQ(devices.counts(0).peer_copies - before, 1u) << "the shard; the output leaves cuda:1";
+}
+
+TEST(BatchNorm, KeepsTheMeanOfTheReplicasStatistics) {
+  SimulatedDevices devices({.count = 3});
+  manual_seed(1);
+  const Net<nn::BatchNorm1d> net;
+  DataParallel model(net);
+  std::vector<Net<nn::BatchNorm1d>> alone(3, net);
+  const Tensor x = randn({10, 3}, {.dtype = kFloat64});
+  // Batches of 10 run three replicas, of 4 two: then the third one's statistics come from the others.
+  for (const std::int64_t rows : {10, 4, 10}) {
+    model(x.narrow(0, 0, rows).to("cuda:0"));
+    const std::vector<std::int64_t> shards = shard_sizes(rows, 3, {});
+    std::vector<Tensor> means, variances;
+    std::int64_t from = 0;
+    for (std::size_t i = 0; i < shards.size(); from += shards[i++]) {
+      alone[i](x.narrow(0, from, shards[i]));
+      means.push_back(*alone[i].norm.running_mean);
+      variances.push_back(*alone[i].norm.running_var);
+    }
+    const Tensor expected_mean = mean(stack(means), {0}).clone(),
+                 expected_variance = mean(stack(variances), {0}).clone();
+    for (auto& each : alone) {
+      each.norm.running_mean->copy_(expected_mean);
+      each.norm.running_var->copy_(expected_variance);
+    }
+    expect_close(*model.module().norm.running_mean, expected_mean, "mean");
+    expect_close(*model.module().norm.running_var, expected_variance, "variance");
+  }
+  EXPECT_EQ(model.module().norm.num_batches_tracked->item<int>(), 3);
+}
+
+// What each replica does in a pass over as many devices as there are.
+template <class Job>
+void run_on_all(const Job& job) {
+  run_replicas(try_all_gpus(), job);
+}
+
+TEST(ReplicaGroup, GivesTheCauseWhenAReplicaFailsWhileOthersWait) {
+  SimulatedDevices devices({.count = 3});
+  try {
+    run_on_all([](std::size_t i) {
+      if (i == 1) throw OutOfMemory("cuda:1", {});
+      sum_over_replicas(std::int64_t(i));
+    });
+    FAIL() << "no error";
+  } catch (const OutOfMemory& error) {
+    EXPECT_NE(std::string(error.what()).find("in replica 1 on cuda:1"), std::string::npos) << error.what();
+    EXPECT_EQ(error.attached().size(), 2u);
+  }
+}
+
+TEST(ReplicaGroup, DoesNotWaitForAReplicaThatHasEnded) {
+  SimulatedDevices devices({.count = 3});
+  EXPECT_THROW(run_on_all([](std::size_t i) {
+                 if (i != 2) sum_over_replicas(std::int64_t(1));
+               }),
+               CollectiveError);
+}
+
+TEST(ReplicaGroup, RefusesTensorsThatDiffer) {
+  SimulatedDevices devices({.count = 2});
+  const auto device = [](std::size_t i) { return Device::cuda(int(i)); };
+  EXPECT_THROW(
+      run_on_all([&](std::size_t i) { sum_over_replicas(ones({std::int64_t(i) + 1}, {.device = device(i)})); }),
+      ShapeError);
+  EXPECT_THROW(run_on_all([&](std::size_t i) {
+                 sum_over_replicas(ones({1}, {.dtype = i ? kFloat32 : kFloat64, .device = device(i)}));
+               }),
+               DTypeError);
+  EXPECT_THROW(run_on_all([&](std::size_t i) {
+                 i ? void(sum_over_replicas(std::int64_t(1)))
+                   : void(sum_over_replicas(ones({1}, {.device = device(i)})));
+               }),
+               InvalidArgument);
+  EXPECT_THROW(run_on_all([&](std::size_t) { sum_over_replicas(ones({1})); }), DeviceMismatch);
+  run_on_all([&](std::size_t i) {
+    EXPECT_EQ(sum_over_replicas(ones({1}, {.device = device(i)})).item<int>(), 2);
+    EXPECT_EQ(sum_over_replicas(std::int64_t(i)), 1);
+  });
+}
+
+TEST(ReplicaGroup, LetsTwoThreadsPassOverTheSameDevices) {
+  SimulatedDevices devices({.count = 3, .seed = 1, .max_delay_us = 20});
+  const auto many_passes = [] {
+    DataParallel model{SyncNet()};
+    const Tensor x = randn({6, 3}, {.dtype = kFloat64, .device = "cuda:0"});
+    for (int i = 0; i < 50; ++i) sum(model(x)).backward();
+  };
+  std::thread other(many_passes);
+  many_passes();
+  other.join();
+}
+
+TEST(Replicas, DrawWhatTheCallerWouldDrawForTheBatch) {
+  SimulatedDevices devices({.count = 3});
+  manual_seed(5);
+  const Generator first = draw_for_batch(), second = draw_for_batch();
+  const Generator after = current_generator();
+  manual_seed(5);
+  run_on_all([&](std::size_t) {
+    EXPECT_EQ(draw_for_batch(), first);
+    EXPECT_EQ(draw_for_batch(), second);
+  });
+  EXPECT_EQ(current_generator(), after);
+}
+
+TEST(Replicas, DrawNumbersOfTheirOwnInEachPass) {
+  SimulatedDevices devices({.count = 2});
+  std::vector<float> drawn(4);
+  for (std::size_t pass = 0; pass < 2; ++pass)
+    run_on_all([&](std::size_t i) { drawn[2 * pass + i] = rand({}).item<float>(); });
+  std::sort(drawn.begin(), drawn.end());
+  EXPECT_EQ(std::unique(drawn.begin(), drawn.end()), drawn.end());
+}
+
+}  // namespace
+}  // namespace lockstep
