@@ -18,11 +18,6 @@ using namespace lockstep;
 
 namespace {
 
-double median(std::vector<double> samples) {
-  std::sort(samples.begin(), samples.end());
-  return samples[samples.size() / 2];
-}
-
 void bound_cores(int cores) {
   cpu_set_t allowed, chosen;
   sched_getaffinity(0, sizeof(allowed), &allowed);
@@ -66,23 +61,13 @@ class Job {
 
 /// The collective, and a copy of that part of every device's tensor.
 void compare(const std::string& name, Job& job, double part, const std::function<void()>& collective) {
-  auto together = [&] {
-    collective();
-    job.synchronize();
-  };
-  auto plain = [&] { job.copy(part); };
-  bench::time_calls(2, together);
-  bench::time_calls(2, plain);
-  std::vector<double> times, copy_times, ratios;
-  const double budget_us = 1e6 * bench::from_environment("BENCH_SECONDS", 2);
-  for (double spent = 0; spent < budget_us || times.size() < 5; spent += times.back() + copy_times.back()) {
-    times.push_back(bench::time_calls(1, together));
-    copy_times.push_back(bench::time_calls(1, plain));
-    ratios.push_back(times.back() / copy_times.back());
-  }
-  std::printf("{\"name\": \"%s\", \"med_us\": %.1f, \"copy_us\": %.1f, \"ratio\": %.3f, \"samples\": %zu}\n",
-              name.c_str(), median(times), median(copy_times), median(ratios), times.size());
-  std::fflush(stdout);
+  bench::compare(
+      name,
+      [&] {
+        collective();
+        job.synchronize();
+      },
+      [&] { job.copy(part); });
 }
 
 std::vector<Tensor> shares(const std::vector<Tensor>& wholes, bool of_each) {

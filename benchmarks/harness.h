@@ -41,4 +41,27 @@ void run(const std::string& name, Function function) {
   std::fflush(stdout);
 }
 
+inline double median(std::vector<double> values) {
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Calls one function and its peer in turns for BENCH_SECONDS, at least five times each; prints the medians of their
+/// times and of the ratio of a turn's two.
+template <class Function, class Peer>
+void compare(const std::string& name, Function function, Peer peer) {
+  time_calls(2, function);
+  time_calls(2, peer);
+  std::vector<double> times, peer_times, ratios;
+  const double budget_us = 1e6 * from_environment("BENCH_SECONDS", 2);
+  for (double spent = 0; spent < budget_us || times.size() < 5; spent += times.back() + peer_times.back()) {
+    times.push_back(time_calls(1, function));
+    peer_times.push_back(time_calls(1, peer));
+    ratios.push_back(times.back() / peer_times.back());
+  }
+  std::printf("{\"name\": \"%s\", \"med_us\": %.1f, \"peer_us\": %.1f, \"ratio\": %.3f, \"samples\": %zu}\n", name.c_str(),
+              median(times), median(peer_times), median(ratios), times.size());
+  std::fflush(stdout);
+}
+
 }  // namespace bench

@@ -1,5 +1,5 @@
 // The workloads that other libraries are measured on too.
-//   workloads CASE        CASE: seed small
+//   workloads CASE        CASE: seed mlp mlp_parallel small
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -11,24 +11,103 @@
 
 using namespace lockstep;
 
+namespace {
+
+/// One training step, and one forward without gradients.
+template <class Loss>
+void training(const std::string& name, optim::Optimizer& optimizer, const Loss& loss) {
+  bench::run(name + "/step", [&] {
+    optimizer.zero_grad();
+    loss().backward();
+    optimizer.step();
+  });
+  bench::run(name + "/forward_no_grad", [&] {
+    const NoGrad guard;
+    loss();
+  });
+}
+
 // Linear(5, 2) on a batch of 30: what one call costs when there is next to nothing to compute.
 void seed() {
   nn::Linear linear(5, 2);
-  const Tensor x = randn({30, 5});
+  const Tensor x = randn({30, 5}), y = randn({30, 2});
   bench::run("seed/forward", [&] { linear(x); });
+  optim::SGD optimizer(linear.parameters(), {.lr = 0.01});
+  training("seed", optimizer, [&] { return nn::mse_loss(linear(x), y); });
+}
+
+nn::Sequential mlp_net() {
+  return nn::Sequential(nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, 10));
+}
+
+// 784-512-256-10, batch 256, SGD with momentum.
+void mlp() {
+  nn::Sequential net = mlp_net();
+  const Tensor x = randn({256, 784}), y = randint(0, 10, {256});
+  optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9});
+  training("mlp", optimizer, [&] { return nn::cross_entropy(net(x), y); });
+}
+
+/// One training step of a model, waited for.
+template <class Model>
+class MlpStep {
+ public:
+  explicit MlpStep(Model model, Device device)
+      : model_(std::move(model)),
+        x_(randn({256, 784}).to(device)),
+        y_(randint(0, 10, {256}).to(device)),
+        optimizer_(model_.parameters(), {.lr = 0.01, .momentum = 0.9}) {}
+  void operator()() {
+    optimizer_.zero_grad();
+    nn::cross_entropy(model_(x_), y_).backward();
+    optimizer_.step();
+    for (const Device& device : try_all_gpus()) synchronize(device);
+  }
+
+ private:
+  Model model_;
+  Tensor x_, y_;
+  optim::SGD optimizer_;
+};
+
+// The mlp's step on two simulated devices of one core each, against the CPU with both cores. The checks of the simulation
+// are on, and then off.
+void mlp_parallel() {
+  for (const bool checks : {true, false}) {
+    SimulatedDevices devices({.count = 2, .poison = checks, .check_races = checks});
+    DataParallel replicated(mlp_net());
+    MlpStep two(std::move(replicated), "cuda:0");
+    MlpStep one(mlp_net(), "cpu");
+    bench::compare(checks ? "mlp_parallel/checked" : "mlp_parallel/unchecked", std::ref(two), std::ref(one));
+  }
 }
 
 // Eight floats: what dispatch, allocation and the graph cost.
 void small() {
-  const NoGrad guard;
-  const Tensor a = randn({8}), b = randn({8}), matrix = randn({8, 8});
-  bench::run("small/add", [&] { a + b; });
-  bench::run("small/empty", [&] { empty({8}); });
-  bench::run("small/view", [&] { matrix.view({64}); });
+  const Tensor a = randn({8}), matrix = randn({8, 8}), ones_of_8 = ones({8});
+  Tensor b = randn({8});
+  {
+    const NoGrad guard;
+    bench::run("small/add", [&] { a + b; });
+    bench::run("small/add_in_place", [&] { b.add_(a, 1e-9); });
+    bench::run("small/empty", [&] { empty({8}); });
+    bench::run("small/view", [&] { matrix.view({64}); });
+    bench::run("small/item", [&] { sum(a).item<float>(); });
+  }
+  Tensor leaf = randn({8}, {.requires_grad = true});
+  bench::run("small/add_recorded", [&] { leaf + b; });
+  bench::run("small/chain100_backward", [&] {
+    leaf.set_grad(Tensor());
+    Tensor x = leaf + b;
+    for (int i = 1; i < 100; ++i) x = x + b;
+    x.backward(ones_of_8);
+  });
 }
 
+}  // namespace
+
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> cases = {{"seed", seed}, {"small", small}};
+  const std::map<std::string, std::function<void()>> cases = {{"seed", seed}, {"mlp", mlp}, {"mlp_parallel", mlp_parallel}, {"small", small}};
   if (argc != 2 || !cases.contains(argv[1])) {
     std::fprintf(stderr, "usage: workloads CASE, one of:");
     for (const auto& [name, run] : cases) std::fprintf(stderr, " %s", name.c_str());
