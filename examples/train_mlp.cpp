@@ -1,4 +1,4 @@
-// Trains a classifier of two interleaved spirals on 1..N GPUs, and saves it.
+// Trains a classifier of two interleaved spirals on 1..N GPUs, plots how that went, and saves it.
 //   train_mlp [--simulate N]
 #include <lockstep/lockstep.h>
 
@@ -18,8 +18,8 @@ struct Net : nn::Module<Net> {
   Tensor forward(const Tensor& x) { return body(x); }
 };
 
-// `count` points with their spiral's number: input [count, 2], target [count].
-std::pair<Tensor, Tensor> spirals(int64_t count) {
+// `count` points, input [count, 2], with their spiral's number, target [count].
+data::TensorDataset<2> spirals(int64_t count) {
   const std::vector<float> noise = randn({count, 2}).to_vector<float>();
   std::vector<float> points;
   std::vector<int64_t> classes;
@@ -29,8 +29,10 @@ std::pair<Tensor, Tensor> spirals(int64_t count) {
     points.push_back(float(turn * std::sin(angle)) + 0.08f * noise[size_t(2 * i + 1)]);
     classes.push_back(i % 2);
   }
-  return {tensor(points).view({count, 2}), tensor(classes)};
+  return data::TensorDataset(tensor(points).view({count, 2}), tensor(classes));
 }
+
+Tensor accuracy(const Tensor& output, const Tensor& target) { return mean(eq(argmax(output, 1), target).to(kFloat32)); }
 
 int main(int argc, char** argv) {
   try {
@@ -38,33 +40,28 @@ int main(int argc, char** argv) {
     if (argc == 3 && std::string_view(argv[1]) == "--simulate")
       simulated.emplace(SimulationOptions{.count = std::atoi(argv[2])});
     manual_seed(1);
-    const auto [inputs, targets] = spirals(2000);
-    data::DataLoader loader(data::TensorDataset(inputs, targets), {.batch_size = 100, .shuffle = true, .seed = 1});
-    DataParallel model(Net{});
-    print("Training on {} device(s), from {} on\n", model.devices().size(), model.device());
-    optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
-    optim::CosineAnnealingLR schedule(optimizer, {.t_max = 30});
+    data::DataLoader training(spirals(2000), {.batch_size = 100, .shuffle = true, .seed = 1});
+    data::DataLoader validation(spirals(500), {.batch_size = 100});
+    Net net;
+    optim::SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
+    optim::CosineAnnealingLR schedule(optimizer, {.t_max = 15});
 
-    for (int epoch = 1; epoch <= 30; ++epoch) {
-      Tensor total = zeros({}, {.device = model.device()});  // read once an epoch: reading waits for the device
-      for (auto [input, target] : loader) {
-        optimizer.zero_grad();
-        Tensor loss = nn::cross_entropy(model(input), target.to(model.device()));
-        loss.backward();   // gradients all-reduced in buckets while backward still runs
-        optimizer.step();  // every replica takes the same step
-        total.add_(loss.detach());
-      }
-      schedule.step();
-      if (epoch % 5 == 0) print("epoch {}: mean loss {}\n", epoch, total.item<float>() / float(loader.size()));
-    }
+    const train::Trainer trainer({.max_epochs = 15, .gradient_clip_val = 1});
+    print("Training on {} device(s), from {} on\n", trainer.devices().size(), trainer.devices().front());
+    const auto loss = [](auto& model, auto& batch, auto& metrics) {
+      auto& [input, target] = batch;
+      const Tensor output = model(input);
+      metrics.add("accuracy", accuracy(output, target));
+      return nn::cross_entropy(output, target);
+    };
+    const train::History history = trainer.fit(
+        net, training, {.loss = loss, .optimizer = optimizer, .schedule = &schedule, .validation = validation});
 
-    model.eval();
-    const NoGrad guard;
-    const Tensor right = eq(argmax(model(inputs), 1), targets.to(model.device()));
-    print("accuracy {}\n", mean(right.to(kFloat32)).item<float>());
-    const auto file = std::filesystem::temp_directory_path() / "spirals.safetensors";
-    save(model.state_dict(), file);
-    print("saved {} tensors in {}\n", model.state_dict().size(), file.string());
+    const auto folder = std::filesystem::temp_directory_path();
+    save(net.state_dict(), folder / "spirals.safetensors");
+    history.write_csv(folder / "spirals.csv");
+    history.write_svg(folder / "spirals.svg", {.title = "Two spirals"});
+    print("saved the model, {} rows of history and their plot in {}\n", history.rows(), folder.string());
   } catch (const std::exception& error) {
     std::cerr << "train_mlp: " << error.what() << '\n';
     return 1;

@@ -69,5 +69,13 @@
 #include <lockstep/tensor/indexing.h>
 #include <lockstep/tensor/random.h>
 #include <lockstep/tensor/tensor.h>
+#include <lockstep/train/batches.h>
 #include <lockstep/train/checkpoint.h>
 #include <lockstep/train/checkpoint_folder.h>
+#include <lockstep/train/history.h>
+#include <lockstep/train/metrics.h>
+#include <lockstep/train/plot.h>
+#include <lockstep/train/prepared.h>
+#include <lockstep/train/progress.h>
+#include <lockstep/train/trainer.h>
+#include <lockstep/train/trainer_options.h>

@@ -85,4 +85,16 @@ elseif(EXAMPLE STREQUAL "device_info")
     "\\+=+\\+=+\\+=+\\+=+\\+=+\\+"
     ${rows}
     "\\+-+\\+-+\\+-+\\+-+\\+-+\\+")
+elseif(EXAMPLE STREQUAL "train_mlp")
+  set(part "[01](\\.[0-9]+)?")
+  foreach(epoch RANGE 1 15)
+    math(EXPR step "20 * ${epoch}")
+    list(APPEND lines "epoch ${epoch}/15, step ${step}: train_loss ${part}, train_accuracy ${part}, validation_loss ${part}, validation_accuracy ${part}")
+  endforeach()
+  list(POP_BACK lines)
+  expect_lines(
+    "Training on ${DEVICES} device\\(s\\), from cuda:0 on"
+    ${lines}
+    "epoch 15/15, step 300: train_loss 0\\.0.*, train_accuracy .*, validation_loss 0\\.0.*, validation_accuracy (1|0\\.99.*)"
+    "saved the model, 15 rows of history and their plot in .*")
 endif()

@@ -1,0 +1,66 @@
+// What training asks of a loader, whatever its type: its batches, epoch after epoch, and where it stands.
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <functional>
+#include <type_traits>
+
+#include <lockstep/data/loader_options.h>
+#include <lockstep/parallel/tensors_in.h>
+
+namespace lockstep::train {
+
+/// The type of a loader's batches.
+template <class Loader>
+using BatchOf = std::remove_cvref_t<decltype(*std::declval<Loader&>().begin())>;
+
+/// The part of Batches that does not depend on their type. What a loader cannot do is null.
+struct LoaderHandle {
+  std::function<std::int64_t()> size;  ///< Batches in an epoch.
+  std::function<data::LoaderState()> state;
+  std::function<void(const data::LoaderState&)> load_state;
+};
+
+/// Refers to a loader: any range of batches, such as data::DataLoader or a vector. To show how far an epoch is, it
+/// needs size(); to be part of a checkpoint, state() and load_state().
+template <class Batch>
+struct Batches : LoaderHandle {
+  Batches() = default;  ///< None.
+  template <class Loader>
+  requires(!std::derived_from<Loader, LoaderHandle> && std::same_as<BatchOf<Loader>, Batch>) Batches(Loader& loader) {
+    each = [&loader](const std::function<void(const Batch&)>& visit) {
+      for (auto&& batch : loader) visit(batch);
+    };
+    if constexpr (requires { loader.size(); }) size = [&loader] { return std::int64_t(loader.size()); };
+    if constexpr (requires(data::LoaderState s) { s = loader.state(), loader.load_state(s); }) {
+      state = [&loader] { return loader.state(); };
+      load_state = [&loader](const data::LoaderState& at) { loader.load_state(at); };
+    }
+  }
+
+  std::function<void(const std::function<void(const Batch&)>&)> each;  ///< One epoch.
+};
+
+/// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph.
+template <class Batch>
+Batch moved_to(Batch batch, Device device) {
+  const auto move = [&](const std::string&, Tensor& tensor) {
+    if (tensor.defined()) tensor = tensor.detach().to(device);
+  };
+  visit_tensors(batch, "batch", move, [](const std::string&, const auto&) {});
+  return batch;
+}
+
+/// The leading size of the first tensor that has one; 1 if none has.
+template <class Batch>
+std::int64_t rows_in(Batch& batch) {
+  std::int64_t rows = -1;
+  const auto look = [&](const std::string&, const Tensor& tensor) {
+    if (rows < 0 && tensor.defined() && tensor.dim() > 0) rows = tensor.size(0);
+  };
+  visit_tensors(batch, "batch", look, [](const std::string&, const auto&) {});
+  return rows < 0 ? 1 : rows;
+}
+
+}  // namespace lockstep::train

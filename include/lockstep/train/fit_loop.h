@@ -1,0 +1,83 @@
+// FitLoop: all of Trainer::fit() that does not depend on the types of the module and its batches. For the library.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <lockstep/nn/module.h>
+#include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/schedule.h>
+#include <lockstep/train/batches.h>
+#include <lockstep/train/checkpoint_folder.h>
+#include <lockstep/train/history.h>
+#include <lockstep/train/metrics.h>
+#include <lockstep/train/progress.h>
+#include <lockstep/train/trainer_options.h>
+
+namespace lockstep::train::detail {
+
+class LOCKSTEP_API FitLoop {
+ public:
+  struct Parts {
+    nn::ModuleBase& module;
+    optim::Optimizer& optimizer;
+    optim::Schedule* schedule = nullptr;
+    ScheduleStep schedule_step = ScheduleStep::kEpoch;
+    const LoaderHandle& training;
+    const LoaderHandle& validation;
+  };
+  /// Forward and backward of the batches of an epoch; calls `step` whenever those of a step are done.
+  using TrainEpoch = std::function<void(Metrics& metrics, const std::function<void()>& step)>;
+  using Validate = std::function<void(Metrics& metrics)>;
+
+  /// Changes nothing. Throws InvalidArgument for parts that do not fit.
+  FitLoop(const TrainerOptions& options, Device device, const Parts& parts);
+
+  History run(const TrainEpoch& train_epoch, const Validate& validate);
+
+ private:
+  using Values = std::vector<History::Value>;
+  struct Row {
+    ProgressPoint at;
+    Values place;  // epoch, step, seconds, lr
+    std::optional<PendingMeans> means;
+  };
+
+  void resume();
+  void step();
+  void clip();
+  void end_epoch(const Validate& validate);
+  std::vector<Mean> validated(const Validate& validate);
+  void save();
+
+  Row new_row();
+  void finish_row(const std::vector<Mean>& validation = {});
+  void check_finite(double loss, std::int64_t step) const;
+
+  ProgressPoint point() const;
+  double seconds() const;
+  bool is_last_step_of_epoch() const { return steps_in_epoch_ && step_in_epoch_ >= *steps_in_epoch_; }
+
+  const TrainerOptions& options_;
+  const Device device_;
+  const Parts parts_;
+  std::optional<std::int64_t> steps_in_epoch_;
+  std::optional<CheckpointFolder> folder_;
+
+  std::int64_t epoch_ = 0;  // that are done
+  std::int64_t step_ = 0;
+  std::int64_t step_in_epoch_ = 0;
+  std::int64_t reported_step_ = 0;
+  double seconds_before_ = 0;  // of the runs that this one goes on from
+  std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
+  Metrics metrics_;
+  std::optional<Row> row_;  // whose means are on their way
+  History history_;
+  Progress progress_;
+};
+
+}  // namespace lockstep::train::detail

@@ -1,0 +1,72 @@
+// Metrics: means over many batches, kept on the device. Adding to one enqueues work and never waits; the host learns
+// the means when it asks, and then waits only for the work up to the question. One thread at a time.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/nn/state_dict.h>
+#include <lockstep/runtime/stream.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep::train {
+
+struct Mean {
+  std::string name;
+  double value = 0;
+};
+
+/// Means on their way to the host.
+class LOCKSTEP_API PendingMeans {
+ public:
+  /// Waits for the work that was enqueued before Metrics::take(), not for what came after. Throws the errors of that
+  /// work.
+  std::vector<Mean> wait() const;
+
+ private:
+  friend class Metrics;
+  PendingMeans(std::vector<std::string> names, std::vector<double> weights, Tensor sums, Stream stream);
+
+  std::vector<std::string> names_;
+  std::vector<double> weights_;
+  Tensor sums_;  // float64, one for each name
+  Stream stream_;
+  Event complete_;
+};
+
+class LOCKSTEP_API Metrics {
+ public:
+  explicit Metrics(Device device);
+
+  /// Adds the mean over the batch at hand: one element of any device and numeric dtype. `weight` is what it counts in
+  /// the mean over batches, if that is not the batch's number of rows. Throws ShapeError for more elements than one,
+  /// InvalidArgument for a weight that is not positive and finite.
+  void add(std::string_view name, const Tensor& mean, std::optional<double> weight = {});
+  /// For whoever feeds the batches: the rows of the one at hand.
+  void set_rows(double rows) noexcept { rows_ = rows; }
+
+  bool empty() const noexcept { return sums_.empty(); }
+  /// The means so far. Begins anew.
+  PendingMeans take();
+
+  /// Sums and weights, on the CPU: waits for the device.
+  StateDict state_dict() const;
+  void load_state_dict(const StateDict& state);
+
+ private:
+  struct Sum {
+    std::string name;
+    Tensor total;  // float64, 0-dim
+    double weight = 0;
+  };
+  Sum& sum(std::string_view name);
+
+  Device device_;
+  Stream reading_;  // where the host reads, beside the work that goes on
+  std::vector<Sum> sums_;
+  double rows_ = 1;
+};
+
+}  // namespace lockstep::train

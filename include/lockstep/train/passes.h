@@ -1,0 +1,74 @@
+// Passes: the part of Trainer::fit() that knows the types of a module and its batches: forward and backward. For the
+// library.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/train/batches.h>
+#include <lockstep/train/metrics.h>
+#include <lockstep/train/prepared.h>
+
+namespace lockstep::train::detail {
+
+/// Throws ShapeError, InvalidArgument unless it is one element.
+LOCKSTEP_API void check_loss(const Tensor& loss);
+
+template <class M, class Batch>
+class Passes {
+ public:
+  using LossOf = std::function<Tensor(Prepared<M>&, Batch&, Metrics&)>;
+
+  Passes(Prepared<M>& model, const LossOf& loss_of) : model_(model), loss_of_(loss_of) {}
+
+  /// An epoch, in groups of `accumulate` batches. Their gradients add up to that of the mean over the rows of the
+  /// group; then calls step.
+  void train(const Batches<Batch>& batches, std::int64_t accumulate, Metrics& metrics,
+             const std::function<void()>& step) {
+    std::vector<Batch> group;
+    const auto finish = [&] {
+      backward(group, metrics);
+      group.clear();
+      step();
+    };
+    batches.each([&](const Batch& batch) {
+      group.push_back(batch);
+      if (std::int64_t(group.size()) == accumulate) finish();
+    });
+    if (!group.empty()) finish();
+  }
+
+  void validate(const Batches<Batch>& batches, Metrics& metrics) {
+    batches.each([&](const Batch& batch) { loss(batch, metrics); });
+  }
+
+ private:
+  void backward(std::vector<Batch>& group, Metrics& metrics) {
+    if (group.size() == 1) return loss(group[0], metrics).backward();
+    double rows = 0;
+    for (Batch& batch : group) rows += double(rows_in(batch));
+    for (std::size_t i = 0; i + 1 < group.size(); ++i) {
+      const auto alone = model_.no_sync();
+      (loss(group[i], metrics) * (double(rows_in(group[i])) / rows)).backward();
+    }
+    (loss(group.back(), metrics) * (double(rows_in(group.back())) / rows)).backward();
+  }
+
+  Tensor loss(const Batch& batch, Metrics& metrics) {
+    Batch moved = moved_to(batch, model_.device());
+    metrics.set_rows(double(rows_in(moved)));
+    Tensor loss = loss_of_(model_, moved, metrics);
+    check_loss(loss);
+    metrics.add("loss", loss);
+    return loss;
+  }
+
+  Prepared<M>& model_;
+  const LossOf& loss_of_;
+};
+
+}  // namespace lockstep::train::detail

@@ -1,0 +1,101 @@
+// Trainer: the training loop, on one device or on several.
+//
+//   train::Trainer trainer({.max_epochs = 10, .num_gpus = 2, .gradient_clip_val = 1});
+//   train::History history = trainer.fit(net, loader, {
+//       .loss = [](auto& model, auto& batch, auto& metrics) {
+//         auto& [input, target] = batch;
+//         return nn::cross_entropy(model(input), target);
+//       },
+//       .optimizer = optimizer,
+//   });
+//   history.write_svg("history.svg");
+//
+// The idea and the names are those of the Trainer of "Dive into Deep Learning" (d2l.ai) and of PyTorch Lightning.
+// One thread at a time.
+#pragma once
+
+#include <functional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <lockstep/train/batches.h>
+#include <lockstep/train/fit_loop.h>
+#include <lockstep/train/passes.h>
+#include <lockstep/train/prepared.h>
+#include <lockstep/train/trainer_options.h>
+
+namespace lockstep::train {
+
+/// What is trained how.
+template <class M, class Batch>
+struct FitOptions {
+  /// The loss of a batch, which lies on model.device(): one element, the mean over the batch's rows. Called to train,
+  /// and without gradients and in evaluation mode to validate. Further means to report go into `metrics`.
+  std::function<Tensor(Prepared<M>& model, Batch& batch, Metrics& metrics)> loss;
+  optim::Optimizer& optimizer;          ///< Of the module's parameters.
+  optim::Schedule* schedule = nullptr;  ///< Of that optimizer.
+  ScheduleStep schedule_step = ScheduleStep::kEpoch;
+  Batches<Batch> validation = {};  ///< Another loader of such batches.
+};
+
+namespace detail {
+[[noreturn]] LOCKSTEP_API void throw_no_loss();
+}
+
+/// A plain value: what fit() needs to know about how to train anything.
+class LOCKSTEP_API Trainer {
+ public:
+  /// Throws InvalidArgument for options out of range, and for devices that are not there.
+  explicit Trainer(TrainerOptions options);
+
+  const TrainerOptions& options() const noexcept { return options_; }
+  /// Where modules are put; the first one is where batches go and losses come from.
+  const std::vector<Device>& devices() const noexcept { return devices_; }
+
+  template <class M>
+  Prepared<M> prepare_model(M& module) const {
+    return Prepared<M>(module, devices_, options_.parallel);
+  }
+  /// Enqueues the copies of all tensors in a batch to the first device.
+  template <class Batch>
+  Batch prepare_batch(Batch batch) const {
+    return moved_to(std::move(batch), devices_.front());
+  }
+
+  /// Trains for max_epochs. The module is moved to the first device and stays there; its training mode is afterwards
+  /// what it was, after an error too. One step is `accumulate` batches, fewer at the end of an epoch: the gradient is
+  /// that of one batch of all their rows.
+  ///
+  /// The history has a row every log_every steps and at the end of each epoch: epoch, step, seconds, lr, and train_ and
+  /// validation_ of the loss and of each metric, means over what came since the row before, by rows.
+  ///
+  /// Throws InvalidArgument before anything has changed for arguments that do not fit, Diverged, and what the loss, the
+  /// loaders, DataParallel, and checkpoints throw.
+  template <class M, class Loader>
+  History fit(M& module, Loader& loader,
+              const FitOptions<std::type_identity_t<M>, std::type_identity_t<BatchOf<Loader>>>& options) const {
+    if (!options.loss) detail::throw_no_loss();
+    const Batches<BatchOf<Loader>> training(loader), &validation = options.validation;
+    detail::FitLoop loop(options_, devices_.front(),
+                         {.module = module,
+                          .optimizer = options.optimizer,
+                          .schedule = options.schedule,
+                          .schedule_step = options.schedule_step,
+                          .training = training,
+                          .validation = validation});
+    Prepared<M> model = prepare_model(module);
+    detail::Passes<M, BatchOf<Loader>> passes(model, options.loss);
+    const auto train = [&](Metrics& metrics, const std::function<void()>& step) {
+      passes.train(training, options_.accumulate, metrics, step);
+    };
+    const auto validate = [&](Metrics& metrics) { passes.validate(validation, metrics); };
+    return loop.run(train, validation.each ? detail::FitLoop::Validate(validate) : nullptr);
+  }
+
+ private:
+  TrainerOptions options_;
+  std::vector<Device> devices_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,60 @@
+// What a Trainer is told.
+#pragma once
+
+#include <cstdint>
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <lockstep/core/error.h>
+#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/train/progress.h>
+
+namespace lockstep::train {
+
+/// What gradient_clip_val limits: the 2-norm of all gradients together, or every element's magnitude.
+enum class GradientClip : std::uint8_t { kNorm, kValue };
+
+/// What is computed in. Only kFloat32 works today.
+enum class Precision : std::uint8_t { kFloat32, kBFloat16, kFloat16 };
+
+/// When a schedule goes on.
+enum class ScheduleStep : std::uint8_t { kEpoch, kStep };
+
+/// Where a run is kept, so that it can go on after it was killed. There is a checkpoint at the end in any case.
+struct CheckpointOptions {
+  std::filesystem::path folder = {};  ///< Empty: nowhere.
+  std::int64_t every_steps = 0;       ///< 0: not by steps.
+  std::int64_t every_epochs = 1;      ///< 0: not by epochs.
+  std::int64_t keep = 3;              ///< The newest so many; 0: all.
+  bool resume = false;  ///< Go on, bit for bit, from the newest one there, if any. Else the folder must have none.
+};
+
+struct TrainerOptions {
+  std::int64_t max_epochs = 1;
+  std::optional<int> num_gpus = {};  ///< The first so many; 0: the CPU. All GPUs, or else the CPU, if not given.
+  std::vector<Device> devices = {};  ///< Instead of num_gpus: the CPU alone, or GPUs.
+  double gradient_clip_val = 0;      ///< 0: gradients are left as they are.
+  GradientClip gradient_clip_algorithm = GradientClip::kNorm;
+  std::int64_t accumulate = 1;  ///< Batches in a step.
+  Precision precision = Precision::kFloat32;
+  std::int64_t log_every = 0;      ///< Steps from one report to the next; 0: at the end of epochs alone.
+  bool stop_if_not_finite = true;  ///< Throw Diverged when a training loss that is reported or saved is not finite.
+  CheckpointOptions checkpoint = {};
+  ProgressOptions progress = {};
+  DataParallelOptions parallel = {};  ///< But for device_ids.
+};
+
+/// A training loss was not finite. It is noticed where losses are read: the step that brought it is one of those
+/// between.
+class LOCKSTEP_API Diverged : public Error {
+ public:
+  Diverged(double mean, std::int64_t after, std::int64_t until);
+
+  const double loss;  ///< The mean over these steps.
+  const std::int64_t after_step;
+  const std::int64_t until_step;
+};
+
+}  // namespace lockstep::train

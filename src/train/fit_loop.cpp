@@ -1,0 +1,229 @@
+#include <lockstep/train/fit_loop.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/optim/clip.h>
+#include <lockstep/tensor/random.h>
+#include <lockstep/train/checkpoint.h>
+
+#include "core/text.h"
+
+namespace lockstep::train::detail {
+namespace {
+
+// Gives every module the training mode that it had.
+class ModesKept final : nn::Visitor {
+ public:
+  explicit ModesKept(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
+  ~ModesKept() {
+    for (const auto& [module, training] : modes_) module->set_mode(training);
+  }
+  ModesKept(const ModesKept&) = delete;
+  ModesKept& operator=(const ModesKept&) = delete;
+
+ private:
+  void module(const nn::Path&, nn::ModuleBase& module) override { modes_.emplace_back(&module, module.is_training()); }
+
+  std::vector<std::pair<nn::ModuleBase*, bool>> modes_;
+};
+
+std::vector<Tensor> parameters_of(const optim::Optimizer& optimizer) {
+  std::vector<Tensor> all;
+  for (std::size_t g = 0; g < optimizer.group_count(); ++g)
+    all.insert(all.end(), optimizer.parameters(g).begin(), optimizer.parameters(g).end());
+  return all;
+}
+
+// An optimizer of a copy would train nothing, and nobody would notice.
+void check_optimizer(const optim::Optimizer& optimizer, const nn::ModuleBase& module) {
+  const std::vector<Tensor> trained = parameters_of(optimizer), there = module.parameters();
+  const bool any = std::ranges::any_of(trained, [&](const Tensor& parameter) {
+    return std::ranges::any_of(there, [&](const Tensor& other) { return parameter.is_same(other); });
+  });
+  if (!any) throw InvalidArgument("[trainer] expected an optimizer of the module's parameters, got one of others");
+}
+
+void check_loader(const LoaderHandle& training, bool has_folder) {
+  if (training.size && training.size() == 0)
+    throw InvalidArgument("[trainer] expected a loader of at least one batch, got none");
+  if (has_folder && !(training.size && training.state))
+    throw InvalidArgument("[trainer] expected a loader with size(), state() and load_state() for checkpoints");
+}
+
+void check_folder(const CheckpointOptions& options) {
+  if (options.folder.empty() || options.resume) return;
+  if (const auto found = latest_checkpoint(options.folder))
+    throw InvalidArgument(text("[trainer] expected .resume = true or a folder without checkpoints, got ", *found));
+}
+
+bool divides(std::int64_t every, std::int64_t count) { return every > 0 && count % every == 0; }
+
+// The loss first.
+std::vector<History::Value> named(const std::string& prefix, const std::vector<Mean>& means) {
+  std::vector<History::Value> values;
+  for (const Mean& mean : means) values.push_back({prefix + mean.name, mean.value});
+  std::ranges::stable_partition(values, [&](const History::Value& value) { return value.column == prefix + "loss"; });
+  return values;
+}
+
+}  // namespace
+
+FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& parts)
+    : options_(options), device_(device), parts_(parts), metrics_(device), progress_(options.progress) {
+  check_optimizer(parts.optimizer, parts.module);
+  check_loader(parts.training, !options.checkpoint.folder.empty());
+  check_folder(options.checkpoint);
+  if (parts.training.size) {
+    const std::int64_t batches = parts.training.size();
+    steps_in_epoch_ = batches / options.accumulate + (batches % options.accumulate != 0);
+  }
+}
+
+History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
+  if (!options_.checkpoint.folder.empty()) {
+    folder_.emplace(options_.checkpoint.folder, CheckpointFolderOptions{.keep = options_.checkpoint.keep});
+    if (options_.checkpoint.resume) resume();
+  }
+  const ModesKept modes(parts_.module);
+  if (!parts_.module.is_training()) parts_.module.train();
+  parts_.optimizer.zero_grad();
+  while (epoch_ < options_.max_epochs) {
+    train_epoch(metrics_, [this] { step(); });
+    end_epoch(validate);
+  }
+  return std::move(history_);
+}
+
+void FitLoop::step() {
+  clip();
+  parts_.optimizer.step();
+  parts_.optimizer.zero_grad();
+  ++step_;
+  ++step_in_epoch_;
+  finish_row();  // of the step before: the devices have this step to do meanwhile
+  if (divides(options_.log_every, step_) && !is_last_step_of_epoch()) row_ = new_row();
+  if (parts_.schedule && parts_.schedule_step == ScheduleStep::kStep) parts_.schedule->step();
+  progress_.step(point());
+  if (divides(options_.checkpoint.every_steps, step_) && !is_last_step_of_epoch()) save();
+}
+
+void FitLoop::clip() {
+  if (options_.gradient_clip_val == 0) return;
+  const std::vector<Tensor> parameters = parameters_of(parts_.optimizer);
+  if (options_.gradient_clip_algorithm == GradientClip::kNorm)
+    optim::clip_grad_norm_(parameters, options_.gradient_clip_val);
+  else
+    optim::clip_grad_value_(parameters, options_.gradient_clip_val);
+}
+
+void FitLoop::end_epoch(const Validate& validate) {
+  finish_row();
+  row_ = new_row();
+  row_->at.ends_epoch = true;
+  finish_row(validated(validate));
+  if (parts_.schedule && parts_.schedule_step == ScheduleStep::kEpoch) parts_.schedule->step();
+  ++epoch_;
+  step_in_epoch_ = 0;
+  if (epoch_ == options_.max_epochs || divides(options_.checkpoint.every_epochs, epoch_) ||
+      divides(options_.checkpoint.every_steps, step_))
+    save();
+}
+
+std::vector<Mean> FitLoop::validated(const Validate& validate) {
+  if (!validate) return {};
+  const ModesKept modes(parts_.module);
+  parts_.module.eval();
+  const NoGrad guard;
+  Metrics metrics(device_);
+  validate(metrics);
+  return metrics.empty() ? std::vector<Mean>() : metrics.take().wait();
+}
+
+FitLoop::Row FitLoop::new_row() {
+  const ProgressPoint at = point();
+  return {.at = at,
+          .place = {{"epoch", double(at.epoch)},
+                    {"step", double(at.step)},
+                    {"seconds", std::round(seconds() * 1000) / 1000},
+                    {"lr", parts_.optimizer.lr()}},
+          .means = metrics_.empty() ? std::nullopt : std::optional(metrics_.take())};
+}
+
+void FitLoop::finish_row(const std::vector<Mean>& validation) {
+  if (!row_) return;
+  const Row row = *std::exchange(row_, std::nullopt);
+  Values values = row.means ? named("train_", row.means->wait()) : Values();
+  if (!values.empty()) check_finite(values.front().value, row.at.step);
+  for (History::Value& value : named("validation_", validation)) values.push_back(std::move(value));
+  if (!values.empty()) {
+    Values all = row.place;
+    all.insert(all.end(), values.begin(), values.end());
+    history_.add_row(all);
+  }
+  reported_step_ = row.at.step;
+  progress_.report(row.at, values);
+}
+
+void FitLoop::check_finite(double loss, std::int64_t step) const {
+  if (options_.stop_if_not_finite && !std::isfinite(loss)) throw Diverged(loss, reported_step_, step);
+}
+
+ProgressPoint FitLoop::point() const {
+  return {.epoch = epoch_ + 1,
+          .epochs = options_.max_epochs,
+          .step = step_,
+          .step_in_epoch = step_in_epoch_,
+          .steps_in_epoch = steps_in_epoch_};
+}
+
+double FitLoop::seconds() const {
+  return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+}
+
+void FitLoop::save() {
+  if (!folder_) return;
+  finish_row();
+  const StateDict sums = metrics_.state_dict();
+  if (const Tensor* loss = sums.find("loss")) check_finite(loss->select(0, 0).item<double>(), step_);
+  Checkpoint checkpoint;
+  checkpoint.put("model", parts_.module.state_dict());
+  checkpoint.put("optimizer", parts_.optimizer.state_dict());
+  if (parts_.schedule) checkpoint.put("schedule", parts_.schedule->state_dict());
+  checkpoint.put("loader", parts_.training.state());
+  if (parts_.validation.state) checkpoint.put("validation_loader", parts_.validation.state());
+  checkpoint.put("random", current_generator());
+  checkpoint.put("epoch", epoch_);
+  checkpoint.put("step", step_);
+  checkpoint.put("step_in_epoch", step_in_epoch_);
+  checkpoint.put("reported_step", reported_step_);
+  checkpoint.put("seconds", seconds());
+  checkpoint.put("metrics", sums);
+  checkpoint.put("history", history_.state_dict());
+  folder_->save(step_, checkpoint);
+}
+
+void FitLoop::resume() {
+  const auto newest = folder_->latest();
+  if (!newest) return;
+  const Checkpoint checkpoint = folder_->load(*newest);
+  load_model(parts_.module, checkpoint.tensors("model"));
+  parts_.optimizer.load_state_dict(checkpoint.tensors("optimizer"));
+  if (parts_.schedule) parts_.schedule->load_state_dict(checkpoint.tensors("schedule"));
+  parts_.training.load_state(checkpoint.loader("loader"));
+  if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
+    parts_.validation.load_state(checkpoint.loader("validation_loader"));
+  set_generator(checkpoint.generator("random"));
+  epoch_ = checkpoint.integer("epoch");
+  step_ = checkpoint.integer("step");
+  step_in_epoch_ = checkpoint.integer("step_in_epoch");
+  reported_step_ = checkpoint.integer("reported_step");
+  seconds_before_ = checkpoint.number("seconds");
+  metrics_.load_state_dict(checkpoint.tensors("metrics"));
+  history_.load_state_dict(checkpoint.tensors("history"));
+  progress_.note(text("resumed after step ", step_, ", with ", epoch_, '/', options_.max_epochs, " epochs done"));
+}
+
+}  // namespace lockstep::train::detail

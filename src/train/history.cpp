@@ -1,0 +1,136 @@
+#include <lockstep/train/history.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cmath>
+
+#include <lockstep/io/atomic_file.h>
+#include <lockstep/tensor/creation.h>
+
+#include "core/text.h"
+
+namespace lockstep::train {
+namespace {
+
+constexpr std::array<std::string_view, 4> kNotPlotted = {"epoch", "step", "seconds", "lr"};
+constexpr std::string_view kLineEnd = "\r\n";  // RFC 4180, section 2
+
+std::string number(double value) {
+  char digits[32];
+  const bool whole = std::abs(value) < 1e15 && value == std::floor(value) && !(value == 0 && std::signbit(value));
+  const auto end = whole ? std::to_chars(digits, std::end(digits), static_cast<long long>(value)).ptr
+                         : std::to_chars(digits, std::end(digits), value).ptr;
+  return {digits, end};
+}
+
+std::string field(const std::string& name) {
+  if (name.find_first_of(",\"\r\n") == name.npos) return name;
+  std::string quoted = "\"";
+  for (const char c : name) quoted.append(c == '"' ? 2 : 1, c);
+  return quoted + '"';
+}
+
+void write_whole(const std::filesystem::path& path, const std::string& bytes) {
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+// "loss" of train_loss and of validation_loss, which get one color.
+std::string_view subject_of(std::string_view column) {
+  const auto underscore = column.find('_');
+  return underscore == column.npos ? column : column.substr(underscore + 1);
+}
+
+PlotLine line_of(const std::string& name, const History::Column& steps, const History::Column& values) {
+  PlotLine line{.name = name, .x = {}, .y = {}, .dashed = name.starts_with("validation_")};
+  for (std::size_t row = 0; row < values.size(); ++row)
+    if (values[row]) {
+      line.x.push_back(steps[row].value_or(NAN));
+      line.y.push_back(*values[row]);
+    }
+  return line;
+}
+
+}  // namespace
+
+const History::Column& History::column(std::string_view name) const {
+  const auto found = std::ranges::find(names_, name);
+  if (found == names_.end()) throw InvalidArgument(text("[history] expected a column, got no ", name));
+  return columns_[std::size_t(found - names_.begin())];
+}
+
+History::Column& History::writable(const std::string& name) {
+  const auto found = std::ranges::find(names_, name);
+  if (found != names_.end()) return columns_[std::size_t(found - names_.begin())];
+  names_.push_back(name);
+  return columns_.emplace_back(rows_);
+}
+
+void History::add_row(std::span<const Value> values) {
+  ++rows_;
+  for (Column& column : columns_) column.emplace_back();
+  for (const Value& value : values) writable(value.column).back() = value.value;
+}
+
+std::string History::csv() const {
+  std::string out;
+  for (std::size_t c = 0; c < names_.size(); ++c) out += (c ? "," : "") + field(names_[c]);
+  out += kLineEnd;
+  for (std::size_t row = 0; row < rows_; ++row) {
+    for (std::size_t c = 0; c < columns_.size(); ++c) {
+      if (c) out += ',';
+      if (columns_[c][row]) out += number(*columns_[c][row]);
+    }
+    out += kLineEnd;
+  }
+  return out;
+}
+
+std::string History::svg(const PlotOptions& options) const {
+  std::vector<PlotLine> lines;
+  std::vector<std::string_view> subjects;
+  for (const std::string& name : names_) {
+    if (std::ranges::find(kNotPlotted, name) != kNotPlotted.end()) continue;
+    PlotLine& line = lines.emplace_back(line_of(name, column("step"), column(name)));
+    const auto subject = std::ranges::find(subjects, subject_of(name));
+    line.color = int(subject - subjects.begin());
+    if (subject == subjects.end()) subjects.push_back(subject_of(name));
+  }
+  return svg_plot(lines, options);
+}
+
+void History::write_csv(const std::filesystem::path& path) const { write_whole(path, csv()); }
+void History::write_svg(const std::filesystem::path& path, const PlotOptions& options) const {
+  write_whole(path, svg(options));
+}
+
+StateDict History::state_dict() const {
+  StateDict state;
+  for (std::size_t c = 0; c < names_.size(); ++c) {
+    std::vector<double> values;
+    for (const auto& value : columns_[c]) values.push_back(value.value_or(0));
+    for (const auto& value : columns_[c]) values.push_back(value.has_value());
+    state.add(names_[c],
+              from_host(values.data(), values.size(), kFloat64, {2, std::int64_t(rows_)}, {.dtype = kFloat64}));
+  }
+  return state;
+}
+
+void History::load_state_dict(const StateDict& state) {
+  History loaded;
+  if (!state.empty() && state.begin()->second.dim() == 2) loaded.rows_ = std::size_t(state.begin()->second.size(1));
+  for (const auto& [name, tensor] : state) {
+    if (tensor.dtype() != kFloat64 || tensor.sizes() != Shape{2, std::int64_t(loaded.rows_)})
+      throw InvalidArgument(
+          text("[history] expected float64 [2, rows] as ", name, ", got ", tensor.dtype(), ' ', tensor.sizes()));
+    const auto values = tensor.to_vector<double>();
+    Column& column = loaded.writable(name);
+    for (std::size_t row = 0; row < loaded.rows_; ++row)
+      if (values[loaded.rows_ + row] != 0) column[row] = values[row];
+  }
+  *this = std::move(loaded);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,86 @@
+#include <lockstep/train/metrics.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/ops/join.h>
+#include <lockstep/tensor/creation.h>
+
+#include "core/text.h"
+
+namespace lockstep::train {
+
+PendingMeans::PendingMeans(std::vector<std::string> names, std::vector<double> weights, Tensor sums, Stream stream)
+    : names_(std::move(names)),
+      weights_(std::move(weights)),
+      sums_(std::move(sums)),
+      stream_(stream),
+      complete_(current_stream(sums_.device()).record()) {}
+
+std::vector<Mean> PendingMeans::wait() const {
+  stream_.wait(complete_);
+  const StreamGuard beside(stream_);
+  const std::vector<double> totals = sums_.to_vector<double>();
+  std::vector<Mean> means;
+  for (std::size_t i = 0; i < names_.size(); ++i) means.push_back({names_[i], totals[i] / weights_[i]});
+  return means;
+}
+
+Metrics::Metrics(Device device) : device_(device), reading_(Stream::from_pool(device)) {}
+
+Metrics::Sum& Metrics::sum(std::string_view name) {
+  const auto found = std::ranges::find(sums_, name, &Sum::name);
+  if (found != sums_.end()) return *found;
+  return sums_.emplace_back(Sum{std::string(name), zeros({}, {.dtype = kFloat64, .device = device_})});
+}
+
+void Metrics::add(std::string_view name, const Tensor& mean, std::optional<double> weight) {
+  const double counts = weight.value_or(rows_);
+  if (mean.numel() != 1)
+    throw ShapeError(text("[metrics] expected one element as ", name, ", got shape ", mean.sizes()));
+  if (!(counts > 0 && std::isfinite(counts)))
+    throw InvalidArgument(text("[metrics] expected a positive weight of ", name, ", got ", counts));
+  const NoGrad guard;
+  Sum& sum = this->sum(name);
+  sum.total.add_(mean.detach().to(device_, kFloat64).reshape({}), counts);
+  sum.weight += counts;
+}
+
+PendingMeans Metrics::take() {
+  if (empty()) throw InvalidArgument("[metrics] expected at least one mean to take, got none");
+  const NoGrad guard;
+  std::vector<std::string> names;
+  std::vector<double> weights;
+  std::vector<Tensor> totals;
+  for (Sum& sum : sums_) {
+    names.push_back(std::move(sum.name));
+    weights.push_back(sum.weight);
+    totals.push_back(std::move(sum.total));
+  }
+  sums_.clear();
+  return {std::move(names), std::move(weights), stack(totals), reading_};
+}
+
+StateDict Metrics::state_dict() const {
+  StateDict state;
+  for (const Sum& sum : sums_) {
+    const double values[] = {sum.total.item<double>(), sum.weight};
+    state.add(sum.name, from_host(values, 2, kFloat64, {2}, {.dtype = kFloat64}));
+  }
+  return state;
+}
+
+void Metrics::load_state_dict(const StateDict& state) {
+  std::vector<Sum> sums;
+  for (const auto& [name, values] : state) {
+    if (values.dtype() != kFloat64 || values.numel() != 2)
+      throw InvalidArgument(
+          text("[metrics] expected a sum and a weight of ", name, ", got ", values.sizes(), ' ', values.dtype()));
+    sums.push_back({name, values.select(0, 0).to(device_).clone(), values.select(0, 1).item<double>()});
+  }
+  sums_ = std::move(sums);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,229 @@
+#include <lockstep/train/plot.h>
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstdio>
+#include <limits>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+
+namespace lockstep::train {
+namespace {
+
+// The colors of Okabe and Ito, which color-blind readers can tell apart; black and yellow left out.
+constexpr std::array<const char*, 6> kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"};
+constexpr double kLetterWidth = 6.6, kLegendSample = 22, kLegendGap = 18, kLegendRow = 18;  // pixels, at 12 px
+constexpr double kRight = 26;                                                               // room beside the axes
+constexpr std::size_t kMostMarked = 40;  // points of a line that get a mark each
+
+std::string escaped(std::string_view plain) {
+  std::string out;
+  for (const char c : plain) {
+    if (c == '&')
+      out += "&amp;";
+    else if (c == '<')
+      out += "&lt;";
+    else if (c == '>')
+      out += "&gt;";
+    else if (c == '"')
+      out += "&quot;";
+    else
+      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
+  }
+  return out;
+}
+
+std::string pixels(double value) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, "%.2f", value);
+  return digits;
+}
+
+std::string label(double value) {
+  char digits[32];
+  std::snprintf(digits, sizeof digits, std::abs(value) < 1e6 ? "%.6g" : "%.3g", value);
+  return digits;
+}
+
+std::size_t letters(std::string_view utf8) {
+  return std::size_t(std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
+}
+
+// One direction: values and where they are drawn.
+struct Axis {
+  double low = std::numeric_limits<double>::infinity(), high = -low;  // on a logarithmic axis the logarithms
+  double first_pixel = 0, last_pixel = 0;
+  bool log = false;
+  std::vector<double> ticks;
+
+  double scale(double value) const { return log ? value > 0 ? std::log10(value) : NAN : value; }
+  void include(double value) {
+    low = std::min(low, scale(value));
+    high = std::max(high, scale(value));
+  }
+  bool has(double value) const { return std::isfinite(scale(value)); }
+  double pixel(double value) const {
+    return first_pixel + (scale(value) - low) / (high - low) * (last_pixel - first_pixel);
+  }
+
+  // Ticks at round numbers, about `count` of them; where `to_ticks`, the axis reaches from one to another.
+  void settle(int count, bool whole, bool to_ticks) {
+    if (!(low <= high)) low = 0, high = 1;
+    if (low == high) {
+      const double room = log ? 0.5 : low == 0 ? 1 : std::abs(low) / 10;
+      low -= room, high += room;
+    }
+    if (log) return settle_log(count);
+    const double rough = (high - low) / count, power = std::pow(10, std::floor(std::log10(rough)));
+    double step = 10 * power;
+    for (const double factor : {5., 2., 1.})
+      if (factor * power >= rough) step = factor * power;
+    if (whole) step = std::max(1., step);
+    if (to_ticks) low = std::floor(low / step) * step, high = std::ceil(high / step) * step;
+    const double begin = std::ceil(low / step - 1e-9), end = std::floor(high / step + 1e-9);
+    for (double k = begin; k <= end; ++k) ticks.push_back(k * step + 0.);  // not -0
+  }
+
+  // Every power of ten, or every other and so on; within few decades also 2 and 5 times them.
+  void settle_log(int count) {
+    const double room = 0.03 * (high - low);
+    low -= room, high += room;
+    const int stride = std::max(1, int(std::ceil((high - low) / count)));
+    for (int power = int(std::floor(low)); power <= int(high); ++power)
+      for (const double factor : {1., 2., 5.}) {
+        const double at = power + std::log10(factor);
+        const bool wanted = factor == 1 ? power % stride == 0 : high - low < 2.5;
+        if (wanted && at >= low && at <= high) ticks.push_back(factor * std::pow(10., power));
+      }
+  }
+};
+
+class Picture {
+ public:
+  Picture(std::span<const PlotLine> lines, const PlotOptions& options) : lines_(lines), options_(options) {
+    place_legend();
+    y_.log = options.log_y;
+    bool whole = true;
+    for (const PlotLine& line : lines_)
+      for (std::size_t i = 0; i < line.x.size(); ++i)
+        if (shows(line, i)) {
+          x_.include(line.x[i]);
+          y_.include(line.y[i]);
+          whole = whole && line.x[i] == std::floor(line.x[i]);
+        }
+    y_.first_pixel = options.height - 46, y_.last_pixel = top_;
+    y_.settle(6, false, true);
+    double widest = 0;
+    for (const double tick : y_.ticks) widest = std::max(widest, kLetterWidth * double(label(tick).size()));
+    x_.first_pixel = widest + 20, x_.last_pixel = options.width - kRight;
+    x_.settle(std::max(2, options.width / 90), whole, false);
+  }
+
+  std::string draw() {
+    out_ = text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", options_.width, "\" height=\"", options_.height,
+                "\" viewBox=\"0 0 ", options_.width, ' ', options_.height,
+                "\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#333\">\n");
+    if (!options_.title.empty()) out_ += text("<title>", escaped(options_.title), "</title>\n");
+    out_ += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
+    if (!options_.title.empty()) write(options_.width / 2., 22, "middle", options_.title, " font-size=\"15\"");
+    draw_axes();
+    for (const PlotLine& line : lines_) draw_line(line);
+    draw_legend();
+    return out_ + "</svg>\n";
+  }
+
+ private:
+  bool shows(const PlotLine& line, std::size_t i) const { return std::isfinite(line.x[i]) && y_.has(line.y[i]); }
+
+  void write(double x, double y, const char* anchor, const std::string& what, const char* more = "") {
+    out_ += text("<text x=\"", pixels(x), "\" y=\"", pixels(y), "\" text-anchor=\"", anchor, '"', more, '>',
+                 escaped(what), "</text>\n");
+  }
+  void rule(double x1, double y1, double x2, double y2, const char* color) {
+    out_ += text("<path d=\"M", pixels(x1), ' ', pixels(y1), 'L', pixels(x2), ' ', pixels(y2), "\" stroke=\"", color,
+                 "\"/>\n");
+  }
+
+  void draw_axes() {
+    for (const double tick : y_.ticks) {
+      rule(x_.first_pixel, y_.pixel(tick), x_.last_pixel, y_.pixel(tick), "#e4e4e4");
+      write(x_.first_pixel - 8, y_.pixel(tick) + 4, "end", label(tick));
+    }
+    for (const double tick : x_.ticks) {
+      rule(x_.pixel(tick), y_.first_pixel, x_.pixel(tick), y_.first_pixel + 5, "#888");
+      write(x_.pixel(tick), y_.first_pixel + 19, "middle", label(tick));
+    }
+    rule(x_.first_pixel, y_.first_pixel, x_.last_pixel, y_.first_pixel, "#888");
+    write((x_.first_pixel + x_.last_pixel) / 2, options_.height - 8, "middle", options_.x_label);
+  }
+
+  std::string style(const PlotLine& line) const {
+    return text(" stroke=\"", kColors[std::size_t(line.color) % kColors.size()], "\" stroke-width=\"1.8\"",
+                line.dashed ? " stroke-dasharray=\"6 4\"" : "");
+  }
+
+  void draw_line(const PlotLine& line) {
+    std::string path, marks;
+    const bool mark_all = line.x.size() <= kMostMarked;
+    for (std::size_t i = 0; i < line.x.size(); ++i) {
+      if (!shows(line, i)) continue;
+      const bool after = i > 0 && shows(line, i - 1), before = i + 1 < line.x.size() && shows(line, i + 1);
+      const std::string x = pixels(x_.pixel(line.x[i])), y = pixels(y_.pixel(line.y[i]));
+      path += text(after ? 'L' : 'M', x, ' ', y);
+      if (mark_all || !(after || before)) marks += text("<circle cx=\"", x, "\" cy=\"", y, "\" r=\"2.4\"/>\n");
+    }
+    if (path.empty()) return;
+    out_ += text("<path d=\"", path, "\" fill=\"none\" stroke-linejoin=\"round\"", style(line), "/>\n");
+    if (!marks.empty())
+      out_ += text("<g fill=\"", kColors[std::size_t(line.color) % kColors.size()], "\">\n", marks, "</g>\n");
+  }
+
+  // In rows above the axes, which begin below the last.
+  void place_legend() {
+    double x = 20, y = options_.title.empty() ? 20 : 46;
+    for (const PlotLine& line : lines_) {
+      const double width = kLegendSample + 6 + kLetterWidth * double(letters(line.name)) + kLegendGap;
+      if (x > 20 && x + width - kLegendGap > options_.width - kRight) x = 20, y += kLegendRow;
+      legend_.push_back({x, y});
+      x += width;
+    }
+    top_ = std::min(y + 16, options_.height - 80.);
+  }
+
+  void draw_legend() {
+    for (std::size_t i = 0; i < lines_.size(); ++i) {
+      const auto [x, y] = legend_[i];
+      out_ += text("<path d=\"M", pixels(x), ' ', pixels(y - 4), 'h', kLegendSample, "\" fill=\"none\"",
+                   style(lines_[i]), "/>\n");
+      write(x + kLegendSample + 6, y, "start", lines_[i].name);
+    }
+  }
+
+  struct Point {
+    double x, y;
+  };
+  std::span<const PlotLine> lines_;
+  const PlotOptions& options_;
+  Axis x_, y_;
+  std::vector<Point> legend_;
+  double top_ = 0;
+  std::string out_;
+};
+
+}  // namespace
+
+std::string svg_plot(std::span<const PlotLine> lines, const PlotOptions& options) {
+  if (options.width < 200 || options.height < 150)
+    throw InvalidArgument(
+        text("[plot] expected at least 200 by 150 pixels, got ", options.width, " by ", options.height));
+  for (const PlotLine& line : lines)
+    if (line.x.size() != line.y.size() || line.color < 0)
+      throw InvalidArgument(text("[plot] expected as many x as y in ", line.name, " and a color of at least 0, got ",
+                                 line.x.size(), ", ", line.y.size(), " and ", line.color));
+  return Picture(lines, options).draw();
+}
+
+}  // namespace lockstep::train

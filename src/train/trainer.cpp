@@ -1,0 +1,87 @@
+#include <lockstep/train/trainer.h>
+
+#include <algorithm>
+
+#include "core/text.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string what_is_there() {
+  std::string names = "cpu";
+  for (int i = 0; i < cuda::device_count(); ++i) names += text(", ", Device::cuda(i));
+  return names;
+}
+
+[[noreturn]] void refuse(const std::string& expected, const std::string& got) {
+  throw InvalidArgument(text("[trainer] expected ", expected, ", got ", got));
+}
+
+std::vector<Device> first_gpus(int count) {
+  if (count < 0 || count > cuda::device_count())
+    refuse(text("num_gpus from 0 to ", cuda::device_count()), text(count, "; there is ", what_is_there()));
+  if (count == 0) return {Device()};
+  std::vector<Device> devices;
+  for (int i = 0; i < count; ++i) devices.push_back(Device::cuda(i));
+  return devices;
+}
+
+std::vector<Device> chosen_devices(const TrainerOptions& options) {
+  if (options.num_gpus && !options.devices.empty()) refuse("num_gpus or devices", "both");
+  if (!options.parallel.device_ids.empty()) refuse("the devices in devices", "parallel.device_ids");
+  if (options.num_gpus) return first_gpus(*options.num_gpus);
+  if (options.devices.empty()) return try_all_gpus();
+  for (auto device = options.devices.begin(); device != options.devices.end(); ++device) {
+    if (device->is_cuda() && device->index() >= cuda::device_count())
+      refuse(text("devices out of ", what_is_there()), device->name());
+    if (device->is_cpu() && options.devices.size() > 1) refuse("the CPU alone or GPUs", "the CPU among others");
+    if (std::find(options.devices.begin(), device, *device) != device)
+      refuse("each device once", text(*device, " twice"));
+  }
+  return options.devices;
+}
+
+void check(const char* name, std::int64_t value, std::int64_t least) {
+  if (value < least) refuse(text(name, " of at least ", least), text(value));
+}
+
+void check(const TrainerOptions& options) {
+  check("max_epochs", options.max_epochs, 0);
+  check("accumulate", options.accumulate, 1);
+  check("log_every", options.log_every, 0);
+  check("checkpoint.every_steps", options.checkpoint.every_steps, 0);
+  check("checkpoint.every_epochs", options.checkpoint.every_epochs, 0);
+  check("checkpoint.keep", options.checkpoint.keep, 0);
+  if (!(options.gradient_clip_val >= 0)) refuse("gradient_clip_val of at least 0", text(options.gradient_clip_val));
+  if (options.precision != Precision::kFloat32)
+    refuse("precision float32, the only one there is yet",
+           options.precision == Precision::kBFloat16 ? "bfloat16" : "float16");
+}
+
+}  // namespace
+
+namespace detail {
+
+void throw_no_loss() { refuse("a loss", "none"); }
+
+void check_loss(const Tensor& loss) {
+  if (!loss.defined()) refuse("the loss to be a tensor", "an undefined one");
+  if (loss.numel() != 1)
+    throw ShapeError(text("[trainer] expected a loss of one element, got shape ", loss.sizes(),
+                          ": take the mean, or gather losses of replicas with .parallel = {.gather = Gather::kMean}"));
+}
+
+}  // namespace detail
+
+Diverged::Diverged(double mean, std::int64_t after, std::int64_t until)
+    : Error(text("[trainer] expected a finite loss, got a mean of ", mean, " over steps ", after + 1, " to ", until)),
+      loss(mean),
+      after_step(after),
+      until_step(until) {}
+
+Trainer::Trainer(TrainerOptions options) : options_(std::move(options)) {
+  check(options_);
+  devices_ = chosen_devices(options_);
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,148 @@
+// A history reads back from CSV exactly, and its plot is whole.
+#include <lockstep/train/history.h>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "io/temporary_folder.h"
+
+namespace lockstep::train {
+namespace {
+
+using testing::contents;
+using testing::TemporaryFolder;
+
+using Row = std::vector<History::Value>;
+using Fields = std::vector<std::vector<std::string>>;
+
+// RFC 4180.
+Fields parse_csv(const std::string& text) {
+  Fields rows(1, {""});
+  bool quoted = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    const char c = text[i];
+    if (quoted && c == '"' && i + 1 < text.size() && text[i + 1] == '"')
+      rows.back().back() += text[++i];
+    else if (c == '"')
+      quoted = !quoted;
+    else if (!quoted && c == ',')
+      rows.back().emplace_back();
+    else if (!quoted && c == '\r' && i + 1 < text.size() && text[i + 1] == '\n')
+      ++i, rows.push_back({""});
+    else
+      rows.back().back() += c;
+  }
+  rows.pop_back();  // the last line ends too
+  return rows;
+}
+
+// An empty text, or the first thing that is not well-formed: tags that do not match, attributes without quotes.
+std::string xml_fault(const std::string& text) {
+  std::vector<std::string> open;
+  for (std::size_t at = text.find('<'); at != text.npos; at = text.find('<', at)) {
+    const std::size_t end = text.find('>', at);
+    if (end == text.npos) return text.substr(at);
+    const std::string tag = text.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(tag[0] == '/', tag.find_first_of(" /", 1) - (tag[0] == '/'));
+    if (tag[0] == '/') {
+      if (open.empty() || open.back() != name) return tag;
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(name);
+    }
+    if (std::count(tag.begin(), tag.end(), '"') % 2 || tag.find('<') != tag.npos) return tag;
+    at = end;
+  }
+  for (std::size_t at = text.find('&'); at != text.npos; at = text.find('&', at + 1))
+    if (text.find(';', at) - at > 5) return text.substr(at, 8);
+  return open.empty() ? "" : open.back();
+}
+
+History sample() {
+  History history;
+  history.add_row(Row{{"epoch", 1}, {"step", 50}, {"lr", 0.1}, {"train_loss", 0.1 + 0.2}});
+  history.add_row(Row{{"epoch", 1}, {"step", 100}, {"lr", 1e-300}, {"train_loss", NAN}});
+  history.add_row(Row{{"epoch", 2}, {"step", 100000}, {"train_loss", 1. / 3}, {"validation_loss", 5e-324}});
+  history.add_row(Row{{"step", 1e16}, {"train_loss", INFINITY}, {"a, \"b\" <&> ü", -0.}});
+  return history;
+}
+
+TEST(History, WritesEveryNumberExactly) {
+  const TemporaryFolder folder;
+  sample().write_csv(folder / "history.csv");
+  const Fields rows = parse_csv(contents(folder / "history.csv"));
+  const Fields expected = {
+      {"epoch", "step", "lr", "train_loss", "validation_loss", "a, \"b\" <&> ü"},
+      {"1", "50", "0.1", "0.30000000000000004", "", ""},
+      {"1", "100", "1e-300", "nan", "", ""},
+      {"2", "100000", "", "0.3333333333333333", "5e-324", ""},
+      {"", "1e+16", "", "inf", "", "-0"},
+  };
+  EXPECT_EQ(rows, expected);
+}
+
+TEST(History, KnowsMissingValues) {
+  const History history = sample();
+  EXPECT_EQ(history.rows(), 4u);
+  EXPECT_EQ(history.column("validation_loss"), (History::Column{{}, {}, 5e-324, {}}));
+  EXPECT_THROW(history.column("accuracy"), InvalidArgument);
+}
+
+TEST(History, GoesOnFromItsState) {
+  History copy;
+  copy.load_state_dict(sample().state_dict());
+  EXPECT_EQ(copy.csv(), sample().csv());
+  copy.load_state_dict(History().state_dict());
+  EXPECT_EQ(copy.csv(), "\r\n");
+}
+
+TEST(History, PlotsAWholePicture) {
+  const TemporaryFolder folder;
+  for (const bool log_y : {false, true}) {
+    sample().write_svg(folder / "history.svg", {.title = "a < b & \"c\"", .log_y = log_y});
+    const std::string svg = contents(folder / "history.svg");
+    EXPECT_EQ(xml_fault(svg), "");
+    EXPECT_EQ(svg.find("nan"), svg.npos);
+    EXPECT_EQ(svg.find("inf"), svg.npos);
+    EXPECT_NE(svg.find(">train_loss</text>"), svg.npos);
+    EXPECT_NE(svg.find(">a, &quot;b&quot; &lt;&amp;&gt; ü</text>"), svg.npos);
+    EXPECT_EQ(svg.find(">lr<"), svg.npos);
+  }
+}
+
+// How often the path of the only line begins anew.
+int pieces(const PlotLine& line, const PlotOptions& options = {}) {
+  const std::string svg = svg_plot({&line, 1}, options);
+  const std::size_t end = svg.find("stroke-linejoin"), begin = svg.rfind("d=\"", end);
+  return int(std::count(svg.begin() + std::ptrdiff_t(begin), svg.begin() + std::ptrdiff_t(end), 'M'));
+}
+
+TEST(Plot, InterruptsALineWhereItHasNoValue) {
+  EXPECT_EQ(pieces({.name = "a", .x = {1, 2, 3, 4, 5}, .y = {1, 2, 3, 2, 1}}), 1);
+  EXPECT_EQ(pieces({.name = "a", .x = {1, 2, 3, 4, 5}, .y = {1, 2, NAN, 2, 1}}), 2);
+  EXPECT_EQ(pieces({.name = "a", .x = {1, 2, 3, 4, 5}, .y = {1, 0, 2, -1, 3}}, {.log_y = true}), 3);
+}
+
+TEST(Plot, DrawsWhatHasNoExtent) {
+  for (const bool log_y : {false, true})
+    for (const std::vector<double>& y : {std::vector<double>{}, {NAN}, {0}, {3}, {1e-300, 1e300}, {5, 5}}) {
+      PlotLine line{.name = "a", .x = {}, .y = y};
+      for (std::size_t i = 0; i < y.size(); ++i) line.x.push_back(double(i));
+      const std::string svg = svg_plot({&line, 1}, {.log_y = log_y});
+      EXPECT_EQ(xml_fault(svg), "");
+      EXPECT_EQ(svg.find("nan"), svg.npos);
+      EXPECT_LT(svg.size(), 20'000u);
+    }
+}
+
+TEST(Plot, RefusesWhatItCannotDraw) {
+  const PlotLine line{.name = "a", .x = {1, 2}, .y = {1}};
+  EXPECT_THROW(svg_plot({&line, 1}), InvalidArgument);
+  EXPECT_THROW(svg_plot({}, {.width = 10}), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,85 @@
+// Metrics are weighted means that are kept on the device, and read without waiting for the work after them.
+#include <lockstep/train/metrics.h>
+
+#include <gtest/gtest.h>
+
+#include <lockstep/ops/linalg.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+
+#include "support/thrown.h"
+
+namespace lockstep::train {
+namespace {
+
+std::vector<std::pair<std::string, double>> pairs(const std::vector<Mean>& means) {
+  std::vector<std::pair<std::string, double>> all;
+  for (const Mean& mean : means) all.emplace_back(mean.name, mean.value);
+  return all;
+}
+using Pairs = std::vector<std::pair<std::string, double>>;
+
+class MetricsOn : public ::testing::TestWithParam<const char*> {
+ protected:
+  SimulatedDevices devices_{{.count = 2}};
+  Device device_ = GetParam();
+};
+
+TEST_P(MetricsOn, AreMeansByRowsOrByTheGivenWeight) {
+  Metrics metrics(device_);
+  metrics.set_rows(3);
+  metrics.add("loss", tensor(1., {.device = device_}));
+  metrics.add("right", tensor({1}, {.device = device_}), 10);
+  metrics.set_rows(1);
+  metrics.add("loss", tensor(5., {.device = "cuda:1"}));
+  metrics.add("right", tensor({0}), 30);
+  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 2}, {"right", 0.25}}));
+  EXPECT_TRUE(metrics.empty());
+  metrics.add("loss", tensor(7.));
+  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 7}}));
+}
+
+TEST_P(MetricsOn, GoOnFromTheirState) {
+  Metrics metrics(device_), other(device_);
+  metrics.add("loss", tensor(0.1), 3);
+  other.add("left over", tensor(1.));
+  other.load_state_dict(metrics.state_dict());
+  for (Metrics* each : {&metrics, &other}) each->add("loss", tensor(0.7), 11);
+  EXPECT_EQ(pairs(metrics.take().wait()), pairs(other.take().wait()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, MetricsOn, ::testing::Values("cpu", "cuda:0"));
+
+TEST(Metrics, AreReadWithoutWaitingForLaterWork) {
+  const SimulatedDevices devices({.count = 2});
+  Metrics metrics("cuda:0");
+  metrics.add("loss", tensor(2., {.device = "cuda:0"}));
+  const PendingMeans means = metrics.take();
+  const Tensor a = ones({1000, 1000}, {.device = "cuda:0"});
+  for (int i = 0; i < 10; ++i) mm(a, a);
+  const Event later = current_stream("cuda:0").record();
+  EXPECT_EQ(pairs(means.wait()), (Pairs{{"loss", 2}}));
+  EXPECT_FALSE(later.query());
+  later.synchronize();
+}
+
+TEST(Metrics, AddWithoutWaiting) {
+  SimulatedDevices devices({.count = 1});
+  Metrics metrics("cuda:0");
+  const Tensor loss = tensor(2., {.device = "cuda:0"});
+  for (int i = 0; i < 100; ++i) metrics.add("loss", loss);
+  EXPECT_EQ(devices.counts(0).host_waits, 0u);
+  metrics.take().wait();
+  EXPECT_EQ(devices.counts(0).host_waits, 1u);
+}
+
+TEST(Metrics, RefuseWhatHasNoMean) {
+  Metrics metrics{Device()};
+  EXPECT_EQ(testing::thrown<ShapeError>([&] { metrics.add("accuracy", ones({3})); }),
+            "[metrics] expected one element as accuracy, got shape [3]");
+  EXPECT_THROW(metrics.add("loss", tensor(1.), 0), InvalidArgument);
+  EXPECT_THROW(metrics.take(), InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep::train

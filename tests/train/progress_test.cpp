@@ -1,0 +1,91 @@
+// Progress: a bar that fits its terminal and goes away; whole lines elsewhere.
+#include <lockstep/train/progress.h>
+
+#include <gtest/gtest.h>
+
+#include <regex>
+#include <sstream>
+
+namespace lockstep::train {
+namespace {
+
+using Values = std::vector<History::Value>;
+
+// The lines of a terminal of unbounded width after `text`, which has no other escapes than \r and "erase to the end".
+std::vector<std::string> screen(const std::string& text) {
+  std::vector<std::string> lines(1);
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    if (text[i] == '\r') {
+      column = 0;
+    } else if (text.compare(i, 3, "\x1b[K") == 0) {
+      lines.back().resize(std::min(lines.back().size(), column));
+      i += 2;
+    } else if (text[i] == '\n') {
+      lines.emplace_back();
+      column = 0;
+    } else {
+      lines.back().resize(std::max(lines.back().size(), column + 1));
+      lines.back()[column++] = text[i];
+    }
+  }
+  return lines;
+}
+
+TEST(Progress, DrawsABarThatGoesAway) {
+  std::ostringstream out;
+  {
+    Progress progress({.out = &out, .terminal_width = 100, .refresh_ms = 0});
+    ProgressPoint at{.epoch = 2, .epochs = 3, .step = 5, .step_in_epoch = 1, .steps_in_epoch = 4};
+    progress.step(at);
+    EXPECT_TRUE(
+        std::regex_match(screen(out.str()).back(), std::regex(R"(epoch 2/3 \[#{6}\.{18}\] 1/4, [0-9.e+]+ steps/s)")))
+        << screen(out.str()).back();
+    progress.report(at, Values{{"train_loss", 0.5}});
+    at.step_in_epoch = 4;
+    progress.step(at);
+    EXPECT_TRUE(std::regex_match(screen(out.str()).back(),
+                                 std::regex(R"(epoch 2/3 \[#{24}\] 4/4, [0-9.e+]+ steps/s, train_loss 0\.5)")));
+    at.ends_epoch = true;
+    progress.report(at, Values{{"train_loss", 0.25}});
+    progress.step(at);
+  }
+  EXPECT_EQ(screen(out.str()), (std::vector<std::string>{"epoch 2/3, step 5: train_loss 0.25", ""}));
+}
+
+TEST(Progress, StaysWithinANarrowTerminal) {
+  std::ostringstream out;
+  Progress progress({.out = &out, .terminal_width = 30, .refresh_ms = 0});
+  progress.step({.epoch = 1, .epochs = 1, .step = 3, .step_in_epoch = 3, .steps_in_epoch = 1000});
+  EXPECT_EQ(screen(out.str()).back().size(), 29u);
+}
+
+TEST(Progress, DrawsTheBarSeldom) {
+  std::ostringstream out;
+  Progress progress({.out = &out, .terminal_width = 80, .refresh_ms = 3'600'000});
+  for (int i = 1; i < 1000; ++i) progress.step({.epoch = 1, .epochs = 1, .step = i, .step_in_epoch = i});
+  const std::string text = out.str();
+  EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 1);
+}
+
+TEST(Progress, WritesPlainLinesElsewhere) {
+  std::ostringstream out;
+  {
+    Progress progress({.out = &out});
+    progress.step({.epoch = 1, .epochs = 3, .step = 1});
+    progress.report({.epoch = 1, .epochs = 3, .step = 50}, Values{{"train_loss", 1. / 3}, {"train_accuracy", 1}});
+    progress.report({.epoch = 1, .epochs = 3, .step = 50, .ends_epoch = true}, Values{});
+    progress.note("done");
+  }
+  EXPECT_EQ(out.str(), "epoch 1/3, step 50: train_loss 0.3333, train_accuracy 1\ndone\n");
+}
+
+TEST(Progress, CanBeSilent) {
+  Progress progress({.out = nullptr, .terminal_width = 80});
+  progress.step({});
+  progress.report({}, Values{{"train_loss", 1}});
+  progress.note("done");
+}
+
+}  // namespace
+}  // namespace lockstep::train

@@ -1,0 +1,353 @@
+// A Trainer trains the same on any number of devices, in any division into batches, and whether it was interrupted or
+// not.
+#include <lockstep/train/trainer.h>
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <stdexcept>
+
+#include <lockstep/nn/functional.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+
+#include "io/temporary_folder.h"
+#include "support/thrown.h"
+#include "train/fit_job.h"
+
+namespace lockstep::train {
+namespace {
+
+using testing::columns_of;
+using testing::FitJob;
+using testing::kSilent;
+using testing::TemporaryFolder;
+using testing::thrown;
+
+void expect_near(const std::vector<float>& a, const std::vector<float>& b, double relative) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) EXPECT_NEAR(a[i], b[i], relative * (1 + std::abs(b[i]))) << i;
+}
+
+void expect_near(const History::Column& a, const History::Column& b, double relative) {
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i)
+    EXPECT_NEAR(a[i].value(), b[i].value(), relative * std::abs(b[i].value())) << i;
+}
+
+TEST(Trainer, TrainsTheSameOnOneDeviceAndOnThree) {
+  const SimulatedDevices devices({.count = 3});
+  FitJob on_cpu({.validates = true});
+  const History expected = on_cpu.fit({.max_epochs = 4, .num_gpus = 0, .progress = kSilent});
+  EXPECT_EQ(on_cpu.net().parameters()[0].device(), Device());
+  for (const int gpus : {1, 3}) {
+    FitJob job({.validates = true});
+    const History history = job.fit({.max_epochs = 4, .num_gpus = gpus, .progress = kSilent});
+    EXPECT_EQ(job.net().parameters()[0].device(), Device("cuda:0"));
+    for (const char* column : {"train_loss", "train_size", "validation_loss", "lr"})
+      expect_near(history.column(column), expected.column(column), 1e-4);
+    expect_near(job.parameters(), on_cpu.parameters(), 1e-4);
+  }
+  EXPECT_LT(*expected.column("train_loss").back(), *expected.column("train_loss").front());
+}
+
+TEST(Trainer, IsTheLoopThatOneWouldWrite) {
+  FitJob job({});
+  job.fit({.max_epochs = 2, .num_gpus = 0, .progress = kSilent});
+
+  FitJob other({});
+  Generator generator{.seed = 46};
+  const GeneratorGuard guard(generator);
+  data::DataLoader loader(data::TensorDataset(randn({46, 4}), randn({46, 2})),
+                          {.batch_size = 5, .shuffle = true, .seed = 3});
+  optim::SGD optimizer(other.net().parameters(), {.lr = 0.05, .momentum = 0.9});
+  optim::StepLR schedule(optimizer, {.step_size = 4, .gamma = 0.97});
+  for (int epoch = 0; epoch < 2; ++epoch)
+    for (auto [input, target] : loader) {
+      optimizer.zero_grad();
+      mse_loss(other.net()(input), target).backward();
+      optimizer.step();
+      schedule.step();
+    }
+  EXPECT_EQ(job.parameters(), other.parameters());
+}
+
+// An epoch is 10 batches, the last of which has one row: steps of 3, 3, 3 and 1 batches, then 3 batches to validate.
+TEST(Trainer, ResumedAfterAnyInterruptionContinuesBitForBit) {
+  const SimulatedDevices devices({.count = 2});
+  const auto options = [](const TemporaryFolder& folder, bool resume) {
+    return TrainerOptions{
+        .max_epochs = 3,
+        .gradient_clip_val = 0.5,
+        .accumulate = 3,
+        .log_every = 3,
+        .checkpoint = {.folder = folder.path(), .every_steps = 2, .every_epochs = 2, .keep = 2, .resume = resume},
+        .progress = kSilent};
+  };
+  const TemporaryFolder whole_folder;
+  FitJob whole({.noise = 0.1, .validates = true});
+  const History expected = whole.fit(options(whole_folder, false));
+  EXPECT_EQ(CheckpointFolder(whole_folder.path()).steps(), (std::vector<std::int64_t>{10, 12}));
+
+  for (std::int64_t fail_in = 0; fail_in < 3 * (10 + 3); fail_in += 2) {
+    const TemporaryFolder folder;
+    FitJob killed({.noise = 0.1, .fail_in = fail_in, .validates = true});
+    EXPECT_THROW(killed.fit(options(folder, true)), std::runtime_error);
+    FitJob resumed({.noise = 0.1, .validates = true});
+    const History history = resumed.fit(options(folder, true));
+    EXPECT_EQ(columns_of(history), columns_of(expected)) << fail_in;
+    EXPECT_EQ(resumed.parameters(), whole.parameters()) << fail_in;
+  }
+}
+
+TEST(Trainer, GoesOnWithMoreEpochsFromTheFinalCheckpoint) {
+  const TemporaryFolder folder;
+  const auto epochs = [&](std::int64_t count) {
+    return TrainerOptions{.max_epochs = count,
+                          .num_gpus = 0,
+                          .checkpoint = {.folder = folder.path(), .every_epochs = 0, .resume = true},
+                          .progress = kSilent};
+  };
+  FitJob whole({}), first({}), second({}), third({});
+  const History expected = whole.fit({.max_epochs = 3, .num_gpus = 0, .progress = kSilent});
+  first.fit(epochs(2));
+  EXPECT_EQ(columns_of(second.fit(epochs(3))), columns_of(expected));
+  EXPECT_EQ(second.parameters(), whole.parameters());
+  EXPECT_EQ(columns_of(third.fit(epochs(3))), columns_of(expected)) << "nothing is left to do";
+}
+
+TEST(Trainer, AccumulatedBatchesAreOneLargeBatch) {
+  const SimulatedDevices devices({.count = 2});
+  for (const int gpus : {0, 2}) {
+    FitJob small({.batch_size = 4}), large({.batch_size = 12});  // of 46 rows: 12, 12, 12 and 10 in batches of 4, 4, 2
+    const History history = small.fit({.max_epochs = 3, .num_gpus = gpus, .accumulate = 3, .progress = kSilent});
+    const History expected = large.fit({.max_epochs = 3, .num_gpus = gpus, .progress = kSilent});
+    EXPECT_EQ(history.column("step"), expected.column("step"));
+    expect_near(history.column("train_loss"), expected.column("train_loss"), 1e-5);
+    expect_near(small.parameters(), large.parameters(), 1e-5);
+  }
+}
+
+// The change of the parameters in one step of plain SGD with a rate of 0.05, divided by that.
+std::vector<double> gradient_taken(TrainerOptions options) {
+  FitJob job({.batch_size = 46, .momentum = 0});
+  const std::vector<float> before = job.parameters();
+  options.num_gpus = 0;
+  options.progress = kSilent;
+  job.fit(options);
+  std::vector<double> gradient;
+  for (std::size_t i = 0; i < before.size(); ++i) gradient.push_back((before[i] - job.parameters()[i]) / 0.05);
+  return gradient;
+}
+
+TEST(Trainer, ClipsGradientsByNormOrByValue) {
+  const auto norm = [](const std::vector<double>& x) {
+    double squares = 0;
+    for (const double value : x) squares += value * value;
+    return std::sqrt(squares);
+  };
+  const auto greatest = [](const std::vector<double>& x) {
+    double most = 0;
+    for (const double value : x) most = std::max(most, std::abs(value));
+    return most;
+  };
+  EXPECT_GT(norm(gradient_taken({})), 0.2);
+  EXPECT_NEAR(norm(gradient_taken({.gradient_clip_val = 0.1})), 0.1, 1e-4);
+  const auto by_value = gradient_taken({.gradient_clip_val = 0.01, .gradient_clip_algorithm = GradientClip::kValue});
+  EXPECT_NEAR(greatest(by_value), 0.01, 1e-4);
+  EXPECT_GT(norm(by_value), 0.02);
+}
+
+TEST(Trainer, WaitsForTheDevicesOnlyToReport) {
+  for (const int gpus : {1, 2}) {
+    SimulatedDevices devices({.count = gpus});
+    nn::Linear net(4, 1);
+    optim::SGD optimizer(net.parameters(), {.lr = 0.01});
+    data::DataLoader loader(data::TensorDataset(randn({400, 4}), randn({400, 1})), {.batch_size = 2});
+    const Trainer trainer({.gradient_clip_val = 1, .log_every = 50, .progress = kSilent});
+    const History history = trainer.fit(net, loader,
+                                        {.loss =
+                                             [](auto& model, auto& batch, auto& metrics) {
+                                               const Tensor loss =
+                                                   mse_loss(model(std::get<0>(batch)), std::get<1>(batch));
+                                               metrics.add("double", loss * 2);
+                                               return loss;
+                                             },
+                                         .optimizer = optimizer});
+    EXPECT_EQ(history.rows(), 4u);
+    std::uint64_t waits = 0;
+    for (int d = 0; d < gpus; ++d) waits += devices.counts(d).host_waits;
+    EXPECT_EQ(waits, 4u) << "in 200 steps on " << gpus;
+  }
+}
+
+struct Sample {
+  Tensor image;
+  std::optional<Tensor> mask;
+  double weight = 1;
+  auto members() { return lockstep::members("image", image, "mask", mask, "weight", weight); }
+};
+
+TEST(Trainer, TakesBatchesOfAnyStructureFromAnyRange) {
+  const SimulatedDevices devices({.count = 2});
+  std::vector<Sample> batches;
+  for (int i = 0; i < 3; ++i) batches.push_back({randn({4, 3}), ones({4, 1}), 0.5});
+  nn::Linear net(3, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  const History history = Trainer({.max_epochs = 2, .progress = kSilent})
+                              .fit(net, batches,
+                                   {.loss =
+                                        [](auto& model, Sample& batch, auto&) {
+                                          EXPECT_EQ(batch.image.device(), model.device());
+                                          EXPECT_EQ(batch.mask->device(), model.device());
+                                          return mean(model(batch.image) * *batch.mask) * batch.weight;
+                                        },
+                                    .optimizer = optimizer});
+  EXPECT_EQ(*history.column("step").back(), 6);
+  EXPECT_TRUE(batches[0].image.device().is_cpu());
+}
+
+TEST(Trainer, PreparesModelsAndBatches) {
+  const SimulatedDevices devices({.count = 2});
+  const Trainer trainer({.devices = {"cuda:1", "cuda:0"}});
+  nn::Linear net(3, 1);
+  const Tensor weight = net.weight;
+  auto model = trainer.prepare_model(net);
+  EXPECT_EQ(weight.device(), Device("cuda:1"));
+  EXPECT_EQ(model.device_count(), 2u);
+  const auto [input, name] = trainer.prepare_batch(std::pair(ones({4, 3}), std::string("a")));
+  EXPECT_EQ(input.device(), Device("cuda:1"));
+  EXPECT_EQ(model(input).sizes(), (Shape{4, 1}));
+}
+
+struct Failure : nn::Module<Failure> {
+  nn::Linear trained{2, 1}, frozen{2, 1};
+  auto members() { return nn::members("trained", trained, "frozen", frozen); }
+  Tensor forward(const Tensor& x) { return trained(x) + frozen(x); }
+};
+
+TEST(Trainer, LeavesTheModelUsableAfterAnError) {
+  const SimulatedDevices devices({.count = 2});
+  for (const bool was_training : {true, false}) {
+    Failure net;
+    net.train(was_training);
+    net.frozen.eval();
+    optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+    std::vector<Tensor> batches(3, ones({4, 2}));
+    int calls = 0;
+    const auto loss = [&](auto& model, auto& batch, auto&) {
+      const Tensor output = model(batch);
+      return ++calls == 5 ? mean(output + ones({3, 2}, {.device = output.device()}))
+                          : mean(output);  // the fifth call validates
+    };
+    const Trainer trainer({.max_epochs = 1, .progress = kSilent});
+    EXPECT_THROW(trainer.fit(net, batches, {.loss = loss, .optimizer = optimizer, .validation = batches}), ShapeError);
+    EXPECT_EQ(net.trained.is_training(), was_training);
+    EXPECT_FALSE(net.frozen.is_training());
+    EXPECT_TRUE(grad_enabled());
+    mean(net(batches[0].to("cuda:0"))).backward();
+    optimizer.step();
+    trainer.fit(net, batches, {.loss = loss, .optimizer = optimizer});
+  }
+}
+
+TEST(Trainer, StopsWhereTheLossIsNotFiniteAndSavesNoCheckpointThen) {
+  const auto run = [](TrainerOptions options) {
+    std::vector<Tensor> batches(20, ones({4, 2}));
+    nn::Linear net(2, 1);
+    optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+    options.num_gpus = 0;
+    options.progress = kSilent;
+    int calls = 0;
+    const auto loss = [&](auto& model, auto& batch, auto&) { return mean(model(batch)) * (++calls == 7 ? NAN : 1.); };
+    return Trainer(options).fit(net, batches, {.loss = loss, .optimizer = optimizer});
+  };
+  EXPECT_EQ(thrown<Diverged>([&] { run({.log_every = 4}); }),
+            "[trainer] expected a finite loss, got a mean of nan over steps 5 to 8");
+  EXPECT_EQ(thrown<Diverged>([&] { run({}); }),
+            "[trainer] expected a finite loss, got a mean of nan over steps 1 to 20");
+  EXPECT_TRUE(std::isnan(*run({.log_every = 4, .stop_if_not_finite = false}).column("train_loss")[1]));
+
+  const TemporaryFolder folder;
+  nn::Linear net(2, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  data::DataLoader loader(data::TensorDataset(ones({10, 2})), {});
+  int calls = 0;
+  const auto loss = [&](auto& model, auto& batch, auto&) { return mean(model(batch)) * (++calls == 5 ? NAN : 1.); };
+  EXPECT_THROW(Trainer({.num_gpus = 0, .checkpoint = {.folder = folder.path(), .every_steps = 2}, .progress = kSilent})
+                   .fit(net, loader, {.loss = loss, .optimizer = optimizer}),
+               Diverged);
+  EXPECT_EQ(CheckpointFolder(folder.path()).latest(), 4);
+}
+
+TEST(Trainer, RefusesOptionsAndDevicesThatDoNotFit) {
+  const SimulatedDevices devices({.count = 2});
+  const auto refusal = [](const TrainerOptions& options) { return thrown<InvalidArgument>([&] { Trainer{options}; }); };
+  EXPECT_EQ(refusal({.num_gpus = 3}), "[trainer] expected num_gpus from 0 to 2, got 3; there is cpu, cuda:0, cuda:1");
+  EXPECT_EQ(refusal({.devices = {"cuda:2"}}), "[trainer] expected devices out of cpu, cuda:0, cuda:1, got cuda:2");
+  EXPECT_EQ(refusal({.devices = {"cuda:1", "cpu"}}),
+            "[trainer] expected the CPU alone or GPUs, got the CPU among others");
+  EXPECT_EQ(refusal({.devices = {"cuda:1", "cuda:1"}}), "[trainer] expected each device once, got cuda:1 twice");
+  EXPECT_EQ(refusal({.num_gpus = 1, .devices = {"cpu"}}), "[trainer] expected num_gpus or devices, got both");
+  EXPECT_EQ(refusal({.accumulate = 0}), "[trainer] expected accumulate of at least 1, got 0");
+  EXPECT_EQ(refusal({.gradient_clip_val = -1}), "[trainer] expected gradient_clip_val of at least 0, got -1");
+  EXPECT_EQ(refusal({.precision = Precision::kBFloat16}),
+            "[trainer] expected precision float32, the only one there is yet, got bfloat16");
+}
+
+TEST(Trainer, RefusesWhatCannotBeTrained) {
+  const Trainer trainer({.num_gpus = 0, .progress = kSilent});
+  nn::Linear net(2, 1), copy = net;
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1}), of_copy(copy.parameters(), {.lr = 0.1});
+  std::vector<Tensor> batches(2, ones({4, 2})), none;
+  const auto refusal = [&](auto& loader, const FitOptions<nn::Linear, Tensor>& options, const Trainer& by) {
+    return thrown<InvalidArgument>([&] { by.fit(net, loader, options); });
+  };
+  const auto loss = [](auto& model, auto& batch, auto&) { return model(batch); };
+  EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = of_copy}, trainer),
+            "[trainer] expected an optimizer of the module's parameters, got one of others");
+  EXPECT_EQ(refusal(batches, {.loss = {}, .optimizer = optimizer}, trainer), "[trainer] expected a loss, got none");
+  EXPECT_EQ(refusal(none, {.loss = loss, .optimizer = optimizer}, trainer),
+            "[trainer] expected a loader of at least one batch, got none");
+  EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = optimizer}, trainer),
+            "[trainer] expected a loss of one element, got shape [4, 1]: take the mean, or gather losses of replicas "
+            "with .parallel = {.gather = Gather::kMean}");
+  const TemporaryFolder folder;
+  const Trainer saving({.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent});
+  EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = optimizer}, saving),
+            "[trainer] expected a loader with size(), state() and load_state() for checkpoints");
+}
+
+TEST(Trainer, DoesNotMixTheCheckpointsOfTwoRuns) {
+  const TemporaryFolder folder;
+  const TrainerOptions options = {.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent};
+  FitJob({}).fit(options);
+  EXPECT_EQ(thrown<InvalidArgument>([&] { FitJob({}).fit(options); }),
+            "[trainer] expected .resume = true or a folder without checkpoints, got \"" +
+                (folder / "step-000000000010.safetensors").string() + '"');
+}
+
+TEST(Trainer, ReportsPlainLinesWhereThereIsNoTerminal) {
+  std::ostringstream out;
+  std::vector<Tensor> batches(5, ones({4, 2}));
+  nn::Linear net(2, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 0});
+  int calls = 0;
+  const auto loss = [&](auto& model, auto& batch, auto& metrics) {
+    metrics.add("call", tensor(double(++calls)));
+    return mean(model(batch)) * 0. + 0.5;
+  };
+  Trainer({.max_epochs = 2, .num_gpus = 0, .log_every = 2, .progress = {.out = &out}})
+      .fit(net, batches, {.loss = loss, .optimizer = optimizer, .validation = batches});
+  EXPECT_EQ(out.str(),
+            "epoch 1/2, step 2: train_loss 0.5, train_call 1.5\n"
+            "epoch 1/2, step 4: train_loss 0.5, train_call 3.5\n"
+            "epoch 1/2, step 5: train_loss 0.5, train_call 5, validation_loss 0.5, validation_call 8\n"
+            "epoch 2/2, step 6: train_loss 0.5, train_call 11\n"
+            "epoch 2/2, step 8: train_loss 0.5, train_call 12.5\n"
+            "epoch 2/2, step 10: train_loss 0.5, train_call 14.5, validation_loss 0.5, validation_call 18\n");
+}
+
+}  // namespace
+}  // namespace lockstep::train
