@@ -245,7 +245,8 @@ class Backward {
   Gradients gather(Visit& visit) {
     Gradients sums(std::size_t(visit.node->outputs));
     std::vector<Arrival> arrivals = std::move(visit.arrivals);
-    std::stable_sort(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) { return a.producer > b.producer; });
+    if (arrivals.size() > 1)
+      std::stable_sort(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) { return a.producer > b.producer; });
     std::vector<bool> owned(sums.size());
     for (Arrival& arrival : arrivals) {
       const Device there = arrival.gradient.device();
