@@ -16,9 +16,9 @@ namespace lockstep {
 namespace {
 
 using autograd::Edge;
-using autograd::GradientSink;
 using autograd::Gradients;
 using autograd::Node;
+using autograd::SinkLeaves;
 
 struct Arrival {
   int slot;
@@ -92,7 +92,7 @@ class Backward {
     Lane& lane = lanes_[home_];
     lane.device = home_;
     fork_streams();
-    const std::vector<std::shared_ptr<GradientSink>> sinks = begin_sinks();
+    const std::vector<SinkLeaves> sinks = begin_sinks();
     {
       const std::scoped_lock lock(mutex_);
       for (auto& [node, visit] : visits_)
@@ -108,7 +108,7 @@ class Backward {
       });
     }
     join_streams();
-    for (const auto& sink : sinks) sink->end(failure_ != nullptr);
+    for (const auto& [sink, leaves] : sinks) sink->end(failure_ != nullptr);
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -134,22 +134,12 @@ class Backward {
   }
 
   // Tells who sums gradients of several leaves which of them this backward reaches.
-  std::vector<std::shared_ptr<GradientSink>> begin_sinks() {
-    std::vector<std::shared_ptr<GradientSink>> sinks;
+  std::vector<SinkLeaves> begin_sinks() {
+    std::vector<SinkLeaves> sinks;
     if (!accumulate_) return sinks;
-    std::vector<std::vector<std::size_t>> leaves;
-    for (const auto& [node, visit] : visits_) {
-      const Tensor* const leaf = node->leaf();
-      std::shared_ptr<GradientSink> sink = leaf ? autograd::meta_of(*leaf)->sink.lock() : nullptr;
-      if (!sink) continue;
-      const auto place = std::size_t(std::find(sinks.begin(), sinks.end(), sink) - sinks.begin());
-      if (place == sinks.size()) {
-        sinks.push_back(std::move(sink));
-        leaves.emplace_back();
-      }
-      leaves[place].push_back(autograd::meta_of(*leaf)->sink_number);
-    }
-    for (std::size_t i = 0; i < sinks.size(); ++i) sinks[i]->begin(leaves[i]);
+    for (const auto& [node, visit] : visits_)
+      if (const Tensor* const leaf = node->leaf()) autograd::add_leaf(sinks, *leaf);
+    for (const auto& [sink, leaves] : sinks) sink->begin(leaves);
     return sinks;
   }
 

@@ -2,6 +2,8 @@
 
 #include <lockstep/autograd/autograd.h>
 
+#include <algorithm>
+
 #include "core/text.h"
 #include "tensor/copy.h"
 
@@ -39,14 +41,16 @@ class Accumulate final : public Node {
     check(gradient);
     if (meta.grad.defined() && meta.grad_slot.defined() && !meta.grad.is_same(meta.grad_slot))
       meta.grad = stored(meta.grad, meta.grad_slot);  // one that the user has set
-    if (!meta.grad.defined() || meta.replaces_grad)
+    const bool adds = meta.grad.defined() && (!meta.replaces_grad || meta.share);
+    if (adds && meta.replaces_grad) keep_share(meta);
+    if (!adds)
       meta.grad = meta.grad_slot.defined() ? stored(gradient, meta.grad_slot)
                                            : keep(gradient, gradient.is_same(gradients[0]) ? 2 : 1);
     else if (grad_enabled())
       meta.grad = meta.grad.clone().add_(gradient);
     else
       meta.grad.add_(gradient);
-    meta.replaces_grad = false;
+    meta.replaces_grad = meta.scattered = false;
     for (const auto& hook : meta.accumulated_hooks) hook(leaf_);
     if (const auto sink = meta.sink.lock()) sink->ready(meta.sink_number);
     return {};
@@ -117,7 +121,27 @@ void clear_grad(const Tensor& tensor) noexcept {
   Meta* const meta = meta_of(tensor);
   if (!meta) return;
   meta->grad = Tensor();
+  meta->replaces_grad = meta->scattered = false;
   for (const Tensor& replica : meta->replicas) clear_grad(replica);
+}
+
+void keep_share(const Meta& meta) {
+  const Tensor& all = meta.grad_slot;
+  const auto [begin, end] = meta.share.value_or(Share());
+  const auto zero = [&](std::int64_t from, std::int64_t to) {
+    if (from < to) fill_values(make_view(all, {to - from}, {1}, all.impl()->offset + from), 0);
+  };
+  zero(0, begin);
+  zero(end, all.numel());
+}
+
+void add_leaf(std::vector<SinkLeaves>& sinks, const Tensor& leaf) {
+  const Meta* const meta = meta_of(leaf);
+  std::shared_ptr<GradientSink> sink = meta ? meta->sink.lock() : nullptr;
+  if (!sink) return;
+  auto own = std::find_if(sinks.begin(), sinks.end(), [&](const SinkLeaves& each) { return each.sink == sink; });
+  if (own == sinks.end()) own = sinks.insert(own, {std::move(sink), {}});
+  own->leaves.push_back(meta->sink_number);
 }
 
 Edge gradient_edge(const Tensor& tensor) {
@@ -225,7 +249,10 @@ bool Tensor::is_leaf() const {
 Tensor Tensor::grad() const {
   impl_of("grad", *this);
   const autograd::Meta* meta = autograd::meta_of(*this);
-  return meta ? meta->grad : Tensor();
+  if (!meta) return {};
+  if (meta->scattered && meta->grad.defined())
+    if (const auto sink = meta->sink.lock()) sink->gather_gradient(meta->sink_number);
+  return meta->grad;
 }
 
 void Tensor::set_grad(const Tensor& grad) {
@@ -238,7 +265,10 @@ void Tensor::set_grad(const Tensor& grad) {
     if (grad.dtype() != impl.dtype)
       throw DTypeError(text("[set_grad] expected a gradient of ", impl.dtype, ", got ", grad.dtype()));
   }
-  autograd::make_meta(*this).grad = grad;
+  autograd::Meta& meta = autograd::make_meta(*this);
+  const Tensor taken = grad;
+  autograd::clear_grad(*this);
+  meta.grad = taken;
 }
 
 std::string_view Tensor::grad_fn() const {

@@ -53,8 +53,15 @@ class Node {
   std::vector<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< By output.
 };
 
-/// Hears of the gradients of a set of leaves during a backward: how those of replicas are summed. Leaves are known by
-/// the numbers that their Meta gives them.
+/// Elements of a tensor, in the order in which they lie.
+struct Share {
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+  bool operator==(const Share&) const = default;
+};
+
+/// Hears of the gradients of a set of leaves during a backward: how those of replicas are summed, and what is divided
+/// between them put together. Leaves are known by the numbers that their Meta gives them.
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
@@ -64,6 +71,17 @@ class GradientSink {
   virtual void ready(std::size_t leaf) = 0;
   /// After the backward, on its caller's thread.
   virtual void end(bool failed) = 0;
+
+  /// Brings the gradient of a leaf from all shares to all its places. Does nothing during a backward.
+  virtual void gather_gradient(std::size_t /*leaf*/) {}
+  /// Each place of these leaves has changed in its share: brings all shares to all places, on the current streams.
+  virtual void gather_leaves(std::span<const std::size_t> /*leaves*/) {}
+};
+
+/// Leaves of one sink, by their numbers.
+struct SinkLeaves {
+  std::shared_ptr<GradientSink> sink;
+  std::vector<std::size_t> leaves;
 };
 
 /// What autograd keeps with a tensor.
@@ -78,7 +96,11 @@ struct Meta final : AutogradState {
   std::weak_ptr<GradientSink> sink;
   std::size_t sink_number = 0;
   Tensor grad_slot;             ///< If defined, the memory that the gradient is kept in.
-  bool replaces_grad = false;   ///< The next gradient takes the place of the present one instead of adding to it.
+  /// Of a parameter that its places divide: what this one keeps of the summed gradient, and updates. The places' shares
+  /// follow each other.
+  std::optional<Share> share;
+  bool scattered = false;      ///< The gradient is the sum in the share only: grad() gathers it first.
+  bool replaces_grad = false;  ///< The next gradient takes the place of the present one outside of the share.
   std::vector<std::function<Tensor(const Tensor&)>> leaf_hooks;
   std::vector<std::function<void(const Tensor&)>> accumulated_hooks;
 
@@ -90,6 +112,10 @@ inline Meta* meta_of(const Tensor& tensor) noexcept { return static_cast<Meta*>(
 Meta& make_meta(const Tensor& tensor);
 /// Drops the gradient of a tensor and of its replicas.
 void clear_grad(const Tensor& tensor) noexcept;
+/// Zeroes what the next gradient replaces.
+void keep_share(const Meta& meta);
+/// Adds a leaf to those of its sink, if it has one.
+void add_leaf(std::vector<SinkLeaves>& sinks, const Tensor& leaf);
 
 inline bool needs_grad(const Tensor& tensor) noexcept {
   const auto& state = tensor.impl()->autograd;

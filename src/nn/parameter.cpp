@@ -60,7 +60,7 @@ void State::reset(const Tensor& value) {
   own.strides = other.strides;
   if (own.autograd) {
     auto& meta = static_cast<autograd::Meta&>(*own.autograd);
-    meta.grad = Tensor();
+    autograd::clear_grad(*this);
     meta.accumulator.reset();  // it belongs to the former device
   }
 }

@@ -1,5 +1,6 @@
 #include <lockstep/optim/clip.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
 
@@ -17,33 +18,38 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 struct SquareSum {
-  double identity() const { return 0; }
-  double load(double x) const { return x * x; }
-  double combine(double a, double b) const { return a + b; }
+  LOCKSTEP_HD double identity() const { return 0; }
+  LOCKSTEP_HD double load(double x) const { return x * x; }
+  LOCKSTEP_HD double combine(double a, double b) const { return a + b; }
 };
 
 struct PowerSum {
   double p;
-  double identity() const { return 0; }
-  double load(double x) const { return std::pow(std::abs(x), p); }
-  double combine(double a, double b) const { return a + b; }
+  LOCKSTEP_HD double identity() const { return 0; }
+  LOCKSTEP_HD double load(double x) const { return std::pow(std::abs(x), p); }
+  LOCKSTEP_HD double combine(double a, double b) const { return a + b; }
 };
 
 struct Greatest {
-  double identity() const { return 0; }
-  double load(double x) const { return std::abs(x); }
-  double combine(double a, double b) const { return a > b || a != a ? a : b; }  // NaN stays
+  LOCKSTEP_HD double identity() const { return 0; }
+  LOCKSTEP_HD double load(double x) const { return std::abs(x); }
+  LOCKSTEP_HD double combine(double a, double b) const { return a > b || a != a ? a : b; }  // NaN stays
 };
 
 // From what each gradient adds to the norm and its factor: result = {norm, min(1, max_norm / (norm + 1e-6))}.
 struct FinishNorm {
-  std::shared_ptr<const std::vector<const double*>> parts;
+  const double* parts;
+  std::int64_t count;
   double* result;
   double max_norm, p;
 
-  void operator()(const KernelContext&) const {
+  void operator()(const KernelContext&) const { item(0); }
+
+  std::int64_t items() const { return 1; }
+  LOCKSTEP_HD void item(std::int64_t) const {
     double total = 0;
-    for (const double* part : *parts) total = p == kInfinity ? Greatest().combine(total, *part) : total + *part;
+    for (std::int64_t i = 0; i < count; ++i)
+      total = p == kInfinity ? Greatest().combine(total, parts[i]) : total + parts[i];
     const double norm = p == kInfinity ? total : p == 2 ? std::sqrt(total) : std::pow(total, 1 / p);
     const double factor = max_norm / (norm + 1e-6);
     result[0] = norm;
@@ -86,13 +92,18 @@ void change(const char* name, const F& f, const TensorGroup& group, const Tensor
 }
 
 // The gradients in place k of every parameter that has one there. The norm of a lane is computed on one device, its
-// home, from one number for each gradient, always in the same order: every lane comes to the same bits.
+// home, from one number for each gradient, or for each share of one that places divide, always in the same order: every
+// lane comes to the same bits.
 struct Lane {
   std::vector<Tensor> gradients;
-  std::vector<std::size_t> indices;  // of their parameters, among those that have a gradient
+  std::vector<std::size_t> indices;  // of their numbers, ascending
   std::vector<Tensor> parts;         // float64, by index, one for each device of the lane
+  DeviceState* home = nullptr;       // the device of the first
 
-  DeviceState& home() const { return *gradients.front().impl()->storage->device; }
+  void add(const Tensor& gradient, std::size_t index) {
+    gradients.push_back(gradient);
+    indices.push_back(index);
+  }
 
   void reduce(std::size_t count, double p) {
     for (const TensorGroup& group : by_device_and_dtype(gradients)) {
@@ -114,65 +125,70 @@ struct Lane {
     return parts.emplace_back(make_tensor(device, {std::int64_t(count)}, kFloat64));
   }
 
-  // The part of gradient i of this lane.
-  const Tensor& part_of(std::size_t i) { return parts_on(*gradients[i].impl()->storage->device, 0); }
+  // Where the number `index` is, or null if it is not of this lane.
+  const Tensor* find(std::size_t index) {
+    const auto at = std::lower_bound(indices.begin(), indices.end(), index);
+    if (at == indices.end() || *at != index) return nullptr;
+    return &parts_on(*gradients[std::size_t(at - indices.begin())].impl()->storage->device, 0);
+  }
 };
 
+// Numbers of whole gradients come first, then those of shares, lane by lane: few copies bring them together.
 std::vector<Lane> lanes_of(std::span<const Tensor> parameters, std::size_t& count) {
   std::vector<Lane> lanes;
+  std::vector<std::vector<Tensor>> shares;  // by lane
   std::size_t next = 0;
   const std::vector<Tensor> gradients = gradients_everywhere("clip_grad_norm_", parameters);
   for (const Tensor& parameter : parameters) {
     if (!gradient_of(parameter)) continue;
+    const bool divided = autograd::meta_of(parameter)->share.has_value();
     const std::size_t places = place_count(parameter);
-    if (lanes.size() < places) lanes.resize(places);
+    if (lanes.size() < places) lanes.resize(places), shares.resize(places);
     for (std::size_t k = 0; k < places; ++k) {
-      lanes[k].gradients.push_back(gradients[next++]);
-      lanes[k].indices.push_back(count);
+      const Tensor& gradient = gradients[next++];
+      if (!lanes[k].home) lanes[k].home = gradient.impl()->storage->device;
+      divided ? shares[k].push_back(gradient) : lanes[k].add(gradient, count);
     }
-    ++count;
+    if (!divided) ++count;
   }
+  for (std::size_t k = 0; k < lanes.size(); ++k)
+    for (const Tensor& share : shares[k]) lanes[k].add(share, count++);
   return lanes;
 }
 
-// Where the lane finds the part of each gradient: its own, or the primaries' where it has none; on its home.
-std::vector<Tensor> parts_at_home(Lane& lane, Lane& primaries) {
-  std::vector<std::pair<Tensor, Tensor>> brought;
-  const auto at_home = [&](const Tensor& parts) {
-    if (parts.impl()->storage->device == &lane.home()) return parts;
-    for (const auto& [from, copy] : brought)
-      if (from.is_same(parts)) return copy;
-    return brought.emplace_back(parts, copied(parts, lane.home(), kFloat64)).second;
-  };
-  std::vector<Tensor> parts;
-  for (std::size_t i = 0, own = 0; i < primaries.gradients.size(); ++i) {
-    const bool has = own < lane.indices.size() && lane.indices[own] == i;
-    parts.push_back(at_home(has ? lane.part_of(own++) : primaries.part_of(i)));
+// All numbers, on the lane's home: its own, or those of the first lane that has them.
+Tensor parts_at_home(Lane& lane, std::span<Lane> lanes, std::size_t total) {
+  std::vector<const Tensor*> sources;
+  for (std::size_t i = 0; i < total; ++i) {
+    const Tensor* source = lane.find(i);
+    for (std::size_t k = 0; !source; ++k) source = lanes[k].find(i);
+    sources.push_back(source);
+  }
+  const auto count = std::int64_t(sources.size());
+  Tensor parts;
+  for (std::int64_t from = 0, to = 0; from < count; from = to) {  // of one source
+    const Tensor& source = *sources[std::size_t(from)];
+    while (to < count && sources[std::size_t(to)] == &source) ++to;
+    if (to - from == count && source.impl()->storage->device == lane.home) return source;
+    if (!parts.defined()) parts = make_tensor(*lane.home, {count}, kFloat64);
+    copy_values(parts.narrow(0, from, to - from), source.narrow(0, from, to - from));
   }
   return parts;
 }
 
 // {norm, factor} of a lane, on its home.
-Tensor finish(Lane& lane, Lane& primaries, double max_norm, double p) {
-  const std::vector<Tensor> parts = parts_at_home(lane, primaries);
-  Tensor result = make_tensor(lane.home(), {2}, kFloat64);
-  auto pointers = std::make_shared<std::vector<const double*>>();
-  Accesses accesses(lane.home(), parts.size() + 1);
-  for (std::size_t i = 0; i < parts.size(); ++i) {
-    pointers->push_back(reinterpret_cast<const double*>(parts[i].impl()->data()) + i);
-    accesses.use(*parts[i].impl());
-    accesses.add(pointers->back(), sizeof(double), AccessKind::kRead);
-  }
-  auto* const to = reinterpret_cast<double*>(result.impl()->data());
-  accesses.add(to, 2 * sizeof(double), AccessKind::kWrite);
-  lane.home().backend.launch(accesses.stream, {"clip_grad_norm_finish", double(parts.size()), accesses.list},
-                             FinishNorm{std::move(pointers), to, max_norm, p});
+Tensor finish(Lane& lane, std::span<Lane> lanes, std::size_t count, double max_norm, double p) {
+  const Tensor parts = parts_at_home(lane, lanes, count);
+  const Tensor result = make_tensor(*lane.home, {2}, kFloat64);
+  const FinishNorm kernel{reinterpret_cast<const double*>(parts.impl()->data()), parts.numel(),
+                          reinterpret_cast<double*>(result.impl()->data()), max_norm, p};
+  launch("clip_grad_norm_finish", double(parts.numel()), result, std::array{&parts}, kernel);
   return result;
 }
 
 void scale(const Lane& lane, const Tensor& result) {
   for (const TensorGroup& group : by_device_and_dtype(lane.gradients)) {
-    const Tensor here = group.device == &lane.home() ? result : copied(result, *group.device, kFloat64);
+    const Tensor here = group.device == lane.home ? result : copied(result, *group.device, kFloat64);
     const auto* const factor = reinterpret_cast<const double*>(here.impl()->data()) + 1;
     change("clip_grad_norm_scale", Scale{factor}, group, here.impl());
   }
@@ -196,7 +212,7 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, cons
   for (const Tensor& gradient : lanes[0].gradients) dtype = promote(dtype, gradient.dtype());
   for (Lane& lane : lanes) lane.reduce(count, p);
   std::vector<Tensor> results;
-  for (Lane& lane : lanes) results.push_back(finish(lane, lanes[0], max_norm, p));
+  for (Lane& lane : lanes) results.push_back(finish(lane, lanes, count, max_norm, p));
   const Tensor norm = results[0].select(0, 0);
   if (options.error_if_nonfinite)
     if (const auto value = norm.item<double>(); !std::isfinite(value))

@@ -1,15 +1,16 @@
 #include <lockstep/optim/optimizer.h>
 
-#include <algorithm>
 #include <unordered_set>
 
 #include <lockstep/autograd/grad_mode.h>
 
 #include "core/text.h"
 #include "optim/optimizer_impl.h"
-#include "tensor/copy.h"
 
 namespace lockstep::optim {
+
+using autograd::SinkLeaves;
+
 namespace {
 
 struct Zero {
@@ -35,43 +36,8 @@ void zero_all(std::span<const Tensor> gradients) {
 // A parameter that has a gradient.
 struct Due {
   std::size_t index;              // in its group
-  std::vector<Tensor> gradients;  // by place
+  std::vector<Tensor> gradients;  // by place, of its share
 };
-
-// The state of `parameter` has all used slots in all its places, of the right dtype. Slots that no place has yet are
-// requested; a place that lacks one that another has, such as a replica made since, gets a copy.
-void settle(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots,
-            std::vector<SlotRequest>& requests) {
-  const std::size_t count = place_count(parameter);
-  const DType dtype = state_dtype(parameter.dtype());
-  const auto stands = [&](std::size_t k, const Tensor& slot) {
-    return slot.impl()->storage->device == place(parameter, k).impl()->storage->device && slot.dtype() == dtype;
-  };
-  std::vector<PlaceState> before;
-  if (state.places.size() != count) {
-    before = std::move(state.places);
-    state.places = std::vector<PlaceState>(count);
-  }
-  for (std::size_t s = 0; s < slots.size(); ++s) {
-    const Tensor known = [&] {
-      for (const auto* places : {&before, &state.places})
-        for (const PlaceState& there : *places)
-          if (there[s].defined()) return there[s];
-      return Tensor();
-    }();
-    if (!known.defined() && slots[s].used) state.born[s] = state.step + 1;
-    for (std::size_t k = 0; k < count; ++k) {
-      Tensor& slot = state.places[k][s];
-      for (const PlaceState& there : before)
-        if (there[s].defined() && stands(k, there[s])) slot = there[s];
-      if (slot.defined() && stands(k, slot)) continue;
-      if (known.defined())
-        slot = copied(known, *place(parameter, k).impl()->storage->device, dtype);
-      else if (slots[s].used)
-        requests.push_back({&slot, &place(parameter, k), s, slots[s].initial});
-    }
-  }
-}
 
 // The batch of that key, or a new one.
 Batch& batch_for(std::vector<Batch>& batches, DeviceState& device, DType dtype, const ParameterState& state,
@@ -138,12 +104,14 @@ void Optimizer::step() {
     for (std::size_t i = 0; i < groups[g].parameters.size(); ++i)
       if (gradient_of(groups[g].parameters[i])) due[g].push_back({i, gradients_of(g, i)});
   }
-  std::vector<SlotRequest> requests;
+  Settling settling;
   for (std::size_t g = 0; g < groups.size(); ++g)
-    for (const Due& d : due[g]) settle(groups[g].parameters[d.index], groups[g].states[d.index], used[g], requests);
-  make_slots(std::move(requests));
+    for (const Due& d : due[g]) settling.add(groups[g].parameters[d.index], groups[g].states[d.index], used[g]);
+  settling.finish();
 
   std::vector<Batch> batches;
+  std::vector<Tensor> changing;  // what the batches point to
+  std::vector<SinkLeaves> divided;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     batches.clear();
     for (const Due& d : due[g]) {
@@ -153,14 +121,17 @@ void Optimizer::step() {
       unsigned fresh = 0;
       for (std::size_t s = 0; s < used[g].size(); ++s) fresh |= unsigned(state.born[s] == state.step) << s;
       for (std::size_t k = 0; k < d.gradients.size(); ++k) {
-        const TensorImpl& there = *place(parameter, k).impl();
-        Batch::Item item{&there, d.gradients[k].impl(), {}};
-        for (std::size_t s = 0; s < kMaxSlots; ++s) item.slots[s] = state.places[k][s].impl();
-        batch_for(batches, *there.storage->device, there.dtype, state, fresh).items.push_back(item);
+        const Tensor& there = place(parameter, k);
+        const TensorImpl& own = *changing.emplace_back(in_share(there, there)).impl();
+        Batch::Item item{&own, d.gradients[k].impl(), {}};
+        for (std::size_t s = 0; s < kMaxSlots; ++s) item.slots[s] = state.places[k].slots[s].impl();
+        batch_for(batches, *own.storage->device, own.dtype, state, fresh).items.push_back(item);
       }
+      if (autograd::meta_of(parameter)->share) autograd::add_leaf(divided, parameter);
     }
     for (const Batch& batch : batches) update(g, batch);
   }
+  for (const auto& [sink, leaves] : divided) sink->gather_leaves(leaves);
 }
 
 std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) const {
@@ -178,12 +149,13 @@ std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) co
     if (there.sizes() != parameter.sizes() || there.dtype() != parameter.dtype())
       refuse("to be the same everywhere, got ", parameter.sizes(), ' ', parameter.dtype(), " on ", parameter.device(),
              " and ", there.sizes(), ' ', there.dtype(), " on ", there.device());
-    gradients.push_back(gradient_in(impl_->name, index, parameter, k));
+    const autograd::Meta* const meta = autograd::meta_of(there);
+    if (meta && meta->share && meta->grad_slot.device() != there.device())
+      refuse("to stay on ", meta->grad_slot.device(), " while devices divide it, got it on ", there.device());
+    gradients.push_back(in_share(gradient_in(impl_->name, index, parameter, k), there));
   }
-  for (const PlaceState& state : in.states[i].places)
-    for (const Tensor& slot : state)
-      if (slot.defined() && slot.sizes() != parameter.sizes())
-        refuse("to keep its shape ", slot.sizes(), ", got ", parameter.sizes());
+  if (const ParameterState& state = in.states[i]; !state.places.empty() && state.sizes != parameter.sizes())
+    refuse("to keep its shape ", state.sizes, ", got ", parameter.sizes());
   return gradients;
 }
 

@@ -1,7 +1,7 @@
 // What an optimizer holds: its groups, and for each parameter the state in each of its places.
 #pragma once
 
-#include <string>
+#include <span>
 #include <vector>
 
 #include <lockstep/optim/optimizer.h>
@@ -10,14 +10,21 @@
 
 namespace lockstep::optim {
 
-/// The state of a parameter on one device.
-using PlaceState = std::array<Tensor, kMaxSlots>;
+/// The state of a parameter in one of its places: in the parameter's shape, or flat if it is of a share.
+struct PlaceState {
+  Share share;
+  std::array<Tensor, kMaxSlots> slots;
+};
 
 struct ParameterState {
   std::int64_t step = 0;                          ///< Steps taken.
   double number = 1;                              ///< See Optimizer::number_name.
   std::array<std::int64_t, kMaxSlots> born = {};  ///< The step that a slot was made in; 0 for a loaded one.
+  Shape sizes;                                    ///< The parameter's, if there are places.
   std::vector<PlaceState> places;                 ///< In the order of the parameter's places.
+
+  /// A tensor of that slot; undefined if there is none. All places have the same slots.
+  Tensor any(std::size_t slot) const { return places.empty() ? Tensor() : places.front().slots[slot]; }
 };
 
 struct ParameterGroup {
@@ -35,6 +42,7 @@ struct Optimizer::Impl {
 struct SlotRequest {
   Tensor* into;
   const Tensor* like;  ///< The parameter in that place.
+  Share share;
   std::size_t slot;
   double initial;
 };
@@ -42,6 +50,33 @@ struct SlotRequest {
 /// Makes state beside the parameters, filled with its initial value: one array for each device, dtype and slot, laid
 /// out as the parameters are, so that what lies together there lies together here.
 void make_slots(std::vector<SlotRequest> requests);
+
+/// to = those elements of a slot, from whichever places have them.
+void collect_slot(const Tensor& to, Share share, const ParameterState& from, std::size_t slot);
+
+/// State on its way to where its parameters are: made anew, copied to a replica made since, or divided otherwise.
+class Settling {
+ public:
+  /// Asks for each used slot in each place of the parameter, in the place's share and of the right dtype.
+  void add(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots);
+  /// Does it. Where it throws, nothing has changed.
+  void finish();
+
+ private:
+  struct Settled {
+    ParameterState* state;
+    ParameterState becomes;
+  };
+  struct Copy {
+    Tensor* to;
+    Share share;
+    const ParameterState* from;
+    std::size_t slot;
+  };
+  std::vector<Settled> settled_;
+  std::vector<SlotRequest> requests_;
+  std::vector<Copy> copies_;
+};
 
 /// The dtype of state for a parameter: the one that its arithmetic happens in.
 inline DType state_dtype(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }

@@ -60,6 +60,8 @@ class OptionBackup {
   std::vector<std::function<void()>> restores_;
 };
 
+Tensor flat(const Tensor& tensor) { return part(tensor, {0, tensor.numel()}); }
+
 // A parameter's state as a dict has it.
 struct Given {
   ParameterState state;
@@ -90,10 +92,24 @@ Given read_parameter(StateReader& reader, std::size_t index, const Tensor& param
 
 void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& requests) {
   const std::size_t count = given.state.step > 0 ? place_count(parameter) : 0;
+  given.state.sizes = parameter.sizes();
   given.state.places = std::vector<PlaceState>(count);
-  for (std::size_t k = 0; k < count; ++k)
+  for (std::size_t k = 0; k < count; ++k) {
+    PlaceState& there = given.state.places[k];
+    there.share = share_of(place(parameter, k));
     for (std::size_t s = 0; s < kMaxSlots; ++s)
-      if (given.slots[s]) requests.push_back({&given.state.places[k][s], &place(parameter, k), s, 0});
+      if (given.slots[s]) requests.push_back({&there.slots[s], &place(parameter, k), there.share, s, 0});
+  }
+}
+
+// A slot of all places together, on the primary's device.
+Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::size_t slot) {
+  const PlaceState& first = state.places[0];
+  const Share all{0, parameter.numel()};
+  if (first.share == all) return first.slots[slot].detach();
+  Tensor whole = make_tensor(*parameter.impl()->storage->device, parameter.sizes(), first.slots[slot].dtype());
+  collect_slot(whole, all, state, slot);
+  return whole;
 }
 
 }  // namespace
@@ -110,7 +126,8 @@ StateDict Optimizer::state_dict() const {
       dict.add(state_key(index, "step"), integer_tensor(state.step));
       if (number_name()) dict.add(state_key(index, number_name()), number_tensor(state.number));
       for (std::size_t s = 0; s < kinds.size(); ++s)
-        if (state.places[0][s].defined()) dict.add(state_key(index, kinds[s].name), state.places[0][s].detach());
+        if (state.any(s).defined())
+          dict.add(state_key(index, kinds[s].name), whole_slot(group.parameters[i], state, s));
     }
   }
   for (std::size_t g = 0; g < impl_->groups.size(); ++g) {
@@ -156,7 +173,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
       Given& loaded = given[g][i];
       for (const PlaceState& there : loaded.state.places)
         for (std::size_t s = 0; s < kMaxSlots; ++s)
-          if (loaded.slots[s]) copy_values(there[s], *loaded.slots[s]);
+          if (loaded.slots[s]) copy_values(flat(there.slots[s]), part(loaded.slots[s]->contiguous(), there.share));
     }
   for (std::size_t g = 0; g < given.size(); ++g)
     for (std::size_t i = 0; i < given[g].size(); ++i) impl_->groups[g].states[i] = std::move(given[g][i].state);

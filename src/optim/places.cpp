@@ -45,8 +45,13 @@ std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor>
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     impl_of(op, parameters[i]);
     if (!gradient_of(parameters[i])) continue;
-    for (std::size_t k = 0; k < place_count(parameters[i]); ++k)
-      autograd::meta_of(place(parameters[i], k))->grad = gradients.emplace_back(gradient_in(op, i, parameters[i], k));
+    for (std::size_t k = 0; k < place_count(parameters[i]); ++k) {
+      const Tensor& there = place(parameters[i], k);
+      autograd::Meta& meta = *autograd::meta_of(there);
+      meta.grad = gradient_in(op, i, parameters[i], k);
+      meta.scattered = meta.share.has_value();
+      gradients.push_back(in_share(meta.grad, there));
+    }
   }
   return gradients;
 }

@@ -1,5 +1,5 @@
 // Where a parameter lives: its primary first, then its replicas. All that optim does to a parameter or to its gradient
-// it does in each of its places.
+// it does in each of its places, to the place's share.
 #pragma once
 
 #include <span>
@@ -9,6 +9,8 @@
 
 namespace lockstep::optim {
 
+using autograd::Share;
+
 inline std::size_t place_count(const Tensor& parameter) noexcept {
   const autograd::Meta* meta = autograd::meta_of(parameter);
   return meta ? 1 + meta->replicas.size() : 1;
@@ -16,6 +18,23 @@ inline std::size_t place_count(const Tensor& parameter) noexcept {
 
 inline const Tensor& place(const Tensor& parameter, std::size_t k) noexcept {
   return k == 0 ? parameter : autograd::meta_of(parameter)->replicas[k - 1];
+}
+
+/// Those elements of a contiguous tensor, flat.
+inline Tensor part(const Tensor& tensor, Share share) {
+  return make_view(tensor, {share.end - share.begin}, {1}, tensor.impl()->offset + share.begin);
+}
+
+/// What a place updates, and keeps state of: all elements, unless the places divide them.
+inline Share share_of(const Tensor& place) noexcept {
+  const autograd::Meta* meta = autograd::meta_of(place);
+  return meta && meta->share ? *meta->share : Share{0, place.impl()->numel};
+}
+
+/// What of `tensor`, which is like the place, is in the place's share: the tensor itself if nothing is divided.
+inline Tensor in_share(const Tensor& tensor, const Tensor& place) {
+  const autograd::Meta* meta = autograd::meta_of(place);
+  return meta && meta->share ? part(tensor, *meta->share) : tensor;
 }
 
 /// Null if there is none.
@@ -42,7 +61,7 @@ struct TensorGroup {
 /// In order of first appearance.
 std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors);
 
-/// All gradients, in every place, contiguous. One that was not is replaced.
+/// All gradients, in every place that place's share, contiguous, to be changed. One that was not is replaced.
 std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters);
 
 }  // namespace lockstep::optim

@@ -10,10 +10,14 @@
 
 #include "autograd/node.h"
 #include "core/text.h"
+#include "parallel/bucket_layout.h"
+#include "parallel/gather_shares.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
 namespace {
+
+using autograd::Meta;
 
 struct Trainable final : nn::Visitor {
   std::vector<Tensor> parameters;
@@ -23,16 +27,7 @@ struct Trainable final : nn::Visitor {
   }
 };
 
-// One parameter on all devices.
-struct Entry {
-  std::vector<Tensor> places;  // by device
-  std::size_t bucket = 0;
-  bool touched = false;  // some device accumulated since the last sum
-};
-
-struct Bucket {
-  std::vector<std::size_t> entries;
-  std::vector<Tensor> flats;  // by device
+struct Bucket : BucketMemory {
   // Of the present backward, by device: gradients still to come, and where in the device's work the last one came.
   std::vector<std::size_t> expected;
   std::vector<std::optional<Event>> complete;
@@ -45,8 +40,10 @@ struct Bucket {
 struct GradientBuckets::Impl final : autograd::GradientSink {
   std::vector<Device> devices;
   BucketOptions options;
-  std::vector<Entry> entries;
+  std::vector<std::vector<Tensor>> parameters;  // each by device
   std::vector<Bucket> buckets;
+  std::vector<std::size_t> bucket_of;  // by parameter
+  std::vector<bool> touched;           // by parameter: some device accumulated since the last sum
   std::vector<Stream> streams;  // of the communicator, by device
   std::optional<Communicator> communicator;
   bool summing = true;
@@ -61,65 +58,47 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
   std::size_t count() const noexcept { return devices.size(); }
   std::size_t leaf(std::size_t entry, std::size_t device) const noexcept { return entry * count() + device; }
 
-  // Divides the entries in the given order into buckets of one dtype, and moves present gradients there.
-  void lay_out(const std::vector<std::size_t>& in_order) {
-    std::vector<Bucket> laid;
-    std::vector<std::size_t> bytes;
-    std::vector<std::optional<std::size_t>> open(std::size_t(kFloat64) + 1);  // by dtype
-    for (const std::size_t e : in_order) {
-      const Tensor& primary = entries[e].places[0];
-      const std::size_t size = std::size_t(primary.numel()) * size_of(primary.dtype());
-      auto& current = open[std::size_t(primary.dtype())];
-      const std::size_t limit = current && *current == 0 ? options.first_bytes : options.bytes;
-      if (!current || (bytes[*current] > 0 && bytes[*current] + size > limit)) {
-        current = laid.size();
-        laid.emplace_back();
-        bytes.push_back(0);
-      }
-      laid[*current].entries.push_back(e);
-      bytes[*current] += size;
+  // Moves gradients to buckets that are filled in the given order.
+  void lay_out(std::span<const std::size_t> in_order) {
+    BucketLayout layout = lay_out_buckets(parameters, in_order, options);
+    buckets.clear();
+    for (BucketMemory& memory : layout.buckets) {
+      for (const std::size_t e : memory.entries) bucket_of[e] = buckets.size();
+      static_cast<BucketMemory&>(buckets.emplace_back()) = std::move(memory);
     }
-    const NoGrad guard;
-    for (std::size_t b = 0; b < laid.size(); ++b) {
-      Bucket& bucket = laid[b];
-      std::int64_t elements = 0;
-      for (const std::size_t e : bucket.entries) elements += entries[e].places[0].numel();
-      for (std::size_t d = 0; d < count(); ++d) {
-        const DType dtype = entries[bucket.entries[0]].places[0].dtype();
-        bucket.flats.push_back(make_tensor(device_state(devices[d]), {elements}, dtype));
-        fill_values(bucket.flats[d], 0);
-        std::int64_t at = 0;
-        for (const std::size_t e : bucket.entries) {
-          const Tensor& parameter = entries[e].places[d];
-          autograd::Meta& meta = autograd::make_meta(parameter);
-          meta.grad_slot = make_view(bucket.flats[d], parameter.sizes(), contiguous_strides(parameter.sizes()), at);
-          if (meta.grad.defined()) {
-            copy_values(meta.grad_slot, meta.grad);
-            meta.grad = meta.grad_slot;
-          }
-          at += parameter.numel();
-        }
+    for (GradientSlot& slot : layout.slots) {
+      Meta& meta = *slot.meta;
+      meta.grad_slot = std::move(slot.memory);
+      if (meta.grad.defined()) meta.grad = meta.grad_slot;
+      if (meta.share && meta.replaces_grad) {  // what was summed is divided otherwise now: to be summed again
+        meta.replaces_grad = meta.scattered = false;
+        touched[slot.entry] = touched[slot.entry] || meta.grad.defined();
       }
-      for (const std::size_t e : bucket.entries) entries[e].bucket = b;
+      meta.share = slot.share;
     }
-    buckets = std::move(laid);
   }
 
   void begin(std::span<const std::size_t> leaves) override {
     const std::scoped_lock lock(mutex);
-    if (std::exchange(running, true))
+    if (running)
       throw AutogradError("[DataParallel] expected one backward at a time through a module, got a second one");
     summing_now = summing;
-    for (const std::size_t l : leaves) entries[l / count()].touched = true;
-    if (!summing_now) return;
+    for (const std::size_t l : leaves) touched[l / count()] = true;
+    if (summing_now) expect(leaves);
+    running = true;
+  }
+
+  // Holding the lock. Counts what each bucket waits for.
+  void expect(std::span<const std::size_t> leaves) {
     if (!observed && !order.empty()) observe();
-    arrives.assign(entries.size() * count(), false);
+    arrives.assign(parameters.size() * count(), false);
     for (const std::size_t l : leaves) arrives[l] = true;
     for (Bucket& bucket : buckets) {
       bucket.expected.assign(count(), 0);
       bucket.complete.clear();
       bucket.complete.resize(count());
-      bucket.launched = std::none_of(bucket.entries.begin(), bucket.entries.end(), [&](std::size_t e) { return entries[e].touched; });
+      bucket.launched =
+          std::none_of(bucket.entries.begin(), bucket.entries.end(), [&](std::size_t e) { return touched[e]; });
       bucket.devices_left = count();
       for (const std::size_t e : bucket.entries)
         for (std::size_t d = 0; d < count(); ++d) bucket.expected[d] += arrives[leaf(e, d)];
@@ -134,7 +113,7 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
     if (!summing_now) return;
     const std::size_t e = l / count(), d = l % count();
     if (!observed && d == 0) order.push_back(e);
-    Bucket& bucket = buckets[entries[e].bucket];
+    Bucket& bucket = buckets[bucket_of[e]];
     if (--bucket.expected[d] == 0) device_complete(bucket, d);
   }
 
@@ -146,18 +125,23 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
     if (failed) return;
     for (Bucket& bucket : buckets)
       for (const std::size_t e : bucket.entries) {
-        if (!bucket.launched || !std::exchange(entries[e].touched, false) || !has_gradient(entries[e])) continue;
+        if (!bucket.launched || !touched[e]) continue;
+        touched[e] = false;
+        if (!has_gradient(parameters[e])) continue;
         for (std::size_t d = 0; d < count(); ++d) {
-          autograd::Meta& meta = autograd::make_meta(entries[e].places[d]);
+          Meta& meta = autograd::make_meta(parameters[e][d]);
           meta.grad = meta.grad_slot;
           bump_version(meta.grad_slot);
-          meta.replaces_grad = d != 0;  // the first device keeps what was summed; the others bring their own anew
+          // Each device keeps its share of what was summed, or the first one all; the next gradient replaces the rest.
+          meta.scattered = options.shard_optimizer_state;
+          meta.replaces_grad = meta.scattered || d != 0;
         }
       }
   }
 
-  static bool has_gradient(const Entry& entry) {
-    return std::any_of(entry.places.begin(), entry.places.end(), [](const Tensor& t) { return t.grad().defined(); });
+  static bool has_gradient(std::span<const Tensor> places) {
+    return std::any_of(places.begin(), places.end(),
+                       [](const Tensor& place) { return autograd::meta_of(place)->grad.defined(); });
   }
 
   // Holding the lock. All gradients of the bucket are there on device d, as far as its current stream has come.
@@ -175,37 +159,102 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
       const StreamGuard on(streams[d]);
       for (const std::size_t e : bucket.entries) {
         // What this device does not add: nothing came, or what is there was summed before.
-        const autograd::Meta& meta = *autograd::meta_of(entries[e].places[d]);
+        Meta& meta = *autograd::meta_of(parameters[e][d]);
         if (arrives[leaf(e, d)]) continue;
-        if (!meta.grad.defined() || meta.replaces_grad)
+        if (!meta.grad.defined()) {
           fill_values(meta.grad_slot, 0);
-        else if (!meta.grad.is_same(meta.grad_slot))
+        } else if (meta.replaces_grad) {
+          keep_share(meta);
+          meta.scattered = options.shard_optimizer_state;
+        } else if (!meta.grad.is_same(meta.grad_slot)) {
           copy_values(meta.grad_slot, meta.grad);
+        }
       }
-      void* const memory = bucket.flats[d].impl()->data();
       bucket.flats[d].record_stream(streams[d]);
-      ranks.push_back({streams[d], memory, memory});
+      ranks.push_back({streams[d], bucket.flats[d].impl()->data()});
     }
-    communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), bucket.flats[0].dtype());
+    reduce(bucket, ranks);
+  }
+
+  // In place: all of it on each device, or each device's share.
+  void reduce(const Bucket& bucket, std::vector<RankBuffers>& ranks) {
+    const DType dtype = bucket.flats[0].dtype();
+    std::size_t offset = 0;
+    for (std::size_t d = 0; d < count(); ++d) {
+      ranks[d].receive = bucket.flats[d].impl()->data() + offset * size_of(dtype);
+      if (options.shard_optimizer_state) offset += bucket.counts[d];
+    }
+    if (options.shard_optimizer_state)
+      communicator->reduce_scatter(ranks, bucket.counts, dtype);
+    else
+      communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), dtype);
+  }
+
+  void gather_gradient(std::size_t l) override {
+    const std::scoped_lock lock(mutex);
+    const std::size_t e = l / count();
+    if (!running && is_scattered(parameters[e])) gather_gradients(std::span(&e, 1));
+  }
+
+  void gather_leaves(std::span<const std::size_t> leaves) override {
+    const std::scoped_lock lock(mutex);
+    std::vector<DividedTensor> all;
+    for (const std::size_t l : leaves) {
+      DividedTensor& parameter = all.emplace_back();
+      for (const Tensor& place : parameters[l / count()])
+        parameter.push_back({place, *autograd::meta_of(place)->share});
+    }
+    gather_shares(*communicator, all);
+  }
+
+  static bool is_scattered(std::span<const Tensor> places) {
+    return std::all_of(places.begin(), places.end(), [](const Tensor& place) {
+      const Meta& meta = *autograd::meta_of(place);
+      return meta.scattered && meta.grad.defined();
+    });
+  }
+
+  void gather_gradients(std::span<const std::size_t> which) {
+    std::vector<DividedTensor> all;
+    for (const std::size_t e : which) {
+      DividedTensor& gradient = all.emplace_back();
+      for (const Tensor& place : parameters[e]) {
+        const Meta& meta = *autograd::meta_of(place);
+        gradient.push_back({meta.grad_slot, *meta.share});
+      }
+    }
+    gather_shares(*communicator, all);
+    for (const std::size_t e : which)
+      for (const Tensor& place : parameters[e]) autograd::meta_of(place)->scattered = false;
   }
 
   // Once, after the first backward: buckets in the order in which gradients came.
   void observe() {
-    observed = true;
-    std::vector<bool> seen(entries.size());
+    std::vector<bool> seen(parameters.size());
+    std::vector<std::size_t> all = order;
     for (const std::size_t e : order) seen[e] = true;
-    for (std::size_t e = entries.size(); e-- > 0;)
-      if (!seen[e]) order.push_back(e);
-    lay_out(order);
+    for (std::size_t e = parameters.size(); e-- > 0;)
+      if (!seen[e]) all.push_back(e);
+    lay_out(all);
+    observed = true;
   }
 
   void let_go() noexcept {
-    for (const Entry& entry : entries)
-      for (const Tensor& place : entry.places)
-        if (autograd::Meta* meta = autograd::meta_of(place)) {
+    try {
+      std::vector<std::size_t> scattered;
+      for (std::size_t e = 0; e < parameters.size(); ++e)
+        if (is_scattered(parameters[e])) scattered.push_back(e);
+      gather_gradients(scattered);
+    } catch (...) {  // those that cannot be gathered any more are dropped
+    }
+    for (const std::vector<Tensor>& places : parameters)
+      for (const Tensor& place : places)
+        if (Meta* meta = autograd::meta_of(place)) {
+          if (meta->scattered) meta->grad = Tensor();
           meta->replicas.clear();
           meta->grad_slot = Tensor();
-          meta->replaces_grad = false;
+          meta->share.reset();
+          meta->scattered = meta->replaces_grad = false;
         }
   }
 };
@@ -220,24 +269,26 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
   impl.options = options;
   for (std::size_t d = 0; d < modules.size(); ++d) {
     const Trainable found(*modules[d]);
-    impl.entries.resize(found.parameters.size());
-    for (std::size_t e = 0; e < found.parameters.size(); ++e) impl.entries[e].places.push_back(found.parameters[e]);
+    impl.parameters.resize(found.parameters.size());
+    for (std::size_t e = 0; e < found.parameters.size(); ++e) impl.parameters[e].push_back(found.parameters[e]);
   }
-  if (impl.entries.empty()) {
+  if (impl.parameters.empty()) {
     impl_.reset();
     return;
   }
   for (const Device& device : devices) impl.streams.push_back(Stream::from_pool(device, StreamPriority::kHigh));
   impl.communicator.emplace(impl.devices);
-  std::vector<std::size_t> reversed(impl.entries.size());
+  std::vector<std::size_t> reversed(impl.parameters.size());
   std::iota(reversed.rbegin(), reversed.rend(), std::size_t(0));
+  impl.bucket_of.resize(impl.parameters.size());
+  impl.touched.resize(impl.parameters.size());
   impl.lay_out(reversed);
-  for (std::size_t e = 0; e < impl.entries.size(); ++e)
+  for (std::size_t e = 0; e < impl.parameters.size(); ++e)
     for (std::size_t d = 0; d < devices.size(); ++d) {
-      autograd::Meta& meta = autograd::make_meta(impl.entries[e].places[d]);
+      Meta& meta = autograd::make_meta(impl.parameters[e][d]);
       meta.sink = impl_;
       meta.sink_number = impl.leaf(e, d);
-      if (d > 0) autograd::make_meta(impl.entries[e].places[0]).replicas.push_back(impl.entries[e].places[d]);
+      if (d > 0) autograd::make_meta(impl.parameters[e][0]).replicas.push_back(impl.parameters[e][d]);
     }
 }
 

@@ -15,8 +15,15 @@ namespace {
 using testing::floats;
 using testing::Mlp;
 
-class TrainingFaults : public ::testing::TestWithParam<int> {
+struct Setup {
+  int devices;
+  bool shard = false;
+};
+
+class TrainingFaults : public ::testing::TestWithParam<Setup> {
  protected:
+  int count() const { return GetParam().devices; }
+
   void step() {
     optimizer_.zero_grad();
     const Tensor output = model_(input_);
@@ -47,15 +54,15 @@ class TrainingFaults : public ::testing::TestWithParam<int> {
     wait();
     const StateDict model = copy_of(model_.state_dict()), optimizer = copy_of(optimizer_.state_dict());
     std::vector<std::uint64_t> before, reached;
-    for (int d = 0; d < GetParam(); ++d) before.push_back(devices_.counts(d).*kind);
+    for (int d = 0; d < count(); ++d) before.push_back(devices_.counts(d).*kind);
     step();
-    for (int d = 0; d < GetParam(); ++d) reached.push_back(devices_.counts(d).*kind - before[std::size_t(d)]);
+    for (int d = 0; d < count(); ++d) reached.push_back(devices_.counts(d).*kind - before[std::size_t(d)]);
     ASSERT_GT(std::accumulate(reached.begin(), reached.end(), std::uint64_t(0)), 0u);
     wait();
     const std::vector<float> right = weights();
     optimizer_.zero_grad();
-    const std::vector<std::size_t> in_use = testing::memory_in_use(GetParam());
-    for (int d = 0; d < GetParam(); ++d)
+    const std::vector<std::size_t> in_use = testing::memory_in_use(count());
+    for (int d = 0; d < count(); ++d)
       for (std::uint64_t n = 1; n <= reached[std::size_t(d)]; ++n) {
         SCOPED_TRACE("operation " + std::to_string(n) + " on cuda:" + std::to_string(d));
         model_.load_state_dict(model);
@@ -72,9 +79,9 @@ class TrainingFaults : public ::testing::TestWithParam<int> {
           ++thrown_;
         }
         devices_.fault().clear();
-        testing::drain<E>(GetParam());
+        testing::drain<E>(count());
         optimizer_.zero_grad();
-        EXPECT_EQ(testing::memory_in_use(GetParam()), in_use);
+        EXPECT_EQ(testing::memory_in_use(count()), in_use);
         model_.load_state_dict(model);
         optimizer_.load_state_dict(optimizer);
         step();
@@ -85,8 +92,9 @@ class TrainingFaults : public ::testing::TestWithParam<int> {
   }
 
   int named_ = 0, thrown_ = 0;
-  SimulatedDevices devices_{{.count = GetParam()}};
-  DataParallel<Mlp> model_{Mlp(), {.buckets = {.first_bytes = 64, .bytes = 128}}};
+  SimulatedDevices devices_{{.count = count()}};
+  DataParallel<Mlp> model_{
+      Mlp(), {.buckets = {.first_bytes = 64, .bytes = 128, .shard_optimizer_state = GetParam().shard}}};
   optim::SGD optimizer_{model_.parameters(), {.lr = 0.1, .momentum = 0.9}};
   Tensor input_ = randn({11, 5});
 };
@@ -107,7 +115,11 @@ TEST_P(TrainingFaults, CollectiveThrowsCollectiveError) {
   try_all<CollectiveError>(&OperationCounts::collectives, [](FaultInjector& fault, Fault at) { fault.fail_collective(at); });
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, TrainingFaults, ::testing::Values(2, 3, 5));
+INSTANTIATE_TEST_SUITE_P(Devices, TrainingFaults,
+                         ::testing::Values(Setup{2}, Setup{3}, Setup{5}, Setup{2, true}, Setup{3, true}, Setup{5, true}),
+                         [](const auto& test) {
+                           return std::to_string(test.param.devices) + (test.param.shard ? "Sharded" : "");
+                         });
 
 }  // namespace
 }  // namespace lockstep

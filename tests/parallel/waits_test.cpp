@@ -2,8 +2,10 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/ops/linalg.h>
+#include <lockstep/optim/sgd.h>
 
 #include <functional>
+#include <memory>
 #include <tuple>
 
 #include "autograd/node.h"
@@ -141,6 +143,32 @@ Outcome reduction(int count, const std::function<void(FaultInjector&)>& inject) 
       });
 }
 
+// Parameters whose gradients and state are divided: their shares are summed, updated, sent, and used.
+Outcome sharded_step(int count, const std::function<void(FaultInjector&)>& inject) {
+  struct Prepared {
+    DataParallel<nn::Linear> model;
+    std::unique_ptr<optim::SGD> optimizer;
+    std::vector<Tensor> losses;
+  };
+  return run(
+      count, inject,
+      [count] {
+        DataParallel model(nn::Linear(5, 2, {.bias = false}), {.buckets = {.shard_optimizer_state = true}});
+        auto optimizer = std::make_unique<optim::SGD>(model.parameters(), optim::SGDOptions{.lr = 0.1});
+        const Tensor loss = sum(model(randn({2 * count, 5}, {.device = "cuda:0"})));
+        return Prepared{std::move(model), std::move(optimizer), {loss}};
+      },
+      [](Prepared& prepared) {
+        prepared.losses[0].backward();
+        prepared.optimizer->step();
+        const NoGrad guard;
+        for (const Tensor& parameter : prepared.model.parameters()) {
+          Tensor(parameter).mul_(2);
+          for (Tensor replica : autograd::meta_of(parameter)->replicas) replica.mul_(2);
+        }
+      });
+}
+
 using Scenario = Outcome (*)(int, const std::function<void(FaultInjector&)>&);
 
 class Waits : public ::testing::TestWithParam<std::tuple<Scenario, int>> {};
@@ -176,6 +204,8 @@ TEST_P(Waits, NoEventMayBeLeftUnrecorded) {
 INSTANTIATE_TEST_SUITE_P(Forward, Waits, ::testing::Combine(::testing::Values(forward), ::testing::Values(2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Backward, Waits, ::testing::Combine(::testing::Values(backward), ::testing::Values(1)));
 INSTANTIATE_TEST_SUITE_P(Reduction, Waits, ::testing::Combine(::testing::Values(reduction), ::testing::Values(2, 3, 5)));
+INSTANTIATE_TEST_SUITE_P(ShardedStep, Waits,
+                         ::testing::Combine(::testing::Values(sharded_step), ::testing::Values(2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Update, Waits, ::testing::Combine(::testing::Values(update), ::testing::Values(2)));
 
 }  // namespace

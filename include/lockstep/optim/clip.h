@@ -15,8 +15,9 @@ struct ClipOptions {
 /// Scales all gradients in place by min(1, max_norm / (norm + 1e-6)), norm being the p-norm of all their elements
 /// together. Replicas' gradients are scaled on their devices. Returns the norm before clipping: 0-dim, on the device
 /// of the first gradient and in the gradients' dtype (0 on the first parameter's device if there is no gradient).
-/// Sums in double, in an order that depends on the sizes alone. Enqueued on the current streams and not waited for.
-/// Throws InvalidArgument for a bad max_norm or norm_type, AutogradError if a replica lacks its primary's gradient.
+/// Sums in double, in an order that depends on the sizes alone, and on how devices divide gradients. Enqueued on the
+/// current streams and not waited for. Throws InvalidArgument for a bad max_norm or norm_type, AutogradError if a
+/// replica lacks its primary's gradient.
 LOCKSTEP_API Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm,
                                     const ClipOptions& options = {});
 

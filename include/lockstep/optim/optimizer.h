@@ -4,8 +4,9 @@
 //   optim::Adam optimizer({{body, {.lr = 1e-3}}, {head, {.lr = 1e-2}}});
 //
 // Options, defaults and arithmetic are PyTorch's. A parameter that lives on several devices takes the very same update
-// on each, from the gradient and the state that are there: its replicas stay bit-identical and nothing is copied.
-// One thread at a time may use an optimizer.
+// on each, from the gradient and the state that are there: its replicas stay bit-identical and nothing is copied. Where
+// the devices divide it (BucketOptions::shard_optimizer_state), each keeps state of its share and updates that, and the
+// shares are sent to the others. One thread at a time may use an optimizer.
 #pragma once
 
 #include <array>
@@ -47,8 +48,9 @@ class LOCKSTEP_API Optimizer {
 
   /// Updates every parameter that has a gradient, with one launch for each group, device and dtype, on the current
   /// streams. State is made at a parameter's first step, in the dtype that its arithmetic happens in (float32 for
-  /// 16-bit parameters). Before anything changes, throws InvalidArgument for options out of range and for a parameter
-  /// that is not contiguous, and AutogradError if a replica has no gradient where its primary has one.
+  /// 16-bit parameters), and moves when devices divide the parameter otherwise. Before anything changes, throws
+  /// InvalidArgument for options out of range and for a parameter that is not contiguous, and AutogradError if a
+  /// replica has no gradient where its primary has one.
   void step();
   /// Drops the gradients of all parameters and of their replicas, or fills them with zeros where they are: gradients
   /// that are views into a bucket stay views.
@@ -65,8 +67,9 @@ class LOCKSTEP_API Optimizer {
   /// Throws InvalidArgument where the optimizer has no momentum.
   void set_momentum(double momentum, std::size_t group);
 
-  /// "state.<parameter>.<slot>" holds handles to the state on the primary's device, "state.<parameter>.step" and
-  /// "param_groups.<group>.<option>" copies on the CPU. Parameters count through all groups.
+  /// "state.<parameter>.<slot>" holds handles to the state on the primary's device, or copies there of what devices
+  /// divide; "state.<parameter>.step" and "param_groups.<group>.<option>" copies on the CPU. Parameters count through
+  /// all groups.
   StateDict state_dict() const;
   /// Takes over state, onto every device of a parameter, and options: training goes on bit for bit. All missing,
   /// unexpected and unfit keys are named in one InvalidArgument, before anything is changed.

@@ -125,7 +125,7 @@ class LOCKSTEP_API Tensor {
   bool is_leaf() const;
   /// The gradient that backward() accumulated, undefined if there is none.
   Tensor grad() const;
-  void set_grad(const Tensor& grad);
+  void set_grad(const Tensor& grad);  ///< Gradients of its replicas are dropped.
   /// Accumulates the gradients of this tensor into the leaves it was computed from. `gradient` has its shape
   /// and may be left out for a tensor of one element.
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;

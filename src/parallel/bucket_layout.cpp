@@ -1,0 +1,87 @@
+#include "parallel/bucket_layout.h"
+
+#include <algorithm>
+
+#include <lockstep/autograd/grad_mode.h>
+
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Meta;
+using autograd::Share;
+
+std::vector<std::vector<std::size_t>> divide(std::span<const std::vector<Tensor>> parameters,
+                                             std::span<const std::size_t> order, const BucketOptions& options) {
+  std::vector<std::vector<std::size_t>> buckets;
+  std::vector<std::size_t> bytes;
+  std::vector<std::optional<std::size_t>> open(std::size_t(kFloat64) + 1);  // by dtype
+  for (const std::size_t e : order) {
+    const Tensor& parameter = parameters[e][0];
+    const std::size_t size = std::size_t(parameter.numel()) * size_of(parameter.dtype());
+    auto& current = open[std::size_t(parameter.dtype())];
+    const std::size_t limit = current && *current == 0 ? options.first_bytes : options.bytes;
+    if (!current || (bytes[*current] > 0 && bytes[*current] + size > limit)) {
+      current = buckets.size();
+      buckets.emplace_back();
+      bytes.push_back(0);
+    }
+    buckets[*current].push_back(e);
+    bytes[*current] += size;
+  }
+  return buckets;
+}
+
+// What device `d` of `count` has of so many elements: sizes differ by at most one.
+Share even_share(std::int64_t elements, std::size_t d, std::size_t count) {
+  const auto n = std::int64_t(count), rest = elements % n;
+  const auto begin = [&](std::int64_t i) { return elements / n * i + std::min(i, rest); };
+  return {begin(std::int64_t(d)), begin(std::int64_t(d) + 1)};
+}
+
+// The part of `share` that lies in the `elements` from `at` on, counted from there.
+Share share_within(Share share, std::int64_t at, std::int64_t elements) {
+  const auto within = [&](std::int64_t i) { return std::clamp<std::int64_t>(i - at, 0, elements); };
+  return {within(share.begin), within(share.end)};
+}
+
+void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, bool shard, BucketLayout& layout) {
+  BucketMemory& bucket = layout.buckets.back();
+  const Tensor& first = parameters[bucket.entries[0]][d];
+  const std::size_t devices = parameters[bucket.entries[0]].size();
+  std::int64_t elements = 0;
+  for (const std::size_t e : bucket.entries) elements += parameters[e][d].numel();
+  const Tensor& flat = bucket.flats.emplace_back(make_tensor(device_state(first.device()), {elements}, first.dtype()));
+  fill_values(flat, 0);
+  const Share share = even_share(elements, d, devices);
+  if (shard) bucket.counts.push_back(std::size_t(share.end - share.begin));
+  std::int64_t at = 0;
+  for (const std::size_t e : bucket.entries) {
+    const Tensor& parameter = parameters[e][d];
+    Meta& meta = autograd::make_meta(parameter);
+    GradientSlot& slot = layout.slots.emplace_back(GradientSlot{e, &meta, {}, {}});
+    slot.memory = make_view(flat, parameter.sizes(), contiguous_strides(parameter.sizes()), at);
+    if (shard) slot.share = share_within(share, at, parameter.numel());
+    at += parameter.numel();
+    if (!meta.grad.defined()) continue;
+    if (meta.share && meta.replaces_grad) keep_share(meta);
+    copy_values(slot.memory, meta.grad);
+  }
+}
+
+}  // namespace
+
+BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, std::span<const std::size_t> order,
+                             const BucketOptions& options) {
+  const NoGrad guard;
+  BucketLayout layout;
+  for (std::vector<std::size_t>& entries : divide(parameters, order, options)) {
+    layout.buckets.emplace_back().entries = std::move(entries);
+    const std::size_t devices = parameters[layout.buckets.back().entries[0]].size();
+    for (std::size_t d = 0; d < devices; ++d) lay_out_on(d, parameters, options.shard_optimizer_state, layout);
+  }
+  return layout;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,41 @@
+// How gradients are divided into buckets, and buckets between devices.
+#pragma once
+
+#include <cstddef>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <lockstep/parallel/gradient_buckets.h>
+
+#include "autograd/node.h"
+
+namespace lockstep {
+
+/// Gradients of one dtype that lie one after the other, and are reduced together.
+struct BucketMemory {
+  std::vector<std::size_t> entries;  ///< The numbers of their parameters.
+  std::vector<Tensor> flats;         ///< By device.
+  std::vector<std::size_t> counts;   ///< Of elements, by device, if the devices divide the bucket: nearly equal.
+};
+
+/// Where the gradient of one parameter on one device is to be.
+struct GradientSlot {
+  std::size_t entry;
+  autograd::Meta* meta;  ///< The parameter's, on that device.
+  Tensor memory;
+  std::optional<autograd::Share> share;
+};
+
+struct BucketLayout {
+  std::vector<BucketMemory> buckets;
+  std::vector<GradientSlot> slots;
+};
+
+/// Buckets for parameters, each given by device, in that order: each of no more bytes than the options say, unless a
+/// single parameter has more. Present gradients are copied to their slots; those that were summed and divided keep only
+/// their shares. Nothing else changes. Throws OutOfMemory.
+BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, std::span<const std::size_t> order,
+                             const BucketOptions& options);
+
+}  // namespace lockstep
