@@ -41,6 +41,14 @@ struct DropoutKernel {
     });
   }
 
+  std::int64_t items() const { return count; }
+  LOCKSTEP_HD void item(std::int64_t i) const {
+    const std::int64_t global = i / mask.place.run * mask.place.stride + mask.place.first + i % mask.place.run;
+    const PhiloxBlock block = philox(philox_counter(mask.start.stream, mask.start.offset + std::uint64_t(global / 4)),
+                                     philox_key(mask.start.seed));
+    out[i] = block.words[global % 4] < mask.threshold ? T(0) : T(ComputeType<T>(x[i]) * ComputeType<T>(mask.scale));
+  }
+
  private:
   // Elements [at, at + length), which are `global` and the following of the whole batch.
   void apply(std::int64_t at, std::int64_t length, std::int64_t global) const {

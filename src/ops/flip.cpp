@@ -3,7 +3,6 @@
 #include "autograd/node.h"
 #include "ops/reduced_dims.h"
 #include "tensor/kernels/map.h"
-#include "tensor/kernels/rows.h"
 
 namespace lockstep {
 namespace {

@@ -7,6 +7,8 @@ namespace lockstep {
 namespace {
 
 struct CheckIndex {
+  static constexpr bool kHostOnly = true;  // throws what it finds
+
   const char* op;
   const std::int64_t* index;
   Geometry<1> geometry;
@@ -15,11 +17,7 @@ struct CheckIndex {
 
   void operator()(const KernelContext&) const {
     for (std::int64_t i = 0; i < geometry.numel; ++i) {
-      std::int64_t at = 0, rest = i;
-      for (int d = geometry.sizes.rank() - 1; d >= 0; --d) {
-        at += rest % geometry.sizes[d] * geometry.strides[0][d];
-        rest /= geometry.sizes[d];
-      }
+      const std::int64_t at = offsets_at(geometry, i)[0];
       if ((index[at] < 0 || index[at] >= size) && index[at] != ignored)
         throw InvalidArgument(text("[", op, "] expected indices from 0 to ", size - 1, ", got ", index[at]));
     }
@@ -44,7 +42,7 @@ void check_index(const char* op, const Tensor& index, std::int64_t size, std::op
   use_on(stream, index);
   const CheckIndex kernel{op, reinterpret_cast<const std::int64_t*>(impl.data()), make_geometry(impl.sizes, impl), size,
                           ignored};
-  device.backend.launch(stream, {"check_index", 0, {&access, 1}}, kernel);
+  enqueue(device, stream, {"check_index", 0, {&access, 1}}, kernel);
 }
 
 }  // namespace lockstep

@@ -30,27 +30,41 @@ Runs runs_of(const Shape& sizes, int dim, std::int64_t places, std::int64_t indi
   return runs;
 }
 
+// T: an integer of the elements' size.
+template <class T>
 struct TakeRuns {
   Runs runs;
-  std::size_t run_bytes;
-  const std::byte* from;
+  const T* from;
   const std::int64_t* index;
-  std::byte* to;
+  T* to;
   std::int64_t skipped;
+
+  // Where the run of place i of the result comes from; null for zeros.
+  LOCKSTEP_HD const T* source(std::int64_t i) const {
+    const std::int64_t place = index[i % runs.indices];
+    if (place < 0 || place >= runs.places || place == skipped) return nullptr;
+    return from + (i / runs.indices * runs.places + place) * runs.inner;
+  }
 
   void operator()(const KernelContext& context) const {
     constexpr std::int64_t kGrainBytes = 1 << 16;
+    const std::size_t run_bytes = std::size_t(runs.inner) * sizeof(T);
     const std::int64_t grain = kGrainBytes / std::int64_t(run_bytes + 1) + 1;
-    host::parallel_for(context, runs.outer * runs.indices, grain, [this](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) {
-        const std::int64_t place = index[i % runs.indices];
-        std::byte* const target = to + std::size_t(i) * run_bytes;
-        if (place < 0 || place >= runs.places || place == skipped)
-          std::memset(target, 0, run_bytes);
-        else
-          std::memcpy(target, from + std::size_t(i / runs.indices * runs.places + place) * run_bytes, run_bytes);
-      }
-    });
+    host::parallel_for(context, runs.outer * runs.indices, grain,
+                       [this, run_bytes](std::int64_t begin, std::int64_t end) {
+                         for (std::int64_t i = begin; i < end; ++i) {
+                           if (const T* const run = source(i))
+                             std::memcpy(to + i * runs.inner, run, run_bytes);
+                           else
+                             std::memset(to + i * runs.inner, 0, run_bytes);
+                         }
+                       });
+  }
+
+  std::int64_t items() const { return runs.outer * runs.indices * runs.inner; }
+  LOCKSTEP_HD void item(std::int64_t i) const {
+    const T* const run = source(i / runs.inner);
+    to[i] = run ? run[i % runs.inner] : T(0);
   }
 };
 
@@ -71,17 +85,24 @@ struct AddRuns {
     const std::int64_t grain = (1 << 15) / (runs.indices * std::min(kBlock, runs.inner) + 1) + 1;
     host::parallel_for(context, runs.outer * blocks, grain, [this, blocks](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) {
-        const std::int64_t outer = b / blocks, first = b % blocks * kBlock;
-        const std::int64_t count = std::min(kBlock, runs.inner - first);
-        for (std::int64_t i = 0; i < runs.indices; ++i) {
-          const std::int64_t place = index[i];
-          if (place < 0 || place >= runs.places || place == skipped) continue;
-          const T* const source = from + (outer * runs.indices + i) * runs.inner + first;
-          C* const target = to + (outer * runs.places + place) * runs.inner + first;
-          for (std::int64_t k = 0; k < count; ++k) target[k] += C(source[k]);
-        }
+        const std::int64_t first = b % blocks * kBlock;
+        add(b / blocks, first, std::min(kBlock, runs.inner - first));
       }
     });
+  }
+
+  std::int64_t items() const { return runs.outer * runs.inner; }
+  LOCKSTEP_HD void item(std::int64_t i) const { add(i / runs.inner, i % runs.inner, 1); }
+
+ private:
+  LOCKSTEP_HD void add(std::int64_t outer, std::int64_t first, std::int64_t count) const {
+    for (std::int64_t i = 0; i < runs.indices; ++i) {
+      const std::int64_t place = index[i];
+      if (place < 0 || place >= runs.places || place == skipped) continue;
+      const T* const source = from + (outer * runs.indices + i) * runs.inner + first;
+      C* const target = to + (outer * runs.places + place) * runs.inner + first;
+      for (std::int64_t k = 0; k < count; ++k) target[k] += C(source[k]);
+    }
   }
 };
 
@@ -99,13 +120,11 @@ Tensor take_runs(const char* op, const char* node, const Tensor& x, int dim, con
   Tensor out = make_tensor(*x.impl()->storage->device, sizes, x.dtype());
   if (out.numel() != 0) {
     const Runs runs = runs_of(sizes, dim, x.sizes()[dim], index.numel());
-    const TakeRuns kernel{runs,
-                          size_of(x.dtype()) * std::size_t(runs.inner),
-                          dense.impl()->data(),
-                          indices_of(places),
-                          out.impl()->data(),
-                          skipped.index};
-    launch(op, 0, out, std::array{&dense, &places}, kernel);
+    visit_bits(x.dtype(), [&]<class T>() {
+      const TakeRuns<T> kernel{runs, reinterpret_cast<const T*>(dense.impl()->data()), indices_of(places),
+                               reinterpret_cast<T*>(out.impl()->data()), skipped.index};
+      launch(op, 0, out, std::array{&dense, &places}, kernel);
+    });
   }
   if (records(x))
     record(node, out, {&x},

@@ -1,37 +1,42 @@
 #include <lockstep/ops/layout.h>
 
 #include <algorithm>
-#include <cstring>
 
 #include "autograd/node.h"
 #include "core/text.h"
 #include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"
+#include "tensor/kernels/visit.h"
 
 namespace lockstep {
 namespace {
 
 // Row r keeps the columns before (lower) or from (upper) r + edge on.
+// T: an integer of the elements' size.
+template <class T>
 struct Triangle {
-  const std::byte* from;
-  std::byte* to;
+  const T* from;
+  T* to;
   std::int64_t rows, columns, matrices;
-  std::size_t element_bytes;
   std::int64_t edge;
   bool lower;
 
   void operator()(const KernelContext& context) const {
-    const std::size_t row_bytes = std::size_t(columns) * element_bytes;
     host::parallel_for(context, rows * matrices, (1 << 15) / columns + 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
-        const std::size_t split = std::size_t(std::clamp<std::int64_t>(r % rows + edge, 0, columns)) * element_bytes;
-        const std::size_t kept = lower ? 0 : split, kept_end = lower ? split : row_bytes;
-        std::byte* const row = to + std::size_t(r) * row_bytes;
-        std::memset(row, 0, kept);
-        std::memcpy(row + kept, from + std::size_t(r) * row_bytes + kept, kept_end - kept);
-        std::memset(row + kept_end, 0, row_bytes - kept_end);
+        const std::int64_t split = std::clamp<std::int64_t>(r % rows + edge, 0, columns);
+        const std::int64_t kept = lower ? 0 : split, kept_end = lower ? split : columns;
+        T* const row = to + r * columns;
+        std::fill_n(row, kept, T(0));
+        std::copy_n(from + r * columns + kept, kept_end - kept, row + kept);
+        std::fill_n(row + kept_end, columns - kept_end, T(0));
       }
     });
+  }
+
+  std::int64_t items() const { return matrices * rows * columns; }
+  LOCKSTEP_HD void item(std::int64_t i) const {
+    to[i] = (i % columns < i / columns % rows + edge) == lower ? from[i] : T(0);
   }
 };
 
@@ -43,9 +48,16 @@ Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool low
   const std::int64_t rows = sizes[sizes.rank() - 2], columns = sizes.back();
   const std::int64_t moved = std::clamp(diagonal, -rows, columns);
   const Tensor dense = x.detach().contiguous();
-  const Triangle kernel{dense.impl()->data(), out.impl()->data(),        rows, columns, out.numel() / (rows * columns),
-                        size_of(x.dtype()),   lower ? moved + 1 : moved, lower};
-  launch(op, 0, out, std::array{&dense}, kernel);
+  visit_bits(x.dtype(), [&]<class T>() {
+    const Triangle<T> kernel{reinterpret_cast<const T*>(dense.impl()->data()),
+                             reinterpret_cast<T*>(out.impl()->data()),
+                             rows,
+                             columns,
+                             out.numel() / (rows * columns),
+                             lower ? moved + 1 : moved,
+                             lower};
+    launch(op, 0, out, std::array{&dense}, kernel);
+  });
   if (autograd::records(x))
     autograd::record(lower ? "Tril" : "Triu", out, {&x}, [op, diagonal, lower](const Tensor& g) {
       return autograd::Gradients{triangle(op, g, diagonal, lower)};

@@ -55,10 +55,14 @@ struct LaunchInfo {
 };
 
 /// Where a kernel's body finds itself. On the host backends it computes at once: in parallel over all cores
-/// when `parallel`. On CUDA it enqueues its grids on `native_stream`.
+/// when `parallel`. On CUDA it enqueues its grids on `native_stream`, and may use `workspace` in them: kWorkspaceBytes
+/// of the device's memory, the stream's own, so that one kernel after the other has them.
 struct KernelContext {
+  static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;
+
   bool parallel = false;
   void* native_stream = nullptr;
+  void* workspace = nullptr;
 };
 
 /// A non-owning reference to a callable void(const KernelContext&) that can be copied into an owning one:

@@ -28,9 +28,11 @@ struct ArangeKernel {
   double start, step;
   void operator()(const KernelContext& context) const {
     host::parallel_for(context, count, 1 << 15, [this](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t i = begin; i < end; ++i) out[i] = T(ComputeType<T>(start + double(i) * step));
+      for (std::int64_t i = begin; i < end; ++i) item(i);
     });
   }
+  std::int64_t items() const { return count; }
+  LOCKSTEP_HD void item(std::int64_t i) const { out[i] = T(ComputeType<T>(start + double(i) * step)); }
 };
 
 }  // namespace

@@ -137,8 +137,14 @@ struct RandomKernel {
     });
   }
 
+  std::int64_t items() const { return std::int64_t(blocks_for(count, kPer)); }
+  LOCKSTEP_HD void item(std::int64_t b) const {
+    const std::int64_t left = count - b * kPer;
+    make_one(b, left < kPer ? left : kPer, out + b * kPer);
+  }
+
  private:
-  void make_one(std::int64_t index, std::int64_t wanted, T* to) const {
+  LOCKSTEP_HD void make_one(std::int64_t index, std::int64_t wanted, T* to) const {
     T values[kPer];
     distribution(philox(philox_counter(start.stream, start.offset + std::uint64_t(index)), philox_key(start.seed)),
                  values);

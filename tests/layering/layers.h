@@ -49,6 +49,7 @@ inline constexpr std::array kVendors{
     Vendor{"oneapi/tbb", kHost},
     Vendor{"oneapi/tbb", "src/data/"},
     Vendor{"cuda", "src/runtime/cuda/"},
+    Vendor{"cuda", "src/tensor/kernels/cuda/"},
     Vendor{"cublas", "src/runtime/cuda/"},
     Vendor{"cudnn", "src/runtime/cuda/"},
     Vendor{"nccl", "src/runtime/cuda/"},

@@ -23,13 +23,13 @@ class LOCKSTEP_API Shape {
   /// `rank` dimensions of `size` each.
   static Shape filled(int rank, std::int64_t size);
 
-  int rank() const noexcept { return int(rank_); }
-  bool empty() const noexcept { return rank_ == 0; }
-  std::int64_t operator[](int dim) const noexcept { return sizes_[dim]; }
-  std::int64_t& operator[](int dim) noexcept { return sizes_[dim]; }
+  constexpr int rank() const noexcept { return int(rank_); }
+  constexpr bool empty() const noexcept { return rank_ == 0; }
+  constexpr std::int64_t operator[](int dim) const noexcept { return sizes_[dim]; }
+  constexpr std::int64_t& operator[](int dim) noexcept { return sizes_[dim]; }
   const std::int64_t* begin() const noexcept { return sizes_.data(); }
   const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
-  std::int64_t back() const noexcept { return sizes_[rank_ - 1]; }
+  constexpr std::int64_t back() const noexcept { return sizes_[rank_ - 1]; }
 
   /// Throw ShapeError past kMaxRank.
   void push_back(std::int64_t size) {

@@ -4,6 +4,8 @@
 #include <array>
 #include <cstdint>
 
+#include <lockstep/core/dtype.h>
+
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -65,6 +67,18 @@ Geometry<sizeof...(Impls)> make_geometry(const Shape& sizes, const Impls&... ope
   g.strides = {broadcast_strides(operands, sizes)...};
   collapse(g);
   return g;
+}
+
+/// The operands' offsets, in elements, at an index into their shape.
+template <int N>
+LOCKSTEP_HD std::array<std::int64_t, N> offsets_at(const Geometry<N>& g, std::int64_t index) {
+  std::array<std::int64_t, N> at = {};
+  for (int d = g.sizes.rank() - 1; d >= 0; --d) {
+    const std::int64_t place = index % g.sizes[d];
+    index /= g.sizes[d];
+    for (std::size_t n = 0; n < N; ++n) at[n] += place * g.strides[n][d];
+  }
+  return at;
 }
 
 /// The bytes a tensor covers: exact for dense rows at one pitch, else everything from its first byte to its last.

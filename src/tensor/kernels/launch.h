@@ -6,6 +6,10 @@
 
 #include "tensor/kernels/geometry.h"
 
+#ifdef __CUDACC__
+#include "tensor/kernels/cuda/dispatch.h"
+#endif
+
 namespace lockstep {
 
 /// Work on `stream` uses the tensor: its memory must not be reused before that work has ended.
@@ -15,21 +19,32 @@ inline void use_on(const StreamHandle& stream, const Tensor& tensor) {
     storage.device->allocator.record_stream(storage.allocation.block, stream);
 }
 
+/// Hands `kernel` to its device: the one place that knows whether it was compiled for GPUs as well.
+template <class Kernel>
+void enqueue(DeviceState& device, const StreamHandle& stream, const LaunchInfo& info, const Kernel& kernel) {
+#ifdef __CUDACC__
+  device.backend.launch(stream, info, gpu::Dispatched<Kernel>{kernel});
+#else
+  device.backend.launch(stream, info, kernel);
+#endif
+}
+
 /// `body(const KernelContext&)` must hold its arguments by value: it may run later. The tensors live on one device.
 template <std::size_t Reads, class Body>
 void launch(const char* name, double flops, const Tensor& written, const std::array<const Tensor*, Reads>& read,
             const Body& body) {
   DeviceState& device = *written.impl()->storage->device;
-  if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, body);  // at once: nothing to order
+  if (device.device.is_cpu()) return enqueue(device, {}, {name, flops, {}}, body);  // at once: nothing to order
   const StreamHandle stream = current_stream_handle(device);
   std::array<Access, Reads + 1> accesses;
   accesses[0] = {region_of(*written.impl()), AccessKind::kWrite};
   use_on(stream, written);
-  for (std::size_t i = 0; i < Reads; ++i) {
-    accesses[i + 1] = {region_of(*read[i]->impl()), AccessKind::kRead};
-    use_on(stream, *read[i]);
+  Access* access = accesses.data();
+  for (const Tensor* tensor : read) {
+    *++access = {region_of(*tensor->impl()), AccessKind::kRead};
+    use_on(stream, *tensor);
   }
-  device.backend.launch(stream, {name, flops, accesses}, body);
+  enqueue(device, stream, {name, flops, accesses}, body);
 }
 
 }  // namespace lockstep

@@ -190,7 +190,7 @@ void multi_map(const char* name, double flops_per_element, const F& f, DeviceSta
   }
   const std::int64_t elements = spans->back().first + spans->back().count;
   const MultiMapKernel<F, T...> kernel{f, std::move(spans), elements};
-  device.backend.launch(accesses.stream, {name, flops_per_element * double(elements), accesses.list}, kernel);
+  enqueue(device, accesses.stream, {name, flops_per_element * double(elements), accesses.list}, kernel);
 }
 
 }  // namespace lockstep

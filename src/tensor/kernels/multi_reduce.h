@@ -97,7 +97,7 @@ void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std:
     accesses.add(from.data(), std::size_t(from.numel) * sizeof(T), AccessKind::kRead);
     accesses.add(result, sizeof *result, AccessKind::kWrite);
   }
-  device.backend.launch(accesses.stream, {name, 2 * double(elements), accesses.list}, Kernel{reducer, std::move(rows)});
+  enqueue(device, accesses.stream, {name, 2 * double(elements), accesses.list}, Kernel{reducer, std::move(rows)});
 }
 
 }  // namespace lockstep

@@ -154,7 +154,6 @@ void reduce(const char* name, const R& reducer, const Tensor& out, const Tensor&
   const TensorImpl& from = *x.impl();
   ReduceKernel<R, Out, In> kernel{reducer, reinterpret_cast<Out*>(out.impl()->data()),
                                   reinterpret_cast<const In*>(from.data()), {}, {}, false};
-  Shape out_strides;
   for (int i = 0; i < from.sizes.rank(); ++i) {
     if (mask[std::size_t(i)]) {
       kernel.reduced.sizes.push_back(from.sizes[i]);

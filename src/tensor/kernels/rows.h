@@ -32,25 +32,21 @@ struct RowKernel {
   Geometry<kOperands> outer;  // of the rows
   std::array<std::int64_t, kOperands> lengths, steps;
 
-  void operator()(const KernelContext& context) const { host(context, std::index_sequence_for<In...>()); }
+  void operator()(const KernelContext& context) const {
+    const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
+    host::parallel_for(context, outer.numel, kGrain / longest + 1, [this](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t r = begin; r < end; ++r) item(r);
+    });
+  }
+
+  std::int64_t items() const { return outer.numel; }
+  LOCKSTEP_HD void item(std::int64_t r) const { row(offsets_at(outer, r), std::index_sequence_for<In...>()); }
 
  private:
   template <std::size_t... I>
-  void host(const KernelContext& context, std::index_sequence<I...>) const {
-    const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
-    host::parallel_for(context, outer.numel, kGrain / longest + 1, [this](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) {
-        std::int64_t at[kOperands] = {};
-        std::int64_t rest = r;
-        for (int d = outer.sizes.rank() - 1; d >= 0; --d) {
-          const std::int64_t index = rest % outer.sizes[d];
-          rest /= outer.sizes[d];
-          for (int n = 0; n < kOperands; ++n) at[n] += index * outer.strides[std::size_t(n)][d];
-        }
-        f(Row<Out>{out + at[0], lengths[0], steps[0]},
-          Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
-      }
-    });
+  LOCKSTEP_HD void row(const std::array<std::int64_t, kOperands>& at, std::index_sequence<I...>) const {
+    f(Row<Out>{out + at[0], lengths[0], steps[0]},
+      Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
   }
 };
 
@@ -83,21 +79,6 @@ void map_rows(const char* name, double flops_per_element, const F& f, int dim, c
   if (kernel.outer.numel == 0 || out.impl()->numel == 0) return;
   collapse(kernel.outer);
   launch(name, flops_per_element * double(most), out, std::array<const Tensor*, sizeof...(In)>{&inputs...}, kernel);
-}
-
-/// Calls visitor.operator()<T>() for an unsigned integer of the dtype's size: for kernels that only move elements.
-template <class Visitor>
-decltype(auto) visit_bits(DType dtype, Visitor&& visitor) {
-  switch (size_of(dtype)) {
-    case 1:
-      return visitor.template operator()<std::uint8_t>();
-    case 2:
-      return visitor.template operator()<std::uint16_t>();
-    case 4:
-      return visitor.template operator()<std::uint32_t>();
-    default:
-      return visitor.template operator()<std::uint64_t>();
-  }
 }
 
 }  // namespace lockstep

@@ -47,4 +47,19 @@ decltype(auto) visit_all(DType dtype, Visitor&& visitor) {
   return visit_numeric("visit", dtype, visitor);
 }
 
+/// Calls visitor.operator()<T>() for an unsigned integer of the dtype's size: for kernels that only move elements.
+template <class Visitor>
+decltype(auto) visit_bits(DType dtype, Visitor&& visitor) {
+  switch (size_of(dtype)) {
+    case 1:
+      return visitor.template operator()<std::uint8_t>();
+    case 2:
+      return visitor.template operator()<std::uint16_t>();
+    case 4:
+      return visitor.template operator()<std::uint32_t>();
+    default:
+      return visitor.template operator()<std::uint64_t>();
+  }
+}
+
 }  // namespace lockstep

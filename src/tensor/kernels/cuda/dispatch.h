@@ -1,0 +1,32 @@
+// Which device form a kernel has: one of the patterns', or `items()` and `item(i)` of its own. Included by launch.h
+// when nvcc compiles.
+#pragma once
+
+#include "tensor/kernels/cuda/items.h"
+#include "tensor/kernels/cuda/map.h"
+#include "tensor/kernels/cuda/multi.h"
+#include "tensor/kernels/cuda/reduce.h"
+
+namespace lockstep::gpu {
+
+template <HostOnly Kernel>
+void enqueue(const Kernel&, const KernelContext&) {
+  throw BackendError("launch", 0, "a GPU", "this operation has no kernel for a GPU yet");
+}
+
+/// A kernel in both forms. What a backend gives it tells which is wanted.
+template <class Kernel>
+struct Dispatched {
+  Kernel kernel;
+
+  void operator()(const KernelContext& context) const {
+    static_assert(
+        requires { enqueue(kernel, context); }, "a kernel outside the patterns needs items() and item(i)");
+    if (context.native_stream)
+      enqueue(kernel, context);
+    else
+      kernel(context);
+  }
+};
+
+}  // namespace lockstep::gpu

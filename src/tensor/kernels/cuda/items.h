@@ -1,0 +1,35 @@
+// Kernels of independent items: `items()` says how many, `item(i)` does one. A thread does one item at a time.
+#pragma once
+
+#include <concepts>
+
+#include "tensor/kernels/cuda/grid.h"
+
+namespace lockstep::gpu {
+
+/// A kernel that has no device form yet says so: `static constexpr bool kHostOnly = true`.
+template <class Kernel>
+concept HostOnly = requires {
+  requires Kernel::kHostOnly;
+};
+
+template <class Kernel>
+concept HasItems = !HostOnly<Kernel> && requires(const Kernel& kernel, std::int64_t i) {
+  { kernel.items() } -> std::same_as<std::int64_t>;
+  kernel.item(i);
+};
+
+template <class Kernel>
+__global__ void run_items(const Kernel kernel, std::int64_t items) {
+  for (std::int64_t i = first_item(); i < items; i += item_step()) kernel.item(i);
+}
+
+template <HasItems Kernel>
+void enqueue(const Kernel& kernel, const KernelContext& context) {
+  const std::int64_t items = kernel.items();
+  if (items == 0) return;
+  run_items<<<blocks_for(items), kThreads, 0, stream_of(context)>>>(kernel, items);
+  check_launch();
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,172 @@
+// The patterns over many tensors on a GPU. Their table travels as a kernel's parameter, in as many launches as it
+// takes; blocks take pieces of the tensors, and find them by bisection.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <tuple>
+#include <type_traits>
+
+#include "tensor/kernels/cuda/combine.h"
+#include "tensor/kernels/visit.h"
+
+namespace lockstep {
+template <class F, class... T>
+struct MultiMapKernel;
+template <class R, class T>
+struct MultiReduceKernel;
+template <class F>
+LOCKSTEP_HD auto bound(const F& f);
+}  // namespace lockstep
+
+namespace lockstep::gpu {
+
+inline constexpr std::size_t kTableBytes = 3072;  // a kernel's parameters have 4096 in all
+
+/// Tensors cut into pieces, which are numbered through all of them.
+template <class Entry>
+struct PieceTable {
+  static constexpr int kCapacity = int(kTableBytes / (sizeof(Entry) + sizeof(std::int64_t)));
+
+  Entry entries[kCapacity];
+  std::int64_t ends[kCapacity];  // of each entry's pieces
+  int size = 0;
+
+  std::int64_t pieces() const { return size ? ends[size - 1] : 0; }
+  bool full() const { return size == kCapacity; }
+  void add(const Entry& entry, std::int64_t pieces_of_entry) {
+    const std::int64_t before = pieces();
+    entries[size] = entry;
+    ends[size++] = before + pieces_of_entry;
+  }
+
+  /// The entry that a piece belongs to.
+  __device__ int find(std::int64_t piece) const {
+    int first = 0;
+    for (int count = size; count > 1;) {  // the answer is in [first, first + count)
+      const int half = count / 2;
+      if (ends[first + half - 1] <= piece)
+        first += half, count -= half;
+      else
+        count = half;
+    }
+    return first;
+  }
+  __device__ std::int64_t begin(int entry) const { return entry ? ends[entry - 1] : 0; }
+};
+
+template <class Pointers, std::size_t... I>
+__device__ Pointers pointers_to(std::byte* const* data, std::int64_t i, std::index_sequence<I...>) {
+  return {static_cast<std::tuple_element_t<I, Pointers>>(static_cast<void*>(data[I])) + i...};
+}
+
+template <class F, class... T>
+__device__ void update(const F& f, T*... at) {
+  const auto store = []<class To>(To* to, const auto& value) {
+    if constexpr (!std::is_const_v<To>) *to = value;
+  };
+  [&](ComputeType<std::remove_const_t<T>>... values) {
+    f(values...);
+    (store(at, values), ...);
+  }(*at...);
+}
+
+inline constexpr std::int64_t kMapPiece = 1 << 12;
+
+template <class F, class Span, class... T>
+__global__ void multi_map(const F unbound, const PieceTable<Span> table) {
+  const auto f = bound(unbound);
+  for (std::int64_t piece = blockIdx.x; piece < table.ends[table.size - 1]; piece += gridDim.x) {
+    const int entry = table.find(piece);
+    const Span& span = table.entries[entry];
+    const std::int64_t first = (piece - table.begin(entry)) * kMapPiece;
+    const std::int64_t end = std::min(first + kMapPiece, span.count);
+    for (std::int64_t i = first + threadIdx.x; i < end; i += kThreads)
+      std::apply([&](T*... at) { update(f, at...); },
+                 pointers_to<std::tuple<T*...>>(span.data.data(), i, std::index_sequence_for<T...>()));
+  }
+}
+
+template <class F, class... T>
+void enqueue(const MultiMapKernel<F, T...>& kernel, const KernelContext& context) {
+  using Span = typename std::remove_cvref_t<decltype(*kernel.spans)>::value_type;
+  PieceTable<Span> table;
+  const auto launch = [&] {
+    multi_map<F, Span, T...><<<blocks_for(table.pieces(), 1), kThreads, 0, stream_of(context)>>>(kernel.f, table);
+    check_launch();
+    table.size = 0;
+  };
+  for (const Span& span : *kernel.spans) {
+    if (table.full()) launch();
+    table.add(span, (span.count + kMapPiece - 1) / kMapPiece);
+  }
+  if (table.size) launch();
+}
+
+/// A tensor to reduce, in pieces whose length follows from its own alone.
+template <class T>
+struct ReducedTensor {
+  static constexpr std::int64_t kLeastPiece = 1 << 14, kMostPieces = 256;
+
+  const T* from;
+  std::int64_t count, piece;
+  double* to;
+
+  ReducedTensor() = default;
+  ReducedTensor(const T* from_, std::int64_t count_, double* to_)
+      : from(from_), count(count_), piece(std::max(kLeastPiece, (count_ + kMostPieces - 1) / kMostPieces)), to(to_) {}
+  LOCKSTEP_HD std::int64_t pieces() const { return (count + piece - 1) / piece; }
+};
+
+template <class R, class T>
+__global__ void multi_reduce_pieces(const R reducer, const PieceTable<ReducedTensor<T>> table, double* partial) {
+  for (std::int64_t p = blockIdx.x; p < table.ends[table.size - 1]; p += gridDim.x) {
+    const int entry = table.find(p);
+    const ReducedTensor<T>& tensor = table.entries[entry];
+    const std::int64_t first = (p - table.begin(entry)) * tensor.piece;
+    const std::int64_t end = std::min(first + tensor.piece, tensor.count);
+    double value = reducer.identity();
+    for (std::int64_t i = first + threadIdx.x; i < end; i += kThreads)
+      value = reducer.combine(value, reducer.load(double(ComputeType<T>(tensor.from[i]))));
+    value = combine_block(reducer, value);
+    if (threadIdx.x == 0) partial[p] = value;
+  }
+}
+
+/// One warp for each tensor.
+template <class R, class T>
+__global__ void multi_reduce_tensors(const R reducer, const PieceTable<ReducedTensor<T>> table, const double* partial) {
+  const int lane = int(threadIdx.x) % kWarp;
+  for (int entry = int(first_item() / kWarp); entry < table.size; entry += int(item_step() / kWarp)) {
+    const std::int64_t begin = table.begin(entry);
+    double value = reducer.identity();
+    for (std::int64_t p = begin + lane; p < table.ends[entry]; p += kWarp) value = reducer.combine(value, partial[p]);
+    value = combine_warp(reducer, value);
+    if (lane == 0) *table.entries[entry].to = value;
+  }
+}
+
+template <class R, class T>
+void enqueue(const MultiReduceKernel<R, T>& kernel, const KernelContext& context) {
+  using Table = PieceTable<ReducedTensor<T>>;
+  static_assert(Table::kCapacity * ReducedTensor<T>::kMostPieces * sizeof(double) <= KernelContext::kWorkspaceBytes);
+  const cudaStream_t stream = stream_of(context);
+  auto* const partial = static_cast<double*>(context.workspace);
+  Table table;
+  const auto launch = [&] {
+    if (table.pieces() > 0)
+      multi_reduce_pieces<<<blocks_for(table.pieces(), 1), kThreads, 0, stream>>>(kernel.reducer, table, partial);
+    check_launch();
+    multi_reduce_tensors<<<blocks_for(table.size, kWarps), kThreads, 0, stream>>>(kernel.reducer, table, partial);
+    check_launch();
+    table.size = 0;
+  };
+  for (const auto& row : *kernel.rows) {
+    if (table.full()) launch();
+    const ReducedTensor<T> tensor(row.from, row.count, row.to);
+    table.add(tensor, tensor.pieces());
+  }
+  if (table.size) launch();
+}
+
+}  // namespace lockstep::gpu

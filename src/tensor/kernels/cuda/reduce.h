@@ -1,0 +1,136 @@
+// The reduction pattern on a GPU. Rows: a warp or a block combines the elements of one output. Columns: neighbouring
+// threads combine neighbouring columns. Where there are too few outputs to fill a GPU, each is combined in pieces,
+// whose results another kernel combines. What is combined with what depends on the shape alone: no atomics.
+#pragma once
+
+#include "tensor/kernels/cuda/combine.h"
+#include "tensor/kernels/cuda/walk.h"
+#include "tensor/kernels/visit.h"
+
+namespace lockstep {
+template <class R, class Out, class In>
+struct ReduceKernel;
+}
+
+namespace lockstep::gpu {
+
+/// How a reduction of `length` elements to each of `outputs` is cut.
+struct Cut {
+  std::int64_t outputs, length;
+  std::int64_t pieces = 1;  // of each output
+  std::int64_t piece_length;
+
+  static constexpr std::int64_t kEnoughOutputs = 1024;  // blocks that fill a GPU
+  static constexpr std::int64_t kLeastPiece = 1 << 12;
+
+  Cut(std::int64_t outputs_, std::int64_t length_) : outputs(outputs_), length(length_) {
+    const std::int64_t wanted = kEnoughOutputs / outputs, possible = length / kLeastPiece;
+    pieces = std::max<std::int64_t>(1, std::min(wanted, possible));
+    piece_length = (length + pieces - 1) / pieces;
+  }
+};
+
+/// The places of one reduction's operands.
+template <class In>
+struct Source {
+  const In* in;
+  Walk<2> kept;
+  Walk<1> reduced;
+};
+
+/// Where results go: finished to their outputs, or as they are to [outputs, pieces] in the workspace.
+template <class R, class Out>
+struct Target {
+  using A = typename R::Accumulator;
+  Out* out;
+  A* partial;  // null when there is one piece
+
+  __device__ void store(const R& reducer, const Cut& cut, std::int64_t output, std::int64_t to, std::int64_t piece,
+                        A value) const {
+    if (partial)
+      partial[output * cut.pieces + piece] = value;
+    else
+      out[to] = Out(reducer.finish(value, cut.length));
+  }
+};
+
+template <Team kTeam, class R, class Out, class In>
+__global__ void reduce_rows(const R reducer, const Cut cut, const Source<In> from, const Target<R, Out> target) {
+  constexpr int kSize = int(kTeam);
+  const int thread = int(threadIdx.x) % kSize;
+  const std::int64_t teams = std::int64_t(gridDim.x) * (kThreads / kSize);
+  // All threads of a team have the same r: they meet in combine_team.
+  for (std::int64_t r = first_item() / kSize; r < cut.outputs * cut.pieces; r += teams) {
+    const std::int64_t output = r / cut.pieces, piece = r % cut.pieces;
+    const auto at = from.kept(output);
+    const std::int64_t end = std::min(cut.length, (piece + 1) * cut.piece_length);
+    auto value = reducer.identity();
+    for (std::int64_t i = piece * cut.piece_length + thread; i < end; i += kSize)
+      value = reducer.combine(value, reducer.load(ComputeType<In>(from.in[at[1] + from.reduced(i)[0]])));
+    value = combine_team<kTeam>(reducer, value);
+    if (thread == 0) target.store(reducer, cut, output, at[0], piece, value);
+  }
+}
+
+/// in is [length, outputs] with a pitch; block (32, 8): 32 columns, each with 8 threads.
+template <class R, class Out, class In>
+__global__ void reduce_columns(const R reducer, const Cut cut, const In* in, std::int64_t pitch,
+                               const Target<R, Out> target) {
+  using A = typename R::Accumulator;
+  __shared__ A of_rows[kWarps][kWarp];
+  const std::int64_t column = std::int64_t(blockIdx.x) * kWarp + threadIdx.x;
+  const std::int64_t piece = blockIdx.y;
+  const std::int64_t end = std::min(cut.length, (piece + 1) * cut.piece_length);
+  A value = reducer.identity();
+  if (column < cut.outputs)
+    for (std::int64_t r = piece * cut.piece_length + threadIdx.y; r < end; r += kWarps)
+      value = reducer.combine(value, reducer.load(ComputeType<In>(in[r * pitch + column])));
+  of_rows[threadIdx.y][threadIdx.x] = value;
+  __syncthreads();
+  if (threadIdx.y != 0 || column >= cut.outputs) return;
+  for (int row = 1; row < kWarps; ++row) value = reducer.combine(value, of_rows[row][threadIdx.x]);
+  target.store(reducer, cut, column, column, piece, value);
+}
+
+/// One warp for each output.
+template <class R, class Out>
+__global__ void reduce_partial(const R reducer, const Cut cut, const Walk<2> kept, const Target<R, Out> target) {
+  const int lane = int(threadIdx.x) % kWarp;
+  const std::int64_t warps = item_step() / kWarp;
+  for (std::int64_t output = first_item() / kWarp; output < cut.outputs; output += warps) {
+    auto value = reducer.identity();
+    for (std::int64_t p = lane; p < cut.pieces; p += kWarp)
+      value = reducer.combine(value, target.partial[output * cut.pieces + p]);
+    value = combine_warp(reducer, value);
+    if (lane == 0) target.out[kept(output)[0]] = Out(reducer.finish(value, cut.length));
+  }
+}
+
+template <class R, class Out, class In>
+void enqueue(const ReduceKernel<R, Out, In>& kernel, const KernelContext& context) {
+  using A = typename R::Accumulator;
+  constexpr std::int64_t kLongRow = 1024;  // worth a block
+  const cudaStream_t stream = stream_of(context);
+  const Cut cut(kernel.kept.numel, kernel.reduced.numel);
+  static_assert(Cut::kEnoughOutputs * sizeof(A) <= KernelContext::kWorkspaceBytes);
+  const Walk<2> kept(kernel.kept);
+  const Target<R, Out> target{kernel.out, cut.pieces > 1 ? static_cast<A*>(context.workspace) : nullptr};
+  const std::int64_t rows = cut.outputs * cut.pieces;
+  if (kernel.columns) {
+    const dim3 grid(unsigned((cut.outputs + kWarp - 1) / kWarp), unsigned(cut.pieces));
+    reduce_columns<<<grid, dim3(kWarp, kWarps), 0, stream>>>(kernel.reducer, cut, kernel.in,
+                                                             kernel.reduced.strides[0][0], target);
+  } else {
+    const Source<In> source{kernel.in, kept, Walk<1>(kernel.reduced)};
+    if (cut.length < kLongRow)
+      reduce_rows<Team::kWarp><<<blocks_for(rows, kWarps), kThreads, 0, stream>>>(kernel.reducer, cut, source, target);
+    else
+      reduce_rows<Team::kBlock><<<blocks_for(rows, 1), kThreads, 0, stream>>>(kernel.reducer, cut, source, target);
+  }
+  check_launch();
+  if (cut.pieces == 1) return;
+  reduce_partial<<<blocks_for(cut.outputs, kWarps), kThreads, 0, stream>>>(kernel.reducer, cut, kept, target);
+  check_launch();
+}
+
+}  // namespace lockstep::gpu
