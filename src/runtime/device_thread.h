@@ -1,6 +1,7 @@
 // One persistent host thread for a device: replicas run on it, and so does their part of backward.
 #pragma once
 
+#include <condition_variable>
 #include <deque>
 #include <functional>
 #include <mutex>
@@ -30,6 +31,7 @@ class DeviceThread {
   void run_next(std::unique_lock<std::mutex>& lock);
 
   std::deque<std::function<void()>> jobs_;
+  std::condition_variable wake_;  // of this thread: for jobs, and in wait_until()
   bool stopping_ = false;
   std::thread thread_;
 };
