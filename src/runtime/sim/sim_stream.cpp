@@ -44,14 +44,14 @@ struct Runner {
 
 }  // namespace
 
-SimStream::SimStream(int on_device, int stream_id, int number, Delays delays)
+SimStream::SimStream(int on_device, int stream_id, int number, Timing timing)
     : device(on_device),
       id(stream_id),
       index(number),
       device_name(Device::cuda(on_device).name()),
       name(text(device_name, " stream ", stream_id)),
-      delays_(delays),
-      random_(engine(delays.seed, on_device, stream_id)) {}
+      timing_(timing),
+      random_(engine(timing.seed, on_device, stream_id)) {}
 
 SimStream::~SimStream() {
   {
@@ -84,6 +84,7 @@ bool SimStream::has_ended(std::uint64_t ticket) const {
 }
 
 void SimStream::wait_until_ended(std::uint64_t ticket) {
+  for (int i = 0; i < timing_.yields && !has_ended(ticket); ++i) std::this_thread::yield();
   std::unique_lock lock(mutex_);
   while (ended_ < ticket) {
     awaited_ = std::min(awaited_, ticket);
@@ -153,11 +154,11 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
 }
 
 void SimStream::hold_back() {
-  if (delays_.max_us <= 0) return;
+  if (timing_.max_delay_us <= 0) return;
   const auto draw = random_();
   if (draw % 2 == 0) return;
   if (draw % 4 == 1) return std::this_thread::yield();
-  std::this_thread::sleep_for(std::chrono::microseconds(random_() % std::uint64_t(delays_.max_us + 1)));
+  std::this_thread::sleep_for(std::chrono::microseconds(random_() % std::uint64_t(timing_.max_delay_us + 1)));
 }
 
 }  // namespace lockstep::sim

@@ -54,12 +54,13 @@ struct Task {
 
 class SimStream {
  public:
-  struct Delays {
+  struct Timing {
     std::uint64_t seed = 0;
-    int max_us = 0;
+    int max_delay_us = 0;
+    int yields = 0;  ///< How often a wait lets other threads run before it sleeps.
   };
   /// `index` is its number among all streams of the backend.
-  SimStream(int device, int id, int index, Delays delays);
+  SimStream(int device, int id, int index, Timing timing);
   ~SimStream();  ///< Runs what is queued, then joins.
   SimStream(const SimStream&) = delete;
   SimStream& operator=(const SimStream&) = delete;
@@ -100,7 +101,7 @@ class SimStream {
   std::thread worker_;
 
   // The worker's own.
-  const Delays delays_;
+  const Timing timing_;
   std::minstd_rand random_;
 
   static constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
