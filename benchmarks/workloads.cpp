@@ -48,19 +48,21 @@ void mlp() {
   training("mlp", optimizer, [&] { return nn::cross_entropy(net(x), y); });
 }
 
-/// One training step of a model, waited for.
+/// Fifty training steps of a model, and a wait for their end.
 template <class Model>
-class MlpStep {
+class MlpSteps {
  public:
-  explicit MlpStep(Model model, Device device)
+  explicit MlpSteps(Model model, Device device)
       : model_(std::move(model)),
         x_(randn({256, 784}).to(device)),
         y_(randint(0, 10, {256}).to(device)),
         optimizer_(model_.parameters(), {.lr = 0.01, .momentum = 0.9}) {}
   void operator()() {
-    optimizer_.zero_grad();
-    nn::cross_entropy(model_(x_), y_).backward();
-    optimizer_.step();
+    for (int i = 0; i < 50; ++i) {
+      optimizer_.zero_grad();
+      nn::cross_entropy(model_(x_), y_).backward();
+      optimizer_.step();
+    }
     for (const Device& device : try_all_gpus()) synchronize(device);
   }
 
@@ -70,14 +72,14 @@ class MlpStep {
   optim::SGD optimizer_;
 };
 
-// The mlp's step on two simulated devices of one core each, against the CPU with both cores. The checks of the simulation
+// The mlp's steps on two simulated devices of one core each, against the CPU with both cores. The checks of the simulation
 // are on, and then off.
 void mlp_parallel() {
   for (const bool checks : {true, false}) {
     SimulatedDevices devices({.count = 2, .poison = checks, .check_races = checks});
     DataParallel replicated(mlp_net());
-    MlpStep two(std::move(replicated), "cuda:0");
-    MlpStep one(mlp_net(), "cpu");
+    MlpSteps two(std::move(replicated), "cuda:0");
+    MlpSteps one(mlp_net(), "cpu");
     bench::compare(checks ? "mlp_parallel/checked" : "mlp_parallel/unchecked", std::ref(two), std::ref(one));
   }
 }

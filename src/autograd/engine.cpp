@@ -30,7 +30,8 @@ struct Arrival {
 // What one backward keeps for a node.
 struct Visit {
   std::shared_ptr<Node> node;
-  int pending = 0;  // producers of its gradients that have not run
+  int producers = 0;  // of its gradients
+  int pending = 0;    // of those, how many have not run
   bool needed = true;
   bool passes_on = true;  // some node that its gradients reach is needed
   std::vector<Arrival> arrivals;
@@ -50,7 +51,7 @@ struct Lane {
   bool draining = false;
 };
 
-class Backward {
+class Backward final : public autograd::Pass {
  public:
   Backward(const BackwardOptions& options) : options_(options) {}
 
@@ -83,6 +84,10 @@ class Backward {
         if (edge.node && visits_.at(edge.node.get()).needed) visit->needed = visit->passes_on = true;
     }
     accumulate_ = false;
+  }
+
+  bool brings_all(const Edge& edge) const override {
+    return accumulate_ && visits_.at(edge.node.get()).producers == 1;
   }
 
   void run() {
@@ -129,7 +134,10 @@ class Backward {
       Visit* const current = stack.back();
       stack.pop_back();
       for (const Edge& edge : current->node->edges)
-        if (edge.node) ++visit(edge.node).pending;
+        if (edge.node) {
+          Visit& next = visit(edge.node);
+          next.producers = ++next.pending;
+        }
     }
   }
 
@@ -209,7 +217,7 @@ class Backward {
   std::vector<Arrival> run_node(Visit& visit) {
     Node& node = *visit.node;
     const StreamGuard guard(node.stream);
-    const autograd::RunningNode running(visit.node);
+    const autograd::RunningNode running(visit.node, *this);
     Gradients inputs = gather(visit);
     for (auto& [slot, hook] : node.hooks)
       if (Tensor& input = inputs[std::size_t(slot)]; input.defined()) input = autograd::hooked(node.op, hook, input);

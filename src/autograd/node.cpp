@@ -22,7 +22,7 @@ namespace autograd {
 namespace {
 
 std::atomic<std::uint64_t> next_sequence = 0;
-thread_local const std::shared_ptr<Node>* running_node = nullptr;
+thread_local const RunningNode* running = nullptr;
 
 // Nodes whose last owner let go on this thread. Letting go of one after the other here, and not each inside the
 // other's destructor, is what keeps a long graph from overflowing the stack.
@@ -41,7 +41,7 @@ class Accumulate final : public Node {
     check(gradient);
     if (meta.grad.defined() && meta.grad_slot.defined() && !meta.grad.is_same(meta.grad_slot))
       meta.grad = stored(meta.grad, meta.grad_slot);  // one that the user has set
-    const bool adds = meta.grad.defined() && (!meta.replaces_grad || meta.share);
+    const bool adds = meta.adds();
     if (adds && meta.replaces_grad) keep_share(meta);
     if (!adds)
       meta.grad = meta.grad_slot.defined() ? stored(gradient, meta.grad_slot)
@@ -59,7 +59,7 @@ class Accumulate final : public Node {
 
  private:
   static Tensor stored(const Tensor& gradient, const Tensor& slot) {
-    copy_values(slot, gradient);
+    if (!gradient.is_same(slot)) copy_values(slot, gradient);  // else gradient_place() gave it
     bump_version(slot);
     return slot;
   }
@@ -156,8 +156,19 @@ Edge gradient_edge(const Tensor& tensor) {
   return {accumulator, 0};
 }
 
-RunningNode::RunningNode(const std::shared_ptr<Node>& node) noexcept : outer_(running_node) { running_node = &node; }
-RunningNode::~RunningNode() { running_node = outer_; }
+RunningNode::RunningNode(const std::shared_ptr<Node>& which, const Pass& in) noexcept
+    : node(which), pass(in), outer_(std::exchange(running, this)) {}
+RunningNode::~RunningNode() { running = outer_; }
+
+Tensor gradient_place(int input) {
+  if (!running || grad_enabled()) return {};
+  const Edge& edge = running->node->edges[std::size_t(input)];
+  const Tensor* const leaf = edge.node ? edge.node->leaf() : nullptr;
+  if (!leaf) return {};
+  const Meta& meta = *meta_of(*leaf);
+  return meta.grad_slot.defined() && meta.leaf_hooks.empty() && !meta.adds() && running->pass.brings_all(edge) ? meta.grad_slot
+                                                                                                            : Tensor();
+}
 
 Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_(as) {
   tensor_ = as == SavedAs::kOutput ? tensor.detach() : tensor;
@@ -167,12 +178,12 @@ Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_
 Tensor Saved::get() const {
   if (!tensor_.defined()) return tensor_;
   if (tensor_.version() != version_)
-    throw AutogradError(text("[", running_node ? (*running_node)->name : "backward", "] expected a saved tensor of shape ",
+    throw AutogradError(text("[", running ? running->node->name : "backward", "] expected a saved tensor of shape ",
                              tensor_.sizes(), " at version ", version_, ", got version ", tensor_.version(),
                              ": it was changed in place"));
-  if (as_ == SavedAs::kInput || !grad_enabled() || !running_node) return tensor_;
+  if (as_ == SavedAs::kInput || !grad_enabled() || !running) return tensor_;
   Tensor output = tensor_.detach();
-  make_meta(output).grad_fn = *running_node;
+  make_meta(output).grad_fn = running->node;
   return output;
 }
 

@@ -104,6 +104,9 @@ struct Meta final : AutogradState {
   std::vector<std::function<Tensor(const Tensor&)>> leaf_hooks;
   std::vector<std::function<void(const Tensor&)>> accumulated_hooks;
 
+  /// Whether the next gradient adds to the present one.
+  bool adds() const noexcept { return grad.defined() && (!replaces_grad || share); }
+
   std::string_view grad_fn_name() const noexcept override { return grad_fn ? std::string_view(grad_fn->name) : ""; }
   bool requires_grad() const noexcept override { return leaf_requires_grad || grad_fn; }
 };
@@ -219,17 +222,34 @@ void record_many(const char* op, std::span<Tensor> outputs, std::span<const Tens
   }
 }
 
+/// What a node may ask of the backward that runs it.
+class Pass {
+ public:
+  /// Whether the gradient that goes along the edge is the only one that will be accumulated there.
+  virtual bool brings_all(const Edge& edge) const = 0;
+
+ protected:
+  ~Pass() = default;
+};
+
 /// While it lives, `node` is the one that this thread runs backward of.
 class RunningNode {
  public:
-  explicit RunningNode(const std::shared_ptr<Node>& node) noexcept;
+  RunningNode(const std::shared_ptr<Node>& node, const Pass& pass) noexcept;
   ~RunningNode();
   RunningNode(const RunningNode&) = delete;
   RunningNode& operator=(const RunningNode&) = delete;
 
+  const std::shared_ptr<Node>& node;
+  const Pass& pass;
+
  private:
-  const std::shared_ptr<Node>* outer_;
+  const RunningNode* const outer_;
 };
+
+/// To be called from backward: where the gradient of the node's input `input` will be kept, if it can be written there at
+/// once, on the node's stream, and returned; else undefined. Spares a copy.
+Tensor gradient_place(int input);
 
 void check_recorded_in_place(const char* op, const Tensor& target);
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input);

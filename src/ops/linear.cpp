@@ -18,6 +18,14 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
+// Of linear's second input, made where it will be kept if that is known.
+Tensor weight_gradient(const Tensor& g, const Tensor& x) {
+  const Tensor place = autograd::gradient_place(1);
+  if (!place.defined()) return mm(g.t(), x);
+  multiply(place, g.t(), x);
+  return place;
+}
+
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
@@ -46,7 +54,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
   if (records(x, weight) || (with_bias && records(bias))) {
     const auto body = [a = Saved(x), w = Saved(weight), nx = needs_grad(x), nw = needs_grad(weight),
                        nb = with_bias && needs_grad(bias)](const Tensor& g) {
-      Gradients gradients{nx ? mm(g, w.get()) : Tensor(), nw ? mm(g.t(), a.get()) : Tensor()};
+      Gradients gradients{nx ? mm(g, w.get()) : Tensor(), nw ? weight_gradient(g, a.get()) : Tensor()};
       if (nb) gradients.push_back(sum(g, {0}));
       return gradients;
     };

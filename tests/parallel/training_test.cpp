@@ -158,6 +158,22 @@ TEST(Gradients, OfAShardedBatchAfterZeroing) {
   });
 }
 
+TEST(Gradients, StayWhileOthersAreAskedFor) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model{Net()};
+  loss_of(model(batch(0), true)).backward();
+  std::vector<Tensor> everywhere;
+  for (const Tensor& parameter : model.parameters()) {
+    if (!parameter.grad().defined()) continue;
+    everywhere.push_back(parameter.grad());
+    for (const Tensor& replica : autograd::meta_of(parameter)->replicas) everywhere.push_back(replica.grad());
+  }
+  const std::vector<double> before = flat(everywhere);
+  const Tensor loss = loss_of(model(batch(1), false));
+  gradients({{loss}}, {{model.module().first.weight, model.module().last.weight}});
+  EXPECT_EQ(flat(everywhere), before);
+}
+
 TEST(Gradients, AreClippedByTheGlobalNorm) {
   expect_gradients_as_on_one_device([](auto& model, DataParallel<Net>*) {
     loss_of(model(batch(0), true)).backward();
