@@ -1,21 +1,26 @@
-# How every target of this project is compiled.
+# How every target of this project is compiled. The options are the C++ compiler's; nvcc has its own.
+function(lockstep_cxx_options target)
+  foreach(option IN LISTS ARGN)
+    target_compile_options(${target} PRIVATE $<$<COMPILE_LANGUAGE:CXX>:${option}>)
+  endforeach()
+endfunction()
+
 function(lockstep_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
                                              VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
-  target_compile_options(${target} PRIVATE -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+  lockstep_cxx_options(${target} -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    target_compile_options(${target} PRIVATE -Wno-restrict)  # false on std::string (GCC bug 105651)
+    lockstep_cxx_options(${target} -Wno-restrict)  # false on std::string (GCC bug 105651)
   endif()
   if(LOCKSTEP_WARNINGS_AS_ERRORS)
-    target_compile_options(${target} PRIVATE -Werror)
+    lockstep_cxx_options(${target} -Werror)
   endif()
   if(LOCKSTEP_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
-    target_compile_options(${target} PRIVATE -march=${LOCKSTEP_ARCH})
+    lockstep_cxx_options(${target} -march=${LOCKSTEP_ARCH})
   endif()
   if(LOCKSTEP_SANITIZE)
-    target_compile_options(${target} PRIVATE -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer
-                                             -fno-sanitize-recover=all)
+    lockstep_cxx_options(${target} -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=${LOCKSTEP_SANITIZE})
   endif()
 endfunction()

@@ -3,27 +3,17 @@
 #include <cstdlib>
 
 #include <lockstep/core/error.h>
-#include <lockstep/runtime/simulation.h>
 
 #include "core/text.h"
 #include "runtime/cpu/cpu_backend.h"
-#include "runtime/sim/sim_backend.h"
+#include "runtime/device_choice.h"
 
 namespace lockstep {
 namespace {
 
 std::shared_ptr<Backend> backend_from_environment() {
-  const char* const variable = std::getenv("LOCKSTEP_DEVICES");
-  const std::string_view choice = variable ? variable : "";
-  if (choice.empty() || choice == "none") return nullptr;
-  if (choice.starts_with("sim:")) {
-    const std::string count(choice.substr(4));
-    char* end = nullptr;
-    const long value = std::strtol(count.c_str(), &end, 10);
-    if (!count.empty() && *end == '\0' && value >= 1 && value <= 64)
-      return make_sim_backend({.count = int(value)});
-  }
-  throw InvalidArgument(text("[LOCKSTEP_DEVICES] expected none or sim:N with N from 1 to 64, got \"", choice, "\""));
+  const char* const choice = std::getenv("LOCKSTEP_DEVICES");
+  return choose_backend(choice ? choice : "");
 }
 
 class Registry {

@@ -1,5 +1,5 @@
 // The devices of this process: the one singleton. Which backend stands behind cuda:* is decided on first use from
-// LOCKSTEP_DEVICES (sim:N, none), and can be replaced for a scope.
+// LOCKSTEP_DEVICES (device_choice.h), and can be replaced for a scope.
 #pragma once
 
 #include <atomic>

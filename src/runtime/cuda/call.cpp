@@ -1,0 +1,64 @@
+#include "runtime/cuda/call.h"
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+
+namespace lockstep::gpu {
+
+namespace {
+
+std::string name_of(int device) { return device < 0 ? "cuda" : text("cuda:", device); }
+
+}  // namespace
+
+void check(cudaError_t result, const char* api, int device) {
+  if (result == cudaSuccess) return;
+  cudaGetLastError();  // once: without a driver it never clears
+  throw BackendError(api, int(result), name_of(device), cudaGetErrorString(result));
+}
+
+void check(cublasStatus_t result, const char* api, int device) {
+  if (result == CUBLAS_STATUS_SUCCESS) return;
+  throw BackendError(api, int(result), name_of(device), cublasLtGetStatusString(result));
+}
+
+bool has_ended(cudaError_t query, const char* api, int device) {
+  if (query == cudaErrorNotReady) {
+    cudaGetLastError();
+    return false;
+  }
+  check(query, api, device);
+  return true;
+}
+
+CardScope::CardScope(int card) {
+  int current = card;
+  if (cudaGetDevice(&current) == cudaSuccess && current == card) return;
+  check(cudaSetDevice(card), "cudaSetDevice", card);
+  outer_ = current;
+}
+
+CardScope::~CardScope() {
+  if (outer_ >= 0) static_cast<void>(cudaSetDevice(outer_));
+}
+
+OwnedStream make_stream(int device, int priority) {
+  cudaStream_t stream = nullptr;
+  check(cudaStreamCreateWithPriority(&stream, cudaStreamNonBlocking, priority), "cudaStreamCreateWithPriority", device);
+  return OwnedStream(stream);
+}
+
+OwnedEvent make_event(int device) {
+  cudaEvent_t event = nullptr;
+  check(cudaEventCreateWithFlags(&event, cudaEventDisableTiming), "cudaEventCreateWithFlags", device);
+  return OwnedEvent(event);
+}
+
+OwnedMemory make_memory(int device, std::size_t bytes) {
+  void* memory = nullptr;
+  check(cudaMalloc(&memory, bytes), "cudaMalloc", device);
+  return OwnedMemory(memory);
+}
+
+}  // namespace lockstep::gpu

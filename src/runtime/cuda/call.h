@@ -1,0 +1,47 @@
+// How CUDA is called: every result is checked here, every handle is owned, and the card is current for a scope.
+#pragma once
+
+#include <cublasLt.h>
+#include <cuda_runtime_api.h>
+
+#include <memory>
+
+namespace lockstep::gpu {
+
+/// Throws BackendError with the call's name, its code and text, and the device as users count them (-1: unknown),
+/// unless it succeeded. A failure does not stay behind as CUDA's "last error", where a later launch would find it.
+void check(cudaError_t result, const char* api, int device);
+void check(cublasStatus_t result, const char* api, int device);
+
+/// Whether what was asked for has ended. Throws as check() does.
+bool has_ended(cudaError_t query, const char* api, int device);
+
+/// Makes a card current for this thread, for a scope.
+class CardScope {
+ public:
+  explicit CardScope(int card);
+  ~CardScope();
+  CardScope(const CardScope&) = delete;
+  CardScope& operator=(const CardScope&) = delete;
+
+ private:
+  int outer_ = -1;  // -1: nothing to go back to
+};
+
+/// Destroying never throws: at the end of a process CUDA may be gone already.
+template <auto destroy>
+struct Destroy {
+  void operator()(auto* handle) const noexcept { static_cast<void>(destroy(handle)); }
+};
+
+using OwnedStream = std::unique_ptr<CUstream_st, Destroy<cudaStreamDestroy>>;
+using OwnedEvent = std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>;
+using OwnedMemory = std::unique_ptr<void, Destroy<cudaFree>>;
+using OwnedPinned = std::unique_ptr<void, Destroy<cudaFreeHost>>;
+
+// Of the current card.
+OwnedStream make_stream(int device, int priority);
+OwnedEvent make_event(int device);
+OwnedMemory make_memory(int device, std::size_t bytes);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,43 @@
+// What stands behind a communicator: NCCL, or, where devices share a card, kernels of our own.
+#pragma once
+
+#include <exception>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include "runtime/backend.h"
+
+namespace lockstep::gpu {
+
+class CudaCommunicator {
+ public:
+  virtual ~CudaCommunicator() = default;  ///< What is enqueued still ends.
+
+  /// One thread at a time. Throws CollectiveError if it cannot be enqueued.
+  virtual void enqueue(const CollectiveCall& call) = 0;
+  /// Ends what is pending on all ranks, within some seconds. Any thread.
+  virtual void abort() noexcept = 0;
+  /// Why what was enqueued cannot end, or did not: once. Asked while the host waits; any thread.
+  virtual std::exception_ptr failure() noexcept = 0;
+};
+
+/// A rank: a device as users count them, on a card as CUDA counts them.
+struct Member {
+  int device;
+  int card;
+};
+
+/// The cards differ. Its first connection tests that the cards can talk, within a time limit; throws CollectiveError.
+std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members);
+
+/// For ranks on one card, which NCCL refuses; other cards among them must be able to reach its memory. Sums in the
+/// order of the ranks, as the simulated devices do. Throws BackendError.
+std::unique_ptr<CudaCommunicator> make_shared_card_communicator(std::vector<Member> members);
+
+/// What comes next on the first stream starts after what came before on all...
+void gather_streams(std::span<const CollectivePart> parts);
+/// ... and what comes next on all after what came before on the first.
+void release_streams(std::span<const CollectivePart> parts);
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,109 @@
+#include "runtime/cuda/copies.h"
+
+#include <algorithm>
+#include <cstring>
+#include <utility>
+
+namespace lockstep::gpu {
+namespace {
+
+bool is_dense(const Copy& copy) {
+  return copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes);
+}
+
+// The copy in pieces of at most `most` bytes.
+template <class F>
+void for_each_piece(const Copy& whole, std::size_t most, F&& f) {
+  Copy copy = whole;
+  if (is_dense(copy)) {
+    copy.row_bytes *= copy.rows;
+    copy.rows = 1;
+  }
+  if (copy.row_bytes == 0) return;
+  const std::size_t rows_each = std::max<std::size_t>(1, most / copy.row_bytes);
+  const std::size_t bytes_each = std::min(most, copy.row_bytes);
+  for (std::size_t row = 0; row < copy.rows; row += rows_each)
+    for (std::size_t at = 0; at < copy.row_bytes; at += bytes_each) {
+      Copy piece = copy;
+      piece.to = static_cast<std::byte*>(copy.to) + row * copy.to_pitch + at;
+      piece.from = static_cast<const std::byte*>(copy.from) + row * copy.from_pitch + at;
+      piece.rows = std::min(rows_each, copy.rows - row);
+      piece.row_bytes = std::min(bytes_each, copy.row_bytes - at);
+      f(piece);
+    }
+}
+
+void copy_rows_on_host(std::byte* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                       const Copy& piece) {
+  for (std::size_t row = 0; row < piece.rows; ++row)
+    std::memcpy(to + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch, piece.row_bytes);
+}
+
+void enqueue_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, const Copy& piece,
+                  const CudaStream& stream) {
+  if (piece.rows == 1) to_pitch = from_pitch = piece.row_bytes;
+  check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, piece.row_bytes, piece.rows, cudaMemcpyDefault,
+                          stream.stream.get()),
+        "cudaMemcpy2DAsync", stream.device);
+}
+
+void mark(const PinnedBuffer& buffer, const CudaStream& stream) {
+  check(cudaEventRecord(buffer.ended.get(), stream.stream.get()), "cudaEventRecord", stream.device);
+}
+
+}  // namespace
+
+void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStream& stream) {
+  const std::size_t bytes = copy.rows * copy.row_bytes;
+  if (bytes == 0) return;
+  cudaStream_t const on = stream.stream.get();
+  if (is_dense(copy) && to_card == from_card)
+    return check(cudaMemcpyAsync(copy.to, copy.from, bytes, cudaMemcpyDeviceToDevice, on), "cudaMemcpyAsync",
+                 stream.device);
+  if (is_dense(copy))
+    return check(cudaMemcpyPeerAsync(copy.to, to_card, copy.from, from_card, bytes, on), "cudaMemcpyPeerAsync",
+                 stream.device);
+  if (to_card == from_card) return enqueue_rows(copy.to, copy.to_pitch, copy.from, copy.from_pitch, copy, stream);
+  cudaMemcpy3DPeerParms rows = {};
+  rows.srcPtr = {const_cast<void*>(copy.from), copy.from_pitch, copy.row_bytes, copy.rows};
+  rows.dstPtr = {copy.to, copy.to_pitch, copy.row_bytes, copy.rows};
+  rows.srcDevice = from_card;
+  rows.dstDevice = to_card;
+  rows.extent = {copy.row_bytes, copy.rows, 1};
+  check(cudaMemcpy3DPeerAsync(&rows, on), "cudaMemcpy3DPeerAsync", stream.device);
+}
+
+void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream) {
+  for_each_piece(copy, PinnedCache::kLargestBytes, [&](const Copy& piece) {
+    PinnedBuffer buffer = pinned.take(piece.rows * piece.row_bytes);
+    copy_rows_on_host(buffer.data(), piece.row_bytes, piece.from, piece.from_pitch, piece);
+    enqueue_rows(piece.to, piece.to_pitch, buffer.data(), piece.row_bytes, piece, stream);
+    mark(buffer, stream);
+    pinned.give(std::move(buffer));
+  });
+}
+
+void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream,
+                  const std::function<void(cudaEvent_t)>& wait) {
+  // While one piece is taken out of its buffer the next is on its way.
+  PinnedBuffer buffer;
+  Copy in_buffer;
+  const auto deliver = [&] {
+    if (!buffer.memory) return;
+    wait(buffer.ended.get());
+    copy_rows_on_host(static_cast<std::byte*>(in_buffer.to), in_buffer.to_pitch, buffer.data(), in_buffer.row_bytes,
+                      in_buffer);
+    pinned.give(std::move(buffer));
+  };
+  for_each_piece(copy, PinnedCache::kLargestBytes, [&](const Copy& piece) {
+    PinnedBuffer next = pinned.take(piece.rows * piece.row_bytes);
+    enqueue_rows(next.data(), piece.row_bytes, piece.from, piece.from_pitch, piece, stream);
+    mark(next, stream);
+    deliver();
+    buffer = std::move(next);
+    in_buffer = piece;
+  });
+  deliver();
+}
+
+}  // namespace lockstep::gpu

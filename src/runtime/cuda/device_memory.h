@@ -1,0 +1,36 @@
+// The memory of one device: its share of a card, as it is needed or taken at once. Safe from any thread.
+#pragma once
+
+#include <cstddef>
+#include <mutex>
+#include <optional>
+
+#include "runtime/cuda/arena.h"
+#include "runtime/cuda/call.h"
+
+namespace lockstep::gpu {
+
+class DeviceMemory {
+ public:
+  /// `share` bounds the bytes handed out. With `arena_bytes` they are cut from memory of that size, taken when the
+  /// first are asked for: from then on nothing is allocated on the card, which waits for all of its work.
+  DeviceMemory(int device, std::size_t share, std::size_t arena_bytes)
+      : device_(device), share_(share), arena_bytes_(arena_bytes) {}
+
+  /// Null when there is no room. With the device's card current, as for all of these.
+  void* allocate(std::size_t bytes);
+  void deallocate(void* memory, std::size_t bytes) noexcept;
+
+ private:
+  void* allocate_in_arena(std::size_t bytes);
+
+  const int device_;
+  const std::size_t share_;
+  const std::size_t arena_bytes_;
+  std::mutex mutex_;
+  std::size_t taken_ = 0;
+  OwnedMemory arena_memory_;
+  std::optional<Arena> arena_;
+};
+
+}  // namespace lockstep::gpu

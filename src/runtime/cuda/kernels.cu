@@ -1,0 +1,136 @@
+#include "runtime/cuda/kernels.h"
+
+#include <algorithm>
+#include <cstdint>
+#include <type_traits>
+
+namespace lockstep::gpu {
+namespace {
+
+constexpr int kThreads = 256;
+
+unsigned blocks_for(std::size_t items) {
+  return unsigned(std::min<std::size_t>((items + kThreads - 1) / kThreads, 1 << 14));
+}
+
+struct Sum {
+  template <class A>
+  __device__ static A combine(A a, A b) {
+    return A(a + b);
+  }
+};
+// A NaN stays.
+struct Max {
+  template <class A>
+  __device__ static A combine(A a, A b) {
+    return a > b || a != a ? a : b;
+  }
+};
+struct Min {
+  template <class A>
+  __device__ static A combine(A a, A b) {
+    return a < b || a != a ? a : b;
+  }
+};
+
+template <class T>
+inline constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+// Sums of integers wrap around, so they are unsigned.
+template <class T, class Op>
+using Accumulator = std::conditional_t<is_narrow<T>, float,
+                                       typename std::conditional_t<std::is_integral_v<T> && std::is_same_v<Op, Sum>,
+                                                                   std::make_unsigned<T>, std::type_identity<T>>::type>;
+
+template <class T, class Op>
+__global__ void reduce_kernel(const __grid_constant__ RankReduction reduction, Accumulator<T, Op> divisor) {
+  using A = Accumulator<T, Op>;
+  const std::size_t step = std::size_t(gridDim.x) * blockDim.x;
+  for (std::size_t i = std::size_t(blockIdx.x) * blockDim.x + threadIdx.x; i < reduction.count; i += step) {
+    A value = A(static_cast<const T*>(reduction.sources[0])[i]);
+    for (int rank = 1; rank < reduction.source_count; ++rank)
+      value = Op::combine(value, A(static_cast<const T*>(reduction.sources[std::size_t(rank)])[i]));
+    const T result = T(value / divisor);
+    for (int rank = 0; rank < reduction.target_count; ++rank)
+      static_cast<T*>(reduction.targets[std::size_t(rank)])[i] = result;
+  }
+}
+
+template <class T, class Op>
+cudaError_t reduce_with(const RankReduction& reduction, int divisor, cudaStream_t stream) {
+  reduce_kernel<T, Op><<<blocks_for(reduction.count), kThreads, 0, stream>>>(reduction, Accumulator<T, Op>(divisor));
+  return cudaGetLastError();
+}
+
+template <class T>
+cudaError_t reduce_as(const RankReduction& reduction, ReduceOp op, cudaStream_t stream) {
+  switch (op) {
+    case ReduceOp::kMax:
+      return reduce_with<T, Max>(reduction, 1, stream);
+    case ReduceOp::kMin:
+      return reduce_with<T, Min>(reduction, 1, stream);
+    default:
+      return reduce_with<T, Sum>(reduction, op == ReduceOp::kMean ? reduction.source_count : 1, stream);
+  }
+}
+
+template <class T>
+__global__ void nothing_kernel(T* c, const T* bias, double beta, std::int64_t rows, std::int64_t columns,
+                               std::int64_t ld) {
+  using A = std::conditional_t<is_narrow<T>, float, T>;
+  const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
+  for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
+    T& element = c[i / columns * ld + i % columns];
+    const A kept = beta == 0 ? A(0) : A(beta) * A(element);  // what beta == 0 overwrites may be NaN
+    element = T(bias ? kept + A(bias[i % columns]) : kept);
+  }
+}
+
+template <class T>
+cudaError_t product_of_nothing_as(const Matmul& matmul, cudaStream_t stream) {
+  for (std::int64_t batch = 0; batch < matmul.batch; ++batch)
+    nothing_kernel<T><<<blocks_for(std::size_t(matmul.m * matmul.n)), kThreads, 0, stream>>>(
+        static_cast<T*>(matmul.c) + batch * matmul.stride_c, static_cast<const T*>(matmul.bias), matmul.beta, matmul.m,
+        matmul.n, matmul.ldc);
+  return cudaGetLastError();
+}
+
+}  // namespace
+
+cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, cudaStream_t stream) {
+  if (reduction.count == 0) return cudaSuccess;
+  switch (dtype) {
+    case kBool:  // bytes of 0 or 1, whose or is their maximum
+      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::kSum ? ReduceOp::kMax : op, stream);
+    case kUInt8:
+      return reduce_as<std::uint8_t>(reduction, op, stream);
+    case kInt32:
+      return reduce_as<std::int32_t>(reduction, op, stream);
+    case kInt64:
+      return reduce_as<std::int64_t>(reduction, op, stream);
+    case kFloat16:
+      return reduce_as<Half>(reduction, op, stream);
+    case kBFloat16:
+      return reduce_as<BFloat16>(reduction, op, stream);
+    case kFloat32:
+      return reduce_as<float>(reduction, op, stream);
+    case kFloat64:
+      return reduce_as<double>(reduction, op, stream);
+  }
+  return cudaErrorInvalidValue;
+}
+
+cudaError_t product_of_nothing(const Matmul& matmul, cudaStream_t stream) {
+  switch (matmul.dtype) {
+    case kFloat16:
+      return product_of_nothing_as<Half>(matmul, stream);
+    case kBFloat16:
+      return product_of_nothing_as<BFloat16>(matmul, stream);
+    case kFloat32:
+      return product_of_nothing_as<float>(matmul, stream);
+    default:
+      return product_of_nothing_as<double>(matmul, stream);
+  }
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,31 @@
+// The two kernels that the backend itself has: what several devices on one card hold becomes one, and products of
+// nothing.
+#pragma once
+
+#include <array>
+#include <cstddef>
+
+#include <cuda_runtime_api.h>
+
+#include "runtime/backend.h"
+
+namespace lockstep::gpu {
+
+/// targets[j][i] = sources[0][i] op sources[1][i] op ..., in this order; i < count. A target may be a source.
+struct RankReduction {
+  static constexpr int kMost = 64;
+
+  std::array<const void*, kMost> sources = {};
+  std::array<void*, kMost> targets = {};
+  int source_count = 0;
+  int target_count = 0;
+  std::size_t count = 0;
+};
+
+/// Throws nothing itself: what CUDA says is returned. Elements combine as on the simulated devices.
+cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, cudaStream_t stream);
+
+/// c = beta c (+ bias): a product whose k is 0.
+cudaError_t product_of_nothing(const Matmul& matmul, cudaStream_t stream);
+
+}  // namespace lockstep::gpu

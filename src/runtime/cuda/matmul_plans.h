@@ -1,0 +1,37 @@
+// Matrix products of one stream by cuBLASLt: a handle, a workspace, and what was decided for each kind of product.
+// Not safe from several threads.
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <map>
+#include <memory>
+
+#include "runtime/backend.h"
+#include "runtime/cuda/call.h"
+
+namespace lockstep::gpu {
+
+class MatmulPlans {
+ public:
+  MatmulPlans(int device, bool tf32);
+  ~MatmulPlans();
+
+  /// Enqueues it; the device's card is current. The same product twice gives the same bits.
+  void run(const Matmul& matmul, cudaStream_t stream);
+
+ private:
+  // What the choice of an algorithm depends on: the product without its pointers, but with their alignment.
+  using Key = std::array<std::int64_t, 18>;
+  struct Plan;
+  Plan make(const Matmul& matmul, const Key& key) const;
+  static Key key_of(const Matmul& matmul);
+
+  const int device_;
+  const bool tf32_;
+  std::unique_ptr<cublasLtContext, Destroy<cublasLtDestroy>> handle_;
+  OwnedMemory workspace_;
+  std::map<Key, Plan> plans_;
+};
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,107 @@
+#include "runtime/cuda/nccl_calls.h"
+
+#include <algorithm>
+#include <cstddef>
+
+namespace lockstep::gpu {
+namespace {
+
+ncclDataType_t type_of(DType dtype) {
+  switch (dtype) {
+    case kBool:
+    case kUInt8:
+      return ncclUint8;
+    case kInt32:
+      return ncclInt32;
+    case kInt64:
+      return ncclInt64;
+    case kFloat16:
+      return ncclFloat16;
+    case kBFloat16:
+      return ncclBfloat16;
+    case kFloat32:
+      return ncclFloat32;
+    case kFloat64:
+      return ncclFloat64;
+  }
+  return ncclUint8;
+}
+
+ncclRedOp_t op_of(const CollectiveCall& call) {
+  switch (call.op) {
+    case ReduceOp::kSum:
+      return call.dtype == kBool ? ncclMax : ncclSum;  // or
+    case ReduceOp::kMean:
+      return ncclAvg;
+    case ReduceOp::kMax:
+      return ncclMax;
+    case ReduceOp::kMin:
+      return ncclMin;
+  }
+  return ncclSum;
+}
+
+bool are_even(const CollectiveCall& call) {
+  return std::ranges::all_of(call.counts, [&](std::size_t count) { return count == call.counts[0]; });
+}
+
+// One operation for each rank's share, of any size.
+template <class F>
+ncclResult_t for_each_share(const CollectiveCall& call, F&& f) {
+  std::size_t first = 0;
+  for (std::size_t root = 0; root < call.counts.size(); first += call.counts[root++]) {
+    if (call.counts[root] == 0) continue;
+    if (const ncclResult_t result = f(int(root), call.counts[root], first); is_wrong(result)) return result;
+  }
+  return ncclSuccess;
+}
+
+ncclResult_t transfer(const CollectiveCall& call, int rank, ncclComm_t comm, cudaStream_t stream) {
+  const ncclDataType_t type = type_of(call.dtype);
+  for (const Transfer& each : call.transfers) {
+    if (each.count == 0) continue;
+    if (each.from == rank)
+      if (const ncclResult_t result = ncclSend(each.send, each.count, type, each.to, comm, stream); is_wrong(result))
+        return result;
+    if (each.to == rank)
+      if (const ncclResult_t result = ncclRecv(each.receive, each.count, type, each.from, comm, stream);
+          is_wrong(result))
+        return result;
+  }
+  return ncclSuccess;
+}
+
+}  // namespace
+
+ncclResult_t enqueue_rank(const CollectiveCall& call, std::size_t rank, ncclComm_t comm, cudaStream_t stream) {
+  const CollectivePart& part = call.parts[rank];
+  const ncclDataType_t type = type_of(call.dtype);
+  switch (call.kind) {
+    case CollectiveKind::kAllReduce:
+      return ncclAllReduce(part.send, part.receive, call.count, type, op_of(call), comm, stream);
+    case CollectiveKind::kReduce:
+      return ncclReduce(part.send, part.receive, call.count, type, op_of(call), call.root, comm, stream);
+    case CollectiveKind::kBroadcast:
+      return ncclBroadcast(part.send, part.receive, call.count, type, call.root, comm, stream);
+    case CollectiveKind::kReduceScatter:
+      if (are_even(call))
+        return ncclReduceScatter(part.send, part.receive, call.counts[0], type, op_of(call), comm, stream);
+      return for_each_share(call, [&](int root, std::size_t count, std::size_t first) {
+        const void* const send = static_cast<const std::byte*>(part.send) + first * size_of(call.dtype);
+        return ncclReduce(send, part.receive, count, type, op_of(call), root, comm, stream);
+      });
+    case CollectiveKind::kAllGather:
+      if (are_even(call)) return ncclAllGather(part.send, part.receive, call.counts[0], type, comm, stream);
+      return for_each_share(call, [&](int root, std::size_t count, std::size_t first) {
+        void* const receive = static_cast<std::byte*>(part.receive) + first * size_of(call.dtype);
+        return ncclBroadcast(part.send, receive, count, type, root, comm, stream);
+      });
+    case CollectiveKind::kSendReceive:
+      return transfer(call, int(rank), comm, stream);
+    case CollectiveKind::kBarrier:
+      break;
+  }
+  return ncclSuccess;
+}
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,292 @@
+// NCCL for all ranks of this process: one group for each operation, one stream of each rank.
+//
+// Communicators are non-blocking, so that nothing here waits without a limit: what NCCL has not done in time is
+// aborted, on all ranks at once. After a failure they are made again by the next operation.
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "runtime/collective_call.h"
+#include "runtime/cuda/communicator.h"
+#include "runtime/cuda/cuda_stream.h"
+#include "runtime/cuda/nccl_calls.h"
+
+namespace lockstep::gpu {
+namespace {
+
+using std::chrono::seconds;
+using Clock = std::chrono::steady_clock;
+
+constexpr seconds kConnectLimit(120);  // it opens sockets, maps memory and measures links
+constexpr seconds kSelfTestLimit(30);
+constexpr seconds kEnqueueLimit(120);  // the first operation of a kind may connect more
+constexpr seconds kEndLimit(600);      // for what is enqueued when a communicator is destroyed
+constexpr seconds kAbortLimit(5);
+
+bool wait_until(seconds limit, const std::function<bool()>& done) {
+  const auto deadline = Clock::now() + limit;
+  while (!done()) {
+    if (Clock::now() > deadline) return false;
+    std::this_thread::sleep_for(std::chrono::microseconds(50));
+  }
+  return true;
+}
+
+std::string advice() {
+  int driver = 0, runtime = 0, nccl = 0;
+  static_cast<void>(cudaDriverGetVersion(&driver));
+  static_cast<void>(cudaRuntimeGetVersion(&runtime));
+  static_cast<void>(ncclGetVersion(&nccl));
+  return text(
+      ". What to try: NCCL_DEBUG=INFO shows where it stops; NCCL_P2P_DISABLE=1: if that helps, switch off PCIe ACS or "
+      "the "
+      "IOMMU; NCCL_SHM_DISABLE=1: if that helps, give /dev/shm more room (docker run --shm-size=1g); other versions of "
+      "the driver (for CUDA ",
+      driver, " here), the runtime (", runtime, ") and NCCL (", nccl, ')');
+}
+
+class NcclCommunicator final : public CudaCommunicator {
+ public:
+  explicit NcclCommunicator(std::vector<Member> members) : members_(std::move(members)) {}
+
+  ~NcclCommunicator() override {
+    const std::scoped_lock lock(mutex_);
+    if (finalize())
+      for (ncclComm_t comm : comms_) ncclCommDestroy(comm);
+    else
+      abort_ranks();
+  }
+
+  void start() {
+    const std::scoped_lock lock(mutex_);
+    connect();
+    self_test();
+  }
+
+  void enqueue(const CollectiveCall& call) override {
+    const std::scoped_lock lock(mutex_);
+    last_ = {call.name, bytes_of(call)};
+    if (comms_.empty()) connect();
+    if (call.kind == CollectiveKind::kBarrier) {  // all ranks are in this process: events do
+      gather_streams(call.parts);
+      return release_streams(call.parts);
+    }
+    group([&](std::size_t rank) {
+      return enqueue_rank(call, rank, comms_[rank], stream_of(call.parts[rank].stream).stream.get());
+    });
+    settle(kEnqueueLimit, "");
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) mark(rank, stream_of(call.parts[rank].stream));
+  }
+
+  void abort() noexcept override {
+    stopping_ = true;  // whoever holds the lock lets go
+    const std::scoped_lock lock(mutex_);
+    try {
+      if (is_pending()) failure_ = std::make_exception_ptr(error(0, "the communicator was aborted"));
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    abort_ranks();
+  }
+
+  std::exception_ptr failure() noexcept override {
+    const std::unique_lock lock(mutex_, std::try_to_lock);  // whoever enqueues looks for itself
+    if (!lock) return nullptr;
+    try {
+      if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, "");
+    } catch (...) {
+      failure_ = std::current_exception();
+    }
+    return std::exchange(failure_, nullptr);
+  }
+
+ private:
+  struct Operation {
+    const char* name = "connect";
+    std::size_t bytes = 0;
+  };
+
+  void connect() {
+    ncclUniqueId id;
+    if (const ncclResult_t result = ncclGetUniqueId(&id); result != ncclSuccess)
+      throw error(0, text(ncclGetErrorString(result), ": ", ncclGetLastError(nullptr), advice()));
+    ended_.clear();
+    for (const Member& member : members_) {
+      const CardScope scope(member.card);
+      ended_.push_back(make_event(member.device));
+    }
+    comms_.assign(members_.size(), nullptr);
+    ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
+    config.blocking = 0;
+    group([&](std::size_t rank) {
+      return ncclCommInitRankConfig(&comms_[rank], int(members_.size()), id, int(rank), &config);
+    });
+    settle(kConnectLimit, advice());
+  }
+
+  // Whether all that was enqueued has ended and NCCL is ready to be left.
+  bool finalize() noexcept {
+    try {
+      if (!wait_until(kEndLimit, [this] { return wrong_rank() || !is_pending(); }) || wrong_rank()) return false;
+      for (ncclComm_t comm : comms_)
+        if (comm == nullptr || is_wrong(ncclCommFinalize(comm))) return false;
+      return wait_until(kEnqueueLimit, [this] { return wrong_rank() || !is_busy(); }) && !wrong_rank();
+    } catch (...) {
+      return false;
+    }
+  }
+
+  // A sum of a known number, on streams of its own.
+  void self_test() {
+    last_ = {"self-test", sizeof(int)};
+    std::vector<OwnedMemory> numbers;
+    std::vector<OwnedStream> streams;
+    for (const Member& member : members_) {
+      const CardScope scope(member.card);
+      numbers.push_back(make_memory(member.device, sizeof(int)));
+      streams.push_back(make_stream(member.device, 0));
+      check(cudaMemsetAsync(numbers.back().get(), 1, sizeof(int), streams.back().get()), "cudaMemsetAsync",
+            member.device);
+    }
+    group([&](std::size_t rank) {
+      void* const number = numbers[rank].get();
+      return ncclAllReduce(number, number, 1, ncclInt32, ncclSum, comms_[rank], streams[rank].get());
+    });
+    settle(kSelfTestLimit, advice());
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      const bool ended = wait_until(kSelfTestLimit, [&] {
+        if (const std::optional<std::size_t> wrong = wrong_rank()) fail(*wrong, advice());
+        return has_ended(cudaStreamQuery(streams[rank].get()), "cudaStreamQuery", members_[rank].device);
+      });
+      if (!ended) fail(rank, text("a sum of one number did not end within ", kSelfTestLimit.count(), " s", advice()));
+    }
+    constexpr int kOne = 0x01010101;
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      const CardScope scope(members_[rank].card);
+      int sum = 0;
+      check(cudaMemcpy(&sum, numbers[rank].get(), sizeof sum, cudaMemcpyDeviceToHost), "cudaMemcpy",
+            members_[rank].device);
+      if (sum != kOne * int(members_.size()))
+        fail(rank, text("a sum of one number expected ", kOne * int(members_.size()), ", got ", sum, advice()));
+    }
+  }
+
+  // One call for each rank, as one group.
+  template <class F>
+  void group(F&& call_of_rank) {
+    ncclGroupStart();
+    ncclResult_t result = ncclSuccess;
+    std::size_t rank = 0;
+    try {
+      for (; rank < members_.size(); ++rank) {
+        const CardScope scope(members_[rank].card);
+        result = call_of_rank(rank);
+        if (is_wrong(result)) break;
+      }
+    } catch (...) {  // whatever happens, the group ends
+      ncclGroupEnd();
+      throw;
+    }
+    const ncclResult_t end = ncclGroupEnd();
+    if (is_wrong(result)) fail(rank, ncclGetErrorString(result));
+    if (is_wrong(end)) fail(wrong_rank().value_or(0), ncclGetErrorString(end));
+  }
+
+  // Until NCCL has done with the host's side of all that it was told.
+  void settle(seconds limit, const std::string& hint) {
+    const bool settled = wait_until(limit, [&] {
+      if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, hint);
+      return stopping_ || !is_busy();
+    });
+    if (stopping_) throw error(0, "the communicator was aborted");
+    if (!settled) fail(0, text("NCCL was not ready within ", limit.count(), " s", hint));
+  }
+
+  ncclResult_t state_of(std::size_t rank) const {
+    ncclResult_t state = ncclSuccess;
+    const ncclResult_t asked = ncclCommGetAsyncError(comms_[rank], &state);
+    return asked == ncclSuccess ? state : asked;
+  }
+  std::optional<std::size_t> wrong_rank() const {
+    for (std::size_t rank = 0; rank < comms_.size(); ++rank)
+      if (comms_[rank] && is_wrong(state_of(rank))) return rank;
+    return std::nullopt;
+  }
+  bool is_busy() const {
+    for (std::size_t rank = 0; rank < comms_.size(); ++rank)
+      if (comms_[rank] && state_of(rank) == ncclInProgress) return true;
+    return false;
+  }
+
+  void mark(std::size_t rank, const CudaStream& stream) {
+    check(cudaEventRecord(ended_[rank].get(), stream.stream.get()), "cudaEventRecord", members_[rank].device);
+  }
+  bool is_pending() const {
+    for (std::size_t rank = 0; rank < comms_.size(); ++rank)  // none after a failure
+      if (!has_ended(cudaEventQuery(ended_[rank].get()), "cudaEventQuery", members_[rank].device)) return true;
+    return false;
+  }
+
+  CollectiveError error(std::size_t rank, std::string_view reason) const {
+    return {int(rank), last_.name, last_.bytes, text(reason, " (on cuda:", members_[rank].device, ')')};
+  }
+
+  // Ends everything on all ranks, and tells why.
+  [[noreturn]] void fail(std::size_t rank, std::string_view reason) {
+    std::string why(reason);
+    if (rank < comms_.size() && comms_[rank]) {
+      if (const ncclResult_t state = state_of(rank); is_wrong(state))
+        why = text(ncclGetErrorString(state), why.empty() ? "" : ": ", why);
+      if (const char* const last = ncclGetLastError(comms_[rank]); last && *last)
+        why = text("NCCL says: ", last, "; ", why);
+    }
+    abort_ranks();
+    throw error(rank, why);
+  }
+
+  // A rank's abort may wait for the others', so each has a thread. One that takes too long is left to itself.
+  void abort_ranks() noexcept {
+    const std::vector<ncclComm_t> comms = std::exchange(comms_, {});
+    try {
+      const auto left = std::make_shared<std::atomic<int>>(0);
+      for (std::size_t rank = 0; rank < comms.size(); ++rank) {
+        if (!comms[rank]) continue;
+        ++*left;
+        std::thread([left, comm = comms[rank], card = members_[rank].card] {
+          static_cast<void>(cudaSetDevice(card));
+          ncclCommAbort(comm);
+          --*left;
+        }).detach();
+      }
+      wait_until(kAbortLimit, [&] { return *left == 0; });
+    } catch (...) {  // no threads to be had: the communicators are left as they are
+    }
+  }
+
+  const std::vector<Member> members_;
+  std::atomic<bool> stopping_ = false;
+  std::mutex mutex_;               // guards all that follows
+  std::vector<ncclComm_t> comms_;  // empty after a failure
+  std::vector<OwnedEvent> ended_;  // the last operation of each rank
+  Operation last_;
+  std::exception_ptr failure_;
+};
+
+}  // namespace
+
+std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members) {
+  auto communicator = std::make_unique<NcclCommunicator>(std::move(members));
+  communicator->start();
+  return communicator;
+}
+
+}  // namespace lockstep::gpu

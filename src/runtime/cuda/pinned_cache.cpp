@@ -1,0 +1,42 @@
+#include "runtime/cuda/pinned_cache.h"
+
+#include <utility>
+
+namespace lockstep::gpu {
+
+PinnedBuffer PinnedCache::take(std::size_t bytes) {
+  int size_class = 0;
+  std::size_t class_bytes = 4096;
+  for (; class_bytes < bytes; class_bytes *= 4) ++size_class;
+
+  PinnedBuffer buffer;
+  {
+    const std::scoped_lock lock(mutex_);
+    auto& given = given_[std::size_t(size_class)];
+    const bool wants_more = given.empty() || pinned_bytes_ < kMostBytes;
+    if (!given.empty() &&
+        (!wants_more || has_ended(cudaEventQuery(given.front().ended.get()), "cudaEventQuery", device_))) {
+      buffer = std::move(given.front());
+      given.pop_front();
+    } else {
+      pinned_bytes_ += class_bytes;
+    }
+  }
+  if (buffer.memory) {
+    check(cudaEventSynchronize(buffer.ended.get()), "cudaEventSynchronize", device_);
+    return buffer;
+  }
+  void* memory = nullptr;
+  check(cudaHostAlloc(&memory, class_bytes, cudaHostAllocPortable), "cudaHostAlloc", device_);
+  buffer.memory.reset(memory);
+  buffer.ended = make_event(device_);
+  buffer.size_class = size_class;
+  return buffer;
+}
+
+void PinnedCache::give(PinnedBuffer buffer) {
+  const std::scoped_lock lock(mutex_);
+  given_[std::size_t(buffer.size_class)].push_back(std::move(buffer));
+}
+
+}  // namespace lockstep::gpu

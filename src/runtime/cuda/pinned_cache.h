@@ -1,0 +1,44 @@
+// Pinned host memory for copies from and to pageable memory: buffers of a few sizes, used again when the copy that they
+// were part of has ended. One for each device; safe from any thread.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <deque>
+#include <mutex>
+
+#include "runtime/cuda/call.h"
+
+namespace lockstep::gpu {
+
+struct PinnedBuffer {
+  OwnedPinned memory;
+  OwnedEvent ended;  ///< Recorded after each copy, by whoever enqueues it.
+  int size_class = 0;
+
+  std::byte* data() const noexcept { return static_cast<std::byte*>(memory.get()); }
+};
+
+class PinnedCache {
+ public:
+  static constexpr std::size_t kLargestBytes = std::size_t(4) << 20;
+
+  explicit PinnedCache(int device) : device_(device) {}
+
+  /// A buffer of at least `bytes`, at most kLargestBytes, that nothing uses. When much is pinned already, it waits for
+  /// the oldest of its size. To be called with the device's card current.
+  PinnedBuffer take(std::size_t bytes);
+  /// Free again when its event has passed.
+  void give(PinnedBuffer buffer);
+
+ private:
+  static constexpr int kClasses = 6;  // 4 KiB, 16 KiB, ... 4 MiB
+  static constexpr std::size_t kMostBytes = std::size_t(64) << 20;
+
+  const int device_;
+  std::mutex mutex_;
+  std::array<std::deque<PinnedBuffer>, kClasses> given_;  // oldest first
+  std::size_t pinned_bytes_ = 0;
+};
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,91 @@
+#include "runtime/device_choice.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cstdlib>
+#include <numeric>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/error.h>
+#include <lockstep/runtime/simulation.h>
+
+#include "core/text.h"
+#include "runtime/cuda/cuda_backend.h"
+#include "runtime/sim/sim_backend.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kMost = 64;
+
+std::optional<int> number(std::string_view digits) {
+  int value = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  if (error != std::errc() || end != digits.data() + digits.size() || value < 0) return std::nullopt;
+  return value;
+}
+
+[[noreturn]] void refuse(std::string_view choice) {
+  throw InvalidArgument(text("[LOCKSTEP_DEVICES] expected none, sim:N with N from 1 to ", kMost,
+                             ", cuda, or cuda: with the numbers of cards, got \"", choice, "\""));
+}
+
+std::shared_ptr<Backend> simulated(std::string_view choice) {
+  const std::optional<int> count = number(choice.substr(4));
+  if (!count || *count < 1 || std::size_t(*count) > kMost) refuse(choice);
+  return make_sim_backend({.count = *count});
+}
+
+std::size_t option(const char* variable, std::size_t otherwise) {
+  const char* const value = std::getenv(variable);
+  if (!value) return otherwise;
+  const std::optional<int> parsed = number(value);
+  if (!parsed) throw InvalidArgument(text('[', variable, "] expected a number, got \"", value, '"'));
+  return std::size_t(*parsed);
+}
+
+CudaOptions options_for(std::vector<int> cards) {
+  return {.cards = std::move(cards),
+          .arena_bytes = option("LOCKSTEP_CUDA_ARENA_MIB", 0) << 20,
+          .tf32 = option("LOCKSTEP_TF32", 0) != 0,
+          .deterministic = option("LOCKSTEP_DETERMINISTIC", 1) != 0};
+}
+
+// The cards after "cuda:"; none where it is not there.
+std::vector<int> listed_cards(std::string_view choice) {
+  std::vector<int> cards;
+  if (choice.empty() || choice == "cuda") return cards;
+  if (!choice.starts_with("cuda:")) refuse(choice);
+  for (std::size_t begin = 5; begin <= choice.size();) {
+    const std::size_t end = std::min(choice.find(',', begin), choice.size());
+    const std::optional<int> card = number(choice.substr(begin, end - begin));
+    if (!card || cards.size() == kMost) refuse(choice);
+    cards.push_back(*card);
+    begin = end + 1;
+  }
+  return cards;
+}
+
+}  // namespace
+
+std::shared_ptr<Backend> choose_backend(std::string_view choice) {
+  if (choice == "none") return nullptr;
+  if (choice.starts_with("sim:")) return simulated(choice);
+  std::vector<int> cards = listed_cards(choice);
+  const CudaCards found = find_cuda_cards();
+  if (found.count == 0) {
+    if (choice.empty()) return nullptr;
+    throw BackendError("cudaGetDeviceCount", found.code, std::string(choice),
+                       text("LOCKSTEP_DEVICES asks for GPUs, but there are none: ", found.text));
+  }
+  if (cards.empty()) {
+    cards.resize(std::size_t(std::min<int>(found.count, kMost)));
+    std::iota(cards.begin(), cards.end(), 0);
+  }
+  return make_cuda_backend(options_for(std::move(cards)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,184 @@
+// The CUDA backend as it is, on a fake CUDA (fake_cuda.h): which bytes go where and in which order, whose memory is
+// used, and what is multiplied. It shows that the backend keeps to CUDA's rules as the fake knows them, not that a GPU
+// agrees.
+#include <algorithm>
+#include <cstring>
+
+#include <lockstep/core/error.h>
+#include <lockstep/runtime/memory.h>
+#include <lockstep/tensor/creation.h>
+
+#include "fake/fake_devices.h"
+#include "runtime/host/parallel.h"
+
+namespace lockstep {
+namespace {
+
+TEST(FakeCuda, HostCopiesOfAnySizeArriveAndTakeTheirBytesAtOnce) {
+  const FakeDevices devices({.cards = {0, 1}});
+  for (const std::size_t bytes : {std::size_t(1), std::size_t(4097), (std::size_t(9) << 20) + 5}) {
+    Bytes values = numbered(bytes);
+    const DeviceBytes there(1, values);
+    std::ranges::fill(values, std::byte(0));
+    EXPECT_EQ(there.get(), numbered(bytes));
+  }
+}
+
+TEST(FakeCuda, RowsKeepTheirPitches) {
+  const FakeDevices devices({.cards = {0}});
+  const std::size_t kPitch = (5 << 20) + 64;
+  for (const std::size_t row_bytes : {std::size_t(100), std::size_t(70'000), (std::size_t(5) << 20) + 7}) {
+    const Bytes values = numbered(3 * kPitch);
+    const DeviceBytes there(0, 3 * row_bytes);
+    there.copy({.to = there.data(),
+                .from = values.data(),
+                .to_device = 0,
+                .row_bytes = row_bytes,
+                .rows = 3,
+                .to_pitch = row_bytes,
+                .from_pitch = kPitch});
+    Bytes back(3 * kPitch), expected(3 * kPitch);
+    there.copy({.to = back.data(),
+                .from = there.data(),
+                .from_device = 0,
+                .row_bytes = row_bytes,
+                .rows = 3,
+                .to_pitch = kPitch,
+                .from_pitch = row_bytes});
+    for (std::size_t row = 0; row < 3; ++row)
+      std::memcpy(expected.data() + row * kPitch, values.data() + row * kPitch, row_bytes);
+    EXPECT_EQ(back, expected);
+  }
+}
+
+TEST(FakeCuda, CopiesBetweenCardsAndOnOneCard) {
+  const FakeDevices devices({.cards = {0, 1, 1}});
+  const Bytes values = numbered(600);
+  for (const auto& [from, to] : {std::pair{0, 1}, {2, 0}, {1, 2}, {0, 0}}) {
+    const DeviceBytes source(from, values), dense(to, 600), rows(to, 600);
+    source.copy({.to = dense.data(), .from = source.data(), .to_device = to, .from_device = from, .row_bytes = 600});
+    source.copy({.to = rows.data(),
+                 .from = source.data(),
+                 .to_device = to,
+                 .from_device = from,
+                 .row_bytes = 10,
+                 .rows = 30,
+                 .to_pitch = 10,
+                 .from_pitch = 20});
+    gpu(from).backend.synchronize_stream(source.stream());
+    EXPECT_EQ(dense.get(), values);
+    const Bytes got = rows.get();
+    for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(got[i], values[i / 10 * 20 + i % 10]);
+  }
+}
+
+TEST(FakeCuda, TensorsMoveBetweenDevicesInTheOrderOfTheirStreams) {
+  const FakeDevices devices({.cards = {0, 1}});
+  const Tensor x = arange(1000);
+  const Tensor there = x.to("cuda:0").to("cuda:1").to("cuda:0");
+  EXPECT_EQ(there.to("cpu").to_vector<std::int64_t>(), x.to_vector<std::int64_t>());
+}
+
+TEST(FakeCuda, PinnedBuffersAreUsedAgain) {
+  const FakeDevices devices({.cards = {0}});
+  const DeviceBytes there(0, numbered(5000));
+  there.get();
+  const int before = machine().pinned_allocations;
+  for (int i = 0; i < 10; ++i) there.get();
+  EXPECT_EQ(machine().pinned_allocations, before);
+}
+
+TEST(FakeCuda, DevicesOnOneCardShareItsMemory) {
+  const FakeDevices devices({.cards = {0, 0, 1}});
+  EXPECT_EQ(properties(Device::cuda(0)).memory_bytes, machine().card_bytes / 2);
+  EXPECT_EQ(properties(Device::cuda(2)).memory_bytes, machine().card_bytes);
+  EXPECT_THROW(DeviceBytes(1, machine().card_bytes / 2 + 1), OutOfMemory);
+  const DeviceBytes half(1, machine().card_bytes / 4);
+  EXPECT_THROW(DeviceBytes(1, machine().card_bytes / 2), OutOfMemory);
+}
+
+TEST(FakeCuda, AnArenaIsTakenOnceAndNeverExceeded) {
+  const FakeDevices devices({.cards = {0}, .arena_bytes = std::size_t(30) << 20});
+  const DeviceBytes first(0, 100);
+  const int before = machine().allocations;
+  for (int i = 0; i < 3; ++i) {
+    const DeviceBytes more(0, std::size_t(20) << 20);
+    EXPECT_THROW(DeviceBytes(0, std::size_t(20) << 20), OutOfMemory);
+  }
+  empty_cache(Device::cuda(0));
+  EXPECT_EQ(machine().allocations, before);
+}
+
+TEST(FakeCuda, FreeingWaitsForTheDevice) {
+  const FakeDevices devices({.cards = {0}});
+  const DeviceBytes keeps(0, 100);
+  {
+    const DeviceBytes gone(0, numbered(std::size_t(11) << 20));
+    gone.copy({.to = keeps.data(), .from = gone.data(), .to_device = 0, .from_device = 0, .row_bytes = 100});
+  }
+  empty_cache(Device::cuda(0));  // the fake complains of copies from what is free
+  EXPECT_EQ(keeps.get(), numbered(100));
+}
+
+template <class T>
+void expect_product(Matmul product) {
+  const auto size = [&](std::int64_t rows, std::int64_t ld, std::int64_t stride) {
+    return std::size_t(rows * ld + (product.batch - 1) * stride);
+  };
+  std::vector<T> a(size(product.transpose_a ? product.k : product.m, product.lda, product.stride_a) + 1),
+      b(size(product.transpose_b ? product.n : product.k, product.ldb, product.stride_b) + 1),
+      c(size(product.m, product.ldc, product.stride_c)), bias(std::size_t(product.n));
+  const auto fill = [](std::vector<T>& values, int step) {
+    for (std::size_t i = 0; i < values.size(); ++i) values[i] = T(int(i) * step % 13 - 6);
+  };
+  fill(a, 5), fill(b, 7), fill(c, 3), fill(bias, 11);
+  const auto bytes = [](const std::vector<T>& values) {
+    const auto* const begin = reinterpret_cast<const std::byte*>(values.data());
+    return Bytes(begin, begin + values.size() * sizeof(T));
+  };
+  const bool biased = product.bias != nullptr;
+  const DeviceBytes a_there(0, bytes(a)), b_there(0, bytes(b)), c_there(0, bytes(c)), bias_there(0, bytes(bias));
+  Matmul there = product;
+  there.a = a_there.data(), there.b = b_there.data(), there.c = c_there.data();
+  there.bias = biased ? bias_there.data() : nullptr;
+  gpu(0).backend.matmul(c_there.stream(), there);
+  product.a = a.data(), product.b = b.data(), product.c = c.data();
+  product.bias = biased ? bias.data() : nullptr;
+  host::matmul({}, product);
+  EXPECT_EQ(c_there.get(), bytes(c)) << product.m << 'x' << product.n << 'x' << product.k << ' ' << product.transpose_a
+                                     << product.transpose_b << biased << " beta " << product.beta;
+}
+
+TEST(FakeCuda, ProductsAreTheHostsForEveryLayout) {
+  const FakeDevices devices({.cards = {0}});
+  const int marks_bias = 0;
+  for (const DType dtype : {kFloat32, kFloat64})
+    for (const std::int64_t k : {0, 1, 5})
+      for (const bool ta : {false, true})
+        for (const bool tb : {false, true})
+          for (const std::int64_t batch : {1, 3})
+            for (const double beta : {0.0, 1.0, 2.0})
+              for (const bool biased : {false, true}) {
+                if (biased && (beta != 0 || batch != 1)) continue;
+                Matmul p = {.dtype = dtype,
+                            .m = 4,
+                            .n = 3,
+                            .k = k,
+                            .bias = biased ? &marks_bias : nullptr,
+                            .lda = 9,
+                            .ldb = 8,
+                            .ldc = 7,
+                            .transpose_a = ta,
+                            .transpose_b = tb,
+                            .alpha = 2,
+                            .beta = beta,
+                            .batch = batch,
+                            .stride_a = 50,
+                            .stride_b = batch == 3 ? 0 : 60,
+                            .stride_c = 40};
+                dtype == kFloat32 ? expect_product<float>(p) : expect_product<double>(p);
+              }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,187 @@
+// Collectives of the CUDA backend on a fake CUDA and a fake NCCL, against those of simulated devices; and their
+// failures.
+#include <algorithm>
+#include <string>
+
+#include <lockstep/core/error.h>
+#include <lockstep/runtime/communicator.h>
+#include <lockstep/runtime/simulation.h>
+
+#include "fake/fake_devices.h"
+
+namespace lockstep {
+namespace {
+
+// Small numbers, exact in any order of summation; bools for a dtype of one byte.
+template <class T>
+Bytes values_of_rank(int rank, std::size_t count) {
+  const auto values = std::make_unique<T[]>(count);
+  for (std::size_t i = 0; i < count; ++i) values[i] = T((i * 7 + std::size_t(rank) * 5) % (sizeof(T) == 1 ? 2 : 11));
+  const auto* const begin = reinterpret_cast<const std::byte*>(values.get());
+  return Bytes(begin, begin + count * sizeof(T));
+}
+
+// What all ranks hold after each kind of collective, on whatever is behind cuda:*.
+template <class T>
+std::vector<Bytes> after_collectives(int ranks, DType dtype, ReduceOp op) {
+  constexpr std::size_t kCount = 12;
+  std::vector<Device> devices;
+  std::vector<Stream> streams;
+  for (int rank = 0; rank < ranks; ++rank) {
+    devices.push_back(Device::cuda(rank));
+    streams.push_back(Stream::from_pool(devices.back()));
+  }
+  Communicator communicator(devices);
+  std::vector<Bytes> results;
+  const auto round = [&](const auto& call) {
+    std::vector<std::unique_ptr<DeviceBytes>> send, receive;
+    std::vector<RankBuffers> buffers;
+    for (int rank = 0; rank < ranks; ++rank) {
+      const Stream stream = streams[std::size_t(rank)];
+      send.push_back(std::make_unique<DeviceBytes>(rank, values_of_rank<T>(rank, kCount), stream.id()));
+      receive.push_back(std::make_unique<DeviceBytes>(rank, Bytes(kCount * sizeof(T)), stream.id()));
+      buffers.push_back({stream, send.back()->data(), receive.back()->data()});
+    }
+    call(buffers);
+    if (!machine().earliest_first) std::ranges::reverse(receive);  // the one that goes on first
+    for (const auto& memory : receive) results.push_back(memory->get());
+  };
+  std::vector<std::size_t> even(std::size_t(ranks), kCount / std::size_t(ranks)), uneven(std::size_t(ranks), 0);
+  uneven.front() = 5;
+  uneven.back() = 7;
+  round([&](auto& buffers) { communicator.all_reduce(buffers, kCount, dtype, op); });
+  for (int root = 0; root < ranks; ++root) {
+    round([&](auto& buffers) { communicator.reduce(buffers, kCount, dtype, root, op); });
+    round([&](auto& buffers) { communicator.broadcast(buffers, kCount, dtype, root); });
+  }
+  for (const auto& counts : {even, uneven}) {
+    round([&](auto& buffers) { communicator.reduce_scatter(buffers, counts, dtype, op); });
+    round([&](auto& buffers) { communicator.all_gather(buffers, counts, dtype); });
+  }
+  round([&](auto& buffers) {  // in place
+    for (RankBuffers& rank : buffers) rank.send = rank.receive;
+    communicator.all_reduce(buffers, kCount, dtype, op);
+  });
+  round([&](auto& buffers) {  // each to the next, the last to the first, and the first to itself
+    std::vector<Transfer> transfers;
+    for (int from = 0; from < ranks; ++from) {
+      const int to = (from + 1) % ranks;
+      transfers.push_back({from, to, buffers[std::size_t(from)].send, buffers[std::size_t(to)].receive, 3});
+    }
+    auto* const own = static_cast<T*>(buffers[0].receive) + 6;
+    transfers.push_back({0, 0, buffers[0].send, own, 2});
+    communicator.send_receive(streams, transfers, dtype);
+  });
+  communicator.barrier(streams);
+  for (const Stream& stream : streams) stream.synchronize();
+  return results;
+}
+
+template <class T>
+std::vector<Bytes> on_simulated(int ranks, DType dtype, ReduceOp op) {
+  const SimulatedDevices devices({.count = ranks});
+  return after_collectives<T>(ranks, dtype, op);
+}
+
+class FakeCudaRanks : public testing::TestWithParam<std::vector<int>> {};
+
+TEST_P(FakeCudaRanks, HoldWhatSimulatedRanksHold) {
+  const int ranks = int(GetParam().size());
+  const FakeDevices devices({.cards = GetParam()});
+  const auto expect_equal = [&]<class T>(T, DType dtype, ReduceOp op) {
+    EXPECT_EQ(after_collectives<T>(ranks, dtype, op), on_simulated<T>(ranks, dtype, op)) << dtype;
+  };
+  for (const bool earliest_first : {false, true}) {
+    machine().earliest_first = earliest_first;
+    expect_equal(float(), kFloat32, ReduceOp::kSum);
+    expect_equal(double(), kFloat64, ReduceOp::kMean);
+    expect_equal(std::int64_t(), kInt64, ReduceOp::kMax);
+    expect_equal(bool(), kBool, ReduceOp::kSum);
+  }
+}
+INSTANTIATE_TEST_SUITE_P(Cards, FakeCudaRanks,
+                         testing::Values(std::vector{0}, std::vector{0, 1}, std::vector{0, 1, 2}, std::vector{1, 1},
+                                         std::vector{0, 0, 0}, std::vector{2, 0, 2}));
+
+TEST(FakeCuda, SharedCardsMustReachTheOthers) {
+  const FakeDevices devices({.cards = {0, 0, 1}}, 2, false);
+  EXPECT_THROW(Communicator({"cuda:0", "cuda:1", "cuda:2"}), BackendError);
+  Communicator({"cuda:0", "cuda:1"});
+}
+
+// A pair of cards with an operation that is enqueued and not waited for.
+class FakeNccl : public testing::Test {
+ protected:
+  void enqueue() {
+    std::vector<RankBuffers> buffers;
+    for (int rank = 0; rank < 2; ++rank)
+      buffers.push_back({streams[std::size_t(rank)], memory[rank].data(), memory[rank].data()});
+    communicator.all_reduce(buffers, 25, kFloat32);
+  }
+  std::string message_at(int rank) {
+    try {
+      streams[std::size_t(rank)].synchronize();
+    } catch (const CollectiveError& error) {
+      EXPECT_EQ(error.operation, "all_reduce");
+      EXPECT_EQ(error.bytes, 100u);
+      return error.what();
+    }
+    return "";
+  }
+
+  FakeDevices devices{{.cards = {0, 1}}};
+  Communicator communicator{std::vector<Device>{"cuda:0", "cuda:1"}};
+  std::vector<Stream> streams{Stream::default_stream("cuda:0"), Stream::default_stream("cuda:1")};
+  DeviceBytes memory[2] = {{0, Bytes(100)}, {1, Bytes(100)}};
+};
+
+TEST_F(FakeNccl, AFailureEndsAllRanksAndIsToldOnceWithItsReason) {
+  machine().collectives_fail = true;
+  enqueue();
+  EXPECT_NE(message_at(1).find("the cable is out"), std::string::npos);
+  EXPECT_EQ(machine().aborts, 2);
+  EXPECT_EQ(message_at(0), "");
+}
+
+TEST_F(FakeNccl, TheOperationAfterAFailureConnectsAgain) {
+  machine().collectives_fail = true;
+  enqueue();
+  EXPECT_NE(message_at(0), "");
+  machine().collectives_fail = false;
+  const int before = machine().connections;
+  enqueue();
+  EXPECT_EQ(message_at(0), "");
+  EXPECT_EQ(machine().connections, before + 1);
+}
+
+TEST_F(FakeNccl, AbortEndsWhatIsPendingOnAllRanks) {
+  machine().collectives_hang = true;
+  enqueue();
+  communicator.abort();
+  EXPECT_NE(message_at(1).find("aborted"), std::string::npos);
+  EXPECT_EQ(message_at(0), "");
+  EXPECT_THROW(enqueue(), CollectiveError);
+}
+
+TEST_F(FakeNccl, FreeingMemoryDoesNotHangOnAFailedOperation) {
+  machine().collectives_fail = true;
+  enqueue();
+  gpu(0).backend.deallocate(0, gpu(0).backend.allocate(0, 1000), 1000);
+  EXPECT_NE(message_at(0), "");
+}
+
+TEST(FakeCuda, TheSelfTestSaysWhatToTry) {
+  const FakeDevices devices({.cards = {0, 1}});
+  machine().collectives_fail = true;
+  try {
+    Communicator({"cuda:0", "cuda:1"});
+    FAIL() << "no error";
+  } catch (const CollectiveError& error) {
+    const std::string message = error.what();
+    for (const char* word : {"self-test", "the cable is out", "NCCL_P2P_DISABLE", "ACS", "/dev/shm", "NCCL (22809)"})
+      EXPECT_NE(message.find(word), std::string::npos) << word << " in " << message;
+  }
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,143 @@
+#include <cublasLt.h>
+
+#include <cstring>
+#include <map>
+#include <vector>
+
+#include "fake/fake_cuda.h"
+
+namespace {
+
+using namespace lockstep;
+
+// Descriptions of all kinds: attributes by number.
+struct Object {
+  cudaDataType_t type = CUDA_R_32F;
+  std::int64_t rows = 0, columns = 0, ld = 0;
+  std::map<int, std::vector<char>> attributes;
+
+  template <class T>
+  T get(int attribute, T otherwise) const {
+    const auto found = attributes.find(attribute);
+    if (found == attributes.end()) return otherwise;
+    if (found->second.size() != sizeof(T)) fake::complain("an attribute of another size");
+    T value;
+    std::memcpy(&value, found->second.data(), sizeof value);
+    return value;
+  }
+};
+
+template <class Handle>
+Object& of(Handle handle) {
+  return *reinterpret_cast<Object*>(handle);
+}
+template <class Handle>
+cublasStatus_t create(Handle* handle, const Object& object) {
+  *handle = reinterpret_cast<Handle>(new Object(object));
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class Handle>
+cublasStatus_t destroy(Handle handle) {
+  delete reinterpret_cast<Object*>(handle);
+  return CUBLAS_STATUS_SUCCESS;
+}
+template <class Handle>
+cublasStatus_t set(Handle handle, int attribute, const void* value, std::size_t bytes) {
+  const char* const begin = static_cast<const char*>(value);
+  of(handle).attributes[attribute] = {begin, begin + bytes};
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+// d = alpha op(a) op(b) + beta c + bias, by columns, as its documentation defines it.
+template <class T>
+void multiply(const Object& product, T alpha, const T* a, const Object& A, const T* b, const Object& B, T beta, T* c,
+              const Object& C) {
+  const bool ta = product.get(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
+  const bool tb = product.get(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
+  const bool biased = product.get(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT) == CUBLASLT_EPILOGUE_BIAS;
+  const auto* const bias = static_cast<const T*>(product.get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr));
+  const std::int64_t inner = ta ? A.rows : A.columns;
+  if ((tb ? B.columns : B.rows) != inner || (ta ? A.columns : A.rows) != C.rows ||
+      (tb ? B.rows : B.columns) != C.columns)
+    return fake::complain("matrices that do not fit");
+  const auto batches = C.get(CUBLASLT_MATRIX_LAYOUT_BATCH_COUNT, std::int32_t(1));
+  const auto stride = [](const Object& layout) {
+    return layout.get(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, std::int64_t(0));
+  };
+  for (std::int64_t batch = 0; batch < batches; ++batch) {
+    const T *const x = a + batch * stride(A), *const y = b + batch * stride(B);
+    T* const z = c + batch * stride(C);
+    for (std::int64_t j = 0; j < C.columns; ++j)
+      for (std::int64_t i = 0; i < C.rows; ++i) {
+        T sum = 0;
+        for (std::int64_t k = 0; k < inner; ++k)
+          sum += (ta ? x[i * A.ld + k] : x[k * A.ld + i]) * (tb ? y[k * B.ld + j] : y[j * B.ld + k]);
+        T& element = z[j * C.ld + i];
+        element = alpha * sum + (beta == 0 ? T(0) : beta * element) + (biased ? bias[i] : T(0));
+      }
+  }
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* cublasLtGetStatusString(cublasStatus_t) { return "a fake status"; }
+cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle, Object()); }
+cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }
+cublasStatus_t cublasLtMatmulDescCreate(cublasLtMatmulDesc_t* description, cublasComputeType_t, cudaDataType_t scale) {
+  Object object;
+  object.type = scale;
+  return create(description, object);
+}
+cublasStatus_t cublasLtMatmulDescDestroy(cublasLtMatmulDesc_t description) { return destroy(description); }
+cublasStatus_t cublasLtMatmulDescSetAttribute(cublasLtMatmulDesc_t description,
+                                              cublasLtMatmulDescAttributes_t attribute, const void* value,
+                                              std::size_t bytes) {
+  return set(description, attribute, value, bytes);
+}
+cublasStatus_t cublasLtMatrixLayoutCreate(cublasLtMatrixLayout_t* layout, cudaDataType type, std::uint64_t rows,
+                                          std::uint64_t columns, std::int64_t ld) {
+  if (ld < std::int64_t(rows)) return CUBLAS_STATUS_INVALID_VALUE;
+  return create(layout, {type, std::int64_t(rows), std::int64_t(columns), ld, {}});
+}
+cublasStatus_t cublasLtMatrixLayoutDestroy(cublasLtMatrixLayout_t layout) { return destroy(layout); }
+cublasStatus_t cublasLtMatrixLayoutSetAttribute(cublasLtMatrixLayout_t layout,
+                                                cublasLtMatrixLayoutAttribute_t attribute, const void* value,
+                                                std::size_t bytes) {
+  return set(layout, attribute, value, bytes);
+}
+cublasStatus_t cublasLtMatmulPreferenceCreate(cublasLtMatmulPreference_t* preference) {
+  return create(preference, Object());
+}
+cublasStatus_t cublasLtMatmulPreferenceDestroy(cublasLtMatmulPreference_t preference) { return destroy(preference); }
+cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t preference,
+                                                    cublasLtMatmulPreferenceAttributes_t attribute, const void* value,
+                                                    std::size_t bytes) {
+  return set(preference, attribute, value, bytes);
+}
+cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
+                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*,
+                                              int* found) {
+  *found = 1;
+  return CUBLAS_STATUS_SUCCESS;
+}
+cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha, const void* a,
+                              cublasLtMatrixLayout_t A, const void* b, cublasLtMatrixLayout_t B, const void* beta,
+                              const void* c, cublasLtMatrixLayout_t C, void* d, cublasLtMatrixLayout_t,
+                              const cublasLtMatmulAlgo_t*, void* workspace, std::size_t workspace_bytes,
+                              cudaStream_t stream) {
+  fake::expect_memory("cublasLtMatmul", workspace, workspace_bytes);
+  if (c != d) fake::complain("c is not d");
+  const auto run = [&]<class T>(T) {
+    fake::enqueue(stream, [=, Product = of(product), A = of(A), B = of(B), C = of(C),
+                           al = *static_cast<const T*>(alpha), be = *static_cast<const T*>(beta)] {
+      multiply(Product, al, static_cast<const T*>(a), A, static_cast<const T*>(b), B, be, static_cast<T*>(d), C);
+    });
+  };
+  of(product).type == CUDA_R_64F ? run(double()) : run(float());
+  return CUBLAS_STATUS_SUCCESS;
+}
+
+}  // extern "C"

@@ -1,0 +1,39 @@
+// A CUDA runtime, cuBLASLt and NCCL on the CPU, as far as the backend calls them: cards whose memory is the host's, and
+// streams that do nothing before the host asks for it, and then the latest first. What CUDA forbids is kept as a
+// complaint. For one thread.
+#pragma once
+
+#include <functional>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+namespace lockstep::fake {
+
+struct Machine {
+  int cards = 2;
+  std::size_t card_bytes = std::size_t(64) << 20;
+  bool earliest_first = false;    ///< Which stream goes on: else the one made last, if it can.
+  bool peers = true;              ///< A card can reach another's memory.
+  bool collectives_fail = false;  ///< NCCL reports an error while they are pending; else they end.
+  bool collectives_hang = false;  ///< They never end, and nothing reports an error.
+
+  // What was seen.
+  int allocations = 0;
+  int pinned_allocations = 0;
+  int aborts = 0;
+  int connections = 0;
+  std::string complaint;  ///< The first.
+};
+
+Machine& machine();
+
+/// Work of a stream: run when it is ready and all before it has run.
+void enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready = nullptr);
+/// Runs one piece of work that is ready, if there is one.
+void step();
+/// Complains unless the bytes lie in one allocation of the card. -1: in pinned memory; -2: in either, of any card.
+void expect_memory(const char* api, const void* memory, std::size_t bytes, int card = -2);
+void complain(const std::string& what);
+
+}  // namespace lockstep::fake

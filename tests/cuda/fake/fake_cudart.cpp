@@ -1,0 +1,222 @@
+#include <algorithm>
+#include <cstdlib>
+#include <cstring>
+#include <deque>
+#include <map>
+#include <memory>
+#include <vector>
+
+#include "fake/fake_cuda.h"
+
+struct CUstream_st {
+  struct Work {
+    std::function<void()> run;
+    std::function<bool()> ready;
+  };
+  int card;
+  std::deque<Work> work;
+};
+
+struct CUevent_st {
+  std::shared_ptr<bool> passed = std::make_shared<bool>(true);
+};
+
+namespace lockstep::fake {
+namespace {
+
+struct Memory {
+  std::size_t bytes;
+  int card;
+};
+
+int current_card = 0;
+std::map<const std::byte*, Memory> memories;
+std::vector<cudaStream_t> streams;
+
+std::size_t used(int card) {
+  std::size_t bytes = 0;
+  for (const auto& [at, memory] : memories) bytes += memory.card == card ? memory.bytes : 0;
+  return bytes;
+}
+
+cudaError_t make_memory(void** memory, std::size_t bytes, int card) {
+  if (card >= 0 && used(card) + bytes > machine().card_bytes) return cudaErrorMemoryAllocation;
+  *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  std::memset(*memory, 0xff, bytes);
+  memories[static_cast<std::byte*>(*memory)] = {bytes, card};
+  return cudaSuccess;
+}
+
+cudaError_t release(void* memory) {
+  if (memory && memories.erase(static_cast<std::byte*>(memory)) == 0) complain("freed what was not allocated");
+  std::free(memory);
+  return cudaSuccess;
+}
+
+void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t bytes,
+               std::size_t rows, int to_card, int from_card) {
+  expect_memory("copy", to, (rows - 1) * to_pitch + bytes, to_card);
+  expect_memory("copy", from, (rows - 1) * from_pitch + bytes, from_card);
+  for (std::size_t row = 0; row < rows; ++row)
+    std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch,
+                bytes);
+}
+
+}  // namespace
+
+Machine& machine() {
+  static Machine machine;
+  return machine;
+}
+
+void complain(const std::string& what) {
+  if (machine().complaint.empty()) machine().complaint = what;
+}
+
+void enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready) {
+  if (std::ranges::find(streams, stream) == streams.end()) return complain("work for a stream that is gone");
+  stream->work.push_back({std::move(run), std::move(ready)});
+}
+
+void step() {
+  for (std::size_t i = 0; i < streams.size(); ++i) {
+    auto& work = streams[machine().earliest_first ? i : streams.size() - 1 - i]->work;
+    if (work.empty() || (work.front().ready && !work.front().ready())) continue;
+    const auto run = std::move(work.front().run);
+    work.pop_front();
+    return run();
+  }
+}
+
+void expect_memory(const char* api, const void* memory, std::size_t bytes, int card) {
+  const auto* const begin = static_cast<const std::byte*>(memory);
+  auto after = memories.upper_bound(begin);
+  if (after == memories.begin()) return complain(std::string(api) + " of pageable memory");
+  const auto& [start, found] = *--after;
+  if (begin + bytes > start + found.bytes) return complain(std::string(api) + " beyond an allocation");
+  if (card >= -1 && card != found.card) complain(std::string(api) + " of memory of another card");
+}
+
+}  // namespace lockstep::fake
+
+using namespace lockstep::fake;
+
+extern "C" {
+
+cudaError_t cudaGetDeviceCount(int* count) {
+  *count = machine().cards;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
+  *properties = {};
+  std::strcpy(properties->name, "Fake card");
+  properties->totalGlobalMem = machine().card_bytes;
+  return cudaSuccess;
+}
+cudaError_t cudaGetDevice(int* card) {
+  *card = current_card;
+  return cudaSuccess;
+}
+cudaError_t cudaSetDevice(int card) {
+  if (card < 0 || card >= machine().cards) return cudaErrorInvalidDevice;
+  current_card = card;
+  return cudaSuccess;
+}
+cudaError_t cudaGetLastError() { return cudaSuccess; }
+const char* cudaGetErrorString(cudaError_t) { return "a fake error"; }
+cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = machine().peers, cudaSuccess; }
+cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  return machine().peers ? cudaSuccess : cudaErrorPeerAccessUnsupported;
+}
+cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
+  *least = 0;
+  *greatest = -5;
+  return cudaSuccess;
+}
+
+cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  ++machine().allocations;
+  return make_memory(memory, bytes, current_card);
+}
+cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  ++machine().pinned_allocations;
+  return make_memory(memory, bytes, -1);
+}
+cudaError_t cudaFree(void* memory) { return release(memory); }
+cudaError_t cudaFreeHost(void* memory) { return release(memory); }
+
+cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  *stream = new CUstream_st{current_card, {}};
+  streams.push_back(*stream);
+  return cudaSuccess;
+}
+cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  std::erase(streams, stream);
+  delete stream;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  if (stream->work.empty()) return cudaSuccess;
+  step();
+  return cudaErrorNotReady;
+}
+cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
+  while (!stream->work.empty()) step();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  enqueue(
+      stream, [] {}, [passed = event->passed] { return *passed; });
+  return cudaSuccess;
+}
+
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  event->passed = std::make_shared<bool>(false);
+  enqueue(stream, [passed = event->passed] { *passed = true; });
+  return cudaSuccess;
+}
+cudaError_t cudaEventQuery(cudaEvent_t event) {
+  if (*event->passed) return cudaSuccess;
+  step();
+  return cudaErrorNotReady;
+}
+cudaError_t cudaEventSynchronize(cudaEvent_t event) {
+  while (!*event->passed) step();
+  return cudaSuccess;
+}
+
+cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                              std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t stream) {
+  if (to_pitch < bytes || from_pitch < bytes) return cudaErrorInvalidPitchValue;
+  enqueue(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
+}
+cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
+  std::memcpy(to, from, bytes);
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpyPeerAsync(void* to, int to_card, const void* from, int from_card, std::size_t bytes,
+                                cudaStream_t stream) {
+  enqueue(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, to_card, from_card); });
+  return cudaSuccess;
+}
+cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* of, cudaStream_t stream) {
+  enqueue(stream, [p = *of] {
+    copy_rows(p.dstPtr.ptr, p.dstPtr.pitch, p.srcPtr.ptr, p.srcPtr.pitch, p.extent.width, p.extent.height, p.dstDevice,
+              p.srcDevice);
+  });
+  return cudaSuccess;
+}
+cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
+  enqueue(stream, [=] { std::memset(memory, value, bytes); });
+  return cudaSuccess;
+}
+
+}  // extern "C"

@@ -1,0 +1,233 @@
+#include <nccl.h>
+
+#include <cstring>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "fake/fake_cuda.h"
+#include "runtime/host/reduce_ranks.h"
+
+namespace {
+
+using namespace lockstep;
+
+enum class Kind { kAllReduce, kReduce, kBroadcast, kMessage };
+
+// One operation of all its ranks. Each has arrived when its stream comes to it; the last to come does the work.
+struct Operation {
+  Kind kind;
+  std::size_t count, expected;
+  DType dtype;
+  ReduceOp op;
+  int root;
+  std::map<int, std::pair<const void*, void*>> buffers = {};  // by rank
+  std::size_t arrived = 0;
+  bool done = false;
+
+  void run() {
+    done = true;
+    host::RankReduction work;
+    work.count = count;
+    for (const auto& [rank, pair] : buffers) {
+      const bool sends = kind == Kind::kAllReduce || kind == Kind::kReduce || rank == root;
+      const bool receives = kind == Kind::kReduce ? rank == root : kind != Kind::kMessage || pair.second;
+      if (sends && pair.first) work.sources.push_back(pair.first);
+      if (receives) work.targets.push_back(pair.second);
+    }
+    for (const void* memory : work.sources) fake::expect_memory("nccl", memory, count * size_of(dtype));
+    for (const void* memory : work.targets) fake::expect_memory("nccl", memory, count * size_of(dtype));
+    host::reduce_ranks(work, dtype, op, 0, count);
+  }
+};
+
+struct Call {
+  ncclComm_t comm;
+  cudaStream_t stream;
+  std::shared_ptr<Operation> operation;
+};
+
+int depth = 0;
+std::vector<Call> grouped;
+std::map<std::tuple<const void*, int, int, std::size_t>, std::shared_ptr<Operation>> meeting;  // of this group
+
+DType dtype_of(ncclDataType_t type) {
+  switch (type) {
+    case ncclInt32:
+      return kInt32;
+    case ncclInt64:
+      return kInt64;
+    case ncclFloat16:
+      return kFloat16;
+    case ncclBfloat16:
+      return kBFloat16;
+    case ncclFloat32:
+      return kFloat32;
+    case ncclFloat64:
+      return kFloat64;
+    default:
+      return kUInt8;
+  }
+}
+ReduceOp op_of(ncclRedOp_t op) {
+  return op == ncclAvg   ? ReduceOp::kMean
+         : op == ncclMax ? ReduceOp::kMax
+         : op == ncclMin ? ReduceOp::kMin
+                         : ReduceOp::kSum;
+}
+
+}  // namespace
+
+struct ncclComm {
+  struct Group {
+    int size;
+    std::vector<ncclComm_t> ranks;
+  };
+  std::shared_ptr<Group> group;
+  int rank;
+  bool busy = true, aborted = false, pending = false;
+  std::map<std::tuple<Kind, int, int, bool>, std::size_t> sequence = {};  // of each kind of call
+};
+
+namespace {
+
+std::shared_ptr<ncclComm::Group> latest;
+
+ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const Operation& what, int from, int to, const void* send,
+                 void* receive) {
+  if (depth == 0) fake::complain("a call outside a group");
+  const std::size_t turn = comm->sequence[{what.kind, from, to, what.kind == Kind::kMessage && send}]++;
+  const int kind = what.kind == Kind::kMessage ? 100 + from * 64 + to : int(what.kind);
+  auto& operation = meeting[{comm->group.get(), kind, what.root, turn}];
+  if (!operation) operation = std::make_shared<Operation>(what);
+  if (operation->count != what.count || operation->dtype != what.dtype) fake::complain("ranks that do not agree");
+  auto& buffers = operation->buffers[comm->rank];
+  if (send) buffers.first = send;
+  if (receive) buffers.second = receive;
+  grouped.push_back({comm, stream, operation});
+  return ncclInProgress;
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* ncclGetErrorString(ncclResult_t) { return "a fake result"; }
+const char* ncclGetLastError(ncclComm_t) { return "the cable is out"; }
+ncclResult_t ncclGetVersion(int* version) { return *version = NCCL_VERSION_CODE, ncclSuccess; }
+ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  std::memset(id, 0, sizeof *id);
+  latest = std::make_shared<ncclComm::Group>();
+  ++fake::machine().connections;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank, ncclConfig_t* config) {
+  if (config->blocking != 0) fake::complain("a blocking communicator");
+  latest->size = size;
+  *comm = new ncclComm{latest, rank};
+  latest->ranks.push_back(*comm);
+  return ncclInProgress;
+}
+ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  *state = comm->busy                                          ? ncclInProgress
+           : fake::machine().collectives_fail && comm->pending ? ncclRemoteError
+                                                               : ncclSuccess;
+  comm->busy = false;
+  return ncclSuccess;
+}
+ncclResult_t ncclCommAbort(ncclComm_t comm) {
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  ++fake::machine().aborts;
+  comm->aborted = true;  // and not deleted: its work still looks at it
+  return ncclSuccess;
+}
+ncclResult_t ncclCommFinalize(ncclComm_t comm) { return comm->busy = true, ncclInProgress; }
+ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  if (comm->pending) fake::complain("a communicator destroyed while it works");
+  delete comm;
+  return ncclSuccess;
+}
+
+ncclResult_t ncclGroupStart() {
+  ++depth;
+  return ncclSuccess;
+}
+ncclResult_t ncclGroupEnd() {
+  if (--depth > 0) return ncclSuccess;
+  // What a rank does in a group is one piece of work: its parts do not wait for each other.
+  std::map<ncclComm_t, std::vector<Call>> ranks;
+  for (const Call& call : grouped) ranks[call.comm].push_back(call);
+  for (const auto& [comm, calls] : ranks) {
+    comm->busy = comm->pending = true;
+    const auto arrived = std::make_shared<bool>(false);
+    fake::enqueue(
+        calls[0].stream, [comm] { comm->pending = false; },
+        [comm, calls, arrived] {
+          if (comm->aborted) return true;
+          if (!std::exchange(*arrived, true))
+            for (const Call& call : calls) ++call.operation->arrived;
+          const fake::Machine& machine = fake::machine();
+          if (machine.collectives_fail || machine.collectives_hang) return false;
+          bool done = true;
+          for (const Call& call : calls) {
+            Operation& operation = *call.operation;
+            if (operation.arrived == operation.expected && !operation.done) operation.run();
+            done = done && operation.done;
+          }
+          return done;
+        });
+  }
+  grouped.clear();
+  meeting.clear();
+  return ncclInProgress;
+}
+
+ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                           ncclComm_t comm, cudaStream_t stream) {
+  if (count == 0) return ncclSuccess;
+  return add(comm, stream, {Kind::kAllReduce, count, std::size_t(comm->group->size), dtype_of(type), op_of(op), 0}, 0,
+             0, send, receive);
+}
+ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                        int root, ncclComm_t comm, cudaStream_t stream) {
+  if (count == 0) return ncclSuccess;
+  return add(comm, stream, {Kind::kReduce, count, std::size_t(comm->group->size), dtype_of(type), op_of(op), root},
+             root, 0, send, receive);
+}
+ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
+                           ncclComm_t comm, cudaStream_t stream) {
+  if (count == 0) return ncclSuccess;
+  return add(comm, stream,
+             {Kind::kBroadcast, count, std::size_t(comm->group->size), dtype_of(type), ReduceOp::kSum, root}, root, 0,
+             send, receive);
+}
+ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
+                               ncclComm_t comm, cudaStream_t stream) {
+  for (int root = 0; root < comm->group->size; ++root)
+    ncclReduce(static_cast<const char*>(send) + std::size_t(root) * count * size_of(dtype_of(type)), receive, count,
+               type, op, root, comm, stream);
+  return ncclInProgress;
+}
+ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclComm_t comm,
+                           cudaStream_t stream) {
+  for (int root = 0; root < comm->group->size; ++root)
+    ncclBroadcast(send, static_cast<char*>(receive) + std::size_t(root) * count * size_of(dtype_of(type)), count, type,
+                  root, comm, stream);
+  return ncclInProgress;
+}
+ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add(comm, stream, {Kind::kMessage, count, 2, dtype_of(type), ReduceOp::kSum, comm->rank}, comm->rank, peer,
+             send, nullptr);
+}
+ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
+                      cudaStream_t stream) {
+  return add(comm, stream, {Kind::kMessage, count, 2, dtype_of(type), ReduceOp::kSum, peer}, peer, comm->rank, nullptr,
+             receive);
+}
+
+}  // extern "C"

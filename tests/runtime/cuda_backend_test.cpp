@@ -1,0 +1,99 @@
+// The CUDA backend where no driver answers: against the real libraries, which then refuse everything. What needs a GPU
+// is not tested here.
+#include "runtime/cuda/cuda_backend.h"
+
+#include <gtest/gtest.h>
+#include <nccl.h>
+
+#include <set>
+
+#include <lockstep/core/error.h>
+#include <lockstep/runtime/device.h>
+
+#include "runtime/cuda/arena.h"
+#include "runtime/cuda/communicator.h"
+#include "runtime/cuda/device_memory.h"
+#include "runtime/cuda/matmul_plans.h"
+#include "runtime/cuda/pinned_cache.h"
+#include "runtime/registry.h"
+
+namespace lockstep::gpu {
+namespace {
+
+const std::set<int> kNoDevice = {34, 35, 100};
+
+class WithoutDriver : public testing::Test {
+ protected:
+  void SetUp() override {
+    if (find_cuda_cards().count > 0) GTEST_SKIP() << "a driver answers here";
+  }
+};
+
+template <class Body>
+void expect_backend_error(const char* api, Body body) {
+  try {
+    body();
+    FAIL() << "no error";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(error.api, api);
+    EXPECT_NE(error.code, 0);
+    EXPECT_EQ(error.device, "cuda:3");
+  }
+}
+
+TEST_F(WithoutDriver, TheDriverIsNotThereEachTimeItIsAsked) {
+  for (int i = 0; i < 3; ++i) {
+    const CudaCards found = find_cuda_cards();
+    EXPECT_EQ(found.count, 0);
+    EXPECT_TRUE(kNoDevice.contains(found.code)) << found.code;
+    EXPECT_FALSE(found.text.empty());
+  }
+}
+
+TEST_F(WithoutDriver, ThereAreNoDevices) {
+  const auto outer = exchange_accelerators(std::make_shared<DeviceSet>(nullptr));
+  EXPECT_EQ(cuda::device_count(), 0);
+  EXPECT_FALSE(cuda::is_available());
+  EXPECT_TRUE(try_gpu().is_cpu());
+  exchange_accelerators(outer);
+}
+
+TEST_F(WithoutDriver, ABackendOfCardsThatAreNotThereIsRefused) {
+  EXPECT_THROW(make_cuda_backend({.cards = {0}}), InvalidArgument);
+}
+
+TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
+  expect_backend_error("cudaMalloc", [] { make_memory(3, 1024); });
+  expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 0).allocate(1024); });
+  expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 2048).allocate(1024); });
+  expect_backend_error("cudaHostAlloc", [] { PinnedCache(3).take(100); });
+  expect_backend_error("cudaStreamCreateWithPriority", [] { make_stream(3, 0); });
+  expect_backend_error("cudaEventCreateWithFlags", [] { make_event(3); });
+  expect_backend_error("cudaSetDevice", [] { CardScope scope(3); });
+  expect_backend_error("cublasLtCreate", [] { MatmulPlans(3, false); });
+}
+
+TEST_F(WithoutDriver, NcclIsLinkedAndRefusesToConnect) {
+  int version = 0;
+  ASSERT_EQ(ncclGetVersion(&version), ncclSuccess);
+  EXPECT_EQ(version / 100, NCCL_VERSION_CODE / 100);
+  EXPECT_THROW(make_nccl_communicator({{0, 0}, {1, 1}}), Error);
+}
+
+TEST(DeviceMemory, DoesNotGoBeyondItsShare) { EXPECT_EQ(DeviceMemory(0, 1000, 0).allocate(1001), nullptr); }
+
+TEST(Arena, ReusesWhatWasGivenBackAndMergesNeighbours) {
+  Arena arena(4096);
+  EXPECT_EQ(arena.take(1000), 0);  // rounded to 1024
+  EXPECT_EQ(arena.take(1024), 1024);
+  EXPECT_EQ(arena.take(2048), 2048);
+  EXPECT_EQ(arena.take(1), std::nullopt);
+  arena.give(0, 1000);
+  arena.give(2048, 2048);
+  EXPECT_EQ(arena.take(3072), std::nullopt);  // apart
+  arena.give(1024, 1024);
+  EXPECT_EQ(arena.take(4096), 0);
+}
+
+}  // namespace
+}  // namespace lockstep::gpu
