@@ -1,14 +1,21 @@
 #include "ops/index_check.h"
 
 #include "core/text.h"
+#include "tensor/kernels/fail.h"
 #include "tensor/kernels/launch.h"
 
 namespace lockstep {
 namespace {
 
-struct CheckIndex {
-  static constexpr bool kHostOnly = true;  // throws what it finds
+struct WrongIndex {
+  const char* op;
+  std::int64_t size, got;
+  void operator()() const {
+    throw InvalidArgument(text("[", op, "] expected indices from 0 to ", size - 1, ", got ", got));
+  }
+};
 
+struct CheckIndex {
   const char* op;
   const std::int64_t* index;
   Geometry<1> geometry;
@@ -16,11 +23,13 @@ struct CheckIndex {
   std::optional<std::int64_t> ignored;
 
   void operator()(const KernelContext&) const {
-    for (std::int64_t i = 0; i < geometry.numel; ++i) {
-      const std::int64_t at = offsets_at(geometry, i)[0];
-      if ((index[at] < 0 || index[at] >= size) && index[at] != ignored)
-        throw InvalidArgument(text("[", op, "] expected indices from 0 to ", size - 1, ", got ", index[at]));
-    }
+    for (std::int64_t i = 0; i < geometry.numel; ++i) item(i);
+  }
+
+  std::int64_t items() const { return geometry.numel; }
+  LOCKSTEP_HD void item(std::int64_t i) const {
+    const std::int64_t got = index[offsets_at(geometry, i)[0]];
+    if ((got < 0 || got >= size) && got != ignored) fail(WrongIndex{op, size, got});
   }
 };
 

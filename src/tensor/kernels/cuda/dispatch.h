@@ -9,11 +9,6 @@
 
 namespace lockstep::gpu {
 
-template <HostOnly Kernel>
-void enqueue(const Kernel&, const KernelContext&) {
-  throw BackendError("launch", 0, "a GPU", "this operation has no kernel for a GPU yet");
-}
-
 /// A kernel in both forms. What a backend gives it tells which is wanted.
 template <class Kernel>
 struct Dispatched {

@@ -7,14 +7,8 @@
 
 namespace lockstep::gpu {
 
-/// A kernel that has no device form yet says so: `static constexpr bool kHostOnly = true`.
 template <class Kernel>
-concept HostOnly = requires {
-  requires Kernel::kHostOnly;
-};
-
-template <class Kernel>
-concept HasItems = !HostOnly<Kernel> && requires(const Kernel& kernel, std::int64_t i) {
+concept HasItems = requires(const Kernel& kernel, std::int64_t i) {
   { kernel.items() } -> std::same_as<std::int64_t>;
   kernel.item(i);
 };
