@@ -3,7 +3,6 @@
 
 #include <gtest/gtest.h>
 
-#include <regex>
 #include <sstream>
 
 namespace lockstep::train {
@@ -32,20 +31,27 @@ std::vector<std::string> screen(const std::string& text) {
   return lines;
 }
 
+// The line without the number, of at least a digit, that stands before `unit`.
+std::string without_number(std::string line, const std::string& unit) {
+  const std::size_t end = line.find(unit);
+  if (end == std::string::npos) return line;
+  const std::size_t begin = line.find_last_not_of("0123456789.e+", end - 1) + 1;
+  return begin == end ? "no number in: " + line : line.erase(begin, end - begin);
+}
+
 TEST(Progress, DrawsABarThatGoesAway) {
   std::ostringstream out;
   {
     Progress progress({.out = &out, .terminal_width = 100, .refresh_ms = 0});
     ProgressPoint at{.epoch = 2, .epochs = 3, .step = 5, .step_in_epoch = 1, .steps_in_epoch = 4};
     progress.step(at);
-    EXPECT_TRUE(
-        std::regex_match(screen(out.str()).back(), std::regex(R"(epoch 2/3 \[#{6}\.{18}\] 1/4, [0-9.e+]+ steps/s)")))
-        << screen(out.str()).back();
+    EXPECT_EQ(without_number(screen(out.str()).back(), " steps/s"),
+              "epoch 2/3 [######..................] 1/4,  steps/s");
     progress.report(at, Values{{"train_loss", 0.5}});
     at.step_in_epoch = 4;
     progress.step(at);
-    EXPECT_TRUE(std::regex_match(screen(out.str()).back(),
-                                 std::regex(R"(epoch 2/3 \[#{24}\] 4/4, [0-9.e+]+ steps/s, train_loss 0\.5)")));
+    EXPECT_EQ(without_number(screen(out.str()).back(), " steps/s"),
+              "epoch 2/3 [########################] 4/4,  steps/s, train_loss 0.5");
     at.ends_epoch = true;
     progress.report(at, Values{{"train_loss", 0.25}});
     progress.step(at);
