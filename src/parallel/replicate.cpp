@@ -55,7 +55,12 @@ class Placement final : public nn::Visitor {
  public:
   explicit Placement(Device device) : device_(device) {}
   void parameter(const nn::Path& path, nn::Parameter& value) override { check("parameter", path, value); }
-  void buffer(const nn::Path& path, nn::Buffer& value) override { check("buffer", path, value); }
+  void buffer(const nn::Path& path, nn::Buffer& value) override {
+    check("buffer", path, value);
+    if (value.sync() == nn::BufferSync::kMean && !is_floating(value.dtype()))
+      throw DTypeError(text("[DataParallel] expected buffer \"", path.str(),
+                            "\", of which replicas take the mean, of a floating dtype, got ", value.dtype()));
+  }
 
  private:
   void check(const char* kind, const nn::Path& path, const nn::State& value) const {

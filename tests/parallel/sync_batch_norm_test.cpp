@@ -3,6 +3,9 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <future>
 #include <thread>
 
 #include <lockstep/autograd/autograd.h>
@@ -99,7 +102,7 @@ TEST(SyncBatchNorm, RefusesABatchOfOneElement) {
 TEST(SyncBatchNorm, WorksOnAnotherStreamThanTheDefaultOne) {
   SimulatedDevices devices({.count = 3, .seed = 1, .max_delay_us = 50});
   DataParallel model{SyncNet()};
-  const Tensor x = randn({6, 3}, {.dtype = kFloat64, .device = "cuda:0"});
+  const Tensor x = randn({6, 3}, {.dtype = kFloat64, .device = "cuda:0", .requires_grad = true});
   for (int d = 0; d < 3; ++d) synchronize(Device::cuda(d));
   std::vector<Stream> streams;
   std::vector<std::unique_ptr<StreamGuard>> guards;
@@ -152,6 +155,17 @@ TEST(BatchNorm, KeepsTheMeanOfTheReplicasStatistics) {
     expect_close(*model.module().norm.running_var, expected_variance, "variance");
   }
   EXPECT_EQ(model.module().norm.num_batches_tracked->item<int>(), 3);
+}
+
+struct Counter : nn::Module<Counter> {
+  nn::Buffer count{zeros({}, {.dtype = kInt64}), nn::BufferSync::kMean};
+  auto members() { return nn::members("count", count); }
+  Tensor forward(const Tensor& x) { return x; }
+};
+
+TEST(Buffers, ThatBecomeMeansAreFloating) {
+  SimulatedDevices devices({.count = 2});
+  EXPECT_THROW(DataParallel{Counter()}, DTypeError);
 }
 
 // What each replica does in a pass over as many devices as there are.
@@ -208,12 +222,27 @@ TEST(ReplicaGroup, LetsTwoThreadsPassOverTheSameDevices) {
   SimulatedDevices devices({.count = 3, .seed = 1, .max_delay_us = 20});
   const auto many_passes = [] {
     DataParallel model{SyncNet()};
-    const Tensor x = randn({6, 3}, {.dtype = kFloat64, .device = "cuda:0"});
+    const Tensor x = randn({6, 3}, {.dtype = kFloat64, .device = "cuda:0", .requires_grad = true});
     for (int i = 0; i < 50; ++i) sum(model(x)).backward();
   };
   std::thread other(many_passes);
   many_passes();
   other.join();
+}
+
+// Were the jobs of two callers queued in different orders on two devices, each would wait for the other's for ever.
+TEST(ReplicaGroup, LetsTwoThreadsMeetOnTheSameDevices) {
+  SimulatedDevices devices({.count = 3});
+  const auto many_passes = [] {
+    for (int i = 0; i < 2000; ++i) run_on_all([](std::size_t) { sum_over_replicas(std::int64_t(1)); });
+  };
+  std::future<void> first = std::async(std::launch::async, many_passes),
+                    second = std::async(std::launch::async, many_passes);
+  for (std::future<void>* each : {&first, &second})
+    if (each->wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
+      std::fputs("two passes wait for each other\n", stderr);
+      std::abort();  // they cannot be joined
+    }
 }
 
 TEST(Replicas, DrawWhatTheCallerWouldDrawForTheBatch) {

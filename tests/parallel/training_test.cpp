@@ -178,6 +178,16 @@ TEST(Gradients, StayWhileOthersAreAskedFor) {
   EXPECT_EQ(flat(everywhere), before);
 }
 
+TEST(Gradients, ThatWereAskedForStayWhileOthersCome) {
+  SimulatedDevices devices({.count = 3});
+  DataParallel model{Net()};
+  const Tensor loss = loss_of(model(batch(1), false));
+  const std::vector<Tensor> asked = gradients({{loss}}, {{model.module().last.weight}});
+  const std::vector<double> before = flat(asked);
+  loss_of(model(batch(0), true)).backward();
+  EXPECT_EQ(flat(asked), before);
+}
+
 TEST(Gradients, AreClippedByTheGlobalNorm) {
   expect_gradients_as_on_one_device([](auto& model, DataParallel<Net>*) {
     loss_of(model(batch(0), true)).backward();
