@@ -1,7 +1,13 @@
-# Finds nvcc, the CUDA toolkit and NCCL. Sets LOCKSTEP_CUDA_FOUND where all three are there: code for GPUs can be compiled;
-# and LOCKSTEP_WITH_CUDA where it becomes part of the library.
-set(LOCKSTEP_CUDA_FOUND OFF)
+# What stands behind cuda:*, by the option LOCKSTEP_CUDA:
+#   ON        CUDA. An error where nvcc, the CUDA toolkit or the headers of cuBLASLt or NCCL are missing
+#   AUTO      ON where all of them are there, else OFF
+#   OFF       nothing
+#   EMULATED  for tests: the same backend and kernels, compiled by the C++ compiler, on cards that tests/cuda emulates on
+#             the CPU. Takes the headers of CUDA and NCCL; OFF where they are missing
+# Sets LOCKSTEP_WITH_CUDA and LOCKSTEP_WITH_EMULATED_CUDA.
+set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(LOCKSTEP_WITH_CUDA OFF)
+set(LOCKSTEP_WITH_EMULATED_CUDA OFF)
 if(LOCKSTEP_CUDA STREQUAL "OFF")
   return()
 endif()
@@ -10,20 +16,28 @@ find_program(LOCKSTEP_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cud
 if(LOCKSTEP_NVCC)
   set(CUDAToolkit_NVCC_EXECUTABLE ${LOCKSTEP_NVCC})
   find_package(CUDAToolkit QUIET GLOBAL)
-  find_package(NCCL MODULE QUIET)
+  find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  find_path(LOCKSTEP_CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
+  mark_as_advanced(NCCL_INCLUDE_DIR LOCKSTEP_CUBLASLT_INCLUDE_DIR)
 endif()
-if(NOT LOCKSTEP_NVCC OR NOT CUDAToolkit_FOUND OR NOT NCCL_FOUND)
+if(NOT LOCKSTEP_NVCC OR NOT CUDAToolkit_FOUND OR NOT NCCL_INCLUDE_DIR OR NOT LOCKSTEP_CUBLASLT_INCLUDE_DIR)
   if(LOCKSTEP_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "LOCKSTEP_CUDA is ON, but not all that it needs is there: nvcc: ${LOCKSTEP_NVCC}, "
-                        "NCCL: ${NCCL_LIBRARY}. Put nvcc on the PATH, or set LOCKSTEP_NVCC, NCCL_INCLUDE_DIR, NCCL_LIBRARY")
+    message(FATAL_ERROR "LOCKSTEP_CUDA is ON, but not all that it needs is there: nvcc: ${LOCKSTEP_NVCC}, nccl.h: "
+                        "${NCCL_INCLUDE_DIR}, cublasLt.h: ${LOCKSTEP_CUBLASLT_INCLUDE_DIR}. Put nvcc on the PATH, or set "
+                        "LOCKSTEP_NVCC; set NCCL_INCLUDE_DIR")
   endif()
+  message(STATUS "CUDA: off, for nvcc, cublasLt.h or nccl.h was not found")
   return()
 endif()
 
-set(LOCKSTEP_CUDA_FOUND ON)
-if(LOCKSTEP_CUDA STREQUAL "ON")
-  set(LOCKSTEP_WITH_CUDA ON)
+if(LOCKSTEP_CUDA STREQUAL "EMULATED")
+  set(LOCKSTEP_WITH_EMULATED_CUDA ON)
+  message(STATUS "CUDA: emulated, with the headers of ${CUDAToolkit_VERSION}")
+  return()
 endif()
+
+set(LOCKSTEP_WITH_CUDA ON)
+message(STATUS "CUDA: on, ${CUDAToolkit_VERSION}")
 set(CMAKE_CUDA_COMPILER ${LOCKSTEP_NVCC})
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)

@@ -12,6 +12,10 @@ if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache >/dev/null; th
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 fi
 
+# The Debian packages that Lockstep is built with, besides a compiler.
+# shellcheck disable=SC2034
+tool_packages=(cmake ninja-build) library_packages=(libtbb-dev libopenblas-serial-dev libgtest-dev nlohmann-json3-dev)
+
 # logged NAME COMMAND...: one line when it starts; its output goes to build/logs/NAME.log, shown only if it fails.
 logged() {
   local log="$logs/$1.log"

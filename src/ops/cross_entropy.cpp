@@ -1,6 +1,6 @@
 // cross_entropy and nll_loss: one kernel over the rows of classes, one over the rows' losses; one kernel for the
 // gradient.
-#include <limits>
+#include <cmath>
 
 #include <lockstep/ops/softmax.h>
 #include <lockstep/tensor/creation.h>
@@ -52,32 +52,33 @@ struct Losses {
   using C = ComputeType<T>;
   Form form;
 
-  LOCKSTEP_HD void operator()(Row<C> facts, Row<const T> x, Row<const std::int64_t> target, Row<const T> weight) const {
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<C> facts, Row<const T> x, Row<const std::int64_t> target,
+                              Row<const T> weight) const {
     const std::int64_t t = target[0];
-    if (!form.counts(t, x.length)) {
-      for (int i = 0; i < kRowFacts; ++i) facts[i] = 0;
-      return;
-    }
-    const C log_sum = form.softmax ? log_sum_of(x) : C(0);
-    C loss = form.own<C>(weight, t) * (log_sum - C(x[t])), pull = form.own<C>(weight, t);
+    const bool counts = form.counts(t, x.length);
+    const std::int64_t classes = counts ? x.length : 0;  // a row that does not count sums up nothing
+    const C log_sum = form.softmax ? log_sum_of(team, x, classes) : C(0);
+    TwoSums<C> smoothed = {};
     if (form.smoothing > 0)
-      for (std::int64_t c = 0; c < x.length; ++c) {
+      smoothed = sum_over(team, classes, [&](std::int64_t c) {
         const C part = form.spread<C>(weight, c);
-        loss += part * (log_sum - C(x[c]));
-        pull += part;
-      }
-    facts[kLoss] = loss;
+        return TwoSums<C>{part * (log_sum - C(x[c])), part};
+      });
+    if (!team.first()) return;
+    for (int i = 0; i < kRowFacts; ++i) facts[i] = 0;
+    if (!counts) return;
+    const C own = form.own<C>(weight, t);
+    facts[kLoss] = own * (log_sum - C(x[t])) + smoothed.first;
     facts[kWeight] = form.weighted ? C(weight[t]) : C(1);
     facts[kLogSum] = log_sum;
-    facts[kPull] = pull;
+    facts[kPull] = own + smoothed.second;
   }
 
-  LOCKSTEP_HD static C log_sum_of(const Row<const T>& x) {
-    C greatest = x[0];
-    for (std::int64_t c = 1; c < x.length; ++c) greatest = C(x[c]) > greatest ? C(x[c]) : greatest;
-    C sum = 0;
-    for (std::int64_t c = 0; c < x.length; ++c) sum += std::exp(C(x[c]) - greatest);
-    return greatest + std::log(sum);
+  template <class Team>
+  LOCKSTEP_HD static C log_sum_of(const Team& team, const Row<const T>& x, std::int64_t classes) {
+    const C best = greatest(team, x, classes);
+    return best + std::log(sum_over(team, classes, [&](std::int64_t c) { return C(std::exp(C(x[c]) - best)); }));
   }
 };
 
@@ -85,12 +86,12 @@ struct Losses {
 template <class C>
 struct Total {
   bool mean;
-  LOCKSTEP_HD void operator()(Row<C> total, Row<const C> losses, Row<const C> weights) const {
-    double loss = 0, weight = 0;
-    for (std::int64_t i = 0; i < losses.length; ++i) {
-      loss += double(losses[i]);
-      weight += double(weights[i]);
-    }
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<C> total, Row<const C> losses, Row<const C> weights) const {
+    const auto [loss, weight] = sum_over(team, losses.length, [&](std::int64_t i) {
+      return TwoSums<double>{double(losses[i]), double(weights[i])};
+    });
+    if (!team.first()) return;
     total[0] = C(mean ? loss / weight : loss);
     total[1] = C(mean ? weight : 1);
   }
@@ -98,22 +99,24 @@ struct Total {
 
 template <class T>
 struct InputGradient {
+  static constexpr int kElementsOf = 0;
   using C = ComputeType<T>;
   Form form;
 
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const C> divisor, Row<const C> facts, Row<const T> x,
-                              Row<const std::int64_t> target, Row<const T> weight) const {
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const C> divisor, Row<const C> facts,
+                              Row<const T> x, Row<const std::int64_t> target, Row<const T> weight) const {
     const std::int64_t t = target[0];
     const bool counts = form.counts(t, x.length);
     const C scale = counts ? C(g[0]) / divisor[0] : C(0);
-    const C pull = scale * facts[kPull];
-    for (std::int64_t c = 0; c < x.length; ++c) {
+    const C pull = scale * facts[kPull], log_sum = facts[kLogSum];
+    team.each(x.length, [&](std::int64_t c) {
       C value = 0;
-      if (counts && form.softmax) value = pull * std::exp(C(x[c]) - facts[kLogSum]);
+      if (counts && form.softmax) value = pull * std::exp(C(x[c]) - log_sum);
       if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
       out[c] = T(value);
-    }
-    if (counts) out[t] = T(C(out[t]) - scale * form.own<C>(weight, t));
+    });
+    if (counts && team.visits(t)) out[t] = T(C(out[t]) - scale * form.own<C>(weight, t));
   }
 };
 

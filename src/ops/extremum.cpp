@@ -48,20 +48,29 @@ struct Extremum {
   LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a; }
 };
 
+// The first NaN, or else the first of the extreme elements.
 template <class T, class Order>
 struct ExtremumPlace {
-  LOCKSTEP_HD void operator()(Row<std::int64_t> out, Row<const T> x) const {
-    using C = ComputeType<T>;
-    std::int64_t place = 0;
-    C best = C(x[0]);
-    for (std::int64_t i = 1; i < x.length && best == best; ++i) {
-      const C value = C(x[i]);
-      if (Order::wins(value, best) || value != value) {
-        best = value;
-        place = i;
-      }
-    }
-    out[0] = place;
+  using C = ComputeType<T>;
+  struct Best {
+    C value;
+    std::int64_t place;
+  };
+  LOCKSTEP_HD static bool beats(C a, C b) { return Order::wins(a, b) | ((a != a) & (b == b)); }  // without branches
+
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<std::int64_t> out, Row<const T> x) const {
+    const Best best = team.reduce(
+        x.length, Best{C(x[0]), 0},
+        [&](const Best& best_so_far, std::int64_t i) {
+          const C value = C(x[i]);
+          const bool beaten = beats(value, best_so_far.value);
+          return Best{beaten ? value : best_so_far.value, beaten ? i : best_so_far.place};
+        },
+        [](const Best& a, const Best& b) {
+          return beats(b.value, a.value) || (b.place < a.place && !beats(a.value, b.value)) ? b : a;
+        });
+    if (team.first()) out[0] = best.place;
   }
 };
 

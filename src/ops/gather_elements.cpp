@@ -18,14 +18,17 @@ using autograd::Saved;
 
 template <class T>
 struct PickElements {
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> x, Row<const std::int64_t> index) const {
-    for (std::int64_t i = 0; i < index.length; ++i) {
+  static constexpr int kElementsOf = 0;
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> x, Row<const std::int64_t> index) const {
+    team.each(out.length, [&](std::int64_t i) {
       const std::int64_t place = index[i];
       out[i] = place < 0 || place >= x.length ? T(0) : x[place];
-    }
+    });
   }
 };
 
+// One thread for each row: equal places add in the order of the sources.
 template <class T>
 struct AddElements {
   LOCKSTEP_HD void operator()(Row<T> out, Row<const std::int64_t> index, Row<const T> source) const {
@@ -38,8 +41,11 @@ struct AddElements {
 };
 
 struct OneHot {
-  LOCKSTEP_HD void operator()(Row<std::int64_t> out, Row<const std::int64_t> index) const {
-    for (std::int64_t i = 0; i < out.length; ++i) out[i] = index[0] == i;
+  static constexpr int kElementsOf = 0;
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<std::int64_t> out, Row<const std::int64_t> index) const {
+    const std::int64_t place = index[0];
+    team.each(out.length, [&](std::int64_t i) { out[i] = place == i; });
   }
 };
 

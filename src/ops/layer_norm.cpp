@@ -25,12 +25,10 @@ struct Moments {
   C scale;  // 1 / sqrt(variance + eps)
 };
 
-template <class T, class C = ComputeType<T>>
-LOCKSTEP_HD Moments<C> moments(const Row<const T>& x, C eps) {
-  C sum = 0, squares = 0;
-  for (std::int64_t i = 0; i < x.length; ++i) sum += C(x[i]);
-  const C mean = sum / C(x.length);
-  for (std::int64_t i = 0; i < x.length; ++i) squares += (C(x[i]) - mean) * (C(x[i]) - mean);
+template <class Team, class T, class C = ComputeType<T>>
+LOCKSTEP_HD Moments<C> moments(const Team& team, const Row<const T>& x, C eps) {
+  const C mean = sum_over(team, x.length, [&](std::int64_t i) { return C(x[i]); }) / C(x.length);
+  const C squares = sum_over(team, x.length, [&](std::int64_t i) { return (C(x[i]) - mean) * (C(x[i]) - mean); });
   return {mean, C(1) / std::sqrt(squares / C(x.length) + eps)};
 }
 
@@ -38,9 +36,10 @@ template <class T>
 struct Normalize {
   using C = ComputeType<T>;
   C eps;
-  LOCKSTEP_HD void operator()(Row<T> y, Row<const T> x) const {
-    const auto [mean, scale] = moments(x, eps);
-    for (std::int64_t i = 0; i < x.length; ++i) y[i] = T((C(x[i]) - mean) * scale);
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x) const {
+    const Moments<C> of = moments(team, x, eps);
+    team.each(x.length, [&](std::int64_t i) { y[i] = T((C(x[i]) - of.mean) * of.scale); });
   }
 };
 
@@ -49,16 +48,16 @@ template <class T>
 struct NormalizeGradient {
   using C = ComputeType<T>;
   C eps;
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> x) const {
-    const auto [mean, scale] = moments(x, eps);
-    C sum = 0, along = 0;
-    for (std::int64_t i = 0; i < x.length; ++i) {
-      sum += C(g[i]);
-      along += C(g[i]) * (C(x[i]) - mean) * scale;
-    }
-    sum /= C(x.length);
-    along /= C(x.length);
-    for (std::int64_t i = 0; i < x.length; ++i) out[i] = T(scale * (C(g[i]) - sum - (C(x[i]) - mean) * scale * along));
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const T> x) const {
+    const Moments<C> of = moments(team, x, eps);
+    const auto [total, along] = sum_over(team, x.length, [&](std::int64_t i) {
+      return TwoSums<C>{C(g[i]), C(g[i]) * (C(x[i]) - of.mean) * of.scale};
+    });
+    const C mean = total / C(x.length), slope = along / C(x.length);
+    team.each(x.length, [&](std::int64_t i) {
+      out[i] = T(of.scale * (C(g[i]) - mean - (C(x[i]) - of.mean) * of.scale * slope));
+    });
   }
 };
 

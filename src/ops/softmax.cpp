@@ -2,7 +2,6 @@
 #include <lockstep/ops/softmax.h>
 
 #include <cmath>
-#include <limits>
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
@@ -19,77 +18,70 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-template <class T, class C = ComputeType<T>>
-LOCKSTEP_HD C greatest(const Row<const T>& x) {
-  C best = -std::numeric_limits<C>::infinity();
-  for (std::int64_t i = 0; i < x.length; ++i) best = C(x[i]) > best ? C(x[i]) : best;
-  return best;
+// The sum of exp(x - shift).
+template <class Team, class T, class C = ComputeType<T>>
+LOCKSTEP_HD C exponentials(const Team& team, const Row<const T>& x, C shift) {
+  return sum_over(team, x.length, [&](std::int64_t i) { return C(std::exp(C(x[i]) - shift)); });
 }
 
 template <class T>
 struct Softmax {
-  LOCKSTEP_HD void operator()(Row<T> y, Row<const T> x) const {
-    using C = ComputeType<T>;
-    const C shift = greatest(x);
-    C sum = 0;
-    for (std::int64_t i = 0; i < x.length; ++i) {
-      const C value = std::exp(C(x[i]) - shift);
-      sum += value;
-      if constexpr (std::is_same_v<C, T>) y[i] = value;
-    }
-    const C scale = C(1) / sum;
-    for (std::int64_t i = 0; i < x.length; ++i) {
-      if constexpr (std::is_same_v<C, T>)
-        y[i] *= scale;
-      else  // 16 bits could not hold the terms
-        y[i] = T(std::exp(C(x[i]) - shift) * scale);
+  using C = ComputeType<T>;
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x) const {
+    const C shift = greatest(team, x, x.length);
+    // One thread keeps the terms in y. Several would rather compute than store them twice; 16 bits could not hold them.
+    if constexpr (Team::kSerial && std::is_same_v<C, T>) {
+      const C sum = sum_over(team, x.length, [&](std::int64_t i) { return y[i] = std::exp(x[i] - shift); });
+      const C scale = C(1) / sum;
+      team.each(x.length, [&](std::int64_t i) { y[i] *= scale; });
+    } else {
+      const C scale = C(1) / exponentials(team, x, shift);
+      team.each(x.length, [&](std::int64_t i) { y[i] = T(std::exp(C(x[i]) - shift) * scale); });
     }
   }
 };
 
-template <class T, class C = ComputeType<T>>
-LOCKSTEP_HD C log_sum(const Row<const T>& x) {
-  const C best = greatest(x);
-  const C shift = std::isinf(best) ? C(0) : best;  // all -inf, or one inf: the sum says it by itself
-  C sum = 0;
-  for (std::int64_t i = 0; i < x.length; ++i) sum += std::exp(C(x[i]) - shift);
-  return shift + std::log(sum);
-}
-
 template <class T>
 struct LogSoftmax {
-  LOCKSTEP_HD void operator()(Row<T> y, Row<const T> x) const {
-    using C = ComputeType<T>;
-    const C best = greatest(x);
-    C sum = 0;
-    for (std::int64_t i = 0; i < x.length; ++i) sum += std::exp(C(x[i]) - best);
-    const C rest = std::log(sum);
-    for (std::int64_t i = 0; i < x.length; ++i) y[i] = T(C(x[i]) - best - rest);
+  using C = ComputeType<T>;
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x) const {
+    const C best = greatest(team, x, x.length);
+    const C rest = std::log(exponentials(team, x, best));
+    team.each(x.length, [&](std::int64_t i) { y[i] = T(C(x[i]) - best - rest); });
   }
 };
 
 template <class T>
 struct LogSumExp {
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> x) const { out[0] = T(log_sum(x)); }
+  using C = ComputeType<T>;
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> x) const {
+    const C best = greatest(team, x, x.length);
+    const C shift = std::isinf(best) ? C(0) : best;  // all -inf, or one inf: the sum says it by itself
+    const C sum = exponentials(team, x, shift);
+    if (team.first()) out[0] = T(shift + std::log(sum));
+  }
 };
 
 template <class T>
 struct SoftmaxGradient {
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> y) const {
-    using C = ComputeType<T>;
-    C sum = 0;
-    for (std::int64_t i = 0; i < y.length; ++i) sum += C(g[i]) * C(y[i]);
-    for (std::int64_t i = 0; i < y.length; ++i) out[i] = T(C(y[i]) * (C(g[i]) - sum));
+  using C = ComputeType<T>;
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const T> y) const {
+    const C sum = sum_over(team, y.length, [&](std::int64_t i) { return C(g[i]) * C(y[i]); });
+    team.each(y.length, [&](std::int64_t i) { out[i] = T(C(y[i]) * (C(g[i]) - sum)); });
   }
 };
 
 template <class T>
 struct LogSoftmaxGradient {
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> y) const {
-    using C = ComputeType<T>;
-    C sum = 0;
-    for (std::int64_t i = 0; i < y.length; ++i) sum += C(g[i]);
-    for (std::int64_t i = 0; i < y.length; ++i) out[i] = T(C(g[i]) - std::exp(C(y[i])) * sum);
+  using C = ComputeType<T>;
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const T> y) const {
+    const C sum = sum_over(team, y.length, [&](std::int64_t i) { return C(g[i]); });
+    team.each(y.length, [&](std::int64_t i) { out[i] = T(C(g[i]) - std::exp(C(y[i])) * sum); });
   }
 };
 

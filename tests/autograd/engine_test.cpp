@@ -17,6 +17,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -106,7 +107,7 @@ TEST(Backward, FreesTheGraphUnlessItIsRetained) {
 }
 
 TEST(Backward, GivesMemoryBackWithTheGraph) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Tensor x = full({1000}, 2, {.device = "cuda:0", .requires_grad = true});
   sum(x * x).backward();
   const std::size_t with_gradient = memory_stats("cuda:0").in_use;
@@ -137,7 +138,7 @@ TEST(Backward, StopsAtDetachAndNoGrad) {
 }
 
 TEST(BackwardRefuses, RootsThatItCannotStartFrom) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Tensor x = leaf({1, 2});
   EXPECT_EQ(thrown<AutogradError>([] { tensor(1.).backward(); }),
             "[backward] expected a root that requires a gradient, got one of shape [] that was computed from none");
@@ -341,7 +342,7 @@ TEST(Backward, MayItselfRunOnAnotherStream) {
 }
 
 TEST(BackwardError, NamesTheForwardOpAndLeavesTheLibraryWorking) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const std::size_t before = memory_stats("cuda:0").in_use + memory_stats("cuda:1").in_use;
   {
     Tensor x = full({8}, 2, {.device = "cuda:0", .requires_grad = true});

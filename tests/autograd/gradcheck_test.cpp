@@ -6,10 +6,10 @@
 #include <string>
 
 #include <lockstep/core/error.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
 #include "autograd/node.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -75,7 +75,7 @@ TEST(Gradcheck, WantsFloat64) {
 }
 
 TEST(Gradcheck, WorksOnADevice) {
-  const SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   gradcheck([](const Inputs& x) { return x[0].clone(); }, {doubles({1, 2}).cuda(0)});
 }
 

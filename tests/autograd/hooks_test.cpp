@@ -4,12 +4,12 @@
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
 #include <stdexcept>
 #include <thread>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -55,7 +55,7 @@ TEST(Hook, NeedsATensorWithGradient) {
 }
 
 TEST(Hook, MustKeepShapeDtypeAndDevice) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   Tensor x = tensor({1., 2.}, {.requires_grad = true});
   const auto run = [&](auto hook) {
     const Tensor y = x * 3.0;
@@ -96,7 +96,7 @@ TEST(AccumulatedHook, RunsOnceWhenTheGradientIsThere) {
 }
 
 TEST(AccumulatedHook, RunsOnTheThreadOfItsDevice) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const Tensor x = ones({2}, {.device = "cuda:0", .requires_grad = true});
   const Tensor y = ones({2}, {.device = "cuda:1", .requires_grad = true});
   std::thread::id of_x, of_y;

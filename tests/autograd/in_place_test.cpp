@@ -6,10 +6,10 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/runtime/memory.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -127,7 +127,7 @@ TEST(InPlaceRefuses, AnArgumentThatOverlapsOtherwise) {
 }
 
 TEST(InPlace, LeavesNoMemoryBehind) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const std::size_t before = memory_stats("cuda:0").in_use;
   {
     const Tensor x = ones({100}, {.device = "cuda:0", .requires_grad = true});

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-#include <lockstep/runtime/simulation.h>
+#include "support/test_devices.h"
 
 namespace lockstep::data {
 namespace {
@@ -154,7 +154,7 @@ TEST(Collate, NamesTheSamplesWhoseDtypesDisagree) {
 }
 
 TEST(Collate, NamesTheSamplesWhoseDevicesDisagree) {
-  const SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const auto message = message_of<DeviceMismatch, Tensor>({tensor({1, 2}), tensor({1, 2}, {.device = "cuda:0"})});
   EXPECT_EQ(message, "[collate] expected samples of one device, got cpu in sample 17 and cuda:0 in sample 4");
 }

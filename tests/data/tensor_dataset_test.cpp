@@ -6,8 +6,9 @@
 
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/loader.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
+
+#include "support/test_devices.h"
 
 namespace lockstep::data {
 namespace {
@@ -58,7 +59,7 @@ TEST(TensorDataset, GathersFromAView) {
 }
 
 TEST(TensorDataset, GathersOnTheDeviceOfItsTensors) {
-  const SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Integers indices{1, 0};
   const Tensor rows = TensorDataset(tensor({{1, 2}, {3, 4}}, {.device = "cuda:0"})).get_batch(indices);
   EXPECT_EQ(rows.device(), Device("cuda:0"));

@@ -10,12 +10,12 @@
 
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/sequential.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
 #include "io/memory_source.h"
 #include "io/temporary_folder.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -111,7 +111,7 @@ TEST(Safetensors, StridedTensorsAreWrittenRowByRow) {
 }
 
 TEST(Safetensors, TensorsOnDevicesAreSavedAndLoadedThere) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const TemporaryFolder folder;
   StateDict state;
   state.add("a", rand({100, 10}, {.device = "cuda:0"}));

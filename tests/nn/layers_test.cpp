@@ -8,10 +8,10 @@
 #include <lockstep/nn/batch_norm.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/reduce.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -43,7 +43,7 @@ TEST(Linear, TakesAnyLeadingDimensions) {
 }
 
 TEST(Linear, StartsWithinItsBounds) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const nn::Linear layer(25, 1000, {.tensor = {.device = "cuda:0"}});
   double least = 1, most = -1;
   for (const double w : values(layer.weight)) least = std::min(least, w), most = std::max(most, w);
@@ -63,7 +63,7 @@ TEST(Linear, DoesWithoutBiasAndWithoutFeatures) {
 }
 
 TEST(LazyLinear, TakesItsShapeFromTheFirstBatch) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   nn::LazyLinear layer(2);
   EXPECT_EQ(thrown<InvalidArgument>([&] { layer.parameters(); }),
             "[parameters] expected \"weight\" to have a shape, got a lazy one: run one batch first");

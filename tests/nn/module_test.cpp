@@ -6,10 +6,10 @@
 #include <set>
 
 #include <lockstep/ops/reduce.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/random.h>
 
 #include "nn/modules.h"
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -92,7 +92,7 @@ TEST(Module, MovesWithoutCopying) {
 }
 
 TEST(Module, KeepsHandlesWhenItMovesToAnotherDevice) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   Everything module;
   const Tensor x = randn({3, 2});
   const std::vector<double> expected = values(module(x));
@@ -116,7 +116,7 @@ TEST(Module, KeepsHandlesWhenItMovesToAnotherDevice) {
 }
 
 TEST(Module, TrainsOnWhereItMovedTo) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   nn::Linear module(2, 1);
   const Tensor x = ones({3, 2});
   const Tensor before = sum(module(x));  // its graph leads to the parameters on the CPU
@@ -129,7 +129,7 @@ TEST(Module, TrainsOnWhereItMovedTo) {
 }
 
 TEST(Module, ToAMissingDeviceChangesNothing) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   Everything module;
   EXPECT_EQ(thrown<InvalidArgument>([&] { module.to("cuda:3"); }),
             "[Device] expected one of 1 visible GPUs, got cuda:3");

@@ -6,9 +6,9 @@
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -42,7 +42,7 @@ TEST(Parameter, CopiesItsElements) {
 }
 
 TEST(Parameter, KeepsItsIdentityWhenAssignedValues) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   nn::Parameter parameter(zeros({2}, {.device = "cuda:0"}));
   const Tensor handle = parameter;
   parameter = nn::Parameter(ones({2}));
@@ -84,7 +84,7 @@ TEST(Parameter, ReplacedBetweenForwardAndBackwardIsFound) {
 }
 
 TEST(CopyToScope, MakesCopiesLandOnItsDevice) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const nn::Parameter parameter(full({2}, 3));
   const nn::CopyTo outer("cuda:0");
   EXPECT_EQ(nn::Parameter(parameter).device(), Device("cuda:0"));

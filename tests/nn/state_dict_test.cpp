@@ -3,9 +3,8 @@
 
 #include <gtest/gtest.h>
 
-#include <lockstep/runtime/simulation.h>
-
 #include "nn/modules.h"
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -47,7 +46,7 @@ TEST(StateDict, HoldsHandlesOutsideTheGraph) {
 }
 
 TEST(LoadStateDict, TakesOverAllValuesWhereverTheyAre) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Everything source;
   Everything target;
   target.to("cuda:0");

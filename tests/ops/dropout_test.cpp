@@ -8,10 +8,11 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/ops/reduce.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/batch_shard.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
+
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -49,7 +50,7 @@ TEST(Dropout, RefusesWhatItCannotDo) {
 }
 
 TEST(Dropout, DropsTheSameElementsForEveryDtypeLayoutAndDevice) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const std::vector<float> expected = dropped_ones({30, 70}, 0.4);
   const auto kept = [&](const Tensor& x) {
     manual_seed(5);

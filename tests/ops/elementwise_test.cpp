@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/all_ops.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -40,7 +41,7 @@ TEST(Elementwise, RejectsShapesThatDoNotBroadcastBeforeAnythingRuns) {
 }
 
 TEST(Elementwise, RejectsOperandsOnTwoDevices) {
-  const SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Tensor here = ones({2}), there = ones({2}, {.device = Device::cuda(0)});
   EXPECT_THROW(maximum(here, there), DeviceMismatch);
   EXPECT_THROW(here < there, DeviceMismatch);

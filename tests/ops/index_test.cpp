@@ -1,4 +1,5 @@
 #include "ops/checks.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -86,7 +87,7 @@ TEST(Embedding, GradientsOfRepeatedRowsAddAndPaddingHasNone) {
 
 // Simulated devices compute each kernel on one thread, the CPU on all.
 TEST(Embedding, GradientDoesNotDependOnThreads) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Tensor weight = randn({50, 300}), index = randint(0, 50, {4000});
   const auto gradient = [&](Device device) {
     return values(

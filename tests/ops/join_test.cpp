@@ -10,6 +10,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -23,7 +24,7 @@ using testing::with_gaps;
 
 // Cutting it up again gives the parts.
 TEST(Cat, HoldsItsPartsInOrder) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   std::mt19937 random(4);
   for (int round = 0; round < 60; ++round) {
     const TensorOptions options = {.device = round % 2 ? Device("cuda:0") : Device()};

@@ -1,4 +1,5 @@
 #include "ops/checks.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -68,7 +69,7 @@ TEST(Repeat, WholeOrEach) {
 }
 
 TEST(Layout, OnSimulatedDevices) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Tensor x = random_doubles({3, 4});
   const auto check = [&](const auto& op) { expect_values(op(x.cuda().t()), values(op(x.t()))); };
   check([](const Tensor& t) { return flip(t, {1}); });

@@ -1,4 +1,5 @@
 #include "ops/checks.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -60,7 +61,7 @@ TEST(Matmul, ManyOuterBatches) {
 }
 
 TEST(Matmul, OnSimulatedDevices) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Tensor a = random_doubles({3, 1, 4, 5}), b = random_doubles({2, 5, 3});
   EXPECT_LT(distance(matmul(a.cuda(), b.cuda()).cpu(), by_definition(a, b)), 1e-13);
 }

@@ -114,7 +114,7 @@ TEST(CrossEntropy, RejectsShapesThatDoNotFit) {
 TEST(CrossEntropy, RejectsAClassOutOfRange) {
   EXPECT_THROW(cross_entropy(ones({1, 4}), tensor({4})), InvalidArgument);
   EXPECT_THROW(cross_entropy(ones({1, 4}), tensor({-1})), InvalidArgument);
-  const SimulatedDevices devices({.count = 1});
+  SimulatedDevices devices({.count = 1});
   const Tensor loss = cross_entropy(ones({1, 4}).cuda(), tensor({4}).cuda());
   EXPECT_THROW(loss.item<float>(), InvalidArgument);
 }

@@ -4,10 +4,10 @@
 #include <lockstep/autograd/gradcheck.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -18,7 +18,7 @@ using testing::thrown;
 using testing::values;
 
 TEST(Movement, CarriesGradientsBackToTheirDevice) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   Tensor x = tensor({1., 2., 3.}, {.requires_grad = true});
   const Tensor y = (x.cuda(0) * 2.0).cuda(1).to("cpu", kFloat64);
   sum(y * tensor({1., 10., 100.}, {.dtype = kFloat64})).backward();
@@ -55,7 +55,7 @@ TEST(CopyInPlace, CarriesTheGradientOfItsSource) {
 }
 
 TEST(CopyInPlace, CrossesDevicesAndDtypesInTheGraph) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   Tensor x = ones({3}, {.device = "cuda:1", .requires_grad = true});
   Tensor target = zeros({2, 3}, {.dtype = kFloat64});
   target.copy_(x);

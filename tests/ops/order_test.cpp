@@ -1,4 +1,5 @@
 #include "ops/checks.h"
+#include "support/test_devices.h"
 
 #include <algorithm>
 #include <numeric>
@@ -61,7 +62,7 @@ TEST(Cumsum, RunsAlongADimension) {
 }
 
 TEST(Order, OnSimulatedDevices) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Tensor x = random_doubles({4, 5}).t();
   expect_values(sort(x.cuda(), 0).values, values(sort(x, 0).values));
   expect_values(topk(x.cuda(), 2).indices, values(topk(x, 2).indices));

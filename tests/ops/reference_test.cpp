@@ -1,4 +1,4 @@
-// Every reference case: values and gradients in float32 and float64, on the CPU and on a simulated device, of inputs
+// Every reference case: values and gradients in float32 and float64, on the CPU and on a device, of inputs
 // that lie densely in memory, with gaps, and transposed.
 #include <gtest/gtest.h>
 
@@ -7,10 +7,10 @@
 #include <optional>
 
 #include <lockstep/autograd/autograd.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
 #include "ops/reference_rows.h"
+#include "support/test_devices.h"
 
 namespace lockstep::reference {
 namespace {
@@ -20,7 +20,7 @@ enum class Layout { kDense, kGaps, kTransposed };
 struct Setting {
   const char* name;
   DType dtype;
-  bool simulated;
+  bool on_device;
   Layout layout;
 };
 
@@ -123,12 +123,12 @@ class Reference : public testing::TestWithParam<Setting> {
   }
 
   void SetUp() override {
-    if (!GetParam().simulated) return;
-    devices_.emplace(SimulationOptions{.count = 1});
+    if (!GetParam().on_device) return;
+    devices_.emplace(1);
     device_ = Device::cuda(0);
   }
 
-  std::optional<SimulatedDevices> devices_;
+  std::optional<TestDevices> devices_;
   Device device_;
 };
 
@@ -148,15 +148,15 @@ INSTANTIATE_TEST_SUITE_P(, Reference,
                          testing::Values(Setting{"Float32Cpu", kFloat32, false, Layout::kDense},
                                          Setting{"Float32CpuGaps", kFloat32, false, Layout::kGaps},
                                          Setting{"Float32CpuTransposed", kFloat32, false, Layout::kTransposed},
-                                         Setting{"Float32Simulated", kFloat32, true, Layout::kDense},
-                                         Setting{"Float32SimulatedGaps", kFloat32, true, Layout::kGaps},
-                                         Setting{"Float32SimulatedTransposed", kFloat32, true, Layout::kTransposed},
+                                         Setting{"Float32Device", kFloat32, true, Layout::kDense},
+                                         Setting{"Float32DeviceGaps", kFloat32, true, Layout::kGaps},
+                                         Setting{"Float32DeviceTransposed", kFloat32, true, Layout::kTransposed},
                                          Setting{"Float64Cpu", kFloat64, false, Layout::kDense},
                                          Setting{"Float64CpuGaps", kFloat64, false, Layout::kGaps},
                                          Setting{"Float64CpuTransposed", kFloat64, false, Layout::kTransposed},
-                                         Setting{"Float64Simulated", kFloat64, true, Layout::kDense},
-                                         Setting{"Float64SimulatedGaps", kFloat64, true, Layout::kGaps},
-                                         Setting{"Float64SimulatedTransposed", kFloat64, true, Layout::kTransposed}),
+                                         Setting{"Float64Device", kFloat64, true, Layout::kDense},
+                                         Setting{"Float64DeviceGaps", kFloat64, true, Layout::kGaps},
+                                         Setting{"Float64DeviceTransposed", kFloat64, true, Layout::kTransposed}),
                          [](const auto& setting) { return std::string(setting.param.name); });
 
 // Skipped, with the names in its message, while ops are missing.

@@ -7,6 +7,7 @@
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -41,7 +42,7 @@ TEST(Handle, IsUndefinedUntilItHoldsSomething) {
 }
 
 TEST(Handle, GivesItsMemoryBackWithTheLastView) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const std::size_t before = memory_stats("cuda:0").in_use;
   Tensor row;
   {
@@ -72,7 +73,7 @@ TEST(Version, CountsChangesThroughAnyView) {
 }
 
 TEST(Item, GivesTheOnlyElementAsAnyType) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   EXPECT_EQ(tensor(3).item<double>(), 3.0);
   EXPECT_EQ(tensor(2.75).item<int>(), 2);
   EXPECT_EQ(full({1, 1, 1}, 5, {.device = "cuda:0"}).item<std::int64_t>(), 5);
@@ -95,7 +96,7 @@ TEST(ToVector, RefusesAnotherType) {
 }
 
 TEST(ToVector, IsRowMajorWhateverTheLayout) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   for (const Device device : {Device(), Device("cuda:0")})
     EXPECT_EQ(arange(6, {.device = device}).view({2, 3}).t().to_vector<std::int64_t>(),
               (std::vector<std::int64_t>{0, 3, 1, 4, 2, 5}));
@@ -121,7 +122,7 @@ TEST(RequiresGrad, IsForFloatingLeaves) {
 }
 
 TEST(SetGrad, TakesOnlyWhatIsLikeTheTensor) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   Tensor x = zeros({2, 3}, {.requires_grad = true});
   EXPECT_EQ(thrown<ShapeError>([&] {
               x.set_grad(zeros({3, 2}));
@@ -157,7 +158,7 @@ TEST(DeviceMismatchError, IsThrownBeforeAnythingIsEnqueued) {
 }
 
 TEST(RecordStream, RefusesAStreamOfAnotherDevice) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const Tensor x = ones({2}, {.device = "cuda:0"});
   EXPECT_EQ(thrown<DeviceMismatch>([&] { x.record_stream(Stream::from_pool("cuda:1")); }),
             "[record_stream] expected a stream of cuda:0, got one of cuda:1");

@@ -11,6 +11,7 @@
 
 #include "optim/cases.h"
 #include "optim/places.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -78,7 +79,7 @@ TEST(ClipGradNorm, IsBitIdenticalOnEveryReplicaAndOnOneDevice) {
 
 // Some parameters are replicated, others live on one device only: the norm is that of all.
 TEST(ClipGradNorm, SpansDevices) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   std::vector<Tensor> parameters = testing::make_parameters({"cuda:0", "cuda:1"});
   for (const Tensor& more : testing::make_parameters({"cuda:2"})) parameters.push_back(more);
   testing::set_gradients(parameters, 0);
@@ -120,7 +121,7 @@ TEST(ClipGradNorm, RefusesBadNumbers) {
 }
 
 TEST(ClipGradValue, ClampsEveryElementEverywhere) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const std::vector<Tensor> parameters = testing::make_parameters({"cuda:0", "cuda:1"});
   testing::set_gradients(parameters, 0);
   const std::vector<double> before = all_gradients(parameters);

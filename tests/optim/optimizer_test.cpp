@@ -8,8 +8,9 @@
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/rmsprop.h>
 #include <lockstep/optim/sgd.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
+
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -94,7 +95,7 @@ TEST(Optimizer, KeepsEachGroupsOptions) {
 }
 
 TEST(Optimizer, MixesDTypesAndDevices) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   Tensor a = parameter({1}), b = parameter({1}, {.dtype = kFloat64, .device = Device("cuda:0")}),
          c = parameter({1}, {.dtype = kFloat16, .device = Device("cuda:1")});
   optim::SGD optimizer({a, b, c}, {.lr = 0.5});
@@ -104,7 +105,7 @@ TEST(Optimizer, MixesDTypesAndDevices) {
 }
 
 TEST(Optimizer, FollowsParametersThatMove) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   nn::Linear stays(3, 2);
   nn::Linear moves = stays;
   optim::Adam a(stays.parameters(), {}), b(moves.parameters(), {});

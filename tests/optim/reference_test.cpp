@@ -15,10 +15,10 @@
 #include <lockstep/optim/rmsprop.h>
 #include <lockstep/optim/schedule.h>
 #include <lockstep/optim/sgd.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
 #include "ops/reference_data.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -144,7 +144,7 @@ TEST(OptimizerReference, EveryRunOnTheCpu) {
 }
 
 TEST(OptimizerReference, EveryRunOnASimulatedDevice) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   for (const Json& run : reference_file().at("optimizers")) follow(run, "cuda:0");
 }
 

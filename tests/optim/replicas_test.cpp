@@ -10,6 +10,7 @@
 #include "autograd/node.h"
 #include "optim/cases.h"
 #include "optim/places.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -64,7 +65,7 @@ TEST(Replicas, AreNotCopied) {
 }
 
 TEST(Replicas, TakeOverTheStateWhenTheyComeLater) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const std::vector<Tensor> alone = testing::make_parameters({"cuda:0"}), some = testing::make_parameters(gpus(2));
   optim::Adam reference(alone, {}), optimizer(some, {});
   train(reference, alone, 0, 6);
@@ -84,7 +85,7 @@ TEST(Replicas, TakeOverTheStateWhenTheyComeLater) {
 }
 
 TEST(Replicas, WithoutAGradientAreRefusedBeforeAnythingChanges) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const std::vector<Tensor> parameters = testing::make_parameters(gpus(2));
   optim::SGD optimizer(parameters, {.lr = 0.1});
   testing::set_gradients(parameters, 0);
@@ -100,7 +101,7 @@ TEST(Replicas, WithoutAGradientAreRefusedBeforeAnythingChanges) {
 }
 
 TEST(Replicas, LoseTheirGradientsWithThePrimary) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const std::vector<Tensor> parameters = testing::make_parameters(gpus(2));
   optim::SGD optimizer(parameters, {.lr = 0.1});
   testing::set_gradients(parameters, 0);
@@ -114,7 +115,7 @@ TEST(Replicas, LoseTheirGradientsWithThePrimary) {
 
 TEST(SteadyState, AllocatesNothing) {
   for (const OptimizerCase& which : testing::optimizer_cases()) {
-    SimulatedDevices devices({.count = 2});
+    const TestDevices devices(2);
     const std::vector<Tensor> parameters = testing::make_parameters(gpus(2));
     const auto optimizer = which.make(parameters);
     testing::set_gradients(parameters, 0);

@@ -3,9 +3,8 @@
 
 #include <cmath>
 
-#include <lockstep/runtime/simulation.h>
-
 #include "optim/cases.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -39,7 +38,7 @@ TEST(Rules, AreThoseOfTheDocumentationOnTheCpu) {
 }
 
 TEST(Rules, AreThoseOfTheDocumentationOnASimulatedDevice) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   for (const OptimizerCase& which : testing::optimizer_cases()) expect_naive(which, "cuda:0", kFloat64, 20, 1e-11);
 }
 

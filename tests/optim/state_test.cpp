@@ -4,11 +4,11 @@
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/sgd.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
 #include "optim/cases.h"
 #include "optim/places.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -52,7 +52,7 @@ void copy_values_everywhere(const std::vector<Tensor>& to, const std::vector<Ten
 }
 
 TEST(OptimizerState, ResumesBitForBit) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   for (const DType dtype : {kFloat64, kFloat32, kFloat16})
     for (const OptimizerCase& which : testing::optimizer_cases()) {
       const std::vector<Device> both = {"cuda:0", "cuda:1"};

@@ -10,6 +10,7 @@
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
+#include "support/test_devices.h"
 #include "support/values.h"
 
 namespace lockstep {
@@ -50,7 +51,7 @@ TEST(BackwardThreads, MayBeThoseOfReplicas) {
 }
 
 TEST(BackwardThreads, NestInHooks) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const Tensor x = full({4}, 2, {.device = "cuda:0", .requires_grad = true});
   const Tensor y = x * x;
   register_hook(y, [](const Tensor&) {
@@ -75,7 +76,7 @@ TEST(BackwardThreads, RecordOneLeafFromSeveralAtOnce) {
 }
 
 TEST(GradModeScope, IsOfItsThreadAndReachesReplicas) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const NoGrad guard;
   std::thread([] { EXPECT_TRUE(grad_enabled()); }).join();
   EXPECT_FALSE(grad_enabled());

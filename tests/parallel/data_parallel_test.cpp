@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "parallel/job.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -13,7 +14,7 @@ using testing::floats;
 TEST(DataParallel, EqualsTheModuleOnTheWholeBatch) {
   for (const int count : {1, 2, 3, 4, 7, 16})
     for (const std::int64_t rows : {30, 10, 7, 1}) {
-      SimulatedDevices devices({.count = count});
+      const TestDevices devices(count);
       Mlp module;
       const Tensor input = randn({rows, 5});
       const std::vector<float> expected = floats(module(input));
@@ -27,7 +28,7 @@ TEST(DataParallel, EqualsTheModuleOnTheWholeBatch) {
 }
 
 TEST(DataParallel, KeysCarryModule) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   DataParallel model(Model(5, 2));
   std::vector<std::string> keys;
   for (const auto& [key, value] : model.state_dict()) keys.push_back(key);
@@ -36,13 +37,13 @@ TEST(DataParallel, KeysCarryModule) {
 }
 
 TEST(DataParallel, PassesThroughOnOneDevice) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   DataParallel model(Model(5, 2));
   EXPECT_EQ(printed([&] { model(randn({4, 5})); }), "\tIn Model: input size [4, 5] output size [4, 2]\n");
 }
 
 TEST(DataParallel, RunsOneReplicaOnAnEmptyBatch) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model(Model(5, 2));
   Tensor output;
   EXPECT_EQ(printed([&] { output = model(empty({0, 5})); }), "\tIn Model: input size [0, 5] output size [0, 2]\n");
@@ -50,7 +51,7 @@ TEST(DataParallel, RunsOneReplicaOnAnEmptyBatch) {
 }
 
 TEST(DataParallel, TakesDevicesInAnyOrder) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model(Model(5, 2), {.device_ids = {2, 0}});
   EXPECT_EQ(model.device(), Device("cuda:2"));
   EXPECT_EQ(model.module().fc.weight.device(), Device("cuda:2"));
@@ -58,7 +59,7 @@ TEST(DataParallel, TakesDevicesInAnyOrder) {
 }
 
 TEST(DataParallel, GathersWhereAsked) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model(Model(5, 2), {.output_device = Device("cuda:1")});
   EXPECT_EQ(model(randn({4, 5})).device(), Device("cuda:1"));
   DataParallel on_cpu(Model(5, 2), {.output_device = Device("cpu")});
@@ -66,7 +67,7 @@ TEST(DataParallel, GathersWhereAsked) {
 }
 
 TEST(DataParallel, TakesInputsFromAnyDevice) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model{Mlp()};
   const Tensor input = randn({8, 5});
   const std::vector<float> expected = floats(model(input));
@@ -74,7 +75,7 @@ TEST(DataParallel, TakesInputsFromAnyDevice) {
 }
 
 TEST(DataParallel, SeesAChangedParameterAtTheNextForward) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model(Model(5, 2));
   const Tensor input = randn({9, 5});
   model(input);
@@ -107,7 +108,7 @@ TEST(DataParallel, CopiesParametersOnlyWhenTheyChanged) {
 }
 
 TEST(DataParallel, AllocatesNothingFromTheBackendInTheSteadyState) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model{Mlp()};
   const Tensor input = randn({30, 5}, {.device = "cuda:0"});
   for (int i = 0; i < 3; ++i) model(input);
@@ -126,7 +127,7 @@ struct ModeModel : nn::Module<ModeModel> {
 };
 
 TEST(DataParallel, PassesModeAndSettingsToReplicas) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   DataParallel model{ModeModel()};
   const Tensor input = ones({2, 1});
   EXPECT_EQ(floats(model(input)), (std::vector<float>{1, 1}));
@@ -153,7 +154,7 @@ struct NestedModel : nn::Module<NestedModel> {
 };
 
 TEST(DataParallel, SplitsAndJoinsNestedValues) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model{NestedModel()};
   const Tensor rows = arange(7, {.dtype = kFloat32}).view({7, 1});
   const auto [scaled, sums, text] = model(Nested{rows, {rows, rows * 2.0}}, std::optional(rows), 2, std::string("unchanged"));
@@ -170,7 +171,7 @@ struct LossModel : nn::Module<LossModel> {
 };
 
 TEST(DataParallel, GathersScalarsAsAVectorOrTheirWeightedMean) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   const Tensor rows = arange(10, {.dtype = kFloat32});
   DataParallel vector{LossModel()};
   EXPECT_EQ(floats(vector(rows)), (std::vector<float>{1.5f, 5.5f, 8.5f}));
@@ -189,7 +190,7 @@ std::string message(F&& call) {
 }
 
 TEST(DataParallelRefuses, AParameterElsewhereByName) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   Model module(5, 2);
   module.to(Device("cuda:1"));
   const std::string refused = message<DeviceMismatch>([&] { DataParallel model(module); });
@@ -201,7 +202,7 @@ TEST(DataParallelRefuses, AParameterElsewhereByName) {
 }
 
 TEST(DataParallelRefuses, ALazyModule) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   nn::Sequential module{nn::LazyLinear(2)};
   const std::string refused = message<InvalidArgument>([&] { DataParallel model(module); });
   EXPECT_NE(refused.find("run one batch"), std::string::npos) << refused;
@@ -211,14 +212,14 @@ TEST(DataParallelRefuses, ALazyModule) {
 }
 
 TEST(DataParallelRefuses, DoubleWrapping) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const nn::Sequential inner{DataParallel(nn::Linear(5, 2))};
   const std::string refused = message<InvalidArgument>([&] { DataParallel model(inner); });
   EXPECT_NE(refused.find("without DataParallel inside"), std::string::npos) << refused;
 }
 
 TEST(DataParallelRefuses, InputsThatDisagree) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   DataParallel model{NestedModel()};
   const Tensor seven = ones({7, 1}), six = ones({6, 1});
   EXPECT_EQ(message<ShapeError>([&] { model(Nested{seven, {seven, six}}, std::optional(seven), 2, std::string()); }),
@@ -228,7 +229,7 @@ TEST(DataParallelRefuses, InputsThatDisagree) {
 }
 
 TEST(DataParallelRefuses, DevicesThatAreNotThereOrTwice) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   EXPECT_THROW(DataParallel(Model(5, 2), {.device_ids = {0, 2}}), InvalidArgument);
   EXPECT_THROW(DataParallel(Model(5, 2), {.device_ids = {1, 1}}), InvalidArgument);
   EXPECT_THROW(DataParallel(Model(5, 2), {.scatter = {.weights = {1, 2, 3}}}), InvalidArgument);
@@ -248,7 +249,7 @@ struct FailingModel : nn::Module<FailingModel> {
 };
 
 TEST(DataParallel, ThrowsTheLowestFailureAsItsOwnType) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model{FailingModel()};
   const Tensor input = ones({6, 1});
   try {
@@ -266,7 +267,7 @@ TEST(DataParallel, ThrowsTheLowestFailureAsItsOwnType) {
 }
 
 TEST(DataParallel, IsAValue) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   DataParallel model(Model(5, 2));
   const Tensor input = randn({4, 5});
   const std::vector<float> before = floats(model(input));
@@ -281,7 +282,7 @@ TEST(DataParallel, IsAValue) {
 }
 
 TEST(DataParallelFunction, EqualsTheModule) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   Model module(5, 2);
   module.to(Device("cuda:0"));
   const Tensor input = randn({10, 5}, {.device = "cuda:0"});

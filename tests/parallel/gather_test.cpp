@@ -13,6 +13,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -47,7 +48,7 @@ TEST(Gather, WritesStraightIntoOneBuffer) {
 }
 
 TEST(Gather, MakesAVectorOfScalars) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   std::vector<Tensor> parts;
   for (int i = 0; i < 3; ++i) parts.push_back(tensor(double(i), {.device = kThree[std::size_t(i)]}));
   const Tensor joined = gather(parts, "cuda:1");
@@ -57,7 +58,7 @@ TEST(Gather, MakesAVectorOfScalars) {
 }
 
 TEST(GatherMean, WeightsShardsByTheirSize) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   const Tensor x = randn({10, 2}, {.dtype = kFloat64});
   std::vector<std::int64_t> rows;
   std::vector<Tensor> means;
@@ -86,7 +87,7 @@ struct Output {
 };
 
 TEST(Gather, JoinsAllTensorsInAValue) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   std::vector<std::tuple<Output, std::map<std::string, Tensor>, int>> parts;
   for (const Device& device : kThree) {
     const Tensor x = ones({2, 1}, {.device = device});
@@ -148,7 +149,7 @@ TEST(GatherRefuses, OtherValuesThatDiffer) {
 }
 
 TEST(Gather, CarriesGradientsBackToEachReplica) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   std::vector<Tensor> leaves, parts, scalars;
   for (const Device& device : kThree) {
     leaves.push_back(ones({2}, {.device = device, .requires_grad = true}));

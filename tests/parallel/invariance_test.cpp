@@ -8,6 +8,7 @@
 
 #include "autograd/node.h"
 #include "parallel/job.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -95,7 +96,7 @@ class Invariance : public ::testing::TestWithParam<Case> {};
 TEST_P(Invariance, NDevicesTrainTheModelThatOneDeviceTrains) {
   const auto [count, rows] = GetParam();
   for (const DType dtype : {kFloat32, kFloat64}) {
-    SimulatedDevices devices({.count = count});
+    const TestDevices devices(count);
     manual_seed(3);
     const Net net(dtype);
     Net alone = net;

@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "parallel/job.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -43,7 +44,7 @@ std::string expected_output(int devices) {
 class RandomDatasetJob : public ::testing::TestWithParam<int> {};
 
 TEST_P(RandomDatasetJob, PrintsEachShardOnceInOrder) {
-  SimulatedDevices devices({.count = GetParam()});
+  const TestDevices devices(GetParam());
   EXPECT_EQ(printed([] { run_job(GetParam()); }), expected_output(GetParam()));
 }
 

@@ -15,6 +15,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -84,7 +85,7 @@ TEST(ShardSizesRefuse, WeightsThatMeanNothing) {
 }
 
 TEST(Scatter, PutsEachShardOnItsDevice) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   const Tensor x = arange(20, {.dtype = kFloat32}).view({10, 2});
   std::vector<std::int64_t> rows;
   const std::vector<Tensor> shards = scatter(x, kThree, {}, "input", &rows);
@@ -99,7 +100,7 @@ TEST(Scatter, PutsEachShardOnItsDevice) {
 }
 
 TEST(Scatter, SplitsAnyDimension) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   const Tensor x = randn({2, 7, 3});
   for (const std::int64_t dim : {1, -2}) {
     const std::vector<Tensor> shards = scatter(x, kThree, {.dim = dim, .split = Split::kBalanced});
@@ -121,7 +122,7 @@ TEST(Scatter, LeavesWhatIsThereAsAView) {
 }
 
 TEST(Scatter, OfAnEmptyBatchIsOneShard) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   const std::vector<Tensor> shards = scatter(zeros({0, 5}), kThree);
   ASSERT_EQ(shards.size(), 1u);
   EXPECT_EQ(shards[0].sizes(), (Shape{0, 5}));
@@ -137,7 +138,7 @@ struct Batch {
 };
 
 TEST(Scatter, SplitsAllTensorsInAValueAndRepeatsTheRest) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   const Tensor rows = arange(6);
   const auto shards =
       scatter(std::tuple(Batch{rows, rows, {{"a", {rows, rows}}}, 7}, std::string("text"), rows), kThree);
@@ -156,19 +157,19 @@ TEST(Scatter, SplitsAllTensorsInAValueAndRepeatsTheRest) {
 }
 
 TEST(Scatter, LeavesUndefinedTensorsUndefined) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   const auto shards = scatter(std::pair(Tensor(), arange(6)), kThree);
   EXPECT_FALSE(shards[1].first.defined());
   EXPECT_TRUE(shards[1].second.defined());
 }
 
 TEST(Scatter, OfAValueWithoutTensorsIsOneShard) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   EXPECT_EQ(scatter(5, kThree), std::vector<int>{5});
 }
 
 TEST(Scatter, CarriesGradientsBack) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   Tensor x = arange(7, {.dtype = kFloat32});
   x.requires_grad_();
   const std::vector<Tensor> shards = scatter(x, kThree);
@@ -179,7 +180,7 @@ TEST(Scatter, CarriesGradientsBack) {
 }
 
 TEST(ScatterRefuses, TensorsWithoutThatDimensionByName) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   EXPECT_EQ(thrown<ShapeError>([] {
               scatter(std::vector<Tensor>{zeros({3}), tensor(1.)}, kThree, {}, "inputs");
             }),

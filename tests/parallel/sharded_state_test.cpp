@@ -11,6 +11,7 @@
 #include "autograd/node.h"
 #include "optim/cases.h"
 #include "parallel/job.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -447,7 +448,7 @@ TEST_P(ShardedState, ReduceScattersEachBucketAndSendsParametersOnce) {
 INSTANTIATE_TEST_SUITE_P(Devices, ShardedState, ::testing::Values(2, 3, 5));
 
 TEST(ShardedStateAlone, IsWholeOnOneDevice) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   manual_seed(3);
   const Net net;
   DataParallel whole(net, options(false)), sharded(net, options(true));

@@ -14,6 +14,7 @@
 #include <lockstep/tensor/batch_shard.h>
 
 #include "parallel/job.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -39,7 +40,7 @@ struct Net : nn::Module<Net<Norm>> {
 using SyncNet = Net<nn::SyncBatchNorm>;
 
 TEST(SyncBatchNorm, IsBatchNormOfTheWholeBatch) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   manual_seed(1);
   for (const Shape& sizes : {Shape{10, 3}, Shape{4, 3, 5}, Shape{1, 3, 2}}) {
     for (const std::vector<double>& weights : {std::vector<double>{}, {1, 0, 2}}) {
@@ -63,7 +64,7 @@ TEST(SyncBatchNorm, IsBatchNormOfTheWholeBatch) {
 }
 
 TEST(SyncBatchNorm, HasGradientsOfGradients) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   manual_seed(1);
   SyncNet net;
   SyncNet alone = net;
@@ -80,7 +81,7 @@ TEST(SyncBatchNorm, HasGradientsOfGradients) {
 }
 
 TEST(SyncBatchNorm, NormalizesByRunningStatisticsInEvaluation) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   SyncNet net;
   SyncNet alone = net;
   DataParallel model(net);
@@ -92,7 +93,7 @@ TEST(SyncBatchNorm, NormalizesByRunningStatisticsInEvaluation) {
 }
 
 TEST(SyncBatchNorm, RefusesABatchOfOneElement) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   DataParallel model{SyncNet()};
   EXPECT_THROW(model(randn({1, 3}, {.dtype = kFloat64, .device = "cuda:0"})), ShapeError);
   EXPECT_THROW(model(randn({4, 2}, {.dtype = kFloat64, .device = "cuda:0"})), ShapeError);
@@ -128,7 +129,7 @@ TEST(SyncBatchNorm, CopiesNoStatisticsBetweenPasses) {
 }
 
 TEST(BatchNorm, KeepsTheMeanOfTheReplicasStatistics) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   manual_seed(1);
   const Net<nn::BatchNorm1d> net;
   DataParallel model(net);
@@ -164,7 +165,7 @@ struct Counter : nn::Module<Counter> {
 };
 
 TEST(Buffers, ThatBecomeMeansAreFloating) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   EXPECT_THROW(DataParallel{Counter()}, DTypeError);
 }
 
@@ -175,7 +176,7 @@ void run_on_all(const Job& job) {
 }
 
 TEST(ReplicaGroup, GivesTheCauseWhenAReplicaFailsWhileOthersWait) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   try {
     run_on_all([](std::size_t i) {
       if (i == 1) throw OutOfMemory("cuda:1", {});
@@ -189,7 +190,7 @@ TEST(ReplicaGroup, GivesTheCauseWhenAReplicaFailsWhileOthersWait) {
 }
 
 TEST(ReplicaGroup, DoesNotWaitForAReplicaThatHasEnded) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   EXPECT_THROW(run_on_all([](std::size_t i) {
                  if (i != 2) sum_over_replicas(std::int64_t(1));
                }),
@@ -197,7 +198,7 @@ TEST(ReplicaGroup, DoesNotWaitForAReplicaThatHasEnded) {
 }
 
 TEST(ReplicaGroup, RefusesTensorsThatDiffer) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const auto device = [](std::size_t i) { return Device::cuda(int(i)); };
   EXPECT_THROW(
       run_on_all([&](std::size_t i) { sum_over_replicas(ones({std::int64_t(i) + 1}, {.device = device(i)})); }),
@@ -232,7 +233,7 @@ TEST(ReplicaGroup, LetsTwoThreadsPassOverTheSameDevices) {
 
 // Were the jobs of two callers queued in different orders on two devices, each would wait for the other's for ever.
 TEST(ReplicaGroup, LetsTwoThreadsMeetOnTheSameDevices) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   const auto many_passes = [] {
     for (int i = 0; i < 2000; ++i) run_on_all([](std::size_t) { sum_over_replicas(std::int64_t(1)); });
   };
@@ -246,7 +247,7 @@ TEST(ReplicaGroup, LetsTwoThreadsMeetOnTheSameDevices) {
 }
 
 TEST(Replicas, DrawWhatTheCallerWouldDrawForTheBatch) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   manual_seed(5);
   const Generator first = draw_for_batch(), second = draw_for_batch();
   const Generator after = current_generator();
@@ -259,7 +260,7 @@ TEST(Replicas, DrawWhatTheCallerWouldDrawForTheBatch) {
 }
 
 TEST(Replicas, DrawNumbersOfTheirOwnInEachPass) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   std::vector<float> drawn(4);
   for (std::size_t pass = 0; pass < 2; ++pass)
     run_on_all([&](std::size_t i) { drawn[2 * pass + i] = rand({}).item<float>(); });

@@ -13,6 +13,7 @@
 
 #include "autograd/node.h"
 #include "parallel/job.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -89,7 +90,7 @@ TEST(TrainingInLockstep, TwoRunsAreBitIdenticalWhateverTheTiming) {
 // Gradients of what `run` does with a module, on one device and on three.
 template <class Run>
 void expect_gradients_as_on_one_device(Run&& run) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   manual_seed(7);
   Net net, alone = net;
   run(alone, static_cast<DataParallel<Net>*>(nullptr));
@@ -163,7 +164,7 @@ TEST(Gradients, OfAShardedBatchAfterZeroing) {
 }
 
 TEST(Gradients, StayWhileOthersAreAskedFor) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model{Net()};
   loss_of(model(batch(0), true)).backward();
   std::vector<Tensor> everywhere;
@@ -179,7 +180,7 @@ TEST(Gradients, StayWhileOthersAreAskedFor) {
 }
 
 TEST(Gradients, ThatWereAskedForStayWhileOthersCome) {
-  SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   DataParallel model{Net()};
   const Tensor loss = loss_of(model(batch(1), false));
   const std::vector<Tensor> asked = gradients({{loss}}, {{model.module().last.weight}});

@@ -132,10 +132,26 @@ void for_all_reductions(const Body& body) {
   });
 }
 
+// What a reduction gives is the same everywhere, but that NCCL adds floats in an order of its own.
+void expect_reduced(const Bytes& got, const Bytes& expected, DType dtype) {
+  if (kind_of_devices() != "cuda" || !is_floating(dtype)) {
+    EXPECT_EQ(got, expected);
+    return;
+  }
+  visit(dtype, [&]<class T>() {
+    const std::vector<T> values = values_of<T>(got), truth = values_of<T>(expected);
+    ASSERT_EQ(values.size(), truth.size());
+    const double precision = size_of(dtype) == 8 ? 1e-14 : size_of(dtype) == 4 ? 1e-6 : dtype == kFloat16 ? 4e-3 : 3e-2;
+    for (std::size_t i = 0; i < truth.size(); ++i)
+      ASSERT_NEAR(double(values[i]), double(truth[i]), precision * (8 + std::abs(double(truth[i])))) << "element " << i;
+  });
+}
+
 class Collectives : public ::testing::TestWithParam<int> {
  protected:
   int size() const { return GetParam(); }
-  Bytes get(Ranks& ranks, int rank, const std::vector<void*>& memory, std::size_t bytes) {
+  template <class Group>
+  Bytes get(Group& ranks, int rank, const std::vector<void*>& memory, std::size_t bytes) {
     return ranks.get(rank, memory[std::size_t(rank)], bytes);
   }
 };
@@ -144,23 +160,23 @@ INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 5, 8));
 
 TEST_P(Collectives, AllReduceGivesEveryRankTheReductionOfAll) {
   for_all_reductions([&](DType dtype, std::size_t count, ReduceOp op) {
-    Ranks ranks(size());
+    AnyRanks ranks(size());
     const std::vector<Bytes> inputs = samples(dtype, count, size());
     const Bytes expected = oracle(dtype, op, inputs);
     const auto send = ranks.put_all(inputs), receive = ranks.allocate_all(expected.size());
     ranks.communicator.all_reduce(ranks.buffers(send, receive), count, dtype, op);
     for (int rank = 0; rank < size(); ++rank) {
-      EXPECT_EQ(get(ranks, rank, receive, expected.size()), expected);
+      expect_reduced(get(ranks, rank, receive, expected.size()), expected, dtype);
       EXPECT_EQ(get(ranks, rank, send, expected.size()), inputs[std::size_t(rank)]);  // untouched
     }
     ranks.communicator.all_reduce(ranks.buffers(send, send), count, dtype, op);  // in place
-    for (int rank = 0; rank < size(); ++rank) EXPECT_EQ(get(ranks, rank, send, expected.size()), expected);
+    for (int rank = 0; rank < size(); ++rank) expect_reduced(get(ranks, rank, send, expected.size()), expected, dtype);
   });
 }
 
 TEST_P(Collectives, ReduceGivesTheRootTheReductionOfAll) {
   for_all_reductions([&](DType dtype, std::size_t count, ReduceOp op) {
-    Ranks ranks(size());
+    AnyRanks ranks(size());
     const int root = size() - 1;
     const std::vector<Bytes> inputs = samples(dtype, count, size());
     const Bytes expected = oracle(dtype, op, inputs);
@@ -168,16 +184,19 @@ TEST_P(Collectives, ReduceGivesTheRootTheReductionOfAll) {
     std::vector<void*> receive(std::size_t(size()), nullptr);
     receive[std::size_t(root)] = ranks.allocate(root, expected.size());
     ranks.communicator.reduce(ranks.buffers(send, receive), count, dtype, root, op);
-    EXPECT_EQ(get(ranks, root, receive, expected.size()), expected);
+    expect_reduced(get(ranks, root, receive, expected.size()), expected, dtype);
     ranks.communicator.reduce(ranks.buffers(send, send), count, dtype, root, op);  // in place
     for (int rank = 0; rank < size(); ++rank)
-      EXPECT_EQ(get(ranks, rank, send, expected.size()), rank == root ? expected : inputs[std::size_t(rank)]);
+      if (rank == root)
+        expect_reduced(get(ranks, rank, send, expected.size()), expected, dtype);
+      else
+        EXPECT_EQ(get(ranks, rank, send, expected.size()), inputs[std::size_t(rank)]);
   });
 }
 
 TEST_P(Collectives, BroadcastGivesEveryRankTheRootsValues) {
   for_all_cases([&](DType dtype, std::size_t count) {
-    Ranks ranks(size());
+    AnyRanks ranks(size());
     const int root = size() / 2;
     const Bytes values = sample(dtype, count, 7);
     std::vector<void*> send(std::size_t(size()), nullptr);
@@ -194,7 +213,7 @@ TEST_P(Collectives, BroadcastGivesEveryRankTheRootsValues) {
 
 TEST_P(Collectives, ReduceScatterGivesEveryRankItsShareOfTheReduction) {
   for_all_reductions([&](DType dtype, std::size_t count, ReduceOp op) {
-    Ranks ranks(size());
+    AnyRanks ranks(size());
     const Counts counts = uneven(count, size());
     const std::size_t element = size_of(dtype);
     const std::vector<Bytes> inputs = samples(dtype, count, size());
@@ -207,8 +226,8 @@ TEST_P(Collectives, ReduceScatterGivesEveryRankItsShareOfTheReduction) {
     }
     const auto expect = [&](const std::vector<void*>& memory) {
       for (std::size_t rank = 0, offset = 0; rank < counts.size(); offset += counts[rank++] * element)
-        EXPECT_EQ(get(ranks, int(rank), memory, counts[rank] * element),
-                  slice(expected, offset, counts[rank] * element));
+        expect_reduced(get(ranks, int(rank), memory, counts[rank] * element),
+                       slice(expected, offset, counts[rank] * element), dtype);
     };
     ranks.communicator.reduce_scatter(ranks.buffers(send, receive), counts, dtype, op);
     expect(receive);
@@ -219,7 +238,7 @@ TEST_P(Collectives, ReduceScatterGivesEveryRankItsShareOfTheReduction) {
 
 TEST_P(Collectives, AllGatherGivesEveryRankTheSharesOfAll) {
   for_all_cases([&](DType dtype, std::size_t count) {
-    Ranks ranks(size());
+    AnyRanks ranks(size());
     const Counts counts = uneven(count, size());
     const std::size_t element = size_of(dtype);
     const Bytes whole = sample(dtype, count, 3);
@@ -242,7 +261,7 @@ TEST_P(Collectives, AllGatherGivesEveryRankTheSharesOfAll) {
 
 TEST_P(Collectives, SendReceivePassesMessagesAroundARingAndToOneself) {
   for_all_cases([&](DType dtype, std::size_t count) {
-    Ranks ranks(size());
+    AnyRanks ranks(size());
     const std::vector<Bytes> inputs = samples(dtype, count, size());
     const auto send = ranks.put_all(inputs), next = ranks.allocate_all(inputs[0].size()),
                own = ranks.allocate_all(inputs[0].size());

@@ -2,19 +2,25 @@
 // is not tested here.
 #include "runtime/cuda/cuda_backend.h"
 
+#include <dlfcn.h>
 #include <gtest/gtest.h>
-#include <nccl.h>
 
+#include <array>
+#include <bit>
 #include <set>
+#include <string>
 
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/device.h>
 
+#include "core/text.h"
 #include "runtime/cuda/arena.h"
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/matmul_plans.h"
 #include "runtime/cuda/pinned_cache.h"
+#include "runtime/cuda/vendor_library.h"
+#include "runtime/cuda/vendor_tables.h"
 #include "runtime/registry.h"
 
 namespace lockstep::gpu {
@@ -73,11 +79,46 @@ TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
   expect_backend_error("cublasLtCreate", [] { MatmulPlans(3, false); });
 }
 
-TEST_F(WithoutDriver, NcclIsLinkedAndRefusesToConnect) {
+TEST_F(WithoutDriver, NcclRefusesToConnect) { EXPECT_THROW(make_nccl_communicator({{0, 0}, {1, 1}}), Error); }
+
+bool is_loaded(const std::string& file) { return dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
+
+const bool kLoadedAtStart =
+    is_loaded(text("libcublasLt.so.", CUBLAS_VER_MAJOR)) || is_loaded(text("libnccl.so.", NCCL_MAJOR));
+
+TEST(VendorTables, AreFilledOnFirstUseFromLibrariesOfTheHeadersMajorVersions) {
+  EXPECT_FALSE(kLoadedAtStart);
+  EXPECT_EQ(cublas_lt().get_version() / 10000, CUBLAS_VER_MAJOR);
   int version = 0;
-  ASSERT_EQ(ncclGetVersion(&version), ncclSuccess);
-  EXPECT_EQ(version / 100, NCCL_VERSION_CODE / 100);
-  EXPECT_THROW(make_nccl_communicator({{0, 0}, {1, 1}}), Error);
+  ASSERT_EQ(nccl().get_version(&version), ncclSuccess);
+  EXPECT_EQ(version / 10000, NCCL_MAJOR);
+  EXPECT_TRUE(is_loaded(text("libcublasLt.so.", CUBLAS_VER_MAJOR)));
+  EXPECT_TRUE(is_loaded(text("libnccl.so.", NCCL_MAJOR)));
+}
+
+template <class Table>
+void expect_functions_of_their_own(const Table& table) {
+  const auto functions = std::bit_cast<std::array<void*, sizeof(Table) / sizeof(void*)>>(table);
+  const std::set<void*> different(functions.begin(), functions.end());
+  EXPECT_EQ(different.size(), functions.size());
+  EXPECT_FALSE(different.contains(nullptr));
+}
+
+TEST(VendorTables, HaveAFunctionOfItsOwnInEachPlace) {
+  expect_functions_of_their_own(cublas_lt());
+  expect_functions_of_their_own(nccl());
+}
+
+TEST(VendorTables, CannotBeFilledFromALibraryThatIsNotThere) {
+  try {
+    const VendorLibrary library({"NCCL 99", "libnccl.so.99", ""});
+    FAIL() << "no error";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(error.api, "dlopen");
+    const std::string message = error.what();
+    for (const char* word : {"libnccl.so.99: cannot open shared object file", "install NCCL 99", "LD_LIBRARY_PATH"})
+      EXPECT_NE(message.find(word), std::string::npos) << word << " in " << message;
+  }
 }
 
 TEST(DeviceMemory, DoesNotGoBeyondItsShare) { EXPECT_EQ(DeviceMemory(0, 1000, 0).allocate(1001), nullptr); }

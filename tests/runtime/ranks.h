@@ -1,10 +1,10 @@
-// A group of simulated devices with a communicator, a stream of each, and memory on each: what tests of collectives
-// are made of.
+// A group of devices with a communicator, a stream of each, and memory on each: what tests of collectives are made of.
 #pragma once
 
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -13,6 +13,7 @@
 #include <lockstep/runtime/simulation.h>
 
 #include "runtime/registry.h"
+#include "support/test_devices.h"
 
 namespace lockstep::testing {
 
@@ -37,17 +38,18 @@ inline std::vector<Device> gpus(int count) {
   return devices;
 }
 
-class Ranks {
+template <class Devices>
+class RanksOn {
  public:
-  explicit Ranks(int count, SimulationOptions options = {})
-      : devices(with_count(options, count)), communicator(gpus(count)) {
+  explicit RanksOn(int count, SimulationOptions options = {})
+      : devices(arguments(options, count)), communicator(gpus(count)) {
     for (int rank = 0; rank < count; ++rank) streams.push_back(Stream::from_pool(Device::cuda(rank)));
   }
-  ~Ranks() {
+  ~RanksOn() {
     for (const auto& [rank, block] : blocks_) state(rank).allocator.free(block);
   }
 
-  SimulatedDevices devices;
+  Devices devices;
   Communicator communicator;
   std::vector<Stream> streams;
 
@@ -115,12 +117,18 @@ class Ranks {
   }
 
  private:
-  static SimulationOptions with_count(SimulationOptions options, int count) {
+  static auto arguments(SimulationOptions options, int count) {
     options.count = count;
-    return options;
+    if constexpr (std::is_same_v<Devices, SimulatedDevices>)
+      return options;
+    else
+      return count;
   }
   std::vector<std::pair<int, Block*>> blocks_;
 };
+
+using Ranks = RanksOn<SimulatedDevices>;
+using AnyRanks = RanksOn<TestDevices>;  ///< For what holds on every backend.
 
 template <class ErrorType, class Body>
 std::string message_of(Body body) {

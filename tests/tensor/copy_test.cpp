@@ -9,6 +9,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -24,7 +25,7 @@ using testing::with_gaps;
 constexpr std::array kAll = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
 
 TEST(Copy, ConvertsBetweenAllDtypesOnAnyPairOfDevices) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const Tensor numbers = tensor({0, 1, 2, 3, 100, 127, 0, 64}).view({2, 4});
   for (const Device from_device : {Device(), Device("cuda:0")})
     for (const Device to_device : {Device(), Device("cuda:0"), Device("cuda:1")})
@@ -97,7 +98,7 @@ TEST(Copy, KeepsValuesBetweenLayoutsAndDevices) {
 }
 
 TEST(Copy, ChangesNothingAroundAView) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   for (const Device device : {Device(), Device("cuda:0")}) {
     const Tensor whole = zeros({4, 5}, {.device = device});
     whole.slice(0, 1, 4, 2).slice(1, 1, 4).copy_(ones({2, 3}, {.device = "cuda:1"}));
@@ -106,7 +107,7 @@ TEST(Copy, ChangesNothingAroundAView) {
 }
 
 TEST(Copy, BroadcastsItsSource) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   for (const Device from : {Device(), Device("cuda:0"), Device("cuda:1")}) {
     Tensor x = zeros({2, 3}, {.device = "cuda:0"});
     x.copy_(tensor({1., 2., 3.}, {.device = from}));
@@ -121,7 +122,7 @@ TEST(Copy, BroadcastsItsSource) {
 }
 
 TEST(Copy, MovesEmptyTensors) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   EXPECT_EQ(zeros({0, 3}).cuda(1).sizes(), (Shape{0, 3}));
   Tensor x = zeros({0, 3}, {.device = "cuda:0"});
   EXPECT_EQ(x.copy_(zeros({1, 3})).sizes(), (Shape{0, 3}));

@@ -9,6 +9,7 @@
 #include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
 
@@ -21,7 +22,7 @@ using testing::values;
 constexpr std::array kAll = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
 
 TEST(Creation, FillsEveryDtypeOnEveryDevice) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   for (const Device device : {Device(), Device("cuda:0"), Device("cuda:1")})
     for (const DType dtype : kAll) {
       const TensorOptions options = {.dtype = dtype, .device = device};
@@ -43,7 +44,7 @@ TEST(Creation, IsFloat32OnTheCpuByDefault) {
 }
 
 TEST(Creation, OfTheLikeTakesOverWhatIsNotGiven) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Tensor x = zeros({2, 3}, {.dtype = kInt32, .device = "cuda:0"});
   EXPECT_EQ(ones_like(x).dtype(), kInt32);
   EXPECT_EQ(ones_like(x).device(), Device("cuda:0"));
@@ -124,7 +125,7 @@ TEST(CreationRefuses, NegativeSizesAndThoseThatDoNotFit) {
 }
 
 TEST(CreationRefuses, ADeviceThatIsNotThere) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   EXPECT_EQ(thrown<InvalidArgument>([] { zeros({2}, {.device = "cuda:2"}); }),
             "[Device] expected one of 2 visible GPUs, got cuda:2");
 }
@@ -152,7 +153,7 @@ TEST(CreationRefuses, MoreThanTheDeviceHasAndGoesOn) {
 }
 
 TEST(Creation, TakesEmptyAndZeroDimensionalShapes) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   for (const Device device : {Device(), Device("cuda:0")}) {
     EXPECT_EQ(zeros({0, 3}, {.device = device}).numel(), 0);
     EXPECT_TRUE(values(zeros({0, 3}, {.device = device})).empty());

@@ -10,6 +10,7 @@
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
+#include "support/test_devices.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -150,7 +151,7 @@ TEST(Print, ReadsViewsInTheirOwnOrder) {
 }
 
 TEST(Print, NamesADeviceThatIsNotTheCpu) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const Tensor numbers = tensor({{1.4067, 1.6026, 1.79}, {1.8645, 1.8511, 1.3288}}, {.device = "cuda:1"});
   EXPECT_EQ(printed(numbers), R"(tensor([[1.4067, 1.6026, 1.7900],
         [1.8645, 1.8511, 1.3288]], device='cuda:1'))");
@@ -169,7 +170,7 @@ struct Recorded final : AutogradState {
 };
 
 TEST(Print, NamesTheGradient) {
-  SimulatedDevices devices({.count = 13});
+  const TestDevices devices(13);
   const Tensor leaf = tensor({1., 2.}, {.requires_grad = true});
   EXPECT_EQ(printed(leaf), "tensor([1., 2.], requires_grad=True)");
   const Tensor output = tensor({{0.1458}, {0.1458}}, {.device = "cuda"});

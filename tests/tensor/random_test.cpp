@@ -14,9 +14,9 @@
 #include <set>
 #include <thread>
 
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
+#include "support/test_devices.h"
 #include "tensor/statistics.h"
 
 namespace lockstep {
@@ -119,7 +119,7 @@ std::map<std::string, Maker> makers() {
 }
 
 TEST(Random, IsTheSameOnASimulatedDeviceAsOnTheCpu) {
-  SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   for (const auto& [name, make] : makers())
     for (const DType dtype : kFloating) {
       manual_seed(11);
@@ -296,7 +296,7 @@ TEST(Random, HonoursOptions) {
 }
 
 TEST(Random, TakesWhatIsLeftOutFromTheTensorItIsLike) {
-  SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Tensor like = zeros({2, 3}, {.dtype = kFloat64, .device = "cuda"});
   for (const Tensor& made : {rand_like(like), randn_like(like), randint_like(like, 0, 5)}) {
     EXPECT_EQ(made.sizes(), like.sizes());

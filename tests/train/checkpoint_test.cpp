@@ -7,12 +7,12 @@
 #include <limits>
 
 #include <lockstep/parallel/data_parallel.h>
-#include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/train/checkpoint_folder.h>
 
 #include "io/memory_source.h"
 #include "io/temporary_folder.h"
+#include "support/test_devices.h"
 #include "train/noisy_job.h"
 
 namespace lockstep {
@@ -122,7 +122,7 @@ TEST(Checkpoint, OtherFilesAreRefused) {
 }
 
 TEST(LoadModel, TakesKeysWithAndWithoutTheWrapper) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const auto make = [] { return nn::Sequential(nn::Linear(3, 4), nn::Linear(4, 2)); };
   nn::Sequential plain = make();
   DataParallel parallel(make());
@@ -148,7 +148,7 @@ struct Wrapper : nn::Module<Wrapper> {
 };
 
 TEST(LoadModel, IsNotMisledByAMemberOfThatName) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   Wrapper plain;
   DataParallel parallel(Wrapper{});
   load_model(plain, parallel.state_dict());

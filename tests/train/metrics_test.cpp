@@ -7,6 +7,7 @@
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
+#include "support/test_devices.h"
 #include "support/thrown.h"
 
 namespace lockstep::train {
@@ -51,7 +52,7 @@ TEST_P(MetricsOn, GoOnFromTheirState) {
 INSTANTIATE_TEST_SUITE_P(Devices, MetricsOn, ::testing::Values("cpu", "cuda:0"));
 
 TEST(Metrics, AreReadWithoutWaitingForLaterWork) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   Metrics metrics("cuda:0");
   metrics.add("loss", tensor(2., {.device = "cuda:0"}));
   const PendingMeans means = metrics.take();

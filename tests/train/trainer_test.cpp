@@ -13,6 +13,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "io/temporary_folder.h"
+#include "support/test_devices.h"
 #include "support/thrown.h"
 #include "train/fit_job.h"
 
@@ -37,7 +38,7 @@ void expect_near(const History::Column& a, const History::Column& b, double rela
 }
 
 TEST(Trainer, TrainsTheSameOnOneDeviceAndOnThree) {
-  const SimulatedDevices devices({.count = 3});
+  const TestDevices devices(3);
   FitJob on_cpu({.validates = true});
   const History expected = on_cpu.fit({.max_epochs = 4, .num_gpus = 0, .progress = kSilent});
   EXPECT_EQ(on_cpu.net().parameters()[0].device(), Device());
@@ -75,7 +76,7 @@ TEST(Trainer, IsTheLoopThatOneWouldWrite) {
 
 // An epoch is 10 batches, the last of which has one row: steps of 3, 3, 3 and 1 batches, then 3 batches to validate.
 TEST(Trainer, ResumedAfterAnyInterruptionContinuesBitForBit) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const auto options = [](const TemporaryFolder& folder, bool resume) {
     return TrainerOptions{
         .max_epochs = 3,
@@ -118,7 +119,7 @@ TEST(Trainer, GoesOnWithMoreEpochsFromTheFinalCheckpoint) {
 }
 
 TEST(Trainer, AccumulatedBatchesAreOneLargeBatch) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   for (const int gpus : {0, 2}) {
     FitJob small({.batch_size = 4}), large({.batch_size = 12});  // of 46 rows: 12, 12, 12 and 10 in batches of 4, 4, 2
     const History history = small.fit({.max_epochs = 3, .num_gpus = gpus, .accumulate = 3, .progress = kSilent});
@@ -190,7 +191,7 @@ struct Sample {
 };
 
 TEST(Trainer, TakesBatchesOfAnyStructureFromAnyRange) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   std::vector<Sample> batches;
   for (int i = 0; i < 3; ++i) batches.push_back({randn({4, 3}), ones({4, 1}), 0.5});
   nn::Linear net(3, 1);
@@ -209,7 +210,7 @@ TEST(Trainer, TakesBatchesOfAnyStructureFromAnyRange) {
 }
 
 TEST(Trainer, PreparesModelsAndBatches) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const Trainer trainer({.devices = {"cuda:1", "cuda:0"}});
   nn::Linear net(3, 1);
   const Tensor weight = net.weight;
@@ -228,7 +229,7 @@ struct Failure : nn::Module<Failure> {
 };
 
 TEST(Trainer, LeavesTheModelUsableAfterAnError) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   for (const bool was_training : {true, false}) {
     Failure net;
     net.train(was_training);
@@ -282,7 +283,7 @@ TEST(Trainer, StopsWhereTheLossIsNotFiniteAndSavesNoCheckpointThen) {
 }
 
 TEST(Trainer, RefusesOptionsAndDevicesThatDoNotFit) {
-  const SimulatedDevices devices({.count = 2});
+  const TestDevices devices(2);
   const auto refusal = [](const TrainerOptions& options) { return thrown<InvalidArgument>([&] { Trainer{options}; }); };
   EXPECT_EQ(refusal({.num_gpus = 3}), "[trainer] expected num_gpus from 0 to 2, got 3; there is cpu, cuda:0, cuda:1");
   EXPECT_EQ(refusal({.devices = {"cuda:2"}}), "[trainer] expected devices out of cpu, cuda:0, cuda:1, got cuda:2");

@@ -3,6 +3,7 @@
 #include <lockstep/core/error.h>
 
 #include "core/text.h"
+#include "runtime/cuda/vendor_tables.h"
 
 namespace lockstep::gpu {
 
@@ -20,7 +21,7 @@ void check(cudaError_t result, const char* api, int device) {
 
 void check(cublasStatus_t result, const char* api, int device) {
   if (result == CUBLAS_STATUS_SUCCESS) return;
-  throw BackendError(api, int(result), name_of(device), cublasLtGetStatusString(result));
+  throw BackendError(api, int(result), name_of(device), cublas_lt().get_status_string(result));
 }
 
 bool has_ended(cudaError_t query, const char* api, int device) {

@@ -28,7 +28,8 @@ struct Member {
   int card;
 };
 
-/// The cards differ. Its first connection tests that the cards can talk, within a time limit; throws CollectiveError.
+/// The cards differ. Its first connection tests that the cards can talk, within a time limit; throws CollectiveError,
+/// and BackendError where NCCL cannot be loaded or is too old.
 std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members);
 
 /// For ranks on one card, which NCCL refuses; other cards among them must be able to reach its memory. Sums in the

@@ -9,11 +9,19 @@
 
 #include "runtime/backend.h"
 #include "runtime/cuda/call.h"
+#include "runtime/cuda/vendor_tables.h"
 
 namespace lockstep::gpu {
 
+/// Destroys what cuBLASLt has made, by a function of its table. Never throws: the table was filled before.
+template <auto destroy>
+struct DestroyCublas {
+  void operator()(auto* handle) const noexcept { static_cast<void>((cublas_lt().*destroy)(handle)); }
+};
+
 class MatmulPlans {
  public:
+  /// Throws BackendError, also where cuBLASLt cannot be loaded.
   MatmulPlans(int device, bool tf32);
   ~MatmulPlans();
 
@@ -29,7 +37,7 @@ class MatmulPlans {
 
   const int device_;
   const bool tf32_;
-  std::unique_ptr<cublasLtContext, Destroy<cublasLtDestroy>> handle_;
+  std::unique_ptr<cublasLtContext, DestroyCublas<&CublasLt::destroy>> handle_;
   OwnedMemory workspace_;
   std::map<Key, Plan> plans_;
 };

@@ -6,8 +6,10 @@
 
 #include "tensor/kernels/geometry.h"
 
-#ifdef __CUDACC__
+// nvcc compiles kernels for GPUs as well; g++ does where tests emulate one.
+#if defined(__CUDACC__) || defined(LOCKSTEP_CUDA_EMULATED)
 #include "tensor/kernels/cuda/dispatch.h"
+#define LOCKSTEP_DEVICE_FORMS 1
 #endif
 
 namespace lockstep {
@@ -22,7 +24,7 @@ inline void use_on(const StreamHandle& stream, const Tensor& tensor) {
 /// Hands `kernel` to its device: the one place that knows whether it was compiled for GPUs as well.
 template <class Kernel>
 void enqueue(DeviceState& device, const StreamHandle& stream, const LaunchInfo& info, const Kernel& kernel) {
-#ifdef __CUDACC__
+#ifdef LOCKSTEP_DEVICE_FORMS
   device.backend.launch(stream, info, gpu::Dispatched<Kernel>{kernel});
 #else
   device.backend.launch(stream, info, kernel);

@@ -1,5 +1,6 @@
 // The row pattern: a function object sees one row of each operand at a time, along one dimension of all of them:
-// softmax, sorting, running sums, picking by index. Rows are worked on in parallel; a row never is.
+// softmax, normalization, running sums, picking by index. On the host rows are worked on in parallel and a row by one
+// thread; on a GPU a row has as many threads as it is worth (cuda/rows.h).
 #pragma once
 
 #include <algorithm>
@@ -8,18 +9,9 @@
 
 #include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"
-#include "tensor/kernels/visit.h"
+#include "tensor/kernels/row_team.h"
 
 namespace lockstep {
-
-template <class T>
-struct Row {
-  T* data;
-  std::int64_t length;
-  std::int64_t step;  ///< In elements.
-
-  LOCKSTEP_HD T& operator[](std::int64_t i) const { return data[i * step]; }
-};
 
 template <class F, class Out, class... In>
 struct RowKernel {
@@ -35,24 +27,25 @@ struct RowKernel {
   void operator()(const KernelContext& context) const {
     const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
     host::parallel_for(context, outer.numel, kGrain / longest + 1, [this](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) item(r);
+      for (std::int64_t r = begin; r < end; ++r) row(offsets_at(outer, r), std::index_sequence_for<In...>());
     });
   }
 
-  std::int64_t items() const { return outer.numel; }
-  LOCKSTEP_HD void item(std::int64_t r) const { row(offsets_at(outer, r), std::index_sequence_for<In...>()); }
-
  private:
   template <std::size_t... I>
-  LOCKSTEP_HD void row(const std::array<std::int64_t, kOperands>& at, std::index_sequence<I...>) const {
-    f(Row<Out>{out + at[0], lengths[0], steps[0]},
-      Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
+  void row(const std::array<std::int64_t, kOperands>& at, std::index_sequence<I...>) const {
+    const Row<Out> to{out + at[0], lengths[0], steps[0]};
+    if constexpr (kWorksAlone<F, Row<Out>, Row<const In>...>)
+      f(to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
+    else
+      f(OneThread(), to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
   }
 };
 
-/// Calls f(row of out, rows of inputs...) for each row along `dim`. All operands live on one device, have one rank and
-/// the dtypes Out and In. Outside `dim` their sizes agree, or only the rows that all of them have are visited; along
-/// it they may differ. f may read what it finds in out's row.
+/// Calls f(team, row of out, rows of inputs...) for each row along `dim`, or f(row of out, rows of inputs...) where a
+/// row is worked through in order; what a team does is said at OneThread. All operands live on one device, have one
+/// rank and the dtypes Out and In. Outside `dim` their sizes agree, or only the rows that all of them have are visited;
+/// along it they may differ. `out` shares no memory with the inputs; f may read what it finds in out's row.
 template <class Out, class... In, class F, class... Inputs>
 void map_rows(const char* name, double flops_per_element, const F& f, int dim, const Tensor& out,
               const Inputs&... inputs) {

@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "fake/fake_cuda.h"
+#include "cuda/fake/fake_cuda.h"
 
 namespace {
 
@@ -82,6 +82,7 @@ void multiply(const Object& product, T alpha, const T* a, const Object& A, const
 
 extern "C" {
 
+std::size_t cublasLtGetVersion() { return CUBLAS_VERSION; }
 const char* cublasLtGetStatusString(cublasStatus_t) { return "a fake status"; }
 cublasStatus_t cublasLtCreate(cublasLtHandle_t* handle) { return create(handle, Object()); }
 cublasStatus_t cublasLtDestroy(cublasLtHandle_t handle) { return destroy(handle); }

@@ -1,9 +1,10 @@
 // A CUDA runtime, cuBLASLt and NCCL on the CPU, as far as the backend calls them: cards whose memory is the host's, and
 // streams that do nothing before the host asks for it, and then the latest first. What CUDA forbids is kept as a
-// complaint. For one thread.
+// complaint. Any thread may call it; one does at a time.
 #pragma once
 
 #include <functional>
+#include <mutex>
 #include <string>
 
 #include <cuda_runtime_api.h>
@@ -11,12 +12,15 @@
 namespace lockstep::fake {
 
 struct Machine {
-  int cards = 2;
+  int cards = 0;  ///< None: as if there was no driver.
   std::size_t card_bytes = std::size_t(64) << 20;
   bool earliest_first = false;    ///< Which stream goes on: else the one made last, if it can.
+  bool address_only = false;      ///< New memory is addresses that must not be used, of which there are plenty.
   bool peers = true;              ///< A card can reach another's memory.
   bool collectives_fail = false;  ///< NCCL reports an error while they are pending; else they end.
   bool collectives_hang = false;  ///< They never end, and nothing reports an error.
+  int nccl_version = 22809;       ///< As ncclGetVersion says it.
+  std::string trapped;            ///< What a kernel threw: from then on every call fails, as on a card.
 
   // What was seen.
   int allocations = 0;
@@ -27,6 +31,9 @@ struct Machine {
 };
 
 Machine& machine();
+
+/// Held by every call of the fake. May be taken again by who holds it.
+std::unique_lock<std::recursive_mutex> lock();
 
 /// Work of a stream: run when it is ready and all before it has run.
 void enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready = nullptr);

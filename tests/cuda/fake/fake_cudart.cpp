@@ -1,3 +1,5 @@
+#include <sys/mman.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <cstring>
@@ -6,7 +8,7 @@
 #include <memory>
 #include <vector>
 
-#include "fake/fake_cuda.h"
+#include "cuda/fake/fake_cuda.h"
 
 struct CUstream_st {
   struct Work {
@@ -27,9 +29,10 @@ namespace {
 struct Memory {
   std::size_t bytes;
   int card;
+  bool usable;
 };
 
-int current_card = 0;
+thread_local int current_card = 0;
 std::map<const std::byte*, Memory> memories;
 std::vector<cudaStream_t> streams;
 
@@ -40,16 +43,36 @@ std::size_t used(int card) {
 }
 
 cudaError_t make_memory(void** memory, std::size_t bytes, int card) {
+  const auto held = lock();
   if (card >= 0 && used(card) + bytes > machine().card_bytes) return cudaErrorMemoryAllocation;
-  *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-  std::memset(*memory, 0xff, bytes);
-  memories[static_cast<std::byte*>(*memory)] = {bytes, card};
+  const bool usable = !machine().address_only || card < 0;
+  if (usable) {
+    *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+    std::memset(*memory, 0xff, bytes);
+  } else {
+    *memory = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    if (*memory == MAP_FAILED) return cudaErrorMemoryAllocation;
+  }
+  memories[static_cast<std::byte*>(*memory)] = {bytes, card, usable};
   return cudaSuccess;
 }
 
+// What every call on a card's work gives.
+cudaError_t state() { return machine().trapped.empty() ? cudaSuccess : cudaErrorLaunchFailure; }
+
 cudaError_t release(void* memory) {
-  if (memory && memories.erase(static_cast<std::byte*>(memory)) == 0) complain("freed what was not allocated");
-  std::free(memory);
+  const auto held = lock();
+  const auto found = memories.find(static_cast<std::byte*>(memory));
+  if (memory == nullptr) return cudaSuccess;
+  if (found == memories.end()) {
+    complain("freed what was not allocated");
+    return cudaErrorInvalidValue;
+  }
+  if (found->second.usable)
+    std::free(memory);
+  else
+    ::munmap(memory, found->second.bytes);
+  memories.erase(found);
   return cudaSuccess;
 }
 
@@ -69,26 +92,40 @@ Machine& machine() {
   return machine;
 }
 
+std::unique_lock<std::recursive_mutex> lock() {
+  static std::recursive_mutex mutex;
+  return std::unique_lock(mutex);
+}
+
 void complain(const std::string& what) {
+  const auto held = lock();
   if (machine().complaint.empty()) machine().complaint = what;
 }
 
 void enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready) {
+  const auto held = lock();
   if (std::ranges::find(streams, stream) == streams.end()) return complain("work for a stream that is gone");
   stream->work.push_back({std::move(run), std::move(ready)});
 }
 
 void step() {
+  const auto held = lock();
   for (std::size_t i = 0; i < streams.size(); ++i) {
     auto& work = streams[machine().earliest_first ? i : streams.size() - 1 - i]->work;
     if (work.empty() || (work.front().ready && !work.front().ready())) continue;
     const auto run = std::move(work.front().run);
     work.pop_front();
-    return run();
+    try {
+      run();
+    } catch (const std::exception& error) {
+      machine().trapped = error.what();
+    }
+    return;
   }
 }
 
 void expect_memory(const char* api, const void* memory, std::size_t bytes, int card) {
+  const auto held = lock();
   const auto* const begin = static_cast<const std::byte*>(memory);
   auto after = memories.upper_bound(begin);
   if (after == memories.begin()) return complain(std::string(api) + " of pageable memory");
@@ -105,7 +142,7 @@ extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
   *count = machine().cards;
-  return cudaSuccess;
+  return machine().cards > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
 cudaError_t cudaGetDeviceProperties(cudaDeviceProp* properties, int) {
   *properties = {};
@@ -123,7 +160,9 @@ cudaError_t cudaSetDevice(int card) {
   return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
-const char* cudaGetErrorString(cudaError_t) { return "a fake error"; }
+const char* cudaGetErrorString(cudaError_t error) {
+  return error == cudaErrorLaunchFailure && !machine().trapped.empty() ? machine().trapped.c_str() : "a fake error";
+}
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = machine().peers, cudaSuccess; }
@@ -137,10 +176,12 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  const auto held = lock();
   ++machine().allocations;
   return make_memory(memory, bytes, current_card);
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  const auto held = lock();
   ++machine().pinned_allocations;
   return make_memory(memory, bytes, -1);
 }
@@ -148,45 +189,60 @@ cudaError_t cudaFree(void* memory) { return release(memory); }
 cudaError_t cudaFreeHost(void* memory) { return release(memory); }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  const auto held = lock();
   *stream = new CUstream_st{current_card, {}};
   streams.push_back(*stream);
   return cudaSuccess;
 }
 cudaError_t cudaStreamDestroy(cudaStream_t stream) {
+  const auto held = lock();
   std::erase(streams, stream);
   delete stream;
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
-  if (stream->work.empty()) return cudaSuccess;
+  const auto held = lock();
+  if (state() != cudaSuccess || stream->work.empty()) return state();
   step();
   return cudaErrorNotReady;
 }
 cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
-  while (!stream->work.empty()) step();
-  return cudaSuccess;
+  cudaError_t result;
+  while ((result = cudaStreamQuery(stream)) == cudaErrorNotReady) {
+  }
+  return result;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  const auto held = lock();
   enqueue(
       stream, [] {}, [passed = event->passed] { return *passed; });
   return cudaSuccess;
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
-cudaError_t cudaEventDestroy(cudaEvent_t event) { return delete event, cudaSuccess; }
+cudaError_t cudaEventDestroy(cudaEvent_t event) {
+  const auto held = lock();
+  delete event;
+  return cudaSuccess;
+}
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  const auto held = lock();
   event->passed = std::make_shared<bool>(false);
   enqueue(stream, [passed = event->passed] { *passed = true; });
   return cudaSuccess;
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
-  if (*event->passed) return cudaSuccess;
+  const auto held = lock();
+  if (state() != cudaSuccess || *event->passed) return state();
   step();
   return cudaErrorNotReady;
 }
+
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {
-  while (!*event->passed) step();
-  return cudaSuccess;
+  cudaError_t result;
+  while ((result = cudaEventQuery(event)) == cudaErrorNotReady) {
+  }
+  return result;
 }
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "fake/fake_cuda.h"
+#include "cuda/fake/fake_cuda.h"
 #include "runtime/host/reduce_ranks.h"
 
 namespace {
@@ -117,7 +117,7 @@ extern "C" {
 
 const char* ncclGetErrorString(ncclResult_t) { return "a fake result"; }
 const char* ncclGetLastError(ncclComm_t) { return "the cable is out"; }
-ncclResult_t ncclGetVersion(int* version) { return *version = NCCL_VERSION_CODE, ncclSuccess; }
+ncclResult_t ncclGetVersion(int* version) { return *version = fake::machine().nccl_version, ncclSuccess; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
   std::memset(id, 0, sizeof *id);
   latest = std::make_shared<ncclComm::Group>();

@@ -1,11 +1,12 @@
 // Which device form a kernel has: one of the patterns', or `items()` and `item(i)` of its own. Included by launch.h
-// when nvcc compiles.
+// when kernels are compiled for GPUs too.
 #pragma once
 
 #include "tensor/kernels/cuda/items.h"
 #include "tensor/kernels/cuda/map.h"
 #include "tensor/kernels/cuda/multi.h"
 #include "tensor/kernels/cuda/reduce.h"
+#include "tensor/kernels/cuda/rows.h"
 
 namespace lockstep::gpu {
 

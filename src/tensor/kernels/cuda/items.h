@@ -22,8 +22,7 @@ template <HasItems Kernel>
 void enqueue(const Kernel& kernel, const KernelContext& context) {
   const std::int64_t items = kernel.items();
   if (items == 0) return;
-  run_items<<<blocks_for(items), kThreads, 0, stream_of(context)>>>(kernel, items);
-  check_launch();
+  launch_grid(run_items<Kernel>, blocks_for(items), kThreads, context, kernel, items);
 }
 
 }  // namespace lockstep::gpu

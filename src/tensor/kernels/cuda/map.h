@@ -63,14 +63,13 @@ void enqueue(const MapKernel<F, Out, In...>& kernel, const KernelContext& contex
   std::apply(
       [&](const In*... in) {
         if (kernel.geometry.dense && is_aligned(kernel.out) && (is_aligned(in) && ...))
-          map_dense<kPack><<<blocks_for((count + kPack - 1) / kPack), kThreads, 0, stream_of(context)>>>(
-              kernel.f, kernel.out, count, in...);
+          launch_grid(map_dense<kPack, F, Out, In...>, blocks_for((count + kPack - 1) / kPack), kThreads, context,
+                      kernel.f, kernel.out, count, in...);
         else
-          map_strided<<<blocks_for(count), kThreads, 0, stream_of(context)>>>(
-              kernel.f, Walk<1 + sizeof...(In)>(kernel.geometry), count, kernel.out, in...);
+          launch_grid(map_strided<F, Out, In...>, blocks_for(count), kThreads, context, kernel.f,
+                      Walk<1 + sizeof...(In)>(kernel.geometry), count, kernel.out, in...);
       },
       kernel.in);
-  check_launch();
 }
 
 }  // namespace lockstep::gpu

@@ -92,8 +92,7 @@ void enqueue(const MultiMapKernel<F, T...>& kernel, const KernelContext& context
   using Span = typename std::remove_cvref_t<decltype(*kernel.spans)>::value_type;
   PieceTable<Span> table;
   const auto launch = [&] {
-    multi_map<F, Span, T...><<<blocks_for(table.pieces(), 1), kThreads, 0, stream_of(context)>>>(kernel.f, table);
-    check_launch();
+    launch_grid(multi_map<F, Span, T...>, blocks_for(table.pieces(), 1), kThreads, context, kernel.f, table);
     table.size = 0;
   };
   for (const Span& span : *kernel.spans) {
@@ -150,15 +149,14 @@ template <class R, class T>
 void enqueue(const MultiReduceKernel<R, T>& kernel, const KernelContext& context) {
   using Table = PieceTable<ReducedTensor<T>>;
   static_assert(Table::kCapacity * ReducedTensor<T>::kMostPieces * sizeof(double) <= KernelContext::kWorkspaceBytes);
-  const cudaStream_t stream = stream_of(context);
   auto* const partial = static_cast<double*>(context.workspace);
   Table table;
   const auto launch = [&] {
     if (table.pieces() > 0)
-      multi_reduce_pieces<<<blocks_for(table.pieces(), 1), kThreads, 0, stream>>>(kernel.reducer, table, partial);
-    check_launch();
-    multi_reduce_tensors<<<blocks_for(table.size, kWarps), kThreads, 0, stream>>>(kernel.reducer, table, partial);
-    check_launch();
+      launch_grid(multi_reduce_pieces<R, T>, blocks_for(table.pieces(), 1), kThreads, context, kernel.reducer, table,
+                  partial);
+    launch_grid(multi_reduce_tensors<R, T>, blocks_for(table.size, kWarps), kThreads, context, kernel.reducer, table,
+                partial);
     table.size = 0;
   };
   for (const auto& row : *kernel.rows) {

@@ -110,7 +110,6 @@ template <class R, class Out, class In>
 void enqueue(const ReduceKernel<R, Out, In>& kernel, const KernelContext& context) {
   using A = typename R::Accumulator;
   constexpr std::int64_t kLongRow = 1024;  // worth a block
-  const cudaStream_t stream = stream_of(context);
   const Cut cut(kernel.kept.numel, kernel.reduced.numel);
   static_assert(Cut::kEnoughOutputs * sizeof(A) <= KernelContext::kWorkspaceBytes);
   const Walk<2> kept(kernel.kept);
@@ -118,19 +117,20 @@ void enqueue(const ReduceKernel<R, Out, In>& kernel, const KernelContext& contex
   const std::int64_t rows = cut.outputs * cut.pieces;
   if (kernel.columns) {
     const dim3 grid(unsigned((cut.outputs + kWarp - 1) / kWarp), unsigned(cut.pieces));
-    reduce_columns<<<grid, dim3(kWarp, kWarps), 0, stream>>>(kernel.reducer, cut, kernel.in,
-                                                             kernel.reduced.strides[0][0], target);
+    launch_grid(reduce_columns<R, Out, In>, grid, dim3(kWarp, kWarps), context, kernel.reducer, cut, kernel.in,
+                kernel.reduced.strides[0][0], target);
   } else {
     const Source<In> source{kernel.in, kept, Walk<1>(kernel.reduced)};
     if (cut.length < kLongRow)
-      reduce_rows<Team::kWarp><<<blocks_for(rows, kWarps), kThreads, 0, stream>>>(kernel.reducer, cut, source, target);
+      launch_grid(reduce_rows<Team::kOneWarp, R, Out, In>, blocks_for(rows, kWarps), kThreads, context, kernel.reducer,
+                  cut, source, target);
     else
-      reduce_rows<Team::kBlock><<<blocks_for(rows, 1), kThreads, 0, stream>>>(kernel.reducer, cut, source, target);
+      launch_grid(reduce_rows<Team::kWholeBlock, R, Out, In>, blocks_for(rows, 1), kThreads, context, kernel.reducer,
+                  cut, source, target);
   }
-  check_launch();
-  if (cut.pieces == 1) return;
-  reduce_partial<<<blocks_for(cut.outputs, kWarps), kThreads, 0, stream>>>(kernel.reducer, cut, kept, target);
-  check_launch();
+  if (cut.pieces > 1)
+    launch_grid(reduce_partial<R, Out>, blocks_for(cut.outputs, kWarps), kThreads, context, kernel.reducer, cut, kept,
+                target);
 }
 
 }  // namespace lockstep::gpu

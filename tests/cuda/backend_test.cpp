@@ -8,7 +8,7 @@
 #include <lockstep/runtime/memory.h>
 #include <lockstep/tensor/creation.h>
 
-#include "fake/fake_devices.h"
+#include "cuda/fake_devices.h"
 #include "runtime/host/parallel.h"
 
 namespace lockstep {

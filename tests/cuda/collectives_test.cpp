@@ -7,7 +7,7 @@
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/simulation.h>
 
-#include "fake/fake_devices.h"
+#include "cuda/fake_devices.h"
 
 namespace lockstep {
 namespace {
@@ -107,6 +107,23 @@ TEST(FakeCuda, SharedCardsMustReachTheOthers) {
   const FakeDevices devices({.cards = {0, 0, 1}}, 2, false);
   EXPECT_THROW(Communicator({"cuda:0", "cuda:1", "cuda:2"}), BackendError);
   Communicator({"cuda:0", "cuda:1"});
+}
+
+TEST(FakeCuda, AnNcclWithoutWhatIsNeededIsRefusedAndOneOlderThanTheHeadersIsNot) {
+  const FakeDevices devices({.cards = {0, 1}});
+  machine().nccl_version = 21304;
+  try {
+    Communicator({"cuda:0", "cuda:1"});
+    FAIL() << "no error";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(error.api, "ncclGetVersion");
+    EXPECT_EQ(error.code, 21304);
+    EXPECT_NE(std::string(error.what()).find("expected NCCL 2.14 or newer"), std::string::npos) << error.what();
+  }
+  EXPECT_EQ(machine().connections, 0);
+  machine().nccl_version = 21403;
+  Communicator({"cuda:0", "cuda:1"});
+  EXPECT_EQ(machine().connections, 1);
 }
 
 // A pair of cards with an operation that is enqueued and not waited for.

@@ -1,5 +1,7 @@
 #include "runtime/cuda/kernels.h"
 
+#include <cuda_runtime.h>
+
 #include <algorithm>
 #include <cstdint>
 #include <type_traits>
@@ -9,8 +11,12 @@ namespace {
 
 constexpr int kThreads = 256;
 
-unsigned blocks_for(std::size_t items) {
-  return unsigned(std::min<std::size_t>((items + kThreads - 1) / kThreads, 1 << 14));
+cudaLaunchConfig_t grid_for(std::size_t items, cudaStream_t stream) {
+  cudaLaunchConfig_t config = {};
+  config.gridDim = unsigned(std::min<std::size_t>((items + kThreads - 1) / kThreads, 1 << 14));
+  config.blockDim = kThreads;
+  config.stream = stream;
+  return config;
 }
 
 struct Sum {
@@ -58,8 +64,8 @@ __global__ void reduce_kernel(const __grid_constant__ RankReduction reduction, A
 
 template <class T, class Op>
 cudaError_t reduce_with(const RankReduction& reduction, int divisor, cudaStream_t stream) {
-  reduce_kernel<T, Op><<<blocks_for(reduction.count), kThreads, 0, stream>>>(reduction, Accumulator<T, Op>(divisor));
-  return cudaGetLastError();
+  const cudaLaunchConfig_t config = grid_for(reduction.count, stream);
+  return cudaLaunchKernelEx(&config, reduce_kernel<T, Op>, reduction, Accumulator<T, Op>(divisor));
 }
 
 template <class T>
@@ -88,11 +94,14 @@ __global__ void nothing_kernel(T* c, const T* bias, double beta, std::int64_t ro
 
 template <class T>
 cudaError_t product_of_nothing_as(const Matmul& matmul, cudaStream_t stream) {
-  for (std::int64_t batch = 0; batch < matmul.batch; ++batch)
-    nothing_kernel<T><<<blocks_for(std::size_t(matmul.m * matmul.n)), kThreads, 0, stream>>>(
-        static_cast<T*>(matmul.c) + batch * matmul.stride_c, static_cast<const T*>(matmul.bias), matmul.beta, matmul.m,
-        matmul.n, matmul.ldc);
-  return cudaGetLastError();
+  const cudaLaunchConfig_t config = grid_for(std::size_t(matmul.m * matmul.n), stream);
+  for (std::int64_t batch = 0; batch < matmul.batch; ++batch) {
+    T* const c = static_cast<T*>(matmul.c) + batch * matmul.stride_c;
+    const cudaError_t error = cudaLaunchKernelEx(&config, nothing_kernel<T>, c, static_cast<const T*>(matmul.bias),
+                                                 matmul.beta, matmul.m, matmul.n, matmul.ldc);
+    if (error != cudaSuccess) return error;
+  }
+  return cudaSuccess;
 }
 
 }  // namespace

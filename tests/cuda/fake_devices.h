@@ -9,7 +9,7 @@
 
 #include <lockstep/runtime/device.h>
 
-#include "fake/fake_cuda.h"
+#include "cuda/fake/fake_cuda.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/registry.h"
 
@@ -21,9 +21,10 @@ using Bytes = std::vector<std::byte>;
 // Puts devices on fake cards behind cuda:*.
 class FakeDevices {
  public:
-  explicit FakeDevices(CudaOptions options, int cards = 3, bool peers = true) {
+  explicit FakeDevices(CudaOptions options, int cards = 3, bool peers = true, std::size_t card_bytes = 64 << 20) {
     machine() = {};
     machine().cards = cards;
+    machine().card_bytes = card_bytes;
     machine().peers = peers;
     options.deterministic = false;  // leaves the environment as it is
     outer_ = exchange_accelerators(std::make_shared<DeviceSet>(make_cuda_backend(options)));

@@ -1,0 +1,191 @@
+# shellcheck shell=bash
+# What scripts/test-gpu needs of a machine, looked for without building anything; sourced, after common.sh.
+# Programs on the PATH; headers, libraries and CMake packages under the prefixes in which CMake looks too.
+
+prefixes=()
+requirements=() # lines of the table: found or MISSING, what, where it is or what to do
+missing=0
+nvcc="" cuda="" # the compiler, and the toolkit's folder
+card="" driver="" architectures=""
+
+# take_prefixes [FOLDER]: fills prefixes. FOLDER is one of scripts/bundle-deps; what is in it goes before what the
+# system has, except CMake and Ninja, which are taken from it where the system has none that will do.
+take_prefixes() {
+  local folder="${1:-}" entry
+  local -a entries
+  if [ -n "$folder" ]; then
+    export CMAKE_PREFIX_PATH="$folder/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}"
+    add_library_folders "$folder"/usr/lib/*-linux-gnu "$folder"/usr/lib/*-linux-gnu/openblas-serial "$folder/usr/lib"
+    if ! cmake_will_do || ! command -v ninja >/dev/null; then
+      export PATH="$folder/tools/usr/bin:$PATH"
+      add_library_folders "$folder"/tools/usr/lib/*-linux-gnu "$folder"/tools/lib/*-linux-gnu
+    fi
+  fi
+  IFS=: read -ra entries <<<"${CMAKE_PREFIX_PATH:-}:${NCCL_ROOT:-}"
+  prefixes=("${entries[@]}")
+  IFS=: read -ra entries <<<"$PATH"
+  for entry in "${entries[@]}"; do
+    [[ "$entry" != */bin ]] || prefixes+=("${entry%/bin}")
+  done
+  prefixes+=(/usr/local /usr)
+}
+
+# For the loader of programs, and for the linker, which follows libraries to the libraries that they need.
+add_library_folders() {
+  local folder
+  for folder in "$@"; do
+    [ ! -d "$folder" ] || export LD_LIBRARY_PATH="${LD_LIBRARY_PATH:+$LD_LIBRARY_PATH:}$folder"
+  done
+}
+
+cmake_will_do() {
+  local version
+  version="$(cmake --version 2>/dev/null | sed -n '1s/.* //p')"
+  [ -n "$version" ] && [ "$(printf '3.25\n%s\n' "$version" | sort -V | sed -n 1p)" = 3.25 ]
+}
+
+# need WHAT WHERE ADVICE: a line of the table; WHERE is empty for what is missing.
+need() {
+  if [ -n "$2" ]; then
+    requirements+=("$(printf '  found    %-22s %s' "$1" "$2")")
+  else
+    requirements+=("$(printf '  MISSING  %-22s %s' "$1" "$3")")
+    missing=$((missing + 1))
+  fi
+}
+
+# under_prefixes PATTERN...: the first file of that name under one of the prefixes.
+under_prefixes() {
+  local prefix pattern
+  for prefix in "${prefixes[@]}"; do
+    for pattern in "$@"; do
+      [ -z "$prefix" ] || compgen -G "$prefix/$pattern" || true
+    done
+  done | sed -n 1p
+}
+
+# loaded NAME: where the loader will find a library: LD_LIBRARY_PATH, what ldconfig knows; or CUDA's own folder, in
+# which Lockstep looks by itself.
+loaded() {
+  local folder
+  local -a folders
+  IFS=: read -ra folders <<<"${LD_LIBRARY_PATH:-}"
+  {
+    for folder in "${folders[@]}"; do
+      [ -z "$folder" ] || compgen -G "$folder/$1" || true
+    done
+    { ldconfig -p || /sbin/ldconfig -p; } 2>/dev/null | sed -n "s|^\s*$1 .*=> ||p"
+    cuda_file "lib64/$1"
+  } | sed -n 1p
+}
+
+# need_loaded NAME ADVICE: one that lies under a prefix is found as well, and the loader told so.
+need_loaded() {
+  local found
+  found="$(loaded "$1")"
+  if [ -z "$found" ]; then
+    found="$(under_prefixes "lib/*-linux-gnu/$1" "lib64/$1" "lib/$1")"
+    [ -z "$found" ] || add_library_folders "$(dirname "$found")"
+  fi
+  need "$1" "$found" "$2"
+}
+
+# cuda_file PATTERN: of the toolkit.
+cuda_file() {
+  [ -z "$cuda" ] || { compgen -G "$cuda/$1" || compgen -G "$cuda/targets/*/${1/lib64/lib}" || true; } | sed -n 1p
+}
+
+# find_card: sets card, driver and architectures, if a driver answers.
+find_card() {
+  local query=(nvidia-smi "--format=csv,noheader")
+  card="$("${query[@]}" --query-gpu=name,memory.total 2>/dev/null | sort | uniq -c | sed -E 's/^ *([0-9]+) /\1 x /' |
+    paste -sd ';' || true)"
+  [ -n "$card" ] || return 0
+  driver="$("${query[@]}" --query-gpu=driver_version | sed -n 1p)"
+  architectures="$("${query[@]}" --query-gpu=compute_cap | tr -d '. ' | sort -u | paste -sd ';')"
+}
+
+# need_driver: NVIDIA's, with a card for which nvcc compiles.
+need_driver() {
+  local version known
+  need "a GPU (nvidia-smi)" "$card" "a machine with NVIDIA's driver and a card; nvidia-smi shows none here"
+  need_loaded libcuda.so.1 "part of NVIDIA's driver"
+  [ -n "$card" ] && [ -n "$nvcc" ] || return 0
+  for version in ${architectures//;/ }; do
+    known="$("$nvcc" --list-gpu-code | grep -x "sm_$version" || true)"
+    need "nvcc for sm_$version" "$known" "CUDA $(cuda_version) has none"
+  done
+  version="$(nvidia-smi | sed -nE 's/.*CUDA[A-Za-z ]* Version: *([0-9]+)\..*/\1/p' | sed -n 1p)"
+  [ "${version:-99}" -ge "$(cuda_version | cut -d . -f 1)" ] || driver=""
+  need "driver for CUDA $(cuda_version)" "$driver" "this one is for CUDA $version at most; or an older CUDA toolkit"
+}
+
+# Of the headers: 13.1.0.
+cublas_version() {
+  local header
+  header="$(cuda_file include/cublas_api.h)"
+  [ -z "$header" ] || sed -nE 's/^#define CUBLAS_VER_(MAJOR|MINOR|PATCH) ([0-9]+).*/\2/p' "$header" | paste -sd .
+}
+
+cuda_version() { "$nvcc" --version | sed -nE 's/.*release ([0-9.]+),.*/\1/p'; }
+
+# need_cuda: nvcc, in the places of cmake/LockstepCuda.cmake, and what of the toolkit and NCCL is compiled against or
+# loaded. Sets nvcc and cuda, the toolkit's folder.
+need_cuda() {
+  local major header
+  nvcc="$(PATH="${CUDA_HOME:+$CUDA_HOME/bin:}${CUDA_PATH:+$CUDA_PATH/bin:}$PATH:/usr/local/cuda/bin" command -v nvcc ||
+    true)"
+  need nvcc "$nvcc" "CUDA's compiler: put it on the PATH, or set CUDA_HOME"
+  [ -z "$nvcc" ] || cuda="$(realpath -m "$("$nvcc" --dryrun -x cu -c /dev/null 2>&1 | sed -n 's/^#\$ TOP=//p')")"
+  need cuda_runtime.h "$(cuda_file include/cuda_runtime.h)" "of the CUDA toolkit"
+  need libcudart_static.a "$(cuda_file lib64/libcudart_static.a)" "of the CUDA toolkit"
+  need cublasLt.h "$(cuda_file include/cublasLt.h)" "of the CUDA toolkit: cuBLAS, the development package"
+  major="$(cublas_version | cut -d . -f 1)"
+  need_loaded "libcublasLt.so${major:+.$major}" "cuBLAS: name its folder in LD_LIBRARY_PATH"
+  header="$(cuda_file include/nccl.h)"
+  need nccl.h "${header:-$(under_prefixes include/nccl.h)}" "NCCL, the development package: set NCCL_ROOT to its folder"
+  need_loaded libnccl.so.2 "NCCL: name its folder in LD_LIBRARY_PATH"
+}
+
+need_compiler() {
+  local compiler
+  compiler="$(command -v "${CXX:-c++}" || true)"
+  printf '%s\n' '#include <concepts>' '#include <source_location>' 'static_assert(std::integral<int>);' |
+    "${compiler:-false}" -std=c++20 -fsyntax-only -x c++ - 2>/dev/null || compiler=""
+  need "a C++20 compiler" "$compiler" "${CXX:-c++} is not one: GCC 11 or newer, or set CXX"
+}
+
+need_build_tools() {
+  local cmake=""
+  cmake_will_do && cmake="$(command -v cmake)"
+  need "cmake 3.25" "$cmake" "a newer one, or scripts/bundle-deps on another machine"
+  need ninja "$(command -v ninja || true)" "ninja-build, or scripts/bundle-deps on another machine"
+}
+
+# need_library NAME PATTERNS...: a library of which a file of each of these lists must be there.
+need_library() {
+  local name="$1" list found
+  local -a patterns
+  shift
+  for list in "$@"; do
+    read -ra patterns <<<"$list"
+    found="$(under_prefixes "${patterns[@]}")"
+    [ -n "$found" ] || break
+  done
+  need "$name" "$found" "its development package, or scripts/bundle-deps on another machine"
+}
+
+need_libraries() {
+  local config="lib/*-linux-gnu/cmake/@ lib64/cmake/@ lib/cmake/@ share/cmake/@"
+  local libraries="" headers="" folder
+  for folder in "lib/*-linux-gnu" lib64 lib; do
+    libraries+=" $folder/openblas-serial/libopenblas.so $folder/libopenblas.so"
+  done
+  for folder in "include/*-linux-gnu" include; do
+    headers+=" $folder/openblas-serial/cblas.h $folder/openblas/cblas.h $folder/cblas.h"
+  done
+  need_library oneTBB "${config//@/TBB/TBBConfig.cmake}"
+  need_library OpenBLAS "$headers" "$libraries"
+  need_library GoogleTest "${config//@/GTest/GTestConfig.cmake}"
+  need_library nlohmann-json "${config//@/nlohmann_json/nlohmann_jsonConfig.cmake}"
+}

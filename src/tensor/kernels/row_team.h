@@ -1,0 +1,89 @@
+// A row of an operand, and the threads that work on one row together, as a function object sees them. On the host that
+// is one thread, OneThread; on a GPU several, gpu::RowTeam of cuda/rows.h, with the same members.
+#pragma once
+
+#include <cstdint>
+#include <limits>
+#include <type_traits>
+
+#include <lockstep/core/dtype.h>
+
+#include "tensor/kernels/visit.h"
+
+namespace lockstep {
+
+template <class T>
+struct Row {
+  T* data;
+  std::int64_t length;
+  std::int64_t step;  ///< In elements.
+
+  LOCKSTEP_HD T& operator[](std::int64_t i) const { return data[i * step]; }
+};
+
+/// A team of one. All loops are plain ones, in the order of the elements.
+class OneThread {
+ public:
+  static constexpr bool kSerial = true;
+
+  /// Combines `length` elements: each member takes some of them, in their order, by value = step(value, i), from a
+  /// neutral `start` on; combine(value, value) then combines the members', which lie in no order. All get the same
+  /// result. What is combined with what follows from the shape and the layout. Every row makes the same calls, since
+  /// neighbouring rows may wait for each other: one that needs none passes a length of 0.
+  template <class A, class Step, class Combine>
+  LOCKSTEP_HD A reduce(std::int64_t length, A start, const Step& step, const Combine&) const {
+    for (std::int64_t i = 0; i < length; ++i) start = step(start, i);
+    return start;
+  }
+
+  /// Calls visit(i) for `length` elements, each by one member, always the same for an i.
+  template <class Visit>
+  LOCKSTEP_HD void each(std::int64_t length, const Visit& visit) const {
+    for (std::int64_t i = 0; i < length; ++i) visit(i);
+  }
+
+  LOCKSTEP_HD bool visits(std::int64_t) const { return true; }  ///< Whether this member does, in each().
+  LOCKSTEP_HD bool first() const { return true; }  ///< True for one member: what a row has once is written by it.
+};
+
+/// Two sums that are made in one pass.
+template <class A>
+struct TwoSums {
+  A first, second;
+  LOCKSTEP_HD friend TwoSums operator+(const TwoSums& a, const TwoSums& b) {
+    return {a.first + b.first, a.second + b.second};
+  }
+};
+
+/// The sum of value(i), in value's type.
+template <class Team, class Value>
+LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& value) {
+  using A = std::invoke_result_t<const Value&, std::int64_t>;
+  return team.reduce(
+      length, A{}, [&](const A& sum, std::int64_t i) { return sum + value(i); },
+      [](const A& a, const A& b) { return a + b; });
+}
+
+/// The greatest of the first `length` elements; -infinity of none. NaNs are passed over.
+template <class Team, class T, class C = ComputeType<T>>
+LOCKSTEP_HD C greatest(const Team& team, const Row<const T>& x, std::int64_t length) {
+  return team.reduce(
+      length, -std::numeric_limits<C>::infinity(),
+      [&](C best, std::int64_t i) { return C(x[i]) > best ? C(x[i]) : best; }, [](C a, C b) { return b > a ? b : a; });
+}
+
+/// Whether f is called with the rows alone: then one thread does a row, on a GPU as well.
+template <class F, class... Rows>
+inline constexpr bool kWorksAlone = std::is_invocable_v<const F&, Rows...>;
+
+/// For an f whose elements are independent, that is one without reduce(): the operand whose elements they are, as it
+/// says in F::kElementsOf. A GPU takes as many threads as that has elements. -1 for other functions.
+template <class F>
+inline constexpr int kElementsOf = [] {
+  if constexpr (requires { F::kElementsOf; })
+    return F::kElementsOf;
+  else
+    return -1;
+}();
+
+}  // namespace lockstep

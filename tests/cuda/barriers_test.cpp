@@ -1,0 +1,137 @@
+// Every barrier in the library's kernels is met, and needed: without it some order of the threads gives wrong results.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <filesystem>
+#include <fstream>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <lockstep/lockstep.h>
+
+#include "cuda/emulation/emulator.h"
+#include "cuda/fake_devices.h"
+
+namespace lockstep {
+namespace {
+
+using emulation::Order;
+using emulation::settings;
+using emulation::Site;
+
+constexpr Order kOrders[] = {Order::kForward, Order::kReverse, Order::kShuffled};
+
+using Values = std::vector<double>;
+
+Values values(const Tensor& x) { return x.detach().to(Device(), kFloat64).to_vector<double>(); }
+
+// What reductions of every kind give: rows for a warp and for a block, several to a block; columns; whole tensors in
+// pieces; softmax and losses, whose rows are reduced on the way; norms of many tensors.
+std::vector<Values> reductions(Device device) {
+  const NoGrad guard;
+  manual_seed(3);
+  const auto random = [&](const Shape& sizes) { return randn(sizes, {.dtype = kFloat64}).to(device); };
+  const Tensor short_rows = random({40, 100}), long_rows = random({9, 2100}), columns = random({1100, 70});
+  const Tensor weight = random({2100}), short_weight = random({100});
+  const Tensor labels = randint(0, 100, {40}).to(device), long_labels = randint(0, 2100, {9}).to(device);
+  std::vector<Values> results;
+  const auto keep = [&](const Tensor& x) { results.push_back(values(x)); };
+  keep(sum(short_rows, {1}));
+  keep(sum(long_rows, {1}));
+  keep(sum(columns, {0}));
+  keep(sum(random({9000})));
+  keep(argmax(long_rows, 1));
+  for (const Tensor& rows : {short_rows, long_rows}) {
+    keep(softmax(rows, 1));
+    keep(log_softmax(rows, 1));
+  }
+  keep(nn::layer_norm(short_rows, {100}, short_weight, short_weight));
+  keep(nn::layer_norm(long_rows, {2100}, weight, weight));
+  keep(nn::cross_entropy(short_rows, labels));
+  keep(nn::cross_entropy(long_rows, long_labels));
+  return results;
+}
+
+std::vector<Values> gradients(Device device) {
+  manual_seed(4);
+  std::vector<Values> results;
+  for (const Shape& sizes : {Shape{40, 100}, Shape{9, 2100}}) {
+    Tensor x = randn(sizes, {.dtype = kFloat64}).to(device).requires_grad_();
+    const Tensor weight = randn({sizes[1]}, {.dtype = kFloat64}).to(device);
+    const Tensor labels = randint(0, sizes[1], {sizes[0]}).to(device);
+    const Tensor loss = sum(softmax(x, 1) * weight) + sum(log_softmax(x, 1) * weight) + nn::cross_entropy(x, labels) +
+                        sum(nn::layer_norm(x, {sizes[1]}, weight, weight) * x.detach());
+    loss.backward();
+    results.push_back(values(x.grad()));
+    std::vector<Tensor> clipped = {x};
+    results.push_back({optim::clip_grad_norm_(clipped, 1e9).item<double>()});
+  }
+  return results;
+}
+
+std::vector<Values> everything(Device device) {
+  std::vector<Values> results = reductions(device);
+  std::ranges::copy(gradients(device), std::back_inserter(results));
+  return results;
+}
+
+bool agree(const std::vector<Values>& a, const std::vector<Values>& b) {
+  return std::ranges::equal(a, b, [](const Values& x, const Values& y) {
+    return std::ranges::equal(x, y, [](double p, double q) { return std::abs(p - q) <= 1e-9 * (1 + std::abs(q)); });
+  });
+}
+
+// On one emulated card.
+std::vector<Values> emulated() {
+  const FakeDevices devices({.cards = {0}}, 1, true, std::size_t(1) << 30);
+  return everything(Device::cuda(0));
+}
+
+// The lines of the library that hold a barrier.
+std::vector<Site> barriers_in_sources(std::vector<std::string>& files) {
+  std::vector<std::pair<std::string, unsigned>> found;
+  for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/src")) {
+    if (!entry.is_regular_file()) continue;
+    std::ifstream text(entry.path());
+    unsigned number = 0;
+    for (std::string line; std::getline(text, line);) {
+      ++number;
+      if (line.find("__syncthreads();") != std::string::npos) found.emplace_back(entry.path().string(), number);
+    }
+  }
+  files.reserve(found.size());
+  std::vector<Site> sites;
+  for (const auto& [file, line] : found) sites.push_back({line, files.emplace_back(file)});
+  std::ranges::sort(sites);
+  return sites;
+}
+
+TEST(Barriers, AreAllMetAndAllNeeded) {
+  const emulation::Settings outer = settings();
+  settings().barriers.clear();
+  const std::vector<Values> expected = everything(Device());
+  for (const Order order : kOrders) {
+    settings().order = order;
+    EXPECT_TRUE(agree(emulated(), expected)) << "order " << int(order);
+  }
+  std::vector<Site> met = settings().barriers;
+  std::ranges::sort(met);
+  std::vector<std::string> files;
+  EXPECT_EQ(met, barriers_in_sources(files)) << "a barrier in the sources that no kernel here comes to";
+
+  for (const Site& barrier : met) {
+    bool shows = false;
+    settings().without = barrier;
+    for (const Order order : kOrders) {
+      settings().order = order;
+      shows = shows || !agree(emulated(), expected);
+    }
+    EXPECT_TRUE(shows) << "nothing shows that a barrier is missing: " << barrier.file << ':' << barrier.line;
+  }
+  settings() = outer;
+}
+
+}  // namespace
+}  // namespace lockstep

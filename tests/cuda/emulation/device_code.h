@@ -1,0 +1,70 @@
+// What CUDA's kernels call, for g++: the indices of a thread, barriers, shuffles and launches, on the emulator.
+#pragma once
+
+#include <cstdint>
+#include <cstring>
+#include <source_location>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/emulation/emulator.h"
+
+// One block runs at a time, so shared memory is static, and AddressSanitizer guards it.
+#undef __shared__
+#define __shared__ static
+
+// Of the thread whose turn it is.
+extern uint3 threadIdx, blockIdx;
+extern dim3 blockDim, gridDim;
+
+inline void __syncthreads(std::source_location site = std::source_location::current()) {
+  lockstep::emulation::synchronize_threads({site.line(), site.file_name()});
+}
+
+template <class T>
+T emulated_shuffle(unsigned mask, T value, unsigned lane, std::source_location site) {
+  static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));
+  std::uint64_t bits = 0;
+  std::memcpy(&bits, &value, sizeof value);
+  bits = lockstep::emulation::shuffle(mask, bits, lane, {site.line(), site.file_name()});
+  std::memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
+template <class T>
+T __shfl_down_sync(unsigned mask, T value, unsigned delta,
+                   std::source_location site = std::source_location::current()) {
+  const unsigned lane = lockstep::emulation::this_lane();
+  return emulated_shuffle(mask, value, lane + delta < 32 ? lane + delta : lane, site);
+}
+
+template <class T>
+T __shfl_sync(unsigned mask, T value, int lane, std::source_location site = std::source_location::current()) {
+  return emulated_shuffle(mask, value, unsigned(lane) % 32, site);
+}
+
+template <class T>
+T __shfl_xor_sync(unsigned mask, T value, int other, std::source_location site = std::source_location::current()) {
+  return emulated_shuffle(mask, value, (lockstep::emulation::this_lane() ^ unsigned(other)) % 32, site);
+}
+
+namespace lockstep::emulation {
+
+/// Stands for cudaLaunchKernelEx: the arguments are copied, as CUDA does, and the grid runs in its stream's turn.
+template <class... Parameters, class... Arguments>
+cudaError_t launch_kernel(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
+                          const Arguments&... arguments) {
+  static_assert((std::is_trivially_copyable_v<std::remove_cvref_t<Parameters>> && ...));
+  static_assert((sizeof(std::remove_cvref_t<Parameters>) + ... + 0) <= 4096,
+                "more than a kernel's parameters may have");
+  return enqueue_grid(*config, [kernel, values = std::tuple<std::remove_cvref_t<Parameters>...>(arguments...)] {
+    std::apply(kernel, values);
+  });
+}
+
+}  // namespace lockstep::emulation
+
+#define cudaLaunchKernelEx ::lockstep::emulation::launch_kernel

@@ -1,0 +1,157 @@
+#include "cuda/emulation/fiber.h"
+
+#include <sys/mman.h>
+
+#include <cstdint>
+#include <cstring>
+#include <new>
+
+#ifdef __SANITIZE_ADDRESS__
+#include <sanitizer/asan_interface.h>
+#include <sanitizer/common_interface_defs.h>
+#endif
+#ifdef __SANITIZE_THREAD__
+#include <sanitizer/tsan_interface.h>
+extern "C" {
+void AnnotateIgnoreReadsBegin(const char* file, int line);
+void AnnotateIgnoreReadsEnd(const char* file, int line);
+void AnnotateIgnoreWritesBegin(const char* file, int line);
+void AnnotateIgnoreWritesEnd(const char* file, int line);
+}
+#endif
+
+// The first saves what a call must keep (System V ABI, AMD64, 3.2.1) on this stack and goes on with the other. The
+// second is where a new stack begins: it calls the function in r12 with rbx.
+extern "C" {
+void lockstep_switch_stack(void** save, void* to);
+void lockstep_first_frame();
+}
+asm(R"(
+.text
+.type lockstep_switch_stack, @function
+lockstep_switch_stack:
+  push %rbp
+  push %rbx
+  push %r12
+  push %r13
+  push %r14
+  push %r15
+  mov %rsp, (%rdi)
+  mov %rsi, %rsp
+  pop %r15
+  pop %r14
+  pop %r13
+  pop %r12
+  pop %rbx
+  pop %rbp
+  ret
+.size lockstep_switch_stack, . - lockstep_switch_stack
+.type lockstep_first_frame, @function
+lockstep_first_frame:
+  mov %rbx, %rdi
+  call *%r12
+  ud2
+.size lockstep_first_frame, . - lockstep_first_frame
+)");
+
+namespace lockstep::emulation {
+namespace {
+
+constexpr std::size_t kGuardBytes = 4096;
+
+template <class T>
+std::uintptr_t address(T* of) {
+  return reinterpret_cast<std::uintptr_t>(of);
+}
+
+}  // namespace
+
+Fiber::Fiber(void (*main)()) : main_(main) {
+  void* const memory =
+      ::mmap(nullptr, kGuardBytes + kStackBytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  if (memory == MAP_FAILED) throw std::bad_alloc();
+  memory_ = static_cast<std::byte*>(memory);
+  ::mprotect(memory_, kGuardBytes, PROT_NONE);
+  // What lockstep_switch_stack() takes from a stack: r15, r14, r13, r12, rbx, rbp, and where to return to. Two words
+  // stay free, so that the first call finds its stack aligned.
+  const std::uintptr_t frame[] = {0, 0, 0, address(&Fiber::enter), address(this), 0, address(&lockstep_first_frame),
+                                  0, 0};
+  stack_pointer_ = memory_ + kGuardBytes + kStackBytes - sizeof frame;
+  std::memcpy(stack_pointer_, frame, sizeof frame);
+#ifdef __SANITIZE_THREAD__
+  thread_ = __tsan_create_fiber(0);
+#endif
+}
+
+Fiber::~Fiber() {
+#ifdef __SANITIZE_THREAD__
+  __tsan_destroy_fiber(thread_);
+#endif
+#ifdef __SANITIZE_ADDRESS__
+  ASAN_UNPOISON_MEMORY_REGION(memory_ + kGuardBytes, kStackBytes);
+#endif
+  ::munmap(memory_, kGuardBytes + kStackBytes);
+}
+
+void Fiber::enter(Fiber* self) {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_finish_switch_fiber(nullptr, &self->resumer_stack_, &self->resumer_stack_bytes_);
+#endif
+  self->main_();
+}
+
+void Fiber::resume() {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_start_switch_fiber(&resumer_fake_stack_, memory_ + kGuardBytes, kStackBytes);
+#endif
+#ifdef __SANITIZE_THREAD__
+  resumer_thread_ = __tsan_get_current_fiber();
+  __tsan_switch_to_fiber(thread_, __tsan_switch_to_fiber_no_sync);
+#endif
+  lockstep_switch_stack(&resumer_, stack_pointer_);
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_finish_switch_fiber(resumer_fake_stack_, nullptr, nullptr);
+#endif
+}
+
+void Fiber::suspend() {
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_start_switch_fiber(&fake_stack_, resumer_stack_, resumer_stack_bytes_);
+#endif
+#ifdef __SANITIZE_THREAD__
+  __tsan_switch_to_fiber(resumer_thread_, __tsan_switch_to_fiber_no_sync);
+#endif
+  lockstep_switch_stack(&stack_pointer_, resumer_);
+#ifdef __SANITIZE_ADDRESS__
+  __sanitizer_finish_switch_fiber(fake_stack_, &resumer_stack_, &resumer_stack_bytes_);
+#endif
+}
+
+#ifdef __SANITIZE_THREAD__
+namespace {
+void ignore() {
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
+void heed() {
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+}  // namespace
+void published(void* at) { __tsan_release(at); }
+void observed(void* at) { __tsan_acquire(at); }
+#else
+namespace {
+void ignore() {}
+void heed() {}
+}  // namespace
+void published(void*) {}
+void observed(void*) {}
+#endif
+
+Unobserved::Unobserved() { ignore(); }
+Unobserved::~Unobserved() { heed(); }
+Observed::Observed() { heed(); }
+Observed::~Observed() { ignore(); }
+
+}  // namespace lockstep::emulation

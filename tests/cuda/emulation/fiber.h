@@ -1,0 +1,63 @@
+// A function with a stack of its own, which can be left and entered again. For x86-64.
+#pragma once
+
+#include <cstddef>
+
+namespace lockstep::emulation {
+
+/// Not for several threads. The sanitizers are told of every switch.
+class Fiber {
+ public:
+  static constexpr std::size_t kStackBytes = std::size_t(128) << 10;
+
+  /// The first resume() calls main(), which must not return or throw.
+  explicit Fiber(void (*main)());
+  /// Whatever the fiber was in the middle of is forgotten.
+  ~Fiber();
+  Fiber(const Fiber&) = delete;
+  Fiber& operator=(const Fiber&) = delete;
+
+  /// Goes on with the fiber, until it suspends. Not from a fiber.
+  void resume();
+  /// Goes back to where resume() was called. From this fiber.
+  void suspend();
+
+ private:
+  static void enter(Fiber* self);
+
+  void (*main_)();
+  std::byte* memory_ = nullptr;    // a page that must not be touched, then the stack
+  void* stack_pointer_ = nullptr;  // while suspended
+  void* resumer_ = nullptr;        // the stack pointer to go back to
+  // The sanitizers'.
+  void* fake_stack_ = nullptr;
+  void* resumer_fake_stack_ = nullptr;
+  const void* resumer_stack_ = nullptr;
+  std::size_t resumer_stack_bytes_ = 0;
+  void* thread_ = nullptr;
+  void* resumer_thread_ = nullptr;
+};
+
+/// Memory accesses within this scope are the emulator's, and no business of ThreadSanitizer's.
+class Unobserved {
+ public:
+  Unobserved();
+  ~Unobserved();
+  Unobserved(const Unobserved&) = delete;
+  Unobserved& operator=(const Unobserved&) = delete;
+};
+
+/// Within an Unobserved scope: accesses are a kernel's again.
+class Observed {
+ public:
+  Observed();
+  ~Observed();
+  Observed(const Observed&) = delete;
+  Observed& operator=(const Observed&) = delete;
+};
+
+/// For ThreadSanitizer: what came before published(x) comes before what follows observed(x).
+void published(void* at);
+void observed(void* at);
+
+}  // namespace lockstep::emulation

@@ -1,0 +1,125 @@
+// The grids that kernels ask for, at sizes from nothing to more elements than fit 32 bits: recorded, not run.
+#include <gtest/gtest.h>
+
+#include <lockstep/lockstep.h>
+
+#include "cuda/emulation/emulator.h"
+#include "cuda/fake_devices.h"
+
+namespace lockstep {
+namespace {
+
+using emulation::Launch;
+using emulation::settings;
+
+constexpr std::int64_t kBlocks = 1 << 14;  // the most that kernels which stride over the grid ask for on a card
+constexpr std::int64_t k32Bits = std::int64_t(1) << 32;
+
+class Launches : public ::testing::Test {
+ protected:
+  Launches() : devices_({.cards = {0}}, 1, true, std::size_t(1) << 44) {
+    machine().address_only = true;  // of which nothing is used
+    settings().record_only = true;
+    settings().max_blocks = kBlocks;
+  }
+  ~Launches() override { settings() = outer_; }
+
+  // What the body launches. The emulator refuses a grid that a card would refuse.
+  template <class Body>
+  static std::vector<Launch> of(const Body& body) {
+    settings().launches.clear();
+    const NoGrad guard;
+    body();
+    return settings().launches;
+  }
+  static Tensor bytes(std::int64_t count) { return empty({count}, {.dtype = kUInt8, .device = "cuda:0"}); }
+  /// One element, seen as many.
+  static Tensor seen_as(const Shape& sizes, DType dtype = kFloat32) {
+    return empty({1}, {.dtype = dtype, .device = "cuda:0"}).expand(sizes);
+  }
+  static std::int64_t threads(const Launch& launch) {
+    return std::int64_t(launch.blocks.x) * launch.blocks.y * launch.threads.x * launch.threads.y;
+  }
+
+ private:
+  const emulation::Settings outer_ = settings();
+  const FakeDevices devices_;
+};
+
+TEST_F(Launches, NothingIsLaunchedForNothing) {
+  const Tensor none = empty({0, 3}, {.device = "cuda:0"});
+  EXPECT_TRUE(of([&] { none + none; }).empty());
+  EXPECT_TRUE(of([&] { none.clone().fill_(1); }).empty());
+  EXPECT_TRUE(of([&] { sum(none, {1}); }).empty());
+  EXPECT_TRUE(of([&] { softmax(none, 1); }).empty());
+  EXPECT_TRUE(of([&] { cat({none, none}, 0); }).empty());
+  Tensor drawn = none.clone();
+  EXPECT_TRUE(of([&] { normal_(drawn, 0, 1); }).empty());
+  EXPECT_TRUE(of([&] { none.t().contiguous(); }).empty());
+}
+
+TEST_F(Launches, ASumOfNothingIsOneLaunch) {
+  const Tensor none = empty({0, 3}, {.device = "cuda:0"});
+  EXPECT_EQ(of([&] { sum(none); }).size(), 1u);
+  EXPECT_EQ(of([&] { sum(none, {0}); }).size(), 1u);
+}
+
+TEST_F(Launches, SmallTensorsHaveAThreadForEachPackOrElement) {
+  for (const std::int64_t count : {1, 4, 5, 1023, 1024, 1025, 100'000}) {
+    const Tensor x = empty({count}, {.device = "cuda:0"}), wide = empty({count, 2}, {.device = "cuda:0"});
+    const auto dense = of([&] { x + x; }), strided = of([&] { wide.select(1, 0) + x; });
+    ASSERT_EQ(dense.size(), 1u);
+    EXPECT_EQ(dense[0].threads.x, 256u);
+    EXPECT_EQ(dense[0].blocks.x, (count + 1023) / 1024) << count;  // 4 floats are 16 bytes
+    ASSERT_EQ(strided.size(), 1u);
+    EXPECT_EQ(strided[0].blocks.x, (count + 255) / 256) << count;
+  }
+}
+
+TEST_F(Launches, LargeOnesStrideOverTheGrid) {
+  for (const std::int64_t count : {k32Bits - 1, k32Bits + 1, 40 * k32Bits}) {
+    const auto filled = of([&] { bytes(count).fill_(1); });
+    ASSERT_EQ(filled.size(), 1u);
+    EXPECT_EQ(filled[0].blocks.x, kBlocks);
+  }
+}
+
+TEST_F(Launches, ReductionsOfAnyShapeAreGridsThatACardTakes) {
+  const std::vector<Shape> shapes = {{k32Bits + 7, 1},           {1, k32Bits + 7}, {k32Bits, 3},      {3, k32Bits},
+                                     {1 << 20, 1 << 20},         {1, 1, 1},        {1023, 1025},      {5, 1 << 30, 7},
+                                     {std::int64_t(1) << 36, 2}, {65'536, 65'536}, {1 << 17, 1 << 19}};
+  for (const Shape& sizes : shapes)
+    for (int dim = 0; dim < sizes.rank(); ++dim) {
+      SCOPED_TRACE(sizes.elements());
+      const auto launches = of([&] { sum(seen_as(sizes, kUInt8), {dim}); });
+      EXPECT_GE(launches.size(), 1u);
+      EXPECT_LE(launches.size(), 2u);
+      for (const Launch& launch : launches) EXPECT_EQ(launch.shared_bytes, 0u);
+    }
+}
+
+TEST_F(Launches, ColumnsAreReducedByABlockForEvery32) {
+  for (const std::int64_t columns : {2, 31, 32, 33, 100'000}) {
+    const Tensor x = empty({2000, columns}, {.device = "cuda:0"});
+    const auto launches = of([&] { sum(x, {0}); });
+    ASSERT_GE(launches.size(), 1u);
+    EXPECT_EQ(launches[0].blocks.x, (columns + 31) / 32);
+    EXPECT_EQ(launches[0].threads.x * launches[0].threads.y, 256u);
+  }
+}
+
+TEST_F(Launches, OneLaunchUpdatesManyTensors) {
+  std::vector<Tensor> parameters;
+  for (int i = 0; i < 40; ++i) {
+    Tensor parameter = empty({1000 + i}, {.device = "cuda:0"});
+    parameter.requires_grad_().set_grad(empty({1000 + i}, {.device = "cuda:0"}));
+    parameters.push_back(parameter);
+  }
+  optim::SGD optimizer(parameters, {.lr = 0.1});
+  const auto launches = of([&] { optimizer.step(); });
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].blocks.x, 40u);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,119 @@
+// Teams of threads on rows: who visits what, and what a team agrees on. The operands' memory ends where they end, for
+// AddressSanitizer; and a thread that does another's work changes what is counted, which ThreadSanitizer calls a race.
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include "cuda/emulation/emulator.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+using emulation::Order;
+using Numbers = std::vector<std::int64_t>;
+
+// Adds 1 to each element and then, by the member that did so, multiplies one that the input names.
+template <bool kDivided>
+struct Visit {
+  static constexpr int kElementsOf = kDivided ? 0 : -1;
+  template <class Team>
+  void operator()(const Team& team, Row<std::int64_t> out, Row<const std::int64_t> x) const {
+    team.each(out.length, [&](std::int64_t i) { out[i] += 1; });
+    const std::int64_t named = x[0] % out.length;
+    if (team.visits(named)) out[named] *= 100;
+  }
+};
+
+// Each member says what it was told, at the elements that it visits.
+struct Agree {
+  template <class Team>
+  void operator()(const Team& team, Row<std::int64_t> out, Row<const std::int64_t> x) const {
+    const std::int64_t sum = sum_over(team, x.length, [&](std::int64_t i) { return x[i]; });
+    const std::int64_t less = sum_over(team, x.length, [&](std::int64_t i) { return x[i] - 1; });
+    const auto [ones, twice] = sum_over(team, x.length, [&](std::int64_t i) {
+      return TwoSums<std::int64_t>{1, 2 * x[i]};
+    });
+    team.each(out.length, [&](std::int64_t i) { out[i] = sum + less + twice + ones; });
+    if (team.first()) out[0] += 1;
+  }
+};
+
+struct Case {
+  std::int64_t rows, length;
+  bool across;  // [length, rows] in memory
+};
+
+class RowTeams : public ::testing::TestWithParam<std::tuple<Case, Order>> {
+ protected:
+  RowTeams() { emulation::settings().order = std::get<Order>(GetParam()); }
+  ~RowTeams() override { emulation::settings() = outer_; }
+
+  std::size_t at(std::int64_t row, std::int64_t i) const {
+    return std::size_t(rows.across ? i * rows.rows + row : row * rows.length + i);
+  }
+
+  template <class F>
+  Numbers run(const Numbers& x, unsigned blocks) const {
+    Numbers out(x.size());
+    const Shape outer = {rows.across ? 1 : rows.length};
+    const std::int64_t step = rows.across ? rows.rows : 1;
+    RowKernel<F, std::int64_t, std::int64_t> kernel{F(), out.data(), {x.data()}, {}, {}, {}};
+    kernel.outer = {{rows.rows}, {outer, outer}, rows.rows};
+    kernel.lengths = {rows.length, rows.length};
+    kernel.steps = {step, step};
+    const gpu::RowsOf<2> of{rows.rows, gpu::Walk<2>(kernel.outer), kernel.lengths, kernel.steps};
+    const gpu::RowGrid grid = gpu::grid_for(kernel);
+    emulation::run_grid(dim3(blocks, grid.blocks), gpu::kThreads, [&] {
+      gpu::run_rows<F, std::int64_t, std::int64_t>(F(), grid.shape, of, out.data(), x.data());
+    });
+    return out;
+  }
+
+  const Case rows = std::get<Case>(GetParam());
+
+ private:
+  const emulation::Settings outer_ = emulation::settings();
+};
+
+const std::vector<Case> kCases = {{1, 1, false},    {300, 1, false},  {3, 5, false},    {40, 10, false}, {9, 33, false},
+                                  {9, 1024, false}, {3, 1025, false}, {1, 9000, false}, {300, 5, true},  {50, 31, true},
+                                  {50, 32, true},   {40, 100, true},  {20, 1025, true}};
+
+INSTANTIATE_TEST_SUITE_P(, RowTeams,
+                         ::testing::Combine(::testing::ValuesIn(kCases),
+                                            ::testing::Values(Order::kForward, Order::kReverse, Order::kShuffled)),
+                         [](const auto& teams) {
+                           const Case rows = std::get<Case>(teams.param);
+                           const int order = int(std::get<Order>(teams.param));
+                           return std::to_string(rows.rows) + "x" + std::to_string(rows.length) +
+                                  (rows.across ? "Across" : "Along") + std::to_string(order);
+                         });
+
+TEST_P(RowTeams, VisitEachElementOnce) {
+  Numbers x(std::size_t(rows.rows * rows.length));
+  std::iota(x.begin(), x.end(), 0);
+  Numbers expected(x.size(), 1);
+  for (std::int64_t r = 0; r < rows.rows; ++r) expected[at(r, x[at(r, 0)] % rows.length)] = 100;
+  for (const unsigned blocks : {1u, 2u}) {
+    EXPECT_EQ(run<Visit<false>>(x, blocks), expected);
+    EXPECT_EQ(run<Visit<true>>(x, blocks), expected);
+  }
+}
+
+TEST_P(RowTeams, AgreeOnSums) {
+  Numbers x(std::size_t(rows.rows * rows.length)), expected(x.size());
+  std::iota(x.begin(), x.end(), 1);
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    std::int64_t sum = 0;
+    for (std::int64_t i = 0; i < rows.length; ++i) sum += x[at(r, i)];
+    for (std::int64_t i = 0; i < rows.length; ++i) expected[at(r, i)] = 4 * sum + (i == 0);
+  }
+  for (const unsigned blocks : {1u, 2u}) EXPECT_EQ(run<Agree>(x, blocks), expected);
+}
+
+}  // namespace
+}  // namespace lockstep

@@ -1,0 +1,174 @@
+// Operations on rows, at the lengths and in the layouts that a device takes in different ways, against the CPU.
+#include "core/text.h"
+#include "ops/all_ops.h"
+#include "ops/checks.h"
+#include "support/test_devices.h"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+
+// A device has a part of a warp, a warp or a block for a row: up to 32, up to 1024, and more elements. Rows that lie
+// across memory, dimension `dim` not being the last, are taken many at once, unless there are few of them.
+struct Case {
+  Shape sizes;
+  int dim;
+  friend void PrintTo(const Case& rows, std::ostream* out) { *out << text(rows.sizes, " along ", rows.dim); }
+};
+const std::vector<Case> kCases = {{{9, 1}, 1},     {{300, 2}, 1},      {{37, 10}, 1},   {{9, 32}, 1},   {{5, 33}, 1},
+                                  {{9, 130}, 1},   {{3, 1024}, 1},     {{3, 1025}, 1},  {{2, 5000}, 1}, {{5000}, 0},
+                                  {{5, 300}, 0},   {{31, 40}, 0},      {{32, 40}, 0},   {{130, 33}, 0}, {{1024, 9}, 0},
+                                  {{1025, 9}, 0},  {{2, 1100, 11}, 1}, {{3, 7, 50}, 1}, {{40, 7}, 0},   {{2000, 3}, 0},
+                                  {{2, 40, 70}, 1}};
+
+void expect_close(const Tensor& got, const Tensor& expected, double tolerance) {
+  const std::vector<double> a = values(got), b = values(expected);
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    if (std::isnan(b[i]) ? std::isnan(a[i]) : a[i] == b[i]) continue;
+    ASSERT_LE(std::abs(a[i] - b[i]), tolerance * (1 + std::abs(b[i]))) << "element " << i;
+  }
+}
+
+// On the device with f(x on the device, its device), and on the CPU.
+template <class F>
+void expect_as_on_the_cpu(const F& f, const Tensor& x, double tolerance = 1e-12) {
+  expect_close(f(x.cuda()), f(x), tolerance);
+}
+
+class Rows : public ::testing::TestWithParam<Case> {
+ protected:
+  // x, and the same elements with gaps between them.
+  template <class F>
+  void expect_in_all_layouts(const F& f, const Tensor& x, double tolerance = 1e-12) const {
+    expect_as_on_the_cpu(f, x, tolerance);
+    const Tensor gaps = stack({x, x}, x.dim()).select(x.dim(), 1);
+    ASSERT_FALSE(gaps.is_contiguous() && x.numel() > 1);
+    expect_close(f(stack({x.cuda(), x.cuda()}, x.dim()).select(x.dim(), 1)), f(gaps), tolerance);
+  }
+  Tensor random(DType dtype = kFloat64) const { return randn(sizes).to(dtype); }
+
+  const Shape sizes = GetParam().sizes;
+  const int dim = GetParam().dim;
+  const TestDevices devices{1};
+};
+
+INSTANTIATE_TEST_SUITE_P(, Rows, ::testing::ValuesIn(kCases), [](const auto& rows) {
+  std::string name;
+  for (const std::int64_t size : rows.param.sizes) name += std::to_string(size) + "x";
+  return name + "Dim" + std::to_string(rows.param.dim);
+});
+
+TEST_P(Rows, Softmax) {
+  const int d = dim;
+  for (const DType dtype : {kFloat64, kFloat32, kFloat16}) {
+    const double tolerance = dtype == kFloat64 ? 1e-12 : dtype == kFloat32 ? 1e-5 : 2e-3;
+    const Tensor x = random(dtype);
+    expect_in_all_layouts([d](const Tensor& v) { return softmax(v, d); }, x, tolerance);
+    expect_in_all_layouts([d](const Tensor& v) { return log_softmax(v, d); }, x, tolerance);
+    expect_in_all_layouts([d](const Tensor& v) { return logsumexp(v, {d}); }, x, tolerance);
+  }
+}
+
+TEST_P(Rows, SoftmaxGradient) {
+  const int d = dim;
+  const auto softmax_of = [d](const Tensor& v) { return softmax(v, d); };
+  const auto log_softmax_of = [d](const Tensor& v) { return log_softmax(v, d); };
+  expect_in_all_layouts([&](const Tensor& v) { return weighted_gradient(softmax_of, v); }, random(), 1e-10);
+  expect_in_all_layouts([&](const Tensor& v) { return weighted_gradient(log_softmax_of, v); }, random(), 1e-10);
+}
+
+TEST_P(Rows, LayerNorm) {
+  const Shape last = {sizes.back()};
+  const auto norm_of = [&](const Tensor& v) { return layer_norm(v, last); };
+  expect_in_all_layouts(norm_of, random());
+  // A row of one or two has next to no slope: its gradient is rounding, scaled up.
+  if (sizes.back() > 2)
+    expect_in_all_layouts([&](const Tensor& v) { return weighted_gradient(norm_of, v); }, random(), 1e-9);
+}
+
+// Places of equal elements and of NaNs, which are found by different threads.
+TEST_P(Rows, FirstPlaceOfTheGreatest) {
+  const int d = dim;
+  const auto places = [d](const Tensor& v) { return stack({argmax(v, d), argmin(v, d)}, 0); };
+  const Tensor few = randint(0, 3, sizes);
+  for (const DType dtype : {kUInt8, kInt32, kInt64, kFloat16, kFloat32, kFloat64})
+    expect_in_all_layouts(places, few.to(dtype), 0);
+  const Tensor holes = few.to(kFloat64) + log(few.to(kFloat64)) * 0;  // NaN where 0 was
+  expect_in_all_layouts(places, holes, 0);
+  expect_in_all_layouts(places, where(eq(few, 0), full({}, kNan, {.dtype = kFloat64}), random()), 0);
+}
+
+TEST_P(Rows, Gather) {
+  const int d = dim;
+  Shape wanted = sizes;
+  for (const std::int64_t count : {std::int64_t(1), sizes[d], 3 * sizes[d]}) {
+    wanted[d] = count;
+    const Tensor index = randint(0, sizes[d], wanted);
+    const auto gathered = [&](const Tensor& v) { return gather_elements(v, d, index.to(v.device())); };
+    expect_in_all_layouts(gathered, random(), 0);
+    expect_in_all_layouts(gathered, randint(0, 200, sizes).to(kUInt8), 0);
+    expect_in_all_layouts([&](const Tensor& v) { return weighted_gradient(gathered, v); }, random());
+  }
+}
+
+TEST_P(Rows, RunInOrder) {
+  const int d = dim;
+  expect_in_all_layouts([d](const Tensor& v) { return cumsum(v, d); }, random());
+  expect_in_all_layouts(
+      [d](const Tensor& v) { return weighted_gradient([d](const Tensor& w) { return prod(w, {d}); }, v); }, random());
+}
+
+TEST_P(Rows, OneHot) {
+  const std::int64_t classes = sizes[dim];
+  const Tensor index = randint(0, classes, {13, 3});
+  expect_as_on_the_cpu([&](const Tensor& v) { return one_hot(v, classes); }, index, 0);
+}
+
+// Rows that do not count lie beside others, which wait for them at the same barriers.
+TEST_P(Rows, CrossEntropy) {
+  const int classes_at = sizes.rank() == 1 ? 0 : 1;
+  Shape rows = sizes;
+  rows.erase(classes_at);
+  const std::int64_t classes = sizes[classes_at];
+  const Tensor target = randint(-1, classes, rows), weight = rand({classes}, {.dtype = kFloat64});
+  for (const double smoothing : {0.0, 0.2})
+    for (const bool weighted : {false, true})
+      for (const Reduction reduction : {Reduction::none, Reduction::sum}) {
+        const auto loss = [&](const Tensor& v) {
+          return cross_entropy(v, target.to(v.device()),
+                               {.weight = weighted ? weight.to(v.device()) : Tensor(),
+                                .reduction = reduction,
+                                .ignore_index = -1,
+                                .label_smoothing = smoothing});
+        };
+        expect_in_all_layouts(loss, random());
+        expect_in_all_layouts([&](const Tensor& v) { return weighted_gradient(loss, v); }, random());
+      }
+}
+
+TEST_P(Rows, WithInfinities) {
+  const int d = dim;
+  const Tensor signs = randint(-1, 2, sizes).to(kFloat64);
+  const Tensor none = full(sizes, -kInfinity, {.dtype = kFloat64});
+  for (const Tensor& x : {log(maximum(signs, zeros({}, {.dtype = kFloat64}))), random() / signs, none})
+    for (const bool logarithm : {false, true}) {
+      expect_in_all_layouts([&](const Tensor& v) { return logarithm ? log_softmax(v, d) : softmax(v, d); }, x);
+      expect_in_all_layouts([&](const Tensor& v) { return logsumexp(v, {d}); }, x);
+    }
+}
+
+// A batch that is divided between devices gives each row the same bits.
+TEST_P(Rows, ARowAloneHasTheSameBits) {
+  if (sizes.rank() != 2) return;
+  const Tensor x = randn(sizes).cuda();
+  for (std::int64_t row = 0; row < sizes[0]; row += 1 + sizes[0] / 3) {
+    const Tensor alone = x.narrow(0, row, 1);
+    EXPECT_EQ(values(softmax(x, 1).narrow(0, row, 1)), values(softmax(alone, 1)));
+    EXPECT_EQ(values(layer_norm(x, {sizes[1]}).narrow(0, row, 1)), values(layer_norm(alone, {sizes[1]})));
+  }
+}
+
+}  // namespace
+}  // namespace lockstep
