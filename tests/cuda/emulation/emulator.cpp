@@ -180,7 +180,7 @@ bool Block::run_current() {
   self.state = State::kRuns;
   observed(&begin_);
   try {
-    const Observed scope;
+    const Observed kernel;
     (*kernel_)();
   } catch (...) {
     if (!error_) error_ = std::current_exception();
