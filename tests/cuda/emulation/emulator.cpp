@@ -73,6 +73,7 @@ class Block {
   void give_turn(Thread& thread);
   void make_current(Thread& thread);
   bool run_current();
+  void leave(const Thread& thread);
   void wake(Thread& thread);
   void open_barrier();
   void* arrive(Thread& self, unsigned mask, std::uint64_t value, unsigned lane, Site site);
@@ -127,6 +128,7 @@ void Block::run(const std::function<void()>& kernel, std::mt19937& random) {
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     }
   } catch (...) {
+    observed(&end_);
     fibers_.clear();  // some are in the middle of a kernel
     throw;
   }
@@ -169,7 +171,7 @@ void Block::take_turns() {
   for (;;) {
     while (run_current()) {
     }
-    current_->fiber->suspend();
+    leave(*current_);
   }
 }
 
@@ -185,7 +187,6 @@ bool Block::run_current() {
   } catch (...) {
     if (!error_) error_ = std::current_exception();
   }
-  published(&end_);
   self.state = State::kEnded;
   ++ended_;
   open_barrier();
@@ -206,7 +207,7 @@ void Block::wake(Thread& thread) {
   woken_.push_back(&thread);
 }
 
-// A fiber suspends outside of Unobserved scopes: it may be the last that is heard of it.
+// A fiber is left outside of Unobserved scopes: it may be the last that is heard of it.
 void Block::synchronize(Site site) {
   void* place = nullptr;
   {
@@ -221,8 +222,15 @@ void Block::synchronize(Site site) {
     published(place);
     open_barrier();
   }
-  current_->fiber->suspend();
+  leave(*current_);
   observed(place);
+}
+
+// Whatever becomes of the grid, its end is after what the thread has done so far.
+void Block::leave(const Thread& thread) {
+  Fiber& fiber = *thread.fiber;
+  published(&end_);
+  fiber.suspend();
 }
 
 // Lets the threads go if all that have not ended are there.
@@ -244,7 +252,7 @@ void Block::open_barrier() {
 std::uint64_t Block::shuffle(unsigned mask, std::uint64_t value, unsigned lane, Site site) {
   Thread& self = *current_;
   void* const place = arrive(self, mask, value, lane, site);
-  self.fiber->suspend();
+  leave(self);
   observed(place);
   return self.taken;
 }

@@ -93,14 +93,14 @@ Fiber::~Fiber() {
   ::munmap(memory_, kGuardBytes + kStackBytes);
 }
 
-void Fiber::enter(Fiber* self) {
+[[gnu::no_sanitize_thread]] void Fiber::enter(Fiber* self) {
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_finish_switch_fiber(nullptr, &self->resumer_stack_, &self->resumer_stack_bytes_);
 #endif
   self->main_();
 }
 
-void Fiber::resume() {
+[[gnu::no_sanitize_thread]] void Fiber::resume() {
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(&resumer_fake_stack_, memory_ + kGuardBytes, kStackBytes);
 #endif
@@ -114,7 +114,8 @@ void Fiber::resume() {
 #endif
 }
 
-void Fiber::suspend() {
+// Not observed: this is how a thread becomes another.
+[[gnu::no_sanitize_thread]] void Fiber::suspend() {
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(&fake_stack_, resumer_stack_, resumer_stack_bytes_);
 #endif
