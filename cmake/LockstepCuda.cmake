@@ -3,12 +3,16 @@
 #   AUTO      ON where all of them are there, else OFF
 #   OFF       nothing
 #   EMULATED  for tests: the same backend and kernels, compiled by the C++ compiler, on cards that tests/cuda emulates on
-#             the CPU. Takes the headers of CUDA and NCCL; OFF where they are missing
+#             the CPU. OFF where what ON needs is missing, of which it takes the headers, or the CPU is not an x86-64
 # Sets LOCKSTEP_WITH_CUDA and LOCKSTEP_WITH_EMULATED_CUDA.
 set_property(CACHE LOCKSTEP_CUDA PROPERTY STRINGS AUTO ON OFF EMULATED)
 set(LOCKSTEP_WITH_CUDA OFF)
 set(LOCKSTEP_WITH_EMULATED_CUDA OFF)
 if(LOCKSTEP_CUDA STREQUAL "OFF")
+  return()
+endif()
+if(LOCKSTEP_CUDA STREQUAL "EMULATED" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
+  message(STATUS "CUDA: off, for it is emulated on x86-64 only")
   return()
 endif()
 

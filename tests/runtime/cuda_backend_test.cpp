@@ -88,9 +88,9 @@ const bool kLoadedAtStart =
 
 TEST(VendorTables, AreFilledOnFirstUseFromLibrariesOfTheHeadersMajorVersions) {
   EXPECT_FALSE(kLoadedAtStart);
-  EXPECT_EQ(cublas_lt().get_version() / 10000, CUBLAS_VER_MAJOR);
+  EXPECT_EQ(cublas_lt().cublasLtGetVersion() / 10000, CUBLAS_VER_MAJOR);
   int version = 0;
-  ASSERT_EQ(nccl().get_version(&version), ncclSuccess);
+  ASSERT_EQ(nccl().ncclGetVersion(&version), ncclSuccess);
   EXPECT_EQ(version / 10000, NCCL_MAJOR);
   EXPECT_TRUE(is_loaded(text("libcublasLt.so.", CUBLAS_VER_MAJOR)));
   EXPECT_TRUE(is_loaded(text("libnccl.so.", NCCL_MAJOR)));

@@ -21,7 +21,7 @@ void check(cudaError_t result, const char* api, int device) {
 
 void check(cublasStatus_t result, const char* api, int device) {
   if (result == CUBLAS_STATUS_SUCCESS) return;
-  throw BackendError(api, int(result), name_of(device), cublas_lt().get_status_string(result));
+  throw BackendError(api, int(result), name_of(device), cublas_lt().cublasLtGetStatusString(result));
 }
 
 bool has_ended(cudaError_t query, const char* api, int device) {

@@ -13,10 +13,10 @@ namespace {
 constexpr std::size_t kWorkspaceBytes = std::size_t(32) << 20;  // what NVIDIA advises for Hopper
 constexpr std::size_t kMostPlans = 1024;
 
-using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, DestroyCublas<&CublasLt::matmul_desc_destroy>>;
-using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, DestroyCublas<&CublasLt::matrix_layout_destroy>>;
+using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, DestroyCublas<&CublasLt::cublasLtMatmulDescDestroy>>;
+using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, DestroyCublas<&CublasLt::cublasLtMatrixLayoutDestroy>>;
 using Preference =
-    std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyCublas<&CublasLt::matmul_preference_destroy>>;
+    std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyCublas<&CublasLt::cublasLtMatmulPreferenceDestroy>>;
 
 struct Types {
   cudaDataType_t elements;
@@ -47,17 +47,17 @@ struct Setter {
 
   template <class T>
   void operator()(const Description& description, cublasLtMatmulDescAttributes_t attribute, const T& value) const {
-    check(cublas_lt().matmul_desc_set_attribute(description.get(), attribute, &value, sizeof value),
+    check(cublas_lt().cublasLtMatmulDescSetAttribute(description.get(), attribute, &value, sizeof value),
           "cublasLtMatmulDescSetAttribute", device);
   }
   template <class T>
   void operator()(const Layout& layout, cublasLtMatrixLayoutAttribute_t attribute, const T& value) const {
-    check(cublas_lt().matrix_layout_set_attribute(layout.get(), attribute, &value, sizeof value),
+    check(cublas_lt().cublasLtMatrixLayoutSetAttribute(layout.get(), attribute, &value, sizeof value),
           "cublasLtMatrixLayoutSetAttribute", device);
   }
   template <class T>
   void operator()(const Preference& preference, cublasLtMatmulPreferenceAttributes_t attribute, const T& value) const {
-    check(cublas_lt().matmul_preference_set_attribute(preference.get(), attribute, &value, sizeof value),
+    check(cublas_lt().cublasLtMatmulPreferenceSetAttribute(preference.get(), attribute, &value, sizeof value),
           "cublasLtMatmulPreferenceSetAttribute", device);
   }
 };
@@ -65,7 +65,8 @@ struct Setter {
 Layout make_layout(int device, cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t ld,
                    std::int64_t batch, std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
-  check(cublas_lt().matrix_layout_create(&made, type, std::uint64_t(rows), std::uint64_t(columns), std::max(ld, rows)),
+  check(cublas_lt().cublasLtMatrixLayoutCreate(&made, type, std::uint64_t(rows), std::uint64_t(columns),
+                                               std::max(ld, rows)),
         "cublasLtMatrixLayoutCreate", device);
   Layout layout(made);
   if (batch == 1) return layout;
@@ -85,7 +86,7 @@ struct MatmulPlans::Plan {
 
 MatmulPlans::MatmulPlans(int device, bool tf32) : device_(device), tf32_(tf32) {
   cublasLtHandle_t handle = nullptr;
-  check(cublas_lt().create(&handle), "cublasLtCreate", device);
+  check(cublas_lt().cublasLtCreate(&handle), "cublasLtCreate", device);
   handle_.reset(handle);
   workspace_ = make_memory(device, kWorkspaceBytes);
 }
@@ -118,7 +119,8 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
   const Setter set{device_};
   Plan plan;
   cublasLtMatmulDesc_t description = nullptr;
-  check(cublas_lt().matmul_desc_create(&description, types.compute, types.scale), "cublasLtMatmulDescCreate", device_);
+  check(cublas_lt().cublasLtMatmulDescCreate(&description, types.compute, types.scale), "cublasLtMatmulDescCreate",
+        device_);
   plan.description.reset(description);
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, m.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, m.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
@@ -134,7 +136,7 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
   plan.c = make_layout(device_, types.elements, m.n, m.m, m.ldc, m.batch, m.stride_c);
 
   cublasLtMatmulPreference_t made = nullptr;
-  check(cublas_lt().matmul_preference_create(&made), "cublasLtMatmulPreferenceCreate", device_);
+  check(cublas_lt().cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate", device_);
   const Preference preference(made);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // Parts of a long inner dimension are added in a fixed order, and in the precision of the sum.
@@ -147,8 +149,8 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
 
   cublasLtMatmulHeuristicResult_t best = {};
   int found = 0;
-  check(cublas_lt().matmul_algo_get_heuristic(handle_.get(), plan.description.get(), plan.a.get(), plan.b.get(),
-                                              plan.c.get(), plan.c.get(), preference.get(), 1, &best, &found),
+  check(cublas_lt().cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.description.get(), plan.a.get(), plan.b.get(),
+                                                   plan.c.get(), plan.c.get(), preference.get(), 1, &best, &found),
         "cublasLtMatmulAlgoGetHeuristic", device_);
   if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", device_);
   plan.algorithm = best.algo;
@@ -171,10 +173,10 @@ void MatmulPlans::run(const Matmul& m, cudaStream_t stream) {
   const bool is_wide = m.dtype == kFloat64;
   const void* const alpha = is_wide ? static_cast<const void*>(&wide[0]) : &narrow[0];
   const void* const beta = is_wide ? static_cast<const void*>(&wide[1]) : &narrow[1];
-  check(
-      cublas_lt().matmul(handle_.get(), plan.description.get(), alpha, m.b, plan.a.get(), m.a, plan.b.get(), beta, m.c,
-                         plan.c.get(), m.c, plan.c.get(), &plan.algorithm, workspace_.get(), kWorkspaceBytes, stream),
-      "cublasLtMatmul", device_);
+  check(cublas_lt().cublasLtMatmul(handle_.get(), plan.description.get(), alpha, m.b, plan.a.get(), m.a, plan.b.get(),
+                                   beta, m.c, plan.c.get(), m.c, plan.c.get(), &plan.algorithm, workspace_.get(),
+                                   kWorkspaceBytes, stream),
+        "cublasLtMatmul", device_);
 }
 
 }  // namespace lockstep::gpu

@@ -37,7 +37,7 @@ class MatmulPlans {
 
   const int device_;
   const bool tf32_;
-  std::unique_ptr<cublasLtContext, DestroyCublas<&CublasLt::destroy>> handle_;
+  std::unique_ptr<cublasLtContext, DestroyCublas<&CublasLt::cublasLtDestroy>> handle_;
   OwnedMemory workspace_;
   std::map<Key, Plan> plans_;
 };

@@ -65,10 +65,11 @@ ncclResult_t transfer(const CollectiveCall& call, int rank, ncclComm_t comm, cud
   for (const Transfer& each : call.transfers) {
     if (each.count == 0) continue;
     if (each.from == rank)
-      if (const ncclResult_t result = nccl().send(each.send, each.count, type, each.to, comm, stream); is_wrong(result))
+      if (const ncclResult_t result = nccl().ncclSend(each.send, each.count, type, each.to, comm, stream);
+          is_wrong(result))
         return result;
     if (each.to == rank)
-      if (const ncclResult_t result = nccl().recv(each.receive, each.count, type, each.from, comm, stream);
+      if (const ncclResult_t result = nccl().ncclRecv(each.receive, each.count, type, each.from, comm, stream);
           is_wrong(result))
         return result;
   }
@@ -79,7 +80,7 @@ ncclResult_t transfer(const CollectiveCall& call, int rank, ncclComm_t comm, cud
 
 void check_nccl_version() {
   int version = 0;
-  static_cast<void>(nccl().get_version(&version));
+  static_cast<void>(nccl().ncclGetVersion(&version));
   if (version >= kOldestNccl) return;
   throw BackendError(
       "ncclGetVersion", version, "cuda",
@@ -92,23 +93,23 @@ ncclResult_t enqueue_rank(const CollectiveCall& call, std::size_t rank, ncclComm
   const ncclDataType_t type = type_of(call.dtype);
   switch (call.kind) {
     case CollectiveKind::kAllReduce:
-      return nccl().all_reduce(part.send, part.receive, call.count, type, op_of(call), comm, stream);
+      return nccl().ncclAllReduce(part.send, part.receive, call.count, type, op_of(call), comm, stream);
     case CollectiveKind::kReduce:
-      return nccl().reduce(part.send, part.receive, call.count, type, op_of(call), call.root, comm, stream);
+      return nccl().ncclReduce(part.send, part.receive, call.count, type, op_of(call), call.root, comm, stream);
     case CollectiveKind::kBroadcast:
-      return nccl().broadcast(part.send, part.receive, call.count, type, call.root, comm, stream);
+      return nccl().ncclBroadcast(part.send, part.receive, call.count, type, call.root, comm, stream);
     case CollectiveKind::kReduceScatter:
       if (are_even(call))
-        return nccl().reduce_scatter(part.send, part.receive, call.counts[0], type, op_of(call), comm, stream);
+        return nccl().ncclReduceScatter(part.send, part.receive, call.counts[0], type, op_of(call), comm, stream);
       return for_each_share(call, [&](int root, std::size_t count, std::size_t first) {
         const void* const send = static_cast<const std::byte*>(part.send) + first * size_of(call.dtype);
-        return nccl().reduce(send, part.receive, count, type, op_of(call), root, comm, stream);
+        return nccl().ncclReduce(send, part.receive, count, type, op_of(call), root, comm, stream);
       });
     case CollectiveKind::kAllGather:
-      if (are_even(call)) return nccl().all_gather(part.send, part.receive, call.counts[0], type, comm, stream);
+      if (are_even(call)) return nccl().ncclAllGather(part.send, part.receive, call.counts[0], type, comm, stream);
       return for_each_share(call, [&](int root, std::size_t count, std::size_t first) {
         void* const receive = static_cast<std::byte*>(part.receive) + first * size_of(call.dtype);
-        return nccl().broadcast(part.send, receive, count, type, root, comm, stream);
+        return nccl().ncclBroadcast(part.send, receive, count, type, root, comm, stream);
       });
     case CollectiveKind::kSendReceive:
       return transfer(call, int(rank), comm, stream);

@@ -45,12 +45,11 @@ std::string advice() {
   int driver = 0, runtime = 0, library = 0;
   static_cast<void>(cudaDriverGetVersion(&driver));
   static_cast<void>(cudaRuntimeGetVersion(&runtime));
-  static_cast<void>(nccl().get_version(&library));
+  static_cast<void>(nccl().ncclGetVersion(&library));
   return text(
       ". What to try: NCCL_DEBUG=INFO shows where it stops; NCCL_P2P_DISABLE=1: if that helps, switch off PCIe ACS or "
-      "the "
-      "IOMMU; NCCL_SHM_DISABLE=1: if that helps, give /dev/shm more room (docker run --shm-size=1g); other versions of "
-      "the driver (for CUDA ",
+      "the IOMMU; NCCL_SHM_DISABLE=1: if that helps, give /dev/shm more room (docker run --shm-size=1g); other "
+      "versions of the driver (for CUDA ",
       driver, " here), the runtime (", runtime, ") and NCCL (", library, ')');
 }
 
@@ -61,7 +60,7 @@ class NcclCommunicator final : public CudaCommunicator {
   ~NcclCommunicator() override {
     const std::scoped_lock lock(mutex_);
     if (finalize())
-      for (ncclComm_t comm : comms_) nccl().comm_destroy(comm);
+      for (ncclComm_t comm : comms_) nccl().ncclCommDestroy(comm);
     else
       abort_ranks();
   }
@@ -118,8 +117,8 @@ class NcclCommunicator final : public CudaCommunicator {
 
   void connect() {
     ncclUniqueId id;
-    if (const ncclResult_t result = nccl().get_unique_id(&id); result != ncclSuccess)
-      throw error(0, text(nccl().get_error_string(result), ": ", nccl().get_last_error(nullptr), advice()));
+    if (const ncclResult_t result = nccl().ncclGetUniqueId(&id); result != ncclSuccess)
+      throw error(0, text(nccl().ncclGetErrorString(result), ": ", nccl().ncclGetLastError(nullptr), advice()));
     ended_.clear();
     for (const Member& member : members_) {
       const CardScope scope(member.card);
@@ -129,7 +128,7 @@ class NcclCommunicator final : public CudaCommunicator {
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     group([&](std::size_t rank) {
-      return nccl().comm_init_rank_config(&comms_[rank], int(members_.size()), id, int(rank), &config);
+      return nccl().ncclCommInitRankConfig(&comms_[rank], int(members_.size()), id, int(rank), &config);
     });
     settle(kConnectLimit, advice());
   }
@@ -139,7 +138,7 @@ class NcclCommunicator final : public CudaCommunicator {
     try {
       if (!wait_until(kEndLimit, [this] { return wrong_rank() || !is_pending(); }) || wrong_rank()) return false;
       for (ncclComm_t comm : comms_)
-        if (comm == nullptr || is_wrong(nccl().comm_finalize(comm))) return false;
+        if (comm == nullptr || is_wrong(nccl().ncclCommFinalize(comm))) return false;
       return wait_until(kEnqueueLimit, [this] { return wrong_rank() || !is_busy(); }) && !wrong_rank();
     } catch (...) {
       return false;
@@ -160,7 +159,7 @@ class NcclCommunicator final : public CudaCommunicator {
     }
     group([&](std::size_t rank) {
       void* const number = numbers[rank].get();
-      return nccl().all_reduce(number, number, 1, ncclInt32, ncclSum, comms_[rank], streams[rank].get());
+      return nccl().ncclAllReduce(number, number, 1, ncclInt32, ncclSum, comms_[rank], streams[rank].get());
     });
     settle(kSelfTestLimit, advice());
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
@@ -184,7 +183,7 @@ class NcclCommunicator final : public CudaCommunicator {
   // One call for each rank, as one group.
   template <class F>
   void group(F&& call_of_rank) {
-    nccl().group_start();
+    nccl().ncclGroupStart();
     ncclResult_t result = ncclSuccess;
     std::size_t rank = 0;
     try {
@@ -194,12 +193,12 @@ class NcclCommunicator final : public CudaCommunicator {
         if (is_wrong(result)) break;
       }
     } catch (...) {  // whatever happens, the group ends
-      nccl().group_end();
+      nccl().ncclGroupEnd();
       throw;
     }
-    const ncclResult_t end = nccl().group_end();
-    if (is_wrong(result)) fail(rank, nccl().get_error_string(result));
-    if (is_wrong(end)) fail(wrong_rank().value_or(0), nccl().get_error_string(end));
+    const ncclResult_t end = nccl().ncclGroupEnd();
+    if (is_wrong(result)) fail(rank, nccl().ncclGetErrorString(result));
+    if (is_wrong(end)) fail(wrong_rank().value_or(0), nccl().ncclGetErrorString(end));
   }
 
   // Until NCCL has done with the host's side of all that it was told.
@@ -214,7 +213,7 @@ class NcclCommunicator final : public CudaCommunicator {
 
   ncclResult_t state_of(std::size_t rank) const {
     ncclResult_t state = ncclSuccess;
-    const ncclResult_t asked = nccl().comm_get_async_error(comms_[rank], &state);
+    const ncclResult_t asked = nccl().ncclCommGetAsyncError(comms_[rank], &state);
     return asked == ncclSuccess ? state : asked;
   }
   std::optional<std::size_t> wrong_rank() const {
@@ -246,8 +245,8 @@ class NcclCommunicator final : public CudaCommunicator {
     std::string why(reason);
     if (rank < comms_.size() && comms_[rank]) {
       if (const ncclResult_t state = state_of(rank); is_wrong(state))
-        why = text(nccl().get_error_string(state), why.empty() ? "" : ": ", why);
-      if (const char* const last = nccl().get_last_error(comms_[rank]); last && *last)
+        why = text(nccl().ncclGetErrorString(state), why.empty() ? "" : ": ", why);
+      if (const char* const last = nccl().ncclGetLastError(comms_[rank]); last && *last)
         why = text("NCCL says: ", last, "; ", why);
     }
     abort_ranks();
@@ -264,7 +263,7 @@ class NcclCommunicator final : public CudaCommunicator {
         ++*left;
         std::thread([left, comm = comms[rank], card = members_[rank].card] {
           static_cast<void>(cudaSetDevice(card));
-          nccl().comm_abort(comm);
+          nccl().ncclCommAbort(comm);
           --*left;
         }).detach();
       }

@@ -1,50 +1,60 @@
 // The functions of cuBLASLt and NCCL that are called here, as tables: programs are not linked to these libraries, whose
-// 725 MB would be loaded by each of them when it starts.
+// 725 MB would be loaded by each of them when it starts. To call one more, add its name.
 #pragma once
 
 #include <cublasLt.h>
 #include <nccl.h>
 
+// clang-format off
+#define LOCKSTEP_CUBLASLT_FUNCTIONS(X) \
+  X(cublasLtGetVersion) \
+  X(cublasLtGetStatusString) \
+  X(cublasLtCreate) \
+  X(cublasLtDestroy) \
+  X(cublasLtMatmul) \
+  X(cublasLtMatmulAlgoGetHeuristic) \
+  X(cublasLtMatmulDescCreate) \
+  X(cublasLtMatmulDescDestroy) \
+  X(cublasLtMatmulDescSetAttribute) \
+  X(cublasLtMatmulPreferenceCreate) \
+  X(cublasLtMatmulPreferenceDestroy) \
+  X(cublasLtMatmulPreferenceSetAttribute) \
+  X(cublasLtMatrixLayoutCreate) \
+  X(cublasLtMatrixLayoutDestroy) \
+  X(cublasLtMatrixLayoutSetAttribute)
+
+#define LOCKSTEP_NCCL_FUNCTIONS(X) \
+  X(ncclGetVersion) \
+  X(ncclGetErrorString) \
+  X(ncclGetLastError) \
+  X(ncclGetUniqueId) \
+  X(ncclCommInitRankConfig) \
+  X(ncclCommGetAsyncError) \
+  X(ncclCommFinalize) \
+  X(ncclCommDestroy) \
+  X(ncclCommAbort) \
+  X(ncclGroupStart) \
+  X(ncclGroupEnd) \
+  X(ncclAllReduce) \
+  X(ncclReduce) \
+  X(ncclBroadcast) \
+  X(ncclReduceScatter) \
+  X(ncclAllGather) \
+  X(ncclSend) \
+  X(ncclRecv)
+// clang-format on
+
 namespace lockstep::gpu {
 
+#define LOCKSTEP_MEMBER(function) decltype(&::function) function;
 struct CublasLt {
-  decltype(&cublasLtGetVersion) get_version;
-  decltype(&cublasLtGetStatusString) get_status_string;
-  decltype(&cublasLtCreate) create;
-  decltype(&cublasLtDestroy) destroy;
-  decltype(&cublasLtMatmul) matmul;
-  decltype(&cublasLtMatmulAlgoGetHeuristic) matmul_algo_get_heuristic;
-  decltype(&cublasLtMatmulDescCreate) matmul_desc_create;
-  decltype(&cublasLtMatmulDescDestroy) matmul_desc_destroy;
-  decltype(&cublasLtMatmulDescSetAttribute) matmul_desc_set_attribute;
-  decltype(&cublasLtMatmulPreferenceCreate) matmul_preference_create;
-  decltype(&cublasLtMatmulPreferenceDestroy) matmul_preference_destroy;
-  decltype(&cublasLtMatmulPreferenceSetAttribute) matmul_preference_set_attribute;
-  decltype(&cublasLtMatrixLayoutCreate) matrix_layout_create;
-  decltype(&cublasLtMatrixLayoutDestroy) matrix_layout_destroy;
-  decltype(&cublasLtMatrixLayoutSetAttribute) matrix_layout_set_attribute;
+  LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_MEMBER)
 };
 
 struct Nccl {
-  decltype(&ncclGetVersion) get_version;
-  decltype(&ncclGetErrorString) get_error_string;
-  decltype(&ncclGetLastError) get_last_error;
-  decltype(&ncclGetUniqueId) get_unique_id;
-  decltype(&ncclCommInitRankConfig) comm_init_rank_config;
-  decltype(&ncclCommGetAsyncError) comm_get_async_error;
-  decltype(&ncclCommFinalize) comm_finalize;
-  decltype(&ncclCommDestroy) comm_destroy;
-  decltype(&ncclCommAbort) comm_abort;
-  decltype(&ncclGroupStart) group_start;
-  decltype(&ncclGroupEnd) group_end;
-  decltype(&ncclAllReduce) all_reduce;
-  decltype(&ncclReduce) reduce;
-  decltype(&ncclBroadcast) broadcast;
-  decltype(&ncclReduceScatter) reduce_scatter;
-  decltype(&ncclAllGather) all_gather;
-  decltype(&ncclSend) send;
-  decltype(&ncclRecv) recv;
+  LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_MEMBER)
 };
+#undef LOCKSTEP_MEMBER
 
 // The first call loads the library, of the major version of the headers; any thread. Throws BackendError if it cannot
 // be loaded, and then tries again at the next call. After that nothing is thrown.
