@@ -121,6 +121,7 @@ TEST(Barriers, AreAllMetAndAllNeeded) {
   std::vector<std::string> files;
   EXPECT_EQ(met, barriers_in_sources(files)) << "a barrier in the sources that no kernel here comes to";
 
+#ifndef __SANITIZE_THREAD__  // which would end the program at the first race
   for (const Site& barrier : met) {
     bool shows = false;
     settings().without = barrier;
@@ -130,6 +131,7 @@ TEST(Barriers, AreAllMetAndAllNeeded) {
     }
     EXPECT_TRUE(shows) << "nothing shows that a barrier is missing: " << barrier.file << ':' << barrier.line;
   }
+#endif
   settings() = outer;
 }
 
