@@ -1,0 +1,331 @@
+// What collectives compute: against plain loops, for every operation, dtype and number of ranks; the same bits on all
+// ranks whatever the timing.
+#include <cmath>
+#include <numeric>
+#include <random>
+
+#include "runtime/ranks.h"
+
+namespace lockstep::testing {
+namespace {
+
+constexpr DType kAllDTypes[] = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
+constexpr ReduceOp kAllOps[] = {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMax, ReduceOp::kMin};
+constexpr std::size_t kSizes[] = {0, 1, 7, 1001, 70'003};
+
+using Counts = std::vector<std::size_t>;
+
+template <class Visit>
+auto visit(DType dtype, const Visit& visitor) {
+  switch (dtype) {
+    case kBool:
+    case kUInt8:
+      return visitor.template operator()<std::uint8_t>();
+    case kInt32:
+      return visitor.template operator()<std::int32_t>();
+    case kInt64:
+      return visitor.template operator()<std::int64_t>();
+    case kFloat16:
+      return visitor.template operator()<Half>();
+    case kBFloat16:
+      return visitor.template operator()<BFloat16>();
+    case kFloat32:
+      return visitor.template operator()<float>();
+    case kFloat64:
+      break;
+  }
+  return visitor.template operator()<double>();
+}
+
+Bytes sample(DType dtype, std::size_t count, unsigned seed) {
+  std::mt19937_64 random(seed);
+  return visit(dtype, [&]<class T>() {
+    std::vector<T> values(count);
+    for (T& value : values) {
+      if (dtype == kBool)
+        value = T(float(random() % 2));
+      else if constexpr (std::is_integral_v<T>)
+        value = T(random());
+      else
+        value = T(float(std::normal_distribution<double>()(random)));
+    }
+    return bytes_of(values);
+  });
+}
+
+std::vector<Bytes> samples(DType dtype, std::size_t count, int ranks, unsigned seed = 1) {
+  std::vector<Bytes> result;
+  for (int rank = 0; rank < ranks; ++rank) result.push_back(sample(dtype, count, seed * 1000 + unsigned(rank)));
+  return result;
+}
+
+// In the order of the ranks, 16-bit floats in float.
+template <class T>
+T reduced(ReduceOp op, bool is_bool, const std::vector<T>& column) {
+  using Wide = std::conditional_t<std::is_same_v<T, double>, double,
+                                  std::conditional_t<std::is_integral_v<T>, std::int64_t, float>>;
+  Wide result = Wide(column[0]);
+  for (std::size_t rank = 1; rank < column.size(); ++rank) {
+    const Wide next = Wide(column[rank]);
+    if (op == ReduceOp::kMax || (op == ReduceOp::kSum && is_bool)) {
+      result = std::max(result, next);
+    } else if (op == ReduceOp::kMin) {
+      result = std::min(result, next);
+    } else if constexpr (std::is_integral_v<Wide>) {
+      result = Wide(std::uint64_t(result) + std::uint64_t(next));
+    } else {
+      result = result + next;
+    }
+  }
+  if (op == ReduceOp::kMean) result = result / Wide(column.size());
+  return T(result);
+}
+
+Bytes oracle(DType dtype, ReduceOp op, const std::vector<Bytes>& inputs) {
+  return visit(dtype, [&]<class T>() {
+    std::vector<std::vector<T>> ranks;
+    for (const Bytes& input : inputs) ranks.push_back(values_of<T>(input));
+    std::vector<T> result(ranks[0].size());
+    for (std::size_t i = 0; i < result.size(); ++i) {
+      std::vector<T> column;
+      for (const auto& rank : ranks) column.push_back(rank[i]);
+      result[i] = reduced(op, dtype == kBool, column);
+    }
+    return bytes_of(result);
+  });
+}
+
+Bytes slice(const Bytes& bytes, std::size_t begin, std::size_t count) {
+  return {bytes.begin() + std::ptrdiff_t(begin), bytes.begin() + std::ptrdiff_t(begin + count)};
+}
+
+// Shares of n elements that differ, some of them empty.
+Counts uneven(std::size_t n, int ranks) {
+  Counts counts(std::size_t(ranks), 0);
+  for (std::size_t i = 0; i < n; ++i) ++counts[(i * i + i / 3) % counts.size()];
+  if (ranks > 2) counts[1] += std::exchange(counts[2], 0);
+  return counts;
+}
+
+template <class Body>
+void for_all_cases(const Body& body) {
+  for (const DType dtype : kAllDTypes)
+    for (const std::size_t count : kSizes) {
+      SCOPED_TRACE(std::string(name(dtype)) + ", count " + std::to_string(count));
+      body(dtype, count);
+    }
+}
+
+template <class Body>
+void for_all_reductions(const Body& body) {
+  for_all_cases([&](DType dtype, std::size_t count) {
+    for (const ReduceOp op : kAllOps) {
+      if (op == ReduceOp::kMean && !is_floating(dtype)) continue;
+      if (op != ReduceOp::kSum && count > 10'000) continue;  // the sum has shown how large ones are divided
+      SCOPED_TRACE("op " + std::to_string(int(op)));
+      body(dtype, count, op);
+    }
+  });
+}
+
+// What a reduction gives is the same everywhere, but that NCCL adds floats in an order of its own.
+void expect_reduced(const Bytes& got, const Bytes& expected, DType dtype) {
+  if (kind_of_devices() != "cuda" || !is_floating(dtype)) {
+    EXPECT_EQ(got, expected);
+    return;
+  }
+  visit(dtype, [&]<class T>() {
+    const std::vector<T> values = values_of<T>(got), truth = values_of<T>(expected);
+    ASSERT_EQ(values.size(), truth.size());
+    const double precision = size_of(dtype) == 8 ? 1e-14 : size_of(dtype) == 4 ? 1e-6 : dtype == kFloat16 ? 4e-3 : 3e-2;
+    for (std::size_t i = 0; i < truth.size(); ++i)
+      ASSERT_NEAR(double(values[i]), double(truth[i]), precision * (8 + std::abs(double(truth[i])))) << "element " << i;
+  });
+}
+
+class Collectives : public ::testing::TestWithParam<int> {
+ protected:
+  int size() const { return GetParam(); }
+  template <class Group>
+  Bytes get(Group& ranks, int rank, const std::vector<void*>& memory, std::size_t bytes) {
+    return ranks.get(rank, memory[std::size_t(rank)], bytes);
+  }
+};
+
+INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 5, 8));
+
+TEST_P(Collectives, AllReduceGivesEveryRankTheReductionOfAll) {
+  for_all_reductions([&](DType dtype, std::size_t count, ReduceOp op) {
+    AnyRanks ranks(size());
+    const std::vector<Bytes> inputs = samples(dtype, count, size());
+    const Bytes expected = oracle(dtype, op, inputs);
+    const auto send = ranks.put_all(inputs), receive = ranks.allocate_all(expected.size());
+    ranks.communicator.all_reduce(ranks.buffers(send, receive), count, dtype, op);
+    for (int rank = 0; rank < size(); ++rank) {
+      expect_reduced(get(ranks, rank, receive, expected.size()), expected, dtype);
+      EXPECT_EQ(get(ranks, rank, send, expected.size()), inputs[std::size_t(rank)]);  // untouched
+    }
+    ranks.communicator.all_reduce(ranks.buffers(send, send), count, dtype, op);  // in place
+    for (int rank = 0; rank < size(); ++rank) expect_reduced(get(ranks, rank, send, expected.size()), expected, dtype);
+  });
+}
+
+TEST_P(Collectives, ReduceGivesTheRootTheReductionOfAll) {
+  for_all_reductions([&](DType dtype, std::size_t count, ReduceOp op) {
+    AnyRanks ranks(size());
+    const int root = size() - 1;
+    const std::vector<Bytes> inputs = samples(dtype, count, size());
+    const Bytes expected = oracle(dtype, op, inputs);
+    const auto send = ranks.put_all(inputs);
+    std::vector<void*> receive(std::size_t(size()), nullptr);
+    receive[std::size_t(root)] = ranks.allocate(root, expected.size());
+    ranks.communicator.reduce(ranks.buffers(send, receive), count, dtype, root, op);
+    expect_reduced(get(ranks, root, receive, expected.size()), expected, dtype);
+    ranks.communicator.reduce(ranks.buffers(send, send), count, dtype, root, op);  // in place
+    for (int rank = 0; rank < size(); ++rank)
+      if (rank == root)
+        expect_reduced(get(ranks, rank, send, expected.size()), expected, dtype);
+      else
+        EXPECT_EQ(get(ranks, rank, send, expected.size()), inputs[std::size_t(rank)]);
+  });
+}
+
+TEST_P(Collectives, BroadcastGivesEveryRankTheRootsValues) {
+  for_all_cases([&](DType dtype, std::size_t count) {
+    AnyRanks ranks(size());
+    const int root = size() / 2;
+    const Bytes values = sample(dtype, count, 7);
+    std::vector<void*> send(std::size_t(size()), nullptr);
+    send[std::size_t(root)] = ranks.put(root, values);
+    const auto receive = ranks.allocate_all(values.size());
+    ranks.communicator.broadcast(ranks.buffers(send, receive), count, dtype, root);
+    for (int rank = 0; rank < size(); ++rank) EXPECT_EQ(get(ranks, rank, receive, values.size()), values);
+    auto in_place = receive;
+    in_place[std::size_t(root)] = send[std::size_t(root)];
+    ranks.communicator.broadcast(ranks.buffers(in_place, in_place), count, dtype, root);
+    for (int rank = 0; rank < size(); ++rank) EXPECT_EQ(get(ranks, rank, in_place, values.size()), values);
+  });
+}
+
+TEST_P(Collectives, ReduceScatterGivesEveryRankItsShareOfTheReduction) {
+  for_all_reductions([&](DType dtype, std::size_t count, ReduceOp op) {
+    AnyRanks ranks(size());
+    const Counts counts = uneven(count, size());
+    const std::size_t element = size_of(dtype);
+    const std::vector<Bytes> inputs = samples(dtype, count, size());
+    const Bytes expected = oracle(dtype, op, inputs);
+    const auto send = ranks.put_all(inputs);
+    std::vector<void*> receive, in_place;
+    for (std::size_t rank = 0, offset = 0; rank < counts.size(); offset += counts[rank++] * element) {
+      receive.push_back(ranks.allocate(int(rank), counts[rank] * element));
+      in_place.push_back(static_cast<std::byte*>(send[rank]) + offset);
+    }
+    const auto expect = [&](const std::vector<void*>& memory) {
+      for (std::size_t rank = 0, offset = 0; rank < counts.size(); offset += counts[rank++] * element)
+        expect_reduced(get(ranks, int(rank), memory, counts[rank] * element),
+                       slice(expected, offset, counts[rank] * element), dtype);
+    };
+    ranks.communicator.reduce_scatter(ranks.buffers(send, receive), counts, dtype, op);
+    expect(receive);
+    ranks.communicator.reduce_scatter(ranks.buffers(send, in_place), counts, dtype, op);
+    expect(in_place);
+  });
+}
+
+TEST_P(Collectives, AllGatherGivesEveryRankTheSharesOfAll) {
+  for_all_cases([&](DType dtype, std::size_t count) {
+    AnyRanks ranks(size());
+    const Counts counts = uneven(count, size());
+    const std::size_t element = size_of(dtype);
+    const Bytes whole = sample(dtype, count, 3);
+    const auto receive = ranks.allocate_all(whole.size()), gathered = ranks.allocate_all(whole.size());
+    std::vector<void*> send, in_place;
+    for (std::size_t rank = 0, offset = 0; rank < counts.size(); offset += counts[rank++] * element) {
+      const Bytes share = slice(whole, offset, counts[rank] * element);
+      send.push_back(ranks.put(int(rank), share));
+      in_place.push_back(static_cast<std::byte*>(gathered[rank]) + offset);
+      ranks.write(int(rank), in_place.back(), share);
+    }
+    ranks.communicator.all_gather(ranks.buffers(send, receive), counts, dtype);
+    ranks.communicator.all_gather(ranks.buffers(in_place, gathered), counts, dtype);
+    for (int rank = 0; rank < size(); ++rank) {
+      EXPECT_EQ(get(ranks, rank, receive, whole.size()), whole);
+      EXPECT_EQ(get(ranks, rank, gathered, whole.size()), whole);
+    }
+  });
+}
+
+TEST_P(Collectives, SendReceivePassesMessagesAroundARingAndToOneself) {
+  for_all_cases([&](DType dtype, std::size_t count) {
+    AnyRanks ranks(size());
+    const std::vector<Bytes> inputs = samples(dtype, count, size());
+    const auto send = ranks.put_all(inputs), next = ranks.allocate_all(inputs[0].size()),
+               own = ranks.allocate_all(inputs[0].size());
+    std::vector<Transfer> transfers;
+    for (int rank = 0; rank < size(); ++rank) {
+      const int to = (rank + 1) % size();
+      transfers.push_back({rank, to, send[std::size_t(rank)], next[std::size_t(to)], count});
+      transfers.push_back({rank, rank, send[std::size_t(rank)], own[std::size_t(rank)], count});
+    }
+    ranks.communicator.send_receive(ranks.streams, transfers, dtype);
+    for (int rank = 0; rank < size(); ++rank) {
+      EXPECT_EQ(get(ranks, rank, next, inputs[0].size()), inputs[std::size_t((rank + size() - 1) % size())]);
+      EXPECT_EQ(get(ranks, rank, own, inputs[0].size()), inputs[std::size_t(rank)]);
+    }
+  });
+}
+
+TEST_P(Collectives, TheBitsDoNotDependOnTiming) {
+  constexpr std::size_t kCount = 100'001;
+  const std::vector<Bytes> inputs = samples(kFloat32, kCount, size());
+  const Bytes expected = oracle(kFloat32, ReduceOp::kSum, inputs);
+  for (std::uint64_t seed = 0; seed < 6; ++seed) {
+    Ranks ranks(size(), {.seed = seed, .max_delay_us = 300});
+    const auto memory = ranks.put_all(inputs);
+    ranks.communicator.all_reduce(ranks.buffers(memory, memory), kCount, kFloat32);
+    for (int rank = 0; rank < size(); ++rank) EXPECT_EQ(get(ranks, rank, memory, kCount * 4), expected);
+  }
+}
+
+TEST_P(Collectives, OperationsFollowEachOtherInTheOrderOfTheStreams) {
+  Ranks ranks(size(), {.seed = 5, .max_delay_us = 50});
+  const auto memory = ranks.put_all(std::vector<Bytes>(std::size_t(size()), bytes_of(std::vector<double>{1})));
+  double expected = 1;
+  for (int step = 0; step < 20; ++step) {
+    ranks.communicator.all_reduce(ranks.buffers(memory, memory), 1, kFloat64);
+    expected *= size();
+    for (int rank = 0; rank < size(); ++rank) {
+      auto* const value = static_cast<double*>(memory[std::size_t(rank)]);
+      const Region region = {value, sizeof(double)};
+      ranks.launch(rank, "step", {{region, AccessKind::kRead}, {region, AccessKind::kWrite}},
+                   [value] { *value = *value / 2 + 1; });
+    }
+    expected = expected / 2 + 1;
+  }
+  for (int rank = 0; rank < size(); ++rank)
+    EXPECT_EQ(ranks.values<double>(rank, memory[std::size_t(rank)], 1), std::vector<double>{expected});
+}
+
+TEST(CollectivesAlone, ANaNOfAnyRankMakesTheMaximumAndTheMinimumNaN) {
+  for (int which = 0; which < 3; ++which)
+    for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin}) {
+      Ranks ranks(3);
+      std::vector<void*> memory;
+      for (int rank = 0; rank < 3; ++rank)
+        memory.push_back(ranks.put(rank, bytes_of<float>({rank == which ? NAN : 1})));
+      ranks.communicator.all_reduce(ranks.buffers(memory, memory), 1, kFloat32, op);
+      EXPECT_TRUE(std::isnan(ranks.values<float>(0, memory[0], 1)[0]));
+    }
+}
+
+TEST(CollectivesAlone, HalfSumsRoundOnce) {
+  Ranks ranks(3);  // 2048 + 1 is 2048 in float16
+  std::vector<void*> memory;
+  for (const float value : {2048.f, 1.f, 1.f})
+    memory.push_back(ranks.put(int(memory.size()), bytes_of<Half>({Half(value)})));
+  ranks.communicator.all_reduce(ranks.buffers(memory, memory), 1, kFloat16);
+  EXPECT_EQ(float(ranks.values<Half>(1, memory[1], 1)[0]), 2050.f);
+}
+
+}  // namespace
+}  // namespace lockstep::testing
