@@ -15,6 +15,12 @@
 
 namespace lockstep {
 
+inline constexpr std::size_t kMiB = std::size_t(1) << 20;
+// Streams of one device.
+inline constexpr StreamHandle kStream = {.device = 0, .id = 0};
+inline constexpr StreamHandle kOther = {.device = 0, .id = 1};
+inline constexpr StreamHandle kThird = {.device = 0, .id = 16};
+
 class FakeBackend final : public Backend {
  public:
   struct Settings {
