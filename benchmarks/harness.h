@@ -1,5 +1,5 @@
-// Times one function and prints one JSON object a line: {"name": ..., "med_us": ..., "min_us": ..., "samples": ..., "calls": ...}.
-// BENCH_SECONDS (default 2) bounds a case; BENCH_THREADS is read by the programs.
+// Times one function and prints one JSON object a line: {"name": ..., "med_us": ..., "min_us": ..., "samples": ...,
+// "calls": ...}. BENCH_SECONDS (default 2) bounds a case; BENCH_THREADS is read by the programs.
 #pragma once
 
 #include <algorithm>
@@ -36,8 +36,8 @@ void run(const std::string& name, Function function) {
   for (double spent = 0; spent < budget_us || samples.size() < 5; spent += samples.back() * double(calls))
     samples.push_back(time_calls(calls, function));
   std::sort(samples.begin(), samples.end());
-  std::printf("{\"name\": \"%s\", \"med_us\": %.4f, \"min_us\": %.4f, \"samples\": %zu, \"calls\": %ld}\n", name.c_str(),
-              samples[samples.size() / 2], samples.front(), samples.size(), calls);
+  std::printf("{\"name\": \"%s\", \"med_us\": %.4f, \"min_us\": %.4f, \"samples\": %zu, \"calls\": %ld}\n",
+              name.c_str(), samples[samples.size() / 2], samples.front(), samples.size(), calls);
   std::fflush(stdout);
 }
 
@@ -59,8 +59,8 @@ void compare(const std::string& name, Function function, Peer peer) {
     peer_times.push_back(time_calls(1, peer));
     ratios.push_back(times.back() / peer_times.back());
   }
-  std::printf("{\"name\": \"%s\", \"med_us\": %.1f, \"peer_us\": %.1f, \"ratio\": %.3f, \"samples\": %zu}\n", name.c_str(),
-              median(times), median(peer_times), median(ratios), times.size());
+  std::printf("{\"name\": \"%s\", \"med_us\": %.1f, \"peer_us\": %.1f, \"ratio\": %.3f, \"samples\": %zu}\n",
+              name.c_str(), median(times), median(peer_times), median(ratios), times.size());
   std::fflush(stdout);
 }
 

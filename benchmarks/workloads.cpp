@@ -72,8 +72,8 @@ class MlpSteps {
   optim::SGD optimizer_;
 };
 
-// The mlp's steps on two simulated devices of one core each, against the CPU with both cores. The checks of the simulation
-// are on, and then off.
+// The mlp's steps on two simulated devices of one core each, against the CPU with both cores. The checks of the
+// simulation are on, and then off.
 void mlp_parallel() {
   for (const bool checks : {true, false}) {
     SimulatedDevices devices({.count = 2, .poison = checks, .check_races = checks});
@@ -109,7 +109,8 @@ void small() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> cases = {{"seed", seed}, {"mlp", mlp}, {"mlp_parallel", mlp_parallel}, {"small", small}};
+  const std::map<std::string, std::function<void()>> cases = {
+      {"seed", seed}, {"mlp", mlp}, {"mlp_parallel", mlp_parallel}, {"small", small}};
   if (argc != 2 || !cases.contains(argv[1])) {
     std::fprintf(stderr, "usage: workloads CASE, one of:");
     for (const auto& [name, run] : cases) std::fprintf(stderr, " %s", name.c_str());

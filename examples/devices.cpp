@@ -11,7 +11,8 @@ using namespace lockstep;
 
 int main(int argc, char** argv) {
   std::optional<SimulatedDevices> simulated;
-  if (argc == 3 && std::string_view(argv[1]) == "--simulate") simulated.emplace(SimulationOptions{.count = std::atoi(argv[2])});
+  if (argc == 3 && std::string_view(argv[1]) == "--simulate")
+    simulated.emplace(SimulationOptions{.count = std::atoi(argv[2])});
 
   std::cout << Device("cpu") << ' ' << Device("cuda") << ' ' << Device("cuda:1") << '\n';
   std::cout << cuda::device_count() << " GPUs, available: " << std::boolalpha << cuda::is_available() << '\n';

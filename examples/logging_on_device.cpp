@@ -36,7 +36,8 @@ int main(int argc, char** argv) {
     };
     each();
     kept();
-    print("on {}: read each time {} ms; kept on the device {} ms\n", a.device(), milliseconds(each), milliseconds(kept));
+    print("on {}: read each time {} ms; kept on the device {} ms\n", a.device(), milliseconds(each),
+          milliseconds(kept));
     print("sums of the norms: {} and {}\n", sum_of_reads, sum_on_device);
   } catch (const std::exception& error) {
     std::cerr << "logging_on_device: " << error.what() << '\n';

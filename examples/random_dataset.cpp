@@ -60,7 +60,8 @@ int main(int argc, char** argv) {
       if (flag == "--seed") seed = std::stoull(argv[i + 1]);
     }
     std::optional<SimulatedDevices> simulated;
-    if (simulate) simulated.emplace(SimulationOptions{.count = *simulate, .seed = seed, .max_delay_us = seed ? 200 : 0});
+    if (simulate)
+      simulated.emplace(SimulationOptions{.count = *simulate, .seed = seed, .max_delay_us = seed ? 200 : 0});
     run(devices.value_or(cuda::device_count()));
   } catch (const std::exception& error) {
     std::cerr << "random_dataset: " << error.what() << '\n';

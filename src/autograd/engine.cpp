@@ -70,7 +70,8 @@ class Backward final : public autograd::Pass {
     std::vector<std::pair<std::uint64_t, Visit*>> order;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Edge edge = autograd::gradient_edge(inputs[i]);
-      if (!edge.node) throw AutogradError(text("[gradients] expected inputs that require a gradient, got one that does not: ", i));
+      if (!edge.node)
+        throw AutogradError(text("[gradients] expected inputs that require a gradient, got one that does not: ", i));
       captures_[edge.node.get()].push_back({edge.slot, i});
     }
     for (auto& [node, visit] : visits_) {
@@ -86,9 +87,7 @@ class Backward final : public autograd::Pass {
     accumulate_ = false;
   }
 
-  bool brings_all(const Edge& edge) const override {
-    return accumulate_ && visits_.at(edge.node.get()).producers == 1;
-  }
+  bool brings_all(const Edge& edge) const override { return accumulate_ && visits_.at(edge.node.get()).producers == 1; }
 
   void run() {
     DeviceState& home = device_state(roots_.front().node->stream.device());
@@ -238,13 +237,14 @@ class Backward final : public autograd::Pass {
     return arrivals;
   }
 
-  // The sum of what arrived in each slot, on the node's stream; where an output was on another device than the first, on
-  // this thread's current stream there.
+  // The sum of what arrived in each slot, on the node's stream; where an output was on another device than the first,
+  // on this thread's current stream there.
   Gradients gather(Visit& visit) {
     Gradients sums(std::size_t(visit.node->outputs));
     std::vector<Arrival> arrivals = std::move(visit.arrivals);
     if (arrivals.size() > 1)
-      std::stable_sort(arrivals.begin(), arrivals.end(), [](const Arrival& a, const Arrival& b) { return a.producer > b.producer; });
+      std::stable_sort(arrivals.begin(), arrivals.end(),
+                       [](const Arrival& a, const Arrival& b) { return a.producer > b.producer; });
     std::vector<bool> owned(sums.size());
     for (Arrival& arrival : arrivals) {
       const Device there = arrival.gradient.device();
@@ -279,7 +279,8 @@ class Backward final : public autograd::Pass {
   }
 
   void use(const Stream& stream) {
-    if (!stream.device().is_cpu() && std::find(used_.begin(), used_.end(), stream) == used_.end()) used_.push_back(stream);
+    if (!stream.device().is_cpu() && std::find(used_.begin(), used_.end(), stream) == used_.end())
+      used_.push_back(stream);
   }
 
   // What the caller has enqueued, such as a change of .grad, comes before backward, on whichever streams that runs...
@@ -315,7 +316,8 @@ class Backward final : public autograd::Pass {
 void check_roots(const char* op, std::span<const Tensor> roots, std::span<const Tensor> gradients) {
   if (roots.empty()) throw InvalidArgument(text("[", op, "] expected at least one root, got none"));
   if (!gradients.empty() && gradients.size() != roots.size())
-    throw InvalidArgument(text("[", op, "] expected one gradient for each of ", roots.size(), " roots, got ", gradients.size()));
+    throw InvalidArgument(
+        text("[", op, "] expected one gradient for each of ", roots.size(), " roots, got ", gradients.size()));
   for (std::size_t i = 0; i < roots.size(); ++i) {
     const Tensor& root = roots[i];
     impl_of(op, root);
@@ -354,8 +356,8 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, 
   pass.run();
 }
 
-std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Tensor> inputs, std::span<const Tensor> seeds,
-                              const BackwardOptions& options) {
+std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Tensor> inputs,
+                              std::span<const Tensor> seeds, const BackwardOptions& options) {
   check_roots("gradients", roots, seeds);
   Backward pass(options);
   add_roots(pass, roots, seeds);

@@ -166,8 +166,9 @@ Tensor gradient_place(int input) {
   const Tensor* const leaf = edge.node ? edge.node->leaf() : nullptr;
   if (!leaf) return {};
   const Meta& meta = *meta_of(*leaf);
-  return meta.grad_slot.defined() && meta.leaf_hooks.empty() && !meta.adds() && running->pass.brings_all(edge) ? meta.grad_slot
-                                                                                                            : Tensor();
+  return meta.grad_slot.defined() && meta.leaf_hooks.empty() && !meta.adds() && running->pass.brings_all(edge)
+             ? meta.grad_slot
+             : Tensor();
 }
 
 Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_(as) {
@@ -188,7 +189,8 @@ Tensor Saved::get() const {
 }
 
 void throw_released(const char* op) {
-  throw AutogradError(text("[", op, "Backward] expected a graph that still holds its saved tensors, got one that an earlier "
+  throw AutogradError(text("[", op,
+                           "Backward] expected a graph that still holds its saved tensors, got one that an earlier "
                            "backward() let go: pass retain_graph to that one"));
 }
 
@@ -204,20 +206,23 @@ void attach(const std::shared_ptr<Node>& node, std::initializer_list<Tensor*> ou
 
 void check_recorded_in_place(const char* op, const Tensor& target) {
   if (needs_grad(target) && !meta_of(target)->grad_fn)
-    throw AutogradError(text("[", op, "] expected a tensor that may change in place, got a leaf of shape ", target.sizes(),
-                             " that requires a gradient: change it under NoGrad"));
+    throw AutogradError(text("[", op, "] expected a tensor that may change in place, got a leaf of shape ",
+                             target.sizes(), " that requires a gradient: change it under NoGrad"));
   if (target.impl()->storage->references != 1 || target.impl()->saves != 0)
-    throw AutogradError(text("[", op, "] expected memory of its own for a recorded change in place, got a tensor of shape ",
+    throw AutogradError(text("[", op,
+                             "] expected memory of its own for a recorded change in place, got a tensor of shape ",
                              target.sizes(), " that shares it with a view or with a value saved for backward"));
 }
 
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input) {
   const TensorImpl &written = *target.impl(), &read = *input.impl();
   if (overlaps_itself(written))
-    throw InvalidArgument(text("[", op, "] expected a target whose elements have memory of their own, got an expanded view of shape ",
-                               written.sizes, " with strides ", written.strides));
+    throw InvalidArgument(
+        text("[", op, "] expected a target whose elements have memory of their own, got an expanded view of shape ",
+             written.sizes, " with strides ", written.strides));
   if (overlaps_elsewhere(written, read))
-    throw InvalidArgument(text("[", op, "] expected an argument apart from the memory that changes, got a view of shape ",
+    throw InvalidArgument(text("[", op,
+                               "] expected an argument apart from the memory that changes, got a view of shape ",
                                read.sizes, " that overlaps the target of shape ", written.sizes, ": clone() it first"));
 }
 
@@ -226,9 +231,11 @@ Tensor hooked(const char* op, const std::function<Tensor(const Tensor&)>& hook, 
   if (!changed.defined()) return gradient;
   check_same_device(op, gradient, changed);
   if (changed.sizes() != gradient.sizes())
-    throw ShapeError(text("[", op, "] expected a hook to keep the shape ", gradient.sizes(), ", got ", changed.sizes()));
+    throw ShapeError(
+        text("[", op, "] expected a hook to keep the shape ", gradient.sizes(), ", got ", changed.sizes()));
   if (changed.dtype() != gradient.dtype())
-    throw DTypeError(text("[", op, "] expected a hook to keep the dtype ", gradient.dtype(), ", got ", changed.dtype()));
+    throw DTypeError(
+        text("[", op, "] expected a hook to keep the dtype ", gradient.dtype(), ", got ", changed.dtype()));
   return changed;
 }
 
@@ -270,7 +277,8 @@ void Tensor::set_grad(const Tensor& grad) {
   const TensorImpl& impl = impl_of("set_grad", *this);
   if (grad.defined()) {
     check_same_device("set_grad", *this, grad);
-    if (grad.is_same(*this)) throw InvalidArgument("[set_grad] expected another tensor as the gradient, got the tensor itself");
+    if (grad.is_same(*this))
+      throw InvalidArgument("[set_grad] expected another tensor as the gradient, got the tensor itself");
     if (grad.sizes() != impl.sizes)
       throw ShapeError(text("[set_grad] expected a gradient of shape ", impl.sizes, ", got ", grad.sizes()));
     if (grad.dtype() != impl.dtype)

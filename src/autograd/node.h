@@ -1,7 +1,8 @@
 // The graph: a node for each recorded operation, with edges to where the gradients of its inputs go.
 //
 //   Tensor y = ...;
-//   if (records(x)) record("Exp", y, {&x}, [y = Saved(y, kOutput)](const Tensor& gy) { return Gradients{gy * y.get()}; });
+//   const auto backward = [y = Saved(y, kOutput)](const Tensor& gy) { return Gradients{gy * y.get()}; };
+//   if (records(x)) record("Exp", y, {&x}, backward);
 #pragma once
 
 #include <atomic>
@@ -50,6 +51,7 @@ class Node {
   const Stream stream;           ///< Where the forward operation ran.
   int outputs = 1;
   std::vector<Edge> edges;  ///< One for each input.
+
   std::vector<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< By output.
 };
 
@@ -95,7 +97,7 @@ struct Meta final : AutogradState {
   std::vector<Tensor> replicas;
   std::weak_ptr<GradientSink> sink;
   std::size_t sink_number = 0;
-  Tensor grad_slot;             ///< If defined, the memory that the gradient is kept in.
+  Tensor grad_slot;  ///< If defined, the memory that the gradient is kept in.
   /// Of a parameter that its places divide: what this one keeps of the summed gradient, and updates. The places' shares
   /// follow each other.
   std::optional<Share> share;
@@ -137,7 +139,8 @@ Edge gradient_edge(const Tensor& tensor);
 enum class SavedAs : std::uint8_t { kInput, kOutput };
 inline constexpr SavedAs kOutput = SavedAs::kOutput;
 
-/// A tensor that backward will need. While it is kept, a change in place of the tensor that would be recorded is refused.
+/// A tensor that backward will need. While it is kept, a change in place of the tensor that would be recorded is
+/// refused.
 class Saved {
  public:
   Saved() = default;
@@ -174,7 +177,8 @@ class Saved {
 template <class Backward>
 class LambdaNode final : public Node {
  public:
-  LambdaNode(const char* forward_op, const Device& device, Backward body) : Node(forward_op, device), body_(std::move(body)) {}
+  LambdaNode(const char* forward_op, const Device& device, Backward body)
+      : Node(forward_op, device), body_(std::move(body)) {}
 
   Gradients backward(const Gradients& output_gradients) override {
     if (!body_) throw_released();
@@ -247,8 +251,8 @@ class RunningNode {
   const RunningNode* const outer_;
 };
 
-/// To be called from backward: where the gradient of the node's input `input` will be kept, if it can be written there at
-/// once, on the node's stream, and returned; else undefined. Spares a copy.
+/// To be called from backward: where the gradient of the node's input `input` will be kept, if it can be written there
+/// at once, on the node's stream, and returned; else undefined. Spares a copy.
 Tensor gradient_place(int input);
 
 void check_recorded_in_place(const char* op, const Tensor& target);
@@ -257,13 +261,15 @@ void check_memory_in_place(const char* op, const Tensor& target, const Tensor& i
 /// To be called by an operation before it changes `target` in place, reading `inputs`. Throws InvalidArgument where the
 /// result would depend on the order of elements: a target that repeats its memory (expand), an input that shares the
 /// target's memory other than element by element. Where the change will be recorded, throws AutogradError for what
-/// recording could not follow: a leaf that requires a gradient, or memory that another tensor shares (a view, or a value
-/// saved for backward).
+/// recording could not follow: a leaf that requires a gradient, or memory that another tensor shares (a view, or a
+/// value saved for backward).
 template <class... Tensors>
 void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
   const TensorImpl& own = impl_of(op, target);
   (impl_of(op, inputs), ...);
-  [[maybe_unused]] const auto apart = [&](const TensorImpl& input) { return input.storage != own.storage || &input == &own; };
+  [[maybe_unused]] const auto apart = [&](const TensorImpl& input) {
+    return input.storage != own.storage || &input == &own;
+  };
   if (!(own.contiguous && (apart(*inputs.impl()) && ...))) {
     check_memory_in_place(op, target, target);
     (check_memory_in_place(op, target, inputs), ...);
@@ -271,8 +277,8 @@ void check_in_place(const char* op, const Tensor& target, const Tensors&... inpu
   if (records(target, inputs...)) check_recorded_in_place(op, target);
 }
 
-/// What a hook made of a gradient: its result, or the gradient itself if that is undefined. Throws ShapeError, DTypeError
-/// or DeviceMismatch naming `op` for a result that is not like the gradient.
+/// What a hook made of a gradient: its result, or the gradient itself if that is undefined. Throws ShapeError,
+/// DTypeError or DeviceMismatch naming `op` for a result that is not like the gradient.
 Tensor hooked(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient);
 
 }  // namespace lockstep::autograd

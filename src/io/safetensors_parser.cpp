@@ -168,32 +168,15 @@ class Builder final : public nlohmann::json_sax<json> {
   [[noreturn]] void unexpected(std::string_view got) const {
     std::string expected;
     switch (state_) {
-      case State::kMetadataStart:
-        expected = "an object for __metadata__";
-        break;
-      case State::kText:
-        expected = text("a string for ", shown(key_), " in __metadata__");
-        break;
-      case State::kEntryStart:
-        expected = text("an object for tensor ", shown(entries_.back().key));
-        break;
-      case State::kDType:
-        expected = "a string for the dtype" + of_tensor();
-        break;
-      case State::kSizesStart:
-        expected = "an array for the shape" + of_tensor();
-        break;
-      case State::kSizes:
-        expected = "sizes in the shape" + of_tensor();
-        break;
-      case State::kOffsetsStart:
-        expected = "an array for the data_offsets" + of_tensor();
-        break;
-      case State::kOffsets:
-        expected = "two numbers in the data_offsets" + of_tensor();
-        break;
-      default:
-        expected = "an object";
+      case State::kMetadataStart: expected = "an object for __metadata__"; break;
+      case State::kText: expected = text("a string for ", shown(key_), " in __metadata__"); break;
+      case State::kEntryStart: expected = text("an object for tensor ", shown(entries_.back().key)); break;
+      case State::kDType: expected = "a string for the dtype" + of_tensor(); break;
+      case State::kSizesStart: expected = "an array for the shape" + of_tensor(); break;
+      case State::kSizes: expected = "sizes in the shape" + of_tensor(); break;
+      case State::kOffsetsStart: expected = "an array for the data_offsets" + of_tensor(); break;
+      case State::kOffsets: expected = "two numbers in the data_offsets" + of_tensor(); break;
+      default: expected = "an object";
     }
     fail(text("expected ", expected, ", got ", got));
   }

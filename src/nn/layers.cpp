@@ -14,7 +14,8 @@ namespace lockstep::nn {
 namespace {
 
 void check_features(const char* layer, std::int64_t in, std::int64_t out) {
-  if (in < 0 || out < 0) throw InvalidArgument(text("[", layer, "] expected sizes of at least 0, got ", in, " and ", out));
+  if (in < 0 || out < 0)
+    throw InvalidArgument(text("[", layer, "] expected sizes of at least 0, got ", in, " and ", out));
 }
 
 Parameter uniform_parameter(const Shape& sizes, std::int64_t in_features, const TensorOptions& options) {

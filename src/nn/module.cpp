@@ -48,7 +48,8 @@ void each_parameter(const ModuleBase& module, F function) {
 
 void check_shaped(const Path& path, const State& value) {
   if (!value.defined())
-    throw InvalidArgument(text("[parameters] expected \"", path.str(), "\" to have a shape, got a lazy one: run one batch first"));
+    throw InvalidArgument(
+        text("[parameters] expected \"", path.str(), "\" to have a shape, got a lazy one: run one batch first"));
 }
 
 struct ModeSetter final : Visitor {

@@ -16,7 +16,8 @@ void check_alike(const char* op, std::span<const Tensor> tensors) {
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     check_same_device(op, tensors[0], tensors[i]);
     if (tensors[i].dtype() != tensors[0].dtype())
-      throw DTypeError(text("[", op, "] expected ", tensors[0].dtype(), " as in tensor 0, got ", tensors[i].dtype(), " in tensor ", i));
+      throw DTypeError(text("[", op, "] expected ", tensors[0].dtype(), " as in tensor 0, got ", tensors[i].dtype(),
+                            " in tensor ", i));
   }
 }
 
@@ -53,7 +54,8 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
     autograd::record_many("Cat", std::span(&out, 1), tensors, [d, lengths](const Tensor& g) {
       Gradients gradients;
       std::int64_t from = 0;
-      for (const std::int64_t length : lengths) gradients.push_back(g.narrow(d, std::exchange(from, from + length), length));
+      for (const std::int64_t length : lengths)
+        gradients.push_back(g.narrow(d, std::exchange(from, from + length), length));
       return gradients;
     });
   return out;

@@ -55,7 +55,8 @@ Tensor& Tensor::copy_(const Tensor& source) {
   if (records(*this, source) && is_floating(dtype())) {
     const Tensor self = *this;
     record("Copy", *this, {&self, &source},
-           [home = source.device(), was = source.dtype(), sizes = source.sizes(), needed = needs_grad(source)](const Tensor& g) {
+           [home = source.device(), was = source.dtype(), sizes = source.sizes(),
+            needed = needs_grad(source)](const Tensor& g) {
              return Gradients{Tensor(), needed ? sum_to(g, sizes).to(home, was) : Tensor()};
            });
   }

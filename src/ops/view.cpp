@@ -243,18 +243,12 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
   Tensor result = *this;
   int d = 0;
   for (const Index& index : indices) switch (index.kind()) {
-      case Index::Kind::kInteger:
-        result = result.select(d, index.integer());
-        break;
+      case Index::Kind::kInteger: result = result.select(d, index.integer()); break;
       case Index::Kind::kSlice:
         result = result.slice(d++, index.slice().start, index.slice().stop, index.slice().step);
         break;
-      case Index::Kind::kEllipsis:
-        d += dim() - used;
-        break;
-      case Index::Kind::kNone:
-        result = result.unsqueeze(d++);
-        break;
+      case Index::Kind::kEllipsis: d += dim() - used; break;
+      case Index::Kind::kNone: result = result.unsqueeze(d++); break;
     }
   return result;
 }

@@ -12,7 +12,8 @@ struct Survey final : nn::Visitor {
   bool any_off_cpu = false;
   void module(const nn::Path& path, nn::ModuleBase& module) override {
     if (dynamic_cast<DataParallelMark*>(&module))
-      throw InvalidArgument(text("[DataParallel] expected a module without DataParallel inside, got one at \"", path.str(), "\""));
+      throw InvalidArgument(
+          text("[DataParallel] expected a module without DataParallel inside, got one at \"", path.str(), "\""));
   }
   void parameter(const nn::Path&, nn::Parameter& value) override { look(value); }
   void buffer(const nn::Path&, nn::Buffer& value) override { look(value); }

@@ -28,11 +28,11 @@ void check_parts(const std::string& name, std::span<const Tensor> parts, int fre
     Shape sizes = parts[i].sizes();
     if (free_dim >= 0 && sizes.rank() == parts[0].dim()) sizes[free_dim] = parts[0].sizes()[free_dim];
     if (sizes != parts[0].sizes())
-      throw ShapeError(text("[gather] expected ", name, " of replica ", i, " to fit ", parts[0].sizes(), " of replica 0, got ",
-                            parts[i].sizes()));
+      throw ShapeError(text("[gather] expected ", name, " of replica ", i, " to fit ", parts[0].sizes(),
+                            " of replica 0, got ", parts[i].sizes()));
     if (parts[i].dtype() != parts[0].dtype())
-      throw DTypeError(text("[gather] expected ", name, " of replica ", i, " to be ", parts[0].dtype(), " as in replica 0, got ",
-                            parts[i].dtype()));
+      throw DTypeError(text("[gather] expected ", name, " of replica ", i, " to be ", parts[0].dtype(),
+                            " as in replica 0, got ", parts[i].dtype()));
   }
 }
 
@@ -50,14 +50,14 @@ Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim) 
   for (std::size_t i = 0; i < parts.size(); from += lengths[i++])
     copy_values(scalars ? out.select(0, from) : out.narrow(dim, from, lengths[i]), parts[i]);
   if (any_recorded(parts))
-    autograd::record_many("Gather", std::span(&out, 1), parts,
-                          [scalars, dim, lengths, homes = devices_of(parts)](const Tensor& g) {
-                            Gradients gradients;
-                            std::int64_t at = 0;
-                            for (std::size_t i = 0; i < homes.size(); at += lengths[i++])
-                              gradients.push_back((scalars ? g.select(0, at) : g.narrow(dim, at, lengths[i])).to(homes[i]));
-                            return gradients;
-                          });
+    autograd::record_many(
+        "Gather", std::span(&out, 1), parts, [scalars, dim, lengths, homes = devices_of(parts)](const Tensor& g) {
+          Gradients gradients;
+          std::int64_t at = 0;
+          for (std::size_t i = 0; i < homes.size(); at += lengths[i++])
+            gradients.push_back((scalars ? g.select(0, at) : g.narrow(dim, at, lengths[i])).to(homes[i]));
+          return gradients;
+        });
   return out;
 }
 
@@ -77,17 +77,20 @@ Tensor weighted_mean(std::span<const Tensor> parts, Device device, const std::ve
 
 }  // namespace
 
-Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, Device device, const GatherOptions& options) {
+Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, Device device,
+                      const GatherOptions& options) {
   if (parts.empty()) detail::throw_nothing(name);
   DeviceState& target = device_state(device);
   if (options.how == Gather::kMean) {
     if (!is_floating(parts[0].dtype()))
       throw DTypeError(text("[gather] expected a floating dtype for the mean of ", name, ", got ", parts[0].dtype()));
     if (!options.rows.empty() && options.rows.size() != parts.size())
-      throw InvalidArgument(text("[gather] expected one row count for each of ", parts.size(), " parts, got ", options.rows.size()));
+      throw InvalidArgument(
+          text("[gather] expected one row count for each of ", parts.size(), " parts, got ", options.rows.size()));
     check_parts(name, parts, -1);
     if (parts.size() == 1) return parts[0].to(device);
-    return weighted_mean(parts, device, options.rows.empty() ? std::vector<std::int64_t>(parts.size(), 1) : options.rows);
+    return weighted_mean(parts, device,
+                         options.rows.empty() ? std::vector<std::int64_t>(parts.size(), 1) : options.rows);
   }
   const int rank = parts[0].dim();
   const int dim = rank == 0 ? 0 : wrap_dim("gather", options.dim, rank);
@@ -101,11 +104,13 @@ void detail::throw_nothing(const std::string& name) {
 }
 
 void detail::throw_structure_differs(const std::string& name, std::size_t replica) {
-  throw InvalidArgument(text("[gather] expected the structure of ", name, " to be the same in all replicas, got another one in replica ", replica));
+  throw InvalidArgument(text("[gather] expected the structure of ", name,
+                             " to be the same in all replicas, got another one in replica ", replica));
 }
 
 void detail::throw_value_differs(const std::string& name, std::size_t replica) {
-  throw InvalidArgument(text("[gather] expected ", name, ", which is not a tensor, to be equal in all replicas, got another value in replica ",
+  throw InvalidArgument(text("[gather] expected ", name,
+                             ", which is not a tensor, to be equal in all replicas, got another value in replica ",
                              replica, ": return a 0-dim tensor to have it gathered"));
 }
 

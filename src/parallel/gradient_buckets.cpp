@@ -44,16 +44,16 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
   std::vector<Bucket> buckets;
   std::vector<std::size_t> bucket_of;  // by parameter
   std::vector<bool> touched;           // by parameter: some device accumulated since the last sum
-  std::vector<Stream> streams;  // of the communicator, by device
+  std::vector<Stream> streams;         // of the communicator, by device
   std::optional<Communicator> communicator;
   bool summing = true;
 
   std::mutex mutex;  // guards the following, and what buckets keep of the present backward
   bool running = false;
   bool summing_now = false;
-  std::vector<bool> arrives;           // by leaf: this backward brings its gradient
-  std::vector<std::size_t> order;      // in which the primary's gradients came
-  bool observed = false;               // buckets follow that order
+  std::vector<bool> arrives;       // by leaf: this backward brings its gradient
+  std::vector<std::size_t> order;  // in which the primary's gradients came
+  bool observed = false;           // buckets follow that order
 
   std::size_t count() const noexcept { return devices.size(); }
   std::size_t leaf(std::size_t entry, std::size_t device) const noexcept { return entry * count() + device; }

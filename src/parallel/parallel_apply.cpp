@@ -130,7 +130,8 @@ bool is_consequence(const std::exception_ptr& failure) {
 
 bool inside_replica() noexcept { return in_replica; }
 
-void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job, const ReplicaPass& pass) {
+void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
+                  const ReplicaPass& pass) {
   const std::size_t count = devices.size();
   const auto turns = count == 1 || in_replica ? std::vector<std::unique_lock<std::mutex>>() : take_turn(devices);
   const CallerContext context;

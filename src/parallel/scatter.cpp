@@ -16,7 +16,8 @@ std::vector<std::int64_t> weighted_sizes(std::int64_t rows, std::size_t devices,
     total += weight;
   }
   if (weights.size() != devices || !(total > 0) || !std::isfinite(total))
-    throw InvalidArgument(text("[scatter] expected one weight for each of ", devices, " devices, not all 0, got ", weights.size()));
+    throw InvalidArgument(
+        text("[scatter] expected one weight for each of ", devices, " devices, not all 0, got ", weights.size()));
   // Every device gets its share rounded down; what is left goes to the largest remainders, the first of equal ones.
   std::vector<std::int64_t> sizes(devices);
   std::vector<double> remainders(devices);
@@ -29,7 +30,8 @@ std::vector<std::int64_t> weighted_sizes(std::int64_t rows, std::size_t devices,
     left -= sizes[i];
     order[i] = i;
   }
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return remainders[a] > remainders[b]; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return remainders[a] > remainders[b]; });
   for (std::size_t i = 0; left > 0; ++i, --left) ++sizes[order[i % devices]];
   while (sizes.size() > 1 && sizes.back() == 0) sizes.pop_back();
   return sizes;
@@ -53,7 +55,8 @@ std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_t devices, co
   return sizes;
 }
 
-Shards scatter_tensors(std::span<const NamedTensor> tensors, std::span<const Device> devices, const ScatterOptions& options) {
+Shards scatter_tensors(std::span<const NamedTensor> tensors, std::span<const Device> devices,
+                       const ScatterOptions& options) {
   if (devices.empty()) throw InvalidArgument("[scatter] expected at least one device, got none");
   Shards shards;
   if (tensors.empty()) {
@@ -65,21 +68,22 @@ Shards scatter_tensors(std::span<const NamedTensor> tensors, std::span<const Dev
       throw ShapeError(text("[scatter] expected tensors with a batch dimension, got a 0-dim one as ", named.name));
     const int rank = named.tensor.dim();
     if (options.dim < -rank || options.dim >= rank)
-      throw ShapeError(text("[scatter] expected tensors with dimension ", options.dim, ", got shape ", named.tensor.sizes(), " as ",
-                            named.name));
+      throw ShapeError(text("[scatter] expected tensors with dimension ", options.dim, ", got shape ",
+                            named.tensor.sizes(), " as ", named.name));
     return wrap_dim("scatter", options.dim, rank);
   };
   const std::int64_t rows = tensors[0].tensor.size(dim_of(tensors[0]));
   for (const NamedTensor& named : tensors)
     if (named.tensor.size(dim_of(named)) != rows)
-      throw ShapeError(text("[scatter] expected ", rows, " rows along dimension ", options.dim, " as in ", tensors[0].name,
-                            ", got shape ", named.tensor.sizes(), " as ", named.name));
+      throw ShapeError(text("[scatter] expected ", rows, " rows along dimension ", options.dim, " as in ",
+                            tensors[0].name, ", got shape ", named.tensor.sizes(), " as ", named.name));
   shards.rows = shard_sizes(rows, devices.size(), options);
   for (const NamedTensor& named : tensors) {
     std::vector<Tensor>& parts = shards.tensors.emplace_back();
     std::int64_t from = 0;
     for (std::size_t i = 0; i < shards.rows.size(); ++i) {
-      const Tensor part = shards.rows[i] == rows ? named.tensor : named.tensor.narrow(options.dim, from, shards.rows[i]);
+      const Tensor part =
+          shards.rows[i] == rows ? named.tensor : named.tensor.narrow(options.dim, from, shards.rows[i]);
       parts.push_back(part.to(devices[i]));
       from += shards.rows[i];
     }

@@ -112,6 +112,7 @@ LOCKSTEP_API std::ostream& operator<<(std::ostream& out, DType dtype);
 /// The dtype whose elements are T.
 template <class T>
 struct DTypeOf;
+// clang-format off
 template <> struct DTypeOf<bool> { static constexpr DType value = kBool; };
 template <> struct DTypeOf<std::uint8_t> { static constexpr DType value = kUInt8; };
 template <> struct DTypeOf<std::int32_t> { static constexpr DType value = kInt32; };
@@ -120,6 +121,7 @@ template <> struct DTypeOf<Half> { static constexpr DType value = kFloat16; };
 template <> struct DTypeOf<BFloat16> { static constexpr DType value = kBFloat16; };
 template <> struct DTypeOf<float> { static constexpr DType value = kFloat32; };
 template <> struct DTypeOf<double> { static constexpr DType value = kFloat64; };
+// clang-format on
 template <class T>
 inline constexpr DType kDTypeOf = DTypeOf<T>::value;
 

@@ -24,7 +24,9 @@ auto members(std::string_view name, T& value, Rest&&... rest) {
 }
 
 template <class M>
-concept HasMembers = requires(M& object) { object.members(); };
+concept HasMembers = requires(M& object) {
+  object.members();
+};
 
 /// Calls visit(name, member) for each member.
 template <HasMembers M, class Visitor>

@@ -138,7 +138,8 @@ void visit_member(const Path& path, T& member, Visitor& visitor) {
   } else if constexpr (IsMap<T>::value) {
     for (auto& [key, item] : member) visit_member(Path(path, key), item, visitor);
   } else if constexpr (HasMembers<T>) {
-    for_each_member(member, [&](std::string_view name, auto& inner) { visit_member(Path(path, name), inner, visitor); });
+    for_each_member(member,
+                    [&](std::string_view name, auto& inner) { visit_member(Path(path, name), inner, visitor); });
   } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
     visitor.setting(path, &member, sizeof member);
   } else {

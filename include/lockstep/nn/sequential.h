@@ -16,8 +16,8 @@ namespace lockstep::nn {
 class LOCKSTEP_API AnyModule : public Module<AnyModule> {
  public:
   template <class M>
-    requires(std::derived_from<M, ModuleBase> && !std::same_as<M, AnyModule>)
-  AnyModule(M module) : held_(std::make_unique<Held<M>>(std::move(module))) {}
+  requires(std::derived_from<M, ModuleBase> && !std::same_as<M, AnyModule>) AnyModule(M module)
+      : held_(std::make_unique<Held<M>>(std::move(module))) {}
   AnyModule(const AnyModule& other) : Module(other), held_(other.held_->clone()) {}
   AnyModule(AnyModule&&) noexcept = default;
   AnyModule& operator=(const AnyModule& other) { return *this = AnyModule(other); }
@@ -61,8 +61,7 @@ class LOCKSTEP_API Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
   template <class... Modules>
-    requires(std::derived_from<Modules, ModuleBase> && ...)
-  explicit Sequential(Modules... modules) {
+  requires(std::derived_from<Modules, ModuleBase>&&...) explicit Sequential(Modules... modules) {
     (items_.emplace_back(std::move(modules)), ...);
   }
 

@@ -34,7 +34,7 @@ class LOCKSTEP_API StateDict {
 };
 
 struct LoadOptions {
-  bool strict = true;               ///< Refuse missing and unexpected keys.
+  bool strict = true;                  ///< Refuse missing and unexpected keys.
   std::string_view strip_prefix = {};  ///< Taken off the front of each key that has it.
 };
 

@@ -20,8 +20,8 @@
 namespace lockstep {
 
 struct DataParallelOptions {
-  std::vector<int> device_ids = {};            ///< GPUs, in any order; empty for all visible ones.
-  std::optional<Device> output_device = {};    ///< Where outputs are gathered; the first of device_ids if not given.
+  std::vector<int> device_ids = {};          ///< GPUs, in any order; empty for all visible ones.
+  std::optional<Device> output_device = {};  ///< Where outputs are gathered; the first of device_ids if not given.
   ScatterOptions scatter = {};
   Gather gather = Gather::kConcatenate;
   BucketOptions buckets = {};
@@ -42,11 +42,11 @@ LOCKSTEP_API void refuse_nesting();
 // Arguments that may hold tensors are copied (as handles) for each replica; others are given by reference if they
 // can outlive the call.
 template <class Argument>
-using Shared = std::conditional_t<!kHoldsTensors<std::decay_t<Argument>> && std::is_lvalue_reference_v<Argument> &&
-                                      !std::derived_from<std::decay_t<Argument>, Tensor>,
-                                  std::reference_wrapper<std::remove_reference_t<Argument>>,
-                                  std::conditional_t<std::derived_from<std::decay_t<Argument>, Tensor>, Tensor,
-                                                     std::decay_t<Argument>>>;
+using Shared = std::conditional_t<
+    !kHoldsTensors<std::decay_t<Argument>> && std::is_lvalue_reference_v<Argument> &&
+        !std::derived_from<std::decay_t<Argument>, Tensor>,
+    std::reference_wrapper<std::remove_reference_t<Argument>>,
+    std::conditional_t<std::derived_from<std::decay_t<Argument>, Tensor>, Tensor, std::decay_t<Argument>>>;
 
 template <class... Arguments>
 std::tuple<Arguments...> as_arguments(std::tuple<Arguments...> arguments) {
@@ -72,7 +72,9 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   /// Takes a module that is on the CPU (and moves it) or on the first device. Throws DeviceMismatch naming a
   /// parameter that is elsewhere, and InvalidArgument for a module that holds a DataParallel or a lazy parameter.
   explicit DataParallel(M module, DataParallelOptions options = {})
-      : options_(std::move(options)), devices_(detail::resolve_devices(options_.device_ids)), module_(std::make_unique<M>(std::move(module))) {
+      : options_(std::move(options)),
+        devices_(detail::resolve_devices(options_.device_ids)),
+        module_(std::make_unique<M>(std::move(module))) {
     detail::adopt(*module_, device());
     shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
     make_replicas();
@@ -177,8 +179,8 @@ auto data_parallel(M& module, Input&& input, const DataParallelOptions& options 
   detail::refuse_nesting();
   ReplicaSync::check_placement(module, devices.front());
   std::vector<std::int64_t> rows;
-  auto inputs = scatter(detail::as_arguments(std::forward<Input>(input)), std::span<const Device>(devices), options.scatter,
-                        "arguments", &rows);
+  auto inputs = scatter(detail::as_arguments(std::forward<Input>(input)), std::span<const Device>(devices),
+                        options.scatter, "arguments", &rows);
   std::vector<M> replicas;
   replicas.reserve(inputs.size());
   std::vector<M*> modules = {&module};

@@ -44,12 +44,14 @@ namespace detail {
 template <class T>
 struct Comparable : std::bool_constant<std::equality_comparable<T>> {};
 template <class T>
-  requires requires { typename T::value_type; }
-struct Comparable<T> : std::conjunction<Comparable<typename T::value_type>, std::bool_constant<std::equality_comparable<T>>> {};
+requires requires { typename T::value_type; }
+struct Comparable<T>
+    : std::conjunction<Comparable<typename T::value_type>, std::bool_constant<std::equality_comparable<T>>> {};
 template <class... T>
 struct Comparable<std::tuple<T...>> : std::conjunction<Comparable<std::remove_const_t<T>>...> {};
 template <class A, class B>
-struct Comparable<std::pair<A, B>> : std::conjunction<Comparable<std::remove_const_t<A>>, Comparable<std::remove_const_t<B>>> {};
+struct Comparable<std::pair<A, B>>
+    : std::conjunction<Comparable<std::remove_const_t<A>>, Comparable<std::remove_const_t<B>>> {};
 
 /// A part of an output that is not a tensor, and how to compare it with another replica's.
 struct OtherPart {
@@ -76,26 +78,36 @@ T gather(std::vector<T> values, Device device, const GatherOptions& options = {}
   std::vector<std::vector<NamedTensor>> tensors(values.size());
   std::vector<std::vector<detail::OtherPart>> others(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
-    visit_tensors(values[i], name, [&](const std::string& at, Tensor& tensor) { tensors[i].push_back({at, tensor}); },
-                  [&]<class Part>(const std::string& at, const Part& part) {
-                    others[i].push_back({at, &part, &detail::equal_parts<Part>});
-                  });
+    visit_tensors(
+        values[i], name,
+        [&](const std::string& at, Tensor& tensor) {
+          tensors[i].push_back({at, tensor});
+        },
+        [&]<class Part>(const std::string& at, const Part& part) {
+          others[i].push_back({at, &part, &detail::equal_parts<Part>});
+        });
   const auto same_names = [](const auto& a, const auto& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(), [](const auto& x, const auto& y) { return x.name == y.name; });
+    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                      [](const auto& x, const auto& y) { return x.name == y.name; });
   };
   for (std::size_t i = 1; i < values.size(); ++i) {
-    if (!same_names(tensors[i], tensors[0]) || !same_names(others[i], others[0])) detail::throw_structure_differs(name, i);
+    if (!same_names(tensors[i], tensors[0]) || !same_names(others[i], others[0]))
+      detail::throw_structure_differs(name, i);
     for (std::size_t k = 0; k < others[0].size(); ++k)
-      if (!others[0][k].equal(others[0][k].value, others[i][k].value)) detail::throw_value_differs(others[0][k].name, i);
+      if (!others[0][k].equal(others[0][k].value, others[i][k].value))
+        detail::throw_value_differs(others[0][k].name, i);
   }
   std::size_t k = 0;
-  visit_tensors(values[0], name, [&](const std::string& at, Tensor& tensor) {
-    std::vector<Tensor> parts;
-    for (auto& of_replica : tensors) parts.push_back(of_replica[k].tensor);
-    ++k;
-    detail::check_definedness(at, parts);
-    if (tensor.defined()) tensor = gather_tensors(at, parts, device, options);
-  }, [](const std::string&, const auto&) {});
+  visit_tensors(
+      values[0], name,
+      [&](const std::string& at, Tensor& tensor) {
+        std::vector<Tensor> parts;
+        for (auto& of_replica : tensors) parts.push_back(of_replica[k].tensor);
+        ++k;
+        detail::check_definedness(at, parts);
+        if (tensor.defined()) tensor = gather_tensors(at, parts, device, options);
+      },
+      [](const std::string&, const auto&) {});
   return std::move(values[0]);
 }
 

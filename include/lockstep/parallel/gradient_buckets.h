@@ -1,7 +1,7 @@
 // Sums the gradients of replicas while backward still runs.
 //
-// Gradients live as views in flat buckets, one copy on each device. When the last gradient of a bucket is there on every
-// device, the bucket is all-reduced on streams of its own. The idea and the sizes are those of PyTorch's
+// Gradients live as views in flat buckets, one copy on each device. When the last gradient of a bucket is there on
+// every device, the bucket is all-reduced on streams of its own. The idea and the sizes are those of PyTorch's
 // DistributedDataParallel (Li et al., "PyTorch Distributed", VLDB 2020); since one process sees every replica, what a
 // backward will reach is known before it starts, and nothing can wait for a gradient that never comes.
 #pragma once
@@ -34,7 +34,8 @@ class LOCKSTEP_API GradientBuckets {
  public:
   GradientBuckets();  ///< For no replicas: does nothing.
   /// modules[i] is on devices[i]; the first is the primary. Throws OutOfMemory.
-  GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices, const BucketOptions& options);
+  GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
+                  const BucketOptions& options);
   ~GradientBuckets();  ///< The parameters forget their replicas.
   GradientBuckets(GradientBuckets&&) noexcept;
   GradientBuckets& operator=(GradientBuckets&&) noexcept;

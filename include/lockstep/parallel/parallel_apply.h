@@ -17,16 +17,16 @@ namespace lockstep {
 
 /// What makes replicas one pass over one batch.
 struct ReplicaPass {
-  std::span<const std::int64_t> rows = {};       ///< Of each replica's shard; none if no batch was divided.
-  std::int64_t dim = 0;                          ///< The dimension that it was divided along.
+  std::span<const std::int64_t> rows = {};        ///< Of each replica's shard; none if no batch was divided.
+  std::int64_t dim = 0;                           ///< The dimension that it was divided along.
   std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Kept from pass to pass, if there are several.
 };
 
 /// Calls job(i) on the thread of devices[i], for all i at once, and waits for all. Jobs inherit the caller's current
 /// streams and gradient mode. Each draws random numbers from a sequence of its own that depends on the caller's and on
-/// i; draw_for_batch() gives all the numbers that the caller would get. What they print() appears when all have finished,
-/// in the order of i. The failure of the lowest i is thrown, of its own type, with "in replica i on cuda:d" in its
-/// message and the others attached. Passes that share a device come one after the other.
+/// i; draw_for_batch() gives all the numbers that the caller would get. What they print() appears when all have
+/// finished, in the order of i. The failure of the lowest i is thrown, of its own type, with "in replica i on cuda:d"
+/// in its message and the others attached. Passes that share a device come one after the other.
 LOCKSTEP_API void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
                                const ReplicaPass& pass = {});
 
@@ -44,7 +44,8 @@ auto parallel_apply(std::span<M* const> modules, std::vector<std::tuple<Argument
     run_replicas(used, call, pass);
   } else {
     std::vector<std::optional<std::decay_t<Result>>> outputs(inputs.size());
-    run_replicas(used, [&](std::size_t i) { outputs[i].emplace(call(i)); }, pass);
+    run_replicas(
+        used, [&](std::size_t i) { outputs[i].emplace(call(i)); }, pass);
     std::vector<std::decay_t<Result>> results;
     for (auto& output : outputs) results.push_back(std::move(*output));
     return results;

@@ -28,8 +28,8 @@ class LOCKSTEP_API ReplicaSync {
   ReplicaSync(ReplicaSync&&) noexcept;
   ReplicaSync& operator=(ReplicaSync&&) noexcept;
 
-  /// Throws DeviceMismatch naming a parameter that is not on `device`, InvalidArgument naming a lazy one, DTypeError naming
-  /// a buffer that cannot become a mean.
+  /// Throws DeviceMismatch naming a parameter that is not on `device`, InvalidArgument naming a lazy one, DTypeError
+  /// naming a buffer that cannot become a mean.
   static void check_placement(nn::ModuleBase& module, Device device);
   /// Takes `replicas` as fresh copies of `primary`.
   void reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas);

@@ -24,8 +24,10 @@ struct ScatterOptions {
 };
 
 /// The sizes of the shards of `rows` rows over at most `devices` devices. At least one shard; shards of no rows at the
-/// end are left out. (Weights can leave one of no rows before others: shard i is device i's.) Throws InvalidArgument for weights that are not one finite number >= 0 for each device.
-LOCKSTEP_API std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_t devices, const ScatterOptions& options);
+/// end are left out. (Weights can leave one of no rows before others: shard i is device i's.) Throws InvalidArgument
+/// for weights that are not one finite number >= 0 for each device.
+LOCKSTEP_API std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_t devices,
+                                                   const ScatterOptions& options);
 
 /// shards[k][i]: shard i of tensor k, on device i. Differentiable. A shard that is on its device already is a view.
 /// Throws ShapeError naming the tensor that is 0-dim or whose size along dim differs from the first one's.
@@ -44,17 +46,23 @@ std::vector<T> scatter(const T& value, std::span<const Device> devices, const Sc
   const auto ignore = [](const std::string&, const auto&) {};
   std::vector<NamedTensor> found;
   T seen = value;
-  visit_tensors(seen, name, [&](const std::string& at, Tensor& tensor) {
-    if (tensor.defined()) found.push_back({at, tensor});
-  }, ignore);
+  visit_tensors(
+      seen, name,
+      [&](const std::string& at, Tensor& tensor) {
+        if (tensor.defined()) found.push_back({at, tensor});
+      },
+      ignore);
   const Shards shards = scatter_tensors(found, devices, options);
   if (rows) *rows = shards.rows;
   std::vector<T> result(shards.rows.size(), value);
   for (std::size_t i = 0; i < result.size(); ++i) {
     std::size_t k = 0;
-    visit_tensors(result[i], name, [&](const std::string&, Tensor& tensor) {
-      if (tensor.defined()) tensor = shards.tensors[k++][i];
-    }, ignore);
+    visit_tensors(
+        result[i], name,
+        [&](const std::string&, Tensor& tensor) {
+          if (tensor.defined()) tensor = shards.tensors[k++][i];
+        },
+        ignore);
   }
   return result;
 }

@@ -70,7 +70,8 @@ void visit_tensors(T& value, const std::string& name, OnTensor&& on_tensor, OnOt
   } else if constexpr (!kHoldsTensors<Plain>) {
     on_other(name, value);
   } else if constexpr (HasMembers<Plain>) {
-    for_each_member(value, [&](std::string_view member, auto& part) { inside(part, name + "." + std::string(member)); });
+    for_each_member(value,
+                    [&](std::string_view member, auto& part) { inside(part, name + "." + std::string(member)); });
   } else if constexpr (requires { value.has_value(); }) {
     if (value) inside(*value, name);
   } else if constexpr (requires { typename Plain::mapped_type; }) {

@@ -44,8 +44,8 @@ class LOCKSTEP_API Device {
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Device& device);
 
 struct DeviceProperties {
-  std::string name;               ///< The model, as its backend calls it.
-  std::size_t memory_bytes = 0;   ///< All of its memory.
+  std::string name;              ///< The model, as its backend calls it.
+  std::size_t memory_bytes = 0;  ///< All of its memory.
 };
 
 /// Throws InvalidArgument if there is no such device.

@@ -13,12 +13,12 @@
 namespace lockstep {
 
 struct SimulationOptions {
-  int count = 1;                               ///< Devices, 1 to 64.
+  int count = 1;                                    ///< Devices, 1 to 64.
   std::size_t memory_bytes = std::size_t(1) << 30;  ///< Of each device.
-  std::uint64_t seed = 0;                      ///< Of the delays.
-  int max_delay_us = 0;                        ///< Each task is held back for a random time up to this.
-  bool poison = true;                          ///< Fill memory with NaN patterns when allocated and when freed.
-  bool check_races = true;                     ///< Throw RaceError where two accesses are not ordered.
+  std::uint64_t seed = 0;                           ///< Of the delays.
+  int max_delay_us = 0;                             ///< Each task is held back for a random time up to this.
+  bool poison = true;                               ///< Fill memory with NaN patterns when allocated and when freed.
+  bool check_races = true;                          ///< Throw RaceError where two accesses are not ordered.
 };
 
 /// Which device's n-th operation (from 1, counted from the call that injects the fault) fails; `count` in a row do.
@@ -33,10 +33,10 @@ struct OperationCounts {
   std::uint64_t allocations = 0;  ///< Requests to the caching allocator.
   std::uint64_t copies = 0;
   std::uint64_t launches = 0;
-  std::uint64_t events = 0;  ///< Records.
-  std::uint64_t waits = 0;   ///< Of a stream for an event.
+  std::uint64_t events = 0;       ///< Records.
+  std::uint64_t waits = 0;        ///< Of a stream for an event.
   std::uint64_t peer_copies = 0;  ///< Of the copies, those to another device.
-  std::uint64_t host_waits = 0;  ///< Of the host for a stream or an event, and copies to the host.
+  std::uint64_t host_waits = 0;   ///< Of the host for a stream or an event, and copies to the host.
   std::uint64_t collectives = 0;  ///< That the device was a rank of.
 };
 
@@ -49,9 +49,9 @@ class LOCKSTEP_API FaultInjector {
   void fail_collective(Fault fault);  ///< CollectiveError on all ranks, asynchronously.
   /// From its nth launch, copy or collective on, all work of the device fails until clear().
   void lose_device(Fault fault);
-  void drop_wait(Fault fault);        ///< A stream's wait for an event is skipped: what a forgotten wait does.
-  void drop_record(Fault fault);      ///< An event marks nothing: what a forgotten record does.
-  void clear();                       ///< Takes back all faults, and brings lost devices back.
+  void drop_wait(Fault fault);    ///< A stream's wait for an event is skipped: what a forgotten wait does.
+  void drop_record(Fault fault);  ///< An event marks nothing: what a forgotten record does.
+  void clear();                   ///< Takes back all faults, and brings lost devices back.
 
  private:
   friend class SimulatedDevices;

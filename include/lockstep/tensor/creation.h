@@ -35,13 +35,13 @@ LOCKSTEP_API Tensor from_host(const void* values, std::size_t count, DType dtype
 template <class T>
 using TensorElement = std::conditional_t<
     std::is_same_v<T, bool>, bool,
-    std::conditional_t<std::is_integral_v<T>, std::conditional_t<std::is_same_v<T, std::uint8_t>, std::uint8_t, std::int64_t>,
+    std::conditional_t<std::is_integral_v<T>,
+                       std::conditional_t<std::is_same_v<T, std::uint8_t>, std::uint8_t, std::int64_t>,
                        std::conditional_t<std::is_floating_point_v<T>, float, T>>>;
 
 /// tensor(2.5): 0-dim. tensor({1, 2, 3}): int64. tensor({{1., 2.}, {3., 4.}}): float32.
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor tensor(T value, const TensorOptions& options = {}) {
+requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options = {}) {
   if constexpr (std::is_floating_point_v<T>) {
     const double kept = value;
     TensorOptions typed = options;
@@ -76,14 +76,13 @@ Tensor from_values(const std::vector<T>& values, const Shape& sizes, TensorOptio
 }  // namespace detail
 
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
+requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
   return detail::from_values(std::vector<T>(values), {std::int64_t(values.size())}, options);
 }
 
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, const TensorOptions& options = {}) {
+requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
+                                               const TensorOptions& options = {}) {
   std::vector<T> all;
   const std::size_t columns = rows.size() ? rows.begin()->size() : 0;
   for (const auto& row : rows) {
@@ -94,8 +93,7 @@ Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, const Tensor
 }
 
 template <class T>
-  requires std::is_arithmetic_v<T>
-Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
+requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
   return detail::from_values(values, {std::int64_t(values.size())}, options);
 }
 

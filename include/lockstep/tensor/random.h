@@ -48,7 +48,8 @@ LOCKSTEP_API Tensor randperm(std::int64_t count, const TensorOptions& options = 
 
 LOCKSTEP_API Tensor rand_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor randn_like(const Tensor& like, const TensorOptions& options = {});
-LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high, const TensorOptions& options = {});
+LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high,
+                                 const TensorOptions& options = {});
 
 /// Fills a floating tensor with numbers uniform in [low, high).
 LOCKSTEP_API Tensor& uniform_(Tensor& tensor, double low, double high);

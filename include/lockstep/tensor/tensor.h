@@ -92,7 +92,7 @@ class LOCKSTEP_API Tensor {
   void record_stream(const Stream& stream) const;
 
   // Views: share the array. Throw ShapeError for what does not fit.
-  Tensor view(const Shape& sizes) const;  ///< One size may be -1. Throws where only a copy could have that shape.
+  Tensor view(const Shape& sizes) const;     ///< One size may be -1. Throws where only a copy could have that shape.
   Tensor reshape(const Shape& sizes) const;  ///< A view where possible, else a copy.
   Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;
   Tensor select(std::int64_t dim, std::int64_t index) const;

@@ -22,11 +22,15 @@ void narrow_row(const float* from, std::int64_t count, T* to, std::int64_t step)
 
 }  // namespace
 
-void widen(const Half* from, std::int64_t step, std::int64_t count, float* to) noexcept { widen_row(from, step, count, to); }
+void widen(const Half* from, std::int64_t step, std::int64_t count, float* to) noexcept {
+  widen_row(from, step, count, to);
+}
 void widen(const BFloat16* from, std::int64_t step, std::int64_t count, float* to) noexcept {
   widen_row(from, step, count, to);
 }
-void narrow(const float* from, std::int64_t count, Half* to, std::int64_t step) noexcept { narrow_row(from, count, to, step); }
+void narrow(const float* from, std::int64_t count, Half* to, std::int64_t step) noexcept {
+  narrow_row(from, count, to, step);
+}
 void narrow(const float* from, std::int64_t count, BFloat16* to, std::int64_t step) noexcept {
   narrow_row(from, count, to, step);
 }

@@ -122,18 +122,20 @@ struct ReduceKernel {
     const std::int64_t rows = reduced.numel, pitch = reduced.strides[0][0];
     constexpr std::int64_t kBlock = 256;  // columns whose accumulators stay in the first-level cache
     const std::int64_t blocks = (kept.numel + kBlock - 1) / kBlock;
-    host::parallel_for(context, blocks, kGrain / (std::max<std::int64_t>(rows, 1) * kBlock) + 1, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t b = begin; b < end; ++b) {
-        const std::int64_t from = b * kBlock, count = std::min(kBlock, kept.numel - from);
-        Accumulator totals[kBlock];
-        std::fill_n(totals, count, reducer.identity());
-        for (std::int64_t r = 0; r < rows; ++r) {
-          const In* values = in + r * pitch + from;
-          for (std::int64_t c = 0; c < count; ++c) totals[c] = reducer.combine(totals[c], load(values[c]));
-        }
-        for (std::int64_t c = 0; c < count; ++c) store(out[from + c], totals[c]);
-      }
-    });
+    host::parallel_for(context, blocks, kGrain / (std::max<std::int64_t>(rows, 1) * kBlock) + 1,
+                       [&](std::int64_t begin, std::int64_t end) {
+                         for (std::int64_t b = begin; b < end; ++b) {
+                           const std::int64_t from = b * kBlock, count = std::min(kBlock, kept.numel - from);
+                           Accumulator totals[kBlock];
+                           std::fill_n(totals, count, reducer.identity());
+                           for (std::int64_t r = 0; r < rows; ++r) {
+                             const In* values = in + r * pitch + from;
+                             for (std::int64_t c = 0; c < count; ++c)
+                               totals[c] = reducer.combine(totals[c], load(values[c]));
+                           }
+                           for (std::int64_t c = 0; c < count; ++c) store(out[from + c], totals[c]);
+                         }
+                       });
   }
 };
 
@@ -152,8 +154,8 @@ inline Shape reduced_sizes(const Shape& sizes, const DimMask& mask, bool keep_di
 template <class Out, class In, class R>
 void reduce(const char* name, const R& reducer, const Tensor& out, const Tensor& x, const DimMask& mask) {
   const TensorImpl& from = *x.impl();
-  ReduceKernel<R, Out, In> kernel{reducer, reinterpret_cast<Out*>(out.impl()->data()),
-                                  reinterpret_cast<const In*>(from.data()), {}, {}, false};
+  ReduceKernel<R, Out, In> kernel{
+      reducer, reinterpret_cast<Out*>(out.impl()->data()), reinterpret_cast<const In*>(from.data()), {}, {}, false};
   for (int i = 0; i < from.sizes.rank(); ++i) {
     if (mask[std::size_t(i)]) {
       kernel.reduced.sizes.push_back(from.sizes[i]);

@@ -10,9 +10,17 @@ namespace lockstep {
 
 /// The type that arithmetic on T happens in.
 template <class T>
-struct ComputeTypeOf { using type = T; };
-template <> struct ComputeTypeOf<Half> { using type = float; };
-template <> struct ComputeTypeOf<BFloat16> { using type = float; };
+struct ComputeTypeOf {
+  using type = T;
+};
+template <>
+struct ComputeTypeOf<Half> {
+  using type = float;
+};
+template <>
+struct ComputeTypeOf<BFloat16> {
+  using type = float;
+};
 template <class T>
 using ComputeType = typename ComputeTypeOf<T>::type;
 
@@ -51,14 +59,10 @@ decltype(auto) visit_all(DType dtype, Visitor&& visitor) {
 template <class Visitor>
 decltype(auto) visit_bits(DType dtype, Visitor&& visitor) {
   switch (size_of(dtype)) {
-    case 1:
-      return visitor.template operator()<std::uint8_t>();
-    case 2:
-      return visitor.template operator()<std::uint16_t>();
-    case 4:
-      return visitor.template operator()<std::uint32_t>();
-    default:
-      return visitor.template operator()<std::uint64_t>();
+    case 1: return visitor.template operator()<std::uint8_t>();
+    case 2: return visitor.template operator()<std::uint16_t>();
+    case 4: return visitor.template operator()<std::uint32_t>();
+    default: return visitor.template operator()<std::uint64_t>();
   }
 }
 
