@@ -19,18 +19,19 @@ endif()
 find_program(LOCKSTEP_NVCC nvcc HINTS ENV CUDA_HOME ENV CUDA_PATH /usr/local/cuda PATH_SUFFIXES bin)
 if(LOCKSTEP_NVCC)
   set(CUDAToolkit_NVCC_EXECUTABLE ${LOCKSTEP_NVCC})
-  find_package(CUDAToolkit QUIET GLOBAL)
+  find_package(CUDAToolkit 12 QUIET GLOBAL)  # the first whose nvcc knows C++20
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_path(LOCKSTEP_CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   mark_as_advanced(NCCL_INCLUDE_DIR LOCKSTEP_CUBLASLT_INCLUDE_DIR)
 endif()
 if(NOT LOCKSTEP_NVCC OR NOT CUDAToolkit_FOUND OR NOT NCCL_INCLUDE_DIR OR NOT LOCKSTEP_CUBLASLT_INCLUDE_DIR)
   if(LOCKSTEP_CUDA STREQUAL "ON")
-    message(FATAL_ERROR "LOCKSTEP_CUDA is ON, but not all that it needs is there: nvcc: ${LOCKSTEP_NVCC}, nccl.h: "
-                        "${NCCL_INCLUDE_DIR}, cublasLt.h: ${LOCKSTEP_CUBLASLT_INCLUDE_DIR}. Put nvcc on the PATH, or set "
+    message(FATAL_ERROR "LOCKSTEP_CUDA is ON, but not all that it needs is there: nvcc: ${LOCKSTEP_NVCC}, of CUDA "
+                        "${CUDAToolkit_VERSION} (12 or newer is needed), nccl.h: ${NCCL_INCLUDE_DIR}, cublasLt.h: "
+                        "${LOCKSTEP_CUBLASLT_INCLUDE_DIR}. Put nvcc on the PATH, or set "
                         "LOCKSTEP_NVCC; set NCCL_INCLUDE_DIR")
   endif()
-  message(STATUS "CUDA: off, for nvcc, cublasLt.h or nccl.h was not found")
+  message(STATUS "CUDA: off, for nvcc 12 or newer, cublasLt.h or nccl.h was not found")
   return()
 endif()
 

@@ -20,7 +20,7 @@
 
 namespace lockstep {
 
-/// A stream as its backend made it. `native` is the backend's own: null for the CPU, a cudaStream_t for CUDA.
+/// A stream as its backend made it. `native` is the backend's own: null for the CPU, a CudaStream* for CUDA.
 struct StreamHandle {
   int device = 0;
   int id = 0;  ///< Its place among the device's streams; 0 is the default stream.
@@ -55,12 +55,13 @@ struct LaunchInfo {
 };
 
 /// Where a kernel's body finds itself. On the host backends it computes at once: in parallel over all cores
-/// when `parallel`. On CUDA it enqueues its grids on `native_stream`, and may use `workspace` in them: kWorkspaceBytes
-/// of the device's memory, the stream's own, so that one kernel after the other has them.
+/// when `parallel`. On CUDA it enqueues its grids on `native_stream` of `device`, and may use `workspace` in them:
+/// kWorkspaceBytes of the device's memory, the stream's own, so that one kernel after the other has them.
 struct KernelContext {
   static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;
 
   bool parallel = false;
+  int device = -1;
   void* native_stream = nullptr;
   void* workspace = nullptr;
 };
@@ -72,8 +73,7 @@ class KernelRef {
   using Owned = std::function<void(const KernelContext&)>;
 
   template <class F>
-    requires(!std::is_same_v<std::remove_cvref_t<F>, KernelRef>)
-  KernelRef(const F& body)
+  requires(!std::is_same_v<std::remove_cvref_t<F>, KernelRef>) KernelRef(const F& body)
       : body_(&body),
         call_([](const void* f, const KernelContext& context) { (*static_cast<const F*>(f))(context); }),
         own_([](const void* f) { return Owned(*static_cast<const F*>(f)); }) {}
@@ -139,14 +139,14 @@ struct CollectivePart {
 /// rank; where `counts` differ, one reduce or broadcast for each root.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::kBarrier;
-  const char* name = "";  ///< A literal.
+  const char* name = "";                       ///< A literal.
   std::span<const CollectivePart> parts = {};  ///< By rank.
   DType dtype = kFloat32;
   ReduceOp op = ReduceOp::kSum;
-  std::size_t count = 0;                       ///< Elements; of several counts or transfers, their sum.
-  std::span<const std::size_t> counts = {};    ///< By rank, of reduce-scatter and all-gather.
-  int root = 0;                                ///< Of reduce and broadcast.
-  std::span<const Transfer> transfers = {};    ///< Of send-receive.
+  std::size_t count = 0;                     ///< Elements; of several counts or transfers, their sum.
+  std::span<const std::size_t> counts = {};  ///< By rank, of reduce-scatter and all-gather.
+  int root = 0;                              ///< Of reduce and broadcast.
+  std::span<const Transfer> transfers = {};  ///< Of send-receive.
 };
 
 class Backend {

@@ -139,8 +139,7 @@ std::vector<Access> accesses_of(const CollectiveCall& call, std::size_t rank) {
         if (std::size_t(transfer.to) == rank) add(transfer.receive, transfer.count, AccessKind::kWrite);
       }
       break;
-    case CollectiveKind::kBarrier:
-      break;
+    case CollectiveKind::kBarrier: break;
   }
   return accesses;
 }
@@ -156,28 +155,18 @@ std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank
       if (sends(other)) add(other);
   };
   switch (call.kind) {
-    case CollectiveKind::kAllReduce:
-      add_all([&](std::size_t) { return call.count > 0; });
-      break;
-    case CollectiveKind::kReduce:
-      add_all([&](std::size_t) { return call.count > 0 && rank == root; });
-      break;
+    case CollectiveKind::kAllReduce: add_all([&](std::size_t) { return call.count > 0; }); break;
+    case CollectiveKind::kReduce: add_all([&](std::size_t) { return call.count > 0 && rank == root; }); break;
     case CollectiveKind::kBroadcast:
       if (call.count > 0) add(root);
       break;
-    case CollectiveKind::kReduceScatter:
-      add_all([&](std::size_t) { return call.counts[rank] > 0; });
-      break;
-    case CollectiveKind::kAllGather:
-      add_all([&](std::size_t other) { return call.counts[other] > 0; });
-      break;
+    case CollectiveKind::kReduceScatter: add_all([&](std::size_t) { return call.counts[rank] > 0; }); break;
+    case CollectiveKind::kAllGather: add_all([&](std::size_t other) { return call.counts[other] > 0; }); break;
     case CollectiveKind::kSendReceive:
       for (const Transfer& transfer : call.transfers)
         if (std::size_t(transfer.to) == rank && transfer.count > 0) add(std::size_t(transfer.from));
       break;
-    case CollectiveKind::kBarrier:
-      add_all([](std::size_t) { return true; });
-      break;
+    case CollectiveKind::kBarrier: add_all([](std::size_t) { return true; }); break;
   }
   return senders;
 }

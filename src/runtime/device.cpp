@@ -43,16 +43,12 @@ std::string Device::name() const { return is_cpu() ? "cpu" : text("cuda:", int(i
 
 std::ostream& operator<<(std::ostream& out, const Device& device) { return out << device.name(); }
 
-DeviceProperties properties(Device device) {
-  return device_state(device).backend.properties(device.index());
-}
+DeviceProperties properties(Device device) { return device_state(device).backend.properties(device.index()); }
 
 int cuda::device_count() { return accelerator_count(); }
 bool cuda::is_available() { return accelerator_count() > 0; }
 
-Device try_gpu(int index) {
-  return index >= 0 && index < accelerator_count() ? Device::cuda(index) : Device();
-}
+Device try_gpu(int index) { return index >= 0 && index < accelerator_count() ? Device::cuda(index) : Device(); }
 
 std::vector<Device> try_all_gpus() {
   std::vector<Device> devices;

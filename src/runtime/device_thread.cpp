@@ -7,8 +7,9 @@
 namespace lockstep {
 namespace {
 
-// One lock for the queues of all device threads: jobs are few and long, and a thread that waits must be woken both by its
-// own queue and by what others finish. Each thread sleeps on a condition of its own, so that nobody is woken for nothing.
+// One lock for the queues of all device threads: jobs are few and long, and a thread that waits must be woken both by
+// its own queue and by what others finish. Each thread sleeps on a condition of its own, so that nobody is woken for
+// nothing.
 std::mutex mutex;
 std::vector<std::condition_variable*> waiting;  // of the threads in wait_until()
 thread_local DeviceThread* this_device_thread = nullptr;

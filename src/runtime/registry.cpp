@@ -73,8 +73,7 @@ thread_local std::int8_t current_stream_ids[64] = {};  // of cuda:i; the CPU has
 
 }  // namespace
 
-DeviceState::DeviceState(Device name, Backend& owner)
-    : device(name), backend(owner), allocator(owner, name.index()) {}
+DeviceState::DeviceState(Device name, Backend& owner) : device(name), backend(owner), allocator(owner, name.index()) {}
 
 StreamHandle DeviceState::stream(int id) {
   if (id < 0 || id > 2 * kPoolSize)

@@ -34,11 +34,13 @@ void Storage::release() noexcept {
   delete this;
 }
 
-void throw_undefined(const char* op) { throw InvalidArgument(text("[", op, "] expected a tensor, got an undefined one")); }
+void throw_undefined(const char* op) {
+  throw InvalidArgument(text("[", op, "] expected a tensor, got an undefined one"));
+}
 
 void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
-  throw DeviceMismatch(
-      text("[", op, "] expected tensors on one device, got ", a.device(), " ", a.sizes(), " and ", b.device(), " ", b.sizes()));
+  throw DeviceMismatch(text("[", op, "] expected tensors on one device, got ", a.device(), " ", a.sizes(), " and ",
+                            b.device(), " ", b.sizes()));
 }
 
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
@@ -113,9 +115,9 @@ Region region_of(const TensorImpl& tensor) noexcept {
   const int last = g.sizes.rank() - 1;
   const bool rows = last == 1 && g.strides[0][1] == 1 && g.strides[0][0] >= g.sizes[1];
   if (rows)
-    return {tensor.data(), std::size_t(g.sizes[1]) * element, std::size_t(g.sizes[0]), std::size_t(g.strides[0][0]) * element};
-  if (last == 0)
-    return {tensor.data(), element, std::size_t(g.sizes[0]), std::size_t(g.strides[0][0]) * element};
+    return {tensor.data(), std::size_t(g.sizes[1]) * element, std::size_t(g.sizes[0]),
+            std::size_t(g.strides[0][0]) * element};
+  if (last == 0) return {tensor.data(), element, std::size_t(g.sizes[0]), std::size_t(g.strides[0][0]) * element};
   std::size_t end = element;
   for (int i = 0; i <= last; ++i) end += std::size_t((g.sizes[i] - 1) * g.strides[0][i]) * element;
   return {tensor.data(), end, 1, end};
@@ -185,8 +187,10 @@ void* Tensor::raw_data(DType expected) const {
 void Tensor::record_stream(const Stream& stream) const {
   Storage& storage = *impl_of("record_stream", *this).storage;
   if (stream.device() != storage.device->device)
-    throw DeviceMismatch(text("[record_stream] expected a stream of ", storage.device->device, ", got one of ", stream.device()));
-  if (storage.allocation.block) storage.device->allocator.record_stream(storage.allocation.block, StreamAccess::handle(stream));
+    throw DeviceMismatch(
+        text("[record_stream] expected a stream of ", storage.device->device, ", got one of ", stream.device()));
+  if (storage.allocation.block)
+    storage.device->allocator.record_stream(storage.allocation.block, StreamAccess::handle(stream));
 }
 
 }  // namespace lockstep

@@ -233,20 +233,11 @@ Tensor expression(unsigned seed, const std::vector<Tensor>& leaves, const std::v
     const Device device = devices[random() % devices.size()];
     const Tensor a = known[random() % known.size()].to(device), b = known[random() % known.size()].to(device);
     switch (random() % 5) {
-      case 0:
-        known.push_back(a + b);
-        break;
-      case 1:
-        known.push_back(a * b * 0.5);
-        break;
-      case 2:
-        known.push_back(a - b * 0.25);
-        break;
-      case 3:
-        known.push_back(cat({a.narrow(0, 0, 4), b.narrow(0, 4, 4)}));
-        break;
-      default:
-        known.push_back(relu(a) + b);
+      case 0: known.push_back(a + b); break;
+      case 1: known.push_back(a * b * 0.5); break;
+      case 2: known.push_back(a - b * 0.25); break;
+      case 3: known.push_back(cat({a.narrow(0, 0, 4), b.narrow(0, 4, 4)})); break;
+      default: known.push_back(relu(a) + b);
     }
     if (known.size() > 6) known.erase(known.begin() + std::ptrdiff_t(random() % 3));
   }

@@ -51,6 +51,23 @@ TEST(FakeCuda, RowsKeepTheirPitches) {
   }
 }
 
+// Farther apart than CUDA lets rows of one copy be (cudaDeviceProp::memPitch).
+TEST(FakeCuda, RowsMayBeMoreThanTwoGibibytesApart) {
+  const std::size_t kPitch = std::size_t(3) << 30;
+  const FakeDevices devices({.cards = {0, 1}}, 2, true, 2 * kPitch);
+  machine().address_only = true;
+  const DeviceBytes source(0, kPitch + 8), on_same(0, 16), on_other(1, 16);
+  for (const DeviceBytes* to : {&on_same, &on_other})
+    source.copy({.to = to->data(),
+                 .from = source.data(),
+                 .to_device = to == &on_same ? 0 : 1,
+                 .from_device = 0,
+                 .row_bytes = 8,
+                 .rows = 2,
+                 .to_pitch = 8,
+                 .from_pitch = kPitch});
+}
+
 TEST(FakeCuda, CopiesBetweenCardsAndOnOneCard) {
   const FakeDevices devices({.cards = {0, 1, 1}});
   const Bytes values = numbered(600);
@@ -107,6 +124,16 @@ TEST(FakeCuda, AnArenaIsTakenOnceAndNeverExceeded) {
   }
   empty_cache(Device::cuda(0));
   EXPECT_EQ(machine().allocations, before);
+}
+
+TEST(FakeCuda, AnArenaIsOfTheDevicesShare) {
+  {
+    const FakeDevices devices({.cards = {0, 0}, .arena_bytes = std::size_t(32) << 20});
+    const DeviceBytes first(0, 100);
+    EXPECT_THROW(DeviceBytes(1, 100), OutOfMemory);  // not all of the other half is left: streams have taken some
+  }
+  const FakeDevices devices({.cards = {0, 0}, .arena_bytes = std::size_t(16) << 20});
+  const DeviceBytes first(0, 100), second(1, 100);
 }
 
 TEST(FakeCuda, FreeingWaitsForTheDevice) {

@@ -187,6 +187,27 @@ TEST_F(FakeNccl, FreeingMemoryDoesNotHangOnAFailedOperation) {
   EXPECT_NE(message_at(0), "");
 }
 
+// A host that asks until an event has passed, as the allocator does when memory is short.
+TEST_F(FakeNccl, AskingForAnEventDoesNotHangOnAFailedOperation) {
+  machine().collectives_fail = true;
+  enqueue();
+  const Event after = streams[0].record();
+  while (!after.query()) {
+  }
+  EXPECT_NE(message_at(0), "");
+}
+
+TEST_F(FakeNccl, CopiesBehindAFailedOperationDoNotHang) {
+  machine().collectives_fail = true;
+  enqueue();
+  const Bytes values = numbered(std::size_t(20) << 20);  // all pinned buffers of a kind, and more
+  const DeviceBytes target(0, values.size());
+  for (int i = 0; i < 5; ++i)
+    target.copy({.to = target.data(), .from = values.data(), .to_device = 0, .row_bytes = values.size()});
+  EXPECT_NE(message_at(0), "");
+  EXPECT_EQ(target.get(), values);
+}
+
 TEST(FakeCuda, TheSelfTestSaysWhatToTry) {
   const FakeDevices devices({.cards = {0, 1}});
   machine().collectives_fail = true;

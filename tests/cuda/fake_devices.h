@@ -23,6 +23,7 @@ class FakeDevices {
  public:
   explicit FakeDevices(CudaOptions options, int cards = 3, bool peers = true, std::size_t card_bytes = 64 << 20) {
     machine() = {};
+    cuda::device_count();  // settles what is there without these cards
     machine().cards = cards;
     machine().card_bytes = card_bytes;
     machine().peers = peers;

@@ -37,9 +37,6 @@ class Launches : public ::testing::Test {
   static Tensor seen_as(const Shape& sizes, DType dtype = kFloat32) {
     return empty({1}, {.dtype = dtype, .device = "cuda:0"}).expand(sizes);
   }
-  static std::int64_t threads(const Launch& launch) {
-    return std::int64_t(launch.blocks.x) * launch.blocks.y * launch.threads.x * launch.threads.y;
-  }
 
  private:
   const emulation::Settings outer_ = settings();

@@ -56,22 +56,14 @@ std::string bytes_as(const Tensor& tensor) {
 }
 inline std::string bytes_of(const Tensor& tensor) {
   switch (tensor.dtype()) {
-    case kBool:
-      return bytes_as<bool>(tensor);
-    case kUInt8:
-      return bytes_as<std::uint8_t>(tensor);
-    case kInt32:
-      return bytes_as<std::int32_t>(tensor);
-    case kInt64:
-      return bytes_as<std::int64_t>(tensor);
-    case kFloat16:
-      return bytes_as<Half>(tensor);
-    case kBFloat16:
-      return bytes_as<BFloat16>(tensor);
-    case kFloat32:
-      return bytes_as<float>(tensor);
-    case kFloat64:
-      return bytes_as<double>(tensor);
+    case kBool: return bytes_as<bool>(tensor);
+    case kUInt8: return bytes_as<std::uint8_t>(tensor);
+    case kInt32: return bytes_as<std::int32_t>(tensor);
+    case kInt64: return bytes_as<std::int64_t>(tensor);
+    case kFloat16: return bytes_as<Half>(tensor);
+    case kBFloat16: return bytes_as<BFloat16>(tensor);
+    case kFloat32: return bytes_as<float>(tensor);
+    case kFloat64: return bytes_as<double>(tensor);
   }
   return "";
 }

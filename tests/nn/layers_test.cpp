@@ -121,8 +121,8 @@ TEST(BatchNorm1d, KeepsRunningStatisticsByPyTorchsNames) {
   std::vector<std::string> names;
   for (const auto& [name, tensor] : layer.state_dict()) names.push_back(name);
   EXPECT_EQ(names, (std::vector<std::string>{"weight", "bias", "running_mean", "running_var", "num_batches_tracked"}));
-  EXPECT_EQ(values(*layer.running_mean), (std::vector<double>{1, 1}));        // half of 0, half of 2
-  EXPECT_EQ(values(*layer.running_var), (std::vector<double>{1.5, 4.5}));     // half of 1, half of 2 and 8
+  EXPECT_EQ(values(*layer.running_mean), (std::vector<double>{1, 1}));     // half of 0, half of 2
+  EXPECT_EQ(values(*layer.running_var), (std::vector<double>{1.5, 4.5}));  // half of 1, half of 2 and 8
   EXPECT_EQ(layer.num_batches_tracked->item<int>(), 1);
 }
 

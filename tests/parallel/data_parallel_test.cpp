@@ -6,10 +6,10 @@
 namespace lockstep {
 namespace {
 
+using testing::floats;
 using testing::Mlp;
 using testing::Model;
 using testing::printed;
-using testing::floats;
 
 TEST(DataParallel, EqualsTheModuleOnTheWholeBatch) {
   for (const int count : {1, 2, 3, 4, 7, 16})
@@ -23,7 +23,8 @@ TEST(DataParallel, EqualsTheModuleOnTheWholeBatch) {
       EXPECT_EQ(output.device(), Device("cuda:0"));
       EXPECT_EQ(output.sizes(), (Shape{rows, 2}));
       const std::vector<float> got = floats(output);
-      for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5) << count << " devices, " << rows << " rows";
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_NEAR(got[i], expected[i], 1e-5) << count << " devices, " << rows << " rows";
     }
 }
 
@@ -146,10 +147,12 @@ struct Nested {
 struct NestedModel : nn::Module<NestedModel> {
   nn::Parameter weight{ones({1})};
   auto members() { return nn::members("weight", weight); }
-  std::tuple<Tensor, std::map<std::string, Tensor>, std::string> forward(Nested input, const std::optional<Tensor>& mask, int scale,
+  std::tuple<Tensor, std::map<std::string, Tensor>, std::string> forward(Nested input,
+                                                                         const std::optional<Tensor>& mask, int scale,
                                                                          const std::string& text) {
     EXPECT_EQ(text, "unchanged");
-    return {input.ids * double(scale) * weight, {{"sum", input.features[0] + input.features[1]}, {"mask", *mask}}, text};
+    return {
+        input.ids * double(scale) * weight, {{"sum", input.features[0] + input.features[1]}, {"mask", *mask}}, text};
   }
 };
 
@@ -157,7 +160,8 @@ TEST(DataParallel, SplitsAndJoinsNestedValues) {
   const TestDevices devices(3);
   DataParallel model{NestedModel()};
   const Tensor rows = arange(7, {.dtype = kFloat32}).view({7, 1});
-  const auto [scaled, sums, text] = model(Nested{rows, {rows, rows * 2.0}}, std::optional(rows), 2, std::string("unchanged"));
+  const auto [scaled, sums, text] =
+      model(Nested{rows, {rows, rows * 2.0}}, std::optional(rows), 2, std::string("unchanged"));
   EXPECT_EQ(floats(scaled), (std::vector<float>{0, 2, 4, 6, 8, 10, 12}));
   EXPECT_EQ(floats(sums.at("sum")), (std::vector<float>{0, 3, 6, 9, 12, 15, 18}));
   EXPECT_EQ(floats(sums.at("mask")), floats(rows));
@@ -197,7 +201,9 @@ TEST(DataParallelRefuses, AParameterElsewhereByName) {
   EXPECT_EQ(refused, "[DataParallel] expected parameter \"fc.weight\" on cuda:0, got it on cuda:1");
   DataParallel model(Model(5, 2));
   model.module().fc.bias->place("cuda:1");
-  EXPECT_EQ(message<DeviceMismatch>([&] { model(randn({4, 5})); }),
+  EXPECT_EQ(message<DeviceMismatch>([&] {
+              model(randn({4, 5}));
+            }),
             "[DataParallel] expected parameter \"fc.bias\" on cuda:0, got it on cuda:1");
 }
 
@@ -222,9 +228,14 @@ TEST(DataParallelRefuses, InputsThatDisagree) {
   const TestDevices devices(2);
   DataParallel model{NestedModel()};
   const Tensor seven = ones({7, 1}), six = ones({6, 1});
-  EXPECT_EQ(message<ShapeError>([&] { model(Nested{seven, {seven, six}}, std::optional(seven), 2, std::string()); }),
-            "[scatter] expected 7 rows along dimension 0 as in arguments[0].ids, got shape [6, 1] as arguments[0].features[1]");
-  const std::string scalar = message<ShapeError>([&] { model(Nested{seven, {}}, std::optional(ones({})), 2, std::string()); });
+  EXPECT_EQ(message<ShapeError>([&] {
+              model(Nested{seven, {seven, six}}, std::optional(seven), 2, std::string());
+            }),
+            "[scatter] expected 7 rows along dimension 0 as in arguments[0].ids, got shape [6, 1] as "
+            "arguments[0].features[1]");
+  const std::string scalar = message<ShapeError>([&] {
+    model(Nested{seven, {}}, std::optional(ones({})), 2, std::string());
+  });
   EXPECT_NE(scalar.find("got a 0-dim one as arguments[1]"), std::string::npos) << scalar;
 }
 
@@ -261,7 +272,8 @@ TEST(DataParallel, ThrowsTheLowestFailureAsItsOwnType) {
     const std::string other = message<ShapeError>([&] { std::rethrow_exception(error.attached()[0]); });
     EXPECT_NE(other.find("in replica 2 on cuda:2"), std::string::npos) << other;
   }
-  EXPECT_EQ(message<std::out_of_range>([&] { model(input, std::string("std")); }), "no such row (in replica 1 on cuda:1)");
+  EXPECT_EQ(message<std::out_of_range>([&] { model(input, std::string("std")); }),
+            "no such row (in replica 1 on cuda:1)");
   EXPECT_THROW(model(input, std::string("own")), int);
   EXPECT_EQ(floats(model(input, std::string())), std::vector<float>(6, 1.0f));
 }

@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-using testing::Mlp;
 using testing::floats;
+using testing::Mlp;
 
 class Faults : public ::testing::TestWithParam<int> {
  protected:
@@ -59,7 +59,8 @@ class Faults : public ::testing::TestWithParam<int> {
 };
 
 TEST_P(Faults, AllocationThrowsOutOfMemory) {
-  try_all<OutOfMemory>(&OperationCounts::allocations, [](FaultInjector& fault, Fault at) { fault.fail_allocation(at); });
+  try_all<OutOfMemory>(&OperationCounts::allocations,
+                       [](FaultInjector& fault, Fault at) { fault.fail_allocation(at); });
 }
 
 TEST_P(Faults, LaunchThrowsBackendError) {

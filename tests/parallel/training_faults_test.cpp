@@ -1,5 +1,6 @@
 // Every fault that can be injected, at every operation of one training step: a typed error, all memory returned, and
-// training that goes on from the last checkpoint as if nothing had been. (That nothing hangs is seen by the tests ending.)
+// training that goes on from the last checkpoint as if nothing had been. (That nothing hangs is seen by the tests
+// ending.)
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -93,14 +94,15 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
 
   int named_ = 0, thrown_ = 0;
   SimulatedDevices devices_{{.count = count()}};
-  DataParallel<Mlp> model_{
-      Mlp(), {.buckets = {.first_bytes = 64, .bytes = 128, .shard_optimizer_state = GetParam().shard}}};
+  DataParallel<Mlp> model_{Mlp(),
+                           {.buckets = {.first_bytes = 64, .bytes = 128, .shard_optimizer_state = GetParam().shard}}};
   optim::SGD optimizer_{model_.parameters(), {.lr = 0.1, .momentum = 0.9}};
   Tensor input_ = randn({11, 5});
 };
 
 TEST_P(TrainingFaults, AllocationThrowsOutOfMemory) {
-  try_all<OutOfMemory>(&OperationCounts::allocations, [](FaultInjector& fault, Fault at) { fault.fail_allocation(at); });
+  try_all<OutOfMemory>(&OperationCounts::allocations,
+                       [](FaultInjector& fault, Fault at) { fault.fail_allocation(at); });
 }
 
 TEST_P(TrainingFaults, LaunchThrows) {
@@ -112,11 +114,13 @@ TEST_P(TrainingFaults, CopyThrows) {
 }
 
 TEST_P(TrainingFaults, CollectiveThrowsCollectiveError) {
-  try_all<CollectiveError>(&OperationCounts::collectives, [](FaultInjector& fault, Fault at) { fault.fail_collective(at); });
+  try_all<CollectiveError>(&OperationCounts::collectives,
+                           [](FaultInjector& fault, Fault at) { fault.fail_collective(at); });
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, TrainingFaults,
-                         ::testing::Values(Setup{2}, Setup{3}, Setup{5}, Setup{2, true}, Setup{3, true}, Setup{5, true}),
+                         ::testing::Values(Setup{2}, Setup{3}, Setup{5}, Setup{2, true}, Setup{3, true},
+                                           Setup{5, true}),
                          [](const auto& test) {
                            return std::to_string(test.param.devices) + (test.param.shard ? "Sharded" : "");
                          });

@@ -45,7 +45,8 @@ std::vector<double> flat(const std::vector<Tensor>& parameters) {
   return all;
 }
 
-void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double relative, const std::string& what) {
+void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double relative,
+                  const std::string& what) {
   ASSERT_EQ(got.size(), expected.size());
   for (std::size_t i = 0; i < got.size(); ++i)
     ASSERT_NEAR(got[i], expected[i], relative * std::max(1.0, std::abs(expected[i]))) << what << ", element " << i;
@@ -115,7 +116,8 @@ const Tensor& batch(int i) {
 }
 
 TEST(Gradients, LeaveAnUnusedParameterWithoutOne) {
-  expect_gradients_as_on_one_device([](auto& model, DataParallel<Net>*) { loss_of(model(batch(0), false)).backward(); });
+  expect_gradients_as_on_one_device(
+      [](auto& model, DataParallel<Net>*) { loss_of(model(batch(0), false)).backward(); });
 }
 
 TEST(Gradients, AccumulateOverSeveralBackwards) {
@@ -249,8 +251,8 @@ TEST(TrainingInLockstep, BroadcastsAParameterChangedByHandOnce) {
   expect_replicas_identical(model);
 }
 
-// Eight layers of which each is a bucket. Backward calls `before_last` on each device when only the first layer's gradient
-// is to be computed.
+// Eight layers of which each is a bucket. Backward calls `before_last` on each device when only the first layer's
+// gradient is to be computed.
 struct Deep : nn::Module<Deep> {
   std::vector<nn::Linear> layers;
   static inline std::function<void()> before_last;
@@ -277,7 +279,8 @@ int count_all_reduces(const Trace& trace, double before_us = std::numeric_limits
   return count;
 }
 
-// Backward holds still before its last product until six all-reduces have run: if they waited for its end, they never would.
+// Backward holds still before its last product until six all-reduces have run: if they waited for its end, they never
+// would.
 TEST(TrainingInLockstep, ReducesBucketsWhileBackwardRuns) {
   SimulatedDevices devices({.count = 4});
   const std::size_t layer_bytes = (32 * 32 + 32) * sizeof(float);

@@ -48,7 +48,8 @@ Outcome run(int count, const std::function<void(FaultInjector&)>& inject, Prepar
   return result;
 }
 
-// A forward pass in the steady state, whose output is used, and a second one, which uses memory that the first gave back.
+// A forward pass in the steady state, whose output is used, and a second one, which uses memory that the first gave
+// back.
 Outcome forward(int count, const std::function<void(FaultInjector&)>& inject) {
   struct Prepared {
     DataParallel<Mlp> model;
@@ -104,8 +105,10 @@ Outcome backward(int count, const std::function<void(FaultInjector&)>& inject) {
   return run(
       count, inject,
       [] {
-        Prepared prepared{randn({5, 2}, {.device = "cuda:0", .requires_grad = true}), randn({4, 5}, {.device = "cuda:0"}),
-                          empty({}, {.device = "cuda:0"}), {}};
+        Prepared prepared{randn({5, 2}, {.device = "cuda:0", .requires_grad = true}),
+                          randn({4, 5}, {.device = "cuda:0"}),
+                          empty({}, {.device = "cuda:0"}),
+                          {}};
         const Stream side = Stream::from_pool("cuda:0");
         side.wait(current_stream("cuda:0").record());
         const StreamGuard guard(side);
@@ -203,7 +206,8 @@ TEST_P(Waits, NoEventMayBeLeftUnrecorded) {
 
 INSTANTIATE_TEST_SUITE_P(Forward, Waits, ::testing::Combine(::testing::Values(forward), ::testing::Values(2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Backward, Waits, ::testing::Combine(::testing::Values(backward), ::testing::Values(1)));
-INSTANTIATE_TEST_SUITE_P(Reduction, Waits, ::testing::Combine(::testing::Values(reduction), ::testing::Values(2, 3, 5)));
+INSTANTIATE_TEST_SUITE_P(Reduction, Waits,
+                         ::testing::Combine(::testing::Values(reduction), ::testing::Values(2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(ShardedStep, Waits,
                          ::testing::Combine(::testing::Values(sharded_step), ::testing::Values(2, 3, 5)));
 INSTANTIATE_TEST_SUITE_P(Update, Waits, ::testing::Combine(::testing::Values(update), ::testing::Values(2)));

@@ -19,20 +19,13 @@ template <class Visit>
 auto visit(DType dtype, const Visit& visitor) {
   switch (dtype) {
     case kBool:
-    case kUInt8:
-      return visitor.template operator()<std::uint8_t>();
-    case kInt32:
-      return visitor.template operator()<std::int32_t>();
-    case kInt64:
-      return visitor.template operator()<std::int64_t>();
-    case kFloat16:
-      return visitor.template operator()<Half>();
-    case kBFloat16:
-      return visitor.template operator()<BFloat16>();
-    case kFloat32:
-      return visitor.template operator()<float>();
-    case kFloat64:
-      break;
+    case kUInt8: return visitor.template operator()<std::uint8_t>();
+    case kInt32: return visitor.template operator()<std::int32_t>();
+    case kInt64: return visitor.template operator()<std::int64_t>();
+    case kFloat16: return visitor.template operator()<Half>();
+    case kBFloat16: return visitor.template operator()<BFloat16>();
+    case kFloat32: return visitor.template operator()<float>();
+    case kFloat64: break;
   }
   return visitor.template operator()<double>();
 }

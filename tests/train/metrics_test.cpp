@@ -64,6 +64,15 @@ TEST(Metrics, AreReadWithoutWaitingForLaterWork) {
   later.synchronize();
 }
 
+TEST(Metrics, ADroppedWaitForTheSumsIsARace) {
+  SimulatedDevices devices({.count = 1});
+  Metrics metrics("cuda:0");
+  metrics.add("loss", tensor(2., {.device = "cuda:0"}));
+  const PendingMeans means = metrics.take();
+  devices.fault().drop_wait({.device = 0});
+  EXPECT_THROW(means.wait(), RaceError);
+}
+
 TEST(Metrics, AddWithoutWaiting) {
   SimulatedDevices devices({.count = 1});
   Metrics metrics("cuda:0");

@@ -24,7 +24,9 @@ class CpuBackend final : public Backend {
     return {"CPU", std::size_t(info.totalram) * info.mem_unit};
   }
 
-  void* allocate(int, std::size_t bytes) override { return ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow); }
+  void* allocate(int, std::size_t bytes) override {
+    return ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
+  }
   void deallocate(int, void* memory, std::size_t) noexcept override {
     ::operator delete(memory, std::align_val_t(kAlignment));
   }

@@ -11,12 +11,19 @@ namespace {
 
 std::string name_of(int device) { return device < 0 ? "cuda" : text("cuda:", device); }
 
+[[noreturn]] void fail(cudaError_t result, const char* api, const std::string& where) {
+  cudaGetLastError();  // once: without a driver it never clears
+  throw BackendError(api, int(result), where, cudaGetErrorString(result));
+}
+
 }  // namespace
 
 void check(cudaError_t result, const char* api, int device) {
-  if (result == cudaSuccess) return;
-  cudaGetLastError();  // once: without a driver it never clears
-  throw BackendError(api, int(result), name_of(device), cudaGetErrorString(result));
+  if (result != cudaSuccess) fail(result, api, name_of(device));
+}
+
+void check_card(cudaError_t result, const char* api, int card) {
+  if (result != cudaSuccess) fail(result, api, text("card ", card));
 }
 
 void check(cublasStatus_t result, const char* api, int device) {
@@ -36,7 +43,7 @@ bool has_ended(cudaError_t query, const char* api, int device) {
 CardScope::CardScope(int card) {
   int current = card;
   if (cudaGetDevice(&current) == cudaSuccess && current == card) return;
-  check(cudaSetDevice(card), "cudaSetDevice", card);
+  check_card(cudaSetDevice(card), "cudaSetDevice", card);
   outer_ = current;
 }
 

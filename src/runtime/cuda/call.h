@@ -12,6 +12,8 @@ namespace lockstep::gpu {
 /// unless it succeeded. A failure does not stay behind as CUDA's "last error", where a later launch would find it.
 void check(cudaError_t result, const char* api, int device);
 void check(cublasStatus_t result, const char* api, int device);
+/// The same for what is about a card, by CUDA's number.
+void check_card(cudaError_t result, const char* api, int card);
 
 /// Whether what was asked for has ended. Throws as check() does.
 bool has_ended(cudaError_t query, const char* api, int device);

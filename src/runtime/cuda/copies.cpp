@@ -7,6 +7,9 @@
 namespace lockstep::gpu {
 namespace {
 
+// Of rows that are copied at once: cudaDeviceProp::memPitch is this on every card that CUDA 12 supports.
+constexpr std::size_t kMostPitch = (std::size_t(1) << 31) - 1;
+
 bool is_dense(const Copy& copy) {
   return copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes);
 }
@@ -33,6 +36,17 @@ void for_each_piece(const Copy& whole, std::size_t most, F&& f) {
     }
 }
 
+template <class F>
+void for_each_row(const Copy& copy, F&& f) {
+  Copy row = copy;
+  row.rows = 1;
+  for (std::size_t i = 0; i < copy.rows; ++i) {
+    row.to = static_cast<std::byte*>(copy.to) + i * copy.to_pitch;
+    row.from = static_cast<const std::byte*>(copy.from) + i * copy.from_pitch;
+    f(row);
+  }
+}
+
 void copy_rows_on_host(std::byte* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                        const Copy& piece) {
   for (std::size_t row = 0; row < piece.rows; ++row)
@@ -42,6 +56,12 @@ void copy_rows_on_host(std::byte* to, std::size_t to_pitch, const void* from, st
 void enqueue_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, const Copy& piece,
                   const CudaStream& stream) {
   if (piece.rows == 1) to_pitch = from_pitch = piece.row_bytes;
+  if (std::max(to_pitch, from_pitch) > kMostPitch) {
+    Copy rows = piece;
+    rows.to = to, rows.from = from, rows.to_pitch = to_pitch, rows.from_pitch = from_pitch;
+    for_each_row(rows, [&](const Copy& row) { enqueue_rows(row.to, 0, row.from, 0, row, stream); });
+    return;
+  }
   check(cudaMemcpy2DAsync(to, to_pitch, from, from_pitch, piece.row_bytes, piece.rows, cudaMemcpyDefault,
                           stream.stream.get()),
         "cudaMemcpy2DAsync", stream.device);
@@ -56,6 +76,10 @@ void mark(const PinnedBuffer& buffer, const CudaStream& stream) {
 void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStream& stream) {
   const std::size_t bytes = copy.rows * copy.row_bytes;
   if (bytes == 0) return;
+  if (!is_dense(copy) && std::max(copy.to_pitch, copy.from_pitch) > kMostPitch) {
+    for_each_row(copy, [&](const Copy& row) { copy_between_devices(row, to_card, from_card, stream); });
+    return;
+  }
   cudaStream_t const on = stream.stream.get();
   if (is_dense(copy) && to_card == from_card)
     return check(cudaMemcpyAsync(copy.to, copy.from, bytes, cudaMemcpyDeviceToDevice, on), "cudaMemcpyAsync",
@@ -73,9 +97,9 @@ void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStre
   check(cudaMemcpy3DPeerAsync(&rows, on), "cudaMemcpy3DPeerAsync", stream.device);
 }
 
-void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream) {
+void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait) {
   for_each_piece(copy, PinnedCache::kLargestBytes, [&](const Copy& piece) {
-    PinnedBuffer buffer = pinned.take(piece.rows * piece.row_bytes);
+    PinnedBuffer buffer = pinned.take(piece.rows * piece.row_bytes, wait);
     copy_rows_on_host(buffer.data(), piece.row_bytes, piece.from, piece.from_pitch, piece);
     enqueue_rows(piece.to, piece.to_pitch, buffer.data(), piece.row_bytes, piece, stream);
     mark(buffer, stream);
@@ -83,8 +107,7 @@ void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream) {
   });
 }
 
-void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream,
-                  const std::function<void(cudaEvent_t)>& wait) {
+void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait) {
   // While one piece is taken out of its buffer the next is on its way.
   PinnedBuffer buffer;
   Copy in_buffer;
@@ -96,7 +119,7 @@ void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream,
     pinned.give(std::move(buffer));
   };
   for_each_piece(copy, PinnedCache::kLargestBytes, [&](const Copy& piece) {
-    PinnedBuffer next = pinned.take(piece.rows * piece.row_bytes);
+    PinnedBuffer next = pinned.take(piece.rows * piece.row_bytes, wait);
     enqueue_rows(next.data(), piece.row_bytes, piece.from, piece.from_pitch, piece, stream);
     mark(next, stream);
     deliver();

@@ -1,8 +1,6 @@
 // Copies between devices, and between a device and pageable host memory through pinned buffers.
 #pragma once
 
-#include <functional>
-
 #include "runtime/backend.h"
 #include "runtime/cuda/cuda_stream.h"
 #include "runtime/cuda/pinned_cache.h"
@@ -13,10 +11,9 @@ namespace lockstep::gpu {
 void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStream& stream);
 
 /// The bytes have been taken when this returns; nothing waits for the stream, unless very much is on its way.
-void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream);
+void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait);
 
-/// The bytes have been delivered when this returns. `wait` waits for an event.
-void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream,
-                  const std::function<void(cudaEvent_t)>& wait);
+/// The bytes have been delivered when this returns.
+void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait);
 
 }  // namespace lockstep::gpu

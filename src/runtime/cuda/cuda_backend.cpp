@@ -91,7 +91,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
   for (std::size_t i = 0; i < options.cards.size(); ++i) {
     const int card = options.cards[i];
     cudaDeviceProp about;
-    check(cudaGetDeviceProperties(&about, card), "cudaGetDeviceProperties", card);
+    check_card(cudaGetDeviceProperties(&about, card), "cudaGetDeviceProperties", card);
     const auto sharing = std::size_t(std::ranges::count(options.cards, card));
     devices_.push_back(std::make_unique<CudaDevice>(
         int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing}, options.arena_bytes));
@@ -179,12 +179,15 @@ void CudaBackend::wait(StreamHandle handle, EventHandle event) {
   check(cudaStreamWaitEvent(stream.stream.get(), event_of(event), 0), "cudaStreamWaitEvent", stream.device);
 }
 
+// Whoever asks may ask until it has passed. What has failed is told where the host synchronizes.
 bool CudaBackend::query_event(EventHandle event) {
-  return has_ended(cudaEventQuery(event_of(event)), "cudaEventQuery", -1);
+  const bool passed = has_ended(cudaEventQuery(event_of(event)), "cudaEventQuery", -1);
+  if (!passed) look_for_failures();
+  return passed;
 }
 
 void CudaBackend::synchronize_event(EventHandle event) {
-  wait_until([&] { return query_event(event); });
+  wait_until([&] { return has_ended(cudaEventQuery(event_of(event)), "cudaEventQuery", -1); });
   tell_failures();
 }
 
@@ -194,17 +197,17 @@ void CudaBackend::launch(StreamHandle handle, const LaunchInfo&, KernelRef kerne
   CudaStream& stream = stream_of(handle);
   const CardScope scope(stream.card);
   const std::scoped_lock lock(stream.mutex);
-  kernel({.native_stream = stream.stream.get(), .workspace = stream.workspace.get()});
+  kernel({.device = stream.device, .native_stream = stream.stream.get(), .workspace = stream.workspace.get()});
 }
 
 void CudaBackend::copy(StreamHandle handle, const Copy& copy) {
   CudaStream& stream = stream_of(handle);
   const CardScope scope(stream.card);
-  if (copy.from_device < 0) return copy_from_host(copy, at(stream.device).pinned, stream);
+  const auto wait = [this, &stream](cudaEvent_t event) {
+    wait_until([&] { return has_ended(cudaEventQuery(event), "cudaEventQuery", stream.device); });
+  };
+  if (copy.from_device < 0) return copy_from_host(copy, at(stream.device).pinned, stream, wait);
   if (copy.to_device < 0) {
-    const auto wait = [this, &stream](cudaEvent_t event) {
-      wait_until([&] { return has_ended(cudaEventQuery(event), "cudaEventQuery", stream.device); });
-    };
     copy_to_host(copy, at(stream.device).pinned, stream, wait);
     return tell_failures();
   }
@@ -255,21 +258,22 @@ void CudaBackend::collective(CommunicatorHandle handle, const CollectiveCall& ca
   static_cast<CudaCommunicator*>(handle)->enqueue(call);
 }
 
-// Once: every card may reach the memory of every other, where the hardware lets it.
+// Once: every card may reach the memory of every other, where the hardware lets it and has room for one more. Elsewhere
+// copies between them go through the host, by the driver.
 void CudaBackend::reach_peers() {
   std::call_once(peers_, [this] {
     for (const auto& from : devices_)
       for (const auto& to : devices_) {
         int reaches = 0;
         if (from->card == to->card) continue;
-        check(cudaDeviceCanAccessPeer(&reaches, from->card, to->card), "cudaDeviceCanAccessPeer", from->card);
+        check_card(cudaDeviceCanAccessPeer(&reaches, from->card, to->card), "cudaDeviceCanAccessPeer", from->card);
         if (!reaches) continue;
         const CardScope scope(from->card);
         const cudaError_t result = cudaDeviceEnablePeerAccess(to->card, 0);
-        if (result == cudaErrorPeerAccessAlreadyEnabled)
+        if (result == cudaErrorPeerAccessAlreadyEnabled || result == cudaErrorTooManyPeers)
           cudaGetLastError();
         else
-          check(result, "cudaDeviceEnablePeerAccess", from->card);
+          check_card(result, "cudaDeviceEnablePeerAccess", from->card);
       }
   });
 }

@@ -6,6 +6,12 @@ void* DeviceMemory::allocate(std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
   if (arena_bytes_ != 0) return allocate_in_arena(bytes);
   if (bytes > share_ - taken_) return nullptr;
+  void* const memory = allocate_on_card(bytes);
+  if (memory) taken_ += bytes;
+  return memory;
+}
+
+void* DeviceMemory::allocate_on_card(std::size_t bytes) const {
   void* memory = nullptr;
   const cudaError_t result = cudaMalloc(&memory, bytes);
   if (result == cudaErrorMemoryAllocation) {
@@ -13,13 +19,13 @@ void* DeviceMemory::allocate(std::size_t bytes) {
     return nullptr;
   }
   check(result, "cudaMalloc", device_);
-  taken_ += bytes;
   return memory;
 }
 
 void* DeviceMemory::allocate_in_arena(std::size_t bytes) {
   if (!arena_) {
-    arena_memory_ = make_memory(device_, arena_bytes_);
+    arena_memory_.reset(allocate_on_card(arena_bytes_));
+    if (!arena_memory_) return nullptr;
     arena_.emplace(arena_bytes_);
   }
   const std::optional<std::size_t> offset = arena_->take(bytes);

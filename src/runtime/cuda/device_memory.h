@@ -1,6 +1,7 @@
 // The memory of one device: its share of a card, as it is needed or taken at once. Safe from any thread.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <mutex>
 #include <optional>
@@ -12,10 +13,11 @@ namespace lockstep::gpu {
 
 class DeviceMemory {
  public:
-  /// `share` bounds the bytes handed out. With `arena_bytes` they are cut from memory of that size, taken when the
-  /// first are asked for: from then on nothing is allocated on the card, which waits for all of its work.
+  /// `share` bounds the bytes handed out. With `arena_bytes` they are cut from memory of that size, at most the share,
+  /// taken when the first are asked for: from then on nothing is allocated here, for which the card would wait for all
+  /// of its work.
   DeviceMemory(int device, std::size_t share, std::size_t arena_bytes)
-      : device_(device), share_(share), arena_bytes_(arena_bytes) {}
+      : device_(device), share_(share), arena_bytes_(std::min(arena_bytes, share)) {}
 
   /// Null when there is no room. With the device's card current, as for all of these.
   void* allocate(std::size_t bytes);
@@ -23,6 +25,7 @@ class DeviceMemory {
 
  private:
   void* allocate_in_arena(std::size_t bytes);
+  void* allocate_on_card(std::size_t bytes) const;
 
   const int device_;
   const std::size_t share_;

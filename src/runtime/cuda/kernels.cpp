@@ -71,12 +71,9 @@ cudaError_t reduce_with(const RankReduction& reduction, int divisor, cudaStream_
 template <class T>
 cudaError_t reduce_as(const RankReduction& reduction, ReduceOp op, cudaStream_t stream) {
   switch (op) {
-    case ReduceOp::kMax:
-      return reduce_with<T, Max>(reduction, 1, stream);
-    case ReduceOp::kMin:
-      return reduce_with<T, Min>(reduction, 1, stream);
-    default:
-      return reduce_with<T, Sum>(reduction, op == ReduceOp::kMean ? reduction.source_count : 1, stream);
+    case ReduceOp::kMax: return reduce_with<T, Max>(reduction, 1, stream);
+    case ReduceOp::kMin: return reduce_with<T, Min>(reduction, 1, stream);
+    default: return reduce_with<T, Sum>(reduction, op == ReduceOp::kMean ? reduction.source_count : 1, stream);
   }
 }
 
@@ -111,34 +108,23 @@ cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp o
   switch (dtype) {
     case kBool:  // bytes of 0 or 1, whose or is their maximum
       return reduce_as<std::uint8_t>(reduction, op == ReduceOp::kSum ? ReduceOp::kMax : op, stream);
-    case kUInt8:
-      return reduce_as<std::uint8_t>(reduction, op, stream);
-    case kInt32:
-      return reduce_as<std::int32_t>(reduction, op, stream);
-    case kInt64:
-      return reduce_as<std::int64_t>(reduction, op, stream);
-    case kFloat16:
-      return reduce_as<Half>(reduction, op, stream);
-    case kBFloat16:
-      return reduce_as<BFloat16>(reduction, op, stream);
-    case kFloat32:
-      return reduce_as<float>(reduction, op, stream);
-    case kFloat64:
-      return reduce_as<double>(reduction, op, stream);
+    case kUInt8: return reduce_as<std::uint8_t>(reduction, op, stream);
+    case kInt32: return reduce_as<std::int32_t>(reduction, op, stream);
+    case kInt64: return reduce_as<std::int64_t>(reduction, op, stream);
+    case kFloat16: return reduce_as<Half>(reduction, op, stream);
+    case kBFloat16: return reduce_as<BFloat16>(reduction, op, stream);
+    case kFloat32: return reduce_as<float>(reduction, op, stream);
+    case kFloat64: return reduce_as<double>(reduction, op, stream);
   }
   return cudaErrorInvalidValue;
 }
 
 cudaError_t product_of_nothing(const Matmul& matmul, cudaStream_t stream) {
   switch (matmul.dtype) {
-    case kFloat16:
-      return product_of_nothing_as<Half>(matmul, stream);
-    case kBFloat16:
-      return product_of_nothing_as<BFloat16>(matmul, stream);
-    case kFloat32:
-      return product_of_nothing_as<float>(matmul, stream);
-    default:
-      return product_of_nothing_as<double>(matmul, stream);
+    case kFloat16: return product_of_nothing_as<Half>(matmul, stream);
+    case kBFloat16: return product_of_nothing_as<BFloat16>(matmul, stream);
+    case kFloat32: return product_of_nothing_as<float>(matmul, stream);
+    default: return product_of_nothing_as<double>(matmul, stream);
   }
 }
 

@@ -26,14 +26,10 @@ struct Types {
 
 Types types_of(DType dtype, bool tf32) {
   switch (dtype) {
-    case kFloat16:
-      return {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
-    case kBFloat16:
-      return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
-    case kFloat64:
-      return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
-    default:
-      return {CUDA_R_32F, CUDA_R_32F, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
+    case kFloat16: return {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case kBFloat16: return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
+    case kFloat64: return {CUDA_R_64F, CUDA_R_64F, CUBLAS_COMPUTE_64F};
+    default: return {CUDA_R_32F, CUDA_R_32F, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F};
   }
 }
 
@@ -159,7 +155,7 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
 
 void MatmulPlans::run(const Matmul& m, cudaStream_t stream) {
   if (m.m == 0 || m.n == 0 || m.batch == 0) return;
-  if (m.k == 0) return check(product_of_nothing(m, stream), "cudaLaunchKernel", device_);
+  if (m.k == 0) return check(product_of_nothing(m, stream), "cudaLaunchKernelEx", device_);
   const Key key = key_of(m);
   auto found = plans_.find(key);
   if (found == plans_.end()) {

@@ -13,34 +13,23 @@ namespace {
 ncclDataType_t type_of(DType dtype) {
   switch (dtype) {
     case kBool:
-    case kUInt8:
-      return ncclUint8;
-    case kInt32:
-      return ncclInt32;
-    case kInt64:
-      return ncclInt64;
-    case kFloat16:
-      return ncclFloat16;
-    case kBFloat16:
-      return ncclBfloat16;
-    case kFloat32:
-      return ncclFloat32;
-    case kFloat64:
-      return ncclFloat64;
+    case kUInt8: return ncclUint8;
+    case kInt32: return ncclInt32;
+    case kInt64: return ncclInt64;
+    case kFloat16: return ncclFloat16;
+    case kBFloat16: return ncclBfloat16;
+    case kFloat32: return ncclFloat32;
+    case kFloat64: return ncclFloat64;
   }
   return ncclUint8;
 }
 
 ncclRedOp_t op_of(const CollectiveCall& call) {
   switch (call.op) {
-    case ReduceOp::kSum:
-      return call.dtype == kBool ? ncclMax : ncclSum;  // or
-    case ReduceOp::kMean:
-      return ncclAvg;
-    case ReduceOp::kMax:
-      return ncclMax;
-    case ReduceOp::kMin:
-      return ncclMin;
+    case ReduceOp::kSum: return call.dtype == kBool ? ncclMax : ncclSum;  // or
+    case ReduceOp::kMean: return ncclAvg;
+    case ReduceOp::kMax: return ncclMax;
+    case ReduceOp::kMin: return ncclMin;
   }
   return ncclSum;
 }
@@ -111,10 +100,8 @@ ncclResult_t enqueue_rank(const CollectiveCall& call, std::size_t rank, ncclComm
         void* const receive = static_cast<std::byte*>(part.receive) + first * size_of(call.dtype);
         return nccl().ncclBroadcast(part.send, receive, count, type, root, comm, stream);
       });
-    case CollectiveKind::kSendReceive:
-      return transfer(call, int(rank), comm, stream);
-    case CollectiveKind::kBarrier:
-      break;
+    case CollectiveKind::kSendReceive: return transfer(call, int(rank), comm, stream);
+    case CollectiveKind::kBarrier: break;
   }
   return ncclSuccess;
 }

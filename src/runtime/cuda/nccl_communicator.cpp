@@ -145,27 +145,40 @@ class NcclCommunicator final : public CudaCommunicator {
     }
   }
 
+  // A number of one rank's, and the stream that it is summed on.
+  struct Summand {
+    OwnedMemory number;
+    OwnedStream stream;
+
+    // cudaFree would wait without a limit for a sum that could not be ended. Then the number is lost.
+    ~Summand() {
+      const auto ended = [this] { return cudaStreamQuery(stream.get()) != cudaErrorNotReady; };
+      if (stream && !wait_until(kAbortLimit, ended)) static_cast<void>(number.release());
+      cudaGetLastError();  // not for a later call to find
+    }
+  };
+
   // A sum of a known number, on streams of its own.
   void self_test() {
     last_ = {"self-test", sizeof(int)};
-    std::vector<OwnedMemory> numbers;
-    std::vector<OwnedStream> streams;
-    for (const Member& member : members_) {
-      const CardScope scope(member.card);
-      numbers.push_back(make_memory(member.device, sizeof(int)));
-      streams.push_back(make_stream(member.device, 0));
-      check(cudaMemsetAsync(numbers.back().get(), 1, sizeof(int), streams.back().get()), "cudaMemsetAsync",
-            member.device);
+    std::vector<Summand> summands(members_.size());
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      const auto [device, card] = members_[rank];
+      const CardScope scope(card);
+      Summand& summand = summands[rank];
+      summand.number = make_memory(device, sizeof(int));
+      summand.stream = make_stream(device, 0);
+      check(cudaMemsetAsync(summand.number.get(), 1, sizeof(int), summand.stream.get()), "cudaMemsetAsync", device);
     }
     group([&](std::size_t rank) {
-      void* const number = numbers[rank].get();
-      return nccl().ncclAllReduce(number, number, 1, ncclInt32, ncclSum, comms_[rank], streams[rank].get());
+      const auto& [number, stream] = summands[rank];
+      return nccl().ncclAllReduce(number.get(), number.get(), 1, ncclInt32, ncclSum, comms_[rank], stream.get());
     });
     settle(kSelfTestLimit, advice());
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       const bool ended = wait_until(kSelfTestLimit, [&] {
         if (const std::optional<std::size_t> wrong = wrong_rank()) fail(*wrong, advice());
-        return has_ended(cudaStreamQuery(streams[rank].get()), "cudaStreamQuery", members_[rank].device);
+        return has_ended(cudaStreamQuery(summands[rank].stream.get()), "cudaStreamQuery", members_[rank].device);
       });
       if (!ended) fail(rank, text("a sum of one number did not end within ", kSelfTestLimit.count(), " s", advice()));
     }
@@ -173,7 +186,7 @@ class NcclCommunicator final : public CudaCommunicator {
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       const CardScope scope(members_[rank].card);
       int sum = 0;
-      check(cudaMemcpy(&sum, numbers[rank].get(), sizeof sum, cudaMemcpyDeviceToHost), "cudaMemcpy",
+      check(cudaMemcpy(&sum, summands[rank].number.get(), sizeof sum, cudaMemcpyDeviceToHost), "cudaMemcpy",
             members_[rank].device);
       if (sum != kOne * int(members_.size()))
         fail(rank, text("a sum of one number expected ", kOne * int(members_.size()), ", got ", sum, advice()));

@@ -4,7 +4,7 @@
 
 namespace lockstep::gpu {
 
-PinnedBuffer PinnedCache::take(std::size_t bytes) {
+PinnedBuffer PinnedCache::take(std::size_t bytes, const Wait& wait) {
   int size_class = 0;
   std::size_t class_bytes = 4096;
   for (; class_bytes < bytes; class_bytes *= 4) ++size_class;
@@ -13,17 +13,15 @@ PinnedBuffer PinnedCache::take(std::size_t bytes) {
   {
     const std::scoped_lock lock(mutex_);
     auto& given = given_[std::size_t(size_class)];
-    const bool wants_more = given.empty() || pinned_bytes_ < kMostBytes;
-    if (!given.empty() &&
-        (!wants_more || has_ended(cudaEventQuery(given.front().ended.get()), "cudaEventQuery", device_))) {
+    const bool has_most = given.size() >= kMostBytes / class_bytes;
+    if (has_most ||
+        (!given.empty() && has_ended(cudaEventQuery(given.front().ended.get()), "cudaEventQuery", device_))) {
       buffer = std::move(given.front());
       given.pop_front();
-    } else {
-      pinned_bytes_ += class_bytes;
     }
   }
   if (buffer.memory) {
-    check(cudaEventSynchronize(buffer.ended.get()), "cudaEventSynchronize", device_);
+    wait(buffer.ended.get());
     return buffer;
   }
   void* memory = nullptr;

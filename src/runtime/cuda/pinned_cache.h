@@ -5,11 +5,15 @@
 #include <array>
 #include <cstddef>
 #include <deque>
+#include <functional>
 #include <mutex>
 
 #include "runtime/cuda/call.h"
 
 namespace lockstep::gpu {
+
+/// Waits for an event.
+using Wait = std::function<void(cudaEvent_t)>;
 
 struct PinnedBuffer {
   OwnedPinned memory;
@@ -25,20 +29,19 @@ class PinnedCache {
 
   explicit PinnedCache(int device) : device_(device) {}
 
-  /// A buffer of at least `bytes`, at most kLargestBytes, that nothing uses. When much is pinned already, it waits for
-  /// the oldest of its size. To be called with the device's card current.
-  PinnedBuffer take(std::size_t bytes);
+  /// A buffer of at least `bytes`, at most kLargestBytes, that nothing uses. When much of its size is on its way, it
+  /// waits for the oldest. To be called with the device's card current.
+  PinnedBuffer take(std::size_t bytes, const Wait& wait);
   /// Free again when its event has passed.
   void give(PinnedBuffer buffer);
 
  private:
-  static constexpr int kClasses = 6;  // 4 KiB, 16 KiB, ... 4 MiB
-  static constexpr std::size_t kMostBytes = std::size_t(64) << 20;
+  static constexpr int kClasses = 6;                                // 4 KiB, 16 KiB, ... 4 MiB
+  static constexpr std::size_t kMostBytes = std::size_t(64) << 20;  // of each
 
   const int device_;
   std::mutex mutex_;
   std::array<std::deque<PinnedBuffer>, kClasses> given_;  // oldest first
-  std::size_t pinned_bytes_ = 0;
 };
 
 }  // namespace lockstep::gpu

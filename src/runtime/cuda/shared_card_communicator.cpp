@@ -36,8 +36,7 @@ class SharedCardCommunicator final : public CudaCommunicator {
  private:
   static void work(const CollectiveCall& call, const CudaStream& worker) {
     switch (call.kind) {
-      case CollectiveKind::kAllReduce:
-        return reduce(call, worker, 0, call.count, call.parts);
+      case CollectiveKind::kAllReduce: return reduce(call, worker, 0, call.count, call.parts);
       case CollectiveKind::kReduce:
         return reduce(call, worker, 0, call.count, call.parts.subspan(std::size_t(call.root), 1));
       case CollectiveKind::kReduceScatter: {
@@ -64,8 +63,7 @@ class SharedCardCommunicator final : public CudaCommunicator {
         for (const Transfer& transfer : call.transfers)
           move(worker, transfer.receive, transfer.send, transfer.count * size_of(call.dtype));
         return;
-      case CollectiveKind::kBarrier:
-        return;
+      case CollectiveKind::kBarrier: return;
     }
   }
 
@@ -78,7 +76,7 @@ class SharedCardCommunicator final : public CudaCommunicator {
       reduction.sources[std::size_t(reduction.source_count++)] = at(part.send, first * size_of(call.dtype));
     for (const CollectivePart& part : targets) reduction.targets[std::size_t(reduction.target_count++)] = part.receive;
     reduction.count = count;
-    check(reduce_ranks(reduction, call.dtype, call.op, worker.stream.get()), "cudaLaunchKernel", worker.device);
+    check(reduce_ranks(reduction, call.dtype, call.op, worker.stream.get()), "cudaLaunchKernelEx", worker.device);
   }
 
   static void move(const CudaStream& worker, void* to, const void* from, std::size_t bytes) {

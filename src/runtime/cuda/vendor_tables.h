@@ -7,7 +7,6 @@
 
 // clang-format off
 #define LOCKSTEP_CUBLASLT_FUNCTIONS(X) \
-  X(cublasLtGetVersion) \
   X(cublasLtGetStatusString) \
   X(cublasLtCreate) \
   X(cublasLtDestroy) \

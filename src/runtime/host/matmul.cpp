@@ -104,8 +104,8 @@ void widened(const KernelContext& context, const Matmul& p) {
   for (std::int64_t i = 0; i < p.batch; ++i) {
     const auto a = widen(p.a, i * p.stride_a, p.transpose_a ? p.k : p.m, q.lda, p.lda);
     const auto b = widen(p.b, i * p.stride_b, p.transpose_b ? p.n : p.k, q.ldb, p.ldb);
-    std::vector<float> c = p.beta == 0 ? std::vector<float>(std::size_t(p.m * p.n))
-                                       : widen(p.c, i * p.stride_c, p.m, p.n, p.ldc);
+    std::vector<float> c =
+        p.beta == 0 ? std::vector<float>(std::size_t(p.m * p.n)) : widen(p.c, i * p.stride_c, p.m, p.n, p.ldc);
     const std::vector<float> bias = p.bias ? widen(p.bias, 0, 1, p.n, p.n) : std::vector<float>();
     divided(context, q, a.data(), b.data(), c.data(), p.bias ? bias.data() : nullptr);
     auto* out = static_cast<Narrow*>(p.c) + i * p.stride_c;

@@ -136,14 +136,10 @@ void reduce_all(const RankReduction& reduction, double divisor, std::size_t begi
 template <class T>
 void reduce_as(const RankReduction& reduction, ReduceOp op, std::size_t begin, std::size_t end) {
   switch (op) {
-    case ReduceOp::kSum:
-      return reduce_all<T, Sum>(reduction, 1, begin, end);
-    case ReduceOp::kMean:
-      return reduce_all<T, Sum>(reduction, double(reduction.sources.size()), begin, end);
-    case ReduceOp::kMax:
-      return reduce_all<T, Max>(reduction, 1, begin, end);
-    case ReduceOp::kMin:
-      return reduce_all<T, Min>(reduction, 1, begin, end);
+    case ReduceOp::kSum: return reduce_all<T, Sum>(reduction, 1, begin, end);
+    case ReduceOp::kMean: return reduce_all<T, Sum>(reduction, double(reduction.sources.size()), begin, end);
+    case ReduceOp::kMax: return reduce_all<T, Max>(reduction, 1, begin, end);
+    case ReduceOp::kMin: return reduce_all<T, Min>(reduction, 1, begin, end);
   }
 }
 
@@ -158,20 +154,13 @@ void reduce_elements(const RankReduction& reduction, DType dtype, ReduceOp op, s
   switch (dtype) {
     case kBool:  // bytes of 0 or 1, whose or is their maximum
       return reduce_as<std::uint8_t>(reduction, op == ReduceOp::kSum ? ReduceOp::kMax : op, begin, end);
-    case kUInt8:
-      return reduce_as<std::uint8_t>(reduction, op, begin, end);
-    case kInt32:
-      return reduce_as<std::int32_t>(reduction, op, begin, end);
-    case kInt64:
-      return reduce_as<std::int64_t>(reduction, op, begin, end);
-    case kFloat16:
-      return reduce_as<Half>(reduction, op, begin, end);
-    case kBFloat16:
-      return reduce_as<BFloat16>(reduction, op, begin, end);
-    case kFloat32:
-      return reduce_as<float>(reduction, op, begin, end);
-    case kFloat64:
-      return reduce_as<double>(reduction, op, begin, end);
+    case kUInt8: return reduce_as<std::uint8_t>(reduction, op, begin, end);
+    case kInt32: return reduce_as<std::int32_t>(reduction, op, begin, end);
+    case kInt64: return reduce_as<std::int64_t>(reduction, op, begin, end);
+    case kFloat16: return reduce_as<Half>(reduction, op, begin, end);
+    case kBFloat16: return reduce_as<BFloat16>(reduction, op, begin, end);
+    case kFloat32: return reduce_as<float>(reduction, op, begin, end);
+    case kFloat64: return reduce_as<double>(reduction, op, begin, end);
   }
 }
 

@@ -9,7 +9,17 @@
 namespace lockstep::sim {
 
 /// What can be made to go wrong. A loss counts launches, copies and collectives together.
-enum class FaultKind : std::uint8_t { kAllocation, kCopy, kLaunch, kRecord, kWait, kCollective, kLoss, kHostWait, kPeerCopy };
+enum class FaultKind : std::uint8_t {
+  kAllocation,
+  kCopy,
+  kLaunch,
+  kRecord,
+  kWait,
+  kCollective,
+  kLoss,
+  kHostWait,
+  kPeerCopy
+};
 
 class Faults {
  public:

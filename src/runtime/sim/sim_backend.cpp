@@ -98,8 +98,8 @@ void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) n
 
 void* SimBackend::create_stream(int device, int id, StreamPriority) {
   const std::scoped_lock lock(mutex_);
-  // Streams that work together wait for each other briefly and often, and waking up takes longer. But where devices share
-  // cores, whoever does not sleep keeps another one waiting.
+  // Streams that work together wait for each other briefly and often, and waking up takes longer. But where devices
+  // share cores, whoever does not sleep keeps another one waiting.
   const bool cores_to_spare = unsigned(options_.count) <= std::thread::hardware_concurrency();
   const SimStream::Timing timing = {options_.seed, options_.max_delay_us, cores_to_spare ? 50 : 0};
   streams_.push_back(std::make_unique<SimStream>(device, id, int(streams_.size()), timing));

@@ -38,15 +38,9 @@ SimCollective::SimCollective(const CollectiveCall& call)
   const auto root = std::size_t(call.root);
   const std::size_t element = size_of(dtype_);
   switch (call.kind) {
-    case CollectiveKind::kAllReduce:
-      add(std::move(sends), std::move(receives), call.count);
-      break;
-    case CollectiveKind::kReduce:
-      add(std::move(sends), {receives[root]}, call.count);
-      break;
-    case CollectiveKind::kBroadcast:
-      add({sends[root]}, std::move(receives), call.count);
-      break;
+    case CollectiveKind::kAllReduce: add(std::move(sends), std::move(receives), call.count); break;
+    case CollectiveKind::kReduce: add(std::move(sends), {receives[root]}, call.count); break;
+    case CollectiveKind::kBroadcast: add({sends[root]}, std::move(receives), call.count); break;
     case CollectiveKind::kReduceScatter:
       for (std::size_t r = 0; r < receives.size(); ++r) {
         add(sends, {receives[r]}, call.counts[r]);
@@ -62,8 +56,7 @@ SimCollective::SimCollective(const CollectiveCall& call)
     case CollectiveKind::kSendReceive:
       for (const Transfer& transfer : call.transfers) add({transfer.send}, {transfer.receive}, transfer.count);
       break;
-    case CollectiveKind::kBarrier:
-      break;
+    case CollectiveKind::kBarrier: break;
   }
 }
 

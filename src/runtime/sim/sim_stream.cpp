@@ -7,8 +7,8 @@
 
 #include "core/text.h"
 #include "runtime/host/parallel.h"
-#include "runtime/trace.h"
 #include "runtime/sim/sim_collective.h"
+#include "runtime/trace.h"
 
 namespace lockstep::sim {
 namespace {

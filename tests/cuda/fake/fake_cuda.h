@@ -14,13 +14,14 @@ namespace lockstep::fake {
 struct Machine {
   int cards = 0;  ///< None: as if there was no driver.
   std::size_t card_bytes = std::size_t(64) << 20;
-  bool earliest_first = false;    ///< Which stream goes on: else the one made last, if it can.
-  bool address_only = false;      ///< New memory is addresses that must not be used, of which there are plenty.
-  bool peers = true;              ///< A card can reach another's memory.
+  bool earliest_first = false;  ///< Which stream goes on: else the one made last, if it can.
+  bool address_only =
+      false;          ///< New memory is addresses without memory, of which there are plenty: copies only check theirs.
+  bool peers = true;  ///< A card can reach another's memory.
   bool collectives_fail = false;  ///< NCCL reports an error while they are pending; else they end.
   bool collectives_hang = false;  ///< They never end, and nothing reports an error.
   int nccl_version = 22809;       ///< As ncclGetVersion says it.
-  std::string trapped;            ///< What a kernel threw: from then on every call fails, as on a card.
+  std::string trapped;            ///< What a kernel threw: memory and work are refused from then on, as on a card.
 
   // What was seen.
   int allocations = 0;
@@ -32,7 +33,7 @@ struct Machine {
 
 Machine& machine();
 
-/// Held by every call of the fake. May be taken again by who holds it.
+/// Held by every call about streams, events or memory. May be taken again by who holds it.
 std::unique_lock<std::recursive_mutex> lock();
 
 /// Work of a stream: run when it is ready and all before it has run.

@@ -57,8 +57,14 @@ cudaError_t make_memory(void** memory, std::size_t bytes, int card) {
   return cudaSuccess;
 }
 
-// What every call on a card's work gives.
+// What every call gives that is about a card's memory or work.
 cudaError_t state() { return machine().trapped.empty() ? cudaSuccess : cudaErrorLaunchFailure; }
+
+cudaError_t enqueue_if_usable(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready = nullptr) {
+  const auto held = lock();
+  if (state() == cudaSuccess) enqueue(stream, std::move(run), std::move(ready));
+  return state();
+}
 
 cudaError_t release(void* memory) {
   const auto held = lock();
@@ -80,6 +86,7 @@ void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t fro
                std::size_t rows, int to_card, int from_card) {
   expect_memory("copy", to, (rows - 1) * to_pitch + bytes, to_card);
   expect_memory("copy", from, (rows - 1) * from_pitch + bytes, from_card);
+  if (machine().address_only) return;
   for (std::size_t row = 0; row < rows; ++row)
     std::memcpy(static_cast<std::byte*>(to) + row * to_pitch, static_cast<const std::byte*>(from) + row * from_pitch,
                 bytes);
@@ -177,11 +184,13 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   const auto held = lock();
+  if (state() != cudaSuccess) return state();
   ++machine().allocations;
   return make_memory(memory, bytes, current_card);
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
   const auto held = lock();
+  if (state() != cudaSuccess) return state();
   ++machine().pinned_allocations;
   return make_memory(memory, bytes, -1);
 }
@@ -214,12 +223,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const auto held = lock();
-  enqueue(
+  return enqueue_if_usable(
       stream, [] {}, [passed = event->passed] { return *passed; });
-  return cudaSuccess;
 }
 
-cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) { return *event = new CUevent_st, cudaSuccess; }
+cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  const auto held = lock();
+  return *event = new CUevent_st, cudaSuccess;
+}
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const auto held = lock();
   delete event;
@@ -227,9 +238,8 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto held = lock();
-  event->passed = std::make_shared<bool>(false);
-  enqueue(stream, [passed = event->passed] { *passed = true; });
-  return cudaSuccess;
+  if (state() == cudaSuccess) event->passed = std::make_shared<bool>(false);
+  return enqueue_if_usable(stream, [passed = event->passed] { *passed = true; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const auto held = lock();
@@ -247,32 +257,30 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t stream) {
-  if (to_pitch < bytes || from_pitch < bytes) return cudaErrorInvalidPitchValue;
-  enqueue(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); });
-  return cudaSuccess;
+  const std::size_t most = INT32_MAX;  // memPitch
+  if (to_pitch < bytes || from_pitch < bytes || to_pitch > most || from_pitch > most) return cudaErrorInvalidPitchValue;
+  return enqueue_if_usable(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); });
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
-  return cudaMemcpy2DAsync(to, bytes, from, bytes, bytes, 1, kind, stream);
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
+  return enqueue_if_usable(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, -2, -2); });
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
-  std::memcpy(to, from, bytes);
-  return cudaSuccess;
+  const auto held = lock();
+  if (state() == cudaSuccess) std::memcpy(to, from, bytes);
+  return state();
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_card, const void* from, int from_card, std::size_t bytes,
                                 cudaStream_t stream) {
-  enqueue(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, to_card, from_card); });
-  return cudaSuccess;
+  return enqueue_if_usable(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, to_card, from_card); });
 }
 cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* of, cudaStream_t stream) {
-  enqueue(stream, [p = *of] {
+  return enqueue_if_usable(stream, [p = *of] {
     copy_rows(p.dstPtr.ptr, p.dstPtr.pitch, p.srcPtr.ptr, p.srcPtr.pitch, p.extent.width, p.extent.height, p.dstDevice,
               p.srcDevice);
   });
-  return cudaSuccess;
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
-  enqueue(stream, [=] { std::memset(memory, value, bytes); });
-  return cudaSuccess;
+  return enqueue_if_usable(stream, [=] { std::memset(memory, value, bytes); });
 }
 
 }  // extern "C"

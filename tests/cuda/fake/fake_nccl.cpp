@@ -3,7 +3,6 @@
 #include <cstring>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -50,26 +49,20 @@ struct Call {
   std::shared_ptr<Operation> operation;
 };
 
-int depth = 0;
-std::vector<Call> grouped;
-std::map<std::tuple<const void*, int, int, std::size_t>, std::shared_ptr<Operation>> meeting;  // of this group
+// The group that this thread is about to enqueue.
+thread_local int depth = 0;
+thread_local std::vector<Call> grouped;
+thread_local std::map<std::tuple<const void*, int, int, std::size_t>, std::shared_ptr<Operation>> meeting;
 
 DType dtype_of(ncclDataType_t type) {
   switch (type) {
-    case ncclInt32:
-      return kInt32;
-    case ncclInt64:
-      return kInt64;
-    case ncclFloat16:
-      return kFloat16;
-    case ncclBfloat16:
-      return kBFloat16;
-    case ncclFloat32:
-      return kFloat32;
-    case ncclFloat64:
-      return kFloat64;
-    default:
-      return kUInt8;
+    case ncclInt32: return kInt32;
+    case ncclInt64: return kInt64;
+    case ncclFloat16: return kFloat16;
+    case ncclBfloat16: return kBFloat16;
+    case ncclFloat32: return kFloat32;
+    case ncclFloat64: return kFloat64;
+    default: return kUInt8;
   }
 }
 ReduceOp op_of(ncclRedOp_t op) {
@@ -132,6 +125,7 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, in
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
+  const auto held = fake::lock();
   *state = comm->busy                                          ? ncclInProgress
            : fake::machine().collectives_fail && comm->pending ? ncclRemoteError
                                                                : ncclSuccess;
@@ -139,16 +133,19 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   return ncclSuccess;
 }
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
-  static std::mutex mutex;
-  const std::scoped_lock lock(mutex);
+  const auto held = fake::lock();
   ++fake::machine().aborts;
   comm->aborted = true;  // and not deleted: its work still looks at it
-  static std::vector<ncclComm_t> kept;
-  kept.push_back(comm);
+  static auto* const kept = new std::vector<ncclComm_t>;
+  kept->push_back(comm);
   return ncclSuccess;
 }
-ncclResult_t ncclCommFinalize(ncclComm_t comm) { return comm->busy = true, ncclInProgress; }
+ncclResult_t ncclCommFinalize(ncclComm_t comm) {
+  const auto held = fake::lock();
+  return comm->busy = true, ncclInProgress;
+}
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  const auto held = fake::lock();
   if (comm->pending) fake::complain("a communicator destroyed while it works");
   delete comm;
   return ncclSuccess;
@@ -160,6 +157,7 @@ ncclResult_t ncclGroupStart() {
 }
 ncclResult_t ncclGroupEnd() {
   if (--depth > 0) return ncclSuccess;
+  const auto held = fake::lock();
   // What a rank does in a group is one piece of work: its parts do not wait for each other.
   std::map<ncclComm_t, std::vector<Call>> ranks;
   for (const Call& call : grouped) ranks[call.comm].push_back(call);

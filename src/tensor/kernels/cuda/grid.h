@@ -40,9 +40,7 @@ void launch_grid(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Ker
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
   if (error == cudaSuccess) return;
   cudaGetLastError();  // not for a later call to find
-  int device = -1;
-  cudaGetDevice(&device);
-  throw BackendError("cudaLaunchKernel", int(error), "cuda:" + std::to_string(device), cudaGetErrorString(error));
+  throw BackendError("cudaLaunchKernelEx", int(error), Device::cuda(context.device).name(), cudaGetErrorString(error));
 }
 
 __device__ inline std::int64_t first_item() { return std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }

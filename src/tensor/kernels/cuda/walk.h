@@ -10,8 +10,8 @@
 
 namespace lockstep::gpu {
 
-/// Division by a number, not negative, that is known before the kernel starts. Multiplies where the dividend is below 2^31;
-/// divides above. Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
+/// Division by a number, not negative, that is known before the kernel starts. Multiplies where the dividend is below
+/// 2^31; divides above. Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
 class Divisor {
  public:
   Divisor() = default;
