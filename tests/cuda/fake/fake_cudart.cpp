@@ -1,6 +1,7 @@
 #include <sys/mman.h>
 
 #include <algorithm>
+#include <cstdint>
 #include <cstdlib>
 #include <cstring>
 #include <deque>
@@ -81,6 +82,9 @@ cudaError_t release(void* memory) {
   memories.erase(found);
   return cudaSuccess;
 }
+
+// Not more than cudaDeviceProp::memPitch.
+bool is_pitch(std::size_t pitch, std::size_t row_bytes) { return pitch >= row_bytes && pitch <= INT32_MAX; }
 
 void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t bytes,
                std::size_t rows, int to_card, int from_card) {
@@ -257,8 +261,7 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t stream) {
-  const std::size_t most = INT32_MAX;  // memPitch
-  if (to_pitch < bytes || from_pitch < bytes || to_pitch > most || from_pitch > most) return cudaErrorInvalidPitchValue;
+  if (!is_pitch(to_pitch, bytes) || !is_pitch(from_pitch, bytes)) return cudaErrorInvalidPitchValue;
   return enqueue_if_usable(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
@@ -274,6 +277,8 @@ cudaError_t cudaMemcpyPeerAsync(void* to, int to_card, const void* from, int fro
   return enqueue_if_usable(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, to_card, from_card); });
 }
 cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* of, cudaStream_t stream) {
+  if (!is_pitch(of->dstPtr.pitch, of->extent.width) || !is_pitch(of->srcPtr.pitch, of->extent.width))
+    return cudaErrorInvalidPitchValue;
   return enqueue_if_usable(stream, [p = *of] {
     copy_rows(p.dstPtr.ptr, p.dstPtr.pitch, p.srcPtr.ptr, p.srcPtr.pitch, p.extent.width, p.extent.height, p.dstDevice,
               p.srcDevice);
