@@ -5,6 +5,7 @@
 #include <cstring>
 
 #include <lockstep/core/error.h>
+#include <lockstep/ops/arithmetic.h>
 #include <lockstep/runtime/memory.h>
 #include <lockstep/tensor/creation.h>
 
@@ -96,6 +97,28 @@ TEST(FakeCuda, TensorsMoveBetweenDevicesInTheOrderOfTheirStreams) {
   EXPECT_EQ(there.to("cpu").to_vector<std::int64_t>(), x.to_vector<std::int64_t>());
 }
 
+TEST(FakeCuda, CardsWithoutRoomForAnotherPeerCopyThroughTheHost) {
+  const FakeDevices devices({.cards = {0, 1}});
+  machine().peers_full = true;
+  const Tensor x = arange(1000);
+  EXPECT_EQ(x.to("cuda:0").to("cuda:1").to("cpu").to_vector<std::int64_t>(), x.to_vector<std::int64_t>());
+}
+
+TEST(FakeCuda, ARefusedLaunchNamesTheDeviceAndNotItsCard) {
+  const FakeDevices devices({.cards = {2}});
+  const Tensor x = ones({8}, {.device = "cuda:0"});
+  machine().trapped = "a kernel stopped";
+  try {
+    x + x;
+    ADD_FAILURE() << "no error";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(error.api, "cudaLaunchKernelEx");
+    EXPECT_EQ(error.code, int(cudaErrorLaunchFailure));
+    EXPECT_EQ(error.device, "cuda:0");
+  }
+  machine().trapped.clear();
+}
+
 TEST(FakeCuda, PinnedBuffersAreUsedAgain) {
   const FakeDevices devices({.cards = {0}});
   const DeviceBytes there(0, numbered(5000));
@@ -128,7 +151,7 @@ TEST(FakeCuda, AnArenaIsTakenOnceAndNeverExceeded) {
 
 TEST(FakeCuda, AnArenaIsOfTheDevicesShare) {
   {
-    const FakeDevices devices({.cards = {0, 0}, .arena_bytes = std::size_t(32) << 20});
+    const FakeDevices devices({.cards = {0, 0}, .arena_bytes = std::size_t(1) << 40});
     const DeviceBytes first(0, 100);
     EXPECT_THROW(DeviceBytes(1, 100), OutOfMemory);  // not all of the other half is left: streams have taken some
   }

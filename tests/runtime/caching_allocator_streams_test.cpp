@@ -1,6 +1,8 @@
 // Blocks that streams other than their own use, and when contents are discarded: on a fake backend.
 #include <gtest/gtest.h>
 
+#include <initializer_list>
+#include <limits>
 #include <vector>
 
 #include <lockstep/core/error.h>
@@ -13,78 +15,60 @@ namespace {
 
 using Allocation = CachingAllocator::Allocation;
 
-TEST(CachingAllocator, KeepsABlockBackWhileAnotherStreamUsesIt) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  const Allocation first = allocator.allocate(1000, kStream);
-  allocator.record_stream(first.block, kOther);
-  allocator.free(first.block);
-  EXPECT_NE(allocator.allocate(1000, kStream).memory, first.memory);
-}
-
-TEST(CachingAllocator, ReusesABlockWhenItsOtherStreamIsDone) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  const Allocation first = allocator.allocate(1000, kStream);
-  allocator.record_stream(first.block, kOther);
-  allocator.free(first.block);
-  backend.finish(kOther);
-  EXPECT_EQ(allocator.allocate(1000, kStream).memory, first.memory);
-}
-
-TEST(CachingAllocator, WaitsForAllOtherStreamsOfABlock) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  const Allocation first = allocator.allocate(1000, kStream);
-  allocator.record_stream(first.block, kOther);
-  allocator.record_stream(first.block, kThird);
-  allocator.free(first.block);
-  backend.finish(kThird);
-  EXPECT_NE(allocator.allocate(1000, kStream).memory, first.memory);
-  backend.finish(kOther);
-  EXPECT_EQ(allocator.allocate(1000, kStream).memory, first.memory);
-}
-
-TEST(CachingAllocator, TellsApartStreamsOfOneNumberOnTwoDevices) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  const Allocation first = allocator.allocate(1000, kStream);
-  allocator.record_stream(first.block, {.device = 1, .id = kStream.id});
-  allocator.free(first.block);
-  EXPECT_EQ(backend.counts().records, 1);
-}
-
-TEST(CachingAllocator, RecordsEachOtherStreamOnce) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  const Allocation first = allocator.allocate(1000, kStream);
-  for (int i = 0; i < 3; ++i) {
-    allocator.record_stream(first.block, kStream);
-    allocator.record_stream(first.block, kOther);
-  }
-  allocator.free(first.block);
-  EXPECT_EQ(backend.counts().records, 1);
-}
-
-TEST(CachingAllocator, ForgetsTheOtherStreamsOfABlockOnceItIsReused) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  const Allocation first = allocator.allocate(1000, kStream);
-  allocator.record_stream(first.block, kOther);
-  allocator.free(first.block);
-  backend.finish(kOther);
-  const Allocation second = allocator.allocate(1000, kStream);
-  allocator.free(second.block);
-  EXPECT_EQ(backend.counts().records, 1);
-}
-
-TEST(CachingAllocator, ReusesEvents) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  for (int i = 0; i < 10; ++i) {
+class BlocksOnStreams : public ::testing::Test {
+ protected:
+  void* memory() { return allocator.allocate(1000, kStream).memory; }
+  /// A block of kStream's that these streams used too.
+  void* freed_after_use_on(std::initializer_list<StreamHandle> others) {
     const Allocation block = allocator.allocate(1000, kStream);
-    allocator.record_stream(block.block, kOther);
+    for (const StreamHandle& other : others) allocator.record_stream(block.block, other);
     allocator.free(block.block);
+    return block.memory;
+  }
+
+  FakeBackend backend;
+  CachingAllocator allocator{backend, 0};
+};
+
+TEST_F(BlocksOnStreams, KeepsABlockBackWhileAnotherStreamUsesIt) {
+  void* const first = freed_after_use_on({kOther});
+  EXPECT_NE(memory(), first);
+}
+
+TEST_F(BlocksOnStreams, ReusesABlockWhenItsOtherStreamIsDone) {
+  void* const first = freed_after_use_on({kOther});
+  backend.finish(kOther);
+  EXPECT_EQ(memory(), first);
+}
+
+TEST_F(BlocksOnStreams, WaitsForAllOtherStreamsOfABlock) {
+  void* const first = freed_after_use_on({kOther, kThird});
+  backend.finish(kThird);
+  EXPECT_NE(memory(), first);
+  backend.finish(kOther);
+  EXPECT_EQ(memory(), first);
+}
+
+TEST_F(BlocksOnStreams, TellsApartStreamsOfOneNumberOnTwoDevices) {
+  freed_after_use_on({{.device = 1, .id = kStream.id}});
+  EXPECT_EQ(backend.counts().records, 1);
+}
+
+TEST_F(BlocksOnStreams, RecordsEachOtherStreamOnce) {
+  freed_after_use_on({kStream, kOther, kOther, kStream, kOther});
+  EXPECT_EQ(backend.counts().records, 1);
+}
+
+TEST_F(BlocksOnStreams, ForgetsTheOtherStreamsOfABlockOnceItIsReused) {
+  freed_after_use_on({kOther});
+  backend.finish(kOther);
+  freed_after_use_on({});
+  EXPECT_EQ(backend.counts().records, 1);
+}
+
+TEST_F(BlocksOnStreams, ReusesEvents) {
+  for (int i = 0; i < 10; ++i) {
+    freed_after_use_on({kOther});
     backend.finish(kOther);
   }
   EXPECT_EQ(backend.counts().events, 1);
@@ -101,67 +85,51 @@ TEST(CachingAllocator, DestroysItsEvents) {
   EXPECT_EQ(backend.counts().events, 0);
 }
 
-TEST(CachingAllocator, ABlockIsUnchangedWhenItsUseCouldNotBeNoted) {
-  FakeBackend backend({.failing_events = 1});
-  CachingAllocator allocator(backend, 0);
+TEST_F(BlocksOnStreams, ABlockIsUnchangedWhenItsUseCouldNotBeNoted) {
+  backend.settings.failing_events = 1;
   const Allocation first = allocator.allocate(1000, kStream);
   EXPECT_THROW(allocator.record_stream(first.block, kOther), BackendError);
   allocator.free(first.block);
-  EXPECT_EQ(allocator.allocate(1000, kStream).memory, first.memory);
+  EXPECT_EQ(memory(), first.memory);
 }
 
-TEST(CachingAllocator, KeepsABlockBackWhoseEventCouldNotBeRecorded) {
-  FakeBackend backend({.failing_records = 2});
-  CachingAllocator allocator(backend, 0);
-  const Allocation first = allocator.allocate(1000, kStream);
-  allocator.record_stream(first.block, kOther);
-  allocator.free(first.block);
-  EXPECT_NE(allocator.allocate(1000, kStream).memory, first.memory);  // the second record fails
-  EXPECT_NE(allocator.allocate(1000, kStream).memory, first.memory);  // the third does not
+TEST_F(BlocksOnStreams, KeepsABlockBackWhoseEventCouldNotBeRecorded) {
+  backend.settings.failing_records = 2;
+  void* const first = freed_after_use_on({kOther});
+  EXPECT_NE(memory(), first);  // the second record fails
+  EXPECT_NE(memory(), first);  // the third does not
   backend.finish(kOther);
-  EXPECT_EQ(allocator.allocate(1000, kStream).memory, first.memory);
+  EXPECT_EQ(memory(), first);
 }
 
-TEST(CachingAllocator, AsksAgainAboutAnEventThatCouldNotBeAsked) {
-  FakeBackend backend({.failing_queries = 1});
-  CachingAllocator allocator(backend, 0);
-  const Allocation first = allocator.allocate(1000, kStream);
-  allocator.record_stream(first.block, kOther);
-  allocator.free(first.block);
+TEST_F(BlocksOnStreams, AsksAgainAboutAnEventThatCouldNotBeAsked) {
+  backend.settings.failing_queries = 1;
+  void* const first = freed_after_use_on({kOther});
   backend.finish(kOther);
-  EXPECT_NE(allocator.allocate(1000, kStream).memory, first.memory);
-  EXPECT_EQ(allocator.allocate(1000, kStream).memory, first.memory);
+  EXPECT_NE(memory(), first);
+  EXPECT_EQ(memory(), first);
 }
 
-TEST(CachingAllocator, EmptyCacheGivesUpOnWorkThatCannotBeAsked) {
-  FakeBackend backend({.failing_queries = std::numeric_limits<int>::max()});
-  CachingAllocator allocator(backend, 0);
-  const Allocation block = allocator.allocate(1000, kStream);
-  allocator.record_stream(block.block, kOther);
-  allocator.free(block.block);
+TEST_F(BlocksOnStreams, EmptyCacheGivesUpOnWorkThatCannotBeAsked) {
+  backend.settings.failing_queries = std::numeric_limits<int>::max();
+  freed_after_use_on({kOther});
   allocator.empty_cache();
   EXPECT_EQ(allocator.stats().reserved, 2 * kMiB);
 }
 
-TEST(CachingAllocator, DiscardsABlockWhenItIsHandedOutAndWhenItIsReturned) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
+TEST_F(BlocksOnStreams, DiscardsABlockWhenItIsHandedOutAndWhenItIsReturned) {
   const Allocation block = allocator.allocate(1000, kThird);
   allocator.free(block.block);
   const FakeBackend::Discard expected = {kThird.id, block.memory, 1024};
   EXPECT_EQ(backend.discards(), (std::vector{expected, expected}));
 }
 
-TEST(CachingAllocator, DiscardsABlockUsedElsewhereOnItsOwnStreamOnceThatWorkEnded) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  const Allocation block = allocator.allocate(1000, kStream);
-  allocator.record_stream(block.block, kOther);
-  allocator.free(block.block);
+TEST_F(BlocksOnStreams, DiscardsABlockUsedElsewhereOnItsOwnStreamOnceThatWorkEnded) {
+  void* const block = freed_after_use_on({kOther});
   EXPECT_EQ(backend.discards().size(), 1u);
   backend.finish(kOther);
   allocator.empty_cache();
-  EXPECT_EQ(backend.discards().back(), (FakeBackend::Discard{kStream.id, block.memory, 1024}));
+  EXPECT_EQ(backend.discards().back(), (FakeBackend::Discard{kStream.id, block, 1024}));
 }
 
 TEST(CachingAllocator, DiscardsNothingOnTheCpu) {

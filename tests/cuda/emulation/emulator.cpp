@@ -350,11 +350,11 @@ cudaError_t enqueue_grid(const cudaLaunchConfig_t& config, std::function<void()>
   if (!within(blocks, (1u << 31) - 1, 65535, 65535) || !within(threads, 1024, 1024, 64) ||
       std::uint64_t(threads.x) * threads.y * threads.z > 1024 || config.dynamicSmemBytes > (227 << 10))
     return cudaErrorInvalidConfiguration;
-  if (settings().record_only)
+  if (settings().record_only) {
     settings().launches.push_back({blocks, threads, config.dynamicSmemBytes});
-  else
-    fake::enqueue(config.stream, [blocks, threads, run = std::move(kernel)] { run_grid(blocks, threads, run); });
-  return cudaSuccess;
+    return cudaSuccess;
+  }
+  return fake::enqueue(config.stream, [blocks, threads, run = std::move(kernel)] { run_grid(blocks, threads, run); });
 }
 
 }  // namespace lockstep::emulation

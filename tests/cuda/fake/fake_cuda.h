@@ -14,10 +14,10 @@ namespace lockstep::fake {
 struct Machine {
   int cards = 0;  ///< None: as if there was no driver.
   std::size_t card_bytes = std::size_t(64) << 20;
-  bool earliest_first = false;  ///< Which stream goes on: else the one made last, if it can.
-  bool address_only =
-      false;          ///< New memory is addresses without memory, of which there are plenty: copies only check theirs.
-  bool peers = true;  ///< A card can reach another's memory.
+  bool earliest_first = false;    ///< Which stream goes on: else the one made last, if it can.
+  bool address_only = false;      ///< New memory is addresses alone, of which there are plenty.
+  bool peers = true;              ///< A card can reach another's memory.
+  bool peers_full = false;        ///< It reaches as many as it can already.
   bool collectives_fail = false;  ///< NCCL reports an error while they are pending; else they end.
   bool collectives_hang = false;  ///< They never end, and nothing reports an error.
   int nccl_version = 22809;       ///< As ncclGetVersion says it.
@@ -36,8 +36,8 @@ Machine& machine();
 /// Held by every call about streams, events or memory. May be taken again by who holds it.
 std::unique_lock<std::recursive_mutex> lock();
 
-/// Work of a stream: run when it is ready and all before it has run.
-void enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready = nullptr);
+/// Work of a stream: run when it is ready and all before it has run. Refused after a trap.
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready = nullptr);
 /// Runs one piece of work that is ready, if there is one.
 void step();
 /// Complains unless the bytes lie in one allocation of the card. -1: in pinned memory; -2: in either, of any card.

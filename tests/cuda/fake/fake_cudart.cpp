@@ -61,12 +61,6 @@ cudaError_t make_memory(void** memory, std::size_t bytes, int card) {
 // What every call gives that is about a card's memory or work.
 cudaError_t state() { return machine().trapped.empty() ? cudaSuccess : cudaErrorLaunchFailure; }
 
-cudaError_t enqueue_if_usable(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready = nullptr) {
-  const auto held = lock();
-  if (state() == cudaSuccess) enqueue(stream, std::move(run), std::move(ready));
-  return state();
-}
-
 cudaError_t release(void* memory) {
   const auto held = lock();
   const auto found = memories.find(static_cast<std::byte*>(memory));
@@ -113,10 +107,14 @@ void complain(const std::string& what) {
   if (machine().complaint.empty()) machine().complaint = what;
 }
 
-void enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready) {
+cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready) {
   const auto held = lock();
-  if (std::ranges::find(streams, stream) == streams.end()) return complain("work for a stream that is gone");
-  stream->work.push_back({std::move(run), std::move(ready)});
+  if (state() != cudaSuccess) return state();
+  if (std::ranges::find(streams, stream) == streams.end())
+    complain("work for a stream that is gone");
+  else
+    stream->work.push_back({std::move(run), std::move(ready)});
+  return cudaSuccess;
 }
 
 void step() {
@@ -178,6 +176,7 @@ cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSu
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = machine().peers, cudaSuccess; }
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  if (machine().peers_full) return cudaErrorTooManyPeers;
   return machine().peers ? cudaSuccess : cudaErrorPeerAccessUnsupported;
 }
 cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
@@ -227,7 +226,7 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   const auto held = lock();
-  return enqueue_if_usable(
+  return enqueue(
       stream, [] {}, [passed = event->passed] { return *passed; });
 }
 
@@ -243,7 +242,7 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto held = lock();
   if (state() == cudaSuccess) event->passed = std::make_shared<bool>(false);
-  return enqueue_if_usable(stream, [passed = event->passed] { *passed = true; });
+  return enqueue(stream, [passed = event->passed] { *passed = true; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const auto held = lock();
@@ -262,10 +261,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t stream) {
   if (!is_pitch(to_pitch, bytes) || !is_pitch(from_pitch, bytes)) return cudaErrorInvalidPitchValue;
-  return enqueue_if_usable(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); });
+  return enqueue(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  return enqueue_if_usable(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, -2, -2); });
+  return enqueue(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, -2, -2); });
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   const auto held = lock();
@@ -274,18 +273,18 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_card, const void* from, int from_card, std::size_t bytes,
                                 cudaStream_t stream) {
-  return enqueue_if_usable(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, to_card, from_card); });
+  return enqueue(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, to_card, from_card); });
 }
 cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* of, cudaStream_t stream) {
   if (!is_pitch(of->dstPtr.pitch, of->extent.width) || !is_pitch(of->srcPtr.pitch, of->extent.width))
     return cudaErrorInvalidPitchValue;
-  return enqueue_if_usable(stream, [p = *of] {
+  return enqueue(stream, [p = *of] {
     copy_rows(p.dstPtr.ptr, p.dstPtr.pitch, p.srcPtr.ptr, p.srcPtr.pitch, p.extent.width, p.extent.height, p.dstDevice,
               p.srcDevice);
   });
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
-  return enqueue_if_usable(stream, [=] { std::memset(memory, value, bytes); });
+  return enqueue(stream, [=] { std::memset(memory, value, bytes); });
 }
 
 }  // extern "C"
