@@ -37,10 +37,14 @@ struct Visit {
   std::vector<Arrival> arrivals;
 };
 
-// The latest operation first; but leaves before all, so that their gradients are there as early as can be.
+// The latest operation first; but leaves before all, so that their gradients are there as early as can be. Of a layer's
+// leaves the earliest, its weight: were its bias first, it would take the last room in a bucket of the layers before.
 struct Later {
   bool operator()(const Visit* a, const Visit* b) const {
-    const auto rank = [](const Visit* v) { return std::pair(v->node->edges.empty(), v->node->sequence); };
+    const auto rank = [](const Visit* v) {
+      const bool leaf = v->node->edges.empty();
+      return std::pair(leaf, leaf ? ~v->node->sequence : v->node->sequence);
+    };
     return rank(a) < rank(b);
   }
 };

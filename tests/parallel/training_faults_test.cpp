@@ -54,6 +54,11 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
     for (int i = 0; i < 3; ++i) step();
     wait();
     const StateDict model = copy_of(model_.state_dict()), optimizer = copy_of(optimizer_.state_dict());
+    const auto go_back = [&] {
+      model_.load_state_dict(model);
+      optimizer_.load_state_dict(optimizer);
+    };
+    go_back();  // as before each fault: loaded state lies in as few pieces as can be
     std::vector<std::uint64_t> before, reached;
     for (int d = 0; d < count(); ++d) before.push_back(devices_.counts(d).*kind);
     step();
@@ -66,8 +71,7 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
     for (int d = 0; d < count(); ++d)
       for (std::uint64_t n = 1; n <= reached[std::size_t(d)]; ++n) {
         SCOPED_TRACE("operation " + std::to_string(n) + " on cuda:" + std::to_string(d));
-        model_.load_state_dict(model);
-        optimizer_.load_state_dict(optimizer);
+        go_back();
         wait();
         inject(devices_.fault(), {.device = d, .nth = n});
         try {
@@ -83,8 +87,7 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
         testing::drain<E>(count());
         optimizer_.zero_grad();
         EXPECT_EQ(testing::memory_in_use(count()), in_use);
-        model_.load_state_dict(model);
-        optimizer_.load_state_dict(optimizer);
+        go_back();
         step();
         wait();
         EXPECT_EQ(weights(), right);

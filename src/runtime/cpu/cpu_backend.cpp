@@ -2,16 +2,14 @@
 
 #include <sys/sysinfo.h>
 
-#include <cstdlib>
 #include <cstring>
-#include <new>
 
+#include "runtime/host/memory.h"
 #include "runtime/host/parallel.h"
 
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kAlignment = 4096;
 constexpr KernelContext kContext = {.parallel = true};
 
 class CpuBackend final : public Backend {
@@ -24,12 +22,8 @@ class CpuBackend final : public Backend {
     return {"CPU", std::size_t(info.totalram) * info.mem_unit};
   }
 
-  void* allocate(int, std::size_t bytes) override {
-    return ::operator new(bytes, std::align_val_t(kAlignment), std::nothrow);
-  }
-  void deallocate(int, void* memory, std::size_t) noexcept override {
-    ::operator delete(memory, std::align_val_t(kAlignment));
-  }
+  void* allocate(int, std::size_t bytes) override { return host::allocate(bytes); }
+  void deallocate(int, void* memory, std::size_t) noexcept override { host::deallocate(memory); }
 
   // One stream whose work has always ended.
   void* create_stream(int, int, StreamPriority) override { return nullptr; }

@@ -2,15 +2,11 @@
 
 #include <lockstep/core/error.h>
 
-#include <algorithm>
-#include <new>
-
 #include "core/text.h"
+#include "runtime/host/memory.h"
 
 namespace lockstep::sim {
 namespace {
-
-constexpr std::align_val_t kAlignment{512};
 
 std::string name_of(int device) { return device == kHost ? "the host" : Device::cuda(device).name(); }
 
@@ -26,7 +22,7 @@ SimMemory::~SimMemory() {
 void* SimMemory::allocate(int device, std::size_t bytes) {
   std::size_t& used = used_bytes_[std::size_t(device)];
   if (bytes > limit_bytes_ - used) return nullptr;
-  void* const memory = ::operator new(std::max<std::size_t>(bytes, 1), kAlignment, std::nothrow);
+  void* const memory = host::allocate(bytes);
   if (memory == nullptr) return nullptr;
   allocations_.emplace(reinterpret_cast<std::uintptr_t>(memory), Allocation{bytes, device});
   used += bytes;
@@ -41,7 +37,7 @@ bool SimMemory::disown(int device, void* memory) {
   return true;
 }
 
-void SimMemory::release(void* memory) noexcept { ::operator delete(memory, kAlignment); }
+void SimMemory::release(void* memory) noexcept { host::deallocate(memory); }
 
 void SimMemory::expect(const char* op, int device, const Region& region, AccessKind kind) const {
   if (is_empty(region)) return;
