@@ -47,8 +47,8 @@ TEST(Replicas, StayBitIdenticalToOneDevice) {
         const std::vector<Tensor> alone = testing::make_parameters({"cuda:0"}, dtype);
         const std::vector<Tensor> together = testing::make_parameters(gpus(count), dtype);
         const auto on_one = which.make(alone), on_all = which.make(together);
-        train(*on_one, alone, 0, 20);
-        train(*on_all, together, 0, 20);
+        train(*on_one, alone, 0, 6);
+        train(*on_all, together, 0, 6);
         expect_equal_everywhere(together, alone, which.name);
       }
     }
