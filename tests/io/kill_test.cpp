@@ -8,6 +8,7 @@
 
 #include "io/killed_child.h"
 #include "io/temporary_folder.h"
+#include "support/repetitions.h"
 
 namespace lockstep {
 namespace {
@@ -15,7 +16,7 @@ namespace {
 using testing::KilledChild;
 using testing::TemporaryFolder;
 
-constexpr int kKills = 200;
+constexpr int kKills = testing::repetitions(200);
 constexpr const char* kFile = "a.safetensors";
 
 // Many tensors, so that the write has many moments to be killed at; all say the number of the version.

@@ -8,6 +8,7 @@
 
 #include "autograd/node.h"
 #include "parallel/job.h"
+#include "support/repetitions.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -52,13 +53,13 @@ struct Case {
   std::int64_t rows;
 };
 
-// Two batches to a step, of which the first is accumulated; gradients clipped; 50 steps.
+// Two batches to a step, of which the first is accumulated; gradients clipped.
 template <class Model, class AfterStep>
 Result train(Model& model, Device device, DType dtype, std::int64_t rows, const AfterStep& after_step) {
   manual_seed(11);
   optim::SGD optimizer(model.parameters(), {.lr = 0.05, .momentum = 0.9});
   Result result;
-  for (int step = 0; step < 50; ++step) {
+  for (int step = 0; step < testing::repetitions(50); ++step) {
     optimizer.zero_grad();
     for (int part = 0; part < 2; ++part) {
       const Tensor batch = randn({rows, 5}, {.dtype = dtype}).to(device);

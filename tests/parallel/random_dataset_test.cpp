@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "parallel/job.h"
+#include "support/repetitions.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -52,8 +53,8 @@ INSTANTIATE_TEST_SUITE_P(Devices, RandomDatasetJob, ::testing::Values(1, 2, 3, 4
 
 TEST(RandomDatasetJob, PrintsTheSameForAThousandTimings) {
   const std::string expected = expected_output(3);
-  for (std::uint64_t seed = 1; seed <= 1000; ++seed) {
-    SimulatedDevices devices({.count = 3, .seed = seed, .max_delay_us = 40});
+  for (int seed = 1; seed <= testing::repetitions(1000); ++seed) {
+    SimulatedDevices devices({.count = 3, .seed = std::uint64_t(seed), .max_delay_us = 40});
     ASSERT_EQ(printed([] { run_job(3); }), expected) << "seed " << seed;
   }
 }

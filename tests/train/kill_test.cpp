@@ -9,6 +9,7 @@
 
 #include "io/killed_child.h"
 #include "io/temporary_folder.h"
+#include "support/repetitions.h"
 #include "train/noisy_job.h"
 
 namespace lockstep {
@@ -19,7 +20,7 @@ using testing::KilledChild;
 using testing::NoisyJob;
 using testing::TemporaryFolder;
 
-constexpr int kKills = 200;
+constexpr int kKills = testing::repetitions(200);
 constexpr std::int64_t kSteps = 3000;  // more than the job takes in its 200 lives
 constexpr std::uint64_t kSeed = 1;
 
