@@ -75,7 +75,8 @@ TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
   expect_backend_error("cudaHostAlloc", [] { PinnedCache(3).take(100, [](cudaEvent_t) {}); });
   expect_backend_error("cudaStreamCreateWithPriority", [] { make_stream(3, 0); });
   expect_backend_error("cudaEventCreateWithFlags", [] { make_event(3); });
-  expect_backend_error("cudaSetDevice", [] { CardScope scope(3); }, "card 3");
+  expect_backend_error(
+      "cudaSetDevice", [] { CardScope scope(3); }, "card 3");
   expect_backend_error("cublasLtCreate", [] { MatmulPlans(3, false); });
 }
 

@@ -2,8 +2,8 @@
 //   sim     simulated GPUs; the default
 //   cuda    cards, as many as there are, in turn
 //   shared  devices that share card 0
-// Where cards are emulated (LOCKSTEP_CUDA=EMULATED) there are as many as a test wants. Where no driver answers, a program
-// that is asked for cards skips every test.
+// Where cards are emulated (LOCKSTEP_CUDA=EMULATED) there are as many as a test wants. Where no driver answers, every
+// test of a program that is asked for cards is skipped.
 #pragma once
 
 #include <gtest/gtest.h>
