@@ -1,0 +1,157 @@
+// Gradients of which each device has a share: accumulated, asked for, set and clipped as if it had all.
+#include <gtest/gtest.h>
+
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/clip.h>
+#include <lockstep/optim/sgd.h>
+
+#include "parallel/sharded.h"
+#include "support/test_devices.h"
+
+namespace lockstep {
+namespace {
+
+using namespace sharded;
+
+class ShardedGradients : public Devices {};
+
+TEST_P(ShardedGradients, GradientsAreWholeForWhoAsks) {
+  manual_seed(3);
+  const Net net;
+  DataParallel whole(net, options(false)), sharded(net, options(true));
+  optim::SGD a(whole.parameters(), {.lr = 0.1, .momentum = 0.9}), b(sharded.parameters(), {.lr = 0.1, .momentum = 0.9});
+  for (int step = 0; step < 4; ++step) {
+    train(whole, a, step, step + 1);
+    train(sharded, b, step, step + 1);
+    EXPECT_EQ(gradients(sharded.parameters()), gradients(whole.parameters()));
+    for (const Tensor& parameter : sharded.parameters())
+      EXPECT_EQ(gradients(autograd::meta_of(parameter)->replicas).empty(), !parameter.grad().defined());
+  }
+  EXPECT_EQ(values(sharded.parameters()), values(whole.parameters()));
+}
+
+// The first two steps are on either side of the new layout of the buckets.
+TEST_P(ShardedGradients, AccumulatesOverBackwardsWithAndWithoutSums) {
+  manual_seed(3);
+  const Net net(kFloat64);
+  DataParallel whole(net, options(false)), sharded(net, options(true));
+  optim::Adam a(whole.parameters(), {.lr = 0.01}), b(sharded.parameters(), {.lr = 0.01});
+  for (int step = 0; step < 4; ++step) {
+    for (auto [model, optimizer] : {std::pair(&whole, &a), std::pair(&sharded, &b)}) {
+      optimizer->zero_grad(step % 2 == 0);
+      loss_of(*model, step).backward();
+      {
+        const auto guard = model->no_sync();
+        loss_of(*model, step + 2).backward();
+        loss_of(*model, step + 1).backward();
+      }
+      for (int more = 0; more < 3; ++more) {
+        loss_of(*model, step + more).backward();
+        if (step == 1) gradients(model->parameters());  // which gathers them
+      }
+      optimizer->step();
+    }
+    expect_close(gradients(sharded.parameters()), gradients(whole.parameters()));
+  }
+  expect_close(values(sharded.parameters()), values(whole.parameters()));
+  expect_replicas_identical(sharded.parameters());
+}
+
+// Of three backwards only one takes the branch: what it brought is divided anew, or summed again with its bucket.
+TEST_P(ShardedGradients, GathersWhatAnEarlierBackwardBrought) {
+  manual_seed(3);
+  const Net net(kFloat64);
+  for (const int branch : {0, 1})
+    for (const std::size_t bytes : {300, 600}) {
+      std::vector<std::vector<std::vector<double>>> got;
+      for (const bool shard : {false, true}) {
+        DataParallel model(net, {.buckets = {.first_bytes = 64, .bytes = bytes, .shard_optimizer_state = shard}});
+        for (int i = 0; i < 3; ++i) {
+          loss_of(model, 1 + i - branch).backward();
+          if (i > 0) got.push_back(gradients(model.parameters()));
+        }
+      }
+      expect_close(got[2], got[0]);
+      expect_close(got[3], got[1]);
+    }
+}
+
+TEST_P(ShardedGradients, LeavesGradientsAloneThatAreNotSummed) {
+  manual_seed(3);
+  const Net net(kFloat64);
+  std::vector<std::vector<std::vector<double>>> got;
+  for (const bool shard : {false, true}) {
+    DataParallel model(net, options(shard));
+    for (const int local : {0, 2}) {  // on all devices, and on the first alone
+      loss_of(model, 0).backward();
+      {
+        const auto guard = model.no_sync();
+        loss_of(model, local).backward();
+      }
+      for (const Tensor& parameter : model.parameters())
+        for (const Tensor& replica : autograd::meta_of(parameter)->replicas) replica.grad();
+      gradients(model.parameters());
+      loss_of(model, 3).backward();
+      got.push_back(gradients(model.parameters()));
+    }
+  }
+  expect_close(got[2], got[0]);
+  expect_close(got[3], got[1]);
+}
+
+TEST_P(ShardedGradients, ForgetsGradientsThatTheUserSets) {
+  manual_seed(3);
+  const Net net(kFloat64);
+  std::vector<std::vector<std::vector<double>>> got;
+  for (const bool shard : {false, true}) {
+    DataParallel model(net, options(shard));
+    for (const bool some : {false, true}) {
+      loss_of(model, 1).backward();
+      for (Tensor parameter : model.parameters()) parameter.set_grad(some ? ones_like(parameter) : Tensor());
+      loss_of(model, 1).backward();
+      got.push_back(gradients(model.parameters()));
+    }
+  }
+  expect_close(got[2], got[0]);
+  expect_close(got[3], got[1]);
+}
+
+TEST_P(ShardedGradients, ClipsByTheNormOfAllShares) {
+  for (const double p : {2., 1., std::numeric_limits<double>::infinity()}) {
+    manual_seed(3);
+    const Net net(kFloat64);
+    DataParallel whole(net, options(false)), sharded(net, options(true));
+    optim::SGD a(whole.parameters(), {.lr = 0.1}), b(sharded.parameters(), {.lr = 0.1});
+    for (int step = 0; step < 4; ++step) {
+      std::vector<double> norms;
+      for (auto [model, optimizer] : {std::pair(&whole, &a), std::pair(&sharded, &b)}) {
+        optimizer->zero_grad();
+        loss_of(*model, step).backward();
+        norms.push_back(optim::clip_grad_norm_(model->parameters(), 0.01, {.norm_type = p}).item<double>());
+      }
+      EXPECT_NEAR(norms[1], norms[0], 1e-13 * norms[0]);
+      expect_close(gradients(sharded.parameters()), gradients(whole.parameters()));
+      a.step();
+      b.step();
+    }
+    expect_close(values(sharded.parameters()), values(whole.parameters()));
+    expect_replicas_identical(sharded.parameters());
+  }
+}
+
+TEST_P(ShardedGradients, ClipsEveryElementOfGradientsThatWereGathered) {
+  manual_seed(3);
+  const Net net;
+  DataParallel whole(net, options(false)), sharded(net, options(true));
+  for (DataParallel<Net>* model : {&whole, &sharded}) {
+    loss_of(*model, 0).backward();
+    gradients(model->parameters());
+    optim::clip_grad_value_(model->parameters(), 0.001);
+  }
+  EXPECT_EQ(gradients(sharded.parameters()), gradients(whole.parameters()));
+}
+
+INSTANTIATE_TEST_SUITE_P(Devices, ShardedGradients, ::testing::Values(2, 3, 5));
+
+}  // namespace
+}  // namespace lockstep
