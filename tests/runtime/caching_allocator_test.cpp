@@ -5,8 +5,6 @@
 
 #include <atomic>
 #include <cstdint>
-#include <cstring>
-#include <limits>
 #include <map>
 #include <random>
 #include <thread>
@@ -22,17 +20,6 @@ namespace {
 using Allocation = CachingAllocator::Allocation;
 
 std::uintptr_t address(const Allocation& allocation) { return reinterpret_cast<std::uintptr_t>(allocation.memory); }
-
-// The error of a request that must fail.
-OutOfMemory out_of_memory(CachingAllocator& allocator, std::size_t bytes) {
-  try {
-    allocator.allocate(bytes, kStream);
-  } catch (const OutOfMemory& error) {
-    return error;
-  }
-  ADD_FAILURE() << "expected OutOfMemory for " << bytes << " bytes";
-  return OutOfMemory("", {});
-}
 
 // Reuse
 
@@ -193,116 +180,6 @@ TEST(CachingAllocator, CountsSmallCpuBlocksInUnitsOf64Bytes) {
   EXPECT_EQ(allocator.stats().in_use, 64u);
 }
 
-TEST(CachingAllocator, HugeRequestsAreOutOfMemory) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  const std::size_t largest = std::numeric_limits<std::size_t>::max();
-  for (const std::size_t bytes : {largest, largest - 511, largest - 2 * kMiB, largest / 2 + 1, largest / 2}) {
-    EXPECT_EQ(out_of_memory(allocator, bytes).sizes.requested, bytes);
-  }
-}
-
-TEST(CachingAllocator, ARequestLargerThanTheDeviceLeavesTheCacheAlone) {
-  FakeBackend backend({.memory_bytes = 64 * kMiB});
-  CachingAllocator allocator(backend, 0);
-  allocator.free(allocator.allocate(1000, kStream).block);
-  out_of_memory(allocator, 64 * kMiB + 1);
-  EXPECT_EQ(allocator.stats().reserved, 2 * kMiB);
-}
-
-// Full devices
-
-TEST(CachingAllocator, GivesTheCacheOfAllStreamsBackWhenTheDeviceIsFull) {
-  FakeBackend backend({.memory_bytes = 42 * kMiB});
-  CachingAllocator allocator(backend, 0);
-  allocator.free(allocator.allocate(20 * kMiB, kOther).block);
-  allocator.free(allocator.allocate(12 * kMiB, kStream).block);
-  EXPECT_NE(allocator.allocate(40 * kMiB, kStream).memory, nullptr);
-  EXPECT_EQ(allocator.stats().retries, 1u);
-}
-
-TEST(CachingAllocator, KeepsSegmentsInUseWhenTheDeviceIsFull) {
-  FakeBackend backend({.memory_bytes = 42 * kMiB});
-  CachingAllocator allocator(backend, 0);
-  const Allocation kept = allocator.allocate(2 * kMiB, kOther);
-  allocator.allocate(2 * kMiB, kStream);
-  std::memset(kept.memory, 1, 2 * kMiB);
-  out_of_memory(allocator, 30 * kMiB);
-  EXPECT_EQ(allocator.stats().backend_frees, 0u);
-}
-
-TEST(CachingAllocator, WaitsForWorkOnOtherStreamsBeforeItGivesUp) {
-  FakeBackend backend({.memory_bytes = 40 * kMiB});
-  CachingAllocator allocator(backend, 0);
-  const Allocation first = allocator.allocate(40 * kMiB, kStream);
-  allocator.record_stream(first.block, kOther);
-  allocator.free(first.block);
-  backend.settings.queries_until_end = 3;
-  EXPECT_EQ(allocator.allocate(40 * kMiB, kStream).memory, first.memory);
-}
-
-TEST(CachingAllocator, UsesTheLastMemoryWithoutRoundingUpToASegment) {
-  FakeBackend backend({.memory_bytes = 3 * kMiB});
-  CachingAllocator allocator(backend, 0);
-  EXPECT_NE(allocator.allocate(3 * kMiB, kStream).memory, nullptr);
-}
-
-TEST(CachingAllocator, OutOfMemoryTellsAllSizes) {
-  FakeBackend backend({.memory_bytes = 50 * kMiB});
-  CachingAllocator allocator(backend, 0);
-  allocator.allocate(8 * kMiB, kStream);
-  const OutOfMemory error = out_of_memory(allocator, 40 * kMiB);
-  EXPECT_EQ(error.device, "cuda:0");
-  EXPECT_EQ(error.sizes.requested, 40 * kMiB);
-  EXPECT_EQ(error.sizes.in_use, 8 * kMiB);
-  EXPECT_EQ(error.sizes.cached, 12 * kMiB);
-  EXPECT_EQ(error.sizes.limit, 50 * kMiB);
-}
-
-TEST(CachingAllocator, OutOfMemoryNamesTheCpu) {
-  FakeBackend backend({.type = DeviceType::kCpu, .memory_bytes = kMiB});
-  CachingAllocator allocator(backend, 0);
-  EXPECT_EQ(out_of_memory(allocator, 2 * kMiB).device, "cpu");
-}
-
-TEST(CachingAllocator, ServesOnAfterOutOfMemory) {
-  FakeBackend backend({.memory_bytes = 50 * kMiB});
-  CachingAllocator allocator(backend, 0);
-  const Allocation held = allocator.allocate(30 * kMiB, kStream);
-  out_of_memory(allocator, 30 * kMiB);
-  allocator.free(held.block);
-  EXPECT_EQ(allocator.allocate(30 * kMiB, kStream).memory, held.memory);
-}
-
-TEST(CachingAllocator, ItsLimitBoundsTheReservedBytes) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0, 30 * kMiB);
-  allocator.allocate(20 * kMiB, kStream);
-  const OutOfMemory error = out_of_memory(allocator, 11 * kMiB);
-  EXPECT_EQ(error.sizes.limit, 30 * kMiB);
-  EXPECT_LE(allocator.stats().peak_reserved, 30 * kMiB);
-}
-
-TEST(CachingAllocator, ARequestThatIsNotAdmittedEmptiesTheCacheAndFails) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  allocator.free(allocator.allocate(1000, kStream).block);
-  backend.settings.admit = false;
-  out_of_memory(allocator, 1000);
-  EXPECT_EQ(allocator.stats().retries, 1u);
-  EXPECT_EQ(allocator.stats().reserved, 0u);
-}
-
-TEST(CachingAllocator, AsksOnceForEachRequestWhetherItIsAdmitted) {
-  FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
-  allocator.free(allocator.allocate(1000, kStream).block);
-  allocator.free(allocator.allocate(1000, kStream).block);
-  backend.settings.admit = false;
-  out_of_memory(allocator, 1000);
-  EXPECT_EQ(backend.counts().admissions, 3);
-}
-
 // Statistics
 
 TEST(CachingAllocator, StatisticsFollowABlock) {
@@ -329,17 +206,6 @@ TEST(CachingAllocator, ABlockKeptBackIsNotInUse) {
   allocator.record_stream(block.block, kOther);
   allocator.free(block.block);
   EXPECT_EQ(allocator.stats().in_use, 0u);
-}
-
-TEST(CachingAllocator, AFailedRequestIsNotCounted) {
-  FakeBackend backend({.memory_bytes = 50 * kMiB});
-  CachingAllocator allocator(backend, 0);
-  allocator.allocate(30 * kMiB, kStream);
-  out_of_memory(allocator, 30 * kMiB);
-  const MemoryStats stats = allocator.stats();
-  EXPECT_EQ(stats.allocations, 1u);
-  EXPECT_EQ(stats.backend_allocations, 1u);
-  EXPECT_EQ(stats.in_use, 30 * kMiB);
 }
 
 TEST(CachingAllocator, PeaksStayWhenMemoryIsReturned) {

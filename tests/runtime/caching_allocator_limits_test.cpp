@@ -1,0 +1,150 @@
+// The caching allocator where there is no more memory, on a fake backend: what it gives back first, and its errors.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <limits>
+#include <string>
+#include <vector>
+
+#include <lockstep/core/error.h>
+
+#include "runtime/caching_allocator.h"
+#include "runtime/fake_backend.h"
+
+namespace lockstep {
+namespace {
+
+using Allocation = CachingAllocator::Allocation;
+
+// The error of a request that must fail.
+OutOfMemory out_of_memory(CachingAllocator& allocator, std::size_t bytes) {
+  try {
+    allocator.allocate(bytes, kStream);
+  } catch (const OutOfMemory& error) {
+    return error;
+  }
+  ADD_FAILURE() << "expected OutOfMemory for " << bytes << " bytes";
+  return OutOfMemory("", {});
+}
+
+TEST(CachingAllocatorLimits, HugeRequestsAreOutOfMemory) {
+  FakeBackend backend;
+  CachingAllocator allocator(backend, 0);
+  const std::size_t largest = std::numeric_limits<std::size_t>::max();
+  for (const std::size_t bytes : {largest, largest - 511, largest - 2 * kMiB, largest / 2 + 1, largest / 2}) {
+    EXPECT_EQ(out_of_memory(allocator, bytes).sizes.requested, bytes);
+  }
+}
+
+TEST(CachingAllocatorLimits, ARequestLargerThanTheDeviceLeavesTheCacheAlone) {
+  FakeBackend backend({.memory_bytes = 64 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  allocator.free(allocator.allocate(1000, kStream).block);
+  out_of_memory(allocator, 64 * kMiB + 1);
+  EXPECT_EQ(allocator.stats().reserved, 2 * kMiB);
+}
+
+TEST(CachingAllocatorLimits, GivesTheCacheOfAllStreamsBackWhenTheDeviceIsFull) {
+  FakeBackend backend({.memory_bytes = 42 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  allocator.free(allocator.allocate(20 * kMiB, kOther).block);
+  allocator.free(allocator.allocate(12 * kMiB, kStream).block);
+  EXPECT_NE(allocator.allocate(40 * kMiB, kStream).memory, nullptr);
+  EXPECT_EQ(allocator.stats().retries, 1u);
+}
+
+TEST(CachingAllocatorLimits, KeepsSegmentsInUseWhenTheDeviceIsFull) {
+  FakeBackend backend({.memory_bytes = 42 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  const Allocation kept = allocator.allocate(2 * kMiB, kOther);
+  allocator.allocate(2 * kMiB, kStream);
+  std::memset(kept.memory, 1, 2 * kMiB);
+  out_of_memory(allocator, 30 * kMiB);
+  EXPECT_EQ(allocator.stats().backend_frees, 0u);
+}
+
+TEST(CachingAllocatorLimits, WaitsForWorkOnOtherStreamsBeforeItGivesUp) {
+  FakeBackend backend({.memory_bytes = 40 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  const Allocation first = allocator.allocate(40 * kMiB, kStream);
+  allocator.record_stream(first.block, kOther);
+  allocator.free(first.block);
+  backend.settings.queries_until_end = 3;
+  EXPECT_EQ(allocator.allocate(40 * kMiB, kStream).memory, first.memory);
+}
+
+TEST(CachingAllocatorLimits, UsesTheLastMemoryWithoutRoundingUpToASegment) {
+  FakeBackend backend({.memory_bytes = 3 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  EXPECT_NE(allocator.allocate(3 * kMiB, kStream).memory, nullptr);
+}
+
+TEST(CachingAllocatorLimits, OutOfMemoryTellsAllSizes) {
+  FakeBackend backend({.memory_bytes = 50 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  allocator.allocate(8 * kMiB, kStream);
+  const OutOfMemory error = out_of_memory(allocator, 40 * kMiB);
+  EXPECT_EQ(error.device, "cuda:0");
+  EXPECT_EQ(error.sizes.requested, 40 * kMiB);
+  EXPECT_EQ(error.sizes.in_use, 8 * kMiB);
+  EXPECT_EQ(error.sizes.cached, 12 * kMiB);
+  EXPECT_EQ(error.sizes.limit, 50 * kMiB);
+}
+
+TEST(CachingAllocatorLimits, OutOfMemoryNamesTheCpu) {
+  FakeBackend backend({.type = DeviceType::kCpu, .memory_bytes = kMiB});
+  CachingAllocator allocator(backend, 0);
+  EXPECT_EQ(out_of_memory(allocator, 2 * kMiB).device, "cpu");
+}
+
+TEST(CachingAllocatorLimits, ServesOnAfterOutOfMemory) {
+  FakeBackend backend({.memory_bytes = 50 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  const Allocation held = allocator.allocate(30 * kMiB, kStream);
+  out_of_memory(allocator, 30 * kMiB);
+  allocator.free(held.block);
+  EXPECT_EQ(allocator.allocate(30 * kMiB, kStream).memory, held.memory);
+}
+
+TEST(CachingAllocatorLimits, ItsLimitBoundsTheReservedBytes) {
+  FakeBackend backend;
+  CachingAllocator allocator(backend, 0, 30 * kMiB);
+  allocator.allocate(20 * kMiB, kStream);
+  const OutOfMemory error = out_of_memory(allocator, 11 * kMiB);
+  EXPECT_EQ(error.sizes.limit, 30 * kMiB);
+  EXPECT_LE(allocator.stats().peak_reserved, 30 * kMiB);
+}
+
+TEST(CachingAllocatorLimits, ARequestThatIsNotAdmittedEmptiesTheCacheAndFails) {
+  FakeBackend backend;
+  CachingAllocator allocator(backend, 0);
+  allocator.free(allocator.allocate(1000, kStream).block);
+  backend.settings.admit = false;
+  out_of_memory(allocator, 1000);
+  EXPECT_EQ(allocator.stats().retries, 1u);
+  EXPECT_EQ(allocator.stats().reserved, 0u);
+}
+
+TEST(CachingAllocatorLimits, AsksOnceForEachRequestWhetherItIsAdmitted) {
+  FakeBackend backend;
+  CachingAllocator allocator(backend, 0);
+  allocator.free(allocator.allocate(1000, kStream).block);
+  allocator.free(allocator.allocate(1000, kStream).block);
+  backend.settings.admit = false;
+  out_of_memory(allocator, 1000);
+  EXPECT_EQ(backend.counts().admissions, 3);
+}
+
+TEST(CachingAllocatorLimits, AFailedRequestIsNotCounted) {
+  FakeBackend backend({.memory_bytes = 50 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  allocator.allocate(30 * kMiB, kStream);
+  out_of_memory(allocator, 30 * kMiB);
+  const MemoryStats stats = allocator.stats();
+  EXPECT_EQ(stats.allocations, 1u);
+  EXPECT_EQ(stats.backend_allocations, 1u);
+  EXPECT_EQ(stats.in_use, 30 * kMiB);
+}
+
+}  // namespace
+}  // namespace lockstep
