@@ -101,7 +101,8 @@ void* SimBackend::create_stream(int device, int id, StreamPriority) {
   // Streams that work together wait for each other briefly and often, and waking up takes longer. But where devices
   // share cores, whoever does not sleep keeps another one waiting.
   const bool cores_to_spare = unsigned(options_.count) <= std::thread::hardware_concurrency();
-  const SimStream::Timing timing = {options_.seed, options_.max_delay_us, cores_to_spare ? 50 : 0};
+  const std::chrono::microseconds awake(cores_to_spare ? 500 : 0);
+  const SimStream::Timing timing = {options_.seed, options_.max_delay_us, awake};
   streams_.push_back(std::make_unique<SimStream>(device, id, int(streams_.size()), timing));
   races_.add_stream(streams_.back()->name);
   return streams_.back().get();

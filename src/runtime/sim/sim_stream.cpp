@@ -78,13 +78,13 @@ std::uint64_t SimStream::last_ticket() const {
   return pushed_;
 }
 
-bool SimStream::has_ended(std::uint64_t ticket) const {
-  const std::scoped_lock lock(mutex_);
-  return ended_ >= ticket;
-}
+bool SimStream::has_ended(std::uint64_t ticket) const { return ended_.load(std::memory_order_acquire) >= ticket; }
 
 void SimStream::wait_until_ended(std::uint64_t ticket) {
-  for (int i = 0; i < timing_.yields && !has_ended(ticket); ++i) std::this_thread::yield();
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point sleep_at = Clock::now() + timing_.awake;
+  while (!has_ended(ticket) && Clock::now() < sleep_at) std::this_thread::yield();
+  if (has_ended(ticket)) return;
   std::unique_lock lock(mutex_);
   while (ended_ < ticket) {
     awaited_ = std::min(awaited_, ticket);
@@ -116,12 +116,13 @@ void SimStream::work() {
       error = run(task, std::move(error));
     }  // the task lets go of what it holds before it counts as ended
     lock.lock();
-    ++ended_;
+    const std::uint64_t ticket = ended_ + 1;
     if (error != error_) {
       error_ = std::move(error);
-      error_ticket_ = ended_;
+      error_ticket_ = ticket;
     }
-    if (ended_ >= awaited_) {
+    ended_.store(ticket, std::memory_order_release);
+    if (ticket >= awaited_) {
       awaited_ = kNobody;
       task_ended_.notify_all();
     }

@@ -4,6 +4,8 @@
 // Tasks are numbered from 1: the number is the task's ticket. An event is a stream and a ticket; it needs no task.
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <cstdint>
 #include <deque>
@@ -57,7 +59,9 @@ class SimStream {
   struct Timing {
     std::uint64_t seed = 0;
     int max_delay_us = 0;
-    int yields = 0;  ///< How often a wait lets other threads run before it sleeps.
+    /// How long a wait lets other threads run before it sleeps. By the clock: on a core that someone needs it ends with
+    /// the first turn of theirs.
+    std::chrono::microseconds awake{0};
   };
   /// `index` is its number among all streams of the backend.
   SimStream(int device, int id, int index, Timing timing);
@@ -92,8 +96,8 @@ class SimStream {
   std::condition_variable task_ended_;
   std::deque<Task> queue_;
   std::uint64_t pushed_ = 0;
-  std::uint64_t ended_ = 0;
-  std::uint64_t awaited_ = kNobody;  // the least ticket that someone waits for
+  std::atomic<std::uint64_t> ended_ = 0;  // written with the lock held
+  std::uint64_t awaited_ = kNobody;       // the least ticket that someone waits for
   std::shared_ptr<AsyncError> error_;
   std::uint64_t error_ticket_ = 0;
   bool sleeping_ = false;
