@@ -83,14 +83,18 @@ void finish_writes() {
 
 constexpr std::size_t kLargeBytes = 4 << 20;
 
+bool goes_around(const RankReduction& reduction, const void* target, std::size_t element) {
+  return reduction.count * element >= kLargeBytes &&
+         std::ranges::find(reduction.sources, target) == reduction.sources.end();
+}
+
 void write(const RankReduction& reduction, const void* from, std::size_t element, std::size_t begin,
            std::size_t count) {
-  const bool large = reduction.count * element >= kLargeBytes;
   for (void* const target : reduction.targets) {
     std::byte* const to = static_cast<std::byte*>(target) + begin * element;
     if (to == from) continue;
-    const bool was_read = std::ranges::find(reduction.sources, target) != reduction.sources.end();
-    large && !was_read ? write_around(to, from, count * element) : void(std::memcpy(to, from, count * element));
+    goes_around(reduction, target, element) ? write_around(to, from, count * element)
+                                            : void(std::memcpy(to, from, count * element));
   }
 }
 
@@ -109,21 +113,29 @@ template <class T, class Op>
 void reduce_block(const RankReduction& reduction, double divisor, std::size_t begin, std::size_t count) {
   using A = Accumulator<T, Op>;
   A sums[kBlock], wide_first[kBlock], wide[kBlock];
+  // The last addition goes to the first target itself, which often is one of the sources and in the cache.
+  A* result = sums;
+  if constexpr (sizeof(A) == sizeof(T))
+    if (!goes_around(reduction, reduction.targets[0], sizeof(T)))
+      result = reinterpret_cast<A*>(at<T>(reduction.targets[0], begin));
   const A* sum = as_accumulators(at<T>(reduction.sources[0], begin), wide_first, count);
-  for (std::size_t rank = 1; rank < reduction.sources.size(); ++rank) {
+  const std::size_t last = reduction.sources.size() - 1;
+  for (std::size_t rank = 1; rank <= last; ++rank) {
     const A* const next = as_accumulators(at<T>(reduction.sources[rank], begin), wide, count);
-    for (std::size_t i = 0; i < count; ++i) sums[i] = Op::combine(sum[i], next[i]);
-    sum = sums;
+    A* const to = rank == last ? result : sums;
+#pragma GCC ivdep  // they are the same memory or do not overlap
+    for (std::size_t i = 0; i < count; ++i) to[i] = Op::combine(sum[i], next[i]);
+    sum = to;
   }
   if constexpr (std::is_floating_point_v<A>)
     if (divisor != 1)
-      for (std::size_t i = 0; i < count; ++i) sums[i] /= A(divisor);
+      for (std::size_t i = 0; i < count; ++i) result[i] /= A(divisor);
 
   if constexpr (sizeof(A) == sizeof(T)) {
-    write(reduction, sums, sizeof(T), begin, count);
+    write(reduction, result, sizeof(T), begin, count);
   } else {
     T narrow[kBlock];
-    convert(sums, narrow, count);
+    convert(result, narrow, count);
     write(reduction, narrow, sizeof(T), begin, count);
   }
 }
