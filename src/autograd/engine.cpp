@@ -212,8 +212,9 @@ class Backward final : public autograd::Pass {
       lane.draining = false;
       --active_;
     }
+    const bool last = active_ == 0;
     lock.unlock();
-    DeviceThread::notify();
+    if (last) DeviceThread::notify();
   }
 
   // What goes along each of the node's edges.

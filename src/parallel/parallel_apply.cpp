@@ -141,7 +141,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   Meeting meeting(count, pass.group ? pass.group : std::make_shared<ReplicaGroup>(devices));
   std::vector<std::exception_ptr> failures(count);
   std::vector<std::string> printed(count);
-  std::atomic<std::size_t> running = count;
+  std::atomic<std::size_t> running = count - 1;  // on threads other than this one
 
   const auto run = [&](std::size_t i) {
     try {
@@ -164,17 +164,13 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
     }
   };
 
-  if (count == 1) {
-    run(0);
-  } else {
-    for (std::size_t i = 0; i < count; ++i)
-      device_state(devices[i]).thread.submit([&, i] {
-        run(i);
-        --running;
-        DeviceThread::notify();
-      });
-    DeviceThread::wait_until([&] { return running == 0; });
-  }
+  for (std::size_t i = 1; i < count; ++i)
+    device_state(devices[i]).thread.submit([&, i] {
+      run(i);
+      if (--running == 0) DeviceThread::notify();
+    });
+  run(0);
+  if (count > 1) DeviceThread::wait_until([&] { return running == 0; });
   go_on_after(random, context.random);
   for (const std::string& text_of_replica : printed) print_text(text_of_replica);
   for (const std::exception_ptr& failure : failures)

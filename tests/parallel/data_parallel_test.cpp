@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <thread>
+
 #include "parallel/job.h"
 #include "support/test_devices.h"
 
@@ -258,6 +260,23 @@ struct FailingModel : nn::Module<FailingModel> {
     return x * weight;
   }
 };
+
+TEST(DataParallel, RunsTheFirstReplicaOnTheCallersThread) {
+  const TestDevices devices(3);
+  std::thread::id threads[3];
+  for (int pass = 0; pass < 2; ++pass) {
+    run_replicas(try_all_gpus(), [&](std::size_t i) {
+      EXPECT_TRUE(inside_replica());
+      if (pass == 0) threads[i] = std::this_thread::get_id();
+      EXPECT_EQ(threads[i], std::this_thread::get_id()) << "replica " << i << " moved to another thread";
+    });
+    EXPECT_FALSE(inside_replica());
+  }
+  EXPECT_EQ(threads[0], std::this_thread::get_id());
+  EXPECT_NE(threads[1], threads[0]);
+  EXPECT_NE(threads[2], threads[0]);
+  EXPECT_NE(threads[1], threads[2]);
+}
 
 TEST(DataParallel, ThrowsTheLowestFailureAsItsOwnType) {
   const TestDevices devices(3);

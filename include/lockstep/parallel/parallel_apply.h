@@ -1,4 +1,4 @@
-// Runs replicas at once: one persistent host thread for each device.
+// Runs replicas at once: the first on the caller's thread, each other one on its device's persistent host thread.
 #pragma once
 
 #include <cstdint>
@@ -22,11 +22,12 @@ struct ReplicaPass {
   std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Kept from pass to pass, if there are several.
 };
 
-/// Calls job(i) on the thread of devices[i], for all i at once, and waits for all. Jobs inherit the caller's current
-/// streams and gradient mode. Each draws random numbers from a sequence of its own that depends on the caller's and on
-/// i; draw_for_batch() gives all the numbers that the caller would get. What they print() appears when all have
-/// finished, in the order of i. The failure of the lowest i is thrown, of its own type, with "in replica i on cuda:d"
-/// in its message and the others attached. Passes that share a device come one after the other.
+/// Calls job(0) on this thread and every other job(i) on the thread of devices[i], all at once, and waits for all. Jobs
+/// inherit the caller's current streams and gradient mode. Each draws random numbers from a sequence of its own that
+/// depends on the caller's and on i; draw_for_batch() gives all the numbers that the caller would get. What they
+/// print() appears when all have finished, in the order of i. The failure of the lowest i is thrown, of its own type,
+/// with "in replica i on cuda:d" in its message and the others attached. Passes that share a device come one after the
+/// other.
 LOCKSTEP_API void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
                                const ReplicaPass& pass = {});
 
