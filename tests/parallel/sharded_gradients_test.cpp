@@ -15,6 +15,23 @@ using namespace sharded;
 
 class ShardedGradients : public Devices {};
 
+/// `job` takes a model and returns gradients, several times all of them: the same whether devices divide them or not.
+template <class Job>
+void expect_same_gradients(const Job& job, std::size_t bucket_bytes = 300) {
+  manual_seed(3);
+  const Net net(kFloat64);
+  std::vector<std::vector<std::vector<double>>> got[2];
+  for (const bool shard : {false, true}) {
+    DataParallelOptions with = options(shard);
+    with.buckets.bytes = bucket_bytes;
+    DataParallel model(net, with);
+    got[shard] = job(model);
+  }
+  ASSERT_FALSE(got[0].empty());
+  ASSERT_EQ(got[1].size(), got[0].size());
+  for (std::size_t i = 0; i < got[0].size(); ++i) expect_close(got[1][i], got[0][i]);
+}
+
 TEST_P(ShardedGradients, GradientsAreWholeForWhoAsks) {
   manual_seed(3);
   const Net net;
@@ -59,29 +76,23 @@ TEST_P(ShardedGradients, AccumulatesOverBackwardsWithAndWithoutSums) {
 
 // Of three backwards only one takes the branch: what it brought is divided anew, or summed again with its bucket.
 TEST_P(ShardedGradients, GathersWhatAnEarlierBackwardBrought) {
-  manual_seed(3);
-  const Net net(kFloat64);
   for (const int branch : {0, 1})
-    for (const std::size_t bytes : {300, 600}) {
-      std::vector<std::vector<std::vector<double>>> got;
-      for (const bool shard : {false, true}) {
-        DataParallel model(net, {.buckets = {.first_bytes = 64, .bytes = bytes, .shard_optimizer_state = shard}});
-        for (int i = 0; i < 3; ++i) {
-          loss_of(model, 1 + i - branch).backward();
-          if (i > 0) got.push_back(gradients(model.parameters()));
-        }
-      }
-      expect_close(got[2], got[0]);
-      expect_close(got[3], got[1]);
-    }
+    for (const std::size_t bytes : {300, 600})
+      expect_same_gradients(
+          [branch](DataParallel<Net>& model) {
+            std::vector<std::vector<std::vector<double>>> got;
+            for (int i = 0; i < 3; ++i) {
+              loss_of(model, 1 + i - branch).backward();
+              if (i > 0) got.push_back(gradients(model.parameters()));
+            }
+            return got;
+          },
+          bytes);
 }
 
 TEST_P(ShardedGradients, LeavesGradientsAloneThatAreNotSummed) {
-  manual_seed(3);
-  const Net net(kFloat64);
-  std::vector<std::vector<std::vector<double>>> got;
-  for (const bool shard : {false, true}) {
-    DataParallel model(net, options(shard));
+  expect_same_gradients([](DataParallel<Net>& model) {
+    std::vector<std::vector<std::vector<double>>> got;
     for (const int local : {0, 2}) {  // on all devices, and on the first alone
       loss_of(model, 0).backward();
       {
@@ -94,26 +105,21 @@ TEST_P(ShardedGradients, LeavesGradientsAloneThatAreNotSummed) {
       loss_of(model, 3).backward();
       got.push_back(gradients(model.parameters()));
     }
-  }
-  expect_close(got[2], got[0]);
-  expect_close(got[3], got[1]);
+    return got;
+  });
 }
 
 TEST_P(ShardedGradients, ForgetsGradientsThatTheUserSets) {
-  manual_seed(3);
-  const Net net(kFloat64);
-  std::vector<std::vector<std::vector<double>>> got;
-  for (const bool shard : {false, true}) {
-    DataParallel model(net, options(shard));
+  expect_same_gradients([](DataParallel<Net>& model) {
+    std::vector<std::vector<std::vector<double>>> got;
     for (const bool some : {false, true}) {
       loss_of(model, 1).backward();
       for (Tensor parameter : model.parameters()) parameter.set_grad(some ? ones_like(parameter) : Tensor());
       loss_of(model, 1).backward();
       got.push_back(gradients(model.parameters()));
     }
-  }
-  expect_close(got[2], got[0]);
-  expect_close(got[3], got[1]);
+    return got;
+  });
 }
 
 TEST_P(ShardedGradients, ClipsByTheNormOfAllShares) {
