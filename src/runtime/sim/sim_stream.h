@@ -59,8 +59,7 @@ class SimStream {
   struct Timing {
     std::uint64_t seed = 0;
     int max_delay_us = 0;
-    /// How long a wait lets other threads run before it sleeps. By the clock: on a core that someone needs it ends with
-    /// the first turn of theirs.
+    /// How long a wait lets other threads run before it sleeps: by the clock, so what they take of the core counts.
     std::chrono::microseconds awake{0};
   };
   /// `index` is its number among all streams of the backend.
