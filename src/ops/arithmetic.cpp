@@ -3,9 +3,11 @@
 #include <cmath>
 
 #include <lockstep/ops/reduce.h>
+#include <lockstep/tensor/creation.h>
 
 #include "autograd/node.h"
 #include "ops/elementwise.h"
+#include "ops/number.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
@@ -50,6 +52,11 @@ struct MultiplyNumber {
   T number;
   LOCKSTEP_HD T operator()(T a) const { return a * number; }
 };
+template <class T>
+struct DivideByNumber {
+  T number;
+  LOCKSTEP_HD T operator()(T a) const { return a / number; }
+};
 template <class F>
 Tensor apply(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   Tensor out = broadcast_result(op, a, b, a.impl()->dtype);
@@ -57,11 +64,21 @@ Tensor apply(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-// The dtype of an operation of a tensor with a number.
+// The dtype of an operation of a tensor with a number. Unsigned integers wrap around, so a negative number is one to
+// subtract.
 DType with_number(DType dtype, double number) {
   if (is_floating(dtype)) return dtype;
-  if (std::floor(number) != number) return kFloat32;
-  return dtype == kBool ? kInt64 : dtype;
+  if (dtype != kBool && holds(dtype, dtype == kUInt8 ? std::abs(number) : number)) return dtype;
+  return holds(kInt64, number) ? kInt64 : kFloat32;
+}
+
+// A number that with_number() found to fit.
+template <class T>
+T number_as(double number) {
+  if constexpr (std::is_integral_v<T>)
+    return T(std::int64_t(number));
+  else
+    return T(number);
 }
 
 bool same_dtype(const Tensor& a, const Tensor& b) { return a.impl()->dtype == b.impl()->dtype; }
@@ -70,16 +87,15 @@ bool same_dtype(const Tensor& a, const Tensor& b) { return a.impl()->dtype == b.
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha) {
   check_same_device("add", a, b);
-  if (!same_dtype(a, b)) {
-    const DType common = promote(a.dtype(), b.dtype());
-    return add(a.to(common), b.to(common), alpha);
-  }
+  DType common = promote(a.dtype(), b.dtype());
+  if (common != kBool) common = with_number(common, alpha);
+  if (a.dtype() != common || b.dtype() != common) return add(a.to(common), b.to(common), alpha);
   Tensor out = broadcast_result("add", a, b, a.impl()->dtype);
   visit_numeric("add", a.impl()->dtype, [&]<class T>() {
     if (alpha == 1)
       map<T, T, T>("add", 1, Add(), out, a, b);
     else
-      map<T, T, T>("add", 2, AddScaled<ComputeType<T>>{ComputeType<T>(alpha)}, out, a, b);
+      map<T, T, T>("add", 2, AddScaled<ComputeType<T>>{number_as<ComputeType<T>>(alpha)}, out, a, b);
   });
   if (records(a, b))
     record(alpha < 0 ? "Sub" : "Add", out, {&a, &b},
@@ -127,8 +143,9 @@ Tensor add(const Tensor& a, double b) {
   const DType dtype = with_number(impl_of("add", a).dtype, b);
   if (dtype != a.dtype()) return add(a.to(dtype), b);
   Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), dtype);
-  visit_numeric("add", dtype,
-                [&]<class T>() { map<T, T>("add", 1, AddNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a); });
+  visit_numeric("add", dtype, [&]<class T>() {
+    map<T, T>("add", 1, AddNumber<ComputeType<T>>{number_as<ComputeType<T>>(b)}, out, a);
+  });
   if (records(a)) record("Add", out, {&a}, [](const Tensor& g) { return Gradients{g}; });
   return out;
 }
@@ -137,15 +154,24 @@ Tensor mul(const Tensor& a, double b) {
   const DType dtype = with_number(impl_of("mul", a).dtype, b);
   if (dtype != a.dtype()) return mul(a.to(dtype), b);
   Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), dtype);
-  visit_numeric("mul", dtype,
-                [&]<class T>() { map<T, T>("mul", 1, MultiplyNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a); });
+  visit_numeric("mul", dtype, [&]<class T>() {
+    map<T, T>("mul", 1, MultiplyNumber<ComputeType<T>>{number_as<ComputeType<T>>(b)}, out, a);
+  });
   if (records(a)) record("Mul", out, {&a}, [b](const Tensor& g) { return Gradients{mul(g, b)}; });
   return out;
 }
 
 Tensor neg(const Tensor& a) { return mul(a, -1); }
 
-Tensor div(const Tensor& a, double b) { return mul(is_floating(impl_of("div", a).dtype) ? a : a.to(kFloat32), 1 / b); }
+// Not times 1 / b: x / x is 1, and the reciprocal of a small number overflows.
+Tensor div(const Tensor& a, double b) {
+  if (!is_floating(impl_of("div", a).dtype)) return div(a.to(kFloat32), b);
+  Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), a.dtype());
+  visit_floating("div", a.dtype(),
+                 [&]<class T>() { map<T, T>("div", 1, DivideByNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a); });
+  if (records(a)) record("Div", out, {&a}, [b](const Tensor& g) { return Gradients{div(g, b)}; });
+  return out;
+}
 
 Tensor operator/(double a, const Tensor& b) {
   return mul(reciprocal(is_floating(impl_of("div", b).dtype) ? b : b.to(kFloat32)), a);
@@ -168,12 +194,14 @@ Tensor fitting(const char* op, const Tensor& target, const Tensor& other) {
 Tensor& Tensor::add_(const Tensor& other, double alpha) {
   autograd::check_in_place("add_", *this, other);
   const Tensor fit = fitting("add_", *this, other);
+  if (with_number(dtype(), alpha) != dtype() && dtype() != kBool)
+    throw DTypeError(text("[add_] expected an alpha that ", dtype(), " can hold, got ", alpha));
   const Tensor self = *this;
   visit_numeric("add_", dtype(), [&]<class T>() {
     if (alpha == 1)
       map<T, T, T>("add_", 1, Add(), self, self, fit);
     else
-      map<T, T, T>("add_", 2, AddScaled<ComputeType<T>>{ComputeType<T>(alpha)}, self, self, fit);
+      map<T, T, T>("add_", 2, AddScaled<ComputeType<T>>{number_as<ComputeType<T>>(alpha)}, self, self, fit);
   });
   bump_version(*this);
   if (records(self, fit))
@@ -203,9 +231,9 @@ Tensor& Tensor::mul_(const Tensor& other) {
 Tensor& Tensor::mul_(double factor) {
   autograd::check_in_place("mul_", *this);
   if (with_number(dtype(), factor) != dtype())
-    throw DTypeError(text("[mul_] expected a whole factor for ", dtype(), ", got ", factor));
+    throw DTypeError(text("[mul_] expected a factor that ", dtype(), " can hold, got ", factor));
   visit_numeric("mul_", dtype(), [&]<class T>() {
-    map<T, T>("mul_", 1, MultiplyNumber<ComputeType<T>>{ComputeType<T>(factor)}, *this, *this);
+    map<T, T>("mul_", 1, MultiplyNumber<ComputeType<T>>{number_as<ComputeType<T>>(factor)}, *this, *this);
   });
   bump_version(*this);
   if (records(*this)) {
@@ -221,7 +249,7 @@ Tensor& Tensor::fill_(double value) {
   bump_version(*this);
   if (records(*this)) {
     const Tensor self = *this;
-    record("Fill", *this, {&self}, [](const Tensor& g) { return Gradients{mul(g, 0.0)}; });
+    record("Fill", *this, {&self}, [](const Tensor& g) { return Gradients{zeros_like(g)}; });
   }
   return *this;
 }

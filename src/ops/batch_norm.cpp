@@ -7,6 +7,7 @@
 #include "autograd/node.h"
 #include "ops/affine.h"
 #include "ops/reduced_dims.h"
+#include "ops/wide.h"
 
 namespace lockstep {
 namespace {
@@ -16,29 +17,31 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-// Of each channel: [1, channels, 1, ...].
+// Of each channel: [1, channels, 1, ...]. Squares of 16-bit floats overflow: statistics, and what is computed with
+// them, are wide.
 struct Statistics {
   Tensor mean;
   Tensor variance;
 };
 
-Statistics statistics_of(const Tensor& x, const Shape& dims) {
-  const Tensor average = mean(x, dims, true);
-  return {average, mean(square(x - average), dims, true)};
+Statistics statistics_of(const Tensor& wide_x, const Shape& dims) {
+  const Tensor average = mean(wide_x, dims, true);
+  return {average, mean(square(wide_x - average), dims, true)};
 }
 
 // With x's own statistics, in one node: backward needs two sums over each channel.
 Tensor normalize_batch(const Tensor& x, const Statistics& statistics, double eps) {
   const Tensor scale = rsqrt(statistics.variance + eps);
-  Tensor out = (x.detach() - statistics.mean) * scale;
+  Tensor out = ((widened(x.detach()) - statistics.mean) * scale).to(x.dtype());
   if (records(x))
     record("BatchNorm", out, {&x}, [x = Saved(x), y = Saved(out, autograd::kOutput), scale, eps](const Tensor& g) {
       const Shape dims = all_but_channels(g.dim());
+      const Tensor wide_g = widened(g);
       const auto along = [&](const Tensor& normal, const Tensor& s) {
-        return s * (g - mean(g, dims, true) - normal * mean(g * normal, dims, true));
+        return (s * (wide_g - mean(wide_g, dims, true) - normal * mean(wide_g * normal, dims, true))).to(g.dtype());
       };
-      if (!grad_enabled()) return Gradients{along(y.get(), scale)};
-      const Tensor v = x.get();
+      if (!grad_enabled()) return Gradients{along(widened(y.get()), scale)};
+      const Tensor v = widened(x.get());
       const auto [average, variance] = statistics_of(v, dims);
       const Tensor s = rsqrt(variance + eps);
       return Gradients{along((v - average) * s, s)};
@@ -89,7 +92,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   Statistics statistics;
   {
     const NoGrad guard;
-    statistics = statistics_of(x, all_but_channels(rank));
+    statistics = statistics_of(widened(x), all_but_channels(rank));
     update_running(running_mean, statistics.mean, 1, options.momentum);
     update_running(running_variance, statistics.variance, double(count) / double(count - 1), options.momentum);
   }

@@ -1,3 +1,5 @@
+#include <limits>
+
 #include <lockstep/ops/activation.h>
 
 #include "ops/loss.h"
@@ -73,8 +75,9 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
     return weighted(pointwise_loss(kOp, "BinaryCrossEntropyWithLogits", input, target, WithLogits()), options);
   check_target(kOp, input, target);
   check_floating(kOp, input);
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();  // never x itself: exact
   const Tensor positive = 1 + (options.pos_weight - 1) * target;
-  return weighted((1 - target) * input + positive * softplus(-input), options);
+  return weighted((1 - target) * input + positive * softplus(-input, {.threshold = kInfinity}), options);
 }
 
 }  // namespace lockstep

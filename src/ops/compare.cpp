@@ -3,6 +3,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "ops/elementwise.h"
+#include "ops/number.h"
 
 namespace lockstep {
 namespace {
@@ -48,11 +49,9 @@ Tensor compare(const char* op, const F& f, const Tensor& a, const Tensor& b) {
 
 Tensor number_beside(const Tensor& like, double number) {
   const TensorImpl& impl = impl_of("number", like);
-  const bool whole = std::floor(number) == number;
-  const DType dtype = is_floating(impl.dtype) ? impl.dtype
-                      : !whole                ? kFloat32
-                      : impl.dtype == kBool   ? kInt64
-                                              : impl.dtype;
+  DType dtype = impl.dtype;
+  if (!is_floating(dtype) && (dtype == kBool || !holds(dtype, number)))
+    dtype = holds(kInt64, number) ? kInt64 : kFloat32;
   return full({}, number, {.dtype = dtype, .device = like.device()});
 }
 

@@ -7,6 +7,7 @@
 
 #include "ops/index_check.h"
 #include "ops/loss.h"
+#include "ops/wide.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/rows.h"
 
@@ -189,7 +190,7 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
   check_index(op, on.target, count, problem.form.ignore_index);
   if (problem.weight.defined()) on.weight = expanded_along(problem.weight, input, on.dim, count).detach();
   DeviceState& device = *input.impl()->storage->device;
-  const DType wide = size_of(input.dtype()) < 4 ? kFloat32 : input.dtype();
+  const DType wide = wide_dtype(input.dtype());
   on.facts = make_facts(input, on.dim, wide);
   on.divisor = make_tensor(device, {2}, wide);
   const Tensor losses = on.facts.select(on.dim, kLoss).reshape({-1});
@@ -204,12 +205,14 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
   Tensor out = copied(single ? on.divisor.select(0, 0) : on.facts.select(on.dim, kLoss), device, input.dtype());
   on.divisor = on.divisor.select(0, 1);
   if (records(input))
-    record(problem.node, out, {&input}, [problem, on, x = Saved(input), t = Saved(on.target)](const Tensor& g) {
-      Operands now = on;
-      now.x = x.get();
-      now.target = t.get();
-      return Gradients{input_gradient(problem, now, g)};
-    });
+    record(problem.node, out, {&input},
+           [problem, on, x = Saved(input), t = Saved(on.target), w = Saved(on.weight)](const Tensor& g) {
+             Operands now = on;
+             now.x = x.get();
+             now.target = t.get();
+             now.weight = w.get();
+             return Gradients{input_gradient(problem, now, g)};
+           });
   return out;
 }
 

@@ -8,6 +8,7 @@
 
 #include "autograd/node.h"
 #include "ops/reduced_dims.h"
+#include "ops/wide.h"
 #include "tensor/kernels/rows.h"
 
 namespace lockstep {
@@ -84,8 +85,9 @@ Tensor extremum(const char* op, const char* node, const Tensor& x, const DimMask
     record(node, out, {&x}, [x = Saved(x), y = Saved(out, autograd::kOutput), mask](const Tensor& g) {
       const Tensor v = x.get();
       const Shape kept = reduced_sizes(v.sizes(), mask, true);
-      const Tensor there = eq(v, y.get().detach().reshape(kept)).to(v.dtype());
-      return Gradients{there * (g.reshape(kept) / sum(there, dims_of(mask, v.dim()), true))};
+      const Tensor there = eq(v, y.get().detach().reshape(kept));
+      const Tensor ties = sum(there, dims_of(mask, v.dim()), true).to(wide_dtype(v.dtype()));
+      return Gradients{there.to(v.dtype()) * (g.reshape(kept) / ties).to(v.dtype())};
     });
   return out;
 }

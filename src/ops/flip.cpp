@@ -2,6 +2,7 @@
 
 #include "autograd/node.h"
 #include "ops/reduced_dims.h"
+#include "tensor/copy.h"
 #include "tensor/kernels/map.h"
 
 namespace lockstep {
@@ -20,7 +21,9 @@ Tensor flip(const Tensor& x, const Shape& dims) {
   const TensorImpl& from = impl_of("flip", x);
   const DimMask mask = mask_of("flip", dims, from.sizes.rank());
   Tensor out = make_tensor(*from.storage->device, from.sizes, from.dtype);
-  if (from.numel != 0) {
+  if (from.numel == 1) {
+    copy_values(out, x);
+  } else if (from.numel != 0) {
     // Walks each flipped dimension from its last element with the opposite stride.
     Geometry<2> geometry;
     geometry.sizes = from.sizes;

@@ -58,7 +58,7 @@ struct PowNumber {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    if (exponent == 0) return 0 * g;
+    if (exponent == 0) return where(eq(g, 0), g, 0);  // not 0 * g: that of infinity is not a number
     return Number<T>(exponent) * g * pow(x, Number<T>(exponent - 1));
   }
 };

@@ -5,6 +5,7 @@
 
 #include "autograd/node.h"
 #include "ops/reduced_dims.h"
+#include "ops/wide.h"
 #include "tensor/kernels/rows.h"
 
 namespace lockstep {
@@ -67,13 +68,13 @@ Tensor along(const Tensor& x, int dim) {  // keeps the dimension
   });
   if (records(x))
     record("Prod", out, {&x}, [saved = Saved(x), dim](const Tensor& g) {
-      const Tensor v = saved.get();
-      if (grad_enabled()) return Gradients{g * others(v, dim)};
+      const Tensor v = widened(saved.get()), wide_g = widened(g);
+      if (grad_enabled()) return Gradients{(wide_g * others(v, dim)).to(g.dtype())};
       Tensor gradient = make_tensor(*v.impl()->storage->device, v.sizes(), v.dtype());
       visit_floating("prod", v.dtype(), [&]<class T>() {
-        map_rows<T, T, T>("prod_gradient", 4, ProductGradient<T>(), dim, gradient, g, v);
+        map_rows<T, T, T>("prod_gradient", 4, ProductGradient<T>(), dim, gradient, wide_g, v);
       });
-      return Gradients{gradient};
+      return Gradients{gradient.to(g.dtype())};
     });
   return out;
 }

@@ -16,41 +16,42 @@ using autograd::records;
 template <class T>
 struct Sum {
   using Accumulator = std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>;
-  Accumulator scale = 1;  // of the finished sum
+  Accumulator divisor = 1;  // of the finished sum
   LOCKSTEP_HD Accumulator identity() const { return 0; }
   LOCKSTEP_HD Accumulator load(ComputeType<T> x) const { return Accumulator(x); }
   LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a + b; }
-  LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a * scale; }
+  LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a / divisor; }
 };
 
-Tensor scaled_sum(const char* op, const char* node, const Tensor& x, const DimMask& mask, bool keep_dims,
-                  double scale) {
+Tensor divided_sum(const char* op, const char* node, const Tensor& x, const DimMask& mask, bool keep_dims,
+                   double divisor) {
   const TensorImpl& from = *x.impl();
   const DType dtype = is_floating(from.dtype) ? from.dtype : kInt64;
   Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, keep_dims), dtype);
   visit_all(from.dtype, [&]<class T>() {
     using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
     using Reducer = Sum<T>;
-    reduce<Result, T>(op, Reducer{typename Reducer::Accumulator(scale)}, out, x, mask);
+    reduce<Result, T>(op, Reducer{typename Reducer::Accumulator(divisor)}, out, x, mask);
   });
   if (records(x))
-    record(node, out, {&x}, [sizes = from.sizes, kept = reduced_sizes(from.sizes, mask, true), scale](const Tensor& g) {
-      return Gradients{(scale == 1 ? g : mul(g, scale)).reshape(kept).expand(sizes)};
-    });
+    record(node, out, {&x},
+           [sizes = from.sizes, kept = reduced_sizes(from.sizes, mask, true), divisor](const Tensor& g) {
+             return Gradients{(divisor == 1 ? g : div(g, divisor)).reshape(kept).expand(sizes)};
+           });
   return out;
 }
 
 Tensor mean_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
   check_floating("mean", x);
-  return scaled_sum("mean", "Mean", x, mask, keep_dims, 1 / double(reduced_count(x.sizes(), mask)));
+  return divided_sum("mean", "Mean", x, mask, keep_dims, double(reduced_count(x.sizes(), mask)));
 }
 
 }  // namespace
 
-Tensor sum(const Tensor& x) { return scaled_sum("sum", "Sum", x, all_of(impl_of("sum", x).sizes.rank()), false, 1); }
+Tensor sum(const Tensor& x) { return divided_sum("sum", "Sum", x, all_of(impl_of("sum", x).sizes.rank()), false, 1); }
 
 Tensor sum(const Tensor& x, const Shape& dims, bool keep_dims) {
-  return scaled_sum("sum", "Sum", x, mask_of("sum", dims, impl_of("sum", x).sizes.rank()), keep_dims, 1);
+  return divided_sum("sum", "Sum", x, mask_of("sum", dims, impl_of("sum", x).sizes.rank()), keep_dims, 1);
 }
 
 Tensor mean(const Tensor& x) { return mean_over(x, all_of(impl_of("mean", x).sizes.rank()), false); }
@@ -67,7 +68,7 @@ Tensor sum_to(const Tensor& x, const Shape& sizes) {
   DimMask mask = {};
   const int extra = from.rank() - sizes.rank();
   for (int i = 0; i < from.rank(); ++i) mask[std::size_t(i)] = i < extra || (sizes[i - extra] == 1 && from[i] != 1);
-  return scaled_sum("sum", "Sum", x, mask, false, 1).reshape(sizes);
+  return divided_sum("sum", "Sum", x, mask, false, 1).reshape(sizes);
 }
 
 }  // namespace lockstep

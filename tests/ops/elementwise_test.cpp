@@ -254,5 +254,55 @@ TEST(InPlace, OnASavedOutputIsAnErrorOfBackward) {
   EXPECT_THROW(sum(y).backward(), AutogradError);
 }
 
+TEST(Elementwise, IntegersBesideNumbersThatTheirDtypeCannotHold) {
+  const Tensor bytes = tensor({0, 44, 255}, {.dtype = kUInt8}), ints = tensor({1, 2}, {.dtype = kInt32});
+  EXPECT_EQ(flags(eq(bytes, 256)), (std::vector<int>{0, 0, 0}));
+  EXPECT_EQ(flags(gt(bytes, -1)), (std::vector<int>{1, 1, 1}));
+  EXPECT_EQ(flags(lt(ints, 1e10)), (std::vector<int>{1, 1}));
+  EXPECT_EQ(flags(lt(ints, kInfinity)), (std::vector<int>{1, 1}));
+  EXPECT_EQ(flags(ne(ints, kNan)), (std::vector<int>{1, 1}));
+  EXPECT_EQ((ints + 1e10).dtype(), kInt64);
+  EXPECT_EQ((ints + 1e10).to_vector<std::int64_t>(), (Integers{10000000001, 10000000002}));
+  EXPECT_EQ((ints + kInfinity).to_vector<float>(), (Floats{float(kInfinity), float(kInfinity)}));
+  EXPECT_EQ(clamp(ints, {.max = kInfinity}).to(kInt64).to_vector<std::int64_t>(), (Integers{1, 2}));
+  EXPECT_EQ((bytes - 1).dtype(), kUInt8);
+  EXPECT_EQ((bytes - 1).to(kInt64).to_vector<std::int64_t>(), (Integers{255, 43, 254}));
+  EXPECT_THROW(masked_fill(bytes, eq(bytes, 0), 300), DTypeError);
+  EXPECT_THROW(masked_fill(ints, eq(ints, 1), -kInfinity), DTypeError);
+  Tensor target = ints.clone();
+  EXPECT_THROW(target.mul_(1e10), DTypeError);
+  EXPECT_THROW(target.add_(ints, 0.5), DTypeError);
+  EXPECT_EQ(flags(eq(target, ints)), (std::vector<int>{1, 1}));
+}
+
+TEST(Elementwise, AFractionalAlphaMakesIntegersFloat) {
+  const Tensor x = tensor({2, 3});
+  EXPECT_EQ(add(x, x, 0.5).to_vector<float>(), (Floats{3, 4.5}));
+  EXPECT_EQ(sub(x, x, 0.5).to_vector<float>(), (Floats{1, 1.5}));
+  EXPECT_EQ(sub(x, x, 2).dtype(), kInt64);
+}
+
+// By the number itself, not by its reciprocal.
+TEST(Elementwise, DividesExactly) {
+  for (int n = 1; n < 2000; ++n) {
+    EXPECT_EQ((tensor(float(n)) / n).item<float>(), 1) << n;
+    EXPECT_EQ(mean(ones({n})).item<float>(), 1) << n;
+    EXPECT_EQ(mean(ones({n}, {.dtype = kFloat64})).item<double>(), 1) << n;
+  }
+  EXPECT_EQ((tensor(0.f) / 1e-39).item<float>(), 0);
+  EXPECT_EQ((tensor(1e-39f) / 1e-39).item<float>(), 1);
+}
+
+TEST(Elementwise, WhatAnOperationDiscardsGetsNoGradient) {
+  Tensor x = tensor({1., 4.}, {.requires_grad = true});
+  Tensor y = x * 1;
+  y.zero_();
+  sum(sqrt(y)).backward();  // infinite at 0
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{0, 0}));
+  x.set_grad(Tensor());
+  sum(sqrt(pow(x, 0) - 1)).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{0, 0}));
+}
+
 }  // namespace
 }  // namespace lockstep

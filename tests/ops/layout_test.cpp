@@ -107,5 +107,13 @@ TEST(Views, Gradients) {
       {random_doubles({6, 2})});
 }
 
+TEST(Flip, OfOneElement) {
+  expect_values(flip(tensor(2.), {0}), {2});
+  expect_values(flip(ones({1, 1, 1}), {0, 2}), {1});
+  Tensor x = tensor({3.}, {.requires_grad = true});
+  sum(cumsum(x, 0)).backward();
+  expect_values(x.grad(), {1});
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -145,5 +145,26 @@ TEST(CrossEntropy, HasAName) {
   EXPECT_EQ(cross_entropy(ones({1, 2}).requires_grad_(), tensor({0})).grad_fn(), "CrossEntropyBackward");
 }
 
+TEST(CrossEntropy, RefusesBackwardAfterItsWeightsChanged) {
+  const Tensor x = randn({3, 2}, {.requires_grad = true});
+  const Tensor classes = tensor({0, 1, 1});
+  Tensor weight = ones({2});
+  const Tensor loss = cross_entropy(x, classes, {.weight = weight});
+  weight.fill_(1000);
+  EXPECT_THROW(loss.backward(), AutogradError);
+  const Tensor likely = nll_loss(log_softmax(x, 1), classes, {.weight = weight});
+  weight.fill_(1);
+  EXPECT_THROW(likely.backward(), AutogradError);
+}
+
+TEST(BinaryCrossEntropy, WithPositiveWeightIsExactFarOut) {
+  const Tensor x = tensor({-20.1, 30.}, {.dtype = kFloat64}), y = tensor({1., 1.}, {.dtype = kFloat64});
+  const auto losses = binary_cross_entropy_with_logits(
+                          x, y, {.reduction = Reduction::none, .pos_weight = full({}, 2, {.dtype = kFloat64})})
+                          .to_vector<double>();
+  EXPECT_DOUBLE_EQ(losses[0], 2 * (20.1 + std::log1p(std::exp(-20.1))));
+  EXPECT_DOUBLE_EQ(losses[1], 2 * std::log1p(std::exp(-30.)));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -46,6 +46,22 @@ TEST(BatchNorm, EvaluationTakesTheRunningStatistics) {
   expect_values(average, {1, 2});
 }
 
+TEST(BatchNorm, ComputesHalvesInFloat) {
+  for (const double scale : {400., 1e-3}) {  // squares of 400 overflow in 16 bits, those of 1e-3 lose all but a bit
+    const Tensor wide = (randn({64, 3}) * scale).to(kFloat16).to(kFloat32).requires_grad_();
+    const Tensor narrow = wide.detach().to(kFloat16).requires_grad_();
+    const Tensor pull = randn({64, 3}).to(kFloat16);
+    const BatchNormOptions options = {.training = true, .eps = 1e-12};
+    const Tensor expected = batch_norm(wide, {}, {}, {}, {}, options),
+                 got = batch_norm(narrow, {}, {}, {}, {}, options);
+    EXPECT_LT(distance(got.detach().to(kFloat32), expected.detach()), 2e-3);
+    sum(expected * pull.to(kFloat32)).backward();
+    sum((got * pull).to(kFloat32)).backward();
+    const Tensor gradient = narrow.grad().to(kFloat32);
+    EXPECT_LT(distance(gradient, wide.grad()), 4e-3 * max(abs(wide.grad())).item<double>());
+  }
+}
+
 TEST(BatchNorm, Errors) {
   EXPECT_THROW(batch_norm(zeros({1, 3}), {}, {}), ShapeError);
   EXPECT_THROW(batch_norm(zeros({4}), {}, {}), ShapeError);

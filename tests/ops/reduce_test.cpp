@@ -153,5 +153,23 @@ TEST(Reduce, Gradients) {
     expect_gradients([p](const Inputs& in) { return norm(in[0], p, {1}); }, x);
 }
 
+TEST(Prod, GradientsOfHalvesDoNotOverflowOnTheWay) {
+  Tensor x = tensor({1000., 1000., 1e-3, 1e-3}, {.dtype = kFloat16, .requires_grad = true});
+  prod(x).backward();
+  const std::vector<double> v = values(x);
+  const std::vector<double> got = values(x.grad());
+  for (std::size_t i = 0; i < 4; ++i) {
+    double others = 1;
+    for (std::size_t k = 0; k < 4; ++k) others *= k == i ? 1 : v[k];
+    EXPECT_NEAR(got[i], others, 1e-3 * others) << i;
+  }
+}
+
+TEST(Max, SharesItsGradientAmongMoreTiesThanAHalfCanCount) {
+  Tensor x = ones({70000}, {.dtype = kFloat16, .requires_grad = true});
+  max(x).backward(tensor(60000., {.dtype = kFloat16}));
+  EXPECT_NEAR(values(x.grad())[0], 60000. / 70000, 1e-3);
+}
+
 }  // namespace
 }  // namespace lockstep

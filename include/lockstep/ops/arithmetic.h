@@ -1,6 +1,6 @@
 // Elementwise arithmetic of two operands. Shapes broadcast; dtypes promote (see DType); numbers take the tensor's
-// dtype, but a fractional number makes an integer tensor float32. Differentiable where the result is floating.
-// Throw ShapeError, DeviceMismatch.
+// dtype, but an integer tensor becomes int64 beside a number that its dtype cannot hold, and float32 beside a
+// fractional one. Differentiable where the result is floating. Throw ShapeError, DeviceMismatch.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
