@@ -99,8 +99,8 @@ class Backward final : public autograd::Pass {
     std::vector<Lane*> started;
     Lane& lane = lanes_[home_];
     lane.device = home_;
-    fork_streams();
     const std::vector<SinkLeaves> sinks = begin_sinks();
+    fork_streams();  // after what the sinks enqueued
     {
       const std::scoped_lock lock(mutex_);
       for (auto& [node, visit] : visits_)
@@ -150,7 +150,13 @@ class Backward final : public autograd::Pass {
     if (!accumulate_) return sinks;
     for (const auto& [node, visit] : visits_)
       if (const Tensor* const leaf = node->leaf()) autograd::add_leaf(sinks, *leaf);
-    for (const auto& [sink, leaves] : sinks) sink->begin(leaves);
+    std::size_t begun = 0;
+    try {
+      for (; begun < sinks.size(); ++begun) sinks[begun].sink->begin(sinks[begun].leaves);
+    } catch (...) {
+      while (begun-- > 0) sinks[begun].sink->end(true);
+      throw;
+    }
     return sinks;
   }
 
@@ -230,7 +236,7 @@ class Backward final : public autograd::Pass {
       if (!visit.passes_on) return {};
     }
     const bool any = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined(); });
-    if (!any || (!accumulate_ && node.edges.empty())) return {};
+    if ((!any && !node.leaf()) || (!accumulate_ && node.edges.empty())) return {};
     Gradients gradients = node.backward(inputs);
     if (!options_.retain_graph && !options_.create_graph) node.release();
     std::vector<Arrival> arrivals;

@@ -34,8 +34,11 @@ class Accumulate final : public Node {
   explicit Accumulate(const Tensor& leaf) : Node("Accumulate", leaf.device()), leaf_(leaf) {}
 
   Gradients backward(const Gradients& gradients) override {
-    if (!gradients[0].defined()) return {};
     Meta& meta = *meta_of(leaf_);
+    if (!gradients[0].defined()) {
+      if (const auto sink = meta.sink.lock()) sink->absent(meta.sink_number);
+      return {};
+    }
     Tensor gradient = gradients[0];
     for (const auto& hook : meta.leaf_hooks) gradient = hooked(op, hook, gradient);
     check(gradient);

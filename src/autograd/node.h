@@ -71,6 +71,8 @@ class GradientSink {
   virtual void begin(std::span<const std::size_t> leaves) = 0;
   /// The gradient of a leaf was accumulated, on the current stream of the leaf's device. From any thread.
   virtual void ready(std::size_t leaf) = 0;
+  /// Backward came to a leaf and brought it no gradient. From any thread.
+  virtual void absent(std::size_t leaf) = 0;
   /// After the backward, on its caller's thread.
   virtual void end(bool failed) = 0;
 

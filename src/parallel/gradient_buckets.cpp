@@ -28,8 +28,10 @@ struct Trainable final : nn::Visitor {
 };
 
 struct Bucket : BucketMemory {
-  // Of the present backward, by device: gradients still to come, and where in the device's work the last one came.
+  // Of the present backward, by device: gradients still to come, the stream on which the last one came, and where in
+  // the device's work that was.
   std::vector<std::size_t> expected;
+  std::vector<std::optional<Stream>> arrived_on;
   std::vector<std::optional<Event>> complete;
   std::size_t devices_left = 0;
   bool launched = false;
@@ -95,6 +97,7 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
     for (const std::size_t l : leaves) arrives[l] = true;
     for (Bucket& bucket : buckets) {
       bucket.expected.assign(count(), 0);
+      bucket.arrived_on.assign(count(), std::nullopt);
       bucket.complete.clear();
       bucket.complete.resize(count());
       bucket.launched =
@@ -113,7 +116,23 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
     if (!summing_now) return;
     const std::size_t e = l / count(), d = l % count();
     if (!observed && d == 0) order.push_back(e);
-    Bucket& bucket = buckets[bucket_of[e]];
+    count_down(buckets[bucket_of[e]], d);
+  }
+
+  void absent(std::size_t l) override {
+    const std::scoped_lock lock(mutex);
+    if (!summing_now) return;
+    arrives[l] = false;
+    count_down(buckets[bucket_of[l / count()]], l % count());
+  }
+
+  // Holding the lock.
+  void count_down(Bucket& bucket, std::size_t d) {
+    // Gradients that came on other streams are there when this one has waited for the last of those, and so on.
+    const Stream here = current_stream(devices[d]);
+    std::optional<Stream>& before = bucket.arrived_on[d];
+    if (before && *before != here) here.wait(before->record());
+    before = here;
     if (--bucket.expected[d] == 0) device_complete(bucket, d);
   }
 

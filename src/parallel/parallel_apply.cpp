@@ -65,6 +65,19 @@ std::vector<BatchShard> shards_of(const ReplicaPass& pass, std::size_t count) {
   return shards;
 }
 
+// Every device is there, and once: nothing has been submitted when one is not.
+std::vector<DeviceState*> states_of(std::span<const Device> devices) {
+  if (devices.empty()) throw InvalidArgument("[run_replicas] expected at least one device, got none");
+  std::vector<DeviceState*> states;
+  for (const Device& device : devices) {
+    DeviceState& state = device_state(device);
+    if (std::find(states.begin(), states.end(), &state) != states.end())
+      throw InvalidArgument(text("[run_replicas] expected each device once, got ", device, " twice"));
+    states.push_back(&state);
+  }
+  return states;
+}
+
 // Passes that share a device take turns, whole: replicas that wait for each other would otherwise wait for those of
 // another pass, which wait for them. Locked in the order of the devices, so that two callers cannot block each other.
 std::vector<std::unique_lock<std::mutex>> take_turn(std::span<const Device> devices) {
@@ -132,6 +145,7 @@ bool inside_replica() noexcept { return in_replica; }
 
 void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
                   const ReplicaPass& pass) {
+  const std::vector<DeviceState*> states = states_of(devices);
   const std::size_t count = devices.size();
   const auto turns = count == 1 || in_replica ? std::vector<std::unique_lock<std::mutex>>() : take_turn(devices);
   const CallerContext context;
@@ -165,7 +179,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   };
 
   for (std::size_t i = 1; i < count; ++i)
-    device_state(devices[i]).thread.submit([&, i] {
+    states[i]->thread.submit([&, i] {
       run(i);
       if (--running == 0) DeviceThread::notify();
     });

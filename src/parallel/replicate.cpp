@@ -87,6 +87,7 @@ struct ReplicaSync::Impl {
     }
   };
   std::vector<Replica> replicas;
+  std::vector<Tensor> trained;  // the primary's states for which the replicas were made, if they get gradients
 
   void update(const Inventory& primary) {
     const NoGrad guard;
@@ -159,6 +160,8 @@ struct ReplicaSync::Impl {
     for (std::size_t k = 0; same && k < primary.states.size(); ++k) {
       const nn::State &a = *primary.states[k].state, &b = *replica.states[k].state;
       same = a.sizes() == b.sizes() && a.dtype() == b.dtype() && a.requires_grad() == b.requires_grad();
+      // Gradients of another parameter in its place would not be summed.
+      same = same && (!a.requires_grad() || a.is_same(trained[k]));
     }
     return same;
   }
@@ -177,6 +180,9 @@ void ReplicaSync::check_placement(nn::ModuleBase& module, Device device) {
 void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas) {
   impl_->replicas.clear();
   const Inventory inventory(primary);
+  impl_->trained.clear();
+  for (const auto& [state, sync] : inventory.states)
+    impl_->trained.push_back(state->requires_grad() ? *state : Tensor());
   for (nn::ModuleBase* module : replicas) {
     Impl::Replica& replica = impl_->replicas.emplace_back(Impl::Replica{Inventory(*module), {}, {}});
     for (const auto& [state, sync] : inventory.states) replica.primary_was.emplace_back(*state);

@@ -9,6 +9,7 @@
 #include "core/text.h"
 #include "ops/affine.h"
 #include "ops/batch_norm.h"
+#include "ops/wide.h"
 #include "parallel/meeting.h"
 
 namespace lockstep {
@@ -24,19 +25,21 @@ Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor
 
   const int rank = x.dim();
   const Shape dims = all_but_channels(rank);
-  const auto mean_of_all = [&](const Tensor& values) {  // as a sum of weighted means, which 16 bits hold too
+  const auto mean_of_all = [&](const Tensor& values) {
     return sum_over_replicas(count ? mean(values, dims, true) * (double(count) / double(total))
                                    : sum(values, dims, true));
   };
-  const Tensor average = mean_of_all(x);
-  const Tensor centered = x - average;
+  const Tensor wide_x = widened(x);  // squares of 16-bit floats overflow
+  const Tensor average = mean_of_all(wide_x);
+  const Tensor centered = wide_x - average;
   const Tensor variance = mean_of_all(square(centered));
   {
     const NoGrad guard;
     update_running(running_mean, average, 1, options.momentum);
     update_running(running_variance, variance, double(total) / double(total - 1), options.momentum);
   }
-  return affine(centered * rsqrt(variance + options.eps), per_channel(weight, rank), per_channel(bias, rank));
+  return affine((centered * rsqrt(variance + options.eps)).to(x.dtype()), per_channel(weight, rank),
+                per_channel(bias, rank));
 }
 
 namespace nn {

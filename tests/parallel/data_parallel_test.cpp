@@ -278,6 +278,27 @@ TEST(DataParallel, RunsTheFirstReplicaOnTheCallersThread) {
   EXPECT_NE(threads[1], threads[2]);
 }
 
+TEST(DataParallel, RefusesDevicesThatReplicasCannotRunOn) {
+  const SimulatedDevices devices({.count = 2});
+  int ran = 0;
+  const auto count = [&](std::size_t) { ++ran; };
+  EXPECT_THROW(run_replicas({}, count), InvalidArgument);
+  EXPECT_THROW(run_replicas(std::vector<Device>{"cuda:0", "cuda:0"}, count), InvalidArgument);
+  EXPECT_THROW(run_replicas(std::vector<Device>{"cpu", "cpu"}, count), InvalidArgument);
+  EXPECT_THROW(run_replicas(std::vector<Device>{"cuda:0", "cuda:1", "cuda:2"}, count), InvalidArgument);
+  EXPECT_EQ(ran, 0);
+}
+
+TEST(DataParallel, ACopyKeepsTheMode) {
+  const TestDevices devices(2);
+  DataParallel model(Model(5, 2)), other(Model(5, 2));
+  model.eval();
+  const DataParallel copy = model;
+  other = model;
+  EXPECT_FALSE(copy.is_training());
+  EXPECT_FALSE(other.is_training());
+}
+
 TEST(DataParallel, ThrowsTheLowestFailureAsItsOwnType) {
   const TestDevices devices(3);
   DataParallel model{FailingModel()};

@@ -79,7 +79,9 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
     make_replicas();
   }
-  DataParallel(const DataParallel& other) : DataParallel(other.module(), other.options_) {}
+  DataParallel(const DataParallel& other) : DataParallel(other.module(), other.options_) {
+    this->set_mode(other.is_training());
+  }
   DataParallel(DataParallel&&) = default;
   DataParallel& operator=(DataParallel other) noexcept {
     std::swap(options_, other.options_);
@@ -89,6 +91,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     std::swap(sync_, other.sync_);
     std::swap(buckets_, other.buckets_);
     std::swap(group_, other.group_);
+    this->set_mode(other.is_training());
     return *this;
   }
 
@@ -143,6 +146,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
  private:
   void make_replicas() {
     if (devices_.size() == 1) return;
+    sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
     buckets_ = GradientBuckets();
     replicas_.clear();
     std::vector<nn::ModuleBase*> all = {module_.get()};
@@ -150,8 +154,8 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
       replicas_.push_back(std::make_unique<M>(replicate(*module_, devices_[i])));
       all.push_back(replicas_.back().get());
     }
-    sync_.reset(*module_, std::span(all).subspan(1));
     buckets_ = GradientBuckets(all, devices_, options_.buckets);
+    sync_.reset(*module_, std::span(all).subspan(1));
   }
 
   // The module and as many of its replicas as will run, all equal to it.

@@ -24,6 +24,7 @@ class LOCKSTEP_API Device {
   Device(std::string_view name);
   Device(const char* name) : Device(std::string_view(name)) {}
   Device(const std::string& name) : Device(std::string_view(name)) {}
+  Device(int) = delete;  ///< Device::cuda(0), or "cuda:0": the literal 0 would be a null name.
   /// Throws InvalidArgument for a negative index.
   static Device cuda(int index);
 

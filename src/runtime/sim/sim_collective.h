@@ -23,7 +23,10 @@ class SimCollective {
   explicit SimCollective(const CollectiveCall& call);
 
   /// To be called before anything is enqueued: the operation will fail on all ranks with this error of one.
-  void fail(std::shared_ptr<AsyncError> error) { error_ = std::move(error); }
+  void fail(std::shared_ptr<AsyncError> error) {
+    const std::scoped_lock lock(mutex_);  // abort() knows of the operation already
+    error_ = std::move(error);
+  }
 
   /// Called by the worker of the rank's stream. Waits for the other ranks', does a share of the work, and returns when
   /// all of it is done. `earlier` is the stream's error, with which the operation fails on all ranks. Returns the
