@@ -209,13 +209,11 @@ void FitLoop::resume() {
   const auto newest = folder_->latest();
   if (!newest) return;
   const Checkpoint checkpoint = folder_->load(*newest);
-  load_model(parts_.module, checkpoint.tensors("model"));
-  parts_.optimizer.load_state_dict(checkpoint.tensors("optimizer"));
-  if (parts_.schedule) parts_.schedule->load_state_dict(checkpoint.tensors("schedule"));
-  parts_.training.load_state(checkpoint.loader("loader"));
-  if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
-    parts_.validation.load_state(checkpoint.loader("validation_loader"));
-  set_generator(checkpoint.generator("random"));
+  // Whatever the checkpoint lacks is found missing before the model changes.
+  const StateDict optimizer = checkpoint.tensors("optimizer");
+  const StateDict schedule = parts_.schedule ? checkpoint.tensors("schedule") : StateDict();
+  const auto loader = checkpoint.loader("loader");
+  const auto random = checkpoint.generator("random");
   epoch_ = checkpoint.integer("epoch");
   step_ = checkpoint.integer("step");
   step_in_epoch_ = checkpoint.integer("step_in_epoch");
@@ -223,6 +221,13 @@ void FitLoop::resume() {
   seconds_before_ = checkpoint.number("seconds");
   metrics_.load_state_dict(checkpoint.tensors("metrics"));
   history_.load_state_dict(checkpoint.tensors("history"));
+  load_model(parts_.module, checkpoint.tensors("model"));
+  parts_.optimizer.load_state_dict(optimizer);
+  if (parts_.schedule) parts_.schedule->load_state_dict(schedule);
+  parts_.training.load_state(loader);
+  if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
+    parts_.validation.load_state(checkpoint.loader("validation_loader"));
+  set_generator(random);
   progress_.note(text("resumed after step ", step_, ", with ", epoch_, '/', options_.max_epochs, " epochs done"));
 }
 

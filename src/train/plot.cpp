@@ -64,7 +64,7 @@ struct Axis {
     low = std::min(low, scale(value));
     high = std::max(high, scale(value));
   }
-  bool has(double value) const { return std::isfinite(scale(value)); }
+  bool has(double value) const { return std::abs(scale(value)) < 1e300; }  // so that high - low is finite
   double pixel(double value) const {
     return first_pixel + (scale(value) - low) / (high - low) * (last_pixel - first_pixel);
   }
@@ -72,7 +72,8 @@ struct Axis {
   // Ticks at round numbers, about `count` of them; where `to_ticks`, the axis reaches from one to another.
   void settle(int count, bool whole, bool to_ticks) {
     if (!(low <= high)) low = 0, high = 1;
-    if (low == high) {
+    // Values that differ by rounding alone leave no room for ticks between them.
+    if (high - low <= 1e-12 * std::max(std::abs(low), std::abs(high))) {
       const double room = log ? 0.5 : low == 0 ? 1 : std::abs(low) / 10;
       low -= room, high += room;
     }

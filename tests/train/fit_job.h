@@ -31,6 +31,7 @@ class FitJob {
     double noise = 0;           ///< Added to inputs in training, from the process's random numbers.
     std::int64_t fail_in = -1;  ///< Throws std::runtime_error in this call of the loss, from 0.
     bool validates = false;
+    bool schedules = true;  ///< The learning rate.
     double momentum = 0.9;
   };
 
@@ -51,12 +52,14 @@ class FitJob {
       return trainer.fit(net_, loader_,
                          {.loss = loss,
                           .optimizer = optimizer_,
-                          .schedule = &schedule_,
+                          .schedule = options_.schedules ? &schedule_ : nullptr,
                           .schedule_step = train::ScheduleStep::kStep,
                           .validation = validation_});
-    return trainer.fit(
-        net_, loader_,
-        {.loss = loss, .optimizer = optimizer_, .schedule = &schedule_, .schedule_step = train::ScheduleStep::kStep});
+    return trainer.fit(net_, loader_,
+                       {.loss = loss,
+                        .optimizer = optimizer_,
+                        .schedule = options_.schedules ? &schedule_ : nullptr,
+                        .schedule_step = train::ScheduleStep::kStep});
   }
 
   nn::Sequential& net() { return net_; }

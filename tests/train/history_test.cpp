@@ -126,6 +126,13 @@ TEST(Plot, InterruptsALineWhereItHasNoValue) {
   EXPECT_EQ(pieces({.name = "a", .x = {1, 2, 3, 4, 5}, .y = {1, 0, 2, -1, 3}}, {.log_y = true}), 3);
 }
 
+TEST(Plot, DrawsValuesThatDifferByRoundingAlone) {
+  EXPECT_EQ(pieces({.name = "a", .x = {1, 2}, .y = {0.1 + 0.2, 0.3}}), 1);
+  EXPECT_EQ(pieces({.name = "a", .x = {1, 2}, .y = {-1e15, -1e15 - 0.25}}), 1);
+  const PlotLine far = {.name = "a", .x = {1, 2}, .y = {1e308, -1e308}};
+  EXPECT_EQ(svg_plot({&far, 1}).find("nan"), std::string::npos);
+}
+
 TEST(Plot, DrawsWhatHasNoExtent) {
   for (const bool log_y : {false, true})
     for (const std::vector<double>& y : {std::vector<double>{}, {NAN}, {0}, {3}, {1e-300, 1e300}, {5, 5}}) {

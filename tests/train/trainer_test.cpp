@@ -329,6 +329,17 @@ TEST(Trainer, DoesNotMixTheCheckpointsOfTwoRuns) {
                 (folder / "step-000000000010.safetensors").string() + '"');
 }
 
+TEST(Trainer, ChangesNoModelWhenTheCheckpointLacksSomething) {
+  const TemporaryFolder folder;
+  const TrainerOptions options = {
+      .num_gpus = 0, .checkpoint = {.folder = folder.path(), .resume = true}, .progress = kSilent};
+  FitJob({.schedules = false}).fit(options);
+  FitJob scheduled({});
+  const std::vector<float> before = scheduled.parameters();
+  EXPECT_THROW(scheduled.fit(options), InvalidArgument);
+  EXPECT_EQ(scheduled.parameters(), before);
+}
+
 TEST(Trainer, ReportsPlainLinesWhereThereIsNoTerminal) {
   std::ostringstream out;
   std::vector<Tensor> batches(5, ones({4, 2}));
