@@ -117,12 +117,12 @@ struct Branches : nn::Module<Branches> {
   Tensor forward(const Tensor& x) {
     const Stream here = current_stream(x.device()), other = Stream::from_pool(x.device());
     other.wait(here.record());
+    const Tensor two = b(x);
     Tensor one;
     {
       const StreamGuard guard(other);
-      one = a(x);
+      one = a(x);  // the later operation: its gradients come first
     }
-    const Tensor two = b(x);
     here.wait(other.record());
     return one + two;
   }
