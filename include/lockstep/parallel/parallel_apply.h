@@ -27,7 +27,8 @@ struct ReplicaPass {
 /// depends on the caller's and on i; draw_for_batch() gives all the numbers that the caller would get. What they
 /// print() appears when all have finished, in the order of i. The failure of the lowest i is thrown, of its own type,
 /// with "in replica i on cuda:d" in its message and the others attached. Passes that share a device come one after the
-/// other.
+/// other. Throws InvalidArgument, before any job runs, for no device, one that is not there, and one that is given
+/// twice.
 LOCKSTEP_API void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
                                const ReplicaPass& pass = {});
 
