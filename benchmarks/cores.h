@@ -1,5 +1,5 @@
 // How far apart the cores are. Two cores that share a cache hand a line to each other in tens of nanoseconds; on two
-// chiplets of one processor that takes hundreds. Virtual machines are moved between the two within seconds, and what
+// chiplets of one processor that takes hundreds. Virtual machines can be moved between the two within seconds, and what
 // depends on what cores hand to each other changes with them.
 #pragma once
 
