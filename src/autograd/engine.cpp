@@ -67,16 +67,16 @@ class Backward final : public autograd::Pass {
     visits_.at(edge.node.get()).arrivals.push_back({edge.slot, edge.node->sequence, edge.node->stream, gradient});
   }
 
-  // Gradients of these are kept in `captured` and not accumulated; only nodes on the way to them run.
-  std::vector<Tensor> captured;
+  // Gradients of these are kept and not accumulated; only nodes on the way to them run.
   void capture(std::span<const Tensor> inputs) {
-    captured.resize(inputs.size());
+    captured_.resize(inputs.size());
     std::vector<std::pair<std::uint64_t, Visit*>> order;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
       const Edge edge = autograd::gradient_edge(inputs[i]);
       if (!edge.node)
         throw AutogradError(text("[gradients] expected inputs that require a gradient, got one that does not: ", i));
       captures_[edge.node.get()].push_back({edge.slot, i});
+      capture_replicas(inputs[i], i);
     }
     for (auto& [node, visit] : visits_) {
       visit.needed = captures_.contains(node);
@@ -89,6 +89,20 @@ class Backward final : public autograd::Pass {
         if (edge.node && visits_.at(edge.node.get()).needed) visit->needed = visit->passes_on = true;
     }
     accumulate_ = false;
+  }
+
+  // After run(): by input, summed over its replicas.
+  std::vector<Tensor> captured() {
+    const GradMode mode(options_.create_graph);
+    std::vector<Tensor> sums(captured_.begin(), captured_.end() - std::ptrdiff_t(parts_.size()));
+    for (std::size_t k = 0; k < parts_.size(); ++k) {
+      const Tensor& part = captured_[sums.size() + k];
+      Tensor& sum = sums[parts_[k].input];
+      if (!part.defined()) continue;
+      const Tensor there = part.to(parts_[k].device);
+      sum = sum.defined() ? sum.clone().add_(there) : there;
+    }
+    return sums;
   }
 
   bool brings_all(const Edge& edge) const override { return accumulate_ && visits_.at(edge.node.get()).producers == 1; }
@@ -121,6 +135,26 @@ class Backward final : public autograd::Pass {
   }
 
  private:
+  void capture_replicas(const Tensor& input, std::size_t index) {
+    const autograd::Meta* const meta = autograd::meta_of(input);
+    if (!meta->was_replicated) return;
+    for (const auto& [node, visit] : visits_) refuse_retired(*node);
+    for (const Tensor& replica : meta->replicas) {
+      const Edge edge = autograd::gradient_edge(replica);
+      if (!visits_.contains(edge.node.get())) continue;
+      captures_[edge.node.get()].push_back({edge.slot, captured_.size()});
+      captured_.emplace_back();
+      parts_.push_back({index, input.device()});
+    }
+  }
+
+  static void refuse_retired(const Node& node) {
+    if (node.leaf() && autograd::meta_of(*node.leaf())->retired)
+      throw AutogradError(
+          "[backward] expected a graph of replicas that sum their gradients, got one of replicas that are gone: of a "
+          "DataParallel that has made others since or was destroyed, or of data_parallel()");
+  }
+
   void discover(const std::shared_ptr<Node>& root) {
     std::vector<Visit*> stack;
     const auto visit = [&](const std::shared_ptr<Node>& node) -> Visit& {
@@ -149,7 +183,10 @@ class Backward final : public autograd::Pass {
     std::vector<SinkLeaves> sinks;
     if (!accumulate_) return sinks;
     for (const auto& [node, visit] : visits_)
-      if (const Tensor* const leaf = node->leaf()) autograd::add_leaf(sinks, *leaf);
+      if (const Tensor* const leaf = node->leaf()) {
+        refuse_retired(*node);
+        autograd::add_leaf(sinks, *leaf);
+      }
     std::size_t begun = 0;
     try {
       for (; begun < sinks.size(); ++begun) sinks[begun].sink->begin(sinks[begun].leaves);
@@ -232,7 +269,7 @@ class Backward final : public autograd::Pass {
     for (auto& [slot, hook] : node.hooks)
       if (Tensor& input = inputs[std::size_t(slot)]; input.defined()) input = autograd::hooked(node.op, hook, input);
     if (const auto place = captures_.find(&node); place != captures_.end()) {
-      for (const auto& [slot, index] : place->second) captured[index] = inputs[std::size_t(slot)];
+      for (const auto& [slot, index] : place->second) captured_[index] = inputs[std::size_t(slot)];
       if (!visit.passes_on) return {};
     }
     const bool any = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined(); });
@@ -314,7 +351,13 @@ class Backward final : public autograd::Pass {
   bool accumulate_ = true;
   std::vector<Edge> roots_;
   std::unordered_map<Node*, Visit> visits_;
-  std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;
+  struct Part {  // of a replica
+    std::size_t input;
+    Device device;  // of the input
+  };
+  std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slots, and where in captured_
+  std::vector<Tensor> captured_;                                                  // by input, and then by part
+  std::vector<Part> parts_;
   DeviceState* home_ = nullptr;
 
   std::mutex mutex_;  // guards the following, and `pending` and `arrivals` of every visit
@@ -374,7 +417,7 @@ std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Ten
   add_roots(pass, roots, seeds);
   pass.capture(inputs);
   pass.run();
-  return std::move(pass.captured);
+  return pass.captured();
 }
 
 }  // namespace lockstep

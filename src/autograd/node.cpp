@@ -4,6 +4,7 @@
 
 #include <algorithm>
 
+#include "core/job_local.h"
 #include "core/text.h"
 #include "tensor/copy.h"
 
@@ -11,6 +12,7 @@ namespace lockstep {
 namespace {
 
 thread_local bool recording = true;
+const JobLocal recording_is_of_the_job([]() -> void* { return &recording; }, true);
 
 }  // namespace
 
@@ -23,6 +25,7 @@ namespace {
 
 std::atomic<std::uint64_t> next_sequence = 0;
 thread_local const RunningNode* running = nullptr;
+const JobLocal running_is_of_the_job([]() -> void* { return &running; }, running);
 
 // Nodes whose last owner let go on this thread. Letting go of one after the other here, and not each inside the
 // other's destructor, is what keeps a long graph from overflowing the stack.
@@ -49,10 +52,10 @@ class Accumulate final : public Node {
     if (!adds)
       meta.grad = meta.grad_slot.defined() ? stored(gradient, meta.grad_slot)
                                            : keep(gradient, gradient.is_same(gradients[0]) ? 2 : 1);
-    else if (grad_enabled())
+    else if (grad_enabled() && !meta.grad_slot.defined())
       meta.grad = meta.grad.clone().add_(gradient);
     else
-      meta.grad.add_(gradient);
+      add(meta.grad, gradient);
     meta.replaces_grad = meta.scattered = false;
     for (const auto& hook : meta.accumulated_hooks) hook(leaf_);
     if (const auto sink = meta.sink.lock()) sink->ready(meta.sink_number);
@@ -61,6 +64,11 @@ class Accumulate final : public Node {
   const Tensor* leaf() const noexcept override { return &leaf_; }
 
  private:
+  static void add(Tensor& sum, const Tensor& gradient) {
+    const NoGrad guard;
+    sum.add_(gradient);
+  }
+
   static Tensor stored(const Tensor& gradient, const Tensor& slot) {
     if (!gradient.is_same(slot)) copy_values(slot, gradient);  // else gradient_place() gave it
     bump_version(slot);
@@ -124,8 +132,15 @@ void clear_grad(const Tensor& tensor) noexcept {
   Meta* const meta = meta_of(tensor);
   if (!meta) return;
   meta->grad = Tensor();
-  meta->replaces_grad = meta->scattered = false;
+  meta->replaces_grad = meta->scattered = meta->unsummed = false;
   for (const Tensor& replica : meta->replicas) clear_grad(replica);
+}
+
+void check_idle(const char* op, const Tensor& tensor) {
+  const Meta* const meta = meta_of(tensor);
+  const auto sink = meta ? meta->sink.lock() : nullptr;
+  if (sink && sink->is_running())
+    throw AutogradError(text("[", op, "] expected no backward through the parameter's model at that time, got one"));
 }
 
 void keep_share(const Meta& meta) {
@@ -271,8 +286,7 @@ Tensor Tensor::grad() const {
   impl_of("grad", *this);
   const autograd::Meta* meta = autograd::meta_of(*this);
   if (!meta) return {};
-  if (meta->scattered && meta->grad.defined())
-    if (const auto sink = meta->sink.lock()) sink->gather_gradient(meta->sink_number);
+  if (const auto sink = meta->sink.lock()) sink->complete_gradient(meta->sink_number);
   return meta->grad;
 }
 
@@ -287,8 +301,16 @@ void Tensor::set_grad(const Tensor& grad) {
     if (grad.dtype() != impl.dtype)
       throw DTypeError(text("[set_grad] expected a gradient of ", impl.dtype, ", got ", grad.dtype()));
   }
+  autograd::check_idle("set_grad", *this);
   autograd::Meta& meta = autograd::make_meta(*this);
-  const Tensor taken = grad;
+  Tensor taken = grad;
+  if (const TensorImpl* const slot = meta.grad_slot.impl(); slot && grad.defined() &&
+                                                            slot->storage->device == impl.storage->device &&
+                                                            slot->dtype == impl.dtype && slot->sizes == impl.sizes) {
+    copy_values(meta.grad_slot, grad.impl()->storage == slot->storage ? grad.detach().clone() : grad);
+    bump_version(meta.grad_slot);
+    taken = meta.grad_slot;
+  }
   autograd::clear_grad(*this);
   meta.grad = taken;
 }

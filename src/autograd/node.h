@@ -76,8 +76,14 @@ class GradientSink {
   /// After the backward, on its caller's thread.
   virtual void end(bool failed) = 0;
 
-  /// Brings the gradient of a leaf from all shares to all its places. Does nothing during a backward.
-  virtual void gather_gradient(std::size_t /*leaf*/) {}
+  /// Makes what a leaf has the gradient that counts: summed over its places, whole. Does nothing during a backward.
+  virtual void complete_gradient(std::size_t /*leaf*/) {}
+  /// Before all places of the sink's leaves are used: sums gradients that are not summed yet, and brings to the
+  /// replicas what was changed in the primary alone, gradients and values. Throws AutogradError during a backward.
+  virtual void settle() {}
+  virtual bool is_running() { return false; }  ///< Whether a backward brings gradients.
+  /// Another sink takes its leaves over. Throws AutogradError during a backward.
+  virtual void give_up() {}
   /// Each place of these leaves has changed in its share: brings all shares to all places, on the current streams.
   virtual void gather_leaves(std::span<const std::size_t> /*leaves*/) {}
 };
@@ -97,6 +103,7 @@ struct Meta final : AutogradState {
   std::weak_ptr<Node> accumulator;
   /// The same parameter on other devices: what changes this one in lockstep (an optimizer) changes those too.
   std::vector<Tensor> replicas;
+  bool was_replicated = false;  ///< Has replicas, or had.
   std::weak_ptr<GradientSink> sink;
   std::size_t sink_number = 0;
   Tensor grad_slot;  ///< If defined, the memory that the gradient is kept in.
@@ -104,6 +111,8 @@ struct Meta final : AutogradState {
   /// follow each other.
   std::optional<Share> share;
   bool scattered = false;      ///< The gradient is the sum in the share only: grad() gathers it first.
+  bool unsummed = false;       ///< Of a primary: its places have parts of the gradient. grad() sums them first.
+  bool retired = false;        ///< Of a replica that others have replaced: a gradient would be lost here.
   bool replaces_grad = false;  ///< The next gradient takes the place of the present one outside of the share.
   std::vector<std::function<Tensor(const Tensor&)>> leaf_hooks;
   std::vector<std::function<void(const Tensor&)>> accumulated_hooks;
@@ -119,6 +128,8 @@ inline Meta* meta_of(const Tensor& tensor) noexcept { return static_cast<Meta*>(
 Meta& make_meta(const Tensor& tensor);
 /// Drops the gradient of a tensor and of its replicas.
 void clear_grad(const Tensor& tensor) noexcept;
+/// To be called before somebody sets, drops or zeroes a gradient. Throws AutogradError during a backward that sums it.
+void check_idle(const char* op, const Tensor& tensor);
 /// Zeroes what the next gradient replaces.
 void keep_share(const Meta& meta);
 /// Adds a leaf to those of its sink, if it has one.

@@ -4,12 +4,14 @@
 
 #include <lockstep/core/error.h>
 
+#include "core/job_local.h"
 #include "core/text.h"
 
 namespace lockstep {
 namespace {
 
 thread_local std::string* captured = nullptr;
+const JobLocal captured_is_of_the_job([]() -> void* { return &captured; }, captured);
 
 }  // namespace
 

@@ -93,20 +93,22 @@ EpochPlan EpochSchedule::begin_epoch() {
                   .epoch = next.epoch,
                   .first_batch = next.batch,
                   .batches = batches_,
-                  .batch_size = options_.batch_size},
+                  .batch_size = options_.batch_size,
+                  .loop = loops_ + 1},
                  std::move(indices), dataset_size_);
   state_ = next;
   begun_ = true;
+  ++loops_;
   return plan;
 }
 
-void EpochSchedule::advance(std::int64_t epoch, std::int64_t next_batch) noexcept {
-  if (is_running(epoch)) state_.batch = next_batch;
+void EpochSchedule::advance(std::uint64_t loop, std::int64_t next_batch) noexcept {
+  if (is_running(loop)) state_.batch = next_batch;
 }
 
-void EpochSchedule::finish(std::int64_t epoch) noexcept {
-  if (!is_running(epoch)) return;
-  state_ = {.seed = state_.seed, .epoch = epoch + 1, .batch = 0};
+void EpochSchedule::finish(std::uint64_t loop) noexcept {
+  if (!is_running(loop)) return;
+  state_ = {.seed = state_.seed, .epoch = state_.epoch + 1, .batch = 0};
   begun_ = false;
 }
 

@@ -150,6 +150,9 @@ void ModuleBase::train(bool on) {
 
 void ModuleBase::zero_grad() {
   each_parameter(*this, [](const Path&, Parameter& value) {
+    if (value.defined()) autograd::check_idle("zero_grad", value);
+  });
+  each_parameter(*this, [](const Path&, Parameter& value) {
     if (value.defined()) autograd::clear_grad(value);
   });
 }

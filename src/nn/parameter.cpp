@@ -5,12 +5,14 @@
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/node.h"
+#include "core/job_local.h"
 #include "tensor/copy.h"
 
 namespace lockstep::nn {
 namespace {
 
 thread_local const Device* copy_target = nullptr;
+const JobLocal copy_target_is_of_the_job([]() -> void* { return &copy_target; }, copy_target);
 
 Tensor copy_of(const Tensor& tensor) {
   if (!tensor.defined()) return {};
@@ -46,6 +48,7 @@ void State::reset(const Tensor& value) {
     Tensor::operator=(value.detach());
     return;
   }
+  autograd::check_idle("reset", *this);
   const Tensor source = value.detach();
   TensorImpl& own = *impl();
   TensorImpl& other = *source.impl();

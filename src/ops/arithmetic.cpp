@@ -228,14 +228,65 @@ Tensor& Tensor::mul_(const Tensor& other) {
   return *this;
 }
 
-Tensor& Tensor::mul_(double factor) {
-  autograd::check_in_place("mul_", *this);
-  if (with_number(dtype(), factor) != dtype())
-    throw DTypeError(text("[mul_] expected a factor that ", dtype(), " can hold, got ", factor));
-  visit_numeric("mul_", dtype(), [&]<class T>() {
-    map<T, T>("mul_", 1, MultiplyNumber<ComputeType<T>>{number_as<ComputeType<T>>(factor)}, *this, *this);
+Tensor& Tensor::div_(const Tensor& other) {
+  autograd::check_in_place("div_", *this, other);
+  check_floating("div_", *this);
+  Tensor fit = fitting("div_", *this, other);
+  const Tensor before = records(*this, fit) ? clone() : *this;
+  if (fit.is_same(*this)) fit = before;
+  visit_floating("div_", dtype(), [&]<class T>() { map<T, T, T>("div_", 1, Divide(), *this, *this, fit); });
+  bump_version(*this);
+  if (records(*this, fit)) {
+    const Tensor self = *this;
+    record("Div", *this, {&self, &fit}, [x = Saved(before), y = Saved(fit)](const Tensor& g) {
+      const Tensor q = y.get(), share = g / q;
+      return Gradients{share, sum_to(-(share * (x.get() / q)), q.sizes())};
+    });
+  }
+  return *this;
+}
+
+namespace {
+
+// f(number) of each element, in place. Throws DTypeError for a number that the tensor's dtype cannot hold.
+template <template <class> class F>
+void change_by(const char* op, const Tensor& target, double number) {
+  autograd::check_in_place(op, target);
+  if (with_number(target.dtype(), number) != target.dtype())
+    throw DTypeError(text("[", op, "] expected a number that ", target.dtype(), " can hold, got ", number));
+  visit_numeric(op, target.dtype(), [&]<class T>() {
+    map<T, T>(op, 1, F<ComputeType<T>>{number_as<ComputeType<T>>(number)}, target, target);
+  });
+  bump_version(target);
+}
+
+}  // namespace
+
+Tensor& Tensor::add_(double number) {
+  change_by<AddNumber>("add_", *this, number);
+  if (records(*this)) {
+    const Tensor self = *this;
+    record("Add", *this, {&self}, [](const Tensor& g) { return Gradients{g}; });
+  }
+  return *this;
+}
+
+Tensor& Tensor::div_(double number) {
+  autograd::check_in_place("div_", *this);
+  check_floating("div_", *this);
+  visit_floating("div_", dtype(), [&]<class T>() {
+    map<T, T>("div_", 1, DivideByNumber<ComputeType<T>>{ComputeType<T>(number)}, *this, *this);
   });
   bump_version(*this);
+  if (records(*this)) {
+    const Tensor self = *this;
+    record("Div", *this, {&self}, [number](const Tensor& g) { return Gradients{lockstep::div(g, number)}; });
+  }
+  return *this;
+}
+
+Tensor& Tensor::mul_(double factor) {
+  change_by<MultiplyNumber>("mul_", *this, factor);
   if (records(*this)) {
     const Tensor self = *this;
     record("Mul", *this, {&self}, [factor](const Tensor& g) { return Gradients{lockstep::mul(g, factor)}; });

@@ -50,6 +50,10 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options)
   require(options_.pct_start >= 0 && options_.pct_start <= 1, "pct_start in [0, 1]", options_.pct_start);
   require(options_.div_factor > 0, "div_factor > 0", options_.div_factor);
   require(options_.final_div_factor > 0, "final_div_factor > 0", options_.final_div_factor);
+  for (std::size_t g = 0; g < options_.max_lr.size(); ++g)
+    require(options_.max_lr.of(g) >= 0, "max_lr >= 0", options_.max_lr.of(g));
+  for (const double momentum : {options_.base_momentum, options_.max_momentum})
+    require(momentum >= 0 && momentum <= 1, "momenta in [0, 1]", momentum);
   const std::size_t rates = options_.max_lr.size();
   if (rates != 1 && rates != optimizer.group_count())
     throw InvalidArgument(

@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
 #include "optim/optimizer_impl.h"
@@ -101,6 +102,7 @@ void Optimizer::step() {
   for (std::size_t g = 0; g < groups.size(); ++g) {
     check_options(g);
     used[g] = slots(g);
+    settle(groups[g].parameters);
     for (std::size_t i = 0; i < groups[g].parameters.size(); ++i)
       if (gradient_of(groups[g].parameters[i])) due[g].push_back({i, gradients_of(g, i)});
   }
@@ -161,6 +163,8 @@ std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) co
 
 void Optimizer::zero_grad(bool set_to_none) {
   const NoGrad guard;
+  for (const ParameterGroup& group : impl_->groups)
+    for (const Tensor& parameter : group.parameters) autograd::check_idle("zero_grad", parameter);
   std::vector<Tensor> dense;
   for (const ParameterGroup& group : impl_->groups)
     for (const Tensor& parameter : group.parameters) {
@@ -171,7 +175,9 @@ void Optimizer::zero_grad(bool set_to_none) {
       for (std::size_t k = 0; k < place_count(parameter); ++k) {
         const Tensor* const gradient = gradient_of(place(parameter, k));
         if (!gradient) continue;
-        if (gradient->is_contiguous())
+        if (overlaps_itself(*gradient->impl()))  // an expanded one that the user has set
+          autograd::make_meta(place(parameter, k)).grad = zeros_like(gradient->detach());
+        else if (gradient->is_contiguous())
           dense.push_back(*gradient);
         else
           gradient->detach().zero_();

@@ -14,6 +14,13 @@ bool fits(const TensorImpl& gradient, const TensorImpl& tensor) {
 
 }  // namespace
 
+void settle(std::span<const Tensor> parameters) {
+  std::vector<autograd::SinkLeaves> models;
+  for (const Tensor& parameter : parameters)
+    if (place_count(parameter) > 1) autograd::add_leaf(models, parameter);
+  for (const auto& [sink, leaves] : models) sink->settle();
+}
+
 Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, std::size_t k) {
   const Tensor& there = place(parameter, k);
   const Tensor* const gradient = gradient_of(there);
@@ -41,9 +48,10 @@ std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors) {
 }
 
 std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters) {
+  for (const Tensor& parameter : parameters) impl_of(op, parameter);
+  settle(parameters);
   std::vector<Tensor> gradients;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    impl_of(op, parameters[i]);
     if (!gradient_of(parameters[i])) continue;
     for (std::size_t k = 0; k < place_count(parameters[i]); ++k) {
       const Tensor& there = place(parameters[i], k);

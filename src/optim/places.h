@@ -43,6 +43,10 @@ inline const Tensor* gradient_of(const Tensor& tensor) noexcept {
   return meta && meta->grad.defined() ? &meta->grad : nullptr;
 }
 
+/// To be called before all places are used: gradients and values are the same there, or each place's share is. Throws
+/// AutogradError during a backward of their model.
+void settle(std::span<const Tensor> parameters);
+
 /// The gradient in place k, contiguous. Throws AutogradError naming the parameter if it is not there, or is not one of
 /// that tensor.
 Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, std::size_t k);
@@ -61,7 +65,7 @@ struct TensorGroup {
 /// In order of first appearance.
 std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors);
 
-/// All gradients, in every place that place's share, contiguous, to be changed. One that was not is replaced.
+/// All gradients, settled, in every place that place's share, contiguous, to be changed. One that was not is replaced.
 std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters);
 
 }  // namespace lockstep::optim

@@ -1,5 +1,7 @@
 #include <lockstep/optim/sgd.h>
 
+#include <cmath>
+
 #include "optim/batch.h"
 
 namespace lockstep::optim {
@@ -37,6 +39,7 @@ struct MomentumRule {
 
 void SGDOptions::check() const {
   require_not_negative(kName, {{"lr", lr}, {"momentum", momentum}, {"weight_decay", weight_decay}});
+  require(std::isfinite(dampening), kName, "a finite dampening", dampening);
   if (!nesterov) return;
   require(momentum > 0, kName, "momentum > 0 with nesterov", momentum);
   require(dampening == 0, kName, "dampening == 0 with nesterov", dampening);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/node.h"
 #include "core/text.h"
 #include "runtime/registry.h"
 
@@ -40,6 +41,10 @@ void adopt(nn::ModuleBase& module, Device device) {
   module.visit(nn::Path(), survey);
   if (!survey.any_off_cpu) module.to(device);
   ReplicaSync::check_placement(module, device);
+}
+
+void refuse_backward(nn::ModuleBase& replica) {
+  for (const Tensor& parameter : replica.parameters()) autograd::make_meta(parameter).retired = true;
 }
 
 void refuse_nesting() {

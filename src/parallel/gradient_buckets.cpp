@@ -4,6 +4,8 @@
 #include <mutex>
 #include <numeric>
 #include <optional>
+#include <ranges>
+#include <unordered_set>
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/runtime/communicator.h>
@@ -19,11 +21,13 @@ namespace {
 
 using autograd::Meta;
 
+// Each once, though the module may name it twice.
 struct Trainable final : nn::Visitor {
   std::vector<Tensor> parameters;
+  std::unordered_set<const TensorImpl*> seen;
   explicit Trainable(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
   void parameter(const nn::Path&, nn::Parameter& value) override {
-    if (value.requires_grad()) parameters.push_back(value);
+    if (value.requires_grad() && seen.insert(value.impl()).second) parameters.push_back(value);
   }
 };
 
@@ -34,7 +38,21 @@ struct Bucket : BucketMemory {
   std::vector<std::optional<Stream>> arrived_on;
   std::vector<std::optional<Event>> complete;
   std::size_t devices_left = 0;
-  bool launched = false;
+  bool launched = false, reduced = false;
+
+  std::vector<std::uint64_t> versions;  // of the flats, by device, when they were last in lockstep
+
+  void are_in_lockstep() {
+    versions.clear();
+    for (const Tensor& flat : flats) versions.push_back(flat.version());
+  }
+  // Whether they have not changed equally often since.
+  bool has_drifted() const {
+    const auto changes = [&](std::size_t d) { return flats[d].version() - versions[d]; };
+    for (std::size_t d = 1; d < flats.size(); ++d)
+      if (changes(d) != changes(0)) return true;
+    return false;
+  }
 };
 
 }  // namespace
@@ -45,7 +63,6 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
   std::vector<std::vector<Tensor>> parameters;  // each by device
   std::vector<Bucket> buckets;
   std::vector<std::size_t> bucket_of;  // by parameter
-  std::vector<bool> touched;           // by parameter: some device accumulated since the last sum
   std::vector<Stream> streams;         // of the communicator, by device
   std::optional<Communicator> communicator;
   bool summing = true;
@@ -74,25 +91,30 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
       if (meta.grad.defined()) meta.grad = meta.grad_slot;
       if (meta.share && meta.replaces_grad) {  // what was summed is divided otherwise now: to be summed again
         meta.replaces_grad = meta.scattered = false;
-        touched[slot.entry] = touched[slot.entry] || meta.grad.defined();
+        if (meta.grad.defined()) primary(slot.entry).unsummed = true;
       }
       meta.share = slot.share;
     }
+    for (Bucket& bucket : buckets) bucket.are_in_lockstep();
   }
+
+  Meta& meta_at(std::size_t e, std::size_t d) const { return *autograd::meta_of(parameters[e][d]); }
+  Meta& primary(std::size_t e) const { return meta_at(e, 0); }
 
   void begin(std::span<const std::size_t> leaves) override {
     const std::scoped_lock lock(mutex);
     if (running)
       throw AutogradError("[DataParallel] expected one backward at a time through a module, got a second one");
+    bring_gradients();
+    if (summing && !observed && !order.empty() && fit_their_slots()) observe();
     summing_now = summing;
-    for (const std::size_t l : leaves) touched[l / count()] = true;
+    for (const std::size_t l : leaves) primary(l / count()).unsummed = true;
     if (summing_now) expect(leaves);
     running = true;
   }
 
   // Holding the lock. Counts what each bucket waits for.
   void expect(std::span<const std::size_t> leaves) {
-    if (!observed && !order.empty()) observe();
     arrives.assign(parameters.size() * count(), false);
     for (const std::size_t l : leaves) arrives[l] = true;
     for (Bucket& bucket : buckets) {
@@ -100,15 +122,21 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
       bucket.arrived_on.assign(count(), std::nullopt);
       bucket.complete.clear();
       bucket.complete.resize(count());
-      bucket.launched =
-          std::none_of(bucket.entries.begin(), bucket.entries.end(), [&](std::size_t e) { return touched[e]; });
+      bucket.launched = std::none_of(bucket.entries.begin(), bucket.entries.end(),
+                                     [&](std::size_t e) { return primary(e).unsummed; });
+      bucket.reduced = false;
       bucket.devices_left = count();
       for (const std::size_t e : bucket.entries)
         for (std::size_t d = 0; d < count(); ++d) bucket.expected[d] += arrives[leaf(e, d)];
     }
-    for (Bucket& bucket : buckets)
-      for (std::size_t d = 0; d < count() && !bucket.launched; ++d)
-        if (bucket.expected[d] == 0) device_complete(bucket, d);
+    try {
+      for (Bucket& bucket : buckets)
+        for (std::size_t d = 0; d < count() && !bucket.launched; ++d)
+          if (bucket.expected[d] == 0) device_complete(bucket, d);
+    } catch (...) {
+      take_sums();
+      throw;
+    }
   }
 
   void ready(std::size_t l) override {
@@ -136,26 +164,113 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
     if (--bucket.expected[d] == 0) device_complete(bucket, d);
   }
 
-  void end(bool failed) override {
+  void end(bool /*failed*/) override {
     const std::scoped_lock lock(mutex);
     running = false;
-    if (!std::exchange(summing_now, false)) return;
+    if (std::exchange(summing_now, false)) take_sums();
+    for (Bucket& bucket : buckets) bucket.are_in_lockstep();
+  }
+
+  // Holding the lock. After all buckets that could be were reduced.
+  void take_sums() {
     for (std::size_t d = 0; d < count(); ++d) current_stream(devices[d]).wait(streams[d].record());
-    if (failed) return;
-    for (Bucket& bucket : buckets)
+    for (Bucket& bucket : buckets) {
+      if (!bucket.reduced) continue;
       for (const std::size_t e : bucket.entries) {
-        if (!bucket.launched || !touched[e]) continue;
-        touched[e] = false;
-        if (!has_gradient(parameters[e])) continue;
+        if (!std::exchange(primary(e).unsummed, false) || !has_gradient(parameters[e])) continue;
         for (std::size_t d = 0; d < count(); ++d) {
-          Meta& meta = autograd::make_meta(parameters[e][d]);
-          meta.grad = meta.grad_slot;
+          Meta& meta = meta_at(e, d);
           bump_version(meta.grad_slot);
-          // Each device keeps its share of what was summed, or the first one all; the next gradient replaces the rest.
-          meta.scattered = options.shard_optimizer_state;
-          meta.replaces_grad = meta.scattered || d != 0;
+          take_slot(meta, d, options.shard_optimizer_state);
         }
       }
+    }
+  }
+
+  // What is in the slot is the gradient: the sum, or the device's share of it.
+  void take_slot(Meta& meta, std::size_t d, bool scattered) const {
+    meta.grad = meta.grad_slot;
+    meta.scattered = scattered;
+    // Each device keeps its share of what was summed, or the first one all; the next gradient replaces the rest.
+    meta.replaces_grad = options.shard_optimizer_state || d != 0;
+  }
+
+  // Holding the lock. A summed gradient that was changed or set in the primary alone goes to the replicas.
+  void bring_gradients() {
+    for (Bucket& bucket : buckets) {
+      const bool drifted = bucket.has_drifted();
+      for (const std::size_t e : bucket.entries) {
+        Meta& own = primary(e);
+        if (own.unsummed || own.scattered || !own.grad.defined() || !own.grad.is_same(own.grad_slot)) continue;
+        const auto lacks = [&](const Tensor& place) { return !autograd::meta_of(place)->grad.defined(); };
+        if (!drifted && std::none_of(parameters[e].begin(), parameters[e].end(), lacks)) continue;
+        for (std::size_t d = 0; d < count(); ++d) {
+          Meta& meta = meta_at(e, d);
+          if (d > 0) copy_values(meta.grad_slot, own.grad);
+          take_slot(meta, d, false);
+        }
+      }
+      bucket.are_in_lockstep();
+    }
+  }
+
+  // Holding the lock. A value that was changed in the primary alone goes to the replicas.
+  void bring_values() {
+    const NoGrad guard;
+    for (std::size_t e = 0; e < parameters.size(); ++e)
+      for (std::size_t d = 1; d < count(); ++d) {
+        const Tensor &own = parameters[e][0], &place = parameters[e][d];
+        if (have_equal_versions(own, place) || !fits_its_slot(e, 0)) continue;
+        copy_values(place, own);
+        take_version(place, own);
+      }
+  }
+
+  // Whether the parameter is still what its gradient was made room for.
+  bool fits_its_slot(std::size_t e, std::size_t d) const {
+    const Tensor &own = parameters[e][d], &slot = meta_at(e, d).grad_slot;
+    return slot.defined() && own.device() == slot.device() && own.dtype() == slot.dtype() &&
+           own.sizes() == slot.sizes();
+  }
+  bool fit_their_slots() const {
+    for (std::size_t e = 0; e < parameters.size(); ++e)
+      for (std::size_t d = 0; d < count(); ++d)
+        if (!fits_its_slot(e, d)) return false;
+    return true;
+  }
+
+  // Holding the lock. What several backwards have left to be summed.
+  void sum_now() {
+    const auto entries = std::views::iota(std::size_t(0), parameters.size());
+    if (std::ranges::none_of(entries, [&](std::size_t e) { return primary(e).unsummed; })) return;
+    expect({});
+    take_sums();
+    for (Bucket& bucket : buckets) bucket.are_in_lockstep();
+  }
+
+  void settle() override {
+    const std::scoped_lock lock(mutex);
+    if (running)
+      throw AutogradError("[DataParallel] expected gradients to be used after backward, got a use while it runs");
+    bring_gradients();
+    sum_now();
+    bring_values();
+  }
+
+  bool is_running() override {
+    const std::scoped_lock lock(mutex);
+    return running;
+  }
+
+  // Another one has the module now, or replicas will be made again.
+  void give_up() override {
+    const std::scoped_lock lock(mutex);
+    if (running)
+      throw AutogradError("[DataParallel] expected replicas to be made after backward, got a call while it runs");
+    bring_gradients();
+    sum_now();
+    gather_all_gradients();
+    let_go();
   }
 
   static bool has_gradient(std::span<const Tensor> places) {
@@ -193,6 +308,7 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
       ranks.push_back({streams[d], bucket.flats[d].impl()->data()});
     }
     reduce(bucket, ranks);
+    bucket.reduced = true;
   }
 
   // In place: all of it on each device, or each device's share.
@@ -209,10 +325,16 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
       communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), dtype);
   }
 
-  void gather_gradient(std::size_t l) override {
+  void complete_gradient(std::size_t l) override {
     const std::scoped_lock lock(mutex);
+    if (running) return;
     const std::size_t e = l / count();
-    if (!running && is_scattered(parameters[e])) gather_gradients(std::span(&e, 1));
+    if (parameters.empty()) return;  // given up meanwhile
+    if (primary(e).unsummed) {
+      bring_gradients();
+      sum_now();
+    }
+    if (is_scattered(parameters[e])) gather_gradients(std::span(&e, 1));
   }
 
   void gather_leaves(std::span<const std::size_t> leaves) override {
@@ -258,23 +380,28 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
     observed = true;
   }
 
+  void gather_all_gradients() {
+    std::vector<std::size_t> scattered;
+    for (std::size_t e = 0; e < parameters.size(); ++e)
+      if (is_scattered(parameters[e])) scattered.push_back(e);
+    gather_gradients(scattered);
+  }
+
+  // What was not summed or gathered is dropped. A backward through a graph of the replicas would lose their gradients.
   void let_go() noexcept {
-    try {
-      std::vector<std::size_t> scattered;
-      for (std::size_t e = 0; e < parameters.size(); ++e)
-        if (is_scattered(parameters[e])) scattered.push_back(e);
-      gather_gradients(scattered);
-    } catch (...) {  // those that cannot be gathered any more are dropped
-    }
     for (const std::vector<Tensor>& places : parameters)
-      for (const Tensor& place : places)
-        if (Meta* meta = autograd::meta_of(place)) {
-          if (meta->scattered) meta->grad = Tensor();
-          meta->replicas.clear();
-          meta->grad_slot = Tensor();
-          meta->share.reset();
-          meta->scattered = meta->replaces_grad = false;
-        }
+      for (std::size_t d = 0; d < count(); ++d) {
+        Meta& meta = *autograd::meta_of(places[d]);
+        if (meta.scattered || meta.unsummed) meta.grad = Tensor();
+        meta.replicas.clear();
+        meta.sink.reset();
+        meta.grad_slot = Tensor();
+        meta.share.reset();
+        meta.scattered = meta.replaces_grad = meta.unsummed = false;
+        meta.retired = d > 0;
+      }
+    parameters.clear();
+    buckets.clear();
   }
 };
 
@@ -295,24 +422,31 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
     impl_.reset();
     return;
   }
+  for (const std::vector<Tensor>& places : impl.parameters)
+    if (const auto former = autograd::make_meta(places[0]).sink.lock()) former->give_up();
   for (const Device& device : devices) impl.streams.push_back(Stream::from_pool(device, StreamPriority::kHigh));
   impl.communicator.emplace(impl.devices);
   std::vector<std::size_t> reversed(impl.parameters.size());
   std::iota(reversed.rbegin(), reversed.rend(), std::size_t(0));
   impl.bucket_of.resize(impl.parameters.size());
-  impl.touched.resize(impl.parameters.size());
   impl.lay_out(reversed);
   for (std::size_t e = 0; e < impl.parameters.size(); ++e)
     for (std::size_t d = 0; d < devices.size(); ++d) {
       Meta& meta = autograd::make_meta(impl.parameters[e][d]);
       meta.sink = impl_;
       meta.sink_number = impl.leaf(e, d);
+      meta.was_replicated = true;
       if (d > 0) autograd::make_meta(impl.parameters[e][0]).replicas.push_back(impl.parameters[e][d]);
     }
 }
 
 GradientBuckets::~GradientBuckets() {
-  if (impl_) impl_->let_go();
+  if (!impl_) return;
+  try {
+    impl_->give_up();
+  } catch (...) {  // gradients that cannot be summed any more
+    impl_->let_go();
+  }
 }
 
 GradientBuckets::GradientBuckets(GradientBuckets&&) noexcept = default;
@@ -324,6 +458,10 @@ GradientBuckets& GradientBuckets::operator=(GradientBuckets&& other) noexcept {
 void GradientBuckets::set_summing(bool on) noexcept {
   if (impl_) impl_->summing = on;
 }
+void GradientBuckets::give_up() {
+  if (impl_) impl_->give_up();
+}
+bool GradientBuckets::are_current() const noexcept { return !impl_ || !impl_->parameters.empty(); }
 bool GradientBuckets::is_summing() const noexcept { return impl_ && impl_->summing; }
 std::size_t GradientBuckets::bucket_count() const noexcept { return impl_ ? impl_->buckets.size() : 0; }
 

@@ -2,12 +2,15 @@
 
 #include <utility>
 
+#include "core/job_local.h"
 #include "core/text.h"
+#include "runtime/device_thread.h"
 
 namespace lockstep {
 namespace {
 
 thread_local const MeetingGuard* innermost = nullptr;
+const JobLocal innermost_is_of_the_job([]() -> void* { return &innermost; }, innermost);
 
 }  // namespace
 
@@ -24,35 +27,46 @@ const MeetingGuard* current_meeting() noexcept {
 
 void Meeting::meet(const char* op, std::size_t replica, Contribution& mine,
                    const std::function<void(std::span<Contribution* const>)>& job) {
-  const auto throw_left = [&] {
+  std::unique_lock lock(mutex_);
+  const auto refuse_if_left = [&] {
+    if (!left_) return;
     throw ReplicaLeft(int(*left_), op, 0,
                       text("replica ", *left_, " ended without coming, replica ", replica, " waited for it"));
   };
-  std::unique_lock lock(mutex_);
-  if (left_) throw_left();
+  refuse_if_left();
   brought_[replica] = &mine;
-  if (++arrived_ < brought_.size()) {
-    const std::size_t round = round_;
-    changed_.wait(lock, [&] { return round_ != round || left_; });
-    if (round_ == round) throw_left();
+  const std::size_t round = round_;
+  const bool last = ++arrived_ == brought_.size();
+  lock.unlock();
+  if (!last) {
+    DeviceThread::wait_until([&] {
+      const std::scoped_lock again(mutex_);
+      return round_ != round || left_;
+    });
+    lock.lock();
+    if (round_ == round) refuse_if_left();
     return;
   }
   try {
-    job(brought_);
+    job(brought_);  // all others wait for it
   } catch (...) {
-    left_ = replica;
-    changed_.notify_all();
+    leave(replica);
     throw;
   }
+  lock.lock();
   arrived_ = 0;
   ++round_;
-  changed_.notify_all();
+  lock.unlock();
+  DeviceThread::notify();
 }
 
 void Meeting::leave(std::size_t replica) noexcept {
-  const std::scoped_lock lock(mutex_);
-  if (!left_) left_ = replica;
-  changed_.notify_all();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (left_) return;
+    left_ = replica;
+  }
+  DeviceThread::notify();
 }
 
 }  // namespace lockstep

@@ -1,7 +1,6 @@
 // Where the replicas of one pass wait for each other on the host.
 #pragma once
 
-#include <condition_variable>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -31,7 +30,8 @@ class Meeting {
  public:
   Meeting(std::size_t replicas, std::shared_ptr<ReplicaGroup> group) : group_(std::move(group)), brought_(replicas) {}
 
-  /// Returns when all replicas have come and the last one has run `job` over what each brought. Throws what the job
+  /// Returns when all replicas have come and the last one has run `job` over what each brought. A device thread that
+  /// waits runs its queue, on which another replica's backward may depend. Throws what the job
   /// threw in the last one's thread; ReplicaLeft in the others', or when a replica has ended.
   void meet(const char* op, std::size_t replica, Contribution& mine,
             const std::function<void(std::span<Contribution* const>)>& job);
@@ -44,7 +44,6 @@ class Meeting {
  private:
   const std::shared_ptr<ReplicaGroup> group_;
   std::mutex mutex_;
-  std::condition_variable changed_;
   std::vector<Contribution*> brought_;
   std::size_t arrived_ = 0;
   std::size_t round_ = 0;
@@ -66,7 +65,7 @@ class MeetingGuard {
   const MeetingGuard* const outer_;
 };
 
-/// Null where there is no other replica to meet.
+/// Null where there is no other replica to meet, such as in a job that this thread runs while its replica waits.
 const MeetingGuard* current_meeting() noexcept;
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <optional>
 #include <stdexcept>
 #include <typeinfo>
 
@@ -17,18 +18,11 @@
 namespace lockstep {
 namespace {
 
-thread_local bool in_replica = false;
-
 // What a replica's thread takes over from the caller's.
 struct CallerContext {
-  std::vector<Stream> streams;
+  CurrentStreams streams;
   bool recording = grad_enabled();
   Generator random = current_generator();
-
-  CallerContext() {
-    for (int i = 0; i < cuda::device_count(); ++i)
-      if (const Stream stream = current_stream(Device::cuda(i)); stream.id() != 0) streams.push_back(stream);
-  }
 };
 
 // One replica's random numbers: a sequence of its own, far from the caller's and from the other replicas', and the one
@@ -79,13 +73,41 @@ std::vector<DeviceState*> states_of(std::span<const Device> devices) {
 }
 
 // Passes that share a device take turns, whole: replicas that wait for each other would otherwise wait for those of
-// another pass, which wait for them. Locked in the order of the devices, so that two callers cannot block each other.
-std::vector<std::unique_lock<std::mutex>> take_turn(std::span<const Device> devices) {
-  std::vector<Device> in_order(devices.begin(), devices.end());
-  std::sort(in_order.begin(), in_order.end());
-  std::vector<std::unique_lock<std::mutex>> turns;
-  for (const Device& device : in_order) turns.emplace_back(device_state(device).replica_turn);
-  return turns;
+// another pass, which wait for them. Who waits for a turn holds none, and runs its own queue meanwhile.
+class Turn {
+ public:
+  explicit Turn(std::span<DeviceState* const> devices) : devices_(devices) {
+    DeviceThread::wait_until([this] { return take(); });
+  }
+  ~Turn() {
+    give_back(devices_.size());
+    DeviceThread::notify();
+  }
+  Turn(const Turn&) = delete;
+  Turn& operator=(const Turn&) = delete;
+
+ private:
+  bool take() {
+    for (std::size_t i = 0; i < devices_.size(); ++i)
+      if (devices_[i]->runs_replica.exchange(true)) {
+        give_back(i);
+        return false;
+      }
+    return true;
+  }
+  void give_back(std::size_t count) {
+    for (std::size_t i = 0; i < count; ++i) devices_[i]->runs_replica = false;
+  }
+
+  const std::span<DeviceState* const> devices_;
+};
+
+// The one that this thread runs while it would only wait: the first, unless this is another one's device thread. Two
+// replicas on one thread could not wait for each other.
+std::size_t replica_of_this_thread(std::span<DeviceState* const> states) {
+  for (std::size_t i = 0; i < states.size(); ++i)
+    if (states[i]->thread.is_current()) return i;
+  return 0;
 }
 
 // Another exception of exactly the type E, whose message says where it comes from; null for other types.
@@ -141,13 +163,18 @@ bool is_consequence(const std::exception_ptr& failure) {
 
 }  // namespace
 
-bool inside_replica() noexcept { return in_replica; }
+bool inside_replica() noexcept { return current_meeting() != nullptr; }
 
 void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
                   const ReplicaPass& pass) {
   const std::vector<DeviceState*> states = states_of(devices);
   const std::size_t count = devices.size();
-  const auto turns = count == 1 || in_replica ? std::vector<std::unique_lock<std::mutex>>() : take_turn(devices);
+  if (count > 1 && DeviceThread::is_in_pass())
+    throw InvalidArgument(
+        text("[run_replicas] expected to be called outside of replicas, got a call for ", count, " from inside one"));
+  std::optional<Turn> turn;
+  std::optional<DeviceThread::InPass> in_pass;
+  if (count > 1) turn.emplace(states), in_pass.emplace();
   const CallerContext context;
   const std::vector<BatchShard> shards = shards_of(pass, count);
   std::vector<ReplicaRandom> random;
@@ -161,29 +188,24 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
     try {
       const MeetingGuard place(meeting, i);
       const GradMode mode(context.recording);
-      std::vector<std::unique_ptr<StreamGuard>> guards;
-      for (const Stream& stream : context.streams) guards.push_back(std::make_unique<StreamGuard>(stream));
+      const CurrentStreams::Guard streams(context.streams);
       const GeneratorGuard own(random[i].own);
       const BatchShardGuard shared(shards[i], random[i].shared);
       const CapturePrint capture(printed[i]);
-      const bool outer = std::exchange(in_replica, count > 1);
-      try {
-        job(i);
-      } catch (...) {
-        failures[i] = std::current_exception();
-      }
-      in_replica = outer;
+      job(i);
     } catch (...) {
       failures[i] = std::current_exception();
     }
   };
 
-  for (std::size_t i = 1; i < count; ++i)
-    states[i]->thread.submit([&, i] {
-      run(i);
-      if (--running == 0) DeviceThread::notify();
-    });
-  run(0);
+  const std::size_t here = replica_of_this_thread(states);
+  for (std::size_t i = 0; i < count; ++i)
+    if (i != here)
+      states[i]->thread.submit([&, i] {
+        run(i);
+        if (--running == 0) DeviceThread::notify();
+      });
+  run(here);
   if (count > 1) DeviceThread::wait_until([&] { return running == 0; });
   go_on_after(random, context.random);
   for (const std::string& text_of_replica : printed) print_text(text_of_replica);

@@ -41,14 +41,14 @@ struct Seen {
   explicit Seen(const nn::State& state) : storage(state.impl()->storage), version(state.version()) {}
 };
 
-// Whether a replica still is what its primary is: both are where they were, and the primary has not changed since they
-// were the same, or both equally often where they change together.
+// Whether a replica still is what its primary is: both have changed equally often, where they change together; else
+// both are where they were when they were the same, and the primary has not changed.
 bool in_lockstep(const Seen& primary_was, const Inventory::Item& primary, const Seen& replica_was,
                  const nn::State& replica) {
+  if (primary.sync == nn::BufferSync::kEqual) return have_equal_versions(*primary.state, replica);
   const Seen now(*primary.state), there(replica);
   if (now.storage != primary_was.storage || there.storage != replica_was.storage) return false;
-  const std::uint64_t changes = now.version - primary_was.version;
-  return changes == 0 || (primary.sync == nn::BufferSync::kEqual && changes == there.version - replica_was.version);
+  return now.version == primary_was.version;
 }
 
 class Placement final : public nn::Visitor {
@@ -98,7 +98,7 @@ struct ReplicaSync::Impl {
         nn::State& target = *own.states[k].state;
         if (in_lockstep(replica.primary_was[k], primary.states[k], replica.was[k], target)) continue;
         copy_values(target, source);
-        bump_version(target);
+        primary.states[k].sync == nn::BufferSync::kEqual ? take_version(target, source) : bump_version(target);
         replica.are_equal(k, source);
       }
       for (std::size_t k = 0; k < primary.settings.size(); ++k)
@@ -185,6 +185,9 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
     impl_->trained.push_back(state->requires_grad() ? *state : Tensor());
   for (nn::ModuleBase* module : replicas) {
     Impl::Replica& replica = impl_->replicas.emplace_back(Impl::Replica{Inventory(*module), {}, {}});
+    for (std::size_t k = 0; k < inventory.states.size(); ++k)
+      if (inventory.states[k].sync == nn::BufferSync::kEqual)
+        take_version(*replica.inventory.states[k].state, *inventory.states[k].state);
     for (const auto& [state, sync] : inventory.states) replica.primary_was.emplace_back(*state);
     for (const auto& [state, sync] : replica.inventory.states) replica.was.emplace_back(*state);
   }

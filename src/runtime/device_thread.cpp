@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "core/job_local.h"
+
 namespace lockstep {
 namespace {
 
@@ -11,8 +13,14 @@ namespace {
 // its own queue and by what others finish. Each thread sleeps on a condition of its own, so that nobody is woken for
 // nothing.
 std::mutex mutex;
-std::vector<std::condition_variable*> waiting;  // of the threads in wait_until()
 thread_local DeviceThread* this_device_thread = nullptr;
+thread_local bool in_pass = false;
+
+// Of the threads in wait_until(). Never destroyed: modules that live to the end of the process still wait.
+std::vector<std::condition_variable*>& waiting() {
+  static auto& all = *new std::vector<std::condition_variable*>;
+  return all;
+}
 
 }  // namespace
 
@@ -28,28 +36,40 @@ DeviceThread::~DeviceThread() {
 void DeviceThread::submit(std::function<void()> job) {
   {
     const std::scoped_lock lock(mutex);
-    jobs_.push_back(std::move(job));
+    jobs_.push_back({std::move(job), in_pass});
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
   }
   wake_.notify_one();
 }
+
+bool DeviceThread::is_current() const noexcept { return this_device_thread == this; }
 
 void DeviceThread::run() {
   this_device_thread = this;
   std::unique_lock lock(mutex);
   while (true) {
     wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-    if (jobs_.empty()) return;
-    run_next(lock);
+    if (!run_next(lock)) return;
   }
 }
 
-void DeviceThread::run_next(std::unique_lock<std::mutex>& lock) {
-  const std::function<void()> job = std::move(jobs_.front());
-  jobs_.pop_front();
-  lock.unlock();
-  job();
+// False if there is none that may run here.
+bool DeviceThread::run_next(std::unique_lock<std::mutex>& lock) {
+  const auto next = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.in_pass || !in_pass; });
+  if (next == jobs_.end()) return false;
+  {
+    const Job job = std::move(*next);
+    jobs_.erase(next);
+    lock.unlock();
+    const bool outer = std::exchange(in_pass, job.in_pass);
+    {
+      const JobLocal::Fresh state;
+      job.run();
+    }
+    in_pass = outer;
+  }
   lock.lock();
+  return true;
 }
 
 void DeviceThread::wait_until(const std::function<bool()>& done) {
@@ -57,19 +77,19 @@ void DeviceThread::wait_until(const std::function<bool()>& done) {
   std::condition_variable own;
   std::condition_variable& wake = self ? self->wake_ : own;
   std::unique_lock lock(mutex);
-  waiting.push_back(&wake);
-  while (!done()) {
-    if (self && !self->jobs_.empty())
-      self->run_next(lock);
-    else
-      wake.wait(lock);
-  }
-  waiting.erase(std::find(waiting.begin(), waiting.end(), &wake));
+  waiting().push_back(&wake);
+  while (!done())
+    if (!self || !self->run_next(lock)) wake.wait(lock);
+  waiting().erase(std::find(waiting().begin(), waiting().end(), &wake));
 }
+
+DeviceThread::InPass::InPass() noexcept : outer_(std::exchange(in_pass, true)) {}
+DeviceThread::InPass::~InPass() { in_pass = outer_; }
+bool DeviceThread::is_in_pass() noexcept { return in_pass; }
 
 void DeviceThread::notify() {
   const std::scoped_lock lock(mutex);  // nobody is between asking done() and sleeping
-  for (std::condition_variable* const wake : waiting) wake->notify_one();
+  for (std::condition_variable* const wake : waiting()) wake->notify_one();
 }
 
 }  // namespace lockstep

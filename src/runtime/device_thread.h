@@ -19,18 +19,39 @@ class DeviceThread {
 
   /// The job must not throw. The thread starts with the first job.
   void submit(std::function<void()> job);
+  /// Whether the caller is a job of this thread.
+  bool is_current() const noexcept;
 
-  /// Blocks until `done()` holds; it is asked again after every notify(). If this thread is a device thread
-  /// it runs its own queued jobs meanwhile, so that device threads waiting for each other cannot deadlock.
+  /// Blocks until `done()` holds; it is asked again after every notify(). If this thread is a device thread it runs its
+  /// own queued jobs meanwhile, so that device threads waiting for each other cannot deadlock: inside a pass only those
+  /// of passes, since others may begin one, which would wait for what is beneath it. What is JobLocal is not theirs.
   static void wait_until(const std::function<bool()>& done);
   /// To be called after what a wait_until looks at has changed.
   static void notify();
 
- private:
-  void run();
-  void run_next(std::unique_lock<std::mutex>& lock);
+  /// While it lives, this thread is inside a pass of several replicas, and so are the jobs that it submits.
+  class InPass {
+   public:
+    InPass() noexcept;
+    ~InPass();
+    InPass(const InPass&) = delete;
+    InPass& operator=(const InPass&) = delete;
 
-  std::deque<std::function<void()>> jobs_;
+   private:
+    const bool outer_;
+  };
+  static bool is_in_pass() noexcept;
+
+ private:
+  struct Job {
+    std::function<void()> run;
+    bool in_pass;
+  };
+
+  void run();
+  bool run_next(std::unique_lock<std::mutex>& lock);
+
+  std::deque<Job> jobs_;
   std::condition_variable wake_;  // of this thread: for jobs, and in wait_until()
   bool stopping_ = false;
   std::thread thread_;

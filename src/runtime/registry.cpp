@@ -1,9 +1,13 @@
 #include "runtime/registry.h"
 
+#include <array>
 #include <cstdlib>
+#include <iostream>
+#include <utility>
 
 #include <lockstep/core/error.h>
 
+#include "core/job_local.h"
 #include "core/text.h"
 #include "runtime/cpu/cpu_backend.h"
 #include "runtime/device_choice.h"
@@ -16,10 +20,25 @@ std::shared_ptr<Backend> backend_from_environment() {
   return choose_backend(choice ? choice : "");
 }
 
+// At the end of the process: what is enqueued ends, and what fails in it is told.
+void finish(DeviceSet& devices) noexcept {
+  for (int i = 0; i < devices.count(); ++i)
+    for (const StreamHandle& stream : devices.state(i).streams()) {
+      try {
+        devices.backend().synchronize_stream(stream);
+      } catch (const std::exception& error) {
+        std::cerr << text("[", devices.state(i).device, "] an error that nobody waited for: ", error.what(), '\n');
+      } catch (...) {
+        std::cerr << text("[", devices.state(i).device, "] an error that nobody waited for\n");
+      }
+    }
+}
+
+// Never destroyed: tensors at namespace scope, or in other static objects, may live longer than any static object here.
 class Registry {
  public:
   static Registry& instance() {
-    static Registry registry;
+    static Registry& registry = *new Registry;
     return registry;
   }
 
@@ -58,6 +77,8 @@ class Registry {
     if (!accelerators_) {
       accelerators_ = std::make_shared<DeviceSet>(backend_from_environment());
       current_.store(accelerators_.get(), std::memory_order_release);
+      // After the backend's own handlers are registered, so that it runs before them.
+      std::atexit([] { finish(*instance().current()); });
     }
     return accelerators_;
   }
@@ -69,7 +90,9 @@ class Registry {
   std::vector<std::shared_ptr<DeviceSet>> retired_;
 };
 
-thread_local std::int8_t current_stream_ids[64] = {};  // of cuda:i; the CPU has one stream
+using StreamIds = std::array<std::int8_t, 64>;
+thread_local StreamIds current_stream_ids = {};  // of cuda:i; the CPU has one stream
+const JobLocal current_stream_ids_are_of_the_job([]() -> void* { return &current_stream_ids; }, StreamIds());
 
 }  // namespace
 
@@ -114,7 +137,7 @@ DeviceSet::~DeviceSet() = default;
 
 bool DeviceSet::idle() const {
   for (const auto& state : states_)
-    if (state->allocator.stats().in_use != 0) return false;
+    if (state->allocator.stats().in_use != 0 || state->empty_storages != 0) return false;
   return true;
 }
 
@@ -139,23 +162,28 @@ void retire(std::shared_ptr<DeviceSet> devices) { Registry::instance().retire(st
 
 StreamHandle current_stream_handle(DeviceState& state) {
   if (state.device.is_cpu()) return {};
-  return state.stream(current_stream_ids[state.device.index()]);
+  return state.stream(current_stream_ids[std::size_t(state.device.index())]);
 }
 
 Stream current_stream(Device device) {
-  const int id = device.is_cpu() ? 0 : current_stream_ids[device.index()];
+  const int id = device.is_cpu() ? 0 : current_stream_ids[std::size_t(device.index())];
   device_state(device);
   return StreamAccess::make(device, id);
 }
 
 StreamGuard::StreamGuard(Stream stream) : device_(stream.device()) {
   StreamAccess::handle(stream);  // throws if it is not there
-  outer_id_ = current_stream_ids[device_.index()];
-  if (device_.is_cuda()) current_stream_ids[device_.index()] = std::int8_t(stream.id());
+  outer_id_ = current_stream_ids[std::size_t(device_.index())];
+  if (device_.is_cuda()) current_stream_ids[std::size_t(device_.index())] = std::int8_t(stream.id());
 }
 
+CurrentStreams::CurrentStreams() noexcept : ids_(current_stream_ids) {}
+CurrentStreams::Guard::Guard(const CurrentStreams& streams) noexcept
+    : outer_(std::exchange(current_stream_ids, streams.ids_)) {}
+CurrentStreams::Guard::~Guard() { current_stream_ids = outer_; }
+
 StreamGuard::~StreamGuard() {
-  if (device_.is_cuda()) current_stream_ids[device_.index()] = std::int8_t(outer_id_);
+  if (device_.is_cuda()) current_stream_ids[std::size_t(device_.index())] = std::int8_t(outer_id_);
 }
 
 }  // namespace lockstep

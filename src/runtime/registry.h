@@ -21,7 +21,8 @@ struct DeviceState {
   Backend& backend;
   CachingAllocator allocator;
   DeviceThread thread;
-  std::mutex replica_turn;  ///< Held by a pass whose replicas run here.
+  std::atomic<bool> runs_replica = false;  ///< Of a pass: whoever sets it.
+  std::atomic<int> empty_storages = 0;     ///< Live ones of no bytes, which the allocator does not know of.
 
   /// Throws InvalidArgument if there is no stream `id`.
   StreamHandle stream(int id);
@@ -47,7 +48,7 @@ class DeviceSet {
   int count() const noexcept { return int(states_.size()); }
   DeviceState& state(int index) noexcept { return *states_[std::size_t(index)]; }
   Backend& backend() noexcept { return *backend_; }
-  /// True when every block was returned.
+  /// True when nothing on the devices is left.
   bool idle() const;
 
  private:

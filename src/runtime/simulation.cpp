@@ -46,6 +46,9 @@ void report(const std::vector<std::exception_ptr>& errors) {
 void report_leaks(DeviceSet& devices) {
   for (int i = 0; i < devices.count(); ++i) {
     const MemoryStats stats = devices.state(i).allocator.stats();
+    if (const int empty = devices.state(i).empty_storages; empty != 0)
+      std::cerr << text("[sim] leak on ", devices.state(i).device, ": ", empty,
+                        " tensors without elements at the end of its simulation\n");
     if (stats.in_use == 0) continue;
     std::cerr << text("[sim] leak on ", devices.state(i).device, ": ", stats.in_use,
                       " bytes in use (blocks: ", stats.allocations - stats.frees, ") at the end of its simulation\n");

@@ -2,12 +2,14 @@
 
 #include <utility>
 
+#include "core/job_local.h"
 #include "tensor/philox.h"
 
 namespace lockstep {
 namespace {
 
 thread_local const BatchShardGuard* innermost = nullptr;
+const JobLocal innermost_is_of_the_job([]() -> void* { return &innermost; }, innermost);
 
 }  // namespace
 

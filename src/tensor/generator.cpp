@@ -4,6 +4,8 @@
 
 #include <lockstep/tensor/random.h>
 
+#include "core/job_local.h"
+
 namespace lockstep {
 namespace {
 
@@ -11,6 +13,7 @@ std::mutex process_mutex;
 Generator process_generator;  // under process_mutex
 
 thread_local Generator* thread_generator = nullptr;
+const JobLocal thread_generator_is_of_the_job([]() -> void* { return &thread_generator; }, thread_generator);
 
 Generator take(Generator& generator, std::uint64_t blocks) noexcept {
   const Generator start = generator;

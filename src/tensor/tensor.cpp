@@ -25,12 +25,16 @@ Storage* Storage::make(DeviceState& device, std::size_t bytes) {
   storage->stream_id = stream.id;
   storage->bytes = bytes;
   storage->allocation = device.allocator.allocate(bytes, stream);
+  if (bytes == 0) ++device.empty_storages;
   return storage.release();
 }
 
 void Storage::release() noexcept {
   if (!drop_reference(references)) return;
-  if (allocation.block) device->allocator.free(allocation.block);
+  if (allocation.block)
+    device->allocator.free(allocation.block);
+  else
+    --device->empty_storages;
   delete this;
 }
 
@@ -40,7 +44,7 @@ void throw_undefined(const char* op) {
 
 void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
   throw DeviceMismatch(text("[", op, "] expected tensors on one device, got ", a.device(), " ", a.sizes(), " and ",
-                            b.device(), " ", b.sizes()));
+                            b.device(), " ", b.sizes(), a.device() == b.device() ? " of another simulation" : ""));
 }
 
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
@@ -109,6 +113,11 @@ Region region_of(const TensorImpl& tensor) noexcept {
     if (g.strides[0][i] == 0) {  // expanded: the same bytes again
       g.sizes.erase(i);
       g.strides[0].erase(i);
+    }
+  for (int i = 1; i < g.sizes.rank(); ++i)  // the order of the dimensions does not matter
+    for (int k = i; k > 0 && g.strides[0][k] > g.strides[0][k - 1]; --k) {
+      std::swap(g.strides[0][k], g.strides[0][k - 1]);
+      std::swap(g.sizes[k], g.sizes[k - 1]);
     }
   collapse(g);
   if (g.sizes.rank() == 0) return {tensor.data(), element, 1, element};

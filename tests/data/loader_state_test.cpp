@@ -98,6 +98,12 @@ TEST(LoaderState, OfAnotherLoopIsNotMovedByAnOldIterator) {
   ++old;
   ++old;
   EXPECT_EQ(loader.state(), (LoaderState{1, 1, 1}));
+  loader.load_state({1, 1, 0});  // the same epoch once more
+  auto again = loader.begin();
+  for (int i = 0; i < 4; ++i) ++current;
+  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 1}));
+  ++again;
+  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 2}));
 }
 
 TEST(LoaderState, IsRefusedWhereItDoesNotFitAndChangesNothing) {

@@ -13,6 +13,9 @@
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/data/loader.h>
 #include <lockstep/data/tensor_dataset.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
@@ -263,6 +266,19 @@ TEST(DataLoaderWorkers, RecordForBackwardAsTheLoopsThreadDoes) {
   EXPECT_TRUE(loader.begin()->to(kInt64)[0].item<bool>());
   const NoGrad no_grad;
   EXPECT_FALSE(loader.begin()->to(kInt64)[0].item<bool>());
+}
+
+// The simulated device would report work on two streams that no event orders.
+TEST(DataLoaderWorkers, UseTheStreamsOfTheLoop) {
+  const SimulatedDevices devices({.count = 2});
+  const TensorDataset<1> dataset(arange(0, 12).to("cuda:1").view({12, 1}));
+  synchronize("cuda:1");
+  const StreamGuard guard(Stream::from_pool("cuda:1"));
+  DataLoader loader(dataset, {.batch_size = 4, .workers = 2});
+  std::vector<float> all;
+  for (const Tensor& batch : loader)
+    for (const float value : (batch + 1).to(kFloat32).to_vector<float>()) all.push_back(value);
+  EXPECT_EQ(all.size(), 12u);
 }
 
 }  // namespace

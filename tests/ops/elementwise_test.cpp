@@ -4,8 +4,11 @@
 #include <cmath>
 #include <limits>
 
+#include <lockstep/autograd/autograd.h>
+
 #include "ops/all_ops.h"
 #include "support/test_devices.h"
+#include "support/values.h"
 
 namespace lockstep {
 namespace {
@@ -13,6 +16,7 @@ namespace {
 const double kNan = std::numeric_limits<double>::quiet_NaN();
 const double kInfinity = std::numeric_limits<double>::infinity();
 
+using testing::values;
 using Floats = std::vector<float>;
 using Integers = std::vector<std::int64_t>;
 
@@ -229,10 +233,56 @@ TEST(InPlace, ChangesTheTensorAndItsViews) {
   EXPECT_EQ(row.to_vector<float>(), (Floats{26, 48}));
 }
 
+TEST(InPlace, HasOperators) {
+  Tensor x = tensor({{1., 2.}, {3., 4.}});
+  x += tensor({10., 20.});
+  x -= 1;
+  x *= tensor({{2.}, {1.}});
+  x /= tensor({5., 0.5});
+  x += 0.5;
+  x -= tensor({1.});
+  x *= 4;
+  x /= 2;
+  const Floats expected = {7, 167, 3.8f, 91}, got = x.to_vector<float>();
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_FLOAT_EQ(got[i], expected[i]);
+  Tensor bytes = tensor({250}, {.dtype = kUInt8});
+  bytes += 10;
+  EXPECT_EQ(bytes.to(kInt64).to_vector<std::int64_t>(), (Integers{4}));
+}
+
+// Of the last value with respect to the first, as without in-place operations.
+TEST(InPlace, OperatorsAreDifferentiable) {
+  const Tensor x = tensor({{1.5, 2.}, {3., 4.}}, {.dtype = kFloat64, .requires_grad = true});
+  const Tensor q = tensor({2., 5.}, {.dtype = kFloat64, .requires_grad = true});
+  const auto in_place = [&] {
+    Tensor y = x * 1;
+    y /= q;
+    y += 3;
+    y /= 4;
+    y /= y;
+    y -= 0.5;
+    y *= x;
+    return sum(y * y);
+  };
+  const auto out_of_place = [&] {
+    const Tensor y = (x * 1 / q + 3) / 4;
+    const Tensor z = (y / y - 0.5) * x;
+    return sum(z * z);
+  };
+  const std::vector<Tensor> expected = gradients({out_of_place()}, {x, q}), got = gradients({in_place()}, {x, q});
+  for (std::size_t i = 0; i < 2; ++i) {
+    const std::vector<double> a = values(expected[i]), b = values(got[i]);
+    for (std::size_t k = 0; k < a.size(); ++k) EXPECT_NEAR(b[k], a[k], 1e-12) << "input " << i;
+  }
+}
+
 TEST(InPlace, RejectsWhatTheTargetCannotHold) {
   Tensor x = tensor({1, 2});
   EXPECT_THROW(x.add_(tensor({0.5, 0.5})), DTypeError);
   EXPECT_THROW(x.mul_(0.5), DTypeError);
+  EXPECT_THROW(x.add_(0.5), DTypeError);
+  EXPECT_THROW(x.div_(2), DTypeError);
+  EXPECT_THROW(x.div_(tensor({1, 2})), DTypeError);
   EXPECT_THROW(x.add_(tensor({{1, 2}, {3, 4}})), ShapeError);
 }
 

@@ -153,6 +153,9 @@ TEST(ZeroGrad, DropsGradientsOrZeroesThemWhereTheyAre) {
   EXPECT_TRUE(a.grad().defined());
   optimizer.zero_grad();
   EXPECT_FALSE(a.grad().defined());
+  a.set_grad(ones({1}).expand({2}));  // which has no memory of its own to zero
+  optimizer.zero_grad(false);
+  EXPECT_EQ(values(a.grad()), std::vector<float>(2));
 }
 
 TEST(Refusals, NameTheParameter) {
@@ -165,6 +168,8 @@ TEST(Refusals, NameTheParameter) {
             "[SGD] expected parameter 1 to be a leaf, got the result of SumBackward");
   EXPECT_EQ(message_of<InvalidArgument>([] { optim::SGD(std::vector<Tensor>(), {}); }),
             "[SGD] expected at least one parameter, got none");
+  EXPECT_EQ(message_of<InvalidArgument>([] { optim::SGD(std::vector<optim::SGD::Group>()); }),
+            "[SGD] expected at least one parameter, got none");
   optim::SGD optimizer({good}, {});
   EXPECT_THROW(optimizer.add_group({good}), InvalidArgument);
   EXPECT_THROW(optimizer.lr(1), InvalidArgument);
@@ -175,6 +180,9 @@ TEST(Refusals, NameTheOption) {
   EXPECT_EQ(message_of<InvalidArgument>([&] { optim::SGD(p, {.lr = -1}); }), "[SGD] expected lr >= 0, got -1");
   EXPECT_EQ(message_of<InvalidArgument>([&] { optim::SGD(p, {.nesterov = true}); }),
             "[SGD] expected momentum > 0 with nesterov, got 0");
+  EXPECT_EQ(message_of<InvalidArgument>(
+                [&] { optim::SGD(p, {.momentum = 0.5, .dampening = std::numeric_limits<double>::quiet_NaN()}); }),
+            "[SGD] expected a finite dampening, got nan");
   EXPECT_EQ(message_of<InvalidArgument>([&] {
               optim::AdamW(p, {.betas = {0.9, 1}});
             }),

@@ -138,6 +138,8 @@ TEST(ScheduleRefusals, NameTheOption) {
   EXPECT_THROW(optim::OneCycleLR(optimizer, {.max_lr = 1}), InvalidArgument);
   EXPECT_THROW(optim::OneCycleLR(optimizer, {.max_lr = {1, 2}, .total_steps = 5}), InvalidArgument);
   EXPECT_THROW(optim::OneCycleLR(adagrad, {.max_lr = 1, .total_steps = 5}), InvalidArgument);
+  EXPECT_THROW(optim::OneCycleLR(optimizer, {.max_lr = -1, .total_steps = 5}), InvalidArgument);
+  EXPECT_THROW(optim::OneCycleLR(optimizer, {.max_lr = 1, .total_steps = 5, .max_momentum = 1.5}), InvalidArgument);
   EXPECT_NO_THROW(optim::OneCycleLR(adagrad, {.max_lr = 1, .total_steps = 5, .cycle_momentum = false}));
 }
 

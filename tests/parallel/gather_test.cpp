@@ -4,6 +4,9 @@
 #include <gtest/gtest.h>
 
 #include <limits>
+#include <map>
+#include <optional>
+#include <string>
 
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/ops/arithmetic.h>
@@ -170,6 +173,30 @@ TEST(Gather, CarriesGradientsBackToEachReplica) {
 TEST(Gather, IsNotRecordedUnderNoGrad) {
   const NoGrad guard;
   EXPECT_FALSE(gather(std::vector<Tensor>(2, ones({1}, {.requires_grad = true})), "cpu").requires_grad());
+}
+
+TEST(Gather, RefusesContainersThatDiffer) {
+  const TestDevices devices(2);
+  const Tensor x = ones({2});
+  const auto expect_refusal = [](const auto& a, const auto& b) {
+    EXPECT_THROW(gather(std::vector{a, b}, "cuda:0"), InvalidArgument);
+    EXPECT_NO_THROW(gather(std::vector{a, a}, "cuda:0"));
+  };
+  using Lists = std::vector<std::vector<Tensor>>;
+  expect_refusal(std::map<int, Tensor>{{1, x}}, std::map<int, Tensor>{{7, x}});
+  expect_refusal(std::map<std::pair<int, int>, Tensor>{{{1, 2}, x}},
+                 std::map<std::pair<int, int>, Tensor>{{{1, 3}, x}});
+  expect_refusal(Lists{{}, {}}, Lists{});
+  expect_refusal(std::optional(std::vector<Tensor>()), std::optional<std::vector<Tensor>>());
+}
+
+TEST(Scatter, SplitsMapsOfAnyOrder) {
+  const TestDevices devices(2);
+  const std::map<std::string, Tensor, std::less<>> batch = {{"a", ones({4})}};
+  const auto shards = scatter(batch, try_all_gpus());
+  ASSERT_EQ(shards.size(), 2u);
+  EXPECT_EQ(shards[1].at("a").sizes(), Shape{2});
+  EXPECT_EQ(shards[1].at("a").device(), Device("cuda:1"));
 }
 
 }  // namespace

@@ -14,6 +14,7 @@
 #include <lockstep/tensor/batch_shard.h>
 
 #include "parallel/job.h"
+#include "support/must_end.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -237,13 +238,7 @@ TEST(ReplicaGroup, LetsTwoThreadsMeetOnTheSameDevices) {
   const auto many_passes = [] {
     for (int i = 0; i < 2000; ++i) run_on_all([](std::size_t) { sum_over_replicas(std::int64_t(1)); });
   };
-  std::future<void> first = std::async(std::launch::async, many_passes),
-                    second = std::async(std::launch::async, many_passes);
-  for (std::future<void>* each : {&first, &second})
-    if (each->wait_for(std::chrono::seconds(60)) != std::future_status::ready) {
-      std::fputs("two passes wait for each other\n", stderr);
-      std::abort();  // they cannot be joined
-    }
+  testing::must_end({many_passes, many_passes});
 }
 
 TEST(Replicas, DrawWhatTheCallerWouldDrawForTheBatch) {

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <initializer_list>
 #include <span>
 #include <vector>
 
@@ -22,13 +23,23 @@ struct BackwardOptions {
 /// an error in a node names the forward op.
 LOCKSTEP_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
                            const BackwardOptions& options = {});
+inline void backward(std::initializer_list<Tensor> roots, std::span<const Tensor> gradients = {},
+                     const BackwardOptions& options = {}) {
+  backward(std::span(roots.begin(), roots.size()), gradients, options);
+}
 
 /// The gradients with respect to `inputs`, which are not accumulated; undefined where a root does not depend on one.
+/// Those of parameters of a DataParallel are summed over the replicas.
 LOCKSTEP_API std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Tensor> inputs,
                                            std::span<const Tensor> seeds = {}, const BackwardOptions& options = {});
+inline std::vector<Tensor> gradients(std::initializer_list<Tensor> roots, std::initializer_list<Tensor> inputs,
+                                     std::span<const Tensor> seeds = {}, const BackwardOptions& options = {}) {
+  return gradients(std::span(roots.begin(), roots.size()), std::span(inputs.begin(), inputs.size()), seeds, options);
+}
 
 /// Calls `hook` with the gradient of `tensor` when backward has it; a defined result replaces it.
-/// For a leaf it runs before accumulation. Throws AutogradError if the tensor needs no gradient.
+/// For a leaf it runs before accumulation: of a parameter of a DataParallel with the part of the first replica, before
+/// the sum. Throws AutogradError if the tensor needs no gradient.
 LOCKSTEP_API void register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
 
 /// Calls `hook` on the thread of the leaf's device after a gradient was accumulated into `leaf`.

@@ -14,6 +14,7 @@
 #include <lockstep/data/batch_source.h>
 #include <lockstep/data/epoch_schedule.h>
 #include <lockstep/data/prefetcher.h>
+#include <lockstep/runtime/stream.h>
 
 namespace lockstep::data {
 
@@ -35,7 +36,10 @@ class EpochLoop {
       slots_.resize(std::size_t(window));
       prefetcher_ = std::make_unique<Prefetcher>(
           PrefetchOptions{.workers = options.workers, .first = next_, .last = plan_.batches(), .window = window},
-          [this](std::int64_t batch, const std::stop_token& stop) { slot(batch) = make(batch, stop); });
+          [this](std::int64_t batch, const std::stop_token& stop) {
+            const CurrentStreams::Guard streams(streams_);
+            slot(batch) = make(batch, stop);
+          });
     }
     produce();
   }
@@ -53,7 +57,7 @@ class EpochLoop {
  private:
   void produce() {
     if (next_ == plan_.batches()) {
-      schedule_->finish(plan_.epoch());
+      schedule_->finish(plan_.loop());
       return;
     }
     if (prefetcher_) {
@@ -67,7 +71,7 @@ class EpochLoop {
     } else {
       batch_ = make(next_, std::stop_token());
     }
-    schedule_->advance(plan_.epoch(), ++next_);
+    schedule_->advance(plan_.loop(), ++next_);
   }
 
   void take_prefetched() {
@@ -87,6 +91,7 @@ class EpochLoop {
   const std::shared_ptr<EpochSchedule> schedule_;
   const EpochPlan plan_;
   const bool grad_enabled_ = grad_enabled();
+  const CurrentStreams streams_;  // which workers use too
   std::int64_t next_;
   std::optional<Batch> batch_;
   std::vector<std::optional<Batch>> slots_;

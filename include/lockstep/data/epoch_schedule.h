@@ -23,11 +23,13 @@ class LOCKSTEP_API EpochPlan {
     std::int64_t first_batch = 0;  ///< Where to begin.
     std::int64_t batches = 0;
     std::int64_t batch_size = 1;
+    std::uint64_t loop = 0;  ///< Which of the schedule's loops it is for.
   };
   /// Throws InvalidArgument for an index outside of [0, dataset_size).
   EpochPlan(const Options& options, std::vector<std::int64_t> indices, std::int64_t dataset_size);
 
   std::int64_t epoch() const noexcept { return options_.epoch; }
+  std::uint64_t loop() const noexcept { return options_.loop; }
   std::int64_t first_batch() const noexcept { return options_.first_batch; }
   std::int64_t batches() const noexcept { return options_.batches; }
   /// The indices of the samples of a batch.
@@ -64,24 +66,25 @@ class LOCKSTEP_API EpochSchedule {
 
   /// The next epoch, or the rest of the one that load() named.
   EpochPlan begin_epoch();
-  /// The loop of this epoch is about to get the batch before `next_batch`.
-  void advance(std::int64_t epoch, std::int64_t next_batch) noexcept;
-  /// The loop of this epoch has had all batches.
-  void finish(std::int64_t epoch) noexcept;
+  /// A loop is about to get the batch before `next_batch`. One that is not the latest any more changes nothing.
+  void advance(std::uint64_t loop, std::int64_t next_batch) noexcept;
+  /// A loop has had all batches.
+  void finish(std::uint64_t loop) noexcept;
 
   LoaderState state() const noexcept { return state_; }
   /// Throws InvalidArgument for a state that this schedule cannot be in, and changes nothing then.
   void load(const LoaderState& state);
 
  private:
-  bool is_running(std::int64_t epoch) const noexcept { return begun_ && state_.epoch == epoch; }
+  bool is_running(std::uint64_t loop) const noexcept { return begun_ && loops_ == loop; }
 
   std::int64_t dataset_size_;
   LoaderOptions options_;
   Order order_;
   std::int64_t batches_ = 0;
   LoaderState state_;
-  bool begun_ = false;  // whether a loop over state_.epoch has begun
+  bool begun_ = false;       // whether a loop over state_.epoch has begun
+  std::uint64_t loops_ = 0;  // begun so far
 };
 
 namespace detail {

@@ -94,7 +94,13 @@ class LOCKSTEP_API ModuleBase {
   bool training_ = true;
 };
 
+template <class Self>
+class Module;
+
 namespace detail {
+
+template <class Self>
+Self self_of(const Module<Self>&);
 
 template <class T>
 inline constexpr bool kUnsupported = false;
@@ -123,9 +129,21 @@ struct IsMap : std::false_type {};
 template <class T>
 struct IsMap<std::map<std::string, T>> : std::true_type {};
 
+}  // namespace detail
+
+/// False for a module that derives from another one: that would run, and be walked over, as the other.
+template <class T>
+concept IsItself = !requires(const T& module) {
+  detail::self_of(module);
+}
+|| std::same_as<decltype(detail::self_of(std::declval<const T&>())), T>;
+
+namespace detail {
+
 template <class T>
 void visit_member(const Path& path, T& member, Visitor& visitor) {
   if constexpr (std::derived_from<T, ModuleBase>) {
+    static_assert(IsItself<T>, "a module that derives from another one: hold that as a member instead");
     static_cast<ModuleBase&>(member).visit(path, visitor);
   } else if constexpr (std::same_as<T, Parameter>) {
     visitor.parameter(path, member);

@@ -49,8 +49,8 @@ class LOCKSTEP_API Optimizer {
   /// Updates every parameter that has a gradient, with one launch for each group, device and dtype, on the current
   /// streams. State is made at a parameter's first step, in the dtype that its arithmetic happens in (float32 for
   /// 16-bit parameters), and moves when devices divide the parameter otherwise. Before anything changes, throws
-  /// InvalidArgument for options out of range and for a parameter that is not contiguous, and AutogradError if a
-  /// replica has no gradient where its primary has one.
+  /// InvalidArgument for options out of range and for a parameter that is not contiguous, AutogradError during a
+  /// backward of a model on several devices.
   void step();
   /// Drops the gradients of all parameters and of their replicas, or fills them with zeros where they are: gradients
   /// that are views into a bucket stay views.
@@ -118,6 +118,7 @@ class OptimizerWith : public Optimizer {
     add_group(std::move(parameters), options);
   }
   explicit OptimizerWith(std::vector<Group> groups) : Optimizer(Options::kName) {
+    if (groups.empty()) add_parameters({});
     for (Group& group : groups) add_group(std::move(group.parameters), group.options);
   }
 

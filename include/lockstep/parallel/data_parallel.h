@@ -38,6 +38,8 @@ LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_
 LOCKSTEP_API void adopt(nn::ModuleBase& module, Device device);
 /// Throws InvalidArgument inside a replica.
 LOCKSTEP_API void refuse_nesting();
+/// A backward that reaches the module's parameters throws AutogradError.
+LOCKSTEP_API void refuse_backward(nn::ModuleBase& replica);
 
 // Arguments that may hold tensors are copied (as handles) for each replica; others are given by reference if they
 // can outlive the call.
@@ -67,6 +69,7 @@ std::tuple<Argument> as_arguments(Argument argument) {
 template <class M>
 class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataParallelMark {
   static_assert(!std::is_base_of_v<detail::DataParallelMark, M>, "the module is a DataParallel already");
+  static_assert(nn::IsItself<M>, "a module that derives from another one: hold that as a member instead");
 
  public:
   /// Takes a module that is on the CPU (and moves it) or on the first device. Throws DeviceMismatch naming a
@@ -127,7 +130,8 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     }
   }
 
-  /// While the guard lives, backward leaves each device its own gradients; the next backward after it sums them all.
+  /// While the guard lives, backward leaves each device its own gradients. The next backward after it sums them all, or
+  /// whoever asks for them first: grad(), an optimizer's step, clipping.
   class [[nodiscard]] NoSync {
    public:
     explicit NoSync(DataParallel& model) noexcept : buckets_(model.buckets_), outer_(buckets_.is_summing()) {
@@ -146,6 +150,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
  private:
   void make_replicas() {
     if (devices_.size() == 1) return;
+    buckets_.give_up();
     sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
     buckets_ = GradientBuckets();
     replicas_.clear();
@@ -160,7 +165,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
 
   // The module and as many of its replicas as will run, all equal to it.
   std::vector<M*> ready_modules(std::size_t count) {
-    if (devices_.size() > 1 && !sync_.update(*module_)) make_replicas();
+    if (devices_.size() > 1 && !(buckets_.are_current() && sync_.update(*module_))) make_replicas();
     std::vector<M*> modules = {module_.get()};
     for (std::size_t i = 1; i < count; ++i) modules.push_back(replicas_[i - 1].get());
     return modules;
@@ -176,7 +181,8 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
 };
 
 /// One forward pass of `module` over several GPUs, without keeping replicas: copies the module to each of them first.
-/// The module is on the first of them. An input that is a std::tuple is the arguments of forward().
+/// Nobody would sum their gradients: a backward through them throws AutogradError. The module is on the first of the
+/// GPUs. An input that is a std::tuple is the arguments of forward().
 template <class M, class Input>
 auto data_parallel(M& module, Input&& input, const DataParallelOptions& options = {}) {
   const std::vector<Device> devices = detail::resolve_devices(options.device_ids);
@@ -190,6 +196,7 @@ auto data_parallel(M& module, Input&& input, const DataParallelOptions& options 
   std::vector<M*> modules = {&module};
   for (std::size_t i = 1; i < inputs.size(); ++i) {
     replicas.push_back(replicate(module, devices[i]));
+    detail::refuse_backward(replicas.back());
     modules.push_back(&replicas.back());
   }
   return gather(parallel_apply(std::span<M* const>(modules), inputs, std::span<const Device>(devices),

@@ -36,14 +36,20 @@ class LOCKSTEP_API GradientBuckets {
   /// modules[i] is on devices[i]; the first is the primary. Throws OutOfMemory.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
                   const BucketOptions& options);
-  ~GradientBuckets();  ///< The parameters forget their replicas.
+  ~GradientBuckets();  ///< As give_up(), but drops gradients that cannot be summed any more.
   GradientBuckets(GradientBuckets&&) noexcept;
   GradientBuckets& operator=(GradientBuckets&&) noexcept;
 
-  /// Whether backward sums gradients. Without, each device accumulates its own, and the next backward that sums
-  /// includes them.
+  /// Whether backward sums gradients. Without, each device accumulates its own, until the next backward that sums, or
+  /// until somebody asks for one or uses them: grad(), an optimizer's step, clipping.
   void set_summing(bool on) noexcept;
   bool is_summing() const noexcept;
+
+  /// Before other replicas take the place of these: sums what is not summed. A backward through a graph of these throws
+  /// AutogradError from then on, since their gradients could not be summed. Throws the errors of the sum.
+  void give_up();
+  /// False after give_up(), and when others were made for the primary meanwhile, which take it over.
+  bool are_current() const noexcept;
 
   std::size_t bucket_count() const noexcept;
 

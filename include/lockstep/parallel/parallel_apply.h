@@ -22,17 +22,17 @@ struct ReplicaPass {
   std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Kept from pass to pass, if there are several.
 };
 
-/// Calls job(0) on this thread and every other job(i) on the thread of devices[i], all at once, and waits for all. Jobs
-/// inherit the caller's current streams and gradient mode. Each draws random numbers from a sequence of its own that
-/// depends on the caller's and on i; draw_for_batch() gives all the numbers that the caller would get. What they
-/// print() appears when all have finished, in the order of i. The failure of the lowest i is thrown, of its own type,
-/// with "in replica i on cuda:d" in its message and the others attached. Passes that share a device come one after the
-/// other. Throws InvalidArgument, before any job runs, for no device, one that is not there, and one that is given
-/// twice.
+/// Calls job(0) on this thread and every other job(i) on the thread of devices[i], all at once, and waits for all. (In
+/// a hook on the thread of devices[j] this thread calls job(j).) Jobs inherit the caller's current streams and gradient
+/// mode. Each draws random numbers from a sequence of its own that depends on the caller's and on i; draw_for_batch()
+/// gives all the numbers that the caller would get. What they print() appears when all have finished, in the order of
+/// i. The failure of the lowest i is thrown, of its own type, with "in replica i on cuda:d" in its message and the
+/// others attached. Passes that share a device come one after the other. Throws InvalidArgument, before any job runs,
+/// for no device, one that is not there, one that is given twice, and for several from inside a replica.
 LOCKSTEP_API void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
                                const ReplicaPass& pass = {});
 
-/// True on a thread that is inside run_replicas.
+/// True in one of several replicas.
 LOCKSTEP_API bool inside_replica() noexcept;
 
 /// The results of modules[i](inputs[i]...) on devices[i]. There are as many replicas as inputs; inputs are tuples.

@@ -27,23 +27,17 @@ template <class... T>
 struct HoldsTensors<std::tuple<T...>> : std::disjunction<HoldsTensors<T>...> {};
 template <class A, class B>
 struct HoldsTensors<std::pair<A, B>> : std::disjunction<HoldsTensors<A>, HoldsTensors<B>> {};
-template <class T>
-struct HoldsTensors<std::vector<T>> : HoldsTensors<T> {};
+template <class T, class A>
+struct HoldsTensors<std::vector<T, A>> : HoldsTensors<T> {};
 template <class T, std::size_t N>
 struct HoldsTensors<std::array<T, N>> : HoldsTensors<T> {};
 template <class T>
 struct HoldsTensors<std::optional<T>> : HoldsTensors<T> {};
-template <class K, class T>
-struct HoldsTensors<std::map<K, T>> : HoldsTensors<T> {};
+template <class K, class T, class C, class A>
+struct HoldsTensors<std::map<K, T, C, A>> : HoldsTensors<T> {};
 
-template <class T>
-struct IsVariable : std::false_type {};  // may hold a different number of tensors each time
-template <class T>
-struct IsVariable<std::vector<T>> : std::true_type {};
-template <class T>
-struct IsVariable<std::optional<T>> : std::true_type {};
-template <class K, class T>
-struct IsVariable<std::map<K, T>> : std::true_type {};
+struct Extent {};  // stands for how many parts a value has at this time
+inline constexpr Extent kExtent;
 
 }  // namespace detail
 
@@ -58,7 +52,8 @@ template <class T>
 inline constexpr bool kHoldsTensors = detail::HoldsTensors<T>::value;
 
 /// Calls on_tensor(name, tensor) for each tensor in `value`, in order, and on_other(name, part) for each part that
-/// holds none. Names spell how the user reaches the part: output[1].mask.
+/// holds none, and for the size of each part that has one. Names spell how the user reaches the part: output[1].mask.
+/// Values of one structure have the same names.
 template <class T, class OnTensor, class OnOther>
 void visit_tensors(T& value, const std::string& name, OnTensor&& on_tensor, OnOther&& on_other) {
   using Plain = std::remove_const_t<T>;
@@ -73,15 +68,23 @@ void visit_tensors(T& value, const std::string& name, OnTensor&& on_tensor, OnOt
     for_each_member(value,
                     [&](std::string_view member, auto& part) { inside(part, name + "." + std::string(member)); });
   } else if constexpr (requires { value.has_value(); }) {
+    on_other(name + (value ? " that is set" : " that is not set"), detail::kExtent);
     if (value) inside(*value, name);
   } else if constexpr (requires { typename Plain::mapped_type; }) {
+    on_other(name + " of size " + std::to_string(value.size()), detail::kExtent);
     for (auto& [key, part] : value) {
-      if constexpr (std::convertible_to<decltype(key), std::string>)
+      if constexpr (std::convertible_to<decltype(key), std::string>) {
         inside(part, name + "[\"" + std::string(key) + "\"]");
-      else
+      } else if constexpr (std::is_arithmetic_v<typename Plain::key_type>) {
+        inside(part, name + "[" + std::to_string(key) + "]");
+      } else {
+        on_other("a key of " + name, key);
         inside(part, name + "[...]");
+      }
     }
   } else if constexpr (requires { value.begin(); }) {
+    if constexpr (requires { value.resize(0); })
+      on_other(name + " of size " + std::to_string(value.size()), detail::kExtent);
     std::size_t index = 0;
     for (auto& part : value) inside(part, name + "[" + std::to_string(index++) + "]");
   } else {

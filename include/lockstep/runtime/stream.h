@@ -2,6 +2,7 @@
 // A stream of the CPU runs its work at once, on the thread that enqueues it.
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 
@@ -66,6 +67,27 @@ class LOCKSTEP_API Event {
 
 /// The stream that this thread's work on `device` goes to: the default stream, or the innermost guard's.
 LOCKSTEP_API Stream current_stream(Device device);
+
+/// The current streams of a thread, for another one that works for it.
+class LOCKSTEP_API CurrentStreams {
+ public:
+  CurrentStreams() noexcept;  ///< Of the calling thread.
+
+  /// Makes them current on the calling thread, for a scope.
+  class LOCKSTEP_API Guard {
+   public:
+    explicit Guard(const CurrentStreams& streams) noexcept;
+    ~Guard();
+    Guard(const Guard&) = delete;
+    Guard& operator=(const Guard&) = delete;
+
+   private:
+    std::array<std::int8_t, 64> outer_;
+  };
+
+ private:
+  std::array<std::int8_t, 64> ids_;
+};
 
 /// Waits for all streams of the device; throws the first error of their work.
 LOCKSTEP_API void synchronize(Device device);

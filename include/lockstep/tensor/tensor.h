@@ -116,16 +116,39 @@ class LOCKSTEP_API Tensor {
   Tensor& add_(const Tensor& other, double alpha = 1);
   Tensor& sub_(const Tensor& other, double alpha = 1) { return add_(other, -alpha); }
   Tensor& mul_(const Tensor& other);
+  Tensor& div_(const Tensor& other);  ///< Of a floating dtype.
+  Tensor& add_(double number);
+  Tensor& sub_(double number) { return add_(-number); }
   Tensor& mul_(double factor);
+  Tensor& div_(double number);  ///< Of a floating dtype.
+  template <class T>
+  Tensor& operator+=(const T& other) {
+    return add_(other);
+  }
+  template <class T>
+  Tensor& operator-=(const T& other) {
+    return sub_(other);
+  }
+  template <class T>
+  Tensor& operator*=(const T& other) {
+    return mul_(other);
+  }
+  template <class T>
+  Tensor& operator/=(const T& other) {
+    return div_(other);
+  }
 
   // Gradients.
   bool requires_grad() const;
   /// Throws AutogradError for a dtype that is not floating, or for a tensor that an op computed.
   Tensor& requires_grad_(bool requires_grad = true);
   bool is_leaf() const;
-  /// The gradient that backward() accumulated, undefined if there is none.
+  /// The gradient that backward() accumulated, undefined if there is none. Of a parameter of a DataParallel it is that
+  /// of the whole batch, and what is done to it in place counts for every replica; ask again after the next backward,
+  /// step or clipping, which may keep it elsewhere. (In a hook, during a backward: the part of one replica.)
   Tensor grad() const;
-  void set_grad(const Tensor& grad);  ///< Gradients of its replicas are dropped.
+  /// Of a parameter of a DataParallel the gradient is copied, and every replica gets it.
+  void set_grad(const Tensor& grad);
   /// Accumulates the gradients of this tensor into the leaves it was computed from. `gradient` has its shape
   /// and may be left out for a tensor of one element.
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;

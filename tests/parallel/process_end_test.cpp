@@ -1,0 +1,82 @@
+// Models and tensors that live to the end of the process, after main has returned.
+#include <gtest/gtest.h>
+
+#include <cstdlib>
+#include <memory>
+
+#include <lockstep/nn/layers.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/optim/sgd.h>
+#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+
+namespace lockstep {
+namespace {
+
+struct Net : nn::Module<Net> {
+  nn::Linear fc{2, 1};
+  auto members() { return nn::members("fc", fc); }
+  Tensor forward(const Tensor& x) { return fc(x); }
+};
+
+// Older than all that Lockstep makes when it is first used, so destroyed later.
+Tensor tensor_to_the_end, graph_to_the_end;
+std::unique_ptr<DataParallel<Net>> model_to_the_end;
+std::unique_ptr<optim::SGD> optimizer_to_the_end;
+
+class ProcessEndDeathTest : public ::testing::Test {
+ protected:
+  ProcessEndDeathTest() { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
+
+  static void simulate(const char* devices) {
+    ::setenv("LOCKSTEP_DEVICES", devices, 1);
+    if (cuda::device_count() == 0) std::exit(1);
+  }
+};
+
+TEST_F(ProcessEndDeathTest, TensorsOfTheCpu) {
+  const auto run = [] {
+    tensor_to_the_end = zeros({1000}, {.requires_grad = true});
+    graph_to_the_end = sum(tensor_to_the_end);
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "^$");
+}
+
+TEST_F(ProcessEndDeathTest, TensorsOfADevice) {
+  const auto run = [] {
+    simulate("sim:2");
+    tensor_to_the_end = zeros({1000}, {.device = "cuda:1", .requires_grad = true});
+    graph_to_the_end = sum(tensor_to_the_end);
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "^$");
+}
+
+TEST_F(ProcessEndDeathTest, AModelOnSeveralDevices) {
+  const auto run = [] {
+    simulate("sim:3");
+    model_to_the_end = std::make_unique<DataParallel<Net>>(Net());
+    optimizer_to_the_end = std::make_unique<optim::SGD>(model_to_the_end->parameters(), optim::SGDOptions{.lr = 0.1});
+    sum((*model_to_the_end)(ones({6, 2}))).backward();
+    optimizer_to_the_end->step();
+    const auto guard = model_to_the_end->no_sync();
+    sum((*model_to_the_end)(ones({6, 2}))).backward();
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "^$");
+}
+
+TEST_F(ProcessEndDeathTest, AnErrorThatNobodyWaitedForIsTold) {
+  const auto run = [] {
+    SimulatedDevices devices({.count = 1});
+    devices.fault().fail_launch({.device = 0});
+    zeros({10}, {.device = "cuda:0"});
+    std::exit(0);
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "cuda:0. an error that nobody waited for: .*");
+}
+
+}  // namespace
+}  // namespace lockstep

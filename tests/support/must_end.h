@@ -1,0 +1,26 @@
+// For jobs that might wait for each other for ever.
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <future>
+#include <vector>
+
+namespace lockstep::testing {
+
+/// Runs the jobs at once, each on a thread of its own. Ends the process if one has not ended after a minute: it cannot
+/// be joined. Throws what a job threw.
+inline void must_end(const std::vector<std::function<void()>>& jobs) {
+  std::vector<std::future<void>> running;
+  for (const auto& job : jobs) running.push_back(std::async(std::launch::async, job));
+  for (std::future<void>& each : running)
+    if (each.wait_for(std::chrono::minutes(1)) != std::future_status::ready) {
+      std::fputs("still waiting after a minute\n", stderr);
+      std::abort();
+    }
+  for (std::future<void>& each : running) each.get();
+}
+
+}  // namespace lockstep::testing
