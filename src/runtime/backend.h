@@ -177,6 +177,9 @@ class Backend {
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
   virtual bool query_event(EventHandle event) = 0;
   virtual void synchronize_event(EventHandle event) = 0;
+  /// Asked by the caching allocator: whether the use of these bytes before the event has ended. Says nothing about
+  /// other work: nobody has waited for that.
+  virtual bool query_use(EventHandle event, void* /*memory*/, std::size_t /*bytes*/) { return query_event(event); }
 
   // Work.
   virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;

@@ -52,7 +52,7 @@ bool has_ended(Backend& backend, StreamUse& use) noexcept {
   use.queue->failed = !record(backend, use);
   if (use.queue->failed) return false;
   try {
-    return backend.query_event(use.event);
+    return backend.query_use(use.event, use.block->memory, use.block->bytes);
   } catch (...) {
     use.queue->failed = true;
     return false;

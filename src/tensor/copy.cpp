@@ -22,7 +22,7 @@ void convert(const Tensor& to, const Tensor& from) {
   });
 }
 
-// The copy as rows of bytes, if both sides are that regular.
+// The copy as rows of bytes, if both sides are that regular; else false, and `copy` means nothing.
 bool as_rows(const TensorImpl& to, const TensorImpl& from, Copy& copy) {
   Geometry<2> g = make_geometry(to.sizes, to, from);
   if (g.sizes.rank() > 2) return false;
@@ -32,15 +32,13 @@ bool as_rows(const TensorImpl& to, const TensorImpl& from, Copy& copy) {
   copy.to = to.data();
   copy.from = from.data();
   copy.row_bytes = element * std::size_t(last >= 0 ? g.sizes[last] : 1);
-  if (last == 1) {
-    copy.rows = std::size_t(g.sizes[0]);
-    copy.to_pitch = element * std::size_t(g.strides[0][0]);
-    copy.from_pitch = element * std::size_t(g.strides[1][0]);
-    if (copy.to_pitch < copy.row_bytes || copy.from_pitch < copy.row_bytes) return false;  // a broadcast
-  } else {
-    copy.to_pitch = copy.from_pitch = copy.row_bytes;
-  }
-  return true;
+  copy.rows = 1;
+  copy.to_pitch = copy.from_pitch = copy.row_bytes;
+  if (last < 1) return true;
+  copy.rows = std::size_t(g.sizes[0]);
+  copy.to_pitch = element * std::size_t(g.strides[0][0]);
+  copy.from_pitch = element * std::size_t(g.strides[1][0]);
+  return copy.to_pitch >= copy.row_bytes && copy.from_pitch >= copy.row_bytes;  // else a broadcast
 }
 
 void transfer(const Tensor& to, const Tensor& from, Copy& copy) {

@@ -1,11 +1,14 @@
 // Copies of values: between dtypes, layouts and devices.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cmath>
 #include <random>
+#include <thread>
 
 #include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>
+#include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
@@ -205,6 +208,62 @@ TEST(Copy, OntoItselfOrBesideItIsFine) {
   x.copy_(x);
   x.narrow(0, 0, 1).copy_(x.narrow(0, 1, 1));
   EXPECT_EQ(values(x), (std::vector<double>{3, 4, 5, 3, 4, 5, 6, 7, 8}));
+}
+
+// Each element of the source is there once; of the target many times.
+TEST(Copy, BroadcastsAcrossDevices) {
+  const TestDevices devices(2);
+  const std::vector<Device> all = {Device(), "cuda:0", "cuda:1"};
+  for (const Device& from : all)
+    for (const Device& to : all) {
+      const Tensor row = arange(0, 128).to(from, kFloat32), column = arange(0, 16).to(from, kFloat32).view({16, 1});
+      std::vector<Tensor> others;
+      for (int i = 0; i < 20; ++i) others.push_back(full({1024}, 7, {.device = to}));
+      const Tensor rows = row.expand({16, 128}).to(to), columns = column.expand({16, 128}).to(to);
+      Tensor target = zeros({16, 128}, {.device = to}), three = zeros({3, 16, 128}, {.device = to});
+      target.copy_(row);
+      three.copy_(column);
+      std::vector<double> by_row, by_column;
+      for (int i = 0; i < 16 * 128; ++i) by_row.push_back(i % 128), by_column.push_back(i / 128);
+      EXPECT_EQ(values(rows), by_row) << from << " to " << to;
+      EXPECT_EQ(values(columns), by_column);
+      EXPECT_EQ(values(target), by_row);
+      for (int i = 0; i < 3; ++i) EXPECT_EQ(values(three[i]), by_column);
+      for (const Tensor& other : others) EXPECT_EQ(values(other), std::vector<double>(1024, 7));
+    }
+}
+
+TEST(Copy, UsesNoMoreThanTheElementsOfAView) {
+  const SimulatedDevices devices({.count = 1});
+  const Tensor x = zeros({8, 8}, {.device = "cuda:0"});
+  const Stream other = Stream::from_pool("cuda:0");
+  synchronize("cuda:0");
+  const Tensor copy = x.narrow(1, 0, 4).t().clone();
+  const StreamGuard guard(other);
+  EXPECT_NO_THROW(Tensor(x.narrow(1, 4, 4)).fill_(2));
+  EXPECT_THROW(Tensor(x.narrow(1, 3, 4)).fill_(2), RaceError);
+  synchronize("cuda:0");
+}
+
+// The allocator asks whether work on other streams has ended. The user has not waited for that.
+TEST(Copy, AForgottenWaitIsFoundWhateverTheAllocatorKnows) {
+  for (const int sleep_ms : {0, 20}) {
+    const SimulatedDevices devices({.count = 1});
+    const Device gpu("cuda:0");
+    const Tensor x = zeros({4}, {.device = gpu});
+    Tensor unrelated = zeros({4}, {.device = gpu});
+    synchronize(gpu);
+    {
+      const StreamGuard guard(Stream::from_pool(gpu));
+      Tensor(x).fill_(1);
+      unrelated.fill_(1);
+    }
+    unrelated = Tensor();  // kept until the other stream has come so far
+    std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms));
+    const Tensor takes_its_memory = full({4}, 2, {.device = gpu});
+    EXPECT_THROW(x.clone(), RaceError) << sleep_ms;
+    synchronize(gpu);
+  }
 }
 
 }  // namespace

@@ -164,5 +164,18 @@ TEST(Creation, TakesEmptyAndZeroDimensionalShapes) {
   }
 }
 
+TEST(Creation, ATensorWithoutElementsMayOutliveItsDevices) {
+  Tensor outlives;
+  ::testing::internal::CaptureStderr();
+  {
+    const SimulatedDevices devices({.count = 2});
+    outlives = zeros({0, 3}, {.device = "cuda:1"});
+  }
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(),
+            "[sim] leak on cuda:1: 1 tensors without elements at the end of its simulation\n");
+  EXPECT_EQ(outlives.device(), Device("cuda:1"));
+  outlives = Tensor();
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -54,6 +54,14 @@ void AccessHistory::forget(const Region& region) {
   cells_.erase(first, cells_.lower_bound(end_of(region)));
 }
 
+void AccessHistory::forget_before(const Clock& clock, const Region& region) {
+  if (is_empty(region)) return;
+  Cells::iterator cell = cut(begin_of(region));
+  cut(end_of(region));
+  for (; cell != cells_.end() && cell->first < end_of(region); ++cell)
+    std::erase_if(cell->second.accesses, [&](const PastAccess& past) { return past.happened_before(clock); });
+}
+
 std::size_t AccessHistory::size() const noexcept {
   std::size_t count = 0;
   for (const auto& [begin, cell] : cells_) count += cell.accesses.size();

@@ -38,6 +38,8 @@ class AccessHistory {
 
   /// Drops all that is known of these bytes.
   void forget(const Region& region);
+  /// Of these bytes what is before `clock`.
+  void forget_before(const Clock& clock, const Region& region);
 
   std::size_t size() const noexcept;  ///< Entries, over all cells.
 

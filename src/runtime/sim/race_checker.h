@@ -43,6 +43,8 @@ class RaceChecker {
   };
   /// Memory goes away. If an access to it is not known to have ended, `unfinished` says so.
   bool forget(const char* op, const Region& region, Unfinished& unfinished);
+  /// What was done to this memory before `clock` has ended. Nothing else is known to have.
+  void forget_before(const Clock& clock, const Region& region) { history_.forget_before(clock, region); }
 
   std::size_t history_size() const noexcept { return history_.size(); }
 

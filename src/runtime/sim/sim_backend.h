@@ -45,6 +45,7 @@ class SimBackend final : public Backend {
   void wait(StreamHandle stream, EventHandle event) override;
   bool query_event(EventHandle event) override;
   void synchronize_event(EventHandle event) override;
+  bool query_use(EventHandle event, void* memory, std::size_t bytes) override;
 
   void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) override;
   void copy(StreamHandle stream, const Copy& copy) override;
