@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".lockstep-tmp";
 constexpr int kMaxWriters = 1000;                        // of one file at once
+constexpr int kMaxLinks = 40;                            // as Linux follows
 constexpr std::size_t kMaxWrite = std::size_t(1) << 30;  // Linux writes at most 2 GiB - 4 KiB at once
 
 [[noreturn]] void fail(const char* operation, const fs::path& path) { throw IoError(operation, path.string(), errno); }
@@ -71,7 +72,11 @@ int take_temporary(const fs::path& path) {
 
 fs::path target_of(const fs::path& path) {
   std::error_code error;
-  const fs::path target = fs::is_symlink(path, error) ? fs::canonical(path, error) : path;
+  fs::path target = path;
+  for (int links = 0; fs::is_symlink(target, error); ++links) {  // where the last one leads there may be nothing yet
+    if (links == kMaxLinks) throw IoError("open", path.string(), ELOOP);
+    target = target.parent_path() / fs::read_symlink(target, error);
+  }
   if (error && error != std::errc::no_such_file_or_directory) throw IoError("open", path.string(), error.value());
   const fs::file_status status = fs::status(target, error);
   if (target.empty() || (fs::exists(status) && !fs::is_regular_file(status)))
@@ -103,7 +108,16 @@ AtomicFile::AtomicFile(const fs::path& path) : path_(target_of(path)) {
   for (int i = 0; i < kMaxWriters; ++i) {
     temporary_ = folder_of(path_) / text('.', path_.filename().string(), i ? text('.', i) : "", kSuffix);
     descriptor_ = take_temporary(temporary_);
-    if (descriptor_ >= 0) return;
+    if (descriptor_ < 0) continue;
+    struct stat before;  // a file that is replaced keeps its permissions
+    if (::stat(path_.c_str(), &before) == 0 && ::fchmod(descriptor_, before.st_mode & 07777) != 0) {
+      const int error = errno;
+      ::unlink(temporary_.c_str());
+      ::close(std::exchange(descriptor_, -1));
+      errno = error;
+      fail("fchmod", path_);
+    }
+    return;
   }
   errno = EBUSY;
   fail("open", temporary_);

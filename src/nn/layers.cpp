@@ -50,6 +50,8 @@ Tensor LazyLinear::forward(const Tensor& x) {
     weight = uniform_parameter({out_features_, x.sizes().back()}, x.sizes().back(), like);
     if (bias) *bias = uniform_parameter({out_features_}, x.sizes().back(), like);
   }
+  if (weight.dim() != 2 || weight.sizes()[0] != out_features_)
+    throw ShapeError(text("[LazyLinear] expected a weight [", out_features_, ", in], got ", weight.sizes()));
   return linear(x, weight, bias ? Tensor(*bias) : Tensor());
 }
 

@@ -216,10 +216,16 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
   return out;
 }
 
-Tensor checked_class_loss(const Problem& problem, const Tensor& input, const Tensor& target) {
-  const char* const op = problem.op;
+// The shape of one class for each row.
+Shape rows_of(const Tensor& input) {
   Shape rows = input.sizes();
   rows.erase(input.dim() == 1 ? 0 : 1);
+  return rows;
+}
+
+Tensor checked_class_loss(const Problem& problem, const Tensor& input, const Tensor& target) {
+  const char* const op = problem.op;
+  const Shape rows = rows_of(input);
   if (target.sizes() != rows)
     throw ShapeError(text("[", op, "] expected classes of shape ", rows, " for an input of shape ", input.sizes(),
                           ", got ", target.sizes()));
@@ -244,6 +250,8 @@ void check_input(const char* op, const Tensor& input, const Tensor& target, cons
 }
 
 Tensor probability_loss(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options) {
+  if (target.sizes() != input.sizes() && target.sizes() == rows_of(input))
+    throw DTypeError(text("[cross_entropy] expected classes of an integer dtype, got ", target.dtype()));
   check_target("cross_entropy", input, target);
   const int dim = input.dim() == 1 ? 0 : 1;
   const std::int64_t classes = input.sizes()[dim];

@@ -17,6 +17,13 @@ Tensor spread(const Tensor& x, int dim, std::int64_t count) {
   return single.expand(sizes);
 }
 
+// As `x`, with the dimensions before `dim` merged into one, and the others too.
+Tensor in_two(const Tensor& x, const Shape& sizes, int dim) {
+  std::int64_t before = 1, after = 1;
+  for (int i = 0; i < sizes.rank(); ++i) (i < dim ? before : after) *= sizes[i];
+  return x.reshape({before, after});
+}
+
 }  // namespace
 
 Tensor repeat(const Tensor& x, const Shape& repeats) {
@@ -28,8 +35,13 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
   for (int i = extra; i < rank; ++i) sizes[i] = x.sizes()[i - extra];
   Tensor result = x.reshape(sizes);
   for (int i = rank - 1; i >= 0; --i) {
-    if (repeats[i] != 1) result = spread(result, i, repeats[i]);
+    const Shape before = sizes;
     sizes[i] *= repeats[i];
+    if (repeats[i] == 1) continue;
+    if (result.dim() < Shape::kMaxRank)
+      result = spread(result, i, repeats[i]);
+    else  // no room for a dimension
+      result = spread(in_two(result, before, i), 1, repeats[i]).reshape(sizes);
   }
   return result.reshape(sizes);
 }
@@ -41,7 +53,7 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim
                           repeats, " and ", x.sizes()));
   Shape sizes = x.sizes();
   sizes[d] *= repeats;
-  return spread(x, d + 1, repeats).reshape(sizes);
+  return spread(in_two(x, x.sizes(), d + 1), 1, repeats).reshape(sizes);
 }
 
 }  // namespace lockstep

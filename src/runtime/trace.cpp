@@ -2,7 +2,9 @@
 
 #include <lockstep/core/error.h>
 
+#include <array>
 #include <atomic>
+#include <charconv>
 #include <chrono>
 #include <mutex>
 #include <ostream>
@@ -44,12 +46,24 @@ std::vector<TraceEvent> Trace::events() const {
   return state_->events;
 }
 
+namespace {
+
+// In microseconds, to the nanosecond, whatever the format of the stream.
+std::string micros(double value) {
+  std::array<char, 32> digits;
+  const auto end = std::to_chars(digits.begin(), digits.end(), value, std::chars_format::fixed, 3).ptr;
+  return {digits.data(), end};
+}
+
+}  // namespace
+
 void Trace::write_json(std::ostream& out) const {
   out << "{\"traceEvents\": [";
   const char* separator = "\n";
   for (const TraceEvent& event : events()) {
     out << separator << R"({"ph": "X", "name": ")" << event.name << R"(", "pid": ")" << event.device << R"(", "tid": )"
-        << event.stream << R"(, "ts": )" << event.start_us << R"(, "dur": )" << event.end_us - event.start_us << '}';
+        << event.stream << R"(, "ts": )" << micros(event.start_us) << R"(, "dur": )"
+        << micros(event.end_us - event.start_us) << '}';
     separator = ",\n";
   }
   out << "\n]}\n";

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <unordered_set>
 #include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -10,24 +12,31 @@
 #include <lockstep/train/checkpoint.h>
 
 #include "core/text.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep::train::detail {
 namespace {
 
-// Gives every module the training mode that it had.
+// Gives every module that is still there the training mode that it had.
 class ModesKept final : nn::Visitor {
  public:
-  explicit ModesKept(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
+  explicit ModesKept(nn::ModuleBase& module) : module_(module) { module.visit(nn::Path(), *this); }
   ~ModesKept() {
-    for (const auto& [module, training] : modes_) module->set_mode(training);
+    gives_back_ = true;
+    module_.visit(nn::Path(), *this);
   }
   ModesKept(const ModesKept&) = delete;
   ModesKept& operator=(const ModesKept&) = delete;
 
  private:
-  void module(const nn::Path&, nn::ModuleBase& module) override { modes_.emplace_back(&module, module.is_training()); }
+  void module(const nn::Path& path, nn::ModuleBase& module) override {
+    const auto [mode, is_new] = modes_.emplace(path.str(), module.is_training());
+    if (gives_back_ && !is_new) module.set_mode(mode->second);
+  }
 
-  std::vector<std::pair<nn::ModuleBase*, bool>> modes_;
+  nn::ModuleBase& module_;
+  bool gives_back_ = false;
+  std::map<std::string, bool> modes_;
 };
 
 std::vector<Tensor> parameters_of(const optim::Optimizer& optimizer) {
@@ -37,12 +46,21 @@ std::vector<Tensor> parameters_of(const optim::Optimizer& optimizer) {
   return all;
 }
 
-// An optimizer of a copy would train nothing, and nobody would notice.
+// An optimizer of a copy would train nothing, and nobody would notice; nor one whose parameters the module had before
+// something else was put in their place. Parameters of something beside the module may be among them.
 void check_optimizer(const optim::Optimizer& optimizer, const nn::ModuleBase& module) {
-  const std::vector<Tensor> trained = parameters_of(optimizer), there = module.parameters();
-  const bool any = std::ranges::any_of(trained, [&](const Tensor& parameter) {
-    return std::ranges::any_of(there, [&](const Tensor& other) { return parameter.is_same(other); });
-  });
+  std::unordered_set<const TensorImpl*> there;
+  for (const Tensor& parameter : module.parameters()) there.insert(parameter.impl());
+  bool any = false;
+  for (std::size_t g = 0; g < optimizer.group_count(); ++g)
+    for (const Tensor& parameter : optimizer.parameters(g)) {
+      const bool trained = there.contains(parameter.impl());
+      any = any || trained;
+      if (!trained && parameter.impl()->references == 1)
+        throw InvalidArgument(text("[trainer] expected an optimizer of parameters that somebody has, got one of shape ",
+                                   parameter.sizes(),
+                                   " that the module lost before: make the optimizer after the module is complete"));
+    }
   if (!any) throw InvalidArgument("[trainer] expected an optimizer of the module's parameters, got one of others");
 }
 
@@ -76,10 +94,13 @@ FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& part
   check_optimizer(parts.optimizer, parts.module);
   check_loader(parts.training, !options.checkpoint.folder.empty());
   check_folder(options.checkpoint);
-  if (parts.training.size) {
-    const std::int64_t batches = parts.training.size();
-    steps_in_epoch_ = batches / options.accumulate + (batches % options.accumulate != 0);
-  }
+  expect_steps_from(0);
+}
+
+void FitLoop::expect_steps_from(std::int64_t batch) {
+  if (!parts_.training.size) return;
+  const std::int64_t left = parts_.training.size() - batch;
+  steps_in_epoch_ = step_in_epoch_ + left / options_.accumulate + (left % options_.accumulate != 0);
 }
 
 History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
@@ -127,6 +148,7 @@ void FitLoop::end_epoch(const Validate& validate) {
   if (parts_.schedule && parts_.schedule_step == ScheduleStep::kEpoch) parts_.schedule->step();
   ++epoch_;
   step_in_epoch_ = 0;
+  expect_steps_from(0);
   if (epoch_ == options_.max_epochs || divides(options_.checkpoint.every_epochs, epoch_) ||
       divides(options_.checkpoint.every_steps, step_))
     save();
@@ -205,6 +227,34 @@ void FitLoop::save() {
   folder_->save(step_, checkpoint);
 }
 
+// All of it or nothing. Each checks before it changes; the model comes last, since its values are not kept twice.
+void FitLoop::take_over(const Checkpoint& checkpoint, const StateDict& optimizer, const StateDict& schedule,
+                        const data::LoaderState& loader) {
+  std::vector<std::function<void()>> undo;
+  const auto take = [&](const auto& now, const auto& then, const auto& load) {
+    const auto before = now();
+    load(then);
+    undo.push_back([before, load] { load(before); });
+  };
+  const auto take_loader = [&](const LoaderHandle& handle, const data::LoaderState& state) {
+    take(handle.state, state, handle.load_state);
+  };
+  const auto take_state = [&](auto& part, const StateDict& state) {
+    take([&] { return part.state_dict(); }, state, [&part](const StateDict& given) { part.load_state_dict(given); });
+  };
+  try {
+    take_loader(parts_.training, loader);
+    if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
+      take_loader(parts_.validation, checkpoint.loader("validation_loader"));
+    take_state(parts_.optimizer, optimizer);
+    if (parts_.schedule) take_state(*parts_.schedule, schedule);
+    load_model(parts_.module, checkpoint.tensors("model"));
+  } catch (...) {
+    while (!undo.empty()) undo.back()(), undo.pop_back();
+    throw;
+  }
+}
+
 void FitLoop::resume() {
   const auto newest = folder_->latest();
   if (!newest) return;
@@ -221,12 +271,8 @@ void FitLoop::resume() {
   seconds_before_ = checkpoint.number("seconds");
   metrics_.load_state_dict(checkpoint.tensors("metrics"));
   history_.load_state_dict(checkpoint.tensors("history"));
-  load_model(parts_.module, checkpoint.tensors("model"));
-  parts_.optimizer.load_state_dict(optimizer);
-  if (parts_.schedule) parts_.schedule->load_state_dict(schedule);
-  parts_.training.load_state(loader);
-  if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
-    parts_.validation.load_state(checkpoint.loader("validation_loader"));
+  take_over(checkpoint, optimizer, schedule, loader);
+  expect_steps_from(loader.batch);
   set_generator(random);
   progress_.note(text("resumed after step ", step_, ", with ", epoch_, '/', options_.max_epochs, " epochs done"));
 }

@@ -36,6 +36,11 @@ Metrics::Sum& Metrics::sum(std::string_view name) {
   return sums_.emplace_back(Sum{std::string(name), zeros({}, {.dtype = kFloat64, .device = device_})});
 }
 
+double Metrics::weight_of(std::string_view name) const noexcept {
+  const auto found = std::ranges::find(sums_, name, &Sum::name);
+  return found == sums_.end() ? 0 : found->weight;
+}
+
 void Metrics::add(std::string_view name, const Tensor& mean, std::optional<double> weight) {
   const double counts = weight.value_or(rows_);
   if (mean.numel() != 1)

@@ -78,7 +78,9 @@ void Progress::draw(const ProgressPoint& at) {
   const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
   if (seconds > 0) line += text(", ", short_number(double(steps_) / seconds), " steps/s");
   if (!values_.empty()) line += ", " + values_;
-  line.resize(std::min(line.size(), std::size_t(width_ - 1)));  // the last column would wrap on some terminals
+  std::size_t end = std::min(line.size(), std::size_t(width_ - 1));  // the last column would wrap on some terminals
+  while (end > 0 && end < line.size() && (line[end] & 0xC0) == 0x80) --end;  // not inside a character of UTF-8
+  line.resize(end);
   *out_ << kErase + line << std::flush;
   drawn_ = Clock::now();
 }

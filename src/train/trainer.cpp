@@ -71,6 +71,10 @@ void check_loss(const Tensor& loss) {
                           ": take the mean, or gather losses of replicas with .parallel = {.gather = Gather::kMean}"));
 }
 
+void check_names(bool left) {
+  if (!left) refuse("metrics of other names than the loss that the function returns", "another one named \"loss\"");
+}
+
 }  // namespace detail
 
 Diverged::Diverged(double mean, std::int64_t after, std::int64_t until)

@@ -207,6 +207,28 @@ TEST(AtomicFile, FollowsASymbolicLink) {
   EXPECT_TRUE(std::filesystem::is_symlink(folder / "link"));
 }
 
+TEST(AtomicFile, FollowsLinksToWhereThereIsNothingYet) {
+  const TemporaryFolder folder;
+  std::filesystem::create_directory(folder / "runs");
+  std::filesystem::create_symlink("runs/second", folder / "first");
+  std::filesystem::create_symlink("../third", folder / "runs" / "second");
+  write_all(folder / "first", "new");
+  EXPECT_EQ(contents(folder / "third"), "new");
+  EXPECT_TRUE(std::filesystem::is_symlink(folder / "runs" / "second"));
+  std::filesystem::create_symlink("circle", folder / "circle");
+  EXPECT_THROW(AtomicFile file(folder / "circle"), IoError);
+}
+
+TEST(AtomicFile, KeepsThePermissionsOfTheFileItReplaces) {
+  const TemporaryFolder folder;
+  write_file(folder / "a", "old");
+  using std::filesystem::perms;
+  std::filesystem::permissions(folder / "a", perms::owner_read | perms::owner_write);
+  write_all(folder / "a", "new");
+  EXPECT_EQ(contents(folder / "a"), "new");
+  EXPECT_EQ(std::filesystem::status(folder / "a").permissions(), perms::owner_read | perms::owner_write);
+}
+
 TEST(AtomicFile, RefusesWhatIsNoFile) {
   const TemporaryFolder folder;
   EXPECT_THROW(AtomicFile file(folder.path()), InvalidArgument);

@@ -86,6 +86,12 @@ TEST(LazyLinear, TakesItsShapeFromAStateDict) {
   EXPECT_EQ(values(layer(ones({1, 3}))), values(full(ones({1, 3}))));
 }
 
+TEST(LazyLinear, RefusesTheWeightOfAnotherLayer) {
+  nn::LazyLinear layer(5);
+  layer.load_state_dict(nn::Linear(3, 2).state_dict());
+  EXPECT_THROW(layer(ones({1, 3})), ShapeError);
+}
+
 TEST(LazyLinear, IsLazyInEachCopy) {
   nn::LazyLinear first(2), second = first;
   first(zeros({1, 3}));

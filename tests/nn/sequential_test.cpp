@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
 #include "nn/modules.h"
@@ -54,6 +55,38 @@ TEST(Sequential, CopiesItsModules) {
   first = second;
   EXPECT_EQ(values(first[0].as<nn::Linear>().weight), std::vector<double>(3, 0));
 }
+
+TEST(Sequential, KeepsItsParametersWhenAssigned) {
+  nn::Sequential net(nn::Linear(3, 1), nn::ReLU()), best = net;
+  const std::vector<Tensor> handles = net.parameters();
+  {
+    const NoGrad guard;
+    best[0].as<nn::Linear>().weight.fill_(7);
+  }
+  net = best;
+  EXPECT_TRUE(net.parameters()[0].is_same(handles[0]));
+  EXPECT_EQ(values(handles[0]), std::vector<double>(3, 7));
+  net = nn::Sequential(nn::ReLU(), nn::ReLU());  // other modules
+  EXPECT_TRUE(net.parameters().empty());
+}
+
+TEST(Sequential, AModuleHasOneMode) {
+  nn::Sequential net(nn::Dropout(1), nn::ReLU());
+  net[0].set_mode(false);
+  EXPECT_EQ(values(net(ones({2}))), (std::vector<double>{1, 1}));
+  EXPECT_FALSE(net[0].is_training());
+  EXPECT_TRUE(net[1].is_training());
+}
+
+struct Derived : nn::Linear {
+  using nn::Linear::Linear;
+};
+struct Own : nn::Module<Own> {
+  Tensor forward(const Tensor& x) const { return x; }
+};
+static_assert(nn::IsItself<nn::Linear> && nn::IsItself<nn::Sequential> && nn::IsItself<nn::AnyModule> &&
+              nn::IsItself<Own>);
+static_assert(!nn::IsItself<Derived>);  // it would run as a Linear in one place and as itself in another
 
 }  // namespace
 }  // namespace lockstep

@@ -68,6 +68,16 @@ TEST(Repeat, WholeOrEach) {
   EXPECT_THROW(repeat_interleave(x, -1, 0), ShapeError);
 }
 
+TEST(Repeat, OfAsManyDimensionsAsThereCanBe) {
+  const Tensor x = tensor({{1, 2}, {3, 4}}), deep = x.reshape({1, 1, 2, 1, 1, 2, 1, 1});
+  EXPECT_EQ(repeat(deep, {2, 1, 2, 1, 1, 2, 1, 3}).sizes(), (Shape{2, 1, 4, 1, 1, 4, 1, 3}));
+  EXPECT_EQ(values(repeat(deep, {2, 1, 2, 1, 1, 2, 1, 1})), values(repeat(x, {2, 2, 2})));
+  EXPECT_EQ(values(repeat(x.reshape({2, 1, 1, 1, 2}), {2, 2, 1, 3, 2})),
+            values(repeat(x.reshape({2, 1, 2}), {2, 6, 2})));
+  EXPECT_EQ(repeat_interleave(deep, 2, 5).sizes(), (Shape{1, 1, 2, 1, 1, 4, 1, 1}));
+  expect_values(repeat_interleave(deep, 2, 5), {1, 1, 2, 2, 3, 3, 4, 4});
+}
+
 TEST(Layout, OnSimulatedDevices) {
   const TestDevices devices(1);
   const Tensor x = random_doubles({3, 4});

@@ -66,6 +66,23 @@ TEST(Progress, StaysWithinANarrowTerminal) {
   EXPECT_EQ(screen(out.str()).back().size(), 29u);
 }
 
+TEST(Progress, CutsBetweenCharacters) {
+  for (int width = 60; width < 80; ++width) {
+    std::ostringstream out;
+    Progress progress({.out = &out, .terminal_width = width, .refresh_ms = 0});
+    const ProgressPoint at = {.epoch = 1, .epochs = 1, .step = 3, .step_in_epoch = 3, .steps_in_epoch = 10};
+    progress.report(at, Values{{"\u043f\u0440\u0438\u043c\u0435\u0440", 0.5}});
+    progress.step(at);
+    const std::string line = screen(out.str()).back();
+    std::size_t leading = 0, following = 0;  // every letter of that name has one byte of each kind
+    for (const char c : line) {
+      leading += (c & 0xE0) == 0xC0;
+      following += (c & 0xC0) == 0x80;
+    }
+    EXPECT_EQ(leading, following) << "width " << width;
+  }
+}
+
 TEST(Progress, DrawsTheBarSeldom) {
   std::ostringstream out;
   Progress progress({.out = &out, .terminal_width = 80, .refresh_ms = 3'600'000});

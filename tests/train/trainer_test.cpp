@@ -6,9 +6,12 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
+#include <memory>
 #include <stdexcept>
 
 #include <lockstep/nn/functional.h>
+#include <lockstep/optim/adam.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
@@ -314,6 +317,14 @@ TEST(Trainer, RefusesWhatCannotBeTrained) {
   EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = optimizer}, trainer),
             "[trainer] expected a loss of one element, got shape [4, 1]: take the mean, or gather losses of replicas "
             "with .parallel = {.gather = Gather::kMean}");
+  const auto adds_a_loss = [](auto& model, auto& batch, auto& metrics) {
+    const Tensor y = sum(model(batch));
+    metrics.add("loss", y);
+    return y;
+  };
+  EXPECT_EQ(refusal(batches, {.loss = adds_a_loss, .optimizer = optimizer}, trainer),
+            "[trainer] expected metrics of other names than the loss that the function returns, got another one named "
+            "\"loss\"");
   const TemporaryFolder folder;
   const Trainer saving({.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent});
   EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = optimizer}, saving),
@@ -359,6 +370,120 @@ TEST(Trainer, ReportsPlainLinesWhereThereIsNoTerminal) {
             "epoch 2/2, step 6: train_loss 0.5, train_call 11\n"
             "epoch 2/2, step 8: train_loss 0.5, train_call 12.5\n"
             "epoch 2/2, step 10: train_loss 0.5, train_call 14.5, validation_loss 0.5, validation_call 18\n");
+}
+
+// A module has the replicas of the latest of its models; the others make theirs again when they are used.
+TEST(Prepared, TwoOfOneModuleTakeTurns) {
+  const TestDevices devices(2);
+  nn::Linear net(3, 1);
+  net.to("cuda:0");
+  const Tensor x = ones({4, 3}, {.device = "cuda:0"});
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  const auto expect_step = [&](Prepared<nn::Linear>& model) {
+    optimizer.zero_grad();
+    sum(model(x)).backward();
+    EXPECT_EQ(net.bias->grad().to(Device()).item<float>(), 4);
+    optimizer.step();
+  };
+  Prepared<nn::Linear> first(net, try_all_gpus());
+  expect_step(first);
+  const Tensor before = sum(first(x));
+  {
+    Prepared<nn::Linear> second(net, try_all_gpus());
+    EXPECT_THROW(before.backward(), AutogradError);
+    expect_step(second);
+    expect_step(first);
+    expect_step(second);
+  }
+  expect_step(first);
+  first = Prepared<nn::Linear>(net, try_all_gpus());
+  expect_step(first);
+}
+
+TEST(Trainer, ResumesWithAnotherAccumulate) {
+  const TemporaryFolder folder;
+  TrainerOptions options = {.num_gpus = 0,
+                            .log_every = 1,
+                            .checkpoint = {.folder = folder.path(), .every_steps = 1, .keep = 0, .resume = true},
+                            .progress = kSilent};
+  FitJob killed({.fail_in = 4});
+  EXPECT_THROW(killed.fit(options), std::runtime_error);
+  options.accumulate = 2;
+  const History history = FitJob({}).fit(options);  // the six batches that are left
+  EXPECT_EQ(CheckpointFolder(folder.path()).steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
+  EXPECT_EQ(history.column("step"), (History::Column{1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(Trainer, ChangesNothingWhenTheCheckpointDoesNotFit) {
+  const TemporaryFolder folder;
+  const TrainerOptions options = {
+      .num_gpus = 0, .checkpoint = {.folder = folder.path(), .every_steps = 1, .resume = true}, .progress = kSilent};
+  const auto loss = [](auto& model, auto& batch, auto&) { return mean(model(batch)); };
+  const auto loader = [](std::int64_t columns, std::int64_t batch_size) {
+    return data::DataLoader(data::TensorDataset<1>(ones({8, columns})), {.batch_size = batch_size, .seed = 1});
+  };
+  {
+    nn::Linear net(2, 1);
+    optim::Adam adam(net.parameters(), {.lr = 0.1});
+    auto batches = loader(2, 1);
+    int calls = 0;
+    const auto killed = [&](auto& model, auto& batch, auto&) {
+      if (calls++ == 6) throw std::runtime_error("power failure");
+      return mean(model(batch));
+    };
+    EXPECT_THROW(Trainer(options).fit(net, batches, {.loss = killed, .optimizer = adam}), std::runtime_error);
+  }
+  const auto expect_refusal = [&](std::int64_t columns, std::int64_t batch_size, auto optimizer_of) {
+    nn::Linear net(columns, 1);
+    const std::vector<float> weight = net.weight.detach().to_vector<float>();
+    auto optimizer = optimizer_of(net.parameters());
+    auto batches = loader(columns, batch_size);
+    EXPECT_THROW(Trainer(options).fit(net, batches, {.loss = loss, .optimizer = *optimizer}), InvalidArgument);
+    EXPECT_EQ(net.weight.detach().to_vector<float>(), weight);
+    EXPECT_EQ(optimizer->lr(), 0.7);
+    EXPECT_EQ(batches.state(), (data::LoaderState{.seed = 1, .epoch = 0, .batch = 0}));
+  };
+  const auto adam = [](auto parameters) {
+    return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = 0.7});
+  };
+  expect_refusal(2, 1, [](auto parameters) {  // another optimizer
+    return std::make_unique<optim::SGD>(parameters, optim::SGDOptions{.lr = 0.7, .momentum = 0.5});
+  });
+  expect_refusal(2, 4, adam);  // fewer batches
+  expect_refusal(3, 1, adam);  // another model
+}
+
+TEST(Trainer, RefusesAnOptimizerOfWhatTheModuleHadBefore) {
+  struct Net : nn::Module<Net> {
+    std::map<std::string, nn::Linear> layers;
+    nn::Linear head{1, 1};
+    auto members() { return nn::members("layers", layers, "head", head); }
+    Tensor forward(const Tensor& x) { return head(layers.at("a")(x)); }
+  };
+  Net net;
+  net.layers.emplace("a", nn::Linear(2, 1));
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  net.layers.clear();
+  net.layers.emplace("a", nn::Linear(2, 1));
+  std::vector<Tensor> batches(2, ones({4, 2}));
+  const auto loss = [](auto& model, auto& batch, auto&) { return mean(model(batch)); };
+  EXPECT_THROW(Trainer({.num_gpus = 0, .progress = kSilent}).fit(net, batches, {.loss = loss, .optimizer = optimizer}),
+               InvalidArgument);
+}
+
+TEST(Trainer, GivesModesBackToAModuleThatHasGrown) {
+  nn::Sequential net(nn::Linear(2, 1), nn::Dropout(0.5));
+  net.eval();
+  optim::SGD optimizer(net.parameters(), {.lr = 0});
+  std::vector<Tensor> batches(3, ones({4, 2}));
+  const auto loss = [](auto& model, auto& batch, auto&) {
+    model.module().push_back(nn::ReLU());
+    return mean(model(batch));
+  };
+  Trainer({.num_gpus = 0, .progress = kSilent}).fit(net, batches, {.loss = loss, .optimizer = optimizer});
+  EXPECT_EQ(net.size(), 5u);
+  EXPECT_FALSE(net.is_training());
+  EXPECT_FALSE(net[1].is_training());
 }
 
 }  // namespace

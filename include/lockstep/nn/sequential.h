@@ -12,22 +12,28 @@
 
 namespace lockstep::nn {
 
-/// A module with forward(Tensor) -> Tensor, whatever its type. A value: copying copies the module.
+/// A module with forward(Tensor) -> Tensor, whatever its type. A value: copying copies the module; assigning one of the
+/// same type assigns its values, so that handles to the parameters stay valid.
 class LOCKSTEP_API AnyModule : public Module<AnyModule> {
  public:
   template <class M>
   requires(std::derived_from<M, ModuleBase> && !std::same_as<M, AnyModule>) AnyModule(M module)
-      : held_(std::make_unique<Held<M>>(std::move(module))) {}
+      : held_(std::make_unique<Held<M>>(std::move(module))) {
+    static_assert(IsItself<M>, "a module that derives from another one: hold that as a member instead");
+  }
   AnyModule(const AnyModule& other) : Module(other), held_(other.held_->clone()) {}
   AnyModule(AnyModule&&) noexcept = default;
-  AnyModule& operator=(const AnyModule& other) { return *this = AnyModule(other); }
+  AnyModule& operator=(const AnyModule& other) {
+    if (!held_ || !held_->assign(*other.held_)) held_ = other.held_->clone();
+    return *this;
+  }
   AnyModule& operator=(AnyModule&&) noexcept = default;
 
   Tensor forward(const Tensor& x) { return held_->forward(x); }
-  void visit(const Path& path, Visitor& visitor) override {
-    visitor.module(path, *this);
-    held_->module().visit(path, visitor);
-  }
+  /// It is the module that it holds.
+  void visit(const Path& path, Visitor& visitor) override { held_->module().visit(path, visitor); }
+  bool is_training() const noexcept { return held_->module().is_training(); }
+  void set_mode(bool training) noexcept { held_->module().set_mode(training); }
 
   /// The module itself. Throws InvalidArgument if it is of another type.
   template <class M>
@@ -40,6 +46,7 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   struct Holder {
     virtual ~Holder() = default;
     virtual std::unique_ptr<Holder> clone() const = 0;
+    virtual bool assign(const Holder& other) = 0;  ///< False if it is of another type.
     virtual Tensor forward(const Tensor& x) = 0;
     virtual ModuleBase& module() = 0;
   };
@@ -47,6 +54,12 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   struct Held final : Holder {
     explicit Held(M module_value) : value(std::move(module_value)) {}
     std::unique_ptr<Holder> clone() const override { return std::make_unique<Held>(value); }
+    bool assign(const Holder& other) override {
+      if constexpr (std::is_copy_assignable_v<M>) {
+        if (const auto* same = dynamic_cast<const Held*>(&other)) return value = same->value, true;
+      }
+      return false;
+    }
     Tensor forward(const Tensor& x) override { return value.forward(x); }
     ModuleBase& module() override { return value; }
     M value;

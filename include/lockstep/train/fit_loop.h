@@ -12,6 +12,7 @@
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/optim/schedule.h>
 #include <lockstep/train/batches.h>
+#include <lockstep/train/checkpoint.h>
 #include <lockstep/train/checkpoint_folder.h>
 #include <lockstep/train/history.h>
 #include <lockstep/train/metrics.h>
@@ -48,6 +49,10 @@ class LOCKSTEP_API FitLoop {
   };
 
   void resume();
+  void take_over(const Checkpoint& checkpoint, const StateDict& optimizer, const StateDict& schedule,
+                 const data::LoaderState& loader);
+  /// The steps of this epoch: those done, and what the batches from `batch` on make.
+  void expect_steps_from(std::int64_t batch);
   void step();
   void clip();
   void end_epoch(const Validate& validate);

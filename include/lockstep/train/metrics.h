@@ -48,6 +48,8 @@ class LOCKSTEP_API Metrics {
   void set_rows(double rows) noexcept { rows_ = rows; }
 
   bool empty() const noexcept { return sums_.empty(); }
+  /// Of all that was added under that name since the last take().
+  double weight_of(std::string_view name) const noexcept;
   /// The means so far. Begins anew.
   PendingMeans take();
 

@@ -17,6 +17,8 @@ namespace lockstep::train::detail {
 
 /// Throws ShapeError, InvalidArgument unless it is one element.
 LOCKSTEP_API void check_loss(const Tensor& loss);
+/// Throws InvalidArgument unless the loss function has left the name "loss" to what it returns.
+LOCKSTEP_API void check_names(bool left);
 
 template <class M, class Batch>
 class Passes {
@@ -61,8 +63,10 @@ class Passes {
   Tensor loss(const Batch& batch, Metrics& metrics) {
     Batch moved = moved_to(batch, model_.device());
     metrics.set_rows(double(rows_in(moved)));
+    const double before = metrics.weight_of("loss");
     Tensor loss = loss_of_(model_, moved, metrics);
     check_loss(loss);
+    check_names(metrics.weight_of("loss") == before);
     metrics.add("loss", loss);
     return loss;
   }
