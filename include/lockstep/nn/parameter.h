@@ -9,7 +9,8 @@
 namespace lockstep::nn {
 
 /// A tensor with value semantics. Copying copies the elements (to another device inside a CopyTo scope). Its
-/// identity as a Tensor survives place() and assignment of values: handles to it, as optimizers hold, stay valid.
+/// identity as a Tensor survives place() and assignment of another one of its shape and dtype: handles to it, as
+/// optimizers hold, stay valid. Moved into it, or assigned another shape or dtype, it becomes another tensor.
 class LOCKSTEP_API State : public Tensor {
  public:
   /// Moves the elements to a device or dtype in place; a gradient moves along.

@@ -69,7 +69,8 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   std::unique_ptr<Holder> held_;
 };
 
-/// Applies its modules one after the other. Keys are their positions: 0.weight, 0.bias, 2.weight...
+/// Applies its modules one after the other. Keys are their positions: 0.weight, 0.bias, 2.weight... (Sequential(other)
+/// is a copy of the other; push_back() puts one inside another.)
 class LOCKSTEP_API Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
