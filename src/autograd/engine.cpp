@@ -130,7 +130,7 @@ class Backward final : public autograd::Pass {
       });
     }
     join_streams();
-    for (const auto& [sink, leaves] : sinks) sink->end(failure_ != nullptr);
+    for (const auto& [sink, leaves] : sinks) sink->end();
     if (failure_) std::rethrow_exception(failure_);
   }
 
@@ -191,7 +191,7 @@ class Backward final : public autograd::Pass {
     try {
       for (; begun < sinks.size(); ++begun) sinks[begun].sink->begin(sinks[begun].leaves);
     } catch (...) {
-      while (begun-- > 0) sinks[begun].sink->end(true);
+      while (begun-- > 0) sinks[begun].sink->end();
       throw;
     }
     return sinks;

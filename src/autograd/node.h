@@ -73,8 +73,8 @@ class GradientSink {
   virtual void ready(std::size_t leaf) = 0;
   /// Backward came to a leaf and brought it no gradient. From any thread.
   virtual void absent(std::size_t leaf) = 0;
-  /// After the backward, on its caller's thread.
-  virtual void end(bool failed) = 0;
+  /// After the backward, failed or not, on its caller's thread.
+  virtual void end() = 0;
 
   /// Makes what a leaf has the gradient that counts: summed over its places, whole. Does nothing during a backward.
   virtual void complete_gradient(std::size_t /*leaf*/) {}

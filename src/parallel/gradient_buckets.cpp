@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "parallel/bucket_layout.h"
 #include "parallel/gather_shares.h"
+#include "parallel/in_lockstep.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
@@ -164,7 +165,7 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
     if (--bucket.expected[d] == 0) device_complete(bucket, d);
   }
 
-  void end(bool /*failed*/) override {
+  void end() override {
     const std::scoped_lock lock(mutex);
     running = false;
     if (std::exchange(summing_now, false)) take_sums();
@@ -218,12 +219,9 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
   void bring_values() {
     const NoGrad guard;
     for (std::size_t e = 0; e < parameters.size(); ++e)
-      for (std::size_t d = 1; d < count(); ++d) {
-        const Tensor &own = parameters[e][0], &place = parameters[e][d];
-        if (have_equal_versions(own, place) || !fits_its_slot(e, 0)) continue;
-        copy_values(place, own);
-        take_version(place, own);
-      }
+      for (std::size_t d = 1; d < count(); ++d)
+        if (!are_in_lockstep(parameters[e][0], parameters[e][d]) && fits_its_slot(e, 0))
+          bring_in_lockstep(parameters[e][0], parameters[e][d]);
   }
 
   // Whether the parameter is still what its gradient was made room for.

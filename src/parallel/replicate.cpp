@@ -6,6 +6,7 @@
 #include <lockstep/autograd/grad_mode.h>
 
 #include "core/text.h"
+#include "parallel/in_lockstep.h"
 #include "parallel/replica_group_impl.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
@@ -41,14 +42,14 @@ struct Seen {
   explicit Seen(const nn::State& state) : storage(state.impl()->storage), version(state.version()) {}
 };
 
-// Whether a replica still is what its primary is: both have changed equally often, where they change together; else
-// both are where they were when they were the same, and the primary has not changed.
-bool in_lockstep(const Seen& primary_was, const Inventory::Item& primary, const Seen& replica_was,
-                 const nn::State& replica) {
-  if (primary.sync == nn::BufferSync::kEqual) return have_equal_versions(*primary.state, replica);
-  const Seen now(*primary.state), there(replica);
-  if (now.storage != primary_was.storage || there.storage != replica_was.storage) return false;
-  return now.version == primary_was.version;
+// Whether a replica still is what its primary is: both are where they were when they were the same, and have changed
+// together where they do, or the primary has not.
+bool is_current(const Seen& primary_was, const Inventory::Item& primary, const Seen& replica_was,
+                const nn::State& replica) {
+  const Seen now(*primary.state);
+  if (now.storage != primary_was.storage || replica.impl()->storage != replica_was.storage) return false;
+  return primary.sync == nn::BufferSync::kEqual ? are_in_lockstep(*primary.state, replica)
+                                                : now.version == primary_was.version;
 }
 
 class Placement final : public nn::Visitor {
@@ -96,9 +97,13 @@ struct ReplicaSync::Impl {
       for (std::size_t k = 0; k < primary.states.size(); ++k) {
         const nn::State& source = *primary.states[k].state;
         nn::State& target = *own.states[k].state;
-        if (in_lockstep(replica.primary_was[k], primary.states[k], replica.was[k], target)) continue;
-        copy_values(target, source);
-        primary.states[k].sync == nn::BufferSync::kEqual ? take_version(target, source) : bump_version(target);
+        if (is_current(replica.primary_was[k], primary.states[k], replica.was[k], target)) continue;
+        if (primary.states[k].sync == nn::BufferSync::kEqual) {
+          bring_in_lockstep(source, target);
+        } else {
+          copy_values(target, source);
+          bump_version(target);
+        }
         replica.are_equal(k, source);
       }
       for (std::size_t k = 0; k < primary.settings.size(); ++k)
@@ -187,7 +192,7 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
     Impl::Replica& replica = impl_->replicas.emplace_back(Impl::Replica{Inventory(*module), {}, {}});
     for (std::size_t k = 0; k < inventory.states.size(); ++k)
       if (inventory.states[k].sync == nn::BufferSync::kEqual)
-        take_version(*replica.inventory.states[k].state, *inventory.states[k].state);
+        begin_in_lockstep(*inventory.states[k].state, *replica.inventory.states[k].state);
     for (const auto& [state, sync] : inventory.states) replica.primary_was.emplace_back(*state);
     for (const auto& [state, sync] : replica.inventory.states) replica.was.emplace_back(*state);
   }

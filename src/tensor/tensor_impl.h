@@ -85,16 +85,6 @@ inline void bump_version(const Tensor& tensor) noexcept {
   tensor.impl()->storage->version.fetch_add(1, std::memory_order_relaxed);
 }
 
-/// Copies of one tensor on several devices, which the same things happen to, keep the same count of changes: where the
-/// counts differ something has happened to one alone. An undefined tensor counts nothing.
-inline bool have_equal_versions(const Tensor& a, const Tensor& b) noexcept {
-  return !a.defined() || !b.defined() || a.impl()->storage->version == b.impl()->storage->version;
-}
-/// `copy` has been made equal to `original`.
-inline void take_version(const Tensor& copy, const Tensor& original) noexcept {
-  if (copy.defined() && original.defined()) copy.impl()->storage->version = original.impl()->storage->version.load();
-}
-
 /// Throws DeviceMismatch naming `op` unless all live on one device.
 template <class... Tensors>
 void check_same_device(const char* op, const Tensor& first, const Tensors&... rest) {

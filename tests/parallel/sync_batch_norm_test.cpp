@@ -170,6 +170,27 @@ TEST(Buffers, ThatBecomeMeansAreFloating) {
   EXPECT_THROW(DataParallel{Counter()}, DTypeError);
 }
 
+struct Scaled : nn::Module<Scaled> {
+  nn::Buffer scale{ones({1}), nn::BufferSync::kEqual};
+  auto members() { return nn::members("scale", scale); }
+  Tensor forward(const Tensor& x) { return x * scale; }
+};
+
+// The new one may have changed as often as the one before.
+TEST(Buffers, ThatAreEqualEverywhereAreSentWhenAnotherTakesTheirPlace) {
+  const TestDevices devices(3);
+  DataParallel model{Scaled()};
+  const Tensor x = ones({3}, {.device = "cuda:0"});
+  EXPECT_EQ(model(x).to(Device()).to_vector<float>(), (std::vector<float>{1, 1, 1}));
+  float number = 1;
+  for (const int changes : {1, 1, 2, 2, 0, 0}) {
+    Tensor value = full({1}, ++number, {.device = "cuda:0"});
+    for (int i = 0; i < changes; ++i) value.add_(0);
+    model.module().scale = nn::Buffer(value, nn::BufferSync::kEqual);
+    EXPECT_EQ(model(x).to(Device()).to_vector<float>(), std::vector<float>(3, number)) << changes;
+  }
+}
+
 // What each replica does in a pass over as many devices as there are.
 template <class Job>
 void run_on_all(const Job& job) {

@@ -10,8 +10,8 @@ namespace lockstep::data {
 
 /// size() samples, the i-th of which is get(i) for 0 <= i < size(). get() is const and, in a loader with workers,
 /// called on several threads at once. Random numbers that it draws (rand() and its kin) depend on the loader's seed,
-/// the epoch and the index alone. Work on a GPU goes to the streams that were current when the loop
-/// began.
+/// the epoch and the index alone. Work on a GPU goes to the streams that were current when the
+/// loop began.
 template <class D>
 concept Dataset = std::movable<D> && requires(const D& dataset, std::int64_t index) {
   { dataset.size() } -> std::convertible_to<std::int64_t>;
