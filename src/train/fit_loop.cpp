@@ -228,8 +228,7 @@ void FitLoop::save() {
 }
 
 // All of it or nothing. Each checks before it changes; the model comes last, since its values are not kept twice.
-void FitLoop::take_over(const Checkpoint& checkpoint, const StateDict& optimizer, const StateDict& schedule,
-                        const data::LoaderState& loader) {
+void FitLoop::take_over(const Checkpoint& checkpoint) {
   std::vector<std::function<void()>> undo;
   const auto take = [&](const auto& now, const auto& then, const auto& load) {
     const auto before = now();
@@ -243,11 +242,11 @@ void FitLoop::take_over(const Checkpoint& checkpoint, const StateDict& optimizer
     take([&] { return part.state_dict(); }, state, [&part](const StateDict& given) { part.load_state_dict(given); });
   };
   try {
-    take_loader(parts_.training, loader);
+    take_loader(parts_.training, checkpoint.loader("loader"));
     if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
       take_loader(parts_.validation, checkpoint.loader("validation_loader"));
-    take_state(parts_.optimizer, optimizer);
-    if (parts_.schedule) take_state(*parts_.schedule, schedule);
+    take_state(parts_.optimizer, checkpoint.tensors("optimizer"));
+    if (parts_.schedule) take_state(*parts_.schedule, checkpoint.tensors("schedule"));
     load_model(parts_.module, checkpoint.tensors("model"));
   } catch (...) {
     while (!undo.empty()) undo.back()(), undo.pop_back();
@@ -259,11 +258,7 @@ void FitLoop::resume() {
   const auto newest = folder_->latest();
   if (!newest) return;
   const Checkpoint checkpoint = folder_->load(*newest);
-  // Whatever the checkpoint lacks is found missing before the model changes.
-  const StateDict optimizer = checkpoint.tensors("optimizer");
-  const StateDict schedule = parts_.schedule ? checkpoint.tensors("schedule") : StateDict();
-  const auto loader = checkpoint.loader("loader");
-  const auto random = checkpoint.generator("random");
+  const auto random = checkpoint.generator("random");  // found missing, if it is, before the model changes
   epoch_ = checkpoint.integer("epoch");
   step_ = checkpoint.integer("step");
   step_in_epoch_ = checkpoint.integer("step_in_epoch");
@@ -271,8 +266,8 @@ void FitLoop::resume() {
   seconds_before_ = checkpoint.number("seconds");
   metrics_.load_state_dict(checkpoint.tensors("metrics"));
   history_.load_state_dict(checkpoint.tensors("history"));
-  take_over(checkpoint, optimizer, schedule, loader);
-  expect_steps_from(loader.batch);
+  take_over(checkpoint);
+  expect_steps_from(checkpoint.loader("loader").batch);
   set_generator(random);
   progress_.note(text("resumed after step ", step_, ", with ", epoch_, '/', options_.max_epochs, " epochs done"));
 }

@@ -71,8 +71,8 @@ void check_loss(const Tensor& loss) {
                           ": take the mean, or gather losses of replicas with .parallel = {.gather = Gather::kMean}"));
 }
 
-void check_names(bool left) {
-  if (!left) refuse("metrics of other names than the loss that the function returns", "another one named \"loss\"");
+void refuse_second_loss() {
+  refuse("metrics of other names than the loss that the function returns", "another one named \"loss\"");
 }
 
 }  // namespace detail

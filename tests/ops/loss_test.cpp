@@ -27,6 +27,8 @@ TEST(Loss, DoesNotBroadcastItsTarget) {
 TEST(Loss, RejectsIntegers) {
   EXPECT_THROW(mse_loss(tensor({1}), tensor({1})), DTypeError);
   EXPECT_THROW(cross_entropy(tensor({{1, 2}}), tensor({1})), DTypeError);
+  EXPECT_THROW(cross_entropy(tensor({{1., 2.}}), tensor({1.})), DTypeError);  // classes, but not of an integer dtype
+  EXPECT_THROW(cross_entropy(tensor({{1., 2.}}), tensor({1., 0., 0.})), ShapeError);
 }
 
 TEST(Loss, RejectsOptionsOutOfRange) {

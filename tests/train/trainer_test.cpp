@@ -1,5 +1,4 @@
-// A Trainer trains the same on any number of devices, in any division into batches, and whether it was interrupted or
-// not.
+// A Trainer trains the same on any number of devices, in any division into batches.
 #include <lockstep/train/trainer.h>
 
 #include <gtest/gtest.h>
@@ -7,11 +6,9 @@
 #include <algorithm>
 #include <cmath>
 #include <map>
-#include <memory>
 #include <stdexcept>
 
 #include <lockstep/nn/functional.h>
-#include <lockstep/optim/adam.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
@@ -23,7 +20,6 @@
 namespace lockstep::train {
 namespace {
 
-using testing::columns_of;
 using testing::FitJob;
 using testing::kSilent;
 using testing::TemporaryFolder;
@@ -78,49 +74,6 @@ TEST(Trainer, IsTheLoopThatOneWouldWrite) {
 }
 
 // An epoch is 10 batches, the last of which has one row: steps of 3, 3, 3 and 1 batches, then 3 batches to validate.
-TEST(Trainer, ResumedAfterAnyInterruptionContinuesBitForBit) {
-  const TestDevices devices(2);
-  const auto options = [](const TemporaryFolder& folder, bool resume) {
-    return TrainerOptions{
-        .max_epochs = 3,
-        .gradient_clip_val = 0.5,
-        .accumulate = 3,
-        .log_every = 3,
-        .checkpoint = {.folder = folder.path(), .every_steps = 2, .every_epochs = 2, .keep = 2, .resume = resume},
-        .progress = kSilent};
-  };
-  const TemporaryFolder whole_folder;
-  FitJob whole({.noise = 0.1, .validates = true});
-  const History expected = whole.fit(options(whole_folder, false));
-  EXPECT_EQ(CheckpointFolder(whole_folder.path()).steps(), (std::vector<std::int64_t>{10, 12}));
-
-  for (std::int64_t fail_in = 0; fail_in < 3 * (10 + 3); fail_in += 2) {
-    const TemporaryFolder folder;
-    FitJob killed({.noise = 0.1, .fail_in = fail_in, .validates = true});
-    EXPECT_THROW(killed.fit(options(folder, true)), std::runtime_error);
-    FitJob resumed({.noise = 0.1, .validates = true});
-    const History history = resumed.fit(options(folder, true));
-    EXPECT_EQ(columns_of(history), columns_of(expected)) << fail_in;
-    EXPECT_EQ(resumed.parameters(), whole.parameters()) << fail_in;
-  }
-}
-
-TEST(Trainer, GoesOnWithMoreEpochsFromTheFinalCheckpoint) {
-  const TemporaryFolder folder;
-  const auto epochs = [&](std::int64_t count) {
-    return TrainerOptions{.max_epochs = count,
-                          .num_gpus = 0,
-                          .checkpoint = {.folder = folder.path(), .every_epochs = 0, .resume = true},
-                          .progress = kSilent};
-  };
-  FitJob whole({}), first({}), second({}), third({});
-  const History expected = whole.fit({.max_epochs = 3, .num_gpus = 0, .progress = kSilent});
-  first.fit(epochs(2));
-  EXPECT_EQ(columns_of(second.fit(epochs(3))), columns_of(expected));
-  EXPECT_EQ(second.parameters(), whole.parameters());
-  EXPECT_EQ(columns_of(third.fit(epochs(3))), columns_of(expected)) << "nothing is left to do";
-}
-
 TEST(Trainer, AccumulatedBatchesAreOneLargeBatch) {
   const TestDevices devices(2);
   for (const int gpus : {0, 2}) {
@@ -331,26 +284,6 @@ TEST(Trainer, RefusesWhatCannotBeTrained) {
             "[trainer] expected a loader with size(), state() and load_state() for checkpoints");
 }
 
-TEST(Trainer, DoesNotMixTheCheckpointsOfTwoRuns) {
-  const TemporaryFolder folder;
-  const TrainerOptions options = {.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent};
-  FitJob({}).fit(options);
-  EXPECT_EQ(thrown<InvalidArgument>([&] { FitJob({}).fit(options); }),
-            "[trainer] expected .resume = true or a folder without checkpoints, got \"" +
-                (folder / "step-000000000010.safetensors").string() + '"');
-}
-
-TEST(Trainer, ChangesNoModelWhenTheCheckpointLacksSomething) {
-  const TemporaryFolder folder;
-  const TrainerOptions options = {
-      .num_gpus = 0, .checkpoint = {.folder = folder.path(), .resume = true}, .progress = kSilent};
-  FitJob({.schedules = false}).fit(options);
-  FitJob scheduled({});
-  const std::vector<float> before = scheduled.parameters();
-  EXPECT_THROW(scheduled.fit(options), InvalidArgument);
-  EXPECT_EQ(scheduled.parameters(), before);
-}
-
 TEST(Trainer, ReportsPlainLinesWhereThereIsNoTerminal) {
   std::ostringstream out;
   std::vector<Tensor> batches(5, ones({4, 2}));
@@ -398,59 +331,6 @@ TEST(Prepared, TwoOfOneModuleTakeTurns) {
   expect_step(first);
   first = Prepared<nn::Linear>(net, try_all_gpus());
   expect_step(first);
-}
-
-TEST(Trainer, ResumesWithAnotherAccumulate) {
-  const TemporaryFolder folder;
-  TrainerOptions options = {.num_gpus = 0,
-                            .log_every = 1,
-                            .checkpoint = {.folder = folder.path(), .every_steps = 1, .keep = 0, .resume = true},
-                            .progress = kSilent};
-  FitJob killed({.fail_in = 4});
-  EXPECT_THROW(killed.fit(options), std::runtime_error);
-  options.accumulate = 2;
-  const History history = FitJob({}).fit(options);  // the six batches that are left
-  EXPECT_EQ(CheckpointFolder(folder.path()).steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
-  EXPECT_EQ(history.column("step"), (History::Column{1, 2, 3, 4, 5, 6, 7}));
-}
-
-TEST(Trainer, ChangesNothingWhenTheCheckpointDoesNotFit) {
-  const TemporaryFolder folder;
-  const TrainerOptions options = {
-      .num_gpus = 0, .checkpoint = {.folder = folder.path(), .every_steps = 1, .resume = true}, .progress = kSilent};
-  const auto loss = [](auto& model, auto& batch, auto&) { return mean(model(batch)); };
-  const auto loader = [](std::int64_t columns, std::int64_t batch_size) {
-    return data::DataLoader(data::TensorDataset<1>(ones({8, columns})), {.batch_size = batch_size, .seed = 1});
-  };
-  {
-    nn::Linear net(2, 1);
-    optim::Adam adam(net.parameters(), {.lr = 0.1});
-    auto batches = loader(2, 1);
-    int calls = 0;
-    const auto killed = [&](auto& model, auto& batch, auto&) {
-      if (calls++ == 6) throw std::runtime_error("power failure");
-      return mean(model(batch));
-    };
-    EXPECT_THROW(Trainer(options).fit(net, batches, {.loss = killed, .optimizer = adam}), std::runtime_error);
-  }
-  const auto expect_refusal = [&](std::int64_t columns, std::int64_t batch_size, auto optimizer_of) {
-    nn::Linear net(columns, 1);
-    const std::vector<float> weight = net.weight.detach().to_vector<float>();
-    auto optimizer = optimizer_of(net.parameters());
-    auto batches = loader(columns, batch_size);
-    EXPECT_THROW(Trainer(options).fit(net, batches, {.loss = loss, .optimizer = *optimizer}), InvalidArgument);
-    EXPECT_EQ(net.weight.detach().to_vector<float>(), weight);
-    EXPECT_EQ(optimizer->lr(), 0.7);
-    EXPECT_EQ(batches.state(), (data::LoaderState{.seed = 1, .epoch = 0, .batch = 0}));
-  };
-  const auto adam = [](auto parameters) {
-    return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = 0.7});
-  };
-  expect_refusal(2, 1, [](auto parameters) {  // another optimizer
-    return std::make_unique<optim::SGD>(parameters, optim::SGDOptions{.lr = 0.7, .momentum = 0.5});
-  });
-  expect_refusal(2, 4, adam);  // fewer batches
-  expect_refusal(3, 1, adam);  // another model
 }
 
 TEST(Trainer, RefusesAnOptimizerOfWhatTheModuleHadBefore) {

@@ -49,8 +49,7 @@ class LOCKSTEP_API FitLoop {
   };
 
   void resume();
-  void take_over(const Checkpoint& checkpoint, const StateDict& optimizer, const StateDict& schedule,
-                 const data::LoaderState& loader);
+  void take_over(const Checkpoint& checkpoint);
   /// The steps of this epoch: those done, and what the batches from `batch` on make.
   void expect_steps_from(std::int64_t batch);
   void step();

@@ -17,8 +17,8 @@ namespace lockstep::train::detail {
 
 /// Throws ShapeError, InvalidArgument unless it is one element.
 LOCKSTEP_API void check_loss(const Tensor& loss);
-/// Throws InvalidArgument unless the loss function has left the name "loss" to what it returns.
-LOCKSTEP_API void check_names(bool left);
+/// Throws InvalidArgument: the loss function has added a metric of the name that what it returns has.
+[[noreturn]] LOCKSTEP_API void refuse_second_loss();
 
 template <class M, class Batch>
 class Passes {
@@ -66,7 +66,7 @@ class Passes {
     const double before = metrics.weight_of("loss");
     Tensor loss = loss_of_(model_, moved, metrics);
     check_loss(loss);
-    check_names(metrics.weight_of("loss") == before);
+    if (metrics.weight_of("loss") != before) refuse_second_loss();
     metrics.add("loss", loss);
     return loss;
   }
