@@ -128,5 +128,39 @@ TEST(RaceChecker, FindsExactlyTheRacesOfAnUnprunedHistory) {
   EXPECT_GT(races, 300);
 }
 
+TEST(RaceChecker, RemembersEachColumnOnce) {
+  constexpr std::size_t kColumns = 64;
+  RaceChecker checker;
+  const int writer = checker.add_stream("writer"), reader = checker.add_stream("reader");
+  const Access matrix = {{arena, sizeof arena, 1, 0}, AccessKind::kWrite};
+  checker.access(writer, "fill", {&matrix, 1});
+  checker.order_after(reader, checker.now(writer));
+  for (int pass = 0; pass < 2; ++pass)
+    for (std::size_t column = 0; column < kColumns; ++column) {
+      const Access read = {{arena + column, 1, sizeof arena / kColumns, kColumns}, AccessKind::kRead};
+      checker.access(reader, "read", {&read, 1});
+    }
+  EXPECT_EQ(checker.history_size(), 1 + kColumns);
+
+  EXPECT_THROW(checker.access(writer, "fill", {&matrix, 1}), RaceError);
+  checker.order_after(writer, checker.now(reader));
+  checker.access(writer, "fill", {&matrix, 1});
+  EXPECT_EQ(checker.history_size(), 1u);
+}
+
+TEST(RaceChecker, ForgetsWhatLayInFreedMemoryAlone) {
+  RaceChecker checker;
+  const int stream = checker.add_stream("stream"), other = checker.add_stream("other");
+  const Access columns[] = {{{arena, 1, 8, 4}, AccessKind::kRead}, {{arena + 64, 1, 8, 4}, AccessKind::kRead}};
+  checker.access(stream, "read", columns);
+  RaceChecker::Unfinished unfinished;
+  EXPECT_TRUE(checker.forget("free", {arena, 64, 1, 0}, unfinished));
+  EXPECT_EQ(unfinished.stream, stream);
+  EXPECT_EQ(checker.history_size(), 1u);
+  const Access freed = {{arena, 64, 1, 0}, AccessKind::kWrite}, kept = {{arena + 64, 64, 1, 0}, AccessKind::kWrite};
+  EXPECT_NO_THROW(checker.access(other, "write", {&freed, 1}));
+  EXPECT_THROW(checker.access(other, "write", {&kept, 1}), RaceError);
+}
+
 }  // namespace
 }  // namespace lockstep::sim

@@ -1,7 +1,9 @@
 // Which accesses to simulated memory a later one may still race with. The caller guards it with a lock.
 //
-// An interval map: disjoint cells of addresses, each with the accesses whose span reaches into it. A write of a whole
-// range leaves one cell with one entry there, so the history of a loop stays as small as the loop's working set.
+// Accesses of whole ranges lie in an interval map: disjoint cells of addresses, each with the accesses that cover it. A
+// write leaves one cell with one entry there, so the history of a loop stays as small as the loop's working set.
+// Accesses with gaps (a column of a matrix) lie in clusters instead, each with the accesses whose spans meet and each
+// access in one of them: reads of all columns would cut a matrix into as many cells, each with as many entries.
 #pragma once
 
 #include <cstdint>
@@ -44,15 +46,19 @@ class AccessHistory {
   std::size_t size() const noexcept;  ///< Entries, over all cells.
 
  private:
-  struct Cell {
+  struct Range {
     std::uintptr_t end = 0;
     std::vector<PastAccess> accesses;
   };
-  using Cells = std::map<std::uintptr_t, Cell>;
+  using Ranges = std::map<std::uintptr_t, Range>;  // disjoint, by their first address
 
-  Cells::iterator cut(std::uintptr_t address);
+  Ranges::iterator cut(std::uintptr_t address);
+  std::vector<PastAccess>& merged_cluster(std::uintptr_t begin, std::uintptr_t end);
+  template <class Drop>
+  void drop_clustered(std::uintptr_t begin, std::uintptr_t end, const Drop& drop);
 
-  Cells cells_;  // by their first address
+  Ranges cells_;
+  Ranges clusters_;
 };
 
 }  // namespace lockstep::sim
