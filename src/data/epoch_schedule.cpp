@@ -73,12 +73,12 @@ EpochSchedule::EpochSchedule(std::int64_t dataset_size, const LoaderOptions& opt
   check_options(options);
   batches_ = order_.size / options.batch_size;
   if (!options.drop_last && order_.size % options.batch_size != 0) ++batches_;
-  state_.seed = options.seed ? *options.seed : drawn_seed();
+  state_ = {.seed = options.seed ? *options.seed : drawn_seed(), .batch_size = options.batch_size};
 }
 
 EpochPlan EpochSchedule::begin_epoch() {
   LoaderState next = state_;
-  if (begun_) next = {.seed = state_.seed, .epoch = state_.epoch + 1, .batch = 0};
+  if (begun_) next = following_epoch();
 
   std::vector<std::int64_t> indices;
   if (order_.indices) {
@@ -108,15 +108,23 @@ void EpochSchedule::advance(std::uint64_t loop, std::int64_t next_batch) noexcep
 
 void EpochSchedule::finish(std::uint64_t loop) noexcept {
   if (!is_running(loop)) return;
-  state_ = {.seed = state_.seed, .epoch = state_.epoch + 1, .batch = 0};
+  state_ = following_epoch();
   begun_ = false;
+}
+
+LoaderState EpochSchedule::following_epoch() const noexcept {
+  return {.seed = state_.seed, .epoch = state_.epoch + 1, .batch = 0, .batch_size = state_.batch_size};
 }
 
 void EpochSchedule::load(const LoaderState& state) {
   check(state.epoch >= 0, "a state with epoch >= 0", state.epoch);
   if (state.batch < 0 || state.batch > batches_)
     throw InvalidArgument(text("[DataLoader] expected a state with batch from 0 to ", batches_, ", got ", state.batch));
+  if (state.batch > 0 && state.batch_size != 0 && state.batch_size != options_.batch_size)
+    throw InvalidArgument(text("[DataLoader] expected a state after batches of ", options_.batch_size, ", got one of ",
+                               state.batch_size));
   state_ = state;
+  state_.batch_size = options_.batch_size;
   begun_ = false;
 }
 

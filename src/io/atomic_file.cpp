@@ -21,6 +21,7 @@ namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".lockstep-tmp";
 constexpr int kMaxWriters = 1000;                        // of one file at once
+constexpr std::size_t kMaxKept = 200;                    // bytes of its name: names may have 255
 constexpr int kMaxLinks = 40;                            // as Linux follows
 constexpr std::size_t kMaxWrite = std::size_t(1) << 30;  // Linux writes at most 2 GiB - 4 KiB at once
 
@@ -105,8 +106,9 @@ void synchronize_folder(const fs::path& folder) {
 }  // namespace
 
 AtomicFile::AtomicFile(const fs::path& path) : path_(target_of(path)) {
+  const std::string name = path_.filename().string().substr(0, kMaxKept);
   for (int i = 0; i < kMaxWriters; ++i) {
-    temporary_ = folder_of(path_) / text('.', path_.filename().string(), i ? text('.', i) : "", kSuffix);
+    temporary_ = folder_of(path_) / text('.', name, i ? text('.', i) : "", kSuffix);
     descriptor_ = take_temporary(temporary_);
     if (descriptor_ < 0) continue;
     struct stat before;  // a file that is replaced keeps its permissions

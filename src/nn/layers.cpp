@@ -38,9 +38,10 @@ Linear::Linear(std::int64_t in_features, std::int64_t out_features, const Linear
 
 Tensor Linear::forward(const Tensor& x) const { return linear(x, weight, bias ? Tensor(*bias) : Tensor()); }
 
-LazyLinear::LazyLinear(std::int64_t out_features, const LinearOptions& options) : out_features_(out_features) {
+LazyLinear::LazyLinear(std::int64_t out_features, const LinearOptions& options)
+    : weight(Parameter::lazy({out_features, -1})), out_features_(out_features) {
   check_features("LazyLinear", 0, out_features);
-  if (options.bias) bias.emplace();
+  if (options.bias) bias = Parameter::lazy({out_features});
 }
 
 Tensor LazyLinear::forward(const Tensor& x) {
@@ -50,8 +51,6 @@ Tensor LazyLinear::forward(const Tensor& x) {
     weight = uniform_parameter({out_features_, x.sizes().back()}, x.sizes().back(), like);
     if (bias) *bias = uniform_parameter({out_features_}, x.sizes().back(), like);
   }
-  if (weight.dim() != 2 || weight.sizes()[0] != out_features_)
-    throw ShapeError(text("[LazyLinear] expected a weight [", out_features_, ", in], got ", weight.sizes()));
   return linear(x, weight, bias ? Tensor(*bias) : Tensor());
 }
 

@@ -1,7 +1,9 @@
 #include <lockstep/nn/module.h>
 
+#include <algorithm>
 #include <functional>
 #include <map>
+#include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
 
@@ -52,6 +54,18 @@ void check_shaped(const Path& path, const State& value) {
         text("[parameters] expected \"", path.str(), "\" to have a shape, got a lazy one: run one batch first"));
 }
 
+// Where -1 stands for any; nothing if any shape will do.
+std::optional<Shape> expected_sizes(const State& value) {
+  return value.defined() ? std::optional(value.sizes()) : std::nullopt;
+}
+std::optional<Shape> expected_sizes(const Parameter& value) {
+  return value.defined() ? std::optional(value.sizes()) : value.lazy_sizes();
+}
+
+bool matches(const Shape& expected, const Shape& got) {
+  return std::ranges::equal(expected, got, [](std::int64_t e, std::int64_t g) { return e == -1 || e == g; });
+}
+
 struct ModeSetter final : Visitor {
   explicit ModeSetter(bool on) : training(on) {}
   void module(const Path&, ModuleBase& module) override { module.set_mode(training); }
@@ -94,36 +108,44 @@ StateDict ModuleBase::state_dict() const {
 }
 
 void ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& options) {
-  std::map<std::string_view, const Tensor*> given;
+  struct Given {
+    const Tensor* value;
+    bool is_used = false;
+  };
+  std::map<std::string_view, Given> given;
   std::string missing, refused;
   for (const auto& [key, value] : state) {
     std::string_view name = key;
     if (name.starts_with(options.strip_prefix)) name.remove_prefix(options.strip_prefix.size());
-    if (!given.emplace(name, &value).second) refused += text("\n  twice: ", name);
+    if (!given.emplace(name, Given{&value}).second) refused += text("\n  twice: ", name);
   }
   std::vector<std::function<void()>> loads;
   each_state(*this, [&](const Path& path, auto& value) {
     const std::string key = path.str();
     const auto entry = given.find(key);
-    if (entry == given.end() || !entry->second->defined()) {
+    if (entry != given.end() && std::exchange(entry->second.is_used, true)) {
+      refused += text("\n  twice in the module: ", key);
+      return;
+    }
+    if (entry == given.end() || !entry->second.value->defined()) {
       missing += text("\n  missing: ", key);
       return;
     }
-    const Tensor& source = *entry->second;
-    if (value.defined() && value.sizes() != source.sizes())
-      refused += text("\n  shape of ", key, ": expected ", value.sizes(), ", got ", source.sizes());
+    const Tensor& source = *entry->second.value;
+    if (const auto expected = expected_sizes(value); expected && !matches(*expected, source.sizes()))
+      refused += text("\n  shape of ", key, ": expected ", *expected, ", got ", source.sizes());
     loads.push_back([&value, &source] {
       if (value.defined())
         value.copy_(source);
       else
         value.reset(source.clone());
     });
-    given.erase(entry);
   });
   std::string problems = refused;
   if (options.strict) {
     problems += missing;
-    for (const auto& [key, value] : given) problems += text("\n  unexpected: ", key);
+    for (const auto& [key, entry] : given)
+      if (!entry.is_used) problems += text("\n  unexpected: ", key);
   }
   if (!problems.empty())
     throw InvalidArgument(text("[load_state_dict] expected the keys and shapes of the module, got:", problems));

@@ -68,6 +68,12 @@ void State::reset(const Tensor& value) {
   }
 }
 
+Parameter Parameter::lazy(const Shape& sizes) {
+  Parameter parameter;
+  parameter.lazy_sizes_ = sizes;
+  return parameter;
+}
+
 void Parameter::reset(const Tensor& value) {
   const bool fresh = !defined();
   State::reset(value);

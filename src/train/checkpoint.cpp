@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <set>
+#include <utility>
 
 #include <lockstep/tensor/creation.h>
 
@@ -66,7 +67,7 @@ void Checkpoint::put(std::string_view section, const StateDict& tensors) {
 void Checkpoint::put(std::string_view section, const data::LoaderState& state) {
   begin(section, kLoader);
   tensors_.add(std::string(section),
-               from_values<std::int64_t, 3>({std::int64_t(state.seed), state.epoch, state.batch}));
+               from_values<std::int64_t, 4>({std::int64_t(state.seed), state.epoch, state.batch, state.batch_size}));
 }
 
 void Checkpoint::put(std::string_view section, const Generator& generator) {
@@ -79,6 +80,12 @@ void Checkpoint::put(std::string_view section, const Generator& generator) {
 void Checkpoint::put_integer(std::string_view section, std::int64_t number) {
   begin(section, kInteger);
   tensors_.add(std::string(section), from_values<std::int64_t, 1>({number}));
+}
+
+void Checkpoint::put_natural(std::string_view section, std::uint64_t number) {
+  if (!std::in_range<std::int64_t>(number))
+    throw InvalidArgument(text("[checkpoint] expected a number below 2^63, got ", number));
+  put_integer(section, std::int64_t(number));
 }
 
 void Checkpoint::put(std::string_view section, double number) {
@@ -96,8 +103,8 @@ StateDict Checkpoint::tensors(std::string_view section) const {
 }
 
 data::LoaderState Checkpoint::loader(std::string_view section) const {
-  const auto numbers = values(section, kLoader, kInt64, 3).to_vector<std::int64_t>();
-  return {.seed = std::uint64_t(numbers[0]), .epoch = numbers[1], .batch = numbers[2]};
+  const auto numbers = values(section, kLoader, kInt64, 4).to_vector<std::int64_t>();
+  return {.seed = std::uint64_t(numbers[0]), .epoch = numbers[1], .batch = numbers[2], .batch_size = numbers[3]};
 }
 
 Generator Checkpoint::generator(std::string_view section) const {

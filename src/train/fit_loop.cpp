@@ -246,7 +246,10 @@ void FitLoop::take_over(const Checkpoint& checkpoint) {
     if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
       take_loader(parts_.validation, checkpoint.loader("validation_loader"));
     take_state(parts_.optimizer, checkpoint.tensors("optimizer"));
-    if (parts_.schedule) take_state(*parts_.schedule, checkpoint.tensors("schedule"));
+    if (parts_.schedule)
+      take_state(*parts_.schedule, checkpoint.tensors("schedule"));
+    else if (checkpoint.contains("schedule"))
+      throw InvalidArgument("[trainer] expected the schedule that the checkpoint goes on with, got none");
     load_model(parts_.module, checkpoint.tensors("model"));
   } catch (...) {
     while (!undo.empty()) undo.back()(), undo.pop_back();

@@ -4,8 +4,12 @@
 #include <lockstep/data/loader.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/thrown.h"
+
 namespace lockstep::data {
 namespace {
+
+using testing::thrown;
 
 struct Noisy {
   std::int64_t size() const { return 23; }
@@ -18,6 +22,10 @@ DataLoader<Noisy> make_loader(std::uint64_t seed) {
   return DataLoader(Noisy(), {.batch_size = 5, .shuffle = true, .seed = seed});
 }
 
+LoaderState at(std::int64_t epoch, std::int64_t batch) {
+  return {.seed = 1, .epoch = epoch, .batch = batch, .batch_size = 5};
+}
+
 /// All batches from where the loader stands to the end of epoch 2.
 Batches rest_of_three_epochs(DataLoader<Noisy>& loader) {
   Batches batches;
@@ -28,14 +36,14 @@ Batches rest_of_three_epochs(DataLoader<Noisy>& loader) {
 
 TEST(LoaderState, CountsTheBatchesThatTheLoopHasHad) {
   auto loader = make_loader(1);
-  EXPECT_EQ(loader.state(), (LoaderState{1, 0, 0}));
+  EXPECT_EQ(loader.state(), at(0, 0));
   std::int64_t batches = 0;
   for ([[maybe_unused]] const Tensor& batch : loader) {
     ++batches;
-    EXPECT_EQ(loader.state(), (LoaderState{1, 0, batches}));
+    EXPECT_EQ(loader.state(), at(0, batches));
   }
   EXPECT_EQ(batches, 5);
-  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 0}));
+  EXPECT_EQ(loader.state(), at(1, 0));
 }
 
 TEST(LoaderState, TakenAnywhereResumesWithTheFollowingBatches) {
@@ -59,20 +67,20 @@ TEST(LoaderState, OfTheLastBatchLeavesAnEmptyRestOfTheEpoch) {
   auto loader = make_loader(1);
   loader.load_state({.seed = 1, .epoch = 4, .batch = 5});
   EXPECT_TRUE(loader.begin() == loader.end());
-  EXPECT_EQ(loader.state(), (LoaderState{1, 5, 0}));
+  EXPECT_EQ(loader.state(), at(5, 0));
 }
 
 TEST(LoaderState, AfterALoopLeftEarlyTheNextLoopIsTheNextEpochUnlessLoaded) {
   auto loader = make_loader(1);
   for ([[maybe_unused]] const Tensor& batch : loader) break;
-  EXPECT_EQ(loader.state(), (LoaderState{1, 0, 1}));
+  EXPECT_EQ(loader.state(), at(0, 1));
   {
     auto it = loader.begin();
-    EXPECT_EQ(loader.state(), (LoaderState{1, 1, 1}));
+    EXPECT_EQ(loader.state(), at(1, 1));
   }
   loader.load_state(loader.state());
   auto it = loader.begin();
-  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 2}));
+  EXPECT_EQ(loader.state(), at(1, 2));
 }
 
 TEST(LoaderState, AfterAnErrorResumesWithTheBatchThatFailed) {
@@ -83,7 +91,7 @@ TEST(LoaderState, AfterAnErrorResumesWithTheBatchThatFailed) {
   });
   loader.load_state({.seed = 1, .epoch = 0, .batch = 2});
   EXPECT_THROW(loader.begin(), std::runtime_error);
-  EXPECT_EQ(loader.state(), (LoaderState{1, 0, 2}));
+  EXPECT_EQ(loader.state(), at(0, 2));
   broken = false;
   loader.load_state(loader.state());
   std::size_t batches = 0;
@@ -97,13 +105,13 @@ TEST(LoaderState, OfAnotherLoopIsNotMovedByAnOldIterator) {
   auto current = loader.begin();
   ++old;
   ++old;
-  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 1}));
+  EXPECT_EQ(loader.state(), at(1, 1));
   loader.load_state({1, 1, 0});  // the same epoch once more
   auto again = loader.begin();
   for (int i = 0; i < 4; ++i) ++current;
-  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 1}));
+  EXPECT_EQ(loader.state(), at(1, 1));
   ++again;
-  EXPECT_EQ(loader.state(), (LoaderState{1, 1, 2}));
+  EXPECT_EQ(loader.state(), at(1, 2));
 }
 
 TEST(LoaderState, IsRefusedWhereItDoesNotFitAndChangesNothing) {
@@ -111,7 +119,15 @@ TEST(LoaderState, IsRefusedWhereItDoesNotFitAndChangesNothing) {
   EXPECT_THROW(loader.load_state({.seed = 5, .epoch = -1}), InvalidArgument);
   EXPECT_THROW(loader.load_state({.seed = 5, .batch = 6}), InvalidArgument);
   EXPECT_THROW(loader.load_state({.seed = 5, .batch = -1}), InvalidArgument);
-  EXPECT_EQ(loader.state(), (LoaderState{1, 0, 0}));
+  EXPECT_EQ(thrown<InvalidArgument>([&] { loader.load_state({.seed = 5, .batch = 2, .batch_size = 4}); }),
+            "[DataLoader] expected a state after batches of 5, got one of 4");
+  EXPECT_EQ(loader.state(), at(0, 0));
+}
+
+TEST(LoaderState, OfAnotherBatchSizeFitsBetweenEpochs) {
+  auto loader = make_loader(1);
+  loader.load_state({.seed = 1, .epoch = 3, .batch = 0, .batch_size = 4});
+  EXPECT_EQ(loader.state(), at(3, 0));
 }
 
 }  // namespace

@@ -198,6 +198,18 @@ TEST(AtomicFile, RemovesTheLeftoversOfKilledWritersAlone) {
   EXPECT_EQ(contents(folder / "e"), "new");
 }
 
+TEST(AtomicFile, MayHaveTheLongestNameThereIs) {
+  const TemporaryFolder folder;
+  const std::string prefix(254, 'a');  // 255 bytes are the most that Linux takes
+  AtomicFile first(folder / (prefix + '1'));
+  write_all(folder / (prefix + '2'), "second");
+  first.write("first", 5);
+  first.commit();
+  EXPECT_EQ(contents(folder / (prefix + '1')), "first");
+  EXPECT_EQ(contents(folder / (prefix + '2')), "second");
+  EXPECT_EQ(folder.names(), (Names{prefix + '1', prefix + '2'}));
+}
+
 TEST(AtomicFile, FollowsASymbolicLink) {
   const TemporaryFolder folder;
   write_file(folder / "target", "old");

@@ -88,8 +88,15 @@ TEST(LazyLinear, TakesItsShapeFromAStateDict) {
 
 TEST(LazyLinear, RefusesTheWeightOfAnotherLayer) {
   nn::LazyLinear layer(5);
-  layer.load_state_dict(nn::Linear(3, 2).state_dict());
-  EXPECT_THROW(layer(ones({1, 3})), ShapeError);
+  EXPECT_EQ(thrown<InvalidArgument>([&] { layer.load_state_dict(nn::Linear(3, 2).state_dict()); }),
+            "[load_state_dict] expected the keys and shapes of the module, got:"
+            "\n  shape of weight: expected [5, -1], got [2, 3]"
+            "\n  shape of bias: expected [5], got [2]");
+  EXPECT_FALSE(layer.weight.defined());
+  nn::LazyLinear copy = layer;
+  EXPECT_THROW(copy.load_state_dict(nn::Linear(3, 2).state_dict()), InvalidArgument);
+  copy.load_state_dict(nn::Linear(3, 5).state_dict());
+  EXPECT_EQ(copy(ones({1, 3})).sizes(), (Shape{1, 5}));
 }
 
 TEST(LazyLinear, IsLazyInEachCopy) {

@@ -132,8 +132,23 @@ TEST(LoadStateDict, RefusesAnUndefinedTensorBeforeAnythingChanges) {
   StateDict state;
   state.add("weight", zeros({1, 2}));
   state.add("bias", Tensor());
-  EXPECT_THROW(layer.load_state_dict(state), InvalidArgument);
+  EXPECT_EQ(thrown<InvalidArgument>([&] { layer.load_state_dict(state); }),
+            "[load_state_dict] expected the keys and shapes of the module, got:\n  missing: bias");
   EXPECT_EQ(values(layer.weight), weight);
+}
+
+struct NamesOneTwice : nn::Module<NamesOneTwice> {
+  nn::Parameter weight{ones({2})}, other{ones({2})};
+  auto members() { return nn::members("weight", weight, "weight", other); }
+};
+
+TEST(LoadStateDict, RefusesAModuleThatNamesTwoTheSame) {
+  NamesOneTwice module;
+  StateDict state;
+  state.add("weight", zeros({2}));
+  EXPECT_EQ(thrown<InvalidArgument>([&] { module.load_state_dict(state); }),
+            "[load_state_dict] expected the keys and shapes of the module, got:\n  twice in the module: weight");
+  EXPECT_EQ(values(module.weight), (std::vector<double>{1, 1}));
 }
 
 }  // namespace

@@ -55,7 +55,7 @@ TEST(Checkpoint, KeepsEverySectionExactly) {
   StateDict model;
   model.add("weight", rand({3, 4}));
   model.add("a.b.c", tensor({1, 2}));
-  const data::LoaderState loader{.seed = ~0ull, .epoch = 5, .batch = 1ll << 62};
+  const data::LoaderState loader{.seed = ~0ull, .epoch = 5, .batch = 1ll << 62, .batch_size = 30};
   const Generator generator{.seed = 1ull << 63, .stream = 3, .offset = ~0ull - 1};
   Checkpoint checkpoint;
   checkpoint.put("model", model);
@@ -98,6 +98,8 @@ TEST(Checkpoint, SectionsThatDoNotFitAreRefused) {
   checkpoint.put("step", 3);
   EXPECT_EQ(refusal([&] { checkpoint.put("step", 0.5); }),
             R"([checkpoint] expected each section once, got "step" again)");
+  EXPECT_EQ(refusal([&] { checkpoint.put("seed", ~0ull); }),
+            "[checkpoint] expected a number below 2^63, got 18446744073709551615");
   EXPECT_EQ(refusal([&] { checkpoint.put("a.b", 1); }),
             R"([checkpoint] expected a section's name without a dot, got "a.b")");
   EXPECT_EQ(refusal([&] { checkpoint.put("", 1); }), R"([checkpoint] expected a section's name without a dot, got "")");

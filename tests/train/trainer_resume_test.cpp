@@ -100,6 +100,18 @@ TEST(TrainerResume, ChangesNoModelWhenTheCheckpointLacksSomething) {
   EXPECT_EQ(scheduled.parameters(), before);
 }
 
+TEST(TrainerResume, NeedsTheScheduleThatTheCheckpointHas) {
+  const TemporaryFolder folder;
+  const TrainerOptions options = {
+      .num_gpus = 0, .checkpoint = {.folder = folder.path(), .resume = true}, .progress = kSilent};
+  FitJob({}).fit(options);
+  FitJob unscheduled({.schedules = false});
+  const std::vector<float> before = unscheduled.parameters();
+  EXPECT_EQ(thrown<InvalidArgument>([&] { unscheduled.fit(options); }),
+            "[trainer] expected the schedule that the checkpoint goes on with, got none");
+  EXPECT_EQ(unscheduled.parameters(), before);
+}
+
 TEST(TrainerResume, ChangesNothingWhenTheCheckpointDoesNotFit) {
   const TemporaryFolder folder;
   const TrainerOptions options = {
@@ -127,7 +139,7 @@ TEST(TrainerResume, ChangesNothingWhenTheCheckpointDoesNotFit) {
     EXPECT_THROW(Trainer(options).fit(net, batches, {.loss = loss, .optimizer = *optimizer}), InvalidArgument);
     EXPECT_EQ(net.weight.detach().to_vector<float>(), weight);
     EXPECT_EQ(optimizer->lr(), 0.7);
-    EXPECT_EQ(batches.state(), (data::LoaderState{.seed = 1, .epoch = 0, .batch = 0}));
+    EXPECT_EQ(batches.state(), (data::LoaderState{.seed = 1, .epoch = 0, .batch = 0, .batch_size = batch_size}));
   };
   const auto adam = [](auto parameters) {
     return std::make_unique<optim::Adam>(parameters, optim::AdamOptions{.lr = 0.7});

@@ -77,6 +77,7 @@ class LOCKSTEP_API EpochSchedule {
 
  private:
   bool is_running(std::uint64_t loop) const noexcept { return begun_ && loops_ == loop; }
+  LoaderState following_epoch() const noexcept;
 
   std::int64_t dataset_size_;
   LoaderOptions options_;

@@ -19,7 +19,8 @@ struct LoaderOptions {
 struct LoaderState {
   std::uint64_t seed = 0;
   std::int64_t epoch = 0;
-  std::int64_t batch = 0;  ///< The next one of this epoch.
+  std::int64_t batch = 0;       ///< The next one of this epoch.
+  std::int64_t batch_size = 0;  ///< Of the batches before it; 0: not known.
 
   bool operator==(const LoaderState&) const = default;
 };

@@ -142,7 +142,11 @@ namespace detail {
 
 template <class T>
 void visit_member(const Path& path, T& member, Visitor& visitor) {
-  if constexpr (std::derived_from<T, ModuleBase>) {
+  if constexpr (std::is_const_v<T>) {
+    static_assert(kUnsupported<T>, "members() lists a const member, or is const itself: it must not be");
+  } else if constexpr (std::same_as<T, std::vector<bool>>) {
+    static_assert(kUnsupported<T>, "members() lists a std::vector<bool>, which has no bools to refer to");
+  } else if constexpr (std::derived_from<T, ModuleBase>) {
     static_assert(IsItself<T>, "a module that derives from another one: hold that as a member instead");
     static_cast<ModuleBase&>(member).visit(path, visitor);
   } else if constexpr (std::same_as<T, Parameter>) {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <lockstep/tensor/tensor.h>
 
@@ -35,8 +36,14 @@ class LOCKSTEP_API Parameter : public State {
  public:
   Parameter() = default;  ///< Undefined: a lazy module has not seen its first batch.
   explicit Parameter(const Tensor& value) : State(value, true) {}
+  /// Undefined, and to get these sizes, where -1 stands for any: a state dict with others is refused.
+  static Parameter lazy(const Shape& sizes);
+  const std::optional<Shape>& lazy_sizes() const noexcept { return lazy_sizes_; }
   /// As State's; what had no shape yet requires a gradient if floating.
   void reset(const Tensor& value);
+
+ private:
+  std::optional<Shape> lazy_sizes_;
 };
 
 /// What becomes of a buffer that replicas of a module change in a pass.

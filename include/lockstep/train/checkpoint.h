@@ -38,10 +38,13 @@ class LOCKSTEP_API Checkpoint {
   void put(std::string_view section, const StateDict& tensors);
   void put(std::string_view section, const data::LoaderState& state);
   void put(std::string_view section, const Generator& generator);
-  /// Numbers are kept exactly.
+  /// Numbers are kept exactly. Throws InvalidArgument for integers of 2^63 and more.
   template <std::integral T>
   void put(std::string_view section, T number) {
-    put_integer(section, std::int64_t(number));
+    if constexpr (std::unsigned_integral<T>)
+      put_natural(section, number);
+    else
+      put_integer(section, number);
   }
   void put(std::string_view section, double number);
 
@@ -63,6 +66,7 @@ class LOCKSTEP_API Checkpoint {
 
  private:
   void put_integer(std::string_view section, std::int64_t number);
+  void put_natural(std::string_view section, std::uint64_t number);
   void begin(std::string_view section, std::string_view kind);
   void check(std::string_view section, std::string_view kind) const;
   Tensor values(std::string_view section, std::string_view kind, DType dtype, std::int64_t count) const;
