@@ -7,6 +7,7 @@
 #include "core/job_local.h"
 #include "core/text.h"
 #include "tensor/copy.h"
+#include "tensor/overlap.h"
 
 namespace lockstep {
 namespace {

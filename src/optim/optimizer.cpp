@@ -7,6 +7,7 @@
 
 #include "core/text.h"
 #include "optim/optimizer_impl.h"
+#include "tensor/overlap.h"
 
 namespace lockstep::optim {
 

@@ -90,9 +90,8 @@ class Registry {
   std::vector<std::shared_ptr<DeviceSet>> retired_;
 };
 
-using StreamIds = std::array<std::int8_t, 64>;
-thread_local StreamIds current_stream_ids = {};  // of cuda:i; the CPU has one stream
-const JobLocal current_stream_ids_are_of_the_job([]() -> void* { return &current_stream_ids; }, StreamIds());
+thread_local CurrentStreams::Ids current_stream_ids = {};
+const JobLocal current_stream_ids_are_of_the_job([]() -> void* { return &current_stream_ids; }, CurrentStreams::Ids());
 
 }  // namespace
 

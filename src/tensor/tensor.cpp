@@ -84,24 +84,6 @@ bool is_dense(const Shape& sizes, const Shape& strides) noexcept {
   return true;
 }
 
-bool overlaps_itself(const TensorImpl& written) noexcept {
-  if (written.contiguous || written.numel == 0) return false;
-  for (int i = 0; i < written.sizes.rank(); ++i)
-    if (written.strides[i] == 0 && written.sizes[i] > 1) return true;
-  return false;
-}
-
-bool overlaps_elsewhere(const TensorImpl& written, const TensorImpl& read) noexcept {
-  if (written.storage != read.storage || written.numel == 0 || read.numel == 0) return false;
-  if (written.offset == read.offset && written.sizes == read.sizes && written.strides == read.strides) return false;
-  const auto last = [](const TensorImpl& tensor) {
-    std::int64_t at = tensor.offset;
-    for (int i = 0; i < tensor.sizes.rank(); ++i) at += (tensor.sizes[i] - 1) * tensor.strides[i];
-    return at;
-  };
-  return written.offset <= last(read) && read.offset <= last(written);
-}
-
 Region region_of(const TensorImpl& tensor) noexcept {
   const std::size_t element = size_of(tensor.dtype);
   if (tensor.contiguous || tensor.numel == 0)

@@ -71,10 +71,6 @@ inline TensorImpl& impl_of(const char* op, const Tensor& tensor) {
 /// Whether elements of that geometry lie densely in row-major order.
 bool is_dense(const Shape& sizes, const Shape& strides) noexcept;
 
-/// Whether elements of `written` share memory with each other, or with elements of `read` in other places.
-bool overlaps_itself(const TensorImpl& written) noexcept;
-bool overlaps_elsewhere(const TensorImpl& written, const TensorImpl& read) noexcept;
-
 /// A new contiguous tensor, uninitialized, without a gradient.
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);
 /// Other geometry over the same storage, without a gradient.

@@ -193,11 +193,25 @@ TEST(CopyRefuses, AShapeThatDoesNotBroadcastAndChangesNothing) {
   EXPECT_EQ(values(x), std::vector<double>(6, 5));
 }
 
+TEST(Copy, TakesWhatLiesBetweenTheElementsOfTheTarget) {
+  const TestDevices devices(1);
+  for (const char* device : {"cpu", "cuda:0"}) {
+    const Tensor x = arange(16).view({4, 4}).to(device);
+    x.select(1, 0).copy_(x.select(1, 3));
+    x.narrow(1, 1, 1).copy_(x.narrow(1, 2, 1));
+    EXPECT_EQ(values(x), (std::vector<double>{3, 2, 2, 3, 7, 6, 6, 7, 11, 10, 10, 11, 15, 14, 14, 15}));
+    x.narrow(0, 0, 2).narrow(1, 0, 2).copy_(x.narrow(0, 1, 2).narrow(1, 2, 2));
+    EXPECT_EQ(values(x), (std::vector<double>{6, 7, 2, 3, 10, 11, 6, 7, 11, 10, 10, 11, 15, 14, 14, 15}));
+  }
+}
+
 TEST(CopyRefuses, MemoryThatOverlapsItself) {
   Tensor x = arange(9).view({3, 3});
   EXPECT_NE(thrown<InvalidArgument>([&] { x.t().copy_(x); }).find("overlaps the target"), std::string::npos);
   EXPECT_THROW(x.narrow(0, 0, 2).copy_(x.narrow(0, 1, 2)), InvalidArgument);
   EXPECT_THROW(x.copy_(x[0]), InvalidArgument);
+  EXPECT_THROW(x.select(1, 1).copy_(x.select(0, 1)), InvalidArgument);  // they meet in one element
+  EXPECT_THROW(x.narrow(1, 0, 2).copy_(x.narrow(1, 1, 2)), InvalidArgument);
   const Tensor expanded = zeros({1, 3}).expand({4, 3});
   EXPECT_NE(thrown<InvalidArgument>([&] { Tensor(expanded).fill_(1); }).find("expanded view"), std::string::npos);
   EXPECT_EQ(values(x), values(arange(9)));

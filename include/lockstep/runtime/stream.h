@@ -71,6 +71,8 @@ LOCKSTEP_API Stream current_stream(Device device);
 /// The current streams of a thread, for another one that works for it.
 class LOCKSTEP_API CurrentStreams {
  public:
+  using Ids = std::array<std::int8_t, 64>;  ///< Of cuda:i; the CPU has one stream.
+
   CurrentStreams() noexcept;  ///< Of the calling thread.
 
   /// Makes them current on the calling thread, for a scope.
@@ -82,11 +84,11 @@ class LOCKSTEP_API CurrentStreams {
     Guard& operator=(const Guard&) = delete;
 
    private:
-    std::array<std::int8_t, 64> outer_;
+    Ids outer_;
   };
 
  private:
-  std::array<std::int8_t, 64> ids_;
+  Ids ids_;
 };
 
 /// Waits for all streams of the device; throws the first error of their work.
