@@ -148,7 +148,8 @@ struct RandomKernel {
     T values[kPer];
     distribution(philox(philox_counter(start.stream, start.offset + std::uint64_t(index)), philox_key(start.seed)),
                  values);
-    std::copy_n(values, wanted, to);
+    for (int i = 0; i < kPer; ++i)  // std::copy_n would do nothing on a GPU: it ends in memmove, a host function there
+      if (i < wanted) to[i] = values[i];
   }
 
   void make_many(std::int64_t first, T* to) const {

@@ -107,7 +107,7 @@ TEST(FakeCuda, CardsWithoutRoomForAnotherPeerCopyThroughTheHost) {
 TEST(FakeCuda, ARefusedLaunchNamesTheDeviceAndNotItsCard) {
   const FakeDevices devices({.cards = {2}});
   const Tensor x = ones({8}, {.device = "cuda:0"});
-  machine().trapped = "a kernel stopped";
+  machine().trapped[2] = "a kernel stopped";
   try {
     x + x;
     ADD_FAILURE() << "no error";
@@ -199,8 +199,11 @@ void expect_product(Matmul product) {
                                      << product.transpose_b << biased << " beta " << product.beta;
 }
 
-TEST(FakeCuda, ProductsAreTheHostsForEveryLayout) {
+class FakeProducts : public testing::TestWithParam<bool> {};
+
+TEST_P(FakeProducts, AreTheHostsForEveryLayout) {
   const FakeDevices devices({.cards = {0}});
+  machine().bias_epilogues = GetParam();
   const int marks_bias = 0;
   for (const DType dtype : {kFloat32, kFloat64})
     for (const std::int64_t k : {0, 1, 5})
@@ -229,6 +232,7 @@ TEST(FakeCuda, ProductsAreTheHostsForEveryLayout) {
                 dtype == kFloat32 ? expect_product<float>(p) : expect_product<double>(p);
               }
 }
+INSTANTIATE_TEST_SUITE_P(WithAndWithoutBiasEpilogues, FakeProducts, testing::Bool());
 
 }  // namespace
 }  // namespace lockstep

@@ -111,17 +111,17 @@ TEST(FakeCuda, SharedCardsMustReachTheOthers) {
 
 TEST(FakeCuda, AnNcclWithoutWhatIsNeededIsRefusedAndOneOlderThanTheHeadersIsNot) {
   const FakeDevices devices({.cards = {0, 1}});
-  machine().nccl_version = 21304;
+  machine().nccl_version = 22702;
   try {
     Communicator({"cuda:0", "cuda:1"});
     FAIL() << "no error";
   } catch (const BackendError& error) {
     EXPECT_EQ(error.api, "ncclGetVersion");
-    EXPECT_EQ(error.code, 21304);
-    EXPECT_NE(std::string(error.what()).find("expected NCCL 2.14 or newer"), std::string::npos) << error.what();
+    EXPECT_EQ(error.code, 22702);
+    EXPECT_NE(std::string(error.what()).find("expected NCCL 2.27.3 or newer"), std::string::npos) << error.what();
   }
   EXPECT_EQ(machine().connections, 0);
-  machine().nccl_version = 21403;
+  machine().nccl_version = 22703;
   Communicator({"cuda:0", "cuda:1"});
   EXPECT_EQ(machine().connections, 1);
 }
@@ -185,6 +185,28 @@ TEST_F(FakeNccl, FreeingMemoryDoesNotHangOnAFailedOperation) {
   enqueue();
   gpu(0).backend.deallocate(0, gpu(0).backend.allocate(0, 1000), 1000);
   EXPECT_NE(message_at(0), "");
+}
+
+// What fails on a card is known to that card's calls alone: a rank of another one waits for a peer that will not come.
+TEST_F(FakeNccl, ACardThatFailsEndsAllRanks) {
+  machine().collectives_hang = true;
+  enqueue();
+  machine().trapped[1] = "a kernel stopped";
+  EXPECT_NE(message_at(0).find("a kernel stopped"), std::string::npos);
+  EXPECT_EQ(machine().aborts, 2);
+  machine().trapped.clear();
+}
+
+TEST_F(FakeNccl, AWaitForACardThatFailsEnds) {
+  streams[0].wait(streams[1].record());
+  machine().trapped[1] = "a kernel stopped";
+  try {
+    streams[0].synchronize();
+    ADD_FAILURE() << "no error";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(error.device, "cuda:1");
+  }
+  machine().trapped.clear();
 }
 
 // A host that asks until an event has passed, as the allocator does when memory is short.

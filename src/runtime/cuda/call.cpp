@@ -13,7 +13,11 @@ std::string name_of(int device) { return device < 0 ? "cuda" : text("cuda:", dev
 
 [[noreturn]] void fail(cudaError_t result, const char* api, const std::string& where) {
   cudaGetLastError();  // once: without a driver it never clears
-  throw BackendError(api, int(result), where, cudaGetErrorString(result));
+  const char* const advice =
+      result == cudaErrorNoKernelImageForDevice
+          ? ". What to do: configure Lockstep with -DCMAKE_CUDA_ARCHITECTURES=native, or that of this GPU"
+          : "";
+  throw BackendError(api, int(result), where, text(cudaGetErrorString(result), advice));
 }
 
 }  // namespace

@@ -22,11 +22,11 @@ namespace {
 
 // A user's device: a card, or a share of one.
 struct CudaDevice {
-  CudaDevice(int index, int on_card, DeviceProperties about, std::size_t arena_bytes)
+  CudaDevice(int index, int on_card, DeviceProperties about, std::size_t arena_bytes, std::mutex& issuing)
       : card(on_card),
         properties(std::move(about)),
         memory(index, properties.memory_bytes, arena_bytes),
-        pinned(index) {}
+        pinned(index, issuing) {}
 
   const int card;
   const DeviceProperties properties;
@@ -74,13 +74,16 @@ class CudaBackend final : public Backend {
   void reach_peers();
   void look_for_failures();
   void tell_failures();
+  void check_cards();
   template <class Query>
   void wait_until(Query&& ended);
 
   const CudaOptions options_;
+  // Collectives enter the streams of all devices in one order. And while not all ranks of one are launched, nobody
+  // takes or gives back memory: CUDA may wait for a card then, whose rank waits for one that is not launched.
+  std::mutex issuing_;
   std::vector<std::unique_ptr<CudaDevice>> devices_;
   std::once_flag peers_;
-  std::mutex issuing_;  // collectives enter the streams of all devices in one order
   std::mutex mutex_;
   // Guarded by the mutex:
   std::vector<std::unique_ptr<CudaCommunicator>> communicators_;
@@ -94,7 +97,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
     check_card(cudaGetDeviceProperties(&about, card), "cudaGetDeviceProperties", card);
     const auto sharing = std::size_t(std::ranges::count(options.cards, card));
     devices_.push_back(std::make_unique<CudaDevice>(
-        int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing}, options.arena_bytes));
+        int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing}, options.arena_bytes, issuing_));
   }
   // Read by NCCL when it is first used; what the user has set stays. Sums are then added in one order for all sizes.
   if (!options.deterministic) return;
@@ -113,6 +116,7 @@ CudaBackend::~CudaBackend() {
 
 void* CudaBackend::allocate(int device, std::size_t bytes) {
   const CardScope scope(at(device).card);
+  const std::scoped_lock lock(issuing_);
   return at(device).memory.allocate(bytes);
 }
 
@@ -128,6 +132,7 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
     const CardScope scope(at(device).card);
     for (cudaStream_t stream : streams)
       wait_until([&] { return has_ended(cudaStreamQuery(stream), "cudaStreamQuery", device); });
+    const std::scoped_lock lock(issuing_);
     at(device).memory.deallocate(memory, bytes);
   } catch (...) {  // the card has failed; the host is told where it synchronizes
   }
@@ -142,7 +147,10 @@ void* CudaBackend::create_stream(int device, int, StreamPriority priority) {
   auto stream = std::make_unique<CudaStream>();
   stream->device = device;
   stream->card = at(device).card;
-  stream->workspace = make_memory(device, KernelContext::kWorkspaceBytes);
+  {
+    const std::scoped_lock lock(issuing_);
+    stream->workspace = make_memory(device, KernelContext::kWorkspaceBytes);
+  }
   stream->stream = make_stream(device, priority == StreamPriority::kHigh ? greatest : least);
   const std::scoped_lock lock(at(device).mutex);
   return at(device).streams.emplace_back(std::move(stream)).get();
@@ -220,7 +228,10 @@ void CudaBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   CudaStream& stream = stream_of(handle);
   const CardScope scope(stream.card);
   const std::scoped_lock lock(stream.mutex);
-  if (!stream.matmuls) stream.matmuls = std::make_unique<MatmulPlans>(stream.device, options_.tf32);
+  if (!stream.matmuls) {
+    const std::scoped_lock no_rank_waits(issuing_);
+    stream.matmuls = std::make_unique<MatmulPlans>(stream.device, options_.tf32);
+  }
   stream.matmuls->run(matmul, stream.stream.get());
 }
 
@@ -235,7 +246,11 @@ CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices
     members.push_back({device, card});
   }
   if (shared) reach_peers();
-  auto communicator = shared ? make_shared_card_communicator(members) : make_nccl_communicator(members);
+  std::unique_ptr<CudaCommunicator> communicator;
+  {
+    const std::scoped_lock lock(issuing_);  // its self-test is a collective
+    communicator = shared ? make_shared_card_communicator(members) : make_nccl_communicator(members);
+  }
   const std::scoped_lock lock(mutex_);
   return communicators_.emplace_back(std::move(communicator)).get();
 }
@@ -296,13 +311,24 @@ void CudaBackend::tell_failures() {
   std::rethrow_exception(failure);
 }
 
-// Waits, and looks meanwhile whether a collective has failed, since then what it waits for would never come.
+// CUDA tells the calls about a card alone that it has failed, and not those about a card that waits for it.
+void CudaBackend::check_cards() {
+  for (std::size_t i = 0; i < devices_.size(); ++i) {
+    const std::scoped_lock lock(devices_[i]->mutex);
+    if (!devices_[i]->streams.empty())
+      has_ended(cudaStreamQuery(devices_[i]->streams.front()->stream.get()), "cudaStreamQuery", int(i));
+  }
+}
+
+// Waits, and looks meanwhile whether a collective or a card has failed, since then what it waits for would never come.
 template <class Query>
 void CudaBackend::wait_until(Query&& ended) {
   constexpr int kSpins = 2000;
   for (int polls = 0; !ended(); ++polls) {
     look_for_failures();
-    if (polls > kSpins) std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (polls < kSpins) continue;
+    if (polls % kSpins == 0) check_cards();
+    std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
   look_for_failures();
 }

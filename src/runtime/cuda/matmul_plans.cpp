@@ -78,6 +78,7 @@ struct MatmulPlans::Plan {
   Description description;
   Layout a, b, c;
   cublasLtMatmulAlgo_t algorithm;
+  bool adds_bias;
 };
 
 MatmulPlans::MatmulPlans(int device, bool tf32) : device_(device), tf32_(tf32) {
@@ -107,10 +108,20 @@ MatmulPlans::Key MatmulPlans::key_of(const Matmul& m) {
           m.bias != nullptr,
           alignment_of(m.a),
           alignment_of(m.b),
-          std::min(alignment_of(m.c), alignment_of(m.bias))};
+          alignment_of(m.c),
+          alignment_of(m.bias)};
 }
 
+// Not every kind of product can be had with a bias.
 MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
+  std::optional<Plan> plan = try_make(m, key, m.bias != nullptr);
+  if (!plan && m.bias) plan = try_make(m, key, false);
+  if (!plan) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", device_);
+  return *std::move(plan);
+}
+
+// Nothing if cuBLASLt has no algorithm.
+std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Key& key, bool adds_bias) const {
   const Types types = types_of(m.dtype, tf32_);
   const Setter set{device_};
   Plan plan;
@@ -120,7 +131,8 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
   plan.description.reset(description);
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, m.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, m.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  if (m.bias) {
+  plan.adds_bias = adds_bias;
+  if (adds_bias) {
     set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
     set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
     set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, types.elements);
@@ -137,7 +149,7 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // Parts of a long inner dimension are added in a fixed order, and in the precision of the sum.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const auto [a_bytes, b_bytes, c_bytes] = std::array{key[15], key[16], key[17]};
+  const auto [a_bytes, b_bytes, c_bytes] = std::array{key[15], key[16], key[17]};  // the bias tells its own
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(b_bytes));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t(a_bytes));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t(c_bytes));
@@ -145,10 +157,11 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
 
   cublasLtMatmulHeuristicResult_t best = {};
   int found = 0;
-  check(cublas_lt().cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.description.get(), plan.a.get(), plan.b.get(),
-                                                   plan.c.get(), plan.c.get(), preference.get(), 1, &best, &found),
-        "cublasLtMatmulAlgoGetHeuristic", device_);
-  if (found == 0) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", device_);
+  const cublasStatus_t asked =
+      cublas_lt().cublasLtMatmulAlgoGetHeuristic(handle_.get(), plan.description.get(), plan.a.get(), plan.b.get(),
+                                                 plan.c.get(), plan.c.get(), preference.get(), 1, &best, &found);
+  if (asked == CUBLAS_STATUS_NOT_SUPPORTED || (asked == CUBLAS_STATUS_SUCCESS && found == 0)) return std::nullopt;
+  check(asked, "cublasLtMatmulAlgoGetHeuristic", device_);
   plan.algorithm = best.algo;
   return plan;
 }
@@ -163,9 +176,15 @@ void MatmulPlans::run(const Matmul& m, cudaStream_t stream) {
     found = plans_.emplace(key, make(m, key)).first;
   }
   const Plan& plan = found->second;
-  if (m.bias) Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
-  const float narrow[] = {float(m.alpha), float(m.beta)};
-  const double wide[] = {m.alpha, m.beta};
+  double kept = m.beta;
+  if (plan.adds_bias) {
+    Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
+  } else if (m.bias) {
+    check(product_of_nothing(m, stream), "cudaLaunchKernelEx", device_);
+    kept = 1;
+  }
+  const float narrow[] = {float(m.alpha), float(kept)};
+  const double wide[] = {m.alpha, kept};
   const bool is_wide = m.dtype == kFloat64;
   const void* const alpha = is_wide ? static_cast<const void*>(&wide[0]) : &narrow[0];
   const void* const beta = is_wide ? static_cast<const void*>(&wide[1]) : &narrow[1];

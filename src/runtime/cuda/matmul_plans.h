@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 
 #include "runtime/backend.h"
 #include "runtime/cuda/call.h"
@@ -30,9 +31,10 @@ class MatmulPlans {
 
  private:
   // What the choice of an algorithm depends on: the product without its pointers, but with their alignment.
-  using Key = std::array<std::int64_t, 18>;
+  using Key = std::array<std::int64_t, 19>;
   struct Plan;
   Plan make(const Matmul& matmul, const Key& key) const;
+  std::optional<Plan> try_make(const Matmul& matmul, const Key& key, bool adds_bias) const;
   static Key key_of(const Matmul& matmul);
 
   const int device_;

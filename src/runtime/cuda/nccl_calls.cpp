@@ -71,10 +71,10 @@ void check_nccl_version() {
   int version = 0;
   static_cast<void>(nccl().ncclGetVersion(&version));
   if (version >= kOldestNccl) return;
-  throw BackendError(
-      "ncclGetVersion", version, "cuda",
-      text("expected NCCL ", kOldestNccl / 10000, '.', kOldestNccl / 100 % 100, " or newer, got version ", version,
-           ". What to do: install a newer NCCL, or put its folder first in LD_LIBRARY_PATH"));
+  throw BackendError("ncclGetVersion", version, "cuda",
+                     text("expected NCCL ", kOldestNccl / 10000, '.', kOldestNccl / 100 % 100, '.', kOldestNccl % 100,
+                          " or newer, got version ", version,
+                          ". What to do: install a newer NCCL, or put its folder first in LD_LIBRARY_PATH"));
 }
 
 ncclResult_t enqueue_rank(const CollectiveCall& call, std::size_t rank, ncclComm_t comm, cudaStream_t stream) {

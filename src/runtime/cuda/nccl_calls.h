@@ -13,9 +13,10 @@ namespace lockstep::gpu {
 /// Non-blocking communicators answer that a call is in progress, which is no error.
 inline bool is_wrong(ncclResult_t result) { return result != ncclSuccess && result != ncclInProgress; }
 
-/// The first with communicators that do not block. From there on a library older than the headers will do: it reads as
-/// much of a longer configuration as it knows (parseCommConfig in NCCL's src/init.cc of 2.14.3 and later).
-constexpr int kOldestNccl = NCCL_VERSION(2, 14, 0);
+/// The first whose group jobs are objects of their own. Before, a thread had one (ncclGroupJobMain in NCCL's
+/// src/group.cc up to 2.26), which the second of two communicators that do not block overwrote. From there on a library
+/// older than the headers will do: it reads as much of a longer configuration as it knows (parseCommConfig in init.cc).
+constexpr int kOldestNccl = NCCL_VERSION(2, 27, 3);
 
 /// Throws BackendError of "ncclGetVersion" if the library is older than that, or, as nccl() does, cannot be loaded.
 void check_nccl_version();

@@ -32,11 +32,18 @@ constexpr seconds kEnqueueLimit(120);  // the first operation of a kind may conn
 constexpr seconds kEndLimit(600);      // for what is enqueued when a communicator is destroyed
 constexpr seconds kAbortLimit(5);
 
+// NCCL gives each group to a thread of its own, which is done before a sleep would have ended: awake first.
+constexpr std::chrono::microseconds kAwake(500);
+
 bool wait_until(seconds limit, const std::function<bool()>& done) {
-  const auto deadline = Clock::now() + limit;
+  const auto begin = Clock::now();
   while (!done()) {
-    if (Clock::now() > deadline) return false;
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    const auto waited = Clock::now() - begin;
+    if (waited > limit) return false;
+    if (waited < kAwake)
+      std::this_thread::yield();
+    else
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
   }
   return true;
 }
@@ -103,6 +110,10 @@ class NcclCommunicator final : public CudaCommunicator {
     if (!lock) return nullptr;
     try {
       if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, "");
+      for (std::size_t rank = 0; rank < comms_.size(); ++rank)  // NCCL does not look at the cards
+        if (const cudaError_t state = cudaEventQuery(ended_[rank].get());
+            state != cudaErrorNotReady && state != cudaSuccess)
+          fail(rank, cudaGetErrorString(state));
     } catch (...) {
       failure_ = std::current_exception();
     }

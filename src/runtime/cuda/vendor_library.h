@@ -9,7 +9,7 @@ namespace lockstep::gpu {
 class VendorLibrary {
  public:
   struct Description {
-    std::string product;  ///< What to install, in the words of an error: "NCCL 2.14 or newer".
+    std::string product;  ///< What to install, in the words of an error: "a recent NCCL 2".
     std::string file;     ///< With the version of its interface: "libnccl.so.2".
     std::string folder;   ///< Looked into when the system's loader finds none; may be empty.
   };

@@ -4,6 +4,7 @@
 #pragma once
 
 #include <functional>
+#include <map>
 #include <mutex>
 #include <string>
 
@@ -14,14 +15,15 @@ namespace lockstep::fake {
 struct Machine {
   int cards = 0;  ///< None: as if there was no driver.
   std::size_t card_bytes = std::size_t(64) << 20;
-  bool earliest_first = false;    ///< Which stream goes on: else the one made last, if it can.
-  bool address_only = false;      ///< New memory is addresses alone, of which there are plenty.
-  bool peers = true;              ///< A card can reach another's memory.
-  bool peers_full = false;        ///< It reaches as many as it can already.
-  bool collectives_fail = false;  ///< NCCL reports an error while they are pending; else they end.
-  bool collectives_hang = false;  ///< They never end, and nothing reports an error.
-  int nccl_version = 22809;       ///< As ncclGetVersion says it.
-  std::string trapped;            ///< What a kernel threw: memory and work are refused from then on, as on a card.
+  bool earliest_first = false;         ///< Which stream goes on: else the one made last, if it can.
+  bool address_only = false;           ///< New memory is addresses alone, of which there are plenty.
+  bool peers = true;                   ///< A card can reach another's memory.
+  bool peers_full = false;             ///< It reaches as many as it can already.
+  bool collectives_fail = false;       ///< NCCL reports an error while they are pending; else they end.
+  bool collectives_hang = false;       ///< They never end, and nothing reports an error.
+  int nccl_version = 22809;            ///< As ncclGetVersion says it.
+  bool bias_epilogues = true;          ///< cuBLASLt has algorithms that add a bias.
+  std::map<int, std::string> trapped;  ///< What a kernel threw, by card, which refuses memory and work from then on.
 
   // What was seen.
   int allocations = 0;

@@ -21,6 +21,7 @@ struct CUstream_st {
 };
 
 struct CUevent_st {
+  int card;
   std::shared_ptr<bool> passed = std::make_shared<bool>(true);
 };
 
@@ -59,7 +60,7 @@ cudaError_t make_memory(void** memory, std::size_t bytes, int card) {
 }
 
 // What every call gives that is about a card's memory or work.
-cudaError_t state() { return machine().trapped.empty() ? cudaSuccess : cudaErrorLaunchFailure; }
+cudaError_t state(int card) { return machine().trapped.contains(card) ? cudaErrorLaunchFailure : cudaSuccess; }
 
 cudaError_t release(void* memory) {
   const auto held = lock();
@@ -109,25 +110,26 @@ void complain(const std::string& what) {
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready) {
   const auto held = lock();
-  if (state() != cudaSuccess) return state();
-  if (std::ranges::find(streams, stream) == streams.end())
+  if (std::ranges::find(streams, stream) == streams.end()) {
     complain("work for a stream that is gone");
-  else
-    stream->work.push_back({std::move(run), std::move(ready)});
-  return cudaSuccess;
+    return cudaErrorInvalidResourceHandle;
+  }
+  if (state(stream->card) == cudaSuccess) stream->work.push_back({std::move(run), std::move(ready)});
+  return state(stream->card);
 }
 
 void step() {
   const auto held = lock();
   for (std::size_t i = 0; i < streams.size(); ++i) {
-    auto& work = streams[machine().earliest_first ? i : streams.size() - 1 - i]->work;
-    if (work.empty() || (work.front().ready && !work.front().ready())) continue;
+    const cudaStream_t stream = streams[machine().earliest_first ? i : streams.size() - 1 - i];
+    auto& work = stream->work;
+    if (state(stream->card) != cudaSuccess || work.empty() || (work.front().ready && !work.front().ready())) continue;
     const auto run = std::move(work.front().run);
     work.pop_front();
     try {
       run();
     } catch (const std::exception& error) {
-      machine().trapped = error.what();
+      machine().trapped.emplace(stream->card, error.what());
     }
     return;
   }
@@ -170,7 +172,8 @@ cudaError_t cudaSetDevice(int card) {
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t error) {
-  return error == cudaErrorLaunchFailure && !machine().trapped.empty() ? machine().trapped.c_str() : "a fake error";
+  return error == cudaErrorLaunchFailure && !machine().trapped.empty() ? machine().trapped.begin()->second.c_str()
+                                                                       : "a fake error";
 }
 cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
@@ -187,13 +190,13 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   const auto held = lock();
-  if (state() != cudaSuccess) return state();
+  if (state(current_card) != cudaSuccess) return state(current_card);
   ++machine().allocations;
   return make_memory(memory, bytes, current_card);
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
   const auto held = lock();
-  if (state() != cudaSuccess) return state();
+  if (state(current_card) != cudaSuccess) return state(current_card);
   ++machine().pinned_allocations;
   return make_memory(memory, bytes, -1);
 }
@@ -214,7 +217,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   const auto held = lock();
-  if (state() != cudaSuccess || stream->work.empty()) return state();
+  if (state(stream->card) != cudaSuccess || stream->work.empty()) return state(stream->card);
   step();
   return cudaErrorNotReady;
 }
@@ -232,7 +235,7 @@ cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
   const auto held = lock();
-  return *event = new CUevent_st, cudaSuccess;
+  return *event = new CUevent_st{.card = current_card}, cudaSuccess;
 }
 cudaError_t cudaEventDestroy(cudaEvent_t event) {
   const auto held = lock();
@@ -241,12 +244,13 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   const auto held = lock();
-  if (state() == cudaSuccess) event->passed = std::make_shared<bool>(false);
+  if (event->card != stream->card) return cudaErrorInvalidResourceHandle;
+  if (state(stream->card) == cudaSuccess) event->passed = std::make_shared<bool>(false);
   return enqueue(stream, [passed = event->passed] { *passed = true; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   const auto held = lock();
-  if (state() != cudaSuccess || *event->passed) return state();
+  if (state(event->card) != cudaSuccess || *event->passed) return state(event->card);
   step();
   return cudaErrorNotReady;
 }
@@ -268,8 +272,8 @@ cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaM
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   const auto held = lock();
-  if (state() == cudaSuccess) std::memcpy(to, from, bytes);
-  return state();
+  if (state(current_card) == cudaSuccess) std::memcpy(to, from, bytes);
+  return state(current_card);
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_card, const void* from, int from_card, std::size_t bytes,
                                 cudaStream_t stream) {

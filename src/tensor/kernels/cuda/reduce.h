@@ -20,11 +20,12 @@ struct Cut {
   std::int64_t pieces = 1;  // of each output
   std::int64_t piece_length;
 
-  static constexpr std::int64_t kEnoughOutputs = 1024;  // blocks that fill a GPU
-  static constexpr std::int64_t kLeastPiece = 1 << 12;
+  static constexpr std::int64_t kEnoughBlocks = 1024;  // to fill a GPU
 
-  Cut(std::int64_t outputs_, std::int64_t length_) : outputs(outputs_), length(length_) {
-    const std::int64_t wanted = kEnoughOutputs / outputs, possible = length / kLeastPiece;
+  /// `blocks` would take the outputs whole. A piece has at least `least` elements.
+  Cut(std::int64_t outputs_, std::int64_t length_, std::int64_t blocks, std::int64_t least)
+      : outputs(outputs_), length(length_) {
+    const std::int64_t wanted = kEnoughBlocks / blocks, possible = length / least;
     pieces = std::max<std::int64_t>(1, std::min(wanted, possible));
     piece_length = (length + pieces - 1) / pieces;
   }
@@ -110,8 +111,10 @@ template <class R, class Out, class In>
 void enqueue(const ReduceKernel<R, Out, In>& kernel, const KernelContext& context) {
   using A = typename R::Accumulator;
   constexpr std::int64_t kLongRow = 1024;  // worth a block
-  const Cut cut(kernel.kept.numel, kernel.reduced.numel);
-  static_assert(Cut::kEnoughOutputs * sizeof(A) <= KernelContext::kWorkspaceBytes);
+  const std::int64_t outputs = kernel.kept.numel, length = kernel.reduced.numel;
+  const Cut cut = kernel.columns ? Cut(outputs, length, (outputs + kWarp - 1) / kWarp, 1 << 8)
+                                 : Cut(outputs, length, outputs, 1 << 12);
+  static_assert(Cut::kEnoughBlocks * kWarp * sizeof(A) <= KernelContext::kWorkspaceBytes);
   const Walk<2> kept(kernel.kept);
   const Target<R, Out> target{kernel.out, cut.pieces > 1 ? static_cast<A*>(context.workspace) : nullptr};
   const std::int64_t rows = cut.outputs * cut.pieces;
