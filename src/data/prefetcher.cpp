@@ -69,9 +69,14 @@ Prefetcher::~Prefetcher() {
 }
 
 void Prefetcher::wait() {
-  std::unique_lock lock(state_->mutex);
   State::Slot& slot = state_->slot(state_->next);
-  state_->made.wait(lock, [&] { return slot.made; });
+  const auto is_made = [&] { return slot.made; };
+  std::unique_lock lock(state_->mutex);
+  for (bool begun = !TaskQueue::on_worker(); !begun && !is_made(); lock.lock()) {  // a loader in a loader's dataset
+    lock.unlock();
+    begun = !state_->queue.run_one();
+  }
+  state_->made.wait(lock, is_made);
   const std::exception_ptr error = std::exchange(slot, {}).error;
   lock.unlock();
   if (error) std::rethrow_exception(error);

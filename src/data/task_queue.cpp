@@ -15,6 +15,8 @@
 namespace lockstep::data {
 namespace {
 
+thread_local bool runs_a_task = false;
+
 // oneTBB's limit on threads holds for the process, and the smallest of all that are asked for is in force. Tasks of
 // loaders spend much of their time waiting, for files or for each other: the workers of all queues together come on
 // top of one thread for each core. A smaller limit that the program has set stays in force.
@@ -50,38 +52,47 @@ class ExtraThreads {
 
 }  // namespace
 
-// Each entry in the arena's own queue stands for one run_next(). The tasks are kept here, since the arena neither
-// promises their order nor forgets them.
-struct TaskQueue::State {
-  // High priority: the arena gets its workers even where loops of operations ask for more threads than there are.
-  explicit State(int workers) : threads(workers), arena(workers, 0, tbb::task_arena::priority::high) {}
-
-  ExtraThreads threads;
-  tbb::task_arena arena;
-
+// Each entry in the arena's own queue stands for one run_one(). The tasks are kept here, since the arena neither
+// promises their order nor forgets them. An entry that comes when all is done, or the queue is gone, finds none.
+struct TaskQueue::Tasks {
   std::mutex mutex;
   std::condition_variable idle;
-  std::deque<std::function<void()>> tasks;
-  std::size_t enqueued = 0;  // entries in the arena, waiting or running
+  std::deque<std::function<void()>> waiting;
+  std::size_t unfinished = 0;  // waiting or running
 
-  void run_next() {
+  // With the lock held, so that whoever waits may destroy what the tasks used as soon as the lock is free.
+  void finish(std::size_t count) {
+    unfinished -= count;
+    if (unfinished == 0) idle.notify_all();
+  }
+
+  bool run_one() {
     std::function<void()> task;
     {
       const std::lock_guard lock(mutex);
-      if (!tasks.empty()) {
-        task = std::move(tasks.front());
-        tasks.pop_front();
-      }
+      if (waiting.empty()) return false;
+      task = std::move(waiting.front());
+      waiting.pop_front();
     }
-    if (task) task();
+    const bool outer = std::exchange(runs_a_task, true);
+    task();
+    runs_a_task = outer;
     task = nullptr;
-    // Notified under the lock: whoever waits may destroy this as soon as the lock is free.
     const std::lock_guard lock(mutex);
-    if (--enqueued == 0) idle.notify_all();
+    finish(1);
+    return true;
   }
 };
 
-TaskQueue::TaskQueue(int workers) : state_(std::make_unique<State>(workers)) {}
+struct TaskQueue::Threads {
+  // High priority: the arena gets its workers even where loops of operations ask for more threads than there are.
+  explicit Threads(int workers) : extra(workers), arena(workers, 0, tbb::task_arena::priority::high) {}
+
+  ExtraThreads extra;
+  tbb::task_arena arena;
+};
+
+TaskQueue::TaskQueue(int workers) : threads_(std::make_unique<Threads>(workers)), tasks_(std::make_shared<Tasks>()) {}
 
 TaskQueue::~TaskQueue() {
   cancel();
@@ -89,24 +100,28 @@ TaskQueue::~TaskQueue() {
 }
 
 void TaskQueue::submit(std::function<void()> task) {
-  State& state = *state_;
   {
-    const std::lock_guard lock(state.mutex);
-    state.tasks.push_back(std::move(task));
-    ++state.enqueued;
+    const std::lock_guard lock(tasks_->mutex);
+    tasks_->waiting.push_back(std::move(task));
+    ++tasks_->unfinished;
   }
-  state.arena.enqueue([&state] { state.run_next(); });
+  threads_->arena.enqueue([tasks = tasks_] { tasks->run_one(); });
 }
 
 void TaskQueue::cancel() {
   std::deque<std::function<void()>> forgotten;  // destroyed after the lock is free
-  const std::lock_guard lock(state_->mutex);
-  forgotten.swap(state_->tasks);
+  const std::lock_guard lock(tasks_->mutex);
+  forgotten.swap(tasks_->waiting);
+  tasks_->finish(forgotten.size());
 }
 
 void TaskQueue::wait() {
-  std::unique_lock lock(state_->mutex);
-  state_->idle.wait(lock, [this] { return state_->enqueued == 0; });
+  std::unique_lock lock(tasks_->mutex);
+  tasks_->idle.wait(lock, [this] { return tasks_->unfinished == 0; });
 }
+
+bool TaskQueue::run_one() { return tasks_->run_one(); }
+
+bool TaskQueue::on_worker() noexcept { return runs_a_task; }
 
 }  // namespace lockstep::data

@@ -20,10 +20,18 @@ class TaskQueue {
   void cancel();
   /// Until no task is left, and none of what the tasks held.
   void wait();
+  /// Runs the first task that has not begun on the calling thread; false if there is none.
+  bool run_one();
+
+  /// Whether the calling thread runs a task of some queue. It must not wait for tasks that have not begun: there may be
+  /// no thread for them, since all may wait like this.
+  static bool on_worker() noexcept;
 
  private:
-  struct State;
-  std::unique_ptr<State> state_;
+  struct Threads;
+  struct Tasks;
+  std::unique_ptr<Threads> threads_;
+  std::shared_ptr<Tasks> tasks_;
 };
 
 }  // namespace lockstep::data

@@ -18,6 +18,10 @@ bool has_counts(CollectiveKind kind) {
   return kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllGather;
 }
 
+[[noreturn]] void throw_not_addressable(const CollectiveCall& call, std::size_t count) {
+  throw InvalidArgument(text('[', call.name, "] expected a count whose bytes can be addressed, got ", count));
+}
+
 void check_rank(const CollectiveCall& call, const char* what, int got) {
   if (got < 0 || std::size_t(got) >= call.parts.size())
     throw InvalidArgument(
@@ -33,8 +37,7 @@ void check_numbers(const CollectiveCall& call) {
         text('[', call.name, "] expected counts of ", call.parts.size(), " ranks, got ", call.counts.size()));
   std::size_t room = kMax / size_of(call.dtype);
   const auto fits = [&](std::size_t count) {
-    if (count > room)
-      throw InvalidArgument(text('[', call.name, "] expected a count whose bytes can be addressed, got ", count));
+    if (count > room) throw_not_addressable(call, count);
     room -= count;
   };
   if (has_counts(call.kind)) {
@@ -74,6 +77,7 @@ void add_ranges(const CollectiveCall& call, std::size_t rank, std::vector<Range>
   for (const Access& access : accesses_of(call, rank)) {
     const auto begin = reinterpret_cast<std::uintptr_t>(access.region.data);
     const bool written = access.kind == AccessKind::kWrite;
+    if (access.region.bytes() > kMax - begin) throw_not_addressable(call, access.region.bytes() / size_of(call.dtype));
     if (begin == 0 || begin % size_of(call.dtype) != 0)
       throw InvalidArgument(text('[', call.name, "] expected a ", written ? "receive" : "send", " buffer of ",
                                  access.region.bytes(), " bytes of ", call.dtype, " for rank ", rank, ", got ",

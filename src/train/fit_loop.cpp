@@ -48,7 +48,8 @@ std::vector<Tensor> parameters_of(const optim::Optimizer& optimizer) {
 
 // An optimizer of a copy would train nothing, and nobody would notice; nor one whose parameters the module had before
 // something else was put in their place. Parameters of something beside the module may be among them.
-void check_optimizer(const optim::Optimizer& optimizer, const nn::ModuleBase& module) {
+// But a checkpoint would not have their values.
+void check_optimizer(const optim::Optimizer& optimizer, const nn::ModuleBase& module, bool has_folder) {
   std::unordered_set<const TensorImpl*> there;
   for (const Tensor& parameter : module.parameters()) there.insert(parameter.impl());
   bool any = false;
@@ -56,6 +57,11 @@ void check_optimizer(const optim::Optimizer& optimizer, const nn::ModuleBase& mo
     for (const Tensor& parameter : optimizer.parameters(g)) {
       const bool trained = there.contains(parameter.impl());
       any = any || trained;
+      if (!trained && has_folder)
+        throw InvalidArgument(
+            text("[trainer] expected, for checkpoints, an optimizer of the module's parameters alone, "
+                 "got one of shape ",
+                 parameter.sizes(), " beside them: make it a member"));
       if (!trained && parameter.impl()->references == 1)
         throw InvalidArgument(text("[trainer] expected an optimizer of parameters that somebody has, got one of shape ",
                                    parameter.sizes(),
@@ -91,7 +97,7 @@ std::vector<History::Value> named(const std::string& prefix, const std::vector<M
 
 FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& parts)
     : options_(options), device_(device), parts_(parts), metrics_(device), progress_(options.progress) {
-  check_optimizer(parts.optimizer, parts.module);
+  check_optimizer(parts.optimizer, parts.module, !options.checkpoint.folder.empty());
   check_loader(parts.training, !options.checkpoint.folder.empty());
   check_folder(options.checkpoint);
   expect_steps_from(0);

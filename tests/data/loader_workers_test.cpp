@@ -1,5 +1,6 @@
 // DataLoader with workers. Nothing here measures time; waits have a limit only so that a failure does not hang.
 #include <gtest/gtest.h>
+#include <oneapi/tbb/global_control.h>
 
 #include <atomic>
 #include <chrono>
@@ -237,12 +238,19 @@ struct Nested {  // its samples are themselves loaded with workers
   }
 };
 
-TEST(DataLoaderWorkers, MayThemselvesUseALoaderWithWorkers) {
+std::vector<std::int64_t> of_nested_loaders() {
   DataLoader loader(Nested(), {.batch_size = 3, .workers = 2});
   std::vector<std::int64_t> all;
   for (const Tensor& batch : loader)
     for (const std::int64_t value : batch.to_vector<std::int64_t>()) all.push_back(value);
-  EXPECT_EQ(all, (std::vector<std::int64_t>{12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23}));
+  return all;
+}
+
+TEST(DataLoaderWorkers, MayThemselvesUseALoaderWithWorkers) {
+  const std::vector<std::int64_t> expected = {12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23};
+  EXPECT_EQ(of_nested_loaders(), expected);
+  const tbb::global_control one_thread(tbb::global_control::max_allowed_parallelism, 1);  // as set_num_threads(1)
+  EXPECT_EQ(of_nested_loaders(), expected);
 }
 
 TEST(DataLoaderWorkers, OfTwoLoadersRunSideBySide) {

@@ -137,7 +137,9 @@ TEST(Communicator, WrongArgumentsThrowBeforeAnythingIsEnqueued) {
   expect(wrong([&] { c.all_reduce(ranks.buffers(memory, shifted), 2, kFloat32); }),
          "buffers of rank 1 and rank 1 that overlap");
   expect(wrong([&] { c.all_reduce(ranks.buffers(shifted, memory), 1, kFloat64); }), "send buffer");
-  expect(wrong([&] { c.all_reduce(all, ~std::size_t(0) / 2, kFloat32); }), "whose bytes can be addressed");
+  for (const std::size_t underflown : {~std::size_t(0) / 2, ~std::size_t(0) / 4})
+    expect(wrong([&] { c.all_reduce(all, underflown, kFloat32); }), "whose bytes can be addressed");
+  expect(wrong([&] { c.all_reduce(all, ~std::size_t(0), kUInt8); }), "whose bytes can be addressed");
   expect(message_of<DTypeError>([&] { c.all_reduce(all, 1, kInt32, ReduceOp::kMean); }),
          "floating dtype for the mean, got int32");
   const std::vector<Stream> swapped = {ranks.streams[1], ranks.streams[0]};

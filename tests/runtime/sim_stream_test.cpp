@@ -1,7 +1,10 @@
 // Simulated streams run work asynchronously, in order, and ordered across streams by events alone.
 #include <lockstep/core/error.h>
 
+#include <atomic>
+#include <chrono>
 #include <numeric>
+#include <thread>
 
 #include "runtime/sim_fixture.h"
 
@@ -28,6 +31,35 @@ TEST(SimStream, RunsItsWorkInOrder) {
   std::vector<int> expected(100);
   std::iota(expected.begin(), expected.end(), 0);
   EXPECT_EQ(order, expected);
+}
+
+// As a launch queue and a driver's buffers do: a program that runs ahead of its devices must not fill the host's
+// memory.
+TEST(SimStream, TakesNoMoreAheadThanItsBounds) {
+  Simulation sim;
+  std::promise<void> gate = sim.block(sim.stream());
+  const Floats values(SimStream::kMostTaken / 4 / sizeof(float), 7);
+  float* const data = sim.allocate(0, values.size());
+  std::atomic<int> sent = 0;
+  std::thread ahead([&] {
+    for (; sent < 5; ++sent) sim.send(sim.stream(), data, values);
+  });
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LE(sent, 4);
+  gate.set_value();
+  ahead.join();
+  EXPECT_EQ(sim.receive(sim.stream(), data, 1), Floats{7});
+
+  gate = sim.block(sim.stream());
+  sent = 0;
+  std::thread launching([&] {
+    for (; sent < int(SimStream::kMostTasks) + 10; ++sent) sim.launch(sim.stream(), "note", {}, [](auto&) {});
+  });
+  while (sent < int(SimStream::kMostTasks) - 10) std::this_thread::yield();
+  std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  EXPECT_LE(sent, int(SimStream::kMostTasks));
+  gate.set_value();
+  launching.join();
 }
 
 TEST(SimStream, StreamsOfOneDeviceRunIndependently) {

@@ -112,6 +112,23 @@ TEST(TrainerResume, NeedsTheScheduleThatTheCheckpointHas) {
   EXPECT_EQ(unscheduled.parameters(), before);
 }
 
+TEST(TrainerResume, RefusesCheckpointsWithoutAllThatIsTrained) {
+  nn::Linear net(2, 1);
+  nn::Parameter beside(ones({1}));
+  std::vector<Tensor> parameters = net.parameters();
+  parameters.push_back(beside);
+  optim::Adam adam(parameters, {.lr = 0.1});
+  data::DataLoader loader(data::TensorDataset<1>(ones({8, 2})), {.batch_size = 4});
+  const auto loss = [&](auto& model, auto& batch, auto&) { return mean(model(batch)) * sum(beside); };
+  const TemporaryFolder folder;
+  TrainerOptions options = {.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent};
+  EXPECT_EQ(thrown<InvalidArgument>([&] { Trainer(options).fit(net, loader, {.loss = loss, .optimizer = adam}); }),
+            "[trainer] expected, for checkpoints, an optimizer of the module's parameters alone, got one of shape [1] "
+            "beside them: make it a member");
+  options.checkpoint.folder.clear();
+  Trainer(options).fit(net, loader, {.loss = loss, .optimizer = adam});
+}
+
 TEST(TrainerResume, ChangesNothingWhenTheCheckpointDoesNotFit) {
   const TemporaryFolder folder;
   const TrainerOptions options = {

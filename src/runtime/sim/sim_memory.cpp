@@ -50,7 +50,7 @@ void SimMemory::expect(const char* op, int device, const Region& region, AccessK
     end = next->first + next->second.bytes;
     if (begin < end) found = &next->second;
   }
-  const bool right = found ? found->device == device && end_of(region) <= end : device == kHost;
+  const bool right = found ? found->device == device && region.span_bytes() <= end - begin : device == kHost;
   if (!right) refuse(op, device, region, kind, found);
 }
 

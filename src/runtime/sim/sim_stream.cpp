@@ -66,16 +66,34 @@ void SimStream::push(Task task) {
   const std::scoped_lock lock(mutex_);
   if (!worker_.joinable()) worker_ = std::thread(&SimStream::work, this);
   queue_.push_back(std::move(task));
-  ++pushed_;
+  pushed_.fetch_add(1, std::memory_order_release);
   if (sleeping_) {
     sleeping_ = false;
     task_pushed_.notify_one();
   }
 }
 
-std::uint64_t SimStream::last_ticket() const {
-  const std::scoped_lock lock(mutex_);
-  return pushed_;
+std::uint64_t SimStream::last_ticket() const { return pushed_.load(std::memory_order_acquire); }
+
+void SimStream::wait_for_room(std::size_t taken_bytes) {
+  const std::uint64_t pushed = last_ticket();
+  if (pushed > kMostTasks) wait_until_ended(pushed - kMostTasks);
+  if (taken_bytes == 0) return;
+  std::unique_lock lock(taken_mutex_);
+  while (!taken_.empty() && (has_ended(taken_.front().ticket) || taken_bytes_ + taken_bytes > kMostTaken)) {
+    const Taken oldest = taken_.front();
+    taken_.pop_front();
+    taken_bytes_ -= oldest.bytes;
+    lock.unlock();
+    wait_until_ended(oldest.ticket);
+    lock.lock();
+  }
+}
+
+void SimStream::has_taken(std::size_t bytes) {
+  const std::scoped_lock lock(taken_mutex_);
+  taken_.push_back({last_ticket(), bytes});
+  taken_bytes_ += bytes;
 }
 
 bool SimStream::has_ended(std::uint64_t ticket) const { return ended_.load(std::memory_order_acquire) >= ticket; }

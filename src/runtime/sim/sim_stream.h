@@ -75,6 +75,13 @@ class SimStream {
   const std::string name;  ///< As messages call it.
 
   void push(Task task);
+  /// Waits while more is queued than hardware would take: kMostTasks, or kMostTaken bytes from the host. To be called
+  /// before the task is made, and without a lock.
+  void wait_for_room(std::size_t taken_bytes = 0);
+  /// The task pushed last holds bytes from the host.
+  void has_taken(std::size_t bytes);
+  static constexpr std::uint64_t kMostTasks = 1 << 14;
+  static constexpr std::size_t kMostTaken = std::size_t(64) << 20;
   std::uint64_t last_ticket() const;  ///< Of what was pushed so far.
 
   /// Tasks that end up skipped have ended too, so nothing waits for ever.
@@ -85,6 +92,11 @@ class SimStream {
   std::shared_ptr<AsyncError> error_until(std::uint64_t ticket) const;
 
  private:
+  struct Taken {
+    std::uint64_t ticket;
+    std::size_t bytes;
+  };
+
   void work();
   std::shared_ptr<AsyncError> run(Task& task, std::shared_ptr<AsyncError> earlier);
   void hold_back();
@@ -94,14 +106,18 @@ class SimStream {
   std::condition_variable task_pushed_;
   std::condition_variable task_ended_;
   std::deque<Task> queue_;
-  std::uint64_t pushed_ = 0;
-  std::atomic<std::uint64_t> ended_ = 0;  // written with the lock held
-  std::uint64_t awaited_ = kNobody;       // the least ticket that someone waits for
+  std::atomic<std::uint64_t> pushed_ = 0;  // written with the lock held
+  std::atomic<std::uint64_t> ended_ = 0;   // written with the lock held
+  std::uint64_t awaited_ = kNobody;        // the least ticket that someone waits for
   std::shared_ptr<AsyncError> error_;
   std::uint64_t error_ticket_ = 0;
   bool sleeping_ = false;
   bool stopping_ = false;
   std::thread worker_;
+
+  std::mutex taken_mutex_;
+  std::deque<Taken> taken_;  // oldest first
+  std::size_t taken_bytes_ = 0;
 
   // The worker's own.
   const Timing timing_;

@@ -28,6 +28,7 @@ std::unique_ptr<std::byte[]> rows_from_host(const Copy& copy) {
 
 void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef kernel) {
   SimStream& stream = stream_of(handle);
+  stream.wait_for_room();
   Task task = {info.name, sim::KernelTask{kernel.own()}};
   const std::scoped_lock lock(mutex_);
   declare(stream, info.name, info.accesses);
@@ -38,7 +39,9 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
   if (copy.rows == 0 || copy.row_bytes == 0) return;
   SimStream& stream = stream_of(handle);
   sim::CopyTask task = {copy, nullptr};
-  if (copy.from_device == kHost) {
+  const std::size_t taken_bytes = copy.from_device == kHost ? copy.rows * copy.row_bytes : 0;
+  stream.wait_for_room(taken_bytes);
+  if (taken_bytes > 0) {
     task.taken = rows_from_host(copy);
     task.copy.from = task.taken.get();
     task.copy.from_pitch = copy.row_bytes;
@@ -58,6 +61,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     if (copy.from_device != copy.to_device && copy.from_device != kHost && copy.to_device != kHost)
       faults_.next(FaultKind::kPeerCopy, stream.device);
     enqueue(stream, FaultKind::kCopy, {"copy", std::move(task)});
+    if (taken_bytes > 0) stream.has_taken(taken_bytes);
     if (copy.to_device != kHost) return;
     faults_.next(FaultKind::kHostWait, stream.device);
     done = now(stream);
@@ -67,6 +71,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
 
 void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   SimStream& stream = stream_of(handle);
+  stream.wait_for_room();
   const std::vector<Access> accesses = sim::accesses_of(matmul);
   const std::scoped_lock lock(mutex_);
   declare(stream, "matmul", accesses);
