@@ -3,10 +3,14 @@
 // agrees.
 #include <algorithm>
 #include <cstring>
+#include <set>
+#include <thread>
 
 #include <lockstep/core/error.h>
 #include <lockstep/ops/arithmetic.h>
+#include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/memory.h>
+#include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/creation.h>
 
 #include "cuda/fake_devices.h"
@@ -102,6 +106,23 @@ TEST(FakeCuda, CardsWithoutRoomForAnotherPeerCopyThroughTheHost) {
   machine().peers_full = true;
   const Tensor x = arange(1000);
   EXPECT_EQ(x.to("cuda:0").to("cuda:1").to("cpu").to_vector<std::int64_t>(), x.to_vector<std::int64_t>());
+}
+
+TEST(FakeCuda, OtherCardsAreLeftAlone) {
+  const FakeDevices devices({.cards = {1, 2}});
+  std::thread([] {  // a new one's current card is the first
+    const Tensor x = arange(1000).to("cuda:0");
+    const Event event = Stream::default_stream("cuda:0").record();
+    Stream::default_stream("cuda:1").wait(event);
+    EXPECT_EQ((x + 1).to("cuda:1").to("cpu")[7].item<std::int64_t>(), 8);
+    while (!event.query()) {
+    }
+    event.synchronize();
+    Communicator({"cuda:0", "cuda:1"}).abort();
+    synchronize("cuda:1");
+  })
+      .join();
+  EXPECT_EQ(machine().contexts, (std::set<int>{1, 2}));
 }
 
 TEST(FakeCuda, ARefusedLaunchNamesTheDeviceAndNotItsCard) {

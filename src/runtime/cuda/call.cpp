@@ -44,11 +44,22 @@ bool has_ended(cudaError_t query, const char* api, int device) {
   return true;
 }
 
+namespace {
+
+bool has_context(int card) {
+  unsigned flags = 0;
+  int active = 0;
+  return driver().cuDevicePrimaryCtxGetState(card, &flags, &active) == CUDA_SUCCESS && active != 0;
+}
+
+}  // namespace
+
 CardScope::CardScope(int card) {
   int current = card;
   if (cudaGetDevice(&current) == cudaSuccess && current == card) return;
+  const bool goes_back = has_context(current);
   check_card(cudaSetDevice(card), "cudaSetDevice", card);
-  outer_ = current;
+  if (goes_back) outer_ = current;
 }
 
 CardScope::~CardScope() {

@@ -18,7 +18,8 @@ void check_card(cudaError_t result, const char* api, int card);
 /// Whether what was asked for has ended. Throws as check() does.
 bool has_ended(cudaError_t query, const char* api, int device);
 
-/// Makes a card current for this thread, for a scope.
+/// Makes a card current for this thread, for a scope; and for longer where the card before had no context: to go back
+/// would make one, which takes half a gigabyte of a card that this program may not use.
 class CardScope {
  public:
   explicit CardScope(int card);

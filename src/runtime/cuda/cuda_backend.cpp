@@ -158,6 +158,7 @@ void* CudaBackend::create_stream(int device, int, StreamPriority priority) {
 
 bool CudaBackend::query_stream(StreamHandle handle) {
   const CudaStream& stream = stream_of(handle);
+  const CardScope scope(stream.card);
   const bool ended = has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device);
   look_for_failures();
   tell_failures();
@@ -166,6 +167,7 @@ bool CudaBackend::query_stream(StreamHandle handle) {
 
 void CudaBackend::synchronize_stream(StreamHandle handle) {
   const CudaStream& stream = stream_of(handle);
+  const CardScope scope(stream.card);
   wait_until([&] { return has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device); });
   tell_failures();
 }
@@ -179,22 +181,26 @@ void CudaBackend::destroy_event(EventHandle event) noexcept { cudaEventDestroy(e
 
 void CudaBackend::record(EventHandle event, StreamHandle handle) {
   const CudaStream& stream = stream_of(handle);
+  const CardScope scope(stream.card);
   check(cudaEventRecord(event_of(event), stream.stream.get()), "cudaEventRecord", stream.device);
 }
 
 void CudaBackend::wait(StreamHandle handle, EventHandle event) {
   const CudaStream& stream = stream_of(handle);
+  const CardScope scope(stream.card);
   check(cudaStreamWaitEvent(stream.stream.get(), event_of(event), 0), "cudaStreamWaitEvent", stream.device);
 }
 
 // Whoever asks may ask until it has passed. What has failed is told where the host synchronizes.
 bool CudaBackend::query_event(EventHandle event) {
+  const CardScope scope(devices_.front()->card);  // any of ours will do
   const bool passed = has_ended(cudaEventQuery(event_of(event)), "cudaEventQuery", -1);
   if (!passed) look_for_failures();
   return passed;
 }
 
 void CudaBackend::synchronize_event(EventHandle event) {
+  const CardScope scope(devices_.front()->card);
   wait_until([&] { return has_ended(cudaEventQuery(event_of(event)), "cudaEventQuery", -1); });
   tell_failures();
 }

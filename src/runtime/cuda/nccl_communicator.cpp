@@ -98,6 +98,7 @@ class NcclCommunicator final : public CudaCommunicator {
     stopping_ = true;  // whoever holds the lock lets go
     const std::scoped_lock lock(mutex_);
     try {
+      const CardScope scope(members_.front().card);
       if (is_pending()) failure_ = std::make_exception_ptr(error(0, "the communicator was aborted"));
     } catch (...) {
       failure_ = std::current_exception();
@@ -147,6 +148,7 @@ class NcclCommunicator final : public CudaCommunicator {
   // Whether all that was enqueued has ended and NCCL is ready to be left.
   bool finalize() noexcept {
     try {
+      const CardScope scope(members_.front().card);
       if (!wait_until(kEndLimit, [this] { return wrong_rank() || !is_pending(); }) || wrong_rank()) return false;
       for (ncclComm_t comm : comms_)
         if (comm == nullptr || is_wrong(nccl().ncclCommFinalize(comm))) return false;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <map>
 #include <mutex>
+#include <set>
 #include <string>
 
 #include <cuda_runtime_api.h>
@@ -26,6 +27,7 @@ struct Machine {
   std::map<int, std::string> trapped;  ///< What a kernel threw, by card, which refuses memory and work from then on.
 
   // What was seen.
+  std::set<int> contexts;  ///< The cards that this process has used.
   int allocations = 0;
   int pinned_allocations = 0;
   int aborts = 0;

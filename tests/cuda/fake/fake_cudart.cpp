@@ -1,3 +1,4 @@
+#include <cuda.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -61,6 +62,12 @@ cudaError_t make_memory(void** memory, std::size_t bytes, int card) {
 
 // What every call gives that is about a card's memory or work.
 cudaError_t state(int card) { return machine().trapped.contains(card) ? cudaErrorLaunchFailure : cudaSuccess; }
+
+// From CUDA 12 on already to make a card current makes its context, as does every call about memory, streams or events.
+void use_card() {
+  const auto held = lock();
+  machine().contexts.insert(current_card);
+}
 
 cudaError_t release(void* memory) {
   const auto held = lock();
@@ -168,7 +175,14 @@ cudaError_t cudaGetDevice(int* card) {
 cudaError_t cudaSetDevice(int card) {
   if (card < 0 || card >= machine().cards) return cudaErrorInvalidDevice;
   current_card = card;
+  use_card();
   return cudaSuccess;
+}
+CUresult cuDevicePrimaryCtxGetState(CUdevice card, unsigned* flags, int* active) {
+  const auto held = lock();
+  *flags = 0;
+  *active = machine().contexts.contains(card);
+  return CUDA_SUCCESS;
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t error) {
@@ -189,12 +203,14 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
 }
 
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
+  use_card();
   const auto held = lock();
   if (state(current_card) != cudaSuccess) return state(current_card);
   ++machine().allocations;
   return make_memory(memory, bytes, current_card);
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
+  use_card();
   const auto held = lock();
   if (state(current_card) != cudaSuccess) return state(current_card);
   ++machine().pinned_allocations;
@@ -204,6 +220,7 @@ cudaError_t cudaFree(void* memory) { return release(memory); }
 cudaError_t cudaFreeHost(void* memory) { return release(memory); }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
+  use_card();
   const auto held = lock();
   *stream = new CUstream_st{current_card, {}};
   streams.push_back(*stream);
@@ -216,6 +233,7 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
   return cudaSuccess;
 }
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
+  use_card();
   const auto held = lock();
   if (state(stream->card) != cudaSuccess || stream->work.empty()) return state(stream->card);
   step();
@@ -228,12 +246,14 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
   return result;
 }
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
+  use_card();
   const auto held = lock();
   return enqueue(
       stream, [] {}, [passed = event->passed] { return *passed; });
 }
 
 cudaError_t cudaEventCreateWithFlags(cudaEvent_t* event, unsigned) {
+  use_card();
   const auto held = lock();
   return *event = new CUevent_st{.card = current_card}, cudaSuccess;
 }
@@ -243,12 +263,14 @@ cudaError_t cudaEventDestroy(cudaEvent_t event) {
   return cudaSuccess;
 }
 cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
+  use_card();
   const auto held = lock();
   if (event->card != stream->card) return cudaErrorInvalidResourceHandle;
   if (state(stream->card) == cudaSuccess) event->passed = std::make_shared<bool>(false);
   return enqueue(stream, [passed = event->passed] { *passed = true; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
+  use_card();
   const auto held = lock();
   if (state(event->card) != cudaSuccess || *event->passed) return state(event->card);
   step();
