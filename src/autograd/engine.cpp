@@ -72,6 +72,7 @@ class Backward final : public autograd::Pass {
     captured_.resize(inputs.size());
     std::vector<std::pair<std::uint64_t, Visit*>> order;
     for (std::size_t i = 0; i < inputs.size(); ++i) {
+      impl_of("gradients", inputs[i]);
       const Edge edge = autograd::gradient_edge(inputs[i]);
       if (!edge.node)
         throw AutogradError(text("[gradients] expected inputs that require a gradient, got one that does not: ", i));

@@ -57,6 +57,18 @@ struct DivideByNumber {
   T number;
   LOCKSTEP_HD T operator()(T a) const { return a / number; }
 };
+// Not times 1 / x, as in div().
+struct NumberOver {
+  double number;
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return T(number) / x;
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return -(g / x * (Number<T>(number) / x));
+  }
+};
 template <class F>
 Tensor apply(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   Tensor out = broadcast_result(op, a, b, a.impl()->dtype);
@@ -174,26 +186,35 @@ Tensor div(const Tensor& a, double b) {
 }
 
 Tensor operator/(double a, const Tensor& b) {
-  return mul(reciprocal(is_floating(impl_of("div", b).dtype) ? b : b.to(kFloat32)), a);
+  return unary("div", "Div", is_floating(impl_of("div", b).dtype) ? b : b.to(kFloat32), NumberOver{a});
 }
+
+// Negated in the dtype of the result: a narrower one wraps around.
+Tensor operator-(double a, const Tensor& b) { return add(neg(b.to(with_number(impl_of("sub", b).dtype, a))), a); }
 
 namespace {
 
-// In-place operations compute in the target's dtype; a wider operand would lose what it brings.
-Tensor fitting(const char* op, const Tensor& target, const Tensor& other) {
+void check_fits(const char* op, const Tensor& target, const Tensor& other) {
   check_same_device(op, target, other);
   if (broadcast(op, target.sizes(), other.sizes()) != target.sizes())
     throw ShapeError(text("[", op, "] expected a shape that broadcasts to ", target.sizes(), ", got ", other.sizes()));
   if (is_floating(other.dtype()) && !is_floating(target.dtype()))
     throw DTypeError(text("[", op, "] expected a dtype that ", target.dtype(), " can hold, got ", other.dtype()));
-  return other.to(target.dtype());
+}
+
+// Whether an operand is wider than the target: rounded to its dtype first, it would lose what it brings. Such an
+// operation is computed in the dtype of both.
+bool widens(const Tensor& target, const Tensor& other) {
+  return is_floating(target.dtype()) && promote(target.dtype(), other.dtype()) != target.dtype();
 }
 
 }  // namespace
 
 Tensor& Tensor::add_(const Tensor& other, double alpha) {
   autograd::check_in_place("add_", *this, other);
-  const Tensor fit = fitting("add_", *this, other);
+  check_fits("add_", *this, other);
+  if (widens(*this, other)) return copy_(lockstep::add(*this, other, alpha));
+  const Tensor fit = other.to(dtype());
   if (with_number(dtype(), alpha) != dtype() && dtype() != kBool)
     throw DTypeError(text("[add_] expected an alpha that ", dtype(), " can hold, got ", alpha));
   const Tensor self = *this;
@@ -213,7 +234,9 @@ Tensor& Tensor::add_(const Tensor& other, double alpha) {
 
 Tensor& Tensor::mul_(const Tensor& other) {
   autograd::check_in_place("mul_", *this, other);
-  Tensor fit = fitting("mul_", *this, other);
+  check_fits("mul_", *this, other);
+  if (widens(*this, other)) return copy_(lockstep::mul(*this, other));
+  Tensor fit = other.to(dtype());
   const Tensor before = records(*this, fit) ? clone() : *this;
   if (fit.is_same(*this)) fit = before;
   visit_numeric("mul_", dtype(), [&]<class T>() { map<T, T, T>("mul_", 1, Multiply(), *this, *this, fit); });
@@ -231,7 +254,9 @@ Tensor& Tensor::mul_(const Tensor& other) {
 Tensor& Tensor::div_(const Tensor& other) {
   autograd::check_in_place("div_", *this, other);
   check_floating("div_", *this);
-  Tensor fit = fitting("div_", *this, other);
+  check_fits("div_", *this, other);
+  if (widens(*this, other)) return copy_(lockstep::div(*this, other));
+  Tensor fit = other.to(dtype());
   const Tensor before = records(*this, fit) ? clone() : *this;
   if (fit.is_same(*this)) fit = before;
   visit_floating("div_", dtype(), [&]<class T>() { map<T, T, T>("div_", 1, Divide(), *this, *this, fit); });

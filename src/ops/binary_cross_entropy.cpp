@@ -7,7 +7,10 @@
 namespace lockstep {
 namespace {
 
+using std::abs;
+using std::exp;
 using std::log;
+using std::log1p;
 
 struct BinaryCrossEntropy {
   template <class T>
@@ -32,7 +35,9 @@ struct BinaryCrossEntropy {
 struct WithLogits {
   template <class T>
   LOCKSTEP_HD T operator()(T x, T target) const {
-    return softplus(x) - x * target;
+    // Without a difference of large numbers: far out on the target's side, the loss is all in the logarithm.
+    const T away = x > 0 ? 1 - target : target, size = abs(x);
+    return (away == 0 ? T(0) : away * size) + log1p(exp(-size));
   }
   template <class T>
   LOCKSTEP_HD T first(const T& g, const T& x, const T& target) const {

@@ -155,6 +155,7 @@ Tensor expanded_along(const Tensor& row, const Tensor& x, int dim, std::int64_t 
 Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g);
 
 // The same gradient as differentiable operations: softmax carries on, what does not depend on x stays as computed.
+// Ignored rows are left out before anything is computed of them: they may hold NaN, and the divisor of none is 0.
 Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tensor& g) {
   Tensor unit;
   {
@@ -163,10 +164,11 @@ Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tenso
     unit = input_gradient(problem, on, one);
   }
   const Tensor row_g = g.dim() ? g.unsqueeze(on.dim) : g;
-  if (!problem.form.softmax) return row_g * unit;
-  const Tensor p = softmax(on.x, on.dim);
-  const Tensor pull = (on.facts.narrow(on.dim, kPull, 1) / on.divisor).to(on.x.dtype());
-  return row_g * (unit + pull * (p - p.detach()));
+  const Tensor counts = ne(on.target, double(problem.form.ignore_index));
+  if (!problem.form.softmax) return where(counts, row_g * unit, 0);
+  const Tensor p = softmax(where(counts, on.x, 0), on.dim);
+  const Tensor pull = where(counts, on.facts.narrow(on.dim, kPull, 1) / on.divisor, 0).to(on.x.dtype());
+  return where(counts, row_g * (unit + pull * (p - p.detach())), 0);
 }
 
 Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g) {

@@ -10,7 +10,8 @@
 //
 // A gradient is compiled twice: for numbers, as the one kernel of an ordinary backward; and for tensors, of which it
 // then is a composition of differentiable operations, where backward is recorded: so gradients have gradients of any
-// order. Whole constants are written as they are, other numbers as Number<T>(0.5), conditions as where(x > 0, g, 0).
+// order, in float32 if need be, as the kernel does. Whole constants are written as they are, other numbers as
+// Number<T>(0.5), conditions as where(x > 0, g, 0).
 #pragma once
 
 #include <cmath>
@@ -23,6 +24,7 @@
 #include <lockstep/ops/unary.h>
 
 #include "autograd/node.h"
+#include "ops/wide.h"
 #include "tensor/kernels/map.h"
 
 namespace lockstep {
@@ -115,7 +117,7 @@ struct Second {
 
 template <class F>
 Tensor unary_gradient(const char* op, const F& f, const Tensor& g, const Tensor& saved) {
-  if (records(g, saved)) return f.gradient(g, saved);
+  if (records(g, saved)) return f.gradient(widened(g), widened(saved)).to(g.dtype());
   Tensor out = make_tensor(*g.impl()->storage->device, g.sizes(), g.dtype());
   compute(op, Gradient<F>{f}, out, g, saved);
   return out;
@@ -124,7 +126,7 @@ Tensor unary_gradient(const char* op, const F& f, const Tensor& g, const Tensor&
 template <class F>
 Tensor binary_gradient(const char* op, const F& f, const Tensor& g, const Tensor& a, const Tensor& b,
                        const Shape& sizes) {
-  if (records(g, a, b)) return sum_to(f(g, a, b), sizes);
+  if (records(g, a, b)) return sum_to(f(widened(g), widened(a), widened(b)), sizes).to(g.dtype());
   Tensor out = make_tensor(*g.impl()->storage->device, g.sizes(), g.dtype());
   compute(op, f, out, g, a, b);
   return sum_to(out, sizes);

@@ -4,6 +4,7 @@
 #include "autograd/node.h"
 #include "core/text.h"
 #include "ops/index_check.h"
+#include "ops/wide.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/rows.h"
 
@@ -88,6 +89,8 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
   if (source.dtype() != x.dtype())
     throw DTypeError(text("[scatter_add] expected a source of ", x.dtype(), ", got ", source.dtype()));
   check_index("scatter_add", places, x.dim() ? x.sizes()[d] : 1);
+  if (wide_dtype(x.dtype()) != x.dtype())  // adds many: eight bits stop counting at 256
+    return scatter_add(widened(x), dim, places, widened(source)).to(x.dtype());
   Tensor used = source;
   for (int i = 0; i < used.dim(); ++i)
     if (used.sizes()[i] != places.sizes()[i]) used = used.narrow(i, 0, places.sizes()[i]);

@@ -9,6 +9,7 @@
 #include "autograd/node.h"
 #include "ops/affine.h"
 #include "ops/reduced_dims.h"
+#include "ops/wide.h"
 #include "tensor/kernels/rows.h"
 
 namespace lockstep {
@@ -61,11 +62,12 @@ struct NormalizeGradient {
   }
 };
 
-Tensor gradient_by_ops(const Tensor& g, const Tensor& x, double eps) {
+Tensor gradient_by_ops(const Tensor& narrow_g, const Tensor& narrow_x, double eps) {
+  const Tensor g = widened(narrow_g), x = widened(narrow_x);
   const Tensor centered = x - mean(x, {1}, true);
   const Tensor scale = rsqrt(mean(square(centered), {1}, true) + eps);
   const Tensor y = centered * scale;
-  return scale * (g - mean(g, {1}, true) - y * mean(g * y, {1}, true));
+  return (scale * (g - mean(g, {1}, true) - y * mean(g * y, {1}, true))).to(narrow_g.dtype());
 }
 
 // x: [rows, length].

@@ -2,6 +2,7 @@
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/unary.h>
+#include <lockstep/tensor/creation.h>
 
 #include <cmath>
 
@@ -36,13 +37,24 @@ Tensor general(const Tensor& x, double p, const DimMask& mask, bool keep_dims) {
     record("Norm", out, {&x},
            [x = Saved(x), y = Saved(out, autograd::kOutput), kept = reduced_sizes(x.sizes(), mask, true),
             p](const Tensor& g) {
-             // sign(x) (|x| / n)^(p - 1), with 0 for x = 0
+             // sign(x) (|x| / n)^(p - 1); flat for x = 0, and for n = 0, which under p < 0 a single 0 makes
              const Tensor v = x.get(), size = abs(v), n = y.get();
-             const Tensor zero = eq(v, 0);
-             const Tensor ratio = (size + zero.to(v.dtype())) / divisor(n).reshape(kept);
-             const Tensor slope = v / (size + zero.to(v.dtype())) * pow(ratio, p - 1);
+             const Tensor zero = eq(v, 0), none = eq(n, 0).reshape(kept);
+             const Tensor ratio = where(none, 1, where(zero, 1, size / divisor(n).reshape(kept)));
+             const Tensor sign = v.detach() / where(zero, 1, size.detach());
+             const Tensor slope = where(none, 0, where(zero, 0, sign * pow(ratio, p - 1)));
              return Gradients{slope * g.reshape(kept)};
            });
+  return out;
+}
+
+// Of the elements that are not 0: flat.
+Tensor count(const Tensor& x, const Shape& dims, bool keep_dims) {
+  Tensor out = sum(ne(x, 0).to(x.dtype()), dims, keep_dims);
+  if (records(x))
+    record("Norm", out, {&x}, [sizes = x.sizes()](const Tensor& g) {
+      return Gradients{zeros(sizes, {.dtype = g.dtype(), .device = g.device()})};
+    });
   return out;
 }
 
@@ -51,7 +63,7 @@ Tensor norm_over(const Tensor& x, double p, const DimMask& mask, bool keep_dims)
   if (p == 2) return euclidean(x, mask, keep_dims);
   const Shape dims = dims_of(mask, x.dim());
   if (p == 1) return sum(abs(x), dims, keep_dims);
-  if (p == 0) return sum(ne(x, 0).to(x.dtype()), dims, keep_dims);
+  if (p == 0) return count(x, dims, keep_dims);
   if (std::isinf(p)) return p > 0 ? amax(abs(x), dims, keep_dims) : amin(abs(x), dims, keep_dims);
   if (std::isnan(p)) throw InvalidArgument("[norm] expected an order, got NaN");
   return general(x, p, mask, keep_dims);

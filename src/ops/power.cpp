@@ -2,6 +2,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "ops/elementwise.h"
+#include "ops/number.h"
 
 namespace lockstep {
 namespace {
@@ -100,8 +101,7 @@ Tensor rsqrt(const Tensor& x) { return unary<kOutput>("rsqrt", "Rsqrt", x, Rsqrt
 Tensor pow(const Tensor& base, double exponent) {
   if (is_floating(impl_of("pow", base).dtype))
     return exponent == 2 ? square(base) : unary("pow", "Pow", base, PowNumber{exponent});
-  if (exponent >= 0 && exponent < 64 && std::floor(exponent) == exponent)
-    return whole_power(base, std::int64_t(exponent));
+  if (exponent >= 0 && holds(kInt64, exponent)) return whole_power(base, std::int64_t(exponent));
   return pow(base.to(kFloat32), exponent);
 }
 

@@ -46,14 +46,11 @@ struct ProductGradient {
 // The same in differentiable operations: n rows, the i-th with a 1 in the place of element i.
 Tensor others(const Tensor& x, int dim) {
   const std::int64_t n = x.sizes()[dim];
-  const TensorOptions like = {.dtype = x.dtype(), .device = x.device()};
   const Tensor places = arange(0, double(n), 1, {.dtype = kInt64, .device = x.device()});
-  const Tensor diagonal = eq(places.unsqueeze(0), places.unsqueeze(1)).to(x.dtype());
+  const Tensor diagonal = eq(places.unsqueeze(0), places.unsqueeze(1));
   Shape spread = Shape::filled(x.dim() + 1, 1);
   spread[dim] = spread[dim + 1] = n;
-  const Tensor ones_there = diagonal.view(spread);
-  const Tensor rows = x.unsqueeze(dim) * (ones(spread, like) - ones_there) + ones_there;
-  return prod(rows, {dim + 1});
+  return prod(where(diagonal.view(spread), 1, x.unsqueeze(dim)), {dim + 1});
 }
 
 Tensor along(const Tensor& x, int dim) {  // keeps the dimension

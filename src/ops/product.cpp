@@ -29,8 +29,10 @@ Matrices matrices_of(const Tensor& x) {
   return {x.detach().contiguous(), std::max<std::int64_t>(columns, 1), false};
 }
 
-// The strides of the leading dimensions, as seen through those of `out`.
+// The strides of the leading dimensions, as seen through those of `out`. Of a factor without elements nothing is read:
+// no stride of it keeps batches apart.
 Shape batch_strides(const Tensor& x, const Shape& out) {
+  if (x.numel() == 0) return Shape::filled(out.rank() - 2, 0);
   Shape strides = broadcast_strides(*x.impl(), out);
   strides.erase(strides.rank() - 1);
   strides.erase(strides.rank() - 1);

@@ -46,7 +46,8 @@ struct Bent {
   LOCKSTEP_HD T first(const T& g, const T& x, const T& target) const {
     const T d = x - target;
     const T straight = Number<T>(slope) * g;
-    return where(abs(d) <= Number<T>(bend), Number<T>(slope / bend) * g * d, where(d > 0, straight, -straight));
+    const T bent = Number<T>(slope / bend) * g * d;  // NaN too
+    return where(d > Number<T>(bend), straight, where(d < Number<T>(-bend), -straight, bent));
   }
   template <class T>
   LOCKSTEP_HD T second(const T& g, const T& x, const T& target) const {

@@ -24,6 +24,11 @@ Tensor in_two(const Tensor& x, const Shape& sizes, int dim) {
   return x.reshape({before, after});
 }
 
+// A copy, also where strides of 0 or counts of 1 needed none: what is written there shall not show in `x`.
+Tensor apart(const Tensor& result, const Tensor& x) {
+  return result.impl()->storage == x.impl()->storage ? result.clone() : result.contiguous();
+}
+
 }  // namespace
 
 Tensor repeat(const Tensor& x, const Shape& repeats) {
@@ -43,7 +48,7 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
     else  // no room for a dimension
       result = spread(in_two(result, before, i), 1, repeats[i]).reshape(sizes);
   }
-  return result.reshape(sizes);
+  return apart(result.reshape(sizes), x);
 }
 
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim) {
@@ -53,7 +58,7 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim
                           repeats, " and ", x.sizes()));
   Shape sizes = x.sizes();
   sizes[d] *= repeats;
-  return spread(in_two(x, x.sizes(), d + 1), 1, repeats).reshape(sizes);
+  return apart(spread(in_two(x, x.sizes(), d + 1), 1, repeats).reshape(sizes), x);
 }
 
 }  // namespace lockstep

@@ -9,7 +9,7 @@ namespace lockstep {
 namespace {
 
 Tensor shifted(const Tensor& x, int dim, std::int64_t shift) {
-  const std::int64_t size = x.sizes()[dim];
+  const std::int64_t size = x.dim() ? x.sizes()[dim] : 1;
   const std::int64_t moved = size ? (shift % size + size) % size : 0;
   if (moved == 0) return x;
   return cat({x.narrow(dim, size - moved, moved), x.narrow(dim, 0, size - moved)}, dim);
@@ -21,7 +21,6 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
   impl_of("roll", x);
   if (shifts.rank() != dims.rank())
     throw ShapeError(text("[roll] expected one shift for each of the dimensions ", dims, ", got ", shifts));
-  if (x.dim() == 0) return x;
   Tensor out = x.detach();
   for (int i = 0; i < dims.rank(); ++i) out = shifted(out, wrap_dim("roll", dims[i], x.dim()), shifts[i]);
   if (out.impl()->storage == x.impl()->storage) out = out.clone();  // nothing moved

@@ -198,6 +198,12 @@ TEST(GradientsOf, AnyTensorsWithoutAccumulating) {
   EXPECT_FALSE(elsewhere.grad().defined());
 }
 
+TEST(GradientsOf, UndefinedTensorsAreRefused) {
+  const Tensor x = leaf({2});
+  EXPECT_THROW(gradients(std::vector<Tensor>{x * x}, std::vector<Tensor>{x, Tensor()}), InvalidArgument);
+  EXPECT_THROW(gradients(std::vector<Tensor>{Tensor()}, std::vector<Tensor>{x}), InvalidArgument);
+}
+
 TEST(GradientsOf, RunsOnlyWhatLeadsToThem) {
   const Tensor x = leaf({2});
   const Tensor y = x * x;

@@ -354,5 +354,58 @@ TEST(Elementwise, WhatAnOperationDiscardsGetsNoGradient) {
   EXPECT_EQ(x.grad().to_vector<float>(), (Floats{0, 0}));
 }
 
+TEST(Elementwise, NumbersMinusIntegersDoNotWrapAround) {
+  const Tensor bytes = tensor({5, 6}, {.dtype = kUInt8});
+  EXPECT_EQ((0.5 - bytes).to_vector<float>(), (Floats{-4.5, -5.5}));
+  EXPECT_EQ((300 - bytes).to_vector<std::int64_t>(), (Integers{295, 294}));
+  EXPECT_EQ((7 - bytes).dtype(), kUInt8);
+  EXPECT_EQ((1e10 - full({1}, -2147483648., {.dtype = kInt32})).item<std::int64_t>(), 12147483648);
+}
+
+// Not times the reciprocal, which overflows or is rounded.
+TEST(Elementwise, DividesNumbersExactly) {
+  for (int n = 1; n < 2000; ++n) EXPECT_EQ((n / tensor(float(n))).item<float>(), 1) << n;
+  EXPECT_EQ((1e-30 / tensor(1e-39f)).item<float>(), 1e-30f / 1e-39f);
+  Tensor x = tensor({2., -4.}).requires_grad_();
+  sum(8 / x).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{-2, -0.5}));
+}
+
+TEST(InPlace, ComputesInTheWiderDtype) {
+  const auto half = [](double value) { return full({1}, value, {.dtype = kFloat16}); };
+  EXPECT_NEAR(half(1e-3).mul_(tensor({1e5})).item<double>(), 100, 0.1);
+  EXPECT_NEAR(half(60000).mul_(tensor({1e-8})).item<double>(), 6e-4, 1e-6);
+  EXPECT_NEAR(half(1000).div_(tensor({1e6})).item<double>(), 1e-3, 1e-6);
+  EXPECT_EQ(half(60000).add_(tensor({-70000.})).item<double>(), -10000);
+  EXPECT_EQ(half(1).add_(tensor({1e5}), 1e-5).item<double>(), 2);
+
+  Tensor x = half(2).requires_grad_(), factor = tensor({3.}).requires_grad_();
+  Tensor y = x * 1;
+  y.mul_(factor);
+  EXPECT_EQ(y.dtype(), kFloat16);
+  sum(y).backward();
+  EXPECT_EQ(x.grad().item<float>(), 3);
+  EXPECT_EQ(factor.grad().item<float>(), 2);
+}
+
+TEST(Clamp, HasNoGradientAtNan) {
+  Tensor x = tensor({kNan, 0.5, 2.}).requires_grad_();
+  sum(clamp(x, {.min = 0, .max = 1})).backward();
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{0, 1, 0}));
+}
+
+TEST(Pow, OfIntegersWrapsAroundUnderLargeExponents) {
+  EXPECT_EQ(pow(tensor({1, -1, 2, 0}), 64).to_vector<std::int64_t>(), (Integers{1, 1, 0, 0}));
+  EXPECT_EQ(pow(tensor({-1}), 101).to_vector<std::int64_t>(), (Integers{-1}));
+}
+
+TEST(Gelu, RecordedGradientsOfHalvesDoNotOverflowOnTheWay) {
+  const Tensor x = tensor({-1000., 1000.}, {.dtype = kFloat16, .requires_grad = true});
+  const Tensor y = sum(gelu(x, GeluForm::tanh));
+  const Tensor gradient = gradients(std::vector<Tensor>{y}, std::vector<Tensor>{x}, {}, {.create_graph = true})[0];
+  EXPECT_EQ(gradient.dtype(), kFloat16);
+  EXPECT_EQ(gradient.detach().to(kFloat32).to_vector<float>(), (Floats{0, 1}));
+}
+
 }  // namespace
 }  // namespace lockstep

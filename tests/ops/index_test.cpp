@@ -75,6 +75,14 @@ TEST(ScatterAdd, RepeatedIndicesAdd) {
   expect_values(scatter_add(tensor({1, 2}), 0, tensor({0, 0}), tensor({10, 20})), {31, 2});
 }
 
+TEST(ScatterAdd, CountsFurtherThanEightBits) {
+  const Tensor index = zeros({1000}, {.dtype = kInt64}), ones_there = ones({1000}, {.dtype = kBFloat16});
+  expect_values(scatter_add(zeros({2}, {.dtype = kBFloat16}), 0, index, ones_there), {1000, 0});
+  expect_values(weighted_gradient([&](const Tensor& x) { return sum(gather_elements(x, 0, index)); },
+                                  zeros({2}, {.dtype = kBFloat16})),
+                {1000, 0});
+}
+
 TEST(Embedding, GradientsOfRepeatedRowsAddAndPaddingHasNone) {
   const Tensor weight = doubles({0, 1, 2, 3, 4, 5}, {3, 2}), index = tensor({{2, 0}, {2, 1}});
   EXPECT_EQ(embedding(weight, index).sizes(), (Shape{2, 2, 2}));

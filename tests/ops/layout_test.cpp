@@ -125,5 +125,16 @@ TEST(Flip, OfOneElement) {
   expect_values(x.grad(), {1});
 }
 
+TEST(Layout, CopiesWhereNothingMoves) {
+  const Tensor x = tensor({1., 2.}), one = tensor({3.}), scalar = tensor(4.);
+  for (Tensor result : {repeat(x, {1}), repeat(x, {3, 1}), repeat_interleave(x, 1, 0), repeat_interleave(one, 4, 0),
+                        repeat(one, {2, 5}), roll(x, {2}, {0}), roll(scalar, {1}, {0})})
+    result.add_(10);
+  expect_values(x, {1, 2});
+  expect_values(one, {3});
+  expect_values(scalar, {4});
+  EXPECT_THROW(roll(scalar, {1}, {1}), ShapeError);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -60,6 +60,12 @@ TEST(Matmul, ManyOuterBatches) {
   EXPECT_LT(distance(matmul(a, b), by_definition(a, b)), 1e-13);
 }
 
+TEST(Matmul, ManyOuterBatchesOverNothingAreZero) {
+  const Tensor product = matmul(zeros({20, 1, 3, 0}), zeros({20, 4, 0, 5}));
+  EXPECT_EQ(product.sizes(), (Shape{20, 4, 3, 5}));
+  EXPECT_EQ(max(abs(product)).item<float>(), 0);
+}
+
 TEST(Matmul, OnSimulatedDevices) {
   const TestDevices devices(1);
   const Tensor a = random_doubles({3, 1, 4, 5}), b = random_doubles({2, 5, 3});

@@ -168,5 +168,48 @@ TEST(BinaryCrossEntropy, WithPositiveWeightIsExactFarOut) {
   EXPECT_DOUBLE_EQ(losses[1], 2 * std::log1p(std::exp(-30.)));
 }
 
+TEST(BinaryCrossEntropy, WithLogitsKeepsSmallLosses) {
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();
+  const auto loss = [](double x, double target) {
+    return double(binary_cross_entropy_with_logits(full({1}, x), full({1}, target)).item<float>());
+  };
+  for (const double x : {10., 16., 30.}) {
+    const double expected = std::log1p(std::exp(-x));
+    EXPECT_NEAR(loss(x, 1), expected, 1e-6 * expected) << x;
+    EXPECT_NEAR(loss(-x, 0), expected, 1e-6 * expected) << x;
+  }
+  EXPECT_EQ(loss(kInfinity, 0), kInfinity);
+  EXPECT_EQ(loss(kInfinity, 0.5), kInfinity);
+  EXPECT_EQ(loss(kInfinity, 1), 0);
+  EXPECT_EQ(loss(-kInfinity, 0), 0);
+  EXPECT_EQ(loss(-kInfinity, 1), kInfinity);
+  EXPECT_TRUE(std::isnan(loss(std::nan(""), 0)));
+}
+
+TEST(CrossEntropy, IgnoredRowsHaveNoRecordedGradient) {
+  const double nan = std::nan("");
+  const auto recorded = [](const Tensor& loss, const Tensor& x) {
+    return gradients(std::vector<Tensor>{loss}, std::vector<Tensor>{x}, {}, {.create_graph = true})[0].detach();
+  };
+  const Tensor x = tensor({{1., 2., 3.}}, {.requires_grad = true});
+  EXPECT_EQ(recorded(cross_entropy(x, tensor({-100})), x).to_vector<float>(), (Floats{0, 0, 0}));
+  EXPECT_EQ(recorded(nll_loss(x, tensor({-100})), x).to_vector<float>(), (Floats{0, 0, 0}));
+  const Tensor y = tensor({{nan, 0.}, {0., 0.}}, {.requires_grad = true});
+  EXPECT_EQ(recorded(cross_entropy(y, tensor({-100, 1})), y).to_vector<float>(), (Floats{0, 0, 0.5, -0.5}));
+}
+
+TEST(Loss, GradientsKeepNan) {
+  for (const bool smooth : {false, true}) {
+    Tensor x = tensor({std::nan(""), 0.5, 3., -3.}).requires_grad_();
+    const Tensor target = zeros({4});
+    (smooth ? smooth_l1_loss(x, target, {.reduction = Reduction::sum})
+            : huber_loss(x, target, {.reduction = Reduction::sum}))
+        .backward();
+    const Floats gradient = x.grad().to_vector<float>();
+    EXPECT_TRUE(std::isnan(gradient[0]));
+    EXPECT_EQ(Floats(gradient.begin() + 1, gradient.end()), (Floats{0.5, 1, -1}));
+  }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,3 +1,5 @@
+#include <lockstep/autograd/autograd.h>
+
 #include "ops/checks.h"
 
 namespace lockstep {
@@ -82,6 +84,15 @@ TEST(Normalization, Gradients) {
   expect_gradients(
       [&](const Inputs& in) { return batch_norm(in[0], average, variance, in[1], in[2], {.training = false}); },
       {x, w, b});
+}
+
+TEST(LayerNorm, RecordedGradientsOfHalvesDoNotOverflowOnTheWay) {
+  const Tensor x = tensor({{300., -300., 5., 7.}}, {.dtype = kFloat16, .requires_grad = true});
+  const Inputs y = {layer_norm(x, {4})}, seed = {tensor({{1., 2., 3., 4.}}, {.dtype = kFloat16})};
+  const Tensor plain = gradients(y, Inputs{x}, seed, {.retain_graph = true})[0];
+  const Tensor recorded = gradients(y, Inputs{x}, seed, {.create_graph = true})[0];
+  EXPECT_GT(max(abs(plain.to(kFloat32))).item<double>(), 1e-3);
+  EXPECT_LT(distance(recorded.detach().to(kFloat32), plain.to(kFloat32)), 1e-5);
 }
 
 }  // namespace

@@ -1,3 +1,5 @@
+#include <lockstep/autograd/autograd.h>
+
 #include "ops/checks.h"
 
 namespace lockstep {
@@ -169,6 +171,19 @@ TEST(Max, SharesItsGradientAmongMoreTiesThanAHalfCanCount) {
   Tensor x = ones({70000}, {.dtype = kFloat16, .requires_grad = true});
   max(x).backward(tensor(60000., {.dtype = kFloat16}));
   EXPECT_NEAR(values(x.grad())[0], 60000. / 70000, 1e-3);
+}
+
+TEST(Norm, IsFlatAtElementsOfZero) {
+  const Tensor x = tensor({0., 1., 2.}, {.dtype = kFloat64, .requires_grad = true});
+  const Tensor slope = gradients(Inputs{norm(x, 3)}, Inputs{x}, {}, {.create_graph = true})[0];
+  expect_values(gradients(Inputs{slope[0]}, Inputs{x})[0], {0, 0, 0});
+  for (const double p : {0., -1., -2.})
+    expect_values(weighted_gradient([p](const Tensor& t) { return norm(t, p); }, doubles({0, 1, 2}, {3})), {0, 0, 0});
+}
+
+TEST(Prod, RecordedGradientsTakeInfinities) {
+  const Tensor x = tensor({kInfinity, 2.}, {.requires_grad = true});
+  expect_values(gradients(Inputs{prod(x)}, Inputs{x}, {}, {.create_graph = true})[0], {2, kInfinity});
 }
 
 }  // namespace

@@ -36,7 +36,7 @@ inline Tensor operator-(const Tensor& a, double b) { return add(a, -b); }
 inline Tensor operator*(const Tensor& a, double b) { return mul(a, b); }
 inline Tensor operator*(double a, const Tensor& b) { return mul(b, a); }
 inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
-inline Tensor operator-(double a, const Tensor& b) { return add(neg(b), a); }
+LOCKSTEP_API Tensor operator-(double a, const Tensor& b);
 LOCKSTEP_API Tensor operator/(double a, const Tensor& b);
 inline Tensor operator-(const Tensor& a) { return neg(a); }
 
