@@ -7,13 +7,15 @@
 namespace lockstep {
 namespace {
 
+// Floats add in double: a chain of a row's length would lose them.
 template <class Out, class In>
 struct RunningSum {
+  using Accumulator = std::conditional_t<std::is_integral_v<Out>, Out, double>;
   LOCKSTEP_HD void operator()(Row<Out> out, Row<const In> x) const {
-    ComputeType<Out> sum = 0;
+    Accumulator sum = 0;
     for (std::int64_t i = 0; i < x.length; ++i) {
-      sum += ComputeType<Out>(ComputeType<In>(x[i]));
-      out[i] = Out(sum);
+      sum += Accumulator(ComputeType<In>(x[i]));
+      out[i] = Out(ComputeType<Out>(sum));
     }
   }
 };

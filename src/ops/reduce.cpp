@@ -12,7 +12,7 @@ using autograd::Gradients;
 using autograd::record;
 using autograd::records;
 
-// Floats add in float, in lanes and pieces: the error grows with the logarithm of the count.
+// Floats add in float, in short chains that are added in a tree: the error grows with the logarithm of the count.
 template <class T>
 struct Sum {
   using Accumulator = std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>;

@@ -3,9 +3,11 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <vector>
 
 #include "runtime/host/parallel.h"
+#include "tensor/kernels/by_halves.h"
 #include "tensor/kernels/launch.h"
 #include "tensor/kernels/visit.h"
 
@@ -61,8 +63,21 @@ struct ReduceKernel {
     return {to, from};
   }
 
-  // Combines the reduced elements [begin, end) of one output.
+  void merge(Accumulator& a, const Accumulator& b) const { a = reducer.combine(a, b); }
+
+  // Combines the reduced elements [begin, end) of one output: no more than kChain rows, or steps in a row, at a time.
   Accumulator span(const In* from, std::int64_t begin, std::int64_t end) const {
+    const int rank = reduced.sizes.rank();
+    const std::int64_t inner = rank ? reduced.sizes[rank - 1] : 1;
+    const std::int64_t most = kChain * (inner > kChain * kLanes ? kLanes : inner);
+    if (end - begin <= most) return part(from, begin, end);
+    return by_halves(
+        begin, end, most, [&](std::int64_t first, std::int64_t last) { return part(from, first, last); },
+        [this](Accumulator& a, const Accumulator& b) { merge(a, b); });
+  }
+
+  // The same one row after another.
+  Accumulator part(const In* from, std::int64_t begin, std::int64_t end) const {
     const int rank = reduced.sizes.rank();
     const std::int64_t inner = rank ? reduced.sizes[rank - 1] : 1;
     const std::int64_t step = rank ? reduced.strides[0][rank - 1] : 1;
@@ -113,29 +128,43 @@ struct ReduceKernel {
       for (std::int64_t p = begin; p < end; ++p)
         partial[std::size_t(p)] = span(in, p * kPiece, std::min((p + 1) * kPiece, reduced.numel));
     });
-    Accumulator total = reducer.identity();
-    for (const Accumulator& value : partial) total = reducer.combine(total, value);
-    store(out[0], total);
+    store(out[0], by_halves(
+                      0, pieces, 1, [&](std::int64_t p, std::int64_t) { return partial[std::size_t(p)]; },
+                      [this](Accumulator& a, const Accumulator& b) { merge(a, b); }));
   }
 
+  static constexpr std::int64_t kBeside = 256;  // columns whose accumulators stay in the first-level cache
+  using Totals = std::array<Accumulator, kBeside>;
+
   void by_columns(const KernelContext& context) const {
-    const std::int64_t rows = reduced.numel, pitch = reduced.strides[0][0];
-    constexpr std::int64_t kBlock = 256;  // columns whose accumulators stay in the first-level cache
-    const std::int64_t blocks = (kept.numel + kBlock - 1) / kBlock;
-    host::parallel_for(context, blocks, kGrain / (std::max<std::int64_t>(rows, 1) * kBlock) + 1,
-                       [&](std::int64_t begin, std::int64_t end) {
-                         for (std::int64_t b = begin; b < end; ++b) {
-                           const std::int64_t from = b * kBlock, count = std::min(kBlock, kept.numel - from);
-                           Accumulator totals[kBlock];
-                           std::fill_n(totals, count, reducer.identity());
-                           for (std::int64_t r = 0; r < rows; ++r) {
-                             const In* values = in + r * pitch + from;
-                             for (std::int64_t c = 0; c < count; ++c)
-                               totals[c] = reducer.combine(totals[c], load(values[c]));
-                           }
-                           for (std::int64_t c = 0; c < count; ++c) store(out[from + c], totals[c]);
-                         }
-                       });
+    const std::int64_t rows = reduced.numel, blocks = (kept.numel + kBeside - 1) / kBeside;
+    host::parallel_for(
+        context, blocks, kGrain / (std::max<std::int64_t>(rows, 1) * kBeside) + 1,
+        [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t b = begin; b < end; ++b) {
+            const std::int64_t from = b * kBeside, count = std::min(kBeside, kept.numel - from);
+            const Totals totals = by_halves(
+                0, rows, 2 * kChain,  // merges cost more here
+                [&](std::int64_t first, std::int64_t last) { return totals_of(from, count, first, last); },
+                [&](Totals& first, const Totals& second) {
+                  for (std::int64_t c = 0; c < count; ++c) merge(first[c], second[c]);
+                });
+            for (std::int64_t c = 0; c < count; ++c) store(out[from + c], totals[c]);
+          }
+        });
+  }
+
+  // Combines the rows [begin, end) of `count` columns.
+  Totals totals_of(std::int64_t from, std::int64_t count, std::int64_t begin, std::int64_t end) const {
+    alignas(64) Accumulator chains[kBeside];  // here, where no element can lie: then the loop is vectors
+    std::fill_n(chains, count, reducer.identity());
+    for (std::int64_t r = begin; r < end; ++r) {
+      const In* values = in + r * reduced.strides[0][0] + from;
+      for (std::int64_t c = 0; c < count; ++c) merge(chains[c], load(values[c]));
+    }
+    Totals totals;
+    std::copy_n(chains, count, totals.begin());
+    return totals;
   }
 };
 

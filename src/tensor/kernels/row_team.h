@@ -8,6 +8,7 @@
 
 #include <lockstep/core/dtype.h>
 
+#include "tensor/kernels/by_halves.h"
 #include "tensor/kernels/visit.h"
 
 namespace lockstep {
@@ -55,13 +56,24 @@ struct TwoSums {
   }
 };
 
-/// The sum of value(i), in value's type.
+/// The sum of value(i), in value's type. One thread adds short chains, so that a long row loses no more than a short
+/// one.
 template <class Team, class Value>
 LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& value) {
   using A = std::invoke_result_t<const Value&, std::int64_t>;
-  return team.reduce(
-      length, A{}, [&](const A& sum, std::int64_t i) { return sum + value(i); },
-      [](const A& a, const A& b) { return a + b; });
+  if constexpr (Team::kSerial)
+    return by_halves(
+        0, length, kChain,
+        [&](std::int64_t begin, std::int64_t end) {
+          A sum = {};
+          for (std::int64_t i = begin; i < end; ++i) sum = sum + value(i);
+          return sum;
+        },
+        [](A& sum, const A& next) { sum = sum + next; });
+  else
+    return team.reduce(
+        length, A{}, [&](const A& sum, std::int64_t i) { return sum + value(i); },
+        [](const A& a, const A& b) { return a + b; });
 }
 
 /// The greatest of the first `length` elements; -infinity of none. NaNs are passed over.

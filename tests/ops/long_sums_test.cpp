@@ -1,0 +1,77 @@
+// Sums of many float32 numbers agree with sums in double, wherever the numbers lie.
+#include "ops/checks.h"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+
+constexpr std::int64_t kMany = 400000;
+constexpr double kBound = 3e-6;
+
+// The error of `got` in proportion to the largest of `expected`.
+double error(const Tensor& got, const Tensor& expected) {
+  const Tensor difference = abs(got.to(kFloat64) - expected);
+  return (max(difference) / max(abs(expected))).item<double>();
+}
+
+// That of a function of x in float32, against the same function in double.
+template <class F>
+double error_of(F function, const Tensor& x) {
+  return error(function(x), function(x.to(kFloat64)));
+}
+
+// Equal numbers are the worst case: each addition rounds in the same direction.
+TEST(LongSums, OfColumns) {
+  EXPECT_LT(error_of([](const Tensor& x) { return sum(x, {0}); }, full({kMany, 2}, 0.1)), kBound);
+  EXPECT_LT(error_of([](const Tensor& x) { return norm(x, 2, {0}); }, full({kMany, 2}, 0.1)), kBound);
+  EXPECT_LT(error_of([](const Tensor& x) { return sum(x, {0}); }, full({2, kMany}, 0.1).t()), kBound);
+}
+
+TEST(LongSums, OfRows) {
+  EXPECT_LT(error_of([](const Tensor& x) { return sum(x, {1}); }, full({2, kMany}, 0.1)), kBound);
+  EXPECT_LT(error_of([](const Tensor& x) { return sum(x); }, full({kMany}, 0.1)), kBound);
+}
+
+TEST(LongSums, OfManyShortRows) {
+  EXPECT_LT(error_of([](const Tensor& x) { return sum(x, {0, 2}); }, full({kMany / 4, 2, 3}, 0.1)), kBound);
+}
+
+TEST(LongSums, Running) {
+  const Tensor x = full({kMany}, 0.1);
+  EXPECT_LT(error(cumsum(x, 0), cumsum(x.to(kFloat64), 0)), 1e-7);
+}
+
+TEST(LongSums, OfNormalization) {
+  manual_seed(1);
+  const Tensor x = rand({1, 1, kMany}) + 5;
+  EXPECT_LT(error_of([](const Tensor& y) { return layer_norm(y, {kMany}); }, x), kBound);
+  EXPECT_LT(error_of([](const Tensor& y) { return group_norm(y, 1); }, x), kBound);
+}
+
+TEST(LongSums, OfExponentials) {
+  const Tensor x = full({kMany}, -2.3);
+  x[0].zero_();  // the greatest
+  EXPECT_LT(error_of([](const Tensor& y) { return softmax(y, 0); }, x), kBound);
+  EXPECT_LT(error_of([](const Tensor& y) { return logsumexp(y, {0}); }, x), 2e-7);
+}
+
+TEST(LongSums, GradientOfABias) {
+  const Tensor bias = zeros({2}, {.requires_grad = true});
+  const Tensor y = linear(zeros({kMany, 1}), zeros({2, 1}), bias);
+  y.backward(full({kMany, 2}, 0.1));
+  EXPECT_LT(error(bias.grad(), full({2}, 0.1).to(kFloat64) * double(kMany)), kBound);
+}
+
+// Simulated devices compute each kernel on one thread, the CPU on all.
+TEST(LongSums, DoNotDependOnThreads) {
+  SimulatedDevices devices({.count = 1});
+  manual_seed(1);
+  const Tensor x = rand({20001, 13});
+  for (const Shape& dims : {Shape{0}, Shape{1}, Shape{0, 1}})
+    EXPECT_EQ(values(sum(x, dims)), values(sum(x.cuda(), dims)));
+  EXPECT_EQ(values(softmax(x, 0)), values(softmax(x.cuda(), 0)));
+}
+
+}  // namespace
+}  // namespace lockstep
