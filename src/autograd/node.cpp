@@ -144,9 +144,10 @@ void check_idle(const char* op, const Tensor& tensor) {
     throw AutogradError(text("[", op, "] expected no backward through the parameter's model at that time, got one"));
 }
 
-void keep_share(const Meta& meta) {
-  const Tensor& all = meta.grad_slot;
-  const auto [begin, end] = meta.share.value_or(Share());
+void keep_share(const Meta& meta) { keep_share(meta.grad_slot, meta.share.value_or(Share())); }
+
+void keep_share(const Tensor& all, Share share) {
+  const auto [begin, end] = share;
   const auto zero = [&](std::int64_t from, std::int64_t to) {
     if (from < to) fill_values(make_view(all, {to - from}, {1}, all.impl()->offset + from), 0);
   };

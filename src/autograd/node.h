@@ -132,6 +132,8 @@ void clear_grad(const Tensor& tensor) noexcept;
 void check_idle(const char* op, const Tensor& tensor);
 /// Zeroes what the next gradient replaces.
 void keep_share(const Meta& meta);
+/// The same in any tensor that has the elements of the parameter in their order.
+void keep_share(const Tensor& all, Share share);
 /// Adds a leaf to those of its sink, if it has one.
 void add_leaf(std::vector<SinkLeaves>& sinks, const Tensor& leaf);
 

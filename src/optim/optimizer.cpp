@@ -110,7 +110,7 @@ void Optimizer::step() {
   Settling settling;
   for (std::size_t g = 0; g < groups.size(); ++g)
     for (const Due& d : due[g]) settling.add(groups[g].parameters[d.index], groups[g].states[d.index], used[g]);
-  settling.finish();
+  settling.finish(groups);
 
   std::vector<Batch> batches;
   std::vector<Tensor> changing;  // what the batches point to

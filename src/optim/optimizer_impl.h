@@ -59,11 +59,13 @@ class Settling {
  public:
   /// Asks for each used slot in each place of the parameter, in the place's share and of the right dtype.
   void add(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots);
-  /// Does it. Where it throws, nothing has changed.
-  void finish();
+  /// Does it, among all parameters of an optimizer. Where it throws, nothing has changed but where some
+  /// state is.
+  void finish(std::span<ParameterGroup> groups);
 
  private:
   struct Settled {
+    const Tensor* parameter;
     ParameterState* state;
     ParameterState becomes;
   };
@@ -73,6 +75,11 @@ class Settling {
     const ParameterState* from;
     std::size_t slot;
   };
+
+  void move_to_host();
+  void leave_arrays(std::span<ParameterGroup> groups);
+  static const Tensor& beside(const Settled& each, std::size_t k, std::size_t slot);
+
   std::vector<Settled> settled_;
   std::vector<SlotRequest> requests_;
   std::vector<Copy> copies_;

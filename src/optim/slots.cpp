@@ -1,5 +1,8 @@
 #include <algorithm>
 #include <tuple>
+#include <unordered_set>
+
+#include <lockstep/core/error.h>
 
 #include "optim/optimizer_impl.h"
 #include "tensor/copy.h"
@@ -55,6 +58,19 @@ Tensor kept_slot(const ParameterState& state, const Tensor& there, Share share, 
   return {};
 }
 
+bool has(const ParameterState& state, const Tensor& slot) {
+  for (const PlaceState& place : state.places)
+    for (const Tensor& other : place.slots)
+      if (other.defined() && other.is_same(slot)) return true;
+  return false;
+}
+
+void for_each_slot(ParameterState& state, const auto& visit) {
+  for (std::size_t k = 0; k < state.places.size(); ++k)
+    for (std::size_t s = 0; s < kMaxSlots; ++s)
+      if (Tensor& slot = state.places[k].slots[s]; slot.defined()) visit(k, s, slot);
+}
+
 }  // namespace
 
 void make_slots(std::vector<SlotRequest> requests) {
@@ -84,7 +100,7 @@ void collect_slot(const Tensor& to, Share share, const ParameterState& from, std
 
 void Settling::add(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots) {
   if (is_settled(parameter, state, slots)) return;
-  ParameterState& becomes = settled_.emplace_back(Settled{&state, state}).becomes;
+  ParameterState& becomes = settled_.emplace_back(Settled{&parameter, &state, state}).becomes;
   becomes.sizes = parameter.sizes();
   becomes.places = std::vector<PlaceState>(place_count(parameter));
   for (std::size_t k = 0; k < becomes.places.size(); ++k) becomes.places[k].share = share_of(place(parameter, k));
@@ -104,8 +120,58 @@ void Settling::add(const Tensor& parameter, ParameterState& state, std::span<con
   }
 }
 
-void Settling::finish() {
-  make_slots(requests_);
+// What stays in an array keeps all of it, also what others have left: it moves with them, though its parameter be idle.
+void Settling::leave_arrays(std::span<ParameterGroup> groups) {
+  std::unordered_set<const Storage*> arrays;
+  std::unordered_set<const ParameterState*> known;
+  for (Settled& each : settled_) {
+    known.insert(each.state);
+    for_each_slot(*each.state, [&](std::size_t, std::size_t, const Tensor& slot) {
+      if (!has(each.becomes, slot)) arrays.insert(slot.impl()->storage);
+    });
+  }
+  if (arrays.empty()) return;
+  for (ParameterGroup& group : groups)
+    for (std::size_t i = 0; i < group.states.size(); ++i)
+      if (ParameterState& state = group.states[i]; !known.contains(&state))
+        settled_.push_back({&group.parameters[i], &state, state});
+  for (Settled& each : settled_)
+    for_each_slot(each.becomes, [&](std::size_t k, std::size_t s, Tensor& slot) {
+      if (!arrays.contains(slot.impl()->storage)) return;
+      const Share share = each.becomes.places[k].share;
+      requests_.push_back({&slot, &beside(each, k, s), share, s, 0});
+      copies_.push_back({&slot, share, each.state, s});
+    });
+}
+
+// What a slot lies beside: the parameter in that place, or where that has changed, the slot as it is.
+const Tensor& Settling::beside(const Settled& each, std::size_t k, std::size_t slot) {
+  const Tensor& parameter = *each.parameter;
+  const Tensor& present = each.becomes.places[k].slots[slot];
+  if (k < place_count(parameter) && each.becomes.sizes == parameter.sizes() &&
+      each.becomes.places[k].share == share_of(place(parameter, k)) && stands(present, place(parameter, k)))
+    return place(parameter, k);
+  return each.state->places[k].slots[slot];
+}
+
+// Where there is no room for new arrays beside those that they replace, the host keeps what is to be copied.
+void Settling::move_to_host() {
+  for (const SlotRequest& request : requests_) *request.into = Tensor();
+  for (Settled& each : settled_)
+    for_each_slot(*each.state, [&](std::size_t, std::size_t, Tensor& slot) {
+      if (!has(each.becomes, slot)) slot = copied(slot, device_state(Device()), slot.dtype());
+    });
+}
+
+void Settling::finish(std::span<ParameterGroup> groups) {
+  leave_arrays(groups);
+  try {
+    make_slots(requests_);
+  } catch (const OutOfMemory&) {
+    if (copies_.empty()) throw;
+    move_to_host();
+    make_slots(requests_);
+  }
   for (const Copy& copy : copies_) collect_slot(*copy.to, copy.share, *copy.from, copy.slot);
   for (Settled& each : settled_) *each.state = std::move(each.becomes);
 }

@@ -12,27 +12,6 @@ namespace {
 using autograd::Meta;
 using autograd::Share;
 
-std::vector<std::vector<std::size_t>> divide(std::span<const std::vector<Tensor>> parameters,
-                                             std::span<const std::size_t> order, const BucketOptions& options) {
-  std::vector<std::vector<std::size_t>> buckets;
-  std::vector<std::size_t> bytes;
-  std::vector<std::optional<std::size_t>> open(std::size_t(kFloat64) + 1);  // by dtype
-  for (const std::size_t e : order) {
-    const Tensor& parameter = parameters[e][0];
-    const std::size_t size = std::size_t(parameter.numel()) * size_of(parameter.dtype());
-    auto& current = open[std::size_t(parameter.dtype())];
-    const std::size_t limit = current && *current == 0 ? options.first_bytes : options.bytes;
-    if (!current || (bytes[*current] > 0 && bytes[*current] + size > limit)) {
-      current = buckets.size();
-      buckets.emplace_back();
-      bytes.push_back(0);
-    }
-    buckets[*current].push_back(e);
-    bytes[*current] += size;
-  }
-  return buckets;
-}
-
 // What device `d` of `count` has of so many elements: sizes differ by at most one.
 Share even_share(std::int64_t elements, std::size_t d, std::size_t count) {
   const auto n = std::int64_t(count), rest = elements % n;
@@ -65,18 +44,40 @@ void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, 
     if (shard) slot.share = share_within(share, at, parameter.numel());
     at += parameter.numel();
     if (!meta.grad.defined()) continue;
-    if (meta.share && meta.replaces_grad) keep_share(meta);
     copy_values(slot.memory, meta.grad);
+    if (meta.share && meta.replaces_grad) keep_share(slot.memory, *meta.share);
   }
 }
 
 }  // namespace
 
+std::vector<std::vector<std::size_t>> divide_into_buckets(std::span<const std::vector<Tensor>> parameters,
+                                                          std::span<const std::size_t> order,
+                                                          const BucketOptions& options) {
+  std::vector<std::vector<std::size_t>> buckets;
+  std::vector<std::size_t> bytes;
+  std::vector<std::optional<std::size_t>> open(std::size_t(kFloat64) + 1);  // by dtype
+  for (const std::size_t e : order) {
+    const Tensor& parameter = parameters[e][0];
+    const std::size_t size = std::size_t(parameter.numel()) * size_of(parameter.dtype());
+    auto& current = open[std::size_t(parameter.dtype())];
+    const std::size_t limit = current && *current == 0 ? options.first_bytes : options.bytes;
+    if (!current || (bytes[*current] > 0 && bytes[*current] + size > limit)) {
+      current = buckets.size();
+      buckets.emplace_back();
+      bytes.push_back(0);
+    }
+    buckets[*current].push_back(e);
+    bytes[*current] += size;
+  }
+  return buckets;
+}
+
 BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, std::span<const std::size_t> order,
                              const BucketOptions& options) {
   const NoGrad guard;
   BucketLayout layout;
-  for (std::vector<std::size_t>& entries : divide(parameters, order, options)) {
+  for (std::vector<std::size_t>& entries : divide_into_buckets(parameters, order, options)) {
     layout.buckets.emplace_back().entries = std::move(entries);
     const std::size_t devices = parameters[layout.buckets.back().entries[0]].size();
     for (std::size_t d = 0; d < devices; ++d) lay_out_on(d, parameters, options.shard_optimizer_state, layout);

@@ -32,6 +32,11 @@ struct BucketLayout {
   std::vector<GradientSlot> slots;
 };
 
+/// The numbers of the parameters in each bucket that lay_out_buckets() would make.
+std::vector<std::vector<std::size_t>> divide_into_buckets(std::span<const std::vector<Tensor>> parameters,
+                                                          std::span<const std::size_t> order,
+                                                          const BucketOptions& options);
+
 /// Buckets for parameters, each given by device, in that order: each of no more bytes than the options say, unless a
 /// single parameter has more. Present gradients are copied to their slots; those that were summed and divided keep only
 /// their shares. Nothing else changes. Throws OutOfMemory.

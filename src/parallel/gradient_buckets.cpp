@@ -8,6 +8,7 @@
 #include <unordered_set>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/core/error.h>
 #include <lockstep/runtime/communicator.h>
 
 #include "autograd/node.h"
@@ -73,7 +74,7 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
   bool summing_now = false;
   std::vector<bool> arrives;       // by leaf: this backward brings its gradient
   std::vector<std::size_t> order;  // in which the primary's gradients came
-  bool observed = false;           // buckets follow that order
+  bool observed = false;           // buckets follow that order, or could not
 
   std::size_t count() const noexcept { return devices.size(); }
   std::size_t leaf(std::size_t entry, std::size_t device) const noexcept { return entry * count() + device; }
@@ -367,15 +368,29 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
       for (const Tensor& place : parameters[e]) autograd::meta_of(place)->scattered = false;
   }
 
-  // Once, after the first backward: buckets in the order in which gradients came.
+  // Once, after the first backward: buckets in the order in which gradients came. For a while that takes the memory of
+  // all gradients twice: where there is not so much, the present buckets do too.
   void observe() {
     std::vector<bool> seen(parameters.size());
     std::vector<std::size_t> all = order;
     for (const std::size_t e : order) seen[e] = true;
     for (std::size_t e = parameters.size(); e-- > 0;)
       if (!seen[e]) all.push_back(e);
-    lay_out(all);
+    try {
+      if (!are_divided_as(divide_into_buckets(parameters, all, options))) lay_out(all);
+    } catch (const OutOfMemory&) {
+    }
     observed = true;
+  }
+
+  // Whether these are the present buckets. The order inside of one does not matter: it is reduced as a whole.
+  bool are_divided_as(std::vector<std::vector<std::size_t>> others) const {
+    return std::ranges::equal(buckets, others, [](const Bucket& bucket, std::vector<std::size_t>& other) {
+      std::vector<std::size_t> own = bucket.entries;
+      std::ranges::sort(own);
+      std::ranges::sort(other);
+      return own == other;
+    });
   }
 
   void gather_all_gradients() {

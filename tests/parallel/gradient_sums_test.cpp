@@ -1,6 +1,7 @@
 // Gradients are summed over the replicas whatever happened to the module, its graph or its streams before.
 #include <gtest/gtest.h>
 
+#include <optional>
 #include <utility>
 #include <vector>
 
@@ -8,8 +9,10 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/parallel/data_parallel.h>
+#include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
 
 #include "support/values.h"
 
@@ -160,6 +163,80 @@ TEST(GradientSums, OfAForwardOnOtherStreams) {
        << step;
     EXPECT_EQ(values(model.module().b.bias->grad()), Doubles{4});
   }
+}
+
+// Its gradients come in another order than members() has them reversed.
+struct Crossed : nn::Module<Crossed> {
+  nn::Linear a{200, 300, {.bias = false}}, b{300, 200, {.bias = false}}, sometimes{200, 200, {.bias = false}};
+  bool branch = true;
+  auto members() { return nn::members("b", b, "sometimes", sometimes, "a", a, "branch", branch); }
+  Tensor forward(const Tensor& x) {
+    const Tensor h = b(a(x));
+    return branch ? h + sometimes(x) : h;
+  }
+};
+
+std::vector<Doubles> all_gradients(DataParallel<Crossed>& model) {
+  std::vector<Doubles> all;
+  for (const Tensor& parameter : model.parameters()) all.push_back(values(parameter.grad()));
+  return all;
+}
+
+// Two backwards, the second of which has no room for other buckets, and leaves a part alone that was gathered or not.
+std::vector<Doubles> sums_of_two(bool shard, bool gathered, SimulatedDevices& devices, std::optional<Fault> fault) {
+  manual_seed(5);
+  DataParallel model(Crossed(), {.buckets = {.first_bytes = 1, .bytes = 1, .shard_optimizer_state = shard}});
+  const Tensor x = ones({4, 200}, {.device = "cuda:0"});
+  sum(model(x)).backward();
+  if (gathered) all_gradients(model);
+  model.module().branch = false;
+  const Tensor loss = sum(model(x)), one = ones({}, {.device = "cuda:0"});
+  finish();
+  for (const Device& device : model.devices()) empty_cache(device);
+  if (fault) devices.fault().fail_allocation(*fault);
+  loss.backward(one);
+  devices.fault().clear();
+  return all_gradients(model);
+}
+
+TEST(GradientSums, AreCompleteWhereThereIsNoRoomForOtherBuckets) {
+  for (const bool shard : {false, true})
+    for (const bool gathered : {false, true}) {
+      SimulatedDevices devices({.count = 2});
+      const std::vector<Doubles> right = sums_of_two(shard, gathered, devices, {});
+      for (int d = 0; d < 2; ++d)
+        for (std::uint64_t nth = 1; nth <= 3; ++nth)  // one for each parameter
+          EXPECT_EQ(sums_of_two(shard, gathered, devices, Fault{.device = d, .nth = nth}), right)
+              << shard << gathered << ", allocation " << nth << " on cuda:" << d;
+    }
+}
+
+TEST(GradientSums, NeedTheirMemoryOnce) {
+  for (const bool shard : {false, true}) {
+    const std::size_t bytes = (200 * 300 * 2 + 200 * 200) * sizeof(float);
+    SimulatedDevices devices({.count = 2, .memory_bytes = 2 * bytes + bytes / 2});
+    DataParallel model(Crossed(), {.buckets = {.first_bytes = 1, .bytes = 1, .shard_optimizer_state = shard}});
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      EXPECT_NO_THROW(sum(model(ones({4, 200}, {.device = "cuda:0"}))).backward()) << "step " << step;
+    }
+    finish();
+  }
+}
+
+TEST(GradientSums, StayInBucketsThatFitTheirOrder) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model{Crossed()};  // in one bucket
+  std::vector<std::size_t> peaks;
+  for (int step = 0; step < 2; ++step) {
+    model.zero_grad();
+    const Tensor loss = sum(model(ones({4, 200}, {.device = "cuda:0"})));
+    reset_peak_memory("cuda:0");
+    loss.backward();
+    finish();
+    peaks.push_back(memory_stats("cuda:0").peak_in_use);
+  }
+  EXPECT_EQ(peaks[1], peaks[0]);
 }
 
 }  // namespace

@@ -169,6 +169,65 @@ TEST_P(ShardedState, TakesItsPartOfTheMemory) {
   for (const std::size_t bytes : state_bytes(true)) EXPECT_LE(bytes, all / std::size_t(GetParam()) + rounding);
 }
 
+// Two layers whose gradients come in another order than members() has them reversed, and one that trains at first only.
+struct Deep : nn::Module<Deep> {
+  nn::Linear first{150, 200}, last{200, 100}, early{100, 50};
+  auto members() { return nn::members("last", last, "early", early, "first", first); }
+  Tensor forward(const Tensor& x, bool whole) {
+    const Tensor h = last(first(x));
+    return whole ? sum(early(h)) + sum(h) : sum(h);
+  }
+};
+
+TEST_P(ShardedState, TakesItsPartOfTheMemoryWhereverItMoves) {
+  const std::size_t elements = 151 * 200 + 201 * 100 + 101 * 50, rounding = 16 * 512;
+  DataParallel model(Deep(), {.buckets = {.first_bytes = 1000, .bytes = 100000, .shard_optimizer_state = true}});
+  optim::Adam optimizer(model.parameters(), {});
+  const Tensor input = randn({8, 150}, {.device = "cuda:0"});
+  for (const Device& device : model.devices()) synchronize(device);
+  const std::vector<std::size_t> before = testing::memory_in_use(GetParam());
+  for (int step = 0; step < 4; ++step) {
+    optimizer.zero_grad();
+    sum(model(input, step == 0)).backward();
+    optimizer.step();
+    for (const Device& device : model.devices()) synchronize(device);
+    const std::vector<std::size_t> now = testing::memory_in_use(GetParam());
+    for (std::size_t d = 0; d < now.size(); ++d)
+      EXPECT_LE(now[d] - before[d], 2 * elements * sizeof(float) / now.size() + rounding)
+          << "after step " << step << " on cuda:" << d;
+  }
+}
+
+// Steps the second of which moves state, with that fault if it is given.
+std::vector<std::vector<double>> trained(SimulatedDevices& devices, std::optional<Fault> fault) {
+  manual_seed(3);
+  DataParallel model(Deep(), {.buckets = {.first_bytes = 1000, .bytes = 100000, .shard_optimizer_state = true}});
+  optim::Adam optimizer(model.parameters(), {});
+  const Tensor input = randn({8, 150}, {.device = "cuda:0"});
+  for (int step = 0; step < 4; ++step) {
+    optimizer.zero_grad();
+    sum(model(input, step % 2 == 0)).backward();
+    if (step == 1 && fault) devices.fault().fail_allocation(*fault);
+    try {
+      optimizer.step();
+    } catch (const OutOfMemory&) {
+      EXPECT_GT(fault->count, 1u);
+      optimizer.step();
+    }
+    devices.fault().clear();
+  }
+  return values(model.parameters());
+}
+
+TEST_P(ShardedState, MovesByWayOfTheHostWhereThereIsNoRoom) {
+  const auto right = trained(devices_, {});
+  for (int d = 0; d < GetParam(); ++d)
+    for (std::uint64_t nth = 1; nth <= 2; ++nth)  // one array for each slot
+      for (std::uint64_t count = 1; count <= 2; ++count)
+        EXPECT_EQ(trained(devices_, Fault{.device = d, .nth = nth, .count = count}), right)
+            << count << " from allocation " << nth << " on cuda:" << d;
+}
+
 TEST_P(ShardedState, NeitherAllocatesNorCopiesNorWaitsInTheSteadyState) {
   DataParallel model(Net(), options(true));
   optim::Adam optimizer(model.parameters(), {});
