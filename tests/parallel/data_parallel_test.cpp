@@ -170,6 +170,33 @@ TEST(DataParallel, SplitsAndJoinsNestedValues) {
   EXPECT_EQ(text, "unchanged");
 }
 
+struct Scale {
+  double factor;
+};
+struct Choosing : nn::Module<Choosing> {
+  nn::Parameter weight{ones({1})};
+  auto members() { return nn::members("weight", weight); }
+  Tensor forward(const Tensor& x, const std::string& sign) { return sign == "minus" ? -x * weight : x * weight; }
+  Tensor forward(const Tensor& x, std::nullopt_t, std::optional<double> factor) { return x * factor.value_or(1); }
+  template <class T>
+  requires requires(T scale) { scale.factor; }
+  Tensor forward(const Tensor& x, const T& scale) { return x * scale.factor; }
+  Tensor forward(const Tensor& x, const std::unique_ptr<int>& factor) { return x * double(*factor); }
+};
+
+TEST(DataParallel, TakesTheArgumentsThatItsModuleTakes) {
+  const TestDevices devices(2);
+  DataParallel model{Choosing()};
+  const Tensor x = ones({2, 1});
+  const Scale three{3};
+  EXPECT_EQ(floats(model(x, "minus")), (std::vector<float>{-1, -1}));
+  EXPECT_EQ(floats(model(x, three)), (std::vector<float>{3, 3}));
+  EXPECT_EQ(floats(model(x, Scale{4})), (std::vector<float>{4, 4}));
+  EXPECT_EQ(floats(model(x, std::nullopt, std::nullopt)), (std::vector<float>{1, 1}));
+  EXPECT_EQ(floats(model(x, std::nullopt, 5.)), (std::vector<float>{5, 5}));
+  EXPECT_EQ(floats(model(x, std::make_unique<int>(6))), (std::vector<float>{6, 6}));
+}
+
 struct LossModel : nn::Module<LossModel> {
   nn::Parameter weight{ones({1})};
   auto members() { return nn::members("weight", weight); }

@@ -42,13 +42,23 @@ LOCKSTEP_API void refuse_nesting();
 LOCKSTEP_API void refuse_backward(nn::ModuleBase& replica);
 
 // Arguments that may hold tensors are copied (as handles) for each replica; others are given by reference if they
-// can outlive the call.
-template <class Argument>
+// can outlive the call or cannot be copied.
+template <class Argument, class Value = std::decay_t<Argument>>
 using Shared = std::conditional_t<
-    !kHoldsTensors<std::decay_t<Argument>> && std::is_lvalue_reference_v<Argument> &&
-        !std::derived_from<std::decay_t<Argument>, Tensor>,
-    std::reference_wrapper<std::remove_reference_t<Argument>>,
-    std::conditional_t<std::derived_from<std::decay_t<Argument>, Tensor>, Tensor, std::decay_t<Argument>>>;
+    std::derived_from<Value, Tensor>, Tensor,
+    std::conditional_t<
+        !kHoldsTensors<Value> && (std::is_lvalue_reference_v<Argument> || !std::copy_constructible<Value>),
+        std::reference_wrapper<
+            std::remove_reference_t<std::conditional_t<std::is_lvalue_reference_v<Argument>, Argument, const Value>>>,
+        Value>>;
+
+template <class Argument>
+Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
+  if constexpr (std::copy_constructible<std::decay_t<Argument>>)
+    return static_cast<Argument&&>(argument);
+  else
+    return argument;
+}
 
 template <class... Arguments>
 std::tuple<Arguments...> as_arguments(std::tuple<Arguments...> arguments) {
@@ -115,12 +125,12 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     detail::refuse_nesting();
     ReplicaSync::check_placement(*module_, device());
     std::vector<std::int64_t> rows;
-    auto inputs = scatter(std::tuple<detail::Shared<Arguments>...>(std::forward<Arguments>(arguments)...), devices_,
+    auto inputs = scatter(std::tuple<detail::Shared<Arguments>...>(detail::shared<Arguments>(arguments)...), devices_,
                           options_.scatter, "arguments", &rows);
     const std::vector<M*> modules = ready_modules(inputs.size());
     const std::span<M* const> used(modules);
     const ReplicaPass pass = {.rows = rows, .dim = options_.scatter.dim, .group = group_};
-    if constexpr (std::is_void_v<decltype(std::apply(*module_, inputs[0]))>) {
+    if constexpr (std::is_void_v<decltype(detail::call_with(*module_, std::move(inputs[0])))>) {
       parallel_apply(used, inputs, devices_, pass);
       sync_.end_pass(*module_, inputs.size(), *group_);
     } else {

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -41,18 +40,6 @@ LOCKSTEP_API void check_definedness(const std::string& name, std::span<const Ten
 
 namespace detail {
 
-template <class T>
-struct Comparable : std::bool_constant<std::equality_comparable<T>> {};
-template <class T>
-requires requires { typename T::value_type; }
-struct Comparable<T>
-    : std::conjunction<Comparable<typename T::value_type>, std::bool_constant<std::equality_comparable<T>>> {};
-template <class... T>
-struct Comparable<std::tuple<T...>> : std::conjunction<Comparable<std::remove_const_t<T>>...> {};
-template <class A, class B>
-struct Comparable<std::pair<A, B>>
-    : std::conjunction<Comparable<std::remove_const_t<A>>, Comparable<std::remove_const_t<B>>> {};
-
 /// A part of an output that is not a tensor, and how to compare it with another replica's.
 struct OtherPart {
   std::string name;
@@ -60,18 +47,37 @@ struct OtherPart {
   bool (*equal)(const void*, const void*);
 };
 
+// Numbers that are NaN are equal: each replica may have come to the same.
+template <class T>
+bool equal_values(const T& a, const T& b) {
+  if constexpr (std::floating_point<T>)
+    return a == b || (a != a && b != b);
+  else if constexpr (std::is_empty_v<T>)
+    return true;
+  else if constexpr (requires { requires std::floating_point<std::decay_t<decltype(*a.begin())>>; })
+    return a == b ||
+           std::equal(a.begin(), a.end(), b.begin(), b.end(), equal_values<std::decay_t<decltype(*a.begin())>>);
+  else if constexpr (requires {
+                       requires std::floating_point<std::decay_t<decltype(a.value())>>;
+                       a.has_value();
+                     })
+    return a == b || (a && b && equal_values(*a, *b));
+  else
+    return a == b;
+}
+
 template <class T>
 bool equal_parts(const void* a, const void* b) {
-  if constexpr (Comparable<T>::value)
-    return *static_cast<const T*>(a) == *static_cast<const T*>(b);
-  else
-    return true;
+  require_shown_tensors<T>();
+  if constexpr (kShowsTensors<T>) return equal_values(*static_cast<const T*>(a), *static_cast<const T*>(b));
+  return false;
 }
 
 }  // namespace detail
 
-/// Joins values of one structure: every tensor in them; other parts must be equal in all replicas where they can be
-/// compared. Throws InvalidArgument for parts that are not, and for values whose structure differs.
+/// Joins values of one structure: every tensor in them; other parts must be equal in all replicas. Throws
+/// InvalidArgument for parts that are not, and for values whose structure differs. Does not compile for other parts
+/// that cannot be compared.
 template <class T>
 T gather(std::vector<T> values, Device device, const GatherOptions& options = {}, const std::string& name = "output") {
   if (values.empty()) detail::throw_nothing(name);

@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <lockstep/parallel/replica_group.h>
@@ -35,12 +36,34 @@ LOCKSTEP_API void run_replicas(std::span<const Device> devices, const std::funct
 /// True in one of several replicas.
 LOCKSTEP_API bool inside_replica() noexcept;
 
-/// The results of modules[i](inputs[i]...) on devices[i]. There are as many replicas as inputs; inputs are tuples.
+namespace detail {
+
+template <class T>
+T&& unwrapped(T&& value) noexcept {
+  return std::forward<T>(value);
+}
+template <class T>
+T& unwrapped(std::reference_wrapper<T>&& reference) noexcept {
+  return reference.get();
+}
+
+template <class M, class... Arguments>
+decltype(auto) call_with(M& module, std::tuple<Arguments...>&& inputs) {
+  return std::apply([&](Arguments&&... each) -> decltype(auto) { return module(unwrapped(std::move(each))...); },
+                    std::move(inputs));
+}
+
+}  // namespace detail
+
+/// The results of modules[i](inputs[i]...) on devices[i], where a reference_wrapper stands for what it refers to. There
+/// are as many replicas as inputs; inputs are tuples.
 template <class M, class... Arguments>
 auto parallel_apply(std::span<M* const> modules, std::vector<std::tuple<Arguments...>>& inputs,
                     std::span<const Device> devices, const ReplicaPass& pass = {}) {
-  using Result = decltype(std::apply(*modules[0], std::move(inputs[0])));
-  const auto call = [&](std::size_t i) -> decltype(auto) { return std::apply(*modules[i], std::move(inputs[i])); };
+  using Result = decltype(detail::call_with(*modules[0], std::move(inputs[0])));
+  const auto call = [&](std::size_t i) -> decltype(auto) {
+    return detail::call_with(*modules[i], std::move(inputs[i]));
+  };
   const std::span<const Device> used = devices.first(inputs.size());
   if constexpr (std::is_void_v<Result>) {
     run_replicas(used, call, pass);

@@ -1,15 +1,20 @@
-// The tensors inside a value: a tensor itself, and those in tuples, pairs, vectors, arrays, optionals, maps, and
-// structs with members(). What scatter splits and gather joins.
+// The tensors inside a value: a tensor itself, and those in tuples, pairs, vectors, arrays, deques, lists, optionals,
+// variants, maps, and structs with members(). What scatter splits and gather joins.
 #pragma once
 
+#include <algorithm>
 #include <array>
 #include <concepts>
+#include <deque>
+#include <list>
 #include <map>
 #include <optional>
 #include <string>
 #include <tuple>
 #include <type_traits>
+#include <unordered_map>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <lockstep/core/members.h>
@@ -35,9 +40,43 @@ template <class T>
 struct HoldsTensors<std::optional<T>> : HoldsTensors<T> {};
 template <class K, class T, class C, class A>
 struct HoldsTensors<std::map<K, T, C, A>> : HoldsTensors<T> {};
+template <class T, class A>
+struct HoldsTensors<std::deque<T, A>> : HoldsTensors<T> {};
+template <class T, class A>
+struct HoldsTensors<std::list<T, A>> : HoldsTensors<T> {};
+template <std::totally_ordered K, class T, class H, class E, class A>
+struct HoldsTensors<std::unordered_map<K, T, H, E, A>> : HoldsTensors<T> {};
+template <class... T>
+struct HoldsTensors<std::variant<T...>> : std::disjunction<HoldsTensors<T>...> {};
 
-struct Extent {};  // stands for how many parts a value has at this time
+struct Extent {  // stands for how many parts a value has at this time
+  bool operator==(const Extent&) const = default;
+};
 inline constexpr Extent kExtent;
+
+template <class T>
+struct Comparable : std::bool_constant<std::equality_comparable<T> || std::is_empty_v<T>> {};
+template <class T>
+requires(!std::same_as<typename T::value_type, T>) struct Comparable<T>
+    : std::conjunction<Comparable<typename T::value_type>, std::bool_constant<std::equality_comparable<T>>> {
+};
+template <class... T>
+struct Comparable<std::tuple<T...>> : std::conjunction<Comparable<std::remove_const_t<T>>...> {};
+template <class... T>
+struct Comparable<std::variant<T...>> : std::conjunction<Comparable<T>...> {};
+template <class A, class B>
+struct Comparable<std::pair<A, B>>
+    : std::conjunction<Comparable<std::remove_const_t<A>>, Comparable<std::remove_const_t<B>>> {};
+
+// The entries of a map by their keys: those of an unordered one lie as they may.
+template <class Map>
+auto entries_in_order(Map& map) {
+  std::vector<decltype(&*map.begin())> entries;
+  for (auto& entry : map) entries.push_back(&entry);
+  if constexpr (requires { map.hash_function(); })
+    std::sort(entries.begin(), entries.end(), [](const auto* a, const auto* b) { return a->first < b->first; });
+  return entries;
+}
 
 }  // namespace detail
 
@@ -50,6 +89,19 @@ struct NamedTensor {
 /// True for types that may hold tensors.
 template <class T>
 inline constexpr bool kHoldsTensors = detail::HoldsTensors<T>::value;
+
+/// True for types of which it is known where their tensors are: those that may hold some, and values that can be
+/// compared, as tensors cannot.
+template <class T>
+inline constexpr bool kShowsTensors = kHoldsTensors<T> || detail::Comparable<T>::value;
+
+/// Does not compile for a part that may hide tensors.
+template <class Part>
+void require_shown_tensors() {
+  static_assert(kShowsTensors<Part>,
+                "tensors in this type would be overlooked: give the struct members(), as in "
+                "auto members() { return lockstep::members(\"x\", x); }, or an operator== if it holds none");
+}
 
 /// Calls on_tensor(name, tensor) for each tensor in `value`, in order, and on_other(name, part) for each part that
 /// holds none, and for the size of each part that has one. Names spell how the user reaches the part: output[1].mask.
@@ -70,9 +122,13 @@ void visit_tensors(T& value, const std::string& name, OnTensor&& on_tensor, OnOt
   } else if constexpr (requires { value.has_value(); }) {
     on_other(name + (value ? " that is set" : " that is not set"), detail::kExtent);
     if (value) inside(*value, name);
+  } else if constexpr (requires { value.valueless_by_exception(); }) {
+    on_other(name + " of alternative " + std::to_string(value.index()), detail::kExtent);
+    if (!value.valueless_by_exception()) std::visit([&](auto& part) { inside(part, name); }, value);
   } else if constexpr (requires { typename Plain::mapped_type; }) {
     on_other(name + " of size " + std::to_string(value.size()), detail::kExtent);
-    for (auto& [key, part] : value) {
+    for (auto* const entry : detail::entries_in_order(value)) {
+      auto& [key, part] = *entry;
       if constexpr (std::convertible_to<decltype(key), std::string>) {
         inside(part, name + "[\"" + std::string(key) + "\"]");
       } else if constexpr (std::is_arithmetic_v<typename Plain::key_type>) {

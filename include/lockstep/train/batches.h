@@ -42,13 +42,15 @@ struct Batches : LoaderHandle {
   std::function<void(const std::function<void(const Batch&)>&)> each;  ///< One epoch.
 };
 
-/// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph.
+/// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph. Does
+/// not compile for a batch that may hide tensors, such as a struct without members().
 template <class Batch>
 Batch moved_to(Batch batch, Device device) {
   const auto move = [&](const std::string&, Tensor& tensor) {
     if (tensor.defined()) tensor = tensor.detach().to(device);
   };
-  visit_tensors(batch, "batch", move, [](const std::string&, const auto&) {});
+  visit_tensors(batch, "batch", move,
+                []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); });
   return batch;
 }
 
@@ -59,7 +61,8 @@ std::int64_t rows_in(Batch& batch) {
   const auto look = [&](const std::string&, const Tensor& tensor) {
     if (rows < 0 && tensor.defined() && tensor.dim() > 0) rows = tensor.size(0);
   };
-  visit_tensors(batch, "batch", look, [](const std::string&, const auto&) {});
+  visit_tensors(batch, "batch", look,
+                []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); });
   return rows < 0 ? 1 : rows;
 }
 
