@@ -7,6 +7,7 @@
 
 #include <array>
 #include <bit>
+#include <mutex>
 #include <set>
 #include <string>
 
@@ -72,7 +73,8 @@ TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
   expect_backend_error("cudaMalloc", [] { make_memory(3, 1024); });
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 0).allocate(1024); });
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 2048).allocate(1024); });
-  expect_backend_error("cudaHostAlloc", [] { PinnedCache(3).take(100, [](cudaEvent_t) {}); });
+  std::mutex issuing;
+  expect_backend_error("cudaHostAlloc", [&] { PinnedCache(3, issuing).take(100, [](cudaEvent_t) {}); });
   expect_backend_error("cudaStreamCreateWithPriority", [] { make_stream(3, 0); });
   expect_backend_error("cudaEventCreateWithFlags", [] { make_event(3); });
   expect_backend_error(

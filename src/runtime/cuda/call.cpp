@@ -57,9 +57,8 @@ bool has_context(int card) {
 CardScope::CardScope(int card) {
   int current = card;
   if (cudaGetDevice(&current) == cudaSuccess && current == card) return;
-  const bool goes_back = has_context(current);
   check_card(cudaSetDevice(card), "cudaSetDevice", card);
-  if (goes_back) outer_ = current;
+  if (has_context(current)) outer_ = current;
 }
 
 CardScope::~CardScope() {

@@ -77,7 +77,8 @@ std::uint64_t SimStream::last_ticket() const { return pushed_.load(std::memory_o
 
 void SimStream::wait_for_room(std::size_t taken_bytes) {
   const std::uint64_t pushed = last_ticket();
-  if (pushed > kMostTasks) wait_until_ended(pushed - kMostTasks);
+  if (pushed > kMostTasks && !has_ended(pushed - kMostTasks))
+    wait_until_ended(pushed - kMostTasks / 2);  // not for each
   if (taken_bytes == 0) return;
   std::unique_lock lock(taken_mutex_);
   while (!taken_.empty() && (has_ended(taken_.front().ticket) || taken_bytes_ + taken_bytes > kMostTaken)) {
