@@ -1,6 +1,7 @@
 #include <lockstep/ops/arithmetic.h>
 
 #include <cmath>
+#include <type_traits>
 
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
@@ -19,21 +20,25 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
+// Integers wrap around: they are added and multiplied as unsigned ones, of which C++ promises that.
+template <class T>
+using Ring = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
+
 template <class T>
 struct AddScaled {
   T alpha;
-  LOCKSTEP_HD T operator()(T a, T b) const { return a + alpha * b; }
+  LOCKSTEP_HD T operator()(T a, T b) const { return T(Ring<T>(a) + Ring<T>(alpha) * Ring<T>(b)); }
 };
 struct Add {
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
-    return a + b;
+    return T(Ring<T>(a) + Ring<T>(b));
   }
 };
 struct Multiply {
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
-    return a * b;
+    return T(Ring<T>(a) * Ring<T>(b));
   }
 };
 struct Divide {
@@ -45,12 +50,12 @@ struct Divide {
 template <class T>
 struct AddNumber {
   T number;
-  LOCKSTEP_HD T operator()(T a) const { return a + number; }
+  LOCKSTEP_HD T operator()(T a) const { return T(Ring<T>(a) + Ring<T>(number)); }
 };
 template <class T>
 struct MultiplyNumber {
   T number;
-  LOCKSTEP_HD T operator()(T a) const { return a * number; }
+  LOCKSTEP_HD T operator()(T a) const { return T(Ring<T>(a) * Ring<T>(number)); }
 };
 template <class T>
 struct DivideByNumber {
