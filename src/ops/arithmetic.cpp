@@ -1,12 +1,12 @@
 #include <lockstep/ops/arithmetic.h>
 
 #include <cmath>
-#include <type_traits>
 
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
 
 #include "autograd/node.h"
+#include "core/integers.h"
 #include "ops/elementwise.h"
 #include "ops/number.h"
 #include "tensor/copy.h"
@@ -20,25 +20,21 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-// Integers wrap around: they are added and multiplied as unsigned ones, of which C++ promises that.
-template <class T>
-using Ring = typename std::conditional_t<std::is_integral_v<T>, std::make_unsigned<T>, std::type_identity<T>>::type;
-
 template <class T>
 struct AddScaled {
   T alpha;
-  LOCKSTEP_HD T operator()(T a, T b) const { return T(Ring<T>(a) + Ring<T>(alpha) * Ring<T>(b)); }
+  LOCKSTEP_HD T operator()(T a, T b) const { return T(Wrapping<T>(a) + Wrapping<T>(alpha) * Wrapping<T>(b)); }
 };
 struct Add {
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
-    return T(Ring<T>(a) + Ring<T>(b));
+    return T(Wrapping<T>(a) + Wrapping<T>(b));
   }
 };
 struct Multiply {
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
-    return T(Ring<T>(a) * Ring<T>(b));
+    return T(Wrapping<T>(a) * Wrapping<T>(b));
   }
 };
 struct Divide {
@@ -50,12 +46,12 @@ struct Divide {
 template <class T>
 struct AddNumber {
   T number;
-  LOCKSTEP_HD T operator()(T a) const { return T(Ring<T>(a) + Ring<T>(number)); }
+  LOCKSTEP_HD T operator()(T a) const { return T(Wrapping<T>(a) + Wrapping<T>(number)); }
 };
 template <class T>
 struct MultiplyNumber {
   T number;
-  LOCKSTEP_HD T operator()(T a) const { return T(Ring<T>(a) * Ring<T>(number)); }
+  LOCKSTEP_HD T operator()(T a) const { return T(Wrapping<T>(a) * Wrapping<T>(number)); }
 };
 template <class T>
 struct DivideByNumber {

@@ -4,6 +4,8 @@
 #include <array>
 #include <span>
 
+#include "core/integers.h"
+
 namespace lockstep {
 namespace {
 
@@ -11,8 +13,6 @@ namespace {
 struct Term {
   std::int64_t stride, least, most;
 };
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) noexcept { return a / b - (a % b < 0); }
 
 // Whether the terms can add up to `sum`; they have positive strides, the greatest first. Where each stride reaches
 // beyond all smaller terms together, as in views of one array, few factors of each come into question.

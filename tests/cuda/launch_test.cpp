@@ -105,6 +105,14 @@ TEST_F(Launches, ColumnsAreReducedByABlockForEvery32) {
   }
 }
 
+TEST_F(Launches, LongColumnsAreCutIntoPiecesThatFillACard) {
+  constexpr unsigned kMultiprocessors = 132;  // of an H200
+  const Tensor x = empty({8192, 1024}, {.device = "cuda:0"});
+  const auto launches = of([&] { sum(x, {0}); });
+  ASSERT_EQ(launches.size(), 2u);  // the pieces, and their results
+  EXPECT_GE(launches[0].blocks.x * launches[0].blocks.y, 2 * kMultiprocessors);
+}
+
 TEST_F(Launches, OneLaunchUpdatesManyTensors) {
   std::vector<Tensor> parameters;
   for (int i = 0; i < 40; ++i) {

@@ -6,6 +6,8 @@
 #include <cstdint>
 #include <type_traits>
 
+#include "core/integers.h"
+
 namespace lockstep::gpu {
 namespace {
 
@@ -42,11 +44,9 @@ struct Min {
 template <class T>
 inline constexpr bool is_narrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
 
-// Sums of integers wrap around, so they are unsigned.
 template <class T, class Op>
-using Accumulator = std::conditional_t<is_narrow<T>, float,
-                                       typename std::conditional_t<std::is_integral_v<T> && std::is_same_v<Op, Sum>,
-                                                                   std::make_unsigned<T>, std::type_identity<T>>::type>;
+using Accumulator =
+    std::conditional_t<is_narrow<T>, float, std::conditional_t<std::is_same_v<Op, Sum>, Wrapping<T>, T>>;
 
 template <class T, class Op>
 __global__ void reduce_kernel(const __grid_constant__ RankReduction reduction, Accumulator<T, Op> divisor) {

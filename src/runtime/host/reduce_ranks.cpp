@@ -10,6 +10,8 @@
 #include <immintrin.h>
 #endif
 
+#include "core/integers.h"
+
 namespace lockstep::host {
 namespace {
 
@@ -35,11 +37,10 @@ struct Min {
   }
 };
 
-// What T accumulates in. Sums of integers wrap around, so they are unsigned.
+// What T accumulates in.
 template <class T, class Op>
 using Accumulator = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
-                                       typename std::conditional_t<std::is_integral_v<T> && std::is_same_v<Op, Sum>,
-                                                                   std::make_unsigned<T>, std::type_identity<T>>::type>;
+                                       std::conditional_t<std::is_same_v<Op, Sum>, Wrapping<T>, T>>;
 
 template <class T>
 T* at(void* data, std::size_t begin) {

@@ -2,10 +2,10 @@
 
 #include <algorithm>
 
+#include "core/integers.h"
+
 namespace lockstep::sim {
 namespace {
-
-std::int64_t floor_div(std::int64_t a, std::int64_t b) noexcept { return a / b - (a % b < 0); }
 
 // Rows i of a and j of b meet if, for q = i - j and d = begin(b) - begin(a),  d - width(a) < q * pitch < d + width(b).
 bool overlaps_at_pitch(const Region& a, const Region& b, std::size_t pitch_bytes) noexcept {
