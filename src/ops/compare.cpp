@@ -33,16 +33,37 @@ struct LessEqual {
   }
 };
 
+struct And {
+  LOCKSTEP_HD bool operator()(bool a, bool b) const { return a && b; }
+};
+struct Or {
+  LOCKSTEP_HD bool operator()(bool a, bool b) const { return a || b; }
+};
+struct Not {
+  LOCKSTEP_HD bool operator()(bool a) const { return !a; }
+};
+
 template <class F>
 Tensor compare(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   check_same_device(op, a, b);
-  if (a.dtype() != b.dtype()) {
-    const DType common = promote(a.dtype(), b.dtype());
-    return compare(op, f, a.to(common), b.to(common));
-  }
-  Tensor out = broadcast_result(op, a, b, kBool);
-  visit_all(a.dtype(), [&]<class T>() { map<bool, T, T>(op, 1, f, out, a, b); });
+  const Tensor out = broadcast_result(op, a, b, kBool);
+  const DType common = promote(a.dtype(), b.dtype());
+  const Tensor p = a.to(common), q = b.to(common);
+  visit_all(common, [&]<class T>() { map<bool, T, T>(op, 1, f, out, p, q); });
   return out;
+}
+
+template <class F>
+Tensor combine(const char* op, const F& f, const Tensor& a, const Tensor& b) {
+  check_same_device(op, a, b);
+  const Tensor out = broadcast_result(op, a, b, kBool);
+  map<bool, bool, bool>(op, 1, f, out, a.to(kBool), b.to(kBool));
+  return out;
+}
+
+void check_bool(const char* op, const Tensor& x) {
+  if (const DType dtype = impl_of(op, x).dtype; dtype != kBool)
+    throw DTypeError(text("[", op, "] expected bool tensors, got ", dtype));
 }
 
 }  // namespace
@@ -59,6 +80,34 @@ Tensor eq(const Tensor& a, const Tensor& b) { return compare("eq", Equal(), a, b
 Tensor ne(const Tensor& a, const Tensor& b) { return compare("ne", NotEqual(), a, b); }
 Tensor lt(const Tensor& a, const Tensor& b) { return compare("lt", Less(), a, b); }
 Tensor le(const Tensor& a, const Tensor& b) { return compare("le", LessEqual(), a, b); }
+
+Tensor logical_and(const Tensor& a, const Tensor& b) { return combine("logical_and", And(), a, b); }
+Tensor logical_or(const Tensor& a, const Tensor& b) { return combine("logical_or", Or(), a, b); }
+Tensor logical_xor(const Tensor& a, const Tensor& b) { return combine("logical_xor", NotEqual(), a, b); }
+Tensor logical_not(const Tensor& a) {
+  impl_of("logical_not", a);
+  const Tensor p = a.to(kBool);
+  Tensor out = make_tensor(*p.impl()->storage->device, p.sizes(), kBool);
+  map<bool, bool>("logical_not", 1, Not(), out, p);
+  return out;
+}
+
+Tensor operator&(const Tensor& a, const Tensor& b) {
+  check_bool("&", a), check_bool("&", b);
+  return logical_and(a, b);
+}
+Tensor operator|(const Tensor& a, const Tensor& b) {
+  check_bool("|", a), check_bool("|", b);
+  return logical_or(a, b);
+}
+Tensor operator^(const Tensor& a, const Tensor& b) {
+  check_bool("^", a), check_bool("^", b);
+  return logical_xor(a, b);
+}
+Tensor operator~(const Tensor& a) {
+  check_bool("~", a);
+  return logical_not(a);
+}
 
 Tensor eq(const Tensor& a, double b) { return eq(a, number_beside(a, b)); }
 Tensor ne(const Tensor& a, double b) { return ne(a, number_beside(a, b)); }

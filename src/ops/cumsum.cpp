@@ -2,6 +2,7 @@
 #include <lockstep/ops/order.h>
 
 #include "autograd/node.h"
+#include "core/integers.h"
 #include "tensor/kernels/rows.h"
 
 namespace lockstep {
@@ -10,7 +11,7 @@ namespace {
 // Floats add in double: a chain of a row's length would lose them.
 template <class Out, class In>
 struct RunningSum {
-  using Accumulator = std::conditional_t<std::is_integral_v<Out>, Out, double>;
+  using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<Out>, Out, double>>;
   LOCKSTEP_HD void operator()(Row<Out> out, Row<const In> x) const {
     Accumulator sum = 0;
     for (std::int64_t i = 0; i < x.length; ++i) {

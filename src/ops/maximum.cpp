@@ -25,28 +25,29 @@ struct Minimum {
   }
 };
 
+// loses(a, b): where b was chosen. Equals share the gradient, and beside NaN both get all of it.
 template <class F>
-Tensor choose(const char* op, const char* node, const F& f, const Tensor& a, const Tensor& b) {
+Tensor choose(const char* op, const char* node, const F& f, Tensor (*loses)(const Tensor&, const Tensor&),
+              const Tensor& a, const Tensor& b) {
   check_same_device(op, a, b);
   const DType dtype = promote(a.dtype(), b.dtype());
-  if (a.dtype() != b.dtype()) return choose(op, node, f, a.to(dtype), b.to(dtype));
+  if (a.dtype() != b.dtype()) return choose(op, node, f, loses, a.to(dtype), b.to(dtype));
   Tensor out = broadcast_result(op, a, b, dtype);
   visit_numeric(op, dtype, [&]<class T>() { map<T, T, T>(op, 1, f, out, a, b); });
   if (records(a, b))
-    record(
-        node, out, {&a, &b},
-        [x = Saved(a), y = Saved(b), z = Saved(out, kOutput), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
-          const Tensor p = x.get().detach(), q = y.get().detach(), chosen = z.get().detach();
-          const Tensor part = where(eq(p, q), g / 2, g);
-          return Gradients{nx ? sum_to(where(eq(p, chosen), part, 0), p.sizes()) : Tensor(),
-                           ny ? sum_to(where(eq(q, chosen), part, 0), q.sizes()) : Tensor()};
-        });
+    record(node, out, {&a, &b},
+           [loses, x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
+             const Tensor p = x.get().detach(), q = y.get().detach();
+             const Tensor part = where(eq(p, q), g / 2, g);
+             return Gradients{nx ? sum_to(where(loses(p, q), 0, part), p.sizes()) : Tensor(),
+                              ny ? sum_to(where(loses(q, p), 0, part), q.sizes()) : Tensor()};
+           });
   return out;
 }
 
 }  // namespace
 
-Tensor maximum(const Tensor& a, const Tensor& b) { return choose("maximum", "Maximum", Maximum(), a, b); }
-Tensor minimum(const Tensor& a, const Tensor& b) { return choose("minimum", "Minimum", Minimum(), a, b); }
+Tensor maximum(const Tensor& a, const Tensor& b) { return choose("maximum", "Maximum", Maximum(), lt, a, b); }
+Tensor minimum(const Tensor& a, const Tensor& b) { return choose("minimum", "Minimum", Minimum(), gt, a, b); }
 
 }  // namespace lockstep

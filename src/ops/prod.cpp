@@ -4,6 +4,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "autograd/node.h"
+#include "core/integers.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
 #include "tensor/kernels/rows.h"
@@ -18,7 +19,7 @@ using autograd::Saved;
 
 template <class T>
 struct Product {
-  using Accumulator = std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>;
+  using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>>;
   LOCKSTEP_HD Accumulator identity() const { return 1; }
   LOCKSTEP_HD Accumulator load(ComputeType<T> x) const { return Accumulator(x); }
   LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a * b; }

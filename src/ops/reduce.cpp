@@ -3,6 +3,7 @@
 #include <lockstep/ops/arithmetic.h>
 
 #include "autograd/node.h"
+#include "core/integers.h"
 #include "ops/reduced_dims.h"
 
 namespace lockstep {
@@ -15,7 +16,7 @@ using autograd::records;
 // Floats add in float, in short chains that are added in a tree: the error grows with the logarithm of the count.
 template <class T>
 struct Sum {
-  using Accumulator = std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>;
+  using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>>;
   Accumulator divisor = 1;  // of the finished sum
   LOCKSTEP_HD Accumulator identity() const { return 0; }
   LOCKSTEP_HD Accumulator load(ComputeType<T> x) const { return Accumulator(x); }

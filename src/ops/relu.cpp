@@ -12,7 +12,7 @@ struct Relu {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& y) const {
-    return where(y > 0, g, 0);
+    return where(y <= 0, 0, g);  // NaN does not hide what flows
   }
 };
 struct LeakyRelu {

@@ -26,12 +26,19 @@
 #include <utility>
 #include <vector>
 
+#include "support/values.h"
+
 namespace lockstep::testing {
 
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-inline std::vector<double> values(const Tensor& x) { return x.detach().to(Device(), kFloat64).to_vector<double>(); }
+/// Of a bool tensor, else a failure.
+inline std::vector<int> flags(const Tensor& x) {
+  EXPECT_EQ(x.dtype(), kBool);
+  const std::vector<double> numbers = values(x);
+  return {numbers.begin(), numbers.end()};
+}
 
 inline Tensor doubles(const std::vector<double>& values, const Shape& sizes) {
   return tensor(values, {.dtype = kFloat64}).view(sizes);

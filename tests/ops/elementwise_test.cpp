@@ -1,30 +1,18 @@
 // Elementwise operations: what holds beside the reference values.
-#include <gtest/gtest.h>
-
 #include <cmath>
-#include <limits>
 
 #include <lockstep/autograd/autograd.h>
 
 #include "ops/all_ops.h"
+#include "ops/checks.h"
 #include "support/test_devices.h"
-#include "support/values.h"
 
 namespace lockstep {
 namespace {
 
-const double kNan = std::numeric_limits<double>::quiet_NaN();
-const double kInfinity = std::numeric_limits<double>::infinity();
-
-using testing::values;
+using namespace testing;
 using Floats = std::vector<float>;
 using Integers = std::vector<std::int64_t>;
-
-std::vector<int> flags(const Tensor& x) {
-  EXPECT_EQ(x.dtype(), kBool);
-  const auto values = x.to(kInt64).to_vector<std::int64_t>();
-  return {values.begin(), values.end()};
-}
 
 TEST(Elementwise, BroadcastsFromBothSides) {
   const Tensor sum = tensor({{1.}, {2.}}) + tensor({10., 20., 30.});
@@ -116,51 +104,6 @@ TEST(Elementwise, ComputesHalvesInFloat) {
   EXPECT_NEAR(gelu(x).to(kFloat32).to_vector<float>()[0], 0.0540f, 3e-4);
 }
 
-TEST(Compare, GivesBool) {
-  const Tensor a = tensor({1., 2., 3.}), b = tensor({3., 2., 1.});
-  EXPECT_EQ(flags(eq(a, b)), (std::vector{0, 1, 0}));
-  EXPECT_EQ(flags(ne(a, b)), (std::vector{1, 0, 1}));
-  EXPECT_EQ(flags(a < b), (std::vector{1, 0, 0}));
-  EXPECT_EQ(flags(a <= b), (std::vector{1, 1, 0}));
-  EXPECT_EQ(flags(a > b), (std::vector{0, 0, 1}));
-  EXPECT_EQ(flags(a >= b), (std::vector{0, 1, 1}));
-}
-
-TEST(Compare, WithNanIsFalseButForNe) {
-  const Tensor nan = tensor({kNan});
-  for (const Tensor& result : {eq(nan, nan), nan<nan, nan <= nan, nan> nan, nan >= nan, nan >= 0.})
-    EXPECT_EQ(flags(result), (std::vector{0}));
-  EXPECT_EQ(flags(ne(nan, nan)), (std::vector{1}));
-}
-
-TEST(Compare, WithNumbersOfAnyKind) {
-  EXPECT_EQ(flags(tensor({1, 2, 3}) > 1.5), (std::vector{0, 1, 1}));
-  EXPECT_EQ(flags(tensor({true, false}) < 1), (std::vector{0, 1}));
-  EXPECT_EQ(flags(eq(tensor({1, 2}), 2)), (std::vector{0, 1}));
-}
-
-TEST(Compare, PromotesBeforeItCompares) { EXPECT_EQ(flags(tensor({1, 2}) < tensor({1.5, 1.5})), (std::vector{1, 0})); }
-
-TEST(Where, WantsABoolCondition) {
-  EXPECT_THROW(where(tensor({1}), tensor({1.}), tensor({2.})), DTypeError);
-  EXPECT_THROW(masked_fill(tensor({1.}), tensor({1}), 2), DTypeError);
-}
-
-TEST(Where, SendsTheGradientToWhatWasChosen) {
-  Tensor a = tensor({1., 2.}).requires_grad_(), b = tensor({3.}).requires_grad_();
-  sum(where(tensor({{true, false}, {false, false}}), a, b)).backward();
-  EXPECT_EQ(a.grad().to_vector<float>(), (Floats{1, 0}));
-  EXPECT_EQ(b.grad().to_vector<float>(), (Floats{3}));
-}
-
-TEST(MaskedFill, KeepsShapeAndDtype) {
-  const Tensor filled = masked_fill(tensor({1, 2, 3}), tensor({true, false, true}), -7);
-  EXPECT_EQ(filled.to_vector<std::int64_t>(), (Integers{-7, 2, -7}));
-  EXPECT_THROW(masked_fill(tensor({1, 2}), tensor({true, false}), 0.5), DTypeError);
-  EXPECT_THROW(masked_fill(tensor({1.}), tensor({true, false}), 0), ShapeError);
-  EXPECT_EQ(masked_fill(tensor({1., 2.}), tensor({true, false}), -kInfinity).to_vector<float>()[0], -kInfinity);
-}
-
 TEST(Maximum, NanWins) {
   const Tensor a = tensor({kNan, 1.}), b = tensor({1., kNan});
   for (const Tensor& result : {maximum(a, b), minimum(a, b)})
@@ -172,6 +115,18 @@ TEST(Maximum, SharesTheGradientOfEquals) {
   sum(maximum(a, b)).backward();
   EXPECT_EQ(a.grad().to_vector<float>(), (Floats{0, 0.5, 1}));
   EXPECT_EQ(b.grad().to_vector<float>(), (Floats{1, 0.5, 0}));
+}
+
+TEST(Maximum, NanDoesNotHideTheGradient) {
+  for (const auto choose : {maximum, minimum}) {
+    Tensor a = tensor({kNan, 1., kNan}).requires_grad_(), b = tensor({1., kNan, kNan}).requires_grad_();
+    choose(a, b).backward(tensor({2., 3., kNan}));
+    for (const Tensor& gradient : {a.grad(), b.grad()}) {
+      EXPECT_EQ(gradient.to_vector<float>()[0], 2);
+      EXPECT_EQ(gradient.to_vector<float>()[1], 3);
+      EXPECT_TRUE(std::isnan(gradient.to_vector<float>()[2]));
+    }
+  }
 }
 
 TEST(Clamp, TakesOneBoundOrBoth) {
@@ -208,6 +163,12 @@ TEST(Activation, KeepsNan) {
   for (const Tensor& result : {relu(nan), leaky_relu(nan), elu(nan), gelu(nan), silu(nan), mish(nan), softplus(nan),
                                hardtanh(nan), hardswish(nan)})
     EXPECT_TRUE(std::isnan(result.item<float>()));
+}
+
+TEST(Relu, HidesNoNanFromGradients) {
+  Tensor x = tensor({kNan, -1., 0., 1.}).requires_grad_();
+  relu(x).backward(tensor({2., 3., 4., 5.}));
+  EXPECT_EQ(x.grad().to_vector<float>(), (Floats{2, 0, 0, 5}));
 }
 
 TEST(Activation, StaysFiniteFarOut) {

@@ -16,6 +16,15 @@ TEST(Reduce, IntegersAndBoolAddToInt64) {
   EXPECT_EQ(prod(bytes).item<int>(), 20000);
 }
 
+TEST(Reduce, IntegersWrapAround) {
+  const std::int64_t most = std::numeric_limits<std::int64_t>::max(), least = std::numeric_limits<std::int64_t>::min();
+  const Tensor x = tensor(std::vector{most, most, most});  // 3 (2^63 - 1) = 2^63 - 3
+  EXPECT_EQ(sum(x).item<std::int64_t>(), most - 2);
+  EXPECT_EQ(prod(x).item<std::int64_t>(), most);  // (2^63 - 1)^3 = 3 * 2^63 - 1
+  EXPECT_EQ(cumsum(x, 0).to_vector<std::int64_t>(), (std::vector{most, std::int64_t(-2), most - 2}));
+  EXPECT_EQ(abs(tensor(std::vector{least})).item<std::int64_t>(), least);
+}
+
 TEST(Reduce, NothingToReduce) {
   const Tensor none = zeros({0, 3});
   expect_values(sum(none, {0}), {0, 0, 0});

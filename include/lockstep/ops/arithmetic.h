@@ -16,7 +16,7 @@ LOCKSTEP_API Tensor mul(const Tensor& a, double b);
 LOCKSTEP_API Tensor div(const Tensor& a, double b);
 LOCKSTEP_API Tensor neg(const Tensor& a);
 
-/// Numeric dtypes. Where a equals b, half of the gradient flows to each. NaN wins.
+/// Numeric dtypes. Where a equals b, half of the gradient flows to each. NaN wins, and beside it both get all of it.
 LOCKSTEP_API Tensor maximum(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor minimum(const Tensor& a, const Tensor& b);
 

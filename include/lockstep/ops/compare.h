@@ -1,5 +1,5 @@
-// Elementwise comparison and choice. Shapes broadcast, dtypes promote. Throw ShapeError, DeviceMismatch; DTypeError for
-// a condition that is not bool.
+// Elementwise comparison, logic and choice. Shapes broadcast, dtypes promote. Throw ShapeError, DeviceMismatch;
+// DTypeError for a condition that is not bool.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -29,6 +29,19 @@ inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
 inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
 inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
+
+/// bool tensors of whether both hold, one or both, just one; and whether it does not. Of any dtype: what is not zero
+/// holds, and NaN does.
+LOCKSTEP_API Tensor logical_and(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor logical_or(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor logical_xor(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor logical_not(const Tensor& a);
+
+/// The same of bool tensors, else DTypeError: what they do to the bits of numbers is another thing.
+LOCKSTEP_API Tensor operator&(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor operator|(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor operator^(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor operator~(const Tensor& a);
 
 /// a where the condition holds, else b. Differentiable in a and b.
 LOCKSTEP_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);

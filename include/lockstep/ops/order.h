@@ -16,7 +16,7 @@ LOCKSTEP_API Tensor argsort(const Tensor& x, std::int64_t dim = -1, bool descend
 /// The `count` greatest (or least) in order, and their places. Throws ShapeError unless 0 <= count <= size.
 LOCKSTEP_API ValuesAndIndices topk(const Tensor& x, std::int64_t count, std::int64_t dim = -1, bool greatest = true);
 
-/// out[i] = x[0] + ... + x[i]. Integers and bool give int64.
+/// out[i] = x[0] + ... + x[i]. Integers and bool give int64, which wraps around.
 LOCKSTEP_API Tensor cumsum(const Tensor& x, std::int64_t dim);
 
 }  // namespace lockstep

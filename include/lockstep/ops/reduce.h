@@ -9,13 +9,13 @@
 
 namespace lockstep {
 
-/// Integers and bool give int64.
+/// Integers and bool give int64, which wraps around.
 LOCKSTEP_API Tensor sum(const Tensor& x);
 LOCKSTEP_API Tensor sum(const Tensor& x, const Shape& dims, bool keep_dims = false);
 /// Floating dtypes only, else DTypeError.
 LOCKSTEP_API Tensor mean(const Tensor& x);
 LOCKSTEP_API Tensor mean(const Tensor& x, const Shape& dims, bool keep_dims = false);
-/// Integers and bool give int64. Exact where elements are zero.
+/// Integers and bool give int64, which wraps around. Exact where elements are zero.
 LOCKSTEP_API Tensor prod(const Tensor& x);
 LOCKSTEP_API Tensor prod(const Tensor& x, const Shape& dims, bool keep_dims = false);
 
