@@ -53,6 +53,16 @@ TEST(DataParallel, RunsOneReplicaOnAnEmptyBatch) {
   EXPECT_EQ(output.sizes(), (Shape{0, 2}));
 }
 
+// A vector takes two names in braces for the ends of a range.
+template <class Options, class Name>
+constexpr bool kTakesNames = requires(Name a, Name b) {
+  Options{.device_ids = {a, b}};
+}
+|| requires(Name a, Name b) { Options{.device_ids = {{a, b}}}; };
+static_assert(!kTakesNames<DataParallelOptions, const char*> && !kTakesNames<DataParallelOptions, char*>);
+static_assert(kTakesNames<DataParallelOptions, int>);
+static_assert(std::is_convertible_v<const std::vector<int>&, DeviceIds>);
+
 TEST(DataParallel, TakesDevicesInAnyOrder) {
   const TestDevices devices(3);
   DataParallel model(Model(5, 2), {.device_ids = {2, 0}});

@@ -1,7 +1,9 @@
 // DataParallel: one module on several devices. Splits each batch, runs replicas at once, joins their outputs.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <span>
@@ -19,8 +21,17 @@
 
 namespace lockstep {
 
+/// Numbers of GPUs. Unlike a vector it does not take two names in braces, {"cuda:0", "cuda:1"}, for a range.
+class DeviceIds : public std::vector<int> {
+ public:
+  DeviceIds() = default;
+  DeviceIds(std::initializer_list<int> ids) : std::vector<int>(ids) {}
+  template <std::same_as<std::vector<int>> Ids>  // not deduced from braces
+  DeviceIds(Ids ids) : std::vector<int>(std::move(ids)) {}
+};
+
 struct DataParallelOptions {
-  std::vector<int> device_ids = {};          ///< GPUs, in any order; empty for all visible ones.
+  DeviceIds device_ids = {};                 ///< In any order; empty for all visible ones.
   std::optional<Device> output_device = {};  ///< Where outputs are gathered; the first of device_ids if not given.
   ScatterOptions scatter = {};
   Gather gather = Gather::kConcatenate;
