@@ -2,8 +2,10 @@
 #include <lockstep/ops/index.h>
 
 #include "autograd/node.h"
+#include "core/integers.h"
 #include "core/text.h"
 #include "ops/index_check.h"
+#include "ops/sorted_places.h"
 #include "ops/wide.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/rows.h"
@@ -29,14 +31,27 @@ struct PickElements {
   }
 };
 
-// One thread for each row: equal places add in the order of the sources.
+// Equal places add in the order of the sources: on a GPU, where the order of the indices is given, the first of them
+// adds for all.
 template <class T>
 struct AddElements {
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const std::int64_t> index, Row<const T> source) const {
-    using C = ComputeType<T>;
-    for (std::int64_t i = 0; i < index.length; ++i) {
-      const std::int64_t place = index[i];
-      if (place >= 0 && place < out.length) out[place] = T(C(out[place]) + C(source[i]));
+  static constexpr int kElementsOf = 1;
+  using C = Wrapping<ComputeType<T>>;
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const std::int64_t> index,
+                              Row<const std::int64_t> order, Row<const T> source) const {
+    const auto is_there = [&](std::int64_t place) { return place >= 0 && place < out.length; };
+    if constexpr (Team::kSerial) {
+      for (std::int64_t i = 0; i < index.length; ++i)
+        if (const std::int64_t place = index[i]; is_there(place)) out[place] = T(C(out[place]) + C(source[i]));
+    } else {
+      team.each(index.length, [&](std::int64_t i) {
+        const std::int64_t place = index[order[i]];
+        if (!is_there(place) || (i > 0 && index[order[i - 1]] == place)) return;
+        C sum = C(out[place]);
+        for (; i < index.length && index[order[i]] == place; ++i) sum += C(source[order[i]]);
+        out[place] = T(sum);
+      });
     }
   }
 };
@@ -97,7 +112,8 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
 
   Tensor out = copied(x, *x.impl()->storage->device, x.dtype());
   visit_numeric("scatter_add", x.dtype(), [&]<class T>() {
-    map_rows<T, std::int64_t, T>("scatter_add", 1, AddElements<T>(), d, out, places, used);
+    map_rows<T, std::int64_t, std::int64_t, T>("scatter_add", 1, AddElements<T>(), d, out, places,
+                                               order_on_gpu("scatter_add", places, d), used);
   });
   if (records(x, used))
     record("ScatterAdd", out, {&x, &used},

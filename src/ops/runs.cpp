@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "autograd/node.h"
+#include "ops/sorted_places.h"
 #include "runtime/host/parallel.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/launch.h"
@@ -68,7 +69,8 @@ struct TakeRuns {
   }
 };
 
-// Every element of the result is one task's: no two add to it at once, and always in the order of the indices.
+// Every element of the result is one task's: no two add to it at once, and always in the order of the indices. On the
+// host a task walks through all of them; on a GPU they are sorted, and the first of those that are equal adds for all.
 template <class T>
 struct AddRuns {
   using C = ComputeType<T>;
@@ -77,7 +79,8 @@ struct AddRuns {
   Runs runs;
   const T* from;
   const std::int64_t* index;
-  C* to;  // zeros
+  const std::int64_t* order;  // of the indices, on a GPU
+  C* to;                      // zeros
   std::int64_t skipped;
 
   void operator()(const KernelContext& context) const {
@@ -91,14 +94,27 @@ struct AddRuns {
     });
   }
 
-  std::int64_t items() const { return runs.outer * runs.inner; }
-  LOCKSTEP_HD void item(std::int64_t i) const { add(i / runs.inner, i % runs.inner, 1); }
+  std::int64_t items() const { return runs.outer * runs.indices * runs.inner; }
+  LOCKSTEP_HD void item(std::int64_t i) const {
+    const std::int64_t element = i % runs.inner, outer = i / runs.inner / runs.indices;
+    std::int64_t next = i / runs.inner % runs.indices;
+    const std::int64_t place = index[order[next]];
+    if (is_left_out(place) || (next > 0 && index[order[next - 1]] == place)) return;
+    C sum = 0;
+    for (; next < runs.indices && index[order[next]] == place; ++next)
+      sum += C(from[(outer * runs.indices + order[next]) * runs.inner + element]);
+    to[(outer * runs.places + place) * runs.inner + element] = sum;
+  }
 
  private:
-  LOCKSTEP_HD void add(std::int64_t outer, std::int64_t first, std::int64_t count) const {
+  LOCKSTEP_HD bool is_left_out(std::int64_t place) const {
+    return place < 0 || place >= runs.places || place == skipped;
+  }
+
+  void add(std::int64_t outer, std::int64_t first, std::int64_t count) const {
     for (std::int64_t i = 0; i < runs.indices; ++i) {
       const std::int64_t place = index[i];
-      if (place < 0 || place >= runs.places || place == skipped) continue;
+      if (is_left_out(place)) continue;
       const T* const source = from + (outer * runs.indices + i) * runs.inner + first;
       C* const target = to + (outer * runs.places + place) * runs.inner + first;
       for (std::int64_t k = 0; k < count; ++k) target[k] += C(source[k]);
@@ -143,9 +159,14 @@ Tensor add_runs(const char* op, const Tensor& x, int dim, const Tensor& index, s
     const Tensor sums = make_tensor(*x.impl()->storage->device, sizes, kDTypeOf<C>);
     fill_values(sums, 0);
     if (sums.numel() == 0 || x.numel() == 0) return sums.to(x.dtype());
-    const AddRuns<T> kernel{runs_of(sizes, dim, size, index.numel()), reinterpret_cast<const T*>(dense.impl()->data()),
-                            indices_of(places), reinterpret_cast<C*>(sums.impl()->data()), skipped.index};
-    launch("add_runs", double(x.numel()), sums, std::array{&dense, &places}, kernel);
+    const Tensor order = order_on_gpu(op, places, 0);
+    const AddRuns<T> kernel{runs_of(sizes, dim, size, index.numel()),
+                            reinterpret_cast<const T*>(dense.impl()->data()),
+                            indices_of(places),
+                            indices_of(order),
+                            reinterpret_cast<C*>(sums.impl()->data()),
+                            skipped.index};
+    launch("add_runs", double(x.numel()), sums, std::array{&dense, &places, &order}, kernel);
     return sums.to(x.dtype());
   });
   if (records(x))

@@ -156,6 +156,8 @@ class Backend {
   virtual DeviceType type() const noexcept = 0;
   virtual int device_count() const noexcept = 0;
   virtual DeviceProperties properties(int device) const = 0;
+  /// Whether kernels become grids of many threads here, and do not compute at once: KernelContext::native_stream.
+  virtual bool launches_grids() const noexcept { return false; }
 
   // Memory. deallocate waits for the device's work, as cudaFree does.
   /// Null when the device has no room. Aligned to at least 256 bytes. Throws BackendError for other failures.

@@ -83,6 +83,20 @@ TEST(ScatterAdd, CountsFurtherThanEightBits) {
                 {1000, 0});
 }
 
+// In whatever way a device goes about it.
+TEST(ScatterAdd, AddsInTheOrderOfTheSourcesOnDevices) {
+  const TestDevices devices(1);
+  for (const auto& [x, index, source, dim] :
+       {std::tuple(randn({7, 3}), randint(0, 7, {90, 3}), randn({90, 3}), 0),
+        std::tuple(randn({3, 7}).t(), randint(0, 3, {5, 90}), randn({90, 6}).t(), 1),
+        std::tuple(randn({2, 4, 5}), randint(0, 4, {2, 70, 4}), randn({3, 70, 4}), 1),
+        std::tuple(randint(-9, 9, {4}), randint(0, 4, {300}), randint(-9, 9, {300}), 0)}) {
+    EXPECT_EQ(values(scatter_add(x.cuda(), dim, index.cuda(), source.cuda())),
+              values(scatter_add(x, dim, index, source)))
+        << x.sizes() << " and " << index.sizes();
+  }
+}
+
 TEST(Embedding, GradientsOfRepeatedRowsAddAndPaddingHasNone) {
   const Tensor weight = doubles({0, 1, 2, 3, 4, 5}, {3, 2}), index = tensor({{2, 0}, {2, 1}});
   EXPECT_EQ(embedding(weight, index).sizes(), (Shape{2, 2, 2}));
@@ -102,6 +116,21 @@ TEST(Embedding, GradientDoesNotDependOnThreads) {
         weighted_gradient([&](const Tensor& w) { return embedding(w, index.to(device)); }, weight.to(device)));
   };
   EXPECT_EQ(gradient(Device()), gradient(Device::cuda(0)));
+}
+
+TEST(Runs, AddInTheOrderOfTheIndicesOnDevices) {
+  const TestDevices devices(1);
+  const Tensor x = randn({3, 7, 5}), index = randint(0, 7, {90});
+  const auto selected = [&](Device device) {
+    return values(
+        weighted_gradient([&](const Tensor& w) { return index_select(w, 1, index.to(device)); }, x.to(device)));
+  };
+  EXPECT_EQ(selected(Device()), selected(Device::cuda(0)));
+  const auto padded = [&](Device device) {
+    return values(weighted_gradient([&](const Tensor& w) { return embedding(w, index.to(device), 4); },
+                                    x.transpose(0, 1).to(device)));
+  };
+  EXPECT_EQ(padded(Device()), padded(Device::cuda(0)));
 }
 
 TEST(OneHot, CountsItsClasses) {

@@ -69,6 +69,29 @@ TEST(Order, OnSimulatedDevices) {
   expect_values(cumsum(x.cuda(), 1), values(cumsum(x, 1)));
 }
 
+// A GPU orders 32 by counting, and merges what is longer.
+TEST(Order, LongRowsWithManyEqualKeysOnDevices) {
+  const TestDevices devices(1);
+  for (const std::int64_t length : {31, 32, 33, 63, 64, 65, 96, 130, 200}) {
+    const Tensor rows = randint(-4, 5, {3, length});
+    for (const Tensor& x : {rows, rows.t()}) {
+      const int dim = x.sizes()[0] == 3 ? 1 : 0;
+      std::vector<double> expected, least;
+      for (std::int64_t row = 0; row < 3; ++row) {
+        const std::vector<double> keys = values(rows[row]);
+        std::vector<std::size_t> places(keys.size());
+        std::iota(places.begin(), places.end(), 0);
+        std::stable_sort(places.begin(), places.end(), [&](auto a, auto b) { return keys[a] < keys[b]; });
+        expected.insert(expected.end(), places.begin(), places.end());
+        least.insert(least.end(), places.begin(), places.begin() + 7);
+      }
+      const Tensor places = argsort(x.cuda(), dim), first = topk(x.cuda(), 7, dim, false).indices;
+      expect_values(dim == 1 ? places : places.t(), expected);
+      expect_values(dim == 1 ? first : first.t(), least);
+    }
+  }
+}
+
 TEST(Order, Gradients) {
   const Inputs x = {random_doubles({2, 3, 4}).transpose(0, 2)};
   expect_gradients([](const Inputs& in) { return sort(in[0], 0, true).values; }, x);

@@ -42,6 +42,7 @@ class CudaBackend final : public Backend {
   ~CudaBackend() override;  ///< Lets all work end first.
 
   DeviceType type() const noexcept override { return DeviceType::kCuda; }
+  bool launches_grids() const noexcept override { return true; }
   int device_count() const noexcept override { return int(devices_.size()); }
   DeviceProperties properties(int device) const override { return at(device).properties; }
 

@@ -17,7 +17,7 @@ struct Dispatched {
 
   void operator()(const KernelContext& context) const {
     static_assert(
-        requires { enqueue(kernel, context); }, "a kernel outside the patterns needs items() and item(i)");
+        requires { enqueue(kernel, context); }, "a kernel outside the patterns needs items() and item(i), or passes");
     if (context.native_stream)
       enqueue(kernel, context);
     else

@@ -1,4 +1,5 @@
-// Kernels of independent items: `items()` says how many, `item(i)` does one. A thread does one item at a time.
+// Kernels of independent items: `items()` says how many, `item(i)` does one. A thread does one item at a time. Where
+// items need what others have done, there are `passes()` over all of them: `item(pass, last, i)`, last in the last one.
 #pragma once
 
 #include <concepts>
@@ -8,7 +9,13 @@
 namespace lockstep::gpu {
 
 template <class Kernel>
-concept HasItems = requires(const Kernel& kernel, std::int64_t i) {
+concept HasPasses = requires(const Kernel& kernel, std::int64_t i) {
+  { kernel.items() } -> std::same_as<std::int64_t>;
+  { kernel.passes() } -> std::same_as<int>;
+  kernel.item(0, true, i);
+};
+template <class Kernel>
+concept HasItems = HasPasses<Kernel> || requires(const Kernel& kernel, std::int64_t i) {
   { kernel.items() } -> std::same_as<std::int64_t>;
   kernel.item(i);
 };
@@ -18,11 +25,22 @@ __global__ void run_items(const Kernel kernel, std::int64_t items) {
   for (std::int64_t i = first_item(); i < items; i += item_step()) kernel.item(i);
 }
 
+template <class Kernel>
+__global__ void run_pass(const Kernel kernel, std::int64_t items, int pass, bool last) {
+  for (std::int64_t i = first_item(); i < items; i += item_step()) kernel.item(pass, last, i);
+}
+
 template <HasItems Kernel>
 void enqueue(const Kernel& kernel, const KernelContext& context) {
   const std::int64_t items = kernel.items();
   if (items == 0) return;
-  launch_grid(run_items<Kernel>, blocks_for(items), kThreads, context, kernel, items);
+  if constexpr (HasPasses<Kernel>) {
+    const int passes = kernel.passes();
+    for (int pass = 0; pass < passes; ++pass)
+      launch_grid(run_pass<Kernel>, blocks_for(items), kThreads, context, kernel, items, pass, pass + 1 == passes);
+  } else {
+    launch_grid(run_items<Kernel>, blocks_for(items), kThreads, context, kernel, items);
+  }
 }
 
 }  // namespace lockstep::gpu
