@@ -2,17 +2,14 @@
 //   devices [--simulate N]
 #include <lockstep/lockstep.h>
 
-#include <cstdlib>
 #include <iostream>
-#include <optional>
-#include <string_view>
+
+#include "arguments.h"
 
 using namespace lockstep;
 
-int main(int argc, char** argv) {
-  std::optional<SimulatedDevices> simulated;
-  if (argc == 3 && std::string_view(argv[1]) == "--simulate")
-    simulated.emplace(SimulationOptions{.count = std::atoi(argv[2])});
+int main(int argc, char** argv) try {
+  const auto simulated = simulated_if_asked(argc, argv);
 
   std::cout << Device("cpu") << ' ' << Device("cuda") << ' ' << Device("cuda:1") << '\n';
   std::cout << cuda::device_count() << " GPUs, available: " << std::boolalpha << cuda::is_available() << '\n';
@@ -43,4 +40,7 @@ int main(int argc, char** argv) {
   net.to(try_gpu());
   std::cout << "net(X) = " << net(X) << '\n';
   std::cout << "its weight is on " << net[0].as<nn::Linear>().weight.device() << '\n';
+} catch (const std::exception& error) {
+  std::cerr << "devices: " << error.what() << '\n';
+  return 1;
 }

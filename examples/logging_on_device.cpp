@@ -4,10 +4,9 @@
 #include <lockstep/lockstep.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
-#include <optional>
-#include <string_view>
+
+#include "arguments.h"
 
 using namespace lockstep;
 
@@ -20,9 +19,7 @@ double milliseconds(Work&& work) {
 
 int main(int argc, char** argv) {
   try {
-    std::optional<SimulatedDevices> simulated;
-    if (argc == 3 && std::string_view(argv[1]) == "--simulate")
-      simulated.emplace(SimulationOptions{.count = std::atoi(argv[2])});
+    const auto simulated = simulated_if_asked(argc, argv);
     const Tensor a = randn({100, 100}, {.device = try_gpu()}), b = randn({100, 100}, {.device = try_gpu()});
     double sum_of_reads = 0, sum_on_device = 0;
     const auto each = [&] {

@@ -2,10 +2,9 @@
 //   model_parallel [--simulate N]
 #include <lockstep/lockstep.h>
 
-#include <cstdlib>
 #include <iostream>
-#include <optional>
-#include <string_view>
+
+#include "arguments.h"
 
 using namespace lockstep;
 
@@ -26,9 +25,7 @@ struct Halves : nn::Module<Halves> {
 
 int main(int argc, char** argv) {
   try {
-    std::optional<SimulatedDevices> simulated;
-    if (argc == 3 && std::string_view(argv[1]) == "--simulate")
-      simulated.emplace(SimulationOptions{.count = std::atoi(argv[2])});
+    const auto simulated = simulated_if_asked(argc, argv);
     manual_seed(1);
     const Tensor x = randn({64, 8});
     const Tensor y = sum(x * x, {1}, true) * 0.1;

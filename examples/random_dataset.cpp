@@ -3,11 +3,12 @@
 // --devices uses the first N GPUs (all by default); --simulate makes N simulated ones, whose timing S varies.
 #include <lockstep/lockstep.h>
 
-#include <cstdlib>
 #include <iostream>
 #include <numeric>
 #include <optional>
 #include <string>
+
+#include "arguments.h"
 
 using namespace lockstep;
 
@@ -51,13 +52,17 @@ int main(int argc, char** argv) {
   try {
     std::optional<int> devices, simulate;
     uint64_t seed = 0;
+    const std::string usage = "usage: random_dataset [--devices N] [--simulate N] [--seed S]";
     for (int i = 1; i < argc; i += 2) {
-      const std::string flag = argv[i];
-      if (i + 1 == argc || (flag != "--devices" && flag != "--simulate" && flag != "--seed"))
-        throw InvalidArgument("usage: random_dataset [--devices N] [--simulate N] [--seed S]");
-      if (flag == "--devices") devices = std::stoi(argv[i + 1]);
-      if (flag == "--simulate") simulate = std::stoi(argv[i + 1]);
-      if (flag == "--seed") seed = std::stoull(argv[i + 1]);
+      const std::string flag = argv[i], value = i + 1 < argc ? argv[i + 1] : "";
+      if (flag == "--devices")
+        devices = int(whole_number<unsigned>(value, usage));
+      else if (flag == "--simulate")
+        simulate = whole_number<int>(value, usage);
+      else if (flag == "--seed")
+        seed = whole_number<uint64_t>(value, usage);
+      else
+        throw InvalidArgument(usage);
     }
     std::optional<SimulatedDevices> simulated;
     if (simulate)

@@ -3,12 +3,11 @@
 #include <lockstep/lockstep.h>
 
 #include <cmath>
-#include <cstdlib>
 #include <filesystem>
 #include <iostream>
-#include <optional>
-#include <string_view>
 #include <vector>
+
+#include "arguments.h"
 
 using namespace lockstep;
 
@@ -36,9 +35,7 @@ Tensor accuracy(const Tensor& output, const Tensor& target) { return mean(eq(arg
 
 int main(int argc, char** argv) {
   try {
-    std::optional<SimulatedDevices> simulated;
-    if (argc == 3 && std::string_view(argv[1]) == "--simulate")
-      simulated.emplace(SimulationOptions{.count = std::atoi(argv[2])});
+    const auto simulated = simulated_if_asked(argc, argv);
     manual_seed(1);
     data::DataLoader training(spirals(2000), {.batch_size = 100, .shuffle = true, .seed = 1});
     data::DataLoader validation(spirals(500), {.batch_size = 100});

@@ -4,10 +4,9 @@
 #include <lockstep/lockstep.h>
 
 #include <chrono>
-#include <cstdlib>
 #include <iostream>
-#include <optional>
-#include <string_view>
+
+#include "arguments.h"
 
 using namespace lockstep;
 
@@ -24,9 +23,7 @@ double milliseconds(Work&& work) {
 
 int main(int argc, char** argv) {
   try {
-    std::optional<SimulatedDevices> simulated;
-    if (argc == 3 && std::string_view(argv[1]) == "--simulate")
-      simulated.emplace(SimulationOptions{.count = std::atoi(argv[2])});
+    const auto simulated = simulated_if_asked(argc, argv);
     const Tensor a = rand({400, 400}, {.device = try_gpu(0)}), b = rand({400, 400}, {.device = try_gpu(1)});
     const auto wait = [&] {
       synchronize(a.device());
