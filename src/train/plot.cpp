@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
+#include <charconv>
 #include <cmath>
-#include <cstdio>
 #include <limits>
 
 #include <lockstep/core/error.h>
@@ -17,6 +17,7 @@ namespace {
 constexpr std::array<const char*, 6> kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"};
 constexpr double kLetterWidth = 6.6, kLegendSample = 22, kLegendGap = 18, kLegendRow = 18;  // pixels, at 12 px
 constexpr double kRight = 26;                                                               // room beside the axes
+constexpr double kAlmostZero = 1e-300;   // steps between smaller values may not be normal numbers
 constexpr std::size_t kMostMarked = 40;  // points of a line that get a mark each
 
 std::string escaped(std::string_view plain) {
@@ -36,17 +37,15 @@ std::string escaped(std::string_view plain) {
   return out;
 }
 
-std::string pixels(double value) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, "%.2f", value);
-  return digits;
+// As printf writes it, but in every locale as in that of C.
+std::string digits_of(double value, std::chars_format format, int precision) {
+  char digits[64];
+  return {digits, std::to_chars(digits, std::end(digits), value, format, precision).ptr};
 }
 
-std::string label(double value) {
-  char digits[32];
-  std::snprintf(digits, sizeof digits, std::abs(value) < 1e6 ? "%.6g" : "%.3g", value);
-  return digits;
-}
+std::string pixels(double value) { return digits_of(value, std::chars_format::fixed, 2); }
+
+std::string label(double value) { return digits_of(value, std::chars_format::general, std::abs(value) < 1e6 ? 6 : 3); }
 
 std::size_t letters(std::string_view utf8) {
   return std::size_t(std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
@@ -72,33 +71,48 @@ struct Axis {
   // Ticks at round numbers, about `count` of them; where `to_ticks`, the axis reaches from one to another.
   void settle(int count, bool whole, bool to_ticks) {
     if (!(low <= high)) low = 0, high = 1;
-    // Values that differ by rounding alone leave no room for ticks between them.
-    if (high - low <= 1e-12 * std::max(std::abs(low), std::abs(high))) {
-      const double room = log ? 0.5 : low == 0 ? 1 : std::abs(low) / 10;
+    // Values that differ by rounding alone leave no room for ticks between them, nor do those that are almost 0.
+    const double largest = std::max({std::abs(low), std::abs(high), log ? 1. : 0.});
+    if (high - low <= std::max(1e-12 * largest, kAlmostZero)) {
+      const double room = log ? 0.5 : largest <= kAlmostZero ? 1 : largest / 10;
       low -= room, high += room;
     }
     if (log) return settle_log(count);
-    const double rough = (high - low) / count, power = std::pow(10, std::floor(std::log10(rough)));
-    double step = 10 * power;
-    for (const double factor : {5., 2., 1.})
-      if (factor * power >= rough) step = factor * power;
+    double step = round_step(high - low, count);
     if (whole) step = std::max(1., step);
     if (to_ticks) low = std::floor(low / step) * step, high = std::ceil(high / step) * step;
-    const double begin = std::ceil(low / step - 1e-9), end = std::floor(high / step + 1e-9);
-    for (double k = begin; k <= end; ++k) ticks.push_back(k * step + 0.);  // not -0
+    add_multiples(step, low, high);
   }
 
-  // Every power of ten, or every other and so on; within few decades also 2 and 5 times them.
+  // Every power of ten, or every other and so on; within few decades also 2 and 5 times them. Where that is too few,
+  // the ticks of a linear axis.
   void settle_log(int count) {
     const double room = 0.03 * (high - low);
     low -= room, high += room;
     const int stride = std::max(1, int(std::ceil((high - low) / count)));
     for (int power = int(std::floor(low)); power <= int(high); ++power)
       for (const double factor : {1., 2., 5.}) {
-        const double at = power + std::log10(factor);
+        const double tick = factor * std::pow(10., power), at = scale(tick);
         const bool wanted = factor == 1 ? power % stride == 0 : high - low < 2.5;
-        if (wanted && at >= low && at <= high) ticks.push_back(factor * std::pow(10., power));
+        if (wanted && at >= low && at <= high) ticks.push_back(tick);
       }
+    if (ticks.size() >= 2 || std::abs(low) > 300) return;  // beyond, doubles end
+    ticks.clear();
+    const double first = std::pow(10., low), last = std::pow(10., high);
+    add_multiples(round_step(last - first, count), first, last);
+  }
+
+  // The least of 1, 2 and 5 times powers of ten that fits into `range` at most `count` times.
+  static double round_step(double range, int count) {
+    const double rough = range / count, power = std::pow(10, std::floor(std::log10(rough)));
+    for (const double factor : {1., 2., 5.})
+      if (factor * power >= rough) return factor * power;
+    return 10 * power;
+  }
+
+  void add_multiples(double step, double first, double last) {
+    const double begin = std::ceil(first / step - 1e-9), end = std::floor(last / step + 1e-9);
+    for (double k = begin; k <= end; ++k) ticks.push_back(k * step + 0.);  // not -0
   }
 };
 
@@ -137,7 +151,7 @@ class Picture {
   }
 
  private:
-  bool shows(const PlotLine& line, std::size_t i) const { return std::isfinite(line.x[i]) && y_.has(line.y[i]); }
+  bool shows(const PlotLine& line, std::size_t i) const { return x_.has(line.x[i]) && y_.has(line.y[i]); }
 
   void write(double x, double y, const char* anchor, const std::string& what, const char* more = "") {
     out_ += text("<text x=\"", pixels(x), "\" y=\"", pixels(y), "\" text-anchor=\"", anchor, '"', more, '>',

@@ -4,8 +4,13 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <clocale>
 #include <cmath>
 #include <limits>
+#include <locale>
+
+#include <lockstep/io/safetensors.h>
+#include <lockstep/tensor/creation.h>
 
 #include "io/temporary_folder.h"
 
@@ -113,6 +118,50 @@ TEST(History, PlotsAWholePicture) {
   }
 }
 
+// While it lives, numbers look like 1.234,5. The C library has a locale for that on some machines only.
+class GermanNumbers {
+ public:
+  GermanNumbers() { std::setlocale(LC_NUMERIC, "de_DE.UTF-8"); }
+  ~GermanNumbers() {
+    std::setlocale(LC_NUMERIC, c_before_.c_str());
+    std::locale::global(before_);
+  }
+  GermanNumbers(const GermanNumbers&) = delete;
+  GermanNumbers& operator=(const GermanNumbers&) = delete;
+
+ private:
+  struct Marks : std::numpunct<char> {
+    char do_decimal_point() const override { return ','; }
+    char do_thousands_sep() const override { return '.'; }
+    std::string do_grouping() const override { return "\3"; }
+  };
+
+  std::string c_before_ = std::setlocale(LC_NUMERIC, nullptr);
+  std::locale before_ = std::locale::global(std::locale(std::locale::classic(), new Marks));
+};
+
+template <class Write>
+std::string in_german(const Write& write) {
+  const GermanNumbers numbers;
+  return write();
+}
+
+TEST(History, WritesTheSamePictureInEveryLocale) {
+  const auto picture = [] { return sample().svg({.width = 1200}); };
+  EXPECT_EQ(in_german(picture), picture());
+}
+
+TEST(History, SavesTheSameFileInEveryLocale) {
+  const TemporaryFolder folder;
+  const auto file = [&] {
+    StateDict state = sample().state_dict();
+    state.add("large", zeros({1000}));
+    save(state, folder / "history.safetensors");
+    return contents(folder / "history.safetensors");
+  };
+  EXPECT_EQ(in_german(file), file());
+}
+
 // How often the path of the only line begins anew.
 int pieces(const PlotLine& line, const PlotOptions& options = {}) {
   const std::string svg = svg_plot({&line, 1}, options);
@@ -131,6 +180,57 @@ TEST(Plot, DrawsValuesThatDifferByRoundingAlone) {
   EXPECT_EQ(pieces({.name = "a", .x = {1, 2}, .y = {-1e15, -1e15 - 0.25}}), 1);
   const PlotLine far = {.name = "a", .x = {1, 2}, .y = {1e308, -1e308}};
   EXPECT_EQ(svg_plot({&far, 1}).find("nan"), std::string::npos);
+}
+
+TEST(Plot, DrawsValuesWhereDoublesEnd) {
+  constexpr double kMost = std::numeric_limits<double>::max(), kLeast = std::numeric_limits<double>::denorm_min();
+  constexpr double kNormal = std::numeric_limits<double>::min();
+  const std::vector<std::vector<double>> ends = {{-kMost, kMost},      {kMost / 2, kMost},   {0, kLeast},
+                                                 {kLeast, 2 * kLeast}, {kLeast, 4 * kLeast}, {-kLeast, kLeast},
+                                                 {0, kNormal},         {kLeast, kMost},      {kLeast, 1e-320},
+                                                 {1e-299, 1.1e-299},   {-1e299, 1e299}};
+  for (const bool log_y : {false, true})
+    for (const std::vector<double>& values : ends)
+      for (const PlotLine& line :
+           {PlotLine{.name = "a", .x = values, .y = {1, 2}}, PlotLine{.name = "a", .x = {1, 2}, .y = values}}) {
+        const std::string svg = svg_plot({&line, 1}, {.log_y = log_y});
+        EXPECT_EQ(svg.find("nan"), svg.npos) << values[0] << ' ' << values[1];
+        EXPECT_EQ(svg.find("inf"), svg.npos) << values[0] << ' ' << values[1];
+        EXPECT_LT(svg.size(), 20'000u);
+      }
+}
+
+// Of the y axis, from below.
+std::vector<std::string> labels(const std::string& svg) {
+  const std::string before = "text-anchor=\"end\">";
+  std::vector<std::string> found;
+  for (std::size_t at = svg.find(before); at != svg.npos; at = svg.find(before, at + 1))
+    found.push_back(svg.substr(at + before.size(), svg.find('<', at) - at - before.size()));
+  return found;
+}
+
+TEST(Plot, LabelsLogarithmicAxesOfEveryExtent) {
+  using Labels = std::vector<std::string>;
+  const auto of = [](double from, double to) {
+    const PlotLine line{.name = "a", .x = {1, 2}, .y = {from, to}};
+    return labels(svg_plot({&line, 1}, {.log_y = true}));
+  };
+  EXPECT_EQ(of(0.69, 0.55), (Labels{"0.55", "0.6", "0.65"}));
+  EXPECT_EQ(of(2.3, 2.1), (Labels{"2.1", "2.15", "2.2", "2.25", "2.3"}));
+  EXPECT_EQ(of(0.9, 0.6), (Labels{"0.6", "0.7", "0.8", "0.9"}));
+  EXPECT_EQ(of(4.9, 2.1), (Labels{"2.5", "3", "3.5", "4", "4.5", "5"}));
+  EXPECT_EQ(of(4.9, 0.9), (Labels{"1", "2", "5"}));
+  EXPECT_EQ(of(1, 1000), (Labels{"1", "10", "100", "1000"}));
+  EXPECT_GE(of(1, 1.001).size(), 2u);
+  EXPECT_EQ(of(1, std::nextafter(1, 2)), (Labels{"0.5", "1", "2"}));
+}
+
+TEST(Plot, PlacesLinearTicksAtTheirLogarithms) {
+  const PlotLine line{.name = "a", .x = {1, 2, 3}, .y = {0.55, 0.6, 0.69}};
+  const std::string svg = svg_plot({&line, 1}, {.log_y = true});
+  const std::size_t at = svg.find("cy=\"", svg.find("cy=\"") + 1) + 4;
+  const std::string height = svg.substr(at, svg.find('"', at) - at);
+  EXPECT_NE(svg.find(' ' + height + "\" stroke=\"#e4e4e4\""), svg.npos) << svg;
 }
 
 TEST(Plot, DrawsWhatHasNoExtent) {

@@ -11,7 +11,7 @@ namespace lockstep::train {
 
 struct PlotLine {
   std::string name;
-  std::vector<double> x, y;  ///< Of one length. A point that is not finite interrupts the line.
+  std::vector<double> x, y;  ///< Of one length. A point that is not finite, or of 1e300 and more, interrupts the line.
   int color = 0;             ///< Of a list that begins anew after its end.
   bool dashed = false;
 };
