@@ -1,5 +1,7 @@
 #include <lockstep/data/collate.h>
 
+#include <limits>
+
 #include <lockstep/ops/join.h>
 
 #include "core/text.h"
@@ -32,6 +34,11 @@ void throw_unequal_lengths(std::size_t a, std::int64_t index_a, std::size_t b, s
 void throw_missing_key(std::string_view key, std::int64_t with, std::int64_t without) {
   throw InvalidArgument(text("[collate] expected the same keys in every sample, got \"", key, "\" in sample ", with,
                              " and not in sample ", without));
+}
+
+void throw_too_large(std::uint64_t value, std::int64_t index) {
+  throw InvalidArgument(text("[collate] expected integers up to ", std::numeric_limits<std::int64_t>::max(), ", got ",
+                             value, " in sample ", index));
 }
 
 std::string part_name(std::size_t element) { return text("in element ", element); }

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <stdexcept>
 #include <typeinfo>
+#include <unordered_map>
 #include <utility>
 
 #include <lockstep/core/error.h>
@@ -15,6 +16,8 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kMaxWorkers = 1024;
+// An epoch that reads less than one in so many samples of its dataset counts them in a map, not in an array of all.
+constexpr std::size_t kSparse = 64;
 
 void check(bool holds, const char* expected, auto got) {
   if (!holds) throw InvalidArgument(text("[DataLoader] expected ", expected, ", got ", got));
@@ -35,13 +38,19 @@ std::uint64_t drawn_seed() {
 
 EpochPlan::EpochPlan(const Options& options, std::vector<std::int64_t> indices, std::int64_t dataset_size)
     : options_(options), indices_(std::move(indices)) {
-  std::vector<std::uint32_t> drawn(std::size_t(dataset_size), 0);
   repeats_.reserve(indices_.size());
-  for (const std::int64_t index : indices_) {
-    if (index < 0 || index >= dataset_size)
-      throw InvalidArgument(
-          text("[DataLoader] expected indices in [0, ", dataset_size, ") from the sampler, got ", index));
-    repeats_.push_back(drawn[std::size_t(index)]++);
+  const auto count_repeats = [&](auto drawn) {
+    for (const std::int64_t index : indices_) {
+      if (index < 0 || index >= dataset_size)
+        throw InvalidArgument(
+            text("[DataLoader] expected indices in [0, ", dataset_size, ") from the sampler, got ", index));
+      repeats_.push_back(drawn[std::size_t(index)]++);
+    }
+  };
+  if (std::size_t(dataset_size) / kSparse > indices_.size()) {
+    count_repeats(std::unordered_map<std::size_t, std::uint32_t>());
+  } else {
+    count_repeats(std::vector<std::uint32_t>(std::size_t(dataset_size), 0));
   }
 }
 

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "support/test_devices.h"
 
 namespace lockstep::data {
@@ -161,6 +163,27 @@ TEST(Collate, NamesTheSamplesWhoseDevicesDisagree) {
 
 TEST(Collate, NamesTheSampleThatHasNoTensor) {
   EXPECT_MENTIONS((message_of<InvalidArgument, Tensor>({tensor(1), Tensor()})), "none in sample 4");
+}
+
+template <class T>
+class CollateUnsigned : public testing::Test {};
+using Unsigned = testing::Types<unsigned long, unsigned long long>;
+TYPED_TEST_SUITE(CollateUnsigned, Unsigned);
+
+TYPED_TEST(CollateUnsigned, KeepsWhatInt64Holds) {
+  constexpr TypeParam kLargest = std::numeric_limits<std::int64_t>::max();
+  EXPECT_EQ(collate<TypeParam>({0, kLargest}).template to_vector<std::int64_t>(),
+            (std::vector<std::int64_t>{0, std::int64_t(kLargest)}));
+}
+
+TYPED_TEST(CollateUnsigned, NamesTheSampleThatInt64CannotHold) {
+  constexpr TypeParam kTooLarge = TypeParam(1) << 63;
+  EXPECT_EQ((message_of<InvalidArgument, TypeParam>({1, kTooLarge, 2})),
+            "[collate] expected integers up to 9223372036854775807, got 9223372036854775808 in sample 4");
+  using Sample = std::tuple<int, TypeParam>;
+  EXPECT_EQ((message_of<InvalidArgument, Sample>({{1, 2}, {1, 2}, {1, kTooLarge + 5}})),
+            "[collate] expected integers up to 9223372036854775807, got 9223372036854775813 in sample 9 "
+            "(in element 1)");
 }
 
 TEST(Collate, NamesTheSamplesWhoseLengthsDisagree) {

@@ -1,6 +1,8 @@
 // Resuming: a loop that goes on from a state sees the batches that would have followed.
 #include <gtest/gtest.h>
 
+#include <ranges>
+
 #include <lockstep/data/loader.h>
 #include <lockstep/tensor/random.h>
 
@@ -68,6 +70,15 @@ TEST(LoaderState, OfTheLastBatchLeavesAnEmptyRestOfTheEpoch) {
   loader.load_state({.seed = 1, .epoch = 4, .batch = 5});
   EXPECT_TRUE(loader.begin() == loader.end());
   EXPECT_EQ(loader.state(), at(5, 0));
+}
+
+// A view such as std::views::take trusts the size of what has one.
+static_assert(std::ranges::input_range<DataLoader<Noisy>> && !std::ranges::sized_range<DataLoader<Noisy>>);
+
+TEST(LoaderState, OfAnEpochBegunMakesTheRangeAsLongAsTheRest) {
+  auto loader = make_loader(1);
+  loader.load_state(at(0, 3));
+  EXPECT_EQ(std::ranges::distance(loader), 2);
 }
 
 TEST(LoaderState, AfterALoopLeftEarlyTheNextLoopIsTheNextEpochUnlessLoaded) {

@@ -136,6 +136,20 @@ TEST(DataLoader, TakesSamplesInTheOrderOfASampler) {
   EXPECT_EQ(epoch_of(loader), (Batches{{3, 3}, {3, 3}, {3}}));
 }
 
+struct ListSampler {
+  std::vector<std::int64_t> list;
+  std::int64_t size() const { return std::int64_t(list.size()); }
+  std::vector<std::int64_t> indices(std::int64_t) const { return list; }
+};
+
+TEST(DataLoader, ReadsAFewSamplesOfADatasetOfAnySize) {
+  const std::int64_t size = std::int64_t(1) << 60;
+  DataLoader loader(Numbers{size}, ListSampler{{size - 1, 0, 5, size - 1}}, {.batch_size = 3});
+  EXPECT_EQ(epoch_of(loader), (Batches{{size - 1, 0, 5}, {size - 1}}));
+  for (const std::int64_t outside : {size, std::int64_t(-1)})
+    EXPECT_THROW(DataLoader(Numbers{size}, ListSampler{{0, outside}}).begin(), InvalidArgument) << outside;
+}
+
 TEST(DataLoader, GivesEachEpochToTheSampler) {
   const RandomSampler sampler(10, {.seed = 7});
   DataLoader loader(Numbers{10}, sampler, {.batch_size = 4});
@@ -231,6 +245,19 @@ TEST(DataLoaderRandom, ASampleDrawnTwiceInAnEpochGetsOtherNumbers) {
       noise_of(DataLoader(Noise(), WeightedRandomSampler({1, 0, 0, 0, 0, 0}, 100), {.batch_size = 10, .seed = 3}));
   std::sort(values.begin(), values.end());
   EXPECT_EQ(std::unique(values.begin(), values.end()), values.end());
+}
+
+struct NoiseOf {
+  std::int64_t length;
+  std::int64_t size() const { return length; }
+  Tensor get(std::int64_t) const { return rand({2}); }
+};
+
+TEST(DataLoaderRandom, NumbersDoNotDependOnTheSizeOfTheDataset) {
+  const ListSampler sampler{{3, 7, 3, 0, 3, 7}};
+  const auto expected = noise_of(DataLoader(NoiseOf{8}, sampler, {.batch_size = 4, .seed = 3}));
+  for (const std::int64_t size : {std::int64_t(1000), std::int64_t(1) << 60})
+    EXPECT_EQ(noise_of(DataLoader(NoiseOf{size}, sampler, {.batch_size = 4, .seed = 3})), expected) << size;
 }
 
 TEST(DataLoaderRandom, TheLoopsOwnNumbersAreNotTouched) {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <string>
+#include <type_traits>
 
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/loader.h>
@@ -16,6 +17,8 @@ namespace {
 using Integers = std::vector<std::int64_t>;
 
 static_assert(Dataset<TensorDataset<1>> && BatchDataset<TensorDataset<2>>);
+// A subclass with a get() of its own would still make its batches by the get_batch() that it inherits.
+static_assert(std::is_final_v<TensorDataset<1>> && std::is_final_v<TensorDataset<2>>);
 
 TEST(TensorDataset, GivesTheRowsOfEachTensor) {
   const TensorDataset dataset(tensor({{1, 2}, {3, 4}, {5, 6}}), tensor({7, 8, 9}));

@@ -1,7 +1,7 @@
 // Collation: how the samples of a batch become the batch.
 //
 //   Tensor                 stacked along a new dimension 0
-//   number, bool           Tensor [batch], with the dtype that tensor({...}) gives
+//   number, bool           Tensor [batch], with the dtype that tensor({...}) gives; integers that int64 can hold
 //   std::tuple, pair       each element collated
 //   std::vector, array     each element collated; all of one length
 //   std::map<string, T>    each value collated; all with the same keys
@@ -48,7 +48,7 @@ template <class T>
 using Collated = decltype(Collator<T>::collate(std::declval<std::vector<T>>(), SampleIndices()));
 
 /// What a DataLoader does unless told otherwise. Throws ShapeError, DTypeError, DeviceMismatch or InvalidArgument
-/// with the indices of the samples that do not fit each other, and where in the sample that is.
+/// with the indices of the samples that do not fit each other or the batch, and where in the sample that is.
 struct DefaultCollate {
   template <class T>
   Collated<T> operator()(std::vector<T> samples, SampleIndices indices) const {
@@ -62,6 +62,7 @@ LOCKSTEP_API Tensor stack_samples(std::span<const Tensor> samples, SampleIndices
 [[noreturn]] LOCKSTEP_API void throw_unequal_lengths(std::size_t a, std::int64_t index_a, std::size_t b,
                                                      std::int64_t index_b);
 [[noreturn]] LOCKSTEP_API void throw_missing_key(std::string_view key, std::int64_t with, std::int64_t without);
+[[noreturn]] LOCKSTEP_API void throw_too_large(std::uint64_t value, std::int64_t index);
 LOCKSTEP_API std::string part_name(std::size_t element);
 LOCKSTEP_API std::string part_name(std::string_view key);
 
@@ -84,6 +85,12 @@ void check_lengths(const std::vector<T>& samples, SampleIndices indices) {
   for (std::size_t i = 1; i < samples.size(); ++i)
     if (samples[i].size() != samples[0].size())
       throw_unequal_lengths(samples[0].size(), indices[0], samples[i].size(), indices[i]);
+}
+
+template <class T>
+void check_fits_int64(const std::vector<T>& samples, SampleIndices indices) {
+  for (std::size_t i = 0; i < samples.size(); ++i)
+    if (!std::in_range<std::int64_t>(samples[i])) throw_too_large(samples[i], indices[i]);
 }
 
 template <class Map>
@@ -132,7 +139,11 @@ struct Collator<Tensor> {
 
 template <class T>
 requires(std::is_arithmetic_v<T> && !std::same_as<T, long double>) struct Collator<T> {
-  static Tensor collate(const std::vector<T>& samples, SampleIndices) { return tensor(samples); }
+  static Tensor collate(const std::vector<T>& samples, [[maybe_unused]] SampleIndices indices) {
+    if constexpr (std::is_unsigned_v<T> && sizeof(T) == sizeof(std::uint64_t))
+      detail::check_fits_int64(samples, indices);
+    return tensor(samples);
+  }
 };
 
 template <class... Parts>

@@ -24,7 +24,8 @@ template <Dataset D>
 using SampleOf = std::remove_cvref_t<decltype(std::declval<const D&>().get(std::int64_t(0)))>;
 
 /// A dataset that can make a batch of several samples faster than one by one. The loader then calls get_batch()
-/// in place of get() and the default collation, whose result it must equal.
+/// in place of get() and the default collation, whose result it must equal. A class that inherits get_batch() must
+/// not change get() alone: the loader would not call it.
 template <class D>
 concept BatchDataset = Dataset<D> && requires(const D& dataset, std::span<const std::int64_t> indices) {
   dataset.get_batch(indices);

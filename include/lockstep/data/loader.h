@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <ranges>
 #include <utility>
 
 #include <lockstep/data/batch_source.h>
@@ -101,3 +102,7 @@ class DataLoader<D, Collate>::Iterator {
 };
 
 }  // namespace lockstep::data
+
+/// size() is that of a whole epoch: a loop after load_state() may have fewer batches, so views must look for its end.
+template <class D, class Collate>
+inline constexpr bool std::ranges::disable_sized_range<lockstep::data::DataLoader<D, Collate>> = true;

@@ -24,9 +24,10 @@ LOCKSTEP_API Tensor rows(const Tensor& tensor, std::span<const std::int64_t> ind
 }  // namespace detail
 
 /// The i-th sample is row i of every tensor: a tuple of rows, or the row itself for a single tensor.
-/// Shares the tensors' memory.
+/// Shares the tensors' memory. Final, since loaders would not call the get() of a subclass: hold one as a member
+/// instead.
 template <std::size_t N>
-class TensorDataset {
+class TensorDataset final {
   static_assert(N > 0, "a TensorDataset holds at least one tensor");
 
  public:
