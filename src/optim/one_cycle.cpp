@@ -1,5 +1,6 @@
 #include <lockstep/optim/one_cycle.h>
 
+#include <algorithm>
 #include <cmath>
 #include <numbers>
 
@@ -26,7 +27,7 @@ struct Moment {
 Moment moment(const OneCycleLROptions& o, std::int64_t epoch) {
   const auto total = double(o.total_steps);
   const double up = o.pct_start * total - 1, down = 2 * o.pct_start * total - 2, last = total - 1;
-  const auto at = double(epoch);
+  const auto at = double(std::min(epoch, o.total_steps - 1));  // after the last step its rates stay
   // A phase without length is over at once.
   const auto part = [at](double from, double to) { return to > from ? (at - from) / (to - from) : 1; };
   if (at <= up) return {0, part(0, up)};

@@ -100,6 +100,8 @@ FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& part
   check_optimizer(parts.optimizer, parts.module, !options.checkpoint.folder.empty());
   check_loader(parts.training, !options.checkpoint.folder.empty());
   check_folder(options.checkpoint);
+  if (parts.schedule && &parts.schedule->optimizer() != &parts.optimizer)
+    throw InvalidArgument("[trainer] expected a schedule of the optimizer that trains, got one of another");
   expect_steps_from(0);
 }
 
@@ -119,6 +121,9 @@ History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
   parts_.optimizer.zero_grad();
   while (epoch_ < options_.max_epochs) {
     train_epoch(metrics_, [this] { step(); });
+    if (step_in_epoch_ == 0)
+      throw InvalidArgument(
+          text("[trainer] expected a loader that begins anew in each epoch, got no batch in epoch ", epoch_ + 1));
     end_epoch(validate);
   }
   return std::move(history_);
@@ -126,6 +131,7 @@ History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
 
 void FitLoop::step() {
   clip();
+  lr_ = parts_.optimizer.lr();
   parts_.optimizer.step();
   parts_.optimizer.zero_grad();
   ++step_;
@@ -176,7 +182,7 @@ FitLoop::Row FitLoop::new_row() {
           .place = {{"epoch", double(at.epoch)},
                     {"step", double(at.step)},
                     {"seconds", std::round(seconds() * 1000) / 1000},
-                    {"lr", parts_.optimizer.lr()}},
+                    {"lr", lr_}},
           .means = metrics_.empty() ? std::nullopt : std::optional(metrics_.take())};
 }
 

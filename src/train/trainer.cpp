@@ -74,6 +74,10 @@ void check_loss(const Tensor& loss) {
 void refuse_second_loss() {
   refuse("metrics of other names than the loss that the function returns", "another one named \"loss\"");
 }
+void refuse_changed_batch() {
+  refuse("batches that keep their values until the step that they are part of, where several make one",
+         "one that the loader has changed meanwhile");
+}
 
 }  // namespace detail
 

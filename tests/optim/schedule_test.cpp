@@ -60,6 +60,8 @@ TEST(Schedules, OneCycleTurnsAtItsPhases) {
     EXPECT_NEAR(*optimizer.momentum(), 0.95 - 0.1 * climb, 1e-14) << epoch;
     schedule.step();
   }
+  EXPECT_NEAR(optimizer.lr(), 0.001, 1e-15);  // as in the last step, though a line would go on
+  EXPECT_NEAR(*optimizer.momentum(), 0.95, 1e-15);
   EXPECT_THROW(schedule.step(), InvalidArgument);
   EXPECT_EQ(schedule.last_epoch(), 101);
 }

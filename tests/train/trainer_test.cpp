@@ -284,6 +284,92 @@ TEST(Trainer, RefusesWhatCannotBeTrained) {
             "[trainer] expected a loader with size(), state() and load_state() for checkpoints");
 }
 
+// One batch of one number, again and again: the one after the last that was taken.
+class Reused {
+ public:
+  class Iterator {
+   public:
+    using value_type = Tensor;
+    using difference_type = std::ptrdiff_t;
+    explicit Iterator(Reused& range) : range_(&range) { range_->fill(); }
+    const Tensor& operator*() const { return range_->batch_; }
+    Iterator& operator++() {
+      range_->fill();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return range_->made_ > 4; }
+
+   private:
+    Reused* range_;
+  };
+  Iterator begin() { return Iterator(*this); }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  void fill() { batch_.fill_(++made_); }
+
+  Tensor batch_ = zeros({1, 1});
+  int made_ = 0;
+};
+
+TEST(Trainer, RefusesBatchesThatChangeBeforeTheirStep) {
+  for (const std::int64_t accumulate : {1, 2}) {
+    nn::Linear net(1, 1);
+    optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+    std::vector<float> seen;
+    const auto loss = [&](auto& model, Tensor& batch, auto&) {
+      seen.push_back(batch.item<float>());
+      return sum(model(batch));
+    };
+    Reused batches;
+    const Trainer trainer({.num_gpus = 0, .accumulate = accumulate, .progress = kSilent});
+    if (accumulate == 1) {
+      trainer.fit(net, batches, {.loss = loss, .optimizer = optimizer});
+      EXPECT_EQ(seen, (std::vector<float>{1, 2, 3, 4}));
+    } else {
+      EXPECT_THROW(trainer.fit(net, batches, {.loss = loss, .optimizer = optimizer}), InvalidArgument);
+      EXPECT_TRUE(seen.empty());
+    }
+  }
+}
+
+TEST(Trainer, RefusesALoaderThatDoesNotBeginAnew) {
+  nn::Linear net(1, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  Reused batches;  // none after the first epoch
+  const auto message = thrown<InvalidArgument>([&] {
+    Trainer({.max_epochs = 2, .num_gpus = 0, .progress = kSilent})
+        .fit(net, batches,
+             {.loss = [](auto& model, Tensor& batch, auto&) { return sum(model(batch)); }, .optimizer = optimizer});
+  });
+  EXPECT_NE(message.find("got no batch in epoch 2"), std::string::npos) << message;
+}
+
+TEST(Trainer, RecordsTheRateOfEachStep) {
+  nn::Linear net(1, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 1});
+  optim::ExponentialLR schedule(optimizer, {.gamma = 0.5});
+  std::vector<Tensor> batches(2, ones({1, 1}));
+  const auto loss = [](auto& model, Tensor& batch, auto&) { return sum(model(batch)); };
+  const History history =
+      Trainer({.max_epochs = 2, .num_gpus = 0, .log_every = 1, .progress = kSilent})
+          .fit(net, batches,
+               {.loss = loss, .optimizer = optimizer, .schedule = &schedule, .schedule_step = ScheduleStep::kStep});
+  EXPECT_EQ(history.column("lr"), (History::Column{1, 0.5, 0.25, 0.125}));
+}
+
+TEST(Trainer, RefusesAScheduleOfAnotherOptimizer) {
+  nn::Linear net(1, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 1}), former(net.parameters(), {.lr = 1});
+  optim::ExponentialLR schedule(former, {.gamma = 0.5});
+  std::vector<Tensor> batches(2, ones({1, 1}));
+  const auto loss = [](auto& model, Tensor& batch, auto&) { return sum(model(batch)); };
+  EXPECT_THROW(Trainer({.num_gpus = 0, .progress = kSilent})
+                   .fit(net, batches, {.loss = loss, .optimizer = optimizer, .schedule = &schedule}),
+               InvalidArgument);
+}
+
 TEST(Trainer, ReportsPlainLinesWhereThereIsNoTerminal) {
   std::ostringstream out;
   std::vector<Tensor> batches(5, ones({4, 2}));

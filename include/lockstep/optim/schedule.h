@@ -4,8 +4,9 @@
 //   optim::StepLR schedule(optimizer, {.step_size = 30});
 //   for (...) { ...; optimizer.step(); schedule.step(); }
 //
-// Rates are a function of the group's initial rate and the number of steps: in between, set_lr() holds to the next
-// step.
+// Rates are a function of the number of steps and of the rates that the groups had when the schedule was made: in
+// between, set_lr() holds to the next step. Two schedules of one optimizer do not combine: the last one that steps
+// wins, and the second one begins at what the first had set.
 #pragma once
 
 #include <cstdint>
@@ -24,6 +25,7 @@ class LOCKSTEP_API Schedule {
   /// As this schedule set them: one for each group.
   const std::vector<double>& last_lr() const noexcept { return last_lr_; }
   std::int64_t last_epoch() const noexcept { return last_epoch_; }  ///< How often step() was called.
+  const Optimizer& optimizer() const noexcept { return *optimizer_; }
 
   /// last_epoch and base_lrs.
   StateDict state_dict() const;
@@ -37,7 +39,6 @@ class LOCKSTEP_API Schedule {
   Schedule& operator=(const Schedule&) = default;
   /// Sets the rates of this step.
   void apply();
-  Optimizer& optimizer() const noexcept { return *optimizer_; }
 
  private:
   /// Throws InvalidArgument past the last step.

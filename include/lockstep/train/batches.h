@@ -4,7 +4,9 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <string>
 #include <type_traits>
+#include <vector>
 
 #include <lockstep/data/loader_options.h>
 #include <lockstep/parallel/tensors_in.h>
@@ -22,8 +24,9 @@ struct LoaderHandle {
   std::function<void(const data::LoaderState&)> load_state;
 };
 
-/// Refers to a loader: any range of batches, such as data::DataLoader or a vector. To show how far an epoch is, it
-/// needs size(); to be part of a checkpoint, state() and load_state().
+/// Refers to a loader: any range of batches that begins anew in each epoch, such as data::DataLoader or a vector. Where
+/// several batches make a step, their tensors must keep their values until then. To show how far an epoch is, it needs
+/// size(); to be part of a checkpoint, state() and load_state().
 template <class Batch>
 struct Batches : LoaderHandle {
   Batches() = default;  ///< None.
@@ -64,6 +67,18 @@ std::int64_t rows_in(Batch& batch) {
   visit_tensors(batch, "batch", look,
                 []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); });
   return rows < 0 ? 1 : rows;
+}
+
+/// How often each tensor was changed in place.
+template <class Batch>
+std::vector<std::uint64_t> versions_in(Batch& batch) {
+  std::vector<std::uint64_t> versions;
+  const auto look = [&](const std::string&, const Tensor& tensor) {
+    if (tensor.defined()) versions.push_back(tensor.version());
+  };
+  visit_tensors(batch, "batch", look,
+                []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); });
+  return versions;
 }
 
 }  // namespace lockstep::train

@@ -76,6 +76,7 @@ class LOCKSTEP_API FitLoop {
   std::int64_t step_ = 0;
   std::int64_t step_in_epoch_ = 0;
   std::int64_t reported_step_ = 0;
+  double lr_ = 0;              // of the last step
   double seconds_before_ = 0;  // of the runs that this one goes on from
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   Metrics metrics_;

@@ -19,6 +19,8 @@ namespace lockstep::train::detail {
 LOCKSTEP_API void check_loss(const Tensor& loss);
 /// Throws InvalidArgument: the loss function has added a metric of the name that what it returns has.
 [[noreturn]] LOCKSTEP_API void refuse_second_loss();
+/// Throws InvalidArgument: a batch was changed before the step that it is part of.
+[[noreturn]] LOCKSTEP_API void refuse_changed_batch();
 
 template <class M, class Batch>
 class Passes {
@@ -32,13 +34,18 @@ class Passes {
   void train(const Batches<Batch>& batches, std::int64_t accumulate, Metrics& metrics,
              const std::function<void()>& step) {
     std::vector<Batch> group;
+    std::vector<std::vector<std::uint64_t>> versions;
     const auto finish = [&] {
+      for (std::size_t i = 0; i < group.size(); ++i)
+        if (versions_in(group[i]) != versions[i]) refuse_changed_batch();
       backward(group, metrics);
       group.clear();
+      versions.clear();
       step();
     };
     batches.each([&](const Batch& batch) {
       group.push_back(batch);
+      versions.push_back(versions_in(group.back()));
       if (std::int64_t(group.size()) == accumulate) finish();
     });
     if (!group.empty()) finish();

@@ -22,7 +22,9 @@ enum class Precision : std::uint8_t { kFloat32, kBFloat16, kFloat16 };
 /// When a schedule goes on.
 enum class ScheduleStep : std::uint8_t { kEpoch, kStep };
 
-/// Where a run is kept, so that it can go on after it was killed. There is a checkpoint at the end in any case.
+/// Where a run is kept, so that it can go on after it was killed. There is a checkpoint at the end of training in any
+/// case. Where shard_optimizer_state and clipping by norm meet, a resumed run is not the same to the last bit: it begins
+/// with the first division into buckets, by which the norm is added in another order.
 struct CheckpointOptions {
   std::filesystem::path folder = {};  ///< Empty: nowhere.
   std::int64_t every_steps = 0;       ///< 0: not by steps.
