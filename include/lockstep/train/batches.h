@@ -45,15 +45,22 @@ struct Batches : LoaderHandle {
   std::function<void(const std::function<void(const Batch&)>&)> each;  ///< One epoch.
 };
 
-/// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph. Does
-/// not compile for a batch that may hide tensors, such as a struct without members().
+/// Calls visit(tensor) for every defined tensor in a batch. Does not compile for a batch that may hide tensors, such as
+/// a struct without members().
+template <class Batch, class Visit>
+void each_tensor(Batch& batch, const Visit& visit) {
+  visit_tensors(
+      batch, "batch",
+      [&](const std::string&, auto& tensor) {
+        if (tensor.defined()) visit(tensor);
+      },
+      []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); });
+}
+
+/// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph.
 template <class Batch>
 Batch moved_to(Batch batch, Device device) {
-  const auto move = [&](const std::string&, Tensor& tensor) {
-    if (tensor.defined()) tensor = tensor.detach().to(device);
-  };
-  visit_tensors(batch, "batch", move,
-                []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); });
+  each_tensor(batch, [&](Tensor& tensor) { tensor = tensor.detach().to(device); });
   return batch;
 }
 
@@ -61,11 +68,9 @@ Batch moved_to(Batch batch, Device device) {
 template <class Batch>
 std::int64_t rows_in(Batch& batch) {
   std::int64_t rows = -1;
-  const auto look = [&](const std::string&, const Tensor& tensor) {
-    if (rows < 0 && tensor.defined() && tensor.dim() > 0) rows = tensor.size(0);
-  };
-  visit_tensors(batch, "batch", look,
-                []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); });
+  each_tensor(batch, [&](const Tensor& tensor) {
+    if (rows < 0 && tensor.dim() > 0) rows = tensor.size(0);
+  });
   return rows < 0 ? 1 : rows;
 }
 
@@ -73,11 +78,7 @@ std::int64_t rows_in(Batch& batch) {
 template <class Batch>
 std::vector<std::uint64_t> versions_in(Batch& batch) {
   std::vector<std::uint64_t> versions;
-  const auto look = [&](const std::string&, const Tensor& tensor) {
-    if (tensor.defined()) versions.push_back(tensor.version());
-  };
-  visit_tensors(batch, "batch", look,
-                []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); });
+  each_tensor(batch, [&](const Tensor& tensor) { versions.push_back(tensor.version()); });
   return versions;
 }
 
