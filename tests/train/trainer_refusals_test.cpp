@@ -1,0 +1,162 @@
+// What a Trainer refuses: options, parts and loaders with which it would train something else in silence.
+#include <lockstep/train/trainer.h>
+
+#include <gtest/gtest.h>
+
+#include <iterator>
+
+#include <lockstep/nn/functional.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/tensor/creation.h>
+
+#include "io/temporary_folder.h"
+#include "support/test_devices.h"
+#include "support/thrown.h"
+#include "train/fit_job.h"
+
+namespace lockstep::train {
+namespace {
+
+using testing::kSilent;
+using testing::TemporaryFolder;
+using testing::thrown;
+
+TEST(Trainer, RefusesOptionsAndDevicesThatDoNotFit) {
+  const TestDevices devices(2);
+  const auto refusal = [](const TrainerOptions& options) { return thrown<InvalidArgument>([&] { Trainer{options}; }); };
+  EXPECT_EQ(refusal({.num_gpus = 3}), "[trainer] expected num_gpus from 0 to 2, got 3; there is cpu, cuda:0, cuda:1");
+  EXPECT_EQ(refusal({.devices = {"cuda:2"}}), "[trainer] expected devices out of cpu, cuda:0, cuda:1, got cuda:2");
+  EXPECT_EQ(refusal({.devices = {"cuda:1", "cpu"}}),
+            "[trainer] expected the CPU alone or GPUs, got the CPU among others");
+  EXPECT_EQ(refusal({.devices = {"cuda:1", "cuda:1"}}), "[trainer] expected each device once, got cuda:1 twice");
+  EXPECT_EQ(refusal({.num_gpus = 1, .devices = {"cpu"}}), "[trainer] expected num_gpus or devices, got both");
+  EXPECT_EQ(refusal({.accumulate = 0}), "[trainer] expected accumulate of at least 1, got 0");
+  EXPECT_EQ(refusal({.gradient_clip_val = -1}), "[trainer] expected gradient_clip_val of at least 0, got -1");
+  EXPECT_EQ(refusal({.precision = Precision::kBFloat16}),
+            "[trainer] expected precision float32, the only one there is yet, got bfloat16");
+}
+
+TEST(Trainer, RefusesWhatCannotBeTrained) {
+  const Trainer trainer({.num_gpus = 0, .progress = kSilent});
+  nn::Linear net(2, 1), copy = net;
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1}), of_copy(copy.parameters(), {.lr = 0.1});
+  std::vector<Tensor> batches(2, ones({4, 2})), none;
+  const auto refusal = [&](auto& loader, const FitOptions<nn::Linear, Tensor>& options, const Trainer& by) {
+    return thrown<InvalidArgument>([&] { by.fit(net, loader, options); });
+  };
+  const auto loss = [](auto& model, auto& batch, auto&) { return model(batch); };
+  EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = of_copy}, trainer),
+            "[trainer] expected an optimizer of the module's parameters, got one of others");
+  EXPECT_EQ(refusal(batches, {.loss = {}, .optimizer = optimizer}, trainer), "[trainer] expected a loss, got none");
+  EXPECT_EQ(refusal(none, {.loss = loss, .optimizer = optimizer}, trainer),
+            "[trainer] expected a loader of at least one batch, got none");
+  EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = optimizer}, trainer),
+            "[trainer] expected a loss of one element, got shape [4, 1]: take the mean, or gather losses of replicas "
+            "with .parallel = {.gather = Gather::kMean}");
+  const auto adds_a_loss = [](auto& model, auto& batch, auto& metrics) {
+    const Tensor y = sum(model(batch));
+    metrics.add("loss", y);
+    return y;
+  };
+  EXPECT_EQ(refusal(batches, {.loss = adds_a_loss, .optimizer = optimizer}, trainer),
+            "[trainer] expected metrics of other names than the loss that the function returns, got another one named "
+            "\"loss\"");
+  const TemporaryFolder folder;
+  const Trainer saving({.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent});
+  EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = optimizer}, saving),
+            "[trainer] expected a loader with size(), state() and load_state() for checkpoints");
+}
+
+// One batch of one number, again and again: the one after the last that was taken.
+class Reused {
+ public:
+  class Iterator {
+   public:
+    using value_type = Tensor;
+    using difference_type = std::ptrdiff_t;
+    explicit Iterator(Reused& range) : range_(&range) { range_->fill(); }
+    const Tensor& operator*() const { return range_->batch_; }
+    Iterator& operator++() {
+      range_->fill();
+      return *this;
+    }
+    void operator++(int) { ++*this; }
+    bool operator==(std::default_sentinel_t) const { return range_->made_ > 4; }
+
+   private:
+    Reused* range_;
+  };
+  Iterator begin() { return Iterator(*this); }
+  std::default_sentinel_t end() const { return {}; }
+
+ private:
+  void fill() { batch_.fill_(++made_); }
+
+  Tensor batch_ = zeros({1, 1});
+  int made_ = 0;
+};
+
+TEST(Trainer, RefusesBatchesThatChangeBeforeTheirStep) {
+  for (const std::int64_t accumulate : {1, 2}) {
+    nn::Linear net(1, 1);
+    optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+    std::vector<float> seen;
+    const auto loss = [&](auto& model, Tensor& batch, auto&) {
+      seen.push_back(batch.item<float>());
+      return sum(model(batch));
+    };
+    Reused batches;
+    const Trainer trainer({.num_gpus = 0, .accumulate = accumulate, .progress = kSilent});
+    if (accumulate == 1) {
+      trainer.fit(net, batches, {.loss = loss, .optimizer = optimizer});
+      EXPECT_EQ(seen, (std::vector<float>{1, 2, 3, 4}));
+    } else {
+      EXPECT_THROW(trainer.fit(net, batches, {.loss = loss, .optimizer = optimizer}), InvalidArgument);
+      EXPECT_TRUE(seen.empty());
+    }
+  }
+}
+
+TEST(Trainer, RefusesALoaderThatDoesNotBeginAnew) {
+  nn::Linear net(1, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  Reused batches;  // none after the first epoch
+  const auto message = thrown<InvalidArgument>([&] {
+    Trainer({.max_epochs = 2, .num_gpus = 0, .progress = kSilent})
+        .fit(net, batches,
+             {.loss = [](auto& model, Tensor& batch, auto&) { return sum(model(batch)); }, .optimizer = optimizer});
+  });
+  EXPECT_NE(message.find("got no batch in epoch 2"), std::string::npos) << message;
+}
+
+TEST(Trainer, RefusesAScheduleOfAnotherOptimizer) {
+  nn::Linear net(1, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 1}), former(net.parameters(), {.lr = 1});
+  optim::ExponentialLR schedule(former, {.gamma = 0.5});
+  std::vector<Tensor> batches(2, ones({1, 1}));
+  const auto loss = [](auto& model, Tensor& batch, auto&) { return sum(model(batch)); };
+  EXPECT_THROW(Trainer({.num_gpus = 0, .progress = kSilent})
+                   .fit(net, batches, {.loss = loss, .optimizer = optimizer, .schedule = &schedule}),
+               InvalidArgument);
+}
+
+TEST(Trainer, RefusesAnOptimizerOfWhatTheModuleHadBefore) {
+  struct Net : nn::Module<Net> {
+    std::map<std::string, nn::Linear> layers;
+    nn::Linear head{1, 1};
+    auto members() { return nn::members("layers", layers, "head", head); }
+    Tensor forward(const Tensor& x) { return head(layers.at("a")(x)); }
+  };
+  Net net;
+  net.layers.emplace("a", nn::Linear(2, 1));
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  net.layers.clear();
+  net.layers.emplace("a", nn::Linear(2, 1));
+  std::vector<Tensor> batches(2, ones({4, 2}));
+  const auto loss = [](auto& model, auto& batch, auto&) { return mean(model(batch)); };
+  EXPECT_THROW(Trainer({.num_gpus = 0, .progress = kSilent}).fit(net, batches, {.loss = loss, .optimizer = optimizer}),
+               InvalidArgument);
+}
+
+}  // namespace
+}  // namespace lockstep::train
