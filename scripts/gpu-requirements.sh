@@ -15,7 +15,7 @@ take_prefixes() {
   local -a entries
   if [ -n "$folder" ]; then
     export CMAKE_PREFIX_PATH="$folder/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}"
-    add_library_folders "$folder"/usr/lib/*-linux-gnu "$folder"/usr/lib/*-linux-gnu/openblas-serial "$folder/usr/lib"
+    add_library_folders "$folder"/usr/lib/*-linux-gnu "$folder"/usr/lib/*-linux-gnu/openblas-pthread "$folder/usr/lib"
     if ! cmake_will_do || ! command -v ninja >/dev/null; then
       export PATH="$folder/tools/usr/bin:$PATH"
       add_library_folders "$folder"/tools/usr/lib/*-linux-gnu "$folder"/tools/lib/*-linux-gnu
@@ -179,10 +179,10 @@ need_libraries() {
   local config="lib/*-linux-gnu/cmake/@ lib64/cmake/@ lib/cmake/@ share/cmake/@"
   local libraries="" headers="" folder
   for folder in "lib/*-linux-gnu" lib64 lib; do
-    libraries+=" $folder/openblas-serial/libopenblas.so $folder/libopenblas.so"
+    libraries+=" $folder/openblas-pthread/libopenblas.so $folder/libopenblas.so"
   done
   for folder in "include/*-linux-gnu" include; do
-    headers+=" $folder/openblas-serial/cblas.h $folder/openblas/cblas.h $folder/cblas.h"
+    headers+=" $folder/openblas-pthread/cblas.h $folder/openblas/cblas.h $folder/cblas.h"
   done
   need_library oneTBB "${config//@/TBB/TBBConfig.cmake}"
   need_library OpenBLAS "$headers" "$libraries"

@@ -1,3 +1,6 @@
+#include <atomic>
+#include <thread>
+
 #include "ops/checks.h"
 #include "support/test_devices.h"
 
@@ -13,6 +16,19 @@ Tensor by_definition(const Tensor& a, const Tensor& b) { return sum(a.unsqueeze(
 double distance(const Tensor& a, const Tensor& b) {
   EXPECT_EQ(a.sizes(), b.sizes());
   return max(abs(a - b)).item<double>();
+}
+
+// Each device and each part of a product has a thread.
+TEST(Matmul, IsRightOnSeveralThreadsAtOnce) {
+  std::atomic<int> wrong = 0;
+  std::vector<std::thread> threads;
+  for (const std::int64_t columns : {50, 100, 150, 200})
+    threads.emplace_back([&wrong, a = randn({16, 150}), b = randn({150, columns})] {
+      const std::vector<double> right = values(mm(a, b));
+      for (int i = 0; i < 500; ++i) wrong += values(mm(a, b)) != right;
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(wrong, 0);
 }
 
 TEST(Matmul, BatchesBroadcast) {

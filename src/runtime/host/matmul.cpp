@@ -1,7 +1,8 @@
-// Matrix products on the host: OpenBLAS (its serial build) on pieces that oneTBB runs over the cores.
+// Matrix products on the host: OpenBLAS, on one thread each, on pieces that oneTBB runs over the cores.
 #include <cblas.h>
 
 #include <algorithm>
+#include <mutex>
 #include <vector>
 
 #include <lockstep/runtime/threads.h>
@@ -16,12 +17,24 @@ constexpr std::int64_t kTinyProduct = 2048;
 // Above this many a product is worth dividing between cores.
 constexpr std::int64_t kParallelProduct = std::int64_t(1) << 18;
 
+// Built without threads, OpenBLAS has no locks either: two products at once take the same buffer, and both are wrong.
+std::unique_lock<std::mutex> may_call() {
+  static std::mutex mutex;
+  static const bool one_at_a_time = [] {
+    openblas_set_num_threads(1);  // the pieces are divided between cores already
+    return openblas_get_parallel() == OPENBLAS_SEQUENTIAL;
+  }();
+  return one_at_a_time ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
+}
+
 void gemm(const Matmul& p, const float* a, const float* b, float* c) {
+  const auto guard = may_call();
   cblas_sgemm(CblasRowMajor, p.transpose_a ? CblasTrans : CblasNoTrans, p.transpose_b ? CblasTrans : CblasNoTrans,
               int(p.m), int(p.n), int(p.k), float(p.alpha), a, int(p.lda), b, int(p.ldb), float(p.beta), c, int(p.ldc));
 }
 
 void gemm(const Matmul& p, const double* a, const double* b, double* c) {
+  const auto guard = may_call();
   cblas_dgemm(CblasRowMajor, p.transpose_a ? CblasTrans : CblasNoTrans, p.transpose_b ? CblasTrans : CblasNoTrans,
               int(p.m), int(p.n), int(p.k), p.alpha, a, int(p.lda), b, int(p.ldb), p.beta, c, int(p.ldc));
 }
