@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <cstring>
+#include <limits>
 
 #include "tensor/copy.h"
 #include "tensor/kernels/map.h"
@@ -92,6 +93,11 @@ Tensor from_host(const void* values, std::size_t count, DType dtype, const Shape
 
 void detail::check_rectangular(std::size_t expected, std::size_t got) {
   if (expected != got) throw ShapeError(text("[tensor] expected rows of ", expected, " values, got one of ", got));
+}
+
+void detail::throw_too_large(std::uint64_t value) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  throw InvalidArgument(text("[tensor] expected integers up to ", kMost, ", got ", value));
 }
 
 void fill_values(const Tensor& tensor, double value) {

@@ -4,7 +4,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <cstdio>
+#include <charconv>
+#include <iterator>
 
 #include "core/text.h"
 
@@ -23,8 +24,7 @@ int terminal_width(const std::ostream& out) {
 
 std::string short_number(double value) {
   char digits[32];
-  std::snprintf(digits, sizeof digits, "%.4g", value);
-  return digits;
+  return {digits, std::to_chars(digits, std::end(digits), value, std::chars_format::general, 4).ptr};
 }
 
 std::string listed(std::span<const History::Value> values) {

@@ -105,6 +105,15 @@ TEST(TensorOf, RefusesRowsOfDifferentLengths) {
   EXPECT_EQ(thrown<ShapeError>([] { tensor({{1, 2}, {3}}); }), "[tensor] expected rows of 2 values, got one of 1");
 }
 
+TEST(TensorOf, RefusesIntegersThatInt64DoesNotHold) {
+  constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
+  const char* const message = "[tensor] expected integers up to 9223372036854775807, got 9223372036854775808";
+  EXPECT_EQ(tensor(kMost).item<std::int64_t>(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(thrown<InvalidArgument>([&] { tensor(kMost + 1); }), message);
+  EXPECT_EQ(thrown<InvalidArgument>([&] { tensor({std::uint64_t(1), kMost + 1}); }), message);
+  EXPECT_EQ(thrown<InvalidArgument>([&] { tensor(std::vector{kMost, kMost + 1}); }), message);
+}
+
 TEST(FromHost, RefusesAnotherNumberOfValues) {
   const float numbers[6] = {};
   EXPECT_EQ(thrown<ShapeError>([&] {

@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <initializer_list>
 #include <span>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <lockstep/tensor/tensor.h>
@@ -39,26 +41,20 @@ using TensorElement = std::conditional_t<
                        std::conditional_t<std::is_same_v<T, std::uint8_t>, std::uint8_t, std::int64_t>,
                        std::conditional_t<std::is_floating_point_v<T>, float, T>>>;
 
-/// tensor(2.5): 0-dim. tensor({1, 2, 3}): int64. tensor({{1., 2.}, {3., 4.}}): float32.
-template <class T>
-requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options = {}) {
-  if constexpr (std::is_floating_point_v<T>) {
-    const double kept = value;
-    TensorOptions typed = options;
-    if (!typed.dtype) typed.dtype = kFloat32;
-    return from_host(&kept, 1, kFloat64, {}, typed);
-  } else {
-    const auto kept = TensorElement<T>(value);
-    return from_host(&kept, 1, kDTypeOf<TensorElement<T>>, {}, options);
-  }
-}
-
 namespace detail {
 template <class T>
 void append(std::vector<T>& all, std::initializer_list<T> values) {
   all.insert(all.end(), values.begin(), values.end());
 }
 LOCKSTEP_API void check_rectangular(std::size_t expected, std::size_t got);
+[[noreturn]] LOCKSTEP_API void throw_too_large(std::uint64_t value);
+
+template <class T>
+TensorElement<T> kept_as_element(T value) {
+  if constexpr (std::is_unsigned_v<T> && std::is_same_v<TensorElement<T>, std::int64_t>)
+    if (!std::in_range<std::int64_t>(value)) throw_too_large(value);
+  return TensorElement<T>(value);
+}
 
 template <class T>
 Tensor from_values(const std::vector<T>& values, const Shape& sizes, TensorOptions options) {
@@ -69,11 +65,26 @@ Tensor from_values(const std::vector<T>& values, const Shape& sizes, TensorOptio
     using Element = TensorElement<T>;
     const auto count = values.size();
     const auto kept = std::make_unique<Element[]>(count);  // not a vector: vector<bool> has no array
-    for (std::size_t i = 0; i < count; ++i) kept[i] = Element(values[i]);
+    for (std::size_t i = 0; i < count; ++i) kept[i] = kept_as_element<T>(values[i]);
     return from_host(kept.get(), count, kDTypeOf<Element>, sizes, options);
   }
 }
 }  // namespace detail
+
+/// tensor(2.5): 0-dim. tensor({1, 2, 3}): int64. tensor({{1., 2.}, {3., 4.}}): float32. Throws InvalidArgument for an
+/// integer that int64 does not hold.
+template <class T>
+requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& options = {}) {
+  if constexpr (std::is_floating_point_v<T>) {
+    const double kept = value;
+    TensorOptions typed = options;
+    if (!typed.dtype) typed.dtype = kFloat32;
+    return from_host(&kept, 1, kFloat64, {}, typed);
+  } else {
+    const auto kept = detail::kept_as_element(value);
+    return from_host(&kept, 1, kDTypeOf<TensorElement<T>>, {}, options);
+  }
+}
 
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
