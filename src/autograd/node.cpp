@@ -192,7 +192,7 @@ Tensor gradient_place(int input) {
 }
 
 Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_(as) {
-  tensor_ = as == SavedAs::kOutput ? tensor.detach() : tensor;
+  tensor_ = as == SavedAs::output ? tensor.detach() : tensor;
   count();
 }
 
@@ -202,7 +202,7 @@ Tensor Saved::get() const {
     throw AutogradError(text("[", running ? running->node->name : "backward", "] expected a saved tensor of shape ",
                              tensor_.sizes(), " at version ", version_, ", got version ", tensor_.version(),
                              ": it was changed in place"));
-  if (as_ == SavedAs::kInput || !grad_enabled() || !running) return tensor_;
+  if (as_ == SavedAs::input || !grad_enabled() || !running) return tensor_;
   Tensor output = tensor_.detach();
   make_meta(output).grad_fn = running->node;
   return output;

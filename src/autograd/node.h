@@ -151,8 +151,8 @@ bool records(const Tensors&... inputs) noexcept {
 /// Where the gradient of `tensor` goes: its grad_fn, its accumulator if it is a leaf, or nowhere.
 Edge gradient_edge(const Tensor& tensor);
 
-enum class SavedAs : std::uint8_t { kInput, kOutput };
-inline constexpr SavedAs kOutput = SavedAs::kOutput;
+enum class SavedAs : std::uint8_t { input, output };
+inline constexpr SavedAs kOutput = SavedAs::output;
 
 /// A tensor that backward will need. While it is kept, a change in place of the tensor that would be recorded is
 /// refused.
@@ -160,7 +160,7 @@ class Saved {
  public:
   Saved() = default;
   /// An output is kept without its node, which will hold it: that would be a circle.
-  explicit Saved(const Tensor& tensor, SavedAs as = SavedAs::kInput);
+  explicit Saved(const Tensor& tensor, SavedAs as = SavedAs::input);
   Saved(const Saved& other) noexcept : tensor_(other.tensor_), version_(other.version_), as_(other.as_) { count(); }
   Saved(Saved&&) noexcept = default;
   Saved& operator=(Saved other) noexcept {
@@ -184,7 +184,7 @@ class Saved {
 
   Tensor tensor_;
   std::uint64_t version_ = 0;
-  SavedAs as_ = SavedAs::kInput;
+  SavedAs as_ = SavedAs::input;
 };
 
 /// A node whose backward is a function object: Gradients(const Tensor& gy) for one output, or

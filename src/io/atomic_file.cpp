@@ -49,10 +49,10 @@ bool is_at(const fs::path& path, int descriptor) {
 }
 
 // File systems without locks let every lock fail: there, leftovers are not recognized, and so not reused.
-enum class Lock { kHeld, kTaken, kNone };
+enum class Lock { held, taken, none };
 Lock lock(int descriptor) {
-  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Lock::kHeld;
-  return errno == EWOULDBLOCK ? Lock::kTaken : Lock::kNone;
+  if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Lock::held;
+  return errno == EWOULDBLOCK ? Lock::taken : Lock::none;
 }
 
 // A new file of that name, or a leftover; -1 if a living writer has it.
@@ -65,7 +65,7 @@ int take_temporary(const fs::path& path) {
     if (descriptor < 0) return -1;
   }
   const Lock had = lock(descriptor);
-  const bool mine = had == Lock::kHeld || (is_new && had == Lock::kNone);
+  const bool mine = had == Lock::held || (is_new && had == Lock::none);
   if (mine && is_at(path, descriptor) && (is_new || ::ftruncate(descriptor, 0) == 0)) return descriptor;
   ::close(descriptor);
   return -1;
@@ -157,7 +157,7 @@ int AtomicFile::remove_leftovers(const fs::path& folder) {
     if (!name.starts_with('.') || !name.ends_with(kSuffix)) continue;
     const int descriptor = open_retrying(entry->path(), O_WRONLY | O_NOFOLLOW);
     if (descriptor < 0) continue;
-    if (lock(descriptor) == Lock::kHeld && is_at(entry->path(), descriptor) && ::unlink(entry->path().c_str()) == 0)
+    if (lock(descriptor) == Lock::held && is_at(entry->path(), descriptor) && ::unlink(entry->path().c_str()) == 0)
       ++removed;
     ::close(descriptor);
   }

@@ -40,7 +40,7 @@ struct Cursor {
   bool operator!=(const Cursor& other) const { return at != other.at; }
 };
 
-enum class Field : std::uint8_t { kDType, kShape, kOffsets };
+enum class Field : std::uint8_t { dtype, shape, offsets };
 constexpr std::array<std::string_view, 3> kFieldNames = {"dtype", "shape", "data_offsets"};
 
 // Each callback checks that it fits the state, and throws FormatError if not.
@@ -66,9 +66,9 @@ class Builder final : public nlohmann::json_sax<json> {
   bool binary(binary_t&) override { unexpected("binary data"); }
 
   bool number_unsigned(number_unsigned_t value) override {
-    if (state_ == State::kSizes)
+    if (state_ == State::sizes)
       add_size(value);
-    else if (state_ == State::kOffsets)
+    else if (state_ == State::offsets)
       add_offset(value);
     else
       unexpected(std::to_string(value));
@@ -76,12 +76,12 @@ class Builder final : public nlohmann::json_sax<json> {
   }
 
   bool string(string_t& value) override {
-    if (state_ == State::kText) {
+    if (state_ == State::text) {
       metadata_[key_] = std::move(value);
-      state_ = State::kMetadata;
-    } else if (state_ == State::kDType) {
+      state_ = State::metadata;
+    } else if (state_ == State::dtype) {
       entries_.back().dtype = known_dtype(value);
-      state_ = State::kEntry;
+      state_ = State::entry;
     } else {
       unexpected(shown(value));
     }
@@ -89,47 +89,47 @@ class Builder final : public nlohmann::json_sax<json> {
   }
 
   bool start_object(std::size_t) override {
-    if (state_ == State::kStart)
-      state_ = State::kRoot;
-    else if (state_ == State::kMetadataStart)
-      state_ = State::kMetadata;
-    else if (state_ == State::kEntryStart)
-      state_ = State::kEntry;
+    if (state_ == State::start)
+      state_ = State::root;
+    else if (state_ == State::metadata_start)
+      state_ = State::metadata;
+    else if (state_ == State::entry_start)
+      state_ = State::entry;
     else
       unexpected("an object");
     return true;
   }
 
   bool end_object() override {
-    if (state_ == State::kEntry) {
+    if (state_ == State::entry) {
       check_entry();
-      state_ = State::kRoot;
+      state_ = State::root;
     } else {
-      state_ = state_ == State::kMetadata ? State::kRoot : State::kEnd;
+      state_ = state_ == State::metadata ? State::root : State::end;
     }
     return true;
   }
 
   bool start_array(std::size_t) override {
-    if (state_ == State::kSizesStart)
-      state_ = State::kSizes;
-    else if (state_ == State::kOffsetsStart)
-      state_ = State::kOffsets;
+    if (state_ == State::sizes_start)
+      state_ = State::sizes;
+    else if (state_ == State::offsets_start)
+      state_ = State::offsets;
     else
       unexpected("an array");
     return true;
   }
 
   bool end_array() override {
-    if (state_ == State::kOffsets && offsets_ != 2) unexpected(text(offsets_, " numbers"));
-    state_ = State::kEntry;
+    if (state_ == State::offsets && offsets_ != 2) unexpected(text(offsets_, " numbers"));
+    state_ = State::entry;
     return true;
   }
 
   bool key(string_t& name) override {
-    if (state_ == State::kRoot)
+    if (state_ == State::root)
       begin_entry(name);
-    else if (state_ == State::kEntry)
+    else if (state_ == State::entry)
       begin_field(name);
     else
       begin_text(name);
@@ -146,19 +146,19 @@ class Builder final : public nlohmann::json_sax<json> {
 
  private:
   enum class State : std::uint8_t {
-    kStart,
-    kRoot,
-    kMetadataStart,
-    kMetadata,
-    kText,
-    kEntryStart,
-    kEntry,
-    kDType,
-    kSizesStart,
-    kSizes,
-    kOffsetsStart,
-    kOffsets,
-    kEnd
+    start,
+    root,
+    metadata_start,
+    metadata,
+    text,
+    entry_start,
+    entry,
+    dtype,
+    sizes_start,
+    sizes,
+    offsets_start,
+    offsets,
+    end
   };
 
   [[noreturn]] void fail(std::string_view reason) const { throw FormatError(file_, position(), reason); }
@@ -168,14 +168,14 @@ class Builder final : public nlohmann::json_sax<json> {
   [[noreturn]] void unexpected(std::string_view got) const {
     std::string expected;
     switch (state_) {
-      case State::kMetadataStart: expected = "an object for __metadata__"; break;
-      case State::kText: expected = text("a string for ", shown(key_), " in __metadata__"); break;
-      case State::kEntryStart: expected = text("an object for tensor ", shown(entries_.back().key)); break;
-      case State::kDType: expected = "a string for the dtype" + of_tensor(); break;
-      case State::kSizesStart: expected = "an array for the shape" + of_tensor(); break;
-      case State::kSizes: expected = "sizes in the shape" + of_tensor(); break;
-      case State::kOffsetsStart: expected = "an array for the data_offsets" + of_tensor(); break;
-      case State::kOffsets: expected = "two numbers in the data_offsets" + of_tensor(); break;
+      case State::metadata_start: expected = "an object for __metadata__"; break;
+      case State::text: expected = text("a string for ", shown(key_), " in __metadata__"); break;
+      case State::entry_start: expected = text("an object for tensor ", shown(entries_.back().key)); break;
+      case State::dtype: expected = "a string for the dtype" + of_tensor(); break;
+      case State::sizes_start: expected = "an array for the shape" + of_tensor(); break;
+      case State::sizes: expected = "sizes in the shape" + of_tensor(); break;
+      case State::offsets_start: expected = "an array for the data_offsets" + of_tensor(); break;
+      case State::offsets: expected = "two numbers in the data_offsets" + of_tensor(); break;
       default: expected = "an object";
     }
     fail(text("expected ", expected, ", got ", got));
@@ -185,14 +185,14 @@ class Builder final : public nlohmann::json_sax<json> {
     if (name == kMetadataKey) {
       if (has_metadata_) fail("expected __metadata__ once, got it again");
       has_metadata_ = true;
-      state_ = State::kMetadataStart;
+      state_ = State::metadata_start;
       return;
     }
     Entry& entry = entries_.emplace_back();
     entry.key = name;
     if (!keys_.insert(entry.key).second) fail(text("expected each tensor once, got ", shown(name), " again"));
     fields_ = {};
-    state_ = State::kEntryStart;
+    state_ = State::entry_start;
   }
 
   void begin_field(const std::string& name) {
@@ -202,17 +202,17 @@ class Builder final : public nlohmann::json_sax<json> {
     const auto field = Field(known - kFieldNames.begin());
     if (std::exchange(fields_[std::size_t(field)], true))
       fail(text("expected one ", name, of_tensor(), ", got it again"));
-    if (field == Field::kDType) state_ = State::kDType;
-    if (field == Field::kShape) state_ = State::kSizesStart;
-    if (field == Field::kOffsets) state_ = State::kOffsetsStart;
-    if (field == Field::kOffsets) offsets_ = 0;
+    if (field == Field::dtype) state_ = State::dtype;
+    if (field == Field::shape) state_ = State::sizes_start;
+    if (field == Field::offsets) state_ = State::offsets_start;
+    if (field == Field::offsets) offsets_ = 0;
   }
 
   void begin_text(const std::string& name) {
     if (!metadata_.emplace(name, "").second)
       fail(text("expected each name in __metadata__ once, got ", shown(name), " again"));
     key_ = name;
-    state_ = State::kText;
+    state_ = State::text;
   }
 
   DType known_dtype(std::string_view name) const {
@@ -274,7 +274,7 @@ class Builder final : public nlohmann::json_sax<json> {
   const std::string& file_;
   const char* begin_;
   const char* reached_;
-  State state_ = State::kStart;
+  State state_ = State::start;
   std::deque<Entry> entries_;  // stable, for keys_
   std::set<std::string_view> keys_;
   std::array<bool, kFieldNames.size()> fields_ = {};  // of the last entry, seen so far

@@ -26,7 +26,7 @@ BatchNormState::BatchNormState(const char* layer, std::int64_t features, const B
   if (options.track_running_stats) {
     running_mean.emplace(zeros({features}, like), sync);
     running_var.emplace(ones({features}, like), sync);
-    num_batches_tracked.emplace(zeros({}, {.dtype = kInt64, .device = like.device}), BufferSync::kEqual);
+    num_batches_tracked.emplace(zeros({}, {.dtype = kInt64, .device = like.device}), BufferSync::equal);
   }
 }
 
@@ -47,7 +47,7 @@ Tensor BatchNormState::normalize(const char* layer, decltype(&batch_norm) functi
 }
 
 BatchNorm1d::BatchNorm1d(std::int64_t features, const BatchNormLayerOptions& options)
-    : BatchNormState("BatchNorm1d", features, options, BufferSync::kMean) {}
+    : BatchNormState("BatchNorm1d", features, options, BufferSync::mean) {}
 
 Tensor BatchNorm1d::forward(const Tensor& x) { return normalize("BatchNorm1d", &batch_norm, x, is_training()); }
 

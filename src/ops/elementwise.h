@@ -136,7 +136,7 @@ Tensor binary_gradient(const char* op, const F& f, const Tensor& g, const Tensor
 
 /// f(x) of a floating tensor, else DTypeError. f.gradient(g, s) is what flows into x; s is x, or with kOutput the
 /// result.
-template <autograd::SavedAs kSaves = autograd::SavedAs::kInput, class F>
+template <autograd::SavedAs kSaves = autograd::SavedAs::input, class F>
 Tensor unary(const char* op, const char* node, const Tensor& x, const F& f) {
   using namespace elementwise;
   check_floating(op, x);

@@ -22,7 +22,7 @@ using autograd::Saved;
 Tensor divisor(const Tensor& n) { return n + eq(n, 0).to(n.dtype()); }
 
 Tensor euclidean(const Tensor& x, const DimMask& mask, bool keep_dims) {
-  Tensor out = sum_squares("norm", x, mask, keep_dims, 1, Finish::kRoot);
+  Tensor out = sum_squares("norm", x, mask, keep_dims, 1, Finish::root);
   if (records(x))
     record("Norm", out, {&x},
            [x = Saved(x), y = Saved(out, autograd::kOutput), kept = reduced_sizes(x.sizes(), mask, true)](

@@ -23,7 +23,7 @@ Tensor sum_squares(const char* op, const Tensor& x, const DimMask& mask, bool ke
   Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, keep_dims), from.dtype);
   visit_floating(op, from.dtype, [&]<class T>() {
     using C = ComputeType<T>;
-    reduce<T, T>(op, Squares<C>{C(scale), finish == Finish::kRoot}, out, x, mask);
+    reduce<T, T>(op, Squares<C>{C(scale), finish == Finish::root}, out, x, mask);
   });
   return out;
 }

@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-enum class Finish : std::uint8_t { kNone, kRoot };
+enum class Finish : std::uint8_t { none, root };
 
 /// scale * sum(x^2), or its square root. Floating dtypes only. Without a gradient.
 Tensor sum_squares(const char* op, const Tensor& x, const DimMask& mask, bool keep_dims, double scale, Finish finish);

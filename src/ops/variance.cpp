@@ -24,11 +24,11 @@ Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const Vari
   const double freedom = double(std::max<std::int64_t>(0, reduced_count(x.sizes(), mask) - options.correction));
   Tensor out = sum_squares(op, centered(x.detach(), dims), mask, options.keep_dims, 1 / freedom, finish);
   if (records(x))
-    record(finish == Finish::kRoot ? "Stddev" : "Var", out, {&x},
+    record(finish == Finish::root ? "Stddev" : "Var", out, {&x},
            [x = Saved(x), y = Saved(out, autograd::kOutput), dims, kept = reduced_sizes(x.sizes(), mask, true), freedom,
             finish](const Tensor& g) {
              Tensor share = g;
-             if (finish == Finish::kRoot) {
+             if (finish == Finish::root) {
                const Tensor root = y.get();
                share = g / ((root + eq(root, 0).to(root.dtype())) * 2);  // 1 where nothing varies: 0 / 1
              }
@@ -39,18 +39,18 @@ Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const Vari
 
 }  // namespace
 
-Tensor var(const Tensor& x) { return variance("var", x, all_of(impl_of("var", x).sizes.rank()), {}, Finish::kNone); }
+Tensor var(const Tensor& x) { return variance("var", x, all_of(impl_of("var", x).sizes.rank()), {}, Finish::none); }
 
 Tensor var(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
-  return variance("var", x, mask_of("var", dims, impl_of("var", x).sizes.rank()), options, Finish::kNone);
+  return variance("var", x, mask_of("var", dims, impl_of("var", x).sizes.rank()), options, Finish::none);
 }
 
 Tensor stddev(const Tensor& x) {
-  return variance("stddev", x, all_of(impl_of("stddev", x).sizes.rank()), {}, Finish::kRoot);
+  return variance("stddev", x, all_of(impl_of("stddev", x).sizes.rank()), {}, Finish::root);
 }
 
 Tensor stddev(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
-  return variance("stddev", x, mask_of("stddev", dims, impl_of("stddev", x).sizes.rank()), options, Finish::kRoot);
+  return variance("stddev", x, mask_of("stddev", dims, impl_of("stddev", x).sizes.rank()), options, Finish::root);
 }
 
 }  // namespace lockstep

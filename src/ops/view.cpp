@@ -234,8 +234,8 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
   int used = 0;  // dimensions that the indices name
   bool ellipsis = false;
   for (const Index& index : indices) {
-    used += index.kind() == Index::Kind::kInteger || index.kind() == Index::Kind::kSlice;
-    if (index.kind() == Index::Kind::kEllipsis && std::exchange(ellipsis, true))
+    used += index.kind() == Index::Kind::integer || index.kind() == Index::Kind::slice;
+    if (index.kind() == Index::Kind::ellipsis && std::exchange(ellipsis, true))
       throw ShapeError("[index] expected at most one Ellipsis, got two");
   }
   if (used > dim())
@@ -243,12 +243,12 @@ Tensor Tensor::index(std::initializer_list<Index> indices) const {
   Tensor result = *this;
   int d = 0;
   for (const Index& index : indices) switch (index.kind()) {
-      case Index::Kind::kInteger: result = result.select(d, index.integer()); break;
-      case Index::Kind::kSlice:
+      case Index::Kind::integer: result = result.select(d, index.integer()); break;
+      case Index::Kind::slice:
         result = result.slice(d++, index.slice().start, index.slice().stop, index.slice().step);
         break;
-      case Index::Kind::kEllipsis: d += dim() - used; break;
-      case Index::Kind::kNone: result = result.unsqueeze(d++); break;
+      case Index::Kind::ellipsis: d += dim() - used; break;
+      case Index::Kind::none: result = result.unsqueeze(d++); break;
     }
   return result;
 }

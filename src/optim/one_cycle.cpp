@@ -10,7 +10,7 @@ namespace lockstep::optim {
 namespace {
 
 double anneal(Anneal strategy, double from, double to, double part) {
-  if (strategy == Anneal::kLinear) return from + (to - from) * part;
+  if (strategy == Anneal::linear) return from + (to - from) * part;
   return to + (from - to) / 2 * (1 + std::cos(std::numbers::pi * part));
 }
 

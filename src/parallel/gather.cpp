@@ -81,7 +81,7 @@ Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, De
                       const GatherOptions& options) {
   if (parts.empty()) detail::throw_nothing(name);
   DeviceState& target = device_state(device);
-  if (options.how == Gather::kMean) {
+  if (options.how == Gather::mean) {
     if (!is_floating(parts[0].dtype()))
       throw DTypeError(text("[gather] expected a floating dtype for the mean of ", name, ", got ", parts[0].dtype()));
     if (!options.rows.empty() && options.rows.size() != parts.size())

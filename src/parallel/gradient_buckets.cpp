@@ -190,7 +190,7 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
   }
   for (const std::vector<Tensor>& places : impl.parameters)
     if (const auto former = autograd::make_meta(places[0]).sink.lock()) former->give_up();
-  for (const Device& device : devices) impl.streams.push_back(Stream::from_pool(device, StreamPriority::kHigh));
+  for (const Device& device : devices) impl.streams.push_back(Stream::from_pool(device, StreamPriority::high));
   impl.communicator.emplace(impl.devices);
   std::vector<std::size_t> reversed(impl.parameters.size());
   std::iota(reversed.rbegin(), reversed.rend(), std::size_t(0));

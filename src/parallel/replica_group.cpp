@@ -41,7 +41,7 @@ std::vector<Tensor> sums_of(const std::shared_ptr<ReplicaGroup>& group, std::spa
       sums.push_back(copied(parts[i], *parts[i].impl()->storage->device, parts[i].dtype()));
     }
   }
-  group->impl().all_reduce(sums, streams, ReduceOp::kSum);
+  group->impl().all_reduce(sums, streams, ReduceOp::sum);
   for (const Tensor& part : parts) recording = recording || autograd::records(part);
   if (!recording) return sums;
   const StreamGuard on(streams[0]);

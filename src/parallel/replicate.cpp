@@ -28,7 +28,7 @@ struct Inventory final : nn::Visitor {
   void module(const nn::Path&, nn::ModuleBase& module) override { modules.push_back(&module); }
   void parameter(const nn::Path&, nn::Parameter& value) override {
     // An optimizer changes all replicas of what it trains.
-    states.push_back({&value, value.requires_grad() ? nn::BufferSync::kEqual : nn::BufferSync::kPrimary});
+    states.push_back({&value, value.requires_grad() ? nn::BufferSync::equal : nn::BufferSync::primary});
   }
   void buffer(const nn::Path&, nn::Buffer& value) override { states.push_back({&value, value.sync()}); }
   void setting(const nn::Path&, void* value, std::size_t bytes) override { settings.emplace_back(value, bytes); }
@@ -48,8 +48,8 @@ bool is_current(const Seen& primary_was, const Inventory::Item& primary, const S
                 const nn::State& replica) {
   const Seen now(*primary.state);
   if (now.storage != primary_was.storage || replica.impl()->storage != replica_was.storage) return false;
-  return primary.sync == nn::BufferSync::kEqual ? are_in_lockstep(*primary.state, replica)
-                                                : now.version == primary_was.version;
+  return primary.sync == nn::BufferSync::equal ? are_in_lockstep(*primary.state, replica)
+                                               : now.version == primary_was.version;
 }
 
 class Placement final : public nn::Visitor {
@@ -58,7 +58,7 @@ class Placement final : public nn::Visitor {
   void parameter(const nn::Path& path, nn::Parameter& value) override { check("parameter", path, value); }
   void buffer(const nn::Path& path, nn::Buffer& value) override {
     check("buffer", path, value);
-    if (value.sync() == nn::BufferSync::kMean && !is_floating(value.dtype()))
+    if (value.sync() == nn::BufferSync::mean && !is_floating(value.dtype()))
       throw DTypeError(text("[DataParallel] expected buffer \"", path.str(),
                             "\", of which replicas take the mean, of a floating dtype, got ", value.dtype()));
   }
@@ -98,7 +98,7 @@ struct ReplicaSync::Impl {
         const nn::State& source = *primary.states[k].state;
         nn::State& target = *own.states[k].state;
         if (is_current(replica.primary_was[k], primary.states[k], replica.was[k], target)) continue;
-        if (primary.states[k].sync == nn::BufferSync::kEqual) {
+        if (primary.states[k].sync == nn::BufferSync::equal) {
           bring_in_lockstep(source, target);
         } else {
           copy_values(target, source);
@@ -118,7 +118,7 @@ struct ReplicaSync::Impl {
     std::vector<std::size_t> found;
     for (std::size_t k = 0; k < primary.states.size(); ++k) {
       const auto& [state, sync] = primary.states[k];
-      if (sync == nn::BufferSync::kMean && state->dtype() == dtype &&
+      if (sync == nn::BufferSync::mean && state->dtype() == dtype &&
           state->version() != replicas.front().primary_was[k].version)
         found.push_back(k);
     }
@@ -148,7 +148,7 @@ struct ReplicaSync::Impl {
       streams.push_back(current_stream(first.device()));
       for_each(i, [](const nn::State& own, const Tensor& place) { copy_values(place, own); });
     }
-    group.impl().all_reduce(flats, streams, ReduceOp::kMean);
+    group.impl().all_reduce(flats, streams, ReduceOp::mean);
     for (std::size_t i = 0; i < ran; ++i)
       for_each(i, [](nn::State& own, const Tensor& place) {
         copy_values(own, place);
@@ -191,7 +191,7 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
   for (nn::ModuleBase* module : replicas) {
     Impl::Replica& replica = impl_->replicas.emplace_back(Impl::Replica{Inventory(*module), {}, {}});
     for (std::size_t k = 0; k < inventory.states.size(); ++k)
-      if (inventory.states[k].sync == nn::BufferSync::kEqual)
+      if (inventory.states[k].sync == nn::BufferSync::equal)
         begin_in_lockstep(*inventory.states[k].state, *replica.inventory.states[k].state);
     for (const auto& [state, sync] : inventory.states) replica.primary_was.emplace_back(*state);
     for (const auto& [state, sync] : replica.inventory.states) replica.was.emplace_back(*state);
@@ -208,7 +208,7 @@ bool ReplicaSync::update(nn::ModuleBase& primary) {
 void ReplicaSync::end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGroup& group) {
   if (ran < 2) return;
   const auto& known = impl_->replicas.front().inventory.states;
-  const auto becomes_mean = [](const Inventory::Item& item) { return item.sync == nn::BufferSync::kMean; };
+  const auto becomes_mean = [](const Inventory::Item& item) { return item.sync == nn::BufferSync::mean; };
   if (std::none_of(known.begin(), known.end(), becomes_mean)) return;
   const NoGrad guard;
   const Inventory now(primary);

@@ -40,11 +40,11 @@ struct Region {
   std::size_t span_bytes() const noexcept { return rows == 0 ? 0 : (rows - 1) * pitch + row_bytes; }
 };
 
-enum class AccessKind : std::uint8_t { kRead, kWrite };
+enum class AccessKind : std::uint8_t { read, write };
 
 struct Access {
   Region region;
-  AccessKind kind = AccessKind::kRead;
+  AccessKind kind = AccessKind::read;
 };
 
 /// What a launch says of itself, for the race checker, the trace and cost models. The name is a literal.
@@ -119,13 +119,13 @@ struct Matmul {
 using CommunicatorHandle = void*;
 
 enum class CollectiveKind : std::uint8_t {
-  kAllReduce,
-  kReduce,
-  kBroadcast,
-  kReduceScatter,
-  kAllGather,
-  kSendReceive,
-  kBarrier,
+  all_reduce,
+  reduce,
+  broadcast,
+  reduce_scatter,
+  all_gather,
+  send_receive,
+  barrier,
 };
 
 /// One rank's part of a collective; the stream is of the rank's device. Null where the operation has no use for it.
@@ -138,11 +138,11 @@ struct CollectivePart {
 /// One operation of all ranks of a communicator, its arguments checked. For NCCL this is one group: one call for each
 /// rank; where `counts` differ, one reduce or broadcast for each root.
 struct CollectiveCall {
-  CollectiveKind kind = CollectiveKind::kBarrier;
+  CollectiveKind kind = CollectiveKind::barrier;
   const char* name = "";                       ///< A literal.
   std::span<const CollectivePart> parts = {};  ///< By rank.
   DType dtype = kFloat32;
-  ReduceOp op = ReduceOp::kSum;
+  ReduceOp op = ReduceOp::sum;
   std::size_t count = 0;                     ///< Elements; of several counts or transfers, their sum.
   std::span<const std::size_t> counts = {};  ///< By rank, of reduce-scatter and all-gather.
   int root = 0;                              ///< Of reduce and broadcast.

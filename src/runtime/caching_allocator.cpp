@@ -58,8 +58,8 @@ struct CachingAllocator::Impl {
       : backend(owner),
         device(index),
         limit(most_bytes),
-        granularity(owner.type() == DeviceType::kCpu ? 64 : 512),
-        discards(owner.type() != DeviceType::kCpu),
+        granularity(owner.type() == DeviceType::cpu ? 64 : 512),
+        discards(owner.type() != DeviceType::cpu),
         uses(owner) {}
 
   using Lock = std::unique_lock<SpinMutex>;
@@ -216,7 +216,7 @@ void CachingAllocator::Impl::throw_out_of_memory(Lock& lock, std::size_t request
   const std::size_t in_use = stats.in_use;
   const std::size_t cached = stats.reserved - in_use;
   lock.unlock();
-  const Device name = backend.type() == DeviceType::kCpu ? Device() : Device::cuda(device);
+  const Device name = backend.type() == DeviceType::cpu ? Device() : Device::cuda(device);
   throw OutOfMemory(name.name(), {.requested = requested, .in_use = in_use, .cached = cached, .limit = capacity()});
 }
 

@@ -13,9 +13,9 @@ namespace {
 
 constexpr std::size_t kMax = std::numeric_limits<std::size_t>::max();
 
-bool has_root(CollectiveKind kind) { return kind == CollectiveKind::kReduce || kind == CollectiveKind::kBroadcast; }
+bool has_root(CollectiveKind kind) { return kind == CollectiveKind::reduce || kind == CollectiveKind::broadcast; }
 bool has_counts(CollectiveKind kind) {
-  return kind == CollectiveKind::kReduceScatter || kind == CollectiveKind::kAllGather;
+  return kind == CollectiveKind::reduce_scatter || kind == CollectiveKind::all_gather;
 }
 
 [[noreturn]] void throw_not_addressable(const CollectiveCall& call, std::size_t count) {
@@ -29,7 +29,7 @@ void check_rank(const CollectiveCall& call, const char* what, int got) {
 }
 
 void check_numbers(const CollectiveCall& call) {
-  if (call.op == ReduceOp::kMean && !is_floating(call.dtype))
+  if (call.op == ReduceOp::mean && !is_floating(call.dtype))
     throw DTypeError(text('[', call.name, "] expected a floating dtype for the mean, got ", call.dtype));
   if (has_root(call.kind)) check_rank(call, "a root", call.root);
   if (has_counts(call.kind) && call.counts.size() != call.parts.size())
@@ -42,7 +42,7 @@ void check_numbers(const CollectiveCall& call) {
   };
   if (has_counts(call.kind)) {
     for (const std::size_t count : call.counts) fits(count);
-  } else if (call.kind == CollectiveKind::kSendReceive) {
+  } else if (call.kind == CollectiveKind::send_receive) {
     for (const Transfer& transfer : call.transfers) {
       check_rank(call, "a sending rank", transfer.from);
       check_rank(call, "a receiving rank", transfer.to);
@@ -61,7 +61,7 @@ bool is_in_place(const CollectiveCall& call, std::size_t rank) {
   const std::size_t before =
       std::accumulate(call.counts.begin(), call.counts.begin() + std::ptrdiff_t(rank), std::size_t(0));
   const std::size_t offset = before * size_of(call.dtype);
-  return call.kind == CollectiveKind::kReduceScatter ? receive == send + offset : send == receive + offset;
+  return call.kind == CollectiveKind::reduce_scatter ? receive == send + offset : send == receive + offset;
 }
 
 struct Range {
@@ -76,7 +76,7 @@ void add_ranges(const CollectiveCall& call, std::size_t rank, std::vector<Range>
   const std::size_t first = ranges.size();
   for (const Access& access : accesses_of(call, rank)) {
     const auto begin = reinterpret_cast<std::uintptr_t>(access.region.data);
-    const bool written = access.kind == AccessKind::kWrite;
+    const bool written = access.kind == AccessKind::write;
     if (access.region.bytes() > kMax - begin) throw_not_addressable(call, access.region.bytes() / size_of(call.dtype));
     if (begin == 0 || begin % size_of(call.dtype) != 0)
       throw InvalidArgument(text('[', call.name, "] expected a ", written ? "receive" : "send", " buffer of ",
@@ -84,7 +84,7 @@ void add_ranges(const CollectiveCall& call, std::size_t rank, std::vector<Range>
                                  access.region.data));
     ranges.push_back({begin, begin + access.region.bytes(), written, rank});
   }
-  if (call.kind == CollectiveKind::kSendReceive || ranges.size() != first + 2 || !is_in_place(call, rank)) return;
+  if (call.kind == CollectiveKind::send_receive || ranges.size() != first + 2 || !is_in_place(call, rank)) return;
   const Range last = ranges.back();
   ranges.pop_back();
   ranges.back() = {std::min(ranges.back().begin, last.begin), std::max(ranges.back().end, last.end), true, rank};
@@ -113,37 +113,37 @@ std::vector<Access> accesses_of(const CollectiveCall& call, std::size_t rank) {
   const auto add = [&](const void* data, std::size_t count, AccessKind kind) {
     if (count > 0) accesses.push_back({{data, count * size_of(call.dtype), 1, 0}, kind});
   };
-  const auto reads = [&](std::size_t count) { add(part.send, count, AccessKind::kRead); };
-  const auto writes = [&](std::size_t count) { add(part.receive, count, AccessKind::kWrite); };
+  const auto reads = [&](std::size_t count) { add(part.send, count, AccessKind::read); };
+  const auto writes = [&](std::size_t count) { add(part.receive, count, AccessKind::write); };
   const bool is_root = rank == std::size_t(call.root);
   switch (call.kind) {
-    case CollectiveKind::kAllReduce:
+    case CollectiveKind::all_reduce:
       reads(call.count);
       writes(call.count);
       break;
-    case CollectiveKind::kReduce:
+    case CollectiveKind::reduce:
       reads(call.count);
       if (is_root) writes(call.count);
       break;
-    case CollectiveKind::kBroadcast:
+    case CollectiveKind::broadcast:
       if (is_root) reads(call.count);
       writes(call.count);
       break;
-    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::reduce_scatter:
       reads(call.count);
       writes(call.counts[rank]);
       break;
-    case CollectiveKind::kAllGather:
+    case CollectiveKind::all_gather:
       reads(call.counts[rank]);
       writes(call.count);
       break;
-    case CollectiveKind::kSendReceive:
+    case CollectiveKind::send_receive:
       for (const Transfer& transfer : call.transfers) {
-        if (std::size_t(transfer.from) == rank) add(transfer.send, transfer.count, AccessKind::kRead);
-        if (std::size_t(transfer.to) == rank) add(transfer.receive, transfer.count, AccessKind::kWrite);
+        if (std::size_t(transfer.from) == rank) add(transfer.send, transfer.count, AccessKind::read);
+        if (std::size_t(transfer.to) == rank) add(transfer.receive, transfer.count, AccessKind::write);
       }
       break;
-    case CollectiveKind::kBarrier: break;
+    case CollectiveKind::barrier: break;
   }
   return accesses;
 }
@@ -159,18 +159,18 @@ std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank
       if (sends(other)) add(other);
   };
   switch (call.kind) {
-    case CollectiveKind::kAllReduce: add_all([&](std::size_t) { return call.count > 0; }); break;
-    case CollectiveKind::kReduce: add_all([&](std::size_t) { return call.count > 0 && rank == root; }); break;
-    case CollectiveKind::kBroadcast:
+    case CollectiveKind::all_reduce: add_all([&](std::size_t) { return call.count > 0; }); break;
+    case CollectiveKind::reduce: add_all([&](std::size_t) { return call.count > 0 && rank == root; }); break;
+    case CollectiveKind::broadcast:
       if (call.count > 0) add(root);
       break;
-    case CollectiveKind::kReduceScatter: add_all([&](std::size_t) { return call.counts[rank] > 0; }); break;
-    case CollectiveKind::kAllGather: add_all([&](std::size_t other) { return call.counts[other] > 0; }); break;
-    case CollectiveKind::kSendReceive:
+    case CollectiveKind::reduce_scatter: add_all([&](std::size_t) { return call.counts[rank] > 0; }); break;
+    case CollectiveKind::all_gather: add_all([&](std::size_t other) { return call.counts[other] > 0; }); break;
+    case CollectiveKind::send_receive:
       for (const Transfer& transfer : call.transfers)
         if (std::size_t(transfer.to) == rank && transfer.count > 0) add(std::size_t(transfer.from));
       break;
-    case CollectiveKind::kBarrier: add_all([](std::size_t) { return true; }); break;
+    case CollectiveKind::barrier: add_all([](std::size_t) { return true; }); break;
   }
   return senders;
 }

@@ -125,38 +125,38 @@ const std::vector<Device>& Communicator::devices() const noexcept { return state
 
 void Communicator::all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op) {
   state_->run(ranks,
-              {.kind = CollectiveKind::kAllReduce, .name = "all_reduce", .dtype = dtype, .op = op, .count = count});
+              {.kind = CollectiveKind::all_reduce, .name = "all_reduce", .dtype = dtype, .op = op, .count = count});
 }
 
 void Communicator::reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root, ReduceOp op) {
   state_->run(
       ranks,
-      {.kind = CollectiveKind::kReduce, .name = "reduce", .dtype = dtype, .op = op, .count = count, .root = root});
+      {.kind = CollectiveKind::reduce, .name = "reduce", .dtype = dtype, .op = op, .count = count, .root = root});
 }
 
 void Communicator::broadcast(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root) {
   state_->run(ranks,
-              {.kind = CollectiveKind::kBroadcast, .name = "broadcast", .dtype = dtype, .count = count, .root = root});
+              {.kind = CollectiveKind::broadcast, .name = "broadcast", .dtype = dtype, .count = count, .root = root});
 }
 
 void Communicator::reduce_scatter(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype,
                                   ReduceOp op) {
   state_->run(
       ranks,
-      {.kind = CollectiveKind::kReduceScatter, .name = "reduce_scatter", .dtype = dtype, .op = op, .counts = counts});
+      {.kind = CollectiveKind::reduce_scatter, .name = "reduce_scatter", .dtype = dtype, .op = op, .counts = counts});
 }
 
 void Communicator::all_gather(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype) {
-  state_->run(ranks, {.kind = CollectiveKind::kAllGather, .name = "all_gather", .dtype = dtype, .counts = counts});
+  state_->run(ranks, {.kind = CollectiveKind::all_gather, .name = "all_gather", .dtype = dtype, .counts = counts});
 }
 
 void Communicator::send_receive(std::span<const Stream> streams, std::span<const Transfer> transfers, DType dtype) {
   state_->run(streams,
-              {.kind = CollectiveKind::kSendReceive, .name = "send_receive", .dtype = dtype, .transfers = transfers});
+              {.kind = CollectiveKind::send_receive, .name = "send_receive", .dtype = dtype, .transfers = transfers});
 }
 
 void Communicator::barrier(std::span<const Stream> streams) {
-  state_->run(streams, {.kind = CollectiveKind::kBarrier, .name = "barrier"});
+  state_->run(streams, {.kind = CollectiveKind::barrier, .name = "barrier"});
 }
 
 void Communicator::abort() noexcept { state_->abort(); }

@@ -26,7 +26,7 @@ Device::Device(std::string_view name) {
   }
   if (kind != "cuda" || index < 0 || index >= kMaxDevices)
     throw InvalidArgument(text("[Device] expected \"cpu\", \"cuda\" or \"cuda:N\", got \"", name, "\""));
-  type_ = DeviceType::kCuda;
+  type_ = DeviceType::cuda;
   index_ = std::int8_t(index);
 }
 
@@ -34,7 +34,7 @@ Device Device::cuda(int index) {
   if (index < 0 || index >= kMaxDevices)
     throw InvalidArgument(text("[Device] expected an index in [0, ", kMaxDevices - 1, "], got ", index));
   Device device;
-  device.type_ = DeviceType::kCuda;
+  device.type_ = DeviceType::cuda;
   device.index_ = std::int8_t(index);
   return device;
 }

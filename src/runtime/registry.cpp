@@ -103,7 +103,7 @@ StreamHandle DeviceState::stream(int id) {
   if (!made_[id].load(std::memory_order_acquire)) {
     const std::scoped_lock lock(mutex_);
     if (!made_[id].load(std::memory_order_relaxed)) {
-      const auto priority = id > kPoolSize ? StreamPriority::kHigh : StreamPriority::kNormal;
+      const auto priority = id > kPoolSize ? StreamPriority::high : StreamPriority::normal;
       natives_[id] = backend.create_stream(device.index(), id, priority);
       made_[id].store(true, std::memory_order_release);
     }
@@ -127,7 +127,7 @@ std::vector<StreamHandle> DeviceState::streams() {
 
 DeviceSet::DeviceSet(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
   for (int i = 0; backend_ && i < backend_->device_count(); ++i) {
-    const Device device = backend_->type() == DeviceType::kCpu ? Device() : Device::cuda(i);
+    const Device device = backend_->type() == DeviceType::cpu ? Device() : Device::cuda(i);
     states_.push_back(std::make_unique<DeviceState>(device, *backend_));
   }
 }

@@ -12,13 +12,13 @@ namespace lockstep {
 
 using sim::FaultKind;
 
-void FaultInjector::fail_allocation(Fault fault) { backend_->inject(FaultKind::kAllocation, fault); }
-void FaultInjector::fail_copy(Fault fault) { backend_->inject(FaultKind::kCopy, fault); }
-void FaultInjector::fail_launch(Fault fault) { backend_->inject(FaultKind::kLaunch, fault); }
-void FaultInjector::fail_collective(Fault fault) { backend_->inject(FaultKind::kCollective, fault); }
-void FaultInjector::lose_device(Fault fault) { backend_->inject(FaultKind::kLoss, fault); }
-void FaultInjector::drop_wait(Fault fault) { backend_->inject(FaultKind::kWait, fault); }
-void FaultInjector::drop_record(Fault fault) { backend_->inject(FaultKind::kRecord, fault); }
+void FaultInjector::fail_allocation(Fault fault) { backend_->inject(FaultKind::allocation, fault); }
+void FaultInjector::fail_copy(Fault fault) { backend_->inject(FaultKind::copy, fault); }
+void FaultInjector::fail_launch(Fault fault) { backend_->inject(FaultKind::launch, fault); }
+void FaultInjector::fail_collective(Fault fault) { backend_->inject(FaultKind::collective, fault); }
+void FaultInjector::lose_device(Fault fault) { backend_->inject(FaultKind::loss, fault); }
+void FaultInjector::drop_wait(Fault fault) { backend_->inject(FaultKind::wait, fault); }
+void FaultInjector::drop_record(Fault fault) { backend_->inject(FaultKind::record, fault); }
 void FaultInjector::clear() { backend_->clear_faults(); }
 
 struct SimulatedDevices::State {

@@ -138,7 +138,7 @@ void FitLoop::step() {
   ++step_in_epoch_;
   finish_row();  // of the step before: the devices have this step to do meanwhile
   if (divides(options_.log_every, step_) && !is_last_step_of_epoch()) row_ = new_row();
-  if (parts_.schedule && parts_.schedule_step == ScheduleStep::kStep) parts_.schedule->step();
+  if (parts_.schedule && parts_.schedule_step == ScheduleStep::step) parts_.schedule->step();
   progress_.step(point());
   if (divides(options_.checkpoint.every_steps, step_) && !is_last_step_of_epoch()) save();
 }
@@ -146,7 +146,7 @@ void FitLoop::step() {
 void FitLoop::clip() {
   if (options_.gradient_clip_val == 0) return;
   const std::vector<Tensor> parameters = parameters_of(parts_.optimizer);
-  if (options_.gradient_clip_algorithm == GradientClip::kNorm)
+  if (options_.gradient_clip_algorithm == GradientClip::norm)
     optim::clip_grad_norm_(parameters, options_.gradient_clip_val);
   else
     optim::clip_grad_value_(parameters, options_.gradient_clip_val);
@@ -157,7 +157,7 @@ void FitLoop::end_epoch(const Validate& validate) {
   row_ = new_row();
   row_->at.ends_epoch = true;
   finish_row(validated(validate));
-  if (parts_.schedule && parts_.schedule_step == ScheduleStep::kEpoch) parts_.schedule->step();
+  if (parts_.schedule && parts_.schedule_step == ScheduleStep::epoch) parts_.schedule->step();
   ++epoch_;
   step_in_epoch_ = 0;
   expect_steps_from(0);

@@ -53,9 +53,9 @@ void check(const TrainerOptions& options) {
   check("checkpoint.every_epochs", options.checkpoint.every_epochs, 0);
   check("checkpoint.keep", options.checkpoint.keep, 0);
   if (!(options.gradient_clip_val >= 0)) refuse("gradient_clip_val of at least 0", text(options.gradient_clip_val));
-  if (options.precision != Precision::kFloat32)
+  if (options.precision != Precision::float32)
     refuse("precision float32, the only one there is yet",
-           options.precision == Precision::kBFloat16 ? "bfloat16" : "float16");
+           options.precision == Precision::bfloat16 ? "bfloat16" : "float16");
 }
 
 }  // namespace
@@ -68,7 +68,7 @@ void check_loss(const Tensor& loss) {
   if (!loss.defined()) refuse("the loss to be a tensor", "an undefined one");
   if (loss.numel() != 1)
     throw ShapeError(text("[trainer] expected a loss of one element, got shape ", loss.sizes(),
-                          ": take the mean, or gather losses of replicas with .parallel = {.gather = Gather::kMean}"));
+                          ": take the mean, or gather losses of replicas with .parallel = {.gather = Gather::mean}"));
 }
 
 void refuse_second_loss() {

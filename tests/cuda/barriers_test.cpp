@@ -21,7 +21,7 @@ using emulation::Order;
 using emulation::settings;
 using emulation::Site;
 
-constexpr Order kOrders[] = {Order::kForward, Order::kReverse, Order::kShuffled};
+constexpr Order kOrders[] = {Order::forward, Order::reverse, Order::shuffled};
 
 using Values = std::vector<double>;
 

@@ -93,10 +93,10 @@ TEST_P(FakeCudaRanks, HoldWhatSimulatedRanksHold) {
   };
   for (const bool earliest_first : {false, true}) {
     machine().earliest_first = earliest_first;
-    expect_equal(float(), kFloat32, ReduceOp::kSum);
-    expect_equal(double(), kFloat64, ReduceOp::kMean);
-    expect_equal(std::int64_t(), kInt64, ReduceOp::kMax);
-    expect_equal(bool(), kBool, ReduceOp::kSum);
+    expect_equal(float(), kFloat32, ReduceOp::sum);
+    expect_equal(double(), kFloat64, ReduceOp::mean);
+    expect_equal(std::int64_t(), kInt64, ReduceOp::max);
+    expect_equal(bool(), kBool, ReduceOp::sum);
   }
 }
 INSTANTIATE_TEST_SUITE_P(Cards, FakeCudaRanks,

@@ -14,7 +14,7 @@
 namespace lockstep::emulation {
 namespace {
 
-constexpr Order kOrders[] = {Order::kForward, Order::kReverse, Order::kShuffled};
+constexpr Order kOrders[] = {Order::forward, Order::reverse, Order::shuffled};
 
 class Emulator : public ::testing::TestWithParam<Order> {
  protected:
@@ -26,7 +26,7 @@ class Emulator : public ::testing::TestWithParam<Order> {
 };
 
 std::string name_of(const ::testing::TestParamInfo<Order>& order) {
-  return order.param == Order::kForward ? "Forward" : order.param == Order::kReverse ? "Reverse" : "Shuffled";
+  return order.param == Order::forward ? "Forward" : order.param == Order::reverse ? "Reverse" : "Shuffled";
 }
 INSTANTIATE_TEST_SUITE_P(, Emulator, ::testing::ValuesIn(kOrders), name_of);
 

@@ -85,7 +85,7 @@ const std::vector<Case> kCases = {{1, 1, false},    {300, 1, false},  {3, 5, fal
 
 INSTANTIATE_TEST_SUITE_P(, RowTeams,
                          ::testing::Combine(::testing::ValuesIn(kCases),
-                                            ::testing::Values(Order::kForward, Order::kReverse, Order::kShuffled)),
+                                            ::testing::Values(Order::forward, Order::reverse, Order::shuffled)),
                          [](const auto& teams) {
                            const Case rows = std::get<Case>(teams.param);
                            const int order = int(std::get<Order>(teams.param));

@@ -65,12 +65,12 @@ TEST(Module, GivesParametersWithoutBuffers) {
 TEST(Module, CopiesWhatItHolds) {
   Everything first;
   first.rate = 2;
-  first.mode = Mode::kScaled;
+  first.mode = Mode::scaled;
   Everything second = first;
   const Tensor x = randn({3, 2});
   EXPECT_EQ(values(second(x)), values(first(x)));
   EXPECT_EQ(second.rate, 2);
-  EXPECT_EQ(second.mode, Mode::kScaled);
+  EXPECT_EQ(second.mode, Mode::scaled);
   const NoGrad guard;
   for (Tensor parameter : second.parameters()) parameter.fill_(0);
   second.count.fill_(9);

@@ -15,7 +15,7 @@
 
 namespace lockstep::testing {
 
-enum class Mode { kPlain, kScaled };
+enum class Mode { plain, scaled };
 
 /// A struct that is no module, only a part of one.
 struct Affine {
@@ -40,7 +40,7 @@ struct Everything : nn::Module<Everything> {
   nn::Sequential body{nn::Linear(2, 4), nn::ReLU(), nn::Sequential{nn::Linear(4, 2), nn::Flatten()}};
   nn::Buffer count{tensor({0, 0})};
   double rate = 0.5;
-  Mode mode = Mode::kPlain;
+  Mode mode = Mode::plain;
   bool flag = false;
   auto members() {
     return nn::members("blocks", blocks, "pair", pair, "heads", heads, "absent", absent, "present", present, "body",

@@ -15,7 +15,7 @@
 namespace lockstep::reference {
 namespace {
 
-enum class Layout { kDense, kGaps, kTransposed };
+enum class Layout { dense, gaps, transposed };
 
 struct Setting {
   const char* name;
@@ -26,7 +26,7 @@ struct Setting {
 
 // The same values in memory of that layout.
 Tensor laid_out(const Tensor& x, Layout layout) {
-  if (layout == Layout::kGaps) {
+  if (layout == Layout::gaps) {
     Shape room = x.sizes();
     for (int d = 0; d < room.rank(); ++d) room[d] = 2 * room[d] + 1;
     Tensor view = full(x.dim() ? room : Shape{3}, 77, {.dtype = x.dtype(), .device = x.device()});
@@ -36,7 +36,7 @@ Tensor laid_out(const Tensor& x, Layout layout) {
   }
   Shape reversed;
   for (int d = x.dim(); d-- > 0;) reversed.push_back(d);
-  return layout == Layout::kTransposed && x.dim() > 1 ? x.permute(reversed).contiguous().permute(reversed) : x.clone();
+  return layout == Layout::transposed && x.dim() > 1 ? x.permute(reversed).contiguous().permute(reversed) : x.clone();
 }
 
 std::string at(const Shape& sizes, std::size_t position) {
@@ -145,18 +145,18 @@ TEST_P(Reference, Agrees) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Reference,
-                         testing::Values(Setting{"Float32Cpu", kFloat32, false, Layout::kDense},
-                                         Setting{"Float32CpuGaps", kFloat32, false, Layout::kGaps},
-                                         Setting{"Float32CpuTransposed", kFloat32, false, Layout::kTransposed},
-                                         Setting{"Float32Device", kFloat32, true, Layout::kDense},
-                                         Setting{"Float32DeviceGaps", kFloat32, true, Layout::kGaps},
-                                         Setting{"Float32DeviceTransposed", kFloat32, true, Layout::kTransposed},
-                                         Setting{"Float64Cpu", kFloat64, false, Layout::kDense},
-                                         Setting{"Float64CpuGaps", kFloat64, false, Layout::kGaps},
-                                         Setting{"Float64CpuTransposed", kFloat64, false, Layout::kTransposed},
-                                         Setting{"Float64Device", kFloat64, true, Layout::kDense},
-                                         Setting{"Float64DeviceGaps", kFloat64, true, Layout::kGaps},
-                                         Setting{"Float64DeviceTransposed", kFloat64, true, Layout::kTransposed}),
+                         testing::Values(Setting{"Float32Cpu", kFloat32, false, Layout::dense},
+                                         Setting{"Float32CpuGaps", kFloat32, false, Layout::gaps},
+                                         Setting{"Float32CpuTransposed", kFloat32, false, Layout::transposed},
+                                         Setting{"Float32Device", kFloat32, true, Layout::dense},
+                                         Setting{"Float32DeviceGaps", kFloat32, true, Layout::gaps},
+                                         Setting{"Float32DeviceTransposed", kFloat32, true, Layout::transposed},
+                                         Setting{"Float64Cpu", kFloat64, false, Layout::dense},
+                                         Setting{"Float64CpuGaps", kFloat64, false, Layout::gaps},
+                                         Setting{"Float64CpuTransposed", kFloat64, false, Layout::transposed},
+                                         Setting{"Float64Device", kFloat64, true, Layout::dense},
+                                         Setting{"Float64DeviceGaps", kFloat64, true, Layout::gaps},
+                                         Setting{"Float64DeviceTransposed", kFloat64, true, Layout::transposed}),
                          [](const auto& setting) { return std::string(setting.param.name); });
 
 // Skipped, with the names in its message, while ops are missing.

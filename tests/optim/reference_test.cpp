@@ -175,7 +175,7 @@ std::unique_ptr<optim::Schedule> make_schedule(const std::string& name, optim::O
     options.div_factor = o.value("div_factor", options.div_factor);
     options.final_div_factor = o.value("final_div_factor", options.final_div_factor);
     options.three_phase = o.value("three_phase", options.three_phase);
-    if (o.value("anneal_strategy", "cos") == "linear") options.anneal_strategy = Anneal::kLinear;
+    if (o.value("anneal_strategy", "cos") == "linear") options.anneal_strategy = Anneal::linear;
     return std::make_unique<OneCycleLR>(optimizer, options);
   }
   return nullptr;

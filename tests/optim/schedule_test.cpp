@@ -48,7 +48,7 @@ TEST(Schedules, OneCycleTurnsAtItsPhases) {
   optim::OneCycleLR schedule(optimizer, {.max_lr = 1,
                                          .total_steps = 101,
                                          .pct_start = 0.4,
-                                         .anneal_strategy = optim::Anneal::kLinear,
+                                         .anneal_strategy = optim::Anneal::linear,
                                          .div_factor = 10,
                                          .final_div_factor = 100,
                                          .three_phase = true});

@@ -218,7 +218,7 @@ TEST(DataParallel, GathersScalarsAsAVectorOrTheirWeightedMean) {
   const Tensor rows = arange(10, {.dtype = kFloat32});
   DataParallel vector{LossModel()};
   EXPECT_EQ(floats(vector(rows)), (std::vector<float>{1.5f, 5.5f, 8.5f}));
-  DataParallel mean_of(LossModel(), {.gather = Gather::kMean});
+  DataParallel mean_of(LossModel(), {.gather = Gather::mean});
   EXPECT_NEAR(mean_of(rows).item<float>(), 4.5f, 1e-6);
 }
 

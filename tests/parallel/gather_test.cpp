@@ -37,7 +37,7 @@ const std::vector<Device> kThree = {"cuda:0", "cuda:1", "cuda:2"};
 TEST(Gather, UndoesScatter) {
   SimulatedDevices devices({.count = 3, .seed = 2, .max_delay_us = 50});
   for (const std::int64_t rows : {0, 1, 2, 7, 30})
-    for (const Split split : {Split::kChunk, Split::kBalanced})
+    for (const Split split : {Split::chunk, Split::balanced})
       for (const std::int64_t dim : {0, 1, -1})
         for (const Device output : {Device("cuda:0"), Device("cuda:2"), Device("cpu")}) {
           const Tensor x = dim == 0 ? randn({rows, 3}) : randn({3, rows});
@@ -72,19 +72,19 @@ TEST(GatherMean, WeightsShardsByTheirSize) {
   std::vector<std::int64_t> rows;
   std::vector<Tensor> means;
   for (const Tensor& shard : scatter(x, kThree, {}, "x", &rows)) means.push_back(mean(shard));
-  EXPECT_NEAR(gather(means, "cuda:0", {.how = Gather::kMean, .rows = rows}).item<double>(), mean(x).item<double>(),
+  EXPECT_NEAR(gather(means, "cuda:0", {.how = Gather::mean, .rows = rows}).item<double>(), mean(x).item<double>(),
               1e-12);
 }
 
 TEST(GatherMean, IsThePlainMeanWithoutSizes) {
   EXPECT_EQ(
-      gather(std::vector<Tensor>{tensor({1., 2.}), tensor({3., 6.})}, "cpu", {.how = Gather::kMean}).to_vector<float>(),
+      gather(std::vector<Tensor>{tensor({1., 2.}), tensor({3., 6.})}, "cpu", {.how = Gather::mean}).to_vector<float>(),
       (std::vector<float>{2, 4}));
 }
 
 TEST(GatherMean, TakesNothingFromAnEmptyShard) {
   const Tensor nothing = full({}, std::numeric_limits<double>::quiet_NaN());
-  const auto joined = gather(std::vector<Tensor>{nothing, tensor(3.)}, "cpu", {.how = Gather::kMean, .rows = {0, 4}});
+  const auto joined = gather(std::vector<Tensor>{nothing, tensor(3.)}, "cpu", {.how = Gather::mean, .rows = {0, 4}});
   EXPECT_EQ(joined.item<double>(), 3);
 }
 
@@ -119,9 +119,9 @@ TEST(GatherRefuses, PartsThatDoNotFitTheFirst) {
   EXPECT_EQ(thrown<DTypeError>([&] { gather(dtypes, "cpu"); }),
             "[gather] expected output of replica 1 to be float32 as in replica 0, got float64");
   EXPECT_THROW(gather(shapes, "cpu", {.dim = 2}), ShapeError);
-  EXPECT_THROW(gather(shapes, "cpu", {.how = Gather::kMean}), ShapeError);
-  EXPECT_THROW(gather(std::vector<Tensor>{tensor({1, 2})}, "cpu", {.how = Gather::kMean}), DTypeError);
-  EXPECT_THROW(gather(std::vector<Tensor>(2, ones({1})), "cpu", {.how = Gather::kMean, .rows = {1}}), InvalidArgument);
+  EXPECT_THROW(gather(shapes, "cpu", {.how = Gather::mean}), ShapeError);
+  EXPECT_THROW(gather(std::vector<Tensor>{tensor({1, 2})}, "cpu", {.how = Gather::mean}), DTypeError);
+  EXPECT_THROW(gather(std::vector<Tensor>(2, ones({1})), "cpu", {.how = Gather::mean, .rows = {1}}), InvalidArgument);
   EXPECT_EQ(thrown<InvalidArgument>([] { gather(std::vector<Tensor>{}, "cpu"); }),
             "[gather] expected at least one part of output, got none");
 }
@@ -161,7 +161,7 @@ TEST(Gather, CarriesGradientsBackToEachReplica) {
   }
   const Tensor weights = arange(6, {.dtype = kFloat32, .device = "cuda:0"});
   const Tensor vector = gather(scalars, "cuda:0"),
-               average = gather(scalars, "cuda:0", {.how = Gather::kMean, .rows = {1, 1, 2}});
+               average = gather(scalars, "cuda:0", {.how = Gather::mean, .rows = {1, 1, 2}});
   backward(std::vector<Tensor>{sum(gather(parts, "cuda:0") * weights) + sum(vector) * 10.0 + average * 100.0});
   for (std::size_t i = 0; i < 3; ++i) {
     EXPECT_EQ(leaves[i].grad().device(), kThree[i]);

@@ -160,7 +160,7 @@ TEST(BatchNorm, KeepsTheMeanOfTheReplicasStatistics) {
 }
 
 struct Counter : nn::Module<Counter> {
-  nn::Buffer count{zeros({}, {.dtype = kInt64}), nn::BufferSync::kMean};
+  nn::Buffer count{zeros({}, {.dtype = kInt64}), nn::BufferSync::mean};
   auto members() { return nn::members("count", count); }
   Tensor forward(const Tensor& x) { return x; }
 };
@@ -171,7 +171,7 @@ TEST(Buffers, ThatBecomeMeansAreFloating) {
 }
 
 struct Scaled : nn::Module<Scaled> {
-  nn::Buffer scale{ones({1}), nn::BufferSync::kEqual};
+  nn::Buffer scale{ones({1}), nn::BufferSync::equal};
   auto members() { return nn::members("scale", scale); }
   Tensor forward(const Tensor& x) { return x * scale; }
 };
@@ -186,7 +186,7 @@ TEST(Buffers, ThatAreEqualEverywhereAreSentWhenAnotherTakesTheirPlace) {
   for (const int changes : {1, 1, 2, 2, 0, 0}) {
     Tensor value = full({1}, ++number, {.device = "cuda:0"});
     for (int i = 0; i < changes; ++i) value.add_(0);
-    model.module().scale = nn::Buffer(value, nn::BufferSync::kEqual);
+    model.module().scale = nn::Buffer(value, nn::BufferSync::equal);
     EXPECT_EQ(model(x).to(Device()).to_vector<float>(), std::vector<float>(3, number)) << changes;
   }
 }

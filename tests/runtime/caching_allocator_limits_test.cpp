@@ -92,7 +92,7 @@ TEST(CachingAllocatorLimits, OutOfMemoryTellsAllSizes) {
 }
 
 TEST(CachingAllocatorLimits, OutOfMemoryNamesTheCpu) {
-  FakeBackend backend({.type = DeviceType::kCpu, .memory_bytes = kMiB});
+  FakeBackend backend({.type = DeviceType::cpu, .memory_bytes = kMiB});
   CachingAllocator allocator(backend, 0);
   EXPECT_EQ(out_of_memory(allocator, 2 * kMiB).device, "cpu");
 }

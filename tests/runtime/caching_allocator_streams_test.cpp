@@ -133,7 +133,7 @@ TEST_F(BlocksOnStreams, DiscardsABlockUsedElsewhereOnItsOwnStreamOnceThatWorkEnd
 }
 
 TEST(CachingAllocator, DiscardsNothingOnTheCpu) {
-  FakeBackend backend({.type = DeviceType::kCpu});
+  FakeBackend backend({.type = DeviceType::cpu});
   CachingAllocator allocator(backend, 0);
   allocator.free(allocator.allocate(1000, kStream).block);
   EXPECT_TRUE(backend.discards().empty());

@@ -165,16 +165,16 @@ class Alignment : public testing::TestWithParam<DeviceType> {};
 TEST_P(Alignment, OfEveryBlockIsThatOfItsDevice) {
   FakeBackend backend({.type = GetParam()});
   CachingAllocator allocator(backend, 0);
-  const std::size_t alignment = GetParam() == DeviceType::kCpu ? 64 : 512;
+  const std::size_t alignment = GetParam() == DeviceType::cpu ? 64 : 512;
   for (std::size_t bytes = 1; bytes < 32 * kMiB; bytes = bytes * 3 + 1) {
     EXPECT_EQ(address(allocator.allocate(bytes, kStream)) % alignment, 0u) << bytes;
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Alignment, testing::Values(DeviceType::kCpu, DeviceType::kCuda));
+INSTANTIATE_TEST_SUITE_P(Devices, Alignment, testing::Values(DeviceType::cpu, DeviceType::cuda));
 
 TEST(CachingAllocator, CountsSmallCpuBlocksInUnitsOf64Bytes) {
-  FakeBackend backend({.type = DeviceType::kCpu});
+  FakeBackend backend({.type = DeviceType::cpu});
   CachingAllocator allocator(backend, 0);
   allocator.allocate(32, kStream);
   EXPECT_EQ(allocator.stats().in_use, 64u);

@@ -10,7 +10,7 @@ namespace lockstep::testing {
 namespace {
 
 constexpr DType kAllDTypes[] = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
-constexpr ReduceOp kAllOps[] = {ReduceOp::kSum, ReduceOp::kMean, ReduceOp::kMax, ReduceOp::kMin};
+constexpr ReduceOp kAllOps[] = {ReduceOp::sum, ReduceOp::mean, ReduceOp::max, ReduceOp::min};
 constexpr std::size_t kSizes[] = {0, 1, 7, 1001, 70'003};
 
 using Counts = std::vector<std::size_t>;
@@ -60,9 +60,9 @@ T reduced(ReduceOp op, bool is_bool, const std::vector<T>& column) {
   Wide result = Wide(column[0]);
   for (std::size_t rank = 1; rank < column.size(); ++rank) {
     const Wide next = Wide(column[rank]);
-    if (op == ReduceOp::kMax || (op == ReduceOp::kSum && is_bool)) {
+    if (op == ReduceOp::max || (op == ReduceOp::sum && is_bool)) {
       result = std::max(result, next);
-    } else if (op == ReduceOp::kMin) {
+    } else if (op == ReduceOp::min) {
       result = std::min(result, next);
     } else if constexpr (std::is_integral_v<Wide>) {
       result = Wide(std::uint64_t(result) + std::uint64_t(next));
@@ -70,7 +70,7 @@ T reduced(ReduceOp op, bool is_bool, const std::vector<T>& column) {
       result = result + next;
     }
   }
-  if (op == ReduceOp::kMean) result = result / Wide(column.size());
+  if (op == ReduceOp::mean) result = result / Wide(column.size());
   return T(result);
 }
 
@@ -113,8 +113,8 @@ template <class Body>
 void for_all_reductions(const Body& body) {
   for_all_cases([&](DType dtype, std::size_t count) {
     for (const ReduceOp op : kAllOps) {
-      if (op == ReduceOp::kMean && !is_floating(dtype)) continue;
-      if (op != ReduceOp::kSum && count > 10'000) continue;  // the sum has shown how large ones are divided
+      if (op == ReduceOp::mean && !is_floating(dtype)) continue;
+      if (op != ReduceOp::sum && count > 10'000) continue;  // the sum has shown how large ones are divided
       SCOPED_TRACE("op " + std::to_string(int(op)));
       body(dtype, count, op);
     }
@@ -271,7 +271,7 @@ TEST_P(Collectives, SendReceivePassesMessagesAroundARingAndToOneself) {
 TEST_P(Collectives, TheBitsDoNotDependOnTiming) {
   constexpr std::size_t kCount = 100'001;
   const std::vector<Bytes> inputs = samples(kFloat32, kCount, size());
-  const Bytes expected = oracle(kFloat32, ReduceOp::kSum, inputs);
+  const Bytes expected = oracle(kFloat32, ReduceOp::sum, inputs);
   for (std::uint64_t seed = 0; seed < 6; ++seed) {
     Ranks ranks(size(), {.seed = seed, .max_delay_us = 300});
     const auto memory = ranks.put_all(inputs);
@@ -290,7 +290,7 @@ TEST_P(Collectives, OperationsFollowEachOtherInTheOrderOfTheStreams) {
     for (int rank = 0; rank < size(); ++rank) {
       auto* const value = static_cast<double*>(memory[std::size_t(rank)]);
       const Region region = {value, sizeof(double)};
-      ranks.launch(rank, "step", {{region, AccessKind::kRead}, {region, AccessKind::kWrite}},
+      ranks.launch(rank, "step", {{region, AccessKind::read}, {region, AccessKind::write}},
                    [value] { *value = *value / 2 + 1; });
     }
     expected = expected / 2 + 1;
@@ -301,7 +301,7 @@ TEST_P(Collectives, OperationsFollowEachOtherInTheOrderOfTheStreams) {
 
 TEST(CollectivesAlone, ANaNOfAnyRankMakesTheMaximumAndTheMinimumNaN) {
   for (int which = 0; which < 3; ++which)
-    for (const ReduceOp op : {ReduceOp::kMax, ReduceOp::kMin}) {
+    for (const ReduceOp op : {ReduceOp::max, ReduceOp::min}) {
       Ranks ranks(3);
       std::vector<void*> memory;
       for (int rank = 0; rank < 3; ++rank)

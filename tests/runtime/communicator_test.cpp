@@ -25,7 +25,7 @@ TEST(Communicator, TheCallReturnsBeforeTheWorkIsDone) {
 TEST(Communicator, ABarrierOrdersWhatComesAfterItOnAnyRankAfterWhatCameBeforeItOnAll) {
   Ranks ranks(3, {.seed = 1, .max_delay_us = 100});
   auto* const x = static_cast<float*>(ranks.put(0, bytes_of<float>({1})));
-  ranks.launch(0, "write", {{{x, 4}, AccessKind::kWrite}}, [x] { *x = 2; });
+  ranks.launch(0, "write", {{{x, 4}, AccessKind::write}}, [x] { *x = 2; });
   void* const copy = ranks.allocate(2, 4);
   ranks.communicator.barrier(ranks.streams);
   ranks.state(2).backend.copy(ranks.handle(2), {copy, x, 2, 0, 4, 1, 4, 4});  // would be a RaceError
@@ -38,7 +38,7 @@ TEST(Communicator, MemoryThatAnotherStreamWritesIsARaceUnlessAnEventOrdersIt) {
     const auto memory = ranks.put_all({bytes_of<float>({1}), bytes_of<float>({2})});
     ranks.synchronize();
     const Stream compute = Stream::from_pool(Device::cuda(1));
-    const Access write = {{memory[1], 4}, AccessKind::kWrite};
+    const Access write = {{memory[1], 4}, AccessKind::write};
     ranks.state(1).backend.launch(StreamAccess::handle(compute), {"backward", 0, {&write, 1}},
                                   [x = static_cast<float*>(memory[1])](const KernelContext&) { *x = 5; });
     if (ordered) ranks.streams[1].wait(compute.record());
@@ -59,7 +59,7 @@ TEST(Communicator, ADroppedWaitForTheProducerIsARace) {
   const auto memory = ranks.put_all({bytes_of<float>({1}), bytes_of<float>({2})});
   ranks.synchronize();
   const Stream compute = Stream::from_pool(Device::cuda(0));
-  const Access write = {{memory[0], 4}, AccessKind::kWrite};
+  const Access write = {{memory[0], 4}, AccessKind::write};
   ranks.state(0).backend.launch(StreamAccess::handle(compute), {"backward", 0, {&write, 1}},
                                 [](const KernelContext&) {});
   ranks.devices.fault().drop_wait({.device = 0});
@@ -74,7 +74,7 @@ TEST(Communicator, AResultUsedOnAnotherStreamIsARaceUnlessAnEventOrdersIt) {
     ranks.communicator.all_reduce(ranks.buffers(memory, memory), 1, kFloat32);
     const Stream optimizer = Stream::default_stream(Device::cuda(1));
     if (ordered) optimizer.wait(ranks.streams[1].record());
-    const Access read = {{memory[1], 4}, AccessKind::kRead};
+    const Access read = {{memory[1], 4}, AccessKind::read};
     const auto step = [&] {
       ranks.state(1).backend.launch(StreamAccess::handle(optimizer), {"step", 0, {&read, 1}},
                                     [](const KernelContext&) {});
@@ -140,7 +140,7 @@ TEST(Communicator, WrongArgumentsThrowBeforeAnythingIsEnqueued) {
   for (const std::size_t underflown : {~std::size_t(0) / 2, ~std::size_t(0) / 4})
     expect(wrong([&] { c.all_reduce(all, underflown, kFloat32); }), "whose bytes can be addressed");
   expect(wrong([&] { c.all_reduce(all, ~std::size_t(0), kUInt8); }), "whose bytes can be addressed");
-  expect(message_of<DTypeError>([&] { c.all_reduce(all, 1, kInt32, ReduceOp::kMean); }),
+  expect(message_of<DTypeError>([&] { c.all_reduce(all, 1, kInt32, ReduceOp::mean); }),
          "floating dtype for the mean, got int32");
   const std::vector<Stream> swapped = {ranks.streams[1], ranks.streams[0]};
   expect(message_of<DeviceMismatch>([&] { c.barrier(swapped); }), "a stream of cuda:0 for rank 0, got one of cuda:1");
@@ -186,7 +186,7 @@ TEST(Communicator, OneCpuIsAGroupToo) {
   Communicator communicator({Device()});
   std::vector<float> from = {1, 2, 3}, to(3);
   const RankBuffers buffers = {Stream::default_stream(Device()), from.data(), to.data()};
-  communicator.all_reduce({&buffers, 1}, 3, kFloat32, ReduceOp::kMean);
+  communicator.all_reduce({&buffers, 1}, 3, kFloat32, ReduceOp::mean);
   EXPECT_EQ(to, from);
 }
 

@@ -24,7 +24,7 @@ inline constexpr StreamHandle kThird = {.device = 0, .id = 16};
 class FakeBackend final : public Backend {
  public:
   struct Settings {
-    DeviceType type = DeviceType::kCuda;
+    DeviceType type = DeviceType::cuda;
     std::size_t memory_bytes = std::size_t(1) << 30;
     bool admit = true;
     int failing_records = 0;    ///< How many of the next records throw.

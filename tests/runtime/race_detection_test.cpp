@@ -213,7 +213,7 @@ void run_pipeline(const SimulationOptions& options, FaultKind kind, const Fault*
 TEST(RaceDetectionOfFaults, APipelineWithAllItsWaitsIsOrdered) {
   for (std::uint64_t seed = 0; seed < 5; ++seed) {
     std::string message;
-    run_pipeline({.count = 2, .seed = seed, .max_delay_us = 50}, FaultKind::kWait, nullptr, message);
+    run_pipeline({.count = 2, .seed = seed, .max_delay_us = 50}, FaultKind::wait, nullptr, message);
     EXPECT_EQ(message, "no error");
   }
 }
@@ -222,13 +222,13 @@ TEST(RaceDetectionOfFaults, EveryDroppedWaitIsFound) {
   std::string message;
   for (std::uint64_t nth = 1; nth <= 6; ++nth) {
     const Fault consumer = {.device = 1, .nth = nth};
-    run_pipeline({.count = 2}, FaultKind::kWait, &consumer, message);
+    run_pipeline({.count = 2}, FaultKind::wait, &consumer, message);
     EXPECT_TRUE(contains(message, "'copy' reads 32 bytes")) << nth << message;
     EXPECT_TRUE(contains(message, "'produce' that wrote them")) << nth << message;
   }
   for (std::uint64_t nth = 3; nth <= 6; ++nth) {  // nobody has used the buffers before the first two
     const Fault producer = {.device = 0, .nth = nth};
-    run_pipeline({.count = 2}, FaultKind::kWait, &producer, message);
+    run_pipeline({.count = 2}, FaultKind::wait, &producer, message);
     EXPECT_TRUE(contains(message, "'produce' writes 32 bytes")) << nth << message;
     EXPECT_TRUE(contains(message, "'copy' that read them")) << nth << message;
   }
@@ -238,12 +238,12 @@ TEST(RaceDetectionOfFaults, EveryDroppedRecordIsFound) {
   std::string message;
   for (std::uint64_t nth = 1; nth <= 6; ++nth) {
     const Fault producer = {.device = 0, .nth = nth};
-    run_pipeline({.count = 2}, FaultKind::kRecord, &producer, message);
+    run_pipeline({.count = 2}, FaultKind::record, &producer, message);
     EXPECT_TRUE(contains(message, "'copy' reads 32 bytes")) << nth << message;
   }
   for (std::uint64_t nth = 1; nth <= 4; ++nth) {  // nobody uses the buffers after the last two
     const Fault consumer = {.device = 1, .nth = nth};
-    run_pipeline({.count = 2}, FaultKind::kRecord, &consumer, message);
+    run_pipeline({.count = 2}, FaultKind::record, &consumer, message);
     EXPECT_TRUE(contains(message, "'produce' writes 32 bytes")) << nth << message;
   }
 }

@@ -56,7 +56,7 @@ TEST(MatmulRegions, AreExactForEveryLayoutOfABatch) {
       product(5, 32, 5), product(5, 6, 40),  // none of these
   };
   for (const Matmul& layout : layouts)
-    EXPECT_EQ(elements_of(accesses_of(layout), AccessKind::kWrite), result_elements(layout))
+    EXPECT_EQ(elements_of(accesses_of(layout), AccessKind::write), result_elements(layout))
         << "ldc " << layout.ldc << " stride " << layout.stride_c;
   EXPECT_EQ(accesses_of(layouts[5]).size(), 3u);
 }
@@ -65,7 +65,7 @@ TEST(MatmulRegions, ALargeBatchOfAnotherLayoutIsCoveredByFewRegions) {
   const Matmul layout = product(100, 6, 30);
   const std::vector<Access> accesses = accesses_of(layout);
   EXPECT_LE(accesses.size(), 4u);
-  const std::set<std::int64_t> covered = elements_of(accesses, AccessKind::kWrite);
+  const std::set<std::int64_t> covered = elements_of(accesses, AccessKind::write);
   for (const std::int64_t element : result_elements(layout)) EXPECT_TRUE(covered.contains(element));
 }
 

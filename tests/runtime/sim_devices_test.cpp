@@ -20,7 +20,7 @@ struct Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   void write(const char* name = "write") const {
-    const Access access = {{allocation.memory, kBytes, 1, 0}, AccessKind::kWrite};
+    const Access access = {{allocation.memory, kBytes, 1, 0}, AccessKind::write};
     state.backend.launch(current_stream_handle(state), {name, 0, {&access, 1}}, [](const KernelContext&) {});
   }
   float first() const {

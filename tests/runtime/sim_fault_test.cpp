@@ -15,7 +15,7 @@ TEST(SimFault, TheNthLaunchFailsWhereTheHostSynchronizes) {
   Simulation sim;
   float* const data = sim.allocate(1, 2);
   sim.fill(sim.stream(1), data, 2, 1);  // before the fault: not counted
-  sim.backend.inject(FaultKind::kLaunch, {.device = 1, .nth = 2});
+  sim.backend.inject(FaultKind::launch, {.device = 1, .nth = 2});
   sim.add(sim.stream(1), data, 2, 1);
   sim.add(sim.stream(1), data, 2, 1);  // fails
   sim.add(sim.stream(1), data, 2, 1);  // skipped
@@ -33,7 +33,7 @@ TEST(SimFault, TheNthLaunchFailsWhereTheHostSynchronizes) {
 
 TEST(SimFault, SeveralInARowFail) {
   Simulation sim;
-  sim.backend.inject(FaultKind::kLaunch, {.nth = 2, .count = 2});
+  sim.backend.inject(FaultKind::launch, {.nth = 2, .count = 2});
   std::vector<bool> failed;
   for (int i = 0; i < 4; ++i) {
     sim.launch(sim.stream(), "step", {}, [](const KernelContext&) {});
@@ -45,7 +45,7 @@ TEST(SimFault, SeveralInARowFail) {
 TEST(SimFault, AMatrixProductCountsAsALaunch) {
   Simulation sim;
   float* const x = sim.allocate(0, 1);
-  sim.backend.inject(FaultKind::kLaunch, {});
+  sim.backend.inject(FaultKind::launch, {});
   sim.backend.matmul(sim.stream(), {.m = 1, .n = 1, .k = 1, .a = x, .b = x, .c = x, .lda = 1, .ldb = 1, .ldc = 1});
   EXPECT_THROW(sim.backend.synchronize_stream(sim.stream()), BackendError);
 }
@@ -54,7 +54,7 @@ TEST(SimFault, AFailedCopyToTheHostThrowsAtOnce) {
   Simulation sim;
   float* const data = sim.allocate(0, 2);
   sim.fill(sim.stream(), data, 2, 3);
-  sim.backend.inject(FaultKind::kCopy, {});
+  sim.backend.inject(FaultKind::copy, {});
   EXPECT_THROW(sim.receive(sim.stream(), data, 2), BackendError);
   EXPECT_EQ(sim.receive(sim.stream(), data, 2), Floats(2, 3));
 }
@@ -62,14 +62,14 @@ TEST(SimFault, AFailedCopyToTheHostThrowsAtOnce) {
 TEST(SimFault, AFailedCopyFromTheHostThrowsAtTheNextSynchronization) {
   Simulation sim;
   float* const data = sim.allocate(0, 2);
-  sim.backend.inject(FaultKind::kCopy, {});
+  sim.backend.inject(FaultKind::copy, {});
   sim.send(sim.stream(), data, {1, 2});
   EXPECT_THROW(sim.receive(sim.stream(), data, 2), BackendError);
 }
 
 TEST(SimFault, AnAllocationIsRefused) {
   Simulation sim;
-  sim.backend.inject(FaultKind::kAllocation, {.device = 1, .nth = 2});
+  sim.backend.inject(FaultKind::allocation, {.device = 1, .nth = 2});
   EXPECT_TRUE(sim.backend.admits(1, 8));
   EXPECT_TRUE(sim.backend.admits(0, 8));
   EXPECT_FALSE(sim.backend.admits(1, 8));
@@ -79,7 +79,7 @@ TEST(SimFault, AnAllocationIsRefused) {
 TEST(SimFault, ALostDeviceFailsEverythingUntilItIsBack) {
   Simulation sim;
   float* const data = sim.allocate(0, 2);
-  sim.backend.inject(FaultKind::kLoss, {.nth = 2});
+  sim.backend.inject(FaultKind::loss, {.nth = 2});
   sim.fill(sim.stream(), data, 2, 1);
   EXPECT_THROW(sim.receive(sim.stream(), data, 2), BackendError);
   for (int i = 0; i < 3; ++i) {
@@ -110,7 +110,7 @@ TEST(SimFault, AnErrorTravelsWithEvents) {
   float* const data = sim.allocate(0, 1);
   const StreamHandle first = sim.stream(0, 0), second = sim.stream(1, 0), third = sim.stream(0, 1);
   sim.fill(third, data, 1, 1);
-  sim.backend.inject(FaultKind::kLaunch, {});
+  sim.backend.inject(FaultKind::launch, {});
   sim.launch(first, "source", {}, [](const KernelContext&) {});
   order(sim, first, second);
   order(sim, second, third);
@@ -126,7 +126,7 @@ TEST(SimFault, AnErrorDoesNotTravelToWhatCameBeforeIt) {
   const ScopedEvent event(sim.backend);
   sim.launch(sim.stream(0, 0), "fine", {}, [](const KernelContext&) {});
   sim.backend.record(event, sim.stream(0, 0));
-  sim.backend.inject(FaultKind::kLaunch, {});
+  sim.backend.inject(FaultKind::launch, {});
   sim.launch(sim.stream(0, 0), "broken", {}, [](const KernelContext&) {});
   sim.backend.wait(sim.stream(0, 1), event);
   sim.backend.synchronize_stream(sim.stream(0, 1));
@@ -137,7 +137,7 @@ TEST(SimFault, AnErrorDoesNotTravelToWhatCameBeforeIt) {
 TEST(SimFault, EventsOfAFailedStreamComplete) {
   Simulation sim;
   const ScopedEvent event(sim.backend);
-  sim.backend.inject(FaultKind::kLaunch, {});
+  sim.backend.inject(FaultKind::launch, {});
   sim.launch(sim.stream(), "broken", {}, [](const KernelContext&) {});
   sim.backend.record(event, sim.stream());
   while (!sim.backend.query_event(event)) std::this_thread::yield();  // asks, and leaves the error to the next
@@ -147,7 +147,7 @@ TEST(SimFault, EventsOfAFailedStreamComplete) {
 
 TEST(SimFault, QueryingAStreamThrowsItsError) {
   Simulation sim;
-  sim.backend.inject(FaultKind::kLaunch, {});
+  sim.backend.inject(FaultKind::launch, {});
   sim.launch(sim.stream(), "broken", {}, [](const KernelContext&) {});
   EXPECT_THROW(while (!sim.backend.query_stream(sim.stream())) std::this_thread::yield(), BackendError);
   EXPECT_TRUE(sim.backend.query_stream(sim.stream()));
@@ -156,7 +156,7 @@ TEST(SimFault, QueryingAStreamThrowsItsError) {
 TEST(SimFault, TwoThreadsThatSeeOneErrorGetTheirOwnException) {
   for (int round = 0; round < 50; ++round) {
     Simulation sim;
-    sim.backend.inject(FaultKind::kLaunch, {});
+    sim.backend.inject(FaultKind::launch, {});
     const StreamHandle streams[] = {sim.stream(0), sim.stream(1)};
     std::promise<void> gate = sim.block(streams[1]);
     sim.launch(streams[0], "broken", {}, [](const KernelContext&) {});
@@ -194,7 +194,7 @@ TEST(SimFault, EveryLaunchOfARelayMayFailAndTheNextRelayIsRight) {
     return sim.receive(sim.stream(0), data[0], 4);
   };
   EXPECT_EQ(relay(), Floats(4, 5));
-  for (const FaultKind kind : {FaultKind::kLaunch, FaultKind::kCopy, FaultKind::kLoss})
+  for (const FaultKind kind : {FaultKind::launch, FaultKind::copy, FaultKind::loss})
     for (int device = 0; device < 2; ++device)
       for (std::uint64_t nth = 1; nth <= 2; ++nth) {
         sim.backend.inject(kind, {.device = device, .nth = nth});
@@ -206,10 +206,10 @@ TEST(SimFault, EveryLaunchOfARelayMayFailAndTheNextRelayIsRight) {
 
 TEST(SimFault, AFaultNamesAnExistingDeviceAndAnOperationFromOne) {
   Simulation sim;
-  EXPECT_THROW(sim.backend.inject(FaultKind::kLaunch, {.device = 2}), InvalidArgument);
-  EXPECT_THROW(sim.backend.inject(FaultKind::kLaunch, {.device = -1}), InvalidArgument);
-  EXPECT_THROW(sim.backend.inject(FaultKind::kLaunch, {.nth = 0}), InvalidArgument);
-  EXPECT_THROW(sim.backend.inject(FaultKind::kLaunch, {.count = 0}), InvalidArgument);
+  EXPECT_THROW(sim.backend.inject(FaultKind::launch, {.device = 2}), InvalidArgument);
+  EXPECT_THROW(sim.backend.inject(FaultKind::launch, {.device = -1}), InvalidArgument);
+  EXPECT_THROW(sim.backend.inject(FaultKind::launch, {.nth = 0}), InvalidArgument);
+  EXPECT_THROW(sim.backend.inject(FaultKind::launch, {.count = 0}), InvalidArgument);
 }
 
 }  // namespace

@@ -14,8 +14,8 @@
 namespace lockstep::sim {
 
 inline Region floats(const float* data, std::size_t count) { return {data, count * sizeof(float), 1, 0}; }
-inline Access reads(Region region) { return {region, AccessKind::kRead}; }
-inline Access writes(Region region) { return {region, AccessKind::kWrite}; }
+inline Access reads(Region region) { return {region, AccessKind::read}; }
+inline Access writes(Region region) { return {region, AccessKind::write}; }
 
 template <class ErrorType, class Body>
 std::string message_of(Body body) {
@@ -44,7 +44,7 @@ class Simulation {
 
   StreamHandle stream(int device = 0, int id = 0) {
     auto [found, is_new] = streams_.try_emplace({device, id});
-    if (is_new) found->second = {device, id, backend.create_stream(device, id, StreamPriority::kNormal)};
+    if (is_new) found->second = {device, id, backend.create_stream(device, id, StreamPriority::normal)};
     return found->second;
   }
 

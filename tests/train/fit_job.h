@@ -53,13 +53,13 @@ class FitJob {
                          {.loss = loss,
                           .optimizer = optimizer_,
                           .schedule = options_.schedules ? &schedule_ : nullptr,
-                          .schedule_step = train::ScheduleStep::kStep,
+                          .schedule_step = train::ScheduleStep::step,
                           .validation = validation_});
     return trainer.fit(net_, loader_,
                        {.loss = loss,
                         .optimizer = optimizer_,
                         .schedule = options_.schedules ? &schedule_ : nullptr,
-                        .schedule_step = train::ScheduleStep::kStep});
+                        .schedule_step = train::ScheduleStep::step});
   }
 
   nn::Sequential& net() { return net_; }

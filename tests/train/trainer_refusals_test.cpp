@@ -32,7 +32,7 @@ TEST(Trainer, RefusesOptionsAndDevicesThatDoNotFit) {
   EXPECT_EQ(refusal({.num_gpus = 1, .devices = {"cpu"}}), "[trainer] expected num_gpus or devices, got both");
   EXPECT_EQ(refusal({.accumulate = 0}), "[trainer] expected accumulate of at least 1, got 0");
   EXPECT_EQ(refusal({.gradient_clip_val = -1}), "[trainer] expected gradient_clip_val of at least 0, got -1");
-  EXPECT_EQ(refusal({.precision = Precision::kBFloat16}),
+  EXPECT_EQ(refusal({.precision = Precision::bfloat16}),
             "[trainer] expected precision float32, the only one there is yet, got bfloat16");
 }
 
@@ -52,7 +52,7 @@ TEST(Trainer, RefusesWhatCannotBeTrained) {
             "[trainer] expected a loader of at least one batch, got none");
   EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = optimizer}, trainer),
             "[trainer] expected a loss of one element, got shape [4, 1]: take the mean, or gather losses of replicas "
-            "with .parallel = {.gather = Gather::kMean}");
+            "with .parallel = {.gather = Gather::mean}");
   const auto adds_a_loss = [](auto& model, auto& batch, auto& metrics) {
     const Tensor y = sum(model(batch));
     metrics.add("loss", y);

@@ -111,7 +111,7 @@ TEST(Trainer, ClipsGradientsByNormOrByValue) {
   };
   EXPECT_GT(norm(gradient_taken({})), 0.2);
   EXPECT_NEAR(norm(gradient_taken({.gradient_clip_val = 0.1})), 0.1, 1e-4);
-  const auto by_value = gradient_taken({.gradient_clip_val = 0.01, .gradient_clip_algorithm = GradientClip::kValue});
+  const auto by_value = gradient_taken({.gradient_clip_val = 0.01, .gradient_clip_algorithm = GradientClip::value});
   EXPECT_NEAR(greatest(by_value), 0.01, 1e-4);
   EXPECT_GT(norm(by_value), 0.02);
 }
@@ -247,7 +247,7 @@ TEST(Trainer, RecordsTheRateOfEachStep) {
   const History history =
       Trainer({.max_epochs = 2, .num_gpus = 0, .log_every = 1, .progress = kSilent})
           .fit(net, batches,
-               {.loss = loss, .optimizer = optimizer, .schedule = &schedule, .schedule_step = ScheduleStep::kStep});
+               {.loss = loss, .optimizer = optimizer, .schedule = &schedule, .schedule_step = ScheduleStep::step});
   EXPECT_EQ(history.column("lr"), (History::Column{1, 0.5, 0.25, 0.125}));
 }
 

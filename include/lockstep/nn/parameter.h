@@ -48,20 +48,20 @@ class LOCKSTEP_API Parameter : public State {
 
 /// What becomes of a buffer that replicas of a module change in a pass.
 enum class BufferSync : std::uint8_t {
-  kPrimary,  ///< The primary's value goes to the replicas before the next pass; theirs are lost.
-  kMean,     ///< All get the mean over the replicas that ran. Floating dtypes only.
-  kEqual,    ///< All have computed the same: nothing is sent.
+  primary,  ///< The primary's value goes to the replicas before the next pass; theirs are lost.
+  mean,     ///< All get the mean over the replicas that ran. Floating dtypes only.
+  equal,    ///< All have computed the same: nothing is sent.
 };
 
 /// A tensor that belongs to the state of a module but is not trained, such as a running mean.
 class LOCKSTEP_API Buffer : public State {
  public:
   Buffer() = default;
-  explicit Buffer(const Tensor& value, BufferSync sync = BufferSync::kPrimary) : State(value, false), sync_(sync) {}
+  explicit Buffer(const Tensor& value, BufferSync sync = BufferSync::primary) : State(value, false), sync_(sync) {}
   BufferSync sync() const noexcept { return sync_; }
 
  private:
-  BufferSync sync_ = BufferSync::kPrimary;
+  BufferSync sync_ = BufferSync::primary;
 };
 
 /// While it lives, copies of parameters and buffers that this thread makes land on `device`.

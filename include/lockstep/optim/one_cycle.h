@@ -5,7 +5,7 @@
 
 namespace lockstep::optim {
 
-enum class Anneal : std::uint8_t { kCos, kLinear };
+enum class Anneal : std::uint8_t { cos, linear };
 
 /// One number for all groups, or one for each.
 struct PerGroup : std::vector<double> {
@@ -18,7 +18,7 @@ struct OneCycleLROptions {
   PerGroup max_lr = 1e-2;
   std::int64_t total_steps = 0;
   double pct_start = 0.3;  ///< The part of the steps in which the rate grows.
-  Anneal anneal_strategy = Anneal::kCos;
+  Anneal anneal_strategy = Anneal::cos;
   bool cycle_momentum = true;  ///< Momentum, or the first of betas, falls as the rate grows.
   double base_momentum = 0.85;
   double max_momentum = 0.95;

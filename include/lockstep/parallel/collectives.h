@@ -18,18 +18,18 @@ namespace lockstep::collective {
 // contiguous, DeviceMismatch, DTypeError, ShapeError. Errors of the operation itself: see Communicator.
 
 /// Every tensor becomes the reduction of all, in place. One shape for all.
-LOCKSTEP_API void all_reduce(Communicator& communicator, std::span<const Tensor> tensors, ReduceOp op = ReduceOp::kSum,
+LOCKSTEP_API void all_reduce(Communicator& communicator, std::span<const Tensor> tensors, ReduceOp op = ReduceOp::sum,
                              std::span<const Stream> streams = {});
 /// The root's tensor becomes the reduction of all, in place; the others stay. One shape for all.
 LOCKSTEP_API void reduce(Communicator& communicator, std::span<const Tensor> tensors, int root,
-                         ReduceOp op = ReduceOp::kSum, std::span<const Stream> streams = {});
+                         ReduceOp op = ReduceOp::sum, std::span<const Stream> streams = {});
 /// Every tensor becomes equal to the root's. One shape for all.
 LOCKSTEP_API void broadcast(Communicator& communicator, std::span<const Tensor> tensors, int root,
                             std::span<const Stream> streams = {});
 /// outputs[r] becomes rank r's share of the inputs' reduction. One shape for all inputs; the outputs' shapes are free
 /// and their sizes may differ, but add up to an input's. An output may be its place in its rank's input.
 LOCKSTEP_API void reduce_scatter(Communicator& communicator, std::span<const Tensor> inputs,
-                                 std::span<const Tensor> outputs, ReduceOp op = ReduceOp::kSum,
+                                 std::span<const Tensor> outputs, ReduceOp op = ReduceOp::sum,
                                  std::span<const Stream> streams = {});
 /// Every output becomes the inputs, one after the other: the counterpart of reduce_scatter.
 LOCKSTEP_API void all_gather(Communicator& communicator, std::span<const Tensor> inputs,

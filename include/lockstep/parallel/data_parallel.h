@@ -34,7 +34,7 @@ struct DataParallelOptions {
   DeviceIds device_ids = {};                 ///< In any order; empty for all visible ones.
   std::optional<Device> output_device = {};  ///< Where outputs are gathered; the first of device_ids if not given.
   ScatterOptions scatter = {};
-  Gather gather = Gather::kConcatenate;
+  Gather gather = Gather::concatenate;
   BucketOptions buckets = {};
 };
 

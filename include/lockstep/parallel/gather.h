@@ -16,13 +16,13 @@
 namespace lockstep {
 
 enum class Gather : std::uint8_t {
-  kConcatenate,  ///< Along dim, straight into one buffer. 0-dim tensors become a vector.
-  kMean,         ///< The mean, weighted by the shards' sizes: a mean loss of shards equals that of the full batch.
+  concatenate,  ///< Along dim, straight into one buffer. 0-dim tensors become a vector.
+  mean,         ///< The mean, weighted by the shards' sizes: a mean loss of shards equals that of the full batch.
 };
 
 struct GatherOptions {
   std::int64_t dim = 0;
-  Gather how = Gather::kConcatenate;
+  Gather how = Gather::concatenate;
   std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of kMean. Empty for equal ones.
 };
 

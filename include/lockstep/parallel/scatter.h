@@ -13,13 +13,13 @@ namespace lockstep {
 
 /// How many rows each device gets.
 enum class Split : std::uint8_t {
-  kChunk,     ///< ceil(B/N) each, as chunk() does: 10 over 3 gives 4, 4, 2; 4 over 3 gives 2, 2 and uses two devices.
-  kBalanced,  ///< Sizes differ by at most one.
+  chunk,     ///< ceil(B/N) each, as chunk() does: 10 over 3 gives 4, 4, 2; 4 over 3 gives 2, 2 and uses two devices.
+  balanced,  ///< Sizes differ by at most one.
 };
 
 struct ScatterOptions {
   std::int64_t dim = 0;
-  Split split = Split::kChunk;
+  Split split = Split::chunk;
   std::vector<double> weights = {};  ///< In proportion to these, one for each device, instead of `split`.
 };
 

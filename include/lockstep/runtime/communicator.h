@@ -19,7 +19,7 @@ namespace lockstep {
 
 /// How elements of the ranks become one: in the order of the ranks, whatever the timing. 16-bit floats accumulate in
 /// float; integers wrap around, and have no mean; the sum of bools is their or. A NaN makes max and min NaN.
-enum class ReduceOp : std::uint8_t { kSum, kMean, kMax, kMin };
+enum class ReduceOp : std::uint8_t { sum, mean, max, min };
 
 /// One rank's part of a collective: memory of its device, and the stream of its device that the operation runs on.
 /// What the operation does not use may be null, and so may memory of no elements.
@@ -61,15 +61,15 @@ class LOCKSTEP_API Communicator {
   const std::vector<Device>& devices() const noexcept;
 
   /// receive[i] of every rank = all ranks' send[i] reduced; i < count.
-  void all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op = ReduceOp::kSum);
+  void all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op = ReduceOp::sum);
   /// The same, received by the root only.
   void reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root,
-              ReduceOp op = ReduceOp::kSum);
+              ReduceOp op = ReduceOp::sum);
   /// receive[i] of every rank = the root's send[i].
   void broadcast(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root);
   /// Every rank sends counts[0] + counts[1] + ... elements; rank r receives those of its share, reduced.
   void reduce_scatter(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype,
-                      ReduceOp op = ReduceOp::kSum);
+                      ReduceOp op = ReduceOp::sum);
   /// Rank r sends counts[r] elements; every rank receives all of them, one rank's after the other's.
   void all_gather(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype);
   /// Messages between ranks, all at once. What one receives no other may touch.

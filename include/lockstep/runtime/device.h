@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-enum class DeviceType : std::int8_t { kCpu, kCuda };
+enum class DeviceType : std::int8_t { cpu, cuda };
 
 /// The CPU, or one GPU (real or simulated).
 class LOCKSTEP_API Device {
@@ -29,15 +29,15 @@ class LOCKSTEP_API Device {
   static Device cuda(int index);
 
   DeviceType type() const noexcept { return type_; }
-  bool is_cpu() const noexcept { return type_ == DeviceType::kCpu; }
-  bool is_cuda() const noexcept { return type_ == DeviceType::kCuda; }
+  bool is_cpu() const noexcept { return type_ == DeviceType::cpu; }
+  bool is_cuda() const noexcept { return type_ == DeviceType::cuda; }
   int index() const noexcept { return index_; }
   std::string name() const;
 
   auto operator<=>(const Device&) const = default;
 
  private:
-  DeviceType type_ = DeviceType::kCpu;
+  DeviceType type_ = DeviceType::cpu;
   std::int8_t index_ = 0;
 };
 

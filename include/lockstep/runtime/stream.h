@@ -13,14 +13,14 @@ namespace lockstep {
 
 class Event;
 
-enum class StreamPriority : std::uint8_t { kNormal, kHigh };
+enum class StreamPriority : std::uint8_t { normal, high };
 
 /// Names one of a device's streams: a small value. Streams live as long as their device does; using
 /// one whose device is gone throws InvalidArgument. Any thread may use any stream.
 class LOCKSTEP_API Stream {
  public:
   /// The next stream of the device's pool, round robin: never the default stream.
-  static Stream from_pool(Device device, StreamPriority priority = StreamPriority::kNormal);
+  static Stream from_pool(Device device, StreamPriority priority = StreamPriority::normal);
   static Stream default_stream(Device device);
 
   Device device() const noexcept { return device_; }

@@ -25,13 +25,13 @@ inline constexpr NoneTag None;          ///< A new dimension of size 1.
 
 class Index {
  public:
-  enum class Kind : std::uint8_t { kInteger, kSlice, kEllipsis, kNone };
+  enum class Kind : std::uint8_t { integer, slice, ellipsis, none };
 
-  Index(std::int64_t integer) : kind_(Kind::kInteger) { slice_.start = integer; }
+  Index(std::int64_t integer) : kind_(Kind::integer) { slice_.start = integer; }
   Index(int integer) : Index(std::int64_t(integer)) {}
-  Index(Slice slice) : kind_(Kind::kSlice), slice_(slice) {}
-  Index(EllipsisTag) : kind_(Kind::kEllipsis) {}
-  Index(NoneTag) : kind_(Kind::kNone) {}
+  Index(Slice slice) : kind_(Kind::slice), slice_(slice) {}
+  Index(EllipsisTag) : kind_(Kind::ellipsis) {}
+  Index(NoneTag) : kind_(Kind::none) {}
 
   Kind kind() const noexcept { return kind_; }
   std::int64_t integer() const noexcept { return slice_.start; }

@@ -27,7 +27,7 @@ class LOCKSTEP_API FitLoop {
     nn::ModuleBase& module;
     optim::Optimizer& optimizer;
     optim::Schedule* schedule = nullptr;
-    ScheduleStep schedule_step = ScheduleStep::kEpoch;
+    ScheduleStep schedule_step = ScheduleStep::epoch;
     const LoaderHandle& training;
     const LoaderHandle& validation;
   };

@@ -35,7 +35,7 @@ struct FitOptions {
   std::function<Tensor(Prepared<M>& model, Batch& batch, Metrics& metrics)> loss;
   optim::Optimizer& optimizer;          ///< Of the module's parameters.
   optim::Schedule* schedule = nullptr;  ///< Of that optimizer.
-  ScheduleStep schedule_step = ScheduleStep::kEpoch;
+  ScheduleStep schedule_step = ScheduleStep::epoch;
   Batches<Batch> validation = {};  ///< Another loader of such batches.
 };
 

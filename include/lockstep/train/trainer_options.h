@@ -14,17 +14,17 @@
 namespace lockstep::train {
 
 /// What gradient_clip_val limits: the 2-norm of all gradients together, or every element's magnitude.
-enum class GradientClip : std::uint8_t { kNorm, kValue };
+enum class GradientClip : std::uint8_t { norm, value };
 
 /// What is computed in. Only kFloat32 works today.
-enum class Precision : std::uint8_t { kFloat32, kBFloat16, kFloat16 };
+enum class Precision : std::uint8_t { float32, bfloat16, float16 };
 
 /// When a schedule goes on.
-enum class ScheduleStep : std::uint8_t { kEpoch, kStep };
+enum class ScheduleStep : std::uint8_t { epoch, step };
 
 /// Where a run is kept, so that it can go on after it was killed. There is a checkpoint at the end of training in any
-/// case. Where shard_optimizer_state and clipping by norm meet, a resumed run is not the same to the last bit: it begins
-/// with the first division into buckets, by which the norm is added in another order.
+/// case. Where shard_optimizer_state and clipping by norm meet, a resumed run is not the same to the last bit: it
+/// begins with the first division into buckets, by which the norm is added in another order.
 struct CheckpointOptions {
   std::filesystem::path folder = {};  ///< Empty: nowhere.
   std::int64_t every_steps = 0;       ///< 0: not by steps.
@@ -38,9 +38,9 @@ struct TrainerOptions {
   std::optional<int> num_gpus = {};  ///< The first so many; 0: the CPU. All GPUs, or else the CPU, if not given.
   std::vector<Device> devices = {};  ///< Instead of num_gpus: the CPU alone, or GPUs.
   double gradient_clip_val = 0;      ///< 0: gradients are left as they are.
-  GradientClip gradient_clip_algorithm = GradientClip::kNorm;
+  GradientClip gradient_clip_algorithm = GradientClip::norm;
   std::int64_t accumulate = 1;  ///< Batches in a step.
-  Precision precision = Precision::kFloat32;
+  Precision precision = Precision::float32;
   std::int64_t log_every = 0;      ///< Steps from one report to the next; 0: at the end of epochs alone.
   bool stop_if_not_finite = true;  ///< Throw Diverged when a training loss that is reported or saved is not finite.
   CheckpointOptions checkpoint = {};

@@ -14,7 +14,7 @@ constexpr KernelContext kContext = {.parallel = true};
 
 class CpuBackend final : public Backend {
  public:
-  DeviceType type() const noexcept override { return DeviceType::kCpu; }
+  DeviceType type() const noexcept override { return DeviceType::cpu; }
   int device_count() const noexcept override { return 1; }
   DeviceProperties properties(int) const override {
     struct sysinfo info = {};

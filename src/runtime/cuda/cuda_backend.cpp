@@ -41,7 +41,7 @@ class CudaBackend final : public Backend {
   explicit CudaBackend(const CudaOptions& options);
   ~CudaBackend() override;  ///< Lets all work end first.
 
-  DeviceType type() const noexcept override { return DeviceType::kCuda; }
+  DeviceType type() const noexcept override { return DeviceType::cuda; }
   bool launches_grids() const noexcept override { return true; }
   int device_count() const noexcept override { return int(devices_.size()); }
   DeviceProperties properties(int device) const override { return at(device).properties; }
@@ -152,7 +152,7 @@ void* CudaBackend::create_stream(int device, int, StreamPriority priority) {
     const std::scoped_lock lock(issuing_);
     stream->workspace = make_memory(device, KernelContext::kWorkspaceBytes);
   }
-  stream->stream = make_stream(device, priority == StreamPriority::kHigh ? greatest : least);
+  stream->stream = make_stream(device, priority == StreamPriority::high ? greatest : least);
   const std::scoped_lock lock(at(device).mutex);
   return at(device).streams.emplace_back(std::move(stream)).get();
 }

@@ -71,9 +71,9 @@ cudaError_t reduce_with(const RankReduction& reduction, int divisor, cudaStream_
 template <class T>
 cudaError_t reduce_as(const RankReduction& reduction, ReduceOp op, cudaStream_t stream) {
   switch (op) {
-    case ReduceOp::kMax: return reduce_with<T, Max>(reduction, 1, stream);
-    case ReduceOp::kMin: return reduce_with<T, Min>(reduction, 1, stream);
-    default: return reduce_with<T, Sum>(reduction, op == ReduceOp::kMean ? reduction.source_count : 1, stream);
+    case ReduceOp::max: return reduce_with<T, Max>(reduction, 1, stream);
+    case ReduceOp::min: return reduce_with<T, Min>(reduction, 1, stream);
+    default: return reduce_with<T, Sum>(reduction, op == ReduceOp::mean ? reduction.source_count : 1, stream);
   }
 }
 
@@ -107,7 +107,7 @@ cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp o
   if (reduction.count == 0) return cudaSuccess;
   switch (dtype) {
     case kBool:  // bytes of 0 or 1, whose or is their maximum
-      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::kSum ? ReduceOp::kMax : op, stream);
+      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::sum ? ReduceOp::max : op, stream);
     case kUInt8: return reduce_as<std::uint8_t>(reduction, op, stream);
     case kInt32: return reduce_as<std::int32_t>(reduction, op, stream);
     case kInt64: return reduce_as<std::int64_t>(reduction, op, stream);

@@ -26,10 +26,10 @@ ncclDataType_t type_of(DType dtype) {
 
 ncclRedOp_t op_of(const CollectiveCall& call) {
   switch (call.op) {
-    case ReduceOp::kSum: return call.dtype == kBool ? ncclMax : ncclSum;  // or
-    case ReduceOp::kMean: return ncclAvg;
-    case ReduceOp::kMax: return ncclMax;
-    case ReduceOp::kMin: return ncclMin;
+    case ReduceOp::sum: return call.dtype == kBool ? ncclMax : ncclSum;  // or
+    case ReduceOp::mean: return ncclAvg;
+    case ReduceOp::max: return ncclMax;
+    case ReduceOp::min: return ncclMin;
   }
   return ncclSum;
 }
@@ -81,27 +81,27 @@ ncclResult_t enqueue_rank(const CollectiveCall& call, std::size_t rank, ncclComm
   const CollectivePart& part = call.parts[rank];
   const ncclDataType_t type = type_of(call.dtype);
   switch (call.kind) {
-    case CollectiveKind::kAllReduce:
+    case CollectiveKind::all_reduce:
       return nccl().ncclAllReduce(part.send, part.receive, call.count, type, op_of(call), comm, stream);
-    case CollectiveKind::kReduce:
+    case CollectiveKind::reduce:
       return nccl().ncclReduce(part.send, part.receive, call.count, type, op_of(call), call.root, comm, stream);
-    case CollectiveKind::kBroadcast:
+    case CollectiveKind::broadcast:
       return nccl().ncclBroadcast(part.send, part.receive, call.count, type, call.root, comm, stream);
-    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::reduce_scatter:
       if (are_even(call))
         return nccl().ncclReduceScatter(part.send, part.receive, call.counts[0], type, op_of(call), comm, stream);
       return for_each_share(call, [&](int root, std::size_t count, std::size_t first) {
         const void* const send = static_cast<const std::byte*>(part.send) + first * size_of(call.dtype);
         return nccl().ncclReduce(send, part.receive, count, type, op_of(call), root, comm, stream);
       });
-    case CollectiveKind::kAllGather:
+    case CollectiveKind::all_gather:
       if (are_even(call)) return nccl().ncclAllGather(part.send, part.receive, call.counts[0], type, comm, stream);
       return for_each_share(call, [&](int root, std::size_t count, std::size_t first) {
         void* const receive = static_cast<std::byte*>(part.receive) + first * size_of(call.dtype);
         return nccl().ncclBroadcast(part.send, receive, count, type, root, comm, stream);
       });
-    case CollectiveKind::kSendReceive: return transfer(call, int(rank), comm, stream);
-    case CollectiveKind::kBarrier: break;
+    case CollectiveKind::send_receive: return transfer(call, int(rank), comm, stream);
+    case CollectiveKind::barrier: break;
   }
   return ncclSuccess;
 }

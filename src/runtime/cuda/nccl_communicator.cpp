@@ -83,7 +83,7 @@ class NcclCommunicator final : public CudaCommunicator {
     const std::scoped_lock lock(mutex_);
     last_ = {call.name, bytes_of(call)};
     if (comms_.empty()) connect();
-    if (call.kind == CollectiveKind::kBarrier) {  // all ranks are in this process: events do
+    if (call.kind == CollectiveKind::barrier) {  // all ranks are in this process: events do
       gather_streams(call.parts);
       return release_streams(call.parts);
     }

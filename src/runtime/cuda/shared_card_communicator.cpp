@@ -36,20 +36,20 @@ class SharedCardCommunicator final : public CudaCommunicator {
  private:
   static void work(const CollectiveCall& call, const CudaStream& worker) {
     switch (call.kind) {
-      case CollectiveKind::kAllReduce: return reduce(call, worker, 0, call.count, call.parts);
-      case CollectiveKind::kReduce:
+      case CollectiveKind::all_reduce: return reduce(call, worker, 0, call.count, call.parts);
+      case CollectiveKind::reduce:
         return reduce(call, worker, 0, call.count, call.parts.subspan(std::size_t(call.root), 1));
-      case CollectiveKind::kReduceScatter: {
+      case CollectiveKind::reduce_scatter: {
         std::size_t first = 0;
         for (std::size_t rank = 0; rank < call.parts.size(); first += call.counts[rank++])
           reduce(call, worker, first, call.counts[rank], call.parts.subspan(rank, 1));
         return;
       }
-      case CollectiveKind::kBroadcast:
+      case CollectiveKind::broadcast:
         for (const CollectivePart& part : call.parts)
           move(worker, part.receive, call.parts[std::size_t(call.root)].send, call.count * size_of(call.dtype));
         return;
-      case CollectiveKind::kAllGather: {
+      case CollectiveKind::all_gather: {
         std::size_t offset = 0;
         for (std::size_t rank = 0; rank < call.parts.size(); ++rank) {
           const std::size_t bytes = call.counts[rank] * size_of(call.dtype);
@@ -59,11 +59,11 @@ class SharedCardCommunicator final : public CudaCommunicator {
         }
         return;
       }
-      case CollectiveKind::kSendReceive:
+      case CollectiveKind::send_receive:
         for (const Transfer& transfer : call.transfers)
           move(worker, transfer.receive, transfer.send, transfer.count * size_of(call.dtype));
         return;
-      case CollectiveKind::kBarrier: return;
+      case CollectiveKind::barrier: return;
     }
   }
 

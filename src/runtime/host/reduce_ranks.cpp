@@ -149,10 +149,10 @@ void reduce_all(const RankReduction& reduction, double divisor, std::size_t begi
 template <class T>
 void reduce_as(const RankReduction& reduction, ReduceOp op, std::size_t begin, std::size_t end) {
   switch (op) {
-    case ReduceOp::kSum: return reduce_all<T, Sum>(reduction, 1, begin, end);
-    case ReduceOp::kMean: return reduce_all<T, Sum>(reduction, double(reduction.sources.size()), begin, end);
-    case ReduceOp::kMax: return reduce_all<T, Max>(reduction, 1, begin, end);
-    case ReduceOp::kMin: return reduce_all<T, Min>(reduction, 1, begin, end);
+    case ReduceOp::sum: return reduce_all<T, Sum>(reduction, 1, begin, end);
+    case ReduceOp::mean: return reduce_all<T, Sum>(reduction, double(reduction.sources.size()), begin, end);
+    case ReduceOp::max: return reduce_all<T, Max>(reduction, 1, begin, end);
+    case ReduceOp::min: return reduce_all<T, Min>(reduction, 1, begin, end);
   }
 }
 
@@ -166,7 +166,7 @@ void reduce_elements(const RankReduction& reduction, DType dtype, ReduceOp op, s
   if (reduction.sources.size() == 1) return copy(reduction, size_of(dtype), begin, end);
   switch (dtype) {
     case kBool:  // bytes of 0 or 1, whose or is their maximum
-      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::kSum ? ReduceOp::kMax : op, begin, end);
+      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::sum ? ReduceOp::max : op, begin, end);
     case kUInt8: return reduce_as<std::uint8_t>(reduction, op, begin, end);
     case kInt32: return reduce_as<std::int32_t>(reduction, op, begin, end);
     case kInt64: return reduce_as<std::int64_t>(reduction, op, begin, end);

@@ -24,7 +24,7 @@ const PastAccess* AccessHistory::find_conflict(const Region& region, AccessKind 
     for (auto range = first_beyond(*ranges, begin_of(region)); range != ranges->end() && range->first < end_of(region);
          ++range)
       for (const PastAccess& past : range->second.accesses) {
-        if (kind == AccessKind::kRead && past.kind == AccessKind::kRead) continue;
+        if (kind == AccessKind::read && past.kind == AccessKind::read) continue;
         if (!past.happened_before(clock) && overlaps(region, past.region)) return &past;
       }
   return nullptr;
@@ -32,11 +32,11 @@ const PastAccess* AccessHistory::find_conflict(const Region& region, AccessKind 
 
 void AccessHistory::remember(const PastAccess& access, const Clock& clock, const Clock& host) {
   const std::uintptr_t begin = begin_of(access.region), end = end_of(access.region);
-  const bool write = access.kind == AccessKind::kWrite;
+  const bool write = access.kind == AccessKind::write;
 
   // An access is superseded when whatever races with it would race with the new one too.
   const auto superseded = [&](const PastAccess& past) {
-    return (write || past.kind == AccessKind::kRead) && past.happened_before(clock);
+    return (write || past.kind == AccessKind::read) && past.happened_before(clock);
   };
   const auto obsolete = [&](const PastAccess& past) {
     return past.happened_before(host) || (superseded(past) && covers(access.region, past.region));

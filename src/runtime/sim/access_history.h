@@ -19,7 +19,7 @@ using Clock = std::vector<std::uint64_t>;
 
 struct PastAccess {
   Region region;  ///< Normalized.
-  AccessKind kind = AccessKind::kRead;
+  AccessKind kind = AccessKind::read;
   int stream = 0;
   std::uint64_t epoch = 0;  ///< The operation's number in its stream, from 1.
   const char* op = "";

@@ -33,23 +33,23 @@ void Faults::clear() {
 Faults::Verdict Faults::next(FaultKind kind, int index) {
   DeviceFaults& device = devices_[std::size_t(index)];
   const bool fails = device.step(kind);
-  const bool is_work = kind == FaultKind::kLaunch || kind == FaultKind::kCopy || kind == FaultKind::kCollective;
-  if (is_work) device.lost |= device.step(FaultKind::kLoss);
-  const bool needs_device = kind != FaultKind::kRecord && kind != FaultKind::kWait;
-  if (device.lost && needs_device) return Verdict::kLost;
-  return fails ? Verdict::kFails : Verdict::kWorks;
+  const bool is_work = kind == FaultKind::launch || kind == FaultKind::copy || kind == FaultKind::collective;
+  if (is_work) device.lost |= device.step(FaultKind::loss);
+  const bool needs_device = kind != FaultKind::record && kind != FaultKind::wait;
+  if (device.lost && needs_device) return Verdict::lost;
+  return fails ? Verdict::fails : Verdict::works;
 }
 
 OperationCounts Faults::counts(int device) const {
   const auto& counts = devices_[std::size_t(device)].counts;
-  return {.allocations = counts[std::size_t(FaultKind::kAllocation)],
-          .copies = counts[std::size_t(FaultKind::kCopy)],
-          .launches = counts[std::size_t(FaultKind::kLaunch)],
-          .events = counts[std::size_t(FaultKind::kRecord)],
-          .waits = counts[std::size_t(FaultKind::kWait)],
-          .peer_copies = counts[std::size_t(FaultKind::kPeerCopy)],
-          .host_waits = counts[std::size_t(FaultKind::kHostWait)],
-          .collectives = counts[std::size_t(FaultKind::kCollective)]};
+  return {.allocations = counts[std::size_t(FaultKind::allocation)],
+          .copies = counts[std::size_t(FaultKind::copy)],
+          .launches = counts[std::size_t(FaultKind::launch)],
+          .events = counts[std::size_t(FaultKind::record)],
+          .waits = counts[std::size_t(FaultKind::wait)],
+          .peer_copies = counts[std::size_t(FaultKind::peer_copy)],
+          .host_waits = counts[std::size_t(FaultKind::host_wait)],
+          .collectives = counts[std::size_t(FaultKind::collective)]};
 }
 
 bool Faults::DeviceFaults::step(FaultKind kind) {

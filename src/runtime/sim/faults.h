@@ -9,21 +9,11 @@
 namespace lockstep::sim {
 
 /// What can be made to go wrong. A loss counts launches, copies and collectives together.
-enum class FaultKind : std::uint8_t {
-  kAllocation,
-  kCopy,
-  kLaunch,
-  kRecord,
-  kWait,
-  kCollective,
-  kLoss,
-  kHostWait,
-  kPeerCopy
-};
+enum class FaultKind : std::uint8_t { allocation, copy, launch, record, wait, collective, loss, host_wait, peer_copy };
 
 class Faults {
  public:
-  enum class Verdict : std::uint8_t { kWorks, kFails, kLost };
+  enum class Verdict : std::uint8_t { works, fails, lost };
 
   explicit Faults(int devices) : devices_(std::size_t(devices)) {}
 

@@ -9,7 +9,7 @@ struct Operand {
   const void* data = nullptr;
   std::int64_t rows = 0, columns = 0, leading = 0;
   std::int64_t batch = 1, stride = 0;
-  AccessKind kind = AccessKind::kRead;
+  AccessKind kind = AccessKind::read;
 };
 
 void append(std::vector<Access>& accesses, const Operand& x, std::size_t element_bytes) {
@@ -39,14 +39,14 @@ std::vector<Access> accesses_of(const Matmul& p) {
   if (p.k > 0) {
     const std::int64_t a_rows = p.transpose_a ? p.k : p.m, a_columns = p.transpose_a ? p.m : p.k;
     const std::int64_t b_rows = p.transpose_b ? p.n : p.k, b_columns = p.transpose_b ? p.k : p.n;
-    append(accesses, {p.a, a_rows, a_columns, p.lda, p.batch, p.stride_a, AccessKind::kRead}, element_bytes);
-    append(accesses, {p.b, b_rows, b_columns, p.ldb, p.batch, p.stride_b, AccessKind::kRead}, element_bytes);
+    append(accesses, {p.a, a_rows, a_columns, p.lda, p.batch, p.stride_a, AccessKind::read}, element_bytes);
+    append(accesses, {p.b, b_rows, b_columns, p.ldb, p.batch, p.stride_b, AccessKind::read}, element_bytes);
   }
-  if (p.bias) append(accesses, {p.bias, 1, p.n, p.n, 1, 0, AccessKind::kRead}, element_bytes);
-  const Operand c = {p.c, p.m, p.n, p.ldc, p.batch, p.stride_c, AccessKind::kWrite};
+  if (p.bias) append(accesses, {p.bias, 1, p.n, p.n, 1, 0, AccessKind::read}, element_bytes);
+  const Operand c = {p.c, p.m, p.n, p.ldc, p.batch, p.stride_c, AccessKind::write};
   if (p.beta != 0) {
     Operand read = c;
-    read.kind = AccessKind::kRead;
+    read.kind = AccessKind::read;
     append(accesses, read, element_bytes);
   }
   append(accesses, c, element_bytes);

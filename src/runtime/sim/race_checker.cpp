@@ -19,7 +19,7 @@ bool join(Clock& into, const Clock& other) {
 }
 
 std::string unordered_with(const PastAccess& past, const std::string& stream) {
-  return text(", unordered with '", past.op, "' that ", past.kind == AccessKind::kWrite ? "wrote" : "read", " them on ",
+  return text(", unordered with '", past.op, "' that ", past.kind == AccessKind::write ? "wrote" : "read", " them on ",
               stream);
 }
 
@@ -56,7 +56,7 @@ void RaceChecker::check(int stream, const char* op, std::span<const Access> acce
     if (is_empty(access.region)) continue;
     const PastAccess* past = history_.find_conflict(normalized(access.region), access.kind, own.clock);
     if (past == nullptr) continue;
-    throw RaceError(text("[sim] '", op, "' ", access.kind == AccessKind::kWrite ? "writes " : "reads ",
+    throw RaceError(text("[sim] '", op, "' ", access.kind == AccessKind::write ? "writes " : "reads ",
                          access.region.bytes(), " bytes at ", access.region.data, " on ", own.name,
                          unordered_with(*past, streams_[std::size_t(past->stream)].name)));
   }
@@ -78,7 +78,7 @@ void RaceChecker::host_reached(const Clock& clock) {
 }
 
 bool RaceChecker::forget(const char* op, const Region& region, Unfinished& unfinished) {
-  const PastAccess* const past = history_.find_conflict(region, AccessKind::kWrite, host_);
+  const PastAccess* const past = history_.find_conflict(region, AccessKind::write, host_);
   if (past != nullptr) {
     unfinished.stream = past->stream;
     unfinished.message = text("[sim] '", op, "' takes ", region.bytes(), " bytes at ", region.data,

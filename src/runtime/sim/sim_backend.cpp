@@ -73,10 +73,10 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
 
 bool SimBackend::admits(int device, std::size_t) {
   const std::scoped_lock lock(mutex_);
-  const sim::Faults::Verdict verdict = faults_.next(FaultKind::kAllocation, device);
-  if (verdict == sim::Faults::Verdict::kLost)
+  const sim::Faults::Verdict verdict = faults_.next(FaultKind::allocation, device);
+  if (verdict == sim::Faults::Verdict::lost)
     throw BackendError("allocate", sim::kDeviceLost, Device::cuda(device).name(), "the device is lost");
-  return verdict == sim::Faults::Verdict::kWorks;
+  return verdict == sim::Faults::Verdict::works;
 }
 
 void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) noexcept {
@@ -85,7 +85,7 @@ void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) n
   const std::scoped_lock lock(mutex_);
   std::exception_ptr error;
   try {
-    const Access access = {{memory, bytes, 1, 0}, AccessKind::kWrite};
+    const Access access = {{memory, bytes, 1, 0}, AccessKind::write};
     declare(stream, "discard", {&access, 1});
     if (options_.poison) stream.push({"discard", sim::PoisonTask{memory, bytes}});
   } catch (...) {
@@ -124,7 +124,7 @@ void SimBackend::synchronize_stream(StreamHandle handle) {
   Moment moment;
   {
     const std::scoped_lock lock(mutex_);
-    faults_.next(FaultKind::kHostWait, stream.device);
+    faults_.next(FaultKind::host_wait, stream.device);
     moment = now(stream);
   }
   reach(moment);
@@ -138,7 +138,7 @@ void SimBackend::record(EventHandle event, StreamHandle handle) {
   SimStream& stream = stream_of(handle);
   const std::scoped_lock lock(mutex_);
   Moment& moment = moment_of(event);
-  if (faults_.next(FaultKind::kRecord, stream.device) != sim::Faults::Verdict::kWorks) {
+  if (faults_.next(FaultKind::record, stream.device) != sim::Faults::Verdict::works) {
     moment.stream = nullptr;
     return;
   }
@@ -151,7 +151,7 @@ void SimBackend::wait(StreamHandle handle, EventHandle event) {
   SimStream& stream = stream_of(handle);
   const std::scoped_lock lock(mutex_);
   const Moment& moment = moment_of(event);
-  const bool dropped = faults_.next(FaultKind::kWait, stream.device) != sim::Faults::Verdict::kWorks;
+  const bool dropped = faults_.next(FaultKind::wait, stream.device) != sim::Faults::Verdict::works;
   if (dropped || moment.stream == nullptr || moment.stream == &stream) return;
   if (options_.check_races) races_.order_after(stream.index, moment.clock);
   stream.push({"wait", sim::WaitTask{moment.stream, moment.ticket}});
@@ -187,7 +187,7 @@ void SimBackend::synchronize_event(EventHandle event) {
     const std::scoped_lock lock(mutex_);
     moment = moment_of(event);
     if (moment.stream == nullptr) return;
-    faults_.next(FaultKind::kHostWait, moment.stream->device);
+    faults_.next(FaultKind::host_wait, moment.stream->device);
   }
   reach(moment);
 }

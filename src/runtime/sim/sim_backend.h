@@ -27,7 +27,7 @@ class SimBackend final : public Backend {
   explicit SimBackend(const SimulationOptions& options);
   ~SimBackend() override;  ///< Lets all work end first.
 
-  DeviceType type() const noexcept override { return DeviceType::kCuda; }
+  DeviceType type() const noexcept override { return DeviceType::cuda; }
   int device_count() const noexcept override { return options_.count; }
   DeviceProperties properties(int device) const override;
 

@@ -38,25 +38,25 @@ SimCollective::SimCollective(const CollectiveCall& call)
   const auto root = std::size_t(call.root);
   const std::size_t element = size_of(dtype_);
   switch (call.kind) {
-    case CollectiveKind::kAllReduce: add(std::move(sends), std::move(receives), call.count); break;
-    case CollectiveKind::kReduce: add(std::move(sends), {receives[root]}, call.count); break;
-    case CollectiveKind::kBroadcast: add({sends[root]}, std::move(receives), call.count); break;
-    case CollectiveKind::kReduceScatter:
+    case CollectiveKind::all_reduce: add(std::move(sends), std::move(receives), call.count); break;
+    case CollectiveKind::reduce: add(std::move(sends), {receives[root]}, call.count); break;
+    case CollectiveKind::broadcast: add({sends[root]}, std::move(receives), call.count); break;
+    case CollectiveKind::reduce_scatter:
       for (std::size_t r = 0; r < receives.size(); ++r) {
         add(sends, {receives[r]}, call.counts[r]);
         for (const void*& send : sends) send = advanced(send, call.counts[r] * element);
       }
       break;
-    case CollectiveKind::kAllGather:
+    case CollectiveKind::all_gather:
       for (std::size_t r = 0; r < sends.size(); ++r) {
         add({sends[r]}, receives, call.counts[r]);
         for (void*& receive : receives) receive = advanced(receive, call.counts[r] * element);
       }
       break;
-    case CollectiveKind::kSendReceive:
+    case CollectiveKind::send_receive:
       for (const Transfer& transfer : call.transfers) add({transfer.send}, {transfer.receive}, transfer.count);
       break;
-    case CollectiveKind::kBarrier: break;
+    case CollectiveKind::barrier: break;
   }
 }
 
@@ -72,15 +72,15 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
   std::unique_lock lock(mutex_);
   here_[std::size_t(rank)] = true;
   earlier_[std::size_t(rank)] = earlier;
-  if (phase_ == Phase::kGathering && ++arrived_ == int(here_.size())) begin_work();
-  changed_.wait(lock, [&] { return phase_ != Phase::kGathering; });
-  if (phase_ == Phase::kWorking) {
+  if (phase_ == Phase::gathering && ++arrived_ == int(here_.size())) begin_work();
+  changed_.wait(lock, [&] { return phase_ != Phase::gathering; });
+  if (phase_ == Phase::working) {
     ++working_;
     lock.unlock();
     work();
     lock.lock();
     if (--working_ == 0) end_work();
-    changed_.wait(lock, [&] { return phase_ == Phase::kEnded; });
+    changed_.wait(lock, [&] { return phase_ == Phase::ended; });
   }
   return earlier ? earlier : error_;
 }
@@ -89,7 +89,7 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
 void SimCollective::begin_work() {
   if (!error_) error_ = error_of_ranks();
   if (error_ || pieces_ == 0) return end_work();
-  phase_ = Phase::kWorking;
+  phase_ = Phase::working;
   if (pieces_ > 1) changed_.notify_all();
 }
 
@@ -105,13 +105,13 @@ void SimCollective::work() {
 }
 
 void SimCollective::end_work() noexcept {
-  phase_ = Phase::kEnded;
+  phase_ = Phase::ended;
   changed_.notify_all();
 }
 
 void SimCollective::abort() noexcept {
   const std::scoped_lock lock(mutex_);
-  if (phase_ == Phase::kEnded) return;
+  if (phase_ == Phase::ended) return;
   next_piece_ = pieces_;
   const auto missing = std::find(here_.begin(), here_.end(), false);
   if (missing == here_.end()) {

@@ -40,7 +40,7 @@ class SimCollective {
   std::shared_ptr<AsyncError> error(int rank, const std::string& reason, std::exception_ptr cause = nullptr) const;
 
  private:
-  enum class Phase : std::uint8_t { kGathering, kWorking, kEnded };
+  enum class Phase : std::uint8_t { gathering, working, ended };
 
   void add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count);
   void begin_work();
@@ -62,7 +62,7 @@ class SimCollective {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Phase phase_ = Phase::kGathering;
+  Phase phase_ = Phase::gathering;
   int arrived_ = 0;
   int working_ = 0;
   std::vector<bool> here_;                            // by rank

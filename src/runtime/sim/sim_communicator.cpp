@@ -29,9 +29,9 @@ void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& cal
   declare(call);
   for (std::size_t rank = call.parts.size(); rank-- > 0;) {  // the first rank that fails is the last to be heard
     const SimStream& stream = stream_of(call.parts[rank].stream);
-    const sim::Faults::Verdict verdict = faults_.next(sim::FaultKind::kCollective, stream.device);
-    if (verdict == sim::Faults::Verdict::kWorks) continue;
-    const bool lost = verdict == sim::Faults::Verdict::kLost;
+    const sim::Faults::Verdict verdict = faults_.next(sim::FaultKind::collective, stream.device);
+    if (verdict == sim::Faults::Verdict::works) continue;
+    const bool lost = verdict == sim::Faults::Verdict::lost;
     const char* const reason = lost ? "the device is lost" : "an injected fault";
     const BackendError cause(call.name, lost ? sim::kDeviceLost : sim::kLaunchFailure, stream.device_name, reason);
     collective->fail(

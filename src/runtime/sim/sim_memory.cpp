@@ -61,8 +61,8 @@ void SimMemory::refuse(const char* op, int device, const Region& region, AccessK
                                 ? text("that live on ", name_of(found->device))
                                 : text("that run past the end of their allocation of ", found->bytes, " bytes");
   throw BackendError(op, kIllegalAddress, name_of(device),
-                     text("'", op, "' ", kind == AccessKind::kWrite ? "writes " : "reads ", region.bytes(),
-                          " bytes at ", region.data, ' ', where));
+                     text("'", op, "' ", kind == AccessKind::write ? "writes " : "reads ", region.bytes(), " bytes at ",
+                          region.data, ' ', where));
 }
 
 }  // namespace lockstep::sim

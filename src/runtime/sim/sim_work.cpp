@@ -32,7 +32,7 @@ void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef k
   Task task = {info.name, sim::KernelTask{kernel.own()}};
   const std::scoped_lock lock(mutex_);
   declare(stream, info.name, info.accesses);
-  enqueue(stream, FaultKind::kLaunch, std::move(task));
+  enqueue(stream, FaultKind::launch, std::move(task));
 }
 
 void SimBackend::copy(StreamHandle handle, const Copy& copy) {
@@ -51,19 +51,19 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     const std::scoped_lock lock(mutex_);
     const Region from = {copy.from, copy.row_bytes, copy.rows, copy.from_pitch};
     const Region to = {copy.to, copy.row_bytes, copy.rows, copy.to_pitch};
-    memory_.expect("copy", copy.from_device, from, AccessKind::kRead);
-    memory_.expect("copy", copy.to_device, to, AccessKind::kWrite);
+    memory_.expect("copy", copy.from_device, from, AccessKind::read);
+    memory_.expect("copy", copy.to_device, to, AccessKind::write);
     Access accesses[2];
     std::size_t count = 0;
-    if (copy.from_device != kHost) accesses[count++] = {from, AccessKind::kRead};
-    if (copy.to_device != kHost) accesses[count++] = {to, AccessKind::kWrite};
+    if (copy.from_device != kHost) accesses[count++] = {from, AccessKind::read};
+    if (copy.to_device != kHost) accesses[count++] = {to, AccessKind::write};
     if (options_.check_races) races_.access(stream.index, "copy", {accesses, count});
     if (copy.from_device != copy.to_device && copy.from_device != kHost && copy.to_device != kHost)
-      faults_.next(FaultKind::kPeerCopy, stream.device);
-    enqueue(stream, FaultKind::kCopy, {"copy", std::move(task)});
+      faults_.next(FaultKind::peer_copy, stream.device);
+    enqueue(stream, FaultKind::copy, {"copy", std::move(task)});
     if (taken_bytes > 0) stream.has_taken(taken_bytes);
     if (copy.to_device != kHost) return;
-    faults_.next(FaultKind::kHostWait, stream.device);
+    faults_.next(FaultKind::host_wait, stream.device);
     done = now(stream);
   }
   reach(done);
@@ -75,7 +75,7 @@ void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   const std::vector<Access> accesses = sim::accesses_of(matmul);
   const std::scoped_lock lock(mutex_);
   declare(stream, "matmul", accesses);
-  enqueue(stream, FaultKind::kLaunch, {"matmul", matmul});
+  enqueue(stream, FaultKind::launch, {"matmul", matmul});
 }
 
 void SimBackend::declare(SimStream& stream, const char* op, std::span<const Access> accesses) {
@@ -85,11 +85,11 @@ void SimBackend::declare(SimStream& stream, const char* op, std::span<const Acce
 
 void SimBackend::enqueue(SimStream& stream, FaultKind kind, Task task) {
   const sim::Faults::Verdict verdict = faults_.next(kind, stream.device);
-  if (verdict == sim::Faults::Verdict::kWorks) {
+  if (verdict == sim::Faults::Verdict::works) {
     stream.push(std::move(task));
     return;
   }
-  const bool lost = verdict == sim::Faults::Verdict::kLost;
+  const bool lost = verdict == sim::Faults::Verdict::lost;
   const BackendError error(task.op, lost ? sim::kDeviceLost : sim::kLaunchFailure, stream.device_name,
                            lost ? "the device is lost" : "an injected fault");
   fail(stream, task.op, std::make_exception_ptr(error));

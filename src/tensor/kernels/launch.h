@@ -39,11 +39,11 @@ void launch(const char* name, double flops, const Tensor& written, const std::ar
   if (device.device.is_cpu()) return enqueue(device, {}, {name, flops, {}}, body);  // at once: nothing to order
   const StreamHandle stream = current_stream_handle(device);
   std::array<Access, Reads + 1> accesses;
-  accesses[0] = {region_of(*written.impl()), AccessKind::kWrite};
+  accesses[0] = {region_of(*written.impl()), AccessKind::write};
   use_on(stream, written);
   Access* access = accesses.data();
   for (const Tensor* tensor : read) {
-    *++access = {region_of(*tensor->impl()), AccessKind::kRead};
+    *++access = {region_of(*tensor->impl()), AccessKind::read};
     use_on(stream, *tensor);
   }
   enqueue(device, stream, {name, flops, accesses}, body);

@@ -182,11 +182,10 @@ void multi_map(const char* name, double flops_per_element, const F& f, DeviceSta
     for (const TensorImpl* operand : row) accesses.use(*operand);
   for (const auto& span : *spans)
     for (std::size_t n = 0; n < kOperands; ++n)
-      accesses.add(span.data[n], std::size_t(span.count) * kBytes[n],
-                   kReads[n] ? AccessKind::kRead : AccessKind::kWrite);
+      accesses.add(span.data[n], std::size_t(span.count) * kBytes[n], kReads[n] ? AccessKind::read : AccessKind::write);
   for (const TensorImpl* parameter : parameters) {
     accesses.use(*parameter);
-    accesses.list.push_back({region_of(*parameter), AccessKind::kRead});
+    accesses.list.push_back({region_of(*parameter), AccessKind::read});
   }
   const std::int64_t elements = spans->back().first + spans->back().count;
   const MultiMapKernel<F, T...> kernel{f, std::move(spans), elements};

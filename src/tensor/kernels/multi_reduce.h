@@ -94,8 +94,8 @@ void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std:
     pieces += rows->back().pieces();
     elements += from.numel;
     accesses.use(from);
-    accesses.add(from.data(), std::size_t(from.numel) * sizeof(T), AccessKind::kRead);
-    accesses.add(result, sizeof *result, AccessKind::kWrite);
+    accesses.add(from.data(), std::size_t(from.numel) * sizeof(T), AccessKind::read);
+    accesses.add(result, sizeof *result, AccessKind::write);
   }
   enqueue(device, accesses.stream, {name, 2 * double(elements), accesses.list}, Kernel{reducer, std::move(rows)});
 }

@@ -28,12 +28,12 @@ constexpr bool kFiberForEachThread = false;
 #endif
 constexpr unsigned kWarp = 32;
 
-enum class State { kWaitsForTurn, kRuns, kAtBarrier, kAtShuffle, kEnded };
+enum class State { waits_for_turn, runs, at_barrier, at_shuffle, ended };
 
 struct Thread {
   uint3 index = {};
   unsigned number = 0;  // within its block
-  State state = State::kWaitsForTurn;
+  State state = State::waits_for_turn;
   Fiber* fiber = nullptr;
   Site site;
   unsigned mask = 0, from = 0;
@@ -107,8 +107,8 @@ void Block::prepare(std::mt19937& random) {
     threads_[i].index = {number % size.x, number / size.x % size.y, number / size.x / size.y};
     turns_.push_back(&threads_[i]);
   }
-  if (settings().order == Order::kForward) std::ranges::reverse(turns_);
-  if (settings().order == Order::kShuffled) std::ranges::shuffle(turns_, random);
+  if (settings().order == Order::forward) std::ranges::reverse(turns_);
+  if (settings().order == Order::shuffled) std::ranges::shuffle(turns_, random);
   idle_.clear();
   for (const auto& fiber : fibers_) idle_.push_back(fiber.get());
   warps_.resize((threads_.size() + kWarp - 1) / kWarp);
@@ -137,16 +137,16 @@ void Block::run(const std::function<void()>& kernel, std::mt19937& random) {
 
 Thread* Block::choose(std::mt19937& random) {
   const Order order = settings().order;
-  const bool begins = !turns_.empty() && (woken_.empty() || (order == Order::kShuffled && random() % 2 == 0));
+  const bool begins = !turns_.empty() && (woken_.empty() || (order == Order::shuffled && random() % 2 == 0));
   if (begins) {
     Thread* const next = turns_.back();
     turns_.pop_back();
     return next;
   }
   if (woken_.empty()) return nullptr;
-  const std::size_t at = order == Order::kForward   ? 0
-                         : order == Order::kReverse ? woken_.size() - 1
-                                                    : random() % woken_.size();
+  const std::size_t at = order == Order::forward   ? 0
+                         : order == Order::reverse ? woken_.size() - 1
+                                                   : random() % woken_.size();
   Thread* const next = woken_[at];
   woken_.erase(woken_.begin() + std::ptrdiff_t(at));
   return next;
@@ -179,7 +179,7 @@ void Block::take_turns() {
 bool Block::run_current() {
   const Unobserved scope;
   Thread& self = *current_;
-  self.state = State::kRuns;
+  self.state = State::runs;
   observed(&begin_);
   try {
     const Observed kernel;
@@ -187,12 +187,12 @@ bool Block::run_current() {
   } catch (...) {
     if (!error_) error_ = std::current_exception();
   }
-  self.state = State::kEnded;
+  self.state = State::ended;
   ++ended_;
   open_barrier();
   if (kFiberForEachThread) return false;
   Fiber* const fiber = self.fiber;
-  if (error_ || settings().order == Order::kShuffled || !woken_.empty() || turns_.empty()) {
+  if (error_ || settings().order == Order::shuffled || !woken_.empty() || turns_.empty()) {
     idle_.push_back(fiber);
     return false;
   }
@@ -203,7 +203,7 @@ bool Block::run_current() {
 }
 
 void Block::wake(Thread& thread) {
-  thread.state = State::kRuns;
+  thread.state = State::runs;
   woken_.push_back(&thread);
 }
 
@@ -215,7 +215,7 @@ void Block::synchronize(Site site) {
     auto& seen = settings().barriers;
     if (std::ranges::find(seen, site) == seen.end()) seen.push_back(site);
     if (site == settings().without) return;
-    current_->state = State::kAtBarrier;
+    current_->state = State::at_barrier;
     current_->site = site;
     ++at_barrier_;
     place = barrier_.now();
@@ -238,7 +238,7 @@ void Block::open_barrier() {
   if (at_barrier_ == 0 || at_barrier_ + ended_ < threads_.size()) return;
   const Site* first = nullptr;
   for (Thread& thread : threads_) {
-    if (thread.state != State::kAtBarrier) continue;
+    if (thread.state != State::at_barrier) continue;
     if (first == nullptr) first = &thread.site;
     if (thread.site != *first && !error_)
       error_ = std::make_exception_ptr(std::logic_error(
@@ -262,7 +262,7 @@ void* Block::arrive(Thread& self, unsigned mask, std::uint64_t value, unsigned l
   const Unobserved scope;
   if ((mask >> self.lane() & 1) == 0)
     throw std::logic_error(text("[emulation] a thread's own mask does not name it: ", where(site)));
-  self.state = State::kAtShuffle;
+  self.state = State::at_shuffle;
   self.site = site;
   self.mask = mask;
   self.from = lane;
@@ -279,10 +279,10 @@ void Block::open_shuffle(const Thread& last) {
   std::vector<Thread*> met;
   for (unsigned lane = 0; lane < kWarp; ++lane) {
     if ((last.mask >> lane & 1) == 0) continue;
-    if (first + lane >= threads_.size() || threads_[first + lane].state == State::kEnded)
+    if (first + lane >= threads_.size() || threads_[first + lane].state == State::ended)
       throw std::logic_error(text("[emulation] a mask names lane ", lane, ", which will not come: ", where(last.site)));
     Thread& thread = threads_[first + lane];
-    if (thread.state != State::kAtShuffle || thread.mask != last.mask || thread.site != last.site) return;
+    if (thread.state != State::at_shuffle || thread.mask != last.mask || thread.site != last.site) return;
     met.push_back(&thread);
   }
   for (Thread* const thread : met) thread->taken = threads_[first + thread->from].given;
@@ -293,8 +293,8 @@ void Block::open_shuffle(const Thread& last) {
 void Block::report_deadlock() const {
   std::string waiting;
   for (const Thread& thread : threads_)
-    if (thread.state != State::kEnded && waiting.size() < 1000)
-      waiting += text(" ", thread.number, thread.state == State::kAtBarrier ? " at the barrier " : " at the shuffle ",
+    if (thread.state != State::ended && waiting.size() < 1000)
+      waiting += text(" ", thread.number, thread.state == State::at_barrier ? " at the barrier " : " at the shuffle ",
                       where(thread.site), ";");
   throw std::logic_error("[emulation] threads wait for ever:" + waiting);
 }
@@ -302,9 +302,9 @@ void Block::report_deadlock() const {
 Order order_from_environment() {
   const char* const name = std::getenv("LOCKSTEP_EMULATION_ORDER");
   const std::string_view order = name ? name : "forward";
-  if (order == "reverse") return Order::kReverse;
-  if (order == "shuffled") return Order::kShuffled;
-  if (order == "forward") return Order::kForward;
+  if (order == "reverse") return Order::reverse;
+  if (order == "shuffled") return Order::shuffled;
+  if (order == "forward") return Order::forward;
   throw std::invalid_argument(text("LOCKSTEP_EMULATION_ORDER is forward, reverse or shuffled, not ", order));
 }
 
@@ -331,8 +331,8 @@ void run_grid(dim3 blocks, dim3 threads, const std::function<void()>& kernel) {
   for (unsigned z = 0; z < blocks.z; ++z)
     for (unsigned y = 0; y < blocks.y; ++y)
       for (unsigned x = 0; x < blocks.x; ++x) order.push_back({x, y, z});
-  if (settings().order == Order::kReverse) std::ranges::reverse(order);
-  if (settings().order == Order::kShuffled) std::ranges::shuffle(order, random);
+  if (settings().order == Order::reverse) std::ranges::reverse(order);
+  if (settings().order == Order::shuffled) std::ranges::shuffle(order, random);
   blockDim = threads;
   gridDim = blocks;
   for (const uint3& index : order) {

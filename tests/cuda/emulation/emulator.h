@@ -17,7 +17,7 @@
 namespace lockstep::emulation {
 
 /// In which order blocks are taken, and threads that could run.
-enum class Order { kForward, kReverse, kShuffled };
+enum class Order { forward, reverse, shuffled };
 
 /// A place in a kernel's source.
 struct Site {
@@ -34,7 +34,7 @@ struct Launch {
 };
 
 struct Settings {
-  Order order = Order::kForward;
+  Order order = Order::forward;
   Site without;                 ///< A barrier that no thread waits at, to show that a test would see it missing.
   std::int64_t max_blocks = 3;  ///< For kernels that stride over the grid; 16384 on a card.
   bool record_only = false;     ///< Launches are checked and kept in `launches`, and no kernel runs.

@@ -14,7 +14,7 @@ namespace {
 
 using namespace lockstep;
 
-enum class Kind { kAllReduce, kReduce, kBroadcast, kMessage };
+enum class Kind { all_reduce, reduce, broadcast, message };
 
 // One operation of all its ranks. Each has arrived when its stream comes to it; the last to come does the work.
 struct Operation {
@@ -32,8 +32,8 @@ struct Operation {
     host::RankReduction work;
     work.count = count;
     for (const auto& [rank, pair] : buffers) {
-      const bool sends = kind == Kind::kAllReduce || kind == Kind::kReduce || rank == root;
-      const bool receives = kind == Kind::kReduce ? rank == root : kind != Kind::kMessage || pair.second;
+      const bool sends = kind == Kind::all_reduce || kind == Kind::reduce || rank == root;
+      const bool receives = kind == Kind::reduce ? rank == root : kind != Kind::message || pair.second;
       if (sends && pair.first) work.sources.push_back(pair.first);
       if (receives) work.targets.push_back(pair.second);
     }
@@ -66,10 +66,7 @@ DType dtype_of(ncclDataType_t type) {
   }
 }
 ReduceOp op_of(ncclRedOp_t op) {
-  return op == ncclAvg   ? ReduceOp::kMean
-         : op == ncclMax ? ReduceOp::kMax
-         : op == ncclMin ? ReduceOp::kMin
-                         : ReduceOp::kSum;
+  return op == ncclAvg ? ReduceOp::mean : op == ncclMax ? ReduceOp::max : op == ncclMin ? ReduceOp::min : ReduceOp::sum;
 }
 
 }  // namespace
@@ -92,8 +89,8 @@ std::shared_ptr<ncclComm::Group> latest;
 ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const Operation& what, int from, int to, const void* send,
                  void* receive) {
   if (depth == 0) fake::complain("a call outside a group");
-  const std::size_t turn = comm->sequence[{what.kind, from, to, what.kind == Kind::kMessage && send}]++;
-  const int kind = what.kind == Kind::kMessage ? 100 + from * 64 + to : int(what.kind);
+  const std::size_t turn = comm->sequence[{what.kind, from, to, what.kind == Kind::message && send}]++;
+  const int kind = what.kind == Kind::message ? 100 + from * 64 + to : int(what.kind);
   auto& operation = meeting[{comm->group.get(), kind, what.root, turn}];
   if (!operation) operation = std::make_shared<Operation>(what);
   if (operation->count != what.count || operation->dtype != what.dtype) fake::complain("ranks that do not agree");
@@ -189,20 +186,20 @@ ncclResult_t ncclGroupEnd() {
 ncclResult_t ncclAllReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                            ncclComm_t comm, cudaStream_t stream) {
   if (count == 0) return ncclSuccess;
-  return add(comm, stream, {Kind::kAllReduce, count, std::size_t(comm->group->size), dtype_of(type), op_of(op), 0}, 0,
+  return add(comm, stream, {Kind::all_reduce, count, std::size_t(comm->group->size), dtype_of(type), op_of(op), 0}, 0,
              0, send, receive);
 }
 ncclResult_t ncclReduce(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
                         int root, ncclComm_t comm, cudaStream_t stream) {
   if (count == 0) return ncclSuccess;
-  return add(comm, stream, {Kind::kReduce, count, std::size_t(comm->group->size), dtype_of(type), op_of(op), root},
-             root, 0, send, receive);
+  return add(comm, stream, {Kind::reduce, count, std::size_t(comm->group->size), dtype_of(type), op_of(op), root}, root,
+             0, send, receive);
 }
 ncclResult_t ncclBroadcast(const void* send, void* receive, std::size_t count, ncclDataType_t type, int root,
                            ncclComm_t comm, cudaStream_t stream) {
   if (count == 0) return ncclSuccess;
   return add(comm, stream,
-             {Kind::kBroadcast, count, std::size_t(comm->group->size), dtype_of(type), ReduceOp::kSum, root}, root, 0,
+             {Kind::broadcast, count, std::size_t(comm->group->size), dtype_of(type), ReduceOp::sum, root}, root, 0,
              send, receive);
 }
 ncclResult_t ncclReduceScatter(const void* send, void* receive, std::size_t count, ncclDataType_t type, ncclRedOp_t op,
@@ -221,12 +218,12 @@ ncclResult_t ncclAllGather(const void* send, void* receive, std::size_t count, n
 }
 ncclResult_t ncclSend(const void* send, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return add(comm, stream, {Kind::kMessage, count, 2, dtype_of(type), ReduceOp::kSum, comm->rank}, comm->rank, peer,
-             send, nullptr);
+  return add(comm, stream, {Kind::message, count, 2, dtype_of(type), ReduceOp::sum, comm->rank}, comm->rank, peer, send,
+             nullptr);
 }
 ncclResult_t ncclRecv(void* receive, std::size_t count, ncclDataType_t type, int peer, ncclComm_t comm,
                       cudaStream_t stream) {
-  return add(comm, stream, {Kind::kMessage, count, 2, dtype_of(type), ReduceOp::kSum, peer}, peer, comm->rank, nullptr,
+  return add(comm, stream, {Kind::message, count, 2, dtype_of(type), ReduceOp::sum, peer}, peer, comm->rank, nullptr,
              receive);
 }
 
