@@ -1,6 +1,6 @@
 // Collectives of simulated devices against plain copies of as many bytes, measured in turns.
 //   collective CASE       CASE: all_reduce all_gather reduce_scatter small
-// BENCH_THREADS bounds the cores. "copy_us" is the time in which every device copies as many bytes as its share of the
+// BENCH_THREADS bounds the cores. "peer_us" is the time in which every device copies as many bytes as its share of the
 // collective's traffic: an all-reduce in place reads and writes each rank's bytes once, as does a copy of them.
 #include <lockstep/lockstep.h>
 #include <lockstep/parallel/collectives.h>

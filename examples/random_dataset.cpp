@@ -1,6 +1,6 @@
 // The main job: batches of random data through a model on 1..N GPUs.
 //   random_dataset [--devices N] [--simulate N] [--seed S]
-// --devices uses the first N GPUs (all by default); --simulate makes N simulated ones, whose timing S varies.
+// --devices uses the first N GPUs (0 and by default: all); --simulate makes N simulated ones, whose timing S varies.
 #include <lockstep/lockstep.h>
 
 #include <iostream>

@@ -21,7 +21,7 @@ take_prefixes() {
       add_library_folders "$folder"/tools/usr/lib/*-linux-gnu "$folder"/tools/lib/*-linux-gnu
     fi
   fi
-  IFS=: read -ra entries <<<"${CMAKE_PREFIX_PATH:-}:${NCCL_ROOT:-}"
+  IFS=: read -ra entries <<<"${CMAKE_PREFIX_PATH:-}"
   prefixes=("${entries[@]}")
   IFS=: read -ra entries <<<"$PATH"
   for entry in "${entries[@]}"; do
@@ -143,7 +143,8 @@ need_cuda() {
   major="$(cublas_version | cut -d . -f 1)"
   need_loaded "libcublasLt.so${major:+.$major}" "cuBLAS: name its folder in LD_LIBRARY_PATH"
   header="$(cuda_file include/nccl.h)"
-  need nccl.h "${header:-$(under_prefixes include/nccl.h)}" "NCCL, the development package: set NCCL_ROOT to its folder"
+  need nccl.h "${header:-$(under_prefixes include/nccl.h)}" \
+    "NCCL, the development package: add its folder to CMAKE_PREFIX_PATH"
   need_loaded libnccl.so.2 "NCCL: name its folder in LD_LIBRARY_PATH"
 }
 

@@ -6,8 +6,8 @@
 namespace lockstep {
 
 /// batch_norm (lockstep/ops/normalization.h) whose statistics, also for the gradient, are those of the x of all
-/// replicas of a pass: every replica has to call it, and each waits on the host for the others, twice. A replica's x
-/// may be empty. Outside of replicas it is batch_norm.
+/// replicas of a pass: every replica has to call it, and each waits on the host for the others, three times: for the
+/// count, the mean and the variance. A replica's x may be empty. Outside of replicas it is batch_norm.
 LOCKSTEP_API Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
                                     const Tensor& weight = {}, const Tensor& bias = {},
                                     const BatchNormOptions& options = {});

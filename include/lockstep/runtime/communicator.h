@@ -18,7 +18,8 @@
 namespace lockstep {
 
 /// How elements of the ranks become one: in the order of the ranks, whatever the timing. 16-bit floats accumulate in
-/// float; integers wrap around, and have no mean; the sum of bools is their or. A NaN makes max and min NaN.
+/// float; integers wrap around, and have no mean; the sum of bools is their or. A NaN makes max and min NaN. NCCL does
+/// not keep all of it: docs/collectives.md.
 enum class ReduceOp : std::uint8_t { sum, mean, max, min };
 
 /// One rank's part of a collective: memory of its device, and the stream of its device that the operation runs on.
@@ -77,7 +78,8 @@ class LOCKSTEP_API Communicator {
   /// What comes next on any of the streams starts after what came before on all of them.
   void barrier(std::span<const Stream> streams);
 
-  /// Ends what is pending with CollectiveError, on all ranks at once; later calls throw it. Any thread; does not wait.
+  /// Ends what is pending with CollectiveError, on all ranks at once; later calls throw it. Where devices share a card,
+  /// what is pending ends as usual. Any thread; does not wait, except for NCCL, for some seconds.
   void abort() noexcept;
   bool is_aborted() const noexcept;
 

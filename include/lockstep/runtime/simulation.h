@@ -16,7 +16,7 @@ struct SimulationOptions {
   int count = 1;                                    ///< Devices, 1 to 64.
   std::size_t memory_bytes = std::size_t(1) << 30;  ///< Of each device.
   std::uint64_t seed = 0;                           ///< Of the delays.
-  int max_delay_us = 0;                             ///< Each task is held back for a random time up to this.
+  int max_delay_us = 0;                             ///< Some tasks are held back for a random time up to this.
   bool poison = true;                               ///< Fill memory with NaN patterns when allocated and when freed.
   bool check_races = true;                          ///< Throw RaceError where two accesses are not ordered.
 };

@@ -16,7 +16,7 @@ namespace lockstep::train {
 /// What gradient_clip_val limits: the 2-norm of all gradients together, or every element's magnitude.
 enum class GradientClip : std::uint8_t { norm, value };
 
-/// What is computed in. Only kFloat32 works today.
+/// What is computed in. Only float32 works today.
 enum class Precision : std::uint8_t { float32, bfloat16, float16 };
 
 /// When a schedule goes on.

@@ -1,5 +1,5 @@
 // The reduction pattern: out[o] = finish(combine of load(in[o, r]) over r), r over the reduced dimensions.
-// The order of combination depends on the shape alone, never on the number of threads.
+// The order of combination depends on shape and layout alone, never on the number of threads.
 #pragma once
 
 #include <algorithm>

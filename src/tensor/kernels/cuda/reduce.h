@@ -1,6 +1,6 @@
 // The reduction pattern on a GPU. Rows: a warp or a block combines the elements of one output. Columns: neighbouring
 // threads combine neighbouring columns. Where there are too few outputs to fill a GPU, each is combined in pieces,
-// whose results another kernel combines. What is combined with what depends on the shape alone: no atomics.
+// whose results another kernel combines. What is combined with what depends on shape and layout alone: no atomics.
 #pragma once
 
 #include "tensor/kernels/cuda/combine.h"
