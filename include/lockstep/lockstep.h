@@ -16,8 +16,11 @@
 #include <lockstep/data/tensor_dataset.h>
 #include <lockstep/io/atomic_file.h>
 #include <lockstep/io/safetensors.h>
+#include <lockstep/nn/activations.h>
 #include <lockstep/nn/batch_norm.h>
 #include <lockstep/nn/functional.h>
+#include <lockstep/nn/init.h>
+#include <lockstep/nn/layer_norm.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/nn/parameter.h>
@@ -47,6 +50,7 @@
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/optim/rmsprop.h>
 #include <lockstep/optim/schedule.h>
+#include <lockstep/optim/sequential_lr.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/collectives.h>
 #include <lockstep/parallel/data_parallel.h>

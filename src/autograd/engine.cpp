@@ -267,8 +267,10 @@ class Backward final : public autograd::Pass {
     const StreamGuard guard(node.stream);
     const autograd::RunningNode running(visit.node, *this);
     Gradients inputs = gather(visit);
-    for (auto& [slot, hook] : node.hooks)
-      if (Tensor& input = inputs[std::size_t(slot)]; input.defined()) input = autograd::hooked(node.op, hook, input);
+    node.hooks.call_each([&](const auto& hook) {
+      if (Tensor& input = inputs[std::size_t(hook.first)]; input.defined())
+        input = autograd::hooked(node.op, hook.second, input);
+    });
     if (const auto place = captures_.find(&node); place != captures_.end()) {
       for (const auto& [slot, index] : place->second) captured_[index] = inputs[std::size_t(slot)];
       if (!visit.passes_on) return {};

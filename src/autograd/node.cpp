@@ -44,7 +44,7 @@ class Accumulate final : public Node {
       return {};
     }
     Tensor gradient = gradients[0];
-    for (const auto& hook : meta.leaf_hooks) gradient = hooked(op, hook, gradient);
+    meta.leaf_hooks.call_each([&](const auto& hook) { gradient = hooked(op, hook, gradient); });
     check(gradient);
     if (meta.grad.defined() && meta.grad_slot.defined() && !meta.grad.is_same(meta.grad_slot))
       meta.grad = stored(meta.grad, meta.grad_slot);  // one that the user has set
@@ -58,7 +58,7 @@ class Accumulate final : public Node {
     else
       add(meta.grad, gradient);
     meta.replaces_grad = meta.scattered = false;
-    for (const auto& hook : meta.accumulated_hooks) hook(leaf_);
+    meta.accumulated_hooks.call_each([&](const auto& hook) { hook(leaf_); });
     if (const auto sink = meta.sink.lock()) sink->ready(meta.sink_number);
     return {};
   }
@@ -331,22 +331,19 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
   lockstep::backward(std::span(this, 1), std::span(&gradient, 1), {retain_graph, create_graph});
 }
 
-void register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook) {
+HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook) {
   impl_of("register_hook", tensor);
   if (!autograd::needs_grad(tensor))
     throw AutogradError("[register_hook] expected a tensor that requires a gradient, got one that does not");
   autograd::Meta& meta = *autograd::meta_of(tensor);
-  if (meta.grad_fn)
-    meta.grad_fn->hooks.emplace_back(meta.output, std::move(hook));
-  else
-    meta.leaf_hooks.push_back(std::move(hook));
+  return meta.grad_fn ? meta.grad_fn->hooks.add({meta.output, std::move(hook)}) : meta.leaf_hooks.add(std::move(hook));
 }
 
-void register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
+HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
   impl_of("register_accumulated_hook", leaf);
   if (!leaf.is_leaf() || !leaf.requires_grad())
     throw AutogradError("[register_accumulated_hook] expected a leaf that requires a gradient, got another tensor");
-  autograd::make_meta(leaf).accumulated_hooks.push_back(std::move(hook));
+  return autograd::make_meta(leaf).accumulated_hooks.add(std::move(hook));
 }
 
 }  // namespace lockstep

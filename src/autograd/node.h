@@ -5,15 +5,18 @@
 //   if (records(x)) record("Exp", y, {&x}, backward);
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
+#include <lockstep/autograd/autograd.h>
 #include <lockstep/autograd/grad_mode.h>
 
 #include "tensor/tensor_impl.h"
@@ -29,6 +32,45 @@ using Gradients = std::vector<Tensor>;
 struct Edge {
   std::shared_ptr<Node> node;
   int slot = 0;
+};
+
+/// Functions that are called in the order in which they came, until their handles remove them.
+template <class Function>
+class Hooks {
+ public:
+  HookHandle add(Function function) {
+    const auto hooks = std::make_shared<List>();
+    each([&](const std::shared_ptr<Hook>& hook) { hooks->push_back(hook); });
+    const auto& added = hooks->emplace_back(std::make_shared<Hook>(std::move(function)));
+    hooks_ = hooks;
+    return HookHandle(std::shared_ptr<std::atomic<bool>>(added, &added->active));
+  }
+  bool empty() const noexcept {
+    return !hooks_ ||
+           std::none_of(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->active.load(); });
+  }
+  /// A hook may add others: these are called next time.
+  template <class Call>
+  void call_each(const Call& call) const {
+    each([&](const std::shared_ptr<Hook>& hook) { call(hook->function); });
+  }
+
+ private:
+  struct Hook {
+    explicit Hook(Function f) : function(std::move(f)) {}
+    const Function function;
+    std::atomic<bool> active = true;
+  };
+  using List = std::vector<std::shared_ptr<Hook>>;
+
+  template <class Visit>
+  void each(const Visit& visit) const {
+    if (const auto hooks = hooks_)
+      for (const std::shared_ptr<Hook>& hook : *hooks)
+        if (hook->active) visit(hook);
+  }
+
+  std::shared_ptr<const List> hooks_;  // replaced whole, so that a call in progress keeps its own
 };
 
 class Node {
@@ -52,7 +94,7 @@ class Node {
   int outputs = 1;
   std::vector<Edge> edges;  ///< One for each input.
 
-  std::vector<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< By output.
+  Hooks<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< By output.
 };
 
 /// Elements of a tensor, in the order in which they lie.
@@ -114,8 +156,8 @@ struct Meta final : AutogradState {
   bool unsummed = false;       ///< Of a primary: its places have parts of the gradient. grad() sums them first.
   bool retired = false;        ///< Of a replica that others have replaced: a gradient would be lost here.
   bool replaces_grad = false;  ///< The next gradient takes the place of the present one outside of the share.
-  std::vector<std::function<Tensor(const Tensor&)>> leaf_hooks;
-  std::vector<std::function<void(const Tensor&)>> accumulated_hooks;
+  Hooks<std::function<Tensor(const Tensor&)>> leaf_hooks;
+  Hooks<std::function<void(const Tensor&)>> accumulated_hooks;
 
   /// Whether the next gradient adds to the present one.
   bool adds() const noexcept { return grad.defined() && (!replaces_grad || share); }
@@ -146,6 +188,9 @@ inline bool needs_grad(const Tensor& tensor) noexcept {
 template <class... Tensors>
 bool records(const Tensors&... inputs) noexcept {
   return (needs_grad(inputs) || ...) && grad_enabled();
+}
+inline bool any_records(std::span<const Tensor> inputs) noexcept {
+  return grad_enabled() && std::any_of(inputs.begin(), inputs.end(), needs_grad);
 }
 
 /// Where the gradient of `tensor` goes: its grad_fn, its accumulator if it is a leaf, or nowhere.

@@ -2,8 +2,8 @@
 
 #include <cmath>
 
-#include <lockstep/ops/activation.h>
 #include <lockstep/ops/dropout.h>
+#include <lockstep/ops/index.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
@@ -54,7 +54,18 @@ Tensor LazyLinear::forward(const Tensor& x) {
   return linear(x, weight, bias ? Tensor(*bias) : Tensor());
 }
 
-Tensor ReLU::forward(const Tensor& x) const { return relu(x); }
+Embedding::Embedding(std::int64_t count, std::int64_t features, const EmbeddingOptions& options)
+    : padding_index_(options.padding_index) {
+  check_features("Embedding", count, features);
+  if (padding_index_ && (*padding_index_ < -count || *padding_index_ >= count))
+    throw InvalidArgument(
+        text("[Embedding] expected a padding index in [", -count, ", ", count, "), got ", *padding_index_));
+  Tensor value = randn({count, features}, {.dtype = options.tensor.dtype, .device = options.tensor.device});
+  if (padding_index_) value.select(0, *padding_index_).zero_();
+  weight = Parameter(value);
+}
+
+Tensor Embedding::forward(const Tensor& index) const { return embedding(weight, index, padding_index_); }
 
 Dropout::Dropout(double probability) : p(probability) {
   if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[Dropout] expected a probability from 0 to 1, got ", p));

@@ -66,6 +66,38 @@ void check_bool(const char* op, const Tensor& x) {
     throw DTypeError(text("[", op, "] expected bool tensors, got ", dtype));
 }
 
+struct IsNan {
+  template <class T>
+  LOCKSTEP_HD bool operator()(T x) const {
+    return x != x;
+  }
+};
+// x - x is NaN for what is not finite.
+struct IsInf {
+  template <class T>
+  LOCKSTEP_HD bool operator()(T x) const {
+    return x == x && x - x != x - x;
+  }
+};
+struct IsFinite {
+  template <class T>
+  LOCKSTEP_HD bool operator()(T x) const {
+    return x - x == x - x;
+  }
+};
+
+// For dtypes that have no other than finite numbers, what f says of 0.
+template <class F>
+Tensor classify(const char* op, const F& f, const Tensor& x) {
+  const TensorImpl& impl = impl_of(op, x);
+  Tensor out = make_tensor(*impl.storage->device, impl.sizes, kBool);
+  if (is_floating(impl.dtype))
+    visit_floating(op, impl.dtype, [&]<class T>() { map<bool, T>(op, 1, f, out, x); });
+  else
+    out.fill_(f(0.));
+  return out;
+}
+
 }  // namespace
 
 Tensor number_beside(const Tensor& like, double number) {
@@ -108,6 +140,10 @@ Tensor operator~(const Tensor& a) {
   check_bool("~", a);
   return logical_not(a);
 }
+
+Tensor isnan(const Tensor& x) { return classify("isnan", IsNan(), x); }
+Tensor isinf(const Tensor& x) { return classify("isinf", IsInf(), x); }
+Tensor isfinite(const Tensor& x) { return classify("isfinite", IsFinite(), x); }
 
 Tensor eq(const Tensor& a, double b) { return eq(a, number_beside(a, b)); }
 Tensor ne(const Tensor& a, double b) { return ne(a, number_beside(a, b)); }

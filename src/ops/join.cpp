@@ -21,10 +21,6 @@ void check_alike(const char* op, std::span<const Tensor> tensors) {
   }
 }
 
-bool any_recorded(std::span<const Tensor> tensors) {
-  return grad_enabled() && std::any_of(tensors.begin(), tensors.end(), autograd::needs_grad);
-}
-
 }  // namespace
 
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
@@ -50,7 +46,7 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
   std::int64_t at = 0;
   for (std::size_t i = 0; i < tensors.size(); at += lengths[i++])
     copy_values(out.narrow(d, at, lengths[i]), tensors[i]);
-  if (any_recorded(tensors))
+  if (autograd::any_records(tensors))
     autograd::record_many("Cat", std::span(&out, 1), tensors, [d, lengths](const Tensor& g) {
       Gradients gradients;
       std::int64_t from = 0;
@@ -71,7 +67,7 @@ Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
   sizes.insert(d, std::int64_t(tensors.size()));
   Tensor out = make_tensor(*tensors[0].impl()->storage->device, sizes, tensors[0].dtype());
   for (std::size_t i = 0; i < tensors.size(); ++i) copy_values(out.select(d, std::int64_t(i)), tensors[i]);
-  if (any_recorded(tensors))
+  if (autograd::any_records(tensors))
     autograd::record_many("Stack", std::span(&out, 1), tensors, [d, count = tensors.size()](const Tensor& g) {
       Gradients gradients;
       for (std::size_t i = 0; i < count; ++i) gradients.push_back(g.select(d, std::int64_t(i)));
@@ -87,6 +83,29 @@ std::vector<Tensor> chunk(const Tensor& tensor, std::int64_t chunks, std::int64_
   std::vector<Tensor> parts;
   for (std::int64_t from = 0; from < size || parts.empty(); from += length)
     parts.push_back(tensor.narrow(dim, from, std::min(length, size - from)));
+  return parts;
+}
+
+std::vector<Tensor> split(const Tensor& tensor, const std::vector<std::int64_t>& sizes, std::int64_t dim) {
+  std::int64_t left = tensor.size(dim);
+  for (const std::int64_t length : sizes) {
+    if (length < 0 || length > left)
+      throw ShapeError(text("[split] expected sizes that add up to ", tensor.size(dim), ", got ", length, " where ",
+                            left, " are left"));
+    left -= length;
+  }
+  if (left != 0)
+    throw ShapeError(text("[split] expected sizes that add up to ", tensor.size(dim), ", got ", left, " too few"));
+  std::vector<Tensor> parts;
+  std::int64_t from = 0;
+  for (const std::int64_t length : sizes)
+    parts.push_back(tensor.narrow(dim, std::exchange(from, from + length), length));
+  return parts;
+}
+
+std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim) {
+  std::vector<Tensor> parts;
+  for (std::int64_t i = 0; i < tensor.size(dim); ++i) parts.push_back(tensor.select(dim, i));
   return parts;
 }
 

@@ -11,12 +11,6 @@ namespace {
 
 using autograd::Gradients;
 
-bool any_recorded(std::span<const Tensor> parts) {
-  bool any = false;
-  for (const Tensor& part : parts) any = any || autograd::needs_grad(part);
-  return any && grad_enabled();
-}
-
 std::vector<Device> devices_of(std::span<const Tensor> parts) {
   std::vector<Device> devices;
   for (const Tensor& part : parts) devices.push_back(part.device());
@@ -49,7 +43,7 @@ Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim) 
   std::int64_t from = 0;
   for (std::size_t i = 0; i < parts.size(); from += lengths[i++])
     copy_values(scalars ? out.select(0, from) : out.narrow(dim, from, lengths[i]), parts[i]);
-  if (any_recorded(parts))
+  if (autograd::any_records(parts))
     autograd::record_many(
         "Gather", std::span(&out, 1), parts, [scalars, dim, lengths, homes = devices_of(parts)](const Tensor& g) {
           Gradients gradients;

@@ -6,7 +6,9 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
 
+#include <memory>
 #include <stdexcept>
+#include <string>
 #include <thread>
 
 #include "support/test_devices.h"
@@ -47,6 +49,52 @@ TEST(Hook, OfALeafRunsBeforeEachAccumulation) {
   sum(x * 3.0).backward();
   sum(x * 4.0).backward();
   EXPECT_EQ(values(x.grad()), (std::vector<double>{14, 14}));
+}
+
+TEST(Hook, IsTakenBackByItsHandle) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  const Tensor y = x * 3.0;
+  const HookHandle on_leaf = register_hook(x, [](const Tensor& g) { return g * 2.0; });
+  const HookHandle on_result = register_hook(y, [](const Tensor& g) { return g * 10.0; });
+  register_hook(x, [](const Tensor& g) { return g + 1.0; });
+  sum(y).backward({}, true);
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{61, 61}));
+  x.set_grad(Tensor());
+  on_leaf.remove();
+  on_leaf.remove();
+  sum(y).backward({}, true);
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{31, 31}));
+  x.set_grad(Tensor());
+  on_result.remove();
+  sum(y).backward();
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{4, 4}));
+}
+
+TEST(Hook, MayTakeItselfBackAndAddAnother) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  std::string calls;
+  HookHandle first = register_accumulated_hook(x, [&](const Tensor&) {
+    calls += 'a';
+    first.remove();
+    register_accumulated_hook(x, [&](const Tensor&) { calls += 'b'; });
+  });
+  sum(x).backward();
+  EXPECT_EQ(calls, "a");
+  sum(x).backward();
+  EXPECT_EQ(calls, "ab");
+}
+
+TEST(Hook, OutlivesItsHandleAndNotItsTensor) {
+  HookHandle handle;
+  auto held = std::make_shared<int>();
+  {
+    Tensor x = tensor({1.}, {.requires_grad = true});
+    handle = register_hook(x, [held](const Tensor& g) { return g; });
+    handle = HookHandle(handle);
+    EXPECT_EQ(held.use_count(), 2);
+  }
+  EXPECT_EQ(held.use_count(), 1);
+  handle.remove();
 }
 
 TEST(Hook, NeedsATensorWithGradient) {

@@ -1,4 +1,4 @@
-// Linear, LazyLinear, ReLU, Dropout, Flatten and BatchNorm1d.
+// The layers: what they compute, hold and refuse.
 #include <lockstep/nn/layers.h>
 
 #include <gtest/gtest.h>
@@ -6,7 +6,10 @@
 #include <cmath>
 
 #include <lockstep/nn/batch_norm.h>
+#include <lockstep/nn/layer_norm.h>
+#include <lockstep/nn/sequential.h>
 #include <lockstep/ops/dropout.h>
+#include <lockstep/ops/join.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
@@ -109,6 +112,72 @@ TEST(LazyLinear, IsLazyInEachCopy) {
 
 TEST(ReLULayer, KeepsThePositive) {
   EXPECT_EQ(values(nn::ReLU()(tensor({-1.5, 0., 2.}))), (std::vector<double>{0, 0, 2}));
+}
+
+TEST(ActivationLayers, ComputeTheirFunctions) {
+  const Tensor x = randn({4, 3}, {.dtype = kFloat64});
+  const auto expect = [&](nn::AnyModule layer, const Tensor& expected) {
+    EXPECT_EQ(values(nn::AnyModule(layer).forward(x)), values(expected));
+    EXPECT_TRUE(layer.state_dict().empty());
+  };
+  expect(nn::Identity(), x);
+  expect(nn::LeakyReLU(0.2), leaky_relu(x, 0.2));
+  expect(nn::ELU(0.5), elu(x, 0.5));
+  expect(nn::SELU(), selu(x));
+  expect(nn::GELU(), gelu(x));
+  expect(nn::GELU(GeluForm::tanh), gelu(x, GeluForm::tanh));
+  expect(nn::SiLU(), silu(x));
+  expect(nn::Mish(), mish(x));
+  expect(nn::Hardtanh(-0.5, 0.25), hardtanh(x, -0.5, 0.25));
+  expect(nn::Hardswish(), hardswish(x));
+  expect(nn::Softplus({.beta = 2, .threshold = 1}), softplus(x, {.beta = 2, .threshold = 1}));
+  expect(nn::Sigmoid(), sigmoid(x));
+  expect(nn::Tanh(), tanh(x));
+  expect(nn::Softmax(0), softmax(x, 0));
+  expect(nn::LogSoftmax(-1), log_softmax(x, -1));
+}
+
+TEST(LayerNormLayer, NormalizesEachSample) {
+  nn::LayerNorm layer({3, 2});
+  EXPECT_EQ(layer.state_dict().size(), 2u);
+  const Tensor x = randn({4, 3, 2});
+  EXPECT_EQ(values(layer(x)), values(layer_norm(x, {3, 2})));
+  uniform_(*layer.weight, 0, 1), uniform_(*layer.bias, 0, 1);
+  EXPECT_EQ(values(layer(x)), values(layer_norm(x, {3, 2}, *layer.weight, *layer.bias)));
+  EXPECT_EQ(nn::LayerNorm({3}, {.bias = false}).parameters().size(), 1u);
+  EXPECT_EQ(nn::LayerNorm({3}, {.affine = false}).parameters().size(), 0u);
+  EXPECT_EQ(values(nn::LayerNorm({2}, {.eps = 4})(x)), values(layer_norm(x, {2}, {}, {}, 4)));
+  EXPECT_THROW(layer(randn({4, 3})), ShapeError);
+  EXPECT_THROW(nn::LayerNorm(Shape{}), ShapeError);
+  EXPECT_THROW(nn::LayerNorm({-1}), ShapeError);
+}
+
+TEST(GroupNormLayer, NormalizesEachGroupOfChannels) {
+  nn::GroupNorm layer(2, 6, {.eps = 0.5, .tensor = {.dtype = kFloat64}});
+  const Tensor x = randn({4, 6, 5}, {.dtype = kFloat64});
+  EXPECT_EQ(values(layer(x)), values(group_norm(x, 2, {}, {}, 0.5)));
+  uniform_(*layer.weight, 0, 1), uniform_(*layer.bias, 0, 1);
+  EXPECT_EQ(values(layer(x)), values(group_norm(x, 2, *layer.weight, *layer.bias, 0.5)));
+  EXPECT_THROW(layer(randn({4, 4, 5}, {.dtype = kFloat64})), ShapeError);
+  EXPECT_THROW(layer(randn({6}, {.dtype = kFloat64})), ShapeError);
+  EXPECT_EQ(thrown<InvalidArgument>([] { nn::GroupNorm(4, 6); }),
+            "[GroupNorm] expected groups that divide the channels, got 4 groups of 6 channels");
+}
+
+TEST(EmbeddingLayer, LooksRowsUp) {
+  const TestDevices devices(1);
+  nn::Embedding layer(5, 3, {.padding_index = -1, .tensor = {.device = "cuda:0"}});
+  EXPECT_EQ(layer.state_dict().size(), 1u);
+  const Tensor index = tensor({{1, 4}, {0, 1}}).cuda();
+  EXPECT_EQ(layer(index).sizes(), (Shape{2, 2, 3}));
+  EXPECT_EQ(values(layer(index).select(0, 1)),
+            values(cat({layer.weight.narrow(0, 0, 1), layer.weight.narrow(0, 1, 1)})));
+  EXPECT_EQ(values(layer.weight.select(0, 4)), (std::vector<double>{0, 0, 0}));
+  sum(layer(index)).backward();
+  EXPECT_EQ(values(layer.weight.grad().select(1, 0)), (std::vector<double>{1, 2, 0, 0, 0}));
+  EXPECT_THROW(nn::Embedding(-1, 3), InvalidArgument);
+  EXPECT_EQ(thrown<InvalidArgument>([] { nn::Embedding(5, 3, {.padding_index = 5}); }),
+            "[Embedding] expected a padding index in [-5, 5), got 5");
 }
 
 TEST(FlattenLayer, KeepsTheBatch) {

@@ -79,6 +79,27 @@ TEST(Logic, OnSimulatedDevices) {
   EXPECT_THROW(logical_xor(x, x.to("cuda:0")), DeviceMismatch);
 }
 
+TEST(Classify, NanInfinityAndTheRest) {
+  const TestDevices devices(1);
+  for (const Device device : {Device("cpu"), Device("cuda:0")})
+    for (const DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+      const Tensor x = tensor({kNan, kInfinity, -kInfinity, 0., -1.}).to(device, dtype);
+      EXPECT_EQ(flags(isnan(x)), (std::vector{1, 0, 0, 0, 0}));
+      EXPECT_EQ(flags(isinf(x)), (std::vector{0, 1, 1, 0, 0}));
+      EXPECT_EQ(flags(isfinite(x)), (std::vector{0, 0, 0, 1, 1}));
+    }
+  const Tensor greatest =
+      tensor({std::numeric_limits<double>::max(), -std::numeric_limits<double>::denorm_min()}, {.dtype = kFloat64});
+  EXPECT_EQ(flags(isfinite(greatest)), (std::vector{1, 1}));
+  for (const DType dtype : {kBool, kUInt8, kInt32, kInt64}) {
+    const Tensor x = tensor({0, 1}).to(dtype);
+    EXPECT_EQ(flags(isnan(x)), (std::vector{0, 0}));
+    EXPECT_EQ(flags(isinf(x)), (std::vector{0, 0}));
+    EXPECT_EQ(flags(isfinite(x)), (std::vector{1, 1}));
+  }
+  EXPECT_THROW(isnan(Tensor()), InvalidArgument);
+}
+
 TEST(Where, WantsABoolCondition) {
   EXPECT_THROW(where(tensor({1}), tensor({1.}), tensor({2.})), DTypeError);
   EXPECT_THROW(masked_fill(tensor({1.}), tensor({1}), 2), DTypeError);

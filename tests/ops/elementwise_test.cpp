@@ -104,6 +104,29 @@ TEST(Elementwise, ComputesHalvesInFloat) {
   EXPECT_NEAR(gelu(x).to(kFloat32).to_vector<float>()[0], 0.0540f, 3e-4);
 }
 
+TEST(Rounding, GoesToWholeNumbers) {
+  const TestDevices devices(1);
+  for (const Device device : {Device("cpu"), Device("cuda:0")})
+    for (const DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
+      const Tensor x = tensor({-2.5, -1.5, -0.25, 0., 0.5, 1.5, 1.75, kInfinity, kNan}).to(device, dtype);
+      expect_values(floor(x), {-3, -2, -1, 0, 0, 1, 1, kInfinity, kNan});
+      expect_values(ceil(x), {-2, -1, 0, 0, 1, 2, 2, kInfinity, kNan});
+      expect_values(trunc(x), {-2, -1, 0, 0, 0, 1, 1, kInfinity, kNan});
+      expect_values(round(x), {-2, -2, 0, 0, 0, 2, 2, kInfinity, kNan});
+      expect_values(sign(x), {-1, -1, -1, 0, 1, 1, 1, 1, kNan});
+      EXPECT_EQ(sign(x).dtype(), dtype);
+    }
+}
+
+TEST(Rounding, HasAGradientOfZero) {
+  for (const auto step : {floor, ceil, trunc, round, sign}) {
+    Tensor x = tensor({-1.5, 0.25}).requires_grad_();
+    sum(step(x) * kInfinity).backward();
+    expect_values(x.grad(), {0, 0});
+    gradgradcheck([&](const std::vector<Tensor>& in) { return step(in[0]); }, {doubles({-1.5, 0.25}, {2})});
+  }
+}
+
 TEST(Maximum, NanWins) {
   const Tensor a = tensor({kNan, 1.}), b = tensor({1., kNan});
   for (const Tensor& result : {maximum(a, b), minimum(a, b)})

@@ -15,6 +15,47 @@ TEST(IndexSelect, AlongEachDimension) {
   EXPECT_EQ(index_select(x, 1, zeros({0}, {.dtype = kInt64})).sizes(), (Shape{3, 0}));
 }
 
+TEST(Nonzero, ListsPlacesInRowMajorOrder) {
+  const TestDevices devices(1);
+  for (const Device device : {Device("cpu"), Device("cuda:0")}) {
+    const Tensor x = tensor({{0., 0.5, 0.}, {-1., 0., kNan}}).to(device);
+    EXPECT_EQ(nonzero(x).sizes(), (Shape{3, 2}));
+    EXPECT_EQ(nonzero(x).device(), device);
+    expect_values(nonzero(x), {0, 1, 1, 0, 1, 2});
+    expect_values(nonzero(x.t()), {0, 1, 1, 0, 2, 1});
+    expect_values(nonzero(tensor({0, 256, 1 << 20}).to(device)), {1, 2});
+  }
+  EXPECT_EQ(nonzero(zeros({2, 3})).sizes(), (Shape{0, 2}));
+  EXPECT_EQ(nonzero(zeros({2, 0, 3})).sizes(), (Shape{0, 3}));
+  EXPECT_EQ(nonzero(tensor(1.)).sizes(), (Shape{1, 0}));
+  EXPECT_THROW(nonzero(Tensor()), InvalidArgument);
+}
+
+TEST(MaskedSelect, TakesWhatTheMaskHolds) {
+  const TestDevices devices(1);
+  for (const Device device : {Device("cpu"), Device("cuda:0")}) {
+    const Tensor x = arange(6).view({2, 3}).to(device);
+    expect_values(masked_select(x, x > 1), {2, 3, 4, 5});
+    expect_values(masked_select(x.t(), x.t() > 1), {3, 4, 2, 5});
+    expect_values(masked_select(x, tensor({true, false, true}).to(device)), {0, 2, 3, 5});
+    expect_values(masked_select(tensor({7, 8}).to(device), tensor({{true}, {false}}).to(device)), {7, 8});
+    EXPECT_EQ(masked_select(x, x > 9).sizes(), (Shape{0}));
+  }
+  gradcheck(
+      [](const Inputs& in) {
+        return masked_select(in[0], tensor({{true, false}, {true, true}}));
+      },
+      {random_doubles({2, 2})});
+  gradcheck(
+      [](const Inputs& in) {
+        return masked_select(in[0], tensor({{true, false}, {true, true}}));
+      },
+      {random_doubles({2})});
+  EXPECT_THROW(masked_select(ones({2}), ones({2})), DTypeError);
+  EXPECT_THROW(masked_select(ones({2}), tensor({true, false, true})), ShapeError);
+  EXPECT_THROW(masked_select(ones({2}), tensor({true, false}).cuda()), DeviceMismatch);
+}
+
 TEST(IndexSelect, MovesEveryDtype) {
   for (const DType dtype : {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64}) {
     const Tensor x = tensor({0, 1, 1}).to(dtype);

@@ -1,4 +1,4 @@
-// cat, stack and chunk.
+// cat, stack, chunk, split and unbind.
 #include <lockstep/ops/join.h>
 
 #include <gtest/gtest.h>
@@ -75,6 +75,27 @@ TEST(Chunk, RoundsSizesUp) {
     }
 }
 
+TEST(Split, GivesViewsOfTheSizes) {
+  const Tensor x = arange(12).view({3, 4});
+  const std::vector<Tensor> parts = split(x, {1, 0, 3}, 1);
+  ASSERT_EQ(parts.size(), 3u);
+  EXPECT_EQ(values(parts[0]), (std::vector<double>{0, 4, 8}));
+  EXPECT_EQ(parts[1].sizes(), (Shape{3, 0}));
+  EXPECT_EQ(values(parts[2]), (std::vector<double>{1, 2, 3, 5, 6, 7, 9, 10, 11}));
+  Tensor(parts[0]).fill_(7);
+  EXPECT_EQ(values(x.select(1, 0)), (std::vector<double>{7, 7, 7}));
+  EXPECT_EQ(split(arange(20), std::vector<std::int64_t>(20, 1)).size(), 20u);
+}
+
+TEST(Unbind, GivesAViewOfEachPlace) {
+  const Tensor x = arange(6).view({2, 3});
+  const std::vector<Tensor> columns = unbind(x, -1);
+  ASSERT_EQ(columns.size(), 3u);
+  EXPECT_EQ(values(columns[2]), (std::vector<double>{2, 5}));
+  EXPECT_EQ(unbind(x)[1].sizes(), (Shape{3}));
+  EXPECT_TRUE(unbind(zeros({0, 3})).empty());
+}
+
 TEST(Join, HasTheGradientsOfTheNumericJacobian) {
   const Tensor a = randn({2, 3}, {.dtype = kFloat64}), b = randn({2, 1}, {.dtype = kFloat64}),
                c = randn({2, 3}, {.dtype = kFloat64});
@@ -82,6 +103,8 @@ TEST(Join, HasTheGradientsOfTheNumericJacobian) {
   gradcheck([](const std::vector<Tensor>& in) { return cat(in, 0); }, {a, c});
   gradcheck([](const std::vector<Tensor>& in) { return stack(in, 1); }, {a, c});
   gradcheck([](const std::vector<Tensor>& in) { return chunk(in[0], 2, 1); }, {a});
+  gradcheck([](const std::vector<Tensor>& in) { return split(in[0], {1, 2}, 1); }, {a});
+  gradcheck([](const std::vector<Tensor>& in) { return unbind(in[0], 1); }, {a});
   gradgradcheck([](const std::vector<Tensor>& in) { return cat(in, 1); }, {a, b});
 }
 
@@ -110,6 +133,14 @@ TEST(JoinRefuses, WhatDoesNotFitTheFirstByItsNumber) {
   EXPECT_THROW(cat({x, Tensor()}), InvalidArgument);
   EXPECT_THROW(chunk(x, 0), InvalidArgument);
   EXPECT_THROW(chunk(tensor(1), 2), ShapeError);
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              split(x, {1, 3});
+            }),
+            "[split] expected sizes that add up to 2, got 3 where 1 are left");
+  EXPECT_EQ(thrown<ShapeError>([&] { split(x, {1}); }), "[split] expected sizes that add up to 2, got 1 too few");
+  EXPECT_THROW(split(x, {3, -1}), ShapeError);
+  EXPECT_THROW(split(x, {2}, 2), ShapeError);
+  EXPECT_THROW(unbind(tensor(1)), ShapeError);
 
   const Tensor on_gpu = zeros({2, 3}, {.device = "cuda:0"}), on_other = zeros({2, 3}, {.device = "cuda:1"});
   const OperationCounts before = devices.counts(0);

@@ -1,6 +1,7 @@
 #include <lockstep/autograd/autograd.h>
 
 #include "ops/checks.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -67,6 +68,27 @@ TEST(Reduce, OrderOfAdditionDoesNotDependOnThreads) {
   EXPECT_EQ(values(norm(x)), values(norm(x.cuda())));
   for (const Shape& dims : {Shape{0}, Shape{1}, Shape{0, 1}})
     EXPECT_EQ(values(sum(wide, dims)), values(sum(wide.cuda(), dims)));
+}
+
+TEST(AnyAll, AreWhetherElementsAreNotZero) {
+  const TestDevices devices(1);
+  for (const Device device : {Device("cpu"), Device("cuda:0")}) {
+    const Tensor x = tensor({{0., 2., 0.}, {0., kNan, -0.}, {1., 1., 0.5}}).to(device);
+    EXPECT_EQ(flags(any(x, {0})), (std::vector{1, 1, 1}));
+    EXPECT_EQ(flags(all(x, {0})), (std::vector{0, 1, 0}));
+    EXPECT_EQ(flags(any(x, {1})), (std::vector{1, 1, 1}));
+    EXPECT_EQ(flags(all(x, {1})), (std::vector{0, 0, 1}));
+    EXPECT_EQ(all(x, {1}, true).sizes(), (Shape{3, 1}));
+    EXPECT_EQ(flags(any(x)), std::vector{1});
+    EXPECT_EQ(flags(all(x)), std::vector{0});
+    EXPECT_EQ(flags(any(x.narrow(1, 2, 1).narrow(0, 0, 2))), std::vector{0});
+  }
+  EXPECT_EQ(flags(all(tensor({256, -256}))), std::vector{1});
+  EXPECT_EQ(flags(any(full({1 << 17}, 1, {.dtype = kFloat16}))), std::vector{1});
+  EXPECT_EQ(flags(any(zeros({0}))), std::vector{0});
+  EXPECT_EQ(flags(all(zeros({0}))), std::vector{1});
+  EXPECT_THROW(any(zeros({2}), {1}), ShapeError);
+  EXPECT_THROW(all(Tensor()), InvalidArgument);
 }
 
 TEST(Extremum, NanWins) {

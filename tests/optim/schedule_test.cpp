@@ -8,6 +8,7 @@
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/one_cycle.h>
 #include <lockstep/optim/schedule.h>
+#include <lockstep/optim/sequential_lr.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/tensor/creation.h>
 
@@ -77,6 +78,21 @@ TEST(Schedules, OneCycleMovesTheFirstBetaAlongACosine) {
   }
 }
 
+TEST(Schedules, FollowEachOtherInASequence) {
+  optim::SGD optimizer(one(), {.lr = 0.5});
+  optim::SequentialLR schedule(optimizer, {.schedules = {optim::LinearLROptions{.start_factor = 0.25, .total_iters = 4},
+                                                         optim::CosineAnnealingLROptions{.t_max = 6, .eta_min = 0.1},
+                                                         optim::ExponentialLROptions{.gamma = 0.5}},
+                                           .milestones = {4, 10}});
+  for (int step = 0; step < 14; ++step) {
+    const double expected = step < 4    ? 0.5 * (0.25 + 0.75 * step / 4)
+                            : step < 10 ? 0.1 + 0.4 * (1 + std::cos(pi * (step - 4) / 6)) / 2
+                                        : 0.5 * std::pow(0.5, step - 10);
+    EXPECT_NEAR(optimizer.lr(), expected, 1e-15) << step;
+    schedule.step();
+  }
+}
+
 TEST(Schedules, ServeEveryGroupFromItsOwnRate) {
   optim::SGD optimizer({{one(), {.lr = 1}}, {one(), {.lr = 10}}});
   optim::ExponentialLR schedule(optimizer, {.gamma = 0.5});
@@ -142,6 +158,14 @@ TEST(ScheduleRefusals, NameTheOption) {
   EXPECT_THROW(optim::OneCycleLR(adagrad, {.max_lr = 1, .total_steps = 5}), InvalidArgument);
   EXPECT_THROW(optim::OneCycleLR(optimizer, {.max_lr = -1, .total_steps = 5}), InvalidArgument);
   EXPECT_THROW(optim::OneCycleLR(optimizer, {.max_lr = 1, .total_steps = 5, .max_momentum = 1.5}), InvalidArgument);
+  const optim::ScheduleOptions half = optim::ExponentialLROptions{.gamma = 0.5}, wrong = optim::StepLROptions{0};
+  EXPECT_THROW(optim::SequentialLR(optimizer, {}), InvalidArgument);
+  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedules = {half, half}}), InvalidArgument);
+  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedules = {half, half}, .milestones = {0}}), InvalidArgument);
+  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedules = {half, half, half}, .milestones = {2, 2}}),
+               InvalidArgument);
+  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedules = {half, wrong}, .milestones = {2}}), InvalidArgument);
+  EXPECT_EQ(optimizer.lr(), 0.001);
   EXPECT_NO_THROW(optim::OneCycleLR(adagrad, {.max_lr = 1, .total_steps = 5, .cycle_momentum = false}));
 }
 

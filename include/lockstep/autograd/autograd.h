@@ -1,10 +1,13 @@
 // Gradients: what goes beyond Tensor's own members.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
+#include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -37,12 +40,45 @@ inline std::vector<Tensor> gradients(std::initializer_list<Tensor> roots, std::i
   return gradients(std::span(roots.begin(), roots.size()), std::span(inputs.begin(), inputs.size()), seeds, options);
 }
 
+/// Takes a hook back. A value; without it the hook stays.
+class LOCKSTEP_API HookHandle {
+ public:
+  HookHandle() = default;
+  explicit HookHandle(const std::shared_ptr<std::atomic<bool>>& active) : active_(active) {}
+  /// From here on the hook is not called, though a call that has begun goes on; from within the hook too. What it holds
+  /// goes with the tensor, or with the next hook that the tensor gets.
+  void remove() const noexcept {
+    if (const auto active = active_.lock()) *active = false;
+  }
+
+ private:
+  std::weak_ptr<std::atomic<bool>> active_;
+};
+
 /// Calls `hook` with the gradient of `tensor` when backward has it; a defined result replaces it.
 /// For a leaf it runs before accumulation: of a parameter of a DataParallel with the part of the first replica, before
 /// the sum. Throws AutogradError if the tensor needs no gradient.
-LOCKSTEP_API void register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
+LOCKSTEP_API HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
 
 /// Calls `hook` on the thread of the leaf's device after a gradient was accumulated into `leaf`.
-LOCKSTEP_API void register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
+LOCKSTEP_API HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
+
+/// From the gradient of a result to those of the inputs, in order; undefined for none.
+using CustomBackward = std::function<std::vector<Tensor>(const Tensor& gradient)>;
+
+/// `result`, with a gradient of the caller's own: backward calls `backward` on the thread of the result's device, and
+/// what it returns flows to `inputs`. How the result was computed plays no part. With create_graph the operations
+/// inside `backward` are recorded. `name` appears in errors and outlives the graph; what `backward` holds is let go
+/// with the graph. A gradient that does not fit its input is an AutogradError.
+///
+///   Tensor reverse_gradient(const Tensor& x) {
+///     return custom_gradient("ReverseGradient", x, {x}, [](const Tensor& g) { return std::vector{-g}; });
+///   }
+LOCKSTEP_API Tensor custom_gradient(const char* name, const Tensor& result, std::span<const Tensor> inputs,
+                                    CustomBackward backward);
+inline Tensor custom_gradient(const char* name, const Tensor& result, std::initializer_list<Tensor> inputs,
+                              CustomBackward backward) {
+  return custom_gradient(name, result, std::span(inputs.begin(), inputs.size()), std::move(backward));
+}
 
 }  // namespace lockstep

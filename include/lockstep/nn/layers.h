@@ -1,9 +1,10 @@
-// Layers.
+// Layers. Normalization is in batch_norm.h and layer_norm.h.
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
+#include <lockstep/nn/activations.h>
 #include <lockstep/nn/module.h>
 
 namespace lockstep::nn {
@@ -41,9 +42,24 @@ class LOCKSTEP_API LazyLinear : public Module<LazyLinear> {
   std::int64_t out_features_;
 };
 
-class LOCKSTEP_API ReLU : public Module<ReLU> {
+struct EmbeddingOptions {
+  std::optional<std::int64_t> padding_index = {};  ///< This row is 0 and is not trained; negative: from the end.
+  TensorOptions tensor = {};                       ///< Device and dtype of the weight.
+};
+
+/// The rows of weight [count, features] that index names: [index's sizes, features]. Normal at first, with variance 1.
+class LOCKSTEP_API Embedding : public Module<Embedding> {
  public:
-  Tensor forward(const Tensor& x) const;
+  /// Throws InvalidArgument for negative sizes and a padding index out of range.
+  Embedding(std::int64_t count, std::int64_t features, const EmbeddingOptions& options = {});
+
+  Parameter weight;
+
+  auto members() { return nn::members("weight", weight); }
+  Tensor forward(const Tensor& index) const;
+
+ private:
+  std::optional<std::int64_t> padding_index_;
 };
 
 /// In training, drops elements with probability p, as dropout() does: the same ones for any number of devices.

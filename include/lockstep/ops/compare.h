@@ -43,6 +43,11 @@ LOCKSTEP_API Tensor operator|(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator^(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator~(const Tensor& a);
 
+/// bool tensors of which elements are NaN, infinite, neither. Of any dtype.
+LOCKSTEP_API Tensor isnan(const Tensor& x);
+LOCKSTEP_API Tensor isinf(const Tensor& x);
+LOCKSTEP_API Tensor isfinite(const Tensor& x);
+
 /// a where the condition holds, else b. Differentiable in a and b.
 LOCKSTEP_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor where(const Tensor& condition, const Tensor& a, double b);

@@ -1,5 +1,6 @@
 // Elements picked by int32 or int64 indices that are tensors themselves. An index out of range is InvalidArgument: at
-// once on the CPU; on a GPU it is an error of the stream, and nothing outside the tensor is touched.
+// once on the CPU, as an error of the stream on a simulated GPU. On a real GPU it is a trap: a BackendError where the
+// host synchronizes, and the card is lost to the process. Nothing outside the tensor is touched.
 // Differentiable with respect to the values; gradients add in one order, whatever the number of threads.
 #pragma once
 
@@ -29,5 +30,12 @@ LOCKSTEP_API Tensor embedding(const Tensor& weight, const Tensor& index,
 /// int64 [index's sizes, classes]: 1 where the index says, else 0. classes -1: one more than the greatest index, for
 /// which the host waits for the device.
 LOCKSTEP_API Tensor one_hot(const Tensor& index, std::int64_t classes = -1);
+
+/// The places of the elements that are not zero: int64 [how many, x's rank], in row-major order. The host waits for the
+/// device.
+LOCKSTEP_API Tensor nonzero(const Tensor& x);
+/// The elements where the mask holds: [how many], in row-major order. x and mask broadcast. The host waits for the
+/// device. Throws DTypeError unless the mask is bool.
+LOCKSTEP_API Tensor masked_select(const Tensor& x, const Tensor& mask);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Several tensors into one. Differentiable. Throw InvalidArgument for no tensors, ShapeError, DTypeError or
+// Several tensors into one, and back. Differentiable. Throw InvalidArgument for no tensors, ShapeError, DTypeError or
 // DeviceMismatch naming the tensor that does not fit the first.
 #pragma once
 
@@ -16,6 +16,11 @@ LOCKSTEP_API Tensor cat(std::span<const Tensor> tensors, std::int64_t dim = 0);
 LOCKSTEP_API Tensor stack(std::span<const Tensor> tensors, std::int64_t dim = 0);
 /// At most `chunks` views of ceil(size / chunks) each along `dim`, the last one smaller: 10 in 3 gives 4, 4, 2.
 LOCKSTEP_API std::vector<Tensor> chunk(const Tensor& tensor, std::int64_t chunks, std::int64_t dim = 0);
+/// Views of these sizes along `dim`, which add up to its size, else ShapeError.
+LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, const std::vector<std::int64_t>& sizes,
+                                       std::int64_t dim = 0);
+/// Views of each place along `dim`, without that dimension.
+LOCKSTEP_API std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim = 0);
 
 inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);

@@ -19,6 +19,12 @@ LOCKSTEP_API Tensor mean(const Tensor& x, const Shape& dims, bool keep_dims = fa
 LOCKSTEP_API Tensor prod(const Tensor& x);
 LOCKSTEP_API Tensor prod(const Tensor& x, const Shape& dims, bool keep_dims = false);
 
+/// bool: whether any element is not zero, and whether all are not. Of any dtype; NaN is not zero.
+LOCKSTEP_API Tensor any(const Tensor& x);
+LOCKSTEP_API Tensor any(const Tensor& x, const Shape& dims, bool keep_dims = false);
+LOCKSTEP_API Tensor all(const Tensor& x);
+LOCKSTEP_API Tensor all(const Tensor& x, const Shape& dims, bool keep_dims = false);
+
 /// The sum over what broadcasting to x's shape repeated: the result has the shape `sizes`.
 LOCKSTEP_API Tensor sum_to(const Tensor& x, const Shape& sizes);
 

@@ -1,5 +1,5 @@
 // Elementwise functions of one tensor. Floating dtypes only, else DTypeError, but for those that say numeric: those
-// take every dtype but bool. Differentiable, to any order.
+// take every dtype but bool. Differentiable, to any order; the gradient of a step is 0.
 #pragma once
 
 #include <optional>
@@ -24,6 +24,12 @@ LOCKSTEP_API Tensor cos(const Tensor& x);
 LOCKSTEP_API Tensor tanh(const Tensor& x);
 LOCKSTEP_API Tensor sigmoid(const Tensor& x);  ///< 1 / (1 + exp(-x))
 LOCKSTEP_API Tensor erf(const Tensor& x);
+
+LOCKSTEP_API Tensor floor(const Tensor& x);
+LOCKSTEP_API Tensor ceil(const Tensor& x);
+LOCKSTEP_API Tensor trunc(const Tensor& x);  ///< Towards 0.
+LOCKSTEP_API Tensor round(const Tensor& x);  ///< To the nearest whole number, halves to the even one.
+LOCKSTEP_API Tensor sign(const Tensor& x);   ///< -1, 0 or 1; NaN stays.
 
 struct ClampOptions {
   std::optional<double> min = {};

@@ -5,8 +5,8 @@
 //   for (...) { ...; optimizer.step(); schedule.step(); }
 //
 // Rates are a function of the number of steps and of the rates that the groups had when the schedule was made: in
-// between, set_lr() holds to the next step. Two schedules of one optimizer do not combine: the last one that steps
-// wins, and the second one begins at what the first had set.
+// between, set_lr() holds to the next step. For schedules one after the other there is SequentialLR (sequential_lr.h):
+// of two schedules of one optimizer the last one that steps wins, and the second one begins at what the first had set.
 #pragma once
 
 #include <cstdint>

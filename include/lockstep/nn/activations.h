@@ -1,0 +1,94 @@
+// Activations as modules: nn::Sequential(nn::Linear(4, 8), nn::GELU(), nn::Linear(8, 2)). What each computes, and what
+// its options mean, says the function of its name in lockstep/ops/activation.h, unary.h and softmax.h.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/nn/module.h>
+#include <lockstep/ops/activation.h>
+#include <lockstep/ops/softmax.h>
+
+namespace lockstep::nn {
+
+struct Identity : Module<Identity> {
+  Tensor forward(const Tensor& x) const { return x; }
+};
+
+struct ReLU : Module<ReLU> {
+  Tensor forward(const Tensor& x) const { return relu(x); }
+};
+
+struct LeakyReLU : Module<LeakyReLU> {
+  explicit LeakyReLU(double slope = 0.01) : negative_slope(slope) {}
+  double negative_slope;
+  auto members() { return nn::members("negative_slope", negative_slope); }
+  Tensor forward(const Tensor& x) const { return leaky_relu(x, negative_slope); }
+};
+
+struct ELU : Module<ELU> {
+  explicit ELU(double factor = 1) : alpha(factor) {}
+  double alpha;
+  auto members() { return nn::members("alpha", alpha); }
+  Tensor forward(const Tensor& x) const { return elu(x, alpha); }
+};
+
+struct SELU : Module<SELU> {
+  Tensor forward(const Tensor& x) const { return selu(x); }
+};
+
+struct GELU : Module<GELU> {
+  explicit GELU(GeluForm which = GeluForm::exact) : form(which) {}
+  GeluForm form;
+  auto members() { return nn::members("form", form); }
+  Tensor forward(const Tensor& x) const { return gelu(x, form); }
+};
+
+struct SiLU : Module<SiLU> {
+  Tensor forward(const Tensor& x) const { return silu(x); }
+};
+
+struct Mish : Module<Mish> {
+  Tensor forward(const Tensor& x) const { return mish(x); }
+};
+
+struct Hardtanh : Module<Hardtanh> {
+  explicit Hardtanh(double least = -1, double most = 1) : min(least), max(most) {}
+  double min, max;
+  auto members() { return nn::members("min", min, "max", max); }
+  Tensor forward(const Tensor& x) const { return hardtanh(x, min, max); }
+};
+
+struct Hardswish : Module<Hardswish> {
+  Tensor forward(const Tensor& x) const { return hardswish(x); }
+};
+
+struct Softplus : Module<Softplus> {
+  explicit Softplus(const SoftplusOptions& options = {}) : beta(options.beta), threshold(options.threshold) {}
+  double beta, threshold;
+  auto members() { return nn::members("beta", beta, "threshold", threshold); }
+  Tensor forward(const Tensor& x) const { return softplus(x, {.beta = beta, .threshold = threshold}); }
+};
+
+struct Sigmoid : Module<Sigmoid> {
+  Tensor forward(const Tensor& x) const { return sigmoid(x); }
+};
+
+struct Tanh : Module<Tanh> {
+  Tensor forward(const Tensor& x) const { return tanh(x); }
+};
+
+struct Softmax : Module<Softmax> {
+  explicit Softmax(std::int64_t along) : dim(along) {}
+  std::int64_t dim;
+  auto members() { return nn::members("dim", dim); }
+  Tensor forward(const Tensor& x) const { return softmax(x, dim); }
+};
+
+struct LogSoftmax : Module<LogSoftmax> {
+  explicit LogSoftmax(std::int64_t along) : dim(along) {}
+  std::int64_t dim;
+  auto members() { return nn::members("dim", dim); }
+  Tensor forward(const Tensor& x) const { return log_softmax(x, dim); }
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,52 @@
+// Layers that normalize each sample by itself: the same for any number of devices.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <lockstep/nn/module.h>
+
+namespace lockstep::nn {
+
+struct NormOptions {
+  double eps = 1e-5;
+  bool affine = true;         ///< With a weight, 1 at first, and a bias, 0 at first.
+  bool bias = true;           ///< Without: a weight alone.
+  TensorOptions tensor = {};  ///< Device and dtype.
+};
+
+/// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions, whose sizes are `normalized`, as are
+/// those of weight and bias (Ba, Kiros, Hinton 2016).
+class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
+ public:
+  /// Throws ShapeError for no dimension or a negative size.
+  explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
+
+  std::optional<Parameter> weight, bias;
+
+  auto members() { return nn::members("weight", weight, "bias", bias); }
+  Tensor forward(const Tensor& x) const;
+
+ private:
+  Shape normalized_;
+  double eps_;
+};
+
+/// The same over each of `groups` equal groups of channels. x: [batch, channels, ...]; weight and bias: [channels]
+/// (Wu, He 2018).
+class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
+ public:
+  /// Throws InvalidArgument unless `groups` divides `channels`.
+  GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {});
+
+  std::optional<Parameter> weight, bias;
+
+  auto members() { return nn::members("weight", weight, "bias", bias); }
+  Tensor forward(const Tensor& x) const;
+
+ private:
+  std::int64_t groups_, channels_;
+  double eps_;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,30 @@
+// Schedules one after the other, such as a warm-up before a cosine.
+#pragma once
+
+#include <cstdint>
+#include <variant>
+#include <vector>
+
+#include <lockstep/optim/schedule.h>
+
+namespace lockstep::optim {
+
+/// The options of any schedule that is a function of the step and of the first rate.
+using ScheduleOptions = std::variant<StepLROptions, MultiStepLROptions, ExponentialLROptions, CosineAnnealingLROptions,
+                                     CosineAnnealingWarmRestartsOptions, LinearLROptions, PolynomialLROptions>;
+
+/// The first one up to milestones[0], the second one from there on, and so on; each counts from 0 where it begins, and
+/// takes the rates that the groups had at first.
+///
+///   SequentialLR schedule(optimizer, {.schedules = {LinearLROptions{.total_iters = 500},
+///                                                   CosineAnnealingLROptions{.t_max = 9500}},
+///                                     .milestones = {500}});
+struct SequentialLROptions {
+  std::vector<ScheduleOptions> schedules = {};
+  std::vector<std::int64_t> milestones = {};  ///< Growing; one fewer than schedules.
+  LOCKSTEP_API void check() const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+};
+using SequentialLR = BasicSchedule<SequentialLROptions>;
+
+}  // namespace lockstep::optim

@@ -1,0 +1,58 @@
+#include <lockstep/nn/init.h>
+
+#include <cmath>
+
+#include <lockstep/autograd/grad_mode.h>
+
+#include "core/text.h"
+
+namespace lockstep::nn::init {
+namespace {
+
+double fan_of(const char* op, const Tensor& weight, Fan fan) {
+  if (weight.dim() < 2) throw ShapeError(text("[", op, "] expected a weight [out, in, ...], got ", weight.sizes()));
+  double count = double(weight.size(fan == Fan::in ? 1 : 0));
+  for (int i = 2; i < weight.dim(); ++i) count *= double(weight.size(i));
+  return count;
+}
+
+double xavier_deviation(const char* op, const Tensor& weight, Gain gain) {
+  return gain.value * std::sqrt(2 / (fan_of(op, weight, Fan::in) + fan_of(op, weight, Fan::out)));
+}
+
+double kaiming_deviation(const char* op, const Tensor& weight, Gain gain, Fan fan) {
+  return gain.value / std::sqrt(fan_of(op, weight, fan));
+}
+
+// What is uniform between -bound and bound has the variance bound^2 / 3.
+void fill_uniform(Tensor& weight, double deviation) {
+  if (weight.numel() > 0) uniform_(weight, -std::sqrt(3) * deviation, std::sqrt(3) * deviation);
+}
+void fill_normal(Tensor& weight, double deviation) {
+  if (weight.numel() > 0) normal_(weight, 0, deviation);
+}
+
+}  // namespace
+
+Gain Gain::relu() { return {std::sqrt(2)}; }
+Gain Gain::leaky_relu(double negative_slope) { return {std::sqrt(2 / (1 + negative_slope * negative_slope))}; }
+
+void constant_(Tensor& tensor, double value) {
+  const NoGrad guard;
+  tensor.fill_(value);
+}
+
+void xavier_uniform_(Tensor& weight, Gain gain) {
+  fill_uniform(weight, xavier_deviation("xavier_uniform_", weight, gain));
+}
+void xavier_normal_(Tensor& weight, Gain gain) {
+  fill_normal(weight, xavier_deviation("xavier_normal_", weight, gain));
+}
+void kaiming_uniform_(Tensor& weight, Gain gain, Fan fan) {
+  fill_uniform(weight, kaiming_deviation("kaiming_uniform_", weight, gain, fan));
+}
+void kaiming_normal_(Tensor& weight, Gain gain, Fan fan) {
+  fill_normal(weight, kaiming_deviation("kaiming_normal_", weight, gain, fan));
+}
+
+}  // namespace lockstep::nn::init

@@ -1,0 +1,47 @@
+#include <lockstep/nn/layer_norm.h>
+
+#include <lockstep/ops/normalization.h>
+#include <lockstep/tensor/creation.h>
+
+#include "core/text.h"
+
+namespace lockstep::nn {
+namespace {
+
+void make_affine(std::optional<Parameter>& weight, std::optional<Parameter>& bias, const Shape& sizes,
+                 const NormOptions& options) {
+  const TensorOptions like = {.dtype = options.tensor.dtype, .device = options.tensor.device};
+  if (options.affine) weight.emplace(ones(sizes, like));
+  if (options.affine && options.bias) bias.emplace(zeros(sizes, like));
+}
+
+Tensor or_nothing(const std::optional<Parameter>& parameter) { return parameter ? Tensor(*parameter) : Tensor(); }
+
+}  // namespace
+
+LayerNorm::LayerNorm(const Shape& normalized, const NormOptions& options) : normalized_(normalized), eps_(options.eps) {
+  if (normalized.rank() == 0) throw ShapeError("[LayerNorm] expected at least one dimension, got []");
+  for (const std::int64_t size : normalized)
+    if (size < 0) throw ShapeError(text("[LayerNorm] expected sizes of at least 0, got ", normalized));
+  make_affine(weight, bias, normalized, options);
+}
+
+Tensor LayerNorm::forward(const Tensor& x) const {
+  return layer_norm(x, normalized_, or_nothing(weight), or_nothing(bias), eps_);
+}
+
+GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options)
+    : groups_(groups), channels_(channels), eps_(options.eps) {
+  if (groups < 1 || channels < 0 || channels % groups != 0)
+    throw InvalidArgument(text("[GroupNorm] expected groups that divide the channels, got ", groups, " groups of ",
+                               channels, " channels"));
+  make_affine(weight, bias, {channels}, options);
+}
+
+Tensor GroupNorm::forward(const Tensor& x) const {
+  if (x.dim() < 2 || x.size(1) != channels_)
+    throw ShapeError(text("[GroupNorm] expected x [batch, ", channels_, ", ...], got ", x.sizes()));
+  return group_norm(x, groups_, or_nothing(weight), or_nothing(bias), eps_);
+}
+
+}  // namespace lockstep::nn
