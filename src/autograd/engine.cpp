@@ -1,16 +1,21 @@
 // Runs backward: every device of the graph has a lane of ready nodes, which one thread at a time drains. The caller's
 // thread drains the lane of the first root (and of the CPU); the others run on their devices' own threads.
 //
-// Gradients that reach a node are added in the order of their producers, however the lanes were timed, so that two
-// runs give the same bits.
+// Gradients that reach a node are added in the order of their producers, device after device, however the lanes were
+// timed, so that two runs give the same bits. Between devices the order of forward operations says nothing: replicas
+// make them at once.
 #include <lockstep/autograd/autograd.h>
 
 #include <algorithm>
+#include <optional>
 #include <queue>
 #include <unordered_map>
 
+#include <lockstep/tensor/random.h>
+
 #include "autograd/node.h"
 #include "core/text.h"
+#include "tensor/philox.h"
 
 namespace lockstep {
 namespace {
@@ -20,18 +25,30 @@ using autograd::Gradients;
 using autograd::Node;
 using autograd::SinkLeaves;
 
+struct Producer {
+  int device;  // -1 for the CPU
+  std::uint64_t sequence;
+
+  explicit Producer(const Node& node)
+      : device(node.stream.device().is_cpu() ? -1 : node.stream.device().index()), sequence(node.sequence) {}
+  auto operator<=>(const Producer&) const = default;
+};
+
 struct Arrival {
   int slot;
-  std::uint64_t producer;
+  Producer producer;
   Stream stream;
   Tensor gradient;
 };
 
+constexpr std::uint64_t kRoot = ~std::uint64_t(0);
+
 // What one backward keeps for a node.
 struct Visit {
   std::shared_ptr<Node> node;
-  int producers = 0;  // of its gradients
-  int pending = 0;    // of those, how many have not run
+  int producers = 0;                    // of its gradients
+  int pending = 0;                      // of those, how many have not run
+  std::uint64_t last_producer = kRoot;  // of them, the one that backward comes to last: the earliest of the forward
   bool needed = true;
   bool passes_on = true;  // some node that its gradients reach is needed
   std::vector<Arrival> arrivals;
@@ -53,6 +70,8 @@ struct Lane {
   DeviceState* device;
   std::priority_queue<Visit*, std::vector<Visit*>, Later> ready;
   bool draining = false;
+  // What hooks draw on the device's thread: a sequence of its own, so that it does not matter who draws first.
+  Generator random_start, random;
 };
 
 class Backward final : public autograd::Pass {
@@ -64,7 +83,7 @@ class Backward final : public autograd::Pass {
     roots_.push_back(edge);
     discover(edge.node);
     // The caller's work comes before that of the node's stream, as fork_streams() orders it.
-    visits_.at(edge.node.get()).arrivals.push_back({edge.slot, edge.node->sequence, edge.node->stream, gradient});
+    visits_.at(edge.node.get()).arrivals.push_back({edge.slot, Producer(*edge.node), edge.node->stream, gradient});
   }
 
   // Gradients of these are kept and not accumulated; only nodes on the way to them run.
@@ -115,7 +134,7 @@ class Backward final : public autograd::Pass {
     Lane& lane = lanes_[home_];
     lane.device = home_;
     const std::vector<SinkLeaves> sinks = begin_sinks();
-    fork_streams();  // after what the sinks enqueued
+    keep_failure_of([&] { fork_streams(); });  // after what the sinks enqueued
     {
       const std::scoped_lock lock(mutex_);
       for (auto& [node, visit] : visits_)
@@ -130,12 +149,23 @@ class Backward final : public autograd::Pass {
         return lane.draining || !running;
       });
     }
-    join_streams();
-    for (const auto& [sink, leaves] : sinks) sink->end();
+    keep_failure_of([&] { join_streams(); });
+    if (std::ranges::any_of(lanes_, [](const auto& l) { return l.second.random != l.second.random_start; })) draw(1);
+    for (const auto& [sink, leaves] : sinks) keep_failure_of([&] { sink->end(); });
     if (failure_) std::rethrow_exception(failure_);
   }
 
  private:
+  // On the caller's thread, while no other one runs.
+  template <class F>
+  void keep_failure_of(const F& step) {
+    try {
+      step();
+    } catch (...) {
+      if (!failure_) failure_ = std::current_exception();
+    }
+  }
+
   void capture_replicas(const Tensor& input, std::size_t index) {
     const autograd::Meta* const meta = autograd::meta_of(input);
     if (!meta->was_replicated) return;
@@ -175,19 +205,23 @@ class Backward final : public autograd::Pass {
         if (edge.node) {
           Visit& next = visit(edge.node);
           next.producers = ++next.pending;
+          next.last_producer = std::min(next.last_producer, current->node->sequence);
         }
     }
   }
 
-  // Tells who sums gradients of several leaves which of them this backward reaches.
+  // Tells who sums gradients of several leaves which of them this backward reaches, in which order.
   std::vector<SinkLeaves> begin_sinks() {
     std::vector<SinkLeaves> sinks;
     if (!accumulate_) return sinks;
+    std::vector<const Visit*> leaves;
     for (const auto& [node, visit] : visits_)
-      if (const Tensor* const leaf = node->leaf()) {
+      if (node->leaf()) {
         refuse_retired(*node);
-        autograd::add_leaf(sinks, *leaf);
+        leaves.push_back(&visit);
       }
+    std::ranges::sort(leaves, {}, [](const Visit* v) { return std::pair(~v->last_producer, v->node->sequence); });
+    for (const Visit* const visit : leaves) autograd::add_leaf(sinks, *visit->node->leaf());
     std::size_t begun = 0;
     try {
       for (; begun < sinks.size(); ++begun) sinks[begun].sink->begin(sinks[begun].leaves);
@@ -203,7 +237,12 @@ class Backward final : public autograd::Pass {
     if (device->device.is_cpu()) device = home_;  // the CPU computes on the thread that asks
     // Written once: start() reads it without the lock.
     const auto [place, fresh] = lanes_.try_emplace(device);
-    if (fresh) place->second.device = device;
+    if (fresh) {
+      const auto number = std::uint64_t(Producer(node).device) + 2;
+      place->second.device = device;
+      place->second.random = place->second.random_start =
+          sequence_of({random_.seed, random_.stream - number * 0x9E3779B97F4A7C15u, random_.offset});
+    }
     return place->second;
   }
 
@@ -219,14 +258,24 @@ class Backward final : public autograd::Pass {
 
   void start(const std::vector<Lane*>& lanes) {
     for (Lane* lane : lanes)
-      if (lane->device == home_)
+      if (lane->device == home_) {
         DeviceThread::notify();
-      else
-        lane->device->thread.submit([this, lane] { drain(*lane); });
+      } else {
+        try {
+          lane->device->thread.submit([this, lane] { drain(*lane); });
+        } catch (...) {  // no thread could be started: this one ends the lane
+          const std::scoped_lock lock(mutex_);
+          if (!failure_) failure_ = std::current_exception();
+          lane->draining = false;
+          --active_;
+        }
+      }
   }
 
   void drain(Lane& lane) {
     const GradMode mode(options_.create_graph);
+    std::optional<GeneratorGuard> own_numbers;
+    if (lane.device != home_) own_numbers.emplace(lane.random);
     std::vector<Lane*> started;
     std::unique_lock lock(mutex_);
     while (!lane.ready.empty() && !failure_) {
@@ -283,7 +332,7 @@ class Backward final : public autograd::Pass {
     arrivals.reserve(gradients.size());
     for (std::size_t i = 0; i < gradients.size(); ++i) {
       const Stream made_on = gradients[i].defined() ? current_stream(gradients[i].device()) : node.stream;
-      arrivals.push_back({node.edges[i].slot, node.sequence, made_on, std::move(gradients[i])});
+      arrivals.push_back({node.edges[i].slot, Producer(node), made_on, std::move(gradients[i])});
     }
     return arrivals;
   }
@@ -362,6 +411,7 @@ class Backward final : public autograd::Pass {
   std::vector<Tensor> captured_;                                                  // by input, and then by part
   std::vector<Part> parts_;
   DeviceState* home_ = nullptr;
+  const Generator random_ = current_generator();  // the caller's
 
   std::mutex mutex_;  // guards the following, and `pending` and `arrivals` of every visit
   std::unordered_map<DeviceState*, Lane> lanes_;

@@ -3,6 +3,7 @@
 #include <lockstep/autograd/autograd.h>
 
 #include <algorithm>
+#include <mutex>
 
 #include "core/job_local.h"
 #include "core/text.h"
@@ -46,18 +47,7 @@ class Accumulate final : public Node {
     Tensor gradient = gradients[0];
     meta.leaf_hooks.call_each([&](const auto& hook) { gradient = hooked(op, hook, gradient); });
     check(gradient);
-    if (meta.grad.defined() && meta.grad_slot.defined() && !meta.grad.is_same(meta.grad_slot))
-      meta.grad = stored(meta.grad, meta.grad_slot);  // one that the user has set
-    const bool adds = meta.adds();
-    if (adds && meta.replaces_grad) keep_share(meta);
-    if (!adds)
-      meta.grad = meta.grad_slot.defined() ? stored(gradient, meta.grad_slot)
-                                           : keep(gradient, gradient.is_same(gradients[0]) ? 2 : 1);
-    else if (grad_enabled() && !meta.grad_slot.defined())
-      meta.grad = meta.grad.clone().add_(gradient);
-    else
-      add(meta.grad, gradient);
-    meta.replaces_grad = meta.scattered = false;
+    accumulate(meta, gradient, gradient.is_same(gradients[0]) ? 2 : 1);
     meta.accumulated_hooks.call_each([&](const auto& hook) { hook(leaf_); });
     if (const auto sink = meta.sink.lock()) sink->ready(meta.sink_number);
     return {};
@@ -65,6 +55,21 @@ class Accumulate final : public Node {
   const Tensor* leaf() const noexcept override { return &leaf_; }
 
  private:
+  void accumulate(Meta& meta, const Tensor& gradient, std::uint32_t handles) {
+    const std::scoped_lock lock(mutex_);
+    if (meta.grad.defined() && meta.grad_slot.defined() && !meta.grad.is_same(meta.grad_slot))
+      meta.grad = stored(meta.grad, meta.grad_slot);  // one that the user has set
+    const bool adds = meta.adds();
+    if (adds && meta.replaces_grad) keep_share(meta);
+    if (!adds)
+      meta.grad = meta.grad_slot.defined() ? stored(gradient, meta.grad_slot) : keep(gradient, handles);
+    else if (grad_enabled() && !meta.grad_slot.defined())
+      meta.grad = meta.grad.clone().add_(gradient);
+    else
+      add(meta.grad, gradient);
+    meta.replaces_grad = meta.scattered = false;
+  }
+
   static void add(Tensor& sum, const Tensor& gradient) {
     const NoGrad guard;
     sum.add_(gradient);
@@ -94,6 +99,7 @@ class Accumulate final : public Node {
   }
 
   Tensor leaf_;
+  std::mutex mutex_;  // several backwards may come at once
 };
 
 }  // namespace

@@ -109,7 +109,8 @@ struct Share {
 class GradientSink {
  public:
   virtual ~GradientSink() = default;
-  /// Before the backward, on its caller's thread: these leaves will get gradients.
+  /// Before the backward, on its caller's thread: these leaves will get gradients, in this order on each device, as far
+  /// as the order of the forward operations says.
   virtual void begin(std::span<const std::size_t> leaves) = 0;
   /// The gradient of a leaf was accumulated, on the current stream of the leaf's device. From any thread.
   virtual void ready(std::size_t leaf) = 0;

@@ -56,7 +56,7 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
   bool running = false;
   bool summing_now = false;
   std::vector<bool> arrives;       // by leaf: this backward brings its gradient
-  std::vector<std::size_t> order;  // in which the primary's gradients came
+  std::vector<std::size_t> order;  // in which backward comes to the primary's leaves
   bool observed = false;           // buckets follow that order, or could not
 
   // A leaf is a parameter on a device; an entry is the number of a parameter.
@@ -81,6 +81,7 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
   // What follows wants the lock to be held, but where nobody else knows of these buckets.
 
   // The sums.
+  void take_order(std::span<const std::size_t> leaves);
   void expect(std::span<const std::size_t> leaves);
   void count_down(GradientBucket& bucket, std::size_t d);
   void device_complete(GradientBucket& bucket, std::size_t d);

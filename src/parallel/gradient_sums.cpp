@@ -21,9 +21,17 @@ void GradientBuckets::Impl::begin(std::span<const std::size_t> leaves) {
   bring_gradients();
   if (summing && !observed && !order.empty() && fit_their_slots()) observe();
   summing_now = summing;
+  if (summing && !observed) take_order(leaves);
   for (const std::size_t l : leaves) primary(l / count()).unsummed = true;
   if (summing_now) expect(leaves);
   running = true;
+}
+
+// The first device's: the others come to theirs in the same order, if the replicas do the same.
+void GradientBuckets::Impl::take_order(std::span<const std::size_t> leaves) {
+  order.clear();
+  for (const std::size_t l : leaves)
+    if (l % count() == 0) order.push_back(l / count());
 }
 
 // Counts what each bucket waits for.
@@ -56,7 +64,6 @@ void GradientBuckets::Impl::ready(std::size_t l) {
   const std::scoped_lock lock(mutex);
   if (!summing_now) return;
   const std::size_t e = l / count(), d = l % count();
-  if (!observed && d == 0) order.push_back(e);
   count_down(buckets[bucket_of[e]], d);
 }
 

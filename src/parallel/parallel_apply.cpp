@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "parallel/meeting.h"
 #include "runtime/registry.h"
+#include "tensor/philox.h"
 
 namespace lockstep {
 namespace {
@@ -25,11 +26,11 @@ struct CallerContext {
   Generator random = current_generator();
 };
 
-// One replica's random numbers: a sequence of its own, far from the caller's and from the other replicas', and the one
-// that all share.
+// One replica's random numbers: a sequence of its own, another one in each pass, and the one that all share.
 struct ReplicaRandom {
   ReplicaRandom(const Generator& caller, std::size_t replica)
-      : own_start{caller.seed, caller.stream + (std::uint64_t(replica) + 1) * 0x9E3779B97F4A7C15u, caller.offset},
+      : own_start(sequence_of(
+            {caller.seed, caller.stream + (std::uint64_t(replica) + 1) * 0x9E3779B97F4A7C15u, caller.offset})),
         own(own_start),
         shared(caller) {}
 
@@ -73,14 +74,18 @@ std::vector<DeviceState*> states_of(std::span<const Device> devices) {
 }
 
 // Passes that share a device take turns, whole: replicas that wait for each other would otherwise wait for those of
-// another pass, which wait for them. Who waits for a turn holds none, and runs its own queue meanwhile.
+// another pass, which wait for them. Who waits for a turn holds none, and runs its own queue meanwhile. A device thread
+// that runs a replica of devices beside its own takes part too: else it could get another pass's replica on top.
 class Turn {
  public:
-  explicit Turn(std::span<DeviceState* const> devices) : devices_(devices) {
+  explicit Turn(std::span<DeviceState* const> devices) {
+    for (DeviceState* const device : devices) threads_.push_back(&device->thread);
+    DeviceThread* const caller = DeviceThread::current();
+    if (caller && std::ranges::find(threads_, caller) == threads_.end()) threads_.push_back(caller);
     DeviceThread::wait_until([this] { return take(); });
   }
   ~Turn() {
-    give_back(devices_.size());
+    give_back(threads_.size());
     DeviceThread::notify();
   }
   Turn(const Turn&) = delete;
@@ -88,25 +93,25 @@ class Turn {
 
  private:
   bool take() {
-    for (std::size_t i = 0; i < devices_.size(); ++i)
-      if (devices_[i]->runs_replica.exchange(true)) {
+    for (std::size_t i = 0; i < threads_.size(); ++i)
+      if (threads_[i]->runs_replica.exchange(true)) {
         give_back(i);
         return false;
       }
     return true;
   }
   void give_back(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) devices_[i]->runs_replica = false;
+    for (std::size_t i = 0; i < count; ++i) threads_[i]->runs_replica = false;
   }
 
-  const std::span<DeviceState* const> devices_;
+  std::vector<DeviceThread*> threads_;
 };
 
 // The one that this thread runs while it would only wait: the first, unless this is another one's device thread. Two
 // replicas on one thread could not wait for each other.
 std::size_t replica_of_this_thread(std::span<DeviceState* const> states) {
   for (std::size_t i = 0; i < states.size(); ++i)
-    if (states[i]->thread.is_current()) return i;
+    if (&states[i]->thread == DeviceThread::current()) return i;
   return 0;
 }
 
@@ -200,11 +205,19 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
 
   const std::size_t here = replica_of_this_thread(states);
   for (std::size_t i = 0; i < count; ++i)
-    if (i != here)
-      states[i]->thread.submit([&, i] {
+    if (i != here) {
+      const auto on_its_thread = [&, i] {
         run(i);
         if (--running == 0) DeviceThread::notify();
-      });
+      };
+      try {
+        states[i]->thread.submit(on_its_thread);
+      } catch (...) {  // no thread could be started
+        failures[i] = std::current_exception();
+        meeting.leave(i);
+        --running;
+      }
+    }
   run(here);
   if (count > 1) DeviceThread::wait_until([&] { return running == 0; });
   go_on_after(random, context.random);

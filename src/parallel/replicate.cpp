@@ -43,13 +43,14 @@ struct Seen {
 };
 
 // Whether a replica still is what its primary is: both are where they were when they were the same, and have changed
-// together where they do, or the primary has not.
+// together where they do, or not at all.
 bool is_current(const Seen& primary_was, const Inventory::Item& primary, const Seen& replica_was,
                 const nn::State& replica) {
-  const Seen now(*primary.state);
-  if (now.storage != primary_was.storage || replica.impl()->storage != replica_was.storage) return false;
-  return primary.sync == nn::BufferSync::equal ? are_in_lockstep(*primary.state, replica)
-                                               : now.version == primary_was.version;
+  const Seen now(*primary.state), its(replica);
+  if (now.storage != primary_was.storage || its.storage != replica_was.storage) return false;
+  return primary.sync == nn::BufferSync::equal
+             ? are_in_lockstep(*primary.state, replica)
+             : now.version == primary_was.version && its.version == replica_was.version;
 }
 
 class Placement final : public nn::Visitor {
@@ -214,6 +215,13 @@ void ReplicaSync::end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGrou
   const Inventory now(primary);
   for (const DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64})
     if (const auto which = impl_->changed_means(now, dtype); !which.empty()) impl_->average(now, which, ran, group);
+}
+
+void ReplicaSync::fail_pass() noexcept {
+  if (!impl_) return;
+  for (Impl::Replica& replica : impl_->replicas)
+    for (std::size_t k = 0; k < replica.was.size(); ++k)
+      if (!replica.inventory.states[k].state->requires_grad()) replica.was[k] = Seen();
 }
 
 }  // namespace lockstep

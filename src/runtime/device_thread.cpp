@@ -36,13 +36,13 @@ DeviceThread::~DeviceThread() {
 void DeviceThread::submit(std::function<void()> job) {
   {
     const std::scoped_lock lock(mutex);
-    jobs_.push_back({std::move(job), in_pass});
     if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    jobs_.push_back({std::move(job), in_pass});
   }
   wake_.notify_one();
 }
 
-bool DeviceThread::is_current() const noexcept { return this_device_thread == this; }
+DeviceThread* DeviceThread::current() noexcept { return this_device_thread; }
 
 void DeviceThread::run() {
   this_device_thread = this;

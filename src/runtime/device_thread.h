@@ -1,6 +1,7 @@
 // One persistent host thread for a device: replicas run on it, and so does their part of backward.
 #pragma once
 
+#include <atomic>
 #include <condition_variable>
 #include <deque>
 #include <functional>
@@ -17,10 +18,12 @@ class DeviceThread {
   DeviceThread(const DeviceThread&) = delete;
   DeviceThread& operator=(const DeviceThread&) = delete;
 
-  /// The job must not throw. The thread starts with the first job.
+  /// The job must not throw. The thread starts with the first job: std::system_error where there can be none.
   void submit(std::function<void()> job);
-  /// Whether the caller is a job of this thread.
-  bool is_current() const noexcept;
+  /// Whose job the caller is; null on other threads.
+  static DeviceThread* current() noexcept;
+
+  std::atomic<bool> runs_replica = false;  ///< Of a pass: whoever sets it.
 
   /// Blocks until `done()` holds; it is asked again after every notify(). If this thread is a device thread it runs its
   /// own queued jobs meanwhile, so that device threads waiting for each other cannot deadlock: inside a pass only those

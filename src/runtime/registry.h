@@ -21,8 +21,7 @@ struct DeviceState {
   Backend& backend;
   CachingAllocator allocator;
   DeviceThread thread;
-  std::atomic<bool> runs_replica = false;  ///< Of a pass: whoever sets it.
-  std::atomic<int> empty_storages = 0;     ///< Live ones of no bytes, which the allocator does not know of.
+  std::atomic<int> empty_storages = 0;  ///< Live ones of no bytes, which the allocator does not know of.
 
   /// Throws InvalidArgument if there is no stream `id`.
   StreamHandle stream(int id);

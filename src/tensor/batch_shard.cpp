@@ -33,8 +33,7 @@ BatchPlace place_in_batch(const Shape& sizes) {
 Generator draw_for_batch() {
   const Generator at = innermost ? innermost->generator_ : draw(1);
   if (innermost) ++innermost->generator_.offset;
-  const PhiloxBlock block = philox(philox_counter(at.stream, at.offset), philox_key(at.seed));
-  return {.seed = block.wide(0), .stream = block.wide(1)};
+  return sequence_of(at);
 }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 #include <cstdint>
 
 #include <lockstep/core/dtype.h>
+#include <lockstep/tensor/random.h>
 
 namespace lockstep {
 
@@ -44,6 +45,12 @@ LOCKSTEP_HD inline PhiloxKey philox_key(std::uint64_t seed) {
 }
 LOCKSTEP_HD inline PhiloxBlock philox_counter(std::uint64_t stream, std::uint64_t index) {
   return {{std::uint32_t(index), std::uint32_t(index >> 32), std::uint32_t(stream), std::uint32_t(stream >> 32)}};
+}
+
+/// A sequence that has nothing in common with that of another point; nor with the numbers at this one.
+inline Generator sequence_of(const Generator& point) {
+  const PhiloxBlock block = philox(philox_counter(point.stream, point.offset), philox_key(point.seed));
+  return {.seed = block.wide(0), .stream = block.wide(1)};
 }
 
 /// A word as a number in [0, 1): its upper 24 bits, all that a float holds evenly.

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <functional>
 #include <random>
+#include <thread>
 
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
@@ -300,6 +301,17 @@ TEST(Backward, GivesTheSameBitsEveryTime) {
 }
 
 // The checker of simulated devices throws where two accesses are not ordered.
+TEST(Backward, OnSeveralThreadsAddsToOneLeaf) {
+  const Tensor x = ones({100}, {.requires_grad = true});
+  std::vector<std::thread> threads;
+  for (int t = 0; t < 4; ++t)
+    threads.emplace_back([&] {
+      for (int i = 0; i < 200; ++i) sum(x * 2.0).backward();
+    });
+  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(values(x.grad()), std::vector<double>(100, 4 * 200 * 2));
+}
+
 TEST(Backward, IsOrderedAfterAForwardPassOnAnotherStream) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SimulatedDevices devices({.count = 1, .seed = seed, .max_delay_us = 200});

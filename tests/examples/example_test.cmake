@@ -97,4 +97,20 @@ elseif(EXAMPLE STREQUAL "train_mlp")
     ${lines}
     "epoch 15/15, step 300: train_loss 0\\.0.*, train_accuracy .*, validation_loss 0\\.0.*, validation_accuracy (1|0\\.99.*)"
     "saved the model, 15 rows of history and their plot in .*")
+elseif(EXAMPLE STREQUAL "model_parallel")
+  # The loss falls, and by the very same numbers wherever the parts are.
+  string(REGEX MATCH "loss 0\\.[1-9][0-9]* -> 0\\.00[0-9]+" fall "${output}")
+  expect_lines("first on cpu, second on cuda:0: ${fall}" "first on cuda:0, second on cuda:1: ${fall}")
+elseif(EXAMPLE STREQUAL "logging_on_device")
+  # The sums agree in their first digits: one is added up in double, the other in float.
+  set(time "[0-9.]+ ms")
+  string(REGEX MATCH "norms: ([1-9][0-9][0-9])" norms "${output}")
+  set(sum "${CMAKE_MATCH_1}[0-9][0-9][0-9]")
+  expect_lines(
+    "on cuda:0: read each time ${time}, kept on the device ${time}"
+    "sums of the norms: ${sum} and ${sum}")
+elseif(EXAMPLE STREQUAL "two_devices")
+  # A hundred large products take longer than to enqueue them.
+  set(time "[1-9][0-9]+(\\.[0-9]+)? ms")
+  expect_lines("cuda:0 then cuda:1: ${time}, both at once: ${time}")
 endif()

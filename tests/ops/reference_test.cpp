@@ -4,7 +4,9 @@
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <optional>
+#include <set>
 
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/tensor/creation.h>
@@ -159,7 +161,24 @@ INSTANTIATE_TEST_SUITE_P(, Reference,
                                          Setting{"Float64DeviceTransposed", kFloat64, true, Layout::transposed}),
                          [](const auto& setting) { return std::string(setting.param.name); });
 
-// Skipped, with the names in its message, while ops are missing.
+// Of layers that do not exist yet.
+const std::set<std::string> kOpsToCome = {"adaptive_avg_pool2d",
+                                          "avg_pool2d",
+                                          "conv1d",
+                                          "conv2d",
+                                          "conv3d",
+                                          "conv_transpose2d",
+                                          "gru",
+                                          "interpolate",
+                                          "lstm",
+                                          "max_pool2d",
+                                          "multihead_attention",
+                                          "rnn",
+                                          "scaled_dot_product_attention",
+                                          "transformer_encoder_layer"};
+
+// Skipped, with the names in its message, while ops are missing: of the repository's own folder those to come and no
+// others, of another one any.
 TEST(ReferenceTable, HasEveryOp) {
   const Table rows = all_rows();
   std::set<std::string> missing;
@@ -169,6 +188,10 @@ TEST(ReferenceTable, HasEveryOp) {
       missing.insert(json.at("op"));
       ++cases;
     }
+  const char* const other_folder = std::getenv("LOCKSTEP_REFERENCE");
+  if (!other_folder || !*other_folder) {
+    ASSERT_EQ(missing, kOpsToCome);
+  }
   if (missing.empty()) return;
   std::string names;
   for (const std::string& name : missing) names += ' ' + name;

@@ -3,6 +3,7 @@
 
 #include <chrono>
 #include <functional>
+#include <latch>
 #include <thread>
 #include <vector>
 
@@ -124,6 +125,32 @@ TEST(NestedWaits, AMeetingInAHookOnADevicesThread) {
 }
 
 // A backward that a waiting replica's thread runs is not part of that replica.
+// Each hook runs the first replica of its pass, and its device's thread is asked for one of the other pass.
+TEST(NestedWaits, PassesInHooksOverTheDeviceOfTheOther) {
+  const TestDevices devices(4);
+  const auto pass = [](const std::vector<Device>& over) {
+    run_replicas(over, [](std::size_t) {
+      for (int meeting = 0; meeting < 2; ++meeting) EXPECT_EQ(sum_over_replicas(std::int64_t(1)), 2);
+    });
+    return Tensor();
+  };
+  must_end({[&] {
+    const Tensor x = ones({4}, {.device = "cuda:0", .requires_grad = true});
+    const Tensor a = x.to("cuda:1") * 2, b = x.to("cuda:3") * 2;
+    std::latch both(2);
+    register_hook(a, [&](const Tensor&) {
+      both.arrive_and_wait();
+      return pass({"cuda:0", "cuda:3"});
+    });
+    register_hook(b, [&](const Tensor&) {
+      both.arrive_and_wait();
+      return pass({"cuda:2", "cuda:1"});
+    });
+    (sum(a).to("cuda:0") + sum(b).to("cuda:0")).backward();
+    EXPECT_EQ(values(x.grad()), std::vector<double>(4, 4));
+  }});
+}
+
 TEST(NestedWaits, WhatRunsMeanwhileIsNotOfTheReplica) {
   const TestDevices devices(2);
   must_end({[] {

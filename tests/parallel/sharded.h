@@ -3,12 +3,13 @@
 
 #include <gtest/gtest.h>
 
-#include <algorithm>
-#include <cmath>
 #include <utility>
 #include <vector>
 
+#include <lockstep/optim/optimizer.h>
+
 #include "autograd/node.h"
+#include "parallel/close.h"
 #include "parallel/job.h"
 
 namespace lockstep::sharded {
@@ -59,11 +60,8 @@ inline std::vector<std::vector<double>> gradients(const std::vector<Tensor>& par
 inline void expect_close(const std::vector<std::vector<double>>& got,
                          const std::vector<std::vector<double>>& expected) {
   ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i) {
-    ASSERT_EQ(got[i].size(), expected[i].size());
-    for (std::size_t j = 0; j < got[i].size(); ++j)
-      EXPECT_NEAR(got[i][j], expected[i][j], 1e-12 * std::max(1.0, std::abs(expected[i][j]))) << i << ", element " << j;
-  }
+  for (std::size_t i = 0; i < got.size(); ++i)
+    testing::expect_close(got[i], expected[i], 1e-12, "tensor " + std::to_string(i));
 }
 
 inline void expect_replicas_identical(const std::vector<Tensor>& parameters) {

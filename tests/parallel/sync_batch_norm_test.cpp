@@ -275,13 +275,49 @@ TEST(Replicas, DrawWhatTheCallerWouldDrawForTheBatch) {
   EXPECT_EQ(current_generator(), after);
 }
 
+struct Tally : nn::Module<Tally> {
+  nn::Buffer seen;
+  bool fails = false;
+  explicit Tally(nn::BufferSync sync) : seen(zeros({1}), sync) {}
+  auto members() { return nn::members("seen", seen, "fails", fails); }
+  Tensor forward(const Tensor& x) {
+    if (fails && x.device() == Device("cuda:0")) throw std::runtime_error("before the change");
+    seen.add_(1);
+    return x * seen;
+  }
+};
+
+TEST(Buffers, AreThePrimarysAfterAPassThatChangedOthers) {
+  const TestDevices devices(2);
+  const Tensor x = ones({2}, {.device = "cuda:0"});
+  for (const auto sync : {nn::BufferSync::equal, nn::BufferSync::mean, nn::BufferSync::primary}) {
+    DataParallel model{Tally(sync)};
+    EXPECT_EQ(values(model(x)), (std::vector<double>{1, 1}));
+    model.module().fails = true;
+    EXPECT_THROW(model(x), std::runtime_error);
+    model.module().fails = false;
+    EXPECT_EQ(values(model(x)), (std::vector<double>{2, 2}));
+    model.module().fails = true;
+    EXPECT_THROW(model(x), std::runtime_error);
+    model.module().fails = false;
+    model.module().seen.fill_(7);  // once, as the replica's changed once
+    EXPECT_EQ(values(model(x)), (std::vector<double>{8, 8}));
+  }
+}
+
 TEST(Replicas, DrawNumbersOfTheirOwnInEachPass) {
   const TestDevices devices(2);
-  std::vector<float> drawn(4);
-  for (std::size_t pass = 0; pass < 2; ++pass)
-    run_on_all([&](std::size_t i) { drawn[2 * pass + i] = rand({}).item<float>(); });
-  std::sort(drawn.begin(), drawn.end());
-  EXPECT_EQ(std::unique(drawn.begin(), drawn.end()), drawn.end());
+  std::vector<double> drawn[2];
+  for (int pass = 0; pass < 3; ++pass)
+    run_on_all([&](std::size_t i) {
+      const Tensor numbers = rand({9}, {.dtype = kFloat64});
+      for (const double x : values(numbers)) drawn[i].push_back(x);
+    });
+  for (const double x : values(rand({9}, {.dtype = kFloat64}))) drawn[0].push_back(x);
+  drawn[0].insert(drawn[0].end(), drawn[1].begin(), drawn[1].end());
+  std::sort(drawn[0].begin(), drawn[0].end());
+  EXPECT_EQ(std::unique(drawn[0].begin(), drawn[0].end()), drawn[0].end());
+  EXPECT_EQ(drawn[0].size(), 63u);
 }
 
 }  // namespace

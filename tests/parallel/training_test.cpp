@@ -12,6 +12,7 @@
 #include <lockstep/runtime/trace.h>
 
 #include "autograd/node.h"
+#include "parallel/close.h"
 #include "parallel/job.h"
 #include "support/test_devices.h"
 
@@ -43,13 +44,6 @@ std::vector<double> flat(const std::vector<Tensor>& parameters) {
   for (const Tensor& p : parameters)
     for (const double v : p.detach().to(kFloat64).to_vector<double>()) all.push_back(v);
   return all;
-}
-
-void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double relative,
-                  const std::string& what) {
-  ASSERT_EQ(got.size(), expected.size());
-  for (std::size_t i = 0; i < got.size(); ++i)
-    ASSERT_NEAR(got[i], expected[i], relative * std::max(1.0, std::abs(expected[i]))) << what << ", element " << i;
 }
 
 void expect_replicas_identical(nn::ModuleBase& module) {
@@ -103,7 +97,7 @@ void expect_gradients_as_on_one_device(Run&& run) {
     const Tensor a = expected[i].second.grad(), b = got[i].second.grad();
     ASSERT_EQ(b.defined(), a.defined()) << expected[i].first;
     if (!a.defined()) continue;
-    expect_close(flat({b}), flat({a}), 1e-11, expected[i].first);
+    testing::expect_close(flat({b}), flat({a}), 1e-11, expected[i].first);
     for (const Tensor& replica : autograd::meta_of(got[i].second)->replicas)
       EXPECT_EQ(flat({replica.grad()}), flat({b})) << expected[i].first;
   }
@@ -249,6 +243,33 @@ TEST(TrainingInLockstep, BroadcastsAParameterChangedByHandOnce) {
   EXPECT_EQ(copies_of_a_step(), steady + 1);
   EXPECT_EQ(copies_of_a_step(), steady);
   expect_replicas_identical(model);
+}
+
+TEST(TrainingInLockstep, BroadcastsALoadedStateOnce) {
+  SimulatedDevices devices({.count = 4});
+  DataParallel model{Net(kFloat32)};
+  optim::SGD optimizer(model.parameters(), {.lr = 0.01});
+  const Tensor input = randn({8, 5}, {.device = "cuda:0"});
+  const auto peer_copies = [&] {
+    std::uint64_t copies = 0;
+    for (int d = 0; d < 4; ++d) copies += devices.counts(d).peer_copies;
+    return copies;
+  };
+  const auto copies_of_a_forward = [&] {
+    optimizer.zero_grad();
+    const std::uint64_t before = peer_copies();
+    const Tensor output = model(input, true);
+    const std::uint64_t copies = peer_copies() - before;
+    expect_replicas_identical(model);
+    loss_of(output).backward();
+    optimizer.step();
+    return copies;
+  };
+  copies_of_a_forward();
+  const std::uint64_t steady = copies_of_a_forward();
+  model.module().load_state_dict(Net(kFloat32).state_dict());
+  EXPECT_EQ(copies_of_a_forward(), steady + 3 * model.parameters().size());
+  EXPECT_EQ(copies_of_a_forward(), steady);
 }
 
 // Eight layers of which each is a bucket. Backward calls `before_last` on each device when only the first layer's

@@ -17,6 +17,7 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/optim/schedule.h>
 #include <lockstep/optim/sgd.h>
+#include <lockstep/parallel/sync_batch_norm.h>
 #include <lockstep/tensor/random.h>
 #include <lockstep/train/trainer.h>
 
@@ -33,9 +34,11 @@ class FitJob {
     bool validates = false;
     bool schedules = true;  ///< The learning rate.
     double momentum = 0.9;
+    bool norm_and_dropout = false;  ///< The net has a SyncBatchNorm and a Dropout.
   };
 
-  explicit FitJob(const Options& options) : options_(options), net_(seeded_net()), loader_(make_loader(46, options)) {}
+  explicit FitJob(const Options& options)
+      : options_(options), net_(seeded_net(options)), loader_(make_loader(46, options)) {}
 
   train::History fit(const train::TrainerOptions& options) {
     const train::Trainer trainer(options);
@@ -63,6 +66,8 @@ class FitJob {
   }
 
   nn::Sequential& net() { return net_; }
+  const optim::SGD& optimizer() const { return optimizer_; }
+  std::int64_t calls() const { return calls_; }  ///< Of the loss.
   /// All parameters, one after the other.
   std::vector<float> parameters() const {
     std::vector<float> all;
@@ -74,8 +79,10 @@ class FitJob {
  private:
   using Loader = data::DataLoader<data::TensorDataset<2>>;
 
-  static nn::Sequential seeded_net() {
+  static nn::Sequential seeded_net(const Options& options) {
     manual_seed(1);
+    if (options.norm_and_dropout)
+      return nn::Sequential(nn::Linear(4, 8), nn::SyncBatchNorm(8), nn::ReLU(), nn::Dropout(0.3), nn::Linear(8, 2));
     return nn::Sequential(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 2));
   }
   static Loader make_loader(std::int64_t rows, const Options& options) {

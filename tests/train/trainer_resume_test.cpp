@@ -9,6 +9,7 @@
 #include <lockstep/optim/adam.h>
 #include <lockstep/tensor/creation.h>
 
+#include "io/memory_source.h"
 #include "io/temporary_folder.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
@@ -20,34 +21,55 @@ namespace {
 using testing::columns_of;
 using testing::FitJob;
 using testing::kSilent;
+using testing::same;
 using testing::TemporaryFolder;
 using testing::thrown;
 
-TEST(TrainerResume, ResumedAfterAnyInterruptionContinuesBitForBit) {
+// Runs a job of twelve steps on two devices; then again and again, interrupted in another call of the loss each time,
+// and resumed.
+void expect_resumed_bit_for_bit(const FitJob::Options& job, TrainerOptions options) {
   const TestDevices devices(2);
-  const auto options = [](const TemporaryFolder& folder, bool resume) {
-    return TrainerOptions{
-        .max_epochs = 3,
-        .gradient_clip_val = 0.5,
-        .accumulate = 3,
-        .log_every = 3,
-        .checkpoint = {.folder = folder.path(), .every_steps = 2, .every_epochs = 2, .keep = 2, .resume = resume},
-        .progress = kSilent};
+  options.max_epochs = 3;
+  options.accumulate = 3;
+  options.log_every = 3;
+  options.progress = kSilent;
+  const auto fit = [&options](FitJob& run, const TemporaryFolder& folder, bool resume) {
+    options.checkpoint = {.folder = folder.path(), .every_steps = 2, .every_epochs = 2, .keep = 2, .resume = resume};
+    return run.fit(options);
   };
   const TemporaryFolder whole_folder;
-  FitJob whole({.noise = 0.1, .validates = true});
-  const History expected = whole.fit(options(whole_folder, false));
+  FitJob whole(job);
+  const History expected = fit(whole, whole_folder, false);
   EXPECT_EQ(CheckpointFolder(whole_folder.path()).steps(), (std::vector<std::int64_t>{10, 12}));
 
-  for (std::int64_t fail_in = 0; fail_in < 3 * (10 + 3); fail_in += 2) {
+  for (std::int64_t fail_in = 0; fail_in < whole.calls(); fail_in += 2) {
     const TemporaryFolder folder;
-    FitJob killed({.noise = 0.1, .fail_in = fail_in, .validates = true});
-    EXPECT_THROW(killed.fit(options(folder, true)), std::runtime_error);
-    FitJob resumed({.noise = 0.1, .validates = true});
-    const History history = resumed.fit(options(folder, true));
+    FitJob::Options failing = job;
+    failing.fail_in = fail_in;
+    FitJob killed(failing);
+    EXPECT_THROW(fit(killed, folder, true), std::runtime_error);
+    FitJob resumed(job);  // which seeds the random numbers
+    const History history = fit(resumed, folder, true);
     EXPECT_EQ(columns_of(history), columns_of(expected)) << fail_in;
     EXPECT_EQ(resumed.parameters(), whole.parameters()) << fail_in;
+    EXPECT_TRUE(same(resumed.net().state_dict(), whole.net().state_dict())) << fail_in;
+    EXPECT_TRUE(same(resumed.optimizer().state_dict(), whole.optimizer().state_dict())) << fail_in;
   }
+}
+
+TEST(TrainerResume, ResumedAfterAnyInterruptionContinuesBitForBit) {
+  expect_resumed_bit_for_bit({.noise = 0.1, .validates = true}, {.gradient_clip_val = 0.5});
+}
+
+TEST(TrainerResume, ResumedWithDropoutAndBatchNormContinuesBitForBit) {
+  expect_resumed_bit_for_bit({.batch_size = 4, .validates = true, .norm_and_dropout = true},
+                             {.gradient_clip_val = 0.5});
+}
+
+TEST(TrainerResume, ResumedWithDividedOptimizerStateContinuesBitForBit) {
+  expect_resumed_bit_for_bit(
+      {.noise = 0.1, .validates = true},
+      {.parallel = {.buckets = {.first_bytes = 64, .bytes = 300, .shard_optimizer_state = true}}});
 }
 
 TEST(TrainerResume, GoesOnWithMoreEpochsFromTheFinalCheckpoint) {

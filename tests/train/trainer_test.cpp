@@ -272,6 +272,27 @@ TEST(Trainer, ReportsPlainLinesWhereThereIsNoTerminal) {
             "epoch 2/2, step 10: train_loss 0.5, train_call 14.5, validation_loss 0.5, validation_call 18\n");
 }
 
+// The line of a step is written when the loss of the next one has been enqueued: the devices have that to do meanwhile.
+TEST(Trainer, ReadsALossOneStepLate) {
+  const TestDevices devices(2);
+  std::ostringstream out;
+  std::vector<Tensor> batches(4, ones({4, 2}));
+  nn::Linear net(2, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 0});
+  int calls = 0;
+  const auto loss = [&](auto& model, auto& batch, auto&) {
+    const Tensor half = mean(model(batch)) * 0. + 0.5;
+    out << '[' << ++calls << ']';
+    return half;
+  };
+  Trainer({.log_every = 1, .progress = {.out = &out}}).fit(net, batches, {.loss = loss, .optimizer = optimizer});
+  EXPECT_EQ(out.str(),
+            "[1][2]epoch 1/1, step 1: train_loss 0.5\n"
+            "[3]epoch 1/1, step 2: train_loss 0.5\n"
+            "[4]epoch 1/1, step 3: train_loss 0.5\n"
+            "epoch 1/1, step 4: train_loss 0.5\n");
+}
+
 // A module has the replicas of the latest of its models; the others make theirs again when they are used.
 TEST(Prepared, TwoOfOneModuleTakeTurns) {
   const TestDevices devices(2);

@@ -55,6 +55,9 @@ class LOCKSTEP_API HookHandle {
   std::weak_ptr<std::atomic<bool>> active_;
 };
 
+// Hooks are not to be added while a backward through their tensor runs on another thread. Random numbers that they draw
+// follow from the sequence of backward's caller and from the device.
+
 /// Calls `hook` with the gradient of `tensor` when backward has it; a defined result replaces it.
 /// For a leaf it runs before accumulation: of a parameter of a DataParallel with the part of the first replica, before
 /// the sum. Throws AutogradError if the tensor needs no gradient.

@@ -141,13 +141,18 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     const std::vector<M*> modules = ready_modules(inputs.size());
     const std::span<M* const> used(modules);
     const ReplicaPass pass = {.rows = rows, .dim = options_.scatter.dim, .group = group_};
-    if constexpr (std::is_void_v<decltype(detail::call_with(*module_, std::move(inputs[0])))>) {
-      parallel_apply(used, inputs, devices_, pass);
-      sync_.end_pass(*module_, inputs.size(), *group_);
-    } else {
-      const auto outputs = parallel_apply(used, inputs, devices_, pass);
-      sync_.end_pass(*module_, inputs.size(), *group_);
-      return gather(outputs, output_device(), {.dim = options_.scatter.dim, .how = options_.gather, .rows = rows});
+    try {
+      if constexpr (std::is_void_v<decltype(detail::call_with(*module_, std::move(inputs[0])))>) {
+        parallel_apply(used, inputs, devices_, pass);
+        sync_.end_pass(*module_, inputs.size(), *group_);
+      } else {
+        const auto outputs = parallel_apply(used, inputs, devices_, pass);
+        sync_.end_pass(*module_, inputs.size(), *group_);
+        return gather(outputs, output_device(), {.dim = options_.scatter.dim, .how = options_.gather, .rows = rows});
+      }
+    } catch (...) {
+      sync_.fail_pass();
+      throw;
     }
   }
 

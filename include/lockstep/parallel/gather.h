@@ -23,7 +23,7 @@ enum class Gather : std::uint8_t {
 struct GatherOptions {
   std::int64_t dim = 0;
   Gather how = Gather::concatenate;
-  std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of kMean. Empty for equal ones.
+  std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of mean. Empty for equal ones.
 };
 
 /// Joins parts, one of each replica, on `device`. Differentiable. Throws ShapeError or DTypeError naming `name`

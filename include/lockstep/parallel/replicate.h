@@ -37,6 +37,8 @@ class LOCKSTEP_API ReplicaSync {
   bool update(nn::ModuleBase& primary);
   /// After a pass of `ran` replicas, the primary among them: buffers that become means do (nn::BufferSync).
   void end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGroup& group);
+  /// After one that failed: some may have changed buffers that others have not. The primary's go to all.
+  void fail_pass() noexcept;
 
  private:
   struct Impl;
