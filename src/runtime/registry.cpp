@@ -1,5 +1,7 @@
 #include "runtime/registry.h"
 
+#include <unistd.h>
+
 #include <array>
 #include <cstdlib>
 #include <iostream>
@@ -77,8 +79,12 @@ class Registry {
     if (!accelerators_) {
       accelerators_ = std::make_shared<DeviceSet>(backend_from_environment());
       current_.store(accelerators_.get(), std::memory_order_release);
-      // After the backend's own handlers are registered, so that it runs before them.
-      std::atexit([] { finish(*instance().current()); });
+      // After the backend's own handlers are registered, so that it runs before them. Not in a process forked from this
+      // one: the threads that would end the work are missing there.
+      static const pid_t owner = ::getpid();
+      std::atexit([] {
+        if (::getpid() == owner) finish(*instance().current());
+      });
     }
     return accelerators_;
   }

@@ -4,6 +4,11 @@
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/runtime/stream.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <cstdlib>
+
 #include "runtime/registry.h"
 #include "runtime/sim_fixture.h"
 
@@ -177,6 +182,28 @@ TEST(SimulatedDevices, AnErrorThatNobodyWaitedForIsReported) {
   }
   EXPECT_EQ(::testing::internal::GetCapturedStderr(),
             "[sim] an error that nobody waited for: [forgotten] failed on cuda:0 with code 719: an injected fault\n");
+}
+
+// The worker that would end the work is missing in the child, which would wait for it.
+TEST(SimulatedDevices, AForkedProcessEndsWhileItsParentsWorkIsPending) {
+#if defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "ThreadSanitizer does not follow a fork of several threads";
+#endif
+  SimulatedDevices devices({.count = 1});
+  DeviceState& state = device_state("cuda:0");
+  std::promise<void> gate;
+  const auto block = [opened = gate.get_future().share()](const KernelContext&) { opened.wait(); };
+  state.backend.launch(current_stream_handle(state), {"block", 0, {}}, block);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::alarm(60);
+    std::exit(0);
+  }
+  ASSERT_GT(child, 0);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  gate.set_value();
+  EXPECT_TRUE(WIFEXITED(status)) << "ended by signal " << WTERMSIG(status);
 }
 
 }  // namespace

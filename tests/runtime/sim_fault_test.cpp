@@ -4,6 +4,7 @@
 
 #include <stdexcept>
 
+#include "core/text.h"
 #include "runtime/sim_fixture.h"
 
 namespace lockstep::sim {
@@ -178,6 +179,30 @@ TEST(SimFault, TwoThreadsThatSeeOneErrorGetTheirOwnException) {
     for (std::thread& thread : threads) thread.join();
     EXPECT_GE(told, 1);
   }
+}
+
+// The first of these threads clears the error, and the others may look for it only after that.
+TEST(SimFault, EveryCopyToTheHostThatWasSkippedThrows) {
+  constexpr int kCopies = 8;
+  for (const FaultKind kind : {FaultKind::launch, FaultKind::copy})
+    for (int round = 0; round < 20; ++round) {
+      Simulation sim;
+      const StreamHandle stream = sim.stream();
+      float* const data = sim.allocate(0, 1);
+      std::promise<void> gate = sim.block(stream);
+      sim.backend.inject(kind, {.count = kCopies});
+      sim.fill(stream, data, 1, 1);
+      std::vector<std::future<std::string>> messages;
+      for (int i = 0; i < kCopies; ++i)
+        messages.push_back(std::async(std::launch::async,
+                                      [&] { return message_of<BackendError>([&] { sim.receive(stream, data, 1); }); }));
+      while (sim.backend.counts(0).copies < kCopies) std::this_thread::yield();
+      gate.set_value();
+      for (std::future<std::string>& message : messages)
+        EXPECT_EQ(message.get(), text("[", kind == FaultKind::launch ? "fill" : "copy",
+                                      "] failed on cuda:0 with code 719: an injected fault"))
+            << "round " << round;
+    }
 }
 
 TEST(SimFault, EveryLaunchOfARelayMayFailAndTheNextRelayIsRight) {

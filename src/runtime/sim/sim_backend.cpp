@@ -258,19 +258,22 @@ std::shared_ptr<AsyncError> SimBackend::wait_for(const Moment& moment) {
   return error;
 }
 
-// The same, and throws the error. First all that was enqueued before is let through, so that what depends on the
-// failed work is skipped and not run once the error is cleared.
+// The same, and throws the error.
 void SimBackend::reach(const Moment& moment) {
-  const std::shared_ptr<AsyncError> error = wait_for(moment);
-  if (!error) return;
+  if (const std::shared_ptr<AsyncError> error = wait_for(moment)) tell(*error);
+}
+
+// First all that was enqueued before is let through, so that what depends on the failed work is skipped and not run
+// once the error is cleared.
+void SimBackend::tell(AsyncError& error) {
   std::vector<Moment> moments;
   {
     const std::scoped_lock lock(mutex_);
     moments = everything();
   }
   for (const Moment& each : moments) wait_for(each);
-  error->clear();
-  error->raise();
+  error.clear();
+  error.raise();
 }
 
 }  // namespace lockstep

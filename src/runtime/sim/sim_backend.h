@@ -81,11 +81,12 @@ class SimBackend final : public Backend {
   void declare(sim::SimStream& stream, const char* op, std::span<const Access> accesses);
   void declare(const CollectiveCall& call);
   void enqueue(sim::SimStream& stream, sim::FaultKind kind, sim::Task task);
-  void fail(sim::SimStream& stream, const char* op, std::exception_ptr error);
+  void fail(sim::SimStream& stream, const char* op, std::exception_ptr error) noexcept;
 
   // Without it.
   std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);
   void reach(const Moment& moment);
+  [[noreturn]] void tell(sim::AsyncError& error);
 
   const SimulationOptions options_;
   mutable std::mutex mutex_;

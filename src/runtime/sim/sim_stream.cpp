@@ -1,8 +1,11 @@
 #include "runtime/sim/sim_stream.h"
 
+#include <lockstep/core/error.h>
+
 #include <algorithm>
 #include <chrono>
 #include <cstring>
+#include <system_error>
 #include <utility>
 
 #include "core/text.h"
@@ -51,7 +54,13 @@ SimStream::SimStream(int on_device, int stream_id, int number, Timing timing)
       device_name(Device::cuda(on_device).name()),
       name(text(device_name, " stream ", stream_id)),
       timing_(timing),
-      random_(engine(timing.seed, on_device, stream_id)) {}
+      random_(engine(timing.seed, on_device, stream_id)) {
+  try {
+    worker_ = std::thread(&SimStream::work, this);
+  } catch (const std::system_error& error) {
+    throw BackendError("create_stream", error.code().value(), device_name, text("no thread: ", error.what()));
+  }
+}
 
 SimStream::~SimStream() {
   {
@@ -59,12 +68,11 @@ SimStream::~SimStream() {
     stopping_ = true;
   }
   task_pushed_.notify_one();
-  if (worker_.joinable()) worker_.join();
+  worker_.join();
 }
 
 void SimStream::push(Task task) {
   const std::scoped_lock lock(mutex_);
-  if (!worker_.joinable()) worker_ = std::thread(&SimStream::work, this);
   queue_.push_back(std::move(task));
   pushed_.fetch_add(1, std::memory_order_release);
   if (sleeping_) {
@@ -133,6 +141,7 @@ void SimStream::work() {
       queue_.pop_front();
       lock.unlock();
       error = run(task, std::move(error));
+      if (task.failure) *task.failure = error;
     }  // the task lets go of what it holds before it counts as ended
     lock.lock();
     const std::uint64_t ticket = ended_ + 1;

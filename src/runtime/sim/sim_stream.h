@@ -1,5 +1,4 @@
-// A stream of a simulated device: a queue, and a worker thread that starts with the first task. Any thread may call
-// any function.
+// A stream of a simulated device: a queue and a worker thread. Any thread may call any function.
 //
 // Tasks are numbered from 1: the number is the task's ticket. An event is a stream and a ticket; it needs no task.
 #pragma once
@@ -52,6 +51,9 @@ struct FailTask {
 struct Task {
   const char* op = "";  // a literal
   std::variant<KernelTask, CopyTask, PoisonTask, Matmul, WaitTask, CollectiveTask, FailTask> work;
+  /// Where to put the stream's error after this task, before it counts as ended: null if it ran. An error that another
+  /// thread was told of, and cleared, stays here.
+  std::shared_ptr<AsyncError>* failure = nullptr;
 };
 
 class SimStream {
@@ -62,7 +64,8 @@ class SimStream {
     /// How long a wait lets other threads run before it sleeps: by the clock, so what they take of the core counts.
     std::chrono::microseconds awake{0};
   };
-  /// `index` is its number among all streams of the backend.
+  /// `index` is its number among all streams of the backend. Throws BackendError where no worker can be started: better
+  /// here than with the first task, which is mostly one that must not throw.
   SimStream(int device, int id, int index, Timing timing);
   ~SimStream();  ///< Runs what is queued, then joins.
   SimStream(const SimStream&) = delete;

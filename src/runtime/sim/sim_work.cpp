@@ -1,6 +1,7 @@
 // How launches, copies and matrix products enter a simulated stream: checked first, then counted, then enqueued.
 #include <lockstep/core/error.h>
 
+#include <cstdio>
 #include <cstring>
 #include <utility>
 
@@ -9,6 +10,7 @@
 
 namespace lockstep {
 
+using sim::AsyncError;
 using sim::FaultKind;
 using sim::kHost;
 using sim::SimStream;
@@ -38,6 +40,7 @@ void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef k
 void SimBackend::copy(StreamHandle handle, const Copy& copy) {
   if (copy.rows == 0 || copy.row_bytes == 0) return;
   SimStream& stream = stream_of(handle);
+  const bool to_host = copy.to_device == kHost;
   sim::CopyTask task = {copy, nullptr};
   const std::size_t taken_bytes = copy.from_device == kHost ? copy.rows * copy.row_bytes : 0;
   stream.wait_for_room(taken_bytes);
@@ -46,6 +49,8 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     task.copy.from = task.taken.get();
     task.copy.from_pitch = copy.row_bytes;
   }
+  // The worker's until the copy has ended, as the host's memory is: nothing may throw between the two.
+  std::shared_ptr<AsyncError> failure;
   Moment done;
   {
     const std::scoped_lock lock(mutex_);
@@ -60,13 +65,17 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     if (options_.check_races) races_.access(stream.index, "copy", {accesses, count});
     if (copy.from_device != copy.to_device && copy.from_device != kHost && copy.to_device != kHost)
       faults_.next(FaultKind::peer_copy, stream.device);
-    enqueue(stream, FaultKind::copy, {"copy", std::move(task)});
+    if (to_host) {
+      faults_.next(FaultKind::host_wait, stream.device);
+      done = now(stream);
+    }
+    enqueue(stream, FaultKind::copy, {"copy", std::move(task), to_host ? &failure : nullptr});
     if (taken_bytes > 0) stream.has_taken(taken_bytes);
-    if (copy.to_device != kHost) return;
-    faults_.next(FaultKind::host_wait, stream.device);
-    done = now(stream);
+    if (!to_host) return;
+    done.ticket = stream.last_ticket();
   }
-  reach(done);
+  wait_for(done);
+  if (failure) tell(*failure);  // even if another thread was told of it already: nothing was copied
 }
 
 void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
@@ -85,18 +94,23 @@ void SimBackend::declare(SimStream& stream, const char* op, std::span<const Acce
 
 void SimBackend::enqueue(SimStream& stream, FaultKind kind, Task task) {
   const sim::Faults::Verdict verdict = faults_.next(kind, stream.device);
-  if (verdict == sim::Faults::Verdict::works) {
-    stream.push(std::move(task));
-    return;
+  if (verdict != sim::Faults::Verdict::works) {
+    const bool lost = verdict == sim::Faults::Verdict::lost;
+    const BackendError error(task.op, lost ? sim::kDeviceLost : sim::kLaunchFailure, stream.device_name,
+                             lost ? "the device is lost" : "an injected fault");
+    task.work = sim::FailTask{std::make_exception_ptr(error)};
   }
-  const bool lost = verdict == sim::Faults::Verdict::lost;
-  const BackendError error(task.op, lost ? sim::kDeviceLost : sim::kLaunchFailure, stream.device_name,
-                           lost ? "the device is lost" : "an injected fault");
-  fail(stream, task.op, std::make_exception_ptr(error));
+  stream.push(std::move(task));
 }
 
-void SimBackend::fail(SimStream& stream, const char* op, std::exception_ptr error) {
-  stream.push({op, sim::FailTask{std::move(error)}});
+// For what must not throw itself.
+void SimBackend::fail(SimStream& stream, const char* op, std::exception_ptr error) noexcept {
+  try {
+    stream.push({op, sim::FailTask{std::move(error)}});
+  } catch (...) {
+    std::fprintf(stderr, "[sim] '%s' failed on %s, and there is no memory to keep its error\n", op,
+                 stream.name.c_str());
+  }
 }
 
 }  // namespace lockstep
