@@ -129,7 +129,8 @@ TEST(NestedWaits, AMeetingInAHookOnADevicesThread) {
 TEST(NestedWaits, PassesInHooksOverTheDeviceOfTheOther) {
   const TestDevices devices(4);
   const auto pass = [](const std::vector<Device>& over) {
-    run_replicas(over, [](std::size_t) {
+    run_replicas(over, [](std::size_t i) {
+      if (i == 1) std::this_thread::sleep_for(std::chrono::milliseconds(50));  // so that both are at work
       for (int meeting = 0; meeting < 2; ++meeting) EXPECT_EQ(sum_over_replicas(std::int64_t(1)), 2);
     });
     return Tensor();
