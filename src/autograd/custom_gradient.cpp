@@ -26,6 +26,7 @@ Tensor custom_gradient(const char* name, const Tensor& result, std::span<const T
   for (const Tensor& input : inputs) likes.push_back({impl_of(name, input).sizes, input.dtype(), input.device()});
   if (!is_floating(result.dtype()))
     throw DTypeError(text("[", name, "] expected a floating result, got ", result.dtype()));
+  if (!backward) throw InvalidArgument(text("[", name, "] expected a function for backward, got none"));
   Tensor out = result.detach();
   if (!autograd::any_records(inputs)) return out;
   autograd::record_many(

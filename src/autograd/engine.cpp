@@ -3,7 +3,7 @@
 //
 // Gradients that reach a node are added in the order of their producers, device after device, however the lanes were
 // timed, so that two runs give the same bits. Between devices the order of forward operations says nothing: replicas
-// make them at once.
+// make them at once. (Those of several replicas on one device have that order all the same.)
 #include <lockstep/autograd/autograd.h>
 
 #include <algorithm>
@@ -135,11 +135,11 @@ class Backward final : public autograd::Pass {
     lane.device = home_;
     const std::vector<SinkLeaves> sinks = begin_sinks();
     keep_failure_of([&] { fork_streams(); });  // after what the sinks enqueued
-    {
+    keep_failure_of([&] {
       const std::scoped_lock lock(mutex_);
       for (auto& [node, visit] : visits_)
         if (visit.pending == 0) push(&visit, started);
-    }
+    });
     start(started);
     for (bool running = true; running;) {
       drain(lane);
@@ -226,8 +226,9 @@ class Backward final : public autograd::Pass {
     try {
       for (; begun < sinks.size(); ++begun) sinks[begun].sink->begin(sinks[begun].leaves);
     } catch (...) {
-      while (begun-- > 0) sinks[begun].sink->end();
-      throw;
+      failure_ = std::current_exception();
+      while (begun-- > 0) keep_failure_of([&] { sinks[begun].sink->end(); });
+      std::rethrow_exception(failure_);
     }
     return sinks;
   }

@@ -341,6 +341,7 @@ HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor
   impl_of("register_hook", tensor);
   if (!autograd::needs_grad(tensor))
     throw AutogradError("[register_hook] expected a tensor that requires a gradient, got one that does not");
+  if (!hook) throw InvalidArgument("[register_hook] expected a function, got none");
   autograd::Meta& meta = *autograd::meta_of(tensor);
   return meta.grad_fn ? meta.grad_fn->hooks.add({meta.output, std::move(hook)}) : meta.leaf_hooks.add(std::move(hook));
 }
@@ -349,6 +350,7 @@ HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(cons
   impl_of("register_accumulated_hook", leaf);
   if (!leaf.is_leaf() || !leaf.requires_grad())
     throw AutogradError("[register_accumulated_hook] expected a leaf that requires a gradient, got another tensor");
+  if (!hook) throw InvalidArgument("[register_accumulated_hook] expected a function, got none");
   return autograd::make_meta(leaf).accumulated_hooks.add(std::move(hook));
 }
 

@@ -10,6 +10,8 @@ namespace lockstep::nn::init {
 namespace {
 
 double fan_of(const char* op, const Tensor& weight, Fan fan) {
+  if (!is_floating(weight.dtype()))
+    throw DTypeError(text("[", op, "] expected a floating dtype, got ", weight.dtype()));
   if (weight.dim() < 2) throw ShapeError(text("[", op, "] expected a weight [out, in, ...], got ", weight.sizes()));
   double count = double(weight.size(fan == Fan::in ? 1 : 0));
   for (int i = 2; i < weight.dim(); ++i) count *= double(weight.size(i));

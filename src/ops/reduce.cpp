@@ -48,8 +48,8 @@ Tensor mean_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
   return divided_sum("mean", "Mean", x, mask, keep_dims, double(reduced_count(x.sizes(), mask)));
 }
 
-Tensor any_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
-  return ne(divided_sum("any", "Any", x.to(kBool), mask, keep_dims, 1), 0);
+Tensor any_over(const char* op, const Tensor& x, const DimMask& mask, bool keep_dims) {
+  return ne(divided_sum(op, op, x.to(kBool), mask, keep_dims, 1), 0);
 }
 
 }  // namespace
@@ -60,16 +60,20 @@ Tensor sum(const Tensor& x, const Shape& dims, bool keep_dims) {
   return divided_sum("sum", "Sum", x, mask_of("sum", dims, impl_of("sum", x).sizes.rank()), keep_dims, 1);
 }
 
-Tensor any(const Tensor& x) { return any_over(x, all_of(impl_of("any", x).sizes.rank()), false); }
+Tensor any(const Tensor& x) { return any_over("any", x, all_of(impl_of("any", x).sizes.rank()), false); }
 
 Tensor any(const Tensor& x, const Shape& dims, bool keep_dims) {
-  return any_over(x, mask_of("any", dims, impl_of("any", x).sizes.rank()), keep_dims);
+  return any_over("any", x, mask_of("any", dims, impl_of("any", x).sizes.rank()), keep_dims);
 }
 
-Tensor all(const Tensor& x) { return logical_not(any(logical_not(x))); }
+Tensor all(const Tensor& x) {
+  const DimMask mask = all_of(impl_of("all", x).sizes.rank());
+  return logical_not(any_over("all", logical_not(x), mask, false));
+}
 
 Tensor all(const Tensor& x, const Shape& dims, bool keep_dims) {
-  return logical_not(any(logical_not(x), dims, keep_dims));
+  const DimMask mask = mask_of("all", dims, impl_of("all", x).sizes.rank());
+  return logical_not(any_over("all", logical_not(x), mask, keep_dims));
 }
 
 Tensor mean(const Tensor& x) { return mean_over(x, all_of(impl_of("mean", x).sizes.rank()), false); }

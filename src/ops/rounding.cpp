@@ -11,51 +11,54 @@ using std::floor;
 using std::rint;
 using std::trunc;
 
-struct Step {
-  template <std::floating_point T>
-  LOCKSTEP_HD T gradient(T, T) const {
-    return 0;
-  }
-  Tensor gradient(const Tensor& g, const Tensor&) const { return zeros_like(g); }
-};
-
-struct Floor : Step {
+struct Floor {
   template <class T>
   LOCKSTEP_HD T operator()(T x) const {
     return floor(x);
   }
 };
-struct Ceil : Step {
+struct Ceil {
   template <class T>
   LOCKSTEP_HD T operator()(T x) const {
     return ceil(x);
   }
 };
-struct Round : Step {
+struct Round {
   template <class T>
   LOCKSTEP_HD T operator()(T x) const {
     return rint(x);
   }
 };
-struct Trunc : Step {
+struct Trunc {
   template <class T>
   LOCKSTEP_HD T operator()(T x) const {
     return trunc(x);
   }
 };
-struct Sign : Step {
+struct Sign {
   template <class T>
   LOCKSTEP_HD T operator()(T x) const {
     return x > 0 ? T(1) : x < 0 ? T(-1) : x;  // 0 and NaN stay
   }
 };
 
+// Nothing is saved: a step has no slope.
+template <class F>
+Tensor step(const char* op, const char* node, const Tensor& x, const F& f) {
+  check_floating(op, x);
+  Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());
+  elementwise::compute(op, f, out, x);
+  if (autograd::records(x))
+    autograd::record(node, out, {&x}, [](const Tensor& g) { return autograd::Gradients{zeros_like(g)}; });
+  return out;
+}
+
 }  // namespace
 
-Tensor floor(const Tensor& x) { return unary("floor", "Floor", x, Floor()); }
-Tensor ceil(const Tensor& x) { return unary("ceil", "Ceil", x, Ceil()); }
-Tensor round(const Tensor& x) { return unary("round", "Round", x, Round()); }
-Tensor trunc(const Tensor& x) { return unary("trunc", "Trunc", x, Trunc()); }
-Tensor sign(const Tensor& x) { return unary("sign", "Sign", x, Sign()); }
+Tensor floor(const Tensor& x) { return step("floor", "Floor", x, Floor()); }
+Tensor ceil(const Tensor& x) { return step("ceil", "Ceil", x, Ceil()); }
+Tensor round(const Tensor& x) { return step("round", "Round", x, Round()); }
+Tensor trunc(const Tensor& x) { return step("trunc", "Trunc", x, Trunc()); }
+Tensor sign(const Tensor& x) { return step("sign", "Sign", x, Sign()); }
 
 }  // namespace lockstep

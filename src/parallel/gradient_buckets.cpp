@@ -49,7 +49,7 @@ void GradientBuckets::Impl::lay_out(std::span<const std::size_t> in_order) {
   for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
 }
 
-// Once, after the first backward: buckets in the order in which gradients came. For a while that takes the memory of
+// Once, after the first backward: buckets in the order in which it came to the leaves. For a while that takes the memory of
 // all gradients twice: where there is not so much, the present buckets do too.
 void GradientBuckets::Impl::observe() {
   std::vector<bool> seen(parameters.size());

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <typeinfo>
 
 #include <lockstep/autograd/grad_mode.h>
 
@@ -161,8 +162,10 @@ struct ReplicaSync::Impl {
 
   bool fits(const Inventory& primary) const {
     const Inventory& replica = replicas.front().inventory;
-    bool same = primary.states.size() == replica.states.size() && primary.settings.size() == replica.settings.size() &&
-                primary.modules.size() == replica.modules.size();
+    bool same =
+        primary.states.size() == replica.states.size() && primary.settings.size() == replica.settings.size() &&
+        std::ranges::equal(primary.modules, replica.modules,
+                           [](const nn::ModuleBase* a, const nn::ModuleBase* b) { return typeid(*a) == typeid(*b); });
     for (std::size_t k = 0; same && k < primary.states.size(); ++k) {
       const nn::State &a = *primary.states[k].state, &b = *replica.states[k].state;
       same = a.sizes() == b.sizes() && a.dtype() == b.dtype() && a.requires_grad() == b.requires_grad();

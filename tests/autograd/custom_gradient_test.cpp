@@ -93,6 +93,7 @@ TEST(CustomGradient, RefusesWhatDoesNotFit) {
   EXPECT_NE(message({ones({2}, {.device = "cuda:0"})}).find("got [2] float32 on cuda:0"), std::string::npos);
   EXPECT_FALSE(a.grad().defined());
   EXPECT_THROW(custom_gradient("Own", tensor({1, 2}), {a}, [](const Tensor& g) { return Inputs{g}; }), DTypeError);
+  EXPECT_THROW(custom_gradient("Own", a, {a}, {}), InvalidArgument);
   EXPECT_THROW(custom_gradient("Own", Tensor(), {a}, [](const Tensor& g) { return Inputs{g}; }), InvalidArgument);
 }
 

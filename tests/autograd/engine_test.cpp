@@ -300,7 +300,6 @@ TEST(Backward, GivesTheSameBitsEveryTime) {
   }
 }
 
-// The checker of simulated devices throws where two accesses are not ordered.
 TEST(Backward, OnSeveralThreadsAddsToOneLeaf) {
   const Tensor x = ones({100}, {.requires_grad = true});
   std::vector<std::thread> threads;
@@ -312,6 +311,7 @@ TEST(Backward, OnSeveralThreadsAddsToOneLeaf) {
   EXPECT_EQ(values(x.grad()), std::vector<double>(100, 4 * 200 * 2));
 }
 
+// The checker of simulated devices throws where two accesses are not ordered.
 TEST(Backward, IsOrderedAfterAForwardPassOnAnotherStream) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SimulatedDevices devices({.count = 1, .seed = seed, .max_delay_us = 200});

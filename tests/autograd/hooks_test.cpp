@@ -102,6 +102,12 @@ TEST(Hook, NeedsATensorWithGradient) {
             "[register_hook] expected a tensor that requires a gradient, got one that does not");
 }
 
+TEST(Hook, NeedsAFunction) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  EXPECT_THROW(register_hook(x, {}), InvalidArgument);
+  EXPECT_THROW(register_accumulated_hook(x, {}), InvalidArgument);
+}
+
 TEST(Hook, MustKeepShapeDtypeAndDevice) {
   const TestDevices devices(1);
   Tensor x = tensor({1., 2.}, {.requires_grad = true});

@@ -83,6 +83,8 @@ TEST(Init, RefusesWhatHasNoFan) {
             "[xavier_uniform_] expected a weight [out, in, ...], got [5]");
   EXPECT_THROW(nn::init::kaiming_normal_(bias), ShapeError);
   EXPECT_THROW(nn::init::kaiming_uniform_(integers), DTypeError);
+  Tensor no_integers = zeros({0, 5}, {.dtype = kInt64});
+  EXPECT_THROW(nn::init::xavier_normal_(no_integers), DTypeError);
   EXPECT_NO_THROW(nn::init::kaiming_normal_(none, nn::init::Gain::relu(), nn::init::Fan::out));
 }
 

@@ -124,6 +124,10 @@ TEST(Rounding, HasAGradientOfZero) {
     sum(step(x) * kInfinity).backward();
     expect_values(x.grad(), {0, 0});
     gradgradcheck([&](const std::vector<Tensor>& in) { return step(in[0]); }, {doubles({-1.5, 0.25}, {2})});
+    Tensor changed = x * 2;
+    const Tensor steps = step(changed);
+    changed.add_(1);  // which the gradient does not need
+    sum(steps).backward();
   }
 }
 

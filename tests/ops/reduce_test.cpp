@@ -88,7 +88,8 @@ TEST(AnyAll, AreWhetherElementsAreNotZero) {
   EXPECT_EQ(flags(any(zeros({0}))), std::vector{0});
   EXPECT_EQ(flags(all(zeros({0}))), std::vector{1});
   EXPECT_THROW(any(zeros({2}), {1}), ShapeError);
-  EXPECT_THROW(all(Tensor()), InvalidArgument);
+  EXPECT_NE(message_of<ShapeError>([] { all(zeros({2}), {1}); }).find("[all]"), std::string::npos);
+  EXPECT_NE(message_of<InvalidArgument>([] { all(Tensor()); }).find("[all]"), std::string::npos);
 }
 
 TEST(Extremum, NanWins) {

@@ -2,8 +2,12 @@
 
 #include <thread>
 
+#include <lockstep/nn/layer_norm.h>
+#include <lockstep/nn/sequential.h>
+
 #include "parallel/job.h"
 #include "support/test_devices.h"
+#include "support/values.h"
 
 namespace lockstep {
 namespace {
@@ -377,6 +381,21 @@ TEST(DataParallelFunction, EqualsTheModule) {
   const Tensor input = randn({10, 5}, {.device = "cuda:0"});
   const std::vector<float> expected = floats(module(input)), got = floats(data_parallel(module, input));
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
+}
+
+TEST(DataParallel, FollowsAModuleThatIsExchanged) {
+  const TestDevices devices(3);
+  DataParallel model(nn::Sequential(nn::ReLU(), nn::LayerNorm({4})));
+  const Tensor input = randn({7, 4}, {.device = "cuda:0"});
+  const auto expect_as_alone = [&] {
+    EXPECT_EQ(testing::values(model(input)), testing::values(nn::Sequential(model.module())(input)));
+  };
+  expect_as_alone();
+  model.module()[0] = nn::Tanh();
+  expect_as_alone();
+  const nn::LayerNorm wider({4}, {.eps = 0.5});
+  model.module()[1].as<nn::LayerNorm>() = wider;
+  expect_as_alone();
 }
 
 }  // namespace

@@ -124,7 +124,6 @@ TEST(NestedWaits, AMeetingInAHookOnADevicesThread) {
   }});
 }
 
-// A backward that a waiting replica's thread runs is not part of that replica.
 // Each hook runs the first replica of its pass, and its device's thread is asked for one of the other pass.
 TEST(NestedWaits, PassesInHooksOverTheDeviceOfTheOther) {
   const TestDevices devices(4);
@@ -152,6 +151,7 @@ TEST(NestedWaits, PassesInHooksOverTheDeviceOfTheOther) {
   }});
 }
 
+// A backward that a waiting replica's thread runs is not part of that replica.
 TEST(NestedWaits, WhatRunsMeanwhileIsNotOfTheReplica) {
   const TestDevices devices(2);
   must_end({[] {

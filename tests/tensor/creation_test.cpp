@@ -109,6 +109,7 @@ TEST(TensorOf, RefusesIntegersThatInt64DoesNotHold) {
   constexpr std::uint64_t kMost = std::numeric_limits<std::int64_t>::max();
   const char* const message = "[tensor] expected integers up to 9223372036854775807, got 9223372036854775808";
   EXPECT_EQ(tensor(kMost).item<std::int64_t>(), std::numeric_limits<std::int64_t>::max());
+  EXPECT_EQ(tensor({u'a', u'b'}).dtype(), kInt64);
   EXPECT_EQ(thrown<InvalidArgument>([&] { tensor(kMost + 1); }), message);
   EXPECT_EQ(thrown<InvalidArgument>([&] { tensor({std::uint64_t(1), kMost + 1}); }), message);
   EXPECT_EQ(thrown<InvalidArgument>([&] { tensor(std::vector{kMost, kMost + 1}); }), message);

@@ -60,19 +60,21 @@ class LOCKSTEP_API HookHandle {
 
 /// Calls `hook` with the gradient of `tensor` when backward has it; a defined result replaces it.
 /// For a leaf it runs before accumulation: of a parameter of a DataParallel with the part of the first replica, before
-/// the sum. Throws AutogradError if the tensor needs no gradient.
+/// the sum. Throws AutogradError if the tensor needs no gradient, InvalidArgument for no function.
 LOCKSTEP_API HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
 
-/// Calls `hook` on the thread of the leaf's device after a gradient was accumulated into `leaf`.
+/// Calls `hook` after a gradient was accumulated into `leaf`: on the caller's thread if the leaf is on the CPU or on
+/// the device of the first root, else on that of its device. Throws as register_hook().
 LOCKSTEP_API HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
 
 /// From the gradient of a result to those of the inputs, in order; undefined for none.
 using CustomBackward = std::function<std::vector<Tensor>(const Tensor& gradient)>;
 
-/// `result`, with a gradient of the caller's own: backward calls `backward` on the thread of the result's device, and
-/// what it returns flows to `inputs`. How the result was computed plays no part. With create_graph the operations
-/// inside `backward` are recorded. `name` appears in errors and outlives the graph; what `backward` holds is let go
-/// with the graph. A gradient that does not fit its input is an AutogradError.
+/// A view of `result`, with a gradient of the caller's own: backward calls `backward`, on the thread on which it runs
+/// what is on the result's device, and what that returns flows to `inputs`. How the result was computed plays no part.
+/// With create_graph the operations inside `backward` are recorded. `name` appears in errors and outlives the graph;
+/// what `backward` holds is let go with the graph. Gradients that do not fit the inputs, or are not as many, are an
+/// AutogradError in backward. Throws DTypeError unless the result is floating, InvalidArgument for no function.
 ///
 ///   Tensor reverse_gradient(const Tensor& x) {
 ///     return custom_gradient("ReverseGradient", x, {x}, [](const Tensor& g) { return std::vector{-g}; });

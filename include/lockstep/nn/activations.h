@@ -10,81 +10,81 @@
 
 namespace lockstep::nn {
 
-struct Identity : Module<Identity> {
+struct LOCKSTEP_API Identity : Module<Identity> {
   Tensor forward(const Tensor& x) const { return x; }
 };
 
-struct ReLU : Module<ReLU> {
+struct LOCKSTEP_API ReLU : Module<ReLU> {
   Tensor forward(const Tensor& x) const { return relu(x); }
 };
 
-struct LeakyReLU : Module<LeakyReLU> {
+struct LOCKSTEP_API LeakyReLU : Module<LeakyReLU> {
   explicit LeakyReLU(double slope = 0.01) : negative_slope(slope) {}
   double negative_slope;
   auto members() { return nn::members("negative_slope", negative_slope); }
   Tensor forward(const Tensor& x) const { return leaky_relu(x, negative_slope); }
 };
 
-struct ELU : Module<ELU> {
+struct LOCKSTEP_API ELU : Module<ELU> {
   explicit ELU(double factor = 1) : alpha(factor) {}
   double alpha;
   auto members() { return nn::members("alpha", alpha); }
   Tensor forward(const Tensor& x) const { return elu(x, alpha); }
 };
 
-struct SELU : Module<SELU> {
+struct LOCKSTEP_API SELU : Module<SELU> {
   Tensor forward(const Tensor& x) const { return selu(x); }
 };
 
-struct GELU : Module<GELU> {
+struct LOCKSTEP_API GELU : Module<GELU> {
   explicit GELU(GeluForm which = GeluForm::exact) : form(which) {}
   GeluForm form;
   auto members() { return nn::members("form", form); }
   Tensor forward(const Tensor& x) const { return gelu(x, form); }
 };
 
-struct SiLU : Module<SiLU> {
+struct LOCKSTEP_API SiLU : Module<SiLU> {
   Tensor forward(const Tensor& x) const { return silu(x); }
 };
 
-struct Mish : Module<Mish> {
+struct LOCKSTEP_API Mish : Module<Mish> {
   Tensor forward(const Tensor& x) const { return mish(x); }
 };
 
-struct Hardtanh : Module<Hardtanh> {
+struct LOCKSTEP_API Hardtanh : Module<Hardtanh> {
   explicit Hardtanh(double least = -1, double most = 1) : min(least), max(most) {}
   double min, max;
   auto members() { return nn::members("min", min, "max", max); }
   Tensor forward(const Tensor& x) const { return hardtanh(x, min, max); }
 };
 
-struct Hardswish : Module<Hardswish> {
+struct LOCKSTEP_API Hardswish : Module<Hardswish> {
   Tensor forward(const Tensor& x) const { return hardswish(x); }
 };
 
-struct Softplus : Module<Softplus> {
+struct LOCKSTEP_API Softplus : Module<Softplus> {
   explicit Softplus(const SoftplusOptions& options = {}) : beta(options.beta), threshold(options.threshold) {}
   double beta, threshold;
   auto members() { return nn::members("beta", beta, "threshold", threshold); }
   Tensor forward(const Tensor& x) const { return softplus(x, {.beta = beta, .threshold = threshold}); }
 };
 
-struct Sigmoid : Module<Sigmoid> {
+struct LOCKSTEP_API Sigmoid : Module<Sigmoid> {
   Tensor forward(const Tensor& x) const { return sigmoid(x); }
 };
 
-struct Tanh : Module<Tanh> {
+struct LOCKSTEP_API Tanh : Module<Tanh> {
   Tensor forward(const Tensor& x) const { return tanh(x); }
 };
 
-struct Softmax : Module<Softmax> {
+struct LOCKSTEP_API Softmax : Module<Softmax> {
   explicit Softmax(std::int64_t along) : dim(along) {}
   std::int64_t dim;
   auto members() { return nn::members("dim", dim); }
   Tensor forward(const Tensor& x) const { return softmax(x, dim); }
 };
 
-struct LogSoftmax : Module<LogSoftmax> {
+struct LOCKSTEP_API LogSoftmax : Module<LogSoftmax> {
   explicit LogSoftmax(std::int64_t along) : dim(along) {}
   std::int64_t dim;
   auto members() { return nn::members("dim", dim); }

@@ -1,7 +1,9 @@
 // First values of parameters, in place, unrecorded: nn::init::kaiming_normal_(layer.weight). Floating dtypes only, else
-// DTypeError. Fans are those of a weight [out, in, ...]: in, or out, times the sizes of the other dimensions;
-// ShapeError where there are fewer than two.
+// DTypeError; but constant_() takes any. Fans are those of a weight [out, in, ...]: in, or out, times the sizes of the
+// other dimensions; ShapeError where there are fewer than two.
 #pragma once
+
+#include <cstdint>
 
 #include <lockstep/tensor/random.h>
 
@@ -18,7 +20,7 @@ struct Gain {
   LOCKSTEP_API static Gain leaky_relu(double negative_slope = 0.01);
 };
 
-enum class Fan { in, out };
+enum class Fan : std::uint8_t { in, out };
 
 using lockstep::normal_;
 using lockstep::uniform_;

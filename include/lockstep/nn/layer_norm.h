@@ -24,7 +24,7 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
 
   std::optional<Parameter> weight, bias;
 
-  auto members() { return nn::members("weight", weight, "bias", bias); }
+  auto members() { return nn::members("weight", weight, "bias", bias, "eps", eps_); }
   Tensor forward(const Tensor& x) const;
 
  private:
@@ -41,7 +41,7 @@ class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
 
   std::optional<Parameter> weight, bias;
 
-  auto members() { return nn::members("weight", weight, "bias", bias); }
+  auto members() { return nn::members("weight", weight, "bias", bias, "groups", groups_, "eps", eps_); }
   Tensor forward(const Tensor& x) const;
 
  private:

@@ -55,7 +55,7 @@ class LOCKSTEP_API Embedding : public Module<Embedding> {
 
   Parameter weight;
 
-  auto members() { return nn::members("weight", weight); }
+  auto members() { return nn::members("weight", weight, "padding_index", padding_index_); }
   Tensor forward(const Tensor& index) const;
 
  private:

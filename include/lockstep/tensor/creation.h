@@ -4,9 +4,9 @@
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
+#include <limits>
 #include <span>
 #include <type_traits>
-#include <utility>
 #include <vector>
 
 #include <lockstep/tensor/tensor.h>
@@ -52,7 +52,7 @@ LOCKSTEP_API void check_rectangular(std::size_t expected, std::size_t got);
 template <class T>
 TensorElement<T> kept_as_element(T value) {
   if constexpr (std::is_unsigned_v<T> && std::is_same_v<TensorElement<T>, std::int64_t>)
-    if (!std::in_range<std::int64_t>(value)) throw_too_large(value);
+    if (std::uint64_t(value) > std::uint64_t(std::numeric_limits<std::int64_t>::max())) throw_too_large(value);
   return TensorElement<T>(value);
 }
 
