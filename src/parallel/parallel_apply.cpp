@@ -11,6 +11,7 @@
 #include <lockstep/core/print.h>
 #include <lockstep/tensor/batch_shard.h>
 
+#include "core/failures.h"
 #include "core/text.h"
 #include "parallel/meeting.h"
 #include "runtime/registry.h"
@@ -158,12 +159,7 @@ bool is_consequence(const std::exception_ptr& failure) {
     list.push_back(with_context(failures[i], text("in replica ", i, " on ", devices[i])));
   }
   located.insert(located.end(), consequences.begin(), consequences.end());
-  try {
-    std::rethrow_exception(located.front());
-  } catch (Error& error) {
-    for (const std::exception_ptr& other : std::span(located).subspan(1)) error.attach(other);
-    throw;
-  }
+  throw_first(located);
 }
 
 }  // namespace

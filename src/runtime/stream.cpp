@@ -2,6 +2,10 @@
 
 #include <lockstep/core/error.h>
 
+#include <exception>
+#include <vector>
+
+#include "core/failures.h"
 #include "runtime/registry.h"
 
 namespace lockstep {
@@ -55,7 +59,13 @@ Event Stream::record() const {
 
 void synchronize(Device device) {
   DeviceState& state = device_state(device);
-  for (const StreamHandle& stream : state.streams()) state.backend.synchronize_stream(stream);
+  std::vector<std::exception_ptr> failures;
+  for (const StreamHandle& stream : state.streams()) try {
+      state.backend.synchronize_stream(stream);
+    } catch (...) {
+      failures.push_back(std::current_exception());
+    }
+  if (!failures.empty()) throw_first(failures);
 }
 
 }  // namespace lockstep

@@ -203,7 +203,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, TrainingFaults,
                                            Setup{.devices = 3, .shard = true, .norm = true},
                                            Setup{.devices = 5, .norm = true}),
                          [](const auto& test) {
-                           return std::to_string(test.param.devices) + (test.param.shard ? "Sharded" : "") +
+                           return std::to_string(test.param.devices) + "Devices" + (test.param.shard ? "Sharded" : "") +
                                   (test.param.norm ? "Norm" : "");
                          });
 

@@ -172,6 +172,26 @@ TEST(SimulatedDevices, LeaksAreReportedAndKeptAlive) {
             "[sim] leak on cuda:1: 1024 bytes in use (blocks: 1) at the end of its simulation\n");
 }
 
+TEST(SimulatedDevices, SynchronizeTellsTheFailuresOfAllStreamsAtOnce) {
+  SimulatedDevices devices({.count = 1});
+  const Buffer buffer("cuda:0");
+  devices.fault().fail_launch({.count = 2});
+  buffer.write("first");
+  {
+    const StreamGuard side(Stream::from_pool("cuda:0"));
+    Buffer("cuda:0").write("second");
+  }
+  try {
+    synchronize("cuda:0");
+    ADD_FAILURE() << "nothing was thrown";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(error.api, "first");
+    ASSERT_EQ(error.attached().size(), 1u);
+    EXPECT_THROW(std::rethrow_exception(error.attached()[0]), BackendError);
+  }
+  synchronize("cuda:0");  // told once
+}
+
 TEST(SimulatedDevices, AnErrorThatNobodyWaitedForIsReported) {
   ::testing::internal::CaptureStderr();
   {

@@ -91,7 +91,7 @@ class LOCKSTEP_API CurrentStreams {
   Ids ids_;
 };
 
-/// Waits for all streams of the device; throws the first error of their work.
+/// Waits for all streams of the device; throws the first error of their work, with those of other streams attached.
 LOCKSTEP_API void synchronize(Device device);
 
 /// Makes a stream current for its device on this thread, for a scope.
