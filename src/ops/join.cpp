@@ -21,6 +21,13 @@ void check_alike(const char* op, std::span<const Tensor> tensors) {
   }
 }
 
+// For what divides a tensor along a dimension.
+std::int64_t size_along(const char* op, const Tensor& tensor, std::int64_t dim) {
+  const Shape& sizes = impl_of(op, tensor).sizes;
+  if (sizes.empty()) throw ShapeError(text("[", op, "] expected a tensor with dimensions, got a 0-dim one"));
+  return sizes[wrap_dim(op, dim, sizes.rank())];
+}
+
 }  // namespace
 
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
@@ -78,7 +85,7 @@ Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
 
 std::vector<Tensor> chunk(const Tensor& tensor, std::int64_t chunks, std::int64_t dim) {
   if (chunks < 1) throw InvalidArgument(text("[chunk] expected at least one chunk, got ", chunks));
-  const std::int64_t size = tensor.size(dim);
+  const std::int64_t size = size_along("chunk", tensor, dim);
   const std::int64_t length = std::max<std::int64_t>(1, size / chunks + (size % chunks != 0));
   std::vector<Tensor> parts;
   for (std::int64_t from = 0; from < size || parts.empty(); from += length)
@@ -87,15 +94,15 @@ std::vector<Tensor> chunk(const Tensor& tensor, std::int64_t chunks, std::int64_
 }
 
 std::vector<Tensor> split(const Tensor& tensor, const std::vector<std::int64_t>& sizes, std::int64_t dim) {
-  std::int64_t left = tensor.size(dim);
+  const std::int64_t size = size_along("split", tensor, dim);
+  std::int64_t left = size;
   for (const std::int64_t length : sizes) {
     if (length < 0 || length > left)
-      throw ShapeError(text("[split] expected sizes that add up to ", tensor.size(dim), ", got ", length, " where ",
-                            left, " are left"));
+      throw ShapeError(
+          text("[split] expected sizes that add up to ", size, ", got ", length, " where ", left, " are left"));
     left -= length;
   }
-  if (left != 0)
-    throw ShapeError(text("[split] expected sizes that add up to ", tensor.size(dim), ", got ", left, " too few"));
+  if (left != 0) throw ShapeError(text("[split] expected sizes that add up to ", size, ", got ", left, " too few"));
   std::vector<Tensor> parts;
   std::int64_t from = 0;
   for (const std::int64_t length : sizes)
@@ -104,8 +111,9 @@ std::vector<Tensor> split(const Tensor& tensor, const std::vector<std::int64_t>&
 }
 
 std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim) {
+  const std::int64_t size = size_along("unbind", tensor, dim);
   std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i < tensor.size(dim); ++i) parts.push_back(tensor.select(dim, i));
+  for (std::int64_t i = 0; i < size; ++i) parts.push_back(tensor.select(dim, i));
   return parts;
 }
 

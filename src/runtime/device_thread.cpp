@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "core/job_local.h"
+#include "runtime/start_thread.h"
 
 namespace lockstep {
 namespace {
@@ -36,7 +37,7 @@ DeviceThread::~DeviceThread() {
 void DeviceThread::submit(std::function<void()> job) {
   {
     const std::scoped_lock lock(mutex);
-    if (!thread_.joinable()) thread_ = std::thread([this] { run(); });
+    if (!thread_.joinable()) thread_ = start_thread(device_.name(), [this] { run(); });
     jobs_.push_back({std::move(job), in_pass});
   }
   wake_.notify_one();

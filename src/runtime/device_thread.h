@@ -8,17 +8,19 @@
 #include <mutex>
 #include <thread>
 
+#include <lockstep/runtime/device.h>
+
 namespace lockstep {
 
 /// Runs jobs in the order given. Safe from any thread.
 class DeviceThread {
  public:
-  DeviceThread() = default;
+  explicit DeviceThread(const Device& device) : device_(device) {}
   ~DeviceThread();  ///< Runs what is queued, then joins.
   DeviceThread(const DeviceThread&) = delete;
   DeviceThread& operator=(const DeviceThread&) = delete;
 
-  /// The job must not throw. The thread starts with the first job: std::system_error where there can be none.
+  /// The job must not throw. The thread starts with the first job: BackendError where there can be none.
   void submit(std::function<void()> job);
   /// Whose job the caller is; null on other threads.
   static DeviceThread* current() noexcept;
@@ -54,6 +56,7 @@ class DeviceThread {
   void run();
   bool run_next(std::unique_lock<std::mutex>& lock);
 
+  const Device device_;
   std::deque<Job> jobs_;
   std::condition_variable wake_;  // of this thread: for jobs, and in wait_until()
   bool stopping_ = false;

@@ -101,7 +101,8 @@ const JobLocal current_stream_ids_are_of_the_job([]() -> void* { return &current
 
 }  // namespace
 
-DeviceState::DeviceState(Device name, Backend& owner) : device(name), backend(owner), allocator(owner, name.index()) {}
+DeviceState::DeviceState(Device name, Backend& owner)
+    : device(name), backend(owner), allocator(owner, name.index()), thread(name) {}
 
 StreamHandle DeviceState::stream(int id) {
   if (id < 0 || id > 2 * kPoolSize)

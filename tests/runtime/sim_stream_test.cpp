@@ -1,14 +1,13 @@
 // Simulated streams run work asynchronously, in order, and ordered across streams by events alone.
 #include <lockstep/core/error.h>
 
-#include <pthread.h>
-
 #include <atomic>
 #include <chrono>
 #include <numeric>
 #include <thread>
 
 #include "runtime/sim_fixture.h"
+#include "support/no_more_threads.h"
 
 namespace lockstep::sim {
 namespace {
@@ -65,36 +64,14 @@ TEST(SimStream, TakesNoMoreAheadThanItsBounds) {
 }
 
 #if defined(__GLIBC__)
-// While it lives, no thread can be started: there is no room for a stack like this.
-class NoMoreThreads {
- public:
-  NoMoreThreads() {
-    ::pthread_getattr_default_np(&outer_);
-    pthread_attr_t attributes;
-    ::pthread_getattr_default_np(&attributes);
-    ::pthread_attr_setstacksize(&attributes, std::size_t(1) << 47);
-    ::pthread_setattr_default_np(&attributes);
-    ::pthread_attr_destroy(&attributes);
-  }
-  ~NoMoreThreads() {
-    ::pthread_setattr_default_np(&outer_);
-    ::pthread_attr_destroy(&outer_);
-  }
-  NoMoreThreads(const NoMoreThreads&) = delete;
-  NoMoreThreads& operator=(const NoMoreThreads&) = delete;
-
- private:
-  pthread_attr_t outer_;
-};
-
 // And not its first task, the discard of an allocation, which must not throw.
 TEST(SimStream, AStreamForWhichThereIsNoThreadIsRefused) {
   Simulation sim;
   {
-    const NoMoreThreads none;
+    const testing::NoMoreThreads none;
     const std::string message =
         message_of<BackendError>([&] { sim.backend.create_stream(1, 0, StreamPriority::normal); });
-    EXPECT_TRUE(contains(message, "[create_stream] failed on cuda:1 with code 11: no thread")) << message;
+    EXPECT_TRUE(contains(message, "[start_thread] failed on cuda:1 with code 11: ")) << message;
   }
   float* const data = sim.allocate(1, 1);
   sim.send(sim.stream(1), data, {3});

@@ -5,12 +5,12 @@
 #include <algorithm>
 #include <chrono>
 #include <cstring>
-#include <system_error>
 #include <utility>
 
 #include "core/text.h"
 #include "runtime/host/parallel.h"
 #include "runtime/sim/sim_collective.h"
+#include "runtime/start_thread.h"
 #include "runtime/trace.h"
 
 namespace lockstep::sim {
@@ -54,13 +54,8 @@ SimStream::SimStream(int on_device, int stream_id, int number, Timing timing)
       device_name(Device::cuda(on_device).name()),
       name(text(device_name, " stream ", stream_id)),
       timing_(timing),
-      random_(engine(timing.seed, on_device, stream_id)) {
-  try {
-    worker_ = std::thread(&SimStream::work, this);
-  } catch (const std::system_error& error) {
-    throw BackendError("create_stream", error.code().value(), device_name, text("no thread: ", error.what()));
-  }
-}
+      random_(engine(timing.seed, on_device, stream_id)),
+      worker_(start_thread(device_name, [this] { work(); })) {}
 
 SimStream::~SimStream() {
   {

@@ -116,7 +116,6 @@ class SimStream {
   std::uint64_t error_ticket_ = 0;
   bool sleeping_ = false;
   bool stopping_ = false;
-  std::thread worker_;
 
   std::mutex taken_mutex_;
   std::deque<Taken> taken_;  // oldest first
@@ -125,6 +124,7 @@ class SimStream {
   // The worker's own.
   const Timing timing_;
   std::minstd_rand random_;
+  std::thread worker_;  // the last to be made: it uses the others
 
   static constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
 };

@@ -5,7 +5,7 @@
 
 namespace lockstep::gpu {
 
-enum class Team : int { kOneWarp = kWarp, kWholeBlock = kThreads };
+enum class Team : int { one_warp = kWarp, whole_block = kThreads };
 
 /// R is a reducer as in reduce.h. The result is the first thread's of the warp. All its threads call it.
 template <class R, class A>
@@ -30,7 +30,7 @@ __device__ A combine_block(const R& reducer, A value) {
 
 template <Team kTeam, class R, class A>
 __device__ A combine_team(const R& reducer, A value) {
-  if constexpr (kTeam == Team::kOneWarp)
+  if constexpr (kTeam == Team::one_warp)
     return combine_warp(reducer, value);
   else
     return combine_block(reducer, value);

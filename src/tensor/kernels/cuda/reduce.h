@@ -125,10 +125,10 @@ void enqueue(const ReduceKernel<R, Out, In>& kernel, const KernelContext& contex
   } else {
     const Source<In> source{kernel.in, kept, Walk<1>(kernel.reduced)};
     if (cut.length < kLongRow)
-      launch_grid(reduce_rows<Team::kOneWarp, R, Out, In>, blocks_for(rows, kWarps), kThreads, context, kernel.reducer,
+      launch_grid(reduce_rows<Team::one_warp, R, Out, In>, blocks_for(rows, kWarps), kThreads, context, kernel.reducer,
                   cut, source, target);
     else
-      launch_grid(reduce_rows<Team::kWholeBlock, R, Out, In>, blocks_for(rows, 1), kThreads, context, kernel.reducer,
+      launch_grid(reduce_rows<Team::whole_block, R, Out, In>, blocks_for(rows, 1), kThreads, context, kernel.reducer,
                   cut, source, target);
   }
   if (cut.pieces > 1)
