@@ -204,13 +204,18 @@ TEST_P(Waits, NoEventMayBeLeftUnrecorded) {
   EXPECT_GT(tried, 0u);
 }
 
-INSTANTIATE_TEST_SUITE_P(Forward, Waits, ::testing::Combine(::testing::Values(forward), ::testing::Values(2, 3, 5)));
-INSTANTIATE_TEST_SUITE_P(Backward, Waits, ::testing::Combine(::testing::Values(backward), ::testing::Values(1)));
-INSTANTIATE_TEST_SUITE_P(Reduction, Waits,
-                         ::testing::Combine(::testing::Values(reduction), ::testing::Values(2, 3, 5)));
+const auto kByDevices = [](const auto& test) { return std::to_string(std::get<1>(test.param)) + "Devices"; };
+
+INSTANTIATE_TEST_SUITE_P(Forward, Waits, ::testing::Combine(::testing::Values(forward), ::testing::Values(2, 3, 5)),
+                         kByDevices);
+INSTANTIATE_TEST_SUITE_P(Backward, Waits, ::testing::Combine(::testing::Values(backward), ::testing::Values(1)),
+                         kByDevices);
+INSTANTIATE_TEST_SUITE_P(Reduction, Waits, ::testing::Combine(::testing::Values(reduction), ::testing::Values(2, 3, 5)),
+                         kByDevices);
 INSTANTIATE_TEST_SUITE_P(ShardedStep, Waits,
-                         ::testing::Combine(::testing::Values(sharded_step), ::testing::Values(2, 3, 5)));
-INSTANTIATE_TEST_SUITE_P(Update, Waits, ::testing::Combine(::testing::Values(update), ::testing::Values(2)));
+                         ::testing::Combine(::testing::Values(sharded_step), ::testing::Values(2, 3, 5)), kByDevices);
+INSTANTIATE_TEST_SUITE_P(Update, Waits, ::testing::Combine(::testing::Values(update), ::testing::Values(2)),
+                         kByDevices);
 
 }  // namespace
 }  // namespace lockstep
