@@ -3,7 +3,7 @@
 //
 // Gradients that reach a node are added in the order of their producers, device after device, however the lanes were
 // timed, so that two runs give the same bits. Between devices the order of forward operations says nothing: replicas
-// make them at once. (Those of several replicas on one device have that order all the same.)
+// make them at once, and where several compute on one device their threads decide.
 #include <lockstep/autograd/autograd.h>
 
 #include <algorithm>

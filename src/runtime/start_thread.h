@@ -8,8 +8,6 @@
 #include <thread>
 #include <utility>
 
-#include "core/text.h"
-
 namespace lockstep {
 
 /// Throws BackendError, with the code of the operating system, where the process may have no more threads.

@@ -1,7 +1,5 @@
 #include "runtime/sim/sim_stream.h"
 
-#include <lockstep/core/error.h>
-
 #include <algorithm>
 #include <chrono>
 #include <cstring>
