@@ -3,6 +3,7 @@
 #include <lockstep/core/error.h>
 
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 #include "core/text.h"
@@ -23,6 +24,13 @@ const SimulationOptions& checked(const SimulationOptions& options) {
   return options;
 }
 
+// Streams that work together wait for each other often, and waking up takes long. But where devices share cores,
+// whoever does not sleep keeps another one waiting.
+std::chrono::microseconds time_awake(int devices) {
+  const bool cores_to_spare = unsigned(devices) <= std::thread::hardware_concurrency();
+  return std::chrono::microseconds(cores_to_spare ? 4000 : 0);
+}
+
 }  // namespace
 
 std::shared_ptr<Backend> make_sim_backend(const SimulationOptions& options) {
@@ -30,7 +38,10 @@ std::shared_ptr<Backend> make_sim_backend(const SimulationOptions& options) {
 }
 
 SimBackend::SimBackend(const SimulationOptions& options)
-    : options_(checked(options)), memory_(options.count, options.memory_bytes), faults_(options.count) {}
+    : options_(checked(options)),
+      awake_(time_awake(options.count)),
+      memory_(options.count, options.memory_bytes),
+      faults_(options.count) {}
 
 SimBackend::~SimBackend() { drain(); }
 
@@ -98,11 +109,7 @@ void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) n
 
 void* SimBackend::create_stream(int device, int id, StreamPriority) {
   const std::scoped_lock lock(mutex_);
-  // Streams that work together wait for each other briefly and often, and waking up takes longer. But where devices
-  // share cores, whoever does not sleep keeps another one waiting.
-  const bool cores_to_spare = unsigned(options_.count) <= std::thread::hardware_concurrency();
-  const std::chrono::microseconds awake(cores_to_spare ? 500 : 0);
-  const SimStream::Timing timing = {options_.seed, options_.max_delay_us, awake};
+  const SimStream::Timing timing = {options_.seed, options_.max_delay_us, awake_};
   streams_.push_back(std::make_unique<SimStream>(device, id, int(streams_.size()), timing));
   races_.add_stream(streams_.back()->name);
   return streams_.back().get();

@@ -6,6 +6,7 @@
 
 #include <lockstep/runtime/simulation.h>
 
+#include <chrono>
 #include <memory>
 #include <mutex>
 #include <vector>
@@ -89,6 +90,7 @@ class SimBackend final : public Backend {
   [[noreturn]] void tell(sim::AsyncError& error);
 
   const SimulationOptions options_;
+  const std::chrono::microseconds awake_;  // how long whoever waits for work stays awake before it sleeps
   mutable std::mutex mutex_;
   sim::SimMemory memory_;
   sim::RaceChecker races_;

@@ -7,6 +7,7 @@
 
 #include "core/text.h"
 #include "runtime/collective_call.h"
+#include "runtime/sim/wait_awake.h"
 
 namespace lockstep::sim {
 namespace {
@@ -21,11 +22,12 @@ Pointer advanced(Pointer data, std::size_t bytes) {
 
 }  // namespace
 
-SimCollective::SimCollective(const CollectiveCall& call)
+SimCollective::SimCollective(const CollectiveCall& call, std::chrono::microseconds awake)
     : name_(call.name),
       bytes_(bytes_of(call)),
       dtype_(call.dtype),
       op_(call.op),
+      awake_(awake),
       here_(call.parts.size()),
       earlier_(call.parts.size()) {
   std::vector<const void*> sends;
@@ -73,19 +75,28 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
   here_[std::size_t(rank)] = true;
   earlier_[std::size_t(rank)] = earlier;
   if (phase_ == Phase::gathering && ++arrived_ == int(here_.size())) begin_work();
-  changed_.wait(lock, [&] { return phase_ != Phase::gathering; });
+  wait_while(lock, Phase::gathering);
   if (phase_ == Phase::working) {
     ++working_;
     lock.unlock();
     work();
     lock.lock();
     if (--working_ == 0) end_work();
-    changed_.wait(lock, [&] { return phase_ == Phase::ended; });
+    wait_while(lock, Phase::working);
   }
   return earlier ? earlier : error_;
 }
 
-// A single piece is done by the last rank to come: the others sleep on until it is done.
+void SimCollective::wait_while(std::unique_lock<std::mutex>& lock, Phase phase) {
+  const auto is_over = [&] { return phase_ != phase; };
+  if (is_over()) return;
+  lock.unlock();
+  wait_awake(awake_, is_over);
+  lock.lock();
+  changed_.wait(lock, is_over);
+}
+
+// A single piece is done by the last rank to come: those that sleep are not woken for it.
 void SimCollective::begin_work() {
   if (!error_) error_ = error_of_ranks();
   if (error_ || pieces_ == 0) return end_work();

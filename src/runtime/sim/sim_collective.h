@@ -5,6 +5,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
@@ -20,7 +21,8 @@ namespace lockstep::sim {
 /// Any thread may call any function; run() once for each rank.
 class SimCollective {
  public:
-  explicit SimCollective(const CollectiveCall& call);
+  /// `awake`: how long a rank that waits for others stays awake before it sleeps.
+  SimCollective(const CollectiveCall& call, std::chrono::microseconds awake);
 
   /// To be called before anything is enqueued: the operation will fail on all ranks with this error of one.
   void fail(std::shared_ptr<AsyncError> error) {
@@ -43,6 +45,7 @@ class SimCollective {
   enum class Phase : std::uint8_t { gathering, working, ended };
 
   void add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count);
+  void wait_while(std::unique_lock<std::mutex>& lock, Phase phase);
   void begin_work();
   void work();
   void end_work() noexcept;
@@ -52,6 +55,7 @@ class SimCollective {
   const std::size_t bytes_;
   const DType dtype_;
   const ReduceOp op_;
+  const std::chrono::microseconds awake_;
   std::vector<std::string> devices_;  // their names, by rank
 
   // The work, in pieces that any worker may take; what comes out does not depend on who does.
@@ -62,7 +66,7 @@ class SimCollective {
 
   std::mutex mutex_;
   std::condition_variable changed_;
-  Phase phase_ = Phase::gathering;
+  std::atomic<Phase> phase_ = Phase::gathering;  // written with the lock held
   int arrived_ = 0;
   int working_ = 0;
   std::vector<bool> here_;                            // by rank

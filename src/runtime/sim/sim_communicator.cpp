@@ -23,7 +23,7 @@ void SimBackend::abort_communicator(CommunicatorHandle handle) noexcept {
 }
 
 void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& call) {
-  const auto collective = std::make_shared<SimCollective>(call);
+  const auto collective = std::make_shared<SimCollective>(call, awake_);
   const std::scoped_lock lock(mutex_);
   static_cast<SimCommunicator*>(handle)->add(collective, call);
   declare(call);

@@ -1,13 +1,13 @@
 #include "runtime/sim/sim_stream.h"
 
 #include <algorithm>
-#include <chrono>
 #include <cstring>
 #include <utility>
 
 #include "core/text.h"
 #include "runtime/host/parallel.h"
 #include "runtime/sim/sim_collective.h"
+#include "runtime/sim/wait_awake.h"
 #include "runtime/start_thread.h"
 #include "runtime/trace.h"
 
@@ -101,10 +101,7 @@ void SimStream::has_taken(std::size_t bytes) {
 bool SimStream::has_ended(std::uint64_t ticket) const { return ended_.load(std::memory_order_acquire) >= ticket; }
 
 void SimStream::wait_until_ended(std::uint64_t ticket) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point sleep_at = Clock::now() + timing_.awake;
-  while (!has_ended(ticket) && Clock::now() < sleep_at) std::this_thread::yield();
-  if (has_ended(ticket)) return;
+  if (wait_awake(timing_.awake, [&] { return has_ended(ticket); })) return;
   std::unique_lock lock(mutex_);
   while (ended_ < ticket) {
     awaited_ = std::min(awaited_, ticket);

@@ -61,8 +61,7 @@ class SimStream {
   struct Timing {
     std::uint64_t seed = 0;
     int max_delay_us = 0;
-    /// How long a wait lets other threads run before it sleeps: by the clock, so what they take of the core counts.
-    std::chrono::microseconds awake{0};
+    std::chrono::microseconds awake{0};  ///< How long a wait stays awake before it sleeps.
   };
   /// `index` is its number among all streams of the backend. Throws BackendError where no worker can be started: better
   /// here than with the first task, which is mostly one that must not throw.

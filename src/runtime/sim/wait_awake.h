@@ -1,0 +1,22 @@
+// Waiting without going to sleep.
+#pragma once
+
+#include <chrono>
+#include <thread>
+
+namespace lockstep::sim {
+
+/// Lets other threads run until `holds()`, and not longer than `limit`: by the clock, so what they take of the core
+/// counts. Returns whether it holds.
+template <class Predicate>
+bool wait_awake(std::chrono::microseconds limit, const Predicate& holds) {
+  using Clock = std::chrono::steady_clock;
+  const Clock::time_point sleep_at = Clock::now() + limit;
+  while (!holds()) {
+    if (Clock::now() >= sleep_at) return false;
+    std::this_thread::yield();
+  }
+  return true;
+}
+
+}  // namespace lockstep::sim
