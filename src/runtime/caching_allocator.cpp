@@ -112,9 +112,17 @@ Block* CachingAllocator::Impl::take_or_make_room(Lock& lock, Pool& pool, std::si
   wait_for_deferred(lock);
   if (Block* block = take_cached(pool, bytes)) return block;
   ++stats.retries;
-  empty_cache(lock);
-  if (Block* block = take_from_new_segment(pool, bytes, segment_bytes(bytes))) return block;
-  return take_from_new_segment(pool, bytes, bytes);
+  // What other threads free while the lock is not held comes into the cache again: looked at once more, not for as long
+  // as they go on.
+  for (int attempt = 0; attempt < 2; ++attempt) {
+    const std::size_t frees = stats.frees;
+    empty_cache(lock);
+    if (Block* block = take_cached(pool, bytes)) return block;
+    if (Block* block = take_from_new_segment(pool, bytes, segment_bytes(bytes))) return block;
+    if (Block* block = take_from_new_segment(pool, bytes, bytes)) return block;
+    if (stats.frees == frees) break;
+  }
+  return nullptr;
 }
 
 Block* CachingAllocator::Impl::take_cached(Pool& pool, std::size_t bytes) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <functional>
 #include <limits>
 #include <string>
 #include <vector>
@@ -71,6 +72,44 @@ TEST(CachingAllocatorLimits, WaitsForWorkOnOtherStreamsBeforeItGivesUp) {
   allocator.free(first.block);
   backend.settings.queries_until_end = 3;
   EXPECT_EQ(allocator.allocate(40 * kMiB, kStream).memory, first.memory);
+}
+
+// The device is full, most of it in use; that part is freed while the other one is given back.
+void free_while_the_cache_is_emptied(StreamHandle stream_of_the_freed, std::size_t requested) {
+  FakeBackend backend({.memory_bytes = 40 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  const Allocation used = allocator.allocate(28 * kMiB, stream_of_the_freed);
+  allocator.free(allocator.allocate(12 * kMiB, kThird).block);
+  backend.settings.on_deallocation = [&] { allocator.free(used.block); };
+  EXPECT_NE(allocator.allocate(requested, kStream).memory, nullptr);
+  EXPECT_EQ(allocator.stats().in_use, requested);
+  EXPECT_EQ(allocator.stats().retries, 1u);
+}
+
+TEST(CachingAllocatorLimits, TakesWhatIsFreedWhileTheCacheIsEmptied) {
+  free_while_the_cache_is_emptied(kStream, 28 * kMiB);
+  free_while_the_cache_is_emptied(kOther, 28 * kMiB);
+}
+
+TEST(CachingAllocatorLimits, GivesBackWhatIsFreedWhileTheCacheIsEmptied) {
+  free_while_the_cache_is_emptied(kStream, 40 * kMiB);
+  free_while_the_cache_is_emptied(kOther, 40 * kMiB);
+}
+
+// Or a request that is too large would wait for ever for threads that go on allocating and freeing.
+TEST(CachingAllocatorLimits, GivesUpAlthoughMemoryIsFreedAgainAndAgain) {
+  FakeBackend backend({.memory_bytes = 60 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  allocator.allocate(20 * kMiB, kStream);
+  const auto allocate_and_free = [&] { allocator.free(allocator.allocate(20 * kMiB, kOther).block); };
+  std::function<void()> again = [&] {
+    allocate_and_free();
+    backend.settings.on_deallocation = again;
+  };
+  allocate_and_free();
+  backend.settings.on_deallocation = again;
+  out_of_memory(allocator, 50 * kMiB);
+  backend.settings.on_deallocation = nullptr;
 }
 
 TEST(CachingAllocatorLimits, UsesTheLastMemoryWithoutRoundingUpToASegment) {

@@ -3,10 +3,12 @@
 // from the public settings.
 #pragma once
 
+#include <functional>
 #include <map>
 #include <mutex>
 #include <new>
 #include <stdexcept>
+#include <utility>
 #include <vector>
 
 #include <lockstep/core/error.h>
@@ -31,6 +33,8 @@ class FakeBackend final : public Backend {
     int failing_queries = 0;    ///< And queries of events.
     int failing_events = 0;     ///< And creations of events.
     int queries_until_end = 0;  ///< All work ends at this query of an event from now, if positive.
+    /// Called by the next deallocation, as if by another thread meanwhile.
+    std::function<void()> on_deallocation = {};
   };
   struct Counts {
     int allocations = 0;  ///< That found room.
@@ -86,6 +90,7 @@ class FakeBackend final : public Backend {
     return ::operator new(bytes, kAlignment);
   }
   void deallocate(int, void* memory, std::size_t bytes) noexcept override {
+    if (const auto meanwhile = std::exchange(settings.on_deallocation, {})) meanwhile();
     const std::scoped_lock lock(mutex_);
     ++counts_.deallocations;
     held_bytes_ -= bytes;
