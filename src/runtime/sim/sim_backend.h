@@ -90,7 +90,7 @@ class SimBackend final : public Backend {
   [[noreturn]] void tell(sim::AsyncError& error);
 
   const SimulationOptions options_;
-  const std::chrono::microseconds awake_;  // how long whoever waits for work stays awake before it sleeps
+  const std::chrono::microseconds awake_;  // how long whoever waits for the end of work stays awake before it sleeps
   mutable std::mutex mutex_;
   sim::SimMemory memory_;
   sim::RaceChecker races_;

@@ -76,27 +76,28 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
   earlier_[std::size_t(rank)] = earlier;
   if (phase_ == Phase::gathering && ++arrived_ == int(here_.size())) begin_work();
   wait_while(lock, Phase::gathering);
-  if (phase_ == Phase::working) {
+  if (phase_ == Phase::working && next_piece_ < pieces_) {
     ++working_;
     lock.unlock();
     work();
     lock.lock();
     if (--working_ == 0) end_work();
-    wait_while(lock, Phase::working);
   }
+  wait_while(lock, Phase::working);
   return earlier ? earlier : error_;
 }
 
 void SimCollective::wait_while(std::unique_lock<std::mutex>& lock, Phase phase) {
   const auto is_over = [&] { return phase_ != phase; };
-  if (is_over()) return;
-  lock.unlock();
-  wait_awake(awake_, is_over);
-  lock.lock();
+  if (awake_.count() > 0 && !is_over()) {
+    lock.unlock();
+    wait_awake(awake_, is_over);
+    lock.lock();
+  }
   changed_.wait(lock, is_over);
 }
 
-// A single piece is done by the last rank to come: those that sleep are not woken for it.
+// A single piece is mostly done by the last rank to come: those that sleep are not woken for it.
 void SimCollective::begin_work() {
   if (!error_) error_ = error_of_ranks();
   if (error_ || pieces_ == 0) return end_work();

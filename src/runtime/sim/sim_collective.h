@@ -35,7 +35,7 @@ class SimCollective {
   /// stream's error from then on.
   std::shared_ptr<AsyncError> run(int rank, std::shared_ptr<AsyncError> earlier);
 
-  /// Fails on all ranks: those that wait leave at once, those that work after their current piece.
+  /// Fails on all ranks: at once as long as one has not come, and else when the current pieces are done.
   void abort() noexcept;
 
   /// A CollectiveError of this operation.
@@ -45,7 +45,7 @@ class SimCollective {
   enum class Phase : std::uint8_t { gathering, working, ended };
 
   void add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count);
-  void wait_while(std::unique_lock<std::mutex>& lock, Phase phase);
+  void wait_while(std::unique_lock<std::mutex>& lock, Phase phase);  // without the lock, with it again at the end
   void begin_work();
   void work();
   void end_work() noexcept;

@@ -1,4 +1,4 @@
-// Waiting without going to sleep.
+// Waiting without going to sleep. Safe from any thread, if what `holds` reads is: it is called without a lock.
 #pragma once
 
 #include <chrono>
