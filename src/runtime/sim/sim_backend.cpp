@@ -2,9 +2,8 @@
 
 #include <lockstep/core/error.h>
 
-#include <oneapi/tbb/info.h>
-
 #include <cstdio>
+#include <thread>
 #include <utility>
 
 #include "core/text.h"
@@ -28,7 +27,7 @@ const SimulationOptions& checked(const SimulationOptions& options) {
 // Streams that work together wait for each other often, mostly for less than a product or two take, and waking up takes
 // long. But where devices share cores, whoever does not sleep keeps another one waiting.
 std::chrono::microseconds time_awake(int devices) {
-  const bool a_core_each = devices <= tbb::info::default_concurrency();
+  const bool a_core_each = unsigned(devices) <= std::thread::hardware_concurrency();
   return std::chrono::microseconds(a_core_each ? 4000 : 0);
 }
 
