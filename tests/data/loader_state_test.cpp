@@ -65,6 +65,27 @@ TEST(LoaderState, TakenAnywhereResumesWithTheFollowingBatches) {
   }
 }
 
+TEST(LoaderState, TakenAnywhereResumesWithTheNumbersThatCollationsDraw) {
+  const auto make = [](std::uint64_t seed) {
+    return DataLoader(Noisy(), {.batch_size = 5, .seed = seed},
+                      [](const std::vector<Tensor>&) { return rand({}).item<float>(); });
+  };
+  auto loader = make(1);
+  std::vector<LoaderState> states{loader.state()};
+  std::vector<float> all;
+  for (const float number : loader) {
+    all.push_back(number);
+    states.push_back(loader.state());
+  }
+  for (std::size_t had = 0; had < all.size(); ++had) {
+    auto resumed = make(99);
+    resumed.load_state(states[had]);
+    std::vector<float> rest;
+    for (const float number : resumed) rest.push_back(number);
+    EXPECT_EQ(rest, std::vector<float>(all.begin() + std::ptrdiff_t(had), all.end())) << had;
+  }
+}
+
 TEST(LoaderState, OfTheLastBatchLeavesAnEmptyRestOfTheEpoch) {
   auto loader = make_loader(1);
   loader.load_state({.seed = 1, .epoch = 4, .batch = 5});

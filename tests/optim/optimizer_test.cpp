@@ -6,6 +6,7 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/optim/adagrad.h>
 #include <lockstep/optim/adam.h>
+#include <lockstep/optim/nadam.h>
 #include <lockstep/optim/rmsprop.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/tensor/creation.h>
@@ -65,6 +66,28 @@ TEST(Optimizer, CountsStepsForEachParameter) {
   late.set_grad(tensor({1., -3.}));
   optimizer.step();
   EXPECT_EQ(values(late), after_one);
+}
+
+// Of two parameters that have taken equally many steps, one by another momentum.
+TEST(Optimizer, KeepsAMomentumProductForEachParameter) {
+  const auto train = [](bool first, bool second) {
+    Tensor a = parameter({1, 2}), b = parameter({1, 2});
+    optim::NAdam optimizer({a, b}, {.lr = 0.1});
+    const auto step = [&](bool has_a, bool has_b, double momentum) {
+      a.set_grad(has_a ? tensor({1., -3.}) : Tensor());
+      b.set_grad(has_b ? tensor({1., -3.}) : Tensor());
+      optimizer.set_momentum(momentum, 0);
+      optimizer.step();
+    };
+    if (first) step(true, false, 0.9);
+    if (second) step(false, true, 0.5);
+    step(first, second, 0.9);
+    return std::pair(values(a), values(b));
+  };
+  const auto [a, b] = train(true, true);
+  EXPECT_EQ(a, train(true, false).first);
+  EXPECT_EQ(b, train(false, true).second);
+  EXPECT_NE(a, b);
 }
 
 TEST(Optimizer, TakesTheFirstGradientWholeWheneverItComes) {

@@ -3,6 +3,11 @@
 
 #include <cmath>
 
+#include <lockstep/ops/reduce.h>
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/adamax.h>
+#include <lockstep/tensor/creation.h>
+
 #include "optim/cases.h"
 #include "support/test_devices.h"
 
@@ -44,6 +49,28 @@ TEST(Rules, AreThoseOfTheDocumentationOnASimulatedDevice) {
 
 TEST(Rules, HoldInFloat32) {
   for (const OptimizerCase& which : testing::optimizer_cases()) expect_naive(which, "cpu", kFloat32, 20, 2e-4);
+}
+
+// As torch.maximum() does: what has been NaN once is not forgotten because a comparison with it is false.
+TEST(Rules, KeepNanInTheGreatestOfTheirStates) {
+  const auto greatest_after = [](optim::Optimizer& optimizer, Tensor& parameter, const char* key) {
+    std::vector<double> found;
+    for (const double g : {1., double(NAN), 2.}) {
+      parameter.set_grad(full({33}, g));
+      optimizer.step();
+      found.push_back(sum(*optimizer.state_dict().find(key)).item<double>());
+    }
+    return found;
+  };
+  Tensor a = ones({33}).requires_grad_(), b = ones({33}).requires_grad_();
+  optim::Adamax adamax({a}, {});
+  optim::Adam amsgrad({b}, {.amsgrad = true});
+  for (const std::vector<double>& sums :
+       {greatest_after(adamax, a, "state.0.exp_inf"), greatest_after(amsgrad, b, "state.0.max_exp_avg_sq")}) {
+    EXPECT_FALSE(std::isnan(sums[0]));
+    EXPECT_TRUE(std::isnan(sums[1]));
+    EXPECT_TRUE(std::isnan(sums[2]));
+  }
 }
 
 // The parameter is rounded after each step, nothing else.

@@ -44,7 +44,8 @@ struct Net : nn::Module<Net> {
     Tensor h = drop(relu(first(x)));
     h = relu(norm(h.reshape({x.size(0), 2, 4})).reshape({x.size(0), 8}));
     if (whole_batch_has_rows) h = per_feature(h);
-    h = drop(relu(shared(relu(shared(h)))));
+    h = drop(relu(shared(h)).reshape({2 * x.size(0), 4})).reshape({x.size(0), 8});  // several rows of each of the batch
+    h = drop(relu(shared(h)));
     if (branch) h = h + sometimes(h);
     return last(h);
   }

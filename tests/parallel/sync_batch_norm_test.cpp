@@ -305,6 +305,23 @@ TEST(Buffers, AreThePrimarysAfterAPassThatChangedOthers) {
   }
 }
 
+struct CountsOnAReplica : nn::Module<CountsOnAReplica> {
+  nn::Buffer seen{ones({1}), nn::BufferSync::primary};
+  auto members() { return nn::members("seen", seen); }
+  Tensor forward(const Tensor& x) {
+    const Tensor y = x * seen;
+    if (x.device() == Device("cuda:1")) seen.add_(1);
+    return y;
+  }
+};
+
+TEST(Buffers, AreThePrimarysAfterAPassInWhichAReplicaAloneChangedIts) {
+  const TestDevices devices(2);
+  DataParallel model{CountsOnAReplica()};
+  const Tensor x = ones({2}, {.device = "cuda:0"});
+  for (int pass = 0; pass < 3; ++pass) EXPECT_EQ(values(model(x)), (std::vector<double>{1, 1})) << pass;
+}
+
 TEST(Replicas, DrawNumbersOfTheirOwnInEachPass) {
   const TestDevices devices(2);
   std::vector<double> drawn[2];

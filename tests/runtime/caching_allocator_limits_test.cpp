@@ -1,10 +1,13 @@
 // The caching allocator where there is no more memory, on a fake backend: what it gives back first, and its errors.
 #include <gtest/gtest.h>
 
+#include <chrono>
 #include <cstring>
 #include <functional>
+#include <future>
 #include <limits>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <lockstep/core/error.h>
@@ -94,6 +97,21 @@ TEST(CachingAllocatorLimits, TakesWhatIsFreedWhileTheCacheIsEmptied) {
 TEST(CachingAllocatorLimits, GivesBackWhatIsFreedWhileTheCacheIsEmptied) {
   free_while_the_cache_is_emptied(kStream, 40 * kMiB);
   free_while_the_cache_is_emptied(kOther, 40 * kMiB);
+}
+
+// The device has no room before the other thread's release has ended, and plenty after it.
+TEST(CachingAllocatorLimits, WaitsForWhatAnotherThreadGivesBack) {
+  FakeBackend backend({.memory_bytes = 40 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  allocator.free(allocator.allocate(40 * kMiB, kOther).block);
+  std::future<void> other;
+  backend.settings.on_deallocation = [&] {
+    other = std::async(std::launch::async, [&] { allocator.allocate(40 * kMiB, kStream); });
+    while (backend.counts().refusals == 0) std::this_thread::yield();
+    other.wait_for(std::chrono::milliseconds(20));  // in which it would give up
+  };
+  allocator.empty_cache();
+  EXPECT_NO_THROW(other.get());
 }
 
 // Or a request that is too large would wait for ever for threads that go on allocating and freeing.

@@ -49,6 +49,14 @@ TEST_F(BlocksOnStreams, WaitsForAllOtherStreamsOfABlock) {
   EXPECT_EQ(memory(), first);
 }
 
+TEST_F(BlocksOnStreams, WaitsForTheStreamThatCameToABlockLast) {
+  void* const first = freed_after_use_on({kOther, kThird});
+  backend.finish(kOther);
+  EXPECT_NE(memory(), first);
+  backend.finish(kThird);
+  EXPECT_EQ(memory(), first);
+}
+
 TEST_F(BlocksOnStreams, TellsApartStreamsOfOneNumberOnTwoDevices) {
   freed_after_use_on({{.device = 1, .id = kStream.id}});
   EXPECT_EQ(backend.counts().records, 1);

@@ -3,6 +3,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
 #include <memory>
 #include <stdexcept>
 
@@ -100,6 +101,28 @@ TEST(TrainerResume, ResumesWithAnotherAccumulate) {
   const History history = FitJob({}).fit(options);  // the six batches that are left
   EXPECT_EQ(CheckpointFolder(folder.path()).steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(history.column("step"), (History::Column{1, 2, 3, 4, 5, 6, 7}));
+}
+
+TEST(TrainerResume, TellsTheStepsSinceTheLastReportBeforeTheInterruption) {
+  const TemporaryFolder folder;
+  const auto run = [&](int fails_in, int diverges_in) {
+    nn::Linear net(2, 1);
+    optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+    data::DataLoader loader(data::TensorDataset(ones({10, 2})), {});
+    int calls = 0;
+    const auto loss = [&](auto& model, auto& batch, auto&) {
+      if (++calls == fails_in) throw std::runtime_error("power failure");
+      return mean(model(batch)) * (calls == diverges_in ? NAN : 1.);
+    };
+    Trainer({.num_gpus = 0,
+             .log_every = 4,
+             .checkpoint = {.folder = folder.path(), .every_steps = 2, .resume = true},
+             .progress = kSilent})
+        .fit(net, loader, {.loss = loss, .optimizer = optimizer});
+  };
+  EXPECT_THROW(run(7, 0), std::runtime_error);
+  EXPECT_EQ(thrown<Diverged>([&] { run(0, 1); }),
+            "[trainer] expected a finite loss, got a mean of nan over steps 5 to 8");
 }
 
 TEST(TrainerResume, DoesNotMixTheCheckpointsOfTwoRuns) {
