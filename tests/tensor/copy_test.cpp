@@ -205,6 +205,28 @@ TEST(Copy, TakesWhatLiesBetweenTheElementsOfTheTarget) {
   }
 }
 
+std::vector<std::uint32_t> words(const Tensor& floats) {
+  std::vector<std::uint32_t> result;
+  for (const float f : floats.to_vector<float>()) result.push_back(std::bit_cast<std::uint32_t>(f));
+  return result;
+}
+
+// Also what a NaN holds: a device has an instruction of its own for it.
+TEST(Copy, GivesSixteenBitFloatsTheHostsBitsOnADevice) {
+  const TestDevices devices(1);
+  std::mt19937 random(3);
+  std::vector<std::uint16_t> patterns(1 << 16);
+  std::vector<std::uint32_t> floats(1 << 16);
+  for (std::size_t i = 0; i < patterns.size(); ++i) patterns[i] = std::uint16_t(i), floats[i] = std::uint32_t(random());
+  for (const std::uint32_t nan : {0x7f800001u, 0x7fffffffu, 0xff800001u, 0xffc12345u}) floats.push_back(nan);
+  const Tensor wide = from_host(floats.data(), floats.size(), kFloat32, {std::int64_t(floats.size())});
+  for (const DType dtype : {kFloat16, kBFloat16}) {
+    const Tensor narrow = from_host(patterns.data(), patterns.size(), dtype, {std::int64_t(patterns.size())});
+    EXPECT_EQ(words(narrow.to("cuda:0").to(kFloat32).to("cpu")), words(narrow.to(kFloat32))) << dtype;
+    EXPECT_EQ(words(wide.to("cuda:0").to(dtype).to("cpu").to(kFloat32)), words(wide.to(dtype).to(kFloat32))) << dtype;
+  }
+}
+
 TEST(CopyRefuses, MemoryThatOverlapsItself) {
   Tensor x = arange(9).view({3, 3});
   EXPECT_NE(thrown<InvalidArgument>([&] { x.t().copy_(x); }).find("overlaps the target"), std::string::npos);
