@@ -16,9 +16,15 @@ auto array_of(const SlotRequest& request) {
   return std::tuple(like.storage->device->device, state_dtype(like.dtype), request.slot, request.initial);
 }
 
+// What a request takes of its array: aligned, so that kernels have their fast forms.
+std::int64_t place_of(const SlotRequest& request) {
+  constexpr std::int64_t kPlace = 64;  // elements
+  return (request.share.end - request.share.begin + kPlace - 1) / kPlace * kPlace;
+}
+
 void make_array(std::span<const SlotRequest> requests) {
   std::int64_t elements = 0;
-  for (const SlotRequest& request : requests) elements += request.share.end - request.share.begin;
+  for (const SlotRequest& request : requests) elements += place_of(request);
   const TensorImpl& like = *requests.front().like->impl();
   Tensor all = make_tensor(*like.storage->device, {elements}, state_dtype(like.dtype));
   if (elements > 0) all.fill_(requests.front().initial);
@@ -27,7 +33,7 @@ void make_array(std::span<const SlotRequest> requests) {
     const std::int64_t count = request.share.end - request.share.begin;
     const Shape sizes = count == request.like->numel() ? request.like->sizes() : Shape{count};
     *request.into = make_view(all, sizes, contiguous_strides(sizes), offset);
-    offset += count;
+    offset += place_of(request);
   }
 }
 

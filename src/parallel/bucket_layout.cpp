@@ -12,11 +12,12 @@ namespace {
 using autograd::Meta;
 using autograd::Share;
 
-// What device `d` of `count` has of so many elements: sizes differ by at most one.
-Share even_share(std::int64_t elements, std::size_t d, std::size_t count) {
-  const auto n = std::int64_t(count), rest = elements % n;
-  const auto begin = [&](std::int64_t i) { return elements / n * i + std::min(i, rest); };
-  return {begin(std::int64_t(d)), begin(std::int64_t(d) + 1)};
+// Elements between the places in a bucket: 128 bytes of the narrowest dtype, and 512 of the widest. Matrix products and
+// elementwise kernels have their fast forms where memory is aligned to 16.
+constexpr std::int64_t kPlace = 64;
+
+std::int64_t round_up(std::int64_t elements, std::int64_t granularity) {
+  return (elements + granularity - 1) / granularity * granularity;
 }
 
 // The part of `share` that lies in the `elements` from `at` on, counted from there.
@@ -30,11 +31,13 @@ void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, 
   const Tensor& first = parameters[bucket.entries[0]][d];
   const std::size_t devices = parameters[bucket.entries[0]].size();
   std::int64_t elements = 0;
-  for (const std::size_t e : bucket.entries) elements += parameters[e][d].numel();
+  for (const std::size_t e : bucket.entries) elements += round_up(parameters[e][d].numel(), kPlace);
+  elements = round_up(elements, std::int64_t(devices) * kPlace);
   const Tensor& flat = bucket.flats.emplace_back(make_tensor(device_state(first.device()), {elements}, first.dtype()));
   fill_values(flat, 0);
-  const Share share = even_share(elements, d, devices);
-  if (shard) bucket.counts.push_back(std::size_t(share.end - share.begin));
+  const std::int64_t each = elements / std::int64_t(devices);
+  const Share share = {std::int64_t(d) * each, std::int64_t(d + 1) * each};
+  if (shard) bucket.counts.push_back(std::size_t(each));
   std::int64_t at = 0;
   for (const std::size_t e : bucket.entries) {
     const Tensor& parameter = parameters[e][d];
@@ -42,7 +45,7 @@ void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, 
     GradientSlot& slot = layout.slots.emplace_back(GradientSlot{e, &meta, {}, {}});
     slot.memory = make_view(flat, parameter.sizes(), contiguous_strides(parameter.sizes()), at);
     if (shard) slot.share = share_within(share, at, parameter.numel());
-    at += parameter.numel();
+    at += round_up(parameter.numel(), kPlace);
     if (!meta.grad.defined()) continue;
     copy_values(slot.memory, meta.grad);
     if (meta.share && meta.replaces_grad) keep_share(slot.memory, *meta.share);

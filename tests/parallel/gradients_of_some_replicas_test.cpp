@@ -29,8 +29,8 @@ using testing::values;
 using Users = std::set<int>;
 
 struct Net : nn::Module<Net> {
-  nn::Linear first{5, 7, {.tensor = {.dtype = kFloat64}}}, sometimes{7, 7, {.tensor = {.dtype = kFloat64}}},
-      last{7, 1, {.tensor = {.dtype = kFloat64}}};
+  nn::Linear first{5, 61, {.tensor = {.dtype = kFloat64}}}, sometimes{61, 61, {.tensor = {.dtype = kFloat64}}},
+      last{61, 1, {.tensor = {.dtype = kFloat64}}};
   auto members() { return nn::members("first", first, "sometimes", sometimes, "last", last); }
   Tensor run(const Tensor& x, bool branch) {
     Tensor h = relu(first(x));

@@ -14,14 +14,14 @@
 
 namespace lockstep::sharded {
 
-// Parameters of one element and of sizes that no number of devices divides; a branch that only some batches take, and
-// one that none takes.
+// Parameters of one element and of sizes that no number of devices divides, of which some are cut between devices and
+// some lie on one alone; a branch that only some batches take, and one that none takes.
 struct Net : nn::Module<Net> {
   nn::Linear first, last, sometimes, never;
   explicit Net(DType dtype = kFloat32)
-      : first(5, 7, {.tensor = {.dtype = dtype}}),
-        last(7, 1, {.tensor = {.dtype = dtype}}),
-        sometimes(7, 7, {.tensor = {.dtype = dtype}}),
+      : first(5, 89, {.tensor = {.dtype = dtype}}),
+        last(89, 1, {.tensor = {.dtype = dtype}}),
+        sometimes(89, 89, {.tensor = {.dtype = dtype}}),
         never(3, 3, {.tensor = {.dtype = dtype}}) {}
   auto members() { return nn::members("first", first, "last", last, "sometimes", sometimes, "never", never); }
   Tensor forward(const Tensor& x, bool branch) {
@@ -33,7 +33,7 @@ struct Net : nn::Module<Net> {
 
 inline DataParallelOptions options(bool shard, std::vector<int> device_ids = {}) {
   return {.device_ids = std::move(device_ids),
-          .buckets = {.first_bytes = 64, .bytes = 300, .shard_optimizer_state = shard}};
+          .buckets = {.first_bytes = 64, .bytes = 3000, .shard_optimizer_state = shard}};
 }
 
 inline std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(kFloat64).to_vector<double>(); }

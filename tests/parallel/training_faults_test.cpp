@@ -28,8 +28,8 @@ struct Setup {
 };
 
 nn::Sequential model_of(const Setup& setup) {
-  if (!setup.norm) return nn::Sequential(nn::Linear(5, 8), nn::ReLU(), nn::Linear(8, 2));
-  return nn::Sequential(nn::Linear(5, 8), nn::SyncBatchNorm(8), nn::ReLU(), nn::Dropout(0.3), nn::Linear(8, 2));
+  if (!setup.norm) return nn::Sequential(nn::Linear(5, 67), nn::ReLU(), nn::Linear(67, 2));
+  return nn::Sequential(nn::Linear(5, 67), nn::SyncBatchNorm(67), nn::ReLU(), nn::Dropout(0.3), nn::Linear(67, 2));
 }
 
 using Count = std::function<std::uint64_t(const OperationCounts&)>;

@@ -19,11 +19,12 @@ namespace lockstep {
 struct BucketOptions {
   std::size_t first_bytes = std::size_t(1) << 20;  ///< Of the bucket that is ready first: small, to start early.
   std::size_t bytes = std::size_t(25) << 20;       ///< Of the others.
-  /// Divides optimizer state between the devices, whatever the optimizer: of N devices each holds a part in N of it
-  /// (ZeRO stage 1: Rajbhandari et al. 2020). Backward reduce-scatters each bucket, so that a device has the sum of its
-  /// share only; Optimizer::step() updates there that share and sends it to the others. Parameters come out as without,
-  /// bit for bit, but for the order of additions where several backwards accumulate or norms are clipped. State dicts
-  /// are the same. A gradient that is asked for with grad() is gathered then, once.
+  /// Divides optimizer state between the devices, whatever the optimizer: of N devices each holds a part in N of it,
+  /// to 64 elements of each bucket (ZeRO stage 1: Rajbhandari et al. 2020). Backward reduce-scatters each bucket, so
+  /// that a device has the sum of its share only; Optimizer::step() updates there that share and sends it to the
+  /// others. Parameters come out as without, bit for bit, but for the order of additions where several backwards
+  /// accumulate or norms are clipped. State dicts are the same. A gradient that is asked for with grad() is gathered
+  /// then, once.
   bool shard_optimizer_state = false;
 };
 

@@ -1,0 +1,109 @@
+// Where gradients lie in buckets, and what of a bucket is each device's.
+#include "parallel/bucket_layout.h"
+
+#include <gtest/gtest.h>
+
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/clip.h>
+
+#include "parallel/sharded.h"
+#include "support/test_devices.h"
+
+namespace lockstep {
+namespace {
+
+using sharded::Net;
+using sharded::values;
+
+// Parameters of so many elements on each device, all in one bucket that the devices divide.
+BucketLayout layout_of(const std::vector<std::int64_t>& elements, int devices, DType dtype = kFloat32) {
+  std::vector<std::vector<Tensor>> parameters;
+  std::vector<std::size_t> order;
+  for (const std::int64_t count : elements) {
+    order.push_back(parameters.size());
+    std::vector<Tensor>& places = parameters.emplace_back();
+    for (int d = 0; d < devices; ++d)
+      places.push_back(ones({count}, {.dtype = dtype, .device = Device::cuda(d)}).requires_grad_());
+  }
+  return lay_out_buckets(parameters, order, {.first_bytes = 1 << 20, .bytes = 1 << 20, .shard_optimizer_state = true});
+}
+
+std::vector<std::int64_t> sizes_of_shares(const BucketLayout& layout, std::size_t entry) {
+  std::vector<std::int64_t> sizes;
+  for (const GradientSlot& slot : layout.slots)
+    if (slot.entry == entry) sizes.push_back(slot.share->end - slot.share->begin);
+  return sizes;
+}
+
+TEST(BucketLayout, EachGradientBeginsAtAMultipleOfSixtyFourElements) {
+  const TestDevices devices(2);
+  for (const DType dtype : {kFloat16, kFloat32, kFloat64}) {
+    const BucketLayout layout = layout_of({10, 15, 1, 129, 64, 3}, 2, dtype);
+    ASSERT_EQ(layout.buckets.size(), 1u);
+    for (const GradientSlot& slot : layout.slots) EXPECT_EQ(slot.memory.impl()->offset % 64, 0) << slot.entry;
+  }
+}
+
+TEST(BucketLayout, DevicesHaveEqualAndAlignedShares) {
+  const TestDevices devices(5);
+  for (const int count : {1, 2, 3, 5})
+    for (const std::vector<std::int64_t>& elements :
+         {std::vector<std::int64_t>{7}, {1000, 1}, {64, 64, 64}, {10, 5000, 333}}) {
+      const BucketLayout layout = layout_of(elements, count);
+      const BucketMemory& bucket = layout.buckets.at(0);
+      ASSERT_EQ(bucket.counts.size(), std::size_t(count));
+      for (const std::size_t share : bucket.counts) EXPECT_EQ(share, bucket.counts[0]);
+      EXPECT_EQ(bucket.counts[0] % 64, 0u);
+      EXPECT_EQ(bucket.flats[0].numel(), std::int64_t(bucket.counts[0]) * count);
+    }
+}
+
+TEST(BucketLayout, SharesBeginAtMultiplesOfSixtyFourElementsAndAreAllElementsOnce) {
+  const TestDevices devices(4);
+  const BucketLayout layout = layout_of({7, 300, 1, 777}, 4);  // 64 + 320 + 64 + 832 elements: shares of 320
+  EXPECT_EQ(sizes_of_shares(layout, 0), (std::vector<std::int64_t>{7, 0, 0, 0}));
+  EXPECT_EQ(sizes_of_shares(layout, 1), (std::vector<std::int64_t>{256, 44, 0, 0}));
+  EXPECT_EQ(sizes_of_shares(layout, 2), (std::vector<std::int64_t>{0, 1, 0, 0}));
+  EXPECT_EQ(sizes_of_shares(layout, 3), (std::vector<std::int64_t>{0, 192, 320, 265}));
+  EXPECT_EQ(sizes_of_shares(layout_of({7}, 4), 0), (std::vector<std::int64_t>{7, 0, 0, 0}));
+}
+
+// Every element of the bucket that a gradient is in.
+std::vector<double> whole_bucket(const Tensor& slot) {
+  const std::int64_t elements = std::int64_t(slot.impl()->storage->bytes / size_of(slot.dtype()));
+  return values(make_view(slot, {elements}, {1}, 0));
+}
+
+std::size_t nonzeros(const std::vector<double>& numbers) {
+  return std::size_t(std::ranges::count_if(numbers, [](double x) { return x != 0; }));
+}
+
+class Buckets : public ::testing::TestWithParam<bool> {};
+
+TEST_P(Buckets, HoldZerosBesideTheirGradientsThroughoutTraining) {
+  const TestDevices devices(3);
+  DataParallel model(nn::Linear(5, 77), {.buckets = {.shard_optimizer_state = GetParam()}});
+  optim::Adam optimizer(model.parameters(), {});
+  for (int step = 0; step < 4; ++step) {
+    if (step % 2 == 0) optimizer.zero_grad();  // else accumulates
+    sum(model(randn({8, 5}, {.device = "cuda:0"}))).backward();
+    optim::clip_grad_norm_(model.parameters(), 1);
+    optimizer.step();
+    for (int d = 0; d < 3; ++d) {
+      std::size_t gradients = 0;
+      Tensor slot;
+      for (const Tensor& parameter : model.parameters()) {
+        slot = autograd::meta_of(d == 0 ? parameter : autograd::meta_of(parameter)->replicas[std::size_t(d) - 1])
+                   ->grad_slot;
+        gradients += nonzeros(values(slot));
+      }
+      EXPECT_EQ(nonzeros(whole_bucket(slot)), gradients) << "after step " << step << " on cuda:" << d;
+      EXPECT_EQ(whole_bucket(slot).size(), 576u);  // 448 of 385, 128 of 77: of 3 x 192
+    }
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(WholeAndDividedState, Buckets, ::testing::Bool());
+
+}  // namespace
+}  // namespace lockstep
