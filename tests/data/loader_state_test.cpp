@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <ranges>
+#include <set>
 
 #include <lockstep/data/loader.h>
 #include <lockstep/tensor/random.h>
@@ -84,6 +85,15 @@ TEST(LoaderState, TakenAnywhereResumesWithTheNumbersThatCollationsDraw) {
     for (const float number : resumed) rest.push_back(number);
     EXPECT_EQ(rest, std::vector<float>(all.begin() + std::ptrdiff_t(had), all.end())) << had;
   }
+}
+
+TEST(LoaderState, OfAnotherEpochGivesCollationsOtherNumbers) {
+  DataLoader loader(Noisy(), {.batch_size = 5, .seed = 1},
+                    [](const std::vector<Tensor>&) { return rand({}).item<float>(); });
+  std::set<float> drawn;
+  for (int epoch = 0; epoch < 3; ++epoch)
+    for (const float number : loader) drawn.insert(number);
+  EXPECT_EQ(drawn.size(), 15u);
 }
 
 TEST(LoaderState, OfTheLastBatchLeavesAnEmptyRestOfTheEpoch) {

@@ -1,5 +1,8 @@
 #include <gtest/gtest.h>
+#include <oneapi/tbb/global_control.h>
+#include <oneapi/tbb/info.h>
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <memory>
@@ -73,6 +76,16 @@ TEST(TaskQueueWorkers, ForgetCancelledTasks) {
   open = true;
   queue.wait();
   EXPECT_EQ(ran, 1);
+}
+
+TEST(TaskQueueWorkers, GiveTheirThreadsBack) {
+  const auto threads = [] { return tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism); };
+  const std::size_t before = threads();
+  {
+    const TaskQueue one(1), two(2);
+    EXPECT_EQ(threads(), std::max<std::size_t>(before, std::size_t(tbb::info::default_concurrency())) + 3);
+  }
+  EXPECT_EQ(threads(), before);
 }
 
 }  // namespace

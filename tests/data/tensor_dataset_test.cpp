@@ -7,6 +7,7 @@
 
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/loader.h>
+#include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
 
 #include "support/test_devices.h"
@@ -59,6 +60,13 @@ TEST(TensorDataset, GathersFromAView) {
   const Integers indices{1};
   const Tensor rows = TensorDataset(tensor({{1, 2}, {3, 4}, {5, 6}}).slice(0, 1, 3)).get_batch(indices);
   EXPECT_EQ(rows.to_vector<std::int64_t>(), (Integers{5, 6}));
+}
+
+TEST(TensorDataset, GathersRowsThroughWhichGradientsFlow) {
+  const Tensor table = ones({3, 2}).requires_grad_();
+  const Integers indices{2, 0, 2};
+  sum(TensorDataset(table).get_batch(indices)).backward();
+  EXPECT_EQ(table.grad().to_vector<float>(), (std::vector<float>{1, 1, 0, 0, 2, 2}));
 }
 
 TEST(TensorDataset, GathersOnTheDeviceOfItsTensors) {

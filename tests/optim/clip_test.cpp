@@ -109,6 +109,16 @@ TEST(ClipGradNorm, RefusesNonFiniteNormsWhereAsked) {
   EXPECT_TRUE(std::isnan(a.grad().to_vector<float>()[0]));
 }
 
+TEST(ClipGradNorm, IsNotANumberWhereAnyGradientHasOne) {
+  for (const double p : {1., 2., kInfinity}) {
+    Tensor a = zeros({40}).requires_grad_(), b = zeros({2}).requires_grad_();
+    a.set_grad(full({40}, 1));
+    a.grad().select(0, 7).fill_(NAN);
+    b.set_grad(full({2}, 5));
+    EXPECT_TRUE(std::isnan(optim::clip_grad_norm_(std::vector{a, b}, 1, {.norm_type = p}).item<double>())) << p;
+  }
+}
+
 TEST(ClipGradNorm, OfNoGradientsIsZero) {
   EXPECT_EQ(optim::clip_grad_norm_(testing::make_parameters({"cpu"}), 1).item<double>(), 0);
   EXPECT_EQ(optim::clip_grad_norm_({}, 1).item<double>(), 0);

@@ -68,6 +68,23 @@ TEST(Optimizer, CountsStepsForEachParameter) {
   EXPECT_EQ(values(late), after_one);
 }
 
+// In one step, one for the third time and the other for the second.
+TEST(Optimizer, StepsParametersOfOtherCountsTogether) {
+  const auto train = [](bool first, bool second) {
+    Tensor a = parameter({1, 2}), b = parameter({1, 2});
+    optim::Adam optimizer({a, b}, {.lr = 0.1});
+    for (int step = 0; step < 3; ++step) {
+      a.set_grad(first ? tensor({1. + step, -3. * step}) : Tensor());
+      b.set_grad(second && step > 0 ? tensor({1. + step, -3. * step}) : Tensor());
+      if (first || step > 0) optimizer.step();
+    }
+    return std::pair(values(a), values(b));
+  };
+  const auto [a, b] = train(true, true);
+  EXPECT_EQ(a, train(true, false).first);
+  EXPECT_EQ(b, train(false, true).second);
+}
+
 // Of two parameters that have taken equally many steps, one by another momentum.
 TEST(Optimizer, KeepsAMomentumProductForEachParameter) {
   const auto train = [](bool first, bool second) {
@@ -99,6 +116,16 @@ TEST(Optimizer, TakesTheFirstGradientWholeWheneverItComes) {
   optimizer.step();
   EXPECT_EQ(values(a), std::vector<float>{-8});  // 4, then 0.5 * 4 + 0.5 * 4
   EXPECT_EQ(values(late), std::vector<float>{-4});
+}
+
+TEST(Optimizer, TakesTheFirstGradientOfAMomentumThatBeginsLaterWhole) {
+  Tensor a = parameter({0});
+  optim::SGD optimizer({a}, {.lr = 1});
+  a.set_grad(tensor({4.}));
+  optimizer.step();
+  optimizer.options().momentum = optimizer.options().dampening = 0.5;
+  optimizer.step();
+  EXPECT_EQ(values(a), std::vector<float>{-8});
 }
 
 TEST(Optimizer, KeepsEachGroupsOptions) {
@@ -143,6 +170,25 @@ TEST(Optimizer, FollowsParametersThatMove) {
   train(stays, a);
   train(moves, b);
   EXPECT_EQ(values(moves.weight), values(stays.weight));
+}
+
+TEST(Optimizer, FollowsParametersThatChangeTheirDType) {
+  nn::Linear stays(3, 2);
+  nn::Linear changes(3, 2);
+  changes.load_state_dict(stays.state_dict());
+  optim::Adam a(stays.parameters(), {}), b(changes.parameters(), {});
+  const auto train = [](nn::Linear& model, optim::Optimizer& optimizer) {
+    optimizer.zero_grad();
+    sum(model(ones({4, 3}, {.dtype = model.weight.dtype()}))).backward();
+    optimizer.step();
+  };
+  for (int step = 0; step < 3; ++step) {
+    train(stays, a);
+    train(changes, b);
+    changes.to(kFloat64);
+  }
+  const std::vector<float> expected = values(stays.weight), got = values(changes.weight.to(kFloat32));
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-6) << i;
 }
 
 TEST(Optimizer, CountsTheChange) {
@@ -224,6 +270,18 @@ TEST(Refusals, OfStridedParametersAndOfOtherShapesChangeNothing) {
   EXPECT_EQ(message_of<InvalidArgument>([&] { optimizer.step(); }),
             "[Adagrad] expected parameter 1 to be contiguous, got strides [1, 3] on cpu");
   EXPECT_EQ(values(a), (std::vector<float>{1, 2}));
+}
+
+TEST(Refusals, OfAParameterThatTookAnotherShapeChangeNothing) {
+  nn::Parameter p(ones({2, 3}));
+  optim::Adam optimizer({p}, {});
+  p.set_grad(ones({2, 3}));
+  optimizer.step();
+  p.reset(ones({3, 2}));
+  p.set_grad(ones({3, 2}));
+  EXPECT_EQ(message_of<InvalidArgument>([&] { optimizer.step(); }),
+            "[Adam] expected parameter 0 to keep its shape [2, 3], got [3, 2]");
+  EXPECT_EQ(values(p), std::vector<float>(6, 1));
 }
 
 TEST(Momentum, IsReadAndWrittenByItsOwnName) {

@@ -77,6 +77,35 @@ TEST(CachingAllocatorLimits, WaitsForWorkOnOtherStreamsBeforeItGivesUp) {
   EXPECT_EQ(allocator.allocate(40 * kMiB, kStream).memory, first.memory);
 }
 
+TEST(CachingAllocatorLimits, WaitsAgainForWorkThatCouldNotBeAskedOnce) {
+  FakeBackend backend({.memory_bytes = 40 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  const Allocation first = allocator.allocate(40 * kMiB, kStream);
+  allocator.record_stream(first.block, kOther);
+  allocator.free(first.block);
+  backend.settings.failing_queries = 1;
+  backend.settings.queries_until_end = 3;
+  EXPECT_EQ(allocator.allocate(40 * kMiB, kStream).memory, first.memory);
+}
+
+// Or it would wait for ever for a thread that frees again and again.
+TEST(CachingAllocatorLimits, DoesNotWaitForBlocksFreedSince) {
+  FakeBackend backend({.memory_bytes = 40 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  const Allocation first = allocator.allocate(20 * kMiB, kStream), second = allocator.allocate(20 * kMiB, kStream);
+  allocator.record_stream(first.block, kOther);
+  allocator.record_stream(second.block, kThird);
+  allocator.free(first.block);
+  auto waiting = std::async(std::launch::async, [&] { return allocator.allocate(20 * kMiB, kStream).memory; });
+  while (backend.counts().refusals == 0) std::this_thread::yield();
+  while (backend.counts().queries < 3) std::this_thread::yield();  // the first of its own, and of the wait
+  allocator.free(second.block);
+  backend.finish(kOther);
+  EXPECT_EQ(waiting.wait_for(std::chrono::seconds(10)), std::future_status::ready);
+  backend.finish(kThird);
+  EXPECT_EQ(waiting.get(), first.memory);
+}
+
 // The device is full, most of it in use; that part is freed while the other one is given back.
 void free_while_the_cache_is_emptied(StreamHandle stream_of_the_freed, std::size_t requested) {
   FakeBackend backend({.memory_bytes = 40 * kMiB});
@@ -170,6 +199,12 @@ TEST(CachingAllocatorLimits, ItsLimitBoundsTheReservedBytes) {
   const OutOfMemory error = out_of_memory(allocator, 11 * kMiB);
   EXPECT_EQ(error.sizes.limit, 30 * kMiB);
   EXPECT_LE(allocator.stats().peak_reserved, 30 * kMiB);
+}
+
+TEST(CachingAllocatorLimits, ItsLimitMayBeReached) {
+  FakeBackend backend;
+  CachingAllocator allocator(backend, 0, 20 * kMiB);
+  EXPECT_NE(allocator.allocate(20 * kMiB, kStream).memory, nullptr);
 }
 
 TEST(CachingAllocatorLimits, ARequestThatIsNotAdmittedEmptiesTheCacheAndFails) {

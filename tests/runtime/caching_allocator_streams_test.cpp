@@ -62,6 +62,11 @@ TEST_F(BlocksOnStreams, TellsApartStreamsOfOneNumberOnTwoDevices) {
   EXPECT_EQ(backend.counts().records, 1);
 }
 
+TEST_F(BlocksOnStreams, TellsApartOtherStreamsOfOneNumberOnTwoDevices) {
+  freed_after_use_on({kOther, {.device = 1, .id = kOther.id}});
+  EXPECT_EQ(backend.counts().records, 2);
+}
+
 TEST_F(BlocksOnStreams, RecordsEachOtherStreamOnce) {
   freed_after_use_on({kStream, kOther, kOther, kStream, kOther});
   EXPECT_EQ(backend.counts().records, 1);

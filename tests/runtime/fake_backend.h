@@ -65,6 +65,10 @@ class FakeBackend final : public Backend {
     const std::scoped_lock lock(mutex_);
     return discards_;
   }
+  std::vector<StreamPriority> priorities() const {
+    const std::scoped_lock lock(mutex_);
+    return priorities_;
+  }
   std::size_t held_bytes() const {
     const std::scoped_lock lock(mutex_);
     return held_bytes_;
@@ -132,8 +136,13 @@ class FakeBackend final : public Backend {
     return event.place <= ended_[event.stream];
   }
 
+  void* create_stream(int, int, StreamPriority priority) override {
+    const std::scoped_lock lock(mutex_);
+    priorities_.push_back(priority);
+    return nullptr;
+  }
+
   // Nothing that an allocator may call.
-  void* create_stream(int, int, StreamPriority) override { return nullptr; }
   bool query_stream(StreamHandle) override { throw unexpected(); }
   void synchronize_stream(StreamHandle) override { throw unexpected(); }
   void wait(StreamHandle, EventHandle) override { throw unexpected(); }
@@ -162,6 +171,7 @@ class FakeBackend final : public Backend {
   mutable std::mutex mutex_;
   Counts counts_;
   std::vector<Discard> discards_;
+  std::vector<StreamPriority> priorities_;  // of the streams that were made
   std::size_t held_bytes_ = 0;
   std::map<int, int> recorded_;  // by stream: how many events
   std::map<int, int> ended_;     // and how many of them have passed

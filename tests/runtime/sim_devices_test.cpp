@@ -7,8 +7,15 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cstdlib>
+#include <future>
+#include <memory>
+#include <optional>
+#include <vector>
 
+#include "runtime/fake_backend.h"
 #include "runtime/registry.h"
 #include "runtime/sim_fixture.h"
 
@@ -190,6 +197,60 @@ TEST(SimulatedDevices, SynchronizeTellsTheFailuresOfAllStreamsAtOnce) {
     EXPECT_THROW(std::rethrow_exception(error.attached()[0]), BackendError);
   }
   synchronize("cuda:0");  // told once
+}
+
+TEST(SimulatedDevices, SynchronizeTellsTheFailureOfOneStreamWhicheverItIs) {
+  SimulatedDevices devices({.count = 1});
+  std::vector<int> failed;
+  for (const StreamPriority priority : {StreamPriority::normal, StreamPriority::high})
+    for (Stream stream = Stream::from_pool("cuda:0", priority);
+         std::find(failed.begin(), failed.end(), stream.id()) == failed.end();
+         stream = Stream::from_pool("cuda:0", priority)) {
+      devices.fault().fail_launch({});
+      const StreamGuard on(stream);
+      Buffer("cuda:0").write();
+      EXPECT_THROW(synchronize("cuda:0"), BackendError) << stream.id();
+      failed.push_back(stream.id());
+    }
+  EXPECT_GT(failed.size(), 2u);
+}
+
+TEST(SimulatedDevices, LiveAsLongAsAnEventOfTheirs) {
+  std::weak_ptr<DeviceSet> there;
+  std::optional<Event> event;
+  {
+    SimulatedDevices devices({.count = 1});
+    there = accelerators();
+    event.emplace(current_stream("cuda:0").record());
+  }
+  EXPECT_FALSE(there.expired());
+  event->synchronize();
+  event.reset();
+  EXPECT_TRUE(there.expired());
+}
+
+TEST(SimulatedDevices, AreWaitedForByTheCpusStream) {
+  SimulatedDevices devices({.count = 1});
+  std::promise<void> go;
+  std::future<void> gate = go.get_future();
+  DeviceState& state = device_state("cuda:0");
+  state.backend.launch(current_stream_handle(state), {"held", 0, {}},
+                       [held = gate.share()](const KernelContext&) { held.wait(); });
+  const Event event = current_stream("cuda:0").record();
+  auto waiting = std::async(std::launch::async, [&] { Stream::default_stream(Device()).wait(event); });
+  EXPECT_EQ(waiting.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
+  go.set_value();
+  waiting.get();
+  EXPECT_TRUE(event.query());
+}
+
+// The simulation has no use for priorities: whoever makes the streams is asked.
+TEST(DeviceState, MakesTheStreamsOfEachPoolWithItsPriority) {
+  FakeBackend backend;
+  DeviceState state(Device::cuda(0), backend);
+  for (const StreamPriority priority : {StreamPriority::normal, StreamPriority::high})
+    state.stream(state.next_pooled_stream(priority));
+  EXPECT_EQ(backend.priorities(), (std::vector{StreamPriority::normal, StreamPriority::high}));
 }
 
 TEST(SimulatedDevices, AnErrorThatNobodyWaitedForIsReported) {
