@@ -7,6 +7,7 @@
 #include <iosfwd>
 #include <optional>
 #include <string_view>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -38,15 +39,18 @@ class LOCKSTEP_API Tensor {
   Tensor() noexcept {}  ///< Undefined: holds nothing.
   Tensor(const Tensor& other) noexcept : impl_(other.impl_) { acquire(); }
   Tensor(Tensor&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
-  Tensor& operator=(const Tensor& other) noexcept {
-    Tensor copy(other);
-    std::swap(impl_, copy.impl_);
+  // A named tensor takes the handle; what it held is let go at once.
+  Tensor& operator=(const Tensor& other) & noexcept { return *this = Tensor(other); }
+  Tensor& operator=(Tensor&& other) & noexcept {
+    Tensor taken(std::move(other));
+    std::swap(impl_, taken.impl_);
     return *this;
   }
-  Tensor& operator=(Tensor&& other) noexcept {
-    std::swap(impl_, other.impl_);
-    return *this;
-  }
+  /// A temporary, such as x[i] or x.index({0, Slice()}), is written through: as copy_ and fill_.
+  Tensor& operator=(const Tensor& values) && { return copy_(values); }
+  Tensor& operator=(Tensor&& values) && { return copy_(values); }
+  template <class Number>
+  requires std::is_arithmetic_v<Number> Tensor& operator=(Number value) && { return fill_(double(value)); }
   ~Tensor() {
     if (impl_) release();
   }
