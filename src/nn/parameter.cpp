@@ -32,7 +32,7 @@ State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
 
 State::State(const State& other) : Tensor(copy_of(other)) {}
 
-State& State::operator=(const State& other) {
+State& State::operator=(const State& other) & {
   if (this == &other) return *this;
   if (defined() && other.defined() && sizes() == other.sizes() && dtype() == other.dtype()) {
     const NoGrad guard;

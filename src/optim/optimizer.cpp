@@ -53,7 +53,7 @@ Batch& batch_for(std::vector<Batch>& batches, DeviceState& device, DType dtype, 
 
 }  // namespace
 
-Optimizer::Optimizer(const char* name) : impl_(std::make_unique<Impl>(Impl{name, {}})) {}
+Optimizer::Optimizer(const char* name) : impl_(std::make_unique<Impl>(Impl{name, {}, false})) {}
 Optimizer::~Optimizer() = default;
 
 void Optimizer::add_parameters(std::vector<Tensor> parameters) {
@@ -106,7 +106,13 @@ void Optimizer::step() {
     settle(groups[g].parameters);
     for (std::size_t i = 0; i < groups[g].parameters.size(); ++i)
       if (gradient_of(groups[g].parameters[i])) due[g].push_back({i, gradients_of(g, i)});
+    impl_->had_gradient |= !due[g].empty();
   }
+  if (!impl_->had_gradient)
+    throw AutogradError(text("[", impl_->name,
+                             "] expected a gradient of some parameter, got none since the optimizer was made: call "
+                             "backward() before step(), and give the optimizer the parameters of the module that runs, "
+                             "not of one that it was copied from"));
   Settling settling;
   for (std::size_t g = 0; g < groups.size(); ++g)
     for (const Due& d : due[g]) settling.add(groups[g].parameters[d.index], groups[g].states[d.index], used[g]);
@@ -169,6 +175,7 @@ void Optimizer::zero_grad(bool set_to_none) {
   std::vector<Tensor> dense;
   for (const ParameterGroup& group : impl_->groups)
     for (const Tensor& parameter : group.parameters) {
+      impl_->had_gradient |= gradient_of(parameter) != nullptr;
       if (set_to_none) {
         autograd::clear_grad(parameter);
         continue;

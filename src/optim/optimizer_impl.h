@@ -36,6 +36,7 @@ struct ParameterGroup {
 struct Optimizer::Impl {
   const char* name;
   std::vector<ParameterGroup> groups;
+  bool had_gradient = false;  ///< A parameter had one, at some step() or zero_grad().
 };
 
 /// State that is to be made.

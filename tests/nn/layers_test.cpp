@@ -96,14 +96,14 @@ TEST(LazyLinear, RefusesTheWeightOfAnotherLayer) {
             "\n  shape of weight: expected [5, -1], got [2, 3]"
             "\n  shape of bias: expected [5], got [2]");
   EXPECT_FALSE(layer.weight.defined());
-  nn::LazyLinear copy = layer;
+  nn::LazyLinear copy(layer);
   EXPECT_THROW(copy.load_state_dict(nn::Linear(3, 2).state_dict()), InvalidArgument);
   copy.load_state_dict(nn::Linear(3, 5).state_dict());
   EXPECT_EQ(copy(ones({1, 3})).sizes(), (Shape{1, 5}));
 }
 
 TEST(LazyLinear, IsLazyInEachCopy) {
-  nn::LazyLinear first(2), second = first;
+  nn::LazyLinear first(2), second(first);
   first(zeros({1, 3}));
   second(zeros({1, 5}));
   EXPECT_EQ(first.weight.sizes(), (Shape{2, 3}));

@@ -1,5 +1,5 @@
 // Parameters and buffers: values that are tensors.
-#include <lockstep/nn/parameter.h>
+#include <lockstep/nn/module.h>
 
 #include <gtest/gtest.h>
 
@@ -33,7 +33,7 @@ TEST(Parameter, IsALeafWhateverItIsMadeOf) {
 
 TEST(Parameter, CopiesItsElements) {
   const nn::Parameter first(ones({2}));
-  nn::Parameter second = first;
+  nn::Parameter second = copy(first);
   const NoGrad guard;
   second.fill_(5);
   EXPECT_EQ(values(first), (std::vector<double>{1, 1}));
@@ -90,7 +90,7 @@ TEST(CopyToScope, MakesCopiesLandOnItsDevice) {
   EXPECT_EQ(nn::Parameter(parameter).device(), Device("cuda:0"));
   {
     const nn::CopyTo inner("cuda:1");
-    const nn::Parameter copy = parameter;
+    const nn::Parameter copy(parameter);
     EXPECT_EQ(copy.device(), Device("cuda:1"));
     EXPECT_EQ(values(copy), (std::vector<double>{3, 3}));
     EXPECT_TRUE(copy.requires_grad());

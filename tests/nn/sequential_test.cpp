@@ -19,7 +19,7 @@ using testing::values;
 
 TEST(Sequential, AppliesItsModulesInOrder) {
   nn::Linear first(3, 4), second(4, 2);
-  nn::Sequential net(first, nn::ReLU(), second);
+  nn::Sequential net(copy(first), nn::ReLU(), copy(second));
   const Tensor x = randn({5, 3});
   EXPECT_EQ(values(net(x)), values(second(nn::ReLU()(first(x)))));
   EXPECT_EQ(keys(net), (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}));
@@ -48,7 +48,7 @@ TEST(Sequential, GivesAModuleByItsType) {
 }
 
 TEST(Sequential, CopiesItsModules) {
-  nn::Sequential first(nn::Linear(3, 1)), second = first;
+  nn::Sequential first(nn::Linear(3, 1)), second(first);
   const NoGrad guard;
   second[0].as<nn::Linear>().weight.fill_(0);
   EXPECT_NE(values(first[0].as<nn::Linear>().weight), std::vector<double>(3, 0));
@@ -57,7 +57,7 @@ TEST(Sequential, CopiesItsModules) {
 }
 
 TEST(Sequential, KeepsItsParametersWhenAssigned) {
-  nn::Sequential net(nn::Linear(3, 1), nn::ReLU()), best = net;
+  nn::Sequential net(nn::Linear(3, 1), nn::ReLU()), best(net);
   const std::vector<Tensor> handles = net.parameters();
   {
     const NoGrad guard;

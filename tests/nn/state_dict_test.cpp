@@ -77,7 +77,7 @@ TEST(LoadStateDict, OfItsOwnStateChangesNothing) {
 
 TEST(LoadStateDict, NamesAllProblemsAtOnceAndChangesNothing) {
   nn::Sequential net(nn::Linear(3, 2), nn::ReLU(), nn::Linear(2, 1));
-  const nn::Sequential before = net;
+  const nn::Sequential before(net);
   StateDict state;
   state.add("0.weight", zeros({2, 3}));
   state.add("0.bias", zeros({3}));

@@ -157,7 +157,7 @@ TEST(Optimizer, MixesDTypesAndDevices) {
 TEST(Optimizer, FollowsParametersThatMove) {
   const TestDevices devices(1);
   nn::Linear stays(3, 2);
-  nn::Linear moves = stays;
+  nn::Linear moves(stays);
   optim::Adam a(stays.parameters(), {}), b(moves.parameters(), {});
   const auto train = [](nn::Linear& model, optim::Optimizer& optimizer) {
     optimizer.zero_grad();
@@ -207,6 +207,28 @@ TEST(Optimizer, TakesStridedGradients) {
   a.set_grad(tensor({{1., 2.}, {3., 4.}, {5., 6.}}).t());
   optimizer.step();
   EXPECT_EQ(values(a), (std::vector<float>{-1, -3, -5, -2, -4, -6}));
+}
+
+TEST(Optimizer, RefusesToStepWhenNoParameterEverHadAGradient) {
+  nn::Linear net(2, 1), trained = copy(net);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  sum(trained(ones({1, 2}))).backward();
+  optimizer.zero_grad();
+  EXPECT_EQ(
+      message_of<AutogradError>([&] { optimizer.step(); }),
+      "[SGD] expected a gradient of some parameter, got none since the optimizer was made: call backward() before "
+      "step(), and give the optimizer the parameters of the module that runs, not of one that it was copied from");
+}
+
+TEST(Optimizer, StepsWithoutGradientsOnceItHadOne) {
+  Tensor a = parameter({1, 2}), never = parameter({3});
+  optim::SGD stepped({a, never}, {.lr = 0.5}), zeroed({a, never}, {.lr = 0.5});
+  a.set_grad(tensor({1., 1.}));
+  stepped.step();
+  zeroed.zero_grad();
+  stepped.step();
+  zeroed.step();
+  EXPECT_EQ(values(a), (std::vector<float>{0.5, 1.5}));
 }
 
 TEST(ZeroGrad, DropsGradientsOrZeroesThemWhereTheyAre) {

@@ -24,7 +24,7 @@ TEST(DataParallel, EqualsTheModuleOnTheWholeBatch) {
       Mlp module;
       const Tensor input = randn({rows, 5});
       const std::vector<float> expected = floats(module(input));
-      DataParallel model(module);
+      DataParallel model(copy(module));
       const Tensor output = model(input);
       EXPECT_EQ(output.device(), Device("cuda:0"));
       EXPECT_EQ(output.sizes(), (Shape{rows, 2}));
@@ -240,7 +240,7 @@ TEST(DataParallelRefuses, AParameterElsewhereByName) {
   const TestDevices devices(2);
   Model module(5, 2);
   module.to(Device("cuda:1"));
-  const std::string refused = message<DeviceMismatch>([&] { DataParallel model(module); });
+  const std::string refused = message<DeviceMismatch>([&] { DataParallel model(std::move(module)); });
   EXPECT_EQ(refused, "[DataParallel] expected parameter \"fc.weight\" on cuda:0, got it on cuda:1");
   DataParallel model(Model(5, 2));
   model.module().fc.bias->place("cuda:1");
@@ -253,17 +253,17 @@ TEST(DataParallelRefuses, AParameterElsewhereByName) {
 TEST(DataParallelRefuses, ALazyModule) {
   const TestDevices devices(2);
   nn::Sequential module{nn::LazyLinear(2)};
-  const std::string refused = message<InvalidArgument>([&] { DataParallel model(module); });
+  const std::string refused = message<InvalidArgument>([&] { DataParallel model(std::move(module)); });
   EXPECT_NE(refused.find("run one batch"), std::string::npos) << refused;
   module(randn({2, 3}));
-  DataParallel model(module);
+  DataParallel model(copy(module));
   EXPECT_EQ(model(randn({4, 3})).sizes(), (Shape{4, 2}));
 }
 
 TEST(DataParallelRefuses, DoubleWrapping) {
   const TestDevices devices(2);
   const nn::Sequential inner{DataParallel(nn::Linear(5, 2))};
-  const std::string refused = message<InvalidArgument>([&] { DataParallel model(inner); });
+  const std::string refused = message<InvalidArgument>([&] { DataParallel model(copy(inner)); });
   EXPECT_NE(refused.find("without DataParallel inside"), std::string::npos) << refused;
 }
 
@@ -334,7 +334,7 @@ TEST(DataParallel, ACopyKeepsTheMode) {
   const TestDevices devices(2);
   DataParallel model(Model(5, 2)), other(Model(5, 2));
   model.eval();
-  const DataParallel copy = model;
+  const DataParallel copy(model);
   other = model;
   EXPECT_FALSE(copy.is_training());
   EXPECT_FALSE(other.is_training());
@@ -364,7 +364,7 @@ TEST(DataParallel, IsAValue) {
   DataParallel model(Model(5, 2));
   const Tensor input = randn({4, 5});
   const std::vector<float> before = floats(model(input));
-  DataParallel copy = model;
+  DataParallel copy(model);
   {
     const NoGrad guard;
     model.module().fc.weight.fill_(0);

@@ -46,7 +46,7 @@ class GradientsByHand : public ::testing::TestWithParam<Case> {
     const BucketOptions buckets = {.first_bytes = GetParam().bucket_bytes,
                                    .bytes = GetParam().bucket_bytes,
                                    .shard_optimizer_state = GetParam().shard};
-    return DataParallel<Pair>(net, {.buckets = buckets});
+    return DataParallel<Pair>(copy(net), {.buckets = buckets});
   }
 
   // `job` prepares the gradients of a step, of a module alone and of one on several devices.

@@ -90,7 +90,7 @@ class GradientsOfSomeReplicas : public ::testing::TestWithParam<Case> {
   const TestDevices devices_{GetParam().devices};
   const Tensor input_ = randn({11, 5}, {.dtype = kFloat64});
   Net alone_;
-  DataParallel<Net> model_{alone_,
+  DataParallel<Net> model_{copy(alone_),
                            {.buckets = {.first_bytes = GetParam().bucket_bytes,
                                         .bytes = GetParam().bucket_bytes,
                                         .shard_optimizer_state = GetParam().shard}}};

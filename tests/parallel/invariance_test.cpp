@@ -95,7 +95,7 @@ Result train(Model& model, Device device, DType dtype, std::int64_t rows, const 
 }
 
 Result train_on(int devices, std::int64_t rows, const Net& net, DType dtype) {
-  DataParallel model(net, {.buckets = {.first_bytes = 256, .bytes = 512}});
+  DataParallel model(copy(net), {.buckets = {.first_bytes = 256, .bytes = 512}});
   EXPECT_EQ(model.devices().size(), std::size_t(devices));
   return train(model, model.device(), dtype, rows, [&] {
     for (const auto& [name, parameter] : model.named_parameters())

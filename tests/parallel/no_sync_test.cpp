@@ -47,7 +47,7 @@ class NoSync : public ::testing::TestWithParam<bool> {
 
   SimulatedDevices devices_{{.count = 3}};
   const Net net_{kFloat64};
-  DataParallel<Net> model_{net_, options(GetParam())};
+  DataParallel<Net> model_{copy(net_), options(GetParam())};
 };
 
 TEST_P(NoSync, LeavesOneSumToTheNextBackward) {

@@ -24,7 +24,7 @@ void expect_same_gradients(const Job& job, std::size_t bucket_bytes = 300) {
   for (const bool shard : {false, true}) {
     DataParallelOptions with = options(shard);
     with.buckets.bytes = bucket_bytes;
-    DataParallel model(net, with);
+    DataParallel model(copy(net), with);
     got[shard] = job(model);
   }
   ASSERT_FALSE(got[0].empty());
@@ -35,7 +35,7 @@ void expect_same_gradients(const Job& job, std::size_t bucket_bytes = 300) {
 TEST_P(ShardedGradients, GradientsAreWholeForWhoAsks) {
   manual_seed(3);
   const Net net;
-  DataParallel whole(net, options(false)), sharded(net, options(true));
+  DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
   optim::SGD a(whole.parameters(), {.lr = 0.1, .momentum = 0.9}), b(sharded.parameters(), {.lr = 0.1, .momentum = 0.9});
   for (int step = 0; step < 4; ++step) {
     train(whole, a, step, step + 1);
@@ -51,7 +51,7 @@ TEST_P(ShardedGradients, GradientsAreWholeForWhoAsks) {
 TEST_P(ShardedGradients, AccumulatesOverBackwardsWithAndWithoutSums) {
   manual_seed(3);
   const Net net(kFloat64);
-  DataParallel whole(net, options(false)), sharded(net, options(true));
+  DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
   optim::Adam a(whole.parameters(), {.lr = 0.01}), b(sharded.parameters(), {.lr = 0.01});
   for (int step = 0; step < 4; ++step) {
     for (auto [model, optimizer] : {std::pair(&whole, &a), std::pair(&sharded, &b)}) {
@@ -126,7 +126,7 @@ TEST_P(ShardedGradients, ClipsByTheNormOfAllShares) {
   for (const double p : {2., 1., std::numeric_limits<double>::infinity()}) {
     manual_seed(3);
     const Net net(kFloat64);
-    DataParallel whole(net, options(false)), sharded(net, options(true));
+    DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
     optim::SGD a(whole.parameters(), {.lr = 0.1}), b(sharded.parameters(), {.lr = 0.1});
     for (int step = 0; step < 4; ++step) {
       std::vector<double> norms;
@@ -148,7 +148,7 @@ TEST_P(ShardedGradients, ClipsByTheNormOfAllShares) {
 TEST_P(ShardedGradients, ClipsEveryElementOfGradientsThatWereGathered) {
   manual_seed(3);
   const Net net;
-  DataParallel whole(net, options(false)), sharded(net, options(true));
+  DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
   for (DataParallel<Net>* model : {&whole, &sharded}) {
     loss_of(*model, 0).backward();
     gradients(model->parameters());

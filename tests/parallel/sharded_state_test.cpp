@@ -26,7 +26,7 @@ TEST_P(ShardedState, EqualsWholeStateBitForBitWithEveryOptimizer) {
     SCOPED_TRACE(which.name);
     manual_seed(3);
     const Net net;
-    DataParallel whole(net, options(false)), sharded(net, options(true));
+    DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
     const auto a = which.make(whole.parameters()), b = which.make(sharded.parameters());
     train(whole, *a, 0, 12);  // every batch with and without the branch
     train(sharded, *b, 0, 12);
@@ -41,7 +41,7 @@ TEST_P(ShardedState, EqualsWholeStateInOtherDTypes) {
     SCOPED_TRACE(name(dtype));
     manual_seed(3);
     const Net net(dtype);
-    DataParallel whole(net, options(false)), sharded(net, options(true));
+    DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
     optim::AdamW a(whole.parameters(), {.lr = 0.01}), b(sharded.parameters(), {.lr = 0.01});
     train(whole, a, 0, 10);
     train(sharded, b, 0, 10);
@@ -54,7 +54,7 @@ TEST_P(ShardedState, WorksWithGroupsAndParametersOfNoReplicas) {
   manual_seed(3);
   const Net net;
   const auto run = [&](bool shard) {
-    DataParallel model(net, options(shard));
+    DataParallel model(copy(net), options(shard));
     nn::Linear& first = model.module().first;
     std::vector<Tensor> rest;
     for (const Tensor& parameter : model.parameters())
@@ -80,7 +80,7 @@ TEST_P(ShardedState, CheckpointsAreThoseOfWholeState) {
   for (const bool from_sharded : {false, true}) {
     manual_seed(3);
     const Net net;
-    DataParallel trained(net, options(from_sharded)), resumed(net, options(!from_sharded));
+    DataParallel trained(copy(net), options(from_sharded)), resumed(copy(net), options(!from_sharded));
     optim::Adam a(trained.parameters(), {.amsgrad = true}), b(resumed.parameters(), {.amsgrad = true});
     train(trained, a, 0, 5);
     train(resumed, b, 0, 2);
@@ -98,14 +98,14 @@ TEST_P(ShardedState, CheckpointsAreThoseOfWholeState) {
 TEST_P(ShardedState, CheckpointsFitAnyNumberOfDevices) {
   manual_seed(3);
   const Net net;
-  DataParallel model(net, options(true));
+  DataParallel model(copy(net), options(true));
   optim::AdamW optimizer(model.parameters(), {});
   train(model, optimizer, 0, 5);
   const StateDict state = optimizer.state_dict();
   for (int count = 1; count <= GetParam(); ++count) {
     std::vector<int> ids;
     for (int d = 0; d < count; ++d) ids.push_back(d);
-    DataParallel other(net, options(true, ids));
+    DataParallel other(copy(net), options(true, ids));
     optim::AdamW taker(other.parameters(), {});
     taker.load_state_dict(state);
     train(other, taker, 0, 0);
@@ -119,7 +119,7 @@ TEST_P(ShardedState, ComesTogetherWhenTheReplicasGo) {
   const Net net;
   std::vector<std::vector<std::vector<double>>> results;
   for (const bool shard : {false, true}) {
-    std::optional<DataParallel<Net>> model(std::in_place, net, options(shard));
+    std::optional<DataParallel<Net>> model(std::in_place, copy(net), options(shard));
     Net alone = net;
     optim::Adam optimizer(model->parameters(), {});
     train(*model, optimizer, 0, 3);
@@ -285,7 +285,7 @@ TEST(ShardedStateAlone, IsWholeOnOneDevice) {
   const TestDevices devices(1);
   manual_seed(3);
   const Net net;
-  DataParallel whole(net, options(false)), sharded(net, options(true));
+  DataParallel whole(copy(net), options(false)), sharded(copy(net), options(true));
   optim::Adam a(whole.parameters(), {}), b(sharded.parameters(), {});
   train(whole, a, 0, 5);
   train(sharded, b, 0, 5);

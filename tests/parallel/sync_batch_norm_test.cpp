@@ -48,7 +48,7 @@ TEST(SyncBatchNorm, IsBatchNormOfTheWholeBatch) {
       SyncNet net;
       Net<nn::BatchNorm1d> alone;
       alone.load_state_dict(net.state_dict());
-      DataParallel model(net, {.scatter = {.weights = weights}});
+      DataParallel model(copy(net), {.scatter = {.weights = weights}});
       const Tensor x = randn(sizes, {.dtype = kFloat64}), seed = randn(sizes, {.dtype = kFloat64});
       const Tensor a = x.clone().requires_grad_(), b = x.to("cuda:0").requires_grad_();
       const Tensor expected = alone(a), got = model(b);
@@ -64,12 +64,17 @@ TEST(SyncBatchNorm, IsBatchNormOfTheWholeBatch) {
   }
 }
 
+TEST(SyncBatchNorm, IsNotCopiedUnasked) {
+  EXPECT_FALSE((std::is_convertible_v<nn::SyncBatchNorm&, nn::SyncBatchNorm>));
+  EXPECT_TRUE((std::is_constructible_v<nn::SyncBatchNorm, nn::SyncBatchNorm&>));
+}
+
 TEST(SyncBatchNorm, HasGradientsOfGradients) {
   const TestDevices devices(3);
   manual_seed(1);
   SyncNet net;
   SyncNet alone = net;
-  DataParallel model(net);
+  DataParallel model(copy(net));
   const Tensor x = randn({7, 3}, {.dtype = kFloat64});
   const auto penalty = [](auto& f, Tensor input) {
     input.requires_grad_();
@@ -85,7 +90,7 @@ TEST(SyncBatchNorm, NormalizesByRunningStatisticsInEvaluation) {
   const TestDevices devices(2);
   SyncNet net;
   SyncNet alone = net;
-  DataParallel model(net);
+  DataParallel model(copy(net));
   model.eval();
   alone.eval();
   const Tensor x = randn({5, 3}, {.dtype = kFloat64});
@@ -133,7 +138,7 @@ TEST(BatchNorm, KeepsTheMeanOfTheReplicasStatistics) {
   const TestDevices devices(3);
   manual_seed(1);
   const Net<nn::BatchNorm1d> net;
-  DataParallel model(net);
+  DataParallel model(copy(net));
   std::vector<Net<nn::BatchNorm1d>> alone(3, net);
   const Tensor x = randn({10, 3}, {.dtype = kFloat64});
   // Batches of 10 run three replicas, of 4 two: then the third one's statistics come from the others.

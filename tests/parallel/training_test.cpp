@@ -89,7 +89,7 @@ void expect_gradients_as_on_one_device(Run&& run) {
   manual_seed(7);
   Net net, alone = net;
   run(alone, static_cast<DataParallel<Net>*>(nullptr));
-  DataParallel model(net, {.buckets = {.first_bytes = 256, .bytes = 512}});
+  DataParallel model(copy(net), {.buckets = {.first_bytes = 256, .bytes = 512}});
   run(model, &model);
   const auto expected = alone.named_parameters();
   const auto got = model.named_parameters();

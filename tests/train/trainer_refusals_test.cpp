@@ -38,8 +38,8 @@ TEST(Trainer, RefusesOptionsAndDevicesThatDoNotFit) {
 
 TEST(Trainer, RefusesWhatCannotBeTrained) {
   const Trainer trainer({.num_gpus = 0, .progress = kSilent});
-  nn::Linear net(2, 1), copy = net;
-  optim::SGD optimizer(net.parameters(), {.lr = 0.1}), of_copy(copy.parameters(), {.lr = 0.1});
+  nn::Linear net(2, 1), other(net);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1}), of_copy(other.parameters(), {.lr = 0.1});
   std::vector<Tensor> batches(2, ones({4, 2})), none;
   const auto refusal = [&](auto& loader, const FitOptions<nn::Linear, Tensor>& options, const Trainer& by) {
     return thrown<InvalidArgument>([&] { by.fit(net, loader, options); });

@@ -145,7 +145,7 @@ TEST_P(TrainingLoop, SavesWhatLoadsWithoutThePrefix) {
   EXPECT_EQ(keys_of(state), (Names{"fc1.weight", "fc1.bias", "fc2.weight", "fc2.bias"}));
 
   Net fresh(dtype_);
-  DataParallel fresh_model(fresh, {.device_ids = device_ids_});
+  DataParallel fresh_model(copy(fresh), {.device_ids = device_ids_});
   EXPECT_FALSE(same(fresh.state_dict(), state));
   fresh.load_state_dict(load(file), {.strip_prefix = "module."});
   fresh_model.module().load_state_dict(load(file), {.strip_prefix = "module."});

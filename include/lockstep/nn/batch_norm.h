@@ -48,6 +48,7 @@ class LOCKSTEP_API BatchNormState {
 class LOCKSTEP_API BatchNorm1d : public Module<BatchNorm1d>, public BatchNormState {
  public:
   explicit BatchNorm1d(std::int64_t features, const BatchNormLayerOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(BatchNorm1d);
   Tensor forward(const Tensor& x);
 };
 

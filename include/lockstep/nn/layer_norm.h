@@ -21,6 +21,7 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
  public:
   /// Throws ShapeError for no dimension or a negative size.
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(LayerNorm);
 
   std::optional<Parameter> weight, bias;
 
@@ -38,6 +39,7 @@ class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
  public:
   /// Throws InvalidArgument unless `groups` divides `channels`.
   GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(GroupNorm);
 
   std::optional<Parameter> weight, bias;
 

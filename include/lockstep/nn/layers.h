@@ -1,4 +1,4 @@
-// Layers. Normalization is in batch_norm.h and layer_norm.h.
+// Layers. Normalization is in batch_norm.h and layer_norm.h. Layers that hold parameters are not copied unasked.
 #pragma once
 
 #include <cstdint>
@@ -19,6 +19,7 @@ class LOCKSTEP_API Linear : public Module<Linear> {
  public:
   /// Throws InvalidArgument for negative sizes.
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(Linear);
 
   Parameter weight;
   std::optional<Parameter> bias;
@@ -31,6 +32,7 @@ class LOCKSTEP_API Linear : public Module<Linear> {
 class LOCKSTEP_API LazyLinear : public Module<LazyLinear> {
  public:
   explicit LazyLinear(std::int64_t out_features, const LinearOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(LazyLinear);
 
   Parameter weight;
   std::optional<Parameter> bias;
@@ -52,6 +54,7 @@ class LOCKSTEP_API Embedding : public Module<Embedding> {
  public:
   /// Throws InvalidArgument for negative sizes and a padding index out of range.
   Embedding(std::int64_t count, std::int64_t features, const EmbeddingOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(Embedding);
 
   Parameter weight;
 

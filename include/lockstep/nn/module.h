@@ -8,7 +8,8 @@
 //   };
 //
 // Members may be parameters, buffers, modules, settings (numbers, bools, enums), structs with members(), and
-// optionals, vectors, arrays and string-keyed maps of those. Copying a module copies it.
+// optionals, vectors, arrays and string-keyed maps of those. Copying a module copies it; what trains one does not train
+// the other. The library's own are never copied unasked: Linear b(a), or copy(a).
 #pragma once
 
 #include <array>
@@ -105,6 +106,14 @@ Self self_of(const Module<Self>&);
 template <class T>
 inline constexpr bool kUnsupported = false;
 
+/// Does not compile for a module that would be copied: what the caller keeps would not be trained.
+template <class Given>
+void require_given() {
+  static_assert(
+      !std::is_lvalue_reference_v<Given> && !std::is_const_v<Given>,
+      "a module is not copied unasked: give it with std::move(module), or a copy with lockstep::copy(module)");
+}
+
 template <class T>
 void visit_member(const Path& path, T& member, Visitor& visitor);
 
@@ -190,3 +199,13 @@ class Module : public ModuleBase {
 };
 
 }  // namespace lockstep::nn
+
+namespace lockstep {
+
+/// A copy of a module, a parameter or a buffer, with elements of its own. (Of a Tensor: clone().)
+template <class M>
+requires(std::derived_from<M, nn::ModuleBase> || std::derived_from<M, nn::State>) M copy(const M& module) {
+  return M(module);
+}
+
+}  // namespace lockstep

@@ -1,10 +1,11 @@
 // Parameters and buffers: tensors that belong to a module. As values they copy what they hold, unlike Tensor,
-// which shares it; so copying a module copies its state.
+// which shares it; so copying a module copies its state. Copies are asked for: Parameter(other), or copy(other).
 #pragma once
 
 #include <cstdint>
 #include <optional>
 
+#include <lockstep/core/copied_if_asked.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep::nn {
@@ -26,8 +27,8 @@ class LOCKSTEP_API State : public Tensor {
   State(const Tensor& value, bool requires_grad);
   State(const State& other);
   State(State&&) noexcept = default;
-  State& operator=(const State& other);
-  State& operator=(State&&) noexcept = default;
+  State& operator=(const State& other) &;
+  State& operator=(State&&) & noexcept = default;
   ~State() = default;
 };
 
@@ -36,6 +37,7 @@ class LOCKSTEP_API Parameter : public State {
  public:
   Parameter() = default;  ///< Undefined: a lazy module has not seen its first batch.
   explicit Parameter(const Tensor& value) : State(value, true) {}
+  LOCKSTEP_COPIED_IF_ASKED(Parameter);
   /// Undefined, and to get these sizes, where -1 stands for any: a state dict with others is refused.
   static Parameter lazy(const Shape& sizes);
   const std::optional<Shape>& lazy_sizes() const noexcept { return lazy_sizes_; }
@@ -58,6 +60,7 @@ class LOCKSTEP_API Buffer : public State {
  public:
   Buffer() = default;
   explicit Buffer(const Tensor& value, BufferSync sync = BufferSync::primary) : State(value, false), sync_(sync) {}
+  LOCKSTEP_COPIED_IF_ASKED(Buffer);
   BufferSync sync() const noexcept { return sync_; }
 
  private:

@@ -12,22 +12,18 @@
 
 namespace lockstep::nn {
 
-/// A module with forward(Tensor) -> Tensor, whatever its type. A value: copying copies the module; assigning one of the
-/// same type assigns its values, so that handles to the parameters stay valid.
+/// A module with forward(Tensor) -> Tensor, whatever its type; made of one that is given for good: std::move(module),
+/// or copy(module). A value: copying copies the module; assigning one of the same type assigns its values, so that
+/// handles to the parameters stay valid.
 class LOCKSTEP_API AnyModule : public Module<AnyModule> {
  public:
-  template <class M>
-  requires(std::derived_from<M, ModuleBase> && !std::same_as<M, AnyModule>) AnyModule(M module)
-      : held_(std::make_unique<Held<M>>(std::move(module))) {
+  template <class Given, class M = std::remove_cvref_t<Given>>
+  requires(std::derived_from<M, ModuleBase> && !std::same_as<M, AnyModule>) AnyModule(Given&& module)
+      : held_(std::make_unique<Held<M>>(std::forward<Given>(module))) {
+    detail::require_given<Given>();
     static_assert(IsItself<M>, "a module that derives from another one: hold that as a member instead");
   }
-  AnyModule(const AnyModule& other) : Module(other), held_(other.held_->clone()) {}
-  AnyModule(AnyModule&&) noexcept = default;
-  AnyModule& operator=(const AnyModule& other) {
-    if (!held_ || !held_->assign(*other.held_)) held_ = other.held_->clone();
-    return *this;
-  }
-  AnyModule& operator=(AnyModule&&) noexcept = default;
+  LOCKSTEP_COPIED_IF_ASKED(AnyModule);
 
   Tensor forward(const Tensor& x) { return held_->forward(x); }
   /// It is the module that it holds.
@@ -38,7 +34,7 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   /// The module itself. Throws InvalidArgument if it is of another type.
   template <class M>
   M& as() {
-    if (auto* held = dynamic_cast<Held<M>*>(held_.get())) return held->value;
+    if (auto* held = dynamic_cast<Held<M>*>(held_.holder.get())) return held->value;
     throw_wrong_type(typeid(M), held_->module());
   }
 
@@ -52,7 +48,8 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   };
   template <class M>
   struct Held final : Holder {
-    explicit Held(M module_value) : value(std::move(module_value)) {}
+    explicit Held(const M& copied) : value(copied) {}
+    explicit Held(M&& given) : value(std::move(given)) {}
     std::unique_ptr<Holder> clone() const override { return std::make_unique<Held>(value); }
     bool assign(const Holder& other) override {
       if constexpr (std::is_copy_assignable_v<M>) {
@@ -64,20 +61,38 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
     ModuleBase& module() override { return value; }
     M value;
   };
+  // A pointer with the values' semantics.
+  struct Any {
+    explicit Any(std::unique_ptr<Holder> made) : holder(std::move(made)) {}
+    Any(const Any& other) : holder(other.holder->clone()) {}
+    Any(Any&&) noexcept = default;
+    Any& operator=(const Any& other) {
+      if (!holder || !holder->assign(*other.holder)) holder = other.holder->clone();
+      return *this;
+    }
+    Any& operator=(Any&&) noexcept = default;
+    Holder* operator->() const noexcept { return holder.get(); }
+    std::unique_ptr<Holder> holder;
+  };
   [[noreturn]] static void throw_wrong_type(const std::type_info& wanted, const ModuleBase& held);
 
-  std::unique_ptr<Holder> held_;
+  Any held_;
 };
 
-/// Applies its modules one after the other. Keys are their positions: 0.weight, 0.bias, 2.weight... (Sequential(other)
-/// is a copy of the other; push_back() puts one inside another.)
+/// Applies its modules one after the other. Keys are their positions: 0.weight, 0.bias, 2.weight... Modules are given
+/// for good: std::move(module), or copy(module). (Sequential(other) is a copy of the other; push_back() puts one inside
+/// another.)
 class LOCKSTEP_API Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
-  template <class... Modules>
-  requires(std::derived_from<Modules, ModuleBase>&&...) explicit Sequential(Modules... modules) {
-    (items_.emplace_back(std::move(modules)), ...);
+  template <class... Given>
+  requires(std::derived_from<std::remove_cvref_t<Given>, ModuleBase>&&...) &&
+      (sizeof...(Given) != 1 ||
+       !(std::same_as<std::remove_cvref_t<Given>, Sequential> && ...)) explicit Sequential(Given&&... modules) {
+    (detail::require_given<Given>(), ...);
+    (items_.emplace_back(std::forward<Given>(modules)), ...);
   }
+  LOCKSTEP_COPIED_IF_ASKED(Sequential);
 
   void push_back(AnyModule module) { items_.push_back(std::move(module)); }
   std::size_t size() const noexcept { return items_.size(); }

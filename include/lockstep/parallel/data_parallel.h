@@ -93,9 +93,10 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   static_assert(nn::IsItself<M>, "a module that derives from another one: hold that as a member instead");
 
  public:
-  /// Takes a module that is on the CPU (and moves it) or on the first device. Throws DeviceMismatch naming a
-  /// parameter that is elsewhere, and InvalidArgument for a module that holds a DataParallel or a lazy parameter.
-  explicit DataParallel(M module, DataParallelOptions options = {})
+  /// Takes a module that is on the CPU (and moves it) or on the first device; for good: a temporary, std::move(module)
+  /// or copy(module). Throws DeviceMismatch naming a parameter that is elsewhere, and InvalidArgument for a module that
+  /// holds a DataParallel or a lazy parameter.
+  explicit DataParallel(M&& module, DataParallelOptions options = {})
       : options_(std::move(options)),
         devices_(detail::resolve_devices(options_.device_ids)),
         module_(std::make_unique<M>(std::move(module))) {
@@ -103,11 +104,13 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
     make_replicas();
   }
-  DataParallel(const DataParallel& other) : DataParallel(other.module(), other.options_) {
+  explicit DataParallel(const M&, const DataParallelOptions& = {}) { nn::detail::require_given<const M&>(); }
+  explicit DataParallel(const DataParallel& other) : DataParallel(M(other.module()), other.options_) {
     this->set_mode(other.is_training());
   }
   DataParallel(DataParallel&&) = default;
-  DataParallel& operator=(DataParallel other) noexcept {
+  DataParallel& operator=(const DataParallel& other) { return *this = DataParallel(other); }
+  DataParallel& operator=(DataParallel&& other) noexcept {
     std::swap(options_, other.options_);
     std::swap(devices_, other.devices_);
     std::swap(module_, other.module_);

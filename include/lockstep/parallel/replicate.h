@@ -15,7 +15,7 @@ namespace lockstep {
 template <class M>
 M replicate(const M& module, Device device) {
   const nn::CopyTo target(device);
-  return module;
+  return M(module);
 }
 
 /// Copies what has changed from a module to its replicas: parameters and buffers that are not in lockstep any more,

@@ -19,6 +19,7 @@ namespace nn {
 class LOCKSTEP_API SyncBatchNorm : public Module<SyncBatchNorm>, public BatchNormState {
  public:
   explicit SyncBatchNorm(std::int64_t features, const BatchNormLayerOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(SyncBatchNorm);
   Tensor forward(const Tensor& x);
 };
 

@@ -1,0 +1,11 @@
+// refused: a module is not copied unasked: give it with std::move(module), or a copy with lockstep::copy(module)
+#include <lockstep/nn/layers.h>
+#include <lockstep/parallel/data_parallel.h>
+
+struct Net : lockstep::nn::Module<Net> {
+  lockstep::nn::Linear fc{2, 2};
+  auto members() { return lockstep::nn::members("fc", fc); }
+  lockstep::Tensor forward(const lockstep::Tensor& x) { return fc(x); }
+};
+
+void wrap(Net& net) { lockstep::DataParallel model(net); }
