@@ -13,6 +13,7 @@
 
 #include "core/text.h"
 #include "io/file_calls.h"
+#include "io/path.h"
 
 namespace lockstep {
 namespace {
@@ -32,6 +33,16 @@ int open_retrying(const fs::path& path, int flags) {
   do descriptor = file_calls().open(path.c_str(), flags | O_CLOEXEC, 0666);
   while (descriptor < 0 && errno == EINTR);
   return descriptor;
+}
+
+// What is there under a temporary's name, if it is a file; else -1. O_NONBLOCK: a pipe is not waited for. It does not
+// change how files are written.
+int open_leftover(const fs::path& path) {
+  const int descriptor = open_retrying(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
+  struct stat status;
+  if (descriptor < 0 || (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode))) return descriptor;
+  ::close(descriptor);
+  return -1;
 }
 
 // Closes without a change of errno.
@@ -61,7 +72,7 @@ int take_temporary(const fs::path& path) {
   const bool is_new = descriptor >= 0;
   if (!is_new) {
     if (errno != EEXIST) fail("open", path);
-    descriptor = open_retrying(path, O_WRONLY | O_NOFOLLOW);
+    descriptor = open_leftover(path);
     if (descriptor < 0) return -1;
   }
   const Lock had = lock(descriptor);
@@ -71,11 +82,15 @@ int take_temporary(const fs::path& path) {
   return -1;
 }
 
-fs::path target_of(const fs::path& path) {
+fs::path target_of(const fs::path& path, Links links) {
+  check_path("save", path);
   std::error_code error;
+  if (links == Links::refuse && fs::is_symlink(path, error))
+    throw InvalidArgument(text("[save] expected the name of a file, got a symbolic link, ", path));
   fs::path target = path;
-  for (int links = 0; fs::is_symlink(target, error); ++links) {  // where the last one leads there may be nothing yet
-    if (links == kMaxLinks) throw IoError("open", path.string(), ELOOP);
+  for (int followed = 0; fs::is_symlink(target, error);
+       ++followed) {  // where the last one leads there may be nothing yet
+    if (followed == kMaxLinks) throw IoError("open", path.string(), ELOOP);
     target = target.parent_path() / fs::read_symlink(target, error);
   }
   if (error && error != std::errc::no_such_file_or_directory) throw IoError("open", path.string(), error.value());
@@ -105,7 +120,7 @@ void synchronize_folder(const fs::path& folder) {
 
 }  // namespace
 
-AtomicFile::AtomicFile(const fs::path& path) : path_(target_of(path)) {
+AtomicFile::AtomicFile(const fs::path& path, Links links) : path_(target_of(path, links)) {
   const std::string name = path_.filename().string().substr(0, kMaxKept);
   for (int i = 0; i < kMaxWriters; ++i) {
     temporary_ = folder_of(path_) / text('.', name, i ? text('.', i) : "", kSuffix);
@@ -131,15 +146,19 @@ AtomicFile::~AtomicFile() {
   ::close(descriptor_);
 }
 
-void AtomicFile::write(const void* data, std::size_t bytes) {
+void AtomicFile::write(const void* data, std::size_t bytes) { write_at(size_, data, bytes); }
+
+void AtomicFile::write_at(std::uint64_t offset, const void* data, std::size_t bytes) {
   const auto* at = static_cast<const std::byte*>(data);
   while (bytes > 0) {
-    const ssize_t written = file_calls().write(descriptor_, at, std::min(bytes, kMaxWrite));
+    const ssize_t written = file_calls().pwrite(descriptor_, at, std::min(bytes, kMaxWrite), off_t(offset));
     if (written < 0 && errno == EINTR) continue;
     if (written < 0) fail("write", path_);
     at += written;
+    offset += std::uint64_t(written);
     bytes -= std::size_t(written);
   }
+  size_ = std::max(size_, offset);
 }
 
 void AtomicFile::commit() {
@@ -150,12 +169,13 @@ void AtomicFile::commit() {
 }
 
 int AtomicFile::remove_leftovers(const fs::path& folder) {
+  check_path("remove_leftovers", folder);
   std::error_code error;
   int removed = 0;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error)) {
     const std::string name = entry->path().filename().string();
     if (!name.starts_with('.') || !name.ends_with(kSuffix)) continue;
-    const int descriptor = open_retrying(entry->path(), O_WRONLY | O_NOFOLLOW);
+    const int descriptor = open_leftover(entry->path());
     if (descriptor < 0) continue;
     if (lock(descriptor) == Lock::held && is_at(entry->path(), descriptor) && ::unlink(entry->path().c_str()) == 0)
       ++removed;

@@ -6,6 +6,8 @@
 #include <filesystem>
 #include <string>
 
+#include <lockstep/io/atomic_file.h>
+
 namespace lockstep {
 
 class ByteSource {
@@ -21,8 +23,8 @@ class ByteSource {
 /// A regular file. One thread at a time.
 class FileSource final : public ByteSource {
  public:
-  /// Throws IoError, and InvalidArgument for what is not a regular file.
-  explicit FileSource(const std::filesystem::path& path);
+  /// Throws IoError, and InvalidArgument for what is not a regular file, or a link that is to be refused.
+  explicit FileSource(const std::filesystem::path& path, Links links = Links::follow);
   ~FileSource() override;
   FileSource(const FileSource&) = delete;
   FileSource& operator=(const FileSource&) = delete;

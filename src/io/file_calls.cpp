@@ -15,8 +15,8 @@ thread_local FileCalls* calls_of_thread = &real_calls;
 }  // namespace
 
 int FileCalls::open(const char* path, int flags, mode_t mode) { return ::open(path, flags, mode); }
-ssize_t FileCalls::write(int descriptor, const void* data, std::size_t bytes) {
-  return ::write(descriptor, data, bytes);
+ssize_t FileCalls::pwrite(int descriptor, const void* data, std::size_t bytes, off_t offset) {
+  return ::pwrite(descriptor, data, bytes, offset);
 }
 int FileCalls::fsync(int descriptor) { return ::fsync(descriptor); }
 int FileCalls::rename(const char* from, const char* to) { return std::rename(from, to); }

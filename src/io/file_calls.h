@@ -12,7 +12,7 @@ class FileCalls {
  public:
   virtual ~FileCalls() = default;
   virtual int open(const char* path, int flags, mode_t mode);
-  virtual ssize_t write(int descriptor, const void* data, std::size_t bytes);
+  virtual ssize_t pwrite(int descriptor, const void* data, std::size_t bytes, off_t offset);
   virtual int fsync(int descriptor);
   virtual int rename(const char* from, const char* to);
 };

@@ -8,6 +8,8 @@
 #include <lockstep/io/atomic_file.h>
 
 #include "core/text.h"
+#include "io/checksum.h"
+#include "io/header_checksum.h"
 #include "io/safetensors_file.h"
 #include "io/safetensors_header.h"
 #include "tensor/copy.h"
@@ -19,12 +21,14 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian, and copied as it is");
 
+constexpr std::size_t kBlock = 256 << 10;  // read and hashed at once: it is still in the cache then
+
 struct Opened {
   Header header;
   std::uint64_t data_begin;
 };
 
-Opened open(ByteSource& source) {
+Opened open(ByteSource& source, bool verify) {
   const auto fail = [&](const auto&... reason) { throw FormatError(source.name(), 0, text(reason...)); };
   if (source.size() < kLengthBytes) fail("expected the 8 bytes of a length, got a file of ", source.size());
   const std::uint64_t rest = source.size() - kLengthBytes;
@@ -34,7 +38,10 @@ Opened open(ByteSource& source) {
   if (length > rest) fail("expected a header of at most the ", rest, " bytes that follow, got ", length);
   std::string json(length, '\0');
   source.read(kLengthBytes, json.data(), json.size());
-  return {parse_header(source.name(), json, rest - length), kLengthBytes + length};
+  if (verify) verify_header(source.name(), json);
+  Opened file = {parse_header(source.name(), json, rest - length), kLengthBytes + length};
+  take_checksums(source.name(), json, file.header, verify);
+  return file;
 }
 
 // A byte that is neither is no bool in C++.
@@ -44,26 +51,49 @@ void check_bools(const std::string& file, std::uint64_t offset, const std::byte*
     throw FormatError(file, offset + std::uint64_t(bad - data), text("expected 0 or 1 for a BOOL, got ", int(*bad)));
 }
 
+// Reads a tensor block by block, each to place(how many bytes came before).
+template <class Place>
+void read_data(ByteSource& source, const Opened& file, const Entry& entry, const Place& place) {
+  const std::uint64_t begin = file.data_begin + entry.begin, bytes = entry.end - entry.begin;
+  Checksum checksum;
+  for (std::uint64_t done = 0; done < bytes; done += kBlock) {
+    const auto block = std::size_t(std::min<std::uint64_t>(kBlock, bytes - done));
+    std::byte* const to = place(done);
+    source.read(begin + done, to, block);
+    if (!entry.checksum.empty()) checksum.add(to, block);
+    if (entry.dtype == kBool) check_bools(source.name(), begin + done, to, block);
+  }
+  if (!entry.checksum.empty() && checksum.digits() != entry.checksum)
+    throw FormatError(source.name(), begin,
+                      text("expected data with checksum ", entry.checksum, " of tensor ", shown(entry.key), ", got ",
+                           checksum.digits(), ": the file is damaged"));
+}
+
 }  // namespace
 
-Contents read(ByteSource& source, Device device) {
+Contents read(ByteSource& source, const ReadOptions& options) {
   DeviceState& cpu = device_state(Device());
-  DeviceState& target = device_state(device);
-  Opened file = open(source);
+  DeviceState& target = device_state(options.device);
+  Opened file = open(source, options.verify);
   StateDict tensors;
   for (const Entry& entry : file.header.entries) {
     const Tensor host = make_tensor(cpu, entry.shape, entry.dtype);
-    const std::uint64_t offset = file.data_begin + entry.begin;
-    if (const std::size_t bytes = entry.end - entry.begin) {
-      source.read(offset, host.impl()->data(), bytes);
-      if (entry.dtype == kBool) check_bools(source.name(), offset, host.impl()->data(), bytes);
-    }
+    read_data(source, file, entry, [to = host.impl()->data()](std::uint64_t done) { return to + done; });
     tensors.add(entry.key, &target == &cpu ? host : copied(host, target, entry.dtype));
   }
   return {std::move(tensors), std::move(file.header.metadata)};
 }
 
-Metadata read_metadata(ByteSource& source) { return open(source).header.metadata; }
+Metadata read_metadata(ByteSource& source, const ReadOptions& options) {
+  return open(source, options.verify).header.metadata;
+}
+
+void verify(ByteSource& source) {
+  const Opened file = open(source, true);
+  std::vector<std::byte> block(kBlock);
+  for (const Entry& entry : file.header.entries)
+    read_data(source, file, entry, [&](std::uint64_t) { return block.data(); });
+}
 
 void write(const StateDict& state, const Metadata& metadata, const Sink& sink) {
   Header header{.entries = {}, .metadata = metadata};
@@ -86,36 +116,44 @@ void write(const StateDict& state, const Metadata& metadata, const Sink& sink) {
     entry.end = end += std::uint64_t(entry.shape.elements()) * size_of(entry.dtype);
   }
 
-  const std::string json = header_json(header);
-  const std::uint64_t length = json.size();
-  sink(&length, sizeof length);
-  sink(json.data(), json.size());
+  const std::uint64_t length = header_json(header).size();  // which no checksum changes
   DeviceState& cpu = device_state(Device());
   for (const std::size_t i : order) {
     const Tensor& tensor = *tensors[i];
-    if (tensor.numel() == 0) continue;
-    const bool is_ready = tensor.device().is_cpu() && tensor.is_contiguous();
-    const Tensor host = is_ready ? tensor : copied(tensor, cpu, tensor.dtype());
-    sink(host.impl()->data(), std::size_t(header.entries[i].end - header.entries[i].begin));
+    Entry& entry = header.entries[i];
+    Checksum checksum;
+    if (tensor.numel() > 0) {
+      const bool is_ready = tensor.device().is_cpu() && tensor.is_contiguous();
+      const Tensor host = is_ready ? tensor : copied(tensor, cpu, tensor.dtype());
+      for (std::uint64_t done = entry.begin; done < entry.end; done += kBlock) {
+        const auto block = std::size_t(std::min<std::uint64_t>(kBlock, entry.end - done));
+        const std::byte* const from = host.impl()->data() + (done - entry.begin);
+        checksum.add(from, block);
+        sink(kLengthBytes + length + done, from, block);
+      }
+    }
+    entry.checksum = checksum.digits();
   }
+  sink(0, &length, sizeof length);
+  sink(kLengthBytes, header_json(header).data(), length);
 }
 
 }  // namespace safetensors
 
 void save(const StateDict& state, const std::filesystem::path& path, const Metadata& metadata) {
   AtomicFile file(path);
-  safetensors::write(state, metadata, [&](const void* data, std::size_t bytes) { file.write(data, bytes); });
+  safetensors::write(state, metadata, [&](auto... piece) { file.write_at(piece...); });
   file.commit();
 }
 
 StateDict load(const std::filesystem::path& path, const ReadOptions& options) {
-  FileSource source(path);
-  return safetensors::read(source, options.device).tensors;
+  FileSource source(path, options.links);
+  return safetensors::read(source, options).tensors;
 }
 
-Metadata load_metadata(const std::filesystem::path& path) {
-  FileSource source(path);
-  return safetensors::read_metadata(source);
+Metadata load_metadata(const std::filesystem::path& path, const ReadOptions& options) {
+  FileSource source(path, options.links);
+  return safetensors::read_metadata(source, options);
 }
 
 }  // namespace lockstep

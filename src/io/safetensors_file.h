@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 
 #include <lockstep/io/safetensors.h>
@@ -14,11 +15,14 @@ struct Contents {
   StateDict tensors;
   Metadata metadata;
 };
-Contents read(ByteSource& source, Device device);
-Metadata read_metadata(ByteSource& source);
+Contents read(ByteSource& source, const ReadOptions& options);
+Metadata read_metadata(ByteSource& source, const ReadOptions& options);
+/// Throws what read() would throw, but keeps nothing of what it reads.
+void verify(ByteSource& source);
 
-/// Calls sink(data, bytes) for one piece after the other. Checks all arguments before the first call.
-using Sink = std::function<void(const void* data, std::size_t bytes)>;
+/// Calls sink(offset, data, bytes) for each piece of the file; the header, which has the others' checksums, comes last.
+/// Checks all arguments before the first call.
+using Sink = std::function<void(std::uint64_t offset, const void* data, std::size_t bytes)>;
 void write(const StateDict& state, const Metadata& metadata, const Sink& sink);
 
 }  // namespace lockstep::safetensors

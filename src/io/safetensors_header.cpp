@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "core/text.h"
+#include "io/header_checksum.h"
 
 namespace lockstep::safetensors {
 namespace {
@@ -55,25 +56,22 @@ std::optional<DType> dtype_named(std::string_view name) {
 }
 
 std::string header_json(const Header& header) {
-  std::string result = "{";
-  const auto separate = [&] { result += result.size() > 1 && result.back() != '{' ? "," : ""; };
-  if (!header.metadata.empty()) {
-    result += text_json(kMetadataKey) + ":{";
-    for (const auto& [name, value] : header.metadata) {
-      separate();
-      result += text_json(name) + ':' + text_json(value);
-    }
-    result += '}';
+  std::string result = '{' + text_json(kMetadataKey) + ":{" + checksums_json(header);
+  for (const auto& [name, value] : header.metadata) {
+    if (names_checksum(name))
+      throw InvalidArgument(text("[save] expected names in the metadata that are not taken, got ", shown(name)));
+    result += ',' + text_json(name) + ':' + text_json(value);
   }
+  result += '}';
   for (const Entry& entry : header.entries) {
     if (entry.key == kMetadataKey) throw InvalidArgument("[save] expected keys other than __metadata__, got it");
-    separate();
-    result += text_json(entry.key) + ':' + entry_json(entry);
+    result += ',' + text_json(entry.key) + ':' + entry_json(entry);
   }
   result += '}';
   result.append((8 - result.size() % 8) % 8, ' ');
   if (result.size() > kMaxHeaderBytes)
     throw InvalidArgument(text("[save] expected a header of at most ", kMaxHeaderBytes, " bytes, got ", result.size()));
+  seal_header(result);
   return result;
 }
 

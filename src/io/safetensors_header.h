@@ -25,6 +25,7 @@ struct Entry {
   Shape shape;
   std::uint64_t begin = 0, end = 0;  ///< Bytes in the data, which follow the header.
   std::uint64_t noticed_at = 0;      ///< Where its description ends in the file.
+  std::string checksum = {};         ///< Of its data; empty: not known.
 };
 
 struct Header {
@@ -42,8 +43,8 @@ std::string shown(std::string_view bytes);
 /// entries cover `data_bytes` bytes without overlap or holes.
 Header parse_header(const std::string& file, std::string_view json, std::uint64_t data_bytes);
 
-/// The JSON, padded by spaces so that the data begin at a multiple of 8. Throws InvalidArgument for what a header
-/// cannot hold.
+/// The JSON, with checksums, padded by spaces so that the data begin at a multiple of 8. Throws InvalidArgument for
+/// what a header cannot hold.
 std::string header_json(const Header& header);
 
 }  // namespace lockstep::safetensors

@@ -120,7 +120,7 @@ double Checkpoint::number(std::string_view section) const {
   return values(section, kNumber, kFloat64, 1).item<double>();
 }
 
-void Checkpoint::save(const std::filesystem::path& path) const {
+void Checkpoint::save(const std::filesystem::path& path, Links links) const {
   Metadata metadata;
   for (const auto& [name, note] : notes_) {
     if (name.starts_with(kReserved))
@@ -130,13 +130,15 @@ void Checkpoint::save(const std::filesystem::path& path) const {
   }
   metadata.emplace(kVersionName, kVersion);
   for (const auto& [section, kind] : kinds_) metadata.emplace(text(kKindPrefix, section), kind);
-  lockstep::save(tensors_, path, metadata);
+  AtomicFile file(path, links);
+  safetensors::write(tensors_, metadata, [&](auto... piece) { file.write_at(piece...); });
+  file.commit();
 }
 
 Checkpoint Checkpoint::load(const std::filesystem::path& path, const ReadOptions& options) {
   Checkpoint checkpoint;
-  FileSource source(path);
-  auto [tensors, metadata] = safetensors::read(source, options.device);
+  FileSource source(path, options.links);
+  auto [tensors, metadata] = safetensors::read(source, options);
   if (const auto version = metadata.find(std::string(kVersionName));
       version == metadata.end() || version->second != kVersion)
     throw FormatError(path.string(), 0,

@@ -25,26 +25,41 @@ void require(bool condition, const char* what) {
   std::abort();
 }
 
-safetensors::Contents read(std::string_view bytes) {
+safetensors::Contents read(std::string_view bytes, bool verify) {
   testing::MemorySource source(bytes);
-  return safetensors::read(source, Device());
+  return safetensors::read(source, {.verify = verify});
+}
+
+// Whether a file is accepted with its checksums held against it. Then they change nothing of what is read.
+void try_verified(std::string_view bytes, const safetensors::Contents& unverified) {
+  safetensors::Contents contents;
+  try {
+    contents = read(bytes, true);
+  } catch (const FormatError& error) {
+    require(error.offset <= bytes.size(), "an offset within the file");
+    return;
+  }
+  require(testing::same(contents.tensors, unverified.tensors), "the same tensors with checksums");
+  require(contents.metadata == unverified.metadata, "the same metadata with checksums");
 }
 
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  const std::string_view file(reinterpret_cast<const char*>(data), size);
   safetensors::Contents contents;
   try {
-    contents = read({reinterpret_cast<const char*>(data), size});
+    contents = read(file, false);
   } catch (const FormatError& error) {
     require(error.offset <= size, "an offset within the file");
     return 0;
   }
+  try_verified(file, contents);
   std::size_t bytes = 0;
   for (const auto& [key, tensor] : contents.tensors) bytes += std::size_t(tensor.numel()) * size_of(tensor.dtype());
   require(bytes <= size, "no more data than the file has");
   const std::string written = testing::written(contents.tensors, contents.metadata);
-  const safetensors::Contents again = read(written);
+  const safetensors::Contents again = read(written, true);
   require(testing::same(again.tensors, contents.tensors), "the same tensors from what was written");
   require(again.metadata == contents.metadata, "the same metadata from what was written");
   return 0;

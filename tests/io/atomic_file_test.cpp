@@ -6,6 +6,7 @@
 #include <fcntl.h>
 #include <sys/file.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <cerrno>
@@ -15,6 +16,7 @@
 
 #include "io/file_calls.h"
 #include "io/temporary_folder.h"
+#include "support/must_end.h"
 
 namespace lockstep {
 namespace {
@@ -42,8 +44,8 @@ class FaultyCalls final : public FileCalls {
   int open(const char* path, int flags, mode_t mode) override {
     return step("open") ? FileCalls::open(path, flags, mode) : -1;
   }
-  ssize_t write(int descriptor, const void* data, std::size_t bytes) override {
-    return step("write") ? FileCalls::write(descriptor, data, std::min(bytes, longest)) : -1;
+  ssize_t pwrite(int descriptor, const void* data, std::size_t bytes, off_t offset) override {
+    return step("write") ? FileCalls::pwrite(descriptor, data, std::min(bytes, longest), offset) : -1;
   }
   int fsync(int descriptor) override { return step("fsync") ? FileCalls::fsync(descriptor) : -1; }
   int rename(const char* from, const char* to) override { return step("rename") ? FileCalls::rename(from, to) : -1; }
@@ -241,12 +243,69 @@ TEST(AtomicFile, KeepsThePermissionsOfTheFileItReplaces) {
   EXPECT_EQ(std::filesystem::status(folder / "a").permissions(), perms::owner_read | perms::owner_write);
 }
 
+TEST(AtomicFile, NeverWaitsForAPipeAtTheTemporarysName) {
+  const TemporaryFolder folder;
+  ASSERT_EQ(::mkfifo((folder / ".a.lockstep-tmp").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo((folder / ".b.lockstep-tmp").c_str(), 0600), 0);
+  const int reader = ::open((folder / ".b.lockstep-tmp").c_str(), O_RDONLY | O_NONBLOCK);  // opens it for writers
+  testing::must_end({[&] {
+    for (const char* name : {"a", "b"}) {
+      write_all(folder / name, "new");
+      EXPECT_EQ(contents(folder / name), "new");
+    }
+    EXPECT_EQ(AtomicFile::remove_leftovers(folder.path()), 0) << "pipes are nobody's leftovers";
+  }});
+  ::close(reader);
+}
+
+TEST(AtomicFile, RefusesAPathWithAByteZero) {
+  const TemporaryFolder folder;
+  const std::string name("a\0b", 3);
+  EXPECT_THROW(AtomicFile file(folder / name), InvalidArgument);
+  EXPECT_THROW(AtomicFile::remove_leftovers(folder / name), InvalidArgument);
+  EXPECT_EQ(folder.names(), Names());
+}
+
 TEST(AtomicFile, RefusesWhatIsNoFile) {
   const TemporaryFolder folder;
   EXPECT_THROW(AtomicFile file(folder.path()), InvalidArgument);
   EXPECT_THROW(AtomicFile file("/dev/null"), InvalidArgument);
   EXPECT_THROW(AtomicFile file(folder / "missing" / "a"), IoError);
   EXPECT_THROW(AtomicFile file(folder / std::string(300, 'x')), IoError);
+}
+
+TEST(AtomicFile, IsWrittenOverAtAnyPlace) {
+  const TemporaryFolder folder;
+  AtomicFile file(folder / "a");
+  file.write_at(4, "data", 4);
+  file.write("more", 4);
+  file.write_at(0, "head", 4);
+  file.write_at(6, "TA", 2);
+  file.write(".", 1);
+  file.commit();
+  EXPECT_EQ(contents(folder / "a"), "headdaTAmore.");
+}
+
+TEST(AtomicFile, RefusesASymbolicLinkWhereAskedTo) {
+  const TemporaryFolder folder;
+  write_file(folder / "target", "old");
+  std::filesystem::create_symlink("target", folder / "link");
+  std::filesystem::create_symlink("nothing", folder / "dangling");
+  EXPECT_THROW(AtomicFile file(folder / "link", Links::refuse), InvalidArgument);
+  EXPECT_THROW(AtomicFile file(folder / "dangling", Links::refuse), InvalidArgument);
+  EXPECT_EQ(contents(folder / "target"), "old");
+  EXPECT_EQ(folder.names(), (Names{"target", "link", "dangling"}));
+}
+
+TEST(AtomicFile, ReplacesALinkThatAppearsLaterWhereItFollowsNone) {
+  const TemporaryFolder folder;
+  write_file(folder / "target", "old");
+  AtomicFile file(folder / "a", Links::refuse);
+  file.write("new", 3);
+  std::filesystem::create_symlink("target", folder / "a");
+  file.commit();
+  EXPECT_EQ(contents(folder / "target"), "old");
+  EXPECT_EQ(contents(folder / "a"), "new");
 }
 
 TEST(AtomicFile, MayBeInTheCurrentFolder) {

@@ -1,6 +1,7 @@
 // Files in memory, made by hand.
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <cstring>
 #include <string>
@@ -30,13 +31,15 @@ class MemorySource : public ByteSource {
 
 inline StateDict read(std::string_view bytes) {
   MemorySource source(bytes);
-  return safetensors::read(source, Device()).tensors;
+  return safetensors::read(source, {}).tensors;
 }
 
 inline std::string written(const StateDict& state, const Metadata& metadata = {}) {
   std::string bytes;
-  safetensors::write(state, metadata,
-                     [&](const void* data, std::size_t count) { bytes.append(static_cast<const char*>(data), count); });
+  safetensors::write(state, metadata, [&](std::uint64_t offset, const void* data, std::size_t count) {
+    bytes.resize(std::max(bytes.size(), std::size_t(offset) + count));
+    std::memcpy(bytes.data() + offset, data, count);
+  });
   return bytes;
 }
 

@@ -58,6 +58,7 @@ inline constexpr std::array kVendors{
     Vendor{"cub/", "src/runtime/cuda/"},
     Vendor{"mpi", "src/runtime/mpi/"},
     Vendor{"nlohmann/", "src/io/"},
+    Vendor{"xxh", "src/io/"},
 };
 
 struct Include {

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <filesystem>
 #include <string>
 
@@ -11,20 +12,26 @@
 
 namespace lockstep {
 
+/// What is done where the last part of a path is a symbolic link. Links to folders on the way are followed either way.
+enum class Links : std::uint8_t { follow, refuse };
+
 /// What is written goes to a temporary file in the same folder, which commit() gives the file's name. A writer that is
-/// killed leaves a temporary at most; it is taken over by the next writer of the same file.
+/// killed leaves a temporary at most; it is taken over by the next writer of the same file. What else lies at a
+/// temporary's name, such as a pipe, is left alone, and never waited for.
 class LOCKSTEP_API AtomicFile {
  public:
-  /// Throws IoError where no file can be made, and InvalidArgument where `path` names something that is not a file.
-  /// A symbolic link is followed.
-  explicit AtomicFile(const std::filesystem::path& path);
+  /// Throws IoError where no file can be made, and InvalidArgument where `path` names something that is not a file, or
+  /// a link that is to be refused. With Links::refuse, a link that appears later is replaced, never followed.
+  explicit AtomicFile(const std::filesystem::path& path, Links links = Links::follow);
   /// Without commit() the temporary is removed, and what was there before stays.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Throws IoError, for a full disk too.
+  /// Appends. Throws IoError, for a full disk too.
   void write(const void* data, std::size_t bytes);
+  /// From byte `offset` of the file on, over what is there. Bytes that are never written are 0. Throws as write().
+  void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
   /// When it returns, the new file survives a loss of power. Where it throws IoError, the old file or the new one is
   /// there: the new one only if the folder could not be synchronized. To be called once.
   void commit();
@@ -36,6 +43,7 @@ class LOCKSTEP_API AtomicFile {
   std::filesystem::path path_;
   std::filesystem::path temporary_;
   int descriptor_ = -1;
+  std::uint64_t size_ = 0;
 };
 
 }  // namespace lockstep

@@ -3,13 +3,15 @@
 //   save(model.state_dict(), "net.safetensors");
 //   model.load_state_dict(load("net.safetensors"));
 //
-// Functions here may run on several threads at once.
+// What save() writes carries checksums of its header and of each tensor, where other programs ignore them
+// (docs/files.md). Functions here may run on several threads at once.
 #pragma once
 
 #include <filesystem>
 #include <map>
 #include <string>
 
+#include <lockstep/io/atomic_file.h>
 #include <lockstep/nn/state_dict.h>
 
 namespace lockstep {
@@ -18,21 +20,24 @@ namespace lockstep {
 using Metadata = std::map<std::string, std::string>;
 
 /// Writes all tensors, from wherever they are; waits for them. The file appears whole or not at all, and survives a
-/// loss of power once save() returns (see AtomicFile). Throws InvalidArgument for an undefined tensor, a text that is
-/// not UTF-8, or the key "__metadata__", and IoError where the file cannot be written.
+/// loss of power once save() returns (see AtomicFile). A symbolic link is followed. Throws InvalidArgument for an
+/// undefined tensor, a text that is not UTF-8, the key "__metadata__", or a name in `metadata` that begins with
+/// "lockstep.checksum.", and IoError where the file cannot be written.
 LOCKSTEP_API void save(const StateDict& state, const std::filesystem::path& path, const Metadata& metadata = {});
 
 struct ReadOptions {
-  Device device = {};  ///< Where the tensors are made.
+  Device device = {};           ///< Where the tensors are made.
+  bool verify = true;           ///< Hold what is read against the checksums, in files that have them.
+  Links links = Links::follow;  ///< Where the path is one.
 };
 
 /// All tensors, under the dtypes they have in the file, in the order of its header. The file is not trusted: what
-/// breaks the format, tensors of dtypes that Lockstep does not hold, and those of more than Shape::kMaxRank dimensions
-/// throw FormatError. Nothing is allocated by a size in the file before it has been held against the size of the file.
-/// Throws IoError where the file cannot be read.
+/// breaks the format, tensors of dtypes that Lockstep does not hold, those of more than Shape::kMaxRank dimensions, and
+/// what does not fit its checksum throw FormatError. Nothing is allocated by a size in the file before it has been held
+/// against the size of the file. Throws IoError where the file cannot be read.
 LOCKSTEP_API StateDict load(const std::filesystem::path& path, const ReadOptions& options = {});
 
 /// Reads and checks the header alone. Throws as load() does.
-LOCKSTEP_API Metadata load_metadata(const std::filesystem::path& path);
+LOCKSTEP_API Metadata load_metadata(const std::filesystem::path& path, const ReadOptions& options = {});
 
 }  // namespace lockstep

@@ -61,7 +61,7 @@ class LOCKSTEP_API Checkpoint {
   const Metadata& notes() const noexcept { return notes_; }
 
   /// Throw as the functions of io/safetensors.h do; load() throws FormatError for a file that is no checkpoint.
-  void save(const std::filesystem::path& path) const;
+  void save(const std::filesystem::path& path, Links links = Links::follow) const;
   static Checkpoint load(const std::filesystem::path& path, const ReadOptions& options = {});
 
  private:

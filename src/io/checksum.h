@@ -1,0 +1,29 @@
+// Checksum: XXH3, 64 bits, of bytes that come piece by piece. One thread at a time.
+// (xxHash's specification: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md)
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+namespace lockstep {
+
+class Checksum {
+ public:
+  static constexpr std::size_t kDigits = 16;
+
+  Checksum();
+  void add(const void* data, std::size_t bytes);
+  /// Of all bytes so far: sixteen lower-case hexadecimal digits.
+  std::string digits() const;
+
+ private:
+  struct State;
+  struct Free {
+    void operator()(State* state) const noexcept;
+  };
+  std::unique_ptr<State, Free> state_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,100 @@
+// What is written carries checksums; what does not fit them is refused; files of others have none and are read.
+#include "io/checksum.h"
+
+#include <gtest/gtest.h>
+
+#include <lockstep/io/safetensors.h>
+#include <lockstep/tensor/creation.h>
+
+#include "io/memory_source.h"
+#include "io/temporary_folder.h"
+#include "support/thrown.h"
+
+namespace lockstep {
+namespace {
+
+using testing::contents;
+using testing::file_of;
+using testing::same;
+using testing::TemporaryFolder;
+using testing::thrown;
+using testing::write_file;
+using testing::written;
+
+TEST(Checksum, IsThatOfTheSpecificationHoweverTheBytesCome) {
+  EXPECT_EQ(Checksum().digits(), "2d06800538d394c2");  // XXH3's of nothing
+  const std::string bytes(100'000, 'x');
+  Checksum whole, pieces;
+  whole.add(bytes.data(), bytes.size());
+  for (std::size_t at = 0, length = 1; at < bytes.size(); at += length, length = length * 3 % 1021)
+    pieces.add(bytes.data() + at, std::min(length, bytes.size() - at));
+  EXPECT_EQ(pieces.digits(), whole.digits());
+}
+
+StateDict some() {
+  StateDict state;
+  state.add("weight", tensor({{1., 2.}, {3., 4.}}));
+  state.add("none", empty({0}));
+  state.add("mask", tensor({true, false}));
+  return state;
+}
+
+std::string error_of(const std::string& bytes) {
+  return thrown<FormatError>([&] { testing::read(bytes); });
+}
+
+TEST(Checksums, NameTheTensorThatIsDamaged) {
+  std::string bytes = written(some());
+  bytes[bytes.size() - 3] ^= 1;  // of the numbers, which lie before the mask
+  EXPECT_NE(error_of(bytes).find("of tensor \"weight\", got"), std::string::npos) << error_of(bytes);
+  EXPECT_NE(error_of(bytes).find("the file is damaged"), std::string::npos) << error_of(bytes);
+}
+
+TEST(Checksums, NoticeADifferentOrderOfLargeBlocks) {
+  StateDict state;
+  state.add("x", arange(200'000, {.dtype = kInt64}));  // several times what is read at once
+  const std::string bytes = written(state);
+  EXPECT_TRUE(same(testing::read(bytes), state));
+  std::string exchanged = bytes;
+  const std::size_t block = 256 << 10, data = bytes.size() - 1'600'000;
+  std::swap_ranges(exchanged.begin() + long(data), exchanged.begin() + long(data + block),
+                   exchanged.begin() + long(data + block));
+  EXPECT_NE(error_of(exchanged).find("checksum"), std::string::npos) << error_of(exchanged);
+}
+
+TEST(Checksums, AreLeftAsideWhereAskedTo) {
+  const TemporaryFolder folder;
+  save(some(), folder / "a", {{"name", "value"}});
+  std::string bytes = contents(folder / "a");
+  bytes[bytes.size() - 3] ^= 1;      // data
+  bytes[bytes.find("value")] = 'V';  // header
+  write_file(folder / "a", bytes);
+  EXPECT_THROW(load(folder / "a"), FormatError);
+  EXPECT_THROW(load_metadata(folder / "a"), FormatError);
+  EXPECT_EQ(load(folder / "a", {.verify = false}).size(), 3u);
+  EXPECT_EQ(load_metadata(folder / "a", {.verify = false}), (Metadata{{"name", "Value"}}));
+}
+
+TEST(Checksums, OfHalfAFileAreNotTakenForNone) {
+  const std::string tensor = R"("x":{"dtype":"U8","shape":[1],"data_offsets":[0,1]}})";
+  const auto with = [&](const std::string& metadata) {
+    return error_of(file_of(R"({"__metadata__":{)" + metadata + "}," + tensor, "1"));
+  };
+  const std::string of_tensors = R"("lockstep.checksum.tensors":"0123456789abcdef")";
+  const std::string expected = "expected checksums of the header and of 1 tensors, got others";
+  EXPECT_NE(with(of_tensors).find(expected), std::string::npos);
+  EXPECT_NE(with(of_tensors + R"(,"lockstep.checksum.header":"xxh3:0123456789abcdef")").find(expected),
+            std::string::npos);
+  EXPECT_NE(with(R"("lockstep.checksum.other":"")").find(expected), std::string::npos);
+  EXPECT_EQ(with(R"("lockstep.sum":"")"), "nothing was thrown");
+}
+
+TEST(Checksums, HaveNamesThatNoOtherTextMayHave) {
+  EXPECT_EQ(thrown<InvalidArgument>([] {
+              written({}, {{"lockstep.checksum.x", ""}});
+            }),
+            "[save] expected names in the metadata that are not taken, got \"lockstep.checksum.x\"");
+}
+
+}  // namespace
+}  // namespace lockstep
