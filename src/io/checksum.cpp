@@ -19,11 +19,13 @@ Checksum::Checksum() : state_(new State) { XXH3_64bits_reset(&state_->xxh3); }
 
 void Checksum::add(const void* data, std::size_t bytes) { XXH3_64bits_update(&state_->xxh3, data, bytes); }
 
-std::string Checksum::digits() const {
-  char digits[kDigits];
-  const auto [end, error] = std::to_chars(digits, digits + kDigits, XXH3_64bits_digest(&state_->xxh3), 16);
+std::uint64_t Checksum::value() const { return XXH3_64bits_digest(&state_->xxh3); }
+
+std::string checksum_digits(std::uint64_t value) {
+  char digits[kChecksumDigits];
+  const auto [end, error] = std::to_chars(digits, digits + kChecksumDigits, value, 16);
   const auto count = std::size_t(end - digits);
-  return std::string(kDigits - count, '0').append(digits, count);
+  return std::string(kChecksumDigits - count, '0').append(digits, count);
 }
 
 }  // namespace lockstep

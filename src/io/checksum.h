@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
+inline constexpr std::size_t kChecksumDigits = 16;
+
 class Checksum {
  public:
-  static constexpr std::size_t kDigits = 16;
-
   Checksum();
   void add(const void* data, std::size_t bytes);
-  /// Of all bytes so far: sixteen lower-case hexadecimal digits.
-  std::string digits() const;
+  /// Of all bytes so far.
+  std::uint64_t value() const;
 
  private:
   struct State;
@@ -25,5 +25,8 @@ class Checksum {
   };
   std::unique_ptr<State, Free> state_;
 };
+
+/// Sixteen lower-case hexadecimal digits.
+std::string checksum_digits(std::uint64_t value);
 
 }  // namespace lockstep

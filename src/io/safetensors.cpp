@@ -60,13 +60,13 @@ void read_data(ByteSource& source, const Opened& file, const Entry& entry, const
     const auto block = std::size_t(std::min<std::uint64_t>(kBlock, bytes - done));
     std::byte* const to = place(done);
     source.read(begin + done, to, block);
-    if (!entry.checksum.empty()) checksum.add(to, block);
+    if (entry.checksum) checksum.add(to, block);
     if (entry.dtype == kBool) check_bools(source.name(), begin + done, to, block);
   }
-  if (!entry.checksum.empty() && checksum.digits() != entry.checksum)
+  if (entry.checksum && checksum.value() != *entry.checksum)
     throw FormatError(source.name(), begin,
-                      text("expected data with checksum ", entry.checksum, " of tensor ", shown(entry.key), ", got ",
-                           checksum.digits(), ": the file is damaged"));
+                      text("expected data with checksum ", checksum_digits(*entry.checksum), " of tensor ",
+                           shown(entry.key), ", got ", checksum_digits(checksum.value()), ": the file is damaged"));
 }
 
 }  // namespace
@@ -132,7 +132,7 @@ void write(const StateDict& state, const Metadata& metadata, const Sink& sink) {
         sink(kLengthBytes + length + done, from, block);
       }
     }
-    entry.checksum = checksum.digits();
+    entry.checksum = checksum.value();
   }
   sink(0, &length, sizeof length);
   sink(kLengthBytes, header_json(header).data(), length);

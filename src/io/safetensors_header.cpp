@@ -43,6 +43,10 @@ std::string entry_json(const Entry& entry) {
               entry.end, "]}");
 }
 
+void check_count(const char* what, std::size_t count, std::size_t most) {
+  if (count > most) throw InvalidArgument(text("[save] expected at most ", most, ' ', what, ", got ", count));
+}
+
 }  // namespace
 
 std::string shown(std::string_view bytes) {
@@ -56,6 +60,8 @@ std::optional<DType> dtype_named(std::string_view name) {
 }
 
 std::string header_json(const Header& header) {
+  check_count("tensors", header.entries.size(), kMaxTensors);
+  check_count("texts in the metadata", header.metadata.size(), kMaxTexts - 2);  // two are the checksums
   std::string result = '{' + text_json(kMetadataKey) + ":{" + checksums_json(header);
   for (const auto& [name, value] : header.metadata) {
     if (names_checksum(name))

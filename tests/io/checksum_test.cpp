@@ -22,13 +22,14 @@ using testing::write_file;
 using testing::written;
 
 TEST(Checksum, IsThatOfTheSpecificationHoweverTheBytesCome) {
-  EXPECT_EQ(Checksum().digits(), "2d06800538d394c2");  // XXH3's of nothing
+  EXPECT_EQ(checksum_digits(Checksum().value()), "2d06800538d394c2");  // XXH3's of nothing
+  EXPECT_EQ(checksum_digits(0x1f), "000000000000001f");
   const std::string bytes(100'000, 'x');
   Checksum whole, pieces;
   whole.add(bytes.data(), bytes.size());
   for (std::size_t at = 0, length = 1; at < bytes.size(); at += length, length = length * 3 % 1021)
     pieces.add(bytes.data() + at, std::min(length, bytes.size() - at));
-  EXPECT_EQ(pieces.digits(), whole.digits());
+  EXPECT_EQ(pieces.value(), whole.value());
 }
 
 StateDict some() {
