@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <span>
+#include <ranges>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -11,6 +11,9 @@
 #include <lockstep/io/atomic_file.h>
 
 #include "core/text.h"
+#include "io/byte_source.h"
+#include "io/path.h"
+#include "io/safetensors_file.h"
 
 namespace lockstep {
 namespace {
@@ -36,6 +39,7 @@ std::optional<std::int64_t> step_of(const std::string& name) {
 }
 
 std::vector<std::int64_t> steps_in(const fs::path& folder) {
+  check_path("checkpoint", folder);
   std::vector<std::int64_t> steps;
   std::error_code error;
   for (fs::directory_iterator entry(folder, error), end; !error && entry != end; entry.increment(error))
@@ -52,6 +56,7 @@ CheckpointFolder::CheckpointFolder(fs::path folder, const CheckpointFolderOption
   if (options.every < 1 || options.keep < 0)
     throw InvalidArgument(
         text("[checkpoint] expected every >= 1 and keep >= 0, got ", options.every, " and ", options.keep));
+  check_path("checkpoint", folder_);
   std::error_code error;
   fs::create_directories(folder_, error);
   if (error) throw IoError("mkdir", folder_.string(), error.value());
@@ -59,17 +64,40 @@ CheckpointFolder::CheckpointFolder(fs::path folder, const CheckpointFolderOption
 
 void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) const {
   if (step < 0) throw InvalidArgument(text("[checkpoint] expected a step of at least 0, got ", step));
-  checkpoint.save(path(step));
+  set_aside_if_damaged(step);
+  checkpoint.save(path(step), Links::refuse);
+  intact_[step] = true;
   AtomicFile::remove_leftovers(folder_);
   if (options_.keep == 0) return;
-  std::vector<std::int64_t> up_to = steps();
-  up_to.erase(std::ranges::upper_bound(up_to, step), up_to.end());
-  const auto excess = std::max<std::ptrdiff_t>(0, std::ssize(up_to) - options_.keep);
-  for (const std::int64_t old : std::span(up_to).first(std::size_t(excess))) {
+  const std::vector<std::int64_t> all = steps();
+  std::int64_t kept = 0;
+  for (const std::int64_t old : std::views::reverse(all)) {
+    if (old > step || !is_intact(old) || ++kept <= options_.keep) continue;
     std::error_code error;
     fs::remove(path(old), error);
     if (error) throw IoError("unlink", path(old).string(), error.value());
   }
+}
+
+bool CheckpointFolder::is_intact(std::int64_t step) const {
+  const auto [known, is_new] = intact_.try_emplace(step, false);
+  if (!is_new) return known->second;
+  try {
+    FileSource source(path(step), Links::refuse);
+    safetensors::verify(source);
+    known->second = true;
+  } catch (const Error&) {
+  }
+  return known->second;
+}
+
+void CheckpointFolder::set_aside_if_damaged(std::int64_t step) const {
+  std::error_code error;
+  if (!fs::is_regular_file(fs::symlink_status(path(step), error)) || is_intact(step)) return;
+  fs::path aside = path(step);
+  aside += ".damaged";
+  fs::rename(path(step), aside, error);
+  if (error) throw IoError("rename", path(step).string(), error.value());
 }
 
 std::vector<std::int64_t> CheckpointFolder::steps() const { return steps_in(folder_); }
@@ -82,7 +110,9 @@ std::optional<std::int64_t> CheckpointFolder::latest() const {
 fs::path CheckpointFolder::path(std::int64_t step) const { return folder_ / file_name(step); }
 
 Checkpoint CheckpointFolder::load(std::int64_t step, const ReadOptions& options) const {
-  return Checkpoint::load(path(step), options);
+  ReadOptions here = options;
+  here.links = Links::refuse;
+  return Checkpoint::load(path(step), here);
 }
 
 std::optional<fs::path> latest_checkpoint(const fs::path& folder) {

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <iostream>
 #include <map>
 #include <unordered_set>
 #include <utility>
@@ -12,7 +13,9 @@
 #include <lockstep/train/checkpoint.h>
 
 #include "core/text.h"
+#include "io/path.h"
 #include "tensor/tensor_impl.h"
+#include "train/resume_point.h"
 
 namespace lockstep::train::detail {
 namespace {
@@ -78,6 +81,7 @@ void check_loader(const LoaderHandle& training, bool has_folder) {
 }
 
 void check_folder(const CheckpointOptions& options) {
+  check_path("trainer", options.folder);
   if (options.folder.empty() || options.resume) return;
   if (const auto found = latest_checkpoint(options.folder))
     throw InvalidArgument(text("[trainer] expected .resume = true or a folder without checkpoints, got ", *found));
@@ -240,7 +244,7 @@ void FitLoop::save() {
 }
 
 // All of it or nothing. Each checks before it changes; the model comes last, since its values are not kept twice.
-void FitLoop::take_over(const Checkpoint& checkpoint) {
+void FitLoop::load_parts(const Checkpoint& checkpoint) {
   std::vector<std::function<void()>> undo;
   const auto take = [&](const auto& now, const auto& then, const auto& load) {
     const auto before = now();
@@ -270,18 +274,28 @@ void FitLoop::take_over(const Checkpoint& checkpoint) {
 }
 
 void FitLoop::resume() {
-  const auto newest = folder_->latest();
-  if (!newest) return;
-  const Checkpoint checkpoint = folder_->load(*newest);
+  const auto point = newest_intact(*folder_, options_.checkpoint.strict);
+  if (!point) return;
+  for (const std::string& note : point->passed_over) std::cerr << "[trainer] " + note + '\n';
+  take_over(*point);
+}
+
+void FitLoop::take_over(const ResumePoint& point) {
+  const Checkpoint& checkpoint = point.checkpoint;
   const auto random = checkpoint.generator("random");  // found missing, if it is, before the model changes
-  epoch_ = checkpoint.integer("epoch");
-  step_ = checkpoint.integer("step");
-  step_in_epoch_ = checkpoint.integer("step_in_epoch");
-  reported_step_ = checkpoint.integer("reported_step");
-  seconds_before_ = checkpoint.number("seconds");
+  const std::int64_t begun = point.epoch + (point.step_in_epoch > 0);
+  if (begun > options_.max_epochs)
+    throw InvalidArgument(text("[trainer] expected max_epochs of at least ", begun, ", the epochs that checkpoint ",
+                               folder_->path(point.step), " has begun, got ", options_.max_epochs));
   metrics_.load_state_dict(checkpoint.tensors("metrics"));
   history_.load_state_dict(checkpoint.tensors("history"));
-  take_over(checkpoint);
+  for (const std::string& note : point.passed_over) history_.add_note(note);
+  load_parts(checkpoint);
+  epoch_ = point.epoch;
+  step_ = point.step;
+  step_in_epoch_ = point.step_in_epoch;
+  reported_step_ = point.reported_step;
+  seconds_before_ = point.seconds;
   expect_steps_from(checkpoint.loader("loader").batch);
   set_generator(random);
   progress_.note(text("resumed after step ", step_, ", with ", epoch_, '/', options_.max_epochs, " epochs done"));

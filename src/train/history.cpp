@@ -4,6 +4,8 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <sstream>
+#include <utility>
 
 #include <lockstep/io/atomic_file.h>
 #include <lockstep/tensor/creation.h>
@@ -74,6 +76,11 @@ void History::add_row(std::span<const Value> values) {
   for (const Value& value : values) writable(value.column).back() = value.value;
 }
 
+void History::add_note(std::string note) {
+  std::ranges::replace(note, '\n', ' ');
+  notes_.push_back(std::move(note));
+}
+
 std::string History::csv() const {
   std::string out;
   for (std::size_t c = 0; c < names_.size(); ++c) out += (c ? "," : "") + field(names_[c]);
@@ -115,6 +122,11 @@ StateDict History::state_dict() const {
     state.add(names_[c],
               from_host(values.data(), values.size(), kFloat64, {2, std::int64_t(rows_)}, {.dtype = kFloat64}));
   }
+  if (notes_.empty()) return state;
+  std::string lines, key = "notes";
+  for (const std::string& note : notes_) lines += note + '\n';
+  while (state.find(key)) key += '_';  // a column's name; notes are told by their dtype
+  state.add(key, from_host(lines.data(), lines.size(), kUInt8, {std::int64_t(lines.size())}, {.dtype = kUInt8}));
   return state;
 }
 
@@ -122,6 +134,12 @@ void History::load_state_dict(const StateDict& state) {
   History loaded;
   if (!state.empty() && state.begin()->second.dim() == 2) loaded.rows_ = std::size_t(state.begin()->second.size(1));
   for (const auto& [name, tensor] : state) {
+    if (tensor.dtype() == kUInt8 && tensor.dim() == 1) {
+      const auto bytes = tensor.to_vector<std::uint8_t>();
+      std::istringstream lines(std::string(bytes.begin(), bytes.end()));
+      for (std::string note; std::getline(lines, note);) loaded.add_note(note);
+      continue;
+    }
     if (tensor.dtype() != kFloat64 || tensor.sizes() != Shape{2, std::int64_t(loaded.rows_)})
       throw InvalidArgument(
           text("[history] expected float64 [2, rows] as ", name, ", got ", tensor.dtype(), ' ', tensor.sizes()));

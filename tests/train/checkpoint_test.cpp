@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/stat.h>
+
 #include <cmath>
 #include <limits>
 
@@ -12,6 +14,7 @@
 
 #include "io/memory_source.h"
 #include "io/temporary_folder.h"
+#include "support/must_end.h"
 #include "support/test_devices.h"
 #include "train/noisy_job.h"
 
@@ -218,6 +221,58 @@ TEST(CheckpointFolder, LeavesOtherFilesAloneAndIsNotMisledByThem) {
   EXPECT_EQ(checkpoints.steps(), (Steps{2}));
   EXPECT_EQ(folder.names().size(), 6u);
   EXPECT_FALSE(folder.names().contains(".step-000000000050.safetensors.lockstep-tmp"));
+}
+
+TEST(CheckpointFolder, NeverFollowsASymbolicLinkAtACheckpointsName) {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder / "run");
+  of_step(3).save(folder / "target");
+  const std::string target = contents(folder / "target");
+  std::filesystem::create_symlink(folder / "target", checkpoints.path(3));
+  EXPECT_NE(refusal([&] { checkpoints.save(3, of_step(4)); }).find("got a symbolic link"), std::string::npos);
+  EXPECT_NE(refusal([&] { checkpoints.load(3); }).find("got a symbolic link"), std::string::npos);
+  EXPECT_EQ(contents(folder / "target"), target);
+  EXPECT_TRUE(std::filesystem::is_symlink(checkpoints.path(3)));
+}
+
+TEST(CheckpointFolder, NeverWaitsForAPipe) {
+  const TemporaryFolder folder;
+  const CheckpointFolder checkpoints(folder.path(), {.keep = 1});
+  ASSERT_EQ(::mkfifo((folder / ".step-000000000001.safetensors.lockstep-tmp").c_str(), 0600), 0);
+  ASSERT_EQ(::mkfifo(checkpoints.path(2).c_str(), 0600), 0);
+  testing::must_end({[&] {
+    checkpoints.save(1, of_step(1));
+    EXPECT_THROW(checkpoints.save(2, of_step(2)), InvalidArgument);
+    checkpoints.save(3, of_step(3));
+  }});
+  EXPECT_EQ(checkpoints.load(3).integer("step"), 3);
+  EXPECT_EQ(checkpoints.steps(), (Steps{2, 3})) << "the pipe is nobody's checkpoint";
+}
+
+TEST(CheckpointFolder, NeitherRemovesNorCountsDamagedOnesOfAnotherWriter) {
+  const TemporaryFolder folder;
+  for (const std::int64_t step : {1, 2, 3}) CheckpointFolder(folder.path()).save(step, of_step(step));
+  const auto newest = CheckpointFolder(folder.path()).path(3);
+  std::string bytes = contents(newest);
+  bytes.back() ^= 1;
+  testing::write_file(newest, bytes);
+  const CheckpointFolder checkpoints(folder.path(), {.keep = 2});
+  checkpoints.save(4, of_step(4));
+  EXPECT_EQ(checkpoints.steps(), (Steps{2, 3, 4}));
+  checkpoints.save(5, of_step(5));
+  EXPECT_EQ(checkpoints.steps(), (Steps{3, 4, 5}));
+  EXPECT_EQ(contents(newest), bytes);
+  checkpoints.save(3, of_step(3));
+  EXPECT_EQ(checkpoints.load(3).integer("step"), 3);
+  EXPECT_EQ(contents(newest.string() + ".damaged"), bytes);
+}
+
+TEST(CheckpointFolder, RefusesAPathWithAByteZero) {
+  const std::string name("/tmp/a\0b", 8);
+  EXPECT_THROW(CheckpointFolder{name}, InvalidArgument);
+  EXPECT_THROW(latest_checkpoint(name), InvalidArgument);
+  EXPECT_THROW(Checkpoint().save(name), InvalidArgument);
+  EXPECT_THROW(Checkpoint::load(name), InvalidArgument);
 }
 
 TEST(CheckpointFolder, RefusesOptionsOutOfRange) {

@@ -104,6 +104,18 @@ TEST(History, GoesOnFromItsState) {
   EXPECT_EQ(copy.csv(), "\r\n");
 }
 
+TEST(History, KeepsItsNotesInItsState) {
+  History history = sample();
+  history.add_note("one");
+  history.add_note("two\nin one line");
+  const std::vector<History::Value> row = {{"notes", 1}};
+  history.add_row(row);
+  History copy;
+  copy.load_state_dict(history.state_dict());
+  EXPECT_EQ(copy.notes(), (std::vector<std::string>{"one", "two in one line"}));
+  EXPECT_EQ(copy.csv(), history.csv());
+}
+
 TEST(History, PlotsAWholePicture) {
   const TemporaryFolder folder;
   for (const bool log_y : {false, true}) {

@@ -21,6 +21,8 @@
 
 namespace lockstep::train::detail {
 
+struct ResumePoint;
+
 class LOCKSTEP_API FitLoop {
  public:
   struct Parts {
@@ -49,7 +51,8 @@ class LOCKSTEP_API FitLoop {
   };
 
   void resume();
-  void take_over(const Checkpoint& checkpoint);
+  void take_over(const ResumePoint& point);
+  void load_parts(const Checkpoint& checkpoint);
   /// The steps of this epoch: those done, and what the batches from `batch` on make.
   void expect_steps_from(std::int64_t batch);
   void step();

@@ -31,6 +31,12 @@ class LOCKSTEP_API History {
 
   void add_row(std::span<const Value> values);
 
+  /// What else is to be known of the run, a line each: checkpoints that were damaged, and passed over. State dicts hold
+  /// them, CSV does not.
+  const std::vector<std::string>& notes() const noexcept { return notes_; }
+  /// A line end in it becomes a blank.
+  void add_note(std::string note);
+
   /// RFC 4180, with a header. Missing values are empty; others are the shortest text that reads back as the same
   /// number, nan and inf among them.
   std::string csv() const;
@@ -40,7 +46,7 @@ class LOCKSTEP_API History {
   void write_csv(const std::filesystem::path& path) const;
   void write_svg(const std::filesystem::path& path, const PlotOptions& options = {}) const;
 
-  /// One tensor for each column: [2, rows], the values and whether they are there.
+  /// One tensor for each column: [2, rows], the values and whether they are there. The notes, if any, are bytes.
   StateDict state_dict() const;
   /// Throws InvalidArgument, and changes nothing then, for anything that state_dict() does not give.
   void load_state_dict(const StateDict& state);
@@ -51,6 +57,7 @@ class LOCKSTEP_API History {
   std::vector<std::string> names_;
   std::vector<Column> columns_;
   std::size_t rows_ = 0;
+  std::vector<std::string> notes_;
 };
 
 }  // namespace lockstep::train

@@ -31,6 +31,10 @@ struct CheckpointOptions {
   std::int64_t every_epochs = 1;      ///< 0: not by epochs.
   std::int64_t keep = 3;              ///< The newest so many; 0: all.
   bool resume = false;  ///< Go on, bit for bit, from the newest one there, if any. Else the folder must have none.
+  /// With resume, what becomes of damaged ones that are newer than any intact one. false: they are passed over, named
+  /// on standard error and in History::notes(), and stay. true: the newest one's error is thrown, and nothing has
+  /// changed. Where none is intact, it is thrown either way.
+  bool strict = false;
 };
 
 struct TrainerOptions {
