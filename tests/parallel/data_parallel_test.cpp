@@ -186,7 +186,9 @@ TEST(DataParallel, SplitsAndJoinsNestedValues) {
 
 struct Scale {
   double factor;
+  bool operator==(const Scale&) const = default;
 };
+enum class Kind { once, twice };
 struct Choosing : nn::Module<Choosing> {
   nn::Parameter weight{ones({1})};
   auto members() { return nn::members("weight", weight); }
@@ -196,6 +198,11 @@ struct Choosing : nn::Module<Choosing> {
   requires requires(T scale) { scale.factor; }
   Tensor forward(const Tensor& x, const T& scale) { return x * scale.factor; }
   Tensor forward(const Tensor& x, const std::unique_ptr<int>& factor) { return x * double(*factor); }
+  Tensor forward(const Tensor& x, Kind kind) { return kind == Kind::twice ? x * 2. : x; }
+  Tensor forward(const Tensor& x, const std::vector<double>& factors) { return x * factors.at(0); }
+  Tensor forward(const Tensor& x, double (*function)(double)) { return x * function(1); }
+  template <class F>
+  requires std::is_invocable_r_v<double, F&> Tensor forward(const Tensor& x, F& function) { return x * function(); }
 };
 
 TEST(DataParallel, TakesTheArgumentsThatItsModuleTakes) {
@@ -209,6 +216,13 @@ TEST(DataParallel, TakesTheArgumentsThatItsModuleTakes) {
   EXPECT_EQ(floats(model(x, std::nullopt, std::nullopt)), (std::vector<float>{1, 1}));
   EXPECT_EQ(floats(model(x, std::nullopt, 5.)), (std::vector<float>{5, 5}));
   EXPECT_EQ(floats(model(x, std::make_unique<int>(6))), (std::vector<float>{6, 6}));
+  EXPECT_EQ(floats(model(x, Kind::twice)), (std::vector<float>{2, 2}));
+  EXPECT_EQ(floats(model(x, std::vector{7.})), (std::vector<float>{7, 7}));
+  EXPECT_EQ(floats(model(
+                x, +[](double y) { return y + 7; })),
+            (std::vector<float>{8, 8}));
+  const std::function<double()> nine = [&three] { return three.factor * 3; };  // what it captures, nobody can see
+  EXPECT_EQ(floats(model(x, std::ref(nine))), (std::vector<float>{9, 9}));
 }
 
 struct LossModel : nn::Module<LossModel> {

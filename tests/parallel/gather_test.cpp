@@ -5,16 +5,20 @@
 
 #include <any>
 #include <deque>
+#include <functional>
 #include <limits>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <variant>
 
 #include <lockstep/autograd/autograd.h>
+#include <lockstep/nn/layers.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/parallel/scatter.h>
@@ -241,6 +245,13 @@ static_assert(!kShowsTensors<std::variant<int, Hidden>>);
 static_assert(!kShowsTensors<std::any>);
 static_assert(kShowsTensors<Output> && kShowsTensors<std::deque<Tensor>>);
 static_assert(kShowsTensors<Compared> && kShowsTensors<std::vector<Compared>> && kShowsTensors<Tag>);
+static_assert(!kShowsTensors<std::function<void()>> && !kShowsTensors<nn::Linear>);
+static_assert(!kShowsTensors<Tensor*> && !kShowsTensors<std::shared_ptr<const Output>>);
+static_assert(!kShowsTensors<std::vector<std::unique_ptr<Tensor>>> && !kShowsTensors<std::reference_wrapper<Output>>);
+static_assert(kShowsTensors<std::shared_ptr<Hidden>> && kShowsTensors<std::reference_wrapper<Hidden>>);
+static_assert(kShowsTensors<Gather> && kShowsTensors<Device> && kShowsTensors<std::optional<double>>);
+static_assert(kShowsTensors<std::nullopt_t> && kShowsTensors<std::string_view> && kShowsTensors<const char*>);
+static_assert(kShowsTensors<int (*)(double)> && kShowsTensors<std::set<std::pair<int, std::string>>>);
 static_assert(kShowsTensors<std::string> && kShowsTensors<std::map<std::string, std::vector<double>>>);
 
 TEST(Scatter, SplitsMapsOfAnyOrder) {

@@ -65,6 +65,7 @@ using Shared = std::conditional_t<
 
 template <class Argument>
 Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
+  require_shown_tensors<std::decay_t<Argument>>();
   if constexpr (std::copy_constructible<std::decay_t<Argument>>)
     return static_cast<Argument&&>(argument);
   else

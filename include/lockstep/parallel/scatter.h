@@ -39,11 +39,11 @@ LOCKSTEP_API Shards scatter_tensors(std::span<const NamedTensor> tensors, std::s
                                     const ScatterOptions& options);
 
 /// Splits all tensors in `value`; other parts go to every shard unchanged. `name` is what errors call it.
-/// A value without tensors has one shard.
+/// A value without tensors has one shard. Does not compile for parts that may hide tensors (kShowsTensors).
 template <class T>
 std::vector<T> scatter(const T& value, std::span<const Device> devices, const ScatterOptions& options = {},
                        const std::string& name = "input", std::vector<std::int64_t>* rows = nullptr) {
-  const auto ignore = [](const std::string&, const auto&) {};
+  const auto ignore = []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); };
   std::vector<NamedTensor> found;
   T seen = value;
   visit_tensors(

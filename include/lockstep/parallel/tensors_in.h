@@ -6,8 +6,10 @@
 #include <array>
 #include <concepts>
 #include <deque>
+#include <functional>
 #include <list>
 #include <map>
+#include <memory>
 #include <optional>
 #include <string>
 #include <tuple>
@@ -60,6 +62,15 @@ template <class T>
 requires(!std::same_as<typename T::value_type, T>) struct Comparable<T>
     : std::conjunction<Comparable<typename T::value_type>, std::bool_constant<std::equality_comparable<T>>> {
 };
+// What a pointer leads to belongs to somebody else, but tensors there would neither be split nor joined.
+template <class T>
+struct Comparable<T*> : std::negation<HoldsTensors<std::remove_cv_t<T>>> {};
+template <class T, class D>
+struct Comparable<std::unique_ptr<T, D>> : Comparable<T*> {};
+template <class T>
+struct Comparable<std::shared_ptr<T>> : Comparable<T*> {};
+template <class T>
+struct Comparable<std::reference_wrapper<T>> : Comparable<T*> {};
 template <class... T>
 struct Comparable<std::tuple<T...>> : std::conjunction<Comparable<std::remove_const_t<T>>...> {};
 template <class... T>
@@ -90,8 +101,8 @@ struct NamedTensor {
 template <class T>
 inline constexpr bool kHoldsTensors = detail::HoldsTensors<T>::value;
 
-/// True for types of which it is known where their tensors are: those that may hold some, and values that can be
-/// compared, as tensors cannot.
+/// True for types of which it is known where their tensors are: those that may hold some, values that can be compared,
+/// as tensors cannot, and pointers and reference_wrappers to others than tensors, which are for what replicas share.
 template <class T>
 inline constexpr bool kShowsTensors = kHoldsTensors<T> || detail::Comparable<T>::value;
 
@@ -100,7 +111,8 @@ template <class Part>
 void require_shown_tensors() {
   static_assert(kShowsTensors<Part>,
                 "tensors in this type would be overlooked: give the struct members(), as in "
-                "auto members() { return lockstep::members(\"x\", x); }, or an operator== if it holds none");
+                "auto members() { return lockstep::members(\"x\", x); }, or an operator== if it holds none; "
+                "what replicas share as it is, such as a callable, is given as std::ref(x)");
 }
 
 /// Calls on_tensor(name, tensor) for each tensor in `value`, in order, and on_other(name, part) for each part that

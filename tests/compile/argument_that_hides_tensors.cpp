@@ -1,0 +1,12 @@
+// refused: tensors in this type would be overlooked: give the struct members()
+#include <lockstep/parallel/data_parallel.h>
+
+struct Batch {
+  lockstep::Tensor ids, mask;
+};
+
+struct Net : lockstep::nn::Module<Net> {
+  lockstep::Tensor forward(const Batch& batch) { return batch.ids; }
+};
+
+lockstep::Tensor run(lockstep::DataParallel<Net>& model, const Batch& batch) { return model(batch); }

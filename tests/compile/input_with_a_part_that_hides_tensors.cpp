@@ -1,0 +1,10 @@
+// refused: tensors in this type would be overlooked: give the struct members()
+#include <lockstep/parallel/scatter.h>
+
+struct Mask {
+  lockstep::Tensor bits;
+};
+
+auto split(const std::tuple<lockstep::Tensor, std::vector<Mask>>& input) {
+  return lockstep::scatter(input, lockstep::try_all_gpus());
+}
