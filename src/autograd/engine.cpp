@@ -183,7 +183,7 @@ class Backward final : public autograd::Pass {
     if (node.leaf() && autograd::meta_of(*node.leaf())->retired)
       throw AutogradError(
           "[backward] expected a graph of replicas that sum their gradients, got one of replicas that are gone: of a "
-          "DataParallel that has made others since or was destroyed, or of data_parallel()");
+          "DataParallel that has made others since or was destroyed");
   }
 
   void discover(const std::shared_ptr<Node>& root) {

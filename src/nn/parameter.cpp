@@ -6,24 +6,26 @@
 
 #include "autograd/node.h"
 #include "core/job_local.h"
+#include "core/text.h"
 #include "tensor/copy.h"
 
 namespace lockstep::nn {
 namespace {
 
-thread_local const Device* copy_target = nullptr;
+thread_local const CopyTarget* copy_target = nullptr;
 const JobLocal copy_target_is_of_the_job([]() -> void* { return &copy_target; }, copy_target);
 
 Tensor copy_of(const Tensor& tensor) {
   if (!tensor.defined()) return {};
-  Tensor copy = copied(tensor, device_state(copy_target ? *copy_target : tensor.device()), tensor.dtype());
+  if (copy_target && copy_target->as == CopyAs::replica) return tensor.to(copy_target->device);
+  Tensor copy = copied(tensor, device_state(copy_target ? copy_target->device : tensor.device()), tensor.dtype());
   if (tensor.requires_grad()) copy.requires_grad_();
   return copy;
 }
 
 }  // namespace
 
-CopyTo::CopyTo(Device device) : device_(device), outer_(copy_target) { copy_target = &device_; }
+CopyTo::CopyTo(Device device, CopyAs as) : target_{device, as}, outer_(copy_target) { copy_target = &target_; }
 CopyTo::~CopyTo() { copy_target = outer_; }
 
 State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
@@ -48,6 +50,9 @@ void State::reset(const Tensor& value) {
     Tensor::operator=(value.detach());
     return;
   }
+  if (!is_leaf())
+    throw AutogradError(text("[reset] expected a leaf, got a replica's tensor of shape ", sizes(),
+                             ", to which gradients of the module go back: change the module, and replicate it again"));
   autograd::check_idle("reset", *this);
   const Tensor source = value.detach();
   TensorImpl& own = *impl();

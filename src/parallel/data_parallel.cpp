@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "autograd/node.h"
 #include "core/text.h"
 #include "runtime/registry.h"
 
@@ -43,8 +42,10 @@ void adopt(nn::ModuleBase& module, Device device) {
   ReplicaSync::check_placement(module, device);
 }
 
-void refuse_backward(nn::ModuleBase& replica) {
-  for (const Tensor& parameter : replica.parameters()) autograd::make_meta(parameter).retired = true;
+void check_output_device(Device device) {
+  if (!device.is_cpu() && device.index() >= accelerator_count())
+    throw InvalidArgument(text("[DataParallel] expected output_device to be the CPU or one of ", accelerator_count(),
+                               " visible GPUs, got ", device));
 }
 
 void refuse_nesting() {

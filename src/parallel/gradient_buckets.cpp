@@ -16,12 +16,14 @@ namespace {
 
 using autograd::Meta;
 
-// Each once, though the module may name it twice.
+// What gets a gradient, buffers too. Each once, though the module may name it twice.
 struct Trainable final : nn::Visitor {
   std::vector<Tensor> parameters;
   std::unordered_set<const TensorImpl*> seen;
   explicit Trainable(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
-  void parameter(const nn::Path&, nn::Parameter& value) override {
+  void parameter(const nn::Path&, nn::Parameter& value) override { add(value); }
+  void buffer(const nn::Path&, nn::Buffer& value) override { add(value); }
+  void add(const nn::State& value) {
     if (value.requires_grad() && seen.insert(value.impl()).second) parameters.push_back(value);
   }
 };
@@ -49,8 +51,8 @@ void GradientBuckets::Impl::lay_out(std::span<const std::size_t> in_order) {
   for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
 }
 
-// Once, after the first backward: buckets in the order in which it came to the leaves. For a while that takes the memory of
-// all gradients twice: where there is not so much, the present buckets do too.
+// Once, after the first backward: buckets in the order in which it came to the leaves. For a while that takes the
+// memory of all gradients twice: where there is not so much, the present buckets do too.
 void GradientBuckets::Impl::observe() {
   std::vector<bool> seen(parameters.size());
   std::vector<std::size_t> all = order;

@@ -164,6 +164,35 @@ bool is_consequence(const std::exception_ptr& failure) {
 
 }  // namespace
 
+namespace detail {
+
+std::optional<Device> device_of(nn::ModuleBase& module) {
+  struct First final : nn::Visitor {
+    std::optional<Device> device;
+    void parameter(const nn::Path&, nn::Parameter& value) override { look(value); }
+    void buffer(const nn::Path&, nn::Buffer& value) override { look(value); }
+    void look(const Tensor& value) {
+      if (!device && value.defined()) device = value.device();
+    }
+  } first;
+  module.visit(nn::Path(), first);
+  return first.device;
+}
+
+void check_counts(std::size_t replicas, std::size_t inputs, std::size_t devices) {
+  if (inputs == 0) throw InvalidArgument("[parallel_apply] expected at least one input, got none");
+  if (replicas < inputs || devices < inputs)
+    throw InvalidArgument(text("[parallel_apply] expected a replica and a device for each of ", inputs, " inputs, got ",
+                               replicas, " and ", devices));
+}
+
+void throw_no_device(std::size_t replica) {
+  throw InvalidArgument(text("[parallel_apply] expected replica ", replica,
+                             " or its input to have a tensor, got neither: give the devices"));
+}
+
+}  // namespace detail
+
 bool inside_replica() noexcept { return current_meeting() != nullptr; }
 
 void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,

@@ -20,6 +20,7 @@ struct Inventory final : nn::Visitor {
   struct Item {
     nn::State* state;
     nn::BufferSync sync;
+    bool may_change_in_pass = true;
   };
   std::vector<Item> states;
   std::vector<std::pair<void*, std::size_t>> settings;
@@ -29,7 +30,8 @@ struct Inventory final : nn::Visitor {
   void module(const nn::Path&, nn::ModuleBase& module) override { modules.push_back(&module); }
   void parameter(const nn::Path&, nn::Parameter& value) override {
     // An optimizer changes all replicas of what it trains.
-    states.push_back({&value, value.requires_grad() ? nn::BufferSync::equal : nn::BufferSync::primary});
+    const bool trained = value.requires_grad();
+    states.push_back({&value, trained ? nn::BufferSync::equal : nn::BufferSync::primary, !trained});
   }
   void buffer(const nn::Path&, nn::Buffer& value) override { states.push_back({&value, value.sync()}); }
   void setting(const nn::Path&, void* value, std::size_t bytes) override { settings.emplace_back(value, bytes); }
@@ -54,6 +56,19 @@ bool is_current(const Seen& primary_was, const Inventory::Item& primary, const S
              : now.version == primary_was.version && its.version == replica_was.version;
 }
 
+void check_shaped(const char* op, const char* kind, const nn::Path& path, const nn::State& value) {
+  if (!value.defined())
+    throw InvalidArgument(text("[", op, "] expected ", kind, " \"", path.str(),
+                               "\" to have a shape, got a lazy one: run one batch through the module first"));
+}
+
+struct Shaped final : nn::Visitor {
+  void parameter(const nn::Path& path, nn::Parameter& value) override {
+    check_shaped("replicate", "parameter", path, value);
+  }
+  void buffer(const nn::Path& path, nn::Buffer& value) override { check_shaped("replicate", "buffer", path, value); }
+};
+
 class Placement final : public nn::Visitor {
  public:
   explicit Placement(Device device) : device_(device) {}
@@ -67,9 +82,7 @@ class Placement final : public nn::Visitor {
 
  private:
   void check(const char* kind, const nn::Path& path, const nn::State& value) const {
-    if (!value.defined())
-      throw InvalidArgument(text("[DataParallel] expected ", kind, " \"", path.str(),
-                                 "\" to have a shape, got a lazy one: run one batch through the module first"));
+    check_shaped("DataParallel", kind, path, value);
     if (value.device() != device_)
       throw DeviceMismatch(
           text("[DataParallel] expected ", kind, " \"", path.str(), "\" on ", device_, ", got it on ", value.device()));
@@ -100,7 +113,7 @@ struct ReplicaSync::Impl {
         const nn::State& source = *primary.states[k].state;
         nn::State& target = *own.states[k].state;
         if (is_current(replica.primary_was[k], primary.states[k], replica.was[k], target)) continue;
-        if (primary.states[k].sync == nn::BufferSync::equal) {
+        if (primary.states[k].sync == nn::BufferSync::equal || source.requires_grad()) {
           bring_in_lockstep(source, target);
         } else {
           copy_values(target, source);
@@ -119,9 +132,9 @@ struct ReplicaSync::Impl {
   std::vector<std::size_t> changed_means(const Inventory& primary, DType dtype) const {
     std::vector<std::size_t> found;
     for (std::size_t k = 0; k < primary.states.size(); ++k) {
-      const auto& [state, sync] = primary.states[k];
-      if (sync == nn::BufferSync::mean && state->dtype() == dtype &&
-          state->version() != replicas.front().primary_was[k].version)
+      const Inventory::Item& item = primary.states[k];
+      if (item.sync == nn::BufferSync::mean && item.state->dtype() == dtype &&
+          item.state->version() != replicas.front().primary_was[k].version)
         found.push_back(k);
     }
     return found;
@@ -176,6 +189,13 @@ struct ReplicaSync::Impl {
   }
 };
 
+void detail::check_replicable(nn::ModuleBase& module, std::span<const Device> devices) {
+  if (devices.empty()) throw InvalidArgument("[replicate] expected at least one device, got none");
+  for (const Device& device : devices) device_state(device);
+  Shaped visitor;
+  module.visit(nn::Path(), visitor);
+}
+
 ReplicaSync::ReplicaSync() : impl_(std::make_unique<Impl>()) {}
 ReplicaSync::~ReplicaSync() = default;
 ReplicaSync::ReplicaSync(ReplicaSync&&) noexcept = default;
@@ -190,15 +210,15 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
   impl_->replicas.clear();
   const Inventory inventory(primary);
   impl_->trained.clear();
-  for (const auto& [state, sync] : inventory.states)
-    impl_->trained.push_back(state->requires_grad() ? *state : Tensor());
+  for (const Inventory::Item& item : inventory.states)
+    impl_->trained.push_back(item.state->requires_grad() ? *item.state : Tensor());
   for (nn::ModuleBase* module : replicas) {
     Impl::Replica& replica = impl_->replicas.emplace_back(Impl::Replica{Inventory(*module), {}, {}});
     for (std::size_t k = 0; k < inventory.states.size(); ++k)
-      if (inventory.states[k].sync == nn::BufferSync::equal)
+      if (inventory.states[k].sync == nn::BufferSync::equal || inventory.states[k].state->requires_grad())
         begin_in_lockstep(*inventory.states[k].state, *replica.inventory.states[k].state);
-    for (const auto& [state, sync] : inventory.states) replica.primary_was.emplace_back(*state);
-    for (const auto& [state, sync] : replica.inventory.states) replica.was.emplace_back(*state);
+    for (const Inventory::Item& item : inventory.states) replica.primary_was.emplace_back(*item.state);
+    for (const Inventory::Item& item : replica.inventory.states) replica.was.emplace_back(*item.state);
   }
 }
 
@@ -224,7 +244,7 @@ void ReplicaSync::fail_pass() noexcept {
   if (!impl_) return;
   for (Impl::Replica& replica : impl_->replicas)
     for (std::size_t k = 0; k < replica.was.size(); ++k)
-      if (!replica.inventory.states[k].state->requires_grad()) replica.was[k] = Seen();
+      if (replica.inventory.states[k].may_change_in_pass) replica.was[k] = Seen();
 }
 
 }  // namespace lockstep

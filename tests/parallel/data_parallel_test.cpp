@@ -2,6 +2,7 @@
 
 #include <thread>
 
+#include <lockstep/nn/batch_norm.h>
 #include <lockstep/nn/layer_norm.h>
 #include <lockstep/nn/sequential.h>
 
@@ -240,6 +241,17 @@ TEST(DataParallel, GathersScalarsAsAVectorOrTheirWeightedMean) {
   EXPECT_NEAR(mean_of(rows).item<float>(), 4.5f, 1e-6);
 }
 
+// The rank of an output does not depend on the number of devices.
+TEST(DataParallel, GathersAScalarAsAVectorOnOneDeviceToo) {
+  const TestDevices devices(1);
+  const Tensor rows = ones({10});
+  EXPECT_EQ(DataParallel(LossModel())(rows).sizes(), Shape{1});
+  LossModel module;
+  module.to("cuda:0");
+  EXPECT_EQ(data_parallel(module, rows).sizes(), Shape{1});
+  EXPECT_EQ(DataParallel(LossModel(), {.gather = Gather::mean})(rows).sizes(), Shape());
+}
+
 template <class E, class F>
 std::string message(F&& call) {
   try {
@@ -294,6 +306,41 @@ TEST(DataParallelRefuses, InputsThatDisagree) {
     model(Nested{seven, {}}, std::optional(ones({})), 2, std::string());
   });
   EXPECT_NE(scalar.find("got a 0-dim one as arguments[1]"), std::string::npos) << scalar;
+}
+
+TEST(DataParallelRefuses, AnOutputDeviceThatIsNotThereBeforeAnythingRuns) {
+  const TestDevices devices(2);
+  const DataParallelOptions options = {.output_device = Device("cuda:2")};
+  const std::string expected =
+      "[DataParallel] expected output_device to be the CPU or one of 2 visible GPUs, got cuda:2";
+  EXPECT_EQ(message<InvalidArgument>([&] { DataParallel model(Model(5, 2), options); }), expected);
+  Model module(5, 2);
+  module.to("cuda:0");
+  std::string refused;
+  EXPECT_EQ(printed([&] { refused = message<InvalidArgument>([&] {
+                            data_parallel(module, ones({4, 5}), options);
+                          }); }),
+            "");
+  EXPECT_EQ(refused, expected);
+}
+
+TEST(DataParallelRefuses, AnOutputDeviceThatIsGone) {
+  const TestDevices three(3);
+  DataParallel model(Model(5, 2), {.device_ids = {0}, .output_device = Device("cuda:2")});
+  const TestDevices one(1);
+  const std::string refused = message<InvalidArgument>([&] { model(ones({4, 5})); });
+  EXPECT_NE(refused.find("expected output_device"), std::string::npos) << refused;
+}
+
+TEST(DataParallelRefuses, AShardTooSmallForBatchNormAndNamesTheWaysOut) {
+  const TestDevices devices(3);
+  DataParallel model{nn::BatchNorm1d(4)};
+  const std::string refused = message<ShapeError>([&] { model(randn({7, 4})); });  // 3, 3 and 1 row
+  for (const char* way : {"replica 2", "got [1, 4]", "Split::balanced", "drop_last", "SyncBatchNorm"})
+    EXPECT_NE(refused.find(way), std::string::npos) << refused;
+  const std::string alone = message<ShapeError>([&] { model(randn({1, 4})); });
+  EXPECT_NE(alone.find("drop_last"), std::string::npos) << alone;
+  EXPECT_EQ(alone.find("Split::balanced"), std::string::npos) << alone;
 }
 
 TEST(DataParallelRefuses, DevicesThatAreNotThereOrTwice) {

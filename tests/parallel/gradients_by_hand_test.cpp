@@ -293,9 +293,6 @@ TEST(GradientsOfReplicasMadeAgain, AreRefusedWhenTheModelIsGone) {
   }
   EXPECT_THROW(loss.backward(), AutogradError);
   EXPECT_TRUE(gradients({loss}, {x})[0].defined());  // which asks for none of theirs
-  Pair module;
-  module.to("cuda:0");
-  EXPECT_THROW(sum(data_parallel(module, x)).backward(), AutogradError);
 }
 
 // A module that moves asks for its gradients one after the other, when some have moved already.

@@ -82,7 +82,7 @@ Outcome update(int count, const std::function<void(FaultInjector&)>& inject) {
       count, inject,
       [] {
         nn::Linear primary(5, 2, {.bias = false, .tensor = {.device = "cuda:0"}});
-        Prepared prepared{copy(primary), replicate(primary, "cuda:1"), randn({4, 5}, {.device = "cuda:1"}), {}};
+        Prepared prepared{copy(primary), detail::copy_on(primary, "cuda:1"), randn({4, 5}, {.device = "cuda:1"}), {}};
         return prepared;
       },
       [](Prepared& prepared) {

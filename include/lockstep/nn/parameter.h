@@ -19,7 +19,7 @@ class LOCKSTEP_API State : public Tensor {
   void place(Device device);
   void convert(DType dtype);
   /// Takes over the array of `value`, which may have another shape, dtype and device. An accumulated gradient is
-  /// dropped. If nothing was held, holds `value` itself.
+  /// dropped. If nothing was held, holds `value` itself. Throws AutogradError for a replica's, which is no leaf.
   void reset(const Tensor& value);
 
  protected:
@@ -67,17 +67,29 @@ class LOCKSTEP_API Buffer : public State {
   BufferSync sync_ = BufferSync::primary;
 };
 
+/// What a copy of a parameter or buffer has to do with the original.
+enum class CopyAs : std::uint8_t {
+  own,      ///< Nothing: a leaf of its own.
+  replica,  ///< It is the original on another device: gradients that reach it go on there. Where the original is on
+            ///< that device already, the copy is the same tensor.
+};
+
+struct CopyTarget {
+  Device device;
+  CopyAs as = CopyAs::own;
+};
+
 /// While it lives, copies of parameters and buffers that this thread makes land on `device`.
 class LOCKSTEP_API CopyTo {
  public:
-  explicit CopyTo(Device device);
+  explicit CopyTo(Device device, CopyAs as = CopyAs::own);
   ~CopyTo();
   CopyTo(const CopyTo&) = delete;
   CopyTo& operator=(const CopyTo&) = delete;
 
  private:
-  Device device_;
-  const Device* outer_;
+  const CopyTarget target_;
+  const CopyTarget* const outer_;
 };
 
 }  // namespace lockstep::nn

@@ -47,10 +47,10 @@ LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_
 /// Moves a module that is wholly on the CPU to `device`; otherwise refuses what is not there. Refuses lazy parameters
 /// and DataParallel inside.
 LOCKSTEP_API void adopt(nn::ModuleBase& module, Device device);
+/// Throws InvalidArgument for one that is not there.
+LOCKSTEP_API void check_output_device(Device device);
 /// Throws InvalidArgument inside a replica.
 LOCKSTEP_API void refuse_nesting();
-/// A backward that reaches the module's parameters throws AutogradError.
-LOCKSTEP_API void refuse_backward(nn::ModuleBase& replica);
 
 // Arguments that may hold tensors are copied (as handles) for each replica; others are given by reference if they
 // can outlive the call or cannot be copied.
@@ -72,19 +72,11 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
     return argument;
 }
 
-template <class... Arguments>
-std::tuple<Arguments...> as_arguments(std::tuple<Arguments...> arguments) {
-  return arguments;
-}
-template <class Argument>
-std::tuple<Argument> as_arguments(Argument argument) {
-  return {std::move(argument)};
-}
-
 }  // namespace detail
 
-/// Owns a module and keeps a replica of it on each device. On a single device it passes through. Not to be called
-/// from several threads at once. Keys of its state dict carry "module.".
+/// Owns a module and keeps a replica of it on each device. On one device it calls the module itself; a 0-dim output
+/// becomes a vector of one element there too, so that its rank does not depend on the number of devices. Not to be
+/// called from several threads at once. Keys of its state dict carry "module.".
 ///
 /// Backward sums the replicas' gradients while it runs (GradientBuckets), so that gradients equal those of the whole
 /// batch; optimizers take the same step on every replica.
@@ -101,6 +93,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
       : options_(std::move(options)),
         devices_(detail::resolve_devices(options_.device_ids)),
         module_(std::make_unique<M>(std::move(module))) {
+    detail::check_output_device(output_device());
     detail::adopt(*module_, device());
     shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
     make_replicas();
@@ -138,6 +131,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
     detail::refuse_nesting();
+    detail::check_output_device(output_device());
     ReplicaSync::check_placement(*module_, device());
     std::vector<std::int64_t> rows;
     auto inputs = scatter(std::tuple<detail::Shared<Arguments>...>(detail::shared<Arguments>(arguments)...), devices_,
@@ -147,11 +141,11 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     const ReplicaPass pass = {.rows = rows, .dim = options_.scatter.dim, .group = group_};
     try {
       if constexpr (std::is_void_v<decltype(detail::call_with(*module_, std::move(inputs[0])))>) {
-        parallel_apply(used, inputs, devices_, pass);
-        sync_.end_pass(*module_, inputs.size(), *group_);
+        parallel_apply(used, std::move(inputs), devices_, pass);
+        sync_.end_pass(*module_, modules.size(), *group_);
       } else {
-        const auto outputs = parallel_apply(used, inputs, devices_, pass);
-        sync_.end_pass(*module_, inputs.size(), *group_);
+        const auto outputs = parallel_apply(used, std::move(inputs), devices_, pass);
+        sync_.end_pass(*module_, modules.size(), *group_);
         return gather(outputs, output_device(), {.dim = options_.scatter.dim, .how = options_.gather, .rows = rows});
       }
     } catch (...) {
@@ -186,7 +180,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     replicas_.clear();
     std::vector<nn::ModuleBase*> all = {module_.get()};
     for (std::size_t i = 1; i < devices_.size(); ++i) {
-      replicas_.push_back(std::make_unique<M>(replicate(*module_, devices_[i])));
+      replicas_.push_back(std::make_unique<M>(detail::copy_on(*module_, devices_[i])));
       all.push_back(replicas_.back().get());
     }
     buckets_ = GradientBuckets(all, devices_, options_.buckets);
@@ -210,29 +204,34 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   std::shared_ptr<ReplicaGroup> group_ = std::make_shared<ReplicaGroup>(devices_);
 };
 
-/// One forward pass of `module` over several GPUs, without keeping replicas: copies the module to each of them first.
-/// Nobody would sum their gradients: a backward through them throws AutogradError. The module is on the first of the
-/// GPUs. An input that is a std::tuple is the arguments of forward().
-template <class M, class Input>
-auto data_parallel(M& module, Input&& input, const DataParallelOptions& options = {}) {
+/// One forward pass of `module` over several GPUs, without keeping replicas: replicate, scatter, parallel_apply,
+/// gather. Backward brings the module's parameters the gradients of the whole batch. The module is on the first of the
+/// GPUs, where it runs itself: what it does to its buffers there counts. (A temporary one that is wholly on the CPU is
+/// moved.) An input that is a std::tuple is the arguments of forward(). Errors are those of DataParallel.
+template <class Module, class Input>
+auto data_parallel(Module&& module, Input&& input, const DataParallelOptions& options = {}) {
+  using M = std::remove_reference_t<Module>;
   const std::vector<Device> devices = detail::resolve_devices(options.device_ids);
+  const Device output_device = options.output_device.value_or(devices.front());
   detail::refuse_nesting();
-  ReplicaSync::check_placement(module, devices.front());
+  detail::check_output_device(output_device);
+  if constexpr (std::is_lvalue_reference_v<Module>)
+    ReplicaSync::check_placement(module, devices.front());
+  else
+    detail::adopt(module, devices.front());
   std::vector<std::int64_t> rows;
   auto inputs = scatter(detail::as_arguments(std::forward<Input>(input)), std::span<const Device>(devices),
                         options.scatter, "arguments", &rows);
-  std::vector<M> replicas;
-  replicas.reserve(inputs.size());
+  const auto others = std::span(devices).first(inputs.size()).subspan(1);
+  std::vector<M> replicas = others.empty() ? std::vector<M>() : replicate(module, others);
   std::vector<M*> modules = {&module};
-  for (std::size_t i = 1; i < inputs.size(); ++i) {
-    replicas.push_back(replicate(module, devices[i]));
-    detail::refuse_backward(replicas.back());
-    modules.push_back(&replicas.back());
-  }
-  return gather(parallel_apply(std::span<M* const>(modules), inputs, std::span<const Device>(devices),
-                               {.rows = rows, .dim = options.scatter.dim}),
-                options.output_device.value_or(devices.front()),
-                {.dim = options.scatter.dim, .how = options.gather, .rows = rows});
+  for (M& replica : replicas) modules.push_back(&replica);
+  const ReplicaPass pass = {.rows = rows, .dim = options.scatter.dim};
+  if constexpr (std::is_void_v<decltype(detail::call_with(module, std::move(inputs[0])))>)
+    parallel_apply(modules, std::move(inputs), devices, pass);
+  else
+    return gather(parallel_apply(modules, std::move(inputs), devices, pass), output_device,
+                  {.dim = options.scatter.dim, .how = options.gather, .rows = rows});
 }
 
 }  // namespace lockstep

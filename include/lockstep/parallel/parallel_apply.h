@@ -5,13 +5,16 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <ranges>
 #include <span>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <lockstep/nn/module.h>
 #include <lockstep/parallel/replica_group.h>
+#include <lockstep/parallel/tensors_in.h>
 #include <lockstep/runtime/device.h>
 
 namespace lockstep {
@@ -47,28 +50,80 @@ T& unwrapped(std::reference_wrapper<T>&& reference) noexcept {
   return reference.get();
 }
 
-template <class M, class... Arguments>
-decltype(auto) call_with(M& module, std::tuple<Arguments...>&& inputs) {
-  return std::apply([&](Arguments&&... each) -> decltype(auto) { return module(unwrapped(std::move(each))...); },
-                    std::move(inputs));
+template <class... Arguments>
+std::tuple<Arguments...> as_arguments(std::tuple<Arguments...> arguments) {
+  return arguments;
+}
+template <class Argument>
+std::tuple<Argument> as_arguments(Argument argument) {
+  return {std::move(argument)};
+}
+
+template <class M, class Input>
+decltype(auto) call_with(M& module, Input&& input) {
+  return std::apply([&](auto&&... each) -> decltype(auto) { return module(unwrapped(std::move(each))...); },
+                    as_arguments(std::forward<Input>(input)));
+}
+
+template <class Replica>
+auto& module_of(Replica& replica) {
+  if constexpr (std::is_pointer_v<Replica>)
+    return *replica;
+  else
+    return replica;
+}
+
+/// The device of the module's first parameter or buffer.
+LOCKSTEP_API std::optional<Device> device_of(nn::ModuleBase& module);
+/// Throw InvalidArgument.
+LOCKSTEP_API void check_counts(std::size_t replicas, std::size_t inputs, std::size_t devices);
+[[noreturn]] LOCKSTEP_API void throw_no_device(std::size_t replica);
+
+// Where a replica runs: where it is, or its input if it has no parameters.
+template <class M, class Input>
+Device home_of(M& module, Input input, std::size_t replica) {
+  std::optional<Device> home;
+  if constexpr (std::derived_from<M, nn::ModuleBase>) home = device_of(module);
+  visit_tensors(
+      input, "input",
+      [&](const std::string&, const Tensor& tensor) {
+        if (!home && tensor.defined()) home = tensor.device();
+      },
+      [](const std::string&, const auto&) {});
+  if (!home) throw_no_device(replica);
+  return *home;
 }
 
 }  // namespace detail
 
-/// The results of modules[i](inputs[i]...) on devices[i], where a reference_wrapper stands for what it refers to. There
-/// are as many replicas as inputs; inputs are tuples.
-template <class M, class... Arguments>
-auto parallel_apply(std::span<M* const> modules, std::vector<std::tuple<Arguments...>>& inputs,
-                    std::span<const Device> devices, const ReplicaPass& pass = {}) {
-  using Result = decltype(detail::call_with(*modules[0], std::move(inputs[0])));
+/// The results of replicas[i](inputs[i]), all at once (run_replicas). Replicas are modules or pointers to them; those
+/// without an input do not run. An input that is a std::tuple is the arguments, where a reference_wrapper stands for
+/// what it refers to; a temporary vector of inputs is moved from. Each runs on devices[i], or, where no devices are
+/// given, on that of its parameters or its input's. Throws InvalidArgument, before any runs, for no inputs, more inputs
+/// than replicas or devices, and a replica without any device.
+template <std::ranges::random_access_range Replicas, std::ranges::random_access_range Inputs>
+auto parallel_apply(Replicas&& replicas, Inputs&& inputs, std::span<const Device> devices = {},
+                    const ReplicaPass& pass = {}) {
+  using Input = std::ranges::range_value_t<Inputs>;
+  constexpr bool kKeepsInputs = std::is_lvalue_reference_v<Inputs> || std::ranges::borrowed_range<Inputs>;
+  using Result = decltype(detail::call_with(detail::module_of(replicas[0]), std::declval<Input>()));
+  const std::size_t count = inputs.size();
+  detail::check_counts(replicas.size(), count, devices.empty() ? count : devices.size());
+  std::vector<Device> homes(devices.begin(), devices.end());
+  for (std::size_t i = homes.size(); i < count; ++i)
+    homes.push_back(detail::home_of(detail::module_of(replicas[i]), inputs[i], i));
   const auto call = [&](std::size_t i) -> decltype(auto) {
-    return detail::call_with(*modules[i], std::move(inputs[i]));
+    auto& module = detail::module_of(replicas[i]);
+    if constexpr (kKeepsInputs)
+      return detail::call_with(module, Input(inputs[i]));
+    else
+      return detail::call_with(module, std::move(inputs[i]));
   };
-  const std::span<const Device> used = devices.first(inputs.size());
+  const std::span<const Device> used = std::span(homes).first(count);
   if constexpr (std::is_void_v<Result>) {
     run_replicas(used, call, pass);
   } else {
-    std::vector<std::optional<std::decay_t<Result>>> outputs(inputs.size());
+    std::vector<std::optional<std::decay_t<Result>>> outputs(count);
     run_replicas(
         used, [&](std::size_t i) { outputs[i].emplace(call(i)); }, pass);
     std::vector<std::decay_t<Result>> results;

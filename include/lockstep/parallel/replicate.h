@@ -11,11 +11,35 @@
 
 namespace lockstep {
 
-/// A copy of `module` whose parameters and buffers are on `device`.
+namespace detail {
+
+/// Throws InvalidArgument for no device, one that is not there, and a lazy parameter by name.
+LOCKSTEP_API void check_replicable(nn::ModuleBase& module, std::span<const Device> devices);
+
+/// A copy of `module` whose parameters and buffers are on `device`, and that has nothing to do with it otherwise.
 template <class M>
-M replicate(const M& module, Device device) {
+M copy_on(const M& module, Device device) {
   const nn::CopyTo target(device);
   return M(module);
+}
+
+}  // namespace detail
+
+/// A replica of `module` for each of `devices`, for one pass: gradients that reach the replicas' parameters and buffers
+/// go on to the module's, which get their sum. On the device where it is already, a parameter or buffer of a replica is
+/// the module's own, and what the replica does to it counts. On other devices it is the result of a copy (none is
+/// recorded under NoGrad): no leaf, and what the replica does to it is lost. Throws InvalidArgument for no device, one
+/// that is not there, and a lazy parameter.
+template <class M>
+std::vector<M> replicate(const M& module, std::span<const Device> devices) {
+  detail::check_replicable(const_cast<M&>(module), devices);  // walking does not change the module
+  std::vector<M> replicas;
+  replicas.reserve(devices.size());
+  for (const Device& device : devices) {
+    const nn::CopyTo target(device, nn::CopyAs::replica);
+    replicas.push_back(M(module));
+  }
+  return replicas;
 }
 
 /// Copies what has changed from a module to its replicas: parameters and buffers that are not in lockstep any more,
