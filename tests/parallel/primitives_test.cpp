@@ -251,7 +251,8 @@ TEST(ParallelApply, LeavesItsInputsToTheCaller) {
 
 TEST(ParallelApply, RunsWhereReplicasAreOrElseTheirInputs) {
   const TestDevices there(2);
-  std::vector<nn::Linear> replicas = {nn::Linear(3, 1), nn::Linear(3, 1)};
+  std::vector<nn::Linear> replicas;
+  for (int i = 0; i < 2; ++i) replicas.emplace_back(3, 1);
   replicas[0].to("cuda:1");
   replicas[1].to("cuda:0");
   const std::vector<Device> reversed = {"cuda:1", "cuda:0"};

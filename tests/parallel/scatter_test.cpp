@@ -129,6 +129,21 @@ TEST(Scatter, OfAnEmptyBatchIsOneShard) {
   EXPECT_EQ(shards[0].device(), kThree[0]);
 }
 
+TEST(Scatter, SplitsTensorsOfAnyDtypeAndRankTogether) {
+  const TestDevices devices(3);
+  const Tensor x = arange(14).view({2, 7});
+  std::vector<Tensor> batch;
+  for (const DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64, kInt64, kBool}) batch.push_back(x.to(dtype));
+  batch.push_back(x.view({2, 7, 1}));
+  const auto shards = scatter(batch, kThree, {.dim = 1});
+  for (std::size_t i = 0; i < 3; ++i)
+    for (std::size_t k = 0; k < batch.size(); ++k) {
+      EXPECT_EQ(shards[i][k].dtype(), batch[k].dtype());
+      const std::int64_t from = 3 * std::int64_t(i);
+      EXPECT_EQ(values(shards[i][k]), values(batch[k].narrow(1, from, std::min<std::int64_t>(3, 7 - from))));
+    }
+}
+
 struct Batch {
   Tensor ids;
   std::optional<Tensor> mask;
