@@ -279,7 +279,7 @@ TEST(DataParallelRefuses, AParameterElsewhereByName) {
 TEST(DataParallelRefuses, ALazyModule) {
   const TestDevices devices(2);
   nn::Sequential module{nn::LazyLinear(2)};
-  const std::string refused = message<InvalidArgument>([&] { DataParallel model(std::move(module)); });
+  const std::string refused = message<InvalidArgument>([&] { DataParallel model(copy(module)); });
   EXPECT_NE(refused.find("run one batch"), std::string::npos) << refused;
   module(randn({2, 3}));
   DataParallel model(copy(module));
