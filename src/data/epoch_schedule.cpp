@@ -16,6 +16,7 @@ namespace lockstep::data {
 namespace {
 
 constexpr int kMaxWorkers = 1024;
+constexpr std::int64_t kMaxEpoch = std::int64_t(1) << 62;  // none comes to the end of the numbers from there
 // An epoch that reads less than one in so many samples of its dataset counts them in a map, not in an array of all.
 constexpr std::size_t kSparse = 64;
 
@@ -63,12 +64,12 @@ std::span<const std::int64_t> EpochPlan::indices(std::int64_t batch) const noexc
 // The numbers of an epoch's samples and of its collations come from seeds of their own.
 Generator EpochPlan::sample_generator(std::int64_t batch, std::size_t i) const noexcept {
   const std::size_t position = std::size_t(batch * options_.batch_size) + i;
-  return {.seed = mix(options_.seed, std::uint64_t(2 * options_.epoch)),
+  return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch)),
           .stream = mix(std::uint64_t(indices_[position]), repeats_[position])};
 }
 
 Generator EpochPlan::collate_generator(std::int64_t batch) const noexcept {
-  return {.seed = mix(options_.seed, std::uint64_t(2 * options_.epoch + 1)), .stream = std::uint64_t(batch)};
+  return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch) + 1), .stream = std::uint64_t(batch)};
 }
 
 EpochSchedule::EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options)
@@ -126,7 +127,7 @@ LoaderState EpochSchedule::following_epoch() const noexcept {
 }
 
 void EpochSchedule::load(const LoaderState& state) {
-  check(state.epoch >= 0, "a state with epoch >= 0", state.epoch);
+  check(state.epoch >= 0 && state.epoch <= kMaxEpoch, "a state with epoch from 0 to 2^62", state.epoch);
   if (state.batch < 0 || state.batch > batches_)
     throw InvalidArgument(text("[DataLoader] expected a state with batch from 0 to ", batches_, ", got ", state.batch));
   if (state.batch > 0 && state.batch_size != 0 && state.batch_size != options_.batch_size)
@@ -149,6 +150,10 @@ void throw_if_exactly(const std::exception& error, const std::string& where) {
 }
 
 }  // namespace
+
+void throw_at_end() {
+  throw InvalidArgument("[DataLoader] expected a batch at the iterator, got the end of the epoch");
+}
 
 void rethrow_with_context(const std::string& where) {
   try {

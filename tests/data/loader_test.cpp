@@ -287,5 +287,42 @@ TEST(BatchSource, MakesNoMoreSamplesOnceAStopIsRequested) {
   EXPECT_EQ(made, counting(3));
 }
 
+// A lambda that captures can be moved, and not assigned.
+template <class Function>
+struct Mapped {
+  Function function;
+  std::int64_t length;
+  std::int64_t size() const { return length; }
+  auto get(std::int64_t index) const { return function(index); }
+};
+
+TEST(DataLoader, TakesADatasetThatHoldsACapturingLambda) {
+  const std::int64_t factor = 3;
+  const auto times = [factor](std::int64_t index) { return factor * index; };
+  DataLoader loader(Mapped<decltype(times)>{times, 4}, {.batch_size = 2, .workers = 1});
+  EXPECT_EQ(epoch_of(loader), (Batches{{0, 3}, {6, 9}}));
+}
+
+TEST(DataLoader, RefusesToReadPastTheEnd) {
+  DataLoader loader(Numbers{2}, {.batch_size = 2});
+  auto it = loader.begin();
+  EXPECT_EQ(it->numel(), 2);
+  ++it;
+  EXPECT_TRUE(it == loader.end());
+  EXPECT_THROW(*it, InvalidArgument);
+  EXPECT_THROW(it->numel(), InvalidArgument);
+  DataLoader none(Numbers{0}, {});
+  EXPECT_THROW(*none.begin(), InvalidArgument);
+}
+
+TEST(DataLoader, RefusesAnEpochThatCannotBeCountedOn) {
+  constexpr std::int64_t kLast = std::int64_t(1) << 62;
+  DataLoader loader(Numbers{2}, {.shuffle = true, .seed = 1});
+  loader.load_state({.seed = 1, .epoch = kLast});
+  EXPECT_EQ(epoch_of(loader).size(), 2u);
+  EXPECT_EQ(loader.state().epoch, kLast + 1);
+  EXPECT_THROW(loader.load_state({.seed = 1, .epoch = kLast + 1}), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace lockstep::data

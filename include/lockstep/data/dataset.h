@@ -13,7 +13,7 @@ namespace lockstep::data {
 /// the epoch and the index alone. Work on a GPU goes to the streams that were current when the
 /// loop began.
 template <class D>
-concept Dataset = std::movable<D> && requires(const D& dataset, std::int64_t index) {
+concept Dataset = std::move_constructible<D> && requires(const D& dataset, std::int64_t index) {
   { dataset.size() } -> std::convertible_to<std::int64_t>;
   dataset.get(index);
   requires !std::is_void_v<decltype(dataset.get(index))>;

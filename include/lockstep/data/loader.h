@@ -25,6 +25,10 @@
 
 namespace lockstep::data {
 
+namespace detail {
+[[noreturn]] LOCKSTEP_API void throw_at_end();
+}
+
 template <Dataset D, class Collate = DefaultCollate>
 class DataLoader {
   using Source = BatchSource<D, Collate>;
@@ -77,7 +81,7 @@ class DataLoader {
 };
 
 /// The batch at hand, which is the loop's to change. When an iterator goes, what was being made ahead of it is
-/// cancelled and waited for. An iterator that threw is at its end.
+/// cancelled and waited for. An iterator that threw is at its end; to read there throws InvalidArgument.
 template <Dataset D, class Collate>
 class DataLoader<D, Collate>::Iterator {
  public:
@@ -85,8 +89,11 @@ class DataLoader<D, Collate>::Iterator {
   using value_type = Batch;
   using difference_type = std::ptrdiff_t;
 
-  Batch& operator*() const noexcept { return *loop_->batch(); }
-  Batch* operator->() const noexcept { return &*loop_->batch(); }
+  Batch& operator*() const {
+    if (!loop_->batch()) detail::throw_at_end();
+    return *loop_->batch();
+  }
+  Batch* operator->() const { return &**this; }
   Iterator& operator++() {
     loop_->advance();
     return *this;
