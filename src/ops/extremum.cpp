@@ -121,10 +121,10 @@ Tensor place_among_all(const char* op, const Tensor& x) {
 }  // namespace
 
 Tensor amax(const Tensor& x, const Shape& dims, bool keep_dims) {
-  return extremum<Greatest>("amax", "Amax", x, mask_of("amax", dims, impl_of("amax", x).sizes.rank()), keep_dims);
+  return extremum<Greatest>("amax", "Amax", x, mask_or_all("amax", dims, impl_of("amax", x).sizes.rank()), keep_dims);
 }
 Tensor amin(const Tensor& x, const Shape& dims, bool keep_dims) {
-  return extremum<Least>("amin", "Amin", x, mask_of("amin", dims, impl_of("amin", x).sizes.rank()), keep_dims);
+  return extremum<Least>("amin", "Amin", x, mask_or_all("amin", dims, impl_of("amin", x).sizes.rank()), keep_dims);
 }
 Tensor max(const Tensor& x) {
   return extremum<Greatest>("max", "Max", x, all_of(impl_of("max", x).sizes.rank()), false);

@@ -74,7 +74,7 @@ Tensor norm_over(const Tensor& x, double p, const DimMask& mask, bool keep_dims)
 Tensor norm(const Tensor& x, double p) { return norm_over(x, p, all_of(impl_of("norm", x).sizes.rank()), false); }
 
 Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims) {
-  return norm_over(x, p, mask_of("norm", dims, impl_of("norm", x).sizes.rank()), keep_dims);
+  return norm_over(x, p, mask_or_all("norm", dims, impl_of("norm", x).sizes.rank()), keep_dims);
 }
 
 }  // namespace lockstep

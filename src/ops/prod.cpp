@@ -87,7 +87,7 @@ Tensor prod_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
 Tensor prod(const Tensor& x) { return prod_over(x, all_of(impl_of("prod", x).sizes.rank()), false); }
 
 Tensor prod(const Tensor& x, const Shape& dims, bool keep_dims) {
-  return prod_over(x, mask_of("prod", dims, impl_of("prod", x).sizes.rank()), keep_dims);
+  return prod_over(x, mask_or_all("prod", dims, impl_of("prod", x).sizes.rank()), keep_dims);
 }
 
 }  // namespace lockstep

@@ -57,7 +57,7 @@ Tensor any_over(const char* op, const Tensor& x, const DimMask& mask, bool keep_
 Tensor sum(const Tensor& x) { return divided_sum("sum", "Sum", x, all_of(impl_of("sum", x).sizes.rank()), false, 1); }
 
 Tensor sum(const Tensor& x, const Shape& dims, bool keep_dims) {
-  return divided_sum("sum", "Sum", x, mask_of("sum", dims, impl_of("sum", x).sizes.rank()), keep_dims, 1);
+  return divided_sum("sum", "Sum", x, mask_or_all("sum", dims, impl_of("sum", x).sizes.rank()), keep_dims, 1);
 }
 
 Tensor any(const Tensor& x) { return any_over("any", x, all_of(impl_of("any", x).sizes.rank()), false); }
@@ -79,7 +79,7 @@ Tensor all(const Tensor& x, const Shape& dims, bool keep_dims) {
 Tensor mean(const Tensor& x) { return mean_over(x, all_of(impl_of("mean", x).sizes.rank()), false); }
 
 Tensor mean(const Tensor& x, const Shape& dims, bool keep_dims) {
-  return mean_over(x, mask_of("mean", dims, impl_of("mean", x).sizes.rank()), keep_dims);
+  return mean_over(x, mask_or_all("mean", dims, impl_of("mean", x).sizes.rank()), keep_dims);
 }
 
 Tensor sum_to(const Tensor& x, const Shape& sizes) {

@@ -27,6 +27,11 @@ inline DimMask all_of(int rank) {
   return mask;
 }
 
+/// For reductions that take an empty list of dimensions for all of them.
+inline DimMask mask_or_all(const char* op, const Shape& dims, int rank) {
+  return dims.empty() ? all_of(rank) : mask_of(op, dims, rank);
+}
+
 /// The masked dimensions.
 inline Shape dims_of(const DimMask& mask, int rank) {
   Shape dims;

@@ -144,7 +144,7 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim) {
 
 Tensor logsumexp(const Tensor& x, const Shape& dims, bool keep_dims) {
   check_floating("logsumexp", x);
-  const DimMask mask = mask_of("logsumexp", dims, x.dim());
+  const DimMask mask = mask_or_all("logsumexp", dims, x.dim());
   const MergedDims merged = merge_dims(x, mask);
   return log_sum_along(merged.x, merged.dim).reshape(reduced_sizes(x.sizes(), mask, keep_dims));
 }

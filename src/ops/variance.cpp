@@ -21,7 +21,7 @@ Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const Vari
   if (size_of(x.dtype()) == 2)  // the differences need more digits than the elements
     return variance(op, x.to(kFloat32), mask, options, finish).to(x.dtype());
   const Shape dims = dims_of(mask, x.dim());
-  const double freedom = double(std::max<std::int64_t>(0, reduced_count(x.sizes(), mask) - options.correction));
+  const double freedom = std::max(0.0, double(reduced_count(x.sizes(), mask)) - double(options.correction));
   Tensor out = sum_squares(op, centered(x.detach(), dims), mask, options.keep_dims, 1 / freedom, finish);
   if (records(x))
     record(finish == Finish::root ? "Stddev" : "Var", out, {&x},
@@ -42,7 +42,7 @@ Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const Vari
 Tensor var(const Tensor& x) { return variance("var", x, all_of(impl_of("var", x).sizes.rank()), {}, Finish::none); }
 
 Tensor var(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
-  return variance("var", x, mask_of("var", dims, impl_of("var", x).sizes.rank()), options, Finish::none);
+  return variance("var", x, mask_or_all("var", dims, impl_of("var", x).sizes.rank()), options, Finish::none);
 }
 
 Tensor stddev(const Tensor& x) {
@@ -50,7 +50,7 @@ Tensor stddev(const Tensor& x) {
 }
 
 Tensor stddev(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
-  return variance("stddev", x, mask_of("stddev", dims, impl_of("stddev", x).sizes.rank()), options, Finish::root);
+  return variance("stddev", x, mask_or_all("stddev", dims, impl_of("stddev", x).sizes.rank()), options, Finish::root);
 }
 
 }  // namespace lockstep

@@ -218,5 +218,28 @@ TEST(Prod, RecordedGradientsTakeInfinities) {
   expect_values(gradients(Inputs{prod(x)}, Inputs{x}, {}, {.create_graph = true})[0], {2, kInfinity});
 }
 
+// As in PyTorch, where any and all are the exceptions.
+TEST(Reduce, AnEmptyListOfDimensionsMeansAllOfThem) {
+  const Tensor x = tensor({{1., 2.}, {4., 8.}});
+  const Shape none;
+  const auto expect = [](const Tensor& got, const Tensor& expected) {
+    EXPECT_EQ(got.sizes(), expected.sizes());
+    EXPECT_EQ(testing::values(got), testing::values(expected));
+  };
+  expect(sum(x, none), sum(x));
+  expect(mean(x, none), mean(x));
+  expect(prod(x, none), prod(x));
+  expect(amax(x, none), max(x));
+  expect(amin(x, none), min(x));
+  expect(var(x, none), var(x));
+  expect(stddev(x, none), stddev(x));
+  expect(norm(x, 2, none), norm(x));
+  expect(logsumexp(x, none), logsumexp(x, {0, 1}));
+  EXPECT_EQ(sum(x, none, true).sizes(), (Shape{1, 1}));
+  expect(sum(tensor(3.), none), tensor(3.));
+  expect(any(x - 1, none), ne(x, 1));
+  expect(all(x - 1, none), ne(x, 1));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,6 +1,7 @@
-// Reductions over all dimensions (0-dim results) or over the given ones, which stay with size 1 if `keep_dims`.
-// One shape always combines in one order, whatever the number of threads. Differentiable where the result is floating.
-// Throw ShapeError for a dimension that is not there or is repeated.
+// Reductions over all dimensions (0-dim results) or over the given ones, which stay with size 1 if `keep_dims`. An
+// empty list of dimensions means all of them, but for any and all none, as in PyTorch. One shape always combines in one
+// order, whatever the number of threads. Differentiable where the result is floating. Throw ShapeError for a dimension
+// that is not there or is repeated.
 #pragma once
 
 #include <cstdint>
