@@ -12,7 +12,9 @@ constexpr std::array<std::string_view, 8> kNames = {"bool",    "uint8",    "int3
 
 }  // namespace
 
-std::string_view name(DType dtype) noexcept { return kNames[std::size_t(dtype)]; }
+std::string_view name(DType dtype) noexcept {
+  return std::size_t(dtype) < kNames.size() ? kNames[std::size_t(dtype)] : "an unknown dtype";
+}
 
 DType promote(DType a, DType b) noexcept {
   const auto [low, high] = std::minmax(a, b);

@@ -15,6 +15,10 @@ void check_rank(std::size_t rank) {
     throw ShapeError(text("[shape] expected at most ", Shape::kMaxRank, " dimensions, got ", rank));
 }
 
+void check_place(const char* op, int dim, int last) {
+  if (dim < 0 || dim > last) throw ShapeError(text("[", op, "] expected a place from 0 to ", last, ", got ", dim));
+}
+
 }  // namespace
 
 Shape::Shape(std::span<const std::int64_t> sizes) {
@@ -33,12 +37,14 @@ Shape Shape::filled(int rank, std::int64_t size) {
 
 void Shape::insert(int dim, std::int64_t size) {
   check_rank(std::size_t(rank_) + 1);
+  check_place("insert", dim, rank());
   std::copy_backward(sizes_.begin() + dim, sizes_.begin() + rank_, sizes_.begin() + rank_ + 1);
   sizes_[dim] = size;
   ++rank_;
 }
 
-void Shape::erase(int dim) noexcept {
+void Shape::erase(int dim) {
+  check_place("erase", dim, rank() - 1);
   std::copy(sizes_.begin() + dim + 1, sizes_.begin() + rank_, sizes_.begin() + dim);
   --rank_;
 }

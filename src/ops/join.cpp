@@ -41,7 +41,8 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
     Shape other = tensors[i].sizes();
     if (other.rank() == sizes.rank()) {
       lengths.push_back(other[d]);
-      total += other[d];
+      if (__builtin_add_overflow(total, other[d], &total))
+        throw ShapeError(text("[cat] expected sizes whose sum fits 64 bits, got ", other, " in tensor ", i));
       other[d] = sizes[d];
     }
     if (other != sizes)

@@ -19,11 +19,13 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, double val
   for (int i = 0; i < padded; ++i) {
     const int d = rank - 1 - i;
     const std::int64_t before = padding[std::size_t(2 * i)], after = padding[std::size_t(2 * i) + 1];
-    sizes[d] += before + after;
+    const std::int64_t own = x.sizes()[d], cut = std::min<std::int64_t>(before, 0);
+    if (before < -own || after < -(own + cut))
+      throw ShapeError(text("[pad] expected to cut at most ", own, " elements, got ", before, " and ", after));
+    if (__builtin_add_overflow(own, before, &sizes[d]) || __builtin_add_overflow(sizes[d], after, &sizes[d]))
+      throw ShapeError(text("[pad] expected a size that fits 64 bits, got ", own, " with ", before, " and ", after));
     starts[d] = std::max<std::int64_t>(before, 0);
-    lengths[d] += std::min<std::int64_t>(before, 0) + std::min<std::int64_t>(after, 0);
-    if (sizes[d] < 0 || lengths[d] < 0)
-      throw ShapeError(text("[pad] expected to cut at most ", x.sizes()[d], " elements, got ", before, " and ", after));
+    lengths[d] = own + cut + std::min<std::int64_t>(after, 0);
     if (lengths[d] != x.sizes()[d]) kept = kept.narrow(d, std::max<std::int64_t>(-before, 0), lengths[d]);
   }
   const auto inside = [starts, lengths](Tensor whole) {

@@ -17,6 +17,13 @@ Tensor spread(const Tensor& x, int dim, std::int64_t count) {
   return single.expand(sizes);
 }
 
+std::int64_t times(const char* op, std::int64_t size, std::int64_t count) {
+  std::int64_t product = 0;
+  if (__builtin_mul_overflow(size, count, &product))
+    throw ShapeError(text("[", op, "] expected a size that fits 64 bits, got ", size, " times ", count));
+  return product;
+}
+
 // As `x`, with the dimensions before `dim` merged into one, and the others too.
 Tensor in_two(const Tensor& x, const Shape& sizes, int dim) {
   std::int64_t before = 1, after = 1;
@@ -38,10 +45,13 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
   if (!fits) throw ShapeError(text("[repeat] expected at least ", x.dim(), " counts of at least 0, got ", repeats));
   Shape sizes = Shape::filled(rank, 1);
   for (int i = extra; i < rank; ++i) sizes[i] = x.sizes()[i - extra];
+  Shape repeated = sizes;
+  for (int i = 0; i < rank; ++i) repeated[i] = times("repeat", sizes[i], repeats[i]);
+  checked_elements("repeat", repeated);
   Tensor result = x.reshape(sizes);
   for (int i = rank - 1; i >= 0; --i) {
     const Shape before = sizes;
-    sizes[i] *= repeats[i];
+    sizes[i] = repeated[i];
     if (repeats[i] == 1) continue;
     if (result.dim() < Shape::kMaxRank)
       result = spread(result, i, repeats[i]);
@@ -57,7 +67,8 @@ Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim
     throw ShapeError(text("[repeat_interleave] expected a count of at least 0 and a tensor with dimensions, got ",
                           repeats, " and ", x.sizes()));
   Shape sizes = x.sizes();
-  sizes[d] *= repeats;
+  sizes[d] = times("repeat_interleave", sizes[d], repeats);
+  checked_elements("repeat_interleave", sizes);
   return apart(spread(in_two(x, x.sizes(), d + 1), 1, repeats).reshape(sizes), x);
 }
 

@@ -1,5 +1,8 @@
-#include <lockstep/ops/join.h>
 #include <lockstep/ops/layout.h>
+
+#include <algorithm>
+
+#include <lockstep/ops/join.h>
 
 #include "autograd/node.h"
 #include "core/text.h"
@@ -8,9 +11,11 @@
 namespace lockstep {
 namespace {
 
+std::int64_t size_of_dim(const Tensor& x, int dim) { return x.dim() ? x.sizes()[dim] : 1; }
+
 Tensor shifted(const Tensor& x, int dim, std::int64_t shift) {
-  const std::int64_t size = x.dim() ? x.sizes()[dim] : 1;
-  const std::int64_t moved = size ? (shift % size + size) % size : 0;
+  const std::int64_t size = size_of_dim(x, dim), rest = size ? shift % size : 0;
+  const std::int64_t moved = rest < 0 ? rest + size : rest;
   if (moved == 0) return x;
   return cat({x.narrow(dim, size - moved, moved), x.narrow(dim, 0, size - moved)}, dim);
 }
@@ -26,7 +31,8 @@ Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims) {
   if (out.impl()->storage == x.impl()->storage) out = out.clone();  // nothing moved
   if (autograd::records(x)) {
     Shape back = shifts;
-    for (int i = 0; i < back.rank(); ++i) back[i] = -back[i];
+    for (int i = 0; i < back.rank(); ++i)
+      back[i] = -(shifts[i] % std::max<std::int64_t>(1, size_of_dim(x, wrap_dim("roll", dims[i], x.dim()))));
     autograd::record("Roll", out, {&x},
                      [back, dims](const Tensor& g) { return autograd::Gradients{roll(g, back, dims)}; });
   }

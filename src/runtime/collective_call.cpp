@@ -29,6 +29,9 @@ void check_rank(const CollectiveCall& call, const char* what, int got) {
 }
 
 void check_numbers(const CollectiveCall& call) {
+  if (call.dtype > kFloat64) throw DTypeError(text('[', call.name, "] expected a dtype, got ", call.dtype));
+  if (call.op > ReduceOp::min)
+    throw InvalidArgument(text('[', call.name, "] expected sum, mean, max or min, got operation ", int(call.op)));
   if (call.op == ReduceOp::mean && !is_floating(call.dtype))
     throw DTypeError(text('[', call.name, "] expected a floating dtype for the mean, got ", call.dtype));
   if (has_root(call.kind)) check_rank(call, "a root", call.root);

@@ -30,6 +30,8 @@ Device::Device(std::string_view name) {
   index_ = std::int8_t(index);
 }
 
+Device::Device(const char* name) : Device(name ? std::string_view(name) : std::string_view()) {}
+
 Device Device::cuda(int index) {
   if (index < 0 || index >= kMaxDevices)
     throw InvalidArgument(text("[Device] expected an index in [0, ", kMaxDevices - 1, "], got ", index));

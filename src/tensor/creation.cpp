@@ -81,6 +81,7 @@ Tensor arange(double start, double stop, double step, const TensorOptions& optio
 Tensor from_host(const void* values, std::size_t count, DType dtype, const Shape& sizes, const TensorOptions& options) {
   if (const std::int64_t expected = checked_elements("tensor", sizes); std::int64_t(count) != expected)
     throw ShapeError(text("[tensor] expected ", expected, " values for shape ", sizes, ", got ", count));
+  if (count && !values) throw InvalidArgument(text("[tensor] expected ", count, " values, got a null pointer"));
   DeviceState& cpu = device_state(Device());
   Tensor host = make_tensor(cpu, sizes, dtype);
   if (count) std::memcpy(host.impl()->data(), values, count * size_of(dtype));

@@ -48,6 +48,7 @@ void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
 }
 
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
+  if (dtype > kFloat64) throw DTypeError(text("[empty] expected a dtype, got ", dtype));
   const std::int64_t numel = checked_elements("empty", sizes);
   std::int64_t bytes = 0;
   if (__builtin_mul_overflow(numel, std::int64_t(size_of(dtype)), &bytes))

@@ -104,6 +104,17 @@ TEST(Broadcast, RefusesOtherPairsAndNamesBoth) {
   EXPECT_THROW(broadcast("add", {0}, {2}), ShapeError);
 }
 
+TEST(Shape, RefusesPlacesThatAreNotThere) {
+  Shape shape = {2, 3};
+  EXPECT_EQ(thrown<ShapeError>([&] { shape.insert(3, 1); }), "[insert] expected a place from 0 to 2, got 3");
+  EXPECT_THROW(shape.insert(-1, 1), ShapeError);
+  EXPECT_THROW(shape.erase(2), ShapeError);
+  EXPECT_THROW(shape.erase(-1), ShapeError);
+  EXPECT_THROW(Shape().erase(0), ShapeError);
+  EXPECT_THROW(Shape::filled(-1, 1), ShapeError);
+  EXPECT_EQ(shape, (Shape{2, 3}));
+}
+
 TEST(WrapDim, CountsFromEitherEnd) {
   for (int rank = 1; rank <= 4; ++rank)
     for (int dim = 0; dim < rank; ++dim) {

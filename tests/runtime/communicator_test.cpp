@@ -148,6 +148,17 @@ TEST(Communicator, WrongArgumentsThrowBeforeAnythingIsEnqueued) {
   ranks.synchronize();
 }
 
+TEST(Communicator, RefusesOperationsAndDTypesThatThereAreNot) {
+  Ranks ranks(2);
+  const auto memory = ranks.put_all({bytes_of<float>({1}), bytes_of<float>({2})});
+  const auto buffers = ranks.buffers(memory, memory);
+  EXPECT_EQ(message_of<InvalidArgument>([&] { ranks.communicator.all_reduce(buffers, 1, kFloat32, ReduceOp(77)); }),
+            "[all_reduce] expected sum, mean, max or min, got operation 77");
+  EXPECT_EQ(message_of<DTypeError>([&] { ranks.communicator.all_reduce(buffers, 1, DType(99)); }),
+            "[all_reduce] expected a dtype, got an unknown dtype");
+  EXPECT_EQ(ranks.values<float>(0, memory[0], 1), std::vector<float>{1});
+}
+
 TEST(Communicator, AGroupHasEachDeviceOnceAndOneKindOfThem) {
   SimulatedDevices devices({.count = 2});
   EXPECT_THROW(Communicator({}), InvalidArgument);

@@ -8,6 +8,8 @@
 
 #include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>
+#include <lockstep/runtime/stream.h>
+#include <lockstep/tensor/random.h>
 
 #include "support/test_devices.h"
 #include "support/thrown.h"
@@ -185,6 +187,37 @@ TEST(Creation, ATensorWithoutElementsMayOutliveItsDevices) {
             "[sim] leak on cuda:1: 1 tensors without elements at the end of its simulation\n");
   EXPECT_EQ(outlives.device(), Device("cuda:1"));
   outlives = Tensor();
+}
+
+TEST(Creation, RefusesANullPointerToValues) {
+  EXPECT_EQ(thrown<InvalidArgument>([] { from_host(nullptr, 2, kFloat32, {2}); }),
+            "[tensor] expected 2 values, got a null pointer");
+  EXPECT_EQ(from_host(nullptr, 0, kFloat32, {0}).numel(), 0);
+}
+
+TEST(Creation, RefusesADTypeThatThereIsNot) {
+  const auto unknown = DType(99);
+  EXPECT_EQ(thrown<DTypeError>([&] { empty({2}, {.dtype = unknown}); }),
+            "[empty] expected a dtype, got an unknown dtype");
+  EXPECT_THROW(ones({2}).to(unknown), DTypeError);
+  EXPECT_THROW(ones({2}).to("cpu", unknown), DTypeError);
+  EXPECT_THROW(randint(0, 2, {2}, {.dtype = unknown}), DTypeError);
+  EXPECT_THROW(arange(0, 2, 1, {.dtype = unknown}), DTypeError);
+  const float values[] = {1};
+  EXPECT_THROW(from_host(values, 1, unknown, {1}), DTypeError);
+}
+
+TEST(Creation, RefusesADeviceWithoutAName) {
+  const char* const none = nullptr;
+  EXPECT_THROW(empty({2}, {.device = none}), InvalidArgument);
+}
+
+// What docs/simulation.md names as a limit.
+TEST(Creation, MemoryOfASimulatedDeviceIsNotKeptFromTheHost) {
+  const SimulatedDevices devices({.count = 1});
+  const Tensor x = full({2}, 3, {.device = "cuda:0"});
+  synchronize(Device("cuda:0"));
+  EXPECT_EQ(x.data<float>()[1], 3);
 }
 
 }  // namespace

@@ -31,13 +31,13 @@ class LOCKSTEP_API Shape {
   const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
   constexpr std::int64_t back() const noexcept { return sizes_[rank_ - 1]; }
 
-  /// Throw ShapeError past kMaxRank.
+  /// Throw ShapeError past kMaxRank, and for a place that is not there.
   void push_back(std::int64_t size) {
     if (rank_ == kMaxRank) return insert(kMaxRank, size);
     sizes_[std::size_t(rank_++)] = size;
   }
   void insert(int dim, std::int64_t size);
-  void erase(int dim) noexcept;
+  void erase(int dim);
 
   /// The product of the sizes; 1 for no dimensions.
   std::int64_t elements() const noexcept {

@@ -22,7 +22,7 @@ class LOCKSTEP_API Device {
   /// "cpu", "cuda" (the same as "cuda:0") or "cuda:N". Throws InvalidArgument for anything else;
   /// a GPU that is not there is reported when it is first used.
   Device(std::string_view name);
-  Device(const char* name) : Device(std::string_view(name)) {}
+  Device(const char* name);
   Device(const std::string& name) : Device(std::string_view(name)) {}
   Device(int) = delete;  ///< Device::cuda(0), or "cuda:0": the literal 0 would be a null name.
   /// Throws InvalidArgument for a negative index.

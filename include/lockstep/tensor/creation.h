@@ -29,7 +29,8 @@ LOCKSTEP_API Tensor zeros_like(const Tensor& like, const TensorOptions& options 
 LOCKSTEP_API Tensor ones_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor full_like(const Tensor& like, double value, const TensorOptions& options = {});
 
-/// A copy of host values, row-major. Throws ShapeError unless `count` is what `sizes` holds.
+/// A copy of host values, row-major. Throws ShapeError unless `count` is what `sizes` holds, InvalidArgument for
+/// a null pointer to some.
 LOCKSTEP_API Tensor from_host(const void* values, std::size_t count, DType dtype, const Shape& sizes,
                               const TensorOptions& options = {});
 

@@ -78,7 +78,8 @@ class LOCKSTEP_API Tensor {
   /// All elements in row-major order. Throws DTypeError unless T is the dtype's type.
   template <class T>
   std::vector<T> to_vector() const;
-  /// The first element. Throws DTypeError unless T is the dtype's type. Only the CPU's memory may be read by the host.
+  /// The first element. Throws DTypeError unless T is the dtype's type. Only the CPU's memory may be read by the host:
+  /// of a GPU's the pointer is a name for collectives. (The simulation cannot catch it: docs/simulation.md.)
   template <class T>
   T* data() const {
     return static_cast<T*>(raw_data(kDTypeOf<T>));

@@ -15,13 +15,15 @@
 namespace lockstep {
 namespace {
 
+constexpr int kMaxThreads = 1024;
 std::mutex limit_mutex;
 std::unique_ptr<tbb::global_control> limit;
 
 }  // namespace
 
 void set_num_threads(int threads) {
-  if (threads < 1) throw InvalidArgument(text("[set_num_threads] expected at least 1, got ", threads));
+  if (threads < 1 || threads > kMaxThreads)
+    throw InvalidArgument(text("[set_num_threads] expected from 1 to ", kMaxThreads, ", got ", threads));
   const std::scoped_lock lock(limit_mutex);
   limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, std::size_t(threads));
 }
