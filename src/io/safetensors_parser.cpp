@@ -60,8 +60,10 @@ class Parser {
     json_.object([this](std::string name) {
       if (header_.metadata.size() == kMaxTexts)
         json_.fail(text("expected at most ", kMaxTexts, " texts in __metadata__, got more"));
-      const auto [place, is_new] = header_.metadata.try_emplace(std::move(name));
-      if (!is_new) json_.fail(text("expected each name in __metadata__ once, got ", shown(place->first), " again"));
+      const auto inserted = header_.metadata.try_emplace(std::move(name));
+      const auto& place = inserted.first;
+      if (!inserted.second)
+        json_.fail(text("expected each name in __metadata__ once, got ", shown(place->first), " again"));
       need('"', [&] { return text("a string for ", shown(place->first), " in __metadata__"); });
       place->second = json_.string();
     });
