@@ -35,12 +35,13 @@ int open_retrying(const fs::path& path, int flags) {
   return descriptor;
 }
 
-// What is there under a temporary's name, if it is a file; else -1. O_NONBLOCK: a pipe is not waited for. It does not
-// change how files are written.
+// What is there under a temporary's name, if it is a file of that name alone; else -1. (What has a second name, a hard
+// link, is somebody's.) O_NONBLOCK: a pipe is not waited for. It does not change how files are written.
 int open_leftover(const fs::path& path) {
   const int descriptor = open_retrying(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
   struct stat status;
-  if (descriptor < 0 || (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode))) return descriptor;
+  if (descriptor < 0 || (::fstat(descriptor, &status) == 0 && S_ISREG(status.st_mode) && status.st_nlink == 1))
+    return descriptor;
   ::close(descriptor);
   return -1;
 }

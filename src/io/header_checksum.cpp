@@ -16,6 +16,10 @@ constexpr std::string_view kTensors = "lockstep.checksum.tensors";
 constexpr std::string_view kOpening = R"({"__metadata__":{"lockstep.checksum.header":"xxh3:)";
 constexpr std::size_t kEnd = kOpening.size() + kChecksumDigits;
 
+constexpr std::string_view kWhy =
+    ": the file is damaged, or another program has changed it and kept its checksums (ReadOptions have .verify = "
+    "false)";
+
 std::string zeros() { return std::string(kChecksumDigits, '0'); }
 
 std::string checksum_of(std::string_view json) {
@@ -47,9 +51,8 @@ void verify_header(const std::string& file, std::string_view json) {
   if (!is_sealed(json)) return;
   const std::string_view expected = json.substr(kOpening.size(), kChecksumDigits);
   if (const std::string got = checksum_of(json); got != expected)
-    throw FormatError(
-        file, kLengthBytes,
-        text("expected a header with checksum ", shown(expected), ", got ", got, ": the file is damaged"));
+    throw FormatError(file, kLengthBytes,
+                      text("expected a header with checksum ", shown(expected), ", got ", got, kWhy));
 }
 
 void take_checksums(const std::string& file, std::string_view json, Header& header, bool verify) {
@@ -72,9 +75,7 @@ void take_checksums(const std::string& file, std::string_view json, Header& head
   }
   if (!fits)
     throw FormatError(file, kLengthBytes,
-                      text("expected checksums of the header and of ", tensors,
-                           " tensors, got others: the file is damaged, or another program has changed it (ReadOptions "
-                           "have .verify = false)"));
+                      text("expected checksums of the header and of ", tensors, " tensors, got others", kWhy));
 }
 
 bool names_checksum(std::string_view name) { return name.starts_with(kNames); }

@@ -258,6 +258,16 @@ TEST(AtomicFile, NeverWaitsForAPipeAtTheTemporarysName) {
   ::close(reader);
 }
 
+TEST(AtomicFile, LeavesAFileAloneWhoseHardLinkHasTheTemporarysName) {
+  const TemporaryFolder folder;
+  write_file(folder / "precious", "old");
+  std::filesystem::create_hard_link(folder / "precious", folder / ".a.lockstep-tmp");
+  write_all(folder / "a", "new");
+  EXPECT_EQ(contents(folder / "precious"), "old");
+  EXPECT_EQ(contents(folder / "a"), "new");
+  EXPECT_EQ(AtomicFile::remove_leftovers(folder.path()), 0);
+}
+
 TEST(AtomicFile, RefusesAPathWithAByteZero) {
   const TemporaryFolder folder;
   const std::string name("a\0b", 3);

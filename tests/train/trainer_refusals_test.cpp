@@ -36,6 +36,18 @@ TEST(Trainer, RefusesOptionsAndDevicesThatDoNotFit) {
             "[trainer] expected precision float32, the only one there is yet, got bfloat16");
 }
 
+TEST(Trainer, RefusesACheckpointFolderWithAByteZeroInItsName) {
+  const TemporaryFolder folder;
+  for (const bool resume : {false, true}) {
+    const TrainerOptions options = {.num_gpus = 0,
+                                    .checkpoint = {.folder = folder / std::string("a\0b", 3), .resume = resume},
+                                    .progress = kSilent};
+    const auto message = thrown<InvalidArgument>([&] { testing::FitJob({}).fit(options); });
+    EXPECT_EQ(message.find("[trainer] expected a path without a byte 0"), 0u) << message;
+  }
+  EXPECT_TRUE(folder.names().empty());
+}
+
 TEST(Trainer, RefusesWhatCannotBeTrained) {
   const Trainer trainer({.num_gpus = 0, .progress = kSilent});
   nn::Linear net(2, 1), other(net);

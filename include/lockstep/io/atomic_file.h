@@ -17,7 +17,7 @@ enum class Links : std::uint8_t { follow, refuse };
 
 /// What is written goes to a temporary file in the same folder, which commit() gives the file's name. A writer that is
 /// killed leaves a temporary at most; it is taken over by the next writer of the same file. What else lies at a
-/// temporary's name, such as a pipe, is left alone, and never waited for.
+/// temporary's name, such as a pipe or a link, is left alone, and never waited for.
 class LOCKSTEP_API AtomicFile {
  public:
   /// Throws IoError where no file can be made, and InvalidArgument where `path` names something that is not a file, or
