@@ -54,9 +54,20 @@ struct LaunchInfo {
   std::span<const Access> accesses;
 };
 
+/// Brings a kernel to its device before its first grid. (CUDA loads kernels one by one, when they are first launched,
+/// and a card may have to end its work for that.)
+class KernelLoader {
+ public:
+  virtual void load(const void* kernel) = 0;
+
+ protected:
+  ~KernelLoader() = default;
+};
+
 /// Where a kernel's body finds itself. On the host backends it computes at once: in parallel over all cores
-/// when `parallel`. On CUDA it enqueues its grids on `native_stream` of `device`, and may use `workspace` in them:
-/// kWorkspaceBytes of the device's memory, the stream's own, so that one kernel after the other has them.
+/// when `parallel`. On CUDA it has each of its kernels loaded, enqueues its grids on `native_stream` of `device`, and
+/// may use `workspace` in them: kWorkspaceBytes of the device's memory, the stream's own, so that one kernel after the
+/// other has them.
 struct KernelContext {
   static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;
 
@@ -64,6 +75,7 @@ struct KernelContext {
   int device = -1;
   void* native_stream = nullptr;
   void* workspace = nullptr;
+  KernelLoader* loader = nullptr;
 };
 
 /// A non-owning reference to a callable void(const KernelContext&) that can be copied into an owning one:
@@ -182,6 +194,9 @@ class Backend {
   /// Asked by the caching allocator: whether the use of these bytes before the event has ended. Says nothing about
   /// other work: nobody has waited for that.
   virtual bool query_use(EventHandle event, void* /*memory*/, std::size_t /*bytes*/) { return query_event(event); }
+  /// Told by whoever asks query_use() again and again, between two questions and holding no lock: ends what a failure
+  /// has left hanging.
+  virtual void look_for_failures() {}
 
   // Work.
   virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;

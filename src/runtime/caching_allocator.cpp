@@ -67,7 +67,9 @@ struct CachingAllocator::Impl {
   Block* take(Lock& lock, std::size_t bytes, StreamHandle stream);
   Block* take_or_make_room(Lock& lock, Pool& pool, std::size_t bytes);
   Block* take_cached(Pool& pool, std::size_t bytes);
-  Block* take_from_new_segment(Pool& pool, std::size_t bytes, std::size_t size_of_segment);
+  Block* take_from_new_segment(Lock& lock, Pool& pool, std::size_t bytes, std::size_t size_of_segment);
+  void* memory_for_segment(Lock& lock, std::size_t bytes);
+  void reserve_segment();
   Pool& pool_for(std::size_t bytes, StreamHandle stream);
 
   void discard(const Block& block) noexcept;
@@ -85,14 +87,14 @@ struct CachingAllocator::Impl {
   const std::size_t granularity;
   const bool discards;
 
-  // Held for some nanoseconds, except while the backend allocates. Locking a std::mutex twice would take longer than
-  // all the rest of an allocation and its release.
+  // Held for some nanoseconds, and never while the backend takes or gives back memory, for which it may wait for the
+  // device. Locking a std::mutex twice would take longer than all the rest of an allocation and its release.
   SpinMutex mutex;
   // Guarded by the mutex:
   BlockHeaders headers;
   std::vector<std::unique_ptr<Pool>> pools;  // small and large requests of stream 0, of stream 1, ...
   std::vector<Block*> segments;              // the first block of each
-  int running_releases = 0;                  // threads that are giving segments back
+  int in_backend = 0;                        // threads that are taking segments or giving them back
   StreamUses uses;
   MemoryStats stats;
 };
@@ -108,19 +110,19 @@ Block* CachingAllocator::Impl::take(Lock& lock, std::size_t bytes, StreamHandle 
 }
 
 Block* CachingAllocator::Impl::take_or_make_room(Lock& lock, Pool& pool, std::size_t bytes) {
-  if (Block* block = take_from_new_segment(pool, bytes, segment_bytes(bytes))) return block;
+  if (Block* block = take_from_new_segment(lock, pool, bytes, segment_bytes(bytes))) return block;
   wait_for_deferred(lock);
   if (Block* block = take_cached(pool, bytes)) return block;
   ++stats.retries;
-  // What other threads free while the lock is not held comes into the cache again: looked at once more, not for as long
-  // as they go on.
+  // What other threads free, or take from the backend, while the lock is not held comes into the cache again: looked at
+  // once more, not for as long as they go on.
   for (int attempt = 0; attempt < 2; ++attempt) {
-    const std::size_t frees = stats.frees;
+    const std::size_t before = stats.frees + stats.backend_allocations;
     empty_cache(lock);
     if (Block* block = take_cached(pool, bytes)) return block;
-    if (Block* block = take_from_new_segment(pool, bytes, segment_bytes(bytes))) return block;
-    if (Block* block = take_from_new_segment(pool, bytes, bytes)) return block;
-    if (stats.frees == frees) break;
+    if (Block* block = take_from_new_segment(lock, pool, bytes, segment_bytes(bytes))) return block;
+    if (Block* block = take_from_new_segment(lock, pool, bytes, bytes)) return block;
+    if (stats.frees + stats.backend_allocations == before) break;
   }
   return nullptr;
 }
@@ -131,14 +133,11 @@ Block* CachingAllocator::Impl::take_cached(Pool& pool, std::size_t bytes) {
 }
 
 // Null when the backend or the limit has no room for the segment.
-Block* CachingAllocator::Impl::take_from_new_segment(Pool& pool, std::size_t bytes, std::size_t size_of_segment) {
+Block* CachingAllocator::Impl::take_from_new_segment(Lock& lock, Pool& pool, std::size_t bytes,
+                                                     std::size_t size_of_segment) {
   if (limit != 0 && size_of_segment > limit - stats.reserved) return nullptr;
-  headers.reserve();
-  if (segments.size() == segments.capacity()) segments.reserve(2 * segments.size() + 8);
-
-  void* memory = backend.allocate(device, size_of_segment);
+  void* const memory = memory_for_segment(lock, size_of_segment);
   if (memory == nullptr) return nullptr;
-  stats.reserved += size_of_segment;
   stats.peak_reserved = std::max(stats.peak_reserved, stats.reserved);
   ++stats.backend_allocations;
 
@@ -147,6 +146,36 @@ Block* CachingAllocator::Impl::take_from_new_segment(Pool& pool, std::size_t byt
   segments.push_back(whole);
   pool.fit.give(whole);
   return pool.fit.take(bytes);
+}
+
+// Unlocks while the backend allocates: other threads use what is cached meanwhile. The bytes count as reserved from the
+// beginning. When this returns there is room for the segment's header.
+void* CachingAllocator::Impl::memory_for_segment(Lock& lock, std::size_t bytes) {
+  stats.reserved += bytes;
+  ++in_backend;
+  lock.unlock();
+  void* memory = nullptr;
+  try {
+    memory = backend.allocate(device, bytes);
+    lock.lock();
+    reserve_segment();
+  } catch (...) {
+    if (lock.owns_lock()) lock.unlock();
+    if (memory != nullptr) backend.deallocate(device, memory, bytes);
+    lock.lock();
+    --in_backend;
+    stats.reserved -= bytes;
+    throw;
+  }
+  --in_backend;
+  if (memory == nullptr) stats.reserved -= bytes;
+  return memory;
+}
+
+// Two headers: of the segment, and of what is left of it.
+void CachingAllocator::Impl::reserve_segment() {
+  headers.reserve();
+  if (segments.size() == segments.capacity()) segments.reserve(2 * segments.size() + 8);
 }
 
 Pool& CachingAllocator::Impl::pool_for(std::size_t bytes, StreamHandle stream) {
@@ -169,14 +198,15 @@ void CachingAllocator::Impl::collect_ended() noexcept {
   }
 }
 
-// For blocks kept back so far, and for segments that other threads are giving back. They may allocate and free
-// meanwhile: the work that this waits for may need a thread that is about to.
+// For blocks kept back so far, and for segments that other threads are taking or giving back. They may allocate and
+// free meanwhile: the work that this waits for may need a thread that is about to.
 void CachingAllocator::Impl::wait_for_deferred(Lock& lock) {
   const std::uint64_t ticket = uses.last_ticket();
   collect_ended();
-  while (uses.is_waiting(ticket) || running_releases != 0) {
+  while (uses.is_waiting(ticket) || in_backend != 0) {
     lock.unlock();
     std::this_thread::sleep_for(kPollInterval);
+    backend.look_for_failures();
     lock.lock();
     collect_ended();
   }
@@ -193,13 +223,13 @@ void CachingAllocator::Impl::empty_cache(Lock& lock) {
     return true;
   });
 
-  ++running_releases;
+  ++in_backend;
   lock.unlock();
   for (Block* block = released; block != nullptr; block = block->next_free) {
     backend.deallocate(device, block->memory, block->bytes);
   }
   lock.lock();
-  --running_releases;
+  --in_backend;
   while (released != nullptr) {
     stats.reserved -= released->bytes;
     ++stats.backend_frees;

@@ -144,6 +144,67 @@ TEST(CachingAllocatorLimits, WaitsForWhatAnotherThreadGivesBack) {
 }
 
 // Or a request that is too large would wait for ever for threads that go on allocating and freeing.
+// What another thread does while the backend allocates, if it ends before the backend does.
+template <class F>
+auto meanwhile(const F& body) {
+  auto result = std::async(std::launch::async, body);
+  EXPECT_EQ(result.wait_for(std::chrono::seconds(5)), std::future_status::ready) << "waits for the backend";
+  return result;
+}
+
+TEST(CachingAllocatorLimits, OthersUseTheCacheWhileTheBackendAllocates) {
+  FakeBackend backend;
+  CachingAllocator allocator(backend, 0);
+  allocator.free(allocator.allocate(1000, kStream).block);
+  std::future<void> other;
+  backend.settings.on_allocation = [&] {
+    other = meanwhile([&] {
+      const Allocation cached = allocator.allocate(1000, kStream);
+      allocator.record_stream(cached.block, kOther);
+      allocator.free(cached.block);
+      allocator.stats();
+    });
+  };
+  EXPECT_NE(allocator.allocate(30 * kMiB, kStream).memory, nullptr);
+  EXPECT_TRUE(other.valid());
+}
+
+TEST(CachingAllocatorLimits, SharesTheSegmentThatAnotherThreadTakesFromTheBackend) {
+  FakeBackend backend({.memory_bytes = 20 * kMiB});  // one segment
+  CachingAllocator allocator(backend, 0);
+  std::future<Allocation> other;
+  backend.settings.on_allocation = [&] {
+    other = std::async(std::launch::async, [&] {
+      while (backend.counts().allocations == 0) std::this_thread::yield();
+      return allocator.allocate(2 * kMiB, kStream);
+    });
+  };
+  EXPECT_NE(allocator.allocate(2 * kMiB, kStream).memory, nullptr);
+  EXPECT_NE(other.get().memory, nullptr);
+}
+
+TEST(CachingAllocatorLimits, CountsNothingWhereTheBackendThrows) {
+  FakeBackend backend;
+  CachingAllocator allocator(backend, 0);
+  backend.settings.on_allocation = [] { throw BackendError("allocate", 1, "cuda:0", "injected"); };
+  EXPECT_THROW(allocator.allocate(1000, kStream), BackendError);
+  EXPECT_EQ(allocator.stats().reserved, 0u);
+  EXPECT_NE(allocator.allocate(1000, kStream).memory, nullptr);
+  EXPECT_EQ(allocator.stats().reserved, 2 * kMiB);
+}
+
+// Work that hangs on a failed collective ends when somebody looks for the failure.
+TEST(CachingAllocatorLimits, LooksForFailuresWhileItWaits) {
+  FakeBackend backend({.memory_bytes = 20 * kMiB});
+  CachingAllocator allocator(backend, 0);
+  const Allocation used = allocator.allocate(20 * kMiB, kStream);
+  allocator.record_stream(used.block, kOther);
+  allocator.free(used.block);
+  backend.settings.queries_until_end = 10;
+  EXPECT_NE(allocator.allocate(20 * kMiB, kThird).memory, nullptr);
+  EXPECT_GT(backend.counts().looks, 0);
+}
+
 TEST(CachingAllocatorLimits, GivesUpAlthoughMemoryIsFreedAgainAndAgain) {
   FakeBackend backend({.memory_bytes = 60 * kMiB});
   CachingAllocator allocator(backend, 0);

@@ -33,7 +33,8 @@ class FakeBackend final : public Backend {
     int failing_queries = 0;    ///< And queries of events.
     int failing_events = 0;     ///< And creations of events.
     int queries_until_end = 0;  ///< All work ends at this query of an event from now, if positive.
-    /// Called by the next deallocation, as if by another thread meanwhile.
+    /// Called by the next allocation or deallocation, as if by another thread meanwhile.
+    std::function<void()> on_allocation = {};
     std::function<void()> on_deallocation = {};
   };
   struct Counts {
@@ -44,6 +45,7 @@ class FakeBackend final : public Backend {
     int events = 0;  ///< Created and not destroyed.
     int records = 0;
     int queries = 0;
+    int looks = 0;  ///< For failures.
   };
   struct Discard {
     int stream;
@@ -84,6 +86,7 @@ class FakeBackend final : public Backend {
   DeviceProperties properties(int) const override { return {"fake", settings.memory_bytes}; }
 
   void* allocate(int, std::size_t bytes) override {
+    if (const auto meanwhile = std::exchange(settings.on_allocation, {})) meanwhile();
     const std::scoped_lock lock(mutex_);
     if (bytes > settings.memory_bytes - held_bytes_) {
       ++counts_.refusals;
@@ -140,6 +143,10 @@ class FakeBackend final : public Backend {
     const std::scoped_lock lock(mutex_);
     priorities_.push_back(priority);
     return nullptr;
+  }
+  void look_for_failures() override {
+    const std::scoped_lock lock(mutex_);
+    ++counts_.looks;
   }
 
   // Nothing that an allocator may call.
