@@ -27,7 +27,7 @@ class FakeDevices {
     machine().cards = cards;
     machine().card_bytes = card_bytes;
     machine().peers = peers;
-    options.deterministic = false;  // leaves the environment as it is
+    options.deterministic = false;  // says less on standard error
     outer_ = exchange_accelerators(std::make_shared<DeviceSet>(make_cuda_backend(options)));
   }
   ~FakeDevices() {

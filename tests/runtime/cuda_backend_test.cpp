@@ -74,12 +74,12 @@ TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 0).allocate(1024); });
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 2048).allocate(1024); });
   std::mutex issuing;
-  expect_backend_error("cudaHostAlloc", [&] { PinnedCache(3, issuing).take(100, [](cudaEvent_t) {}); });
+  expect_backend_error("cudaHostAlloc", [&] { PinnedCache(3, 3, issuing).take(100, [](cudaEvent_t) {}); });
   expect_backend_error("cudaStreamCreateWithPriority", [] { make_stream(3, 0); });
   expect_backend_error("cudaEventCreateWithFlags", [] { make_event(3); });
   expect_backend_error(
-      "cudaSetDevice", [] { CardScope scope(3); }, "card 3");
-  expect_backend_error("cublasLtCreate", [] { MatmulPlans(3, false); });
+      "cudaSetDevice", [] { use_card(3); }, "card 3");
+  expect_backend_error("cublasLtCreate", [&] { MatmulPlans(3, false, issuing); });
 }
 
 TEST_F(WithoutDriver, NcclRefusesToConnect) { EXPECT_THROW(make_nccl_communicator({{0, 0}, {1, 1}}), Error); }

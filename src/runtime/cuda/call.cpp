@@ -46,23 +46,19 @@ bool has_ended(cudaError_t query, const char* api, int device) {
 
 namespace {
 
-bool has_context(int card) {
-  unsigned flags = 0;
-  int active = 0;
-  return driver().cuDevicePrimaryCtxGetState(card, &flags, &active) == CUDA_SUCCESS && active != 0;
-}
+thread_local bool has_used_a_card = false;
 
 }  // namespace
 
-CardScope::CardScope(int card) {
-  int current = card;
-  if (cudaGetDevice(&current) == cudaSuccess && current == card) return;
+void use_card(int card) {
+  int current = -1;  // CUDA's own record of this thread: right, too, where the program has made a card current itself
+  if (has_used_a_card && cudaGetDevice(&current) == cudaSuccess && current == card) return;
   check_card(cudaSetDevice(card), "cudaSetDevice", card);
-  if (has_context(current)) outer_ = current;
+  has_used_a_card = true;
 }
 
-CardScope::~CardScope() {
-  if (outer_ >= 0) static_cast<void>(cudaSetDevice(outer_));
+void use_some_card(int card) {
+  if (!has_used_a_card) use_card(card);
 }
 
 OwnedStream make_stream(int device, int priority) {

@@ -1,4 +1,4 @@
-// How CUDA is called: every result is checked here, every handle is owned, and the card is current for a scope.
+// How CUDA is called: every result is checked here, every handle is owned, and a thread's card is made current.
 #pragma once
 
 #include <cublasLt.h>
@@ -18,18 +18,12 @@ void check_card(cudaError_t result, const char* api, int card);
 /// Whether what was asked for has ended. Throws as check() does.
 bool has_ended(cudaError_t query, const char* api, int device);
 
-/// Makes a card current for this thread, for a scope; and for longer where the card before had no context: to go back
-/// would make one, which takes half a gigabyte of a card that this program may not use.
-class CardScope {
- public:
-  explicit CardScope(int card);
-  ~CardScope();
-  CardScope(const CardScope&) = delete;
-  CardScope& operator=(const CardScope&) = delete;
-
- private:
-  int outer_ = -1;  // -1: nothing to go back to
-};
+/// Makes a card current for this thread, and leaves it so: most threads use one card all their life. For calls that
+/// launch, allocate or make something; where the card is current already, no driver is asked.
+void use_card(int card);
+/// For calls about a stream or an event, which any current card will do for: makes this one current if the thread has
+/// never used one. (A thread begins with card 0, which is perhaps not ours. A context there takes half a gigabyte.)
+void use_some_card(int card);
 
 /// Destroying never throws: at the end of a process CUDA may be gone already.
 template <auto destroy>

@@ -13,6 +13,8 @@ namespace lockstep::gpu {
 class CudaCommunicator {
  public:
   virtual ~CudaCommunicator() = default;  ///< What is enqueued still ends.
+  /// Waits, with a limit, until what is enqueued has ended; before it is destroyed, holding no lock.
+  virtual void drain() noexcept {}
 
   /// One thread at a time. Throws CollectiveError if it cannot be enqueued.
   virtual void enqueue(const CollectiveCall& call) = 0;

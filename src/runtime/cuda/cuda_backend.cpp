@@ -1,9 +1,12 @@
 #include "runtime/cuda/cuda_backend.h"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstdlib>
 #include <mutex>
+#include <set>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -14,11 +17,16 @@
 #include "runtime/cuda/copies.h"
 #include "runtime/cuda/cuda_stream.h"
 #include "runtime/cuda/device_memory.h"
+#include "runtime/cuda/nccl_calls.h"
 #include "runtime/cuda/pinned_cache.h"
 
 namespace lockstep {
 namespace gpu {
 namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::chrono::milliseconds kBetweenLooks(1);  // for failures: each asks every communicator, or every card
 
 // A user's device: a card, or a share of one.
 struct CudaDevice {
@@ -26,14 +34,16 @@ struct CudaDevice {
       : card(on_card),
         properties(std::move(about)),
         memory(index, properties.memory_bytes, arena_bytes),
-        pinned(index, issuing) {}
+        pinned(index, on_card, issuing) {}
 
   const int card;
   const DeviceProperties properties;
   DeviceMemory memory;
   PinnedCache pinned;
   std::mutex mutex;
-  std::vector<std::unique_ptr<CudaStream>> streams;  // guarded by the mutex; each lives as long as the device
+  // Guarded by the mutex:
+  std::vector<std::unique_ptr<CudaStream>> streams;      // each lives as long as the device
+  std::vector<std::unique_ptr<CudaEvent>> spare_events;  // to be recorded again: making one needs its card current
 };
 
 class CudaBackend final : public Backend {
@@ -58,6 +68,8 @@ class CudaBackend final : public Backend {
   void wait(StreamHandle stream, EventHandle event) override;
   bool query_event(EventHandle event) override;
   void synchronize_event(EventHandle event) override;
+  bool query_use(EventHandle event, void* memory, std::size_t bytes) override;
+  void look_for_failures() override;
 
   void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) override;
   void copy(StreamHandle stream, const Copy& copy) override;
@@ -70,21 +82,24 @@ class CudaBackend final : public Backend {
 
  private:
   CudaDevice& at(int device) const { return *devices_[std::size_t(device)]; }
-  static cudaEvent_t event_of(EventHandle event) { return static_cast<cudaEvent_t>(event); }
+  static CudaEvent& event_of(EventHandle event) { return *static_cast<CudaEvent*>(event); }
+  static bool has_passed(const CudaEvent& event);
 
   void reach_peers();
-  void look_for_failures();
+  void take_failures();
   void tell_failures();
   void check_cards();
   template <class Query>
   void wait_until(Query&& ended);
 
   const CudaOptions options_;
-  // Collectives enter the streams of all devices in one order. And while not all ranks of one are launched, nobody
-  // takes or gives back memory: CUDA may wait for a card then, whose rank waits for one that is not launched.
+  // Collectives enter the streams of all devices in one order. And while not all ranks of one are launched, nobody does
+  // what CUDA may wait for a card for, whose rank waits for one that is not launched: takes or gives back memory, makes
+  // streams, loads kernels, plans products, makes or destroys communicators, lets a card reach another.
   std::mutex issuing_;
   std::vector<std::unique_ptr<CudaDevice>> devices_;
   std::once_flag peers_;
+  std::atomic<Clock::rep> next_look_ = 0;  // for failures, by those who poll
   std::mutex mutex_;
   // Guarded by the mutex:
   std::vector<std::unique_ptr<CudaCommunicator>> communicators_;
@@ -92,6 +107,7 @@ class CudaBackend final : public Backend {
 };
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
+  if (std::set(options.cards.begin(), options.cards.end()).size() > 1) settle_nccl_environment(options.deterministic);
   for (std::size_t i = 0; i < options.cards.size(); ++i) {
     const int card = options.cards[i];
     cudaDeviceProp about;
@@ -100,11 +116,6 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
     devices_.push_back(std::make_unique<CudaDevice>(
         int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing}, options.arena_bytes, issuing_));
   }
-  // Read by NCCL when it is first used; what the user has set stays. Sums are then added in one order for all sizes.
-  if (!options.deterministic) return;
-  for (const auto& [name, value] :
-       {std::pair{"NCCL_ALGO", "Ring"}, {"NCCL_PROTO", "Simple"}, {"NCCL_NVLS_ENABLE", "0"}})
-    ::setenv(name, value, 0);
 }
 
 CudaBackend::~CudaBackend() {
@@ -116,7 +127,7 @@ CudaBackend::~CudaBackend() {
 // Memory.
 
 void* CudaBackend::allocate(int device, std::size_t bytes) {
-  const CardScope scope(at(device).card);
+  use_card(at(device).card);
   const std::scoped_lock lock(issuing_);
   return at(device).memory.allocate(bytes);
 }
@@ -130,7 +141,7 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
       const std::scoped_lock lock(at(device).mutex);
       for (const auto& stream : at(device).streams) streams.push_back(stream->stream.get());
     }
-    const CardScope scope(at(device).card);
+    use_card(at(device).card);
     for (cudaStream_t stream : streams)
       wait_until([&] { return has_ended(cudaStreamQuery(stream), "cudaStreamQuery", device); });
     const std::scoped_lock lock(issuing_);
@@ -142,82 +153,116 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
 // Streams and events.
 
 void* CudaBackend::create_stream(int device, int, StreamPriority priority) {
-  const CardScope scope(at(device).card);
-  int least = 0, greatest = 0;
-  check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange", device);
-  auto stream = std::make_unique<CudaStream>();
-  stream->device = device;
-  stream->card = at(device).card;
+  use_card(at(device).card);
+  auto stream = std::make_unique<CudaStream>(device, at(device).card, issuing_);
   {
-    const std::scoped_lock lock(issuing_);
+    const std::scoped_lock no_rank_waits(issuing_);
+    int least = 0, greatest = 0;
+    check(cudaDeviceGetStreamPriorityRange(&least, &greatest), "cudaDeviceGetStreamPriorityRange", device);
     stream->workspace = make_memory(device, KernelContext::kWorkspaceBytes);
+    stream->stream = make_stream(device, priority == StreamPriority::high ? greatest : least);
   }
-  stream->stream = make_stream(device, priority == StreamPriority::high ? greatest : least);
   const std::scoped_lock lock(at(device).mutex);
   return at(device).streams.emplace_back(std::move(stream)).get();
 }
 
 bool CudaBackend::query_stream(StreamHandle handle) {
   const CudaStream& stream = stream_of(handle);
-  const CardScope scope(stream.card);
+  use_some_card(stream.card);
   const bool ended = has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device);
-  look_for_failures();
+  if (ended)
+    take_failures();
+  else
+    look_for_failures();
   tell_failures();
   return ended;
 }
 
 void CudaBackend::synchronize_stream(StreamHandle handle) {
   const CudaStream& stream = stream_of(handle);
-  const CardScope scope(stream.card);
+  use_some_card(stream.card);
   wait_until([&] { return has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device); });
   tell_failures();
 }
 
 EventHandle CudaBackend::create_event(int device) {
-  const CardScope scope(at(device).card);
-  return make_event(device).release();
+  CudaDevice& owner = at(device);
+  {
+    const std::scoped_lock lock(owner.mutex);
+    if (!owner.spare_events.empty()) {
+      CudaEvent* const event = owner.spare_events.back().release();
+      owner.spare_events.pop_back();
+      return event;
+    }
+  }
+  use_card(owner.card);
+  return new CudaEvent{device, owner.card, make_event(device)};
 }
 
-void CudaBackend::destroy_event(EventHandle event) noexcept { cudaEventDestroy(event_of(event)); }
+void CudaBackend::destroy_event(EventHandle handle) noexcept {
+  std::unique_ptr<CudaEvent> event(&event_of(handle));
+  CudaDevice& owner = at(event->device);
+  try {
+    const std::scoped_lock lock(owner.mutex);
+    owner.spare_events.push_back(std::move(event));
+  } catch (...) {  // no room to keep it
+  }
+}
 
 void CudaBackend::record(EventHandle event, StreamHandle handle) {
   const CudaStream& stream = stream_of(handle);
-  const CardScope scope(stream.card);
-  check(cudaEventRecord(event_of(event), stream.stream.get()), "cudaEventRecord", stream.device);
+  use_some_card(stream.card);
+  check(cudaEventRecord(event_of(event).event.get(), stream.stream.get()), "cudaEventRecord", stream.device);
 }
 
 void CudaBackend::wait(StreamHandle handle, EventHandle event) {
   const CudaStream& stream = stream_of(handle);
-  const CardScope scope(stream.card);
-  check(cudaStreamWaitEvent(stream.stream.get(), event_of(event), 0), "cudaStreamWaitEvent", stream.device);
+  use_some_card(stream.card);
+  check(cudaStreamWaitEvent(stream.stream.get(), event_of(event).event.get(), 0), "cudaStreamWaitEvent", stream.device);
+}
+
+bool CudaBackend::has_passed(const CudaEvent& event) {
+  return has_ended(cudaEventQuery(event.event.get()), "cudaEventQuery", event.device);
 }
 
 // Whoever asks may ask until it has passed. What has failed is told where the host synchronizes.
-bool CudaBackend::query_event(EventHandle event) {
-  const CardScope scope(devices_.front()->card);  // any of ours will do
-  const bool passed = has_ended(cudaEventQuery(event_of(event)), "cudaEventQuery", -1);
+bool CudaBackend::query_event(EventHandle handle) {
+  const CudaEvent& event = event_of(handle);
+  use_some_card(event.card);
+  const bool passed = has_passed(event);
   if (!passed) look_for_failures();
   return passed;
 }
 
-void CudaBackend::synchronize_event(EventHandle event) {
-  const CardScope scope(devices_.front()->card);
-  wait_until([&] { return has_ended(cudaEventQuery(event_of(event)), "cudaEventQuery", -1); });
+void CudaBackend::synchronize_event(EventHandle handle) {
+  const CudaEvent& event = event_of(handle);
+  use_some_card(event.card);
+  wait_until([&] { return has_passed(event); });
   tell_failures();
+}
+
+// Asked under a lock that others spin on: nothing here waits for one.
+bool CudaBackend::query_use(EventHandle handle, void*, std::size_t) {
+  const CudaEvent& event = event_of(handle);
+  use_some_card(event.card);
+  return has_passed(event);
 }
 
 // Work.
 
 void CudaBackend::launch(StreamHandle handle, const LaunchInfo&, KernelRef kernel) {
   CudaStream& stream = stream_of(handle);
-  const CardScope scope(stream.card);
+  use_card(stream.card);
   const std::scoped_lock lock(stream.mutex);
-  kernel({.device = stream.device, .native_stream = stream.stream.get(), .workspace = stream.workspace.get()});
+  kernel({.device = stream.device,
+          .native_stream = stream.stream.get(),
+          .workspace = stream.workspace.get(),
+          .loader = &stream.kernels});
 }
 
 void CudaBackend::copy(StreamHandle handle, const Copy& copy) {
   CudaStream& stream = stream_of(handle);
-  const CardScope scope(stream.card);
+  use_some_card(stream.card);
   const auto wait = [this, &stream](cudaEvent_t event) {
     wait_until([&] { return has_ended(cudaEventQuery(event), "cudaEventQuery", stream.device); });
   };
@@ -233,12 +278,9 @@ void CudaBackend::copy(StreamHandle handle, const Copy& copy) {
 
 void CudaBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   CudaStream& stream = stream_of(handle);
-  const CardScope scope(stream.card);
+  use_card(stream.card);
   const std::scoped_lock lock(stream.mutex);
-  if (!stream.matmuls) {
-    const std::scoped_lock no_rank_waits(issuing_);
-    stream.matmuls = std::make_unique<MatmulPlans>(stream.device, options_.tf32);
-  }
+  if (!stream.matmuls) stream.matmuls = std::make_unique<MatmulPlans>(stream.device, options_.tf32, issuing_);
   stream.matmuls->run(matmul, stream.stream.get());
 }
 
@@ -263,12 +305,17 @@ CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices
 }
 
 void CudaBackend::destroy_communicator(CommunicatorHandle handle) noexcept {
-  std::unique_ptr<CudaCommunicator> gone;  // ends outside the lock
-  const std::scoped_lock lock(mutex_);
-  const auto found = std::ranges::find(communicators_, handle, &std::unique_ptr<CudaCommunicator>::get);
-  if (found == communicators_.end()) return;
-  gone = std::move(*found);
-  communicators_.erase(found);
+  std::unique_ptr<CudaCommunicator> gone;
+  {
+    const std::scoped_lock lock(mutex_);
+    const auto found = std::ranges::find(communicators_, handle, &std::unique_ptr<CudaCommunicator>::get);
+    if (found == communicators_.end()) return;
+    gone = std::move(*found);
+    communicators_.erase(found);
+  }
+  gone->drain();
+  const std::scoped_lock no_rank_waits(issuing_);
+  gone.reset();
 }
 
 void CudaBackend::abort_communicator(CommunicatorHandle handle) noexcept {
@@ -284,13 +331,14 @@ void CudaBackend::collective(CommunicatorHandle handle, const CollectiveCall& ca
 // copies between them go through the host, by the driver.
 void CudaBackend::reach_peers() {
   std::call_once(peers_, [this] {
+    const std::scoped_lock no_rank_waits(issuing_);
     for (const auto& from : devices_)
       for (const auto& to : devices_) {
         int reaches = 0;
         if (from->card == to->card) continue;
         check_card(cudaDeviceCanAccessPeer(&reaches, from->card, to->card), "cudaDeviceCanAccessPeer", from->card);
         if (!reaches) continue;
-        const CardScope scope(from->card);
+        use_card(from->card);
         const cudaError_t result = cudaDeviceEnablePeerAccess(to->card, 0);
         if (result == cudaErrorPeerAccessAlreadyEnabled || result == cudaErrorTooManyPeers)
           cudaGetLastError();
@@ -300,10 +348,18 @@ void CudaBackend::reach_peers() {
   });
 }
 
-void CudaBackend::look_for_failures() {
+void CudaBackend::take_failures() {
   const std::scoped_lock lock(mutex_);
   for (const auto& communicator : communicators_)
     if (std::exception_ptr failure = communicator->failure()) failures_.push_back(std::move(failure));
+}
+
+// At most once in a while, however often and by how many it is called.
+void CudaBackend::look_for_failures() {
+  const Clock::rep now = Clock::now().time_since_epoch().count();
+  Clock::rep next = next_look_.load(std::memory_order_relaxed);
+  if (now >= next && next_look_.compare_exchange_strong(next, now + Clock::duration(kBetweenLooks).count()))
+    take_failures();
 }
 
 // The host hears of each failure once, whichever stream it asks.
@@ -318,48 +374,55 @@ void CudaBackend::tell_failures() {
   std::rethrow_exception(failure);
 }
 
-// CUDA tells the calls about a card alone that it has failed, and not those about a card that waits for it.
-void CudaBackend::check_cards() {
+// CUDA tells the calls about a card alone that it has failed, and not those about a card that waits for it. Throws the
+// failure of a collective, if that is known already: it says more.
+void CudaBackend::check_cards() try {
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     const std::scoped_lock lock(devices_[i]->mutex);
     if (!devices_[i]->streams.empty())
       has_ended(cudaStreamQuery(devices_[i]->streams.front()->stream.get()), "cudaStreamQuery", int(i));
   }
+} catch (const Error&) {
+  tell_failures();
+  throw;
 }
 
 // Waits, and looks meanwhile whether a collective or a card has failed, since then what it waits for would never come.
 template <class Query>
 void CudaBackend::wait_until(Query&& ended) {
   constexpr int kSpins = 2000;
+  auto next_look = Clock::now() + kBetweenLooks;
   for (int polls = 0; !ended(); ++polls) {
-    look_for_failures();
-    if (polls < kSpins) continue;
-    if (polls % kSpins == 0) check_cards();
-    std::this_thread::sleep_for(std::chrono::microseconds(20));
+    if (const auto now = Clock::now(); now >= next_look) {
+      next_look = now + kBetweenLooks;
+      take_failures();
+      check_cards();
+    }
+    if (polls >= kSpins) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
-  look_for_failures();
+  take_failures();
+}
+
+// With it each launch ends before the next begins: the first rank of a collective would wait for ever for the second.
+void refuse_blocking_launches(std::size_t cards) {
+  const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
+  if (cards < 2 || !blocking || std::string_view(blocking).empty() || std::string_view(blocking) == "0") return;
+  throw InvalidArgument(text("[cuda] expected CUDA_LAUNCH_BLOCKING=0 or not set with ", cards, " cards, got \"",
+                             blocking,
+                             "\": a launch would wait until its kernel has ended, and the first rank of a collective "
+                             "for the second, which would not be launched. What to do: unset it, or use one card: "
+                             "LOCKSTEP_DEVICES=cuda:0"));
 }
 
 }  // namespace
 }  // namespace gpu
-
-CudaCards find_cuda_cards() {
-  int count = 0;  // which CUDA leaves as it is when it fails
-  const cudaError_t result = cudaGetDeviceCount(&count);
-  if (result == cudaSuccess && count > 0) return {count, 0, ""};
-  cudaGetLastError();
-  if (result != cudaSuccess && result != cudaErrorInsufficientDriver && result != cudaErrorNoDevice &&
-      result != cudaErrorStubLibrary)
-    gpu::check(result, "cudaGetDeviceCount", -1);
-  const cudaError_t reason = result == cudaSuccess ? cudaErrorNoDevice : result;
-  return {0, int(reason), cudaGetErrorString(reason)};
-}
 
 std::shared_ptr<Backend> make_cuda_backend(const CudaOptions& options) {
   const int count = find_cuda_cards().count;
   for (const int card : options.cards)
     if (card < 0 || card >= count)
       throw InvalidArgument(text("[cuda] expected one of ", count, " cards, got card ", card));
+  gpu::refuse_blocking_launches(std::set(options.cards.begin(), options.cards.end()).size());
   return std::make_shared<gpu::CudaBackend>(options);
 }
 

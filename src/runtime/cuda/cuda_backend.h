@@ -17,17 +17,18 @@ struct CudaCards {
   std::string text;  ///< The same in words.
 };
 
-/// Throws BackendError if there is a driver that cannot work.
+/// Throws BackendError if there is a driver that cannot work, or that is too old.
 CudaCards find_cuda_cards();
 
 struct CudaOptions {
   std::vector<int> cards;       ///< Of each device; a card may stand there several times, and is shared then.
   std::size_t arena_bytes = 0;  ///< Taken on each device at its first allocation, and never more; 0: as it is needed.
   bool tf32 = false;            ///< Round the factors of float32 products to TF32.
-  bool deterministic = true;    ///< NCCL's algorithm and protocol fixed, NVLS off.
+  bool deterministic = true;    ///< Repeated runs give the same bits: NCCL's NVLS off.
 };
 
-/// Throws InvalidArgument if a card is not there.
+/// Throws InvalidArgument if a card is not there, or if launches block and there are several cards. With several cards
+/// it sets environment variables that only NCCL's environment can say, and says so on standard error.
 std::shared_ptr<Backend> make_cuda_backend(const CudaOptions& options);
 
 }  // namespace lockstep

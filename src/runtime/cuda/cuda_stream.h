@@ -1,8 +1,10 @@
-// A stream, and what work on it shares: one body at a time is enqueued, and so may use the stream's workspaces.
+// A stream, and what work on it shares: one body at a time is enqueued, and so may use the stream's workspaces. An
+// event.
 #pragma once
 
 #include <memory>
 #include <mutex>
+#include <unordered_set>
 
 #include "runtime/backend.h"
 #include "runtime/cuda/call.h"
@@ -10,13 +12,35 @@
 
 namespace lockstep::gpu {
 
+/// The kernels that a stream has launched. To be called with the card current.
+class LoadedKernels final : public KernelLoader {
+ public:
+  /// `issuing` is held while a kernel is loaded.
+  LoadedKernels(int device, std::mutex& issuing) : device_(device), issuing_(issuing) {}
+  void load(const void* kernel) override;
+
+ private:
+  const int device_;
+  std::mutex& issuing_;
+  std::unordered_set<const void*> loaded_;
+};
+
 struct CudaStream {
-  int device;
-  int card;
+  CudaStream(int device_, int card_, std::mutex& issuing) : device(device_), card(card_), kernels(device_, issuing) {}
+
+  const int device;
+  const int card;
   OwnedMemory workspace;  ///< Of kernels. Before the stream, which is destroyed first.
   OwnedStream stream;
-  std::mutex mutex;                      ///< Held while kernels or products are enqueued.
+  std::mutex mutex;  ///< Held while kernels or products are enqueued. Guards what follows.
+  LoadedKernels kernels;
   std::unique_ptr<MatmulPlans> matmuls;  ///< Made for the first product.
+};
+
+struct CudaEvent {
+  int device;
+  int card;
+  OwnedEvent event;
 };
 
 inline CudaStream& stream_of(const StreamHandle& handle) { return *static_cast<CudaStream*>(handle.native); }

@@ -81,7 +81,8 @@ struct MatmulPlans::Plan {
   bool adds_bias;
 };
 
-MatmulPlans::MatmulPlans(int device, bool tf32) : device_(device), tf32_(tf32) {
+MatmulPlans::MatmulPlans(int device, bool tf32, std::mutex& issuing) : device_(device), tf32_(tf32), issuing_(issuing) {
+  const std::scoped_lock no_rank_waits(issuing_);
   cublasLtHandle_t handle = nullptr;
   check(cublas_lt().cublasLtCreate(&handle), "cublasLtCreate", device);
   handle_.reset(handle);
@@ -162,20 +163,25 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
                                                  plan.c.get(), plan.c.get(), preference.get(), 1, &best, &found);
   if (asked == CUBLAS_STATUS_NOT_SUPPORTED || (asked == CUBLAS_STATUS_SUCCESS && found == 0)) return std::nullopt;
   check(asked, "cublasLtMatmulAlgoGetHeuristic", device_);
+  if (best.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;  // the algorithm is not filled in
   plan.algorithm = best.algo;
   return plan;
 }
 
 void MatmulPlans::run(const Matmul& m, cudaStream_t stream) {
   if (m.m == 0 || m.n == 0 || m.batch == 0) return;
-  if (m.k == 0) return check(product_of_nothing(m, stream), "cudaLaunchKernelEx", device_);
-  const Key key = key_of(m);
-  auto found = plans_.find(key);
-  if (found == plans_.end()) {
-    if (plans_.size() >= kMostPlans) plans_.clear();
-    found = plans_.emplace(key, make(m, key)).first;
+  if (m.k == 0) {
+    const std::scoped_lock no_rank_waits(issuing_);
+    return check(product_of_nothing(m, stream), "cudaLaunchKernelEx", device_);
   }
-  const Plan& plan = found->second;
+  const Key key = key_of(m);
+  if (const auto found = plans_.find(key); found != plans_.end()) return run(m, found->second, stream);
+  const std::scoped_lock no_rank_waits(issuing_);
+  if (plans_.size() >= kMostPlans) plans_.clear();
+  run(m, plans_.emplace(key, make(m, key)).first->second, stream);
+}
+
+void MatmulPlans::run(const Matmul& m, const Plan& plan, cudaStream_t stream) const {
   double kept = m.beta;
   if (plan.adds_bias) {
     Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 
 #include "runtime/backend.h"
@@ -22,8 +23,9 @@ struct DestroyCublas {
 
 class MatmulPlans {
  public:
-  /// Throws BackendError, also where cuBLASLt cannot be loaded.
-  MatmulPlans(int device, bool tf32);
+  /// `issuing` is held while cuBLASLt is set up, chooses an algorithm, or loads its kernels, which it does for the
+  /// first product of a kind. Throws BackendError, also where cuBLASLt cannot be loaded.
+  MatmulPlans(int device, bool tf32, std::mutex& issuing);
   ~MatmulPlans();
 
   /// Enqueues it; the device's card is current. The same product twice gives the same bits.
@@ -35,10 +37,12 @@ class MatmulPlans {
   struct Plan;
   Plan make(const Matmul& matmul, const Key& key) const;
   std::optional<Plan> try_make(const Matmul& matmul, const Key& key, bool adds_bias) const;
+  void run(const Matmul& matmul, const Plan& plan, cudaStream_t stream) const;
   static Key key_of(const Matmul& matmul);
 
   const int device_;
   const bool tf32_;
+  std::mutex& issuing_;
   std::unique_ptr<cublasLtContext, DestroyCublas<&CublasLt::cublasLtDestroy>> handle_;
   OwnedMemory workspace_;
   std::map<Key, Plan> plans_;

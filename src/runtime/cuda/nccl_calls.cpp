@@ -2,6 +2,9 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <cstdlib>
+#include <iostream>
+#include <string>
 
 #include <lockstep/core/error.h>
 
@@ -66,6 +69,20 @@ ncclResult_t transfer(const CollectiveCall& call, int rank, ncclComm_t comm, cud
 }
 
 }  // namespace
+
+void settle_nccl_environment(bool deterministic) {
+  std::string said;
+  const auto settle = [&](const char* name, const char* value, const char* why) {
+    if (std::getenv(name)) return;
+    ::setenv(name, value, 0);
+    said += text(said.empty() ? "" : " and ", name, '=', value, " (", why, ')');
+  };
+  // NCCL_ALGO, where it is set, says itself whether NVLS may be chosen.
+  if (deterministic && !std::getenv("NCCL_ALGO"))
+    settle("NCCL_NVLS_ENABLE", "0", "runs repeat bit for bit; not so with LOCKSTEP_DETERMINISTIC=0");
+  settle("NCCL_LAUNCH_ORDER_IMPLICIT", "1", "communicators launch in one order");
+  if (!said.empty()) std::cerr << text("[cuda] several cards: has set ", said, " in this process\n");
+}
 
 void check_nccl_version() {
   int version = 0;

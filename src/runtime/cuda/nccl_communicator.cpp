@@ -72,6 +72,11 @@ class NcclCommunicator final : public CudaCommunicator {
       abort_ranks();
   }
 
+  void drain() noexcept override {
+    const std::scoped_lock lock(mutex_);
+    has_drained();
+  }
+
   void start() {
     const std::scoped_lock lock(mutex_);
     check_nccl_version();
@@ -92,13 +97,14 @@ class NcclCommunicator final : public CudaCommunicator {
     });
     settle(kEnqueueLimit, "");
     for (std::size_t rank = 0; rank < members_.size(); ++rank) mark(rank, stream_of(call.parts[rank].stream));
+    has_work_ = true;
   }
 
   void abort() noexcept override {
     stopping_ = true;  // whoever holds the lock lets go
     const std::scoped_lock lock(mutex_);
     try {
-      const CardScope scope(members_.front().card);
+      use_some_card(members_.front().card);
       if (is_pending()) failure_ = std::make_exception_ptr(error(0, "the communicator was aborted"));
     } catch (...) {
       failure_ = std::current_exception();
@@ -111,7 +117,7 @@ class NcclCommunicator final : public CudaCommunicator {
     if (!lock) return nullptr;
     try {
       if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, "");
-      for (std::size_t rank = 0; rank < comms_.size(); ++rank)  // NCCL does not look at the cards
+      for (std::size_t rank = 0; rank < comms_.size() && has_work_; ++rank)  // NCCL does not look at the cards
         if (const cudaError_t state = cudaEventQuery(ended_[rank].get());
             state != cudaErrorNotReady && state != cudaSuccess)
           fail(rank, cudaGetErrorString(state));
@@ -132,24 +138,35 @@ class NcclCommunicator final : public CudaCommunicator {
     if (const ncclResult_t result = nccl().ncclGetUniqueId(&id); result != ncclSuccess)
       throw error(0, text(nccl().ncclGetErrorString(result), ": ", nccl().ncclGetLastError(nullptr), advice()));
     ended_.clear();
+    has_work_ = false;
     for (const Member& member : members_) {
-      const CardScope scope(member.card);
+      use_card(member.card);
       ended_.push_back(make_event(member.device));
     }
     comms_.assign(members_.size(), nullptr);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     group([&](std::size_t rank) {
+      use_card(members_[rank].card);
       return nccl().ncclCommInitRankConfig(&comms_[rank], int(members_.size()), id, int(rank), &config);
     });
     settle(kConnectLimit, advice());
   }
 
-  // Whether all that was enqueued has ended and NCCL is ready to be left.
+  // Whether all that was enqueued has ended.
+  bool has_drained() noexcept {
+    try {
+      use_some_card(members_.front().card);
+      return wait_until(kEndLimit, [this] { return wrong_rank() || !is_pending(); }) && !wrong_rank();
+    } catch (...) {
+      return false;
+    }
+  }
+
+  // Whether, besides, NCCL is ready to be left.
   bool finalize() noexcept {
     try {
-      const CardScope scope(members_.front().card);
-      if (!wait_until(kEndLimit, [this] { return wrong_rank() || !is_pending(); }) || wrong_rank()) return false;
+      if (!has_drained()) return false;
       for (ncclComm_t comm : comms_)
         if (comm == nullptr || is_wrong(nccl().ncclCommFinalize(comm))) return false;
       return wait_until(kEnqueueLimit, [this] { return wrong_rank() || !is_busy(); }) && !wrong_rank();
@@ -177,7 +194,7 @@ class NcclCommunicator final : public CudaCommunicator {
     std::vector<Summand> summands(members_.size());
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       const auto [device, card] = members_[rank];
-      const CardScope scope(card);
+      use_card(card);
       Summand& summand = summands[rank];
       summand.number = make_memory(device, sizeof(int));
       summand.stream = make_stream(device, 0);
@@ -197,7 +214,7 @@ class NcclCommunicator final : public CudaCommunicator {
     }
     constexpr int kOne = 0x01010101;
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      const CardScope scope(members_[rank].card);
+      use_card(members_[rank].card);
       int sum = 0;
       check(cudaMemcpy(&sum, summands[rank].number.get(), sizeof sum, cudaMemcpyDeviceToHost), "cudaMemcpy",
             members_[rank].device);
@@ -206,7 +223,7 @@ class NcclCommunicator final : public CudaCommunicator {
     }
   }
 
-  // One call for each rank, as one group.
+  // One call for each rank, as one group. NCCL makes the cards of collectives current by itself.
   template <class F>
   void group(F&& call_of_rank) {
     nccl().ncclGroupStart();
@@ -214,7 +231,6 @@ class NcclCommunicator final : public CudaCommunicator {
     std::size_t rank = 0;
     try {
       for (; rank < members_.size(); ++rank) {
-        const CardScope scope(members_[rank].card);
         result = call_of_rank(rank);
         if (is_wrong(result)) break;
       }
@@ -303,6 +319,7 @@ class NcclCommunicator final : public CudaCommunicator {
   std::mutex mutex_;               // guards all that follows
   std::vector<ncclComm_t> comms_;  // empty after a failure
   std::vector<OwnedEvent> ended_;  // the last operation of each rank
+  bool has_work_ = false;          // since it connected
   Operation last_;
   std::exception_ptr failure_;
 };

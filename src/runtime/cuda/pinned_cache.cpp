@@ -25,6 +25,7 @@ PinnedBuffer PinnedCache::take(std::size_t bytes, const Wait& wait) {
     return buffer;
   }
   void* memory = nullptr;
+  use_card(card_);
   const std::scoped_lock no_rank_waits(issuing_);
   check(cudaHostAlloc(&memory, class_bytes, cudaHostAllocPortable), "cudaHostAlloc", device_);
   buffer.memory.reset(memory);

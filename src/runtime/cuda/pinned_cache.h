@@ -28,10 +28,10 @@ class PinnedCache {
   static constexpr std::size_t kLargestBytes = std::size_t(4) << 20;
 
   /// `issuing` is held where pinning memory may wait for the card.
-  PinnedCache(int device, std::mutex& issuing) : device_(device), issuing_(issuing) {}
+  PinnedCache(int device, int card, std::mutex& issuing) : device_(device), card_(card), issuing_(issuing) {}
 
   /// A buffer of at least `bytes`, at most kLargestBytes, that nothing uses. When much of its size is on its way, it
-  /// waits for the oldest. To be called with the device's card current.
+  /// waits for the oldest.
   PinnedBuffer take(std::size_t bytes, const Wait& wait);
   /// Free again when its event has passed.
   void give(PinnedBuffer buffer);
@@ -41,6 +41,7 @@ class PinnedCache {
   static constexpr std::size_t kMostBytes = std::size_t(64) << 20;  // of each
 
   const int device_;
+  const int card_;
   std::mutex& issuing_;
   std::mutex mutex_;
   std::array<std::deque<PinnedBuffer>, kClasses> given_;  // oldest first

@@ -10,7 +10,7 @@ namespace lockstep::gpu {
 namespace {
 
 void wait_for(const CudaStream& stream, const CudaStream& other) {
-  const CardScope scope(other.card);
+  use_card(other.card);
   const OwnedEvent event = make_event(other.device);  // destroyed by CUDA when it has passed
   check(cudaEventRecord(event.get(), other.stream.get()), "cudaEventRecord", other.device);
   check(cudaStreamWaitEvent(stream.stream.get(), event.get(), 0), "cudaStreamWaitEvent", stream.device);
@@ -23,8 +23,8 @@ class SharedCardCommunicator final : public CudaCommunicator {
  public:
   void enqueue(const CollectiveCall& call) override {
     const CudaStream& worker = stream_of(call.parts[0].stream);
-    const CardScope scope(worker.card);
     gather_streams(call.parts);
+    use_card(worker.card);
     work(call, worker);
     release_streams(call.parts);
   }

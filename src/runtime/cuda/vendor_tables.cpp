@@ -31,13 +31,6 @@ Nccl load_nccl() {
   return table;
 }
 
-Driver load_driver() {
-  const VendorLibrary library({.product = "NVIDIA's driver", .file = "libcuda.so.1", .folder = ""});
-  Driver table = {};
-  LOCKSTEP_DRIVER_FUNCTIONS(LOCKSTEP_FIND)
-  return table;
-}
-
 #undef LOCKSTEP_FIND
 
 }  // namespace
@@ -49,11 +42,6 @@ const CublasLt& cublas_lt() {
 
 const Nccl& nccl() {
   static const Nccl table = load_nccl();
-  return table;
-}
-
-const Driver& driver() {
-  static const Driver table = load_driver();
   return table;
 }
 

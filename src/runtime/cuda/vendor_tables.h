@@ -1,10 +1,8 @@
-// The functions of cuBLASLt, NCCL and the driver that are called here, as tables: programs are not linked to these
-// libraries, of which the driver's may not be there, and whose 725 MB would be loaded by each of them when it starts.
-// To call one more, add its name.
+// The functions of cuBLASLt and NCCL that are called here, as tables: programs are not linked to these libraries, whose
+// 725 MB would be loaded by each of them when it starts. To call one more, add its name.
 #pragma once
 
 #include <cublasLt.h>
-#include <cuda.h>
 #include <nccl.h>
 
 // clang-format off
@@ -43,9 +41,6 @@
   X(ncclAllGather) \
   X(ncclSend) \
   X(ncclRecv)
-
-#define LOCKSTEP_DRIVER_FUNCTIONS(X) \
-  X(cuDevicePrimaryCtxGetState)
 // clang-format on
 
 namespace lockstep::gpu {
@@ -58,16 +53,11 @@ struct CublasLt {
 struct Nccl {
   LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_MEMBER)
 };
-
-struct Driver {
-  LOCKSTEP_DRIVER_FUNCTIONS(LOCKSTEP_MEMBER)
-};
 #undef LOCKSTEP_MEMBER
 
 // The first call loads the library, of the major version of the headers; any thread. Throws BackendError if it cannot
 // be loaded, and then tries again at the next call. After that nothing is thrown.
 const CublasLt& cublas_lt();
 const Nccl& nccl();
-const Driver& driver();
 
 }  // namespace lockstep::gpu

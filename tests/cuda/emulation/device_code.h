@@ -11,6 +11,7 @@
 #include <cuda_runtime_api.h>
 
 #include "cuda/emulation/emulator.h"
+#include "cuda/fake/fake_cuda.h"
 
 // One block runs at a time, so shared memory is static, and AddressSanitizer guards it.
 #undef __shared__
@@ -60,6 +61,7 @@ cudaError_t launch_kernel(const cudaLaunchConfig_t* config, void (*kernel)(Param
   static_assert((std::is_trivially_copyable_v<std::remove_cvref_t<Parameters>> && ...));
   static_assert((sizeof(std::remove_cvref_t<Parameters>) + ... + 0) <= 4096,
                 "more than a kernel's parameters may have");
+  fake::use_kernel(reinterpret_cast<const void*>(kernel));
   return enqueue_grid(*config, [kernel, values = std::tuple<std::remove_cvref_t<Parameters>...>(arguments...)] {
     std::apply(kernel, values);
   });

@@ -118,12 +118,14 @@ cublasStatus_t cublasLtMatmulPreferenceSetAttribute(cublasLtMatmulPreference_t p
 }
 cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDesc_t product, cublasLtMatrixLayout_t,
                                               cublasLtMatrixLayout_t, cublasLtMatrixLayout_t, cublasLtMatrixLayout_t,
-                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t*,
+                                              cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* best,
                                               int* found) {
+  fake::may_wait_for_cards("cublasLtMatmulAlgoGetHeuristic");
   const bool has_bias =
       of(product).get(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT) == CUBLASLT_EPILOGUE_BIAS;
   if (has_bias && !fake::machine().bias_epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
   *found = 1;
+  best->state = fake::machine().algorithms ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
 }
 cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, const void* alpha, const void* a,
@@ -132,6 +134,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
                               const cublasLtMatmulAlgo_t*, void* workspace, std::size_t workspace_bytes,
                               cudaStream_t stream) {
   fake::expect_memory("cublasLtMatmul", workspace, workspace_bytes);
+  fake::use_kernel(product);  // of the algorithm
   if (c != d) fake::complain("c is not d");
   const auto run = [&]<class T>(T) {
     fake::enqueue(stream, [=, Product = of(product), A = of(A), B = of(B), C = of(C),

@@ -14,7 +14,8 @@
 namespace lockstep::fake {
 
 struct Machine {
-  int cards = 0;  ///< None: as if there was no driver.
+  int cards = 0;           ///< None: as if there was no driver.
+  int driver_version = 0;  ///< Of one that is too old, if it is not 0.
   std::size_t card_bytes = std::size_t(64) << 20;
   bool earliest_first = false;         ///< Which stream goes on: else the one made last, if it can.
   bool address_only = false;           ///< New memory is addresses alone, of which there are plenty.
@@ -22,8 +23,10 @@ struct Machine {
   bool peers_full = false;             ///< It reaches as many as it can already.
   bool collectives_fail = false;       ///< NCCL reports an error while they are pending; else they end.
   bool collectives_hang = false;       ///< They never end, and nothing reports an error.
+  bool launch_one_rank = false;        ///< Of collectives: the others are launched when this is taken back.
   int nccl_version = 22809;            ///< As ncclGetVersion says it.
   bool bias_epilogues = true;          ///< cuBLASLt has algorithms that add a bias.
+  bool algorithms = true;              ///< It fills in those that it names.
   std::map<int, std::string> trapped;  ///< What a kernel threw, by card, which refuses memory and work from then on.
 
   // What was seen.
@@ -32,7 +35,10 @@ struct Machine {
   int pinned_allocations = 0;
   int aborts = 0;
   int connections = 0;
-  std::string complaint;  ///< The first.
+  int card_switches = 0;    ///< Calls that made a card current.
+  int questions = 0;        ///< To NCCL, whether a communicator has failed.
+  bool rank_waits = false;  ///< A rank is launched and another is not: what waits for a card now may wait for ever.
+  std::string complaint;    ///< The first.
 };
 
 Machine& machine();
@@ -47,5 +53,9 @@ void step();
 /// Complains unless the bytes lie in one allocation of the card. -1: in pinned memory; -2: in either, of any card.
 void expect_memory(const char* api, const void* memory, std::size_t bytes, int card = -2);
 void complain(const std::string& what);
+/// Of a call that may have to wait for what runs on a card: complains if a rank runs that waits for another.
+void may_wait_for_cards(const char* api);
+/// A kernel is launched on the current card, for which CUDA loads it if that has not been done.
+void use_kernel(const void* kernel);
 
 }  // namespace lockstep::fake

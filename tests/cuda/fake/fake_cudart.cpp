@@ -1,4 +1,3 @@
-#include <cuda.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -8,6 +7,8 @@
 #include <deque>
 #include <map>
 #include <memory>
+#include <set>
+#include <utility>
 #include <vector>
 
 #include "cuda/fake/fake_cuda.h"
@@ -85,6 +86,8 @@ cudaError_t release(void* memory) {
   return cudaSuccess;
 }
 
+std::set<std::pair<int, const void*>> loaded_kernels;  // by card
+
 // Not more than cudaDeviceProp::memPitch.
 bool is_pitch(std::size_t pitch, std::size_t row_bytes) { return pitch >= row_bytes && pitch <= INT32_MAX; }
 
@@ -113,6 +116,16 @@ std::unique_lock<std::recursive_mutex> lock() {
 void complain(const std::string& what) {
   const auto held = lock();
   if (machine().complaint.empty()) machine().complaint = what;
+}
+
+void may_wait_for_cards(const char* api) {
+  const auto held = lock();
+  if (machine().rank_waits) complain(std::string(api) + " while a rank waits for one that is not launched");
+}
+
+void use_kernel(const void* kernel) {
+  const auto held = lock();
+  if (loaded_kernels.emplace(current_card, kernel).second) may_wait_for_cards("loading a kernel");
 }
 
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready) {
@@ -159,6 +172,7 @@ using namespace lockstep::fake;
 extern "C" {
 
 cudaError_t cudaGetDeviceCount(int* count) {
+  if (machine().driver_version != 0) return cudaErrorInsufficientDriver;
   *count = machine().cards;
   return machine().cards > 0 ? cudaSuccess : cudaErrorNoDevice;
 }
@@ -176,23 +190,20 @@ cudaError_t cudaSetDevice(int card) {
   if (card < 0 || card >= machine().cards) return cudaErrorInvalidDevice;
   current_card = card;
   use_card();
-  return cudaSuccess;
-}
-CUresult cuDevicePrimaryCtxGetState(CUdevice card, unsigned* flags, int* active) {
   const auto held = lock();
-  *flags = 0;
-  *active = machine().contexts.contains(card);
-  return CUDA_SUCCESS;
+  ++machine().card_switches;
+  return cudaSuccess;
 }
 cudaError_t cudaGetLastError() { return cudaSuccess; }
 const char* cudaGetErrorString(cudaError_t error) {
   return error == cudaErrorLaunchFailure && !machine().trapped.empty() ? machine().trapped.begin()->second.c_str()
                                                                        : "a fake error";
 }
-cudaError_t cudaDriverGetVersion(int* version) { return *version = 13000, cudaSuccess; }
+cudaError_t cudaDriverGetVersion(int* version) { return *version = machine().driver_version, cudaSuccess; }
 cudaError_t cudaRuntimeGetVersion(int* version) { return *version = 13000, cudaSuccess; }
 cudaError_t cudaDeviceCanAccessPeer(int* can, int, int) { return *can = machine().peers, cudaSuccess; }
 cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) {
+  may_wait_for_cards("cudaDeviceEnablePeerAccess");
   if (machine().peers_full) return cudaErrorTooManyPeers;
   return machine().peers ? cudaSuccess : cudaErrorPeerAccessUnsupported;
 }
@@ -202,8 +213,15 @@ cudaError_t cudaDeviceGetStreamPriorityRange(int* least, int* greatest) {
   return cudaSuccess;
 }
 
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes*, const void* kernel) {
+  use_card();
+  use_kernel(kernel);
+  return cudaSuccess;
+}
+
 cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
   use_card();
+  may_wait_for_cards("cudaMalloc");
   const auto held = lock();
   if (state(current_card) != cudaSuccess) return state(current_card);
   ++machine().allocations;
@@ -211,16 +229,21 @@ cudaError_t cudaMalloc(void** memory, std::size_t bytes) {
 }
 cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
   use_card();
+  may_wait_for_cards("cudaHostAlloc");
   const auto held = lock();
   if (state(current_card) != cudaSuccess) return state(current_card);
   ++machine().pinned_allocations;
   return make_memory(memory, bytes, -1);
 }
-cudaError_t cudaFree(void* memory) { return release(memory); }
+cudaError_t cudaFree(void* memory) {
+  may_wait_for_cards("cudaFree");
+  return release(memory);
+}
 cudaError_t cudaFreeHost(void* memory) { return release(memory); }
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   use_card();
+  may_wait_for_cards("cudaStreamCreateWithPriority");
   const auto held = lock();
   *stream = new CUstream_st{current_card, {}};
   streams.push_back(*stream);

@@ -123,6 +123,9 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, in
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   const auto held = fake::lock();
+  ++fake::machine().questions;
+  if (!fake::machine().launch_one_rank) fake::machine().rank_waits = false;
+  if (fake::machine().rank_waits) return *state = ncclInProgress, ncclSuccess;
   *state = comm->busy                                          ? ncclInProgress
            : fake::machine().collectives_fail && comm->pending ? ncclRemoteError
                                                                : ncclSuccess;
@@ -142,6 +145,7 @@ ncclResult_t ncclCommFinalize(ncclComm_t comm) {
   return comm->busy = true, ncclInProgress;
 }
 ncclResult_t ncclCommDestroy(ncclComm_t comm) {
+  fake::may_wait_for_cards("ncclCommDestroy");
   const auto held = fake::lock();
   if (comm->pending) fake::complain("a communicator destroyed while it works");
   delete comm;
@@ -178,6 +182,7 @@ ncclResult_t ncclGroupEnd() {
           return done;
         });
   }
+  fake::machine().rank_waits = fake::machine().launch_one_rank && !ranks.empty();
   grouped.clear();
   meeting.clear();
   return ncclInProgress;

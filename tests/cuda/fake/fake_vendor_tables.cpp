@@ -16,11 +16,6 @@ const Nccl& nccl() {
   return kTable;
 }
 
-const Driver& driver() {
-  static constexpr Driver kTable{LOCKSTEP_DRIVER_FUNCTIONS(LOCKSTEP_ADDRESS)};
-  return kTable;
-}
-
 #undef LOCKSTEP_ADDRESS
 
 }  // namespace lockstep::gpu

@@ -37,6 +37,7 @@ void launch_grid(void (*kernel)(Parameters...), dim3 grid, dim3 block, const Ker
   config.gridDim = grid;
   config.blockDim = block;
   config.stream = static_cast<cudaStream_t>(context.native_stream);
+  if (context.loader) context.loader->load(reinterpret_cast<const void*>(kernel));
   const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
   if (error == cudaSuccess) return;
   cudaGetLastError();  // not for a later call to find

@@ -1,0 +1,13 @@
+#include "runtime/cuda/cuda_stream.h"
+
+namespace lockstep::gpu {
+
+void LoadedKernels::load(const void* kernel) {
+  if (loaded_.contains(kernel)) return;
+  const std::scoped_lock no_rank_waits(issuing_);
+  cudaFuncAttributes attributes;  // to be asked for them, a kernel has to be there
+  check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes", device_);
+  loaded_.insert(kernel);
+}
+
+}  // namespace lockstep::gpu
