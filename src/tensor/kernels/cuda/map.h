@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "tensor/kernels/cuda/grid.h"
+#include "tensor/kernels/cuda/pack.h"
 #include "tensor/kernels/cuda/walk.h"
 #include "tensor/kernels/visit.h"
 
@@ -15,11 +16,6 @@ struct MapKernel;
 }
 
 namespace lockstep::gpu {
-
-template <class T, int kCount>
-struct alignas(sizeof(T) * kCount) Pack {
-  T values[kCount];
-};
 
 /// f on stored elements.
 template <class Out, class F, class... In>
@@ -55,14 +51,11 @@ __global__ void map_strided(const F f, const Walk<1 + sizeof...(In)> walk, std::
 
 template <class F, class Out, class... In>
 void enqueue(const MapKernel<F, Out, In...>& kernel, const KernelContext& context) {
-  constexpr int kPack = int(16 / std::max({sizeof(Out), sizeof(In)...}));
+  constexpr int kPack = kPackOf<Out, In...>;
   const std::int64_t count = kernel.geometry.numel;
-  const auto is_aligned = []<class T>(const T* data) {
-    return reinterpret_cast<std::uintptr_t>(data) % alignof(Pack<T, kPack>) == 0;
-  };
   std::apply(
       [&](const In*... in) {
-        if (kernel.geometry.dense && is_aligned(kernel.out) && (is_aligned(in) && ...))
+        if (kernel.geometry.dense && is_aligned<kPack>(kernel.out) && (is_aligned<kPack>(in) && ...))
           launch_grid(map_dense<kPack, F, Out, In...>, blocks_for((count + kPack - 1) / kPack), kThreads, context,
                       kernel.f, kernel.out, count, in...);
         else

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include "tensor/kernels/cuda/combine.h"
+#include "tensor/kernels/cuda/pack.h"
 #include "tensor/kernels/visit.h"
 
 namespace lockstep {
@@ -71,7 +72,30 @@ __device__ void update(const F& f, T*... at) {
   }(*at...);
 }
 
-inline constexpr std::int64_t kMapPiece = 1 << 12;
+/// The same for a pack of elements: each operand is read at once and written at once.
+template <int kPack, class F, class... T>
+__device__ void update_pack(const F& f, T*... at) {
+  const auto load = []<class From>(const From* from) {
+    return *reinterpret_cast<const Pack<std::remove_const_t<From>, kPack>*>(from);
+  };
+  const auto store = []<class To, class Values>(To* to, const Values& values) {
+    if constexpr (!std::is_const_v<To>) *reinterpret_cast<Values*>(to) = values;
+  };
+  [&](Pack<std::remove_const_t<T>, kPack>... packs) {
+    for (int i = 0; i < kPack; ++i) update<F, T...>(f, &packs.values[i]...);
+    (store(at, packs), ...);
+  }(load(at)...);
+}
+
+inline constexpr std::int64_t kMapPiece = 1 << 12;  // elements: whole packs
+
+template <class F, class... T>
+__device__ void update_piece(const F& f, std::int64_t count, T*... at) {
+  constexpr int kPack = kPackOf<T...>;
+  const std::int64_t packs = (is_aligned<kPack>(at) && ...) ? count / kPack : 0;
+  for (std::int64_t p = threadIdx.x; p < packs; p += kThreads) update_pack<kPack>(f, (at + p * kPack)...);
+  for (std::int64_t i = packs * kPack + threadIdx.x; i < count; i += kThreads) update(f, (at + i)...);
+}
 
 template <class F, class Span, class... T>
 __global__ void multi_map(const F unbound, const PieceTable<Span> table) {
@@ -81,9 +105,8 @@ __global__ void multi_map(const F unbound, const PieceTable<Span> table) {
     const Span& span = table.entries[entry];
     const std::int64_t first = (piece - table.begin(entry)) * kMapPiece;
     const std::int64_t end = std::min(first + kMapPiece, span.count);
-    for (std::int64_t i = first + threadIdx.x; i < end; i += kThreads)
-      std::apply([&](T*... at) { update(f, at...); },
-                 pointers_to<std::tuple<T*...>>(span.data.data(), i, std::index_sequence_for<T...>()));
+    std::apply([&](T*... at) { update_piece(f, end - first, at...); },
+               pointers_to<std::tuple<T*...>>(span.data.data(), first, std::index_sequence_for<T...>()));
   }
 }
 
