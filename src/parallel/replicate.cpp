@@ -20,7 +20,6 @@ struct Inventory final : nn::Visitor {
   struct Item {
     nn::State* state;
     nn::BufferSync sync;
-    bool may_change_in_pass = true;
   };
   std::vector<Item> states;
   std::vector<std::pair<void*, std::size_t>> settings;
@@ -30,8 +29,7 @@ struct Inventory final : nn::Visitor {
   void module(const nn::Path&, nn::ModuleBase& module) override { modules.push_back(&module); }
   void parameter(const nn::Path&, nn::Parameter& value) override {
     // An optimizer changes all replicas of what it trains.
-    const bool trained = value.requires_grad();
-    states.push_back({&value, trained ? nn::BufferSync::equal : nn::BufferSync::primary, !trained});
+    states.push_back({&value, value.requires_grad() ? nn::BufferSync::equal : nn::BufferSync::primary});
   }
   void buffer(const nn::Path&, nn::Buffer& value) override { states.push_back({&value, value.sync()}); }
   void setting(const nn::Path&, void* value, std::size_t bytes) override { settings.emplace_back(value, bytes); }
@@ -132,9 +130,9 @@ struct ReplicaSync::Impl {
   std::vector<std::size_t> changed_means(const Inventory& primary, DType dtype) const {
     std::vector<std::size_t> found;
     for (std::size_t k = 0; k < primary.states.size(); ++k) {
-      const Inventory::Item& item = primary.states[k];
-      if (item.sync == nn::BufferSync::mean && item.state->dtype() == dtype &&
-          item.state->version() != replicas.front().primary_was[k].version)
+      const auto& [state, sync] = primary.states[k];
+      if (sync == nn::BufferSync::mean && state->dtype() == dtype &&
+          state->version() != replicas.front().primary_was[k].version)
         found.push_back(k);
     }
     return found;
@@ -210,15 +208,15 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
   impl_->replicas.clear();
   const Inventory inventory(primary);
   impl_->trained.clear();
-  for (const Inventory::Item& item : inventory.states)
-    impl_->trained.push_back(item.state->requires_grad() ? *item.state : Tensor());
+  for (const auto& [state, sync] : inventory.states)
+    impl_->trained.push_back(state->requires_grad() ? *state : Tensor());
   for (nn::ModuleBase* module : replicas) {
     Impl::Replica& replica = impl_->replicas.emplace_back(Impl::Replica{Inventory(*module), {}, {}});
     for (std::size_t k = 0; k < inventory.states.size(); ++k)
       if (inventory.states[k].sync == nn::BufferSync::equal || inventory.states[k].state->requires_grad())
         begin_in_lockstep(*inventory.states[k].state, *replica.inventory.states[k].state);
-    for (const Inventory::Item& item : inventory.states) replica.primary_was.emplace_back(*item.state);
-    for (const Inventory::Item& item : replica.inventory.states) replica.was.emplace_back(*item.state);
+    for (const auto& [state, sync] : inventory.states) replica.primary_was.emplace_back(*state);
+    for (const auto& [state, sync] : replica.inventory.states) replica.was.emplace_back(*state);
   }
 }
 
@@ -244,7 +242,7 @@ void ReplicaSync::fail_pass() noexcept {
   if (!impl_) return;
   for (Impl::Replica& replica : impl_->replicas)
     for (std::size_t k = 0; k < replica.was.size(); ++k)
-      if (replica.inventory.states[k].may_change_in_pass) replica.was[k] = Seen();
+      if (!replica.inventory.states[k].state->requires_grad()) replica.was[k] = Seen();
 }
 
 }  // namespace lockstep

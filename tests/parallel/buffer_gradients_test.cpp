@@ -89,6 +89,12 @@ TEST(BuffersThatRequireAGradient, AreNotSentInTheSteadyState) {
   };
   copies_of_a_step();
   const std::uint64_t with_buffer = copies_of_a_step();
+  {
+    const NoGrad guard;
+    for (const double value : {1, 2, 3}) model.module().scale.fill_(value);
+  }
+  copies_of_a_step();
+  EXPECT_EQ(copies_of_a_step(), with_buffer);
   model.module().scale.requires_grad_(false);
   copies_of_a_step();
   EXPECT_EQ(with_buffer, copies_of_a_step());
