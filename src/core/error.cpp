@@ -1,4 +1,5 @@
 #include <lockstep/core/error.h>
+#include <lockstep/core/moved_from.h>
 
 #include <system_error>
 
@@ -48,5 +49,9 @@ IoError::IoError(std::string operation_name, std::string file_name, int error_co
       operation(std::move(operation_name)),
       file(std::move(file_name)),
       code(error_code) {}
+
+void detail::throw_moved_from(const char* type, const char* what) {
+  throw InvalidArgument(text('[', type, "] expected ", what, ", got one that was moved from"));
+}
 
 }  // namespace lockstep

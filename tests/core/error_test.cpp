@@ -6,6 +6,7 @@
 #include <stdexcept>
 #include <string>
 #include <type_traits>
+#include <utility>
 
 namespace lockstep {
 namespace {
@@ -34,6 +35,14 @@ TEST(Error, KeepsOtherFailures) {
 TEST(Error, CopiesWithoutThrowing) {
   EXPECT_TRUE(std::is_nothrow_copy_constructible_v<Error>);
   EXPECT_TRUE(std::is_nothrow_copy_constructible_v<ShapeError>);
+}
+
+TEST(Error, StillAnswersWhenItWasMovedFrom) {
+  BackendError error("cudaMalloc", 2, "cuda:0", "out of memory");
+  const BackendError taken = std::move(error);
+  EXPECT_STREQ(error.what(), taken.what());
+  error.add_context("later");
+  EXPECT_TRUE(error.attached().empty());
 }
 
 TEST(Error, IsCaughtByItsFamily) {

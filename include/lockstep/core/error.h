@@ -1,5 +1,6 @@
 // Every error Lockstep throws. Messages read "[op] expected ..., got ...".
-// Copying an error never throws; an error may be shared between threads once it is no longer changed.
+// Copying an error never throws; an error may be shared between threads once it is no longer changed. Moving one copies
+// it: what was moved from still says what it said.
 #pragma once
 
 #include <cstddef>
@@ -19,6 +20,9 @@ namespace lockstep {
 class LOCKSTEP_API Error : public std::exception {
  public:
   explicit Error(std::string message);
+  Error(const Error&) noexcept = default;
+  Error& operator=(const Error&) noexcept = default;
+  ~Error() override = default;
   const char* what() const noexcept override;
 
   /// Appends " (where)" to the message.

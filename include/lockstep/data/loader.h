@@ -5,7 +5,7 @@
 //
 // A loader and its iterators belong to one thread at a time. With workers, the dataset's get() and the collation run
 // on other threads, several at once; batches, their order and the random numbers drawn for them are the same for any
-// number of workers.
+// number of workers. Both throw InvalidArgument once they were moved from.
 #pragma once
 
 #include <cstddef>
@@ -15,6 +15,7 @@
 #include <ranges>
 #include <utility>
 
+#include <lockstep/core/moved_from.h>
 #include <lockstep/data/batch_source.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/dataset.h>
@@ -58,22 +59,26 @@ class DataLoader {
 
   /// Begins a new epoch, shuffled anew; after load_state() the rest of the epoch that the state is in. Makes the first
   /// batch, so it may throw what get() and the collation throw.
-  Iterator begin() { return Iterator(std::make_unique<EpochLoop<Source>>(source_, schedule_)); }
+  Iterator begin() {
+    schedule();
+    return Iterator(std::make_unique<EpochLoop<Source>>(source_, schedule_));
+  }
   std::default_sentinel_t end() const noexcept { return {}; }
 
   /// Batches in an epoch.
-  std::int64_t size() const noexcept { return schedule_->batches(); }
-  const D& dataset() const noexcept { return source_->dataset(); }
+  std::int64_t size() const { return schedule().batches(); }
+  const D& dataset() const { return lockstep::detail::there(source_, "DataLoader", "a loader").dataset(); }
 
   /// Where the loop stands that was begun last. In the body of a loop that is after the batch at hand, whose index
   /// is batch - 1; after a whole loop, the beginning of the next epoch.
-  LoaderState state() const noexcept { return schedule_->state(); }
+  LoaderState state() const { return schedule().state(); }
   /// The next loop goes on from there with the batches that would have followed, and epochs count from there. The
   /// state's seed replaces this loader's; a sampler keeps its own. Throws InvalidArgument for a state that does not
   /// fit, and changes nothing then.
-  void load_state(const LoaderState& state) { schedule_->load(state); }
+  void load_state(const LoaderState& state) { schedule().load(state); }
 
  private:
+  EpochSchedule& schedule() const { return lockstep::detail::there(schedule_, "DataLoader", "a loader"); }
   std::int64_t dataset_size() const { return std::int64_t(dataset().size()); }
 
   std::shared_ptr<const Source> source_;
@@ -90,20 +95,21 @@ class DataLoader<D, Collate>::Iterator {
   using difference_type = std::ptrdiff_t;
 
   Batch& operator*() const {
-    if (!loop_->batch()) detail::throw_at_end();
-    return *loop_->batch();
+    if (!loop().batch()) detail::throw_at_end();
+    return *loop().batch();
   }
   Batch* operator->() const { return &**this; }
   Iterator& operator++() {
-    loop_->advance();
+    loop().advance();
     return *this;
   }
   void operator++(int) { ++*this; }
-  friend bool operator==(const Iterator& it, std::default_sentinel_t) noexcept { return !it.loop_->batch(); }
+  friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.loop().batch(); }
 
  private:
   friend class DataLoader;
   explicit Iterator(std::unique_ptr<EpochLoop<Source>> loop) : loop_(std::move(loop)) {}
+  EpochLoop<Source>& loop() const { return lockstep::detail::there(loop_, "DataLoader", "an iterator"); }
 
   std::unique_ptr<EpochLoop<Source>> loop_;
 };

@@ -8,13 +8,14 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/moved_from.h>
 #include <lockstep/nn/module.h>
 
 namespace lockstep::nn {
 
 /// A module with forward(Tensor) -> Tensor, whatever its type; made of one that is given for good: std::move(module),
 /// or copy(module). A value: copying copies the module; assigning one of the same type assigns its values, so that
-/// handles to the parameters stay valid.
+/// handles to the parameters stay valid. One that was moved from throws InvalidArgument.
 class LOCKSTEP_API AnyModule : public Module<AnyModule> {
  public:
   template <class Given, class M = std::remove_cvref_t<Given>>
@@ -28,8 +29,8 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   Tensor forward(const Tensor& x) { return held_->forward(x); }
   /// It is the module that it holds.
   void visit(const Path& path, Visitor& visitor) override { held_->module().visit(path, visitor); }
-  bool is_training() const noexcept { return held_->module().is_training(); }
-  void set_mode(bool training) noexcept { held_->module().set_mode(training); }
+  bool is_training() const { return held_->module().is_training(); }
+  void set_mode(bool training) { held_->module().set_mode(training); }
 
   /// The module itself. Throws InvalidArgument if it is of another type.
   template <class M>
@@ -64,14 +65,15 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   // A pointer with the values' semantics.
   struct Any {
     explicit Any(std::unique_ptr<Holder> made) : holder(std::move(made)) {}
-    Any(const Any& other) : holder(other.holder->clone()) {}
+    Any(const Any& other) : holder(other->clone()) {}
     Any(Any&&) noexcept = default;
     Any& operator=(const Any& other) {
-      if (!holder || !holder->assign(*other.holder)) holder = other.holder->clone();
+      if (!holder || !holder->assign(*other)) holder = other->clone();
       return *this;
     }
     Any& operator=(Any&&) noexcept = default;
-    Holder* operator->() const noexcept { return holder.get(); }
+    Holder& operator*() const { return lockstep::detail::there(holder, "AnyModule", "a module"); }
+    Holder* operator->() const { return &**this; }
     std::unique_ptr<Holder> holder;
   };
   [[noreturn]] static void throw_wrong_type(const std::type_info& wanted, const ModuleBase& held);
