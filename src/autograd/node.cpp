@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <mutex>
+#include <new>
 
 #include "core/job_local.h"
 #include "core/text.h"
@@ -29,9 +30,48 @@ std::atomic<std::uint64_t> next_sequence = 0;
 thread_local const RunningNode* running = nullptr;
 const JobLocal running_is_of_the_job([]() -> void* { return &running; }, running);
 
-// Nodes whose last owner let go on this thread. Letting go of one after the other here, and not each inside the
-// other's destructor, is what keeps a long graph from overflowing the stack.
-thread_local std::vector<std::shared_ptr<Node>>* dying = nullptr;
+// What was let go on this thread. Letting go of one after the other here, and not each inside the other's destructor,
+// is what keeps a long chain from overflowing the stack: of nodes, of gradients, and of tensors that hooks hold.
+struct Dying {
+  std::vector<std::shared_ptr<const void>> owned;  // nodes, and lists of hooks
+  std::vector<Tensor> tensors;
+
+  void add(std::shared_ptr<const void> object) noexcept {
+    if (object) keep(owned, object);
+  }
+  void add(Tensor tensor) noexcept {
+    if (tensor.defined()) keep(tensors, tensor);
+  }
+
+ private:
+  template <class T>
+  static void keep(std::vector<T>& list, T& object) noexcept {
+    try {
+      list.push_back(std::move(object));
+    } catch (const std::bad_alloc&) {  // it goes at once, inside of its owner's destructor
+    }
+  }
+};
+thread_local Dying* dying = nullptr;
+
+// `collect` adds what is let go to a Dying.
+template <class Collect>
+void let_go(const Collect& collect) {
+  if (dying) return collect(*dying);
+  Dying all;
+  collect(all);
+  dying = &all;
+  while (!all.owned.empty() || !all.tensors.empty()) {
+    if (all.owned.empty()) {
+      const Tensor tensor = std::move(all.tensors.back());
+      all.tensors.pop_back();
+    } else {
+      const std::shared_ptr<const void> object = std::move(all.owned.back());
+      all.owned.pop_back();
+    }
+  }
+  dying = nullptr;
+}
 
 // Where the gradient of a leaf ends.
 class Accumulate final : public Node {
@@ -111,22 +151,20 @@ Node::Node(const char* forward_op, const Device& device)
       stream(current_stream(device)) {}
 
 Node::~Node() {
-  const auto drop = [this](std::vector<std::shared_ptr<Node>>& queue) {
-    for (Edge& edge : edges)
-      if (edge.node) queue.push_back(std::move(edge.node));
-  };
-  if (dying) {
-    drop(*dying);
-    return;
-  }
-  std::vector<std::shared_ptr<Node>> queue;
-  dying = &queue;
-  drop(queue);
-  while (!queue.empty()) {
-    const std::shared_ptr<Node> node = std::move(queue.back());
-    queue.pop_back();
-  }
-  dying = nullptr;
+  let_go([this](Dying& all) {
+    for (Edge& edge : edges) all.add(std::move(edge.node));
+  });
+}
+
+Meta::~Meta() {
+  const bool last_of_node = grad_fn && grad_fn.use_count() == 1;
+  if (!last_of_node && !grad.defined() && leaf_hooks.is_new() && accumulated_hooks.is_new()) return;
+  let_go([&](Dying& all) {
+    all.add(std::move(grad_fn));
+    all.add(leaf_hooks.take());
+    all.add(accumulated_hooks.take());
+    all.add(std::move(grad));
+  });
 }
 
 Meta& make_meta(const Tensor& tensor) {

@@ -11,6 +11,7 @@
 #include <functional>
 #include <initializer_list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <span>
 #include <string>
@@ -43,23 +44,40 @@ class Hooks {
     each([&](const std::shared_ptr<Hook>& hook) { hooks->push_back(hook); });
     const auto& added = hooks->emplace_back(std::make_shared<Hook>(std::move(function)));
     hooks_ = hooks;
-    return HookHandle(std::shared_ptr<std::atomic<bool>>(added, &added->active));
+    return HookHandle(added);
   }
   bool empty() const noexcept {
-    return !hooks_ ||
-           std::none_of(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->active.load(); });
+    return !hooks_ || std::none_of(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->function(); });
   }
   /// A hook may add others: these are called next time.
   template <class Call>
   void call_each(const Call& call) const {
-    each([&](const std::shared_ptr<Hook>& hook) { call(hook->function); });
+    each([&](const std::shared_ptr<Hook>& hook) {
+      if (const auto function = hook->function()) call(*function);
+    });
   }
+  bool is_new() const noexcept { return !hooks_; }  ///< None was ever added.
+  /// All of them, for whoever lets go of them.
+  std::shared_ptr<const void> take() noexcept { return std::move(hooks_); }
 
  private:
-  struct Hook {
-    explicit Hook(Function f) : function(std::move(f)) {}
-    const Function function;
-    std::atomic<bool> active = true;
+  class Hook final : public RemovableHook {
+   public:
+    explicit Hook(Function function) : function_(std::make_shared<const Function>(std::move(function))) {}
+    /// Null once it was removed. A call keeps it.
+    std::shared_ptr<const Function> function() const {
+      const std::scoped_lock lock(mutex_);
+      return function_;
+    }
+    void remove() noexcept override {
+      std::shared_ptr<const Function> gone;  // what it holds goes outside the lock
+      const std::scoped_lock lock(mutex_);
+      gone.swap(function_);
+    }
+
+   private:
+    mutable std::mutex mutex_;
+    std::shared_ptr<const Function> function_;
   };
   using List = std::vector<std::shared_ptr<Hook>>;
 
@@ -67,7 +85,7 @@ class Hooks {
   void each(const Visit& visit) const {
     if (const auto hooks = hooks_)
       for (const std::shared_ptr<Hook>& hook : *hooks)
-        if (hook->active) visit(hook);
+        if (hook->function()) visit(hook);
   }
 
   std::shared_ptr<const List> hooks_;  // replaced whole, so that a call in progress keeps its own
@@ -127,6 +145,7 @@ class GradientSink {
   virtual bool is_running() { return false; }  ///< Whether a backward brings gradients.
   /// Another sink takes its leaves over. Throws AutogradError during a backward.
   virtual void give_up() {}
+  virtual std::span<const Device> devices_used() const noexcept { return {}; }
   /// Each place of these leaves has changed in its share: brings all shares to all places, on the current streams.
   virtual void gather_leaves(std::span<const std::size_t> /*leaves*/) {}
 };
@@ -139,6 +158,11 @@ struct SinkLeaves {
 
 /// What autograd keeps with a tensor.
 struct Meta final : AutogradState {
+  Meta() = default;
+  ~Meta() override;
+  Meta(const Meta&) = delete;
+  Meta& operator=(const Meta&) = delete;
+
   bool leaf_requires_grad = false;
   Tensor grad;
   std::shared_ptr<Node> grad_fn;  ///< Null for a leaf.

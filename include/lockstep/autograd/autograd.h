@@ -1,7 +1,6 @@
 // Gradients: what goes beyond Tensor's own members.
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
@@ -17,13 +16,17 @@ namespace lockstep {
 
 struct BackwardOptions {
   bool retain_graph = false;  ///< Keep what the graph saved, for another backward.
-  bool create_graph = false;  ///< Record the gradients themselves, for gradients of gradients; implies retain_graph.
+  /// Record the gradients themselves, for gradients of gradients; implies retain_graph. A leaf's .grad then holds a
+  /// graph that holds the leaf: neither goes before the gradient is dropped (zero_grad(), set_grad({})). gradients()
+  /// makes no such circle.
+  bool create_graph = false;
 };
 
 /// Accumulates into the leaves the gradients of the sum over `roots`, each weighted by its gradient.
 /// An undefined gradient stands for 1 and needs a root of one element. Every device of the graph works at once, on
 /// its own thread and streams. Throws AutogradError for a root that needs no gradient or a graph already freed;
-/// an error in a node names the forward op.
+/// an error in a node names the forward op. What it throws has drained the devices that it used: their streams are
+/// without errors.
 LOCKSTEP_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
                            const BackwardOptions& options = {});
 inline void backward(std::initializer_list<Tensor> roots, std::span<const Tensor> gradients = {},
@@ -40,21 +43,31 @@ inline std::vector<Tensor> gradients(std::initializer_list<Tensor> roots, std::i
   return gradients(std::span(roots.begin(), roots.size()), std::span(inputs.begin(), inputs.size()), seeds, options);
 }
 
+namespace autograd {
+class RemovableHook {
+ public:
+  virtual ~RemovableHook() = default;
+  virtual void remove() noexcept = 0;
+};
+}  // namespace autograd
+
 /// Takes a hook back. A value; without it the hook stays.
 class LOCKSTEP_API HookHandle {
  public:
   HookHandle() = default;
-  explicit HookHandle(const std::shared_ptr<std::atomic<bool>>& active) : active_(active) {}
-  /// From here on the hook is not called, though a call that has begun goes on; from within the hook too. What it holds
-  /// goes with the tensor, or with the next hook that the tensor gets.
+  explicit HookHandle(const std::shared_ptr<autograd::RemovableHook>& hook) : hook_(hook) {}
+  /// From here on the hook is not called, and what it holds is let go. A call that has begun goes on, and keeps what it
+  /// holds to its end; from within the hook too.
   void remove() const noexcept {
-    if (const auto active = active_.lock()) *active = false;
+    if (const auto hook = hook_.lock()) hook->remove();
   }
 
  private:
-  std::weak_ptr<std::atomic<bool>> active_;
+  std::weak_ptr<autograd::RemovableHook> hook_;
 };
 
+// A hook lives as long as its tensor, or the graph that made that. One that holds its own tensor, or a result of it,
+// therefore keeps both alive, until the hook is removed: let it hold a detach() of the tensor.
 // Hooks are not to be added while a backward through their tensor runs on another thread. Random numbers that they draw
 // follow from the sequence of backward's caller and from the device.
 
