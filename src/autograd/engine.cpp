@@ -11,6 +11,7 @@
 #include <queue>
 #include <unordered_map>
 
+#include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/random.h>
 
 #include "autograd/node.h"
@@ -78,10 +79,13 @@ class Backward final : public autograd::Pass {
  public:
   Backward(const BackwardOptions& options) : options_(options) {}
 
+  /// Before anything that may fail on a device: devices() knows all of the graph's then.
+  void reach(const Tensor& root) { discover(autograd::gradient_edge(root).node); }
+
+  /// After reach(root).
   void add_root(const Tensor& root, const Tensor& gradient) {
     const Edge edge = autograd::gradient_edge(root);
     roots_.push_back(edge);
-    discover(edge.node);
     // The caller's work comes before that of the node's stream, as fork_streams() orders it.
     visits_.at(edge.node.get()).arrivals.push_back({edge.slot, Producer(*edge.node), edge.node->stream, gradient});
   }
@@ -126,6 +130,20 @@ class Backward final : public autograd::Pass {
   }
 
   bool brings_all(const Edge& edge) const override { return accumulate_ && visits_.at(edge.node.get()).producers == 1; }
+
+  /// Where it ran, and those that sum gradients with these.
+  std::vector<Device> devices() const {
+    std::vector<Device> all;
+    const auto add = [&](const Device& device) {
+      if (std::ranges::find(all, device) == all.end()) all.push_back(device);
+    };
+    for (const auto& [node, visit] : visits_) {
+      add(node->stream.device());
+      const autograd::Meta* const meta = node->leaf() ? autograd::meta_of(*node->leaf()) : nullptr;
+      if (const auto sink = meta ? meta->sink.lock() : nullptr) std::ranges::for_each(sink->devices_used(), add);
+    }
+    return all;
+  }
 
   void run() {
     DeviceState& home = device_state(roots_.front().node->stream.device());
@@ -252,9 +270,9 @@ class Backward final : public autograd::Pass {
     Lane& lane = lane_of(*visit->node);
     lane.ready.push(visit);
     if (lane.draining) return;
+    started.push_back(&lane);
     lane.draining = true;
     ++active_;
-    started.push_back(&lane);
   }
 
   void start(const std::vector<Lane*>& lanes) {
@@ -267,18 +285,38 @@ class Backward final : public autograd::Pass {
         } catch (...) {  // no thread could be started: this one ends the lane
           const std::scoped_lock lock(mutex_);
           if (!failure_) failure_ = std::current_exception();
-          lane->draining = false;
-          --active_;
+          end(*lane);
         }
       }
   }
 
+  // Does not throw: memory may fail outside of nodes too.
   void drain(Lane& lane) {
+    std::vector<Lane*> started;
+    std::unique_lock lock(mutex_);
+    try {
+      run_ready(lane, started, lock);
+    } catch (...) {
+      if (!lock.owns_lock()) lock.lock();
+      if (!failure_) failure_ = std::current_exception();
+      for (Lane* const other : started) end(*other);
+    }
+    end(lane);
+    const bool last = active_ == 0;
+    lock.unlock();
+    if (last) DeviceThread::notify();
+  }
+
+  // Holding the lock.
+  void end(Lane& lane) noexcept {
+    if (!std::exchange(lane.draining, false)) return;
+    --active_;
+  }
+
+  void run_ready(Lane& lane, std::vector<Lane*>& started, std::unique_lock<std::mutex>& lock) {
     const GradMode mode(options_.create_graph);
     std::optional<GeneratorGuard> own_numbers;
     if (lane.device != home_) own_numbers.emplace(lane.random);
-    std::vector<Lane*> started;
-    std::unique_lock lock(mutex_);
     while (!lane.ready.empty() && !failure_) {
       Visit* const visit = lane.ready.top();
       lane.ready.pop();
@@ -302,13 +340,6 @@ class Backward final : public autograd::Pass {
       started.clear();
       lock.lock();
     }
-    if (lane.draining) {
-      lane.draining = false;
-      --active_;
-    }
-    const bool last = active_ == 0;
-    lock.unlock();
-    if (last) DeviceThread::notify();
   }
 
   // What goes along each of the node's edges.
@@ -445,6 +476,7 @@ void check_roots(const char* op, std::span<const Tensor> roots, std::span<const 
 }
 
 void add_roots(Backward& backward, std::span<const Tensor> roots, std::span<const Tensor> gradients) {
+  for (const Tensor& root : roots) backward.reach(root);
   for (std::size_t i = 0; i < roots.size(); ++i) {
     Tensor seed = gradients.empty() ? Tensor() : gradients[i];
     if (!seed.defined()) {
@@ -460,18 +492,26 @@ void add_roots(Backward& backward, std::span<const Tensor> roots, std::span<cons
 void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, const BackwardOptions& options) {
   check_roots("backward", roots, gradients);
   Backward pass(options);
-  add_roots(pass, roots, gradients);
-  pass.run();
+  try {
+    add_roots(pass, roots, gradients);
+    pass.run();
+  } catch (...) {
+    detail::rethrow_drained(pass.devices());
+  }
 }
 
 std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Tensor> inputs,
                               std::span<const Tensor> seeds, const BackwardOptions& options) {
   check_roots("gradients", roots, seeds);
   Backward pass(options);
-  add_roots(pass, roots, seeds);
-  pass.capture(inputs);
-  pass.run();
-  return pass.captured();
+  try {
+    add_roots(pass, roots, seeds);
+    pass.capture(inputs);
+    pass.run();
+    return pass.captured();
+  } catch (...) {
+    detail::rethrow_drained(pass.devices());
+  }
 }
 
 }  // namespace lockstep

@@ -2,10 +2,9 @@
 // meanwhile begins without it.
 #pragma once
 
+#include <array>
 #include <cstddef>
-#include <cstring>
 #include <type_traits>
-#include <vector>
 
 namespace lockstep {
 
@@ -23,7 +22,10 @@ class JobLocal {
     add(find, &initial, sizeof initial);
   }
 
-  /// While it lives, all such variables of this thread have their initial values; afterwards what they had.
+  static constexpr std::size_t kMostBytes = 512;  ///< Of all variables together.
+
+  /// While it lives, all such variables of this thread have their initial values; afterwards what they had. Needs no
+  /// memory of the heap: a job may begin where there is none.
   class Fresh {
    public:
     Fresh();
@@ -32,7 +34,7 @@ class JobLocal {
     Fresh& operator=(const Fresh&) = delete;
 
    private:
-    std::vector<std::byte> outer_;
+    std::array<std::byte, kMostBytes> outer_;
   };
 
  private:

@@ -1,16 +1,21 @@
 #include "data/task_queue.h"
 
+#include <lockstep/core/error.h>
+
 #include <oneapi/tbb/global_control.h>
 #include <oneapi/tbb/info.h>
 #include <oneapi/tbb/task_arena.h>
 
 #include <algorithm>
+#include <cerrno>
 #include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <memory>
 #include <mutex>
 #include <utility>
+
+#include "runtime/fork_guard.h"
 
 namespace lockstep::data {
 namespace {
@@ -92,7 +97,20 @@ struct TaskQueue::Threads {
   tbb::task_arena arena;
 };
 
-TaskQueue::TaskQueue(int workers) : threads_(std::make_unique<Threads>(workers)), tasks_(std::make_shared<Tasks>()) {}
+namespace {
+
+int checked(int workers) {
+  if (is_forked())
+    throw BackendError("DataLoader", ENOTRECOVERABLE, "a forked process",
+                       "the threads that would be workers are its parent's. What to do: load without workers there");
+  watch_forks();
+  return workers;
+}
+
+}  // namespace
+
+TaskQueue::TaskQueue(int workers)
+    : threads_(std::make_unique<Threads>(checked(workers))), tasks_(std::make_shared<Tasks>()) {}
 
 TaskQueue::~TaskQueue() {
   cancel();

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
@@ -194,9 +195,15 @@ void scale(const Lane& lane, const Tensor& result) {
   }
 }
 
+[[noreturn]] void rethrow_drained(std::span<const Tensor> parameters) {
+  std::vector<Device> devices;
+  add_devices(devices, parameters);
+  lockstep::detail::rethrow_drained(devices);
+}
+
 }  // namespace
 
-Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, const ClipOptions& options) {
+Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, const ClipOptions& options) try {
   const double p = options.norm_type;
   if (!(max_norm >= 0)) throw InvalidArgument(text("[clip_grad_norm_] expected max_norm >= 0, got ", max_norm));
   if (!(p > 0)) throw InvalidArgument(text("[clip_grad_norm_] expected norm_type > 0, got ", p));
@@ -219,13 +226,17 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, cons
       throw AutogradError(text("[clip_grad_norm_] expected a finite norm of the gradients, got ", value));
   for (std::size_t k = 0; k < lanes.size(); ++k) scale(lanes[k], results[k]);
   return norm.to(dtype);
+} catch (...) {
+  rethrow_drained(parameters);
 }
 
-void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) {
+void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) try {
   if (!(clip_value >= 0)) throw InvalidArgument(text("[clip_grad_value_] expected clip_value >= 0, got ", clip_value));
   const NoGrad guard;
   const std::vector<Tensor> gradients = gradients_everywhere("clip_grad_value_", parameters);
   for (const TensorGroup& group : by_device_and_dtype(gradients)) change("clip_grad_value", Clamp{clip_value}, group);
+} catch (...) {
+  rethrow_drained(parameters);
 }
 
 }  // namespace lockstep::optim

@@ -3,6 +3,7 @@
 #include <unordered_set>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
@@ -93,7 +94,7 @@ const std::vector<Tensor>& Optimizer::parameters(std::size_t group) const {
   return impl_->groups[group].parameters;
 }
 
-void Optimizer::step() {
+void Optimizer::step() try {
   const NoGrad guard;
   std::vector<ParameterGroup>& groups = impl_->groups;
   std::vector<std::vector<Due>> due(groups.size());
@@ -141,6 +142,10 @@ void Optimizer::step() {
     for (const Batch& batch : batches) update(g, batch);
   }
   for (const auto& [sink, leaves] : divided) sink->gather_leaves(leaves);
+} catch (...) {
+  std::vector<Device> devices;
+  for (const ParameterGroup& group : impl_->groups) add_devices(devices, group.parameters);
+  detail::rethrow_drained(devices);
 }
 
 std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) const {

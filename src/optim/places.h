@@ -2,6 +2,7 @@
 // it does in each of its places, to the place's share.
 #pragma once
 
+#include <algorithm>
 #include <span>
 #include <vector>
 
@@ -35,6 +36,14 @@ inline Share share_of(const Tensor& place) noexcept {
 inline Tensor in_share(const Tensor& tensor, const Tensor& place) {
   const autograd::Meta* meta = autograd::meta_of(place);
   return meta && meta->share ? part(tensor, *meta->share) : tensor;
+}
+
+/// Adds those of all places, each once.
+inline void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameters) {
+  for (const Tensor& parameter : parameters)
+    for (std::size_t k = 0; k < place_count(parameter); ++k)
+      if (const Device device = place(parameter, k).device(); std::ranges::find(devices, device) == devices.end())
+        devices.push_back(device);
 }
 
 /// Null if there is none.

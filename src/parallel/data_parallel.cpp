@@ -27,7 +27,7 @@ std::vector<Device> resolve_devices(const std::vector<int>& device_ids) {
   std::vector<Device> devices;
   for (const int id : device_ids) {
     const Device device = Device::cuda(id);
-    device_state(device);
+    expect_visible("DataParallel", device);
     if (std::find(devices.begin(), devices.end(), device) != devices.end())
       throw InvalidArgument(text("[DataParallel] expected each device once, got ", device, " twice"));
     devices.push_back(device);
@@ -43,8 +43,9 @@ void adopt(nn::ModuleBase& module, Device device) {
 }
 
 void check_output_device(Device device) {
-  if (!device.is_cpu() && device.index() >= accelerator_count())
-    throw InvalidArgument(text("[DataParallel] expected output_device to be the CPU or one of ", accelerator_count(),
+  if (is_lost(device)) expect_visible("DataParallel", device);
+  if (device.is_cuda() && try_gpu(device.index()) != device)
+    throw InvalidArgument(text("[DataParallel] expected output_device to be the CPU or one of ", cuda::device_count(),
                                " visible GPUs, got ", device));
 }
 

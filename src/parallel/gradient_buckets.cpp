@@ -6,6 +6,7 @@
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
+#include <lockstep/runtime/drain.h>
 
 #include "parallel/gradient_buckets_impl.h"
 #include "parallel/in_lockstep.h"
@@ -131,9 +132,12 @@ void GradientBuckets::Impl::give_up() {
   const std::scoped_lock lock(mutex);
   if (running)
     throw AutogradError("[DataParallel] expected replicas to be made after backward, got a call while it runs");
-  bring_gradients();
-  sum_now();
-  gather_all_gradients();
+  if (std::ranges::any_of(devices, is_lost)) return let_go();  // with it went what it had of the sums
+  detail::draining(devices, [this] {
+    bring_gradients();
+    sum_now();
+    gather_all_gradients();
+  });
   let_go();
 }
 
@@ -176,11 +180,12 @@ void GradientBuckets::Impl::let_go() noexcept {
 GradientBuckets::GradientBuckets() = default;
 
 GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                                 const BucketOptions& options)
+                                 const BucketOptions& options, Summing summing)
     : impl_(std::make_shared<Impl>()) {
   Impl& impl = *impl_;
   impl.devices.assign(devices.begin(), devices.end());
   impl.options = options;
+  impl.summing = std::move(summing);
   for (std::size_t d = 0; d < modules.size(); ++d) {
     const Trainable found(*modules[d]);
     impl.parameters.resize(found.parameters.size());
@@ -223,14 +228,10 @@ GradientBuckets& GradientBuckets::operator=(GradientBuckets&& other) noexcept {
   return *this;
 }
 
-void GradientBuckets::set_summing(bool on) noexcept {
-  if (impl_) impl_->summing = on;
-}
 void GradientBuckets::give_up() {
   if (impl_) impl_->give_up();
 }
 bool GradientBuckets::are_current() const noexcept { return !impl_ || !impl_->parameters.empty(); }
-bool GradientBuckets::is_summing() const noexcept { return impl_ && impl_->summing; }
 std::size_t GradientBuckets::bucket_count() const noexcept { return impl_ ? impl_->buckets.size() : 0; }
 
 }  // namespace lockstep

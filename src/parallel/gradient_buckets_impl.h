@@ -50,7 +50,7 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
   std::vector<std::size_t> bucket_of;  // by parameter
   std::vector<Stream> streams;         // of the communicator, by device
   std::optional<Communicator> communicator;
-  bool summing = true;
+  Summing summing;
 
   std::mutex mutex;  // guards the following, and what buckets keep of the present backward
   bool running = false;
@@ -73,6 +73,7 @@ struct GradientBuckets::Impl final : autograd::GradientSink {
   void absent(std::size_t l) override;
   void end() override;
   bool is_running() override;
+  std::span<const Device> devices_used() const noexcept override { return devices; }
   void settle() override;
   void give_up() override;
   void complete_gradient(std::size_t l) override;

@@ -6,6 +6,7 @@
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
+#include <lockstep/runtime/drain.h>
 
 #include "parallel/gather_shares.h"
 #include "parallel/gradient_buckets_impl.h"
@@ -19,9 +20,10 @@ void GradientBuckets::Impl::begin(std::span<const std::size_t> leaves) {
   const std::scoped_lock lock(mutex);
   if (running) throw AutogradError("[DataParallel] expected one backward at a time through a module, got a second one");
   bring_gradients();
-  if (summing && !observed && !order.empty() && fit_their_slots()) observe();
-  summing_now = summing;
-  if (summing && !observed) take_order(leaves);
+  const bool sums = *summing;
+  if (sums && !observed && !order.empty() && fit_their_slots()) observe();
+  summing_now = sums;
+  if (sums && !observed) take_order(leaves);
   for (const std::size_t l : leaves) primary(l / count()).unsummed = true;
   if (summing_now) expect(leaves);
   running = true;
@@ -180,11 +182,13 @@ void GradientBuckets::Impl::complete_gradient(std::size_t l) {
   if (running) return;
   const std::size_t e = l / count();
   if (parameters.empty()) return;  // given up meanwhile
-  if (primary(e).unsummed) {
-    bring_gradients();
-    sum_now();
-  }
-  if (is_scattered(e)) gather_gradients(std::span(&e, 1));
+  detail::draining(devices, [&] {
+    if (primary(e).unsummed) {
+      bring_gradients();
+      sum_now();
+    }
+    if (is_scattered(e)) gather_gradients(std::span(&e, 1));
+  });
 }
 
 void GradientBuckets::Impl::gather_gradients(std::span<const std::size_t> which) {

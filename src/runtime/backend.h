@@ -29,6 +29,9 @@ struct StreamHandle {
 
 using EventHandle = void*;
 
+/// The code of BackendErrors of a device that was lost: CUDA's cudaErrorDevicesUnavailable.
+inline constexpr int kDeviceLost = 46;
+
 /// Bytes that an operation touches: `rows` runs of `row_bytes`, `pitch` bytes apart.
 struct Region {
   const void* data = nullptr;
@@ -168,6 +171,8 @@ class Backend {
   virtual DeviceType type() const noexcept = 0;
   virtual int device_count() const noexcept = 0;
   virtual DeviceProperties properties(int device) const = 0;
+  /// Whether the device has failed for good: nothing that is enqueued there can succeed any more.
+  virtual bool is_lost(int /*device*/) noexcept { return false; }
   /// Whether kernels become grids of many threads here, and do not compute at once: KernelContext::native_stream.
   virtual bool launches_grids() const noexcept { return false; }
 

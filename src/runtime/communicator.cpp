@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <lockstep/core/error.h>
+#include <lockstep/core/moved_from.h>
 
 #include "core/text.h"
 #include "runtime/collective_call.h"
@@ -20,6 +21,7 @@ std::vector<DeviceState*> states_of(const std::vector<Device>& devices) {
     if (device.type() != devices[0].type())
       throw DeviceMismatch(text("[Communicator] expected devices of one kind, got ", devices[0], " and ", device));
     DeviceState* const state = &device_state(device);
+    expect_visible("Communicator", device);
     if (std::find(states.begin(), states.end(), state) != states.end())
       throw InvalidArgument(text("[Communicator] expected each device once, got ", device, " twice"));
     states.push_back(state);
@@ -120,46 +122,50 @@ Communicator::~Communicator() = default;
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 
-int Communicator::size() const noexcept { return int(state_->devices.size()); }
-const std::vector<Device>& Communicator::devices() const noexcept { return state_->devices; }
+Communicator::State& Communicator::state() const { return detail::there(state_, "Communicator", "a communicator"); }
+
+int Communicator::size() const { return int(state().devices.size()); }
+const std::vector<Device>& Communicator::devices() const { return state().devices; }
 
 void Communicator::all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op) {
-  state_->run(ranks,
+  state().run(ranks,
               {.kind = CollectiveKind::all_reduce, .name = "all_reduce", .dtype = dtype, .op = op, .count = count});
 }
 
 void Communicator::reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root, ReduceOp op) {
-  state_->run(
+  state().run(
       ranks,
       {.kind = CollectiveKind::reduce, .name = "reduce", .dtype = dtype, .op = op, .count = count, .root = root});
 }
 
 void Communicator::broadcast(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root) {
-  state_->run(ranks,
+  state().run(ranks,
               {.kind = CollectiveKind::broadcast, .name = "broadcast", .dtype = dtype, .count = count, .root = root});
 }
 
 void Communicator::reduce_scatter(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype,
                                   ReduceOp op) {
-  state_->run(
+  state().run(
       ranks,
       {.kind = CollectiveKind::reduce_scatter, .name = "reduce_scatter", .dtype = dtype, .op = op, .counts = counts});
 }
 
 void Communicator::all_gather(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype) {
-  state_->run(ranks, {.kind = CollectiveKind::all_gather, .name = "all_gather", .dtype = dtype, .counts = counts});
+  state().run(ranks, {.kind = CollectiveKind::all_gather, .name = "all_gather", .dtype = dtype, .counts = counts});
 }
 
 void Communicator::send_receive(std::span<const Stream> streams, std::span<const Transfer> transfers, DType dtype) {
-  state_->run(streams,
+  state().run(streams,
               {.kind = CollectiveKind::send_receive, .name = "send_receive", .dtype = dtype, .transfers = transfers});
 }
 
 void Communicator::barrier(std::span<const Stream> streams) {
-  state_->run(streams, {.kind = CollectiveKind::barrier, .name = "barrier"});
+  state().run(streams, {.kind = CollectiveKind::barrier, .name = "barrier"});
 }
 
-void Communicator::abort() noexcept { state_->abort(); }
-bool Communicator::is_aborted() const noexcept { return state_->is_aborted(); }
+void Communicator::abort() noexcept {
+  if (state_) state_->abort();
+}
+bool Communicator::is_aborted() const { return state().is_aborted(); }
 
 }  // namespace lockstep

@@ -47,14 +47,17 @@ std::ostream& operator<<(std::ostream& out, const Device& device) { return out <
 
 DeviceProperties properties(Device device) { return device_state(device).backend.properties(device.index()); }
 
-int cuda::device_count() { return accelerator_count(); }
-bool cuda::is_available() { return accelerator_count() > 0; }
+int cuda::device_count() { return int(visible_gpus().size()); }
+bool cuda::is_available() { return !visible_gpus().empty(); }
 
-Device try_gpu(int index) { return index >= 0 && index < accelerator_count() ? Device::cuda(index) : Device(); }
+Device try_gpu(int index) {
+  for (const Device& device : visible_gpus())
+    if (device.index() == index) return device;
+  return {};
+}
 
 std::vector<Device> try_all_gpus() {
-  std::vector<Device> devices;
-  for (int i = 0; i < accelerator_count(); ++i) devices.push_back(Device::cuda(i));
+  std::vector<Device> devices = visible_gpus();
   if (devices.empty()) devices.push_back(Device());
   return devices;
 }

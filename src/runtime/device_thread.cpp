@@ -2,9 +2,9 @@
 
 #include <algorithm>
 #include <utility>
-#include <vector>
 
 #include "core/job_local.h"
+#include "runtime/fork_guard.h"
 #include "runtime/start_thread.h"
 
 namespace lockstep {
@@ -17,11 +17,28 @@ std::mutex mutex;
 thread_local DeviceThread* this_device_thread = nullptr;
 thread_local bool in_pass = false;
 
-// Of the threads in wait_until(). Never destroyed: modules that live to the end of the process still wait.
-std::vector<std::condition_variable*>& waiting() {
-  static auto& all = *new std::vector<std::condition_variable*>;
-  return all;
-}
+// Of the threads in wait_until(), a list whose entries lie on their stacks: whoever waits for what it has started must
+// not fail.
+struct Waiting {
+  std::condition_variable& wake;
+  Waiting* next;
+};
+Waiting* waiting = nullptr;
+
+class WaitingGuard {
+ public:
+  explicit WaitingGuard(std::condition_variable& wake) : entry_{wake, waiting} { waiting = &entry_; }
+  ~WaitingGuard() {
+    Waiting** place = &waiting;
+    while (*place != &entry_) place = &(*place)->next;
+    *place = entry_.next;
+  }
+  WaitingGuard(const WaitingGuard&) = delete;
+  WaitingGuard& operator=(const WaitingGuard&) = delete;
+
+ private:
+  Waiting entry_;
+};
 
 }  // namespace
 
@@ -35,6 +52,7 @@ DeviceThread::~DeviceThread() {
 }
 
 void DeviceThread::submit(std::function<void()> job) {
+  refuse_after_fork("DeviceThread");
   {
     const std::scoped_lock lock(mutex);
     if (!thread_.joinable()) thread_ = start_thread(device_.name(), [this] { run(); });
@@ -78,10 +96,9 @@ void DeviceThread::wait_until(const std::function<bool()>& done) {
   std::condition_variable own;
   std::condition_variable& wake = self ? self->wake_ : own;
   std::unique_lock lock(mutex);
-  waiting().push_back(&wake);
+  const WaitingGuard entry(wake);
   while (!done())
     if (!self || !self->run_next(lock)) wake.wait(lock);
-  waiting().erase(std::find(waiting().begin(), waiting().end(), &wake));
 }
 
 DeviceThread::InPass::InPass() noexcept : outer_(std::exchange(in_pass, true)) {}
@@ -90,7 +107,7 @@ bool DeviceThread::is_in_pass() noexcept { return in_pass; }
 
 void DeviceThread::notify() {
   const std::scoped_lock lock(mutex);  // nobody is between asking done() and sleeping
-  for (std::condition_variable* const wake : waiting()) wake->notify_one();
+  for (const Waiting* each = waiting; each; each = each->next) each->wake.notify_one();
 }
 
 }  // namespace lockstep

@@ -51,7 +51,7 @@ void empty_cache(Device device) { device_state(device).allocator.empty_cache(); 
 
 void print_devices(std::ostream& out) {
   std::vector<Row> rows = {{"Device", "Name", "In use", "Peak", "Total"}, row_of(Device())};
-  for (int i = 0; i < cuda::device_count(); ++i) rows.push_back(row_of(Device::cuda(i)));
+  for (const Device& device : visible_gpus()) rows.push_back(row_of(device));
 
   std::vector<std::size_t> widths(rows.front().size());
   for (const Row& row : rows) {

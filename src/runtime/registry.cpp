@@ -47,12 +47,14 @@ class Registry {
   DeviceState& cpu() noexcept { return cpu_.state(0); }
 
   std::shared_ptr<DeviceSet> accelerators() {
+    refuse_after_fork("Device");
     const std::scoped_lock lock(mutex_);
     return accelerators_locked();
   }
 
   // The hot way to a device: no lock. Replacing the devices while others use them is a misuse in any case.
   DeviceSet* current() {
+    refuse_after_fork("Device");
     if (DeviceSet* devices = current_.load(std::memory_order_acquire)) return devices;
     const std::scoped_lock lock(mutex_);
     accelerators_locked();
@@ -133,6 +135,7 @@ std::vector<StreamHandle> DeviceState::streams() {
 }
 
 DeviceSet::DeviceSet(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
+  if (backend_ && backend_->type() != DeviceType::cpu) watch_forks_of_gpus();
   for (int i = 0; backend_ && i < backend_->device_count(); ++i) {
     const Device device = backend_->type() == DeviceType::cpu ? Device() : Device::cuda(i);
     states_.push_back(std::make_unique<DeviceState>(device, *backend_));
@@ -149,14 +152,36 @@ bool DeviceSet::idle() const {
 
 DeviceState& device_state(Device device) {
   Registry& registry = Registry::instance();
-  if (device.is_cpu()) return registry.cpu();
+  if (device.is_cpu()) return refuse_after_fork("Device"), registry.cpu();
   DeviceSet* const devices = registry.current();
   if (device.index() >= devices->count())
-    throw InvalidArgument(text("[Device] expected one of ", devices->count(), " visible GPUs, got ", device));
+    throw InvalidArgument(text("[Device] expected one of ", visible_gpus().size(), " visible GPUs, got ", device));
   return devices->state(device.index());
 }
 
-int accelerator_count() { return Registry::instance().current()->count(); }
+std::vector<Device> visible_gpus() {
+  DeviceSet* const devices = Registry::instance().current();
+  std::vector<Device> visible;
+  for (int i = 0; i < devices->count(); ++i)
+    if (!devices->backend().is_lost(i)) visible.push_back(Device::cuda(i));
+  return visible;
+}
+
+bool is_lost(Device device) {
+  if (device.is_cpu()) return false;
+  DeviceSet* const devices = Registry::instance().current();
+  return device.index() < devices->count() && devices->backend().is_lost(device.index());
+}
+
+void expect_visible(const char* op, Device device) {
+  device_state(device);
+  if (!is_lost(device)) return;
+  std::string left;
+  for (const Device& other : visible_gpus()) left += text(left.empty() ? "" : ", ", other);
+  throw BackendError(
+      op, kDeviceLost, device.name(),
+      text("the device was lost. What to do: leave it out; there is ", left.empty() ? "no other" : left));
+}
 
 std::shared_ptr<DeviceSet> accelerators() { return Registry::instance().accelerators(); }
 
@@ -167,6 +192,7 @@ std::shared_ptr<DeviceSet> exchange_accelerators(std::shared_ptr<DeviceSet> devi
 void retire(std::shared_ptr<DeviceSet> devices) { Registry::instance().retire(std::move(devices)); }
 
 StreamHandle current_stream_handle(DeviceState& state) {
+  refuse_after_fork("Stream");
   if (state.device.is_cpu()) return {};
   return state.stream(current_stream_ids[std::size_t(state.device.index())]);
 }

@@ -10,6 +10,7 @@
 #include "runtime/backend.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/device_thread.h"
+#include "runtime/fork_guard.h"
 
 namespace lockstep {
 
@@ -55,11 +56,14 @@ class DeviceSet {
   std::vector<std::unique_ptr<DeviceState>> states_;
 };
 
-/// Throws InvalidArgument if there is no such device.
+/// Throws InvalidArgument if there is no such device. One that was lost is there: what is on it has to be let go.
 DeviceState& device_state(Device device);
 
-/// How many GPUs there are.
-int accelerator_count();
+/// The GPUs that are not lost.
+std::vector<Device> visible_gpus();
+bool is_lost(Device device);  ///< False for one that is not there.
+/// Throws InvalidArgument if there is no such device, and BackendError if it was lost.
+void expect_visible(const char* op, Device device);
 
 /// What is behind cuda:* now.
 std::shared_ptr<DeviceSet> accelerators();

@@ -66,6 +66,10 @@ SimulatedDevices::SimulatedDevices(const SimulationOptions& options) {
 }
 
 SimulatedDevices::~SimulatedDevices() {
+  if (is_forked()) {  // the workers are the parent's, and so are the locks that they held
+    static_cast<void>(state_.release());
+    return;
+  }
   report(state_->backend->drain());
   exchange_accelerators(std::move(state_->outer));
   if (state_->devices->idle()) return;

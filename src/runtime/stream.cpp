@@ -1,6 +1,7 @@
 #include <lockstep/runtime/stream.h>
 
 #include <lockstep/core/error.h>
+#include <lockstep/core/moved_from.h>
 
 #include <exception>
 #include <vector>
@@ -25,9 +26,14 @@ Event::Event(Event&&) noexcept = default;
 Event& Event::operator=(Event&&) noexcept = default;
 Event::~Event() = default;
 
-Device Event::device() const noexcept { return state_->device; }
-bool Event::query() const { return state_->backend.query_event(state_->handle); }
-void Event::synchronize() const { state_->backend.synchronize_event(state_->handle); }
+const Event::State& Event::state() const { return detail::there(state_, "Event", "an event"); }
+
+Device Event::device() const { return state().device; }
+bool Event::query() const { return state().backend.query_event(state_->handle); }
+void Event::synchronize() const {
+  refuse_after_fork("Event");
+  state().backend.synchronize_event(state_->handle);
+}
 
 Stream Stream::from_pool(Device device, StreamPriority priority) {
   return {device, device_state(device).next_pooled_stream(priority)};
@@ -43,9 +49,10 @@ void Stream::synchronize() const { device_state(device_).backend.synchronize_str
 bool Stream::query() const { return device_state(device_).backend.query_stream(StreamAccess::handle(*this)); }
 
 void Stream::wait(const Event& event) const {
+  const Event::State& marked = event.state();
   DeviceState& state = device_state(device_);
-  if (&state.backend != &event.state_->backend) return event.synchronize();  // the CPU and a GPU: wait on the host
-  state.backend.wait(StreamAccess::handle(*this), event.state_->handle);
+  if (&state.backend != &marked.backend) return event.synchronize();  // the CPU and a GPU: wait on the host
+  state.backend.wait(StreamAccess::handle(*this), marked.handle);
 }
 
 Event Stream::record() const {

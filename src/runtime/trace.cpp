@@ -7,6 +7,7 @@
 #include <charconv>
 #include <chrono>
 #include <mutex>
+#include <new>
 #include <ostream>
 
 namespace lockstep {
@@ -80,7 +81,10 @@ TraceSpan::~TraceSpan() {
   if (!state_) return;
   const double end_us = state_->now_us();
   const std::scoped_lock lock(state_->mutex);
-  state_->events.push_back({name_, Device::cuda(device_), stream_, start_us_, end_us});
+  try {
+    state_->events.push_back({name_, Device::cuda(device_), stream_, start_us_, end_us});
+  } catch (const std::bad_alloc&) {  // the work goes on, without its place in the trace
+  }
 }
 
 }  // namespace lockstep

@@ -1,6 +1,11 @@
 // no_sync(): what it spares, and that nothing is lost by it.
 #include <gtest/gtest.h>
 
+#include <array>
+#include <cstddef>
+#include <new>
+#include <optional>
+
 #include "parallel/close.h"
 #include "parallel/sharded.h"
 
@@ -67,6 +72,35 @@ TEST_P(NoSync, LeavesTheSumToWhoeverAsksFirst) {
   model_.module().first.weight.grad();
   EXPECT_GT(collectives(), before);
   expect_sum_of({1, 3});
+}
+
+TEST_P(NoSync, OutlivesItsModel) {
+  alignas(DataParallel<Net>) std::array<std::byte, sizeof(DataParallel<Net>)> memory;
+  auto* const model = new (memory.data()) DataParallel<Net>(copy(net_), options(GetParam()));
+  const auto guard = model->no_sync();
+  model->~DataParallel();
+  memory.fill(std::byte(0xff));
+}
+
+TEST_P(NoSync, GoesWithAModelThatIsMoved) {
+  std::optional<DataParallel<Net>> taken;
+  const auto collectives_of_the_other = [&] {
+    const std::uint64_t before = collectives();
+    loss_of(*taken, 1).backward();
+    return collectives() - before;
+  };
+  {
+    const auto guard = model_.no_sync();
+    taken.emplace(std::move(model_));
+    EXPECT_EQ(collectives_of_the_other(), 0u);
+  }
+  EXPECT_GT(collectives_of_the_other(), 0u);
+}
+
+TEST_P(NoSync, HoldsForReplicasThatAreMadeAnew) {
+  const auto guard = model_.no_sync();
+  model_.parameters().front().requires_grad_(false);
+  EXPECT_EQ(collectives_of_a_backward(1), 0u);
 }
 
 INSTANTIATE_TEST_SUITE_P(Gradients, NoSync, ::testing::Bool(),

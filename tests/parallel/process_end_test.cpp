@@ -1,10 +1,16 @@
 // Models and tensors that live to the end of the process, after main has returned.
 #include <gtest/gtest.h>
 
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdint>
 #include <cstdlib>
 #include <memory>
+#include <thread>
 
 #include <lockstep/nn/layers.h>
+#include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/data_parallel.h>
@@ -76,6 +82,37 @@ TEST_F(ProcessEndDeathTest, AnErrorThatNobodyWaitedForIsTold) {
     std::exit(0);
   };
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "cuda:0. an error that nobody waited for: .*");
+}
+
+// Products go on while another thread ends the process: none may run when the libraries below are destroyed.
+std::atomic<std::int64_t> products = -1;  // of the test below; -1: it does not run
+
+// After all static objects, before the destructors of the libraries that this program uses.
+__attribute__((destructor)) void watch_products() {
+  if (products < 0) return;
+  const std::int64_t before = products;
+  ::usleep(50000);
+  if (products > before + 1) ::_exit(3);  // one had ended, and was not counted yet
+}
+
+void multiply_to_the_end(const char* device) {
+  const Tensor a = ones({128, 128}, {.device = device});
+  for (products = 0;; ++products) {
+    if (products == 3) std::thread([] { std::exit(0); }).detach();
+    static_cast<void>(matmul(a, a).select(0, 0).select(0, 0).item<float>());
+  }
+}
+
+TEST_F(ProcessEndDeathTest, AnotherThreadEndsItWhileTheCpuComputes) {
+  EXPECT_EXIT(multiply_to_the_end("cpu"), ::testing::ExitedWithCode(0), "^$");
+}
+
+TEST_F(ProcessEndDeathTest, AnotherThreadEndsItWhileADeviceComputes) {
+  const auto run = [] {
+    simulate("sim:2");
+    multiply_to_the_end("cuda:1");
+  };
+  EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "^$");
 }
 
 }  // namespace

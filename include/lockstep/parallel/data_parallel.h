@@ -1,6 +1,7 @@
 // DataParallel: one module on several devices. Splits each batch, runs replicas at once, joins their outputs.
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <cstdint>
 #include <initializer_list>
@@ -12,12 +13,14 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/moved_from.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
 #include <lockstep/parallel/parallel_apply.h>
 #include <lockstep/parallel/replicate.h>
 #include <lockstep/parallel/scatter.h>
+#include <lockstep/runtime/drain.h>
 
 namespace lockstep {
 
@@ -42,7 +45,8 @@ namespace detail {
 
 struct DataParallelMark {};  // a base by which a DataParallel is known, whatever its module
 
-/// The devices to run on. Throws InvalidArgument for one that is not there or is given twice.
+/// The devices to run on. Throws InvalidArgument for one that is not there or is given twice, BackendError for one that
+/// was lost.
 LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_ids);
 /// Moves a module that is wholly on the CPU to `device`; otherwise refuses what is not there. Refuses lazy parameters
 /// and DataParallel inside.
@@ -76,7 +80,8 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
 
 /// Owns a module and keeps a replica of it on each device. On one device it calls the module itself; a 0-dim output
 /// becomes a vector of one element there too, so that its rank does not depend on the number of devices. Not to be
-/// called from several threads at once. Keys of its state dict carry "module.".
+/// called from several threads at once. Keys of its state dict carry "module.". One that was moved from throws
+/// InvalidArgument.
 ///
 /// Backward sums the replicas' gradients while it runs (GradientBuckets), so that gradients equal those of the whole
 /// batch; optimizers take the same step on every replica.
@@ -94,9 +99,11 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
         devices_(detail::resolve_devices(options_.device_ids)),
         module_(std::make_unique<M>(std::move(module))) {
     detail::check_output_device(output_device());
-    detail::adopt(*module_, device());
     shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
-    make_replicas();
+    detail::draining(devices_, [this] {
+      detail::adopt(*module_, device());
+      make_replicas();
+    });
   }
   explicit DataParallel(const M&, const DataParallelOptions& = {}) { nn::detail::require_given<const M&>(); }
   explicit DataParallel(const DataParallel& other) : DataParallel(M(other.module()), other.options_) {
@@ -112,39 +119,62 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     std::swap(sync_, other.sync_);
     std::swap(buckets_, other.buckets_);
     std::swap(group_, other.group_);
+    std::swap(summing_, other.summing_);
     this->set_mode(other.is_training());
     return *this;
   }
 
-  auto members() { return nn::members("module", *module_); }
-  M& module() noexcept { return *module_; }
-  const M& module() const noexcept { return *module_; }
+  auto members() { return nn::members("module", module()); }
+  M& module() { return detail::there(module_, "DataParallel", "a model"); }
+  const M& module() const { return detail::there(module_, "DataParallel", "a model"); }
 
   /// Where the module's own parameters are: the first device.
-  Device device() const noexcept { return devices_.front(); }
+  Device device() const { return module(), devices_.front(); }
   const std::vector<Device>& devices() const noexcept { return devices_; }
-  Device output_device() const { return options_.output_device.value_or(device()); }
+  Device output_device() const { return module(), options_.output_device.value_or(device()); }
 
   /// Splits every tensor in the arguments along dim 0 over the devices, runs module(arguments...) on each at once,
   /// and gathers what they return on output_device(). Arguments may be anywhere; those without tensors go to every
-  /// replica unchanged. Errors are those of scatter, run_replicas and gather.
+  /// replica unchanged. Errors are those of scatter, run_replicas and gather; they leave none in the devices' streams.
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
     detail::refuse_nesting();
     detail::check_output_device(output_device());
-    ReplicaSync::check_placement(*module_, device());
+    ReplicaSync::check_placement(module(), device());
+    return detail::draining(devices_, [&] { return pass(std::forward<Arguments>(arguments)...); });
+  }
+
+  /// While the guard lives, backward leaves each device its own gradients. The next backward after it sums them all, or
+  /// whoever asks for them first: grad(), an optimizer's step, clipping. The guard may outlive the model.
+  class [[nodiscard]] NoSync {
+   public:
+    explicit NoSync(DataParallel& model)
+        : summing_((model.module(), model.summing_)), outer_(summing_->exchange(false)) {}
+    ~NoSync() { *summing_ = outer_; }
+    NoSync(const NoSync&) = delete;
+    NoSync& operator=(const NoSync&) = delete;
+
+   private:
+    const GradientBuckets::Summing summing_;
+    const bool outer_;
+  };
+  NoSync no_sync() { return NoSync(*this); }
+
+ private:
+  template <class... Arguments>
+  auto pass(Arguments&&... arguments) {
     std::vector<std::int64_t> rows;
     auto inputs = scatter(std::tuple<detail::Shared<Arguments>...>(detail::shared<Arguments>(arguments)...), devices_,
                           options_.scatter, "arguments", &rows);
     const std::vector<M*> modules = ready_modules(inputs.size());
     const std::span<M* const> used(modules);
-    const ReplicaPass pass = {.rows = rows, .dim = options_.scatter.dim, .group = group_};
+    const ReplicaPass how = {.rows = rows, .dim = options_.scatter.dim, .group = group_};
     try {
       if constexpr (std::is_void_v<decltype(detail::call_with(*module_, std::move(inputs[0])))>) {
-        parallel_apply(used, std::move(inputs), devices_, pass);
+        parallel_apply(used, std::move(inputs), devices_, how);
         sync_.end_pass(*module_, modules.size(), *group_);
       } else {
-        const auto outputs = parallel_apply(used, std::move(inputs), devices_, pass);
+        const auto outputs = parallel_apply(used, std::move(inputs), devices_, how);
         sync_.end_pass(*module_, modules.size(), *group_);
         return gather(outputs, output_device(), {.dim = options_.scatter.dim, .how = options_.gather, .rows = rows});
       }
@@ -154,24 +184,6 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     }
   }
 
-  /// While the guard lives, backward leaves each device its own gradients. The next backward after it sums them all, or
-  /// whoever asks for them first: grad(), an optimizer's step, clipping.
-  class [[nodiscard]] NoSync {
-   public:
-    explicit NoSync(DataParallel& model) noexcept : buckets_(model.buckets_), outer_(buckets_.is_summing()) {
-      buckets_.set_summing(false);
-    }
-    ~NoSync() { buckets_.set_summing(outer_); }
-    NoSync(const NoSync&) = delete;
-    NoSync& operator=(const NoSync&) = delete;
-
-   private:
-    GradientBuckets& buckets_;
-    bool outer_;
-  };
-  NoSync no_sync() noexcept { return NoSync(*this); }
-
- private:
   void make_replicas() {
     if (devices_.size() == 1) return;
     buckets_.give_up();
@@ -183,7 +195,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
       replicas_.push_back(std::make_unique<M>(detail::copy_on(*module_, devices_[i])));
       all.push_back(replicas_.back().get());
     }
-    buckets_ = GradientBuckets(all, devices_, options_.buckets);
+    buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_);
     sync_.reset(*module_, std::span(all).subspan(1));
   }
 
@@ -200,6 +212,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   std::unique_ptr<M> module_;
   std::vector<std::unique_ptr<M>> replicas_;  // of devices_[1], devices_[2], ...
   ReplicaSync sync_;
+  GradientBuckets::Summing summing_ = std::make_shared<std::atomic<bool>>(true);
   GradientBuckets buckets_;
   std::shared_ptr<ReplicaGroup> group_ = std::make_shared<ReplicaGroup>(devices_);
 };
@@ -219,19 +232,21 @@ auto data_parallel(Module&& module, Input&& input, const DataParallelOptions& op
     ReplicaSync::check_placement(module, devices.front());
   else
     detail::adopt(module, devices.front());
-  std::vector<std::int64_t> rows;
-  auto inputs = scatter(detail::as_arguments(std::forward<Input>(input)), std::span<const Device>(devices),
-                        options.scatter, "arguments", &rows);
-  const auto others = std::span(devices).first(inputs.size()).subspan(1);
-  std::vector<M> replicas = others.empty() ? std::vector<M>() : replicate(module, others);
-  std::vector<M*> modules = {&module};
-  for (M& replica : replicas) modules.push_back(&replica);
-  const ReplicaPass pass = {.rows = rows, .dim = options.scatter.dim};
-  if constexpr (std::is_void_v<decltype(detail::call_with(module, std::move(inputs[0])))>)
-    parallel_apply(modules, std::move(inputs), devices, pass);
-  else
-    return gather(parallel_apply(modules, std::move(inputs), devices, pass), output_device,
-                  {.dim = options.scatter.dim, .how = options.gather, .rows = rows});
+  return detail::draining(devices, [&] {
+    std::vector<std::int64_t> rows;
+    auto inputs = scatter(detail::as_arguments(std::forward<Input>(input)), std::span<const Device>(devices),
+                          options.scatter, "arguments", &rows);
+    const auto others = std::span(devices).first(inputs.size()).subspan(1);
+    std::vector<M> replicas = others.empty() ? std::vector<M>() : replicate(module, others);
+    std::vector<M*> modules = {&module};
+    for (M& replica : replicas) modules.push_back(&replica);
+    const ReplicaPass how = {.rows = rows, .dim = options.scatter.dim};
+    if constexpr (std::is_void_v<decltype(detail::call_with(module, std::move(inputs[0])))>)
+      parallel_apply(modules, std::move(inputs), devices, how);
+    else
+      return gather(parallel_apply(modules, std::move(inputs), devices, how), output_device,
+                    {.dim = options.scatter.dim, .how = options.gather, .rows = rows});
+  });
 }
 
 }  // namespace lockstep

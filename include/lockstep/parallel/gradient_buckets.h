@@ -6,6 +6,7 @@
 // backward will reach is known before it starts, and nothing can wait for a gradient that never comes.
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <memory>
 #include <span>
@@ -34,20 +35,20 @@ struct BucketOptions {
 class LOCKSTEP_API GradientBuckets {
  public:
   GradientBuckets();  ///< For no replicas: does nothing.
+  /// Whether backward sums gradients. Without, each device accumulates its own, until the next backward that sums, or
+  /// until somebody asks for one or uses them: grad(), an optimizer's step, clipping.
+  using Summing = std::shared_ptr<std::atomic<bool>>;
+
   /// modules[i] is on devices[i]; the first is the primary. Throws OutOfMemory.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                  const BucketOptions& options);
+                  const BucketOptions& options, Summing summing);
   ~GradientBuckets();  ///< As give_up(), but drops gradients that cannot be summed any more.
   GradientBuckets(GradientBuckets&&) noexcept;
   GradientBuckets& operator=(GradientBuckets&&) noexcept;
 
-  /// Whether backward sums gradients. Without, each device accumulates its own, until the next backward that sums, or
-  /// until somebody asks for one or uses them: grad(), an optimizer's step, clipping.
-  void set_summing(bool on) noexcept;
-  bool is_summing() const noexcept;
-
   /// Before other replicas take the place of these: sums what is not summed. A backward through a graph of these throws
-  /// AutogradError from then on, since their gradients could not be summed. Throws the errors of the sum.
+  /// AutogradError from then on, since their gradients could not be summed. Throws the errors of the sum. Where a
+  /// device was lost, what was not summed is dropped.
   void give_up();
   /// False after give_up(), and when others were made for the primary meanwhile, which take it over.
   bool are_current() const noexcept;

@@ -48,18 +48,19 @@ struct Transfer {
 ///
 /// Wrong arguments throw InvalidArgument (DTypeError, DeviceMismatch) naming the rank, before anything is enqueued.
 /// What goes wrong later on one rank fails the operation on all: a CollectiveError with the rank, the operation and its
-/// bytes is thrown where the host synchronizes, with the error that caused it attached.
+/// bytes is thrown where the host synchronizes, with the error that caused it attached. One that was moved from throws
+/// InvalidArgument; to abort() it does nothing.
 class LOCKSTEP_API Communicator {
  public:
-  /// Throws InvalidArgument for no device, a device twice, or one that is not there, and DeviceMismatch for devices of
-  /// different kinds.
+  /// Throws InvalidArgument for no device, a device twice, or one that is not there, DeviceMismatch for devices of
+  /// different kinds, and BackendError for one that was lost.
   explicit Communicator(std::vector<Device> devices);
   ~Communicator();  ///< What is enqueued still ends.
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
 
-  int size() const noexcept;
-  const std::vector<Device>& devices() const noexcept;
+  int size() const;
+  const std::vector<Device>& devices() const;
 
   /// receive[i] of every rank = all ranks' send[i] reduced; i < count.
   void all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op = ReduceOp::sum);
@@ -81,10 +82,11 @@ class LOCKSTEP_API Communicator {
   /// Ends what is pending with CollectiveError, on all ranks at once; later calls throw it. Where devices share a card,
   /// what is pending ends as usual. Any thread; does not wait, except for NCCL, for some seconds.
   void abort() noexcept;
-  bool is_aborted() const noexcept;
+  bool is_aborted() const;
 
  private:
   class State;
+  State& state() const;
   std::unique_ptr<State> state_;
 };
 

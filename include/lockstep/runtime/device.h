@@ -53,13 +53,15 @@ struct DeviceProperties {
 LOCKSTEP_API DeviceProperties properties(Device device);
 
 namespace cuda {
+/// How many GPUs are visible. One that was lost is not; the others keep their names. So after a loss the names are not
+/// those from cuda:0 to device_count() - 1: try_all_gpus() gives them.
 LOCKSTEP_API int device_count();
-LOCKSTEP_API bool is_available();
+LOCKSTEP_API bool is_available();  ///< Whether any is visible.
 }  // namespace cuda
 
-/// cuda:index, or the CPU when there is no such GPU.
+/// cuda:index, or the CPU when there is no such GPU, or it was lost.
 LOCKSTEP_API Device try_gpu(int index = 0);
-/// Every GPU, or {cpu} when there is none.
+/// Every visible GPU, or {cpu} when there is none.
 LOCKSTEP_API std::vector<Device> try_all_gpus();
 
 }  // namespace lockstep

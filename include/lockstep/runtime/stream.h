@@ -45,14 +45,14 @@ class LOCKSTEP_API Stream {
   std::int16_t id_ = 0;
 };
 
-/// A point in a stream's work.
+/// A point in a stream's work. One that was moved from throws InvalidArgument.
 class LOCKSTEP_API Event {
  public:
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;
   ~Event();
 
-  Device device() const noexcept;
+  Device device() const;
   /// True when the work before the event has ended.
   bool query() const;
   /// Waits on the host for the work before the event; throws that work's first error, once.
@@ -61,6 +61,7 @@ class LOCKSTEP_API Event {
  private:
   friend class Stream;
   struct State;
+  const State& state() const;
   explicit Event(std::unique_ptr<State> state);
   std::unique_ptr<State> state_;
 };

@@ -55,6 +55,7 @@ class CudaBackend final : public Backend {
   bool launches_grids() const noexcept override { return true; }
   int device_count() const noexcept override { return int(devices_.size()); }
   DeviceProperties properties(int device) const override { return at(device).properties; }
+  bool is_lost(int device) noexcept override;
 
   void* allocate(int device, std::size_t bytes) override;
   void deallocate(int device, void* memory, std::size_t bytes) noexcept override;
@@ -122,6 +123,19 @@ CudaBackend::~CudaBackend() {
   communicators_.clear();
   for (const auto& device : devices_)
     for (const auto& stream : device->streams) cudaStreamSynchronize(stream->stream.get());
+}
+
+// Of a card that has failed for good, every stream answers with its error.
+bool CudaBackend::is_lost(int device) noexcept try {
+  const std::scoped_lock lock(at(device).mutex);
+  if (at(device).streams.empty()) return false;
+  use_some_card(at(device).card);
+  const cudaError_t result = cudaStreamQuery(at(device).streams.front()->stream.get());
+  if (result == cudaSuccess) return false;
+  cudaGetLastError();
+  return result != cudaErrorNotReady;
+} catch (const BackendError&) {
+  return true;
 }
 
 // Memory.

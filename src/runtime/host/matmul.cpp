@@ -7,6 +7,7 @@
 
 #include <lockstep/runtime/threads.h>
 
+#include "runtime/host/library_use.h"
 #include "runtime/host/parallel.h"
 
 namespace lockstep::host {
@@ -131,6 +132,7 @@ void widened(const KernelContext& context, const Matmul& p) {
 
 void matmul(const KernelContext& context, const Matmul& p) {
   if (p.m == 0 || p.n == 0) return;
+  const LibraryUse use;
   switch (p.dtype) {
     case kFloat32: return typed<float>(context, p);
     case kFloat64: return typed<double>(context, p);

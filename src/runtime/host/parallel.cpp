@@ -11,6 +11,8 @@
 #include <mutex>
 
 #include "core/text.h"
+#include "runtime/fork_guard.h"
+#include "runtime/host/library_use.h"
 
 namespace lockstep {
 namespace {
@@ -38,6 +40,9 @@ namespace lockstep::host {
 // data loader, and hold up the operation for as long as that takes.
 void parallel_for_pieces(std::int64_t count, std::int64_t grain, void (*call)(const void*, std::int64_t, std::int64_t),
                          const void* body) {
+  if (is_forked()) return call(body, 0, count);  // without threads
+  watch_forks();
+  const LibraryUse use;
   tbb::this_task_arena::isolate([&] {
     tbb::parallel_for(
         tbb::blocked_range<std::int64_t>(0, count, std::size_t(grain)),

@@ -41,19 +41,33 @@ SimBackend::SimBackend(const SimulationOptions& options)
     : options_(checked(options)),
       awake_(time_awake(options.count)),
       memory_(options.count, options.memory_bytes),
-      faults_(options.count) {}
+      faults_(options.count),
+      losses_(std::size_t(options.count)) {}
 
 SimBackend::~SimBackend() { drain(); }
+
+bool SimBackend::is_lost(int device) noexcept {
+  const std::scoped_lock lock(mutex_);
+  return faults_.is_lost(device);
+}
 
 DeviceProperties SimBackend::properties(int) const { return {"Simulated GPU", options_.memory_bytes}; }
 
 // Memory.
 
 void* SimBackend::allocate(int device, std::size_t bytes) {
+  std::unique_lock lock(mutex_);
+  if (!faults_.is_lost(device)) return memory_.allocate(device, bytes);
+  lock.unlock();
+  refuse_allocation(device);
+}
+
+// This tells the host of the loss: nobody is to hear of it again.
+void SimBackend::refuse_allocation(int device) {
+  let_all_through();
   const std::scoped_lock lock(mutex_);
-  if (faults_.is_lost(device))
-    throw BackendError("allocate", sim::kDeviceLost, Device::cuda(device).name(), "the device is lost");
-  return memory_.allocate(device, bytes);
+  if (const auto& loss = losses_[std::size_t(device)]) loss->clear();
+  throw BackendError("allocate", sim::kDeviceLost, Device::cuda(device).name(), "the device is lost");
 }
 
 void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcept {
@@ -83,10 +97,10 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
 }
 
 bool SimBackend::admits(int device, std::size_t) {
-  const std::scoped_lock lock(mutex_);
+  std::unique_lock lock(mutex_);
   const sim::Faults::Verdict verdict = faults_.next(FaultKind::allocation, device);
-  if (verdict == sim::Faults::Verdict::lost)
-    throw BackendError("allocate", sim::kDeviceLost, Device::cuda(device).name(), "the device is lost");
+  lock.unlock();
+  if (verdict == sim::Faults::Verdict::lost) refuse_allocation(device);
   return verdict == sim::Faults::Verdict::works;
 }
 
@@ -273,14 +287,18 @@ void SimBackend::reach(const Moment& moment) {
 // First all that was enqueued before is let through, so that what depends on the failed work is skipped and not run
 // once the error is cleared.
 void SimBackend::tell(AsyncError& error) {
+  let_all_through();
+  error.clear();
+  error.raise();
+}
+
+void SimBackend::let_all_through() {
   std::vector<Moment> moments;
   {
     const std::scoped_lock lock(mutex_);
     moments = everything();
   }
   for (const Moment& each : moments) wait_for(each);
-  error.clear();
-  error.raise();
 }
 
 }  // namespace lockstep

@@ -31,6 +31,7 @@ class SimBackend final : public Backend {
   DeviceType type() const noexcept override { return DeviceType::cuda; }
   int device_count() const noexcept override { return options_.count; }
   DeviceProperties properties(int device) const override;
+  bool is_lost(int device) noexcept override;
 
   void* allocate(int device, std::size_t bytes) override;
   void deallocate(int device, void* memory, std::size_t bytes) noexcept override;
@@ -83,11 +84,14 @@ class SimBackend final : public Backend {
   void declare(const CollectiveCall& call);
   void enqueue(sim::SimStream& stream, sim::FaultKind kind, sim::Task task);
   void fail(sim::SimStream& stream, const char* op, std::exception_ptr error) noexcept;
+  std::shared_ptr<sim::AsyncError> loss_of(int device, const char* op);
 
   // Without it.
   std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);
   void reach(const Moment& moment);
   [[noreturn]] void tell(sim::AsyncError& error);
+  void let_all_through();
+  [[noreturn]] void refuse_allocation(int device);
 
   const SimulationOptions options_;
   const std::chrono::microseconds awake_;  // how long whoever waits for the end of work stays awake before it sleeps
@@ -95,6 +99,7 @@ class SimBackend final : public Backend {
   sim::SimMemory memory_;
   sim::RaceChecker races_;
   sim::Faults faults_;
+  std::vector<std::shared_ptr<sim::AsyncError>> losses_;  // by device: what fails because it is lost
   std::vector<std::unique_ptr<sim::SimStream>> streams_;
 };
 

@@ -3,6 +3,7 @@
 #include <lockstep/core/error.h>
 
 #include <algorithm>
+#include <new>
 #include <utility>
 
 #include "core/text.h"
@@ -84,6 +85,7 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
     if (--working_ == 0) end_work();
   }
   wait_while(lock, Phase::working);
+  if (!earlier && has_no_memory_) throw std::bad_alloc();
   return earlier ? earlier : error_;
 }
 
@@ -99,7 +101,7 @@ void SimCollective::wait_while(std::unique_lock<std::mutex>& lock, Phase phase) 
 
 // A single piece is mostly done by the last rank to come: those that sleep are not woken for it.
 void SimCollective::begin_work() {
-  if (!error_) error_ = error_of_ranks();
+  if (!error_) error_ = told_error_of_ranks();
   if (error_ || pieces_ == 0) return end_work();
   phase_ = Phase::working;
   if (pieces_ > 1) changed_.notify_all();
@@ -126,18 +128,32 @@ void SimCollective::abort() noexcept {
   if (phase_ == Phase::ended) return;
   next_piece_ = pieces_;
   const auto missing = std::find(here_.begin(), here_.end(), false);
-  if (missing == here_.end()) {
-    error_ = error(0, "the communicator was aborted");
-    return;  // whoever works ends it
+  try {
+    if (missing == here_.end())
+      error_ = error(0, "the communicator was aborted");
+    else
+      error_ = error(int(missing - here_.begin()), "the communicator was aborted before this rank came to it");
+  } catch (...) {
+    has_no_memory_ = true;
   }
-  error_ = error(int(missing - here_.begin()), "the communicator was aborted before this rank came to it");
-  end_work();
+  if (missing != here_.end()) end_work();  // else whoever works ends it
 }
 
-std::shared_ptr<AsyncError> SimCollective::error(int rank, const std::string& reason, std::exception_ptr cause) const {
+std::shared_ptr<AsyncError> SimCollective::error(int rank, const std::string& reason, std::exception_ptr cause,
+                                                 std::vector<std::shared_ptr<AsyncError>> causes) const {
   CollectiveError collective(rank, name_, bytes_, reason);
   if (cause) collective.attach(std::move(cause));
-  return std::make_shared<AsyncError>(std::make_exception_ptr(collective), name_, devices_[std::size_t(rank)]);
+  return std::make_shared<AsyncError>(std::make_exception_ptr(collective), name_, devices_[std::size_t(rank)],
+                                      std::move(causes));
+}
+
+// On a worker: where there is no memory for an error of its own, that of the first failed rank is the collective's.
+std::shared_ptr<AsyncError> SimCollective::told_error_of_ranks() const noexcept {
+  try {
+    return error_of_ranks();
+  } catch (...) {
+    return *std::ranges::find_if(earlier_, [](const auto& error) { return error != nullptr; });
+  }
 }
 
 // The first failed rank gives its name; all errors are attached, and told by this one.

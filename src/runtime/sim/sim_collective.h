@@ -32,14 +32,15 @@ class SimCollective {
 
   /// Called by the worker of the rank's stream. Waits for the other ranks', does a share of the work, and returns when
   /// all of it is done. `earlier` is the stream's error, with which the operation fails on all ranks. Returns the
-  /// stream's error from then on.
+  /// stream's error from then on. Throws std::bad_alloc where there was no memory to make one.
   std::shared_ptr<AsyncError> run(int rank, std::shared_ptr<AsyncError> earlier);
 
   /// Fails on all ranks: at once as long as one has not come, and else when the current pieces are done.
   void abort() noexcept;
 
-  /// A CollectiveError of this operation.
-  std::shared_ptr<AsyncError> error(int rank, const std::string& reason, std::exception_ptr cause = nullptr) const;
+  /// A CollectiveError of this operation. Who is told of it is told of `causes`.
+  std::shared_ptr<AsyncError> error(int rank, const std::string& reason, std::exception_ptr cause = nullptr,
+                                    std::vector<std::shared_ptr<AsyncError>> causes = {}) const;
 
  private:
   enum class Phase : std::uint8_t { gathering, working, ended };
@@ -50,6 +51,7 @@ class SimCollective {
   void work();
   void end_work() noexcept;
   std::shared_ptr<AsyncError> error_of_ranks() const;
+  std::shared_ptr<AsyncError> told_error_of_ranks() const noexcept;
 
   const char* const name_;
   const std::size_t bytes_;
@@ -72,6 +74,7 @@ class SimCollective {
   std::vector<bool> here_;                            // by rank
   std::vector<std::shared_ptr<AsyncError>> earlier_;  // by rank
   std::shared_ptr<AsyncError> error_;
+  bool has_no_memory_ = false;  // for an error of its own
 };
 
 /// Knows the collectives that were enqueued and may not have ended.

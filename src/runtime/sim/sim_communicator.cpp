@@ -8,6 +8,7 @@
 
 namespace lockstep {
 
+using Failure = std::shared_ptr<sim::AsyncError>;
 using sim::SimCollective;
 using sim::SimCommunicator;
 using sim::SimStream;
@@ -34,8 +35,9 @@ void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& cal
     const bool lost = verdict == sim::Faults::Verdict::lost;
     const char* const reason = lost ? "the device is lost" : "an injected fault";
     const BackendError cause(call.name, lost ? sim::kDeviceLost : sim::kLaunchFailure, stream.device_name, reason);
-    collective->fail(
-        collective->error(int(rank), text(reason, " on ", stream.device_name), std::make_exception_ptr(cause)));
+    collective->fail(collective->error(int(rank), text(reason, " on ", stream.device_name),
+                                       std::make_exception_ptr(cause),
+                                       lost ? std::vector{loss_of(stream.device, call.name)} : std::vector<Failure>()));
   }
   try {
     for (std::size_t rank = 0; rank < call.parts.size(); ++rank)

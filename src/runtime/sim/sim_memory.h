@@ -12,7 +12,7 @@ namespace lockstep::sim {
 inline constexpr int kHost = -1;
 
 // Codes of BackendErrors, as the CUDA runtime numbers them.
-inline constexpr int kDeviceLost = 46;
+using lockstep::kDeviceLost;
 inline constexpr int kIllegalAddress = 700;
 inline constexpr int kLaunchFailure = 719;
 

@@ -7,6 +7,7 @@
 #include "core/text.h"
 #include "runtime/host/parallel.h"
 #include "runtime/sim/sim_collective.h"
+#include "runtime/sim/sim_memory.h"
 #include "runtime/sim/wait_awake.h"
 #include "runtime/start_thread.h"
 #include "runtime/trace.h"
@@ -40,7 +41,7 @@ struct Runner {
   void operator()(Matmul& task) const { host::matmul(kSerial, task); }
   void operator()(WaitTask&) const {}
   void operator()(CollectiveTask&) const {}
-  void operator()(FailTask& task) const { std::rethrow_exception(std::exchange(task.error, nullptr)); }
+  void operator()(FailTask&) const {}
 };
 
 }  // namespace
@@ -66,6 +67,10 @@ SimStream::~SimStream() {
 
 void SimStream::push(Task task) {
   const std::scoped_lock lock(mutex_);
+  if (!spare_) {
+    const BackendError error("kernel", kLaunchFailure, device_name, "the host has no memory left");
+    spare_ = std::make_shared<AsyncError>(std::make_exception_ptr(error), "kernel", device_name);
+  }
   queue_.push_back(std::move(task));
   pushed_.fetch_add(1, std::memory_order_release);
   if (sleeping_) {
@@ -156,20 +161,30 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
     wait->stream->wait_until_ended(wait->ticket);
     return earlier ? earlier : wait->stream->error_until(wait->ticket);
   }
-  if (const auto* part = std::get_if<CollectiveTask>(&task.work)) {
-    const TraceSpan span(task.op, device, id);
-    return part->collective->run(part->rank, std::move(earlier));
-  }
-  if (earlier) return earlier;
-  std::exception_ptr failure;
+  const auto* const part = std::get_if<CollectiveTask>(&task.work);
+  if (earlier && !part) return earlier;
   try {
+    if (const auto* failing = std::get_if<FailTask>(&task.work)) {
+      if (!failing->error->is_cleared()) return failing->error;
+      std::rethrow_exception(failing->error->copy());  // told before it came to this
+    }
     const TraceSpan span(task.op, device, id);
+    if (part) return part->collective->run(part->rank, std::move(earlier));
     std::visit(Runner(), task.work);
   } catch (...) {
-    failure = std::current_exception();
+    return kept(std::current_exception(), task.op);
   }
-  if (!failure) return nullptr;
-  return std::make_shared<AsyncError>(std::move(failure), task.op, device_name);
+  return nullptr;
+}
+
+// Memory may be what has failed.
+std::shared_ptr<AsyncError> SimStream::kept(std::exception_ptr failure, const char* op) noexcept {
+  try {
+    return std::make_shared<AsyncError>(std::move(failure), op, device_name);
+  } catch (...) {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(spare_, nullptr);
+  }
 }
 
 void SimStream::hold_back() {

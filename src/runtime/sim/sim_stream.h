@@ -45,7 +45,7 @@ struct CollectiveTask {
   int rank = 0;
 };
 struct FailTask {
-  std::exception_ptr error;
+  std::shared_ptr<AsyncError> error;
 };
 
 struct Task {
@@ -101,6 +101,7 @@ class SimStream {
 
   void work();
   std::shared_ptr<AsyncError> run(Task& task, std::shared_ptr<AsyncError> earlier);
+  std::shared_ptr<AsyncError> kept(std::exception_ptr failure, const char* op) noexcept;
   void hold_back();
   std::shared_ptr<AsyncError> live_error() const;
 
@@ -113,6 +114,7 @@ class SimStream {
   std::uint64_t awaited_ = kNobody;        // the least ticket that someone waits for
   std::shared_ptr<AsyncError> error_;
   std::uint64_t error_ticket_ = 0;
+  std::shared_ptr<AsyncError> spare_;  // for an error that there is no memory for; renewed when something is pushed
   bool sleeping_ = false;
   bool stopping_ = false;
 

@@ -96,17 +96,29 @@ void SimBackend::enqueue(SimStream& stream, FaultKind kind, Task task) {
   const sim::Faults::Verdict verdict = faults_.next(kind, stream.device);
   if (verdict != sim::Faults::Verdict::works) {
     const bool lost = verdict == sim::Faults::Verdict::lost;
-    const BackendError error(task.op, lost ? sim::kDeviceLost : sim::kLaunchFailure, stream.device_name,
-                             lost ? "the device is lost" : "an injected fault");
-    task.work = sim::FailTask{std::make_exception_ptr(error)};
+    const BackendError error(task.op, sim::kLaunchFailure, stream.device_name, "an injected fault");
+    task.work =
+        sim::FailTask{lost ? loss_of(stream.device, task.op)
+                           : std::make_shared<AsyncError>(std::make_exception_ptr(error), task.op, stream.device_name)};
   }
   stream.push(std::move(task));
+}
+
+// One error for all that fails because a device is lost, until the host is told of it: to be told once is enough.
+std::shared_ptr<AsyncError> SimBackend::loss_of(int device, const char* op) {
+  std::shared_ptr<AsyncError>& loss = losses_[std::size_t(device)];
+  if (!loss || loss->is_cleared()) {
+    const std::string name = Device::cuda(device).name();
+    const BackendError error(op, sim::kDeviceLost, name, "the device is lost");
+    loss = std::make_shared<AsyncError>(std::make_exception_ptr(error), op, name);
+  }
+  return loss;
 }
 
 // For what must not throw itself.
 void SimBackend::fail(SimStream& stream, const char* op, std::exception_ptr error) noexcept {
   try {
-    stream.push({op, sim::FailTask{std::move(error)}});
+    stream.push({op, sim::FailTask{std::make_shared<AsyncError>(std::move(error), op, stream.device_name)}});
   } catch (...) {
     std::fprintf(stderr, "[sim] '%s' failed on %s, and there is no memory to keep its error\n", op,
                  stream.name.c_str());
