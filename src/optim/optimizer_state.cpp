@@ -138,6 +138,10 @@ StateDict Optimizer::state_dict() const {
   return dict;
 }
 
+void Optimizer::reset_state() {
+  for (ParameterGroup& group : impl_->groups) group.states = std::vector<ParameterState>(group.parameters.size());
+}
+
 void Optimizer::load_state_dict(const StateDict& dict) {
   const NoGrad guard;
   StateReader reader(dict);

@@ -119,6 +119,7 @@ History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
   if (!options_.checkpoint.folder.empty()) {
     folder_.emplace(options_.checkpoint.folder, CheckpointFolderOptions{.keep = options_.checkpoint.keep});
     if (options_.checkpoint.resume) resume();
+    for (const std::string& note : parts_.notes) history_.add_note(note);
   }
   const ModesKept modes(parts_.module);
   if (!parts_.module.is_training()) parts_.module.train();

@@ -3,13 +3,14 @@
 #include <algorithm>
 
 #include "core/text.h"
+#include "runtime/registry.h"
 
 namespace lockstep::train {
 namespace {
 
 std::string what_is_there() {
   std::string names = "cpu";
-  for (int i = 0; i < cuda::device_count(); ++i) names += text(", ", Device::cuda(i));
+  for (const Device& device : visible_gpus()) names += text(", ", device);
   return names;
 }
 
@@ -18,11 +19,11 @@ std::string what_is_there() {
 }
 
 std::vector<Device> first_gpus(int count) {
-  if (count < 0 || count > cuda::device_count())
-    refuse(text("num_gpus from 0 to ", cuda::device_count()), text(count, "; there is ", what_is_there()));
+  std::vector<Device> devices = visible_gpus();
+  if (count < 0 || std::size_t(count) > devices.size())
+    refuse(text("num_gpus from 0 to ", devices.size()), text(count, "; there is ", what_is_there()));
   if (count == 0) return {Device()};
-  std::vector<Device> devices;
-  for (int i = 0; i < count; ++i) devices.push_back(Device::cuda(i));
+  devices.resize(std::size_t(count));
   return devices;
 }
 
@@ -32,7 +33,8 @@ std::vector<Device> chosen_devices(const TrainerOptions& options) {
   if (options.num_gpus) return first_gpus(*options.num_gpus);
   if (options.devices.empty()) return try_all_gpus();
   for (auto device = options.devices.begin(); device != options.devices.end(); ++device) {
-    if (device->is_cuda() && device->index() >= cuda::device_count())
+    if (is_lost(*device)) expect_visible("trainer", *device);
+    if (device->is_cuda() && try_gpu(device->index()) != *device)
       refuse(text("devices out of ", what_is_there()), device->name());
     if (device->is_cpu() && options.devices.size() > 1) refuse("the CPU alone or GPUs", "the CPU among others");
     if (std::find(options.devices.begin(), device, *device) != device)
@@ -52,6 +54,8 @@ void check(const TrainerOptions& options) {
   check("checkpoint.every_steps", options.checkpoint.every_steps, 0);
   check("checkpoint.every_epochs", options.checkpoint.every_epochs, 0);
   check("checkpoint.keep", options.checkpoint.keep, 0);
+  if (options.on_lost_device == OnLostDevice::resume && options.checkpoint.folder.empty())
+    refuse("checkpoint.folder, to go on from after the loss of a device", "none");
   if (!(options.gradient_clip_val >= 0)) refuse("gradient_clip_val of at least 0", text(options.gradient_clip_val));
   if (options.precision != Precision::float32)
     refuse("precision float32, the only one there is yet",

@@ -75,6 +75,7 @@ class LOCKSTEP_API Optimizer {
   /// Takes over state, onto every device of a parameter, and options: training goes on bit for bit. All missing,
   /// unexpected and unfit keys are named in one InvalidArgument, before anything is changed.
   void load_state_dict(const StateDict& state);
+  void reset_state();  ///< As before the first step. Options stay as they are.
 
  protected:
   explicit Optimizer(const char* name);

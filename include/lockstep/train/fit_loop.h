@@ -6,6 +6,7 @@
 #include <functional>
 #include <optional>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <lockstep/nn/module.h>
@@ -32,6 +33,7 @@ class LOCKSTEP_API FitLoop {
     ScheduleStep schedule_step = ScheduleStep::epoch;
     const LoaderHandle& training;
     const LoaderHandle& validation;
+    std::span<const std::string> notes = {};  ///< For the history, of what was before.
   };
   /// Forward and backward of the batches of an epoch; calls `step` whenever those of a step are done.
   using TrainEpoch = std::function<void(Metrics& metrics, const std::function<void()>& step)>;

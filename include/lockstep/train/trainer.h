@@ -23,6 +23,7 @@
 #include <lockstep/train/fit_loop.h>
 #include <lockstep/train/passes.h>
 #include <lockstep/train/prepared.h>
+#include <lockstep/train/recovery.h>
 #include <lockstep/train/trainer_options.h>
 
 namespace lockstep::train {
@@ -71,29 +72,43 @@ class LOCKSTEP_API Trainer {
   /// validation_ of the loss and of each metric, means over what came since the row before, by rows.
   ///
   /// Throws InvalidArgument before anything has changed for arguments that do not fit, Diverged, and what the loss, the
-  /// loaders, DataParallel, and checkpoints throw.
+  /// loaders, DataParallel, and checkpoints throw. An error leaves none in the devices' streams; of a lost device it is
+  /// thrown unless TrainerOptions::on_lost_device says to go on.
   template <class M, class Loader>
   History fit(M& module, Loader& loader,
               const FitOptions<std::type_identity_t<M>, std::type_identity_t<BatchOf<Loader>>>& options) const {
     if (!options.loss) detail::throw_no_loss();
+    for (detail::Recovery recovery(options_, devices_);;) try {
+        return lockstep::detail::draining(recovery.devices(),
+                                          [&] { return fit_on(recovery, module, loader, options); });
+      } catch (const Error&) {
+        recovery.go_on_or_rethrow(module, options.optimizer);
+      }
+  }
+
+ private:
+  // On the devices of the present try.
+  template <class M, class Loader, class Options>
+  static History fit_on(const detail::Recovery& recovery, M& module, Loader& loader, const Options& options) {
     const Batches<BatchOf<Loader>> training(loader), &validation = options.validation;
-    detail::FitLoop loop(options_, devices_.front(),
+    const TrainerOptions& trainer = recovery.options();
+    detail::FitLoop loop(trainer, recovery.devices().front(),
                          {.module = module,
                           .optimizer = options.optimizer,
                           .schedule = options.schedule,
                           .schedule_step = options.schedule_step,
                           .training = training,
-                          .validation = validation});
-    Prepared<M> model = prepare_model(module);
+                          .validation = validation,
+                          .notes = recovery.notes()});
+    Prepared<M> model(module, recovery.devices(), trainer.parallel);
     detail::Passes<M, BatchOf<Loader>> passes(model, options.loss);
     const auto train = [&](Metrics& metrics, const std::function<void()>& step) {
-      passes.train(training, options_.accumulate, metrics, step);
+      passes.train(training, trainer.accumulate, metrics, step);
     };
     const auto validate = [&](Metrics& metrics) { passes.validate(validation, metrics); };
     return loop.run(train, validation.each ? detail::FitLoop::Validate(validate) : nullptr);
   }
 
- private:
   TrainerOptions options_;
   std::vector<Device> devices_;
 };

@@ -22,6 +22,11 @@ enum class Precision : std::uint8_t { float32, bfloat16, float16 };
 /// When a schedule goes on.
 enum class ScheduleStep : std::uint8_t { epoch, step };
 
+/// What fit() does when a GPU fails for good: throws, as for any failure, or goes on from the newest checkpoint with
+/// the GPUs that are left, and says so on standard error and in the history. It throws all the same where none is left,
+/// or where there is no checkpoint yet. docs/failures.md says more.
+enum class OnLostDevice : std::uint8_t { stop, resume };
+
 /// Where a run is kept, so that it can go on after it was killed. There is a checkpoint at the end of training in any
 /// case. Where shard_optimizer_state and clipping by norm meet, a resumed run is not the same to the last bit: it
 /// begins with the first division into buckets, by which the norm is added in another order.
@@ -39,7 +44,8 @@ struct CheckpointOptions {
 
 struct TrainerOptions {
   std::int64_t max_epochs = 1;
-  std::optional<int> num_gpus = {};  ///< The first so many; 0: the CPU. All GPUs, or else the CPU, if not given.
+  /// The first so many that are not lost; 0: the CPU. All of those, or else the CPU, if not given.
+  std::optional<int> num_gpus = {};
   std::vector<Device> devices = {};  ///< Instead of num_gpus: the CPU alone, or GPUs.
   double gradient_clip_val = 0;      ///< 0: gradients are left as they are.
   GradientClip gradient_clip_algorithm = GradientClip::norm;
@@ -48,6 +54,7 @@ struct TrainerOptions {
   std::int64_t log_every = 0;      ///< Steps from one report to the next; 0: at the end of epochs alone.
   bool stop_if_not_finite = true;  ///< Throw Diverged when a training loss that is reported or saved is not finite.
   CheckpointOptions checkpoint = {};
+  OnLostDevice on_lost_device = OnLostDevice::stop;  ///< To resume needs a folder for checkpoints.
   ProgressOptions progress = {};
   DataParallelOptions parallel = {};  ///< But for device_ids.
 };

@@ -1,0 +1,63 @@
+#include <lockstep/train/recovery.h>
+
+#include <algorithm>
+#include <exception>
+#include <iostream>
+
+#include <lockstep/tensor/creation.h>
+#include <lockstep/train/checkpoint_folder.h>
+
+#include "core/text.h"
+#include "runtime/registry.h"
+
+namespace lockstep::train::detail {
+namespace {
+
+// Gives what was on lost devices a place elsewhere. Handles to it stay valid.
+class LeavesLostDevices final : public nn::Visitor {
+ public:
+  explicit LeavesLostDevices(Device to) : to_(to) {}
+
+ private:
+  void parameter(const nn::Path&, nn::Parameter& value) override { leave(value); }
+  void buffer(const nn::Path&, nn::Buffer& value) override { leave(value); }
+  void leave(nn::State& value) const {
+    if (value.defined() && is_lost(value.device()))
+      value.reset(zeros(value.sizes(), {.dtype = value.dtype(), .device = to_}));
+  }
+
+  const Device to_;
+};
+
+std::string names(const std::vector<Device>& devices) {
+  std::string all;
+  for (const Device& device : devices) all += text(all.empty() ? "" : ", ", device);
+  return all;
+}
+
+std::string message_of_current_error() {
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    return error.what();
+  }
+}
+
+}  // namespace
+
+void Recovery::go_on_or_rethrow(nn::ModuleBase& module, optim::Optimizer& optimizer) {
+  std::vector<Device> lost, left;
+  for (const Device& device : devices_) (is_lost(device) ? lost : left).push_back(device);
+  if (options_.on_lost_device == OnLostDevice::stop || lost.empty() || left.empty()) throw;
+  if (!latest_checkpoint(options_.checkpoint.folder)) throw;
+  notes_.push_back(text("lost ", names(lost), ": ", message_of_current_error(),
+                        "; going on from the newest checkpoint with ", names(left)));
+  std::cerr << text("[trainer] ", notes_.back(), '\n');
+  LeavesLostDevices visitor(left.front());
+  module.visit(nn::Path(), visitor);
+  optimizer.reset_state();
+  options_.checkpoint.resume = true;
+  devices_ = std::move(left);
+}
+
+}  // namespace lockstep::train::detail
