@@ -73,6 +73,25 @@ TEST(OptimizerState, ResumesBitForBit) {
     }
 }
 
+TEST(OptimizerState, OfSeveralGroupsResumesBitForBit) {
+  const auto make = [](const std::vector<Tensor>& p) {
+    return optim::Adam({{{p[0], p[1]}, {.lr = 0.1}}, {{p[2], p[3]}, {.lr = 0.01}}});
+  };
+  const auto parameters = [] {
+    std::vector<Tensor> all = testing::make_parameters({Device()});
+    all.resize(4);
+    return all;
+  };
+  const std::vector<Tensor> straight = parameters(), resumed = parameters();
+  optim::Adam never_stopped = make(straight), optimizer = make(resumed);
+  train(never_stopped, straight, 0, 3);
+  copy_values_everywhere(resumed, straight);
+  optimizer.load_state_dict(copy_of(never_stopped.state_dict()));
+  train(never_stopped, straight, 3, 5);
+  train(optimizer, resumed, 3, 5);
+  for (std::size_t i = 0; i < resumed.size(); ++i) EXPECT_EQ(values_in(resumed[i]), values_in(straight[i])) << i;
+}
+
 TEST(OptimizerState, HoldsSlotsAndOptionsByName) {
   const std::vector<Tensor> parameters = testing::make_parameters({"cpu"});
   optim::SGD optimizer(parameters, {.lr = 0.1, .momentum = 0.9});

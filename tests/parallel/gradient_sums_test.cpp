@@ -165,6 +165,31 @@ TEST(GradientSums, OfAForwardOnOtherStreams) {
   }
 }
 
+// The caller's streams wait for the sums; those on which the buckets were made, which get the memory back, do not.
+TEST(GradientSums, KeepTheirMemoryUntilTheyHaveEnded) {
+  const SimulatedDevices devices({.count = 2});
+  const std::vector<Stream> others = {Stream::from_pool("cuda:0"), Stream::from_pool("cuda:1")};
+  const Tensor x = rows(4);
+  for (const Stream& other : others) other.wait(current_stream(other.device()).record());
+  {
+    std::optional<DataParallel<Pair>> model;
+    Tensor loss;
+    {
+      const StreamGuard first(others[0]), second(others[1]);
+      model.emplace(Pair());
+      loss = sum((*model)(x));
+    }
+    for (const Stream& other : others) current_stream(other.device()).wait(other.record());
+    loss.backward();
+  }
+  const StreamGuard first(others[0]), second(others[1]);
+  EXPECT_NO_THROW({
+    for (const Stream& other : others)
+      for (const std::int64_t elements : {64, 128, 256, 512}) zeros({elements}, {.device = other.device()});
+    finish();
+  });
+}
+
 // Its gradients come in another order than members() has them reversed.
 struct Crossed : nn::Module<Crossed> {
   nn::Linear a{200, 300, {.bias = false}}, b{300, 200, {.bias = false}}, sometimes{200, 200, {.bias = false}};

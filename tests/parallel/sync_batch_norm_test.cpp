@@ -327,6 +327,25 @@ TEST(Buffers, AreThePrimarysAfterAPassInWhichAReplicaAloneChangedIts) {
   for (int pass = 0; pass < 3; ++pass) EXPECT_EQ(values(model(x)), (std::vector<double>{1, 1})) << pass;
 }
 
+struct ScalesOnAReplica : nn::Module<ScalesOnAReplica> {
+  nn::Buffer scale{ones({1}), nn::BufferSync::primary};
+  auto members() { return nn::members("scale", scale); }
+  Tensor forward(const Tensor& x) { return x.device() == Device("cuda:1") ? x * scale : x * 1.; }
+};
+
+// As on one device, where backward refuses too.
+TEST(Buffers, WhoseValueAReplicasBackwardNeedsMayNotChange) {
+  const TestDevices devices(2);
+  DataParallel model{ScalesOnAReplica()};
+  const Tensor x = ones({2}, {.device = "cuda:0"}).requires_grad_();
+  const Tensor before = sum(model(x));
+  model.module().scale.fill_(3);
+  const Tensor after = sum(model(x));
+  EXPECT_THROW(before.backward(), AutogradError);
+  after.backward();
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{1, 3}));
+}
+
 TEST(Replicas, DrawNumbersOfTheirOwnInEachPass) {
   const TestDevices devices(2);
   std::vector<double> drawn[2];

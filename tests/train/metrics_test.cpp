@@ -49,6 +49,17 @@ TEST_P(MetricsOn, GoOnFromTheirState) {
   EXPECT_EQ(pairs(metrics.take().wait()), pairs(other.take().wait()));
 }
 
+TEST_P(MetricsOn, LeaveTheStateAloneFromWhichTheyGoOn) {
+  Metrics metrics(device_), first(device_), second(device_);
+  metrics.add("loss", tensor(0.5), 2);
+  const StateDict state = metrics.state_dict();
+  for (Metrics* each : {&first, &second}) {
+    each->load_state_dict(state);
+    each->add("loss", tensor(2.), 1);
+    EXPECT_EQ(pairs(each->take().wait()), (Pairs{{"loss", 1}}));
+  }
+}
+
 INSTANTIATE_TEST_SUITE_P(Devices, MetricsOn, ::testing::Values("cpu", "cuda:0"));
 
 TEST(Metrics, AreReadWithoutWaitingForLaterWork) {

@@ -3,9 +3,12 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <chrono>
 #include <cmath>
 #include <memory>
 #include <stdexcept>
+#include <thread>
 
 #include <lockstep/optim/adam.h>
 #include <lockstep/tensor/creation.h>
@@ -123,6 +126,31 @@ TEST(TrainerResume, TellsTheStepsSinceTheLastReportBeforeTheInterruption) {
   EXPECT_THROW(run(7, 0), std::runtime_error);
   EXPECT_EQ(thrown<Diverged>([&] { run(0, 1); }),
             "[trainer] expected a finite loss, got a mean of nan over steps 5 to 8");
+}
+
+TEST(TrainerResume, CountsTheTimeOfTheRunsBefore) {
+  const TemporaryFolder folder;
+  const auto run = [&](int fails_in, std::chrono::milliseconds pause) {
+    nn::Linear net(2, 1);
+    optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+    data::DataLoader loader(data::TensorDataset(ones({4, 2})), {});
+    int calls = 0;
+    const auto loss = [&](auto& model, auto& batch, auto&) {
+      if (++calls == fails_in) throw std::runtime_error("power failure");
+      std::this_thread::sleep_for(pause);
+      return mean(model(batch));
+    };
+    return Trainer({.num_gpus = 0,
+                    .log_every = 1,
+                    .checkpoint = {.folder = folder.path(), .every_steps = 1, .resume = true},
+                    .progress = kSilent})
+        .fit(net, loader, {.loss = loss, .optimizer = optimizer});
+  };
+  EXPECT_THROW(run(4, std::chrono::milliseconds(100)), std::runtime_error);
+  const History::Column seconds = run(0, {}).column("seconds");
+  ASSERT_EQ(seconds.size(), 4u);
+  EXPECT_TRUE(std::ranges::is_sorted(seconds));
+  EXPECT_GE(seconds.back(), 0.2);
 }
 
 TEST(TrainerResume, DoesNotMixTheCheckpointsOfTwoRuns) {
