@@ -372,6 +372,22 @@ TEST(BackwardError, NamesTheForwardOpAndLeavesTheLibraryWorking) {
   EXPECT_EQ(memory_stats("cuda:0").in_use + memory_stats("cuda:1").in_use, before);
 }
 
+// Of two devices; what fails while the others come to an end follows from nothing.
+TEST(BackwardError, IsTheOneThatCameFirst) {
+  const TestDevices devices(2);
+  const Tensor x = ones({2}, {.requires_grad = true});
+  const Tensor parts[] = {x.to("cuda:0") * 2.0, x.to("cuda:1") * 2.0};
+  std::atomic<int> running = 0;
+  for (int i = 0; i < 2; ++i)
+    register_hook(parts[i], [&running, i](const Tensor&) -> Tensor {
+      ++running;
+      while (running < 2) std::this_thread::yield();
+      if (i == 0) std::this_thread::sleep_for(std::chrono::milliseconds(50));
+      throw std::runtime_error(i == 0 ? "second" : "first");
+    });
+  EXPECT_EQ(thrown<std::runtime_error>([&] { backward({sum(parts[0]), sum(parts[1])}); }), "first");
+}
+
 TEST(BackwardError, OfADeviceIsTyped) {
   SimulatedDevices devices({.count = 1});
   const Tensor x = full({8}, 2, {.device = "cuda:0", .requires_grad = true});

@@ -2,8 +2,11 @@
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/autograd.h>
+#include <lockstep/autograd/grad_mode.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
+#include <lockstep/ops/unary.h>
+#include <lockstep/runtime/memory.h>
 #include <lockstep/tensor/creation.h>
 
 #include <memory>
@@ -49,6 +52,39 @@ TEST(Hook, OfALeafRunsBeforeEachAccumulation) {
   sum(x * 3.0).backward();
   sum(x * 4.0).backward();
   EXPECT_EQ(values(x.grad()), (std::vector<double>{14, 14}));
+}
+
+TEST(Hook, MayReturnWhatItsCallerGoesOnToChange) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  Tensor mine = tensor({5., 6.});
+  register_hook(x, [&](const Tensor&) { return mine.detach(); });
+  sum(x).backward();
+  mine.fill_(9);
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{5, 6}));
+}
+
+TEST(Hook, ThatReturnsAPartOfALargeArrayDoesNotKeepAllOfIt) {
+  Tensor x = tensor({1., 2.}, {.requires_grad = true});
+  register_hook(x, [](const Tensor&) { return ones({1 << 20}).narrow(0, 0, 2); });
+  const std::size_t before = memory_stats(Device()).in_use;
+  sum(x).backward();
+  EXPECT_LT(memory_stats(Device()).in_use, before + 1024);
+  EXPECT_EQ(values(x.grad()), (std::vector<double>{1, 1}));
+}
+
+// d/dx of exp(x) is exp(x) again, which backward has from the operation itself.
+TEST(Hook, MayItselfRunABackwardBeforeAGradientOfAGradient) {
+  Tensor x = tensor({0.5, 1.}, {.dtype = kFloat64, .requires_grad = true});
+  Tensor other = tensor({1.}, {.requires_grad = true});
+  const Tensor y = exp(x);
+  register_hook(y, [&](const Tensor&) {
+    const GradMode recording(true);
+    sum(other * 2.0).backward();
+    return Tensor();
+  });
+  const Tensor first = gradients({sum(y)}, {x}, {}, {.create_graph = true})[0];
+  ASSERT_TRUE(first.requires_grad());
+  EXPECT_EQ(values(gradients({sum(first)}, {x})[0]), values(y));
 }
 
 TEST(Hook, IsTakenBackByItsHandle) {

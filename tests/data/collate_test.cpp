@@ -161,6 +161,13 @@ TEST(Collate, NamesTheSamplesWhoseDevicesDisagree) {
   EXPECT_EQ(message, "[collate] expected samples of one device, got cpu in sample 17 and cuda:0 in sample 4");
 }
 
+TEST(Collate, NamesTheSamplesOnTwoGpus) {
+  const TestDevices devices(2);
+  EXPECT_EQ((message_of<DeviceMismatch, Tensor>(
+                {tensor({1, 2}, {.device = "cuda:1"}), tensor({1, 2}, {.device = "cuda:0"})})),
+            "[collate] expected samples of one device, got cuda:1 in sample 17 and cuda:0 in sample 4");
+}
+
 TEST(Collate, NamesTheSampleThatHasNoTensor) {
   EXPECT_MENTIONS((message_of<InvalidArgument, Tensor>({tensor(1), Tensor()})), "none in sample 4");
 }

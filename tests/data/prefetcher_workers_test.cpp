@@ -6,6 +6,8 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
+#include <stop_token>
 #include <thread>
 
 #include <lockstep/data/prefetcher.h>
@@ -35,6 +37,27 @@ TEST(PrefetcherWorkers, AreToldToStopWhenThePrefetcherGoes) {
   }
   EXPECT_EQ(waiting, 2);
   EXPECT_EQ(stopped, 2);
+}
+
+// Though a worker has ended by the time that it was told to.
+TEST(PrefetcherWorkers, BeginNothingMoreOnceThePrefetcherGoes) {
+  std::atomic<int> begun = 0;
+  std::atomic<bool> open = false;
+  std::stop_token token;
+  std::optional<Prefetcher> prefetcher;
+  prefetcher.emplace(PrefetchOptions{.workers = 1, .first = 0, .last = 10, .window = 4},
+                     [&](std::int64_t batch, const std::stop_token& stop) {
+                       if (batch == 0) token = stop;
+                       ++begun;
+                       comes_true([&] { return open.load(); });
+                     });
+  EXPECT_TRUE(comes_true([&] { return begun == 1; }));
+  const std::stop_callback told(token, [&] {
+    open = true;
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));
+  });
+  prefetcher.reset();
+  EXPECT_EQ(begun, 1);
 }
 
 TEST(PrefetcherWorkers, BeginInOrderAndWithinTheRange) {

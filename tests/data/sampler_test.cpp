@@ -139,6 +139,15 @@ TEST(WeightedRandomSampler, WithoutReplacementGivesEachIndexOnce) {
   for (std::int64_t epoch = 0; epoch < 100; ++epoch) EXPECT_EQ(sorted(sampler.indices(epoch)), (Indices{0, 2, 3, 4}));
 }
 
+TEST(WeightedRandomSampler, WithoutReplacementFindsEveryOrderOfEqualWeightsEquallyOften) {
+  std::map<Indices, int> counts;
+  const WeightedRandomSampler sampler({1, 1, 1}, 3, {.replacement = false});
+  for (int epoch = 0; epoch < 6000; ++epoch) ++counts[sampler.indices(epoch)];
+  EXPECT_EQ(counts.size(), 6u);
+  // 1000 expected each, with a standard deviation of 29.
+  for (const auto& [order, count] : counts) EXPECT_NEAR(count, 1000, 5 * 29);
+}
+
 TEST(WeightedRandomSampler, WithoutReplacementPrefersLargeWeights) {
   const WeightedRandomSampler sampler({1, 3}, 1, {.replacement = false});
   int second = 0;

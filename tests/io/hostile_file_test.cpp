@@ -170,6 +170,10 @@ const std::vector<Case>& cases() {
       // Values.
       {file_of(R"({"x":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}})", std::string("\0\1\2\0", 4)),
        "at byte 65: expected 0 or 1 for a BOOL, got 2"},
+      {file_of(R"({"x":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}})", std::string("\7\1\0\0", 4)),
+       "at byte 63: expected 0 or 1 for a BOOL, got 7"},
+      {file_of(R"({"x":{"dtype":"BOOL","shape":[4],"data_offsets":[0,4]}})", std::string("\0\1\0\7", 4)),
+       "at byte 66: expected 0 or 1 for a BOOL, got 7"},
       // Keys in messages are short and printable.
       {file_of("{\"" + std::string(200, 'k') + "\\u0007\":1}"),
        "expected an object for tensor \"" + std::string(120, 'k') + "\"..., got 1"},

@@ -145,6 +145,19 @@ TEST(ScheduleState, NamesAllThatIsWrongAndChangesNothing) {
   EXPECT_NEAR(optimizer.lr(), 0.03, 1e-15);
 }
 
+TEST(ScheduleState, ThatLeadsBeyondTheScheduleChangesNothing) {
+  optim::SGD optimizer(one(), {.lr = 0.3}), other(one(), {.lr = 0.7});
+  optim::OneCycleLR shorter(optimizer, {.max_lr = 1, .total_steps = 10, .cycle_momentum = false}),
+      longer(other, {.max_lr = 1, .total_steps = 100, .cycle_momentum = false});
+  for (int i = 0; i < 20; ++i) longer.step();
+  shorter.step();
+  const double lr = optimizer.lr();
+  EXPECT_THROW(shorter.load_state_dict(longer.state_dict()), InvalidArgument);
+  EXPECT_EQ(shorter.last_epoch(), 1);
+  EXPECT_EQ(optimizer.lr(), lr);
+  EXPECT_EQ(shorter.state_dict().at("base_lrs").to_vector<double>(), std::vector<double>{0.3});
+}
+
 TEST(ScheduleRefusals, NameTheOption) {
   optim::SGD optimizer(one(), {});
   optim::Adagrad adagrad(one(), {});

@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/autograd/autograd.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
@@ -163,6 +164,64 @@ TEST(GradientSums, OfAForwardOnOtherStreams) {
        << step;
     EXPECT_EQ(values(model.module().b.bias->grad()), Doubles{4});
   }
+}
+
+TEST(GradientSums, LeaveAloneWhatAHookKeeps) {
+  const SimulatedDevices devices({.count = 2});
+  DataParallel model{Pair()};
+  Tensor kept;
+  register_hook(*model.module().b.bias, [&](const Tensor& g) {
+    kept = g;
+    return g * 10.0;
+  });
+  for (int step = 0; step < 2; ++step) {
+    model.zero_grad();
+    sum(model(rows(4))).backward();
+    EXPECT_EQ(values(kept), Doubles{2}) << "the first replica's rows";
+    EXPECT_EQ(values(model.module().b.bias->grad()), Doubles{22});
+  }
+}
+
+TEST(GradientSums, MayBeSetToAViewOfThemselves) {
+  const SimulatedDevices devices({.count = 2});
+  DataParallel model{Pair()};
+  sum(model(rows(4))).backward();
+  Tensor weight = model.module().a.weight;
+  const Doubles before = values(weight.grad());
+  weight.set_grad(weight.grad().t());
+  EXPECT_EQ(values(weight.grad()), (Doubles{before[0], before[2], before[1], before[3]}));
+  EXPECT_NE(before[1], before[2]);
+}
+
+// Their memory is that of the next ones.
+TEST(GradientSums, ThatAGraphNeedsAreMissedByItsBackward) {
+  const SimulatedDevices devices({.count = 2});
+  for (const bool sums : {true, false}) {
+    DataParallel model{Pair()};
+    sum(model(rows(4))).backward();
+    const Tensor factor = ones({1}, {.device = "cuda:0", .requires_grad = true});
+    const Tensor loss = sum(model.module().b.bias->grad() * factor);
+    model.zero_grad();
+    {
+      std::optional<DataParallel<Pair>::NoSync> guard;
+      if (!sums) guard.emplace(model);
+      sum(model(rows(2))).backward();
+    }
+    EXPECT_THROW(loss.backward(), AutogradError) << sums;
+  }
+}
+
+TEST(GradientSums, AreNotMadeOfWhatWasCleared) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model{Pair()};
+  {
+    const DataParallel<Pair>::NoSync guard(model);
+    sum(model(rows(4))).backward();
+  }
+  model.zero_grad();
+  const std::uint64_t before = devices.counts(0).collectives;
+  EXPECT_FALSE(model.module().a.weight.grad().defined());
+  EXPECT_EQ(devices.counts(0).collectives, before);
 }
 
 // The caller's streams wait for the sums; those on which the buckets were made, which get the memory back, do not.

@@ -42,6 +42,31 @@ TEST(Timing, OfReplicasDoesNotOrderTheSumOfWhatTheyShare) {
   EXPECT_EQ(shared_gradient({40, 20, 0}), first);
 }
 
+// The same, but it is the gradients that come at other times.
+double shared_gradient_after(const std::array<int, 3>& delays) {
+  const TestDevices devices(3);
+  const double factors[] = {1e8, 1, -1e8};
+  const Tensor shared = ones({1}, {.requires_grad = true});
+  std::vector<Tensor> parts;
+  for (int i = 0; i < 3; ++i) {
+    const Tensor there = shared.to(try_gpu(i));
+    register_hook(there, [delay = delays[std::size_t(i)]](const Tensor&) {
+      std::this_thread::sleep_for(milliseconds(delay));
+      return Tensor();
+    });
+    parts.push_back(there * factors[i]);
+  }
+  backward(parts);
+  return values(shared.grad())[0];
+}
+
+TEST(Timing, OfBackwardDoesNotOrderTheSumOfWhatReplicasShare) {
+  const double first = shared_gradient_after({0, 20, 40});
+  EXPECT_EQ(shared_gradient_after({20, 0, 40}), first);
+  EXPECT_EQ(shared_gradient_after({40, 20, 0}), first);
+  EXPECT_EQ(shared_gradient_after({0, 40, 20}), first);
+}
+
 std::vector<double> drawn_in_hooks(const std::array<int, 2>& delays) {
   const TestDevices devices(3);
   manual_seed(5);
@@ -65,6 +90,23 @@ TEST(Timing, OfHooksDoesNotOrderWhatTheyDraw) {
   EXPECT_NE(first[0], first[2]);
   manual_seed(5);
   EXPECT_NE(first[2], (rand({}, {.dtype = kFloat64}).item<double>())) << "backward drew nothing";
+}
+
+// On a device's thread: the caller's own go on in any case.
+TEST(Timing, OfBackwardsGivesTheirHooksOtherNumbers) {
+  const TestDevices devices(2);
+  const Tensor x = ones({2}, {.device = "cuda:0", .requires_grad = true});
+  std::vector<double> drawn;
+  for (int pass = 0; pass < 2; ++pass) {
+    const Tensor y = x.to("cuda:1") * 2;
+    register_hook(y, [&drawn](const Tensor&) {
+      drawn.push_back(rand({}, {.dtype = kFloat64}).item<double>());
+      return Tensor();
+    });
+    sum(y.to("cuda:0")).backward();
+  }
+  ASSERT_EQ(drawn.size(), 2u);
+  EXPECT_NE(drawn[0], drawn[1]);
 }
 
 }  // namespace

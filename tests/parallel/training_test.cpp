@@ -306,7 +306,9 @@ void expect_reduced_while_backward_runs(const BucketOptions& buckets, int all, i
   SimulatedDevices devices({.count = 4});
   DataParallel model(Deep{}, {.buckets = buckets});
   const Tensor input = randn({16, 32}, {.device = "cuda:0"});
-  loss_of(model(input)).backward();  // then the buckets are laid out for good
+  // Then the buckets are laid out for good. As long as it lives, leaves keep the places that they had in its graph.
+  const Tensor first = loss_of(model(input));
+  first.backward();
   model.zero_grad();
   for (const Device& device : model.devices()) synchronize(device);
   const Trace trace;
