@@ -9,12 +9,14 @@
 #include <lockstep/nn/layers.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
+#include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/data_parallel.h>
 #include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "autograd/node.h"
 #include "support/values.h"
 
 namespace lockstep {
@@ -64,6 +66,67 @@ TEST(GradientSums, OfABucketInWhichOneGetsNone) {
     sum(model(rows(6))).backward();
     EXPECT_EQ(values(model.module().b.bias->grad()), (Doubles{6, 6})) << "step " << step;
   }
+}
+
+// The first replica alone has a gradient of a; what the other's bucket holds is of the step before.
+struct OverwrittenOnOne : nn::Module<OverwrittenOnOne> {
+  nn::Linear a{2, 2}, b{2, 2};
+  bool on_one = false;
+  auto members() { return nn::members("a", a, "b", b, "on_one", on_one); }
+  Tensor forward(const Tensor& x) {
+    Tensor h = a(x);
+    return on_one && x.device() == Device("cuda:1") ? h.copy_(b(x)) : h + b(x);
+  }
+};
+
+TEST(GradientSums, OfABucketInWhichOneDeviceGetsNone) {
+  const SimulatedDevices devices({.count = 2});
+  DataParallel model{OverwrittenOnOne()};
+  for (int step = 0; step < 3; ++step) {
+    model.module().on_one = step == 2;
+    model.zero_grad();
+    sum(model(rows(6))).backward();
+    EXPECT_EQ(values(model.module().a.bias->grad()), (step == 2 ? Doubles{3, 3} : Doubles{6, 6})) << "step " << step;
+  }
+}
+
+struct NamedTwice : nn::Module<NamedTwice> {
+  nn::Linear a{2, 1};
+  auto members() { return nn::members("a", a, "again", a); }
+  Tensor forward(const Tensor& x) { return a(x); }
+};
+
+TEST(GradientSums, OfAParameterThatTheModuleNamesTwice) {
+  const SimulatedDevices devices({.count = 2});
+  DataParallel model{NamedTwice()};
+  optim::SGD optimizer({model.module().a.weight}, {.lr = 1});
+  for (int step = 0; step < 2; ++step) {
+    optimizer.zero_grad();
+    sum(model(rows(4))).backward();
+    EXPECT_EQ(values(model.module().a.weight.grad()), (Doubles{4, 4}));
+    optimizer.step();
+    const auto& replicas = autograd::meta_of(model.module().a.weight)->replicas;
+    ASSERT_EQ(replicas.size(), 1u);
+    EXPECT_EQ(values(replicas[0]), values(model.module().a.weight));
+  }
+}
+
+TEST(GradientSums, AreOfOneBackwardAtATime) {
+  const SimulatedDevices devices({.count = 2});
+  DataParallel model{Pair()};
+  const Tensor other = sum(model(rows(4))), output = model(rows(4));
+  bool refused = false;
+  register_hook(output, [&](const Tensor&) {
+    try {
+      other.backward();
+    } catch (const AutogradError&) {
+      refused = true;
+    }
+    return Tensor();
+  });
+  sum(output).backward();
+  EXPECT_TRUE(refused);
+  EXPECT_EQ(values(model.module().b.bias->grad()), Doubles{4});
 }
 
 TEST(GradientSums, AfterReplicasCouldNotBeMade) {

@@ -134,6 +134,21 @@ TEST(SyncBatchNorm, CopiesNoStatisticsBetweenPasses) {
   EXPECT_EQ(devices.counts(0).peer_copies - before, 1u) << "the shard; the output leaves cuda:1";
 }
 
+TEST(BatchNorm, CopiesNoStatisticsBetweenPasses) {
+  SimulatedDevices devices({.count = 2});
+  DataParallel model{Net<nn::BatchNorm1d>()};
+  const Tensor x = randn({4, 3}, {.dtype = kFloat64, .device = "cuda:0"});
+  model(x);
+  const auto copies = [&] {
+    const std::uint64_t before = devices.counts(0).peer_copies;
+    model(x);
+    return devices.counts(0).peer_copies - before;
+  };
+  const std::uint64_t second = copies();
+  EXPECT_EQ(copies(), second);
+  EXPECT_LE(second, 2u) << "the shard, and the count of batches, which is the primary's";
+}
+
 TEST(BatchNorm, KeepsTheMeanOfTheReplicasStatistics) {
   const TestDevices devices(3);
   manual_seed(1);
@@ -246,6 +261,26 @@ TEST(ReplicaGroup, RefusesTensorsThatDiffer) {
   });
 }
 
+TEST(ReplicaGroup, SumsTheGradientsOfReplicasThatHaveOne) {
+  const TestDevices devices(2);
+  std::vector<Tensor> x(2), y(2);
+  run_on_all([&](std::size_t i) {
+    x[i] = ones({2}, {.device = Device::cuda(int(i)), .requires_grad = true});
+    y[i] = sum_over_replicas(x[i]);
+  });
+  sum(y[0]).backward();
+  for (const Tensor& each : x) EXPECT_EQ(values(each.grad()), (std::vector<double>{1, 1}));
+}
+
+TEST(ReplicaGroup, SumsOnTheStreamsThatReplicasHaveChosen) {
+  const TestDevices devices(2);
+  run_on_all([&](std::size_t i) {
+    const Device device = Device::cuda(int(i));
+    const StreamGuard on(Stream::from_pool(device));
+    EXPECT_EQ(values(sum_over_replicas(full({2}, double(i + 1), {.device = device}))), (std::vector<double>{3, 3}));
+  });
+}
+
 TEST(ReplicaGroup, LetsTwoThreadsPassOverTheSameDevices) {
   SimulatedDevices devices({.count = 3, .seed = 1, .max_delay_us = 20});
   const auto many_passes = [] {
@@ -265,6 +300,17 @@ TEST(ReplicaGroup, LetsTwoThreadsMeetOnTheSameDevices) {
     for (int i = 0; i < 2000; ++i) run_on_all([](std::size_t) { sum_over_replicas(std::int64_t(1)); });
   };
   testing::must_end({many_passes, many_passes});
+}
+
+// Who gets only a part of its devices has to give them back.
+TEST(ReplicaGroup, LetsTwoThreadsMeetWhereTheirDevicesOverlap) {
+  const TestDevices devices(3);
+  const auto many_passes = [](const std::vector<Device>& on) {
+    return [on] {
+      for (int i = 0; i < 1000; ++i) run_replicas(on, [](std::size_t) { sum_over_replicas(std::int64_t(1)); });
+    };
+  };
+  testing::must_end({many_passes({"cuda:0", "cuda:1"}), many_passes({"cuda:1", "cuda:2"})});
 }
 
 TEST(Replicas, DrawWhatTheCallerWouldDrawForTheBatch) {
