@@ -112,6 +112,9 @@ const std::vector<Case>& cases() {
       {tensor_file(R"("dtype":"F32","shape":[1])"), R"(expected a data_offsets of tensor "x", got none)"},
       // Once each.
       {tensor_file(R"("dtype":"F32","dtype":"F32")"), R"(expected one dtype of tensor "x", got it again)"},
+      {tensor_file(R"("shape":[1],"shape":[1])"), R"(expected one shape of tensor "x", got it again)"},
+      {tensor_file(R"("data_offsets":[0,4],"data_offsets":[0,4])"),
+       R"(expected one data_offsets of tensor "x", got it again)"},
       {file_of('{' + entry("x", 0, 2) + ',' + entry("x", 2, 4) + '}', "abcd"),
        R"(expected each tensor once, got "x" again)"},
       {file_of('{' + entry("x", 0, 2) + ',' + entry("\\u0078", 2, 4) + '}', "abcd"),
@@ -137,6 +140,8 @@ const std::vector<Case>& cases() {
        R"(expected sizes in the shape of tensor "x", got 18446744073709551616)"},
       {tensor_file(R"("dtype":"F32","shape":[4611686018427387904],"data_offsets":[0,0])", 0),
        R"(expected a shape whose bytes fit 64 bits of tensor "x", got [4611686018427387904])"},
+      {tensor_file(R"("dtype":"U8","shape":[0,4294967296,4294967296],"data_offsets":[0,0])", 0),
+       R"(expected a shape whose bytes fit 64 bits of tensor "x", got [0, 4294967296, 4294967296])"},
       {tensor_file(R"("dtype":"U8","shape":[4294967296,4294967296],"data_offsets":[0,0])", 0),
        R"(expected a shape whose bytes fit 64 bits of tensor "x", got [4294967296, 4294967296])"},
       {tensor_file(R"("dtype":"U8","shape":[4294967296,4294967296,0],"data_offsets":[0,0])", 0),

@@ -179,6 +179,17 @@ TEST(SimulatedDevices, LeaksAreReportedAndKeptAlive) {
             "[sim] leak on cuda:1: 1024 bytes in use (blocks: 1) at the end of its simulation\n");
 }
 
+TEST(SimulatedDevices, AStreamGuardBringsBackTheStreamOfTheOneAroundIt) {
+  const SimulatedDevices devices({.count = 1});
+  const Stream outer = Stream::from_pool("cuda:0"), inner = Stream::from_pool("cuda:0");
+  const StreamGuard around(outer);
+  {
+    const StreamGuard inside(inner);
+    EXPECT_EQ(current_stream("cuda:0"), inner);
+  }
+  EXPECT_EQ(current_stream("cuda:0"), outer);
+}
+
 TEST(SimulatedDevices, SynchronizeTellsTheFailuresOfAllStreamsAtOnce) {
   SimulatedDevices devices({.count = 1});
   const Buffer buffer("cuda:0");

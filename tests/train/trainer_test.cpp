@@ -251,6 +251,25 @@ TEST(Trainer, RecordsTheRateOfEachStep) {
   EXPECT_EQ(history.column("lr"), (History::Column{1, 0.5, 0.25, 0.125}));
 }
 
+TEST(Trainer, RecordsGraphsInTrainingOnly) {
+  nn::Sequential net(nn::Linear(2, 1));
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  data::DataLoader loader(data::TensorDataset(ones({4, 2}), ones({4, 1})), {.batch_size = 2});
+  std::vector<bool> in_training, in_validation;
+  Trainer({.num_gpus = 0, .progress = kSilent})
+      .fit(net, loader,
+           {.loss =
+                [&](auto& model, auto& batch, auto&) {
+                  auto& [input, target] = batch;
+                  (net.is_training() ? in_training : in_validation).push_back(grad_enabled());
+                  return mse_loss(model(input), target);
+                },
+            .optimizer = optimizer,
+            .validation = loader});
+  EXPECT_EQ(in_training, std::vector<bool>(2, true));
+  EXPECT_EQ(in_validation, std::vector<bool>(2, false));
+}
+
 TEST(Trainer, ReportsPlainLinesWhereThereIsNoTerminal) {
   std::ostringstream out;
   std::vector<Tensor> batches(5, ones({4, 2}));
