@@ -163,6 +163,21 @@ TEST(LoadModel, IsNotMisledByAMemberOfThatName) {
   EXPECT_TRUE(same(parallel.module().state_dict(), other.state_dict()));
 }
 
+struct InAndOut : nn::Module<InAndOut> {
+  nn::Linear weights{3, 2};
+  struct Inner : nn::Module<Inner> {
+    nn::Linear weights{3, 2};
+    auto members() { return nn::members("weights", weights); }
+  } module;
+  auto members() { return nn::members("weights", weights, "module", module); }
+};
+
+TEST(LoadModel, TakesAModelsOwnKeysAsTheyAre) {
+  InAndOut a, b;
+  load_model(a, b.state_dict());
+  EXPECT_TRUE(same(a.state_dict(), b.state_dict()));
+}
+
 TEST(LoadModel, NamesTheKeysThatDoNotFit) {
   nn::Sequential net(nn::Linear(3, 2));
   StateDict state;
