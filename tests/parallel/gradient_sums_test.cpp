@@ -246,6 +246,23 @@ TEST(GradientSums, LeaveAloneWhatAHookKeeps) {
   }
 }
 
+// A product could have written it where the sum is made.
+TEST(GradientSums, LeaveAloneTheProductThatAHookKeeps) {
+  const SimulatedDevices devices({.count = 2});
+  DataParallel model(nn::Linear(2, 1));
+  Tensor kept;
+  register_hook(model.module().weight, [&](const Tensor& g) {
+    kept = g;
+    return g;
+  });
+  for (int step = 0; step < 2; ++step) {
+    model.zero_grad();
+    sum(model(rows(4))).backward();
+    EXPECT_EQ(values(kept), (Doubles{2, 2})) << "the first replica's rows";
+    EXPECT_EQ(values(model.module().weight.grad()), (Doubles{4, 4}));
+  }
+}
+
 TEST(GradientSums, MayBeSetToAViewOfThemselves) {
   const SimulatedDevices devices({.count = 2});
   DataParallel model{Pair()};
