@@ -6,29 +6,21 @@
 #include <mutex>
 #include <new>
 
-#include "core/job_local.h"
+#include "core/context.h"
 #include "core/text.h"
 #include "tensor/copy.h"
 #include "tensor/overlap.h"
 
 namespace lockstep {
-namespace {
 
-thread_local bool recording = true;
-const JobLocal recording_is_of_the_job([]() -> void* { return &recording; }, true);
-
-}  // namespace
-
-bool grad_enabled() noexcept { return recording; }
-GradMode::GradMode(bool enabled) noexcept : outer_(recording) { recording = enabled; }
-GradMode::~GradMode() { recording = outer_; }
+bool grad_enabled() noexcept { return context().recording; }
+GradMode::GradMode(bool enabled) noexcept : outer_(std::exchange(context().recording, enabled)) {}
+GradMode::~GradMode() { context().recording = outer_; }
 
 namespace autograd {
 namespace {
 
 std::atomic<std::uint64_t> next_sequence = 0;
-thread_local const RunningNode* running = nullptr;
-const JobLocal running_is_of_the_job([]() -> void* { return &running; }, running);
 
 // What was let go on this thread. Letting go of one after the other here, and not each inside the other's destructor,
 // is what keeps a long chain from overflowing the stack: of nodes, of gradients, and of tensors that hooks hold.
@@ -221,10 +213,11 @@ Edge gradient_edge(const Tensor& tensor) {
 }
 
 RunningNode::RunningNode(const std::shared_ptr<Node>& which, const Pass& in) noexcept
-    : node(which), pass(in), outer_(std::exchange(running, this)) {}
-RunningNode::~RunningNode() { running = outer_; }
+    : node(which), pass(in), outer_(std::exchange(context().running_node, this)) {}
+RunningNode::~RunningNode() { context().running_node = outer_; }
 
 Tensor gradient_place(int input) {
+  const RunningNode* const running = context().running_node;
   if (!running || grad_enabled()) return {};
   const Edge& edge = running->node->edges[std::size_t(input)];
   const Tensor* const leaf = edge.node ? edge.node->leaf() : nullptr;
@@ -241,6 +234,7 @@ Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_
 }
 
 Tensor Saved::get() const {
+  const RunningNode* const running = context().running_node;
   if (!tensor_.defined()) return tensor_;
   if (tensor_.version() != version_)
     throw AutogradError(text("[", running ? running->node->name : "backward", "] expected a saved tensor of shape ",

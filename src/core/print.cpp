@@ -1,19 +1,14 @@
 #include <lockstep/core/print.h>
 
 #include <cstdio>
+#include <utility>
 
 #include <lockstep/core/error.h>
 
-#include "core/job_local.h"
+#include "core/context.h"
 #include "core/text.h"
 
 namespace lockstep {
-namespace {
-
-thread_local std::string* captured = nullptr;
-const JobLocal captured_is_of_the_job([]() -> void* { return &captured; }, captured);
-
-}  // namespace
 
 std::string format(std::string_view pattern, std::span<const std::string> arguments) {
   std::string result;
@@ -30,14 +25,14 @@ std::string format(std::string_view pattern, std::span<const std::string> argume
 }
 
 void print_text(std::string_view text) {
-  if (captured) {
-    captured->append(text);
+  if (std::string* const kept = context().printed) {
+    kept->append(text);
     return;
   }
   std::fwrite(text.data(), 1, text.size(), stdout);  // one call: stdio locks the stream for its length
 }
 
-CapturePrint::CapturePrint(std::string& text) noexcept : outer_(captured) { captured = &text; }
-CapturePrint::~CapturePrint() { captured = outer_; }
+CapturePrint::CapturePrint(std::string& text) noexcept : outer_(std::exchange(context().printed, &text)) {}
+CapturePrint::~CapturePrint() { context().printed = outer_; }
 
 }  // namespace lockstep

@@ -1,32 +1,32 @@
 #include <lockstep/nn/parameter.h>
 
 #include <algorithm>
+#include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/node.h"
-#include "core/job_local.h"
+#include "core/context.h"
 #include "core/text.h"
 #include "tensor/copy.h"
 
 namespace lockstep::nn {
 namespace {
 
-thread_local const CopyTarget* copy_target = nullptr;
-const JobLocal copy_target_is_of_the_job([]() -> void* { return &copy_target; }, copy_target);
-
 Tensor copy_of(const Tensor& tensor) {
   if (!tensor.defined()) return {};
-  if (copy_target && copy_target->as == CopyAs::replica) return tensor.to(copy_target->device);
-  Tensor copy = copied(tensor, device_state(copy_target ? copy_target->device : tensor.device()), tensor.dtype());
+  const CopyTarget* const target = context().copy_target;
+  if (target && target->as == CopyAs::replica) return tensor.to(target->device);
+  Tensor copy = copied(tensor, device_state(target ? target->device : tensor.device()), tensor.dtype());
   if (tensor.requires_grad()) copy.requires_grad_();
   return copy;
 }
 
 }  // namespace
 
-CopyTo::CopyTo(Device device, CopyAs as) : target_{device, as}, outer_(copy_target) { copy_target = &target_; }
-CopyTo::~CopyTo() { copy_target = outer_; }
+CopyTo::CopyTo(Device device, CopyAs as)
+    : target_{device, as}, outer_(std::exchange(context().copy_target, &target_)) {}
+CopyTo::~CopyTo() { context().copy_target = outer_; }
 
 State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
   if (requires_grad && is_floating(dtype())) requires_grad_();

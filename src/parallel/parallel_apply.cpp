@@ -6,26 +6,19 @@
 #include <stdexcept>
 #include <typeinfo>
 
-#include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
 #include <lockstep/core/print.h>
 #include <lockstep/tensor/batch_shard.h>
 
+#include "core/context.h"
 #include "core/failures.h"
 #include "core/text.h"
-#include "parallel/meeting.h"
+#include "parallel/replica_barrier.h"
 #include "runtime/registry.h"
 #include "tensor/philox.h"
 
 namespace lockstep {
 namespace {
-
-// What a replica's thread takes over from the caller's.
-struct CallerContext {
-  CurrentStreams streams;
-  bool recording = grad_enabled();
-  Generator random = current_generator();
-};
 
 // One replica's random numbers: a sequence of its own, another one in each pass, and the one that all share.
 struct ReplicaRandom {
@@ -193,39 +186,45 @@ void throw_no_device(std::size_t replica) {
 
 }  // namespace detail
 
-bool inside_replica() noexcept { return current_meeting() != nullptr; }
+bool inside_replica() noexcept { return context().barrier != nullptr; }
 
 void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
                   const ReplicaPass& pass) {
   const std::vector<DeviceState*> states = states_of(devices);
   const std::size_t count = devices.size();
-  if (count > 1 && DeviceThread::is_in_pass())
+  Context caller = context();
+  if (count > 1 && caller.in_pass)
     throw InvalidArgument(
         text("[run_replicas] expected to be called outside of replicas, got a call for ", count, " from inside one"));
   std::optional<Turn> turn;
-  std::optional<DeviceThread::InPass> in_pass;
-  if (count > 1) turn.emplace(states), in_pass.emplace();
-  const CallerContext context;
+  if (count > 1) turn.emplace(states), caller.in_pass = true;
+  const ContextScope scope(caller);
+  const Generator start = current_generator();
   const std::vector<BatchShard> shards = shards_of(pass, count);
   std::vector<ReplicaRandom> random;
-  for (std::size_t i = 0; i < count; ++i) random.emplace_back(context.random, i);
-  Meeting meeting(count, pass.group ? pass.group : std::make_shared<ReplicaGroup>(devices));
+  for (std::size_t i = 0; i < count; ++i) random.emplace_back(start, i);
+  ReplicaBarrier barrier(count, pass.group ? pass.group : std::make_shared<ReplicaGroup>(devices));
   std::vector<std::exception_ptr> failures(count);
   std::vector<std::string> printed(count);
   std::atomic<std::size_t> running = count - 1;  // on threads other than this one
 
   const auto run = [&](std::size_t i) {
+    Context replica = {.streams = caller.streams,
+                       .recording = caller.recording,
+                       .in_pass = caller.in_pass,
+                       .generator = &random[i].own,
+                       .shard = &shards[i],
+                       .batch_generator = &random[i].shared,
+                       .barrier = count > 1 ? &barrier : nullptr,
+                       .replica = i,
+                       .printed = &printed[i]};
     try {
-      const MeetingGuard place(meeting, i);
-      const GradMode mode(context.recording);
-      const CurrentStreams::Guard streams(context.streams);
-      const GeneratorGuard own(random[i].own);
-      const BatchShardGuard shared(shards[i], random[i].shared);
-      const CapturePrint capture(printed[i]);
+      const ContextScope own(replica);
       job(i);
     } catch (...) {
       failures[i] = std::current_exception();
     }
+    barrier.arrive_and_drop(i);
   };
 
   const std::size_t here = replica_of_this_thread(states);
@@ -239,13 +238,13 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
         states[i]->thread.submit(on_its_thread);
       } catch (...) {  // no thread could be started
         failures[i] = std::current_exception();
-        meeting.leave(i);
+        barrier.arrive_and_drop(i);
         --running;
       }
     }
   run(here);
   if (count > 1) DeviceThread::wait_until([&] { return running == 0; });
-  go_on_after(random, context.random);
+  go_on_after(random, start);
   for (const std::string& text_of_replica : printed) print_text(text_of_replica);
   for (const std::exception_ptr& failure : failures)
     if (failure) throw_lowest(failures, devices);

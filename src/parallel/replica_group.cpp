@@ -3,8 +3,9 @@
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/node.h"
+#include "core/context.h"
 #include "core/text.h"
-#include "parallel/meeting.h"
+#include "parallel/replica_barrier.h"
 #include "parallel/replica_group_impl.h"
 #include "tensor/copy.h"
 
@@ -98,10 +99,10 @@ void add_up(const std::shared_ptr<ReplicaGroup>& group, std::span<Contribution* 
   for (std::size_t i = 0; i < sums.size(); ++i) all[i]->tensor = sums[i];
 }
 
-Contribution meet(Contribution mine) {
-  const MeetingGuard& here = *current_meeting();
-  here.meeting.meet(kOp, here.replica, mine,
-                    [&](std::span<Contribution* const> all) { add_up(here.meeting.group(), all); });
+Contribution summed(Contribution mine) {
+  ReplicaBarrier& barrier = *context().barrier;
+  barrier.arrive_and_wait(kOp, context().replica, mine,
+                          [&](std::span<Contribution* const> all) { add_up(barrier.group(), all); });
   return mine;
 }
 
@@ -109,13 +110,13 @@ Contribution meet(Contribution mine) {
 
 Tensor sum_over_replicas(const Tensor& x) {
   impl_of(kOp, x);
-  if (!current_meeting()) return x;
-  return meet({.tensor = x, .stream = current_stream(x.device())}).tensor;
+  if (!context().barrier) return x;
+  return summed({.tensor = x, .stream = current_stream(x.device())}).tensor;
 }
 
 std::int64_t sum_over_replicas(std::int64_t x) {
-  if (!current_meeting()) return x;
-  return meet({.number = x}).number;
+  if (!context().barrier) return x;
+  return summed({.number = x}).number;
 }
 
 }  // namespace lockstep

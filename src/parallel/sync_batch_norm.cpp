@@ -6,17 +6,17 @@
 #include <lockstep/ops/unary.h>
 #include <lockstep/parallel/replica_group.h>
 
+#include "core/context.h"
 #include "core/text.h"
 #include "ops/affine.h"
 #include "ops/batch_norm.h"
 #include "ops/wide.h"
-#include "parallel/meeting.h"
 
 namespace lockstep {
 
 Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
                        const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
-  if (!options.training || !current_meeting())
+  if (!options.training || !context().barrier)
     return batch_norm(x, running_mean, running_variance, weight, bias, options);
   check_batch_norm("sync_batch_norm", x, running_mean, running_variance, weight, bias);
   const std::int64_t channels = x.sizes()[1];

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "core/job_local.h"
 #include "runtime/fork_guard.h"
 #include "runtime/start_thread.h"
 
@@ -15,7 +14,6 @@ namespace {
 // nothing.
 std::mutex mutex;
 thread_local DeviceThread* this_device_thread = nullptr;
-thread_local bool in_pass = false;
 
 // Of the threads in wait_until(), a list whose entries lie on their stacks: whoever waits for what it has started must
 // not fail.
@@ -51,12 +49,12 @@ DeviceThread::~DeviceThread() {
   if (thread_.joinable()) thread_.join();
 }
 
-void DeviceThread::submit(std::function<void()> job) {
+void DeviceThread::submit(std::function<void()> job, const Context& start) {
   refuse_after_fork("DeviceThread");
   {
     const std::scoped_lock lock(mutex);
     if (!thread_.joinable()) thread_ = start_thread(device_.name(), [this] { run(); });
-    jobs_.push_back({std::move(job), in_pass});
+    jobs_.push_back({std::move(job), start});
   }
   wake_.notify_one();
 }
@@ -74,18 +72,16 @@ void DeviceThread::run() {
 
 // False if there is none that may run here.
 bool DeviceThread::run_next(std::unique_lock<std::mutex>& lock) {
-  const auto next = std::find_if(jobs_.begin(), jobs_.end(), [](const Job& job) { return job.in_pass || !in_pass; });
+  const bool in_pass = context().in_pass;
+  const auto next =
+      std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& job) { return job.context.in_pass || !in_pass; });
   if (next == jobs_.end()) return false;
   {
-    const Job job = std::move(*next);
+    Job job = std::move(*next);
     jobs_.erase(next);
     lock.unlock();
-    const bool outer = std::exchange(in_pass, job.in_pass);
-    {
-      const JobLocal::Fresh state;
-      job.run();
-    }
-    in_pass = outer;
+    const ContextScope scope(job.context);
+    job.run();
   }
   lock.lock();
   return true;
@@ -100,10 +96,6 @@ void DeviceThread::wait_until(const std::function<bool()>& done) {
   while (!done())
     if (!self || !self->run_next(lock)) wake.wait(lock);
 }
-
-DeviceThread::InPass::InPass() noexcept : outer_(std::exchange(in_pass, true)) {}
-DeviceThread::InPass::~InPass() { in_pass = outer_; }
-bool DeviceThread::is_in_pass() noexcept { return in_pass; }
 
 void DeviceThread::notify() {
   const std::scoped_lock lock(mutex);  // nobody is between asking done() and sleeping

@@ -10,6 +10,8 @@
 
 #include <lockstep/runtime/device.h>
 
+#include "core/context.h"
+
 namespace lockstep {
 
 /// Runs jobs in the order given. Safe from any thread.
@@ -20,37 +22,27 @@ class DeviceThread {
   DeviceThread(const DeviceThread&) = delete;
   DeviceThread& operator=(const DeviceThread&) = delete;
 
-  /// The job must not throw. The thread starts with the first job: BackendError where there can be none.
-  void submit(std::function<void()> job);
+  /// The job must not throw. It runs in a copy of `start`: what is not handed to it there is as on a new thread. The
+  /// device's thread starts with the first job: BackendError where there can be none.
+  void submit(std::function<void()> job, const Context& start = of_submitter());
+  /// Fresh, but of the submitter's pass.
+  static Context of_submitter() noexcept { return {.in_pass = context().in_pass}; }
   /// Whose job the caller is; null on other threads.
   static DeviceThread* current() noexcept;
 
   std::atomic<bool> runs_replica = false;  ///< Of a pass: whoever sets it.
 
   /// Blocks until `done()` holds; it is asked again after every notify(). If this thread is a device thread it runs its
-  /// own queued jobs meanwhile, so that device threads waiting for each other cannot deadlock: inside a pass only those
-  /// of passes, since others may begin one, which would wait for what is beneath it. What is JobLocal is not theirs.
+  /// own queued jobs meanwhile, so that device threads waiting for each other cannot deadlock: inside a pass
+  /// (Context::in_pass) only those of passes, since others may begin one, which would wait for what is beneath it.
   static void wait_until(const std::function<bool()>& done);
   /// To be called after what a wait_until looks at has changed.
   static void notify();
 
-  /// While it lives, this thread is inside a pass of several replicas, and so are the jobs that it submits.
-  class InPass {
-   public:
-    InPass() noexcept;
-    ~InPass();
-    InPass(const InPass&) = delete;
-    InPass& operator=(const InPass&) = delete;
-
-   private:
-    const bool outer_;
-  };
-  static bool is_in_pass() noexcept;
-
  private:
   struct Job {
     std::function<void()> run;
-    bool in_pass;
+    Context context;
   };
 
   void run();

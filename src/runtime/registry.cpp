@@ -5,11 +5,12 @@
 #include <array>
 #include <cstdlib>
 #include <iostream>
+#include <type_traits>
 #include <utility>
 
 #include <lockstep/core/error.h>
 
-#include "core/job_local.h"
+#include "core/context.h"
 #include "core/text.h"
 #include "runtime/cpu/cpu_backend.h"
 #include "runtime/device_choice.h"
@@ -98,8 +99,10 @@ class Registry {
   std::vector<std::shared_ptr<DeviceSet>> retired_;
 };
 
-thread_local CurrentStreams::Ids current_stream_ids = {};
-const JobLocal current_stream_ids_are_of_the_job([]() -> void* { return &current_stream_ids; }, CurrentStreams::Ids());
+static_assert(std::is_same_v<CurrentStreams::Ids, decltype(Context::streams)>);
+
+// The id of the current stream of a GPU.
+std::int8_t& current_id(const Device& device) noexcept { return context().streams[std::size_t(device.index())]; }
 
 }  // namespace
 
@@ -194,28 +197,26 @@ void retire(std::shared_ptr<DeviceSet> devices) { Registry::instance().retire(st
 StreamHandle current_stream_handle(DeviceState& state) {
   refuse_after_fork("Stream");
   if (state.device.is_cpu()) return {};
-  return state.stream(current_stream_ids[std::size_t(state.device.index())]);
+  return state.stream(current_id(state.device));
 }
 
 Stream current_stream(Device device) {
-  const int id = device.is_cpu() ? 0 : current_stream_ids[std::size_t(device.index())];
+  const int id = device.is_cpu() ? 0 : current_id(device);
   device_state(device);
   return StreamAccess::make(device, id);
 }
 
-StreamGuard::StreamGuard(Stream stream) : device_(stream.device()) {
+StreamGuard::StreamGuard(Stream stream) : device_(stream.device()), outer_id_(0) {
   StreamAccess::handle(stream);  // throws if it is not there
-  outer_id_ = current_stream_ids[std::size_t(device_.index())];
-  if (device_.is_cuda()) current_stream_ids[std::size_t(device_.index())] = std::int8_t(stream.id());
+  if (device_.is_cuda()) outer_id_ = std::exchange(current_id(device_), std::int8_t(stream.id()));
 }
-
-CurrentStreams::CurrentStreams() noexcept : ids_(current_stream_ids) {}
-CurrentStreams::Guard::Guard(const CurrentStreams& streams) noexcept
-    : outer_(std::exchange(current_stream_ids, streams.ids_)) {}
-CurrentStreams::Guard::~Guard() { current_stream_ids = outer_; }
-
 StreamGuard::~StreamGuard() {
-  if (device_.is_cuda()) current_stream_ids[std::size_t(device_.index())] = std::int8_t(outer_id_);
+  if (device_.is_cuda()) current_id(device_) = std::int8_t(outer_id_);
 }
+
+CurrentStreams::CurrentStreams() noexcept : ids_(context().streams) {}
+CurrentStreams::Guard::Guard(const CurrentStreams& streams) noexcept
+    : outer_(std::exchange(context().streams, streams.ids_)) {}
+CurrentStreams::Guard::~Guard() { context().streams = outer_; }
 
 }  // namespace lockstep

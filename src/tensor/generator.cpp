@@ -4,16 +4,13 @@
 
 #include <lockstep/tensor/random.h>
 
-#include "core/job_local.h"
+#include "core/context.h"
 
 namespace lockstep {
 namespace {
 
 std::mutex process_mutex;
 Generator process_generator;  // under process_mutex
-
-thread_local Generator* thread_generator = nullptr;
-const JobLocal thread_generator_is_of_the_job([]() -> void* { return &thread_generator; }, thread_generator);
 
 Generator take(Generator& generator, std::uint64_t blocks) noexcept {
   const Generator start = generator;
@@ -29,7 +26,7 @@ void manual_seed(std::uint64_t seed) {
 }
 
 Generator draw(std::uint64_t blocks) {
-  if (thread_generator) return take(*thread_generator, blocks);
+  if (Generator* const own = context().generator) return take(*own, blocks);
   const std::lock_guard lock(process_mutex);
   return take(process_generator, blocks);
 }
@@ -37,15 +34,16 @@ Generator draw(std::uint64_t blocks) {
 Generator current_generator() { return draw(0); }
 
 void set_generator(const Generator& generator) {
-  if (thread_generator) {
-    *thread_generator = generator;
+  if (Generator* const own = context().generator) {
+    *own = generator;
     return;
   }
   const std::lock_guard lock(process_mutex);
   process_generator = generator;
 }
 
-GeneratorGuard::GeneratorGuard(Generator& generator) noexcept : outer_(std::exchange(thread_generator, &generator)) {}
-GeneratorGuard::~GeneratorGuard() { thread_generator = outer_; }
+GeneratorGuard::GeneratorGuard(Generator& generator) noexcept
+    : outer_(std::exchange(context().generator, &generator)) {}
+GeneratorGuard::~GeneratorGuard() { context().generator = outer_; }
 
 }  // namespace lockstep

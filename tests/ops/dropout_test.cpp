@@ -12,6 +12,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "core/context.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -80,7 +81,9 @@ TEST(Dropout, DropsFromShardsWhatItDropsFromTheWholeBatch) {
          first += rows, rows = std::min<std::int64_t>(3, total - first)) {
       manual_seed(5);
       Generator shared = current_generator();
-      const BatchShardGuard guard({.dim = dim, .first = first, .count = rows, .total = total}, shared);
+      const BatchShard shard = {.dim = dim, .first = first, .count = rows, .total = total};
+      Context replica = {.shard = &shard, .batch_generator = &shared};
+      const ContextScope scope(replica);
       parts.push_back(dropout(ones(sizes).narrow(dim, first, rows), 0.4));
     }
     EXPECT_EQ(cat(parts, dim).to_vector<float>(), whole.to_vector<float>()) << "dim " << dim;
@@ -88,8 +91,9 @@ TEST(Dropout, DropsFromShardsWhatItDropsFromTheWholeBatch) {
 }
 
 TEST(BatchPlace, CountsWhatIsNoMultipleOfTheShardAsWhole) {
-  Generator shared;
-  const BatchShardGuard guard({.first = 4, .count = 3, .total = 10}, shared);
+  const BatchShard shard = {.first = 4, .count = 3, .total = 10};
+  Context replica = {.shard = &shard};
+  const ContextScope scope(replica);
   EXPECT_EQ(place_in_batch({6, 5}).first, 4 * 10) << "two to a row";
   EXPECT_EQ(place_in_batch({4, 5}).first, 0);
   EXPECT_EQ(place_in_batch({}).first, 0);

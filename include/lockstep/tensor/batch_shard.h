@@ -34,21 +34,4 @@ LOCKSTEP_API BatchPlace place_in_batch(const Shape& sizes);
 /// place in the whole batch are those of one device.
 LOCKSTEP_API Generator draw_for_batch();
 
-/// While it lives, this thread works on `shard`, and draw_for_batch() draws from `generator`.
-class LOCKSTEP_API BatchShardGuard {
- public:
-  BatchShardGuard(const BatchShard& shard, Generator& generator) noexcept;
-  ~BatchShardGuard();
-  BatchShardGuard(const BatchShardGuard&) = delete;
-  BatchShardGuard& operator=(const BatchShardGuard&) = delete;
-
- private:
-  friend BatchPlace place_in_batch(const Shape& sizes);
-  friend Generator draw_for_batch();
-
-  const BatchShard shard_;
-  Generator& generator_;
-  const BatchShardGuard* const outer_;
-};
-
 }  // namespace lockstep
