@@ -1,6 +1,7 @@
 # What stands behind cuda:*, by the option LOCKSTEP_CUDA:
 #   ON        CUDA. An error where nvcc, the CUDA toolkit or the headers of cuBLASLt or NCCL are missing
-#   AUTO      ON where all of them are there, else OFF
+#   AUTO      ON where a GPU answers and all of them are there, else OFF: kernels take nvcc four times as long as the C++
+#             compiler, and nothing could run them
 #   OFF       nothing
 #   EMULATED  for tests: the same backend and kernels, compiled by the C++ compiler, on cards that tests/cuda emulates on
 #             the CPU. OFF where what ON needs is missing, of which it takes the headers, or the CPU is not an x86-64
@@ -13,6 +14,13 @@ if(LOCKSTEP_CUDA STREQUAL "OFF")
 endif()
 if(LOCKSTEP_CUDA STREQUAL "EMULATED" AND NOT CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
   message(STATUS "CUDA: off, for it is emulated on x86-64 only")
+  return()
+endif()
+
+execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader OUTPUT_VARIABLE answer ERROR_QUIET)
+string(REGEX MATCHALL "[0-9]+\\.[0-9]" capabilities "${answer}")
+if(LOCKSTEP_CUDA STREQUAL "AUTO" AND NOT capabilities)
+  message(STATUS "CUDA: off, for no GPU answers nvidia-smi; LOCKSTEP_CUDA=ON builds for one elsewhere")
   return()
 endif()
 
@@ -46,10 +54,7 @@ message(STATUS "CUDA: on, ${CUDAToolkit_VERSION}")
 set(CMAKE_CUDA_COMPILER ${LOCKSTEP_NVCC})
 set(CMAKE_CUDA_HOST_COMPILER ${CMAKE_CXX_COMPILER})
 if(NOT DEFINED CMAKE_CUDA_ARCHITECTURES)  # those of the GPUs here; else one
-  execute_process(COMMAND nvidia-smi --query-gpu=compute_cap --format=csv,noheader
-                  OUTPUT_VARIABLE capabilities ERROR_QUIET)
-  string(REGEX MATCHALL "[0-9]+\\.[0-9]" CMAKE_CUDA_ARCHITECTURES "${capabilities}")
-  list(TRANSFORM CMAKE_CUDA_ARCHITECTURES REPLACE "\\." "")
+  string(REPLACE "." "" CMAKE_CUDA_ARCHITECTURES "${capabilities}")
   list(REMOVE_DUPLICATES CMAKE_CUDA_ARCHITECTURES)
   if(NOT CMAKE_CUDA_ARCHITECTURES)
     set(CMAKE_CUDA_ARCHITECTURES 90)
