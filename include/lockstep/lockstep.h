@@ -25,7 +25,6 @@
 #include <lockstep/nn/module.h>
 #include <lockstep/nn/parameter.h>
 #include <lockstep/nn/sequential.h>
-#include <lockstep/nn/state_dict.h>
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
@@ -72,6 +71,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/indexing.h>
 #include <lockstep/tensor/random.h>
+#include <lockstep/tensor/state_dict.h>
 #include <lockstep/tensor/tensor.h>
 #include <lockstep/train/batches.h>
 #include <lockstep/train/checkpoint.h>

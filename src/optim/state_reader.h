@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/nn/state_dict.h>
+#include <lockstep/tensor/state_dict.h>
 
 #include "core/text.h"
 

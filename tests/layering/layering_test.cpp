@@ -76,6 +76,9 @@ TEST(Rules, UpwardIncludesAreForbidden) {
 TEST(Rules, SiblingLayersDoNotIncludeEachOther) {
   EXPECT_EQ(check("src/optim/sgd.cpp", "<lockstep/data/loader.h>", "include/lockstep/data/loader.h").size(), 1u);
   EXPECT_EQ(check("src/io/safetensors.cpp", "\"optim/sgd.h\"", "src/optim/sgd.h").size(), 1u);
+  EXPECT_EQ(check("src/optim/sgd.cpp", "<lockstep/nn/module.h>", "include/lockstep/nn/module.h").size(), 1u);
+  EXPECT_EQ(check("include/lockstep/io/safetensors.h", "<lockstep/nn/module.h>", "include/lockstep/nn/module.h").size(),
+            1u);
 }
 
 TEST(Rules, SiblingBackendsDoNotIncludeEachOther) {
@@ -128,6 +131,13 @@ TEST(Rules, TestsIncludeTheirLayerAndLowerOnes) {
   EXPECT_EQ(check("tests/runtime/sim_test.cpp", "\"runtime/sim/sim.h\"", "src/runtime/sim/sim.h").size(), 0u);
   EXPECT_EQ(check("tests/tensor/view_test.cpp", "<lockstep/nn/linear.h>", "include/lockstep/nn/linear.h").size(), 1u);
   EXPECT_EQ(check("src/core/error.cpp", "\"core/fake.h\"", "tests/core/fake.h").size(), 1u);
+}
+
+TEST(Rules, OptimizersAndFilesAreTestedOnModules) {
+  for (const char* test : {"tests/optim/sgd_test.cpp", "tests/io/safetensors_test.cpp"}) {
+    EXPECT_EQ(check(test, "<lockstep/nn/linear.h>", "include/lockstep/nn/linear.h").size(), 0u) << test;
+    EXPECT_EQ(check(test, "<lockstep/train/trainer.h>", "include/lockstep/train/trainer.h").size(), 1u) << test;
+  }
 }
 
 TEST(Rules, TheUmbrellaIsForProgramsOnly) {

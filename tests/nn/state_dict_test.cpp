@@ -1,5 +1,5 @@
-// Saving and loading state by key.
-#include <lockstep/nn/state_dict.h>
+// Saving and loading the state of modules by key.
+#include <lockstep/nn/module.h>
 
 #include <gtest/gtest.h>
 
@@ -24,16 +24,6 @@ StateDict with_prefix(const StateDict& state, const std::string& prefix) {
 void expect_equal(const StateDict& got, const StateDict& expected) {
   ASSERT_EQ(got.size(), expected.size());
   for (const auto& [key, value] : expected) EXPECT_EQ(values(got.at(key)), values(value)) << key;
-}
-
-TEST(StateDict, FindsByKey) {
-  StateDict state;
-  state.add("a", ones({1}));
-  EXPECT_NE(state.find("a"), nullptr);
-  EXPECT_EQ(state.find("b"), nullptr);
-  EXPECT_EQ(thrown<InvalidArgument>([&] { state.at("b"); }), "[state_dict] expected one of 1 keys, got \"b\"");
-  EXPECT_EQ(thrown<InvalidArgument>([&] { state.add("a", ones({1})); }),
-            "[state_dict] expected each key once, got \"a\" again");
 }
 
 TEST(StateDict, HoldsHandlesOutsideTheGraph) {

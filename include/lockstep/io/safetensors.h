@@ -12,7 +12,7 @@
 #include <string>
 
 #include <lockstep/io/atomic_file.h>
-#include <lockstep/nn/state_dict.h>
+#include <lockstep/tensor/state_dict.h>
 
 namespace lockstep {
 

@@ -25,7 +25,7 @@
 
 #include <lockstep/core/members.h>
 #include <lockstep/nn/parameter.h>
-#include <lockstep/nn/state_dict.h>
+#include <lockstep/tensor/state_dict.h>
 
 namespace lockstep::nn {
 

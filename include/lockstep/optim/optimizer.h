@@ -19,7 +19,7 @@
 #include <vector>
 
 #include <lockstep/core/members.h>
-#include <lockstep/nn/state_dict.h>
+#include <lockstep/tensor/state_dict.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep::optim {

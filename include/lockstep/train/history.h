@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/nn/state_dict.h>
+#include <lockstep/tensor/state_dict.h>
 #include <lockstep/train/plot.h>
 
 namespace lockstep::train {

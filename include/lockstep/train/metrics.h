@@ -7,7 +7,7 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/nn/state_dict.h>
+#include <lockstep/tensor/state_dict.h>
 #include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/tensor.h>
 

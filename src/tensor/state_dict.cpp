@@ -1,4 +1,4 @@
-#include <lockstep/nn/state_dict.h>
+#include <lockstep/tensor/state_dict.h>
 
 #include "core/text.h"
 
