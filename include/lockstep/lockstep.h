@@ -9,6 +9,7 @@
 #include <lockstep/core/members.h>
 #include <lockstep/core/print.h>
 #include <lockstep/core/shape.h>
+#include <lockstep/core/structure.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/loader.h>

@@ -27,13 +27,23 @@ Tensor stack_samples(std::span<const Tensor> samples, SampleIndices indices) {
 }
 
 void throw_unequal_lengths(std::size_t a, std::int64_t index_a, std::size_t b, std::int64_t index_b) {
-  throw ShapeError(text("[collate] expected vectors of one length, got ", a, " elements in sample ", index_a, " and ",
-                        b, " in sample ", index_b));
+  throw ShapeError(text("[collate] expected lists of one length, got ", a, " elements in sample ", index_a, " and ", b,
+                        " in sample ", index_b));
 }
 
 void throw_missing_key(std::string_view key, std::int64_t with, std::int64_t without) {
   throw InvalidArgument(text("[collate] expected the same keys in every sample, got \"", key, "\" in sample ", with,
                              " and not in sample ", without));
+}
+
+void throw_only_some_set(std::int64_t with, std::int64_t without) {
+  throw InvalidArgument(text("[collate] expected a value in every sample or in none, got one in sample ", with,
+                             " and none in sample ", without));
+}
+
+void throw_alternatives_differ(std::size_t a, std::int64_t index_a, std::size_t b, std::int64_t index_b) {
+  throw InvalidArgument(text("[collate] expected samples of one alternative, got alternative ", a, " in sample ",
+                             index_a, " and ", b, " in sample ", index_b));
 }
 
 void throw_too_large(std::uint64_t value, std::int64_t index) {

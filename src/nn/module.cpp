@@ -74,12 +74,6 @@ struct ModeSetter final : Visitor {
 
 }  // namespace
 
-std::string Path::str() const {
-  if (!parent_) return std::string(name_);
-  std::string above = parent_->str();
-  return above.empty() ? std::string(name_) : above + "." + std::string(name_);
-}
-
 std::vector<Tensor> ModuleBase::parameters() const {
   std::vector<Tensor> result;
   each_parameter(*this, [&](const Path& path, Parameter& value) {

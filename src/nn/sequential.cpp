@@ -33,7 +33,7 @@ Tensor Sequential::forward(Tensor x) {
 
 void Sequential::visit(const Path& path, Visitor& visitor) {
   visitor.module(path, *this);
-  detail::visit_list(path, items_, visitor);
+  detail::visit_member(path, items_, visitor);
 }
 
 }  // namespace lockstep::nn

@@ -1,5 +1,7 @@
 #include <lockstep/parallel/gather.h>
 
+#include <algorithm>
+
 #include <lockstep/ops/arithmetic.h>
 
 #include "autograd/node.h"
@@ -69,6 +71,17 @@ Tensor weighted_mean(std::span<const Tensor> parts, Device device, const std::ve
   return mean;
 }
 
+[[noreturn]] void throw_structure_differs(const std::string& name, std::size_t replica) {
+  throw InvalidArgument(text("[gather] expected the structure of ", name,
+                             " to be the same in all replicas, got another one in replica ", replica));
+}
+
+[[noreturn]] void throw_value_differs(const std::string& name, std::size_t replica) {
+  throw InvalidArgument(text("[gather] expected ", name,
+                             ", which is not a tensor, to be equal in all replicas, got another value in replica ",
+                             replica, ": return a 0-dim tensor to have it gathered"));
+}
+
 }  // namespace
 
 Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, Device device,
@@ -97,20 +110,21 @@ void detail::throw_nothing(const std::string& name) {
   throw InvalidArgument(text("[gather] expected at least one part of ", name, ", got none"));
 }
 
-void detail::throw_structure_differs(const std::string& name, std::size_t replica) {
-  throw InvalidArgument(text("[gather] expected the structure of ", name,
-                             " to be the same in all replicas, got another one in replica ", replica));
-}
-
-void detail::throw_value_differs(const std::string& name, std::size_t replica) {
-  throw InvalidArgument(text("[gather] expected ", name,
-                             ", which is not a tensor, to be equal in all replicas, got another value in replica ",
-                             replica, ": return a 0-dim tensor to have it gathered"));
-}
-
-void detail::check_definedness(const std::string& name, std::span<const Tensor> parts) {
-  for (std::size_t i = 1; i < parts.size(); ++i)
-    if (parts[i].defined() != parts[0].defined()) throw_structure_differs(name, i);
+void detail::check_parts_agree(const std::string& name, std::span<const OutputParts> outputs) {
+  const OutputParts& first = outputs[0];
+  const auto same_name = [](const auto& a, const auto& b) { return a.name == b.name; };
+  for (std::size_t i = 1; i < outputs.size(); ++i) {
+    const OutputParts& other = outputs[i];
+    if (other.extents != first.extents || !std::ranges::equal(other.tensors, first.tensors, same_name) ||
+        !std::ranges::equal(other.others, first.others, same_name))
+      throw_structure_differs(name, i);
+    for (std::size_t k = 0; k < first.others.size(); ++k)
+      if (!first.others[k].equal(first.others[k].value, other.others[k].value))
+        throw_value_differs(first.others[k].name, i);
+    for (std::size_t k = 0; k < first.tensors.size(); ++k)
+      if (other.tensors[k].tensor.defined() != first.tensors[k].tensor.defined())
+        throw_structure_differs(first.tensors[k].name, i);
+  }
 }
 
 }  // namespace lockstep

@@ -23,6 +23,7 @@ struct Inventory final : nn::Visitor {
   };
   std::vector<Item> states;
   std::vector<std::pair<void*, std::size_t>> settings;
+  std::vector<std::size_t> extents;
   std::vector<nn::ModuleBase*> modules;
 
   explicit Inventory(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
@@ -33,6 +34,7 @@ struct Inventory final : nn::Visitor {
   }
   void buffer(const nn::Path&, nn::Buffer& value) override { states.push_back({&value, value.sync()}); }
   void setting(const nn::Path&, void* value, std::size_t bytes) override { settings.emplace_back(value, bytes); }
+  void extent(const nn::Path&, std::size_t extent) override { extents.push_back(extent); }
 };
 
 // A tensor's memory and how often it has changed.
@@ -175,6 +177,7 @@ struct ReplicaSync::Impl {
     const Inventory& replica = replicas.front().inventory;
     bool same =
         primary.states.size() == replica.states.size() && primary.settings.size() == replica.settings.size() &&
+        primary.extents == replica.extents &&
         std::ranges::equal(primary.modules, replica.modules,
                            [](const nn::ModuleBase* a, const nn::ModuleBase* b) { return typeid(*a) == typeid(*b); });
     for (std::size_t k = 0; same && k < primary.states.size(); ++k) {

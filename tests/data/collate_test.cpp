@@ -2,7 +2,15 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <functional>
 #include <limits>
+#include <list>
+#include <map>
+#include <memory>
+#include <optional>
+#include <unordered_map>
+#include <variant>
 
 #include "support/test_devices.h"
 
@@ -82,6 +90,44 @@ TEST(Collate, CollatesTheValuesOfMaps) {
   ASSERT_EQ(batch.size(), 2u);
   EXPECT_EQ(batch.at("x").sizes(), Shape({2, 2}));
   EXPECT_EQ(batch.at("y").to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1}));
+}
+
+TEST(Collate, CollatesTheElementsOfDequesAndLists) {
+  const std::deque<Tensor> deque = collate<std::deque<int>>({{1, 2}, {3, 4}});
+  EXPECT_EQ(deque.at(1).to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 4}));
+  const std::list<Tensor> list = collate<std::list<Tensor>>({{tensor(1), tensor(2)}, {tensor(3), tensor(4)}});
+  EXPECT_EQ(list.back().to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 4}));
+}
+
+TEST(Collate, CollatesTheValuesOfMapsWithAnyKeysInAnyOrder) {
+  const std::map<int, Tensor, std::greater<>> numbered =
+      collate<std::map<int, float, std::greater<>>>({{{1, 2.f}}, {{1, 3.f}}});
+  EXPECT_EQ(numbered.at(1).to_vector<float>(), (std::vector<float>{2, 3}));
+  using Sample = std::unordered_map<std::string, int>;
+  const std::unordered_map<std::string, Tensor> batch = collate<Sample>({{{"x", 1}, {"y", 2}}, {{"y", 3}, {"x", 4}}});
+  EXPECT_EQ(batch.at("y").to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 3}));
+  EXPECT_EQ((message_of<InvalidArgument, std::map<int, int>>({{{1, 2}}, {{3, 2}}})),
+            "[collate] expected the same keys in every sample, got \"1\" in sample 17 and not in sample 4");
+}
+
+TEST(Collate, CollatesWhatIsSetInAllSamplesOrInNone) {
+  using Sample = std::optional<Tensor>;
+  EXPECT_EQ(collate<Sample>({tensor({1, 2}), tensor({3, 4})})->sizes(), Shape({2, 2}));
+  EXPECT_FALSE(collate<Sample>({{}, {}}).has_value());
+  EXPECT_EQ((message_of<InvalidArgument, Sample>({tensor(1), tensor(2), {}})),
+            "[collate] expected a value in every sample or in none, got one in sample 17 and none in sample 9");
+  EXPECT_EQ((message_of<InvalidArgument, std::tuple<int, Sample>>({{1, {}}, {2, tensor(2)}})),
+            "[collate] expected a value in every sample or in none, got one in sample 4 and none in sample 17 "
+            "(in element 1)");
+}
+
+TEST(Collate, CollatesVariantsOfOneAlternative) {
+  using Sample = std::variant<int, Tensor>;
+  const std::variant<Tensor, Tensor> numbers = collate<Sample>({1, 2}), rows = collate<Sample>({tensor({1, 2})});
+  EXPECT_EQ(std::get<0>(numbers).to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 2}));
+  EXPECT_EQ(std::get<1>(rows).sizes(), Shape({1, 2}));
+  EXPECT_EQ((message_of<InvalidArgument, Sample>({1, tensor(2)})),
+            "[collate] expected samples of one alternative, got alternative 0 in sample 17 and 1 in sample 4");
 }
 
 TEST(Collate, KeepsStringsAsTheyAre) {

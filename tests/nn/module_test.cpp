@@ -3,7 +3,14 @@
 
 #include <gtest/gtest.h>
 
+#include <deque>
+#include <list>
+#include <map>
 #include <set>
+#include <tuple>
+#include <unordered_map>
+#include <utility>
+#include <variant>
 
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/random.h>
@@ -181,6 +188,56 @@ struct Deep : nn::Module<Deep> {
   }
   auto members() { return nn::members("levels", levels); }
 };
+
+// Containers that Everything has not.
+struct Contained : nn::Module<Contained> {
+  std::tuple<nn::Linear, std::pair<int, nn::Parameter>> mixed{nn::Linear(1, 1, {.bias = false}),
+                                                              {7, nn::Parameter(ones({1}))}};
+  std::deque<nn::Buffer> deque;
+  std::list<nn::Buffer> list;
+  nn::Buffer plain[2] = {nn::Buffer(ones({1})), nn::Buffer(ones({1}))};
+  std::variant<double, nn::Linear> variant;
+  std::unordered_map<std::string, nn::Buffer> unordered;
+  std::map<int, nn::Buffer> numbered;
+  Contained() {
+    deque.emplace_back(ones({1}));
+    list.emplace_back(ones({1}));
+    variant = nn::Linear(1, 1, {.bias = false});
+    for (const char* key : {"c", "a", "d", "b"}) unordered.emplace(key, nn::Buffer(ones({1})));
+    for (const int key : {10, -1}) numbered.emplace(key, nn::Buffer(ones({1})));
+  }
+  auto members() {
+    return nn::members("mixed", mixed, "deque", deque, "list", list, "plain", plain, "variant", variant, "unordered",
+                       unordered, "numbered", numbered);
+  }
+};
+
+TEST(Module, LooksIntoEveryContainer) {
+  EXPECT_EQ(keys(Contained()), (std::vector<std::string>{"mixed.0.weight", "mixed.1.1", "deque.0", "list.0", "plain.0",
+                                                         "plain.1", "variant.weight", "unordered.a", "unordered.b",
+                                                         "unordered.c", "unordered.d", "numbered.-1", "numbered.10"}));
+  Contained other;
+  other.variant = 2.0;
+  EXPECT_EQ(keys(other).size(), keys(Contained()).size() - 1);
+  const Contained first, second = first;
+  EXPECT_EQ(values(second.unordered.at("a")), (std::vector<double>{1}));
+  EXPECT_FALSE(second.unordered.at("a").is_same(first.unordered.at("a")));
+}
+
+struct Extents final : nn::Visitor {
+  std::vector<std::string> seen;
+  void extent(const nn::Path& path, std::size_t extent) override {
+    seen.push_back(path.str() + " " + std::to_string(extent));
+  }
+};
+
+TEST(Module, TellsWhatContainersHold) {
+  Contained module;
+  Extents visitor;
+  module.visit(nn::Path(), visitor);
+  EXPECT_EQ(visitor.seen, (std::vector<std::string>{"mixed.0.bias 0", "deque 1", "list 1", "variant 1",
+                                                    "variant.bias 0", "unordered 4", "numbered 2"}));
+}
 
 TEST(Module, SpellsPathsThroughAnyNesting) {
   EXPECT_EQ(keys(Deep()), (std::vector<std::string>{"levels.a.0.0.1.0.weight", "levels.a.0.0.1.0.bias"}));

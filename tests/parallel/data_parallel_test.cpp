@@ -155,6 +155,28 @@ TEST(DataParallel, PassesModeAndSettingsToReplicas) {
   EXPECT_EQ(floats(model(input)), (std::vector<float>{0, 0}));
 }
 
+// What a setting is may change, or how many there are, in a way that leaves the number of bytes as it was.
+struct Scaled : nn::Module<Scaled> {
+  std::variant<float, std::int32_t> scale = 2.f;
+  std::vector<std::vector<double>> more{{1, 2}, {}};
+  nn::Parameter weight{ones({1})};
+  auto members() { return nn::members("scale", scale, "more", more, "weight", weight); }
+  Tensor forward(const Tensor& x) {
+    return x * weight * std::visit([](auto value) { return double(value); }, scale) * double(more[0].size());
+  }
+};
+
+TEST(DataParallel, PassesOnSettingsThatTakeAnotherForm) {
+  const TestDevices devices(2);
+  DataParallel model{Scaled()};
+  const Tensor input = ones({2, 1});
+  EXPECT_EQ(floats(model(input)), (std::vector<float>{4, 4}));
+  model.module().scale = std::int32_t(3);
+  EXPECT_EQ(floats(model(input)), (std::vector<float>{6, 6}));
+  model.module().more = {{1}, {2}};
+  EXPECT_EQ(floats(model(input)), (std::vector<float>{3, 3}));
+}
+
 struct Nested {
   Tensor ids;
   std::vector<Tensor> features;

@@ -227,6 +227,29 @@ TEST(Gather, TakesNumbersThatAreNanAsEqual) {
   check(std::optional(nan), std::optional<double>());
 }
 
+struct Fixed {
+  Tensor x;
+  int sizes[2] = {3, 4};
+  auto members() { return lockstep::members("x", x, "sizes", sizes); }
+};
+
+TEST(Gather, ComparesArraysByTheirElements) {
+  const Tensor x = ones({1});
+  EXPECT_EQ(gather(std::vector<Fixed>{{x}, {x}}, "cpu").x.sizes(), Shape{2});
+  EXPECT_NE(thrown<InvalidArgument>([&] {
+              gather(std::vector<Fixed>{{x}, {x, {3, 5}}}, "cpu");
+            }).find("output.sizes"),
+            std::string::npos);
+}
+
+TEST(Gather, JoinsArrays) {
+  struct Pair {
+    Tensor x[2];
+    auto members() { return lockstep::members("x", x); }
+  };
+  EXPECT_EQ(gather(std::vector<Pair>(2, Pair{{ones({1}), ones({2})}}), "cpu").x[1].sizes(), Shape{4});
+}
+
 struct Hidden {
   Tensor x;
 };
@@ -248,7 +271,7 @@ static_assert(kShowsTensors<Compared> && kShowsTensors<std::vector<Compared>> &&
 static_assert(!kShowsTensors<std::function<void()>> && !kShowsTensors<nn::Linear>);
 static_assert(!kShowsTensors<Tensor*> && !kShowsTensors<std::shared_ptr<const Output>>);
 static_assert(!kShowsTensors<std::vector<std::unique_ptr<Tensor>>> && !kShowsTensors<std::reference_wrapper<Output>>);
-static_assert(kShowsTensors<std::shared_ptr<Hidden>> && kShowsTensors<std::reference_wrapper<Hidden>>);
+static_assert(!kShowsTensors<std::shared_ptr<Hidden>> && !kShowsTensors<std::reference_wrapper<Hidden>>);
 static_assert(kShowsTensors<Gather> && kShowsTensors<Device> && kShowsTensors<std::optional<double>>);
 static_assert(kShowsTensors<std::nullopt_t> && kShowsTensors<std::string_view> && kShowsTensors<const char*>);
 static_assert(kShowsTensors<int (*)(double)> && kShowsTensors<std::set<std::pair<int, std::string>>>);

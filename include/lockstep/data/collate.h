@@ -3,34 +3,40 @@
 //   Tensor                 stacked along a new dimension 0
 //   number, bool           Tensor [batch], with the dtype that tensor({...}) gives; integers that int64 can hold
 //   std::tuple, pair       each element collated
-//   std::vector, array     each element collated; all of one length
-//   std::map<string, T>    each value collated; all with the same keys
+//   std::vector, deque,    each element collated; all of one length
+//   list, array
+//   std::map,              each value collated; all with the same keys
+//   unordered_map
+//   std::optional          collated, or none in all
+//   std::variant           collated; all of one alternative
 //   std::string            std::vector<std::string>
 //   struct with members()  the same struct, each member collated, if it is default constructible and each member's
 //                          batch has the member's type, as that of a Tensor has
-//   anything else          std::vector of the samples
+//   anything else          std::vector of the samples; does not compile for what may hide tensors (kShowsTensors)
 //
 // For another rule specialize Collator, or give the loader a function. Safe from any thread.
 #pragma once
 
-#include <array>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <map>
+#include <iterator>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <lockstep/core/error.h>
 #include <lockstep/core/export.h>
-#include <lockstep/core/members.h>
+#include <lockstep/core/structure.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/tensor.h>
+#include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep::data {
 
@@ -40,7 +46,10 @@ using SampleIndices = std::span<const std::int64_t>;
 /// Makes a batch of one or more samples of type T, which are its to move from.
 template <class T>
 struct Collator {
-  static std::vector<T> collate(std::vector<T> samples, SampleIndices) { return samples; }
+  static std::vector<T> collate(std::vector<T> samples, SampleIndices) {
+    require_shown_tensors<T>();
+    return samples;
+  }
 };
 
 /// The type of a batch of samples of type T.
@@ -62,18 +71,27 @@ LOCKSTEP_API Tensor stack_samples(std::span<const Tensor> samples, SampleIndices
 [[noreturn]] LOCKSTEP_API void throw_unequal_lengths(std::size_t a, std::int64_t index_a, std::size_t b,
                                                      std::int64_t index_b);
 [[noreturn]] LOCKSTEP_API void throw_missing_key(std::string_view key, std::int64_t with, std::int64_t without);
+[[noreturn]] LOCKSTEP_API void throw_only_some_set(std::int64_t with, std::int64_t without);
+[[noreturn]] LOCKSTEP_API void throw_alternatives_differ(std::size_t a, std::int64_t index_a, std::size_t b,
+                                                         std::int64_t index_b);
 [[noreturn]] LOCKSTEP_API void throw_too_large(std::uint64_t value, std::int64_t index);
 LOCKSTEP_API std::string part_name(std::size_t element);
 LOCKSTEP_API std::string part_name(std::string_view key);
 
-/// Collates one part of the samples: take(sample) moves it out. `part` names it in errors.
-template <class Part, class T, class Take, class Name>
-Collated<Part> collate_part(std::vector<T>& samples, SampleIndices indices, const Name& part, const Take& take) {
+/// Collates one part of the samples: take(sample) moves it out.
+template <class Part, class T, class Take>
+Collated<Part> collate_part(std::vector<T>& samples, SampleIndices indices, const Take& take) {
   std::vector<Part> parts;
   parts.reserve(samples.size());
   for (T& sample : samples) parts.push_back(take(sample));
+  return Collator<Part>::collate(std::move(parts), indices);
+}
+
+/// The same; `part` names it in errors.
+template <class Part, class T, class Name, class Take>
+Collated<Part> collate_part(std::vector<T>& samples, SampleIndices indices, const Name& part, const Take& take) {
   try {
-    return Collator<Part>::collate(std::move(parts), indices);
+    return collate_part<Part>(samples, indices, take);
   } catch (Error& error) {
     error.add_context(part_name(part));
     throw;
@@ -96,8 +114,16 @@ void check_fits_int64(const std::vector<T>& samples, SampleIndices indices) {
 template <class Map>
 void check_keys(const Map& all, std::int64_t index_all, const Map& tested, std::int64_t index_tested) {
   for (const auto& [key, value] : all)
-    if (!tested.contains(key)) throw_missing_key(key, index_all, index_tested);
+    if (!tested.contains(key))
+      with_key_text(key, [&](std::string_view text) { throw_missing_key(text, index_all, index_tested); });
 }
+
+template <class T, class... Part>
+auto with_batches(Parts<Part...>) ->
+    typename lockstep::detail::MadeOf<T>::template With<Collated<std::remove_cvref_t<Part>>...>;
+/// A structure like T whose parts are the batches of T's.
+template <class T>
+using BatchOf = decltype(with_batches<T>(PartsOf<T>()));
 
 /// `Batch` is a tuple or a pair, whose I-th element is the batch of the I-th parts.
 template <class Batch, class Tuple, std::size_t... I>
@@ -146,59 +172,84 @@ requires(std::is_arithmetic_v<T> && !std::same_as<T, long double>) struct Collat
   }
 };
 
-template <class... Parts>
-struct Collator<std::tuple<Parts...>> {
-  using Batch = std::tuple<Collated<std::remove_cvref_t<Parts>>...>;
-  static Batch collate(std::vector<std::tuple<Parts...>> samples, SampleIndices indices) {
-    return detail::collate_tuple<Batch>(std::move(samples), indices, std::index_sequence_for<Parts...>());
-  }
-};
-
-template <class First, class Second>
-struct Collator<std::pair<First, Second>> {
-  using Batch = std::pair<Collated<std::remove_cvref_t<First>>, Collated<std::remove_cvref_t<Second>>>;
-  static Batch collate(std::vector<std::pair<First, Second>> samples, SampleIndices indices) {
-    return detail::collate_tuple<Batch>(std::move(samples), indices, std::make_index_sequence<2>());
-  }
-};
-
-template <class T, std::size_t N>
-struct Collator<std::array<T, N>> {
-  static std::array<Collated<T>, N> collate(std::vector<std::array<T, N>> samples, SampleIndices indices) {
-    std::array<Collated<T>, N> batch;
-    for (std::size_t i = 0; i < N; ++i)
-      batch[i] = detail::collate_part<T>(samples, indices, i, [i](auto& sample) { return std::move(sample[i]); });
-    return batch;
+template <class T>
+requires(kStructure<T> == Structure::tuple) struct Collator<T> {
+  using Batch = detail::BatchOf<T>;
+  static Batch collate(std::vector<T> samples, SampleIndices indices) {
+    return detail::collate_tuple<Batch>(std::move(samples), indices, std::make_index_sequence<std::tuple_size_v<T>>());
   }
 };
 
 template <class T>
-struct Collator<std::vector<T>> {
-  static std::vector<Collated<T>> collate(std::vector<std::vector<T>> samples, SampleIndices indices) {
+requires(kStructure<T> == Structure::list && !std::is_array_v<T>) struct Collator<T> {
+  using Batch = detail::BatchOf<T>;
+  static Batch collate(std::vector<T> samples, SampleIndices indices) {
+    using Part = typename T::value_type;
     detail::check_lengths(samples, indices);
-    std::vector<Collated<T>> batch;
-    for (std::size_t i = 0; i < samples[0].size(); ++i)
-      batch.push_back(
-          detail::collate_part<T>(samples, indices, i, [i](auto& sample) { return T(std::move(sample[i])); }));
+    Batch batch = {};
+    for (std::size_t i = 0; i < samples[0].size(); ++i) {
+      auto part = detail::collate_part<Part>(samples, indices, i, [i](T& sample) {
+        return Part(std::move(*std::next(sample.begin(), std::ptrdiff_t(i))));
+      });
+      if constexpr (requires { batch.resize(0); })
+        batch.push_back(std::move(part));
+      else
+        batch[i] = std::move(part);
+    }
     return batch;
   }
 };
 
 template <class T>
-struct Collator<std::map<std::string, T>> {
-  using Sample = std::map<std::string, T>;
-  static std::map<std::string, Collated<T>> collate(std::vector<Sample> samples, SampleIndices indices) {
+requires(kStructure<T> == Structure::map) struct Collator<T> {
+  using Batch = detail::BatchOf<T>;
+  static Batch collate(std::vector<T> samples, SampleIndices indices) {
     for (std::size_t i = 1; i < samples.size(); ++i) {
       detail::check_keys(samples[0], indices[0], samples[i], indices[i]);
       detail::check_keys(samples[i], indices[i], samples[0], indices[0]);
     }
-    std::map<std::string, Collated<T>> batch;
+    Batch batch;
     for (const auto& entry : samples[0]) {
-      const std::string& key = entry.first;
-      batch.emplace(key, detail::collate_part<T>(samples, indices, std::string_view(key),
-                                                 [&](Sample& sample) { return std::move(sample.find(key)->second); }));
+      const auto& key = entry.first;
+      with_key_text(key, [&](std::string_view text) {
+        batch.emplace(key, detail::collate_part<typename T::mapped_type>(
+                               samples, indices, text, [&](T& sample) { return std::move(sample.find(key)->second); }));
+      });
     }
     return batch;
+  }
+};
+
+template <class T>
+requires(kStructure<T> == Structure::optional) struct Collator<T> {
+  using Batch = detail::BatchOf<T>;
+  static Batch collate(std::vector<T> samples, SampleIndices indices) {
+    for (std::size_t i = 1; i < samples.size(); ++i)
+      if (samples[i].has_value() != samples[0].has_value())
+        detail::throw_only_some_set(indices[samples[0] ? 0 : i], indices[samples[0] ? i : 0]);
+    if (!samples[0]) return std::nullopt;
+    return detail::collate_part<typename T::value_type>(samples, indices, [](T& sample) { return std::move(*sample); });
+  }
+};
+
+template <class T>
+requires(kStructure<T> == Structure::variant) struct Collator<T> {
+  using Batch = detail::BatchOf<T>;
+  static Batch collate(std::vector<T> samples, SampleIndices indices) {
+    for (std::size_t i = 1; i < samples.size(); ++i)
+      if (samples[i].index() != samples[0].index())
+        detail::throw_alternatives_differ(samples[0].index(), indices[0], samples[i].index(), indices[i]);
+    return collate_alternative<0>(samples, indices);
+  }
+
+ private:
+  template <std::size_t I>
+  static Batch collate_alternative(std::vector<T>& samples, SampleIndices indices) {
+    if constexpr (I + 1 < std::variant_size_v<T>)
+      if (samples[0].index() != I) return collate_alternative<I + 1>(samples, indices);
+    return Batch(std::in_place_index<I>,
+                 detail::collate_part<std::variant_alternative_t<I, T>>(
+                     samples, indices, [](T& sample) { return std::get<I>(std::move(sample)); }));
   }
 };
 

@@ -7,41 +7,26 @@
 //     Tensor forward(const Tensor& x) { return fc(x); }
 //   };
 //
-// Members may be parameters, buffers, modules, settings (numbers, bools, enums), structs with members(), and
-// optionals, vectors, arrays and string-keyed maps of those. Copying a module copies it; what trains one does not train
-// the other. The library's own are never copied unasked: Linear b(a), or copy(a).
+// Members may be parameters, buffers, modules, settings (numbers, bools, enums), and structures of those
+// (core/structure.h; keys of maps are texts or numbers). Copying a module copies it; what trains one does not train the
+// other. The library's own are never copied unasked: Linear b(a), or copy(a).
 #pragma once
 
-#include <array>
 #include <concepts>
 #include <cstddef>
-#include <map>
-#include <optional>
-#include <string>
-#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <lockstep/core/members.h>
+#include <lockstep/core/path.h>
+#include <lockstep/core/structure.h>
 #include <lockstep/nn/parameter.h>
 #include <lockstep/tensor/state_dict.h>
 
 namespace lockstep::nn {
 
 using lockstep::members;
-
-/// Where a member stands: its name under those of the modules around it. Spelled out only when asked for.
-class LOCKSTEP_API Path {
- public:
-  Path() = default;
-  Path(const Path& parent, std::string_view name) : parent_(&parent), name_(name) {}
-  std::string str() const;  ///< Such as body.0.weight.
-
- private:
-  const Path* parent_ = nullptr;
-  std::string_view name_;
-};
+using lockstep::Path;
 
 class ModuleBase;
 
@@ -54,6 +39,8 @@ class LOCKSTEP_API Visitor {
   virtual void buffer(const Path&, Buffer&) {}
   /// A plain value of `bytes` bytes.
   virtual void setting(const Path&, void* /*value*/, std::size_t /*bytes*/) {}
+  /// How many parts a container has now; which alternative a variant holds. Comes before them.
+  virtual void extent(const Path&, std::size_t) {}
 };
 
 /// What every module can do.
@@ -95,6 +82,14 @@ class LOCKSTEP_API ModuleBase {
   bool training_ = true;
 };
 
+}  // namespace lockstep::nn
+
+/// A module is no structure: it walks over itself.
+template <std::derived_from<lockstep::nn::ModuleBase> M>
+inline constexpr bool lockstep::kIsPiece<M> = true;
+
+namespace lockstep::nn {
+
 template <class Self>
 class Module;
 
@@ -106,6 +101,13 @@ Self self_of(const Module<Self>&);
 template <class T>
 inline constexpr bool kUnsupported = false;
 
+// A vector<bool> has no bools to refer to; a key becomes a part of a name.
+template <class T>
+inline constexpr bool kIsLookedInto = kStructure<T> != Structure::piece && !std::same_as<T, std::vector<bool>>;
+template <class T>
+requires(kStructure<T> == Structure::map) inline constexpr bool kIsLookedInto<T> =
+    kKeyStep<typename T::key_type> != Path::Step::other_key;
+
 /// Does not compile for a module that would be copied: what the caller keeps would not be trained.
 template <class Given>
 void require_given() {
@@ -116,27 +118,6 @@ void require_given() {
 
 template <class T>
 void visit_member(const Path& path, T& member, Visitor& visitor);
-
-template <class List>
-void visit_list(const Path& path, List& list, Visitor& visitor) {
-  std::size_t index = 0;
-  for (auto& item : list) visit_member(Path(path, std::to_string(index++)), item, visitor);
-}
-
-template <class T>
-struct IsOptional : std::false_type {};
-template <class T>
-struct IsOptional<std::optional<T>> : std::true_type {};
-template <class T>
-struct IsList : std::false_type {};
-template <class T>
-struct IsList<std::vector<T>> : std::true_type {};
-template <class T, std::size_t N>
-struct IsList<std::array<T, N>> : std::true_type {};
-template <class T>
-struct IsMap : std::false_type {};
-template <class T>
-struct IsMap<std::map<std::string, T>> : std::true_type {};
 
 }  // namespace detail
 
@@ -153,8 +134,6 @@ template <class T>
 void visit_member(const Path& path, T& member, Visitor& visitor) {
   if constexpr (std::is_const_v<T>) {
     static_assert(kUnsupported<T>, "members() lists a const member, or is const itself: it must not be");
-  } else if constexpr (std::same_as<T, std::vector<bool>>) {
-    static_assert(kUnsupported<T>, "members() lists a std::vector<bool>, which has no bools to refer to");
   } else if constexpr (std::derived_from<T, ModuleBase>) {
     static_assert(IsItself<T>, "a module that derives from another one: hold that as a member instead");
     static_cast<ModuleBase&>(member).visit(path, visitor);
@@ -162,19 +141,13 @@ void visit_member(const Path& path, T& member, Visitor& visitor) {
     visitor.parameter(path, member);
   } else if constexpr (std::same_as<T, Buffer>) {
     visitor.buffer(path, member);
-  } else if constexpr (IsOptional<T>::value) {
-    if (member) visit_member(path, *member, visitor);
-  } else if constexpr (IsList<T>::value) {
-    visit_list(path, member, visitor);
-  } else if constexpr (IsMap<T>::value) {
-    for (auto& [key, item] : member) visit_member(Path(path, key), item, visitor);
-  } else if constexpr (HasMembers<T>) {
-    for_each_member(member,
-                    [&](std::string_view name, auto& inner) { visit_member(Path(path, name), inner, visitor); });
   } else if constexpr (std::is_arithmetic_v<T> || std::is_enum_v<T>) {
     visitor.setting(path, &member, sizeof member);
+  } else if constexpr (kIsLookedInto<T>) {
+    if constexpr (kHasExtent<T>) visitor.extent(path, extent_of(member));
+    for_each_part(member, path, [&](auto& part, const Path& at) { visit_member(at, part, visitor); });
   } else {
-    static_assert(kUnsupported<T>, "members() lists a member of a kind that modules do not know");
+    require_known<T, false>();
   }
 }
 

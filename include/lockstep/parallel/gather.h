@@ -4,14 +4,15 @@
 #include <algorithm>
 #include <concepts>
 #include <cstdint>
+#include <iterator>
 #include <span>
 #include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <lockstep/parallel/tensors_in.h>
 #include <lockstep/runtime/device.h>
+#include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep {
 
@@ -33,19 +34,39 @@ LOCKSTEP_API Tensor gather_tensors(const std::string& name, std::span<const Tens
 
 namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_nothing(const std::string& name);
-[[noreturn]] LOCKSTEP_API void throw_structure_differs(const std::string& name, std::size_t replica);
-[[noreturn]] LOCKSTEP_API void throw_value_differs(const std::string& name, std::size_t replica);
-LOCKSTEP_API void check_definedness(const std::string& name, std::span<const Tensor> parts);
-}  // namespace detail
 
-namespace detail {
-
-/// A part of an output that is not a tensor, and how to compare it with another replica's.
-struct OtherPart {
-  std::string name;
-  const void* value;
-  bool (*equal)(const void*, const void*);
+/// What one replica's output is made of.
+struct OutputParts {
+  struct Other {  // not a tensor
+    std::string name;
+    const void* value;
+    bool (*equal)(const void*, const void*);
+  };
+  std::vector<NamedTensor> tensors;
+  std::vector<Other> others;
+  std::vector<std::size_t> extents;
 };
+/// Throws InvalidArgument for outputs of which the structure or a part that is no tensor differs.
+LOCKSTEP_API void check_parts_agree(const std::string& name, std::span<const OutputParts> outputs);
+
+// A type whose operator== can be used, as far as one can see.
+template <class T>
+consteval bool is_comparable();
+template <class... T>
+consteval bool are_comparable(Parts<T...>) {
+  return (is_comparable<std::remove_cvref_t<T>>() && ...);
+}
+template <class T>
+consteval bool is_comparable() {
+  if constexpr (std::is_array_v<T>)
+    return is_comparable<std::remove_cv_t<std::remove_extent_t<T>>>();
+  else if constexpr (kStructure<T> != Structure::piece)
+    return are_comparable(PartsOf<T>()) && std::equality_comparable<T>;
+  else if constexpr (requires { requires !std::same_as<typename T::value_type, T>; })
+    return is_comparable<typename T::value_type>() && std::equality_comparable<T>;
+  else
+    return std::equality_comparable<T> || std::is_empty_v<T>;
+}
 
 // Numbers that are NaN are equal: each replica may have come to the same.
 template <class T>
@@ -54,6 +75,8 @@ bool equal_values(const T& a, const T& b) {
     return a == b || (a != a && b != b);
   else if constexpr (std::is_empty_v<T>)
     return true;
+  else if constexpr (std::is_array_v<T>)
+    return std::equal(std::begin(a), std::end(a), std::begin(b), equal_values<std::remove_extent_t<T>>);
   else if constexpr (requires { requires std::floating_point<std::decay_t<decltype(*a.begin())>>; })
     return a == b ||
            std::equal(a.begin(), a.end(), b.begin(), b.end(), equal_values<std::decay_t<decltype(*a.begin())>>);
@@ -69,7 +92,9 @@ bool equal_values(const T& a, const T& b) {
 template <class T>
 bool equal_parts(const void* a, const void* b) {
   require_shown_tensors<T>();
-  if constexpr (kShowsTensors<T>) return equal_values(*static_cast<const T*>(a), *static_cast<const T*>(b));
+  static_assert(!kShowsTensors<T> || is_comparable<T>(),
+                "a part of an output that is no tensor must be equal in all replicas: give the type an operator==");
+  if constexpr (is_comparable<T>()) return equal_values(*static_cast<const T*>(a), *static_cast<const T*>(b));
   return false;
 }
 
@@ -81,39 +106,26 @@ bool equal_parts(const void* a, const void* b) {
 template <class T>
 T gather(std::vector<T> values, Device device, const GatherOptions& options = {}, const std::string& name = "output") {
   if (values.empty()) detail::throw_nothing(name);
-  std::vector<std::vector<NamedTensor>> tensors(values.size());
-  std::vector<std::vector<detail::OtherPart>> others(values.size());
+  const Path whole(name);
+  std::vector<detail::OutputParts> outputs(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
     visit_tensors(
-        values[i], name,
-        [&](const std::string& at, Tensor& tensor) {
-          tensors[i].push_back({at, tensor});
+        values[i], whole,
+        [&](const Path& path, Tensor& tensor) {
+          outputs[i].tensors.push_back({path.expression(), tensor});
         },
-        [&]<class Part>(const std::string& at, const Part& part) {
-          others[i].push_back({at, &part, &detail::equal_parts<Part>});
-        });
-  const auto same_names = [](const auto& a, const auto& b) {
-    return std::equal(a.begin(), a.end(), b.begin(), b.end(),
-                      [](const auto& x, const auto& y) { return x.name == y.name; });
-  };
-  for (std::size_t i = 1; i < values.size(); ++i) {
-    if (!same_names(tensors[i], tensors[0]) || !same_names(others[i], others[0]))
-      detail::throw_structure_differs(name, i);
-    for (std::size_t k = 0; k < others[0].size(); ++k)
-      if (!others[0][k].equal(others[0][k].value, others[i][k].value))
-        detail::throw_value_differs(others[0][k].name, i);
-  }
+        [&]<class Part>(const Path& path, const Part& part) {
+          outputs[i].others.push_back({path.expression(), &part, &detail::equal_parts<Part>});
+        },
+        [&](const Path&, std::size_t extent) { outputs[i].extents.push_back(extent); });
+  detail::check_parts_agree(name, outputs);
   std::size_t k = 0;
-  visit_tensors(
-      values[0], name,
-      [&](const std::string& at, Tensor& tensor) {
-        std::vector<Tensor> parts;
-        for (auto& of_replica : tensors) parts.push_back(of_replica[k].tensor);
-        ++k;
-        detail::check_definedness(at, parts);
-        if (tensor.defined()) tensor = gather_tensors(at, parts, device, options);
-      },
-      [](const std::string&, const auto&) {});
+  for_each_tensor(values[0], whole, [&](const Path&, Tensor& tensor) {
+    std::vector<Tensor> parts;
+    while (!outputs[0].tensors[k].tensor.defined()) ++k;
+    for (const detail::OutputParts& output : outputs) parts.push_back(output.tensors[k].tensor);
+    tensor = gather_tensors(outputs[0].tensors[k++].name, parts, device, options);
+  });
   return std::move(values[0]);
 }
 

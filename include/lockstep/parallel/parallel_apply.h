@@ -14,8 +14,8 @@
 
 #include <lockstep/nn/module.h>
 #include <lockstep/parallel/replica_group.h>
-#include <lockstep/parallel/tensors_in.h>
 #include <lockstep/runtime/device.h>
+#include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep {
 
@@ -84,12 +84,9 @@ template <class M, class Input>
 Device home_of(M& module, Input input, std::size_t replica) {
   std::optional<Device> home;
   if constexpr (std::derived_from<M, nn::ModuleBase>) home = device_of(module);
-  visit_tensors(
-      input, "input",
-      [&](const std::string&, const Tensor& tensor) {
-        if (!home && tensor.defined()) home = tensor.device();
-      },
-      [](const std::string&, const auto&) {});
+  for_each_tensor(input, Path(), [&](const Path&, const Tensor& tensor) {
+    if (!home) home = tensor.device();
+  });
   if (!home) throw_no_device(replica);
   return *home;
 }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include <lockstep/parallel/tensors_in.h>
 #include <lockstep/runtime/device.h>
+#include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep {
 
@@ -43,26 +43,16 @@ LOCKSTEP_API Shards scatter_tensors(std::span<const NamedTensor> tensors, std::s
 template <class T>
 std::vector<T> scatter(const T& value, std::span<const Device> devices, const ScatterOptions& options = {},
                        const std::string& name = "input", std::vector<std::int64_t>* rows = nullptr) {
-  const auto ignore = []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); };
+  const Path whole(name);
   std::vector<NamedTensor> found;
   T seen = value;
-  visit_tensors(
-      seen, name,
-      [&](const std::string& at, Tensor& tensor) {
-        if (tensor.defined()) found.push_back({at, tensor});
-      },
-      ignore);
+  for_each_tensor(seen, whole, [&](const Path& path, Tensor& tensor) { found.push_back({path.expression(), tensor}); });
   const Shards shards = scatter_tensors(found, devices, options);
   if (rows) *rows = shards.rows;
   std::vector<T> result(shards.rows.size(), value);
   for (std::size_t i = 0; i < result.size(); ++i) {
     std::size_t k = 0;
-    visit_tensors(
-        result[i], name,
-        [&](const std::string&, Tensor& tensor) {
-          if (tensor.defined()) tensor = shards.tensors[k++][i];
-        },
-        ignore);
+    for_each_tensor(result[i], whole, [&](const Path&, Tensor& tensor) { tensor = shards.tensors[k++][i]; });
   }
   return result;
 }

@@ -4,12 +4,11 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
-#include <string>
 #include <type_traits>
 #include <vector>
 
 #include <lockstep/data/loader_options.h>
-#include <lockstep/parallel/tensors_in.h>
+#include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep::train {
 
@@ -45,22 +44,11 @@ struct Batches : LoaderHandle {
   std::function<void(const std::function<void(const Batch&)>&)> each;  ///< One epoch.
 };
 
-/// Calls visit(tensor) for every defined tensor in a batch. Does not compile for a batch that may hide tensors, such as
-/// a struct without members().
-template <class Batch, class Visit>
-void each_tensor(Batch& batch, const Visit& visit) {
-  visit_tensors(
-      batch, "batch",
-      [&](const std::string&, auto& tensor) {
-        if (tensor.defined()) visit(tensor);
-      },
-      []<class Part>(const std::string&, const Part&) { require_shown_tensors<Part>(); });
-}
-
-/// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph.
+/// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph. Does
+/// not compile for a batch that may hide tensors (for_each_tensor).
 template <class Batch>
 Batch moved_to(Batch batch, Device device) {
-  each_tensor(batch, [&](Tensor& tensor) { tensor = tensor.detach().to(device); });
+  for_each_tensor(batch, Path(), [&](const Path&, Tensor& tensor) { tensor = tensor.detach().to(device); });
   return batch;
 }
 
@@ -68,7 +56,7 @@ Batch moved_to(Batch batch, Device device) {
 template <class Batch>
 std::int64_t rows_in(Batch& batch) {
   std::int64_t rows = -1;
-  each_tensor(batch, [&](const Tensor& tensor) {
+  for_each_tensor(batch, Path(), [&](const Path&, const Tensor& tensor) {
     if (rows < 0 && tensor.dim() > 0) rows = tensor.size(0);
   });
   return rows < 0 ? 1 : rows;
@@ -78,7 +66,7 @@ std::int64_t rows_in(Batch& batch) {
 template <class Batch>
 std::vector<std::uint64_t> versions_in(Batch& batch) {
   std::vector<std::uint64_t> versions;
-  each_tensor(batch, [&](const Tensor& tensor) { versions.push_back(tensor.version()); });
+  for_each_tensor(batch, Path(), [&](const Path&, const Tensor& tensor) { versions.push_back(tensor.version()); });
   return versions;
 }
 

@@ -1,0 +1,34 @@
+// Path: where a part stands in a structure, such as a parameter in a module or a tensor in an output.
+// Refers to the parts around it, which must outlive it: it is made on the way down. Spelled out only when asked for.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <lockstep/core/export.h>
+
+namespace lockstep {
+
+class LOCKSTEP_API Path {
+ public:
+  enum class Step : std::uint8_t { member, index, text_key, number_key, other_key };
+
+  Path() = default;  ///< The whole, without a name.
+  explicit Path(std::string_view name) : name_(name) {}
+  Path(const Path& parent, std::string_view member) : Path(parent, Step::member, member) {}
+  Path(const Path& parent, std::size_t index) : parent_(&parent), index_(index), step_(Step::index) {}
+  Path(const Path& parent, Step step, std::string_view name) : parent_(&parent), name_(name), step_(step) {}
+
+  std::string str() const;         ///< As in state dicts: body.0.weight.
+  std::string expression() const;  ///< As C++ reaches it: output[1]["mask"].values.
+
+ private:
+  const Path* parent_ = nullptr;
+  std::string_view name_;
+  std::size_t index_ = 0;
+  Step step_ = Step::member;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,160 @@
+// What is known of tensors in types that nobody looks into. An aggregate's fields are known by what they can be made
+// of.
+#pragma once
+
+#include <algorithm>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <memory>
+#include <type_traits>
+#include <utility>
+
+#include <lockstep/core/structure.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep::detail {
+
+/// In the order in which one part's outweighs another's.
+enum class TensorsUnseen : std::uint8_t { none, perhaps, some };
+
+template <class T, class... Around>
+consteval TensorsUnseen tensors_unseen();
+
+// Stand for a value of a field's type: any, or one of which `kKnown` is so. (Not for T itself, which would be copied,
+// and never for themselves, as std::any would take them.)
+template <class T>
+struct AnyField {
+  AnyField(const AnyField&) = delete;
+  template <class U>
+  requires(!std::same_as<U, T>) operator U() const {
+    std::terminate();  // never called
+  }
+};
+template <TensorsUnseen kKnown, class T, class... Around>
+struct FieldWith {
+  FieldWith(const FieldWith&) = delete;
+  template <class U>
+  requires(!std::same_as<U, T> && tensors_unseen<U, T, Around...>() == kKnown) operator U() const {
+    std::terminate();  // never called
+  }
+};
+template <class T, std::size_t = 0>
+T&& stand_in();
+
+template <class T, std::size_t... I>
+consteval bool takes_fields(std::index_sequence<I...>) {
+  return requires { T{stand_in<AnyField<T>, I>()...}; };
+}
+template <class T, std::size_t... I>
+consteval bool takes_more(std::index_sequence<I...>) {
+  return requires { T{stand_in<AnyField<T>, I>()..., {}}; };
+}
+template <class T, class Field, std::size_t... I, std::size_t... J>
+consteval bool takes_at(std::index_sequence<I...>, std::index_sequence<J...>) {
+  return requires { T{stand_in<AnyField<T>, I>()..., stand_in<Field>(), stand_in<AnyField<T>, J>()...}; };
+}
+template <class T, class Field, std::size_t... I>
+consteval bool takes_anywhere(std::index_sequence<I...>) {
+  constexpr std::size_t kCount = sizeof...(I);
+  return (takes_at<T, Field>(std::make_index_sequence<I>(), std::make_index_sequence<kCount - 1 - I>()) || ...);
+}
+
+template <class T, std::size_t kAtMost>
+consteval std::size_t field_count() {
+  if constexpr (kAtMost == 0)
+    return 0;
+  else if constexpr (takes_fields<T>(std::make_index_sequence<kAtMost>()))
+    return kAtMost;
+  else
+    return field_count<T, kAtMost - 1>();
+}
+
+template <class T, class... Around>
+consteval TensorsUnseen tensors_in_fields() {
+  constexpr std::size_t kTooMany = 24, kCount = field_count<T, kTooMany>();
+  using Fields = std::make_index_sequence<kCount>;
+  if constexpr (takes_anywhere<T, FieldWith<TensorsUnseen::some, T, Around...>>(Fields()))
+    return TensorsUnseen::some;
+  else if constexpr (kCount == 0 || kCount == kTooMany || takes_more<T>(Fields()) ||
+                     takes_anywhere<T, FieldWith<TensorsUnseen::perhaps, T, Around...>>(Fields()))
+    return TensorsUnseen::perhaps;
+  else
+    return TensorsUnseen::none;
+}
+
+template <class T>
+struct Pointee {};
+template <class T>
+struct Pointee<T*> : std::type_identity<T> {};
+template <class T, class D>
+struct Pointee<std::unique_ptr<T, D>> : std::type_identity<T> {};
+template <class T>
+struct Pointee<std::shared_ptr<T>> : std::type_identity<T> {};
+template <class T>
+struct Pointee<std::weak_ptr<T>> : std::type_identity<T> {};
+template <class T>
+struct Pointee<std::reference_wrapper<T>> : std::type_identity<T> {};
+
+template <class... Around, class... T>
+consteval TensorsUnseen tensors_in_parts(Parts<T...>) {
+  TensorsUnseen most = TensorsUnseen::none;
+  ((most = std::max(most, tensors_unseen<std::remove_cvref_t<T>, Around...>())), ...);
+  return most;
+}
+
+// As only a plain value has an operator==. (To ask may instantiate it, so what is seen to hold tensors is not asked.)
+template <class T>
+consteval bool says_plain() {
+  return std::is_empty_v<T> || std::equality_comparable<T>;
+}
+
+/// `Around`: the types that T was found in, of which it adds nothing.
+template <class T, class... Around>
+consteval TensorsUnseen tensors_unseen() {
+  using enum TensorsUnseen;
+  if constexpr ((std::same_as<T, Around> || ...) || std::is_function_v<T>) {
+    return none;
+  } else if constexpr (requires { typename Pointee<T>::type; }) {
+    constexpr auto kThere =
+        tensors_unseen<std::remove_cv_t<std::remove_extent_t<typename Pointee<T>::type>>, T, Around...>();
+    return std::same_as<T, std::reference_wrapper<typename Pointee<T>::type>> && kThere == perhaps ? none : kThere;
+  } else if constexpr (std::is_scalar_v<T>) {
+    return none;
+  } else if constexpr (std::is_void_v<T> || !requires { sizeof(T); }) {
+    return perhaps;
+  } else if constexpr (std::derived_from<T, Tensor> || std::convertible_to<T, Tensor> ||
+                       kStructure<T> == Structure::members) {
+    return some;
+  } else if constexpr (kStructure<T> != Structure::piece) {
+    return tensors_in_parts<T, Around...>(PartsOf<T>());
+  } else if constexpr (requires { typename T::value_type; }) {
+    constexpr auto kElement = tensors_unseen<std::remove_cvref_t<typename T::value_type>, T, Around...>();
+    if constexpr (kElement != none)
+      return kElement;
+    else
+      return says_plain<T>() ? none : perhaps;
+  } else if constexpr (std::is_aggregate_v<T> && !std::is_empty_v<T> && !std::is_union_v<T>) {
+    constexpr auto kFields = tensors_in_fields<T, Around...>();
+    if constexpr (kFields != perhaps)
+      return kFields;
+    else
+      return says_plain<T>() ? none : perhaps;
+  } else {
+    return says_plain<T>() ? none : perhaps;
+  }
+}
+
+/// Does not compile for a type whose operator== is declared and cannot be used, such as a defaulted one over a
+/// std::vector<Tensor>: it says nothing.
+template <class T>
+constexpr void require_usable_equality() {
+  if constexpr (
+      kStructure<T> == Structure::piece && std::is_class_v<T> && std::equality_comparable<T> && !std::is_empty_v<T> &&
+      !requires { typename T::value_type; } && !requires { typename Pointee<T>::type; })
+    static_cast<void>([](const T& a, const T& b) -> bool { return a == b; });
+}
+
+}  // namespace lockstep::detail

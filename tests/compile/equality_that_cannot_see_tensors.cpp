@@ -1,0 +1,17 @@
+// refused: no match for 'operator==' (operand types are 'const lockstep::Tensor' and 'const lockstep::Tensor')
+#include <vector>
+
+#include <lockstep/tensor/tensors_in.h>
+
+class Batch {
+ public:
+  explicit Batch(int rows);
+  bool operator==(const Batch&) const = default;  // declared, and nobody can call it
+
+ private:
+  std::vector<lockstep::Tensor> columns_;
+};
+
+void look_into(Batch& batch) {
+  lockstep::for_each_tensor(batch, lockstep::Path(), [](const lockstep::Path&, lockstep::Tensor&) {});
+}

@@ -1,0 +1,13 @@
+// refused: tensors in this type would be overlooked: give the struct members()
+#include <lockstep/nn/module.h>
+
+struct Scale {
+  lockstep::nn::Parameter factor;
+};
+
+struct Net : lockstep::nn::Module<Net> {
+  std::vector<Scale> scales;
+  auto members() { return lockstep::nn::members("scales", scales); }
+};
+
+std::vector<lockstep::Tensor> parameters() { return Net().parameters(); }
