@@ -3,7 +3,8 @@
 //
 // Any thread may call any function. Except where said otherwise a function enqueues and returns; the errors
 // of asynchronous work stay with their stream, travel with events to the streams that wait for them, and are
-// thrown by synchronize_*, after which the streams work on.
+// thrown by synchronize_*. The streams then work on, except on CUDA after an error of a kernel, which ends the device
+// (docs/cuda.md).
 #pragma once
 
 #include <cstddef>
@@ -180,11 +181,6 @@ class Backend {
   /// Null when the device has no room. Aligned to at least 256 bytes. Throws BackendError for other failures.
   virtual void* allocate(int device, std::size_t bytes) = 0;
   virtual void deallocate(int device, void* memory, std::size_t bytes) noexcept = 0;
-  /// Asked by the caching allocator before it serves a request: false fails it, as if there were no memory.
-  virtual bool admits(int /*device*/, std::size_t /*bytes*/) { return true; }
-  /// Told by the caching allocator, in stream order, that a block's bytes mean nothing any more (it was
-  /// handed out or returned). Never throws: an error is kept with the stream.
-  virtual void discard(StreamHandle, void* /*memory*/, std::size_t /*bytes*/) noexcept {}
 
   // Streams and events.
   virtual void* create_stream(int device, int id, StreamPriority priority) = 0;
@@ -194,13 +190,12 @@ class Backend {
   virtual void destroy_event(EventHandle event) noexcept = 0;
   virtual void record(EventHandle event, StreamHandle stream) = 0;
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
+  /// Waits for nothing: it is asked under a lock that others spin on.
   virtual bool query_event(EventHandle event) = 0;
   virtual void synchronize_event(EventHandle event) = 0;
-  /// Asked by the caching allocator: whether the use of these bytes before the event has ended. Says nothing about
-  /// other work: nobody has waited for that.
-  virtual bool query_use(EventHandle event, void* /*memory*/, std::size_t /*bytes*/) { return query_event(event); }
-  /// Told by whoever asks query_use() again and again, between two questions and holding no lock: ends what a failure
-  /// has left hanging.
+  /// Told by whoever asks query_event() again and again, between two questions and holding no lock: ends what a failure
+  /// has left hanging. (NCCL tells of a failed collective only when it is asked, and until then the events behind it
+  /// never pass.)
   virtual void look_for_failures() {}
 
   // Work.

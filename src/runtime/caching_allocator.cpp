@@ -54,13 +54,13 @@ struct Pool {
 };
 
 struct CachingAllocator::Impl {
-  Impl(Backend& owner, int index, std::size_t most_bytes)
+  Impl(Backend& owner, int index, std::size_t most_bytes, AllocatorHooks* told)
       : backend(owner),
+        hooks(told),
         device(index),
         limit(most_bytes),
         granularity(owner.type() == DeviceType::cpu ? 64 : 512),
-        discards(owner.type() != DeviceType::cpu),
-        uses(owner) {}
+        uses(owner, told) {}
 
   using Lock = std::unique_lock<SpinMutex>;
 
@@ -82,10 +82,10 @@ struct CachingAllocator::Impl {
   [[noreturn]] void throw_out_of_memory(Lock& lock, std::size_t requested) const;
 
   Backend& backend;
+  AllocatorHooks* const hooks;
   const int device;
   const std::size_t limit;
   const std::size_t granularity;
-  const bool discards;
 
   // Held for some nanoseconds, and never while the backend takes or gives back memory, for which it may wait for the
   // device. Locking a std::mutex twice would take longer than all the rest of an allocation and its release.
@@ -186,7 +186,7 @@ Pool& CachingAllocator::Impl::pool_for(std::size_t bytes, StreamHandle stream) {
 }
 
 void CachingAllocator::Impl::discard(const Block& block) noexcept {
-  if (discards) backend.discard(block.pool->stream, block.memory, block.bytes);
+  if (hooks) hooks->discard(block.pool->stream, block.memory, block.bytes);
 }
 
 void CachingAllocator::Impl::collect_ended() noexcept {
@@ -258,15 +258,15 @@ void CachingAllocator::Impl::throw_out_of_memory(Lock& lock, std::size_t request
   throw OutOfMemory(name.name(), {.requested = requested, .in_use = in_use, .cached = cached, .limit = capacity()});
 }
 
-CachingAllocator::CachingAllocator(Backend& backend, int device, std::size_t limit)
-    : impl_(std::make_unique<Impl>(backend, device, limit)) {}
+CachingAllocator::CachingAllocator(Backend& backend, int device, std::size_t limit, AllocatorHooks* hooks)
+    : impl_(std::make_unique<Impl>(backend, device, limit, hooks)) {}
 
 CachingAllocator::~CachingAllocator() { impl_->release_everything(); }
 
 CachingAllocator::Allocation CachingAllocator::allocate(std::size_t bytes, StreamHandle stream) {
   if (bytes == 0) return {};
   Impl& impl = *impl_;
-  const bool admitted = impl.backend.admits(impl.device, bytes);
+  const bool admitted = !impl.hooks || impl.hooks->admits(impl.device, bytes);
   Impl::Lock lock(impl.mutex);
   if (!admitted) {
     ++impl.stats.retries;

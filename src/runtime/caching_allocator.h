@@ -11,6 +11,7 @@
 
 #include <lockstep/runtime/memory.h>
 
+#include "runtime/allocator_hooks.h"
 #include "runtime/backend.h"
 
 namespace lockstep {
@@ -20,8 +21,8 @@ struct Block;
 
 class CachingAllocator {
  public:
-  /// `limit` bounds the reserved bytes; 0 leaves it to the backend.
-  CachingAllocator(Backend& backend, int device, std::size_t limit = 0);
+  /// `limit` bounds the reserved bytes; 0 leaves it to the backend. Hooks are called where there are any.
+  CachingAllocator(Backend& backend, int device, std::size_t limit = 0, AllocatorHooks* hooks = nullptr);
   ~CachingAllocator();  ///< Gives everything back; blocks in use become invalid.
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;

@@ -107,7 +107,10 @@ std::int8_t& current_id(const Device& device) noexcept { return context().stream
 }  // namespace
 
 DeviceState::DeviceState(Device name, Backend& owner)
-    : device(name), backend(owner), allocator(owner, name.index()), thread(name) {}
+    : device(name),
+      backend(owner),
+      allocator(owner, name.index(), 0, dynamic_cast<AllocatorHooks*>(&owner)),
+      thread(name) {}
 
 StreamHandle DeviceState::stream(int id) {
   if (id < 0 || id > 2 * kPoolSize)

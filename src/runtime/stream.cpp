@@ -29,7 +29,12 @@ Event::~Event() = default;
 const Event::State& Event::state() const { return detail::there(state_, "Event", "an event"); }
 
 Device Event::device() const { return state().device; }
-bool Event::query() const { return state().backend.query_event(state_->handle); }
+bool Event::query() const {
+  Backend& backend = state().backend;
+  if (backend.query_event(state_->handle)) return true;
+  backend.look_for_failures();  // whoever asks may ask until it has passed
+  return false;
+}
 void Event::synchronize() const {
   refuse_after_fork("Event");
   state().backend.synchronize_event(state_->handle);

@@ -47,21 +47,9 @@ bool record(Backend& backend, StreamUse& use) noexcept {
   return use.recorded;
 }
 
-// False, too, when that cannot be found out; the queue has then failed.
-bool has_ended(Backend& backend, StreamUse& use) noexcept {
-  use.queue->failed = !record(backend, use);
-  if (use.queue->failed) return false;
-  try {
-    return backend.query_use(use.event, use.block->memory, use.block->bytes);
-  } catch (...) {
-    use.queue->failed = true;
-    return false;
-  }
-}
-
 }  // namespace
 
-StreamUses::StreamUses(Backend& backend) : backend_(backend) {}
+StreamUses::StreamUses(Backend& backend, AllocatorHooks* hooks) : backend_(backend), hooks_(hooks) {}
 
 StreamUses::~StreamUses() {
   for (const auto& queue : queues_) {
@@ -104,10 +92,22 @@ void StreamUses::defer(Block& block) noexcept {
   }
 }
 
+// False, too, when that cannot be found out; the queue has then failed.
+bool StreamUses::has_ended(StreamUse& use) noexcept {
+  use.queue->failed = !record(backend_, use);
+  if (use.queue->failed) return false;
+  try {
+    return hooks_ ? hooks_->query_use(use.event, use.block->memory, use.block->bytes) : backend_.query_event(use.event);
+  } catch (...) {
+    use.queue->failed = true;
+    return false;
+  }
+}
+
 Block* StreamUses::collect() noexcept {
   Block* ended = nullptr;
   for (const auto& queue : queues_) {
-    while (queue->first != nullptr && has_ended(backend_, *queue->first)) {
+    while (queue->first != nullptr && has_ended(*queue->first)) {
       StreamUse* use = queue->first;
       queue->first = use->next_in_queue;
       use->next_in_queue = std::exchange(queue->spare, use);

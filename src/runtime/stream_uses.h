@@ -13,16 +13,18 @@
 #include <memory>
 #include <vector>
 
+#include "runtime/allocator_hooks.h"
 #include "runtime/backend.h"
 #include "runtime/segregated_fit.h"
 
 namespace lockstep {
 
+struct StreamUse;
 struct StreamUseQueue;
 
 class StreamUses {
  public:
-  explicit StreamUses(Backend& backend);
+  explicit StreamUses(Backend& backend, AllocatorHooks* hooks = nullptr);
   ~StreamUses();
   StreamUses(const StreamUses&) = delete;
   StreamUses& operator=(const StreamUses&) = delete;
@@ -43,8 +45,10 @@ class StreamUses {
 
  private:
   StreamUseQueue& queue_of(StreamHandle stream);
+  bool has_ended(StreamUse& use) noexcept;
 
   Backend& backend_;
+  AllocatorHooks* const hooks_;
   std::vector<std::unique_ptr<StreamUseQueue>> queues_;  // one for each stream that blocks were recorded on
   std::size_t deferred_ = 0;                             // uses
   std::uint64_t last_ticket_ = 0;

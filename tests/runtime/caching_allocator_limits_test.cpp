@@ -270,7 +270,7 @@ TEST(CachingAllocatorLimits, ItsLimitMayBeReached) {
 
 TEST(CachingAllocatorLimits, ARequestThatIsNotAdmittedEmptiesTheCacheAndFails) {
   FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
+  CachingAllocator allocator(backend, 0, 0, &backend);
   allocator.free(allocator.allocate(1000, kStream).block);
   backend.settings.admit = false;
   out_of_memory(allocator, 1000);
@@ -280,7 +280,7 @@ TEST(CachingAllocatorLimits, ARequestThatIsNotAdmittedEmptiesTheCacheAndFails) {
 
 TEST(CachingAllocatorLimits, AsksOnceForEachRequestWhetherItIsAdmitted) {
   FakeBackend backend;
-  CachingAllocator allocator(backend, 0);
+  CachingAllocator allocator(backend, 0, 0, &backend);
   allocator.free(allocator.allocate(1000, kStream).block);
   allocator.free(allocator.allocate(1000, kStream).block);
   backend.settings.admit = false;

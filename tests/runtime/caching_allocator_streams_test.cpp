@@ -27,7 +27,7 @@ class BlocksOnStreams : public ::testing::Test {
   }
 
   FakeBackend backend;
-  CachingAllocator allocator{backend, 0};
+  CachingAllocator allocator{backend, 0, 0, &backend};
 };
 
 TEST_F(BlocksOnStreams, KeepsABlockBackWhileAnotherStreamUsesIt) {
@@ -145,10 +145,16 @@ TEST_F(BlocksOnStreams, DiscardsABlockUsedElsewhereOnItsOwnStreamOnceThatWorkEnd
   EXPECT_EQ(backend.discards().back(), (FakeBackend::Discard{kStream.id, block, 1024}));
 }
 
-TEST(CachingAllocator, DiscardsNothingOnTheCpu) {
-  FakeBackend backend({.type = DeviceType::cpu});
+TEST(CachingAllocator, WithoutHooksAsksTheBackendAloneAboutEvents) {
+  FakeBackend backend;
   CachingAllocator allocator(backend, 0);
-  allocator.free(allocator.allocate(1000, kStream).block);
+  const Allocation block = allocator.allocate(1000, kStream);
+  allocator.record_stream(block.block, kOther);
+  allocator.free(block.block);
+  backend.finish(kOther);
+  EXPECT_EQ(allocator.allocate(1000, kStream).memory, block.memory);
+  EXPECT_EQ(backend.counts().queries, 1);
+  EXPECT_EQ(backend.counts().admissions, 0);
   EXPECT_TRUE(backend.discards().empty());
 }
 

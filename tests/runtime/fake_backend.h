@@ -13,6 +13,7 @@
 
 #include <lockstep/core/error.h>
 
+#include "runtime/allocator_hooks.h"
 #include "runtime/backend.h"
 
 namespace lockstep {
@@ -23,7 +24,7 @@ inline constexpr StreamHandle kStream = {.device = 0, .id = 0};
 inline constexpr StreamHandle kOther = {.device = 0, .id = 1};
 inline constexpr StreamHandle kThird = {.device = 0, .id = 16};
 
-class FakeBackend final : public Backend {
+class FakeBackend final : public Backend, public AllocatorHooks {
  public:
   struct Settings {
     DeviceType type = DeviceType::cuda;
@@ -130,6 +131,7 @@ class FakeBackend final : public Backend {
     ++counts_.records;
     *static_cast<FakeEvent*>(event) = {stream.id, ++recorded_[stream.id]};
   }
+  bool query_use(EventHandle event, void*, std::size_t) override { return query_event(event); }
   bool query_event(EventHandle handle) override {
     const std::scoped_lock lock(mutex_);
     ++counts_.queries;

@@ -69,7 +69,6 @@ class CudaBackend final : public Backend {
   void wait(StreamHandle stream, EventHandle event) override;
   bool query_event(EventHandle event) override;
   void synchronize_event(EventHandle event) override;
-  bool query_use(EventHandle event, void* memory, std::size_t bytes) override;
   void look_for_failures() override;
 
   void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) override;
@@ -239,13 +238,11 @@ bool CudaBackend::has_passed(const CudaEvent& event) {
   return has_ended(cudaEventQuery(event.event.get()), "cudaEventQuery", event.device);
 }
 
-// Whoever asks may ask until it has passed. What has failed is told where the host synchronizes.
+// What has failed is told where the host synchronizes.
 bool CudaBackend::query_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
-  const bool passed = has_passed(event);
-  if (!passed) look_for_failures();
-  return passed;
+  return has_passed(event);
 }
 
 void CudaBackend::synchronize_event(EventHandle handle) {
@@ -253,13 +250,6 @@ void CudaBackend::synchronize_event(EventHandle handle) {
   use_some_card(event.card);
   wait_until([&] { return has_passed(event); });
   tell_failures();
-}
-
-// Asked under a lock that others spin on: nothing here waits for one.
-bool CudaBackend::query_use(EventHandle handle, void*, std::size_t) {
-  const CudaEvent& event = event_of(handle);
-  use_some_card(event.card);
-  return has_passed(event);
 }
 
 // Work.

@@ -11,6 +11,7 @@
 #include <mutex>
 #include <vector>
 
+#include "runtime/allocator_hooks.h"
 #include "runtime/backend.h"
 #include "runtime/sim/faults.h"
 #include "runtime/sim/race_checker.h"
@@ -22,7 +23,7 @@ namespace lockstep {
 /// Throws InvalidArgument unless the count is 1 to 64 and no delay is negative.
 std::shared_ptr<Backend> make_sim_backend(const SimulationOptions& options);
 
-class SimBackend final : public Backend {
+class SimBackend final : public Backend, public AllocatorHooks {
  public:
   /// Throws as make_sim_backend does.
   explicit SimBackend(const SimulationOptions& options);
