@@ -64,8 +64,9 @@ struct CrossEntropyOptions {
 };
 /// -log(softmax(input)[target]). input: [rows, classes, ...] or [classes]. target: its shape without the classes, of
 /// int32 or int64; or probabilities, of the input's shape and dtype. The mean over targets that count is weighted by
-/// their class's weight. Deterministic. A class out of range is InvalidArgument: at once on the CPU, else as an error
-/// of the device's stream.
+/// their class's weight. Deterministic. A class out of range is InvalidArgument: at once on the CPU, as an error of the
+/// stream on a simulated GPU. On a real GPU it is a trap: a BackendError where the host synchronizes, after which the
+/// card is lost to the process.
 LOCKSTEP_API Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options = {});
 
 struct NllLossOptions {

@@ -30,7 +30,8 @@ class LOCKSTEP_API Stream {
   void synchronize() const;
   /// True when all work enqueued so far has ended. Throws as synchronize() does.
   bool query() const;
-  /// Work enqueued here from now on starts after the event. Does not wait on the host.
+  /// Work enqueued here from now on starts after the event. Waits on the host where just one of the two is the CPU's,
+  /// else not.
   void wait(const Event& event) const;
   /// An event that marks the work enqueued so far.
   Event record() const;

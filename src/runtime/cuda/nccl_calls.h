@@ -18,10 +18,10 @@ inline bool is_wrong(ncclResult_t result) { return result != ncclSuccess && resu
 /// older than the headers will do: it reads as much of a longer configuration as it knows (parseCommConfig in init.cc).
 constexpr int kOldestNccl = NCCL_VERSION(2, 27, 3);
 
-/// Before NCCL is used. Sets what NCCL can only be told by its environment, unless the user has, and says so, once, on
-/// standard error: NCCL_LAUNCH_ORDER_IMPLICIT=1, with which communicators of one process launch in one order on every
-/// card, and where repeated runs are to give the same bits NCCL_NVLS_ENABLE=0. Not to be called while other threads
-/// read the environment.
+/// Before NCCL is used. Sets what NCCL can only be told by its environment (ncclConfig_t of 2.28 has no field for it),
+/// unless the user has, and says so, once, on standard error: NCCL_LAUNCH_ORDER_IMPLICIT=1, with which communicators of
+/// one process launch in one order on every card, and where repeated runs are to give the same bits NCCL_NVLS_ENABLE=0.
+/// Nothing else in the library changes the environment. Not to be called while other threads read it.
 void settle_nccl_environment(bool deterministic);
 
 /// Throws BackendError of "ncclGetVersion" if the library is older than that, or, as nccl() does, cannot be loaded.
