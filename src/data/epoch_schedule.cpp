@@ -1,8 +1,6 @@
 #include <lockstep/data/epoch_schedule.h>
 
 #include <algorithm>
-#include <stdexcept>
-#include <typeinfo>
 #include <unordered_map>
 #include <utility>
 
@@ -139,33 +137,9 @@ void EpochSchedule::load(const LoaderState& state) {
 }
 
 namespace detail {
-namespace {
-
-template <class... Types>
-void throw_if_exactly(const std::exception& error, const std::string& where) {
-  const auto try_type = [&]<class T>(std::type_identity<T>) {
-    if (typeid(error) == typeid(T)) throw T(text(error.what(), " (", where, ")"));
-  };
-  (try_type(std::type_identity<Types>()), ...);
-}
-
-}  // namespace
 
 void throw_at_end() {
   throw InvalidArgument("[DataLoader] expected a batch at the iterator, got the end of the epoch");
-}
-
-void rethrow_with_context(const std::string& where) {
-  try {
-    throw;
-  } catch (Error& error) {
-    error.add_context(where);
-    throw;
-  } catch (const std::exception& error) {
-    throw_if_exactly<std::runtime_error, std::range_error, std::overflow_error, std::underflow_error, std::logic_error,
-                     std::invalid_argument, std::domain_error, std::length_error, std::out_of_range>(error, where);
-    throw;
-  }
 }
 
 }  // namespace detail

@@ -3,11 +3,10 @@
 #include <algorithm>
 #include <atomic>
 #include <optional>
-#include <stdexcept>
-#include <typeinfo>
 
 #include <lockstep/core/error.h>
 #include <lockstep/core/print.h>
+#include <lockstep/core/rethrow.h>
 #include <lockstep/tensor/batch_shard.h>
 
 #include "core/context.h"
@@ -109,28 +108,14 @@ std::size_t replica_of_this_thread(std::span<DeviceState* const> states) {
   return 0;
 }
 
-// Another exception of exactly the type E, whose message says where it comes from; null for other types.
-template <class E>
-std::exception_ptr with_context(const std::exception& error, const std::string& where) {
-  if (typeid(error) != typeid(E)) return nullptr;
-  return std::make_exception_ptr(E(text(error.what(), " (", where, ")")));
-}
-
-std::exception_ptr with_context(const std::exception_ptr& failure, const std::string& where) {
+std::exception_ptr with_context(const std::exception_ptr& failure, const std::string& where) try {
   try {
     std::rethrow_exception(failure);
-  } catch (Error& error) {
-    error.add_context(where);
-    return std::current_exception();
-  } catch (const std::exception& error) {
-    for (const auto convert :
-         {&with_context<std::runtime_error>, &with_context<std::logic_error>, &with_context<std::invalid_argument>,
-          &with_context<std::domain_error>, &with_context<std::length_error>, &with_context<std::out_of_range>,
-          &with_context<std::range_error>, &with_context<std::overflow_error>, &with_context<std::underflow_error>})
-      if (std::exception_ptr converted = convert(error, where)) return converted;
   } catch (...) {
+    detail::rethrow_with_context(where);
   }
-  return failure;  // a type of the user's: it stays as it is
+} catch (...) {
+  return std::current_exception();
 }
 
 bool is_consequence(const std::exception_ptr& failure) {

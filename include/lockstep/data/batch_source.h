@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/rethrow.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/epoch_schedule.h>
@@ -46,7 +47,7 @@ class BatchSource {
     try {
       return std::optional<Batch>(collate(std::move(samples), indices));
     } catch (...) {
-      detail::rethrow_with_context("in batch " + std::to_string(batch));
+      lockstep::detail::rethrow_with_context("in batch " + std::to_string(batch));
     }
   }
 
@@ -58,7 +59,7 @@ class BatchSource {
     try {
       return dataset_.get(index);
     } catch (...) {
-      detail::rethrow_with_context("in sample " + std::to_string(index));
+      lockstep::detail::rethrow_with_context("in sample " + std::to_string(index));
     }
   }
 

@@ -88,10 +88,4 @@ class LOCKSTEP_API EpochSchedule {
   std::uint64_t loops_ = 0;  // begun so far
 };
 
-namespace detail {
-/// To be called while an exception is handled: throws it again as its own type with " (where)" in its message, if it
-/// is an Error or one of the types of <stdexcept> itself, and unchanged otherwise.
-[[noreturn]] LOCKSTEP_API void rethrow_with_context(const std::string& where);
-}  // namespace detail
-
 }  // namespace lockstep::data
