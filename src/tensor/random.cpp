@@ -9,6 +9,7 @@
 
 #include "tensor/copy.h"
 #include "tensor/kernels/launch.h"
+#include "tensor/overlap.h"
 #include "tensor/random_kernel.h"
 
 namespace lockstep {
@@ -68,11 +69,10 @@ bool holds(std::int64_t value) {
 void check_target(const char* op, const Tensor& tensor) {
   const TensorImpl& impl = impl_of(op, tensor);
   if (!is_floating(impl.dtype)) throw DTypeError(text("[", op, "] expected a floating dtype, got ", impl.dtype));
-  for (int i = 0; i < impl.sizes.rank(); ++i)
-    if (impl.strides[i] == 0 && impl.sizes[i] > 1)
-      throw InvalidArgument(text("[", op,
-                                 "] expected elements with memory of their own, got an expanded tensor of shape ",
-                                 impl.sizes, " and strides ", impl.strides));
+  if (overlaps_itself(impl))
+    throw InvalidArgument(text("[", op,
+                               "] expected elements with memory of their own, got an expanded tensor of shape ",
+                               impl.sizes, " and strides ", impl.strides));
 }
 
 // Refused before memory is asked for.

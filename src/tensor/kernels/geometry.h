@@ -69,16 +69,20 @@ Geometry<sizeof...(Impls)> make_geometry(const Shape& sizes, const Impls&... ope
   return g;
 }
 
-/// The operands' offsets, in elements, at an index into their shape.
+/// The operands' offsets, in elements, at an index into the first `dims` dimensions of their shape.
 template <int N>
-LOCKSTEP_HD std::array<std::int64_t, N> offsets_at(const Geometry<N>& g, std::int64_t index) {
+LOCKSTEP_HD std::array<std::int64_t, N> offsets_at(const Geometry<N>& g, std::int64_t index, int dims) {
   std::array<std::int64_t, N> at = {};
-  for (int d = g.sizes.rank() - 1; d >= 0; --d) {
+  for (int d = dims - 1; d >= 0; --d) {
     const std::int64_t place = index % g.sizes[d];
     index /= g.sizes[d];
     for (std::size_t n = 0; n < N; ++n) at[n] += place * g.strides[n][d];
   }
   return at;
+}
+template <int N>
+LOCKSTEP_HD std::array<std::int64_t, N> offsets_at(const Geometry<N>& g, std::int64_t index) {
+  return offsets_at(g, index, g.sizes.rank());
 }
 
 /// The bytes a tensor covers: exact for dense rows at one pitch, else everything from its first byte to its last.

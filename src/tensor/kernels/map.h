@@ -61,13 +61,7 @@ struct MapKernel {
     host::parallel_for(context, rows, kGrain / inner + 1, [this, inner](std::int64_t begin, std::int64_t end) {
       const int last = geometry.sizes.rank() - 1;
       for (std::int64_t r = begin; r < end; ++r) {
-        std::int64_t at[kOperands] = {};
-        std::int64_t rest = r;
-        for (int d = last - 1; d >= 0; --d) {
-          const std::int64_t index = rest % geometry.sizes[d];
-          rest /= geometry.sizes[d];
-          for (int n = 0; n < kOperands; ++n) at[n] += index * geometry.strides[std::size_t(n)][d];
-        }
+        const auto at = offsets_at(geometry, r, last);
         row(inner, out + at[0], geometry.strides[0][last],
             std::make_pair(std::get<I>(in) + at[I + 1], geometry.strides[I + 1][last])...);
       }

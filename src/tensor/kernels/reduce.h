@@ -43,7 +43,7 @@ struct ReduceKernel {
       host::parallel_for(context, kept.numel, kGrain / std::max<std::int64_t>(reduced.numel, 1) + 1,
                          [this](std::int64_t begin, std::int64_t end) {
                            for (std::int64_t o = begin; o < end; ++o) {
-                             const auto [to, from] = locate(o);
+                             const auto [to, from] = offsets_at(kept, o);
                              store(out[to], span(in + from, 0, reduced.numel));
                            }
                          });
@@ -51,17 +51,6 @@ struct ReduceKernel {
 
  private:
   void store(Out& to, const Accumulator& value) const { to = Out(reducer.finish(value, reduced.numel)); }
-
-  std::pair<std::int64_t, std::int64_t> locate(std::int64_t o) const {
-    std::int64_t to = 0, from = 0;
-    for (int d = kept.sizes.rank() - 1; d >= 0; --d) {
-      const std::int64_t index = o % kept.sizes[d];
-      o /= kept.sizes[d];
-      to += index * kept.strides[0][d];
-      from += index * kept.strides[1][d];
-    }
-    return {to, from};
-  }
 
   void merge(Accumulator& a, const Accumulator& b) const { a = reducer.combine(a, b); }
 
@@ -83,13 +72,7 @@ struct ReduceKernel {
     const std::int64_t step = rank ? reduced.strides[0][rank - 1] : 1;
     Accumulator total = reducer.identity();
     for (std::int64_t at = begin; at < end;) {
-      std::int64_t rest = at / inner;
-      const std::int64_t first = at % inner;
-      std::int64_t offset = 0;
-      for (int d = rank - 2; d >= 0; --d) {
-        offset += rest % reduced.sizes[d] * reduced.strides[0][d];
-        rest /= reduced.sizes[d];
-      }
+      const std::int64_t first = at % inner, offset = offsets_at(reduced, at / inner, rank - 1)[0];
       const std::int64_t count = std::min(inner - first, end - at);
       total = reducer.combine(total, row(from + offset + first * step, count, step));
       at += count;
