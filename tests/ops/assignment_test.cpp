@@ -6,7 +6,10 @@
 #include <tuple>
 #include <utility>
 
+#include <lockstep/runtime/memory.h>
+
 #include "ops/all_ops.h"
+#include "support/test_devices.h"
 #include "support/values.h"
 
 namespace lockstep {
@@ -90,6 +93,18 @@ TEST(Assignment, ToANamedTensorTakesTheHandle) {
   EXPECT_EQ(x.dim(), 0);
   x = {};
   EXPECT_FALSE(x.defined());
+}
+
+TEST(Assignment, OfATensorThatIsGivenReleasesWhatWasHeldAtOnce) {
+  const TestDevices devices(1);
+  const auto in_use = [] { return memory_stats("cuda:0").in_use; };
+  Tensor a = zeros({1000}, {.device = "cuda:0"});
+  const std::size_t of_a = in_use();
+  Tensor b = zeros({1}, {.device = "cuda:0"});
+  const std::size_t of_b = in_use() - of_a;
+  a = std::move(b);
+  EXPECT_EQ(in_use(), of_b);
+  EXPECT_FALSE(b.defined());
 }
 
 TEST(Assignment, ThroughReferencesTakesTheHandle) {

@@ -137,6 +137,17 @@ TEST(DataParallel, AllocatesNothingFromTheBackendInTheSteadyState) {
   EXPECT_EQ(after, before);
 }
 
+TEST(DataParallel, AssignedReleasesWhatItHeldAtOnce) {
+  const TestDevices devices(2);
+  DataParallel large(Model(200, 50)), small(Model(5, 2));
+  const auto in_use = [] { return memory_stats("cuda:1").in_use; };
+  const std::size_t before = in_use();
+  large = std::move(small);
+  EXPECT_LE(in_use(), before - 200 * 50 * sizeof(float));
+  EXPECT_EQ(large(ones({4, 5})).sizes(), (Shape{4, 2}));
+  EXPECT_THROW(small(ones({4, 5})), InvalidArgument);
+}
+
 struct ModeModel : nn::Module<ModeModel> {
   double factor = 1;
   nn::Parameter weight{ones({1})};

@@ -112,15 +112,16 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   DataParallel(DataParallel&&) = default;
   DataParallel& operator=(const DataParallel& other) { return *this = DataParallel(other); }
   DataParallel& operator=(DataParallel&& other) noexcept {
-    std::swap(options_, other.options_);
-    std::swap(devices_, other.devices_);
-    std::swap(module_, other.module_);
-    std::swap(replicas_, other.replicas_);
-    std::swap(sync_, other.sync_);
-    std::swap(buckets_, other.buckets_);
-    std::swap(group_, other.group_);
-    std::swap(summing_, other.summing_);
-    this->set_mode(other.is_training());
+    DataParallel taken(std::move(other));  // in the end it takes along what this held
+    std::swap(options_, taken.options_);
+    std::swap(devices_, taken.devices_);
+    std::swap(module_, taken.module_);
+    std::swap(replicas_, taken.replicas_);
+    std::swap(sync_, taken.sync_);
+    std::swap(buckets_, taken.buckets_);
+    std::swap(group_, taken.group_);
+    std::swap(summing_, taken.summing_);
+    this->set_mode(taken.is_training());
     return *this;
   }
 
@@ -133,9 +134,10 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   const std::vector<Device>& devices() const noexcept { return devices_; }
   Device output_device() const { return module(), options_.output_device.value_or(device()); }
 
-  /// Splits every tensor in the arguments along dim 0 over the devices, runs module(arguments...) on each at once,
-  /// and gathers what they return on output_device(). Arguments may be anywhere; those without tensors go to every
-  /// replica unchanged. Errors are those of scatter, run_replicas and gather; they leave none in the devices' streams.
+  /// Splits every tensor in the arguments along scatter.dim over the devices, runs module(arguments...) on each at
+  /// once, and gathers what they return on output_device(). Arguments may be anywhere; those without tensors go to
+  /// every replica unchanged. Errors are those of scatter, run_replicas and gather; they leave none in the devices'
+  /// streams.
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
     detail::refuse_nesting();
