@@ -1,4 +1,4 @@
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/text.h"
 
 namespace lockstep {

@@ -7,7 +7,7 @@
 
 #include <lockstep/autograd/grad_mode.h>
 
-#include "autograd/node.h"
+#include "autograd/meta.h"
 #include "core/text.h"
 #include "runtime/registry.h"
 
@@ -169,7 +169,7 @@ void ModuleBase::zero_grad() {
     if (value.defined()) autograd::check_idle("zero_grad", value);
   });
   each_parameter(*this, [](const Path&, Parameter& value) {
-    if (value.defined()) autograd::clear_grad(value);
+    if (value.defined()) autograd::clear_grad("zero_grad", value);
   });
 }
 

@@ -5,7 +5,7 @@
 
 #include <lockstep/autograd/grad_mode.h>
 
-#include "autograd/node.h"
+#include "autograd/meta.h"
 #include "core/context.h"
 #include "core/text.h"
 #include "tensor/copy.h"
@@ -68,7 +68,7 @@ void State::reset(const Tensor& value) {
   own.strides = other.strides;
   if (own.autograd) {
     auto& meta = static_cast<autograd::Meta&>(*own.autograd);
-    autograd::clear_grad(*this);
+    autograd::clear_grad("reset", *this);
     meta.accumulator.reset();  // it belongs to the former device
   }
 }

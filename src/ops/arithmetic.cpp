@@ -5,7 +5,8 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
 
-#include "autograd/node.h"
+#include "autograd/in_place.h"
+#include "autograd/record.h"
 #include "core/integers.h"
 #include "ops/elementwise.h"
 #include "ops/number.h"

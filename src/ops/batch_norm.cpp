@@ -5,7 +5,7 @@
 #include <lockstep/ops/unary.h>
 #include <lockstep/tensor/batch_shard.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "ops/affine.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"

@@ -1,7 +1,7 @@
 #include <lockstep/ops/layout.h>
 #include <lockstep/ops/order.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/integers.h"
 #include "tensor/kernels/rows.h"
 

@@ -4,7 +4,7 @@
 
 #include <lockstep/tensor/batch_shard.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "tensor/kernels/launch.h"
 #include "tensor/random_kernel.h"
 

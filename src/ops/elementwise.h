@@ -23,7 +23,7 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/unary.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "ops/wide.h"
 #include "tensor/kernels/map.h"
 

@@ -6,7 +6,7 @@
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
 #include "tensor/kernels/rows.h"

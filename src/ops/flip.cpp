@@ -1,6 +1,6 @@
 #include <lockstep/ops/layout.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "ops/reduced_dims.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/map.h"

@@ -1,7 +1,7 @@
 // Picking single elements by index along a dimension, and adding them there: each is the other's gradient.
 #include <lockstep/ops/index.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/integers.h"
 #include "core/text.h"
 #include "ops/index_check.h"

@@ -6,7 +6,7 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/unary.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "ops/affine.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"

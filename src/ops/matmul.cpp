@@ -3,7 +3,7 @@
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/text.h"
 #include "ops/product.h"
 

@@ -2,7 +2,8 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/tensor.h>
 
-#include "autograd/node.h"
+#include "autograd/in_place.h"
+#include "autograd/record.h"
 #include "core/text.h"
 #include "tensor/copy.h"
 

@@ -6,7 +6,7 @@
 
 #include <cmath>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "ops/reduced_dims.h"
 #include "ops/squares.h"
 

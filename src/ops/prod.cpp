@@ -3,7 +3,7 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/integers.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"

@@ -3,7 +3,7 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/integers.h"
 #include "ops/reduced_dims.h"
 

@@ -4,7 +4,7 @@
 
 #include <lockstep/ops/join.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/text.h"
 #include "tensor/tensor_impl.h"
 

@@ -2,7 +2,7 @@
 
 #include <cstring>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "ops/sorted_places.h"
 #include "runtime/host/parallel.h"
 #include "tensor/copy.h"

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/text.h"
 #include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"

@@ -2,7 +2,7 @@
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/reduce.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "ops/reduced_dims.h"
 #include "ops/squares.h"
 

@@ -5,7 +5,7 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/indexing.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/text.h"
 #include "tensor/copy.h"
 

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "optim/places.h"
+#include "optim/replicas.h"
 #include "tensor/kernels/multi_map.h"
 
 namespace lockstep::optim {

@@ -9,7 +9,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
-#include "optim/places.h"
+#include "optim/replicas.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/multi_reduce.h"
 
@@ -92,13 +92,13 @@ void change(const char* name, const F& f, const TensorGroup& group, const Tensor
   });
 }
 
-// The gradients in place k of every parameter that has one there. The norm of a lane is computed on one device, its
-// home, from one number for each gradient, or for each share of one that places divide, always in the same order: every
-// lane comes to the same bits.
-struct Lane {
+// The gradients in replica k of every parameter that has one there. Each of these sets computes the norm itself, on one
+// device, its home. It adds one number for each gradient, or for each shard of a sharded one, always in the same order:
+// every set comes to the same bits.
+struct GradientSet {
   std::vector<Tensor> gradients;
   std::vector<std::size_t> indices;  // of their numbers, ascending
-  std::vector<Tensor> parts;         // float64, by index, one for each device of the lane
+  std::vector<Tensor> parts;         // float64, by index, one for each device of the set
   DeviceState* home = nullptr;       // the device of the first
 
   void add(const Tensor& gradient, std::size_t index) {
@@ -126,7 +126,7 @@ struct Lane {
     return parts.emplace_back(make_tensor(device, {std::int64_t(count)}, kFloat64));
   }
 
-  // Where the number `index` is, or null if it is not of this lane.
+  // Where the number `index` is, or null if it is not of this set.
   const Tensor* find(std::size_t index) {
     const auto at = std::lower_bound(indices.begin(), indices.end(), index);
     if (at == indices.end() || *at != index) return nullptr;
@@ -134,35 +134,35 @@ struct Lane {
   }
 };
 
-// Numbers of whole gradients come first, then those of shares, lane by lane: few copies bring them together.
-std::vector<Lane> lanes_of(std::span<const Tensor> parameters, std::size_t& count) {
-  std::vector<Lane> lanes;
-  std::vector<std::vector<Tensor>> shares;  // by lane
+// Numbers of whole gradients come first, then those of shards, set by set: few copies bring them together.
+std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::size_t& count) {
+  std::vector<GradientSet> sets;
+  std::vector<std::vector<Tensor>> shards;  // by set
   std::size_t next = 0;
   const std::vector<Tensor> gradients = gradients_everywhere("clip_grad_norm_", parameters);
   for (const Tensor& parameter : parameters) {
     if (!gradient_of(parameter)) continue;
-    const bool divided = autograd::meta_of(parameter)->share.has_value();
-    const std::size_t places = place_count(parameter);
-    if (lanes.size() < places) lanes.resize(places), shares.resize(places);
-    for (std::size_t k = 0; k < places; ++k) {
+    const bool sharded = is_sharded(parameter);
+    const std::size_t replicas = replica_count(parameter);
+    if (sets.size() < replicas) sets.resize(replicas), shards.resize(replicas);
+    for (std::size_t k = 0; k < replicas; ++k) {
       const Tensor& gradient = gradients[next++];
-      if (!lanes[k].home) lanes[k].home = gradient.impl()->storage->device;
-      divided ? shares[k].push_back(gradient) : lanes[k].add(gradient, count);
+      if (!sets[k].home) sets[k].home = gradient.impl()->storage->device;
+      sharded ? shards[k].push_back(gradient) : sets[k].add(gradient, count);
     }
-    if (!divided) ++count;
+    if (!sharded) ++count;
   }
-  for (std::size_t k = 0; k < lanes.size(); ++k)
-    for (const Tensor& share : shares[k]) lanes[k].add(share, count++);
-  return lanes;
+  for (std::size_t k = 0; k < sets.size(); ++k)
+    for (const Tensor& shard : shards[k]) sets[k].add(shard, count++);
+  return sets;
 }
 
-// All numbers, on the lane's home: its own, or those of the first lane that has them.
-Tensor parts_at_home(Lane& lane, std::span<Lane> lanes, std::size_t total) {
+// All numbers, on the set's home: its own, or those of the first set that has them.
+Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t total) {
   std::vector<const Tensor*> sources;
   for (std::size_t i = 0; i < total; ++i) {
-    const Tensor* source = lane.find(i);
-    for (std::size_t k = 0; !source; ++k) source = lanes[k].find(i);
+    const Tensor* source = set.find(i);
+    for (std::size_t k = 0; !source; ++k) source = sets[k].find(i);
     sources.push_back(source);
   }
   const auto count = std::int64_t(sources.size());
@@ -170,26 +170,26 @@ Tensor parts_at_home(Lane& lane, std::span<Lane> lanes, std::size_t total) {
   for (std::int64_t from = 0, to = 0; from < count; from = to) {  // of one source
     const Tensor& source = *sources[std::size_t(from)];
     while (to < count && sources[std::size_t(to)] == &source) ++to;
-    if (to - from == count && source.impl()->storage->device == lane.home) return source;
-    if (!parts.defined()) parts = make_tensor(*lane.home, {count}, kFloat64);
+    if (to - from == count && source.impl()->storage->device == set.home) return source;
+    if (!parts.defined()) parts = make_tensor(*set.home, {count}, kFloat64);
     copy_values(parts.narrow(0, from, to - from), source.narrow(0, from, to - from));
   }
   return parts;
 }
 
-// {norm, factor} of a lane, on its home.
-Tensor finish(Lane& lane, std::span<Lane> lanes, std::size_t count, double max_norm, double p) {
-  const Tensor parts = parts_at_home(lane, lanes, count);
-  const Tensor result = make_tensor(*lane.home, {2}, kFloat64);
+// {norm, factor} of a set, on its home.
+Tensor finish(GradientSet& set, std::span<GradientSet> sets, std::size_t count, double max_norm, double p) {
+  const Tensor parts = parts_at_home(set, sets, count);
+  const Tensor result = make_tensor(*set.home, {2}, kFloat64);
   const FinishNorm kernel{reinterpret_cast<const double*>(parts.impl()->data()), parts.numel(),
                           reinterpret_cast<double*>(result.impl()->data()), max_norm, p};
   launch("clip_grad_norm_finish", double(parts.numel()), result, std::array{&parts}, kernel);
   return result;
 }
 
-void scale(const Lane& lane, const Tensor& result) {
-  for (const TensorGroup& group : by_device_and_dtype(lane.gradients)) {
-    const Tensor here = group.device == lane.home ? result : copied(result, *group.device, kFloat64);
+void scale(const GradientSet& set, const Tensor& result) {
+  for (const TensorGroup& group : by_device_and_dtype(set.gradients)) {
+    const Tensor here = group.device == set.home ? result : copied(result, *group.device, kFloat64);
     const auto* const factor = reinterpret_cast<const double*>(here.impl()->data()) + 1;
     change("clip_grad_norm_scale", Scale{factor}, group, here.impl());
   }
@@ -209,22 +209,22 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, cons
   if (!(p > 0)) throw InvalidArgument(text("[clip_grad_norm_] expected norm_type > 0, got ", p));
   const NoGrad guard;
   std::size_t count = 0;
-  std::vector<Lane> lanes = lanes_of(parameters, count);
-  if (lanes.empty()) {
+  std::vector<GradientSet> sets = gradient_sets(parameters, count);
+  if (sets.empty()) {
     if (parameters.empty()) return zeros({});
     return zeros({}, {.dtype = parameters[0].dtype(), .device = parameters[0].device()});
   }
 
-  DType dtype = lanes[0].gradients.front().dtype();
-  for (const Tensor& gradient : lanes[0].gradients) dtype = promote(dtype, gradient.dtype());
-  for (Lane& lane : lanes) lane.reduce(count, p);
+  DType dtype = sets[0].gradients.front().dtype();
+  for (const Tensor& gradient : sets[0].gradients) dtype = promote(dtype, gradient.dtype());
+  for (GradientSet& set : sets) set.reduce(count, p);
   std::vector<Tensor> results;
-  for (Lane& lane : lanes) results.push_back(finish(lane, lanes, count, max_norm, p));
+  for (GradientSet& set : sets) results.push_back(finish(set, sets, count, max_norm, p));
   const Tensor norm = results[0].select(0, 0);
   if (options.error_if_nonfinite)
     if (const auto value = norm.item<double>(); !std::isfinite(value))
       throw AutogradError(text("[clip_grad_norm_] expected a finite norm of the gradients, got ", value));
-  for (std::size_t k = 0; k < lanes.size(); ++k) scale(lanes[k], results[k]);
+  for (std::size_t k = 0; k < sets.size(); ++k) scale(sets[k], results[k]);
   return norm.to(dtype);
 } catch (...) {
   rethrow_drained(parameters);

@@ -12,8 +12,6 @@
 
 namespace lockstep::optim {
 
-using autograd::SinkLeaves;
-
 namespace {
 
 struct Zero {
@@ -39,7 +37,7 @@ void zero_all(std::span<const Tensor> gradients) {
 // A parameter that has a gradient.
 struct Due {
   std::size_t index;              // in its group
-  std::vector<Tensor> gradients;  // by place, of its share
+  std::vector<Tensor> gradients;  // by replica, of its shard
 };
 
 // The batch of that key, or a new one.
@@ -104,7 +102,7 @@ void Optimizer::step() try {
   for (std::size_t g = 0; g < groups.size(); ++g) {
     check_options(g);
     used[g] = slots(g);
-    settle(groups[g].parameters);
+    reconcile(groups[g].parameters);
     for (std::size_t i = 0; i < groups[g].parameters.size(); ++i)
       if (gradient_of(groups[g].parameters[i])) due[g].push_back({i, gradients_of(g, i)});
     impl_->had_gradient |= !due[g].empty();
@@ -114,34 +112,33 @@ void Optimizer::step() try {
                              "] expected a gradient of some parameter, got none since the optimizer was made: call "
                              "backward() before step(), and give the optimizer the parameters of the module that runs, "
                              "not of one that it was copied from"));
-  Settling settling;
+  StateMove move;
   for (std::size_t g = 0; g < groups.size(); ++g)
-    for (const Due& d : due[g]) settling.add(groups[g].parameters[d.index], groups[g].states[d.index], used[g]);
-  settling.finish(groups);
+    for (const Due& d : due[g]) move.add(groups[g].parameters[d.index], groups[g].states[d.index], used[g]);
+  move.finish(groups);
 
   std::vector<Batch> batches;
-  std::vector<Tensor> changing;  // what the batches point to
-  std::vector<SinkLeaves> divided;
+  std::vector<Tensor> changing, stepped;  // what the batches point to; parameters
   for (std::size_t g = 0; g < groups.size(); ++g) {
     batches.clear();
     for (const Due& d : due[g]) {
       const Tensor& parameter = groups[g].parameters[d.index];
       ParameterState& state = groups[g].states[d.index];
+      stepped.push_back(parameter);
       state.number = next_number(g, double(++state.step), state.number);
       unsigned fresh = 0;
       for (std::size_t s = 0; s < used[g].size(); ++s) fresh |= unsigned(state.born[s] == state.step) << s;
       for (std::size_t k = 0; k < d.gradients.size(); ++k) {
-        const Tensor& there = place(parameter, k);
-        const TensorImpl& own = *changing.emplace_back(in_share(there, there)).impl();
+        const Tensor& there = replica(parameter, k);
+        const TensorImpl& own = *changing.emplace_back(in_shard(there, there)).impl();
         Batch::Item item{&own, d.gradients[k].impl(), {}};
-        for (std::size_t s = 0; s < kMaxSlots; ++s) item.slots[s] = state.places[k].slots[s].impl();
+        for (std::size_t s = 0; s < kMaxSlots; ++s) item.slots[s] = state.replicas[k].slots[s].impl();
         batch_for(batches, *own.storage->device, own.dtype, state, fresh).items.push_back(item);
       }
-      if (autograd::meta_of(parameter)->share) autograd::add_leaf(divided, parameter);
     }
     for (const Batch& batch : batches) update(g, batch);
   }
-  for (const auto& [sink, leaves] : divided) sink->gather_leaves(leaves);
+  all_gather(stepped);
 } catch (...) {
   std::vector<Device> devices;
   for (const ParameterGroup& group : impl_->groups) add_devices(devices, group.parameters);
@@ -156,19 +153,16 @@ std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) co
     throw InvalidArgument(text("[", impl_->name, "] expected parameter ", index, " ", what, got...));
   };
   std::vector<Tensor> gradients;
-  gradients.reserve(place_count(parameter));
-  for (std::size_t k = 0; k < place_count(parameter); ++k) {
-    const Tensor& there = place(parameter, k);
+  gradients.reserve(replica_count(parameter));
+  for (std::size_t k = 0; k < replica_count(parameter); ++k) {
+    const Tensor& there = replica(parameter, k);
     if (!there.is_contiguous()) refuse("to be contiguous, got strides ", there.strides(), " on ", there.device());
     if (there.sizes() != parameter.sizes() || there.dtype() != parameter.dtype())
       refuse("to be the same everywhere, got ", parameter.sizes(), ' ', parameter.dtype(), " on ", parameter.device(),
              " and ", there.sizes(), ' ', there.dtype(), " on ", there.device());
-    const autograd::Meta* const meta = autograd::meta_of(there);
-    if (meta && meta->share && meta->grad_slot.device() != there.device())
-      refuse("to stay on ", meta->grad_slot.device(), " while devices divide it, got it on ", there.device());
-    gradients.push_back(in_share(gradient_in(impl_->name, index, parameter, k), there));
+    gradients.push_back(in_shard(gradient_in(impl_->name, index, parameter, k), there));
   }
-  if (const ParameterState& state = in.states[i]; !state.places.empty() && state.sizes != parameter.sizes())
+  if (const ParameterState& state = in.states[i]; !state.replicas.empty() && state.sizes != parameter.sizes())
     refuse("to keep its shape ", state.sizes, ", got ", parameter.sizes());
   return gradients;
 }
@@ -182,14 +176,14 @@ void Optimizer::zero_grad(bool set_to_none) {
     for (const Tensor& parameter : group.parameters) {
       impl_->had_gradient |= gradient_of(parameter) != nullptr;
       if (set_to_none) {
-        autograd::clear_grad(parameter);
+        autograd::clear_grad("zero_grad", parameter);
         continue;
       }
-      for (std::size_t k = 0; k < place_count(parameter); ++k) {
-        const Tensor* const gradient = gradient_of(place(parameter, k));
+      for (std::size_t k = 0; k < replica_count(parameter); ++k) {
+        const Tensor* const gradient = gradient_of(replica(parameter, k));
         if (!gradient) continue;
         if (overlaps_itself(*gradient->impl()))  // an expanded one that the user has set
-          autograd::make_meta(place(parameter, k)).grad = zeros_like(gradient->detach());
+          autograd::make_meta(replica(parameter, k)).grad = zeros_like(gradient->detach());
         else if (gradient->is_contiguous())
           dense.push_back(*gradient);
         else

@@ -1,4 +1,4 @@
-// What an optimizer holds: its groups, and for each parameter the state in each of its places.
+// What an optimizer holds: its groups, and for each parameter the state in each of its replicas.
 #pragma once
 
 #include <span>
@@ -10,9 +10,9 @@
 
 namespace lockstep::optim {
 
-/// The state of a parameter in one of its places: in the parameter's shape, or flat if it is of a share.
-struct PlaceState {
-  Share share;
+/// The state of a parameter in one of its replicas: in the parameter's shape, or flat if it is of a shard.
+struct ReplicaState {
+  Shard shard;
   std::array<Tensor, kMaxSlots> slots;
 };
 
@@ -20,11 +20,11 @@ struct ParameterState {
   std::int64_t step = 0;                          ///< Steps taken.
   double number = 1;                              ///< See Optimizer::number_name.
   std::array<std::int64_t, kMaxSlots> born = {};  ///< The step that a slot was made in; 0 for a loaded one.
-  Shape sizes;                                    ///< The parameter's, if there are places.
-  std::vector<PlaceState> places;                 ///< In the order of the parameter's places.
+  Shape sizes;                                    ///< The parameter's, if there are replicas.
+  std::vector<ReplicaState> replicas;             ///< In the order of the parameter's replicas.
 
-  /// A tensor of that slot; undefined if there is none. All places have the same slots.
-  Tensor any(std::size_t slot) const { return places.empty() ? Tensor() : places.front().slots[slot]; }
+  /// A tensor of that slot; undefined if there is none. All replicas have the same slots.
+  Tensor any(std::size_t slot) const { return replicas.empty() ? Tensor() : replicas.front().slots[slot]; }
 };
 
 struct ParameterGroup {
@@ -42,8 +42,8 @@ struct Optimizer::Impl {
 /// State that is to be made.
 struct SlotRequest {
   Tensor* into;
-  const Tensor* like;  ///< The parameter in that place.
-  Share share;
+  const Tensor* like;  ///< The replica.
+  Shard shard;
   std::size_t slot;
   double initial;
 };
@@ -52,36 +52,36 @@ struct SlotRequest {
 /// out as the parameters are, so that what lies together there lies together here.
 void make_slots(std::vector<SlotRequest> requests);
 
-/// to = those elements of a slot, from whichever places have them.
-void collect_slot(const Tensor& to, Share share, const ParameterState& from, std::size_t slot);
+/// to = those elements of a slot, from whichever replicas have them.
+void collect_slot(const Tensor& to, Shard shard, const ParameterState& from, std::size_t slot);
 
-/// State on its way to where its parameters are: made anew, copied to a replica made since, or divided otherwise.
-class Settling {
+/// Moves state to where its parameters are: makes it anew, copies it to a replica made since, or shards it otherwise.
+class StateMove {
  public:
-  /// Asks for each used slot in each place of the parameter, in the place's share and of the right dtype.
+  /// Asks for each used slot in each replica of the parameter, in the replica's shard and of the right dtype.
   void add(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots);
   /// Does it, among all parameters of an optimizer. Where it throws, nothing has changed but where some
   /// state is.
   void finish(std::span<ParameterGroup> groups);
 
  private:
-  struct Settled {
+  struct Moved {
     const Tensor* parameter;
     ParameterState* state;
     ParameterState becomes;
   };
   struct Copy {
     Tensor* to;
-    Share share;
+    Shard shard;
     const ParameterState* from;
     std::size_t slot;
   };
 
   void move_to_host();
   void leave_arrays(std::span<ParameterGroup> groups);
-  static const Tensor& beside(const Settled& each, std::size_t k, std::size_t slot);
+  static const Tensor& beside(const Moved& each, std::size_t k, std::size_t slot);
 
-  std::vector<Settled> settled_;
+  std::vector<Moved> moved_;
   std::vector<SlotRequest> requests_;
   std::vector<Copy> copies_;
 };

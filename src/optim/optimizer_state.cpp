@@ -91,22 +91,22 @@ Given read_parameter(StateReader& reader, std::size_t index, const Tensor& param
 }
 
 void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& requests) {
-  const std::size_t count = given.state.step > 0 ? place_count(parameter) : 0;
+  const std::size_t count = given.state.step > 0 ? replica_count(parameter) : 0;
   given.state.sizes = parameter.sizes();
-  given.state.places = std::vector<PlaceState>(count);
+  given.state.replicas = std::vector<ReplicaState>(count);
   for (std::size_t k = 0; k < count; ++k) {
-    PlaceState& there = given.state.places[k];
-    there.share = share_of(place(parameter, k));
+    ReplicaState& there = given.state.replicas[k];
+    there.shard = shard_of(replica(parameter, k));
     for (std::size_t s = 0; s < kMaxSlots; ++s)
-      if (given.slots[s]) requests.push_back({&there.slots[s], &place(parameter, k), there.share, s, 0});
+      if (given.slots[s]) requests.push_back({&there.slots[s], &replica(parameter, k), there.shard, s, 0});
   }
 }
 
-// A slot of all places together, on the primary's device.
+// A slot of all replicas together, on the primary's device.
 Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::size_t slot) {
-  const PlaceState& first = state.places[0];
-  const Share all{0, parameter.numel()};
-  if (first.share == all) return first.slots[slot].detach();
+  const ReplicaState& first = state.replicas[0];
+  const Shard all{0, parameter.numel()};
+  if (first.shard == all) return first.slots[slot].detach();
   Tensor whole = make_tensor(*parameter.impl()->storage->device, parameter.sizes(), first.slots[slot].dtype());
   collect_slot(whole, all, state, slot);
   return whole;
@@ -175,9 +175,9 @@ void Optimizer::load_state_dict(const StateDict& dict) {
   for (std::size_t g = 0; g < given.size(); ++g)
     for (std::size_t i = 0; i < given[g].size(); ++i) {
       Given& loaded = given[g][i];
-      for (const PlaceState& there : loaded.state.places)
+      for (const ReplicaState& there : loaded.state.replicas)
         for (std::size_t s = 0; s < kMaxSlots; ++s)
-          if (loaded.slots[s]) copy_values(flat(there.slots[s]), part(loaded.slots[s]->contiguous(), there.share));
+          if (loaded.slots[s]) copy_values(flat(there.slots[s]), part(loaded.slots[s]->contiguous(), there.shard));
     }
   for (std::size_t g = 0; g < given.size(); ++g)
     for (std::size_t i = 0; i < given[g].size(); ++i) impl_->groups[g].states[i] = std::move(given[g][i].state);

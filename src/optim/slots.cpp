@@ -17,23 +17,23 @@ auto array_of(const SlotRequest& request) {
 }
 
 // What a request takes of its array: aligned, so that kernels have their fast forms.
-std::int64_t place_of(const SlotRequest& request) {
-  constexpr std::int64_t kPlace = 64;  // elements
-  return (request.share.end - request.share.begin + kPlace - 1) / kPlace * kPlace;
+std::int64_t padded_elements(const SlotRequest& request) {
+  constexpr std::int64_t kGranularity = 64;  // elements
+  return (request.shard.end - request.shard.begin + kGranularity - 1) / kGranularity * kGranularity;
 }
 
 void make_array(std::span<const SlotRequest> requests) {
   std::int64_t elements = 0;
-  for (const SlotRequest& request : requests) elements += place_of(request);
+  for (const SlotRequest& request : requests) elements += padded_elements(request);
   const TensorImpl& like = *requests.front().like->impl();
   Tensor all = make_tensor(*like.storage->device, {elements}, state_dtype(like.dtype));
   if (elements > 0) all.fill_(requests.front().initial);
   std::int64_t offset = 0;
   for (const SlotRequest& request : requests) {
-    const std::int64_t count = request.share.end - request.share.begin;
+    const std::int64_t count = request.shard.end - request.shard.begin;
     const Shape sizes = count == request.like->numel() ? request.like->sizes() : Shape{count};
     *request.into = make_view(all, sizes, contiguous_strides(sizes), offset);
-    offset += place_of(request);
+    offset += padded_elements(request);
   }
 }
 
@@ -42,14 +42,14 @@ bool stands(const Tensor& slot, const Tensor& parameter) {
          slot.dtype() == state_dtype(parameter.dtype());
 }
 
-// Each place has its share of all used slots.
-bool is_settled(const Tensor& parameter, const ParameterState& state, std::span<const Slot> slots) {
-  if (state.places.size() != place_count(parameter)) return false;
-  for (std::size_t k = 0; k < state.places.size(); ++k) {
-    const Tensor& there = place(parameter, k);
-    if (state.places[k].share != share_of(there)) return false;
+// Each replica has its shard of all used slots.
+bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span<const Slot> slots) {
+  if (state.replicas.size() != replica_count(parameter)) return false;
+  for (std::size_t k = 0; k < state.replicas.size(); ++k) {
+    const Tensor& there = replica(parameter, k);
+    if (state.replicas[k].shard != shard_of(there)) return false;
     for (std::size_t s = 0; s < slots.size(); ++s) {
-      const Tensor& slot = state.places[k].slots[s];
+      const Tensor& slot = state.replicas[k].slots[s];
       if (slot.defined() ? !stands(slot, there) : slots[s].used) return false;
     }
   }
@@ -57,24 +57,24 @@ bool is_settled(const Tensor& parameter, const ParameterState& state, std::span<
 }
 
 // The tensor of that slot in the state that can stay where it is, or undefined.
-Tensor kept_slot(const ParameterState& state, const Tensor& there, Share share, std::size_t slot) {
-  for (const PlaceState& before : state.places)
-    if (before.slots[slot].defined() && before.share == share && stands(before.slots[slot], there))
+Tensor kept_slot(const ParameterState& state, const Tensor& there, Shard shard, std::size_t slot) {
+  for (const ReplicaState& before : state.replicas)
+    if (before.slots[slot].defined() && before.shard == shard && stands(before.slots[slot], there))
       return before.slots[slot];
   return {};
 }
 
 bool has(const ParameterState& state, const Tensor& slot) {
-  for (const PlaceState& place : state.places)
-    for (const Tensor& other : place.slots)
+  for (const ReplicaState& replica : state.replicas)
+    for (const Tensor& other : replica.slots)
       if (other.defined() && other.is_same(slot)) return true;
   return false;
 }
 
 void for_each_slot(ParameterState& state, const auto& visit) {
-  for (std::size_t k = 0; k < state.places.size(); ++k)
+  for (std::size_t k = 0; k < state.replicas.size(); ++k)
     for (std::size_t s = 0; s < kMaxSlots; ++s)
-      if (Tensor& slot = state.places[k].slots[s]; slot.defined()) visit(k, s, slot);
+      if (Tensor& slot = state.replicas[k].slots[s]; slot.defined()) visit(k, s, slot);
 }
 
 }  // namespace
@@ -91,46 +91,46 @@ void make_slots(std::vector<SlotRequest> requests) {
   }
 }
 
-void collect_slot(const Tensor& to, Share share, const ParameterState& from, std::size_t slot) {
-  for (std::int64_t at = share.begin; at < share.end;) {
-    const PlaceState* source = nullptr;
-    for (const PlaceState& place : from.places) {
-      if (at < place.share.begin || at >= place.share.end) continue;
-      if (!source || place.slots[slot].device() == to.device()) source = &place;
+void collect_slot(const Tensor& to, Shard shard, const ParameterState& from, std::size_t slot) {
+  for (std::int64_t at = shard.begin; at < shard.end;) {
+    const ReplicaState* source = nullptr;
+    for (const ReplicaState& replica : from.replicas) {
+      if (at < replica.shard.begin || at >= replica.shard.end) continue;
+      if (!source || replica.slots[slot].device() == to.device()) source = &replica;
     }
-    const std::int64_t end = std::min(share.end, source->share.end), first = source->share.begin;
-    copy_values(part(to, {at - share.begin, end - share.begin}), part(source->slots[slot], {at - first, end - first}));
+    const std::int64_t end = std::min(shard.end, source->shard.end), first = source->shard.begin;
+    copy_values(part(to, {at - shard.begin, end - shard.begin}), part(source->slots[slot], {at - first, end - first}));
     at = end;
   }
 }
 
-void Settling::add(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots) {
-  if (is_settled(parameter, state, slots)) return;
-  ParameterState& becomes = settled_.emplace_back(Settled{&parameter, &state, state}).becomes;
+void StateMove::add(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots) {
+  if (is_in_place(parameter, state, slots)) return;
+  ParameterState& becomes = moved_.emplace_back(Moved{&parameter, &state, state}).becomes;
   becomes.sizes = parameter.sizes();
-  becomes.places = std::vector<PlaceState>(place_count(parameter));
-  for (std::size_t k = 0; k < becomes.places.size(); ++k) becomes.places[k].share = share_of(place(parameter, k));
+  becomes.replicas = std::vector<ReplicaState>(replica_count(parameter));
+  for (std::size_t k = 0; k < becomes.replicas.size(); ++k) becomes.replicas[k].shard = shard_of(replica(parameter, k));
   for (std::size_t s = 0; s < slots.size(); ++s) {
     const bool known = state.any(s).defined();
     if (!known && !slots[s].used) continue;
     if (!known) becomes.born[s] = state.step + 1;
-    for (std::size_t k = 0; k < becomes.places.size(); ++k) {
-      const Tensor& there = place(parameter, k);
-      const Share share = becomes.places[k].share;
-      Tensor& slot = becomes.places[k].slots[s];
-      slot = kept_slot(state, there, share, s);
+    for (std::size_t k = 0; k < becomes.replicas.size(); ++k) {
+      const Tensor& there = replica(parameter, k);
+      const Shard shard = becomes.replicas[k].shard;
+      Tensor& slot = becomes.replicas[k].slots[s];
+      slot = kept_slot(state, there, shard, s);
       if (slot.defined()) continue;
-      requests_.push_back({&slot, &there, share, s, known ? 0 : slots[s].initial});
-      if (known) copies_.push_back({&slot, share, &state, s});
+      requests_.push_back({&slot, &there, shard, s, known ? 0 : slots[s].initial});
+      if (known) copies_.push_back({&slot, shard, &state, s});
     }
   }
 }
 
 // What stays in an array keeps all of it, also what others have left: it moves with them, though its parameter be idle.
-void Settling::leave_arrays(std::span<ParameterGroup> groups) {
+void StateMove::leave_arrays(std::span<ParameterGroup> groups) {
   std::unordered_set<const Storage*> arrays;
   std::unordered_set<const ParameterState*> known;
-  for (Settled& each : settled_) {
+  for (Moved& each : moved_) {
     known.insert(each.state);
     for_each_slot(*each.state, [&](std::size_t, std::size_t, const Tensor& slot) {
       if (!has(each.becomes, slot)) arrays.insert(slot.impl()->storage);
@@ -140,36 +140,36 @@ void Settling::leave_arrays(std::span<ParameterGroup> groups) {
   for (ParameterGroup& group : groups)
     for (std::size_t i = 0; i < group.states.size(); ++i)
       if (ParameterState& state = group.states[i]; !known.contains(&state))
-        settled_.push_back({&group.parameters[i], &state, state});
-  for (Settled& each : settled_)
+        moved_.push_back({&group.parameters[i], &state, state});
+  for (Moved& each : moved_)
     for_each_slot(each.becomes, [&](std::size_t k, std::size_t s, Tensor& slot) {
       if (!arrays.contains(slot.impl()->storage)) return;
-      const Share share = each.becomes.places[k].share;
-      requests_.push_back({&slot, &beside(each, k, s), share, s, 0});
-      copies_.push_back({&slot, share, each.state, s});
+      const Shard shard = each.becomes.replicas[k].shard;
+      requests_.push_back({&slot, &beside(each, k, s), shard, s, 0});
+      copies_.push_back({&slot, shard, each.state, s});
     });
 }
 
-// What a slot lies beside: the parameter in that place, or where that has changed, the slot as it is.
-const Tensor& Settling::beside(const Settled& each, std::size_t k, std::size_t slot) {
+// What a slot lies beside: the parameter in that replica, or where that has changed, the slot as it is.
+const Tensor& StateMove::beside(const Moved& each, std::size_t k, std::size_t slot) {
   const Tensor& parameter = *each.parameter;
-  const Tensor& present = each.becomes.places[k].slots[slot];
-  if (k < place_count(parameter) && each.becomes.sizes == parameter.sizes() &&
-      each.becomes.places[k].share == share_of(place(parameter, k)) && stands(present, place(parameter, k)))
-    return place(parameter, k);
-  return each.state->places[k].slots[slot];
+  const Tensor& present = each.becomes.replicas[k].slots[slot];
+  if (k < replica_count(parameter) && each.becomes.sizes == parameter.sizes() &&
+      each.becomes.replicas[k].shard == shard_of(replica(parameter, k)) && stands(present, replica(parameter, k)))
+    return replica(parameter, k);
+  return each.state->replicas[k].slots[slot];
 }
 
 // Where there is no room for new arrays beside those that they replace, the host keeps what is to be copied.
-void Settling::move_to_host() {
+void StateMove::move_to_host() {
   for (const SlotRequest& request : requests_) *request.into = Tensor();
-  for (Settled& each : settled_)
+  for (Moved& each : moved_)
     for_each_slot(*each.state, [&](std::size_t, std::size_t, Tensor& slot) {
       if (!has(each.becomes, slot)) slot = copied(slot, device_state(Device()), slot.dtype());
     });
 }
 
-void Settling::finish(std::span<ParameterGroup> groups) {
+void StateMove::finish(std::span<ParameterGroup> groups) {
   leave_arrays(groups);
   try {
     make_slots(requests_);
@@ -178,8 +178,8 @@ void Settling::finish(std::span<ParameterGroup> groups) {
     move_to_host();
     make_slots(requests_);
   }
-  for (const Copy& copy : copies_) collect_slot(*copy.to, copy.share, *copy.from, copy.slot);
-  for (Settled& each : settled_) *each.state = std::move(each.becomes);
+  for (const Copy& copy : copies_) collect_slot(*copy.to, copy.shard, *copy.from, copy.slot);
+  for (Moved& each : moved_) *each.state = std::move(each.becomes);
 }
 
 }  // namespace lockstep::optim

@@ -5,12 +5,12 @@
 #include <lockstep/autograd/grad_mode.h>
 
 #include "tensor/copy.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep {
 namespace {
 
-using autograd::Meta;
-using autograd::Share;
+using autograd::Shard;
 
 // Elements between the places in a bucket: 128 bytes of the narrowest dtype, and 512 of the widest. Matrix products and
 // elementwise kernels have their fast forms where memory is aligned to 16.
@@ -20,10 +20,10 @@ std::int64_t round_up(std::int64_t elements, std::int64_t granularity) {
   return (elements + granularity - 1) / granularity * granularity;
 }
 
-// The part of `share` that lies in the `elements` from `at` on, counted from there.
-Share share_within(Share share, std::int64_t at, std::int64_t elements) {
-  const auto within = [&](std::int64_t i) { return std::clamp<std::int64_t>(i - at, 0, elements); };
-  return {within(share.begin), within(share.end)};
+// The part of `shard` that lies in the `elements` from `at` on, counted from there.
+Shard within(Shard shard, std::int64_t at, std::int64_t elements) {
+  const auto place = [&](std::int64_t i) { return std::clamp<std::int64_t>(i - at, 0, elements); };
+  return {place(shard.begin), place(shard.end)};
 }
 
 void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, bool shard, BucketLayout& layout) {
@@ -36,19 +36,14 @@ void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, 
   const Tensor& flat = bucket.flats.emplace_back(make_tensor(device_state(first.device()), {elements}, first.dtype()));
   fill_values(flat, 0);
   const std::int64_t each = elements / std::int64_t(devices);
-  const Share share = {std::int64_t(d) * each, std::int64_t(d + 1) * each};
+  const Shard own = {std::int64_t(d) * each, std::int64_t(d + 1) * each};
   if (shard) bucket.counts.push_back(std::size_t(each));
   std::int64_t at = 0;
   for (const std::size_t e : bucket.entries) {
     const Tensor& parameter = parameters[e][d];
-    Meta& meta = autograd::make_meta(parameter);
-    GradientSlot& slot = layout.slots.emplace_back(GradientSlot{e, &meta, {}, {}});
-    slot.memory = make_view(flat, parameter.sizes(), contiguous_strides(parameter.sizes()), at);
-    if (shard) slot.share = share_within(share, at, parameter.numel());
+    layout.slots[e].memory.push_back(make_view(flat, parameter.sizes(), contiguous_strides(parameter.sizes()), at));
+    if (shard) layout.slots[e].shards.push_back(within(own, at, parameter.numel()));
     at += round_up(parameter.numel(), kPlace);
-    if (!meta.grad.defined()) continue;
-    copy_values(slot.memory, meta.grad);
-    if (meta.share && meta.replaces_grad) keep_share(slot.memory, *meta.share);
   }
 }
 
@@ -80,6 +75,7 @@ BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, st
                              const BucketOptions& options) {
   const NoGrad guard;
   BucketLayout layout;
+  layout.slots.resize(parameters.size());
   for (std::vector<std::size_t>& entries : divide_into_buckets(parameters, order, options)) {
     layout.buckets.emplace_back().entries = std::move(entries);
     const std::size_t devices = parameters[layout.buckets.back().entries[0]].size();

@@ -1,9 +1,16 @@
-// The state of GradientBuckets. gradient_sums.cpp sums while a backward runs and what is left to be summed afterwards,
-// and gathers; gradient_buckets.cpp lays buckets out, keeps parameters and gradients in lockstep between backwards, and
-// lets them go.
+// The state of GradientBuckets. gradient_sums.cpp sums while a backward runs, and afterwards what is left;
+// gradient_buckets.cpp lays buckets out and keeps parameters in lockstep between backwards.
+//
+// Invariants:
+// 1. Buckets are reduced in the order of `buckets`: no bucket is launched before those in front of it. (Processes that
+//    share the sums will have that order in common.)
+// 2. One thread launches at a time, and holds no lock of the buckets while it enqueues: other devices' threads go on.
+// 3. While `is_running`, nobody but autograd's calls changes a gradient or a bucket.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <span>
@@ -13,19 +20,23 @@
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/stream.h>
 
-#include "autograd/node.h"
 #include "parallel/bucket_layout.h"
+#include "parallel/bucketed_parameter.h"
 
 namespace lockstep {
 
 struct GradientBucket : BucketMemory {
-  // Of the present backward, by device: gradients still to come, the stream on which the last one came, and where in
-  // the device's work that was.
-  std::vector<std::size_t> expected;
-  std::vector<std::optional<Stream>> arrived_on;
-  std::vector<std::optional<Event>> complete;
-  std::size_t devices_left = 0;
-  bool launched = false, reduced = false;
+  /// Of the present backward, on one device. Only the thread that runs backward there uses it.
+  struct Arrivals {
+    std::size_t expected = 0;       // leaves that backward is not done with
+    std::optional<Stream> last_on;  // the stream on which the last gradient came
+    std::optional<Event> complete;  // where in the device's work all had come
+  };
+  std::vector<Arrivals> arrivals;  // by device
+  std::unique_ptr<std::atomic<std::size_t>> devices_left = std::make_unique<std::atomic<std::size_t>>(0);
+  bool is_needed = false;    // some gradient is to be summed
+  bool is_complete = false;  // guarded by launch_mutex
+  bool is_reduced = false;
 
   std::vector<std::uint64_t> versions;  // of the flats, by device, when they were last in lockstep
 
@@ -42,67 +53,64 @@ struct GradientBucket : BucketMemory {
   }
 };
 
-struct GradientBuckets::Impl final : autograd::GradientSink {
+struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<GradientBuckets::Impl> {
   std::vector<Device> devices;
   BucketOptions options;
-  std::vector<std::vector<Tensor>> parameters;  // each by device
+  std::vector<std::shared_ptr<BucketedParameter>> parameters;  // by entry: the parameter's number
   std::vector<GradientBucket> buckets;
-  std::vector<std::size_t> bucket_of;  // by parameter
+  std::vector<std::size_t> bucket_of;  // by entry
   std::vector<Stream> streams;         // of the communicator, by device
   std::optional<Communicator> communicator;
   Summing summing;
 
-  std::mutex mutex;  // guards the following, and what buckets keep of the present backward
-  bool running = false;
-  bool summing_now = false;
-  std::vector<bool> arrives;       // by leaf: this backward brings its gradient
+  std::mutex mutex;  // held for the whole of each use of what follows and precedes, but not by ready()
+  bool is_running = false;
   std::vector<std::size_t> order;  // in which backward comes to the primary's leaves
-  bool observed = false;           // buckets follow that order, or could not
+  bool is_observed = false;        // buckets follow that order, or could not
 
-  // A leaf is a parameter on a device; an entry is the number of a parameter.
+  std::atomic<bool> sums_now = false;  // the present backward sums; changed while no leaf can be ready
+
+  std::mutex launch_mutex;  // guards the following; taken under no other lock but `mutex`
+  std::size_t next_bucket = 0;
+  bool is_launching = false;
+
   std::size_t count() const noexcept { return devices.size(); }
-  std::size_t leaf(std::size_t entry, std::size_t device) const noexcept { return entry * count() + device; }
-  autograd::Meta& meta_at(std::size_t e, std::size_t d) const { return *autograd::meta_of(parameters[e][d]); }
-  autograd::Meta& primary(std::size_t e) const { return meta_at(e, 0); }
-  bool has_gradient(std::size_t e) const;  // on any device
-  bool is_scattered(std::size_t e) const;  // each device has the sum of its share only
 
-  // What autograd calls. All take the lock.
-  void begin(std::span<const std::size_t> leaves) override;
-  void ready(std::size_t l) override;
-  void absent(std::size_t l) override;
+  // autograd::GradientListener
+  void begin(std::span<const autograd::Replica* const> leaves) override;
+  void ready(const autograd::Replica& leaf) override;
   void end() override;
-  bool is_running() override;
-  std::span<const Device> devices_used() const noexcept override { return devices; }
-  void settle() override;
-  void give_up() override;
-  void complete_gradient(std::size_t l) override;
-  void gather_leaves(std::span<const std::size_t> leaves) override;
 
-  // What follows wants the lock to be held, but where nobody else knows of these buckets.
+  // ReplicaOwner. Each takes `mutex`.
+  void check_idle(const char* op) override;
+  void complete_gradient(std::size_t entry) override;
+  void reconcile(std::size_t entry) override;
+  void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
+  /// Sums and gathers what is not whole, and makes the replicas stale.
+  void release();
+  /// Without that: what is not whole is dropped.
+  void drop() noexcept;
 
-  // The sums.
-  void take_order(std::span<const std::size_t> leaves);
-  void expect(std::span<const std::size_t> leaves);
-  void count_down(GradientBucket& bucket, std::size_t d);
-  void device_complete(GradientBucket& bucket, std::size_t d);
-  void launch(GradientBucket& bucket);
-  void reduce(const GradientBucket& bucket, std::vector<RankBuffers>& ranks);
+  // What follows wants `mutex` to be held, but where nobody else knows of these buckets.
+  void make_parameters(std::span<nn::ModuleBase* const> modules);
+  void take_order(std::span<const autograd::Replica* const> leaves);
+  void expect(std::span<const autograd::Replica* const> leaves);
   void take_sums();
-  void take_slot(autograd::Meta& meta, std::size_t d, bool scattered) const;
-  void sum_now();
-  void gather_gradients(std::span<const std::size_t> which);
-
-  // Between them.
+  void sum_what_is_partial();
+  void all_gather_gradients(std::span<BucketedParameter* const> which);
   void lay_out(std::span<const std::size_t> in_order);
   void observe();
   bool are_divided_as(std::vector<std::vector<std::size_t>> others) const;
-  void bring_gradients();
-  void bring_values();
-  bool fits_its_slot(std::size_t e, std::size_t d) const;
-  bool fit_their_slots() const;
-  void gather_all_gradients();
-  void let_go() noexcept;
+  bool fit_slots() const;
+  void reconcile_gradients(GradientBucket& bucket);
+  void reconcile_all_gradients();
+
+  // What wants no lock.
+  void leaf_is_ready(GradientBucket& bucket, std::size_t device);
+  void device_is_complete(GradientBucket& bucket, std::size_t device);
+  GradientBucket* next_to_launch(GradientBucket* complete);
+  void launch_from(GradientBucket& complete);
+  void reduce(GradientBucket& bucket);
 };
 
 }  // namespace lockstep

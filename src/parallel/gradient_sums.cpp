@@ -1,218 +1,187 @@
-// The sums of a backward: what each bucket waits for, its collective, and who has the result; and gathering what the
-// devices divide.
+// The sums of a backward: what each bucket waits for, its collective, and who has the result; and gathering what is
+// sharded.
 #include <algorithm>
-#include <ranges>
 #include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/drain.h>
 
-#include "parallel/gather_shares.h"
+#include "parallel/all_gather_shards.h"
 #include "parallel/gradient_buckets_impl.h"
-#include "tensor/copy.h"
+#include "tensor/tensor_impl.h"
 
 namespace lockstep {
 
-using autograd::Meta;
+using autograd::Replica;
 
-void GradientBuckets::Impl::begin(std::span<const std::size_t> leaves) {
+namespace {
+
+BucketedParameter& parameter_of(const Replica& leaf) { return static_cast<BucketedParameter&>(*leaf.parameter); }
+
+}  // namespace
+
+void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves) {
   const std::scoped_lock lock(mutex);
-  if (running) throw AutogradError("[DataParallel] expected one backward at a time through a module, got a second one");
-  bring_gradients();
+  if (is_running)
+    throw AutogradError("[DataParallel] expected one backward at a time through a module, got a second one");
+  reconcile_all_gradients();
   const bool sums = *summing;
-  if (sums && !observed && !order.empty() && fit_their_slots()) observe();
-  summing_now = sums;
-  if (sums && !observed) take_order(leaves);
-  for (const std::size_t l : leaves) primary(l / count()).unsummed = true;
-  if (summing_now) expect(leaves);
-  running = true;
+  if (sums && !is_observed && !order.empty() && fit_slots()) observe();
+  if (sums && !is_observed) take_order(leaves);
+  for (const Replica* const leaf : leaves) parameter_of(*leaf).begin_backward();
+  if (sums) expect(leaves);
+  sums_now = sums;
+  is_running = true;
 }
 
 // The first device's: the others come to theirs in the same order, if the replicas do the same.
-void GradientBuckets::Impl::take_order(std::span<const std::size_t> leaves) {
+void GradientBuckets::Impl::take_order(std::span<const Replica* const> leaves) {
   order.clear();
-  for (const std::size_t l : leaves)
-    if (l % count() == 0) order.push_back(l / count());
+  for (const Replica* const leaf : leaves)
+    if (leaf->index == 0) order.push_back(parameter_of(*leaf).entry());
 }
 
-// Counts what each bucket waits for.
-void GradientBuckets::Impl::expect(std::span<const std::size_t> leaves) {
-  arrives.assign(parameters.size() * count(), false);
-  for (const std::size_t l : leaves) arrives[l] = true;
+// Counts what each bucket waits for, and launches those that wait for nothing.
+void GradientBuckets::Impl::expect(std::span<const Replica* const> leaves) {
+  next_bucket = 0;
   for (GradientBucket& bucket : buckets) {
-    bucket.expected.assign(count(), 0);
-    bucket.arrived_on.assign(count(), std::nullopt);
-    bucket.complete.clear();
-    bucket.complete.resize(count());
-    bucket.launched =
-        std::none_of(bucket.entries.begin(), bucket.entries.end(), [&](std::size_t e) { return primary(e).unsummed; });
-    bucket.reduced = false;
-    bucket.devices_left = count();
+    bucket.arrivals.clear();
+    bucket.arrivals.resize(count());
+    *bucket.devices_left = count();
+    bucket.is_needed = std::ranges::any_of(
+        bucket.entries, [&](std::size_t e) { return parameters[e]->state() == GradientState::partial; });
+    bucket.is_complete = !bucket.is_needed;
+    bucket.is_reduced = false;
+    // It is reduced as a whole: what was summed before is a part again.
     for (const std::size_t e : bucket.entries)
-      for (std::size_t d = 0; d < count(); ++d) bucket.expected[d] += arrives[leaf(e, d)];
+      if (bucket.is_needed && parameters[e]->was_summed()) parameters[e]->begin_backward();
   }
+  for (const Replica* const leaf : leaves)
+    ++buckets[bucket_of[parameter_of(*leaf).entry()]].arrivals[leaf->index].expected;
   try {
     for (GradientBucket& bucket : buckets)
-      for (std::size_t d = 0; d < count() && !bucket.launched; ++d)
-        if (bucket.expected[d] == 0) device_complete(bucket, d);
+      for (std::size_t d = 0; d < count() && bucket.is_needed; ++d)
+        if (bucket.arrivals[d].expected == 0) device_is_complete(bucket, d);
   } catch (...) {
     take_sums();
     throw;
   }
 }
 
-void GradientBuckets::Impl::ready(std::size_t l) {
-  const std::scoped_lock lock(mutex);
-  if (!summing_now) return;
-  const std::size_t e = l / count(), d = l % count();
-  count_down(buckets[bucket_of[e]], d);
+void GradientBuckets::Impl::ready(const Replica& leaf) {
+  if (sums_now) leaf_is_ready(buckets[bucket_of[parameter_of(leaf).entry()]], leaf.index);
 }
 
-void GradientBuckets::Impl::absent(std::size_t l) {
-  const std::scoped_lock lock(mutex);
-  if (!summing_now) return;
-  arrives[l] = false;
-  count_down(buckets[bucket_of[l / count()]], l % count());
-}
-
-void GradientBuckets::Impl::count_down(GradientBucket& bucket, std::size_t d) {
+void GradientBuckets::Impl::leaf_is_ready(GradientBucket& bucket, std::size_t d) {
   // Gradients that came on other streams are there when this one has waited for the last of those, and so on.
-  const Stream here = current_stream(devices[d]);
-  std::optional<Stream>& before = bucket.arrived_on[d];
-  if (before && *before != here) here.wait(before->record());
-  before = here;
-  if (--bucket.expected[d] == 0) device_complete(bucket, d);
+  GradientBucket::Arrivals& here = bucket.arrivals[d];
+  const Stream stream = current_stream(devices[d]);
+  if (here.last_on && *here.last_on != stream) stream.wait(here.last_on->record());
+  here.last_on = stream;
+  if (--here.expected == 0) device_is_complete(bucket, d);
 }
 
 // All gradients of the bucket are there on device d, as far as its current stream has come.
-void GradientBuckets::Impl::device_complete(GradientBucket& bucket, std::size_t d) {
-  bucket.complete[d].emplace(current_stream(devices[d]).record());
-  if (--bucket.devices_left == 0) launch(bucket);
+void GradientBuckets::Impl::device_is_complete(GradientBucket& bucket, std::size_t d) {
+  bucket.arrivals[d].complete.emplace(current_stream(devices[d]).record());
+  if (bucket.devices_left->fetch_sub(1) == 1) launch_from(bucket);
 }
 
-void GradientBuckets::Impl::launch(GradientBucket& bucket) {
-  bucket.launched = true;
-  const NoGrad guard;
-  std::vector<RankBuffers> ranks;
-  for (std::size_t d = 0; d < count(); ++d) {
-    streams[d].wait(*bucket.complete[d]);
-    const StreamGuard on(streams[d]);
-    for (const std::size_t e : bucket.entries) {
-      // What this device does not add: nothing came, or what is there was summed before.
-      Meta& meta = *autograd::meta_of(parameters[e][d]);
-      if (arrives[leaf(e, d)]) continue;
-      if (!meta.grad.defined()) {
-        fill_values(meta.grad_slot, 0);
-      } else if (meta.replaces_grad) {
-        keep_share(meta);
-        meta.scattered = options.shard_optimizer_state;
-      } else if (!meta.grad.is_same(meta.grad_slot)) {
-        copy_values(meta.grad_slot, meta.grad);
-      }
-    }
-    bucket.flats[d].record_stream(streams[d]);
-    ranks.push_back({streams[d], bucket.flats[d].impl()->data()});
+// Launches the bucket if all before it were, and those after it that wait for it alone. While another thread launches,
+// that one does.
+void GradientBuckets::Impl::launch_from(GradientBucket& complete) {
+  for (GradientBucket* next = next_to_launch(&complete); next; next = next_to_launch(nullptr)) {
+    if (!next->is_needed) continue;
+    reduce(*next);  // should it fail, is_launching stays: no later one is launched
   }
-  reduce(bucket, ranks);
-  bucket.reduced = true;
 }
 
-// In place: all of it on each device, or each device's share.
-void GradientBuckets::Impl::reduce(const GradientBucket& bucket, std::vector<RankBuffers>& ranks) {
+GradientBucket* GradientBuckets::Impl::next_to_launch(GradientBucket* complete) {
+  const std::scoped_lock lock(launch_mutex);
+  if (complete) {
+    complete->is_complete = true;
+    if (is_launching) return nullptr;
+  }
+  is_launching = next_bucket < buckets.size() && buckets[next_bucket].is_complete;
+  return is_launching ? &buckets[next_bucket++] : nullptr;
+}
+
+// In place: all of it on each device, or each device's shard.
+void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
+  const NoGrad guard;
   const DType dtype = bucket.flats[0].dtype();
+  std::vector<RankBuffers> ranks;
   std::size_t offset = 0;
   for (std::size_t d = 0; d < count(); ++d) {
-    ranks[d].receive = bucket.flats[d].impl()->data() + offset * size_of(dtype);
+    streams[d].wait(*bucket.arrivals[d].complete);
+    const StreamGuard on(streams[d]);
+    for (const std::size_t e : bucket.entries) parameters[e]->prepare_sum(d);
+    const Tensor& flat = bucket.flats[d];
+    flat.record_stream(streams[d]);
+    RankBuffers& rank = ranks.emplace_back(RankBuffers{streams[d], flat.impl()->data()});
+    rank.receive = flat.impl()->data() + offset * size_of(dtype);
     if (options.shard_optimizer_state) offset += bucket.counts[d];
   }
   if (options.shard_optimizer_state)
     communicator->reduce_scatter(ranks, bucket.counts, dtype);
   else
     communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), dtype);
+  bucket.is_reduced = true;
 }
 
 void GradientBuckets::Impl::end() {
   const std::scoped_lock lock(mutex);
-  running = false;
-  if (std::exchange(summing_now, false)) take_sums();
+  is_running = false;
+  if (sums_now.exchange(false)) take_sums();
   for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
-}
-
-bool GradientBuckets::Impl::is_running() {
-  const std::scoped_lock lock(mutex);
-  return running;
 }
 
 // After all buckets that could be were reduced.
 void GradientBuckets::Impl::take_sums() {
+  is_launching = false;
   for (std::size_t d = 0; d < count(); ++d) current_stream(devices[d]).wait(streams[d].record());
-  for (GradientBucket& bucket : buckets) {
-    if (!bucket.reduced) continue;
-    for (const std::size_t e : bucket.entries) {
-      if (!std::exchange(primary(e).unsummed, false) || !has_gradient(e)) continue;
-      for (std::size_t d = 0; d < count(); ++d) {
-        Meta& meta = meta_at(e, d);
-        bump_version(meta.grad_slot);
-        take_slot(meta, d, options.shard_optimizer_state);
-      }
-    }
-  }
-}
-
-// What is in the slot is the gradient: the sum, or the device's share of it.
-void GradientBuckets::Impl::take_slot(Meta& meta, std::size_t d, bool scattered) const {
-  meta.grad = meta.grad_slot;
-  meta.scattered = scattered;
-  // Each device keeps its share of what was summed, or the first one all; the next gradient replaces the rest.
-  meta.replaces_grad = options.shard_optimizer_state || d != 0;
+  for (GradientBucket& bucket : buckets)
+    if (std::exchange(bucket.is_reduced, false))
+      for (const std::size_t e : bucket.entries)
+        if (parameters[e]->state() == GradientState::partial) parameters[e]->take_sum();
 }
 
 // What several backwards have left to be summed.
-void GradientBuckets::Impl::sum_now() {
-  const auto entries = std::views::iota(std::size_t(0), parameters.size());
-  if (std::ranges::none_of(entries, [&](std::size_t e) { return primary(e).unsummed; })) return;
+void GradientBuckets::Impl::sum_what_is_partial() {
+  if (std::ranges::none_of(parameters, [](const auto& p) { return p->state() == GradientState::partial; })) return;
   expect({});
   take_sums();
   for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
 }
 
-void GradientBuckets::Impl::complete_gradient(std::size_t l) {
+void GradientBuckets::Impl::complete_gradient(std::size_t entry) {
   const std::scoped_lock lock(mutex);
-  if (running) return;
-  const std::size_t e = l / count();
-  if (parameters.empty()) return;  // given up meanwhile
+  if (is_running || parameters.empty()) return;
+  BucketedParameter* const parameter = parameters[entry].get();
+  if (parameter->state() != GradientState::partial && parameter->state() != GradientState::sharded) return;
   detail::draining(devices, [&] {
-    if (primary(e).unsummed) {
-      bring_gradients();
-      sum_now();
+    if (parameter->state() == GradientState::partial) {
+      reconcile_all_gradients();
+      sum_what_is_partial();
     }
-    if (is_scattered(e)) gather_gradients(std::span(&e, 1));
+    if (parameter->state() == GradientState::sharded) all_gather_gradients(std::span(&parameter, 1));
   });
 }
 
-void GradientBuckets::Impl::gather_gradients(std::span<const std::size_t> which) {
-  std::vector<DividedTensor> all;
-  for (const std::size_t e : which) {
-    DividedTensor& gradient = all.emplace_back();
-    for (const Tensor& place : parameters[e]) {
-      const Meta& meta = *autograd::meta_of(place);
-      gradient.push_back({meta.grad_slot, *meta.share});
-    }
-  }
-  gather_shares(*communicator, all);
-  for (const std::size_t e : which)
-    for (const Tensor& place : parameters[e]) autograd::meta_of(place)->scattered = false;
+void GradientBuckets::Impl::all_gather_gradients(std::span<BucketedParameter* const> which) {
+  std::vector<ShardedTensor> all;
+  for (const BucketedParameter* const parameter : which) all.push_back(parameter->sharded_gradient());
+  all_gather_shards(*communicator, all);
+  for (BucketedParameter* const parameter : which) parameter->take_gathered();
 }
 
-void GradientBuckets::Impl::gather_leaves(std::span<const std::size_t> leaves) {
+void GradientBuckets::Impl::all_gather(std::span<autograd::ReplicatedParameter* const> which) {
   const std::scoped_lock lock(mutex);
-  std::vector<DividedTensor> all;
-  for (const std::size_t l : leaves) {
-    DividedTensor& parameter = all.emplace_back();
-    for (const Tensor& place : parameters[l / count()]) parameter.push_back({place, *autograd::meta_of(place)->share});
-  }
-  gather_shares(*communicator, all);
+  std::vector<ShardedTensor> all;
+  for (const autograd::ReplicatedParameter* const parameter : which)
+    all.push_back(static_cast<const BucketedParameter*>(parameter)->sharded_values());
+  all_gather_shards(*communicator, all);
 }
 
 }  // namespace lockstep

@@ -2,7 +2,7 @@
 
 #include <lockstep/autograd/grad_mode.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "core/context.h"
 #include "core/text.h"
 #include "parallel/replica_barrier.h"

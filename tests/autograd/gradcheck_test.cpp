@@ -8,7 +8,7 @@
 #include <lockstep/core/error.h>
 #include <lockstep/tensor/creation.h>
 
-#include "autograd/node.h"
+#include "autograd/record.h"
 #include "support/test_devices.h"
 
 namespace lockstep {

@@ -14,7 +14,8 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/tensor/creation.h>
 
-#include "optim/places.h"
+#include "optim/replicas.h"
+#include "support/replicas.h"
 
 namespace lockstep::testing {
 namespace {
@@ -227,8 +228,11 @@ std::vector<Tensor> make_parameters(const std::vector<Device>& devices, DType dt
       }
     }
   }
-  for (std::size_t d = 1; d < all.size(); ++d)
-    for (std::size_t i = 0; i < all[d].size(); ++i) autograd::make_meta(all[0][i]).replicas.push_back(all[d][i]);
+  for (std::size_t i = 0; i < all[0].size() && all.size() > 1; ++i) {
+    std::vector<Tensor> others;
+    for (std::size_t d = 1; d < all.size(); ++d) others.push_back(all[d][i]);
+    testing::LooseReplicas::attach(all[0][i], others);
+  }
   return all[0];
 }
 
@@ -238,8 +242,8 @@ void set_gradients(const std::vector<Tensor>& parameters, int step) {
     std::vector<double>& values = known[{i, step}];
     for (auto e = std::int64_t(values.size()); e < parameters[i].numel(); ++e)
       values.push_back(some_gradient(i, e, step));
-    for (std::size_t k = 0; k < optim::place_count(parameters[i]); ++k) {
-      Tensor there = optim::place(parameters[i], k);
+    for (std::size_t k = 0; k < optim::replica_count(parameters[i]); ++k) {
+      Tensor there = optim::replica(parameters[i], k);
       const TensorOptions options{.dtype = there.dtype(), .device = there.device()};
       there.set_grad(from_host(values.data(), std::size_t(there.numel()), kFloat64, there.sizes(), options));
     }
@@ -247,7 +251,7 @@ void set_gradients(const std::vector<Tensor>& parameters, int step) {
 }
 
 std::vector<double> values_in(const Tensor& parameter, std::size_t place) {
-  return optim::place(parameter, place).detach().cpu().to(kFloat64).to_vector<double>();
+  return optim::replica(parameter, place).detach().cpu().to(kFloat64).to_vector<double>();
 }
 
 }  // namespace lockstep::testing

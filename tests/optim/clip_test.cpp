@@ -10,7 +10,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "optim/cases.h"
-#include "optim/places.h"
+#include "optim/replicas.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -19,7 +19,7 @@ namespace {
 constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
 std::vector<double> gradient_values(const Tensor& parameter, std::size_t place = 0) {
-  return optim::place(parameter, place).grad().cpu().to(kFloat64).to_vector<double>();
+  return optim::replica(parameter, place).grad().cpu().to(kFloat64).to_vector<double>();
 }
 
 std::vector<double> all_gradients(const std::vector<Tensor>& parameters, std::size_t place = 0) {
@@ -89,7 +89,7 @@ TEST(ClipGradNorm, SpansDevices) {
   const std::vector<double> after = all_gradients(parameters);
   for (std::size_t i = 0; i < after.size(); ++i) ASSERT_NEAR(after[i], before[i] * factor, 1e-14);
   for (const Tensor& parameter : parameters)
-    EXPECT_EQ(gradient_values(parameter, optim::place_count(parameter) - 1), gradient_values(parameter));
+    EXPECT_EQ(gradient_values(parameter, optim::replica_count(parameter) - 1), gradient_values(parameter));
 }
 
 TEST(ClipGradNorm, DoesNotOverflow) {

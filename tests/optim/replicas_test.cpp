@@ -7,9 +7,9 @@
 #include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>
 
-#include "autograd/node.h"
 #include "optim/cases.h"
-#include "optim/places.h"
+#include "optim/replicas.h"
+#include "support/replicas.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -35,7 +35,7 @@ void train(optim::Optimizer& optimizer, const std::vector<Tensor>& parameters, i
 void expect_equal_everywhere(const std::vector<Tensor>& parameters, const std::vector<Tensor>& expected,
                              const std::string& what) {
   for (std::size_t i = 0; i < parameters.size(); ++i)
-    for (std::size_t k = 0; k < optim::place_count(parameters[i]); ++k)
+    for (std::size_t k = 0; k < optim::replica_count(parameters[i]); ++k)
       EXPECT_EQ(values_in(parameters[i], k), values_in(expected[i])) << what << ", parameter " << i << ", place " << k;
 }
 
@@ -70,14 +70,14 @@ TEST(Replicas, TakeOverTheStateWhenTheyComeLater) {
   train(reference, alone, 0, 6);
   std::vector<Tensor> replicas;
   for (const Tensor& parameter : some) {
-    replicas.push_back(autograd::meta_of(parameter)->replicas.front());
-    autograd::meta_of(parameter)->replicas.clear();
+    replicas.push_back(testing::other_replicas(parameter).front());
+    testing::LooseReplicas::detach(parameter);
   }
   train(optimizer, some, 0, 3);
   for (std::size_t i = 0; i < some.size(); ++i) {
     const NoGrad guard;
     replicas[i].copy_(some[i]);
-    autograd::meta_of(some[i])->replicas = {replicas[i]};
+    testing::LooseReplicas::attach(some[i], {replicas[i]});
   }
   train(optimizer, some, 3, 6);
   expect_equal_everywhere(some, alone, "a late replica");
@@ -88,7 +88,7 @@ TEST(Replicas, WithoutAGradientAreRefusedBeforeAnythingChanges) {
   const std::vector<Tensor> parameters = testing::make_parameters(gpus(2));
   optim::SGD optimizer(parameters, {.lr = 0.1});
   testing::set_gradients(parameters, 0);
-  Tensor(optim::place(parameters[2], 1)).set_grad({});
+  Tensor(optim::replica(parameters[2], 1)).set_grad({});
   const std::vector<double> before = values_in(parameters[0]);
   try {
     optimizer.step();
@@ -104,7 +104,7 @@ TEST(Replicas, LoseTheirGradientsWithThePrimary) {
   const std::vector<Tensor> parameters = testing::make_parameters(gpus(2));
   optim::SGD optimizer(parameters, {.lr = 0.1});
   testing::set_gradients(parameters, 0);
-  const Tensor replica = optim::place(parameters[0], 1), gradient = replica.grad();
+  const Tensor replica = optim::replica(parameters[0], 1), gradient = replica.grad();
   optimizer.zero_grad(false);
   EXPECT_TRUE(replica.grad().is_same(gradient));
   EXPECT_EQ(gradient.to_vector<double>(), std::vector<double>(35));

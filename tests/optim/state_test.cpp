@@ -7,7 +7,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "optim/cases.h"
-#include "optim/places.h"
+#include "optim/replicas.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -48,7 +48,7 @@ std::string refusal(optim::Optimizer& optimizer, const StateDict& state) {
 void copy_values_everywhere(const std::vector<Tensor>& to, const std::vector<Tensor>& from) {
   const NoGrad guard;
   for (std::size_t i = 0; i < to.size(); ++i)
-    for (std::size_t k = 0; k < optim::place_count(to[i]); ++k) Tensor(optim::place(to[i], k)).copy_(from[i]);
+    for (std::size_t k = 0; k < optim::replica_count(to[i]); ++k) Tensor(optim::replica(to[i], k)).copy_(from[i]);
 }
 
 TEST(OptimizerState, ResumesBitForBit) {

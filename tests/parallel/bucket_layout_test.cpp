@@ -6,6 +6,7 @@
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/clip.h>
 
+#include "parallel/bucketed_parameter.h"
 #include "parallel/sharded.h"
 #include "support/test_devices.h"
 
@@ -28,10 +29,9 @@ BucketLayout layout_of(const std::vector<std::int64_t>& elements, int devices, D
   return lay_out_buckets(parameters, order, {.first_bytes = 1 << 20, .bytes = 1 << 20, .shard_optimizer_state = true});
 }
 
-std::vector<std::int64_t> sizes_of_shares(const BucketLayout& layout, std::size_t entry) {
+std::vector<std::int64_t> sizes_of_shards(const BucketLayout& layout, std::size_t entry) {
   std::vector<std::int64_t> sizes;
-  for (const GradientSlot& slot : layout.slots)
-    if (slot.entry == entry) sizes.push_back(slot.share->end - slot.share->begin);
+  for (const autograd::Shard& shard : layout.slots[entry].shards) sizes.push_back(shard.size());
   return sizes;
 }
 
@@ -40,11 +40,12 @@ TEST(BucketLayout, EachGradientBeginsAtAMultipleOfSixtyFourElements) {
   for (const DType dtype : {kFloat16, kFloat32, kFloat64}) {
     const BucketLayout layout = layout_of({10, 15, 1, 129, 64, 3}, 2, dtype);
     ASSERT_EQ(layout.buckets.size(), 1u);
-    for (const GradientSlot& slot : layout.slots) EXPECT_EQ(slot.memory.impl()->offset % 64, 0) << slot.entry;
+    for (std::size_t entry = 0; entry < layout.slots.size(); ++entry)
+      for (const Tensor& memory : layout.slots[entry].memory) EXPECT_EQ(memory.impl()->offset % 64, 0) << entry;
   }
 }
 
-TEST(BucketLayout, DevicesHaveEqualAndAlignedShares) {
+TEST(BucketLayout, DevicesHaveEqualAndAlignedShards) {
   const TestDevices devices(5);
   for (const int count : {1, 2, 3, 5})
     for (const std::vector<std::int64_t>& elements :
@@ -52,7 +53,7 @@ TEST(BucketLayout, DevicesHaveEqualAndAlignedShares) {
       const BucketLayout layout = layout_of(elements, count);
       const BucketMemory& bucket = layout.buckets.at(0);
       ASSERT_EQ(bucket.counts.size(), std::size_t(count));
-      for (const std::size_t share : bucket.counts) EXPECT_EQ(share, bucket.counts[0]);
+      for (const std::size_t shard : bucket.counts) EXPECT_EQ(shard, bucket.counts[0]);
       EXPECT_EQ(bucket.counts[0] % 64, 0u);
       EXPECT_EQ(bucket.flats[0].numel(), std::int64_t(bucket.counts[0]) * count);
     }
@@ -61,11 +62,11 @@ TEST(BucketLayout, DevicesHaveEqualAndAlignedShares) {
 TEST(BucketLayout, SharesBeginAtMultiplesOfSixtyFourElementsAndAreAllElementsOnce) {
   const TestDevices devices(4);
   const BucketLayout layout = layout_of({7, 300, 1, 777}, 4);  // 64 + 320 + 64 + 832 elements: shares of 320
-  EXPECT_EQ(sizes_of_shares(layout, 0), (std::vector<std::int64_t>{7, 0, 0, 0}));
-  EXPECT_EQ(sizes_of_shares(layout, 1), (std::vector<std::int64_t>{256, 44, 0, 0}));
-  EXPECT_EQ(sizes_of_shares(layout, 2), (std::vector<std::int64_t>{0, 1, 0, 0}));
-  EXPECT_EQ(sizes_of_shares(layout, 3), (std::vector<std::int64_t>{0, 192, 320, 265}));
-  EXPECT_EQ(sizes_of_shares(layout_of({7}, 4), 0), (std::vector<std::int64_t>{7, 0, 0, 0}));
+  EXPECT_EQ(sizes_of_shards(layout, 0), (std::vector<std::int64_t>{7, 0, 0, 0}));
+  EXPECT_EQ(sizes_of_shards(layout, 1), (std::vector<std::int64_t>{256, 44, 0, 0}));
+  EXPECT_EQ(sizes_of_shards(layout, 2), (std::vector<std::int64_t>{0, 1, 0, 0}));
+  EXPECT_EQ(sizes_of_shards(layout, 3), (std::vector<std::int64_t>{0, 192, 320, 265}));
+  EXPECT_EQ(sizes_of_shards(layout_of({7}, 4), 0), (std::vector<std::int64_t>{7, 0, 0, 0}));
 }
 
 // Every element of the bucket that a gradient is in.
@@ -93,8 +94,7 @@ TEST_P(Buckets, HoldZerosBesideTheirGradientsThroughoutTraining) {
       std::size_t gradients = 0;
       Tensor slot;
       for (const Tensor& parameter : model.parameters()) {
-        slot = autograd::meta_of(d == 0 ? parameter : autograd::meta_of(parameter)->replicas[std::size_t(d) - 1])
-                   ->grad_slot;
+        slot = static_cast<BucketedParameter*>(autograd::replica_of(parameter)->parameter)->slot(std::size_t(d));
         gradients += nonzeros(values(slot));
       }
       EXPECT_EQ(nonzeros(whole_bucket(slot)), gradients) << "after step " << step << " on cuda:" << d;

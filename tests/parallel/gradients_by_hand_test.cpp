@@ -15,7 +15,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
-#include "autograd/node.h"
+#include "support/replicas.h"
 #include "support/test_devices.h"
 #include "support/values.h"
 
@@ -75,7 +75,7 @@ class GradientsByHand : public ::testing::TestWithParam<Case> {
       const Doubles a = values(expected[i].second), b = values(got[i].second);
       for (std::size_t k = 0; k < a.size(); ++k)
         ASSERT_NEAR(b[k], a[k], 1e-11) << expected[i].first << " after step " << step;
-      for (const Tensor& replica : autograd::meta_of(got[i].second)->replicas)
+      for (const Tensor& replica : testing::other_replicas(got[i].second))
         ASSERT_EQ(values(replica), b) << expected[i].first << " on " << replica.device() << " after step " << step;
     }
   }

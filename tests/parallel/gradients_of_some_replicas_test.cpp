@@ -14,8 +14,8 @@
 #include <lockstep/parallel/data_parallel.h>
 #include <lockstep/tensor/random.h>
 
-#include "autograd/node.h"
 #include "parallel/close.h"
+#include "support/replicas.h"
 #include "support/test_devices.h"
 #include "support/values.h"
 
@@ -72,7 +72,7 @@ class GradientsOfSomeReplicas : public ::testing::TestWithParam<Case> {
       ASSERT_EQ(gradient.defined(), parameter.grad().defined()) << name;
       if (!gradient.defined()) continue;
       expect_close(values(gradient), values(parameter.grad()), 1e-12, name);
-      for (const Tensor& replica : autograd::meta_of(got[i].second)->replicas)
+      for (const Tensor& replica : testing::other_replicas(got[i].second))
         EXPECT_EQ(values(replica.grad()), values(gradient)) << name << " on " << replica.device();
     }
   }
@@ -82,7 +82,7 @@ class GradientsOfSomeReplicas : public ::testing::TestWithParam<Case> {
     for (std::size_t i = 0; i < expected.size(); ++i) {
       const auto& [name, parameter] = expected[i];
       expect_close(values(got[i].second), values(parameter), 1e-12, name);
-      for (const Tensor& replica : autograd::meta_of(got[i].second)->replicas)
+      for (const Tensor& replica : testing::other_replicas(got[i].second))
         EXPECT_EQ(values(replica), values(got[i].second)) << name << " on " << replica.device();
     }
   }

@@ -8,10 +8,10 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/sync_batch_norm.h>
 
-#include "autograd/node.h"
 #include "parallel/close.h"
 #include "parallel/job.h"
 #include "support/repetitions.h"
+#include "support/replicas.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -99,7 +99,7 @@ Result train_on(int devices, std::int64_t rows, const Net& net, DType dtype) {
   EXPECT_EQ(model.devices().size(), std::size_t(devices));
   return train(model, model.device(), dtype, rows, [&] {
     for (const auto& [name, parameter] : model.named_parameters())
-      for (const Tensor& replica : autograd::meta_of(parameter)->replicas)
+      for (const Tensor& replica : testing::other_replicas(parameter))
         ASSERT_EQ(values(replica), values(parameter)) << name;
   });
 }

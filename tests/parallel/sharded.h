@@ -8,9 +8,9 @@
 
 #include <lockstep/optim/optimizer.h>
 
-#include "autograd/node.h"
 #include "parallel/close.h"
 #include "parallel/job.h"
+#include "support/replicas.h"
 
 namespace lockstep::sharded {
 
@@ -66,7 +66,7 @@ inline void expect_close(const std::vector<std::vector<double>>& got,
 
 inline void expect_replicas_identical(const std::vector<Tensor>& parameters) {
   for (const Tensor& parameter : parameters)
-    for (const Tensor& replica : autograd::meta_of(parameter)->replicas) EXPECT_EQ(values(replica), values(parameter));
+    for (const Tensor& replica : testing::other_replicas(parameter)) EXPECT_EQ(values(replica), values(parameter));
 }
 
 inline const std::vector<Tensor>& batches() {

@@ -8,7 +8,6 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/runtime/trace.h>
 
-#include "autograd/node.h"
 #include "optim/cases.h"
 #include "parallel/sharded.h"
 #include "support/test_devices.h"

@@ -13,9 +13,9 @@
 #include <lockstep/parallel/sync_batch_norm.h>
 #include <lockstep/runtime/trace.h>
 
-#include "autograd/node.h"
 #include "parallel/job.h"
 #include "support/repetitions.h"
+#include "support/replicas.h"
 #include "support/values.h"
 
 namespace lockstep {
@@ -55,7 +55,7 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
     std::vector<std::vector<double>> all;
     for (const auto& [key, value] : model_.state_dict()) all.push_back(testing::values(value));
     for (const Tensor& parameter : model_.parameters())
-      for (const Tensor& replica : autograd::meta_of(parameter)->replicas) all.push_back(testing::values(replica));
+      for (const Tensor& replica : testing::other_replicas(parameter)) all.push_back(testing::values(replica));
     return all;
   }
 

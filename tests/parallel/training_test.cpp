@@ -11,9 +11,9 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/runtime/trace.h>
 
-#include "autograd/node.h"
 #include "parallel/close.h"
 #include "parallel/job.h"
+#include "support/replicas.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -48,9 +48,8 @@ std::vector<double> flat(const std::vector<Tensor>& parameters) {
 
 void expect_replicas_identical(nn::ModuleBase& module) {
   for (const auto& [name, parameter] : module.named_parameters()) {
-    const auto* meta = autograd::meta_of(parameter);
     const std::vector<double> primary = flat({parameter});
-    for (const Tensor& replica : meta->replicas) ASSERT_EQ(flat({replica}), primary) << name;
+    for (const Tensor& replica : testing::other_replicas(parameter)) ASSERT_EQ(flat({replica}), primary) << name;
   }
 }
 
@@ -98,7 +97,7 @@ void expect_gradients_as_on_one_device(Run&& run) {
     ASSERT_EQ(b.defined(), a.defined()) << expected[i].first;
     if (!a.defined()) continue;
     testing::expect_close(flat({b}), flat({a}), 1e-11, expected[i].first);
-    for (const Tensor& replica : autograd::meta_of(got[i].second)->replicas)
+    for (const Tensor& replica : testing::other_replicas(got[i].second))
       EXPECT_EQ(flat({replica.grad()}), flat({b})) << expected[i].first;
   }
 }
@@ -167,7 +166,7 @@ TEST(Gradients, StayWhileOthersAreAskedFor) {
   for (const Tensor& parameter : model.parameters()) {
     if (!parameter.grad().defined()) continue;
     everywhere.push_back(parameter.grad());
-    for (const Tensor& replica : autograd::meta_of(parameter)->replicas) everywhere.push_back(replica.grad());
+    for (const Tensor& replica : testing::other_replicas(parameter)) everywhere.push_back(replica.grad());
   }
   const std::vector<double> before = flat(everywhere);
   const Tensor loss = loss_of(model(batch(1), false));

@@ -8,8 +8,8 @@
 #include <memory>
 #include <tuple>
 
-#include "autograd/node.h"
 #include "parallel/job.h"
+#include "support/replicas.h"
 
 namespace lockstep {
 namespace {
@@ -141,7 +141,7 @@ Outcome reduction(int count, const std::function<void(FaultInjector&)>& inject) 
         const NoGrad guard;
         for (const Tensor& parameter : prepared.model.parameters()) {
           parameter.grad().mul_(2);
-          for (const Tensor& replica : autograd::meta_of(parameter)->replicas) replica.grad().mul_(2);
+          for (const Tensor& replica : testing::other_replicas(parameter)) replica.grad().mul_(2);
         }
       });
 }
@@ -167,7 +167,7 @@ Outcome sharded_step(int count, const std::function<void(FaultInjector&)>& injec
         const NoGrad guard;
         for (const Tensor& parameter : prepared.model.parameters()) {
           Tensor(parameter).mul_(2);
-          for (Tensor replica : autograd::meta_of(parameter)->replicas) replica.mul_(2);
+          for (Tensor replica : testing::other_replicas(parameter)) replica.mul_(2);
         }
       });
 }

@@ -188,7 +188,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
 
   void make_replicas() {
     if (devices_.size() == 1) return;
-    buckets_.give_up();
+    buckets_.release();
     sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
     buckets_ = GradientBuckets();
     replicas_.clear();

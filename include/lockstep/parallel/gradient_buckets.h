@@ -22,7 +22,7 @@ struct BucketOptions {
   std::size_t bytes = std::size_t(25) << 20;       ///< Of the others.
   /// Divides optimizer state between the devices, whatever the optimizer: of N devices each holds a part in N of it,
   /// to 64 elements of each bucket (ZeRO stage 1: Rajbhandari et al. 2020). Backward reduce-scatters each bucket, so
-  /// that a device has the sum of its share only; Optimizer::step() updates there that share and sends it to the
+  /// that a device has the sum of its shard only; Optimizer::step() updates there that shard and sends it to the
   /// others. Parameters come out as without, bit for bit, but for the order of additions where several backwards
   /// accumulate or norms are clipped. State dicts are the same. A gradient that is asked for with grad() is gathered
   /// then, once.
@@ -42,15 +42,16 @@ class LOCKSTEP_API GradientBuckets {
   /// modules[i] is on devices[i]; the first is the primary. Throws OutOfMemory.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
                   const BucketOptions& options, Summing summing);
-  ~GradientBuckets();  ///< As give_up(), but drops gradients that cannot be summed any more.
+  /// As release(), but does not throw: prints the error of a sum that failed, and drops the gradients.
+  ~GradientBuckets();
   GradientBuckets(GradientBuckets&&) noexcept;
   GradientBuckets& operator=(GradientBuckets&&) noexcept;
 
   /// Before other replicas take the place of these: sums what is not summed. A backward through a graph of these throws
   /// AutogradError from then on, since their gradients could not be summed. Throws the errors of the sum. Where a
   /// device was lost, what was not summed is dropped.
-  void give_up();
-  /// False after give_up(), and when others were made for the primary meanwhile, which take it over.
+  void release();
+  /// False after release(), and when others were made for the primary meanwhile, which take it over.
   bool are_current() const noexcept;
 
   std::size_t bucket_count() const noexcept;

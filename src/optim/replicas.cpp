@@ -1,4 +1,4 @@
-#include "optim/places.h"
+#include "optim/replicas.h"
 
 #include <algorithm>
 
@@ -14,15 +14,32 @@ bool fits(const TensorImpl& gradient, const TensorImpl& tensor) {
 
 }  // namespace
 
-void settle(std::span<const Tensor> parameters) {
-  std::vector<autograd::SinkLeaves> models;
+void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameters) {
   for (const Tensor& parameter : parameters)
-    if (place_count(parameter) > 1) autograd::add_leaf(models, parameter);
-  for (const auto& [sink, leaves] : models) sink->settle();
+    for (std::size_t k = 0; k < replica_count(parameter); ++k)
+      if (const Device device = replica(parameter, k).device(); std::ranges::find(devices, device) == devices.end())
+        devices.push_back(device);
+}
+
+void reconcile(std::span<const Tensor> parameters) {
+  for (const Tensor& parameter : parameters)
+    if (const autograd::Replica* const own = autograd::replica_of(parameter)) own->parameter->reconcile();
+}
+
+void all_gather(std::span<const Tensor> parameters) {
+  std::vector<std::vector<autograd::ReplicatedParameter*>> models;  // one exchange for each
+  for (const Tensor& parameter : parameters) {
+    if (!is_sharded(parameter)) continue;
+    autograd::ReplicatedParameter* const own = autograd::replica_of(parameter)->parameter;
+    const auto model =
+        std::ranges::find_if(models, [&](const auto& others) { return others.front()->listener() == own->listener(); });
+    (model == models.end() ? models.emplace_back() : *model).push_back(own);
+  }
+  for (const auto& model : models) model.front()->all_gather(model);
 }
 
 Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, std::size_t k) {
-  const Tensor& there = place(parameter, k);
+  const Tensor& there = replica(parameter, k);
   const Tensor* const gradient = gradient_of(there);
   if (!gradient)
     throw AutogradError(text("[", op, "] expected a gradient of parameter ", index, " on ", there.device(), " as on ",
@@ -49,17 +66,17 @@ std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors) {
 
 std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters) {
   for (const Tensor& parameter : parameters) impl_of(op, parameter);
-  settle(parameters);
+  reconcile(parameters);
   std::vector<Tensor> gradients;
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     if (!gradient_of(parameters[i])) continue;
-    for (std::size_t k = 0; k < place_count(parameters[i]); ++k) {
-      const Tensor& there = place(parameters[i], k);
-      autograd::Meta& meta = *autograd::meta_of(there);
-      meta.grad = gradient_in(op, i, parameters[i], k);
-      meta.scattered = meta.share.has_value();
-      gradients.push_back(in_share(meta.grad, there));
+    for (std::size_t k = 0; k < replica_count(parameters[i]); ++k) {
+      const Tensor& there = replica(parameters[i], k);
+      Tensor& gradient = autograd::meta_of(there)->grad;
+      gradient = gradient_in(op, i, parameters[i], k);
+      gradients.push_back(in_shard(gradient, there));
     }
+    if (const autograd::Replica* const own = autograd::replica_of(parameters[i])) own->parameter->gradient_changed();
   }
   return gradients;
 }

@@ -1,0 +1,93 @@
+// Where the gradient of a leaf ends.
+#include <mutex>
+#include <utility>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/core/error.h>
+
+#include "autograd/record.h"
+#include "core/text.h"
+#include "tensor/copy.h"
+
+namespace lockstep::autograd {
+namespace {
+
+class Accumulate final : public Node {
+ public:
+  explicit Accumulate(const Tensor& leaf) : Node("Accumulate", leaf.device()), leaf_(leaf) {}
+
+  Gradients backward(const Gradients& gradients) override {
+    Meta& meta = *meta_of(leaf_);
+    if (gradients[0].defined()) {
+      Tensor gradient = gradients[0];
+      meta.leaf_hooks.call_each([&](const auto& hook) { gradient = hooked(op, hook, gradient); });
+      check(gradient);
+      accumulate(meta, gradient, gradient.is_same(gradients[0]) ? 2 : 1);
+      meta.accumulated_hooks.call_each([&](const auto& hook) { hook(leaf_); });
+    }
+    if (const Replica* const replica = replica_of(leaf_))
+      if (const auto listener = replica->parameter->listener()) listener->ready(*replica);
+    return {};
+  }
+  const Tensor* leaf() const noexcept override { return &leaf_; }
+
+ private:
+  void accumulate(Meta& meta, const Tensor& gradient, std::uint32_t handles) {
+    const std::scoped_lock lock(mutex_);
+    if (const Replica* const replica = replica_of(leaf_))
+      replica->parameter->accumulate(*replica, gradient);
+    else if (!meta.grad.defined())
+      meta.grad = kept(gradient, handles);
+    else if (grad_enabled())
+      meta.grad = meta.grad.clone().add_(gradient);
+    else
+      meta.grad.add_(gradient);
+  }
+
+  // The leaf may have moved since the forward operation.
+  void check(const Tensor& gradient) const {
+    const TensorImpl &leaf = *leaf_.impl(), &got = *gradient.impl();
+    if (leaf.storage->device == got.storage->device && leaf.dtype == got.dtype && leaf.sizes == got.sizes) return;
+    throw AutogradError(text("[backward] expected a gradient like its leaf, ", leaf.sizes, " of ", leaf.dtype, " on ",
+                             leaf_.device(), ", got ", got.sizes, " of ", got.dtype, " on ", gradient.device()));
+  }
+
+  // Somebody else may hold the gradient (more than the given handles of ours) or its memory, it may be an expanded
+  // view, or a small part of a large array: then keep a copy.
+  static Tensor kept(const Tensor& gradient, std::uint32_t handles) {
+    const TensorImpl& impl = *gradient.impl();
+    const bool own = impl.references == handles && impl.storage->references == 1 && impl.contiguous &&
+                     impl.storage->bytes == std::size_t(impl.numel) * size_of(impl.dtype);
+    return own ? gradient : gradient.clone();
+  }
+
+  Tensor leaf_;
+  std::mutex mutex_;  // several backwards may come at once
+};
+
+}  // namespace
+
+Edge gradient_edge(const Tensor& tensor) {
+  if (!needs_grad(tensor)) return {};
+  Meta& meta = *meta_of(tensor);
+  if (meta.grad_fn) return {meta.grad_fn, meta.output};
+  // Replicas' threads may record the same leaf at once.
+  static std::mutex mutex;
+  const std::scoped_lock lock(mutex);
+  std::shared_ptr<Node> accumulator = meta.accumulator.lock();
+  if (!accumulator) meta.accumulator = accumulator = std::make_shared<Accumulate>(tensor);
+  return {accumulator, 0};
+}
+
+Tensor gradient_place(int input) {
+  const RunningNode* const running = RunningNode::current();
+  if (!running || grad_enabled()) return {};
+  const Edge& edge = running->node->edges[std::size_t(input)];
+  const Tensor* const leaf = edge.node ? edge.node->leaf() : nullptr;
+  if (!leaf) return {};
+  const Replica* const replica = replica_of(*leaf);
+  if (!replica || !meta_of(*leaf)->leaf_hooks.empty() || !running->in.brings_all(edge)) return {};
+  return replica->parameter->gradient_place(*replica);
+}
+
+}  // namespace lockstep::autograd

@@ -1,0 +1,75 @@
+// backward() and gradients(): what is checked, and what is drained where they fail. graph_task.h does the work.
+#include <lockstep/autograd/autograd.h>
+
+#include <lockstep/runtime/drain.h>
+
+#include "autograd/graph_task.h"
+#include "autograd/meta.h"
+#include "core/text.h"
+
+namespace lockstep {
+namespace {
+
+void check_roots(const char* op, std::span<const Tensor> roots, std::span<const Tensor> gradients) {
+  if (roots.empty()) throw InvalidArgument(text("[", op, "] expected at least one root, got none"));
+  if (!gradients.empty() && gradients.size() != roots.size())
+    throw InvalidArgument(
+        text("[", op, "] expected one gradient for each of ", roots.size(), " roots, got ", gradients.size()));
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    const Tensor& root = roots[i];
+    impl_of(op, root);
+    if (!autograd::needs_grad(root))
+      throw AutogradError(text("[", op, "] expected a root that requires a gradient, got one of shape ", root.sizes(),
+                               " that was computed from none"));
+    const bool given = !gradients.empty() && gradients[i].defined();
+    if (!given && root.numel() != 1)
+      throw ShapeError(text("[", op, "] expected a gradient for a root of shape ", root.sizes(), ", got none"));
+    if (!given) continue;
+    check_same_device(op, root, gradients[i]);
+    if (gradients[i].sizes() != root.sizes())
+      throw ShapeError(text("[", op, "] expected a gradient of shape ", root.sizes(), ", got ", gradients[i].sizes()));
+    if (gradients[i].dtype() != root.dtype())
+      throw DTypeError(text("[", op, "] expected a gradient of ", root.dtype(), ", got ", gradients[i].dtype()));
+  }
+}
+
+void add_roots(autograd::GraphTask& task, std::span<const Tensor> roots, std::span<const Tensor> gradients) {
+  for (const Tensor& root : roots) task.reach(root);
+  for (std::size_t i = 0; i < roots.size(); ++i) {
+    Tensor seed = gradients.empty() ? Tensor() : gradients[i];
+    if (!seed.defined()) {
+      seed = make_tensor(*roots[i].impl()->storage->device, roots[i].sizes(), roots[i].dtype());
+      seed.fill_(1);
+    }
+    task.add_root(roots[i], seed);
+  }
+}
+
+}  // namespace
+
+void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, const BackwardOptions& options) {
+  check_roots("backward", roots, gradients);
+  autograd::GraphTask task(options);
+  try {
+    add_roots(task, roots, gradients);
+    task.run();
+  } catch (...) {
+    detail::rethrow_drained(task.devices());
+  }
+}
+
+std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Tensor> inputs,
+                              std::span<const Tensor> seeds, const BackwardOptions& options) {
+  check_roots("gradients", roots, seeds);
+  autograd::GraphTask task(options);
+  try {
+    add_roots(task, roots, seeds);
+    task.capture(inputs);
+    task.run();
+    return task.captured();
+  } catch (...) {
+    detail::rethrow_drained(task.devices());
+  }
+}
+
+}  // namespace lockstep

@@ -1,0 +1,192 @@
+// A backward's graph: what it reaches, what it keeps, and what the caller's thread does before and after.
+#include "autograd/graph_task.h"
+
+#include <algorithm>
+#include <ranges>
+#include <tuple>
+
+#include <lockstep/autograd/grad_mode.h>
+
+#include "autograd/record.h"
+#include "core/text.h"
+#include "tensor/philox.h"
+
+namespace lockstep::autograd {
+
+GraphTask::Producer::Producer(const Node& node)
+    : device(node.stream.device().is_cpu() ? -1 : node.stream.device().index()), sequence(node.sequence) {}
+
+void GraphTask::reach(const Tensor& root) { discover(gradient_edge(root).node); }
+
+void GraphTask::add_root(const Tensor& root, const Tensor& gradient) {
+  const Edge edge = gradient_edge(root);
+  roots_.push_back(edge);
+  // The caller's work comes before that of the node's stream, as fork_streams() orders it.
+  visits_.at(edge.node.get()).arrivals.push_back({edge.slot, Producer(*edge.node), edge.node->stream, gradient});
+}
+
+void GraphTask::discover(const std::shared_ptr<Node>& root) {
+  std::vector<Visit*> stack;
+  const auto visit = [&](const std::shared_ptr<Node>& node) -> Visit& {
+    auto [place, fresh] = visits_.try_emplace(node.get());
+    if (fresh) {
+      place->second.node = node;
+      use(node->stream);
+      stack.push_back(&place->second);
+    }
+    return place->second;
+  };
+  visit(root);
+  while (!stack.empty()) {
+    Visit* const current = stack.back();
+    stack.pop_back();
+    for (const Edge& edge : current->node->edges)
+      if (edge.node) {
+        Visit& next = visit(edge.node);
+        next.producers = ++next.pending;
+        next.last_producer = std::min(next.last_producer, current->node->sequence);
+      }
+  }
+}
+
+void GraphTask::capture(std::span<const Tensor> inputs) {
+  captured_.resize(inputs.size());
+  std::vector<std::pair<std::uint64_t, Visit*>> order;
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    impl_of("gradients", inputs[i]);
+    const Edge edge = gradient_edge(inputs[i]);
+    if (!edge.node)
+      throw AutogradError(text("[gradients] expected inputs that require a gradient, got one that does not: ", i));
+    captures_[edge.node.get()].push_back({edge.slot, i});
+    capture_replicas(inputs[i], i);
+  }
+  for (auto& [node, visit] : visits_) {
+    visit.needed = captures_.contains(node);
+    visit.passes_on = false;
+    if (!node->edges.empty()) order.emplace_back(node->sequence, &visit);
+  }
+  std::ranges::sort(order);  // producers of the forward first; leaves, which are made late, are done
+  for (auto& [sequence, visit] : order)
+    for (const Edge& edge : visit->node->edges)
+      if (edge.node && visits_.at(edge.node.get()).needed) visit->needed = visit->passes_on = true;
+  accumulates_ = false;
+}
+
+void GraphTask::capture_replicas(const Tensor& input, std::size_t index) {
+  if (!meta_of(input)->replica) return;
+  for (const auto& [node, visit] : visits_)
+    if (node->leaf()) refuse_stale(*node->leaf());
+  const Replica* const own = replica_of(input);
+  if (!own) return;
+  for (const Replica& replica : own->parameter->replicas()) {
+    if (replica.tensor.is_same(input)) continue;
+    const Edge edge = gradient_edge(replica.tensor);
+    if (!visits_.contains(edge.node.get())) continue;
+    captures_[edge.node.get()].push_back({edge.slot, captured_.size()});
+    captured_.emplace_back();
+    parts_.push_back({index, input.device()});
+  }
+}
+
+std::vector<Tensor> GraphTask::captured() {
+  const GradMode mode(options_.create_graph);
+  std::vector<Tensor> sums(captured_.begin(), captured_.end() - std::ptrdiff_t(parts_.size()));
+  for (std::size_t k = 0; k < parts_.size(); ++k) {
+    const Tensor& part = captured_[sums.size() + k];
+    Tensor& sum = sums[parts_[k].input];
+    if (!part.defined()) continue;
+    const Tensor there = part.to(parts_[k].device);
+    sum = sum.defined() ? sum.clone().add_(there) : there;
+  }
+  return sums;
+}
+
+bool GraphTask::brings_all(const Edge& edge) const {
+  return accumulates_ && visits_.at(edge.node.get()).producers == 1;
+}
+
+std::vector<Device> GraphTask::devices() const {
+  std::vector<Device> all;
+  const auto add = [&](const Device& device) {
+    if (std::ranges::find(all, device) == all.end()) all.push_back(device);
+  };
+  for (const auto& [node, visit] : visits_) {
+    add(node->stream.device());
+    const Replica* const leaf = node->leaf() ? replica_of(*node->leaf()) : nullptr;
+    if (!leaf) continue;
+    for (const Replica& replica : leaf->parameter->replicas()) add(replica.tensor.device());
+  }
+  return all;
+}
+
+// On the caller's thread, while no other one runs.
+template <class F>
+void GraphTask::keep_failure_of(const F& step) {
+  try {
+    step();
+  } catch (...) {
+    if (!failure_) failure_ = std::current_exception();
+  }
+}
+
+void GraphTask::run() {
+  DeviceState& home = device_state(roots_.front().node->stream.device());
+  home_ = &home;
+  std::vector<ReadyQueue*> started;
+  ReadyQueue& queue = queues_[home_];
+  queue.device = home_;
+  begin_listeners();
+  keep_failure_of([&] { fork_streams(); });  // after what the listeners enqueued
+  keep_failure_of([&] {
+    const std::scoped_lock lock(mutex_);
+    for (auto& [node, visit] : visits_)
+      if (visit.pending == 0) push(&visit, started);
+  });
+  start(started);
+  for (bool running = true; running;) {
+    drain(queue);
+    DeviceThread::wait_until([&] {
+      const std::scoped_lock lock(mutex_);
+      running = active_ != 0;
+      return queue.is_draining || !running;
+    });
+  }
+  keep_failure_of([&] { join_streams(); });
+  if (std::ranges::any_of(queues_, [](const auto& q) { return q.second.random != q.second.random_start; })) draw(1);
+  if (const std::exception_ptr failure = listeners_.end(); failure && !failure_) failure_ = failure;
+  if (failure_) std::rethrow_exception(failure_);
+}
+
+// In the order in which backward will come to the leaves. Of a layer's leaves the first, its weight, comes first: were
+// its bias first, that would take the last room in a bucket of the layers before.
+void GraphTask::begin_listeners() {
+  if (!accumulates_) return;
+  std::vector<const Visit*> leaves;
+  for (const auto& [node, visit] : visits_)
+    if (node->leaf()) leaves.push_back(&visit);
+  std::ranges::sort(leaves, {}, [](const Visit* v) { return std::pair(~v->last_producer, v->node->sequence); });
+  for (const Visit* const visit : leaves) listeners_.add(*visit->node->leaf());
+  listeners_.begin();
+}
+
+void GraphTask::use(const Stream& stream) {
+  if (!stream.device().is_cpu() && std::ranges::find(used_, stream) == used_.end()) used_.push_back(stream);
+}
+
+// What the caller has enqueued, such as a change of .grad, comes before backward, on whichever streams that runs...
+void GraphTask::fork_streams() {
+  for (const Stream& stream : used_) {
+    const Stream current = current_stream(stream.device());
+    if (current != stream) stream.wait(current.record());
+  }
+}
+
+// ... and what the caller enqueues next comes after it.
+void GraphTask::join_streams() {
+  for (const Stream& stream : used_) {
+    const Stream current = current_stream(stream.device());
+    if (current != stream) current.wait(stream.record());
+  }
+}
+
+}  // namespace lockstep::autograd

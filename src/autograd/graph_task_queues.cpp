@@ -1,0 +1,183 @@
+// A backward's ready queues: what the caller's thread and the devices' threads do at once.
+#include <algorithm>
+#include <optional>
+#include <utility>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/core/error.h>
+
+#include "autograd/graph_task.h"
+#include "core/text.h"
+#include "tensor/philox.h"
+
+namespace lockstep::autograd {
+
+// The latest operation first; but leaves before all, so that their gradients are there as early as can be, and of those
+// the earliest.
+bool GraphTask::Later::operator()(const Visit* a, const Visit* b) const {
+  const auto rank = [](const Visit* v) {
+    const bool leaf = v->node->edges.empty();
+    return std::pair(leaf, leaf ? ~v->node->sequence : v->node->sequence);
+  };
+  return rank(a) < rank(b);
+}
+
+GraphTask::ReadyQueue& GraphTask::queue_of(const Node& node) {
+  DeviceState* device = &device_state(node.stream.device());
+  if (device->device.is_cpu()) device = home_;  // the CPU computes on the thread that asks
+  // Written once: start() reads it without the lock.
+  const auto [place, fresh] = queues_.try_emplace(device);
+  if (fresh) {
+    const auto number = std::uint64_t(Producer(node).device) + 2;
+    place->second.device = device;
+    place->second.random = place->second.random_start =
+        sequence_of({random_.seed, random_.stream - number * 0x9E3779B97F4A7C15u, random_.offset});
+  }
+  return place->second;
+}
+
+// Holding the lock. Queues that got their first work are to be started after it is released.
+void GraphTask::push(Visit* visit, std::vector<ReadyQueue*>& started) {
+  ReadyQueue& queue = queue_of(*visit->node);
+  queue.nodes.push(visit);
+  if (queue.is_draining) return;
+  started.push_back(&queue);
+  queue.is_draining = true;
+  ++active_;
+}
+
+void GraphTask::start(const std::vector<ReadyQueue*>& queues) {
+  for (ReadyQueue* queue : queues)
+    if (queue->device == home_) {
+      DeviceThread::notify();
+    } else {
+      try {
+        queue->device->thread.submit([this, queue] { drain(*queue); });
+      } catch (...) {  // no thread could be started: this one ends the queue
+        const std::scoped_lock lock(mutex_);
+        if (!failure_) failure_ = std::current_exception();
+        end(*queue);
+      }
+    }
+}
+
+// Does not throw: memory may fail outside of nodes too.
+void GraphTask::drain(ReadyQueue& queue) {
+  std::vector<ReadyQueue*> started;
+  std::unique_lock lock(mutex_);
+  try {
+    run_ready(queue, started, lock);
+  } catch (...) {
+    if (!lock.owns_lock()) lock.lock();
+    if (!failure_) failure_ = std::current_exception();
+    for (ReadyQueue* const other : started) end(*other);
+  }
+  end(queue);
+  const bool last = active_ == 0;
+  lock.unlock();
+  if (last) DeviceThread::notify();
+}
+
+// Holding the lock.
+void GraphTask::end(ReadyQueue& queue) noexcept {
+  if (!std::exchange(queue.is_draining, false)) return;
+  --active_;
+}
+
+void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<std::mutex>& lock) {
+  const GradMode mode(options_.create_graph);
+  std::optional<GeneratorGuard> own_numbers;
+  if (queue.device != home_) own_numbers.emplace(queue.random);
+  while (!queue.nodes.empty() && !failure_) {
+    Visit* const visit = queue.nodes.top();
+    queue.nodes.pop();
+    lock.unlock();
+    std::vector<Arrival> arrivals;
+    std::exception_ptr failure;
+    try {
+      if (visit->needed) arrivals = run_node(*visit);
+    } catch (Error& error) {
+      error.add_context(text("in backward of ", visit->node->op));
+      failure = std::current_exception();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    if (failure && !failure_) failure_ = failure;
+    deliver(*visit, std::move(arrivals), started);
+    if (started.empty()) continue;
+    lock.unlock();
+    start(started);
+    started.clear();
+    lock.lock();
+  }
+}
+
+// What goes along each of the node's edges.
+std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
+  Node& node = *visit.node;
+  const StreamGuard guard(node.stream);
+  const RunningNode running(visit.node, *this);
+  Gradients inputs = sum_arrivals(visit);
+  node.hooks.call_each([&](const auto& hook) {
+    if (Tensor& input = inputs[std::size_t(hook.first)]; input.defined()) input = hooked(node.op, hook.second, input);
+  });
+  if (const auto place = captures_.find(&node); place != captures_.end()) {
+    for (const auto& [slot, index] : place->second) captured_[index] = inputs[std::size_t(slot)];
+    if (!visit.passes_on) return {};
+  }
+  const bool any = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined(); });
+  if ((!any && !node.leaf()) || (!accumulates_ && node.edges.empty())) return {};
+  Gradients gradients = node.backward(inputs);
+  if (!options_.retain_graph && !options_.create_graph) node.release();
+  std::vector<Arrival> arrivals;
+  arrivals.reserve(gradients.size());
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const Stream made_on = gradients[i].defined() ? current_stream(gradients[i].device()) : node.stream;
+    arrivals.push_back({node.edges[i].slot, Producer(node), made_on, std::move(gradients[i])});
+  }
+  return arrivals;
+}
+
+// The sum of what arrived in each slot, on the node's stream; where an output was on another device than the first,
+// on this thread's current stream there.
+Gradients GraphTask::sum_arrivals(Visit& visit) {
+  Gradients sums(std::size_t(visit.node->outputs));
+  std::vector<Arrival> arrivals = std::move(visit.arrivals);
+  if (arrivals.size() > 1)
+    std::stable_sort(arrivals.begin(), arrivals.end(),
+                     [](const Arrival& a, const Arrival& b) { return a.producer > b.producer; });
+  std::vector<bool> owned(sums.size());
+  for (Arrival& arrival : arrivals) {
+    const Device there = arrival.gradient.device();
+    const Stream here = there == visit.node->stream.device() ? visit.node->stream : current_stream(there);
+    if (arrival.stream != here && arrival.stream.device() == there) here.wait(arrival.stream.record());
+    const auto slot = std::size_t(arrival.slot);
+    Tensor& sum = sums[slot];
+    if (!sum.defined()) {
+      sum = std::move(arrival.gradient);
+    } else if (owned[slot] && !options_.create_graph) {
+      sum.add_(arrival.gradient);
+    } else {
+      sum = sum.clone().add_(arrival.gradient);
+      owned[slot] = true;
+    }
+  }
+  return sums;
+}
+
+// Holding the lock.
+void GraphTask::deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector<ReadyQueue*>& started) {
+  const std::vector<Edge>& edges = visit.node->edges;
+  for (std::size_t i = 0; i < edges.size(); ++i) {
+    if (!edges[i].node) continue;
+    Visit& next = visits_.at(edges[i].node.get());
+    if (i < arrivals.size() && arrivals[i].gradient.defined()) {
+      use(arrivals[i].stream);
+      next.arrivals.push_back(std::move(arrivals[i]));
+    }
+    if (--next.pending == 0) push(&next, started);
+  }
+}
+
+}  // namespace lockstep::autograd

@@ -1,0 +1,21 @@
+#include "autograd/hooks.h"
+
+#include "core/text.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::autograd {
+
+Tensor hooked(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient) {
+  Tensor changed = hook(gradient);
+  if (!changed.defined()) return gradient;
+  check_same_device(op, gradient, changed);
+  if (changed.sizes() != gradient.sizes())
+    throw ShapeError(
+        text("[", op, "] expected a hook to keep the shape ", gradient.sizes(), ", got ", changed.sizes()));
+  if (changed.dtype() != gradient.dtype())
+    throw DTypeError(
+        text("[", op, "] expected a hook to keep the dtype ", gradient.dtype(), ", got ", changed.dtype()));
+  return changed;
+}
+
+}  // namespace lockstep::autograd

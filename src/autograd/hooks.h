@@ -1,0 +1,75 @@
+// Functions that backward calls with gradients, and their removal. Not to be added while a backward calls them.
+#pragma once
+
+#include <algorithm>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include <lockstep/autograd/autograd.h>
+
+namespace lockstep::autograd {
+
+/// Functions that are called in the order in which they came, until their handles remove them.
+template <class Function>
+class Hooks {
+ public:
+  HookHandle add(Function function) {
+    const auto hooks = std::make_shared<List>();
+    each([&](const std::shared_ptr<Hook>& hook) { hooks->push_back(hook); });
+    const auto& added = hooks->emplace_back(std::make_shared<Hook>(std::move(function)));
+    hooks_ = hooks;
+    return HookHandle(added);
+  }
+  bool empty() const noexcept {
+    return !hooks_ || std::none_of(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->function(); });
+  }
+  /// A hook may add others: these are called next time.
+  template <class Call>
+  void call_each(const Call& call) const {
+    each([&](const std::shared_ptr<Hook>& hook) {
+      if (const auto function = hook->function()) call(*function);
+    });
+  }
+  bool is_new() const noexcept { return !hooks_; }  ///< None was ever added.
+  /// All of them, for whoever destroys them.
+  std::shared_ptr<const void> take() noexcept { return std::move(hooks_); }
+
+ private:
+  class Hook final : public RemovableHook {
+   public:
+    explicit Hook(Function function) : function_(std::make_shared<const Function>(std::move(function))) {}
+    /// Null once it was removed. A call keeps it.
+    std::shared_ptr<const Function> function() const {
+      const std::scoped_lock lock(mutex_);
+      return function_;
+    }
+    void remove() noexcept override {
+      std::shared_ptr<const Function> removed;  // what it holds is destroyed outside the lock
+      const std::scoped_lock lock(mutex_);
+      removed.swap(function_);
+    }
+
+   private:
+    mutable std::mutex mutex_;
+    std::shared_ptr<const Function> function_;
+  };
+  using List = std::vector<std::shared_ptr<Hook>>;
+
+  template <class Visit>
+  void each(const Visit& visit) const {
+    if (const auto hooks = hooks_)
+      for (const std::shared_ptr<Hook>& hook : *hooks)
+        if (hook->function()) visit(hook);
+  }
+
+  std::shared_ptr<const List> hooks_;  // replaced whole, so that a call in progress keeps its own
+};
+
+/// What a hook made of a gradient: its result, or the gradient itself if that is undefined. Throws ShapeError,
+/// DTypeError or DeviceMismatch naming `op` for a result that is not like the gradient.
+Tensor hooked(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient);
+
+}  // namespace lockstep::autograd

@@ -1,0 +1,30 @@
+#include "autograd/in_place.h"
+
+#include "core/text.h"
+#include "tensor/overlap.h"
+
+namespace lockstep::autograd {
+
+void check_recorded_in_place(const char* op, const Tensor& target) {
+  if (needs_grad(target) && !meta_of(target)->grad_fn)
+    throw AutogradError(text("[", op, "] expected a tensor that may change in place, got a leaf of shape ",
+                             target.sizes(), " that requires a gradient: change it under NoGrad"));
+  if (target.impl()->storage->references != 1 || target.impl()->saves != 0)
+    throw AutogradError(text("[", op,
+                             "] expected memory of its own for a recorded change in place, got a tensor of shape ",
+                             target.sizes(), " that shares it with a view or with a value saved for backward"));
+}
+
+void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input) {
+  const TensorImpl &written = *target.impl(), &read = *input.impl();
+  if (overlaps_itself(written))
+    throw InvalidArgument(
+        text("[", op, "] expected a target whose elements have memory of their own, got an expanded view of shape ",
+             written.sizes, " with strides ", written.strides));
+  if (overlaps_elsewhere(written, read))
+    throw InvalidArgument(text("[", op,
+                               "] expected an argument apart from the memory that changes, got a view of shape ",
+                               read.sizes, " that overlaps the target of shape ", written.sizes, ": clone() it first"));
+}
+
+}  // namespace lockstep::autograd

@@ -1,0 +1,32 @@
+// What an operation that changes its target has to check first.
+#pragma once
+
+#include <lockstep/tensor/tensor.h>
+
+#include "autograd/record.h"
+
+namespace lockstep::autograd {
+
+void check_recorded_in_place(const char* op, const Tensor& target);
+void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input);
+
+/// To be called by an operation before it changes `target` in place, reading `inputs`. Throws InvalidArgument where the
+/// result would depend on the order of elements: a target that repeats its memory (expand), an input that shares the
+/// target's memory other than element by element. Where the change will be recorded, throws AutogradError for what
+/// recording could not follow: a leaf that requires a gradient, or memory that another tensor shares (a view, or a
+/// value saved for backward).
+template <class... Tensors>
+void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
+  const TensorImpl& own = impl_of(op, target);
+  (impl_of(op, inputs), ...);
+  [[maybe_unused]] const auto apart = [&](const TensorImpl& input) {
+    return input.storage != own.storage || &input == &own;
+  };
+  if (!(own.contiguous && (apart(*inputs.impl()) && ...))) {
+    check_memory_in_place(op, target, target);
+    (check_memory_in_place(op, target, inputs), ...);
+  }
+  if (records(target, inputs...)) check_recorded_in_place(op, target);
+}
+
+}  // namespace lockstep::autograd

@@ -1,0 +1,52 @@
+#include "autograd/listeners.h"
+
+#include <algorithm>
+
+#include <lockstep/core/error.h>
+
+#include "autograd/meta.h"
+
+namespace lockstep::autograd {
+
+void refuse_stale(const Tensor& leaf) {
+  const Meta* const meta = meta_of(leaf);
+  if (meta && meta->replica && meta->replica->parameter->is_stale() && meta->replica->index > 0)
+    throw AutogradError(
+        "[backward] expected a graph of replicas that sum their gradients, got one of replicas that are gone: of a "
+        "DataParallel that has made others since or was destroyed");
+}
+
+void Listeners::add(const Tensor& leaf) {
+  refuse_stale(leaf);
+  const Replica* const replica = replica_of(leaf);
+  if (!replica) return;
+  std::shared_ptr<GradientListener> listener = replica->parameter->listener();
+  if (!listener) return;
+  auto heard = std::ranges::find(all_, listener, &Heard::listener);
+  if (heard == all_.end()) heard = all_.insert(heard, {std::move(listener), {}});
+  heard->leaves.push_back(replica);
+}
+
+void Listeners::begin() {
+  try {
+    for (; begun_ < all_.size(); ++begun_) all_[begun_].listener->begin(all_[begun_].leaves);
+  } catch (...) {
+    end();
+    throw;
+  }
+}
+
+std::exception_ptr Listeners::end() noexcept {
+  std::exception_ptr failure;
+  const std::size_t begun = std::exchange(begun_, 0);
+  for (std::size_t i = 0; i < begun; ++i) {
+    try {
+      all_[i].listener->end();
+    } catch (...) {
+      if (!failure) failure = std::current_exception();
+    }
+  }
+  return failure;
+}
+
+}  // namespace lockstep::autograd

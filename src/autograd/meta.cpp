@@ -1,0 +1,38 @@
+#include "autograd/meta.h"
+
+#include "autograd/doomed.h"
+
+namespace lockstep::autograd {
+
+Meta::~Meta() {
+  const bool last_of_node = grad_fn && grad_fn.use_count() == 1;
+  if (!last_of_node && !grad.defined() && leaf_hooks.is_new() && accumulated_hooks.is_new()) return;
+  Doomed::destroy([&](Doomed& all) {
+    all.add(std::move(grad_fn));
+    all.add(leaf_hooks.take());
+    all.add(accumulated_hooks.take());
+    all.add(std::move(grad));
+  });
+}
+
+Meta& make_meta(const Tensor& tensor) {
+  auto& state = tensor.impl()->autograd;
+  if (!state) state = std::make_unique<Meta>();
+  return static_cast<Meta&>(*state);
+}
+
+void check_idle(const char* op, const Tensor& tensor) {
+  if (const Replica* const replica = replica_of(tensor)) replica->parameter->check_idle(op);
+}
+
+void clear_grad(const char* op, const Tensor& tensor) {
+  Meta* const meta = meta_of(tensor);
+  if (!meta) return;
+  check_idle(op, tensor);
+  if (const Replica* const replica = replica_of(tensor))
+    replica->parameter->set_gradient(*replica, Tensor());
+  else
+    meta->grad = Tensor();
+}
+
+}  // namespace lockstep::autograd

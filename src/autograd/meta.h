@@ -1,0 +1,56 @@
+// What autograd keeps with a tensor.
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string_view>
+
+#include <lockstep/tensor/tensor.h>
+
+#include "autograd/hooks.h"
+#include "autograd/node.h"
+#include "autograd/replicated_parameter.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::autograd {
+
+struct Meta final : AutogradState {
+  Meta() = default;
+  ~Meta() override;
+  Meta(const Meta&) = delete;
+  Meta& operator=(const Meta&) = delete;
+
+  bool leaf_requires_grad = false;
+  Tensor grad;
+  std::shared_ptr<Node> grad_fn;  ///< Null for a leaf.
+  int output = 0;                 ///< Which of grad_fn's outputs this is.
+  std::weak_ptr<Node> accumulator;
+  /// If the tensor is a parameter on one of several devices: keeps that parameter alive (replicated_parameter.h).
+  std::shared_ptr<const Replica> replica;
+  Hooks<std::function<Tensor(const Tensor&)>> leaf_hooks;
+  Hooks<std::function<void(const Tensor&)>> accumulated_hooks;
+
+  std::string_view grad_fn_name() const noexcept override { return grad_fn ? std::string_view(grad_fn->name) : ""; }
+  bool requires_grad() const noexcept override { return leaf_requires_grad || grad_fn; }
+};
+
+inline Meta* meta_of(const Tensor& tensor) noexcept { return static_cast<Meta*>(tensor.impl()->autograd.get()); }
+Meta& make_meta(const Tensor& tensor);
+
+/// The replica that the tensor is; null if it is none, or a stale one.
+inline const Replica* replica_of(const Tensor& tensor) noexcept {
+  const Meta* const meta = meta_of(tensor);
+  return meta && meta->replica && !meta->replica->parameter->is_stale() ? meta->replica.get() : nullptr;
+}
+
+inline bool needs_grad(const Tensor& tensor) noexcept {
+  const auto& state = tensor.impl()->autograd;
+  return state && state->requires_grad();
+}
+
+/// To be called before somebody sets, drops or zeroes a gradient. Throws AutogradError during a backward that sums it.
+void check_idle(const char* op, const Tensor& tensor);
+/// Drops the gradient of a tensor, and of its replicas. Throws as check_idle().
+void clear_grad(const char* op, const Tensor& tensor);
+
+}  // namespace lockstep::autograd

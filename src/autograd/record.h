@@ -1,0 +1,85 @@
+// How an operation becomes a node of the graph.
+//
+//   Tensor y = ...;
+//   const auto backward = [y = Saved(y, kOutput)](const Tensor& gy) { return Gradients{gy * y.get()}; };
+//   if (records(x)) record("Exp", y, {&x}, backward);
+#pragma once
+
+#include <algorithm>
+#include <initializer_list>
+#include <memory>
+#include <optional>
+#include <span>
+#include <type_traits>
+#include <utility>
+
+#include <lockstep/autograd/grad_mode.h>
+
+#include "autograd/meta.h"
+#include "autograd/node.h"
+#include "autograd/saved.h"
+
+namespace lockstep::autograd {
+
+/// True if an operation on these inputs is to be recorded.
+template <class... Tensors>
+bool records(const Tensors&... inputs) noexcept {
+  return (needs_grad(inputs) || ...) && grad_enabled();
+}
+inline bool any_records(std::span<const Tensor> inputs) noexcept {
+  return grad_enabled() && std::any_of(inputs.begin(), inputs.end(), needs_grad);
+}
+
+/// Where the gradient of `tensor` goes: its grad_fn, its accumulator if it is a leaf, or nowhere.
+Edge gradient_edge(const Tensor& tensor);
+
+/// To be called from backward: where the gradient of the node's input `input` will be kept, if it can be written there
+/// at once, on the node's stream, and returned; else undefined. Spares a copy.
+Tensor gradient_place(int input);
+
+[[noreturn]] void throw_released(const char* op);
+
+/// A node whose backward is a function object: Gradients(const Tensor& gy) for one output, or
+/// Gradients(const Gradients&) for several.
+template <class Backward>
+class LambdaNode final : public Node {
+ public:
+  LambdaNode(const char* forward_op, const Device& device, Backward body)
+      : Node(forward_op, device), body_(std::move(body)) {}
+
+  Gradients backward(const Gradients& output_gradients) override {
+    if (!body_) throw_released(op);
+    if constexpr (std::is_invocable_v<Backward&, const Tensor&>) {
+      return (*body_)(output_gradients[0]);
+    } else {
+      return (*body_)(output_gradients);
+    }
+  }
+  void release() override { body_.reset(); }
+
+ private:
+  std::optional<Backward> body_;
+};
+
+/// Makes the outputs those of the node.
+void attach(const std::shared_ptr<Node>& node, std::span<Tensor> outputs);
+
+/// Makes `output` the result of operation `op` on `inputs`. To be called only if records(inputs...).
+template <class Backward>
+void record(const char* op, Tensor& output, std::initializer_list<const Tensor*> inputs, Backward body) {
+  auto node = std::make_shared<LambdaNode<Backward>>(op, output.device(), std::move(body));
+  node->edges.reserve(inputs.size());
+  for (const Tensor* input : inputs) node->edges.push_back(gradient_edge(*input));
+  attach(node, std::span(&output, 1));
+}
+
+/// For an operation on any number of inputs or with several outputs.
+template <class Backward>
+void record_many(const char* op, std::span<Tensor> outputs, std::span<const Tensor> inputs, Backward body) {
+  auto node = std::make_shared<LambdaNode<Backward>>(op, outputs[0].device(), std::move(body));
+  node->edges.reserve(inputs.size());
+  for (const Tensor& input : inputs) node->edges.push_back(gradient_edge(input));
+  attach(node, outputs);
+}
+
+}  // namespace lockstep::autograd

@@ -1,0 +1,93 @@
+// What Tensor offers of gradients, and hooks.
+#include <lockstep/autograd/autograd.h>
+
+#include <utility>
+
+#include "autograd/meta.h"
+#include "core/text.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+bool Tensor::requires_grad() const {
+  const auto& state = impl_of("requires_grad", *this).autograd;
+  return state && state->requires_grad();
+}
+
+Tensor& Tensor::requires_grad_(bool requires_grad) {
+  const TensorImpl& impl = impl_of("requires_grad_", *this);
+  if (requires_grad && !is_floating(impl.dtype))
+    throw AutogradError(text("[requires_grad_] expected a floating dtype, got ", impl.dtype));
+  if (!is_leaf()) {
+    if (requires_grad) return *this;
+    throw AutogradError("[requires_grad_] expected a leaf, got the result of an operation: use detach()");
+  }
+  if (requires_grad || impl.autograd) autograd::make_meta(*this).leaf_requires_grad = requires_grad;
+  return *this;
+}
+
+bool Tensor::is_leaf() const {
+  impl_of("is_leaf", *this);
+  const autograd::Meta* meta = autograd::meta_of(*this);
+  return !meta || !meta->grad_fn;
+}
+
+Tensor Tensor::grad() const {
+  impl_of("grad", *this);
+  const autograd::Meta* meta = autograd::meta_of(*this);
+  if (!meta) return {};
+  if (const autograd::Replica* const replica = autograd::replica_of(*this)) replica->parameter->complete_gradient();
+  return meta->grad;
+}
+
+void Tensor::set_grad(const Tensor& grad) {
+  const TensorImpl& impl = impl_of("set_grad", *this);
+  if (grad.defined()) {
+    check_same_device("set_grad", *this, grad);
+    if (grad.is_same(*this))
+      throw InvalidArgument("[set_grad] expected another tensor as the gradient, got the tensor itself");
+    if (grad.sizes() != impl.sizes)
+      throw ShapeError(text("[set_grad] expected a gradient of shape ", impl.sizes, ", got ", grad.sizes()));
+    if (grad.dtype() != impl.dtype)
+      throw DTypeError(text("[set_grad] expected a gradient of ", impl.dtype, ", got ", grad.dtype()));
+  }
+  autograd::check_idle("set_grad", *this);
+  const Tensor given = grad;  // which may be the one that goes
+  if (const autograd::Replica* const replica = autograd::replica_of(*this))
+    replica->parameter->set_gradient(*replica, given);
+  else
+    autograd::make_meta(*this).grad = given;
+}
+
+std::string_view Tensor::grad_fn() const {
+  const auto& state = impl_of("grad_fn", *this).autograd;
+  return state ? state->grad_fn_name() : std::string_view();
+}
+
+Tensor Tensor::detach() const {
+  const TensorImpl& impl = impl_of("detach", *this);
+  return make_view(*this, impl.sizes, impl.strides, impl.offset);
+}
+
+void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {
+  lockstep::backward(std::span(this, 1), std::span(&gradient, 1), {retain_graph, create_graph});
+}
+
+HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook) {
+  impl_of("register_hook", tensor);
+  if (!autograd::needs_grad(tensor))
+    throw AutogradError("[register_hook] expected a tensor that requires a gradient, got one that does not");
+  if (!hook) throw InvalidArgument("[register_hook] expected a function, got none");
+  autograd::Meta& meta = *autograd::meta_of(tensor);
+  return meta.grad_fn ? meta.grad_fn->hooks.add({meta.output, std::move(hook)}) : meta.leaf_hooks.add(std::move(hook));
+}
+
+HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook) {
+  impl_of("register_accumulated_hook", leaf);
+  if (!leaf.is_leaf() || !leaf.requires_grad())
+    throw AutogradError("[register_accumulated_hook] expected a leaf that requires a gradient, got another tensor");
+  if (!hook) throw InvalidArgument("[register_accumulated_hook] expected a function, got none");
+  return autograd::make_meta(leaf).accumulated_hooks.add(std::move(hook));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,244 @@
+#include "parallel/bucketed_parameter.h"
+
+#include <algorithm>
+#include <array>
+#include <string_view>
+#include <utility>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "parallel/in_lockstep.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::array<std::string_view, 6> kNames = {"none", "partial", "summed", "sharded", "primary", "stale"};
+
+// By `from`, a mark for each `to`.
+constexpr std::array<std::string_view, 6> kLegal = {
+    "xx..xx",  // none
+    "xxxxxx",  // partial
+    "xxxxxx",  // summed
+    "xxxxxx",  // sharded
+    "xxx.xx",  // primary
+    ".....x",  // stale
+};
+
+bool is_like(const Tensor& a, const Tensor& b) {
+  return a.device() == b.device() && a.dtype() == b.dtype() && a.sizes() == b.sizes();
+}
+
+// The gradient, in its slot. It is there already if gradient_place() gave it.
+Tensor stored(const Tensor& gradient, const Tensor& slot) {
+  if (!gradient.is_same(slot)) copy_values(slot, gradient);
+  bump_version(slot);
+  return slot;
+}
+
+}  // namespace
+
+bool is_legal(GradientState from, GradientState to) noexcept {
+  return kLegal[std::size_t(from)][std::size_t(to)] == 'x';
+}
+
+void zero_outside(const Tensor& tensor, autograd::Shard kept) {
+  const auto zero = [&](std::int64_t from, std::int64_t to) {
+    if (from < to) fill_values(make_view(tensor, {to - from}, {1}, tensor.impl()->offset + from), 0);
+  };
+  zero(0, kept.begin);
+  zero(kept.end, tensor.numel());
+}
+
+BucketedParameter::BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner,
+                                     std::size_t entry)
+    : owner_(std::move(owner)), entry_(entry), slots_(tensors.size()) {
+  replicas_.reserve(tensors.size());
+  for (const Tensor& tensor : tensors) {
+    replicas_.push_back({this, replicas_.size(), tensor, {0, tensor.numel()}});
+    autograd::make_meta(tensor);
+  }
+  if (gradient(0).defined()) {
+    state_ = GradientState::primary;
+    slots_[0].counted = all();
+  }
+}
+
+void BucketedParameter::attach() {
+  for (const Replica& replica : replicas_) meta(replica.index).replica = {shared_from_this(), &replica};
+}
+
+std::vector<Tensor> BucketedParameter::tensors() const {
+  std::vector<Tensor> all;
+  for (const Replica& replica : replicas_) all.push_back(replica.tensor);
+  return all;
+}
+
+ShardedTensor BucketedParameter::sharded_values() const {
+  ShardedTensor values;
+  for (const Replica& replica : replicas_) values.push_back({replica.tensor, replica.shard});
+  return values;
+}
+
+ShardedTensor BucketedParameter::sharded_gradient() const {
+  ShardedTensor gradient;
+  for (const Replica& replica : replicas_) gradient.push_back({slot(replica.index), replica.shard});
+  return gradient;
+}
+
+BucketedParameter::Shard BucketedParameter::kept(std::size_t replica) const {
+  if (is_sharded_) return replicas_[replica].shard;
+  return replica == 0 ? all() : Shard();
+}
+
+void BucketedParameter::advance(GradientState next) {
+  if (!is_legal(state_, next))
+    throw AutogradError(text("[BucketedParameter] expected no gradient to become ", kNames[std::size_t(next)],
+                             " that is ", kNames[std::size_t(state_)], ": a fault of Lockstep"));
+  state_ = next;
+}
+
+void BucketedParameter::copy_gradient(std::size_t replica, const Tensor& to) const {
+  if (!gradient(replica).defined()) return;
+  copy_values(to, gradient(replica));
+  if (is_sharded_ && counted(replica) != all()) zero_outside(to, counted(replica));
+}
+
+void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const Shard> shards) {
+  for (std::size_t r = 0; r < size(); ++r) {
+    slots_[r].memory = std::move(memory[r]);
+    if (!gradient(r).defined()) continue;
+    set_grad(r, slot(r));
+    if (is_sharded_) slots_[r].counted = all();
+  }
+  // What was summed is sharded otherwise now: it is to be summed again.
+  if (is_sharded_ && was_summed()) advance(GradientState::partial);
+  is_sharded_ = !shards.empty();
+  for (Replica& replica : replicas_) replica.shard = is_sharded_ ? shards[replica.index] : all();
+}
+
+bool BucketedParameter::fits_slot(std::size_t replica) const {
+  return slot(replica).defined() && is_like(tensor(replica), slot(replica));
+}
+
+bool BucketedParameter::fits_slots() const {
+  for (std::size_t r = 0; r < size(); ++r)
+    if (!fits_slot(r)) return false;
+  return true;
+}
+
+void BucketedParameter::check_sharded_in_place() const {
+  if (!is_sharded_ || !has_gradient()) return;
+  for (const Replica& replica : replicas_)
+    if (const Device there = slot(replica.index).device(); replica.tensor.device() != there)
+      throw InvalidArgument(text("[DataParallel] expected a parameter to stay on ", there,
+                                 " while its optimizer state is sharded, got it on ", replica.tensor.device()));
+}
+
+bool BucketedParameter::has_gradient() const {
+  return std::ranges::any_of(replicas_, [this](const Replica& replica) { return gradient(replica.index).defined(); });
+}
+
+Tensor BucketedParameter::gradient_place(const Replica& replica) const {
+  const bool adds = gradient(replica.index).defined() && counted(replica.index).size() > 0;
+  return adds ? Tensor() : slot(replica.index);
+}
+
+void BucketedParameter::accumulate(const Replica& replica, const Tensor& gradient) {
+  Slot& own = slots_[replica.index];
+  Tensor& present = meta(replica.index).grad;
+  const bool adds = present.defined() && own.counted.size() > 0;
+  if (!adds) {
+    present = stored(gradient, own.memory);
+  } else {
+    prepare_sum(replica.index);
+    present = own.memory;
+    const NoGrad guard;
+    present.add_(gradient);
+  }
+  own.counted = all();
+}
+
+void BucketedParameter::prepare_sum(std::size_t replica) const {
+  const Tensor &present = gradient(replica), &own = slot(replica);
+  // (What a user has set and does not fit the slot stays the primary's alone.)
+  if (!present.defined() || state_ == GradientState::primary) return fill_values(own, 0);
+  if (!present.is_same(own)) stored(present, own);  // one that the user has set
+  if (counted(replica) != all()) zero_outside(own, counted(replica));
+}
+
+void BucketedParameter::take_sum() {
+  if (!has_gradient()) return advance(GradientState::none);
+  for (std::size_t r = 0; r < size(); ++r) {
+    bump_version(slot(r));
+    set_grad(r, slot(r));
+    slots_[r].counted = kept(r);
+  }
+  advance(is_sharded_ ? GradientState::sharded : GradientState::summed);
+}
+
+void BucketedParameter::copy_gradient_from_primary() {
+  for (std::size_t r = 0; r < size(); ++r) {
+    if (r > 0) copy_values(slot(r), gradient(0));
+    set_grad(r, slot(r));
+    slots_[r].counted = kept(r);
+  }
+  advance(GradientState::summed);
+}
+
+void BucketedParameter::copy_value_from_primary() {
+  for (std::size_t r = 1; r < size(); ++r)
+    if (!are_in_lockstep(tensor(0), tensor(r))) bring_in_lockstep(tensor(0), tensor(r));
+}
+
+void BucketedParameter::release() noexcept {
+  const bool is_whole = state_ == GradientState::summed || state_ == GradientState::primary;
+  for (Replica& replica : replicas_) {
+    if (!is_whole) set_grad(replica.index, Tensor());
+    replica.tensor = Tensor();
+  }
+  slots_.clear();
+  state_ = GradientState::stale;
+  is_stale_ = true;
+}
+
+void BucketedParameter::check_idle(const char* op) const {
+  if (const auto owner = owner_.lock()) owner->check_idle(op);
+}
+
+void BucketedParameter::complete_gradient() {
+  if (const auto owner = owner_.lock()) owner->complete_gradient(entry_);
+}
+
+void BucketedParameter::set_gradient(const Replica& replica, const Tensor& gradient) {
+  check_idle("set_grad");
+  Tensor taken = gradient;
+  if (gradient.defined() && fits_slot(replica.index)) {
+    const bool overlaps = gradient.impl()->storage == slot(replica.index).impl()->storage;
+    taken = stored(overlaps ? gradient.detach().clone() : gradient, slot(replica.index));
+  }
+  for (std::size_t r = 0; r < size(); ++r) {
+    set_grad(r, Tensor());
+    slots_[r].counted = {};
+  }
+  if (!taken.defined()) return advance(GradientState::none);
+  set_grad(replica.index, taken);
+  slots_[replica.index].counted = all();
+  advance(replica.index == 0 ? GradientState::primary : GradientState::partial);
+}
+
+void BucketedParameter::reconcile() {
+  if (const auto owner = owner_.lock()) owner->reconcile(entry_);
+}
+
+void BucketedParameter::gradient_changed() {
+  if (is_sharded_) advance(GradientState::sharded);
+}
+
+void BucketedParameter::all_gather(std::span<autograd::ReplicatedParameter* const> parameters) {
+  if (const auto owner = owner_.lock()) owner->all_gather(parameters);
+}
+
+}  // namespace lockstep
