@@ -6,6 +6,7 @@
 #include <lockstep/core/error.h>
 
 #include "autograd/record.h"
+#include "core/ranked_mutex.h"
 #include "core/text.h"
 #include "tensor/copy.h"
 
@@ -62,7 +63,7 @@ class Accumulate final : public Node {
   }
 
   Tensor leaf_;
-  std::mutex mutex_;  // several backwards may come at once
+  RankedMutex<LockRank::accumulator> mutex_;  // several backwards may come at once
 };
 
 }  // namespace
@@ -72,7 +73,7 @@ Edge gradient_edge(const Tensor& tensor) {
   Meta& meta = *meta_of(tensor);
   if (meta.grad_fn) return {meta.grad_fn, meta.output};
   // Replicas' threads may record the same leaf at once.
-  static std::mutex mutex;
+  static RankedMutex<LockRank::gradient_edge> mutex;
   const std::scoped_lock lock(mutex);
   std::shared_ptr<Node> accumulator = meta.accumulator.lock();
   if (!accumulator) meta.accumulator = accumulator = std::make_shared<Accumulate>(tensor);

@@ -22,6 +22,7 @@
 
 #include "autograd/listeners.h"
 #include "autograd/node.h"
+#include "core/ranked_mutex.h"
 #include "runtime/registry.h"
 
 namespace lockstep::autograd {
@@ -46,6 +47,7 @@ class GraphTask final : public RunningBackward {
   bool brings_all(const Edge& edge) const override;
 
  private:
+  using Mutex = RankedMutex<LockRank::backward>;
   /// Whose gradient it is: what is added first.
   struct Producer {
     int device;  // -1 for the CPU
@@ -101,7 +103,7 @@ class GraphTask final : public RunningBackward {
   void start(const std::vector<ReadyQueue*>& queues);
   void drain(ReadyQueue& queue);
   void end(ReadyQueue& queue) noexcept;
-  void run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<std::mutex>& lock);
+  void run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<Mutex>& lock);
   std::vector<Arrival> run_node(Visit& visit);
   Gradients sum_arrivals(Visit& visit);
   void deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector<ReadyQueue*>& started);
@@ -117,7 +119,7 @@ class GraphTask final : public RunningBackward {
   DeviceState* home_ = nullptr;                   // whose queue the caller drains
   const Generator random_ = current_generator();  // the caller's
 
-  std::mutex mutex_;  // guards the following, and `pending` and `arrivals` of every visit
+  Mutex mutex_;  // guards the following, and `pending` and `arrivals` of every visit
   std::unordered_map<DeviceState*, ReadyQueue> queues_;
   int active_ = 0;  // queues with work
   std::exception_ptr failure_;

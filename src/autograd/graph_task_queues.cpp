@@ -84,7 +84,7 @@ void GraphTask::end(ReadyQueue& queue) noexcept {
   --active_;
 }
 
-void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<std::mutex>& lock) {
+void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<Mutex>& lock) {
   const GradMode mode(options_.create_graph);
   std::optional<GeneratorGuard> own_numbers;
   if (queue.device != home_) own_numbers.emplace(queue.random);

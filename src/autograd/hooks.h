@@ -10,6 +10,8 @@
 
 #include <lockstep/autograd/autograd.h>
 
+#include "core/ranked_mutex.h"
+
 namespace lockstep::autograd {
 
 /// Functions that are called in the order in which they came, until their handles remove them.
@@ -53,7 +55,7 @@ class Hooks {
     }
 
    private:
-    mutable std::mutex mutex_;
+    mutable RankedMutex<LockRank::hook> mutex_;
     std::shared_ptr<const Function> function_;
   };
   using List = std::vector<std::shared_ptr<Hook>>;

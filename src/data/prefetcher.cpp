@@ -1,11 +1,10 @@
 #include <lockstep/data/prefetcher.h>
 
-#include <condition_variable>
 #include <exception>
-#include <mutex>
 #include <utility>
 #include <vector>
 
+#include "core/ranked_mutex.h"
 #include "data/task_queue.h"
 
 namespace lockstep::data {
@@ -30,8 +29,8 @@ struct Prefetcher::State {
   std::int64_t unstarted;  // the first one not given to the queue yet
   std::stop_source stop;
 
-  std::mutex mutex;
-  std::condition_variable made;
+  RankedMutex<LockRank::prefetcher> mutex;
+  RankedCondition made;
   std::vector<Slot> slots;  // under the mutex
 
   TaskQueue queue;  // last: its tasks use the rest

@@ -8,13 +8,12 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <condition_variable>
 #include <cstddef>
 #include <deque>
 #include <memory>
-#include <mutex>
 #include <utility>
 
+#include "core/ranked_mutex.h"
 #include "runtime/fork_guard.h"
 
 namespace lockstep::data {
@@ -34,7 +33,7 @@ class ExtraThreads {
 
  private:
   struct Limit {
-    std::mutex mutex;
+    RankedMutex<LockRank::loader_threads> mutex;
     std::size_t usual = 0;
     std::size_t extra = 0;
     std::unique_ptr<tbb::global_control> control;
@@ -60,8 +59,8 @@ class ExtraThreads {
 // Each entry in the arena's own queue stands for one run_one(). The tasks are kept here, since the arena neither
 // promises their order nor forgets them. An entry that comes when all is done, or the queue is gone, finds none.
 struct TaskQueue::Tasks {
-  std::mutex mutex;
-  std::condition_variable idle;
+  RankedMutex<LockRank::task_queue> mutex;
+  RankedCondition idle;
   std::deque<std::function<void()>> waiting;
   std::size_t unfinished = 0;  // waiting or running
 

@@ -20,6 +20,7 @@
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/stream.h>
 
+#include "core/ranked_mutex.h"
 #include "parallel/bucket_layout.h"
 #include "parallel/bucketed_parameter.h"
 
@@ -63,14 +64,14 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::optional<Communicator> communicator;
   Summing summing;
 
-  std::mutex mutex;  // held for the whole of each use of what follows and precedes, but not by ready()
+  RankedMutex<LockRank::gradient_buckets> mutex;  // held for the whole of each use of all of this, but not by ready()
   bool is_running = false;
   std::vector<std::size_t> order;  // in which backward comes to the primary's leaves
   bool is_observed = false;        // buckets follow that order, or could not
 
   std::atomic<bool> sums_now = false;  // the present backward sums; changed while no leaf can be ready
 
-  std::mutex launch_mutex;  // guards the following; taken under no other lock but `mutex`
+  RankedMutex<LockRank::bucket_launch> launch_mutex;  // guards the following; nothing is enqueued under it
   std::size_t next_bucket = 0;
   bool is_launching = false;
 

@@ -66,39 +66,11 @@ std::vector<DeviceState*> states_of(std::span<const Device> devices) {
   return states;
 }
 
-// Passes that share a device take turns, whole: replicas that wait for each other would otherwise wait for those of
-// another pass, which wait for them. Who waits for a turn holds none, and runs its own queue meanwhile. A device thread
-// that runs a replica of devices beside its own takes part too: else it could get another pass's replica on top.
-class Turn {
- public:
-  explicit Turn(std::span<DeviceState* const> devices) {
-    for (DeviceState* const device : devices) threads_.push_back(&device->thread);
-    DeviceThread* const caller = DeviceThread::current();
-    if (caller && std::ranges::find(threads_, caller) == threads_.end()) threads_.push_back(caller);
-    DeviceThread::wait_until([this] { return take(); });
-  }
-  ~Turn() {
-    give_back(threads_.size());
-    DeviceThread::notify();
-  }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
-
- private:
-  bool take() {
-    for (std::size_t i = 0; i < threads_.size(); ++i)
-      if (threads_[i]->runs_replica.exchange(true)) {
-        give_back(i);
-        return false;
-      }
-    return true;
-  }
-  void give_back(std::size_t count) {
-    for (std::size_t i = 0; i < count; ++i) threads_[i]->runs_replica = false;
-  }
-
-  std::vector<DeviceThread*> threads_;
-};
+std::vector<DeviceThread*> threads_of(std::span<DeviceState* const> states) {
+  std::vector<DeviceThread*> threads;
+  for (DeviceState* const state : states) threads.push_back(&state->thread);
+  return threads;
+}
 
 // The one that this thread runs while it would only wait: the first, unless this is another one's device thread. Two
 // replicas on one thread could not wait for each other.
@@ -181,8 +153,8 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   if (count > 1 && caller.in_pass)
     throw InvalidArgument(
         text("[run_replicas] expected to be called outside of replicas, got a call for ", count, " from inside one"));
-  std::optional<Turn> turn;
-  if (count > 1) turn.emplace(states), caller.in_pass = true;
+  std::optional<Reservation> reservation;
+  if (count > 1) reservation.emplace(threads_of(states)), caller.in_pass = true;
   const ContextScope scope(caller);
   const Generator start = current_generator();
   const std::vector<BatchShard> shards = shards_of(pass, count);

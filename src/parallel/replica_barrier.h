@@ -3,13 +3,14 @@
 
 #include <functional>
 #include <memory>
-#include <mutex>
 #include <optional>
 #include <span>
 #include <vector>
 
 #include <lockstep/core/error.h>
 #include <lockstep/parallel/replica_group.h>
+
+#include "core/ranked_mutex.h"
 
 namespace lockstep {
 
@@ -43,7 +44,7 @@ class ReplicaBarrier {
 
  private:
   const std::shared_ptr<ReplicaGroup> group_;
-  std::mutex mutex_;
+  RankedMutex<LockRank::replica_barrier> mutex_;
   std::vector<Contribution*> contributions_;
   std::size_t arrived_ = 0;
   std::size_t phase_ = 0;               // how often all have arrived

@@ -11,14 +11,49 @@
 
 namespace lockstep {
 
+namespace {
+
+// What a device without a replica adds to a sum: -0, since -0 + 0 would be 0.
+Tensor nothing(Device device, const Tensor& like) {
+  Tensor tensor = make_tensor(device_state(device), like.sizes(), like.dtype());
+  fill_values(tensor, -0.0);
+  return tensor;
+}
+
+}  // namespace
+
 void ReplicaGroup::Impl::all_reduce(std::span<const Tensor> tensors, std::span<const Stream> streams, ReduceOp op) {
   const std::scoped_lock lock(mutex);
-  const std::size_t count = tensors.size();
-  auto place = communicators.find(count);
-  if (place == communicators.end())
-    place =
-        communicators.emplace(count, Communicator({devices.begin(), devices.begin() + std::ptrdiff_t(count)})).first;
-  collective::all_reduce(place->second, tensors, op, streams);
+  if (!communicator) communicator.emplace(devices);
+  std::vector<Tensor> of_all(tensors.begin(), tensors.end());
+  std::vector<Stream> on(streams.begin(), streams.end());
+  for (std::size_t i = tensors.size(); i < devices.size(); ++i) {
+    of_all.push_back(nothing(devices[i], tensors[0]));
+    on.push_back(current_stream(devices[i]));
+  }
+  collective::all_reduce(*communicator, of_all, op, on);
+}
+
+void ReplicaGroup::Impl::sum(std::span<const Tensor> tensors, std::span<const Stream> streams) {
+  all_reduce(tensors, streams, ReduceOp::sum);
+}
+
+void ReplicaGroup::Impl::mean(std::span<const Tensor> tensors, std::span<const Stream> streams) {
+  if (tensors.size() == devices.size()) return all_reduce(tensors, streams, ReduceOp::mean);
+  // As a mean over all is computed: the sums of 16-bit floats are divided before they are rounded.
+  const NoGrad guard;
+  const DType dtype = tensors[0].dtype() == kFloat64 ? kFloat64 : kFloat32;
+  std::vector<Tensor> sums;
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const StreamGuard on_own(streams[i]);
+    sums.push_back(tensors[i].dtype() == dtype ? tensors[i] : copied(tensors[i], device_state(devices[i]), dtype));
+  }
+  all_reduce(sums, streams, ReduceOp::sum);
+  for (std::size_t i = 0; i < tensors.size(); ++i) {
+    const StreamGuard on_own(streams[i]);
+    sums[i].div_(double(tensors.size()));
+    if (!sums[i].is_same(tensors[i])) copy_values(tensors[i], sums[i]);
+  }
 }
 
 ReplicaGroup::ReplicaGroup(std::span<const Device> devices) : impl_(std::make_unique<Impl>()) {
@@ -42,7 +77,7 @@ std::vector<Tensor> sums_of(const std::shared_ptr<ReplicaGroup>& group, std::spa
       sums.push_back(copied(parts[i], *parts[i].impl()->storage->device, parts[i].dtype()));
     }
   }
-  group->impl().all_reduce(sums, streams, ReduceOp::sum);
+  group->impl().sum(sums, streams);
   for (const Tensor& part : parts) recording = recording || autograd::records(part);
   if (!recording) return sums;
   const StreamGuard on(streams[0]);

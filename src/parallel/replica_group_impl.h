@@ -1,19 +1,26 @@
+// What a group of replicas shares on the devices' side. Safe from any thread.
 #pragma once
 
-#include <map>
-#include <mutex>
+#include <optional>
 
 #include <lockstep/parallel/collectives.h>
 #include <lockstep/parallel/replica_group.h>
+
+#include "core/ranked_mutex.h"
 
 namespace lockstep {
 
 struct ReplicaGroup::Impl {
   std::vector<Device> devices;
-  std::mutex mutex;                                   // of the communicators, which one thread at a time may use
-  std::map<std::size_t, Communicator> communicators;  // of the first n devices
+  RankedMutex<LockRank::replica_group> mutex;  // of the communicator, which one thread at a time may use
+  std::optional<Communicator> communicator;    // of all devices, whatever the number of replicas that run
 
-  /// In place, over as many of the first devices as there are tensors.
+  /// In place: the sum or the mean of the tensors, which are on the group's first devices. Devices without a replica
+  /// contribute what changes nothing, so that a short batch needs no communicator of its own.
+  void sum(std::span<const Tensor> tensors, std::span<const Stream> streams);
+  void mean(std::span<const Tensor> tensors, std::span<const Stream> streams);
+
+ private:
   void all_reduce(std::span<const Tensor> tensors, std::span<const Stream> streams, ReduceOp op);
 };
 

@@ -163,7 +163,7 @@ struct ReplicaSync::Impl {
       streams.push_back(current_stream(first.device()));
       for_each(i, [](const nn::State& own, const Tensor& place) { copy_values(place, own); });
     }
-    group.impl().all_reduce(flats, streams, ReduceOp::mean);
+    group.impl().mean(flats, streams);
     for (std::size_t i = 0; i < ran; ++i)
       for_each(i, [](nn::State& own, const Tensor& place) {
         copy_values(own, place);

@@ -10,6 +10,7 @@
 
 #include <lockstep/core/error.h>
 
+#include "core/ranked_mutex.h"
 #include "runtime/segregated_fit.h"
 #include "runtime/spin_mutex.h"
 #include "runtime/stream_uses.h"
@@ -62,7 +63,8 @@ struct CachingAllocator::Impl {
         granularity(owner.type() == DeviceType::cpu ? 64 : 512),
         uses(owner, told) {}
 
-  using Lock = std::unique_lock<SpinMutex>;
+  using Mutex = RankedMutex<LockRank::allocator, SpinMutex>;
+  using Lock = std::unique_lock<Mutex>;
 
   Block* take(Lock& lock, std::size_t bytes, StreamHandle stream);
   Block* take_or_make_room(Lock& lock, Pool& pool, std::size_t bytes);
@@ -89,7 +91,7 @@ struct CachingAllocator::Impl {
 
   // Held for some nanoseconds, and never while the backend takes or gives back memory, for which it may wait for the
   // device. Locking a std::mutex twice would take longer than all the rest of an allocation and its release.
-  SpinMutex mutex;
+  Mutex mutex;
   // Guarded by the mutex:
   BlockHeaders headers;
   std::vector<std::unique_ptr<Pool>> pools;  // small and large requests of stream 0, of stream 1, ...

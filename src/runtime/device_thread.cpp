@@ -1,41 +1,49 @@
 #include "runtime/device_thread.h"
 
 #include <algorithm>
+#include <atomic>
+#include <cstdint>
 #include <utility>
 
 #include "runtime/fork_guard.h"
 #include "runtime/start_thread.h"
 
 namespace lockstep {
-namespace {
 
 // One lock for the queues of all device threads: jobs are few and long, and a thread that waits must be woken both by
 // its own queue and by what others finish. Each thread sleeps on a condition of its own, so that nobody is woken for
 // nothing.
-std::mutex mutex;
+constinit DeviceThread::Mutex DeviceThread::mutex;
+
+namespace {
+
 thread_local DeviceThread* this_device_thread = nullptr;
 
-// Of the threads in wait_until(), a list whose entries lie on their stacks: whoever waits for what it has started must
-// not fail.
-struct Waiting {
-  std::condition_variable& wake;
-  Waiting* next;
-};
-Waiting* waiting = nullptr;
+// How often notify() was called; changed with the lock held. A thread that waits reads it before it asks whether it is
+// done, and sleeps only if it is the same then: so done() needs no lock, and no call is missed.
+std::atomic<std::uint64_t> changes = 0;
 
-class WaitingGuard {
+// Those that sleep in wait_until(), a list whose entries lie on their stacks: whoever waits for what it has started
+// must not fail.
+struct Sleeper {
+  RankedCondition& wake;
+  Sleeper* next;
+};
+Sleeper* sleepers = nullptr;
+
+class SleeperGuard {
  public:
-  explicit WaitingGuard(std::condition_variable& wake) : entry_{wake, waiting} { waiting = &entry_; }
-  ~WaitingGuard() {
-    Waiting** place = &waiting;
+  explicit SleeperGuard(RankedCondition& wake) : entry_{wake, sleepers} { sleepers = &entry_; }
+  ~SleeperGuard() {
+    Sleeper** place = &sleepers;
     while (*place != &entry_) place = &(*place)->next;
     *place = entry_.next;
   }
-  WaitingGuard(const WaitingGuard&) = delete;
-  WaitingGuard& operator=(const WaitingGuard&) = delete;
+  SleeperGuard(const SleeperGuard&) = delete;
+  SleeperGuard& operator=(const SleeperGuard&) = delete;
 
  private:
-  Waiting entry_;
+  Sleeper entry_;
 };
 
 }  // namespace
@@ -66,17 +74,21 @@ void DeviceThread::run() {
   std::unique_lock lock(mutex);
   while (true) {
     wake_.wait(lock, [this] { return stopping_ || !jobs_.empty(); });
-    if (!run_next(lock)) return;
+    if (jobs_.empty()) return;
+    run_next(lock);
   }
 }
 
-// False if there is none that may run here.
-bool DeviceThread::run_next(std::unique_lock<std::mutex>& lock) {
+// Of those that may run here, with the lock held.
+std::deque<DeviceThread::Job>::iterator DeviceThread::next_job() {
   const bool in_pass = context().in_pass;
-  const auto next =
-      std::find_if(jobs_.begin(), jobs_.end(), [&](const Job& job) { return job.context.in_pass || !in_pass; });
-  if (next == jobs_.end()) return false;
+  return std::ranges::find_if(jobs_, [&](const Job& job) { return job.context.in_pass || !in_pass; });
+}
+
+// There is one. Without the lock, with it again at the end.
+void DeviceThread::run_next(std::unique_lock<Mutex>& lock) {
   {
+    const auto next = next_job();
     Job job = std::move(*next);
     jobs_.erase(next);
     lock.unlock();
@@ -84,22 +96,51 @@ bool DeviceThread::run_next(std::unique_lock<std::mutex>& lock) {
     job.run();
   }
   lock.lock();
-  return true;
 }
 
 void DeviceThread::wait_until(const std::function<bool()>& done) {
+  expect_no_lock("DeviceThread::wait_until");
   DeviceThread* const self = this_device_thread;
-  std::condition_variable own;
-  std::condition_variable& wake = self ? self->wake_ : own;
-  std::unique_lock lock(mutex);
-  const WaitingGuard entry(wake);
-  while (!done())
-    if (!self || !self->run_next(lock)) wake.wait(lock);
+  const auto has_job = [self] { return self && self->next_job() != self->jobs_.end(); };
+  RankedCondition own;
+  RankedCondition& wake = self ? self->wake_ : own;
+  while (true) {
+    const std::uint64_t seen = changes.load(std::memory_order_acquire);
+    if (done()) return;
+    std::unique_lock lock(mutex);
+    {
+      const SleeperGuard entry(wake);
+      wake.wait(lock, [&] { return changes != seen || has_job(); });
+    }
+    if (changes == seen && has_job()) self->run_next(lock);
+  }
 }
 
 void DeviceThread::notify() {
-  const std::scoped_lock lock(mutex);  // nobody is between asking done() and sleeping
-  for (const Waiting* each = waiting; each; each = each->next) each->wake.notify_one();
+  const std::scoped_lock lock(mutex);
+  changes.fetch_add(1, std::memory_order_release);
+  for (const Sleeper* each = sleepers; each; each = each->next) each->wake.notify_one();
+}
+
+Reservation::Reservation(std::vector<DeviceThread*> threads) : threads_(std::move(threads)) {
+  DeviceThread* const caller = DeviceThread::current();
+  if (caller && std::ranges::find(threads_, caller) == threads_.end()) threads_.push_back(caller);
+  DeviceThread::wait_until([this] { return take(); });
+}
+
+bool Reservation::take() {
+  const std::scoped_lock lock(DeviceThread::mutex);
+  if (std::ranges::any_of(threads_, &DeviceThread::reserved_)) return false;
+  for (DeviceThread* const thread : threads_) thread->reserved_ = true;
+  return true;
+}
+
+Reservation::~Reservation() {
+  {
+    const std::scoped_lock lock(DeviceThread::mutex);
+    for (DeviceThread* const thread : threads_) thread->reserved_ = false;
+  }
+  DeviceThread::notify();
 }
 
 }  // namespace lockstep

@@ -1,20 +1,20 @@
-// One persistent host thread for a device: replicas run on it, and so does their part of backward.
+// One persistent host thread for a device: replicas run on it, and so does their part of backward. Reservations, by
+// which passes take devices. All is safe from any thread.
 #pragma once
 
-#include <atomic>
-#include <condition_variable>
 #include <deque>
 #include <functional>
-#include <mutex>
 #include <thread>
+#include <vector>
 
 #include <lockstep/runtime/device.h>
 
 #include "core/context.h"
+#include "core/ranked_mutex.h"
 
 namespace lockstep {
 
-/// Runs jobs in the order given. Safe from any thread.
+/// Runs jobs in the order given.
 class DeviceThread {
  public:
   explicit DeviceThread(const Device& device) : device_(device) {}
@@ -30,29 +30,51 @@ class DeviceThread {
   /// Whose job the caller is; null on other threads.
   static DeviceThread* current() noexcept;
 
-  std::atomic<bool> runs_replica = false;  ///< Of a pass: whoever sets it.
-
-  /// Blocks until `done()` holds; it is asked again after every notify(). If this thread is a device thread it runs its
-  /// own queued jobs meanwhile, so that device threads waiting for each other cannot deadlock: inside a pass
-  /// (Context::in_pass) only those of passes, since others may begin one, which would wait for what is beneath it.
+  /// Blocks until `done()` holds; it is asked again after every notify(), under no lock. The caller holds none either:
+  /// if this thread is a device thread it runs its own queued jobs meanwhile, so that device threads waiting for each
+  /// other cannot deadlock. Inside a pass (Context::in_pass) it runs only jobs of passes, since others may begin one,
+  /// which would wait for what is beneath it.
   static void wait_until(const std::function<bool()>& done);
   /// To be called after what a wait_until looks at has changed.
   static void notify();
 
  private:
+  friend class Reservation;
+  using Mutex = RankedMutex<LockRank::device_threads>;
   struct Job {
     std::function<void()> run;
     Context context;
   };
 
   void run();
-  bool run_next(std::unique_lock<std::mutex>& lock);
+  std::deque<Job>::iterator next_job();
+  void run_next(std::unique_lock<Mutex>& lock);
+
+  static Mutex mutex;
 
   const Device device_;
   std::deque<Job> jobs_;
-  std::condition_variable wake_;  // of this thread: for jobs, and in wait_until()
+  RankedCondition wake_;  // of this thread: for jobs, and in wait_until()
   bool stopping_ = false;
+  bool reserved_ = false;
   std::thread thread_;
+};
+
+/// Devices taken by one pass, all at once, for as long as this lives. Passes that share a device come one after the
+/// other, whole: replicas that wait for each other would otherwise wait for those of another pass, which wait for them.
+/// Whoever waits for devices has taken none, and runs its own queue meanwhile. A device thread that reserves devices
+/// beside its own takes its own too: else it could get another pass's replica on top.
+class Reservation {
+ public:
+  explicit Reservation(std::vector<DeviceThread*> threads);
+  ~Reservation();
+  Reservation(const Reservation&) = delete;
+  Reservation& operator=(const Reservation&) = delete;
+
+ private:
+  bool take();
+
+  std::vector<DeviceThread*> threads_;
 };
 
 }  // namespace lockstep

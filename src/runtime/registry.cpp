@@ -93,7 +93,7 @@ class Registry {
   }
 
   DeviceSet cpu_;
-  std::mutex mutex_;
+  RankedMutex<LockRank::registry> mutex_;
   std::shared_ptr<DeviceSet> accelerators_;
   std::atomic<DeviceSet*> current_ = nullptr;
   std::vector<std::shared_ptr<DeviceSet>> retired_;

@@ -8,9 +8,9 @@
 
 #include <atomic>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "core/ranked_mutex.h"
 #include "runtime/backend.h"
 #include "runtime/caching_allocator.h"
 #include "runtime/device_thread.h"
@@ -37,7 +37,7 @@ struct DeviceState {
 
  private:
   static constexpr int kPoolSize = 8;  // of each priority; ids 1..8 and 9..16
-  std::mutex mutex_;
+  RankedMutex<LockRank::device_streams> mutex_;
   std::atomic<void*> natives_[1 + 2 * kPoolSize] = {};
   std::atomic<bool> made_[1 + 2 * kPoolSize] = {};
   int next_[2] = {0, 0};

@@ -6,16 +6,17 @@
 #include <atomic>
 #include <charconv>
 #include <chrono>
-#include <mutex>
 #include <new>
 #include <ostream>
+
+#include "core/ranked_mutex.h"
 
 namespace lockstep {
 
 struct Trace::State {
   using Clock = std::chrono::steady_clock;
   const Clock::time_point began = Clock::now();
-  mutable std::mutex mutex;
+  mutable RankedMutex<LockRank::trace_events> mutex;
   std::vector<TraceEvent> events;
 
   double now_us() const { return std::chrono::duration<double, std::micro>(Clock::now() - began).count(); }
@@ -24,7 +25,7 @@ struct Trace::State {
 namespace {
 
 std::atomic<bool> recording = false;  // so that a span costs one load while nobody records
-std::mutex current_mutex;
+RankedMutex<LockRank::trace> current_mutex;
 std::shared_ptr<Trace::State> current;
 
 }  // namespace

@@ -1,15 +1,15 @@
 // The sequences that random numbers are drawn from: one for the process under a mutex, and a thread's own in a scope.
-#include <mutex>
 #include <utility>
 
 #include <lockstep/tensor/random.h>
 
 #include "core/context.h"
+#include "core/ranked_mutex.h"
 
 namespace lockstep {
 namespace {
 
-std::mutex process_mutex;
+RankedMutex<LockRank::generator> process_mutex;
 Generator process_generator;  // under process_mutex
 
 Generator take(Generator& generator, std::uint64_t blocks) noexcept {

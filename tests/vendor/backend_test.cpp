@@ -73,7 +73,7 @@ TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
   expect_backend_error("cudaMalloc", [] { make_memory(3, 1024); });
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 0).allocate(1024); });
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 2048).allocate(1024); });
-  std::mutex issuing;
+  IssuingMutex issuing;
   expect_backend_error(  // it makes its card current
       "cudaSetDevice", [&] { PinnedCache(3, 5, issuing).take(100, [](cudaEvent_t) {}); }, "card 5");
   expect_backend_error("cudaStreamCreateWithPriority", [] { make_stream(3, 0); });

@@ -12,7 +12,8 @@
 
 namespace lockstep {
 
-/// The communicators of replicas on `devices`, made when first used and kept for later passes. Any thread.
+/// The communicator of replicas on `devices`, made when first used and kept for later passes, whatever the number of
+/// replicas that run in each. Any thread.
 class LOCKSTEP_API ReplicaGroup {
  public:
   explicit ReplicaGroup(std::span<const Device> devices);

@@ -6,7 +6,12 @@
 
 #include <memory>
 
+#include "core/ranked_mutex.h"
+
 namespace lockstep::gpu {
+
+/// Held while collectives are issued, and by what must not come between their ranks (CudaBackend).
+using IssuingMutex = RankedMutex<LockRank::cuda_issuing>;
 
 /// Throws BackendError with the call's name, its code and text, and the device as users count them (-1: unknown),
 /// unless it succeeded. A failure does not stay behind as CUDA's "last error", where a later launch would find it.

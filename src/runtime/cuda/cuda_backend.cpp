@@ -12,6 +12,7 @@
 
 #include <lockstep/core/error.h>
 
+#include "core/ranked_mutex.h"
 #include "core/text.h"
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/copies.h"
@@ -30,7 +31,7 @@ constexpr std::chrono::milliseconds kBetweenLooks(1);  // for failures: each ask
 
 // A user's device: a card, or a share of one.
 struct CudaDevice {
-  CudaDevice(int index, int on_card, DeviceProperties about, std::size_t arena_bytes, std::mutex& issuing)
+  CudaDevice(int index, int on_card, DeviceProperties about, std::size_t arena_bytes, IssuingMutex& issuing)
       : card(on_card),
         properties(std::move(about)),
         memory(index, properties.memory_bytes, arena_bytes),
@@ -40,7 +41,7 @@ struct CudaDevice {
   const DeviceProperties properties;
   DeviceMemory memory;
   PinnedCache pinned;
-  std::mutex mutex;
+  RankedMutex<LockRank::cuda_device> mutex;
   // Guarded by the mutex:
   std::vector<std::unique_ptr<CudaStream>> streams;      // each lives as long as the device
   std::vector<std::unique_ptr<CudaEvent>> spare_events;  // to be recorded again: making one needs its card current
@@ -96,11 +97,11 @@ class CudaBackend final : public Backend {
   // Collectives enter the streams of all devices in one order. And while not all ranks of one are launched, nobody does
   // what CUDA may wait for a card for, whose rank waits for one that is not launched: takes or gives back memory, makes
   // streams, loads kernels, plans products, makes or destroys communicators, lets a card reach another.
-  std::mutex issuing_;
+  IssuingMutex issuing_;
   std::vector<std::unique_ptr<CudaDevice>> devices_;
   std::once_flag peers_;
   std::atomic<Clock::rep> next_look_ = 0;  // for failures, by those who poll
-  std::mutex mutex_;
+  RankedMutex<LockRank::cuda_communicators> mutex_;
   // Guarded by the mutex:
   std::vector<std::unique_ptr<CudaCommunicator>> communicators_;
   std::vector<std::exception_ptr> failures_;  // that the host was not told of

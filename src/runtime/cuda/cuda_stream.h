@@ -3,7 +3,6 @@
 #pragma once
 
 #include <memory>
-#include <mutex>
 #include <unordered_set>
 
 #include "runtime/backend.h"
@@ -16,23 +15,23 @@ namespace lockstep::gpu {
 class LoadedKernels final : public KernelLoader {
  public:
   /// `issuing` is held while a kernel is loaded.
-  LoadedKernels(int device, std::mutex& issuing) : device_(device), issuing_(issuing) {}
+  LoadedKernels(int device, IssuingMutex& issuing) : device_(device), issuing_(issuing) {}
   void load(const void* kernel) override;
 
  private:
   const int device_;
-  std::mutex& issuing_;
+  IssuingMutex& issuing_;
   std::unordered_set<const void*> loaded_;
 };
 
 struct CudaStream {
-  CudaStream(int device_, int card_, std::mutex& issuing) : device(device_), card(card_), kernels(device_, issuing) {}
+  CudaStream(int device_, int card_, IssuingMutex& issuing) : device(device_), card(card_), kernels(device_, issuing) {}
 
   const int device;
   const int card;
   OwnedMemory workspace;  ///< Of kernels. Before the stream, which is destroyed first.
   OwnedStream stream;
-  std::mutex mutex;  ///< Held while kernels or products are enqueued. Guards what follows.
+  RankedMutex<LockRank::cuda_stream> mutex;  ///< Held while kernels or products are enqueued. Guards what follows.
   LoadedKernels kernels;
   std::unique_ptr<MatmulPlans> matmuls;  ///< Made for the first product.
 };

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cstddef>
-#include <mutex>
 #include <optional>
 
 #include "runtime/cuda/arena.h"
@@ -30,7 +29,7 @@ class DeviceMemory {
   const int device_;
   const std::size_t share_;
   const std::size_t arena_bytes_;
-  std::mutex mutex_;
+  RankedMutex<LockRank::cuda_memory> mutex_;
   std::size_t taken_ = 0;
   OwnedMemory arena_memory_;
   std::optional<Arena> arena_;

@@ -81,7 +81,8 @@ struct MatmulPlans::Plan {
   bool adds_bias;
 };
 
-MatmulPlans::MatmulPlans(int device, bool tf32, std::mutex& issuing) : device_(device), tf32_(tf32), issuing_(issuing) {
+MatmulPlans::MatmulPlans(int device, bool tf32, IssuingMutex& issuing)
+    : device_(device), tf32_(tf32), issuing_(issuing) {
   const std::scoped_lock no_rank_waits(issuing_);
   cublasLtHandle_t handle = nullptr;
   check(cublas_lt().cublasLtCreate(&handle), "cublasLtCreate", device);

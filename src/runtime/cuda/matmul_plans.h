@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <optional>
 
 #include "runtime/backend.h"
@@ -25,7 +24,7 @@ class MatmulPlans {
  public:
   /// `issuing` is held while cuBLASLt is set up, chooses an algorithm, or loads its kernels, which it does for the
   /// first product of a kind. Throws BackendError, also where cuBLASLt cannot be loaded.
-  MatmulPlans(int device, bool tf32, std::mutex& issuing);
+  MatmulPlans(int device, bool tf32, IssuingMutex& issuing);
   ~MatmulPlans();
 
   /// Enqueues it; the device's card is current. The same product twice gives the same bits.
@@ -42,7 +41,7 @@ class MatmulPlans {
 
   const int device_;
   const bool tf32_;
-  std::mutex& issuing_;
+  IssuingMutex& issuing_;
   std::unique_ptr<cublasLtContext, DestroyCublas<&CublasLt::cublasLtDestroy>> handle_;
   OwnedMemory workspace_;
   std::map<Key, Plan> plans_;

@@ -14,6 +14,7 @@
 
 #include <lockstep/core/error.h>
 
+#include "core/ranked_mutex.h"
 #include "core/text.h"
 #include "runtime/collective_call.h"
 #include "runtime/cuda/communicator.h"
@@ -316,10 +317,10 @@ class NcclCommunicator final : public CudaCommunicator {
 
   const std::vector<Member> members_;
   std::atomic<bool> stopping_ = false;
-  std::mutex mutex_;               // guards all that follows
-  std::vector<ncclComm_t> comms_;  // empty after a failure
-  std::vector<OwnedEvent> ended_;  // the last operation of each rank
-  bool has_work_ = false;          // since it connected
+  RankedMutex<LockRank::nccl_communicator> mutex_;  // guards all that follows
+  std::vector<ncclComm_t> comms_;                   // empty after a failure
+  std::vector<OwnedEvent> ended_;                   // the last operation of each rank
+  bool has_work_ = false;                           // since it connected
   Operation last_;
   std::exception_ptr failure_;
 };

@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <deque>
 #include <functional>
-#include <mutex>
 
 #include "runtime/cuda/call.h"
 
@@ -28,7 +27,7 @@ class PinnedCache {
   static constexpr std::size_t kLargestBytes = std::size_t(4) << 20;
 
   /// `issuing` is held where pinning memory may wait for the card.
-  PinnedCache(int device, int card, std::mutex& issuing) : device_(device), card_(card), issuing_(issuing) {}
+  PinnedCache(int device, int card, IssuingMutex& issuing) : device_(device), card_(card), issuing_(issuing) {}
 
   /// A buffer of at least `bytes`, at most kLargestBytes, that nothing uses. When much of its size is on its way, it
   /// waits for the oldest.
@@ -42,8 +41,8 @@ class PinnedCache {
 
   const int device_;
   const int card_;
-  std::mutex& issuing_;
-  std::mutex mutex_;
+  IssuingMutex& issuing_;
+  RankedMutex<LockRank::pinned_memory> mutex_;
   std::array<std::deque<PinnedBuffer>, kClasses> given_;  // oldest first
 };
 

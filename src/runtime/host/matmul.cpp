@@ -2,11 +2,11 @@
 #include <cblas.h>
 
 #include <algorithm>
-#include <mutex>
 #include <vector>
 
 #include <lockstep/runtime/threads.h>
 
+#include "core/ranked_mutex.h"
 #include "runtime/host/library_use.h"
 #include "runtime/host/parallel.h"
 
@@ -19,13 +19,15 @@ constexpr std::int64_t kTinyProduct = 2048;
 constexpr std::int64_t kParallelProduct = std::int64_t(1) << 18;
 
 // Built without threads, OpenBLAS has no locks either: two products at once take the same buffer, and both are wrong.
-std::unique_lock<std::mutex> may_call() {
-  static std::mutex mutex;
+using LibraryMutex = RankedMutex<LockRank::host_library>;
+
+std::unique_lock<LibraryMutex> may_call() {
+  static LibraryMutex mutex;
   static const bool one_at_a_time = [] {
     openblas_set_num_threads(1);  // the pieces are divided between cores already
     return openblas_get_parallel() == OPENBLAS_SEQUENTIAL;
   }();
-  return one_at_a_time ? std::unique_lock(mutex) : std::unique_lock<std::mutex>();
+  return one_at_a_time ? std::unique_lock(mutex) : std::unique_lock<LibraryMutex>();
 }
 
 void gemm(const Matmul& p, const float* a, const float* b, float* c) {

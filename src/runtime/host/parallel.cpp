@@ -8,8 +8,8 @@
 #include <oneapi/tbb/task_arena.h>
 
 #include <memory>
-#include <mutex>
 
+#include "core/ranked_mutex.h"
 #include "core/text.h"
 #include "runtime/fork_guard.h"
 #include "runtime/host/library_use.h"
@@ -18,7 +18,7 @@ namespace lockstep {
 namespace {
 
 constexpr int kMaxThreads = 1024;
-std::mutex limit_mutex;
+RankedMutex<LockRank::thread_limit> limit_mutex;
 std::unique_ptr<tbb::global_control> limit;
 
 }  // namespace

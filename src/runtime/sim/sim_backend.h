@@ -8,9 +8,9 @@
 
 #include <chrono>
 #include <memory>
-#include <mutex>
 #include <vector>
 
+#include "core/ranked_mutex.h"
 #include "runtime/allocator_hooks.h"
 #include "runtime/backend.h"
 #include "runtime/sim/faults.h"
@@ -96,7 +96,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
 
   const SimulationOptions options_;
   const std::chrono::microseconds awake_;  // how long whoever waits for the end of work stays awake before it sleeps
-  mutable std::mutex mutex_;
+  mutable RankedMutex<LockRank::sim_backend> mutex_;
   sim::SimMemory memory_;
   sim::RaceChecker races_;
   sim::Faults faults_;

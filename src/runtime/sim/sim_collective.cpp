@@ -89,7 +89,7 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
   return earlier ? earlier : error_;
 }
 
-void SimCollective::wait_while(std::unique_lock<std::mutex>& lock, Phase phase) {
+void SimCollective::wait_while(std::unique_lock<Mutex>& lock, Phase phase) {
   const auto is_over = [&] { return phase_ != phase; };
   if (awake_.count() > 0 && !is_over()) {
     lock.unlock();

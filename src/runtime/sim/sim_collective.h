@@ -6,12 +6,11 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
 #include <string>
 #include <vector>
 
+#include "core/ranked_mutex.h"
 #include "runtime/backend.h"
 #include "runtime/host/reduce_ranks.h"
 #include "runtime/sim/async_error.h"
@@ -43,10 +42,11 @@ class SimCollective {
                                     std::vector<std::shared_ptr<AsyncError>> causes = {}) const;
 
  private:
+  using Mutex = RankedMutex<LockRank::sim_collective>;
   enum class Phase : std::uint8_t { gathering, working, ended };
 
   void add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count);
-  void wait_while(std::unique_lock<std::mutex>& lock, Phase phase);  // without the lock, with it again at the end
+  void wait_while(std::unique_lock<Mutex>& lock, Phase phase);  // without the lock, with it again at the end
   void begin_work();
   void work();
   void end_work() noexcept;
@@ -66,8 +66,8 @@ class SimCollective {
   std::size_t pieces_ = 0;
   std::atomic<std::size_t> next_piece_ = 0;
 
-  std::mutex mutex_;
-  std::condition_variable changed_;
+  Mutex mutex_;
+  RankedCondition changed_;
   std::atomic<Phase> phase_ = Phase::gathering;  // written with the lock held
   int arrived_ = 0;
   int working_ = 0;
@@ -85,7 +85,7 @@ class SimCommunicator {
   void abort() noexcept;
 
  private:
-  std::mutex mutex_;
+  RankedMutex<LockRank::sim_communicator> mutex_;
   bool aborted_ = false;
   std::vector<std::weak_ptr<SimCollective>> pending_;
   std::size_t tidy_at_ = 64;

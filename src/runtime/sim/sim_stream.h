@@ -5,18 +5,17 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <deque>
 #include <exception>
 #include <limits>
 #include <memory>
-#include <mutex>
 #include <random>
 #include <string>
 #include <thread>
 #include <variant>
 
+#include "core/ranked_mutex.h"
 #include "runtime/backend.h"
 #include "runtime/sim/async_error.h"
 
@@ -105,9 +104,9 @@ class SimStream {
   void hold_back();
   std::shared_ptr<AsyncError> live_error() const;
 
-  mutable std::mutex mutex_;
-  std::condition_variable task_pushed_;
-  std::condition_variable task_ended_;
+  mutable RankedMutex<LockRank::sim_stream> mutex_;
+  RankedCondition task_pushed_;
+  RankedCondition task_ended_;
   std::deque<Task> queue_;
   std::atomic<std::uint64_t> pushed_ = 0;  // written with the lock held
   std::atomic<std::uint64_t> ended_ = 0;   // written with the lock held
@@ -118,7 +117,7 @@ class SimStream {
   bool sleeping_ = false;
   bool stopping_ = false;
 
-  std::mutex taken_mutex_;
+  RankedMutex<LockRank::sim_taken_bytes> taken_mutex_;
   std::deque<Taken> taken_;  // oldest first
   std::size_t taken_bytes_ = 0;
 

@@ -1,0 +1,75 @@
+#include "core/ranked_mutex.h"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <cstdio>
+#include <cstdlib>
+
+namespace lockstep {
+namespace {
+
+constexpr std::array kNames{"loader_threads",
+                            "task_queue",
+                            "prefetcher",
+                            "backward",
+                            "gradient_buckets",
+                            "bucket_launch",
+                            "replica_barrier",
+                            "replica_group",
+                            "accumulator",
+                            "gradient_edge",
+                            "hook",
+                            "generator",
+                            "registry",
+                            "device_streams",
+                            "device_threads",
+                            "allocator",
+                            "cuda_stream",
+                            "cuda_issuing",
+                            "cuda_communicators",
+                            "nccl_communicator",
+                            "cuda_device",
+                            "cuda_memory",
+                            "pinned_memory",
+                            "sim_backend",
+                            "sim_communicator",
+                            "sim_collective",
+                            "sim_taken_bytes",
+                            "sim_stream",
+                            "trace",
+                            "trace_events",
+                            "host_library",
+                            "thread_limit"};
+static_assert(kNames.size() == std::size_t(LockRank::thread_limit) + 1);
+
+thread_local constinit std::uint64_t held = 0;  // a bit for each rank
+
+std::uint64_t bit_of(LockRank rank) noexcept { return std::uint64_t(1) << unsigned(rank); }
+
+LockRank last_held() noexcept { return LockRank(std::bit_width(held) - 1); }
+
+}  // namespace
+
+const char* name_of(LockRank rank) noexcept { return kNames[std::size_t(rank)]; }
+
+void detail::about_to_lock(LockRank rank) noexcept {
+  if (held >= bit_of(rank)) {
+    std::fprintf(stderr, "lockstep: '%s' is locked under '%s', against the order in core/lock_rank.h\n", name_of(rank),
+                 name_of(last_held()));
+    std::abort();
+  }
+  held |= bit_of(rank);
+}
+
+void detail::has_locked(LockRank rank) noexcept { held |= bit_of(rank); }
+
+void detail::has_unlocked(LockRank rank) noexcept { held &= ~bit_of(rank); }
+
+void detail::abort_if_any_is_held(const char* function) noexcept {
+  if (held == 0) return;
+  std::fprintf(stderr, "lockstep: %s was called under '%s'\n", function, name_of(last_held()));
+  std::abort();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,75 @@
+// Mutexes that know their place in the order of all locks. Debug and sanitizer builds (those without NDEBUG) check the
+// order at each lock and abort with both names; in the others a RankedMutex is its native mutex and nothing else.
+#pragma once
+
+#include <condition_variable>
+#include <mutex>
+
+#include "core/lock_rank.h"
+
+namespace lockstep {
+
+#ifdef NDEBUG
+inline constexpr bool kChecksLocks = false;
+#else
+inline constexpr bool kChecksLocks = true;
+#endif
+
+namespace detail {
+void about_to_lock(LockRank rank) noexcept;  // aborts, or counts it as held
+void has_locked(LockRank rank) noexcept;     // by trying, which waits for nobody
+void has_unlocked(LockRank rank) noexcept;
+void abort_if_any_is_held(const char* function) noexcept;
+}  // namespace detail
+
+/// For std::scoped_lock and std::unique_lock.
+template <LockRank kRank, class Native = std::mutex>
+class RankedMutex {
+ public:
+  void lock() {
+    if constexpr (kChecksLocks) detail::about_to_lock(kRank);
+    native_.lock();
+  }
+  bool try_lock() {
+    const bool locked = native_.try_lock();
+    if constexpr (kChecksLocks) {
+      if (locked) detail::has_locked(kRank);
+    }
+    return locked;
+  }
+  void unlock() {
+    native_.unlock();
+    if constexpr (kChecksLocks) detail::has_unlocked(kRank);
+  }
+
+ private:
+  friend class RankedCondition;
+  Native native_;
+};
+
+/// std::condition_variable for ranked mutexes. Whoever sleeps counts as holding the lock, and does when it wakes up.
+class RankedCondition {
+ public:
+  template <LockRank kRank>
+  void wait(std::unique_lock<RankedMutex<kRank>>& lock) {
+    std::unique_lock<std::mutex> native(lock.mutex()->native_, std::adopt_lock);
+    condition_.wait(native);
+    native.release();
+  }
+  template <LockRank kRank, class Done>
+  void wait(std::unique_lock<RankedMutex<kRank>>& lock, const Done& done) {
+    while (!done()) wait(lock);
+  }
+  void notify_one() noexcept { condition_.notify_one(); }
+  void notify_all() noexcept { condition_.notify_all(); }
+
+ private:
+  std::condition_variable condition_;
+};
+
+/// To be called by what may run any job meanwhile: the caller holds no lock.
+inline void expect_no_lock(const char* function) noexcept {
+  if constexpr (kChecksLocks) detail::abort_if_any_is_held(function);
+}
+
+}  // namespace lockstep
