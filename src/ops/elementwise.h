@@ -24,6 +24,7 @@
 #include <lockstep/ops/unary.h>
 
 #include "autograd/record.h"
+#include "ops/floating.h"
 #include "ops/wide.h"
 #include "tensor/kernels/map.h"
 
@@ -63,12 +64,6 @@ inline Tensor broadcast_result(const char* op, const Tensor& a, const Tensor& b,
 
 /// A 0-dim tensor beside `like`, of its dtype unless that cannot hold the number.
 Tensor number_beside(const Tensor& like, double number);
-
-/// Throws DTypeError naming `op`.
-inline void check_floating(const char* op, const Tensor& x) {
-  if (!is_floating(impl_of(op, x).dtype))
-    throw DTypeError(text("[", op, "] expected a floating dtype, got ", x.dtype()));
-}
 
 namespace elementwise {
 

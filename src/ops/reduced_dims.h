@@ -6,6 +6,7 @@
 #include <lockstep/tensor/tensor.h>
 
 #include "core/text.h"
+#include "ops/floating.h"
 #include "tensor/kernels/reduce.h"
 
 namespace lockstep {
@@ -52,11 +53,6 @@ inline std::int64_t reduced_count(const Shape& sizes, const DimMask& mask) {
 inline void check_not_empty(const char* op, const Shape& sizes, const DimMask& mask) {
   if (reduced_count(sizes, mask) == 0)
     throw ShapeError(text("[", op, "] expected at least one element to reduce, got ", sizes));
-}
-
-inline void check_floating(const char* op, const Tensor& x) {
-  if (!is_floating(impl_of(op, x).dtype))
-    throw DTypeError(text("[", op, "] expected a floating dtype, got ", x.dtype()));
 }
 
 /// The same elements with all masked dimensions as one: for kernels that work along a single one. Differentiable;

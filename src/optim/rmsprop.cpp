@@ -31,14 +31,14 @@ struct Scaled : Coefficients {
   }
 };
 
-struct PlainRule : Scaled {
+struct RMSPropRule : Scaled {
   template <class T, class... State>
   LOCKSTEP_HD void operator()(T& p, T g, State&... state) const {
     p -= T(lr) * scaled(p, g, state...);
   }
 };
 
-struct MomentumRule : Scaled {
+struct RMSPropMomentumRule : Scaled {
   template <class T, class... State>
   LOCKSTEP_HD void operator()(T& p, T g, T& buffer, State&... state) const {
     const T moved = T(momentum) * buffer + scaled(p, g, state...);
@@ -65,13 +65,13 @@ void RMSprop::update(std::size_t group, const Batch& batch) const {
   const RMSpropOptions& o = options(group);
   const Scaled scaled{{o.lr, o.alpha, 1 - o.alpha, o.eps, o.momentum, Direction(o.maximize, o.weight_decay)}};
   if (o.momentum > 0 && o.centered)
-    apply<kMomentum, kSquare, kMean>("rmsprop_centered_momentum", 16, MomentumRule{scaled}, batch);
+    apply<kMomentum, kSquare, kMean>("rmsprop_centered_momentum", 16, RMSPropMomentumRule{scaled}, batch);
   else if (o.momentum > 0)
-    apply<kMomentum, kSquare>("rmsprop_momentum", 11, MomentumRule{scaled}, batch);
+    apply<kMomentum, kSquare>("rmsprop_momentum", 11, RMSPropMomentumRule{scaled}, batch);
   else if (o.centered)
-    apply<kSquare, kMean>("rmsprop_centered", 14, PlainRule{scaled}, batch);
+    apply<kSquare, kMean>("rmsprop_centered", 14, RMSPropRule{scaled}, batch);
   else
-    apply<kSquare>("rmsprop", 9, PlainRule{scaled}, batch);
+    apply<kSquare>("rmsprop", 9, RMSPropRule{scaled}, batch);
 }
 
 }  // namespace lockstep::optim

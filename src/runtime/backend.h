@@ -90,14 +90,23 @@ class KernelRef {
 
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, KernelRef>) KernelRef(const F& body)
-      : body_(&body),
-        call_([](const void* f, const KernelContext& context) { (*static_cast<const F*>(f))(context); }),
-        own_([](const void* f) { return Owned(*static_cast<const F*>(f)); }) {}
+      : body_(&body), call_(call<F>), own_([](const void* f) { return Owned(Copied<F>{*static_cast<const F*>(f)}); }) {}
 
   void operator()(const KernelContext& context) const { call_(body_, context); }
   Owned own() const { return own_(body_); }
 
  private:
+  // Not inlined: a kernel is compiled once, for both kinds of reference.
+  template <class F>
+  [[gnu::noinline]] static void call(const void* body, const KernelContext& context) {
+    (*static_cast<const F*>(body))(context);
+  }
+  template <class F>
+  struct Copied {
+    F body;
+    void operator()(const KernelContext& context) const { call<F>(&body, context); }
+  };
+
   const void* body_;
   void (*call_)(const void*, const KernelContext&);
   Owned (*own_)(const void*);

@@ -87,7 +87,7 @@ TEST(FakeCuda, CopiesBetweenCardsAndOnOneCard) {
                  .rows = 30,
                  .to_pitch = 10,
                  .from_pitch = 20});
-    gpu(from).backend.synchronize_stream(source.stream());
+    card(from).backend.synchronize_stream(source.stream());
     EXPECT_EQ(dense.get(), values);
     const Bytes got = rows.get();
     for (std::size_t i = 0; i < 300; ++i) EXPECT_EQ(got[i], values[i / 10 * 20 + i % 10]);
@@ -212,7 +212,7 @@ void expect_product(Matmul product) {
   Matmul there = product;
   there.a = a_there.data(), there.b = b_there.data(), there.c = c_there.data();
   there.bias = biased ? bias_there.data() : nullptr;
-  gpu(0).backend.matmul(c_there.stream(), there);
+  card(0).backend.matmul(c_there.stream(), there);
   product.a = a.data(), product.b = b.data(), product.c = c.data();
   product.bias = biased ? bias.data() : nullptr;
   host::matmul({}, product);

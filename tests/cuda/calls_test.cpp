@@ -29,9 +29,9 @@ int card_switches() {
 // What the steps of training call for one device, and for events of another.
 void use_device(int device) {
   const Stream stream = Stream::default_stream(Device::cuda(device));
-  const StreamHandle handle = gpu(device).stream(0);
+  const StreamHandle handle = card(device).stream(0);
   const DeviceBytes memory(device, numbered(5000));
-  gpu(device).backend.launch(handle, {}, [](const KernelContext&) {});
+  card(device).backend.launch(handle, {}, [](const KernelContext&) {});
   const Event event = stream.record();
   stream.wait(event);
   event.query();
@@ -58,7 +58,7 @@ TEST(FakeCuda, EventsStreamsAndCopiesOfAnyCardNeedNoSwitch) {
   const Stream stream = Stream::default_stream("cuda:1");
   const DeviceBytes memory(1, numbered(5000));
   stream.synchronize();
-  gpu(0).backend.launch(gpu(0).stream(0), {}, [](const KernelContext&) {});
+  card(0).backend.launch(card(0).stream(0), {}, [](const KernelContext&) {});
   const int before = card_switches();
   for (int i = 0; i < 10; ++i) {
     const Event event = stream.record();
@@ -145,7 +145,7 @@ TEST_P(FakeRanksBeside, WaitsUntilAllRanksAreLaunched) {
 std::function<void()> product_of(std::int64_t size) {
   const auto memory = std::make_shared<DeviceBytes>(0, std::size_t(64) * sizeof(float));
   return [memory, size] {
-    gpu(0).backend.matmul(memory->stream(), {.m = size,
+    card(0).backend.matmul(memory->stream(), {.m = size,
                                              .n = size,
                                              .k = size,
                                              .a = memory->data(),
@@ -161,7 +161,7 @@ INSTANTIATE_TEST_SUITE_P(
     Everything, FakeRanksBeside,
     testing::Values(
         Beside{"AnAllocation", [] { return [] { const DeviceBytes memory(0, 30 << 20); }; }},
-        Beside{"AStream", [] { return [] { gpu(0).stream(5); }; }},
+        Beside{"AStream", [] { return [] { card(0).stream(5); }; }},
         Beside{"TheFirstCopyToAnotherCard",
                [] {
                  const auto from = std::make_shared<DeviceBytes>(0, Bytes(100));

@@ -183,7 +183,7 @@ TEST_F(FakeNccl, AbortEndsWhatIsPendingOnAllRanks) {
 TEST_F(FakeNccl, FreeingMemoryDoesNotHangOnAFailedOperation) {
   machine().collectives_fail = true;
   enqueue();
-  gpu(0).backend.deallocate(0, gpu(0).backend.allocate(0, 1000), 1000);
+  card(0).backend.deallocate(0, card(0).backend.allocate(0, 1000), 1000);
   EXPECT_NE(message_at(0), "");
 }
 

@@ -39,7 +39,7 @@ class FakeDevices {
   std::shared_ptr<DeviceSet> outer_;
 };
 
-inline DeviceState& gpu(int index) { return device_state(Device::cuda(index)); }
+inline DeviceState& card(int index) { return device_state(Device::cuda(index)); }
 
 inline Bytes numbered(std::size_t bytes) {
   Bytes result(bytes);
@@ -53,17 +53,17 @@ class DeviceBytes {
   DeviceBytes(int device, std::size_t bytes, int stream = 0)
       : device_(device),
         bytes_(bytes),
-        stream_(gpu(device).stream(stream)),
-        allocation_(gpu(device).allocator.allocate(bytes, stream_)) {}
+        stream_(card(device).stream(stream)),
+        allocation_(card(device).allocator.allocate(bytes, stream_)) {}
   DeviceBytes(int device, const Bytes& values, int stream = 0) : DeviceBytes(device, values.size(), stream) {
     copy({.to = data(), .from = values.data(), .to_device = device, .row_bytes = bytes_});
   }
-  ~DeviceBytes() { gpu(device_).allocator.free(allocation_.block); }
+  ~DeviceBytes() { card(device_).allocator.free(allocation_.block); }
   DeviceBytes(const DeviceBytes&) = delete;
 
   std::byte* data() const { return static_cast<std::byte*>(allocation_.memory); }
   StreamHandle stream() const { return stream_; }
-  void copy(const Copy& copy) const { gpu(device_).backend.copy(stream_, copy); }
+  void copy(const Copy& copy) const { card(device_).backend.copy(stream_, copy); }
   Bytes get() const {
     Bytes result(bytes_);
     copy({.to = result.data(), .from = data(), .from_device = device_, .row_bytes = bytes_});

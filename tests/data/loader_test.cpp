@@ -10,7 +10,7 @@
 #include <lockstep/data/tensor_dataset.h>
 #include <lockstep/tensor/creation.h>
 
-namespace lockstep::data {
+namespace lockstep::data::loader_test {
 namespace {
 
 using Batches = std::vector<std::vector<std::int64_t>>;
@@ -325,4 +325,4 @@ TEST(DataLoader, RefusesAnEpochThatCannotBeCountedOn) {
 }
 
 }  // namespace
-}  // namespace lockstep::data
+}  // namespace lockstep::data::loader_test

@@ -11,7 +11,7 @@
 #include "io/memory_source.h"
 #include "io/temporary_folder.h"
 
-namespace lockstep {
+namespace lockstep::hostile_file {
 namespace {
 
 using testing::file_of;
@@ -299,4 +299,4 @@ TEST(HostileFile, ThatShrinksWhileItIsReadIsRefused) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::hostile_file

@@ -8,7 +8,7 @@
 #include "support/thrown.h"
 #include "support/values.h"
 
-namespace lockstep {
+namespace lockstep::extreme_arguments {
 namespace {
 
 using testing::thrown;
@@ -90,4 +90,4 @@ TEST(ExtremeArguments, OfCreationThrow) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::extreme_arguments

@@ -34,7 +34,7 @@ struct Case {
 
 void PrintTo(const Case& example, std::ostream* out) { *out << example.name; }
 
-class Gradcheck : public testing::TestWithParam<Case> {
+class Gradcheck : public ::testing::TestWithParam<Case> {
  protected:
   Gradcheck() {
     manual_seed(7);
@@ -267,7 +267,7 @@ const Case kCases[] = {
     {"masked_select", [](const Inputs& x) { return masked_select(x[0], x[0].detach() > 0); }, {{3, 4}}},
 };
 
-INSTANTIATE_TEST_SUITE_P(, Gradcheck, testing::ValuesIn(kCases),
+INSTANTIATE_TEST_SUITE_P(, Gradcheck, ::testing::ValuesIn(kCases),
                          [](const auto& example) { return std::string(example.param.name); });
 
 // What gives bools or indices.

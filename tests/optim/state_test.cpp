@@ -10,7 +10,7 @@
 #include "optim/replicas.h"
 #include "support/test_devices.h"
 
-namespace lockstep {
+namespace lockstep::optimizer_state {
 namespace {
 
 using testing::OptimizerCase;
@@ -156,4 +156,4 @@ TEST(OptimizerState, RefusesAStepThatIsNone) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::optimizer_state

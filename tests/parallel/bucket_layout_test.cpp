@@ -10,11 +10,8 @@
 #include "parallel/sharded.h"
 #include "support/test_devices.h"
 
-namespace lockstep {
+namespace lockstep::sharded {
 namespace {
-
-using sharded::Net;
-using sharded::values;
 
 // Parameters of so many elements on each device, all in one bucket that the devices divide.
 BucketLayout layout_of(const std::vector<std::int64_t>& elements, int devices, DType dtype = kFloat32) {
@@ -106,4 +103,4 @@ TEST_P(Buckets, HoldZerosBesideTheirGradientsThroughoutTraining) {
 INSTANTIATE_TEST_SUITE_P(WholeAndDividedState, Buckets, ::testing::Bool());
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sharded

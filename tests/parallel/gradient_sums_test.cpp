@@ -19,7 +19,7 @@
 #include "support/replicas.h"
 #include "support/values.h"
 
-namespace lockstep {
+namespace lockstep::gradient_sums {
 namespace {
 
 using testing::values;
@@ -405,4 +405,4 @@ TEST(GradientSums, StayInBucketsThatFitTheirOrder) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::gradient_sums

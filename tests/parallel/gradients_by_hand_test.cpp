@@ -19,7 +19,7 @@
 #include "support/test_devices.h"
 #include "support/values.h"
 
-namespace lockstep {
+namespace lockstep::gradients_by_hand {
 namespace {
 
 using testing::values;
@@ -338,4 +338,4 @@ TEST(GradientsOfReplicasMadeAgain, AreNotDroppedForWantOfMemory) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::gradients_by_hand

@@ -19,7 +19,7 @@
 #include "support/test_devices.h"
 #include "support/values.h"
 
-namespace lockstep {
+namespace lockstep::gradients_of_some_replicas {
 namespace {
 
 using testing::expect_close;
@@ -154,4 +154,4 @@ TEST_P(GradientsOfSomeReplicas, AreSummedByALaterBackwardOfOtherReplicas) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::gradients_of_some_replicas

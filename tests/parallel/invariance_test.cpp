@@ -14,7 +14,7 @@
 #include "support/replicas.h"
 #include "support/test_devices.h"
 
-namespace lockstep {
+namespace lockstep::invariance {
 namespace {
 
 // Dropout, batch statistics, weights used twice, a branch that only some batches take, and one that none takes. Every
@@ -137,4 +137,4 @@ INSTANTIATE_TEST_SUITE_P(Cases, Invariance, ::testing::ValuesIn(all_cases()), []
 });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::invariance

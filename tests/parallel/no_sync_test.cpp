@@ -9,10 +9,9 @@
 #include "parallel/close.h"
 #include "parallel/sharded.h"
 
-namespace lockstep {
+namespace lockstep::sharded {
 namespace {
 
-using namespace sharded;
 
 // Whether devices divide the sums.
 class NoSync : public ::testing::TestWithParam<bool> {
@@ -107,4 +106,4 @@ INSTANTIATE_TEST_SUITE_P(Gradients, NoSync, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Sharded" : "Whole"; });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sharded

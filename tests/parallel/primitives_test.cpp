@@ -25,7 +25,7 @@
 #include "support/thrown.h"
 #include "support/values.h"
 
-namespace lockstep {
+namespace lockstep::primitives {
 namespace {
 
 using testing::expect_close;
@@ -278,4 +278,4 @@ TEST(ParallelApplyRefuses, InputsWithoutAReplicaOrADevice) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::primitives

@@ -17,7 +17,7 @@
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
-namespace lockstep {
+namespace lockstep::process_end {
 namespace {
 
 struct Net : nn::Module<Net> {
@@ -116,4 +116,4 @@ TEST_F(ProcessEndDeathTest, AnotherThreadEndsItWhileADeviceComputes) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::process_end

@@ -8,10 +8,9 @@
 #include "parallel/sharded.h"
 #include "support/test_devices.h"
 
-namespace lockstep {
+namespace lockstep::sharded {
 namespace {
 
-using namespace sharded;
 
 class ShardedGradients : public Devices {};
 
@@ -160,4 +159,4 @@ TEST_P(ShardedGradients, ClipsEveryElementOfGradientsThatWereGathered) {
 INSTANTIATE_TEST_SUITE_P(Devices, ShardedGradients, ::testing::Values(2, 3, 5));
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sharded

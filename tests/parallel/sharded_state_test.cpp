@@ -12,10 +12,9 @@
 #include "parallel/sharded.h"
 #include "support/test_devices.h"
 
-namespace lockstep {
+namespace lockstep::sharded {
 namespace {
 
-using namespace sharded;
 using testing::OptimizerCase;
 
 class ShardedState : public Devices {};
@@ -292,4 +291,4 @@ TEST(ShardedStateAlone, IsWholeOnOneDevice) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sharded

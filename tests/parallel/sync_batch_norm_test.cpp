@@ -17,7 +17,7 @@
 #include "support/must_end.h"
 #include "support/test_devices.h"
 
-namespace lockstep {
+namespace lockstep::sync_batch_norm_test {
 namespace {
 
 std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(kFloat64).to_vector<double>(); }
@@ -408,4 +408,4 @@ TEST(Replicas, DrawNumbersOfTheirOwnInEachPass) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sync_batch_norm_test

@@ -16,7 +16,7 @@
 #include "support/replicas.h"
 #include "support/test_devices.h"
 
-namespace lockstep {
+namespace lockstep::training {
 namespace {
 
 // Weights used twice, a branch that only some batches take, and one that none takes.
@@ -339,4 +339,4 @@ TEST(TrainingInLockstep, ABiasDoesNotHoldUpTheBucketBeforeItsWeight) {
 }
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::training

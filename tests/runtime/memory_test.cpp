@@ -34,7 +34,7 @@ std::vector<std::string> table() {
 // Where the rows of the devices begin: after a rule, the titles and another rule.
 constexpr std::size_t kFirstRow = 3;
 
-class Memory : public testing::Test {
+class Memory : public ::testing::Test {
  protected:
   SimulatedDevices devices{{.count = 2, .memory_bytes = 64 * kMiB, .max_delay_us = 50}};
 };

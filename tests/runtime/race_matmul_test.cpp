@@ -9,7 +9,7 @@
 namespace lockstep::sim {
 namespace {
 
-float arena[4096];
+float matrices[4096];
 
 std::set<std::int64_t> elements_of(const std::vector<Access>& accesses, AccessKind kind) {
   std::set<std::int64_t> elements;
@@ -18,7 +18,7 @@ std::set<std::int64_t> elements_of(const std::vector<Access>& accesses, AccessKi
     const auto* const first = static_cast<const float*>(region.data);
     for (std::size_t row = 0; row < region.rows; ++row)
       for (std::size_t i = 0; i < region.row_bytes / sizeof(float); ++i)
-        elements.insert(first - arena + std::int64_t(row * region.pitch / sizeof(float) + i));
+        elements.insert(first - matrices + std::int64_t(row * region.pitch / sizeof(float) + i));
   }
   return elements;
 }
@@ -35,9 +35,9 @@ Matmul product(std::int64_t batch, std::int64_t ldc, std::int64_t stride_c) {
   return {.m = 3,
           .n = 4,
           .k = 2,
-          .a = arena + 2048,
-          .b = arena + 3072,
-          .c = arena,
+          .a = matrices + 2048,
+          .b = matrices + 3072,
+          .c = matrices,
           .lda = 2,
           .ldb = 4,
           .ldc = ldc,

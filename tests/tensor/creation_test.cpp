@@ -21,12 +21,12 @@ namespace {
 using testing::thrown;
 using testing::values;
 
-constexpr std::array kAll = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
+constexpr std::array kDTypes = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
 
 TEST(Creation, FillsEveryDtypeOnEveryDevice) {
   const TestDevices devices(2);
   for (const Device device : {Device(), Device("cuda:0"), Device("cuda:1")})
-    for (const DType dtype : kAll) {
+    for (const DType dtype : kDTypes) {
       const TensorOptions options = {.dtype = dtype, .device = device};
       EXPECT_EQ(values(zeros({2, 3}, options)), std::vector<double>(6, 0));
       EXPECT_EQ(values(ones({2, 3}, options)), std::vector<double>(6, 1));

@@ -20,7 +20,7 @@ struct End {
     const int own = depth > 0 ? 1 : 0;  // a kernel that calls exit()
     while (uses != own) std::this_thread::yield();
   }
-} end;
+} at_end;
 
 }  // namespace
 

@@ -10,10 +10,10 @@ namespace lockstep::sim {
 /// counts. Returns whether it holds.
 template <class Predicate>
 bool wait_awake(std::chrono::microseconds limit, const Predicate& holds) {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point sleep_at = Clock::now() + limit;
+  using Steady = std::chrono::steady_clock;
+  const Steady::time_point sleep_at = Steady::now() + limit;
   while (!holds()) {
-    if (Clock::now() >= sleep_at) return false;
+    if (Steady::now() >= sleep_at) return false;
     std::this_thread::yield();
   }
   return true;

@@ -2,6 +2,7 @@
 // number of elements alone: not on the number of threads, nor on what lies beside it in memory.
 #pragma once
 
+#include "runtime/host/parallel.h"
 #include "tensor/kernels/multi_map.h"
 
 namespace lockstep {
