@@ -1,5 +1,5 @@
 // A parameter that lives on several devices, as backward and optimizers see it. What stands behind it, and in which
-// states its gradient can be, is the parallel layer's: parallel/replicated_parameter.h.
+// states its gradient can be, is the parallel layer's: parallel/bucketed_parameter.h.
 #pragma once
 
 #include <cstddef>

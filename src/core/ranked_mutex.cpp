@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array kNames{"loader_threads",
+constexpr std::array kRankNames{"loader_threads",
                             "task_queue",
                             "prefetcher",
                             "backward",
@@ -41,7 +41,7 @@ constexpr std::array kNames{"loader_threads",
                             "trace_events",
                             "host_library",
                             "thread_limit"};
-static_assert(kNames.size() == std::size_t(LockRank::thread_limit) + 1);
+static_assert(kRankNames.size() == std::size_t(LockRank::thread_limit) + 1);
 
 thread_local constinit std::uint64_t held = 0;  // a bit for each rank
 
@@ -51,7 +51,7 @@ LockRank last_held() noexcept { return LockRank(std::bit_width(held) - 1); }
 
 }  // namespace
 
-const char* name_of(LockRank rank) noexcept { return kNames[std::size_t(rank)]; }
+const char* name_of(LockRank rank) noexcept { return kRankNames[std::size_t(rank)]; }
 
 void detail::about_to_lock(LockRank rank) noexcept {
   if (held >= bit_of(rank)) {

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::array<std::string_view, 6> kNames = {"none", "partial", "summed", "sharded", "primary", "stale"};
+constexpr std::array<std::string_view, 6> kStateNames = {"none", "partial", "summed", "sharded", "primary", "stale"};
 
 // By `from`, a mark for each `to`.
 constexpr std::array<std::string_view, 6> kLegal = {
@@ -95,8 +95,8 @@ BucketedParameter::Shard BucketedParameter::kept(std::size_t replica) const {
 
 void BucketedParameter::advance(GradientState next) {
   if (!is_legal(state_, next))
-    throw AutogradError(text("[BucketedParameter] expected no gradient to become ", kNames[std::size_t(next)],
-                             " that is ", kNames[std::size_t(state_)], ": a fault of Lockstep"));
+    throw AutogradError(text("[BucketedParameter] expected no gradient to become ", kStateNames[std::size_t(next)],
+                             " that is ", kStateNames[std::size_t(state_)], ": a fault of Lockstep"));
   state_ = next;
 }
 

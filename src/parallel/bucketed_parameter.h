@@ -16,11 +16,13 @@
 //
 // | from \ to | none | partial | summed | sharded | primary | stale |
 // |-----------|------|---------|--------|---------|---------|-------|
-// | none      | U    | B       |        |         | U       | X     |
-// | partial   | U R  | B L     | R      | R       | U       | X     |
-// | summed    | U    | B L     | P C    | U       | U       | X     |
-// | sharded   | U    | B L     | C      | U       | U       | X     |
-// | primary   | U    | B       | P      |         | U       | X     |
+// | none      | U    | B U     |        |         | U       | X     |
+// | partial   | U R  | B L U   | R      | R       | U       | X     |
+// | summed    | U    | B L U   | P C    | U       | U       | X     |
+// | sharded   | U    | B L U   | C      | U       | U       | X     |
+// | primary   | U    | B U     | P      |         | U       | X     |
+//
+// (A user who sets the gradient of another replica than the primary makes it partial: that replica's part is all.)
 #pragma once
 
 #include <cstddef>

@@ -47,16 +47,16 @@ class Call {
   }
 
   /// Shares, one of each rank, and what they make up on each.
-  void check_shares(std::span<const Tensor> shares, std::span<const Tensor> wholes) const {
+  void check_shards(std::span<const Tensor> shards, std::span<const Tensor> wholes) const {
     std::int64_t total = 0;
-    for (const Tensor& share : shares) total += share.numel();
+    for (const Tensor& shard : shards) total += shard.numel();
     for (std::size_t rank = 0; rank < wholes.size(); ++rank)
       if (wholes[rank].numel() != total)
-        throw ShapeError(text('[', name_, "] expected ", total, " elements for the shares of all ranks, got sizes ",
+        throw ShapeError(text('[', name_, "] expected ", total, " elements for the shards of all ranks, got sizes ",
                               wholes[rank].sizes(), " on rank ", rank));
-    if (shares[0].dtype() != wholes[0].dtype())
+    if (shards[0].dtype() != wholes[0].dtype())
       throw DTypeError(
-          text('[', name_, "] expected outputs of ", shares[0].dtype(), " as the inputs, got ", wholes[0].dtype()));
+          text('[', name_, "] expected outputs of ", shards[0].dtype(), " as the inputs, got ", wholes[0].dtype()));
   }
 
   void send(std::span<const Tensor> tensors) {
@@ -128,7 +128,7 @@ void reduce_scatter(Communicator& communicator, std::span<const Tensor> inputs, 
   Call call("reduce_scatter", communicator, streams);
   call.check_one_shape("input", inputs);
   call.check("output", outputs);
-  call.check_shares(outputs, inputs);
+  call.check_shards(outputs, inputs);
   call.send(inputs);
   call.receive(outputs);
   communicator.reduce_scatter(call.buffers(), counts_of(outputs), inputs[0].dtype(), op);
@@ -140,7 +140,7 @@ void all_gather(Communicator& communicator, std::span<const Tensor> inputs, std:
   Call call("all_gather", communicator, streams);
   call.check("input", inputs);
   call.check_one_shape("output", outputs);
-  call.check_shares(inputs, outputs);
+  call.check_shards(inputs, outputs);
   call.send(inputs);
   call.receive(outputs);
   communicator.all_gather(call.buffers(), counts_of(inputs), inputs[0].dtype());

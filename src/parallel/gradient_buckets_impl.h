@@ -4,7 +4,7 @@
 // Invariants:
 // 1. Buckets are reduced in the order of `buckets`: no bucket is launched before those in front of it. (Processes that
 //    share the sums will have that order in common.)
-// 2. One thread launches at a time, and holds no lock of the buckets while it enqueues: other devices' threads go on.
+// 2. One thread launches at a time. ready() holds no lock while it enqueues a collective: other devices' threads go on.
 // 3. While `is_running`, nobody but autograd's calls changes a gradient or a bucket.
 #pragma once
 

@@ -30,15 +30,15 @@ std::vector<DeviceState*> states_of(const std::vector<Device>& devices) {
 }
 
 // A thread's use of a communicator; what NCCL leaves undefined throws here.
-class Turn {
+class ExclusiveUse {
  public:
-  Turn(const char* name, std::atomic<bool>& busy) : busy_(busy) {
+  ExclusiveUse(const char* name, std::atomic<bool>& busy) : busy_(busy) {
     if (busy.exchange(true, std::memory_order_acquire))
       throw InvalidArgument(text('[', name, "] expected one thread at a time on a communicator, got two"));
   }
-  ~Turn() { busy_.store(false, std::memory_order_release); }
-  Turn(const Turn&) = delete;
-  Turn& operator=(const Turn&) = delete;
+  ~ExclusiveUse() { busy_.store(false, std::memory_order_release); }
+  ExclusiveUse(const ExclusiveUse&) = delete;
+  ExclusiveUse& operator=(const ExclusiveUse&) = delete;
 
  private:
   std::atomic<bool>& busy_;
@@ -62,7 +62,7 @@ class Communicator::State {
   const std::vector<Device> devices;
 
   void run(std::span<const RankBuffers> ranks, CollectiveCall call) {
-    const Turn turn(call.name, busy_);
+    const ExclusiveUse use(call.name, busy_);
     expect_ranks(call.name, ranks.size());
     std::vector<CollectivePart> parts;
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
@@ -71,7 +71,7 @@ class Communicator::State {
   }
 
   void run(std::span<const Stream> streams, CollectiveCall call) {
-    const Turn turn(call.name, busy_);
+    const ExclusiveUse use(call.name, busy_);
     expect_ranks(call.name, streams.size());
     std::vector<CollectivePart> parts;
     for (std::size_t rank = 0; rank < streams.size(); ++rank)

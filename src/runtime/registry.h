@@ -60,7 +60,7 @@ class DeviceSet {
   std::vector<std::unique_ptr<DeviceState>> states_;
 };
 
-/// Throws InvalidArgument if there is no such device. One that was lost is there: what is on it has to be let go.
+/// Throws InvalidArgument if there is no such device. One that was lost is there: what is on it has to be released.
 DeviceState& device_state(Device device);
 
 /// The GPUs that are not lost.

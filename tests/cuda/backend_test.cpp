@@ -220,7 +220,7 @@ void expect_product(Matmul product) {
                                      << product.transpose_b << biased << " beta " << product.beta;
 }
 
-class FakeProducts : public testing::TestWithParam<bool> {};
+class FakeProducts : public ::testing::TestWithParam<bool> {};
 
 TEST_P(FakeProducts, AreTheHostsForEveryLayout) {
   const FakeDevices devices({.cards = {0}});

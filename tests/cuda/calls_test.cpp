@@ -83,7 +83,7 @@ TEST(FakeCuda, WaitsForOneCardsEventsMakeNoContextOnTheFirst) {
 }
 
 // Two cards with a collective.
-class FakeRanks : public testing::Test {
+class FakeRanks : public ::testing::Test {
  protected:
   void enqueue() {
     std::vector<RankBuffers> buffers;

@@ -83,7 +83,7 @@ std::vector<Bytes> on_simulated(int ranks, DType dtype, ReduceOp op) {
   return after_collectives<T>(ranks, dtype, op);
 }
 
-class FakeCudaRanks : public testing::TestWithParam<std::vector<int>> {};
+class FakeCudaRanks : public ::testing::TestWithParam<std::vector<int>> {};
 
 TEST_P(FakeCudaRanks, HoldWhatSimulatedRanksHold) {
   const int ranks = int(GetParam().size());
@@ -127,7 +127,7 @@ TEST(FakeCuda, AnNcclWithoutWhatIsNeededIsRefusedAndOneOlderThanTheHeadersIsNot)
 }
 
 // A pair of cards with an operation that is enqueued and not waited for.
-class FakeNccl : public testing::Test {
+class FakeNccl : public ::testing::Test {
  protected:
   void enqueue() {
     std::vector<RankBuffers> buffers;

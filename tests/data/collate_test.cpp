@@ -219,7 +219,7 @@ TEST(Collate, NamesTheSampleThatHasNoTensor) {
 }
 
 template <class T>
-class CollateUnsigned : public testing::Test {};
+class CollateUnsigned : public ::testing::Test {};
 using Unsigned = testing::Types<unsigned long, unsigned long long>;
 TYPED_TEST_SUITE(CollateUnsigned, Unsigned);
 

@@ -73,7 +73,7 @@ void expect_close(const std::string& what, const Tensor& got, const Tensor& expe
   }
 }
 
-class Reference : public testing::TestWithParam<Setting> {
+class Reference : public ::testing::TestWithParam<Setting> {
  protected:
   static const Json& cases() {
     static const Json json = read_json(folder() + "/ops.json");
@@ -147,7 +147,7 @@ TEST_P(Reference, Agrees) {
 }
 
 INSTANTIATE_TEST_SUITE_P(, Reference,
-                         testing::Values(Setting{"Float32Cpu", kFloat32, false, Layout::dense},
+                         ::testing::Values(Setting{"Float32Cpu", kFloat32, false, Layout::dense},
                                          Setting{"Float32CpuGaps", kFloat32, false, Layout::gaps},
                                          Setting{"Float32CpuTransposed", kFloat32, false, Layout::transposed},
                                          Setting{"Float32Device", kFloat32, true, Layout::dense},

@@ -1,10 +1,9 @@
 // Buckets are reduced in one order, however their gradients come.
 #include <gtest/gtest.h>
 
-#include <string>
-#include <vector>
+#include <cstddef>
 
-#include <lockstep/runtime/trace.h>
+#include <lockstep/core/error.h>
 
 #include "parallel/job.h"
 
@@ -13,31 +12,33 @@ namespace {
 
 // Runs its layers in the other order than it names them: backward comes to `a` first.
 struct Crosswise : nn::Module<Crosswise> {
-  nn::Linear a{64, 64, {.bias = false}}, b{64, 64, {.bias = false}};
+  nn::Linear a{64, 64, {.bias = false}}, b{48, 64, {.bias = false}};
   auto members() { return nn::members("a", a, "b", b); }
   Tensor forward(const Tensor& x) { return a(b(x)); }
 };
 
-// One bucket for each weight: b's, then a's, as the names say. In the first backward a's is complete long before b's.
+constexpr std::size_t kBytesOfA = 64 * 64 * sizeof(float), kBytesOfB = 48 * 64 * sizeof(float);
+
+// One bucket for each weight. The first layout follows the names from the last to the first: b, then a. Backward
+// completes a's bucket long before b's all the same. The next layout follows backward: a, then b.
 TEST(BucketOrder, IsTheLayoutsAndNotThatOfArrivals) {
   SimulatedDevices devices({.count = 2});
   DataParallel model(Crosswise(), {.buckets = {.first_bytes = 1, .bytes = 1}});
-  const Tensor input = randn({32, 64}, {.device = "cuda:0"});
-  const auto collectives_before_the_last_product = [&] {
-    const Trace trace;
-    sum(model(input)).backward();
-    for (const Device& device : try_all_gpus()) synchronize(device);
-    double last_product = 0;
-    for (const TraceEvent& event : trace.events())
-      if (event.name == "matmul" && event.device == Device("cuda:0"))
-        last_product = std::max(last_product, event.end_us);
-    std::size_t before = 0;
-    for (const TraceEvent& event : trace.events())
-      before += event.name == "all_reduce" && event.device == Device("cuda:0") && event.start_us < last_product;
-    return before;
+  const Tensor input = randn({32, 48}, {.device = "cuda:0"});
+  const auto bytes_of_the_first_sum = [&]() -> std::size_t {
+    devices.fault().fail_collective({.nth = 1});
+    try {
+      sum(model(input)).backward();
+      for (const Device& device : try_all_gpus()) synchronize(device);
+    } catch (const CollectiveError& error) {
+      devices.fault().clear();
+      model.zero_grad();
+      return error.bytes;
+    }
+    return 0;
   };
-  EXPECT_EQ(collectives_before_the_last_product(), 0u);  // b's gradient comes last, and a's bucket waits for b's
-  EXPECT_EQ(collectives_before_the_last_product(), 1u);  // laid out in backward's order: a's overlaps
+  EXPECT_EQ(bytes_of_the_first_sum(), kBytesOfB);
+  EXPECT_EQ(bytes_of_the_first_sum(), kBytesOfA);
 }
 
 }  // namespace

@@ -9,11 +9,10 @@
 #include "parallel/sharded.h"
 #include "support/test_devices.h"
 
-namespace lockstep {
+namespace lockstep::sharded {
 namespace {
 
 using State = GradientState;
-using sharded::values;
 
 const BucketedParameter& bucketed(const Tensor& parameter) {
   return static_cast<const BucketedParameter&>(*autograd::replica_of(parameter)->parameter);
@@ -109,4 +108,4 @@ INSTANTIATE_TEST_SUITE_P(Gradients, BucketedParameters, ::testing::Bool(),
                          [](const auto& test) { return test.param ? "Sharded" : "Whole"; });
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::sharded

@@ -135,7 +135,7 @@ TEST_F(TensorCollectives, RefuseWhatDoesNotFitByRankBeforeAnythingIsChanged) {
   EXPECT_EQ(thrown<ShapeError>([&] {
               collective::all_gather(communicator, tensors, make({5, 5, 5}));
             }),
-            "[all_gather] expected 6 elements for the shares of all ranks, got sizes [5] on rank 0");
+            "[all_gather] expected 6 elements for the shards of all ranks, got sizes [5] on rank 0");
   EXPECT_EQ(thrown<InvalidArgument>([&] {
               collective::all_reduce(communicator, tensors, ReduceOp::sum, std::vector{current_stream("cuda:0")});
             }),

@@ -160,7 +160,7 @@ TEST(CachingAllocator, ZeroBytesAreNoBlock) {
   EXPECT_EQ(allocator.stats().frees, 0u);
 }
 
-class Alignment : public testing::TestWithParam<DeviceType> {};
+class Alignment : public ::testing::TestWithParam<DeviceType> {};
 
 TEST_P(Alignment, OfEveryBlockIsThatOfItsDevice) {
   FakeBackend backend({.type = GetParam()});

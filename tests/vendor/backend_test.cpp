@@ -29,7 +29,7 @@ namespace {
 
 const std::set<int> kNoDevice = {34, 35, 100};
 
-class WithoutDriver : public testing::Test {
+class WithoutDriver : public ::testing::Test {
  protected:
   void SetUp() override {
     if (find_cuda_cards().count > 0) GTEST_SKIP() << "a driver answers here";

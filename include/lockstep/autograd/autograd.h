@@ -56,7 +56,7 @@ class LOCKSTEP_API HookHandle {
  public:
   HookHandle() = default;
   explicit HookHandle(const std::shared_ptr<autograd::RemovableHook>& hook) : hook_(hook) {}
-  /// From here on the hook is not called, and what it holds is let go. A call that has begun goes on, and keeps what it
+  /// From here on the hook is not called, and what it holds is freed. A call that has begun goes on, and keeps what it
   /// holds to its end; from within the hook too.
   void remove() const noexcept {
     if (const auto hook = hook_.lock()) hook->remove();
@@ -86,7 +86,7 @@ using CustomBackward = std::function<std::vector<Tensor>(const Tensor& gradient)
 /// A view of `result`, with a gradient of the caller's own: backward calls `backward`, on the thread on which it runs
 /// what is on the result's device, and what that returns flows to `inputs`. How the result was computed plays no part.
 /// With create_graph the operations inside `backward` are recorded. `name` appears in errors and outlives the graph;
-/// what `backward` holds is let go with the graph. Gradients that do not fit the inputs, or are not as many, are an
+/// what `backward` holds is released with the graph. Gradients that do not fit the inputs, or are not as many, are an
 /// AutogradError in backward. Throws DTypeError unless the result is floating, InvalidArgument for no function.
 ///
 ///   Tensor reverse_gradient(const Tensor& x) {

@@ -5,8 +5,8 @@
 //
 // Options, defaults and arithmetic are PyTorch's. A parameter that lives on several devices takes the very same update
 // on each, from the gradient and the state that are there: its replicas stay bit-identical and nothing is copied. Where
-// the devices divide it (BucketOptions::shard_optimizer_state), each keeps state of its share and updates that, and the
-// shares are sent to the others. One thread at a time may use an optimizer.
+// the devices divide it (BucketOptions::shard_optimizer_state), each keeps state of its shard and updates that, and the
+// shards are sent to the others. One thread at a time may use an optimizer.
 #pragma once
 
 #include <array>
@@ -48,7 +48,7 @@ class LOCKSTEP_API Optimizer {
 
   /// Updates every parameter that has a gradient, with one launch for each group, device and dtype, on the current
   /// streams. State is made at a parameter's first step, in the dtype that its arithmetic happens in (float32 for
-  /// 16-bit parameters), and moves when devices divide the parameter otherwise. Before anything changes, throws
+  /// 16-bit parameters), and moves when devices shard the parameter otherwise. Before anything changes, throws
   /// InvalidArgument for options out of range and for a parameter that is not contiguous, AutogradError during a
   /// backward of a model on several devices, and where no parameter has had a gradient at any step() or zero_grad()
   /// yet: such an optimizer trains nothing.
@@ -98,7 +98,7 @@ class LOCKSTEP_API Optimizer {
   /// That number after step `step`, from before.
   virtual double next_number(std::size_t /*group*/, double /*step*/, double number) const { return number; }
 
-  /// Checks a parameter that is due, and gives its gradient in each place.
+  /// Checks a parameter that is due, and gives its gradient in each replica.
   std::vector<Tensor> gradients_of(std::size_t group, std::size_t parameter) const;
   double* find_number(std::size_t group, std::string_view name) const;
   double* find_momentum(std::size_t group) const;

@@ -26,7 +26,7 @@ LOCKSTEP_API void reduce(Communicator& communicator, std::span<const Tensor> ten
 /// Every tensor becomes equal to the root's. One shape for all.
 LOCKSTEP_API void broadcast(Communicator& communicator, std::span<const Tensor> tensors, int root,
                             std::span<const Stream> streams = {});
-/// outputs[r] becomes rank r's share of the inputs' reduction. One shape for all inputs; the outputs' shapes are free
+/// outputs[r] becomes rank r's shard of the inputs' reduction. One shape for all inputs; the outputs' shapes are free
 /// and their sizes may differ, but add up to an input's. An output may be its place in its rank's input.
 LOCKSTEP_API void reduce_scatter(Communicator& communicator, std::span<const Tensor> inputs,
                                  std::span<const Tensor> outputs, ReduceOp op = ReduceOp::sum,

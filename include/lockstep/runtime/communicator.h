@@ -69,7 +69,7 @@ class LOCKSTEP_API Communicator {
               ReduceOp op = ReduceOp::sum);
   /// receive[i] of every rank = the root's send[i].
   void broadcast(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root);
-  /// Every rank sends counts[0] + counts[1] + ... elements; rank r receives those of its share, reduced.
+  /// Every rank sends counts[0] + counts[1] + ... elements; rank r receives those of its shard, reduced.
   void reduce_scatter(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype,
                       ReduceOp op = ReduceOp::sum);
   /// Rank r sends counts[r] elements; every rank receives all of them, one rank's after the other's.

@@ -39,7 +39,7 @@ class LOCKSTEP_API Tensor {
   Tensor() noexcept {}  ///< Undefined: holds nothing.
   Tensor(const Tensor& other) noexcept : impl_(other.impl_) { acquire(); }
   Tensor(Tensor&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
-  // A named tensor takes the handle; what it held is let go at once.
+  // A named tensor takes the handle; what it held is released at once.
   Tensor& operator=(const Tensor& other) & noexcept { return *this = Tensor(other); }
   Tensor& operator=(Tensor&& other) & noexcept {
     Tensor taken(std::move(other));
