@@ -6,7 +6,7 @@ function(lockstep_cxx_options target)
 endfunction()
 
 # Joins the sources of one folder, 40 kB of them at a time, into one that the compiler reads headers for once: from nothing
-# that takes a third of the time (docs/building.md). Folders are not mixed: they may give one name to different things.
+# that took a third of the processor time for src/nn and tests/nn (GCC 12). Folders are not mixed: they may give one name to different things.
 function(lockstep_join_sources target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
