@@ -5,8 +5,9 @@ function(lockstep_cxx_options target)
   endforeach()
 endfunction()
 
-# Joins the sources of one folder, 40 kB of them at a time, into one that the compiler reads headers for once: from nothing
-# that took a third of the processor time for src/nn and tests/nn (GCC 12). Folders are not mixed: they may give one name to different things.
+# Joins the sources of one folder, 40 kB of them at a time, into one that the compiler reads headers for once. That took a
+# third of the processor time for src/nn and tests/nn (GCC 12). Folders are not mixed: they may give one name to
+# different things.
 function(lockstep_join_sources target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
