@@ -10,6 +10,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string_view>
 #include <type_traits>
@@ -18,6 +19,8 @@
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/stream.h>
+
+#include "runtime/fused.h"
 
 namespace lockstep {
 
@@ -211,6 +214,11 @@ class Backend {
   virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;
   virtual void copy(StreamHandle stream, const Copy& copy) = 0;
   virtual void matmul(StreamHandle stream, const Matmul& matmul) = 0;
+  /// The bytes of workspace with which the device does the operation as one; nothing where it declines, which depends on
+  /// the description alone (no memory is looked at; data may be null).
+  virtual std::optional<std::size_t> offers(int /*device*/, const FusedOp& /*op*/) { return std::nullopt; }
+  /// Of what was offered. `workspace`: of the device's memory, of as many bytes as offers() said.
+  virtual void fused(StreamHandle /*stream*/, const FusedOp& /*op*/, void* /*workspace*/) {}
 
   // Collectives. A communicator is used by one thread at a time, but aborted by any.
   virtual CommunicatorHandle create_communicator(std::span<const int> devices) = 0;

@@ -1,0 +1,31 @@
+#include "ops/fused.h"
+
+#include <optional>
+
+#include "tensor/kernels/launch.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands) {
+  DeviceState* device = nullptr;
+  std::size_t place = 0;
+  for (const auto& [tensor, written] : operands) {
+    FusedOperand& operand = op.operands[place++];
+    if (!tensor.defined()) continue;
+    const TensorImpl& impl = *tensor.impl();
+    device = impl.storage->device;
+    operand = {impl.data(), impl.dtype, impl.sizes, impl.strides, true, written};
+  }
+  const StreamHandle stream = current_stream_handle(*device);
+  const std::optional<std::size_t> bytes = device->backend.offers(stream.device, op);
+  if (!bytes) return false;
+  for (const auto& [tensor, written] : operands)
+    if (tensor.defined()) use_on(stream, tensor);
+  Tensor workspace;
+  if (*bytes) workspace = make_tensor(*device, {std::int64_t(*bytes)}, kUInt8);
+  device->backend.fused(stream, op, *bytes ? workspace.impl()->data() : nullptr);
+  return true;
+}
+
+}  // namespace lockstep
