@@ -51,8 +51,8 @@ void apply(const char* name, double flops, const Rule& rule, const Batch& batch)
         name, flops, rule, *batch.device, std::span<const MultiRow<kOperands>>(rows));
   });
   for (const Batch::Item& item : batch.items) {
-    count_change(*item.parameter);
-    (count_change(*item.slots[Slot]), ...);
+    bump_version(*item.parameter);
+    (bump_version(*item.slots[Slot]), ...);
   }
 }
 

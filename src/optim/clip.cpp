@@ -84,7 +84,7 @@ void change(const char* name, const F& f, const TensorGroup& group, const Tensor
   std::vector<MultiRow<1>> rows;
   for (const TensorImpl* tensor : group.tensors) {
     rows.push_back({tensor});
-    count_change(*tensor);
+    bump_version(*tensor);
   }
   visit_floating(name, group.dtype, [&]<class T>() {
     multi_map<T>(name, 1, f, *group.device, std::span<const MultiRow<1>>(rows),

@@ -26,7 +26,7 @@ void zero_all(std::span<const Tensor> gradients) {
     std::vector<MultiRow<1>> rows;
     for (const TensorImpl* gradient : group.tensors) {
       rows.push_back({gradient});
-      count_change(*gradient);
+      bump_version(*gradient);
     }
     visit_floating("zero_grad", group.dtype, [&]<class T>() {
       multi_map<T>("zero_grad", 0, Zero(), *group.device, std::span<const MultiRow<1>>(rows));

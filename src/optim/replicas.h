@@ -67,10 +67,6 @@ Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, s
 /// contiguous is replaced.
 std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters);
 
-inline void count_change(const TensorImpl& tensor) noexcept {
-  tensor.storage->version.fetch_add(1, std::memory_order_relaxed);
-}
-
 /// Tensors of one device and dtype.
 struct TensorGroup {
   DeviceState* device;

@@ -77,9 +77,10 @@ Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);
 Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset);
 
 /// Counts a change in place.
-inline void bump_version(const Tensor& tensor) noexcept {
-  tensor.impl()->storage->version.fetch_add(1, std::memory_order_relaxed);
+inline void bump_version(const TensorImpl& tensor) noexcept {
+  tensor.storage->version.fetch_add(1, std::memory_order_relaxed);
 }
+inline void bump_version(const Tensor& tensor) noexcept { bump_version(*tensor.impl()); }
 
 /// Throws DeviceMismatch naming `op` unless all live on one device.
 template <class... Tensors>
