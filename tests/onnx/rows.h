@@ -1,0 +1,38 @@
+// The table from ONNX's operators to calls of this library. Adding an op is adding its row to one of the files.
+#pragma once
+
+#include <functional>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "onnx/model.h"
+
+namespace lockstep::onnx {
+
+using Tensors = std::vector<Tensor>;
+/// Inputs that are left out are undefined. Throws NotApplicable.
+using Row = std::function<Tensors(const Node&, const Tensors&)>;
+using Table = std::map<std::string, Row>;
+
+void add_elementwise_rows(Table& table);  ///< Arithmetic, comparison, activations.
+void add_structure_rows(Table& table);    ///< Reductions, products, shapes, indexing.
+void add_layer_rows(Table& table);        ///< Normalization, losses, convolution, pooling, recurrence.
+
+/// The input at `place`; undefined where it is left out.
+inline Tensor input(const Tensors& x, std::size_t place) { return place < x.size() ? x[place] : Tensor(); }
+
+/// Whole numbers that a case gives as a tensor: of input `place`, else of the attribute, else none.
+inline std::vector<std::int64_t> whole_numbers(const Node& node, const Tensors& x, std::size_t place,
+                                               const std::string& attribute) {
+  if (const Tensor given = input(x, place); given.defined()) return given.cpu().to(kInt64).to_vector<std::int64_t>();
+  return node.integers(attribute);
+}
+
+inline Shape shape_of(const std::vector<std::int64_t>& values) {
+  Shape shape;
+  for (const std::int64_t value : values) shape.push_back(value);
+  return shape;
+}
+
+}  // namespace lockstep::onnx
