@@ -6,6 +6,7 @@
 
 #include <charconv>
 #include <filesystem>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -28,3 +29,36 @@ inline std::optional<lockstep::SimulatedDevices> simulated_if_asked(int argc, ch
   return std::optional<lockstep::SimulatedDevices>(
       std::in_place, lockstep::SimulationOptions{.count = whole_number<int>(argv[2], usage)});
 }
+
+/// What follows the name of a program: names with a value each, such as `--data PATH`, in any order.
+class Arguments {
+ public:
+  /// Throws InvalidArgument with the usage for a name that is not in `known`, which maps it to what its value is
+  /// called.
+  Arguments(int argc, char** argv, const std::map<std::string, std::string>& known) {
+    usage_ = "usage: " + std::filesystem::path(argv[0]).filename().string();
+    for (const auto& [name, value] : known) usage_ += " [" + name + ' ' + value + ']';
+    for (int i = 1; i < argc; i += 2) {
+      if (!known.contains(argv[i]) || i + 1 == argc) throw lockstep::InvalidArgument(usage_);
+      values_[argv[i]] = argv[i + 1];
+    }
+  }
+
+  bool has(const std::string& name) const { return values_.contains(name); }
+  std::string text(const std::string& name, const std::string& otherwise = {}) const {
+    return has(name) ? values_.at(name) : otherwise;
+  }
+  std::int64_t number(const std::string& name, std::int64_t otherwise) const {
+    return has(name) ? whole_number<std::int64_t>(values_.at(name), usage_) : otherwise;
+  }
+  /// Simulated GPUs where `--simulate N` was said.
+  std::optional<lockstep::SimulatedDevices> simulated() const {
+    if (!has("--simulate")) return std::nullopt;
+    return std::optional<lockstep::SimulatedDevices>(
+        std::in_place, lockstep::SimulationOptions{.count = int(number("--simulate", 1))});
+  }
+
+ private:
+  std::string usage_;
+  std::map<std::string, std::string> values_;
+};

@@ -14,8 +14,8 @@ fi
 
 # The Debian packages that Lockstep is built with, besides a compiler.
 # shellcheck disable=SC2034
-tool_packages=(cmake ninja-build) library_packages=(libtbb-dev libopenblas-pthread-dev libgtest-dev nlohmann-json3-dev
-  libxxhash-dev) test_data_packages=(libonnx-testdata)
+tool_packages=(cmake ninja-build) library_packages=(libtbb-dev libopenblas-pthread-dev libdnnl-dev libgtest-dev
+  nlohmann-json3-dev libxxhash-dev) test_data_packages=(libonnx-testdata)
 
 # logged NAME COMMAND...: one line when it starts; its output goes to build/logs/NAME.log, shown only if it fails.
 logged() {

@@ -187,6 +187,7 @@ need_libraries() {
   done
   need_library oneTBB "${config//@/TBB/TBBConfig.cmake}"
   need_library OpenBLAS "$headers" "$libraries"
+  need_library oneDNN include/dnnl.hpp "lib/*-linux-gnu/libdnnl.so lib64/libdnnl.so lib/libdnnl.so"
   need_library GoogleTest "${config//@/GTest/GTestConfig.cmake}"
   need_library nlohmann-json "${config//@/nlohmann_json/nlohmann_jsonConfig.cmake}"
   need_library xxHash include/xxhash.h

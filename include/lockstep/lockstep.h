@@ -1,6 +1,7 @@
 // All of Lockstep.
 #pragma once
 
+#include <lockstep/autograd/autocast.h>
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/autograd/gradcheck.h>
@@ -19,16 +20,19 @@
 #include <lockstep/io/safetensors.h>
 #include <lockstep/nn/activations.h>
 #include <lockstep/nn/batch_norm.h>
+#include <lockstep/nn/conv.h>
 #include <lockstep/nn/functional.h>
 #include <lockstep/nn/init.h>
 #include <lockstep/nn/layer_norm.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/nn/parameter.h>
+#include <lockstep/nn/pooling.h>
 #include <lockstep/nn/sequential.h>
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
+#include <lockstep/ops/conv.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/join.h>
@@ -37,6 +41,8 @@
 #include <lockstep/ops/loss.h>
 #include <lockstep/ops/normalization.h>
 #include <lockstep/ops/order.h>
+#include <lockstep/ops/per_dimension.h>
+#include <lockstep/ops/pooling.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>

@@ -3,6 +3,7 @@
 #include <optional>
 #include <utility>
 
+#include <lockstep/autograd/autocast.h>
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
 
@@ -86,6 +87,7 @@ void GraphTask::end(ReadyQueue& queue) noexcept {
 
 void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<Mutex>& lock) {
   const GradMode mode(options_.create_graph);
+  const NoAutocast dtypes_of_forward;
   std::optional<GeneratorGuard> own_numbers;
   if (queue.device != home_) own_numbers.emplace(queue.random);
   while (!queue.nodes.empty() && !failure_) {

@@ -17,10 +17,14 @@ struct BatchShard;
 struct Generator;
 namespace autograd {
 class RunningNode;
-}
+class AutocastRegion;
+}  // namespace autograd
 namespace nn {
 struct CopyTarget;
 }
+
+/// A function whose intermediate results are dropped and computed again by backward: which of its runs this is.
+enum class CheckpointedRun : std::uint8_t { none, first, again };
 
 /// A plain value that owns nothing. Upper layers own what it points to.
 struct Context {
@@ -36,7 +40,9 @@ struct Context {
   const nn::CopyTarget* copy_target = nullptr;          ///< Where copies of parameters land; null: beside the original.
   ReplicaBarrier* barrier = nullptr;                    ///< Where replicas of the pass wait for each other, if several.
   std::size_t replica = 0;                              ///< Which of them this is.
-  std::string* printed = nullptr;                       ///< Keeps what is printed; null: standard output.
+  autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in 16 bits; null: they are not.
+  CheckpointedRun checkpointed = CheckpointedRun::none;
+  std::string* printed = nullptr;  ///< Keeps what is printed; null: standard output.
 };
 
 namespace detail {

@@ -23,6 +23,7 @@ enum class LockRank : std::uint8_t {
   replica_group,     ///< The communicator of a group of replicas, which one thread at a time may use.
   accumulator,       ///< The gradient of a leaf, to which several backwards may add.
   gradient_edge,     ///< Which leaves have an accumulator.
+  autocast,          ///< The casts of weights that an autocast region keeps.
   hook,              ///< The function of a hook, which may be removed while it is called.
   generator,         ///< The process's sequence of random numbers.
 

@@ -7,6 +7,7 @@
 
 #include "autograd/record.h"
 #include "ops/affine.h"
+#include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
 
@@ -78,13 +79,15 @@ Shape all_but_channels(int rank) {
 }
 
 void update_running(const Tensor& running, const Tensor& now, double factor, double momentum) {
-  if (!running.defined()) return;
+  if (!running.defined() || context().checkpointed == CheckpointedRun::again) return;
   Tensor target = running;
   target.mul_(1 - momentum).add_(now.reshape(target.sizes()), factor * momentum);
 }
 
 Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance, const Tensor& weight,
                   const Tensor& bias, const BatchNormOptions& options) {
+  if (const auto cast = autocast::wide())
+    return batch_norm(cast(x), running_mean, running_variance, cast(weight), cast(bias), options).to(x.dtype());
   check_batch_norm("batch_norm", x, running_mean, running_variance, weight, bias);
   const int rank = x.dim();
   const Tensor w = per_channel(weight, rank), b = per_channel(bias, rank);

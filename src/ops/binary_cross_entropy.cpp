@@ -2,6 +2,7 @@
 
 #include <lockstep/ops/activation.h>
 
+#include "ops/autocast.h"
 #include "ops/loss.h"
 
 namespace lockstep {
@@ -64,6 +65,7 @@ Tensor weighted(const Tensor& losses, const BinaryCrossEntropyOptions& options) 
 }  // namespace
 
 Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const BinaryCrossEntropyOptions& options) {
+  if (const auto cast = autocast::wide()) return binary_cross_entropy(cast(input), cast(target), options);
   constexpr const char* kOp = "binary_cross_entropy";
   check_weight(kOp, "weight", input, options.weight);
   if (options.pos_weight.defined())
@@ -73,6 +75,7 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bin
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,
                                         const BinaryCrossEntropyOptions& options) {
+  if (const auto cast = autocast::wide()) return binary_cross_entropy_with_logits(cast(input), cast(target), options);
   constexpr const char* kOp = "binary_cross_entropy_with_logits";
   check_weight(kOp, "weight", input, options.weight);
   check_weight(kOp, "pos_weight", input, options.pos_weight);

@@ -5,6 +5,7 @@
 #include <lockstep/ops/softmax.h>
 #include <lockstep/tensor/creation.h>
 
+#include "ops/autocast.h"
 #include "ops/index_check.h"
 #include "ops/loss.h"
 #include "ops/wide.h"
@@ -266,6 +267,7 @@ Tensor probability_loss(const Tensor& input, const Tensor& target, const CrossEn
 }  // namespace
 
 Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options) {
+  if (const auto cast = autocast::wide()) return cross_entropy(cast(input), cast(target), options);
   check_input("cross_entropy", input, target, options.weight);
   if (!(options.label_smoothing >= 0 && options.label_smoothing <= 1))
     throw InvalidArgument(text("[cross_entropy] expected label_smoothing in [0, 1], got ", options.label_smoothing));
@@ -279,6 +281,7 @@ Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntro
 }
 
 Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options) {
+  if (const auto cast = autocast::wide()) return nll_loss(cast(input), cast(target), options);
   check_input("nll_loss", input, target, options.weight);
   return checked_class_loss({"nll_loss",
                              "NllLoss",

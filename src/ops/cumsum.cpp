@@ -3,6 +3,7 @@
 
 #include "autograd/record.h"
 #include "core/integers.h"
+#include "ops/autocast.h"
 #include "tensor/kernels/rows.h"
 
 namespace lockstep {
@@ -24,6 +25,7 @@ struct RunningSum {
 }  // namespace
 
 Tensor cumsum(const Tensor& x, std::int64_t dim) {
+  if (const auto cast = autocast::wide()) return cumsum(cast(x), dim);
   const TensorImpl& from = impl_of("cumsum", x);
   const int d = wrap_dim("cumsum", dim, from.sizes.rank());
   Tensor out = make_tensor(*from.storage->device, from.sizes, is_floating(from.dtype) ? from.dtype : kInt64);

@@ -1,4 +1,5 @@
 // Exponentials and logarithms.
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace lockstep {
@@ -52,9 +53,21 @@ struct Log1p {
 
 }  // namespace
 
-Tensor exp(const Tensor& x) { return unary<kOutput>("exp", "Exp", x, Exp()); }
-Tensor expm1(const Tensor& x) { return unary<kOutput>("expm1", "Expm1", x, Expm1()); }
-Tensor log(const Tensor& x) { return unary("log", "Log", x, Log()); }
-Tensor log1p(const Tensor& x) { return unary("log1p", "Log1p", x, Log1p()); }
+Tensor exp(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return exp(cast(x));
+  return unary<kOutput>("exp", "Exp", x, Exp());
+}
+Tensor expm1(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return expm1(cast(x));
+  return unary<kOutput>("expm1", "Expm1", x, Expm1());
+}
+Tensor log(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return log(cast(x));
+  return unary("log", "Log", x, Log());
+}
+Tensor log1p(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return log1p(cast(x));
+  return unary("log1p", "Log1p", x, Log1p());
+}
 
 }  // namespace lockstep

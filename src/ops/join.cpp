@@ -4,6 +4,7 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
+#include "ops/autocast.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
@@ -28,9 +29,20 @@ std::int64_t size_along(const char* op, const Tensor& tensor, std::int64_t dim) 
   return sizes[wrap_dim(op, dim, sizes.rank())];
 }
 
+// In autocast regions 16-bit tensors meet others.
+std::vector<Tensor> in_widest(const char* op, std::span<const Tensor> tensors) {
+  std::vector<Tensor> alike;
+  if (tensors.empty()) return alike;
+  DType widest = impl_of(op, tensors[0]).dtype;
+  for (const Tensor& tensor : tensors) widest = promote(widest, impl_of(op, tensor).dtype);
+  for (const Tensor& tensor : tensors) alike.push_back(tensor.to(widest));
+  return alike;
+}
+
 }  // namespace
 
 Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
+  if (const auto region = autocast::wide()) return cat(in_widest("cat", tensors), dim);
   check_alike("cat", tensors);
   Shape sizes = tensors[0].sizes();
   if (sizes.empty()) throw ShapeError("[cat] expected tensors with dimensions, got a 0-dim one: use stack");
@@ -66,6 +78,7 @@ Tensor cat(std::span<const Tensor> tensors, std::int64_t dim) {
 }
 
 Tensor stack(std::span<const Tensor> tensors, std::int64_t dim) {
+  if (const auto region = autocast::wide()) return stack(in_widest("stack", tensors), dim);
   check_alike("stack", tensors);
   Shape sizes = tensors[0].sizes();
   for (std::size_t i = 0; i < tensors.size(); ++i)

@@ -1,3 +1,4 @@
+#include "ops/autocast.h"
 #include "ops/loss.h"
 
 namespace lockstep {
@@ -23,6 +24,7 @@ struct KlDiv {
 }  // namespace
 
 Tensor kl_div(const Tensor& input, const Tensor& target, const KlDivOptions& options) {
+  if (const auto cast = autocast::wide()) return kl_div(cast(input), cast(target), options);
   if (!options.log_target) return reduced(pointwise_loss("kl_div", "KlDiv", input, target, KlDiv()), options.reduction);
   check_target("kl_div", input, target);
   check_floating("kl_div", input);

@@ -8,6 +8,7 @@
 
 #include "autograd/record.h"
 #include "ops/affine.h"
+#include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
 #include "tensor/kernels/rows.h"
@@ -91,6 +92,7 @@ Tensor normalize_rows(const char* op, const char* node, const Tensor& x, double 
 }  // namespace
 
 Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight, const Tensor& bias, double eps) {
+  if (const auto cast = autocast::wide()) return layer_norm(cast(x), normalized, cast(weight), cast(bias), eps);
   check_floating("layer_norm", x);
   const int outer = x.dim() - normalized.rank();
   bool fits = outer >= 0 && !normalized.empty();
@@ -105,6 +107,7 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight
 }
 
 Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, const Tensor& bias, double eps) {
+  if (const auto cast = autocast::wide()) return group_norm(cast(x), groups, cast(weight), cast(bias), eps);
   check_floating("group_norm", x);
   if (x.dim() < 2 || groups < 1 || x.sizes()[1] % groups != 0)
     throw ShapeError(text("[group_norm] expected x [batch, channels, ...] with channels in ", groups,

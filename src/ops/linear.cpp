@@ -5,6 +5,7 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
+#include "ops/autocast.h"
 #include "ops/product.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
@@ -29,6 +30,7 @@ Tensor weight_gradient(const Tensor& g, const Tensor& x) {
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+  if (const auto cast = autocast::product()) return linear(cast(x), cast(weight), cast(bias));
   check_factors("linear", x, weight);
   const Shape& w = weight.sizes();
   if (w.rank() != 2 || x.dim() < 1 || x.sizes().back() != w[1])
@@ -67,6 +69,7 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
 }
 
 Tensor addmm(const Tensor& addend, const Tensor& a, const Tensor& b, const AddmmOptions& options) {
+  if (const auto cast = autocast::product()) return addmm(cast(addend), cast(a), cast(b), options);
   check_factors("addmm", a, b);
   check_factors("addmm", addend, a);
   if (a.dim() != 2 || b.dim() != 2 || a.sizes()[1] != b.sizes()[0])

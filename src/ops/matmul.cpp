@@ -5,6 +5,7 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
+#include "ops/autocast.h"
 #include "ops/product.h"
 
 namespace lockstep {
@@ -42,6 +43,7 @@ Tensor batched(const char* op, const Tensor& a, const Tensor& b) {
 }  // namespace
 
 Tensor mm(const Tensor& a, const Tensor& b) {
+  if (const auto cast = autocast::product()) return mm(cast(a), cast(b));
   check_factors("mm", a, b);
   if (a.dim() != 2 || b.dim() != 2 || a.sizes()[1] != b.sizes()[0]) throw_shapes("mm", "[m, k] and [k, n]", a, b);
   Tensor out = make_tensor(*a.impl()->storage->device, {a.sizes()[0], b.sizes()[1]}, a.dtype());
@@ -54,6 +56,7 @@ Tensor mm(const Tensor& a, const Tensor& b) {
 }
 
 Tensor bmm(const Tensor& a, const Tensor& b) {
+  if (const auto cast = autocast::product()) return bmm(cast(a), cast(b));
   check_factors("bmm", a, b);
   if (a.dim() != 3 || b.dim() != 3 || a.sizes()[0] != b.sizes()[0] || a.sizes()[2] != b.sizes()[1])
     throw_shapes("bmm", "[batch, m, k] and [batch, k, n]", a, b);
@@ -61,6 +64,7 @@ Tensor bmm(const Tensor& a, const Tensor& b) {
 }
 
 Tensor matmul(const Tensor& a, const Tensor& b) {
+  if (const auto cast = autocast::product()) return matmul(cast(a), cast(b));
   check_factors("matmul", a, b);
   if (a.dim() == 0 || b.dim() == 0 || a.sizes().back() != b.sizes()[std::max(b.dim() - 2, 0)])
     throw_shapes("matmul", "[..., m, k] and [..., k, n] or vectors [k]", a, b);
@@ -77,6 +81,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
 }
 
 Tensor dot(const Tensor& a, const Tensor& b) {
+  if (const auto cast = autocast::product()) return dot(cast(a), cast(b));
   check_factors("dot", a, b);
   if (a.dim() != 1 || b.dim() != 1 || a.sizes() != b.sizes()) throw_shapes("dot", "[k] and [k]", a, b);
   return matmul(a, b);

@@ -7,6 +7,7 @@
 #include <cmath>
 
 #include "autograd/record.h"
+#include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 #include "ops/squares.h"
 
@@ -71,9 +72,13 @@ Tensor norm_over(const Tensor& x, double p, const DimMask& mask, bool keep_dims)
 
 }  // namespace
 
-Tensor norm(const Tensor& x, double p) { return norm_over(x, p, all_of(impl_of("norm", x).sizes.rank()), false); }
+Tensor norm(const Tensor& x, double p) {
+  if (const auto cast = autocast::wide()) return norm(cast(x), p);
+  return norm_over(x, p, all_of(impl_of("norm", x).sizes.rank()), false);
+}
 
 Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims) {
+  if (const auto cast = autocast::wide()) return norm(cast(x), p, dims, keep_dims);
   return norm_over(x, p, mask_or_all("norm", dims, impl_of("norm", x).sizes.rank()), keep_dims);
 }
 

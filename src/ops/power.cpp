@@ -1,6 +1,7 @@
 // Powers and roots.
 #include <lockstep/tensor/creation.h>
 
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 #include "ops/number.h"
 
@@ -94,18 +95,28 @@ Tensor whole_power(Tensor base, std::int64_t exponent) {
 Tensor square(const Tensor& x) {
   return is_floating(impl_of("square", x).dtype) ? unary("square", "Square", x, Square()) : mul(x, x);
 }
-Tensor reciprocal(const Tensor& x) { return unary<kOutput>("reciprocal", "Reciprocal", x, Reciprocal()); }
+Tensor reciprocal(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return reciprocal(cast(x));
+  return unary<kOutput>("reciprocal", "Reciprocal", x, Reciprocal());
+}
 Tensor sqrt(const Tensor& x) { return unary<kOutput>("sqrt", "Sqrt", x, Sqrt()); }
-Tensor rsqrt(const Tensor& x) { return unary<kOutput>("rsqrt", "Rsqrt", x, Rsqrt()); }
+Tensor rsqrt(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return rsqrt(cast(x));
+  return unary<kOutput>("rsqrt", "Rsqrt", x, Rsqrt());
+}
 
 Tensor pow(const Tensor& base, double exponent) {
+  if (const auto cast = autocast::wide()) return pow(cast(base), exponent);
   if (is_floating(impl_of("pow", base).dtype))
     return exponent == 2 ? square(base) : unary("pow", "Pow", base, PowNumber{exponent});
   if (exponent >= 0 && holds(kInt64, exponent)) return whole_power(base, std::int64_t(exponent));
   return pow(base.to(kFloat32), exponent);
 }
 
-Tensor pow(const Tensor& base, const Tensor& exponent) { return binary("pow", "Pow", base, exponent, Pow()); }
+Tensor pow(const Tensor& base, const Tensor& exponent) {
+  if (const auto cast = autocast::wide()) return pow(cast(base), cast(exponent));
+  return binary("pow", "Pow", base, exponent, Pow());
+}
 Tensor pow(double base, const Tensor& exponent) { return pow(number_beside(exponent, base), exponent); }
 
 }  // namespace lockstep

@@ -5,6 +5,7 @@
 
 #include "autograd/record.h"
 #include "core/integers.h"
+#include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
 #include "tensor/kernels/rows.h"
@@ -84,9 +85,13 @@ Tensor prod_over(const Tensor& x, const DimMask& mask, bool keep_dims) {
 
 }  // namespace
 
-Tensor prod(const Tensor& x) { return prod_over(x, all_of(impl_of("prod", x).sizes.rank()), false); }
+Tensor prod(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return prod(cast(x));
+  return prod_over(x, all_of(impl_of("prod", x).sizes.rank()), false);
+}
 
 Tensor prod(const Tensor& x, const Shape& dims, bool keep_dims) {
+  if (const auto cast = autocast::wide()) return prod(cast(x), dims, keep_dims);
   return prod_over(x, mask_or_all("prod", dims, impl_of("prod", x).sizes.rank()), keep_dims);
 }
 

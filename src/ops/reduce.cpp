@@ -5,6 +5,7 @@
 
 #include "autograd/record.h"
 #include "core/integers.h"
+#include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 
 namespace lockstep {
@@ -54,9 +55,13 @@ Tensor any_over(const char* op, const Tensor& x, const DimMask& mask, bool keep_
 
 }  // namespace
 
-Tensor sum(const Tensor& x) { return divided_sum("sum", "Sum", x, all_of(impl_of("sum", x).sizes.rank()), false, 1); }
+Tensor sum(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return sum(cast(x));
+  return divided_sum("sum", "Sum", x, all_of(impl_of("sum", x).sizes.rank()), false, 1);
+}
 
 Tensor sum(const Tensor& x, const Shape& dims, bool keep_dims) {
+  if (const auto cast = autocast::wide()) return sum(cast(x), dims, keep_dims);
   return divided_sum("sum", "Sum", x, mask_or_all("sum", dims, impl_of("sum", x).sizes.rank()), keep_dims, 1);
 }
 

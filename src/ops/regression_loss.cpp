@@ -1,4 +1,5 @@
 // Losses of the difference between input and target.
+#include "ops/autocast.h"
 #include "ops/loss.h"
 
 namespace lockstep {
@@ -58,14 +59,17 @@ struct Bent {
 }  // namespace
 
 Tensor mse_loss(const Tensor& input, const Tensor& target, const LossOptions& options) {
+  if (const auto cast = autocast::wide()) return mse_loss(cast(input), cast(target), options);
   return reduced(pointwise_loss("mse_loss", "MseLoss", input, target, Mse()), options.reduction);
 }
 
 Tensor l1_loss(const Tensor& input, const Tensor& target, const LossOptions& options) {
+  if (const auto cast = autocast::wide()) return l1_loss(cast(input), cast(target), options);
   return reduced(pointwise_loss("l1_loss", "L1Loss", input, target, L1()), options.reduction);
 }
 
 Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1LossOptions& options) {
+  if (const auto cast = autocast::wide()) return smooth_l1_loss(cast(input), cast(target), options);
   if (!(options.beta >= 0)) throw InvalidArgument(text("[smooth_l1_loss] expected beta >= 0, got ", options.beta));
   if (options.beta == 0) return l1_loss(input, target, {options.reduction});
   return reduced(pointwise_loss("smooth_l1_loss", "SmoothL1Loss", input, target, Bent{options.beta, 1}),
@@ -73,6 +77,7 @@ Tensor smooth_l1_loss(const Tensor& input, const Tensor& target, const SmoothL1L
 }
 
 Tensor huber_loss(const Tensor& input, const Tensor& target, const HuberLossOptions& options) {
+  if (const auto cast = autocast::wide()) return huber_loss(cast(input), cast(target), options);
   if (!(options.delta > 0)) throw InvalidArgument(text("[huber_loss] expected delta > 0, got ", options.delta));
   return reduced(pointwise_loss("huber_loss", "HuberLoss", input, target, Bent{options.delta, options.delta}),
                  options.reduction);

@@ -7,6 +7,7 @@
 #include <lockstep/ops/reduce.h>
 
 #include "autograd/record.h"
+#include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 #include "tensor/kernels/rows.h"
 
@@ -120,6 +121,7 @@ Tensor log_sum_along(const Tensor& x, int dim) {  // keeps the dimension
 }  // namespace
 
 Tensor softmax(const Tensor& x, std::int64_t dim) {
+  if (const auto cast = autocast::wide()) return softmax(cast(x), dim);
   const int d = wrap_dim("softmax", dim, impl_of("softmax", x).sizes.rank());
   Tensor out = like(x);
   visit_floating("softmax", x.dtype(), [&]<class T>() { map_rows<T, T>("softmax", 5, Softmax<T>(), d, out, x); });
@@ -131,6 +133,7 @@ Tensor softmax(const Tensor& x, std::int64_t dim) {
 }
 
 Tensor log_softmax(const Tensor& x, std::int64_t dim) {
+  if (const auto cast = autocast::wide()) return log_softmax(cast(x), dim);
   const int d = wrap_dim("log_softmax", dim, impl_of("log_softmax", x).sizes.rank());
   Tensor out = like(x);
   visit_floating("log_softmax", x.dtype(),
@@ -143,6 +146,7 @@ Tensor log_softmax(const Tensor& x, std::int64_t dim) {
 }
 
 Tensor logsumexp(const Tensor& x, const Shape& dims, bool keep_dims) {
+  if (const auto cast = autocast::wide()) return logsumexp(cast(x), dims, keep_dims);
   check_floating("logsumexp", x);
   const DimMask mask = mask_or_all("logsumexp", dims, x.dim());
   const MergedDims merged = merge_dims(x, mask);

@@ -1,5 +1,6 @@
 #include <lockstep/ops/activation.h>
 
+#include "ops/autocast.h"
 #include "ops/elementwise.h"
 
 namespace lockstep {
@@ -21,6 +22,7 @@ struct Softplus {
 }  // namespace
 
 Tensor softplus(const Tensor& x, const SoftplusOptions& options) {
+  if (const auto cast = autocast::wide()) return softplus(cast(x), options);
   if (!(options.beta > 0)) throw InvalidArgument(text("[softplus] expected beta > 0, got ", options.beta));
   return unary("softplus", "Softplus", x, Softplus{options.beta, options.threshold});
 }

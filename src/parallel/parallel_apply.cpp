@@ -174,6 +174,8 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
                        .batch_generator = &random[i].shared,
                        .barrier = count > 1 ? &barrier : nullptr,
                        .replica = i,
+                       .autocast = caller.autocast,
+                       .checkpointed = caller.checkpointed,
                        .printed = &printed[i]};
     try {
       const ContextScope own(replica);

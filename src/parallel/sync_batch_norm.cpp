@@ -9,6 +9,7 @@
 #include "core/context.h"
 #include "core/text.h"
 #include "ops/affine.h"
+#include "ops/autocast.h"
 #include "ops/batch_norm.h"
 #include "ops/wide.h"
 
@@ -18,6 +19,8 @@ Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor
                        const Tensor& weight, const Tensor& bias, const BatchNormOptions& options) {
   if (!options.training || !context().barrier)
     return batch_norm(x, running_mean, running_variance, weight, bias, options);
+  if (const auto cast = autocast::wide())
+    return sync_batch_norm(cast(x), running_mean, running_variance, cast(weight), cast(bias), options).to(x.dtype());
   check_batch_norm("sync_batch_norm", x, running_mean, running_variance, weight, bias);
   const std::int64_t channels = x.sizes()[1];
   const std::int64_t count = channels ? x.numel() / channels : 0, total = sum_over_replicas(count);

@@ -103,7 +103,7 @@ LOCKSTEP_HD inline NormalPair<double> to_normal(std::uint64_t a, std::uint64_t b
   const double u = fused(double(std::int64_t(a >> 11)), 0x1p-53, 0x1p-54);
   const std::uint64_t quadrant = (b + 0x2000000000000000u) >> 62;
   const double t = double(std::int64_t(b - (quadrant << 62))) * 0x1.921fb54442d18p-62;  // 2 pi / 2^64
-  return turned(sqrt(-2.0 * log_of(u)), t, quadrant);
+  return turned(::sqrt(-2.0 * log_of(u)), t, quadrant);
 }
 
 }  // namespace lockstep

@@ -48,19 +48,19 @@ class Meeting {
   int missing_;
 };
 
-struct Noisy {
+struct NoisyImages {
   std::int64_t size() const { return 103; }
   Tensor get(std::int64_t index) const { return rand({3}).add_(tensor(double(index))); }
 };
 
 TEST(DataLoaderWorkers, AnyNumberMakesTheSameBatches) {
   for (const std::int64_t prefetch : {1, 3}) {
-    DataLoader alone(Noisy(), {.batch_size = 7, .shuffle = true, .seed = 5, .prefetch = prefetch});
+    DataLoader alone(NoisyImages(), {.batch_size = 7, .shuffle = true, .seed = 5, .prefetch = prefetch});
     const Batches first = epoch_of(alone);
     const Batches second = epoch_of(alone);
     ASSERT_EQ(first.size(), 15u);
     for (const int workers : {1, 2, 4, 40}) {
-      DataLoader loader(Noisy(),
+      DataLoader loader(NoisyImages(),
                         {.batch_size = 7, .shuffle = true, .seed = 5, .workers = workers, .prefetch = prefetch});
       EXPECT_EQ(epoch_of(loader), first) << workers;
       EXPECT_EQ(epoch_of(loader), second) << workers;
@@ -221,9 +221,9 @@ TEST(DataLoaderWorkers, HandOnTheFirstErrorInOrder) {
 }
 
 TEST(DataLoaderWorkers, ResumeInTheMiddleOfAnEpoch) {
-  DataLoader whole(Noisy(), {.batch_size = 7, .shuffle = true, .seed = 5});
+  DataLoader whole(NoisyImages(), {.batch_size = 7, .shuffle = true, .seed = 5});
   const Batches all = epoch_of(whole);
-  DataLoader loader(Noisy(), {.batch_size = 7, .shuffle = true, .workers = 3});
+  DataLoader loader(NoisyImages(), {.batch_size = 7, .shuffle = true, .workers = 3});
   loader.load_state({.seed = 5, .epoch = 0, .batch = 9});
   EXPECT_EQ(epoch_of(loader), Batches(all.begin() + 9, all.end()));
 }

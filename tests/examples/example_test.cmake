@@ -113,4 +113,20 @@ elseif(EXAMPLE STREQUAL "two_devices")
   # A hundred large products take longer than to enqueue them.
   set(time "[1-9][0-9]+(\\.[0-9]+)? ms")
   expect_lines("cuda:0 then cuda:1: ${time}, both at once: ${time}")
+elseif(EXAMPLE STREQUAL "gan")
+  # Points of a generator that has learned nothing are near a heap one time in twenty.
+  set(loss "[01]\\.[0-9]+")
+  expect_lines(
+    "step 500: discriminator ${loss}, generator ${loss}"
+    "step 1000: discriminator ${loss}, generator ${loss}"
+    "step 1500: discriminator ${loss}, generator ${loss}"
+    "[5-9][0-9][0-9] of 1000 points are near a heap, 8 of 8 heaps are found")
+elseif(EXAMPLE STREQUAL "reinforce")
+  # At random the pole stands for about twenty steps.
+  set(steps "[0-9.]+ steps")
+  expect_lines(
+    "round 10: the pole stood for ${steps}"
+    "round 20: the pole stood for ${steps}"
+    "round 30: the pole stood for ${steps}"
+    "round 40: the pole stood for (1[5-9][0-9](\\.[0-9]+)?|200) steps")
 endif()

@@ -27,6 +27,7 @@ std::string data_folder() {
 
 Table all_rows() {
   Table table;
+  add_conv_rows(table);
   add_elementwise_rows(table);
   add_structure_rows(table);
   add_layer_rows(table);

@@ -15,9 +15,10 @@ using Tensors = std::vector<Tensor>;
 using Row = std::function<Tensors(const Node&, const Tensors&)>;
 using Table = std::map<std::string, Row>;
 
+void add_conv_rows(Table& table);         ///< Convolutions.
 void add_elementwise_rows(Table& table);  ///< Arithmetic, comparison, activations.
 void add_structure_rows(Table& table);    ///< Reductions, products, shapes, indexing.
-void add_layer_rows(Table& table);        ///< Normalization, losses, convolution, pooling, recurrence.
+void add_layer_rows(Table& table);        ///< Normalization, losses, pooling, recurrence.
 
 /// The input at `place`; undefined where it is left out.
 inline Tensor input(const Tensors& x, std::size_t place) { return place < x.size() ? x[place] : Tensor(); }

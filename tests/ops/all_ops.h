@@ -1,6 +1,7 @@
 // Every operation, for tests that go through them all.
 #pragma once
 
+#include <lockstep/autograd/autocast.h>
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/autograd/gradcheck.h>
@@ -8,6 +9,7 @@
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
+#include <lockstep/ops/conv.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/join.h>
@@ -16,6 +18,7 @@
 #include <lockstep/ops/loss.h>
 #include <lockstep/ops/normalization.h>
 #include <lockstep/ops/order.h>
+#include <lockstep/ops/pooling.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/ops/activation.h>
+#include <lockstep/ops/conv.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/loss.h>
@@ -24,6 +25,12 @@ using lockstep::softplus;
 using lockstep::tanh;
 
 using lockstep::batch_norm;
+using lockstep::conv1d;
+using lockstep::conv2d;
+using lockstep::conv3d;
+using lockstep::conv_transpose1d;
+using lockstep::conv_transpose2d;
+using lockstep::conv_transpose3d;
 using lockstep::dropout;
 using lockstep::group_norm;
 using lockstep::layer_norm;

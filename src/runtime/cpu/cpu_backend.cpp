@@ -4,6 +4,7 @@
 
 #include <cstring>
 
+#include "runtime/host/fused.h"
 #include "runtime/host/memory.h"
 #include "runtime/host/parallel.h"
 
@@ -55,6 +56,8 @@ class CpuBackend final : public Backend {
   }
 
   void matmul(StreamHandle, const Matmul& matmul) override { host::matmul(kContext, matmul); }
+  std::optional<std::size_t> offers(int, const FusedOp& op) override { return host::offers(op); }
+  void fused(StreamHandle, const FusedOp& op, void* workspace) override { host::fused(kContext, op, workspace); }
 
   // There is one CPU, so its communicators have one rank: every collective is a copy.
   CommunicatorHandle create_communicator(std::span<const int>) override { return nullptr; }

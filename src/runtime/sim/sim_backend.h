@@ -53,6 +53,8 @@ class SimBackend final : public Backend, public AllocatorHooks {
   void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) override;
   void copy(StreamHandle stream, const Copy& copy) override;
   void matmul(StreamHandle stream, const Matmul& matmul) override;
+  std::optional<std::size_t> offers(int device, const FusedOp& op) override;
+  void fused(StreamHandle stream, const FusedOp& op, void* workspace) override;
 
   CommunicatorHandle create_communicator(std::span<const int> devices) override;
   void destroy_communicator(CommunicatorHandle communicator) noexcept override;

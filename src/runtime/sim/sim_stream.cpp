@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "core/text.h"
+#include "runtime/host/fused.h"
 #include "runtime/host/parallel.h"
 #include "runtime/sim/sim_collective.h"
 #include "runtime/sim/sim_memory.h"
@@ -39,6 +40,7 @@ struct Runner {
   void operator()(CopyTask& task) const { perform(task.copy); }
   void operator()(PoisonTask& task) const { std::memset(task.memory, kPoison, task.bytes); }
   void operator()(Matmul& task) const { host::matmul(kSerial, task); }
+  void operator()(std::unique_ptr<FusedTask>& task) const { host::fused(kSerial, task->op, task->workspace); }
   void operator()(WaitTask&) const {}
   void operator()(CollectiveTask&) const {}
   void operator()(FailTask&) const {}

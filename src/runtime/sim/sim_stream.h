@@ -31,6 +31,10 @@ struct CopyTask {
   Copy copy;
   std::unique_ptr<std::byte[]> taken;  // owns what copy.from points to, when that came from the host
 };
+struct FusedTask {
+  FusedOp op;
+  void* workspace = nullptr;
+};
 struct PoisonTask {
   void* memory = nullptr;
   std::size_t bytes = 0;
@@ -49,7 +53,8 @@ struct FailTask {
 
 struct Task {
   const char* op = "";  // a literal
-  std::variant<KernelTask, CopyTask, PoisonTask, Matmul, WaitTask, CollectiveTask, FailTask> work;
+  std::variant<KernelTask, CopyTask, PoisonTask, Matmul, std::unique_ptr<FusedTask>, WaitTask, CollectiveTask, FailTask>
+      work;
   /// Where to put the stream's error after this task, before it counts as ended: null if it ran. An error that another
   /// thread was told of, and cleared, stays here.
   std::shared_ptr<AsyncError>* failure = nullptr;

@@ -1,10 +1,13 @@
-// How launches, copies and matrix products enter a simulated stream: checked first, then counted, then enqueued.
+// How launches, copies, matrix products and heavy operations enter a simulated stream: checked first, then counted,
+// then enqueued.
 #include <lockstep/core/error.h>
 
 #include <cstdio>
 #include <cstring>
 #include <utility>
 
+#include "runtime/host/fused.h"
+#include "runtime/sim/fused_regions.h"
 #include "runtime/sim/matmul_regions.h"
 #include "runtime/sim/sim_backend.h"
 
@@ -85,6 +88,18 @@ void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   const std::scoped_lock lock(mutex_);
   declare(stream, "matmul", accesses);
   enqueue(stream, FaultKind::launch, {"matmul", matmul});
+}
+
+std::optional<std::size_t> SimBackend::offers(int, const FusedOp& op) { return host::offers(op); }
+
+void SimBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace) {
+  SimStream& stream = stream_of(handle);
+  stream.wait_for_room();
+  const std::vector<Access> accesses = sim::accesses_of(op, workspace, workspace ? *host::offers(op) : 0);
+  Task task = {op.name, std::make_unique<sim::FusedTask>(sim::FusedTask{op, workspace})};
+  const std::scoped_lock lock(mutex_);
+  declare(stream, op.name, accesses);
+  enqueue(stream, FaultKind::launch, std::move(task));
 }
 
 void SimBackend::declare(SimStream& stream, const char* op, std::span<const Access> accesses) {

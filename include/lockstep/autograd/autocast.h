@@ -1,0 +1,54 @@
+// Mixed precision: within a region, products are computed in a 16-bit type, and what needs range or accuracy in
+// float32. A region belongs to its thread. The replicas of a pass inherit it. Backward runs without it: the gradient of
+// an operation has the dtype that the operation had.
+#pragma once
+
+#include <memory>
+#include <optional>
+
+#include <lockstep/core/dtype.h>
+#include <lockstep/core/export.h>
+
+namespace lockstep {
+
+namespace autograd {
+class AutocastRegion;
+}
+
+/// The dtype of products on this thread; nothing outside of autocast regions.
+LOCKSTEP_API std::optional<DType> autocast_dtype() noexcept;
+
+/// While it lives, on this thread:
+/// 1. Products (mm, bmm, matmul, linear, addmm, dot, convolutions, attention, recurrent layers) take their floating
+///    inputs in `dtype`. float64 stays as it is.
+/// 2. Sums, softmax, normalizations, losses, powers, exponentials and logarithms take 16-bit inputs in float32.
+/// 3. All other operations work in the widest dtype of their inputs.
+/// The cast of a parameter is kept until the region ends, or until the parameter changes. A region within a region of
+/// the same dtype shares these casts.
+/// Keep backward() and step() outside: their dtypes follow from the forward pass.
+class LOCKSTEP_API Autocast {
+ public:
+  /// Throws DTypeError unless `dtype` is kBFloat16 or kFloat16.
+  explicit Autocast(DType dtype);
+  ~Autocast();
+  Autocast(const Autocast&) = delete;
+  Autocast& operator=(const Autocast&) = delete;
+
+ private:
+  autograd::AutocastRegion* const outer_;
+  const std::unique_ptr<autograd::AutocastRegion> own_;  // null if the outer one is used
+};
+
+/// While it lives, operations on this thread work in the dtypes of their inputs.
+class LOCKSTEP_API NoAutocast {
+ public:
+  NoAutocast() noexcept;
+  ~NoAutocast();
+  NoAutocast(const NoAutocast&) = delete;
+  NoAutocast& operator=(const NoAutocast&) = delete;
+
+ private:
+  autograd::AutocastRegion* const outer_;
+};
+
+}  // namespace lockstep

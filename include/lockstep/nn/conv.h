@@ -1,0 +1,147 @@
+// Convolution layers of one, two and three spatial dimensions, their transposes, and lazy forms that learn the number
+// of input channels from the first batch. Names and shapes of parameters are PyTorch's. Not copied unasked.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <lockstep/nn/module.h>
+#include <lockstep/ops/conv.h>
+
+namespace lockstep::nn {
+
+using lockstep::Padding;
+
+/// What is around an image: zeros; the image again from its other side; its mirror image, without the border itself; or
+/// its border.
+enum class PaddingMode : std::uint8_t { zeros, circular, reflect, replicate };
+
+struct ConvLayerOptions {
+  PerDimension stride = 1;
+  Padding padding = 0;  ///< Numbers, Padding::same or Padding::valid.
+  PerDimension dilation = 1;
+  std::int64_t groups = 1;
+  bool bias = true;
+  PaddingMode padding_mode = PaddingMode::zeros;
+  TensorOptions tensor = {};  ///< Device and dtype of the parameters.
+};
+
+struct ConvTransposeLayerOptions {
+  PerDimension stride = 1;
+  PerDimension padding = 0;         ///< So much is cut off from the result, before and after.
+  PerDimension output_padding = 0;  ///< Added behind: smaller than the stride, or than the dilation.
+  std::int64_t groups = 1;
+  bool bias = true;
+  PerDimension dilation = 1;
+  TensorOptions tensor = {};  ///< Device and dtype of the parameters.
+};
+
+/// What convolution layers hold. Both start uniform in +-1/sqrt(fan in).
+class LOCKSTEP_API ConvState {
+ public:
+  Parameter weight;               // [out, in / groups, kernel...]; of a transpose [in, out / groups, kernel...]
+  std::optional<Parameter> bias;  // [out]
+
+  auto members() { return lockstep::members("weight", weight, "bias", bias); }
+
+ protected:
+  struct Channels {
+    std::optional<std::int64_t> in;  ///< Nothing: from the first batch.
+    std::int64_t out;
+  };
+  /// Throw InvalidArgument or ShapeError for sizes and options that do not fit.
+  ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
+            const ConvLayerOptions& options);
+  ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
+            const ConvTransposeLayerOptions& options);
+
+  Tensor convolve(const Tensor& x) const;
+  Tensor convolve_transposed(const Tensor& x) const;
+  /// Gives the parameters the shapes that x asks for, on its device and of its dtype, if they have none yet.
+  void see(const Tensor& x);
+
+ private:
+  void check(const Channels& channels) const;
+  void make(std::int64_t in, const TensorOptions& like);
+  Shape weight_sizes(std::int64_t in) const;
+  Tensor padded(const Tensor& x) const;
+
+  const char* layer_;
+  int dims_;
+  bool transposed_;
+  std::int64_t out_, groups_;
+  Shape kernel_, stride_, dilation_, before_, behind_, output_padding_;
+  PaddingMode mode_ = PaddingMode::zeros;
+};
+
+/// conv1d, conv2d, conv3d: x [batch, in, spatial...] or [in, spatial...].
+template <int kDims>
+class Conv : public Module<Conv<kDims>>, public ConvState {
+  static constexpr const char* kNames[] = {"Conv1d", "Conv2d", "Conv3d"};
+
+ public:
+  Conv(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size,
+       const ConvLayerOptions& options = {})
+      : ConvState(kNames[kDims - 1], kDims, {in_channels, out_channels}, kernel_size, options) {}
+  LOCKSTEP_COPIED_IF_ASKED(Conv);
+  Tensor forward(const Tensor& x) const { return convolve(x); }
+};
+
+/// A Conv whose in_channels come from its first batch, on that batch's device and of its dtype.
+template <int kDims>
+class LazyConv : public Module<LazyConv<kDims>>, public ConvState {
+  static constexpr const char* kNames[] = {"LazyConv1d", "LazyConv2d", "LazyConv3d"};
+
+ public:
+  LazyConv(std::int64_t out_channels, const PerDimension& kernel_size, const ConvLayerOptions& options = {})
+      : ConvState(kNames[kDims - 1], kDims, {std::nullopt, out_channels}, kernel_size, options) {}
+  LOCKSTEP_COPIED_IF_ASKED(LazyConv);
+  Tensor forward(const Tensor& x) {
+    see(x);
+    return convolve(x);
+  }
+};
+
+/// conv_transpose1d, conv_transpose2d, conv_transpose3d.
+template <int kDims>
+class ConvTranspose : public Module<ConvTranspose<kDims>>, public ConvState {
+  static constexpr const char* kNames[] = {"ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"};
+
+ public:
+  ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size,
+                const ConvTransposeLayerOptions& options = {})
+      : ConvState(kNames[kDims - 1], kDims, {in_channels, out_channels}, kernel_size, options) {}
+  LOCKSTEP_COPIED_IF_ASKED(ConvTranspose);
+  Tensor forward(const Tensor& x) const { return convolve_transposed(x); }
+};
+
+/// A ConvTranspose whose in_channels come from its first batch.
+template <int kDims>
+class LazyConvTranspose : public Module<LazyConvTranspose<kDims>>, public ConvState {
+  static constexpr const char* kNames[] = {"LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d"};
+
+ public:
+  LazyConvTranspose(std::int64_t out_channels, const PerDimension& kernel_size,
+                    const ConvTransposeLayerOptions& options = {})
+      : ConvState(kNames[kDims - 1], kDims, {std::nullopt, out_channels}, kernel_size, options) {}
+  LOCKSTEP_COPIED_IF_ASKED(LazyConvTranspose);
+  Tensor forward(const Tensor& x) {
+    see(x);
+    return convolve_transposed(x);
+  }
+};
+
+using Conv1d = Conv<1>;
+using Conv2d = Conv<2>;
+using Conv3d = Conv<3>;
+using LazyConv1d = LazyConv<1>;
+using LazyConv2d = LazyConv<2>;
+using LazyConv3d = LazyConv<3>;
+using ConvTranspose1d = ConvTranspose<1>;
+using ConvTranspose2d = ConvTranspose<2>;
+using ConvTranspose3d = ConvTranspose<3>;
+using LazyConvTranspose1d = LazyConvTranspose<1>;
+using LazyConvTranspose2d = LazyConvTranspose<2>;
+using LazyConvTranspose3d = LazyConvTranspose<3>;
+
+}  // namespace lockstep::nn

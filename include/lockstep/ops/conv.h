@@ -1,0 +1,75 @@
+// Convolutions of one, two and three spatial dimensions (cross-correlations, as everywhere in deep learning), and their
+// transposes. Differentiable to any order. Const functions: may run on several threads at once.
+//
+// x: [batch, channels, spatial...], or [channels, spatial...] without a batch. All operands live on one device and have
+// one floating dtype, else DeviceMismatch or DTypeError. What does not fit throws ShapeError; options out of range
+// throw InvalidArgument.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/ops/per_dimension.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// Zeros around an image: numbers, the same before and after each dimension, or a rule.
+///   .padding = 1      .padding = {1, 2}      .padding = Padding::same
+class LOCKSTEP_API Padding {
+ public:
+  enum Rule : std::uint8_t {
+    numbers,
+    valid,  ///< None.
+    same,   ///< As many as give the result the size of x; needs a stride of 1. An odd number has one more behind.
+  };
+
+  Padding(std::int64_t all) : each_(all) {}
+  Padding(int all) : each_(all) {}
+  Padding(std::initializer_list<std::int64_t> each) : each_(each) {}
+  Padding(const Shape& each) : each_(each) {}
+  Padding(Rule rule) : each_(0), rule_(rule) {}
+
+  Rule rule() const noexcept { return rule_; }
+  const PerDimension& each() const noexcept { return each_; }
+
+ private:
+  PerDimension each_;
+  Rule rule_ = numbers;
+};
+
+struct ConvOptions {
+  PerDimension stride = 1;
+  Padding padding = 0;
+  PerDimension dilation = 1;  ///< The distance between the elements of x that neighbours in the window meet.
+  std::int64_t groups = 1;    ///< Channels are divided into so many groups; each sees its own inputs only.
+};
+
+/// weight: [out channels, channels / groups, window...]; bias: [out channels], or undefined. The result has
+/// floor((size + 2 padding - dilation (window - 1) - 1) / stride) + 1 elements in each spatial dimension.
+/// In memory the channels of a pixel may lie together (strides()); contiguous() gives row-major order.
+LOCKSTEP_API Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                           const ConvOptions& options = {});
+LOCKSTEP_API Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                           const ConvOptions& options = {});
+LOCKSTEP_API Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                           const ConvOptions& options = {});
+
+struct ConvTransposeOptions {
+  PerDimension stride = 1;
+  PerDimension padding = 0;         ///< So much is cut off from the result, before and after.
+  PerDimension output_padding = 0;  ///< Added behind: smaller than the stride, or than the dilation.
+  std::int64_t groups = 1;
+  PerDimension dilation = 1;
+};
+
+/// The gradient of a convolution for its input. weight: [channels, out channels / groups, window...]; bias:
+/// [out channels], or undefined. The result has (size - 1) stride - 2 padding + dilation (window - 1) + output_padding
+/// + 1 elements in each spatial dimension.
+LOCKSTEP_API Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                                     const ConvTransposeOptions& options = {});
+LOCKSTEP_API Tensor conv_transpose2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                                     const ConvTransposeOptions& options = {});
+LOCKSTEP_API Tensor conv_transpose3d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
+                                     const ConvTransposeOptions& options = {});
+
+}  // namespace lockstep

@@ -1,0 +1,29 @@
+// Options of windows (kernel size, stride, padding, dilation): one number for all spatial dimensions, or one for each.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+
+#include <lockstep/core/shape.h>
+
+namespace lockstep {
+
+/// `3` or `{3, 5}`.
+class LOCKSTEP_API PerDimension {
+ public:
+  PerDimension(std::int64_t all) : all_(all) {}
+  PerDimension(int all) : all_(all) {}
+  PerDimension(std::initializer_list<std::int64_t> each) : each_(each) {}
+  PerDimension(const Shape& each) : each_(each) {}
+
+  /// One number for each of `dims` dimensions. Throws ShapeError naming `op` and `what` where another count was given,
+  /// and InvalidArgument for a number below `least`.
+  Shape over(const char* op, const char* what, int dims, std::int64_t least) const;
+
+ private:
+  std::optional<std::int64_t> all_;
+  Shape each_;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,86 @@
+#include <lockstep/autograd/autocast.h>
+
+#include <mutex>
+#include <utility>
+
+#include <lockstep/core/error.h>
+
+#include "autograd/autocast_region.h"
+#include "autograd/record.h"
+#include "core/context.h"
+#include "core/text.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace autograd {
+namespace {
+
+// Unlike a LambdaNode it outlives backward: a cast that is kept belongs to several graphs. It saves nothing.
+class CastNode final : public Node {
+ public:
+  CastNode(const Tensor& x) : Node("To", x.device()), was_(x.dtype()) { edges = {gradient_edge(x)}; }
+
+  Gradients backward(const Gradients& output_gradients) override {
+    const Tensor& g = output_gradients[0];
+    if (const Tensor place = gradient_place(0); place.defined()) {
+      copy_values(place, g);
+      return {place};
+    }
+    return {g.to(was_)};
+  }
+
+ private:
+  const DType was_;
+};
+
+}  // namespace
+
+Tensor AutocastRegion::cast(const Tensor& x) {
+  if (!x.defined() || x.dtype() == dtype_ || !is_floating(x.dtype()) || x.dtype() == kFloat64) return x;
+  const Meta* const meta = meta_of(x);
+  if (!meta || !meta->leaf_requires_grad || meta->grad_fn) return x.to(dtype_);
+
+  const TensorImpl& impl = *x.impl();
+  DeviceState& device = *impl.storage->device;
+  const Key key = {&impl, current_stream(device.device).id(), grad_enabled()};
+  const std::uint64_t version = x.version();
+  {
+    const std::scoped_lock lock(mutex_);
+    if (const auto at = kept_.find(key); at != kept_.end() && at->second.version == version) return at->second.result;
+  }
+  Tensor result = copied(x, device, dtype_);
+  if (records(x)) attach(std::make_shared<CastNode>(x), std::span(&result, 1));
+  const std::scoped_lock lock(mutex_);
+  kept_.insert_or_assign(key, Kept{x, version, result});
+  return result;
+}
+
+}  // namespace autograd
+
+using autograd::AutocastRegion;
+
+std::optional<DType> autocast_dtype() noexcept {
+  if (const AutocastRegion* const region = context().autocast) return region->dtype();
+  return std::nullopt;
+}
+
+namespace {
+
+std::unique_ptr<AutocastRegion> region_in(const AutocastRegion* outer, DType dtype) {
+  if (dtype != kBFloat16 && dtype != kFloat16)
+    throw DTypeError(text("[Autocast] expected bfloat16 or float16, got ", dtype));
+  if (outer && outer->dtype() == dtype) return nullptr;
+  return std::make_unique<AutocastRegion>(dtype);
+}
+
+}  // namespace
+
+Autocast::Autocast(DType dtype) : outer_(context().autocast), own_(region_in(outer_, dtype)) {
+  if (own_) context().autocast = own_.get();
+}
+Autocast::~Autocast() { context().autocast = outer_; }
+
+NoAutocast::NoAutocast() noexcept : outer_(std::exchange(context().autocast, nullptr)) {}
+NoAutocast::~NoAutocast() { context().autocast = outer_; }
+
+}  // namespace lockstep

@@ -1,0 +1,173 @@
+#include <lockstep/nn/conv.h>
+
+#include <algorithm>
+#include <cmath>
+#include <vector>
+
+#include <lockstep/ops/join.h>
+#include <lockstep/ops/layout.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+#include "core/text.h"
+
+namespace lockstep::nn {
+namespace {
+
+using ConvFunction = decltype(&conv1d);
+using TransposeFunction = decltype(&conv_transpose1d);
+constexpr ConvFunction kConv[] = {&conv1d, &conv2d, &conv3d};
+constexpr TransposeFunction kTranspose[] = {&conv_transpose1d, &conv_transpose2d, &conv_transpose3d};
+
+Tensor repeated(const Tensor& edge, int d, std::int64_t count) {
+  Shape sizes = edge.sizes();
+  sizes[d] = count;
+  return edge.expand(sizes);
+}
+
+// x with what it continues with before and behind, along one dimension.
+Tensor continued(const char* layer, PaddingMode mode, const Tensor& x, int d, std::int64_t before,
+                 std::int64_t behind) {
+  const std::int64_t size = x.sizes()[d], most = std::max(before, behind);
+  if (most == 0) return x;
+  if (size == 0 || (mode == PaddingMode::circular && most > size) || (mode == PaddingMode::reflect && most >= size))
+    throw ShapeError(text("[", layer, "] expected x larger than what is repeated around it, got ", x.sizes(), " and ",
+                          most, " in dimension ", d));
+  std::vector<Tensor> parts;
+  const auto append = [&](std::int64_t count, std::int64_t circular, std::int64_t reflect, std::int64_t replicate) {
+    if (count == 0) return;
+    switch (mode) {
+      case PaddingMode::circular: return parts.push_back(x.narrow(d, circular, count));
+      case PaddingMode::reflect: return parts.push_back(flip(x.narrow(d, reflect, count), {d}));
+      default: return parts.push_back(repeated(x.narrow(d, replicate, 1), d, count));
+    }
+  };
+  append(before, size - before, 1, 0);
+  parts.push_back(x);
+  append(behind, 0, size - 1 - behind, size - 1);
+  return cat(parts, d);
+}
+
+}  // namespace
+
+ConvState::ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
+                     const ConvLayerOptions& options)
+    : layer_(layer),
+      dims_(dims),
+      transposed_(false),
+      out_(channels.out),
+      groups_(options.groups),
+      kernel_(kernel.over(layer, "kernel_size", dims, 1)),
+      stride_(options.stride.over(layer, "stride", dims, 1)),
+      dilation_(options.dilation.over(layer, "dilation", dims, 1)),
+      before_(options.padding.each().over(layer, "padding", dims, 0)),
+      behind_(before_),
+      mode_(options.padding_mode) {
+  if (options.padding.rule() == Padding::same)
+    for (int d = 0; d < dims; ++d) {
+      if (stride_[d] != 1)
+        throw InvalidArgument(text("[", layer, "] expected a stride of 1 for Padding::same, got ", stride_));
+      const std::int64_t total = dilation_[d] * (kernel_[d] - 1);
+      before_[d] = total / 2;
+      behind_[d] = total - before_[d];
+    }
+  check(channels);
+  if (options.bias) bias.emplace(Parameter::lazy({out_}));
+  if (channels.in)
+    make(*channels.in, options.tensor);
+  else
+    weight = Parameter::lazy(weight_sizes(-1));
+}
+
+ConvState::ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
+                     const ConvTransposeLayerOptions& options)
+    : layer_(layer),
+      dims_(dims),
+      transposed_(true),
+      out_(channels.out),
+      groups_(options.groups),
+      kernel_(kernel.over(layer, "kernel_size", dims, 1)),
+      stride_(options.stride.over(layer, "stride", dims, 1)),
+      dilation_(options.dilation.over(layer, "dilation", dims, 1)),
+      before_(options.padding.over(layer, "padding", dims, 0)),
+      behind_(before_),
+      output_padding_(options.output_padding.over(layer, "output_padding", dims, 0)) {
+  check(channels);
+  if (options.bias) bias.emplace(Parameter::lazy({out_}));
+  if (channels.in)
+    make(*channels.in, options.tensor);
+  else
+    weight = Parameter::lazy(weight_sizes(-1));
+}
+
+void ConvState::check(const Channels& channels) const {
+  const std::int64_t in = channels.in.value_or(0);
+  if (in < 0 || channels.out < 0)
+    throw InvalidArgument(text("[", layer_, "] expected channels of at least 0, got ", in, " and ", channels.out));
+  if (groups_ < 1 || in % groups_ != 0 || channels.out % groups_ != 0)
+    throw InvalidArgument(text("[", layer_, "] expected groups that divide the channels, got ", groups_, " groups of ",
+                               in, " and ", channels.out, " channels"));
+}
+
+Shape ConvState::weight_sizes(std::int64_t in) const {
+  const std::int64_t first = transposed_ ? in : out_, second = transposed_ ? out_ / groups_ : in;
+  Shape sizes = {first, second};
+  if (!transposed_ && in > 0) sizes[1] = in / groups_;
+  for (const std::int64_t size : kernel_) sizes.push_back(size);
+  return sizes;
+}
+
+void ConvState::make(std::int64_t in, const TensorOptions& options) {
+  const TensorOptions like = {.dtype = options.dtype, .device = options.device};
+  const Shape sizes = weight_sizes(in);
+  double fan = double(sizes[1]);
+  for (const std::int64_t size : kernel_) fan *= double(size);
+  const double bound = fan > 0 ? 1 / std::sqrt(fan) : 0;
+  const auto first_values = [&](const Shape& shape) {
+    Tensor value = empty(shape, like);
+    if (bound > 0)
+      uniform_(value, -bound, bound);
+    else
+      value.zero_();
+    return Parameter(value);
+  };
+  weight = first_values(sizes);
+  if (bias) *bias = first_values({out_});
+}
+
+void ConvState::see(const Tensor& x) {
+  if (weight.defined()) return;
+  const int channels = x.dim() - dims_ - 1;
+  if (channels != 0 && channels != 1)
+    throw ShapeError(text("[", layer_, "] expected x of ", dims_ + 2, " dimensions, or of ", dims_ + 1,
+                          " without a batch, got ", x.sizes()));
+  const std::int64_t in = x.sizes()[channels];
+  check({in, out_});
+  make(in, {.dtype = x.dtype(), .device = x.device()});
+}
+
+// With the part of the padding that a convolution cannot do: other than zeros, or more behind than before.
+Tensor ConvState::padded(const Tensor& x) const {
+  const int first = x.dim() - dims_;
+  if (mode_ == PaddingMode::zeros || first < 1) return x;
+  Tensor result = x;
+  for (int d = 0; d < dims_; ++d) result = continued(layer_, mode_, result, first + d, before_[d], behind_[d]);
+  return result;
+}
+
+Tensor ConvState::convolve(const Tensor& x) const {
+  ConvOptions options = {.stride = stride_, .dilation = dilation_, .groups = groups_};
+  if (mode_ == PaddingMode::zeros) options.padding = before_ == behind_ ? Padding(before_) : Padding(Padding::same);
+  return kConv[dims_ - 1](padded(x), weight, bias ? Tensor(*bias) : Tensor(), options);
+}
+
+Tensor ConvState::convolve_transposed(const Tensor& x) const {
+  return kTranspose[dims_ - 1](x, weight, bias ? Tensor(*bias) : Tensor(),
+                               {.stride = stride_,
+                                .padding = before_,
+                                .output_padding = output_padding_,
+                                .groups = groups_,
+                                .dilation = dilation_});
+}
+
+}  // namespace lockstep::nn

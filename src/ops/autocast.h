@@ -1,0 +1,51 @@
+// How an operation takes part in autocast regions: one line before its checks.
+//
+//   if (const auto cast = autocast::product()) return mm(cast(a), cast(b));   // computed in the region's 16-bit dtype
+//   if (const auto cast = autocast::wide()) return softmax(cast(x), dim);     // 16-bit inputs become float32
+//
+// While `cast` lives, the thread is outside of the region: the operation that is called again goes past this line, and
+// what it is made of works in the dtypes that it is given.
+#pragma once
+
+#include <lockstep/autograd/autocast.h>
+
+#include "autograd/autocast_region.h"
+#include "core/context.h"
+#include "ops/wide.h"
+
+namespace lockstep::autocast {
+
+enum class Precision { product, wide };
+
+/// True within a region.
+template <Precision kPrecision>
+class Cast {
+ public:
+  Cast() noexcept : region_(context().autocast) {
+    if (region_) context().autocast = nullptr;
+  }
+  ~Cast() {
+    if (region_) context().autocast = region_;
+  }
+  Cast(const Cast&) = delete;
+  Cast& operator=(const Cast&) = delete;
+
+  explicit operator bool() const noexcept { return region_ != nullptr; }
+
+  /// Undefined tensors stay undefined, and float64 and integers what they are.
+  Tensor operator()(const Tensor& x) const {
+    if constexpr (kPrecision == Precision::product) {
+      return region_->cast(x);
+    } else {
+      return x.defined() ? widened(x) : x;
+    }
+  }
+
+ private:
+  autograd::AutocastRegion* const region_;
+};
+
+[[nodiscard]] inline Cast<Precision::product> product() noexcept { return {}; }
+[[nodiscard]] inline Cast<Precision::wide> wide() noexcept { return {}; }
+
+}  // namespace lockstep::autocast

@@ -1,0 +1,17 @@
+// The three operations of a convolution made of copies and matrix products, for devices that do not do them as one.
+// Nothing is recorded. Windows are copied for as many images at a time as kMostColumnBytes holds.
+#pragma once
+
+#include "ops/conv/convolution.h"
+
+namespace lockstep::composed {
+
+inline constexpr std::int64_t kMostColumnBytes = std::int64_t(64) << 20;
+
+/// Each writes the whole of its last operand, which is dense and row-major. Float32 or float64; nothing is empty.
+void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry,
+                 const Tensor& y);
+void convolution_input_gradient(const Tensor& g, const Tensor& weight, const ConvGeometry& geometry, const Tensor& x);
+void convolution_weight_gradient(const Tensor& x, const Tensor& g, const ConvGeometry& geometry, const Tensor& weight);
+
+}  // namespace lockstep::composed

@@ -1,0 +1,173 @@
+#include "ops/conv/convolution.h"
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+
+#include "autograd/record.h"
+#include "ops/conv/composed.h"
+#include "ops/fused.h"
+#include "ops/images.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::needs_grad;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+bool is_narrow(DType dtype) { return size_of(dtype) < size_of(kFloat32); }
+
+FusedOp described(FusedKind kind, const char* name, const Shape& weight, const Shape& y, const ConvGeometry& geometry) {
+  FusedOp op;
+  op.kind = kind;
+  op.name = name;
+  op.flops = 2 * double(y.elements()) * double(weight.elements()) / double(weight[0]);
+  op.stride = geometry.stride;
+  op.padding = geometry.padding;
+  op.dilation = geometry.dilation;
+  op.groups = geometry.groups;
+  return op;
+}
+
+Tensor new_tensor(const Tensor& like, const Shape& sizes) {
+  return make_tensor(*like.impl()->storage->device, sizes, like.dtype());
+}
+
+// The three operations on values. Float64 is composed everywhere: no library takes it. The 16-bit types become float32
+// where a device declines them.
+
+Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
+  const Shape sizes = convolution_sizes(x.sizes(), weight.sizes(), geometry);
+  if (x.numel() == 0 || weight.numel() == 0 || sizes.elements() == 0) {
+    Tensor y = new_tensor(x, sizes);
+    fill_values(y, 0);
+    if (bias.defined()) y = y + channels_of(bias, y.dim());
+    return y;
+  }
+  if (x.dtype() != kFloat64) {
+    Tensor y = make_images(*x.impl()->storage->device, sizes, x.dtype());
+    const FusedOp op = described(FusedKind::convolution, "convolution", weight.sizes(), sizes, geometry);
+    if (run_fused(op, {{as_images(x)}, {weight.contiguous()}, {bias}, {y, true}})) return y;
+    if (is_narrow(x.dtype()))
+      return forward(x.to(kFloat32), weight.to(kFloat32), bias.defined() ? bias.to(kFloat32) : bias, geometry)
+          .to(x.dtype());
+  }
+  Tensor y = new_tensor(x, sizes);
+  composed::convolution(x, weight, bias, geometry, y);
+  return y;
+}
+
+Tensor input_gradient(const Tensor& g, const Tensor& weight, const Shape& sizes, const ConvGeometry& geometry) {
+  if (g.numel() == 0 || weight.numel() == 0 || sizes.elements() == 0) {
+    Tensor x = new_tensor(g, sizes);
+    fill_values(x, 0);
+    return x;
+  }
+  if (g.dtype() != kFloat64) {
+    Tensor x = make_images(*g.impl()->storage->device, sizes, g.dtype());
+    const FusedOp op = described(FusedKind::convolution_input_gradient, "convolution_input_gradient", weight.sizes(),
+                                 g.sizes(), geometry);
+    if (run_fused(op, {{as_images(g)}, {weight.contiguous()}, {x, true}})) return x;
+    if (is_narrow(g.dtype())) return input_gradient(g.to(kFloat32), weight.to(kFloat32), sizes, geometry).to(g.dtype());
+  }
+  Tensor x = new_tensor(g, sizes);
+  composed::convolution_input_gradient(g, weight, geometry, x);
+  return x;
+}
+
+Tensor weight_gradient(const Tensor& x, const Tensor& g, const Shape& sizes, const ConvGeometry& geometry,
+                       const Tensor& place) {
+  Tensor weight = place.defined() ? place : new_tensor(x, sizes);
+  if (x.numel() == 0 || g.numel() == 0 || sizes.elements() == 0) {
+    fill_values(weight, 0);
+    return weight;
+  }
+  if (x.dtype() != kFloat64) {
+    const FusedOp op =
+        described(FusedKind::convolution_weight_gradient, "convolution_weight_gradient", sizes, g.sizes(), geometry);
+    if (run_fused(op, {{as_images(x)}, {as_images(g)}, {weight, true}})) return weight;
+    if (is_narrow(x.dtype())) {
+      copy_values(weight, weight_gradient(x.to(kFloat32), g.to(kFloat32), sizes, geometry, {}));
+      return weight;
+    }
+  }
+  composed::convolution_weight_gradient(x, g, geometry, weight);
+  return weight;
+}
+
+// Under no gradient, for what the three operations call on values.
+template <class F>
+Tensor unrecorded(const F& f) {
+  const NoGrad guard;
+  return f();
+}
+
+Tensor bias_gradient(const Tensor& g) {
+  Shape dims = {0};
+  for (int d = 2; d < g.dim(); ++d) dims.push_back(d);
+  return sum(g, dims);
+}
+
+}  // namespace
+
+Shape convolution_sizes(const Shape& x, const Shape& weight, const ConvGeometry& geometry) {
+  Shape sizes = {x[0], weight[0]};
+  for (int d = 0; d < x.rank() - 2; ++d) {
+    const std::int64_t reach = geometry.dilation[d] * (weight[d + 2] - 1) + 1;
+    sizes.push_back((x[d + 2] + 2 * geometry.padding[d] - reach) / geometry.stride[d] + 1);
+  }
+  return sizes;
+}
+
+Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
+  Tensor y = unrecorded([&] { return forward(x, weight, bias, geometry); });
+  const bool with_bias = bias.defined();
+  if (!records(x, weight) && !(with_bias && records(bias))) return y;
+  const auto body = [a = Saved(x), w = Saved(weight), nx = needs_grad(x), nw = needs_grad(weight),
+                     nb = with_bias && needs_grad(bias), geometry](const Tensor& g) {
+    const Tensor p = a.get(), q = w.get();
+    Gradients gradients{
+        nx ? convolution_input_gradient(g, q, p.sizes(), geometry) : Tensor(),
+        nw ? convolution_weight_gradient(p, g, q.sizes(), geometry, autograd::gradient_place(1)) : Tensor()};
+    if (nb) gradients.push_back(bias_gradient(g));
+    return gradients;
+  };
+  if (with_bias)
+    record("Convolution", y, {&x, &weight, &bias}, body);
+  else
+    record("Convolution", y, {&x, &weight}, body);
+  return y;
+}
+
+Tensor convolution_input_gradient(const Tensor& g, const Tensor& weight, const Shape& sizes,
+                                  const ConvGeometry& geometry) {
+  Tensor x = unrecorded([&] { return input_gradient(g, weight, sizes, geometry); });
+  if (records(g, weight))
+    record("ConvolutionInputGradient", x, {&g, &weight},
+           [a = Saved(g), w = Saved(weight), ng = needs_grad(g), nw = needs_grad(weight), geometry](const Tensor& h) {
+             const Tensor p = a.get(), q = w.get();
+             return Gradients{
+                 ng ? convolution(h, q, {}, geometry) : Tensor(),
+                 nw ? convolution_weight_gradient(h, p, q.sizes(), geometry, autograd::gradient_place(1)) : Tensor()};
+           });
+  return x;
+}
+
+Tensor convolution_weight_gradient(const Tensor& x, const Tensor& g, const Shape& sizes, const ConvGeometry& geometry,
+                                   const Tensor& place) {
+  const bool recorded = records(x, g);
+  Tensor weight = unrecorded([&] { return weight_gradient(x, g, sizes, geometry, recorded ? Tensor() : place); });
+  if (recorded)
+    record("ConvolutionWeightGradient", weight, {&x, &g},
+           [a = Saved(x), b = Saved(g), nx = needs_grad(x), ng = needs_grad(g), geometry](const Tensor& h) {
+             const Tensor p = a.get(), q = b.get();
+             return Gradients{nx ? convolution_input_gradient(q, h, p.sizes(), geometry) : Tensor(),
+                              ng ? convolution(p, h, {}, geometry) : Tensor()};
+           });
+  return weight;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,19 @@
+#include <lockstep/ops/per_dimension.h>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+
+namespace lockstep {
+
+Shape PerDimension::over(const char* op, const char* what, int dims, std::int64_t least) const {
+  if (!all_ && each_.rank() != dims)
+    throw ShapeError(text("[", op, "] expected one ", what, ", or ", dims, " (one for each dimension), got ", each_));
+  const Shape numbers = all_ ? Shape::filled(dims, *all_) : each_;
+  for (const std::int64_t number : numbers)
+    if (number < least)
+      throw InvalidArgument(text("[", op, "] expected ", what, " of at least ", least, ", got ", number));
+  return numbers;
+}
+
+}  // namespace lockstep

@@ -1,0 +1,23 @@
+#include "runtime/host/fused.h"
+
+namespace lockstep::host {
+
+std::optional<std::size_t> offers(const FusedOp& op) {
+  switch (op.kind) {
+    case FusedKind::convolution:
+    case FusedKind::convolution_input_gradient:
+    case FusedKind::convolution_weight_gradient: return offers_convolution(op);
+    default: return std::nullopt;
+  }
+}
+
+void fused(const KernelContext& context, const FusedOp& op, void* workspace) {
+  switch (op.kind) {
+    case FusedKind::convolution:
+    case FusedKind::convolution_input_gradient:
+    case FusedKind::convolution_weight_gradient: return convolution(context, op, workspace);
+    default: return;
+  }
+}
+
+}  // namespace lockstep::host

@@ -1,0 +1,14 @@
+// The bytes that a heavy operation reads and writes.
+#pragma once
+
+#include <vector>
+
+#include "runtime/backend.h"
+
+namespace lockstep::sim {
+
+/// Exact for operands that are dense in any order of their dimensions, and for dense rows at one pitch; else everything
+/// from the first byte to the last. The workspace is written.
+std::vector<Access> accesses_of(const FusedOp& op, void* workspace, std::size_t workspace_bytes);
+
+}  // namespace lockstep::sim

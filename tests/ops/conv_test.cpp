@@ -1,0 +1,201 @@
+// Convolutions: values against sums written out, what layouts and threads do not change, and what is refused.
+#include <lockstep/ops/conv.h>
+
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/runtime/threads.h>
+
+#include "ops/checks.h"
+#include "support/test_devices.h"
+#include "support/thrown.h"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+
+double difference_of(const Tensor& a, const Tensor& b) {
+  return max(abs(a.cpu().to(kFloat64) - b.cpu().to(kFloat64))).item<double>();
+}
+
+struct ConvNumbers {
+  std::int64_t stride = 1, padding = 0, dilation = 1, groups = 1;
+};
+
+// conv2d by its definition.
+Tensor conv_by_sums(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvNumbers& n) {
+  const Shape& s = x.sizes();
+  const Shape& w = weight.sizes();
+  const auto out = [&](int d) { return (s[d] + 2 * n.padding - n.dilation * (w[d] - 1) - 1) / n.stride + 1; };
+  const std::int64_t rows = out(2), columns = out(3), each = w[0] / n.groups;
+  const auto image = x.to_vector<double>(), factors = weight.to_vector<double>(), added = bias.to_vector<double>();
+  std::vector<double> result;
+  for (std::int64_t b = 0; b < s[0]; ++b)
+    for (std::int64_t k = 0; k < w[0]; ++k)
+      for (std::int64_t i = 0; i < rows; ++i)
+        for (std::int64_t j = 0; j < columns; ++j) {
+          double total = added[std::size_t(k)];
+          for (std::int64_t c = 0; c < w[1]; ++c)
+            for (std::int64_t u = 0; u < w[2]; ++u)
+              for (std::int64_t v = 0; v < w[3]; ++v) {
+                const std::int64_t row = i * n.stride - n.padding + u * n.dilation;
+                const std::int64_t column = j * n.stride - n.padding + v * n.dilation;
+                if (row < 0 || row >= s[2] || column < 0 || column >= s[3]) continue;
+                const std::int64_t channel = k / each * w[1] + c;
+                total += image[std::size_t(((b * s[1] + channel) * s[2] + row) * s[3] + column)] *
+                         factors[std::size_t(((k * w[1] + c) * w[2] + u) * w[3] + v)];
+              }
+          result.push_back(total);
+        }
+  return doubles(result, {s[0], w[0], rows, columns});
+}
+
+class Conv2dBy : public ::testing::TestWithParam<ConvNumbers> {};
+
+TEST_P(Conv2dBy, IsASumOverEachWindow) {
+  const TestDevices devices(1);
+  const ConvNumbers n = GetParam();
+  const Tensor x = random_doubles({3, 8, 7, 6}), weight = random_doubles({12, 8 / n.groups, 3, 2}),
+               bias = random_doubles({12});
+  const Tensor expected = conv_by_sums(x, weight, bias, n);
+  const ConvOptions options = {.stride = n.stride, .padding = n.padding, .dilation = n.dilation, .groups = n.groups};
+  for (const Device& device : {Device(), Device("cuda:0")})
+    for (const DType dtype : {kFloat64, kFloat32, kBFloat16}) {
+      const auto at = [&](const Tensor& t) { return t.to(device, dtype); };
+      const Tensor y = conv2d(at(x), at(weight), at(bias), options);
+      EXPECT_EQ(y.dtype(), dtype);
+      EXPECT_EQ(y.sizes(), expected.sizes());
+      const double tolerance = dtype == kFloat64 ? 1e-12 : dtype == kFloat32 ? 1e-4 : 0.5;
+      EXPECT_LT(difference_of(y, expected), tolerance) << device << ' ' << dtype;
+    }
+}
+
+// The library's gradients in float32 against those that are composed, in float64.
+TEST_P(Conv2dBy, HasTheGradientsOfTheComposition) {
+  const TestDevices devices(1);
+  const ConvNumbers n = GetParam();
+  const Tensor x = random_doubles({3, 8, 7, 6}), weight = random_doubles({12, 8 / n.groups, 3, 2}),
+               bias = random_doubles({12});
+  const ConvOptions options = {.stride = n.stride, .padding = n.padding, .dilation = n.dilation, .groups = n.groups};
+  const auto gradients_at = [&](const Device& device, DType dtype) {
+    std::vector<Tensor> inputs;
+    for (const Tensor& t : {x, weight, bias}) inputs.push_back(t.to(device, dtype).detach().requires_grad_());
+    const Tensor y = conv2d(inputs[0], inputs[1], inputs[2], options);
+    sum(square(y)).backward();
+    return std::vector{inputs[0].grad(), inputs[1].grad(), inputs[2].grad()};
+  };
+  const auto expected = gradients_at({}, kFloat64);
+  for (const Device& device : {Device(), Device("cuda:0")}) {
+    const auto got = gradients_at(device, kFloat32);
+    for (std::size_t i = 0; i < 3; ++i)
+      EXPECT_LT(difference_of(got[i], expected[i]), 2e-6 * max(abs(expected[i])).item<double>() + 1e-5) << i;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(, Conv2dBy,
+                         ::testing::Values(ConvNumbers{}, ConvNumbers{.stride = 2, .padding = 1},
+                                           ConvNumbers{.dilation = 2}, ConvNumbers{.padding = 2, .groups = 2},
+                                           ConvNumbers{.padding = 1, .groups = 4},
+                                           ConvNumbers{.stride = 3, .padding = 2, .dilation = 2, .groups = 2}),
+                         [](const auto& numbers) {
+                           const ConvNumbers& n = numbers.param;
+                           return "Stride" + std::to_string(n.stride) + "Padding" + std::to_string(n.padding) +
+                                  "Dilation" + std::to_string(n.dilation) + "Groups" + std::to_string(n.groups);
+                         });
+
+TEST(ConvPadding, SameKeepsTheSize) {
+  const Tensor x = random_doubles({1, 2, 5, 6}), even = random_doubles({3, 2, 4, 3});
+  const Tensor y = conv2d(x, even, {}, {.padding = Padding::same});
+  EXPECT_EQ(y.sizes(), (Shape{1, 3, 5, 6}));
+  // Of an odd number of zeros one more is behind, as PyTorch has it.
+  EXPECT_LT(difference_of(y, conv2d(pad(x, {1, 1, 1, 2}), even)), 1e-12);
+  EXPECT_EQ(conv2d(x, even, {}, {.padding = Padding::valid}).sizes(), (Shape{1, 3, 2, 4}));
+  EXPECT_EQ(thrown<InvalidArgument>([&] { conv2d(x, even, {}, {.stride = 2, .padding = Padding::same}); }),
+            "[conv2d] expected a stride of 1 for Padding::same, got [2, 2]");
+}
+
+TEST(ConvBatch, MayBeLeftOutOrEmpty) {
+  const Tensor x = random_doubles({2, 5}), weight = random_doubles({3, 2, 2}), bias = random_doubles({3});
+  EXPECT_LT(difference_of(conv1d(x, weight, bias), conv1d(x.unsqueeze(0), weight, bias)[0]), 1e-15);
+  EXPECT_EQ(conv1d(zeros({0, 2, 5}, {.dtype = kFloat64}), weight, bias).sizes(), (Shape{0, 3, 4}));
+  const Tensor empty = zeros({0, 2, 5}).requires_grad_(), w = zeros({3, 2, 2}).requires_grad_();
+  sum(conv1d(empty, w)).backward();
+  EXPECT_EQ(empty.grad().sizes(), (Shape{0, 2, 5}));
+  expect_values(w.grad(), std::vector<double>(12, 0));
+}
+
+TEST(ConvTranspose, IsTheTransposeOfConv) {
+  // <conv(x), y> == <x, conv_transpose(y)> for every x and y.
+  const Tensor x = random_doubles({2, 4, 7, 6}), weight = random_doubles({6, 2, 3, 2}),
+               y = random_doubles({2, 6, 3, 5});
+  const Tensor there = conv2d(x, weight, {}, {.stride = {2, 1}, .groups = 2});
+  const Tensor back = conv_transpose2d(y, weight, {}, {.stride = {2, 1}, .groups = 2});
+  ASSERT_EQ(there.sizes(), y.sizes());
+  ASSERT_EQ(back.sizes(), x.sizes());
+  EXPECT_NEAR(sum(there * y).item<double>(), sum(x * back).item<double>(), 1e-10);
+}
+
+TEST(ConvTranspose, AddsOutputPaddingBehind) {
+  const Tensor x = random_doubles({1, 1, 3}), weight = random_doubles({1, 1, 2});
+  const Tensor less = conv_transpose1d(x, weight, {}, {.stride = 3});
+  const Tensor more = conv_transpose1d(x, weight, {}, {.stride = 3, .output_padding = 2});
+  EXPECT_EQ(less.sizes(), (Shape{1, 1, 8}));
+  EXPECT_LT(difference_of(more, pad(less, {0, 2})), 1e-15);
+  EXPECT_EQ(thrown<InvalidArgument>([&] { conv_transpose1d(x, weight, {}, {.stride = 3, .output_padding = 3}); }),
+            "[conv_transpose1d] expected output_padding below the stride or the dilation, got [3] for stride [3] and "
+            "dilation [1]");
+}
+
+TEST(ConvLayout, OfTheInputChangesNoValue) {
+  const Tensor x = random_doubles({4, 8, 6, 5}).to(kFloat32), weight = random_doubles({8, 8, 3, 3}).to(kFloat32);
+  const Tensor expected = conv2d(x, weight).contiguous();
+  const Tensor last = x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2});
+  Tensor gaps = zeros({4, 16, 6, 11}).slice(1, 0, 16, 2).slice(3, 1, 11, 2);
+  gaps.copy_(x);
+  for (const Tensor& same : {last, gaps})
+    EXPECT_EQ(conv2d(same, weight).contiguous().to_vector<float>(), expected.to_vector<float>());
+}
+
+TEST(ConvThreads, DoNotChangeABit) {
+  const Tensor x = random_doubles({37, 16, 12, 12}).to(kFloat32), weight = random_doubles({24, 16, 3, 3}).to(kFloat32);
+  const auto results = [&](int threads) {
+    const int before = num_threads();
+    set_num_threads(threads);
+    const Tensor p = x.detach().requires_grad_(), q = weight.detach().requires_grad_();
+    const Tensor y = conv2d(p, q);
+    sum(y * y).backward();
+    set_num_threads(before);
+    return std::vector{y.detach().contiguous().to_vector<float>(), p.grad().contiguous().to_vector<float>(),
+                       q.grad().contiguous().to_vector<float>()};
+  };
+  EXPECT_EQ(results(1), results(3));
+}
+
+TEST(Conv2dErrors, NameWhatWasExpected) {
+  const Tensor x = zeros({1, 4, 5, 5}), weight = zeros({6, 4, 3, 3});
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              conv2d(x, zeros({6, 3, 3, 3}));
+            }),
+            "[conv2d] expected a weight [out channels, channels / groups, ...] whose first size is a multiple of the "
+            "groups, got [6, 3, 3, 3] for x [1, 4, 5, 5] and 1 groups");
+  EXPECT_EQ(thrown<ShapeError>([&] { conv1d(x, weight); }),
+            "[conv1d] expected x of 3 dimensions (or 2 without a batch) and a weight of 3, got [1, 4, 5, 5] and [6, 4, "
+            "3, 3]");
+  EXPECT_EQ(thrown<ShapeError>([&] { conv2d(x, weight, zeros({5})); }),
+            "[conv2d] expected a bias of shape [6], got [5]");
+  EXPECT_EQ(thrown<ShapeError>([&] { conv2d(x, weight, {}, {.dilation = 3}); }),
+            "[conv2d] expected a window that fits the padded x, got a weight [6, 4, 3, 3] with dilation [3, 3] for x "
+            "[1, 4, 5, 5] with padding [0, 0]");
+  EXPECT_EQ(thrown<InvalidArgument>([&] { conv2d(x, weight, {}, {.groups = 0}); }),
+            "[conv2d] expected groups of at least 1, got 0");
+  EXPECT_EQ(thrown<InvalidArgument>([&] { conv2d(x, weight, {}, {.stride = 0}); }),
+            "[conv2d] expected stride of at least 1, got 0");
+  EXPECT_THROW(conv2d(x, zeros({6, 4, 3, 3}, {.dtype = kFloat64})), DTypeError);
+  EXPECT_THROW(conv2d(x.to(kInt64), weight.to(kInt64)), DTypeError);
+  const TestDevices devices(1);
+  EXPECT_THROW(conv2d(x, weight.cuda()), DeviceMismatch);
+}
+
+}  // namespace
+}  // namespace lockstep

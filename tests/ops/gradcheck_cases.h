@@ -1,0 +1,45 @@
+// What the gradient checks are run on: every differentiable function of lockstep/ops, once or more. Adding an op is
+// adding its cases to one of the files.
+#pragma once
+
+#include <ostream>
+#include <vector>
+
+#include <lockstep/autograd/gradcheck.h>
+
+namespace lockstep {
+
+/// One tensor or a vector of them, as a function of tensors.
+struct DifferentiableFunction {
+  template <class F>
+  DifferentiableFunction(F function) : call(detail::tensor_function(function)) {}
+  detail::TensorFunction call;
+};
+
+struct GradientCase {
+  const char* name;  ///< Of the function, or that and "_" and what is special about it.
+  DifferentiableFunction function;
+  std::vector<Shape> sizes;   ///< Of the inputs.
+  double low = -2, high = 2;  ///< What the inputs are drawn from.
+};
+
+inline void PrintTo(const GradientCase& example, std::ostream* out) { *out << example.name; }
+
+std::vector<GradientCase> conv_gradient_cases();
+std::vector<GradientCase> elementwise_gradient_cases();
+std::vector<GradientCase> structure_gradient_cases();
+std::vector<GradientCase> window_gradient_cases();
+
+inline std::vector<GradientCase> all_gradient_cases() {
+  std::vector<GradientCase> all;
+  for (const auto& cases : {
+           conv_gradient_cases(),
+           elementwise_gradient_cases(),
+           structure_gradient_cases(),
+           window_gradient_cases(),
+       })
+    all.insert(all.end(), cases.begin(), cases.end());
+  return all;
+}
+
+}  // namespace lockstep
