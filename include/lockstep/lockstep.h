@@ -23,6 +23,7 @@
 #include <lockstep/nn/conv.h>
 #include <lockstep/nn/functional.h>
 #include <lockstep/nn/init.h>
+#include <lockstep/nn/instance_norm.h>
 #include <lockstep/nn/layer_norm.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/module.h>

@@ -13,42 +13,67 @@ Tensor or_nothing(const auto& state) { return state ? Tensor(*state) : Tensor();
 
 }  // namespace
 
-BatchNormState::BatchNormState(const char* layer, std::int64_t features, const BatchNormLayerOptions& options,
-                               BufferSync sync)
-    : features_(features), eps_(options.eps), momentum_(options.momentum) {
-  if (features < 0)
-    throw InvalidArgument(text("[", layer, "] expected a number of features of at least 0, got ", features));
-  const TensorOptions like = {.dtype = options.tensor.dtype, .device = options.tensor.device};
+BatchNormState::BatchNormState(const char* layer, Ranks ranks, std::optional<std::int64_t> features,
+                               const BatchNormLayerOptions& options, BufferSync sync)
+    : layer_(layer), ranks_(ranks), eps_(options.eps), momentum_(options.momentum) {
+  if (features.value_or(0) < 0)
+    throw InvalidArgument(text("[", layer, "] expected a number of features of at least 0, got ", *features));
   if (options.affine) {
-    weight.emplace(ones({features}, like));
-    bias.emplace(zeros({features}, like));
+    weight.emplace(Parameter::lazy({-1}));
+    bias.emplace(Parameter::lazy({-1}));
   }
   if (options.track_running_stats) {
-    running_mean.emplace(zeros({features}, like), sync);
-    running_var.emplace(ones({features}, like), sync);
-    num_batches_tracked.emplace(zeros({}, {.dtype = kInt64, .device = like.device}), BufferSync::equal);
+    running_mean.emplace(Buffer::lazy(sync));
+    running_var.emplace(Buffer::lazy(sync));
+    num_batches_tracked.emplace(zeros({}, {.dtype = kInt64, .device = options.tensor.device}), BufferSync::equal);
   }
+  if (features) make(*features, options.tensor);
 }
 
-Tensor BatchNormState::normalize(const char* layer, decltype(&batch_norm) function, const Tensor& x, bool training) {
-  if (x.dim() != 2 && x.dim() != 3)
-    throw ShapeError(
-        text("[", layer, "] expected x [batch, ", features_, "] or [batch, ", features_, ", length], got ", x.sizes()));
+void BatchNormState::make(std::int64_t features, const TensorOptions& options) {
+  features_ = features;
+  const TensorOptions like = {.dtype = options.dtype, .device = options.device};
+  if (weight) {
+    *weight = Parameter(ones({features}, like));
+    *bias = Parameter(zeros({features}, like));
+  }
+  if (!running_mean) return;
+  *running_mean = Buffer(zeros({features}, like), running_mean->sync());
+  *running_var = Buffer(ones({features}, like), running_var->sync());
+  if (options.device) num_batches_tracked->place(*options.device);
+}
+
+// A lazy layer may have got its state from a file.
+void BatchNormState::see(const Tensor& x) {
+  if (features_ >= 0) return;
+  for (const Tensor& known : {or_nothing(weight), or_nothing(running_mean)})
+    if (known.defined()) {
+      features_ = known.numel();
+      return;
+    }
+  make(x.size(1), {.dtype = x.dtype(), .device = x.device()});
+}
+
+Tensor BatchNormState::normalize(decltype(&batch_norm) function, const Tensor& x, bool training) {
+  if (x.dim() < ranks_.least || x.dim() > ranks_.most) {
+    const std::string features = features_ < 0 ? "features" : text(features_);
+    throw ShapeError(ranks_.least != 2 ? text("[", layer_, "] expected x [batch, ", features, ", ...] of ",
+                                              ranks_.least, " dimensions, got ", x.sizes())
+                     : ranks_.most > 3 ? text("[", layer_, "] expected x [batch, ", features, ", ...], got ", x.sizes())
+                                       : text("[", layer_, "] expected x [batch, ", features, "] or [batch, ", features,
+                                              ", length], got ", x.sizes()));
+  }
+  see(x);
   if (x.size(1) != features_)
-    throw ShapeError(text("[", layer, "] expected x of ", features_, " features, got ", x.sizes()));
+    throw ShapeError(text("[", layer_, "] expected x of ", features_, " features, got ", x.sizes()));
   const Tensor result =
       function(x, or_nothing(running_mean), or_nothing(running_var), or_nothing(weight), or_nothing(bias),
                {.training = training || !running_mean, .momentum = momentum_, .eps = eps_});
-  if (training && num_batches_tracked) {
+  if (training && num_batches_tracked && function != &instance_norm) {  // as PyTorch counts
     const NoGrad guard;
-    num_batches_tracked->add_(ones({}, {.dtype = kInt64, .device = num_batches_tracked->device()}));
+    num_batches_tracked->add_(1);
   }
   return result;
 }
-
-BatchNorm1d::BatchNorm1d(std::int64_t features, const BatchNormLayerOptions& options)
-    : BatchNormState("BatchNorm1d", features, options, BufferSync::mean) {}
-
-Tensor BatchNorm1d::forward(const Tensor& x) { return normalize("BatchNorm1d", &batch_norm, x, is_training()); }
 
 }  // namespace lockstep::nn

@@ -48,11 +48,9 @@ Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor
 namespace nn {
 
 SyncBatchNorm::SyncBatchNorm(std::int64_t features, const BatchNormLayerOptions& options)
-    : BatchNormState("SyncBatchNorm", features, options, BufferSync::equal) {}
+    : BatchNormState("SyncBatchNorm", {2, Shape::kMaxRank}, features, options, BufferSync::equal) {}
 
-Tensor SyncBatchNorm::forward(const Tensor& x) {
-  return normalize("SyncBatchNorm", &sync_batch_norm, x, is_training());
-}
+Tensor SyncBatchNorm::forward(const Tensor& x) { return normalize(&sync_batch_norm, x, is_training()); }
 
 }  // namespace nn
 }  // namespace lockstep

@@ -52,6 +52,7 @@ std::vector<GradientCase> structure_gradient_cases() {
       {"softmax", [](const Inputs& x) { return softmax(x[0], 1); }, {{3, 4}}},
       {"softmax_across", [](const Inputs& x) { return softmax(x[0], 0); }, {{3, 4}}},
       {"log_softmax", [](const Inputs& x) { return log_softmax(x[0], 1); }, {{3, 4}}},
+      {"instance_norm", [](const Inputs& x) { return instance_norm(x[0], {}, {}, x[1], x[2]); }, {{2, 2, 3}, {2}, {2}}},
       {"layer_norm", [](const Inputs& x) { return layer_norm(x[0], {4}, x[1], x[2]); }, {{3, 4}, {4}, {4}}},
       {"layer_norm_plain",
        [](const Inputs& x) {
@@ -60,6 +61,11 @@ std::vector<GradientCase> structure_gradient_cases() {
        {{2, 3, 2}}},
       {"group_norm", [](const Inputs& x) { return group_norm(x[0], 2, x[1], x[2]); }, {{2, 4, 3}, {4}, {4}}},
       {"batch_norm", [](const Inputs& x) { return batch_norm(x[0], {}, {}, x[1], x[2]); }, {{4, 3}, {3}, {3}}},
+      {"batch_norm_images",
+       [](const Inputs& x) {
+         return batch_norm(x[0].permute({0, 3, 1, 2}), {}, {}, x[1]);  // channels-last
+       },
+       {{2, 2, 2, 3}, {3}}},
       {"batch_norm_running",
        [](const Inputs& x) {
          const Tensor running = tensor({0.5, 1., 2.}, {.dtype = kFloat64});

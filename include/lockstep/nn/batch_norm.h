@@ -29,27 +29,64 @@ class LOCKSTEP_API BatchNormState {
   }
 
  protected:
-  /// `sync` is what becomes of the running statistics in replicas. Throws InvalidArgument for a negative size.
-  BatchNormState(const char* layer, std::int64_t features, const BatchNormLayerOptions& options, BufferSync sync);
+  /// How many dimensions x may have.
+  struct Ranks {
+    int least, most;
+  };
+  /// `sync` is what becomes of the running statistics in replicas. No features: from the first batch. Throws
+  /// InvalidArgument for a negative number.
+  BatchNormState(const char* layer, Ranks ranks, std::optional<std::int64_t> features,
+                 const BatchNormLayerOptions& options, BufferSync sync);
 
-  /// What forward() of both layers is, with the function that normalizes.
-  Tensor normalize(const char* layer, decltype(&batch_norm) function, const Tensor& x, bool training);
+  /// What forward() is, with the function that normalizes.
+  Tensor normalize(decltype(&batch_norm) function, const Tensor& x, bool training);
 
  private:
-  std::int64_t features_;
+  void make(std::int64_t features, const TensorOptions& options);
+  void see(const Tensor& x);
+
+  const char* layer_;
+  Ranks ranks_;
+  std::int64_t features_ = -1;  // unknown
   double eps_, momentum_;
 };
 
 /// (x - mean) / sqrt(variance + eps) * weight + bias for each feature, with the statistics of the batch in training and
-/// the running ones in evaluation. x: [batch, features] or [batch, features, length].
+/// the running ones in evaluation. x: [batch, features, spatial...] of so many spatial dimensions; with one it may also
+/// be [batch, features].
 ///
 /// In a DataParallel each replica normalizes by its own shard; the running statistics are the mean over the replicas.
 /// SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole batch.
-class LOCKSTEP_API BatchNorm1d : public Module<BatchNorm1d>, public BatchNormState {
+template <int kDims>
+class BatchNorm : public Module<BatchNorm<kDims>>, public BatchNormState {
+  static constexpr const char* kNames[] = {"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"};
+
  public:
-  explicit BatchNorm1d(std::int64_t features, const BatchNormLayerOptions& options = {});
-  LOCKSTEP_COPIED_IF_ASKED(BatchNorm1d);
-  Tensor forward(const Tensor& x);
+  explicit BatchNorm(std::int64_t features, const BatchNormLayerOptions& options = {})
+      : BatchNormState(kNames[kDims - 1], {kDims == 1 ? 2 : kDims + 2, kDims + 2}, features, options,
+                       BufferSync::mean) {}
+  LOCKSTEP_COPIED_IF_ASKED(BatchNorm);
+  Tensor forward(const Tensor& x) { return normalize(&batch_norm, x, this->is_training()); }
 };
+
+/// A BatchNorm whose features come from its first batch, on that batch's device and of its dtype.
+template <int kDims>
+class LazyBatchNorm : public Module<LazyBatchNorm<kDims>>, public BatchNormState {
+  static constexpr const char* kNames[] = {"LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d"};
+
+ public:
+  explicit LazyBatchNorm(const BatchNormLayerOptions& options = {})
+      : BatchNormState(kNames[kDims - 1], {kDims == 1 ? 2 : kDims + 2, kDims + 2}, std::nullopt, options,
+                       BufferSync::mean) {}
+  LOCKSTEP_COPIED_IF_ASKED(LazyBatchNorm);
+  Tensor forward(const Tensor& x) { return normalize(&batch_norm, x, this->is_training()); }
+};
+
+using BatchNorm1d = BatchNorm<1>;
+using BatchNorm2d = BatchNorm<2>;
+using BatchNorm3d = BatchNorm<3>;
+using LazyBatchNorm1d = LazyBatchNorm<1>;
+using LazyBatchNorm2d = LazyBatchNorm<2>;
+using LazyBatchNorm3d = LazyBatchNorm<3>;
 
 }  // namespace lockstep::nn

@@ -33,6 +33,7 @@ using lockstep::conv_transpose2d;
 using lockstep::conv_transpose3d;
 using lockstep::dropout;
 using lockstep::group_norm;
+using lockstep::instance_norm;
 using lockstep::layer_norm;
 using lockstep::linear;
 using lockstep::log_softmax;

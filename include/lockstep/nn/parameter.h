@@ -61,6 +61,12 @@ class LOCKSTEP_API Buffer : public State {
   Buffer() = default;
   explicit Buffer(const Tensor& value, BufferSync sync = BufferSync::primary) : State(value, false), sync_(sync) {}
   LOCKSTEP_COPIED_IF_ASKED(Buffer);
+  /// Undefined: a lazy module has not seen its first batch.
+  static Buffer lazy(BufferSync sync) {
+    Buffer buffer;
+    buffer.sync_ = sync;
+    return buffer;
+  }
   BufferSync sync() const noexcept { return sync_; }
 
  private:

@@ -28,4 +28,10 @@ LOCKSTEP_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, cons
                                const Tensor& weight = {}, const Tensor& bias = {},
                                const BatchNormOptions& options = {});
 
+/// As batch_norm, but each channel of each image by itself: the running statistics are means over the batch, and
+/// training needs more than one element for each channel of an image. The running statistics may be undefined.
+LOCKSTEP_API Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_variance = {},
+                                  const Tensor& weight = {}, const Tensor& bias = {},
+                                  const BatchNormOptions& options = {});
+
 }  // namespace lockstep

@@ -14,8 +14,8 @@ LOCKSTEP_API Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean,
 
 namespace nn {
 
-/// A BatchNorm1d that normalizes by the whole batch in training, whatever the number of devices. Its state dict is
-/// BatchNorm1d's.
+/// A BatchNorm1d, 2d or 3d that normalizes by the whole batch in training, whatever the number of devices.
+/// x: [batch, features, ...]. Its state dict is theirs.
 class LOCKSTEP_API SyncBatchNorm : public Module<SyncBatchNorm>, public BatchNormState {
  public:
   explicit SyncBatchNorm(std::int64_t features, const BatchNormLayerOptions& options = {});

@@ -122,7 +122,9 @@ Shape convolution_sizes(const Shape& x, const Shape& weight, const ConvGeometry&
   return sizes;
 }
 
-Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
+Tensor convolution(const Tensor& given, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
+  // A network's input is rearranged once, and kept so for backward.
+  const Tensor x = given.dtype() == kFloat32 && !needs_grad(given) && given.numel() > 0 ? as_images(given) : given;
   Tensor y = unrecorded([&] { return forward(x, weight, bias, geometry); });
   const bool with_bias = bias.defined();
   if (!records(x, weight) && !(with_bias && records(bias))) return y;
