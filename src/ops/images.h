@@ -26,6 +26,28 @@ inline Tensor as_images(const Tensor& x) {
   return images;
 }
 
+/// A new tensor of that dtype that lies as x does where x is channels-last, else row-major.
+inline Tensor make_like(const Tensor& x, DType dtype) {
+  const TensorImpl& impl = *x.impl();
+  if (impl.contiguous || !is_channels_last(impl.sizes, impl.strides))
+    return make_tensor(*impl.storage->device, impl.sizes, dtype);
+  return make_images(*impl.storage->device, impl.sizes, dtype);
+}
+inline Tensor make_like(const Tensor& x) { return make_like(x, x.impl()->dtype); }
+
+/// A new tensor of the sizes that a and b broadcast to: channels-last where one that has these sizes is.
+inline Tensor make_like_either(const Tensor& a, const Tensor& b, const Shape& sizes, DType dtype) {
+  for (const Tensor* x : {&a, &b})
+    if (const TensorImpl& impl = *x->impl(); !impl.contiguous && impl.sizes == sizes) return make_like(*x, dtype);
+  return make_tensor(*a.impl()->storage->device, sizes, dtype);
+}
+
+/// x itself, if it is dense in the order of `other`, row-major or channels-last; else a copy of its values, unrecorded.
+inline Tensor as_laid(const Tensor& x, const Tensor& other) {
+  if (is_channels_last(other.sizes(), other.strides())) return as_images(x);
+  return x.is_contiguous() ? x : copied(x, *x.impl()->storage->device, x.dtype());
+}
+
 /// What each channel has, [C], beside images of `rank` dimensions: [C, 1, ...].
 inline Tensor channels_of(const Tensor& x, int rank) {
   Shape sizes = Shape::filled(rank - 1, 1);

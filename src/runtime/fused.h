@@ -24,6 +24,10 @@ enum class FusedKind : std::uint8_t {
   attention,
   /// g (y's shape), q, k, v, (mask), y, logsumexp -> the gradients of q, k, v.
   attention_gradient,
+  /// x [N, C, spatial...], (weight [C]), (bias [C]) -> y of x's shape; the mean and the variance [C] (correction 0).
+  batch_norm,
+  /// g (y's shape), x, (weight), mean, variance -> the gradients of x, weight [C] and bias [C].
+  batch_norm_gradient,
 };
 
 /// A tensor as a backend sees it. `data` is null while a backend is only asked.
@@ -50,6 +54,9 @@ struct FusedOp {
   // Of attention: y = softmax(scale q k^T + mask) v; `causal` lets position i of L see positions up to i of S.
   double scale = 1;
   bool causal = false;
+
+  // Of batch norm: y = (x - mean) / sqrt(variance + epsilon) * weight + bias.
+  double epsilon = 0;
 };
 
 }  // namespace lockstep

@@ -62,6 +62,11 @@ TEST(BatchNormOfImages, IsTheDefinitionInEveryLayout) {
   }
 }
 
+TEST(BatchNormOfImages, KeepsTheirLayout) {
+  const Tensor x = channels_last(randn({2, 3, 4, 5}));
+  EXPECT_EQ(batch_norm(x, {}, {}).strides(), x.strides());
+}
+
 TEST(InstanceNorm, NormalizesEachImage) {
   const Tensor x = random_doubles({2, 3, 4, 5}), weight = random_doubles({3}), bias = random_doubles({3});
   const Tensor expected = normalized_over(x, {2, 3}, 1e-5) * weight.view({3, 1, 1}) + bias.view({3, 1, 1});

@@ -6,6 +6,7 @@
 
 #include "core/channels_last.h"
 #include "core/ranked_mutex.h"
+#include "runtime/host/fused.h"
 
 // Of the OpenMP runtime that oneDNN uses, whichever the compiler's own is.
 extern "C" int omp_get_max_threads();
@@ -34,13 +35,6 @@ Convolution convolution_of(const FusedOp& op) {
   }
 }
 
-bool is_dense(const FusedOperand& operand) {
-  const Shape expected = contiguous_strides(operand.sizes);
-  for (int i = 0; i < expected.rank(); ++i)
-    if (operand.sizes[i] != 1 && operand.strides[i] != expected[i]) return false;
-  return true;
-}
-
 // Float32 images that lie channels-last, and weights that lie row-major.
 bool is_ours(const FusedOp& op, const Convolution& c) {
   const int rank = c.x.sizes.rank();
@@ -48,7 +42,7 @@ bool is_ours(const FusedOp& op, const Convolution& c) {
   for (const FusedOperand* operand : {&c.x, &c.weight, &c.y})
     if (operand->dtype != kFloat32 || operand->sizes.elements() == 0) return false;
   if (!lies_channels_last(c.x.sizes, c.x.strides) || !lies_channels_last(c.y.sizes, c.y.strides)) return false;
-  if (!is_dense(c.weight) || (c.bias.present && !is_dense(c.bias))) return false;
+  if (!is_row_major(c.weight) || (c.bias.present && !is_row_major(c.bias))) return false;
   for (int d = 0; d < rank - 2; ++d) {  // what a wider padding behind the image would give is not described
     const std::int64_t reach = op.dilation[d] * (c.weight.sizes[d + 2] - 1) + 1;
     const std::int64_t room = c.x.sizes[d + 2] + 2 * op.padding[d] - reach;

@@ -7,6 +7,8 @@ std::optional<std::size_t> offers(const FusedOp& op) {
     case FusedKind::convolution:
     case FusedKind::convolution_input_gradient:
     case FusedKind::convolution_weight_gradient: return offers_convolution(op);
+    case FusedKind::batch_norm:
+    case FusedKind::batch_norm_gradient: return offers_batch_norm(op);
     default: return std::nullopt;
   }
 }
@@ -16,6 +18,8 @@ void fused(const KernelContext& context, const FusedOp& op, void* workspace) {
     case FusedKind::convolution:
     case FusedKind::convolution_input_gradient:
     case FusedKind::convolution_weight_gradient: return convolution(context, op, workspace);
+    case FusedKind::batch_norm:
+    case FusedKind::batch_norm_gradient: return batch_norm(context, op, workspace);
     default: return;
   }
 }

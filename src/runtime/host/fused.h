@@ -9,6 +9,14 @@
 
 namespace lockstep::host {
 
+/// Whether the elements lie densely in row-major order. Dimensions of size 1 have any stride.
+inline bool is_row_major(const FusedOperand& operand) noexcept {
+  const Shape expected = contiguous_strides(operand.sizes);
+  for (int i = 0; i < expected.rank(); ++i)
+    if (operand.sizes[i] != 1 && operand.strides[i] != expected[i]) return false;
+  return true;
+}
+
 /// As Backend::offers and Backend::fused; computed before it returns.
 std::optional<std::size_t> offers(const FusedOp& op);
 void fused(const KernelContext& context, const FusedOp& op, void* workspace);
@@ -16,5 +24,7 @@ void fused(const KernelContext& context, const FusedOp& op, void* workspace);
 // Each kind, of which `offers` and `fused` choose.
 std::optional<std::size_t> offers_convolution(const FusedOp& op);
 void convolution(const KernelContext& context, const FusedOp& op, void* workspace);
+std::optional<std::size_t> offers_batch_norm(const FusedOp& op);
+void batch_norm(const KernelContext& context, const FusedOp& op, void* workspace);
 
 }  // namespace lockstep::host
