@@ -156,7 +156,7 @@ Tensor div(const Tensor& a, const Tensor& b) {
 Tensor add(const Tensor& a, double b) {
   const DType dtype = with_number(impl_of("add", a).dtype, b);
   if (dtype != a.dtype()) return add(a.to(dtype), b);
-  Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), dtype);
+  Tensor out = make_like(a, dtype);
   visit_numeric("add", dtype, [&]<class T>() {
     map<T, T>("add", 1, AddNumber<ComputeType<T>>{number_as<ComputeType<T>>(b)}, out, a);
   });
@@ -167,7 +167,7 @@ Tensor add(const Tensor& a, double b) {
 Tensor mul(const Tensor& a, double b) {
   const DType dtype = with_number(impl_of("mul", a).dtype, b);
   if (dtype != a.dtype()) return mul(a.to(dtype), b);
-  Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), dtype);
+  Tensor out = make_like(a, dtype);
   visit_numeric("mul", dtype, [&]<class T>() {
     map<T, T>("mul", 1, MultiplyNumber<ComputeType<T>>{number_as<ComputeType<T>>(b)}, out, a);
   });
@@ -180,7 +180,7 @@ Tensor neg(const Tensor& a) { return mul(a, -1); }
 // Not times 1 / b: x / x is 1, and the reciprocal of a small number overflows.
 Tensor div(const Tensor& a, double b) {
   if (!is_floating(impl_of("div", a).dtype)) return div(a.to(kFloat32), b);
-  Tensor out = make_tensor(*a.impl()->storage->device, a.sizes(), a.dtype());
+  Tensor out = make_like(a);
   visit_floating("div", a.dtype(),
                  [&]<class T>() { map<T, T>("div", 1, DivideByNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a); });
   if (records(a)) record("Div", out, {&a}, [b](const Tensor& g) { return Gradients{div(g, b)}; });

@@ -90,7 +90,7 @@ struct IsFinite {
 template <class F>
 Tensor classify(const char* op, const F& f, const Tensor& x) {
   const TensorImpl& impl = impl_of(op, x);
-  Tensor out = make_tensor(*impl.storage->device, impl.sizes, kBool);
+  Tensor out = make_like(x, kBool);
   if (is_floating(impl.dtype))
     visit_floating(op, impl.dtype, [&]<class T>() { map<bool, T>(op, 1, f, out, x); });
   else
@@ -119,7 +119,7 @@ Tensor logical_xor(const Tensor& a, const Tensor& b) { return combine("logical_x
 Tensor logical_not(const Tensor& a) {
   impl_of("logical_not", a);
   const Tensor p = a.to(kBool);
-  Tensor out = make_tensor(*p.impl()->storage->device, p.sizes(), kBool);
+  Tensor out = make_like(p, kBool);
   map<bool, bool>("logical_not", 1, Not(), out, p);
   return out;
 }

@@ -25,6 +25,7 @@
 
 #include "autograd/record.h"
 #include "ops/floating.h"
+#include "ops/images.h"
 #include "ops/wide.h"
 #include "tensor/kernels/map.h"
 
@@ -59,7 +60,7 @@ LOCKSTEP_HD T softplus(T x) {  // log(1 + e^x) without overflow
 inline Tensor broadcast_result(const char* op, const Tensor& a, const Tensor& b, DType dtype) {
   const Shape& x = a.impl()->sizes;
   const Shape& y = b.impl()->sizes;
-  return make_tensor(*a.impl()->storage->device, x == y ? x : broadcast(op, x, y), dtype);
+  return make_like_either(a, b, x == y ? x : broadcast(op, x, y), dtype);
 }
 
 /// A 0-dim tensor beside `like`, of its dtype unless that cannot hold the number.
@@ -113,7 +114,7 @@ struct Second {
 template <class F>
 Tensor unary_gradient(const char* op, const F& f, const Tensor& g, const Tensor& saved) {
   if (records(g, saved)) return f.gradient(widened(g), widened(saved)).to(g.dtype());
-  Tensor out = make_tensor(*g.impl()->storage->device, g.sizes(), g.dtype());
+  Tensor out = make_like_either(saved, g, g.sizes(), g.dtype());
   compute(op, Gradient<F>{f}, out, g, saved);
   return out;
 }
@@ -122,7 +123,7 @@ template <class F>
 Tensor binary_gradient(const char* op, const F& f, const Tensor& g, const Tensor& a, const Tensor& b,
                        const Shape& sizes) {
   if (records(g, a, b)) return sum_to(f(widened(g), widened(a), widened(b)), sizes).to(g.dtype());
-  Tensor out = make_tensor(*g.impl()->storage->device, g.sizes(), g.dtype());
+  Tensor out = make_like(g);
   compute(op, f, out, g, a, b);
   return sum_to(out, sizes);
 }
@@ -135,7 +136,7 @@ template <autograd::SavedAs kSaves = autograd::SavedAs::input, class F>
 Tensor unary(const char* op, const char* node, const Tensor& x, const F& f) {
   using namespace elementwise;
   check_floating(op, x);
-  Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());
+  Tensor out = make_like(x);
   compute(op, f, out, x);
   if (records(x))
     record(node, out, {&x}, [op, f, saved = Saved(kSaves == kOutput ? out : x, kSaves)](const Tensor& g) {

@@ -5,6 +5,7 @@
 #include "autograd/in_place.h"
 #include "autograd/record.h"
 #include "core/text.h"
+#include "ops/images.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
@@ -15,12 +16,23 @@ using autograd::needs_grad;
 using autograd::record;
 using autograd::records;
 
-Tensor copy_to(const char* node, const Tensor& x, DeviceState& device, DType dtype) {
-  Tensor out = copied(x, device, dtype);
+Tensor recorded_copy(const char* node, const Tensor& x, Tensor out) {
+  const DType dtype = out.dtype();
   if (records(x) && is_floating(dtype))
     record(node, out, {&x},
            [home = x.device(), was = x.dtype()](const Tensor& g) { return Gradients{g.to(home, was)}; });
   return out;
+}
+
+Tensor copy_to(const char* node, const Tensor& x, DeviceState& device, DType dtype) {
+  return recorded_copy(node, x, copied(x, device, dtype));
+}
+
+// On its own device: images keep their layout.
+Tensor converted(const Tensor& x, DType dtype) {
+  Tensor out = make_like(x, dtype);
+  copy_values(out, x);
+  return recorded_copy("To", x, out);
 }
 
 }  // namespace
@@ -29,14 +41,14 @@ Tensor Tensor::to(Device device, DType dtype) const {
   const TensorImpl& x = impl_of("to", *this);
   DeviceState& target = device_state(device);
   if (x.storage->device == &target && x.dtype == dtype) return *this;
-  return copy_to("To", *this, target, dtype);
+  return x.storage->device == &target ? converted(*this, dtype) : copy_to("To", *this, target, dtype);
 }
 
 Tensor Tensor::to(Device device) const { return to(device, impl_of("to", *this).dtype); }
 
 Tensor Tensor::to(DType dtype) const {
   const TensorImpl& x = impl_of("to", *this);
-  return x.dtype == dtype ? *this : copy_to("To", *this, *x.storage->device, dtype);
+  return x.dtype == dtype ? *this : converted(*this, dtype);
 }
 
 Tensor Tensor::contiguous() const {

@@ -27,7 +27,7 @@ void check_condition(const char* op, const Tensor& condition) {
 // a and b have one dtype.
 Tensor choose(const char* op, const char* node, const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Shape sizes = broadcast(op, condition.sizes(), broadcast(op, a.sizes(), b.sizes()));
-  Tensor out = make_tensor(*a.impl()->storage->device, sizes, a.dtype());
+  Tensor out = make_like_either(a, b, sizes, a.dtype());
   visit_all(a.dtype(), [&]<class T>() { map<T, bool, T, T>(op, 1, Choose(), out, condition, a, b); });
   if (records(a, b))
     record(

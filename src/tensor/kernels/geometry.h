@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstdint>
+#include <utility>
 
 #include <lockstep/core/dtype.h>
 
@@ -52,6 +53,27 @@ void collapse(Geometry<N>& g) noexcept {
   }
 }
 
+/// Puts the dimensions in the order in which the first operand lies in memory. (Elements are walked in another order
+/// then, which is nothing to those who ask for a geometry.)
+template <int N>
+void follow_memory(Geometry<N>& g) noexcept {
+  const Shape& steps = g.strides[0];
+  for (int i = 1; i < g.sizes.rank(); ++i)
+    for (int k = i; k > 0 && steps[k] > steps[k - 1]; --k) {
+      std::swap(g.sizes[k], g.sizes[k - 1]);
+      for (Shape& strides : g.strides) std::swap(strides[k], strides[k - 1]);
+    }
+}
+
+/// Swaps the last two dimensions where the inner loop would be too short: a few channels of many pixels.
+template <int N>
+void lengthen_rows(Geometry<N>& g) noexcept {
+  const int last = g.sizes.rank() - 1;
+  if (last < 1 || g.sizes[last] >= 8 || g.sizes[last - 1] < 4 * g.sizes[last]) return;
+  std::swap(g.sizes[last], g.sizes[last - 1]);
+  for (Shape& strides : g.strides) std::swap(strides[last], strides[last - 1]);
+}
+
 /// The operands broadcast to `sizes`.
 template <class... Impls>
 Geometry<sizeof...(Impls)> make_geometry(const Shape& sizes, const Impls&... operands) noexcept {
@@ -65,7 +87,10 @@ Geometry<sizeof...(Impls)> make_geometry(const Shape& sizes, const Impls&... ope
   }
   g.sizes = sizes;
   g.strides = {broadcast_strides(operands, sizes)...};
+  follow_memory(g);
   collapse(g);
+  g.dense = g.sizes.rank() == 1;
+  for (const Shape& strides : g.strides) g.dense = g.dense && strides[0] == 1;
   return g;
 }
 

@@ -113,10 +113,11 @@ template <class Out, class... In, class F, class... Inputs>
 void map(const char* name, double flops_per_element, const F& f, const Tensor& out, const Inputs&... inputs) {
   const TensorImpl& to = *out.impl();
   if (to.numel == 0) return;
-  const MapKernel<F, Out, In...> kernel{f,
-                                        reinterpret_cast<Out*>(to.data()),
-                                        {reinterpret_cast<const In*>(inputs.impl()->data())...},
-                                        make_geometry(to.sizes, to, *inputs.impl()...)};
+  MapKernel<F, Out, In...> kernel{f,
+                                  reinterpret_cast<Out*>(to.data()),
+                                  {reinterpret_cast<const In*>(inputs.impl()->data())...},
+                                  make_geometry(to.sizes, to, *inputs.impl()...)};
+  if (!kernel.geometry.dense) lengthen_rows(kernel.geometry);
   launch(name, flops_per_element * double(to.numel), out, std::array<const Tensor*, sizeof...(In)>{&inputs...}, kernel);
 }
 

@@ -119,22 +119,38 @@ struct ReduceKernel {
   static constexpr std::int64_t kBeside = 256;  // columns whose accumulators stay in the first-level cache
   using Totals = std::array<Accumulator, kBeside>;
 
+  // Long columns are cut into pieces of rows, so that few columns keep all cores busy too.
   void by_columns(const KernelContext& context) const {
     const std::int64_t rows = reduced.numel, blocks = (kept.numel + kBeside - 1) / kBeside;
-    host::parallel_for(
-        context, blocks, kGrain / (std::max<std::int64_t>(rows, 1) * kBeside) + 1,
-        [&](std::int64_t begin, std::int64_t end) {
-          for (std::int64_t b = begin; b < end; ++b) {
-            const std::int64_t from = b * kBeside, count = std::min(kBeside, kept.numel - from);
-            const Totals totals = by_halves(
-                0, rows, 2 * kChain,  // merges cost more here
-                [&](std::int64_t first, std::int64_t last) { return totals_of(from, count, first, last); },
-                [&](Totals& first, const Totals& second) {
-                  for (std::int64_t c = 0; c < count; ++c) merge(first[c], second[c]);
-                });
-            for (std::int64_t c = 0; c < count; ++c) store(out[from + c], totals[c]);
-          }
-        });
+    const std::int64_t rows_at_once = 4 * kGrain / std::min(kBeside, kept.numel);
+    const std::int64_t pieces = std::max<std::int64_t>(1, rows / rows_at_once);
+    const auto columns_of = [&](std::int64_t block) { return std::min(kBeside, kept.numel - block * kBeside); };
+    const auto merge_all = [&](Totals& first, const Totals& second, std::int64_t count) {
+      for (std::int64_t c = 0; c < count; ++c) merge(first[std::size_t(c)], second[std::size_t(c)]);
+    };
+    std::vector<Totals> parts(pieces > 1 ? static_cast<std::size_t>(blocks * pieces) : 0);
+    const auto finish = [&](std::int64_t block, const Totals& totals) {
+      for (std::int64_t c = 0; c < columns_of(block); ++c) store(out[block * kBeside + c], totals[std::size_t(c)]);
+    };
+    const std::int64_t grain = kGrain / (std::max<std::int64_t>(rows / pieces, 1) * std::min(kBeside, kept.numel)) + 1;
+    host::parallel_for(context, blocks * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+      for (std::int64_t at = begin; at < end; ++at) {
+        const std::int64_t block = at / pieces, piece = at % pieces, count = columns_of(block);
+        const Totals totals = by_halves(
+            piece * rows / pieces, (piece + 1) * rows / pieces, 2 * kChain,  // merges cost more here
+            [&](std::int64_t first, std::int64_t last) { return totals_of(block * kBeside, count, first, last); },
+            [&](Totals& first, const Totals& second) { merge_all(first, second, count); });
+        if (pieces == 1)
+          finish(block, totals);
+        else
+          parts[std::size_t(at)] = totals;
+      }
+    });
+    for (std::int64_t block = 0; pieces > 1 && block < blocks; ++block)
+      finish(block, by_halves(
+                        0, pieces, 1,
+                        [&](std::int64_t piece, std::int64_t) { return parts[std::size_t(block * pieces + piece)]; },
+                        [&](Totals& first, const Totals& second) { merge_all(first, second, columns_of(block)); }));
   }
 
   // Combines the rows [begin, end) of `count` columns.
