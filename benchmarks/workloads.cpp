@@ -1,5 +1,5 @@
 // The workloads that other libraries are measured on too.
-//   workloads CASE        CASE: seed mlp mlp_parallel small
+//   workloads CASE        CASE: seed mlp lenet resnet mlp_parallel small
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -8,6 +8,7 @@
 #include <string>
 
 #include "harness.h"
+#include "image_models.h"
 
 using namespace lockstep;
 
@@ -46,6 +47,13 @@ void mlp() {
   const Tensor x = randn({256, 784}), y = randint(0, 10, {256});
   optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9});
   training("mlp", optimizer, [&] { return nn::cross_entropy(net(x), y); });
+}
+
+// Batch 64, SGD with momentum.
+void images(const std::string& name, nn::Sequential net) {
+  const Tensor x = randn({64, 3, 32, 32}), y = randint(0, 10, {64});
+  optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9});
+  training(name, optimizer, [&] { return nn::cross_entropy(net(x), y); });
 }
 
 /// Fifty training steps of a model, and a wait for their end.
@@ -110,7 +118,12 @@ void small() {
 
 int main(int argc, char** argv) {
   const std::map<std::string, std::function<void()>> cases = {
-      {"seed", seed}, {"mlp", mlp}, {"mlp_parallel", mlp_parallel}, {"small", small}};
+      {"seed", seed},
+      {"mlp", mlp},
+      {"lenet", [] { images("lenet", image_models::lenet()); }},
+      {"resnet", [] { images("resnet", image_models::resnet18()); }},
+      {"mlp_parallel", mlp_parallel},
+      {"small", small}};
   if (argc != 2 || !cases.contains(argv[1])) {
     std::fprintf(stderr, "usage: workloads CASE, one of:");
     for (const auto& [name, run] : cases) std::fprintf(stderr, " %s", name.c_str());
