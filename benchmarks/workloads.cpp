@@ -1,5 +1,5 @@
 // The workloads that other libraries are measured on too.
-//   workloads CASE        CASE: seed mlp lenet resnet mlp_parallel small
+//   workloads CASE        CASE: seed mlp lenet resnet lstm mlp_parallel small
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -54,6 +54,17 @@ void images(const std::string& name, nn::Sequential net) {
   const Tensor x = randn({64, 3, 32, 32}), y = randint(0, 10, {64});
   optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9});
   training(name, optimizer, [&] { return nn::cross_entropy(net(x), y); });
+}
+
+// Two layers 128 -> 256, 64 steps, batch 32, Adam; the last step feeds a classifier.
+void lstm() {
+  nn::LSTM recurrent(128, 256, {.num_layers = 2, .batch_first = true});
+  nn::Linear head(256, 10);
+  const Tensor x = randn({32, 64, 128}), y = randint(0, 10, {32});
+  std::vector<Tensor> parameters = recurrent.parameters();
+  for (const Tensor& parameter : head.parameters()) parameters.push_back(parameter);
+  optim::Adam optimizer(parameters, {.lr = 1e-3});
+  training("lstm", optimizer, [&] { return nn::cross_entropy(head(recurrent(x).output.select(1, 63)), y); });
 }
 
 /// Fifty training steps of a model, and a wait for their end.
@@ -122,6 +133,7 @@ int main(int argc, char** argv) {
       {"mlp", mlp},
       {"lenet", [] { images("lenet", image_models::lenet()); }},
       {"resnet", [] { images("resnet", image_models::resnet18()); }},
+      {"lstm", lstm},
       {"mlp_parallel", mlp_parallel},
       {"small", small}};
   if (argc != 2 || !cases.contains(argv[1])) {

@@ -27,8 +27,11 @@
 #include <lockstep/nn/layer_norm.h>
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/module.h>
+#include <lockstep/nn/packed_sequence.h>
 #include <lockstep/nn/parameter.h>
 #include <lockstep/nn/pooling.h>
+#include <lockstep/nn/recurrent.h>
+#include <lockstep/nn/recurrent_cells.h>
 #include <lockstep/nn/sequential.h>
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
@@ -44,6 +47,7 @@
 #include <lockstep/ops/order.h>
 #include <lockstep/ops/per_dimension.h>
 #include <lockstep/ops/pooling.h>
+#include <lockstep/ops/recurrent.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>

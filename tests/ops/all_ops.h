@@ -19,6 +19,7 @@
 #include <lockstep/ops/normalization.h>
 #include <lockstep/ops/order.h>
 #include <lockstep/ops/pooling.h>
+#include <lockstep/ops/recurrent.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>

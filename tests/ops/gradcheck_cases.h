@@ -27,6 +27,7 @@ inline void PrintTo(const GradientCase& example, std::ostream* out) { *out << ex
 
 std::vector<GradientCase> conv_gradient_cases();
 std::vector<GradientCase> elementwise_gradient_cases();
+std::vector<GradientCase> recurrent_gradient_cases();
 std::vector<GradientCase> structure_gradient_cases();
 std::vector<GradientCase> window_gradient_cases();
 
@@ -35,6 +36,7 @@ inline std::vector<GradientCase> all_gradient_cases() {
   for (const auto& cases : {
            conv_gradient_cases(),
            elementwise_gradient_cases(),
+           recurrent_gradient_cases(),
            structure_gradient_cases(),
            window_gradient_cases(),
        })

@@ -22,6 +22,14 @@ Json read_json(const std::string& path);
 /// The tensors of a safetensors file, on the CPU.
 std::map<std::string, Tensor> read_tensors(const std::string& path);
 
+/// The cases of folder(), and those of the repository's own extra/*.json with the tensors of the safetensors files
+/// beside them. A case of extra/ takes the place of that of its name, if both have the same inputs: it corrects it.
+struct Cases {
+  std::vector<Json> list;
+  std::map<std::string, Tensor> tensors;
+};
+Cases read_cases();
+
 /// One call of an op, as a row of the table sees it: the inputs by position, the arguments by PyTorch's names.
 class Call {
  public:

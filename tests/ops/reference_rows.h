@@ -23,13 +23,15 @@ using Table = std::map<std::string, Row>;
 
 void add_conv_rows(Table& table);
 void add_elementwise_rows(Table& table);  ///< Arithmetic, activations, losses.
-void add_structure_rows(Table& table);    ///< Reductions, products, shapes, indexing and the rest.
-void add_window_rows(Table& table);       ///< Pooling, interpolation.
+void add_recurrent_rows(Table& table);
+void add_structure_rows(Table& table);  ///< Reductions, products, shapes, indexing and the rest.
+void add_window_rows(Table& table);     ///< Pooling, interpolation.
 
 inline Table all_rows() {
   Table table;
   add_conv_rows(table);
   add_elementwise_rows(table);
+  add_recurrent_rows(table);
   add_structure_rows(table);
   add_window_rows(table);
   return table;

@@ -83,14 +83,12 @@ void expect_close(const std::string& what, const Tensor& got, const Tensor& expe
 
 class Reference : public ::testing::TestWithParam<Setting> {
  protected:
-  static const Json& cases() {
-    static const Json json = read_json(folder() + "/ops.json");
-    return json;
+  static const Cases& all() {
+    static const Cases cases = read_cases();
+    return cases;
   }
-  static const Tensor& stored(const std::string& name) {
-    static const auto tensors = read_tensors(folder() + "/ops.safetensors");
-    return tensors.at(name);
-  }
+  static const std::vector<Json>& cases() { return all().list; }
+  static const Tensor& stored(const std::string& name) { return all().tensors.at(name); }
   static const Table& table() {
     static const Table rows = all_rows();
     return rows;
@@ -216,12 +214,7 @@ INSTANTIATE_TEST_SUITE_P(, Reference, ::testing::ValuesIn(all_settings()),
                          [](const auto& setting) { return setting.param.name; });
 
 // Of layers that do not exist yet.
-const std::set<std::string> kOpsToCome = {"gru",
-                                          "interpolate",
-                                          "lstm",
-                                          "multihead_attention",
-                                          "rnn",
-                                          "scaled_dot_product_attention",
+const std::set<std::string> kOpsToCome = {"interpolate", "multihead_attention", "scaled_dot_product_attention",
                                           "transformer_encoder_layer"};
 
 // Skipped, with the names in its message, while ops are missing: of the repository's own folder those to come and no
@@ -230,7 +223,7 @@ TEST(ReferenceTable, HasEveryOp) {
   const Table rows = all_rows();
   std::set<std::string> missing;
   std::size_t cases = 0;
-  for (const Json& json : read_json(folder() + "/ops.json"))
+  for (const Json& json : read_cases().list)
     if (!rows.contains(json.at("op"))) {
       missing.insert(json.at("op"));
       ++cases;

@@ -5,6 +5,7 @@
 #include "tensor/kernels/cuda/items.h"
 #include "tensor/kernels/cuda/map.h"
 #include "tensor/kernels/cuda/multi.h"
+#include "tensor/kernels/cuda/multi_output.h"
 #include "tensor/kernels/cuda/reduce.h"
 #include "tensor/kernels/cuda/rows.h"
 

@@ -1,0 +1,59 @@
+// Sequences of different lengths as one batch: padded to one length, or packed without padding. All differentiable.
+// Lengths and orders are the host's: nothing here waits for a device.
+#pragma once
+
+#include <cstdint>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <vector>
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep::nn {
+
+/// The rows of all sequences without padding: the first row of each, then the second of each that has one, and so on,
+/// longest sequence first. (What DataParallel would divide by rows: give it padded sequences, and pack in forward().)
+struct PackedSequence {
+  Tensor data;                                 ///< [the sum of all lengths, ...].
+  std::vector<std::int64_t> batch_sizes;       ///< How many sequences have a first row, a second row, and so on.
+  std::vector<std::int64_t> sorted_indices;    ///< Which sequence comes first; empty where the order is the batch's.
+  std::vector<std::int64_t> unsorted_indices;  ///< Where in that order each sequence is; empty likewise.
+};
+
+struct PackOptions {
+  bool batch_first = false;    ///< x: [batch, steps, ...], else [steps, batch, ...].
+  bool enforce_sorted = true;  ///< Lengths must not grow, else InvalidArgument; otherwise they are sorted.
+};
+
+/// Throws InvalidArgument for lengths below 1, and ShapeError unless there is one for each sequence and x has as many
+/// steps.
+LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
+                                                 const PackOptions& options = {});
+
+struct PadOptions {
+  bool batch_first = false;
+  double padding_value = 0;
+  std::optional<std::int64_t> total_length = {};  ///< Of pad_packed_sequence: steps of the result, else the longest's.
+};
+
+struct PaddedSequence {
+  Tensor output;  ///< [steps, batch, ...], or [batch, steps, ...].
+  std::vector<std::int64_t> lengths;
+};
+
+/// Throws InvalidArgument for a total_length below the longest sequence's.
+LOCKSTEP_API PaddedSequence pad_packed_sequence(const PackedSequence& packed, const PadOptions& options = {});
+
+/// Tensors [length, ...] that agree but for the length. Throws InvalidArgument for none, or an empty one.
+LOCKSTEP_API PackedSequence pack_sequence(std::span<const Tensor> sequences, bool enforce_sorted = true);
+LOCKSTEP_API Tensor pad_sequence(std::span<const Tensor> sequences, const PadOptions& options = {});
+
+inline PackedSequence pack_sequence(std::initializer_list<Tensor> sequences, bool enforce_sorted = true) {
+  return pack_sequence(std::span(sequences.begin(), sequences.size()), enforce_sorted);
+}
+inline Tensor pad_sequence(std::initializer_list<Tensor> sequences, const PadOptions& options = {}) {
+  return pad_sequence(std::span(sequences.begin(), sequences.size()), options);
+}
+
+}  // namespace lockstep::nn

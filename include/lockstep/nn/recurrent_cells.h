@@ -1,0 +1,70 @@
+// Single steps of recurrent layers: nn::LSTMCell and its relatives. What they compute is said in
+// lockstep/ops/recurrent.h. All parameters start uniform in +-1/sqrt(hidden).
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <lockstep/nn/recurrent.h>
+
+namespace lockstep::nn {
+
+struct RNNCellOptions {
+  Nonlinearity nonlinearity = Nonlinearity::tanh;
+  bool bias = true;
+  TensorOptions tensor = {};  ///< Device and dtype of the parameters.
+};
+struct CellOptions {
+  bool bias = true;
+  TensorOptions tensor = {};
+};
+
+/// From x [batch, in] and h [batch, hidden] to the next h; or of one row, [in] and [hidden]. h left out: 0. Throws
+/// InvalidArgument for sizes below 1, in forward ShapeError, DTypeError, DeviceMismatch.
+class LOCKSTEP_API RNNCell : public Module<RNNCell> {
+ public:
+  RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(RNNCell);
+
+  Parameter weight_ih, weight_hh;
+  std::optional<Parameter> bias_ih, bias_hh;
+
+  auto members() {
+    return nn::members("weight_ih", weight_ih, "weight_hh", weight_hh, "bias_ih", bias_ih, "bias_hh", bias_hh);
+  }
+  Tensor forward(const Tensor& x, const Tensor& h = {}) const;
+
+ private:
+  Nonlinearity nonlinearity_;
+};
+
+class LOCKSTEP_API GRUCell : public Module<GRUCell> {
+ public:
+  GRUCell(std::int64_t input_size, std::int64_t hidden_size, const CellOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(GRUCell);
+
+  Parameter weight_ih, weight_hh;
+  std::optional<Parameter> bias_ih, bias_hh;
+
+  auto members() {
+    return nn::members("weight_ih", weight_ih, "weight_hh", weight_hh, "bias_ih", bias_ih, "bias_hh", bias_hh);
+  }
+  Tensor forward(const Tensor& x, const Tensor& h = {}) const;
+};
+
+/// state = cell(x, state): h and c.
+class LOCKSTEP_API LSTMCell : public Module<LSTMCell> {
+ public:
+  LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const CellOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(LSTMCell);
+
+  Parameter weight_ih, weight_hh;
+  std::optional<Parameter> bias_ih, bias_hh;
+
+  auto members() {
+    return nn::members("weight_ih", weight_ih, "weight_hh", weight_hh, "bias_ih", bias_ih, "bias_hh", bias_hh);
+  }
+  LSTMState forward(const Tensor& x, const LSTMState& state = {}) const;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,37 @@
+// One step of a recurrent layer. x: [batch, in]; h, and c: [batch, hidden]; weight_ih: [gates hidden, in]; weight_hh:
+// [gates hidden, hidden]; the biases: [gates hidden], both or none. One floating dtype, else DTypeError; ShapeError for
+// what does not fit. One kernel beside the two products. Differentiable.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/core/members.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+enum class RecurrentKind : std::uint8_t { rnn_tanh, rnn_relu, gru, lstm };
+
+struct LSTMState {
+  Tensor h, c;
+  auto members() { return lockstep::members("h", h, "c", c); }
+};
+
+/// i, f, g, o = x weight_ih^T + bias_ih + h weight_hh^T + bias_hh;
+/// c = sigmoid(f) c + sigmoid(i) tanh(g); h = sigmoid(o) tanh(c) (Hochreiter, Schmidhuber 1997).
+LOCKSTEP_API LSTMState lstm_cell(const Tensor& x, const LSTMState& state, const Tensor& weight_ih,
+                                 const Tensor& weight_hh, const Tensor& bias_ih = {}, const Tensor& bias_hh = {});
+
+/// r, z = sigmoid(x weight_ih^T + bias_ih + h weight_hh^T + bias_hh), of the first two thirds of the rows;
+/// n = tanh(x weight_ih^T + bias_ih + r (h weight_hh^T + bias_hh)), of the last; (1 - z) n + z h (Cho et al. 2014).
+LOCKSTEP_API Tensor gru_cell(const Tensor& x, const Tensor& h, const Tensor& weight_ih, const Tensor& weight_hh,
+                             const Tensor& bias_ih = {}, const Tensor& bias_hh = {});
+
+/// tanh(x weight_ih^T + bias_ih + h weight_hh^T + bias_hh).
+LOCKSTEP_API Tensor rnn_tanh_cell(const Tensor& x, const Tensor& h, const Tensor& weight_ih, const Tensor& weight_hh,
+                                  const Tensor& bias_ih = {}, const Tensor& bias_hh = {});
+/// The same with relu.
+LOCKSTEP_API Tensor rnn_relu_cell(const Tensor& x, const Tensor& h, const Tensor& weight_ih, const Tensor& weight_hh,
+                                  const Tensor& bias_ih = {}, const Tensor& bias_hh = {});
+
+}  // namespace lockstep

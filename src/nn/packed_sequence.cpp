@@ -1,0 +1,160 @@
+// Packing and padding are each one index_select by rows.
+#include <lockstep/nn/packed_sequence.h>
+
+#include <algorithm>
+#include <numeric>
+
+#include <lockstep/ops/index.h>
+#include <lockstep/ops/join.h>
+#include <lockstep/tensor/creation.h>
+
+#include "core/text.h"
+
+namespace lockstep::nn {
+namespace {
+
+using Integers = std::vector<std::int64_t>;
+
+Tensor selected(const Tensor& x, const Integers& places) {
+  return index_select(x, 0,
+                      from_host(places.data(), places.size(), kInt64, {std::int64_t(places.size())},
+                                {.dtype = kInt64, .device = x.device()}));
+}
+
+// x, and one more row of the value.
+Tensor with_padding(const Tensor& x, double value) {
+  Shape sizes = x.sizes();
+  sizes[0] = 1;
+  return cat({x, full(sizes, value, {.dtype = x.dtype(), .device = x.device()})});
+}
+
+// A packed sequence whose rows are still to be picked.
+PackedSequence in_order(const char* op, const Integers& lengths, bool enforce_sorted) {
+  if (lengths.empty()) throw InvalidArgument(text("[", op, "] expected at least one sequence, got none"));
+  for (std::size_t i = 0; i < lengths.size(); ++i) {
+    if (lengths[i] < 1)
+      throw InvalidArgument(text("[", op, "] expected lengths of at least 1, got ", lengths[i], " of sequence ", i));
+    if (enforce_sorted && i > 0 && lengths[i] > lengths[i - 1])
+      throw InvalidArgument(text("[", op, "] expected lengths that do not grow, got ", lengths[i], " after ",
+                                 lengths[i - 1], ": use enforce_sorted = false"));
+  }
+  PackedSequence packed;
+  Integers order(lengths.size());
+  std::iota(order.begin(), order.end(), 0);
+  if (!enforce_sorted) {
+    std::stable_sort(order.begin(), order.end(),
+                     [&](auto a, auto b) { return lengths[std::size_t(a)] > lengths[std::size_t(b)]; });
+    packed.sorted_indices = order;
+    packed.unsorted_indices.resize(order.size());
+    for (std::size_t i = 0; i < order.size(); ++i) packed.unsorted_indices[std::size_t(order[i])] = std::int64_t(i);
+  }
+  std::size_t longer = lengths.size();
+  for (std::int64_t step = 0; longer > 0; ++step) {
+    while (longer > 0 && lengths[std::size_t(order[longer - 1])] <= step) --longer;
+    if (longer > 0) packed.batch_sizes.push_back(std::int64_t(longer));
+  }
+  return packed;
+}
+
+// The sequence that is `place`th in the packed order.
+std::int64_t sequence_at(const PackedSequence& packed, std::int64_t place) {
+  return packed.sorted_indices.empty() ? place : packed.sorted_indices[std::size_t(place)];
+}
+
+// Calls visit(step, place) for each row, in order.
+template <class Visit>
+void for_each_row(const PackedSequence& packed, const Visit& visit) {
+  for (std::size_t step = 0; step < packed.batch_sizes.size(); ++step)
+    for (std::int64_t place = 0; place < packed.batch_sizes[step]; ++place) visit(std::int64_t(step), place);
+}
+
+Integers lengths_of(const char* op, std::span<const Tensor> sequences) {
+  Integers lengths;
+  for (const Tensor& x : sequences) {
+    if (x.dim() < 1) throw ShapeError(text("[", op, "] expected sequences [length, ...], got a 0-dim one"));
+    lengths.push_back(x.size(0));
+  }
+  return lengths;
+}
+
+Integers starts_of(const Integers& lengths) {
+  Integers starts = {0};
+  for (const std::int64_t length : lengths) starts.push_back(starts.back() + length);
+  return starts;
+}
+
+// From rows and their places in [steps, batch] to that shape.
+Tensor laid_out(const Tensor& rows, const Integers& places, std::int64_t steps, std::int64_t batch,
+                const PadOptions& options) {
+  Shape sizes = rows.sizes();
+  sizes[0] = options.batch_first ? batch : steps;
+  sizes.insert(1, options.batch_first ? steps : batch);
+  return selected(with_padding(rows, options.padding_value), places).view(sizes);
+}
+
+}  // namespace
+
+PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
+                                    const PackOptions& options) {
+  constexpr const char* kOp = "pack_padded_sequence";
+  if (x.dim() < 2) throw ShapeError(text("[", kOp, "] expected x [steps, batch, ...], got ", x.sizes()));
+  const std::int64_t steps = x.size(options.batch_first ? 1 : 0), batch = x.size(options.batch_first ? 0 : 1);
+  if (batch != std::int64_t(lengths.size()))
+    throw ShapeError(text("[", kOp, "] expected ", batch, " lengths for ", x.sizes(), ", got ", lengths.size()));
+  PackedSequence packed = in_order(kOp, lengths, options.enforce_sorted);
+  if (std::int64_t(packed.batch_sizes.size()) > steps)
+    throw ShapeError(text("[", kOp, "] expected lengths of at most ", steps, ", got ", packed.batch_sizes.size()));
+  Integers places;
+  for_each_row(packed, [&](std::int64_t step, std::int64_t place) {
+    const std::int64_t sequence = sequence_at(packed, place);
+    places.push_back(options.batch_first ? sequence * steps + step : step * batch + sequence);
+  });
+  packed.data = selected(x.flatten(0, 1), places);
+  return packed;
+}
+
+PaddedSequence pad_packed_sequence(const PackedSequence& packed, const PadOptions& options) {
+  constexpr const char* kOp = "pad_packed_sequence";
+  if (packed.batch_sizes.empty()) throw InvalidArgument(text("[", kOp, "] expected at least one step, got none"));
+  const auto longest = std::int64_t(packed.batch_sizes.size());
+  const std::int64_t steps = options.total_length.value_or(longest), batch = packed.batch_sizes.front();
+  if (steps < longest)
+    throw InvalidArgument(text("[", kOp, "] expected a total_length of at least ", longest, ", got ", steps));
+  PaddedSequence padded;
+  padded.lengths.assign(std::size_t(batch), 0);
+  std::int64_t row = 0;
+  Integers places(std::size_t(steps * batch), packed.data.size(0));  // the row of padding
+  for_each_row(packed, [&](std::int64_t step, std::int64_t place) {
+    const std::int64_t sequence = sequence_at(packed, place);
+    ++padded.lengths[std::size_t(sequence)];
+    places[std::size_t(options.batch_first ? sequence * steps + step : step * batch + sequence)] = row++;
+  });
+  padded.output = laid_out(packed.data, places, steps, batch, options);
+  return padded;
+}
+
+PackedSequence pack_sequence(std::span<const Tensor> sequences, bool enforce_sorted) {
+  const Integers lengths = lengths_of("pack_sequence", sequences), starts = starts_of(lengths);
+  PackedSequence packed = in_order("pack_sequence", lengths, enforce_sorted);
+  Integers places;
+  for_each_row(packed, [&](std::int64_t step, std::int64_t place) {
+    places.push_back(starts[std::size_t(sequence_at(packed, place))] + step);
+  });
+  packed.data = selected(cat(sequences), places);
+  return packed;
+}
+
+Tensor pad_sequence(std::span<const Tensor> sequences, const PadOptions& options) {
+  const Integers lengths = lengths_of("pad_sequence", sequences), starts = starts_of(lengths);
+  if (lengths.empty()) throw InvalidArgument("[pad_sequence] expected at least one sequence, got none");
+  const auto batch = std::int64_t(lengths.size());
+  const std::int64_t steps = *std::max_element(lengths.begin(), lengths.end());
+  Integers places(std::size_t(steps * batch), starts.back());
+  for (std::int64_t sequence = 0; sequence < batch; ++sequence)
+    for (std::int64_t step = 0; step < lengths[std::size_t(sequence)]; ++step)
+      places[std::size_t(options.batch_first ? sequence * steps + step : step * batch + sequence)] =
+          starts[std::size_t(sequence)] + step;
+  return laid_out(cat(sequences), places, steps, batch, options);
+}
+
+}  // namespace lockstep::nn

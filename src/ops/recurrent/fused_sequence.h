@@ -1,0 +1,182 @@
+// The fused form of a sequence, over a cell: a type with
+//   kGates         how many sizes of the hidden state its weights' rows count
+//   kHasCell       whether it has a second state, c
+//   kSeparate      whether it needs the product of the state beside that of the inputs, rather than their sum
+//   forward(...)   one kernel: from the gates' sums to the gates, and to the state
+//   backward(...)  one kernel: from the state's gradient to those of the gates' sums
+#pragma once
+
+#include <utility>
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/ops/reduce.h>
+
+#include "autograd/record.h"
+#include "ops/product.h"
+#include "ops/recurrent/history.h"
+#include "ops/recurrent/sequence.h"
+#include "tensor/kernels/multi_output.h"
+
+namespace lockstep::recurrent {
+
+/// Rows of one step. Undefined: from_h unless the cell is kSeparate; c unless it has a cell.
+struct ForwardStep {
+  Tensor gates;   ///< [rows, gates * hidden]: the sums, and then the gates.
+  Tensor from_h;  ///< The product of the state alone.
+  Tensor h_before, h, c_before, c;
+};
+
+struct BackwardStep {
+  ForwardStep of;
+  Tensor d_gates;   ///< To be written, as d_from_h.
+  Tensor d_from_h;  ///< Undefined unless kSeparate.
+  Tensor d_output;  ///< Of h, from the outputs.
+  Tensor dh;        ///< Of h, from the next step; where kSeparate it becomes that of h_before but for the product.
+  Tensor dc;        ///< Of c; becomes that of c_before.
+};
+
+/// What a sequence keeps for backward.
+struct Kept {
+  Tensor gates, from_h;  ///< Of all steps.
+  History h, c;
+
+  ForwardStep at(const Steps& steps, std::int64_t step) const {
+    const auto of = [&](const Tensor& all) { return all.defined() ? step_rows(all, steps, step) : Tensor(); };
+    return {of(gates), of(from_h), h.before(steps, step), h.after(steps, step), of(c.all_before()), of(c.all())};
+  }
+};
+
+inline Tensor uninitialized(const Tensor& x, const Shape& sizes) {
+  return make_tensor(*x.impl()->storage->device, sizes, x.dtype());
+}
+inline Tensor turned(const Tensor& x) {
+  const Shape &sizes = x.sizes(), &strides = x.strides();
+  return make_view(x, {sizes[1], sizes[0]}, {strides[1], strides[0]}, x.impl()->offset);
+}
+// A gradient to write into, [rows, columns]: what arrived, or zeros.
+inline Tensor own_gradient(const Tensor& x, const Tensor& arrived, const Shape& sizes) {
+  Tensor own = uninitialized(x, sizes);
+  if (arrived.defined())
+    copy_values(own, arrived);
+  else
+    fill_values(own, 0);
+  return own;
+}
+
+template <class Cell>
+Kept forward_pass(const Inputs& in, const Steps& steps) {
+  const NoGrad guard;
+  const std::int64_t wide = in[kWeightIh].sizes()[0], hidden = wide / Cell::kGates;
+  const Tensor& x = in[kX];
+  DeviceState& device = *x.impl()->storage->device;
+  const auto dense = [](const Tensor& bias) { return bias.defined() ? bias.contiguous() : bias; };
+  const bool sums = !Cell::kSeparate && in[kBiasIh].defined();
+  const Tensor bias = dense(sums ? in[kBiasIh] + in[kBiasHh] : in[kBiasIh]), bias_hh = dense(in[kBiasHh]);
+  const Tensor weight_hh = turned(in[kWeightHh]);
+  Kept kept = {uninitialized(x, {steps.total(), wide}),
+               Cell::kSeparate ? uninitialized(x, {steps.total(), wide}) : Tensor(),
+               History(steps, in[kH], device, x.dtype(), hidden),
+               {}};
+  if (Cell::kHasCell) kept.c = History(steps, in[kC], device, x.dtype(), hidden);
+  multiply(kept.gates, x, turned(in[kWeightIh]), {.bias = bias});
+  for (std::int64_t nth = 0; nth < steps.count(); ++nth) {
+    const std::int64_t step = steps.taken(nth);
+    kept.h.begin(steps, step);
+    if (Cell::kHasCell) kept.c.begin(steps, step);
+    const ForwardStep at = kept.at(steps, step);
+    if (Cell::kSeparate)
+      multiply(at.from_h, at.h_before, weight_hh, {.bias = bias_hh});
+    else
+      multiply(at.gates, at.h_before, weight_hh, {.beta = 1});
+    visit_floating(Cell::kName, x.dtype(), [&]<class T>() { Cell::template forward<T>(at, hidden); });
+    kept.h.end(steps, step);
+    if (Cell::kHasCell) kept.c.end(steps, step);
+  }
+  return kept;
+}
+
+// Of all inputs, undefined where none is needed.
+template <class Cell>
+Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, const std::array<int, kInputs>& slots,
+                     const Steps& steps, const Kept& kept, const autograd::Gradients& arrived) {
+  const Tensor& x = in[kX];
+  const std::int64_t wide = in[kWeightIh].sizes()[0], hidden = wide / Cell::kGates;
+  const Tensor d_output = arrived[0].defined() ? arrived[0] : own_gradient(x, {}, {steps.total(), hidden});
+  const Tensor dh = own_gradient(x, arrived[1], {steps.batch(), hidden});
+  const Tensor dc = Cell::kHasCell ? own_gradient(x, arrived[2], {steps.batch(), hidden}) : Tensor();
+  const Tensor d_gates = uninitialized(x, {steps.total(), wide});
+  const Tensor d_from_h = Cell::kSeparate ? uninitialized(x, {steps.total(), wide}) : Tensor();
+  for (std::int64_t nth = steps.count(); nth-- > 0;) {
+    const std::int64_t step = steps.taken(nth), count = steps.size(step);
+    const BackwardStep at = {kept.at(steps, step),
+                             step_rows(d_gates, steps, step),
+                             Cell::kSeparate ? step_rows(d_from_h, steps, step) : Tensor(),
+                             step_rows(d_output, steps, step),
+                             row_range(dh, 0, count),
+                             Cell::kHasCell ? row_range(dc, 0, count) : Tensor()};
+    visit_floating(Cell::kName, x.dtype(), [&]<class T>() { Cell::template backward<T>(at, hidden); });
+    if (nth > 0 || needs[kH])
+      multiply(at.dh, Cell::kSeparate ? at.d_from_h : at.d_gates, in[kWeightHh], {.beta = Cell::kSeparate ? 1. : 0.});
+  }
+  const Tensor& d_product = Cell::kSeparate ? d_from_h : d_gates;
+  const auto weight_gradient = [&](Input which, const Tensor& d, const Tensor& by) {
+    Tensor gradient = autograd::gradient_place(slots[which]);
+    if (!gradient.defined()) gradient = uninitialized(x, in[which].sizes());
+    multiply(gradient, turned(d), by);
+    return gradient;
+  };
+  Inputs gradients;
+  if (needs[kX]) gradients[kX] = mm(d_gates, in[kWeightIh].detach());
+  if (needs[kWeightIh]) gradients[kWeightIh] = weight_gradient(kWeightIh, d_gates, x);
+  if (needs[kWeightHh]) gradients[kWeightHh] = weight_gradient(kWeightHh, d_product, kept.h.all_before());
+  if (needs[kBiasIh]) gradients[kBiasIh] = sum(d_gates, {0});
+  if (needs[kBiasHh])
+    gradients[kBiasHh] =
+        Cell::kSeparate || !needs[kBiasIh] ? sum(d_product, {0}) : gradients[kBiasIh].clone();  // own memory each
+  if (needs[kH]) gradients[kH] = dh;
+  if (needs[kC]) gradients[kC] = dc;
+  return gradients;
+}
+
+/// The gradients of the composition, recorded: with respect to views of the inputs, so that an input that another one
+/// was computed from is not counted for that.
+Inputs recorded_gradients(Kind kind, const Inputs& in, const std::array<bool, kInputs>& needs, const Steps& steps,
+                          const autograd::Gradients& arrived);
+
+template <class Cell>
+Outputs run_fused(Kind kind, const Inputs& in, const Steps& steps) {
+  Kept kept = forward_pass<Cell>(in, steps);
+  Outputs out = {kept.h.all().detach(), kept.h.last().detach(), Cell::kHasCell ? kept.c.last().detach() : Tensor()};
+  std::vector<Tensor> inputs, outputs = {out.output, out.h};
+  std::vector<autograd::Saved> saved;
+  std::array<bool, kInputs> present = {}, needs = {};
+  std::array<int, kInputs> slots = {};
+  for (std::size_t i = 0; i < kInputs; ++i) {
+    if (!(present[i] = in[i].defined())) continue;
+    needs[i] = autograd::needs_grad(in[i]);
+    slots[i] = int(inputs.size());
+    inputs.push_back(in[i]);
+    saved.emplace_back(in[i]);
+  }
+  if (!autograd::any_records(inputs)) return out;
+  if (Cell::kHasCell) outputs.push_back(out.c);
+  auto body = [kind, steps, needs, slots, kept = std::move(kept), saved = std::move(saved),
+               output = autograd::Saved(out.output, autograd::kOutput), present](const autograd::Gradients& arrived) {
+    Inputs values;
+    output.get();  // unchanged since
+    for (std::size_t i = 0, at = 0; i < kInputs; ++i)
+      if (present[i]) values[i] = saved[at++].get();
+    const Inputs all = grad_enabled() ? recorded_gradients(kind, values, needs, steps, arrived)
+                                      : backward_pass<Cell>(values, needs, slots, steps, kept, arrived);
+    autograd::Gradients gradients;
+    for (std::size_t i = 0; i < kInputs; ++i)
+      if (present[i]) gradients.push_back(all[i]);
+    return gradients;
+  };
+  autograd::record_many(Cell::kNode, outputs, inputs, std::move(body));
+  return out;
+}
+
+}  // namespace lockstep::recurrent

@@ -1,0 +1,13 @@
+// The fused sequences, each in a file of its own.
+#pragma once
+
+#include "ops/recurrent/sequence.h"
+
+namespace lockstep::recurrent {
+
+Outputs run_rnn_tanh(const Inputs& inputs, const Steps& steps);
+Outputs run_rnn_relu(const Inputs& inputs, const Steps& steps);
+Outputs run_gru(const Inputs& inputs, const Steps& steps);
+Outputs run_lstm(const Inputs& inputs, const Steps& steps);  ///< Without weight_hr.
+
+}  // namespace lockstep::recurrent

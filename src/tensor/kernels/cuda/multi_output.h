@@ -1,0 +1,43 @@
+// The elementwise pattern with several outputs on a GPU: one element at a time, its places found by a walk. (Cells work
+// on parts of rows, which are rarely one run of memory.)
+#pragma once
+
+#include <tuple>
+#include <utility>
+
+#include "tensor/kernels/cuda/grid.h"
+#include "tensor/kernels/cuda/multi.h"
+#include "tensor/kernels/cuda/walk.h"
+#include "tensor/kernels/visit.h"
+
+namespace lockstep {
+template <class F, class... T>
+struct MultiOutputKernel;
+}
+
+namespace lockstep::gpu {
+
+template <class F, class... T, std::size_t... I>
+__device__ void multi_output_at(const std::array<std::int64_t, sizeof...(T)>& at, std::index_sequence<I...>, const F& f,
+                                T*... data) {
+  update<F, T...>(f, (data + at[I])...);
+}
+
+template <class F, class... T>
+__global__ void multi_output_strided(const F f, const Walk<int(sizeof...(T))> walk, std::int64_t count, T*... data) {
+  for (std::int64_t i = first_item(); i < count; i += item_step())
+    multi_output_at<F, T...>(walk(i), std::index_sequence_for<T...>(), f, data...);
+}
+
+template <class F, class... T>
+void enqueue(const MultiOutputKernel<F, T...>& kernel, const KernelContext& context) {
+  const std::int64_t count = kernel.geometry.numel;
+  std::apply(
+      [&](T*... data) {
+        launch_grid(multi_output_strided<F, T...>, blocks_for(count), kThreads, context, kernel.f,
+                    Walk<int(sizeof...(T))>(kernel.geometry), count, data...);
+      },
+      kernel.data);
+}
+
+}  // namespace lockstep::gpu
