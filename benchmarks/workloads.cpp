@@ -1,5 +1,5 @@
 // The workloads that other libraries are measured on too.
-//   workloads CASE        CASE: seed mlp lenet resnet lstm mlp_parallel small
+//   workloads CASE        CASE: seed mlp lenet resnet gpt lstm mlp_parallel small
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -54,6 +54,65 @@ void images(const std::string& name, nn::Sequential net) {
   const Tensor x = randn({64, 3, 32, 32}), y = randint(0, 10, {64});
   optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9});
   training(name, optimizer, [&] { return nn::cross_entropy(net(x), y); });
+}
+
+struct GptBlock : nn::Module<GptBlock> {
+  nn::LayerNorm norm1, norm2;
+  nn::Linear qkv, proj, up, down;
+  std::int64_t heads;
+
+  GptBlock(std::int64_t width, std::int64_t head_count)
+      : norm1({width}),
+        norm2({width}),
+        qkv(width, 3 * width),
+        proj(width, width),
+        up(width, 4 * width),
+        down(4 * width, width),
+        heads(head_count) {}
+  auto members() {
+    return nn::members("norm1", norm1, "norm2", norm2, "qkv", qkv, "proj", proj, "up", up, "down", down);
+  }
+  Tensor forward(const Tensor& x) {
+    const std::int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
+    const std::vector<Tensor> split =
+        unbind(qkv(norm1(x)).view({batch, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4}));
+    const Tensor y = scaled_dot_product_attention(split[0], split[1], split[2], {.is_causal = true});
+    const Tensor attended = x + proj(y.transpose(1, 2).reshape({batch, length, width}));
+    return attended + down(gelu(up(norm2(attended))));
+  }
+};
+
+struct Gpt : nn::Module<Gpt> {
+  nn::Embedding tokens, positions;
+  std::vector<GptBlock> blocks;
+  nn::LayerNorm norm;
+  nn::Linear head;
+  Tensor index;
+
+  Gpt(std::int64_t vocabulary, std::int64_t width, std::int64_t heads, std::int64_t layers, std::int64_t length)
+      : tokens(vocabulary, width),
+        positions(length, width),
+        norm({width}),
+        head(width, vocabulary, {.bias = false}),
+        index(arange(double(length))) {
+    for (std::int64_t i = 0; i < layers; ++i) blocks.emplace_back(width, heads);
+  }
+  auto members() {
+    return nn::members("tokens", tokens, "positions", positions, "blocks", blocks, "norm", norm, "head", head);
+  }
+  Tensor forward(const Tensor& ids) {
+    Tensor x = tokens(ids) + positions(index);
+    for (GptBlock& block : blocks) x = block(x);
+    return head(norm(x));
+  }
+};
+
+// 4 layers of width 256 with 4 heads, 128 tokens, vocabulary 4096, batch 8, AdamW.
+void gpt() {
+  Gpt net(4096, 256, 4, 4, 128);
+  const Tensor ids = randint(0, 4096, {8, 128}), next = randint(0, 4096, {8 * 128});
+  optim::AdamW optimizer(net.parameters(), {.lr = 3e-4});
+  training("gpt", optimizer, [&] { return nn::cross_entropy(net(ids).view({-1, 4096}), next); });
 }
 
 // Two layers 128 -> 256, 64 steps, batch 32, Adam; the last step feeds a classifier.
@@ -133,6 +192,7 @@ int main(int argc, char** argv) {
       {"mlp", mlp},
       {"lenet", [] { images("lenet", image_models::lenet()); }},
       {"resnet", [] { images("resnet", image_models::resnet18()); }},
+      {"gpt", gpt},
       {"lstm", lstm},
       {"mlp_parallel", mlp_parallel},
       {"small", small}};

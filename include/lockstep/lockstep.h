@@ -19,6 +19,7 @@
 #include <lockstep/io/atomic_file.h>
 #include <lockstep/io/safetensors.h>
 #include <lockstep/nn/activations.h>
+#include <lockstep/nn/attention.h>
 #include <lockstep/nn/batch_norm.h>
 #include <lockstep/nn/conv.h>
 #include <lockstep/nn/functional.h>
@@ -33,8 +34,10 @@
 #include <lockstep/nn/recurrent.h>
 #include <lockstep/nn/recurrent_cells.h>
 #include <lockstep/nn/sequential.h>
+#include <lockstep/nn/transformer.h>
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/attention.h>
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/conv.h>
 #include <lockstep/ops/dropout.h>

@@ -141,8 +141,7 @@ LSTMOutput RecurrentStack::run_layers(Tensor data, const Layout& layout, const T
                                         value_or_none(w.bias_ih),
                                         value_or_none(w.bias_hh),
                                         value_or_none(w.weight_hr)};
-      recurrent::check_sequence(name(), kind, inputs, batch);
-      const recurrent::Outputs out = recurrent::run(kind, inputs, direction == 0 ? forward : backward);
+      const recurrent::Outputs out = recurrent::run(name(), kind, inputs, direction == 0 ? forward : backward);
       outputs.push_back(out.output);
       last_h.push_back(out.h);
       if (out.c.defined()) last_c.push_back(out.c);

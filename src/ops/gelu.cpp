@@ -1,5 +1,6 @@
 #include <lockstep/ops/activation.h>
 
+#include "ops/branchless.h"
 #include "ops/elementwise.h"
 
 namespace lockstep {
@@ -21,11 +22,20 @@ struct Gelu {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+#ifndef __CUDA_ARCH__
+    if constexpr (std::is_same_v<T, float>) {
+      const auto [bend, slope] = erf_and_slope(float(kSqrtHalf) * x);
+      return g * ((1 + bend) / 2 + float(kInvSqrtTwoPi) * x * slope);
+    }
+#endif
     return g * (below(x) + Number<T>(kInvSqrtTwoPi) * x * exp(-x * x / 2));
   }
   // The normal distribution function.
   template <class T>
   LOCKSTEP_HD static T below(const T& x) {
+#ifndef __CUDA_ARCH__
+    if constexpr (std::is_same_v<T, float>) return (1 + erf_and_slope(float(kSqrtHalf) * x).erf) / 2;
+#endif
     return (1 + erf(Number<T>(kSqrtHalf) * x)) / 2;
   }
 };

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include <lockstep/autograd/grad_mode.h>
+
 #include "autograd/record.h"
 #include "core/text.h"
 #include "ops/autocast.h"
@@ -37,6 +39,55 @@ std::vector<Tensor> in_widest(const char* op, std::span<const Tensor> tensors) {
   for (const Tensor& tensor : tensors) widest = promote(widest, impl_of(op, tensor).dtype);
   for (const Tensor& tensor : tensors) alike.push_back(tensor.to(widest));
   return alike;
+}
+
+// From the gradients of all parts, of which some are undefined, that of the whole. view(whole, i) is part i.
+template <class View>
+Tensor joined(const Gradients& given, const Shape& sizes, const View& view) {
+  const Tensor& first = *std::find_if(given.begin(), given.end(), [](const Tensor& g) { return g.defined(); });
+  Tensor whole = make_tensor(*first.impl()->storage->device, sizes, first.dtype());
+  Gradients parts = given;
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    const NoGrad guard;
+    const Tensor place = view(whole, i);
+    if (parts[i].defined())
+      copy_values(place, parts[i]);
+    else
+      fill_values(parts[i] = place, 0);
+  }
+  if (autograd::any_records(parts))
+    autograd::record_many("Join", std::span(&whole, 1), parts, [view, count = parts.size()](const Tensor& g) {
+      Gradients gradients;
+      for (std::size_t i = 0; i < count; ++i) gradients.push_back(view(g, i));
+      return gradients;
+    });
+  return whole;
+}
+
+// The views that a tensor is made up of, as one node. (As a node each, their gradients would be a sum of wholes.)
+template <class View>
+std::vector<Tensor> divided(const char* node, const Tensor& whole, std::size_t count, const View& view) {
+  std::vector<Tensor> parts;
+  parts.reserve(count);
+  {
+    const NoGrad guard;
+    for (std::size_t i = 0; i < count; ++i) parts.push_back(view(whole, i));
+  }
+  if (count > 0 && autograd::records(whole))
+    autograd::record_many(node, parts, std::span(&whole, 1), [view, sizes = whole.sizes()](const Gradients& g) {
+      return Gradients{joined(g, sizes, view)};
+    });
+  return parts;
+}
+
+std::vector<Tensor> divided(const char* node, const Tensor& whole, std::int64_t dim,
+                            const std::vector<std::int64_t>& lengths) {
+  std::vector<std::int64_t> starts;
+  std::int64_t from = 0;
+  for (const std::int64_t length : lengths) starts.push_back(std::exchange(from, from + length));
+  return divided(node, whole, lengths.size(), [dim, lengths, starts](const Tensor& x, std::size_t i) {
+    return x.narrow(dim, starts[i], lengths[i]);
+  });
 }
 
 }  // namespace
@@ -101,10 +152,10 @@ std::vector<Tensor> chunk(const Tensor& tensor, std::int64_t chunks, std::int64_
   if (chunks < 1) throw InvalidArgument(text("[chunk] expected at least one chunk, got ", chunks));
   const std::int64_t size = size_along("chunk", tensor, dim);
   const std::int64_t length = std::max<std::int64_t>(1, size / chunks + (size % chunks != 0));
-  std::vector<Tensor> parts;
-  for (std::int64_t from = 0; from < size || parts.empty(); from += length)
-    parts.push_back(tensor.narrow(dim, from, std::min(length, size - from)));
-  return parts;
+  std::vector<std::int64_t> lengths;
+  for (std::int64_t from = 0; from < size || lengths.empty(); from += length)
+    lengths.push_back(std::min(length, size - from));
+  return divided("Chunk", tensor, dim, lengths);
 }
 
 std::vector<Tensor> split(const Tensor& tensor, const std::vector<std::int64_t>& sizes, std::int64_t dim) {
@@ -117,18 +168,13 @@ std::vector<Tensor> split(const Tensor& tensor, const std::vector<std::int64_t>&
     left -= length;
   }
   if (left != 0) throw ShapeError(text("[split] expected sizes that add up to ", size, ", got ", left, " too few"));
-  std::vector<Tensor> parts;
-  std::int64_t from = 0;
-  for (const std::int64_t length : sizes)
-    parts.push_back(tensor.narrow(dim, std::exchange(from, from + length), length));
-  return parts;
+  return divided("Split", tensor, dim, sizes);
 }
 
 std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim) {
   const std::int64_t size = size_along("unbind", tensor, dim);
-  std::vector<Tensor> parts;
-  for (std::int64_t i = 0; i < size; ++i) parts.push_back(tensor.select(dim, i));
-  return parts;
+  return divided("Unbind", tensor, std::size_t(size),
+                 [dim](const Tensor& x, std::size_t i) { return x.select(dim, std::int64_t(i)); });
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <lockstep/core/error.h>
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/attention.h>
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/conv.h>
 #include <lockstep/ops/dropout.h>

@@ -25,6 +25,7 @@ struct GradientCase {
 
 inline void PrintTo(const GradientCase& example, std::ostream* out) { *out << example.name; }
 
+std::vector<GradientCase> attention_gradient_cases();
 std::vector<GradientCase> conv_gradient_cases();
 std::vector<GradientCase> elementwise_gradient_cases();
 std::vector<GradientCase> recurrent_gradient_cases();
@@ -34,6 +35,7 @@ std::vector<GradientCase> window_gradient_cases();
 inline std::vector<GradientCase> all_gradient_cases() {
   std::vector<GradientCase> all;
   for (const auto& cases : {
+           attention_gradient_cases(),
            conv_gradient_cases(),
            elementwise_gradient_cases(),
            recurrent_gradient_cases(),

@@ -21,6 +21,7 @@ struct Outputs : std::vector<Tensor> {
 using Row = std::function<Outputs(const Call&)>;
 using Table = std::map<std::string, Row>;
 
+void add_attention_rows(Table& table);
 void add_conv_rows(Table& table);
 void add_elementwise_rows(Table& table);  ///< Arithmetic, activations, losses.
 void add_recurrent_rows(Table& table);
@@ -29,6 +30,7 @@ void add_window_rows(Table& table);     ///< Pooling, interpolation.
 
 inline Table all_rows() {
   Table table;
+  add_attention_rows(table);
   add_conv_rows(table);
   add_elementwise_rows(table);
   add_recurrent_rows(table);

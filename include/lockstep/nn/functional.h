@@ -2,6 +2,7 @@
 #pragma once
 
 #include <lockstep/ops/activation.h>
+#include <lockstep/ops/attention.h>
 #include <lockstep/ops/conv.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/linalg.h>
@@ -37,6 +38,7 @@ using lockstep::instance_norm;
 using lockstep::layer_norm;
 using lockstep::linear;
 using lockstep::log_softmax;
+using lockstep::scaled_dot_product_attention;
 using lockstep::softmax;
 
 using lockstep::binary_cross_entropy;

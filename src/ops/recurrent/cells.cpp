@@ -1,13 +1,22 @@
 // Sequences by their kind, and cells: sequences of one step.
 #include <lockstep/ops/recurrent.h>
 
+#include <algorithm>
+
 #include "core/text.h"
+#include "ops/autocast.h"
 #include "ops/recurrent/sequences.h"
 
 namespace lockstep {
 namespace recurrent {
 
-Outputs run(Kind kind, const Inputs& inputs, const Steps& steps) {
+Outputs run(const char* op, Kind kind, const Inputs& inputs, const Steps& steps) {
+  if (const auto cast = autocast::product()) {
+    Inputs alike;
+    std::transform(inputs.begin(), inputs.end(), alike.begin(), cast);
+    return run(op, kind, alike, steps);
+  }
+  check_sequence(op, kind, inputs, steps.batch());
   if (inputs[kWeightHr].defined()) return composed(kind, inputs, steps);
   switch (kind) {
     case Kind::rnn_tanh: return run_rnn_tanh(inputs, steps);
@@ -24,8 +33,7 @@ Outputs one_step(const char* op, Kind kind, const Inputs& inputs) {
   if (impl_of(op, x).sizes.rank() != 2) throw ShapeError(text("[", op, "] expected x [batch, in], got ", x.sizes()));
   if (inputs[kBiasIh].defined() != inputs[kBiasHh].defined())
     throw InvalidArgument(text("[", op, "] expected both biases or none, got one"));
-  check_sequence(op, kind, inputs, x.sizes()[0]);
-  return run(kind, inputs, Steps({x.sizes()[0]}, false));
+  return run(op, kind, inputs, Steps({x.sizes()[0]}, false));
 }
 
 }  // namespace

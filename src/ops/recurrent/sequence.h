@@ -56,12 +56,13 @@ struct Outputs {
 };
 
 /// Fused: one product for all inputs, and for each step a product and one kernel. Differentiable to any order.
-Outputs run(Kind kind, const Inputs& inputs, const Steps& steps);
+/// DeviceMismatch, DTypeError or ShapeError name `op` for what does not fit.
+Outputs run(const char* op, Kind kind, const Inputs& inputs, const Steps& steps);
 
 /// The same, composed from operations.
 Outputs composed(Kind kind, const Inputs& inputs, const Steps& steps);
 
-/// Throws DeviceMismatch, DTypeError or ShapeError naming `op` for what does not fit.
+/// What run() checks.
 void check_sequence(const char* op, Kind kind, const Inputs& inputs, std::int64_t batch);
 
 /// Views, not recorded: rows [first, first + count), and the nth part of the columns, `width` wide.

@@ -7,6 +7,8 @@ std::optional<std::size_t> offers(const FusedOp& op) {
     case FusedKind::convolution:
     case FusedKind::convolution_input_gradient:
     case FusedKind::convolution_weight_gradient: return offers_convolution(op);
+    case FusedKind::attention:
+    case FusedKind::attention_gradient: return offers_attention(op);
     case FusedKind::batch_norm:
     case FusedKind::batch_norm_gradient: return offers_batch_norm(op);
     default: return std::nullopt;
@@ -18,6 +20,8 @@ void fused(const KernelContext& context, const FusedOp& op, void* workspace) {
     case FusedKind::convolution:
     case FusedKind::convolution_input_gradient:
     case FusedKind::convolution_weight_gradient: return convolution(context, op, workspace);
+    case FusedKind::attention:
+    case FusedKind::attention_gradient: return attention(context, op);
     case FusedKind::batch_norm:
     case FusedKind::batch_norm_gradient: return batch_norm(context, op, workspace);
     default: return;

@@ -24,6 +24,9 @@ void fused(const KernelContext& context, const FusedOp& op, void* workspace);
 // Each kind, of which `offers` and `fused` choose.
 std::optional<std::size_t> offers_convolution(const FusedOp& op);
 void convolution(const KernelContext& context, const FusedOp& op, void* workspace);
+std::optional<std::size_t> offers_attention(const FusedOp& op);
+void attention(const KernelContext& context, const FusedOp& op);
+
 std::optional<std::size_t> offers_batch_norm(const FusedOp& op);
 void batch_norm(const KernelContext& context, const FusedOp& op, void* workspace);
 

@@ -8,6 +8,7 @@
 
 #include "core/ranked_mutex.h"
 #include "runtime/host/library_use.h"
+#include "runtime/host/matmul_piece.h"
 #include "runtime/host/parallel.h"
 
 namespace lockstep::host {
@@ -131,6 +132,16 @@ void widened(const KernelContext& context, const Matmul& p) {
 }
 
 }  // namespace
+
+void matmul_piece(const Matmul& p) {
+  if (p.m == 0 || p.n == 0) return;
+  if (p.dtype == kFloat32)
+    serial(p, static_cast<const float*>(p.a), static_cast<const float*>(p.b), static_cast<float*>(p.c),
+           static_cast<const float*>(p.bias));
+  else
+    serial(p, static_cast<const double*>(p.a), static_cast<const double*>(p.b), static_cast<double*>(p.c),
+           static_cast<const double*>(p.bias));
+}
 
 void matmul(const KernelContext& context, const Matmul& p) {
   if (p.m == 0 || p.n == 0) return;

@@ -1,0 +1,74 @@
+// Attention of several heads as a layer. State-dict names and shapes are PyTorch's.
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <lockstep/nn/layers.h>
+
+namespace lockstep::nn {
+
+struct MultiheadAttentionOptions {
+  double dropout = 0;  ///< Of the weights, in training.
+  bool bias = true;
+  bool add_bias_kv = false;               ///< One more key and value, both trained.
+  bool add_zero_attn = false;             ///< One more key and value, both 0.
+  std::optional<std::int64_t> kdim = {};  ///< Features of the key and of the value; those of the query if not said.
+  std::optional<std::int64_t> vdim = {};
+  bool batch_first = false;   ///< [batch, length, features] instead of [length, batch, features].
+  TensorOptions tensor = {};  ///< Device and dtype.
+};
+
+struct AttentionCall {
+  /// [batch, keys]. Of bool: true for keys that nobody sees. Of the query's dtype: is added to the scores.
+  Tensor key_padding_mask = {};
+  /// [queries, keys] or [batch * heads, queries, keys]. Of bool: true where a query does not see a key (the opposite of
+  /// scaled_dot_product_attention). Of the query's dtype: is added to the scores.
+  Tensor attn_mask = {};
+  bool need_weights = true;          ///< Without them memory grows linearly with the length.
+  bool average_attn_weights = true;  ///< Over the heads.
+  bool is_causal = false;            ///< Query i sees keys 0 to i. With attn_mask, that mask alone counts.
+};
+
+struct AttendedTensors {
+  Tensor output;   ///< As the query, with embed_dim features.
+  Tensor weights;  ///< [batch, queries, keys], or [batch, heads, queries, keys]; undefined if not needed.
+};
+
+/// softmax(q k^T / sqrt(features of a head)) v for each head, where q, k and v are linear functions of query, key and
+/// value, and so is the output of all heads (Vaswani et al. 2017). Without a batch: [length, features].
+class LOCKSTEP_API MultiheadAttention : public Module<MultiheadAttention> {
+ public:
+  /// Throws InvalidArgument unless `num_heads` divides `embed_dim`.
+  MultiheadAttention(std::int64_t embed_dim, std::int64_t num_heads, const MultiheadAttentionOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(MultiheadAttention);
+
+  std::optional<Parameter> in_proj_weight;                               ///< [3 embed_dim, embed_dim]
+  std::optional<Parameter> q_proj_weight, k_proj_weight, v_proj_weight;  ///< Instead, for other kdim or vdim.
+  std::optional<Parameter> in_proj_bias;                                 ///< [3 embed_dim]
+  std::optional<Parameter> bias_k, bias_v;                               ///< [1, 1, embed_dim]
+  Linear out_proj;
+
+  auto members() {
+    return nn::members("in_proj_weight", in_proj_weight, "q_proj_weight", q_proj_weight, "k_proj_weight", k_proj_weight,
+                       "v_proj_weight", v_proj_weight, "in_proj_bias", in_proj_bias, "bias_k", bias_k, "bias_v", bias_v,
+                       "out_proj", out_proj, "dropout", dropout_);
+  }
+  /// Throws ShapeError, DTypeError and DeviceMismatch for what does not fit.
+  AttendedTensors forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {});
+  /// Whether batches come first.
+  bool batch_first() const noexcept { return batch_first_; }
+
+ private:
+  struct Projected {
+    Tensor query, key, value;  // [batch, heads, length, features of a head]
+  };
+  Projected project(const Tensor& query, const Tensor& key, const Tensor& value) const;
+  void extend(Projected& heads, Tensor& mask) const;
+
+  std::int64_t embed_dim_, heads_;
+  double dropout_;
+  bool zero_attention_, batch_first_;
+};
+
+}  // namespace lockstep::nn

@@ -1,0 +1,137 @@
+// The layers of a transformer (Vaswani et al. 2017) and stacks of them. State-dict names, shapes and defaults are
+// PyTorch's. Masks are those of MultiheadAttention: of bool, true for what is not seen; or added to the scores.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <vector>
+
+#include <lockstep/nn/attention.h>
+#include <lockstep/nn/layer_norm.h>
+#include <lockstep/ops/activation.h>
+
+namespace lockstep::nn {
+
+struct TransformerLayerOptions {
+  std::int64_t dim_feedforward = 2048;
+  double dropout = 0.1;
+  std::function<Tensor(const Tensor&)> activation = [](const Tensor& x) { return relu(x); };
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false;  ///< [batch, length, features] instead of [length, batch, features].
+  bool norm_first = false;   ///< Normalizes before attention and feed-forward, not after.
+  bool bias = true;
+  TensorOptions tensor = {};  ///< Device and dtype.
+};
+
+struct EncoderCall {
+  Tensor src_mask = {}, src_key_padding_mask = {};
+  bool is_causal = false;
+};
+
+/// Self-attention, then two linear layers; each is added to its input, and normalized.
+class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLayer> {
+ public:
+  TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(TransformerEncoderLayer);
+
+  MultiheadAttention self_attn;
+  Linear linear1, linear2;
+  LayerNorm norm1, norm2;
+  Dropout dropout, dropout1, dropout2;
+
+  auto members() {
+    return nn::members("self_attn", self_attn, "linear1", linear1, "dropout", dropout, "linear2", linear2, "norm1",
+                       norm1, "norm2", norm2, "dropout1", dropout1, "dropout2", dropout2);
+  }
+  Tensor forward(const Tensor& src, const EncoderCall& call = {});
+
+ private:
+  Tensor attend(const Tensor& x, const EncoderCall& call);
+  Tensor feed_forward(const Tensor& x);
+
+  std::function<Tensor(const Tensor&)> activation_;
+  bool norm_first_;
+};
+
+struct DecoderCall {
+  Tensor tgt_mask = {}, memory_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
+  bool tgt_is_causal = false, memory_is_causal = false;
+};
+
+/// Self-attention, attention to what an encoder gave, then two linear layers.
+class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLayer> {
+ public:
+  TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(TransformerDecoderLayer);
+
+  MultiheadAttention self_attn, multihead_attn;
+  Linear linear1, linear2;
+  LayerNorm norm1, norm2, norm3;
+  Dropout dropout, dropout1, dropout2, dropout3;
+
+  auto members() {
+    return nn::members("self_attn", self_attn, "multihead_attn", multihead_attn, "linear1", linear1, "dropout", dropout,
+                       "linear2", linear2, "norm1", norm1, "norm2", norm2, "norm3", norm3, "dropout1", dropout1,
+                       "dropout2", dropout2, "dropout3", dropout3);
+  }
+  Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
+
+ private:
+  Tensor attend(const Tensor& x, const DecoderCall& call);
+  Tensor attend_to(const Tensor& x, const Tensor& memory, const DecoderCall& call);
+  Tensor feed_forward(const Tensor& x);
+
+  std::function<Tensor(const Tensor&)> activation_;
+  bool norm_first_;
+};
+
+/// `num_layers` copies of a layer one after the other, and a normalization if given.
+class LOCKSTEP_API TransformerEncoder : public Module<TransformerEncoder> {
+ public:
+  /// Throws InvalidArgument for a negative number.
+  TransformerEncoder(TransformerEncoderLayer layer, std::int64_t num_layers, std::optional<LayerNorm> last = {});
+  LOCKSTEP_COPIED_IF_ASKED(TransformerEncoder);
+
+  std::vector<TransformerEncoderLayer> layers;
+  std::optional<LayerNorm> norm;
+
+  auto members() { return nn::members("layers", layers, "norm", norm); }
+  Tensor forward(const Tensor& src, const EncoderCall& call = {});
+};
+
+class LOCKSTEP_API TransformerDecoder : public Module<TransformerDecoder> {
+ public:
+  /// As TransformerEncoder.
+  TransformerDecoder(TransformerDecoderLayer layer, std::int64_t num_layers, std::optional<LayerNorm> last = {});
+  LOCKSTEP_COPIED_IF_ASKED(TransformerDecoder);
+
+  std::vector<TransformerDecoderLayer> layers;
+  std::optional<LayerNorm> norm;
+
+  auto members() { return nn::members("layers", layers, "norm", norm); }
+  Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
+};
+
+struct TransformerOptions {
+  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
+  TransformerLayerOptions layer = {};
+};
+
+/// An encoder and a decoder, each with a normalization at its end. Matrices start by Glorot, Bengio 2010.
+class LOCKSTEP_API Transformer : public Module<Transformer> {
+ public:
+  explicit Transformer(std::int64_t d_model = 512, std::int64_t nhead = 8, const TransformerOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(Transformer);
+
+  TransformerEncoder encoder;
+  TransformerDecoder decoder;
+
+  auto members() { return nn::members("encoder", encoder, "decoder", decoder); }
+  Tensor forward(const Tensor& src, const Tensor& tgt, const EncoderCall& encoder_call = {},
+                 const DecoderCall& decoder_call = {});
+  /// [size, size] of float32: -infinity above the diagonal, else 0.
+  static Tensor generate_square_subsequent_mask(std::int64_t size);
+};
+
+}  // namespace lockstep::nn

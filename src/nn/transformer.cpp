@@ -1,0 +1,167 @@
+#include <lockstep/nn/transformer.h>
+
+#include <limits>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/nn/init.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/layout.h>
+#include <lockstep/tensor/creation.h>
+
+#include "core/text.h"
+
+namespace lockstep::nn {
+namespace {
+
+MultiheadAttention attention_of(std::int64_t features, std::int64_t heads, const TransformerLayerOptions& options) {
+  return MultiheadAttention(
+      features, heads,
+      {.dropout = options.dropout, .bias = options.bias, .batch_first = options.batch_first, .tensor = options.tensor});
+}
+
+LayerNorm norm_of(std::int64_t features, const TransformerLayerOptions& options) {
+  return LayerNorm({features}, {.eps = options.layer_norm_eps, .bias = options.bias, .tensor = options.tensor});
+}
+
+LinearOptions linear_options(const TransformerLayerOptions& options) {
+  return {.bias = options.bias, .tensor = options.tensor};
+}
+
+template <class Layer>
+std::vector<Layer> copies(const char* stack, Layer layer, std::int64_t count) {
+  if (count < 0) throw InvalidArgument(text("[", stack, "] expected at least 0 layers, got ", count));
+  std::vector<Layer> layers;
+  layers.reserve(std::size_t(count));
+  for (std::int64_t i = 1; i < count; ++i) layers.push_back(std::as_const(layer));
+  if (count > 0) layers.push_back(std::move(layer));
+  return layers;
+}
+
+}  // namespace
+
+TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 const TransformerLayerOptions& options)
+    : self_attn(attention_of(d_model, nhead, options)),
+      linear1(d_model, options.dim_feedforward, linear_options(options)),
+      linear2(options.dim_feedforward, d_model, linear_options(options)),
+      norm1(norm_of(d_model, options)),
+      norm2(norm_of(d_model, options)),
+      dropout(options.dropout),
+      dropout1(options.dropout),
+      dropout2(options.dropout),
+      activation_(options.activation),
+      norm_first_(options.norm_first) {}
+
+Tensor TransformerEncoderLayer::attend(const Tensor& x, const EncoderCall& call) {
+  return dropout1(self_attn
+                      .forward(x, x, x,
+                               {.key_padding_mask = call.src_key_padding_mask,
+                                .attn_mask = call.src_mask,
+                                .need_weights = false,
+                                .is_causal = call.is_causal})
+                      .output);
+}
+
+Tensor TransformerEncoderLayer::feed_forward(const Tensor& x) {
+  return dropout2(linear2(dropout(activation_(linear1(x)))));
+}
+
+Tensor TransformerEncoderLayer::forward(const Tensor& src, const EncoderCall& call) {
+  if (norm_first_) {
+    const Tensor x = src + attend(norm1(src), call);
+    return x + feed_forward(norm2(x));
+  }
+  const Tensor x = norm1(src + attend(src, call));
+  return norm2(x + feed_forward(x));
+}
+
+TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead,
+                                                 const TransformerLayerOptions& options)
+    : self_attn(attention_of(d_model, nhead, options)),
+      multihead_attn(attention_of(d_model, nhead, options)),
+      linear1(d_model, options.dim_feedforward, linear_options(options)),
+      linear2(options.dim_feedforward, d_model, linear_options(options)),
+      norm1(norm_of(d_model, options)),
+      norm2(norm_of(d_model, options)),
+      norm3(norm_of(d_model, options)),
+      dropout(options.dropout),
+      dropout1(options.dropout),
+      dropout2(options.dropout),
+      dropout3(options.dropout),
+      activation_(options.activation),
+      norm_first_(options.norm_first) {}
+
+Tensor TransformerDecoderLayer::attend(const Tensor& x, const DecoderCall& call) {
+  return dropout1(self_attn
+                      .forward(x, x, x,
+                               {.key_padding_mask = call.tgt_key_padding_mask,
+                                .attn_mask = call.tgt_mask,
+                                .need_weights = false,
+                                .is_causal = call.tgt_is_causal})
+                      .output);
+}
+
+Tensor TransformerDecoderLayer::attend_to(const Tensor& x, const Tensor& memory, const DecoderCall& call) {
+  return dropout2(multihead_attn
+                      .forward(x, memory, memory,
+                               {.key_padding_mask = call.memory_key_padding_mask,
+                                .attn_mask = call.memory_mask,
+                                .need_weights = false,
+                                .is_causal = call.memory_is_causal})
+                      .output);
+}
+
+Tensor TransformerDecoderLayer::feed_forward(const Tensor& x) {
+  return dropout3(linear2(dropout(activation_(linear1(x)))));
+}
+
+Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call) {
+  if (norm_first_) {
+    const Tensor x = tgt + attend(norm1(tgt), call);
+    const Tensor y = x + attend_to(norm2(x), memory, call);
+    return y + feed_forward(norm3(y));
+  }
+  const Tensor x = norm1(tgt + attend(tgt, call));
+  const Tensor y = norm2(x + attend_to(x, memory, call));
+  return norm3(y + feed_forward(y));
+}
+
+TransformerEncoder::TransformerEncoder(TransformerEncoderLayer layer, std::int64_t num_layers,
+                                       std::optional<LayerNorm> last)
+    : layers(copies("TransformerEncoder", std::move(layer), num_layers)), norm(std::move(last)) {}
+
+Tensor TransformerEncoder::forward(const Tensor& src, const EncoderCall& call) {
+  Tensor x = src;
+  for (TransformerEncoderLayer& layer : layers) x = layer(x, call);
+  return norm ? (*norm)(x) : x;
+}
+
+TransformerDecoder::TransformerDecoder(TransformerDecoderLayer layer, std::int64_t num_layers,
+                                       std::optional<LayerNorm> last)
+    : layers(copies("TransformerDecoder", std::move(layer), num_layers)), norm(std::move(last)) {}
+
+Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call) {
+  Tensor x = tgt;
+  for (TransformerDecoderLayer& layer : layers) x = layer(x, memory, call);
+  return norm ? (*norm)(x) : x;
+}
+
+Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& options)
+    : encoder(TransformerEncoderLayer(d_model, nhead, options.layer), options.num_encoder_layers,
+              norm_of(d_model, options.layer)),
+      decoder(TransformerDecoderLayer(d_model, nhead, options.layer), options.num_decoder_layers,
+              norm_of(d_model, options.layer)) {
+  for (Tensor parameter : parameters())
+    if (parameter.dim() > 1) init::xavier_uniform_(parameter);
+}
+
+Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const EncoderCall& encoder_call,
+                            const DecoderCall& decoder_call) {
+  return decoder(tgt, encoder(src, encoder_call), decoder_call);
+}
+
+Tensor Transformer::generate_square_subsequent_mask(std::int64_t size) {
+  return triu(full({size, size}, -std::numeric_limits<double>::infinity()), 1);
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,205 @@
+// scaled_dot_product_attention: what the caller gives becomes four dimensions, and goes through the door for heavy
+// operations, or is composed.
+#include <lockstep/ops/attention.h>
+
+#include <cmath>
+#include <limits>
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/tensor/creation.h>
+
+#include "autograd/record.h"
+#include "core/text.h"
+#include "ops/attention/composed.h"
+#include "ops/autocast.h"
+#include "ops/fused.h"
+#include "ops/product.h"
+#include "ops/wide.h"
+#include "tensor/kernels/geometry.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::needs_grad;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+constexpr const char* kName = "scaled_dot_product_attention";
+
+Shape leading(const Tensor& x, int last) { return Shape(std::span(x.sizes().begin(), std::size_t(x.dim() - last))); }
+
+Shape joined(const Shape& leading, std::int64_t rows, std::int64_t columns) {
+  Shape all = leading;
+  all.push_back(rows);
+  all.push_back(columns);
+  return all;
+}
+
+void check(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionOptions& options) {
+  check_factors(kName, query, key);
+  check_factors(kName, query, value);
+  const Shape &q = query.sizes(), &k = key.sizes(), &v = value.sizes();
+  const int least = options.enable_gqa ? 3 : 2;
+  if (q.rank() < least || k.rank() != q.rank() || v.rank() != q.rank() || k.back() != q.back() ||
+      v[v.rank() - 2] != k[k.rank() - 2])
+    throw ShapeError(text("[", kName,
+                          "] expected [..., queries, features], [..., keys, features] and [..., keys, out], got ", q,
+                          ", ", k, " and ", v));
+  if (options.enable_gqa) {
+    const std::int64_t heads = q[q.rank() - 3], groups = k[k.rank() - 3];
+    if (v[v.rank() - 3] != groups || (groups == 0 ? heads != 0 : heads % groups != 0))
+      throw ShapeError(text("[", kName, "] expected a query with a multiple of the heads of key and value, got ", q,
+                            ", ", k, " and ", v));
+  }
+  if (!(options.dropout >= 0 && options.dropout <= 1))
+    throw InvalidArgument(text("[", kName, "] expected a dropout from 0 to 1, got ", options.dropout));
+  if (!options.mask.defined()) return;
+  check_same_device(kName, query, options.mask);
+  if (options.is_causal) throw InvalidArgument(text("[", kName, "] expected a mask or is_causal, got both"));
+  if (options.mask.dtype() != kBool && options.mask.dtype() != query.dtype())
+    throw DTypeError(text("[", kName, "] expected a mask of bool or ", query.dtype(), ", got ", options.mask.dtype()));
+}
+
+// What leads, as it is after broadcasting: batches, and heads for the query and for the key.
+struct Leading {
+  Shape batch;
+  std::int64_t heads = 1, groups = 1;
+
+  Leading(const Tensor& q, const Tensor& k, const Tensor& v, bool grouped) {
+    const int last = grouped || q.dim() > 3 ? 3 : 2;
+    batch = broadcast(kName, broadcast(kName, leading(q, last), leading(k, last)), leading(v, last));
+    if (last == 2) return;
+    heads = q.size(-3);
+    groups = k.size(-3);
+    if (!grouped) heads = groups = broadcast(kName, broadcast(kName, {heads}, {groups}), {v.size(-3)})[0];
+  }
+  Shape sizes(std::int64_t of, bool with_heads) const {
+    Shape all = batch;
+    if (with_heads) all.push_back(of);
+    return all;
+  }
+};
+
+// [batch, heads, rows, columns], a view of what already lies like that.
+Tensor four(const Tensor& x, const Leading& lead, std::int64_t heads, bool with_heads) {
+  const Shape whole = joined(lead.sizes(heads, with_heads), x.size(-2), x.size(-1));
+  const Tensor all = x.sizes() == whole ? x : x.expand(whole);
+  return all.reshape({lead.batch.elements(), heads, x.size(-2), x.size(-1)});
+}
+
+// The mask as it is added, of four dimensions, of size 1 where it broadcasts.
+Tensor added(const Tensor& mask, const Leading& lead, bool with_heads, const Shape& scores, DType dtype) {
+  if (!mask.defined()) return mask;
+  if (broadcast(kName, scores, mask.sizes()) != scores)
+    throw ShapeError(text("[", kName, "] expected a mask that broadcasts to ", scores, ", got ", mask.sizes()));
+  Tensor x = mask;
+  if (mask.dtype() == kBool) {
+    const TensorOptions like = {.dtype = dtype, .device = mask.device()};
+    x = where(mask, zeros({}, like), full({}, -std::numeric_limits<double>::infinity(), like));
+  }
+  while (x.dim() < scores.rank()) x = x.unsqueeze(0);
+  if (!with_heads) x = x.unsqueeze(-3);
+  if (lead.batch.rank() == 0) return x.unsqueeze(0);
+  if (lead.batch.rank() == 1) return x;
+  const int rest = x.dim() - 3;
+  const Shape tail(std::span(x.sizes().begin() + rest, 3));
+  std::int64_t count = 1;
+  Shape whole = lead.batch;
+  for (int i = 0; i < rest; ++i) count *= x.size(i);
+  for (const std::int64_t size : tail) whole.push_back(size);
+  if (count != 1) x = x.expand(whole);
+  return x.reshape({count == 1 ? 1 : lead.batch.elements(), tail[0], tail[1], tail[2]});
+}
+
+// What a fused operation reads has its features side by side.
+Tensor side_by_side(const Tensor& x) { return x.strides().back() == 1 || x.size(-1) == 1 ? x : x.contiguous(); }
+
+// [N, H, L, F] whose memory is [N, L, H, F]: heads that are joined next need no copy.
+Tensor by_position(const Tensor& like, const Shape& s) {
+  const Tensor memory = make_tensor(*like.impl()->storage->device, {s[0], s[2], s[1], s[3]}, like.dtype());
+  return make_view(memory, s, {s[2] * s[1] * s[3], s[3], s[1] * s[3], 1}, 0);
+}
+
+FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in, double products) {
+  FusedOp op;
+  op.kind = kind;
+  op.name = name;
+  op.scale = in.scale;
+  op.causal = in.causal;
+  op.flops = products * double(in.query.numel()) * double(in.key.size(2)) * (in.causal ? 1 : 2);
+  return op;
+}
+
+Gradients gradients_of(const Tensor& given, const AttentionInputs& in, const Tensor& y, const Tensor& logsumexp) {
+  const Tensor g = grad_enabled() ? given : side_by_side(given);
+  if (!grad_enabled()) {
+    const Tensor q = by_position(in.query, in.query.sizes()), k = by_position(in.key, in.key.sizes()),
+                 v = by_position(in.value, in.value.sizes());
+    if (run_fused(
+            description(FusedKind::attention_gradient, "attention_gradient", in, 5),
+            {{g}, {in.query}, {in.key}, {in.value}, {in.mask}, {y}, {logsumexp}, {q, true}, {k, true}, {v, true}}))
+      return {q, k, v};
+  }
+  const AttentionGradients found = composed_attention_gradients(g, in);
+  return {found.query, found.key, found.value};
+}
+
+Tensor attention(const AttentionInputs& in, double dropout) {
+  const Shape q = in.query.sizes();
+  if (dropout > 0 || (in.mask.defined() && records(in.mask)) || q.elements() == 0 || in.key.numel() == 0 ||
+      in.value.numel() == 0)
+    return composed_attention(in, dropout);
+  AttentionInputs dense = {
+      side_by_side(in.query), side_by_side(in.key), side_by_side(in.value), in.mask, in.scale, in.causal};
+  if (dense.mask.defined()) dense.mask = dense.mask.detach().expand({q[0], q[1], q[2], in.key.size(2)});
+  const Tensor y = by_position(in.query, {q[0], q[1], q[2], in.value.size(3)});
+  const Tensor logsumexp =
+      make_tensor(*in.query.impl()->storage->device, {q[0], q[1], q[2]}, wide_dtype(in.query.dtype()));
+  if (!run_fused(description(FusedKind::attention, "attention", in, 2),
+                 {{dense.query}, {dense.key}, {dense.value}, {dense.mask}, {y, true}, {logsumexp, true}})) {
+    const DType wide = wide_dtype(in.query.dtype());
+    if (wide == in.query.dtype()) return composed_attention(in, dropout);
+    return attention({in.query.to(wide), in.key.to(wide), in.value.to(wide),
+                      in.mask.defined() ? in.mask.to(wide) : in.mask, in.scale, in.causal},
+                     dropout)
+        .to(in.query.dtype());
+  }
+  Tensor out = y;
+  if (records(in.query, in.key, in.value))
+    record("ScaledDotProductAttention", out, {&in.query, &in.key, &in.value},
+           [q = Saved(dense.query), k = Saved(dense.key), v = Saved(dense.value),
+            mask = dense.mask.defined() ? Saved(dense.mask) : Saved(), y = Saved(out, autograd::kOutput), logsumexp,
+            scale = in.scale, causal = in.causal](const Tensor& g) {
+             return gradients_of(g, {q.get(), k.get(), v.get(), mask.get(), scale, causal}, y.get(), logsumexp);
+           });
+  return out;
+}
+
+}  // namespace
+
+Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
+                                    const AttentionOptions& options) {
+  if (const auto cast = autocast::product()) {
+    AttentionOptions inside = options;
+    inside.mask = cast(options.mask);
+    return scaled_dot_product_attention(cast(query), cast(key), cast(value), inside);
+  }
+  check(query, key, value, options);
+  const Leading lead(query, key, value, options.enable_gqa);
+  const bool with_heads = options.enable_gqa || query.dim() > 3;
+  const Shape all = lead.sizes(lead.heads, with_heads);
+  const std::int64_t features = query.size(-1);
+  const AttentionInputs inputs = {
+      four(query, lead, lead.heads, with_heads),
+      four(key, lead, lead.groups, with_heads),
+      four(value, lead, lead.groups, with_heads),
+      added(options.mask, lead, with_heads, joined(all, query.size(-2), key.size(-2)), query.dtype()),
+      options.scale.value_or(features > 0 ? 1 / std::sqrt(double(features)) : 1),
+      options.is_causal};
+  return attention(inputs, options.dropout).reshape(joined(all, query.size(-2), value.size(-1)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,61 @@
+#include "ops/attention/composed.h"
+
+#include <limits>
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/ops/dropout.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/softmax.h>
+#include <lockstep/tensor/creation.h>
+
+namespace lockstep {
+namespace {
+
+constexpr double kInfinity = std::numeric_limits<double>::infinity();
+
+// Heads that share a key lie along a dimension of their own, against which the key broadcasts.
+Tensor grouped(const Tensor& x, std::int64_t groups) {
+  const Shape& s = x.sizes();
+  return x.reshape({s[0], groups, s[1] / groups, s[2], s[3]});
+}
+
+Tensor ungrouped(const Tensor& x) {
+  const Shape& s = x.sizes();
+  return x.reshape({s[0], s[1] * s[2], s[3], s[4]});
+}
+
+// [N, G, H / G, L, S]
+Tensor weights_of(const AttentionInputs& in) {
+  const std::int64_t groups = in.key.size(1), queries = in.query.size(2), keys = in.key.size(2);
+  Tensor scores = matmul(grouped(in.query * in.scale, groups), in.key.unsqueeze(2).transpose(-1, -2));
+  if (in.causal) {
+    const TensorOptions here = {.device = in.query.device()};
+    scores =
+        masked_fill(scores, gt(arange(double(keys), here), arange(double(queries), here).unsqueeze(1)), -kInfinity);
+  }
+  if (!in.mask.defined() || keys == 0) return softmax(scores, -1);
+  scores = scores + grouped(in.mask.expand({in.query.size(0), in.query.size(1), queries, keys}), groups);
+  // Of a query that sees nothing softmax is NaN, and so would be its gradient.
+  const Tensor blind = eq(amax(scores.detach(), {-1}, true), -kInfinity);
+  return masked_fill(softmax(masked_fill(scores, blind, 0), -1), blind, 0);
+}
+
+}  // namespace
+
+Tensor composed_attention(const AttentionInputs& in, double p) {
+  return ungrouped(matmul(dropout(weights_of(in), p), in.value.unsqueeze(2)));
+}
+
+AttentionGradients composed_attention_gradients(const Tensor& g, const AttentionInputs& in) {
+  const std::int64_t groups = in.key.size(1);
+  const Tensor p = weights_of(in), by_group = grouped(g, groups);
+  const Tensor along = matmul(by_group, in.value.unsqueeze(2).transpose(-1, -2));
+  const Tensor scores = p * (along - sum(along * p, {-1}, true)) * in.scale;
+  return {ungrouped(matmul(scores, in.key.unsqueeze(2))),
+          sum(matmul(scores.transpose(-1, -2), grouped(in.query, groups)), {2}),
+          sum(matmul(p.transpose(-1, -2), by_group), {2})};
+}
+
+}  // namespace lockstep

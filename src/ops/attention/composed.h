@@ -1,0 +1,25 @@
+// Attention made of other ops: what devices that decline it do, what gives gradients of gradients, and what the fused
+// operation is compared with.
+#pragma once
+
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+
+/// query [N, H, L, E], key [N, G, S, E], value [N, G, S, F], mask, added, broadcast to [N, H, L, S], or undefined.
+struct AttentionInputs {
+  Tensor query, key, value, mask;
+  double scale = 1;
+  bool causal = false;
+};
+
+/// [N, H, L, F]. Differentiable to any order, in the mask too.
+Tensor composed_attention(const AttentionInputs& inputs, double dropout);
+
+struct AttentionGradients {
+  Tensor query, key, value;
+};
+/// The gradients, from that of the result; differentiable themselves.
+AttentionGradients composed_attention_gradients(const Tensor& g, const AttentionInputs& inputs);
+
+}  // namespace lockstep

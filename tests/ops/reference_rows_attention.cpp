@@ -1,0 +1,54 @@
+// Attention, and the layers made of it.
+#include <lockstep/nn/transformer.h>
+#include <lockstep/ops/attention.h>
+
+#include "ops/reference_rows.h"
+
+namespace lockstep::reference {
+namespace {
+
+// Makes the inputs after the first one the parameters, which come in the same order.
+class Bind : public nn::Visitor {
+ public:
+  explicit Bind(const Call& call) : call_(call) {}
+  void parameter(const nn::Path&, nn::Parameter& parameter) override {
+    static_cast<Tensor&>(parameter) = call_[next_++];
+  }
+
+ private:
+  const Call& call_;
+  std::size_t next_ = 1;
+};
+
+Outputs multihead_attention(const Call& c) {
+  nn::MultiheadAttention layer(c.integer("embed_dim"), c.integer("num_heads"), {.batch_first = c.flag("batch_first")});
+  Bind bind(c);
+  layer.visit({}, bind);
+  return layer(c[0], c[0], c[0]).output;
+}
+
+Outputs transformer_encoder_layer(const Call& c) {
+  nn::TransformerEncoderLayer layer(c.integer("d_model"), c.integer("nhead"),
+                                    {.dim_feedforward = c.integer("dim_feedforward"),
+                                     .dropout = c.number("dropout"),
+                                     .batch_first = c.flag("batch_first"),
+                                     .norm_first = c.flag("norm_first")});
+  Bind bind(c);
+  layer.visit({}, bind);
+  return layer(c[0]);
+}
+
+}  // namespace
+
+void add_attention_rows(Table& table) {
+  table.merge(Table{
+      {"multihead_attention", multihead_attention},
+      {"scaled_dot_product_attention",
+       [](const Call& c) {
+         return scaled_dot_product_attention(c[0], c[1], c[2], {.is_causal = c.flag("is_causal")});
+       }},
+      {"transformer_encoder_layer", transformer_encoder_layer},
+  });
+}
+
+}  // namespace lockstep::reference
