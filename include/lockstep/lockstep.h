@@ -11,11 +11,17 @@
 #include <lockstep/core/print.h>
 #include <lockstep/core/shape.h>
 #include <lockstep/core/structure.h>
+#include <lockstep/data/arrays.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/dataset.h>
+#include <lockstep/data/datasets.h>
+#include <lockstep/data/image.h>
+#include <lockstep/data/labeled_images.h>
 #include <lockstep/data/loader.h>
 #include <lockstep/data/sampler.h>
+#include <lockstep/data/synthetic_digits.h>
 #include <lockstep/data/tensor_dataset.h>
+#include <lockstep/data/transforms.h>
 #include <lockstep/io/atomic_file.h>
 #include <lockstep/io/safetensors.h>
 #include <lockstep/nn/activations.h>

@@ -18,20 +18,20 @@ namespace {
 constexpr std::size_t kMaxRead = std::size_t(1) << 30;  // Linux reads at most 2 GiB - 4 KiB at once
 
 // O_NONBLOCK: a pipe is refused afterwards rather than waited for. It does not change how files are read.
-int open_to_read(const std::filesystem::path& path, Links links) {
-  check_path("load", path);
+int open_to_read(const std::filesystem::path& path, Links links, const char* op) {
+  check_path(op, path);
   const int descriptor =
       ::open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK | (links == Links::refuse ? O_NOFOLLOW : 0));
   if (descriptor >= 0) return descriptor;
   if (errno == ELOOP && links == Links::refuse)
-    throw InvalidArgument(text("[load] expected the name of a file, got a symbolic link, ", path));
+    throw InvalidArgument(text('[', op, "] expected the name of a file, got a symbolic link, ", path));
   throw IoError("open", path.string(), errno);
 }
 
 }  // namespace
 
-FileSource::FileSource(const std::filesystem::path& path, Links links)
-    : name_(path.string()), descriptor_(open_to_read(path, links)) {
+FileSource::FileSource(const std::filesystem::path& path, Links links, const char* op)
+    : name_(path.string()), descriptor_(open_to_read(path, links, op)) {
   struct stat status;
   const bool known = ::fstat(descriptor_, &status) == 0;
   if (known && S_ISREG(status.st_mode)) {
@@ -41,7 +41,7 @@ FileSource::FileSource(const std::filesystem::path& path, Links links)
   const int error = errno;
   ::close(descriptor_);
   if (!known) throw IoError("stat", name_, error);
-  throw InvalidArgument(text("[load] expected the name of a file, got ", path));
+  throw InvalidArgument(text('[', op, "] expected the name of a file, got ", path));
 }
 
 FileSource::~FileSource() { ::close(descriptor_); }

@@ -23,8 +23,8 @@ class ByteSource {
 /// A regular file. One thread at a time.
 class FileSource final : public ByteSource {
  public:
-  /// Throws IoError, and InvalidArgument for what is not a regular file, or a link that is to be refused.
-  explicit FileSource(const std::filesystem::path& path, Links links = Links::follow);
+  /// Throws IoError, and InvalidArgument naming `op` for what is not a regular file, or a link that is to be refused.
+  explicit FileSource(const std::filesystem::path& path, Links links = Links::follow, const char* op = "load");
   ~FileSource() override;
   FileSource(const FileSource&) = delete;
   FileSource& operator=(const FileSource&) = delete;

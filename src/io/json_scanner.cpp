@@ -39,6 +39,15 @@ void append_utf8(std::string& to, std::uint32_t code) {
 
 }  // namespace
 
+bool is_utf8(std::string_view text) {
+  while (!text.empty()) {
+    const std::size_t bytes = utf8_bytes(text);
+    if (bytes == 0) return false;
+    text.remove_prefix(bytes);
+  }
+  return true;
+}
+
 void JsonScanner::fail(std::string_view reason) const { throw FormatError(file_, position(), reason); }
 
 void JsonScanner::fail_for(std::string_view expected) {

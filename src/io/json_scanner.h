@@ -8,6 +8,9 @@
 
 namespace lockstep::safetensors {
 
+/// Whether these are whole, valid characters.
+bool is_utf8(std::string_view text);
+
 class JsonScanner {
  public:
   /// `begin` is the byte of the file at which the text stands. Both outlive this.

@@ -146,14 +146,4 @@ void save(const StateDict& state, const std::filesystem::path& path, const Metad
   file.commit();
 }
 
-StateDict load(const std::filesystem::path& path, const ReadOptions& options) {
-  FileSource source(path, options.links);
-  return safetensors::read(source, options).tensors;
-}
-
-Metadata load_metadata(const std::filesystem::path& path, const ReadOptions& options) {
-  FileSource source(path, options.links);
-  return safetensors::read_metadata(source, options);
-}
-
 }  // namespace lockstep

@@ -9,7 +9,7 @@
 
 #include <lockstep/core/error.h>
 
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::gpu {
 namespace {

@@ -220,7 +220,7 @@ TEST(Collate, NamesTheSampleThatHasNoTensor) {
 
 template <class T>
 class CollateUnsigned : public ::testing::Test {};
-using Unsigned = testing::Types<unsigned long, unsigned long long>;
+using Unsigned = ::testing::Types<unsigned long, unsigned long long>;
 TYPED_TEST_SUITE(CollateUnsigned, Unsigned);
 
 TYPED_TEST(CollateUnsigned, KeepsWhatInt64Holds) {

@@ -26,8 +26,8 @@ endfunction()
 run(${CMAKE_COMMAND} --preset fuzz -S ${SOURCE_DIR} -B ${BUILD_DIR} -DCMAKE_CXX_COMPILER=${CLANG}
     -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
 run(${CMAKE_COMMAND} --build ${BUILD_DIR} --target ${NAME})
-file(MAKE_DIRECTORY ${BUILD_DIR}/corpus)
+file(MAKE_DIRECTORY ${BUILD_DIR}/corpus_${NAME})
 run(${BUILD_DIR}/tests/fuzz/${NAME} -max_total_time=${DURATION} -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=256
-    -artifact_prefix=${BUILD_DIR}/ -dict=${DICTIONARY} ${BUILD_DIR}/corpus ${SEEDS})
+    -artifact_prefix=${BUILD_DIR}/ -dict=${DICTIONARY} ${BUILD_DIR}/corpus_${NAME} ${SEEDS})
 string(REGEX MATCH "Done [0-9]+ runs in [0-9]+ second" done "${output}")
 message("fuzz: ${NAME}: ${done}(s), no finding")

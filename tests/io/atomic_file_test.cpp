@@ -15,8 +15,8 @@
 #include <vector>
 
 #include "io/file_calls.h"
-#include "io/temporary_folder.h"
 #include "support/must_end.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

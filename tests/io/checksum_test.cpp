@@ -7,7 +7,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "io/memory_source.h"
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "support/thrown.h"
 
 namespace lockstep {

@@ -9,7 +9,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "io/memory_source.h"
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::hostile_file {
 namespace {

@@ -7,8 +7,8 @@
 #include <lockstep/tensor/creation.h>
 
 #include "io/killed_child.h"
-#include "io/temporary_folder.h"
 #include "support/repetitions.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep {
 namespace {

@@ -10,7 +10,7 @@
 
 #include "io/killed_child.h"
 #include "io/memory_source.h"
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep {
 namespace {
@@ -18,7 +18,7 @@ namespace {
 using testing::KilledChild;
 
 constexpr std::size_t kBytes = 32'000'000;
-constexpr const char* kFile = "large.safetensors";
+constexpr const char* kLargeFile = "large.safetensors";
 
 // The most memory that this process has had so far. (What getrusage() says includes that of the process before exec.)
 std::int64_t peak_kilobytes() {
@@ -41,7 +41,7 @@ std::int64_t processor_ms() {
 
 // Not a test: what the child does. Memory and time are those of a process that does nothing else.
 TEST(LargeHeaderChild, DISABLED_Reads) {
-  const std::string path = KilledChild::folder() + '/' + kFile;
+  const std::string path = KilledChild::folder() + '/' + kLargeFile;
   const std::int64_t memory = peak_kilobytes(), time = processor_ms();
   try {
     load(path);
@@ -84,7 +84,7 @@ TEST(LargeHeader, TakesAFewTimesItsSizeInMemoryAndLittleTime) {
 #endif
   const testing::TemporaryFolder folder;
   for (const Costly& header : costly_headers()) {
-    testing::write_file(folder / kFile, testing::file_of(header.json));
+    testing::write_file(folder / kLargeFile, testing::file_of(header.json));
     KilledChild child("LargeHeaderChild.DISABLED_Reads", folder.path());
     const double multiple = double(child.next()) * 1024 / double(kBytes), ms = double(child.next());
     child.kill(0);

@@ -14,7 +14,7 @@
 #include <lockstep/tensor/random.h>
 
 #include "io/memory_source.h"
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "support/test_devices.h"
 
 namespace lockstep {

@@ -25,7 +25,7 @@ struct Layer {
 // A layer includes itself and lower ones; layers of one height do not include each other.
 inline constexpr std::array kLayers{
     Layer{"core", 0},  Layer{"runtime", 1}, Layer{"tensor", 2}, Layer{"autograd", 3}, Layer{"ops", 4},   Layer{"nn", 5},
-    Layer{"optim", 5}, Layer{"data", 5},    Layer{"io", 5},     Layer{"parallel", 7}, Layer{"train", 8},
+    Layer{"optim", 5}, Layer{"io", 5},      Layer{"data", 6},   Layer{"parallel", 7}, Layer{"train", 8},
 };
 
 // The umbrella header stands above all layers: programs include it, layers do not.
@@ -59,6 +59,9 @@ inline constexpr std::array kVendors{
     Vendor{"mpi", "src/runtime/mpi/"},
     Vendor{"nlohmann/", "src/io/"},
     Vendor{"xxh", "src/io/"},
+    Vendor{"png", "src/data/images/"},
+    Vendor{"jpeglib", "src/data/images/"},
+    Vendor{"jerror", "src/data/images/"},
 };
 
 struct Include {

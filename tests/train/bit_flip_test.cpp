@@ -4,7 +4,7 @@
 #include <lockstep/train/checkpoint.h>
 
 #include "io/memory_source.h"
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "train/noisy_job.h"
 
 namespace lockstep {

@@ -13,8 +13,8 @@
 #include <lockstep/train/checkpoint_folder.h>
 
 #include "io/memory_source.h"
-#include "io/temporary_folder.h"
 #include "support/must_end.h"
+#include "support/temporary_folder.h"
 #include "support/test_devices.h"
 #include "train/noisy_job.h"
 

@@ -12,7 +12,7 @@
 #include <lockstep/train/trainer.h>
 
 #include "io/memory_source.h"
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "support/thrown.h"
 #include "train/fit_job.h"
 

@@ -12,7 +12,7 @@
 #include <lockstep/io/safetensors.h>
 #include <lockstep/tensor/creation.h>
 
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 
 namespace lockstep::train {
 namespace {

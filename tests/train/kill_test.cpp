@@ -9,8 +9,8 @@
 #include <lockstep/train/checkpoint_folder.h>
 
 #include "io/killed_child.h"
-#include "io/temporary_folder.h"
 #include "support/repetitions.h"
+#include "support/temporary_folder.h"
 #include "train/noisy_job.h"
 
 namespace lockstep {

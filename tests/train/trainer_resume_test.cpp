@@ -14,7 +14,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "io/memory_source.h"
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "train/fit_job.h"

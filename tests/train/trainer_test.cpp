@@ -12,7 +12,7 @@
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "train/fit_job.h"

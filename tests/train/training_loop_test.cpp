@@ -19,7 +19,7 @@
 #include <lockstep/train/trainer.h>
 
 #include "io/memory_source.h"
-#include "io/temporary_folder.h"
+#include "support/temporary_folder.h"
 #include "support/test_devices.h"
 #include "support/values.h"
 

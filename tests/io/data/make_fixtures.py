@@ -2,12 +2,13 @@
 
 import pathlib
 import struct
+import sys
 
 import numpy
 import safetensors
 import safetensors.numpy
 
-folder = pathlib.Path(__file__).parent
+folder = pathlib.Path(sys.argv[1]) if len(sys.argv) > 1 else pathlib.Path(__file__).parent
 buffers = []  # TensorSpec does not keep the bytes it points to
 
 

@@ -1,0 +1,12 @@
+# Readers of images: each is built in where its library is found. LOCKSTEP_IMAGES=ON asks for both, OFF for none.
+foreach(library PNG JPEG)
+  set(LOCKSTEP_WITH_${library} OFF)
+  if(NOT LOCKSTEP_IMAGES STREQUAL "OFF")
+    if(LOCKSTEP_IMAGES STREQUAL "ON")
+      find_package(${library} REQUIRED GLOBAL)
+    else()
+      find_package(${library} GLOBAL)
+    endif()
+    set(LOCKSTEP_WITH_${library} ${${library}_FOUND})
+  endif()
+endforeach()

@@ -1,0 +1,150 @@
+// Datasets made of datasets: a part, several in a row, and one whose samples a function changes.
+// Each may be read from several threads at once where the datasets inside may be, and the function.
+//
+//   auto [train, test] = data::random_split(dataset, {0.8, 0.2}, {.seed = 1});
+//   data::MapDataset(train, [](const Tensor& image) { return image.to(kFloat32) / 255; });
+#pragma once
+
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <span>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/export.h>
+#include <lockstep/data/dataset.h>
+
+namespace lockstep::data {
+
+namespace detail {
+LOCKSTEP_API void check_indices(std::span<const std::int64_t> indices, std::int64_t size);
+/// Throws InvalidArgument naming `op` unless 0 <= index < size.
+LOCKSTEP_API void check_index(const char* op, std::int64_t index, std::int64_t size);
+/// A random order of 0 .. size - 1, cut into pieces of these lengths, or these shares of it.
+LOCKSTEP_API std::vector<std::vector<std::int64_t>> split_indices(std::int64_t size,
+                                                                  std::span<const std::int64_t> lengths,
+                                                                  std::uint64_t seed);
+LOCKSTEP_API std::vector<std::vector<std::int64_t>> split_indices(std::int64_t size, std::span<const double> shares,
+                                                                  std::uint64_t seed);
+/// The position of the first number greater than `index` in `ends`, which rise.
+LOCKSTEP_API std::size_t part_of(std::int64_t index, std::span<const std::int64_t> ends);
+}  // namespace detail
+
+/// The samples of a dataset at these indices. Copies share the dataset.
+template <Dataset D>
+class Subset {
+ public:
+  /// Throws InvalidArgument for an index that the dataset does not have.
+  Subset(D dataset, std::vector<std::int64_t> indices)
+      : Subset(std::make_shared<const D>(std::move(dataset)), std::move(indices)) {}
+  Subset(std::shared_ptr<const D> dataset, std::vector<std::int64_t> indices)
+      : dataset_(std::move(dataset)), indices_(std::move(indices)) {
+    detail::check_indices(indices_, std::int64_t(dataset_->size()));
+  }
+
+  std::int64_t size() const noexcept { return std::int64_t(indices_.size()); }
+  const std::vector<std::int64_t>& indices() const noexcept { return indices_; }
+  auto get(std::int64_t index) const { return dataset_->get(at(index)); }
+  auto get_batch(std::span<const std::int64_t> indices) const requires BatchDataset<D> {
+    std::vector<std::int64_t> inside;
+    inside.reserve(indices.size());
+    for (const std::int64_t index : indices) inside.push_back(at(index));
+    return dataset_->get_batch(inside);
+  }
+
+ private:
+  std::int64_t at(std::int64_t index) const {
+    detail::check_index("Subset", index, size());
+    return indices_[std::size_t(index)];
+  }
+
+  std::shared_ptr<const D> dataset_;
+  std::vector<std::int64_t> indices_;
+};
+
+struct RandomSplitOptions {
+  std::uint64_t seed = 0;  ///< The same seed gives the same split, on every machine.
+};
+
+/// Divides a dataset at random into parts, which share it. `lengths` are integers whose sum is the dataset's size, or
+/// floating shares whose sum is 1: each part gets its share rounded down, and the samples left over go to the first
+/// parts, one each (as in PyTorch). Throws InvalidArgument for other sums and for negative lengths.
+template <Dataset D, class Number, std::size_t N>
+requires std::is_arithmetic_v<Number> std::array<Subset<D>, N> random_split(D dataset, const Number (&lengths)[N],
+                                                                            const RandomSplitOptions& options = {}) {
+  using Length = std::conditional_t<std::is_integral_v<Number>, std::int64_t, double>;
+  const auto shared = std::make_shared<const D>(std::move(dataset));
+  const std::vector<Length> wanted(std::begin(lengths), std::end(lengths));
+  auto pieces = detail::split_indices(std::int64_t(shared->size()), std::span<const Length>(wanted), options.seed);
+  return [&]<std::size_t... I>(std::index_sequence<I...>) {
+    return std::array<Subset<D>, N>{Subset<D>(shared, std::move(pieces[I]))...};
+  }
+  (std::make_index_sequence<N>());
+}
+
+/// The samples of the first dataset, then those of the second, and so on. All give samples of one type.
+template <Dataset First, Dataset... Rest>
+requires(std::same_as<SampleOf<First>, SampleOf<Rest>>&&...) class ConcatDataset {
+ public:
+  explicit ConcatDataset(First first, Rest... rest) : datasets_(std::move(first), std::move(rest)...) {
+    std::apply([&](const auto&... dataset) { (ends_.push_back(size() + std::int64_t(dataset.size())), ...); },
+               datasets_);
+  }
+
+  std::int64_t size() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
+  SampleOf<First> get(std::int64_t index) const {
+    detail::check_index("ConcatDataset", index, size());
+    const std::size_t part = detail::part_of(index, ends_);
+    return get_from<0>(part, index - (part > 0 ? ends_[part - 1] : 0));
+  }
+
+ private:
+  template <std::size_t I>
+  SampleOf<First> get_from(std::size_t part, std::int64_t index) const {
+    if constexpr (I < sizeof...(Rest))
+      if (part != I) return get_from<I + 1>(part, index);
+    return std::get<I>(datasets_).get(index);
+  }
+
+  std::tuple<First, Rest...> datasets_;
+  std::vector<std::int64_t> ends_;
+};
+
+/// The samples of a dataset, each changed by a function when it is read. The function is given the sample; or, if it
+/// does not take that, the first part of a sample that is a tuple or a pair, such as the image of (image, label), and
+/// the other parts stay.
+template <Dataset D, class Function>
+class MapDataset {
+  using Sample = SampleOf<D>;
+
+ public:
+  MapDataset(D dataset, Function function) : dataset_(std::move(dataset)), function_(std::move(function)) {}
+
+  std::int64_t size() const { return std::int64_t(dataset_.size()); }
+  auto get(std::int64_t index) const {
+    if constexpr (std::invocable<const Function&, Sample>) {
+      return std::invoke(function_, dataset_.get(index));
+    } else {
+      return std::apply(
+          [&](auto&& first, auto&&... rest) {
+            using First = decltype(first);
+            return std::tuple<std::remove_cvref_t<std::invoke_result_t<const Function&, First>>,
+                              std::remove_cvref_t<decltype(rest)>...>(
+                std::invoke(function_, std::forward<First>(first)), std::forward<decltype(rest)>(rest)...);
+          },
+          dataset_.get(index));
+    }
+  }
+
+ private:
+  D dataset_;
+  Function function_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,84 @@
+// libpng reports errors by longjmp: between setjmp and the end of a function that calls it, nothing has a destructor.
+#include <png.h>
+
+#include <csetjmp>
+#include <cstring>
+
+#include <lockstep/core/error.h>
+
+#include "data/images/decode.h"
+
+namespace lockstep::data {
+namespace {
+
+struct PngReader {
+  const unsigned char* data;
+  std::size_t size, at = 0;
+  char message[120] = "";
+  png_structp png = nullptr;
+  png_infop info = nullptr;
+
+  PngReader(std::span<const unsigned char> bytes) : data(bytes.data()), size(bytes.size()) {}
+  ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
+  PngReader(const PngReader&) = delete;
+  PngReader& operator=(const PngReader&) = delete;
+};
+
+void on_error(png_structp png, png_const_charp message) {
+  auto* reader = static_cast<PngReader*>(png_get_error_ptr(png));
+  std::strncpy(reader->message, message, sizeof reader->message - 1);
+  png_longjmp(png, 1);
+}
+
+void on_warning(png_structp, png_const_charp) {}
+
+void give_bytes(png_structp png, png_bytep to, std::size_t bytes) {
+  auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
+  if (bytes > reader->size - reader->at) png_error(png, "the file is cut off");
+  std::memcpy(to, reader->data + reader->at, bytes);
+  reader->at += bytes;
+}
+
+// Whether all went well, as in the next one.
+bool read_header(PngReader& reader) {
+  if (setjmp(png_jmpbuf(reader.png))) return false;
+  png_set_read_fn(reader.png, &reader, give_bytes);
+  png_read_info(reader.png, reader.info);
+  png_set_expand(reader.png);  // palettes, fewer than 8 bits, and a transparent colour
+  png_set_strip_16(reader.png);
+  png_set_interlace_handling(reader.png);
+  png_read_update_info(reader.png, reader.info);
+  return true;
+}
+
+bool read_rows(PngReader& reader, unsigned char* to, std::size_t height, std::size_t row_bytes, int passes) {
+  if (setjmp(png_jmpbuf(reader.png))) return false;
+  for (int pass = 0; pass < passes; ++pass)
+    for (std::size_t y = 0; y < height; ++y) png_read_row(reader.png, to + y * row_bytes, nullptr);
+  png_read_end(reader.png, nullptr);
+  return true;
+}
+
+}  // namespace
+
+Tensor decode_png(const EncodedImage& image) {
+  PngReader reader(image.bytes);
+  const auto fail = [&] {
+    throw FormatError(image.path, reader.at, std::string("expected a PNG, got an error: ") + reader.message);
+  };
+  reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error, on_warning);
+  if (reader.png) reader.info = png_create_info_struct(reader.png);
+  if (!reader.info) throw Error("[read_image] expected memory for a PNG reader, got none");
+  if (!read_header(reader)) fail();
+  const auto height = std::size_t(png_get_image_height(reader.png, reader.info));
+  const auto width = std::size_t(png_get_image_width(reader.png, reader.info));
+  const auto channels = std::size_t(png_get_channels(reader.png, reader.info));
+  const int passes = png_get_interlace_type(reader.png, reader.info) == PNG_INTERLACE_NONE ? 1 : 7;
+  const Tensor pixels = pixels_of(image, std::int64_t(height), std::int64_t(width), std::int64_t(channels));
+  if (!read_rows(reader, pixels.data<std::uint8_t>(), height, width * channels, passes)) fail();
+  return pixels;
+}
+
+bool reads_png() noexcept { return true; }
+
+}  // namespace lockstep::data

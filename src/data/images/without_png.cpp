@@ -1,0 +1,16 @@
+// Takes the place of png.cpp in a build without libpng.
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "data/images/decode.h"
+
+namespace lockstep::data {
+
+Tensor decode_png(const EncodedImage& image) {
+  throw InvalidArgument(text("[read_image] expected a build of Lockstep with libpng for ", image.path,
+                             ", got one without: install it and configure with -DLOCKSTEP_IMAGES=ON"));
+}
+
+bool reads_png() noexcept { return false; }
+
+}  // namespace lockstep::data

@@ -1,0 +1,84 @@
+#include <lockstep/data/transforms.h>
+
+#include <lockstep/core/error.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/layout.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+#include "core/text.h"
+#include "tensor/philox.h"
+
+namespace lockstep::data::transforms {
+namespace {
+
+PhiloxBlock random_block() {
+  const Generator point = draw(1);
+  return philox(philox_counter(point.stream, point.offset), philox_key(point.seed));
+}
+
+void check_image(const char* op, const Tensor& image) {
+  if (image.dim() != 3)
+    throw ShapeError(text('[', op, "] expected an image [channels, height, width], got ", image.sizes()));
+}
+
+// One number for each channel, for broadcasting over an image.
+Tensor per_channel(const std::vector<double>& numbers, const Tensor& image) {
+  return tensor(numbers, {.dtype = image.dtype(), .device = image.device()}).view({-1, 1, 1});
+}
+
+}  // namespace
+
+Tensor ToFloat::operator()(const Tensor& image) const {
+  return image.dtype() == kUInt8 ? image.to(kFloat32) / 255 : image.to(kFloat32);
+}
+
+Normalize::Normalize(std::vector<double> mean, std::vector<double> std) : mean_(std::move(mean)), std_(std::move(std)) {
+  if (mean_.empty() || mean_.size() != std_.size())
+    throw InvalidArgument(text("[Normalize] expected as many numbers in std as in mean, and some, got ", std_.size(),
+                               " and ", mean_.size()));
+  for (const double number : std_)
+    if (number == 0) throw InvalidArgument("[Normalize] expected no 0 in std, got one");
+}
+
+Tensor Normalize::operator()(const Tensor& image) const {
+  check_image("Normalize", image);
+  if (!is_floating(image.dtype()))
+    throw DTypeError(text("[Normalize] expected a floating dtype, got ", image.dtype(), ": use ToFloat first"));
+  if (mean_.size() != 1 && std::int64_t(mean_.size()) != image.size(0))
+    throw ShapeError(text("[Normalize] expected an image of ", mean_.size(), " channels, got ", image.sizes()));
+  return (image - per_channel(mean_, image)) / per_channel(std_, image);
+}
+
+RandomCrop::RandomCrop(std::array<std::int64_t, 2> size, const RandomCropOptions& options)
+    : size_(size), options_(options) {
+  if (size[0] < 1 || size[1] < 1)
+    throw InvalidArgument(text("[RandomCrop] expected a size from 1 on, got ", size[0], " and ", size[1]));
+  if (options.padding < 0) throw InvalidArgument(text("[RandomCrop] expected padding >= 0, got ", options.padding));
+}
+
+Tensor RandomCrop::operator()(const Tensor& image) const {
+  check_image("RandomCrop", image);
+  const std::int64_t around = options_.padding;
+  const Tensor padded = around > 0 ? pad(image, {around, around, around, around}, options_.fill) : image;
+  const std::int64_t room_y = padded.size(1) - size_[0], room_x = padded.size(2) - size_[1];
+  if (room_y < 0 || room_x < 0)
+    throw ShapeError(text("[RandomCrop] expected an image of at least ", size_[0], " by ", size_[1], " with padding ",
+                          around, ", got ", image.sizes()));
+  const PhiloxBlock random = random_block();
+  const auto y = std::int64_t(to_range(random.wide(0), std::uint64_t(room_y + 1)));
+  const auto x = std::int64_t(to_range(random.wide(1), std::uint64_t(room_x + 1)));
+  return padded.narrow(1, y, size_[0]).narrow(2, x, size_[1]);
+}
+
+RandomHorizontalFlip::RandomHorizontalFlip(double probability) : probability_(probability) {
+  if (!(probability >= 0 && probability <= 1))
+    throw InvalidArgument(text("[RandomHorizontalFlip] expected a probability from 0 to 1, got ", probability));
+}
+
+Tensor RandomHorizontalFlip::operator()(const Tensor& image) const {
+  check_image("RandomHorizontalFlip", image);
+  return to_uniform(random_block().wide(0)) < probability_ ? flip(image, {2}) : image;
+}
+
+}  // namespace lockstep::data::transforms

@@ -1,0 +1,280 @@
+#include "io/pickle.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <utility>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "io/json_scanner.h"
+#include "io/safetensors_header.h"
+
+namespace lockstep::pickle {
+namespace {
+
+constexpr std::uint32_t kNothing = 0xffffffff;
+constexpr std::string_view kOrderedDict = "collections.OrderedDict";
+
+// Those that are refused.
+std::string_view opcode_name(unsigned char opcode) {
+  static constexpr std::pair<unsigned char, std::string_view> kNames[] = {
+      {'0', "POP"},
+      {'1', "POP_MARK"},
+      {'2', "DUP"},
+      {'F', "FLOAT"},
+      {'I', "INT"},
+      {'L', "LONG"},
+      {'P', "PERSID"},
+      {'S', "STRING"},
+      {'T', "BINSTRING"},
+      {'U', "SHORT_BINSTRING"},
+      {'V', "UNICODE"},
+      {'d', "DICT"},
+      {'g', "GET"},
+      {'i', "INST"},
+      {'l', "LIST"},
+      {'o', "OBJ"},
+      {'p', "PUT"},
+      {'B', "BINBYTES"},
+      {'C', "SHORT_BINBYTES"},
+      {0x81, "NEWOBJ"},
+      {0x82, "EXT1"},
+      {0x83, "EXT2"},
+      {0x84, "EXT4"},
+      {0x8b, "LONG4"},
+      {0x8e, "BINBYTES8"},
+      {0x8f, "EMPTY_SET"},
+      {0x90, "ADDITEMS"},
+      {0x91, "FROZENSET"},
+      {0x92, "NEWOBJ_EX"},
+      {0x96, "BYTEARRAY8"},
+      {0x97, "NEXT_BUFFER"},
+      {0x98, "READONLY_BUFFER"},
+  };
+  const auto* found = std::ranges::find(kNames, opcode, [](const auto& named) { return named.first; });
+  return found == std::end(kNames) ? "no opcode" : found->second;
+}
+
+class Machine {
+ public:
+  Machine(const std::string& file, std::string_view bytes, std::uint64_t begin,
+          const std::vector<std::string_view>& allowed)
+      : file_(file), bytes_(bytes), begin_(begin), allowed_(allowed) {}
+
+  Pickle run() {
+    while (!step(take<unsigned char>())) {
+    }
+    if (stack_.size() != 1 || !marks_.empty()) fail("expected one value at the end, got more");
+    return {std::move(values_), stack_[0]};
+  }
+
+ private:
+  // Whether it was the last.
+  bool step(unsigned char opcode) {
+    opcode_at_ = at_ - 1;
+    switch (opcode) {
+      case 0x80: protocol(); break;
+      case 0x95: skip(8); break;  // FRAME
+      case '.': return true;
+      case '(': mark(); break;
+      case 'N': push({.kind = Kind::none}); break;
+      case 0x88: push({.kind = Kind::boolean, .integer = 1}); break;
+      case 0x89: push({.kind = Kind::boolean, .integer = 0}); break;
+      case 'J': push({.kind = Kind::integer, .integer = take<std::int32_t>()}); break;
+      case 'K': push({.kind = Kind::integer, .integer = take<std::uint8_t>()}); break;
+      case 'M': push({.kind = Kind::integer, .integer = take<std::uint16_t>()}); break;
+      case 0x8a: push({.kind = Kind::integer, .integer = long1()}); break;
+      case 'G': push({.kind = Kind::real, .real = real()}); break;
+      case 'X': push({.kind = Kind::text, .text = characters(take<std::uint32_t>())}); break;
+      case 0x8c: push({.kind = Kind::text, .text = characters(take<std::uint8_t>())}); break;
+      case 0x8d: push({.kind = Kind::text, .text = characters(take<std::uint64_t>())}); break;
+      case '}': push({.kind = Kind::dict}); break;
+      case ']': push({.kind = Kind::list}); break;
+      case ')': push({.kind = Kind::tuple}); break;
+      case 't': tuple(marked()); break;
+      case 0x85: tuple(popped(1)); break;
+      case 0x86: tuple(popped(2)); break;
+      case 0x87: tuple(popped(3)); break;
+      case 'a': append(popped(1), Kind::list); break;
+      case 'e': append(marked(), Kind::list); break;
+      case 's': append(popped(2), Kind::dict); break;
+      case 'u': append(marked(), Kind::dict); break;
+      case 'q': put(take<std::uint8_t>()); break;
+      case 'r': put(take<std::uint32_t>()); break;
+      case 0x94: put(std::uint32_t(memo_.size())); break;
+      case 'h': get(take<std::uint8_t>()); break;
+      case 'j': get(take<std::uint32_t>()); break;
+      case 'c': global_lines(); break;
+      case 0x93: stack_global(); break;
+      case 'Q': push({.kind = Kind::persistent, .items = popped(1)}); break;
+      case 'R': reduce(); break;
+      case 'b': build(); break;
+      default:
+        fail(text("expected opcodes that a state dict is made of, got ", opcode_name(opcode), " (", int(opcode), ")"));
+    }
+    return false;
+  }
+
+  template <class... Reason>
+  [[noreturn]] void fail(const Reason&... reason) const {
+    throw FormatError(file_, begin_ + opcode_at_, text(reason...));
+  }
+
+  void need(std::uint64_t bytes) const {
+    if (bytes > bytes_.size() - at_) fail("expected ", bytes, " bytes more of a pickle, got ", bytes_.size() - at_);
+  }
+  void skip(std::size_t bytes) {
+    need(bytes);
+    at_ += bytes;
+  }
+  template <class T>
+  T take() {
+    if (bytes_.size() - at_ < sizeof(T)) opcode_at_ = at_;
+    need(sizeof(T));
+    T value;
+    std::memcpy(&value, bytes_.data() + at_, sizeof value);
+    at_ += sizeof value;
+    return value;
+  }
+  std::string_view characters(std::uint64_t bytes) {
+    need(bytes);
+    const std::string_view found = bytes_.substr(at_, std::size_t(bytes));
+    if (!safetensors::is_utf8(found)) fail("expected UTF-8 in a text, got ", safetensors::shown(found));
+    at_ += std::size_t(bytes);
+    return found;
+  }
+  std::string_view line() {
+    const std::size_t end = bytes_.find('\n', at_);
+    if (end == bytes_.npos) fail("expected a line of text, got the end of the pickle");
+    const std::string_view found = bytes_.substr(at_, end - at_);
+    at_ = end + 1;
+    return found;
+  }
+
+  void protocol() {
+    const int version = take<std::uint8_t>();
+    if (version < 2 || version > 5) fail("expected pickle protocol 2 to 5, got ", version);
+  }
+  // Little-endian, of any length, in two's complement.
+  std::int64_t long1() {
+    const std::size_t bytes = take<std::uint8_t>();
+    need(bytes);
+    if (bytes > 8) fail("expected integers of at most 8 bytes, got one of ", bytes);
+    std::int64_t value = 0;
+    for (std::size_t i = 0; i < bytes; ++i)
+      value |= std::int64_t(std::uint64_t(std::uint8_t(bytes_[at_ + i])) << (8 * i));
+    const bool negative = bytes > 0 && (std::uint8_t(bytes_[at_ + bytes - 1]) & 0x80);
+    if (negative && bytes < 8) value -= std::int64_t(1) << (8 * bytes);
+    at_ += bytes;
+    return value;
+  }
+  double real() {
+    std::uint64_t bits = 0;
+    for (int i = 0; i < 8; ++i) bits = bits << 8 | take<std::uint8_t>();
+    return std::bit_cast<double>(bits);
+  }
+
+  void push(Value value) {
+    if (values_.size() == kMaxValues) fail("expected at most ", kMaxValues, " values, got more");
+    value.noticed_at = begin_ + opcode_at_;
+    stack_.push_back(std::uint32_t(values_.size()));
+    values_.push_back(std::move(value));
+  }
+  void mark() {
+    if (marks_.size() == kMaxValues) fail("expected at most ", kMaxValues, " marks, got more");
+    marks_.push_back(stack_.size());
+  }
+  std::vector<std::uint32_t> popped(std::size_t count) {
+    const std::size_t available = stack_.size() - (marks_.empty() ? 0 : marks_.back());
+    if (count > available) fail("expected ", count, " values on the stack, got ", available);
+    std::vector<std::uint32_t> items(stack_.end() - std::ptrdiff_t(count), stack_.end());
+    stack_.resize(stack_.size() - count);
+    return items;
+  }
+  std::vector<std::uint32_t> marked() {
+    if (marks_.empty()) fail("expected a mark on the stack, got none");
+    std::vector<std::uint32_t> items = popped(stack_.size() - marks_.back());
+    marks_.pop_back();
+    return items;
+  }
+  Value& top() {
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("expected a value on the stack, got none");
+    return values_[stack_.back()];
+  }
+
+  void tuple(std::vector<std::uint32_t> items) { push({.kind = Kind::tuple, .items = std::move(items)}); }
+  void append(const std::vector<std::uint32_t>& items, Kind kind) {
+    Value& to = top();
+    if (to.kind != kind) fail("expected a ", kind == Kind::dict ? "dict" : "list", " on the stack, got something else");
+    if (kind == Kind::dict && items.size() % 2 != 0) fail("expected a value for each key, got one key more");
+    to.items.insert(to.items.end(), items.begin(), items.end());
+  }
+
+  void put(std::uint32_t position) {
+    top();
+    if (position >= kMaxValues) fail("expected a memo below ", kMaxValues, ", got ", position);
+    if (position >= memo_.size()) memo_.resize(position + 1, kNothing);
+    memo_[position] = stack_.back();
+  }
+  void get(std::uint32_t position) {
+    if (position >= memo_.size() || memo_[position] == kNothing) fail("expected a memo, got none at ", position);
+    stack_.push_back(memo_[position]);
+  }
+
+  void global(std::string_view module, std::string_view name) {
+    const std::string full = text(module, '.', name);
+    const auto found = std::ranges::find(allowed_, full);
+    if (full == kOrderedDict) return push({.kind = Kind::global, .integer = -1, .text = kOrderedDict});
+    if (found == allowed_.end())
+      fail("expected names that a state dict is made of, got ", safetensors::shown(full),
+           ": save a state dict of tensors, numbers and texts");
+    push({.kind = Kind::global, .integer = found - allowed_.begin(), .text = *found});
+  }
+  void global_lines() {
+    const std::string_view module = line();
+    global(module, line());
+  }
+  void stack_global() {
+    const std::vector<std::uint32_t> names = popped(2);
+    for (const std::uint32_t name : names)
+      if (values_[name].kind != Kind::text) fail("expected two texts for a name, got something else");
+    global(values_[names[0]].text, values_[names[1]].text);
+  }
+  void reduce() {
+    const std::vector<std::uint32_t> parts = popped(2);
+    const Value &called = values_[parts[0]], &arguments = values_[parts[1]];
+    if (called.kind != Kind::global || arguments.kind != Kind::tuple)
+      fail("expected a name and a tuple to call, got something else");
+    if (called.text == kOrderedDict) {
+      if (!arguments.items.empty()) fail("expected an OrderedDict without arguments, got some");
+      return push({.kind = Kind::dict});
+    }
+    push({.kind = Kind::call, .integer = called.integer, .text = called.text, .items = arguments.items});
+  }
+  // Attributes of an OrderedDict: a module's state dict has the versions of the modules there, which are of no use
+  // here.
+  void build() {
+    popped(1);
+    if (top().kind != Kind::dict) fail("expected BUILD on an OrderedDict, got it on something else");
+  }
+
+  const std::string& file_;
+  std::string_view bytes_;
+  std::uint64_t begin_;
+  const std::vector<std::string_view>& allowed_;
+  std::size_t at_ = 0, opcode_at_ = 0;
+  std::vector<Value> values_;
+  std::vector<std::uint32_t> stack_, memo_;
+  std::vector<std::size_t> marks_;
+};
+
+}  // namespace
+
+Pickle parse(const std::string& file, std::string_view bytes, std::uint64_t begin,
+             const std::vector<std::string_view>& allowed) {
+  return Machine(file, bytes, begin, allowed).run();
+}
+
+}  // namespace lockstep::pickle

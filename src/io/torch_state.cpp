@@ -1,0 +1,235 @@
+#include <algorithm>
+#include <limits>
+#include <map>
+#include <set>
+#include <utility>
+
+#include "core/text.h"
+#include "io/pickle.h"
+#include "io/safetensors_header.h"
+#include "io/torch_file.h"
+
+namespace lockstep::torch_file {
+namespace {
+
+using pickle::Kind;
+using pickle::Value;
+using safetensors::shown;
+
+constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxNameBytes = 64 << 20;  // of all names together
+
+const std::vector<std::string_view> kAllowed = {
+    "torch._utils._rebuild_tensor_v2",
+    "torch._utils._rebuild_parameter",
+    "torch.Size",
+    "torch.BoolStorage",
+    "torch.ByteStorage",
+    "torch.IntStorage",
+    "torch.LongStorage",
+    "torch.HalfStorage",
+    "torch.BFloat16Storage",
+    "torch.FloatStorage",
+    "torch.DoubleStorage",
+};
+enum Allowed : std::int64_t { kTensor, kParameter, kSize, kFirstStorage };
+constexpr DType kStorageDTypes[] = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};
+
+std::string_view kind_name(Kind kind) {
+  constexpr std::string_view kNames[] = {"None",   "a boolean", "an integer",    "a float",   "a text", "a tuple",
+                                         "a list", "a dict",    "a global name", "a storage", "a call"};
+  return kNames[std::size_t(kind)];
+}
+
+class Reader {
+ public:
+  Reader(const std::string& file, const pickle::Pickle& pickle) : file_(file), values_(pickle.values) {}
+
+  State read(std::uint32_t root) {
+    const Value& top = values_[root];
+    if (top.kind != Kind::dict && top.kind != Kind::list && top.kind != Kind::tuple)
+      fail(top, "expected a state dict, got ", described(top), ": save a dict of tensors");
+    add_all(root, "", 0);
+    return std::move(state_);
+  }
+
+ private:
+  template <class... Reason>
+  [[noreturn]] void fail(const Value& at, const Reason&... reason) const {
+    throw FormatError(file_, at.noticed_at, text(reason...));
+  }
+  static std::string described(const Value& value) {
+    if (value.kind == Kind::call && value.integer <= kParameter) return "a tensor";
+    return value.text.empty() ? std::string(kind_name(value.kind)) : shown(value.text);
+  }
+
+  void add(std::uint32_t position, std::string name, int depth) {
+    const Value& value = values_[position];
+    switch (value.kind) {
+      case Kind::none: return;
+      case Kind::text: return add_text(value, std::move(name));
+      case Kind::boolean: return add_entry(value, std::move(name), value.integer != 0);
+      case Kind::integer: return add_entry(value, std::move(name), value.integer);
+      case Kind::real: return add_entry(value, std::move(name), value.real);
+      case Kind::call:
+        if (value.integer == kSize) break;
+        return add_entry(value, std::move(name), tensor(value, 0));
+      case Kind::dict:
+      case Kind::list:
+      case Kind::tuple: break;
+      case Kind::global:
+      case Kind::persistent: fail(value, "expected a value for ", shown(name), ", got ", described(value));
+    }
+    add_all(position, name, depth);
+  }
+
+  void add_all(std::uint32_t position, const std::string& prefix, int depth) {
+    const Value& parent = values_[position];
+    if (depth == kMaxDepth) fail(parent, "expected at most ", kMaxDepth, " dicts and lists in each other, got more");
+    const bool is_dict = parent.kind == Kind::dict;
+    const std::vector<std::uint32_t>& items = parent.kind == Kind::call ? elements(parent) : parent.items;
+    const auto named = [&](const std::string& name) { return prefix.empty() ? name : prefix + '.' + name; };
+    for (std::size_t i = 0; i < items.size(); i += is_dict ? 2 : 1) {
+      if (++visited_ > pickle::kMaxValues) fail(parent, "expected at most ", pickle::kMaxValues, " values, got more");
+      if (is_dict)
+        add(items[i + 1], named(key(values_[items[i]])), depth + 1);
+      else
+        add(items[i], named(std::to_string(i)), depth + 1);
+    }
+  }
+
+  // Optimizers number their states.
+  std::string key(const Value& value) const {
+    if (value.kind == Kind::text) return std::string(value.text);
+    if (value.kind == Kind::integer) return std::to_string(value.integer);
+    fail(value, "expected texts or integers as the keys of a dict, got ", described(value));
+  }
+
+  void count_name(const Value& value, const std::string& name) {
+    name_bytes_ += name.size();
+    if (name_bytes_ > kMaxNameBytes) fail(value, "expected names of at most ", kMaxNameBytes, " bytes, got more");
+  }
+  void add_text(const Value& value, std::string name) {
+    count_name(value, name);
+    if (state_.texts.size() == safetensors::kMaxTexts)
+      fail(value, "expected at most ", safetensors::kMaxTexts, " texts, got more");
+    if (!state_.texts.emplace(name, value.text).second)
+      fail(value, "expected each name once, got ", shown(name), " again");
+    name_bytes_ += value.text.size();
+  }
+  template <class T>
+  void add_entry(const Value& value, std::string name, T entry) {
+    count_name(value, name);
+    if (state_.entries.size() == safetensors::kMaxTensors)
+      fail(value, "expected at most ", safetensors::kMaxTensors, " tensors, got more");
+    if (!names_.insert(name).second) fail(value, "expected each name once, got ", shown(name), " again");
+    state_.entries.push_back({std::move(name), std::move(entry)});
+  }
+
+  // The elements of a tuple, a list, or a torch.Size made of one.
+  const std::vector<std::uint32_t>& elements(const Value& value) const {
+    if (value.kind == Kind::tuple || value.kind == Kind::list) return value.items;
+    if (value.kind == Kind::call && value.integer == kSize && value.items.size() == 1)
+      if (const Value& inside = values_[value.items[0]]; inside.kind == Kind::tuple || inside.kind == Kind::list)
+        return inside.items;
+    fail(value, "expected a tuple, got ", described(value));
+  }
+  std::int64_t natural(std::uint32_t position, const char* what) const {
+    const Value& value = values_[position];
+    if (value.kind != Kind::integer || value.integer < 0)
+      fail(value, "expected ", what, " >= 0, got ",
+           value.kind == Kind::integer ? std::to_string(value.integer) : described(value));
+    return value.integer;
+  }
+  Shape shape(std::uint32_t position, const char* what) const {
+    const auto& items = elements(values_[position]);
+    if (items.size() > std::size_t(Shape::kMaxRank))
+      fail(values_[position], "expected at most ", Shape::kMaxRank, " dimensions, got ", items.size());
+    Shape sizes;
+    for (const std::uint32_t item : items) sizes.push_back(natural(item, what));
+    return sizes;
+  }
+
+  // _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks[, metadata]);
+  // _rebuild_parameter(tensor, requires_grad, hooks).
+  TensorEntry tensor(const Value& value, int depth) {
+    const auto& arguments = value.items;
+    if (value.kind == Kind::call && value.integer == kParameter && !arguments.empty() && depth < kMaxDepth)
+      return tensor(values_[arguments[0]], depth + 1);
+    if (value.kind != Kind::call || value.integer != kTensor || arguments.size() < 6 || arguments.size() > 7)
+      fail(value, "expected a tensor, got ", described(value), " with ", arguments.size(), " arguments");
+    if (arguments.size() == 7)
+      if (const Value& extra = values_[arguments[6]]; extra.kind != Kind::none && !extra.items.empty())
+        fail(extra, "expected a tensor without attributes such as neg, got some");
+    TensorEntry entry = {.storage = storage(values_[arguments[0]]),
+                         .offset = natural(arguments[1], "an offset"),
+                         .sizes = shape(arguments[2], "sizes"),
+                         .strides = shape(arguments[3], "strides")};
+    if (entry.strides.rank() != entry.sizes.rank())
+      fail(value, "expected a stride for each size, got ", entry.strides, " for ", entry.sizes);
+    check_within(value, entry);
+    return entry;
+  }
+
+  // A tensor of no elements may lie anywhere; it is laid at the beginning.
+  void check_within(const Value& value, TensorEntry& entry) const {
+    std::int64_t elements = 1, last = entry.offset;
+    bool fits = true;
+    const bool is_empty = std::ranges::find(entry.sizes, 0) != entry.sizes.end();
+    for (int dim = 0; dim < entry.sizes.rank(); ++dim) {
+      const std::int64_t size = entry.sizes[dim];
+      std::int64_t reach = 0;
+      fits = fits && (size == 0 || !__builtin_mul_overflow(elements, size, &elements));
+      if (!is_empty)
+        fits = fits && !__builtin_mul_overflow(size - 1, entry.strides[dim], &reach) &&
+               !__builtin_add_overflow(last, reach, &last);
+    }
+    const std::uint64_t available = state_.storages[entry.storage].elements;
+    if (!fits || elements > std::numeric_limits<std::int64_t>::max() / 8 ||
+        (!is_empty && std::uint64_t(last) >= available))
+      fail(value, "expected a tensor within the ", available, " elements of its storage, got sizes ", entry.sizes,
+           ", strides ", entry.strides, " and offset ", entry.offset);
+    if (!is_empty) return;
+    entry.offset = 0;
+    entry.strides = contiguous_strides(entry.sizes);
+  }
+
+  // ("storage", torch.FloatStorage, key, device, elements)
+  std::size_t storage(const Value& value) {
+    if (value.kind != Kind::persistent) fail(value, "expected a storage, got ", described(value));
+    const auto& id = elements(values_[value.items[0]]);
+    if (id.size() != 5 || values_[id[0]].kind != Kind::text || values_[id[0]].text != "storage" ||
+        values_[id[1]].kind != Kind::global || values_[id[1]].integer < kFirstStorage ||
+        values_[id[2]].kind != Kind::text)
+      fail(value, "expected a storage with its type and key, got another persistent value");
+    const DType dtype = kStorageDTypes[values_[id[1]].integer - kFirstStorage];
+    const auto elements = std::uint64_t(natural(id[4], "elements of a storage"));
+    const std::string key(values_[id[2]].text);
+    const auto [known, is_new] = positions_.emplace(key, state_.storages.size());
+    if (is_new) {
+      count_name(value, key);
+      state_.storages.push_back({key, dtype, elements, value.noticed_at});
+    }
+    const StorageEntry& entry = state_.storages[known->second];
+    if (entry.dtype != dtype || entry.elements != elements)
+      fail(value, "expected ", entry.elements, " elements of ", entry.dtype, " in storage ", shown(key),
+           " as before, got ", elements, " of ", dtype);
+    return known->second;
+  }
+
+  const std::string& file_;
+  const std::vector<Value>& values_;
+  State state_;
+  std::map<std::string, std::size_t> positions_;  // of storages, by key
+  std::set<std::string> names_;
+  std::size_t visited_ = 0, name_bytes_ = 0;
+};
+
+}  // namespace
+
+State parse_state(const std::string& file, std::string_view bytes, std::uint64_t begin) {
+  const pickle::Pickle parsed = pickle::parse(file, bytes, begin, kAllowed);
+  return Reader(file, parsed).read(parsed.root);
+}
+
+}  // namespace lockstep::torch_file

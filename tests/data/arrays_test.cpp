@@ -1,0 +1,182 @@
+// Arrays that NumPy 2.4 wrote (tests/data/files), arrays for it, and tables of text.
+#include <lockstep/data/arrays.h>
+
+#include <gtest/gtest.h>
+
+#include <string>
+#include <vector>
+
+#include <lockstep/core/error.h>
+#include <lockstep/tensor/creation.h>
+
+#include "support/temporary_folder.h"
+#include "support/test_devices.h"
+
+namespace lockstep::data {
+namespace {
+
+using Floats = std::vector<float>;
+using testing::contents;
+using testing::TemporaryFolder;
+using testing::write_file;
+
+std::string array_file(const std::string& name) { return LOCKSTEP_DATA_FILES_FOLDER "/" + name; }
+
+// The message without the folder.
+template <class Body>
+std::string array_error(const Body& body) {
+  try {
+    body();
+  } catch (const Error& error) {
+    std::string what = error.what();
+    const std::size_t end = what.find(']'), slash = what.rfind('/', end);
+    return slash < end ? '[' + what.substr(slash + 1) : what;
+  }
+  return "";
+}
+
+TEST(ReadNpy, GivesEveryDType) {
+  for (const auto& [name, dtype] : {std::pair("u1", kUInt8), std::pair("i4", kInt32), std::pair("i8", kInt64),
+                                    std::pair("f2", kFloat16), std::pair("f4", kFloat32), std::pair("f8", kFloat64)}) {
+    const Tensor array = read_npy(array_file(name + std::string(".npy")));
+    EXPECT_EQ(array.dtype(), dtype);
+    EXPECT_EQ(array.sizes(), (Shape{2, 3}));
+    EXPECT_EQ(array.to(kFloat32).to_vector<float>(), (Floats{0, 1, 2, 3, 4, 5})) << name;
+  }
+  const Tensor bools = read_npy(array_file("b1.npy"));
+  EXPECT_EQ(bools.dtype(), kBool);
+  EXPECT_EQ(bools.to(kFloat32).to_vector<float>(), (Floats{0, 1, 0, 1, 0, 1}));
+}
+
+TEST(ReadNpy, GivesFortransOrderScalarsAndNothing) {
+  const Tensor fortran = read_npy(array_file("fortran.npy"));
+  EXPECT_EQ(fortran.sizes(), (Shape{2, 3, 4}));
+  EXPECT_EQ(fortran[1][2][3].item<float>(), 23);
+  EXPECT_EQ(fortran[1][0][1].item<float>(), 13);
+  EXPECT_EQ(read_npy(array_file("scalar.npy")).item<double>(), 2.5);
+  EXPECT_EQ(read_npy(array_file("scalar.npy")).dim(), 0);
+  EXPECT_EQ(read_npy(array_file("empty.npy")).sizes(), (Shape{2, 0}));
+}
+
+TEST(WriteNpy, WritesWhatNumpyWrites) {
+  const TemporaryFolder folder;
+  const TestDevices devices(1);
+  const Tensor numbers = tensor({{0, 1, 2}, {3, 4, 5}});
+  for (const auto& [name, dtype] : {std::pair("u1", kUInt8), std::pair("i4", kInt32), std::pair("i8", kInt64),
+                                    std::pair("f2", kFloat16), std::pair("f4", kFloat32), std::pair("f8", kFloat64)}) {
+    write_npy(folder / "a.npy", numbers.to(Device::cuda(0), dtype));
+    EXPECT_EQ(contents(folder / "a.npy"), contents(array_file(name + std::string(".npy")))) << name;
+  }
+  write_npy(folder / "a.npy", numbers.t());
+  EXPECT_EQ(read_npy(folder / "a.npy").to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 3, 1, 4, 2, 5}));
+  write_npy(folder / "a.npy", tensor(2.5));
+  EXPECT_EQ(read_npy(folder / "a.npy").item<float>(), 2.5);
+  EXPECT_EQ(array_error([&] { write_npy(folder / "a.npy", zeros({1}, {.dtype = kBFloat16})); }),
+            "[write_npy] expected a dtype that NumPy has, got bfloat16");
+}
+
+TEST(ReadNpz, GivesTheArraysByName) {
+  const StateDict arrays = read_npz(array_file("stored.npz"));
+  EXPECT_EQ(arrays.size(), 2u);
+  EXPECT_EQ(arrays.at("weights").to_vector<float>(), (Floats{0, 1, 2, 3, 4, 5}));
+  EXPECT_EQ(arrays.at("labels").to_vector<std::int64_t>(), (std::vector<std::int64_t>{0, 1, 2}));
+}
+
+TEST(ReadNpz, RefusesCompressedArraysByName) {
+  const std::string error = array_error([] { read_npz(array_file("compressed.npz")); });
+  EXPECT_NE(error.find("expected entries that are stored uncompressed, got \"weights.npy\" with deflate"), error.npos)
+      << error;
+}
+
+TEST(ReadNpy, RefusesWhatItCannotHold) {
+  EXPECT_EQ(array_error([] { read_npy(array_file("big_endian.npy")); }),
+            "[big_endian.npy] at byte 10: expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got \">f4\"");
+  EXPECT_EQ(array_error([] { read_npy(array_file("int16.npy")); }),
+            "[int16.npy] at byte 10: expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got \"<i2\"");
+}
+
+std::string npy(const std::string& header, const std::string& data) {
+  return "\x93NUMPY" + std::string("\1\0", 2) + char(header.size()) + '\0' + header + data;
+}
+
+TEST(ReadNpy, RefusesHostileFiles) {
+  const TemporaryFolder folder;
+  const struct {
+    std::string bytes, expected;
+  } cases[] = {
+      {"", "[x.npy] at byte 0: expected an array of NumPy, got 0 bytes"},
+      {"PK and more text", "[x.npy] at byte 0: expected an array of NumPy, got another file"},
+      {"\x93NUMPY\4 and more", "[x.npy] at byte 6: expected version 1 to 3 of the format, got 4"},
+      {"\x93NUMPY" + std::string("\1\0\xff\xff", 4) + "{}",
+       "[x.npy] at byte 8: expected a header of at most 2 bytes, got 65535"},
+      {npy("{'descr': '<f4'}  ", ""),
+       "[x.npy] at byte 26: expected the header of an array with descr, fortran_order and shape, got fewer"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (2,)}", "abc"),
+       "[x.npy] at byte 10: expected sizes that fit the 3 bytes of data, got [2]"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (4294967296, 4294967296)}", ""),
+       "[x.npy] at byte 10: expected sizes that fit the 0 bytes of data, got [4294967296, 4294967296]"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (-1,)}", "abcd"),
+       "[x.npy] at byte 61: expected the header of an array with sizes, got \"-1,)}\""},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", "abcd"),
+       "[x.npy] at byte 77: expected the header of an array with at most 8 dimensions, got more"},
+      {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "abcd"),
+       "[x.npy] at byte 20: expected the header of an array with a text, got \"[('a', '<f4')], 'for\""},
+      {npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1,)}", "\2"),
+       "[x.npy] at byte 65: expected 0 or 1 for a bool, got 2"},
+  };
+  for (const auto& hostile : cases) {
+    write_file(folder / "x.npy", hostile.bytes);
+    EXPECT_EQ(array_error([&] { read_npy(folder / "x.npy"); }), hostile.expected);
+  }
+}
+
+Csv csv(const std::string& bytes, const CsvOptions& options = {}) {
+  const TemporaryFolder folder;
+  write_file(folder / "x.csv", bytes);
+  return read_csv(folder / "x.csv", options);
+}
+
+TEST(ReadCsv, GivesNamesAndNumbers) {
+  const Csv table = csv("a, b ,\"c d\"\r\n1,2.5,-3e2\r\n\r\n+4, 5 ,\"6\"");
+  EXPECT_EQ(table.columns, (std::vector<std::string>{"a", "b", "c d"}));
+  EXPECT_EQ(table.values.sizes(), (Shape{2, 3}));
+  EXPECT_EQ(table.values.to_vector<float>(), (Floats{1, 2.5, -300, 4, 5, 6}));
+}
+
+TEST(ReadCsv, TakesColumnsByNameAndLeavesTextsAlone) {
+  const Csv table = csv("name,x,y\n\"a \"\"b\"\", c\",1,2\nd,3,4\n", {.columns = {"y", "x"}, .dtype = kInt64});
+  EXPECT_EQ(table.values.to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 1, 4, 3}));
+  EXPECT_EQ(array_error([] { csv("a\n1\n", {.columns = {"b"}}); }).substr(0, 38),
+            "[read_csv] expected a column \"b\" in \"/");
+}
+
+TEST(ReadCsv, ReadsOtherForms) {
+  EXPECT_EQ(csv("1;2\n3;4\n", {.separator = ';', .header = false}).values.to_vector<float>(), (Floats{1, 2, 3, 4}));
+  EXPECT_EQ(csv("1\t\t3\n", {.separator = '\t', .header = false, .missing = -1}).values.to_vector<float>(),
+            (Floats{1, -1, 3}));
+  EXPECT_EQ(csv("").values.sizes(), (Shape{0, 0}));
+  EXPECT_EQ(csv("a,b\n").values.sizes(), (Shape{0, 2}));
+  EXPECT_EQ(csv("\xef\xbb\xbf"
+                "a\n0.1\n",
+                {.dtype = kFloat64})
+                .values.item<double>(),
+            0.1);
+}
+
+TEST(ReadCsv, NamesLineAndColumn) {
+  EXPECT_EQ(array_error([] { csv("a,b\n1,2\n3,x\n"); }),
+            "[x.csv] at byte 8: line 3, column 2: expected a number, got \"x\"");
+  EXPECT_EQ(array_error([] { csv("a,b\n1,\n"); }), "[x.csv] at byte 4: line 2, column 2: expected a number, got \"\"");
+  EXPECT_EQ(array_error([] { csv("a,b\n1,2,3\n"); }), "[x.csv] at byte 4: line 2, column 2: expected 2 fields, got 3");
+  EXPECT_EQ(array_error([] { csv("a\n1.5\n", {.dtype = kInt64}); }),
+            "[x.csv] at byte 2: line 2, column 1: expected an integer, got \"1.5\"");
+  EXPECT_EQ(array_error([] { csv("a\n\"1\n"); }),
+            "[x.csv] at byte 2: line 2, column 1: expected a quote at the end of the field, got the end of the file");
+  EXPECT_EQ(array_error([] { csv("a\n\"1\"2\n"); }),
+            "[x.csv] at byte 2: line 2, column 1: expected a separator after the quote, got \"2\"");
+  EXPECT_EQ(array_error([] { csv("t,a\n\"x\ny\",1\nz,w\n", {.columns = {"a"}}); }),
+            "[x.csv] at byte 12: line 4, column 2: expected a number, got \"w\"");
+}
+
+}  // namespace
+}  // namespace lockstep::data

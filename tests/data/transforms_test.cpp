@@ -1,0 +1,140 @@
+// Transforms of images: values, what is random, and what is refused.
+#include <lockstep/data/transforms.h>
+
+#include <gtest/gtest.h>
+
+#include <set>
+#include <string>
+#include <vector>
+
+#include <lockstep/data/datasets.h>
+#include <lockstep/data/loader.h>
+#include <lockstep/data/tensor_dataset.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+#include "support/test_devices.h"
+
+namespace lockstep::data::transforms {
+namespace {
+
+using Floats = std::vector<float>;
+
+template <class Body>
+std::string refusal(const Body& body) {
+  try {
+    body();
+  } catch (const InvalidArgument& error) {
+    return error.what();
+  }
+  return "";
+}
+
+// Pixel (y, x) is 10 y + x + 1.
+Tensor picture(std::int64_t height, std::int64_t width) {
+  return (10 * arange(double(height)).view({1, height, 1}) + arange(double(width)) + 1).to(kFloat32);
+}
+
+TEST(ToFloat, DividesBytesBy255) {
+  const Tensor image = ToFloat()(tensor({0, 51, 255}, {.dtype = kUInt8}));
+  EXPECT_EQ(image.to_vector<float>(), (Floats{0, 51.0f / 255, 1}));
+  EXPECT_EQ(ToFloat()(tensor({3.0, 4.0}, {.dtype = kFloat64})).to_vector<float>(), (Floats{3, 4}));
+}
+
+TEST(Normalize, ShiftsAndScalesEachChannel) {
+  const Tensor image = Normalize({1, 2}, {2, 4})(ones({2, 1, 2}) * 3);
+  EXPECT_EQ(image.to_vector<float>(), (Floats{1, 1, 0.25, 0.25}));
+  EXPECT_EQ(Normalize({1}, {2})(ones({2, 1, 1})).to_vector<float>(), (Floats{0, 0}));
+}
+
+TEST(Normalize, RefusesWhatDoesNotFit) {
+  EXPECT_EQ(refusal([] {
+              Normalize({1}, {1, 2});
+            }),
+            "[Normalize] expected as many numbers in std as in mean, and some, got 2 and 1");
+  EXPECT_EQ(refusal([] { Normalize({1}, {0}); }), "[Normalize] expected no 0 in std, got one");
+  EXPECT_EQ(refusal([] {
+              Normalize({1, 2}, {1, 2})(ones({3, 2, 2}));
+            }),
+            "[Normalize] expected an image of 2 channels, got [3, 2, 2]");
+  EXPECT_EQ(refusal([] {
+              Normalize({1}, {1})(ones({1, 2, 2}, {.dtype = kUInt8}));
+            }),
+            "[Normalize] expected a floating dtype, got uint8: use ToFloat first");
+  EXPECT_EQ(refusal([] {
+              Normalize({1}, {1})(ones({2, 2}));
+            }),
+            "[Normalize] expected an image [channels, height, width], got [2, 2]");
+}
+
+TEST(RandomCrop, GivesEveryWindow) {
+  manual_seed(1);
+  std::set<float> corners;
+  const RandomCrop crop({2, 3});
+  for (int i = 0; i < 200; ++i) {
+    const Tensor window = crop(picture(3, 5));
+    ASSERT_EQ(window.sizes(), (Shape{1, 2, 3}));
+    const Floats pixels = window.to_vector<float>();
+    EXPECT_EQ(pixels[5], pixels[0] + 12) << "one row and two columns further";
+    corners.insert(pixels[0]);
+  }
+  EXPECT_EQ(corners, (std::set<float>{1, 2, 3, 11, 12, 13}));
+}
+
+TEST(RandomCrop, FillsThePadding) {
+  manual_seed(1);
+  std::set<Floats> windows;
+  const RandomCrop crop({1, 1}, {.padding = 1, .fill = -1});
+  for (int i = 0; i < 100; ++i) windows.insert(crop(ones({1, 1, 1})).to_vector<float>());
+  EXPECT_EQ(windows, (std::set<Floats>{{-1}, {1}}));
+}
+
+TEST(RandomCrop, RefusesAnImageThatIsTooSmall) {
+  EXPECT_EQ(refusal([] {
+              RandomCrop({4, 4}, {.padding = 1})(ones({1, 2, 1}));
+            }),
+            "[RandomCrop] expected an image of at least 4 by 4 with padding 1, got [1, 2, 1]");
+  EXPECT_EQ(refusal([] { RandomCrop({0, 4}); }), "[RandomCrop] expected a size from 1 on, got 0 and 4");
+  EXPECT_EQ(refusal([] { RandomCrop({1, 1}, {.padding = -1}); }), "[RandomCrop] expected padding >= 0, got -1");
+}
+
+TEST(RandomHorizontalFlip, MirrorsSome) {
+  manual_seed(1);
+  const Tensor image = picture(1, 3);
+  EXPECT_EQ(RandomHorizontalFlip(1)(image).to_vector<float>(), (Floats{3, 2, 1}));
+  EXPECT_EQ(RandomHorizontalFlip(0)(image).to_vector<float>(), (Floats{1, 2, 3}));
+  int flipped = 0;
+  for (int i = 0; i < 400; ++i) flipped += RandomHorizontalFlip()(image).to_vector<float>()[0] == 3;
+  EXPECT_NEAR(flipped, 200, 50);
+  EXPECT_EQ(refusal([] { RandomHorizontalFlip(1.5); }),
+            "[RandomHorizontalFlip] expected a probability from 0 to 1, got 1.5");
+}
+
+TEST(Compose, AppliesOneAfterTheOtherOnAnyDevice) {
+  const TestDevices devices(1);
+  const Compose prepared(ToFloat(), RandomCrop({2, 2}), RandomHorizontalFlip(1), Normalize({0.5}, {0.5}));
+  const Tensor image = tensor({0, 51, 102, 255}, {.dtype = kUInt8}).view({1, 2, 2});
+  const Floats expected = {-0.6f, -1, 1, -0.2f};
+  for (const Device device : {Device(), Device::cuda(0)}) {
+    const Floats got = prepared(image.to(device)).cpu().to_vector<float>();
+    for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(got[i], expected[i], 1e-6) << i;
+  }
+}
+
+// The loader's seed, not the order in which workers come, decides what is drawn.
+TEST(Compose, IsDrawnAnewForEachSampleAndTheSameForEachNumberOfWorkers) {
+  const TensorDataset images(rand({12, 3, 6, 6}), arange(12));
+  const auto epoch = [&](int workers) {
+    Floats all;
+    DataLoader loader(MapDataset(images, Compose(RandomCrop({3, 3}, {.padding = 1}), RandomHorizontalFlip())),
+                      {.batch_size = 5, .seed = 9, .workers = workers});
+    for (auto [image, label] : loader)
+      for (const float value : image.to_vector<float>()) all.push_back(value);
+    return all;
+  };
+  EXPECT_EQ(epoch(0), epoch(3));
+}
+
+}  // namespace
+}  // namespace lockstep::data::transforms

@@ -1,0 +1,202 @@
+// Files of torch.save that lie: made by hand here, pickle by pickle, and refused with typed errors.
+#include <gtest/gtest.h>
+
+#include <cstring>
+#include <functional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/error.h>
+
+#include "io/crc32.h"
+#include "io/memory_source.h"
+#include "io/torch_file.h"
+#include "io/zip_archive.h"
+
+namespace lockstep {
+namespace {
+
+using testing::MemorySource;
+
+template <class T>
+std::string raw(T value) {
+  std::string bytes(sizeof value, '\0');
+  std::memcpy(bytes.data(), &value, sizeof value);
+  return bytes;
+}
+
+using ZipEntries = std::vector<std::pair<std::string, std::string>>;
+
+struct ZipFields {  // of each entry of the directory
+  std::uint16_t flags = 0, method = 0;
+  std::uint32_t more_bytes = 0;
+  bool all_at_first = false;
+};
+
+std::string zip_of(const ZipEntries& entries, const ZipFields& fields = {}) {
+  std::string file, directory;
+  for (const auto& [name, data] : entries) {
+    const auto offset = std::uint32_t(fields.all_at_first ? 0 : file.size());
+    const std::string sizes = raw(crc32_of(data.data(), data.size())) + raw(std::uint32_t(data.size())) +
+                              raw(std::uint32_t(data.size())) + raw(std::uint16_t(name.size())) + raw(std::uint16_t(0));
+    file += "PK\3\4" + std::string(10, '\0') + sizes + name + data;
+    const auto bytes = std::uint32_t(data.size()) + fields.more_bytes;
+    directory += "PK\1\2" + std::string(4, '\0') + raw(fields.flags) + raw(fields.method) + std::string(4, '\0') +
+                 sizes.substr(0, 4) + raw(bytes) + raw(bytes) + raw(std::uint16_t(name.size())) +
+                 std::string(12, '\0') + raw(offset) + name;
+  }
+  const auto count = std::uint16_t(entries.size());
+  return file + directory + "PK\5\6" + std::string(4, '\0') + raw(count) + raw(count) +
+         raw(std::uint32_t(directory.size())) + raw(std::uint32_t(file.size())) + std::string(2, '\0');
+}
+
+std::string zip_error(const std::string& bytes) {
+  MemorySource source(bytes);
+  try {
+    torch_file::read(source, {});
+  } catch (const FormatError& error) {
+    EXPECT_LE(error.offset, bytes.size());
+    const std::string what = error.what();
+    return what.substr(what.find(": ") + 2);
+  }
+  return "nothing";
+}
+
+// A pickle's opcodes in words.
+std::string unicode(const std::string& value) { return 'X' + raw(std::uint32_t(value.size())) + value; }
+std::string named(const std::string& module, const std::string& name) { return 'c' + module + '\n' + name + '\n'; }
+std::string integer(std::int32_t value) { return 'J' + raw(value); }
+std::string tuple_of(const std::string& items) { return '(' + items + 't'; }
+std::string storage_of(std::int32_t elements, const std::string& key = "0", const std::string& type = "FloatStorage") {
+  return '(' + unicode("storage") + named("torch", type) + unicode(key) + unicode("cpu") + integer(elements) + "tQ";
+}
+std::string tensor_of(const std::string& storage, std::int32_t offset, const std::string& sizes,
+                      const std::string& strides) {
+  return named("torch._utils", "_rebuild_tensor_v2") + '(' + storage + integer(offset) + tuple_of(sizes) +
+         tuple_of(strides) + "\x89" + named("collections", "OrderedDict") + ")RtR";
+}
+std::string dict_of(const std::string& value) { return "\x80\2}" + unicode("x") + value + "s."; }
+
+std::string torch_zip(const std::string& pickle, const std::string& data = "abcdefgh") {
+  return zip_of({{"m/data.pkl", pickle}, {"m/data/0", data}});
+}
+
+TEST(HostileTorchFile, IsWellFormedWithoutALie) {
+  const std::string good =
+      torch_zip(dict_of(tensor_of(storage_of(2), 0, integer(2), integer(1))), std::string("\0\0\x80?\0\0\0@", 8));
+  MemorySource source(good);
+  EXPECT_EQ(torch_file::read(source, {}).tensors.at("x").to_vector<float>(), (std::vector<float>{1, 2}));
+}
+
+TEST(HostileTorchFile, OfOtherOpcodesAndNamesIsRefusedByName) {
+  const std::pair<std::string, std::string> pickles[] = {
+      {"\x80\2" + named("os", "system") + unicode("true") + "\x85R.",
+       "expected names that a state dict is made of, got \"os.system\": save a state dict of tensors, numbers and "
+       "texts"},
+      {"\x80\4" + unicode("builtins") + unicode("eval") + "\x93.",
+       "expected names that a state dict is made of, got \"builtins.eval\": save a state dict of tensors, numbers and "
+       "texts"},
+      {std::string("\x80\2)\x81."), "expected opcodes that a state dict is made of, got NEWOBJ (129)"},
+      {std::string("(ios\nsystem\n."), "expected opcodes that a state dict is made of, got INST (105)"},
+      {std::string("\x80\2\x82\1."), "expected opcodes that a state dict is made of, got EXT1 (130)"},
+      {std::string("\x80\2\xff."), "expected opcodes that a state dict is made of, got no opcode (255)"},
+      {std::string("\x80\1}."), "expected pickle protocol 2 to 5, got 1"},
+  };
+  for (const auto& [pickle, expected] : pickles) EXPECT_EQ(zip_error(torch_zip(pickle)), expected);
+}
+
+TEST(HostileTorchFile, OfAPickleThatDoesNotHangTogetherIsRefused) {
+  const std::pair<std::string, std::string> pickles[] = {
+      {"", "expected 1 bytes more of a pickle, got 0"},
+      {"}", "expected 1 bytes more of a pickle, got 0"},
+      {"X\xff\xff\xff\x7f.", "expected 2147483647 bytes more of a pickle, got 1"},
+      {"X" + raw(std::uint32_t(1)) + "\xff.", "expected UTF-8 in a text, got \"\\ufffd\""},
+      {"}}.", "expected one value at the end, got more"},
+      {"(.", "expected one value at the end, got more"},
+      {"t.", "expected a mark on the stack, got none"},
+      {"\x85.", "expected 1 values on the stack, got 0"},
+      {"}(s.", "expected 2 values on the stack, got 0"},
+      {"]K\1K\2s.", "expected a dict on the stack, got something else"},
+      {"}(K\1u.", "expected a value for each key, got one key more"},
+      {"h\1.", "expected a memo, got none at 1"},
+      {"}r\xff\xff\xff\xff.", "expected a memo below 4194304, got 4294967295"},
+      {"}}R.", "expected a name and a tuple to call, got something else"},
+      {"]}b.", "expected BUILD on an OrderedDict, got it on something else"},
+      {std::string("\x8a\x09") + std::string(9, '\1') + ".", "expected integers of at most 8 bytes, got one of 9"},
+      {named("torch", "Size"), "expected 1 bytes more of a pickle, got 0"},
+  };
+  for (const auto& [pickle, expected] : pickles) EXPECT_EQ(zip_error(torch_zip(pickle)), expected);
+}
+
+TEST(HostileTorchFile, OfATensorThatLiesIsRefused) {
+  const std::string one = integer(1), billion = integer(1'000'000'000);
+  const std::pair<std::string, std::string> values[] = {
+      {tensor_of(storage_of(2), 1, integer(2), one),
+       "expected a tensor within the 2 elements of its storage, got sizes [2], strides [1] and offset 1"},
+      {tensor_of(storage_of(2), 0, integer(2), integer(2)),
+       "expected a tensor within the 2 elements of its storage, got sizes [2], strides [2] and offset 0"},
+      {tensor_of(storage_of(2), 0, billion + billion + billion, integer(0) + integer(0) + integer(0)),
+       "expected a tensor within the 2 elements of its storage, got sizes [1000000000, 1000000000, 1000000000], "
+       "strides "
+       "[0, 0, 0] and offset 0"},
+      {tensor_of(storage_of(2), 0, integer(-1), one), "expected sizes >= 0, got -1"},
+      {tensor_of(storage_of(2), 0, one, integer(-1)), "expected strides >= 0, got -1"},
+      {tensor_of(storage_of(2), -1, one, one), "expected an offset >= 0, got -1"},
+      {tensor_of(storage_of(2), 0, one, ""), "expected a stride for each size, got [] for [1]"},
+      {tensor_of(storage_of(2), 0, one + one + one + one + one + one + one + one + one, one),
+       "expected at most 8 dimensions, got 9"},
+      {tensor_of(storage_of(1'000'000'000), 0, one, one),
+       "expected 1000000000 elements of float32 in storage \"0\", got 8 bytes"},
+      {tensor_of(storage_of(2, "7"), 0, one, one), "expected data of storage \"7\", got none"},
+      {tensor_of("}", 0, one, one), "expected a storage, got a dict"},
+      {storage_of(2), "expected a value for \"x\", got a storage"},
+      {named("torch", "FloatStorage"), "expected a value for \"x\", got \"torch.FloatStorage\""},
+      {tensor_of(storage_of(8, "0", "BoolStorage"), 0, one, one), "expected 0 or 1 for a bool, got 97"},
+  };
+  for (const auto& [value, expected] : values) EXPECT_EQ(zip_error(torch_zip(dict_of(value))), expected);
+}
+
+TEST(HostileTorchFile, OfCirclesAndBombsIsRefused) {
+  EXPECT_EQ(zip_error(torch_zip("}q\1" + unicode("x") + "h\1s.")),
+            "expected at most 64 dicts and lists in each other, got more");
+  EXPECT_EQ(zip_error(torch_zip("]q\1h\1a.")), "expected at most 64 dicts and lists in each other, got more");
+  // Lists of ten times the one before, up to 10^12 numbers.
+  std::string lists = "]q\1(K\1K\1K\1K\1K\1K\1K\1K\1K\1K\1e";
+  for (char depth = 1; depth < 12; ++depth) {
+    lists += std::string("]q") + char(depth + 1) + '(';
+    for (int i = 0; i < 10; ++i) lists += std::string("h") + depth;
+    lists += 'e';
+  }
+  EXPECT_EQ(zip_error(torch_zip('}' + unicode("x") + '(' + lists + "ts.")),
+            "expected at most 262144 tensors, got more");
+}
+
+TEST(HostileTorchFile, OfADirectoryThatLiesIsRefused) {
+  const ZipEntries entries = {{"m/data.pkl", "}."}, {"m/data/0", "abcd"}};
+  EXPECT_EQ(zip_error(zip_of(entries)), "nothing");
+  EXPECT_EQ(zip_error(zip_of(entries, {.flags = 1})), "expected entries that are not encrypted, got \"m/data.pkl\"");
+  EXPECT_EQ(zip_error(zip_of(entries, {.method = 8})),
+            "expected entries that are stored uncompressed, got \"m/data.pkl\" with deflate");
+  EXPECT_EQ(zip_error(zip_of(entries, {.more_bytes = 1'000'000'000})).substr(0, 43),
+            "expected \"m/data.pkl\" before the directory,");
+  EXPECT_EQ(zip_error(zip_of(entries, {.more_bytes = 1})).substr(0, 34), "expected entries without overlap, ");
+  EXPECT_EQ(zip_error(zip_of(entries, {.all_at_first = true})).substr(0, 34), "expected entries without overlap, ");
+  EXPECT_EQ(zip_error(zip_of({{"m/data.pkl", "}."}, {"m/data.pkl", "}."}})),
+            "expected each entry once, got \"m/data.pkl\" again");
+  EXPECT_EQ(zip_error(zip_of({{"m/n/data.pkl", "}."}})),
+            "expected a file of torch.save, got a zip file without data.pkl");
+  EXPECT_EQ(zip_error(zip_of({{"m/data.pkl", "}."}, {"m/byteorder", "big"}})),
+            "expected the byte order little, got \"big\"");
+  std::string comment = zip_of(entries);
+  comment.back() = 1;
+  EXPECT_EQ(zip_error(comment), "expected a zip file with a directory at its end, got none: the file is cut off");
+}
+
+TEST(Crc32, IsThatOfZip) {
+  EXPECT_EQ(crc32_of("123456789", 9), 0xcbf43926u);  // the check value of CRC-32/ISO-HDLC
+  EXPECT_EQ(crc32_of("56789", 5, crc32_of("1234", 4)), 0xcbf43926u);
+}
+
+}  // namespace
+}  // namespace lockstep
