@@ -17,18 +17,30 @@ void make_affine(std::optional<Parameter>& weight, std::optional<Parameter>& bia
 
 Tensor or_nothing(const std::optional<Parameter>& parameter) { return parameter ? Tensor(*parameter) : Tensor(); }
 
+void check_normalized(const char* layer, const Shape& normalized) {
+  if (normalized.rank() == 0) throw ShapeError(text("[", layer, "] expected at least one dimension, got []"));
+  for (const std::int64_t size : normalized)
+    if (size < 0) throw ShapeError(text("[", layer, "] expected sizes of at least 0, got ", normalized));
+}
+
 }  // namespace
 
 LayerNorm::LayerNorm(const Shape& normalized, const NormOptions& options) : normalized_(normalized), eps_(options.eps) {
-  if (normalized.rank() == 0) throw ShapeError("[LayerNorm] expected at least one dimension, got []");
-  for (const std::int64_t size : normalized)
-    if (size < 0) throw ShapeError(text("[LayerNorm] expected sizes of at least 0, got ", normalized));
+  check_normalized("LayerNorm", normalized);
   make_affine(weight, bias, normalized, options);
 }
 
 Tensor LayerNorm::forward(const Tensor& x) const {
   return layer_norm(x, normalized_, or_nothing(weight), or_nothing(bias), eps_);
 }
+
+RMSNorm::RMSNorm(const Shape& normalized, const RMSNormOptions& options) : normalized_(normalized), eps_(options.eps) {
+  check_normalized("RMSNorm", normalized);
+  std::optional<Parameter> no_bias;
+  make_affine(weight, no_bias, normalized, {.affine = options.affine, .bias = false, .tensor = options.tensor});
+}
+
+Tensor RMSNorm::forward(const Tensor& x) const { return rms_norm(x, normalized_, or_nothing(weight), eps_); }
 
 GroupNorm::GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options)
     : groups_(groups), channels_(channels), eps_(options.eps) {

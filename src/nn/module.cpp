@@ -62,6 +62,10 @@ std::optional<Shape> expected_sizes(const Parameter& value) {
   return value.defined() ? std::optional(value.sizes()) : value.lazy_sizes();
 }
 
+// Whether it is in the state dict.
+bool is_kept(const Parameter&) { return true; }
+bool is_kept(const Buffer& value) { return value.is_persistent(); }
+
 bool matches(const Shape& expected, const Shape& got) {
   return std::ranges::equal(expected, got, [](std::int64_t e, std::int64_t g) { return e == -1 || e == g; });
 }
@@ -94,7 +98,8 @@ std::vector<StateDict::Entry> ModuleBase::named_parameters() const {
 
 StateDict ModuleBase::state_dict() const {
   StateDict state;
-  each_state(*this, [&](const Path& path, State& value) {
+  each_state(*this, [&](const Path& path, auto& value) {
+    if (!is_kept(value)) return;
     check_shaped(path, value);
     state.add(path.str(), value.detach());
   });
@@ -115,6 +120,7 @@ void ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& opti
   }
   std::vector<std::function<void()>> loads;
   each_state(*this, [&](const Path& path, auto& value) {
+    if (!is_kept(value)) return;
     const std::string key = path.str();
     const auto entry = given.find(key);
     if (entry != given.end() && std::exchange(entry->second.is_used, true)) {

@@ -17,11 +17,26 @@ struct Hardtanh {
   }
 };
 
+struct Hardsigmoid {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x <= -3 ? T(0) : x >= 3 ? T(1) : (x + 3) / 6;
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return where(x <= -3, 0, where(x >= 3, 0, g / 6));
+  }
+};
+
 }  // namespace
 
 Tensor hardtanh(const Tensor& x, double min, double max) {
   if (!(min <= max)) throw InvalidArgument(text("[hardtanh] expected min <= max, got ", min, " and ", max));
   return unary("hardtanh", "Hardtanh", x, Hardtanh{min, max});
 }
+
+Tensor relu6(const Tensor& x) { return unary("relu6", "Relu6", x, Hardtanh{0, 6}); }
+
+Tensor hardsigmoid(const Tensor& x) { return unary("hardsigmoid", "Hardsigmoid", x, Hardsigmoid()); }
 
 }  // namespace lockstep

@@ -19,6 +19,17 @@ struct Softplus {
   }
 };
 
+struct LogSigmoid {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return -softplus(-x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return g * sigmoid(-x);
+  }
+};
+
 }  // namespace
 
 Tensor softplus(const Tensor& x, const SoftplusOptions& options) {
@@ -26,5 +37,7 @@ Tensor softplus(const Tensor& x, const SoftplusOptions& options) {
   if (!(options.beta > 0)) throw InvalidArgument(text("[softplus] expected beta > 0, got ", options.beta));
   return unary("softplus", "Softplus", x, Softplus{options.beta, options.threshold});
 }
+
+Tensor logsigmoid(const Tensor& x) { return unary("logsigmoid", "LogSigmoid", x, LogSigmoid()); }
 
 }  // namespace lockstep

@@ -184,7 +184,8 @@ TEST(RecurrentSequences, AreTheirComposition) {
                                 {}};
         std::vector<Tensor> inputs = {in[0], in[1], in[3], in[4], in[5], in[6]};
         if (kind == RecurrentKind::lstm) inputs.push_back(in[recurrent::kC] = input({5, 37}));
-        const recurrent::Outputs got = recurrent::run(kind, in, steps), expected = recurrent::composed(kind, in, steps);
+        const recurrent::Outputs got = recurrent::run("sequence", kind, in, steps),
+                                 expected = recurrent::composed(kind, in, steps);
         const auto loss = [](const recurrent::Outputs& out) {
           const Tensor both = sum(out.output * out.output) + sum(out.h);
           return out.c.defined() ? both + sum(out.c * out.c) : both;

@@ -30,6 +30,7 @@ Table all_rows() {
   add_conv_rows(table);
   add_elementwise_rows(table);
   add_recurrent_rows(table);
+  add_functional_rows(table);
   add_structure_rows(table);
   add_layer_rows(table);
   return table;

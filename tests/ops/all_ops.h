@@ -11,12 +11,17 @@
 #include <lockstep/ops/attention.h>
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/conv.h>
+#include <lockstep/ops/distance.h>
 #include <lockstep/ops/dropout.h>
+#include <lockstep/ops/einsum.h>
+#include <lockstep/ops/embedding_bag.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/ops/layout.h>
+#include <lockstep/ops/likelihood_loss.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/loss.h>
+#include <lockstep/ops/margin_loss.h>
 #include <lockstep/ops/normalization.h>
 #include <lockstep/ops/order.h>
 #include <lockstep/ops/pooling.h>

@@ -29,6 +29,7 @@ std::vector<GradientCase> attention_gradient_cases();
 std::vector<GradientCase> conv_gradient_cases();
 std::vector<GradientCase> elementwise_gradient_cases();
 std::vector<GradientCase> recurrent_gradient_cases();
+std::vector<GradientCase> functional_gradient_cases();
 std::vector<GradientCase> structure_gradient_cases();
 std::vector<GradientCase> window_gradient_cases();
 
@@ -39,6 +40,7 @@ inline std::vector<GradientCase> all_gradient_cases() {
            conv_gradient_cases(),
            elementwise_gradient_cases(),
            recurrent_gradient_cases(),
+           functional_gradient_cases(),
            structure_gradient_cases(),
            window_gradient_cases(),
        })

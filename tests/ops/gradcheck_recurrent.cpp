@@ -15,7 +15,7 @@ DifferentiableFunction sequence(RecurrentKind kind, std::vector<std::int64_t> si
   return [=](const Values& v) {
     const bool has_cell = kind == RecurrentKind::lstm;
     const recurrent::Outputs out =
-        recurrent::run(kind, {v[0], v[1], has_cell ? v[6] : Tensor(), v[2], v[3], v[4], v[5], Tensor()},
+        recurrent::run("sequence", kind, {v[0], v[1], has_cell ? v[6] : Tensor(), v[2], v[3], v[4], v[5], Tensor()},
                        recurrent::Steps(sizes, reverse));
     return has_cell ? Values{out.output, out.h, out.c} : Values{out.output, out.h};
   };

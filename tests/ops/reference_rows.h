@@ -25,8 +25,9 @@ void add_attention_rows(Table& table);
 void add_conv_rows(Table& table);
 void add_elementwise_rows(Table& table);  ///< Arithmetic, activations, losses.
 void add_recurrent_rows(Table& table);
-void add_structure_rows(Table& table);  ///< Reductions, products, shapes, indexing and the rest.
-void add_window_rows(Table& table);     ///< Pooling, interpolation.
+void add_structure_rows(Table& table);   ///< Reductions, products, shapes, indexing and the rest.
+void add_window_rows(Table& table);      ///< Pooling, interpolation.
+void add_functional_rows(Table& table);  ///< More activations and losses, and what is made of other ops.
 
 inline Table all_rows() {
   Table table;
@@ -34,6 +35,7 @@ inline Table all_rows() {
   add_conv_rows(table);
   add_elementwise_rows(table);
   add_recurrent_rows(table);
+  add_functional_rows(table);
   add_structure_rows(table);
   add_window_rows(table);
   return table;

@@ -32,6 +32,13 @@ struct LOCKSTEP_API ELU : Module<ELU> {
   Tensor forward(const Tensor& x) const { return elu(x, alpha); }
 };
 
+struct LOCKSTEP_API CELU : Module<CELU> {
+  explicit CELU(double factor = 1) : alpha(factor) {}
+  double alpha;
+  auto members() { return nn::members("alpha", alpha); }
+  Tensor forward(const Tensor& x) const { return celu(x, alpha); }
+};
+
 struct LOCKSTEP_API SELU : Module<SELU> {
   Tensor forward(const Tensor& x) const { return selu(x); }
 };
@@ -58,6 +65,14 @@ struct LOCKSTEP_API Hardtanh : Module<Hardtanh> {
   Tensor forward(const Tensor& x) const { return hardtanh(x, min, max); }
 };
 
+struct LOCKSTEP_API ReLU6 : Module<ReLU6> {
+  Tensor forward(const Tensor& x) const { return relu6(x); }
+};
+
+struct LOCKSTEP_API Hardsigmoid : Module<Hardsigmoid> {
+  Tensor forward(const Tensor& x) const { return hardsigmoid(x); }
+};
+
 struct LOCKSTEP_API Hardswish : Module<Hardswish> {
   Tensor forward(const Tensor& x) const { return hardswish(x); }
 };
@@ -75,6 +90,32 @@ struct LOCKSTEP_API Sigmoid : Module<Sigmoid> {
 
 struct LOCKSTEP_API Tanh : Module<Tanh> {
   Tensor forward(const Tensor& x) const { return tanh(x); }
+};
+
+struct LOCKSTEP_API LogSigmoid : Module<LogSigmoid> {
+  Tensor forward(const Tensor& x) const { return logsigmoid(x); }
+};
+
+struct LOCKSTEP_API Softsign : Module<Softsign> {
+  Tensor forward(const Tensor& x) const { return softsign(x); }
+};
+
+struct LOCKSTEP_API Hardshrink : Module<Hardshrink> {
+  explicit Hardshrink(double width = 0.5) : lambda(width) {}
+  double lambda;
+  auto members() { return nn::members("lambda", lambda); }
+  Tensor forward(const Tensor& x) const { return hardshrink(x, lambda); }
+};
+
+struct LOCKSTEP_API Softshrink : Module<Softshrink> {
+  explicit Softshrink(double width = 0.5) : lambda(width) {}
+  double lambda;
+  auto members() { return nn::members("lambda", lambda); }
+  Tensor forward(const Tensor& x) const { return softshrink(x, lambda); }
+};
+
+struct LOCKSTEP_API Tanhshrink : Module<Tanhshrink> {
+  Tensor forward(const Tensor& x) const { return tanhshrink(x); }
 };
 
 struct LOCKSTEP_API Softmax : Module<Softmax> {

@@ -4,28 +4,47 @@
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/attention.h>
 #include <lockstep/ops/conv.h>
+#include <lockstep/ops/distance.h>
 #include <lockstep/ops/dropout.h>
+#include <lockstep/ops/einsum.h>
+#include <lockstep/ops/embedding_bag.h>
+#include <lockstep/ops/likelihood_loss.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/loss.h>
+#include <lockstep/ops/margin_loss.h>
 #include <lockstep/ops/normalization.h>
 #include <lockstep/ops/softmax.h>
 
 namespace lockstep::nn {
 
+using lockstep::celu;
 using lockstep::elu;
 using lockstep::gelu;
+using lockstep::glu;
+using lockstep::hardshrink;
+using lockstep::hardsigmoid;
 using lockstep::hardswish;
 using lockstep::hardtanh;
 using lockstep::leaky_relu;
+using lockstep::logsigmoid;
 using lockstep::mish;
+using lockstep::prelu;
 using lockstep::relu;
+using lockstep::relu6;
+using lockstep::rrelu;
 using lockstep::selu;
 using lockstep::sigmoid;
 using lockstep::silu;
 using lockstep::softplus;
+using lockstep::softshrink;
+using lockstep::softsign;
 using lockstep::tanh;
+using lockstep::tanhshrink;
+using lockstep::threshold;
 
+using lockstep::alpha_dropout;
 using lockstep::batch_norm;
+using lockstep::bilinear;
 using lockstep::conv1d;
 using lockstep::conv2d;
 using lockstep::conv3d;
@@ -33,22 +52,43 @@ using lockstep::conv_transpose1d;
 using lockstep::conv_transpose2d;
 using lockstep::conv_transpose3d;
 using lockstep::dropout;
+using lockstep::embedding_bag;
+using lockstep::feature_alpha_dropout;
 using lockstep::group_norm;
+using lockstep::gumbel_softmax;
 using lockstep::instance_norm;
 using lockstep::layer_norm;
 using lockstep::linear;
 using lockstep::log_softmax;
+using lockstep::rms_norm;
 using lockstep::scaled_dot_product_attention;
 using lockstep::softmax;
+using lockstep::softmin;
 
 using lockstep::binary_cross_entropy;
 using lockstep::binary_cross_entropy_with_logits;
+using lockstep::cosine_embedding_loss;
 using lockstep::cross_entropy;
+using lockstep::ctc_loss;
+using lockstep::gaussian_nll_loss;
+using lockstep::hinge_embedding_loss;
 using lockstep::huber_loss;
 using lockstep::kl_div;
 using lockstep::l1_loss;
+using lockstep::margin_ranking_loss;
 using lockstep::mse_loss;
+using lockstep::multi_margin_loss;
+using lockstep::multilabel_margin_loss;
+using lockstep::multilabel_soft_margin_loss;
 using lockstep::nll_loss;
+using lockstep::poisson_nll_loss;
 using lockstep::smooth_l1_loss;
+using lockstep::soft_margin_loss;
+using lockstep::triplet_margin_loss;
+
+using lockstep::cdist;
+using lockstep::cosine_similarity;
+using lockstep::normalize;
+using lockstep::pairwise_distance;
 
 }  // namespace lockstep::nn

@@ -33,7 +33,31 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
   double eps_;
 };
 
-/// The same over each of `groups` equal groups of channels. x: [batch, channels, ...]; weight and bias: [channels]
+struct RMSNormOptions {
+  std::optional<double> eps = {};  ///< By default the rounding of the type that is computed in.
+  bool affine = true;              ///< With a weight, 1 at first.
+  TensorOptions tensor = {};       ///< Device and dtype.
+};
+
+/// x / sqrt(mean(x^2) + eps) * weight over the last dimensions, whose sizes are `normalized`, as are those of weight
+/// (Zhang, Sennrich 2019).
+class LOCKSTEP_API RMSNorm : public Module<RMSNorm> {
+ public:
+  /// Throws ShapeError for no dimension or a negative size.
+  explicit RMSNorm(const Shape& normalized, const RMSNormOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(RMSNorm);
+
+  std::optional<Parameter> weight;
+
+  auto members() { return nn::members("weight", weight, "eps", eps_); }
+  Tensor forward(const Tensor& x) const;
+
+ private:
+  Shape normalized_;
+  std::optional<double> eps_;
+};
+
+/// As LayerNorm over each of `groups` equal groups of channels. x: [batch, channels, ...]; weight and bias: [channels]
 /// (Wu, He 2018).
 class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
  public:

@@ -51,7 +51,7 @@ class LOCKSTEP_API ModuleBase {
   /// Handles to the parameters. Throws InvalidArgument if one has no shape yet.
   std::vector<Tensor> parameters() const;
   std::vector<StateDict::Entry> named_parameters() const;
-  /// Handles to parameters and buffers, cut off from the graph.
+  /// Handles to parameters and persistent buffers, cut off from the graph.
   StateDict state_dict() const;
   /// Copies values into parameters and buffers, wherever they live. All missing, unexpected and mis-shaped keys are
   /// named in one InvalidArgument, before anything is changed.

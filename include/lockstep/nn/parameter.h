@@ -55,11 +55,18 @@ enum class BufferSync : std::uint8_t {
   equal,    ///< All have computed the same: nothing is sent.
 };
 
+struct BufferOptions {
+  BufferSync sync = BufferSync::primary;
+  bool persistent = true;  ///< In the state dict. Others are replicated, moved and converted all the same.
+};
+
 /// A tensor that belongs to the state of a module but is not trained, such as a running mean.
 class LOCKSTEP_API Buffer : public State {
  public:
   Buffer() = default;
   explicit Buffer(const Tensor& value, BufferSync sync = BufferSync::primary) : State(value, false), sync_(sync) {}
+  Buffer(const Tensor& value, const BufferOptions& options)
+      : State(value, false), sync_(options.sync), persistent_(options.persistent) {}
   LOCKSTEP_COPIED_IF_ASKED(Buffer);
   /// Undefined: a lazy module has not seen its first batch.
   static Buffer lazy(BufferSync sync) {
@@ -68,9 +75,11 @@ class LOCKSTEP_API Buffer : public State {
     return buffer;
   }
   BufferSync sync() const noexcept { return sync_; }
+  bool is_persistent() const noexcept { return persistent_; }
 
  private:
   BufferSync sync_ = BufferSync::primary;
+  bool persistent_ = true;
 };
 
 /// What a copy of a parameter or buffer has to do with the original.

@@ -3,6 +3,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <lockstep/tensor/tensor.h>
 
@@ -11,6 +12,11 @@ namespace lockstep {
 /// Over the last dimensions, whose sizes are `normalized`, as are those of weight and bias.
 LOCKSTEP_API Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {},
                                const Tensor& bias = {}, double eps = 1e-5);
+
+/// x / sqrt(mean(x^2) + eps) over the last dimensions, whose sizes are `normalized`, then times weight (Zhang, Sennrich
+/// 2019). eps: by default the rounding of the type that is computed in, as in PyTorch.
+LOCKSTEP_API Tensor rms_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {},
+                             std::optional<double> eps = {});
 
 /// x: [batch, channels, ...]; over each of `groups` equal groups of channels. weight and bias: [channels].
 LOCKSTEP_API Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},

@@ -1,8 +1,6 @@
 // Sequences by their kind, and cells: sequences of one step.
 #include <lockstep/ops/recurrent.h>
 
-#include <algorithm>
-
 #include "core/text.h"
 #include "ops/autocast.h"
 #include "ops/recurrent/sequences.h"
@@ -13,7 +11,7 @@ namespace recurrent {
 Outputs run(const char* op, Kind kind, const Inputs& inputs, const Steps& steps) {
   if (const auto cast = autocast::product()) {
     Inputs alike;
-    std::transform(inputs.begin(), inputs.end(), alike.begin(), cast);
+    for (std::size_t i = 0; i < kInputs; ++i) alike[i] = cast(inputs[i]);
     return run(op, kind, alike, steps);
   }
   check_sequence(op, kind, inputs, steps.batch());

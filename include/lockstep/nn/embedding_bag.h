@@ -1,0 +1,38 @@
+// EmbeddingBag: rows of an embedding, joined bag by bag. (Embedding is in layers.h.)
+#pragma once
+
+#include <cstdint>
+#include <optional>
+
+#include <lockstep/nn/module.h>
+#include <lockstep/ops/embedding_bag.h>
+
+namespace lockstep::nn {
+
+struct EmbeddingBagLayerOptions {
+  EmbeddingBagMode mode = EmbeddingBagMode::mean;
+  bool include_last_offset = false;
+  std::optional<std::int64_t> padding_index = {};  ///< Starts as 0, counts as not there and is not trained.
+  TensorOptions tensor = {};                       ///< Device and dtype of the weight.
+};
+
+/// embedding_bag() of a weight [count, features], normal at first, with variance 1.
+class LOCKSTEP_API EmbeddingBag : public Module<EmbeddingBag> {
+ public:
+  /// Throws InvalidArgument for negative sizes and a padding index out of range.
+  EmbeddingBag(std::int64_t count, std::int64_t features, const EmbeddingBagLayerOptions& options = {});
+  LOCKSTEP_COPIED_IF_ASKED(EmbeddingBag);
+
+  Parameter weight;
+
+  auto members() { return nn::members("weight", weight); }
+  /// index: [bags, size], or [indices] with offsets [bags].
+  Tensor forward(const Tensor& index, const Tensor& offsets = {}, const Tensor& per_sample_weights = {}) const;
+
+ private:
+  EmbeddingBagMode mode_;
+  bool include_last_offset_;
+  std::optional<std::int64_t> padding_index_;
+};
+
+}  // namespace lockstep::nn
