@@ -3,6 +3,7 @@
 
 #include <lockstep/autograd/autocast.h>
 #include <lockstep/autograd/autograd.h>
+#include <lockstep/autograd/checkpoint.h>
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/autograd/gradcheck.h>
 #include <lockstep/core/dtype.h>
@@ -76,6 +77,7 @@
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/adamax.h>
 #include <lockstep/optim/clip.h>
+#include <lockstep/optim/grad_scaler.h>
 #include <lockstep/optim/nadam.h>
 #include <lockstep/optim/one_cycle.h>
 #include <lockstep/optim/optimizer.h>

@@ -3,24 +3,40 @@
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/meta.h"
+#include "core/context.h"
 #include "core/text.h"
 
 namespace lockstep::autograd {
 
+namespace {
+
+// Kept by the module that it is a parameter of.
+bool is_trained_leaf(const Tensor& tensor) {
+  const Meta* const meta = meta_of(tensor);
+  return meta && meta->leaf_requires_grad && !meta->grad_fn;
+}
+
+}  // namespace
+
 Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_(as) {
+  if (SaveListener* const listener = context().save_listener; listener && !is_trained_leaf(tensor)) {
+    dropped_ = listener->saves(tensor);
+    if (dropped_) return;
+  }
   tensor_ = as == SavedAs::output ? tensor.detach() : tensor;
   count();
 }
 
 Tensor Saved::get() const {
-  if (!tensor_.defined()) return tensor_;
+  const Tensor tensor = dropped_ ? dropped_->get() : tensor_;
+  if (!tensor.defined()) return tensor;
   const RunningNode* const running = RunningNode::current();
-  if (tensor_.version() != version_)
+  if (!dropped_ && tensor.version() != version_)
     throw AutogradError(text("[", running ? running->node->name : "backward", "] expected a saved tensor of shape ",
-                             tensor_.sizes(), " at version ", version_, ", got version ", tensor_.version(),
+                             tensor.sizes(), " at version ", version_, ", got version ", tensor.version(),
                              ": it was changed in place"));
-  if (as_ == SavedAs::input || !grad_enabled() || !running) return tensor_;
-  Tensor output = tensor_.detach();
+  if (as_ == SavedAs::input || !grad_enabled() || !running) return tensor;
+  Tensor output = tensor.detach();
   make_meta(output).grad_fn = running->node;
   return output;
 }

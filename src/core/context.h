@@ -18,6 +18,7 @@ struct Generator;
 namespace autograd {
 class RunningNode;
 class AutocastRegion;
+class SaveListener;
 }  // namespace autograd
 namespace nn {
 struct CopyTarget;
@@ -42,7 +43,8 @@ struct Context {
   std::size_t replica = 0;                              ///< Which of them this is.
   autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in 16 bits; null: they are not.
   CheckpointedRun checkpointed = CheckpointedRun::none;
-  std::string* printed = nullptr;  ///< Keeps what is printed; null: standard output.
+  autograd::SaveListener* save_listener = nullptr;  ///< Hears of what is saved for backward.
+  std::string* printed = nullptr;                   ///< Keeps what is printed; null: standard output.
 };
 
 namespace detail {

@@ -17,7 +17,9 @@
 
 namespace lockstep::optim {
 
-inline constexpr std::size_t kMaxSlots = 3;
+inline constexpr std::size_t kMaxSlots = 4;
+/// Of 16-bit parameters: what they are the rounding of, in float32. Optimizers use the slots before it.
+inline constexpr std::size_t kMasterSlot = 3;
 
 /// Parameters of one group, device and dtype that have taken equally many steps. What it points to is kept alive
 /// elsewhere until the launch.
@@ -38,20 +40,43 @@ struct Batch {
   bool is_fresh(std::size_t slot) const noexcept { return (fresh >> slot) & 1; }
 };
 
+/// A rule for 16-bit parameters: it updates the master weight, of which the parameter is the rounding. Where it is not,
+/// the parameter was changed by hand, or the master weight is new: then the parameter counts.
+template <class Narrow, class Rule>
+struct OnMaster {
+  Rule rule;
+
+  template <class T, class... State>
+  LOCKSTEP_HD void operator()(T& p, T g, T& master, State&... state) const {
+    T value = T(Narrow(master)) == p ? master : p;
+    rule(value, g, state...);
+    master = value;
+    p = value;
+  }
+};
+
 /// Applies rule(p, g, slots...) to each element of the batch, in one launch. Slot: which slots the rule takes.
 template <std::size_t... Slot, class Rule>
 void apply(const char* name, double flops, const Rule& rule, const Batch& batch) {
   visit_floating(name, batch.dtype, [&]<class T>() {
-    constexpr std::size_t kOperands = 2 + sizeof...(Slot);
+    constexpr std::size_t kOperands = 2 + kNarrow<T> + sizeof...(Slot);
     std::vector<MultiRow<kOperands>> rows;
     rows.reserve(batch.items.size());
-    for (const Batch::Item& item : batch.items) rows.push_back({item.parameter, item.gradient, item.slots[Slot]...});
     using State = ComputeType<T>;
-    multi_map<T, const T, std::conditional_t<(Slot < kMaxSlots), State, void>...>(
-        name, flops, rule, *batch.device, std::span<const MultiRow<kOperands>>(rows));
+    if constexpr (kNarrow<T>) {
+      for (const Batch::Item& item : batch.items)
+        rows.push_back({item.parameter, item.gradient, item.slots[kMasterSlot], item.slots[Slot]...});
+      multi_map<T, const T, State, std::conditional_t<(Slot < kMasterSlot), State, void>...>(
+          name, flops, OnMaster<T, Rule>{rule}, *batch.device, std::span<const MultiRow<kOperands>>(rows));
+    } else {
+      for (const Batch::Item& item : batch.items) rows.push_back({item.parameter, item.gradient, item.slots[Slot]...});
+      multi_map<T, const T, std::conditional_t<(Slot < kMasterSlot), State, void>...>(
+          name, flops, rule, *batch.device, std::span<const MultiRow<kOperands>>(rows));
+    }
   });
   for (const Batch::Item& item : batch.items) {
     bump_version(*item.parameter);
+    if (item.slots[kMasterSlot]) bump_version(*item.slots[kMasterSlot]);
     (bump_version(*item.slots[Slot]), ...);
   }
 }

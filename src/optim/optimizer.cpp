@@ -114,7 +114,10 @@ void Optimizer::step() try {
                              "not of one that it was copied from"));
   StateMove move;
   for (std::size_t g = 0; g < groups.size(); ++g)
-    for (const Due& d : due[g]) move.add(groups[g].parameters[d.index], groups[g].states[d.index], used[g]);
+    for (const Due& d : due[g]) {
+      const Tensor& parameter = groups[g].parameters[d.index];
+      move.add(parameter, groups[g].states[d.index], slots_for(parameter.dtype(), used[g]));
+    }
   move.finish(groups);
 
   std::vector<Batch> batches;

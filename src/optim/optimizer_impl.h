@@ -86,6 +86,14 @@ class StateMove {
   std::vector<Copy> copies_;
 };
 
+/// What a parameter has slots for: those of its optimizer, and a 16-bit one a master weight.
+inline std::vector<Slot> slots_for(DType parameter, std::vector<Slot> slots) {
+  if (size_of(parameter) != 2) return slots;
+  slots.resize(kMaxSlots, {.name = "", .used = false});
+  slots[kMasterSlot] = {.name = "master_weight"};
+  return slots;
+}
+
 /// The dtype of state for a parameter: the one that its arithmetic happens in.
 inline DType state_dtype(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 

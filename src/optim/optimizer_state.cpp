@@ -82,7 +82,7 @@ Given read_parameter(StateReader& reader, std::size_t index, const Tensor& param
   if (number_name) reader.number(state_key(index, number_name), given.state.number);
   for (std::size_t s = 0; s < slots.size(); ++s) {
     const std::string key = state_key(index, slots[s].name);
-    if (!slots[s].used && !reader.has(key)) continue;
+    if ((!slots[s].used || s == kMasterSlot) && !reader.has(key)) continue;  // a master weight follows the parameter
     given.slots[s] = reader.tensor(key, parameter.sizes());
     if (given.slots[s] && !is_floating(given.slots[s]->dtype()))
       reader.problem("\"", key, "\" of ", given.slots[s]->dtype());
@@ -125,9 +125,9 @@ StateDict Optimizer::state_dict() const {
       const std::size_t index = group.first + i;
       dict.add(state_key(index, "step"), integer_tensor(state.step));
       if (number_name()) dict.add(state_key(index, number_name()), number_tensor(state.number));
-      for (std::size_t s = 0; s < kinds.size(); ++s)
-        if (state.any(s).defined())
-          dict.add(state_key(index, kinds[s].name), whole_slot(group.parameters[i], state, s));
+      const std::vector<Slot> own = slots_for(group.parameters[i].dtype(), kinds);
+      for (std::size_t s = 0; s < own.size(); ++s)
+        if (state.any(s).defined()) dict.add(state_key(index, own[s].name), whole_slot(group.parameters[i], state, s));
     }
   }
   for (std::size_t g = 0; g < impl_->groups.size(); ++g) {
@@ -164,7 +164,8 @@ void Optimizer::load_state_dict(const StateDict& dict) {
       reader.problem("\"", group_key(g, "params"), "\" from ", indices.front(), " for ", first);
     const std::vector<Slot> kinds = slots(g);
     for (std::size_t i = 0; i < group.parameters.size(); ++i)
-      given[g].push_back(read_parameter(reader, group.first + i, group.parameters[i], kinds, number_name()));
+      given[g].push_back(read_parameter(reader, group.first + i, group.parameters[i],
+                                        slots_for(group.parameters[i].dtype(), kinds), number_name()));
   }
   reader.finish(impl_->name);
 

@@ -135,6 +135,10 @@ void add_up(const std::shared_ptr<ReplicaGroup>& group, std::span<Contribution* 
 }
 
 Contribution summed(Contribution mine) {
+  if (context().checkpointed != CheckpointedRun::none)
+    throw InvalidArgument(text("[", kOp,
+                               "] expected to be called outside of checkpoint(), got a call from inside one: "
+                               "the other replicas would not take part in its second run"));
   ReplicaBarrier& barrier = *context().barrier;
   barrier.arrive_and_wait(kOp, context().replica, mine,
                           [&](std::span<Contribution* const> all) { add_up(barrier.group(), all); });

@@ -48,10 +48,11 @@ class LOCKSTEP_API Optimizer {
 
   /// Updates every parameter that has a gradient, with one launch for each group, device and dtype, on the current
   /// streams. State is made at a parameter's first step, in the dtype that its arithmetic happens in (float32 for
-  /// 16-bit parameters), and moves when devices shard the parameter otherwise. Before anything changes, throws
-  /// InvalidArgument for options out of range and for a parameter that is not contiguous, AutogradError during a
-  /// backward of a model on several devices, and where no parameter has had a gradient at any step() or zero_grad()
-  /// yet: such an optimizer trains nothing.
+  /// 16-bit parameters, which also get "master_weight", in float32: steps add up there that are below their rounding),
+  /// and moves when devices shard the parameter otherwise. Before anything changes, throws InvalidArgument for options
+  /// out of range and for a parameter that is not contiguous, AutogradError during a backward of a model on several
+  /// devices, and where no parameter has had a gradient at any step() or zero_grad() yet: such an optimizer trains
+  /// nothing.
   void step();
   /// Drops the gradients of all parameters and of their replicas, or fills them with zeros where they are: gradients
   /// that are views into a bucket stay views.

@@ -1,0 +1,81 @@
+// Loss scaling for float16 gradients, which vanish below 6e-8: PyTorch's torch.amp.GradScaler. (bfloat16 has float32's
+// range and needs none.)
+//
+//   optim::GradScaler scaler;
+//   for (auto [input, target] : loader) {
+//     optimizer.zero_grad();
+//     Tensor loss;
+//     {
+//       const Autocast region(kFloat16);
+//       loss = nn::cross_entropy(model(input), target);
+//     }
+//     scaler.scale(loss).backward();
+//     scaler.unscale_(optimizer);                     // only to see or clip gradients before the step
+//     optim::clip_grad_norm_(model.parameters(), 1);
+//     scaler.step(optimizer);                         // skipped where a gradient is inf or NaN
+//     scaler.update();
+//   }
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <vector>
+
+#include <lockstep/core/export.h>
+#include <lockstep/tensor/state_dict.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep::optim {
+
+class Optimizer;
+
+struct GradScalerOptions {
+  double init_scale = 65536;
+  double growth_factor = 2;
+  double backoff_factor = 0.5;
+  std::int64_t growth_interval = 2000;
+  bool enabled = true;
+};
+
+/// Options, defaults and order of calls are PyTorch's. Replicas of a parameter decide alike. One thread at a time may
+/// use a scaler.
+class LOCKSTEP_API GradScaler {
+ public:
+  /// Throws InvalidArgument unless init_scale > 0, growth_factor > 1, 0 < backoff_factor < 1 and growth_interval > 0.
+  explicit GradScaler(const GradScalerOptions& options = {});
+
+  bool is_enabled() const noexcept { return options_.enabled; }
+  double get_scale() const noexcept { return options_.enabled ? scale_ : 1; }
+
+  /// The loss times the scale.
+  Tensor scale(const Tensor& loss) const;
+  /// Divides the gradients of the optimizer's parameters, in all replicas, by the scale, and notes on their devices
+  /// whether one is not finite. Waits for no device. Throws InvalidArgument when called twice before update().
+  void unscale_(Optimizer& optimizer);
+  /// Unscales if that is not done, and calls optimizer.step() if all gradients are finite: whether it did. Waits for
+  /// the devices' notes. Throws InvalidArgument when called twice before update().
+  bool step(Optimizer& optimizer);
+  /// After the steps of all optimizers: the scale shrinks if one was skipped, and grows after growth_interval updates
+  /// without that.
+  void update();
+
+  /// "scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker".
+  StateDict state_dict() const;
+  /// Throws InvalidArgument naming all missing, unexpected and unfit keys, and changes nothing then.
+  void load_state_dict(const StateDict& state);
+
+ private:
+  struct Progress {
+    bool unscaled = false, stepped = false, found = false;
+    std::vector<Tensor> notes;  // float64, one for each gradient, by device
+  };
+
+  bool found(Progress& progress);
+
+  GradScalerOptions options_;
+  double scale_;
+  std::int64_t growth_tracker_ = 0;  // updates since the scale changed
+  std::map<const Optimizer*, Progress> progress_;
+};
+
+}  // namespace lockstep::optim

@@ -1,0 +1,153 @@
+#include <lockstep/optim/grad_scaler.h>
+
+#include <cmath>
+#include <numeric>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/optim/optimizer.h>
+#include <lockstep/runtime/drain.h>
+
+#include "optim/replicas.h"
+#include "optim/state_reader.h"
+#include "tensor/kernels/multi_map.h"
+#include "tensor/kernels/multi_reduce.h"
+
+namespace lockstep::optim {
+namespace {
+
+struct CountNonFinite {
+  LOCKSTEP_HD double identity() const { return 0; }
+  LOCKSTEP_HD double load(double x) const { return x - x == 0 ? 0 : 1; }
+  LOCKSTEP_HD double combine(double a, double b) const { return a + b; }
+};
+
+struct Unscale {
+  double factor;
+  template <class T>
+  LOCKSTEP_HD void operator()(T& g) const {
+    g *= T(factor);
+  }
+};
+
+void check(const GradScalerOptions& o) {
+  const auto require = [](bool holds, const char* what, double got) {
+    if (!holds) throw InvalidArgument(text("[GradScaler] expected ", what, ", got ", got));
+  };
+  require(o.init_scale > 0 && std::isfinite(o.init_scale), "a finite init_scale > 0", o.init_scale);
+  require(o.growth_factor > 1, "growth_factor > 1", o.growth_factor);
+  require(o.backoff_factor > 0 && o.backoff_factor < 1, "backoff_factor in (0, 1)", o.backoff_factor);
+  require(o.growth_interval > 0, "growth_interval > 0", double(o.growth_interval));
+}
+
+// Each device notes how many elements of each gradient are not finite, before they are divided.
+std::vector<Tensor> unscaled(std::span<const Tensor> gradients, double factor) {
+  std::vector<Tensor> notes;
+  for (const TensorGroup& group : by_device_and_dtype(gradients)) {
+    const Tensor& note = notes.emplace_back(make_tensor(*group.device, {std::int64_t(group.tensors.size())}, kFloat64));
+    std::vector<std::size_t> indices(group.tensors.size());
+    std::iota(indices.begin(), indices.end(), std::size_t(0));
+    std::vector<MultiRow<1>> rows;
+    for (const TensorImpl* gradient : group.tensors) {
+      rows.push_back({gradient});
+      bump_version(*gradient);
+    }
+    visit_floating("unscale", group.dtype, [&]<class T>() {
+      multi_reduce<T>("unscale_check", CountNonFinite(), *note.impl(), group.tensors, indices);
+      multi_map<T>("unscale", 1, Unscale{factor}, *group.device, std::span<const MultiRow<1>>(rows));
+    });
+  }
+  return notes;
+}
+
+}  // namespace
+
+GradScaler::GradScaler(const GradScalerOptions& options) : options_(options), scale_(options.init_scale) {
+  check(options);
+}
+
+Tensor GradScaler::scale(const Tensor& loss) const { return options_.enabled ? loss * scale_ : loss; }
+
+void GradScaler::unscale_(Optimizer& optimizer) {
+  if (!options_.enabled) return;
+  Progress& progress = progress_[&optimizer];
+  if (progress.unscaled || progress.stepped)
+    throw InvalidArgument(text("[GradScaler] expected update() between two calls of unscale_() or after step(), got ",
+                               progress.stepped ? "unscale_() after step()" : "unscale_() twice"));
+  const NoGrad guard;
+  std::vector<Device> devices;
+  try {
+    std::vector<Tensor> parameters;
+    for (std::size_t g = 0; g < optimizer.group_count(); ++g)
+      for (const Tensor& parameter : optimizer.parameters(g)) parameters.push_back(parameter);
+    add_devices(devices, parameters);
+    progress.notes = unscaled(gradients_everywhere("GradScaler", parameters), 1 / scale_);
+    progress.unscaled = true;
+  } catch (...) {
+    lockstep::detail::rethrow_drained(devices);
+  }
+}
+
+bool GradScaler::found(Progress& progress) {
+  for (const Tensor& note : progress.notes) progress.found |= sum(note).item<double>() != 0;
+  progress.notes.clear();
+  return progress.found;
+}
+
+bool GradScaler::step(Optimizer& optimizer) {
+  if (!options_.enabled) return optimizer.step(), true;
+  if (progress_[&optimizer].stepped)
+    throw InvalidArgument("[GradScaler] expected update() between two steps of an optimizer, got none");
+  if (!progress_[&optimizer].unscaled) unscale_(optimizer);
+  Progress& progress = progress_[&optimizer];
+  const bool skipped = found(progress);
+  if (!skipped) optimizer.step();
+  progress.stepped = true;
+  return !skipped;
+}
+
+void GradScaler::update() {
+  if (!options_.enabled) return;
+  if (progress_.empty()) throw InvalidArgument("[GradScaler] expected step() or unscale_() before update(), got none");
+  bool skipped = false;
+  for (auto& [optimizer, progress] : progress_) skipped |= found(progress);
+  progress_.clear();
+  if (skipped) {
+    scale_ *= options_.backoff_factor;
+    growth_tracker_ = 0;
+  } else if (++growth_tracker_ == options_.growth_interval) {
+    if (const double grown = scale_ * options_.growth_factor; std::isfinite(float(grown))) scale_ = grown;
+    growth_tracker_ = 0;
+  }
+}
+
+StateDict GradScaler::state_dict() const {
+  StateDict dict;
+  if (!options_.enabled) return dict;
+  dict.add("scale", number_tensor(scale_));
+  dict.add("growth_factor", number_tensor(options_.growth_factor));
+  dict.add("backoff_factor", number_tensor(options_.backoff_factor));
+  dict.add("growth_interval", number_tensor(double(options_.growth_interval)));
+  dict.add("growth_tracker", number_tensor(double(growth_tracker_)));
+  return dict;
+}
+
+void GradScaler::load_state_dict(const StateDict& state) {
+  if (!options_.enabled) return;
+  StateReader reader(state);
+  GradScalerOptions options = options_;
+  double interval = 0, tracker = 0;
+  reader.number("scale", options.init_scale);
+  reader.number("growth_factor", options.growth_factor);
+  reader.number("backoff_factor", options.backoff_factor);
+  if (reader.number("growth_interval", interval)) options.growth_interval = std::int64_t(interval);
+  reader.number("growth_tracker", tracker);
+  reader.finish("GradScaler");
+  check(options);
+  scale_ = std::exchange(options.init_scale, options_.init_scale);
+  options_ = options;
+  growth_tracker_ = std::int64_t(tracker);
+}
+
+}  // namespace lockstep::optim

@@ -1,0 +1,196 @@
+#include <lockstep/autograd/checkpoint.h>
+
+#include <gtest/gtest.h>
+
+#include <lockstep/autograd/autocast.h>
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/core/error.h>
+#include <lockstep/core/print.h>
+#include <lockstep/ops/activation.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/dropout.h>
+#include <lockstep/ops/linalg.h>
+#include <lockstep/ops/normalization.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/softmax.h>
+#include <lockstep/ops/unary.h>
+#include <lockstep/runtime/memory.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
+
+#include "support/test_devices.h"
+#include "support/thrown.h"
+#include "support/values.h"
+
+namespace lockstep {
+namespace {
+
+using testing::thrown;
+using testing::values;
+
+Tensor leaf(const Tensor& x) { return x.clone().detach().requires_grad_(); }
+
+struct Block {
+  Tensor first = leaf(randn({6, 4}));
+  Tensor second = leaf(randn({4, 6}));
+  double p = 0.4;
+  int runs = 0;
+
+  Tensor operator()(const Tensor& x) {
+    ++runs;
+    return x + linear(dropout(tanh(linear(x, first)), p), second);
+  }
+};
+
+struct Result {
+  std::vector<double> loss, x, first, second;
+  bool operator==(const Result&) const = default;
+};
+
+Result train(const Block& like, const Tensor& input, bool checkpointed) {
+  manual_seed(7);
+  Block block{leaf(like.first), leaf(like.second), like.p};
+  const Tensor x = leaf(input);
+  Tensor h = x;
+  for (int i = 0; i < 3; ++i) h = checkpointed ? checkpoint([&](const Tensor& y) { return block(y); }, h) : block(h);
+  const Tensor loss = sum(square(h));
+  loss.backward();
+  EXPECT_EQ(block.runs, checkpointed ? 6 : 3);
+  return {values(loss), values(x.grad()), values(block.first.grad()), values(block.second.grad())};
+}
+
+TEST(Checkpoint, GivesTheSameBitsUnderDropout) {
+  const TestDevices devices(1);
+  for (const char* device : {"cpu", "cuda:0"}) {
+    Block block;
+    block.first = block.first.detach().to(device);
+    block.second = block.second.detach().to(device);
+    const Tensor x = randn({5, 4}).to(device);
+    EXPECT_EQ(train(block, x, true), train(block, x, false));
+  }
+}
+
+TEST(Checkpoint, LeavesTheRandomSequenceWhereItIs) {
+  Block block;
+  const Tensor x = leaf(randn({5, 4}));
+  const Tensor y = checkpoint([&](const Tensor& in) { return block(in); }, x);
+  const Generator before = current_generator();
+  sum(y).backward();
+  EXPECT_EQ(current_generator(), before);
+}
+
+TEST(Checkpoint, MayContainCheckpoints) {
+  Block a, b;
+  const Tensor x = randn({5, 4});
+  const auto run = [&](bool checkpointed) {
+    manual_seed(3);
+    const Tensor in = leaf(x);
+    const auto inner = [&](const Tensor& y) { return b(a(tanh(y))); };
+    const auto outer = [&](const Tensor& y) {
+      const Tensor z = sin(y);
+      return checkpointed ? cos(checkpoint(inner, z)) : cos(inner(z));
+    };
+    const Tensor loss = sum(checkpointed ? checkpoint(outer, in) : outer(in));
+    a.first.set_grad({});
+    loss.backward();
+    return std::pair(values(in.grad()), values(a.first.grad()));
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST(Checkpoint, GivesSeveralOutputsOfSeveralInputs) {
+  const Tensor a = leaf(randn({3})), b = leaf(randn({3}));
+  const auto function = [](const Tensor& x, const Tensor& y) { return std::pair(exp(x * y), sin(x) * cos(y)); };
+  const auto gradients_of = [&](const auto& outputs) {
+    return gradients(std::vector{sum(outputs.first * outputs.second)}, std::vector{a, b});
+  };
+  const auto expected = gradients_of(function(a, b)), got = gradients_of(checkpoint(function, a, b));
+  for (int i = 0; i < 2; ++i) EXPECT_EQ(values(got[i]), values(expected[i]));
+}
+
+TEST(Checkpoint, HasGradientsOfGradients) {
+  const Tensor x = leaf(randn({3}));
+  const auto function = [](const Tensor& y) { return exp(sin(y)) * y; };
+  const auto second = [&](const Tensor& y) {
+    const Tensor first = gradients(std::vector{sum(y)}, std::vector{x}, {}, {.create_graph = true})[0];
+    return values(gradients(std::vector{sum(square(first))}, std::vector{x})[0]);
+  };
+  const std::vector<double> got = second(checkpoint(function, x)), expected = second(function(x));
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-5);
+}
+
+TEST(Checkpoint, EntersTheAutocastRegionAgain) {
+  Block block;
+  block.p = 0;
+  const Tensor x = randn({5, 4});
+  const auto run = [&](bool checkpointed) {
+    block.first.set_grad({});
+    Tensor loss;
+    {
+      const Autocast region(kBFloat16);
+      const auto function = [&](const Tensor& y) { return block(y); };
+      loss = sum(checkpointed ? checkpoint(function, x) : function(x));
+    }
+    loss.backward();
+    return values(block.first.grad());
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
+TEST(Checkpoint, NeedsTheMemoryOfOnePart) {
+  const TestDevices devices(1);
+  const Device device("cuda:0");
+  constexpr int kDepth = 8;
+  constexpr std::int64_t kBytes = 256 * 256 * 4;
+  const auto peak = [&](bool checkpointed) {
+    Tensor h = leaf(rand({256, 256}).to(device));
+    const Tensor x = h;
+    reset_peak_memory(device);
+    const std::size_t before = memory_stats(device).in_use;
+    const auto part = [](const Tensor& y) { return sin(exp(sin(exp(sin(y))))); };
+    for (int i = 0; i < kDepth; ++i) h = checkpointed ? checkpoint(part, h) : part(h);
+    sum(h).backward();
+    return (memory_stats(device).peak_in_use - before) / kBytes;
+  };
+  EXPECT_GE(peak(false), 5 * kDepth - 1);
+  EXPECT_LE(peak(true), kDepth + 10);
+}
+
+TEST(Checkpoint, RecordsNothingWithoutGradients) {
+  const NoGrad guard;
+  Block block;
+  EXPECT_FALSE(checkpoint([&](const Tensor& y) { return block(y); }, randn({5, 4})).requires_grad());
+}
+
+TEST(Checkpoint, LeavesRunningStatisticsAlone) {
+  const Tensor mean = zeros({4}), variance = ones({4});
+  const Tensor x = leaf(randn({5, 4}));
+  const Tensor y = checkpoint(
+      [&](const Tensor& in) { return batch_norm(in, mean, variance, ones({4}), zeros({4}), {.training = true}); }, x);
+  const std::vector<double> before = values(mean);
+  sum(square(y)).backward();
+  EXPECT_EQ(values(mean), before);
+}
+
+TEST(Checkpoint, RefusesAFunctionThatDoesSomethingElse) {
+  const Tensor x = leaf(randn({3}));
+  bool again = false;
+  const Tensor y =
+      checkpoint([&](const Tensor& in) { return std::exchange(again, true) ? in * in * in : exp(in) * in; }, x);
+  EXPECT_EQ(thrown<AutogradError>([&] { sum(y).backward(); }),
+            "[checkpoint] expected the function to do the same again, got 4 saved tensors where it saved 3 before (in "
+            "backward of Mul)");
+}
+
+TEST(Checkpoint, RefusesInputsThatWereChanged) {
+  Tensor x = randn({3}) * leaf(ones({3}));
+  const Tensor y = checkpoint([](const Tensor& in) { return exp(sin(in)); }, x);
+  {
+    const NoGrad guard;
+    x.mul_(2.0);
+  }
+  EXPECT_NE(thrown<AutogradError>([&] { sum(y).backward(); }).find("it was changed in place"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace lockstep
