@@ -1,5 +1,6 @@
 # What stands behind cuda:*, by the option LOCKSTEP_CUDA:
-#   ON        CUDA. An error where nvcc, the CUDA toolkit or the headers of cuBLASLt or NCCL are missing
+#   ON        CUDA. An error where nvcc, the CUDA toolkit or the headers of cuBLASLt, cuDNN
+#             or NCCL are missing
 #   AUTO      ON where a GPU answers and all of them are there, else OFF: kernels take nvcc four times as long as the C++
 #             compiler, and nothing could run them
 #   OFF       nothing
@@ -30,16 +31,18 @@ if(LOCKSTEP_NVCC)
   find_package(CUDAToolkit 12 QUIET GLOBAL)  # the first whose nvcc knows C++20
   find_path(NCCL_INCLUDE_DIR nccl.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
   find_path(LOCKSTEP_CUBLASLT_INCLUDE_DIR cublasLt.h HINTS ${CUDAToolkit_INCLUDE_DIRS})
-  mark_as_advanced(NCCL_INCLUDE_DIR LOCKSTEP_CUBLASLT_INCLUDE_DIR)
+  find_path(CUDNN_INCLUDE_DIR cudnn_graph.h HINTS ${CUDAToolkit_INCLUDE_DIRS})  # of cuDNN 9 or newer
+  mark_as_advanced(NCCL_INCLUDE_DIR LOCKSTEP_CUBLASLT_INCLUDE_DIR CUDNN_INCLUDE_DIR)
 endif()
-if(NOT LOCKSTEP_NVCC OR NOT CUDAToolkit_FOUND OR NOT NCCL_INCLUDE_DIR OR NOT LOCKSTEP_CUBLASLT_INCLUDE_DIR)
+if(NOT LOCKSTEP_NVCC OR NOT CUDAToolkit_FOUND OR NOT NCCL_INCLUDE_DIR OR NOT LOCKSTEP_CUBLASLT_INCLUDE_DIR OR
+   NOT CUDNN_INCLUDE_DIR)
   if(LOCKSTEP_CUDA STREQUAL "ON")
     message(FATAL_ERROR "LOCKSTEP_CUDA is ON, but not all that it needs is there: nvcc: ${LOCKSTEP_NVCC}, of CUDA "
                         "${CUDAToolkit_VERSION} (12 or newer is needed), nccl.h: ${NCCL_INCLUDE_DIR}, cublasLt.h: "
-                        "${LOCKSTEP_CUBLASLT_INCLUDE_DIR}. Put nvcc on the PATH, or set "
-                        "LOCKSTEP_NVCC; set NCCL_INCLUDE_DIR")
+                        "${LOCKSTEP_CUBLASLT_INCLUDE_DIR}, cudnn_graph.h: ${CUDNN_INCLUDE_DIR}. Put nvcc on the PATH, or "
+                        "set LOCKSTEP_NVCC; set NCCL_INCLUDE_DIR and CUDNN_INCLUDE_DIR")
   endif()
-  message(STATUS "CUDA: off, for nvcc 12 or newer, cublasLt.h or nccl.h was not found")
+  message(STATUS "CUDA: off, for nvcc 12 or newer, cublasLt.h, cudnn_graph.h or nccl.h was not found")
   return()
 endif()
 

@@ -142,6 +142,10 @@ need_cuda() {
   need cublasLt.h "$(cuda_file include/cublasLt.h)" "of the CUDA toolkit: cuBLAS, the development package"
   major="$(cublas_version | cut -d . -f 1)"
   need_loaded "libcublasLt.so${major:+.$major}" "cuBLAS: name its folder in LD_LIBRARY_PATH"
+  header="$(cuda_file include/cudnn_graph.h)"
+  need cudnn_graph.h "${header:-$(under_prefixes include/cudnn_graph.h 'include/*-linux-gnu/cudnn_graph.h')}" \
+    "cuDNN 9, the development package: add its folder to CMAKE_PREFIX_PATH"
+  need_loaded libcudnn.so.9 "cuDNN: name its folder in LD_LIBRARY_PATH"
   header="$(cuda_file include/nccl.h)"
   need nccl.h "${header:-$(under_prefixes include/nccl.h)}" \
     "NCCL, the development package: add its folder to CMAKE_PREFIX_PATH"

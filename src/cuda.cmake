@@ -32,8 +32,9 @@ if(LOCKSTEP_ARCH AND CMAKE_SYSTEM_PROCESSOR MATCHES "x86_64|AMD64")
 endif()
 foreach(target lockstep lockstep_exact)
   target_compile_options(${target} PRIVATE "$<$<COMPILE_LANGUAGE:CUDA>:${options}>")
-  # The headers of cuBLASLt and NCCL, and not the libraries, which are loaded on first use (runtime/cuda/vendor_tables.h).
-  target_include_directories(${target} SYSTEM PRIVATE ${NCCL_INCLUDE_DIR})
+  # The headers of cuBLASLt, cuDNN and NCCL, and not the libraries, which are loaded on first use
+  # (runtime/cuda/vendor_tables.h).
+  target_include_directories(${target} SYSTEM PRIVATE ${NCCL_INCLUDE_DIR} ${CUDNN_INCLUDE_DIR})
   target_link_libraries(${target} PRIVATE CUDA::cudart_static ${CMAKE_DL_LIBS})
 endforeach()
 set_source_files_properties(${CMAKE_CURRENT_SOURCE_DIR}/runtime/cuda/vendor_tables.cpp PROPERTIES

@@ -35,6 +35,7 @@ enum class LockRank : std::uint8_t {
 
   // The backend of CUDA.
   cuda_stream,         ///< Work that is being enqueued on a stream, and its workspace.
+  cuda_fused,          ///< What cuDNN was asked for on a device, and its handle.
   cuda_issuing,        ///< Collectives enter all streams in one order; what may wait for a card keeps out meanwhile.
   cuda_communicators,  ///< All communicators, and the failures that the host was not told of.
   nccl_communicator,   ///< A communicator's ranks.

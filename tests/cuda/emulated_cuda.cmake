@@ -9,5 +9,6 @@ foreach(target lockstep lockstep_exact)
   target_compile_options(${target} PRIVATE -O1)  # kernels run too seldom to be worth optimizing well
   target_include_directories(${target} BEFORE PRIVATE ${here}/emulation/include)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_include_directories(${target} SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR})
+  target_include_directories(${target} SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR}
+                             ${CUDNN_INCLUDE_DIR})
 endforeach()

@@ -93,16 +93,18 @@ TEST(WithDriver, NcclConnectsASingleRankAndSumsItsNumber) {
 
 bool is_loaded(const std::string& file) { return dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
 
-const bool kLoadedAtStart =
-    is_loaded(text("libcublasLt.so.", CUBLAS_VER_MAJOR)) || is_loaded(text("libnccl.so.", NCCL_MAJOR));
+const bool kLoadedAtStart = is_loaded(text("libcublasLt.so.", CUBLAS_VER_MAJOR)) ||
+                            is_loaded(text("libcudnn.so.", CUDNN_MAJOR)) || is_loaded(text("libnccl.so.", NCCL_MAJOR));
 
 TEST(VendorTables, AreFilledOnFirstUseFromLibrariesOfTheHeadersMajorVersions) {
   EXPECT_FALSE(kLoadedAtStart);
   EXPECT_NE(cublas_lt().cublasLtGetStatusString(CUBLAS_STATUS_SUCCESS), nullptr);
+  EXPECT_EQ(cudnn().cudnnGetVersion() / 10000, CUDNN_MAJOR);
   int version = 0;
   ASSERT_EQ(nccl().ncclGetVersion(&version), ncclSuccess);
   EXPECT_EQ(version / 10000, NCCL_MAJOR);
   EXPECT_TRUE(is_loaded(text("libcublasLt.so.", CUBLAS_VER_MAJOR)));
+  EXPECT_TRUE(is_loaded(text("libcudnn.so.", CUDNN_MAJOR)));
   EXPECT_TRUE(is_loaded(text("libnccl.so.", NCCL_MAJOR)));
 }
 
@@ -116,6 +118,7 @@ void expect_functions_of_their_own(const Table& table) {
 
 TEST(VendorTables, HaveAFunctionOfItsOwnInEachPlace) {
   expect_functions_of_their_own(cublas_lt());
+  expect_functions_of_their_own(cudnn());
   expect_functions_of_their_own(nccl());
 }
 

@@ -18,6 +18,7 @@
 #include "runtime/cuda/copies.h"
 #include "runtime/cuda/cuda_stream.h"
 #include "runtime/cuda/device_memory.h"
+#include "runtime/cuda/fused_plans.h"
 #include "runtime/cuda/nccl_calls.h"
 #include "runtime/cuda/pinned_cache.h"
 
@@ -31,16 +32,18 @@ constexpr std::chrono::milliseconds kBetweenLooks(1);  // for failures: each ask
 
 // A user's device: a card, or a share of one.
 struct CudaDevice {
-  CudaDevice(int index, int on_card, DeviceProperties about, std::size_t arena_bytes, IssuingMutex& issuing)
+  CudaDevice(int index, int on_card, DeviceProperties about, const CudaOptions& options, IssuingMutex& issuing)
       : card(on_card),
         properties(std::move(about)),
-        memory(index, properties.memory_bytes, arena_bytes),
-        pinned(index, on_card, issuing) {}
+        memory(index, properties.memory_bytes, options.arena_bytes),
+        pinned(index, on_card, issuing),
+        fused(index, options.tf32, issuing) {}
 
   const int card;
   const DeviceProperties properties;
   DeviceMemory memory;
   PinnedCache pinned;
+  FusedPlans fused;
   RankedMutex<LockRank::cuda_device> mutex;
   // Guarded by the mutex:
   std::vector<std::unique_ptr<CudaStream>> streams;      // each lives as long as the device
@@ -75,6 +78,8 @@ class CudaBackend final : public Backend {
   void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) override;
   void copy(StreamHandle stream, const Copy& copy) override;
   void matmul(StreamHandle stream, const Matmul& matmul) override;
+  std::optional<std::size_t> offers(int device, const FusedOp& op) override;
+  void fused(StreamHandle stream, const FusedOp& op, void* workspace) override;
 
   CommunicatorHandle create_communicator(std::span<const int> devices) override;
   void destroy_communicator(CommunicatorHandle communicator) noexcept override;
@@ -115,7 +120,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
     check_card(cudaGetDeviceProperties(&about, card), "cudaGetDeviceProperties", card);
     const auto sharing = std::size_t(std::ranges::count(options.cards, card));
     devices_.push_back(std::make_unique<CudaDevice>(
-        int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing}, options.arena_bytes, issuing_));
+        int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing}, options, issuing_));
   }
 }
 
@@ -287,6 +292,18 @@ void CudaBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   const std::scoped_lock lock(stream.mutex);
   if (!stream.matmuls) stream.matmuls = std::make_unique<MatmulPlans>(stream.device, options_.tf32, issuing_);
   stream.matmuls->run(matmul, stream.stream.get());
+}
+
+std::optional<std::size_t> CudaBackend::offers(int device, const FusedOp& op) {
+  use_card(at(device).card);
+  return at(device).fused.offers(op);
+}
+
+void CudaBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace) {
+  CudaStream& stream = stream_of(handle);
+  use_card(stream.card);
+  const std::scoped_lock lock(stream.mutex);
+  at(stream.device).fused.run(op, workspace, stream.stream.get(), stream.kernels);
 }
 
 // Collectives.

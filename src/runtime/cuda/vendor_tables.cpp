@@ -22,6 +22,15 @@ CublasLt load_cublas_lt() {
   return table;
 }
 
+Cudnn load_cudnn() {
+  const VendorLibrary library({.product = text("a recent cuDNN ", CUDNN_MAJOR),
+                               .file = text("libcudnn.so.", CUDNN_MAJOR),
+                               .folder = LOCKSTEP_CUDA_LIBRARY_FOLDER});
+  Cudnn table = {};
+  LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_FIND)
+  return table;
+}
+
 Nccl load_nccl() {
   const VendorLibrary library({.product = text("a recent NCCL ", NCCL_MAJOR),
                                .file = text("libnccl.so.", NCCL_MAJOR),
@@ -37,6 +46,11 @@ Nccl load_nccl() {
 
 const CublasLt& cublas_lt() {
   static const CublasLt table = load_cublas_lt();
+  return table;
+}
+
+const Cudnn& cudnn() {
+  static const Cudnn table = load_cudnn();
   return table;
 }
 

@@ -1,8 +1,9 @@
-// The functions of cuBLASLt and NCCL that are called here, as tables: programs are not linked to these libraries, whose
-// 725 MB would be loaded by each of them when it starts. To call one more, add its name.
+// The functions of cuBLASLt, cuDNN and NCCL that are called here, as tables: programs are not linked to these
+// libraries, whose 1.2 GB would be loaded by each of them when it starts. To call one more, add its name.
 #pragma once
 
 #include <cublasLt.h>
+#include <cudnn_graph.h>
 #include <nccl.h>
 
 // clang-format off
@@ -21,6 +22,20 @@
   X(cublasLtMatrixLayoutCreate) \
   X(cublasLtMatrixLayoutDestroy) \
   X(cublasLtMatrixLayoutSetAttribute)
+
+#define LOCKSTEP_CUDNN_FUNCTIONS(X) \
+  X(cudnnGetVersion) \
+  X(cudnnGetErrorString) \
+  X(cudnnGetLastErrorString) \
+  X(cudnnCreate) \
+  X(cudnnDestroy) \
+  X(cudnnSetStream) \
+  X(cudnnBackendCreateDescriptor) \
+  X(cudnnBackendDestroyDescriptor) \
+  X(cudnnBackendFinalize) \
+  X(cudnnBackendSetAttribute) \
+  X(cudnnBackendGetAttribute) \
+  X(cudnnBackendExecute)
 
 #define LOCKSTEP_NCCL_FUNCTIONS(X) \
   X(ncclGetVersion) \
@@ -50,6 +65,10 @@ struct CublasLt {
   LOCKSTEP_CUBLASLT_FUNCTIONS(LOCKSTEP_MEMBER)
 };
 
+struct Cudnn {
+  LOCKSTEP_CUDNN_FUNCTIONS(LOCKSTEP_MEMBER)
+};
+
 struct Nccl {
   LOCKSTEP_NCCL_FUNCTIONS(LOCKSTEP_MEMBER)
 };
@@ -58,6 +77,7 @@ struct Nccl {
 // The first call loads the library, of the major version of the headers; any thread. Throws BackendError if it cannot
 // be loaded, and then tries again at the next call. After that nothing is thrown.
 const CublasLt& cublas_lt();
+const Cudnn& cudnn();
 const Nccl& nccl();
 
 }  // namespace lockstep::gpu

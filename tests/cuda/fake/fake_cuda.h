@@ -1,6 +1,6 @@
-// A CUDA runtime, cuBLASLt and NCCL on the CPU, as far as the backend calls them: cards whose memory is the host's, and
-// streams that do nothing before the host asks for it, and then the latest first. What CUDA forbids is kept as a
-// complaint. Any thread may call it; one does at a time.
+// A CUDA runtime, cuBLASLt, cuDNN and NCCL on the CPU, as far as the backend calls them: cards whose memory is the
+// host's, and streams that do nothing before the host asks for it, and then the latest first. What CUDA forbids is kept
+// as a complaint. Any thread may call it; one does at a time.
 #pragma once
 
 #include <functional>
@@ -27,6 +27,9 @@ struct Machine {
   int nccl_version = 22809;            ///< As ncclGetVersion says it.
   bool bias_epilogues = true;          ///< cuBLASLt has algorithms that add a bias.
   bool algorithms = true;              ///< It fills in those that it names.
+  bool cudnn = true;                   ///< cuDNN can be loaded.
+  int cudnn_create = 0;                ///< What cudnnCreate answers.
+  bool cudnn_engines = true;           ///< It has an engine that keeps the rules.
   std::map<int, std::string> trapped;  ///< What a kernel threw, by card, which refuses memory and work from then on.
 
   // What was seen.
@@ -36,6 +39,9 @@ struct Machine {
   int aborts = 0;
   int connections = 0;
   int card_switches = 0;    ///< Calls that made a card current.
+  int cudnn_plans = 0;      ///< Plans of cuDNN that were made ready.
+  int cudnn_engine = -1;    ///< Of the last execution: 0 is not deterministic, 1 rounds float32, 3 does neither.
+  int cudnn_layouts = 0;    ///< Of the convolution done last: a bit for each tensor that was channels-last.
   int questions = 0;        ///< To NCCL, whether a communicator has failed.
   bool rank_waits = false;  ///< A rank is launched and another is not: what waits for a card now may wait for ever.
   std::string complaint;    ///< The first.

@@ -1,0 +1,51 @@
+// The heavy operations of one device by cuDNN (docs/fused.md): a handle, and what was decided for each description.
+// Safe from any thread.
+#pragma once
+
+#include <map>
+#include <optional>
+#include <vector>
+
+#include "core/ranked_mutex.h"
+#include "runtime/backend.h"
+#include "runtime/cuda/call.h"
+#include "runtime/cuda/cudnn/convolution.h"
+
+namespace lockstep::gpu {
+
+class FusedPlans {
+ public:
+  /// `issuing` is held while cuDNN is set up, makes an engine ready, or runs one for the first time.
+  FusedPlans(int device, bool tf32, IssuingMutex& issuing) : device_(device), tf32_(tf32), issuing_(issuing) {}
+
+  /// The bytes of workspace; nothing where cuDNN cannot be loaded, does not support the card, or has no engine that
+  /// will do. With the device's card current. An operand whose data is given and is not aligned needs more of them.
+  /// Throws BackendError where cuDNN cannot work.
+  std::optional<std::size_t> offers(const FusedOp& op);
+  /// Enqueues what was offered; the device's card is current. The same operation twice gives the same bits.
+  void run(const FusedOp& op, void* workspace, cudaStream_t stream, KernelLoader& loader);
+
+ private:
+  // Nothing in `plan`: no engine.
+  struct Entry {
+    bool channels_last = false;
+    bool has_run = false;
+    std::optional<CudnnPlan> plan;
+  };
+  struct Request;
+  bool is_ready();
+  Entry& entry_of(const Convolution& convolution, const FusedOp& op);
+  Entry make(const Convolution& convolution, const FusedOp& op);
+  void execute(Entry& entry, const std::array<void*, 3>& data, void* workspace, cudaStream_t stream);
+
+  const int device_;
+  const bool tf32_;
+  IssuingMutex& issuing_;
+  RankedMutex<LockRank::cuda_fused> mutex_;
+  // Guarded by the mutex:
+  bool asked_ = false;  // for the handle, which stays null where there is no cuDNN for this card
+  CudnnHandle handle_;
+  std::map<std::vector<std::int64_t>, Entry> entries_;
+};
+
+}  // namespace lockstep::gpu
