@@ -111,7 +111,7 @@ struct Counters {
   std::atomic<int> most_running = 0;
 };
 
-struct Counted {
+struct CountedReads {
   std::shared_ptr<Counters> counters = std::make_shared<Counters>();
   std::int64_t length = 50;
   std::int64_t failing = -1;
@@ -131,14 +131,14 @@ struct Counted {
 };
 
 TEST(DataLoaderWorkers, AreNoMoreThanAsked) {
-  DataLoader loader(Counted{.length = 400}, {.batch_size = 2, .workers = 2, .prefetch = 8});
+  DataLoader loader(CountedReads{.length = 400}, {.batch_size = 2, .workers = 2, .prefetch = 8});
   epoch_of(loader);
   EXPECT_EQ(loader.dataset().counters->begun, 400);
   EXPECT_LE(loader.dataset().counters->most_running, 2);
 }
 
 TEST(DataLoaderWorkers, StayWithinThePrefetchedBatches) {
-  DataLoader loader(Counted{}, {.workers = 2, .prefetch = 3});
+  DataLoader loader(CountedReads{}, {.workers = 2, .prefetch = 3});
   const Counters& counters = *loader.dataset().counters;
   int taken = 0;
   for ([[maybe_unused]] const Tensor& batch : loader) {
@@ -150,7 +150,7 @@ TEST(DataLoaderWorkers, StayWithinThePrefetchedBatches) {
 }
 
 TEST(DataLoaderWorkers, FillThePrefetchedBatchesWithoutBeingAsked) {
-  DataLoader loader(Counted{}, {.workers = 2, .prefetch = 3});
+  DataLoader loader(CountedReads{}, {.workers = 2, .prefetch = 3});
   const auto it = loader.begin();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (loader.dataset().counters->begun < 7 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
@@ -158,7 +158,7 @@ TEST(DataLoaderWorkers, FillThePrefetchedBatchesWithoutBeingAsked) {
 }
 
 TEST(DataLoaderWorkers, DoNotRunOnWhenALoopIsLeftEarly) {
-  DataLoader loader(Counted{.length = 200}, {.batch_size = 3, .shuffle = true, .workers = 3});
+  DataLoader loader(CountedReads{.length = 200}, {.batch_size = 3, .shuffle = true, .workers = 3});
   const Counters& counters = *loader.dataset().counters;
   for (int round = 0; round < 200; ++round) {
     int batches = 0;
@@ -172,7 +172,7 @@ TEST(DataLoaderWorkers, DoNotRunOnWhenALoopIsLeftEarly) {
 }
 
 TEST(DataLoaderWorkers, DoNotRunOnWhenALoopThrows) {
-  DataLoader loader(Counted{.length = 200}, {.batch_size = 3, .workers = 3});
+  DataLoader loader(CountedReads{.length = 200}, {.batch_size = 3, .workers = 3});
   const Counters& counters = *loader.dataset().counters;
   const auto loop = [&] {
     for ([[maybe_unused]] const Tensor& batch : loader) throw std::runtime_error("the loop's own");
@@ -185,7 +185,7 @@ TEST(DataLoaderWorkers, DoNotRunOnWhenALoopThrows) {
 
 TEST(DataLoaderWorkers, HandOnTheErrorOfASample) {
   for (const int workers : {0, 3}) {
-    DataLoader loader(Counted{.failing = 17}, {.batch_size = 5, .workers = workers});
+    DataLoader loader(CountedReads{.failing = 17}, {.batch_size = 5, .workers = workers});
     for (int epoch = 0; epoch < 3; ++epoch) {
       auto it = loader.begin();
       ++it;
@@ -254,8 +254,8 @@ TEST(DataLoaderWorkers, MayThemselvesUseALoaderWithWorkers) {
 }
 
 TEST(DataLoaderWorkers, OfTwoLoadersRunSideBySide) {
-  DataLoader a(Counted{}, {.batch_size = 5, .workers = 2});
-  DataLoader b(Counted{}, {.batch_size = 5, .workers = 3});
+  DataLoader a(CountedReads{}, {.batch_size = 5, .workers = 2});
+  DataLoader b(CountedReads{}, {.batch_size = 5, .workers = 3});
   auto it = b.begin();
   for (const Tensor& batch : a) {
     EXPECT_EQ(batch.to_vector<float>(), it->to_vector<float>());

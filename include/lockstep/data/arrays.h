@@ -30,10 +30,10 @@ LOCKSTEP_API StateDict read_npz(const std::filesystem::path& path);
 
 struct CsvOptions {
   char separator = ',';
-  bool header = true;                  ///< The first line has the names of the columns.
-  std::vector<std::string> columns;    ///< Those to read, in this order; all if empty. Needs a header.
-  DType dtype = kFloat32;              ///< Floating or int64.
-  std::optional<double> missing = {};  ///< What an empty field stands for; without it, it is an error.
+  bool header = true;                     ///< The first line has the names of the columns.
+  std::vector<std::string> columns = {};  ///< Those to read, in this order; all if empty. Needs a header.
+  DType dtype = kFloat32;                 ///< Floating or int64.
+  std::optional<double> missing = {};     ///< What an empty field stands for; without it, it is an error.
 };
 
 struct Csv {
