@@ -209,8 +209,9 @@ void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
     throw DTypeError(text("[write_npy] expected a dtype that NumPy has, got ", tensor.dtype()));
   const Tensor host = tensor.detach().cpu().contiguous();
   std::string header = text("{'descr': '", known->first, "', 'fortran_order': False, 'shape': (");
-  for (const std::int64_t size : host.sizes()) header += text(size, ", ");
-  header += "), }";
+  const Shape& sizes = host.sizes();
+  for (int dim = 0; dim < sizes.rank(); ++dim) header += text(dim ? ", " : "", sizes[dim]);
+  header += sizes.rank() == 1 ? ",), }" : "), }";
   header.append(63 - (10 + header.size()) % 64, ' ');
   header += '\n';
   AtomicFile file(path);

@@ -214,8 +214,8 @@ class Backend {
   virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;
   virtual void copy(StreamHandle stream, const Copy& copy) = 0;
   virtual void matmul(StreamHandle stream, const Matmul& matmul) = 0;
-  /// The bytes of workspace with which the device does the operation as one; nothing where it declines, which depends on
-  /// the description alone (no memory is looked at; data may be null).
+  /// The bytes of workspace with which the device does the operation as one; nothing where it declines, which depends
+  /// on the description alone (no memory is looked at; data may be null).
   virtual std::optional<std::size_t> offers(int /*device*/, const FusedOp& /*op*/) { return std::nullopt; }
   /// Of what was offered. `workspace`: of the device's memory, of as many bytes as offers() said.
   virtual void fused(StreamHandle /*stream*/, const FusedOp& /*op*/, void* /*workspace*/) {}

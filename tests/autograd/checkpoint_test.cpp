@@ -152,7 +152,8 @@ TEST(Checkpoint, NeedsTheMemoryOfOnePart) {
     sum(h).backward();
     return (memory_stats(device).peak_in_use - before) / kBytes;
   };
-  EXPECT_GE(peak(false), 5 * kDepth - 1);
+  // Of each part exp keeps its output, which is what the next sin keeps: two of those, and the part's input.
+  EXPECT_GE(peak(false), 3 * kDepth);
   EXPECT_LE(peak(true), kDepth + 10);
 }
 
@@ -177,8 +178,9 @@ TEST(Checkpoint, RefusesAFunctionThatDoesSomethingElse) {
   bool again = false;
   const Tensor y =
       checkpoint([&](const Tensor& in) { return std::exchange(again, true) ? in * in * in : exp(in) * in; }, x);
+  // Leaves are not counted. Exp and Mul saved the exponential; the second time, Mul saves the square.
   EXPECT_EQ(thrown<AutogradError>([&] { sum(y).backward(); }),
-            "[checkpoint] expected the function to do the same again, got 4 saved tensors where it saved 3 before (in "
+            "[checkpoint] expected the function to do the same again, got 1 saved tensors where it saved 2 before (in "
             "backward of Mul)");
 }
 

@@ -146,14 +146,14 @@ std::function<void()> product_of(std::int64_t size) {
   const auto memory = std::make_shared<DeviceBytes>(0, std::size_t(64) * sizeof(float));
   return [memory, size] {
     card(0).backend.matmul(memory->stream(), {.m = size,
-                                             .n = size,
-                                             .k = size,
-                                             .a = memory->data(),
-                                             .b = memory->data(),
-                                             .c = memory->data(),
-                                             .lda = size,
-                                             .ldb = size,
-                                             .ldc = size});
+                                              .n = size,
+                                              .k = size,
+                                              .a = memory->data(),
+                                              .b = memory->data(),
+                                              .c = memory->data(),
+                                              .lda = size,
+                                              .ldb = size,
+                                              .ldc = size});
   };
 }
 

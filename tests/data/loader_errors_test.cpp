@@ -65,8 +65,8 @@ struct Broken {
 template <class Exception>
 class DataLoaderErrors : public ::testing::Test {};
 using Exceptions = ::testing::Types<Error, InvalidArgument, ShapeError, std::runtime_error, std::range_error,
-                                  std::overflow_error, std::underflow_error, std::logic_error, std::invalid_argument,
-                                  std::domain_error, std::length_error, std::out_of_range>;
+                                    std::overflow_error, std::underflow_error, std::logic_error, std::invalid_argument,
+                                    std::domain_error, std::length_error, std::out_of_range>;
 TYPED_TEST_SUITE(DataLoaderErrors, Exceptions);
 
 TYPED_TEST(DataLoaderErrors, KeepTheirTypeAndNameTheSample) {

@@ -129,7 +129,7 @@ TEST(TorchFile, RefusesWhatIsNoStateDict) {
             "\"torch.nn.modules.container.Sequential\": save a state dict of tensors, numbers and texts");
   EXPECT_EQ(
       torch_refusal(torch_fixture("int16.pt")),
-      "int16.pt] at byte 138: expected names that a state dict is made of, got \"torch.ShortStorage\": save a state "
+      "int16.pt] at byte 128: expected names that a state dict is made of, got \"torch.ShortStorage\": save a state "
       "dict of tensors, numbers and texts");
   EXPECT_EQ(
       torch_refusal(torch_fixture("before_1_6.pt")),

@@ -1,5 +1,5 @@
 // Recurrent layers and cells: their forms agree with each other, and with PyTorch by name. Values against PyTorch's:
-// tests/ops/reference_test.cpp; gradients: tests/ops/gradcheck_recurrent.cpp.
+// tests/reference/ops_test.cpp; gradients: tests/ops/gradcheck_recurrent.cpp.
 #include <lockstep/nn/recurrent.h>
 
 #include <gtest/gtest.h>

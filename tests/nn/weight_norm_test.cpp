@@ -58,7 +58,7 @@ TEST(WeightNorm, IsAValue) {
   auto other = copy(layer);
   const Tensor x = randn({2, 4});
   const std::vector<double> before = values(other(x));
-  layer.original0.fill_(0);
+  layer.original0.detach().fill_(0);
   EXPECT_EQ(values(other(x)), before);
   other.to(Device::cuda(0));
   expect_near(other(x.to(Device::cuda(0))), copy(other)(x.to(Device::cuda(0))), 0);
@@ -66,7 +66,7 @@ TEST(WeightNorm, IsAValue) {
 
 TEST(SpectralNorm, MakesTheLargestSingularValueOne) {
   nn::Linear plain(2, 2, {.bias = false});
-  plain.weight.copy_(tensor({{3., 0.}, {0., -5.}}).detach());
+  plain.weight.detach().copy_(tensor({{3., 0.}, {0., -5.}}));
   auto layer = nn::spectral_norm(std::move(plain));
   EXPECT_EQ(keys_of(layer), (std::vector<std::string>{"parametrizations.weight.original",
                                                       "parametrizations.weight.0._u", "parametrizations.weight.0._v"}));
@@ -76,7 +76,7 @@ TEST(SpectralNorm, MakesTheLargestSingularValueOne) {
 
 TEST(SpectralNorm, IteratesInTrainingAlone) {
   auto layer = nn::spectral_norm(nn::Linear(6, 5));
-  layer.original.copy_(randn({5, 6}));
+  layer.original.detach().copy_(randn({5, 6}));
   const Tensor x = randn({2, 6});
   layer.eval();
   const std::vector<double> u = values(layer.u);

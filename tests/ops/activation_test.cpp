@@ -1,5 +1,5 @@
 // Activations: what is random, what has bounds, and what is refused. Their values are compared with PyTorch's in
-// reference_test.cpp.
+// tests/reference.
 #include <lockstep/ops/activation.h>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // einsum and its kin: against other operations, and what they refuse. More values are compared with PyTorch's in
-// reference_test.cpp.
+// tests/reference.
 #include <lockstep/ops/einsum.h>
 
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // Losses with margins, likelihoods and distances: what they refuse, and devices. Their values are compared with
-// PyTorch's in reference_test.cpp.
+// PyTorch's in tests/reference.
 #include <lockstep/ops/margin_loss.h>
 
 #include <gtest/gtest.h>

@@ -17,7 +17,7 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/tensor/creation.h>
 
-#include "ops/reference_data.h"
+#include "reference/data.h"
 #include "support/test_devices.h"
 
 namespace lockstep {

@@ -12,7 +12,6 @@
 namespace lockstep::sharded {
 namespace {
 
-
 // Whether devices divide the sums.
 class NoSync : public ::testing::TestWithParam<bool> {
  protected:

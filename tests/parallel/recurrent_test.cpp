@@ -1,7 +1,14 @@
 // Recurrent layers under DataParallel: a step on any number of devices is that of one, dropout between layers included.
 #include <gtest/gtest.h>
 
-#include <lockstep/lockstep.h>
+#include <lockstep/nn/layers.h>
+#include <lockstep/nn/packed_sequence.h>
+#include <lockstep/nn/recurrent.h>
+#include <lockstep/ops/join.h>
+#include <lockstep/ops/loss.h>
+#include <lockstep/optim/sgd.h>
+#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/tensor/random.h>
 
 #include "parallel/close.h"
 #include "support/replicas.h"
@@ -49,7 +56,7 @@ std::vector<double> train(Model& model, Device device) {
     const Tensor x = randn({7, 5, 3}, {.dtype = kFloat64}), y = randint(0, 2, {7});
     const Tensor lengths = randint(1, 6, {7});
     optimizer.zero_grad();
-    const Tensor loss = nn::cross_entropy(model(x.to(device), lengths.to(device)), y.to(device));
+    const Tensor loss = cross_entropy(model(x.to(device), lengths.to(device)), y.to(device));
     losses.push_back(loss.item<double>());
     loss.backward();
     optimizer.step();

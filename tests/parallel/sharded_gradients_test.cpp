@@ -11,7 +11,6 @@
 namespace lockstep::sharded {
 namespace {
 
-
 class ShardedGradients : public Devices {};
 
 /// `job` takes a model and returns gradients, several times all of them: the same whether devices divide them or not.

@@ -1,5 +1,5 @@
-// Tensors in files: the safetensors format (https://github.com/huggingface/safetensors), which many programs share. State
-// dicts that PyTorch's torch.save wrote are read too.
+// Tensors in files: the safetensors format (https://github.com/huggingface/safetensors), which many programs share.
+// State dicts that PyTorch's torch.save wrote are read too.
 //
 //   save(model.state_dict(), "net.safetensors");
 //   model.load_state_dict(load("net.safetensors"));
@@ -34,10 +34,10 @@ struct ReadOptions {
 
 /// All tensors, under the dtypes they have in the file, in the order of its header. The format is known by the content:
 /// safetensors, or what torch.save wrote of a state dict: there names of nested dicts are joined with dots, numbers
-/// become tensors of no dimensions, and texts are left to load_metadata() (docs/files.md). The file is not trusted: what
-/// breaks the format, tensors of dtypes that Lockstep does not hold, those of more than Shape::kMaxRank dimensions, and
-/// what does not fit its checksum throw FormatError. Nothing is allocated by a size in the file before it has been held
-/// against the size of the file. Throws IoError where the file cannot be read.
+/// become tensors of no dimensions, and texts are left to load_metadata() (docs/files.md). The file is not trusted:
+/// what breaks the format, tensors of dtypes that Lockstep does not hold, those of more than Shape::kMaxRank
+/// dimensions, and what does not fit its checksum throw FormatError. Nothing is allocated by a size in the file before
+/// it has been held against the size of the file. Throws IoError where the file cannot be read.
 LOCKSTEP_API StateDict load(const std::filesystem::path& path, const ReadOptions& options = {});
 
 /// Reads and checks the header alone; of a file of torch.save, gives the texts by their names. Throws as load() does.

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include <lockstep/tensor/state_dict.h>
 #include <lockstep/runtime/stream.h>
+#include <lockstep/tensor/state_dict.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep::train {

@@ -41,7 +41,7 @@ struct Partial {
   double* second(std::int64_t chunk) const { return first(chunk) + channels; }
 };
 
-constexpr std::int64_t kBlock = 256;  // channels whose sums stay in the first-level cache
+constexpr std::int64_t kChannelsAtOnce = 256;  // channels whose sums stay in the first-level cache
 constexpr int kLanes = 16;
 
 // Calls row(values of x, values of y, first channel, count) for the rows of a chunk, some channels at a time.
@@ -78,9 +78,9 @@ void chunk_moments(const Extent& e, const T* x, std::int64_t chunk, const Partia
     }
     return;
   }
-  for (std::int64_t from = 0; from < e.channels; from += kBlock) {
-    const std::int64_t count = std::min(kBlock, e.channels - from);
-    alignas(64) T mean[kBlock] = {}, square[kBlock] = {};
+  for (std::int64_t from = 0; from < e.channels; from += kChannelsAtOnce) {
+    const std::int64_t count = std::min(kChannelsAtOnce, e.channels - from);
+    alignas(64) T mean[kChannelsAtOnce] = {}, square[kChannelsAtOnce] = {};
     rows_of_chunk(e, chunk, from, count, x, [&](const T* row, std::int64_t n) {
       for (std::int64_t c = 0; c < n; ++c) mean[c] += row[c];
     });
@@ -108,9 +108,9 @@ void chunk_sums(const Extent& e, const T* g, const T* x, const T* mean, std::int
     }
     return;
   }
-  for (std::int64_t from = 0; from < e.channels; from += kBlock) {
-    const std::int64_t count = std::min(kBlock, e.channels - from);
-    alignas(64) T sum[kBlock] = {}, product[kBlock] = {};
+  for (std::int64_t from = 0; from < e.channels; from += kChannelsAtOnce) {
+    const std::int64_t count = std::min(kChannelsAtOnce, e.channels - from);
+    alignas(64) T sum[kChannelsAtOnce] = {}, product[kChannelsAtOnce] = {};
     rows_of_chunk(e, chunk, from, count, x, [&](const T* row, std::int64_t n) {
       const T* gradient = g + (row - x);
       for (std::int64_t c = 0; c < n; ++c) {

@@ -11,7 +11,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
-#include "ops/reference_data.h"
+#include "reference/data.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 

@@ -2,7 +2,7 @@
 #include <lockstep/nn/transformer.h>
 #include <lockstep/ops/attention.h>
 
-#include "ops/reference_rows.h"
+#include "reference/rows.h"
 
 namespace lockstep::reference {
 namespace {

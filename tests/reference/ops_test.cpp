@@ -11,7 +11,7 @@
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/tensor/creation.h>
 
-#include "ops/reference_rows.h"
+#include "reference/rows.h"
 #include "support/test_devices.h"
 
 namespace lockstep::reference {

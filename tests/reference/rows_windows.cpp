@@ -1,6 +1,6 @@
 #include <lockstep/ops/pooling.h>
 
-#include "ops/reference_rows.h"
+#include "reference/rows.h"
 
 namespace lockstep::reference {
 namespace {

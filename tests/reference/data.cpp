@@ -1,4 +1,4 @@
-#include "ops/reference_data.h"
+#include "reference/data.h"
 
 #include <algorithm>
 #include <cstdlib>

@@ -7,7 +7,7 @@
 #include <utility>
 #include <vector>
 
-#include "ops/reference_data.h"
+#include "reference/data.h"
 
 namespace lockstep::reference {
 

@@ -2,7 +2,7 @@
 
 #include "ops/all_ops.h"
 
-#include "ops/reference_rows.h"
+#include "reference/rows.h"
 
 namespace lockstep::reference {
 namespace {

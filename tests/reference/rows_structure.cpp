@@ -9,7 +9,7 @@
 
 #include <limits>
 
-#include "ops/reference_rows.h"
+#include "reference/rows.h"
 
 namespace lockstep::reference {
 namespace {

@@ -1,7 +1,7 @@
 // Recurrent layers, whose parameters are the inputs of a case.
 #include <lockstep/nn/recurrent.h>
 
-#include "ops/reference_rows.h"
+#include "reference/rows.h"
 
 namespace lockstep::reference {
 namespace {

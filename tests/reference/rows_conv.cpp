@@ -1,7 +1,7 @@
 // Convolutions.
 #include <lockstep/ops/conv.h>
 
-#include "ops/reference_rows.h"
+#include "reference/rows.h"
 
 namespace lockstep::reference {
 namespace {
