@@ -11,16 +11,16 @@ using namespace testing;
 
 // A device has a part of a warp, a warp or a block for a row: up to 32, up to 1024, and more elements. Rows that lie
 // across memory, dimension `dim` not being the last, are taken many at once, unless there are few of them.
-struct Case {
+struct RowsCase {
   Shape sizes;
   int dim;
-  friend void PrintTo(const Case& rows, std::ostream* out) { *out << text(rows.sizes, " along ", rows.dim); }
+  friend void PrintTo(const RowsCase& rows, std::ostream* out) { *out << text(rows.sizes, " along ", rows.dim); }
 };
-const std::vector<Case> kCases = {{{9, 1}, 1},     {{300, 2}, 1},      {{37, 10}, 1},   {{9, 32}, 1},   {{5, 33}, 1},
-                                  {{9, 130}, 1},   {{3, 1024}, 1},     {{3, 1025}, 1},  {{2, 5000}, 1}, {{5000}, 0},
-                                  {{5, 300}, 0},   {{31, 40}, 0},      {{32, 40}, 0},   {{130, 33}, 0}, {{1024, 9}, 0},
-                                  {{1025, 9}, 0},  {{2, 1100, 11}, 1}, {{3, 7, 50}, 1}, {{40, 7}, 0},   {{2000, 3}, 0},
-                                  {{2, 40, 70}, 1}};
+const std::vector<RowsCase> kRowsCases = {
+    {{9, 1}, 1},    {{300, 2}, 1},  {{37, 10}, 1},   {{9, 32}, 1},   {{5, 33}, 1},       {{9, 130}, 1},
+    {{3, 1024}, 1}, {{3, 1025}, 1}, {{2, 5000}, 1},  {{5000}, 0},    {{5, 300}, 0},      {{31, 40}, 0},
+    {{32, 40}, 0},  {{130, 33}, 0}, {{1024, 9}, 0},  {{1025, 9}, 0}, {{2, 1100, 11}, 1}, {{3, 7, 50}, 1},
+    {{40, 7}, 0},   {{2000, 3}, 0}, {{2, 40, 70}, 1}};
 
 void expect_close(const Tensor& got, const Tensor& expected, double tolerance) {
   const std::vector<double> a = values(got), b = values(expected);
@@ -37,7 +37,7 @@ void expect_as_on_the_cpu(const F& f, const Tensor& x, double tolerance = 1e-12)
   expect_close(f(x.cuda()), f(x), tolerance);
 }
 
-class Rows : public ::testing::TestWithParam<Case> {
+class Rows : public ::testing::TestWithParam<RowsCase> {
  protected:
   // x, and the same elements with gaps between them.
   template <class F>
@@ -54,7 +54,7 @@ class Rows : public ::testing::TestWithParam<Case> {
   const TestDevices devices{1};
 };
 
-INSTANTIATE_TEST_SUITE_P(, Rows, ::testing::ValuesIn(kCases), [](const auto& rows) {
+INSTANTIATE_TEST_SUITE_P(, Rows, ::testing::ValuesIn(kRowsCases), [](const auto& rows) {
   std::string name;
   for (const std::int64_t size : rows.param.sizes) name += std::to_string(size) + "x";
   return name + "Dim" + std::to_string(rows.param.dim);
