@@ -8,7 +8,10 @@
 #include <string>
 
 #include "harness.h"
-#include "image_models.h"
+#include "models/gpt.h"
+#include "models/lenet.h"
+#include "models/lstm_classifier.h"
+#include "models/resnet.h"
 
 using namespace lockstep;
 
@@ -50,66 +53,16 @@ void mlp() {
 }
 
 // Batch 64, SGD with momentum.
-void images(const std::string& name, nn::Sequential net) {
+template <class Net>
+void images(const std::string& name, Net net) {
   const Tensor x = randn({64, 3, 32, 32}), y = randint(0, 10, {64});
   optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9});
   training(name, optimizer, [&] { return nn::cross_entropy(net(x), y); });
 }
 
-struct GptBlock : nn::Module<GptBlock> {
-  nn::LayerNorm norm1, norm2;
-  nn::Linear qkv, proj, up, down;
-  std::int64_t heads;
-
-  GptBlock(std::int64_t width, std::int64_t head_count)
-      : norm1({width}),
-        norm2({width}),
-        qkv(width, 3 * width),
-        proj(width, width),
-        up(width, 4 * width),
-        down(4 * width, width),
-        heads(head_count) {}
-  auto members() {
-    return nn::members("norm1", norm1, "norm2", norm2, "qkv", qkv, "proj", proj, "up", up, "down", down);
-  }
-  Tensor forward(const Tensor& x) {
-    const std::int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
-    const std::vector<Tensor> split =
-        unbind(qkv(norm1(x)).view({batch, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4}));
-    const Tensor y = scaled_dot_product_attention(split[0], split[1], split[2], {.is_causal = true});
-    const Tensor attended = x + proj(y.transpose(1, 2).reshape({batch, length, width}));
-    return attended + down(gelu(up(norm2(attended))));
-  }
-};
-
-struct Gpt : nn::Module<Gpt> {
-  nn::Embedding tokens, positions;
-  std::vector<GptBlock> blocks;
-  nn::LayerNorm norm;
-  nn::Linear head;
-  Tensor index;
-
-  Gpt(std::int64_t vocabulary, std::int64_t width, std::int64_t heads, std::int64_t layers, std::int64_t length)
-      : tokens(vocabulary, width),
-        positions(length, width),
-        norm({width}),
-        head(width, vocabulary, {.bias = false}),
-        index(arange(double(length))) {
-    for (std::int64_t i = 0; i < layers; ++i) blocks.emplace_back(width, heads);
-  }
-  auto members() {
-    return nn::members("tokens", tokens, "positions", positions, "blocks", blocks, "norm", norm, "head", head);
-  }
-  Tensor forward(const Tensor& ids) {
-    Tensor x = tokens(ids) + positions(index);
-    for (GptBlock& block : blocks) x = block(x);
-    return head(norm(x));
-  }
-};
-
 // 4 layers of width 256 with 4 heads, 128 tokens, vocabulary 4096, batch 8, AdamW.
-void gpt() {
-  Gpt net(4096, 256, 4, 4, 128);
+void transformer() {
+  Gpt net({.vocabulary = 4096, .length = 128, .width = 256, .heads = 4, .layers = 4});
   const Tensor ids = randint(0, 4096, {8, 128}), next = randint(0, 4096, {8 * 128});
   optim::AdamW optimizer(net.parameters(), {.lr = 3e-4});
   training("gpt", optimizer, [&] { return nn::cross_entropy(net(ids).view({-1, 4096}), next); });
@@ -117,13 +70,10 @@ void gpt() {
 
 // Two layers 128 -> 256, 64 steps, batch 32, Adam; the last step feeds a classifier.
 void lstm() {
-  nn::LSTM recurrent(128, 256, {.num_layers = 2, .batch_first = true});
-  nn::Linear head(256, 10);
+  LstmClassifier net(128, 256, 10, 2);
   const Tensor x = randn({32, 64, 128}), y = randint(0, 10, {32});
-  std::vector<Tensor> parameters = recurrent.parameters();
-  for (const Tensor& parameter : head.parameters()) parameters.push_back(parameter);
-  optim::Adam optimizer(parameters, {.lr = 1e-3});
-  training("lstm", optimizer, [&] { return nn::cross_entropy(head(recurrent(x).output.select(1, 63)), y); });
+  optim::Adam optimizer(net.parameters(), {.lr = 1e-3});
+  training("lstm", optimizer, [&] { return nn::cross_entropy(net(x), y); });
 }
 
 /// Fifty training steps of a model, and a wait for their end.
@@ -187,15 +137,14 @@ void small() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> cases = {
-      {"seed", seed},
-      {"mlp", mlp},
-      {"lenet", [] { images("lenet", image_models::lenet()); }},
-      {"resnet", [] { images("resnet", image_models::resnet18()); }},
-      {"gpt", gpt},
-      {"lstm", lstm},
-      {"mlp_parallel", mlp_parallel},
-      {"small", small}};
+  const std::map<std::string, std::function<void()>> cases = {{"seed", seed},
+                                                              {"mlp", mlp},
+                                                              {"lenet", [] { images("lenet", LeNet(3, 32)); }},
+                                                              {"resnet", [] { images("resnet", ResNet18<>()); }},
+                                                              {"gpt", transformer},
+                                                              {"lstm", lstm},
+                                                              {"mlp_parallel", mlp_parallel},
+                                                              {"small", small}};
   if (argc != 2 || !cases.contains(argv[1])) {
     std::fprintf(stderr, "usage: workloads CASE, one of:");
     for (const auto& [name, run] : cases) std::fprintf(stderr, " %s", name.c_str());

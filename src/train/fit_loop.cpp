@@ -106,6 +106,7 @@ FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& part
   check_folder(options.checkpoint);
   if (parts.schedule && &parts.schedule->optimizer() != &parts.optimizer)
     throw InvalidArgument("[trainer] expected a schedule of the optimizer that trains, got one of another");
+  if (options.precision == Precision::float16) scaler_.emplace();
   expect_steps_from(0);
 }
 
@@ -137,7 +138,12 @@ History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
 void FitLoop::step() {
   clip();
   lr_ = parts_.optimizer.lr();
-  parts_.optimizer.step();
+  if (scaler_) {
+    scaler_->step(parts_.optimizer);
+    scaler_->update();
+  } else {
+    parts_.optimizer.step();
+  }
   parts_.optimizer.zero_grad();
   ++step_;
   ++step_in_epoch_;
@@ -150,6 +156,7 @@ void FitLoop::step() {
 
 void FitLoop::clip() {
   if (options_.gradient_clip_val == 0) return;
+  if (scaler_) scaler_->unscale_(parts_.optimizer);
   const std::vector<Tensor> parameters = parameters_of(parts_.optimizer);
   if (options_.gradient_clip_algorithm == GradientClip::norm)
     optim::clip_grad_norm_(parameters, options_.gradient_clip_val);
@@ -231,6 +238,7 @@ void FitLoop::save() {
   checkpoint.put("model", parts_.module.state_dict());
   checkpoint.put("optimizer", parts_.optimizer.state_dict());
   if (parts_.schedule) checkpoint.put("schedule", parts_.schedule->state_dict());
+  if (scaler_) checkpoint.put("grad_scaler", scaler_->state_dict());
   checkpoint.put("loader", parts_.training.state());
   if (parts_.validation.state) checkpoint.put("validation_loader", parts_.validation.state());
   checkpoint.put("random", current_generator());
@@ -263,6 +271,7 @@ void FitLoop::load_parts(const Checkpoint& checkpoint) {
     if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
       take_loader(parts_.validation, checkpoint.loader("validation_loader"));
     take_state(parts_.optimizer, checkpoint.tensors("optimizer"));
+    if (scaler_ && checkpoint.contains("grad_scaler")) take_state(*scaler_, checkpoint.tensors("grad_scaler"));
     if (parts_.schedule)
       take_state(*parts_.schedule, checkpoint.tensors("schedule"));
     else if (checkpoint.contains("schedule"))

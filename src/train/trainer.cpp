@@ -57,9 +57,6 @@ void check(const TrainerOptions& options) {
   if (options.on_lost_device == OnLostDevice::resume && options.checkpoint.folder.empty())
     refuse("checkpoint.folder, to go on from after the loss of a device", "none");
   if (!(options.gradient_clip_val >= 0)) refuse("gradient_clip_val of at least 0", text(options.gradient_clip_val));
-  if (options.precision != Precision::float32)
-    refuse("precision float32, the only one there is yet",
-           options.precision == Precision::bfloat16 ? "bfloat16" : "float16");
 }
 
 }  // namespace

@@ -113,8 +113,8 @@ void for_each_product(const Case& c, const Body& body) {
 
 // All three operations with operands in these layouts: x, weight, y.
 void expect_right(const Case& c, DType dtype, Layout x_layout, Layout weight_layout, Layout y_layout, int device = 0) {
-  SCOPED_TRACE(testing::Message() << c.name << ", " << dtype << ", layouts " << int(x_layout) << int(weight_layout)
-                                  << int(y_layout));
+  SCOPED_TRACE(::testing::Message() << c.name << ", " << dtype << ", layouts " << int(x_layout) << int(weight_layout)
+                                    << int(y_layout));
   const Shape sizes = c.result();
   const std::vector<double> x = numbers(c.x, 0), weight = numbers(c.weight, 2), g = numbers(sizes, 3);
   const std::vector<double> bias = numbers({c.weight[0]}, 1);

@@ -1,7 +1,11 @@
 # Runs an example and checks what it prints.
 #   cmake -DEXAMPLE=name -DPROGRAM=path -DDEVICES=n -P example_test.cmake
+# ResNet-18 is trained with fewer channels.
 cmake_minimum_required(VERSION 3.25)
-execute_process(COMMAND ${PROGRAM} --simulate ${DEVICES} OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE result)
+if(EXAMPLE STREQUAL "resnet")
+  set(arguments --width 16 --samples 2000 --epochs 2)
+endif()
+execute_process(COMMAND ${PROGRAM} --simulate ${DEVICES} ${arguments} OUTPUT_VARIABLE output ERROR_VARIABLE errors RESULT_VARIABLE result)
 if(NOT result EQUAL 0)
   message(FATAL_ERROR "${EXAMPLE} ended with ${result}: ${errors}")
 endif()
@@ -113,6 +117,31 @@ elseif(EXAMPLE STREQUAL "two_devices")
   # A hundred large products take longer than to enqueue them.
   set(time "[1-9][0-9]+(\\.[0-9]+)? ms")
   expect_lines("cuda:0 then cuda:1: ${time}, both at once: ${time}")
+elseif(EXAMPLE MATCHES "^(lenet|resnet|capsules|lstm)$")
+  set(last_lenet 4)
+  set(last_resnet 2)
+  set(last_capsules 3)
+  set(last_lstm 8)
+  set(last ${last_${EXAMPLE}})
+  set(numbers "train_loss [0-9.e-]+, train_accuracy [0-9.]+, validation_loss [0-9.e-]+, validation_accuracy")
+  foreach(epoch RANGE 1 ${last})
+    list(APPEND lines "epoch ${epoch}/${last}, step [0-9]+: ${numbers} [0-9.]+")
+  endforeach()
+  list(POP_BACK lines)
+  expect_lines("Training on ${DEVICES} device\(s\), from cuda:0 on" ${lines}
+               "epoch ${last}/${last}, step [0-9]+: ${numbers} (1|0\.9[0-9]*)")
+elseif(EXAMPLE STREQUAL "vae")
+  # An image that is grey everywhere costs 543 nats, one that is always their mean about 320.
+  if(NOT output MATCHES "epoch 6/6, step 192: train_loss 2[0-9.]+, validation_loss 2[0-9.]+\n")
+    message(FATAL_ERROR "expected less than 300 nats for an image, got\n${output}")
+  endif()
+elseif(EXAMPLE STREQUAL "gpt")
+  set(loss "loss [0-9.]+")
+  foreach(step 200 400 600 800 1000 1200 1400 1500)
+    list(APPEND lines "step ${step}: ${loss}")
+  endforeach()
+  expect_lines("Training on ${DEVICES} device\(s\), [0-9]+ bytes" ${lines} "[0-9]\+[0-9]=[0-9]+" "[0-9]\+[0-9]=[0-9]+"
+               "[0-9]\+[0-9]=[0-9]+" "(100|9[0-9]) of 100 sums are right")
 elseif(EXAMPLE STREQUAL "gan")
   # Points of a generator that has learned nothing are near a heap one time in twenty.
   set(loss "[01]\\.[0-9]+")

@@ -9,8 +9,11 @@
 
 #include "models/capsules.h"
 #include "models/gan.h"
+#include "models/gpt.h"
 #include "models/lenet.h"
+#include "models/lstm_classifier.h"
 #include "models/policy.h"
+#include "models/resnet.h"
 #include "models/vae.h"
 #include "parallel/close.h"
 #include "support/replicas.h"
@@ -81,6 +84,34 @@ TEST(AnyNumberOfDevices, LeNet) {
     const Tensor images = randn({kRows, 1, 16, 16}, kDoubles).to(device);
     return nn::cross_entropy(model(images), classes(4, {kRows}, device));
   });
+}
+
+// With the statistics of all devices. Without them each device normalizes by its own part, as in PyTorch.
+TEST(AnyNumberOfDevices, ResNet18) {
+  manual_seed(1);
+  expect_same_on_any_number(ResNet18<nn::SyncBatchNorm>(4, 2), [](auto& model, Device device) {
+    const Tensor images = randn({kRows, 3, 8, 8}, kDoubles).to(device);
+    return nn::cross_entropy(model(images), classes(4, {kRows}, device));
+  });
+}
+
+TEST(AnyNumberOfDevices, LstmClassifier) {
+  manual_seed(1);
+  expect_same_on_any_number(LstmClassifier(3, 6, 4, 2), [](auto& model, Device device) {
+    const Tensor x = randn({kRows, 5, 3}, kDoubles).to(device);
+    return nn::cross_entropy(model(x), classes(4, {kRows}, device));
+  });
+}
+
+TEST(AnyNumberOfDevices, Gpt) {
+  for (const bool checkpoint : {false, true}) {
+    manual_seed(1);
+    const Gpt gpt({.vocabulary = 11, .length = 6, .width = 8, .heads = 2, .layers = 2, .checkpoint = checkpoint});
+    expect_same_on_any_number(gpt, [](auto& model, Device device) {
+      const Tensor tokens = classes(11, {kRows, 6}, device);
+      return nn::cross_entropy(model(tokens).view({-1, 11}), classes(11, {kRows * 6}, device));
+    });
+  }
 }
 
 TEST(AnyNumberOfDevices, CapsuleNet) {

@@ -32,8 +32,6 @@ TEST(Trainer, RefusesOptionsAndDevicesThatDoNotFit) {
   EXPECT_EQ(refusal({.num_gpus = 1, .devices = {"cpu"}}), "[trainer] expected num_gpus or devices, got both");
   EXPECT_EQ(refusal({.accumulate = 0}), "[trainer] expected accumulate of at least 1, got 0");
   EXPECT_EQ(refusal({.gradient_clip_val = -1}), "[trainer] expected gradient_clip_val of at least 0, got -1");
-  EXPECT_EQ(refusal({.precision = Precision::bfloat16}),
-            "[trainer] expected precision float32, the only one there is yet, got bfloat16");
 }
 
 TEST(Trainer, RefusesACheckpointFolderWithAByteZeroInItsName) {

@@ -76,6 +76,11 @@ TEST(TrainerResume, ResumedWithDividedOptimizerStateContinuesBitForBit) {
       {.parallel = {.buckets = {.first_bytes = 64, .bytes = 300, .shard_optimizer_state = true}}});
 }
 
+TEST(TrainerResume, ResumedIn16BitPrecisionContinuesBitForBit) {
+  for (const Precision precision : {Precision::bfloat16, Precision::float16})
+    expect_resumed_bit_for_bit({.validates = true}, {.gradient_clip_val = 0.5, .precision = precision});
+}
+
 TEST(TrainerResume, GoesOnWithMoreEpochsFromTheFinalCheckpoint) {
   const TemporaryFolder folder;
   const auto epochs = [&](std::int64_t count) {

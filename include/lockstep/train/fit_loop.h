@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/nn/module.h>
+#include <lockstep/optim/grad_scaler.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/optim/schedule.h>
 #include <lockstep/train/batches.h>
@@ -43,6 +44,8 @@ class LOCKSTEP_API FitLoop {
   FitLoop(const TrainerOptions& options, Device device, const Parts& parts);
 
   History run(const TrainEpoch& train_epoch, const Validate& validate);
+  /// What backward is to start from: of float16 gradients, a multiple.
+  Tensor scaled(const Tensor& loss) const { return scaler_ ? scaler_->scale(loss) : loss; }
 
  private:
   using Values = std::vector<History::Value>;
@@ -76,6 +79,7 @@ class LOCKSTEP_API FitLoop {
   const Parts parts_;
   std::optional<std::int64_t> steps_in_epoch_;
   std::optional<CheckpointFolder> folder_;
+  std::optional<optim::GradScaler> scaler_;
 
   std::int64_t epoch_ = 0;  // that are done
   std::int64_t step_ = 0;

@@ -4,14 +4,17 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
 
+#include <lockstep/autograd/autocast.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/train/batches.h>
 #include <lockstep/train/metrics.h>
 #include <lockstep/train/prepared.h>
+#include <lockstep/train/trainer_options.h>
 
 namespace lockstep::train::detail {
 
@@ -26,8 +29,11 @@ template <class M, class Batch>
 class Passes {
  public:
   using LossOf = std::function<Tensor(Prepared<M>&, Batch&, Metrics&)>;
+  using Scale = std::function<Tensor(const Tensor& loss)>;
 
-  Passes(Prepared<M>& model, const LossOf& loss_of) : model_(model), loss_of_(loss_of) {}
+  /// `scale` is applied to what backward starts from.
+  Passes(Prepared<M>& model, const LossOf& loss_of, Precision precision, Scale scale)
+      : model_(model), loss_of_(loss_of), precision_(precision), scale_(std::move(scale)) {}
 
   /// An epoch, in groups of `accumulate` batches. Their gradients add up to that of the mean over the rows of the
   /// group; then calls step.
@@ -57,21 +63,26 @@ class Passes {
 
  private:
   void backward(std::vector<Batch>& group, Metrics& metrics) {
-    if (group.size() == 1) return loss(group[0], metrics).backward();
+    if (group.size() == 1) return scale_(loss(group[0], metrics)).backward();
     double rows = 0;
     for (Batch& batch : group) rows += double(rows_in(batch));
     for (std::size_t i = 0; i + 1 < group.size(); ++i) {
       const auto alone = model_.no_sync();
-      (loss(group[i], metrics) * (double(rows_in(group[i])) / rows)).backward();
+      scale_(loss(group[i], metrics) * (double(rows_in(group[i])) / rows)).backward();
     }
-    (loss(group.back(), metrics) * (double(rows_in(group.back())) / rows)).backward();
+    scale_(loss(group.back(), metrics) * (double(rows_in(group.back())) / rows)).backward();
   }
 
   Tensor loss(const Batch& batch, Metrics& metrics) {
     Batch moved = moved_to(batch, model_.device());
     metrics.set_rows(double(rows_in(moved)));
     const double before = metrics.weight_of("loss");
-    Tensor loss = loss_of_(model_, moved, metrics);
+    Tensor loss;
+    {
+      std::optional<Autocast> region;
+      if (precision_ != Precision::float32) region.emplace(precision_ == Precision::bfloat16 ? kBFloat16 : kFloat16);
+      loss = loss_of_(model_, moved, metrics);
+    }
     check_loss(loss);
     if (metrics.weight_of("loss") != before) refuse_second_loss();
     metrics.add("loss", loss);
@@ -80,6 +91,8 @@ class Passes {
 
   Prepared<M>& model_;
   const LossOf& loss_of_;
+  const Precision precision_;
+  const Scale scale_;
 };
 
 }  // namespace lockstep::train::detail

@@ -101,7 +101,8 @@ class LOCKSTEP_API Trainer {
                           .validation = validation,
                           .notes = recovery.notes()});
     Prepared<M> model(module, recovery.devices(), trainer.parallel);
-    detail::Passes<M, BatchOf<Loader>> passes(model, options.loss);
+    detail::Passes<M, BatchOf<Loader>> passes(model, options.loss, trainer.precision,
+                                              [&](const Tensor& loss) { return loop.scaled(loss); });
     const auto train = [&](Metrics& metrics, const std::function<void()>& step) {
       passes.train(training, trainer.accumulate, metrics, step);
     };

@@ -16,7 +16,9 @@ namespace lockstep::train {
 /// What gradient_clip_val limits: the 2-norm of all gradients together, or every element's magnitude.
 enum class GradientClip : std::uint8_t { norm, value };
 
-/// What is computed in. Only float32 works today.
+/// What losses are computed in: the dtypes of the module, or an autocast region of a 16-bit one
+/// (lockstep/autograd/autocast.h). Parameters keep their dtype. float16 comes with a GradScaler: steps whose gradients
+/// are not finite are left out, the host waits for the devices at each step, and checkpoints hold the scale.
 enum class Precision : std::uint8_t { float32, bfloat16, float16 };
 
 /// When a schedule goes on.

@@ -90,12 +90,17 @@ struct MultiOutputKernel {
       constexpr std::int64_t kPart = WidePart<float>::kBuffer;
       for (std::int64_t from = 0; from < count; from += kPart) {
         const std::int64_t n = std::min(kPart, count - from);
-        run_parts(n, WidePart<T>(std::get<I>(data) + at[I] + from * geometry.strides[I][last],
-                                 geometry.strides[I][last], n)...);
+        run_parts(n, wide_part(std::get<I>(data) + at[I] + from * geometry.strides[I][last], geometry.strides[I][last],
+                               n)...);
       }
     }
   }
 
+  // nvcc does not expand a class's own pack and I together.
+  template <class Element>
+  static WidePart<Element> wide_part(Element* first, std::int64_t stride, std::int64_t count) {
+    return WidePart<Element>(first, stride, count);
+  }
   void run_parts(std::int64_t count, WidePart<T>... parts) const {
     multi_output_row<F, typename WidePart<T>::Wide...>(f, count, parts.row()...);
     (parts.store(), ...);

@@ -1,0 +1,82 @@
+// A transformer with the structure and the names of GPT-2 (Radford et al. 2019). Weights of linear layers lie as
+// nn::Linear keeps them.
+#pragma once
+
+#include <lockstep/lockstep.h>
+
+#include <vector>
+
+namespace gpt {
+
+// Each position sees those before it, and itself.
+struct Attention : lockstep::nn::Module<Attention> {
+  lockstep::nn::Linear c_attn, c_proj;
+  std::int64_t heads;
+
+  Attention(std::int64_t width, std::int64_t head_count)
+      : c_attn(width, 3 * width), c_proj(width, width), heads(head_count) {}
+  auto members() { return lockstep::nn::members("c_attn", c_attn, "c_proj", c_proj); }
+  lockstep::Tensor forward(const lockstep::Tensor& x) {
+    using namespace lockstep;
+    const std::int64_t batch = x.size(0), length = x.size(1), width = x.size(2);
+    const std::vector<Tensor> qkv =
+        unbind(c_attn(x).view({batch, length, 3, heads, width / heads}).permute({2, 0, 3, 1, 4}));
+    const Tensor y = scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], {.is_causal = true});
+    return c_proj(y.transpose(1, 2).reshape({batch, length, width}));
+  }
+};
+
+struct FeedForward : lockstep::nn::Module<FeedForward> {
+  lockstep::nn::Linear c_fc, c_proj;
+
+  explicit FeedForward(std::int64_t width) : c_fc(width, 4 * width), c_proj(4 * width, width) {}
+  auto members() { return lockstep::nn::members("c_fc", c_fc, "c_proj", c_proj); }
+  lockstep::Tensor forward(const lockstep::Tensor& x) { return c_proj(gelu(c_fc(x))); }
+};
+
+struct Block : lockstep::nn::Module<Block> {
+  lockstep::nn::LayerNorm ln_1;
+  Attention attn;
+  lockstep::nn::LayerNorm ln_2;
+  FeedForward mlp;
+
+  Block(std::int64_t width, std::int64_t heads) : ln_1({width}), attn(width, heads), ln_2({width}), mlp(width) {}
+  auto members() { return lockstep::nn::members("ln_1", ln_1, "attn", attn, "ln_2", ln_2, "mlp", mlp); }
+  lockstep::Tensor forward(const lockstep::Tensor& x) {
+    const lockstep::Tensor attended = x + attn(ln_1(x));
+    return attended + mlp(ln_2(attended));
+  }
+};
+
+}  // namespace gpt
+
+struct GptOptions {
+  std::int64_t vocabulary, length, width, heads, layers;
+  bool checkpoint = false;  // compute each block again in backward: less memory, a third more work
+};
+
+// tokens: int64 [batch, at most `length`]. Gives the scores of what comes next: [batch, tokens, vocabulary].
+struct Gpt : lockstep::nn::Module<Gpt> {
+  lockstep::nn::Embedding wte, wpe;
+  std::vector<gpt::Block> h;
+  lockstep::nn::LayerNorm ln_f;
+  lockstep::nn::Linear lm_head;
+  bool checkpointed;
+
+  explicit Gpt(const GptOptions& options)
+      : wte(options.vocabulary, options.width),
+        wpe(options.length, options.width),
+        ln_f({options.width}),
+        lm_head(options.width, options.vocabulary, {.bias = false}),
+        checkpointed(options.checkpoint) {
+    for (std::int64_t i = 0; i < options.layers; ++i) h.emplace_back(options.width, options.heads);
+  }
+  auto members() { return lockstep::nn::members("wte", wte, "wpe", wpe, "h", h, "ln_f", ln_f, "lm_head", lm_head); }
+  lockstep::Tensor forward(const lockstep::Tensor& tokens) {
+    using namespace lockstep;
+    Tensor x = wte(tokens) + wpe(arange(double(tokens.size(1)), {.dtype = kInt64, .device = tokens.device()}));
+    for (gpt::Block& block : h)
+      x = checkpointed ? checkpoint([&block](const Tensor& y) { return block(y); }, x) : block(x);
+    return lm_head(ln_f(x));
+  }
+};
