@@ -6,6 +6,7 @@
 #include <lockstep/autograd/checkpoint.h>
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/autograd/gradcheck.h>
+#include <lockstep/autograd/saved.h>
 #include <lockstep/core/dtype.h>
 #include <lockstep/core/error.h>
 #include <lockstep/core/members.h>
@@ -23,6 +24,9 @@
 #include <lockstep/data/synthetic_digits.h>
 #include <lockstep/data/tensor_dataset.h>
 #include <lockstep/data/transforms.h>
+#include <lockstep/extend/kernels.h>
+#include <lockstep/extend/op.h>
+#include <lockstep/extend/optimizer.h>
 #include <lockstep/io/atomic_file.h>
 #include <lockstep/io/safetensors.h>
 #include <lockstep/nn/activations.h>
@@ -65,6 +69,7 @@
 #include <lockstep/ops/loss.h>
 #include <lockstep/ops/margin_loss.h>
 #include <lockstep/ops/normalization.h>
+#include <lockstep/ops/numbers.h>
 #include <lockstep/ops/order.h>
 #include <lockstep/ops/per_dimension.h>
 #include <lockstep/ops/pooling.h>
@@ -82,6 +87,7 @@
 #include <lockstep/optim/one_cycle.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/optim/rmsprop.h>
+#include <lockstep/optim/rule.h>
 #include <lockstep/optim/schedule.h>
 #include <lockstep/optim/sequential_lr.h>
 #include <lockstep/optim/sgd.h>

@@ -24,7 +24,11 @@ Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_
     if (dropped_) return;
   }
   tensor_ = as == SavedAs::output ? tensor.detach() : tensor;
-  count();
+  count(1);
+}
+
+void Saved::count(int change) const noexcept {
+  tensor_.impl()->saves.fetch_add(std::uint32_t(change), std::memory_order_relaxed);
 }
 
 Tensor Saved::get() const {

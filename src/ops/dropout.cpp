@@ -5,6 +5,7 @@
 #include <lockstep/tensor/batch_shard.h>
 
 #include "autograd/record.h"
+#include "core/text.h"
 #include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"
 #include "tensor/random_kernel.h"

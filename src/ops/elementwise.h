@@ -15,11 +15,10 @@
 #pragma once
 
 #include <cmath>
-#include <concepts>
-#include <type_traits>
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
+#include <lockstep/ops/numbers.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/unary.h>
 
@@ -32,29 +31,6 @@
 namespace lockstep {
 
 using autograd::kOutput;
-
-/// The type of constants in arithmetic on T: T itself, and double beside tensors.
-template <class T>
-using Number = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
-
-// What has a name for tensors only, for numbers.
-template <class A, class B>
-requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> LOCKSTEP_HD std::common_type_t<A, B> where(bool condition,
-                                                                                                       A a, B b) {
-  return condition ? std::common_type_t<A, B>(a) : std::common_type_t<A, B>(b);
-}
-template <std::floating_point T>
-LOCKSTEP_HD bool eq(T a, std::type_identity_t<T> b) {
-  return a == b;
-}
-template <std::floating_point T>
-LOCKSTEP_HD T sigmoid(T x) {
-  return 1 / (1 + std::exp(-x));
-}
-template <std::floating_point T>
-LOCKSTEP_HD T softplus(T x) {  // log(1 + e^x) without overflow
-  return (x > 0 ? x : T(0)) + std::log1p(std::exp(-std::abs(x)));
-}
 
 /// An uninitialized tensor of the shape that a and b broadcast to.
 inline Tensor broadcast_result(const char* op, const Tensor& a, const Tensor& b, DType dtype) {

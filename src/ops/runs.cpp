@@ -2,12 +2,12 @@
 
 #include <cstring>
 
+#include <lockstep/tensor/kernels/visit.h>
 #include "autograd/record.h"
 #include "ops/sorted_places.h"
 #include "runtime/host/parallel.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/launch.h"
-#include "tensor/kernels/visit.h"
 
 namespace lockstep {
 namespace {

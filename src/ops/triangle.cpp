@@ -2,11 +2,11 @@
 
 #include <algorithm>
 
+#include <lockstep/tensor/kernels/visit.h>
 #include "autograd/record.h"
 #include "core/text.h"
 #include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"
-#include "tensor/kernels/visit.h"
 
 namespace lockstep {
 namespace {

@@ -7,6 +7,7 @@
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/kernels/multi_map.h>
 
 #include "core/text.h"
 #include "optim/replicas.h"

@@ -9,9 +9,9 @@
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/runtime/drain.h>
 
+#include <lockstep/tensor/kernels/multi_map.h>
 #include "optim/replicas.h"
 #include "optim/state_reader.h"
-#include "tensor/kernels/multi_map.h"
 #include "tensor/kernels/multi_reduce.h"
 
 namespace lockstep::optim {

@@ -85,6 +85,14 @@ void Optimizer::check_group(std::size_t group) const {
     throw InvalidArgument(text("[", impl_->name, "] expected one of ", impl_->groups.size(), " groups, got ", group));
 }
 
+std::vector<Slot> Optimizer::checked_slots(std::size_t group) const {
+  std::vector<Slot> all = slots(group);
+  if (all.size() > kMasterSlot)
+    throw InvalidArgument(
+        text("[", impl_->name, "] expected slots() to name at most ", kMasterSlot, ", got ", all.size()));
+  return all;
+}
+
 std::size_t Optimizer::group_count() const noexcept { return impl_->groups.size(); }
 
 const std::vector<Tensor>& Optimizer::parameters(std::size_t group) const {
@@ -101,7 +109,7 @@ void Optimizer::step() try {
   // Whatever is wrong shows before anything has changed.
   for (std::size_t g = 0; g < groups.size(); ++g) {
     check_options(g);
-    used[g] = slots(g);
+    used[g] = checked_slots(g);
     reconcile(groups[g].parameters);
     for (std::size_t i = 0; i < groups[g].parameters.size(); ++i)
       if (gradient_of(groups[g].parameters[i])) due[g].push_back({i, gradients_of(g, i)});

@@ -118,7 +118,7 @@ StateDict Optimizer::state_dict() const {
   StateDict dict;
   for (std::size_t g = 0; g < impl_->groups.size(); ++g) {
     const ParameterGroup& group = impl_->groups[g];
-    const std::vector<Slot> kinds = slots(g);
+    const std::vector<Slot> kinds = checked_slots(g);
     for (std::size_t i = 0; i < group.states.size(); ++i) {
       const ParameterState& state = group.states[i];
       if (state.step == 0) continue;
@@ -162,7 +162,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
     const auto first = double(group.first);
     if (reader.numbers(group_key(g, "params"), indices) && indices.front() != first)
       reader.problem("\"", group_key(g, "params"), "\" from ", indices.front(), " for ", first);
-    const std::vector<Slot> kinds = slots(g);
+    const std::vector<Slot> kinds = checked_slots(g);
     for (std::size_t i = 0; i < group.parameters.size(); ++i)
       given[g].push_back(read_parameter(reader, group.first + i, group.parameters[i],
                                         slots_for(group.parameters[i].dtype(), kinds), number_name()));

@@ -3,6 +3,22 @@
 
 namespace lockstep::optim {
 
+void expect_slots(const char* op, const Batch& batch, unsigned slots) {
+  if (batch.items.empty()) return;
+  for (std::size_t k = 0; k < 8 * sizeof slots; ++k)
+    if ((slots >> k & 1) && (k >= kMaxSlots || !batch.items.front().slots[k]))
+      throw InvalidArgument(
+          text("[", op, "] expected a rule for the slots that the optimizer uses, got one that takes ", "slot ", k));
+}
+
+void count_changes(const Batch& batch, unsigned slots) noexcept {
+  for (const Batch::Item& item : batch.items) {
+    bump_version(*item.parameter);
+    for (std::size_t k = 0; k < kMaxSlots; ++k)
+      if (item.slots[k] && (slots >> k & 1)) bump_version(*item.slots[k]);
+  }
+}
+
 void require(bool holds, const char* optimizer, std::string_view expected, double got) {
   if (!holds) throw InvalidArgument(text("[", optimizer, "] expected ", expected, ", got ", got));
 }

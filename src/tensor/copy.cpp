@@ -1,5 +1,6 @@
 #include "tensor/copy.h"
 
+#include "core/text.h"
 #include "tensor/kernels/map.h"
 
 namespace lockstep {

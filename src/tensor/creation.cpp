@@ -4,6 +4,7 @@
 #include <cstring>
 #include <limits>
 
+#include "core/text.h"
 #include "runtime/host/parallel.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/map.h"

@@ -7,6 +7,7 @@
 
 #include <lockstep/tensor/creation.h>
 
+#include "core/text.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/launch.h"
 #include "tensor/overlap.h"

@@ -10,8 +10,8 @@
 
 #include <lockstep/tensor/random.h>
 
+#include <lockstep/tensor/kernels/visit.h>
 #include "runtime/host/parallel.h"
-#include "tensor/kernels/visit.h"
 #include "tensor/normal.h"
 #include "tensor/philox.h"
 

@@ -1,7 +1,7 @@
 // Kernels whose PTX check_ptx reads: the dense form of the elementwise pattern, with and without conversions.
 #include "tensor/kernels/map.h"
 
-#include "tensor/kernels/cuda/map.h"
+#include <lockstep/tensor/kernels/cuda/map.h>
 
 namespace lockstep::gpu {
 

@@ -8,10 +8,10 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include <lockstep/tensor/kernels/multi_map.h>
 #include "cuda/fake/fake_cuda.h"
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/registry.h"
-#include "tensor/kernels/multi_map.h"
 
 namespace lockstep {
 namespace {

@@ -150,6 +150,20 @@ elseif(EXAMPLE STREQUAL "gan")
     "step 1000: discriminator ${loss}, generator ${loss}"
     "step 1500: discriminator ${loss}, generator ${loss}"
     "[5-9][0-9][0-9] of 1000 points are near a heap, 8 of 8 heaps are found")
+elseif(EXAMPLE STREQUAL "custom_op")
+  set(lines "on cpu: as composed")
+  math(EXPR last "${DEVICES} - 1")
+  foreach(index RANGE ${last})
+    list(APPEND lines "on cuda:${index}: as composed")
+  endforeach()
+  expect_lines(
+    ${lines}
+    "gradients, and gradients of gradients, are those of the functions"
+    "loss 0\\.[0-9]+ -> (0\\.00[0-9]+|[0-9.]+e-[0-9]+), beta [0-9.]+")
+elseif(EXAMPLE STREQUAL "custom_optimizer")
+  expect_lines(
+    "loss [0-9]\\.[0-9]+ -> (0\\.0[0-9]+|[0-9.]+e-[0-9]+)"
+    "[0-9]+ keys of state, the resumed run is the same")
 elseif(EXAMPLE STREQUAL "reinforce")
   # At random the pole stands for about twenty steps.
   set(steps "[0-9.]+ steps")

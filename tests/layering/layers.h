@@ -24,8 +24,9 @@ struct Layer {
 
 // A layer includes itself and lower ones; layers of one height do not include each other.
 inline constexpr std::array kLayers{
-    Layer{"core", 0},  Layer{"runtime", 1}, Layer{"tensor", 2}, Layer{"autograd", 3}, Layer{"ops", 4},   Layer{"nn", 5},
-    Layer{"optim", 5}, Layer{"io", 5},      Layer{"data", 6},   Layer{"parallel", 7}, Layer{"train", 8},
+    Layer{"core", 0}, Layer{"runtime", 1},  Layer{"tensor", 2}, Layer{"autograd", 3},
+    Layer{"ops", 4},  Layer{"nn", 5},       Layer{"optim", 5},  Layer{"io", 5},
+    Layer{"data", 6}, Layer{"parallel", 7}, Layer{"train", 8},  Layer{"extend", 8},
 };
 
 // The umbrella header stands above all layers: programs include it, layers do not.
@@ -49,7 +50,7 @@ inline constexpr std::array kVendors{
     Vendor{"oneapi/tbb", kHost},
     Vendor{"oneapi/tbb", "src/data/"},
     Vendor{"cuda", "src/runtime/cuda/"},
-    Vendor{"cuda", "src/tensor/kernels/cuda/"},
+    Vendor{"cuda", "include/lockstep/tensor/kernels/cuda/"},
     Vendor{"cublas", "src/runtime/cuda/"},
     Vendor{"cudnn", "src/runtime/cuda/"},
     Vendor{"nccl", "src/runtime/cuda/"},

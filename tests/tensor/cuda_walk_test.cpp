@@ -1,5 +1,5 @@
 // What CUDA kernels compute their places with: ordinary C++, so tested on the host.
-#include "tensor/kernels/cuda/walk.h"
+#include <lockstep/tensor/kernels/cuda/walk.h>
 
 #include <gtest/gtest.h>
 

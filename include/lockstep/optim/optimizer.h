@@ -24,7 +24,7 @@
 
 namespace lockstep::optim {
 
-/// Parameters that one launch updates: src/optim/batch.h.
+/// Parameters that one launch updates: optim/rule.h.
 struct Batch;
 
 /// One tensor of a parameter's state, such as "momentum_buffer".
@@ -90,7 +90,7 @@ class LOCKSTEP_API Optimizer {
   virtual std::vector<Option> option_list(std::size_t group) = 0;
   /// Throws InvalidArgument for options out of range.
   virtual void check_options(std::size_t group) const = 0;
-  /// Always as many, in one order.
+  /// Always as many, in one order; three at most.
   virtual std::vector<Slot> slots(std::size_t group) const = 0;
   /// One step of a batch.
   virtual void update(std::size_t group, const Batch& batch) const = 0;
@@ -99,6 +99,8 @@ class LOCKSTEP_API Optimizer {
   /// That number after step `step`, from before.
   virtual double next_number(std::size_t /*group*/, double /*step*/, double number) const { return number; }
 
+  /// slots(); throws InvalidArgument for too many.
+  std::vector<Slot> checked_slots(std::size_t group) const;
   /// Checks a parameter that is due, and gives its gradient in each replica.
   std::vector<Tensor> gradients_of(std::size_t group, std::size_t parameter) const;
   double* find_number(std::size_t group, std::string_view name) const;

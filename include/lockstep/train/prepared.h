@@ -47,7 +47,7 @@ class Prepared {
   /// At least one device; `options` without device_ids. Throws as DataParallel does.
   Prepared(M& module, const std::vector<Device>& devices, DataParallelOptions options = {})
       : module_(&module), device_(devices.front()) {
-    module.to(device_);
+    module_->to(device_);
     if (devices.size() == 1) return;
     for (const Device& device : devices) options.device_ids.push_back(device.index());
     parallel_.emplace(detail::Borrowed<M>(module), std::move(options));

@@ -4,28 +4,28 @@
 #include <array>
 #include <initializer_list>
 
-#include "tensor/kernels/geometry.h"
+#include <lockstep/tensor/kernels/forms.h>
 
-// nvcc compiles kernels for GPUs as well; g++ does where tests emulate one.
-#if defined(__CUDACC__) || defined(LOCKSTEP_CUDA_EMULATED)
-#include "tensor/kernels/cuda/dispatch.h"
-#define LOCKSTEP_DEVICE_FORMS 1
-#endif
+#include "tensor/kernels/geometry.h"
 
 namespace lockstep {
 
 /// Work on `stream` uses the tensor: its memory must not be reused before that work has ended.
-inline void use_on(const StreamHandle& stream, const Tensor& tensor) {
-  Storage& storage = *tensor.impl()->storage;
+inline void use_on(const StreamHandle& stream, const TensorImpl& tensor) {
+  Storage& storage = *tensor.storage;
   if (storage.stream_id != stream.id && storage.allocation.block)
     storage.device->allocator.record_stream(storage.allocation.block, stream);
 }
+inline void use_on(const StreamHandle& stream, const Tensor& tensor) { use_on(stream, *tensor.impl()); }
 
-/// Hands `kernel` to its device: the one place that knows whether it was compiled for GPUs as well.
+/// Throws InvalidArgument where the device needs a kernel's form for GPUs, and there is none: of a kernel from outside
+/// of the library.
+void check_forms(const char* op, const DeviceState& device, bool has_device_form);
+
 template <class Kernel>
 void enqueue(DeviceState& device, const StreamHandle& stream, const LaunchInfo& info, const Kernel& kernel) {
 #ifdef LOCKSTEP_DEVICE_FORMS
-  device.backend.launch(stream, info, gpu::Dispatched<Kernel>{kernel});
+  device.backend.launch(stream, info, in_all_forms(kernel));
 #else
   device.backend.launch(stream, info, kernel);
 #endif

@@ -2,10 +2,26 @@
 // number of elements alone: not on the number of threads, nor on what lies beside it in memory.
 #pragma once
 
-#include "runtime/host/parallel.h"
-#include "tensor/kernels/multi_map.h"
+#include <algorithm>
+#include <memory>
+#include <span>
+#include <vector>
+
+#include <lockstep/tensor/kernels/map_kernel.h>
+
+#include "tensor/kernels/launch.h"
 
 namespace lockstep {
+
+/// Memory that one launch uses.
+struct Accesses {
+  StreamHandle stream;
+  std::vector<Access> list;
+
+  Accesses(DeviceState& device, std::size_t count) : stream(current_stream_handle(device)) { list.reserve(count); }
+  void use(const TensorImpl& tensor) { use_on(stream, tensor); }
+  void add(const void* data, std::size_t bytes, AccessKind kind) { list.push_back({{data, bytes, 1, bytes}, kind}); }
+};
 
 /// R is a copyable object with load(x) and combine(a, b), on doubles, and identity().
 template <class R, class T>

@@ -6,10 +6,10 @@
 #include <array>
 #include <vector>
 
+#include <lockstep/tensor/kernels/by_halves.h>
+#include <lockstep/tensor/kernels/visit.h>
 #include "runtime/host/parallel.h"
-#include "tensor/kernels/by_halves.h"
 #include "tensor/kernels/launch.h"
-#include "tensor/kernels/visit.h"
 
 namespace lockstep {
 

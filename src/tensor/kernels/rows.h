@@ -1,46 +1,12 @@
-// The row pattern: a function object sees one row of each operand at a time, along one dimension of all of them:
-// softmax, normalization, running sums, picking by index. On the host rows are worked on in parallel and a row by one
-// thread; on a GPU a row has as many threads as it is worth (cuda/rows.h).
+// The row pattern: a function object sees one row of each operand at a time, along one dimension of all of them
+// (lockstep/tensor/kernels/row_kernel.h).
 #pragma once
 
-#include <algorithm>
-#include <tuple>
-#include <utility>
+#include <lockstep/tensor/kernels/row_kernel.h>
 
-#include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"
-#include "tensor/kernels/row_team.h"
 
 namespace lockstep {
-
-template <class F, class Out, class... In>
-struct RowKernel {
-  static constexpr int kOperands = 1 + sizeof...(In);
-  static constexpr std::int64_t kGrain = 1 << 14;  // elements that are worth a task
-
-  F f;
-  Out* out;
-  std::tuple<const In*...> in;
-  Geometry<kOperands> outer;  // of the rows
-  std::array<std::int64_t, kOperands> lengths, steps;
-
-  void operator()(const KernelContext& context) const {
-    const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
-    host::parallel_for(context, outer.numel, kGrain / longest + 1, [this](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) row(offsets_at(outer, r), std::index_sequence_for<In...>());
-    });
-  }
-
- private:
-  template <std::size_t... I>
-  void row(const std::array<std::int64_t, kOperands>& at, std::index_sequence<I...>) const {
-    const Row<Out> to{out + at[0], lengths[0], steps[0]};
-    if constexpr (kWorksAlone<F, Row<Out>, Row<const In>...>)
-      f(to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
-    else
-      f(OneThread(), to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
-  }
-};
 
 /// Calls f(team, row of out, rows of inputs...) for each row along `dim`, or f(row of out, rows of inputs...) where a
 /// row is worked through in order; what a team does is said at OneThread. All operands live on one device, have one

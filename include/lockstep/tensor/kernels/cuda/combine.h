@@ -1,7 +1,7 @@
 // Combining the values of a team of threads, a warp or a block, in an order that depends on the team's size alone.
 #pragma once
 
-#include "tensor/kernels/cuda/grid.h"
+#include <lockstep/tensor/kernels/cuda/grid.h>
 
 namespace lockstep::gpu {
 

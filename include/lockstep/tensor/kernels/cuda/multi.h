@@ -7,9 +7,9 @@
 #include <tuple>
 #include <type_traits>
 
-#include "tensor/kernels/cuda/combine.h"
-#include "tensor/kernels/cuda/pack.h"
-#include "tensor/kernels/visit.h"
+#include <lockstep/tensor/kernels/cuda/combine.h>
+#include <lockstep/tensor/kernels/cuda/pack.h>
+#include <lockstep/tensor/kernels/visit.h>
 
 namespace lockstep {
 template <class F, class... T>

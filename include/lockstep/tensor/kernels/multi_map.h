@@ -10,29 +10,18 @@
 #include <type_traits>
 #include <vector>
 
-#include "runtime/host/parallel.h"
-#include "tensor/kernels/launch.h"
-#include "tensor/kernels/map.h"
+#include <lockstep/runtime/kernel.h>
+#include <lockstep/tensor/kernels/forms.h>
+#include <lockstep/tensor/kernels/map_kernel.h>
 
 namespace lockstep {
+
+struct DeviceState;
+struct TensorImpl;
 
 /// Tensors of one number of elements, contiguous.
 template <std::size_t N>
 using MultiRow = std::array<const TensorImpl*, N>;
-
-/// Memory that one launch uses.
-struct Accesses {
-  StreamHandle stream;
-  std::vector<Access> list;
-
-  Accesses(DeviceState& device, std::size_t count) : stream(current_stream_handle(device)) { list.reserve(count); }
-  void use(const TensorImpl& tensor) {
-    Storage& storage = *tensor.storage;
-    if (storage.stream_id != stream.id && storage.allocation.block)
-      storage.device->allocator.record_stream(storage.allocation.block, stream);
-  }
-  void add(const void* data, std::size_t bytes, AccessKind kind) { list.push_back({{data, bytes, 1, bytes}, kind}); }
-};
 
 /// Neighbouring memory in every operand. `first` counts elements through all spans.
 template <std::size_t N>
@@ -134,18 +123,9 @@ struct MultiMapKernel {
   }
 };
 
-/// The rows' memory in order of the first operand; rows that follow each other in every operand become one span.
+/// The spans in order of the first operand; those that follow each other in every operand become one.
 template <std::size_t N>
-std::vector<MultiSpan<N>> merged_spans(std::span<const MultiRow<N>> rows,
-                                       const std::array<std::size_t, N>& element_bytes) {
-  std::vector<MultiSpan<N>> spans;
-  spans.reserve(rows.size());
-  for (const MultiRow<N>& row : rows) {
-    if (row[0]->numel == 0) continue;
-    MultiSpan<N>& span = spans.emplace_back();
-    for (std::size_t n = 0; n < N; ++n) span.data[n] = row[n]->data();
-    span.count = row[0]->numel;
-  }
+void merge(std::vector<MultiSpan<N>>& spans, const std::array<std::size_t, N>& element_bytes) {
   std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) { return a.data[0] < b.data[0]; });
   std::size_t last = 0;
   for (std::size_t i = 1; i < spans.size(); ++i) {
@@ -163,8 +143,26 @@ std::vector<MultiSpan<N>> merged_spans(std::span<const MultiRow<N>> rows,
     span.first = first;
     first += span.count;
   }
-  return spans;
 }
+
+namespace detail {
+struct Elements {
+  std::byte* data;
+  std::int64_t count;
+};
+LOCKSTEP_API Elements elements_of(const TensorImpl& tensor) noexcept;
+
+/// A launch over many tensors: `accesses`, and all of the parameters.
+struct MultiLaunch {
+  const char* name;
+  double flops;
+  std::vector<Access> accesses;
+  std::span<const TensorImpl*const> tensors, parameters;
+  bool has_device_form;
+};
+/// Throws InvalidArgument where the device needs a form that the kernel is not compiled in.
+LOCKSTEP_API void launch_over(DeviceState& device, MultiLaunch launch, KernelRef kernel);
+}  // namespace detail
 
 /// Calls f for each element of each row. T: the operands' element types, const where f only reads; f takes references
 /// to their compute types. All rows live on `device`. `f` must be copyable; if it has bind(), that is called when the
@@ -175,21 +173,35 @@ void multi_map(const char* name, double flops_per_element, const F& f, DeviceSta
   constexpr std::size_t kOperands = sizeof...(T);
   constexpr std::array<std::size_t, kOperands> kBytes = {sizeof(T)...};
   constexpr std::array<bool, kOperands> kReads = {std::is_const_v<T>...};
-  auto spans = std::make_shared<const std::vector<MultiSpan<kOperands>>>(merged_spans<kOperands>(rows, kBytes));
-  if (spans->empty()) return;
-  Accesses accesses(device, spans->size() * kOperands + parameters.size());
-  for (const auto& row : rows)
-    for (const TensorImpl* operand : row) accesses.use(*operand);
-  for (const auto& span : *spans)
-    for (std::size_t n = 0; n < kOperands; ++n)
-      accesses.add(span.data[n], std::size_t(span.count) * kBytes[n], kReads[n] ? AccessKind::read : AccessKind::write);
-  for (const TensorImpl* parameter : parameters) {
-    accesses.use(*parameter);
-    accesses.list.push_back({region_of(*parameter), AccessKind::read});
+  std::vector<MultiSpan<kOperands>> spans;
+  std::vector<const TensorImpl*> tensors;
+  spans.reserve(rows.size());
+  tensors.reserve(rows.size() * kOperands);
+  for (const MultiRow<kOperands>& row : rows) {
+    MultiSpan<kOperands> span;
+    for (std::size_t n = 0; n < kOperands; ++n) {
+      const detail::Elements elements = detail::elements_of(*row[n]);
+      span.data[n] = elements.data;
+      if (n == 0) span.count = elements.count;
+      tensors.push_back(row[n]);
+    }
+    if (span.count > 0) spans.push_back(span);
   }
-  const std::int64_t elements = spans->back().first + spans->back().count;
-  const MultiMapKernel<F, T...> kernel{f, std::move(spans), elements};
-  enqueue(device, accesses.stream, {name, flops_per_element * double(elements), accesses.list}, kernel);
+  if (spans.empty()) return;
+  merge(spans, kBytes);
+  std::vector<Access> accesses;
+  accesses.reserve(spans.size() * kOperands + parameters.size());
+  for (const MultiSpan<kOperands>& span : spans)
+    for (std::size_t n = 0; n < kOperands; ++n) {
+      const std::size_t bytes = std::size_t(span.count) * kBytes[n];
+      accesses.push_back({{span.data[n], bytes, 1, bytes}, kReads[n] ? AccessKind::read : AccessKind::write});
+    }
+  const std::int64_t elements = spans.back().first + spans.back().count;
+  const MultiMapKernel<F, T...> kernel{f, std::make_shared<const std::vector<MultiSpan<kOperands>>>(std::move(spans)),
+                                       elements};
+  detail::launch_over(
+      device, {name, flops_per_element * double(elements), std::move(accesses), tensors, parameters, kHasDeviceForms},
+      in_all_forms(kernel));
 }
 
 }  // namespace lockstep

@@ -6,7 +6,7 @@
 #include <bit>
 #include <cstdint>
 
-#include "tensor/kernels/geometry.h"
+#include <lockstep/tensor/kernels/geometry.h>
 
 namespace lockstep::gpu {
 

@@ -2,12 +2,12 @@
 // when kernels are compiled for GPUs too.
 #pragma once
 
-#include "tensor/kernels/cuda/items.h"
-#include "tensor/kernels/cuda/map.h"
-#include "tensor/kernels/cuda/multi.h"
-#include "tensor/kernels/cuda/multi_output.h"
-#include "tensor/kernels/cuda/reduce.h"
-#include "tensor/kernels/cuda/rows.h"
+#include <lockstep/tensor/kernels/cuda/items.h>
+#include <lockstep/tensor/kernels/cuda/map.h>
+#include <lockstep/tensor/kernels/cuda/multi.h>
+#include <lockstep/tensor/kernels/cuda/multi_output.h>
+#include <lockstep/tensor/kernels/cuda/reduce.h>
+#include <lockstep/tensor/kernels/cuda/rows.h>
 
 namespace lockstep::gpu {
 

@@ -3,9 +3,9 @@
 // whose results another kernel combines. What is combined with what depends on shape and layout alone: no atomics.
 #pragma once
 
-#include "tensor/kernels/cuda/combine.h"
-#include "tensor/kernels/cuda/walk.h"
-#include "tensor/kernels/visit.h"
+#include <lockstep/tensor/kernels/cuda/combine.h>
+#include <lockstep/tensor/kernels/cuda/walk.h>
+#include <lockstep/tensor/kernels/visit.h>
 
 namespace lockstep {
 template <class R, class Out, class In>

@@ -5,10 +5,10 @@
 #include <tuple>
 #include <utility>
 
-#include "tensor/kernels/cuda/grid.h"
-#include "tensor/kernels/cuda/pack.h"
-#include "tensor/kernels/cuda/walk.h"
-#include "tensor/kernels/visit.h"
+#include <lockstep/tensor/kernels/cuda/grid.h>
+#include <lockstep/tensor/kernels/cuda/pack.h>
+#include <lockstep/tensor/kernels/cuda/walk.h>
+#include <lockstep/tensor/kernels/visit.h>
 
 namespace lockstep {
 template <class F, class Out, class... In>

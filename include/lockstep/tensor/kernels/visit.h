@@ -2,9 +2,6 @@
 #pragma once
 
 #include <lockstep/core/dtype.h>
-#include <lockstep/core/error.h>
-
-#include "core/text.h"
 
 namespace lockstep {
 
@@ -24,6 +21,9 @@ struct ComputeTypeOf<BFloat16> {
 template <class T>
 using ComputeType = typename ComputeTypeOf<T>::type;
 
+[[noreturn]] LOCKSTEP_API void throw_not_floating(const char* op, DType dtype);
+[[noreturn]] LOCKSTEP_API void throw_not_numeric(const char* op);
+
 /// Calls visitor.operator()<T>() for a floating dtype. Throws DTypeError naming `op`.
 template <class Visitor>
 decltype(auto) visit_floating(const char* op, DType dtype, Visitor&& visitor) {
@@ -32,7 +32,7 @@ decltype(auto) visit_floating(const char* op, DType dtype, Visitor&& visitor) {
     case kBFloat16: return visitor.template operator()<BFloat16>();
     case kFloat32: return visitor.template operator()<float>();
     case kFloat64: return visitor.template operator()<double>();
-    default: throw DTypeError(text("[", op, "] expected a floating dtype, got ", dtype));
+    default: throw_not_floating(op, dtype);
   }
 }
 
@@ -43,7 +43,7 @@ decltype(auto) visit_numeric(const char* op, DType dtype, Visitor&& visitor) {
     case kUInt8: return visitor.template operator()<std::uint8_t>();
     case kInt32: return visitor.template operator()<std::int32_t>();
     case kInt64: return visitor.template operator()<std::int64_t>();
-    case kBool: throw DTypeError(text("[", op, "] expected a numeric dtype, got bool"));
+    case kBool: throw_not_numeric(op);
     default: return visit_floating(op, dtype, visitor);
   }
 }

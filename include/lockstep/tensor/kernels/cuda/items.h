@@ -4,7 +4,7 @@
 
 #include <concepts>
 
-#include "tensor/kernels/cuda/grid.h"
+#include <lockstep/tensor/kernels/cuda/grid.h>
 
 namespace lockstep::gpu {
 

@@ -8,9 +8,9 @@
 #include <tuple>
 #include <utility>
 
-#include "tensor/kernels/cuda/grid.h"
-#include "tensor/kernels/cuda/walk.h"
-#include "tensor/kernels/row_team.h"
+#include <lockstep/tensor/kernels/cuda/grid.h>
+#include <lockstep/tensor/kernels/cuda/walk.h>
+#include <lockstep/tensor/kernels/row_team.h>
 
 namespace lockstep {
 template <class F, class Out, class... In>

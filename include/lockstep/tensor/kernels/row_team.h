@@ -8,8 +8,8 @@
 
 #include <lockstep/core/dtype.h>
 
-#include "tensor/kernels/by_halves.h"
-#include "tensor/kernels/visit.h"
+#include <lockstep/tensor/kernels/by_halves.h>
+#include <lockstep/tensor/kernels/visit.h>
 
 namespace lockstep {
 

@@ -8,8 +8,8 @@
 #include <cstdint>
 
 #include <lockstep/core/error.h>
-
-#include "runtime/backend.h"
+#include <lockstep/runtime/device.h>
+#include <lockstep/runtime/kernel.h>
 
 namespace lockstep::gpu {
 

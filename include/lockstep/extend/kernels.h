@@ -1,0 +1,149 @@
+// Kernels of one's own, without a gradient: a function object, whose arithmetic is written once, over the elements of
+// tensors. It runs on the CPU, on simulated devices and, where lockstep_kernels() of the CMake package compiles its
+// source, on GPUs. What a function object calls is marked LOCKSTEP_HD. It is copied to where it runs, so it holds plain
+// values, 2048 bytes at most.
+//
+// Inputs: tensors of one floating dtype on one device, in any layout. 16-bit floats are computed with as floats.
+// Results are new tensors. All is enqueued on the current stream of the inputs' device. `name` is a literal: of errors,
+// and of the trace. Throw, before anything is enqueued: InvalidArgument for an undefined tensor, or where a GPU needs a
+// kernel that was compiled without lockstep_kernels(); DeviceMismatch; DTypeError; ShapeError.
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include <lockstep/extend/operand.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/kernels/forms.h>
+#include <lockstep/tensor/kernels/map_kernel.h>
+#include <lockstep/tensor/kernels/multi_output_kernel.h>
+#include <lockstep/tensor/kernels/row_kernel.h>
+
+namespace lockstep::extend {
+
+namespace detail {
+template <class T, class>
+using Always = T;
+
+template <class... Inputs>
+std::array<const Tensor*, sizeof...(Inputs)> pointers(const Inputs&... inputs) {
+  return {&inputs...};
+}
+
+// result = f(inputs...), of one dtype and on one device.
+template <class F, class... Inputs>
+void map_to(const char* name, const F& f, const Tensor& result, const Inputs&... inputs) {
+  const Operand to = operand_of(name, result);
+  if (to.numel == 0) return;
+  visit_floating(name, result.dtype(), [&]<class T>() {
+    MapKernel<F, T, Always<T, Inputs>...> kernel{
+        f, reinterpret_cast<T*>(to.data),
+        std::tuple<Always<const T*, Inputs>...>{reinterpret_cast<const T*>(operand_of(name, inputs).data)...},
+        make_geometry(to.sizes, to, operand_of(name, inputs)...)};
+    if (!kernel.geometry.dense) lengthen_rows(kernel.geometry);
+    const std::array written = pointers(result);
+    const std::array read = pointers(inputs...);
+    enqueue({name, double(to.numel), written, read, kHasDeviceForms}, in_all_forms(kernel));
+  });
+}
+
+// f(results..., inputs...), where the results have one shape, which the inputs broadcast to.
+template <class F, std::size_t... K, class... Inputs>
+void map_several_to(const char* name, const F& f, const std::array<Tensor, sizeof...(K)>& results,
+                    std::index_sequence<K...>, const Inputs&... inputs) {
+  const Operand to = operand_of(name, results[0]);
+  if (to.numel == 0) return;
+  visit_floating(name, results[0].dtype(), [&]<class T>() {
+    using Kernel = MultiOutputKernel<F, Always<T, decltype(K)>..., Always<const T, Inputs>...>;
+    const Kernel kernel{f,
+                        {reinterpret_cast<T*>(operand_of(name, results[K]).data)...,
+                         reinterpret_cast<const T*>(operand_of(name, inputs).data)...},
+                        make_geometry(to.sizes, operand_of(name, results[K])..., operand_of(name, inputs)...)};
+    const std::array written = pointers(results[K]...);
+    const std::array read = pointers(inputs...);
+    enqueue({name, double(to.numel), written, read, kHasDeviceForms}, in_all_forms(kernel));
+  });
+}
+}  // namespace detail
+
+/// result[i] = f(inputs[i]...), the inputs broadcast. f(T...) -> T, for T float and double.
+template <class F, class... Inputs>
+Tensor map(const char* name, const F& f, const Inputs&... inputs) {
+  const std::array all = detail::pointers(inputs...);
+  check_operands(name, all);
+  Tensor result = make_result(name, all);
+  detail::map_to(name, f, result, inputs...);
+  return result;
+}
+
+/// The same with several results: f(T& result..., T input...) writes kResults of them.
+template <std::size_t kResults, class F, class... Inputs>
+std::array<Tensor, kResults> map_several(const char* name, const F& f, const Inputs&... inputs) {
+  const std::array all = detail::pointers(inputs...);
+  check_operands(name, all);
+  std::array<Tensor, kResults> results;
+  for (Tensor& result : results) result = make_result(name, all);
+  detail::map_several_to(name, f, results, std::make_index_sequence<kResults>(), inputs...);
+  return results;
+}
+
+struct RowOptions {
+  std::int64_t dim = -1;
+  std::optional<std::int64_t> length = {};  ///< Of the result along `dim`; the first input's where left out.
+};
+
+namespace detail {
+struct RowPlan {
+  int dim;
+  std::int64_t rows;
+  Shape result_sizes;
+};
+LOCKSTEP_API RowPlan plan_rows(const char* op, std::span<const Tensor* const> inputs, const RowOptions& options);
+}  // namespace detail
+
+/// A row of the result from a row of each input, along options.dim: f(team, Row<T> result, Row<const T> inputs...), for
+/// each T of the floating dtypes. Rows are stored elements: compute in ComputeType<T>. `team` is the threads that work
+/// on the row: all loops over it are team.each(), team.reduce() and sum_over() (tensor/kernels/row_team.h), and every
+/// row makes the same calls. The inputs have one rank, and one size outside of `dim` (expand() broadcasts).
+template <class F, class... Inputs>
+Tensor map_rows(const char* name, const F& f, const RowOptions& options, const Tensor& first, const Inputs&... more) {
+  constexpr int kOperands = 2 + int(sizeof...(Inputs));
+  const std::array read = detail::pointers(first, more...);
+  const DType dtype = check_operands(name, read);
+  const detail::RowPlan plan = detail::plan_rows(name, read, options);
+  const Tensor result = empty(plan.result_sizes, {.dtype = dtype, .device = first.device()});
+  if (plan.rows == 0 || result.numel() == 0) return result;
+  visit_floating(name, dtype, [&]<class T>() {
+    RowKernel<F, T, T, detail::Always<T, Inputs>...> kernel{f, {}, {}, {}, {}, {}};
+    std::array<Operand, kOperands> operands = {operand_of(name, result), operand_of(name, first),
+                                               operand_of(name, more)...};
+    kernel.out = reinterpret_cast<T*>(operands[0].data);
+    [&]<std::size_t... K>(std::index_sequence<K...>) {
+      kernel.in = {reinterpret_cast<const T*>(operands[K + 1].data)...};
+    }
+    (std::make_index_sequence<kOperands - 1>());
+    for (std::size_t n = 0; n < kOperands; ++n) {
+      Operand& each = operands[n];
+      kernel.lengths[n] = each.sizes.empty() ? 1 : each.sizes[plan.dim];
+      kernel.steps[n] = each.sizes.empty() ? 1 : each.strides[plan.dim];
+      if (!each.sizes.empty()) {
+        each.sizes.erase(plan.dim);
+        each.strides.erase(plan.dim);
+      }
+      kernel.outer.strides[n] = each.strides;
+    }
+    kernel.outer.sizes = operands[0].sizes;
+    kernel.outer.numel = plan.rows;
+    collapse(kernel.outer);
+    const std::array written = detail::pointers(result);
+    enqueue({name, double(first.numel()), written, read, kHasDeviceForms}, in_all_forms(kernel));
+  });
+  return result;
+}
+
+}  // namespace lockstep::extend

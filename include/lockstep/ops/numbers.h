@@ -1,0 +1,35 @@
+// What has a name for tensors, for numbers: so that arithmetic is written once, over any T, a number or a Tensor.
+// (exp, tanh and the like: `using std::exp;` beside the function object.)
+#pragma once
+
+#include <cmath>
+#include <concepts>
+#include <type_traits>
+
+#include <lockstep/core/float16.h>
+
+namespace lockstep {
+
+/// The type of constants in arithmetic on T: T itself, and double beside tensors.
+template <class T>
+using Number = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
+
+template <class A, class B>
+requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> LOCKSTEP_HD std::common_type_t<A, B> where(bool condition,
+                                                                                                       A a, B b) {
+  return condition ? std::common_type_t<A, B>(a) : std::common_type_t<A, B>(b);
+}
+template <std::floating_point T>
+LOCKSTEP_HD bool eq(T a, std::type_identity_t<T> b) {
+  return a == b;
+}
+template <std::floating_point T>
+LOCKSTEP_HD T sigmoid(T x) {
+  return 1 / (1 + std::exp(-x));
+}
+template <std::floating_point T>
+LOCKSTEP_HD T softplus(T x) {  // log(1 + e^x) without overflow
+  return (x > 0 ? x : T(0)) + std::log1p(std::exp(-std::abs(x)));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,113 @@
+// What a kernel is to a backend: a body, what it reads and writes, and where it finds itself when it runs.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <type_traits>
+
+#include <lockstep/core/export.h>
+
+namespace lockstep {
+
+/// Bytes that an operation touches: `rows` runs of `row_bytes`, `pitch` bytes apart.
+struct Region {
+  const void* data = nullptr;
+  std::size_t row_bytes = 0;
+  std::size_t rows = 1;
+  std::size_t pitch = 0;
+
+  std::size_t bytes() const noexcept { return rows * row_bytes; }
+  std::size_t span_bytes() const noexcept { return rows == 0 ? 0 : (rows - 1) * pitch + row_bytes; }
+};
+
+enum class AccessKind : std::uint8_t { read, write };
+
+struct Access {
+  Region region;
+  AccessKind kind = AccessKind::read;
+};
+
+/// What a launch says of itself, for the race checker, the trace and cost models. The name is a literal.
+struct LaunchInfo {
+  const char* name = "";
+  double flops = 0;
+  std::span<const Access> accesses;
+};
+
+/// Brings a kernel to its device before its first grid. (CUDA loads kernels one by one, when they are first launched,
+/// and a card may have to end its work for that.)
+class KernelLoader {
+ public:
+  virtual void load(const void* kernel) = 0;
+
+ protected:
+  ~KernelLoader() = default;
+};
+
+/// Where a kernel's body finds itself. On the host backends it computes at once: in parallel over all cores
+/// when `parallel`. On CUDA it has each of its kernels loaded, enqueues its grids on `native_stream` of `device`, and
+/// may use `workspace` in them: kWorkspaceBytes of the device's memory, the stream's own, so that one kernel after the
+/// other has them.
+struct KernelContext {
+  static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;
+
+  bool parallel = false;
+  int device = -1;
+  void* native_stream = nullptr;
+  void* workspace = nullptr;
+  KernelLoader* loader = nullptr;
+};
+
+/// A non-owning reference to a callable void(const KernelContext&) that can be copied into an owning one:
+/// backends that run at once never pay for the copy.
+class KernelRef {
+ public:
+  using Owned = std::function<void(const KernelContext&)>;
+
+  template <class F>
+  requires(!std::is_same_v<std::remove_cvref_t<F>, KernelRef>) KernelRef(const F& body)
+      : body_(&body), call_(call<F>), own_([](const void* f) { return Owned(Copied<F>{*static_cast<const F*>(f)}); }) {}
+
+  void operator()(const KernelContext& context) const { call_(body_, context); }
+  Owned own() const { return own_(body_); }
+
+ private:
+  // Not inlined: a kernel is compiled once, for both kinds of reference.
+  template <class F>
+  [[gnu::noinline]] static void call(const void* body, const KernelContext& context) {
+    (*static_cast<const F*>(body))(context);
+  }
+  template <class F>
+  struct Copied {
+    F body;
+    void operator()(const KernelContext& context) const { call<F>(&body, context); }
+  };
+
+  const void* body_;
+  void (*call_)(const void*, const KernelContext&);
+  Owned (*own_)(const void*);
+};
+
+namespace host {
+
+/// Calls body(begin, end) over [0, count) in pieces of about `grain`; at once and in one piece when the work is
+/// small or `context` is serial. The body must not throw.
+LOCKSTEP_API void parallel_for_pieces(std::int64_t count, std::int64_t grain,
+                                      void (*call)(const void*, std::int64_t, std::int64_t), const void* body);
+
+template <class Body>
+void parallel_for(const KernelContext& context, std::int64_t count, std::int64_t grain, const Body& body) {
+  if (!context.parallel || count <= grain) {
+    if (count > 0) body(std::int64_t(0), count);
+    return;
+  }
+  parallel_for_pieces(
+      count, grain,
+      [](const void* f, std::int64_t begin, std::int64_t end) { (*static_cast<const Body*>(f))(begin, end); }, &body);
+}
+
+}  // namespace host
+
+}  // namespace lockstep

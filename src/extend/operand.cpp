@@ -1,0 +1,65 @@
+#include <lockstep/extend/operand.h>
+
+#include <vector>
+
+#include "core/text.h"
+#include "ops/images.h"
+#include "tensor/kernels/launch.h"
+
+namespace lockstep::extend {
+
+Operand operand_of(const char* op, const Tensor& tensor) {
+  const TensorImpl& impl = impl_of(op, tensor);
+  return {impl.data(), impl.sizes, impl.strides, impl.numel, impl.contiguous};
+}
+
+DType check_operands(const char* op, std::span<const Tensor* const> tensors) {
+  const Tensor& first = *tensors.front();
+  for (const Tensor* each : tensors) check_same_device(op, first, *each);
+  for (const Tensor* each : tensors)
+    if (!is_floating(each->dtype()))
+      throw DTypeError(text("[", op, "] expected a floating dtype, got ", each->dtype()));
+  for (const Tensor* each : tensors)
+    if (each->dtype() != first.dtype())
+      throw DTypeError(text("[", op, "] expected tensors of one dtype, got ", first.dtype(), " and ", each->dtype()));
+  return first.dtype();
+}
+
+void promote_all(const char* op, std::span<Tensor> tensors) {
+  for (const Tensor& each : tensors) {
+    check_same_device(op, tensors.front(), each);
+    if (!is_floating(each.dtype())) throw DTypeError(text("[", op, "] expected a floating dtype, got ", each.dtype()));
+  }
+  DType dtype = tensors.front().dtype();
+  for (const Tensor& each : tensors) dtype = promote(dtype, each.dtype());
+  for (Tensor& each : tensors) each = each.to(dtype);
+}
+
+Tensor make_result(const char* op, std::span<const Tensor* const> tensors) {
+  const Tensor& first = *tensors.front();
+  Shape sizes = first.sizes();
+  for (const Tensor* each : tensors.subspan(1)) sizes = broadcast(op, sizes, each->sizes());
+  for (const Tensor* each : tensors)
+    if (!each->is_contiguous() && each->sizes() == sizes) return make_like(*each);
+  return make_tensor(*first.impl()->storage->device, sizes, first.dtype());
+}
+
+void enqueue(const Launch& launch, KernelRef kernel) {
+  DeviceState& device = *launch.written.front()->impl()->storage->device;
+  check_forms(launch.name, device, launch.has_device_form);
+  if (device.device.is_cpu()) return device.backend.launch({}, {launch.name, launch.flops, {}}, kernel);
+  const StreamHandle stream = current_stream_handle(device);
+  std::vector<Access> accesses;
+  accesses.reserve(launch.written.size() + launch.read.size());
+  const auto use = [&](std::span<const Tensor* const> tensors, AccessKind kind) {
+    for (const Tensor* each : tensors) {
+      accesses.push_back({region_of(*each->impl()), kind});
+      use_on(stream, *each);
+    }
+  };
+  use(launch.written, AccessKind::write);
+  use(launch.read, AccessKind::read);
+  device.backend.launch(stream, {launch.name, launch.flops, accesses}, kernel);
+}
+
+}  // namespace lockstep::extend

@@ -1,0 +1,50 @@
+// Kernels as users write them. Their source is compiled by lockstep_kernels().
+#pragma once
+
+#include <array>
+#include <memory>
+#include <vector>
+
+#include <lockstep/optim/optimizer.h>
+#include <lockstep/tensor/tensor.h>
+
+namespace lockstep::testing {
+
+/// x sigmoid(beta x) gate, differentiable in all three.
+Tensor swiglu(const Tensor& x, const Tensor& gate, const Tensor& beta);
+/// 2 x, without a gradient.
+Tensor twice(const Tensor& x);
+/// a + b, without a gradient.
+Tensor plus(const Tensor& a, const Tensor& b);
+/// a + b and a - b, without gradients.
+std::array<Tensor, 2> sum_and_difference(const Tensor& a, const Tensor& b);
+/// x / sqrt(mean(x^2) + 1e-6) along `dim`, without a gradient.
+Tensor rms_norm_rows(const Tensor& x, std::int64_t dim = -1);
+/// The sum of x y along the last dimension, whose size becomes `length`: in each place the same.
+Tensor dot_rows(const Tensor& x, const Tensor& y, std::int64_t length);
+
+struct LionOptions {
+  double lr = 1e-4;
+  std::array<double, 2> betas = {0.9, 0.99};
+  double weight_decay = 0;
+
+  static constexpr const char* kName = "Lion";
+  void check() const;
+  auto members() { return lockstep::members("lr", lr, "betas", betas, "weight_decay", weight_decay); }
+};
+
+class Lion final : public optim::OptimizerWith<LionOptions> {
+ public:
+  using OptimizerWith::OptimizerWith;
+
+ private:
+  std::vector<optim::Slot> slots(std::size_t) const override { return {{.name = "exp_avg"}}; }
+  void update(std::size_t group, const optim::Batch& batch) const override;
+};
+
+/// Names more slots than there may be.
+std::unique_ptr<optim::Optimizer> greedy_optimizer(const Tensor& parameter);
+/// Its rule takes a slot that it does not name.
+std::unique_ptr<optim::Optimizer> careless_optimizer(const Tensor& parameter);
+
+}  // namespace lockstep::testing
