@@ -90,10 +90,13 @@ std::vector<Values> emulated() {
   return everything(Device::cuda(0));
 }
 
-// Sorted, with the files' names from src on: a compiler knows files by the paths that it was given, which a compiler
-// cache may make relative.
+// Sorted, with the files' names from src or include on: a compiler knows files by the paths that it was given, which a
+// compiler cache may make relative.
 std::vector<Site> within_sources(std::vector<Site> sites) {
-  for (Site& site : sites) site.file = site.file.substr(site.file.rfind("/src/"));
+  for (Site& site : sites) {
+    const std::size_t inner = site.file.rfind("/include/");
+    site.file = site.file.substr(inner != std::string_view::npos ? inner : site.file.rfind("/src/"));
+  }
   std::ranges::sort(sites);
   return sites;
 }
@@ -101,15 +104,16 @@ std::vector<Site> within_sources(std::vector<Site> sites) {
 // The lines of the library that hold a barrier.
 std::vector<Site> barriers_in_sources(std::vector<std::string>& files) {
   std::vector<std::pair<std::string, unsigned>> found;
-  for (const auto& entry : std::filesystem::recursive_directory_iterator(LOCKSTEP_SOURCE_DIR "/src")) {
-    if (!entry.is_regular_file()) continue;
-    std::ifstream text(entry.path());
-    unsigned number = 0;
-    for (std::string line; std::getline(text, line);) {
-      ++number;
-      if (line.find("__syncthreads();") != std::string::npos) found.emplace_back(entry.path().string(), number);
+  for (const char* folder : {LOCKSTEP_SOURCE_DIR "/src", LOCKSTEP_SOURCE_DIR "/include"})
+    for (const auto& entry : std::filesystem::recursive_directory_iterator(folder)) {
+      if (!entry.is_regular_file()) continue;
+      std::ifstream text(entry.path());
+      unsigned number = 0;
+      for (std::string line; std::getline(text, line);) {
+        ++number;
+        if (line.find("__syncthreads();") != std::string::npos) found.emplace_back(entry.path().string(), number);
+      }
     }
-  }
   files.reserve(found.size());
   std::vector<Site> sites;
   for (const auto& [file, line] : found) sites.push_back({line, files.emplace_back(file)});

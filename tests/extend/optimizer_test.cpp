@@ -8,6 +8,7 @@
 #include <lockstep/nn/layers.h>
 #include <lockstep/nn/sequential.h>
 #include <lockstep/ops/loss.h>
+#include <lockstep/optim/rule.h>
 #include <lockstep/parallel/data_parallel.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
@@ -124,6 +125,40 @@ TEST(ExtendOptimizer, RefusesWrongOptionsAndSlots) {
   EXPECT_THROW(testing::greedy_optimizer(p)->state_dict(), InvalidArgument);
   EXPECT_THROW(testing::careless_optimizer(p)->step(), InvalidArgument);
   EXPECT_EQ(p.detach().to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
+// This source is not compiled by lockstep_kernels().
+struct HalveOptions {
+  double lr = 1;
+  static constexpr const char* kName = "Halve";
+  void check() const {}
+  auto members() { return lockstep::members("lr", lr); }
+};
+struct HalveRule {
+  template <class T>
+  void operator()(T& p, T) const {
+    p = p / 2;
+  }
+};
+struct Halve final : optim::OptimizerWith<HalveOptions> {
+  using OptimizerWith::OptimizerWith;
+  std::vector<optim::Slot> slots(std::size_t) const override { return {}; }
+  void update(std::size_t, const optim::Batch& batch) const override { optim::apply<>("halve", 1, HalveRule(), batch); }
+};
+
+TEST(ExtendOptimizer, AGpuRefusesARuleOfTheHostAlone) {
+  const TestDevices devices(1);
+  for (const Device& device : {Device("cpu"), Device("cuda:0")}) {
+    Tensor p = parameter(full({3}, 8, {.device = device}));
+    p.set_grad(ones({3}, {.device = device}));
+    Halve halve({p});
+    const bool runs = device.is_cpu() || are_simulated();
+    if (runs)
+      halve.step();
+    else
+      EXPECT_THROW(halve.step(), InvalidArgument);
+    EXPECT_EQ(p.detach().cpu().to_vector<float>()[2], runs ? 4 : 8);
+  }
 }
 
 }  // namespace

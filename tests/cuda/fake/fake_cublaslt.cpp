@@ -4,6 +4,8 @@
 #include <map>
 #include <vector>
 
+#include <lockstep/core/float16.h>
+
 #include "cuda/fake/fake_cuda.h"
 
 namespace {
@@ -48,14 +50,14 @@ cublasStatus_t set(Handle handle, int attribute, const void* value, std::size_t 
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// d = alpha op(a) op(b) + beta c + bias, by columns, as its documentation defines it.
-template <class T>
-void multiply(const Object& product, T alpha, const T* a, const Object& A, const T* b, const Object& B, T beta, T* c,
+// d = alpha op(a) op(b) + beta c + bias, by columns, as its documentation defines it. T adds up, E is what lies there.
+template <class E, class T>
+void multiply(const Object& product, T alpha, const E* a, const Object& A, const E* b, const Object& B, T beta, E* c,
               const Object& C) {
   const bool ta = product.get(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
   const bool tb = product.get(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
   const bool biased = product.get(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT) == CUBLASLT_EPILOGUE_BIAS;
-  const auto* const bias = static_cast<const T*>(product.get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr));
+  const auto* const bias = static_cast<const E*>(product.get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr));
   const std::int64_t inner = ta ? A.rows : A.columns;
   if ((tb ? B.columns : B.rows) != inner || (ta ? A.columns : A.rows) != C.rows ||
       (tb ? B.rows : B.columns) != C.columns)
@@ -65,15 +67,15 @@ void multiply(const Object& product, T alpha, const T* a, const Object& A, const
     return layout.get(CUBLASLT_MATRIX_LAYOUT_STRIDED_BATCH_OFFSET, std::int64_t(0));
   };
   for (std::int64_t batch = 0; batch < batches; ++batch) {
-    const T *const x = a + batch * stride(A), *const y = b + batch * stride(B);
-    T* const z = c + batch * stride(C);
+    const E *const x = a + batch * stride(A), *const y = b + batch * stride(B);
+    E* const z = c + batch * stride(C);
     for (std::int64_t j = 0; j < C.columns; ++j)
       for (std::int64_t i = 0; i < C.rows; ++i) {
         T sum = 0;
         for (std::int64_t k = 0; k < inner; ++k)
-          sum += (ta ? x[i * A.ld + k] : x[k * A.ld + i]) * (tb ? y[k * B.ld + j] : y[j * B.ld + k]);
-        T& element = z[j * C.ld + i];
-        element = alpha * sum + (beta == 0 ? T(0) : beta * element) + (biased ? bias[i] : T(0));
+          sum += T(ta ? x[i * A.ld + k] : x[k * A.ld + i]) * T(tb ? y[k * B.ld + j] : y[j * B.ld + k]);
+        E& element = z[j * C.ld + i];
+        element = E(alpha * sum + (beta == 0 ? T(0) : beta * T(element)) + (biased ? T(bias[i]) : T(0)));
       }
   }
 }
@@ -136,13 +138,21 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   fake::expect_memory("cublasLtMatmul", workspace, workspace_bytes);
   fake::use_kernel(product);  // of the algorithm
   if (c != d) fake::complain("c is not d");
-  const auto run = [&]<class T>(T) {
+  if (of(A).type != of(B).type || of(A).type != of(C).type) fake::complain("matrices of several types");
+  const auto run = [&]<class E, class T>(E, T) {
     fake::enqueue(stream, [=, Product = of(product), A = of(A), B = of(B), C = of(C),
                            al = *static_cast<const T*>(alpha), be = *static_cast<const T*>(beta)] {
-      multiply(Product, al, static_cast<const T*>(a), A, static_cast<const T*>(b), B, be, static_cast<T*>(d), C);
+      multiply(Product, al, static_cast<const E*>(a), A, static_cast<const E*>(b), B, be, static_cast<E*>(d), C);
     });
   };
-  of(product).type == CUDA_R_64F ? run(double()) : run(float());
+  switch (of(A).type) {
+    case CUDA_R_64F: run(double(), double()); break;
+    case CUDA_R_32F: run(float(), float()); break;
+    case CUDA_R_16F: run(Half(), float()); break;
+    case CUDA_R_16BF: run(BFloat16(), float()); break;
+    default: fake::complain("matrices of a type that is not known here");
+  }
+  if ((of(A).type == CUDA_R_64F) != (of(product).type == CUDA_R_64F)) fake::complain("a product of another type");
   return CUBLAS_STATUS_SUCCESS;
 }
 
