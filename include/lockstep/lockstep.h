@@ -35,6 +35,7 @@
 #include <lockstep/nn/conv.h>
 #include <lockstep/nn/dropout.h>
 #include <lockstep/nn/embedding_bag.h>
+#include <lockstep/nn/fold.h>
 #include <lockstep/nn/functional.h>
 #include <lockstep/nn/gated_activations.h>
 #include <lockstep/nn/init.h>
@@ -44,13 +45,16 @@
 #include <lockstep/nn/losses.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/nn/packed_sequence.h>
+#include <lockstep/nn/padding.h>
 #include <lockstep/nn/pairs.h>
 #include <lockstep/nn/parameter.h>
 #include <lockstep/nn/pooling.h>
 #include <lockstep/nn/recurrent.h>
 #include <lockstep/nn/recurrent_cells.h>
 #include <lockstep/nn/sequential.h>
+#include <lockstep/nn/shuffle.h>
 #include <lockstep/nn/transformer.h>
+#include <lockstep/nn/upsample.h>
 #include <lockstep/nn/weight_norm.h>
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
@@ -61,7 +65,9 @@
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/einsum.h>
 #include <lockstep/ops/embedding_bag.h>
+#include <lockstep/ops/fold.h>
 #include <lockstep/ops/index.h>
+#include <lockstep/ops/interpolate.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/ops/layout.h>
 #include <lockstep/ops/likelihood_loss.h>
@@ -75,6 +81,7 @@
 #include <lockstep/ops/pooling.h>
 #include <lockstep/ops/recurrent.h>
 #include <lockstep/ops/reduce.h>
+#include <lockstep/ops/shuffle.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>
 #include <lockstep/optim/adadelta.h>

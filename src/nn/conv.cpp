@@ -4,7 +4,6 @@
 #include <cmath>
 #include <vector>
 
-#include <lockstep/ops/join.h>
 #include <lockstep/ops/layout.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
@@ -19,33 +18,10 @@ using TransposeFunction = decltype(&conv_transpose1d);
 constexpr ConvFunction kConv[] = {&conv1d, &conv2d, &conv3d};
 constexpr TransposeFunction kTranspose[] = {&conv_transpose1d, &conv_transpose2d, &conv_transpose3d};
 
-Tensor repeated(const Tensor& edge, int d, std::int64_t count) {
-  Shape sizes = edge.sizes();
-  sizes[d] = count;
-  return edge.expand(sizes);
-}
-
-// x with what it continues with before and behind, along one dimension.
-Tensor continued(const char* layer, PaddingMode mode, const Tensor& x, int d, std::int64_t before,
-                 std::int64_t behind) {
-  const std::int64_t size = x.sizes()[d], most = std::max(before, behind);
-  if (most == 0) return x;
-  if (size == 0 || (mode == PaddingMode::circular && most > size) || (mode == PaddingMode::reflect && most >= size))
-    throw ShapeError(text("[", layer, "] expected x larger than what is repeated around it, got ", x.sizes(), " and ",
-                          most, " in dimension ", d));
-  std::vector<Tensor> parts;
-  const auto append = [&](std::int64_t count, std::int64_t circular, std::int64_t reflect, std::int64_t replicate) {
-    if (count == 0) return;
-    switch (mode) {
-      case PaddingMode::circular: return parts.push_back(x.narrow(d, circular, count));
-      case PaddingMode::reflect: return parts.push_back(flip(x.narrow(d, reflect, count), {d}));
-      default: return parts.push_back(repeated(x.narrow(d, replicate, 1), d, count));
-    }
-  };
-  append(before, size - before, 1, 0);
-  parts.push_back(x);
-  append(behind, 0, size - 1 - behind, size - 1);
-  return cat(parts, d);
+PadMode pad_mode(PaddingMode mode) {
+  return mode == PaddingMode::circular  ? PadMode::circular
+         : mode == PaddingMode::reflect ? PadMode::reflect
+                                        : PadMode::replicate;
 }
 
 }  // namespace
@@ -148,11 +124,10 @@ void ConvState::see(const Tensor& x) {
 
 // With the part of the padding that a convolution cannot do: other than zeros, or more behind than before.
 Tensor ConvState::padded(const Tensor& x) const {
-  const int first = x.dim() - dims_;
-  if (mode_ == PaddingMode::zeros || first < 1) return x;
-  Tensor result = x;
-  for (int d = 0; d < dims_; ++d) result = continued(layer_, mode_, result, first + d, before_[d], behind_[d]);
-  return result;
+  if (mode_ == PaddingMode::zeros || x.dim() <= dims_) return x;
+  std::vector<std::int64_t> around;
+  for (int d = dims_; d-- > 0;) around.insert(around.end(), {before_[d], behind_[d]});
+  return pad(x, around, {.mode = pad_mode(mode_)});
 }
 
 Tensor ConvState::convolve(const Tensor& x) const {

@@ -75,4 +75,30 @@ Tensor Dropout::forward(const Tensor& x) const { return dropout(x, p, is_trainin
 
 Tensor Flatten::forward(const Tensor& x) const { return x.flatten(start_dim_, end_dim_); }
 
+Tensor Unflatten::forward(const Tensor& x) const {
+  const int dim = wrap_dim("Unflatten", dim_, x.dim());
+  const std::int64_t whole = x.sizes()[dim];
+  Shape sizes;
+  std::int64_t known = 1;
+  int unknown = 0;
+  bool fits = !sizes_.empty();
+  for (const std::int64_t size : sizes_) {
+    fits &= size >= -1;
+    unknown += size == -1;
+    if (size >= 0) fits &= !__builtin_mul_overflow(known, size, &known);
+  }
+  fits &= unknown == 0 ? known == whole : unknown == 1 && known > 0 && whole % known == 0;
+  if (!fits)
+    throw ShapeError(
+        text("[Unflatten] expected sizes that divide dimension ", dim, " of ", x.sizes(), ", got ", sizes_));
+  for (int d = 0; d < x.dim(); ++d) {
+    if (d != dim) {
+      sizes.push_back(x.sizes()[d]);
+      continue;
+    }
+    for (const std::int64_t size : sizes_) sizes.push_back(size == -1 ? whole / known : size);
+  }
+  return x.reshape(sizes);
+}
+
 }  // namespace lockstep::nn

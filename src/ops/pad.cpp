@@ -4,41 +4,81 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
+#include "ops/pad_border.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
+namespace {
 
-Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, double value) {
+using autograd::Gradients;
+
+// What the numbers say of each dimension: elements added (positive) or cut (negative) before and behind.
+struct Padded {
+  Shape before, behind, sizes;
+};
+
+Padded padded_sizes(const Tensor& x, const std::vector<std::int64_t>& padding) {
   const int rank = impl_of("pad", x).sizes.rank();
-  const int padded = int(padding.size() / 2);
-  if (padding.size() % 2 != 0 || padded > rank)
+  const int count = int(padding.size() / 2);
+  if (padding.size() % 2 != 0 || count > rank)
     throw ShapeError(
         text("[pad] expected two numbers for each of at most ", rank, " dimensions, got ", padding.size()));
-  Tensor kept = x;  // without what negative numbers cut
-  Shape sizes = x.sizes(), starts = Shape::filled(rank, 0), lengths = x.sizes();
-  for (int i = 0; i < padded; ++i) {
+  Padded result = {Shape::filled(rank, 0), Shape::filled(rank, 0), x.sizes()};
+  for (int i = 0; i < count; ++i) {
     const int d = rank - 1 - i;
-    const std::int64_t before = padding[std::size_t(2 * i)], after = padding[std::size_t(2 * i) + 1];
+    const std::int64_t before = padding[std::size_t(2 * i)], behind = padding[std::size_t(2 * i) + 1];
     const std::int64_t own = x.sizes()[d], cut = std::min<std::int64_t>(before, 0);
-    if (before < -own || after < -(own + cut))
-      throw ShapeError(text("[pad] expected to cut at most ", own, " elements, got ", before, " and ", after));
-    if (__builtin_add_overflow(own, before, &sizes[d]) || __builtin_add_overflow(sizes[d], after, &sizes[d]))
-      throw ShapeError(text("[pad] expected a size that fits 64 bits, got ", own, " with ", before, " and ", after));
-    starts[d] = std::max<std::int64_t>(before, 0);
-    lengths[d] = own + cut + std::min<std::int64_t>(after, 0);
-    if (lengths[d] != x.sizes()[d]) kept = kept.narrow(d, std::max<std::int64_t>(-before, 0), lengths[d]);
+    if (before < -own || behind < -(own + cut))
+      throw ShapeError(text("[pad] expected to cut at most ", own, " elements, got ", before, " and ", behind));
+    std::int64_t& size = result.sizes[d];
+    if (__builtin_add_overflow(own, before, &size) || __builtin_add_overflow(size, behind, &size))
+      throw ShapeError(text("[pad] expected a size that fits 64 bits, got ", own, " with ", before, " and ", behind));
+    result.before[d] = before;
+    result.behind[d] = behind;
   }
-  const auto inside = [starts, lengths](Tensor whole) {
+  return result;
+}
+
+// Without what negative numbers cut.
+Tensor cut(Tensor x, const Padded& padded) {
+  for (int d = 0; d < x.dim(); ++d) {
+    const std::int64_t before = std::max<std::int64_t>(-padded.before[d], 0),
+                       behind = std::max<std::int64_t>(-padded.behind[d], 0);
+    if (before + behind > 0) x = x.narrow(d, before, x.sizes()[d] - before - behind);
+  }
+  return x;
+}
+
+Tensor with_constant(const Tensor& kept, const Padded& padded, double value) {
+  const auto inside = [before = padded.before, lengths = kept.sizes()](Tensor whole) {
     for (int d = 0; d < lengths.rank(); ++d)
-      if (whole.sizes()[d] != lengths[d]) whole = whole.narrow(d, starts[d], lengths[d]);
+      if (whole.sizes()[d] != lengths[d]) whole = whole.narrow(d, std::max<std::int64_t>(before[d], 0), lengths[d]);
     return whole;
   };
-  Tensor out = make_tensor(*x.impl()->storage->device, sizes, x.dtype());
+  Tensor out = make_tensor(*kept.impl()->storage->device, padded.sizes, kept.dtype());
   fill_values(out, value);
   copy_values(inside(out), kept);
   if (autograd::records(kept))
-    autograd::record("Pad", out, {&kept}, [inside](const Tensor& g) { return autograd::Gradients{inside(g)}; });
+    autograd::record("Pad", out, {&kept}, [inside](const Tensor& g) { return Gradients{inside(g)}; });
   return out;
+}
+
+Shape without_cuts(Shape numbers) {
+  for (int d = 0; d < numbers.rank(); ++d) numbers[d] = std::max<std::int64_t>(numbers[d], 0);
+  return numbers;
+}
+
+}  // namespace
+
+Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, const PaddingOptions& options) {
+  const Padded padded = padded_sizes(x, padding);
+  if (options.mode == PadMode::constant) return with_constant(cut(x, padded), padded, options.value);
+  if (options.value != 0)
+    throw InvalidArgument(text("[pad] expected a value with PadMode::constant alone, got ", options.value));
+  const Shape before = without_cuts(padded.before), behind = without_cuts(padded.behind);
+  // As PyTorch: circular mode continues what is left after cutting, the others what there was before.
+  if (options.mode == PadMode::circular) return pad_border(cut(x, padded), options.mode, before, behind);
+  return cut(pad_border(x, options.mode, before, behind), padded);
 }
 
 }  // namespace lockstep

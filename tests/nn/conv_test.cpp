@@ -84,7 +84,7 @@ TEST(ConvPaddingMode, SaysWhatIsAroundTheImage) {
   EXPECT_EQ(thrown<ShapeError>([&] {
               layer(zeros({1, 1, 4}));
             }),
-            "[Conv1d] expected x larger than what is repeated around it, got [1, 1, 4] and 4 in dimension 2");
+            "[pad] expected x larger than what is repeated around it, got [1, 1, 4] and 4 in dimension 2");
 }
 
 TEST(ConvPaddingMode, WorksWithSame) {

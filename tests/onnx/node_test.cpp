@@ -33,6 +33,7 @@ Table all_rows() {
   add_functional_rows(table);
   add_structure_rows(table);
   add_layer_rows(table);
+  add_window_rows(table);
   return table;
 }
 

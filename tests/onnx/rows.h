@@ -19,8 +19,9 @@ void add_conv_rows(Table& table);         ///< Convolutions.
 void add_elementwise_rows(Table& table);  ///< Arithmetic, comparison, activations.
 void add_recurrent_rows(Table& table);
 void add_structure_rows(Table& table);   ///< Reductions, products, shapes, indexing.
-void add_layer_rows(Table& table);       ///< Normalization, losses, pooling.
+void add_layer_rows(Table& table);       ///< Normalization, losses.
 void add_functional_rows(Table& table);  ///< More activations, and what is made of other operations.
+void add_window_rows(Table& table);      ///< Pooling, interpolation, padding.
 
 /// The input at `place`; undefined where it is left out.
 inline Tensor input(const Tensors& x, std::size_t place) { return place < x.size() ? x[place] : Tensor(); }

@@ -1,54 +1,16 @@
-// Convolutions. ONNX gives the padding before and behind each dimension, or a rule for it.
-#include <algorithm>
-
+// Convolutions.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/conv.h>
 #include <lockstep/ops/layout.h>
 
-#include "onnx/rows.h"
+#include "onnx/window.h"
 
 namespace lockstep::onnx {
 namespace {
 
-using Numbers = std::vector<std::int64_t>;
-
-// What both kinds of nodes say about each spatial dimension.
-struct Window {
-  Numbers kernel, stride, dilation, before, behind;
-
-  Window(const Node& node, const Tensors& x) {
-    const auto dims = std::size_t(x[0].dim() - 2);
-    for (std::size_t d = 0; d < dims; ++d) kernel.push_back(x[1].size(std::int64_t(d) + 2));
-    stride = node.integers("strides", Numbers(dims, 1));
-    dilation = node.integers("dilations", Numbers(dims, 1));
-    const Numbers pads = node.integers("pads", Numbers(2 * dims, 0));
-    before.assign(pads.begin(), pads.begin() + std::ptrdiff_t(dims));
-    behind.assign(pads.begin() + std::ptrdiff_t(dims), pads.end());
-  }
-  std::int64_t reach(std::size_t d) const { return dilation[d] * (kernel[d] - 1) + 1; }
-  // Upper: one more behind. What is less than nothing is behind.
-  void divide(std::size_t d, std::int64_t total, bool upper) {
-    const std::int64_t least = std::max<std::int64_t>(total, 0);
-    before[d] = upper ? least / 2 : least - least / 2;
-    behind[d] = total - before[d];
-  }
-};
-
-// As pad() takes it, from the last dimension on.
-Numbers around(const Numbers& before, const Numbers& behind) {
-  Numbers result;
-  for (std::size_t d = before.size(); d-- > 0;) result.insert(result.end(), {before[d], behind[d]});
-  return result;
-}
-
 Tensors convolved(const Node& node, const Tensors& x) {
-  Window w(node, x);
-  const std::string rule = node.text("auto_pad", "NOTSET");
-  if (rule.starts_with("SAME"))
-    for (std::size_t d = 0; d < w.kernel.size(); ++d) {
-      const std::int64_t size = x[0].size(std::int64_t(d) + 2), out = (size + w.stride[d] - 1) / w.stride[d];
-      w.divide(d, std::max<std::int64_t>(0, (out - 1) * w.stride[d] + w.reach(d) - size), rule == "SAME_UPPER");
-    }
+  Window w(node, spatial_sizes(x[1]));
+  w.follow_rule(node, x[0]);
   const ConvOptions options = {
       .stride = shape_of(w.stride), .dilation = shape_of(w.dilation), .groups = node.integer("group", 1)};
   const auto conv = w.kernel.size() == 1 ? &conv1d : w.kernel.size() == 2 ? &conv2d : &conv3d;
@@ -56,7 +18,7 @@ Tensors convolved(const Node& node, const Tensors& x) {
 }
 
 Tensors conv_transposed(const Node& node, const Tensors& x) {
-  Window w(node, x);
+  Window w(node, spatial_sizes(x[1]));
   const std::size_t dims = w.kernel.size();
   const std::string rule = node.text("auto_pad", "NOTSET");
   const Numbers added = node.integers("output_padding", Numbers(dims, 0));

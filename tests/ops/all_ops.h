@@ -15,7 +15,9 @@
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/einsum.h>
 #include <lockstep/ops/embedding_bag.h>
+#include <lockstep/ops/fold.h>
 #include <lockstep/ops/index.h>
+#include <lockstep/ops/interpolate.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/ops/layout.h>
 #include <lockstep/ops/likelihood_loss.h>
@@ -27,6 +29,7 @@
 #include <lockstep/ops/pooling.h>
 #include <lockstep/ops/recurrent.h>
 #include <lockstep/ops/reduce.h>
+#include <lockstep/ops/shuffle.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>
 #include <lockstep/runtime/simulation.h>

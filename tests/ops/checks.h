@@ -64,6 +64,9 @@ void expect_gradients(F function, const std::vector<Tensor>& inputs) {
   EXPECT_NO_THROW(gradgradcheck(function, inputs));
 }
 
+/// The largest absolute value.
+inline double largest(const Tensor& x) { return max(abs(x.detach())).item<double>(); }
+
 template <class ErrorType, class Body>
 std::string message_of(Body body) {
   try {

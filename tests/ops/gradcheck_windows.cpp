@@ -82,8 +82,73 @@ std::vector<GradientCase> pooling_cases() {
   };
 }
 
+std::vector<GradientCase> interpolation_cases() {
+  const auto resized = [](const InterpolateOptions& options) {
+    return [options](const Inputs& x) { return interpolate(x[0], options); };
+  };
+  return {
+      {"interpolate_nearest", resized({.size = {3, 7}}), {{2, 2, 4, 3}}},
+      {"interpolate_nearest_exact",
+       resized({.scale_factor = {1.5, 0.7}, .mode = Interpolation::nearest_exact}),
+       {{1, 2, 4, 5}}},
+      {"interpolate_linear", resized({.scale_factor = 1.7, .mode = Interpolation::linear}), {{2, 2, 5}}},
+      {"interpolate_bilinear",
+       resized({.size = {2, 6}, .mode = Interpolation::bilinear, .align_corners = true}),
+       {{1, 2, 4, 3}}},
+      {"interpolate_trilinear", resized({.size = {2, 3, 5}, .mode = Interpolation::trilinear}), {{1, 2, 2, 3, 3}}},
+      {"interpolate_bicubic", resized({.size = {7, 3}, .mode = Interpolation::bicubic}), {{1, 2, 4, 5}}},
+      {"interpolate_bicubic_corners",
+       resized({.size = {7, 3}, .mode = Interpolation::bicubic, .align_corners = true}),
+       {{1, 1, 4, 5}}},
+      {"interpolate_area", resized({.size = {3, 2}, .mode = Interpolation::area}), {{1, 2, 4, 5}}},
+  };
+}
+
+// Padding lies in gradcheck_structure.cpp, but for what repeats the tensor.
+std::vector<GradientCase> image_cases() {
+  const auto padded = [](std::vector<std::int64_t> padding, PadMode mode) {
+    return [=](const Inputs& x) { return pad(x[0], padding, {.mode = mode}); };
+  };
+  return {
+      {"pad_reflect", padded({3, 1, 1, 2}, PadMode::reflect), {{2, 3, 4}}},
+      {"pad_replicate", padded({3, 1, 0, 4, 2, 2}, PadMode::replicate), {{2, 3, 4}}},
+      {"pad_circular", padded({4, 1, 1, -2}, PadMode::circular), {{2, 4, 4}}},
+      {"unfold",
+       [](const Inputs& x) {
+         return unfold(x[0], {2, 3});
+       },
+       {{2, 2, 4, 5}}},
+      {"unfold_strided",
+       [](const Inputs& x) {
+         return unfold(x[0], 3, {.dilation = {2, 1}, .padding = {1, 2}, .stride = {2, 3}});
+       },
+       {{1, 2, 5, 4}}},
+      {"fold",
+       [](const Inputs& x) {
+         return fold(x[0], {4, 3}, 2, {.stride = {2, 1}});
+       },
+       {{2, 8, 4}}},
+      {"fold_line", [](const Inputs& x) { return fold(x[0], {7}, 3, {.padding = 1, .stride = 2}); }, {{2, 6, 4}}},
+      {"fold_volume",
+       [](const Inputs& x) {
+         return fold(x[0], {2, 3, 3}, 2);
+       },
+       {{8, 4}}},
+      {"pixel_shuffle", [](const Inputs& x) { return pixel_shuffle(x[0], 2); }, {{1, 8, 2, 3}}},
+      {"pixel_unshuffle", [](const Inputs& x) { return pixel_unshuffle(x[0], 2); }, {{2, 1, 4, 2}}},
+      {"channel_shuffle", [](const Inputs& x) { return channel_shuffle(x[0], 2); }, {{2, 4, 3}}},
+      {"local_response_norm",
+       [](const Inputs& x) { return local_response_norm(x[0], 3, {.alpha = 0.5, .beta = 0.6, .k = 1.5}); },
+       {{2, 4, 2, 2}}},
+  };
+}
+
 }  // namespace
 
-std::vector<GradientCase> window_gradient_cases() { return pooling_cases(); }
+std::vector<GradientCase> window_gradient_cases() {
+  std::vector<GradientCase> all = pooling_cases();
+  for (const auto& cases : {interpolation_cases(), image_cases()}) all.insert(all.end(), cases.begin(), cases.end());
+  return all;
+}
 
 }  // namespace lockstep

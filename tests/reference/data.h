@@ -38,6 +38,7 @@ class Call {
   const Tensor& operator[](std::size_t index) const { return inputs_.at(index); }
   const std::vector<Tensor>& inputs() const { return inputs_; }
 
+  bool has(const std::string& name) const { return json_.at("args").contains(name); }
   template <class T>
   T arg(const std::string& name) const {
     read_.insert(name);
@@ -45,7 +46,7 @@ class Call {
   }
   template <class T>
   T arg(const std::string& name, T otherwise) const {
-    return json_.at("args").contains(name) ? arg<T>(name) : otherwise;
+    return has(name) ? arg<T>(name) : otherwise;
   }
   std::int64_t integer(const std::string& name) const { return arg<std::int64_t>(name); }
   double number(const std::string& name) const { return arg<double>(name); }

@@ -214,7 +214,7 @@ INSTANTIATE_TEST_SUITE_P(, Reference, ::testing::ValuesIn(all_settings()),
                          [](const auto& setting) { return setting.param.name; });
 
 // Of layers that do not exist yet.
-const std::set<std::string> kOpsToCome = {"interpolate"};
+const std::set<std::string> kOpsToCome = {};
 
 // Skipped, with the names in its message, while ops are missing: of the repository's own folder those to come and no
 // others, of another one any.

@@ -89,7 +89,6 @@ Table shapes() {
       {"cat", [](const Call& c) { return cat(c.inputs(), c.integer("dim")); }},
       {"stack", [](const Call& c) { return stack(c.inputs(), c.integer("dim")); }},
       {"chunk", [](const Call& c) { return chunk(c[0], c.integer("chunks"), c.integer("dim")); }},
-      {"pad", [](const Call& c) { return pad(c[0], c.arg<std::vector<std::int64_t>>("pad"), c.number("value")); }},
       {"roll", [](const Call& c) { return roll(c[0], c.integers("shifts"), c.integers("dim")); }},
       {"flip", [](const Call& c) { return flip(c[0], c.integers("dims")); }},
       {"tril", [](const Call& c) { return tril(c[0], c.arg<std::int64_t>("diagonal", 0)); }},

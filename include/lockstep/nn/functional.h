@@ -8,11 +8,16 @@
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/einsum.h>
 #include <lockstep/ops/embedding_bag.h>
+#include <lockstep/ops/fold.h>
+#include <lockstep/ops/interpolate.h>
+#include <lockstep/ops/layout.h>
 #include <lockstep/ops/likelihood_loss.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/loss.h>
 #include <lockstep/ops/margin_loss.h>
 #include <lockstep/ops/normalization.h>
+#include <lockstep/ops/pooling.h>
+#include <lockstep/ops/shuffle.h>
 #include <lockstep/ops/softmax.h>
 
 namespace lockstep::nn {
@@ -90,5 +95,40 @@ using lockstep::cdist;
 using lockstep::cosine_similarity;
 using lockstep::normalize;
 using lockstep::pairwise_distance;
+
+using lockstep::adaptive_avg_pool1d;
+using lockstep::adaptive_avg_pool2d;
+using lockstep::adaptive_avg_pool3d;
+using lockstep::adaptive_max_pool1d;
+using lockstep::adaptive_max_pool1d_with_indices;
+using lockstep::adaptive_max_pool2d;
+using lockstep::adaptive_max_pool2d_with_indices;
+using lockstep::adaptive_max_pool3d;
+using lockstep::adaptive_max_pool3d_with_indices;
+using lockstep::avg_pool1d;
+using lockstep::avg_pool2d;
+using lockstep::avg_pool3d;
+using lockstep::channel_shuffle;
+using lockstep::fold;
+using lockstep::interpolate;
+using lockstep::Interpolation;
+using lockstep::local_response_norm;
+using lockstep::lp_pool1d;
+using lockstep::lp_pool2d;
+using lockstep::lp_pool3d;
+using lockstep::max_pool1d;
+using lockstep::max_pool1d_with_indices;
+using lockstep::max_pool2d;
+using lockstep::max_pool2d_with_indices;
+using lockstep::max_pool3d;
+using lockstep::max_pool3d_with_indices;
+using lockstep::max_unpool1d;
+using lockstep::max_unpool2d;
+using lockstep::max_unpool3d;
+using lockstep::pad;
+using lockstep::PadMode;
+using lockstep::pixel_shuffle;
+using lockstep::pixel_unshuffle;
+using lockstep::unfold;
 
 }  // namespace lockstep::nn

@@ -5,6 +5,7 @@
 #include <optional>
 
 #include <lockstep/nn/module.h>
+#include <lockstep/ops/normalization.h>
 
 namespace lockstep::nn {
 
@@ -73,6 +74,15 @@ class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
  private:
   std::int64_t groups_, channels_;
   double eps_;
+};
+
+/// Each element beside those of neighbouring channels: local_response_norm (lockstep/ops/normalization.h).
+struct LOCKSTEP_API LocalResponseNorm : Module<LocalResponseNorm> {
+  explicit LocalResponseNorm(std::int64_t channels, const LocalResponseOptions& how = {})
+      : size(channels), options(how) {}
+  std::int64_t size;
+  LocalResponseOptions options;
+  Tensor forward(const Tensor& x) const { return local_response_norm(x, size, options); }
 };
 
 }  // namespace lockstep::nn

@@ -87,4 +87,17 @@ class LOCKSTEP_API Flatten : public Module<Flatten> {
   std::int64_t start_dim_, end_dim_;
 };
 
+/// The dimension `dim` as several, of the given sizes: Unflatten(1, {3, 4}) makes [batch, 12] [batch, 3, 4]. One size
+/// may be -1.
+class LOCKSTEP_API Unflatten : public Module<Unflatten> {
+ public:
+  Unflatten(std::int64_t dim, const Shape& sizes) : dim_(dim), sizes_(sizes) {}
+  /// Throws ShapeError for sizes that do not divide the dimension.
+  Tensor forward(const Tensor& x) const;
+
+ private:
+  std::int64_t dim_;
+  Shape sizes_;
+};
+
 }  // namespace lockstep::nn

@@ -13,8 +13,23 @@ namespace lockstep {
 LOCKSTEP_API Tensor flip(const Tensor& x, const Shape& dims);
 /// Shifted to higher places by shifts[i] along dims[i]; what leaves at the end comes in at the start.
 LOCKSTEP_API Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims);
+/// What is added around a tensor.
+enum class PadMode : std::uint8_t {
+  constant,
+  reflect,    ///< Its mirror image, without the border itself: at most one element fewer than x has.
+  replicate,  ///< Its border.
+  circular,   ///< The tensor again from its other side: at most as many elements as x has.
+};
+struct PaddingOptions {
+  PadMode mode = PadMode::constant;
+  double value = 0;  ///< Of PadMode::constant.
+};
 /// `padding` holds, from the last dimension on, the number of elements to add before and after; negative ones cut.
-LOCKSTEP_API Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, double value = 0);
+/// Throws ShapeError for more than x has to cut or repeat, and InvalidArgument for a value with another mode.
+LOCKSTEP_API Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, const PaddingOptions& options = {});
+inline Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, double value) {
+  return pad(x, padding, PaddingOptions{.value = value});
+}
 /// Of each matrix, the part on and below (tril) or above (triu) the diagonal, which may be moved up by `diagonal`;
 /// zeros elsewhere.
 LOCKSTEP_API Tensor tril(const Tensor& x, std::int64_t diagonal = 0);

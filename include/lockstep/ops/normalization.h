@@ -40,4 +40,11 @@ LOCKSTEP_API Tensor instance_norm(const Tensor& x, const Tensor& running_mean = 
                                   const Tensor& weight = {}, const Tensor& bias = {},
                                   const BatchNormOptions& options = {});
 
+struct LocalResponseOptions {
+  double alpha = 1e-4, beta = 0.75, k = 1;
+};
+/// x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta (Krizhevsky et al. 2012): size / 2 channels
+/// before, (size - 1) / 2 behind, zeros where there are none. x: [batch, channels, ...], of at least three dimensions.
+LOCKSTEP_API Tensor local_response_norm(const Tensor& x, std::int64_t size, const LocalResponseOptions& options = {});
+
 }  // namespace lockstep

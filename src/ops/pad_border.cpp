@@ -1,0 +1,122 @@
+// The border is copied dimension after dimension, each time with that of the dimensions before. The gradient goes the
+// other way: it adds the border to where it came from, dimension after dimension, so always in one order.
+#include "ops/pad_border.h"
+
+#include <algorithm>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/ops/reduce.h>
+
+#include "autograd/record.h"
+#include "core/text.h"
+#include "ops/images.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace {
+
+struct Border {
+  PadMode mode;
+  Shape before, behind;  // elements to add
+  Shape sizes;           // of what is inside
+};
+
+// `count` places of `whole` along d from `to` on are made of the same number, or of a single one, from `from` on.
+struct Strip {
+  int d;
+  std::int64_t to, from, count;
+};
+
+// The part of the whole that has a border along the dimensions before `d` only.
+Tensor within(Tensor whole, const Border& border, int d) {
+  for (; d < border.sizes.rank(); ++d)
+    if (whole.sizes()[d] != border.sizes[d]) whole = whole.narrow(d, border.before[d], border.sizes[d]);
+  return whole;
+}
+
+// Calls visit for the parts of the border along d.
+template <class Visit>
+void for_strips(const Border& border, int d, const Visit& visit) {
+  const std::int64_t before = border.before[d], behind = border.behind[d], size = border.sizes[d];
+  const std::int64_t end = before + size;
+  if (border.mode == PadMode::circular) {
+    if (before > 0) visit(Strip{d, 0, size, before});
+    if (behind > 0) visit(Strip{d, end, before, behind});
+  } else if (border.mode == PadMode::replicate) {
+    if (before > 0) visit(Strip{d, 0, before, before});
+    if (behind > 0) visit(Strip{d, end, end - 1, behind});
+  } else {
+    if (before > 0) visit(Strip{d, 0, before + 1, before});
+    if (behind > 0) visit(Strip{d, end, end - 1 - behind, behind});
+  }
+}
+
+Tensor source_of(const Tensor& whole, const Border& border, const Strip& strip) {
+  return whole.narrow(strip.d, strip.from, border.mode == PadMode::replicate ? 1 : strip.count);
+}
+
+Tensor without_border(const Tensor& g, const Border& border);
+
+Tensor with_border(const Tensor& x, const Border& border) {
+  Shape sizes = border.sizes;
+  for (int d = 0; d < sizes.rank(); ++d) sizes[d] += border.before[d] + border.behind[d];
+  const bool is_last = !x.is_contiguous() && is_channels_last(x.sizes(), x.strides());
+  DeviceState& device = *x.impl()->storage->device;
+  Tensor out = is_last ? make_images(device, sizes, x.dtype()) : make_tensor(device, sizes, x.dtype());
+  {
+    const NoGrad guard;
+    copy_values(within(out, border, 0), x);
+    for (int d = 0; d < sizes.rank(); ++d)
+      for_strips(border, d, [&](const Strip& strip) {
+        const Tensor whole = within(out, border, d + 1), from = source_of(whole, border, strip);
+        copy_values(whole.narrow(d, strip.to, strip.count), border.mode == PadMode::reflect ? flip(from, {d}) : from);
+      });
+  }
+  if (autograd::records(x))
+    autograd::record("PadBorder", out, {&x},
+                     [border](const Tensor& g) { return autograd::Gradients{without_border(g, border)}; });
+  return out;
+}
+
+// The transpose of with_border.
+Tensor without_border(const Tensor& g, const Border& border) {
+  Tensor out;
+  {
+    const NoGrad guard;
+    const DType dtype = g.dtype() == kFloat64 ? kFloat64 : kFloat32;
+    const Tensor sums = copied(g.detach(), *g.impl()->storage->device, dtype);
+    for (int d = border.sizes.rank(); d-- > 0;)
+      for_strips(border, d, [&](const Strip& strip) {
+        const Tensor whole = within(sums, border, d + 1);
+        Tensor to = source_of(whole, border, strip), from = whole.narrow(d, strip.to, strip.count);
+        if (border.mode == PadMode::replicate)
+          from = sum(from, {d}, true);
+        else if (border.mode == PadMode::reflect)
+          from = flip(from, {d});
+        to.add_(from);
+      });
+    out = copied(within(sums, border, 0), *g.impl()->storage->device, g.dtype());
+  }
+  if (autograd::records(g))
+    autograd::record("PadBorderBackward", out, {&g},
+                     [border](const Tensor& twice) { return autograd::Gradients{with_border(twice, border)}; });
+  return out;
+}
+
+}  // namespace
+
+Tensor pad_border(const Tensor& x, PadMode mode, const Shape& before, const Shape& behind) {
+  const Border border = {mode, before, behind, x.sizes()};
+  bool is_any = false;
+  for (int d = 0; d < x.dim(); ++d) {
+    const std::int64_t most = std::max(before[d], behind[d]), size = x.sizes()[d];
+    if (most == 0) continue;
+    is_any = true;
+    if (size < 1 || (mode == PadMode::circular && most > size) || (mode == PadMode::reflect && most >= size))
+      throw ShapeError(text("[pad] expected x larger than what is repeated around it, got ", x.sizes(), " and ", most,
+                            " in dimension ", d));
+  }
+  return is_any ? with_border(x, border) : x.clone();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,57 @@
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/normalization.h>
+#include <lockstep/ops/unary.h>
+
+#include "core/text.h"
+#include "ops/autocast.h"
+#include "ops/floating.h"
+#include "ops/window/planes.h"
+
+namespace lockstep {
+namespace {
+
+// Over a window of channels: the one spatial dimension of [N, 1, C, rest], or of [rest, 1, C] where channels lie
+// together.
+Tensor channel_means(const Tensor& x, std::int64_t size) {
+  const Shape& sizes = x.sizes();
+  SpatialTaps taps;
+  Taps channels;
+  channels.in = channels.out = sizes[1];
+  channels.size = channels.divisor = size;
+  channels.padding = size / 2;
+  const std::int64_t pixels = x.numel() / std::max<std::int64_t>(sizes[0] * sizes[1], 1);
+  if (layout_of(x) == ImageLayout::row_major) {
+    taps.dims = 2;
+    taps.axes[0] = channels;
+    taps.axes[1] = Taps::identity(pixels);
+    const Tensor planes = x.reshape({sizes[0], 1, sizes[1], pixels});
+    return sum_windows("local_response_norm", "AvgPool", planes, taps, ImageLayout::row_major).view(sizes);
+  }
+  taps.dims = 1;
+  taps.axes[0] = channels;
+  Shape to_last = {0}, back = {0, x.dim() - 1}, last = {sizes[0]};
+  for (int d = 2; d < x.dim(); ++d) {
+    to_last.push_back(d);
+    back.push_back(d - 1);
+    last.push_back(sizes[d]);
+  }
+  to_last.push_back(1);
+  last.push_back(sizes[1]);
+  const Tensor planes = x.permute(to_last).reshape({sizes[0] * pixels, 1, sizes[1]});
+  const Tensor means = sum_windows("local_response_norm", "AvgPool", planes, taps, ImageLayout::row_major);
+  return means.view(last).permute(back);
+}
+
+}  // namespace
+
+Tensor local_response_norm(const Tensor& x, std::int64_t size, const LocalResponseOptions& options) {
+  if (const auto cast = autocast::wide()) return local_response_norm(cast(x), size, options);
+  check_floating("local_response_norm", x);
+  if (x.dim() < 3) throw ShapeError(text("[local_response_norm] expected x of at least 3 dimensions, got ", x.sizes()));
+  if (size < 1 || size >= std::int64_t(1) << 31)
+    throw InvalidArgument(text("[local_response_norm] expected a size from 1 to 2^31 - 1, got ", size));
+  if (x.numel() == 0) return x.clone();
+  return x / pow(channel_means(square(x), size) * options.alpha + options.k, options.beta);
+}
+
+}  // namespace lockstep

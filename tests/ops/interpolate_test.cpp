@@ -1,0 +1,113 @@
+// Interpolation where the reference vectors do not look: layouts, scales, empty batches, wrong arguments. (Values and
+// gradients of every mode: reference_test.cpp.)
+#include <lockstep/ops/interpolate.h>
+
+#include "core/channels_last.h"
+#include "ops/all_ops.h"
+#include "ops/checks.h"
+#include "support/test_devices.h"
+
+namespace lockstep {
+namespace {
+
+using namespace testing;
+
+Tensor images_last(const Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2}); }
+
+TEST(Interpolate, KeepsTheLayoutAndItsValues) {
+  const TestDevices devices(1);
+  const Tensor x = random_doubles({2, 3, 4, 5});
+  for (const Interpolation mode : {Interpolation::nearest, Interpolation::nearest_exact, Interpolation::bilinear,
+                                   Interpolation::bicubic, Interpolation::area}) {
+    const auto resized = [&](const Tensor& v) { return interpolate(v, {.size = {7, 3}, .mode = mode}); };
+    const Tensor plain = resized(x);
+    EXPECT_TRUE(plain.is_contiguous());
+    for (const Tensor& place : {x, x.cuda()}) {
+      const Tensor last = resized(images_last(place));
+      EXPECT_TRUE(is_channels_last(last.sizes(), last.strides()));
+      EXPECT_LT(largest(last.cpu() - plain), 1e-14);
+      EXPECT_LT(largest(weighted_gradient(resized, images_last(place)).cpu() - weighted_gradient(resized, x)), 1e-12);
+    }
+  }
+}
+
+// By the definition: of 4 places to 2, each twice as far.
+TEST(Interpolate, TakesTheElementsThatModesName) {
+  const Tensor x = arange(0, 4, 1, {.dtype = kFloat64}).view({1, 1, 4});
+  const auto to_two = [&](Interpolation mode, bool corners = false) {
+    return interpolate(x, {.size = 2, .mode = mode, .align_corners = corners});
+  };
+  expect_values(to_two(Interpolation::nearest), {0, 2});
+  expect_values(to_two(Interpolation::nearest_exact), {1, 3});
+  expect_values(to_two(Interpolation::linear), {0.5, 2.5});
+  expect_values(to_two(Interpolation::linear, true), {0, 3});
+  expect_values(to_two(Interpolation::area), {0.5, 2.5});
+}
+
+TEST(Interpolate, TakesTheScaleFactorAtItsWord) {
+  const Tensor x = arange(0, 5, 1, {.dtype = kFloat64}).view({1, 1, 5});
+  // 2.5 of 5 are 12 places; from one to the next 0.4, or 5 / 12 where it is computed again.
+  const Tensor by_factor = interpolate(x, {.scale_factor = 2.5, .mode = Interpolation::linear});
+  const Tensor by_sizes =
+      interpolate(x, {.scale_factor = 2.5, .mode = Interpolation::linear, .recompute_scale_factor = true});
+  EXPECT_EQ(by_factor.sizes(), (Shape{1, 1, 12}));
+  EXPECT_NEAR(by_factor[0][0][5].item<double>(), 5.5 * 0.4 - 0.5, 1e-12);
+  EXPECT_EQ(values(by_sizes), values(interpolate(x, {.size = 12, .mode = Interpolation::linear})));
+}
+
+// Smooth functions come out as they are: the weights of every mode sum to 1, linear ones keep lines and cubic ones too.
+TEST(Interpolate, KeepsConstantsAndLines) {
+  const Tensor line = arange(0, 9, 1, {.dtype = kFloat64}).view({1, 1, 1, 9}).expand({1, 1, 6, 9});
+  const Tensor twice = interpolate(line, {.size = {6, 17}, .mode = Interpolation::bilinear, .align_corners = true});
+  EXPECT_LT(largest(twice - arange(0, 17, 1, {.dtype = kFloat64}) / 2), 1e-14);
+  for (const Interpolation mode : {Interpolation::nearest, Interpolation::nearest_exact, Interpolation::bilinear,
+                                   Interpolation::bicubic, Interpolation::area})
+    EXPECT_LT(largest(interpolate(ones({1, 2, 5, 4}), {.size = {8, 3}, .mode = mode}) - 1), 1e-6);
+}
+
+TEST(Interpolate, OfAnEmptyBatchIsEmpty) {
+  const Tensor x = zeros({0, 3, 4, 4}, {.requires_grad = true});
+  const Tensor y = interpolate(x, {.scale_factor = 2, .mode = Interpolation::bicubic});
+  EXPECT_EQ(y.sizes(), (Shape{0, 3, 8, 8}));
+  sum(y).backward();
+  EXPECT_EQ(x.grad().sizes(), x.sizes());
+}
+
+TEST(InterpolateErrors, NameWhatIsWrong) {
+  const Tensor x = ones({1, 2, 4, 4});
+  EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {}); }),
+            "[interpolate] expected either size or scale_factor, got neither");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.size = 3, .scale_factor = 2}); }),
+            "[interpolate] expected either size or scale_factor, got both");
+  EXPECT_EQ(message_of<ShapeError>([&] { interpolate(x, {.size = 3, .mode = Interpolation::linear}); }),
+            "[interpolate] expected x [N, C, 1 sizes] for linear, got [1, 2, 4, 4]");
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              interpolate(ones({4, 4}), {.size = 3});
+            }),
+            "[interpolate] expected x [N, C, spatial...] with 1 to 3 spatial dimensions, got [4, 4]");
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              interpolate(x, {.size = {1, 2, 3}});
+            }),
+            "[interpolate] expected one size, or 2 (one for each dimension), got [1, 2, 3]");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.size = 0}); }),
+            "[interpolate] expected size of at least 1, got 0");
+  EXPECT_EQ(message_of<ShapeError>([&] { interpolate(x, {.scale_factor = 0.2}); }),
+            "[interpolate] expected a result of 1 to 2^31 - 1 places, got 0 from 4 with scale_factor 0.2");
+  EXPECT_EQ(message_of<ShapeError>([&] {
+              interpolate(x, {.scale_factor = {1.0, 2.0, 3.0}});
+            }),
+            "[interpolate] expected one scale_factor, or 2 (one for each dimension), got 3 of them");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.scale_factor = -1}); }),
+            "[interpolate] expected a scale_factor above 0, got -1");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.scale_factor = kNan}); }),
+            "[interpolate] expected a scale_factor above 0, got nan");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.size = 3, .align_corners = true}); }),
+            "[interpolate] expected align_corners with linear or cubic modes alone, got it with nearest");
+  EXPECT_EQ(message_of<InvalidArgument>([&] { interpolate(x, {.size = 3, .recompute_scale_factor = true}); }),
+            "[interpolate] expected a scale_factor to compute again, got none");
+  EXPECT_EQ(message_of<DTypeError>([&] { interpolate(x.to(kInt64), {.size = 3}); }),
+            "[interpolate] expected a floating dtype, got int64");
+}
+
+}  // namespace
+}  // namespace lockstep
