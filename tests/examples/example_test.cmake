@@ -128,8 +128,8 @@ elseif(EXAMPLE MATCHES "^(lenet|resnet|capsules|lstm)$")
     list(APPEND lines "epoch ${epoch}/${last}, step [0-9]+: ${numbers} [0-9.]+")
   endforeach()
   list(POP_BACK lines)
-  expect_lines("Training on ${DEVICES} device\(s\), from cuda:0 on" ${lines}
-               "epoch ${last}/${last}, step [0-9]+: ${numbers} (1|0\.9[0-9]*)")
+  expect_lines("Training on ${DEVICES} device\\(s\\), from cuda:0 on" ${lines}
+               "epoch ${last}/${last}, step [0-9]+: ${numbers} (1|0\\.9[0-9]*)")
 elseif(EXAMPLE STREQUAL "vae")
   # An image that is grey everywhere costs 784 ln 2 = 543 nats.
   if(NOT output MATCHES "epoch 6/6, step 192: train_loss 2[0-9.]+, validation_loss 2[0-9.]+\n")
@@ -140,8 +140,8 @@ elseif(EXAMPLE STREQUAL "gpt")
   foreach(step 200 400 600 800 1000 1200 1400 1500)
     list(APPEND lines "step ${step}: ${loss}")
   endforeach()
-  expect_lines("Training on ${DEVICES} device\(s\), [0-9]+ bytes" ${lines} "[0-9]\+[0-9]=[0-9]+" "[0-9]\+[0-9]=[0-9]+"
-               "[0-9]\+[0-9]=[0-9]+" "(100|9[0-9]) of 100 sums are right")
+  expect_lines("Training on ${DEVICES} device\\(s\\), [0-9]+ bytes" ${lines} "[0-9]\\+[0-9]=[0-9]+" "[0-9]\\+[0-9]=[0-9]+"
+               "[0-9]\\+[0-9]=[0-9]+" "(100|9[0-9]) of 100 sums are right")
 elseif(EXAMPLE STREQUAL "gan")
   # Points of a generator that has learned nothing are near a heap one time in twenty.
   set(loss "[01]\\.[0-9]+")

@@ -1,10 +1,11 @@
 #include <lockstep/ops/fold.h>
 
+#include <lockstep/tensor/kernels/visit.h>
+
 #include "autograd/record.h"
 #include "core/text.h"
 #include "ops/floating.h"
 #include "ops/window/planes.h"
-#include "tensor/kernels/visit.h"
 #include "tensor/kernels/window_columns.h"
 
 namespace lockstep {
