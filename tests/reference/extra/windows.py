@@ -2,42 +2,16 @@
 """Makes windows.json and windows.safetensors beside this file: cases in the form of ../ops.json, by PyTorch, of
 interpolation, padding, windows as columns, pooling and what else works on images.
 
-Inputs are float32; outputs and gradients are computed and stored in float64. Run it where torch is installed.
+Run it where torch is installed.
 """
-import json
-import pathlib
-import struct
-
-import torch
 import torch.nn.functional as F
 
-FOLDER = pathlib.Path(__file__).resolve().parent
-DTYPES = {torch.float32: "F32", torch.float64: "F64", torch.int64: "I64"}
-cases, tensors = [], {}
-random = torch.Generator().manual_seed(20)
-
-
-def normal(*sizes):
-    return torch.randn(sizes, generator=random)
+import cases
+from cases import normal, write
 
 
 def case(op, name, inputs, function=None, **args):
-    name = f"extra/{op}_{name}"
-    wide = [x.double().requires_grad_() if x.is_floating_point() else x.clone() for x in inputs]
-    output = (function or getattr(F, op))(*wide, **args)
-    seed = torch.randn(output.shape, generator=random).double()
-    output.backward(seed)
-    entry = {"case": name, "op": op, "args": args, "inputs": [], "input_names": [None] * len(inputs)}
-
-    def store(kind, value):
-        tensors[f"{name}/{kind}"] = value.detach().contiguous().clone()
-        return f"{name}/{kind}"
-
-    entry["inputs"] = [store(f"in{place}", x) for place, x in enumerate(inputs)]
-    entry["outputs"] = [store("out0", output)]
-    entry["seeds"] = [store("seed0", seed)]
-    entry["grads"] = [store(f"grad_in{place}", x.grad) if x.grad is not None else None for place, x in enumerate(wide)]
-    cases.append(entry)
+    cases.case(op, function or getattr(F, op), inputs, name, **args)
 
 
 def interpolation():
@@ -104,26 +78,9 @@ def pooling():
              output_size=list(sizes[2:]))
 
 
-def write():
-    with open(FOLDER / "windows.json", "w") as out:
-        out.write("[\n" + ",\n".join(json.dumps(entry) for entry in cases) + "\n]\n")
-    header, data = {}, b""
-    for name, value in tensors.items():
-        bytes_ = value.numpy().tobytes()
-        header[name] = {
-            "dtype": DTYPES[value.dtype],
-            "shape": list(value.shape),
-            "data_offsets": [len(data), len(data) + len(bytes_)],
-        }
-        data += bytes_
-    text = json.dumps({"__metadata__": {"torch": torch.__version__}, **header}).encode()
-    text += b" " * (-len(text) % 8)
-    (FOLDER / "windows.safetensors").write_bytes(struct.pack("<Q", len(text)) + text + data)
-
-
 interpolation()
 padding()
 columns()
 channels()
 pooling()
-write()
+write("windows")
