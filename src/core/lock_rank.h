@@ -26,6 +26,7 @@ enum class LockRank : std::uint8_t {
   autocast,          ///< The casts of weights that an autocast region keeps.
   hook,              ///< The function of a hook, which may be removed while it is called.
   generator,         ///< The process's sequence of random numbers.
+  world,             ///< What all processes of a job do together on the host.
 
   // runtime.
   registry,        ///< Which devices stand behind cuda:*.
@@ -49,6 +50,8 @@ enum class LockRank : std::uint8_t {
   sim_collective,    ///< Which ranks have come to an operation.
   sim_taken_bytes,   ///< What a stream's tasks hold of the host's memory.
   sim_stream,        ///< The tasks of a stream, and its error.
+
+  transport,  ///< Messages between processes.
 
   // Taken last, from anywhere.
   trace,         ///< Which trace is recorded.

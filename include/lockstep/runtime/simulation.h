@@ -2,6 +2,7 @@
 // a checker of happens-before. docs/simulation.md says what is checked and how.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -9,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/core/export.h>
+#include <lockstep/runtime/world.h>
 
 namespace lockstep {
 
@@ -75,5 +77,11 @@ class LOCKSTEP_API SimulatedDevices {
   struct State;
   std::unique_ptr<State> state_;
 };
+
+/// The processes of a job as threads of this one: the World of each, to be used from a thread of its own with devices
+/// that no other uses. They share what a process has one of, such as its sequence of random numbers: use a
+/// GeneratorGuard. A World must not be used for longer than it would be in a process of its own.
+LOCKSTEP_API std::vector<World> simulate_processes(int count,
+                                                   std::chrono::milliseconds time_limit = std::chrono::seconds(30));
 
 }  // namespace lockstep

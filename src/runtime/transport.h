@@ -1,0 +1,57 @@
+// What a way between processes must be able to do: the one seam between Lockstep and MPI, or whatever carries bytes.
+//
+// Any thread may call any function. Messages between two processes on one channel arrive in the order in which they
+// were sent, and are received in the order in which receive() was called; their sizes must agree.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "core/ranked_mutex.h"
+
+namespace lockstep {
+
+/// A message on its way. Its memory is the transport's until it is done, or until the transport has failed.
+class Message {
+ public:
+  virtual ~Message() = default;
+  /// Throws what ended the transport.
+  virtual bool is_done() = 0;
+  /// Throws CollectiveError naming the other process, its host and `what`, when it is not done within the time limit,
+  /// counted from this call; the transport has failed then.
+  virtual void wait(const char* what) = 0;
+};
+
+using PendingMessage = std::unique_ptr<Message>;
+
+class Transport {
+ public:
+  virtual ~Transport() = default;
+
+  virtual int rank() const noexcept = 0;
+  virtual int size() const noexcept = 0;
+  virtual const std::string& host(int process) const = 0;
+  virtual std::chrono::milliseconds time_limit() const noexcept = 0;
+
+  virtual PendingMessage send(int to, int channel, const void* data, std::size_t bytes) = 0;
+  virtual PendingMessage receive(int from, int channel, void* data, std::size_t bytes) = 0;
+
+  /// Whatever waits, here and in the other processes, ends with CollectiveError, and so does all that is called later.
+  /// The first reason counts.
+  virtual void fail(const std::string& reason) noexcept = 0;
+
+  /// A channel that nobody has: the same in all processes, if they ask in the same order. 0 is World's own.
+  int new_channel() noexcept { return next_channel_++; }
+
+  /// Held for the whole of what all processes do together on channel 0.
+  RankedMutex<LockRank::world> exchange;
+
+ private:
+  std::atomic<int> next_channel_ = 1;
+};
+
+}  // namespace lockstep
