@@ -53,8 +53,8 @@ void zero_outside(const Tensor& tensor, autograd::Shard kept) {
 }
 
 BucketedParameter::BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner,
-                                     std::size_t entry)
-    : owner_(std::move(owner)), entry_(entry), slots_(tensors.size()) {
+                                     std::size_t entry, bool brings_sums)
+    : owner_(std::move(owner)), entry_(entry), brings_sums_(brings_sums), slots_(tensors.size()) {
   replicas_.reserve(tensors.size());
   for (const Tensor& tensor : tensors) {
     replicas_.push_back({this, replicas_.size(), tensor, {0, tensor.numel()}});
@@ -89,6 +89,7 @@ ShardedTensor BucketedParameter::sharded_gradient() const {
 }
 
 BucketedParameter::Shard BucketedParameter::kept(std::size_t replica) const {
+  if (!brings_sums_) return {};
   if (is_sharded_) return replicas_[replica].shard;
   return replica == 0 ? all() : Shard();
 }
@@ -169,8 +170,9 @@ void BucketedParameter::prepare_sum(std::size_t replica) const {
   if (counted(replica) != all()) zero_outside(own, counted(replica));
 }
 
-void BucketedParameter::take_sum() {
-  if (!has_gradient()) return advance(GradientState::none);
+void BucketedParameter::take_sum(bool used_somewhere) {
+  if (!used_somewhere && !has_gradient()) return advance(GradientState::none);
+  if (state_ != GradientState::partial) advance(GradientState::partial);
   for (std::size_t r = 0; r < size(); ++r) {
     bump_version(slot(r));
     set_grad(r, slot(r));

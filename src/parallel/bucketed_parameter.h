@@ -58,8 +58,10 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   using Shard = autograd::Shard;
   using Replica = autograd::Replica;
 
-  /// Number `entry` of those of `owner`. tensors[0] is the primary.
-  BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner, std::size_t entry);
+  /// Number `entry` of those of `owner`. tensors[0] is the primary. `brings_sums`: of several processes, all of which
+  /// have what was summed, one brings it to the next sum.
+  BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner, std::size_t entry,
+                    bool brings_sums = true);
 
   /// Makes this what the tensors' Meta point to.
   void attach();
@@ -96,7 +98,8 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   /// Makes the slot what the replica adds to the sum, on the current stream.
   void prepare_sum(std::size_t replica) const;
   /// The slots hold the sum now; each of them its replica's shard of it, if the parameter is sharded.
-  void take_sum();
+  /// `used_somewhere`: some process has brought something to it, this one or another.
+  void take_sum(bool used_somewhere = false);
   /// The slots hold the whole gradient.
   void take_gathered() { advance(GradientState::summed); }
 
@@ -133,6 +136,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
 
   std::weak_ptr<ReplicaOwner> owner_;
   const std::size_t entry_;
+  const bool brings_sums_;
   GradientState state_ = GradientState::none;
   std::vector<Slot> slots_;  // by replica
 };

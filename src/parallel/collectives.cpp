@@ -12,7 +12,7 @@ namespace {
 class Call {
  public:
   Call(const char* name, const Communicator& communicator, std::span<const Stream> streams)
-      : name_(name), devices_(communicator.devices()) {
+      : name_(name), devices_(communicator.devices()), first_rank_(std::size_t(communicator.first_rank().value())) {
     if (!streams.empty() && streams.size() != devices_.size())
       throw InvalidArgument(
           text('[', name, "] expected one stream for each of ", devices_.size(), " ranks, got ", streams.size()));
@@ -46,6 +46,15 @@ class Call {
                               tensors[0].sizes(), " as that of rank 0, got ", tensors[rank].sizes()));
   }
 
+  /// Of what sizes the shards of other processes' ranks are, no tensor here says.
+  void expect_one_process(const Communicator& communicator) const {
+    if (std::size_t(communicator.size()) != devices_.size())
+      throw InvalidArgument(text('[', name_, "] expected ranks of one process, got ", communicator.size(),
+                                 " ranks of several: use the Communicator's own function"));
+  }
+
+  bool is(std::size_t rank, int root) const { return first_rank_ + rank == std::size_t(root); }
+
   /// Shares, one of each rank, and what they make up on each.
   void check_shards(std::span<const Tensor> shards, std::span<const Tensor> wholes) const {
     std::int64_t total = 0;
@@ -76,6 +85,7 @@ class Call {
 
   const char* const name_;
   const std::vector<Device>& devices_;
+  const std::size_t first_rank_;
   std::vector<RankBuffers> buffers_;
 };
 
@@ -110,7 +120,8 @@ void reduce(Communicator& communicator, std::span<const Tensor> tensors, int roo
   call.send(tensors);
   call.receive(tensors);
   communicator.reduce(call.buffers(), count_of(tensors[0]), tensors[0].dtype(), root, op);
-  changed(tensors.subspan(std::size_t(root), 1));
+  for (std::size_t rank = 0; rank < tensors.size(); ++rank)
+    if (call.is(rank, root)) bump_version(tensors[rank]);
 }
 
 void broadcast(Communicator& communicator, std::span<const Tensor> tensors, int root, std::span<const Stream> streams) {
@@ -120,12 +131,13 @@ void broadcast(Communicator& communicator, std::span<const Tensor> tensors, int 
   call.receive(tensors);
   communicator.broadcast(call.buffers(), count_of(tensors[0]), tensors[0].dtype(), root);
   for (std::size_t rank = 0; rank < tensors.size(); ++rank)
-    if (rank != std::size_t(root)) bump_version(tensors[rank]);
+    if (!call.is(rank, root)) bump_version(tensors[rank]);
 }
 
 void reduce_scatter(Communicator& communicator, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                     ReduceOp op, std::span<const Stream> streams) {
   Call call("reduce_scatter", communicator, streams);
+  call.expect_one_process(communicator);
   call.check_one_shape("input", inputs);
   call.check("output", outputs);
   call.check_shards(outputs, inputs);
@@ -138,6 +150,7 @@ void reduce_scatter(Communicator& communicator, std::span<const Tensor> inputs, 
 void all_gather(Communicator& communicator, std::span<const Tensor> inputs, std::span<const Tensor> outputs,
                 std::span<const Stream> streams) {
   Call call("all_gather", communicator, streams);
+  call.expect_one_process(communicator);
   call.check("input", inputs);
   call.check_one_shape("output", outputs);
   call.check_shards(inputs, outputs);

@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <exception>
 #include <iostream>
+#include <iterator>
 #include <numeric>
+#include <sstream>
 #include <unordered_set>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -64,6 +66,15 @@ void GradientBuckets::Impl::observe() {
   } catch (const OutOfMemory&) {
   }
   is_observed = true;
+}
+
+// The order of the first process, for all.
+void GradientBuckets::Impl::agree_on_order() {
+  if (is_alone()) return;
+  std::string own;
+  for (const std::size_t e : order) own += text(e, ' ');
+  std::istringstream first(world.from_first(own, "agreeing on the order of buckets"));
+  order.assign(std::istream_iterator<std::size_t>(first), {});
 }
 
 // Whether these are the present buckets. The order inside of one does not matter: it is reduced as a whole.
@@ -154,17 +165,18 @@ void GradientBuckets::Impl::make_parameters(std::span<nn::ModuleBase* const> mod
     if (const autograd::Replica* const former = autograd::replica_of(replicas[0]))
       if (const auto owner = std::dynamic_pointer_cast<Impl>(former->parameter->listener())) owner->release();
   for (std::size_t e = 0; e < tensors.size(); ++e)
-    parameters.push_back(std::make_shared<BucketedParameter>(tensors[e], weak_from_this(), e));
+    parameters.push_back(std::make_shared<BucketedParameter>(tensors[e], weak_from_this(), e, world.is_first()));
 }
 
 GradientBuckets::GradientBuckets() = default;
 
 GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                                 const BucketOptions& options, Summing summing)
+                                 const BucketOptions& options, Summing summing, const World& world)
     : impl_(std::make_shared<Impl>()) {
   Impl& impl = *impl_;
   impl.devices.assign(devices.begin(), devices.end());
   impl.options = options;
+  impl.world = world;
   impl.summing = std::move(summing);
   impl.make_parameters(modules);
   if (impl.parameters.empty()) {
@@ -172,7 +184,11 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
     return;
   }
   for (const Device& device : devices) impl.streams.push_back(Stream::from_pool(device, StreamPriority::high));
-  impl.communicator.emplace(impl.devices);
+  impl.communicator.emplace(impl.devices, world);
+  if (!impl.is_alone()) {
+    impl.own_devices.emplace(impl.devices);
+    impl.use_elsewhere.emplace(world);
+  }
   std::vector<std::size_t> reversed(impl.parameters.size());
   std::iota(reversed.rbegin(), reversed.rend(), std::size_t(0));
   impl.bucket_of.resize(impl.parameters.size());

@@ -3,9 +3,11 @@
 //
 // Invariants:
 // 1. Buckets are reduced in the order of `buckets`: no bucket is launched before those in front of it. (Processes that
-//    share the sums will have that order in common.)
+//    share the sums have that order in common.)
 // 2. One thread launches at a time. ready() holds no lock while it enqueues a collective: other devices' threads go on.
-// 3. While `is_running`, nobody but autograd's calls changes a gradient or a bucket.
+// 3. Over several processes a backward that sums reduces every bucket in each of them, so that none waits for a process
+//    that has nothing to bring; the order of buckets is process 0's.
+// 4. While `is_running`, nobody but autograd's calls changes a gradient or a bucket.
 #pragma once
 
 #include <atomic>
@@ -23,6 +25,7 @@
 #include "core/ranked_mutex.h"
 #include "parallel/bucket_layout.h"
 #include "parallel/bucketed_parameter.h"
+#include "parallel/use_elsewhere.h"
 
 namespace lockstep {
 
@@ -61,12 +64,16 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<GradientBucket> buckets;
   std::vector<std::size_t> bucket_of;  // by entry
   std::vector<Stream> streams;         // of the communicator, by device
-  std::optional<Communicator> communicator;
+  World world;
+  std::optional<Communicator> communicator;  // of all processes
+  std::optional<Communicator> own_devices;   // of this process, to exchange shards; if there are others
+  std::optional<UseElsewhere> use_elsewhere;
   Summing summing;
 
   RankedMutex<LockRank::gradient_buckets> mutex;  // held for the whole of each use of all of this, but not by ready()
   bool is_running = false;
   std::vector<std::size_t> order;  // in which backward comes to the primary's leaves
+  bool has_order = false;          // a backward that sums has been
   bool is_observed = false;        // buckets follow that order, or could not
 
   std::atomic<bool> sums_now = false;  // the present backward sums; changed while no leaf can be ready
@@ -76,6 +83,8 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   bool is_launching = false;
 
   std::size_t count() const noexcept { return devices.size(); }
+  bool is_alone() const noexcept { return world.size() == 1; }
+  Communicator& shards() { return own_devices ? *own_devices : *communicator; }
 
   // autograd::GradientListener
   void begin(std::span<const autograd::Replica* const> leaves) override;
@@ -97,10 +106,12 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void take_order(std::span<const autograd::Replica* const> leaves);
   void expect(std::span<const autograd::Replica* const> leaves);
   void take_sums();
+  std::vector<bool> used() const;
   void sum_what_is_partial();
   void all_gather_gradients(std::span<BucketedParameter* const> which);
   void lay_out(std::span<const std::size_t> in_order);
   void observe();
+  void agree_on_order();
   bool are_divided_as(std::vector<std::vector<std::size_t>> others) const;
   bool fit_slots() const;
   void reconcile_gradients(GradientBucket& bucket);

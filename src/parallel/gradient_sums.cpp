@@ -27,16 +27,21 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves) {
     throw AutogradError("[DataParallel] expected one backward at a time through a module, got a second one");
   reconcile_all_gradients();
   const bool sums = *summing;
-  if (sums && !is_observed && !order.empty() && fit_slots()) observe();
+  if (sums && !is_observed && has_order && fit_slots()) {
+    agree_on_order();
+    observe();
+  }
   if (sums && !is_observed) take_order(leaves);
   for (const Replica* const leaf : leaves) parameter_of(*leaf).begin_backward();
   if (sums) expect(leaves);
+  if (sums && !is_alone()) use_elsewhere->tell(used());
   sums_now = sums;
   is_running = true;
 }
 
 // The first device's: the others come to theirs in the same order, if the replicas do the same.
 void GradientBuckets::Impl::take_order(std::span<const Replica* const> leaves) {
+  has_order = !leaves.empty();
   order.clear();
   for (const Replica* const leaf : leaves)
     if (leaf->index == 0) order.push_back(parameter_of(*leaf).entry());
@@ -49,8 +54,9 @@ void GradientBuckets::Impl::expect(std::span<const Replica* const> leaves) {
     bucket.arrivals.clear();
     bucket.arrivals.resize(count());
     *bucket.devices_left = count();
-    bucket.is_needed = std::ranges::any_of(
-        bucket.entries, [&](std::size_t e) { return parameters[e]->state() == GradientState::partial; });
+    bucket.is_needed = !is_alone() || std::ranges::any_of(bucket.entries, [&](std::size_t e) {
+      return parameters[e]->state() == GradientState::partial;
+    });
     bucket.is_complete = !bucket.is_needed;
     bucket.is_reduced = false;
     // It is reduced as a whole: what was summed before is a part again.
@@ -121,9 +127,9 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
     flat.record_stream(streams[d]);
     RankBuffers& rank = ranks.emplace_back(RankBuffers{streams[d], flat.impl()->data()});
     rank.receive = flat.impl()->data() + offset * size_of(dtype);
-    if (options.shard_optimizer_state) offset += bucket.counts[d];
+    if (options.shard_optimizer_state && is_alone()) offset += bucket.counts[d];
   }
-  if (options.shard_optimizer_state)
+  if (options.shard_optimizer_state && is_alone())
     communicator->reduce_scatter(ranks, bucket.counts, dtype);
   else
     communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), dtype);
@@ -141,16 +147,27 @@ void GradientBuckets::Impl::end() {
 void GradientBuckets::Impl::take_sums() {
   is_launching = false;
   for (std::size_t d = 0; d < count(); ++d) current_stream(devices[d]).wait(streams[d].record());
+  std::vector<bool> used_somewhere(parameters.size());
+  if (!is_alone()) used_somewhere = use_elsewhere->found_out(parameters.size());
   for (GradientBucket& bucket : buckets)
     if (std::exchange(bucket.is_reduced, false))
       for (const std::size_t e : bucket.entries)
-        if (parameters[e]->state() == GradientState::partial) parameters[e]->take_sum();
+        if (used_somewhere[e] || parameters[e]->state() == GradientState::partial)
+          parameters[e]->take_sum(used_somewhere[e]);
+}
+
+// Which parameters this process will bring something to the sum of.
+std::vector<bool> GradientBuckets::Impl::used() const {
+  std::vector<bool> used;
+  for (const auto& parameter : parameters) used.push_back(parameter->state() == GradientState::partial);
+  return used;
 }
 
 // What several backwards have left to be summed.
 void GradientBuckets::Impl::sum_what_is_partial() {
   if (std::ranges::none_of(parameters, [](const auto& p) { return p->state() == GradientState::partial; })) return;
   expect({});
+  if (!is_alone()) use_elsewhere->tell(used());
   take_sums();
   for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
 }
@@ -172,7 +189,7 @@ void GradientBuckets::Impl::complete_gradient(std::size_t entry) {
 void GradientBuckets::Impl::all_gather_gradients(std::span<BucketedParameter* const> which) {
   std::vector<ShardedTensor> all;
   for (const BucketedParameter* const parameter : which) all.push_back(parameter->sharded_gradient());
-  all_gather_shards(*communicator, all);
+  all_gather_shards(shards(), all);
   for (BucketedParameter* const parameter : which) parameter->take_gathered();
 }
 
@@ -181,7 +198,7 @@ void GradientBuckets::Impl::all_gather(std::span<autograd::ReplicatedParameter* 
   std::vector<ShardedTensor> all;
   for (const autograd::ReplicatedParameter* const parameter : which)
     all.push_back(static_cast<const BucketedParameter*>(parameter)->sharded_values());
-  all_gather_shards(*communicator, all);
+  all_gather_shards(shards(), all);
 }
 
 }  // namespace lockstep

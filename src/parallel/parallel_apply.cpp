@@ -44,12 +44,12 @@ void go_on_after(const std::vector<ReplicaRandom>& replicas, const Generator& ca
 // The place of each shard in the whole batch.
 std::vector<BatchShard> shards_of(const ReplicaPass& pass, std::size_t count) {
   std::vector<BatchShard> shards(count, BatchShard{.dim = pass.dim});
-  std::int64_t first = 0;
+  std::int64_t first = pass.first_row;
   for (std::size_t i = 0; i < std::min(count, pass.rows.size()); first += pass.rows[i++]) {
     shards[i].first = first;
     shards[i].count = pass.rows[i];
   }
-  for (BatchShard& shard : shards) shard.total = first;
+  for (BatchShard& shard : shards) shard.total = pass.all_rows.value_or(first);
   return shards;
 }
 
@@ -159,7 +159,8 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   const Generator start = current_generator();
   const std::vector<BatchShard> shards = shards_of(pass, count);
   std::vector<ReplicaRandom> random;
-  for (std::size_t i = 0; i < count; ++i) random.emplace_back(start, i);
+  for (std::size_t i = 0; i < count; ++i) random.emplace_back(start, pass.first_replica + i);
+  const bool alone = count == 1 && !(pass.group && pass.group->has_other_processes());
   ReplicaBarrier barrier(count, pass.group ? pass.group : std::make_shared<ReplicaGroup>(devices));
   std::vector<std::exception_ptr> failures(count);
   std::vector<std::string> printed(count);
@@ -172,7 +173,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
                        .generator = &random[i].own,
                        .shard = &shards[i],
                        .batch_generator = &random[i].shared,
-                       .barrier = count > 1 ? &barrier : nullptr,
+                       .barrier = alone ? nullptr : &barrier,
                        .replica = i,
                        .autocast = caller.autocast,
                        .checkpointed = caller.checkpointed,

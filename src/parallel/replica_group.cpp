@@ -1,5 +1,7 @@
 #include <lockstep/parallel/replica_group.h>
 
+#include <numeric>
+
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/record.h"
@@ -24,7 +26,7 @@ Tensor nothing(Device device, const Tensor& like) {
 
 void ReplicaGroup::Impl::all_reduce(std::span<const Tensor> tensors, std::span<const Stream> streams, ReduceOp op) {
   const std::scoped_lock lock(mutex);
-  if (!communicator) communicator.emplace(devices);
+  if (!communicator) communicator.emplace(devices, world);
   std::vector<Tensor> of_all(tensors.begin(), tensors.end());
   std::vector<Stream> on(streams.begin(), streams.end());
   for (std::size_t i = tensors.size(); i < devices.size(); ++i) {
@@ -38,8 +40,8 @@ void ReplicaGroup::Impl::sum(std::span<const Tensor> tensors, std::span<const St
   all_reduce(tensors, streams, ReduceOp::sum);
 }
 
-void ReplicaGroup::Impl::mean(std::span<const Tensor> tensors, std::span<const Stream> streams) {
-  if (tensors.size() == devices.size()) return all_reduce(tensors, streams, ReduceOp::mean);
+void ReplicaGroup::Impl::mean(std::span<const Tensor> tensors, std::span<const Stream> streams, std::size_t all) {
+  if (all == devices.size() * std::size_t(world.size())) return all_reduce(tensors, streams, ReduceOp::mean);
   // As a mean over all is computed: the sums of 16-bit floats are divided before they are rounded.
   const NoGrad guard;
   const DType dtype = tensors[0].dtype() == kFloat64 ? kFloat64 : kFloat32;
@@ -51,15 +53,17 @@ void ReplicaGroup::Impl::mean(std::span<const Tensor> tensors, std::span<const S
   all_reduce(sums, streams, ReduceOp::sum);
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     const StreamGuard on_own(streams[i]);
-    sums[i].div_(double(tensors.size()));
+    sums[i].div_(double(all));
     if (!sums[i].is_same(tensors[i])) copy_values(tensors[i], sums[i]);
   }
 }
 
-ReplicaGroup::ReplicaGroup(std::span<const Device> devices) : impl_(std::make_unique<Impl>()) {
+ReplicaGroup::ReplicaGroup(std::span<const Device> devices, const World& world) : impl_(std::make_unique<Impl>()) {
   impl_->devices.assign(devices.begin(), devices.end());
+  impl_->world = world;
 }
 ReplicaGroup::~ReplicaGroup() = default;
+bool ReplicaGroup::has_other_processes() const noexcept { return impl_->world.size() > 1; }
 
 namespace {
 
@@ -127,6 +131,11 @@ void add_up(const std::shared_ptr<ReplicaGroup>& group, std::span<Contribution* 
     if (!each->tensor.defined()) continue;
     parts.push_back(each->tensor);
     streams.push_back(*each->stream);
+  }
+  const bool numbers = !all[0]->tensor.defined();
+  if (numbers && group->has_other_processes()) {
+    const std::vector<std::int64_t> of_each = group->impl().world.all_gather(number, kOp);
+    number = std::reduce(of_each.begin(), of_each.end());
   }
   for (Contribution* const each : all) each->number = number;
   if (parts.empty()) return;

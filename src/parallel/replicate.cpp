@@ -103,7 +103,15 @@ struct ReplicaSync::Impl {
     }
   };
   std::vector<Replica> replicas;
-  std::vector<Tensor> trained;  // the primary's states for which the replicas were made, if they get gradients
+  bool is_set = false;
+  bool has_means = false;               // among the buffers
+  std::vector<std::uint64_t> versions;  // of the primary's states, before the pass
+  std::vector<Tensor> trained;          // the primary's states for which the replicas were made, if they get gradients
+
+  void begin_pass(const Inventory& primary) {
+    versions.clear();
+    for (const auto& [state, sync] : primary.states) versions.push_back(state->version());
+  }
 
   void update(const Inventory& primary) {
     const NoGrad guard;
@@ -133,15 +141,15 @@ struct ReplicaSync::Impl {
     std::vector<std::size_t> found;
     for (std::size_t k = 0; k < primary.states.size(); ++k) {
       const auto& [state, sync] = primary.states[k];
-      if (sync == nn::BufferSync::mean && state->dtype() == dtype &&
-          state->version() != replicas.front().primary_was[k].version)
+      if (sync == nn::BufferSync::mean && state->dtype() == dtype && state->version() != versions[k])
         found.push_back(k);
     }
     return found;
   }
 
   // All of them at once, through one array on each device.
-  void average(const Inventory& primary, const std::vector<std::size_t>& which, std::size_t ran, ReplicaGroup& group) {
+  void average(const Inventory& primary, const std::vector<std::size_t>& which, std::size_t ran, std::size_t all,
+               ReplicaGroup& group) {
     const auto state = [&](std::size_t replica, std::size_t k) -> nn::State& {
       return *(replica == 0 ? primary : replicas[replica - 1].inventory).states[k].state;
     };
@@ -163,7 +171,7 @@ struct ReplicaSync::Impl {
       streams.push_back(current_stream(first.device()));
       for_each(i, [](const nn::State& own, const Tensor& place) { copy_values(place, own); });
     }
-    group.impl().mean(flats, streams);
+    group.impl().mean(flats, streams, all);
     for (std::size_t i = 0; i < ran; ++i)
       for_each(i, [](nn::State& own, const Tensor& place) {
         copy_values(own, place);
@@ -174,10 +182,10 @@ struct ReplicaSync::Impl {
   }
 
   bool fits(const Inventory& primary) const {
-    const Inventory& replica = replicas.front().inventory;
+    const Inventory& replica = replicas.empty() ? primary : replicas.front().inventory;
     bool same =
-        primary.states.size() == replica.states.size() && primary.settings.size() == replica.settings.size() &&
-        primary.extents == replica.extents &&
+        primary.states.size() == trained.size() && primary.states.size() == replica.states.size() &&
+        primary.settings.size() == replica.settings.size() && primary.extents == replica.extents &&
         std::ranges::equal(primary.modules, replica.modules,
                            [](const nn::ModuleBase* a, const nn::ModuleBase* b) { return typeid(*a) == typeid(*b); });
     for (std::size_t k = 0; same && k < primary.states.size(); ++k) {
@@ -211,6 +219,10 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
   impl_->replicas.clear();
   const Inventory inventory(primary);
   impl_->trained.clear();
+  impl_->is_set = true;
+  impl_->has_means = std::ranges::any_of(inventory.states,
+                                         [](const Inventory::Item& item) { return item.sync == nn::BufferSync::mean; });
+  impl_->begin_pass(inventory);
   for (const auto& [state, sync] : inventory.states)
     impl_->trained.push_back(state->requires_grad() ? *state : Tensor());
   for (nn::ModuleBase* module : replicas) {
@@ -225,20 +237,20 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
 
 bool ReplicaSync::update(nn::ModuleBase& primary) {
   const Inventory now(primary);
-  if (impl_->replicas.empty() || !impl_->fits(now)) return false;
+  if (!impl_->is_set || !impl_->fits(now)) return false;
   impl_->update(now);
+  impl_->begin_pass(now);
   return true;
 }
 
-void ReplicaSync::end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGroup& group) {
-  if (ran < 2) return;
-  const auto& known = impl_->replicas.front().inventory.states;
-  const auto becomes_mean = [](const Inventory::Item& item) { return item.sync == nn::BufferSync::mean; };
-  if (std::none_of(known.begin(), known.end(), becomes_mean)) return;
+void ReplicaSync::end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGroup& group, std::size_t all) {
+  if (all == 0) all = ran;
+  if (all < 2 || !impl_->has_means) return;
   const NoGrad guard;
   const Inventory now(primary);
   for (const DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64})
-    if (const auto which = impl_->changed_means(now, dtype); !which.empty()) impl_->average(now, which, ran, group);
+    if (const auto which = impl_->changed_means(now, dtype); !which.empty())
+      impl_->average(now, which, ran, all, group);
 }
 
 void ReplicaSync::fail_pass() noexcept {

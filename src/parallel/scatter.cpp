@@ -48,7 +48,10 @@ std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_t devices, co
   if (options.split == Split::balanced) {
     for (std::int64_t i = 0; i < std::min(rows, n); ++i) sizes.push_back(rows / n + (i < rows % n));
   } else {
-    const std::int64_t length = rows / n + (rows % n != 0);
+    const std::int64_t least = rows / n + (rows % n != 0), length = options.length > 0 ? options.length : least;
+    if (length < least)
+      throw InvalidArgument(text("[scatter] expected a length of at least ", least, " for ", rows, " rows over ", n,
+                                 " devices, got ", length));
     for (std::int64_t from = 0; from < rows; from += length) sizes.push_back(std::min(length, rows - from));
   }
   if (sizes.empty()) sizes.push_back(0);

@@ -9,9 +9,12 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
 #include <string_view>
+#include <vector>
 
 #include <lockstep/core/dtype.h>
 #include <lockstep/runtime/communicator.h>
@@ -66,6 +69,21 @@ struct Matmul {
 
 using CommunicatorHandle = void*;
 
+class Transport;
+
+/// The processes of a communicator. Ranks are counted over all of them, process by process.
+struct Peers {
+  std::shared_ptr<Transport> transport;    ///< Null for a process alone.
+  int channels = 0;                        ///< The first of the transport's channels that are this communicator's.
+  std::size_t process = 0;                 ///< This one.
+  std::vector<std::size_t> devices = {0};  ///< How many each process has.
+
+  std::size_t size() const noexcept { return std::accumulate(devices.begin(), devices.end(), std::size_t(0)); }
+  std::size_t first_rank() const noexcept {
+    return std::accumulate(devices.begin(), devices.begin() + std::ptrdiff_t(process), std::size_t(0));
+  }
+};
+
 enum class CollectiveKind : std::uint8_t {
   all_reduce,
   reduce,
@@ -83,12 +101,15 @@ struct CollectivePart {
   void* receive = nullptr;
 };
 
-/// One operation of all ranks of a communicator, its arguments checked. For NCCL this is one group: one call for each
-/// rank; where `counts` differ, one reduce or broadcast for each root.
+/// One operation of all ranks of a communicator, its arguments checked. The parts are those of this process's ranks;
+/// counts, roots and transfers are of all ranks. For NCCL this is one group: one call for each part; where `counts`
+/// differ, one reduce or broadcast for each root.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::barrier;
   const char* name = "";                       ///< A literal.
-  std::span<const CollectivePart> parts = {};  ///< By rank.
+  std::span<const CollectivePart> parts = {};  ///< By rank, from first_rank on.
+  std::size_t first_rank = 0;
+  std::size_t ranks = 0;  ///< Of all processes.
   DType dtype = kFloat32;
   ReduceOp op = ReduceOp::sum;
   std::size_t count = 0;                     ///< Elements; of several counts or transfers, their sum.
@@ -141,7 +162,7 @@ class Backend {
   virtual void fused(StreamHandle /*stream*/, const FusedOp& /*op*/, void* /*workspace*/) {}
 
   // Collectives. A communicator is used by one thread at a time, but aborted by any.
-  virtual CommunicatorHandle create_communicator(std::span<const int> devices) = 0;
+  virtual CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers) = 0;
   /// What is enqueued still ends.
   virtual void destroy_communicator(CommunicatorHandle communicator) noexcept = 0;
   /// Ends what is pending with CollectiveError. No collective may follow.

@@ -23,9 +23,8 @@ bool has_counts(CollectiveKind kind) {
 }
 
 void check_rank(const CollectiveCall& call, const char* what, int got) {
-  if (got < 0 || std::size_t(got) >= call.parts.size())
-    throw InvalidArgument(
-        text('[', call.name, "] expected ", what, " from 0 to ", call.parts.size() - 1, ", got ", got));
+  if (got < 0 || std::size_t(got) >= call.ranks)
+    throw InvalidArgument(text('[', call.name, "] expected ", what, " from 0 to ", call.ranks - 1, ", got ", got));
 }
 
 void check_numbers(const CollectiveCall& call) {
@@ -35,9 +34,9 @@ void check_numbers(const CollectiveCall& call) {
   if (call.op == ReduceOp::mean && !is_floating(call.dtype))
     throw DTypeError(text('[', call.name, "] expected a floating dtype for the mean, got ", call.dtype));
   if (has_root(call.kind)) check_rank(call, "a root", call.root);
-  if (has_counts(call.kind) && call.counts.size() != call.parts.size())
+  if (has_counts(call.kind) && call.counts.size() != call.ranks)
     throw InvalidArgument(
-        text('[', call.name, "] expected counts of ", call.parts.size(), " ranks, got ", call.counts.size()));
+        text('[', call.name, "] expected counts of ", call.ranks, " ranks, got ", call.counts.size()));
   std::size_t room = kMax / size_of(call.dtype);
   const auto fits = [&](std::size_t count) {
     if (count > room) throw_not_addressable(call, count);
@@ -61,8 +60,8 @@ bool is_in_place(const CollectiveCall& call, std::size_t rank) {
   const auto send = reinterpret_cast<std::uintptr_t>(call.parts[rank].send);
   const auto receive = reinterpret_cast<std::uintptr_t>(call.parts[rank].receive);
   if (!has_counts(call.kind)) return send == receive;
-  const std::size_t before =
-      std::accumulate(call.counts.begin(), call.counts.begin() + std::ptrdiff_t(rank), std::size_t(0));
+  const std::size_t before = std::accumulate(
+      call.counts.begin(), call.counts.begin() + std::ptrdiff_t(call.first_rank + rank), std::size_t(0));
   const std::size_t offset = before * size_of(call.dtype);
   return call.kind == CollectiveKind::reduce_scatter ? receive == send + offset : send == receive + offset;
 }
@@ -118,7 +117,8 @@ std::vector<Access> accesses_of(const CollectiveCall& call, std::size_t rank) {
   };
   const auto reads = [&](std::size_t count) { add(part.send, count, AccessKind::read); };
   const auto writes = [&](std::size_t count) { add(part.receive, count, AccessKind::write); };
-  const bool is_root = rank == std::size_t(call.root);
+  const std::size_t among_all = call.first_rank + rank;
+  const bool is_root = among_all == std::size_t(call.root);
   switch (call.kind) {
     case CollectiveKind::all_reduce:
       reads(call.count);
@@ -134,16 +134,16 @@ std::vector<Access> accesses_of(const CollectiveCall& call, std::size_t rank) {
       break;
     case CollectiveKind::reduce_scatter:
       reads(call.count);
-      writes(call.counts[rank]);
+      writes(call.counts[among_all]);
       break;
     case CollectiveKind::all_gather:
-      reads(call.counts[rank]);
+      reads(call.counts[among_all]);
       writes(call.count);
       break;
     case CollectiveKind::send_receive:
       for (const Transfer& transfer : call.transfers) {
-        if (std::size_t(transfer.from) == rank) add(transfer.send, transfer.count, AccessKind::read);
-        if (std::size_t(transfer.to) == rank) add(transfer.receive, transfer.count, AccessKind::write);
+        if (std::size_t(transfer.from) == among_all) add(transfer.send, transfer.count, AccessKind::read);
+        if (std::size_t(transfer.to) == among_all) add(transfer.receive, transfer.count, AccessKind::write);
       }
       break;
     case CollectiveKind::barrier: break;
@@ -156,22 +156,24 @@ std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank
   const auto add = [&](std::size_t sender) {
     if (sender != rank) senders.push_back(sender);
   };
-  const auto root = std::size_t(call.root);
+  const std::size_t first = call.first_rank, root = std::size_t(call.root);  // the root may be another process's
   const auto add_all = [&](const auto& sends) {
     for (std::size_t other = 0; other < call.parts.size(); ++other)
       if (sends(other)) add(other);
   };
   switch (call.kind) {
     case CollectiveKind::all_reduce: add_all([&](std::size_t) { return call.count > 0; }); break;
-    case CollectiveKind::reduce: add_all([&](std::size_t) { return call.count > 0 && rank == root; }); break;
+    case CollectiveKind::reduce: add_all([&](std::size_t) { return call.count > 0 && first + rank == root; }); break;
     case CollectiveKind::broadcast:
-      if (call.count > 0) add(root);
+      if (call.count > 0 && root >= first && root - first < call.parts.size()) add(root - first);
       break;
-    case CollectiveKind::reduce_scatter: add_all([&](std::size_t) { return call.counts[rank] > 0; }); break;
-    case CollectiveKind::all_gather: add_all([&](std::size_t other) { return call.counts[other] > 0; }); break;
+    case CollectiveKind::reduce_scatter: add_all([&](std::size_t) { return call.counts[first + rank] > 0; }); break;
+    case CollectiveKind::all_gather: add_all([&](std::size_t other) { return call.counts[first + other] > 0; }); break;
     case CollectiveKind::send_receive:
       for (const Transfer& transfer : call.transfers)
-        if (std::size_t(transfer.to) == rank && transfer.count > 0) add(std::size_t(transfer.from));
+        if (std::size_t(transfer.to) == first + rank && transfer.count > 0 && std::size_t(transfer.from) >= first &&
+            std::size_t(transfer.from) - first < call.parts.size())
+          add(std::size_t(transfer.from) - first);
       break;
     case CollectiveKind::barrier: add_all([](std::size_t) { return true; }); break;
   }

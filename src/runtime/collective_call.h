@@ -9,6 +9,8 @@
 
 namespace lockstep {
 
+// Here `rank` is of this process: that of call.parts.
+
 /// What a rank reads and writes, in its own memory.
 std::vector<Access> accesses_of(const CollectiveCall& call, std::size_t rank);
 

@@ -10,6 +10,7 @@
 #include "core/text.h"
 #include "runtime/collective_call.h"
 #include "runtime/registry.h"
+#include "runtime/transport.h"
 
 namespace lockstep {
 namespace {
@@ -27,6 +28,21 @@ std::vector<DeviceState*> states_of(const std::vector<Device>& devices) {
     states.push_back(state);
   }
   return states;
+}
+
+Peers peers_of(const World& world, std::size_t devices) {
+  Peers peers;
+  if (world.size() > 1) {
+    peers.transport = world.transport();
+    peers.channels = world.transport()->new_channels();
+    peers.process = std::size_t(world.rank().value());
+    peers.devices.clear();
+    for (const std::int64_t count : world.all_gather(std::int64_t(devices), "making a communicator"))
+      peers.devices.push_back(std::size_t(count));
+  } else {
+    peers.devices = {devices};
+  }
+  return peers;
 }
 
 // A thread's use of a communicator; what NCCL leaves undefined throws here.
@@ -48,14 +64,15 @@ class ExclusiveUse {
 
 class Communicator::State {
  public:
-  explicit State(std::vector<Device> group)
+  State(std::vector<Device> group, const World& world)
       : devices(std::move(group)),
         states_(states_of(devices)),
         device_set_(devices[0].is_cpu() ? nullptr : accelerators()),
-        backend_(states_[0]->backend) {
+        backend_(states_[0]->backend),
+        peers(peers_of(world, devices.size())) {
     std::vector<int> indices;
     for (const Device device : devices) indices.push_back(device.index());
-    handle_ = backend_.create_communicator(indices);
+    handle_ = backend_.create_communicator(indices, peers);
   }
   ~State() { backend_.destroy_communicator(handle_); }
 
@@ -102,6 +119,8 @@ class Communicator::State {
 
   void enqueue(std::span<const CollectivePart> parts, CollectiveCall& call) {
     call.parts = parts;
+    call.first_rank = peers.first_rank();
+    call.ranks = peers.size();
     for (const std::size_t count : call.counts) call.count += count;
     for (const Transfer& transfer : call.transfers) call.count += transfer.count;
     check(call);
@@ -112,19 +131,26 @@ class Communicator::State {
   const std::vector<DeviceState*> states_;
   const std::shared_ptr<DeviceSet> device_set_;  // the devices outlive their scope, if need be
   Backend& backend_;
+
+ public:
+  const Peers peers;
+
+ private:
   CommunicatorHandle handle_ = nullptr;
   std::atomic<bool> busy_ = false;
   std::atomic<bool> aborted_ = false;
 };
 
-Communicator::Communicator(std::vector<Device> devices) : state_(std::make_unique<State>(std::move(devices))) {}
+Communicator::Communicator(std::vector<Device> devices, const World& world)
+    : state_(std::make_unique<State>(std::move(devices), world)) {}
 Communicator::~Communicator() = default;
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;
 
 Communicator::State& Communicator::state() const { return detail::there(state_, "Communicator", "a communicator"); }
 
-int Communicator::size() const { return int(state().devices.size()); }
+int Communicator::size() const { return int(state().peers.size()); }
+DeviceRank Communicator::first_rank() const { return DeviceRank(int(state().peers.first_rank())); }
 const std::vector<Device>& Communicator::devices() const { return state().devices; }
 
 void Communicator::all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op) {

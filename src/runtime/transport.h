@@ -44,14 +44,16 @@ class Transport {
   /// The first reason counts.
   virtual void fail(const std::string& reason) noexcept = 0;
 
-  /// A channel that nobody has: the same in all processes, if they ask in the same order. 0 is World's own.
-  int new_channel() noexcept { return next_channel_++; }
+  /// The first of kChannels channels that nobody has: the same in all processes, if they ask in the same order. World
+  /// has 0.
+  static constexpr int kChannels = 1024;
+  int new_channels() noexcept { return kChannels * next_++; }
 
   /// Held for the whole of what all processes do together on channel 0.
   RankedMutex<LockRank::world> exchange;
 
  private:
-  std::atomic<int> next_channel_ = 1;
+  std::atomic<int> next_ = 1;
 };
 
 }  // namespace lockstep

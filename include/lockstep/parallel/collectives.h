@@ -10,9 +10,9 @@
 
 namespace lockstep::collective {
 
-// Rank r gives tensors[r], contiguous and on the communicator's device r. The work is enqueued on streams[r], or, when
-// there are none, on this thread's current streams; another stream's tensors are recorded there. What is received
-// counts as changed in place; gradients do not flow through.
+// Rank r gives tensors[r], contiguous and on the communicator's device r; of several processes, each gives those of its
+// own ranks. The work is enqueued on streams[r], or, when there are none, on this thread's current streams; another
+// stream's tensors are recorded there. What is received counts as changed in place; gradients do not flow through.
 //
 // All throw what does not fit, naming the rank: InvalidArgument for the number of tensors or one that is not
 // contiguous, DeviceMismatch, DTypeError, ShapeError. Errors of the operation itself: see Communicator.

@@ -6,8 +6,10 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <numeric>
 #include <optional>
 #include <span>
+#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
@@ -18,6 +20,7 @@
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
 #include <lockstep/parallel/parallel_apply.h>
+#include <lockstep/parallel/process_pass.h>
 #include <lockstep/parallel/replicate.h>
 #include <lockstep/parallel/scatter.h>
 #include <lockstep/runtime/drain.h>
@@ -39,6 +42,8 @@ struct DataParallelOptions {
   ScatterOptions scatter = {};
   Gather gather = Gather::concatenate;
   BucketOptions buckets = {};
+  World world = {};  ///< The processes that train the model together, each on devices of its own, as many in each.
+  ProcessLoss loss = ProcessLoss::mean;
 };
 
 namespace detail {
@@ -85,6 +90,10 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
 ///
 /// Backward sums the replicas' gradients while it runs (GradientBuckets), so that gradients equal those of the whole
 /// batch; optimizers take the same step on every replica.
+///
+/// With a world of several processes, each makes the model (it gets process 0's parameters), and calls it, backward
+/// and the optimizer in the same order, each with its own rows of the batch (data::LoaderOptions::share). Gradients are
+/// then those of all processes' rows. docs/many-hosts.md.
 template <class M>
 class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataParallelMark {
   static_assert(!std::is_base_of_v<detail::DataParallelMark, M>, "the module is a DataParallel already");
@@ -99,9 +108,11 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
         devices_(detail::resolve_devices(options_.device_ids)),
         module_(std::make_unique<M>(std::move(module))) {
     detail::check_output_device(output_device());
+    group_ = std::make_shared<ReplicaGroup>(devices_, options_.world);
     shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
     detail::draining(devices_, [this] {
       detail::adopt(*module_, device());
+      detail::begin_as_first(options_.world, *module_, device(), options_text());
       make_replicas();
     });
   }
@@ -121,6 +132,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     std::swap(buckets_, taken.buckets_);
     std::swap(group_, taken.group_);
     std::swap(summing_, taken.summing_);
+    std::swap(batch_rows_, taken.batch_rows_);
     this->set_mode(taken.is_training());
     return *this;
   }
@@ -133,6 +145,9 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   Device device() const { return module(), devices_.front(); }
   const std::vector<Device>& devices() const noexcept { return devices_; }
   Device output_device() const { return module(), options_.output_device.value_or(device()); }
+  const World& world() const noexcept { return options_.world; }
+  /// Rows of the last batch, over all processes.
+  std::int64_t batch_rows() const noexcept { return batch_rows_; }
 
   /// Splits every tensor in the arguments along scatter.dim over the devices, runs module(arguments...) on each at
   /// once, and gathers what they return on output_device(). Arguments may be anywhere; those without tensors go to
@@ -166,19 +181,46 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   template <class... Arguments>
   auto pass(Arguments&&... arguments) {
     std::vector<std::int64_t> rows;
-    auto inputs = scatter(std::tuple<detail::Shared<Arguments>...>(detail::shared<Arguments>(arguments)...), devices_,
-                          options_.scatter, "arguments", &rows);
+    const std::tuple<detail::Shared<Arguments>...> given(detail::shared<Arguments>(arguments)...);
+    auto inputs = scatter(given, devices_, options_.scatter, "arguments", &rows);
+    batch_rows_ = std::reduce(rows.begin(), rows.end());
+    if (options_.world.size() == 1) return run(inputs, rows, {.all_rows = batch_rows_});
+    const detail::ProcessPass place =
+        detail::process_pass(options_.world, batch_rows_, devices_.size(), options_.scatter);
+    batch_rows_ = place.all_rows;
+    try {
+      ScatterOptions as_one_process = options_.scatter;
+      as_one_process.length = place.length;
+      if (const auto sizes = shard_sizes(place.rows, devices_.size(), as_one_process); sizes != rows)
+        inputs = scatter(given, devices_, as_one_process, "arguments", &rows);
+      return run(inputs, rows, place);
+    } catch (...) {
+      detail::fail_processes(options_.world);
+      throw;
+    }
+  }
+
+  template <class Inputs>
+  auto run(Inputs& inputs, const std::vector<std::int64_t>& rows, const detail::ProcessPass& place) {
     const std::vector<M*> modules = ready_modules(inputs.size());
     const std::span<M* const> used(modules);
-    const ReplicaPass how = {.rows = rows, .dim = options_.scatter.dim, .group = group_};
+    const std::int64_t dim = options_.scatter.dim;
+    const ReplicaPass how = {.rows = rows,
+                             .dim = dim,
+                             .group = group_,
+                             .first_row = place.first_row,
+                             .all_rows = place.all_rows,
+                             .first_replica = place.first_replica};
     try {
       if constexpr (std::is_void_v<decltype(detail::call_with(*module_, std::move(inputs[0])))>) {
         parallel_apply(used, std::move(inputs), devices_, how);
-        sync_.end_pass(*module_, modules.size(), *group_);
+        sync_.end_pass(*module_, modules.size(), *group_, place.all_replicas);
       } else {
         const auto outputs = parallel_apply(used, std::move(inputs), devices_, how);
-        sync_.end_pass(*module_, modules.size(), *group_);
-        return gather(outputs, output_device(), {.dim = options_.scatter.dim, .how = options_.gather, .rows = rows});
+        sync_.end_pass(*module_, modules.size(), *group_, place.all_replicas);
+        auto output = gather(outputs, output_device(), {.dim = dim, .how = options_.gather, .rows = rows});
+        if (options_.world.size() == 1 || options_.loss == ProcessLoss::sum) return output;
+        return detail::weighted_by_process(std::move(output), place, dim, options_.gather == Gather::mean);
       }
     } catch (...) {
       sync_.fail_pass();
@@ -186,8 +228,18 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     }
   }
 
+  bool is_alone() const noexcept { return devices_.size() == 1 && options_.world.size() == 1; }
+
+  // What has to be the same in all processes, beside the module.
+  std::string options_text() const {
+    return "devices: " + std::to_string(devices_.size()) + ", buckets of " +
+           std::to_string(options_.buckets.first_bytes) + " and " + std::to_string(options_.buckets.bytes) +
+           " bytes, shard_optimizer_state: " + std::to_string(options_.buckets.shard_optimizer_state) +
+           ", loss: " + std::to_string(int(options_.loss)) + ", gather: " + std::to_string(int(options_.gather));
+  }
+
   void make_replicas() {
-    if (devices_.size() == 1) return;
+    if (is_alone()) return;
     buckets_.release();
     sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
     buckets_ = GradientBuckets();
@@ -197,13 +249,13 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
       replicas_.push_back(std::make_unique<M>(detail::copy_on(*module_, devices_[i])));
       all.push_back(replicas_.back().get());
     }
-    buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_);
+    buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_, options_.world);
     sync_.reset(*module_, std::span(all).subspan(1));
   }
 
   // The module and as many of its replicas as will run, all equal to it.
   std::vector<M*> ready_modules(std::size_t count) {
-    if (devices_.size() > 1 && !(buckets_.are_current() && sync_.update(*module_))) make_replicas();
+    if (!is_alone() && !(buckets_.are_current() && sync_.update(*module_))) make_replicas();
     std::vector<M*> modules = {module_.get()};
     for (std::size_t i = 1; i < count; ++i) modules.push_back(replicas_[i - 1].get());
     return modules;
@@ -216,7 +268,8 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   ReplicaSync sync_;
   GradientBuckets::Summing summing_ = std::make_shared<std::atomic<bool>>(true);
   GradientBuckets buckets_;
-  std::shared_ptr<ReplicaGroup> group_ = std::make_shared<ReplicaGroup>(devices_);
+  std::shared_ptr<ReplicaGroup> group_;
+  std::int64_t batch_rows_ = 0;
 };
 
 /// One forward pass of `module` over several GPUs, without keeping replicas: replicate, scatter, parallel_apply,

@@ -14,6 +14,7 @@
 
 #include <lockstep/nn/module.h>
 #include <lockstep/runtime/device.h>
+#include <lockstep/runtime/world.h>
 
 namespace lockstep {
 
@@ -25,7 +26,7 @@ struct BucketOptions {
   /// that a device has the sum of its shard only; Optimizer::step() updates there that shard and sends it to the
   /// others. Parameters come out as without, bit for bit, but for the order of additions where several backwards
   /// accumulate or norms are clipped. State dicts are the same. A gradient that is asked for with grad() is gathered
-  /// then, once.
+  /// then, once. Of several processes each divides it between its own devices.
   bool shard_optimizer_state = false;
 };
 
@@ -39,9 +40,10 @@ class LOCKSTEP_API GradientBuckets {
   /// until somebody asks for one or uses them: grad(), an optimizer's step, clipping.
   using Summing = std::shared_ptr<std::atomic<bool>>;
 
-  /// modules[i] is on devices[i]; the first is the primary. Throws OutOfMemory.
+  /// modules[i] is on devices[i]; the first is the primary. Where the world has several processes all of them make
+  /// theirs, of the same parameters, and sums are over all. Throws OutOfMemory.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                  const BucketOptions& options, Summing summing);
+                  const BucketOptions& options, Summing summing, const World& world = {});
   /// As release(), but does not throw: prints the error of a sum that failed, and drops the gradients.
   ~GradientBuckets();
   GradientBuckets(GradientBuckets&&) noexcept;

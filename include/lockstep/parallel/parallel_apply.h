@@ -24,6 +24,11 @@ struct ReplicaPass {
   std::span<const std::int64_t> rows = {};        ///< Of each replica's shard; none if no batch was divided.
   std::int64_t dim = 0;                           ///< The dimension that it was divided along.
   std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Kept from pass to pass, if there are several.
+
+  // Where other processes have replicas too: those of the group's World.
+  std::int64_t first_row = 0;                 ///< Of these replicas, in the whole batch.
+  std::optional<std::int64_t> all_rows = {};  ///< Of the whole batch; the sum of `rows` unless given.
+  std::size_t first_replica = 0;              ///< The number of the first among those of all processes.
 };
 
 /// Calls job(0) on this thread and every other job(i) on the thread of devices[i], all at once, and waits for all. (In

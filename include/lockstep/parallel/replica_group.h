@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/runtime/device.h>
+#include <lockstep/runtime/world.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
@@ -16,10 +17,13 @@ namespace lockstep {
 /// replicas that run in each. Any thread.
 class LOCKSTEP_API ReplicaGroup {
  public:
-  explicit ReplicaGroup(std::span<const Device> devices);
+  /// With those of other processes, if the world has several: they sum together, in the order of the processes.
+  explicit ReplicaGroup(std::span<const Device> devices, const World& world = {});
   ~ReplicaGroup();
   ReplicaGroup(const ReplicaGroup&) = delete;
   ReplicaGroup& operator=(const ReplicaGroup&) = delete;
+
+  bool has_other_processes() const noexcept;
 
   struct Impl;
   Impl& impl() const noexcept { return *impl_; }

@@ -60,7 +60,8 @@ class LOCKSTEP_API ReplicaSync {
   /// False if the structure is not that of the replicas any more: then they have to be made anew.
   bool update(nn::ModuleBase& primary);
   /// After a pass of `ran` replicas, the primary among them: buffers that become means do (nn::BufferSync).
-  void end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGroup& group);
+  /// `all`: those of all processes; 0: no others.
+  void end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGroup& group, std::size_t all = 0);
   /// After one that failed: some may have changed buffers that others have not. The primary's go to all.
   void fail_pass() noexcept;
 

@@ -20,6 +20,7 @@ enum class Split : std::uint8_t {
 struct ScatterOptions {
   std::int64_t dim = 0;
   Split split = Split::chunk;
+  std::int64_t length = 0;           ///< Rows of each chunk but the last; 0: ceil(B/N).
   std::vector<double> weights = {};  ///< In proportion to these, one for each device, instead of `split`.
 };
 

@@ -14,6 +14,7 @@
 #include <lockstep/core/export.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/stream.h>
+#include <lockstep/runtime/world.h>
 
 namespace lockstep {
 
@@ -39,9 +40,12 @@ struct Transfer {
   std::size_t count = 0;
 };
 
-/// A group of local devices: rank r is devices()[r]. Each call is one operation of all ranks. It is enqueued on the
-/// ranks' streams and not waited for: on each rank's stream it starts after what was enqueued there before, and ends
-/// before what comes next. Another rank's part may end later: its result is used on its own stream, or after an event.
+/// A group of devices: rank r is devices()[r]; or, over several processes, first_rank() + r, for each process gives its
+/// own devices, and those of process 0 are the first ranks. Each call is one operation of all ranks, to which a process
+/// brings its own ones (roots, counts and transfers are of all ranks), and all processes make the same calls in the
+/// same order. It is enqueued on the ranks' streams and not waited for: on each rank's stream it starts after what was
+/// enqueued there before, and ends before what comes next. Another rank's part may end later: its result is used on its
+/// own stream, or after an event.
 ///
 /// A buffer may be sent and received in place: receive == send, for reduce_scatter receive == send + the rank's
 /// offset, for all_gather send == receive + the rank's offset. Any other overlap throws InvalidArgument.
@@ -54,13 +58,15 @@ class LOCKSTEP_API Communicator {
  public:
   /// Throws InvalidArgument for no device, a device twice, or one that is not there, DeviceMismatch for devices of
   /// different kinds, and BackendError for one that was lost.
-  explicit Communicator(std::vector<Device> devices);
+  /// With a world of several processes all of them make theirs, in the same order, and wait for each other.
+  explicit Communicator(std::vector<Device> devices, const World& world = {});
   ~Communicator();  ///< What is enqueued still ends.
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;
 
-  int size() const;
-  const std::vector<Device>& devices() const;
+  int size() const;  ///< Ranks, of all processes.
+  DeviceRank first_rank() const;
+  const std::vector<Device>& devices() const;  ///< Of this process.
 
   /// receive[i] of every rank = all ranks' send[i] reduced; i < count.
   void all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op = ReduceOp::sum);

@@ -7,11 +7,17 @@
 #include "runtime/host/fused.h"
 #include "runtime/host/memory.h"
 #include "runtime/host/parallel.h"
+#include "runtime/host/process_collective.h"
 
 namespace lockstep {
 namespace {
 
 constexpr KernelContext kContext = {.parallel = true};
+
+struct CpuCommunicator {
+  const Peers peers;
+  std::size_t sequence = 0;
+};
 
 class CpuBackend final : public Backend {
  public:
@@ -59,11 +65,19 @@ class CpuBackend final : public Backend {
   std::optional<std::size_t> offers(int, const FusedOp& op) override { return host::offers(op); }
   void fused(StreamHandle, const FusedOp& op, void* workspace) override { host::fused(kContext, op, workspace); }
 
-  // There is one CPU, so its communicators have one rank: every collective is a copy.
-  CommunicatorHandle create_communicator(std::span<const int>) override { return nullptr; }
-  void destroy_communicator(CommunicatorHandle) noexcept override {}
-  void abort_communicator(CommunicatorHandle) noexcept override {}
-  void collective(CommunicatorHandle, const CollectiveCall& call) override {
+  // A process has one CPU, so a communicator of it alone has one rank: every collective is a copy.
+  CommunicatorHandle create_communicator(std::span<const int>, const Peers& peers) override {
+    return peers.transport ? new CpuCommunicator{peers} : nullptr;
+  }
+  void destroy_communicator(CommunicatorHandle handle) noexcept override {
+    delete static_cast<CpuCommunicator*>(handle);
+  }
+  void abort_communicator(CommunicatorHandle handle) noexcept override {
+    if (handle) static_cast<CpuCommunicator*>(handle)->peers.transport->fail("a communicator was aborted");
+  }
+  void collective(CommunicatorHandle handle, const CollectiveCall& call) override {
+    if (auto* const communicator = static_cast<CpuCommunicator*>(handle))
+      return host::ProcessCollective(call, communicator->peers, communicator->sequence++).run();
     const auto move = [&](void* to, const void* from, std::size_t count) {
       const std::size_t bytes = count * size_of(call.dtype);
       if (to != from && bytes > 0) copy({}, {.to = to, .from = from, .row_bytes = bytes});

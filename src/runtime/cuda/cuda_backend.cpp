@@ -81,7 +81,7 @@ class CudaBackend final : public Backend {
   std::optional<std::size_t> offers(int device, const FusedOp& op) override;
   void fused(StreamHandle stream, const FusedOp& op, void* workspace) override;
 
-  CommunicatorHandle create_communicator(std::span<const int> devices) override;
+  CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers) override;
   void destroy_communicator(CommunicatorHandle communicator) noexcept override;
   void abort_communicator(CommunicatorHandle communicator) noexcept override;
   void collective(CommunicatorHandle communicator, const CollectiveCall& call) override;
@@ -308,7 +308,10 @@ void CudaBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace)
 
 // Collectives.
 
-CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices) {
+CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices, const Peers& peers) {
+  if (peers.transport)
+    throw InvalidArgument(
+        "[Communicator] expected devices of one process, or simulated ones or CPUs, got GPUs of several");
   std::vector<Member> members;
   bool shared = devices.size() == 1;
   for (const int device : devices) {

@@ -23,12 +23,14 @@ Pointer advanced(Pointer data, std::size_t bytes) {
 
 }  // namespace
 
-SimCollective::SimCollective(const CollectiveCall& call, std::chrono::microseconds awake)
+SimCollective::SimCollective(const CollectiveCall& call, std::chrono::microseconds awake,
+                             std::unique_ptr<host::ProcessCollective> processes)
     : name_(call.name),
       bytes_(bytes_of(call)),
       dtype_(call.dtype),
       op_(call.op),
       awake_(awake),
+      processes_(std::move(processes)),
       here_(call.parts.size()),
       earlier_(call.parts.size()) {
   std::vector<const void*> sends;
@@ -37,6 +39,10 @@ SimCollective::SimCollective(const CollectiveCall& call, std::chrono::microsecon
     devices_.push_back(Device::cuda(part.stream.device).name());
     sends.push_back(part.send);
     receives.push_back(part.receive);
+  }
+  if (processes_) {
+    pieces_ = 1;
+    return;
   }
   const auto root = std::size_t(call.root);
   const std::size_t element = size_of(dtype_);
@@ -102,12 +108,17 @@ void SimCollective::wait_while(std::unique_lock<Mutex>& lock, Phase phase) {
 // A single piece is mostly done by the last rank to come: those that sleep are not woken for it.
 void SimCollective::begin_work() {
   if (!error_) error_ = told_error_of_ranks();
+  if (error_ && processes_) processes_->fail(text("a device of process failed before ", name_));
   if (error_ || pieces_ == 0) return end_work();
   phase_ = Phase::working;
   if (pieces_ > 1) changed_.notify_all();
 }
 
 void SimCollective::work() {
+  if (processes_) {
+    if (next_piece_.fetch_add(1, std::memory_order_relaxed) == 0) work_with_processes();
+    return;
+  }
   const std::size_t elements = kPieceBytes / size_of(dtype_);
   for (std::size_t piece; (piece = next_piece_.fetch_add(1, std::memory_order_relaxed)) < pieces_;) {
     const auto after = std::upper_bound(first_piece_.begin(), first_piece_.end(), piece);
@@ -116,6 +127,23 @@ void SimCollective::work() {
     const std::size_t begin = (piece - first_piece_[which]) * elements;
     host::reduce_ranks(reduction, dtype_, op_, begin, std::min(begin + elements, reduction.count));
   }
+}
+
+void SimCollective::work_with_processes() noexcept {
+  std::shared_ptr<AsyncError> failure;
+  bool no_memory = false;
+  try {
+    processes_->run();
+  } catch (...) {
+    try {
+      failure = std::make_shared<AsyncError>(std::current_exception(), name_, devices_[0]);
+    } catch (...) {
+      no_memory = true;
+    }
+  }
+  const std::scoped_lock lock(mutex_);
+  if (!error_) error_ = failure;
+  has_no_memory_ = has_no_memory_ || no_memory;
 }
 
 void SimCollective::end_work() noexcept {
@@ -127,6 +155,7 @@ void SimCollective::abort() noexcept {
   const std::scoped_lock lock(mutex_);
   if (phase_ == Phase::ended) return;
   next_piece_ = pieces_;
+  if (processes_) processes_->fail("a communicator was aborted");
   const auto missing = std::find(here_.begin(), here_.end(), false);
   try {
     if (missing == here_.end())
@@ -181,6 +210,12 @@ std::shared_ptr<AsyncError> SimCollective::error_of_ranks() const {
   const bool told = std::all_of(causes.begin(), causes.end(), [](const auto& cause) { return cause->is_cleared(); });
   if (told) causes.clear();  // too late to be told with them
   return std::make_shared<AsyncError>(std::make_exception_ptr(collective), name_, devices_[failed], std::move(causes));
+}
+
+std::shared_ptr<SimCollective> SimCommunicator::make(const CollectiveCall& call, std::chrono::microseconds awake) {
+  std::unique_ptr<host::ProcessCollective> processes;
+  if (peers_.transport) processes = std::make_unique<host::ProcessCollective>(call, peers_, sequence_++);
+  return std::make_shared<SimCollective>(call, awake, std::move(processes));
 }
 
 void SimCommunicator::add(const std::shared_ptr<SimCollective>& collective, const CollectiveCall& call) {

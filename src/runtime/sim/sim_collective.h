@@ -12,6 +12,7 @@
 
 #include "core/ranked_mutex.h"
 #include "runtime/backend.h"
+#include "runtime/host/process_collective.h"
 #include "runtime/host/reduce_ranks.h"
 #include "runtime/sim/async_error.h"
 
@@ -21,7 +22,9 @@ namespace lockstep::sim {
 class SimCollective {
  public:
   /// `awake`: how long a rank that waits for others stays awake before it sleeps.
-  SimCollective(const CollectiveCall& call, std::chrono::microseconds awake);
+  /// `processes`: what there is to do together with other processes; null for a process alone.
+  SimCollective(const CollectiveCall& call, std::chrono::microseconds awake,
+                std::unique_ptr<host::ProcessCollective> processes = nullptr);
 
   /// To be called before anything is enqueued: the operation will fail on all ranks with this error of one.
   void fail(std::shared_ptr<AsyncError> error) {
@@ -49,6 +52,7 @@ class SimCollective {
   void wait_while(std::unique_lock<Mutex>& lock, Phase phase);  // without the lock, with it again at the end
   void begin_work();
   void work();
+  void work_with_processes() noexcept;
   void end_work() noexcept;
   std::shared_ptr<AsyncError> error_of_ranks() const;
   std::shared_ptr<AsyncError> told_error_of_ranks() const noexcept;
@@ -59,6 +63,8 @@ class SimCollective {
   const ReduceOp op_;
   const std::chrono::microseconds awake_;
   std::vector<std::string> devices_;  // their names, by rank
+
+  const std::unique_ptr<host::ProcessCollective> processes_;  // then the work is one piece
 
   // The work, in pieces that any worker may take; what comes out does not depend on who does.
   std::vector<host::RankReduction> reductions_;
@@ -80,12 +86,17 @@ class SimCollective {
 /// Knows the collectives that were enqueued and may not have ended.
 class SimCommunicator {
  public:
+  explicit SimCommunicator(const Peers& peers) : peers_(peers) {}
+
+  std::shared_ptr<SimCollective> make(const CollectiveCall& call, std::chrono::microseconds awake);
   /// Throws CollectiveError after abort().
   void add(const std::shared_ptr<SimCollective>& collective, const CollectiveCall& call);
   void abort() noexcept;
 
  private:
   RankedMutex<LockRank::sim_communicator> mutex_;
+  const Peers peers_;
+  std::atomic<std::size_t> sequence_ = 0;
   bool aborted_ = false;
   std::vector<std::weak_ptr<SimCollective>> pending_;
   std::size_t tidy_at_ = 64;

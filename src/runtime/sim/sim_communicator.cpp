@@ -13,7 +13,9 @@ using sim::SimCollective;
 using sim::SimCommunicator;
 using sim::SimStream;
 
-CommunicatorHandle SimBackend::create_communicator(std::span<const int>) { return new SimCommunicator; }
+CommunicatorHandle SimBackend::create_communicator(std::span<const int>, const Peers& peers) {
+  return new SimCommunicator(peers);
+}
 
 void SimBackend::destroy_communicator(CommunicatorHandle handle) noexcept {
   delete static_cast<SimCommunicator*>(handle);
@@ -24,9 +26,10 @@ void SimBackend::abort_communicator(CommunicatorHandle handle) noexcept {
 }
 
 void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& call) {
-  const auto collective = std::make_shared<SimCollective>(call, awake_);
+  auto& communicator = *static_cast<SimCommunicator*>(handle);
+  const std::shared_ptr<SimCollective> collective = communicator.make(call, awake_);
   const std::scoped_lock lock(mutex_);
-  static_cast<SimCommunicator*>(handle)->add(collective, call);
+  communicator.add(collective, call);
   declare(call);
   for (std::size_t rank = call.parts.size(); rank-- > 0;) {  // the first rank that fails is the last to be heard
     const SimStream& stream = stream_of(call.parts[rank].stream);

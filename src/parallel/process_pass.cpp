@@ -1,0 +1,137 @@
+#include <lockstep/parallel/process_pass.h>
+
+#include <algorithm>
+#include <exception>
+#include <numeric>
+#include <vector>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/core/error.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/parallel/collectives.h>
+
+#include "autograd/record.h"
+#include "core/text.h"
+#include "runtime/transport.h"
+#include "tensor/copy.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::detail {
+namespace {
+
+// All that has to be the same in all processes, a line for each; and the values.
+struct Survey final : nn::Visitor {
+  std::vector<std::string> lines;
+  std::vector<nn::State*> states;
+
+  void parameter(const nn::Path& path, nn::Parameter& value) override { add("parameter", path, value); }
+  void buffer(const nn::Path& path, nn::Buffer& value) override { add("buffer", path, value); }
+  void add(const char* kind, const nn::Path& path, nn::State& value) {
+    lines.push_back(text(kind, " \"", path.str(), "\" ", value.sizes(), ' ', value.dtype(),
+                         value.requires_grad() ? "" : " without a gradient"));
+    states.push_back(&value);
+  }
+};
+
+std::vector<std::string> split(const std::string& all) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0, end; at < all.size(); at = end + 1) {
+    end = all.find('\n', at);
+    lines.push_back(all.substr(at, end - at));
+  }
+  return lines;
+}
+
+// Every process compares all with process 0's: all throw, or none.
+void check_alike(const World& world, const std::vector<std::string>& lines) {
+  std::string mine;
+  for (const std::string& line : lines) mine += line + '\n';
+  const std::vector<std::string> all = world.all_gather(mine, "comparing models");
+  const std::vector<std::string> first = split(all[0]);
+  for (std::size_t p = 1; p < all.size(); ++p) {
+    if (all[p] == all[0]) continue;
+    const std::vector<std::string> other = split(all[p]);
+    const auto [a, b] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
+    throw InvalidArgument(text("[DataParallel] expected the same model in all processes, got ",
+                               b == other.end() ? "nothing" : *b, " in process ", p, " on ",
+                               world.host(ProcessRank(int(p))), " where process 0 on ", world.host(ProcessRank()),
+                               " has ", a == first.end() ? "nothing" : *a));
+  }
+}
+
+}  // namespace
+
+ProcessPass process_pass(const World& world, std::int64_t rows, std::size_t devices, const ScatterOptions& options) {
+  ProcessPass pass = {.rows = rows};
+  const std::vector<std::int64_t> of_each = world.all_gather(rows, "a forward pass");
+  pass.all_rows = std::reduce(of_each.begin(), of_each.end());
+  const auto here = std::size_t(world.rank().value());
+  pass.first_row = std::reduce(of_each.begin(), of_each.begin() + std::ptrdiff_t(here));
+  pass.first_replica = here * devices;
+
+  // As one process with all devices would divide the batch, if the processes have what its devices would have.
+  if (options.split == Split::chunk && options.weights.empty() && pass.all_rows > 0) {
+    const auto ranks = std::int64_t(devices) * world.size();
+    const std::int64_t length = (pass.all_rows + ranks - 1) / ranks, most = length * std::int64_t(devices);
+    std::int64_t left = pass.all_rows;
+    const bool is_so = std::ranges::all_of(of_each, [&](std::int64_t got) {
+      const std::int64_t due = std::min(most, left);
+      left -= due;
+      return got == due;
+    });
+    if (is_so) pass.length = length;
+  }
+  ScatterOptions dividing = options;
+  dividing.length = pass.length;
+  for (std::size_t p = 0; p < of_each.size(); ++p) {
+    const auto sizes = shard_sizes(of_each[p], devices, dividing);
+    const auto used = of_each[p] > 0 ? sizes.size() : 0;
+    pass.all_replicas += used;
+    if (p == here) pass.replicas = used;
+  }
+  return pass;
+}
+
+void fail_processes(const World& world) noexcept {
+  if (!world.transport()) return;
+  std::string why = "something failed";
+  try {
+    throw;
+  } catch (const std::exception& error) {
+    try {
+      why = error.what();
+    } catch (...) {
+    }
+  } catch (...) {
+  }
+  try {
+    world.transport()->fail(text("process ", world.rank().value(), " on ", world.host(world.rank()), " failed: ", why));
+  } catch (...) {
+    world.transport()->fail("a process failed");
+  }
+}
+
+void begin_as_first(const World& world, nn::ModuleBase& module, Device device, const std::string& options) {
+  if (world.size() == 1) return;
+  Survey survey;
+  module.visit(nn::Path(), survey);
+  survey.lines.push_back(options);
+  check_alike(world, survey.lines);
+  const NoGrad guard;
+  Communicator communicator({device}, world);
+  for (nn::State* const state : survey.states) {
+    if (!state->defined() || state->numel() == 0) continue;
+    const Tensor values = state->detach().contiguous();
+    collective::broadcast(communicator, std::span(&values, 1), 0);
+    if (!values.is_same(*state)) copy_values(*state, values), bump_version(*state);
+  }
+}
+
+Tensor with_scaled_gradient(const Tensor& x, double factor) {
+  if (factor == 1 || !autograd::records(x)) return x;
+  Tensor out = x.detach();
+  autograd::record("ShareOfProcess", out, {&x}, [factor](const Tensor& g) { return autograd::Gradients{g * factor}; });
+  return out;
+}
+
+}  // namespace lockstep::detail
