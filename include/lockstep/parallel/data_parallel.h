@@ -16,6 +16,7 @@
 #include <vector>
 
 #include <lockstep/core/moved_from.h>
+#include <lockstep/data/batch_share.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
@@ -146,6 +147,10 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   const std::vector<Device>& devices() const noexcept { return devices_; }
   Device output_device() const { return module(), options_.output_device.value_or(device()); }
   const World& world() const noexcept { return options_.world; }
+  /// Which rows of each batch this process gives to the model: for loaders.
+  data::BatchShare share() const {
+    return {.process = world().rank().value(), .processes = world().size(), .devices = int(devices().size())};
+  }
   /// Rows of the last batch, over all processes.
   std::int64_t batch_rows() const noexcept { return batch_rows_; }
 

@@ -32,7 +32,8 @@ struct Member {
 
 /// The cards differ. Its first connection tests that the cards can talk, within a time limit; throws CollectiveError,
 /// and BackendError where NCCL cannot be loaded or is too old.
-std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members);
+/// With the ranks of other processes, if there are peers: all make theirs at once.
+std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers);
 
 /// For ranks on one card, which NCCL refuses; other cards among them must be able to reach its memory. Sums in the
 /// order of the ranks, as the simulated devices do. Throws BackendError.

@@ -309,21 +309,21 @@ void CudaBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace)
 // Collectives.
 
 CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices, const Peers& peers) {
-  if (peers.transport)
-    throw InvalidArgument(
-        "[Communicator] expected devices of one process, or simulated ones or CPUs, got GPUs of several");
   std::vector<Member> members;
-  bool shared = devices.size() == 1;
+  bool shared = devices.size() == 1 && !peers.transport;
   for (const int device : devices) {
     const int card = at(device).card;
     shared = shared || std::ranges::find(members, card, &Member::card) != members.end();
     members.push_back({device, card});
   }
+  if (shared && peers.transport)
+    throw InvalidArgument(
+        "[Communicator] expected a card for each device where processes work together, got several on one");
   if (shared) reach_peers();
   std::unique_ptr<CudaCommunicator> communicator;
   {
     const std::scoped_lock lock(issuing_);  // its self-test is a collective
-    communicator = shared ? make_shared_card_communicator(members) : make_nccl_communicator(members);
+    communicator = shared ? make_shared_card_communicator(members) : make_nccl_communicator(members, peers);
   }
   const std::scoped_lock lock(mutex_);
   return communicators_.emplace_back(std::move(communicator)).get();

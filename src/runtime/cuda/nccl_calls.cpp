@@ -117,7 +117,7 @@ ncclResult_t enqueue_rank(const CollectiveCall& call, std::size_t rank, ncclComm
         void* const receive = static_cast<std::byte*>(part.receive) + first * size_of(call.dtype);
         return nccl().ncclBroadcast(part.send, receive, count, type, root, comm, stream);
       });
-    case CollectiveKind::send_receive: return transfer(call, int(rank), comm, stream);
+    case CollectiveKind::send_receive: return transfer(call, int(call.first_rank + rank), comm, stream);
     case CollectiveKind::barrier: break;
   }
   return ncclSuccess;

@@ -1,7 +1,9 @@
-// NCCL for all ranks of this process: one group for each operation, one stream of each rank.
+// NCCL for all ranks of this process: one group for each operation, one stream of each rank. Ranks of other processes
+// are members of the same communicators, which process 0's id brings together.
 //
 // Communicators are non-blocking, so that nothing here waits without a limit: what NCCL has not done in time is
 // aborted, on all ranks at once. After a failure they are made again by the next operation.
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
@@ -13,6 +15,7 @@
 #include <utility>
 
 #include <lockstep/core/error.h>
+#include <lockstep/runtime/world.h>
 
 #include "core/ranked_mutex.h"
 #include "core/text.h"
@@ -63,7 +66,8 @@ std::string advice() {
 
 class NcclCommunicator final : public CudaCommunicator {
  public:
-  explicit NcclCommunicator(std::vector<Member> members) : members_(std::move(members)) {}
+  NcclCommunicator(std::vector<Member> members, const Peers& peers)
+      : members_(std::move(members)), peers_(peers), first_rank_(peers.first_rank()), size_(peers.size()) {}
 
   ~NcclCommunicator() override {
     const std::scoped_lock lock(mutex_);
@@ -89,11 +93,12 @@ class NcclCommunicator final : public CudaCommunicator {
     const std::scoped_lock lock(mutex_);
     last_ = {call.name, bytes_of(call)};
     if (comms_.empty()) connect();
-    if (call.kind == CollectiveKind::barrier) {  // all ranks are in this process: events do
+    if (call.kind == CollectiveKind::barrier && !peers_.transport) {  // events do
       gather_streams(call.parts);
       return release_streams(call.parts);
     }
     group([&](std::size_t rank) {
+      if (call.kind == CollectiveKind::barrier) return enqueue_token(rank, call.parts[rank]);
       return enqueue_rank(call, rank, comms_[rank], stream_of(call.parts[rank].stream).stream.get());
     });
     settle(kEnqueueLimit, "");
@@ -135,23 +140,43 @@ class NcclCommunicator final : public CudaCommunicator {
   };
 
   void connect() {
-    ncclUniqueId id;
-    if (const ncclResult_t result = nccl().ncclGetUniqueId(&id); result != ncclSuccess)
-      throw error(0, text(nccl().ncclGetErrorString(result), ": ", nccl().ncclGetLastError(nullptr), advice()));
+    const ncclUniqueId id = common_id();
     ended_.clear();
     has_work_ = false;
+    tokens_.clear();
     for (const Member& member : members_) {
       use_card(member.card);
       ended_.push_back(make_event(member.device));
+      if (peers_.transport) tokens_.push_back(make_memory(member.device, sizeof(int)));
     }
     comms_.assign(members_.size(), nullptr);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
     group([&](std::size_t rank) {
       use_card(members_[rank].card);
-      return nccl().ncclCommInitRankConfig(&comms_[rank], int(members_.size()), id, int(rank), &config);
+      return nccl().ncclCommInitRankConfig(&comms_[rank], int(size_), id, int(first_rank_ + rank), &config);
     });
     settle(kConnectLimit, advice());
+  }
+
+  // Process 0's, which goes over the transport: a failure there, too, ends all of them.
+  ncclUniqueId common_id() {
+    ncclUniqueId id = {};
+    if (peers_.process == 0)
+      if (const ncclResult_t result = nccl().ncclGetUniqueId(&id); result != ncclSuccess)
+        throw error(0, text(nccl().ncclGetErrorString(result), ": ", nccl().ncclGetLastError(nullptr), advice()));
+    if (peers_.transport) {
+      const std::string bytes =
+          World(peers_.transport).from_first(std::string(id.internal, sizeof id.internal), "connecting NCCL");
+      std::copy_n(bytes.begin(), std::min(bytes.size(), sizeof id.internal), id.internal);
+    }
+    return id;
+  }
+
+  // A barrier of several processes: a sum of one number, of which nobody wants the result.
+  ncclResult_t enqueue_token(std::size_t rank, const CollectivePart& part) {
+    void* const token = tokens_[rank].get();
+    return nccl().ncclAllReduce(token, token, 1, ncclInt32, ncclMax, comms_[rank], stream_of(part.stream).stream.get());
   }
 
   // Whether all that was enqueued has ended.
@@ -219,8 +244,8 @@ class NcclCommunicator final : public CudaCommunicator {
       int sum = 0;
       check(cudaMemcpy(&sum, summands[rank].number.get(), sizeof sum, cudaMemcpyDeviceToHost), "cudaMemcpy",
             members_[rank].device);
-      if (sum != kOne * int(members_.size()))
-        fail(rank, text("a sum of one number expected ", kOne * int(members_.size()), ", got ", sum, advice()));
+      if (sum != kOne * int(size_))
+        fail(rank, text("a sum of one number expected ", kOne * int(size_), ", got ", sum, advice()));
     }
   }
 
@@ -280,7 +305,7 @@ class NcclCommunicator final : public CudaCommunicator {
   }
 
   CollectiveError error(std::size_t rank, std::string_view reason) const {
-    return {int(rank), last_.name, last_.bytes, text(reason, " (on cuda:", members_[rank].device, ')')};
+    return {int(first_rank_ + rank), last_.name, last_.bytes, text(reason, " (on cuda:", members_[rank].device, ')')};
   }
 
   // Ends everything on all ranks, and tells why.
@@ -316,10 +341,13 @@ class NcclCommunicator final : public CudaCommunicator {
   }
 
   const std::vector<Member> members_;
+  const Peers peers_;
+  const std::size_t first_rank_, size_;
   std::atomic<bool> stopping_ = false;
   RankedMutex<LockRank::nccl_communicator> mutex_;  // guards all that follows
   std::vector<ncclComm_t> comms_;                   // empty after a failure
   std::vector<OwnedEvent> ended_;                   // the last operation of each rank
+  std::vector<OwnedMemory> tokens_;                 // of each rank, for barriers of several processes
   bool has_work_ = false;                           // since it connected
   Operation last_;
   std::exception_ptr failure_;
@@ -327,8 +355,8 @@ class NcclCommunicator final : public CudaCommunicator {
 
 }  // namespace
 
-std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members) {
-  auto communicator = std::make_unique<NcclCommunicator>(std::move(members));
+std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers) {
+  auto communicator = std::make_unique<NcclCommunicator>(std::move(members), peers);
   communicator->start();
   return communicator;
 }

@@ -1,0 +1,283 @@
+// One job on several processes, simulated as threads: the model is that of one process with all the devices, bit for
+// bit. tests/mpi has real processes.
+#include <gtest/gtest.h>
+
+#include <array>
+#include <cstring>
+#include <functional>
+#include <numeric>
+#include <thread>
+
+#include <lockstep/autograd/autograd.h>
+#include <lockstep/core/error.h>
+#include <lockstep/nn/dropout.h>
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/clip.h>
+#include <lockstep/parallel/sync_batch_norm.h>
+#include <lockstep/runtime/communicator.h>
+#include <lockstep/runtime/trace.h>
+
+#include "parallel/job.h"
+#include "support/thrown.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::processes {
+namespace {
+
+using namespace std::chrono_literals;
+
+// Runs one of several processes on a thread of its own, with random numbers of its own. Returns what each threw.
+std::vector<std::exception_ptr> run_processes(int count, const std::function<void(World)>& process,
+                                              std::chrono::milliseconds limit = 30s) {
+  const std::vector<World> worlds = simulate_processes(count, limit);
+  std::vector<std::exception_ptr> thrown(worlds.size());
+  std::vector<std::thread> threads;
+  for (std::size_t p = 0; p < worlds.size(); ++p)
+    threads.emplace_back([&, p] {
+      Generator generator = {.seed = 100 + p};
+      const GeneratorGuard guard(generator);
+      try {
+        process(worlds[p]);
+      } catch (...) {
+        thrown[p] = std::current_exception();
+      }
+    });
+  for (std::thread& thread : threads) thread.join();
+  return thrown;
+}
+
+void expect_none(const std::vector<std::exception_ptr>& thrown) {
+  for (const std::exception_ptr& each : thrown) try {
+      if (each) std::rethrow_exception(each);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+}
+
+// Dropout, batch statistics of all rows, a branch that only some batches take, one that only some devices take, and one
+// that none takes.
+struct Net : nn::Module<Net> {
+  nn::Linear first, last, sometimes, somewhere, never;
+  nn::SyncBatchNorm norm;
+  nn::Dropout drop;
+  Net() : first(5, 8), last(8, 3), sometimes(8, 8), somewhere(8, 8), never(8, 8), norm(8), drop(0.3) {}
+  auto members() {
+    return nn::members("first", first, "last", last, "sometimes", sometimes, "somewhere", somewhere, "never", never,
+                       "norm", norm, "drop", drop);
+  }
+  Tensor forward(const Tensor& x, bool branch) {
+    Tensor h = drop(relu(norm(first(x))));
+    if (branch) h = h + sometimes(h);
+    if (x.size(0) > 0 && x.narrow(1, 0, 1).select(0, 0).item<float>() > 0) h = h + somewhere(h);
+    return last(drop(h));
+  }
+};
+
+struct Job {
+  int processes, devices;
+  bool sharded = false;
+};
+
+std::string bytes_of(nn::ModuleBase& module) {
+  std::string all;
+  for (const auto& [name, value] : module.state_dict()) {
+    const Tensor host = value.to(Device()).contiguous();
+    all += name;
+    for (const double v : host.to(kFloat64).to_vector<double>())
+      all.append(reinterpret_cast<const char*>(&v), sizeof v);
+  }
+  return all;
+}
+
+DeviceIds devices_of(const World& world, int each) {
+  DeviceIds ids;
+  for (int d = 0; d < each; ++d) ids.push_back(world.rank().value() * each + d);
+  return ids;
+}
+
+// 50 steps of two batches, of which the second is smaller and does not divide; clipped. What each process ends with.
+std::vector<std::string> train(const Job& job) {
+  const SimulatedDevices devices({.count = job.processes * job.devices});
+  std::vector<std::string> ends(std::size_t(job.processes));
+  expect_none(run_processes(job.processes, [&](const World& world) {
+    DataParallel model(Net(), {.device_ids = devices_of(world, job.devices),
+                               .buckets = {.first_bytes = 256, .bytes = 512, .shard_optimizer_state = job.sharded},
+                               .world = world,
+                               .loss = ProcessLoss::sum});
+    optim::Adam optimizer(model.parameters(), {.lr = 0.01});
+    Generator numbers = {.seed = 7};
+    const GeneratorGuard guard(numbers);
+    for (int step = 0; step < 50; ++step) {
+      optimizer.zero_grad();
+      for (const std::int64_t rows : {16, 13}) {
+        const auto [first, count] = model.share().rows(rows);
+        const Tensor batch = randn({rows, 5}).narrow(0, first, count).to(model.device());
+        std::optional<typename decltype(model)::NoSync> no_sync;
+        if (rows == 16) no_sync.emplace(model);
+        const Tensor output = model(batch, step % 3 == 0);
+        (sum(output * output) / double(model.batch_rows())).backward();
+      }
+      optim::clip_grad_norm_(model.parameters(), 0.5);
+      optimizer.step();
+    }
+    ends[std::size_t(world.rank().value())] = bytes_of(model);
+  }));
+  return ends;
+}
+
+const std::array kJobs = {Job{1, 8}, Job{2, 4}, Job{4, 2}, Job{8, 1}};
+
+TEST(Processes, TrainTheModelOfOneProcessWithAllTheDevices) {
+  const std::string one = train({1, 8})[0];
+  for (const Job& job : kJobs)
+    for (const std::string& end : train(job)) EXPECT_TRUE(end == one) << job.processes << " x " << job.devices;
+}
+
+TEST(Processes, TrainTheSameWithAShardedOptimizer) {
+  const std::string one = train({1, 8})[0];
+  for (const Job& job : {Job{2, 4, true}, Job{4, 2, true}})
+    for (const std::string& end : train(job)) EXPECT_TRUE(end == one) << job.processes << " x " << job.devices;
+}
+
+// A mean over the rows of each process counts by its rows: to rounding, that of all.
+TEST(Processes, WeighMeansByTheRowsOfEach) {
+  const auto gradients = [](int processes, int each) {
+    const SimulatedDevices devices({.count = processes * each});
+    std::vector<float> found;
+    expect_none(run_processes(processes, [&](const World& world) {
+      DataParallel model(testing::Mlp(), {.device_ids = devices_of(world, each), .world = world});
+      Generator numbers = {.seed = 7};
+      const GeneratorGuard guard(numbers);
+      for (Tensor& p : model.parameters()) {
+        const NoGrad no_grad;
+        uniform_(p, -1, 1);
+      }
+      const std::int64_t begin = world.rank().value() == 0 ? 0 : 3, end = world.size() == 1 || begin == 3 ? 10 : 3;
+      const Tensor batch = randn({10, 5}).narrow(0, begin, end - begin).to(model.device());
+      const Tensor output = model(batch);
+      mean(output * output).backward();
+      if (world.is_first())
+        for (const Tensor& p : model.parameters())
+          for (const float v : p.grad().to_vector<float>()) found.push_back(v);
+    }));
+    return found;
+  };
+  const std::vector<float> one = gradients(1, 4), two = gradients(2, 2);
+  ASSERT_EQ(one.size(), two.size());
+  for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], two[i], 1e-6);
+}
+
+TEST(Processes, RefuseModelsThatDiffer) {
+  const SimulatedDevices devices({.count = 2});
+  const auto thrown = run_processes(2, [&](const World& world) {
+    const std::int64_t width = world.is_first() ? 3 : 4;
+    DataParallel model(nn::Linear(5, width), {.device_ids = devices_of(world, 1), .world = world});
+  });
+  for (const std::exception_ptr& each : thrown)
+    EXPECT_NE(testing::thrown<InvalidArgument>([&] {
+                std::rethrow_exception(each);
+              }).find("got parameter \"weight\" [4, 5] float32 in process 1"),
+              std::string::npos);
+}
+
+TEST(Processes, EndWhenOneFails) {
+  const SimulatedDevices devices({.count = 2});
+  const auto thrown = run_processes(
+      2,
+      [&](const World& world) {
+        DataParallel model(testing::Mlp(), {.device_ids = devices_of(world, 1), .world = world});
+        if (!world.is_first()) throw InvalidArgument("a fault of the program");
+        for (int i = 0; i < 3; ++i) sum(model(ones({4, 5}))).backward();
+      },
+      500ms);
+  EXPECT_NE(testing::thrown<CollectiveError>([&] {
+              std::rethrow_exception(thrown[0]);
+            }).find("process 1 on simulated-host-1 did not come to a forward pass"),
+            std::string::npos);
+}
+
+// What MPI and NCCL promise of their collectives, over ranks of several processes; sums have the bits of one process.
+class Collectives : public ::testing::TestWithParam<DType> {};
+
+TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
+  constexpr int kRanks = 6;
+  constexpr std::int64_t kCount = 200'003;  // several pieces, and no whole number of them
+  const auto outcome = [&](int processes) {
+    const int each = kRanks / processes;
+    const SimulatedDevices devices({.count = kRanks});
+    std::vector<std::vector<double>> results(kRanks);
+    expect_none(run_processes(processes, [&](const World& world) {
+      std::vector<Device> own;
+      for (const int id : devices_of(world, each)) own.push_back(Device::cuda(id));
+      Communicator communicator(own, world);
+      EXPECT_EQ(communicator.size(), kRanks);
+      std::vector<Tensor> sent, sum, greatest, shard, gathered;
+      std::vector<RankBuffers> reduces, maxima, scatters, gathers, broadcasts, barriers;
+      std::vector<Stream> streams;
+      std::vector<std::size_t> counts = {1, 70'000, 0, 30'000, 2, 100'000};
+      for (int d = 0; d < each; ++d) {
+        const int rank = communicator.first_rank().value() + d;
+        Generator numbers = {.seed = std::uint64_t(rank)};
+        const GeneratorGuard guard(numbers);
+        const Device device = own[std::size_t(d)];
+        const TensorOptions there = {.dtype = GetParam(), .device = device};
+        sent.push_back(randn({kCount}).to(GetParam()).to(device));
+        sum.push_back(zeros({kCount}, there));
+        shard.push_back(zeros({std::int64_t(counts[std::size_t(rank)])}, there));
+        gathered.push_back(zeros({kCount}, there));
+        const Stream stream = current_stream(device);
+        streams.push_back(stream);
+        const auto data = [](const Tensor& t) { return t.numel() ? t.impl()->data() : nullptr; };
+        reduces.push_back({stream, data(sent.back()), data(sum.back())});
+        scatters.push_back({stream, data(sent.back()), data(shard.back())});
+        gathers.push_back({stream, data(shard.back()), data(gathered.back())});
+      }
+      communicator.all_reduce(reduces, std::size_t(kCount), GetParam(), ReduceOp::mean);
+      communicator.reduce_scatter(scatters, counts, GetParam());
+      communicator.all_gather(gathers, counts, GetParam());
+      communicator.barrier(streams);
+      for (int d = 0; d < each; ++d) {
+        std::vector<double>& result = results[std::size_t(communicator.first_rank().value() + d)];
+        for (const Tensor& t : {sum[std::size_t(d)], gathered[std::size_t(d)]})
+          for (const double v : t.to(kFloat64).to_vector<double>()) result.push_back(v);
+      }
+    }));
+    return results;
+  };
+  const auto one = outcome(1);
+  EXPECT_EQ(one[0], one[5]);
+  for (const int processes : {2, 3, 6}) EXPECT_TRUE(outcome(processes) == one) << processes;
+}
+
+INSTANTIATE_TEST_SUITE_P(Dtypes, Collectives, ::testing::Values(kFloat32, kFloat64, kBFloat16, kFloat16));
+
+TEST(Processes, MessagesGoBetweenRanksOfAnyProcess) {
+  const SimulatedDevices devices({.count = 4});
+  expect_none(run_processes(2, [&](const World& world) {
+    const int first = 2 * world.rank().value();
+    const std::vector<Device> own = {Device::cuda(first), Device::cuda(first + 1)};
+    Communicator communicator(own, world);
+    // Each rank sends its number to the next, and the last to the first.
+    std::vector<Tensor> sent, received;
+    std::vector<Stream> streams;
+    std::vector<Transfer> transfers(4);
+    for (int d = 0; d < 2; ++d) {
+      sent.push_back(full({3}, double(first + d), {.device = own[std::size_t(d)]}));
+      received.push_back(zeros({3}, {.device = own[std::size_t(d)]}));
+      streams.push_back(current_stream(own[std::size_t(d)]));
+    }
+    for (int rank = 0; rank < 4; ++rank) {
+      Transfer& transfer = transfers[std::size_t(rank)];
+      transfer = {.from = rank, .to = (rank + 1) % 4, .count = 3};
+      if (rank / 2 == world.rank().value()) transfer.send = sent[std::size_t(rank % 2)].impl()->data();
+      if (transfer.to / 2 == world.rank().value())
+        transfer.receive = received[std::size_t(transfer.to % 2)].impl()->data();
+    }
+    communicator.send_receive(streams, transfers, kFloat32);
+    for (int d = 0; d < 2; ++d)
+      EXPECT_EQ(received[std::size_t(d)].to_vector<float>(), std::vector<float>(3, float((first + d + 3) % 4)));
+  }));
+}
+
+}  // namespace
+}  // namespace lockstep::processes
