@@ -1,6 +1,8 @@
 // The main job: batches of random data through a model on 1..N GPUs.
 //   random_dataset [--devices N] [--simulate N] [--seed S]
-// --devices uses the first N GPUs (0 and by default: all); --simulate makes N simulated ones, whose timing S varies.
+//   mpirun -n P random_dataset --simulate N
+// --devices uses the first N GPUs (0 and by default: all); --simulate makes N simulated ones, whose timing S varies. Of
+// several processes each has so many, and its part of each batch.
 #include <lockstep/lockstep.h>
 
 #include <iostream>
@@ -9,6 +11,7 @@
 #include <string>
 
 #include "arguments.h"
+#include "join.h"
 
 using namespace lockstep;
 
@@ -34,12 +37,14 @@ struct Model : nn::Module<Model> {
   }
 };
 
-void run(int devices) {
+void run(const World& world, int devices) {
   std::vector<int> device_ids(static_cast<size_t>(devices));
   std::iota(device_ids.begin(), device_ids.end(), 0);
-  data::DataLoader loader(RandomDataset(5, 100), {.batch_size = 30, .shuffle = true});
-  DataParallel model(Model(5, 2), {.device_ids = device_ids});
+  DataParallel model(Model(5, 2), {.device_ids = device_ids, .world = world});
+  data::DataLoader loader(RandomDataset(5, 100),
+                          {.batch_size = 30, .shuffle = true, .seed = 1, .share = model.share()});
   if (devices > 1) print("Let's use {} GPUs!\n", devices);
+  if (world.size() > 1) print("Process {} of {}\n", world.rank().value(), world.size());
   for (const Tensor& data : loader) {
     Tensor input = data.to(model.device());
     Tensor output = model(input);
@@ -50,6 +55,7 @@ void run(int devices) {
 
 int main(int argc, char** argv) {
   try {
+    const World world = join();
     std::optional<int> devices, simulate;
     uint64_t seed = 0;
     const std::string usage = "usage: random_dataset [--devices N] [--simulate N] [--seed S]";
@@ -67,7 +73,7 @@ int main(int argc, char** argv) {
     std::optional<SimulatedDevices> simulated;
     if (simulate)
       simulated.emplace(SimulationOptions{.count = *simulate, .seed = seed, .max_delay_us = seed ? 200 : 0});
-    run(devices.value_or(cuda::device_count()));
+    run(world, devices.value_or(cuda::device_count()));
   } catch (const std::exception& error) {
     std::cerr << "random_dataset: " << error.what() << '\n';
     return 1;

@@ -1,5 +1,6 @@
 // Trains a classifier of two interleaved spirals on 1..N GPUs, plots how that went, and saves it.
 //   train_mlp [--simulate N]
+//   mpirun -n P train_mlp --simulate N
 #include <lockstep/lockstep.h>
 
 #include <cmath>
@@ -8,6 +9,7 @@
 #include <vector>
 
 #include "arguments.h"
+#include "join.h"
 
 using namespace lockstep;
 
@@ -35,16 +37,19 @@ Tensor accuracy(const Tensor& output, const Tensor& target) { return mean(eq(arg
 
 int main(int argc, char** argv) {
   try {
+    const World world = join();
     const auto simulated = simulated_if_asked(argc, argv);
     manual_seed(1);
-    data::DataLoader training(spirals(2000), {.batch_size = 100, .shuffle = true, .seed = 1});
-    data::DataLoader validation(spirals(500), {.batch_size = 100});
+    const train::Trainer trainer({.max_epochs = 15, .gradient_clip_val = 1, .parallel = {.world = world}});
+    data::DataLoader training(spirals(2000), {.batch_size = 100, .shuffle = true, .seed = 1, .share = trainer.share()});
+    data::DataLoader validation(spirals(500), {.batch_size = 100, .seed = 1, .share = trainer.share()});
     Net net;
     optim::SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
     optim::CosineAnnealingLR schedule(optimizer, {.t_max = 15});
 
-    const train::Trainer trainer({.max_epochs = 15, .gradient_clip_val = 1});
-    print("Training on {} device(s), from {} on\n", trainer.devices().size(), trainer.devices().front());
+    if (world.is_first())
+      print("Training on {} device(s) of {} process(es), from {} on\n", trainer.devices().size(), world.size(),
+            trainer.devices().front());
     const auto loss = [](auto& model, auto& batch, auto& metrics) {
       auto& [input, target] = batch;
       const Tensor output = model(input);
@@ -54,6 +59,7 @@ int main(int argc, char** argv) {
     const train::History history = trainer.fit(
         net, training, {.loss = loss, .optimizer = optimizer, .schedule = &schedule, .validation = validation});
 
+    if (!world.is_first()) return 0;
     const auto folder = std::filesystem::temp_directory_path();
     save(net.state_dict(), folder / "spirals.safetensors");
     history.write_csv(folder / "spirals.csv");

@@ -1,0 +1,16 @@
+// The processes that a launcher started, for examples that may run under mpirun or srun: this one alone where Lockstep
+// was built without MPI.
+#pragma once
+
+#include <lockstep/runtime/world.h>
+#ifdef LOCKSTEP_EXAMPLES_MPI
+#include <lockstep/runtime/mpi.h>
+#endif
+
+inline lockstep::World join() {
+#ifdef LOCKSTEP_EXAMPLES_MPI
+  return lockstep::mpi::join();
+#else
+  return {};
+#endif
+}
