@@ -20,7 +20,7 @@ namespace lockstep::detail {
 namespace {
 
 // All that has to be the same in all processes, a line for each; and the values.
-struct Survey final : nn::Visitor {
+struct ModelFacts final : nn::Visitor {
   std::vector<std::string> lines;
   std::vector<nn::State*> states;
 
@@ -113,13 +113,13 @@ void fail_processes(const World& world) noexcept {
 
 void begin_as_first(const World& world, nn::ModuleBase& module, Device device, const std::string& options) {
   if (world.size() == 1) return;
-  Survey survey;
-  module.visit(nn::Path(), survey);
-  survey.lines.push_back(options);
-  check_alike(world, survey.lines);
+  ModelFacts facts;
+  module.visit(nn::Path(), facts);
+  facts.lines.push_back(options);
+  check_alike(world, facts.lines);
   const NoGrad guard;
   Communicator communicator({device}, world);
-  for (nn::State* const state : survey.states) {
+  for (nn::State* const state : facts.states) {
     if (!state->defined() || state->numel() == 0) continue;
     const Tensor values = state->detach().contiguous();
     collective::broadcast(communicator, std::span(&values, 1), 0);

@@ -72,13 +72,16 @@ TEST(ReplicaGroup, GivesThoseThatRunTheBitsOfAGroupOfTheirOwn) {
     std::vector<Stream> streams;
     for (const Device& device : on) streams.push_back(current_stream(device));
     for (const DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64}) {
-      for (const auto reduce : {&ReplicaGroup::Impl::sum, &ReplicaGroup::Impl::mean}) {
+      for (const bool is_mean : {false, true}) {
         const std::vector<Tensor> expected = parts_on(on, dtype), got = parts_on(on, dtype);
-        (own.impl().*reduce)(expected, streams);
-        (of_all.impl().*reduce)(got, streams);
+        const auto reduce = [&](const ReplicaGroup& group, const std::vector<Tensor>& tensors) {
+          is_mean ? group.impl().mean(tensors, streams, std::size_t(count)) : group.impl().sum(tensors, streams);
+        };
+        reduce(own, expected);
+        reduce(of_all, got);
         for (int i = 0; i < count; ++i)
           EXPECT_EQ(bits_of(got[std::size_t(i)]), bits_of(expected[std::size_t(i)]))
-              << count << " of 4, " << dtype << (reduce == &ReplicaGroup::Impl::sum ? ", sum" : ", mean");
+              << count << " of 4, " << dtype << (is_mean ? ", mean" : ", sum");
       }
     }
   }
