@@ -196,6 +196,62 @@ TEST(Processes, EndWhenOneFails) {
             std::string::npos);
 }
 
+// Eight layers, of which each is a bucket. Backward calls `before_last` when only the first layer's gradient is to be
+// computed.
+struct Eight : nn::Module<Eight> {
+  std::vector<nn::Linear> layers;
+  static inline thread_local std::function<void()> before_last;
+
+  Eight() : layers(8, nn::Linear(32, 32)) {}
+  auto members() { return nn::members("layers", layers); }
+  Tensor forward(Tensor x) {
+    for (nn::Linear& layer : layers) {
+      x = layer(x);
+      if (&layer == &layers[0] && before_last)
+        register_hook(x, [](const Tensor&) {
+          before_last();
+          return Tensor();
+        });
+    }
+    return x;
+  }
+};
+
+// Each process holds its backward still until six of eight buckets are summed over both: if they waited for the end of
+// either's backward, they never would be.
+TEST(Processes, SumBucketsWhileBackwardRuns) {
+  const SimulatedDevices devices({.count = 2});
+  const Trace trace;
+  std::array<int, 2> early = {};
+  expect_none(run_processes(2, [&](const World& world) {
+    const DeviceIds own = devices_of(world, 1);
+    DataParallel model(Eight(), {.device_ids = own, .buckets = {.first_bytes = 8000, .bytes = 8000}, .world = world});
+    const auto sums_so_far = [&] {
+      int count = 0;
+      for (const TraceEvent& event : trace.events())
+        count += event.name == "all_reduce" && event.device == Device::cuda(own[0]);
+      return count;
+    };
+    const auto run = [&] { sum(model(ones({4, 32}, {.device = model.device()}))).backward(); };
+    run();  // then the buckets are laid out for good
+    model.zero_grad();
+    synchronize(model.device());
+    const int before = sums_so_far();
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    Eight::before_last = [&] {
+      while (sums_so_far() < before + 6 && std::chrono::steady_clock::now() < deadline)
+        std::this_thread::sleep_for(1ms);
+      early[std::size_t(world.rank().value())] = sums_so_far() - before;
+    };
+    run();
+    Eight::before_last = nullptr;
+    synchronize(model.device());
+    EXPECT_EQ(sums_so_far() - before, 8);
+  }));
+  EXPECT_GE(early[0], 6);
+  EXPECT_GE(early[1], 6);
+}
+
 // What MPI and NCCL promise of their collectives, over ranks of several processes; sums have the bits of one process.
 class Collectives : public ::testing::TestWithParam<DType> {};
 

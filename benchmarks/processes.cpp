@@ -1,0 +1,99 @@
+// Several processes on one machine: a training step, and sums of bytes beside MPI_Allreduce.
+//   mpirun -n P processes step|sums [--simulate N]
+// step: the mlp of PyTorch's DistributedDataParallel over gloo, 784-512-256-10, 256 rows in all, SGD with momentum.
+// sums: all-reduces of float32 along the chain of processes, and by MPI_Allreduce, in turns.
+// Process 0 prints one JSON object a line: name, med_us (of sums also peer_us).
+#include <lockstep/lockstep.h>
+#include <lockstep/runtime/mpi.h>
+
+#include <mpi.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cstdio>
+#include <iostream>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "arguments.h"
+
+using namespace lockstep;
+
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+double median(std::vector<double> values) {
+  std::ranges::nth_element(values, values.begin() + std::ptrdiff_t(values.size() / 2));
+  return values[values.size() / 2];
+}
+
+template <class Function>
+double time_us(const World& world, Function function) {
+  world.barrier();
+  const auto start = Clock::now();
+  function();
+  return std::chrono::duration<double, std::micro>(Clock::now() - start).count();
+}
+
+struct Mlp : nn::Module<Mlp> {
+  nn::Sequential body{nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, 10)};
+  auto members() { return nn::members("body", body); }
+  Tensor forward(const Tensor& x) { return body(x); }
+};
+
+void steps(const World& world) {
+  DataParallel model(Mlp(), {.world = world});
+  optim::SGD optimizer(model.parameters(), {.lr = 0.01, .momentum = 0.9});
+  const std::int64_t rows = 256 / world.size();
+  const Tensor x = randn({rows, 784}).to(model.device()), y = randint(0, 10, {rows}).to(model.device());
+  std::vector<double> times;
+  for (int i = 0; i < 303; ++i) {
+    const double us = time_us(world, [&] {
+      optimizer.zero_grad();
+      nn::cross_entropy(model(x), y).backward();
+      optimizer.step();
+      synchronize(model.device());
+    });
+    if (i >= 3) times.push_back(us);
+  }
+  if (world.is_first())
+    std::printf("{\"name\": \"mlp/processes%d/step\", \"med_us\": %.1f}\n", world.size(), median(times));
+}
+
+void sums(const World& world) {
+  const Device device = try_all_gpus().front();
+  Communicator communicator({device}, world);
+  for (const std::int64_t bytes : {std::int64_t(4) << 10, std::int64_t(256) << 10, std::int64_t(25) << 20}) {
+    const Tensor x = ones({bytes / 4}, {.device = device});
+    std::vector<float> host(std::size_t(bytes / 4), 1.0f), sum(host.size());
+    std::vector<double> ours, peers;
+    for (int i = 0; i < 43; ++i) {
+      const double own = time_us(world, [&] {
+        collective::all_reduce(communicator, std::span(&x, 1));
+        synchronize(device);
+      });
+      const double peer = time_us(
+          world, [&] { MPI_Allreduce(host.data(), sum.data(), int(host.size()), MPI_FLOAT, MPI_SUM, MPI_COMM_WORLD); });
+      if (i >= 3) ours.push_back(own), peers.push_back(peer);
+    }
+    if (world.is_first())
+      std::printf("{\"name\": \"sum/%lld bytes/processes%d\", \"med_us\": %.1f, \"peer_us\": %.1f}\n",
+                  static_cast<long long>(bytes), world.size(), median(ours), median(peers));
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    const World world = mpi::join();
+    if (argc < 2) throw InvalidArgument("usage: mpirun -n P processes step|sums [--simulate N]");
+    const auto simulated = simulated_if_asked(argc - 1, argv + 1);
+    std::string(argv[1]) == "sums" ? sums(world) : steps(world);
+  } catch (const std::exception& error) {
+    std::cerr << "processes: " << error.what() << '\n';
+    return 1;
+  }
+}
