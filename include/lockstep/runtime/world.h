@@ -1,5 +1,5 @@
 // World: the processes of a job, of which each drives devices of its own. One World is made where the program begins,
-// by whoever knows the launcher (lockstep/mpi.h), and given to what works over all of them: DataParallel, samplers.
+// by whoever knows the launcher (lockstep/runtime/mpi.h), and given to what works over all of them: DataParallel, samplers.
 #pragma once
 
 #include <chrono>

@@ -1,0 +1,26 @@
+// What processes must agree on before they work together, exchanged when they join: pure functions.
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <string>
+#include <vector>
+
+namespace lockstep::mpi {
+
+/// By name: the names below, and the variables of launchers and of Lockstep.
+using Facts = std::map<std::string, std::string>;
+
+inline constexpr const char* kVersion = "the version of Lockstep";
+inline constexpr const char* kHost = "the name of the host";
+inline constexpr const char* kTimeLimit = "the time limit in ms";
+
+Facts own_facts(std::chrono::milliseconds time_limit);
+
+std::string packed(const Facts& facts);
+Facts unpacked(const std::string& bytes);
+
+/// Throws InvalidArgument naming what differs between two processes, and both.
+void refuse_differences(const std::vector<Facts>& by_rank);
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,102 @@
+#include <charconv>
+#include <cmath>
+#include <cstdlib>
+#include <cstring>
+#include <future>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include <lockstep/core/error.h>
+#include <lockstep/runtime/mpi.h>
+
+#include "core/text.h"
+#include "runtime/mpi/facts.h"
+#include "runtime/mpi/launcher.h"
+#include "runtime/mpi/mpi_thread.h"
+#include "runtime/mpi/mpi_transport.h"
+#include "runtime/start_thread.h"
+
+namespace lockstep::mpi {
+namespace {
+
+using std::chrono::milliseconds;
+
+milliseconds time_limit(const JoinOptions& options) {
+  constexpr const char* kVariable = "LOCKSTEP_TIME_LIMIT";
+  const char* const value = std::getenv(kVariable);
+  if (!value) {
+    if (options.time_limit > milliseconds(0)) return options.time_limit;
+    throw InvalidArgument(text("[mpi::join] expected a time limit above 0 ms, got ", options.time_limit.count()));
+  }
+  double seconds = 0;
+  const auto [end, error] = std::from_chars(value, value + std::strlen(value), seconds);
+  if (error != std::errc() || *end || !std::isfinite(seconds) || seconds < 0.001 || seconds > 1e9)
+    throw InvalidArgument(text('[', kVariable, "] expected a number of seconds above 0, got \"", value, '"'));
+  return milliseconds(std::llround(seconds * 1000));
+}
+
+// MPI is begun and ended once in a process.
+struct Membership {
+  std::mutex mutex;
+  bool began = false;
+  bool is_alone = false;
+  std::weak_ptr<MpiTransport> transport;
+};
+
+Membership& membership() {
+  static Membership one;
+  return one;
+}
+
+void leave_at_exit() {
+  if (const std::shared_ptr<MpiTransport> transport = membership().transport.lock()) transport->leave();
+}
+
+// Null for a process alone.
+std::shared_ptr<MpiTransport> begin(milliseconds limit) {
+  const auto start = std::make_shared<Start>();
+  std::future<std::shared_ptr<Job>> joined = start->joined.get_future();
+  const std::future<void> ended = start->ended.get_future();
+  std::thread thread = start_thread("MPI", [start, limit] { run_mpi(start, limit); });
+  if (joined.wait_for(limit) == std::future_status::timeout) {
+    thread.detach();
+    throw CollectiveError(0, "mpi::join", 0, text("not all processes came within ", limit.count(), " ms"));
+  }
+  try {
+    if (std::shared_ptr<Job> job = joined.get())
+      return std::make_shared<MpiTransport>(std::move(job), std::move(thread));
+  } catch (...) {
+    if (ended.wait_for(limit) == std::future_status::timeout)
+      thread.detach();
+    else
+      thread.join();
+    throw;
+  }
+  thread.join();
+  return nullptr;
+}
+
+}  // namespace
+
+World join(const JoinOptions& options) {
+  const milliseconds limit = time_limit(options);
+  Membership& present = membership();
+  const std::scoped_lock lock(present.mutex);
+  if (std::shared_ptr<MpiTransport> transport = present.transport.lock()) return World(std::move(transport));
+  if (present.is_alone) return World();
+  if (present.began)
+    throw InvalidArgument(
+        "[mpi::join] expected a process that has not left its job, or failed to join: keep the World");
+  if (!is_launched(own_facts(limit))) return World();
+  present.began = true;
+  std::shared_ptr<MpiTransport> transport = begin(limit);
+  present.is_alone = !transport;
+  if (!transport) return World();
+  present.transport = transport;
+  std::atexit(leave_at_exit);
+  return World(std::move(transport));
+}
+
+}  // namespace lockstep::mpi

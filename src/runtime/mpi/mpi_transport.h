@@ -1,0 +1,45 @@
+// The Transport over MPI, as callers see it. Any thread.
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "runtime/mpi/job.h"
+#include "runtime/mpi/termination.h"
+#include "runtime/transport.h"
+
+namespace lockstep::mpi {
+
+class MpiTransport final : public Transport {
+ public:
+  /// With the thread that calls MPI, which runs already.
+  MpiTransport(std::shared_ptr<Job> job, std::thread thread);
+  ~MpiTransport() override;
+
+  int rank() const noexcept override { return job_->members.rank; }
+  int size() const noexcept override { return job_->members.size(); }
+  const std::string& host(int process) const override { return job_->members.hosts.at(std::size_t(process)); }
+  std::chrono::milliseconds time_limit() const noexcept override { return job_->limit; }
+
+  PendingMessage send(int to, int channel, const void* data, std::size_t bytes) override;
+  PendingMessage receive(int from, int channel, void* data, std::size_t bytes) override;
+  void fail(const std::string& reason) noexcept override;
+
+  /// Returns when all processes have left, and MPI has ended; at once where the job has failed. Ends the process where
+  /// MPI hangs.
+  void leave() noexcept;
+
+ private:
+  PendingMessage start(Transfer::Way way, int peer, int channel, void* data, std::size_t bytes);
+
+  const std::shared_ptr<Job> job_;
+  std::thread thread_;
+  const Termination termination_;
+  const int process_id_;  // a fork has no such thread
+  std::atomic<bool> left_ = false;
+};
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,120 @@
+#include "runtime/mpi/peers.h"
+
+#include <algorithm>
+#include <thread>
+#include <utility>
+
+#include "core/text.h"
+#include "runtime/mpi/call.h"
+
+namespace lockstep::mpi {
+namespace {
+
+constexpr int kTag = 0;
+constexpr int kSignsWithinLimit = 10;
+constexpr std::chrono::milliseconds kLongestFarewell(200);
+
+}  // namespace
+
+Peers::Peers(MPI_Comm communicator, const Members& members, std::chrono::milliseconds limit)
+    : communicator_(communicator), members_(members), limit_(limit), peers_(std::size_t(members.size())) {
+  for (Peer& peer : peers_) peer.heard = Clock::now();
+  for (int p = 0; p < members.size(); ++p)
+    if (p != members.rank) others_.push_back(p);
+  receive_next();
+}
+
+std::optional<Failure> Peers::step(Clock::time_point now) {
+  for (int came = 1; came && !failure_;) {
+    MPI_Status status;
+    check(MPI_Test(&receiving_, &came, &status), "MPI_Test");
+    if (!came) break;
+    const Note note = incoming_;
+    receive_next();
+    take(status.MPI_SOURCE, note, now);
+  }
+  end_sent();
+  if (now >= next_sign_) {
+    next_sign_ = now + limit_ / kSignsWithinLimit;
+    for (const int peer : others_) send_sign(peer);
+  }
+  for (const int peer : others_)
+    if (!failure_ && !has_left(peer) && now - peers_[std::size_t(peer)].heard > limit_)
+      failure_ = Failure{peer, text(members_.name(peer), " is lost: no sign of life within ", limit_.count(),
+                                    " ms, as ", members_.me(), " noticed")};
+  return failure_;
+}
+
+void Peers::take(int from, const Note& note, Clock::time_point now) {
+  Peer& peer = peers_[std::size_t(from)];
+  peer.heard = now;
+  if (note.kind == Kind::question) send(from, {.kind = Kind::answer, .number = note.number});
+  if (note.kind == Kind::answer) peer.answered = note.number;
+  if (note.kind == Kind::left) {
+    peer.left = true;
+    peer.last_counts = note.counts;
+  }
+  if (note.kind == Kind::failed) failure_ = Failure{note.number, note.reason.data()};
+}
+
+void Peers::ask() {
+  ++question_;
+  for (const int peer : others_) send(peer, {.kind = Kind::question, .number = question_});
+}
+
+std::vector<int> Peers::silent() const {
+  std::vector<int> silent = others_;
+  std::erase_if(silent, [this](int p) { return has_left(p) || peers_[std::size_t(p)].answered == question_; });
+  return silent;
+}
+
+void Peers::say_left(const Transfers& transfers) {
+  for (const int peer : others_) {
+    const Counts& counts = transfers.counts(peer);
+    send(peer, {.kind = Kind::left, .counts = counts});
+  }
+}
+
+bool Peers::have_all_left() const {
+  return sent_.empty() && std::ranges::all_of(others_, [this](int peer) { return has_left(peer); });
+}
+
+void Peers::say_failed(const Failure& failure) {
+  Note note = {.kind = Kind::failed, .number = failure.process};
+  failure.reason.copy(note.reason.data(), note.reason.size() - 1);
+  for (const int peer : others_) send(peer, note);
+  const auto end = Clock::now() + kLongestFarewell;
+  for (end_sent(); !sent_.empty() && Clock::now() < end; end_sent()) std::this_thread::yield();
+}
+
+void Peers::close() {
+  check(MPI_Cancel(&receiving_), "MPI_Cancel");
+  check(MPI_Wait(&receiving_, MPI_STATUS_IGNORE), "MPI_Wait");
+}
+
+void Peers::receive_next() {
+  check(MPI_Irecv(&incoming_, int(sizeof incoming_), MPI_BYTE, MPI_ANY_SOURCE, kTag, communicator_, &receiving_),
+        "MPI_Irecv");
+}
+
+void Peers::send(int to, const Note& note) {
+  Sent& sent = sent_.emplace_back(Sent{to, note});
+  check(MPI_Isend(&sent.note, int(sizeof sent.note), MPI_BYTE, to, kTag, communicator_, &sent.request), "MPI_Isend");
+}
+
+// One at a time for each: a process that hangs takes none.
+void Peers::send_sign(int to) {
+  if (std::exchange(peers_[std::size_t(to)].sign_is_on_its_way, true)) return;
+  send(to, {});
+}
+
+void Peers::end_sent() {
+  std::erase_if(sent_, [this](Sent& sent) {
+    int is_done = 0;
+    check(MPI_Test(&sent.request, &is_done, MPI_STATUS_IGNORE), "MPI_Test");
+    if (is_done && sent.note.kind == Kind::sign_of_life) peers_[std::size_t(sent.to)].sign_is_on_its_way = false;
+    return is_done != 0;
+  });
+}
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,84 @@
+// What the processes of a job tell each other besides messages: that they are there, that they leave, that all is over.
+// The thread of MPI alone.
+#pragma once
+
+#include <mpi.h>
+
+#include <array>
+#include <chrono>
+#include <list>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "runtime/mpi/handover.h"
+#include "runtime/mpi/members.h"
+#include "runtime/mpi/transfers.h"
+
+namespace lockstep::mpi {
+
+class Peers {
+ public:
+  Peers(MPI_Comm communicator, const Members& members, std::chrono::milliseconds limit);
+
+  /// Takes what came, answers, and gives a sign of life when it is time. The failure that a peer told of, or a peer
+  /// from which nothing came within the limit.
+  std::optional<Failure> step(Clock::time_point now);
+
+  /// Asks all whether they are there.
+  void ask();
+  /// Who has not answered the last question, of those that have not left.
+  std::vector<int> silent() const;
+
+  void say_left(const Transfers& transfers);
+  bool have_all_left() const;
+  bool has_left(int peer) const { return peers_.at(std::size_t(peer)).left; }
+  /// What a peer that left said of its messages with this process.
+  const Counts& last_counts(int peer) const { return peers_.at(std::size_t(peer)).last_counts; }
+
+  /// Returns when MPI has it, or after a short time.
+  void say_failed(const Failure& failure);
+  /// Ends what MPI has of it: before MPI_Finalize.
+  void close();
+
+ private:
+  enum class Kind : int { sign_of_life, question, answer, left, failed };
+  struct Note {
+    Kind kind = Kind::sign_of_life;
+    int number = 0;      // of a question and its answer; of the process to blame
+    Counts counts = {};  // with the receiver, of one that left
+    std::array<char, 488> reason = {};
+  };
+  struct Peer {
+    Clock::time_point heard;
+    bool left = false;
+    Counts last_counts;
+    int answered = 0;  // the number of a question
+    bool sign_is_on_its_way = false;
+  };
+  struct Sent {
+    int to;
+    Note note;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  void receive_next();
+  void take(int from, const Note& note, Clock::time_point now);
+  void send(int to, const Note& note);
+  void send_sign(int to);
+  void end_sent();
+
+  const MPI_Comm communicator_;
+  const Members& members_;
+  const std::chrono::milliseconds limit_;
+  std::vector<Peer> peers_;
+  std::vector<int> others_;
+  int question_ = 0;
+  std::list<Sent> sent_;  // whose memory MPI reads
+  Note incoming_;
+  MPI_Request receiving_ = MPI_REQUEST_NULL;
+  Clock::time_point next_sign_;
+  std::optional<Failure> failure_;
+};
+
+}  // namespace lockstep::mpi

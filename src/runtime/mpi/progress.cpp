@@ -1,0 +1,115 @@
+#include "runtime/mpi/progress.h"
+
+#include <exception>
+#include <thread>
+
+#include "core/text.h"
+#include "runtime/mpi/termination.h"
+
+namespace lockstep::mpi {
+namespace {
+
+using std::chrono::microseconds;
+using std::chrono::milliseconds;
+
+// MPI cannot be waited for: it must be asked. Often while messages move, for the next of a pipeline comes soon; between
+// the cores of other processes while they are awaited; hardly ever while there are none.
+constexpr microseconds kAwake(100), kShortSleep(20), kLongSleep(100);
+constexpr milliseconds kShortWait(2), kIdleSleep(5);
+constexpr microseconds kBetweenPeers(200);
+
+// Launchers end what has not ended a second after SIGTERM (Open MPI: odls_base_sigkill_timeout).
+constexpr milliseconds kTimeToAnswer(500), kTimeToEnd(200);
+
+}  // namespace
+
+Progress::Progress(Communicators communicators, Job& job)
+    : members_(job.members),
+      handover_(job.handover),
+      transfers_(communicators.messages, job.members),
+      peers_(communicators.notes, job.members, job.limit),
+      last_move_(Clock::now()) {}
+
+bool Progress::run() {
+  while (!failed_) {
+    try {
+      step();
+      if (leaves_ && peers_.have_all_left()) {
+        peers_.close();
+        return true;
+      }
+    } catch (const std::exception& error) {
+      fail({members_.rank, text(members_.me(), ": ", error.what())});
+    }
+  }
+  wait_to_leave();
+  return false;
+}
+
+void Progress::step() {
+  Orders orders = handover_.take();
+  leaves_ = leaves_ || orders.leave;
+  if (orders.fail) return fail(*orders.fail);
+  for (const std::shared_ptr<Transfer>& transfer : orders.transfers) transfers_.start(transfer);
+  if (orders.leave) peers_.say_left(transfers_);
+  const auto now = Clock::now();
+  if (!orders.transfers.empty() || transfers_.advance(handover_)) last_move_ = now;
+  if (transfers_.failure()) return fail(*transfers_.failure());
+  if (now - last_look_ >= kBetweenPeers) look_at_peers(now);
+  if (!failed_) rest(now);
+}
+
+void Progress::look_at_peers(Clock::time_point now) {
+  last_look_ = now;
+  handover_.seen(now);
+  if (const std::optional<Failure> failure = peers_.step(now)) return fail(*failure);
+  if (transfers_.any())
+    for (int p = 0; p < members_.size(); ++p)
+      if (peers_.has_left(p) && transfers_.waits_in_vain_for(p, peers_.last_counts(p)))
+        return fail({p, text(members_.name(p), " has left the job")});
+  look_at_termination(now);
+}
+
+// It comes to all when one was lost, and does not say which: the one that does not answer.
+void Progress::look_at_termination(Clock::time_point now) {
+  if (!Termination::is_asked()) return;
+  if (!asked_) {
+    asked_ = now;
+    peers_.ask();
+  }
+  const std::vector<int> silent = peers_.silent();
+  if (silent.empty()) return fail({members_.rank, text(members_.me(), " was ended by SIGTERM")});
+  if (now - *asked_ > kTimeToAnswer)
+    fail({silent.front(), text(members_.name(silent.front()), " is lost: SIGTERM came to ", members_.me(),
+                               ", and all others answered it")});
+}
+
+void Progress::rest(Clock::time_point now) {
+  const auto still = now - last_move_;
+  if (!transfers_.any()) return handover_.rest(kIdleSleep);
+  if (still < kAwake) return std::this_thread::yield();
+  handover_.rest(still < kShortWait ? kShortSleep : kLongSleep);
+}
+
+void Progress::fail(const Failure& failure) {
+  failed_ = true;
+  try {
+    peers_.say_failed(failure);
+  } catch (const std::exception&) {  // the others miss the signs of life
+  }
+  handover_.failed(failure);
+}
+
+// Whoever waits ends the process, or else SIGTERM does.
+void Progress::wait_to_leave() {
+  std::optional<Clock::time_point> end;
+  handover_.seen(Clock::now());
+  while (!leaves_) {
+    leaves_ = handover_.take().leave;
+    if (!end && Termination::is_asked()) end = Clock::now() + kTimeToEnd;
+    if (end && Clock::now() > *end) Termination::end(text(members_.me(), " ends: ", handover_.failure()->reason));
+    handover_.rest(kIdleSleep);
+  }
+}
+
+}  // namespace lockstep::mpi

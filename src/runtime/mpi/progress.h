@@ -1,0 +1,44 @@
+// The work of the one thread that calls MPI, from the start of a job to its end.
+#pragma once
+
+#include <mpi.h>
+
+#include <optional>
+
+#include "runtime/mpi/job.h"
+#include "runtime/mpi/peers.h"
+#include "runtime/mpi/transfers.h"
+
+namespace lockstep::mpi {
+
+/// Copies of MPI_COMM_WORLD: for messages, and for what processes tell each other of themselves.
+struct Communicators {
+  MPI_Comm messages;
+  MPI_Comm notes;
+};
+
+class Progress {
+ public:
+  Progress(Communicators communicators, Job& job);
+
+  /// Moves messages until all processes have left. False if the job failed: then MPI must not be called any more.
+  bool run();
+
+ private:
+  void step();
+  void look_at_peers(Clock::time_point now);
+  void look_at_termination(Clock::time_point now);
+  void rest(Clock::time_point now);
+  void fail(const Failure& failure);
+  void wait_to_leave();
+
+  const Members& members_;
+  Handover& handover_;
+  Transfers transfers_;
+  Peers peers_;
+  Clock::time_point last_move_, last_look_;
+  std::optional<Clock::time_point> asked_;  // when SIGTERM came
+  bool leaves_ = false, failed_ = false;
+};
+
+}  // namespace lockstep::mpi

@@ -1,0 +1,39 @@
+#include "mpi/job.h"
+
+#include <unistd.h>
+
+#include <cstdio>
+#include <exception>
+#include <stdexcept>
+
+#include "core/text.h"
+
+namespace lockstep::testing {
+
+void say(const World& world, const std::string& line) {
+  const std::string all = text('[', world.rank().value(), " of ", world.size(), "] ", line, '\n');
+  if (::write(STDOUT_FILENO, all.data(), all.size()) < 0) std::perror("write");
+}
+
+void require(bool is_so, const std::string& what) {
+  if (!is_so) throw std::runtime_error("not so: " + what);
+}
+
+}  // namespace lockstep::testing
+
+int main(int argc, char** argv) {
+  using namespace lockstep::testing;
+  const std::string name = argc > 1 ? argv[1] : "";
+  Arguments arguments;
+  for (int a = 2; a < argc; ++a) arguments.emplace_back(argv[a]);
+  for (const auto* scenarios : {&world_scenarios(), &failure_scenarios()})
+    if (const auto found = scenarios->find(name); found != scenarios->end()) try {
+        found->second(arguments);
+        return 0;
+      } catch (const std::exception& error) {
+        std::fprintf(stderr, "error: %s\n", error.what());
+        return 3;
+      }
+  std::fprintf(stderr, "no scenario \"%s\"\n", name.c_str());
+  return 2;
+}

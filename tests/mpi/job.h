@@ -1,0 +1,25 @@
+// The program of which the tests start several processes: its first argument says what they do.
+#pragma once
+
+#include <map>
+#include <string>
+#include <vector>
+
+#include <lockstep/runtime/world.h>
+
+namespace lockstep::testing {
+
+using Arguments = std::vector<std::string>;
+using Scenario = void (*)(const Arguments&);
+
+/// All of them throw what goes wrong.
+const std::map<std::string, Scenario>& world_scenarios();
+const std::map<std::string, Scenario>& failure_scenarios();
+
+/// Prints a line at once, whole, with this process's rank and size in front.
+void say(const World& world, const std::string& line);
+
+/// Throws where it is false.
+void require(bool is_so, const std::string& what);
+
+}  // namespace lockstep::testing

@@ -1,0 +1,187 @@
+// What processes do together when all goes well.
+#include <mpi.h>
+
+#include <chrono>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <thread>
+
+#include <lockstep/core/error.h>
+#include <lockstep/runtime/mpi.h>
+
+#include "core/text.h"
+#include "mpi/job.h"
+#include "runtime/transport.h"
+
+namespace lockstep::testing {
+namespace {
+
+std::string of_rank(int rank, std::size_t bytes) { return std::string(bytes, char('a' + rank)); }
+
+// Each gives a text of another size, some larger than what goes along with a size, and some empty.
+void gathers(const Arguments&) {
+  const World world = mpi::join();
+  const int rank = world.rank().value(), size = world.size();
+  for (const std::size_t unit : {0, 1, 40, 60, 1000, 1'000'000}) {
+    const std::vector<std::string> all = world.all_gather(of_rank(rank, unit * std::size_t(rank)));
+    require(all.size() == std::size_t(size), "one text from each process");
+    for (int p = 0; p < size; ++p)
+      require(all[std::size_t(p)] == of_rank(p, unit * std::size_t(p)), text("the text of process ", p));
+    require(world.from_first(of_rank(rank, unit)) == of_rank(0, unit), "the text of process 0");
+  }
+  const std::vector<std::int64_t> numbers = world.all_gather(std::int64_t(rank) * rank - 1);
+  for (int p = 0; p < size; ++p) require(numbers[std::size_t(p)] == std::int64_t(p) * p - 1, "the number of each");
+  for (int round = 0; round < 100; ++round) world.barrier();
+  say(world, "gathered on " + world.host(world.rank()));
+}
+
+// A barrier that the last comes to late.
+void late(const Arguments&) {
+  const World world = mpi::join();
+  const auto begin = std::chrono::steady_clock::now();
+  if (world.rank().value() == world.size() - 1) std::this_thread::sleep_for(std::chrono::milliseconds(300));
+  world.barrier();
+  require(std::chrono::steady_clock::now() - begin > std::chrono::milliseconds(290), "all wait for the last");
+  say(world, "met");
+}
+
+// Thousands of messages on their way at once, on several channels, to and from all; received in another order of
+// channels.
+void messages(const Arguments&) {
+  constexpr int kChannels = 3, kCount = 500;
+  const World world = mpi::join();
+  Transport& transport = *world.transport();
+  const int rank = world.rank().value();
+  std::vector<int> channels;
+  for (int c = 0; c < kChannels; ++c) channels.push_back(transport.new_channels());
+  struct Received {
+    int from, channel, number;
+    std::vector<int> data;
+    PendingMessage message;
+  };
+  std::vector<Received> received;
+  std::vector<std::vector<int>> data;
+  std::vector<PendingMessage> sent;
+  for (int peer = 0; peer < world.size(); ++peer) {
+    if (peer == rank) continue;
+    for (int number = 0; number < kCount; ++number)
+      for (int c = 0; c < kChannels; ++c) {
+        const std::vector<int>& one =
+            data.emplace_back(std::size_t(number % 97 * (c + 1) + 3), rank * 100 + c + number);
+        sent.push_back(transport.send(peer, channels[std::size_t(c)], one.data(), one.size() * sizeof(int)));
+      }
+    for (int c = kChannels; c-- > 0;)
+      for (int number = 0; number < kCount; ++number) {
+        Received& one = received.emplace_back(
+            Received{peer, c, number, std::vector<int>(std::size_t(number % 97 * (c + 1) + 3)), nullptr});
+        one.message = transport.receive(peer, channels[std::size_t(c)], one.data.data(), one.data.size() * sizeof(int));
+      }
+  }
+  for (const PendingMessage& message : sent) message->wait("send");
+  for (Received& one : received) {
+    one.message->wait("receive");
+    require(one.message->is_done(), "what was waited for is done");
+    for (const int value : one.data)
+      require(value == one.from * 100 + one.channel + one.number, "messages of a channel come in their order");
+  }
+  world.barrier();
+  say(world, "all came in order");
+}
+
+// Larger than what MPI is given at once, round the ring, both ways at the same time; and one of no bytes.
+void large(const Arguments&) {
+  constexpr std::size_t kCount = 50'000'001;  // times 4 bytes
+  const World world = mpi::join();
+  Transport& transport = *world.transport();
+  const int rank = world.rank().value(), size = world.size();
+  const int channel = transport.new_channels();
+  std::vector<std::uint32_t> mine(kCount), theirs(kCount);
+  for (std::size_t i = 0; i < kCount; ++i) mine[i] = std::uint32_t(i * 2654435761u) + std::uint32_t(rank);
+  const int next = (rank + 1) % size, previous = (rank + size - 1) % size;
+  const PendingMessage receiving = transport.receive(previous, channel, theirs.data(), kCount * 4);
+  const PendingMessage nothing = transport.receive(previous, channel, nullptr, 0);
+  transport.send(next, channel, mine.data(), kCount * 4)->wait("send");
+  transport.send(next, channel, nullptr, 0)->wait("send");
+  receiving->wait("receive");
+  nothing->wait("receive");
+  for (std::size_t i = 0; i < kCount; ++i)
+    require(theirs[i] == std::uint32_t(i * 2654435761u) + std::uint32_t(previous), "every byte is the sender's");
+  world.barrier();
+  say(world, "all bytes came");
+}
+
+// Joined twice while a handle is left, and once more after.
+void twice(const Arguments&) {
+  {
+    const World first = mpi::join(), second = mpi::join();
+    require(first.transport() == second.transport(), "the same World");
+    if (first.size() == 1) return say(second, "alone");
+    second.barrier();
+  }
+  try {
+    mpi::join();
+  } catch (const InvalidArgument& error) {
+    std::fprintf(stderr, "refused: %s\n", error.what());
+    return;
+  }
+  require(false, "a process that left may not join again");
+}
+
+// Leaves by exit() while handles are left.
+void exits(const Arguments&) {
+  const World world = mpi::join();
+  world.barrier();
+  say(world, "exits");
+  std::exit(0);
+}
+
+// A program that uses MPI itself, and asks for the level that is its argument.
+void has_mpi(const Arguments& arguments) {
+  int level = 0;
+  MPI_Init_thread(nullptr, nullptr, arguments.at(0) == "multiple" ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &level);
+  try {
+    const World world = mpi::join();
+    world.barrier();
+    say(world, "joined");
+  } catch (...) {
+    MPI_Finalize();
+    throw;
+  }
+  MPI_Barrier(MPI_COMM_WORLD);
+  MPI_Finalize();
+}
+
+// Processor time while nothing is done for a second.
+void idle(const Arguments&) {
+  const World world = mpi::join();
+  world.barrier();
+  const std::clock_t begin = std::clock();
+  std::this_thread::sleep_for(std::chrono::seconds(1));
+  const double share = double(std::clock() - begin) / CLOCKS_PER_SEC;
+  world.barrier();
+  require(share < 0.05, text("a process with nothing to do takes ", share, " of a core"));
+  say(world, "was idle");
+}
+
+// A size that its sender did not send.
+void sizes(const Arguments& arguments) {
+  const World world = mpi::join();
+  char data[64] = {};
+  const int channel = world.transport()->new_channels(), peer = 1 - world.rank().value();
+  if (world.rank().value() == 1) world.transport()->send(peer, channel, data, 32)->wait("send");
+  if (world.rank().value() == 0)
+    world.transport()->receive(peer, channel, data, arguments.at(0) == "more" ? 64 : 16)->wait("receive");
+  world.barrier();
+}
+
+}  // namespace
+
+const std::map<std::string, Scenario>& world_scenarios() {
+  static const std::map<std::string, Scenario> all = {
+      {"gathers", gathers}, {"late", late}, {"messages", messages}, {"large", large}, {"twice", twice},
+      {"exits", exits},     {"idle", idle}, {"has_mpi", has_mpi},   {"sizes", sizes}};
+  return all;
+}
+
+}  // namespace lockstep::testing

@@ -1,0 +1,7 @@
+#include <lockstep/lockstep.h>
+#include <lockstep/runtime/mpi.h>
+
+int main() {
+  const lockstep::World world = lockstep::mpi::join();
+  lockstep::print("{} of {}\n", world.rank().value(), world.size());
+}
