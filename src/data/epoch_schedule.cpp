@@ -26,6 +26,8 @@ void check_options(const LoaderOptions& options) {
   check(options.batch_size >= 1, "batch_size >= 1", options.batch_size);
   check(options.workers >= 0 && options.workers <= kMaxWorkers, "workers from 0 to 1024", options.workers);
   check(options.prefetch >= 1, "prefetch >= 1", options.prefetch);
+  options.share.check();
+  check(options.share.is_all() || options.seed, "a seed, the same in all processes, with a share of the rows", "none");
 }
 
 std::uint64_t drawn_seed() {
@@ -53,15 +55,18 @@ EpochPlan::EpochPlan(const Options& options, std::vector<std::int64_t> indices, 
   }
 }
 
-std::span<const std::int64_t> EpochPlan::indices(std::int64_t batch) const noexcept {
-  const auto begin = std::size_t(batch * options_.batch_size);
-  const auto count = std::min(std::size_t(options_.batch_size), indices_.size() - begin);
-  return std::span(indices_).subspan(begin, count);
+RowRange EpochPlan::rows(std::int64_t batch) const noexcept {
+  const std::int64_t left = std::int64_t(indices_.size()) - batch * options_.batch_size;
+  return options_.share.rows(std::min(options_.batch_size, left));
+}
+
+std::span<const std::int64_t> EpochPlan::indices(std::int64_t batch, RowRange rows) const noexcept {
+  return std::span(indices_).subspan(std::size_t(batch * options_.batch_size + rows.first), std::size_t(rows.count));
 }
 
 // The numbers of an epoch's samples and of its collations come from seeds of their own.
-Generator EpochPlan::sample_generator(std::int64_t batch, std::size_t i) const noexcept {
-  const std::size_t position = std::size_t(batch * options_.batch_size) + i;
+Generator EpochPlan::sample_generator(std::int64_t batch, std::int64_t row) const noexcept {
+  const auto position = std::size_t(batch * options_.batch_size + row);
   return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch)),
           .stream = mix(std::uint64_t(indices_[position]), repeats_[position])};
 }
@@ -84,6 +89,10 @@ EpochSchedule::EpochSchedule(std::int64_t dataset_size, const LoaderOptions& opt
   state_ = {.seed = options.seed ? *options.seed : drawn_seed(), .batch_size = options.batch_size};
 }
 
+std::int64_t EpochSchedule::rows_in(std::int64_t batch) const noexcept {
+  return std::min(options_.batch_size, order_.size - batch * options_.batch_size);
+}
+
 EpochPlan EpochSchedule::begin_epoch() {
   LoaderState next = state_;
   if (begun_) next = following_epoch();
@@ -102,6 +111,7 @@ EpochPlan EpochSchedule::begin_epoch() {
                   .first_batch = next.batch,
                   .batches = batches_,
                   .batch_size = options_.batch_size,
+                  .share = options_.share,
                   .loop = loops_ + 1},
                  std::move(indices), dataset_size_);
   state_ = next;
@@ -137,6 +147,15 @@ void EpochSchedule::load(const LoaderState& state) {
 }
 
 namespace detail {
+
+void throw_no_batch_without_rows() {
+  throw InvalidArgument(
+      "[DataLoader] expected a batch that shows its tensors, so that one of no rows can be made of it");
+}
+
+void throw_no_such_batch(std::int64_t batch, std::int64_t batches) {
+  throw InvalidArgument(text("[DataLoader] expected a batch of ", batches, ", got ", batch));
+}
 
 void throw_at_end() {
   throw InvalidArgument("[DataLoader] expected a batch at the iterator, got the end of the epoch");

@@ -71,6 +71,15 @@ class WeightTree {
   std::vector<double> sums_;
 };
 
+DistributedSamplerOptions of_process(const World& world, DistributedSamplerOptions options) {
+  if (options.rank != 0 || options.world != 1)
+    throw InvalidArgument(text("[DistributedSampler] expected rank and world from the World alone, got rank ",
+                               options.rank, " of ", options.world, " beside it"));
+  options.rank = world.rank().value();
+  options.world = world.size();
+  return options;
+}
+
 }  // namespace
 
 SequentialSampler::SequentialSampler(std::int64_t dataset_size)
@@ -151,6 +160,10 @@ DistributedSampler::DistributedSampler(std::int64_t dataset_size, const Distribu
   num_samples_ = dataset_size / options.world;
   if (!options.drop_last && dataset_size % options.world != 0) ++num_samples_;
 }
+
+DistributedSampler::DistributedSampler(std::int64_t dataset_size, const World& world,
+                                       const DistributedSamplerOptions& options)
+    : DistributedSampler(dataset_size, of_process(world, options)) {}
 
 Indices DistributedSampler::indices(std::int64_t epoch) const {
   check_epoch("DistributedSampler", epoch);

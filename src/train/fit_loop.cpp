@@ -2,20 +2,17 @@
 
 #include <algorithm>
 #include <cmath>
-#include <iostream>
 #include <map>
 #include <unordered_set>
 #include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/optim/clip.h>
-#include <lockstep/tensor/random.h>
-#include <lockstep/train/checkpoint.h>
 
 #include "core/text.h"
 #include "io/path.h"
 #include "tensor/tensor_impl.h"
-#include "train/resume_point.h"
+#include "train/processes.h"
 
 namespace lockstep::train::detail {
 namespace {
@@ -87,6 +84,15 @@ void check_folder(const CheckpointOptions& options) {
     throw InvalidArgument(text("[trainer] expected .resume = true or a folder without checkpoints, got ", *found));
 }
 
+void check_share(const LoaderHandle& loader, const data::BatchShare& expected) {
+  const auto named = [](const data::BatchShare& share) {
+    return text("that of process ", share.process, " of ", share.processes, " with ", share.devices, " devices each");
+  };
+  if (loader.share && *loader.share != expected)
+    throw InvalidArgument(text("[trainer] expected loaders with .share = trainer.share(), ", named(expected), ", got ",
+                               named(*loader.share)));
+}
+
 bool divides(std::int64_t every, std::int64_t count) { return every > 0 && count % every == 0; }
 
 // The loss first.
@@ -100,14 +106,41 @@ std::vector<History::Value> named(const std::string& prefix, const std::vector<M
 }  // namespace
 
 FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& parts)
-    : options_(options), device_(device), parts_(parts), metrics_(device), progress_(options.progress) {
-  check_optimizer(parts.optimizer, parts.module, !options.checkpoint.folder.empty());
-  check_loader(parts.training, !options.checkpoint.folder.empty());
-  check_folder(options.checkpoint);
-  if (parts.schedule && &parts.schedule->optimizer() != &parts.optimizer)
-    throw InvalidArgument("[trainer] expected a schedule of the optimizer that trains, got one of another");
+    : options_(options),
+      world_(options.parallel.world),
+      device_(device),
+      parts_(parts),
+      metrics_(device),
+      progress_(world_.is_first() ? options.progress : ProgressOptions{.out = nullptr}) {
+  check_same(world_, together(world_, "the beginning of training", [this] {
+               check_parts();
+               return settings();
+             }));
   if (options.precision == Precision::float16) scaler_.emplace();
   expect_steps_from(0);
+}
+
+void FitLoop::check_parts() const {
+  check_optimizer(parts_.optimizer, parts_.module, !options_.checkpoint.folder.empty());
+  check_loader(parts_.training, !options_.checkpoint.folder.empty());
+  check_share(parts_.training, parts_.share);
+  check_share(parts_.validation, parts_.share);
+  check_folder(options_.checkpoint);
+  if (parts_.schedule && &parts_.schedule->optimizer() != &parts_.optimizer)
+    throw InvalidArgument("[trainer] expected a schedule of the optimizer that trains, got one of another");
+}
+
+std::string FitLoop::settings() const {
+  const auto batches = [](const LoaderHandle& loader) { return loader.size ? loader.size() : -1; };
+  const CheckpointOptions& kept = options_.checkpoint;
+  return text("devices ", parts_.share.devices, "\nmax_epochs ", options_.max_epochs, "\naccumulate ",
+              options_.accumulate, "\nbatches in an epoch ", batches(parts_.training), "\nbatches of validation ",
+              batches(parts_.validation), "\nlog_every ", options_.log_every, "\nprecision ", int(options_.precision),
+              "\ngradient_clip_val ", options_.gradient_clip_val, "\ngradient_clip_algorithm ",
+              int(options_.gradient_clip_algorithm), "\nstop_if_not_finite ", options_.stop_if_not_finite,
+              "\ncheckpoints ", !kept.folder.empty(), "\ncheckpoint.every_steps ", kept.every_steps,
+              "\ncheckpoint.every_epochs ", kept.every_epochs, "\ncheckpoint.resume ", kept.resume, "\nschedules ",
+              parts_.schedule != nullptr, "\nschedule_step ", int(parts_.schedule_step), '\n');
 }
 
 void FitLoop::expect_steps_from(std::int64_t batch) {
@@ -117,9 +150,9 @@ void FitLoop::expect_steps_from(std::int64_t batch) {
 }
 
 History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
+  draw_as_first(world_);
   if (!options_.checkpoint.folder.empty()) {
-    folder_.emplace(options_.checkpoint.folder, CheckpointFolderOptions{.keep = options_.checkpoint.keep});
-    if (options_.checkpoint.resume) resume();
+    open_folder();
     for (const std::string& note : parts_.notes) history_.add_note(note);
   }
   const ModesKept modes(parts_.module);
@@ -178,34 +211,36 @@ void FitLoop::end_epoch(const Validate& validate) {
     save();
 }
 
-std::vector<Mean> FitLoop::validated(const Validate& validate) {
+std::vector<MeanSum> FitLoop::validated(const Validate& validate) {
   if (!validate) return {};
   const ModesKept modes(parts_.module);
   parts_.module.eval();
   const NoGrad guard;
   Metrics metrics(device_);
   validate(metrics);
-  return metrics.empty() ? std::vector<Mean>() : metrics.take().wait();
+  return metrics.empty() ? std::vector<MeanSum>() : metrics.take().wait_for_sums();
 }
 
 FitLoop::Row FitLoop::new_row() {
-  const ProgressPoint at = point();
-  return {.at = at,
-          .place = {{"epoch", double(at.epoch)},
-                    {"step", double(at.step)},
-                    {"seconds", std::round(seconds() * 1000) / 1000},
-                    {"lr", lr_}},
+  return {.at = point(),
+          .seconds = std::round(seconds() * 1000) / 1000,
+          .lr = lr_,
           .means = metrics_.empty() ? std::nullopt : std::optional(metrics_.take())};
 }
 
-void FitLoop::finish_row(const std::vector<Mean>& validation) {
+void FitLoop::finish_row(std::vector<MeanSum> validation) {
   if (!row_) return;
   const Row row = *std::exchange(row_, std::nullopt);
-  Values values = row.means ? named("train_", row.means->wait()) : Values();
+  const Report report =
+      over_all_rows(world_, {.seconds = row.seconds,
+                             .training = row.means ? row.means->wait_for_sums() : std::vector<MeanSum>(),
+                             .validation = std::move(validation)});
+  Values values = named("train_", means_of(report.training));
   if (!values.empty()) check_finite(values.front().value, row.at.step);
-  for (History::Value& value : named("validation_", validation)) values.push_back(std::move(value));
+  for (History::Value& value : named("validation_", means_of(report.validation))) values.push_back(std::move(value));
   if (!values.empty()) {
-    Values all = row.place;
+    Values all = {
+        {"epoch", double(row.at.epoch)}, {"step", double(row.at.step)}, {"seconds", report.seconds}, {"lr", row.lr}};
     all.insert(all.end(), values.begin(), values.end());
     history_.add_row(all);
   }
@@ -227,88 +262,6 @@ ProgressPoint FitLoop::point() const {
 
 double FitLoop::seconds() const {
   return seconds_before_ + std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-}
-
-void FitLoop::save() {
-  if (!folder_) return;
-  finish_row();
-  const StateDict sums = metrics_.state_dict();
-  if (const Tensor* loss = sums.find("loss")) check_finite(loss->select(0, 0).item<double>(), step_);
-  Checkpoint checkpoint;
-  checkpoint.put("model", parts_.module.state_dict());
-  checkpoint.put("optimizer", parts_.optimizer.state_dict());
-  if (parts_.schedule) checkpoint.put("schedule", parts_.schedule->state_dict());
-  if (scaler_) checkpoint.put("grad_scaler", scaler_->state_dict());
-  checkpoint.put("loader", parts_.training.state());
-  if (parts_.validation.state) checkpoint.put("validation_loader", parts_.validation.state());
-  checkpoint.put("random", current_generator());
-  checkpoint.put("epoch", epoch_);
-  checkpoint.put("step", step_);
-  checkpoint.put("step_in_epoch", step_in_epoch_);
-  checkpoint.put("reported_step", reported_step_);
-  checkpoint.put("seconds", seconds());
-  checkpoint.put("metrics", sums);
-  checkpoint.put("history", history_.state_dict());
-  folder_->save(step_, checkpoint);
-}
-
-// All of it or nothing. Each checks before it changes; the model comes last, since its values are not kept twice.
-void FitLoop::load_parts(const Checkpoint& checkpoint) {
-  std::vector<std::function<void()>> undo;
-  const auto take = [&](const auto& now, const auto& then, const auto& load) {
-    const auto before = now();
-    load(then);
-    undo.push_back([before, load] { load(before); });
-  };
-  const auto take_loader = [&](const LoaderHandle& handle, const data::LoaderState& state) {
-    take(handle.state, state, handle.load_state);
-  };
-  const auto take_state = [&](auto& part, const StateDict& state) {
-    take([&] { return part.state_dict(); }, state, [&part](const StateDict& given) { part.load_state_dict(given); });
-  };
-  try {
-    take_loader(parts_.training, checkpoint.loader("loader"));
-    if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
-      take_loader(parts_.validation, checkpoint.loader("validation_loader"));
-    take_state(parts_.optimizer, checkpoint.tensors("optimizer"));
-    if (scaler_ && checkpoint.contains("grad_scaler")) take_state(*scaler_, checkpoint.tensors("grad_scaler"));
-    if (parts_.schedule)
-      take_state(*parts_.schedule, checkpoint.tensors("schedule"));
-    else if (checkpoint.contains("schedule"))
-      throw InvalidArgument("[trainer] expected the schedule that the checkpoint goes on with, got none");
-    load_model(parts_.module, checkpoint.tensors("model"));
-  } catch (...) {
-    while (!undo.empty()) undo.back()(), undo.pop_back();
-    throw;
-  }
-}
-
-void FitLoop::resume() {
-  const auto point = newest_intact(*folder_, options_.checkpoint.strict);
-  if (!point) return;
-  for (const std::string& note : point->passed_over) std::cerr << "[trainer] " + note + '\n';
-  take_over(*point);
-}
-
-void FitLoop::take_over(const ResumePoint& point) {
-  const Checkpoint& checkpoint = point.checkpoint;
-  const auto random = checkpoint.generator("random");  // found missing, if it is, before the model changes
-  const std::int64_t begun = point.epoch + (point.step_in_epoch > 0);
-  if (begun > options_.max_epochs)
-    throw InvalidArgument(text("[trainer] expected max_epochs of at least ", begun, ", the epochs that checkpoint ",
-                               folder_->path(point.step), " has begun, got ", options_.max_epochs));
-  metrics_.load_state_dict(checkpoint.tensors("metrics"));
-  history_.load_state_dict(checkpoint.tensors("history"));
-  for (const std::string& note : point.passed_over) history_.add_note(note);
-  load_parts(checkpoint);
-  epoch_ = point.epoch;
-  step_ = point.step;
-  step_in_epoch_ = point.step_in_epoch;
-  reported_step_ = point.reported_step;
-  seconds_before_ = point.seconds;
-  expect_steps_from(checkpoint.loader("loader").batch);
-  set_generator(random);
-  progress_.note(text("resumed after step ", step_, ", with ", epoch_, '/', options_.max_epochs, " epochs done"));
 }
 
 }  // namespace lockstep::train::detail

@@ -19,13 +19,19 @@ PendingMeans::PendingMeans(std::vector<std::string> names, std::vector<double> w
       stream_(stream),
       complete_(current_stream(sums_.device()).record()) {}
 
-std::vector<Mean> PendingMeans::wait() const {
+std::vector<Mean> means_of(const std::vector<MeanSum>& sums) {
+  std::vector<Mean> means;
+  for (const MeanSum& sum : sums) means.push_back({sum.name, sum.total / sum.weight});
+  return means;
+}
+
+std::vector<MeanSum> PendingMeans::wait_for_sums() const {
   stream_.wait(complete_);
   const StreamGuard beside(stream_);
   const std::vector<double> totals = sums_.to_vector<double>();
-  std::vector<Mean> means;
-  for (std::size_t i = 0; i < names_.size(); ++i) means.push_back({names_[i], totals[i] / weights_[i]});
-  return means;
+  std::vector<MeanSum> sums;
+  for (std::size_t i = 0; i < names_.size(); ++i) sums.push_back({names_[i], totals[i], weights_[i]});
+  return sums;
 }
 
 Metrics::Metrics(Device device) : device_(device), reading_(Stream::from_pool(device)) {}
@@ -45,6 +51,7 @@ void Metrics::add(std::string_view name, const Tensor& mean, std::optional<doubl
   const double counts = weight.value_or(rows_);
   if (mean.numel() != 1)
     throw ShapeError(text("[metrics] expected one element as ", name, ", got shape ", mean.sizes()));
+  if (!counts_) return;
   if (!(counts > 0 && std::isfinite(counts)))
     throw InvalidArgument(text("[metrics] expected a positive weight of ", name, ", got ", counts));
   const NoGrad guard;
@@ -70,22 +77,36 @@ PendingMeans Metrics::take() {
 
 StateDict Metrics::state_dict() const {
   StateDict state;
-  for (const Sum& sum : sums_) {
-    const double values[] = {sum.total.item<double>(), sum.weight};
+  for (const MeanSum& sum : sums()) {
+    const double values[] = {sum.total, sum.weight};
     state.add(sum.name, from_host(values, 2, kFloat64, {2}, {.dtype = kFloat64}));
   }
   return state;
 }
 
 void Metrics::load_state_dict(const StateDict& state) {
-  std::vector<Sum> sums;
+  std::vector<MeanSum> sums;
   for (const auto& [name, values] : state) {
     if (values.dtype() != kFloat64 || values.numel() != 2)
       throw InvalidArgument(
           text("[metrics] expected a sum and a weight of ", name, ", got ", values.sizes(), ' ', values.dtype()));
-    sums.push_back({name, values.select(0, 0).to(device_).clone(), values.select(0, 1).item<double>()});
+    const auto numbers = values.to_vector<double>();
+    sums.push_back({name, numbers[0], numbers[1]});
   }
-  sums_ = std::move(sums);
+  set_sums(sums);
+}
+
+std::vector<MeanSum> Metrics::sums() const {
+  std::vector<MeanSum> sums;
+  for (const Sum& sum : sums_) sums.push_back({sum.name, sum.total.item<double>(), sum.weight});
+  return sums;
+}
+
+void Metrics::set_sums(const std::vector<MeanSum>& sums) {
+  std::vector<Sum> set;
+  for (const MeanSum& sum : sums)
+    set.push_back({sum.name, tensor(sum.total, {.dtype = kFloat64, .device = device_}), sum.weight});
+  sums_ = std::move(set);
 }
 
 }  // namespace lockstep::train

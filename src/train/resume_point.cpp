@@ -100,4 +100,8 @@ std::optional<ResumePoint> newest_intact(const CheckpointFolder& folder, bool st
   return {};
 }
 
+ResumePoint point_at(const CheckpointFolder& folder, std::int64_t step) {
+  return point_in(folder.path(step).string(), step, folder.load(step));
+}
+
 }  // namespace lockstep::train::detail

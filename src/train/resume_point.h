@@ -26,4 +26,7 @@ struct ResumePoint {
 /// checkpoint that is whole but not a Trainer's.
 std::optional<ResumePoint> newest_intact(const CheckpointFolder& folder, bool strict);
 
+/// That of one checkpoint. Throws as newest_intact() does where that is the only one.
+ResumePoint point_at(const CheckpointFolder& folder, std::int64_t step);
+
 }  // namespace lockstep::train::detail

@@ -1,6 +1,7 @@
 #include <lockstep/train/trainer.h>
 
 #include <algorithm>
+#include <cstring>
 
 #include "core/text.h"
 #include "runtime/registry.h"
@@ -56,6 +57,9 @@ void check(const TrainerOptions& options) {
   check("checkpoint.keep", options.checkpoint.keep, 0);
   if (options.on_lost_device == OnLostDevice::resume && options.checkpoint.folder.empty())
     refuse("checkpoint.folder, to go on from after the loss of a device", "none");
+  if (options.on_lost_device == OnLostDevice::resume && options.parallel.world.size() > 1)
+    refuse("on_lost_device = stop with several processes, which go on by being started again",
+           text("resume with ", options.parallel.world.size(), " processes"));
   if (!(options.gradient_clip_val >= 0)) refuse("gradient_clip_val of at least 0", text(options.gradient_clip_val));
 }
 
@@ -70,6 +74,19 @@ void check_loss(const Tensor& loss) {
   if (loss.numel() != 1)
     throw ShapeError(text("[trainer] expected a loss of one element, got shape ", loss.sizes(),
                           ": take the mean, or gather losses of replicas with .parallel = {.gather = Gather::mean}"));
+}
+
+std::vector<std::int64_t> rows_of_all(const World& world, const std::vector<std::int64_t>& mine) {
+  if (world.size() == 1) return mine;
+  const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
+  std::vector<std::int64_t> all(mine.size());
+  for (const std::string& part : world.all_gather(bytes, "rows of the batches of a step")) {
+    std::vector<std::int64_t> rows(mine.size());
+    if (part.size() != bytes.size()) refuse("as many batches in an epoch in all processes", "others");
+    std::memcpy(rows.data(), part.data(), part.size());
+    for (std::size_t i = 0; i < rows.size(); ++i) all[i] += rows[i];
+  }
+  return all;
 }
 
 void refuse_second_loss() {
@@ -91,6 +108,8 @@ Diverged::Diverged(double mean, std::int64_t after, std::int64_t until)
 Trainer::Trainer(TrainerOptions options) : options_(std::move(options)) {
   check(options_);
   devices_ = chosen_devices(options_);
+  if (options_.parallel.world.size() > 1 && devices_.front().is_cpu() && !visible_gpus().empty())
+    refuse("GPUs with several processes, where there are GPUs", "the CPU");
 }
 
 }  // namespace lockstep::train

@@ -10,9 +10,14 @@
 #include <set>
 
 #include <lockstep/core/error.h>
+#include <lockstep/runtime/simulation.h>
+
+#include "support/thrown.h"
 
 namespace lockstep::data {
 namespace {
+
+using testing::thrown;
 
 using Indices = std::vector<std::int64_t>;
 
@@ -220,6 +225,20 @@ TEST(DistributedSampler, DropsTheLastSamplesWhenAsked) {
 
 TEST(DistributedSampler, OfAnEmptyDatasetIsEmpty) {
   EXPECT_TRUE(DistributedSampler(0, {.rank = 1, .world = 2}).indices(0).empty());
+}
+
+TEST(DistributedSampler, OfAWorldHasItsRankAndSize) {
+  for (const World& world : simulate_processes(3)) {
+    const DistributedSampler sampler(11, world, {.seed = 9, .drop_last = true});
+    const DistributedSampler expected(11, {.rank = world.rank().value(), .world = 3, .seed = 9, .drop_last = true});
+    EXPECT_EQ(sampler.indices(1), expected.indices(1));
+  }
+  EXPECT_EQ(DistributedSampler(4, World(), {.shuffle = false}).indices(0), (Indices{0, 1, 2, 3}));
+}
+
+TEST(DistributedSampler, OfAWorldTakesNoOtherRank) {
+  EXPECT_EQ(thrown<InvalidArgument>([] { DistributedSampler(4, World(), {.rank = 1, .world = 2}); }),
+            "[DistributedSampler] expected rank and world from the World alone, got rank 1 of 2 beside it");
 }
 
 TEST(DistributedSampler, RefusesRanksOutsideOfTheWorld) {

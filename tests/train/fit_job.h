@@ -35,6 +35,8 @@ class FitJob {
     bool schedules = true;  ///< The learning rate.
     double momentum = 0.9;
     bool norm_and_dropout = false;  ///< The net has a SyncBatchNorm and a Dropout.
+    data::BatchShare share = {};    ///< Of the loaders' batches.
+    bool sums = false;              ///< The loss is a part of a sum, for ProcessLoss::sum.
   };
 
   explicit FitJob(const Options& options)
@@ -49,7 +51,9 @@ class FitJob {
       const Tensor output =
           model(noisy ? input + randn(input.sizes(), {.device = input.device()}) * options_.noise : input);
       metrics.add("size", mean(output * output));
-      return mse_loss(output, target);
+      if (!options_.sums) return mse_loss(output, target);
+      const Tensor error = output - target;
+      return sum(error * error) / double(2 * model.batch_rows());
     };
     if (options_.validates)
       return trainer.fit(net_, loader_,
@@ -89,7 +93,7 @@ class FitJob {
     Generator generator{.seed = std::uint64_t(rows)};
     const GeneratorGuard guard(generator);
     return Loader(data::TensorDataset<2>(randn({rows, 4}), randn({rows, 2})),
-                  {.batch_size = options.batch_size, .shuffle = true, .seed = 3});
+                  {.batch_size = options.batch_size, .shuffle = true, .seed = 3, .share = options.share});
   }
 
   Options options_;

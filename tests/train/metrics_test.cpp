@@ -3,6 +3,8 @@
 
 #include <gtest/gtest.h>
 
+#include <cmath>
+
 #include <lockstep/ops/linalg.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
@@ -38,6 +40,17 @@ TEST_P(MetricsOn, AreMeansByRowsOrByTheGivenWeight) {
   EXPECT_TRUE(metrics.empty());
   metrics.add("loss", tensor(7.));
   EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 7}}));
+}
+
+TEST_P(MetricsOn, LeaveOutBatchesOfWhichOtherProcessesHaveTheRows) {
+  Metrics metrics(device_);
+  metrics.set_rows_elsewhere();
+  metrics.add("loss", tensor(NAN, {.device = device_}));
+  metrics.add("right", tensor(NAN), 0);
+  EXPECT_TRUE(metrics.empty());
+  metrics.set_rows(2);
+  metrics.add("loss", tensor(3., {.device = device_}));
+  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 3}}));
 }
 
 TEST_P(MetricsOn, GoOnFromTheirState) {

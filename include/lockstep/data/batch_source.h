@@ -10,13 +10,19 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/export.h>
 #include <lockstep/core/rethrow.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/epoch_schedule.h>
 #include <lockstep/tensor/random.h>
+#include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep::data {
+
+namespace detail {
+[[noreturn]] LOCKSTEP_API void throw_no_batch_without_rows();
+}
 
 /// A dataset, and how its samples become batches. `Collate` takes a std::vector of samples, and their indices if it
 /// wants them.
@@ -30,22 +36,25 @@ class BatchSource {
   const D& dataset() const noexcept { return dataset_; }
 
   /// Nothing if a stop was requested. Errors of get() name the index of the sample, those of the collation the number
-  /// of the batch.
+  /// of the batch. Where this process has no row of the batch, what the batch's first row gives, without that row.
   auto make(const EpochPlan& plan, std::int64_t batch, const std::stop_token& stop) const {
-    const SampleIndices indices = plan.indices(batch);
+    const RowRange mine = plan.rows(batch), made = mine.count > 0 ? mine : RowRange{.first = 0, .count = 1};
+    const SampleIndices indices = plan.indices(batch, made);
     using Batch = decltype(collate({}, indices));
     std::vector<Sample> samples;
     if constexpr (!kInOnePiece) {
       samples.reserve(indices.size());
       for (std::size_t i = 0; i < indices.size(); ++i) {
         if (stop.stop_requested()) return std::optional<Batch>();
-        samples.push_back(get(indices[i], plan.sample_generator(batch, i)));
+        samples.push_back(get(indices[i], plan.sample_generator(batch, made.first + std::int64_t(i))));
       }
     }
     Generator generator = plan.collate_generator(batch);
     const GeneratorGuard guard(generator);
     try {
-      return std::optional<Batch>(collate(std::move(samples), indices));
+      std::optional<Batch> made_batch(collate(std::move(samples), indices));
+      if (mine.count == 0) leave_no_rows(*made_batch);
+      return made_batch;
     } catch (...) {
       lockstep::detail::rethrow_with_context("in batch " + std::to_string(batch));
     }
@@ -71,6 +80,19 @@ class BatchSource {
     } else {
       return collate_(std::move(samples));
     }
+  }
+
+  template <class Batch>
+  static void leave_no_rows(Batch& batch) {
+    visit_tensors(
+        batch, Path(),
+        [](const Path&, Tensor& tensor) {
+          if (tensor.defined() && tensor.dim() > 0) tensor = tensor.narrow(0, 0, 0);
+        },
+        []<class Part>(const Path&, const Part&) {
+          if constexpr (!kShowsTensors<Part>) detail::throw_no_batch_without_rows();
+        },
+        [](const Path&, std::size_t) {});
   }
 
   D dataset_;

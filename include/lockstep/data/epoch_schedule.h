@@ -23,6 +23,7 @@ class LOCKSTEP_API EpochPlan {
     std::int64_t first_batch = 0;  ///< Where to begin.
     std::int64_t batches = 0;
     std::int64_t batch_size = 1;
+    BatchShare share = {};
     std::uint64_t loop = 0;  ///< Which of the schedule's loops it is for.
   };
   /// Throws InvalidArgument for an index outside of [0, dataset_size).
@@ -32,13 +33,15 @@ class LOCKSTEP_API EpochPlan {
   std::uint64_t loop() const noexcept { return options_.loop; }
   std::int64_t first_batch() const noexcept { return options_.first_batch; }
   std::int64_t batches() const noexcept { return options_.batches; }
-  /// The indices of the samples of a batch.
-  std::span<const std::int64_t> indices(std::int64_t batch) const noexcept;
+  /// This process's rows of a batch; there may be none.
+  RowRange rows(std::int64_t batch) const noexcept;
+  /// The indices of the samples of these rows of a batch.
+  std::span<const std::int64_t> indices(std::int64_t batch, RowRange rows) const noexcept;
 
-  /// What the get() of the batch's i-th sample draws from: follows from the seed, the epoch, the index and how often
-  /// the index was drawn before in this epoch; not from the size of the batch or the number of processes.
-  Generator sample_generator(std::int64_t batch, std::size_t i) const noexcept;
-  /// What the collation of the batch draws from.
+  /// What the get() of the sample of a batch's row draws from: follows from the seed, the epoch, the index and how
+  /// often the index was drawn before in this epoch; not from the size of the batch or the number of processes.
+  Generator sample_generator(std::int64_t batch, std::int64_t row) const noexcept;
+  /// What the collation of the batch draws from, the same in every process.
   Generator collate_generator(std::int64_t batch) const noexcept;
 
  private:
@@ -62,6 +65,8 @@ class LOCKSTEP_API EpochSchedule {
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options, Order order);
 
   std::int64_t batches() const noexcept { return batches_; }
+  /// Of a batch, over all processes; 0 <= batch < batches().
+  std::int64_t rows_in(std::int64_t batch) const noexcept;
   const LoaderOptions& options() const noexcept { return options_; }
 
   /// The next epoch, or the rest of the one that load() named.

@@ -6,6 +6,13 @@
 // A loader and its iterators belong to one thread at a time. With workers, the dataset's get() and the collation run
 // on other threads, several at once; batches, their order and the random numbers drawn for them are the same for any
 // number of workers. Both throw InvalidArgument once they were moved from.
+//
+// With options.share the loaders of several processes make one loader's batches together: each process gets its rows of
+// every batch, and all have the same number of batches. All of it follows from the seed and the whole batch, so the
+// rows are those of one process with a share of all, random numbers of get() included. Two differences: a collation
+// sees its process's rows only (the numbers that it draws are the same in every process), and a process without rows in
+// a small last batch gets a batch whose tensors have 0 rows along dimension 0 (its other parts are those of one
+// sample).
 #pragma once
 
 #include <cstddef>
@@ -28,7 +35,8 @@ namespace lockstep::data {
 
 namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_at_end();
-}
+[[noreturn]] LOCKSTEP_API void throw_no_such_batch(std::int64_t batch, std::int64_t batches);
+}  // namespace detail
 
 template <Dataset D, class Collate = DefaultCollate>
 class DataLoader {
@@ -39,7 +47,8 @@ class DataLoader {
   class Iterator;
 
   /// In sequence, or shuffled. Without options.seed a seed is drawn from this process's random numbers.
-  /// Throws InvalidArgument for options out of range.
+  /// Throws InvalidArgument for options out of range, and for a share without a seed: processes that draw one might
+  /// draw different ones.
   explicit DataLoader(D dataset, const LoaderOptions& options = {}, Collate collate = {})
       : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))),
         schedule_(std::make_shared<EpochSchedule>(dataset_size(), options)) {}
@@ -67,6 +76,12 @@ class DataLoader {
 
   /// Batches in an epoch.
   std::int64_t size() const { return schedule().batches(); }
+  /// Rows of a batch of an epoch, over all processes. Throws InvalidArgument unless 0 <= batch < size().
+  std::int64_t rows_in(std::int64_t batch) const {
+    if (batch < 0 || batch >= size()) detail::throw_no_such_batch(batch, size());
+    return schedule().rows_in(batch);
+  }
+  const BatchShare& share() const { return schedule().options().share; }
   const D& dataset() const { return lockstep::detail::there(source_, "DataLoader", "a loader").dataset(); }
 
   /// Where the loop stands that was begun last. In the body of a loop that is after the batch at hand, whose index

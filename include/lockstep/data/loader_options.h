@@ -4,15 +4,18 @@
 #include <cstdint>
 #include <optional>
 
+#include <lockstep/data/batch_share.h>
+
 namespace lockstep::data {
 
 struct LoaderOptions {
-  std::int64_t batch_size = 1;             ///< Samples in a batch; the last one may have fewer.
-  bool shuffle = false;                    ///< A new order in each epoch.
+  std::int64_t batch_size = 1;  ///< Samples in a batch, of all processes together; the last one may have fewer.
+  bool shuffle = false;         ///< A new order in each epoch.
   std::optional<std::uint64_t> seed = {};  ///< Of the order and of random numbers in get(); else drawn.
   bool drop_last = false;                  ///< Leave out a last batch that is not full.
   int workers = 0;                         ///< Tasks that make batches ahead of the loop; 0: the loop makes them.
   std::int64_t prefetch = 2;               ///< Batches that each worker may be ahead.
+  BatchShare share = {};                   ///< This process's rows of each batch; all of them, unless told otherwise.
 };
 
 /// A point between two batches of a loader.

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include <lockstep/core/export.h>
+#include <lockstep/runtime/world.h>
 
 namespace lockstep::data {
 
@@ -85,13 +86,15 @@ struct DistributedSamplerOptions {
   bool drop_last = false;  ///< Leave out the last samples instead of repeating the first.
 };
 
-/// The share of one of `world` processes: positions rank, rank + world, ... of an order that all of them agree on.
+/// The samples of one of `world` processes: positions rank, rank + world, ... of an order that all of them agree on.
 /// All shares have the same size: the order is wrapped around, or cut off with drop_last. What
 /// torch.utils.data.DistributedSampler does, except for the permutation itself.
 class LOCKSTEP_API DistributedSampler {
  public:
   /// Throws InvalidArgument for a negative size and unless 0 <= rank < world.
   DistributedSampler(std::int64_t dataset_size, const DistributedSamplerOptions& options);
+  /// Of this process: rank and world, which are not to be given, are those of the processes.
+  DistributedSampler(std::int64_t dataset_size, const World& world, const DistributedSamplerOptions& options = {});
 
   std::int64_t size() const noexcept { return num_samples_; }
   std::vector<std::int64_t> indices(std::int64_t epoch) const;

@@ -4,6 +4,7 @@
 #include <concepts>
 #include <cstdint>
 #include <functional>
+#include <optional>
 #include <type_traits>
 #include <vector>
 
@@ -21,6 +22,9 @@ struct LoaderHandle {
   std::function<std::int64_t()> size;  ///< Batches in an epoch.
   std::function<data::LoaderState()> state;
   std::function<void(const data::LoaderState&)> load_state;
+  /// Of a loader that knows that it gives this process's rows of each batch: which.
+  std::optional<data::BatchShare> share = {};
+  std::function<std::int64_t()> rows_of_all;  ///< And the rows of the batch at hand, over all processes.
 };
 
 /// Refers to a loader: any range of batches that begins anew in each epoch, such as data::DataLoader or a vector. Where
@@ -39,6 +43,14 @@ struct Batches : LoaderHandle {
       state = [&loader] { return loader.state(); };
       load_state = [&loader](const data::LoaderState& at) { loader.load_state(at); };
     }
+    if constexpr (requires {
+                    loader.share().is_all();
+                    loader.rows_in(loader.state().batch);
+                  })
+      if (!loader.share().is_all()) {
+        share = loader.share();
+        rows_of_all = [&loader] { return loader.rows_in(loader.state().batch - 1); };
+      }
   }
 
   std::function<void(const std::function<void(const Batch&)>&)> each;  ///< One epoch.

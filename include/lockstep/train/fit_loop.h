@@ -34,13 +34,15 @@ class LOCKSTEP_API FitLoop {
     ScheduleStep schedule_step = ScheduleStep::epoch;
     const LoaderHandle& training;
     const LoaderHandle& validation;
+    data::BatchShare share = {};              ///< This process's rows of each batch.
     std::span<const std::string> notes = {};  ///< For the history, of what was before.
   };
   /// Forward and backward of the batches of an epoch; calls `step` whenever those of a step are done.
   using TrainEpoch = std::function<void(Metrics& metrics, const std::function<void()>& step)>;
   using Validate = std::function<void(Metrics& metrics)>;
 
-  /// Changes nothing. Throws InvalidArgument for parts that do not fit.
+  /// Changes nothing. Throws InvalidArgument for parts that do not fit, in all processes if in one, and for processes
+  /// that are to train differently.
   FitLoop(const TrainerOptions& options, Device device, const Parts& parts);
 
   History run(const TrainEpoch& train_epoch, const Validate& validate);
@@ -51,11 +53,15 @@ class LOCKSTEP_API FitLoop {
   using Values = std::vector<History::Value>;
   struct Row {
     ProgressPoint at;
-    Values place;  // epoch, step, seconds, lr
+    double seconds = 0;
+    double lr = 0;
     std::optional<PendingMeans> means;
   };
 
-  void resume();
+  void check_parts() const;
+  /// What all processes must have alike, a line each.
+  std::string settings() const;
+  void open_folder();
   void take_over(const ResumePoint& point);
   void load_parts(const Checkpoint& checkpoint);
   /// The steps of this epoch: those done, and what the batches from `batch` on make.
@@ -63,11 +69,12 @@ class LOCKSTEP_API FitLoop {
   void step();
   void clip();
   void end_epoch(const Validate& validate);
-  std::vector<Mean> validated(const Validate& validate);
+  std::vector<MeanSum> validated(const Validate& validate);
   void save();
+  StateDict collected_metrics();
 
   Row new_row();
-  void finish_row(const std::vector<Mean>& validation = {});
+  void finish_row(std::vector<MeanSum> validation = {});
   void check_finite(double loss, std::int64_t step) const;
 
   ProgressPoint point() const;
@@ -75,6 +82,7 @@ class LOCKSTEP_API FitLoop {
   bool is_last_step_of_epoch() const { return steps_in_epoch_ && step_in_epoch_ >= *steps_in_epoch_; }
 
   const TrainerOptions& options_;
+  const World world_;
   const Device device_;
   const Parts parts_;
   std::optional<std::int64_t> steps_in_epoch_;

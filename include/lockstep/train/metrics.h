@@ -18,12 +18,21 @@ struct Mean {
   double value = 0;
 };
 
+/// What a mean is made of: the sum of the values, each times its weight, and the sum of the weights.
+struct MeanSum {
+  std::string name;
+  double total = 0;
+  double weight = 0;
+};
+LOCKSTEP_API std::vector<Mean> means_of(const std::vector<MeanSum>& sums);
+
 /// Means on their way to the host.
 class LOCKSTEP_API PendingMeans {
  public:
   /// Waits for the work that was enqueued before Metrics::take(), not for what came after. Throws the errors of that
   /// work.
-  std::vector<Mean> wait() const;
+  std::vector<Mean> wait() const { return means_of(wait_for_sums()); }
+  std::vector<MeanSum> wait_for_sums() const;
 
  private:
   friend class Metrics;
@@ -45,7 +54,9 @@ class LOCKSTEP_API Metrics {
   /// InvalidArgument for a weight that is not positive and finite.
   void add(std::string_view name, const Tensor& mean, std::optional<double> weight = {});
   /// For whoever feeds the batches: the rows of the one at hand.
-  void set_rows(double rows) noexcept { rows_ = rows; }
+  void set_rows(double rows) noexcept { rows_ = rows, counts_ = true; }
+  /// The same for a batch of which only other processes have rows: what is added is left out.
+  void set_rows_elsewhere() noexcept { counts_ = false; }
 
   bool empty() const noexcept { return sums_.empty(); }
   /// Of all that was added under that name since the last take().
@@ -56,6 +67,9 @@ class LOCKSTEP_API Metrics {
   /// Sums and weights, on the CPU: waits for the device.
   StateDict state_dict() const;
   void load_state_dict(const StateDict& state);
+  /// The same as numbers.
+  std::vector<MeanSum> sums() const;
+  void set_sums(const std::vector<MeanSum>& sums);
 
  private:
   struct Sum {
@@ -69,6 +83,7 @@ class LOCKSTEP_API Metrics {
   Stream reading_;  // where the host reads, beside the work that goes on
   std::vector<Sum> sums_;
   double rows_ = 1;
+  bool counts_ = true;
 };
 
 }  // namespace lockstep::train

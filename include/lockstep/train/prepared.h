@@ -1,4 +1,5 @@
-// Prepared: a module where a Trainer put it. On one device it is called as it is, on several through DataParallel.
+// Prepared: a module where a Trainer put it. On one device it is called as it is, on several, and where several
+// processes train together, through DataParallel.
 #pragma once
 
 #include <memory>
@@ -7,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/data/batch_share.h>
 #include <lockstep/parallel/data_parallel.h>
 
 namespace lockstep::train {
@@ -34,6 +36,11 @@ class Borrowed : public nn::Module<Borrowed<M>> {
   M* module_;
 };
 
+/// The rows of a batch that a process has, with so many devices.
+inline data::BatchShare share_of(const World& world, std::size_t devices) {
+  return {.process = world.rank().value(), .processes = world.size(), .devices = int(devices)};
+}
+
 }  // namespace detail
 
 /// Moves the module to the first device, in place: handles to its parameters stay valid, and what trains this trains
@@ -46,10 +53,16 @@ class Prepared {
  public:
   /// At least one device; `options` without device_ids. Throws as DataParallel does.
   Prepared(M& module, const std::vector<Device>& devices, DataParallelOptions options = {})
-      : module_(&module), device_(devices.front()) {
+      : module_(&module),
+        device_(devices.front()),
+        world_(options.world),
+        loss_(options.loss),
+        dim_(options.scatter.dim),
+        share_(detail::share_of(world_, devices.size())) {
     module_->to(device_);
-    if (devices.size() == 1) return;
-    for (const Device& device : devices) options.device_ids.push_back(device.index());
+    if (devices.size() == 1 && world_.size() == 1) return;
+    for (const Device& device : devices)
+      if (device.is_cuda()) options.device_ids.push_back(device.index());
     parallel_.emplace(detail::Borrowed<M>(module), std::move(options));
   }
 
@@ -57,14 +70,24 @@ class Prepared {
   template <class... Arguments>
   auto operator()(Arguments&&... arguments) -> std::decay_t<decltype(std::declval<M&>()(arguments...))> {
     if (parallel_) return (*parallel_)(std::forward<Arguments>(arguments)...);
+    batch_rows_ = -1;
+    (count_rows(arguments), ...);
     return (*module_)(std::forward<Arguments>(arguments)...);
   }
 
   M& module() noexcept { return *module_; }
   Device device() const noexcept { return device_; }
+  /// Of this process.
   std::size_t device_count() const noexcept { return parallel_ ? parallel_->devices().size() : 1; }
+  const World& world() const noexcept { return world_; }
+  /// What the loss of a process is (DataParallelOptions::loss).
+  ProcessLoss loss() const noexcept { return loss_; }
+  /// Rows of the last batch, over all processes: of the first tensor among the arguments.
+  std::int64_t batch_rows() const noexcept { return parallel_ ? parallel_->batch_rows() : batch_rows_; }
+  /// This process's rows of each batch: what the loader's options need.
+  const data::BatchShare& share() const noexcept { return share_; }
 
-  /// As DataParallel's; nothing on one device.
+  /// As DataParallel's; nothing where there is none.
   [[nodiscard]] auto no_sync() {
     using Guard = std::optional<typename DataParallel<detail::Borrowed<M>>::NoSync>;
     if (parallel_) return Guard(std::in_place, *parallel_);
@@ -72,8 +95,19 @@ class Prepared {
   }
 
  private:
+  template <class Argument>
+  void count_rows(const Argument& argument) {
+    if constexpr (std::derived_from<Argument, Tensor>)
+      if (batch_rows_ < 0 && argument.defined() && argument.dim() > 0) batch_rows_ = argument.size(int(dim_));
+  }
+
   M* module_;
   Device device_;
+  World world_;
+  ProcessLoss loss_;
+  std::int64_t dim_;
+  std::int64_t batch_rows_ = 0;
+  data::BatchShare share_;
   std::optional<DataParallel<detail::Borrowed<M>>> parallel_;
 };
 

@@ -1,4 +1,4 @@
-// Trainer: the training loop, on one device or on several.
+// Trainer: the training loop, on one device or on several, of one process or of several.
 //
 //   train::Trainer trainer({.max_epochs = 10, .num_gpus = 2, .gradient_clip_val = 1});
 //   train::History history = trainer.fit(net, loader, {
@@ -31,8 +31,10 @@ namespace lockstep::train {
 /// What is trained how.
 template <class M, class Batch>
 struct FitOptions {
-  /// The loss of a batch, which lies on model.device(): one element, the mean over the batch's rows. Called to train,
-  /// and without gradients and in evaluation mode to validate. Further means to report go into `metrics`.
+  /// The loss of a batch, which lies on model.device(): one element, the mean over the batch's rows. (Of this process,
+  /// if there are several. With .parallel = {.loss = ProcessLoss::sum} it is this process's part of a sum, such as that
+  /// of its rows' losses divided by model.batch_rows(): the bits do not depend on the number of processes then.) Called
+  /// to train, and without gradients and in evaluation mode to validate. Further means to report go into `metrics`.
   std::function<Tensor(Prepared<M>& model, Batch& batch, Metrics& metrics)> loss;
   optim::Optimizer& optimizer;          ///< Of the module's parameters.
   optim::Schedule* schedule = nullptr;  ///< Of that optimizer.
@@ -53,6 +55,8 @@ class LOCKSTEP_API Trainer {
   const TrainerOptions& options() const noexcept { return options_; }
   /// Where modules are put; the first one is where batches go and losses come from.
   const std::vector<Device>& devices() const noexcept { return devices_; }
+  /// This process's rows of each batch, for its loaders: {.batch_size = 64, .seed = 1, .share = trainer.share()}.
+  data::BatchShare share() const noexcept { return detail::share_of(options_.parallel.world, devices_.size()); }
 
   template <class M>
   Prepared<M> prepare_model(M& module) const {
@@ -74,6 +78,12 @@ class LOCKSTEP_API Trainer {
   /// Throws InvalidArgument before anything has changed for arguments that do not fit, Diverged, and what the loss, the
   /// loaders, DataParallel, and checkpoints throw. An error leaves none in the devices' streams; of a lost device it is
   /// thrown unless TrainerOptions::on_lost_device says to go on.
+  ///
+  /// With options.parallel.world of several processes all of them call it, alike but for their rows of the batches: a
+  /// loader has .share = share(), or gives each process batches of its own, as many as the others'. Means are over all
+  /// processes' rows and the history is the same everywhere; process 0 alone prints and writes. What is refused, a loss
+  /// that is not finite and a checkpoint that cannot be written or read end it in all processes. All begin with process
+  /// 0's parameters and random numbers, and keep the same numbers as long as the loss draws as many in each.
   template <class M, class Loader>
   History fit(M& module, Loader& loader,
               const FitOptions<std::type_identity_t<M>, std::type_identity_t<BatchOf<Loader>>>& options) const {
@@ -99,6 +109,7 @@ class LOCKSTEP_API Trainer {
                           .schedule_step = options.schedule_step,
                           .training = training,
                           .validation = validation,
+                          .share = detail::share_of(trainer.parallel.world, recovery.devices().size()),
                           .notes = recovery.notes()});
     Prepared<M> model(module, recovery.devices(), trainer.parallel);
     detail::Passes<M, BatchOf<Loader>> passes(model, options.loss, trainer.precision,

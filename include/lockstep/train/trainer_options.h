@@ -26,11 +26,13 @@ enum class ScheduleStep : std::uint8_t { epoch, step };
 
 /// What fit() does when a GPU fails for good: throws, as for any failure, or goes on from the newest checkpoint with
 /// the GPUs that are left, and says so on standard error and in the history. It throws all the same where none is left,
-/// or where there is no checkpoint yet. docs/failures.md says more.
+/// or where there is no checkpoint yet. For a process alone: several start anew. docs/failures.md says more.
 enum class OnLostDevice : std::uint8_t { stop, resume };
 
 /// Where a run is kept, so that it can go on after it was killed. There is a checkpoint at the end of training in any
-/// case. Where shard_optimizer_state and clipping by norm meet, a resumed run is not the same to the last bit: it
+/// case. Of several processes the first one writes, when all have come to that point, and all read: the folder is one
+/// that all of them see. A run goes on, bit for bit, also with another number of processes that have as many devices
+/// together. Where shard_optimizer_state and clipping by norm meet, a resumed run is not the same to the last bit: it
 /// begins with the first division into buckets, by which the norm is added in another order.
 struct CheckpointOptions {
   std::filesystem::path folder = {};  ///< Empty: nowhere.
@@ -58,7 +60,7 @@ struct TrainerOptions {
   CheckpointOptions checkpoint = {};
   OnLostDevice on_lost_device = OnLostDevice::stop;  ///< To resume needs a folder for checkpoints.
   ProgressOptions progress = {};
-  DataParallelOptions parallel = {};  ///< But for device_ids.
+  DataParallelOptions parallel = {};  ///< But for device_ids. Its world: the processes that train together.
 };
 
 /// A training loss was not finite. It is noticed where losses are read: the step that brought it is one of those

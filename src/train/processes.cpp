@@ -1,0 +1,183 @@
+#include "train/processes.h"
+
+#include <algorithm>
+#include <cstring>
+#include <exception>
+#include <sstream>
+#include <utility>
+
+#include <lockstep/core/error.h>
+#include <lockstep/tensor/random.h>
+
+#include "core/text.h"
+
+namespace lockstep::train::detail {
+namespace {
+
+// Numbers and texts as bytes, read in the order in which they were put.
+class Packed {
+ public:
+  Packed() = default;
+  explicit Packed(std::string bytes) : bytes_(std::move(bytes)) {}
+
+  template <class T>
+  Packed& put(const T& number) {
+    bytes_.append(reinterpret_cast<const char*>(&number), sizeof number);
+    return *this;
+  }
+  Packed& put(const std::string& value) {
+    put(value.size());
+    bytes_ += value;
+    return *this;
+  }
+  template <class T>
+  T get() {
+    T number{};
+    std::memcpy(&number, bytes_.data() + at_, sizeof number);
+    at_ += sizeof number;
+    return number;
+  }
+  std::string get_text() {
+    const auto size = get<std::size_t>();
+    at_ += size;
+    return bytes_.substr(at_ - size, size);
+  }
+  const std::string& bytes() const { return bytes_; }
+
+ private:
+  std::string bytes_;
+  std::size_t at_ = 0;
+};
+
+enum class Outcome : char { done, io_error, invalid_argument, other_error };
+
+// What add_context() added, but for the first blank and the outer parentheses.
+std::string context_of(const IoError& error) {
+  const std::string all = error.what(), plain = IoError(error.operation, error.file, error.code).what();
+  return all.size() > plain.size() + 3 ? all.substr(plain.size() + 2, all.size() - plain.size() - 3) : std::string();
+}
+
+// Of the exception that is being handled.
+std::string described() {
+  try {
+    throw;
+  } catch (const IoError& error) {
+    return Packed()
+        .put(Outcome::io_error)
+        .put(error.operation)
+        .put(error.file)
+        .put(error.code)
+        .put(context_of(error))
+        .bytes();
+  } catch (const InvalidArgument& error) {
+    return Packed().put(Outcome::invalid_argument).put(std::string(error.what())).bytes();
+  } catch (const std::exception& error) {
+    return Packed().put(Outcome::other_error).put(std::string(error.what())).bytes();
+  } catch (...) {
+    return Packed().put(Outcome::other_error).put(std::string("an exception of another type")).bytes();
+  }
+}
+
+template <class E>
+[[noreturn]] void throw_with_place(E error, const World& world, int process) {
+  error.add_context(text("in process ", process, " on ", world.host(ProcessRank(process))));
+  throw error;
+}
+
+[[noreturn]] void throw_again(Outcome outcome, Packed& description, const World& world, int process, const char* what) {
+  if (outcome == Outcome::io_error) {
+    const std::string operation = description.get_text(), file = description.get_text();
+    IoError error(operation, file, description.get<int>());
+    if (const std::string context = description.get_text(); !context.empty()) error.add_context(context);
+    throw_with_place(error, world, process);
+  }
+  const std::string message = description.get_text();
+  if (outcome == Outcome::invalid_argument) throw_with_place(InvalidArgument(message), world, process);
+  throw_with_place(CollectiveError(process, what, 0, message), world, process);
+}
+
+void put_sums(Packed& packed, const std::vector<MeanSum>& sums) {
+  packed.put(sums.size());
+  for (const MeanSum& sum : sums) packed.put(sum.name).put(sum.total).put(sum.weight);
+}
+
+void add_sums(std::vector<MeanSum>& all, Packed& packed) {
+  for (auto left = packed.get<std::size_t>(); left > 0; --left) {
+    const std::string name = packed.get_text();
+    const auto total = packed.get<double>(), weight = packed.get<double>();
+    const auto found = std::ranges::find(all, name, &MeanSum::name);
+    if (found == all.end()) {
+      all.push_back({.name = name, .total = total, .weight = weight});
+    } else {
+      found->total += total;
+      found->weight += weight;
+    }
+  }
+}
+
+}  // namespace
+
+std::vector<std::string> together(const World& world, const char* what, const std::function<std::string()>& f) {
+  if (world.size() == 1) return {f()};
+  std::string mine;
+  std::exception_ptr failure;
+  try {
+    mine = Packed().put(Outcome::done).put(f()).bytes();
+  } catch (...) {
+    failure = std::current_exception();
+    mine = described();
+  }
+  const std::vector<std::string> all = world.all_gather(mine, what);
+  if (failure) std::rethrow_exception(failure);
+  std::vector<std::string> results;
+  for (std::size_t p = 0; p < all.size(); ++p) {
+    Packed packed(all[p]);
+    const auto outcome = packed.get<Outcome>();
+    if (outcome != Outcome::done) throw_again(outcome, packed, world, int(p), what);
+    results.push_back(packed.get_text());
+  }
+  return results;
+}
+
+void check_same(const World& world, const std::vector<std::string>& lines_by_process) {
+  for (std::size_t p = 1; p < lines_by_process.size(); ++p) {
+    std::istringstream first(lines_by_process[0]), other(lines_by_process[p]);
+    for (std::string expected, got; std::getline(first, expected) && std::getline(other, got);)
+      if (got != expected)
+        throw InvalidArgument(text("[trainer] expected the same in all processes, got ", expected, " in process 0 on ",
+                                   world.host(ProcessRank(0)), " and ", got, " in process ", p, " on ",
+                                   world.host(ProcessRank(int(p)))));
+  }
+}
+
+void draw_as_first(const World& world) {
+  if (world.size() == 1) return;
+  Generator generator = current_generator();
+  const std::string first = world.from_first(
+      Packed().put(generator.seed).put(generator.stream).put(generator.offset).bytes(), "random numbers");
+  Packed numbers(first);
+  generator.seed = numbers.get<std::uint64_t>();
+  generator.stream = numbers.get<std::uint64_t>();
+  generator.offset = numbers.get<std::uint64_t>();
+  set_generator(generator);
+}
+
+Report over_all_rows(const World& world, Report mine) {
+  if (world.size() == 1) return mine;
+  Packed packed;
+  packed.put(mine.seconds);
+  put_sums(packed, mine.training);
+  put_sums(packed, mine.validation);
+  Report all;
+  const std::vector<std::string> parts = world.all_gather(packed.bytes(), "report of training");
+  for (std::size_t p = 0; p < parts.size(); ++p) {
+    Packed part(parts[p]);
+    const auto seconds = part.get<double>();
+    if (p == 0) all.seconds = seconds;
+    add_sums(all.training, part);
+    add_sums(all.validation, part);
+  }
+  return all;
+}
+
+}  // namespace lockstep::train::detail

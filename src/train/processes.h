@@ -1,0 +1,36 @@
+// What the processes of a training run tell each other: whether something went well in all of them, and sums over all
+// rows. All processes call each function, in one order; for a process alone nothing is exchanged.
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <lockstep/runtime/world.h>
+#include <lockstep/train/metrics.h>
+
+namespace lockstep::train::detail {
+
+/// What f gave in each process, by rank. Where f threw in any, all throw: that process what f threw, and the others
+/// what f threw in the lowest such process, with its rank and host: IoError and InvalidArgument as such, anything else
+/// as CollectiveError.
+std::vector<std::string> together(const World& world, const char* what, const std::function<std::string()>& f);
+
+/// Lines of a name, a blank and a value, which all processes have to give alike. Throws InvalidArgument naming the
+/// first that differs.
+void check_same(const World& world, const std::vector<std::string>& lines_by_process);
+
+/// From now on this thread draws the random numbers of process 0.
+void draw_as_first(const World& world);
+
+/// A row of the history: sums over rows, and when it was.
+struct Report {
+  double seconds = 0;
+  std::vector<MeanSum> training = {}, validation = {};
+};
+
+/// Sums over the rows of all processes, added in the order of the ranks; the time is process 0's.
+Report over_all_rows(const World& world, Report mine);
+
+}  // namespace lockstep::train::detail

@@ -1,0 +1,206 @@
+// A Trainer over several processes, simulated as threads: it trains what one process with all the devices trains, bit
+// for bit, and goes on from a checkpoint with another number of processes.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "io/memory_source.h"
+#include "support/in_processes.h"
+#include "support/temporary_folder.h"
+#include "train/fit_job.h"
+
+namespace lockstep::train {
+namespace {
+
+using testing::columns_of;
+using testing::FitJob;
+using testing::in_processes;
+using testing::kSilent;
+using testing::same;
+using testing::TemporaryFolder;
+
+struct Grid {
+  int processes;
+  int devices;
+};
+constexpr Grid kGrids[] = {{1, 4}, {2, 2}, {4, 1}};
+
+std::string name_of(const Grid& grid) { return std::to_string(grid.processes) + " x " + std::to_string(grid.devices); }
+
+/// Batches of 6 rows are 2, 2, 2 and none on four devices; the last of an epoch are 1, 1, 1, 1.
+TrainerOptions training(const TemporaryFolder& folder) {
+  return {.max_epochs = 3,
+          .gradient_clip_val = 0.5,
+          .accumulate = 2,
+          .log_every = 3,
+          .checkpoint = {.folder = folder.path(), .every_steps = 2, .keep = 0, .resume = true},
+          .progress = kSilent,
+          .parallel = {.buckets = {.first_bytes = 64, .bytes = 300}, .loss = ProcessLoss::sum}};
+}
+
+/// What each process's fit() threw, and its history.
+struct Outcome {
+  std::vector<std::exception_ptr> failures;
+  std::vector<History> histories;
+};
+
+Outcome fit(const Grid& grid, const FitJob::Options& job, const TrainerOptions& options) {
+  const SimulatedDevices devices({.count = grid.processes * grid.devices});
+  Outcome outcome;
+  outcome.histories.resize(std::size_t(grid.processes));
+  outcome.failures = in_processes(grid.processes, [&](const World& world) {
+    FitJob::Options mine = job;
+    TrainerOptions how = options;
+    for (int d = 0; d < grid.devices; ++d) how.devices.push_back(Device::cuda(world.rank().value() * grid.devices + d));
+    how.parallel.world = world;
+    mine.share = Trainer(how).share();
+    outcome.histories[std::size_t(world.rank().value())] = FitJob(mine).fit(how);
+  });
+  return outcome;
+}
+
+void expect_no_failure(const Outcome& outcome) {
+  for (std::size_t p = 0; p < outcome.failures.size(); ++p)
+    if (outcome.failures[p])
+      ADD_FAILURE() << "process " << p << ": " << testing::message_of<Error>(outcome.failures[p]);
+}
+
+/// All of two checkpoints that says how training goes on; means over rows are added in another order.
+void expect_same_training(const Checkpoint& a, const Checkpoint& b) {
+  for (const char* section : {"model", "optimizer", "schedule"})
+    EXPECT_TRUE(same(a.tensors(section), b.tensors(section))) << section;
+  for (const char* section : {"loader", "validation_loader"})
+    EXPECT_EQ(a.loader(section), b.loader(section)) << section;
+  EXPECT_EQ(a.generator("random"), b.generator("random"));
+  for (const char* section : {"epoch", "step", "step_in_epoch", "reported_step"})
+    EXPECT_EQ(a.integer(section), b.integer(section)) << section;
+}
+
+void expect_near(const History& got, const History& expected) {
+  const auto columns = columns_of(expected);
+  ASSERT_EQ(columns_of(got).size(), columns.size());
+  for (const auto& [name, values] : columns) {
+    const History::Column& others = got.column(name);
+    ASSERT_EQ(others.size(), values.size()) << name;
+    for (std::size_t row = 0; row < values.size(); ++row) {
+      ASSERT_EQ(others[row].has_value(), values[row].has_value()) << name;
+      if (values[row]) {
+        EXPECT_NEAR(*others[row], *values[row], 1e-6 * std::abs(*values[row])) << name << ' ' << row;
+      }
+    }
+  }
+}
+
+const FitJob::Options kJob = {.batch_size = 6, .validates = true, .norm_and_dropout = true, .sums = true};
+
+void expect_what_one_process_trains(const FitJob::Options& job, const std::function<void(TrainerOptions&)>& change) {
+  const TemporaryFolder folder;
+  TrainerOptions options = training(folder);
+  change(options);
+  const Outcome expected = fit({1, 4}, job, options);
+  expect_no_failure(expected);
+  const CheckpointFolder checkpoints(folder.path());
+  ASSERT_GE(checkpoints.steps().size(), 6u);
+  for (const Grid& grid : kGrids) {
+    SCOPED_TRACE(name_of(grid));
+    const TemporaryFolder other;
+    options.checkpoint.folder = other.path();
+    const Outcome outcome = fit(grid, job, options);
+    expect_no_failure(outcome);
+    for (const History& history : outcome.histories) {
+      EXPECT_EQ(history.csv(), outcome.histories[0].csv()) << "the same in all processes, times too";
+      expect_near(history, expected.histories[0]);
+    }
+    const CheckpointFolder others(other.path());
+    ASSERT_EQ(others.steps(), checkpoints.steps());
+    for (const std::int64_t step : checkpoints.steps()) {
+      SCOPED_TRACE(step);
+      expect_same_training(others.load(step), checkpoints.load(step));
+    }
+  }
+}
+
+TEST(ManyProcesses, TrainWhatOneProcessTrains) {
+  expect_what_one_process_trains(kJob, [](TrainerOptions&) {});
+}
+
+TEST(ManyProcesses, TrainWhatOneProcessTrainsWithDividedOptimizerState) {
+  expect_what_one_process_trains(kJob, [](TrainerOptions& options) {
+    options.accumulate = 1;
+    options.max_epochs = 2;
+    options.gradient_clip_val = 0;
+    options.checkpoint.every_steps = 2;
+    options.parallel.buckets.shard_optimizer_state = true;
+  });
+}
+
+// A mean over each process's rows is weighted by their number: rounded once more.
+TEST(ManyProcesses, WithMeansOfTheirRowsTrainTheSameToRounding) {
+  const FitJob::Options job = {.batch_size = 6, .validates = true};
+  const TemporaryFolder folder;
+  TrainerOptions options = training(folder);
+  options.parallel.loss = ProcessLoss::mean;
+  const Outcome expected = fit({1, 4}, job, options);
+  for (const Grid& grid : {Grid{2, 2}, Grid{4, 1}}) {
+    SCOPED_TRACE(name_of(grid));
+    const TemporaryFolder other;
+    options.checkpoint.folder = other.path();
+    const Outcome outcome = fit(grid, job, options);
+    expect_no_failure(outcome);
+    const auto model = CheckpointFolder(other.path()).load(12).tensors("model");
+    for (const auto& [key, value] : CheckpointFolder(folder.path()).load(12).tensors("model")) {
+      const auto got = model.find(key)->to_vector<float>(), right = value.to_vector<float>();
+      for (std::size_t i = 0; i < right.size(); ++i)
+        EXPECT_NEAR(got[i], right[i], 1e-6 * (1 + std::abs(right[i]))) << key;
+    }
+    for (const char* column : {"train_loss", "validation_loss"})
+      for (std::size_t row = 0; row < expected.histories[0].rows(); ++row)
+        if (const auto& value = expected.histories[0].column(column)[row]) {
+          EXPECT_NEAR(outcome.histories[0].column(column)[row].value(), *value, 1e-5 * *value) << column << row;
+        }
+  }
+}
+
+// Killed in any of the calls of the loss, and resumed with another division of the four devices.
+TEST(ManyProcesses, GoOnFromACheckpointOfAnotherNumberOfProcesses) {
+  const TemporaryFolder whole_folder;
+  const Outcome whole = fit({1, 4}, kJob, training(whole_folder));
+  expect_no_failure(whole);
+  const Checkpoint expected = CheckpointFolder(whole_folder.path()).load(12);
+  std::int64_t fail_in = 5;
+  for (const Grid& before : kGrids)
+    for (const Grid& after : kGrids) {
+      SCOPED_TRACE(name_of(before) + " then " + name_of(after));
+      const TemporaryFolder folder;
+      FitJob::Options failing = kJob;
+      failing.fail_in = fail_in;
+      fail_in += 3;  // validation's calls are among them
+      const Outcome killed = fit(before, failing, training(folder));
+      for (const std::exception_ptr& failure : killed.failures)
+        EXPECT_EQ(testing::message_of<std::runtime_error>(failure), "power failure");
+      const Outcome resumed = fit(after, kJob, training(folder));
+      expect_no_failure(resumed);
+      expect_same_training(CheckpointFolder(folder.path()).load(12), expected);
+      expect_near(resumed.histories.back(), whole.histories[0]);
+    }
+}
+
+TEST(ManyProcesses, ResumedAsTheyWereReportTheSameBits) {
+  const TemporaryFolder whole_folder, folder;
+  const Outcome whole = fit({2, 2}, kJob, training(whole_folder));
+  FitJob::Options failing = kJob;
+  failing.fail_in = 11;
+  fit({2, 2}, failing, training(folder));
+  const Outcome resumed = fit({2, 2}, kJob, training(folder));
+  expect_no_failure(resumed);
+  EXPECT_EQ(columns_of(resumed.histories[0]), columns_of(whole.histories[0]));
+}
+
+}  // namespace
+}  // namespace lockstep::train

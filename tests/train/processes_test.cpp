@@ -1,0 +1,99 @@
+// What the processes of a training run tell each other.
+#include "train/processes.h"
+
+#include <gtest/gtest.h>
+
+#include <cerrno>
+#include <stdexcept>
+
+#include <lockstep/core/error.h>
+
+#include "support/in_processes.h"
+
+namespace lockstep::train::detail {
+namespace {
+
+using testing::in_processes;
+using testing::message_of;
+using testing::thrown_in_processes;
+
+TEST(TrainProcesses, HearWhatEachOfThemGave) {
+  std::vector<std::vector<std::string>> heard(3);
+  in_processes(3, [&](const World& world) {
+    const auto rank = std::size_t(world.rank().value());
+    heard[rank] = together(world, "test", [&] { return std::string(rank, 'x'); });
+  });
+  EXPECT_EQ(heard, (std::vector<std::vector<std::string>>(3, {"", "x", "xx"})));
+}
+
+TEST(TrainProcesses, ThrowWhatOneOfThemThrew) {
+  const auto failures = [](const auto& error) {
+    return in_processes(3, [&](const World& world) {
+      together(world, "test", [&] {
+        if (world.rank() == ProcessRank(1)) throw error;
+        return std::string();
+      });
+    });
+  };
+  const auto io = failures(IoError("write", "file", ENOSPC));
+  const std::string full = IoError("write", "file", ENOSPC).what();
+  EXPECT_EQ(message_of<IoError>(io[0]), full + " (in process 1 on simulated-host-1)");
+  EXPECT_EQ(message_of<IoError>(io[1]), full);
+  EXPECT_EQ(message_of<IoError>(io[2]), message_of<IoError>(io[0]));
+  const auto invalid = failures(ShapeError("wrong shape"));
+  EXPECT_EQ(message_of<InvalidArgument>(invalid[0]), "wrong shape (in process 1 on simulated-host-1)");
+  EXPECT_EQ(message_of<ShapeError>(invalid[1]), "wrong shape");
+  const auto other = failures(std::runtime_error("other"));
+  EXPECT_EQ(message_of<CollectiveError>(other[2]),
+            "[test] failed on rank 1 with 0 bytes: other (in process 1 on simulated-host-1)");
+  EXPECT_EQ(message_of<std::runtime_error>(other[1]), "other");
+}
+
+TEST(TrainProcesses, ThrowEachItsOwnWhereSeveralThrew) {
+  EXPECT_EQ(thrown_in_processes<InvalidArgument>(3,
+                                                 [](const World& world) {
+                                                   together(world, "test", [&]() -> std::string {
+                                                     if (world.is_first()) return "";
+                                                     throw InvalidArgument("of " + world.host(world.rank()));
+                                                   });
+                                                 }),
+            (std::vector<std::string>{"of simulated-host-1 (in process 1 on simulated-host-1)", "of simulated-host-1",
+                                      "of simulated-host-2"}));
+}
+
+TEST(TrainProcesses, NameTheSettingThatDiffers) {
+  const std::vector<World> worlds = simulate_processes(3);
+  EXPECT_NO_THROW(check_same(worlds[0], {"a 1\nb 2\n", "a 1\nb 2\n"}));
+  EXPECT_EQ(
+      testing::thrown<InvalidArgument>([&] {
+        check_same(worlds[0], {"a 1\nb 2\n", "a 1\nb 2\n", "a 1\nb 3\n"});
+      }),
+      "[trainer] expected the same in all processes, got b 2 in process 0 on simulated-host-0 and b 3 in process 2 "
+      "on simulated-host-2");
+}
+
+// 1e16 + 1 is 1e16 in double, so the order of the additions shows.
+TEST(TrainProcesses, AddSumsByNameInTheOrderOfTheirRanks) {
+  const std::vector<Report> given = {{.seconds = 1, .training = {{"loss", 1e16, 4}}},
+                                     {.seconds = 2, .training = {{"only here", 3, 1}, {"loss", 1, 2}}},
+                                     {.seconds = 3, .training = {{"loss", -1e16, 1}}, .validation = {{"loss", 5, 1}}}};
+  std::vector<Report> all(3);
+  in_processes(3, [&](const World& world) {
+    const auto rank = std::size_t(world.rank().value());
+    all[rank] = over_all_rows(world, given[rank]);
+  });
+  for (const Report& report : all) {
+    EXPECT_EQ(report.seconds, 1);
+    ASSERT_EQ(report.training.size(), 2u);
+    EXPECT_EQ(report.training[0].name, "loss");
+    EXPECT_EQ(report.training[0].total, (1e16 + 1) - 1e16);
+    EXPECT_EQ(report.training[0].weight, 7);
+    EXPECT_EQ(report.training[1].name, "only here");
+    EXPECT_EQ(report.training[1].total, 3);
+    ASSERT_EQ(report.validation.size(), 1u);
+    EXPECT_EQ(report.validation[0].total, 5);
+  }
+}
+
+}  // namespace
+}  // namespace lockstep::train::detail
