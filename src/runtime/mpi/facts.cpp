@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <fstream>
 #include <optional>
 #include <set>
 #include <string_view>
@@ -20,6 +21,14 @@ std::string host_name() {
   std::array<char, 256> name = {};
   ::gethostname(name.data(), name.size() - 1);
   return name.data();
+}
+
+std::string kernel() {
+  std::ifstream file("/proc/sys/kernel/random/boot_id");
+  std::string boot;
+  std::getline(file, boot);
+  std::array<char, 64> processes = {};
+  return ::readlink("/proc/self/ns/pid", processes.data(), processes.size() - 1) > 0 ? boot + processes.data() : boot;
 }
 
 std::string quoted(const std::vector<Facts>& by_rank, std::size_t process, const std::string& name) {
@@ -46,7 +55,11 @@ void refuse_difference(const std::vector<Facts>& by_rank, const std::string& nam
 }  // namespace
 
 Facts own_facts(std::chrono::milliseconds time_limit) {
-  Facts facts = {{kVersion, LOCKSTEP_BUILD}, {kHost, host_name()}, {kTimeLimit, text(time_limit.count())}};
+  Facts facts = {{kVersion, LOCKSTEP_BUILD},
+                 {kHost, host_name()},
+                 {kKernel, kernel()},
+                 {kProcess, text(::getpid())},
+                 {kTimeLimit, text(time_limit.count())}};
   for (char** entry = environ; *entry; ++entry) {
     const std::string_view both = *entry;
     const std::string name(both.substr(0, both.find('=')));

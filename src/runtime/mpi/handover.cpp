@@ -25,23 +25,40 @@ bool Handover::wait_done(const Transfer& transfer, Clock::time_point end) {
   for (const auto spun = Clock::now() + kSpin; Clock::now() < spun; std::this_thread::yield())
     if (transfer.is_done) return true;
   std::unique_lock lock(mutex_);
+  const auto wait = waits_.insert(waits_.end(), {transfer.peer, Clock::now()});
   ++waiting_;
   changed_.wait_until(lock, end, [&] { return transfer.is_done || failure_ || ended_; });
   --waiting_;
+  waits_.erase(wait);
   return transfer.is_done;
 }
 
 void Handover::fail(Failure failure) noexcept {
   std::unique_lock lock(mutex_);
-  if (failure_ || ended_) return;
   if (!orders_.fail) orders_.fail = failure;
+  wait_for_failure(lock, failure);
+}
+
+void Handover::fail(Overdue overdue) noexcept {
+  std::unique_lock lock(mutex_);
+  if (!orders_.overdue) orders_.overdue = overdue;
+  wait_for_failure(lock, {overdue.process, "MPI hangs"});
+}
+
+void Handover::wait_for_failure(std::unique_lock<Mutex>& lock, const Failure& otherwise) noexcept {
+  if (failure_ || ended_) return;
   has_orders_ = true;
   to_do_.notify_one();
   ++waiting_;
   changed_.wait_for(lock, kLongestEnd, [&] { return failure_ || ended_; });
   --waiting_;
-  if (!failure_ && !ended_) failure_ = std::move(failure);  // MPI itself hangs
+  if (!failure_ && !ended_) failure_ = otherwise;
   changed_.notify_all();
+}
+
+std::optional<int> Handover::waits_for(Clock::time_point since) const {
+  const std::scoped_lock lock(mutex_);  // the first is the oldest
+  return waits_.empty() || waits_.front().since > since ? std::nullopt : std::optional(waits_.front().peer);
 }
 
 std::optional<Failure> Handover::failure() const {

@@ -6,7 +6,9 @@
 #include <chrono>
 #include <condition_variable>
 #include <cstddef>
+#include <list>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,10 +40,17 @@ struct Failure {
   std::string reason;
 };
 
+/// A peer that did not come within the time limit to what was waited for.
+struct Overdue {
+  int process;
+  std::string what;
+};
+
 /// What callers have asked for since it was last taken.
 struct Orders {
   std::vector<std::shared_ptr<Transfer>> transfers;
   std::optional<Failure> fail;
+  std::optional<Overdue> overdue;
   bool leave = false;
 };
 
@@ -54,6 +63,8 @@ class Handover {
   bool wait_done(const Transfer& transfer, Clock::time_point end);
   /// Returns when MPI will touch no message's memory any more. The first failure counts.
   void fail(Failure failure) noexcept;
+  /// The same. Who is to blame is found out.
+  void fail(Overdue overdue) noexcept;
   /// The failure, from when MPI touches no message's memory any more.
   std::optional<Failure> failure() const;
   void leave() noexcept;
@@ -66,6 +77,8 @@ class Handover {
   /// Sleeps until there is something to do, but not longer.
   void rest(Clock::duration longest);
   Orders take();
+  /// The peer for which callers have waited since before then, for the longest time.
+  std::optional<int> waits_for(Clock::time_point since) const;
   void seen(Clock::time_point now) noexcept { last_seen_ = now.time_since_epoch().count(); }
   void done(Transfer& transfer) noexcept;
   void failed(Failure failure) noexcept;
@@ -74,12 +87,19 @@ class Handover {
  private:
   using Mutex = RankedMutex<LockRank::transport>;
 
+  struct Wait {
+    int peer;
+    Clock::time_point since;
+  };
+
+  void wait_for_failure(std::unique_lock<Mutex>& lock, const Failure& otherwise) noexcept;
   void wake_callers() noexcept;
 
   mutable Mutex mutex_;
   std::condition_variable_any to_do_, changed_;
   Orders orders_;
   std::atomic<bool> has_orders_ = false;
+  std::list<Wait> waits_;
   std::optional<Failure> failure_;
   bool ended_ = false;
   std::atomic<Clock::rep> last_seen_ = Clock::now().time_since_epoch().count();

@@ -86,11 +86,12 @@ void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limi
   ::prctl(PR_SET_TIMERSLACK, 1000);  // ns: its sleeps are short
   Session session;
   Communicators communicators = {};
+  std::vector<Facts> by_rank;
   std::shared_ptr<Job> job;
   try {
     session.begin();
     communicators = {.messages = copy_of_world(), .notes = copy_of_world()};
-    const std::vector<Facts> by_rank = exchanged(own_facts(limit), communicators.messages);
+    by_rank = exchanged(own_facts(limit), communicators.messages);
     refuse_other_processes(by_rank);
     refuse_differences(by_rank);
     if (by_rank.size() > 1) job = std::make_shared<Job>(members_of(by_rank, communicators.messages), limit);
@@ -103,7 +104,7 @@ void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limi
     start->ended.set_value();
     return;
   }
-  if (Progress(communicators, *job).run()) session.end();
+  if (Progress(communicators, by_rank, *job).run()) session.end();
   job->handover.ended();
 }
 

@@ -31,7 +31,7 @@ class MpiMessage final : public Message {
   MpiMessage(std::shared_ptr<Job> job, std::shared_ptr<Transfer> transfer)
       : job_(std::move(job)), transfer_(std::move(transfer)) {}
   ~MpiMessage() override {
-    if (!transfer_->is_done) job_->handover.fail({job_->members.rank, given_up()});
+    if (!transfer_->is_done) job_->handover.fail(Failure{job_->members.rank, given_up()});
   }
 
   bool is_done() override {
@@ -41,9 +41,7 @@ class MpiMessage final : public Message {
 
   void wait(const char* what) override {
     if (job_->handover.wait_done(*transfer_, Clock::now() + job_->limit)) return;
-    const Members& members = job_->members;
-    job_->handover.fail({transfer_->peer, text(members.name(transfer_->peer), " did not come to ", what, " within ",
-                                               job_->limit.count(), " ms")});
+    job_->handover.fail(Overdue{transfer_->peer, what});
     throw_ended(*job_, *transfer_, what);
   }
 
@@ -83,12 +81,12 @@ PendingMessage MpiTransport::start(Transfer::Way way, int peer, int channel, voi
   return std::make_unique<MpiMessage>(job_, transfer);
 }
 
-void MpiTransport::fail(const std::string& reason) noexcept { job_->handover.fail({rank(), reason}); }
+void MpiTransport::fail(const std::string& reason) noexcept { job_->handover.fail(Failure{rank(), text(job_->members.me(), ": ", reason)}); }
 
 void MpiTransport::leave() noexcept {
   if (::getpid() != process_id_ || left_.exchange(true)) return;
   Handover& handover = job_->handover;
-  if (std::uncaught_exceptions() > 0) fail(job_->members.me() + " was ended by an exception");
+  if (std::uncaught_exceptions() > 0) handover.fail(Failure{rank(), job_->members.me() + " was ended by an exception"});
   const bool had_failed = handover.failure().has_value();
   handover.leave();
   while (!handover.wait_ended(Clock::now() + kBetweenLooks)) {

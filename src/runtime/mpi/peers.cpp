@@ -12,7 +12,7 @@ namespace {
 
 constexpr int kTag = 0;
 constexpr int kSignsWithinLimit = 10;
-constexpr std::chrono::milliseconds kLongestFarewell(200);
+constexpr std::chrono::milliseconds kLongestFarewell(100);
 
 }  // namespace
 
@@ -24,7 +24,7 @@ Peers::Peers(MPI_Comm communicator, const Members& members, std::chrono::millise
   receive_next();
 }
 
-std::optional<Failure> Peers::step(Clock::time_point now) {
+std::optional<Failure> Peers::step(Clock::time_point now, std::optional<int> waits_for) {
   for (int came = 1; came && !failure_;) {
     MPI_Status status;
     check(MPI_Test(&receiving_, &came, &status), "MPI_Test");
@@ -36,7 +36,7 @@ std::optional<Failure> Peers::step(Clock::time_point now) {
   end_sent();
   if (now >= next_sign_) {
     next_sign_ = now + limit_ / kSignsWithinLimit;
-    for (const int peer : others_) send_sign(peer);
+    for (const int peer : others_) send_sign(peer, waits_for.value_or(kNobody));
   }
   for (const int peer : others_)
     if (!failure_ && !has_left(peer) && now - peers_[std::size_t(peer)].heard > limit_)
@@ -49,6 +49,7 @@ void Peers::take(int from, const Note& note, Clock::time_point now) {
   Peer& peer = peers_[std::size_t(from)];
   peer.heard = now;
   if (note.kind == Kind::question) send(from, {.kind = Kind::answer, .number = note.number});
+  if (note.kind == Kind::sign_of_life) peer.waits_for = note.number;
   if (note.kind == Kind::answer) peer.answered = note.number;
   if (note.kind == Kind::left) {
     peer.left = true;
@@ -66,6 +67,16 @@ std::vector<int> Peers::silent() const {
   std::vector<int> silent = others_;
   std::erase_if(silent, [this](int p) { return has_left(p) || peers_[std::size_t(p)].answered == question_; });
   return silent;
+}
+
+int Peers::to_blame_for(int peer) const {
+  int last = peer;
+  for (int steps = 0; steps < members_.size(); ++steps) {
+    const int next = peers_[std::size_t(last)].waits_for;
+    if (next == kNobody || next == members_.rank) return last;
+    last = next;
+  }
+  return peer;  // they wait for each other
 }
 
 void Peers::say_left(const Transfers& transfers) {
@@ -103,9 +114,9 @@ void Peers::send(int to, const Note& note) {
 }
 
 // One at a time for each: a process that hangs takes none.
-void Peers::send_sign(int to) {
+void Peers::send_sign(int to, int waits_for) {
   if (std::exchange(peers_[std::size_t(to)].sign_is_on_its_way, true)) return;
-  send(to, {});
+  send(to, {.kind = Kind::sign_of_life, .number = waits_for});
 }
 
 void Peers::end_sent() {

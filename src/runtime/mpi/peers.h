@@ -21,14 +21,17 @@ class Peers {
  public:
   Peers(MPI_Comm communicator, const Members& members, std::chrono::milliseconds limit);
 
-  /// Takes what came, answers, and gives a sign of life when it is time. The failure that a peer told of, or a peer
-  /// from which nothing came within the limit.
-  std::optional<Failure> step(Clock::time_point now);
+  /// Takes what came, answers, and gives a sign of life when it is time: with the peer for which this process has
+  /// waited for a while. The failure that a peer told of, or a peer from which nothing came within the limit.
+  std::optional<Failure> step(Clock::time_point now, std::optional<int> waits_for);
 
   /// Asks all whether they are there.
   void ask();
   /// Who has not answered the last question, of those that have not left.
   std::vector<int> silent() const;
+
+  /// Whom `peer` waits for, or whom that one waits for: the first in the chain that waits for nobody.
+  int to_blame_for(int peer) const;
 
   void say_left(const Transfers& transfers);
   bool have_all_left() const;
@@ -49,11 +52,13 @@ class Peers {
     Counts counts = {};  // with the receiver, of one that left
     std::array<char, 488> reason = {};
   };
+  static constexpr int kNobody = -1;
   struct Peer {
     Clock::time_point heard;
     bool left = false;
     Counts last_counts;
     int answered = 0;  // the number of a question
+    int waits_for = kNobody;
     bool sign_is_on_its_way = false;
   };
   struct Sent {
@@ -65,7 +70,7 @@ class Peers {
   void receive_next();
   void take(int from, const Note& note, Clock::time_point now);
   void send(int to, const Note& note);
-  void send_sign(int to);
+  void send_sign(int to, int waits_for);
   void end_sent();
 
   const MPI_Comm communicator_;

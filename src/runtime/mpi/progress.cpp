@@ -16,18 +16,23 @@ using std::chrono::milliseconds;
 // the cores of other processes while they are awaited; hardly ever while there are none.
 constexpr microseconds kAwake(100), kShortSleep(20), kLongSleep(100);
 constexpr milliseconds kShortWait(2), kIdleSleep(5);
-constexpr microseconds kBetweenPeers(200);
+constexpr microseconds kBetweenPeers(200), kBetweenNeighbors(5000);
+
+// Whoever has waited for so long is not to blame if others wait for it.
+constexpr int kPartOfLimit = 4;
 
 // Launchers end what has not ended a second after SIGTERM (Open MPI: odls_base_sigkill_timeout).
-constexpr milliseconds kTimeToAnswer(500), kTimeToEnd(200);
+constexpr milliseconds kTimeToAnswer(300), kTimeToEnd(200);
 
 }  // namespace
 
-Progress::Progress(Communicators communicators, Job& job)
+Progress::Progress(Communicators communicators, const std::vector<Facts>& by_rank, Job& job)
     : members_(job.members),
       handover_(job.handover),
       transfers_(communicators.messages, job.members),
       peers_(communicators.notes, job.members, job.limit),
+      neighbors_(by_rank, job.members.rank),
+      limit_(job.limit),
       last_move_(Clock::now()) {}
 
 bool Progress::run() {
@@ -39,7 +44,7 @@ bool Progress::run() {
         return true;
       }
     } catch (const std::exception& error) {
-      fail({members_.rank, text(members_.me(), ": ", error.what())});
+      fail(Failure{members_.rank, text(members_.me(), ": ", error.what())});
     }
   }
   wait_to_leave();
@@ -50,6 +55,7 @@ void Progress::step() {
   Orders orders = handover_.take();
   leaves_ = leaves_ || orders.leave;
   if (orders.fail) return fail(*orders.fail);
+  if (orders.overdue) return fail(*orders.overdue);
   for (const std::shared_ptr<Transfer>& transfer : orders.transfers) transfers_.start(transfer);
   if (orders.leave) peers_.say_left(transfers_);
   const auto now = Clock::now();
@@ -62,12 +68,26 @@ void Progress::step() {
 void Progress::look_at_peers(Clock::time_point now) {
   last_look_ = now;
   handover_.seen(now);
-  if (const std::optional<Failure> failure = peers_.step(now)) return fail(*failure);
+  if (const std::optional<Failure> failure = peers_.step(now, handover_.waits_for(now - limit_ / kPartOfLimit)))
+    return fail(*failure);
   if (transfers_.any())
     for (int p = 0; p < members_.size(); ++p)
       if (peers_.has_left(p) && transfers_.waits_in_vain_for(p, peers_.last_counts(p)))
-        return fail({p, text(members_.name(p), " has left the job")});
-  look_at_termination(now);
+        return fail(Failure{p, text(members_.name(p), " has left the job")});
+  look_at_neighbors(now);
+  if (!failed_) look_at_termination(now);
+}
+
+void Progress::look_at_neighbors(Clock::time_point now) {
+  if (now - last_look_at_neighbors_ < kBetweenNeighbors) return;
+  last_look_at_neighbors_ = now;
+  for (const int process : neighbors_.ended()) {
+    std::optional<Failure> failure;
+    for (int tries = 0; tries < 10 && !failure; ++tries) failure = peers_.step(now, std::nullopt);  // its last words
+    if (!failure && peers_.has_left(process)) continue;
+    return fail(failure.value_or(
+        Failure{process, text(members_.name(process), " is lost: it has ended, as ", members_.me(), " noticed")}));
+  }
 }
 
 // It comes to all when one was lost, and does not say which: the one that does not answer.
@@ -78,10 +98,10 @@ void Progress::look_at_termination(Clock::time_point now) {
     peers_.ask();
   }
   const std::vector<int> silent = peers_.silent();
-  if (silent.empty()) return fail({members_.rank, text(members_.me(), " was ended by SIGTERM")});
+  if (silent.empty()) return fail(Failure{members_.rank, text(members_.me(), " was ended by SIGTERM")});
   if (now - *asked_ > kTimeToAnswer)
-    fail({silent.front(), text(members_.name(silent.front()), " is lost: SIGTERM came to ", members_.me(),
-                               ", and all others answered it")});
+    fail(Failure{silent.front(), text(members_.name(silent.front()), " is lost: SIGTERM came to ", members_.me(),
+                                      ", and all others answered it")});
 }
 
 void Progress::rest(Clock::time_point now) {
@@ -89,6 +109,15 @@ void Progress::rest(Clock::time_point now) {
   if (!transfers_.any()) return handover_.rest(kIdleSleep);
   if (still < kAwake) return std::this_thread::yield();
   handover_.rest(still < kShortWait ? kShortSleep : kLongSleep);
+}
+
+void Progress::fail(const Overdue& overdue) {
+  const auto late = [&](int process) { return text(members_.name(process), " did not come"); };
+  const int process = peers_.to_blame_for(overdue.process);
+  const std::string to_what = text(" to ", overdue.what, " within ", limit_.count(), " ms");
+  if (process == overdue.process) return fail(Failure{process, late(process) + to_what});
+  fail(Failure{process, text(late(process), ", and ", members_.name(overdue.process), " waits for it, and so ",
+                             late(overdue.process), to_what)});
 }
 
 void Progress::fail(const Failure& failure) {

@@ -3,9 +3,13 @@
 
 #include <mpi.h>
 
+#include <chrono>
 #include <optional>
+#include <vector>
 
+#include "runtime/mpi/facts.h"
 #include "runtime/mpi/job.h"
+#include "runtime/mpi/neighbors.h"
 #include "runtime/mpi/peers.h"
 #include "runtime/mpi/transfers.h"
 
@@ -19,7 +23,7 @@ struct Communicators {
 
 class Progress {
  public:
-  Progress(Communicators communicators, Job& job);
+  Progress(Communicators communicators, const std::vector<Facts>& by_rank, Job& job);
 
   /// Moves messages until all processes have left. False if the job failed: then MPI must not be called any more.
   bool run();
@@ -27,16 +31,20 @@ class Progress {
  private:
   void step();
   void look_at_peers(Clock::time_point now);
+  void look_at_neighbors(Clock::time_point now);
   void look_at_termination(Clock::time_point now);
   void rest(Clock::time_point now);
   void fail(const Failure& failure);
+  void fail(const Overdue& overdue);
   void wait_to_leave();
 
   const Members& members_;
   Handover& handover_;
   Transfers transfers_;
   Peers peers_;
-  Clock::time_point last_move_, last_look_;
+  Neighbors neighbors_;
+  const std::chrono::milliseconds limit_;
+  Clock::time_point last_move_, last_look_, last_look_at_neighbors_;
   std::optional<Clock::time_point> asked_;  // when SIGTERM came
   bool leaves_ = false, failed_ = false;
 };
