@@ -56,6 +56,7 @@ Outcome fit(const Grid& grid, const FitJob::Options& job, const TrainerOptions& 
   outcome.histories.resize(std::size_t(grid.processes));
   outcome.failures = in_processes(grid.processes, [&](const World& world) {
     FitJob::Options mine = job;
+    if (world.rank().value() < grid.processes - 1) mine.fail_in = -1;  // the last one alone
     TrainerOptions how = options;
     for (int d = 0; d < grid.devices; ++d) how.devices.push_back(Device::cuda(world.rank().value() * grid.devices + d));
     how.parallel.world = world;
@@ -167,7 +168,7 @@ TEST(ManyProcesses, WithMeansOfTheirRowsTrainTheSameToRounding) {
   }
 }
 
-// Killed in any of the calls of the loss, and resumed with another division of the four devices.
+// The last process fails in some call of its loss, which ends all. As many devices go on, divided otherwise.
 TEST(ManyProcesses, GoOnFromACheckpointOfAnotherNumberOfProcesses) {
   const TemporaryFolder whole_folder;
   const Outcome whole = fit({1, 4}, kJob, training(whole_folder));
@@ -182,8 +183,10 @@ TEST(ManyProcesses, GoOnFromACheckpointOfAnotherNumberOfProcesses) {
       failing.fail_in = fail_in;
       fail_in += 3;  // validation's calls are among them
       const Outcome killed = fit(before, failing, training(folder));
-      for (const std::exception_ptr& failure : killed.failures)
-        EXPECT_EQ(testing::message_of<std::runtime_error>(failure), "power failure");
+      for (const std::exception_ptr& failure : killed.failures) {
+        const std::string error = testing::message_of<std::runtime_error>(failure);
+        EXPECT_NE(error.find("power failure"), std::string::npos) << error;
+      }
       const Outcome resumed = fit(after, kJob, training(folder));
       expect_no_failure(resumed);
       expect_same_training(CheckpointFolder(folder.path()).load(12), expected);
