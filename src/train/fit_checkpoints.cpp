@@ -72,7 +72,7 @@ void FitLoop::save() {
   checkpoint.put("seconds", seconds());
   checkpoint.put("metrics", sums);
   checkpoint.put("history", history_.state_dict());
-  together(world_, "writing a checkpoint", [&] {
+  together("writing a checkpoint", [&] {
     if (world_.is_first()) folder_->save(step_, checkpoint);
     return std::string();
   });
@@ -122,23 +122,23 @@ void FitLoop::load_parts(const Checkpoint& checkpoint) {
 void FitLoop::open_folder() {
   const CheckpointFolderOptions options = {.keep = options_.checkpoint.keep};
   std::optional<ResumePoint> point;
-  const std::string chosen = together(world_, "choosing a checkpoint", [&] {
+  const std::string chosen = together("choosing a checkpoint", [&] {
     if (!world_.is_first()) return std::string();
     folder_.emplace(options_.checkpoint.folder, options);
     if (options_.checkpoint.resume) point = newest_intact(*folder_, options_.checkpoint.strict);
     return point ? described(*point) : std::string();
   })[0];
   if (chosen.empty()) return;
-  check_same(world_, together(world_, "reading a checkpoint", [&] {
-               if (!world_.is_first()) {
-                 folder_.emplace(options_.checkpoint.folder, options);
-                 point = point_described(*folder_, chosen);
-               }
-               return mark_of(*point);
-             }));
+  alike("reading a checkpoint", [&] {
+    if (!world_.is_first()) {
+      folder_.emplace(options_.checkpoint.folder, options);
+      point = point_described(*folder_, chosen);
+    }
+    return mark_of(*point);
+  });
   if (world_.is_first())
     for (const std::string& note : point->passed_over) std::cerr << "[trainer] " + note + '\n';
-  together(world_, "taking over a checkpoint", [&] {
+  together("taking over a checkpoint", [&] {
     take_over(*point);
     return std::string();
   });

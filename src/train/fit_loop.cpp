@@ -112,12 +112,26 @@ FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& part
       parts_(parts),
       metrics_(device),
       progress_(world_.is_first() ? options.progress : ProgressOptions{.out = nullptr}) {
-  check_same(world_, together(world_, "the beginning of training", [this] {
-               check_parts();
-               return settings();
-             }));
+  alike("the beginning of training", [this] {
+    check_parts();
+    return settings();
+  });
   if (options.precision == Precision::float16) scaler_.emplace();
   expect_steps_from(0);
+}
+
+std::vector<std::string> FitLoop::together(const char* what, const std::function<std::string()>& f) {
+  all_threw_ = true;
+  std::vector<std::string> results = detail::together(world_, what, f);
+  all_threw_ = false;
+  return results;
+}
+
+void FitLoop::alike(const char* what, const std::function<std::string()>& f) {
+  const std::vector<std::string> results = together(what, f);
+  all_threw_ = true;
+  check_same(world_, results);
+  all_threw_ = false;
 }
 
 void FitLoop::check_parts() const {
@@ -248,8 +262,10 @@ void FitLoop::finish_row(std::vector<MeanSum> validation) {
   progress_.report(row.at, values);
 }
 
-void FitLoop::check_finite(double loss, std::int64_t step) const {
-  if (options_.stop_if_not_finite && !std::isfinite(loss)) throw Diverged(loss, reported_step_, step);
+void FitLoop::check_finite(double loss, std::int64_t step) {
+  if (!options_.stop_if_not_finite || std::isfinite(loss)) return;
+  all_threw_ = true;  // all have the same mean
+  throw Diverged(loss, reported_step_, step);
 }
 
 ProgressPoint FitLoop::point() const {

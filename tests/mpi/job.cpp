@@ -26,7 +26,7 @@ int main(int argc, char** argv) {
   const std::string name = argc > 1 ? argv[1] : "";
   Arguments arguments;
   for (int a = 2; a < argc; ++a) arguments.emplace_back(argv[a]);
-  for (const auto* scenarios : {&world_scenarios(), &failure_scenarios()})
+  for (const auto* scenarios : {&world_scenarios(), &failure_scenarios(), &training_scenarios()})
     if (const auto found = scenarios->find(name); found != scenarios->end()) try {
         found->second(arguments);
         return 0;

@@ -15,6 +15,7 @@ using Scenario = void (*)(const Arguments&);
 /// All of them throw what goes wrong.
 const std::map<std::string, Scenario>& world_scenarios();
 const std::map<std::string, Scenario>& failure_scenarios();
+const std::map<std::string, Scenario>& training_scenarios();
 
 /// Prints a line at once, whole, with this process's rank and size in front.
 void say(const World& world, const std::string& line);

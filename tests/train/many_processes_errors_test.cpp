@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <functional>
 #include <sstream>
+#include <stdexcept>
 #include <string>
 #include <vector>
 
@@ -95,6 +96,28 @@ TEST_F(ErrorsOfManyProcesses, ALossThatIsNotFiniteInOneIsDivergedInAll) {
                                               ways.factor = [](std::int64_t call) { return call == 1 ? NAN : 1.; };
                                           })),
             Strings(3, "[trainer] expected a finite loss, got a mean of nan over steps 2 to 2"));
+}
+
+TEST_F(ErrorsOfManyProcesses, AnErrorOfOneEndsTheOthersWithItsName) {
+  const auto failures = in_processes(3, SmallJob([](const World& world, Ways& ways) {
+                                       if (is_second(world))
+                                         ways.factor = [](std::int64_t call) -> double {
+                                           throw std::runtime_error("power failure in call " + std::to_string(call));
+                                         };
+                                     }));
+  EXPECT_EQ(message_of<std::runtime_error>(failures[1]), "power failure in call 0");
+  for (const int other : {0, 2}) {
+    const std::string error = message_of<CollectiveError>(failures[std::size_t(other)]);
+    EXPECT_NE(error.find("process 1 on simulated-host-1 failed: power failure in call 0"), std::string::npos) << error;
+  }
+}
+
+TEST_F(ErrorsOfManyProcesses, AnErrorOfAllLeavesThemTogether) {
+  in_processes(2, [](const World& world) {
+    EXPECT_THROW(SmallJob([](const World&, Ways& ways) { ways.factor = [](std::int64_t) { return NAN; }; })(world),
+                 Diverged);
+    EXPECT_EQ(world.all_gather(std::int64_t(world.rank().value())), (std::vector<std::int64_t>{0, 1}));
+  });
 }
 
 TEST_F(ErrorsOfManyProcesses, ACheckpointThatCannotBeWrittenIsAnErrorInAll) {

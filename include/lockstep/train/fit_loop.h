@@ -46,6 +46,8 @@ class LOCKSTEP_API FitLoop {
   FitLoop(const TrainerOptions& options, Device device, const Parts& parts);
 
   History run(const TrainEpoch& train_epoch, const Validate& validate);
+  /// What run() threw, all processes threw: none waits for this one.
+  bool all_threw() const noexcept { return all_threw_; }
   /// What backward is to start from: of float16 gradients, a multiple.
   Tensor scaled(const Tensor& loss) const { return scaler_ ? scaler_->scale(loss) : loss; }
 
@@ -58,6 +60,9 @@ class LOCKSTEP_API FitLoop {
     std::optional<PendingMeans> means;
   };
 
+  /// As the functions of train/processes.h; `together` notes that all threw.
+  std::vector<std::string> together(const char* what, const std::function<std::string()>& f);
+  void alike(const char* what, const std::function<std::string()>& f);
   void check_parts() const;
   /// What all processes must have alike, a line each.
   std::string settings() const;
@@ -75,7 +80,7 @@ class LOCKSTEP_API FitLoop {
 
   Row new_row();
   void finish_row(std::vector<MeanSum> validation = {});
-  void check_finite(double loss, std::int64_t step) const;
+  void check_finite(double loss, std::int64_t step);
 
   ProgressPoint point() const;
   double seconds() const;
@@ -99,6 +104,7 @@ class LOCKSTEP_API FitLoop {
   Metrics metrics_;
   std::optional<Row> row_;  // whose means are on their way
   History history_;
+  bool all_threw_ = false;
   Progress progress_;
 };
 

@@ -95,7 +95,7 @@ class Passes {
     }
     check_loss(loss);
     if (metrics.weight_of("loss") != before) refuse_second_loss();
-    const bool is_part = model_.loss() == ProcessLoss::sum && model_.world().size() > 1 && rows > 0;
+    const bool is_part = model_.process_loss() == ProcessLoss::sum && model_.world().size() > 1 && rows > 0;
     metrics.add("loss", is_part ? loss.detach() * (double(model_.batch_rows()) / double(rows)) : loss);
     return loss;
   }

@@ -81,7 +81,7 @@ class Prepared {
   std::size_t device_count() const noexcept { return parallel_ ? parallel_->devices().size() : 1; }
   const World& world() const noexcept { return world_; }
   /// What the loss of a process is (DataParallelOptions::loss).
-  ProcessLoss loss() const noexcept { return loss_; }
+  ProcessLoss process_loss() const noexcept { return loss_; }
   /// Rows of the last batch, over all processes: of the first tensor among the arguments.
   std::int64_t batch_rows() const noexcept { return parallel_ ? parallel_->batch_rows() : batch_rows_; }
   /// This process's rows of each batch: what the loader's options need.

@@ -82,8 +82,9 @@ class LOCKSTEP_API Trainer {
   /// With options.parallel.world of several processes all of them call it, alike but for their rows of the batches: a
   /// loader has .share = share(), or gives each process batches of its own, as many as the others'. Means are over all
   /// processes' rows and the history is the same everywhere; process 0 alone prints and writes. What is refused, a loss
-  /// that is not finite and a checkpoint that cannot be written or read end it in all processes. All begin with process
-  /// 0's parameters and random numbers, and keep the same numbers as long as the loss draws as many in each.
+  /// that is not finite and a checkpoint that cannot be written or read end it in all processes alike; any other error
+  /// of one process ends the others with a CollectiveError that names it, and the world with them. All begin with
+  /// process 0's parameters and random numbers, and keep the same numbers as long as the loss draws as many in each.
   template <class M, class Loader>
   History fit(M& module, Loader& loader,
               const FitOptions<std::type_identity_t<M>, std::type_identity_t<BatchOf<Loader>>>& options) const {
@@ -118,7 +119,12 @@ class LOCKSTEP_API Trainer {
       passes.train(training, trainer.accumulate, metrics, step);
     };
     const auto validate = [&](Metrics& metrics) { passes.validate(validation, metrics); };
-    return loop.run(train, validation.each ? detail::FitLoop::Validate(validate) : nullptr);
+    try {
+      return loop.run(train, validation.each ? detail::FitLoop::Validate(validate) : nullptr);
+    } catch (...) {
+      if (!loop.all_threw()) lockstep::detail::fail_processes(trainer.parallel.world);
+      throw;
+    }
   }
 
   TrainerOptions options_;

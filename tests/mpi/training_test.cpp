@@ -1,0 +1,119 @@
+// Training by real processes: it ends with what one process trains, whoever is killed when, and goes on with another
+// number of processes.
+#include <gtest/gtest.h>
+
+#include <atomic>
+#include <chrono>
+#include <csignal>
+#include <iostream>
+#include <map>
+#include <random>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <lockstep/train/checkpoint_folder.h>
+
+#include "core/text.h"
+#include "io/memory_source.h"
+#include "mpi/launch.h"
+#include "support/repetitions.h"
+#include "support/temporary_folder.h"
+
+namespace lockstep::testing {
+namespace {
+
+using std::chrono::milliseconds;
+
+constexpr int kDevices = 4, kTrials = repetitions(5);
+
+class MpiTraining : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    if (!is_mpirun_there()) GTEST_SKIP() << "no mpirun";
+  }
+
+  static Outcome train(int processes, const TemporaryFolder& folder,
+                       const std::function<void(const std::string&)>& on_line = {}) {
+    return mpirun({"-x", "LOCKSTEP_TIME_LIMIT=2", "-n", text(processes), LOCKSTEP_MPI_JOB, "trains",
+                   folder.path().string(), text(kDevices)},
+                  on_line);
+  }
+
+  // As train(); process `victim` is killed so long after all have joined, unless training has ended by then.
+  static Outcome train_and_kill(int processes, const TemporaryFolder& folder, int victim, milliseconds after) {
+    std::map<int, pid_t> pids;
+    std::atomic<bool> ended = false;
+    std::thread killer;
+    const Outcome job = train(processes, folder, [&](const std::string& line) {
+      const std::size_t at = line.find("] pid ");
+      if (line.empty() || line[0] != '[' || at == std::string::npos) return;
+      pids[std::stoi(line.substr(1))] = std::stoi(line.substr(at + 6));
+      if (int(pids.size()) < processes) return;
+      killer = std::thread([&ended, pid = pids[victim], after] {
+        std::this_thread::sleep_for(after);
+        if (!ended) ::kill(pid, SIGKILL);
+      });
+    });
+    ended = true;
+    if (killer.joinable()) killer.join();
+    EXPECT_TRUE(job.ended_in_time) << job.output;
+    return job;
+  }
+
+  static void expect_trained(const Outcome& job, int processes) {
+    EXPECT_EQ(job.status, 0) << job.output;
+    EXPECT_EQ(job.lines_with("trained 48 steps").size(), std::size_t(processes)) << job.output;
+  }
+
+  // All that says how training goes on, in every checkpoint.
+  static void expect_same(const TemporaryFolder& a, const TemporaryFolder& b) {
+    const CheckpointFolder first(a.path()), other(b.path());
+    ASSERT_EQ(first.steps().size(), 24u);
+    ASSERT_EQ(first.steps(), other.steps());
+    for (const std::int64_t step : first.steps()) {
+      const Checkpoint expected = first.load(step), got = other.load(step);
+      for (const char* section : {"model", "optimizer", "schedule"})
+        EXPECT_TRUE(same(got.tensors(section), expected.tensors(section))) << section << " after step " << step;
+      EXPECT_EQ(got.generator("random"), expected.generator("random")) << step;
+      EXPECT_EQ(got.loader("loader"), expected.loader("loader")) << step;
+    }
+  }
+};
+
+TEST_F(MpiTraining, OfAnyNumberOfProcessesIsThatOfOne) {
+  const TemporaryFolder one;
+  expect_trained(train(1, one), 1);
+  for (const int processes : {2, 4}) {
+    SCOPED_TRACE(processes);
+    const TemporaryFolder several;
+    expect_trained(train(processes, several), processes);
+    expect_same(one, several);
+  }
+}
+
+TEST_F(MpiTraining, KilledAnywhereGoesOnAsIfItHadNotBeen) {
+  const TemporaryFolder one;
+  const Outcome whole = train(1, one);
+  expect_trained(whole, 1);
+  std::mt19937 random(1);
+  int killed = 0;
+  for (int trial = 0; trial < kTrials; ++trial) {
+    const TemporaryFolder folder;
+    for (int life = 0; life < 4; ++life) {
+      const int processes = 1 << random() % 3, victim = int(random() % unsigned(processes));
+      const milliseconds after(random() % 400);
+      SCOPED_TRACE(text("trial ", trial, ", life ", life, ": process ", victim, " of ", processes, " after ",
+                        after.count(), " ms"));
+      killed += train_and_kill(processes, folder, victim, after).status != 0;
+    }
+    const int processes = 1 << random() % 3;
+    expect_trained(train(processes, folder), processes);
+    expect_same(one, folder);
+  }
+  std::cout << killed << " jobs killed\n";
+  EXPECT_GE(killed, kTrials) << "too few were killed before they ended";
+}
+
+}  // namespace
+}  // namespace lockstep::testing
