@@ -15,7 +15,7 @@ struct ProductOptions {
 };
 
 /// out = alpha a b + beta out (+ bias), matrix by matrix. a: [..., m, k], b: [..., k, n], broadcast to out's leading
-/// dimensions without copies; out: [..., m, n], dense.
+/// dimensions without copies; out: [..., m, n], each matrix dense.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const ProductOptions& options = {});
 
 }  // namespace lockstep

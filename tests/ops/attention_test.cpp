@@ -1,4 +1,4 @@
-// Attention as one operation against the same composed here, and what only the one operation has: little memory.
+// Attention against the same composed here, and that it takes little memory.
 #include <lockstep/ops/attention.h>
 
 #include <lockstep/autograd/autograd.h>
@@ -33,13 +33,14 @@ class Attention : public ::testing::TestWithParam<Device> {
   const TestDevices devices_{1};
 };
 
-// More than one tile of queries (64) and of keys (256), and parts of tiles.
+// More than one tile of queries (64) and of keys (256), more than one block of queries (384, where there are 601 keys),
+// and parts of tiles and blocks.
 TEST_P(Attention, OfSeveralTilesIsTheFormula) {
   for (const DType dtype : {kFloat32, kFloat64})
     for (const bool causal : {false, true}) {
       const TensorOptions here = {.dtype = dtype, .device = GetParam()};
       std::vector<Tensor> x;
-      for (const Shape& sizes : {Shape{2, 2, 130, 8}, Shape{2, 2, 301, 8}, Shape{2, 2, 301, 5}})
+      for (const Shape& sizes : {Shape{1, 2, 450, 8}, Shape{1, 2, 601, 8}, Shape{1, 2, 601, 5}})
         x.push_back(randn(sizes, here).requires_grad_());
       const Tensor got = scaled_dot_product_attention(x[0], x[1], x[2], {.is_causal = causal});
       const Tensor seed = randn(got.sizes(), here);
@@ -49,7 +50,7 @@ TEST_P(Attention, OfSeveralTilesIsTheFormula) {
         gradients.push_back(leaf.grad());
         leaf.set_grad({});
       }
-      const Tensor mask = causal ? causal_mask(130, 301, x[0]) : Tensor();
+      const Tensor mask = causal ? causal_mask(450, 601, x[0]) : Tensor();
       const Tensor expected = by_formula(x[0], x[1], x[2], mask, 1 / std::sqrt(8.));
       expected.backward(seed);
       const double room = dtype == kFloat64 ? 1e-12 : 2e-5;
@@ -96,9 +97,7 @@ TEST_P(Attention, TakesViewsAndGivesHeadsThatJoinWithoutACopy) {
   const Tensor packed = randn({2, 5, 3, 2, 4}, here).requires_grad_();
   const std::vector<Tensor> x = unbind(packed.permute({2, 0, 3, 1, 4}));
   const Tensor y = scaled_dot_product_attention(x[0], x[1], x[2]);
-  if (GetParam().is_cpu()) {  // where it is one operation
-    EXPECT_TRUE(y.transpose(1, 2).is_contiguous());
-  }
+  EXPECT_TRUE(y.transpose(1, 2).is_contiguous());
   const Tensor expected = by_formula(x[0], x[1], x[2], {}, 0.5);
   EXPECT_LT(difference(y, expected), 1e-12);
   EXPECT_LT(difference(scaled_dot_product_attention(with_gaps(x[0]), reversed_in_memory(x[1]), x[2]), expected), 1e-12);
@@ -106,11 +105,31 @@ TEST_P(Attention, TakesViewsAndGivesHeadsThatJoinWithoutACopy) {
 
 TEST_P(Attention, ComputesHalvesInFloat) {
   const TensorOptions here = {.device = GetParam()};
-  const Tensor q = randn({2, 3, 4}, here).to(kBFloat16), k = randn({2, 5, 4}, here).to(kBFloat16);
+  const Tensor q = randn({2, 3, 4}, here).to(kBFloat16).requires_grad_();
+  const Tensor k = randn({2, 5, 4}, here).to(kBFloat16).requires_grad_();
   const Tensor got = scaled_dot_product_attention(q, k, k);
   EXPECT_EQ(got.dtype(), kBFloat16);
-  const Tensor wide = scaled_dot_product_attention(q.to(kFloat32), k.to(kFloat32), k.to(kFloat32));
-  EXPECT_LT(difference(got.to(kFloat32), wide), 1.0 / 64);
+  const Tensor seed = randn(got.sizes(), here).to(kBFloat16);
+  got.backward(seed);
+  const Tensor wide_q = q.detach().to(kFloat32).requires_grad_(), wide_k = k.detach().to(kFloat32).requires_grad_();
+  const Tensor wide = by_formula(wide_q, wide_k, wide_k, {}, 0.5);
+  wide.backward(seed.to(kFloat32));
+  // Each is rounded once, to eight bits; the gradient of k is the sum of two that are.
+  const auto near = [](const Tensor& x, const Tensor& expected, double roundings) {
+    EXPECT_LT(difference(x.to(kFloat32), expected), roundings * largest(expected) / 256);
+  };
+  near(got, wide, 1);
+  near(q.grad(), wide_q.grad(), 1);
+  near(k.grad(), wide_k.grad(), 3);
+}
+
+TEST_P(Attention, HasGradientsOfGradients) {
+  const TensorOptions here = {.dtype = kFloat64, .device = GetParam()};
+  const std::vector<Tensor> x = {randn({4, 3, 2}, here), randn({2, 4, 2}, here), randn({2, 4, 3}, here)};
+  const auto causal = [](const std::vector<Tensor>& in) {
+    return scaled_dot_product_attention(in[0], in[1], in[2], {.is_causal = true, .enable_gqa = true});
+  };
+  expect_gradients(causal, x);
 }
 
 INSTANTIATE_TEST_SUITE_P(, Attention, ::testing::Values(Device(), Device::cuda(0)),
@@ -134,7 +153,7 @@ TEST(AttentionOnTheCpu, IsTheSameForAnyNumberOfThreads) {
 }
 
 TEST(AttentionMemory, GrowsLinearlyWithTheLength) {
-  const SimulatedDevices devices({.count = 1});
+  const TestDevices devices(1);
   const Device device = "cuda:0";
   const auto peak = [&](std::int64_t length) {
     const Tensor x = randn({1, 1, length, 8}, {.device = device}).requires_grad_();

@@ -22,9 +22,9 @@ struct AttentionOptions {
 
 /// softmax(scale query key^T + mask) value (Vaswani et al. 2017). query: [..., queries, features], key: [..., keys,
 /// features], value: [..., keys, out]; the leading dimensions broadcast. The result: [..., queries, out]. A query that
-/// sees no key gives 0. Memory grows linearly with the numbers of queries and keys where the device does this as one
-/// operation (float32 and float64 on the CPU and on simulated devices; without dropout, and with a mask that needs no
-/// gradient).
+/// sees no key gives 0.
+/// Memory grows linearly with the numbers of queries and keys. It grows with the product of both with dropout, with a
+/// mask that needs a gradient, and for gradients that are recorded themselves.
 LOCKSTEP_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                  const AttentionOptions& options = {});
 

@@ -1,5 +1,5 @@
 // scaled_dot_product_attention: what the caller gives becomes four dimensions, and goes through the door for heavy
-// operations, or is composed.
+// operations, or is made of ops: block by block, or whole where that cannot be.
 #include <lockstep/ops/attention.h>
 
 #include <cmath>
@@ -11,7 +11,7 @@
 
 #include "autograd/record.h"
 #include "core/text.h"
-#include "ops/attention/composed.h"
+#include "ops/attention/blocks.h"
 #include "ops/autocast.h"
 #include "ops/fused.h"
 #include "ops/product.h"
@@ -117,12 +117,6 @@ Tensor added(const Tensor& mask, const Leading& lead, bool with_heads, const Sha
 // What a fused operation reads has its features side by side.
 Tensor side_by_side(const Tensor& x) { return x.strides().back() == 1 || x.size(-1) == 1 ? x : x.contiguous(); }
 
-// [N, H, L, F] whose memory is [N, L, H, F]: heads that are joined next need no copy.
-Tensor by_position(const Tensor& like, const Shape& s) {
-  const Tensor memory = make_tensor(*like.impl()->storage->device, {s[0], s[2], s[1], s[3]}, like.dtype());
-  return make_view(memory, s, {s[2] * s[1] * s[3], s[3], s[1] * s[3], 1}, 0);
-}
-
 FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in, double products) {
   FusedOp op;
   op.kind = kind;
@@ -134,8 +128,10 @@ FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in,
 }
 
 Gradients gradients_of(const Tensor& given, const AttentionInputs& in, const Tensor& y, const Tensor& logsumexp) {
-  const Tensor g = grad_enabled() ? given : side_by_side(given);
-  if (!grad_enabled()) {
+  const auto all = [](const AttentionGradients& x) { return Gradients{x.query, x.key, x.value}; };
+  if (grad_enabled()) return all(composed_attention_gradients(given, in));
+  const Tensor g = side_by_side(given);
+  {
     const Tensor q = by_position(in.query, in.query.sizes()), k = by_position(in.key, in.key.sizes()),
                  v = by_position(in.value, in.value.sizes());
     if (run_fused(
@@ -143,8 +139,7 @@ Gradients gradients_of(const Tensor& given, const AttentionInputs& in, const Ten
             {{g}, {in.query}, {in.key}, {in.value}, {in.mask}, {y}, {logsumexp}, {q, true}, {k, true}, {v, true}}))
       return {q, k, v};
   }
-  const AttentionGradients found = composed_attention_gradients(g, in);
-  return {found.query, found.key, found.value};
+  return all(attention_gradients_by_blocks(g, in, attention_block_rows(in.key.size(2)), y, logsumexp));
 }
 
 Tensor attention(const AttentionInputs& in, double dropout) {
@@ -161,11 +156,12 @@ Tensor attention(const AttentionInputs& in, double dropout) {
   if (!run_fused(description(FusedKind::attention, "attention", in, 2),
                  {{dense.query}, {dense.key}, {dense.value}, {dense.mask}, {y, true}, {logsumexp, true}})) {
     const DType wide = wide_dtype(in.query.dtype());
-    if (wide == in.query.dtype()) return composed_attention(in, dropout);
-    return attention({in.query.to(wide), in.key.to(wide), in.value.to(wide),
-                      in.mask.defined() ? in.mask.to(wide) : in.mask, in.scale, in.causal},
-                     dropout)
-        .to(in.query.dtype());
+    if (wide != in.query.dtype())
+      return attention({in.query.to(wide), in.key.to(wide), in.value.to(wide),
+                        in.mask.defined() ? in.mask.to(wide) : in.mask, in.scale, in.causal},
+                       dropout)
+          .to(in.query.dtype());
+    attention_by_blocks(dense, attention_block_rows(in.key.size(2)), y, logsumexp);
   }
   Tensor out = y;
   if (records(in.query, in.key, in.value))

@@ -44,6 +44,11 @@ Tensor weights_of(const AttentionInputs& in) {
 
 }  // namespace
 
+Tensor by_position(const Tensor& like, const Shape& s) {
+  const Tensor memory = make_tensor(*like.impl()->storage->device, {s[0], s[2], s[1], s[3]}, like.dtype());
+  return make_view(memory, s, {s[2] * s[1] * s[3], s[3], s[1] * s[3], 1}, 0);
+}
+
 Tensor composed_attention(const AttentionInputs& in, double p) {
   return ungrouped(matmul(dropout(weights_of(in), p), in.value.unsqueeze(2)));
 }

@@ -1,5 +1,5 @@
-// Attention made of other ops: what devices that decline it do, what gives gradients of gradients, and what the fused
-// operation is compared with.
+// Attention made of other ops: what drops weights, gives a mask its gradient and gives gradients of gradients, and what
+// the fused operation is compared with.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -12,6 +12,10 @@ struct AttentionInputs {
   double scale = 1;
   bool causal = false;
 };
+
+/// An uninitialized [N, H, L, F] on the device of `like`, whose memory is [N, L, H, F]: heads that are joined next need
+/// no copy.
+Tensor by_position(const Tensor& like, const Shape& sizes);
 
 /// [N, H, L, F]. Differentiable to any order, in the mask too.
 Tensor composed_attention(const AttentionInputs& inputs, double dropout);

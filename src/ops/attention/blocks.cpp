@@ -1,0 +1,127 @@
+#include "ops/attention/blocks.h"
+
+#include <algorithm>
+#include <limits>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/tensor/creation.h>
+
+#include "ops/elementwise.h"
+#include "ops/product.h"
+
+namespace lockstep {
+namespace {
+
+constexpr double kHidden = -std::numeric_limits<double>::infinity();  // a score
+
+struct Weight {
+  template <class T>
+  LOCKSTEP_HD T operator()(T score, T logsumexp) const {
+    return std::exp(score - logsumexp);
+  }
+};
+// The gradient of a score, from that of its weight and the mean of those, weighted.
+struct ScoreGradient {
+  template <class T>
+  LOCKSTEP_HD T operator()(T g, T weight, T mean) const {
+    return weight * (g - mean);
+  }
+};
+
+Tensor flipped(const Tensor& matrices) { return matrices.transpose(-1, -2); }
+
+// One matrix for each head of each batch.
+Tensor matrices_of_heads(const Tensor& x) { return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)}); }
+
+Tensor product(const Tensor& a, const Tensor& b, double alpha = 1) {
+  const Tensor out = make_tensor(*a.impl()->storage->device, {a.size(0), a.size(1), b.size(2)}, a.dtype());
+  multiply(out, a, b, {.alpha = alpha});
+  return out;
+}
+
+// The queries [row, row + rows), and the first `keys` keys: all that any of them sees. Heads that share a key lie below
+// each other in one matrix: one product serves them, and sums the key's gradient over them.
+struct QueryBlock {
+  const AttentionInputs& in;
+  std::int64_t row, rows, keys;
+
+  Tensor part(const Tensor& x) const { return x.narrow(2, row, rows); }
+  // Of x [N, H, L, columns]: [N G, H / G rows, columns].
+  Tensor read(const Tensor& x) const {
+    const std::int64_t groups = in.key.size(1);
+    return part(x).reshape({x.size(0) * groups, x.size(1) / groups * rows, x.size(3)});
+  }
+  void write(const Tensor& matrices, const Tensor& x) const { part(x).copy_(matrices.view(part(x).sizes())); }
+  // Of what there is for each key [N G, S, columns].
+  Tensor seen(const Tensor& x) const { return x.narrow(1, 0, keys); }
+
+  Tensor scores(const Tensor& query, const Tensor& key) const {
+    const Tensor all = product(query, flipped(seen(key)), in.scale);
+    Tensor by_head = all.view({in.query.size(0), in.query.size(1), rows, keys});
+    if (in.mask.defined()) by_head.add_(part(in.mask).narrow(3, 0, keys));
+    if (in.causal && row < keys) {  // keys before the first query are seen by all
+      const TensorOptions here = {.device = all.device()};
+      Tensor corner = by_head.narrow(3, row, keys - row);
+      corner.copy_(
+          masked_fill(corner, gt(arange(double(keys - row), here), arange(double(rows), here).unsqueeze(1)), kHidden));
+    }
+    return all;
+  }
+};
+
+template <class Body>
+void each_block(const AttentionInputs& in, std::int64_t rows, const Body& body) {
+  const std::int64_t queries = in.query.size(2), keys = in.key.size(2);
+  // A backend plans products by their sizes and keeps some thousand plans: not a size of its own for every block.
+  constexpr std::int64_t kMostSizes = 64;
+  const std::int64_t step = rows * ((keys + kMostSizes * rows - 1) / (kMostSizes * rows));
+  for (std::int64_t row = 0; row < queries; row += rows) {
+    const std::int64_t count = std::min(rows, queries - row), end = (row + count + step - 1) / step * step;
+    body(QueryBlock{in, row, count, in.causal ? std::min(keys, end) : keys});
+  }
+}
+
+}  // namespace
+
+// A block has at most 2^18 scores of each head, 1 MiB in float32: up to 512 keys, so many queries are one block. (Heads
+// and batches make it large enough for a card. What is added to what does not depend on how many there are.) It has at
+// least 64 rows, since each block reads all keys.
+std::int64_t attention_block_rows(std::int64_t keys) {
+  constexpr std::int64_t kScores = std::int64_t(1) << 18, kLeast = 64;
+  return std::max(kLeast, kScores / keys / kLeast * kLeast);
+}
+
+void attention_by_blocks(const AttentionInputs& in, std::int64_t rows, const Tensor& y, const Tensor& logsumexp) {
+  const NoGrad guard;
+  const Tensor key = matrices_of_heads(in.key), value = matrices_of_heads(in.value), log_sums = logsumexp.unsqueeze(-1);
+  each_block(in, rows, [&](const QueryBlock& block) {
+    const Tensor weights = block.scores(block.read(in.query), key);
+    Tensor log_sum = lockstep::logsumexp(weights, {-1}, true);
+    if (in.mask.defined()) log_sum = masked_fill(log_sum, eq(log_sum, kHidden), -kHidden);
+    elementwise::compute("attention_weights", Weight(), weights, weights, log_sum);
+    block.write(product(weights, block.seen(value)), y);
+    block.write(log_sum, log_sums);
+  });
+}
+
+AttentionGradients attention_gradients_by_blocks(const Tensor& g, const AttentionInputs& in, std::int64_t rows,
+                                                 const Tensor& y, const Tensor& logsumexp) {
+  const NoGrad guard;
+  const Tensor key = matrices_of_heads(in.key), value = matrices_of_heads(in.value), log_sums = logsumexp.unsqueeze(-1),
+               means = sum(g * y, {-1}, true), to_query = by_position(in.query, in.query.sizes()),
+               to_key = zeros_like(key), to_value = zeros_like(value);
+  each_block(in, rows, [&](const QueryBlock& block) {
+    const Tensor from = block.read(g), query = block.read(in.query), weights = block.scores(query, key);
+    elementwise::compute("attention_weights", Weight(), weights, weights, block.read(log_sums));
+    multiply(block.seen(to_value), flipped(weights), from, {.beta = 1});
+    const Tensor scores = product(from, flipped(block.seen(value)));
+    elementwise::compute("attention_scores_gradient", ScoreGradient(), scores, scores, weights, block.read(means));
+    multiply(block.seen(to_key), flipped(scores), query, {.alpha = in.scale, .beta = 1});
+    block.write(product(scores, block.seen(key), in.scale), to_query);
+  });
+  return {to_query, to_key.view(in.key.sizes()), to_value.view(in.value.sizes())};
+}
+
+}  // namespace lockstep
