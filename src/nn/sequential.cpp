@@ -2,7 +2,10 @@
 
 #include <cxxabi.h>
 
+#include <lockstep/nn/layers.h>
+
 #include "core/text.h"
+#include "ops/linear.h"
 
 namespace lockstep::nn {
 namespace {
@@ -12,6 +15,13 @@ std::string readable(const std::type_info& type) {
   const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
                                                     std::free);
   return name ? name.get() : type.name();
+}
+
+// What a linear layer before the module can end with.
+Activation activation_of(AnyModule& module) {
+  if (module.find<ReLU>()) return Activation::relu;
+  const GELU* const gelu = module.find<GELU>();
+  return gelu && gelu->form == GeluForm::tanh ? Activation::gelu_tanh : Activation::none;
 }
 
 }  // namespace
@@ -27,7 +37,16 @@ AnyModule& Sequential::operator[](std::size_t index) {
 }
 
 Tensor Sequential::forward(Tensor x) {
-  for (AnyModule& module : items_) x = module.forward(x);
+  for (std::size_t i = 0; i < items_.size(); ++i) {
+    const Linear* const layer = items_[i].find<Linear>();
+    const Activation next = layer && i + 1 < items_.size() ? activation_of(items_[i + 1]) : Activation::none;
+    if (next == Activation::none) {
+      x = items_[i].forward(x);
+    } else {
+      x = linear(x, layer->weight, layer->bias ? Tensor(*layer->bias) : Tensor(), next);
+      ++i;
+    }
+  }
   return x;
 }
 

@@ -9,6 +9,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "ops/linear.h"
 
 namespace lockstep::nn {
 namespace {
@@ -25,6 +26,13 @@ LayerNorm norm_of(std::int64_t features, const TransformerLayerOptions& options)
 
 LinearOptions linear_options(const TransformerLayerOptions& options) {
   return {.bias = options.bias, .tensor = options.tensor};
+}
+
+// relu of a linear layer is one operation where nothing is recorded.
+Tensor activated(const Linear& layer, const std::function<Tensor(const Tensor&)>& activation, const Tensor& x) {
+  const auto* const plain = activation.target<Tensor (*)(const Tensor&)>();
+  if (!plain || *plain != &relu) return activation(layer.forward(x));
+  return linear(x, layer.weight, layer.bias ? Tensor(*layer.bias) : Tensor(), Activation::relu);
 }
 
 template <class Layer>
@@ -63,7 +71,7 @@ Tensor TransformerEncoderLayer::attend(const Tensor& x, const EncoderCall& call)
 }
 
 Tensor TransformerEncoderLayer::feed_forward(const Tensor& x) {
-  return dropout2(linear2(dropout(activation_(linear1(x)))));
+  return dropout2(linear2(dropout(activated(linear1, activation_, x))));
 }
 
 Tensor TransformerEncoderLayer::forward(const Tensor& src, const EncoderCall& call) {
@@ -112,7 +120,7 @@ Tensor TransformerDecoderLayer::attend_to(const Tensor& x, const Tensor& memory,
 }
 
 Tensor TransformerDecoderLayer::feed_forward(const Tensor& x) {
-  return dropout3(linear2(dropout(activation_(linear1(x)))));
+  return dropout3(linear2(dropout(activated(linear1, activation_, x))));
 }
 
 Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call) {

@@ -2,6 +2,7 @@
 
 #include "ops/branchless.h"
 #include "ops/elementwise.h"
+#include "runtime/activation.h"
 
 namespace lockstep {
 namespace {
@@ -42,7 +43,7 @@ struct Gelu {
 struct GeluTanh {
   template <class T>
   LOCKSTEP_HD T operator()(T x) const {
-    return x * (1 + bend(x)) / 2;
+    return gelu_tanh_of(x);
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {

@@ -1,4 +1,7 @@
 // Products with an addend: linear layers and addmm.
+#include "ops/linear.h"
+
+#include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
@@ -27,10 +30,18 @@ Tensor weight_gradient(const Tensor& g, const Tensor& x) {
   return place;
 }
 
+Tensor activated(Activation activation, const Tensor& x) {
+  return activation == Activation::relu ? relu(x) : gelu(x, GeluForm::tanh);
+}
+
 }  // namespace
 
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
-  if (const auto cast = autocast::product()) return linear(cast(x), cast(weight), cast(bias));
+  return linear(x, weight, bias, Activation::none);
+}
+
+Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation) {
+  if (const auto cast = autocast::product()) return linear(cast(x), cast(weight), cast(bias), activation);
   check_factors("linear", x, weight);
   const Shape& w = weight.sizes();
   if (w.rank() != 2 || x.dim() < 1 || x.sizes().back() != w[1])
@@ -45,15 +56,16 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias) {
     sizes[sizes.rank() - 1] = w[0];
     std::int64_t rows = 1;
     for (int i = 0; i < x.dim() - 1; ++i) rows *= x.sizes()[i];
-    return linear(x.reshape({rows, w[1]}), weight, bias).view(sizes);
+    return linear(x.reshape({rows, w[1]}), weight, bias, activation).view(sizes);
   }
+  const bool with_bias = bias.defined(), is_recorded = records(x, weight) || (with_bias && records(bias));
+  if (is_recorded && activation != Activation::none) return activated(activation, linear(x, weight, bias));
   const Tensor dense_bias = bias.defined() && !bias.is_contiguous() ? bias.detach().contiguous() : bias;
   const Tensor transposed =
       make_view(weight, {w[1], w[0]}, {weight.strides()[1], weight.strides()[0]}, weight.impl()->offset);
   Tensor out = make_tensor(*x.impl()->storage->device, {x.sizes()[0], w[0]}, x.dtype());
-  multiply(out, x, transposed, {.bias = dense_bias});
-  const bool with_bias = bias.defined();
-  if (records(x, weight) || (with_bias && records(bias))) {
+  multiply(out, x, transposed, {.bias = dense_bias, .activation = activation});
+  if (is_recorded) {
     const auto body = [a = Saved(x), w = Saved(weight), nx = needs_grad(x), nw = needs_grad(weight),
                        nb = with_bias && needs_grad(bias)](const Tensor& g) {
       Gradients gradients{nx ? mm(g, w.get()) : Tensor(), nw ? weight_gradient(g, a.get()) : Tensor()};

@@ -83,7 +83,8 @@ void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const Product
                     .transpose_a = left.transposed,
                     .transpose_b = right.transposed,
                     .alpha = options.alpha,
-                    .beta = options.beta};
+                    .beta = options.beta,
+                    .activation = options.activation};
   const StreamHandle stream = current_stream_handle(device);
   const auto use_all = [&] {
     for (const Tensor* used : {&out, &left.tensor, &right.tensor, &options.bias})

@@ -3,6 +3,8 @@
 
 #include <lockstep/tensor/tensor.h>
 
+#include "runtime/activation.h"
+
 namespace lockstep {
 
 /// Throws DeviceMismatch, or DTypeError unless both have one floating dtype.
@@ -10,12 +12,13 @@ void check_factors(const char* op, const Tensor& a, const Tensor& b);
 
 struct ProductOptions {
   double alpha = 1;
-  double beta = 0;   ///< Of what `out` holds.
-  Tensor bias = {};  ///< [n], dense, for every row; undefined for none. Needs beta == 0.
+  double beta = 0;                           ///< Of what `out` holds.
+  Tensor bias = {};                          ///< [n], dense, for every row; undefined for none. Needs beta == 0.
+  Activation activation = Activation::none;  ///< Of the sum. Else needs beta == 0.
 };
 
-/// out = alpha a b + beta out (+ bias), matrix by matrix. a: [..., m, k], b: [..., k, n], broadcast to out's leading
-/// dimensions without copies; out: [..., m, n], each matrix dense.
+/// out = activation(alpha a b + beta out (+ bias)), matrix by matrix. a: [..., m, k], b: [..., k, n], broadcast to
+/// out's leading dimensions without copies; out: [..., m, n], each matrix dense.
 void multiply(const Tensor& out, const Tensor& a, const Tensor& b, const ProductOptions& options = {});
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 #include <lockstep/ops/activation.h>
 
 #include "ops/elementwise.h"
+#include "runtime/activation.h"
 
 namespace lockstep {
 namespace {
@@ -8,7 +9,7 @@ namespace {
 struct Relu {
   template <class T>
   LOCKSTEP_HD T operator()(T x) const {
-    return x > 0 || x != x ? x : T(0);  // NaN stays NaN
+    return relu_of(x);
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& y) const {

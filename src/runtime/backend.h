@@ -22,6 +22,7 @@
 #include <lockstep/runtime/kernel.h>
 #include <lockstep/runtime/stream.h>
 
+#include "runtime/activation.h"
 #include "runtime/fused.h"
 
 namespace lockstep {
@@ -51,8 +52,8 @@ struct Copy {
   std::size_t from_pitch = 0;
 };
 
-/// c = alpha * op(a) op(b) + beta * c (+ bias) for each of `batch` row-major matrices; op transposes where asked.
-/// op(a): [m, k], op(b): [k, n], c: [m, n]; leading dimensions and batch strides in elements.
+/// c = activation(alpha * op(a) op(b) + beta * c (+ bias)) for each of `batch` row-major matrices; op transposes where
+/// asked. op(a): [m, k], op(b): [k, n], c: [m, n]; leading dimensions and batch strides in elements.
 struct Matmul {
   DType dtype = kFloat32;  ///< Floating, the same for all three.
   std::int64_t m = 0, n = 0, k = 0;
@@ -63,6 +64,7 @@ struct Matmul {
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false;
   double alpha = 1, beta = 0;
+  Activation activation = Activation::none;  ///< Else needs beta == 0. On CUDA relu may make 0 of NaN.
   std::int64_t batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 };

@@ -3,6 +3,11 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/runtime/stream.h>
+#include <lockstep/runtime/trace.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
@@ -23,6 +28,28 @@ TEST(Sequential, AppliesItsModulesInOrder) {
   const Tensor x = randn({5, 3});
   EXPECT_EQ(values(net(x)), values(second(nn::ReLU()(first(x)))));
   EXPECT_EQ(keys(net), (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}));
+}
+
+// An operation of its own for what ends no layer, and for the exact GELU.
+TEST(Sequential, EndsLinearLayersWithTheirActivationWhereNothingIsRecorded) {
+  const SimulatedDevices devices({.count = 1});
+  nn::Sequential net(nn::ReLU(), nn::Linear(3, 4), nn::ReLU(), nn::ReLU(), nn::Linear(4, 5, {.bias = false}),
+                     nn::GELU(GeluForm::tanh), nn::Linear(5, 6), nn::GELU(), nn::Linear(6, 2));
+  net.to(Device::cuda(0));
+  const Tensor x = randn({7, 3}).cuda();
+  const std::vector<double> recorded = values(net(x));
+  const NoGrad guard;
+  synchronize(Device::cuda(0));
+  const Trace trace;
+  const Tensor y = net(x);
+  synchronize(Device::cuda(0));
+  const auto count = [&](const char* name) { return std::ranges::count(trace.events(), name, &TraceEvent::name); };
+  EXPECT_EQ(count("matmul"), 4);
+  EXPECT_EQ(count("relu"), 2);
+  EXPECT_EQ(count("gelu"), 1);
+  const std::vector<double> got = values(y);
+  ASSERT_EQ(got.size(), recorded.size());
+  for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], recorded[i], 1e-5);
 }
 
 TEST(Sequential, IsTheIdentityWhenEmpty) {

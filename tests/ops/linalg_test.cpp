@@ -1,7 +1,15 @@
+#include <algorithm>
+#include <array>
 #include <atomic>
 #include <thread>
+#include <tuple>
+
+#include <lockstep/ops/activation.h>
+#include <lockstep/runtime/stream.h>
+#include <lockstep/runtime/trace.h>
 
 #include "ops/checks.h"
+#include "ops/linear.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -123,6 +131,61 @@ TEST(Linalg, Gradients) {
   expect_gradients([](const Inputs& in) { return linear(in[0], in[1], in[2]); },
                    {random_doubles({2, 2, 4}), random_doubles({3, 4}), random_doubles({3})});
 }
+
+TEST(Linalg, GradientsOfALinearLayerWithAnActivation) {
+  for (const Activation activation : {Activation::relu, Activation::gelu_tanh})
+    expect_gradients([&](const Inputs& in) { return linear(in[0], in[1], in[2], activation); },
+                     {random_doubles({2, 2, 4}), random_doubles({3, 4}), random_doubles({3})});
+}
+
+class LinearWithActivation : public ::testing::TestWithParam<std::tuple<DType, Activation>> {
+ protected:
+  static Tensor apart(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    const Tensor sums = linear(x, weight, bias);
+    return std::get<Activation>(GetParam()) == Activation::relu ? relu(sums) : gelu(sums, GeluForm::tanh);
+  }
+  static Tensor at_once(const Tensor& x, const Tensor& weight, const Tensor& bias) {
+    return linear(x, weight, bias, std::get<Activation>(GetParam()));
+  }
+  static TensorOptions like() { return {.dtype = std::get<DType>(GetParam())}; }
+};
+
+TEST_P(LinearWithActivation, IsBothOperations) {
+  const TestDevices devices(1);
+  const double tolerance = like().dtype == kFloat64 ? 1e-13 : like().dtype == kFloat32 ? 1e-5 : 2e-2;
+  const auto [rows, in, out] = std::array{70, 50, 60};
+  for (const Shape& sizes : {Shape{2, in}, Shape{3, rows, in}})
+    for (const Device device : {Device(), Device::cuda(0)}) {
+      const Tensor x = randn(sizes, like()).to(device), bias = randn({out}, like()).to(device);
+      const Tensor weight = (randn({out, in}, like()) * 0.2).to(device);
+      for (const Tensor& b : {bias, Tensor()})
+        EXPECT_LT(distance(at_once(x, weight, b), apart(x, weight, b)), tolerance) << sizes << device;
+    }
+}
+
+TEST_P(LinearWithActivation, KeepsNanInTraining) {
+  const TestDevices devices(1);
+  const Tensor x = full({2, 3}, kNan, like()).cuda(), weight = ones({4, 3}, like()).cuda().requires_grad_();
+  for (const double value : values(at_once(x, weight, {}))) EXPECT_TRUE(std::isnan(value));
+}
+
+TEST_P(LinearWithActivation, IsOneOperationWhereNothingIsRecorded) {
+  const SimulatedDevices devices({.count = 1});
+  const Tensor x = randn({2, 3}, like()).cuda(), weight = randn({4, 3}, like()).cuda().requires_grad_();
+  const char* const activation = std::get<Activation>(GetParam()) == Activation::relu ? "relu" : "gelu";
+  const auto activations = [&] {
+    const Trace trace;
+    at_once(x, weight, {});
+    synchronize(Device::cuda(0));
+    return std::ranges::count(trace.events(), activation, &TraceEvent::name);
+  };
+  EXPECT_EQ(activations(), 1);
+  const NoGrad guard;
+  EXPECT_EQ(activations(), 0);
+}
+INSTANTIATE_TEST_SUITE_P(DTypes, LinearWithActivation,
+                         ::testing::Combine(::testing::Values(kFloat16, kBFloat16, kFloat32, kFloat64),
+                                            ::testing::Values(Activation::relu, Activation::gelu_tanh)));
 
 }  // namespace
 }  // namespace lockstep

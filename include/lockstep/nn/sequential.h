@@ -35,8 +35,14 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   /// The module itself. Throws InvalidArgument if it is of another type.
   template <class M>
   M& as() {
-    if (auto* held = dynamic_cast<Held<M>*>(held_.holder.get())) return held->value;
+    if (M* const module = find<M>()) return *module;
     throw_wrong_type(typeid(M), held_->module());
+  }
+  /// The module itself, or null if it is of another type.
+  template <class M>
+  M* find() {
+    auto* const held = dynamic_cast<Held<M>*>(held_.holder.get());
+    return held ? &held->value : nullptr;
   }
 
  private:

@@ -16,7 +16,7 @@ namespace lockstep::nn {
 struct TransformerLayerOptions {
   std::int64_t dim_feedforward = 2048;
   double dropout = 0.1;
-  std::function<Tensor(const Tensor&)> activation = [](const Tensor& x) { return relu(x); };
+  std::function<Tensor(const Tensor&)> activation = relu;
   double layer_norm_eps = 1e-5;
   bool batch_first = false;  ///< [batch, length, features] instead of [length, batch, features].
   bool norm_first = false;   ///< Normalizes before attention and feed-forward, not after.

@@ -78,14 +78,14 @@ cudaError_t reduce_as(const RankReduction& reduction, ReduceOp op, cudaStream_t 
 }
 
 template <class T>
-__global__ void nothing_kernel(T* c, const T* bias, double beta, std::int64_t rows, std::int64_t columns,
-                               std::int64_t ld) {
+__global__ void nothing_kernel(T* c, const T* bias, double beta, Activation activation, std::int64_t rows,
+                               std::int64_t columns, std::int64_t ld) {
   using A = std::conditional_t<is_narrow<T>, float, T>;
   const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
   for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
     T& element = c[i / columns * ld + i % columns];
     const A kept = beta == 0 ? A(0) : A(beta) * A(element);  // what beta == 0 overwrites may be NaN
-    element = T(bias ? kept + A(bias[i % columns]) : kept);
+    element = T(activate(activation, bias ? kept + A(bias[i % columns]) : kept));
   }
 }
 
@@ -95,7 +95,7 @@ cudaError_t product_of_nothing_as(const Matmul& matmul, cudaStream_t stream) {
   for (std::int64_t batch = 0; batch < matmul.batch; ++batch) {
     T* const c = static_cast<T*>(matmul.c) + batch * matmul.stride_c;
     const cudaError_t error = cudaLaunchKernelEx(&config, nothing_kernel<T>, c, static_cast<const T*>(matmul.bias),
-                                                 matmul.beta, matmul.m, matmul.n, matmul.ldc);
+                                                 matmul.beta, matmul.activation, matmul.m, matmul.n, matmul.ldc);
     if (error != cudaSuccess) return error;
   }
   return cudaSuccess;

@@ -1,5 +1,5 @@
-// The two kernels that the backend itself has: what several devices on one card hold becomes one, and products of
-// nothing.
+// The two kernels that the backend itself has: what several devices on one card hold becomes one, and what a product
+// is without its sums.
 #pragma once
 
 #include <array>
@@ -25,7 +25,7 @@ struct RankReduction {
 /// Throws nothing itself: what CUDA says is returned. Elements combine as on the simulated devices.
 cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, cudaStream_t stream);
 
-/// c = beta c (+ bias): a product whose k is 0.
+/// c = activation(beta c (+ bias)): a product whose k is 0, or with beta = 1 what cuBLASLt has left to be done.
 cudaError_t product_of_nothing(const Matmul& matmul, cudaStream_t stream);
 
 }  // namespace lockstep::gpu

@@ -58,6 +58,14 @@ struct Setter {
   }
 };
 
+cublasLtEpilogue_t epilogue_of(const Matmul& m) {
+  switch (m.activation) {
+    case Activation::relu: return m.bias ? CUBLASLT_EPILOGUE_RELU_BIAS : CUBLASLT_EPILOGUE_RELU;
+    case Activation::gelu_tanh: return m.bias ? CUBLASLT_EPILOGUE_GELU_BIAS : CUBLASLT_EPILOGUE_GELU;
+    default: return m.bias ? CUBLASLT_EPILOGUE_BIAS : CUBLASLT_EPILOGUE_DEFAULT;
+  }
+}
+
 Layout make_layout(int device, cudaDataType_t type, std::int64_t rows, std::int64_t columns, std::int64_t ld,
                    std::int64_t batch, std::int64_t stride) {
   cublasLtMatrixLayout_t made = nullptr;
@@ -78,7 +86,7 @@ struct MatmulPlans::Plan {
   Description description;
   Layout a, b, c;
   cublasLtMatmulAlgo_t algorithm;
-  bool adds_bias;
+  cublasLtEpilogue_t epilogue;
 };
 
 MatmulPlans::MatmulPlans(int device, bool tf32, IssuingMutex& issuing)
@@ -111,19 +119,22 @@ MatmulPlans::Key MatmulPlans::key_of(const Matmul& m) {
           alignment_of(m.a),
           alignment_of(m.b),
           alignment_of(m.c),
-          alignment_of(m.bias)};
+          alignment_of(m.bias),
+          std::int64_t(m.activation)};
 }
 
-// Not every kind of product can be had with a bias.
+// Not every kind of product can be had with every epilogue.
 MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
-  std::optional<Plan> plan = try_make(m, key, m.bias != nullptr);
-  if (!plan && m.bias) plan = try_make(m, key, false);
+  const cublasLtEpilogue_t epilogue = epilogue_of(m);
+  std::optional<Plan> plan = try_make(m, key, epilogue);
+  if (!plan && epilogue != CUBLASLT_EPILOGUE_DEFAULT) plan = try_make(m, key, CUBLASLT_EPILOGUE_DEFAULT);
   if (!plan) check(CUBLAS_STATUS_NOT_SUPPORTED, "cublasLtMatmulAlgoGetHeuristic", device_);
   return *std::move(plan);
 }
 
 // Nothing if cuBLASLt has no algorithm.
-std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Key& key, bool adds_bias) const {
+std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Key& key,
+                                                       cublasLtEpilogue_t epilogue) const {
   const Types types = types_of(m.dtype, tf32_);
   const Setter set{device_};
   Plan plan;
@@ -133,9 +144,9 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
   plan.description.reset(description);
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSA, m.transpose_b ? CUBLAS_OP_T : CUBLAS_OP_N);
   set(plan.description, CUBLASLT_MATMUL_DESC_TRANSB, m.transpose_a ? CUBLAS_OP_T : CUBLAS_OP_N);
-  plan.adds_bias = adds_bias;
-  if (adds_bias) {
-    set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_BIAS);
+  plan.epilogue = epilogue;
+  set(plan.description, CUBLASLT_MATMUL_DESC_EPILOGUE, epilogue);
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && m.bias) {
     set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
     set(plan.description, CUBLASLT_MATMUL_DESC_BIAS_DATA_TYPE, types.elements);
   }
@@ -183,10 +194,10 @@ void MatmulPlans::run(const Matmul& m, cudaStream_t stream) {
 }
 
 void MatmulPlans::run(const Matmul& m, const Plan& plan, cudaStream_t stream) const {
+  const bool is_whole = plan.epilogue == epilogue_of(m);
   double kept = m.beta;
-  if (plan.adds_bias) {
-    Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
-  } else if (m.bias) {
+  if (is_whole && m.bias) Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
+  if (!is_whole && m.activation == Activation::none) {  // the bias first: the product is added to it unrounded
     check(product_of_nothing(m, stream), "cudaLaunchKernelEx", device_);
     kept = 1;
   }
@@ -199,6 +210,10 @@ void MatmulPlans::run(const Matmul& m, const Plan& plan, cudaStream_t stream) co
                                    beta, m.c, plan.c.get(), m.c, plan.c.get(), &plan.algorithm, workspace_.get(),
                                    kWorkspaceBytes, stream),
         "cublasLtMatmul", device_);
+  if (is_whole || m.activation == Activation::none) return;
+  Matmul rest = m;
+  rest.beta = 1;
+  check(product_of_nothing(rest, stream), "cudaLaunchKernelEx", device_);
 }
 
 }  // namespace lockstep::gpu

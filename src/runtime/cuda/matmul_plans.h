@@ -32,10 +32,10 @@ class MatmulPlans {
 
  private:
   // What the choice of an algorithm depends on: the product without its pointers, but with their alignment.
-  using Key = std::array<std::int64_t, 19>;
+  using Key = std::array<std::int64_t, 20>;
   struct Plan;
   Plan make(const Matmul& matmul, const Key& key) const;
-  std::optional<Plan> try_make(const Matmul& matmul, const Key& key, bool adds_bias) const;
+  std::optional<Plan> try_make(const Matmul& matmul, const Key& key, cublasLtEpilogue_t epilogue) const;
   void run(const Matmul& matmul, const Plan& plan, cudaStream_t stream) const;
   static Key key_of(const Matmul& matmul);
 

@@ -56,6 +56,17 @@ void tiny(const Matmul& p, const T* a, const T* b, T* c) {
     }
 }
 
+// While the piece is in the cache.
+template <class T>
+void activate_all(const Matmul& p, T* c) {
+  const auto each = [&](auto f) {
+    for (std::int64_t i = 0; i < p.m; ++i)
+      for (std::int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] = f(c[i * p.ldc + j]);
+  };
+  if (p.activation == Activation::relu) each([](T x) { return relu_of(x); });
+  if (p.activation == Activation::gelu_tanh) each([](T x) { return gelu_tanh_of(x); });
+}
+
 template <class T>
 void serial(Matmul p, const T* a, const T* b, T* c, const T* bias) {
   if (bias) {
@@ -66,6 +77,7 @@ void serial(Matmul p, const T* a, const T* b, T* c, const T* bias) {
     tiny(p, a, b, c);
   else
     gemm(p, a, b, c);
+  activate_all(p, c);
 }
 
 // One product, its longer side divided between the cores.

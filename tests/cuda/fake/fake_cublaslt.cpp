@@ -1,5 +1,7 @@
 #include <cublasLt.h>
 
+#include <algorithm>
+#include <cmath>
 #include <cstring>
 #include <map>
 #include <vector>
@@ -50,13 +52,29 @@ cublasStatus_t set(Handle handle, int attribute, const void* value, std::size_t 
   return CUBLAS_STATUS_SUCCESS;
 }
 
-// d = alpha op(a) op(b) + beta c + bias, by columns, as its documentation defines it. T adds up, E is what lies there.
+std::uint32_t epilogue_of(const Object& product) {
+  return product.get(CUBLASLT_MATMUL_DESC_EPILOGUE, std::uint32_t(CUBLASLT_EPILOGUE_DEFAULT));
+}
+bool adds_bias(const Object& product) { return (epilogue_of(product) & CUBLASLT_EPILOGUE_BIAS) != 0; }
+
+// Its GELU is the tanh approximation.
+template <class T>
+T finished(std::uint32_t epilogue, T x) {
+  if (epilogue & CUBLASLT_EPILOGUE_RELU) return x > 0 ? x : T(0);
+  if (epilogue & CUBLASLT_EPILOGUE_GELU)
+    return T(0.5) * x * (1 + std::tanh(std::sqrt(T(2 / M_PI)) * (x + T(0.044715) * x * x * x)));
+  return x;
+}
+
+// d = epilogue(alpha op(a) op(b) + beta c + bias), by columns, as its documentation defines it. T adds up, E is what
+// lies there.
 template <class E, class T>
 void multiply(const Object& product, T alpha, const E* a, const Object& A, const E* b, const Object& B, T beta, E* c,
               const Object& C) {
   const bool ta = product.get(CUBLASLT_MATMUL_DESC_TRANSA, CUBLAS_OP_N) == CUBLAS_OP_T;
   const bool tb = product.get(CUBLASLT_MATMUL_DESC_TRANSB, CUBLAS_OP_N) == CUBLAS_OP_T;
-  const bool biased = product.get(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT) == CUBLASLT_EPILOGUE_BIAS;
+  const std::uint32_t epilogue = epilogue_of(product);
+  const bool biased = adds_bias(product);
   const auto* const bias = static_cast<const E*>(product.get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr));
   const std::int64_t inner = ta ? A.rows : A.columns;
   if ((tb ? B.columns : B.rows) != inner || (ta ? A.columns : A.rows) != C.rows ||
@@ -75,7 +93,8 @@ void multiply(const Object& product, T alpha, const E* a, const Object& A, const
         for (std::int64_t k = 0; k < inner; ++k)
           sum += T(ta ? x[i * A.ld + k] : x[k * A.ld + i]) * T(tb ? y[k * B.ld + j] : y[j * B.ld + k]);
         E& element = z[j * C.ld + i];
-        element = E(alpha * sum + (beta == 0 ? T(0) : beta * T(element)) + (biased ? T(bias[i]) : T(0)));
+        const T whole = alpha * sum + (beta == 0 ? T(0) : beta * T(element)) + (biased ? T(bias[i]) : T(0));
+        element = E(finished(epilogue, whole));
       }
   }
 }
@@ -123,9 +142,11 @@ cublasStatus_t cublasLtMatmulAlgoGetHeuristic(cublasLtHandle_t, cublasLtMatmulDe
                                               cublasLtMatmulPreference_t, int, cublasLtMatmulHeuristicResult_t* best,
                                               int* found) {
   fake::may_wait_for_cards("cublasLtMatmulAlgoGetHeuristic");
-  const bool has_bias =
-      of(product).get(CUBLASLT_MATMUL_DESC_EPILOGUE, CUBLASLT_EPILOGUE_DEFAULT) == CUBLASLT_EPILOGUE_BIAS;
-  if (has_bias && !fake::machine().bias_epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
+  constexpr std::uint32_t kKnown[] = {CUBLASLT_EPILOGUE_DEFAULT,   CUBLASLT_EPILOGUE_BIAS, CUBLASLT_EPILOGUE_RELU,
+                                      CUBLASLT_EPILOGUE_RELU_BIAS, CUBLASLT_EPILOGUE_GELU, CUBLASLT_EPILOGUE_GELU_BIAS};
+  const std::uint32_t epilogue = epilogue_of(of(product));
+  if (std::ranges::find(kKnown, epilogue) == std::end(kKnown)) return CUBLAS_STATUS_INVALID_VALUE;
+  if (epilogue != CUBLASLT_EPILOGUE_DEFAULT && !fake::machine().epilogues) return CUBLAS_STATUS_NOT_SUPPORTED;
   *found = 1;
   best->state = fake::machine().algorithms ? CUBLAS_STATUS_SUCCESS : CUBLAS_STATUS_NOT_SUPPORTED;
   return CUBLAS_STATUS_SUCCESS;
@@ -138,6 +159,9 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   fake::expect_memory("cublasLtMatmul", workspace, workspace_bytes);
   fake::use_kernel(product);  // of the algorithm
   if (c != d) fake::complain("c is not d");
+  if (adds_bias(of(product)) && !of(product).get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr))
+    fake::complain("an epilogue adds a bias that is not there");
+  fake::machine().epilogues_used += (epilogue_of(of(product)) & (CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU)) != 0;
   if (of(A).type != of(B).type || of(A).type != of(C).type) fake::complain("matrices of several types");
   const auto run = [&]<class E, class T>(E, T) {
     fake::enqueue(stream, [=, Product = of(product), A = of(A), B = of(B), C = of(C),

@@ -25,7 +25,7 @@ struct Machine {
   bool collectives_hang = false;       ///< They never end, and nothing reports an error.
   bool launch_one_rank = false;        ///< Of collectives: the others are launched when this is taken back.
   int nccl_version = 22809;            ///< As ncclGetVersion says it.
-  bool bias_epilogues = true;          ///< cuBLASLt has algorithms that add a bias.
+  bool epilogues = true;               ///< cuBLASLt has algorithms that add a bias or apply an activation.
   bool algorithms = true;              ///< It fills in those that it names.
   bool cudnn = true;                   ///< cuDNN can be loaded.
   int cudnn_create = 0;                ///< What cudnnCreate answers.
@@ -39,6 +39,7 @@ struct Machine {
   int aborts = 0;
   int connections = 0;
   int card_switches = 0;    ///< Calls that made a card current.
+  int epilogues_used = 0;   ///< Products of cuBLASLt that applied an activation.
   int cudnn_plans = 0;      ///< Plans of cuDNN that were made ready.
   int cudnn_engine = -1;    ///< Of the last execution: 0 is not deterministic, 1 rounds float32, 3 does neither.
   int cudnn_layouts = 0;    ///< Of the convolution done last: a bit for each tensor that was channels-last.

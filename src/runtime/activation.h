@@ -1,0 +1,38 @@
+// What a matrix product may end with, as every backend computes it but for a library's own rounding.
+#pragma once
+
+#include <cmath>
+#include <cstdint>
+
+#include <lockstep/core/float16.h>
+
+namespace lockstep {
+
+enum class Activation : std::uint8_t {
+  none,
+  relu,
+  gelu_tanh,  ///< The tanh approximation: cuBLASLt's GELU, which has no exact form.
+};
+
+template <class T>
+LOCKSTEP_HD T relu_of(T x) {
+  return x > 0 || x != x ? x : T(0);  // NaN stays NaN
+}
+
+template <class T>
+LOCKSTEP_HD T gelu_tanh_of(T x) {
+  using std::tanh;
+  constexpr double kSqrtTwoOverPi = 0.79788456080286535588, kCubic = 0.044715;
+  return x * (1 + tanh(T(kSqrtTwoOverPi) * (x + T(kCubic) * x * x * x))) / 2;
+}
+
+template <class T>
+LOCKSTEP_HD T activate(Activation activation, T x) {
+  switch (activation) {
+    case Activation::relu: return relu_of(x);
+    case Activation::gelu_tanh: return gelu_tanh_of(x);
+    default: return x;
+  }
+}
+
+}  // namespace lockstep
