@@ -62,7 +62,6 @@ std::vector<std::string> unpacked(const std::string& all) {
 
 }  // namespace
 
-World::World() = default;
 World::World(std::shared_ptr<Transport> transport) : transport_(std::move(transport)) {}
 
 ProcessRank World::rank() const noexcept { return ProcessRank(transport_ ? transport_->rank() : 0); }

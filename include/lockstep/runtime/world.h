@@ -40,7 +40,7 @@ using DeviceRank = Rank<struct DeviceKind>;
 class LOCKSTEP_API World {
  public:
   /// This process alone.
-  World();
+  World() noexcept = default;
   /// For launchers.
   explicit World(std::shared_ptr<Transport> transport);
 
