@@ -114,19 +114,28 @@ void gradgradcheck(const TensorFunction& function, const Tensors& inputs, const 
     for (double& value : seed) value = number = std::fmod(number * 1.7 + 0.45, 2) - 1;
     extended.push_back(from_values(seed, outputs[o]));
   }
-  const auto gradient = [&, count = inputs.size()](const Tensors& all) {
+  const auto gradient = [&, count = inputs.size()](const Tensors& all, bool create_graph) {
     const Tensors leaves(all.begin(), all.begin() + std::ptrdiff_t(count));
     const Tensors results = function(leaves);
     Tensors roots, wanted;
     for (const std::size_t o : differentiable) roots.push_back(results[o]);
     for (const Tensor& leaf : leaves)
       if (leaf.requires_grad()) wanted.push_back(leaf);
-    Tensors found = gradients(roots, wanted, std::span(all).subspan(count), {.create_graph = true});
+    Tensors found = gradients(roots, wanted, std::span(all).subspan(count), {.create_graph = create_graph});
     for (std::size_t i = 0; i < found.size(); ++i)
       if (!found[i].defined()) found[i] = zeros_like(wanted[i]);
     return found;
   };
-  gradcheck(gradient, extended, options);
+  // A gradient that is recorded may have the right derivative and be wrong itself.
+  const Tensors recorded = gradient(extended, true), plain = gradient(extended, false);
+  for (std::size_t i = 0; i < plain.size(); ++i) {
+    const Values got = values_of(recorded[i]), expected = values_of(plain[i]);
+    for (std::size_t j = 0; j < expected.size(); ++j)
+      if (!(std::abs(got[j] - expected[j]) <= options.relative * std::abs(expected[j]) + options.absolute))
+        throw AutogradError(text("[gradgradcheck] expected gradient ", i, " to be ", expected[j], " at ",
+                                 place_of(plain[i].sizes(), j), " where it is recorded too, got ", got[j]));
+  }
+  gradcheck([&](const Tensors& all) { return gradient(all, true); }, extended, options);
 }
 
 }  // namespace lockstep::detail

@@ -28,6 +28,14 @@ enum class FusedKind : std::uint8_t {
   batch_norm,
   /// g (y's shape), x, (weight), mean, variance -> the gradients of x, weight [C] and bias [C].
   batch_norm_gradient,
+  /// gates [S, N, 4 H] (sums that lack the product of the state; become i, f, g, o), weight [4 H, H], h before each
+  /// step
+  /// [S, N, H], c before each step -> h after each step, c after each step. Before a step is after the one that is
+  /// taken before it, and may be the same memory.
+  lstm,
+  /// g (h's shape), weight, gates, c before each step, c after each step -> dh [N, H], dc [N, H], the gradient of the
+  /// gates' sums. dh and dc hold the gradients of the last state, and then those of the first.
+  lstm_gradient,
 };
 
 /// A tensor as a backend sees it. `data` is null while a backend is only asked.
@@ -57,6 +65,8 @@ struct FusedOp {
 
   // Of batch norm: y = (x - mean) / sqrt(variance + epsilon) * weight + bias.
   double epsilon = 0;
+
+  bool reverse = false;  ///< Of LSTMs: the last step is taken first.
 };
 
 }  // namespace lockstep

@@ -157,6 +157,16 @@ TEST(Checkpoint, NeedsTheMemoryOfOnePart) {
   EXPECT_LE(peak(true), kDepth + 10);
 }
 
+TEST(Checkpoint, KeepsNothingBehindACheckpointInIt) {
+  const TestDevices devices(1);
+  const Device device("cuda:0");
+  const auto part = [](const Tensor& y) { return sin(exp(sin(exp(sin(y))))); };
+  const Tensor x = leaf(rand({256, 256}).to(device));
+  const std::size_t before = memory_stats(device).in_use;
+  const Tensor y = checkpoint([&](const Tensor& in) { return part(checkpoint(part, in)); }, x);
+  EXPECT_LE(memory_stats(device).in_use - before, y.numel() * sizeof(float));
+}
+
 TEST(Checkpoint, RecordsNothingWithoutGradients) {
   const NoGrad guard;
   Block block;
@@ -182,6 +192,19 @@ TEST(Checkpoint, RefusesAFunctionThatDoesSomethingElse) {
   EXPECT_EQ(thrown<AutogradError>([&] { sum(y).backward(); }),
             "[checkpoint] expected the function to do the same again, got 1 saved tensors where it saved 2 before (in "
             "backward of Mul)");
+}
+
+TEST(Checkpoint, RefusesAFunctionThatComputesInAnotherDType) {
+  const Tensor x = leaf(randn({3}));
+  bool again = false;
+  const auto wider = [&](const Tensor& in) {
+    return std::exchange(again, true) ? exp(in.to(kFloat64)).to(kFloat32) : exp(in);
+  };
+  const Tensor y = checkpoint(wider, x);
+  EXPECT_EQ(
+      thrown<AutogradError>([&] { sum(y).backward(); }),
+      "[checkpoint] expected the function to do the same again, got a saved tensor 0 of [3] float64 where it saved "
+      "[3] float32 before (in backward of Exp)");
 }
 
 TEST(Checkpoint, RefusesInputsThatWereChanged) {

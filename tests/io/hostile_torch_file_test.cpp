@@ -3,6 +3,7 @@
 
 #include <cstring>
 #include <functional>
+#include <limits>
 #include <string>
 #include <utility>
 #include <vector>
@@ -89,6 +90,36 @@ TEST(HostileTorchFile, IsWellFormedWithoutALie) {
   EXPECT_EQ(torch_file::read(source, {}).tensors.at("x").to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
+// Longer than what is read at once.
+TEST(HostileTorchFile, IsReadWholeWithItsChecksum) {
+  constexpr std::int32_t kElements = 100'000;
+  std::vector<float> values(kElements);
+  for (std::size_t i = 0; i < values.size(); ++i) values[i] = float(i);
+  std::string data(values.size() * sizeof(float), '\0');
+  std::memcpy(data.data(), values.data(), data.size());
+  const std::string file =
+      torch_zip(dict_of(tensor_of(storage_of(kElements), 0, integer(kElements), integer(1))), data);
+  MemorySource source(file);
+  EXPECT_EQ(torch_file::read(source, {}).tensors.at("x").to_vector<float>(), values);
+}
+
+// As Python's pickle.loads reads them.
+TEST(HostileTorchFile, MayHaveLongIntegersOfAnySign) {
+  const std::pair<std::string, std::int64_t> numbers[] = {
+      {std::string("\x8a\0", 2), 0},
+      {std::string("\x8a\1\xff", 3), -1},
+      {std::string("\x8a\2\xff\0", 4), 255},
+      {std::string("\x8a\6\0\0\0\0\0\1", 8), std::int64_t(1) << 40},
+      {std::string("\x8a\6\0\0\0\0\0\xff", 8), -(std::int64_t(1) << 40)},
+      {std::string("\x8a\10\0\0\0\0\0\0\0\x80", 10), std::numeric_limits<std::int64_t>::min()},
+  };
+  for (const auto& [number, expected] : numbers) {
+    const std::string file = torch_zip(dict_of(number));
+    MemorySource source(file);
+    EXPECT_EQ(torch_file::read(source, {}).tensors.at("x").item<std::int64_t>(), expected);
+  }
+}
+
 TEST(HostileTorchFile, OfOtherOpcodesAndNamesIsRefusedByName) {
   const std::pair<std::string, std::string> pickles[] = {
       {"\x80\2" + named("os", "system") + unicode("true") + "\x85R.",
@@ -150,11 +181,15 @@ TEST(HostileTorchFile, OfATensorThatLiesIsRefused) {
        "expected 1000000000 elements of float32 in storage \"0\", got 8 bytes"},
       {tensor_of(storage_of(2, "7"), 0, one, one), "expected data of storage \"7\", got none"},
       {tensor_of("}", 0, one, one), "expected a storage, got a dict"},
+      {tensor_of(storage_of(2), 0, one, one) + 's' + unicode("y") + tensor_of(storage_of(1), 0, one, one),
+       "expected 2 elements of float32 in storage \"0\" as before, got 1 of float32"},
       {storage_of(2), "expected a value for \"x\", got a storage"},
       {named("torch", "FloatStorage"), "expected a value for \"x\", got \"torch.FloatStorage\""},
       {tensor_of(storage_of(8, "0", "BoolStorage"), 0, one, one), "expected 0 or 1 for a bool, got 97"},
   };
   for (const auto& [value, expected] : values) EXPECT_EQ(zip_error(torch_zip(dict_of(value))), expected);
+  EXPECT_EQ(zip_error(torch_zip(dict_of(tensor_of(storage_of(2, "0", "BoolStorage"), 0, one, one)), "\1\2")),
+            "expected 0 or 1 for a bool, got 2");
 }
 
 TEST(HostileTorchFile, OfCirclesAndBombsIsRefused) {
@@ -182,6 +217,9 @@ TEST(HostileTorchFile, OfADirectoryThatLiesIsRefused) {
             "expected \"m/data.pkl\" before the directory,");
   EXPECT_EQ(zip_error(zip_of(entries, {.more_bytes = 1})).substr(0, 41), "expected \"m/data/0\" before the directory,");
   EXPECT_EQ(zip_error(zip_of(entries, {.all_at_first = true})).substr(0, 34), "expected entries without overlap, ");
+  std::string reaching = zip_of(entries);
+  for (const std::size_t size : {20, 24}) reaching[reaching.find("PK\1\2") + size] += 1;  // into the next entry
+  EXPECT_EQ(zip_error(reaching), "expected entries without overlap, got \"m/data/0\" in \"m/data.pkl\"");
   EXPECT_EQ(zip_error(zip_of({{"m/data.pkl", "}."}, {"m/data.pkl", "}."}})),
             "expected each entry once, got \"m/data.pkl\" again");
   EXPECT_EQ(zip_error(zip_of({{"m/n/data.pkl", "}."}})),

@@ -15,8 +15,8 @@
 #include <lockstep/tensor/random.h>
 
 #include "nn/modules.h"
-#include "ops/recurrent/gate_functions.h"
 #include "ops/recurrent/sequence.h"
+#include "runtime/gate_functions.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"

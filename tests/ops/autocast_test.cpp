@@ -148,6 +148,14 @@ TEST(Autocast, IsLeftAndEnteredAgain) {
   EXPECT_EQ(mm(x, x).dtype(), kBFloat16);
 }
 
+TEST(Autocast, GoesOnAfterAnInnerRegion) {
+  const Autocast region(kBFloat16);
+  for (const DType dtype : {kFloat16, kBFloat16}) {
+    { const Autocast inner(dtype); }
+    EXPECT_EQ(autocast_dtype(), kBFloat16);
+  }
+}
+
 TEST(Autocast, DoesNotReachBackward) {
   const Tensor x = leaf(ones({1, 1}));
   std::optional<DType> seen = kFloat64;

@@ -21,6 +21,12 @@
 
 namespace lockstep::recurrent {
 
+/// Whether it may do all steps as one operation: forward_all(...), backward_all(...), false where it does not.
+template <class Cell>
+inline constexpr bool kTakesAllSteps = requires {
+  &Cell::forward_all;
+};
+
 /// Rows of one step. Undefined: from_h unless the cell is kSeparate; c unless it has a cell.
 struct ForwardStep {
   Tensor gates;   ///< [rows, gates * hidden]: the sums, and then the gates.
@@ -81,6 +87,8 @@ Kept forward_pass(const Inputs& in, const Steps& steps) {
                {}};
   if (Cell::kHasCell) kept.c = History(steps, in[kC], device, x.dtype(), hidden);
   multiply(kept.gates, x, turned(in[kWeightIh]), {.bias = bias});
+  if constexpr (kTakesAllSteps<Cell>)
+    if (Cell::forward_all(in, steps, kept, hidden)) return kept;
   for (std::int64_t nth = 0; nth < steps.count(); ++nth) {
     const std::int64_t step = steps.taken(nth);
     kept.h.begin(steps, step);
@@ -108,7 +116,9 @@ Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, c
   const Tensor dc = Cell::kHasCell ? own_gradient(x, arrived[2], {steps.batch(), hidden}) : Tensor();
   const Tensor d_gates = uninitialized(x, {steps.total(), wide});
   const Tensor d_from_h = Cell::kSeparate ? uninitialized(x, {steps.total(), wide}) : Tensor();
-  for (std::int64_t nth = steps.count(); nth-- > 0;) {
+  bool done = false;
+  if constexpr (kTakesAllSteps<Cell>) done = Cell::backward_all(in, steps, kept, d_output, dh, dc, d_gates);
+  for (std::int64_t nth = done ? 0 : steps.count(); nth-- > 0;) {
     const std::int64_t step = steps.taken(nth), count = steps.size(step);
     const BackwardStep at = {kept.at(steps, step),
                              step_rows(d_gates, steps, step),

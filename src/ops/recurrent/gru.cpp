@@ -1,8 +1,8 @@
 // The GRU (Cho et al. 2014), as PyTorch and cuDNN compute it: the reset gate works on the state's product, bias
 // included. Gates: r, z, n.
 #include "ops/recurrent/fused_sequence.h"
-#include "ops/recurrent/gate_functions.h"
 #include "ops/recurrent/sequences.h"
+#include "runtime/gate_functions.h"
 
 namespace lockstep::recurrent {
 namespace {

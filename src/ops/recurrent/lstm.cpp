@@ -1,46 +1,55 @@
-// The LSTM (Hochreiter, Schmidhuber 1997; with forget gates), as PyTorch numbers its gates: i, f, g, o.
+// The LSTM: all steps as one operation where the device does that, else step by step.
+#include "ops/fused.h"
 #include "ops/recurrent/fused_sequence.h"
-#include "ops/recurrent/gate_functions.h"
 #include "ops/recurrent/sequences.h"
+#include "runtime/lstm_cell.h"
 
 namespace lockstep::recurrent {
 namespace {
 
-struct LstmForward {
-  template <class T>
-  LOCKSTEP_HD void operator()(T& h, T& c, T& i, T& f, T& g, T& o, const T& c_before) const {
-    const T in = gate_sigmoid(i), forget = gate_sigmoid(f), candidate = gate_tanh(g), out = gate_sigmoid(o);
-    const T cell = forget * c_before + in * candidate;
-    i = in;
-    f = forget;
-    g = candidate;
-    o = out;
-    c = cell;
-    h = out * gate_tanh(cell);
-  }
-};
+// Of sequences of one length.
+Tensor by_step(const Tensor& rows, const Steps& steps) {
+  return rows.view({steps.count(), steps.batch(), rows.size(1)});
+}
 
-struct LstmBackward {
-  template <class T>
-  LOCKSTEP_HD void operator()(T& dc, T& di, T& df, T& dg, T& d_o, const T& i, const T& f, const T& g, const T& o,
-                              const T& c_before, const T& c, const T& d_output, const T& d_next) const {
-    const T squashed = gate_tanh(c), dh = d_output + d_next;
-    const T cell = dc + dh * o * (1 - squashed * squashed);
-    const T in = cell * g * i * (1 - i), forget = cell * c_before * f * (1 - f);
-    const T candidate = cell * i * (1 - g * g), out = dh * squashed * o * (1 - o), before = cell * f;
-    di = in;
-    df = forget;
-    dg = candidate;
-    d_o = out;
-    dc = before;
-  }
-};
+FusedOp description(FusedKind kind, const char* name, const Steps& steps, std::int64_t hidden) {
+  FusedOp op;
+  op.kind = kind;
+  op.name = name;
+  op.flops = double(steps.total() * hidden) * double(8 * hidden + 40);
+  op.reverse = steps.reverse();
+  return op;
+}
 
 struct LstmCell {
   static constexpr const char* kName = "lstm";
   static constexpr const char* kNode = "Lstm";
   static constexpr std::int64_t kGates = 4;
   static constexpr bool kHasCell = true, kSeparate = false;
+
+  static bool forward_all(const Inputs& in, const Steps& steps, const Kept& kept, std::int64_t n) {
+    const auto all = [&](const Tensor& rows) { return by_step(rows, steps); };
+    return steps.even() && run_fused(description(FusedKind::lstm, "lstm", steps, n), {{all(kept.gates), true},
+                                                                                      {in[kWeightHh]},
+                                                                                      {all(kept.h.all_before())},
+                                                                                      {all(kept.c.all_before())},
+                                                                                      {all(kept.h.all()), true},
+                                                                                      {all(kept.c.all()), true}});
+  }
+  /// dh and dc become those of the first state.
+  static bool backward_all(const Inputs& in, const Steps& steps, const Kept& kept, const Tensor& d_output,
+                           const Tensor& dh, const Tensor& dc, const Tensor& d_gates) {
+    const auto all = [&](const Tensor& rows) { return by_step(rows, steps); };
+    return steps.even() && run_fused(description(FusedKind::lstm_gradient, "lstm_gradient", steps, dh.size(1)),
+                                     {{all(d_output.contiguous())},
+                                      {in[kWeightHh]},
+                                      {all(kept.gates)},
+                                      {all(kept.c.all_before())},
+                                      {all(kept.c.all())},
+                                      {dh, true},
+                                      {dc, true},
+                                      {all(d_gates), true}});
+  }
 
   template <class T>
   static void forward(const ForwardStep& at, std::int64_t n) {

@@ -1,7 +1,7 @@
 // The plain recurrent layer (Elman 1990): one sum, and tanh or relu.
 #include "ops/recurrent/fused_sequence.h"
-#include "ops/recurrent/gate_functions.h"
 #include "ops/recurrent/sequences.h"
+#include "runtime/gate_functions.h"
 
 namespace lockstep::recurrent {
 namespace {

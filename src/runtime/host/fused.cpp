@@ -11,6 +11,8 @@ std::optional<std::size_t> offers(const FusedOp& op) {
     case FusedKind::attention_gradient: return offers_attention(op);
     case FusedKind::batch_norm:
     case FusedKind::batch_norm_gradient: return offers_batch_norm(op);
+    case FusedKind::lstm:
+    case FusedKind::lstm_gradient: return offers_lstm(op);
     default: return std::nullopt;
   }
 }
@@ -24,6 +26,8 @@ void fused(const KernelContext& context, const FusedOp& op, void* workspace) {
     case FusedKind::attention_gradient: return attention(context, op);
     case FusedKind::batch_norm:
     case FusedKind::batch_norm_gradient: return batch_norm(context, op, workspace);
+    case FusedKind::lstm:
+    case FusedKind::lstm_gradient: return lstm(context, op, workspace);
     default: return;
   }
 }

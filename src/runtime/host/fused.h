@@ -30,4 +30,7 @@ void attention(const KernelContext& context, const FusedOp& op);
 std::optional<std::size_t> offers_batch_norm(const FusedOp& op);
 void batch_norm(const KernelContext& context, const FusedOp& op, void* workspace);
 
+std::optional<std::size_t> offers_lstm(const FusedOp& op);
+void lstm(const KernelContext& context, const FusedOp& op, void* workspace);
+
 }  // namespace lockstep::host

@@ -16,9 +16,11 @@
 
 namespace lockstep {
 
-// One row on the host: one copy for dense and strided operands, and for the 16-bit types.
+// One row on the host: one copy for dense and strided operands, and for the 16-bit types. Flat: a call of a large f in
+// the loop would keep it from becoming vector instructions.
 template <class F, class... T>
-[[gnu::noinline]] void multi_output_row(const F& f, std::int64_t count, std::pair<T*, std::int64_t>... at) {
+[[gnu::noinline, gnu::flatten]] void multi_output_row(const F& f, std::int64_t count,
+                                                      std::pair<T*, std::int64_t>... at) {
   if (((at.second == 1) && ...)) {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < count; ++i) f(at.first[i]...);
