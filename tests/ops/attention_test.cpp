@@ -92,6 +92,16 @@ TEST_P(Attention, MasksBroadcastAndHideWholeRows) {
   }
 }
 
+TEST_P(Attention, MasksMayBeEachHeadsOwn) {
+  const TensorOptions here = {.dtype = kFloat64, .device = GetParam()};
+  const Tensor q = randn({2, 3, 5, 4}, here), k = randn({2, 3, 6, 4}, here), v = randn({2, 3, 6, 4}, here);
+  for (const Shape& sizes : {Shape{2, 3, 5, 6}, Shape{3, 1, 6}, Shape{2, 1, 5, 6}}) {
+    const Tensor mask = randn(sizes, here);
+    EXPECT_LT(difference(scaled_dot_product_attention(q, k, v, {.mask = mask}), by_formula(q, k, v, mask, 0.5)), 1e-12)
+        << sizes;
+  }
+}
+
 TEST_P(Attention, TakesViewsAndGivesHeadsThatJoinWithoutACopy) {
   const TensorOptions here = {.dtype = kFloat64, .device = GetParam()};
   const Tensor packed = randn({2, 5, 3, 2, 4}, here).requires_grad_();
