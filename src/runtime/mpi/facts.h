@@ -15,6 +15,7 @@ inline constexpr const char* kVersion = "the version of Lockstep";
 inline constexpr const char* kHost = "the name of the host";
 inline constexpr const char* kKernel = "where numbers of processes are alike";
 inline constexpr const char* kProcess = "the number of the process";
+inline constexpr const char* kDatagrams = "where it takes datagrams";
 inline constexpr const char* kTimeLimit = "the time limit in ms";
 
 Facts own_facts(std::chrono::milliseconds time_limit);

@@ -14,6 +14,7 @@
 
 #include "core/text.h"
 #include "runtime/mpi/call.h"
+#include "runtime/mpi/datagrams.h"
 #include "runtime/mpi/facts.h"
 #include "runtime/mpi/launcher.h"
 #include "runtime/mpi/progress.h"
@@ -86,15 +87,19 @@ void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limi
   ::prctl(PR_SET_TIMERSLACK, 1000);  // ns: its sleeps are short
   Session session;
   Communicators communicators = {};
+  Datagrams datagrams;
   std::vector<Facts> by_rank;
   std::shared_ptr<Job> job;
   try {
     session.begin();
     communicators = {.messages = copy_of_world(), .notes = copy_of_world()};
-    by_rank = exchanged(own_facts(limit), communicators.messages);
+    Facts own = own_facts(limit);
+    own[kDatagrams] = datagrams.address();
+    by_rank = exchanged(own, communicators.messages);
     refuse_other_processes(by_rank);
     refuse_differences(by_rank);
     if (by_rank.size() > 1) job = std::make_shared<Job>(members_of(by_rank, communicators.messages), limit);
+    if (job) datagrams.connect(by_rank, job->members.rank);
     start->joined.set_value(job);
   } catch (const std::exception&) {
     start->joined.set_exception(std::current_exception());
@@ -104,7 +109,7 @@ void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limi
     start->ended.set_value();
     return;
   }
-  if (Progress(communicators, by_rank, *job).run()) session.end();
+  if (Progress(communicators, datagrams, by_rank, *job).run()) session.end();
   job->handover.ended();
 }
 

@@ -81,7 +81,9 @@ PendingMessage MpiTransport::start(Transfer::Way way, int peer, int channel, voi
   return std::make_unique<MpiMessage>(job_, transfer);
 }
 
-void MpiTransport::fail(const std::string& reason) noexcept { job_->handover.fail(Failure{rank(), text(job_->members.me(), ": ", reason)}); }
+void MpiTransport::fail(const std::string& reason) noexcept {
+  job_->handover.fail(Failure{rank(), text(job_->members.me(), ": ", reason)});
+}
 
 void MpiTransport::leave() noexcept {
   if (::getpid() != process_id_ || left_.exchange(true)) return;

@@ -1,7 +1,6 @@
 #include "runtime/mpi/peers.h"
 
 #include <algorithm>
-#include <thread>
 #include <utility>
 
 #include "core/text.h"
@@ -16,8 +15,12 @@ constexpr std::chrono::milliseconds kLongestFarewell(100);
 
 }  // namespace
 
-Peers::Peers(MPI_Comm communicator, const Members& members, std::chrono::milliseconds limit)
-    : communicator_(communicator), members_(members), limit_(limit), peers_(std::size_t(members.size())) {
+Peers::Peers(MPI_Comm communicator, Datagrams& datagrams, const Members& members, std::chrono::milliseconds limit)
+    : communicator_(communicator),
+      datagrams_(datagrams),
+      members_(members),
+      limit_(limit),
+      peers_(std::size_t(members.size())) {
   for (Peer& peer : peers_) peer.heard = Clock::now();
   for (int p = 0; p < members.size(); ++p)
     if (p != members.rank) others_.push_back(p);
@@ -25,15 +28,11 @@ Peers::Peers(MPI_Comm communicator, const Members& members, std::chrono::millise
 }
 
 std::optional<Failure> Peers::step(Clock::time_point now, std::optional<int> waits_for) {
-  for (int came = 1; came && !failure_;) {
-    MPI_Status status;
-    check(MPI_Test(&receiving_, &came, &status), "MPI_Test");
-    if (!came) break;
-    const Note note = incoming_;
-    receive_next();
-    take(status.MPI_SOURCE, note, now);
+  receive_datagrams(now);
+  if (!leaves_mpi_alone_ && !failure_) {
+    receive_by_mpi(now);
+    end_sent();
   }
-  end_sent();
   if (now >= next_sign_) {
     next_sign_ = now + limit_ / kSignsWithinLimit;
     for (const int peer : others_) send_sign(peer, waits_for.value_or(kNobody));
@@ -43,6 +42,27 @@ std::optional<Failure> Peers::step(Clock::time_point now, std::optional<int> wai
       failure_ = Failure{peer, text(members_.name(peer), " is lost: no sign of life within ", limit_.count(),
                                     " ms, as ", members_.me(), " noticed")};
   return failure_;
+}
+
+void Peers::receive_datagrams(Clock::time_point now) {
+  Note note;
+  while (const std::optional<int> from = datagrams_.receive(&note, sizeof note)) {
+    Peer& peer = peers_[std::size_t(*from)];
+    peer.hears = note.hears_datagrams;
+    take(*from, note, now);
+    if (!std::exchange(peer.is_heard, true)) send(*from, {.kind = Kind::hello});
+  }
+}
+
+void Peers::receive_by_mpi(Clock::time_point now) {
+  for (int came = 1; came && !failure_;) {
+    MPI_Status status;
+    check(MPI_Test(&receiving_, &came, &status), "MPI_Test");
+    if (!came) return;
+    const Note note = incoming_;
+    receive_next();
+    take(status.MPI_SOURCE, note, now);
+  }
 }
 
 void Peers::take(int from, const Note& note, Clock::time_point now) {
@@ -60,6 +80,7 @@ void Peers::take(int from, const Note& note, Clock::time_point now) {
 
 void Peers::ask() {
   ++question_;
+  leaves_mpi_alone_ = std::ranges::all_of(others_, [this](int p) { return peers_[std::size_t(p)].hears; });
   for (const int peer : others_) send(peer, {.kind = Kind::question, .number = question_});
 }
 
@@ -82,7 +103,7 @@ int Peers::to_blame_for(int peer) const {
 void Peers::say_left(const Transfers& transfers) {
   for (const int peer : others_) {
     const Counts& counts = transfers.counts(peer);
-    send(peer, {.kind = Kind::left, .counts = counts});
+    send_by_mpi(peer, {.kind = Kind::left, .counts = counts});
   }
 }
 
@@ -93,9 +114,10 @@ bool Peers::have_all_left() const {
 void Peers::say_failed(const Failure& failure) {
   Note note = {.kind = Kind::failed, .number = failure.process};
   failure.reason.copy(note.reason.data(), note.reason.size() - 1);
-  for (const int peer : others_) send(peer, note);
+  for (const int peer : others_)
+    if (peer != failure.process || peers_[std::size_t(peer)].hears) send(peer, note);
   const auto end = Clock::now() + kLongestFarewell;
-  for (end_sent(); !sent_.empty() && Clock::now() < end; end_sent()) std::this_thread::yield();
+  while (!leaves_mpi_alone_ && !sent_.empty() && Clock::now() < end) end_sent();
 }
 
 void Peers::close() {
@@ -108,14 +130,22 @@ void Peers::receive_next() {
         "MPI_Irecv");
 }
 
-void Peers::send(int to, const Note& note) {
+void Peers::send(int to, Note note) {
+  const Peer& peer = peers_[std::size_t(to)];
+  note.hears_datagrams = peer.is_heard;
+  for (int copies = note.kind == Kind::failed ? 3 : 1; copies > 0; --copies) datagrams_.send(to, &note, sizeof note);
+  if (!peer.hears && note.kind != Kind::hello) send_by_mpi(to, note);
+}
+
+void Peers::send_by_mpi(int to, const Note& note) {
   Sent& sent = sent_.emplace_back(Sent{to, note});
   check(MPI_Isend(&sent.note, int(sizeof sent.note), MPI_BYTE, to, kTag, communicator_, &sent.request), "MPI_Isend");
 }
 
-// One at a time for each: a process that hangs takes none.
+// By MPI one at a time for each: a process that hangs takes none.
 void Peers::send_sign(int to, int waits_for) {
-  if (std::exchange(peers_[std::size_t(to)].sign_is_on_its_way, true)) return;
+  Peer& peer = peers_[std::size_t(to)];
+  if (!peer.hears && std::exchange(peer.sign_is_on_its_way, true)) return;
   send(to, {.kind = Kind::sign_of_life, .number = waits_for});
 }
 

@@ -11,6 +11,7 @@
 #include <string>
 #include <vector>
 
+#include "runtime/mpi/datagrams.h"
 #include "runtime/mpi/handover.h"
 #include "runtime/mpi/members.h"
 #include "runtime/mpi/transfers.h"
@@ -19,14 +20,16 @@ namespace lockstep::mpi {
 
 class Peers {
  public:
-  Peers(MPI_Comm communicator, const Members& members, std::chrono::milliseconds limit);
+  Peers(MPI_Comm communicator, Datagrams& datagrams, const Members& members, std::chrono::milliseconds limit);
 
   /// Takes what came, answers, and gives a sign of life when it is time: with the peer for which this process has
   /// waited for a while. The failure that a peer told of, or a peer from which nothing came within the limit.
   std::optional<Failure> step(Clock::time_point now, std::optional<int> waits_for);
 
-  /// Asks all whether they are there.
+  /// Asks all whether they are there. From here on MPI is left alone, if there is another way to all: it may meet a
+  /// peer that has died.
   void ask();
+  bool leaves_mpi_alone() const noexcept { return leaves_mpi_alone_; }
   /// Who has not answered the last question, of those that have not left.
   std::vector<int> silent() const;
 
@@ -45,11 +48,12 @@ class Peers {
   void close();
 
  private:
-  enum class Kind : int { sign_of_life, question, answer, left, failed };
+  enum class Kind : int { hello, sign_of_life, question, answer, left, failed };
   struct Note {
-    Kind kind = Kind::sign_of_life;
-    int number = 0;      // of a question and its answer; of the process to blame
-    Counts counts = {};  // with the receiver, of one that left
+    Kind kind = Kind::hello;
+    int number = 0;                // of a question and its answer; of the process to blame
+    bool hears_datagrams = false;  // of the receiver
+    Counts counts = {};            // with the receiver, of one that left
     std::array<char, 488> reason = {};
   };
   static constexpr int kNobody = -1;
@@ -59,7 +63,8 @@ class Peers {
     Counts last_counts;
     int answered = 0;  // the number of a question
     int waits_for = kNobody;
-    bool sign_is_on_its_way = false;
+    bool is_heard = false, hears = false;  // its datagrams here, and there those of this process
+    bool sign_is_on_its_way = false;       // by MPI
   };
   struct Sent {
     int to;
@@ -69,16 +74,21 @@ class Peers {
 
   void receive_next();
   void take(int from, const Note& note, Clock::time_point now);
-  void send(int to, const Note& note);
+  void receive_datagrams(Clock::time_point now);
+  void receive_by_mpi(Clock::time_point now);
+  void send(int to, Note note);
+  void send_by_mpi(int to, const Note& note);
   void send_sign(int to, int waits_for);
   void end_sent();
 
   const MPI_Comm communicator_;
+  Datagrams& datagrams_;
   const Members& members_;
   const std::chrono::milliseconds limit_;
   std::vector<Peer> peers_;
   std::vector<int> others_;
   int question_ = 0;
+  bool leaves_mpi_alone_ = false;
   std::list<Sent> sent_;  // whose memory MPI reads
   Note incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;

@@ -26,11 +26,11 @@ constexpr milliseconds kTimeToAnswer(300), kTimeToEnd(200);
 
 }  // namespace
 
-Progress::Progress(Communicators communicators, const std::vector<Facts>& by_rank, Job& job)
+Progress::Progress(Communicators communicators, Datagrams& datagrams, const std::vector<Facts>& by_rank, Job& job)
     : members_(job.members),
       handover_(job.handover),
       transfers_(communicators.messages, job.members),
-      peers_(communicators.notes, job.members, job.limit),
+      peers_(communicators.notes, datagrams, job.members, job.limit),
       neighbors_(by_rank, job.members.rank),
       limit_(job.limit),
       last_move_(Clock::now()) {}
@@ -52,17 +52,25 @@ bool Progress::run() {
 }
 
 void Progress::step() {
-  Orders orders = handover_.take();
+  const Orders orders = handover_.take();
   leaves_ = leaves_ || orders.leave;
   if (orders.fail) return fail(*orders.fail);
   if (orders.overdue) return fail(*orders.overdue);
-  for (const std::shared_ptr<Transfer>& transfer : orders.transfers) transfers_.start(transfer);
-  if (orders.leave) peers_.say_left(transfers_);
   const auto now = Clock::now();
-  if (!orders.transfers.empty() || transfers_.advance(handover_)) last_move_ = now;
+  if (!asked_ && Termination::is_asked()) {
+    asked_ = now;
+    peers_.ask();
+  }
+  if (!peers_.leaves_mpi_alone()) move_messages(orders, now);
   if (transfers_.failure()) return fail(*transfers_.failure());
   if (now - last_look_ >= kBetweenPeers) look_at_peers(now);
   if (!failed_) rest(now);
+}
+
+void Progress::move_messages(const Orders& orders, Clock::time_point now) {
+  for (const std::shared_ptr<Transfer>& transfer : orders.transfers) transfers_.start(transfer);
+  if (orders.leave) peers_.say_left(transfers_);
+  if (transfers_.advance(handover_) || !orders.transfers.empty()) last_move_ = now;
 }
 
 void Progress::look_at_peers(Clock::time_point now) {
@@ -92,11 +100,7 @@ void Progress::look_at_neighbors(Clock::time_point now) {
 
 // It comes to all when one was lost, and does not say which: the one that does not answer.
 void Progress::look_at_termination(Clock::time_point now) {
-  if (!Termination::is_asked()) return;
-  if (!asked_) {
-    asked_ = now;
-    peers_.ask();
-  }
+  if (!asked_) return;
   const std::vector<int> silent = peers_.silent();
   if (silent.empty()) return fail(Failure{members_.rank, text(members_.me(), " was ended by SIGTERM")});
   if (now - *asked_ > kTimeToAnswer)

@@ -23,13 +23,14 @@ struct Communicators {
 
 class Progress {
  public:
-  Progress(Communicators communicators, const std::vector<Facts>& by_rank, Job& job);
+  Progress(Communicators communicators, Datagrams& datagrams, const std::vector<Facts>& by_rank, Job& job);
 
   /// Moves messages until all processes have left. False if the job failed: then MPI must not be called any more.
   bool run();
 
  private:
   void step();
+  void move_messages(const Orders& orders, Clock::time_point now);
   void look_at_peers(Clock::time_point now);
   void look_at_neighbors(Clock::time_point now);
   void look_at_termination(Clock::time_point now);
