@@ -6,6 +6,7 @@
 #include <lockstep/runtime/memory.h>
 
 #include <algorithm>
+#include <ostream>
 
 #include "ops/checks.h"
 #include "support/test_devices.h"
@@ -20,6 +21,8 @@ struct BlocksCase {
   std::int64_t heads, groups, queries, keys;
   bool causal = false, masked = false;
 };
+
+void PrintTo(const BlocksCase& c, std::ostream* out) { *out << c.name; }
 
 const std::vector<BlocksCase> kBlocksCases = {
     {"Plain", 2, 2, 13, 13},
