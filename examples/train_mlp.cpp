@@ -48,7 +48,7 @@ int main(int argc, char** argv) {
     optim::CosineAnnealingLR schedule(optimizer, {.t_max = 15});
 
     if (world.is_first())
-      print("Training on {} device(s) of {} process(es), from {} on\n", trainer.devices().size(), world.size(),
+      print("Training on {} device(s), from {} on\n", trainer.devices().size() * size_t(world.size()),
             trainer.devices().front());
     const auto loss = [](auto& model, auto& batch, auto& metrics) {
       auto& [input, target] = batch;
