@@ -15,7 +15,8 @@
 
 namespace lockstep {
 
-/// A message on its way. Its memory is the transport's until it is done, or until the transport has failed.
+/// A message on its way. Its memory is the transport's until it is done, or until the transport has failed: to let go of
+/// one that is not done may fail the transport.
 class Message {
  public:
   virtual ~Message() = default;

@@ -25,7 +25,7 @@ namespace {
 
 using std::chrono::milliseconds;
 
-constexpr int kDevices = 4, kTrials = repetitions(5);
+constexpr int kDevices = 4, kTrials = repetitions(3);
 
 class MpiTraining : public ::testing::Test {
  protected:

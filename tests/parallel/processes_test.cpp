@@ -18,6 +18,7 @@
 #include <lockstep/runtime/trace.h>
 
 #include "parallel/job.h"
+#include "support/in_processes.h"
 #include "support/thrown.h"
 #include "tensor/tensor_impl.h"
 
@@ -25,26 +26,7 @@ namespace lockstep::processes {
 namespace {
 
 using namespace std::chrono_literals;
-
-// Runs one of several processes on a thread of its own, with random numbers of its own. Returns what each threw.
-std::vector<std::exception_ptr> run_processes(int count, const std::function<void(World)>& process,
-                                              std::chrono::milliseconds limit = 30s) {
-  const std::vector<World> worlds = simulate_processes(count, limit);
-  std::vector<std::exception_ptr> thrown(worlds.size());
-  std::vector<std::thread> threads;
-  for (std::size_t p = 0; p < worlds.size(); ++p)
-    threads.emplace_back([&, p] {
-      Generator generator = {.seed = 100 + p};
-      const GeneratorGuard guard(generator);
-      try {
-        process(worlds[p]);
-      } catch (...) {
-        thrown[p] = std::current_exception();
-      }
-    });
-  for (std::thread& thread : threads) thread.join();
-  return thrown;
-}
+using testing::in_processes;
 
 void expect_none(const std::vector<std::exception_ptr>& thrown) {
   for (const std::exception_ptr& each : thrown) try {
@@ -99,7 +81,8 @@ DeviceIds devices_of(const World& world, int each) {
 std::vector<std::string> train(const Job& job) {
   const SimulatedDevices devices({.count = job.processes * job.devices});
   std::vector<std::string> ends(std::size_t(job.processes));
-  expect_none(run_processes(job.processes, [&](const World& world) {
+  expect_none(in_processes(job.processes, [&](const World& world) {
+    const Tensor drawn = randn({1 + world.rank().value()});  // then each makes another model, and all get process 0's
     DataParallel model(Net(), {.device_ids = devices_of(world, job.devices),
                                .buckets = {.first_bytes = 256, .bytes = 512, .shard_optimizer_state = job.sharded},
                                .world = world,
@@ -144,7 +127,7 @@ TEST(Processes, WeighMeansByTheRowsOfEach) {
   const auto gradients = [](int processes, int each) {
     const SimulatedDevices devices({.count = processes * each});
     std::vector<float> found;
-    expect_none(run_processes(processes, [&](const World& world) {
+    expect_none(in_processes(processes, [&](const World& world) {
       DataParallel model(testing::Mlp(), {.device_ids = devices_of(world, each), .world = world});
       Generator numbers = {.seed = 7};
       const GeneratorGuard guard(numbers);
@@ -169,7 +152,7 @@ TEST(Processes, WeighMeansByTheRowsOfEach) {
 
 TEST(Processes, RefuseModelsThatDiffer) {
   const SimulatedDevices devices({.count = 2});
-  const auto thrown = run_processes(2, [&](const World& world) {
+  const auto thrown = in_processes(2, [&](const World& world) {
     const std::int64_t width = world.is_first() ? 3 : 4;
     DataParallel model(nn::Linear(5, width), {.device_ids = devices_of(world, 1), .world = world});
   });
@@ -182,7 +165,7 @@ TEST(Processes, RefuseModelsThatDiffer) {
 
 TEST(Processes, EndWhenOneFails) {
   const SimulatedDevices devices({.count = 2});
-  const auto thrown = run_processes(
+  const auto thrown = in_processes(
       2,
       [&](const World& world) {
         DataParallel model(testing::Mlp(), {.device_ids = devices_of(world, 1), .world = world});
@@ -223,7 +206,7 @@ TEST(Processes, SumBucketsWhileBackwardRuns) {
   const SimulatedDevices devices({.count = 2});
   const Trace trace;
   std::array<int, 2> early = {};
-  expect_none(run_processes(2, [&](const World& world) {
+  expect_none(in_processes(2, [&](const World& world) {
     const DeviceIds own = devices_of(world, 1);
     DataParallel model(Eight(), {.device_ids = own, .buckets = {.first_bytes = 8000, .bytes = 8000}, .world = world});
     const auto sums_so_far = [&] {
@@ -262,7 +245,7 @@ TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
     const int each = kRanks / processes;
     const SimulatedDevices devices({.count = kRanks});
     std::vector<std::vector<double>> results(kRanks);
-    expect_none(run_processes(processes, [&](const World& world) {
+    expect_none(in_processes(processes, [&](const World& world) {
       std::vector<Device> own;
       for (const int id : devices_of(world, each)) own.push_back(Device::cuda(id));
       Communicator communicator(own, world);
@@ -309,7 +292,7 @@ INSTANTIATE_TEST_SUITE_P(Dtypes, Collectives, ::testing::Values(kFloat32, kFloat
 
 TEST(Processes, MessagesGoBetweenRanksOfAnyProcess) {
   const SimulatedDevices devices({.count = 4});
-  expect_none(run_processes(2, [&](const World& world) {
+  expect_none(in_processes(2, [&](const World& world) {
     const int first = 2 * world.rank().value();
     const std::vector<Device> own = {Device::cuda(first), Device::cuda(first + 1)};
     Communicator communicator(own, world);

@@ -25,9 +25,9 @@ struct JoinOptions {
 ///
 /// Throws InvalidArgument, in every process, where the job was started wrongly: it names the variable, or what differs
 /// between two processes. Throws BackendError where MPI does not grant MPI_THREAD_MULTIPLE, and CollectiveError where
-/// not all processes come within the time limit. From here on a process that dies, hangs or leaves early ends what the
-/// others wait for with a CollectiveError. SIGTERM, if the program has no handler of it, ends it as ever, half a second
-/// later at most: first it is found out which process was lost, and said on stderr.
+/// not all processes come within the time limit, or 30 s if that is less. From here on a process that dies, hangs or
+/// leaves early ends what the others wait for with a CollectiveError. SIGTERM, if the program has no handler of it, ends
+/// it as ever, half a second later at most: first it is found out which process was lost, and said on stderr.
 LOCKSTEP_API World join(const JoinOptions& options = {});
 
 }  // namespace lockstep::mpi

@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 #include <cstdlib>
@@ -54,15 +55,19 @@ void leave_at_exit() {
   if (const std::shared_ptr<MpiTransport> transport = membership().transport.lock()) transport->leave();
 }
 
+// To be started takes a host a while, however soon what comes later is to be noticed.
+constexpr milliseconds kStartLimit = std::chrono::seconds(30);
+
 // Null for a process alone.
 std::shared_ptr<MpiTransport> begin(milliseconds limit) {
   const auto start = std::make_shared<Start>();
   std::future<std::shared_ptr<Job>> joined = start->joined.get_future();
   const std::future<void> ended = start->ended.get_future();
   std::thread thread = start_thread("MPI", [start, limit] { run_mpi(start, limit); });
-  if (joined.wait_for(limit) == std::future_status::timeout) {
+  const milliseconds start_limit = std::max(limit, kStartLimit);
+  if (joined.wait_for(start_limit) == std::future_status::timeout) {
     thread.detach();
-    throw CollectiveError(0, "mpi::join", 0, text("not all processes came within ", limit.count(), " ms"));
+    throw CollectiveError(0, "mpi::join", 0, text("not all processes came within ", start_limit.count(), " ms"));
   }
   try {
     if (std::shared_ptr<Job> job = joined.get())
