@@ -7,25 +7,15 @@
 
 #include <lockstep/core/dtype.h>
 
+#include "core/exp_polynomial.h"
+
 namespace lockstep {
 
-/// exp(x) for x <= 0, within 2 units in the last place; exp(-87), which is next to nothing, below that and for NaN. The
-/// reduction and the polynomial are those of Cephes' expf.
+/// exp(x) for x <= 0 (exp_by_polynomial); exp(-87), which is next to nothing, below that and for NaN.
 inline float exp_of_negative(float x) {
   // Of negative floats the greater bits are the lesser number. (A comparison of floats may trap: it is not hoisted.)
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x), least = std::bit_cast<std::uint32_t>(-87.0f);
-  const float t = std::bit_cast<float>(bits > least ? least : bits);
-  const float shifted = t * 1.44269504088896341f + 12582912.0f;  // 1.5 2^23: rounds to whole numbers
-  const float n = shifted - 12582912.0f;
-  const float r = t - n * 0.693359375f + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  return p * std::bit_cast<float>((std::bit_cast<std::int32_t>(shifted) - 0x4B400000 + 127) << 23);
+  return exp_by_polynomial<float, std::int32_t>(std::bit_cast<float>(bits > least ? least : bits));
 }
 
 /// exp(-x^2) and erf(x), within 2e-7 (Abramowitz, Stegun: Handbook of Mathematical Functions, 7.1.26).

@@ -9,6 +9,8 @@
 
 #include <lockstep/core/float16.h>
 
+#include "core/exp_polynomial.h"
+
 namespace lockstep {
 
 /// x, or +-limit beyond that; NaN stays NaN. Compares whole numbers: a comparison of floats could trap, and compilers
@@ -19,25 +21,6 @@ inline float clamped(float x, float limit) {
   const std::int32_t size = bits & 0x7fffffff;
   const std::int32_t kept = (size > most) & (size <= kInfinity) ? most : size;
   return std::bit_cast<float>(kept | (bits ^ size));
-}
-
-/// e^x as in Cephes (Moshier, netlib.org/cephes, expf.c): x = n log 2 + r, and a polynomial of r. Beyond +-87 it is
-/// e^+-87.
-inline float exp_by_polynomial(float x) {
-  x = clamped(x, 87.0f);
-  constexpr float kRound = 12582912.0f;  // 1.5 * 2^23: adding it rounds to a whole number
-  const float rounded = x * 1.44269504088896341f + kRound;
-  const float n = rounded - kRound;
-  const float r = (x - n * 0.693359375f) + n * 2.12194440e-4f;
-  float p = 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  const std::int32_t exponent = std::bit_cast<std::int32_t>(rounded) - std::bit_cast<std::int32_t>(kRound);
-  const float power = std::bit_cast<float>((exponent + 127) << 23);
-  return (p * r * r + r + 1.0f) * power;
 }
 
 /// A quotient of polynomials (as in Eigen, generic_fast_tanh_float); 1 within rounding beyond 7.9.
@@ -61,7 +44,8 @@ inline float tanh_by_polynomial(float x) {
 template <class T>
 LOCKSTEP_HD T gate_sigmoid(T x) {
 #ifndef __CUDA_ARCH__
-  if constexpr (std::is_same_v<T, float>) return 1.0f / (1.0f + exp_by_polynomial(-x));
+  if constexpr (std::is_same_v<T, float>)
+    return 1.0f / (1.0f + exp_by_polynomial<float, std::int32_t>(clamped(-x, 87.0f)));
 #endif
   return 1 / (1 + std::exp(-x));
 }

@@ -5,37 +5,21 @@
 #include <cstdint>
 #include <cstring>
 
+#include "core/exp_polynomial.h"
+
 namespace lockstep::host {
 
 using Floats = float __attribute__((vector_size(32)));
 using Ints = std::int32_t __attribute__((vector_size(32)));
 inline constexpr std::int64_t kFloats = 8;
 
-/// exp(x) for each lane, within 2 units in the last place; 0 below -87, infinity above 88.3; NaN for NaN. The reduction
-/// and the polynomial are those of Cephes' expf.
+/// exp(x) for each lane (exp_by_polynomial); 0 below -87, infinity above 88.3; NaN for NaN.
 [[gnu::always_inline]] inline void exponential(Floats& x) {
-  constexpr float kShifter = 12582912;  // 1.5 2^23: adding it rounds to whole numbers
   const Ints below = x<-87.0f, above = x> 88.3f;
   Floats t = below ? Floats{} - 87.0f : x;
   t = above ? Floats{} + 88.3f : t;
-  const Floats shifted = t * 1.44269504088896341f + kShifter;
-  const Floats n = shifted - kShifter;
-  const Floats r = t - n * 0.693359375f + n * 2.12194440e-4f;
-  Floats p = Floats{} + 1.9875691500e-4f;
-  p = p * r + 1.3981999507e-3f;
-  p = p * r + 8.3334519073e-3f;
-  p = p * r + 4.1665795894e-2f;
-  p = p * r + 1.6666665459e-1f;
-  p = p * r + 5.0000001201e-1f;
-  p = p * r * r + r + 1.0f;
-  Ints bits;
-  std::memcpy(&bits, &shifted, sizeof bits);
-  bits = (bits - 0x4B400000 + 127) << 23;
-  Floats power;
-  std::memcpy(&power, &bits, sizeof power);
-  p *= power;
-  p = below ? Floats{} : p;
-  x = above ? Floats{} + INFINITY : p;
+  const Floats p = exp_by_polynomial<Floats, Ints>(t);
+  x = above ? Floats{} + INFINITY : below ? Floats{} : p;
 }
 
 /// x[i] = exp(x[i] - shift); returns their sum, added in an order that depends on the count alone.
