@@ -85,7 +85,7 @@ ProcessPass process_pass(const World& world, std::int64_t rows, std::size_t devi
   dividing.length = pass.length;
   for (std::size_t p = 0; p < of_each.size(); ++p) {
     const auto sizes = shard_sizes(of_each[p], devices, dividing);
-    const auto used = of_each[p] > 0 ? sizes.size() : 0;
+    const auto used = of_each[p] > 0 || pass.all_rows == 0 ? sizes.size() : 0;
     pass.all_replicas += used;
     if (p == here) pass.replicas = used;
   }

@@ -231,6 +231,21 @@ void expect_product(Matmul product) {
   }
 }
 
+// 4 x 3, whose matrices lie apart. No dtype yet.
+Matmul small_product(std::int64_t k, std::int64_t batch, const void* bias) {
+  return {.m = 4,
+          .n = 3,
+          .k = k,
+          .bias = bias,
+          .lda = 9,
+          .ldb = 8,
+          .ldc = 7,
+          .batch = batch,
+          .stride_a = 50,
+          .stride_b = 60,
+          .stride_c = 40};
+}
+
 class FakeProducts : public ::testing::TestWithParam<bool> {};
 
 TEST_P(FakeProducts, AreTheHostsForEveryLayout) {
@@ -245,22 +260,13 @@ TEST_P(FakeProducts, AreTheHostsForEveryLayout) {
             for (const double beta : {0.0, 1.0, 2.0})
               for (const bool biased : {false, true}) {
                 if (biased && (beta != 0 || batch != 1)) continue;
-                Matmul p = {.dtype = dtype,
-                            .m = 4,
-                            .n = 3,
-                            .k = k,
-                            .bias = biased ? &marks_bias : nullptr,
-                            .lda = 9,
-                            .ldb = 8,
-                            .ldc = 7,
-                            .transpose_a = ta,
-                            .transpose_b = tb,
-                            .alpha = 2,
-                            .beta = beta,
-                            .batch = batch,
-                            .stride_a = 50,
-                            .stride_b = batch == 3 ? 0 : 60,
-                            .stride_c = 40};
+                Matmul p = small_product(k, batch, biased ? &marks_bias : nullptr);
+                p.dtype = dtype;
+                p.transpose_a = ta;
+                p.transpose_b = tb;
+                p.alpha = 2;
+                p.beta = beta;
+                if (batch == 3) p.stride_b = 0;
                 dtype == kFloat32 ? expect_product<float>(p) : expect_product<double>(p);
               }
 }
@@ -275,19 +281,9 @@ TEST_P(FakeProducts, EndWithAnActivation) {
       for (const bool biased : {false, true})
         for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu_tanh}) {
           if (biased && batch != 1) continue;
-          Matmul p = {.m = 4,
-                      .n = 3,
-                      .k = k,
-                      .bias = biased ? &marks_bias : nullptr,
-                      .lda = 9,
-                      .ldb = 8,
-                      .ldc = 7,
-                      .alpha = 0.125,
-                      .activation = activation,
-                      .batch = batch,
-                      .stride_a = 50,
-                      .stride_b = 60,
-                      .stride_c = 40};
+          Matmul p = small_product(k, batch, biased ? &marks_bias : nullptr);
+          p.alpha = 0.125;
+          p.activation = activation;
           for (const DType dtype : {kFloat32, kFloat64}) {
             p.dtype = dtype;
             dtype == kFloat32 ? expect_product<float>(p) : expect_product<double>(p);

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <cstring>
 #include <functional>
 #include <numeric>
@@ -17,6 +18,7 @@
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/trace.h>
 
+#include "parallel/deep.h"
 #include "parallel/job.h"
 #include "support/in_processes.h"
 #include "support/thrown.h"
@@ -26,6 +28,7 @@ namespace lockstep::processes {
 namespace {
 
 using namespace std::chrono_literals;
+using testing::Deep;
 using testing::in_processes;
 
 void expect_none(const std::vector<std::exception_ptr>& thrown) {
@@ -36,8 +39,8 @@ void expect_none(const std::vector<std::exception_ptr>& thrown) {
     }
 }
 
-// Dropout, batch statistics of all rows, a branch that only some batches take, one that only some devices take, and one
-// that none takes.
+// Dropout, noise, batch statistics of all rows, a branch that only some batches take, one that only some devices take,
+// and one that none takes.
 struct Net : nn::Module<Net> {
   nn::Linear first, last, sometimes, somewhere, never;
   nn::SyncBatchNorm norm;
@@ -51,6 +54,7 @@ struct Net : nn::Module<Net> {
     Tensor h = drop(relu(norm(first(x))));
     if (branch) h = h + sometimes(h);
     if (x.size(0) > 0 && x.narrow(1, 0, 1).select(0, 0).item<float>() > 0) h = h + somewhere(h);
+    h = h + randn({1, 8}, {.device = x.device()}) * 0.1;  // each device draws its own
     return last(drop(h));
   }
 };
@@ -58,6 +62,7 @@ struct Net : nn::Module<Net> {
 struct Job {
   int processes, devices;
   bool sharded = false;
+  bool adds_to_sums = true;  // every other step the first backward is summed before the second adds to it
 };
 
 std::string bytes_of(nn::ModuleBase& module) {
@@ -92,11 +97,11 @@ std::vector<std::string> train(const Job& job) {
     const GeneratorGuard guard(numbers);
     for (int step = 0; step < 50; ++step) {
       optimizer.zero_grad();
-      for (const std::int64_t rows : {16, 13}) {
+      for (const std::int64_t rows : {16, 10}) {
         const auto [first, count] = model.share().rows(rows);
         const Tensor batch = randn({rows, 5}).narrow(0, first, count).to(model.device());
         std::optional<typename decltype(model)::NoSync> no_sync;
-        if (rows == 16) no_sync.emplace(model);
+        if (rows == 16 && (step % 2 == 0 || !job.adds_to_sums)) no_sync.emplace(model);
         const Tensor output = model(batch, step % 3 == 0);
         (sum(output * output) / double(model.batch_rows())).backward();
       }
@@ -117,8 +122,9 @@ TEST(Processes, TrainTheModelOfOneProcessWithAllTheDevices) {
 }
 
 TEST(Processes, TrainTheSameWithAShardedOptimizer) {
-  const std::string one = train({1, 8})[0];
-  for (const Job& job : {Job{2, 4, true}, Job{4, 2, true}})
+  // What is added to a sharded sum is added in another order.
+  const std::string one = train({1, 8, false, false})[0];
+  for (const Job& job : {Job{2, 4, true, false}, Job{4, 2, true, false}})
     for (const std::string& end : train(job)) EXPECT_TRUE(end == one) << job.processes << " x " << job.devices;
 }
 
@@ -150,6 +156,22 @@ TEST(Processes, WeighMeansByTheRowsOfEach) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], two[i], 1e-6);
 }
 
+// No batch says how many rows a process has: then each counts alike.
+struct Alone : nn::Module<Alone> {
+  nn::Parameter weight{ones({3})};
+  auto members() { return nn::members("weight", weight); }
+  Tensor forward(double factor) { return sum(weight * factor); }
+};
+
+TEST(Processes, CountAlikeWhereThereIsNoBatch) {
+  const SimulatedDevices devices({.count = 2});
+  expect_none(in_processes(2, [&](const World& world) {
+    DataParallel model(Alone(), {.device_ids = devices_of(world, 1), .world = world});
+    mean(model(2.0)).backward();
+    EXPECT_EQ(model.module().weight.grad().to_vector<float>(), std::vector<float>(3, 2));
+  }));
+}
+
 TEST(Processes, RefuseModelsThatDiffer) {
   const SimulatedDevices devices({.count = 2});
   const auto thrown = in_processes(2, [&](const World& world) {
@@ -179,58 +201,39 @@ TEST(Processes, EndWhenOneFails) {
             std::string::npos);
 }
 
-// Eight layers, of which each is a bucket. Backward calls `before_last` when only the first layer's gradient is to be
-// computed.
-struct Eight : nn::Module<Eight> {
-  std::vector<nn::Linear> layers;
-  static inline thread_local std::function<void()> before_last;
-
-  Eight() : layers(8, nn::Linear(32, 32)) {}
-  auto members() { return nn::members("layers", layers); }
-  Tensor forward(Tensor x) {
-    for (nn::Linear& layer : layers) {
-      x = layer(x);
-      if (&layer == &layers[0] && before_last)
-        register_hook(x, [](const Tensor&) {
-          before_last();
-          return Tensor();
-        });
-    }
-    return x;
-  }
-};
-
 // Each process holds its backward still until six of eight buckets are summed over both: if they waited for the end of
 // either's backward, they never would be.
 TEST(Processes, SumBucketsWhileBackwardRuns) {
   const SimulatedDevices devices({.count = 2});
   const Trace trace;
-  std::array<int, 2> early = {};
+  std::array<std::atomic<int>, 2> before = {}, early = {};
+  const auto sums_so_far = [&](int p) { return testing::count_all_reduces(trace, Device::cuda(p)); };
+  std::atomic<bool> holds = false;
+  Deep::before_last = [&](Device device) {
+    if (!holds) return;
+    const auto p = std::size_t(device.index());
+    const auto deadline = std::chrono::steady_clock::now() + 10s;
+    while (sums_so_far(device.index()) < before[p] + 6 && std::chrono::steady_clock::now() < deadline)
+      std::this_thread::sleep_for(1ms);
+    early[p] = sums_so_far(device.index()) - before[p];
+  };
   expect_none(in_processes(2, [&](const World& world) {
-    const DeviceIds own = devices_of(world, 1);
-    DataParallel model(Eight(), {.device_ids = own, .buckets = {.first_bytes = 8000, .bytes = 8000}, .world = world});
-    const auto sums_so_far = [&] {
-      int count = 0;
-      for (const TraceEvent& event : trace.events())
-        count += event.name == "all_reduce" && event.device == Device::cuda(own[0]);
-      return count;
-    };
+    const int p = world.rank().value();
+    DataParallel model(Deep(), {.device_ids = devices_of(world, 1),
+                                .buckets = {.first_bytes = Deep::kLayerBytes, .bytes = Deep::kLayerBytes},
+                                .world = world});
     const auto run = [&] { sum(model(ones({4, 32}, {.device = model.device()}))).backward(); };
     run();  // then the buckets are laid out for good
     model.zero_grad();
     synchronize(model.device());
-    const int before = sums_so_far();
-    const auto deadline = std::chrono::steady_clock::now() + 10s;
-    Eight::before_last = [&] {
-      while (sums_so_far() < before + 6 && std::chrono::steady_clock::now() < deadline)
-        std::this_thread::sleep_for(1ms);
-      early[std::size_t(world.rank().value())] = sums_so_far() - before;
-    };
+    before[std::size_t(p)] = sums_so_far(p);
+    world.barrier();
+    holds = true;
     run();
-    Eight::before_last = nullptr;
     synchronize(model.device());
-    EXPECT_EQ(sums_so_far() - before, 8);
+    EXPECT_EQ(sums_so_far(p) - before[std::size_t(p)], 8);
   }));
+  Deep::before_last = nullptr;
   EXPECT_GE(early[0], 6);
   EXPECT_GE(early[1], 6);
 }

@@ -12,12 +12,16 @@
 #include <lockstep/runtime/trace.h>
 
 #include "parallel/close.h"
+#include "parallel/deep.h"
 #include "parallel/job.h"
 #include "support/replicas.h"
 #include "support/test_devices.h"
 
 namespace lockstep::training {
 namespace {
+
+using testing::count_all_reduces;
+using testing::Deep;
 
 // Weights used twice, a branch that only some batches take, and one that none takes.
 struct Net : nn::Module<Net> {
@@ -271,34 +275,6 @@ TEST(TrainingInLockstep, BroadcastsALoadedStateOnce) {
   EXPECT_EQ(copies_of_a_forward(), steady);
 }
 
-// Eight layers of which each is a bucket. Backward calls `before_last` on each device when only the first layer's
-// gradient is to be computed.
-struct Deep : nn::Module<Deep> {
-  std::vector<nn::Linear> layers;
-  static inline std::function<void()> before_last;
-
-  Deep() : layers(8, nn::Linear(32, 32)) {}
-  auto members() { return nn::members("layers", layers); }
-  Tensor forward(Tensor x) {
-    for (nn::Linear& layer : layers) {
-      x = layer(x);
-      if (&layer == &layers[0] && before_last)
-        register_hook(x, [](const Tensor&) {
-          before_last();
-          return Tensor();
-        });
-    }
-    return x;
-  }
-};
-
-int count_all_reduces(const Trace& trace, double before_us = std::numeric_limits<double>::infinity()) {
-  int count = 0;
-  for (const TraceEvent& event : trace.events())
-    count += event.name == "all_reduce" && event.device == Device::cuda(0) && event.start_us < before_us;
-  return count;
-}
-
 // A backward through eight layers, which holds still before its last product until so many all-reduces have run: if
 // they waited for its end, they never would.
 void expect_reduced_while_backward_runs(const BucketOptions& buckets, int all, int early) {
@@ -312,8 +288,9 @@ void expect_reduced_while_backward_runs(const BucketOptions& buckets, int all, i
   for (const Device& device : model.devices()) synchronize(device);
   const Trace trace;
   const auto deadline = std::chrono::steady_clock::now() + std::chrono::seconds(10);
-  Deep::before_last = [&] {
-    while (count_all_reduces(trace) < early && std::chrono::steady_clock::now() < deadline)
+  const Device first_device("cuda:0");
+  Deep::before_last = [&](Device) {
+    while (count_all_reduces(trace, first_device) < early && std::chrono::steady_clock::now() < deadline)
       std::this_thread::sleep_for(std::chrono::milliseconds(1));
   };
   const Tensor loss = loss_of(model(input));
@@ -323,11 +300,11 @@ void expect_reduced_while_backward_runs(const BucketOptions& buckets, int all, i
   double backward_ends = 0;
   for (const TraceEvent& event : trace.events())
     if (event.name == "matmul") backward_ends = std::max(backward_ends, event.end_us);
-  EXPECT_EQ(count_all_reduces(trace), all);
-  EXPECT_GE(count_all_reduces(trace, backward_ends), early);
+  EXPECT_EQ(count_all_reduces(trace, first_device), all);
+  EXPECT_GE(count_all_reduces(trace, first_device, backward_ends), early);
 }
 
-constexpr std::size_t kBiasBytes = 32 * sizeof(float), kLayerBytes = 32 * kBiasBytes + kBiasBytes;
+constexpr std::size_t kBiasBytes = Deep::kBiasBytes, kLayerBytes = Deep::kLayerBytes;
 
 TEST(TrainingInLockstep, ReducesBucketsWhileBackwardRuns) {
   expect_reduced_while_backward_runs({.first_bytes = kLayerBytes, .bytes = kLayerBytes}, 8, 6);

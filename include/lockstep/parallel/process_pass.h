@@ -26,7 +26,7 @@ struct ProcessPass {
   std::int64_t rows = 0;       ///< This process's.
   std::int64_t first_row = 0;  ///< Of this process, in the whole batch.
   std::int64_t all_rows = 0;
-  std::size_t replicas = 0;       ///< That have rows, of this process.
+  std::size_t replicas = 0;       ///< That have rows, of this process; where no batch was divided, all.
   std::size_t first_replica = 0;  ///< Of this process, among those of all: the rank of its first device.
   std::size_t all_replicas = 0;   ///< That have rows.
   std::int64_t length = 0;  ///< Rows of each shard but the last, if one process would divide the batch so; else 0.
@@ -51,8 +51,8 @@ template <class T>
 T weighted_by_process(T output, const ProcessPass& pass, std::int64_t dim, bool is_mean) {
   for_each_tensor(output, Path("output"), [&](const Path&, Tensor& tensor) {
     if (!tensor.defined()) return;
-    const bool of_rows =
-        is_mean || (tensor.dim() > 0 && pass.rows > 0 && tensor.size(int(dim)) % pass.rows == 0) || pass.rows == 0;
+    const bool of_rows = pass.all_rows > 0 &&
+                         (is_mean || pass.rows == 0 || (tensor.dim() > 0 && tensor.size(int(dim)) % pass.rows == 0));
     const double share =
         of_rows ? double(pass.rows) / double(pass.all_rows) : double(pass.replicas) / double(pass.all_replicas);
     tensor = with_scaled_gradient(tensor, share);
