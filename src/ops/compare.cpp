@@ -61,9 +61,41 @@ Tensor combine(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-void check_bool(const char* op, const Tensor& x) {
-  if (const DType dtype = impl_of(op, x).dtype; dtype != kBool)
-    throw DTypeError(text("[", op, "] expected bool tensors, got ", dtype));
+struct BitAnd {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return T(a & b);
+  }
+};
+struct BitOr {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return T(a | b);
+  }
+};
+struct BitXor {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return T(a ^ b);
+  }
+};
+
+template <class F>
+Tensor combine_bits(const char* op, const F& f, const Tensor& a, const Tensor& b) {
+  check_same_device(op, a, b);
+  const DType dtype = promote(a.dtype(), b.dtype());
+  if (a.dtype() != dtype || b.dtype() != dtype) return combine_bits(op, f, a.to(dtype), b.to(dtype));
+  const Tensor out = broadcast_result(op, a, b, dtype);
+  visit_numeric(op, dtype, [&]<class T>() {
+    if constexpr (std::is_integral_v<T>) map<T, T, T>(op, 1, f, out, a, b);
+  });
+  return out;
+}
+
+bool is_bool(const char* op, const Tensor& x) {
+  const DType dtype = impl_of(op, x).dtype;
+  if (is_floating(dtype)) throw DTypeError(text("[", op, "] expected tensors of bool or integers, got ", dtype));
+  return dtype == kBool;
 }
 
 struct IsNan {
@@ -125,20 +157,35 @@ Tensor logical_not(const Tensor& a) {
 }
 
 Tensor operator&(const Tensor& a, const Tensor& b) {
-  check_bool("&", a), check_bool("&", b);
-  return logical_and(a, b);
+  const bool first = is_bool("&", a), second = is_bool("&", b);
+  return first && second ? logical_and(a, b) : combine_bits("&", BitAnd(), a, b);
 }
 Tensor operator|(const Tensor& a, const Tensor& b) {
-  check_bool("|", a), check_bool("|", b);
-  return logical_or(a, b);
+  const bool first = is_bool("|", a), second = is_bool("|", b);
+  return first && second ? logical_or(a, b) : combine_bits("|", BitOr(), a, b);
 }
 Tensor operator^(const Tensor& a, const Tensor& b) {
-  check_bool("^", a), check_bool("^", b);
-  return logical_xor(a, b);
+  const bool first = is_bool("^", a), second = is_bool("^", b);
+  return first && second ? logical_xor(a, b) : combine_bits("^", BitXor(), a, b);
 }
 Tensor operator~(const Tensor& a) {
-  check_bool("~", a);
-  return logical_not(a);
+  if (is_bool("~", a)) return logical_not(a);
+  return combine_bits("~", BitXor(), a,
+                      full({}, a.dtype() == kUInt8 ? 255 : -1, {.dtype = a.dtype(), .device = a.device()}));
+}
+
+bool equal(const Tensor& a, const Tensor& b) {
+  check_same_device("equal", a, b);
+  if (a.dtype() != b.dtype()) throw DTypeError(text("[equal] expected ", a.dtype(), ", got ", b.dtype()));
+  return a.sizes() == b.sizes() && all(eq(a, b)).item<bool>();
+}
+
+bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol) {
+  check_same_device("allclose", a, b);
+  if (a.dtype() != b.dtype()) throw DTypeError(text("[allclose] expected ", a.dtype(), ", got ", b.dtype()));
+  if (a.sizes() != b.sizes()) return false;
+  const Tensor p = a.detach().to(kFloat64), q = b.detach().to(kFloat64);  // inf - inf is NaN: equal ones come first
+  return all(eq(p, q) | (isfinite(q) & le(abs(p - q), abs(q) * rtol + atol))).item<bool>();
 }
 
 Tensor isnan(const Tensor& x) { return classify("isnan", IsNan(), x); }

@@ -8,7 +8,9 @@ namespace {
 using std::exp;
 using std::expm1;
 using std::log;
+using std::log10;
 using std::log1p;
+using std::log2;
 
 struct Exp {
   template <class T>
@@ -40,6 +42,26 @@ struct Log {
     return g / x;
   }
 };
+struct Log2 {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return log2(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return g / (x * Number<T>(0.69314718055994530942));
+  }
+};
+struct Log10 {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return log10(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& x) const {
+    return g / (x * Number<T>(2.30258509299404568402));
+  }
+};
 struct Log1p {
   template <class T>
   LOCKSTEP_HD T operator()(T x) const {
@@ -64,6 +86,14 @@ Tensor expm1(const Tensor& x) {
 Tensor log(const Tensor& x) {
   if (const auto cast = autocast::wide()) return log(cast(x));
   return unary("log", "Log", x, Log());
+}
+Tensor log2(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return log2(cast(x));
+  return unary("log2", "Log2", x, Log2());
+}
+Tensor log10(const Tensor& x) {
+  if (const auto cast = autocast::wide()) return log10(cast(x));
+  return unary("log10", "Log10", x, Log10());
 }
 Tensor log1p(const Tensor& x) {
   if (const auto cast = autocast::wide()) return log1p(cast(x));

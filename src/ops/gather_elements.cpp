@@ -1,6 +1,9 @@
 // Picking single elements by index along a dimension, and adding them there: each is the other's gradient.
 #include <lockstep/ops/index.h>
 
+#include <lockstep/ops/compare.h>
+#include <lockstep/tensor/creation.h>
+
 #include "autograd/record.h"
 #include "core/integers.h"
 #include "core/text.h"
@@ -56,6 +59,27 @@ struct AddElements {
   }
 };
 
+// Of equal places the last source counts.
+template <class T>
+struct PutElements {
+  static constexpr int kElementsOf = 1;
+  template <class Team>
+  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const std::int64_t> index,
+                              Row<const std::int64_t> order, Row<const T> source) const {
+    const auto is_there = [&](std::int64_t place) { return place >= 0 && place < out.length; };
+    if constexpr (Team::kSerial) {
+      for (std::int64_t i = 0; i < index.length; ++i)
+        if (const std::int64_t place = index[i]; is_there(place)) out[place] = source[i];
+    } else {
+      team.each(index.length, [&](std::int64_t i) {
+        const std::int64_t place = index[order[i]];
+        if (!is_there(place) || (i + 1 < index.length && index[order[i + 1]] == place)) return;
+        out[place] = source[order[i]];
+      });
+    }
+  }
+};
+
 struct OneHot {
   static constexpr int kElementsOf = 0;
   template <class Team>
@@ -64,6 +88,14 @@ struct OneHot {
     team.each(out.length, [&](std::int64_t i) { out[i] = place == i; });
   }
 };
+
+// The part of source that index, which is no larger, uses.
+Tensor used_part(const Tensor& source, const Tensor& index) {
+  Tensor used = source;
+  for (int i = 0; i < used.dim(); ++i)
+    if (used.sizes()[i] != index.sizes()[i]) used = used.narrow(i, 0, index.sizes()[i]);
+  return used;
+}
 
 // index is no larger than `other`, but perhaps along `dim` (pass -1 for nowhere).
 void check_fits(const char* op, const Tensor& index, const Tensor& other, int dim) {
@@ -95,6 +127,50 @@ Tensor gather_elements(const Tensor& x, std::int64_t dim, const Tensor& index) {
   return out;
 }
 
+namespace {
+
+// Which of the sources are those that count.
+Tensor last_ones(const Tensor& places, int dim, const Shape& sizes) {
+  Shape along = Shape::filled(places.dim(), 1);
+  if (places.dim()) along[dim] = places.sizes()[dim];
+  const TensorOptions integers{.dtype = kInt64, .device = places.device()};
+  const Tensor own = arange(double(along.elements()), integers).view(along).expand(places.sizes());
+  return gather_elements(scatter_elements(full(sizes, -1, integers), dim, places, own), dim, places) == own;
+}
+
+}  // namespace
+
+Tensor scatter_elements(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  check_same_device("scatter_elements", x, index, source);
+  const int d = wrap_dim("scatter_elements", dim, x.dim());
+  const Tensor places = as_index("scatter_elements", index);
+  check_fits("scatter_elements", places, x, d);
+  check_fits("scatter_elements", places, source, -1);
+  if (source.dtype() != x.dtype())
+    throw DTypeError(text("[scatter_elements] expected a source of ", x.dtype(), ", got ", source.dtype()));
+  check_index("scatter_elements", places, x.dim() ? x.sizes()[d] : 1);
+  const Tensor used = used_part(source, places);
+  Tensor out = copied(x, *x.impl()->storage->device, x.dtype());
+  visit_bits(x.dtype(), [&]<class T>() {
+    map_rows<T, std::int64_t, std::int64_t, T>("scatter_elements", 0, PutElements<T>(), d, out, places,
+                                               order_on_gpu("scatter_elements", places, d), used);
+  });
+  if (records(x, used))
+    record("ScatterElements", out, {&x, &used},
+           [places = Saved(places), d, nx = needs_grad(x), ns = needs_grad(used)](const Tensor& g) {
+             const Tensor at = places.get();
+             return Gradients{nx ? scatter_elements(g, d, at, 0) : Tensor(),
+                              ns ? where(last_ones(at, d, g.sizes()), gather_elements(g, d, at), 0) : Tensor()};
+           });
+  return out;
+}
+
+Tensor scatter_elements(const Tensor& x, std::int64_t dim, const Tensor& index, double value) {
+  check_same_device("scatter_elements", x, index);
+  return scatter_elements(x, dim, index,
+                          full({}, value, {.dtype = x.dtype(), .device = x.device()}).expand(index.sizes()));
+}
+
 Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
   check_same_device("scatter_add", x, index, source);
   const int d = wrap_dim("scatter_add", dim, x.dim());
@@ -106,10 +182,7 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
   check_index("scatter_add", places, x.dim() ? x.sizes()[d] : 1);
   if (wide_dtype(x.dtype()) != x.dtype())  // adds many: eight bits stop counting at 256
     return scatter_add(widened(x), dim, places, widened(source)).to(x.dtype());
-  Tensor used = source;
-  for (int i = 0; i < used.dim(); ++i)
-    if (used.sizes()[i] != places.sizes()[i]) used = used.narrow(i, 0, places.sizes()[i]);
-
+  const Tensor used = used_part(source, places);
   Tensor out = copied(x, *x.impl()->storage->device, x.dtype());
   visit_numeric("scatter_add", x.dtype(), [&]<class T>() {
     map_rows<T, std::int64_t, std::int64_t, T>("scatter_add", 1, AddElements<T>(), d, out, places,

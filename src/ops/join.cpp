@@ -171,6 +171,14 @@ std::vector<Tensor> split(const Tensor& tensor, const std::vector<std::int64_t>&
   return divided("Split", tensor, dim, sizes);
 }
 
+std::vector<Tensor> split(const Tensor& tensor, std::int64_t size, std::int64_t dim) {
+  const std::int64_t all = size_along("split", tensor, dim);
+  if (size < 1) throw ShapeError(text("[split] expected a size of at least 1, got ", size));
+  std::vector<std::int64_t> sizes(std::size_t(all / size), size);
+  if (all % size || all == 0) sizes.push_back(all % size);
+  return split(tensor, sizes, dim);
+}
+
 std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim) {
   const std::int64_t size = size_along("unbind", tensor, dim);
   return divided("Unbind", tensor, std::size_t(size),

@@ -61,6 +61,12 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
   return apart(result.reshape(sizes), x);
 }
 
+Tensor tile(const Tensor& x, const Shape& repeats) {
+  Shape counts = repeats;
+  for (int missing = impl_of("tile", x).sizes.rank() - repeats.rank(); missing > 0; --missing) counts.insert(0, 1);
+  return repeat(x, counts);
+}
+
 Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim) {
   const int d = wrap_dim("repeat_interleave", dim, impl_of("repeat_interleave", x).sizes.rank());
   if (repeats < 0 || x.dim() == 0)

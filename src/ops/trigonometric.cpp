@@ -5,6 +5,7 @@ namespace {
 
 using std::cos;
 using std::sin;
+using std::tan;
 
 struct Sin {
   template <class T>
@@ -27,9 +28,21 @@ struct Cos {
   }
 };
 
+struct Tan {
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return tan(x);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& y) const {
+    return g * (1 + y * y);
+  }
+};
+
 }  // namespace
 
 Tensor sin(const Tensor& x) { return unary("sin", "Sin", x, Sin()); }
 Tensor cos(const Tensor& x) { return unary("cos", "Cos", x, Cos()); }
+Tensor tan(const Tensor& x) { return unary<kOutput>("tan", "Tan", x, Tan()); }
 
 }  // namespace lockstep

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <limits>
 
+#include <lockstep/ops/layout.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/indexing.h>
 
@@ -228,6 +229,36 @@ Tensor Tensor::expand(const Shape& sizes) const {
   if (records(*this))
     record("Expand", out, {this}, [base = x.sizes](const Tensor& g) { return Gradients{sum_to(g, base)}; });
   return out;
+}
+
+Tensor diagonal(const Tensor& x, std::int64_t offset, std::int64_t dim0, std::int64_t dim1) {
+  const TensorImpl& from = impl_of("diagonal", x);
+  const int rank = from.sizes.rank(), a = wrap_dim("diagonal", dim0, rank), b = wrap_dim("diagonal", dim1, rank);
+  if (rank < 2 || a == b)
+    throw ShapeError(text("[diagonal] expected two dimensions, got ", a, " and ", b, " of ", from.sizes));
+  const std::int64_t down = std::clamp<std::int64_t>(-offset, 0, from.sizes[a]);
+  const std::int64_t right = std::clamp<std::int64_t>(offset, 0, from.sizes[b]);
+  Shape sizes = from.sizes, strides = from.strides;
+  for (const int d : {std::max(a, b), std::min(a, b)}) sizes.erase(d), strides.erase(d);
+  sizes.push_back(std::min(from.sizes[a] - down, from.sizes[b] - right));
+  strides.push_back(from.strides[a] + from.strides[b]);
+  Tensor out = make_view(x, sizes, strides, from.offset + down * from.strides[a] + right * from.strides[b]);
+  if (records(x))
+    record("Diagonal", out, {&x}, [base = from.sizes, offset, a, b](const Tensor& g) {
+      return Gradients{scattered(g, base, [=](const Tensor& whole) { return diagonal(whole, offset, a, b); })};
+    });
+  return out;
+}
+
+Tensor movedim(const Tensor& x, std::int64_t from, std::int64_t to) {
+  const int rank = impl_of("movedim", x).sizes.rank();
+  const int source = wrap_dim("movedim", from, rank), target = wrap_dim("movedim", to, rank);
+  if (rank == 0) return x;
+  Shape dims;
+  for (int i = 0; i < rank; ++i)
+    if (i != source) dims.push_back(i);
+  dims.insert(target, source);
+  return x.permute(dims);
 }
 
 Tensor Tensor::index(std::initializer_list<Index> indices) const {

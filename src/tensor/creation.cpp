@@ -1,5 +1,6 @@
 #include <lockstep/tensor/creation.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -77,6 +78,48 @@ Tensor arange(double start, double stop, double step, const TensorOptions& optio
     const ArangeKernel<T> kernel{reinterpret_cast<T*>(result.impl()->data()), result.numel(), start, step};
     launch("arange", 2.0 * double(result.numel()), result, std::array<const Tensor*, 0>{}, kernel);
   });
+  return result;
+}
+
+Tensor linspace(double start, double stop, std::int64_t steps, const TensorOptions& options) {
+  if (steps < 0) throw InvalidArgument(text("[linspace] expected a count of at least 0, got ", steps));
+  std::vector<double> values(std::size_t(steps), start);
+  const double step = (stop - start) / double(std::max<std::int64_t>(1, steps - 1));
+  for (std::int64_t i = 1; i < steps; ++i)  // from the nearer end, which is exact
+    values[std::size_t(i)] = i < steps / 2 ? start + step * double(i) : stop - step * double(steps - 1 - i);
+  return detail::from_values(values, steps, options);
+}
+
+Tensor logspace(double start, double stop, std::int64_t steps, double base, const TensorOptions& options) {
+  std::vector<double> values = linspace(start, stop, steps, kFloat64).to_vector<double>();
+  for (double& value : values) value = std::pow(base, value);
+  return detail::from_values(values, steps, options);
+}
+
+Tensor eye(std::int64_t rows, const TensorOptions& options) { return eye(rows, rows, options); }
+Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options) {
+  Tensor result = zeros({rows, columns}, {.dtype = options.dtype, .device = options.device});
+  fill_values(result.view(-1).slice(0, 0, std::min(rows, columns) * columns, columns + 1), 1);
+  if (options.requires_grad) result.requires_grad_();
+  return result;
+}
+
+Tensor from_blob(void* memory, const Shape& sizes, const TensorOptions& options, std::function<void(void*)> deleter) {
+  const DType dtype = options.dtype.value_or(kFloat32);
+  if (options.device && !options.device->is_cpu())
+    throw InvalidArgument(text("[from_blob] expected memory of the CPU, got the device ", *options.device));
+  const std::int64_t numel = checked_elements("from_blob", sizes);
+  if ((!memory && numel) || reinterpret_cast<std::uintptr_t>(memory) % size_of(dtype))
+    throw InvalidArgument(text("[from_blob] expected memory aligned for ", dtype, ", got the address ", memory));
+  Tensor result = make_tensor(device_state(Device()), 0, dtype);  // counted by the device as one without memory
+  TensorImpl& impl = *result.impl();
+  impl.numel = numel;
+  impl.sizes = sizes;
+  impl.strides = contiguous_strides(sizes);
+  impl.storage->bytes = std::size_t(numel) * size_of(dtype);
+  impl.storage->allocation.memory = memory;
+  if (deleter) impl.storage->borrowed = std::shared_ptr<void>(memory, std::move(deleter));
+  if (options.requires_grad) result.requires_grad_();
   return result;
 }
 

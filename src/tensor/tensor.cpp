@@ -170,6 +170,12 @@ template LOCKSTEP_API std::vector<BFloat16> Tensor::to_vector() const;
 template LOCKSTEP_API std::vector<float> Tensor::to_vector() const;
 template LOCKSTEP_API std::vector<double> Tensor::to_vector() const;
 
+void Tensor::check_accessor(int rank) const {
+  const TensorImpl& impl = impl_of("accessor", *this);
+  if (!device().is_cpu()) throw InvalidArgument(text("[accessor] expected a tensor on the CPU, got one on ", device()));
+  if (impl.sizes.rank() != rank) throw ShapeError(text("[accessor] expected ", rank, " dimensions, got ", impl.sizes));
+}
+
 void* Tensor::raw_data(DType expected) const {
   const TensorImpl& impl = impl_of("data", *this);
   if (impl.dtype != expected) throw DTypeError(text("[data] expected ", impl.dtype, ", got ", expected));

@@ -20,6 +20,7 @@ struct Storage {
   CachingAllocator::Allocation allocation;
   int stream_id = 0;  ///< The stream it was allocated on.
   std::size_t bytes = 0;
+  std::shared_ptr<void> borrowed;  ///< Memory that is not the allocator's: given back when this goes.
   std::atomic<std::uint64_t> version = 0;  ///< Changes in place so far, through any view.
 
   /// Uses the current stream of the device. Throws OutOfMemory.

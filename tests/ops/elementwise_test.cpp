@@ -162,7 +162,7 @@ TEST(Clamp, TakesOneBoundOrBoth) {
   EXPECT_EQ(clamp(x, {.max = 1}).to_vector<float>()[2], 1);
   EXPECT_TRUE(std::isnan(clamp(x, {.min = -1, .max = 1}).to_vector<float>()[3]));
   EXPECT_EQ(clamp(tensor({-5, 5}), {.min = -1, .max = 1}).to_vector<std::int64_t>(), (Integers{-1, 1}));
-  EXPECT_THROW(clamp(x, {}), InvalidArgument);
+  EXPECT_THROW(clamp(x, ClampOptions()), InvalidArgument);
   EXPECT_THROW(clamp(x, {.min = 1, .max = -1}), InvalidArgument);
 }
 

@@ -24,6 +24,10 @@ inline constexpr DType kBFloat16 = DType::kBFloat16;
 inline constexpr DType kFloat32 = DType::kFloat32;
 inline constexpr DType kFloat64 = DType::kFloat64;
 
+// PyTorch's other names.
+inline constexpr DType kByte = kUInt8, kInt = kInt32, kLong = kInt64, kHalf = kFloat16, kFloat = kFloat32,
+                       kDouble = kFloat64;
+
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) noexcept {
   constexpr std::uint8_t kBytes[] = {1, 1, 4, 8, 2, 2, 4, 8};

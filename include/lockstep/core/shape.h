@@ -2,10 +2,12 @@
 #pragma once
 
 #include <array>
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <iosfwd>
 #include <span>
+#include <vector>
 
 #include <lockstep/core/export.h>
 
@@ -20,6 +22,12 @@ class LOCKSTEP_API Shape {
   /// Throws ShapeError for more than kMaxRank dimensions.
   Shape(std::initializer_list<std::int64_t> sizes) : Shape(std::span(sizes.begin(), sizes.size())) {}
   explicit Shape(std::span<const std::int64_t> sizes);
+  Shape(const std::vector<std::int64_t>& sizes) : Shape(std::span(sizes)) {}
+  /// One dimension: sum(x, 1), zeros(5), x.view(-1).
+  template <std::integral Size>
+  requires(!std::same_as<Size, bool>) Shape(Size size) : rank_(1) {
+    sizes_[0] = std::int64_t(size);
+  }
   /// `rank` dimensions of `size` each.
   static Shape filled(int rank, std::int64_t size);
 
@@ -29,6 +37,8 @@ class LOCKSTEP_API Shape {
   constexpr std::int64_t& operator[](int dim) noexcept { return sizes_[dim]; }
   const std::int64_t* begin() const noexcept { return sizes_.data(); }
   const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
+  std::size_t size() const noexcept { return std::size_t(rank_); }
+  std::vector<std::int64_t> vec() const { return {begin(), end()}; }
   constexpr std::int64_t back() const noexcept { return sizes_[rank_ - 1]; }
 
   /// Throw ShapeError past kMaxRank, and for a place that is not there.

@@ -12,9 +12,15 @@ LOCKSTEP_API Tensor sub(const Tensor& a, const Tensor& b, double alpha = 1);  //
 LOCKSTEP_API Tensor mul(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor div(const Tensor& a, const Tensor& b);  ///< True division: integers give float32.
 LOCKSTEP_API Tensor add(const Tensor& a, double b);
+inline Tensor sub(const Tensor& a, double b) { return add(a, -b); }
 LOCKSTEP_API Tensor mul(const Tensor& a, double b);
 LOCKSTEP_API Tensor div(const Tensor& a, double b);
 LOCKSTEP_API Tensor neg(const Tensor& a);
+
+/// a - b floor(a / b): what is left of a, with the sign of b, as Python's %. Numeric dtypes. An integer by 0 is 0; by
+/// the number 0, InvalidArgument.
+LOCKSTEP_API Tensor remainder(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor remainder(const Tensor& a, double b);
 
 /// Numeric dtypes. Where a equals b, half of the gradient flows to each. NaN wins, and beside it both get all of it.
 LOCKSTEP_API Tensor maximum(const Tensor& a, const Tensor& b);
@@ -39,5 +45,7 @@ inline Tensor operator/(const Tensor& a, double b) { return div(a, b); }
 LOCKSTEP_API Tensor operator-(double a, const Tensor& b);
 LOCKSTEP_API Tensor operator/(double a, const Tensor& b);
 inline Tensor operator-(const Tensor& a) { return neg(a); }
+inline Tensor operator%(const Tensor& a, const Tensor& b) { return remainder(a, b); }
+inline Tensor operator%(const Tensor& a, double b) { return remainder(a, b); }
 
 }  // namespace lockstep

@@ -21,14 +21,24 @@ LOCKSTEP_API Tensor le(const Tensor& a, double b);
 LOCKSTEP_API Tensor gt(const Tensor& a, double b);
 LOCKSTEP_API Tensor ge(const Tensor& a, double b);
 
+inline Tensor operator==(const Tensor& a, const Tensor& b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, const Tensor& b) { return ne(a, b); }
 inline Tensor operator<(const Tensor& a, const Tensor& b) { return lt(a, b); }
 inline Tensor operator<=(const Tensor& a, const Tensor& b) { return le(a, b); }
 inline Tensor operator>(const Tensor& a, const Tensor& b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, const Tensor& b) { return ge(a, b); }
+inline Tensor operator==(const Tensor& a, double b) { return eq(a, b); }
+inline Tensor operator!=(const Tensor& a, double b) { return ne(a, b); }
 inline Tensor operator<(const Tensor& a, double b) { return lt(a, b); }
 inline Tensor operator<=(const Tensor& a, double b) { return le(a, b); }
 inline Tensor operator>(const Tensor& a, double b) { return gt(a, b); }
 inline Tensor operator>=(const Tensor& a, double b) { return ge(a, b); }
+inline Tensor operator==(double a, const Tensor& b) { return eq(b, a); }
+inline Tensor operator!=(double a, const Tensor& b) { return ne(b, a); }
+inline Tensor operator<(double a, const Tensor& b) { return gt(b, a); }
+inline Tensor operator<=(double a, const Tensor& b) { return ge(b, a); }
+inline Tensor operator>(double a, const Tensor& b) { return lt(b, a); }
+inline Tensor operator>=(double a, const Tensor& b) { return le(b, a); }
 
 /// bool tensors of whether both hold, one or both, just one; and whether it does not. Of any dtype: what is not zero
 /// holds, and NaN does.
@@ -37,11 +47,18 @@ LOCKSTEP_API Tensor logical_or(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor logical_not(const Tensor& a);
 
-/// The same of bool tensors, else DTypeError: what they do to the bits of numbers is another thing.
+inline Tensor operator!(const Tensor& a) { return logical_not(a); }
+
+/// Of bool tensors the same; of integers, what they do to their bits. DTypeError for floating ones.
 LOCKSTEP_API Tensor operator&(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator|(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator^(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator~(const Tensor& a);
+
+/// Whether all elements are the same, or within atol + rtol |b| of b's; NaN is close to nothing. false for other sizes.
+/// The host waits for the device. Throw DTypeError for different dtypes, DeviceMismatch.
+LOCKSTEP_API bool equal(const Tensor& a, const Tensor& b);
+LOCKSTEP_API bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
 
 /// bool tensors of which elements are NaN, infinite, neither. Of any dtype.
 LOCKSTEP_API Tensor isnan(const Tensor& x);

@@ -18,6 +18,12 @@ LOCKSTEP_API Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor
 /// x outside `dim`, and gives the shape of the result. (lockstep::gather joins what replicas computed.)
 LOCKSTEP_API Tensor gather_elements(const Tensor& x, std::int64_t dim, const Tensor& index);
 
+/// x, with source[i][j] put at [index[i][j]][j] for dim 0, and so on: what PyTorch calls scatter. index and source have
+/// x's rank; index is no larger than source anywhere, nor than x outside `dim`. Of equal places the last source counts,
+/// on every device. Throws DTypeError unless source has x's dtype.
+LOCKSTEP_API Tensor scatter_elements(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
+LOCKSTEP_API Tensor scatter_elements(const Tensor& x, std::int64_t dim, const Tensor& index, double value);
+
 /// x, with source[i][j] added at [index[i][j]][j] for dim 0, and so on. index and source have x's rank; index is no
 /// larger than source anywhere, nor than x outside `dim`. Throws DTypeError unless source has x's dtype.
 LOCKSTEP_API Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
@@ -30,6 +36,18 @@ LOCKSTEP_API Tensor embedding(const Tensor& weight, const Tensor& index,
 /// int64 [index's sizes, classes]: 1 where the index says, else 0. classes -1: one more than the greatest index, for
 /// which the host waits for the device.
 LOCKSTEP_API Tensor one_hot(const Tensor& index, std::int64_t classes = -1);
+
+struct Unique {
+  Tensor values;   ///< In order; each NaN by itself.
+  Tensor inverse;  ///< int64, x's sizes: where in `values` each element is.
+  Tensor counts;   ///< int64: how often each value occurs.
+};
+/// The different elements of x. Not differentiable. The host waits for the device.
+LOCKSTEP_API Unique unique(const Tensor& x);
+
+/// How often each of 0, 1, ... occurs, or the sum of its weights: [max(greatest + 1, min_length)]. x: [n], integers;
+/// weights: [n] or undefined. The host waits for the device. Throws InvalidArgument for negative ones.
+LOCKSTEP_API Tensor bincount(const Tensor& x, const Tensor& weights = {}, std::int64_t min_length = 0);
 
 /// The places of the elements that are not zero: int64 [how many, x's rank], in row-major order. The host waits for the
 /// device.

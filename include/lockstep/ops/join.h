@@ -22,6 +22,9 @@ LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, const std::vector<s
 /// Views of each place along `dim`, without that dimension.
 LOCKSTEP_API std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim = 0);
 
+/// Views of `size` places each along `dim`, the last one smaller.
+LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, std::int64_t size, std::int64_t dim = 0);
+
 inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);
 }

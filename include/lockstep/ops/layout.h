@@ -3,6 +3,8 @@
 #pragma once
 
 #include <cstdint>
+#include <initializer_list>
+#include <span>
 #include <vector>
 
 #include <lockstep/tensor/tensor.h>
@@ -36,7 +38,21 @@ LOCKSTEP_API Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 LOCKSTEP_API Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
 /// The whole, `repeats[i]` times along dimension i. There may be more repeats than dimensions: these come first.
 LOCKSTEP_API Tensor repeat(const Tensor& x, const Shape& repeats);
+/// The same, but fewer repeats than dimensions are those of the last dimensions.
+LOCKSTEP_API Tensor tile(const Tensor& x, const Shape& repeats);
 /// Each element `repeats` times in a row along `dim`.
 LOCKSTEP_API Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim);
+
+/// Views: the elements [i, i + offset] of dim0 and dim1, as the last dimension; dimension `from` as dimension `to`.
+LOCKSTEP_API Tensor diagonal(const Tensor& x, std::int64_t offset = 0, std::int64_t dim0 = 0, std::int64_t dim1 = 1);
+LOCKSTEP_API Tensor movedim(const Tensor& x, std::int64_t from, std::int64_t to);
+/// Of a vector, the matrix that has it on a diagonal; of a matrix, a copy of that diagonal.
+LOCKSTEP_API Tensor diag(const Tensor& x, std::int64_t offset = 0);
+/// Of vectors of sizes a, b, ..., for each a view [a, b, ...] that varies along its own dimension alone: what NumPy
+/// calls indexing "ij".
+LOCKSTEP_API std::vector<Tensor> meshgrid(std::span<const Tensor> vectors);
+inline std::vector<Tensor> meshgrid(std::initializer_list<Tensor> vectors) {
+  return meshgrid(std::span(vectors.begin(), vectors.size()));
+}
 
 }  // namespace lockstep

@@ -19,8 +19,12 @@ LOCKSTEP_API Tensor expm1(const Tensor& x);  ///< exp(x) - 1, exact near 0
 LOCKSTEP_API Tensor log(const Tensor& x);
 LOCKSTEP_API Tensor log1p(const Tensor& x);  ///< log(1 + x), exact near 0
 
+LOCKSTEP_API Tensor log2(const Tensor& x);
+LOCKSTEP_API Tensor log10(const Tensor& x);
+
 LOCKSTEP_API Tensor sin(const Tensor& x);
 LOCKSTEP_API Tensor cos(const Tensor& x);
+LOCKSTEP_API Tensor tan(const Tensor& x);
 LOCKSTEP_API Tensor tanh(const Tensor& x);
 LOCKSTEP_API Tensor sigmoid(const Tensor& x);  ///< 1 / (1 + exp(-x))
 LOCKSTEP_API Tensor erf(const Tensor& x);
@@ -38,5 +42,9 @@ struct ClampOptions {
 /// Numeric. Elements below min become min, those above max become max; NaN stays. The gradient is that of x where
 /// min <= x <= max. Throws InvalidArgument unless there is a bound and min <= max.
 LOCKSTEP_API Tensor clamp(const Tensor& x, const ClampOptions& options);
+/// clamp(x, 0, 1); clamp(x, 0): without an upper bound; clamp(x, std::nullopt, 1).
+inline Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {}) {
+  return clamp(x, ClampOptions{.min = min, .max = max});
+}
 
 }  // namespace lockstep

@@ -3,6 +3,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <limits>
 #include <span>
@@ -12,6 +13,17 @@
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
+
+/// A dtype or a device alone, where options are taken: zeros({2, 2}, kInt64); rand({5}, "cuda:1").
+template <class T>
+concept OneOption = std::same_as<T, DType> || std::convertible_to<T, Device>;
+template <OneOption T>
+TensorOptions options_of(const T& option) {
+  if constexpr (std::same_as<T, DType>)
+    return {.dtype = option};
+  else
+    return {.device = Device(option)};
+}
 
 /// Uninitialized. Throws ShapeError for a negative size.
 LOCKSTEP_API Tensor empty(const Shape& sizes, const TensorOptions& options = {});
@@ -24,6 +36,15 @@ LOCKSTEP_API Tensor full(const Shape& sizes, double value, const TensorOptions& 
 LOCKSTEP_API Tensor arange(double start, double stop, double step = 1, const TensorOptions& options = {});
 inline Tensor arange(double stop, const TensorOptions& options = {}) { return arange(0, stop, 1, options); }
 
+/// `steps` numbers from start to stop, both among them, evenly spaced; and base to the power of those. float32 unless
+/// the options say otherwise. Throw InvalidArgument for a negative count.
+LOCKSTEP_API Tensor linspace(double start, double stop, std::int64_t steps, const TensorOptions& options = {});
+LOCKSTEP_API Tensor logspace(double start, double stop, std::int64_t steps, double base = 10,
+                             const TensorOptions& options = {});
+/// [rows, columns], or [rows, rows]: ones on the diagonal, zeros elsewhere.
+LOCKSTEP_API Tensor eye(std::int64_t rows, const TensorOptions& options = {});
+LOCKSTEP_API Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options = {});
+
 LOCKSTEP_API Tensor empty_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor zeros_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor ones_like(const Tensor& like, const TensorOptions& options = {});
@@ -33,6 +54,12 @@ LOCKSTEP_API Tensor full_like(const Tensor& like, double value, const TensorOpti
 /// a null pointer to some.
 LOCKSTEP_API Tensor from_host(const void* values, std::size_t count, DType dtype, const Shape& sizes,
                               const TensorOptions& options = {});
+
+/// A tensor over memory of the caller's, on the CPU, row-major, of options.dtype: nothing is copied. The memory must
+/// live for as long as any handle or view; `deleter`, if any, is called with it when the last one has gone. Throws
+/// InvalidArgument for another device, and for a pointer that is null or not aligned for the dtype.
+LOCKSTEP_API Tensor from_blob(void* memory, const Shape& sizes, const TensorOptions& options = {},
+                              std::function<void(void*)> deleter = {});
 
 /// How a C++ element type is kept: doubles become float32, as in PyTorch; other integers int64.
 template <class T>
@@ -107,6 +134,74 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initia
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
   return detail::from_values(values, {std::int64_t(values.size())}, options);
+}
+
+// The same with one option.
+template <OneOption T>
+Tensor empty(const Shape& sizes, const T& option) {
+  return empty(sizes, options_of(option));
+}
+template <OneOption T>
+Tensor zeros(const Shape& sizes, const T& option) {
+  return zeros(sizes, options_of(option));
+}
+template <OneOption T>
+Tensor ones(const Shape& sizes, const T& option) {
+  return ones(sizes, options_of(option));
+}
+template <OneOption T>
+Tensor full(const Shape& sizes, double value, const T& option) {
+  return full(sizes, value, options_of(option));
+}
+template <OneOption T>
+Tensor arange(double stop, const T& option) {
+  return arange(stop, options_of(option));
+}
+template <OneOption T>
+Tensor arange(double start, double stop, double step, const T& option) {
+  return arange(start, stop, step, options_of(option));
+}
+template <OneOption T>
+Tensor linspace(double start, double stop, std::int64_t steps, const T& option) {
+  return linspace(start, stop, steps, options_of(option));
+}
+template <OneOption T>
+Tensor eye(std::int64_t rows, const T& option) {
+  return eye(rows, options_of(option));
+}
+template <OneOption T>
+Tensor empty_like(const Tensor& like, const T& option) {
+  return empty_like(like, options_of(option));
+}
+template <OneOption T>
+Tensor zeros_like(const Tensor& like, const T& option) {
+  return zeros_like(like, options_of(option));
+}
+template <OneOption T>
+Tensor ones_like(const Tensor& like, const T& option) {
+  return ones_like(like, options_of(option));
+}
+template <OneOption T>
+Tensor full_like(const Tensor& like, double value, const T& option) {
+  return full_like(like, value, options_of(option));
+}
+template <OneOption T>
+Tensor from_blob(void* memory, const Shape& sizes, const T& option) {
+  return from_blob(memory, sizes, options_of(option));
+}
+template <class T, OneOption O>
+requires std::is_arithmetic_v<T> Tensor tensor(T value, const O& option) { return tensor(value, options_of(option)); }
+template <class T, OneOption O>
+requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values, const O& option) {
+  return tensor(values, options_of(option));
+}
+template <class T, OneOption O>
+requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows, const O& option) {
+  return tensor(rows, options_of(option));
+}
+template <class T, OneOption O>
+requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, const O& option) {
+  return tensor(values, options_of(option));
 }
 
 }  // namespace lockstep

@@ -1,27 +1,34 @@
-// What x.index({...}) takes: an integer, a Slice, Ellipsis or None.
+// What x.index({...}) takes: an integer, a Slice, Ellipsis, None, or a tensor of places.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <limits>
+#include <optional>
+#include <utility>
 
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
 
-/// Elements start, start + step, ... before stop. Negative positions count from the end.
+struct EllipsisTag {};
+struct NoneTag {
+  operator std::optional<std::int64_t>() const noexcept { return {}; }
+};
+inline constexpr EllipsisTag Ellipsis;  ///< As many whole dimensions as are left.
+inline constexpr NoneTag None;          ///< A new dimension of size 1; in a Slice, its end.
+
+/// Elements start, start + step, ... before stop. Negative positions count from the end. Slice(1, None): all but the
+/// first.
 struct Slice {
   std::int64_t start = 0;
   std::int64_t stop = std::numeric_limits<std::int64_t>::max();
   std::int64_t step = 1;
 
   Slice() = default;  ///< All of the dimension.
-  Slice(std::int64_t from, std::int64_t to, std::int64_t by = 1) : start(from), stop(to), step(by) {}
+  Slice(std::optional<std::int64_t> from, std::optional<std::int64_t> to = {}, std::int64_t by = 1)
+      : start(from.value_or(0)), stop(to.value_or(std::numeric_limits<std::int64_t>::max())), step(by) {}
 };
-
-struct EllipsisTag {};
-struct NoneTag {};
-inline constexpr EllipsisTag Ellipsis;  ///< As many whole dimensions as are left.
-inline constexpr NoneTag None;          ///< A new dimension of size 1.
 
 class Index {
  public:
@@ -40,6 +47,22 @@ class Index {
  private:
   Kind kind_;
   Slice slice_;
+};
+
+/// An Index, or a tensor of places.
+class ElementIndex {
+ public:
+  template <class T>
+  requires std::convertible_to<T, Index> ElementIndex(T index) : index_(index) {}
+  ElementIndex(Tensor places) : index_(None), places_(std::move(places)) {}
+
+  const Index& index() const noexcept { return index_; }
+  /// Undefined for an Index.
+  const Tensor& places() const noexcept { return places_; }
+
+ private:
+  Index index_;
+  Tensor places_;
 };
 
 }  // namespace lockstep

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 
+#include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
@@ -43,6 +44,9 @@ LOCKSTEP_API Tensor rand(const Shape& sizes, const TensorOptions& options = {});
 LOCKSTEP_API Tensor randn(const Shape& sizes, const TensorOptions& options = {});
 /// Uniform integers in [low, high), int64 by default. Throws InvalidArgument unless low < high.
 LOCKSTEP_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& sizes, const TensorOptions& options = {});
+inline Tensor randint(std::int64_t high, const Shape& sizes, const TensorOptions& options = {}) {
+  return randint(0, high, sizes, options);
+}
 /// A random order of 0 .. count - 1, int64, drawn on the CPU.
 LOCKSTEP_API Tensor randperm(std::int64_t count, const TensorOptions& options = {});
 
@@ -54,5 +58,19 @@ LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int6
 /// Fills a floating tensor with numbers uniform in [low, high).
 LOCKSTEP_API Tensor& uniform_(Tensor& tensor, double low, double high);
 LOCKSTEP_API Tensor& normal_(Tensor& tensor, double mean, double standard_deviation);
+
+// The same with one option.
+template <OneOption T>
+Tensor rand(const Shape& sizes, const T& option) {
+  return rand(sizes, options_of(option));
+}
+template <OneOption T>
+Tensor randn(const Shape& sizes, const T& option) {
+  return randn(sizes, options_of(option));
+}
+template <OneOption T>
+Tensor randint(std::int64_t low, std::int64_t high, const Shape& sizes, const T& option) {
+  return randint(low, high, sizes, options_of(option));
+}
 
 }  // namespace lockstep

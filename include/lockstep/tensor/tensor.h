@@ -6,6 +6,7 @@
 #include <initializer_list>
 #include <iosfwd>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <type_traits>
 #include <utility>
@@ -17,11 +18,12 @@
 #include <lockstep/core/shape.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/stream.h>
+#include <lockstep/tensor/methods.h>
 
 namespace lockstep {
 
 struct TensorImpl;
-class Index;
+class ElementIndex;
 
 /// Where and of what a new tensor is made. What is left out is the CPU and float32, or for the _like functions
 /// what the given tensor has.
@@ -31,14 +33,34 @@ struct TensorOptions {
   bool requires_grad = false;
 };
 
+/// Elements by position: see Tensor::accessor().
+template <class T, int kRank>
+class TensorAccessor {
+ public:
+  TensorAccessor(T* data, const std::int64_t* sizes, const std::int64_t* strides)
+      : data_(data), sizes_(sizes), strides_(strides) {}
+  std::int64_t size(int dim) const { return sizes_[dim]; }
+  decltype(auto) operator[](std::int64_t index) const {
+    if constexpr (kRank == 1)
+      return (data_[index * strides_[0]]);
+    else
+      return TensorAccessor<T, kRank - 1>(data_ + index * strides_[0], sizes_ + 1, strides_ + 1);
+  }
+
+ private:
+  T* data_;
+  const std::int64_t* sizes_;
+  const std::int64_t* strides_;
+};
+
 /// All work is enqueued on the current stream of the tensor's device and not waited for, except where a function
 /// hands values to the host. Operands on different devices throw DeviceMismatch. Functions whose name ends in an
 /// underscore change the tensor in place and return it.
-class LOCKSTEP_API Tensor {
+class LOCKSTEP_API Tensor : public TensorMethods {
  public:
   Tensor() noexcept {}  ///< Undefined: holds nothing.
-  Tensor(const Tensor& other) noexcept : impl_(other.impl_) { acquire(); }
-  Tensor(Tensor&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
+  Tensor(const Tensor& other) noexcept : TensorMethods(), impl_(other.impl_) { acquire(); }
+  Tensor(Tensor&& other) noexcept : TensorMethods(), impl_(std::exchange(other.impl_, nullptr)) {}
   // A named tensor takes the handle; what it held is released at once.
   Tensor& operator=(const Tensor& other) & noexcept { return *this = Tensor(other); }
   Tensor& operator=(Tensor&& other) & noexcept {
@@ -67,6 +89,8 @@ class LOCKSTEP_API Tensor {
   std::int64_t numel() const;
   DType dtype() const;
   Device device() const;
+  bool is_cuda() const { return device().is_cuda(); }
+  bool is_floating_point() const { return is_floating(dtype()); }
   bool is_contiguous() const;
 
   // Values on the host: wait for the device, and throw the errors of its work.
@@ -83,6 +107,17 @@ class LOCKSTEP_API Tensor {
   template <class T>
   T* data() const {
     return static_cast<T*>(raw_data(kDTypeOf<T>));
+  }
+  template <class T>
+  T* data_ptr() const {
+    return data<T>();
+  }
+  /// accessor<float, 2>()[i][j]: the elements in place, whatever the strides, unchecked; a value that must not outlive
+  /// the tensor. Throws InvalidArgument unless the tensor is on the CPU, DTypeError, and ShapeError for another rank.
+  template <class T, int kRank>
+  TensorAccessor<T, kRank> accessor() const {
+    check_accessor(kRank);
+    return {data<T>(), sizes().begin(), strides().begin()};
   }
 
   // Movement: differentiable. A tensor that already is as asked is returned itself, without a copy.
@@ -107,12 +142,29 @@ class LOCKSTEP_API Tensor {
   Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;
   Tensor t() const;
   Tensor permute(const Shape& dims) const;
+  using TensorMethods::squeeze;
   Tensor squeeze(std::int64_t dim) const;
   Tensor unsqueeze(std::int64_t dim) const;
   Tensor expand(const Shape& sizes) const;  ///< -1 keeps a size.
   Tensor operator[](std::int64_t index) const { return select(0, index); }
   /// x.index({0, Slice(1, 3), Ellipsis, None}).
   Tensor index(std::initializer_list<Index> indices) const;
+
+  // Picked by tensors: a bool mask, which has the sizes of the dimensions that it stands for, or int32 or int64
+  // indices, negative ones from the end, which broadcast. As in PyTorch and NumPy: the shape of the indices comes where
+  // the first of them stands, or at the front if a slice stands between two. What comes back is a copy, and const: to
+  // write, use index_put_. A mask makes the host wait for the device. Differentiable.
+  /// x[mask]; x[indices].
+  const Tensor operator[](const Tensor& index) const;
+  /// x.index({mask}); x.index({rows, Slice(), columns}).
+  template <class I = ElementIndex>
+  const Tensor index(std::initializer_list<std::type_identity_t<I>> indices) const {
+    return picked({indices.begin(), indices.size()});
+  }
+  /// Writes `values`, which broadcast, where index(indices) reads. Of equal places the last one counts, or all add up
+  /// if `accumulate`. Costs a pass over the whole tensor.
+  Tensor& index_put_(std::initializer_list<ElementIndex> indices, const Tensor& values, bool accumulate = false);
+  Tensor& index_put_(std::initializer_list<ElementIndex> indices, double value);
 
   // In place.
   Tensor& copy_(const Tensor& source);  ///< Broadcasts, converts, and crosses devices.
@@ -180,6 +232,8 @@ class LOCKSTEP_API Tensor {
     }
   };
   Number item_number() const;
+  Tensor picked(std::span<const ElementIndex> indices) const;
+  void check_accessor(int rank) const;
   void* raw_data(DType expected) const;
   void acquire() const noexcept;
   void release() noexcept;

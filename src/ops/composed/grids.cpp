@@ -1,0 +1,40 @@
+// Vectors as matrices and grids: views, and one copy.
+#include <lockstep/ops/layout.h>
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <lockstep/tensor/creation.h>
+
+#include "core/text.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+Tensor diag(const Tensor& x, std::int64_t offset) {
+  const Shape& sizes = impl_of("diag", x).sizes;
+  if (sizes.rank() == 2) return diagonal(x, offset).clone();
+  if (sizes.rank() != 1) throw ShapeError(text("[diag] expected a vector or a matrix, got ", sizes));
+  const std::int64_t size = sizes[0] + std::abs(offset);
+  Tensor out = zeros({size, size}, {.dtype = x.dtype(), .device = x.device()});
+  diagonal(out, offset).copy_(x);
+  return out;
+}
+
+std::vector<Tensor> meshgrid(std::span<const Tensor> vectors) {
+  Shape sizes;
+  for (const Tensor& x : vectors) {
+    if (impl_of("meshgrid", x).sizes.rank() > 1) throw ShapeError(text("[meshgrid] expected vectors, got ", x.sizes()));
+    check_same_device("meshgrid", vectors[0], x);
+    sizes.push_back(x.numel());
+  }
+  std::vector<Tensor> grids;
+  for (int i = 0; i < sizes.rank(); ++i) {
+    Shape own = Shape::filled(sizes.rank(), 1);
+    own[i] = sizes[i];
+    grids.push_back(vectors[std::size_t(i)].reshape(own).expand(sizes));
+  }
+  return grids;
+}
+
+}  // namespace lockstep
