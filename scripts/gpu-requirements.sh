@@ -195,4 +195,5 @@ need_libraries() {
   need_library GoogleTest "${config//@/GTest/GTestConfig.cmake}"
   need_library nlohmann-json "${config//@/nlohmann_json/nlohmann_jsonConfig.cmake}"
   need_library xxHash include/xxhash.h
+  need_library fmt include/fmt/format.h
 }

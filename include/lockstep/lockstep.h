@@ -32,6 +32,7 @@
 #include <lockstep/nn/activations.h>
 #include <lockstep/nn/attention.h>
 #include <lockstep/nn/batch_norm.h>
+#include <lockstep/nn/callable.h>
 #include <lockstep/nn/conv.h>
 #include <lockstep/nn/dropout.h>
 #include <lockstep/nn/embedding_bag.h>
@@ -53,6 +54,7 @@
 #include <lockstep/nn/recurrent_cells.h>
 #include <lockstep/nn/sequential.h>
 #include <lockstep/nn/shuffle.h>
+#include <lockstep/nn/summary.h>
 #include <lockstep/nn/transformer.h>
 #include <lockstep/nn/upsample.h>
 #include <lockstep/nn/weight_norm.h>
@@ -62,6 +64,7 @@
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/conv.h>
 #include <lockstep/ops/distance.h>
+#include <lockstep/ops/distributions.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/einsum.h>
 #include <lockstep/ops/embedding_bag.h>

@@ -21,8 +21,9 @@ class AutocastRegion;
 class SaveListener;
 }  // namespace autograd
 namespace nn {
+class ForwardObserver;
 struct CopyTarget;
-}
+}  // namespace nn
 
 /// A function whose intermediate results are dropped and computed again by backward: which of its runs this is.
 enum class CheckpointedRun : std::uint8_t { none, first, again };
@@ -44,6 +45,7 @@ struct Context {
   autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in 16 bits; null: they are not.
   CheckpointedRun checkpointed = CheckpointedRun::none;
   autograd::SaveListener* save_listener = nullptr;  ///< Hears of what is saved for backward.
+  nn::ForwardObserver* forward_observer = nullptr;  ///< Hears of each module's call.
   std::string* printed = nullptr;                   ///< Keeps what is printed; null: standard output.
 };
 

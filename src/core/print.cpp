@@ -1,7 +1,11 @@
 #include <lockstep/core/print.h>
 
+#include <algorithm>
 #include <cstdio>
+#include <type_traits>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include <lockstep/core/error.h>
 
@@ -10,14 +14,44 @@
 
 namespace lockstep {
 
-std::string format(std::string_view pattern, std::span<const std::string> arguments) {
+namespace {
+
+// Where a field begins: "{}" or "{:"; any other brace is text.
+std::size_t find_field(std::string_view pattern, std::size_t from) {
+  return std::min(pattern.find("{}", from), pattern.find("{:", from));
+}
+
+std::string formatted(std::string_view specification, const FormatArgument& argument) {
+  if (specification.empty()) return argument.text;
+  try {
+    return std::visit(
+        [&](const auto& value) {
+          using T = std::remove_cvref_t<decltype(value)>;
+          const std::string field = text('{', specification, '}');
+          if constexpr (std::is_same_v<T, std::monostate>)
+            return fmt::format(fmt::runtime(field), argument.text);
+          else
+            return fmt::format(fmt::runtime(field), value);
+        },
+        argument.number);
+  } catch (const fmt::format_error& error) {
+    throw InvalidArgument(text("[print] expected a format specification such as {:8.3f} for \"", argument.text,
+                               "\", got {", specification, "}: ", error.what()));
+  }
+}
+
+}  // namespace
+
+std::string format(std::string_view pattern, std::span<const FormatArgument> arguments) {
   std::string result;
   std::size_t used = 0;
   std::size_t from = 0;
-  for (std::size_t at; (at = pattern.find("{}", from)) != std::string_view::npos; from = at + 2) {
+  for (std::size_t at; (at = find_field(pattern, from)) != pattern.npos; ++used) {
+    const std::size_t end = pattern.find('}', at);
+    if (end == pattern.npos) break;  // text
     result.append(pattern, from, at - from);
-    if (used < arguments.size()) result += arguments[used];
-    ++used;
+    if (used < arguments.size()) result += formatted(pattern.substr(at + 1, end - at - 1), arguments[used]);
+    from = end + 1;
   }
   if (used != arguments.size())
     throw InvalidArgument(text("[print] expected one argument for each {}, got ", arguments.size(), " for ", used));

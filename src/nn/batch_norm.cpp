@@ -1,5 +1,8 @@
 #include <lockstep/nn/batch_norm.h>
 
+#include <ostream>
+#include <utility>
+
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/tensor/creation.h>
@@ -74,6 +77,12 @@ Tensor BatchNormState::normalize(decltype(&batch_norm) function, const Tensor& x
     num_batches_tracked->add_(1);
   }
   return result;
+}
+
+void BatchNormState::print(std::ostream& out) const {
+  out << layer_ << '(' << features_ << ", eps=" << eps_ << ", momentum=" << momentum_
+      << ", affine=" << (weight ? "True" : "False") << ", track_running_stats=" << (running_mean ? "True" : "False")
+      << ')';
 }
 
 }  // namespace lockstep::nn

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
+#include <ostream>
+#include <utility>
 #include <vector>
 
 #include <lockstep/ops/layout.h>
@@ -143,6 +145,27 @@ Tensor ConvState::convolve_transposed(const Tensor& x) const {
                                 .output_padding = output_padding_,
                                 .groups = groups_,
                                 .dilation = dilation_});
+}
+
+void ConvState::print(std::ostream& out) const {
+  const auto each = [&](const Shape& numbers) {
+    const char* separator = "(";
+    for (const std::int64_t number : numbers) out << std::exchange(separator, ", ") << number;
+    out << (numbers.rank() == 1 ? ",)" : ")");
+  };
+  const auto differs = [](const Shape& numbers, std::int64_t usual) {
+    return std::any_of(numbers.begin(), numbers.end(), [&](std::int64_t number) { return number != usual; });
+  };
+  const std::int64_t in = weight.defined() ? transposed_ ? weight.size(0) : weight.size(1) * groups_ : 0;
+  out << layer_ << '(' << in << ", " << out_ << ", kernel_size=";
+  each(kernel_);
+  out << ", stride=";
+  each(stride_);
+  if (differs(before_, 0)) out << ", padding=", each(before_);
+  if (differs(dilation_, 1)) out << ", dilation=", each(dilation_);
+  if (groups_ != 1) out << ", groups=" << groups_;
+  if (!bias) out << ", bias=False";
+  out << ')';
 }
 
 }  // namespace lockstep::nn

@@ -1,5 +1,8 @@
 #include <lockstep/nn/layer_norm.h>
 
+#include <ostream>
+#include <utility>
+
 #include <lockstep/ops/normalization.h>
 #include <lockstep/tensor/creation.h>
 
@@ -54,6 +57,16 @@ Tensor GroupNorm::forward(const Tensor& x) const {
   if (x.dim() < 2 || x.size(1) != channels_)
     throw ShapeError(text("[GroupNorm] expected x [batch, ", channels_, ", ...], got ", x.sizes()));
   return group_norm(x, groups_, or_nothing(weight), or_nothing(bias), eps_);
+}
+
+void LayerNorm::pretty_print(std::ostream& out) const {
+  detail::OwnLine line(out, typeid(*this));
+  const char* separator = "(";
+  line.name("normalized_shape");
+  for (const std::int64_t size : normalized_) out << std::exchange(separator, ", ") << size;
+  out << (normalized_.rank() == 1 ? ",)" : ")");
+  line.setting("eps", eps_);
+  line.setting("elementwise_affine", weight.has_value());
 }
 
 }  // namespace lockstep::nn

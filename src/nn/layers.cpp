@@ -1,6 +1,7 @@
 #include <lockstep/nn/layers.h>
 
 #include <cmath>
+#include <ostream>
 
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
@@ -99,6 +100,25 @@ Tensor Unflatten::forward(const Tensor& x) const {
     for (const std::int64_t size : sizes_) sizes.push_back(size == -1 ? whole / known : size);
   }
   return x.reshape(sizes);
+}
+
+void Linear::pretty_print(std::ostream& out) const {
+  detail::OwnLine line(out, typeid(*this));
+  line.setting("in_features", weight.size(1));
+  line.setting("out_features", weight.size(0));
+  line.setting("bias", bias.has_value());
+}
+
+void Embedding::pretty_print(std::ostream& out) const {
+  out << "Embedding(" << weight.size(0) << ", " << weight.size(1);
+  if (padding_index_) out << ", padding_idx=" << *padding_index_;
+  out << ')';
+}
+
+void Flatten::pretty_print(std::ostream& out) const {
+  detail::OwnLine line(out, typeid(*this));
+  line.setting("start_dim", start_dim_);
+  line.setting("end_dim", end_dim_);
 }
 
 }  // namespace lockstep::nn

@@ -66,6 +66,20 @@ std::optional<Shape> expected_sizes(const Parameter& value) {
 bool is_kept(const Parameter&) { return true; }
 bool is_kept(const Buffer& value) { return value.is_persistent(); }
 
+// What to do about a state dict that is another's, in a line.
+std::string advice_for(const StateDict& state, const LoadOptions& options, bool misses) {
+  if (!misses || state.size() == 0 || !options.strip_prefix.empty()) return "";
+  const auto every_key = [&](auto holds) {
+    return std::all_of(state.begin(), state.end(), [&](const auto& entry) { return holds(entry.first); });
+  };
+  if (every_key([](const std::string& key) { return key.starts_with("module."); }))
+    return "\nThese are the keys of a DataParallel: load them with {.strip_prefix = \"module.\"}";
+  if (std::any_of(state.begin(), state.end(), [](const auto& entry) { return entry.first.starts_with("model."); }))
+    return "\nThese are the keys of a checkpoint: load the model's with "
+           "Checkpoint::load(file).tensors(\"model\"), or all of it with a Trainer that resumes";
+  return "";
+}
+
 bool matches(const Shape& expected, const Shape& got) {
   return std::ranges::equal(expected, got, [](std::int64_t e, std::int64_t g) { return e == -1 || e == g; });
 }
@@ -148,7 +162,8 @@ void ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& opti
       if (!entry.is_used) problems += text("\n  unexpected: ", key);
   }
   if (!problems.empty())
-    throw InvalidArgument(text("[load_state_dict] expected the keys and shapes of the module, got:", problems));
+    throw InvalidArgument(text("[load_state_dict] expected the keys and shapes of the module, got:", problems,
+                               advice_for(state, options, !missing.empty())));
   const NoGrad guard;
   for (const auto& load : loads) load();
 }

@@ -1,21 +1,13 @@
 #include <lockstep/nn/sequential.h>
 
-#include <cxxabi.h>
-
 #include <lockstep/nn/layers.h>
 
 #include "core/text.h"
+#include "core/type_name.h"
 #include "ops/linear.h"
 
 namespace lockstep::nn {
 namespace {
-
-std::string readable(const std::type_info& type) {
-  int status = 0;
-  const std::unique_ptr<char, void (*)(void*)> name(abi::__cxa_demangle(type.name(), nullptr, nullptr, &status),
-                                                    std::free);
-  return name ? name.get() : type.name();
-}
 
 // What a linear layer before the module can end with.
 Activation activation_of(AnyModule& module) {
@@ -27,7 +19,7 @@ Activation activation_of(AnyModule& module) {
 }  // namespace
 
 void AnyModule::throw_wrong_type(const std::type_info& wanted, const ModuleBase& held) {
-  throw InvalidArgument(text("[AnyModule::as] expected ", readable(typeid(held)), ", got ", readable(wanted)));
+  throw InvalidArgument(text("[AnyModule::as] expected ", type_name(typeid(held)), ", got ", type_name(wanted)));
 }
 
 AnyModule& Sequential::operator[](std::size_t index) {

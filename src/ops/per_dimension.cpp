@@ -1,5 +1,8 @@
 #include <lockstep/ops/per_dimension.h>
 
+#include <ostream>
+#include <utility>
+
 #include <lockstep/core/error.h>
 
 #include "core/text.h"
@@ -14,6 +17,13 @@ Shape PerDimension::over(const char* op, const char* what, int dims, std::int64_
     if (number < least)
       throw InvalidArgument(text("[", op, "] expected ", what, " of at least ", least, ", got ", number));
   return numbers;
+}
+
+std::ostream& operator<<(std::ostream& out, const PerDimension& numbers) {
+  if (numbers.all_) return out << *numbers.all_;
+  const char* separator = "(";
+  for (const std::int64_t number : numbers.each_) out << std::exchange(separator, ", ") << number;
+  return out << ')';
 }
 
 }  // namespace lockstep

@@ -257,7 +257,10 @@ void CachingAllocator::Impl::throw_out_of_memory(Lock& lock, std::size_t request
   const std::size_t cached = stats.reserved - in_use;
   lock.unlock();
   const Device name = backend.type() == DeviceType::cpu ? Device() : Device::cuda(device);
-  throw OutOfMemory(name.name(), {.requested = requested, .in_use = in_use, .cached = cached, .limit = capacity()});
+  OutOfMemory error(name.name(), {.requested = requested, .in_use = in_use, .cached = cached, .limit = capacity()});
+  if (const std::string setting = backend.properties(device).memory_setting; !setting.empty())
+    error.add_context(setting);
+  throw error;
 }
 
 CachingAllocator::CachingAllocator(Backend& backend, int device, std::size_t limit, AllocatorHooks* hooks)

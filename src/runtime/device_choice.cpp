@@ -28,15 +28,33 @@ std::optional<int> number(std::string_view digits) {
   return value;
 }
 
+// 512MiB, 8GiB.
+std::optional<std::size_t> size_in_bytes(std::string_view size) {
+  const int shift = size.ends_with("GiB") ? 30 : size.ends_with("MiB") ? 20 : 0;
+  if (!shift) return std::nullopt;
+  const std::optional<int> count = number(size.substr(0, size.size() - 3));
+  if (!count || *count < 1) return std::nullopt;
+  return std::size_t(*count) << shift;
+}
+
 [[noreturn]] void refuse(std::string_view choice) {
-  throw InvalidArgument(text("[LOCKSTEP_DEVICES] expected none, sim:N with N from 1 to ", kMost,
-                             ", cuda, or cuda: with the numbers of cards, got \"", choice, "\""));
+  throw InvalidArgument(text("[LOCKSTEP_DEVICES] expected cpu, sim:N with N from 1 to ", kMost,
+                             ", sim:N,8GiB with the memory of each (MiB or GiB), cuda, or cuda: with the numbers of "
+                             "cards, got \"",
+                             choice, "\""));
 }
 
 std::shared_ptr<Backend> simulated(std::string_view choice) {
-  const std::optional<int> count = number(choice.substr(4));
+  const std::size_t comma = std::min(choice.find(','), choice.size());
+  const std::optional<int> count = number(choice.substr(4, comma - 4));
   if (!count || *count < 1 || std::size_t(*count) > kMost) refuse(choice);
-  return make_sim_backend({.count = *count});
+  SimulationOptions options{.count = *count};
+  if (comma < choice.size()) {
+    const std::optional<std::size_t> bytes = size_in_bytes(choice.substr(comma + 1));
+    if (!bytes) refuse(choice);
+    options.memory_bytes = *bytes;
+  }
+  return make_sim_backend(options);
 }
 
 std::size_t option(const char* variable, std::size_t otherwise) {
@@ -72,7 +90,7 @@ std::vector<int> listed_cards(std::string_view choice) {
 }  // namespace
 
 std::shared_ptr<Backend> choose_backend(std::string_view choice) {
-  if (choice == "none") return nullptr;
+  if (choice == "cpu" || choice == "none") return nullptr;
   if (choice.starts_with("sim:")) return simulated(choice);
   std::vector<int> cards = listed_cards(choice);
   const CudaCards found = find_cuda_cards();

@@ -59,6 +59,7 @@ inline constexpr std::array kVendors{
     Vendor{"cub/", "src/runtime/cuda/"},
     Vendor{"mpi", "src/runtime/mpi/"},
     Vendor{"nlohmann/", "src/io/"},
+    Vendor{"fmt/", "src/core/"},
     Vendor{"xxh", "src/io/"},
     Vendor{"png", "src/data/images/"},
     Vendor{"jpeglib", "src/data/images/"},

@@ -1,32 +1,58 @@
 // Lines that never mix: print() writes its whole text at once, from any thread.
 #pragma once
 
+#include <cstdint>
 #include <span>
 #include <sstream>
 #include <string>
 #include <string_view>
+#include <type_traits>
+#include <utility>
+#include <variant>
 
 #include <lockstep/core/export.h>
 
 namespace lockstep {
 
-/// Replaces each {} in `format` by the next of `arguments`. Throws InvalidArgument unless their counts agree.
-LOCKSTEP_API std::string format(std::string_view format, std::span<const std::string> arguments);
+/// What replaces a field: the text as std::ostream writes it, for {}; and the number, if it is one, for {:8.3f}.
+struct FormatArgument {
+  std::string text;
+  std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double> number = {};
+};
+
+/// Replaces each {} in `format` by the next of `arguments`, and each {:...} by it in that form: std::format's, of
+/// numbers
+/// ({:.4f}, {:>8}, {:05d}, {:x}) and of texts ({:<20}). Throws InvalidArgument unless their counts agree, and for a
+/// form that does not fit.
+LOCKSTEP_API std::string format(std::string_view format, std::span<const FormatArgument> arguments);
 
 /// Writes to standard output, whole. Inside a replica of parallel_apply the text is kept and
 /// written in the order of the replicas when all have finished, so that output does not depend on timing.
 LOCKSTEP_API void print_text(std::string_view text);
 
-/// print("{} of {}\n", a, b): anything that std::ostream takes. Writes as print_text does.
+namespace detail {
+template <class T>
+FormatArgument format_argument(const T& value) {
+  std::ostringstream out;
+  out << value;
+  FormatArgument argument{std::move(out).str()};
+  if constexpr (std::is_same_v<T, bool>)
+    argument.number = value;
+  else if constexpr (std::is_floating_point_v<T>)
+    argument.number = double(value);
+  else if constexpr (std::is_integral_v<T> && std::is_unsigned_v<T>)
+    argument.number = std::uint64_t(value);
+  else if constexpr (std::is_integral_v<T> && !std::is_same_v<T, char>)
+    argument.number = std::int64_t(value);
+  return argument;
+}
+}  // namespace detail
+
+/// print("{} of {}, loss {:.4f}\n", a, b, c): anything that std::ostream takes. Writes as print_text does.
 template <class... Arguments>
 void print(std::string_view pattern, const Arguments&... arguments) {
-  [[maybe_unused]] const auto stringify = [](const auto& value) {
-    std::ostringstream out;
-    out << value;
-    return std::move(out).str();
-  };
-  const std::string texts[sizeof...(arguments) + 1] = {stringify(arguments)...};
-  print_text(format(pattern, std::span(texts, sizeof...(arguments))));
+  const FormatArgument all[sizeof...(arguments) + 1] = {detail::format_argument(arguments)...};
+  print_text(format(pattern, std::span(all, sizeof...(arguments))));
 }
 
 /// While it lives, print() on this thread appends to `text` instead of writing.

@@ -40,6 +40,7 @@ class LOCKSTEP_API BatchNormState {
 
   /// What forward() is, with the function that normalizes.
   Tensor normalize(decltype(&batch_norm) function, const Tensor& x, bool training);
+  void print(std::ostream& out) const;
 
  private:
   void make(std::int64_t features, const TensorOptions& options);
@@ -67,6 +68,7 @@ class BatchNorm : public Module<BatchNorm<kDims>>, public BatchNormState {
                        BufferSync::mean) {}
   LOCKSTEP_COPIED_IF_ASKED(BatchNorm);
   Tensor forward(const Tensor& x) { return normalize(&batch_norm, x, this->is_training()); }
+  void pretty_print(std::ostream& out) const override { print(out); }
 };
 
 /// A BatchNorm whose features come from its first batch, on that batch's device and of its dtype.

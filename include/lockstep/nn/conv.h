@@ -56,6 +56,7 @@ class LOCKSTEP_API ConvState {
             const ConvTransposeLayerOptions& options);
 
   Tensor convolve(const Tensor& x) const;
+  void print(std::ostream& out) const;
   Tensor convolve_transposed(const Tensor& x) const;
   /// Gives the parameters the shapes that x asks for, on its device and of its dtype, if they have none yet.
   void see(const Tensor& x);
@@ -85,6 +86,7 @@ class Conv : public Module<Conv<kDims>>, public ConvState {
       : ConvState(kNames[kDims - 1], kDims, {in_channels, out_channels}, kernel_size, options) {}
   LOCKSTEP_COPIED_IF_ASKED(Conv);
   Tensor forward(const Tensor& x) const { return convolve(x); }
+  void pretty_print(std::ostream& out) const override { print(out); }
 };
 
 /// A Conv whose in_channels come from its first batch, on that batch's device and of its dtype.
@@ -113,6 +115,7 @@ class ConvTranspose : public Module<ConvTranspose<kDims>>, public ConvState {
       : ConvState(kNames[kDims - 1], kDims, {in_channels, out_channels}, kernel_size, options) {}
   LOCKSTEP_COPIED_IF_ASKED(ConvTranspose);
   Tensor forward(const Tensor& x) const { return convolve_transposed(x); }
+  void pretty_print(std::ostream& out) const override { print(out); }
 };
 
 /// A ConvTranspose whose in_channels come from its first batch.

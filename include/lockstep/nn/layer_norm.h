@@ -27,6 +27,7 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
   std::optional<Parameter> weight, bias;
 
   auto members() { return nn::members("weight", weight, "bias", bias, "eps", eps_); }
+  void pretty_print(std::ostream& out) const override;
   Tensor forward(const Tensor& x) const;
 
  private:

@@ -26,6 +26,7 @@ class LOCKSTEP_API Linear : public Module<Linear> {
 
   auto members() { return nn::members("weight", weight, "bias", bias); }
   Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
 };
 
 /// A Linear whose in_features come from its first batch, on that batch's device and of its dtype.
@@ -59,6 +60,7 @@ class LOCKSTEP_API Embedding : public Module<Embedding> {
   Parameter weight;
 
   auto members() { return nn::members("weight", weight, "padding_index", padding_index_); }
+  void pretty_print(std::ostream& out) const override;
   Tensor forward(const Tensor& index) const;
 
  private:
@@ -82,6 +84,7 @@ class LOCKSTEP_API Flatten : public Module<Flatten> {
  public:
   explicit Flatten(std::int64_t start_dim = 1, std::int64_t end_dim = -1) : start_dim_(start_dim), end_dim_(end_dim) {}
   Tensor forward(const Tensor& x) const;
+  void pretty_print(std::ostream& out) const override;
 
  private:
   std::int64_t start_dim_, end_dim_;

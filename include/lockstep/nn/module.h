@@ -14,7 +14,11 @@
 
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
+#include <iosfwd>
+#include <string_view>
 #include <type_traits>
+#include <typeinfo>
 #include <utility>
 #include <vector>
 
@@ -51,6 +55,7 @@ class LOCKSTEP_API ModuleBase {
   /// Handles to the parameters. Throws InvalidArgument if one has no shape yet.
   std::vector<Tensor> parameters() const;
   std::vector<StateDict::Entry> named_parameters() const;
+  std::int64_t num_parameters() const;  ///< Elements of all parameters; lazy ones count nothing yet.
   /// Handles to parameters and persistent buffers, cut off from the graph.
   StateDict state_dict() const;
   /// Copies values into parameters and buffers, wherever they live. All missing, unexpected and mis-shaped keys are
@@ -68,6 +73,10 @@ class LOCKSTEP_API ModuleBase {
   void set_mode(bool training) noexcept { training_ = training; }  ///< For this module alone.
   void zero_grad();
 
+  /// This module alone, in one line: Dropout(p=0.5). Printing a module calls it for all below, too. By default the
+  /// type's name and the settings among members().
+  virtual void pretty_print(std::ostream& out) const;
+
   /// Walks over this module and all below.
   virtual void visit(const Path& path, Visitor& visitor) = 0;
 
@@ -81,6 +90,19 @@ class LOCKSTEP_API ModuleBase {
  private:
   bool training_ = true;
 };
+
+/// As PyTorch prints it: a tree of the modules by name.
+LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const ModuleBase& module);
+
+/// Hears of each module's call on this thread, while a summary is made.
+class LOCKSTEP_API ForwardObserver {
+ public:
+  virtual void ran(const ModuleBase& module, const Tensor* output) = 0;
+
+ protected:
+  ~ForwardObserver() = default;
+};
+LOCKSTEP_API ForwardObserver* forward_observer() noexcept;  ///< Null for none.
 
 }  // namespace lockstep::nn
 
@@ -107,6 +129,23 @@ inline constexpr bool kIsLookedInto = kStructure<T> != Structure::piece && !std:
 template <class T>
 requires(kStructure<T> == Structure::map) inline constexpr bool kIsLookedInto<T> =
     kKeyStep<typename T::key_type> != Path::Step::other_key;
+
+// Writes Name(setting=value, ...).
+class LOCKSTEP_API OwnLine {
+ public:
+  OwnLine(std::ostream& out, const std::type_info& type);
+  ~OwnLine();
+  OwnLine(const OwnLine&) = delete;
+  OwnLine& operator=(const OwnLine&) = delete;
+  void setting(std::string_view named, double value);
+  void setting(std::string_view named, std::int64_t value);
+  void setting(std::string_view named, bool value);
+  std::ostream& name(std::string_view name);  ///< A setting's value comes next.
+
+ private:
+  std::ostream& out_;
+  bool first_ = true;
+};
 
 /// Does not compile for a module that would be copied: what the caller keeps would not be trained.
 template <class Given>
@@ -159,7 +198,33 @@ class Module : public ModuleBase {
  public:
   template <class... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) {
-    return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
+    using Output = decltype(static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...));
+    ForwardObserver* const observer = forward_observer();
+    if (!observer) [[likely]]
+      return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
+    if constexpr (std::is_void_v<Output>) {
+      static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
+      observer->ran(*this, nullptr);
+    } else {
+      Output output = static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
+      if constexpr (std::same_as<std::remove_cvref_t<Output>, Tensor>)
+        observer->ran(*this, &output);
+      else
+        observer->ran(*this, nullptr);
+      return static_cast<Output>(output);
+    }
+  }
+
+  void pretty_print(std::ostream& out) const override {
+    detail::OwnLine line(out, typeid(Self));
+    if constexpr (HasMembers<Self>)
+      for_each_member(const_cast<Self&>(static_cast<const Self&>(*this)), [&](std::string_view name, auto& member) {
+        using T = std::remove_cvref_t<decltype(member)>;
+        if constexpr (std::same_as<T, bool> || std::floating_point<T>)
+          line.setting(name, std::conditional_t<std::same_as<T, bool>, bool, double>(member));
+        else if constexpr (std::integral<T> || std::is_enum_v<T>)
+          line.setting(name, std::int64_t(member));
+      });
   }
 
   void visit(const Path& path, Visitor& visitor) override {

@@ -23,6 +23,9 @@ struct LOCKSTEP_API MaxPool : Module<MaxPool<Dims>> {
   explicit MaxPool(const PerDimension& size, const MaxPoolOptions& how = {}) : kernel_size(size), options(how) {}
   PerDimension kernel_size;
   MaxPoolOptions options;
+  void pretty_print(std::ostream& out) const override {
+    detail::OwnLine(out, typeid(*this)).name("kernel_size") << kernel_size;
+  }
   Tensor forward(const Tensor& x) const {
     return detail::of_dims<Dims>(max_pool1d, max_pool2d, max_pool3d)(x, kernel_size, options);
   }
@@ -49,6 +52,9 @@ struct LOCKSTEP_API AvgPool : Module<AvgPool<Dims>> {
   explicit AvgPool(const PerDimension& size, const AvgPoolOptions& how = {}) : kernel_size(size), options(how) {}
   PerDimension kernel_size;
   AvgPoolOptions options;
+  void pretty_print(std::ostream& out) const override {
+    detail::OwnLine(out, typeid(*this)).name("kernel_size") << kernel_size;
+  }
   Tensor forward(const Tensor& x) const {
     return detail::of_dims<Dims>(avg_pool1d, avg_pool2d, avg_pool3d)(x, kernel_size, options);
   }
@@ -76,6 +82,9 @@ template <int Dims>
 struct LOCKSTEP_API AdaptiveAvgPool : Module<AdaptiveAvgPool<Dims>> {
   explicit AdaptiveAvgPool(const PerDimension& size) : output_size(size) {}
   PerDimension output_size;
+  void pretty_print(std::ostream& out) const override {
+    detail::OwnLine(out, typeid(*this)).name("output_size") << output_size;
+  }
   Tensor forward(const Tensor& x) const {
     return detail::of_dims<Dims>(adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d)(x, output_size);
   }
@@ -88,6 +97,9 @@ template <int Dims>
 struct LOCKSTEP_API AdaptiveMaxPool : Module<AdaptiveMaxPool<Dims>> {
   explicit AdaptiveMaxPool(const PerDimension& size) : output_size(size) {}
   PerDimension output_size;
+  void pretty_print(std::ostream& out) const override {
+    detail::OwnLine(out, typeid(*this)).name("output_size") << output_size;
+  }
   Tensor forward(const Tensor& x) const {
     return detail::of_dims<Dims>(adaptive_max_pool1d, adaptive_max_pool2d, adaptive_max_pool3d)(x, output_size);
   }

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include <lockstep/core/moved_from.h>
+#include <lockstep/nn/callable.h>
 #include <lockstep/nn/module.h>
 
 namespace lockstep::nn {
@@ -24,6 +25,8 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
     detail::require_given<Given>();
     static_assert(IsItself<M>, "a module that derives from another one: hold that as a member instead");
   }
+  template <TensorFunction F>
+  AnyModule(F&& function) : AnyModule(Functional<std::decay_t<F>>(std::forward<F>(function))) {}
   LOCKSTEP_COPIED_IF_ASKED(AnyModule);
 
   Tensor forward(const Tensor& x) { return held_->forward(x); }
@@ -64,7 +67,7 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
       }
       return false;
     }
-    Tensor forward(const Tensor& x) override { return value.forward(x); }
+    Tensor forward(const Tensor& x) override { return value(x); }
     ModuleBase& module() override { return value; }
     M value;
   };
@@ -94,10 +97,10 @@ class LOCKSTEP_API Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
   template <class... Given>
-  requires(std::derived_from<std::remove_cvref_t<Given>, ModuleBase>&&...) &&
+  requires((std::derived_from<std::remove_cvref_t<Given>, ModuleBase> || TensorFunction<Given>)&&...) &&
       (sizeof...(Given) != 1 ||
        !(std::same_as<std::remove_cvref_t<Given>, Sequential> && ...)) explicit Sequential(Given&&... modules) {
-    (detail::require_given<Given>(), ...);
+    (require_given<Given>(), ...);
     (items_.emplace_back(std::forward<Given>(modules)), ...);
   }
   LOCKSTEP_COPIED_IF_ASKED(Sequential);
@@ -111,6 +114,11 @@ class LOCKSTEP_API Sequential : public Module<Sequential> {
   void visit(const Path& path, Visitor& visitor) override;
 
  private:
+  template <class Given>
+  static void require_given() {
+    if constexpr (!TensorFunction<Given>) detail::require_given<Given>();
+  }
+
   std::vector<AnyModule> items_;
 };
 

@@ -3,6 +3,7 @@
 
 #include <cstdint>
 #include <initializer_list>
+#include <iosfwd>
 #include <optional>
 
 #include <lockstep/core/shape.h>
@@ -25,8 +26,13 @@ class LOCKSTEP_API PerDimension {
   Shape over(const char* op, const char* what, int dims, std::int64_t least) const;
 
  private:
+  friend LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const PerDimension& numbers);
+
   std::optional<std::int64_t> all_;
   Shape each_;
 };
+
+/// Prints 3 or (3, 5).
+LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const PerDimension& numbers);
 
 }  // namespace lockstep

@@ -17,6 +17,7 @@
 
 #include <lockstep/core/moved_from.h>
 #include <lockstep/data/batch_share.h>
+#include <lockstep/nn/callable.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
@@ -276,6 +277,11 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   std::shared_ptr<ReplicaGroup> group_;
   std::int64_t batch_rows_ = 0;
 };
+
+/// A function or lambda is a module too (nn::Functional).
+template <class F>
+requires(!std::derived_from<std::remove_cvref_t<F>, nn::ModuleBase>) DataParallel(F&&, DataParallelOptions = {})
+->DataParallel<nn::Functional<std::decay_t<F>>>;
 
 /// One forward pass of `module` over several GPUs, without keeping replicas: replicate, scatter, parallel_apply,
 /// gather. Backward brings the module's parameters the gradients of the whole batch. The module is on the first of the

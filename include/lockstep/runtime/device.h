@@ -47,6 +47,7 @@ LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Device& device);
 struct DeviceProperties {
   std::string name;              ///< The model, as its backend calls it.
   std::size_t memory_bytes = 0;  ///< All of its memory.
+  std::string memory_setting;    ///< What sets that, where something does: for messages.
 };
 
 /// Throws InvalidArgument if there is no such device.

@@ -51,7 +51,10 @@ bool SimBackend::is_lost(int device) noexcept {
   return faults_.is_lost(device);
 }
 
-DeviceProperties SimBackend::properties(int) const { return {"Simulated GPU", options_.memory_bytes}; }
+DeviceProperties SimBackend::properties(int) const {
+  return {"Simulated GPU", options_.memory_bytes,
+          "set SimulationOptions::memory_bytes, or LOCKSTEP_DEVICES=sim:N,8GiB, for more"};
+}
 
 // Memory.
 
