@@ -29,6 +29,18 @@ TEST(PrintText, ReplacesEachPlaceByTheNextArgument) {
   EXPECT_EQ(captured([] { print("plain { text }\n"); }), "plain { text }\n");
 }
 
+TEST(PrintText, WritesNumbersAndTextsInTheFormThatIsGiven) {
+  EXPECT_EQ(captured([] { print("{:.4f}|{:8.3f}|{:>6}|{:05d}|{:x}\n", 1.0f / 3, 2.5, 7, 42, 255); }),
+            "0.3333|   2.500|     7|00042|ff\n");
+  EXPECT_EQ(captured([] { print("{:<6}|{:>6}|{}\n", "ab", Shape{2}, 0.5); }), "ab    |   [2]|0.5\n");
+  EXPECT_EQ(captured([] { print("{:d}% {:e}\n", std::uint8_t(9), 1500.0); }), "9% 1.500000e+03\n");
+}
+
+TEST(PrintText, RefusesAFormThatDoesNotFit) {
+  EXPECT_NE(testing::thrown<InvalidArgument>([] { print("{:.4f}\n", "text"); }).find("got {:.4f}"), std::string::npos);
+  EXPECT_THROW(print("{:d}\n", 0.5), InvalidArgument);
+}
+
 TEST(PrintText, RefusesAnotherNumberOfArgumentsAndPrintsNothing) {
   std::string text;
   {

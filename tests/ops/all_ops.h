@@ -29,6 +29,7 @@
 #include <lockstep/ops/pooling.h>
 #include <lockstep/ops/recurrent.h>
 #include <lockstep/ops/reduce.h>
+#include <lockstep/ops/sampling.h>
 #include <lockstep/ops/shuffle.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>

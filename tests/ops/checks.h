@@ -57,6 +57,21 @@ inline void expect_values(const Tensor& got, const std::vector<double>& expected
       EXPECT_DOUBLE_EQ(actual[i], expected[i]) << "element " << i;
 }
 
+/// Shape, dtype and every element alike, bit for bit.
+inline void expect_same(const Tensor& got, const Tensor& expected) {
+  ASSERT_EQ(got.dtype(), expected.dtype());
+  ASSERT_EQ(got.sizes(), expected.sizes());
+  EXPECT_TRUE(all(eq(got, expected)).item<bool>()) << "got " << got << "\nexpected " << expected;
+}
+
+/// In value, within `tolerance`.
+inline void expect_close(const Tensor& got, const std::vector<double>& expected, double tolerance) {
+  const std::vector<double> actual = values(got);
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], tolerance) << "element " << i;
+}
+
 /// Gradients, and gradients of gradients, agree with numeric ones.
 template <class F>
 void expect_gradients(F function, const std::vector<Tensor>& inputs) {

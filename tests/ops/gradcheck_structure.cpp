@@ -114,6 +114,51 @@ std::vector<GradientCase> structure_gradient_cases() {
        {{3, 2}}},
       {"repeat_interleave", [](const Inputs& x) { return repeat_interleave(x[0], 2, 1); }, {{3, 2}}},
 
+      {"tile", [](const Inputs& x) { return tile(x[0], 2); }, {{3, 2}}},
+      {"diag", [](const Inputs& x) { return diag(x[0], 1); }, {{3}}},
+      {"diag_of_matrix", [](const Inputs& x) { return diag(x[0], -1); }, {{3, 4}}},
+      {"diagonal", [](const Inputs& x) { return diagonal(x[0], 1, 2, 0); }, {{3, 2, 4}}},
+      {"movedim", [](const Inputs& x) { return movedim(x[0], 0, 2); }, {{3, 2, 4}}},
+      {"meshgrid",
+       [](const Inputs& x) {
+         return meshgrid({x[0], x[1]});
+       },
+       {{3}, {2}}},
+      {"scatter_elements",
+       [](const Inputs& x) {
+         return scatter_elements(x[0], 1, tensor({{0, 1}, {1, 1}, {3, 0}}), x[1]);
+       },
+       {{3, 4}, {3, 2}}},
+      {"indices_apart",
+       [](const Inputs& x) {
+         return Tensor(x[0].index({tensor({0, 2, 0}), Slice(), tensor({1, 3, 1})}));
+       },
+       {{3, 2, 4}}},
+      {"mask", [](const Inputs& x) { return Tensor(x[0][x[0].detach() > 0]); }, {{3, 4}}},
+      {"index_put",
+       [](const Inputs& x) {
+         Tensor y = x[0] * x[0];
+         y.index_put_({tensor({2, 0, 2}), Slice(0, 2)}, x[1]);
+         return y * y;
+       },
+       {{3, 4}, {3, 2}}},
+      {"index_put_adds",
+       [](const Inputs& x) {
+         Tensor y = x[0] * x[0];
+         y.index_put_({tensor({2, 0, 2})}, x[1], true);
+         return y * y;
+       },
+       {{3, 4}, {4}}},
+      {"in_place",
+       [](const Inputs& x) {
+         Tensor y = x[0] * 2;
+         y.tanh_().abs_().add_(1).log_().pow_(2).clamp_(0.01, 5).neg_();
+         return y;
+       },
+       {{3, 4}},
+       0.5,
+       2},
+
       {"index_select",
        [](const Inputs& x) {
          return index_select(x[0], 1, tensor({2, 0, 2}));

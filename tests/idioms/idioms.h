@@ -1,0 +1,28 @@
+// What libtorch's C++ users write, one expression each, by name. make_idioms.py computes the same with PyTorch.
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include <lockstep/lockstep.h>
+
+namespace lockstep {
+
+struct Idiom {
+  std::string name;
+  std::function<Tensor()> run;
+};
+
+std::vector<Idiom> tensor_idioms();    // creation, types, shapes
+std::vector<Idiom> math_idioms();      // arithmetic, comparison, reductions, products
+std::vector<Idiom> indexing_idioms();  // picking, writing, sorting
+std::vector<Idiom> model_idioms();     // layers, losses, gradients, optimizers
+
+// The operands that most idioms share; the script has the same.
+inline Tensor matrix() { return tensor({{1., -2., 3.}, {-4., 5., -6.}}); }
+inline Tensor other() { return tensor({{2., 2., 2.}, {-4., 1., 0.5}}); }
+inline Tensor whole() { return arange(12).view({3, 4}); }
+inline Tensor positive() { return tensor({{0.5, 1., 2.}, {4., 8., 16.}}); }
+
+}  // namespace lockstep

@@ -1,0 +1,364 @@
+"""Computes with PyTorch what tests/idioms/*.cpp write, and stores it by name: PYTHON with torch and safetensors,
+python make_idioms.py. The file in the repository was made with PyTorch 2.15.0."""
+import pathlib
+
+import torch
+import torch.nn.functional as F
+from safetensors.torch import save_file
+from torch import tensor
+
+k = {}
+matrix = lambda: tensor([[1.0, -2.0, 3.0], [-4.0, 5.0, -6.0]])
+other = lambda: tensor([[2.0, 2.0, 2.0], [-4.0, 1.0, 0.5]])
+whole = lambda: torch.arange(12).view(3, 4)
+positive = lambda: tensor([[0.5, 1.0, 2.0], [4.0, 8.0, 16.0]])
+cube = lambda: torch.arange(24).view(2, 3, 4)
+image = lambda: torch.linspace(-1, 1, 72).view(1, 2, 6, 6)
+leaf = lambda: matrix().requires_grad_()
+
+
+def written(x, f):
+    f(x)
+    return x
+
+
+def grad(f):
+    x = leaf()
+    f(x).backward()
+    return x.grad
+
+
+def filled(layer):
+    with torch.no_grad():
+        for p in layer.parameters():
+            p.copy_(torch.linspace(-0.5, 0.5, p.numel()).view(p.shape))
+    return layer
+
+
+m, o, w = matrix(), other(), whole()
+
+# Tensors.
+k["zeros"] = torch.zeros(2, 3)
+k["zeros of one size"] = torch.zeros(3)
+k["zeros of a dtype"] = torch.zeros(2, 2, dtype=torch.int64)
+k["zeros on a device"] = torch.zeros(2, 2, device="cpu")
+k["zeros of a vector of sizes"] = torch.zeros([2, 3])
+k["ones"] = torch.ones(2, 3, dtype=torch.double)
+k["full"] = torch.full((2, 2), 1.5)
+k["full of integers"] = torch.full((2,), 7, dtype=torch.long)
+k["eye"] = torch.eye(3)
+k["eye of two sizes"] = torch.eye(2, 3)
+k["arange"] = torch.arange(5)
+k["arange from to"] = torch.arange(1, 5)
+k["arange by steps"] = torch.arange(0, 10, 3)
+k["arange of floats"] = torch.arange(4, dtype=torch.float)
+k["arange of fractions"] = torch.arange(0, 1, 0.25)
+k["linspace"] = torch.linspace(-1, 1, 5)
+k["linspace of one"] = torch.linspace(3, 7, 1)
+k["logspace"] = torch.logspace(0, 3, 4)
+k["tensor of integers"] = tensor([1, 2, 3])
+k["tensor of floats"] = tensor([1.5, 2.5])
+k["tensor of a dtype"] = tensor([1, 2, 3], dtype=torch.float)
+k["tensor of a matrix"] = tensor([[1, 2], [3, 4]])
+k["tensor of bools"] = tensor([True, False])
+k["tensor of a number"] = tensor(3.5)
+k["tensor of a vector"] = tensor([1.0, 2.0, 3.0])
+k["from_blob"] = tensor([[1.0, 2.0], [3.0, 4.0]])
+k["from_blob of integers"] = tensor([5, 6, 7])
+k["zeros_like"] = torch.zeros_like(w)
+k["ones_like of a dtype"] = torch.ones_like(w, dtype=torch.float)
+k["full_like"] = torch.full_like(m, 2)
+k["new_zeros"] = w.new_zeros(2)
+k["new_full"] = m.new_full((2, 2), 3)
+k["to a dtype"] = m.to(torch.int64)
+k["to bool"] = tensor([0, 1, 2]).to(torch.bool)
+k["type_as"] = w.type_as(m)
+k["clone"] = m.clone()
+k["view"] = w.view(4, 3)
+k["view of -1"] = w.view(-1)
+k["view with -1"] = w.view(2, -1)
+k["view_as"] = torch.arange(6).view_as(m)
+k["reshape"] = w.t().reshape(2, 6)
+k["flatten"] = w.flatten()
+k["flatten from a dimension"] = cube().flatten(1)
+k["squeeze"] = torch.zeros(1, 2, 1).squeeze()
+k["squeeze a dimension"] = torch.zeros(1, 2, 1).squeeze(0)
+k["unsqueeze"] = m.unsqueeze(0)
+k["unsqueeze at the end"] = m.unsqueeze(-1)
+k["transpose"] = w.transpose(0, 1)
+k["t"] = w.t()
+k["T"] = w.T
+k["permute"] = cube().permute(2, 0, 1)
+k["movedim"] = torch.movedim(cube(), 0, 2)
+k["expand"] = tensor([[1], [2]]).expand(2, 3)
+k["expand_as"] = tensor([1, 2, 3]).expand_as(m)
+k["repeat"] = tensor([1, 2]).repeat(2, 2)
+k["tile"] = w.tile(2)
+k["repeat_interleave"] = tensor([1, 2]).repeat_interleave(2, 0)
+k["flip"] = w.flip(0, 1)
+k["flip a dimension"] = w.flip(1)
+k["roll"] = w.roll(1, 0)
+k["tril"] = w.tril()
+k["triu"] = w.triu(1)
+k["diag of a vector"] = torch.diag(tensor([1, 2, 3]))
+k["diag of a matrix"] = torch.diag(w, 1)
+k["diagonal"] = w.diagonal()
+k["cat"] = torch.cat([m, o], 0)
+k["cat columns"] = torch.cat([m, o], 1)
+k["stack"] = torch.stack([m, o])
+k["chunk"] = w.chunk(2, 1)[1]
+k["split"] = w.split(2)[1]
+k["split into sizes"] = w.split([1, 3], 1)[1]
+k["unbind"] = w.unbind(0)[2]
+k["meshgrid"] = torch.meshgrid(tensor([1, 2]), tensor([3, 4, 5]), indexing="ij")[1]
+k["one_hot"] = F.one_hot(tensor([0, 2, 1]), 3)
+k["size"] = tensor(w.size(1))
+k["sizes as a vector"] = tensor(list(w.shape))
+k["numel and dim"] = tensor([w.numel(), w.dim()])
+k["item"] = tensor(m[0][1].item())
+k["accessor"] = tensor([[0.0, 1.0], [10.0, 11.0]])
+k["data_ptr"] = tensor([0.0, 9.0, 2.0])
+k["printed sizes equal"] = tensor(m.shape == (2, 3))
+
+# Math.
+k["add"] = m + o
+k["add a number"] = m + 1
+k["add in place"] = matrix().add_(o, alpha=2)
+k["subtract from a number"] = 1 - m
+k["multiply"] = m * o
+k["divide"] = m / o
+k["divide integers"] = tensor([7, 8]) / 2
+k["number over a tensor"] = 2 / o
+k["remainder"] = tensor([-3, 3, 7]) % 4
+k["remainder of floats"] = torch.remainder(m, 1.5)
+k["remainder of tensors"] = m.remainder(o)
+k["negate"] = -m
+k["compound assignment"] = ((m + 1) * o - o) / 2
+k["pow"] = m.pow(2)
+k["pow of a tensor"] = positive().pow(o)
+k["number to the power of a tensor"] = torch.pow(2, m)
+k["abs"] = m.abs()
+k["exp"] = m.exp()
+for name in ("log", "log2", "log10", "sqrt", "rsqrt"):
+    k[name] = getattr(positive(), name)()
+for name in ("sin", "tan", "tanh", "sigmoid", "relu"):
+    k[name] = getattr(m, name)()
+k["free relu"] = torch.relu(m)
+k["relu in place"] = matrix().relu_()
+k["sigmoid in place"] = matrix().sigmoid_()
+k["floor"] = (m / 4).floor()
+k["round"] = (m / 4).round()
+k["sign"] = m.sign()
+k["clamp"] = m.clamp(-1, 2)
+k["free clamp"] = torch.clamp(m, 0, 1)
+k["clamp_min"] = m.clamp_min(0)
+k["clamp_max"] = m.clamp_max(0)
+k["clamp in place"] = matrix().clamp_(0, 3)
+k["equal elements"] = m == o
+k["equal to a number"] = m == 3
+k["different elements"] = m != o
+k["number different"] = 3 != m
+k["less"] = m < o
+k["number less"] = 0 < m
+k["eq"] = m.eq(o)
+k["ge"] = m.ge(0)
+k["accuracy"] = m.argmax(1).eq(tensor([2, 0])).sum()
+k["and of masks"] = (m > -3) & (m < 3)
+k["or of masks"] = (m < -3) | (m > 3)
+k["not a mask"] = ~(m > 0)
+k["bits and"] = tensor([5, 6]) & tensor([3, 3])
+k["bits xor"] = tensor([5, 6]) ^ tensor([3, 3])
+k["bits not"] = ~tensor([0, 5])
+k["logical_and"] = m.logical_and(tensor([1, 0, 1]))
+k["where"] = torch.where(m > 0, m, o)
+k["where with a number"] = torch.where(m > 0, m, 0.0)
+k["where as a method"] = m.where(m > 0, o)
+k["isnan"] = (torch.zeros(2) / torch.zeros(2)).isnan()
+k["allclose"] = tensor(torch.allclose(m, m + 1e-9))
+k["same tensors"] = tensor(torch.equal(m, matrix()))
+k["maximum"] = torch.maximum(m, o)
+k["max of two"] = m.max(o)
+k["sum"] = m.sum()
+k["sum of a dimension"] = m.sum(1)
+k["sum keeps dimensions"] = m.sum(1, True)
+k["sum of two dimensions"] = cube().sum((0, 2))
+k["free sum"] = torch.sum(m, 0)
+k["mean"] = m.mean()
+k["mean of a dimension"] = m.mean(0)
+k["mean of dimensions"] = m.mean((0, 1))
+k["prod"] = m.prod()
+k["prod of a dimension"] = m.prod(1)
+k["any"] = (m > 4).any()
+k["all of a dimension"] = (m > -3).all(1)
+k["max"] = m.max()
+k["max values"] = torch.max(m, 1).values
+k["max indices"] = m.max(1).indices
+k["min values"] = m.min(0).values
+k["argmax"] = m.argmax()
+k["argmax of a dimension"] = m.argmax(1)
+k["argmin keeps dimensions"] = m.argmin(1, True)
+k["amax"] = m.amax((0, 1))
+k["var"] = m.var()
+k["var without correction"] = m.var(1, False)
+k["std"] = m.std(1)
+k["norm"] = m.norm()
+k["norm of a dimension"] = m.norm(2, 1)
+k["1-norm"] = m.norm(1)
+k["logsumexp"] = m.logsumexp(1)
+k["softmax"] = m.softmax(1)
+k["free softmax"] = torch.softmax(m, -1)
+k["log_softmax"] = m.log_softmax(1)
+k["cumsum"] = w.cumsum(1)
+k["matmul"] = m.matmul(o.t())
+k["mm"] = torch.mm(m, o.t())
+k["bmm"] = torch.ones(2, 1, 3).bmm(torch.arange(12, dtype=torch.float).view(2, 3, 2))
+k["dot"] = torch.dot(m[0], o[1])
+k["outer"] = torch.outer(tensor([1.0, 2.0]), tensor([3.0, 4.0]))
+k["einsum"] = torch.einsum("ij,kj->ik", m, o)
+k["normalize"] = F.normalize(m, dim=1)
+k["cosine_similarity"] = F.cosine_similarity(m, o)
+k["cdist"] = torch.cdist(m, o)
+
+# Indexing.
+k["element"] = w[1][2]
+k["row"] = w[-1]
+k["slice"] = w[:, 1:3]
+k["narrow"] = w.narrow(0, 1, 2)
+k["select"] = w.select(1, 0)
+k["index row"] = w[1]
+k["index column"] = w[:, 1]
+k["index from"] = w[1:]
+k["index to"] = w[:2, :3]
+k["index by steps"] = w[:, ::2]
+k["index negative"] = w[-2:]
+k["index ellipsis"] = w[..., 0]
+k["index none"] = w[None, 0]
+k["mask"] = k["mask in brackets"] = w[w > 5]
+rows = tensor([True, False, True])
+k["mask of rows"] = w[rows]
+k["mask of rows, slice"] = w[rows, 1:3]
+k["rows by indices"] = w[tensor([2, 0, 2])]
+k["rows in brackets"] = w[tensor([2, 0])]
+k["columns by indices"] = w[:, tensor([3, 0])]
+k["pairs of indices"] = w[tensor([0, 1, 2]), tensor([3, 2, 1])]
+k["negative indices"] = w[tensor([-1])]
+k["indices that broadcast"] = w[tensor([[0], [2]]), tensor([1, 3])]
+k["indices apart"] = cube()[tensor([0, 1]), :, tensor([2, 3])]
+k["indices in the middle"] = cube()[:, tensor([2, 0]), 0:2]
+k["index and indices"] = cube()[1, tensor([0, 2])]
+k["write a row"] = written(whole(), lambda x: x[0].fill_(0))
+k["write a row of another"] = written(whole(), lambda x: x[1].copy_(tensor([9, 8, 7, 6])))
+k["write a slice"] = written(whole(), lambda x: x[:, 0:2].fill_(-1))
+k["index_put_ a slice"] = written(whole(), lambda x: x[:, 1].fill_(5))
+k["index_put_ a mask"] = written(whole(), lambda x: x.index_put_((x > 5,), tensor(0)))
+k["index_put_ indices"] = torch.zeros(3, 3).index_put_((tensor([0, 2]), tensor([1, 2])), tensor([4.0, 5.0]))
+k["index_put_ adds"] = torch.zeros(3).index_put_((tensor([0, 2, 0]),), tensor([1.0, 2.0, 3.0]), accumulate=True)
+k["index_put_ rows"] = whole().index_put_((tensor([2, 0]),), tensor([1, 2, 3, 4]))
+k["masked_fill"] = w.masked_fill(w > 5, -1)
+k["masked_fill_ for attention"] = matrix().masked_fill_(m == 3, float("-inf"))
+k["masked_select"] = w.masked_select(w % 2 == 0)
+k["nonzero"] = (w > 8).nonzero()
+k["index_select"] = w.index_select(1, tensor([0, 3]))
+k["gather"] = w.gather(1, tensor([[0], [2], [1]]))
+k["scatter"] = torch.zeros(2, 3).scatter(1, tensor([[0], [2]]), tensor([[5.0], [6.0]]))
+k["scatter_ a number"] = torch.zeros(2, 3).scatter_(1, tensor([[1], [2]]), 1)
+k["scatter_add"] = torch.zeros(3).scatter_add(0, tensor([0, 2, 0]), tensor([1.0, 2.0, 3.0]))
+k["scatter_add_"] = torch.ones(3).scatter_add_(0, tensor([1, 1]), tensor([1.0, 2.0]))
+k["sort"] = m.sort().values
+k["sort descending"] = m.sort(1, True).indices
+k["argsort"] = m.argsort(0)
+k["topk"] = m.topk(2).values
+k["topk indices"] = torch.topk(m, 2, 1).indices
+k["topk least"] = m.topk(1, 0, False).values
+k["unique"] = tensor([3, 1, 3, 2]).unique()
+k["unique counts"] = torch.unique(tensor([3, 1, 3, 2]), return_counts=True)[1]
+k["unique inverse"] = torch.unique(tensor([[3, 1], [3, 2]]), return_inverse=True)[1]
+k["bincount"] = torch.bincount(tensor([0, 2, 2, 4]))
+k["bincount of weights"] = torch.bincount(tensor([0, 1, 1]), tensor([0.5, 1.0, 2.0]), 4)
+k["confusion matrix"] = torch.bincount(tensor([0, 1, 1, 2]) * 3 + tensor([0, 1, 2, 2]), minlength=9).view(3, 3)
+k["multinomial of one choice"] = torch.multinomial(tensor([0.0, 0.0, 1.0]), 4, True)
+k["multinomial of all"] = torch.multinomial(tensor([1.0, 2.0, 3.0]), 3).sort().values
+k["bernoulli of certain ones"] = torch.bernoulli(tensor([0.0, 1.0, 1.0]))
+k["bernoulli_ of one"] = torch.zeros(3).bernoulli_(1)
+k["uniform_ of nothing"] = torch.empty(3).uniform_(2, 2)
+k["normal_ without spread"] = torch.empty(3).normal_(5, 0)
+k["normal of means without spread"] = torch.normal(m, 0.0)
+k["randint of one"] = torch.randint(1, (3,))
+k["randperm sorted"] = torch.randperm(5).sort().values
+k["rand in range"] = ((torch.rand(1000) >= 0) & (torch.rand(1000) < 1)).all()
+
+# Models.
+nn = torch.nn
+k["linear"] = filled(nn.Linear(3, 2))(m)
+k["linear without bias"] = filled(nn.Linear(3, 2, bias=False))(m)
+k["conv2d"] = filled(nn.Conv2d(2, 3, 3, stride=2, padding=1))(image())
+k["max_pool2d"] = nn.MaxPool2d(2)(image())
+k["avg_pool2d"] = F.avg_pool2d(image(), 3)
+k["adaptive_avg_pool2d"] = nn.AdaptiveAvgPool2d(1)(image())
+k["batch_norm in training"] = nn.BatchNorm2d(2)(image())
+k["layer_norm"] = nn.LayerNorm(3)(m)
+k["embedding"] = filled(nn.Embedding(4, 2))(tensor([[3, 0]]))
+k["lstm output"] = filled(nn.LSTM(3, 2))(m.unsqueeze(0))[0]
+net = nn.Sequential(filled(nn.Linear(3, 4)), nn.ReLU(), filled(nn.Linear(4, 2)))
+k["sequential"] = net(m)
+k["sequential with a lambda"] = net(m)
+k["dropout in evaluation"] = nn.Dropout(0.5).eval()(m)
+k["number of parameters"] = k["num_parameters"] = tensor(sum(p.numel() for p in nn.Linear(3, 2).parameters()))
+k["gelu"] = F.gelu(m)
+k["leaky_relu"] = F.leaky_relu(m, 0.2)
+k["mse_loss"] = F.mse_loss(m, o)
+k["l1_loss"] = F.l1_loss(m, o)
+k["cross_entropy"] = F.cross_entropy(m, tensor([2, 0]))
+k["nll_loss"] = F.nll_loss(m.log_softmax(1), tensor([2, 0]))
+k["bce_with_logits"] = F.binary_cross_entropy_with_logits(m, (o > 1).float())
+k["backward"] = grad(lambda x: (x * x).sum())
+x = leaf()
+x.sum().backward()
+x.sum().backward()
+k["backward twice adds"] = x.grad
+k["gradient through an index"] = grad(lambda x: x[tensor([1, 1]), tensor([0, 2])].sum())
+k["gradient through a mask"] = grad(lambda x: x[x > 0].pow(2).sum())
+
+
+def put(x):
+    y = x * 2
+    y.index_put_((y > 5,), tensor(0.0))
+    return y.sum()
+
+
+k["gradient through index_put_"] = grad(put)
+k["gradient through relu_"] = grad(lambda x: (x * 3).relu_().sum())
+places = tensor([[0, 1, 2], [2, 1, 0]])
+k["gradient through scatter"] = grad(lambda x: torch.zeros(2, 3).scatter(1, places, x).pow(2).sum())
+k["gradient through max"] = grad(lambda x: x.max(1).values.sum())
+k["gradient through remainder"] = grad(lambda x: (x % 1.5).sum())
+with torch.no_grad():
+    k["no grad"] = tensor((leaf() * 2).requires_grad)
+k["detach"] = tensor((leaf() * 2).detach().requires_grad)
+layer = filled(nn.Linear(3, 1))
+optimizer = torch.optim.SGD(layer.parameters(), lr=0.01, momentum=0.9)
+for _ in range(3):
+    optimizer.zero_grad()
+    F.mse_loss(layer(m), torch.ones(2, 1)).backward()
+    optimizer.step()
+k["training step"] = layer.weight.detach().clone()
+layer = filled(nn.Linear(3, 1))
+optimizer = torch.optim.Adam(layer.parameters(), lr=1e-2)
+F.mse_loss(layer(m), torch.ones(2, 1)).backward()
+optimizer.step()
+k["adam step"] = layer.weight.detach().clone()
+k["state dict round trip"] = filled(nn.Linear(3, 2)).weight.detach().clone()
+D = torch.distributions
+k["normal log_prob"] = D.Normal(0.5, 2.0).log_prob(m)
+k["normal entropy"] = D.Normal(torch.zeros(2), tensor([1.0, 3.0])).entropy()
+k["uniform log_prob"] = D.Uniform(-1.0, 3.0, validate_args=False).log_prob(tensor([0.0, 5.0]))
+k["bernoulli log_prob"] = D.Bernoulli(tensor([0.25, 0.5])).log_prob(tensor([1.0, 0.0]))
+k["bernoulli entropy"] = D.Bernoulli(logits=tensor([0.5, -2.0])).entropy()
+k["categorical log_prob"] = D.Categorical(logits=m).log_prob(tensor([2, 1]))
+k["categorical entropy"] = D.Categorical(positive()).entropy()
+k["categorical sample shape"] = tensor(list(D.Categorical(positive()).sample((4, 5)).shape))
+k["policy gradient"] = grad(lambda x: (-D.Categorical(logits=x).log_prob(tensor([0, 2]))).mean())
+
+save_file({name: value.detach().clone().contiguous() for name, value in k.items()},
+          pathlib.Path(__file__).parent / "idioms.safetensors")
+print(len(k), "idioms with PyTorch", torch.__version__)
