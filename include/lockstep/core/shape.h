@@ -33,13 +33,13 @@ class LOCKSTEP_API Shape {
 
   constexpr int rank() const noexcept { return int(rank_); }
   constexpr bool empty() const noexcept { return rank_ == 0; }
-  constexpr std::int64_t operator[](int dim) const noexcept { return sizes_[dim]; }
-  constexpr std::int64_t& operator[](int dim) noexcept { return sizes_[dim]; }
-  const std::int64_t* begin() const noexcept { return sizes_.data(); }
-  const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
+  constexpr std::int64_t operator[](int dim) const noexcept { return sizes_.data()[dim]; }
+  constexpr std::int64_t& operator[](int dim) noexcept { return sizes_.data()[dim]; }
+  constexpr const std::int64_t* begin() const noexcept { return sizes_.data(); }
+  constexpr const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
   std::size_t size() const noexcept { return std::size_t(rank_); }
   std::vector<std::int64_t> vec() const { return {begin(), end()}; }
-  constexpr std::int64_t back() const noexcept { return sizes_[rank_ - 1]; }
+  constexpr std::int64_t back() const noexcept { return begin()[rank_ - 1]; }
 
   /// Throw ShapeError past kMaxRank, and for a place that is not there.
   void push_back(std::int64_t size) {
@@ -52,14 +52,14 @@ class LOCKSTEP_API Shape {
   /// The product of the sizes; 1 for no dimensions.
   std::int64_t elements() const noexcept {
     std::int64_t product = 1;
-    for (int i = 0; i < rank_; ++i) product *= sizes_[i];
+    for (int i = 0; i < rank_; ++i) product *= begin()[i];
     return product;
   }
 
   bool operator==(const Shape& other) const noexcept {
     if (rank_ != other.rank_) return false;
     for (int i = 0; i < rank_; ++i)
-      if (sizes_[i] != other.sizes_[i]) return false;
+      if (begin()[i] != other.begin()[i]) return false;
     return true;
   }
 

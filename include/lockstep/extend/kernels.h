@@ -120,13 +120,13 @@ Tensor map_rows(const char* name, const F& f, const RowOptions& options, const T
   if (plan.rows == 0 || result.numel() == 0) return result;
   visit_floating(name, dtype, [&]<class T>() {
     RowKernel<F, T, T, detail::Always<T, Inputs>...> kernel{f, {}, {}, {}, {}, {}};
-    std::array<Operand, kOperands> operands = {operand_of(name, result), operand_of(name, first),
+    std::array<Operand, std::size_t(kOperands)> operands = {operand_of(name, result), operand_of(name, first),
                                                operand_of(name, more)...};
     kernel.out = reinterpret_cast<T*>(operands[0].data);
     [&]<std::size_t... K>(std::index_sequence<K...>) {
       kernel.in = {reinterpret_cast<const T*>(operands[K + 1].data)...};
     }
-    (std::make_index_sequence<kOperands - 1>());
+    (std::make_index_sequence<std::size_t(kOperands - 1)>());
     for (std::size_t n = 0; n < kOperands; ++n) {
       Operand& each = operands[n];
       kernel.lengths[n] = each.sizes.empty() ? 1 : each.sizes[plan.dim];

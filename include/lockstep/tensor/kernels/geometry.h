@@ -14,7 +14,7 @@ namespace lockstep {
 template <int N>
 struct Geometry {
   Shape sizes;
-  std::array<Shape, N> strides;
+  std::array<Shape, std::size_t(N)> strides;
   std::int64_t numel = 0;
   bool dense = false;  ///< All operands are `numel` elements in a row; then sizes and strides say so too.
 };
@@ -97,8 +97,8 @@ Geometry<sizeof...(Operands)> make_geometry(const Shape& sizes, const Operands&.
 
 /// The operands' offsets, in elements, at an index into the first `dims` dimensions of their shape.
 template <int N>
-LOCKSTEP_HD std::array<std::int64_t, N> offsets_at(const Geometry<N>& g, std::int64_t index, int dims) {
-  std::array<std::int64_t, N> at = {};
+LOCKSTEP_HD std::array<std::int64_t, std::size_t(N)> offsets_at(const Geometry<N>& g, std::int64_t index, int dims) {
+  std::array<std::int64_t, std::size_t(N)> at = {};
   for (int d = dims - 1; d >= 0; --d) {
     const std::int64_t place = index % g.sizes[d];
     index /= g.sizes[d];
@@ -107,7 +107,7 @@ LOCKSTEP_HD std::array<std::int64_t, N> offsets_at(const Geometry<N>& g, std::in
   return at;
 }
 template <int N>
-LOCKSTEP_HD std::array<std::int64_t, N> offsets_at(const Geometry<N>& g, std::int64_t index) {
+LOCKSTEP_HD std::array<std::int64_t, std::size_t(N)> offsets_at(const Geometry<N>& g, std::int64_t index) {
   return offsets_at(g, index, g.sizes.rank());
 }
 

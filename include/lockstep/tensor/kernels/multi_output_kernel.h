@@ -76,7 +76,7 @@ struct MultiOutputKernel {
   void part(std::int64_t begin, std::int64_t end) const {
     using Indices = std::index_sequence_for<T...>;
     if (geometry.dense) {
-      std::array<std::int64_t, kOperands> at;
+      std::array<std::int64_t, std::size_t(kOperands)> at;
       at.fill(begin);
       return row(at, end - begin, Indices());
     }
@@ -85,7 +85,7 @@ struct MultiOutputKernel {
   }
 
   template <std::size_t... I>
-  void row(const std::array<std::int64_t, kOperands>& at, std::int64_t count, std::index_sequence<I...>) const {
+  void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, std::int64_t count, std::index_sequence<I...>) const {
     const int last = geometry.sizes.rank() - 1;
     if constexpr (!kBuffered) {
       multi_output_row<F, T...>(f, count, std::make_pair(std::get<I>(data) + at[I], geometry.strides[I][last])...);

@@ -22,7 +22,7 @@ struct RowKernel {
   Out* out;
   std::tuple<const In*...> in;
   Geometry<kOperands> outer;  // of the rows
-  std::array<std::int64_t, kOperands> lengths, steps;
+  std::array<std::int64_t, std::size_t(kOperands)> lengths, steps;
 
   void operator()(const KernelContext& context) const {
     const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
@@ -33,7 +33,7 @@ struct RowKernel {
 
  private:
   template <std::size_t... I>
-  void row(const std::array<std::int64_t, kOperands>& at, std::index_sequence<I...>) const {
+  void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, std::index_sequence<I...>) const {
     const Row<Out> to{out + at[0], lengths[0], steps[0]};
     if constexpr (kWorksAlone<F, Row<Out>, Row<const In>...>)
       f(to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
