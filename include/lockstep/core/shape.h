@@ -14,7 +14,7 @@ namespace lockstep {
 /// The sizes (or strides, in elements) of a tensor's dimensions.
 class LOCKSTEP_API Shape {
  public:
-  static constexpr int kMaxRank = 8;
+  static constexpr int kMaxRank = 8;  ///< The most dimensions that a tensor has.
 
   Shape() = default;
   /// Throws ShapeError for more than kMaxRank dimensions.
@@ -25,19 +25,20 @@ class LOCKSTEP_API Shape {
 
   constexpr int rank() const noexcept { return int(rank_); }
   constexpr bool empty() const noexcept { return rank_ == 0; }
+  /// Unchecked: 0 <= dim < rank().
   constexpr std::int64_t operator[](int dim) const noexcept { return sizes_[dim]; }
   constexpr std::int64_t& operator[](int dim) noexcept { return sizes_[dim]; }
   const std::int64_t* begin() const noexcept { return sizes_.data(); }
   const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
-  constexpr std::int64_t back() const noexcept { return sizes_[rank_ - 1]; }
+  constexpr std::int64_t back() const noexcept { return sizes_[rank_ - 1]; }  ///< Unchecked: of the last dimension.
 
   /// Throw ShapeError past kMaxRank, and for a place that is not there.
   void push_back(std::int64_t size) {
     if (rank_ == kMaxRank) return insert(kMaxRank, size);
     sizes_[std::size_t(rank_++)] = size;
   }
-  void insert(int dim, std::int64_t size);
-  void erase(int dim);
+  void insert(int dim, std::int64_t size);  ///< Throws ShapeError for one dimension too many.
+  void erase(int dim);  ///< Takes out a dimension.
 
   /// The product of the sizes; 1 for no dimensions.
   std::int64_t elements() const noexcept {

@@ -35,8 +35,10 @@ enum class RotaryPairs : std::uint8_t {
 };
 
 struct RotaryOptions {
-  double base = 10000;
-  RotaryPairs pairs = RotaryPairs::halves;
+  /// Of the frequencies.
+  double base = 10000;  ///< Of the frequencies.
+  /// Which features make a pair.
+  RotaryPairs pairs = RotaryPairs::halves;  ///< Which features make a pair.
 };
 
 /// Turns pair i of the features at position p by the angle p base^(-2 i / features) (Su et al. 2021). x: [..., length,

@@ -17,6 +17,8 @@ namespace lockstep {
 ///   .padding = 1      .padding = {1, 2}      .padding = Padding::same
 class LOCKSTEP_API Padding {
  public:
+  /// What padding may be beside numbers.
+  /// What padding may be beside numbers.
   enum Rule : std::uint8_t {
     numbers,
     valid,  ///< None.
@@ -28,9 +30,10 @@ class LOCKSTEP_API Padding {
   Padding(std::initializer_list<std::int64_t> each) : each_(each) {}
   Padding(const Shape& each) : each_(each) {}
   Padding(Rule rule) : each_(0), rule_(rule) {}
-
-  Rule rule() const noexcept { return rule_; }
-  const PerDimension& each() const noexcept { return each_; }
+  ///< Which of them it is.
+  /// Of numbers: for each dimension.
+  Rule rule() const noexcept { return rule_; }  ///< Which of them it is.
+  const PerDimension& each() const noexcept { return each_; }  ///< Of numbers: for each dimension.
 
  private:
   PerDimension each_;

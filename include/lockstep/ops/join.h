@@ -22,9 +22,13 @@ LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, const std::vector<s
 /// Views of each place along `dim`, without that dimension.
 LOCKSTEP_API std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim = 0);
 
+/// The same for a list.
+/// The same for a list.
 inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);
+/// The same for a list.
 }
+/// The same for a list.
 inline Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return stack(std::span(tensors.begin(), tensors.size()), dim);
 }

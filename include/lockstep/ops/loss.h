@@ -20,9 +20,15 @@ enum class Reduction {
 struct LossOptions {
   Reduction reduction = Reduction::mean;
 };
+/// (input - target)^2
+/// (input - target)^2
+/// abs(input - target)
 LOCKSTEP_API Tensor mse_loss(const Tensor& input, const Tensor& target, const LossOptions& options = {});
+/// abs(input - target)
+/// Options of smooth_l1_loss().
 LOCKSTEP_API Tensor l1_loss(const Tensor& input, const Tensor& target, const LossOptions& options = {});
 
+/// Options of smooth_l1_loss().
 struct SmoothL1LossOptions {
   Reduction reduction = Reduction::mean;
   double beta = 1;  ///< Where the square ends; 0 gives l1_loss. Negative: InvalidArgument.
@@ -69,10 +75,11 @@ struct CrossEntropyOptions {
 /// card is lost to the process.
 LOCKSTEP_API Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options = {});
 
+/// Rows with this target do not count.
 struct NllLossOptions {
   Tensor weight = {};
   Reduction reduction = Reduction::mean;
-  std::int64_t ignore_index = -100;
+  std::int64_t ignore_index = -100;  ///< Rows with this target do not count.
 };
 /// The same with an input of log-probabilities, -input[target].
 LOCKSTEP_API Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options = {});

@@ -21,8 +21,8 @@ template <class Kind>
 class Rank {
  public:
   constexpr Rank() = default;
-  constexpr explicit Rank(int value) noexcept : value_(value) {}
-  constexpr int value() const noexcept { return value_; }
+  constexpr explicit Rank(int value) noexcept : value_(value) {}  ///< Unchecked.
+  constexpr int value() const noexcept { return value_; }  ///< From 0.
   constexpr auto operator<=>(const Rank&) const noexcept = default;
 
  private:
@@ -46,7 +46,7 @@ class LOCKSTEP_API World {
 
   ProcessRank rank() const noexcept;
   int size() const noexcept;
-  bool is_first() const noexcept { return rank() == ProcessRank(); }
+  bool is_first() const noexcept { return rank() == ProcessRank(); }  ///< Whether this is process 0.
   /// The name of the host on which a process runs.
   const std::string& host(ProcessRank process) const;
   /// How long anything waits for another process.

@@ -15,8 +15,9 @@ namespace lockstep {
 
 /// Uninitialized. Throws ShapeError for a negative size.
 LOCKSTEP_API Tensor empty(const Shape& sizes, const TensorOptions& options = {});
-LOCKSTEP_API Tensor zeros(const Shape& sizes, const TensorOptions& options = {});
-LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});
+LOCKSTEP_API Tensor zeros(const Shape& sizes, const TensorOptions& options = {});  ///< Of zeros. Throws as empty().
+LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});  ///< Of ones. Throws as empty().
+/// Of this value everywhere. Throws as empty().
 LOCKSTEP_API Tensor full(const Shape& sizes, double value, const TensorOptions& options = {});
 
 /// start, start + step, ... before stop: int64 unless the options or a fractional argument say otherwise.
@@ -24,6 +25,7 @@ LOCKSTEP_API Tensor full(const Shape& sizes, double value, const TensorOptions& 
 LOCKSTEP_API Tensor arange(double start, double stop, double step = 1, const TensorOptions& options = {});
 inline Tensor arange(double stop, const TensorOptions& options = {}) { return arange(0, stop, 1, options); }
 
+/// Of the shape of `like`, and of its dtype and device unless the options say otherwise. Else as empty() and its kin.
 LOCKSTEP_API Tensor empty_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor zeros_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor ones_like(const Tensor& like, const TensorOptions& options = {});
@@ -87,11 +89,13 @@ requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& opt
   }
 }
 
+/// The same of lists, of lists of lists and of vectors.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
   return detail::from_values(std::vector<T>(values), {std::int64_t(values.size())}, options);
 }
 
+/// The same of lists of lists. Throws ShapeError for rows of different lengths.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
                                                const TensorOptions& options = {}) {
@@ -104,6 +108,7 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initia
   return detail::from_values(all, {std::int64_t(rows.size()), std::int64_t(columns)}, options);
 }
 
+/// The same of a vector.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
   return detail::from_values(values, {std::int64_t(values.size())}, options);

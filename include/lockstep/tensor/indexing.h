@@ -10,9 +10,9 @@ namespace lockstep {
 
 /// Elements start, start + step, ... before stop. Negative positions count from the end.
 struct Slice {
-  std::int64_t start = 0;
-  std::int64_t stop = std::numeric_limits<std::int64_t>::max();
-  std::int64_t step = 1;
+  std::int64_t start = 0;  ///< The first element.
+  std::int64_t stop = std::numeric_limits<std::int64_t>::max();  ///< Behind the last element.
+  std::int64_t step = 1;  ///< From one to the next.
 
   Slice() = default;  ///< All of the dimension.
   Slice(std::int64_t from, std::int64_t to, std::int64_t by = 1) : start(from), stop(to), step(by) {}
@@ -23,9 +23,10 @@ struct NoneTag {};
 inline constexpr EllipsisTag Ellipsis;  ///< As many whole dimensions as are left.
 inline constexpr NoneTag None;          ///< A new dimension of size 1.
 
+/// One entry of a list of indices: see the description of the file.
 class Index {
  public:
-  enum class Kind : std::uint8_t { integer, slice, ellipsis, none };
+  enum class Kind : std::uint8_t { integer, slice, ellipsis, none };  ///< What it is.
 
   Index(std::int64_t integer) : kind_(Kind::integer) { slice_.start = integer; }
   Index(int integer) : Index(std::int64_t(integer)) {}
@@ -33,9 +34,9 @@ class Index {
   Index(EllipsisTag) : kind_(Kind::ellipsis) {}
   Index(NoneTag) : kind_(Kind::none) {}
 
-  Kind kind() const noexcept { return kind_; }
-  std::int64_t integer() const noexcept { return slice_.start; }
-  const Slice& slice() const noexcept { return slice_; }
+  Kind kind() const noexcept { return kind_; }  ///< What it is.
+  std::int64_t integer() const noexcept { return slice_.start; }  ///< Of the kind integer.
+  const Slice& slice() const noexcept { return slice_; }  ///< Of the kind slice.
 
  private:
   Kind kind_;

@@ -26,9 +26,9 @@ class Index;
 /// Where and of what a new tensor is made. What is left out is the CPU and float32, or for the _like functions
 /// what the given tensor has.
 struct TensorOptions {
-  std::optional<DType> dtype = {};
+  std::optional<DType> dtype = {};  ///< Float32, or that of the given tensor, where left out.
   std::optional<Device> device = {};
-  bool requires_grad = false;
+  bool requires_grad = false;  ///< Whether backward() brings the new tensor a gradient.
 };
 
 /// All work is enqueued on the current stream of the tensor's device and not waited for, except where a function
@@ -40,6 +40,7 @@ class LOCKSTEP_API Tensor {
   Tensor(const Tensor& other) noexcept : impl_(other.impl_) { acquire(); }
   Tensor(Tensor&& other) noexcept : impl_(std::exchange(other.impl_, nullptr)) {}
   // A named tensor takes the handle; what it held is released at once.
+  /// The name becomes another handle; what it held is released.
   Tensor& operator=(const Tensor& other) & noexcept { return *this = Tensor(other); }
   Tensor& operator=(Tensor&& other) & noexcept {
     Tensor taken(std::move(other));
@@ -55,11 +56,12 @@ class LOCKSTEP_API Tensor {
     if (impl_) release();
   }
 
-  bool defined() const noexcept { return impl_ != nullptr; }
+  bool defined() const noexcept { return impl_ != nullptr; }  ///< Whether it is a handle to anything.
   /// The same array under the same handle state: no copy lies between them.
   bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
   // Geometry. All throw InvalidArgument for an undefined tensor.
+  /// All sizes.
   const Shape& sizes() const;
   const Shape& strides() const;  ///< In elements.
   std::int64_t size(std::int64_t dim) const;
