@@ -46,6 +46,9 @@ opening && /^#pragma once/ {
   next
 }
 
+# What is said to the standard library, at the end of a header.
+/^inline constexpr bool std::/ { next }
+
 !continued && /^ *\/\/\/ / {
   text = $0
   sub(/^ *\/\/\/ /, "", text)
@@ -86,6 +89,21 @@ function variable_in(line) {
   sub(/.*[ &*]/, "", line)
   return line
 }
+function each_variable(line,    all, i, n, type, said_of_all, result) {
+  said_of_all = block
+  if (match(line, / *\/\/\/< /)) said_of_all = substr(line, RSTART + RLENGTH)
+  sub(/;.*/, "", line)
+  n = split(line, all, ", ")
+  match(all[1], /^ +[A-Za-z][A-Za-z0-9_:<>]*( [A-Za-z*]+>)? /)
+  type = substr(all[1], 1, RLENGTH)
+  if (said_of_all == "" && variable_in(all[1]) in words) said_of_all = words[variable_in(all[1])]
+  if (said_of_all != "") said_of_all = "/** " said_of_all " */"
+  result = all[1] ";"
+  if (!said) result = said_of_all result
+  for (i = 2; i <= n; ++i) result = result " " said_of_all type all[i] ";"
+  said = said_of_all != ""
+  return result
+}
 # Of the function that a line declares.
 function name_in(line) {
   sub(/\(.*/, "", line)
@@ -94,16 +112,8 @@ function name_in(line) {
 }
 
 {
-  # What stands behind several variables speaks of all of them.
-  if (!continued && match($0, / +\/\/\/< .*/) && $0 ~ /^ +[A-Za-z][^()]* \*?[a-z0-9_]+( = [^,;]+)?, [^()]*;/) {
-    behind = substr($0, RSTART)
-    sub(/ *\/\/\/< /, "", behind)
-    $0 = substr($0, 1, RSTART - 1)
-    note = behind
-    gsub(/&/, "\\\\&", note)
-    sub(/[^ ]/, "/** " note " */ \\&")
-    said = 1
-  }
+  # Several variables in one line become several lines' worth: each with what is said of all.
+  if (!continued && $0 ~ /^ +[A-Za-z][A-Za-z0-9_:<>* ]* [a-z_A-Z0-9]+( = [^,;()]+)?(, [a-z_A-Z0-9]+( = [^,;()]+)?)+;/) $0 = each_variable($0)
   if (!continued) prefix = 1  # so far there is at most what stands before a declaration: template, requires
   line = $0
   if (prefix && !said && line !~ /\/\/\/</ && line !~ /^ *template <[^()]*>$/) {

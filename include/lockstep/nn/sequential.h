@@ -94,10 +94,10 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
 class LOCKSTEP_API Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
+  /// Holds the modules, which are given for good.
   template <class... Given>
   requires(std::derived_from<std::remove_cvref_t<Given>, ModuleBase>&&...) &&
       (sizeof...(Given) != 1 ||
-       /// Holds the modules, which are given for good.
        !(std::same_as<std::remove_cvref_t<Given>, Sequential> && ...)) explicit Sequential(Given&&... modules) {
     (detail::require_given<Given>(), ...);
     (items_.emplace_back(std::forward<Given>(modules)), ...);

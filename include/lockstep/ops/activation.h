@@ -17,7 +17,6 @@ LOCKSTEP_API Tensor celu(const Tensor& x, double alpha = 1);
 LOCKSTEP_API Tensor selu(const Tensor& x);  ///< elu scaled so that mean 0 and variance 1 stay (Klambauer et al. 2017).
 
 /// By the error function, or by tanh, which approximates it.
-/// By the error function, or by tanh, which approximates it.
 enum class GeluForm { exact, tanh };
 /// x Phi(x), Phi the normal distribution function, or its tanh approximation (Hendrycks, Gimpel 2016).
 LOCKSTEP_API Tensor gelu(const Tensor& x, GeluForm form = GeluForm::exact);
@@ -52,11 +51,8 @@ LOCKSTEP_API Tensor glu(const Tensor& x, std::int64_t dim = -1);
 /// channel where x has fewer than two dimensions. Else ShapeError.
 LOCKSTEP_API Tensor prelu(const Tensor& x, const Tensor& weight);
 
-/// The least factor.
 struct RreluOptions {
-  /// The greatest factor.
   double lower = 1. / 8;  ///< The least factor.
-  /// Factors are drawn; else the middle.
   double upper = 1. / 3;  ///< The greatest factor.
   bool training = false;  ///< Factors are drawn; else the middle.
 };

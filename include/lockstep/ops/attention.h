@@ -35,9 +35,7 @@ enum class RotaryPairs : std::uint8_t {
 };
 
 struct RotaryOptions {
-  /// Of the frequencies.
   double base = 10000;  ///< Of the frequencies.
-  /// Which features make a pair.
   RotaryPairs pairs = RotaryPairs::halves;  ///< Which features make a pair.
 };
 

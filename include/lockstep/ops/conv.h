@@ -18,7 +18,6 @@ namespace lockstep {
 class LOCKSTEP_API Padding {
  public:
   /// What padding may be beside numbers.
-  /// What padding may be beside numbers.
   enum Rule : std::uint8_t {
     numbers,
     valid,  ///< None.
@@ -30,8 +29,7 @@ class LOCKSTEP_API Padding {
   Padding(std::initializer_list<std::int64_t> each) : each_(each) {}
   Padding(const Shape& each) : each_(each) {}
   Padding(Rule rule) : each_(0), rule_(rule) {}
-  ///< Which of them it is.
-  /// Of numbers: for each dimension.
+
   Rule rule() const noexcept { return rule_; }  ///< Which of them it is.
   const PerDimension& each() const noexcept { return each_; }  ///< Of numbers: for each dimension.
 

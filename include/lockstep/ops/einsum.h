@@ -18,7 +18,6 @@ namespace lockstep {
 LOCKSTEP_API Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
 
 /// The same for a list.
-/// The same for a list.
 inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands) {
   return einsum(equation, std::span(operands.begin(), operands.size()));
 }

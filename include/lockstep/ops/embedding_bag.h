@@ -9,10 +9,8 @@
 namespace lockstep {
 
 /// What a bag of rows becomes.
-/// What a bag of rows becomes.
 enum class EmbeddingBagMode { sum, mean, max };
 
-/// What a bag becomes.
 struct EmbeddingBagOptions {
   EmbeddingBagMode mode = EmbeddingBagMode::mean;  ///< What a bag becomes.
   /// Where each bag begins in an index of one dimension, from 0 on, not decreasing: int32 or int64 [bags].

@@ -23,10 +23,8 @@ LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, const std::vector<s
 LOCKSTEP_API std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim = 0);
 
 /// The same for a list.
-/// The same for a list.
 inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);
-/// The same for a list.
 }
 /// The same for a list.
 inline Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {

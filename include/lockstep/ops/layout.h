@@ -21,7 +21,6 @@ enum class PadMode : std::uint8_t {
   circular,   ///< The tensor again from its other side: at most as many elements as x has.
 };
 struct PaddingOptions {
-  /// What is added.
   PadMode mode = PadMode::constant;  ///< What is added.
   double value = 0;  ///< Of PadMode::constant.
 };

@@ -21,11 +21,8 @@ struct LossOptions {
   Reduction reduction = Reduction::mean;
 };
 /// (input - target)^2
-/// (input - target)^2
-/// abs(input - target)
 LOCKSTEP_API Tensor mse_loss(const Tensor& input, const Tensor& target, const LossOptions& options = {});
 /// abs(input - target)
-/// Options of smooth_l1_loss().
 LOCKSTEP_API Tensor l1_loss(const Tensor& input, const Tensor& target, const LossOptions& options = {});
 
 /// Options of smooth_l1_loss().
@@ -75,7 +72,6 @@ struct CrossEntropyOptions {
 /// card is lost to the process.
 LOCKSTEP_API Tensor cross_entropy(const Tensor& input, const Tensor& target, const CrossEntropyOptions& options = {});
 
-/// Rows with this target do not count.
 struct NllLossOptions {
   Tensor weight = {};
   Reduction reduction = Reduction::mean;

@@ -26,8 +26,10 @@ inline constexpr NoneTag None;          ///< A new dimension of size 1.
 /// One entry of a list of indices: see the description of the file.
 class Index {
  public:
-  enum class Kind : std::uint8_t { integer, slice, ellipsis, none };  ///< What it is.
+  /// What an entry may be.
+  enum class Kind : std::uint8_t { integer, slice, ellipsis, none };
 
+  /// Any of these may stand in a list of indices.
   Index(std::int64_t integer) : kind_(Kind::integer) { slice_.start = integer; }
   Index(int integer) : Index(std::int64_t(integer)) {}
   Index(Slice slice) : kind_(Kind::slice), slice_(slice) {}
