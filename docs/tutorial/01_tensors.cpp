@@ -8,19 +8,19 @@ int main() {
   print("x has sizes {}, dtype {}, and is on {}\n", x.sizes(), x.dtype(), x.device());
   print("x + 2 * y = {}\n", x + 2 * y);
 
-  Tensor row = x[1];                        // a view of x
-  row[0] = 40;                              // writes into x, because row[0] is not a name
-  Tensor column = x.index({Slice(), 2});    // the last column, a view too
-  Tensor apart = x.clone();                 // has elements of its own
+  Tensor row = x[1];                      // a view of x
+  row[0] = 40;                            // writes into x, because row[0] is not a name
+  Tensor column = x.index({Slice(), 2});  // the last column, a view too
+  Tensor apart = x.clone();               // has elements of its own
   apart.fill_(0);
   print("x = {}\nits last column = {}\n", x, column);
 
-  Tensor means = mean(x, {0});              // over dimension 0: the mean of each column
-  Tensor centered = x - means;              // [2, 3] - [3]: the row is taken from each row
+  Tensor means = mean(x, {0});  // over dimension 0: the mean of each column
+  Tensor centered = x - means;  // [2, 3] - [3]: the row is taken from each row
   print("means of columns = {}\ncentered = {}\n", means, centered);
   print("{} of {} elements are greater than 3\n", sum(x > 3).item<int64_t>(), x.numel());
 
-  const Device device = try_gpu();          // cuda:0, or the CPU where there is no GPU
+  const Device device = try_gpu();  // cuda:0, or the CPU where there is no GPU
   Tensor there = x.to(device);
   print("the sum, computed on {}, is {}\n", device, sum(there).item<double>());
 

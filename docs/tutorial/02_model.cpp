@@ -27,12 +27,12 @@ int main() {
   Tensor input = randn({5, 2}, {.device = device});
   print("input {}, output {}\n", input.sizes(), net(input).sizes());
 
-  net.eval();                                    // no dropout from here on
-  const NoGrad no_grad;                          // and nothing is recorded for backward
+  net.eval();            // no dropout from here on
+  const NoGrad no_grad;  // and nothing is recorded for backward
   Tensor scores = net(input);
   print("two calls agree: {}\n", all(eq(scores, net(input))).item<bool>() ? "yes" : "no");
 
-  Net other = copy(net);                         // has parameters of its own
+  Net other = copy(net);  // has parameters of its own
   other.output.bias->fill_(100);
   print("the copy is changed, net is not: {}\n", all(eq(scores, net(input))).item<bool>() ? "yes" : "no");
 

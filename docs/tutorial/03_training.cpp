@@ -33,11 +33,11 @@ int main() {
     double total = 0;
     for (int64_t first = 0; first < 1000; first += 50) {
       Tensor input = train_points.narrow(0, first, 50), target = train_classes.narrow(0, first, 50);
-      optimizer.zero_grad();                     // forget the gradients of the last step
+      optimizer.zero_grad();  // forget the gradients of the last step
       Tensor loss = nn::cross_entropy(net(input), target);
-      loss.backward();                           // compute new ones
+      loss.backward();  // compute new ones
       optim::clip_grad_norm_(net.parameters(), 1);
-      optimizer.step();                          // change the parameters
+      optimizer.step();  // change the parameters
       total += loss.item<double>();
     }
     schedule.step();

@@ -5,7 +5,7 @@ using namespace lockstep;
 struct Net : nn::Module<Net> {
   nn::Linear hidden{8, 32};
   nn::Linear output{32, 1};
-  bool speaks = false;                           // a setting: every replica has it too
+  bool speaks = false;  // a setting: every replica has it too
   auto members() { return nn::members("hidden", hidden, "output", output, "speaks", speaks); }
   Tensor forward(const Tensor& x) {
     if (speaks) print("  {} rows on {}\n", x.size(0), x.device());
@@ -29,12 +29,12 @@ int main() {
   Tensor inputs = randn({30, 8});
   Tensor targets = sum(inputs, {1}, true);
   Net net;
-  Net alone = copy(net);                         // starts from the same values
+  Net alone = copy(net);  // starts from the same values
 
-  DataParallel model(std::move(net));            // every visible GPU; the CPU where there is none
+  DataParallel model(std::move(net));  // every visible GPU; the CPU where there is none
   print("{} device(s), the first is {}\n", model.devices().size(), model.device());
   model.module().speaks = true;
-  Tensor output = model(inputs);                 // scattered, computed, gathered
+  Tensor output = model(inputs);  // scattered, computed, gathered
   print("output {} on {}\n", output.sizes(), output.device());
   model.module().speaks = false;
 

@@ -20,7 +20,7 @@ int main() {
   optim::Adam optimizer(net.parameters(), {.lr = 0.005});
   optim::CosineAnnealingLR schedule(optimizer, {.t_max = 4});
   const auto loss = [](auto& model, auto& batch, auto& metrics) {
-    auto& [image, digit] = batch;                              // already on model.device()
+    auto& [image, digit] = batch;  // already on model.device()
     Tensor scores = model(image);
     metrics.add("accuracy", mean(eq(argmax(scores, 1), digit).to(kFloat32)));
     return nn::cross_entropy(scores, digit);

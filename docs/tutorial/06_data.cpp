@@ -6,13 +6,11 @@
 #include <tuple>
 using namespace lockstep;
 
-class Squares {                                  // a Dataset: size() and get(index), no base class
+class Squares {  // a Dataset: size() and get(index), no base class
  public:
   explicit Squares(int64_t count) : count_(count) {}
   int64_t size() const { return count_; }
-  std::tuple<Tensor, int64_t> get(int64_t index) const {
-    return {full({2}, double(index)), index * index};
-  }
+  std::tuple<Tensor, int64_t> get(int64_t index) const { return {full({2}, double(index)), index * index}; }
 
  private:
   int64_t count_;

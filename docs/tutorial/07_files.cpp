@@ -22,11 +22,13 @@ Net train_in(const std::filesystem::path& folder, int64_t epochs) {
   train::Trainer trainer({.max_epochs = epochs,
                           .checkpoint = {.folder = folder, .every_epochs = 1, .resume = true},
                           .progress = {.out = nullptr}});
-  trainer.fit(net, loader, {.loss = [](auto& model, auto& batch, auto&) {
-                              auto& [input, target] = batch;
-                              return nn::mse_loss(model(input), target);
-                            },
-                            .optimizer = optimizer});
+  trainer.fit(net, loader,
+              {.loss =
+                   [](auto& model, auto& batch, auto&) {
+                     auto& [input, target] = batch;
+                     return nn::mse_loss(model(input), target);
+                   },
+               .optimizer = optimizer});
   return copy(net);
 }
 

@@ -52,7 +52,7 @@ TEST(Net, CopiesNothingToTheHostInAStep) {
   SimulatedDevices devices({.count = 2});
   DataParallel model(Net{});
   Tensor input = randn({4, 3}, {.device = "cuda:0"});
-  sum(model(input)).backward();                                // the first pass makes what later ones use
+  sum(model(input)).backward();  // the first pass makes what later ones use
   const auto before = devices.counts(0).host_waits;
   sum(model(input)).backward();
   EXPECT_EQ(devices.counts(0).host_waits, before);
