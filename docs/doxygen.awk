@@ -72,14 +72,15 @@ function note_for(line) {
   if (line ~ /^  using ([A-Za-z:]+)(<.*>)?::[A-Za-z]+;/) return "As the base's."
   if (match(line, /^struct [A-Za-z]+Options /)) return "Options of " substr(line, 8, RLENGTH - 15) "."
   if (match(line, /^using [A-Za-z]+[123]d = /)) return "In " substr(line, RLENGTH - 4, 1) " spatial dimensions."
+  if (block != "" && line ~ /\(|^ *using |^inline constexpr /) if (line ~ /^[^ ]/ || name_in(line) == name) return block
+  if (name_in(line) == class && line ~ "\\((const )?" class "(<[A-Za-z]*>)?&&?[ )]") return line ~ /&&/ ? "Takes over what the other holds." : "A copy, as the class says."
   if (line ~ /^ *explicit [A-Z]|^ *[A-Z][A-Za-z0-9]*\(/ && name_in(line) == class) return "Holds what it is given."
   if (line ~ /(class|struct) [A-Za-z]+</ || line ~ /struct [A-Za-z]+<[^>]*> {/) return "A specialization: see the template."
   if (match(line, /= Basic(Schedule|Adam)<[A-Za-z]+>/)) return "With these options: " substr(line, RSTART + 2, RLENGTH - 2) "."
   if (line ~ /^[^ ].*operator[^(]+\(/ || line ~ /^  Tensor& operator.=\(/) return "Elementwise, as the function of that operation."
-  if (class == "Tensor" && line ~ /^  [A-Za-z].*\(/) return "As the function of its name."
-  if (line ~ /Module</ && line ~ /^ *(struct|class) /) return "As a module: what it computes says the function of its name."
-  if (block != "" && line ~ /\(|^ *using |^inline constexpr /) if (line ~ /^[^ ]/ || name_in(line) == name) return block
+    if (line ~ /Module</ && line ~ /^ *(struct|class) /) return "As a module: what it computes says the function of its name."
   if (line ~ /^  +[A-Za-z]/ && (key = line ~ /\(/ ? name_in(line) "()" : variable_in(line)) in words) return words[key]
+  if (class ~ /^Tensor(Methods)?$/ && line ~ /^  [A-Za-z].*\(/) return "As the function of its name, with this tensor first."
   return ""
 }
 # Of the variable, or the alias, that a line declares.

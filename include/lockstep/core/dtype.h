@@ -30,7 +30,7 @@ constexpr std::size_t size_of(DType dtype) noexcept {
   constexpr std::uint8_t kBytes[] = {1, 1, 4, 8, 2, 2, 4, 8};
   return kBytes[std::size_t(dtype)];
 }
-LOCKSTEP_API std::string_view name(DType dtype) noexcept;  ///< Such as "float32".
+LOCKSTEP_API std::string_view name(DType dtype) noexcept;                       ///< Such as "float32".
 constexpr bool is_floating(DType dtype) noexcept { return dtype >= kFloat16; }  ///< float16 to float64, bfloat16 too.
 /// The dtype of what is computed from both: see DType.
 LOCKSTEP_API DType promote(DType a, DType b) noexcept;

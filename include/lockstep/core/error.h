@@ -81,7 +81,7 @@ class LOCKSTEP_API BackendError : public Error {
   BackendError(std::string api, int code, std::string device, std::string_view text);
 
   const std::string api;  ///< The function that failed, by its name.
-  const int code;  ///< Of the backend: cudaError_t, for one.
+  const int code;         ///< Of the backend: cudaError_t, for one.
   const std::string device;
 };
 
@@ -96,9 +96,9 @@ class LOCKSTEP_API CollectiveError : public Error {
  public:
   CollectiveError(int rank, std::string operation, std::size_t bytes, std::string_view text);
 
-  const int rank;  ///< The rank on which it was noticed.
+  const int rank;               ///< The rank on which it was noticed.
   const std::string operation;  ///< Such as "all_reduce".
-  const std::size_t bytes;  ///< That the operation moves.
+  const std::size_t bytes;      ///< That the operation moves.
 };
 
 class LOCKSTEP_API AutogradError : public Error {
@@ -111,7 +111,7 @@ class LOCKSTEP_API FormatError : public Error {
  public:
   FormatError(std::string file, std::uint64_t offset, std::string_view text);
 
-  const std::string file;  ///< Its path.
+  const std::string file;      ///< Its path.
   const std::uint64_t offset;  ///< In bytes from the beginning.
 };
 
@@ -121,8 +121,8 @@ class LOCKSTEP_API IoError : public Error {
   IoError(std::string operation, std::string file, int code);
 
   const std::string operation;  ///< Such as "open".
-  const std::string file;  ///< Its path.
-  const int code;  ///< The errno.
+  const std::string file;       ///< Its path.
+  const int code;               ///< The errno.
 };
 
 }  // namespace lockstep

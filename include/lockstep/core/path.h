@@ -17,7 +17,7 @@ class LOCKSTEP_API Path {
   /// What leads from a place to the next: a member, a position, a key of a map that is a text, a number or neither.
   enum class Step : std::uint8_t { member, index, text_key, number_key, other_key };
 
-  Path() = default;  ///< The whole, without a name.
+  Path() = default;                                      ///< The whole, without a name.
   explicit Path(std::string_view name) : name_(name) {}  ///< The beginning of a path.
   Path(const Path& parent, std::string_view member) : Path(parent, Step::member, member) {}  ///< A member.
   /// An element of a list or a tuple.

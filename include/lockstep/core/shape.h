@@ -38,7 +38,7 @@ class LOCKSTEP_API Shape {
     sizes_[std::size_t(rank_++)] = size;
   }
   void insert(int dim, std::int64_t size);  ///< Throws ShapeError for one dimension too many.
-  void erase(int dim);  ///< Takes out a dimension.
+  void erase(int dim);                      ///< Takes out a dimension.
 
   /// The product of the sizes; 1 for no dimensions.
   std::int64_t elements() const noexcept {

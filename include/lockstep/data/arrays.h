@@ -29,7 +29,7 @@ LOCKSTEP_API void write_npy(const std::filesystem::path& path, const Tensor& ten
 LOCKSTEP_API StateDict read_npz(const std::filesystem::path& path);
 
 struct CsvOptions {
-  char separator = ',';  ///< Between fields.
+  char separator = ',';                   ///< Between fields.
   bool header = true;                     ///< The first line has the names of the columns.
   std::vector<std::string> columns = {};  ///< Those to read, in this order; all if empty. Needs a header.
   DType dtype = kFloat32;                 ///< Floating or int64.

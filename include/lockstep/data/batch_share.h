@@ -19,9 +19,9 @@ struct RowRange {
 /// rows each device has ceil(B / (processes * devices)), those of process 0 first, and the last ones have fewer or none
 /// (Split::chunk). Unless told otherwise, all rows.
 struct LOCKSTEP_API BatchShare {
-  int process = 0;  ///< From 0.
+  int process = 0;    ///< From 0.
   int processes = 1;  ///< How many there are.
-  int devices = 1;  ///< Of each process.
+  int devices = 1;    ///< Of each process.
 
   /// Throws InvalidArgument unless 0 <= process < processes and there is a device.
   void check() const;

@@ -31,9 +31,9 @@ class LOCKSTEP_API EpochPlan {
   EpochPlan(const Options& options, std::vector<std::int64_t> indices, std::int64_t dataset_size);
 
   std::int64_t epoch() const noexcept { return options_.epoch; }  ///< From 0.
-  std::uint64_t loop() const noexcept { return options_.loop; }  ///< Which of the schedule's loops it is for.
+  std::uint64_t loop() const noexcept { return options_.loop; }   ///< Which of the schedule's loops it is for.
   std::int64_t first_batch() const noexcept { return options_.first_batch; }  ///< Where it begins.
-  std::int64_t batches() const noexcept { return options_.batches; }  ///< Of a whole epoch.
+  std::int64_t batches() const noexcept { return options_.batches; }          ///< Of a whole epoch.
   /// This process's rows of a batch; there may be none.
   RowRange rows(std::int64_t batch) const noexcept;
   /// The indices of the samples of these rows of a batch.

@@ -81,7 +81,7 @@ class LOCKSTEP_API WeightedRandomSampler {
 struct DistributedSamplerOptions {
   int rank = 0;  ///< Of this process.
   int world = 1;
-  bool shuffle = true;  ///< A new order in each epoch.
+  bool shuffle = true;     ///< A new order in each epoch.
   std::uint64_t seed = 0;  ///< The same on every rank.
   bool drop_last = false;  ///< Leave out the last samples instead of repeating the first.
 };

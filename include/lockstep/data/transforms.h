@@ -52,7 +52,7 @@ class LOCKSTEP_API Normalize {
 
 struct RandomCropOptions {
   std::int64_t padding = 0;  ///< Pixels of `fill` added on each side first.
-  double fill = 0;  ///< The value of added pixels.
+  double fill = 0;           ///< The value of added pixels.
 };
 
 /// A window of that height and width, each place equally likely.

@@ -15,7 +15,7 @@ namespace lockstep::extend {
 struct Operand {
   std::byte* data = nullptr;  ///< The first element.
   /// In elements.
-  Shape sizes, strides;  ///< Strides in elements.
+  Shape sizes, strides;    ///< Strides in elements.
   std::int64_t numel = 0;  ///< Number of elements.
   bool contiguous = true;  ///< Elements lie in row-major order without holes.
 };
@@ -37,8 +37,8 @@ LOCKSTEP_API Tensor make_result(const char* op, std::span<const Tensor* const> t
 
 /// What launch() is told of a kernel.
 struct Launch {
-  const char* name;  ///< A literal.
-  double flops = 0;  ///< Floating-point operations, for the trace.
+  const char* name;                             ///< A literal.
+  double flops = 0;                             ///< Floating-point operations, for the trace.
   std::span<const Tensor*const> written, read;  ///< All live on one device.
   bool has_device_form = false;                 ///< Whether the kernel is compiled for GPUs.
 };

@@ -15,8 +15,8 @@ struct MultiheadAttentionOptions {
   bool add_zero_attn = false;             ///< One more key and value, both 0.
   std::optional<std::int64_t> kdim = {};  ///< Features of the key and of the value; those of the query if not said.
   std::optional<std::int64_t> vdim = {};  ///< Features of values; embed_dim where left out.
-  bool batch_first = false;   ///< [batch, length, features] instead of [length, batch, features].
-  TensorOptions tensor = {};  ///< Device and dtype.
+  bool batch_first = false;               ///< [batch, length, features] instead of [length, batch, features].
+  TensorOptions tensor = {};              ///< Device and dtype.
 };
 
 /// What a call of MultiheadAttention may say.
@@ -49,7 +49,7 @@ class LOCKSTEP_API MultiheadAttention : public Module<MultiheadAttention> {
   std::optional<Parameter> q_proj_weight, k_proj_weight, v_proj_weight;  ///< Instead, for other kdim or vdim.
   std::optional<Parameter> in_proj_bias;                                 ///< [3 embed_dim]
   std::optional<Parameter> bias_k, bias_v;                               ///< [1, 1, embed_dim]
-  Linear out_proj;  ///< The last projection.
+  Linear out_proj;                                                       ///< The last projection.
 
   auto members() {
     return nn::members("in_proj_weight", in_proj_weight, "q_proj_weight", q_proj_weight, "k_proj_weight", k_proj_weight,

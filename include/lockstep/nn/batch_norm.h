@@ -21,7 +21,7 @@ struct BatchNormLayerOptions {
 class LOCKSTEP_API BatchNormState {
  public:
   /// [features]; none where the layer is not affine.
-  std::optional<Parameter> weight, bias;                                 // [features]
+  std::optional<Parameter> weight, bias;  // [features]
   /// [features], [features], []; none where statistics are not tracked.
   std::optional<Buffer> running_mean, running_var, num_batches_tracked;  // [features], [features], []
 

@@ -13,12 +13,12 @@ namespace lockstep::nn::init {
 struct Gain {
   double value = 1;  ///< What the standard deviation is multiplied by.
 
-  static constexpr Gain linear() { return {1}; }  ///< For a layer without an activation.
-  static constexpr Gain sigmoid() { return {1}; }  ///< For a layer in front of sigmoid().
-  static constexpr Gain tanh() { return {5. / 3}; }  ///< For a layer in front of tanh().
-  LOCKSTEP_API static Gain relu();  ///< For a layer in front of relu().
+  static constexpr Gain linear() { return {1}; }                      ///< For a layer without an activation.
+  static constexpr Gain sigmoid() { return {1}; }                     ///< For a layer in front of sigmoid().
+  static constexpr Gain tanh() { return {5. / 3}; }                   ///< For a layer in front of tanh().
+  LOCKSTEP_API static Gain relu();                                    ///< For a layer in front of relu().
   LOCKSTEP_API static Gain leaky_relu(double negative_slope = 0.01);  ///< For a layer in front of leaky_relu().
-  static constexpr Gain selu() { return {0.75}; }  ///< For a layer in front of selu().
+  static constexpr Gain selu() { return {0.75}; }                     ///< For a layer in front of selu().
 };
 
 /// Which fan keeps its variance: that of forward, or of backward.
@@ -37,7 +37,7 @@ LOCKSTEP_API void kaiming_uniform_(Tensor& weight, Gain gain = Gain::relu(), Fan
 LOCKSTEP_API void kaiming_normal_(Tensor& weight, Gain gain = Gain::relu(), Fan fan = Fan::in);
 
 LOCKSTEP_API void zeros_(Tensor& tensor);  ///< Every element.
-LOCKSTEP_API void ones_(Tensor& tensor);  ///< Every element.
+LOCKSTEP_API void ones_(Tensor& tensor);   ///< Every element.
 
 /// The part of a normal distribution that is between low and high. InvalidArgument unless they are finite and
 /// low < high.

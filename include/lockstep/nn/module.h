@@ -34,9 +34,9 @@ class ModuleBase;
 class LOCKSTEP_API Visitor {
  public:
   virtual ~Visitor() = default;
-  virtual void module(const Path&, ModuleBase&) {}  ///< Before its members.
+  virtual void module(const Path&, ModuleBase&) {}    ///< Before its members.
   virtual void parameter(const Path&, Parameter&) {}  ///< A tensor that is trained.
-  virtual void buffer(const Path&, Buffer&) {}  ///< A tensor that is kept and not trained.
+  virtual void buffer(const Path&, Buffer&) {}        ///< A tensor that is kept and not trained.
   /// A plain value of `bytes` bytes.
   virtual void setting(const Path&, void* /*value*/, std::size_t /*bytes*/) {}
   /// How many parts a container has now; which alternative a variant holds. Comes before them.
@@ -62,11 +62,11 @@ class LOCKSTEP_API ModuleBase {
   void to(Device device);
   /// Converts floating parameters and buffers. Throws DTypeError unless the dtype is floating.
   void to(DType dtype);
-  void train(bool on = true);  ///< For this module and all below.
+  void train(bool on = true);    ///< For this module and all below.
   void eval() { train(false); }  ///< Evaluation mode: no dropout, running means in normalization.
-  bool is_training() const noexcept { return training_; }  ///< Of this module.
+  bool is_training() const noexcept { return training_; }          ///< Of this module.
   void set_mode(bool training) noexcept { training_ = training; }  ///< For this module alone.
-  void zero_grad();  ///< Drops the gradients of all parameters.
+  void zero_grad();                                                ///< Drops the gradients of all parameters.
 
   /// Walks over this module and all below.
   virtual void visit(const Path& path, Visitor& visitor) = 0;

@@ -33,13 +33,13 @@ LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vec
 
 struct PadOptions {
   bool batch_first = false;
-  double padding_value = 0;  ///< What stands behind the end of a shorter one.
+  double padding_value = 0;                       ///< What stands behind the end of a shorter one.
   std::optional<std::int64_t> total_length = {};  ///< Of pad_packed_sequence: steps of the result, else the longest's.
 };
 
 /// Sequences side by side.
 struct PaddedSequence {
-  Tensor output;  ///< [steps, batch, ...], or [batch, steps, ...].
+  Tensor output;                      ///< [steps, batch, ...], or [batch, steps, ...].
   std::vector<std::int64_t> lengths;  ///< Of each sequence.
 };
 

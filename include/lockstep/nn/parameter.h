@@ -77,7 +77,7 @@ class LOCKSTEP_API Buffer : public State {
     buffer.sync_ = sync;
     return buffer;
   }
-  BufferSync sync() const noexcept { return sync_; }  ///< What replicas do with it.
+  BufferSync sync() const noexcept { return sync_; }           ///< What replicas do with it.
   bool is_persistent() const noexcept { return persistent_; }  ///< Whether it is in the state dict.
 
  private:

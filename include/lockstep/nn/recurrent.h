@@ -66,17 +66,17 @@ struct LSTMOutput {
 /// Of packed sequences.
 struct PackedRNNOutput {
   PackedSequence output;  ///< Of the last layer.
-  Tensor h;  ///< As RNNOutput's.
+  Tensor h;               ///< As RNNOutput's.
 };
 /// Of packed sequences.
 struct PackedLSTMOutput {
   PackedSequence output;  ///< Of the last layer.
-  Tensor h, c;  ///< As LSTMOutput's.
+  Tensor h, c;            ///< As LSTMOutput's.
 };
 
 /// The parameters of one layer in one direction.
 struct RecurrentWeights {
-  Parameter weight_ih, weight_hh;  ///< Of x and of h.
+  Parameter weight_ih, weight_hh;                        ///< Of x and of h.
   std::optional<Parameter> bias_ih, bias_hh, weight_hr;  ///< Where the layer has them.
 };
 

@@ -30,7 +30,7 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   Tensor forward(const Tensor& x) { return held_->forward(x); }
   /// It is the module that it holds.
   void visit(const Path& path, Visitor& visitor) override { held_->module().visit(path, visitor); }
-  bool is_training() const { return held_->module().is_training(); }  ///< Of the module that it holds.
+  bool is_training() const { return held_->module().is_training(); }    ///< Of the module that it holds.
   void set_mode(bool training) { held_->module().set_mode(training); }  ///< Of the module that it holds.
 
   /// The module itself. Throws InvalidArgument if it is of another type.

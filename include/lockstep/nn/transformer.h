@@ -17,7 +17,7 @@ struct TransformerLayerOptions {
   std::int64_t dim_feedforward = 2048;  ///< Features between the two linear layers.
   double dropout = 0.1;
   std::function<Tensor(const Tensor&)> activation = relu;  ///< Between the two linear layers.
-  double layer_norm_eps = 1e-5;  ///< Of the normalizations.
+  double layer_norm_eps = 1e-5;                            ///< Of the normalizations.
   bool batch_first = false;  ///< [batch, length, features] instead of [length, batch, features].
   bool norm_first = false;   ///< Normalizes before attention and feed-forward, not after.
   bool bias = true;
@@ -27,7 +27,7 @@ struct TransformerLayerOptions {
 /// What a call of an encoder may say.
 struct EncoderCall {
   Tensor src_mask = {}, src_key_padding_mask = {};  ///< As MultiheadAttention takes them.
-  bool is_causal = false;  ///< src_mask is causal.
+  bool is_causal = false;                           ///< src_mask is causal.
 };
 
 /// Self-attention, then two linear layers; each is added to its input, and normalized.
@@ -36,9 +36,9 @@ class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLay
   TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerEncoderLayer);
 
-  MultiheadAttention self_attn;  ///< Of src.
-  Linear linear1, linear2;  ///< The feed-forward part.
-  LayerNorm norm1, norm2;  ///< One for each part.
+  MultiheadAttention self_attn;         ///< Of src.
+  Linear linear1, linear2;              ///< The feed-forward part.
+  LayerNorm norm1, norm2;               ///< One for each part.
   Dropout dropout, dropout1, dropout2;  ///< In the feed-forward part, and behind each part.
 
   auto members() {
@@ -68,9 +68,9 @@ class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLay
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerDecoderLayer);
 
-  MultiheadAttention self_attn, multihead_attn;  ///< Of tgt, and of memory.
-  Linear linear1, linear2;  ///< The feed-forward part.
-  LayerNorm norm1, norm2, norm3;  ///< One for each part.
+  MultiheadAttention self_attn, multihead_attn;   ///< Of tgt, and of memory.
+  Linear linear1, linear2;                        ///< The feed-forward part.
+  LayerNorm norm1, norm2, norm3;                  ///< One for each part.
   Dropout dropout, dropout1, dropout2, dropout3;  ///< In the feed-forward part, and behind each part.
 
   auto members() {
@@ -97,7 +97,7 @@ class LOCKSTEP_API TransformerEncoder : public Module<TransformerEncoder> {
   LOCKSTEP_COPIED_IF_ASKED(TransformerEncoder);
 
   std::vector<TransformerEncoderLayer> layers;  ///< In order.
-  std::optional<LayerNorm> norm;  ///< Of the result, if there is one.
+  std::optional<LayerNorm> norm;                ///< Of the result, if there is one.
 
   auto members() { return nn::members("layers", layers, "norm", norm); }
   Tensor forward(const Tensor& src, const EncoderCall& call = {});
@@ -110,7 +110,7 @@ class LOCKSTEP_API TransformerDecoder : public Module<TransformerDecoder> {
   LOCKSTEP_COPIED_IF_ASKED(TransformerDecoder);
 
   std::vector<TransformerDecoderLayer> layers;  ///< In order.
-  std::optional<LayerNorm> norm;  ///< Of the result, if there is one.
+  std::optional<LayerNorm> norm;                ///< Of the result, if there is one.
 
   auto members() { return nn::members("layers", layers, "norm", norm); }
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
@@ -118,7 +118,7 @@ class LOCKSTEP_API TransformerDecoder : public Module<TransformerDecoder> {
 
 struct TransformerOptions {
   std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;  ///< How many layers each half has.
-  TransformerLayerOptions layer = {};  ///< Options of each layer.
+  TransformerLayerOptions layer = {};                           ///< Options of each layer.
 };
 
 /// An encoder and a decoder, each with a normalization at its end. Matrices start by Glorot, Bengio 2010.

@@ -115,7 +115,7 @@ class SpectralNorm : public Module<SpectralNorm<Layer>> {
   LOCKSTEP_COPIED_IF_ASKED(SpectralNorm);
 
   Parameter original;  ///< The parameter behind the weight.
-  Buffer u, v;  ///< The singular vectors.
+  Buffer u, v;         ///< The singular vectors.
 
   /// As of now, without an iteration.
   Tensor weight() const { return detail::over_largest_singular_value(original, options_.dim, u.clone(), v.clone()); }

@@ -9,12 +9,12 @@ namespace lockstep {
 
 LOCKSTEP_API Tensor add(const Tensor& a, const Tensor& b, double alpha = 1);  ///< a + alpha * b
 LOCKSTEP_API Tensor sub(const Tensor& a, const Tensor& b, double alpha = 1);  ///< a - alpha * b
-LOCKSTEP_API Tensor mul(const Tensor& a, const Tensor& b);  ///< a * b
-LOCKSTEP_API Tensor div(const Tensor& a, const Tensor& b);  ///< True division: integers give float32.
-LOCKSTEP_API Tensor add(const Tensor& a, double b);  ///< a + b
-LOCKSTEP_API Tensor mul(const Tensor& a, double b);  ///< a * b
-LOCKSTEP_API Tensor div(const Tensor& a, double b);  ///< True division.
-LOCKSTEP_API Tensor neg(const Tensor& a);  ///< -a
+LOCKSTEP_API Tensor mul(const Tensor& a, const Tensor& b);                    ///< a * b
+LOCKSTEP_API Tensor div(const Tensor& a, const Tensor& b);                    ///< True division: integers give float32.
+LOCKSTEP_API Tensor add(const Tensor& a, double b);                           ///< a + b
+LOCKSTEP_API Tensor mul(const Tensor& a, double b);                           ///< a * b
+LOCKSTEP_API Tensor div(const Tensor& a, double b);                           ///< True division.
+LOCKSTEP_API Tensor neg(const Tensor& a);                                     ///< -a
 
 /// Numeric dtypes. Where a equals b, half of the gradient flows to each. NaN wins, and beside it both get all of it.
 LOCKSTEP_API Tensor maximum(const Tensor& a, const Tensor& b);

@@ -35,7 +35,7 @@ enum class RotaryPairs : std::uint8_t {
 };
 
 struct RotaryOptions {
-  double base = 10000;  ///< Of the frequencies.
+  double base = 10000;                      ///< Of the frequencies.
   RotaryPairs pairs = RotaryPairs::halves;  ///< Which features make a pair.
 };
 

@@ -30,7 +30,7 @@ class LOCKSTEP_API Padding {
   Padding(const Shape& each) : each_(each) {}
   Padding(Rule rule) : each_(0), rule_(rule) {}
 
-  Rule rule() const noexcept { return rule_; }  ///< Which of them it is.
+  Rule rule() const noexcept { return rule_; }                 ///< Which of them it is.
   const PerDimension& each() const noexcept { return each_; }  ///< Of numbers: for each dimension.
 
  private:

@@ -38,7 +38,7 @@ LOCKSTEP_API Tensor min(const Tensor& x);
 
 /// What reductions along a dimension give.
 struct ValuesAndIndices {
-  Tensor values;  ///< The elements.
+  Tensor values;   ///< The elements.
   Tensor indices;  ///< int64, along the dimension.
 };
 /// With the place of the first of equal ones, which gets the whole gradient.

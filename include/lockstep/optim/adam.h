@@ -36,8 +36,8 @@ class LOCKSTEP_API BasicAdam final : public OptimizerWith<BasicAdamOptions<kDeco
 
 using AdamOptions = BasicAdamOptions<false>;  ///< Of Adam.
 using AdamWOptions = BasicAdamOptions<true>;  ///< Of AdamW.
-using Adam = BasicAdam<false>;  ///< Weight decay is added to the gradient.
-using AdamW = BasicAdam<true>;  ///< Weight decay shrinks the parameter.
+using Adam = BasicAdam<false>;                ///< Weight decay is added to the gradient.
+using AdamW = BasicAdam<true>;                ///< Weight decay shrinks the parameter.
 
 extern template struct LOCKSTEP_API BasicAdamOptions<false>;
 extern template struct LOCKSTEP_API BasicAdamOptions<true>;

@@ -30,7 +30,7 @@ struct Batch;
 /// One tensor of a parameter's state, such as "momentum_buffer".
 struct Slot {
   const char* name;
-  bool used = true;  ///< Whether the options of the group ask for it.
+  bool used = true;    ///< Whether the options of the group ask for it.
   double initial = 0;  ///< What it is filled with at first.
 };
 
@@ -63,9 +63,9 @@ class LOCKSTEP_API Optimizer {
   /// As they were given. Throws InvalidArgument for a group that is not there.
   const std::vector<Tensor>& parameters(std::size_t group = 0) const;
 
-  double lr(std::size_t group = 0) const;  ///< Of a group. Throws InvalidArgument for a group that is not there.
+  double lr(std::size_t group = 0) const;     ///< Of a group. Throws InvalidArgument for a group that is not there.
   void set_lr(double lr, std::size_t group);  ///< Throws InvalidArgument for a group that is not there.
-  void set_lr(double lr);  ///< Of all groups.
+  void set_lr(double lr);                     ///< Of all groups.
   /// `momentum` or the first of `betas`; nothing where the optimizer has neither.
   std::optional<double> momentum(std::size_t group = 0) const;
   /// Throws InvalidArgument where the optimizer has no momentum.

@@ -38,10 +38,10 @@ struct Batch {
   };
 
   DeviceState* device = nullptr;
-  DType dtype = kFloat32;  ///< Of the parameters.
-  double step = 0;     ///< Counts this one.
-  double number = 1;   ///< See Optimizer::number_name.
-  unsigned fresh = 0;  ///< Bit k: slot k was made in this step.
+  DType dtype = kFloat32;   ///< Of the parameters.
+  double step = 0;          ///< Counts this one.
+  double number = 1;        ///< See Optimizer::number_name.
+  unsigned fresh = 0;       ///< Bit k: slot k was made in this step.
   std::vector<Item> items;  ///< All parameters.
 
   /// Whether slot was made in this step.

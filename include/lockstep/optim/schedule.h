@@ -25,7 +25,7 @@ class LOCKSTEP_API Schedule {
   void step();
   /// As this schedule set them: one for each group.
   const std::vector<double>& last_lr() const noexcept { return last_lr_; }
-  std::int64_t last_epoch() const noexcept { return last_epoch_; }  ///< How often step() was called.
+  std::int64_t last_epoch() const noexcept { return last_epoch_; }     ///< How often step() was called.
   const Optimizer& optimizer() const noexcept { return *optimizer_; }  ///< Whose rates it sets.
 
   /// last_epoch and base_lrs.
@@ -106,7 +106,7 @@ using CosineAnnealingLR = BasicSchedule<CosineAnnealingLROptions>;
 /// From base to eta_min along half a cosine, then again from base; each round t_mult times as long as the one before.
 /// Loshchilov, Hutter 2017 (SGDR).
 struct CosineAnnealingWarmRestartsOptions {
-  std::int64_t t_0 = 1;  ///< Length of the first round.
+  std::int64_t t_0 = 1;     ///< Length of the first round.
   std::int64_t t_mult = 1;  ///< By how much each round is longer than the one before.
   double eta_min = 0;
   LOCKSTEP_API void check() const;
@@ -117,7 +117,7 @@ using CosineAnnealingWarmRestarts = BasicSchedule<CosineAnnealingWarmRestartsOpt
 /// From base start_factor to base end_factor in total_iters steps.
 struct LinearLROptions {
   double start_factor = 1. / 3;  ///< Of base, at first.
-  double end_factor = 1;  ///< Of base, at the end.
+  double end_factor = 1;         ///< Of base, at the end.
   std::int64_t total_iters = 5;
   LOCKSTEP_API void check() const;
   LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.

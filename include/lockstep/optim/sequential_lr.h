@@ -21,7 +21,7 @@ using ScheduleOptions = std::variant<StepLROptions, MultiStepLROptions, Exponent
 ///                                     .milestones = {500}});
 struct SequentialLROptions {
   std::vector<ScheduleOptions> schedules = {};  ///< One after the other.
-  std::vector<std::int64_t> milestones = {};  ///< Growing; one fewer than schedules.
+  std::vector<std::int64_t> milestones = {};    ///< Growing; one fewer than schedules.
   LOCKSTEP_API void check() const;
   LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };

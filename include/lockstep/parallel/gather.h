@@ -24,7 +24,7 @@ enum class Gather : std::uint8_t {
 
 struct GatherOptions {
   std::int64_t dim = 0;
-  Gather how = Gather::concatenate;  ///< How.
+  Gather how = Gather::concatenate;     ///< How.
   std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of mean. Empty for equal ones.
 };
 

@@ -26,18 +26,18 @@ enum class ReduceOp : std::uint8_t { sum, mean, max, min };
 /// One rank's part of a collective: memory of its device, and the stream of its device that the operation runs on.
 /// What the operation does not use may be null, and so may memory of no elements.
 struct RankBuffers {
-  Stream stream;  ///< Of the rank's device.
+  Stream stream;               ///< Of the rank's device.
   const void* send = nullptr;  ///< What the rank gives.
-  void* receive = nullptr;  ///< Where the rank gets its result.
+  void* receive = nullptr;     ///< Where the rank gets its result.
 };
 
 /// A message of `count` elements from one rank's memory to another's (or to its own).
 struct Transfer {
-  int from = 0;  ///< The rank that sends.
-  int to = 0;  ///< The rank that receives.
+  int from = 0;                ///< The rank that sends.
+  int to = 0;                  ///< The rank that receives.
   const void* send = nullptr;  ///< Memory of `from`.
-  void* receive = nullptr;  ///< Memory of `to`.
-  std::size_t count = 0;  ///< Elements.
+  void* receive = nullptr;     ///< Memory of `to`.
+  std::size_t count = 0;       ///< Elements.
 };
 
 /// A group of devices: rank r is devices()[r]; or, over several processes, first_rank() + r, for each process gives its
@@ -64,8 +64,8 @@ class LOCKSTEP_API Communicator {
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;  ///< What this held is destroyed.
 
-  int size() const;  ///< Ranks, of all processes.
-  DeviceRank first_rank() const;  ///< Of this process's devices.
+  int size() const;                            ///< Ranks, of all processes.
+  DeviceRank first_rank() const;               ///< Of this process's devices.
   const std::vector<Device>& devices() const;  ///< Of this process.
 
   /// receive[i] of every rank = all ranks' send[i] reduced; i < count.

@@ -14,9 +14,9 @@ namespace lockstep {
 /// Bytes that an operation touches: `rows` runs of `row_bytes`, `pitch` bytes apart.
 struct Region {
   const void* data = nullptr;  ///< The first byte.
-  std::size_t row_bytes = 0;  ///< Of each run.
-  std::size_t rows = 1;  ///< Number of runs.
-  std::size_t pitch = 0;  ///< Bytes from one run's start to the next one's.
+  std::size_t row_bytes = 0;   ///< Of each run.
+  std::size_t rows = 1;        ///< Number of runs.
+  std::size_t pitch = 0;       ///< Bytes from one run's start to the next one's.
 
   std::size_t bytes() const noexcept { return rows * row_bytes; }  ///< Touched.
   /// From the first to the last one touched.
@@ -28,14 +28,14 @@ enum class AccessKind : std::uint8_t { read, write };
 
 /// A region, and what is done to it.
 struct Access {
-  Region region;  ///< Where.
+  Region region;                       ///< Where.
   AccessKind kind = AccessKind::read;  ///< What.
 };
 
 /// What a launch says of itself, for the race checker, the trace and cost models. The name is a literal.
 struct LaunchInfo {
   const char* name = "";
-  double flops = 0;  ///< Floating-point operations.
+  double flops = 0;                  ///< Floating-point operations.
   std::span<const Access> accesses;  ///< All that it touches.
 };
 
@@ -58,8 +58,8 @@ struct KernelContext {
 
   bool parallel = false;  ///< Whether to use all cores.
   int device = -1;
-  void* native_stream = nullptr;  ///< A cudaStream_t on CUDA, else null.
-  void* workspace = nullptr;  ///< Memory of the device on CUDA, else null.
+  void* native_stream = nullptr;   ///< A cudaStream_t on CUDA, else null.
+  void* workspace = nullptr;       ///< Memory of the device on CUDA, else null.
   KernelLoader* loader = nullptr;  ///< Of the device.
 };
 
@@ -75,7 +75,7 @@ class KernelRef {
       : body_(&body), call_(call<F>), own_([](const void* f) { return Owned(Copied<F>{*static_cast<const F*>(f)}); }) {}
 
   void operator()(const KernelContext& context) const { call_(body_, context); }  ///< Runs the kernel.
-  Owned own() const { return own_(body_); }  ///< A copy of the callable.
+  Owned own() const { return own_(body_); }                                       ///< A copy of the callable.
 
  private:
   // Not inlined: a kernel is compiled once, for both kinds of reference.

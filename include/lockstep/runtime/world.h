@@ -1,5 +1,6 @@
 // World: the processes of a job, of which each drives devices of its own. One World is made where the program begins,
-// by whoever knows the launcher (lockstep/runtime/mpi.h), and given to what works over all of them: DataParallel, samplers.
+// by whoever knows the launcher (lockstep/runtime/mpi.h), and given to what works over all of them: DataParallel,
+// samplers.
 #pragma once
 
 #include <chrono>
@@ -22,7 +23,7 @@ class Rank {
  public:
   constexpr Rank() = default;
   constexpr explicit Rank(int value) noexcept : value_(value) {}  ///< Unchecked.
-  constexpr int value() const noexcept { return value_; }  ///< From 0.
+  constexpr int value() const noexcept { return value_; }         ///< From 0.
   constexpr auto operator<=>(const Rank&) const noexcept = default;
 
  private:

@@ -20,7 +20,7 @@ struct BatchShard {
 /// first + i / run * stride + i % run there.
 struct BatchPlace {
   std::int64_t first = 0;  ///< See above.
-  std::int64_t run = 0;  ///< See above.
+  std::int64_t run = 0;    ///< See above.
   std::int64_t stride = 0;
 };
 

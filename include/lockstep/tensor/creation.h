@@ -16,7 +16,7 @@ namespace lockstep {
 /// Uninitialized. Throws ShapeError for a negative size.
 LOCKSTEP_API Tensor empty(const Shape& sizes, const TensorOptions& options = {});
 LOCKSTEP_API Tensor zeros(const Shape& sizes, const TensorOptions& options = {});  ///< Of zeros. Throws as empty().
-LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});  ///< Of ones. Throws as empty().
+LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});   ///< Of ones. Throws as empty().
 /// Of this value everywhere. Throws as empty().
 LOCKSTEP_API Tensor full(const Shape& sizes, double value, const TensorOptions& options = {});
 

@@ -10,9 +10,9 @@ namespace lockstep {
 
 /// Elements start, start + step, ... before stop. Negative positions count from the end.
 struct Slice {
-  std::int64_t start = 0;  ///< The first element.
+  std::int64_t start = 0;                                        ///< The first element.
   std::int64_t stop = std::numeric_limits<std::int64_t>::max();  ///< Behind the last element.
-  std::int64_t step = 1;  ///< From one to the next.
+  std::int64_t step = 1;                                         ///< From one to the next.
 
   Slice() = default;  ///< All of the dimension.
   Slice(std::int64_t from, std::int64_t to, std::int64_t by = 1) : start(from), stop(to), step(by) {}
@@ -36,9 +36,9 @@ class Index {
   Index(EllipsisTag) : kind_(Kind::ellipsis) {}
   Index(NoneTag) : kind_(Kind::none) {}
 
-  Kind kind() const noexcept { return kind_; }  ///< What it is.
+  Kind kind() const noexcept { return kind_; }                    ///< What it is.
   std::int64_t integer() const noexcept { return slice_.start; }  ///< Of the kind integer.
-  const Slice& slice() const noexcept { return slice_; }  ///< Of the kind slice.
+  const Slice& slice() const noexcept { return slice_; }          ///< Of the kind slice.
 
  private:
   Kind kind_;

@@ -19,8 +19,8 @@ using BatchOf = std::remove_cvref_t<decltype(*std::declval<Loader&>().begin())>;
 
 /// The part of Batches that does not depend on their type. What a loader cannot do is null.
 struct LoaderHandle {
-  std::function<std::int64_t()> size;  ///< Batches in an epoch.
-  std::function<data::LoaderState()> state;  ///< Where it stands.
+  std::function<std::int64_t()> size;                        ///< Batches in an epoch.
+  std::function<data::LoaderState()> state;                  ///< Where it stands.
   std::function<void(const data::LoaderState&)> load_state;  ///< Goes on from there.
   /// Of a loader that knows that it gives this process's rows of each batch: which.
   std::optional<data::BatchShare> share = {};

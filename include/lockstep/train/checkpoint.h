@@ -53,9 +53,9 @@ class LOCKSTEP_API Checkpoint {
   /// Throw InvalidArgument unless there is such a section of that kind.
   StateDict tensors(std::string_view section) const;
   data::LoaderState loader(std::string_view section) const;  ///< See tensors().
-  Generator generator(std::string_view section) const;  ///< See tensors().
-  std::int64_t integer(std::string_view section) const;  ///< See tensors().
-  double number(std::string_view section) const;  ///< See tensors().
+  Generator generator(std::string_view section) const;       ///< See tensors().
+  std::int64_t integer(std::string_view section) const;      ///< See tensors().
+  double number(std::string_view section) const;             ///< See tensors().
 
   /// Free texts to keep with it. Names that begin with "lockstep." are taken.
   Metadata& notes() noexcept { return notes_; }

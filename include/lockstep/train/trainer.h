@@ -36,10 +36,10 @@ struct FitOptions {
   /// of its rows' losses divided by model.batch_rows(): the bits do not depend on the number of processes then.) Called
   /// to train, and without gradients and in evaluation mode to validate. Further means to report go into `metrics`.
   std::function<Tensor(Prepared<M>& model, Batch& batch, Metrics& metrics)> loss;
-  optim::Optimizer& optimizer;          ///< Of the module's parameters.
-  optim::Schedule* schedule = nullptr;  ///< Of that optimizer.
+  optim::Optimizer& optimizer;                       ///< Of the module's parameters.
+  optim::Schedule* schedule = nullptr;               ///< Of that optimizer.
   ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule goes on.
-  Batches<Batch> validation = {};  ///< Another loader of such batches.
+  Batches<Batch> validation = {};                    ///< Another loader of such batches.
 };
 
 namespace detail {
