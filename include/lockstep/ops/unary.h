@@ -32,8 +32,8 @@ LOCKSTEP_API Tensor round(const Tensor& x);  ///< To the nearest whole number, h
 LOCKSTEP_API Tensor sign(const Tensor& x);   ///< -1, 0 or 1; NaN stays.
 
 struct ClampOptions {
-  std::optional<double> min = {};  ///< None where left out.
-  std::optional<double> max = {};  ///< None where left out.
+  std::optional<double> min = {};  ///< No bound where left out.
+  std::optional<double> max = {};  ///< No bound where left out.
 };
 /// Numeric. Elements below min become min, those above max become max; NaN stays. The gradient is that of x where
 /// min <= x <= max. Throws InvalidArgument unless there is a bound and min <= max.

@@ -31,9 +31,9 @@ class Optimizer;
 
 struct GradScalerOptions {
   double init_scale = 65536;            ///< The first scale.
-  double growth_factor = 2;             ///< The scale grows by it,
-  double backoff_factor = 0.5;          ///< shrinks by it where a gradient is not finite,
-  std::int64_t growth_interval = 2000;  ///< and grows after so many steps in a row without.
+  double growth_factor = 2;             ///< The factor by which the scale grows.
+  double backoff_factor = 0.5;          ///< The factor after a step whose gradients are not finite.
+  std::int64_t growth_interval = 2000;  ///< The scale grows after so many steps in a row that are.
   bool enabled = true;                  ///< false: it does nothing.
 };
 

@@ -26,7 +26,7 @@ class Index;
 /// Where and of what a new tensor is made. What is left out is the CPU and float32, or for the _like functions
 /// what the given tensor has.
 struct TensorOptions {
-  std::optional<DType> dtype = {};  ///< Float32, or that of the given tensor, where left out.
+  std::optional<DType> dtype = {};  ///< As said above, where left out.
   std::optional<Device> device = {};
   bool requires_grad = false;  ///< Whether backward() brings the new tensor a gradient.
 };

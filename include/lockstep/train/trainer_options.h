@@ -70,8 +70,8 @@ class LOCKSTEP_API Diverged : public Error {
   Diverged(double mean, std::int64_t after, std::int64_t until);
 
   const double loss;              ///< The mean over these steps.
-  const std::int64_t after_step;  ///< The loss is that of the steps after this one,
-  const std::int64_t until_step;  ///< up to this one.
+  const std::int64_t after_step;  ///< The steps are those after this one.
+  const std::int64_t until_step;  ///< The last of these steps.
 };
 
 }  // namespace lockstep::train
