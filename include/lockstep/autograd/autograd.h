@@ -44,10 +44,11 @@ inline std::vector<Tensor> gradients(std::initializer_list<Tensor> roots, std::i
 }
 
 namespace autograd {
+/// What a HookHandle refers to.
 class RemovableHook {
  public:
   virtual ~RemovableHook() = default;
-  virtual void remove() noexcept = 0;
+  virtual void remove() noexcept = 0;  ///< Takes the hook back.
 };
 }  // namespace autograd
 

@@ -5,7 +5,7 @@
 
 namespace lockstep {
 
-LOCKSTEP_API bool grad_enabled() noexcept;
+LOCKSTEP_API bool grad_enabled() noexcept;  ///< Whether operations of this thread are recorded now.
 
 /// Sets the mode of this thread for a scope.
 class LOCKSTEP_API GradMode {

@@ -13,7 +13,7 @@ namespace lockstep {
 struct GradcheckOptions {
   double step = 1e-5;      ///< Elements are moved by this to either side.
   double relative = 1e-6;  ///< Room for the difference: relative * |expected| + absolute.
-  double absolute = 1e-7;
+  double absolute = 1e-7;  ///< Added to the tolerance.
 };
 
 namespace detail {

@@ -9,7 +9,9 @@
 
 namespace lockstep::autograd {
 
+/// What a saved tensor is to the operation.
 enum class SavedAs : std::uint8_t { input, output };
+/// How an operation keeps its own result: Saved(result, kOutput).
 inline constexpr SavedAs kOutput = SavedAs::output;
 
 class Dropped;
@@ -26,6 +28,7 @@ class LOCKSTEP_API Saved {
     if (tensor_.defined()) count(1);
   }
   Saved(Saved&&) noexcept = default;
+  /// Takes over the other's tensor.
   Saved& operator=(Saved other) noexcept {
     std::swap(tensor_, other.tensor_);
     std::swap(dropped_, other.dropped_);

@@ -15,6 +15,7 @@ namespace lockstep {
 /// except that float16 with bfloat16 gives float32.
 enum class DType : std::uint8_t { kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64 };
 
+/// Short names.
 inline constexpr DType kBool = DType::kBool;
 inline constexpr DType kUInt8 = DType::kUInt8;
 inline constexpr DType kInt32 = DType::kInt32;
@@ -33,9 +34,11 @@ constexpr std::size_t size_of(DType dtype) noexcept {
   constexpr std::uint8_t kBytes[] = {1, 1, 4, 8, 2, 2, 4, 8};
   return kBytes[std::size_t(dtype)];
 }
-LOCKSTEP_API std::string_view name(DType dtype) noexcept;
-constexpr bool is_floating(DType dtype) noexcept { return dtype >= kFloat16; }
+LOCKSTEP_API std::string_view name(DType dtype) noexcept;                       ///< Such as "float32".
+constexpr bool is_floating(DType dtype) noexcept { return dtype >= kFloat16; }  ///< float16 to float64, bfloat16 too.
+/// The dtype of what is computed from both: see DType.
 LOCKSTEP_API DType promote(DType a, DType b) noexcept;
+/// Prints its name.
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, DType dtype);
 
 /// The dtype whose elements are T.
@@ -51,6 +54,7 @@ template <> struct DTypeOf<BFloat16> { static constexpr DType value = kBFloat16;
 template <> struct DTypeOf<float> { static constexpr DType value = kFloat32; };
 template <> struct DTypeOf<double> { static constexpr DType value = kFloat64; };
 // clang-format on
+/// The dtype of elements of a C++ type.
 template <class T>
 inline constexpr DType kDTypeOf = DTypeOf<T>::value;
 

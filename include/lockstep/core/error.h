@@ -23,14 +23,14 @@ class LOCKSTEP_API Error : public std::exception {
   Error(const Error&) noexcept = default;
   Error& operator=(const Error&) noexcept = default;
   ~Error() override = default;
-  const char* what() const noexcept override;
+  const char* what() const noexcept override;  ///< The message, with all context that was added.
 
   /// Appends " (where)" to the message.
   void add_context(std::string_view where);
 
   /// Keeps another failure of the same operation with this one.
   void attach(std::exception_ptr other);
-  const std::vector<std::exception_ptr>& attached() const noexcept;
+  const std::vector<std::exception_ptr>& attached() const noexcept;  ///< What attach() was given, in order.
 
  private:
   struct State;
@@ -62,16 +62,17 @@ class LOCKSTEP_API DeviceMismatch : public InvalidArgument {
 /// A device has no room for a request, even after everything cached was given back. Sizes are bytes.
 class LOCKSTEP_API OutOfMemory : public Error {
  public:
+  /// Bytes.
   struct Sizes {
     std::size_t requested = 0;
     std::size_t in_use = 0;
     std::size_t cached = 0;
     std::size_t limit = 0;
   };
-  OutOfMemory(std::string device, Sizes sizes);
+  OutOfMemory(std::string device, Sizes sizes);  ///< The message names them all.
 
   const std::string device;
-  const Sizes sizes;
+  const Sizes sizes;  ///< Bytes.
 };
 
 /// A call into a backend failed: its name, the backend's own code, and the device.
@@ -79,8 +80,8 @@ class LOCKSTEP_API BackendError : public Error {
  public:
   BackendError(std::string api, int code, std::string device, std::string_view text);
 
-  const std::string api;
-  const int code;
+  const std::string api;  ///< The function that failed, by its name.
+  const int code;         ///< Of the backend: cudaError_t, for one.
   const std::string device;
 };
 
@@ -95,9 +96,9 @@ class LOCKSTEP_API CollectiveError : public Error {
  public:
   CollectiveError(int rank, std::string operation, std::size_t bytes, std::string_view text);
 
-  const int rank;
-  const std::string operation;
-  const std::size_t bytes;
+  const int rank;               ///< The rank on which it was noticed.
+  const std::string operation;  ///< Such as "all_reduce".
+  const std::size_t bytes;      ///< That the operation moves.
 };
 
 class LOCKSTEP_API AutogradError : public Error {
@@ -110,8 +111,8 @@ class LOCKSTEP_API FormatError : public Error {
  public:
   FormatError(std::string file, std::uint64_t offset, std::string_view text);
 
-  const std::string file;
-  const std::uint64_t offset;
+  const std::string file;      ///< Its path.
+  const std::uint64_t offset;  ///< In bytes from the beginning.
 };
 
 /// The operating system refused an operation on a file; code is its errno.
@@ -119,9 +120,9 @@ class LOCKSTEP_API IoError : public Error {
  public:
   IoError(std::string operation, std::string file, int code);
 
-  const std::string operation;
-  const std::string file;
-  const int code;
+  const std::string operation;  ///< Such as "open".
+  const std::string file;       ///< Its path.
+  const int code;               ///< The errno.
 };
 
 }  // namespace lockstep

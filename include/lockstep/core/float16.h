@@ -44,15 +44,17 @@ LOCKSTEP_HD inline std::uint16_t bfloat16_of_card(float value, std::uint16_t con
 class Half {
  public:
   Half() = default;
+  /// Rounded to the nearest, to even where two are equally near.
   LOCKSTEP_HD Half(float value) : bits_(from_float(value)) {}
-  LOCKSTEP_HD operator float() const { return to_float(bits_); }
+  LOCKSTEP_HD operator float() const { return to_float(bits_); }  ///< Exact.
 
+  /// The number with these bits.
   LOCKSTEP_HD static Half from_bits(std::uint16_t bits) {
     Half half;
     half.bits_ = bits;
     return half;
   }
-  LOCKSTEP_HD std::uint16_t bits() const { return bits_; }
+  LOCKSTEP_HD std::uint16_t bits() const { return bits_; }  ///< As IEEE 754 lays them out.
 
  private:
   // Rounding by adding a magic float: the sum's exponent places the binary16 mantissa at the low bits.
@@ -100,15 +102,17 @@ class Half {
 class BFloat16 {
  public:
   BFloat16() = default;
+  /// Rounded to the nearest, to even where two are equally near.
   LOCKSTEP_HD BFloat16(float value) : bits_(from_float(value)) {}
-  LOCKSTEP_HD operator float() const { return std::bit_cast<float>(std::uint32_t(bits_) << 16); }
+  LOCKSTEP_HD operator float() const { return std::bit_cast<float>(std::uint32_t(bits_) << 16); }  ///< Exact.
 
+  /// The number with these bits.
   LOCKSTEP_HD static BFloat16 from_bits(std::uint16_t bits) {
     BFloat16 number;
     number.bits_ = bits;
     return number;
   }
-  LOCKSTEP_HD std::uint16_t bits() const { return bits_; }
+  LOCKSTEP_HD std::uint16_t bits() const { return bits_; }  ///< The upper half of the float's bits.
 
  private:
   LOCKSTEP_HD static std::uint16_t from_float(float value) {

@@ -9,13 +9,14 @@
 
 namespace lockstep {
 
+/// A member and its name.
 template <class T>
 struct Named {
   std::string_view name;
-  T& value;
+  T& value;  ///< The member itself.
 };
 
-inline std::tuple<> members() { return {}; }
+inline std::tuple<> members() { return {}; }  ///< Of a type without members.
 
 /// members("a", a, "b", b): references with their names, in order.
 template <class T, class... Rest>

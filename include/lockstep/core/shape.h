@@ -16,7 +16,7 @@ namespace lockstep {
 /// The sizes (or strides, in elements) of a tensor's dimensions.
 class LOCKSTEP_API Shape {
  public:
-  static constexpr int kMaxRank = 8;
+  static constexpr int kMaxRank = 8;  ///< The most dimensions that a tensor has.
 
   Shape() = default;
   /// Throws ShapeError for more than kMaxRank dimensions.
@@ -25,29 +25,28 @@ class LOCKSTEP_API Shape {
   Shape(const std::vector<std::int64_t>& sizes) : Shape(std::span(sizes)) {}
   /// One dimension: sum(x, 1), zeros(5), x.view(-1).
   template <std::integral Size>
-  requires(!std::same_as<Size, bool>) Shape(Size size) : rank_(1) {
-    sizes_[0] = std::int64_t(size);
-  }
+  requires(!std::same_as<Size, bool>) Shape(Size size) : rank_(1) { sizes_[0] = std::int64_t(size); }
   /// `rank` dimensions of `size` each.
   static Shape filled(int rank, std::int64_t size);
 
   constexpr int rank() const noexcept { return int(rank_); }
   constexpr bool empty() const noexcept { return rank_ == 0; }
+  /// Unchecked: 0 <= dim < rank().
   constexpr std::int64_t operator[](int dim) const noexcept { return sizes_.data()[dim]; }
   constexpr std::int64_t& operator[](int dim) noexcept { return sizes_.data()[dim]; }
   constexpr const std::int64_t* begin() const noexcept { return sizes_.data(); }
   constexpr const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
-  std::size_t size() const noexcept { return std::size_t(rank_); }
-  std::vector<std::int64_t> vec() const { return {begin(), end()}; }
-  constexpr std::int64_t back() const noexcept { return begin()[rank_ - 1]; }
+  std::size_t size() const noexcept { return std::size_t(rank_); }             ///< rank(), as of a container.
+  std::vector<std::int64_t> vec() const { return {begin(), end()}; }           ///< As a vector.
+  constexpr std::int64_t back() const noexcept { return begin()[rank_ - 1]; }  ///< Unchecked: of the last dimension.
 
   /// Throw ShapeError past kMaxRank, and for a place that is not there.
   void push_back(std::int64_t size) {
     if (rank_ == kMaxRank) return insert(kMaxRank, size);
     sizes_[std::size_t(rank_++)] = size;
   }
-  void insert(int dim, std::int64_t size);
-  void erase(int dim);
+  void insert(int dim, std::int64_t size);  ///< Throws ShapeError for one dimension too many.
+  void erase(int dim);                      ///< Takes out a dimension.
 
   /// The product of the sizes; 1 for no dimensions.
   std::int64_t elements() const noexcept {

@@ -32,6 +32,7 @@
 
 namespace lockstep {
 
+/// What a value is made of: nothing that is looked into (a piece), or parts.
 enum class Structure : std::uint8_t { piece, members, tuple, list, optional, variant, map };
 
 /// True for types with members() that are one piece all the same: modules, which a Visitor walks over.
@@ -123,6 +124,7 @@ void for_each_entry(Map& map, const Visit& visit) {
 
 }  // namespace detail
 
+/// What a type is made of.
 template <class T>
 inline constexpr Structure kStructure = detail::MadeOf<std::remove_cv_t<T>>::kKind;
 

@@ -29,13 +29,14 @@ LOCKSTEP_API void write_npy(const std::filesystem::path& path, const Tensor& ten
 LOCKSTEP_API StateDict read_npz(const std::filesystem::path& path);
 
 struct CsvOptions {
-  char separator = ',';
+  char separator = ',';                   ///< Between fields.
   bool header = true;                     ///< The first line has the names of the columns.
   std::vector<std::string> columns = {};  ///< Those to read, in this order; all if empty. Needs a header.
   DType dtype = kFloat32;                 ///< Floating or int64.
   std::optional<double> missing = {};     ///< What an empty field stands for; without it, it is an error.
 };
 
+/// A table of numbers.
 struct Csv {
   std::vector<std::string> columns;  ///< Empty without a header.
   Tensor values;                     ///< [rows, columns]

@@ -9,8 +9,8 @@ namespace lockstep::data {
 
 /// Rows [first, first + count) of a batch.
 struct RowRange {
-  std::int64_t first = 0;
-  std::int64_t count = 0;
+  std::int64_t first = 0;  ///< The first row.
+  std::int64_t count = 0;  ///< How many.
 
   bool operator==(const RowRange&) const = default;
 };
@@ -19,13 +19,13 @@ struct RowRange {
 /// rows each device has ceil(B / (processes * devices)), those of process 0 first, and the last ones have fewer or none
 /// (Split::chunk). Unless told otherwise, all rows.
 struct LOCKSTEP_API BatchShare {
-  int process = 0;
-  int processes = 1;
-  int devices = 1;  ///< Of each process.
+  int process = 0;    ///< From 0.
+  int processes = 1;  ///< How many there are.
+  int devices = 1;    ///< Of each process.
 
   /// Throws InvalidArgument unless 0 <= process < processes and there is a device.
   void check() const;
-  bool is_all() const noexcept { return processes == 1; }
+  bool is_all() const noexcept { return processes == 1; }  ///< Whether these are all rows.
   /// Of a batch of `total` rows, total >= 0.
   RowRange rows(std::int64_t total) const noexcept;
 

@@ -29,11 +29,11 @@ namespace detail {
 template <Dataset D, class Collate>
 class BatchSource {
  public:
-  using Sample = SampleOf<D>;
+  using Sample = SampleOf<D>;  ///< What the dataset gives.
 
   BatchSource(D dataset, Collate collate) : dataset_(std::move(dataset)), collate_(std::move(collate)) {}
 
-  const D& dataset() const noexcept { return dataset_; }
+  const D& dataset() const noexcept { return dataset_; }  ///< As it was given.
 
   /// Nothing if a stop was requested. Errors of get() name the index of the sample, those of the collation the number
   /// of the batch. Where this process has no row of the batch, what the batch's first row gives, without that row.

@@ -46,6 +46,7 @@ using SampleIndices = std::span<const std::int64_t>;
 /// Makes a batch of one or more samples of type T, which are its to move from.
 template <class T>
 struct Collator {
+  /// By default: the samples themselves, in order.
   static std::vector<T> collate(std::vector<T> samples, SampleIndices) {
     require_shown_tensors<T>();
     return samples;
@@ -59,6 +60,7 @@ using Collated = decltype(Collator<T>::collate(std::declval<std::vector<T>>(), S
 /// What a DataLoader does unless told otherwise. Throws ShapeError, DTypeError, DeviceMismatch or InvalidArgument
 /// with the indices of the samples that do not fit each other or the batch, and where in the sample that is.
 struct DefaultCollate {
+  /// As Collator says.
   template <class T>
   Collated<T> operator()(std::vector<T> samples, SampleIndices indices) const {
     return Collator<T>::collate(std::move(samples), indices);

@@ -49,8 +49,10 @@ class Subset {
   }
 
   std::int64_t size() const noexcept { return std::int64_t(indices_.size()); }
+  /// Of the samples, in the dataset inside.
   const std::vector<std::int64_t>& indices() const noexcept { return indices_; }
   auto get(std::int64_t index) const { return dataset_->get(at(index)); }
+  /// Of the dataset inside, where it has one.
   auto get_batch(std::span<const std::int64_t> indices) const requires BatchDataset<D> {
     std::vector<std::int64_t> inside;
     inside.reserve(indices.size());

@@ -17,6 +17,7 @@ namespace lockstep::data {
 /// The batches of one epoch.
 class LOCKSTEP_API EpochPlan {
  public:
+  /// What the plan is of.
   struct Options {
     std::uint64_t seed = 0;
     std::int64_t epoch = 0;
@@ -29,10 +30,10 @@ class LOCKSTEP_API EpochPlan {
   /// Throws InvalidArgument for an index outside of [0, dataset_size).
   EpochPlan(const Options& options, std::vector<std::int64_t> indices, std::int64_t dataset_size);
 
-  std::int64_t epoch() const noexcept { return options_.epoch; }
-  std::uint64_t loop() const noexcept { return options_.loop; }
-  std::int64_t first_batch() const noexcept { return options_.first_batch; }
-  std::int64_t batches() const noexcept { return options_.batches; }
+  std::int64_t epoch() const noexcept { return options_.epoch; }  ///< From 0.
+  std::uint64_t loop() const noexcept { return options_.loop; }   ///< Which of the schedule's loops it is for.
+  std::int64_t first_batch() const noexcept { return options_.first_batch; }  ///< Where it begins.
+  std::int64_t batches() const noexcept { return options_.batches; }          ///< Of a whole epoch.
   /// This process's rows of a batch; there may be none.
   RowRange rows(std::int64_t batch) const noexcept;
   /// The indices of the samples of these rows of a batch.
@@ -64,10 +65,10 @@ class LOCKSTEP_API EpochSchedule {
   /// As a sampler says; options.shuffle is refused then.
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options, Order order);
 
-  std::int64_t batches() const noexcept { return batches_; }
+  std::int64_t batches() const noexcept { return batches_; }  ///< Of a whole epoch.
   /// Of a batch, over all processes; 0 <= batch < batches().
   std::int64_t rows_in(std::int64_t batch) const noexcept;
-  const LoaderOptions& options() const noexcept { return options_; }
+  const LoaderOptions& options() const noexcept { return options_; }  ///< As they were given.
 
   /// The next epoch, or the rest of the one that load() named.
   EpochPlan begin_epoch();
@@ -76,7 +77,7 @@ class LOCKSTEP_API EpochSchedule {
   /// A loop has had all batches.
   void finish(std::uint64_t loop) noexcept;
 
-  LoaderState state() const noexcept { return state_; }
+  LoaderState state() const noexcept { return state_; }  ///< Where the loop stands that was begun last.
   /// Throws InvalidArgument for a state that this schedule cannot be in, and changes nothing then.
   void load(const LoaderState& state);
 

@@ -19,7 +19,7 @@ enum class Part : std::uint8_t { train, test };
 
 /// images: uint8 [count, channels, height, width]; labels: int64 [count]. On the CPU.
 struct LabeledImages {
-  Tensor images, labels;
+  Tensor images, labels;  ///< See above.
   auto members() { return lockstep::members("images", images, "labels", labels); }
 };
 

@@ -38,6 +38,7 @@ namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_no_such_batch(std::int64_t batch, std::int64_t batches);
 }  // namespace detail
 
+/// The batches of a dataset: see the description of the file.
 template <Dataset D, class Collate = DefaultCollate>
 class DataLoader {
   using Source = BatchSource<D, Collate>;
@@ -81,7 +82,8 @@ class DataLoader {
     if (batch < 0 || batch >= size()) detail::throw_no_such_batch(batch, size());
     return schedule().rows_in(batch);
   }
-  const BatchShare& share() const { return schedule().options().share; }
+  const BatchShare& share() const { return schedule().options().share; }  ///< Which rows of each batch are made.
+  /// As it was given.
   const D& dataset() const { return lockstep::detail::there(source_, "DataLoader", "a loader").dataset(); }
 
   /// Where the loop stands that was begun last. In the body of a loop that is after the batch at hand, whose index
@@ -105,20 +107,23 @@ class DataLoader {
 template <Dataset D, class Collate>
 class DataLoader<D, Collate>::Iterator {
  public:
+  /// For std::ranges.
   using iterator_concept = std::input_iterator_tag;
   using value_type = Batch;
   using difference_type = std::ptrdiff_t;
 
+  /// Throws InvalidArgument at the end.
   Batch& operator*() const {
     if (!loop().batch()) detail::throw_at_end();
     return *loop().batch();
   }
-  Batch* operator->() const { return &**this; }
+  Batch* operator->() const { return &**this; }  ///< Throws InvalidArgument at the end.
+  /// To the next batch; throws what get() and the collation throw.
   Iterator& operator++() {
     loop().advance();
     return *this;
   }
-  void operator++(int) { ++*this; }
+  void operator++(int) { ++*this; }  ///< To the next batch; throws what get() and the collation throw.
   friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.loop().batch(); }
 
  private:
@@ -131,6 +136,6 @@ class DataLoader<D, Collate>::Iterator {
 
 }  // namespace lockstep::data
 
-/// size() is that of a whole epoch: a loop after load_state() may have fewer batches, so views must look for its end.
+// size() is that of a whole epoch: a loop after load_state() may have fewer batches, so views must look for its end.
 template <class D, class Collate>
 inline constexpr bool std::ranges::disable_sized_range<lockstep::data::DataLoader<D, Collate>> = true;

@@ -21,7 +21,7 @@ struct LoaderOptions {
 /// A point between two batches of a loader.
 struct LoaderState {
   std::uint64_t seed = 0;
-  std::int64_t epoch = 0;
+  std::int64_t epoch = 0;       ///< From 0.
   std::int64_t batch = 0;       ///< The next one of this epoch.
   std::int64_t batch_size = 0;  ///< Of the batches before it; 0: not known.
 

@@ -12,12 +12,13 @@
 namespace lockstep::data {
 
 struct PrefetchOptions {
-  int workers = 1;
-  std::int64_t first = 0;  ///< Batches first, first + 1, ... last - 1 are made.
-  std::int64_t last = 0;
+  int workers = 1;          ///< At most so many batches are made at once.
+  std::int64_t first = 0;   ///< Batches first, first + 1, ... last - 1 are made.
+  std::int64_t last = 0;    ///< See first.
   std::int64_t window = 1;  ///< How many may be under way, or made and not taken.
 };
 
+/// Makes batches ahead of the loop that takes them, and hands them out in order.
 class LOCKSTEP_API Prefetcher {
  public:
   /// Makes a batch and keeps it, on any thread, in a place for batch modulo window. May throw. Should return early

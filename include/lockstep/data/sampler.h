@@ -26,7 +26,7 @@ class LOCKSTEP_API SequentialSampler {
   explicit SequentialSampler(std::int64_t dataset_size);
 
   std::int64_t size() const noexcept { return size_; }
-  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;  ///< The order of an epoch.
 
  private:
   std::int64_t size_;
@@ -46,7 +46,7 @@ class LOCKSTEP_API RandomSampler {
   explicit RandomSampler(std::int64_t dataset_size, const RandomSamplerOptions& options = {});
 
   std::int64_t size() const noexcept { return num_samples_; }
-  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;  ///< The order of an epoch.
 
  private:
   std::int64_t dataset_size_;
@@ -56,7 +56,7 @@ class LOCKSTEP_API RandomSampler {
 };
 
 struct WeightedRandomSamplerOptions {
-  bool replacement = true;
+  bool replacement = true;  ///< An index may be drawn again.
   std::uint64_t seed = 0;
 };
 
@@ -70,7 +70,7 @@ class LOCKSTEP_API WeightedRandomSampler {
                         const WeightedRandomSamplerOptions& options = {});
 
   std::int64_t size() const noexcept { return num_samples_; }
-  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;  ///< The order of an epoch.
 
  private:
   std::vector<double> weights_;
@@ -79,9 +79,9 @@ class LOCKSTEP_API WeightedRandomSampler {
 };
 
 struct DistributedSamplerOptions {
-  int rank = 0;
+  int rank = 0;  ///< Of this process.
   int world = 1;
-  bool shuffle = true;
+  bool shuffle = true;     ///< A new order in each epoch.
   std::uint64_t seed = 0;  ///< The same on every rank.
   bool drop_last = false;  ///< Leave out the last samples instead of repeating the first.
 };
@@ -97,7 +97,7 @@ class LOCKSTEP_API DistributedSampler {
   DistributedSampler(std::int64_t dataset_size, const World& world, const DistributedSamplerOptions& options = {});
 
   std::int64_t size() const noexcept { return num_samples_; }
-  std::vector<std::int64_t> indices(std::int64_t epoch) const;
+  std::vector<std::int64_t> indices(std::int64_t epoch) const;  ///< This process's part of the order of an epoch.
 
  private:
   std::int64_t dataset_size_;

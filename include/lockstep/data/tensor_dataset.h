@@ -64,6 +64,7 @@ class TensorDataset final {
   std::int64_t size_;
 };
 
+/// Of so many tensors.
 template <class... Tensors>
 requires(std::convertible_to<Tensors, Tensor>&&...) TensorDataset(Tensors...)
 ->TensorDataset<sizeof...(Tensors)>;

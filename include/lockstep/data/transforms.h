@@ -23,6 +23,7 @@ class Compose {
  public:
   explicit Compose(Transforms... transforms) : transforms_(std::move(transforms)...) {}
 
+  /// Applies all in order.
   Tensor operator()(Tensor image) const {
     std::apply([&](const auto&... transform) { ((image = transform(image)), ...); }, transforms_);
     return image;
@@ -34,7 +35,7 @@ class Compose {
 
 /// float32: of uint8, divided by 255; of another dtype, the values as they are.
 struct LOCKSTEP_API ToFloat {
-  Tensor operator()(const Tensor& image) const;
+  Tensor operator()(const Tensor& image) const;  ///< Converts the image.
 };
 
 /// (image - mean) / std, for each channel or one for all. The image is of a floating dtype.
@@ -51,7 +52,7 @@ class LOCKSTEP_API Normalize {
 
 struct RandomCropOptions {
   std::int64_t padding = 0;  ///< Pixels of `fill` added on each side first.
-  double fill = 0;
+  double fill = 0;           ///< The value of added pixels.
 };
 
 /// A window of that height and width, each place equally likely.
@@ -72,7 +73,7 @@ class LOCKSTEP_API RandomHorizontalFlip {
  public:
   /// Throws InvalidArgument unless 0 <= probability <= 1.
   explicit RandomHorizontalFlip(double probability = 0.5);
-  Tensor operator()(const Tensor& image) const;
+  Tensor operator()(const Tensor& image) const;  ///< Mirrors it, or returns it as it is.
 
  private:
   double probability_;

@@ -13,10 +13,11 @@ namespace lockstep::extend {
 
 /// A tensor as a kernel sees it.
 struct Operand {
-  std::byte* data = nullptr;
-  Shape sizes, strides;  ///< Strides in elements.
-  std::int64_t numel = 0;
-  bool contiguous = true;
+  std::byte* data = nullptr;  ///< The first element.
+  /// In elements.
+  Shape sizes, strides;    ///< Strides in elements.
+  std::int64_t numel = 0;  ///< Number of elements.
+  bool contiguous = true;  ///< Elements lie in row-major order without holes.
 };
 
 /// The tensor must live as long as it is enqueued. Throws InvalidArgument naming `op` for an undefined one.
@@ -34,9 +35,10 @@ LOCKSTEP_API void promote_all(const char* op, std::span<Tensor> tensors);
 /// ShapeError.
 LOCKSTEP_API Tensor make_result(const char* op, std::span<const Tensor* const> tensors);
 
+/// What launch() is told of a kernel.
 struct Launch {
-  const char* name;  ///< A literal.
-  double flops = 0;
+  const char* name;                             ///< A literal.
+  double flops = 0;                             ///< Floating-point operations, for the trace.
   std::span<const Tensor*const> written, read;  ///< All live on one device.
   bool has_device_form = false;                 ///< Whether the kernel is compiled for GPUs.
 };

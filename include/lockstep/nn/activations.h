@@ -20,7 +20,7 @@ struct LOCKSTEP_API ReLU : Module<ReLU> {
 
 struct LOCKSTEP_API LeakyReLU : Module<LeakyReLU> {
   explicit LeakyReLU(double slope = 0.01) : negative_slope(slope) {}
-  double negative_slope;
+  double negative_slope;  ///< The factor below 0.
   auto members() { return nn::members("negative_slope", negative_slope); }
   Tensor forward(const Tensor& x) const { return leaky_relu(x, negative_slope); }
 };
@@ -45,7 +45,7 @@ struct LOCKSTEP_API SELU : Module<SELU> {
 
 struct LOCKSTEP_API GELU : Module<GELU> {
   explicit GELU(GeluForm which = GeluForm::exact) : form(which) {}
-  GeluForm form;
+  GeluForm form;  ///< How the error function is computed.
   auto members() { return nn::members("form", form); }
   Tensor forward(const Tensor& x) const { return gelu(x, form); }
 };
@@ -60,7 +60,7 @@ struct LOCKSTEP_API Mish : Module<Mish> {
 
 struct LOCKSTEP_API Hardtanh : Module<Hardtanh> {
   explicit Hardtanh(double least = -1, double most = 1) : min(least), max(most) {}
-  double min, max;
+  double min, max;  ///< The bounds.
   auto members() { return nn::members("min", min, "max", max); }
   Tensor forward(const Tensor& x) const { return hardtanh(x, min, max); }
 };
@@ -79,7 +79,7 @@ struct LOCKSTEP_API Hardswish : Module<Hardswish> {
 
 struct LOCKSTEP_API Softplus : Module<Softplus> {
   explicit Softplus(const SoftplusOptions& options = {}) : beta(options.beta), threshold(options.threshold) {}
-  double beta, threshold;
+  double beta, threshold;  ///< See softplus().
   auto members() { return nn::members("beta", beta, "threshold", threshold); }
   Tensor forward(const Tensor& x) const { return softplus(x, {.beta = beta, .threshold = threshold}); }
 };

@@ -14,11 +14,12 @@ struct MultiheadAttentionOptions {
   bool add_bias_kv = false;               ///< One more key and value, both trained.
   bool add_zero_attn = false;             ///< One more key and value, both 0.
   std::optional<std::int64_t> kdim = {};  ///< Features of the key and of the value; those of the query if not said.
-  std::optional<std::int64_t> vdim = {};
-  bool batch_first = false;   ///< [batch, length, features] instead of [length, batch, features].
-  TensorOptions tensor = {};  ///< Device and dtype.
+  std::optional<std::int64_t> vdim = {};  ///< Features of values; embed_dim where left out.
+  bool batch_first = false;               ///< [batch, length, features] instead of [length, batch, features].
+  TensorOptions tensor = {};              ///< Device and dtype.
 };
 
+/// What a call of MultiheadAttention may say.
 struct AttentionCall {
   /// [batch, keys]. Of bool: true for keys that nobody sees. Of the query's dtype: is added to the scores.
   Tensor key_padding_mask = {};
@@ -30,6 +31,7 @@ struct AttentionCall {
   bool is_causal = false;            ///< Query i sees keys 0 to i. With attn_mask, that mask alone counts.
 };
 
+/// What a call of MultiheadAttention gives.
 struct AttendedTensors {
   Tensor output;   ///< As the query, with embed_dim features.
   Tensor weights;  ///< [batch, queries, keys], or [batch, heads, queries, keys]; undefined if not needed.
@@ -47,7 +49,7 @@ class LOCKSTEP_API MultiheadAttention : public Module<MultiheadAttention> {
   std::optional<Parameter> q_proj_weight, k_proj_weight, v_proj_weight;  ///< Instead, for other kdim or vdim.
   std::optional<Parameter> in_proj_bias;                                 ///< [3 embed_dim]
   std::optional<Parameter> bias_k, bias_v;                               ///< [1, 1, embed_dim]
-  Linear out_proj;
+  Linear out_proj;                                                       ///< The last projection.
 
   auto members() {
     return nn::members("in_proj_weight", in_proj_weight, "q_proj_weight", q_proj_weight, "k_proj_weight", k_proj_weight,

@@ -20,7 +20,9 @@ struct BatchNormLayerOptions {
 /// What the batch norm layers hold, by PyTorch's names.
 class LOCKSTEP_API BatchNormState {
  public:
-  std::optional<Parameter> weight, bias;                                 // [features]
+  /// [features]; none where the layer is not affine.
+  std::optional<Parameter> weight, bias;  // [features]
+  /// [features], [features], []; none where statistics are not tracked.
   std::optional<Buffer> running_mean, running_var, num_batches_tracked;  // [features], [features], []
 
   auto members() {

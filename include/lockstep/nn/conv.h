@@ -45,6 +45,7 @@ class LOCKSTEP_API ConvState {
   auto members() { return lockstep::members("weight", weight, "bias", bias); }
 
  protected:
+  /// Numbers of channels.
   struct Channels {
     std::optional<std::int64_t> in;  ///< Nothing: from the first batch.
     std::int64_t out;
@@ -55,8 +56,11 @@ class LOCKSTEP_API ConvState {
   ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
             const ConvTransposeLayerOptions& options);
 
+  /// conv1d() and its kin, with the layer's parameters.
   Tensor convolve(const Tensor& x) const;
+  /// The line that pretty_print() writes.
   void print(std::ostream& out) const;
+  /// conv_transpose1d() and its kin, with the layer's parameters.
   Tensor convolve_transposed(const Tensor& x) const;
   /// Gives the parameters the shapes that x asks for, on its device and of its dtype, if they have none yet.
   void see(const Tensor& x);

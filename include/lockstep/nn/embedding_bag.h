@@ -10,8 +10,8 @@
 namespace lockstep::nn {
 
 struct EmbeddingBagLayerOptions {
-  EmbeddingBagMode mode = EmbeddingBagMode::mean;
-  bool include_last_offset = false;
+  EmbeddingBagMode mode = EmbeddingBagMode::mean;  ///< What a bag becomes.
+  bool include_last_offset = false;                ///< The last offset is the number of indices.
   std::optional<std::int64_t> padding_index = {};  ///< Starts as 0, counts as not there and is not trained.
   TensorOptions tensor = {};                       ///< Device and dtype of the weight.
 };

@@ -12,7 +12,7 @@ namespace lockstep::nn {
 
 struct LOCKSTEP_API Threshold : Module<Threshold> {
   Threshold(double above, double otherwise) : threshold(above), value(otherwise) {}
-  double threshold, value;
+  double threshold, value;  ///< See threshold().
   auto members() { return nn::members("threshold", threshold, "value", value); }
   Tensor forward(const Tensor& x) const { return lockstep::threshold(x, threshold, value); }
 };
@@ -44,7 +44,7 @@ class LOCKSTEP_API PReLU : public Module<PReLU> {
 
 struct LOCKSTEP_API RReLU : Module<RReLU> {
   explicit RReLU(double least = 1. / 8, double most = 1. / 3) : lower(least), upper(most) {}
-  double lower, upper;
+  double lower, upper;  ///< See rrelu().
   auto members() { return nn::members("lower", lower, "upper", upper); }
   Tensor forward(const Tensor& x) const {
     return rrelu(x, {.lower = lower, .upper = upper, .training = is_training()});

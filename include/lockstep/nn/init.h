@@ -11,21 +11,22 @@ namespace lockstep::nn::init {
 
 /// What follows the layer. Each has a gain that keeps the variance from layer to layer.
 struct Gain {
-  double value = 1;
+  double value = 1;  ///< What the standard deviation is multiplied by.
 
-  static constexpr Gain linear() { return {1}; }
-  static constexpr Gain sigmoid() { return {1}; }
-  static constexpr Gain tanh() { return {5. / 3}; }
-  LOCKSTEP_API static Gain relu();
-  LOCKSTEP_API static Gain leaky_relu(double negative_slope = 0.01);
-  static constexpr Gain selu() { return {0.75}; }
+  static constexpr Gain linear() { return {1}; }                      ///< For a layer without an activation.
+  static constexpr Gain sigmoid() { return {1}; }                     ///< For a layer in front of sigmoid().
+  static constexpr Gain tanh() { return {5. / 3}; }                   ///< For a layer in front of tanh().
+  LOCKSTEP_API static Gain relu();                                    ///< For a layer in front of relu().
+  LOCKSTEP_API static Gain leaky_relu(double negative_slope = 0.01);  ///< For a layer in front of leaky_relu().
+  static constexpr Gain selu() { return {0.75}; }                     ///< For a layer in front of selu().
 };
 
+/// Which fan keeps its variance: that of forward, or of backward.
 enum class Fan : std::uint8_t { in, out };
 
 using lockstep::normal_;
 using lockstep::uniform_;
-LOCKSTEP_API void constant_(Tensor& tensor, double value);
+LOCKSTEP_API void constant_(Tensor& tensor, double value);  ///< Every element.
 
 /// Variance gain^2 2 / (fan_in + fan_out). Glorot, Bengio 2010.
 LOCKSTEP_API void xavier_uniform_(Tensor& weight, Gain gain = Gain::linear());
@@ -35,8 +36,8 @@ LOCKSTEP_API void xavier_normal_(Tensor& weight, Gain gain = Gain::linear());
 LOCKSTEP_API void kaiming_uniform_(Tensor& weight, Gain gain = Gain::relu(), Fan fan = Fan::in);
 LOCKSTEP_API void kaiming_normal_(Tensor& weight, Gain gain = Gain::relu(), Fan fan = Fan::in);
 
-LOCKSTEP_API void zeros_(Tensor& tensor);
-LOCKSTEP_API void ones_(Tensor& tensor);
+LOCKSTEP_API void zeros_(Tensor& tensor);  ///< Every element.
+LOCKSTEP_API void ones_(Tensor& tensor);   ///< Every element.
 
 /// The part of a normal distribution that is between low and high. InvalidArgument unless they are finite and
 /// low < high.

@@ -24,6 +24,7 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(LayerNorm);
 
+  /// None where the layer is not affine.
   std::optional<Parameter> weight, bias;
 
   auto members() { return nn::members("weight", weight, "bias", bias, "eps", eps_); }
@@ -67,6 +68,7 @@ class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
   GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(GroupNorm);
 
+  /// None where the layer is not affine.
   std::optional<Parameter> weight, bias;
 
   auto members() { return nn::members("weight", weight, "bias", bias, "groups", groups_, "eps", eps_); }
@@ -81,7 +83,7 @@ class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
 struct LOCKSTEP_API LocalResponseNorm : Module<LocalResponseNorm> {
   explicit LocalResponseNorm(std::int64_t channels, const LocalResponseOptions& how = {})
       : size(channels), options(how) {}
-  std::int64_t size;
+  std::int64_t size;  ///< See local_response_norm().
   LocalResponseOptions options;
   Tensor forward(const Tensor& x) const { return local_response_norm(x, size, options); }
 };

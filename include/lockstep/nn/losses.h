@@ -118,7 +118,7 @@ class LOCKSTEP_API BCEWithLogitsLoss : public Module<BCEWithLogitsLoss> {
  public:
   explicit BCEWithLogitsLoss(const BinaryCrossEntropyOptions& options = {});
 
-  std::optional<Buffer> weight, pos_weight;
+  std::optional<Buffer> weight, pos_weight;  ///< See binary_cross_entropy_with_logits().
 
   auto members() { return nn::members("weight", weight, "pos_weight", pos_weight); }
   Tensor forward(const Tensor& input, const Tensor& target) const;

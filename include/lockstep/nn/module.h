@@ -38,9 +38,9 @@ class ModuleBase;
 class LOCKSTEP_API Visitor {
  public:
   virtual ~Visitor() = default;
-  virtual void module(const Path&, ModuleBase&) {}
-  virtual void parameter(const Path&, Parameter&) {}
-  virtual void buffer(const Path&, Buffer&) {}
+  virtual void module(const Path&, ModuleBase&) {}    ///< Before its members.
+  virtual void parameter(const Path&, Parameter&) {}  ///< A tensor that is trained.
+  virtual void buffer(const Path&, Buffer&) {}        ///< A tensor that is kept and not trained.
   /// A plain value of `bytes` bytes.
   virtual void setting(const Path&, void* /*value*/, std::size_t /*bytes*/) {}
   /// How many parts a container has now; which alternative a variant holds. Comes before them.
@@ -54,8 +54,8 @@ class LOCKSTEP_API ModuleBase {
 
   /// Handles to the parameters. Throws InvalidArgument if one has no shape yet.
   std::vector<Tensor> parameters() const;
-  std::vector<StateDict::Entry> named_parameters() const;
-  std::int64_t num_parameters() const;  ///< Elements of all parameters; lazy ones count nothing yet.
+  std::vector<StateDict::Entry> named_parameters() const;  ///< With the keys that they have in the state dict.
+  std::int64_t num_parameters() const;                     ///< Elements of all parameters; lazy ones count nothing yet.
   /// Handles to parameters and persistent buffers, cut off from the graph.
   StateDict state_dict() const;
   /// Copies values into parameters and buffers, wherever they live. All missing, unexpected and mis-shaped keys are
@@ -67,11 +67,11 @@ class LOCKSTEP_API ModuleBase {
   void to(Device device);
   /// Converts floating parameters and buffers. Throws DTypeError unless the dtype is floating.
   void to(DType dtype);
-  void train(bool on = true);  ///< For this module and all below.
-  void eval() { train(false); }
-  bool is_training() const noexcept { return training_; }
+  void train(bool on = true);    ///< For this module and all below.
+  void eval() { train(false); }  ///< Evaluation mode: no dropout, running means in normalization.
+  bool is_training() const noexcept { return training_; }          ///< Of this module.
   void set_mode(bool training) noexcept { training_ = training; }  ///< For this module alone.
-  void zero_grad();
+  void zero_grad();                                                ///< Drops the gradients of all parameters.
 
   /// This module alone, in one line: Dropout(p=0.5). Printing a module calls it for all below, too. By default the
   /// type's name and the settings among members().
@@ -196,6 +196,7 @@ void visit_member(const Path& path, T& member, Visitor& visitor) {
 template <class Self>
 class Module : public ModuleBase {
  public:
+  /// Calls forward().
   template <class... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) {
     using Output = decltype(static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...));
@@ -227,6 +228,7 @@ class Module : public ModuleBase {
       });
   }
 
+  /// By members().
   void visit(const Path& path, Visitor& visitor) override {
     visitor.module(path, *this);
     if constexpr (HasMembers<Self>)

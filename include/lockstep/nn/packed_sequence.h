@@ -33,13 +33,14 @@ LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vec
 
 struct PadOptions {
   bool batch_first = false;
-  double padding_value = 0;
+  double padding_value = 0;                       ///< What stands behind the end of a shorter one.
   std::optional<std::int64_t> total_length = {};  ///< Of pad_packed_sequence: steps of the result, else the longest's.
 };
 
+/// Sequences side by side.
 struct PaddedSequence {
-  Tensor output;  ///< [steps, batch, ...], or [batch, steps, ...].
-  std::vector<std::int64_t> lengths;
+  Tensor output;                      ///< [steps, batch, ...], or [batch, steps, ...].
+  std::vector<std::int64_t> lengths;  ///< Of each sequence.
 };
 
 /// Throws InvalidArgument for a total_length below the longest sequence's.
@@ -49,9 +50,11 @@ LOCKSTEP_API PaddedSequence pad_packed_sequence(const PackedSequence& packed, co
 LOCKSTEP_API PackedSequence pack_sequence(std::span<const Tensor> sequences, bool enforce_sorted = true);
 LOCKSTEP_API Tensor pad_sequence(std::span<const Tensor> sequences, const PadOptions& options = {});
 
+/// The same for a list.
 inline PackedSequence pack_sequence(std::initializer_list<Tensor> sequences, bool enforce_sorted = true) {
   return pack_sequence(std::span(sequences.begin(), sequences.size()), enforce_sorted);
 }
+/// The same for a list.
 inline Tensor pad_sequence(std::initializer_list<Tensor> sequences, const PadOptions& options = {}) {
   return pad_sequence(std::span(sequences.begin(), sequences.size()), options);
 }

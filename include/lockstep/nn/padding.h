@@ -14,7 +14,7 @@ namespace lockstep::nn {
 /// What padding layers hold.
 class LOCKSTEP_API PadState {
  public:
-  const std::vector<std::int64_t>& padding() const noexcept { return padding_; }
+  const std::vector<std::int64_t>& padding() const noexcept { return padding_; }  ///< As it was given.
 
  protected:
   PadState(int dims, std::int64_t all, const PaddingOptions& options);

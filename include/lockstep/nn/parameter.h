@@ -17,7 +17,7 @@ class LOCKSTEP_API State : public Tensor {
  public:
   /// Moves the elements to a device or dtype in place; a gradient moves along.
   void place(Device device);
-  void convert(DType dtype);
+  void convert(DType dtype);  ///< To another dtype, in place.
   /// Takes over the array of `value`, which may have another shape, dtype and device. An accumulated gradient is
   /// dropped. If nothing was held, holds `value` itself. Throws AutogradError for a replica's, which is no leaf.
   void reset(const Tensor& value);
@@ -27,7 +27,9 @@ class LOCKSTEP_API State : public Tensor {
   State(const Tensor& value, bool requires_grad);
   State(const State& other);
   State(State&&) noexcept = default;
+  /// Copies elements: see the description of the class.
   State& operator=(const State& other) &;
+  /// See the description of the class.
   State& operator=(State&&) & noexcept = default;
   ~State() = default;
 };
@@ -40,6 +42,7 @@ class LOCKSTEP_API Parameter : public State {
   LOCKSTEP_COPIED_IF_ASKED(Parameter);
   /// Undefined, and to get these sizes, where -1 stands for any: a state dict with others is refused.
   static Parameter lazy(const Shape& sizes);
+  /// What it waits for, if it has no shape yet.
   const std::optional<Shape>& lazy_sizes() const noexcept { return lazy_sizes_; }
   /// As State's; what had no shape yet requires a gradient if floating.
   void reset(const Tensor& value);
@@ -56,7 +59,7 @@ enum class BufferSync : std::uint8_t {
 };
 
 struct BufferOptions {
-  BufferSync sync = BufferSync::primary;
+  BufferSync sync = BufferSync::primary;  ///< What replicas do with it.
   bool persistent = true;  ///< In the state dict. Others are replicated, moved and converted all the same.
 };
 
@@ -74,8 +77,8 @@ class LOCKSTEP_API Buffer : public State {
     buffer.sync_ = sync;
     return buffer;
   }
-  BufferSync sync() const noexcept { return sync_; }
-  bool is_persistent() const noexcept { return persistent_; }
+  BufferSync sync() const noexcept { return sync_; }           ///< What replicas do with it.
+  bool is_persistent() const noexcept { return persistent_; }  ///< Whether it is in the state dict.
 
  private:
   BufferSync sync_ = BufferSync::primary;
@@ -89,9 +92,10 @@ enum class CopyAs : std::uint8_t {
             ///< that device already, the copy is the same tensor.
 };
 
+/// Where a CopyTo makes copies, and what of.
 struct CopyTarget {
   Device device;
-  CopyAs as = CopyAs::own;
+  CopyAs as = CopyAs::own;  ///< What a copy is.
 };
 
 /// While it lives, copies of parameters and buffers that this thread makes land on `device`.

@@ -67,7 +67,7 @@ template <int Dims>
 struct LOCKSTEP_API LPPool : Module<LPPool<Dims>> {
   LPPool(double norm, const PerDimension& size, const LpPoolOptions& how = {})
       : norm_type(norm), kernel_size(size), options(how) {}
-  double norm_type;
+  double norm_type;  ///< See lp_pool1d().
   PerDimension kernel_size;
   LpPoolOptions options;
   Tensor forward(const Tensor& x) const {

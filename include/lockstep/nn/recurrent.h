@@ -20,6 +20,7 @@
 
 namespace lockstep::nn {
 
+/// What h of an RNN goes through.
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
 struct RNNOptions {
@@ -51,33 +52,38 @@ struct LSTMOptions {
   TensorOptions tensor = {};
 };
 
+/// What RNN and GRU give.
 struct RNNOutput {
   Tensor output;  ///< Of the last layer at each step: [steps, batch, directions * hidden], or as x is laid out.
   Tensor h;       ///< Of each layer and direction after its last step.
   auto members() { return nn::members("output", output, "h", h); }
 };
+/// What LSTM gives.
 struct LSTMOutput {
-  Tensor output, h, c;
+  Tensor output, h, c;  ///< As RNNOutput's; c as h.
   auto members() { return nn::members("output", output, "h", h, "c", c); }
 };
+/// Of packed sequences.
 struct PackedRNNOutput {
-  PackedSequence output;
-  Tensor h;
+  PackedSequence output;  ///< Of the last layer.
+  Tensor h;               ///< As RNNOutput's.
 };
+/// Of packed sequences.
 struct PackedLSTMOutput {
-  PackedSequence output;
-  Tensor h, c;
+  PackedSequence output;  ///< Of the last layer.
+  Tensor h, c;            ///< As LSTMOutput's.
 };
 
 /// The parameters of one layer in one direction.
 struct RecurrentWeights {
-  Parameter weight_ih, weight_hh;
-  std::optional<Parameter> bias_ih, bias_hh, weight_hr;
+  Parameter weight_ih, weight_hh;                        ///< Of x and of h.
+  std::optional<Parameter> bias_ih, bias_hh, weight_hr;  ///< Where the layer has them.
 };
 
 /// What RNN, LSTM and GRU have in common.
 class LOCKSTEP_API RecurrentStack {
  public:
+  /// What a stack is made of.
   struct Settings {
     RecurrentKind kind;
     std::int64_t input_size, hidden_size;
@@ -87,10 +93,12 @@ class LOCKSTEP_API RecurrentStack {
   explicit RecurrentStack(const Settings& settings);
   LOCKSTEP_COPIED_IF_ASKED(RecurrentStack);
 
+  /// Runs all layers. States may be undefined.
   LSTMOutput run(const Tensor& x, const Tensor& h, const Tensor& c, bool training) const;
   PackedLSTMOutput run(const PackedSequence& x, const Tensor& h, const Tensor& c, bool training) const;
   /// Throws InvalidArgument for a layer that is not there.
   RecurrentWeights& weights(std::int64_t layer, bool reverse);
+  /// Walks over the parameters, under PyTorch's names.
   void visit(const Path& path, Visitor& visitor);
 
  private:
@@ -111,6 +119,7 @@ class LOCKSTEP_API RNN : public Module<RNN> {
   LOCKSTEP_COPIED_IF_ASKED(RNN);
   RNNOutput forward(const Tensor& x, const Tensor& h = {}) const;
   PackedRNNOutput forward(const PackedSequence& x, const Tensor& h = {}) const;
+  /// Throws InvalidArgument for a layer that is not there.
   RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
   void visit(const Path& path, Visitor& visitor) override;
 
@@ -124,6 +133,7 @@ class LOCKSTEP_API GRU : public Module<GRU> {
   LOCKSTEP_COPIED_IF_ASKED(GRU);
   RNNOutput forward(const Tensor& x, const Tensor& h = {}) const;
   PackedRNNOutput forward(const PackedSequence& x, const Tensor& h = {}) const;
+  /// Throws InvalidArgument for a layer that is not there.
   RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
   void visit(const Path& path, Visitor& visitor) override;
 
@@ -138,6 +148,7 @@ class LOCKSTEP_API LSTM : public Module<LSTM> {
   LOCKSTEP_COPIED_IF_ASKED(LSTM);
   LSTMOutput forward(const Tensor& x, const Tensor& h = {}, const Tensor& c = {}) const;
   PackedLSTMOutput forward(const PackedSequence& x, const Tensor& h = {}, const Tensor& c = {}) const;
+  /// Throws InvalidArgument for a layer that is not there.
   RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
   void visit(const Path& path, Visitor& visitor) override;
 

@@ -26,8 +26,8 @@ class LOCKSTEP_API RNNCell : public Module<RNNCell> {
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(RNNCell);
 
-  Parameter weight_ih, weight_hh;
-  std::optional<Parameter> bias_ih, bias_hh;
+  Parameter weight_ih, weight_hh;             ///< Of x and of h.
+  std::optional<Parameter> bias_ih, bias_hh;  ///< None without bias.
 
   auto members() {
     return nn::members("weight_ih", weight_ih, "weight_hh", weight_hh, "bias_ih", bias_ih, "bias_hh", bias_hh);
@@ -43,8 +43,8 @@ class LOCKSTEP_API GRUCell : public Module<GRUCell> {
   GRUCell(std::int64_t input_size, std::int64_t hidden_size, const CellOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(GRUCell);
 
-  Parameter weight_ih, weight_hh;
-  std::optional<Parameter> bias_ih, bias_hh;
+  Parameter weight_ih, weight_hh;             ///< Of x and of h.
+  std::optional<Parameter> bias_ih, bias_hh;  ///< None without bias.
 
   auto members() {
     return nn::members("weight_ih", weight_ih, "weight_hh", weight_hh, "bias_ih", bias_ih, "bias_hh", bias_hh);
@@ -58,8 +58,8 @@ class LOCKSTEP_API LSTMCell : public Module<LSTMCell> {
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const CellOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(LSTMCell);
 
-  Parameter weight_ih, weight_hh;
-  std::optional<Parameter> bias_ih, bias_hh;
+  Parameter weight_ih, weight_hh;             ///< Of x and of h.
+  std::optional<Parameter> bias_ih, bias_hh;  ///< None without bias.
 
   auto members() {
     return nn::members("weight_ih", weight_ih, "weight_hh", weight_hh, "bias_ih", bias_ih, "bias_hh", bias_hh);

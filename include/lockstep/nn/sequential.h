@@ -19,6 +19,7 @@ namespace lockstep::nn {
 /// handles to the parameters stay valid. One that was moved from throws InvalidArgument.
 class LOCKSTEP_API AnyModule : public Module<AnyModule> {
  public:
+  /// Holds the module, which is given for good.
   template <class Given, class M = std::remove_cvref_t<Given>>
   requires(std::derived_from<M, ModuleBase> && !std::same_as<M, AnyModule>) AnyModule(Given&& module)
       : held_(std::make_unique<Held<M>>(std::forward<Given>(module))) {
@@ -32,8 +33,8 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   Tensor forward(const Tensor& x) { return held_->forward(x); }
   /// It is the module that it holds.
   void visit(const Path& path, Visitor& visitor) override { held_->module().visit(path, visitor); }
-  bool is_training() const { return held_->module().is_training(); }
-  void set_mode(bool training) { held_->module().set_mode(training); }
+  bool is_training() const { return held_->module().is_training(); }    ///< Of the module that it holds.
+  void set_mode(bool training) { held_->module().set_mode(training); }  ///< Of the module that it holds.
 
   /// The module itself. Throws InvalidArgument if it is of another type.
   template <class M>
@@ -96,6 +97,7 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
 class LOCKSTEP_API Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
+  /// Holds the modules, which are given for good.
   template <class... Given>
   requires((std::derived_from<std::remove_cvref_t<Given>, ModuleBase> || TensorFunction<Given>)&&...) &&
       (sizeof...(Given) != 1 ||
@@ -105,7 +107,7 @@ class LOCKSTEP_API Sequential : public Module<Sequential> {
   }
   LOCKSTEP_COPIED_IF_ASKED(Sequential);
 
-  void push_back(AnyModule module) { items_.push_back(std::move(module)); }
+  void push_back(AnyModule module) { items_.push_back(std::move(module)); }  ///< At the end.
   std::size_t size() const noexcept { return items_.size(); }
   /// Throws InvalidArgument past the end.
   AnyModule& operator[](std::size_t index);

@@ -11,14 +11,14 @@ namespace lockstep::nn {
 
 struct LOCKSTEP_API PixelShuffle : Module<PixelShuffle> {
   explicit PixelShuffle(std::int64_t upscale_factor) : factor(upscale_factor) {}
-  std::int64_t factor;
+  std::int64_t factor;  ///< See pixel_shuffle().
   auto members() { return nn::members("factor", factor); }
   Tensor forward(const Tensor& x) const { return pixel_shuffle(x, factor); }
 };
 
 struct LOCKSTEP_API PixelUnshuffle : Module<PixelUnshuffle> {
   explicit PixelUnshuffle(std::int64_t downscale_factor) : factor(downscale_factor) {}
-  std::int64_t factor;
+  std::int64_t factor;  ///< See pixel_unshuffle().
   auto members() { return nn::members("factor", factor); }
   Tensor forward(const Tensor& x) const { return pixel_unshuffle(x, factor); }
 };

@@ -14,19 +14,20 @@
 namespace lockstep::nn {
 
 struct TransformerLayerOptions {
-  std::int64_t dim_feedforward = 2048;
+  std::int64_t dim_feedforward = 2048;  ///< Features between the two linear layers.
   double dropout = 0.1;
-  std::function<Tensor(const Tensor&)> activation = relu;
-  double layer_norm_eps = 1e-5;
+  std::function<Tensor(const Tensor&)> activation = relu;  ///< Between the two linear layers.
+  double layer_norm_eps = 1e-5;                            ///< Of the normalizations.
   bool batch_first = false;  ///< [batch, length, features] instead of [length, batch, features].
   bool norm_first = false;   ///< Normalizes before attention and feed-forward, not after.
   bool bias = true;
   TensorOptions tensor = {};  ///< Device and dtype.
 };
 
+/// What a call of an encoder may say.
 struct EncoderCall {
-  Tensor src_mask = {}, src_key_padding_mask = {};
-  bool is_causal = false;
+  Tensor src_mask = {}, src_key_padding_mask = {};  ///< As MultiheadAttention takes them.
+  bool is_causal = false;                           ///< src_mask is causal.
 };
 
 /// Self-attention, then two linear layers; each is added to its input, and normalized.
@@ -35,10 +36,10 @@ class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLay
   TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerEncoderLayer);
 
-  MultiheadAttention self_attn;
-  Linear linear1, linear2;
-  LayerNorm norm1, norm2;
-  Dropout dropout, dropout1, dropout2;
+  MultiheadAttention self_attn;         ///< Of src.
+  Linear linear1, linear2;              ///< The feed-forward part.
+  LayerNorm norm1, norm2;               ///< One for each part.
+  Dropout dropout, dropout1, dropout2;  ///< In the feed-forward part, and behind each part.
 
   auto members() {
     return nn::members("self_attn", self_attn, "linear1", linear1, "dropout", dropout, "linear2", linear2, "norm1",
@@ -54,9 +55,11 @@ class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLay
   bool norm_first_;
 };
 
+/// What a call of a decoder may say.
 struct DecoderCall {
+  /// As MultiheadAttention takes them.
   Tensor tgt_mask = {}, memory_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
-  bool tgt_is_causal = false, memory_is_causal = false;
+  bool tgt_is_causal = false, memory_is_causal = false;  ///< The masks are causal.
 };
 
 /// Self-attention, attention to what an encoder gave, then two linear layers.
@@ -65,10 +68,10 @@ class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLay
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerDecoderLayer);
 
-  MultiheadAttention self_attn, multihead_attn;
-  Linear linear1, linear2;
-  LayerNorm norm1, norm2, norm3;
-  Dropout dropout, dropout1, dropout2, dropout3;
+  MultiheadAttention self_attn, multihead_attn;   ///< Of tgt, and of memory.
+  Linear linear1, linear2;                        ///< The feed-forward part.
+  LayerNorm norm1, norm2, norm3;                  ///< One for each part.
+  Dropout dropout, dropout1, dropout2, dropout3;  ///< In the feed-forward part, and behind each part.
 
   auto members() {
     return nn::members("self_attn", self_attn, "multihead_attn", multihead_attn, "linear1", linear1, "dropout", dropout,
@@ -93,8 +96,8 @@ class LOCKSTEP_API TransformerEncoder : public Module<TransformerEncoder> {
   TransformerEncoder(TransformerEncoderLayer layer, std::int64_t num_layers, std::optional<LayerNorm> last = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerEncoder);
 
-  std::vector<TransformerEncoderLayer> layers;
-  std::optional<LayerNorm> norm;
+  std::vector<TransformerEncoderLayer> layers;  ///< In order.
+  std::optional<LayerNorm> norm;                ///< Of the result, if there is one.
 
   auto members() { return nn::members("layers", layers, "norm", norm); }
   Tensor forward(const Tensor& src, const EncoderCall& call = {});
@@ -106,16 +109,16 @@ class LOCKSTEP_API TransformerDecoder : public Module<TransformerDecoder> {
   TransformerDecoder(TransformerDecoderLayer layer, std::int64_t num_layers, std::optional<LayerNorm> last = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerDecoder);
 
-  std::vector<TransformerDecoderLayer> layers;
-  std::optional<LayerNorm> norm;
+  std::vector<TransformerDecoderLayer> layers;  ///< In order.
+  std::optional<LayerNorm> norm;                ///< Of the result, if there is one.
 
   auto members() { return nn::members("layers", layers, "norm", norm); }
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
 };
 
 struct TransformerOptions {
-  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
-  TransformerLayerOptions layer = {};
+  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;  ///< How many layers each half has.
+  TransformerLayerOptions layer = {};                           ///< Options of each layer.
 };
 
 /// An encoder and a decoder, each with a normalization at its end. Matrices start by Glorot, Bengio 2010.
@@ -124,8 +127,8 @@ class LOCKSTEP_API Transformer : public Module<Transformer> {
   explicit Transformer(std::int64_t d_model = 512, std::int64_t nhead = 8, const TransformerOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(Transformer);
 
-  TransformerEncoder encoder;
-  TransformerDecoder decoder;
+  TransformerEncoder encoder;  ///< The half that reads src.
+  TransformerDecoder decoder;  ///< The half that makes tgt.
 
   auto members() { return nn::members("encoder", encoder, "decoder", decoder); }
   Tensor forward(const Tensor& src, const Tensor& tgt, const EncoderCall& encoder_call = {},

@@ -61,6 +61,7 @@ class WeightNorm : public Module<WeightNorm<Layer>> {
 
   Parameter original0, original1;  ///< g and v.
 
+  /// What the layer computes with.
   Tensor weight() const { return original1 * (original0 / detail::norm_except(original1, dim_)); }
 
   template <class... Inputs>
@@ -83,6 +84,7 @@ class WeightNorm : public Module<WeightNorm<Layer>> {
   std::int64_t dim_;
 };
 
+/// The layer, with such a weight.
 template <class Layer>
 WeightNorm<Layer> weight_norm(Layer layer, std::int64_t dim = 0) {
   return WeightNorm<Layer>(std::move(layer), dim);
@@ -112,8 +114,8 @@ class SpectralNorm : public Module<SpectralNorm<Layer>> {
   }
   LOCKSTEP_COPIED_IF_ASKED(SpectralNorm);
 
-  Parameter original;
-  Buffer u, v;  ///< The singular vectors.
+  Parameter original;  ///< The parameter behind the weight.
+  Buffer u, v;         ///< The singular vectors.
 
   /// As of now, without an iteration.
   Tensor weight() const { return detail::over_largest_singular_value(original, options_.dim, u.clone(), v.clone()); }
@@ -142,6 +144,7 @@ class SpectralNorm : public Module<SpectralNorm<Layer>> {
   SpectralNormOptions options_;
 };
 
+/// The layer, with such a weight.
 template <class Layer>
 SpectralNorm<Layer> spectral_norm(Layer layer, const SpectralNormOptions& options = {}) {
   return SpectralNorm<Layer>(std::move(layer), options);

@@ -16,6 +16,7 @@ LOCKSTEP_API Tensor elu(const Tensor& x, double alpha = 1);                     
 LOCKSTEP_API Tensor celu(const Tensor& x, double alpha = 1);
 LOCKSTEP_API Tensor selu(const Tensor& x);  ///< elu scaled so that mean 0 and variance 1 stay (Klambauer et al. 2017).
 
+/// By the error function, or by tanh, which approximates it.
 enum class GeluForm { exact, tanh };
 /// x Phi(x), Phi the normal distribution function, or its tanh approximation (Hendrycks, Gimpel 2016).
 LOCKSTEP_API Tensor gelu(const Tensor& x, GeluForm form = GeluForm::exact);
@@ -51,9 +52,9 @@ LOCKSTEP_API Tensor glu(const Tensor& x, std::int64_t dim = -1);
 LOCKSTEP_API Tensor prelu(const Tensor& x, const Tensor& weight);
 
 struct RreluOptions {
-  double lower = 1. / 8;
-  double upper = 1. / 3;
-  bool training = false;
+  double lower = 1. / 8;  ///< The least factor.
+  double upper = 1. / 3;  ///< The greatest factor.
+  bool training = false;  ///< Factors are drawn; else the middle.
 };
 /// leaky_relu with a slope for each element, uniform in [lower, upper) in training, else their mean. The slopes do not
 /// depend on the number of devices, as dropout's elements do not. Throws InvalidArgument unless lower <= upper.

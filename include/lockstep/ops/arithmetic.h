@@ -9,13 +9,13 @@ namespace lockstep {
 
 LOCKSTEP_API Tensor add(const Tensor& a, const Tensor& b, double alpha = 1);  ///< a + alpha * b
 LOCKSTEP_API Tensor sub(const Tensor& a, const Tensor& b, double alpha = 1);  ///< a - alpha * b
-LOCKSTEP_API Tensor mul(const Tensor& a, const Tensor& b);
-LOCKSTEP_API Tensor div(const Tensor& a, const Tensor& b);  ///< True division: integers give float32.
-LOCKSTEP_API Tensor add(const Tensor& a, double b);
-inline Tensor sub(const Tensor& a, double b) { return add(a, -b); }
-LOCKSTEP_API Tensor mul(const Tensor& a, double b);
-LOCKSTEP_API Tensor div(const Tensor& a, double b);
-LOCKSTEP_API Tensor neg(const Tensor& a);
+LOCKSTEP_API Tensor mul(const Tensor& a, const Tensor& b);                    ///< a * b
+LOCKSTEP_API Tensor div(const Tensor& a, const Tensor& b);                    ///< True division: integers give float32.
+LOCKSTEP_API Tensor add(const Tensor& a, double b);                           ///< a + b
+inline Tensor sub(const Tensor& a, double b) { return add(a, -b); }           ///< a - b
+LOCKSTEP_API Tensor mul(const Tensor& a, double b);                           ///< a * b
+LOCKSTEP_API Tensor div(const Tensor& a, double b);                           ///< True division.
+LOCKSTEP_API Tensor neg(const Tensor& a);                                     ///< -a
 
 /// a - b floor(a / b): what is left of a, with the sign of b, as Python's %. Numeric dtypes. An integer by 0 is 0; by
 /// the number 0, InvalidArgument.

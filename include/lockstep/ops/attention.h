@@ -35,8 +35,8 @@ enum class RotaryPairs : std::uint8_t {
 };
 
 struct RotaryOptions {
-  double base = 10000;
-  RotaryPairs pairs = RotaryPairs::halves;
+  double base = 10000;                      ///< Of the frequencies.
+  RotaryPairs pairs = RotaryPairs::halves;  ///< Which features make a pair.
 };
 
 /// Turns pair i of the features at position p by the angle p base^(-2 i / features) (Su et al. 2021). x: [..., length,

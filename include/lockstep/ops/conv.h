@@ -17,6 +17,7 @@ namespace lockstep {
 ///   .padding = 1      .padding = {1, 2}      .padding = Padding::same
 class LOCKSTEP_API Padding {
  public:
+  /// What padding may be beside numbers.
   enum Rule : std::uint8_t {
     numbers,
     valid,  ///< None.
@@ -29,8 +30,8 @@ class LOCKSTEP_API Padding {
   Padding(const Shape& each) : each_(each) {}
   Padding(Rule rule) : each_(0), rule_(rule) {}
 
-  Rule rule() const noexcept { return rule_; }
-  const PerDimension& each() const noexcept { return each_; }
+  Rule rule() const noexcept { return rule_; }                 ///< Which of them it is.
+  const PerDimension& each() const noexcept { return each_; }  ///< Of numbers: for each dimension.
 
  private:
   PerDimension each_;

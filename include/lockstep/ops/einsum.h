@@ -17,6 +17,7 @@ namespace lockstep {
 /// order, and sizes of 1 broadcast. Operands are multiplied from the left. InvalidArgument for what is no equation.
 LOCKSTEP_API Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
 
+/// The same for a list.
 inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands) {
   return einsum(equation, std::span(operands.begin(), operands.size()));
 }

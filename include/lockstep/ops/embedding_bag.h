@@ -8,10 +8,11 @@
 
 namespace lockstep {
 
+/// What a bag of rows becomes.
 enum class EmbeddingBagMode { sum, mean, max };
 
 struct EmbeddingBagOptions {
-  EmbeddingBagMode mode = EmbeddingBagMode::mean;
+  EmbeddingBagMode mode = EmbeddingBagMode::mean;  ///< What a bag becomes.
   /// Where each bag begins in an index of one dimension, from 0 on, not decreasing: int32 or int64 [bags].
   Tensor offsets = {};
   bool include_last_offset = false;  ///< The last offset is where the last bag ends.

@@ -43,9 +43,9 @@ class LOCKSTEP_API ScaleFactor {
 };
 
 struct InterpolateOptions {
-  PerDimension size = {};         ///< Of the result. Either this or scale_factor.
-  ScaleFactor scale_factor = {};  ///< The size is floor(scale_factor * size of x).
-  Interpolation mode = Interpolation::nearest;
+  PerDimension size = {};                       ///< Of the result. Either this or scale_factor.
+  ScaleFactor scale_factor = {};                ///< The size is floor(scale_factor * size of x).
+  Interpolation mode = Interpolation::nearest;  ///< Between the pixels.
   /// The middles of the corner elements meet, not the corners of the image. Of linear and cubic modes.
   bool align_corners = false;
   /// Places are computed from the sizes, not from scale_factor, which may be less exact than these.

@@ -25,9 +25,11 @@ LOCKSTEP_API std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim =
 /// Views of `size` places each along `dim`, the last one smaller.
 LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, std::int64_t size, std::int64_t dim = 0);
 
+/// The same for a list.
 inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);
 }
+/// The same for a list.
 inline Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return stack(std::span(tensors.begin(), tensors.size()), dim);
 }

@@ -23,8 +23,8 @@ enum class PadMode : std::uint8_t {
   circular,   ///< The tensor again from its other side: at most as many elements as x has.
 };
 struct PaddingOptions {
-  PadMode mode = PadMode::constant;
-  double value = 0;  ///< Of PadMode::constant.
+  PadMode mode = PadMode::constant;  ///< What is added.
+  double value = 0;                  ///< Of PadMode::constant.
 };
 /// `padding` holds, from the last dimension on, the number of elements to add before and after; negative ones cut.
 /// Throws ShapeError for more than x has to cut or repeat, and InvalidArgument for a value with another mode.

@@ -29,7 +29,7 @@ LOCKSTEP_API Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target,
                                       const GaussianNllLossOptions& options = {});
 
 struct CtcLossOptions {
-  std::int64_t blank = 0;
+  std::int64_t blank = 0;                 ///< The class that stands for no label.
   Reduction reduction = Reduction::mean;  ///< The mean divides a loss by its target's length (at least 1) first.
   bool zero_infinity = false;  ///< Infinite losses, of targets that do not fit their input, count 0 and have no slope.
 };

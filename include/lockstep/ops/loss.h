@@ -20,9 +20,12 @@ enum class Reduction {
 struct LossOptions {
   Reduction reduction = Reduction::mean;
 };
+/// (input - target)^2
 LOCKSTEP_API Tensor mse_loss(const Tensor& input, const Tensor& target, const LossOptions& options = {});
+/// abs(input - target)
 LOCKSTEP_API Tensor l1_loss(const Tensor& input, const Tensor& target, const LossOptions& options = {});
 
+/// Options of smooth_l1_loss().
 struct SmoothL1LossOptions {
   Reduction reduction = Reduction::mean;
   double beta = 1;  ///< Where the square ends; 0 gives l1_loss. Negative: InvalidArgument.
@@ -72,7 +75,7 @@ LOCKSTEP_API Tensor cross_entropy(const Tensor& input, const Tensor& target, con
 struct NllLossOptions {
   Tensor weight = {};
   Reduction reduction = Reduction::mean;
-  std::int64_t ignore_index = -100;
+  std::int64_t ignore_index = -100;  ///< Rows with this target do not count.
 };
 /// The same with an input of log-probabilities, -input[target].
 LOCKSTEP_API Tensor nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options = {});

@@ -41,7 +41,7 @@ LOCKSTEP_API Tensor instance_norm(const Tensor& x, const Tensor& running_mean = 
                                   const BatchNormOptions& options = {});
 
 struct LocalResponseOptions {
-  double alpha = 1e-4, beta = 0.75, k = 1;
+  double alpha = 1e-4, beta = 0.75, k = 1;  ///< See local_response_norm().
 };
 /// x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta (Krizhevsky et al. 2012): size / 2 channels
 /// before, (size - 1) / 2 behind, zeros where there are none. x: [batch, channels, ...], of at least three dimensions.

@@ -14,19 +14,23 @@ namespace lockstep {
 template <class T>
 using Number = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
 
+/// As the functions of tensors, of numbers: for kernels.
 template <class A, class B>
 requires std::is_arithmetic_v<A> && std::is_arithmetic_v<B> LOCKSTEP_HD std::common_type_t<A, B> where(bool condition,
                                                                                                        A a, B b) {
   return condition ? std::common_type_t<A, B>(a) : std::common_type_t<A, B>(b);
 }
+/// As the function of tensors.
 template <std::floating_point T>
 LOCKSTEP_HD bool eq(T a, std::type_identity_t<T> b) {
   return a == b;
 }
+/// As the function of tensors.
 template <std::floating_point T>
 LOCKSTEP_HD T sigmoid(T x) {
   return 1 / (1 + std::exp(-x));
 }
+/// As the function of tensors.
 template <std::floating_point T>
 LOCKSTEP_HD T softplus(T x) {  // log(1 + e^x) without overflow
   return (x > 0 ? x : T(0)) + std::log1p(std::exp(-std::abs(x)));

@@ -10,10 +10,12 @@
 
 namespace lockstep {
 
+/// Which cell it is.
 enum class RecurrentKind : std::uint8_t { rnn_tanh, rnn_relu, gru, lstm };
 
+/// The state of an LSTM.
 struct LSTMState {
-  Tensor h, c;
+  Tensor h, c;  ///< [batch, hidden]
   auto members() { return lockstep::members("h", h, "c", c); }
 };
 

@@ -36,8 +36,9 @@ LOCKSTEP_API Tensor amin(const Tensor& x, const Shape& dims, bool keep_dims = fa
 LOCKSTEP_API Tensor max(const Tensor& x);
 LOCKSTEP_API Tensor min(const Tensor& x);
 
+/// What reductions along a dimension give.
 struct ValuesAndIndices {
-  Tensor values;
+  Tensor values;   ///< The elements.
   Tensor indices;  ///< int64, along the dimension.
 };
 /// With the place of the first of equal ones, which gets the whole gradient.

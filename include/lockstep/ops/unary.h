@@ -8,36 +8,36 @@
 
 namespace lockstep {
 
-LOCKSTEP_API Tensor abs(const Tensor& x);     ///< Numeric. The gradient at 0 is 0.
-LOCKSTEP_API Tensor square(const Tensor& x);  ///< Numeric.
-LOCKSTEP_API Tensor reciprocal(const Tensor& x);
-LOCKSTEP_API Tensor sqrt(const Tensor& x);
-LOCKSTEP_API Tensor rsqrt(const Tensor& x);  ///< 1 / sqrt(x)
+LOCKSTEP_API Tensor abs(const Tensor& x);         ///< Numeric. The gradient at 0 is 0.
+LOCKSTEP_API Tensor square(const Tensor& x);      ///< Numeric.
+LOCKSTEP_API Tensor reciprocal(const Tensor& x);  ///< 1 / x
+LOCKSTEP_API Tensor sqrt(const Tensor& x);        ///< The square root. NaN below 0.
+LOCKSTEP_API Tensor rsqrt(const Tensor& x);       ///< 1 / sqrt(x)
 
-LOCKSTEP_API Tensor exp(const Tensor& x);
+LOCKSTEP_API Tensor exp(const Tensor& x);    ///< e^x
 LOCKSTEP_API Tensor expm1(const Tensor& x);  ///< exp(x) - 1, exact near 0
-LOCKSTEP_API Tensor log(const Tensor& x);
+LOCKSTEP_API Tensor log(const Tensor& x);    ///< To base e. NaN below 0.
 LOCKSTEP_API Tensor log1p(const Tensor& x);  ///< log(1 + x), exact near 0
 
-LOCKSTEP_API Tensor log2(const Tensor& x);
-LOCKSTEP_API Tensor log10(const Tensor& x);
+LOCKSTEP_API Tensor log2(const Tensor& x);   ///< To base 2.
+LOCKSTEP_API Tensor log10(const Tensor& x);  ///< To base 10.
 
-LOCKSTEP_API Tensor sin(const Tensor& x);
-LOCKSTEP_API Tensor cos(const Tensor& x);
-LOCKSTEP_API Tensor tan(const Tensor& x);
-LOCKSTEP_API Tensor tanh(const Tensor& x);
+LOCKSTEP_API Tensor sin(const Tensor& x);      ///< Of radians.
+LOCKSTEP_API Tensor cos(const Tensor& x);      ///< Of radians.
+LOCKSTEP_API Tensor tan(const Tensor& x);      ///< Of radians.
+LOCKSTEP_API Tensor tanh(const Tensor& x);     ///< The hyperbolic tangent.
 LOCKSTEP_API Tensor sigmoid(const Tensor& x);  ///< 1 / (1 + exp(-x))
-LOCKSTEP_API Tensor erf(const Tensor& x);
+LOCKSTEP_API Tensor erf(const Tensor& x);      ///< The error function.
 
-LOCKSTEP_API Tensor floor(const Tensor& x);
-LOCKSTEP_API Tensor ceil(const Tensor& x);
+LOCKSTEP_API Tensor floor(const Tensor& x);  ///< The next integer below.
+LOCKSTEP_API Tensor ceil(const Tensor& x);   ///< The next integer above.
 LOCKSTEP_API Tensor trunc(const Tensor& x);  ///< Towards 0.
 LOCKSTEP_API Tensor round(const Tensor& x);  ///< To the nearest whole number, halves to the even one.
 LOCKSTEP_API Tensor sign(const Tensor& x);   ///< -1, 0 or 1; NaN stays.
 
 struct ClampOptions {
-  std::optional<double> min = {};
-  std::optional<double> max = {};
+  std::optional<double> min = {};  ///< No bound where left out.
+  std::optional<double> max = {};  ///< No bound where left out.
 };
 /// Numeric. Elements below min become min, those above max become max; NaN stays. The gradient is that of x where
 /// min <= x <= max. Throws InvalidArgument unless there is a bound and min <= max.

@@ -11,7 +11,7 @@ struct BasicAdamOptions {
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = kDecoupled ? 1e-2 : 0;
-  bool amsgrad = false;
+  bool amsgrad = false;  ///< Divides by the greatest mean of squares so far.
   bool maximize = false;
 
   static constexpr const char* kName = kDecoupled ? "AdamW" : "Adam";
@@ -34,10 +34,10 @@ class LOCKSTEP_API BasicAdam final : public OptimizerWith<BasicAdamOptions<kDeco
   void update(std::size_t group, const Batch& batch) const override;
 };
 
-using AdamOptions = BasicAdamOptions<false>;
-using AdamWOptions = BasicAdamOptions<true>;
-using Adam = BasicAdam<false>;  ///< Weight decay is added to the gradient.
-using AdamW = BasicAdam<true>;  ///< Weight decay shrinks the parameter.
+using AdamOptions = BasicAdamOptions<false>;  ///< Of Adam.
+using AdamWOptions = BasicAdamOptions<true>;  ///< Of AdamW.
+using Adam = BasicAdam<false>;                ///< Weight decay is added to the gradient.
+using AdamW = BasicAdam<true>;                ///< Weight decay shrinks the parameter.
 
 extern template struct LOCKSTEP_API BasicAdamOptions<false>;
 extern template struct LOCKSTEP_API BasicAdamOptions<true>;

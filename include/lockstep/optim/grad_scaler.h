@@ -30,11 +30,11 @@ namespace lockstep::optim {
 class Optimizer;
 
 struct GradScalerOptions {
-  double init_scale = 65536;
-  double growth_factor = 2;
-  double backoff_factor = 0.5;
-  std::int64_t growth_interval = 2000;
-  bool enabled = true;
+  double init_scale = 65536;            ///< The first scale.
+  double growth_factor = 2;             ///< The factor by which the scale grows.
+  double backoff_factor = 0.5;          ///< The factor after a step whose gradients are not finite.
+  std::int64_t growth_interval = 2000;  ///< The scale grows after so many steps in a row that are.
+  bool enabled = true;                  ///< false: it does nothing.
 };
 
 /// Options, defaults and order of calls are PyTorch's. Replicas of a parameter decide alike. One thread at a time may
@@ -44,8 +44,8 @@ class LOCKSTEP_API GradScaler {
   /// Throws InvalidArgument unless init_scale > 0, growth_factor > 1, 0 < backoff_factor < 1 and growth_interval > 0.
   explicit GradScaler(const GradScalerOptions& options = {});
 
-  bool is_enabled() const noexcept { return options_.enabled; }
-  double get_scale() const noexcept { return options_.enabled ? scale_ : 1; }
+  bool is_enabled() const noexcept { return options_.enabled; }                ///< As the options say.
+  double get_scale() const noexcept { return options_.enabled ? scale_ : 1; }  ///< What losses are multiplied by now.
 
   /// The loss times the scale.
   Tensor scale(const Tensor& loss) const;

@@ -10,7 +10,7 @@ struct NAdamOptions {
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;
-  double momentum_decay = 4e-3;
+  double momentum_decay = 4e-3;         ///< How fast momentum grows.
   bool decoupled_weight_decay = false;  ///< As in AdamW.
   bool maximize = false;
 

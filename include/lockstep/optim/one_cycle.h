@@ -5,26 +5,27 @@
 
 namespace lockstep::optim {
 
+/// The form of the way between two rates.
 enum class Anneal : std::uint8_t { cos, linear };
 
 /// One number for all groups, or one for each.
 struct PerGroup : std::vector<double> {
   PerGroup(double value) : vector{value} {}
   PerGroup(std::initializer_list<double> values) : vector(values) {}
-  double of(std::size_t group) const { return size() == 1 ? front() : at(group); }
+  double of(std::size_t group) const { return size() == 1 ? front() : at(group); }  ///< The number of a group.
 };
 
 struct OneCycleLROptions {
-  PerGroup max_lr = 1e-2;
-  std::int64_t total_steps = 0;
-  double pct_start = 0.3;  ///< The part of the steps in which the rate grows.
-  Anneal anneal_strategy = Anneal::cos;
-  bool cycle_momentum = true;  ///< Momentum, or the first of betas, falls as the rate grows.
-  double base_momentum = 0.85;
-  double max_momentum = 0.95;
-  double div_factor = 25;         ///< The first rate is max_lr / div_factor,
-  double final_div_factor = 1e4;  ///< the last one the first / final_div_factor.
-  bool three_phase = false;       ///< Down to the first rate as it came up, then to the last.
+  PerGroup max_lr = 1e-2;                ///< The greatest rate.
+  std::int64_t total_steps = 0;          ///< Of the whole cycle.
+  double pct_start = 0.3;                ///< The part of the steps in which the rate grows.
+  Anneal anneal_strategy = Anneal::cos;  ///< The form of the way up and down.
+  bool cycle_momentum = true;            ///< Momentum, or the first of betas, falls as the rate grows.
+  double base_momentum = 0.85;           ///< The least.
+  double max_momentum = 0.95;            ///< The greatest.
+  double div_factor = 25;                ///< The first rate is max_lr / div_factor,
+  double final_div_factor = 1e4;         ///< the last one the first / final_div_factor.
+  bool three_phase = false;              ///< Down to the first rate as it came up, then to the last.
 };
 
 /// A step is a batch. step() throws InvalidArgument past total_steps, the constructor for options out of range and for

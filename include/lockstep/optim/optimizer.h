@@ -30,16 +30,17 @@ struct Batch;
 /// One tensor of a parameter's state, such as "momentum_buffer".
 struct Slot {
   const char* name;
-  bool used = true;  ///< Whether the options of the group ask for it.
-  double initial = 0;
+  bool used = true;    ///< Whether the options of the group ask for it.
+  double initial = 0;  ///< What it is filled with at first.
 };
 
 /// One option of a group, by PyTorch's name.
 struct Option {
   std::string_view name;
-  std::variant<double*, bool*, std::array<double, 2>*> value;
+  std::variant<double*, bool*, std::array<double, 2>*> value;  ///< Where it is.
 };
 
+/// The part of optimizers that does not depend on the rule: see the description of the file.
 class LOCKSTEP_API Optimizer {
  public:
   virtual ~Optimizer();
@@ -58,12 +59,13 @@ class LOCKSTEP_API Optimizer {
   /// that are views into a bucket stay views.
   void zero_grad(bool set_to_none = true);
 
-  std::size_t group_count() const noexcept;
+  std::size_t group_count() const noexcept;  ///< Groups of parameters.
+  /// As they were given. Throws InvalidArgument for a group that is not there.
   const std::vector<Tensor>& parameters(std::size_t group = 0) const;
 
-  double lr(std::size_t group = 0) const;
-  void set_lr(double lr, std::size_t group);
-  void set_lr(double lr);  ///< Of all groups.
+  double lr(std::size_t group = 0) const;     ///< Of a group. Throws InvalidArgument for a group that is not there.
+  void set_lr(double lr, std::size_t group);  ///< Throws InvalidArgument for a group that is not there.
+  void set_lr(double lr);                     ///< Of all groups.
   /// `momentum` or the first of `betas`; nothing where the optimizer has neither.
   std::optional<double> momentum(std::size_t group = 0) const;
   /// Throws InvalidArgument where the optimizer has no momentum.
@@ -82,7 +84,7 @@ class LOCKSTEP_API Optimizer {
   explicit Optimizer(const char* name);
   /// Throws InvalidArgument, DTypeError for what is not a floating leaf of its own.
   void add_parameters(std::vector<Tensor> parameters);
-  void check_group(std::size_t group) const;
+  void check_group(std::size_t group) const;  ///< Throws InvalidArgument for a group that is not there.
 
  private:
   struct Impl;
@@ -113,6 +115,7 @@ class LOCKSTEP_API Optimizer {
 template <class Options>
 class OptimizerWith : public Optimizer {
  public:
+  /// Parameters that share options.
   struct Group {
     std::vector<Tensor> parameters;
     Options options = {};
@@ -127,11 +130,13 @@ class OptimizerWith : public Optimizer {
     for (Group& group : groups) add_group(std::move(group.parameters), group.options);
   }
 
+  /// Throws as the constructors do.
   void add_group(std::vector<Tensor> parameters, const Options& options = {}) {
     options.check();
     add_parameters(std::move(parameters));
     options_.push_back(options);
   }
+  /// May be changed between steps. Throws InvalidArgument for a group that is not there.
   Options& options(std::size_t group = 0) { return check_group(group), options_[group]; }
   const Options& options(std::size_t group = 0) const { return check_group(group), options_[group]; }
 

@@ -11,7 +11,7 @@ struct RMSpropOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   double momentum = 0;
-  bool centered = false;
+  bool centered = false;  ///< Takes the variance of gradients instead of their mean square.
   bool maximize = false;
 
   static constexpr const char* kName = "RMSprop";

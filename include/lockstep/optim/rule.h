@@ -22,6 +22,7 @@
 
 namespace lockstep::optim {
 
+/// The most tensors of state that a parameter has.
 inline constexpr std::size_t kMaxSlots = 4;
 /// Of 16-bit parameters: what they are the rounding of, in float32. Optimizers use the slots before it.
 inline constexpr std::size_t kMasterSlot = 3;
@@ -29,6 +30,7 @@ inline constexpr std::size_t kMasterSlot = 3;
 /// Parameters of one group, device and dtype that have taken equally many steps: what an optimizer's update() hands to
 /// apply(). What it points to is kept alive elsewhere until the launch.
 struct Batch {
+  /// One parameter.
   struct Item {
     const TensorImpl* parameter;
     const TensorImpl* gradient;
@@ -36,12 +38,13 @@ struct Batch {
   };
 
   DeviceState* device = nullptr;
-  DType dtype = kFloat32;
-  double step = 0;     ///< Counts this one.
-  double number = 1;   ///< See Optimizer::number_name.
-  unsigned fresh = 0;  ///< Bit k: slot k was made in this step.
-  std::vector<Item> items;
+  DType dtype = kFloat32;   ///< Of the parameters.
+  double step = 0;          ///< Counts this one.
+  double number = 1;        ///< See Optimizer::number_name.
+  unsigned fresh = 0;       ///< Bit k: slot k was made in this step.
+  std::vector<Item> items;  ///< All parameters.
 
+  /// Whether slot was made in this step.
   bool is_fresh(std::size_t slot) const noexcept { return (fresh >> slot) & 1; }
 };
 
@@ -54,8 +57,9 @@ LOCKSTEP_API void count_changes(const Batch& batch, unsigned slots) noexcept;
 /// the parameter was changed by hand, or the master weight is new: then the parameter counts.
 template <class Narrow, class Rule>
 struct OnMaster {
-  Rule rule;
+  Rule rule;  ///< For the master weight.
 
+  /// Updates one element.
   template <class T, class... State>
   LOCKSTEP_HD void operator()(T& p, T g, T& master, State&... state) const {
     T value = T(Narrow(master)) == p ? master : p;
@@ -92,10 +96,11 @@ void apply(const char* name, double flops, const Rule& rule, const Batch& batch)
 
 /// The gradient as an update sees it: turned around to maximize, with weight decay.
 struct Direction {
-  double sign;
+  double sign;  ///< 1, or -1 to maximize.
   double weight_decay;
 
   Direction(bool maximize, double decay) : sign(maximize ? -1 : 1), weight_decay(decay) {}
+  /// The gradient to descend: with the sign, and with weight decay.
   template <class T>
   LOCKSTEP_HD T of(T g, T p) const {
     g *= T(sign);

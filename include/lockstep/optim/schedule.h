@@ -17,6 +17,7 @@
 
 namespace lockstep::optim {
 
+/// Sets an optimizer's learning rates step by step: see the description of the file.
 class LOCKSTEP_API Schedule {
  public:
   virtual ~Schedule() = default;
@@ -24,8 +25,8 @@ class LOCKSTEP_API Schedule {
   void step();
   /// As this schedule set them: one for each group.
   const std::vector<double>& last_lr() const noexcept { return last_lr_; }
-  std::int64_t last_epoch() const noexcept { return last_epoch_; }  ///< How often step() was called.
-  const Optimizer& optimizer() const noexcept { return *optimizer_; }
+  std::int64_t last_epoch() const noexcept { return last_epoch_; }     ///< How often step() was called.
+  const Optimizer& optimizer() const noexcept { return *optimizer_; }  ///< Whose rates it sets.
 
   /// last_epoch and base_lrs.
   StateDict state_dict() const;
@@ -69,19 +70,19 @@ class BasicSchedule final : public Schedule {
 
 /// base gamma^floor(epoch / step_size)
 struct StepLROptions {
-  std::int64_t step_size = 1;
+  std::int64_t step_size = 1;  ///< Steps from one decay to the next.
   double gamma = 0.1;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using StepLR = BasicSchedule<StepLROptions>;
 
 /// base gamma^(milestones reached), in any order.
 struct MultiStepLROptions {
-  std::vector<std::int64_t> milestones = {};
+  std::vector<std::int64_t> milestones = {};  ///< Where the rate decays.
   double gamma = 0.1;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using MultiStepLR = BasicSchedule<MultiStepLROptions>;
 
@@ -89,46 +90,46 @@ using MultiStepLR = BasicSchedule<MultiStepLROptions>;
 struct ExponentialLROptions {
   double gamma = 1;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using ExponentialLR = BasicSchedule<ExponentialLROptions>;
 
 /// From base to eta_min along half a cosine of t_max steps, then back up, and so on.
 struct CosineAnnealingLROptions {
-  std::int64_t t_max = 1;
+  std::int64_t t_max = 1;  ///< Half a period.
   double eta_min = 0;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using CosineAnnealingLR = BasicSchedule<CosineAnnealingLROptions>;
 
 /// From base to eta_min along half a cosine, then again from base; each round t_mult times as long as the one before.
 /// Loshchilov, Hutter 2017 (SGDR).
 struct CosineAnnealingWarmRestartsOptions {
-  std::int64_t t_0 = 1;
-  std::int64_t t_mult = 1;
+  std::int64_t t_0 = 1;     ///< Length of the first round.
+  std::int64_t t_mult = 1;  ///< By how much each round is longer than the one before.
   double eta_min = 0;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using CosineAnnealingWarmRestarts = BasicSchedule<CosineAnnealingWarmRestartsOptions>;
 
 /// From base start_factor to base end_factor in total_iters steps.
 struct LinearLROptions {
-  double start_factor = 1. / 3;
-  double end_factor = 1;
+  double start_factor = 1. / 3;  ///< Of base, at first.
+  double end_factor = 1;         ///< Of base, at the end.
   std::int64_t total_iters = 5;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using LinearLR = BasicSchedule<LinearLROptions>;
 
 /// base (1 - epoch / total_iters)^power, then 0.
 struct PolynomialLROptions {
   std::int64_t total_iters = 5;
-  double power = 1;
+  double power = 1;  ///< 1: a straight line.
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using PolynomialLR = BasicSchedule<PolynomialLROptions>;
 

@@ -20,10 +20,10 @@ using ScheduleOptions = std::variant<StepLROptions, MultiStepLROptions, Exponent
 ///                                                   CosineAnnealingLROptions{.t_max = 9500}},
 ///                                     .milestones = {500}});
 struct SequentialLROptions {
-  std::vector<ScheduleOptions> schedules = {};
-  std::vector<std::int64_t> milestones = {};  ///< Growing; one fewer than schedules.
+  std::vector<ScheduleOptions> schedules = {};  ///< One after the other.
+  std::vector<std::int64_t> milestones = {};    ///< Growing; one fewer than schedules.
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using SequentialLR = BasicSchedule<SequentialLROptions>;
 

@@ -8,7 +8,7 @@ namespace lockstep::optim {
 struct SGDOptions {
   double lr = 1e-3;
   double momentum = 0;
-  double dampening = 0;
+  double dampening = 0;  ///< The part of the gradient that does not go into the buffer.
   double weight_decay = 0;
   bool nesterov = false;  ///< Needs momentum, and no dampening.
   bool maximize = false;

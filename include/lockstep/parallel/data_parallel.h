@@ -34,18 +34,18 @@ class DeviceIds : public std::vector<int> {
  public:
   DeviceIds() = default;
   DeviceIds(std::initializer_list<int> ids) : std::vector<int>(ids) {}
-  template <std::same_as<std::vector<int>> Ids>  // not deduced from braces
-  DeviceIds(Ids ids) : std::vector<int>(std::move(ids)) {}
+  template <std::same_as<std::vector<int>> Ids>             // not deduced from braces
+  DeviceIds(Ids ids) : std::vector<int>(std::move(ids)) {}  ///< Those of a vector.
 };
 
 struct DataParallelOptions {
   DeviceIds device_ids = {};                 ///< In any order; empty for all visible ones.
   std::optional<Device> output_device = {};  ///< Where outputs are gathered; the first of device_ids if not given.
-  ScatterOptions scatter = {};
-  Gather gather = Gather::concatenate;
-  BucketOptions buckets = {};
+  ScatterOptions scatter = {};               ///< How batches are divided.
+  Gather gather = Gather::concatenate;       ///< How outputs are joined.
+  BucketOptions buckets = {};                ///< Of the gradients.
   World world = {};  ///< The processes that train the model together, each on devices of its own, as many in each.
-  ProcessLoss loss = ProcessLoss::mean;
+  ProcessLoss loss = ProcessLoss::mean;  ///< What a loss is where several processes train.
 };
 
 namespace detail {
@@ -123,7 +123,8 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     this->set_mode(other.is_training());
   }
   DataParallel(DataParallel&&) = default;
-  DataParallel& operator=(const DataParallel& other) { return *this = DataParallel(other); }
+  DataParallel& operator=(const DataParallel& other) { return *this = DataParallel(other); }  ///< Takes over a copy.
+  /// Takes over the other's module and replicas.
   DataParallel& operator=(DataParallel&& other) noexcept {
     DataParallel taken(std::move(other));  // in the end it takes along what this held
     std::swap(options_, taken.options_);
@@ -140,14 +141,16 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   }
 
   auto members() { return nn::members("module", module()); }
+  /// The module on the first device, which optimizers, state dicts and users see.
   M& module() { return detail::there(module_, "DataParallel", "a model"); }
   const M& module() const { return detail::there(module_, "DataParallel", "a model"); }
 
   /// Where the module's own parameters are: the first device.
   Device device() const { return module(), devices_.front(); }
-  const std::vector<Device>& devices() const noexcept { return devices_; }
+  const std::vector<Device>& devices() const noexcept { return devices_; }  ///< In the order of replicas.
+  /// Where outputs are gathered.
   Device output_device() const { return module(), options_.output_device.value_or(device()); }
-  const World& world() const noexcept { return options_.world; }
+  const World& world() const noexcept { return options_.world; }  ///< The processes that train together.
   /// Which rows of each batch this process gives to the model: for loaders.
   data::BatchShare share() const {
     return {.process = world().rank().value(), .processes = world().size(), .devices = int(devices().size())};
@@ -171,6 +174,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   /// whoever asks for them first: grad(), an optimizer's step, clipping. The guard may outlive the model.
   class [[nodiscard]] NoSync {
    public:
+    /// From now on.
     explicit NoSync(DataParallel& model)
         : summing_((model.module(), model.summing_)), outer_(summing_->exchange(false)) {}
     ~NoSync() { *summing_ = outer_; }
@@ -181,6 +185,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     const GradientBuckets::Summing summing_;
     const bool outer_;
   };
+  /// Accumulate without summing, as long as what it returns lives.
   NoSync no_sync() { return NoSync(*this); }
 
  private:

@@ -16,6 +16,7 @@
 
 namespace lockstep {
 
+/// How outputs of replicas are joined.
 enum class Gather : std::uint8_t {
   concatenate,  ///< Along dim, straight into one buffer. 0-dim tensors become a vector.
   mean,         ///< The mean, weighted by the shards' sizes: a mean loss of shards equals that of the full batch.
@@ -23,7 +24,7 @@ enum class Gather : std::uint8_t {
 
 struct GatherOptions {
   std::int64_t dim = 0;
-  Gather how = Gather::concatenate;
+  Gather how = Gather::concatenate;     ///< How.
   std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of mean. Empty for equal ones.
 };
 

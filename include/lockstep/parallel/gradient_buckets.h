@@ -47,7 +47,7 @@ class LOCKSTEP_API GradientBuckets {
   /// As release(), but does not throw: prints the error of a sum that failed, and drops the gradients.
   ~GradientBuckets();
   GradientBuckets(GradientBuckets&&) noexcept;
-  GradientBuckets& operator=(GradientBuckets&&) noexcept;
+  GradientBuckets& operator=(GradientBuckets&&) noexcept;  ///< What this held is released.
 
   /// Before other replicas take the place of these: sums what is not summed. A backward through a graph of these throws
   /// AutogradError from then on, since their gradients could not be summed. Throws the errors of the sum. Where a
@@ -56,7 +56,7 @@ class LOCKSTEP_API GradientBuckets {
   /// False after release(), and when others were made for the primary meanwhile, which take it over.
   bool are_current() const noexcept;
 
-  std::size_t bucket_count() const noexcept;
+  std::size_t bucket_count() const noexcept;  ///< How many there are.
 
  private:
   struct Impl;

@@ -23,9 +23,10 @@ class LOCKSTEP_API ReplicaGroup {
   ReplicaGroup(const ReplicaGroup&) = delete;
   ReplicaGroup& operator=(const ReplicaGroup&) = delete;
 
-  bool has_other_processes() const noexcept;
+  bool has_other_processes() const noexcept;  ///< Whether replicas of other processes take part.
 
   struct Impl;
+  /// For the library.
   Impl& impl() const noexcept { return *impl_; }
 
  private:

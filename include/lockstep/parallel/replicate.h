@@ -50,7 +50,7 @@ class LOCKSTEP_API ReplicaSync {
   ReplicaSync();
   ~ReplicaSync();
   ReplicaSync(ReplicaSync&&) noexcept;
-  ReplicaSync& operator=(ReplicaSync&&) noexcept;
+  ReplicaSync& operator=(ReplicaSync&&) noexcept;  ///< What this held is released.
 
   /// Throws DeviceMismatch naming a parameter that is not on `device`, InvalidArgument naming a lazy one, DTypeError
   /// naming a buffer that cannot become a mean.

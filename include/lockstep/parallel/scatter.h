@@ -19,7 +19,7 @@ enum class Split : std::uint8_t {
 
 struct ScatterOptions {
   std::int64_t dim = 0;
-  Split split = Split::chunk;
+  Split split = Split::chunk;        ///< How rows are divided.
   std::int64_t length = 0;           ///< Rows of each chunk but the last; 0: ceil(B/N).
   std::vector<double> weights = {};  ///< In proportion to these, one for each device, instead of `split`.
 };
@@ -33,9 +33,10 @@ LOCKSTEP_API std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_
 /// shards[k][i]: shard i of tensor k, on device i. Differentiable. A shard that is on its device already is a view.
 /// Throws ShapeError naming the tensor that is 0-dim or whose size along dim differs from the first one's.
 struct Shards {
-  std::vector<std::int64_t> rows;  ///< Of each shard.
-  std::vector<std::vector<Tensor>> tensors;
+  std::vector<std::int64_t> rows;            ///< Of each shard.
+  std::vector<std::vector<Tensor>> tensors;  ///< By tensor, then by shard.
 };
+/// See Shards.
 LOCKSTEP_API Shards scatter_tensors(std::span<const NamedTensor> tensors, std::span<const Device> devices,
                                     const ScatterOptions& options);
 

@@ -26,18 +26,18 @@ enum class ReduceOp : std::uint8_t { sum, mean, max, min };
 /// One rank's part of a collective: memory of its device, and the stream of its device that the operation runs on.
 /// What the operation does not use may be null, and so may memory of no elements.
 struct RankBuffers {
-  Stream stream;
-  const void* send = nullptr;
-  void* receive = nullptr;
+  Stream stream;               ///< Of the rank's device.
+  const void* send = nullptr;  ///< What the rank gives.
+  void* receive = nullptr;     ///< Where the rank gets its result.
 };
 
 /// A message of `count` elements from one rank's memory to another's (or to its own).
 struct Transfer {
-  int from = 0;
-  int to = 0;
-  const void* send = nullptr;
-  void* receive = nullptr;
-  std::size_t count = 0;
+  int from = 0;                ///< The rank that sends.
+  int to = 0;                  ///< The rank that receives.
+  const void* send = nullptr;  ///< Memory of `from`.
+  void* receive = nullptr;     ///< Memory of `to`.
+  std::size_t count = 0;       ///< Elements.
 };
 
 /// A group of devices: rank r is devices()[r]; or, over several processes, first_rank() + r, for each process gives its
@@ -62,10 +62,10 @@ class LOCKSTEP_API Communicator {
   explicit Communicator(std::vector<Device> devices, const World& world = {});
   ~Communicator();  ///< What is enqueued still ends.
   Communicator(Communicator&&) noexcept;
-  Communicator& operator=(Communicator&&) noexcept;
+  Communicator& operator=(Communicator&&) noexcept;  ///< What this held is destroyed.
 
-  int size() const;  ///< Ranks, of all processes.
-  DeviceRank first_rank() const;
+  int size() const;                            ///< Ranks, of all processes.
+  DeviceRank first_rank() const;               ///< Of this process's devices.
   const std::vector<Device>& devices() const;  ///< Of this process.
 
   /// receive[i] of every rank = all ranks' send[i] reduced; i < count.
@@ -88,7 +88,7 @@ class LOCKSTEP_API Communicator {
   /// Ends what is pending with CollectiveError, on all ranks at once; later calls throw it. Where devices share a card,
   /// what is pending ends as usual. Any thread; does not wait, except for NCCL, for some seconds.
   void abort() noexcept;
-  bool is_aborted() const;
+  bool is_aborted() const;  ///< Whether abort() was called, here or by a failure.
 
  private:
   class State;

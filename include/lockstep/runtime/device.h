@@ -13,6 +13,7 @@
 
 namespace lockstep {
 
+/// What kinds of devices have names.
 enum class DeviceType : std::int8_t { cpu, cuda };
 
 /// The CPU, or one GPU (real or simulated).
@@ -28,10 +29,12 @@ class LOCKSTEP_API Device {
   /// Throws InvalidArgument for a negative index.
   static Device cuda(int index);
 
-  DeviceType type() const noexcept { return type_; }
+  DeviceType type() const noexcept { return type_; }  ///< The CPU or a GPU.
+  /// Whether it is the CPU.
   bool is_cpu() const noexcept { return type_ == DeviceType::cpu; }
+  /// Whether it is a GPU.
   bool is_cuda() const noexcept { return type_ == DeviceType::cuda; }
-  int index() const noexcept { return index_; }
+  int index() const noexcept { return index_; }  ///< Of a GPU: from 0. Of the CPU: 0.
   std::string name() const;
 
   auto operator<=>(const Device&) const = default;
@@ -44,6 +47,7 @@ class LOCKSTEP_API Device {
 /// Prints cpu or cuda:1.
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Device& device);
 
+/// What is known of a device.
 struct DeviceProperties {
   std::string name;              ///< The model, as its backend calls it.
   std::size_t memory_bytes = 0;  ///< All of its memory.

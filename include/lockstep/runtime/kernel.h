@@ -13,34 +13,37 @@ namespace lockstep {
 
 /// Bytes that an operation touches: `rows` runs of `row_bytes`, `pitch` bytes apart.
 struct Region {
-  const void* data = nullptr;
-  std::size_t row_bytes = 0;
-  std::size_t rows = 1;
-  std::size_t pitch = 0;
+  const void* data = nullptr;  ///< The first byte.
+  std::size_t row_bytes = 0;   ///< Of each run.
+  std::size_t rows = 1;        ///< Number of runs.
+  std::size_t pitch = 0;       ///< Bytes from one run's start to the next one's.
 
-  std::size_t bytes() const noexcept { return rows * row_bytes; }
+  std::size_t bytes() const noexcept { return rows * row_bytes; }  ///< Touched.
+  /// From the first to the last one touched.
   std::size_t span_bytes() const noexcept { return rows == 0 ? 0 : (rows - 1) * pitch + row_bytes; }
 };
 
+/// What is done to a region.
 enum class AccessKind : std::uint8_t { read, write };
 
+/// A region, and what is done to it.
 struct Access {
-  Region region;
-  AccessKind kind = AccessKind::read;
+  Region region;                       ///< Where.
+  AccessKind kind = AccessKind::read;  ///< What.
 };
 
 /// What a launch says of itself, for the race checker, the trace and cost models. The name is a literal.
 struct LaunchInfo {
   const char* name = "";
-  double flops = 0;
-  std::span<const Access> accesses;
+  double flops = 0;                  ///< Floating-point operations.
+  std::span<const Access> accesses;  ///< All that it touches.
 };
 
 /// Brings a kernel to its device before its first grid. (CUDA loads kernels one by one, when they are first launched,
 /// and a card may have to end its work for that.)
 class KernelLoader {
  public:
-  virtual void load(const void* kernel) = 0;
+  virtual void load(const void* kernel) = 0;  ///< Loads the kernel.
 
  protected:
   ~KernelLoader() = default;
@@ -51,27 +54,28 @@ class KernelLoader {
 /// may use `workspace` in them: kWorkspaceBytes of the device's memory, the stream's own, so that one kernel after the
 /// other has them.
 struct KernelContext {
-  static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;
+  static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;  ///< Of `workspace`.
 
-  bool parallel = false;
+  bool parallel = false;  ///< Whether to use all cores.
   int device = -1;
-  void* native_stream = nullptr;
-  void* workspace = nullptr;
-  KernelLoader* loader = nullptr;
+  void* native_stream = nullptr;   ///< A cudaStream_t on CUDA, else null.
+  void* workspace = nullptr;       ///< Memory of the device on CUDA, else null.
+  KernelLoader* loader = nullptr;  ///< Of the device.
 };
 
 /// A non-owning reference to a callable void(const KernelContext&) that can be copied into an owning one:
 /// backends that run at once never pay for the copy.
 class KernelRef {
  public:
-  using Owned = std::function<void(const KernelContext&)>;
+  using Owned = std::function<void(const KernelContext&)>;  ///< An owning one.
 
+  /// Refers to `body`, which must outlive this.
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, KernelRef>) KernelRef(const F& body)
       : body_(&body), call_(call<F>), own_([](const void* f) { return Owned(Copied<F>{*static_cast<const F*>(f)}); }) {}
 
-  void operator()(const KernelContext& context) const { call_(body_, context); }
-  Owned own() const { return own_(body_); }
+  void operator()(const KernelContext& context) const { call_(body_, context); }  ///< Runs the kernel.
+  Owned own() const { return own_(body_); }                                       ///< A copy of the callable.
 
  private:
   // Not inlined: a kernel is compiled once, for both kinds of reference.
@@ -97,6 +101,7 @@ namespace host {
 LOCKSTEP_API void parallel_for_pieces(std::int64_t count, std::int64_t grain,
                                       void (*call)(const void*, std::int64_t, std::int64_t), const void* body);
 
+/// body(begin, end) over [0, count) in pieces of about `grain`.
 template <class Body>
 void parallel_for(const KernelContext& context, std::int64_t count, std::int64_t grain, const Body& body) {
   if (!context.parallel || count <= grain) {

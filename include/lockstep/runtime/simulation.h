@@ -26,15 +26,15 @@ struct SimulationOptions {
 /// Which device's n-th operation (from 1, counted from the call that injects the fault) fails; `count` in a row do.
 struct Fault {
   int device = 0;
-  std::uint64_t nth = 1;
-  std::uint64_t count = 1;
+  std::uint64_t nth = 1;    ///< The first one that fails.
+  std::uint64_t count = 1;  ///< How many fail.
 };
 
 /// How many operations of each kind a device has seen since it was made.
 struct OperationCounts {
   std::uint64_t allocations = 0;  ///< Requests to the caching allocator.
-  std::uint64_t copies = 0;
-  std::uint64_t launches = 0;
+  std::uint64_t copies = 0;       ///< Of memory.
+  std::uint64_t launches = 0;     ///< Of kernels, matrix products among them.
   std::uint64_t events = 0;       ///< Records.
   std::uint64_t waits = 0;        ///< Of a stream for an event.
   std::uint64_t peer_copies = 0;  ///< Of the copies, those to another device.
@@ -70,8 +70,8 @@ class LOCKSTEP_API SimulatedDevices {
   SimulatedDevices(const SimulatedDevices&) = delete;
   SimulatedDevices& operator=(const SimulatedDevices&) = delete;
 
-  FaultInjector& fault() noexcept;
-  OperationCounts counts(int device) const;
+  FaultInjector& fault() noexcept;           ///< Of these devices.
+  OperationCounts counts(int device) const;  ///< Throws InvalidArgument for a device that is not there.
 
  private:
   struct State;

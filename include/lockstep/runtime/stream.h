@@ -13,6 +13,7 @@ namespace lockstep {
 
 class Event;
 
+/// Of the streams of a pool.
 enum class StreamPriority : std::uint8_t { normal, high };
 
 /// Names one of a device's streams: a small value. Streams live as long as their device does; using
@@ -21,10 +22,10 @@ class LOCKSTEP_API Stream {
  public:
   /// The next stream of the device's pool, round robin: never the default stream.
   static Stream from_pool(Device device, StreamPriority priority = StreamPriority::normal);
-  static Stream default_stream(Device device);
+  static Stream default_stream(Device device);  ///< Where work goes unless told otherwise.
 
   Device device() const noexcept { return device_; }
-  int id() const noexcept { return id_; }
+  int id() const noexcept { return id_; }  ///< 0 is the default stream.
 
   /// Waits on the host for all work enqueued so far; throws the first error of that work, once.
   void synchronize() const;
@@ -50,7 +51,7 @@ class LOCKSTEP_API Stream {
 class LOCKSTEP_API Event {
  public:
   Event(Event&&) noexcept;
-  Event& operator=(Event&&) noexcept;
+  Event& operator=(Event&&) noexcept;  ///< What this held is destroyed.
   ~Event();
 
   Device device() const;

@@ -15,9 +15,9 @@ namespace lockstep {
 struct TraceEvent {
   std::string name;
   Device device;
-  int stream = 0;
-  double start_us = 0;
-  double end_us = 0;
+  int stream = 0;       ///< Its id.
+  double start_us = 0;  ///< Since the trace began.
+  double end_us = 0;    ///< Since the trace began.
 };
 
 /// Records, while it lives, what simulated devices run. One at a time: a second one throws InvalidArgument.

@@ -1,5 +1,6 @@
 // World: the processes of a job, of which each drives devices of its own. One World is made where the program begins,
-// by whoever knows the launcher (lockstep/runtime/mpi.h), and given to what works over all of them: DataParallel, samplers.
+// by whoever knows the launcher (lockstep/runtime/mpi.h), and given to what works over all of them: DataParallel,
+// samplers.
 #pragma once
 
 #include <chrono>
@@ -21,8 +22,8 @@ template <class Kind>
 class Rank {
  public:
   constexpr Rank() = default;
-  constexpr explicit Rank(int value) noexcept : value_(value) {}
-  constexpr int value() const noexcept { return value_; }
+  constexpr explicit Rank(int value) noexcept : value_(value) {}  ///< Unchecked.
+  constexpr int value() const noexcept { return value_; }         ///< From 0.
   constexpr auto operator<=>(const Rank&) const noexcept = default;
 
  private:
@@ -46,7 +47,7 @@ class LOCKSTEP_API World {
 
   ProcessRank rank() const noexcept;
   int size() const noexcept;
-  bool is_first() const noexcept { return rank() == ProcessRank(); }
+  bool is_first() const noexcept { return rank() == ProcessRank(); }  ///< Whether this is process 0.
   /// The name of the host on which a process runs.
   const std::string& host(ProcessRank process) const;
   /// How long anything waits for another process.

@@ -11,16 +11,16 @@ namespace lockstep {
 /// Rows [first, first + count) of the `total` rows of a batch, along dimension `dim` of its tensors.
 struct BatchShard {
   std::int64_t dim = 0;
-  std::int64_t first = 0;
-  std::int64_t count = 0;
-  std::int64_t total = 0;
+  std::int64_t first = 0;  ///< The first row.
+  std::int64_t count = 0;  ///< How many rows.
+  std::int64_t total = 0;  ///< Of the whole batch.
 };
 
 /// Where the elements of a shard lie in the tensor of the whole batch, both in row-major order: element i is element
 /// first + i / run * stride + i % run there.
 struct BatchPlace {
-  std::int64_t first = 0;
-  std::int64_t run = 0;
+  std::int64_t first = 0;  ///< See above.
+  std::int64_t run = 0;    ///< See above.
   std::int64_t stride = 0;
 };
 

@@ -27,8 +27,9 @@ TensorOptions options_of(const T& option) {
 
 /// Uninitialized. Throws ShapeError for a negative size.
 LOCKSTEP_API Tensor empty(const Shape& sizes, const TensorOptions& options = {});
-LOCKSTEP_API Tensor zeros(const Shape& sizes, const TensorOptions& options = {});
-LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});
+LOCKSTEP_API Tensor zeros(const Shape& sizes, const TensorOptions& options = {});  ///< Of zeros. Throws as empty().
+LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});   ///< Of ones. Throws as empty().
+/// Of this value everywhere. Throws as empty().
 LOCKSTEP_API Tensor full(const Shape& sizes, double value, const TensorOptions& options = {});
 
 /// start, start + step, ... before stop: int64 unless the options or a fractional argument say otherwise.
@@ -45,6 +46,7 @@ LOCKSTEP_API Tensor logspace(double start, double stop, std::int64_t steps, doub
 LOCKSTEP_API Tensor eye(std::int64_t rows, const TensorOptions& options = {});
 LOCKSTEP_API Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options = {});
 
+/// Of the shape of `like`, and of its dtype and device unless the options say otherwise. Else as empty() and its kin.
 LOCKSTEP_API Tensor empty_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor zeros_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor ones_like(const Tensor& like, const TensorOptions& options = {});
@@ -114,11 +116,13 @@ requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& opt
   }
 }
 
+/// The same of lists, of lists of lists and of vectors.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
   return detail::from_values(std::vector<T>(values), {std::int64_t(values.size())}, options);
 }
 
+/// The same of lists of lists. Throws ShapeError for rows of different lengths.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
                                                const TensorOptions& options = {}) {
@@ -131,6 +135,7 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initia
   return detail::from_values(all, {std::int64_t(rows.size()), std::int64_t(columns)}, options);
 }
 
+/// The same of a vector.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
   return detail::from_values(values, {std::int64_t(values.size())}, options);

@@ -21,28 +21,31 @@ inline constexpr NoneTag None;          ///< A new dimension of size 1; in a Sli
 /// Elements start, start + step, ... before stop. Negative positions count from the end. Slice(1, None): all but the
 /// first.
 struct Slice {
-  std::int64_t start = 0;
-  std::int64_t stop = std::numeric_limits<std::int64_t>::max();
-  std::int64_t step = 1;
+  std::int64_t start = 0;                                        ///< The first element.
+  std::int64_t stop = std::numeric_limits<std::int64_t>::max();  ///< Behind the last element.
+  std::int64_t step = 1;                                         ///< From one to the next.
 
   Slice() = default;  ///< All of the dimension.
   Slice(std::optional<std::int64_t> from, std::optional<std::int64_t> to = {}, std::int64_t by = 1)
       : start(from.value_or(0)), stop(to.value_or(std::numeric_limits<std::int64_t>::max())), step(by) {}
 };
 
+/// One entry of a list of indices: see the description of the file.
 class Index {
  public:
+  /// What an entry may be.
   enum class Kind : std::uint8_t { integer, slice, ellipsis, none };
 
+  /// Any of these may stand in a list of indices.
   Index(std::int64_t integer) : kind_(Kind::integer) { slice_.start = integer; }
   Index(int integer) : Index(std::int64_t(integer)) {}
   Index(Slice slice) : kind_(Kind::slice), slice_(slice) {}
   Index(EllipsisTag) : kind_(Kind::ellipsis) {}
   Index(NoneTag) : kind_(Kind::none) {}
 
-  Kind kind() const noexcept { return kind_; }
-  std::int64_t integer() const noexcept { return slice_.start; }
-  const Slice& slice() const noexcept { return slice_; }
+  Kind kind() const noexcept { return kind_; }                    ///< What it is.
+  std::int64_t integer() const noexcept { return slice_.start; }  ///< Of the kind integer.
+  const Slice& slice() const noexcept { return slice_; }          ///< Of the kind slice.
 
  private:
   Kind kind_;

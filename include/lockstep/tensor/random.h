@@ -50,6 +50,7 @@ inline Tensor randint(std::int64_t high, const Shape& sizes, const TensorOptions
 /// A random order of 0 .. count - 1, int64, drawn on the CPU.
 LOCKSTEP_API Tensor randperm(std::int64_t count, const TensorOptions& options = {});
 
+/// Of the shape of `like`, and of its dtype and device unless the options say otherwise. Else as rand() and its kin.
 LOCKSTEP_API Tensor rand_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor randn_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high,
@@ -57,6 +58,7 @@ LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int6
 
 /// Fills a floating tensor with numbers uniform in [low, high).
 LOCKSTEP_API Tensor& uniform_(Tensor& tensor, double low, double high);
+/// The same, normal.
 LOCKSTEP_API Tensor& normal_(Tensor& tensor, double mean, double standard_deviation);
 
 // The same with one option.

@@ -12,9 +12,10 @@
 
 namespace lockstep {
 
+/// Tensors by key, in the order in which they were added.
 class LOCKSTEP_API StateDict {
  public:
-  using Entry = std::pair<std::string, Tensor>;
+  using Entry = std::pair<std::string, Tensor>;  ///< A key and its tensor.
 
   /// Throws InvalidArgument if the key is there already.
   void add(std::string key, Tensor value);

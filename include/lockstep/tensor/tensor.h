@@ -28,9 +28,9 @@ class ElementIndex;
 /// Where and of what a new tensor is made. What is left out is the CPU and float32, or for the _like functions
 /// what the given tensor has.
 struct TensorOptions {
-  std::optional<DType> dtype = {};
+  std::optional<DType> dtype = {};  ///< As said above, where left out.
   std::optional<Device> device = {};
-  bool requires_grad = false;
+  bool requires_grad = false;  ///< Whether backward() brings the new tensor a gradient.
 };
 
 /// Elements by position: see Tensor::accessor().
@@ -62,6 +62,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   Tensor(const Tensor& other) noexcept : TensorMethods(), impl_(other.impl_) { acquire(); }
   Tensor(Tensor&& other) noexcept : TensorMethods(), impl_(std::exchange(other.impl_, nullptr)) {}
   // A named tensor takes the handle; what it held is released at once.
+  /// The name becomes another handle; what it held is released.
   Tensor& operator=(const Tensor& other) & noexcept { return *this = Tensor(other); }
   Tensor& operator=(Tensor&& other) & noexcept {
     Tensor taken(std::move(other));
@@ -77,21 +78,22 @@ class LOCKSTEP_API Tensor : public TensorMethods {
     if (impl_) release();
   }
 
-  bool defined() const noexcept { return impl_ != nullptr; }
+  bool defined() const noexcept { return impl_ != nullptr; }  ///< Whether it is a handle to anything.
   /// The same array under the same handle state: no copy lies between them.
   bool is_same(const Tensor& other) const noexcept { return impl_ == other.impl_; }
 
   // Geometry. All throw InvalidArgument for an undefined tensor.
+  /// All sizes.
   const Shape& sizes() const;
-  const Shape& strides() const;  ///< In elements.
-  std::int64_t size(std::int64_t dim) const;
-  int dim() const { return sizes().rank(); }
-  std::int64_t numel() const;
-  DType dtype() const;
-  Device device() const;
-  bool is_cuda() const { return device().is_cuda(); }
-  bool is_floating_point() const { return is_floating(dtype()); }
-  bool is_contiguous() const;
+  const Shape& strides() const;                        ///< In elements.
+  std::int64_t size(std::int64_t dim) const;           ///< Of a dimension; negative ones count from the end.
+  int dim() const { return sizes().rank(); }           ///< The number of dimensions.
+  std::int64_t numel() const;                          ///< The number of elements.
+  DType dtype() const;                                 ///< Of the elements.
+  Device device() const;                               ///< Where the elements are.
+  bool is_cuda() const { return device().is_cuda(); }  ///< Whether the elements are on a GPU.
+  bool is_floating_point() const { return is_floating(dtype()); }  ///< Whether the dtype is floating.
+  bool is_contiguous() const;  ///< Whether the elements lie in row-major order without holes.
 
   // Values on the host: wait for the device, and throw the errors of its work.
   /// The only element. Throws ShapeError for more or less than one. T: any arithmetic type; converts.
@@ -121,32 +123,33 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   }
 
   // Movement: differentiable. A tensor that already is as asked is returned itself, without a copy.
-  Tensor to(Device device) const;
-  Tensor to(DType dtype) const;
-  Tensor to(Device device, DType dtype) const;
-  Tensor cuda(int index = 0) const { return to(Device::cuda(index)); }
-  Tensor cpu() const { return to(Device()); }
-  Tensor contiguous() const;
-  Tensor clone() const;
+  Tensor to(Device device) const;                                       ///< On that device.
+  Tensor to(DType dtype) const;                                         ///< Of that dtype.
+  Tensor to(Device device, DType dtype) const;                          ///< Both.
+  Tensor cuda(int index = 0) const { return to(Device::cuda(index)); }  ///< On that GPU.
+  Tensor cpu() const { return to(Device()); }                           ///< On the CPU.
+  Tensor contiguous() const;                                            ///< In row-major order without holes.
+  Tensor clone() const;                                                 ///< A copy, always.
   /// The memory is used on `stream` too: it is not reused before the work enqueued there has ended.
   void record_stream(const Stream& stream) const;
 
   // Views: share the array. Throw ShapeError for what does not fit.
   Tensor view(const Shape& sizes) const;     ///< One size may be -1. Throws where only a copy could have that shape.
   Tensor reshape(const Shape& sizes) const;  ///< A view where possible, else a copy.
-  Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;
-  Tensor select(std::int64_t dim, std::int64_t index) const;
+  Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;  ///< These dimensions as one.
+  Tensor select(std::int64_t dim, std::int64_t index) const;                    ///< Without that dimension.
   /// Elements start, start + step, ... before stop; negative positions count from the end; both are clamped.
   Tensor slice(std::int64_t dim, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
+  /// Elements start ... start + length - 1.
   Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
-  Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;
-  Tensor t() const;
-  Tensor permute(const Shape& dims) const;
+  Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;  ///< With two dimensions exchanged.
+  Tensor t() const;                                              ///< Of a matrix: its transpose.
+  Tensor permute(const Shape& dims) const;                       ///< Dimension i is dimension dims[i] of this.
   using TensorMethods::squeeze;
-  Tensor squeeze(std::int64_t dim) const;
-  Tensor unsqueeze(std::int64_t dim) const;
-  Tensor expand(const Shape& sizes) const;  ///< -1 keeps a size.
-  Tensor operator[](std::int64_t index) const { return select(0, index); }
+  Tensor squeeze(std::int64_t dim) const;    ///< Without that dimension, if its size is 1.
+  Tensor unsqueeze(std::int64_t dim) const;  ///< With a new dimension of size 1 there.
+  Tensor expand(const Shape& sizes) const;   ///< -1 keeps a size.
+  Tensor operator[](std::int64_t index) const { return select(0, index); }  ///< One row, and so on.
   /// x.index({0, Slice(1, 3), Ellipsis, None}).
   Tensor index(std::initializer_list<Index> indices) const;
 
@@ -167,17 +170,18 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   Tensor& index_put_(std::initializer_list<ElementIndex> indices, double value);
 
   // In place.
-  Tensor& copy_(const Tensor& source);  ///< Broadcasts, converts, and crosses devices.
-  Tensor& fill_(double value);
-  Tensor& zero_() { return fill_(0); }
-  Tensor& add_(const Tensor& other, double alpha = 1);
+  Tensor& copy_(const Tensor& source);                  ///< Broadcasts, converts, and crosses devices.
+  Tensor& fill_(double value);                          ///< Writes the value everywhere.
+  Tensor& zero_() { return fill_(0); }                  ///< Writes zeros.
+  Tensor& add_(const Tensor& other, double alpha = 1);  ///< this + alpha * other; broadcasts.
+  /// this - alpha * other; broadcasts.
   Tensor& sub_(const Tensor& other, double alpha = 1) { return add_(other, -alpha); }
-  Tensor& mul_(const Tensor& other);
-  Tensor& div_(const Tensor& other);  ///< Of a floating dtype.
-  Tensor& add_(double number);
-  Tensor& sub_(double number) { return add_(-number); }
-  Tensor& mul_(double factor);
-  Tensor& div_(double number);  ///< Of a floating dtype.
+  Tensor& mul_(const Tensor& other);                     ///< Broadcasts.
+  Tensor& div_(const Tensor& other);                     ///< Of a floating dtype.
+  Tensor& add_(double number);                           ///< Adds a number.
+  Tensor& sub_(double number) { return add_(-number); }  ///< Subtracts a number.
+  Tensor& mul_(double factor);                           ///< Multiplies by a number.
+  Tensor& div_(double number);                           ///< Of a floating dtype.
   template <class T>
   Tensor& operator+=(const T& other) {
     return add_(other);
@@ -196,10 +200,10 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   }
 
   // Gradients.
-  bool requires_grad() const;
+  bool requires_grad() const;  ///< Whether a gradient is recorded for it.
   /// Throws AutogradError for a dtype that is not floating, or for a tensor that an op computed.
   Tensor& requires_grad_(bool requires_grad = true);
-  bool is_leaf() const;
+  bool is_leaf() const;  ///< Whether no operation computed it: its gradient is kept in grad().
   /// The gradient that backward() accumulated, undefined if there is none. Of a parameter of a DataParallel it is that
   /// of the whole batch, and what is done to it in place counts for every replica; ask again after the next backward,
   /// step or clipping, which may keep it elsewhere. (In a hook, during a backward: the part of one replica.)

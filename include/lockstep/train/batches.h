@@ -19,9 +19,9 @@ using BatchOf = std::remove_cvref_t<decltype(*std::declval<Loader&>().begin())>;
 
 /// The part of Batches that does not depend on their type. What a loader cannot do is null.
 struct LoaderHandle {
-  std::function<std::int64_t()> size;  ///< Batches in an epoch.
-  std::function<data::LoaderState()> state;
-  std::function<void(const data::LoaderState&)> load_state;
+  std::function<std::int64_t()> size;                        ///< Batches in an epoch.
+  std::function<data::LoaderState()> state;                  ///< Where it stands.
+  std::function<void(const data::LoaderState&)> load_state;  ///< Goes on from there.
   /// Of a loader that knows that it gives this process's rows of each batch: which.
   std::optional<data::BatchShare> share = {};
   std::function<std::int64_t()> rows_of_all;  ///< And the rows of the batch at hand, over all processes.
@@ -33,6 +33,7 @@ struct LoaderHandle {
 template <class Batch>
 struct Batches : LoaderHandle {
   Batches() = default;  ///< None.
+  /// Refers to the loader, which must outlive it.
   template <class Loader>
   requires(!std::derived_from<Loader, LoaderHandle> && std::same_as<BatchOf<Loader>, Batch>) Batches(Loader& loader) {
     each = [&loader](const std::function<void(const Batch&)>& visit) {

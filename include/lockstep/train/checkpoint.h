@@ -31,6 +31,7 @@
 
 namespace lockstep {
 
+/// Named sections of tensors, numbers and states: see the description of the file.
 class LOCKSTEP_API Checkpoint {
  public:
   /// Throw InvalidArgument for a section that is there already, or an empty name or one with a dot.
@@ -48,13 +49,13 @@ class LOCKSTEP_API Checkpoint {
   }
   void put(std::string_view section, double number);
 
-  bool contains(std::string_view section) const;
+  bool contains(std::string_view section) const;  ///< Whether there is such a section.
   /// Throw InvalidArgument unless there is such a section of that kind.
   StateDict tensors(std::string_view section) const;
-  data::LoaderState loader(std::string_view section) const;
-  Generator generator(std::string_view section) const;
-  std::int64_t integer(std::string_view section) const;
-  double number(std::string_view section) const;
+  data::LoaderState loader(std::string_view section) const;  ///< See tensors().
+  Generator generator(std::string_view section) const;       ///< See tensors().
+  std::int64_t integer(std::string_view section) const;      ///< See tensors().
+  double number(std::string_view section) const;             ///< See tensors().
 
   /// Free texts to keep with it. Names that begin with "lockstep." are taken.
   Metadata& notes() noexcept { return notes_; }
@@ -62,7 +63,7 @@ class LOCKSTEP_API Checkpoint {
 
   /// Throw as the functions of io/safetensors.h do; load() throws FormatError for a file that is no checkpoint.
   void save(const std::filesystem::path& path, Links links = Links::follow) const;
-  static Checkpoint load(const std::filesystem::path& path, const ReadOptions& options = {});
+  static Checkpoint load(const std::filesystem::path& path, const ReadOptions& options = {});  ///< See save().
 
  private:
   void put_integer(std::string_view section, std::int64_t number);

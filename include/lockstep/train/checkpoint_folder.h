@@ -36,7 +36,7 @@ class LOCKSTEP_API CheckpointFolder {
   std::vector<std::int64_t> steps() const;
   /// The highest of them.
   std::optional<std::int64_t> latest() const;
-  std::filesystem::path path(std::int64_t step) const;
+  std::filesystem::path path(std::int64_t step) const;  ///< Of the checkpoint after `step` steps.
   /// Throws as Checkpoint::load().
   Checkpoint load(std::int64_t step, const ReadOptions& options = {}) const;
 

@@ -15,21 +15,23 @@
 
 namespace lockstep::train {
 
+/// A table of what training reported.
 class LOCKSTEP_API History {
  public:
+  /// What is known of one column.
   struct Value {
     std::string column;
     double value = 0;
   };
-  using Column = std::vector<std::optional<double>>;
+  using Column = std::vector<std::optional<double>>;  ///< A value for each row, where there is one.
 
-  std::size_t rows() const noexcept { return rows_; }
+  std::size_t rows() const noexcept { return rows_; }  ///< Number of rows.
   /// In the order of their first values.
   const std::vector<std::string>& columns() const noexcept { return names_; }
   /// One entry for each row. Throws InvalidArgument if there is no such column.
   const Column& column(std::string_view name) const;
 
-  void add_row(std::span<const Value> values);
+  void add_row(std::span<const Value> values);  ///< Columns that are not there yet are added.
 
   /// What else is to be known of the run, a line each: checkpoints that were damaged, and passed over. State dicts hold
   /// them, CSV does not.
@@ -44,7 +46,7 @@ class LOCKSTEP_API History {
   std::string svg(const PlotOptions& options = {}) const;
   /// Throw IoError; the file appears whole or not at all.
   void write_csv(const std::filesystem::path& path) const;
-  void write_svg(const std::filesystem::path& path, const PlotOptions& options = {}) const;
+  void write_svg(const std::filesystem::path& path, const PlotOptions& options = {}) const;  ///< See write_csv().
 
   /// One tensor for each column: [2, rows], the values and whether they are there. The notes, if any, are bytes.
   StateDict state_dict() const;

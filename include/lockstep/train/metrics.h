@@ -13,17 +13,19 @@
 
 namespace lockstep::train {
 
+/// A mean by name.
 struct Mean {
   std::string name;
-  double value = 0;
+  double value = 0;  ///< The mean.
 };
 
 /// What a mean is made of: the sum of the values, each times its weight, and the sum of the weights.
 struct MeanSum {
   std::string name;
-  double total = 0;
+  double total = 0;  ///< Of the values times their weights.
   double weight = 0;
 };
+/// total / weight of each.
 LOCKSTEP_API std::vector<Mean> means_of(const std::vector<MeanSum>& sums);
 
 /// Means on their way to the host.
@@ -32,7 +34,7 @@ class LOCKSTEP_API PendingMeans {
   /// Waits for the work that was enqueued before Metrics::take(), not for what came after. Throws the errors of that
   /// work.
   std::vector<Mean> wait() const { return means_of(wait_for_sums()); }
-  std::vector<MeanSum> wait_for_sums() const;
+  std::vector<MeanSum> wait_for_sums() const;  ///< As wait(), without dividing.
 
  private:
   friend class Metrics;
@@ -45,6 +47,7 @@ class LOCKSTEP_API PendingMeans {
   Event complete_;
 };
 
+/// Means over many batches: see the description of the file.
 class LOCKSTEP_API Metrics {
  public:
   explicit Metrics(Device device);
@@ -66,10 +69,10 @@ class LOCKSTEP_API Metrics {
 
   /// Sums and weights, on the CPU: waits for the device.
   StateDict state_dict() const;
-  void load_state_dict(const StateDict& state);
+  void load_state_dict(const StateDict& state);  ///< Replaces what is there.
   /// The same as numbers.
   std::vector<MeanSum> sums() const;
-  void set_sums(const std::vector<MeanSum>& sums);
+  void set_sums(const std::vector<MeanSum>& sums);  ///< Replaces what is there.
 
  private:
   struct Sum {

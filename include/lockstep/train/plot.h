@@ -9,19 +9,20 @@
 
 namespace lockstep::train {
 
+/// One line of a plot.
 struct PlotLine {
   std::string name;
   std::vector<double> x, y;  ///< Of one length. A point that is not finite, or of 1e300 and more, interrupts the line.
   int color = 0;             ///< Of a list that begins anew after its end.
-  bool dashed = false;
+  bool dashed = false;       ///< Drawn in dashes.
 };
 
 struct PlotOptions {
-  std::string title = {};
-  std::string x_label = "step";
-  bool log_y = false;  ///< Values that are not positive interrupt the line then.
-  int width = 720;     ///< Pixels.
-  int height = 420;
+  std::string title = {};        ///< Above the plot; none if empty.
+  std::string x_label = "step";  ///< Below the horizontal axis.
+  bool log_y = false;            ///< Values that are not positive interrupt the line then.
+  int width = 720;               ///< Pixels.
+  int height = 420;              ///< Pixels.
 };
 
 /// Axes with round numbers, a legend, and the lines. Names may hold any UTF-8. Throws InvalidArgument for a line whose

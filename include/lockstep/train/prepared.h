@@ -75,11 +75,11 @@ class Prepared {
     return (*module_)(std::forward<Arguments>(arguments)...);
   }
 
-  M& module() noexcept { return *module_; }
+  M& module() noexcept { return *module_; }  ///< As it was given.
   Device device() const noexcept { return device_; }
   /// Of this process.
   std::size_t device_count() const noexcept { return parallel_ ? parallel_->devices().size() : 1; }
-  const World& world() const noexcept { return world_; }
+  const World& world() const noexcept { return world_; }  ///< The processes that train together.
   /// What the loss of a process is (DataParallelOptions::loss).
   ProcessLoss process_loss() const noexcept { return loss_; }
   /// Rows of the last batch, over all processes: of the first tensor among the arguments.

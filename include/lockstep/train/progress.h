@@ -20,12 +20,12 @@ struct ProgressOptions {
 
 /// Where training stands.
 struct ProgressPoint {
-  std::int64_t epoch = 0;  ///< From 1.
-  std::int64_t epochs = 0;
-  std::int64_t step = 0;  ///< Of all epochs.
-  std::int64_t step_in_epoch = 0;
-  std::optional<std::int64_t> steps_in_epoch = {};
-  bool ends_epoch = false;
+  std::int64_t epoch = 0;                           ///< From 1.
+  std::int64_t epochs = 0;                          ///< Of the whole run.
+  std::int64_t step = 0;                            ///< Of all epochs.
+  std::int64_t step_in_epoch = 0;                   ///< From 1.
+  std::optional<std::int64_t> steps_in_epoch = {};  ///< Where the loader knows.
+  bool ends_epoch = false;                          ///< Whether it is the last point of its epoch.
 };
 
 /// A terminal shows one line for each epoch that has ended, and a bar below, which is narrower than the terminal, and

@@ -36,10 +36,10 @@ struct FitOptions {
   /// of its rows' losses divided by model.batch_rows(): the bits do not depend on the number of processes then.) Called
   /// to train, and without gradients and in evaluation mode to validate. Further means to report go into `metrics`.
   std::function<Tensor(Prepared<M>& model, Batch& batch, Metrics& metrics)> loss;
-  optim::Optimizer& optimizer;          ///< Of the module's parameters.
-  optim::Schedule* schedule = nullptr;  ///< Of that optimizer.
-  ScheduleStep schedule_step = ScheduleStep::epoch;
-  Batches<Batch> validation = {};  ///< Another loader of such batches.
+  optim::Optimizer& optimizer;                       ///< Of the module's parameters.
+  optim::Schedule* schedule = nullptr;               ///< Of that optimizer.
+  ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule goes on.
+  Batches<Batch> validation = {};                    ///< Another loader of such batches.
 };
 
 namespace detail {
@@ -52,12 +52,13 @@ class LOCKSTEP_API Trainer {
   /// Throws InvalidArgument for options out of range, and for devices that are not there.
   explicit Trainer(TrainerOptions options);
 
-  const TrainerOptions& options() const noexcept { return options_; }
+  const TrainerOptions& options() const noexcept { return options_; }  ///< As they were given.
   /// Where modules are put; the first one is where batches go and losses come from.
   const std::vector<Device>& devices() const noexcept { return devices_; }
   /// This process's rows of each batch, for its loaders: {.batch_size = 64, .seed = 1, .share = trainer.share()}.
   data::BatchShare share() const noexcept { return detail::share_of(options_.parallel.world, devices_.size()); }
 
+  /// The module on these devices.
   template <class M>
   Prepared<M> prepare_model(M& module) const {
     return Prepared<M>(module, devices_, options_.parallel);

@@ -47,19 +47,19 @@ struct CheckpointOptions {
 };
 
 struct TrainerOptions {
-  std::int64_t max_epochs = 1;
+  std::int64_t max_epochs = 1;  ///< Through all batches of the loader.
   /// The first so many that are not lost; 0: the CPU. All of those, or else the CPU, if not given.
   std::optional<int> num_gpus = {};
-  std::vector<Device> devices = {};  ///< Instead of num_gpus: the CPU alone, or GPUs.
-  double gradient_clip_val = 0;      ///< 0: gradients are left as they are.
-  GradientClip gradient_clip_algorithm = GradientClip::norm;
-  std::int64_t accumulate = 1;  ///< Batches in a step.
-  Precision precision = Precision::float32;
-  std::int64_t log_every = 0;      ///< Steps from one report to the next; 0: at the end of epochs alone.
-  bool stop_if_not_finite = true;  ///< Throw Diverged when a training loss that is reported or saved is not finite.
-  CheckpointOptions checkpoint = {};
+  std::vector<Device> devices = {};                           ///< Instead of num_gpus: the CPU alone, or GPUs.
+  double gradient_clip_val = 0;                               ///< 0: gradients are left as they are.
+  GradientClip gradient_clip_algorithm = GradientClip::norm;  ///< What gradient_clip_val limits.
+  std::int64_t accumulate = 1;                                ///< Batches in a step.
+  Precision precision = Precision::float32;                   ///< What losses are computed in.
+  std::int64_t log_every = 0;         ///< Steps from one report to the next; 0: at the end of epochs alone.
+  bool stop_if_not_finite = true;     ///< Throw Diverged when a training loss that is reported or saved is not finite.
+  CheckpointOptions checkpoint = {};  ///< Where and how often the run is kept.
   OnLostDevice on_lost_device = OnLostDevice::stop;  ///< To resume needs a folder for checkpoints.
-  ProgressOptions progress = {};
+  ProgressOptions progress = {};                     ///< Where progress is shown.
   DataParallelOptions parallel = {};  ///< But for device_ids. Its world: the processes that train together.
 };
 
@@ -69,9 +69,9 @@ class LOCKSTEP_API Diverged : public Error {
  public:
   Diverged(double mean, std::int64_t after, std::int64_t until);
 
-  const double loss;  ///< The mean over these steps.
-  const std::int64_t after_step;
-  const std::int64_t until_step;
+  const double loss;              ///< The mean over these steps.
+  const std::int64_t after_step;  ///< The steps are those after this one.
+  const std::int64_t until_step;  ///< The last of these steps.
 };
 
 }  // namespace lockstep::train
