@@ -1,16 +1,79 @@
-# Uses the library as a stranger's project does. WAY is find_package: installs the build in BUILD_DIR into a prefix of
-# its own, builds tests/package/consumer against it and runs it; or add_subdirectory: configures the consumer with the
-# sources in SOURCE_DIR inside it (which generates its link line; the library itself is not built a second time). MPI: so
-# that it uses lockstep::mpi, too, in a program of its own.
+# Uses the library as a stranger's project does.
+#   cmake -DWAY=... -DSOURCE_DIR=... -DBUILD_DIR=... -DMPI=ON|OFF -DCOMPILER=... -P package_test.cmake
+# WAY is one of
+#   find_package      installs the build into a prefix of its own, builds tests/package/consumer against it and runs it
+#   add_subdirectory  configures the consumer with the sources inside it (which generates its link line; the library itself
+#                     is not built a second time)
+#   shared            the same as find_package with a shared library, which is linked from the objects of the build
+#   deb               the same as find_package with a Debian package of the build, unpacked into a folder
+# All but add_subdirectory also link a program by what pkg-config says, and look at the library's symbols. MPI: the consumer
+# uses lockstep::mpi, too, in a program of its own.
+cmake_minimum_required(VERSION 3.25)
 set(work ${BUILD_DIR}/package_test/${WAY})
 file(REMOVE_RECURSE ${work})
-set(configure ${CMAKE_COMMAND} -S ${SOURCE_DIR}/tests/package/consumer -B ${work}/build -G Ninja -DCONSUMER_MPI=${MPI})
+set(consumer ${SOURCE_DIR}/tests/package/consumer)
+set(configure ${CMAKE_COMMAND} -S ${consumer} -B ${work}/build -G Ninja -DCMAKE_CXX_COMPILER=${COMPILER} -DCONSUMER_MPI=${MPI})
+set(foreign "nlohmann|tbb|dnnl|dnn_|XXH|cblas|openblas|png_|jpeg_|cuda|cudnn|nccl|cublas|MPI_|ompi_")
 
-if(WAY STREQUAL "add_subdirectory")
-  execute_process(COMMAND ${configure} -DLOCKSTEP_SOURCE=${SOURCE_DIR} COMMAND_ERROR_IS_FATAL ANY)
-else()
-  execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix COMMAND_ERROR_IS_FATAL ANY)
-  execute_process(COMMAND ${configure} -DCMAKE_PREFIX_PATH=${work}/prefix COMMAND_ERROR_IS_FATAL ANY)
+# A shared library gives its users symbols of lockstep, and those of the standard library that each program has.
+function(expect_own_symbols library)
+  execute_process(COMMAND nm -D --defined-only -C ${library} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX REPLACE "[;[]" "," symbols "${symbols}")
+  string(REPLACE "]" "," symbols "${symbols}")
+  string(REPLACE "\n" ";" symbols "${symbols}")
+  set(own 0)
+  foreach(symbol IN LISTS symbols)
+    if(symbol MATCHES "lockstep::")
+      math(EXPR own "${own} + 1")
+    elseif(symbol AND NOT symbol MATCHES "std::|__gnu_cxx::|^[0-9a-f]+ A lockstep")
+      message(FATAL_ERROR "${library} exports a symbol that is not its own: ${symbol}")
+    endif()
+  endforeach()
+  if(own LESS 10)
+    message(FATAL_ERROR "${library} exports ${own} symbols of its own")
+  endif()
+endfunction()
+
+# What a static library defines of others, in their inline functions and templates, it keeps from the programs that export
+# its symbols: it is hidden.
+function(expect_hidden_symbols library)
+  execute_process(COMMAND readelf -sW ${library} OUTPUT_VARIABLE symbols COMMAND_ERROR_IS_FATAL ANY)
+  string(REGEX MATCHALL "(GLOBAL|WEAK) +DEFAULT +[0-9]+ [^\n ]+" visible "${symbols}")
+  list(LENGTH visible count)
+  if(count LESS 100)
+    message(FATAL_ERROR "readelf shows ${count} symbols of ${library}")
+  endif()
+  foreach(symbol IN LISTS visible)
+    if(symbol MATCHES " _?Z?[^ ]*(${foreign})" AND NOT symbol MATCHES "8lockstep")
+      message(FATAL_ERROR "${library} has a visible symbol of another library: ${symbol}")
+    endif()
+  endforeach()
+endfunction()
+
+# A program by what pkg-config says.
+function(expect_pkg_config prefix)
+  find_program(pkg_config NAMES pkg-config pkgconf)
+  if(NOT pkg_config)
+    message("package: no pkg-config, so lockstep.pc was not tried")
+    return()
+  endif()
+  file(GLOB_RECURSE file ${prefix}/lockstep.pc)
+  cmake_path(GET file PARENT_PATH folder)
+  set(flags "")
+  foreach(what cflags libs)
+    execute_process(COMMAND ${CMAKE_COMMAND} -E env PKG_CONFIG_PATH=${folder} ${pkg_config} --${what} lockstep
+                    OUTPUT_VARIABLE output OUTPUT_STRIP_TRAILING_WHITESPACE COMMAND_ERROR_IS_FATAL ANY)
+    separate_arguments(output UNIX_COMMAND "${output}")
+    list(APPEND flags ${output})
+  endforeach()
+  execute_process(COMMAND ${COMPILER} -std=c++20 ${consumer}/devices.cpp -o ${work}/devices ${flags} COMMAND_ERROR_IS_FATAL ANY)
+  file(GLOB_RECURSE library ${prefix}/liblockstep.*)
+  cmake_path(GET folder PARENT_PATH libraries)
+  execute_process(COMMAND ${CMAKE_COMMAND} -E env LD_LIBRARY_PATH=${libraries} ${work}/devices COMMAND_ERROR_IS_FATAL ANY)
+endfunction()
+
+function(expect_consumer prefix)
+  execute_process(COMMAND ${configure} -DCMAKE_PREFIX_PATH=${prefix} COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ${CMAKE_COMMAND} --build ${work}/build COMMAND_ERROR_IS_FATAL ANY)
   execute_process(COMMAND ${work}/build/consumer COMMAND_ERROR_IS_FATAL ANY)
   file(GET_RUNTIME_DEPENDENCIES EXECUTABLES ${work}/build/consumer RESOLVED_DEPENDENCIES_VAR libraries
@@ -21,4 +84,43 @@ else()
   if(MPI)
     execute_process(COMMAND ${work}/build/consumer_mpi COMMAND_ERROR_IS_FATAL ANY)
   endif()
+  expect_pkg_config(${prefix})
+endfunction()
+
+if(WAY STREQUAL "add_subdirectory")
+  execute_process(COMMAND ${configure} -DLOCKSTEP_SOURCE=${SOURCE_DIR} COMMAND_ERROR_IS_FATAL ANY)
+elseif(WAY STREQUAL "find_package")
+  execute_process(COMMAND ${CMAKE_COMMAND} --install ${BUILD_DIR} --prefix ${work}/prefix COMMAND_ERROR_IS_FATAL ANY)
+  expect_consumer(${work}/prefix)
+  file(GLOB_RECURSE library ${work}/prefix/liblockstep.a)
+  expect_hidden_symbols(${library})
+elseif(WAY STREQUAL "shared")
+  execute_process(COMMAND ${CMAKE_COMMAND} -S ${SOURCE_DIR} -B ${work}/shared -G Ninja -DCMAKE_CXX_COMPILER=${COMPILER}
+                          -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=ON -DLOCKSTEP_ARCHIVES=${BUILD_DIR} -DLOCKSTEP_CUDA=OFF
+                          -DLOCKSTEP_MPI=${MPI} -DLOCKSTEP_TESTS=OFF -DLOCKSTEP_EXAMPLES=OFF -DLOCKSTEP_BENCHMARKS=OFF
+                  COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${CMAKE_COMMAND} --build ${work}/shared COMMAND_ERROR_IS_FATAL ANY)
+  execute_process(COMMAND ${CMAKE_COMMAND} --install ${work}/shared --prefix ${work}/prefix COMMAND_ERROR_IS_FATAL ANY)
+  expect_consumer(${work}/prefix)
+  file(GLOB_RECURSE libraries ${work}/prefix/liblockstep*.so)
+  foreach(library IN LISTS libraries)
+    expect_own_symbols(${library})
+  endforeach()
+elseif(WAY STREQUAL "deb")
+  find_program(dpkg_deb dpkg-deb)
+  if(NOT dpkg_deb)
+    message("package: SKIPPED, there is no dpkg-deb to unpack a Debian package with")
+    return()
+  endif()
+  execute_process(COMMAND ${CMAKE_CPACK_COMMAND} -G DEB --config ${BUILD_DIR}/CPackConfig.cmake -B ${work}/deb
+                  COMMAND_ERROR_IS_FATAL ANY)
+  file(GLOB package ${work}/deb/*.deb)
+  execute_process(COMMAND ${dpkg_deb} -f ${package} OUTPUT_VARIABLE fields COMMAND_ERROR_IS_FATAL ANY)
+  if(NOT fields MATCHES "Package: liblockstep-dev\n" OR NOT fields MATCHES "Depends: [^\n]*libtbb-dev")
+    message(FATAL_ERROR "expected liblockstep-dev that depends on libtbb-dev, got\n${fields}")
+  endif()
+  execute_process(COMMAND ${dpkg_deb} -x ${package} ${work}/root COMMAND_ERROR_IS_FATAL ANY)
+  expect_consumer(${work}/root/usr)
+else()
+  message(FATAL_ERROR "expected a WAY, got '${WAY}'")
 endif()
