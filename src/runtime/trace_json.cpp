@@ -13,6 +13,7 @@
 
 #include <lockstep/core/error.h>
 
+#include "core/json_string.h"
 #include "core/text.h"
 
 namespace lockstep {
@@ -28,20 +29,6 @@ std::string micros(double value) {
 std::string whole(double value) {
   std::array<char, 400> digits;  // the largest double
   return {digits.data(), std::to_chars(digits.begin(), digits.end(), value, std::chars_format::fixed, 0).ptr};
-}
-
-// A JSON string (RFC 8259, section 7).
-std::string quoted(std::string_view plain) {
-  std::string out = "\"";
-  for (const char c : plain) {
-    if (c == '"' || c == '\\')
-      out.append({'\\', c});
-    else if (static_cast<unsigned char>(c) < 0x20)
-      out.append({'\\', 'u', '0', '0', c < 0x10 ? '0' : '1', "0123456789abcdef"[c & 0xf]});
-    else
-      out += c;
-  }
-  return out + '"';
 }
 
 // As PyTorch's profiler writes a dtype.
@@ -156,7 +143,7 @@ class Writer {
       name = found.name, bytes = found.memory_bytes;
     } catch (const Error&) {  // its simulation is over
     }
-    out_ << std::exchange(separator, ",\n") << "{\"id\": " << device.index() << ", \"name\": " << quoted(name)
+    out_ << std::exchange(separator, ",\n") << "{\"id\": " << device.index() << ", \"name\": " << json_string(name)
          << ", \"totalGlobalMem\": " << bytes << '}';
   }
 
@@ -200,7 +187,7 @@ class Writer {
   // The arguments of PyTorch's ParamCommsUtils.hpp.
   void write_collective(const TraceEvent& event) {
     const TraceCollective& collective = *event.collective;
-    out_ << ", \"Collective name\": " << quoted(names_of(event).profiler)
+    out_ << ", \"Collective name\": " << json_string(names_of(event).profiler)
          << ", \"In msg nelems\": " << collective.elements_in << ", \"Out msg nelems\": " << collective.elements_out
          << ", \"dtype\": \"" << name_of_dtype(collective.dtype) << "\", \"Group size\": " << collective.ranks
          << ", \"Process Group Name\": \"0\", \"Process Group Description\": \"default_pg\", \"Rank\": "
@@ -219,7 +206,7 @@ class Writer {
   // To be followed by arguments and "}}".
   void slice(const char* category, const std::string& name, int process, int thread, double start_us, double end_us) {
     begin_item();
-    out_ << R"({"ph": "X", "cat": ")" << category << R"(", "name": )" << quoted(name) << R"(, "pid": )" << process
+    out_ << R"({"ph": "X", "cat": ")" << category << R"(", "name": )" << json_string(name) << R"(, "pid": )" << process
          << R"(, "tid": )" << thread << R"(, "ts": )" << micros(start_us) << R"(, "dur": )"
          << micros(std::max(0., end_us - start_us)) << R"(, "args": {)";
   }
