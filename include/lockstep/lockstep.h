@@ -135,5 +135,7 @@
 #include <lockstep/train/plot.h>
 #include <lockstep/train/prepared.h>
 #include <lockstep/train/progress.h>
+#include <lockstep/train/report.h>
+#include <lockstep/train/summary_writer.h>
 #include <lockstep/train/trainer.h>
 #include <lockstep/train/trainer_options.h>

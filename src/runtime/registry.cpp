@@ -14,6 +14,7 @@
 #include "core/text.h"
 #include "runtime/cpu/cpu_backend.h"
 #include "runtime/device_choice.h"
+#include "runtime/trace.h"
 
 namespace lockstep {
 namespace {
@@ -76,7 +77,8 @@ class Registry {
   }
 
  private:
-  Registry() : cpu_(make_cpu_backend()) {}
+  // The trace first: it is written when the handlers that are registered later have ended all work.
+  Registry() : cpu_((begin_trace_of_environment(), make_cpu_backend())) {}
 
   const std::shared_ptr<DeviceSet>& accelerators_locked() {
     if (!accelerators_) {

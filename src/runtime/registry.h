@@ -1,9 +1,9 @@
 // The devices of this process, in one registry that is never destroyed. Which backend stands behind cuda:* is decided
 // on first use from LOCKSTEP_DEVICES (device_choice.h), and can be replaced for a scope.
 //
-// What else a process has one of: the generator of threads that have none (tensor/generator.cpp), the trace that is
-// being recorded (trace.cpp), the table of each vendor library (cuda/vendor_tables.cpp), and the limit on oneTBB's
-// threads (host/parallel.cpp, and data/task_queue.cpp for workers).
+// What else a process has one of: the generator of threads that have none (tensor/generator.cpp), the traces that
+// are being recorded (trace.cpp, trace_environment.cpp), the table of each vendor library (cuda/vendor_tables.cpp), and
+// the limit on oneTBB's threads (host/parallel.cpp, and data/task_queue.cpp for workers).
 #pragma once
 
 #include <atomic>

@@ -2,90 +2,148 @@
 
 #include <lockstep/core/error.h>
 
-#include <array>
-#include <atomic>
-#include <charconv>
-#include <chrono>
+#include <deque>
 #include <new>
+#include <numeric>
 #include <ostream>
 
 #include "core/ranked_mutex.h"
+#include "core/text.h"
+#include "runtime/collective_call.h"
+#include "runtime/trace_json.h"
+#include "runtime/trace_recorder.h"
 
 namespace lockstep {
-
-struct Trace::State {
-  using Clock = std::chrono::steady_clock;
-  const Clock::time_point began = Clock::now();
-  mutable RankedMutex<LockRank::trace_events> mutex;
-  std::vector<TraceEvent> events;
-
-  double now_us() const { return std::chrono::duration<double, std::micro>(Clock::now() - began).count(); }
-};
-
 namespace {
 
-std::atomic<bool> recording = false;  // so that a span costs one load while nobody records
-RankedMutex<LockRank::trace> current_mutex;
-std::shared_ptr<Trace::State> current;
+RankedMutex<LockRank::trace> states_mutex;
+std::array<std::shared_ptr<Trace::State>, 2> recording_states;  // the program's, and the environment's
 
-}  // namespace
-
-Trace::Trace() : state_(std::make_shared<State>()) {
-  const std::scoped_lock lock(current_mutex);
-  if (current) throw InvalidArgument("[Trace] expected no other trace to be recorded, got a second one");
-  current = state_;
-  recording = true;
-}
-
-Trace::~Trace() {
-  const std::scoped_lock lock(current_mutex);
-  current = nullptr;
-  recording = false;
-}
-
-std::vector<TraceEvent> Trace::events() const {
-  const std::scoped_lock lock(state_->mutex);
-  return state_->events;
-}
-
-namespace {
-
-// In microseconds, to the nanosecond, whatever the format of the stream.
-std::string micros(double value) {
-  std::array<char, 32> digits;
-  const auto end = std::to_chars(digits.begin(), digits.end(), value, std::chars_format::fixed, 3).ptr;
-  return {digits.data(), end};
+// In the order in which threads come.
+int thread_number() {
+  static std::atomic<int> threads = 0;
+  thread_local const int number = ++threads;
+  return number;
 }
 
 }  // namespace
 
-void Trace::write_json(std::ostream& out) const {
-  out << "{\"traceEvents\": [";
-  const char* separator = "\n";
-  for (const TraceEvent& event : events()) {
-    out << separator << R"({"ph": "X", "name": ")" << event.name << R"(", "pid": ")" << event.device << R"(", "tid": )"
-        << event.stream << R"(, "ts": )" << micros(event.start_us) << R"(, "dur": )"
-        << micros(event.end_us - event.start_us) << '}';
-    separator = ",\n";
+void set_recording_state(TraceOwner owner, std::shared_ptr<Trace::State> state) {
+  const std::scoped_lock lock(states_mutex);
+  auto& place = recording_states[std::size_t(owner)];
+  if (state && place) throw InvalidArgument("[Trace] expected no other trace to be recorded, got a second one");
+  place = std::move(state);
+  detail::trace_records = recording_states[0] || recording_states[1];
+}
+
+void Trace::State::add(const Record& record) noexcept {
+  const std::scoped_lock lock(mutex);
+  if (records.size() >= most) {
+    ++dropped;
+    return;
   }
-  out << "\n]}\n";
-}
-
-TraceSpan::TraceSpan(const char* name, int device, int stream) : name_(name), device_(device), stream_(stream) {
-  if (!recording.load(std::memory_order_relaxed)) return;
-  const std::scoped_lock lock(current_mutex);
-  state_ = current;
-  if (state_) start_us_ = state_->now_us();
-}
-
-TraceSpan::~TraceSpan() {
-  if (!state_) return;
-  const double end_us = state_->now_us();
-  const std::scoped_lock lock(state_->mutex);
   try {
-    state_->events.push_back({name_, Device::cuda(device_), stream_, start_us_, end_us});
+    records.push_back(record);
   } catch (const std::bad_alloc&) {  // the work goes on, without its place in the trace
+    ++dropped;
   }
+}
+
+std::vector<TraceEvent> Trace::State::events() const {
+  const auto us = [&](Clock::time_point time) {
+    return std::chrono::duration<double, std::micro>(time - began).count();
+  };
+  const std::scoped_lock lock(mutex);
+  std::vector<TraceEvent> events;
+  events.reserve(records.size());
+  for (const Record& record : records) {
+    const bool is_cpu = record.device == TraceSpan::kCpu;
+    TraceEvent& event = events.emplace_back(TraceEvent{record.name, is_cpu ? Device() : Device::cuda(record.device),
+                                                       record.stream, us(record.began), us(record.ended)});
+    event.kind = record.work.kind;
+    event.flops = record.work.flops;
+    event.bytes = record.work.bytes;
+    event.collective = record.work.collective;
+    if (record.mark.thread == 0 || record.mark.began < began) continue;  // enqueued before anybody recorded
+    event.host_thread = record.mark.thread;
+    event.enqueue_start_us = us(record.mark.began);
+    event.enqueue_end_us = us(record.mark.ended);
+  }
+  return events;
+}
+
+Trace::Trace() : state_(std::make_shared<State>()) { set_recording_state(TraceOwner::program, state_); }
+Trace::~Trace() { set_recording_state(TraceOwner::program, nullptr); }
+
+std::vector<TraceEvent> Trace::events() const { return state_->events(); }
+
+void Trace::write_json(std::ostream& out) const { write_trace_json(out, events(), {}, state_->dropped_so_far()); }
+
+void Trace::write_json(std::ostream& out, Device device) const {
+  if (device.is_cpu()) throw InvalidArgument("[Trace] expected a GPU, whose trace is a rank's, got cpu");
+  write_trace_json(out, events(), device, state_->dropped_so_far());
+}
+
+EnqueueMark EnqueueMark::recorded() {
+  EnqueueMark mark;
+  mark.began = std::chrono::steady_clock::now();
+  mark.thread = thread_number();
+  return mark;
+}
+
+void TraceSpan::begin() {
+  {
+    const std::scoped_lock lock(states_mutex);
+    states_ = recording_states;
+  }
+  records_ = states_[0] || states_[1];
+  if (device_ == kCpu) stream_ = thread_number();
+  began_ = std::chrono::steady_clock::now();
+}
+
+void TraceSpan::end() noexcept {
+  const Trace::State::Record record = {name_, device_, stream_, began_, std::chrono::steady_clock::now(), mark_, work_};
+  for (const auto& state : states_)
+    if (state) state->add(record);
+}
+
+TraceWork trace_of(const Matmul& matmul) noexcept {
+  return {.flops = 2. * double(matmul.m) * double(matmul.n) * double(matmul.k) * double(matmul.batch)};
+}
+
+TraceWork trace_of(const Copy& copy) noexcept {
+  TraceKind kind = TraceKind::copy_between;
+  if (copy.from_device == copy.to_device)
+    kind = TraceKind::copy_within;
+  else if (copy.from_device < 0)
+    kind = TraceKind::copy_from_host;
+  else if (copy.to_device < 0)
+    kind = TraceKind::copy_to_host;
+  return {.kind = kind, .bytes = copy.rows * copy.row_bytes};
+}
+
+TraceWork trace_of(const CollectiveCall& call, std::size_t rank) noexcept {
+  const std::size_t global = call.first_rank + rank;
+  const std::size_t all = std::accumulate(call.counts.begin(), call.counts.end(), std::size_t(0));
+  std::size_t in = call.count, out = call.count;
+  switch (call.kind) {
+    case CollectiveKind::all_reduce: break;
+    case CollectiveKind::reduce: out = int(global) == call.root ? call.count : 0; break;
+    case CollectiveKind::broadcast: in = int(global) == call.root ? call.count : 0; break;
+    case CollectiveKind::reduce_scatter: in = all, out = call.counts[global]; break;
+    case CollectiveKind::all_gather: in = call.counts[global], out = all; break;
+    case CollectiveKind::send_receive:
+      in = out = 0;
+      for (const Transfer& transfer : call.transfers) {
+        if (transfer.from == int(global)) in += transfer.count;
+        if (transfer.to == int(global)) out += transfer.count;
+      }
+      break;
+    case CollectiveKind::barrier: in = out = 0; break;
+  }
+  return {.kind = TraceKind::collective,
+          .bytes = bytes_of(call),
+          .collective = TraceCollective{call.dtype, call.op, in, out, int(global), int(call.ranks)}};
 }
 
 }  // namespace lockstep

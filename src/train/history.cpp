@@ -1,7 +1,6 @@
 #include <lockstep/train/history.h>
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <cmath>
 #include <sstream>
@@ -11,11 +10,11 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "train/curves.h"
 
 namespace lockstep::train {
 namespace {
 
-constexpr std::array<std::string_view, 4> kNotPlotted = {"epoch", "step", "seconds", "lr"};
 constexpr std::string_view kLineEnd = "\r\n";  // RFC 4180, section 2
 
 std::string number(double value) {
@@ -37,22 +36,6 @@ void write_whole(const std::filesystem::path& path, const std::string& bytes) {
   AtomicFile file(path);
   file.write(bytes.data(), bytes.size());
   file.commit();
-}
-
-// "loss" of train_loss and of validation_loss, which get one color.
-std::string_view subject_of(std::string_view column) {
-  const auto underscore = column.find('_');
-  return underscore == column.npos ? column : column.substr(underscore + 1);
-}
-
-PlotLine line_of(const std::string& name, const History::Column& steps, const History::Column& values) {
-  PlotLine line{.name = name, .x = {}, .y = {}, .dashed = name.starts_with("validation_")};
-  for (std::size_t row = 0; row < values.size(); ++row)
-    if (values[row]) {
-      line.x.push_back(steps[row].value_or(NAN));
-      line.y.push_back(*values[row]);
-    }
-  return line;
 }
 
 }  // namespace
@@ -96,16 +79,7 @@ std::string History::csv() const {
 }
 
 std::string History::svg(const PlotOptions& options) const {
-  std::vector<PlotLine> lines;
-  std::vector<std::string_view> subjects;
-  for (const std::string& name : names_) {
-    if (std::ranges::find(kNotPlotted, name) != kNotPlotted.end()) continue;
-    PlotLine& line = lines.emplace_back(line_of(name, column("step"), column(name)));
-    const auto subject = std::ranges::find(subjects, subject_of(name));
-    line.color = int(subject - subjects.begin());
-    if (subject == subjects.end()) subjects.push_back(subject_of(name));
-  }
-  return svg_plot(lines, options);
+  return svg_plot(curves_of(*this, options.log_y), options);
 }
 
 void History::write_csv(const std::filesystem::path& path) const { write_whole(path, csv()); }

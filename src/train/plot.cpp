@@ -4,7 +4,10 @@
 #include <array>
 #include <charconv>
 #include <cmath>
+#include <cstdint>
 #include <limits>
+#include <map>
+#include <vector>
 
 #include <lockstep/core/error.h>
 
@@ -116,38 +119,46 @@ struct Axis {
   }
 };
 
-class Picture {
+class Panel {
  public:
-  Picture(std::span<const PlotLine> lines, const PlotOptions& options) : lines_(lines), options_(options) {
+  Panel(std::span<const PlotLine* const> lines, const PlotOptions& options)
+      : lines_(lines.begin(), lines.end()), options_(options) {
     place_legend();
     y_.log = options.log_y;
-    bool whole = true;
-    for (const PlotLine& line : lines_)
-      for (std::size_t i = 0; i < line.x.size(); ++i)
-        if (shows(line, i)) {
-          x_.include(line.x[i]);
-          y_.include(line.y[i]);
-          whole = whole && line.x[i] == std::floor(line.x[i]);
+    for (const PlotLine* line : lines_)
+      for (std::size_t i = 0; i < line->x.size(); ++i)
+        if (shows(*line, i)) {
+          x_.include(line->x[i]);
+          y_.include(line->y[i]);
+          whole_ = whole_ && line->x[i] == std::floor(line->x[i]);
         }
     y_.first_pixel = options.height - 46, y_.last_pixel = top_;
     y_.settle(6, false, true);
     double widest = 0;
     for (const double tick : y_.ticks) widest = std::max(widest, kLetterWidth * double(label(tick).size()));
     x_.first_pixel = widest + 20, x_.last_pixel = options.width - kRight;
-    x_.settle(std::max(2, options.width / 90), whole, false);
+  }
+
+  /// One x axis for all of them.
+  static void align(std::span<Panel> panels) {
+    Axis common;
+    bool whole = true;
+    for (const Panel& panel : panels) {
+      common.low = std::min(common.low, panel.x_.low), common.high = std::max(common.high, panel.x_.high);
+      common.first_pixel = std::max(common.first_pixel, panel.x_.first_pixel);
+      common.last_pixel = panel.x_.last_pixel;
+      whole = whole && panel.whole_;
+    }
+    common.settle(std::max(2, panels[0].options_.width / 90), whole, false);
+    for (Panel& panel : panels) panel.x_ = common;
   }
 
   std::string draw() {
-    out_ = text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", options_.width, "\" height=\"", options_.height,
-                "\" viewBox=\"0 0 ", options_.width, ' ', options_.height,
-                "\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#333\">\n");
-    if (!options_.title.empty()) out_ += text("<title>", escaped(options_.title), "</title>\n");
-    out_ += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
     if (!options_.title.empty()) write(options_.width / 2., 22, "middle", options_.title, " font-size=\"15\"");
     draw_axes();
-    for (const PlotLine& line : lines_) draw_line(line);
+    for (const PlotLine* line : lines_) draw_line(*line);
     draw_legend();
-    return out_ + "</svg>\n";
+    return out_;
   }
 
  private:
@@ -199,8 +210,8 @@ class Picture {
   // In rows above the axes, which begin below the last.
   void place_legend() {
     double x = 20, y = options_.title.empty() ? 20 : 46;
-    for (const PlotLine& line : lines_) {
-      const double width = kLegendSample + 6 + kLetterWidth * double(letters(line.name)) + kLegendGap;
+    for (const PlotLine* line : lines_) {
+      const double width = kLegendSample + 6 + kLetterWidth * double(letters(line->name)) + kLegendGap;
       if (x > 20 && x + width - kLegendGap > options_.width - kRight) x = 20, y += kLegendRow;
       legend_.push_back({x, y});
       x += width;
@@ -212,17 +223,18 @@ class Picture {
     for (std::size_t i = 0; i < lines_.size(); ++i) {
       const auto [x, y] = legend_[i];
       out_ += text("<path d=\"M", pixels(x), ' ', pixels(y - 4), 'h', kLegendSample, "\" fill=\"none\"",
-                   style(lines_[i]), "/>\n");
-      write(x + kLegendSample + 6, y, "start", lines_[i].name);
+                   style(*lines_[i]), "/>\n");
+      write(x + kLegendSample + 6, y, "start", lines_[i]->name);
     }
   }
 
   struct Point {
     double x, y;
   };
-  std::span<const PlotLine> lines_;
-  const PlotOptions& options_;
+  std::vector<const PlotLine*> lines_;
+  PlotOptions options_;
   Axis x_, y_;
+  bool whole_ = true;  // of all x
   std::vector<Point> legend_;
   double top_ = 0;
   std::string out_;
@@ -238,7 +250,27 @@ std::string svg_plot(std::span<const PlotLine> lines, const PlotOptions& options
     if (line.x.size() != line.y.size() || line.color < 0)
       throw InvalidArgument(text("[plot] expected as many x as y in ", line.name, " and a color of at least 0, got ",
                                  line.x.size(), ", ", line.y.size(), " and ", line.color));
-  return Picture(lines, options).draw();
+  std::map<int, std::vector<const PlotLine*>> by_number;
+  for (const PlotLine& line : lines) by_number[line.panel].push_back(&line);
+  if (by_number.empty()) by_number[0];
+  std::vector<Panel> panels;
+  PlotOptions of_panel = options;
+  for (const auto& [number, members] : by_number) {
+    panels.emplace_back(members, of_panel);
+    of_panel.title.clear();  // above the first alone
+  }
+  Panel::align(panels);
+  const auto height = std::int64_t(options.height) * std::int64_t(panels.size());
+  std::string out = text("<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"", options.width, "\" height=\"", height,
+                         "\" viewBox=\"0 0 ", options.width, ' ', height,
+                         "\" font-family=\"system-ui, 'DejaVu Sans', sans-serif\" font-size=\"12\" fill=\"#333\">\n");
+  if (!options.title.empty()) out += text("<title>", escaped(options.title), "</title>\n");
+  out += "<rect width=\"100%\" height=\"100%\" fill=\"white\"/>\n";
+  for (std::size_t i = 0; i < panels.size(); ++i)
+    out += i == 0 ? panels[i].draw()
+                  : text("<g transform=\"translate(0 ", std::int64_t(options.height) * std::int64_t(i), ")\">\n",
+                         panels[i].draw(), "</g>\n");
+  return out + "</svg>\n";
 }
 
 }  // namespace lockstep::train

@@ -257,6 +257,58 @@ TEST(Plot, DrawsWhatHasNoExtent) {
     }
 }
 
+// The y of the points of the line that is drawn with this stroke, from above.
+std::vector<double> heights(const std::string& svg, const std::string& stroke) {
+  const std::size_t end = svg.find("stroke=\"" + stroke), begin = svg.rfind("d=\"", end) + 3;
+  std::vector<double> found;
+  for (std::size_t at = begin; (at = svg.find(' ', at)) < svg.find('"', begin); ++at)
+    found.push_back(std::stod(svg.substr(at + 1)));
+  return found;
+}
+
+double extent(const std::vector<double>& values) {
+  const auto [least, greatest] = std::ranges::minmax(values);
+  return greatest - least;
+}
+
+TEST(Plot, GivesEachPanelAnAxisOfItsOwn) {
+  const std::vector<PlotLine> lines = {{.name = "a", .x = {1, 2}, .y = {0, 1}},
+                                       {.name = "b", .x = {1, 2}, .y = {0, 1000}, .color = 1, .panel = 1}};
+  const std::string svg = svg_plot(lines);
+  EXPECT_EQ(xml_fault(svg), "");
+  EXPECT_NE(svg.find("height=\"840\""), svg.npos);
+  EXPECT_GT(extent(heights(svg, "#0072b2")), 200);
+  EXPECT_GT(extent(heights(svg, "#d55e00")), 200);
+}
+
+History of_columns(const std::vector<std::pair<std::string, std::vector<double>>>& columns) {
+  History history;
+  for (std::size_t row = 0; row < columns[0].second.size(); ++row) {
+    Row values = {{"step", double(row)}};
+    for (const auto& [name, numbers] : columns) values.push_back({name, numbers[row]});
+    history.add_row(values);
+  }
+  return history;
+}
+
+std::size_t panels(const History& history, const PlotOptions& options = {}) {
+  const std::string svg = history.svg(options), before = "height=\"";
+  return std::size_t(std::stoi(svg.substr(svg.find(before) + before.size()))) / std::size_t(options.height);
+}
+
+TEST(History, PlotsEachScaleInAPanelOfItsOwnSoThatNothingIsFlattened) {
+  using Values = std::vector<double>;
+  const Values loss = {2.3, 1, 0.2}, accuracy = {0.1, 0.6, 0.9}, f1 = {0.2, 0.5, 0.8}, perplexity = {900, 90, 30};
+  EXPECT_EQ(panels(of_columns({{"train_loss", loss}, {"validation_loss", {2.4, 1.1, 0.4}}})), 1u);
+  EXPECT_EQ(panels(of_columns({{"train_loss", loss}, {"train_accuracy", accuracy}})), 2u);
+  EXPECT_EQ(panels(of_columns({{"train_loss", loss}, {"train_accuracy", accuracy}, {"train_f1", f1}})), 2u);
+  EXPECT_EQ(panels(of_columns({{"train_accuracy", accuracy}, {"train_perplexity", perplexity}})), 2u);
+  EXPECT_EQ(panels(of_columns({{"train_accuracy", accuracy}, {"train_nothing", Values(3, NAN)}})), 1u);
+  // On a logarithmic axis both of these reach over more than half of it.
+  EXPECT_EQ(panels(of_columns({{"train_a", {1, 10, 1000}}, {"train_b", {0.1, 1, 100}}})), 2u);
+  EXPECT_EQ(panels(of_columns({{"train_a", {1, 10, 1000}}, {"train_b", {0.1, 1, 100}}}), {.log_y = true}), 1u);
+}
+
 TEST(Plot, RefusesWhatItCannotDraw) {
   const PlotLine line{.name = "a", .x = {1, 2}, .y = {1}};
   EXPECT_THROW(svg_plot({&line, 1}), InvalidArgument);

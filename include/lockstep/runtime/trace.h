@@ -1,26 +1,60 @@
-// What ran where and when, for finding out whether work overlaps.
+// What ran where and when, for finding out whether work overlaps. docs/tracing.md says how to read a trace.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <iosfwd>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include <lockstep/core/dtype.h>
 #include <lockstep/core/export.h>
+#include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
 
 namespace lockstep {
+
+enum class TraceKind : std::uint8_t {
+  kernel,          ///< A launch, a matrix product, a heavy operation.
+  copy_from_host,  ///< To a device, from the host.
+  copy_to_host,
+  copy_within,   ///< From a device to itself; on the CPU any copy.
+  copy_between,  ///< From one device to another.
+  fill,          ///< Memory that is given back is poisoned.
+  collective,    ///< One rank's part, the wait for the others with it.
+};
+
+/// What a rank sends and receives in a collective.
+struct TraceCollective {
+  DType dtype = kFloat32;
+  ReduceOp op = ReduceOp::sum;
+  std::size_t elements_in = 0;
+  std::size_t elements_out = 0;
+  int rank = 0;
+  int ranks = 1;
+};
 
 /// One operation that a device ran. Times are microseconds since the trace began.
 struct TraceEvent {
   std::string name;
   Device device;
-  int stream = 0;       ///< Its id.
+  int stream = 0;       ///< Its id; on the CPU the host's thread, from 1.
   double start_us = 0;  ///< Since the trace began.
   double end_us = 0;    ///< Since the trace began.
+  TraceKind kind = TraceKind::kernel;
+  double flops = 0;       ///< As the operation declares them; 0 for unknown.
+  std::size_t bytes = 0;  ///< What a copy moves; what a collective works on, as its errors tell.
+  std::optional<TraceCollective> collective = {};
+  /// The host's call that enqueued it, if that was recorded too: its thread, from 1, its begin and its end.
+  int host_thread = 0;
+  double enqueue_start_us = 0;
+  double enqueue_end_us = 0;
 };
 
-/// Records, while it lives, what simulated devices run. One at a time: a second one throws InvalidArgument.
+/// Records, while it lives, what simulated devices and the CPU run. One at a time: a second one throws InvalidArgument.
+/// (The trace of LOCKSTEP_TRACE=file, which a process writes at its end, is another one.)
 class LOCKSTEP_API Trace {
  public:
   Trace();
@@ -30,8 +64,12 @@ class LOCKSTEP_API Trace {
 
   /// What has ended so far, in the order of its ends.
   std::vector<TraceEvent> events() const;
-  /// In the form that chrome://tracing and Perfetto read ("Trace Event Format").
+  /// In the form that Perfetto and chrome://tracing read ("Trace Event Format"), with the categories and arguments of
+  /// PyTorch's profiler (Kineto).
   void write_json(std::ostream& out) const;
+  /// The same of one GPU and the host: one rank's file, as Holistic Trace Analysis reads them. Throws InvalidArgument
+  /// for the CPU.
+  void write_json(std::ostream& out, Device device) const;
 
   struct State;
 

@@ -42,7 +42,8 @@ class LOCKSTEP_API History {
   /// RFC 4180, with a header. Missing values are empty; others are the shortest text that reads back as the same
   /// number, nan and inf among them.
   std::string csv() const;
-  /// One line for each column but epoch, step, seconds and lr, by step; those of validation are dashed.
+  /// One line for each column but epoch, step, seconds and lr, by step; those of validation are dashed. What has
+  /// another scale than a line above, and every loss, has a panel of its own.
   std::string svg(const PlotOptions& options = {}) const;
   /// Throw IoError; the file appears whole or not at all.
   void write_csv(const std::filesystem::path& path) const;

@@ -8,6 +8,7 @@
 #include "runtime/host/memory.h"
 #include "runtime/host/parallel.h"
 #include "runtime/host/process_collective.h"
+#include "runtime/trace.h"
 
 namespace lockstep {
 namespace {
@@ -43,9 +44,13 @@ class CpuBackend final : public Backend {
   bool query_event(EventHandle) override { return true; }
   void synchronize_event(EventHandle) override {}
 
-  void launch(StreamHandle, const LaunchInfo&, KernelRef kernel) override { kernel(kContext); }
+  void launch(StreamHandle, const LaunchInfo& info, KernelRef kernel) override {
+    const TraceSpan span(info.name, TraceSpan::kCpu, 0, {.flops = info.flops});
+    kernel(kContext);
+  }
 
   void copy(StreamHandle, const Copy& copy) override {
+    const TraceSpan span("copy", TraceSpan::kCpu, 0, trace_of(copy));
     auto* to = static_cast<std::byte*>(copy.to);
     const auto* from = static_cast<const std::byte*>(copy.from);
     constexpr std::int64_t kGrainBytes = 1 << 20;
@@ -61,9 +66,15 @@ class CpuBackend final : public Backend {
     });
   }
 
-  void matmul(StreamHandle, const Matmul& matmul) override { host::matmul(kContext, matmul); }
+  void matmul(StreamHandle, const Matmul& matmul) override {
+    const TraceSpan span("matmul", TraceSpan::kCpu, 0, trace_of(matmul));
+    host::matmul(kContext, matmul);
+  }
   std::optional<std::size_t> offers(int, const FusedOp& op) override { return host::offers(op); }
-  void fused(StreamHandle, const FusedOp& op, void* workspace) override { host::fused(kContext, op, workspace); }
+  void fused(StreamHandle, const FusedOp& op, void* workspace) override {
+    const TraceSpan span(op.name, TraceSpan::kCpu, 0, {.flops = op.flops});
+    host::fused(kContext, op, workspace);
+  }
 
   // A process has one CPU, so a communicator of it alone has one rank: every collective is a copy.
   CommunicatorHandle create_communicator(std::span<const int>, const Peers& peers) override {
@@ -76,8 +87,10 @@ class CpuBackend final : public Backend {
     if (handle) static_cast<CpuCommunicator*>(handle)->peers.transport->fail("a communicator was aborted");
   }
   void collective(CommunicatorHandle handle, const CollectiveCall& call) override {
-    if (auto* const communicator = static_cast<CpuCommunicator*>(handle))
+    if (auto* const communicator = static_cast<CpuCommunicator*>(handle)) {
+      const TraceSpan span(call.name, TraceSpan::kCpu, 0, trace_of(call, 0));
       return host::ProcessCollective(call, communicator->peers, communicator->sequence++).run();
+    }
     const auto move = [&](void* to, const void* from, std::size_t count) {
       const std::size_t bytes = count * size_of(call.dtype);
       if (to != from && bytes > 0) copy({}, {.to = to, .from = from, .row_bytes = bytes});

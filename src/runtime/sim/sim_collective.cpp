@@ -39,6 +39,7 @@ SimCollective::SimCollective(const CollectiveCall& call, std::chrono::microsecon
     devices_.push_back(Device::cuda(part.stream.device).name());
     sends.push_back(part.send);
     receives.push_back(part.receive);
+    traced_.push_back(trace_of(call, traced_.size()));
   }
   if (processes_) {
     pieces_ = 1;

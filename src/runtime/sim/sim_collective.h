@@ -15,6 +15,7 @@
 #include "runtime/host/process_collective.h"
 #include "runtime/host/reduce_ranks.h"
 #include "runtime/sim/async_error.h"
+#include "runtime/trace.h"
 
 namespace lockstep::sim {
 
@@ -31,6 +32,9 @@ class SimCollective {
     const std::scoped_lock lock(mutex_);  // abort() knows of the operation already
     error_ = std::move(error);
   }
+
+  /// What a trace tells of the rank's part.
+  const TraceWork& traced(int rank) const { return traced_[std::size_t(rank)]; }
 
   /// Called by the worker of the rank's stream. Waits for the other ranks', does a share of the work, and returns when
   /// all of it is done. `earlier` is the stream's error, with which the operation fails on all ranks. Returns the
@@ -63,6 +67,7 @@ class SimCollective {
   const ReduceOp op_;
   const std::chrono::microseconds awake_;
   std::vector<std::string> devices_;  // their names, by rank
+  std::vector<TraceWork> traced_;     // by rank
 
   const std::unique_ptr<host::ProcessCollective> processes_;  // then the work is one piece
 

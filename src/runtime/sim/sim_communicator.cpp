@@ -26,6 +26,7 @@ void SimBackend::abort_communicator(CommunicatorHandle handle) noexcept {
 }
 
 void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& call) {
+  const EnqueueMark mark = EnqueueMark::begin();
   auto& communicator = *static_cast<SimCommunicator*>(handle);
   const std::shared_ptr<SimCollective> collective = communicator.make(call, awake_);
   const std::scoped_lock lock(mutex_);
@@ -44,7 +45,7 @@ void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& cal
   }
   try {
     for (std::size_t rank = 0; rank < call.parts.size(); ++rank)
-      stream_of(call.parts[rank].stream).push({call.name, sim::CollectiveTask{collective, int(rank)}});
+      stream_of(call.parts[rank].stream).push({call.name, sim::CollectiveTask{collective, int(rank)}, nullptr, mark});
   } catch (...) {
     collective->abort();  // the ranks that have it already must not wait for the others
     throw;

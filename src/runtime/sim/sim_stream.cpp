@@ -11,7 +11,6 @@
 #include "runtime/sim/sim_memory.h"
 #include "runtime/sim/wait_awake.h"
 #include "runtime/start_thread.h"
-#include "runtime/trace.h"
 
 namespace lockstep::sim {
 namespace {
@@ -46,6 +45,22 @@ struct Runner {
   void operator()(FailTask&) const {}
 };
 
+// What a trace tells of a task.
+struct Describer {
+  TraceWork operator()(const KernelTask& task) const { return {.flops = task.flops}; }
+  TraceWork operator()(const CopyTask& task) const {
+    Copy copy = task.copy;
+    if (task.taken) copy.from_device = kHost;
+    return trace_of(copy);
+  }
+  TraceWork operator()(const PoisonTask& task) const { return {.kind = TraceKind::fill, .bytes = task.bytes}; }
+  TraceWork operator()(const Matmul& task) const { return trace_of(task); }
+  TraceWork operator()(const std::unique_ptr<FusedTask>& task) const { return {.flops = task->op.flops}; }
+  TraceWork operator()(const WaitTask&) const { return {}; }
+  TraceWork operator()(const CollectiveTask& task) const { return task.collective->traced(task.rank); }
+  TraceWork operator()(const FailTask&) const { return {}; }
+};
+
 }  // namespace
 
 SimStream::SimStream(int on_device, int stream_id, int number, Timing timing)
@@ -73,6 +88,7 @@ void SimStream::push(Task task) {
     const BackendError error("kernel", kLaunchFailure, device_name, "the host has no memory left");
     spare_ = std::make_shared<AsyncError>(std::make_exception_ptr(error), "kernel", device_name);
   }
+  task.mark.end();
   queue_.push_back(std::move(task));
   pushed_.fetch_add(1, std::memory_order_release);
   if (sleeping_) {
@@ -170,7 +186,7 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
       if (!failing->error->is_cleared()) return failing->error;
       std::rethrow_exception(failing->error->copy());  // told before it came to this
     }
-    const TraceSpan span(task.op, device, id);
+    const TraceSpan span(task.op, device, id, std::visit(Describer(), task.work), task.mark);
     if (part) return part->collective->run(part->rank, std::move(earlier));
     std::visit(Runner(), task.work);
   } catch (...) {

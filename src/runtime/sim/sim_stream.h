@@ -18,6 +18,7 @@
 #include "core/ranked_mutex.h"
 #include "runtime/backend.h"
 #include "runtime/sim/async_error.h"
+#include "runtime/trace.h"
 
 namespace lockstep::sim {
 
@@ -26,6 +27,7 @@ class SimCollective;
 
 struct KernelTask {
   KernelRef::Owned body;
+  double flops = 0;
 };
 struct CopyTask {
   Copy copy;
@@ -45,7 +47,7 @@ struct WaitTask {
 };
 struct CollectiveTask {
   std::shared_ptr<SimCollective> collective;
-  int rank = 0;
+  int rank = 0;  // of this process
 };
 struct FailTask {
   std::shared_ptr<AsyncError> error;
@@ -58,6 +60,7 @@ struct Task {
   /// Where to put the stream's error after this task, before it counts as ended: null if it ran. An error that another
   /// thread was told of, and cleared, stays here.
   std::shared_ptr<AsyncError>* failure = nullptr;
+  EnqueueMark mark = {};
 };
 
 class SimStream {

@@ -32,9 +32,10 @@ std::unique_ptr<std::byte[]> rows_from_host(const Copy& copy) {
 }  // namespace
 
 void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef kernel) {
+  const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
-  Task task = {info.name, sim::KernelTask{kernel.own()}};
+  Task task = {info.name, sim::KernelTask{kernel.own(), info.flops}, nullptr, mark};
   const std::scoped_lock lock(mutex_);
   declare(stream, info.name, info.accesses);
   enqueue(stream, FaultKind::launch, std::move(task));
@@ -42,6 +43,7 @@ void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef k
 
 void SimBackend::copy(StreamHandle handle, const Copy& copy) {
   if (copy.rows == 0 || copy.row_bytes == 0) return;
+  const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   const bool to_host = copy.to_device == kHost;
   sim::CopyTask task = {copy, nullptr};
@@ -72,7 +74,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
       faults_.next(FaultKind::host_wait, stream.device);
       done = now(stream);
     }
-    enqueue(stream, FaultKind::copy, {"copy", std::move(task), to_host ? &failure : nullptr});
+    enqueue(stream, FaultKind::copy, {"copy", std::move(task), to_host ? &failure : nullptr, mark});
     if (taken_bytes > 0) stream.has_taken(taken_bytes);
     if (!to_host) return;
     done.ticket = stream.last_ticket();
@@ -82,21 +84,23 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
 }
 
 void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
+  const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
   const std::vector<Access> accesses = sim::accesses_of(matmul);
   const std::scoped_lock lock(mutex_);
   declare(stream, "matmul", accesses);
-  enqueue(stream, FaultKind::launch, {"matmul", matmul});
+  enqueue(stream, FaultKind::launch, {"matmul", matmul, nullptr, mark});
 }
 
 std::optional<std::size_t> SimBackend::offers(int, const FusedOp& op) { return host::offers(op); }
 
 void SimBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace) {
+  const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
   const std::vector<Access> accesses = sim::accesses_of(op, workspace, workspace ? *host::offers(op) : 0);
-  Task task = {op.name, std::make_unique<sim::FusedTask>(sim::FusedTask{op, workspace})};
+  Task task = {op.name, std::make_unique<sim::FusedTask>(sim::FusedTask{op, workspace}), nullptr, mark};
   const std::scoped_lock lock(mutex_);
   declare(stream, op.name, accesses);
   enqueue(stream, FaultKind::launch, std::move(task));

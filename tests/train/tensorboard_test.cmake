@@ -1,0 +1,33 @@
+# TensorBoard's own reader, from PyPI, reads what PROGRAM (train_tests) writes. Says "interop: SKIPPED" where there is no
+# Python, or PyPI cannot be reached.
+find_program(PYTHON NAMES python3)
+if(NOT PYTHON)
+  message("interop: SKIPPED: there is no python3")
+  return()
+endif()
+set(packages tensorboard==2.21.0 pillow)
+set(python ${BUILD_DIR}/venv/bin/python)
+set(probe "import PIL, tensorboard.backend.event_processing.event_accumulator")
+execute_process(COMMAND ${python} -c "${probe}" RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
+if(missing)
+  execute_process(COMMAND ${PYTHON} -m venv ${BUILD_DIR}/venv RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
+  if(missing)
+    message("interop: SKIPPED: ${PYTHON} makes no virtual environment (on Debian: apt-get install python3-venv)")
+    return()
+  endif()
+  execute_process(COMMAND ${python} -m pip install --quiet --retries 1 --timeout 10 ${packages}
+                  RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
+  if(missing)
+    message("interop: SKIPPED: PyPI is not reachable: pip install ${packages} failed")
+    return()
+  endif()
+endif()
+
+set(files ${BUILD_DIR}/files)
+file(REMOVE_RECURSE ${files})
+file(MAKE_DIRECTORY ${files})
+set(ENV{LOCKSTEP_INTEROP_FOLDER} ${files})
+execute_process(COMMAND ${PROGRAM} --gtest_brief=1 --gtest_filter=SummaryWriter.WritesRunsForOthers
+                COMMAND_ERROR_IS_FATAL ANY)
+execute_process(COMMAND ${python} ${DATA_DIR}/check_events.py ${files} COMMAND_ERROR_IS_FATAL ANY)
+message("interop: TensorBoard reads what Lockstep wrote")
