@@ -110,8 +110,8 @@ void Tape::run_again(bool connected) {
     const Tensor tensor = input.saved.get();
     inputs.push_back(tensor.defined() ? recorded_as_before(tensor, input.needs_grad) : tensor);
   }
-  Generator random = random_;
-  std::optional<Generator> batch_random = batch_random_;
+  GeneratorState random = random_;
+  std::optional<GeneratorState> batch_random = batch_random_;
   std::string printed;
   Refill refill(*this, connected);
   Context same = {.streams = streams_,

@@ -80,7 +80,7 @@ class GraphTask final : public RunningBackward {
     std::priority_queue<Visit*, std::vector<Visit*>, Later> nodes;
     bool is_draining = false;
     // What hooks draw on the device's thread: a sequence of its own, so that it does not matter who draws first.
-    Generator random_start, random;
+    GeneratorState random_start, random;
   };
   struct ReplicaPart {
     std::size_t input;
@@ -116,8 +116,8 @@ class GraphTask final : public RunningBackward {
   std::vector<Tensor> captured_;                                                  // by input, and then by part
   std::vector<ReplicaPart> parts_;
   Listeners listeners_;
-  DeviceState* home_ = nullptr;                   // whose queue the caller drains
-  const Generator random_ = current_generator();  // the caller's
+  DeviceState* home_ = nullptr;                        // whose queue the caller drains
+  const GeneratorState random_ = current_generator();  // the caller's
 
   Mutex mutex_;  // guards the following, and `pending` and `arrivals` of every visit
   std::unordered_map<DeviceState*, ReadyQueue> queues_;

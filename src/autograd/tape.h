@@ -52,8 +52,8 @@ class Tape final : public SaveListener, public std::enable_shared_from_this<Tape
   std::atomic<bool> busy_ = false;
 
   const decltype(Context::streams) streams_;
-  const Generator random_;
-  const std::optional<Generator> batch_random_;
+  const GeneratorState random_;
+  const std::optional<GeneratorState> batch_random_;
   const std::optional<BatchShard> shard_;
   const std::size_t replica_;
   const std::optional<DType> autocast_;

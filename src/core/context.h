@@ -14,7 +14,7 @@ namespace lockstep {
 
 class ReplicaBarrier;
 struct BatchShard;
-struct Generator;
+struct GeneratorState;
 namespace autograd {
 class RunningNode;
 class AutocastRegion;
@@ -35,9 +35,9 @@ struct Context {
   std::array<std::int8_t, kMostDevices> streams = {};   ///< Id of the current stream of each cuda:i.
   bool recording = true;                                ///< Operations are recorded for backward.
   bool in_pass = false;                                 ///< Of a forward pass of several replicas.
-  Generator* generator = nullptr;                       ///< Random numbers; null: the process's sequence.
+  GeneratorState* generator = nullptr;                  ///< Random numbers; null: the process's sequence.
   const BatchShard* shard = nullptr;                    ///< Of the batch; null: all of it.
-  Generator* batch_generator = nullptr;                 ///< That all replicas share; null: as `generator`.
+  GeneratorState* batch_generator = nullptr;            ///< That all replicas share; null: as `generator`.
   const autograd::RunningNode* running_node = nullptr;  ///< Whose backward runs.
   const nn::CopyTarget* copy_target = nullptr;          ///< Where copies of parameters land; null: beside the original.
   ReplicaBarrier* barrier = nullptr;                    ///< Where replicas of the pass wait for each other, if several.

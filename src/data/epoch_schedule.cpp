@@ -33,7 +33,7 @@ void check_options(const LoaderOptions& options) {
 }
 
 std::uint64_t drawn_seed() {
-  const Generator drawn = draw(1);
+  const GeneratorState drawn = draw(1);
   return mix(mix(drawn.seed, drawn.stream), drawn.offset);
 }
 
@@ -67,17 +67,17 @@ std::span<const std::int64_t> EpochPlan::indices(std::int64_t batch, RowRange ro
 }
 
 // The numbers of an epoch's samples and of its collations come from seeds of their own.
-Generator EpochPlan::sample_generator(std::int64_t batch, std::int64_t row) const noexcept {
+GeneratorState EpochPlan::sample_generator(std::int64_t batch, std::int64_t row) const noexcept {
   const auto position = std::size_t(batch * options_.batch_size + row);
   return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch)),
           .stream = mix(std::uint64_t(indices_[position]), repeats_[position])};
 }
 
-Generator EpochPlan::numbered_generator(std::int64_t sample) const noexcept {
+GeneratorState EpochPlan::numbered_generator(std::int64_t sample) const noexcept {
   return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch)), .stream = mix(std::uint64_t(sample), 0)};
 }
 
-Generator EpochPlan::collate_generator(std::int64_t batch) const noexcept {
+GeneratorState EpochPlan::collate_generator(std::int64_t batch) const noexcept {
   return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch) + 1), .stream = std::uint64_t(batch)};
 }
 

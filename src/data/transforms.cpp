@@ -13,7 +13,7 @@ namespace lockstep::data::transforms {
 namespace {
 
 PhiloxBlock random_block() {
-  const Generator point = draw(1);
+  const GeneratorState point = draw(1);
   return philox(philox_counter(point.stream, point.offset), philox_key(point.seed));
 }
 

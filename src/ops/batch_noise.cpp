@@ -16,7 +16,7 @@ struct BatchUniformKernel {
 
   T* out;
   std::int64_t count;
-  Generator start;
+  GeneratorState start;
   BatchPlace place;
   float low, width;
 
@@ -54,7 +54,7 @@ struct BatchUniformKernel {
 
 Tensor uniform_for_batch(const char* op, const Tensor& x, double low, double high) {
   Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());
-  const Generator start = draw_for_batch();
+  const GeneratorState start = draw_for_batch();
   const std::int64_t count = out.impl()->numel;
   visit_floating(op, x.dtype(), [&]<class T>() {
     const BatchUniformKernel<T> kernel{reinterpret_cast<T*>(out.impl()->data()),

@@ -15,7 +15,7 @@ namespace {
 
 // Which elements are kept: word i % 4 of block i / 4 decides on element i of the whole batch.
 struct Mask {
-  Generator start;
+  GeneratorState start;
   BatchPlace place;
   std::uint64_t threshold;  // words below are dropped
   double scale;             // of what is kept

@@ -21,17 +21,17 @@ namespace {
 
 // One replica's random numbers: a sequence of its own, another one in each pass, and the one that all share.
 struct ReplicaRandom {
-  ReplicaRandom(const Generator& caller, std::size_t replica)
+  ReplicaRandom(const GeneratorState& caller, std::size_t replica)
       : own_start(sequence_of(
             {caller.seed, caller.stream + (std::uint64_t(replica) + 1) * 0x9E3779B97F4A7C15u, caller.offset})),
         own(own_start),
         shared(caller) {}
 
-  Generator own_start, own, shared;
+  GeneratorState own_start, own, shared;
 };
 
 // The caller's sequence goes on after what the replicas drew.
-void go_on_after(const std::vector<ReplicaRandom>& replicas, const Generator& caller) {
+void go_on_after(const std::vector<ReplicaRandom>& replicas, const GeneratorState& caller) {
   std::uint64_t drawn = 0;
   bool own = false;
   for (const ReplicaRandom& random : replicas) {
@@ -156,7 +156,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   std::optional<Reservation> reservation;
   if (count > 1) reservation.emplace(threads_of(states)), caller.in_pass = true;
   const ContextScope scope(caller);
-  const Generator start = current_generator();
+  const GeneratorState start = current_generator();
   const std::vector<BatchShard> shards = shards_of(pass, count);
   std::vector<ReplicaRandom> random;
   for (std::size_t i = 0; i < count; ++i) random.emplace_back(start, pass.first_replica + i);

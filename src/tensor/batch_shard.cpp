@@ -18,9 +18,9 @@ BatchPlace place_in_batch(const Shape& sizes) {
   return {shard.first * row, run, shard.total * row};
 }
 
-Generator draw_for_batch() {
-  Generator* const shared = context().batch_generator;
-  const Generator at = shared ? *shared : draw(1);
+GeneratorState draw_for_batch() {
+  GeneratorState* const shared = context().batch_generator;
+  const GeneratorState at = shared ? *shared : draw(1);
   if (shared) ++shared->offset;
   return sequence_of(at);
 }

@@ -10,10 +10,10 @@ namespace lockstep {
 namespace {
 
 RankedMutex<LockRank::generator> process_mutex;
-Generator process_generator;  // under process_mutex
+GeneratorState process_generator;  // under process_mutex
 
-Generator take(Generator& generator, std::uint64_t blocks) noexcept {
-  const Generator start = generator;
+GeneratorState take(GeneratorState& generator, std::uint64_t blocks) noexcept {
+  const GeneratorState start = generator;
   generator.offset += blocks;
   return start;
 }
@@ -25,16 +25,16 @@ void manual_seed(std::uint64_t seed) {
   process_generator = {.seed = seed};
 }
 
-Generator draw(std::uint64_t blocks) {
-  if (Generator* const own = context().generator) return take(*own, blocks);
+GeneratorState draw(std::uint64_t blocks) {
+  if (GeneratorState* const own = context().generator) return take(*own, blocks);
   const std::lock_guard lock(process_mutex);
   return take(process_generator, blocks);
 }
 
-Generator current_generator() { return draw(0); }
+GeneratorState current_generator() { return draw(0); }
 
-void set_generator(const Generator& generator) {
-  if (Generator* const own = context().generator) {
+void set_generator(const GeneratorState& generator) {
+  if (GeneratorState* const own = context().generator) {
     *own = generator;
     return;
   }
@@ -42,7 +42,7 @@ void set_generator(const Generator& generator) {
   process_generator = generator;
 }
 
-GeneratorGuard::GeneratorGuard(Generator& generator) noexcept
+GeneratorGuard::GeneratorGuard(GeneratorState& generator) noexcept
     : outer_(std::exchange(context().generator, &generator)) {}
 GeneratorGuard::~GeneratorGuard() { context().generator = outer_; }
 

@@ -48,7 +48,7 @@ LOCKSTEP_HD inline PhiloxBlock philox_counter(std::uint64_t stream, std::uint64_
 }
 
 /// A sequence that has nothing in common with that of another point; nor with the numbers at this one.
-inline Generator sequence_of(const Generator& point) {
+inline GeneratorState sequence_of(const GeneratorState& point) {
   const PhiloxBlock block = philox(philox_counter(point.stream, point.offset), philox_key(point.seed));
   return {.seed = block.wide(0), .stream = block.wide(1)};
 }

@@ -22,7 +22,7 @@ void fill_random(const char* op, const Tensor& tensor, const Distribution& distr
   const TensorImpl& impl = *tensor.impl();
   if (impl.numel == 0) return;
   const Tensor dense = impl.contiguous ? tensor : make_tensor(*impl.storage->device, impl.sizes, impl.dtype);
-  const Generator start = draw(blocks_for(impl.numel, Distribution::kPerBlock));
+  const GeneratorState start = draw(blocks_for(impl.numel, Distribution::kPerBlock));
   const RandomKernel<Distribution, T> kernel{distribution, reinterpret_cast<T*>(dense.impl()->data()), impl.numel,
                                              start};
   launch(op, Distribution::kFlops * double(impl.numel), dense, std::array<const Tensor*, 0>{}, kernel);
@@ -94,7 +94,7 @@ TensorOptions like_options(const char* op, const Tensor& like, TensorOptions opt
 void shuffle(std::int64_t* order, std::int64_t count) {
   std::iota(order, order + count, std::int64_t(0));
   if (count < 2) return;
-  const Generator start = draw(blocks_for(count, 2));
+  const GeneratorState start = draw(blocks_for(count, 2));
   PhiloxBlock block{};
   for (std::int64_t i = 0; i < count - 1; ++i) {  // Fisher-Yates: place i takes any of those not yet placed
     if (i % 2 == 0)

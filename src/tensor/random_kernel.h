@@ -102,7 +102,7 @@ inline constexpr int kBlockLanes = 64;  ///< Blocks made at once: what fits the 
 
 /// words[i][lane] = word i of block first + lane of a sequence. Step by step over all lanes, so that each step becomes
 /// vector instructions.
-inline void make_blocks(const Generator& start, std::uint64_t first, std::uint32_t (&words)[4][kBlockLanes]) {
+inline void make_blocks(const GeneratorState& start, std::uint64_t first, std::uint32_t (&words)[4][kBlockLanes]) {
   const auto store = [&](int lane, const PhiloxBlock& block) {
     for (int i = 0; i < 4; ++i) words[i][lane] = block.words[i];
   };
@@ -124,7 +124,7 @@ struct RandomKernel {
   Distribution distribution;
   T* out;
   std::int64_t count;
-  Generator start;
+  GeneratorState start;
 
   void operator()(const KernelContext& context) const {
     const std::int64_t blocks = std::int64_t(blocks_for(count, kPer));

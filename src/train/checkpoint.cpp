@@ -70,7 +70,7 @@ void Checkpoint::put(std::string_view section, const data::LoaderState& state) {
                from_values<std::int64_t, 4>({std::int64_t(state.seed), state.epoch, state.batch, state.batch_size}));
 }
 
-void Checkpoint::put(std::string_view section, const Generator& generator) {
+void Checkpoint::put(std::string_view section, const GeneratorState& generator) {
   begin(section, kGenerator);
   tensors_.add(std::string(section),
                from_values<std::int64_t, 3>(
@@ -107,7 +107,7 @@ data::LoaderState Checkpoint::loader(std::string_view section) const {
   return {.seed = std::uint64_t(numbers[0]), .epoch = numbers[1], .batch = numbers[2], .batch_size = numbers[3]};
 }
 
-Generator Checkpoint::generator(std::string_view section) const {
+GeneratorState Checkpoint::generator(std::string_view section) const {
   const auto numbers = values(section, kGenerator, kInt64, 3).to_vector<std::int64_t>();
   return {std::uint64_t(numbers[0]), std::uint64_t(numbers[1]), std::uint64_t(numbers[2])};
 }

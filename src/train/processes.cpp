@@ -152,7 +152,7 @@ void check_same(const World& world, const std::vector<std::string>& lines_by_pro
 
 void draw_as_first(const World& world) {
   if (world.size() == 1) return;
-  Generator generator = current_generator();
+  GeneratorState generator = current_generator();
   const std::string first = world.from_first(
       Packed().put(generator.seed).put(generator.stream).put(generator.offset).bytes(), "random numbers");
   Packed numbers(first);

@@ -74,7 +74,7 @@ TEST(Checkpoint, LeavesTheRandomSequenceWhereItIs) {
   Block block;
   const Tensor x = leaf(randn({5, 4}));
   const Tensor y = checkpoint([&](const Tensor& in) { return block(in); }, x);
-  const Generator before = current_generator();
+  const GeneratorState before = current_generator();
   sum(y).backward();
   EXPECT_EQ(current_generator(), before);
 }

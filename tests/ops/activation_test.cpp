@@ -81,7 +81,7 @@ TEST(Rrelu, DrawsTheSameSlopesForEveryLayoutDeviceAndShard) {
   EXPECT_EQ(slopes(full({7, 5}, -1).t(), 0.25, 0.75), expected);
   EXPECT_EQ(slopes(full(sizes, -1, {.device = "cuda:0"}), 0.25, 0.75), expected);
   manual_seed(5);
-  Generator shared = current_generator();
+  GeneratorState shared = current_generator();
   const BatchShard shard = {.dim = 0, .first = 2, .count = 3, .total = 5};
   Context replica = {.shard = &shard, .batch_generator = &shared};
   const ContextScope scope(replica);

@@ -37,7 +37,7 @@ TEST(Dropout, DropsAShareAndScalesTheRest) {
 
 TEST(Dropout, LeavesAloneWhatItIsNotToDrop) {
   const Tensor x = randn({3, 4});
-  const Generator before = current_generator();
+  const GeneratorState before = current_generator();
   EXPECT_TRUE(dropout(x, 0.5, false).is_same(x));
   EXPECT_TRUE(dropout(x, 0).is_same(x));
   EXPECT_EQ(current_generator(), before);
@@ -80,7 +80,7 @@ TEST(Dropout, DropsFromShardsWhatItDropsFromTheWholeBatch) {
     for (std::int64_t first = 0, rows = 1; first < total;
          first += rows, rows = std::min<std::int64_t>(3, total - first)) {
       manual_seed(5);
-      Generator shared = current_generator();
+      GeneratorState shared = current_generator();
       const BatchShard shard = {.dim = dim, .first = first, .count = rows, .total = total};
       Context replica = {.shard = &shard, .batch_generator = &shared};
       const ContextScope scope(replica);

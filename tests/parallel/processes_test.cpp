@@ -93,7 +93,7 @@ std::vector<std::string> train(const Job& job) {
                                .world = world,
                                .loss = ProcessLoss::sum});
     optim::Adam optimizer(model.parameters(), {.lr = 0.01});
-    Generator numbers = {.seed = 7};
+    GeneratorState numbers = {.seed = 7};
     const GeneratorGuard guard(numbers);
     for (int step = 0; step < 50; ++step) {
       optimizer.zero_grad();
@@ -135,7 +135,7 @@ TEST(Processes, WeighMeansByTheRowsOfEach) {
     std::vector<float> found;
     expect_none(in_processes(processes, [&](const World& world) {
       DataParallel model(testing::Mlp(), {.device_ids = devices_of(world, each), .world = world});
-      Generator numbers = {.seed = 7};
+      GeneratorState numbers = {.seed = 7};
       const GeneratorGuard guard(numbers);
       for (Tensor& p : model.parameters()) {
         const NoGrad no_grad;
@@ -259,7 +259,7 @@ TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
       std::vector<std::size_t> counts = {1, 70'000, 0, 30'000, 2, 100'000};
       for (int d = 0; d < each; ++d) {
         const int rank = communicator.first_rank().value() + d;
-        Generator numbers = {.seed = std::uint64_t(rank)};
+        GeneratorState numbers = {.seed = std::uint64_t(rank)};
         const GeneratorGuard guard(numbers);
         const Device device = own[std::size_t(d)];
         const TensorOptions there = {.dtype = GetParam(), .device = device};

@@ -316,8 +316,8 @@ TEST(ReplicaGroup, LetsTwoThreadsMeetWhereTheirDevicesOverlap) {
 TEST(Replicas, DrawWhatTheCallerWouldDrawForTheBatch) {
   const TestDevices devices(3);
   manual_seed(5);
-  const Generator first = draw_for_batch(), second = draw_for_batch();
-  const Generator after = current_generator();
+  const GeneratorState first = draw_for_batch(), second = draw_for_batch();
+  const GeneratorState after = current_generator();
   manual_seed(5);
   run_on_all([&](std::size_t) {
     EXPECT_EQ(draw_for_batch(), first);

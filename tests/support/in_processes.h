@@ -24,7 +24,7 @@ inline std::vector<std::exception_ptr> in_processes(int count, const std::functi
   std::vector<std::thread> threads;
   for (std::size_t p = 0; p < worlds.size(); ++p)
     threads.emplace_back([&, p] {
-      Generator generator{.seed = 1};
+      GeneratorState generator{.seed = 1};
       const GeneratorGuard guard(generator);
       try {
         f(worlds[p]);

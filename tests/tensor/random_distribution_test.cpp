@@ -87,7 +87,7 @@ double correlation(const std::vector<double>& a, const std::vector<double>& b) {
 
 TEST(RandomDistribution, StreamsSeedsAndNeighboursAreIndependent) {
   const auto numbers = [](std::uint64_t seed, std::uint64_t stream) {
-    Generator generator{.seed = seed, .stream = stream};
+    GeneratorState generator{.seed = seed, .stream = stream};
     const GeneratorGuard guard(generator);
     return values_of(randn({kSamples}));
   };

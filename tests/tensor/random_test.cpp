@@ -145,8 +145,8 @@ TEST(Random, IsTheSameForOneThreadAndForMany) {
 
 // -- The sequence
 
-TEST(Generator, IsDrawnFromInBlocksOfFourWords) {
-  Generator generator{.seed = 1, .stream = 2, .offset = 10};
+TEST(GeneratorState, IsDrawnFromInBlocksOfFourWords) {
+  GeneratorState generator{.seed = 1, .stream = 2, .offset = 10};
   const GeneratorGuard guard(generator);
   rand({9});
   EXPECT_EQ(generator.offset, 13u);
@@ -158,11 +158,11 @@ TEST(Generator, IsDrawnFromInBlocksOfFourWords) {
   EXPECT_EQ(generator.offset, 20u);
 }
 
-TEST(Generator, ReplacesTheProcessesSequenceInItsScopeOnItsThread) {
+TEST(GeneratorState, ReplacesTheProcessesSequenceInItsScopeOnItsThread) {
   manual_seed(1);
   const auto expected = values_of(rand({8}));
   manual_seed(1);
-  Generator outer{.seed = 2}, inner{.seed = 3};
+  GeneratorState outer{.seed = 2}, inner{.seed = 3};
   {
     const GeneratorGuard outer_guard(outer);
     {
@@ -180,7 +180,7 @@ TEST(Generator, ReplacesTheProcessesSequenceInItsScopeOnItsThread) {
   EXPECT_EQ(draw(0).offset, 2u);
 }
 
-TEST(Generator, GivesEachOfManyThreadsBlocksOfItsOwn) {
+TEST(GeneratorState, GivesEachOfManyThreadsBlocksOfItsOwn) {
   manual_seed(1);
   constexpr int kThreads = 8, kDraws = 500;
   std::vector<std::vector<std::uint64_t>> starts(kThreads);
@@ -196,8 +196,8 @@ TEST(Generator, GivesEachOfManyThreadsBlocksOfItsOwn) {
   EXPECT_EQ(*all.rbegin(), 3u * (kThreads * kDraws - 1));
 }
 
-TEST(Generator, IsNotAdvancedByACallThatFails) {
-  Generator generator;
+TEST(GeneratorState, IsNotAdvancedByACallThatFails) {
+  GeneratorState generator;
   const GeneratorGuard guard(generator);
   Tensor numbers = zeros({3});
   EXPECT_THROW(rand({3}, {.dtype = kInt64}), DTypeError);

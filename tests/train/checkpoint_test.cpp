@@ -59,7 +59,7 @@ TEST(Checkpoint, KeepsEverySectionExactly) {
   model.add("weight", rand({3, 4}));
   model.add("a.b.c", tensor({1, 2}));
   const data::LoaderState loader{.seed = ~0ull, .epoch = 5, .batch = 1ll << 62, .batch_size = 30};
-  const Generator generator{.seed = 1ull << 63, .stream = 3, .offset = ~0ull - 1};
+  const GeneratorState generator{.seed = 1ull << 63, .stream = 3, .offset = ~0ull - 1};
   Checkpoint checkpoint;
   checkpoint.put("model", model);
   checkpoint.put("model2", StateDict());

@@ -90,7 +90,7 @@ class FitJob {
     return nn::Sequential(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 2));
   }
   static Loader make_loader(std::int64_t rows, const Options& options) {
-    Generator generator{.seed = std::uint64_t(rows)};
+    GeneratorState generator{.seed = std::uint64_t(rows)};
     const GeneratorGuard guard(generator);
     return Loader(data::TensorDataset<2>(randn({rows, 4}), randn({rows, 2})),
                   {.batch_size = options.batch_size, .shuffle = true, .seed = 3, .share = options.share});

@@ -65,7 +65,7 @@ class NoisyJob {
     return nn::Sequential(nn::Linear(4, 8), nn::ReLU(), nn::Linear(8, 2));
   }
   static data::TensorDataset<2> dataset() {
-    Generator generator{.seed = 7};
+    GeneratorState generator{.seed = 7};
     const GeneratorGuard guard(generator);
     return data::TensorDataset<2>(randn({46, 4}), randn({46, 2}));
   }

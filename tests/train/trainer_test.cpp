@@ -57,7 +57,7 @@ TEST(Trainer, IsTheLoopThatOneWouldWrite) {
   job.fit({.max_epochs = 2, .num_gpus = 0, .progress = kSilent});
 
   FitJob other({});
-  Generator generator{.seed = 46};
+  GeneratorState generator{.seed = 46};
   const GeneratorGuard guard(generator);
   data::DataLoader loader(data::TensorDataset(randn({46, 4}), randn({46, 2})),
                           {.batch_size = 5, .shuffle = true, .seed = 3});

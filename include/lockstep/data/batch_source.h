@@ -58,7 +58,7 @@ auto collated(const Collate& collate, std::vector<Sample> samples, SampleIndices
 
 /// What `read` gives, with its random numbers from `generator`; its errors name the sample.
 template <class Read>
-auto read_sample(std::int64_t index, Generator generator, const Making& making, const Read& read) {
+auto read_sample(std::int64_t index, GeneratorState generator, const Making& making, const Read& read) {
   const GeneratorGuard guard(generator);
   making.reads(index);
   try {
@@ -71,7 +71,7 @@ auto read_sample(std::int64_t index, Generator generator, const Making& making, 
 /// What `collate` gives, without rows where `is_none`; its errors name the batch.
 template <class CollateBatch>
 auto make_batch(const EpochPlan& plan, std::int64_t batch, bool is_none, const CollateBatch& collate) {
-  Generator generator = plan.collate_generator(batch);
+  GeneratorState generator = plan.collate_generator(batch);
   const GeneratorGuard guard(generator);
   try {
     std::optional<decltype(collate())> made(collate());

@@ -43,11 +43,11 @@ class LOCKSTEP_API EpochPlan {
 
   /// What the get() of the sample of a batch's row draws from: follows from the seed, the epoch, the index and how
   /// often the index was drawn before in this epoch; not from the size of the batch or the number of processes.
-  Generator sample_generator(std::int64_t batch, std::int64_t row) const noexcept;
+  GeneratorState sample_generator(std::int64_t batch, std::int64_t row) const noexcept;
   /// The same for a sample that is known by its number in the epoch.
-  Generator numbered_generator(std::int64_t sample) const noexcept;
+  GeneratorState numbered_generator(std::int64_t sample) const noexcept;
   /// What the collation of the batch draws from, the same in every process.
-  Generator collate_generator(std::int64_t batch) const noexcept;
+  GeneratorState collate_generator(std::int64_t batch) const noexcept;
 
  private:
   Options options_;

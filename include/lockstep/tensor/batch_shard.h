@@ -32,6 +32,6 @@ LOCKSTEP_API BatchPlace place_in_batch(const Shape& sizes);
 /// The start of a new sequence of random numbers, by one draw from the caller's sequence. The replicas of a pass get
 /// the same one at their n-th call, which is also what the caller would have got; so numbers keyed on an element's
 /// place in the whole batch are those of one device.
-LOCKSTEP_API Generator draw_for_batch();
+LOCKSTEP_API GeneratorState draw_for_batch();
 
 }  // namespace lockstep

@@ -10,32 +10,32 @@
 namespace lockstep {
 
 /// A point in a sequence of random numbers: a plain value.
-struct Generator {
+struct GeneratorState {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;  ///< Sequences of different streams are independent.
   std::uint64_t offset = 0;  ///< How many blocks of four 32-bit numbers have been used.
 
-  bool operator==(const Generator&) const = default;
+  bool operator==(const GeneratorState&) const = default;
 };
 
 /// Restarts the sequence that this process's tensors are drawn from.
 LOCKSTEP_API void manual_seed(std::uint64_t seed);
 /// Takes `blocks` blocks of four numbers from this thread's sequence and returns where they start.
-LOCKSTEP_API Generator draw(std::uint64_t blocks);
+LOCKSTEP_API GeneratorState draw(std::uint64_t blocks);
 /// Where this thread's sequence stands, and a jump to such a point: to go on later with the same numbers.
-LOCKSTEP_API Generator current_generator();
-LOCKSTEP_API void set_generator(const Generator& generator);
+LOCKSTEP_API GeneratorState current_generator();
+LOCKSTEP_API void set_generator(const GeneratorState& generator);
 
 /// While it lives, this thread draws from `generator` instead of from the process's sequence.
 class LOCKSTEP_API GeneratorGuard {
  public:
-  explicit GeneratorGuard(Generator& generator) noexcept;
+  explicit GeneratorGuard(GeneratorState& generator) noexcept;
   ~GeneratorGuard();
   GeneratorGuard(const GeneratorGuard&) = delete;
   GeneratorGuard& operator=(const GeneratorGuard&) = delete;
 
  private:
-  Generator* outer_;
+  GeneratorState* outer_;
 };
 
 /// Uniform in [0, 1). Floating dtypes only, else DTypeError.

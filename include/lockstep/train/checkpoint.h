@@ -38,7 +38,7 @@ class LOCKSTEP_API Checkpoint {
   /// Tensors are kept as handles, not copied: to be saved before they change.
   void put(std::string_view section, const StateDict& tensors);
   void put(std::string_view section, const data::LoaderState& state);
-  void put(std::string_view section, const Generator& generator);
+  void put(std::string_view section, const GeneratorState& generator);
   /// Numbers are kept exactly. Throws InvalidArgument for integers of 2^63 and more.
   template <std::integral T>
   void put(std::string_view section, T number) {
@@ -53,7 +53,7 @@ class LOCKSTEP_API Checkpoint {
   /// Throw InvalidArgument unless there is such a section of that kind.
   StateDict tensors(std::string_view section) const;
   data::LoaderState loader(std::string_view section) const;  ///< See tensors().
-  Generator generator(std::string_view section) const;       ///< See tensors().
+  GeneratorState generator(std::string_view section) const;  ///< See tensors().
   std::int64_t integer(std::string_view section) const;      ///< See tensors().
   double number(std::string_view section) const;             ///< See tensors().
 
