@@ -339,5 +339,12 @@ TEST(EmptyBatch, StaysEmptyWhenPooled) {
   EXPECT_EQ(avg_pool2d(ones({0, 3, 4, 4}), 2).sizes(), (Shape{0, 3, 2, 2}));
 }
 
+// PyTorch's rule: with ceil_mode a window must start inside the input or the padding before it.
+TEST(Pooling, CeilModeMakesNoWindowThatStartsBehindTheInput) {
+  const Tensor x = tensor({1., 2.}).view({1, 1, 2});
+  expect_values(max_pool1d(x, 2, {.stride = 3, .padding = 1, .ceil_mode = true}), {1});
+  expect_values(avg_pool1d(x, 2, {.stride = 3, .padding = 1, .ceil_mode = true}), {0.5});
+}
+
 }  // namespace
 }  // namespace lockstep
