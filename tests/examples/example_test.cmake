@@ -135,6 +135,13 @@ elseif(EXAMPLE STREQUAL "vae")
   if(NOT output MATCHES "epoch 6/6, step 192: train_loss 2[0-9.]+, validation_loss 2[0-9.]+\n")
     message(FATAL_ERROR "expected less than 300 nats for an image, got\n${output}")
   endif()
+elseif(EXAMPLE STREQUAL "triplet")
+  # A network that has learned nothing is right one time in three or so.
+  foreach(epoch 1 2 3 4)
+    list(APPEND lines "epoch ${epoch}: loss 0\\.[0-9]+")
+  endforeach()
+  expect_lines("Training on ${DEVICES} device\\(s\\)" ${lines}
+               "9[0-9][0-9] of 1000 test images have a nearest neighbour of their digit")
 elseif(EXAMPLE STREQUAL "gpt")
   set(loss "loss [0-9.]+")
   foreach(step 200 400 600 800 1000 1200 1400 1500)
