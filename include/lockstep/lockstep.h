@@ -15,6 +15,7 @@
 #include <lockstep/core/structure.h>
 #include <lockstep/data/arrays.h>
 #include <lockstep/data/collate.h>
+#include <lockstep/data/csv.h>
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/datasets.h>
 #include <lockstep/data/image.h>

@@ -1,10 +1,12 @@
+#include <lockstep/data/csv.h>
+
 #include <algorithm>
 #include <charconv>
-#include <string>
-#include <vector>
+#include <cmath>
+#include <unordered_map>
 
 #include <lockstep/core/error.h>
-#include <lockstep/data/arrays.h>
+#include <lockstep/ops/join.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
@@ -94,10 +96,19 @@ class Lines {
   std::uint64_t line_ = 0, next_line_ = 1;
 };
 
+// A column that is read.
+struct Wanted {
+  std::size_t column = 0;
+  std::vector<std::string>* texts = nullptr;                   // of a column of texts
+  std::unordered_map<std::string, std::int64_t> numbers = {};  // of the texts
+  bool takes_new_texts = false;
+};
+
 template <class T>
-T number(const Lines& lines, std::size_t column, const std::string& field, const std::optional<double>& missing) {
+T number(const Lines& lines, std::size_t column, const std::string& field, const CsvOptions& options) {
   std::string_view digits = field;
-  if (digits.empty() && missing) return T(*missing);
+  if (options.missing && (digits.empty() || std::ranges::find(options.na_values, field) != options.na_values.end()))
+    return T(*options.missing);
   if (digits.starts_with('+')) digits.remove_prefix(1);
   T value = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
@@ -106,29 +117,124 @@ T number(const Lines& lines, std::size_t column, const std::string& field, const
   return value;
 }
 
+std::int64_t category(const Lines& lines, Wanted& wanted, const std::string& field) {
+  const auto found = wanted.numbers.find(field);
+  if (found != wanted.numbers.end()) return found->second;
+  if (!wanted.takes_new_texts)
+    lines.fail(wanted.column, text("expected one of ", wanted.texts->size(), " categories, got ", shown(field)));
+  const auto number = std::int64_t(wanted.texts->size());
+  wanted.texts->push_back(field);
+  wanted.numbers.emplace(field, number);
+  return number;
+}
+
+// Texts were numbered as they came: now by their order.
 template <class T>
-Tensor read_rows(Lines& lines, std::vector<std::string>& fields, bool has_line, const std::vector<std::size_t>& wanted,
+void sort_categories(std::vector<Wanted>& wanted, std::vector<T>& values) {
+  for (std::size_t i = 0; i < wanted.size(); ++i) {
+    if (!wanted[i].takes_new_texts) continue;
+    std::vector<std::string>& texts = *wanted[i].texts;
+    const std::vector<std::string> came = texts;
+    std::ranges::sort(texts);
+    std::vector<T> sorted;
+    for (const std::string& each : came) sorted.push_back(T(std::ranges::lower_bound(texts, each) - texts.begin()));
+    for (std::size_t at = i; at < values.size(); at += wanted.size()) values[at] = sorted[std::size_t(values[at])];
+  }
+}
+
+template <class T>
+Tensor read_rows(Lines& lines, std::vector<std::string>& fields, bool has_line, std::vector<Wanted>& wanted,
                  std::size_t width, const CsvOptions& options) {
   std::vector<T> values;
   std::int64_t rows = 0;
   for (; has_line; has_line = lines.next(fields), ++rows) {
     if (fields.size() != width)
       lines.fail(std::min(fields.size(), width) - 1, text("expected ", width, " fields, got ", fields.size()));
-    for (const std::size_t column : wanted) values.push_back(number<T>(lines, column, fields[column], options.missing));
+    for (Wanted& each : wanted) {
+      const std::string& field = fields[each.column];
+      values.push_back(each.texts ? T(category(lines, each, field)) : number<T>(lines, each.column, field, options));
+    }
   }
+  sort_categories(wanted, values);
   return from_host(values.data(), values.size(), kDTypeOf<T>, {rows, std::int64_t(wanted.size())},
                    {.dtype = options.dtype});
 }
 
-}  // namespace
-
-Csv read_csv(const std::filesystem::path& path, const CsvOptions& options) {
+void check_options(const CsvOptions& options) {
   if (!is_floating(options.dtype) && options.dtype != kInt64)
     throw DTypeError(text("[read_csv] expected a floating dtype or int64, got ", options.dtype));
-  if (!options.columns.empty() && !options.header)
+  if (!options.header && !(options.columns.empty() && options.categories.empty()))
     throw InvalidArgument("[read_csv] expected a header for columns by name, got .header = false");
   if (options.separator == '"' || options.separator == '\n' || options.separator == '\r')
     throw InvalidArgument("[read_csv] expected a separator that is no quote and no line break, got one");
+  constexpr double kInt64End = 9223372036854775808.0;
+  if (const auto missing = options.missing; missing && options.dtype == kInt64)
+    if (!(*missing >= -kInt64End && *missing < kInt64End && std::trunc(*missing) == *missing))
+      throw InvalidArgument(text("[read_csv] expected an integer as .missing of an int64 table, got ", *missing));
+}
+
+// The place of the one column of that name.
+std::size_t place_of(const char* op, const std::vector<std::string>& columns, std::string_view name,
+                     const std::string& where) {
+  const auto found = std::ranges::find(columns, name);
+  if (found == columns.end())
+    throw InvalidArgument(text('[', op, "] expected a column ", shown(name), where, ", got none"));
+  if (std::find(found + 1, columns.end(), name) != columns.end())
+    throw InvalidArgument(text('[', op, "] expected one column ", shown(name), where, ", got several"));
+  return std::size_t(found - columns.begin());
+}
+
+// What float16 and its kin cannot count to is no number of a category.
+void check_categories(const Csv& table, DType dtype) {
+  const std::size_t most = dtype == kBFloat16  ? 256
+                           : dtype == kFloat16 ? 2048
+                           : dtype == kFloat32 ? std::size_t(1) << 24
+                                               : std::size_t(1) << 53;
+  for (const auto& [name, texts] : table.categories)
+    if (texts.size() > most)
+      throw InvalidArgument(text("[read_csv] expected at most ", most, " categories in ", shown(name), " for ", dtype,
+                                 ", got ", texts.size()));
+}
+
+// The columns to read, with the texts that each may have.
+std::vector<Wanted> wanted_columns(Csv& table, const CsvOptions& options, const std::string& where) {
+  std::vector<Wanted> wanted;
+  if (options.columns.empty()) {
+    for (std::size_t i = 0; i < table.columns.size(); ++i) wanted.push_back({.column = i});
+  } else {
+    for (const std::string& name : options.columns)
+      wanted.push_back({.column = place_of("read_csv", table.columns, name, where)});
+  }
+  for (const auto& [name, texts] : options.categories) {
+    const std::size_t column = place_of("read_csv", table.columns, name, where);
+    for (Wanted& each : wanted) {
+      if (each.column != column) continue;
+      each.texts = &(table.categories[name] = texts);
+      each.takes_new_texts = texts.empty();
+      for (std::size_t i = 0; i < texts.size(); ++i)
+        if (!each.numbers.emplace(texts[i], std::int64_t(i)).second)
+          throw InvalidArgument(
+              text("[read_csv] expected different categories of ", shown(name), ", got ", shown(texts[i]), " twice"));
+    }
+  }
+  return wanted;
+}
+
+}  // namespace
+
+Tensor Csv::column(std::string_view name) const {
+  return values.select(1, std::int64_t(place_of("Csv", columns, name, "")));
+}
+
+Tensor Csv::select(const std::vector<std::string>& names) const {
+  if (names.empty()) throw InvalidArgument("[Csv] expected names of columns, got none");
+  std::vector<Tensor> selected;
+  for (const std::string& name : names) selected.push_back(column(name));
+  return stack(selected, 1);
+}
+
+Csv read_csv(const std::filesystem::path& path, const CsvOptions& options) {
+  check_options(options);
   FileSource source(path, Links::follow, "read_csv");
   std::string bytes(std::size_t(source.size()), '\0');
   source.read(0, bytes.data(), bytes.size());
@@ -140,24 +246,20 @@ Csv read_csv(const std::filesystem::path& path, const CsvOptions& options) {
   bool has_line = lines.next(fields);
   const std::size_t width = has_line ? fields.size() : 0;
   Csv table;
-  std::vector<std::size_t> wanted(width);
-  for (std::size_t i = 0; i < width; ++i) wanted[i] = i;
-  if (options.header && has_line) {
-    table.columns = fields;
-    has_line = lines.next(fields);
-  }
-  if (!options.columns.empty()) {
-    wanted.clear();
-    for (const std::string& name : options.columns) {
-      const auto found = std::ranges::find(table.columns, name);
-      if (found == table.columns.end())
-        throw InvalidArgument(text("[read_csv] expected a column ", shown(name), " in ", path, ", got none"));
-      wanted.push_back(std::size_t(found - table.columns.begin()));
+  std::vector<Wanted> wanted;
+  if (options.header) {
+    if (has_line) {
+      table.columns = fields;
+      has_line = lines.next(fields);
     }
-    table.columns = options.columns;
+    wanted = wanted_columns(table, options, text(" in ", path));
+  } else {
+    for (std::size_t i = 0; i < width; ++i) wanted.push_back({.column = i});
   }
+  if (!options.columns.empty()) table.columns = options.columns;
   table.values = options.dtype == kInt64 ? read_rows<std::int64_t>(lines, fields, has_line, wanted, width, options)
                                          : read_rows<double>(lines, fields, has_line, wanted, width, options);
+  check_categories(table, options.dtype);
   return table;
 }
 

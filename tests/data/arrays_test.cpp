@@ -1,4 +1,4 @@
-// Arrays that NumPy 2.4 wrote (tests/data/files), arrays for it, and tables of text.
+// Arrays that NumPy 2.4 wrote (tests/data/files), arrays for it.
 #include <lockstep/data/arrays.h>
 
 #include <gtest/gtest.h>
@@ -128,54 +128,6 @@ TEST(ReadNpy, RefusesHostileFiles) {
     write_file(folder / "x.npy", hostile.bytes);
     EXPECT_EQ(array_error([&] { read_npy(folder / "x.npy"); }), hostile.expected);
   }
-}
-
-Csv csv(const std::string& bytes, const CsvOptions& options = {}) {
-  const TemporaryFolder folder;
-  write_file(folder / "x.csv", bytes);
-  return read_csv(folder / "x.csv", options);
-}
-
-TEST(ReadCsv, GivesNamesAndNumbers) {
-  const Csv table = csv("a, b ,\"c d\"\r\n1,2.5,-3e2\r\n\r\n+4, 5 ,\"6\"");
-  EXPECT_EQ(table.columns, (std::vector<std::string>{"a", "b", "c d"}));
-  EXPECT_EQ(table.values.sizes(), (Shape{2, 3}));
-  EXPECT_EQ(table.values.to_vector<float>(), (Floats{1, 2.5, -300, 4, 5, 6}));
-}
-
-TEST(ReadCsv, TakesColumnsByNameAndLeavesTextsAlone) {
-  const Csv table = csv("name,x,y\n\"a \"\"b\"\", c\",1,2\nd,3,4\n", {.columns = {"y", "x"}, .dtype = kInt64});
-  EXPECT_EQ(table.values.to_vector<std::int64_t>(), (std::vector<std::int64_t>{2, 1, 4, 3}));
-  EXPECT_EQ(array_error([] { csv("a\n1\n", {.columns = {"b"}}); }).substr(0, 38),
-            "[read_csv] expected a column \"b\" in \"/");
-}
-
-TEST(ReadCsv, ReadsOtherForms) {
-  EXPECT_EQ(csv("1;2\n3;4\n", {.separator = ';', .header = false}).values.to_vector<float>(), (Floats{1, 2, 3, 4}));
-  EXPECT_EQ(csv("1\t\t3\n", {.separator = '\t', .header = false, .missing = -1}).values.to_vector<float>(),
-            (Floats{1, -1, 3}));
-  EXPECT_EQ(csv("").values.sizes(), (Shape{0, 0}));
-  EXPECT_EQ(csv("a,b\n").values.sizes(), (Shape{0, 2}));
-  EXPECT_EQ(csv("\xef\xbb\xbf"
-                "a\n0.1\n",
-                {.dtype = kFloat64})
-                .values.item<double>(),
-            0.1);
-}
-
-TEST(ReadCsv, NamesLineAndColumn) {
-  EXPECT_EQ(array_error([] { csv("a,b\n1,2\n3,x\n"); }),
-            "[x.csv] at byte 8: line 3, column 2: expected a number, got \"x\"");
-  EXPECT_EQ(array_error([] { csv("a,b\n1,\n"); }), "[x.csv] at byte 4: line 2, column 2: expected a number, got \"\"");
-  EXPECT_EQ(array_error([] { csv("a,b\n1,2,3\n"); }), "[x.csv] at byte 4: line 2, column 2: expected 2 fields, got 3");
-  EXPECT_EQ(array_error([] { csv("a\n1.5\n", {.dtype = kInt64}); }),
-            "[x.csv] at byte 2: line 2, column 1: expected an integer, got \"1.5\"");
-  EXPECT_EQ(array_error([] { csv("a\n\"1\n"); }),
-            "[x.csv] at byte 2: line 2, column 1: expected a quote at the end of the field, got the end of the file");
-  EXPECT_EQ(array_error([] { csv("a\n\"1\"2\n"); }),
-            "[x.csv] at byte 2: line 2, column 1: expected a separator after the quote, got \"2\"");
-  EXPECT_EQ(array_error([] { csv("t,a\n\"x\ny\",1\nz,w\n", {.columns = {"a"}}); }),
-            "[x.csv] at byte 12: line 4, column 2: expected a number, got \"w\"");
 }
 
 }  // namespace
