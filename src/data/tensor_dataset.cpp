@@ -36,6 +36,7 @@ Tensor copy_rows(const Tensor& tensor, std::span<const std::int64_t> indices) {
 }  // namespace
 
 std::int64_t common_leading_size(std::span<const Tensor> tensors) {
+  if (tensors.empty()) throw InvalidArgument("[TensorDataset] expected at least one tensor, got none");
   for (std::size_t i = 0; i < tensors.size(); ++i) {
     if (!tensors[i].defined())
       throw InvalidArgument(text("[TensorDataset] expected a tensor, got none at position ", i));

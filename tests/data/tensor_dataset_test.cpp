@@ -50,6 +50,31 @@ TEST(TensorDataset, GathersABatchOfRows) {
   EXPECT_EQ(labels.to_vector<std::int64_t>(), (Integers{9, 7, 9}));
 }
 
+TEST(TensorDataset, TakesAnyNumberOfTensors) {
+  const Tensor x = arange(6).view({3, 2}), y = arange(3), z = arange(10, 13), w = ones({3, 1});
+  DataLoader loader(TensorDataset(x, y, z, w), {.batch_size = 2});
+  std::int64_t batches = 0;
+  for (const auto& [a, b, c, d] : loader) {
+    const std::int64_t at = 2 * batches++;
+    EXPECT_EQ(a.to_vector<std::int64_t>(), x.slice(0, at, at + 2).to_vector<std::int64_t>());
+    EXPECT_EQ(b.to_vector<std::int64_t>(), y.slice(0, at, at + 2).to_vector<std::int64_t>());
+    EXPECT_EQ(c.to_vector<std::int64_t>(), z.slice(0, at, at + 2).to_vector<std::int64_t>());
+    EXPECT_EQ(d.sizes(), (Shape{b.size(0), 1}));
+  }
+  EXPECT_EQ(batches, 2);
+}
+
+TEST(TensorDataset, TakesAVectorOfTensors) {
+  const std::vector<Tensor> tensors = {arange(6).view({3, 2}), arange(3), arange(10, 13)};
+  DataLoader loader(TensorDataset{tensors}, {.batch_size = 3});
+  for (const std::vector<Tensor>& batch : loader) {
+    ASSERT_EQ(batch.size(), 3u);
+    EXPECT_EQ(batch[2].to_vector<std::int64_t>(), (Integers{10, 11, 12}));
+  }
+  EXPECT_EQ(TensorDataset(tensors).get(1)[0].to_vector<std::int64_t>(), (Integers{2, 3}));
+  EXPECT_THROW(TensorDataset(std::vector<Tensor>()), InvalidArgument);
+}
+
 TEST(TensorDataset, GathersFromStridedTensors) {
   const Integers indices{1, 0};
   const Tensor rows = TensorDataset(tensor({{1, 2}, {3, 4}}).t()).get_batch(indices);

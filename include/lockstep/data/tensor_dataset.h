@@ -8,6 +8,7 @@
 #include <span>
 #include <tuple>
 #include <utility>
+#include <vector>
 
 #include <lockstep/core/export.h>
 #include <lockstep/tensor/tensor.h>
@@ -64,8 +65,34 @@ class TensorDataset final {
   std::int64_t size_;
 };
 
+/// Of as many tensors as there are at run time: a sample is a std::vector of rows, however many. Throws InvalidArgument
+/// for none.
+template <>
+class TensorDataset<std::dynamic_extent> final {
+ public:
+  explicit TensorDataset(std::vector<Tensor> tensors)
+      : tensors_(std::move(tensors)), size_(detail::common_leading_size(tensors_)) {}
+
+  std::int64_t size() const noexcept { return size_; }
+  std::vector<Tensor> get(std::int64_t index) const {
+    std::vector<Tensor> sample;
+    for (const Tensor& tensor : tensors_) sample.push_back(detail::row(tensor, index));
+    return sample;
+  }
+  std::vector<Tensor> get_batch(std::span<const std::int64_t> indices) const {
+    std::vector<Tensor> batch;
+    for (const Tensor& tensor : tensors_) batch.push_back(detail::rows(tensor, indices));
+    return batch;
+  }
+
+ private:
+  std::vector<Tensor> tensors_;
+  std::int64_t size_;
+};
+
 template <class... Tensors>
 requires(std::convertible_to<Tensors, Tensor>&&...) TensorDataset(Tensors...)
 ->TensorDataset<sizeof...(Tensors)>;
+TensorDataset(std::vector<Tensor>)->TensorDataset<std::dynamic_extent>;
 
 }  // namespace lockstep::data
