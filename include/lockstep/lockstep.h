@@ -13,12 +13,14 @@
 #include <lockstep/core/print.h>
 #include <lockstep/core/shape.h>
 #include <lockstep/core/structure.h>
+#include <lockstep/core/timeout_error.h>
 #include <lockstep/data/arrays.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/csv.h>
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/datasets.h>
 #include <lockstep/data/image.h>
+#include <lockstep/data/iterable_dataset.h>
 #include <lockstep/data/labeled_images.h>
 #include <lockstep/data/loader.h>
 #include <lockstep/data/sampler.h>

@@ -27,6 +27,8 @@ void check_options(const LoaderOptions& options) {
   check(options.workers >= 0 && options.workers <= kMaxWorkers, "workers from 0 to 1024", options.workers);
   check(options.prefetch >= 1, "prefetch >= 1", options.prefetch);
   options.share.check();
+  check(options.timeout.count() >= 0, "a timeout of at least 0 ms", options.timeout.count());
+  check(options.timeout.count() == 0 || options.workers > 0, "workers with a timeout, or nobody is waited for", "none");
   check(options.share.is_all() || options.seed, "a seed, the same in all processes, with a share of the rows", "none");
 }
 
@@ -71,6 +73,10 @@ Generator EpochPlan::sample_generator(std::int64_t batch, std::int64_t row) cons
           .stream = mix(std::uint64_t(indices_[position]), repeats_[position])};
 }
 
+Generator EpochPlan::numbered_generator(std::int64_t sample) const noexcept {
+  return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch)), .stream = mix(std::uint64_t(sample), 0)};
+}
+
 Generator EpochPlan::collate_generator(std::int64_t batch) const noexcept {
   return {.seed = mix(options_.seed, 2 * std::uint64_t(options_.epoch) + 1), .stream = std::uint64_t(batch)};
 }
@@ -86,6 +92,12 @@ EpochSchedule::EpochSchedule(std::int64_t dataset_size, const LoaderOptions& opt
   check_options(options);
   batches_ = order_.size / options.batch_size;
   if (!options.drop_last && order_.size % options.batch_size != 0) ++batches_;
+  state_ = {.seed = options.seed ? *options.seed : drawn_seed(), .batch_size = options.batch_size};
+}
+
+EpochSchedule::EpochSchedule(const LoaderOptions& options) : dataset_size_(0), options_(options), batches_(kUnknown) {
+  check(!options.shuffle, "shuffle only for a dataset with a size", "it for one without");
+  check_options(options);
   state_ = {.seed = options.seed ? *options.seed : drawn_seed(), .batch_size = options.batch_size};
 }
 
@@ -155,6 +167,18 @@ void throw_no_batch_without_rows() {
 
 void throw_no_such_batch(std::int64_t batch, std::int64_t batches) {
   throw InvalidArgument(text("[DataLoader] expected a batch of ", batches, ", got ", batch));
+}
+
+void throw_two_loops() {
+  throw InvalidArgument(
+      "[DataLoader] expected one loop at a time over a dataset without a size, got a second one (after a TimeoutError: "
+      "the worker that hangs still reads it)");
+}
+
+void throw_no_state() {
+  throw InvalidArgument(
+      "[DataLoader] expected a dataset that begins anew, with begin() and end() or with reset(), for a state of the "
+      "loader, got one with next() alone");
 }
 
 void throw_at_end() {

@@ -1,18 +1,27 @@
 #include <lockstep/data/prefetcher.h>
 
+#include <algorithm>
+#include <condition_variable>
 #include <exception>
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/timeout_error.h>
+
 #include "core/ranked_mutex.h"
+#include "core/text.h"
 #include "data/task_queue.h"
 
 namespace lockstep::data {
 
 struct Prefetcher::State {
+  using Clock = std::chrono::steady_clock;
+
   struct Slot {
     bool made = false;
     std::exception_ptr error;
+    int worker = -1;  // which makes it; -1: none has begun
+    Clock::time_point begun = {};
   };
 
   State(const PrefetchOptions& prefetch_options, Make make_batch)
@@ -27,23 +36,29 @@ struct Prefetcher::State {
   const Make make;
   std::int64_t next;       // the batch that the loop takes next
   std::int64_t unstarted;  // the first one not given to the queue yet
+  bool hangs = false;      // a worker did not make its batch in time
   std::stop_source stop;
 
   RankedMutex<LockRank::prefetcher> mutex;
-  RankedCondition made;
+  std::condition_variable_any made;
   std::vector<Slot> slots;  // under the mutex
 
   TaskQueue queue;  // last: its tasks use the rest
 
   Slot& slot(std::int64_t batch) { return slots[std::size_t(batch % options.window)]; }
 
-  void start_one() {
-    if (unstarted == options.last) return;
-    queue.submit([this, batch = unstarted] { run(batch); });
-    ++unstarted;
+  static void start_one(const std::shared_ptr<State>& state) {
+    if (state->unstarted == state->options.last) return;
+    state->queue.submit([state, batch = state->unstarted] { state->run(batch); });
+    ++state->unstarted;
   }
 
   void run(std::int64_t batch) noexcept {
+    {
+      const std::lock_guard lock(mutex);
+      slot(batch).worker = TaskQueue::worker();
+      slot(batch).begun = Clock::now();
+    }
     std::exception_ptr error;
     try {
       make(batch, stop.get_token());
@@ -54,17 +69,32 @@ struct Prefetcher::State {
     slot(batch) = {.made = true, .error = std::move(error)};
     made.notify_one();
   }
+
+  [[noreturn]] void throw_timeout(const Slot& late) const {
+    const auto ms = [](Clock::duration time) {
+      return std::chrono::duration_cast<std::chrono::milliseconds>(time).count();
+    };
+    const std::string expected =
+        text("[DataLoader] expected batch ", next, " within ", options.timeout.count(), " ms, ");
+    if (late.worker < 0) throw TimeoutError(expected + "got none: no worker has begun it");
+    throw TimeoutError(text(expected, "got none: worker ", late.worker, " has been making it for ",
+                            ms(Clock::now() - late.begun), " ms"));
+  }
 };
 
 Prefetcher::Prefetcher(const PrefetchOptions& options, Make make)
-    : state_(std::make_unique<State>(options, std::move(make))) {
-  for (std::int64_t i = 0; i < options.window; ++i) state_->start_one();
+    : state_(std::make_shared<State>(options, std::move(make))) {
+  for (std::int64_t i = 0; i < options.window; ++i) State::start_one(state_);
 }
 
 // In this order: a worker that ends because of the stop must find nothing to begin.
 Prefetcher::~Prefetcher() {
   state_->queue.cancel();
   state_->stop.request_stop();
+  if (state_->hangs)
+    state_->queue.abandon();
+  else
+    state_->queue.wait();
 }
 
 void Prefetcher::wait() {
@@ -75,15 +105,30 @@ void Prefetcher::wait() {
     lock.unlock();
     begun = !state_->queue.run_one();
   }
-  state_->made.wait(lock, is_made);
+  if (state_->options.timeout.count() == 0) {
+    state_->made.wait(lock, is_made);
+  } else {
+    const auto limit = std::min<std::chrono::milliseconds>(state_->options.timeout, std::chrono::hours(24 * 365));
+    if (!state_->made.wait_until(lock, State::Clock::now() + limit, is_made)) {
+      state_->hangs = true;
+      state_->throw_timeout(slot);
+    }
+  }
   const std::exception_ptr error = std::exchange(slot, {}).error;
   lock.unlock();
   if (error) std::rethrow_exception(error);
 }
 
+bool Prefetcher::ready() const {
+  const std::lock_guard lock(state_->mutex);
+  return state_->next < state_->unstarted && state_->slot(state_->next).made;
+}
+
+bool Prefetcher::hangs() const noexcept { return state_->hangs; }
+
 void Prefetcher::taken() {
   ++state_->next;
-  state_->start_one();
+  State::start_one(state_);
 }
 
 }  // namespace lockstep::data

@@ -113,7 +113,7 @@ TaskQueue::TaskQueue(int workers)
 
 TaskQueue::~TaskQueue() {
   cancel();
-  wait();
+  if (!abandoned_) wait();
 }
 
 void TaskQueue::submit(std::function<void()> task) {
@@ -140,5 +140,7 @@ void TaskQueue::wait() {
 bool TaskQueue::run_one() { return tasks_->run_one(); }
 
 bool TaskQueue::on_worker() noexcept { return runs_a_task; }
+
+int TaskQueue::worker() noexcept { return std::max(tbb::this_task_arena::current_thread_index(), 0); }
 
 }  // namespace lockstep::data

@@ -100,6 +100,22 @@ TEST(ConcatDataset, GivesOneAfterTheOther) {
   EXPECT_EQ(refusal([&] { both.get(4); }), "[ConcatDataset] expected an index in [0, 4), got 4");
 }
 
+TEST(ConcatDataset, TakesAsManyAsThereAre) {
+  const std::vector<Counted> parts = {{2, 10}, {0}, {1, 5}};
+  const ConcatDataset joined(parts);
+  EXPECT_EQ(all(joined), (Integers{10, 11, 5}));
+  EXPECT_EQ(ConcatDataset(std::vector<Counted>()).size(), 0);
+}
+
+TEST(RandomSplit, TakesAsManyLengthsAsThereAre) {
+  const std::vector<double> shares = {0.3, 0.3, 0.4};
+  const auto parts = random_split(Counted{11}, shares, {.seed = 3});
+  const auto same = random_split(Counted{11}, {0.3, 0.3, 0.4}, {.seed = 3});
+  ASSERT_EQ(parts.size(), 3u);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_EQ(all(parts[i]), all(same[i]));
+  EXPECT_EQ(random_split(Counted{3}, std::vector<int>{1, 2})[1].size(), 2);
+}
+
 TEST(MapDataset, GivesWhatTheFunctionMakesOfASample) {
   EXPECT_EQ(all(MapDataset(Counted{3}, [](std::int64_t x) { return x * x; })), (Integers{0, 1, 4}));
 }

@@ -283,7 +283,7 @@ TEST(BatchSource, MakesNoMoreSamplesOnceAStopIsRequested) {
   std::vector<std::int64_t> made;
   const BatchSource source(Stopping{&stop, &made}, DefaultCollate());
   const EpochPlan plan({.batches = 1, .batch_size = 10}, counting(10), 10);
-  EXPECT_FALSE(source.make(plan, 0, stop.get_token()));
+  EXPECT_FALSE(source.make(plan, 0, {.stop = stop.get_token()}));
   EXPECT_EQ(made, counting(3));
 }
 

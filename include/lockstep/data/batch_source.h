@@ -1,6 +1,7 @@
 // BatchSource: makes one batch, from any thread.
 #pragma once
 
+#include <atomic>
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
@@ -20,9 +21,67 @@
 
 namespace lockstep::data {
 
+/// What the maker of a batch hears, and tells.
+struct Making {
+  std::stop_token stop = {};
+  std::atomic<std::int64_t>* sample = nullptr;  ///< To be set to the sample that is being read; -1: none is.
+
+  void reads(std::int64_t index) const noexcept {
+    if (sample) sample->store(index, std::memory_order_relaxed);
+  }
+};
+
 namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_no_batch_without_rows();
+
+template <class Batch>
+void leave_no_rows(Batch& batch) {
+  visit_tensors(
+      batch, Path(),
+      [](const Path&, Tensor& tensor) {
+        if (tensor.defined() && tensor.dim() > 0) tensor = tensor.narrow(0, 0, 0);
+      },
+      []<class Part>(const Path&, const Part&) {
+        if constexpr (!kShowsTensors<Part>) throw_no_batch_without_rows();
+      },
+      [](const Path&, std::size_t) {});
 }
+
+template <class Collate, class Sample>
+auto collated(const Collate& collate, std::vector<Sample> samples, SampleIndices indices) {
+  if constexpr (std::invocable<const Collate&, std::vector<Sample>, SampleIndices>) {
+    return collate(std::move(samples), indices);
+  } else {
+    return collate(std::move(samples));
+  }
+}
+
+/// What `read` gives, with its random numbers from `generator`; its errors name the sample.
+template <class Read>
+auto read_sample(std::int64_t index, Generator generator, const Making& making, const Read& read) {
+  const GeneratorGuard guard(generator);
+  making.reads(index);
+  try {
+    return read();
+  } catch (...) {
+    lockstep::detail::rethrow_with_context("in sample " + std::to_string(index));
+  }
+}
+
+/// What `collate` gives, without rows where `is_none`; its errors name the batch.
+template <class CollateBatch>
+auto make_batch(const EpochPlan& plan, std::int64_t batch, bool is_none, const CollateBatch& collate) {
+  Generator generator = plan.collate_generator(batch);
+  const GeneratorGuard guard(generator);
+  try {
+    std::optional<decltype(collate())> made(collate());
+    if (is_none) leave_no_rows(*made);
+    return made;
+  } catch (...) {
+    lockstep::detail::rethrow_with_context("in batch " + std::to_string(batch));
+  }
+}
+}  // namespace detail
 
 /// A dataset, and how its samples become batches. `Collate` takes a std::vector of samples, and their indices if it
 /// wants them.
@@ -37,7 +96,7 @@ class BatchSource {
 
   /// Nothing if a stop was requested. Errors of get() name the index of the sample, those of the collation the number
   /// of the batch. Where this process has no row of the batch, what the batch's first row gives, without that row.
-  auto make(const EpochPlan& plan, std::int64_t batch, const std::stop_token& stop) const {
+  auto make(const EpochPlan& plan, std::int64_t batch, const Making& making) const {
     const RowRange mine = plan.rows(batch), made = mine.count > 0 ? mine : RowRange{.first = 0, .count = 1};
     const SampleIndices indices = plan.indices(batch, made);
     using Batch = decltype(collate({}, indices));
@@ -45,54 +104,24 @@ class BatchSource {
     if constexpr (!kInOnePiece) {
       samples.reserve(indices.size());
       for (std::size_t i = 0; i < indices.size(); ++i) {
-        if (stop.stop_requested()) return std::optional<Batch>();
-        samples.push_back(get(indices[i], plan.sample_generator(batch, made.first + std::int64_t(i))));
+        if (making.stop.stop_requested()) return std::optional<Batch>();
+        samples.push_back(detail::read_sample(indices[i], plan.sample_generator(batch, made.first + std::int64_t(i)),
+                                              making, [&] { return dataset_.get(indices[i]); }));
       }
     }
-    Generator generator = plan.collate_generator(batch);
-    const GeneratorGuard guard(generator);
-    try {
-      std::optional<Batch> made_batch(collate(std::move(samples), indices));
-      if (mine.count == 0) leave_no_rows(*made_batch);
-      return made_batch;
-    } catch (...) {
-      lockstep::detail::rethrow_with_context("in batch " + std::to_string(batch));
-    }
+    making.reads(-1);
+    return detail::make_batch(plan, batch, mine.count == 0, [&] { return collate(std::move(samples), indices); });
   }
 
  private:
   static constexpr bool kInOnePiece = BatchDataset<D> && std::same_as<Collate, DefaultCollate>;
 
-  Sample get(std::int64_t index, Generator generator) const {
-    const GeneratorGuard guard(generator);
-    try {
-      return dataset_.get(index);
-    } catch (...) {
-      lockstep::detail::rethrow_with_context("in sample " + std::to_string(index));
-    }
-  }
-
   auto collate(std::vector<Sample> samples, SampleIndices indices) const {
     if constexpr (kInOnePiece) {
       return dataset_.get_batch(indices);
-    } else if constexpr (std::invocable<const Collate&, std::vector<Sample>, SampleIndices>) {
-      return collate_(std::move(samples), indices);
     } else {
-      return collate_(std::move(samples));
+      return detail::collated(collate_, std::move(samples), indices);
     }
-  }
-
-  template <class Batch>
-  static void leave_no_rows(Batch& batch) {
-    visit_tensors(
-        batch, Path(),
-        [](const Path&, Tensor& tensor) {
-          if (tensor.defined() && tensor.dim() > 0) tensor = tensor.narrow(0, 0, 0);
-        },
-        []<class Part>(const Path&, const Part&) {
-          if constexpr (!kShowsTensors<Part>) detail::throw_no_batch_without_rows();
-        },
-        [](const Path&, std::size_t) {});
   }
 
   D dataset_;
@@ -101,7 +130,7 @@ class BatchSource {
 
 /// What a source makes.
 template <class Source>
-using BatchOf = typename decltype(std::declval<const Source&>().make(std::declval<const EpochPlan&>(), 0,
-                                                                     std::stop_token()))::value_type;
+using BatchOf =
+    typename decltype(std::declval<const Source&>().make(std::declval<const EpochPlan&>(), 0, Making()))::value_type;
 
 }  // namespace lockstep::data

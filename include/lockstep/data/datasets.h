@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <span>
 #include <tuple>
 #include <type_traits>
@@ -19,6 +20,7 @@
 
 #include <lockstep/core/export.h>
 #include <lockstep/data/dataset.h>
+#include <lockstep/data/iterable_dataset.h>
 
 namespace lockstep::data {
 
@@ -49,6 +51,7 @@ class Subset {
   }
 
   std::int64_t size() const noexcept { return std::int64_t(indices_.size()); }
+  const D& dataset() const noexcept { return *dataset_; }
   const std::vector<std::int64_t>& indices() const noexcept { return indices_; }
   auto get(std::int64_t index) const { return dataset_->get(at(index)); }
   auto get_batch(std::span<const std::int64_t> indices) const requires BatchDataset<D> {
@@ -88,6 +91,19 @@ requires std::is_arithmetic_v<Number> std::array<Subset<D>, N> random_split(D da
   (std::make_index_sequence<N>());
 }
 
+/// The same for a number of parts that is known at run time.
+template <Dataset D, class Number>
+requires std::is_arithmetic_v<Number> std::vector<Subset<D>> random_split(D dataset, const std::vector<Number>& lengths,
+                                                                          const RandomSplitOptions& options = {}) {
+  using Length = std::conditional_t<std::is_integral_v<Number>, std::int64_t, double>;
+  const auto shared = std::make_shared<const D>(std::move(dataset));
+  const std::vector<Length> wanted(lengths.begin(), lengths.end());
+  std::vector<Subset<D>> parts;
+  for (auto& piece : detail::split_indices(std::int64_t(shared->size()), std::span<const Length>(wanted), options.seed))
+    parts.emplace_back(shared, std::move(piece));
+  return parts;
+}
+
 /// The samples of the first dataset, then those of the second, and so on. All give samples of one type.
 template <Dataset First, Dataset... Rest>
 requires(std::same_as<SampleOf<First>, SampleOf<Rest>>&&...) class ConcatDataset {
@@ -116,35 +132,88 @@ requires(std::same_as<SampleOf<First>, SampleOf<Rest>>&&...) class ConcatDataset
   std::vector<std::int64_t> ends_;
 };
 
+namespace detail {
+/// Datasets of one type, as one.
+template <Dataset D>
+class Listed {
+ public:
+  Listed(std::vector<D> datasets) : datasets_(std::move(datasets)) {
+    for (const D& dataset : datasets_) ends_.push_back(size() + std::int64_t(dataset.size()));
+  }
+
+  std::int64_t size() const noexcept { return ends_.empty() ? 0 : ends_.back(); }
+  auto get(std::int64_t index) const {
+    const std::size_t part = part_of(index, ends_);
+    return datasets_[part].get(index - (part > 0 ? ends_[part - 1] : 0));
+  }
+
+ private:
+  std::vector<D> datasets_;
+  std::vector<std::int64_t> ends_;
+};
+}  // namespace detail
+
+/// As many datasets of one type as there are: ConcatDataset(std::vector{a, b, c}).
+template <Dataset D>
+ConcatDataset(std::vector<D>) -> ConcatDataset<detail::Listed<D>>;
+
+namespace detail {
+/// What the function makes of a sample, or of its first part (MapDataset).
+template <class Function, class Sample>
+auto mapped(const Function& function, Sample sample) {
+  if constexpr (std::invocable<const Function&, Sample>) {
+    return std::invoke(function, std::move(sample));
+  } else {
+    return std::apply(
+        [&](auto&& first, auto&&... rest) {
+          using First = decltype(first);
+          return std::tuple<std::remove_cvref_t<std::invoke_result_t<const Function&, First>>,
+                            std::remove_cvref_t<decltype(rest)>...>(std::invoke(function, std::forward<First>(first)),
+                                                                    std::forward<decltype(rest)>(rest)...);
+        },
+        std::move(sample));
+  }
+}
+}  // namespace detail
+
 /// The samples of a dataset, each changed by a function when it is read. The function is given the sample; or, if it
 /// does not take that, the first part of a sample that is a tuple or a pair, such as the image of (image, label), and
 /// the other parts stay.
-template <Dataset D, class Function>
+template <LoadableDataset D, class Function>
 class MapDataset {
-  using Sample = SampleOf<D>;
-
  public:
   MapDataset(D dataset, Function function) : dataset_(std::move(dataset)), function_(std::move(function)) {}
 
   std::int64_t size() const { return std::int64_t(dataset_.size()); }
-  auto get(std::int64_t index) const {
-    if constexpr (std::invocable<const Function&, Sample>) {
-      return std::invoke(function_, dataset_.get(index));
-    } else {
-      return std::apply(
-          [&](auto&& first, auto&&... rest) {
-            using First = decltype(first);
-            return std::tuple<std::remove_cvref_t<std::invoke_result_t<const Function&, First>>,
-                              std::remove_cvref_t<decltype(rest)>...>(
-                std::invoke(function_, std::forward<First>(first)), std::forward<decltype(rest)>(rest)...);
-          },
-          dataset_.get(index));
-    }
-  }
+  auto get(std::int64_t index) const { return detail::mapped(function_, dataset_.get(index)); }
 
  private:
   D dataset_;
   Function function_;
+};
+
+/// The same of a dataset without a size: a stream.
+template <IterableDataset D, class Function>
+class MapDataset<D, Function> {
+  using Mapped =
+      decltype(detail::mapped(std::declval<const Function&>(), std::declval<typename SampleReader<D>::Sample>()));
+
+ public:
+  MapDataset(D dataset, Function function)
+      : dataset_(std::make_shared<D>(std::move(dataset))), function_(std::move(function)) {}
+
+  std::optional<std::remove_cvref_t<Mapped>> next() {
+    if (!reader_) reader_.emplace(dataset_);
+    auto sample = reader_->next();
+    if (!sample) return std::nullopt;
+    return detail::mapped(function_, *std::move(sample));
+  }
+  void reset() requires kBeginsAnew<D> { reader_.reset(); }
+
+ private:
+  std::shared_ptr<D> dataset_;
+  Function function_;
+  std::optional<SampleReader<D>> reader_;
 };
 
 }  // namespace lockstep::data

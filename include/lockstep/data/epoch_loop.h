@@ -1,45 +1,55 @@
-// EpochLoop: one loop over the batches of an epoch, which makes them itself or has workers make them ahead.
-// It belongs to the thread of the loop. When it goes, nothing of it runs any more.
+// EpochLoop: one loop over the batches of an epoch, which makes them itself or has workers make them ahead, and copies
+// them to a device where that is asked. It belongs to the thread of the loop. When it goes, nothing of it runs any more
+// (but for a worker that hangs: Prefetcher).
 #pragma once
 
+#include <atomic>
 #include <cstddef>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <optional>
 #include <stop_token>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/core/timeout_error.h>
 #include <lockstep/data/batch_source.h>
+#include <lockstep/data/device_copies.h>
 #include <lockstep/data/epoch_schedule.h>
 #include <lockstep/data/prefetcher.h>
 #include <lockstep/runtime/stream.h>
 
 namespace lockstep::data {
 
-/// Makes the first batch at once, so it may throw what making one throws.
+/// Makes the first batch at once, so it may throw what making one throws. A source that gives no batch is at its end.
 template <class Source>
 class EpochLoop {
  public:
   using Batch = BatchOf<Source>;
 
-  EpochLoop(std::shared_ptr<const Source> source, std::shared_ptr<EpochSchedule> schedule)
-      : source_(std::move(source)),
-        schedule_(std::move(schedule)),
-        plan_(schedule_->begin_epoch()),
-        next_(plan_.first_batch()) {
+  /// `copies` is null for batches that stay where they are.
+  EpochLoop(std::shared_ptr<const Source> source, std::shared_ptr<EpochSchedule> schedule,
+            std::shared_ptr<DeviceCopies> copies)
+      : schedule_(std::move(schedule)),
+        copies_(std::move(copies)),
+        work_(std::make_shared<Work>(std::move(source), schedule_->begin_epoch())),
+        next_(work_->plan.first_batch()),
+        had_(next_) {
     const LoaderOptions& options = schedule_->options();
-    const std::int64_t left = plan_.batches() - next_;
+    const std::int64_t left = work_->plan.batches() - next_;
     if (options.workers > 0 && left > 0) {
       const std::int64_t window = left / options.workers < options.prefetch ? left : options.workers * options.prefetch;
-      slots_.resize(std::size_t(window));
+      work_->slots = std::vector<Slot>(std::size_t(window));
       prefetcher_ = std::make_unique<Prefetcher>(
-          PrefetchOptions{.workers = options.workers, .first = next_, .last = plan_.batches(), .window = window},
-          [this](std::int64_t batch, const std::stop_token& stop) {
-            const CurrentStreams::Guard streams(streams_);
-            slot(batch) = make(batch, stop);
-          });
+          PrefetchOptions{.workers = options.workers,
+                          .first = next_,
+                          .last = work_->plan.batches(),
+                          .window = window,
+                          .timeout = options.timeout},
+          [work = work_](std::int64_t batch, const std::stop_token& stop) { work->fill(batch, stop); });
     }
     produce();
   }
@@ -55,46 +65,109 @@ class EpochLoop {
   }
 
  private:
-  void produce() {
-    if (next_ == plan_.batches()) {
-      schedule_->finish(plan_.loop());
-      return;
+  struct Slot {
+    std::optional<Batch> batch;
+    std::atomic<std::int64_t> sample = -1;  // that is being read for it
+  };
+
+  // What workers use, and one that hangs keeps.
+  struct Work {
+    Work(std::shared_ptr<const Source> batches_of, EpochPlan epoch)
+        : source(std::move(batches_of)), plan(std::move(epoch)) {}
+
+    std::optional<Batch> make(std::int64_t batch, const Making& making) const {
+      const GradMode mode(grad_enabled);
+      return source->make(plan, batch, making);
     }
+    void fill(std::int64_t batch, const std::stop_token& stop) {
+      const CurrentStreams::Guard guard(streams);
+      Slot& place = slot(batch);
+      place.batch = make(batch, {.stop = stop, .sample = &place.sample});
+    }
+    Slot& slot(std::int64_t batch) { return slots[std::size_t(batch) % slots.size()]; }
+
+    const std::shared_ptr<const Source> source;
+    const EpochPlan plan;
+    const bool grad_enabled = lockstep::grad_enabled();
+    const CurrentStreams streams;
+    std::vector<Slot> slots;
+  };
+
+  // The batch after the one at hand, on its way to the device.
+  struct Ahead {
+    std::optional<Batch> batch;
+    std::optional<Event> sent;
+    std::exception_ptr error;
+  };
+
+  void produce() {
+    batch_ = copies_ ? next_on_device() : next();
+    if (batch_)
+      schedule_->advance(work_->plan.loop(), ++had_);
+    else
+      schedule_->finish(work_->plan.loop());
+  }
+
+  std::optional<Batch> next() {
+    if (next_ == work_->plan.batches()) return std::nullopt;
+    std::optional<Batch> batch;
     if (prefetcher_) {
       try {
-        take_prefetched();
+        batch = take_prefetched();
       } catch (...) {
-        batch_.reset();
         prefetcher_.reset();
         throw;
       }
     } else {
-      batch_ = make(next_, std::stop_token());
+      batch = work_->make(next_, {});
     }
-    schedule_->advance(plan_.loop(), ++next_);
+    ++next_;
+    return batch;
   }
 
-  void take_prefetched() {
-    prefetcher_->wait();
-    batch_ = std::exchange(slot(next_), std::nullopt);
+  std::optional<Batch> next_on_device() {
+    if (!ahead_) look_ahead();
+    Ahead now = std::move(*ahead_);
+    ahead_.reset();
+    if (now.error) std::rethrow_exception(now.error);
+    if (!now.batch) return std::nullopt;
+    copies_->receive(*now.batch, now.sent);
+    if (!prefetcher_ || prefetcher_->ready()) look_ahead();
+    return std::move(now.batch);
+  }
+
+  // What fails now is thrown when its batch is due.
+  void look_ahead() {
+    Ahead& ahead = ahead_.emplace();
+    try {
+      ahead.batch = next();
+      if (ahead.batch) ahead.sent = copies_->send(*ahead.batch);
+    } catch (...) {
+      ahead.error = std::current_exception();
+    }
+  }
+
+  std::optional<Batch> take_prefetched() {
+    Slot& slot = work_->slot(next_);
+    try {
+      prefetcher_->wait();
+    } catch (TimeoutError& error) {
+      if (const std::int64_t sample = slot.sample; prefetcher_->hangs() && sample >= 0)
+        error.add_context("in sample " + std::to_string(sample));
+      throw;
+    }
+    std::optional<Batch> batch = std::exchange(slot.batch, std::nullopt);
     prefetcher_->taken();
+    return batch;
   }
 
-  std::optional<Batch> make(std::int64_t batch, const std::stop_token& stop) const {
-    const GradMode mode(grad_enabled_);
-    return source_->make(plan_, batch, stop);
-  }
-
-  std::optional<Batch>& slot(std::int64_t batch) { return slots_[std::size_t(batch) % slots_.size()]; }
-
-  const std::shared_ptr<const Source> source_;
   const std::shared_ptr<EpochSchedule> schedule_;
-  const EpochPlan plan_;
-  const bool grad_enabled_ = grad_enabled();
-  const CurrentStreams streams_;  // which workers use too
-  std::int64_t next_;
+  const std::shared_ptr<DeviceCopies> copies_;
+  const std::shared_ptr<Work> work_;
+  std::int64_t next_;  // to be made or taken
+  std::int64_t had_;   // to be given to the loop
   std::optional<Batch> batch_;
-  std::vector<std::optional<Batch>> slots_;
+  std::optional<Ahead> ahead_;
   std::unique_ptr<Prefetcher> prefetcher_;  // last: its tasks use the rest
 };
 

@@ -33,6 +33,8 @@ class LOCKSTEP_API EpochPlan {
   std::uint64_t loop() const noexcept { return options_.loop; }
   std::int64_t first_batch() const noexcept { return options_.first_batch; }
   std::int64_t batches() const noexcept { return options_.batches; }
+  std::int64_t batch_size() const noexcept { return options_.batch_size; }
+  const BatchShare& share() const noexcept { return options_.share; }
   /// This process's rows of a batch; there may be none.
   RowRange rows(std::int64_t batch) const noexcept;
   /// The indices of the samples of these rows of a batch.
@@ -41,6 +43,8 @@ class LOCKSTEP_API EpochPlan {
   /// What the get() of the sample of a batch's row draws from: follows from the seed, the epoch, the index and how
   /// often the index was drawn before in this epoch; not from the size of the batch or the number of processes.
   Generator sample_generator(std::int64_t batch, std::int64_t row) const noexcept;
+  /// The same for a sample that is known by its number in the epoch.
+  Generator numbered_generator(std::int64_t sample) const noexcept;
   /// What the collation of the batch draws from, the same in every process.
   Generator collate_generator(std::int64_t batch) const noexcept;
 
@@ -63,12 +67,18 @@ class LOCKSTEP_API EpochSchedule {
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options);
   /// As a sampler says; options.shuffle is refused then.
   EpochSchedule(std::int64_t dataset_size, const LoaderOptions& options, Order order);
+  /// Of a dataset without a size: an epoch has kUnknown batches, and ends earlier. options.shuffle is refused then.
+  explicit EpochSchedule(const LoaderOptions& options);
+
+  static constexpr std::int64_t kUnknown = std::int64_t(1) << 62;
 
   std::int64_t batches() const noexcept { return batches_; }
   /// Of a batch, over all processes; 0 <= batch < batches().
   std::int64_t rows_in(std::int64_t batch) const noexcept;
   const LoaderOptions& options() const noexcept { return options_; }
 
+  /// Where the next epoch begins: 0, or as load() said.
+  std::int64_t next_batch() const noexcept { return begun_ ? 0 : state_.batch; }
   /// The next epoch, or the rest of the one that load() named.
   EpochPlan begin_epoch();
   /// A loop is about to get the batch before `next_batch`. One that is not the latest any more changes nothing.

@@ -19,6 +19,7 @@
 #include <cstdint>
 #include <iterator>
 #include <memory>
+#include <optional>
 #include <ranges>
 #include <utility>
 
@@ -26,37 +27,47 @@
 #include <lockstep/data/batch_source.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/dataset.h>
+#include <lockstep/data/device_copies.h>
 #include <lockstep/data/epoch_loop.h>
 #include <lockstep/data/epoch_schedule.h>
+#include <lockstep/data/iterable_source.h>
+#include <lockstep/data/loader_iterator.h>
 #include <lockstep/data/loader_options.h>
 #include <lockstep/data/sampler.h>
 
 namespace lockstep::data {
 
 namespace detail {
-[[noreturn]] LOCKSTEP_API void throw_at_end();
+[[noreturn]] LOCKSTEP_API void throw_two_loops();
+[[noreturn]] LOCKSTEP_API void throw_no_state();
 [[noreturn]] LOCKSTEP_API void throw_no_such_batch(std::int64_t batch, std::int64_t batches);
+/// Null without a device.
+inline std::shared_ptr<DeviceCopies> copies_to(const std::optional<Device>& device) {
+  return device ? std::make_shared<DeviceCopies>(*device) : nullptr;
+}
 }  // namespace detail
 
-template <Dataset D, class Collate = DefaultCollate>
+template <LoadableDataset D, class Collate = DefaultCollate>
 class DataLoader {
   using Source = BatchSource<D, Collate>;
 
  public:
   using Batch = BatchOf<Source>;
-  class Iterator;
+  using Iterator = LoaderIterator<Source>;
 
   /// In sequence, or shuffled. Without options.seed a seed is drawn from this process's random numbers.
   /// Throws InvalidArgument for options out of range, and for a share without a seed: processes that draw one might
   /// draw different ones.
   explicit DataLoader(D dataset, const LoaderOptions& options = {}, Collate collate = {})
       : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))),
-        schedule_(std::make_shared<EpochSchedule>(dataset_size(), options)) {}
+        schedule_(std::make_shared<EpochSchedule>(dataset_size(), options)),
+        copies_(detail::copies_to(options.device)) {}
 
   /// In the order that the sampler gives. An index outside of the dataset throws InvalidArgument when its epoch begins.
   template <Sampler S>
   DataLoader(D dataset, S sampler, const LoaderOptions& options = {}, Collate collate = {})
-      : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))) {
+      : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))),
+        copies_(detail::copies_to(options.device)) {
     const auto size = std::int64_t(sampler.size());
     auto indices = [sampler = std::move(sampler)](std::int64_t epoch) { return sampler.indices(epoch); };
     schedule_ = std::make_shared<EpochSchedule>(dataset_size(), options,
@@ -70,7 +81,7 @@ class DataLoader {
   /// batch, so it may throw what get() and the collation throw.
   Iterator begin() {
     schedule();
-    return Iterator(std::make_unique<EpochLoop<Source>>(source_, schedule_));
+    return Iterator(std::make_unique<EpochLoop<Source>>(source_, schedule_, copies_));
   }
   std::default_sentinel_t end() const noexcept { return {}; }
 
@@ -98,35 +109,72 @@ class DataLoader {
 
   std::shared_ptr<const Source> source_;
   std::shared_ptr<EpochSchedule> schedule_;
+  std::shared_ptr<DeviceCopies> copies_;
 };
 
-/// The batch at hand, which is the loop's to change. When an iterator goes, what was being made ahead of it is
-/// cancelled and waited for. An iterator that threw is at its end; to read there throws InvalidArgument.
-template <Dataset D, class Collate>
-class DataLoader<D, Collate>::Iterator {
- public:
-  using iterator_concept = std::input_iterator_tag;
-  using value_type = Batch;
-  using difference_type = std::ptrdiff_t;
+/// Over a dataset without a size (data/iterable_dataset.h). There is no size(), no sampler and no shuffling. With
+/// workers one of them at a time reads samples, in order, and all collate; batches are the same for any number of
+/// workers. With options.share each process reads the whole dataset, which must be the same in all, and keeps its rows.
+template <IterableDataset D, class Collate>
+class DataLoader<D, Collate> {
+  using Source = IterableSource<D, Collate>;
 
-  Batch& operator*() const {
-    if (!loop().batch()) detail::throw_at_end();
-    return *loop().batch();
+ public:
+  using Batch = BatchOf<Source>;
+  using Iterator = LoaderIterator<Source>;
+
+  /// Throws InvalidArgument as that of a dataset with a size does, and for options.shuffle.
+  explicit DataLoader(D dataset, const LoaderOptions& options = {}, Collate collate = {})
+      : dataset_(std::make_shared<D>(std::move(dataset))),
+        collate_(std::make_shared<const Collate>(std::move(collate))),
+        schedule_(std::make_shared<EpochSchedule>(options)),
+        copies_(detail::copies_to(options.device)) {}
+
+  DataLoader(DataLoader&&) noexcept = default;
+  DataLoader& operator=(DataLoader&&) noexcept = default;
+
+  /// Begins a new epoch; after load_state() the rest of the epoch that the state is in, for which the samples before
+  /// are read again. Throws InvalidArgument while another loop over a dataset is under way that cannot be shared (one
+  /// that is no forward range as a const object).
+  Iterator begin() {
+    if (!lease_.expired()) detail::throw_two_loops();
+    std::shared_ptr<void> lease;
+    if constexpr (!kSharedByLoops<D>) lease_ = lease = std::make_shared<int>();
+    auto source = std::make_shared<const Source>(dataset_, collate_, schedule().next_batch(),
+                                                 schedule().options().drop_last, std::move(lease));
+    source_ = source;
+    return Iterator(std::make_unique<EpochLoop<Source>>(std::move(source), schedule_, copies_));
   }
-  Batch* operator->() const { return &**this; }
-  Iterator& operator++() {
-    loop().advance();
-    return *this;
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+  /// Rows of a batch that the loop begun last has had, over all processes. Throws InvalidArgument for another one.
+  std::int64_t rows_in(std::int64_t batch) const {
+    const std::shared_ptr<const Source> source = source_.lock();
+    if (!source) detail::throw_no_such_batch(batch, 0);
+    return source->rows_in(batch);
   }
-  void operator++(int) { ++*this; }
-  friend bool operator==(const Iterator& it, std::default_sentinel_t) { return !it.loop().batch(); }
+  const BatchShare& share() const { return schedule().options().share; }
+  const D& dataset() const { return lockstep::detail::there(dataset_, "DataLoader", "a loader"); }
+
+  /// As for a dataset with a size. Throws InvalidArgument for a dataset that does not begin anew: what it gave is gone.
+  LoaderState state() const {
+    if constexpr (!kBeginsAnew<D>) detail::throw_no_state();
+    return schedule().state();
+  }
+  void load_state(const LoaderState& state) {
+    if constexpr (!kBeginsAnew<D>) detail::throw_no_state();
+    schedule().load(state);
+  }
 
  private:
-  friend class DataLoader;
-  explicit Iterator(std::unique_ptr<EpochLoop<Source>> loop) : loop_(std::move(loop)) {}
-  EpochLoop<Source>& loop() const { return lockstep::detail::there(loop_, "DataLoader", "an iterator"); }
+  EpochSchedule& schedule() const { return lockstep::detail::there(schedule_, "DataLoader", "a loader"); }
 
-  std::unique_ptr<EpochLoop<Source>> loop_;
+  std::shared_ptr<D> dataset_;
+  std::shared_ptr<const Collate> collate_;
+  std::shared_ptr<EpochSchedule> schedule_;
+  std::shared_ptr<DeviceCopies> copies_;
+  std::weak_ptr<void> lease_;           // of the loop under way
+  std::weak_ptr<const Source> source_;  // of the loop begun last
 };
 
 }  // namespace lockstep::data

@@ -1,10 +1,12 @@
 // What a DataLoader is told, and where it stands.
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 
 #include <lockstep/data/batch_share.h>
+#include <lockstep/runtime/device.h>
 
 namespace lockstep::data {
 
@@ -16,6 +18,12 @@ struct LoaderOptions {
   int workers = 0;                         ///< Tasks that make batches ahead of the loop; 0: the loop makes them.
   std::int64_t prefetch = 2;               ///< Batches that each worker may be ahead.
   BatchShare share = {};                   ///< This process's rows of each batch; all of them, unless told otherwise.
+  /// How long the loop waits for a batch of its workers before it throws TimeoutError. 0: for ever. Needs workers.
+  std::chrono::milliseconds timeout = {};
+  /// Where batches are when the loop gets them; else where get() and the collation leave them. The next batch is copied
+  /// there, on a stream of its own, before the loop gets the one at hand: the copy runs while the device computes. So
+  /// two batches are on the device, and the loop reads one batch ahead even without workers.
+  std::optional<Device> device = {};
 };
 
 /// A point between two batches of a loader.

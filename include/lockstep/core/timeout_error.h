@@ -1,0 +1,13 @@
+// TimeoutError: what another thread was to do did not come within a time limit that the user set.
+#pragma once
+
+#include <lockstep/core/error.h>
+
+namespace lockstep {
+
+class LOCKSTEP_API TimeoutError : public Error {
+ public:
+  using Error::Error;
+};
+
+}  // namespace lockstep

@@ -1,0 +1,70 @@
+// DeviceCopies: copies batches to one device ahead of their use, on a stream of their own, so that copies run while the
+// device computes. To a card they go through pinned memory, which the backend of CUDA keeps.
+// It belongs to one thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <optional>
+
+#include <lockstep/core/export.h>
+#include <lockstep/runtime/device.h>
+#include <lockstep/runtime/stream.h>
+#include <lockstep/tensor/tensors_in.h>
+
+namespace lockstep::data {
+
+namespace detail {
+[[noreturn]] LOCKSTEP_API void throw_hides_tensors();
+
+/// Calls visit(tensor) for each defined tensor of a batch. Throws InvalidArgument for a batch that may hide some.
+template <class Batch, class Visit>
+void for_each_tensor_of(Batch& batch, const Visit& visit) {
+  visit_tensors(
+      batch, Path(),
+      [&](const Path&, Tensor& tensor) {
+        if (tensor.defined()) visit(tensor);
+      },
+      []<class Part>(const Path&, const Part&) {
+        if constexpr (!kShowsTensors<Part>) throw_hides_tensors();
+      },
+      [](const Path&, std::size_t) {});
+}
+}  // namespace detail
+
+class LOCKSTEP_API DeviceCopies {
+ public:
+  explicit DeviceCopies(Device device);
+  ~DeviceCopies();
+  DeviceCopies(const DeviceCopies&) = delete;
+  DeviceCopies& operator=(const DeviceCopies&) = delete;
+
+  /// Enqueues copies of the batch's tensors to the device; the batch has the copies then. What is there already stays.
+  /// The event marks their end; there is none where the device is the CPU. To be received before it is used.
+  template <class Batch>
+  std::optional<Event> send(Batch& batch) {
+    detail::for_each_tensor_of(batch, [this](Tensor& tensor) { tensor = copy(tensor); });
+    return mark();
+  }
+  /// What the thread's current stream of the device does from now on comes after the copies.
+  template <class Batch>
+  void receive(Batch& batch, const std::optional<Event>& sent) const {
+    if (!sent) return;
+    const Stream stream = current_stream(device_);
+    stream.wait(*sent);
+    detail::for_each_tensor_of(batch, [&](Tensor& tensor) { tensor.record_stream(stream); });
+  }
+
+ private:
+  struct Pooled;
+
+  Tensor copy(const Tensor& tensor);
+  std::optional<Event> mark();
+  /// The same one for all batches, so that the allocator gives one's memory to another.
+  Stream stream();
+
+  Device device_;
+  std::unique_ptr<Pooled> pooled_;
+};
+
+}  // namespace lockstep::data

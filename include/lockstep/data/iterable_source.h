@@ -1,0 +1,104 @@
+// IterableSource: makes the batches of one epoch of a dataset without a size, from any thread: samples are read by one
+// thread at a time, in order, and collated on several.
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/export.h>
+#include <lockstep/data/batch_source.h>
+#include <lockstep/data/iterable_dataset.h>
+
+namespace lockstep::data {
+
+/// Whose turn it is to read. Safe from any thread.
+class LOCKSTEP_API ReadingTurns {
+ public:
+  explicit ReadingTurns(std::int64_t first_batch);
+  ~ReadingTurns();
+  ReadingTurns(const ReadingTurns&) = delete;
+  ReadingTurns& operator=(const ReadingTurns&) = delete;
+
+  /// Waits for the batches before this one; false if a stop is requested, or there is nothing more to read.
+  bool wait(std::int64_t batch, const std::stop_token& stop);
+  /// The reading of the batch is over: of `rows` samples. `ended`: there is nothing more to read.
+  void done(std::int64_t batch, std::int64_t rows, bool ended);
+  /// Of a batch that was read.
+  std::int64_t rows_in(std::int64_t batch) const;
+
+ private:
+  struct State;
+  std::unique_ptr<State> state_;
+};
+
+template <IterableDataset D, class Collate>
+class IterableSource {
+ public:
+  using Sample = typename SampleReader<D>::Sample;
+
+  /// `lease`: kept until nothing reads the dataset any more.
+  IterableSource(std::shared_ptr<D> dataset, std::shared_ptr<const Collate> collate, std::int64_t first_batch,
+                 bool drop_last, std::shared_ptr<void> lease)
+      : collate_(std::move(collate)),
+        drop_last_(drop_last),
+        lease_(std::move(lease)),
+        reader_(std::move(dataset)),
+        turns_(first_batch) {}
+
+  /// Nothing if a stop was requested, and after the end.
+  auto make(const EpochPlan& plan, std::int64_t batch, const Making& making) const {
+    std::vector<Sample> samples;
+    using Batch = decltype(detail::collated(*collate_, samples, SampleIndices()));
+    if (!turns_.wait(batch, making.stop) || !read(plan, batch, making, samples)) return std::optional<Batch>();
+    making.reads(-1);
+    const RowRange mine = plan.share().rows(std::int64_t(samples.size()));
+    const RowRange made = mine.count > 0 ? mine : RowRange{.first = 0, .count = 1};
+    std::vector<std::int64_t> numbers(std::size_t(made.count));
+    for (std::size_t i = 0; i < numbers.size(); ++i)
+      numbers[i] = batch * plan.batch_size() + made.first + std::int64_t(i);
+    samples.erase(samples.begin() + made.first + made.count, samples.end());
+    samples.erase(samples.begin(), samples.begin() + made.first);
+    return detail::make_batch(plan, batch, mine.count == 0,
+                              [&] { return detail::collated(*collate_, std::move(samples), SampleIndices(numbers)); });
+  }
+
+  /// Over all processes, of a batch that was made.
+  std::int64_t rows_in(std::int64_t batch) const { return turns_.rows_in(batch); }
+
+ private:
+  // False if there is no batch to be made of what was read.
+  bool read(const EpochPlan& plan, std::int64_t batch, const Making& making, std::vector<Sample>& samples) const {
+    const std::int64_t first = batch * plan.batch_size();
+    bool ended = true;  // also by an error
+    struct Done {
+      ReadingTurns& turns;
+      std::int64_t batch;
+      const std::vector<Sample>& samples;
+      const bool& ended;
+      ~Done() { turns.done(batch, std::int64_t(samples.size()), ended); }
+    } const done{turns_, batch, samples, ended};
+    for (; number_ < first + plan.batch_size(); ++number_) {
+      if (making.stop.stop_requested()) return false;
+      std::optional<Sample> sample =
+          detail::read_sample(number_, plan.numbered_generator(number_), making, [this] { return reader_.next(); });
+      if (!sample) return !samples.empty() && !drop_last_;
+      if (number_ >= first) samples.push_back(*std::move(sample));  // those before a resumed loop has had
+    }
+    ended = false;
+    return true;
+  }
+
+  const std::shared_ptr<const Collate> collate_;
+  const bool drop_last_;
+  const std::shared_ptr<void> lease_;
+  // Of whose turn it is:
+  mutable SampleReader<D> reader_;
+  mutable std::int64_t number_ = 0;
+  mutable ReadingTurns turns_;
+};
+
+}  // namespace lockstep::data

@@ -1,0 +1,48 @@
+// LoaderIterator: where a loop over a DataLoader stands.
+#pragma once
+
+#include <cstddef>
+#include <iterator>
+#include <memory>
+#include <utility>
+
+#include <lockstep/core/export.h>
+#include <lockstep/core/moved_from.h>
+#include <lockstep/data/epoch_loop.h>
+
+namespace lockstep::data {
+
+namespace detail {
+[[noreturn]] LOCKSTEP_API void throw_at_end();
+}
+
+/// The batch at hand, which is the loop's to change. When an iterator goes, what was being made ahead of it is
+/// cancelled and waited for. An iterator that threw is at its end; to read there throws InvalidArgument.
+template <class Source>
+class LoaderIterator {
+ public:
+  using iterator_concept = std::input_iterator_tag;
+  using value_type = BatchOf<Source>;
+  using difference_type = std::ptrdiff_t;
+
+  explicit LoaderIterator(std::unique_ptr<EpochLoop<Source>> loop) : loop_(std::move(loop)) {}
+
+  value_type& operator*() const {
+    if (!loop().batch()) detail::throw_at_end();
+    return *loop().batch();
+  }
+  value_type* operator->() const { return &**this; }
+  LoaderIterator& operator++() {
+    loop().advance();
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+  friend bool operator==(const LoaderIterator& it, std::default_sentinel_t) { return !it.loop().batch(); }
+
+ private:
+  EpochLoop<Source>& loop() const { return lockstep::detail::there(loop_, "DataLoader", "an iterator"); }
+
+  std::unique_ptr<EpochLoop<Source>> loop_;
+};
+
+}  // namespace lockstep::data

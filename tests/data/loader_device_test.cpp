@@ -1,0 +1,192 @@
+// Batches that a loader copies to a device ahead of the loop. Simulated devices report work that no event orders.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <string>
+#include <thread>
+#include <tuple>
+#include <vector>
+
+#include <lockstep/data/loader.h>
+#include <lockstep/data/tensor_dataset.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/runtime/memory.h>
+#include <lockstep/runtime/simulation.h>
+#include <lockstep/runtime/trace.h>
+#include <lockstep/tensor/creation.h>
+
+#include "support/test_devices.h"
+#include "support/thrown.h"
+#include "tensor/kernels/launch.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::data {
+namespace {
+
+using Values = std::vector<std::vector<float>>;
+using testing::thrown;
+
+template <class Condition>
+bool happens(const Condition& condition) {
+  const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
+  while (!condition() && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
+  return condition();
+}
+
+const Tensor& rows() {
+  static const Tensor all = arange(0, 40).to(kFloat32).view({20, 2});
+  return all;
+}
+
+TEST(DataLoaderDevice, GivesTheSameBatchesThere) {
+  const TestDevices devices(2);
+  for (const int workers : {0, 2})
+    for (const char* const device : {"cpu", "cuda:0", "cuda:1"}) {
+      DataLoader plain(TensorDataset(rows(), rows()), {.batch_size = 3, .shuffle = true, .seed = 2});
+      DataLoader loader(TensorDataset(rows(), rows()),
+                        {.batch_size = 3, .shuffle = true, .seed = 2, .workers = workers, .device = device});
+      for (int epoch = 0; epoch < 2; ++epoch) {
+        Values expected, got;
+        for (const auto& [x, y] : plain) expected.push_back((x + y).to_vector<float>());
+        for (const auto& [x, y] : loader) {
+          EXPECT_EQ(x.device(), Device(device));
+          got.push_back((x + y).to_vector<float>());
+        }
+        EXPECT_EQ(got, expected) << workers << ' ' << device;
+      }
+    }
+}
+
+// The copy of the next batch ends while a kernel on the batch at hand cannot yet.
+TEST(DataLoaderDevice, CopiesTheNextBatchWhileTheDeviceComputes) {
+  const SimulatedDevices devices({.count = 1});
+  const auto released = std::make_shared<std::atomic<bool>>(false);
+  for (const int workers : {0, 1}) {
+    *released = false;
+    synchronize("cuda:0");
+    const Trace trace;
+    DataLoader loader(TensorDataset{rows()}, {.batch_size = 10, .workers = workers, .device = "cuda:0"});
+    const auto copies = [&] {
+      std::vector<TraceEvent> found;
+      for (const TraceEvent& event : trace.events())
+        if (event.name == "copy") found.push_back(event);
+      return found;
+    };
+    auto it = loader.begin();
+    const Tensor result = empty({1}, {.device = "cuda:0"});
+    launch("compute", 0, result, std::array<const Tensor*, 1>{&*it},
+           [released](const KernelContext&) { happens([&] { return released->load(); }); });
+    if (workers > 0) ++it;  // where the worker was late, the second batch is copied by now
+    EXPECT_TRUE(happens([&] { return copies().size() >= 2; })) << workers;
+    *released = true;
+    synchronize("cuda:0");
+    const std::vector<TraceEvent> events = trace.events();
+    const auto compute = std::ranges::find(events, "compute", &TraceEvent::name);
+    ASSERT_TRUE(compute != events.end());
+    const TraceEvent copy = copies().at(1);
+    EXPECT_NE(copy.stream, compute->stream);
+    EXPECT_LT(copy.end_us, compute->end_us) << "the copy waited for the kernel";
+    EXPECT_LT(compute->start_us, compute->end_us);
+  }
+}
+
+TEST(DataLoaderDevice, OrdersItsCopiesBeforeAndAfterTheLoopsWork) {
+  const SimulatedDevices devices({.count = 1, .max_delay_us = 300});
+  const StreamGuard guard(Stream::from_pool("cuda:0"));
+  DataLoader loader(TensorDataset{rows()}, {.batch_size = 2, .workers = 2, .device = "cuda:0"});
+  for (int epoch = 0; epoch < 3; ++epoch) {
+    std::vector<Tensor> sums;
+    for (const Tensor& batch : loader) sums.push_back(sum(batch * 2));  // the batch's memory is free for the next ones
+    float all = 0;
+    for (const Tensor& each : sums) all += each.item<float>();
+    EXPECT_EQ(all, 2 * 39 * 40 / 2);
+  }
+}
+
+TEST(DataLoaderDevice, TakesNoNewMemoryOnceItRuns) {
+  const SimulatedDevices devices({.count = 1});
+  DataLoader loader(TensorDataset{rows()}, {.batch_size = 4, .device = "cuda:0"});
+  const auto epoch = [&] {
+    for (const Tensor& batch : loader) {
+      sum(batch);
+      synchronize("cuda:0");
+    }
+  };
+  epoch();
+  const std::uint64_t before = memory_stats("cuda:0").backend_allocations;
+  for (int i = 0; i < 40; ++i) epoch();
+  EXPECT_EQ(memory_stats("cuda:0").backend_allocations, before);
+}
+
+struct Fifth {
+  std::int64_t size() const { return 8; }
+  Tensor get(std::int64_t index) const {
+    if (index == 5) throw InvalidArgument("broken");
+    return tensor(double(index));
+  }
+};
+
+// Though it is made, and fails, while the loop has the batch before.
+TEST(DataLoaderDevice, ThrowsAnErrorWhereItsBatchIsDue) {
+  const TestDevices devices(1);
+  for (const int workers : {0, 2}) {
+    DataLoader loader(Fifth(), {.batch_size = 2, .workers = workers, .device = "cuda:0"});
+    auto it = loader.begin();
+    ++it;
+    EXPECT_EQ(it->to_vector<float>(), (std::vector<float>{2, 3}));
+    EXPECT_EQ(loader.state().batch, 2);
+    EXPECT_EQ(thrown<InvalidArgument>([&] { ++it; }), "broken (in sample 5)");
+    EXPECT_TRUE(it == loader.end());
+    EXPECT_EQ(loader.state().batch, 2);
+  }
+}
+
+TEST(DataLoaderDevice, ResumesAtTheBatchThatTheLoopHasNotHad) {
+  const TestDevices devices(1);
+  const LoaderOptions options = {.batch_size = 3, .shuffle = true, .seed = 2, .device = Device("cuda:0")};
+  DataLoader loader(TensorDataset{rows()}, options);
+  auto it = loader.begin();
+  const LoaderState state = loader.state();
+  ++it;
+  const std::vector<float> second = it->to_vector<float>();
+  DataLoader resumed(TensorDataset{rows()}, options);
+  resumed.load_state(state);
+  EXPECT_EQ(resumed.begin()->to_vector<float>(), second);
+}
+
+TEST(DataLoaderDevice, OutlivesSimulatedDevices) {
+  DataLoader loader(TensorDataset{rows()}, {.batch_size = 20, .device = "cuda:0"});
+  for (int scope = 0; scope < 2; ++scope) {
+    const SimulatedDevices devices({.count = 1});
+    for (const Tensor& batch : loader) EXPECT_EQ(batch.to_vector<float>(), rows().to_vector<float>());
+  }
+}
+
+TEST(DataLoaderDevice, RefusesADeviceThatIsNotThere) {
+  const SimulatedDevices devices({.count = 1});
+  DataLoader loader(TensorDataset{rows()}, {.device = "cuda:5"});
+  EXPECT_THROW(loader.begin(), InvalidArgument);
+}
+
+class Opaque {
+ public:
+  explicit Opaque(Tensor held) : held_(std::move(held)) {}
+
+ private:
+  Tensor held_;
+};
+
+TEST(DataLoaderDevice, RefusesBatchesThatHideTheirTensors) {
+  const SimulatedDevices devices({.count = 1});
+  DataLoader loader(TensorDataset{rows()}, {.batch_size = 2, .device = "cuda:0"},
+                    [](std::vector<Tensor> samples) { return Opaque(samples[0]); });
+  EXPECT_EQ(thrown<InvalidArgument>([&] { loader.begin(); }),
+            "[DataLoader] expected a batch that shows its tensors, so that they can be copied to the device");
+}
+
+}  // namespace
+}  // namespace lockstep::data
