@@ -1,5 +1,5 @@
 # Installs the library as a CMake package: find_package(lockstep), target lockstep::lockstep; with COMPONENTS mpi the
-# target lockstep::mpi, too.
+# target lockstep::mpi, too. pkg-config finds it as lockstep and lockstep-mpi, and cpack makes a Debian package.
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 
@@ -22,3 +22,7 @@ write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cma
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
               ${CMAKE_CURRENT_LIST_DIR}/LockstepKernels.cmake ${CMAKE_CURRENT_LIST_DIR}/FindOpenBLAS.cmake ${CMAKE_CURRENT_LIST_DIR}/FindDNNL.cmake
         DESTINATION ${package_dir})
+include(LockstepPkgConfig)
+if(PROJECT_IS_TOP_LEVEL)
+  include(LockstepDeb)
+endif()
