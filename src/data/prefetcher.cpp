@@ -124,6 +124,8 @@ bool Prefetcher::ready() const {
   return state_->next < state_->unstarted && state_->slot(state_->next).made;
 }
 
+bool Prefetcher::hangs() const noexcept { return state_->hangs; }
+
 void Prefetcher::taken() {
   ++state_->next;
   State::start_one(state_);

@@ -2,6 +2,7 @@
 
 #include <lockstep/core/error.h>
 #include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/interpolate.h>
 #include <lockstep/ops/layout.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
@@ -21,6 +22,14 @@ void check_image(const char* op, const Tensor& image) {
   if (image.dim() != 3)
     throw ShapeError(text('[', op, "] expected an image [channels, height, width], got ", image.sizes()));
 }
+
+void check_size(const char* op, const std::array<std::int64_t, 2>& size) {
+  if (size[0] < 1 || size[1] < 1)
+    throw InvalidArgument(text('[', op, "] expected a size from 1 on, got ", size[0], " and ", size[1]));
+}
+
+// round(room / 2) of Python.
+std::int64_t half_to_even(std::int64_t room) { return room / 2 + (room % 2) * (room / 2 % 2); }
 
 // One number for each channel, for broadcasting over an image.
 Tensor per_channel(const std::vector<double>& numbers, const Tensor& image) {
@@ -52,8 +61,7 @@ Tensor Normalize::operator()(const Tensor& image) const {
 
 RandomCrop::RandomCrop(std::array<std::int64_t, 2> size, const RandomCropOptions& options)
     : size_(size), options_(options) {
-  if (size[0] < 1 || size[1] < 1)
-    throw InvalidArgument(text("[RandomCrop] expected a size from 1 on, got ", size[0], " and ", size[1]));
+  check_size("RandomCrop", size);
   if (options.padding < 0) throw InvalidArgument(text("[RandomCrop] expected padding >= 0, got ", options.padding));
 }
 
@@ -69,6 +77,26 @@ Tensor RandomCrop::operator()(const Tensor& image) const {
   const auto y = std::int64_t(to_range(random.wide(0), std::uint64_t(room_y + 1)));
   const auto x = std::int64_t(to_range(random.wide(1), std::uint64_t(room_x + 1)));
   return padded.narrow(1, y, size_[0]).narrow(2, x, size_[1]);
+}
+
+CenterCrop::CenterCrop(std::array<std::int64_t, 2> size) : size_(size) { check_size("CenterCrop", size); }
+
+Tensor CenterCrop::operator()(const Tensor& image) const {
+  check_image("CenterCrop", image);
+  const std::int64_t room_y = image.size(1) - size_[0], room_x = image.size(2) - size_[1];
+  if (room_y < 0 || room_x < 0)
+    throw ShapeError(
+        text("[CenterCrop] expected an image of at least ", size_[0], " by ", size_[1], ", got ", image.sizes()));
+  return image.narrow(1, half_to_even(room_y), size_[0]).narrow(2, half_to_even(room_x), size_[1]);
+}
+
+Resize::Resize(std::array<std::int64_t, 2> size) : size_(size) { check_size("Resize", size); }
+
+Tensor Resize::operator()(const Tensor& image) const {
+  check_image("Resize", image);
+  if (!is_floating(image.dtype()))
+    throw DTypeError(text("[Resize] expected a floating dtype, got ", image.dtype(), ": use ToFloat first"));
+  return interpolate(image.unsqueeze(0), {.size = {size_[0], size_[1]}, .mode = Interpolation::bilinear}).select(0, 0);
 }
 
 RandomHorizontalFlip::RandomHorizontalFlip(double probability) : probability_(probability) {

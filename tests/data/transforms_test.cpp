@@ -99,6 +99,30 @@ TEST(RandomCrop, RefusesAnImageThatIsTooSmall) {
   EXPECT_EQ(refusal([] { RandomCrop({1, 1}, {.padding = -1}); }), "[RandomCrop] expected padding >= 0, got -1");
 }
 
+// Of rooms 1, 2, 3, 5 torchvision leaves 0, 1, 2, 2 before the window.
+TEST(CenterCrop, TakesTheMiddle) {
+  EXPECT_EQ(CenterCrop({1, 2})(picture(4, 4)).to_vector<float>(), (Floats{22, 23}));
+  EXPECT_EQ(CenterCrop({1, 1})(picture(6, 2)).to_vector<float>(), (Floats{21}));
+  EXPECT_EQ(CenterCrop({2, 3})(picture(2, 3)).to_vector<float>(), (Floats{1, 2, 3, 11, 12, 13}));
+  EXPECT_EQ(refusal([] {
+              CenterCrop({3, 1})(picture(2, 2));
+            }),
+            "[CenterCrop] expected an image of at least 3 by 1, got [1, 2, 2]");
+  EXPECT_EQ(refusal([] { CenterCrop({0, 1}); }), "[CenterCrop] expected a size from 1 on, got 0 and 1");
+}
+
+// A plane stays one: between the middles of its pixels it is exact.
+TEST(Resize, KeepsAPlane) {
+  const std::vector<float> half = Resize({2, 2})(picture(4, 4)).to_vector<float>();
+  EXPECT_EQ(half, (Floats{6.5, 8.5, 26.5, 28.5}));
+  EXPECT_EQ(Resize({4, 4})(picture(4, 4)).to_vector<float>(), picture(4, 4).to_vector<float>());
+  EXPECT_EQ(refusal([] {
+              Resize({2, 2})(zeros({1, 4, 4}, {.dtype = kUInt8}));
+            }),
+            "[Resize] expected a floating dtype, got uint8: use ToFloat first");
+  EXPECT_EQ(refusal([] { Resize({1, 0}); }), "[Resize] expected a size from 1 on, got 1 and 0");
+}
+
 TEST(RandomHorizontalFlip, MirrorsSome) {
   manual_seed(1);
   const Tensor image = picture(1, 3);

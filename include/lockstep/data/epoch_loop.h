@@ -152,7 +152,7 @@ class EpochLoop {
     try {
       prefetcher_->wait();
     } catch (TimeoutError& error) {
-      if (const std::int64_t sample = slot.sample; sample >= 0)
+      if (const std::int64_t sample = slot.sample; prefetcher_->hangs() && sample >= 0)
         error.add_context("in sample " + std::to_string(sample));
       throw;
     }

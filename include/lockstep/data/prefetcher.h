@@ -39,6 +39,8 @@ class LOCKSTEP_API Prefetcher {
   void wait();
   /// Whether wait() would not wait.
   bool ready() const;
+  /// Whether wait() has thrown a TimeoutError of its own.
+  bool hangs() const noexcept;
   /// The place of the batch that was waited for is free: another may be made.
   void taken();
 

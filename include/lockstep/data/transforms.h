@@ -68,6 +68,31 @@ class LOCKSTEP_API RandomCrop {
   RandomCropOptions options_;
 };
 
+/// The window of that height and width in the middle. Where that is between two pixels, it begins at the even one, as
+/// torchvision's does.
+class LOCKSTEP_API CenterCrop {
+ public:
+  /// Throws InvalidArgument for a size less than 1.
+  explicit CenterCrop(std::array<std::int64_t, 2> size);
+  /// Throws ShapeError where the image is smaller than the window.
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::array<std::int64_t, 2> size_;
+};
+
+/// Another height and width, bilinearly and without antialiasing. The image is of a floating dtype.
+class LOCKSTEP_API Resize {
+ public:
+  /// Throws InvalidArgument for a size less than 1.
+  explicit Resize(std::array<std::int64_t, 2> size);
+  /// Throws DTypeError for another dtype.
+  Tensor operator()(const Tensor& image) const;
+
+ private:
+  std::array<std::int64_t, 2> size_;
+};
+
 /// Mirrors left and right with that probability.
 class LOCKSTEP_API RandomHorizontalFlip {
  public:

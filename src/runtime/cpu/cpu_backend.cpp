@@ -27,7 +27,7 @@ class CpuBackend final : public Backend {
   DeviceProperties properties(int) const override {
     struct sysinfo info = {};
     ::sysinfo(&info);
-    return {"CPU", std::size_t(info.totalram) * info.mem_unit};
+    return {"CPU", std::size_t(info.totalram) * info.mem_unit, ""};
   }
 
   void* allocate(int, std::size_t bytes) override { return host::allocate(bytes); }
