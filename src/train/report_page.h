@@ -26,6 +26,13 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-n
 th, td { text-align: right; padding: 5px 8px; border-bottom: 1px solid var(--grid); white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; }
 th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 90px; }
+@media (max-width: 560px) {
+  main { padding: 16px 10px 32px; }
+  section { padding: 14px 12px; }
+  table { font-size: .8rem; }
+  th, td { padding: 4px 5px; }
+  .tiles { grid-template-columns: repeat(auto-fit, minmax(100px, 1fr)); gap: 8px; }
+}
 .pairs td { white-space: normal; overflow-wrap: anywhere; }
 tr:last-child td { border-bottom: 0; }
 .controls { display: flex; flex-wrap: wrap; gap: 6px 8px; margin: 0 0 12px; align-items: center; }
@@ -150,8 +157,8 @@ function drawPanel(box, lines) {
       });
   }
   const rule = svg("path", { class: "axis", visibility: "hidden", "stroke-dasharray": "2 3" }, picture);
-  const names = chosen.map(line => line.name).join(", ");
-  legend.textContent = names || "no series chosen";
+  const names = chosen.length ? `${chosen.map(line => line.name).join(", ")}, by step` : "no series chosen";
+  legend.textContent = names;
   picture.onpointerleave = () => { rule.setAttribute("visibility", "hidden"); legend.textContent = names; };
   picture.onpointermove = event => {
     const at = event.clientX - picture.getBoundingClientRect().left;

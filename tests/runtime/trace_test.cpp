@@ -263,13 +263,13 @@ TEST(Trace, RefusesASecondOne) {
 // A process of its own, with LOCKSTEP_TRACE and other variables in its environment.
 class TraceOfEnvironment : public ::testing::Test {
  protected:
-  void SetUp() override {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    device_state(Device());  // this process begins without
-  }
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   void TearDown() override {
     for (const char* variable : {"LOCKSTEP_TRACE", "OMPI_COMM_WORLD_RANK"}) ::unsetenv(variable);
   }
+
+  // The process that dies runs the test from its beginning, and keeps what it has inherited.
+  static void set(const char* variable, const char* value) { ::setenv(variable, value, 0); }
 
   // What a program may be that knows nothing of traces, but for a trace of its own, which does not disturb.
   static void program() {
@@ -291,27 +291,27 @@ class TraceOfEnvironment : public ::testing::Test {
 };
 
 TEST_F(TraceOfEnvironment, IsWrittenAtTheEndOfTheProcess) {
-  ::setenv("LOCKSTEP_TRACE", (folder_ / "trace.json").c_str(), 1);
+  set("LOCKSTEP_TRACE", (folder_ / "trace.json").c_str());
   EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
   EXPECT_EQ(launches(folder_ / "trace.json"), 2);
 }
 
 TEST_F(TraceOfEnvironment, IsAFileForEachGpuInAFolder) {
-  ::setenv("LOCKSTEP_TRACE", (folder_ / "new" / "").c_str(), 1);
+  set("LOCKSTEP_TRACE", (folder_ / "new" / "").c_str());
   EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
   EXPECT_EQ(launches(folder_ / "new" / "rank0.json"), 1);
   EXPECT_EQ(launches(folder_ / "new" / "rank1.json"), 1);
 }
 
 TEST_F(TraceOfEnvironment, IsAFileForEachProcessOfAJob) {
-  ::setenv("LOCKSTEP_TRACE", (folder_ / "trace.json").c_str(), 1);
-  ::setenv("OMPI_COMM_WORLD_RANK", "3", 1);
+  set("LOCKSTEP_TRACE", (folder_ / "trace.json").c_str());
+  set("OMPI_COMM_WORLD_RANK", "3");
   EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
   EXPECT_EQ(launches(folder_ / "trace.process3.json"), 2);
 }
 
 TEST_F(TraceOfEnvironment, IsRefusedAtOnceWhereItCannotBeWritten) {
-  ::setenv("LOCKSTEP_TRACE", (folder_ / "no folder" / "trace.json").c_str(), 1);
+  set("LOCKSTEP_TRACE", (folder_ / "no folder" / "trace.json").c_str());
   const auto use = [] {
     try {
       device_state(Device());

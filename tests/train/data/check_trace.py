@@ -8,7 +8,7 @@ import sys
 logging.disable(logging.CRITICAL)
 from hta.trace_analysis import TraceAnalysis
 
-folder = pathlib.Path(sys.argv[1])
+folder = pathlib.Path(sys.argv[1]).resolve()
 files = {0: str(folder / "rank0.json"), 1: str(folder / "rank1.json")}
 events = {rank: json.loads(pathlib.Path(path).read_text())["traceEvents"] for rank, path in files.items()}
 
