@@ -216,7 +216,7 @@ class Page {
 
   void write_metrics() {
     if (curves_.empty()) return;
-    begin_table("Values", {"series", "last", "least", "at step", "greatest", "at step"});
+    begin_table("Values", {"series", "last", "least", "at step", "greatest", "at step"}, " class=\"values\"");
     std::size_t rows = 0;
     for (const PlotLine& line : curves_) {
       if (line.y.empty() || ++rows > limits_.rows) continue;
@@ -239,7 +239,7 @@ class Page {
 
   void write_devices() {
     const std::vector<Device> devices = options_.devices.empty() ? try_all_gpus() : options_.devices;
-    begin_table("Devices", {"device", "model", "in use", "peak", "reserved", "memory"});
+    begin_table("Devices", {"device", "model", "in use", "peak", "reserved", "memory"}, " class=\"devices\"");
     for (const Device& device : devices) {
       const MemoryStats stats = memory_stats(device);
       const DeviceProperties known = properties(device);

@@ -32,6 +32,9 @@ th:first-child, td:first-child { text-align: left; white-space: normal; overflow
   table { font-size: .8rem; }
   th, td { padding: 4px 5px; }
   .tiles { grid-template-columns: repeat(auto-fit, minmax(100px, 1fr)); gap: 8px; }
+  .tile { padding: 8px 10px; }
+  .tile b { font-size: 1.02rem; }
+  .values :is(th, td):nth-child(2n + 4), .devices :is(th, td):nth-child(5) { display: none; }
 }
 .pairs td { white-space: normal; overflow-wrap: anywhere; }
 tr:last-child td { border-bottom: 0; }
