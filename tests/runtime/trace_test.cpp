@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -214,6 +217,31 @@ TEST_F(Work, IsWrittenWithTheCallsThatItsCorrelationsLeadTo) {
       EXPECT_EQ(ends[correlation]["pid"], event["pid"]);
     }
   EXPECT_EQ(calls.size(), std::size_t(operations));
+}
+
+// Perfetto shows no slices of a track that cross.
+TEST_F(Work, IsWrittenAsSlicesThatFollowEachOtherOrLieInEachOther) {
+  const Trace trace;
+  do_everything();
+  Backend& cpu = device_state(Device()).backend;
+  for (int i = 0; i < 1000; ++i) cpu.launch({}, {"short", 0, {}}, [](const KernelContext&) {});
+  std::map<std::pair<int, int>, std::vector<std::pair<std::int64_t, std::int64_t>>> tracks;  // in nanoseconds
+  const Json json = json_of(trace);
+  for (const Json& event : json["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    const std::int64_t begin = std::llround(event["ts"].get<double>() * 1e3);
+    tracks[{event["pid"], event["tid"]}].push_back({begin, begin + std::llround(event["dur"].get<double>() * 1e3)});
+  }
+  EXPECT_GE(tracks.size(), 3u);
+  for (auto& [track, slices] : tracks) {
+    std::ranges::sort(slices, {}, [](const auto& slice) { return std::pair(slice.first, -slice.second); });
+    std::vector<std::int64_t> open;
+    for (const auto& [begin, end] : slices) {
+      while (!open.empty() && open.back() <= begin) open.pop_back();
+      EXPECT_TRUE(open.empty() || end <= open.back()) << "on track " << track.first << ' ' << track.second;
+      open.push_back(end);
+    }
+  }
 }
 
 TEST_F(Work, IsWrittenForOneRankAlone) {
