@@ -53,6 +53,7 @@ svg { display: block; max-width: 100%; }
 #timeline svg { max-width: none; }
 svg text { fill: var(--soft); font-size: 11px; }
 noscript svg text { fill: #333; font-size: 12px; }
+.behind { fill: var(--card); }
 .grid { stroke: var(--grid); }
 .axis { stroke: var(--soft); }
 ul { margin: 0; padding-left: 20px; overflow-wrap: anywhere; }
@@ -233,12 +234,15 @@ function drawTimeline() {
     svg("path", { d: `M${at} 0V${height - 22}`, class: "grid" }, picture);
     svg("text", { x: Math.min(at, width - 26), y: height - 7, "text-anchor": "middle" }, picture, `${short(tick)} ms`);
   }
-  trace.lanes.forEach((name, i) => svg("text", { x: 0, y: i * row + 14 }, picture, name));
   for (const [lane, start, duration, name, kind] of trace.events) {
     const bar = svg("rect", { x: pixel(begin + start).toFixed(2), y: lane * row + 3, height: row - 6,
       width: Math.max(.6, pixel(begin + start + duration) - pixel(begin + start)).toFixed(2), fill: kinds[kind][1] }, picture);
     svg("title", {}, bar, `${trace.names[name]}: ${short(duration)} \u00b5s, from ${short(start / 1e3)} ms`);
   }
+  const labels = svg("g", {}, picture);  // they stay where the box is
+  svg("rect", { width: left - 6, height, class: "behind" }, labels);
+  trace.lanes.forEach((name, i) => svg("text", { x: 0, y: i * row + 14 }, labels, name));
+  box.onscroll = () => labels.setAttribute("transform", `translate(${box.scrollLeft} 0)`);
   box.scrollLeft = before * box.scrollWidth - box.clientWidth / 2;
 }
 if (timeline && data.trace) {
