@@ -5,9 +5,12 @@
 #include <algorithm>
 #include <array>
 #include <charconv>
+#include <cmath>
+#include <cstdint>
 #include <locale>
 #include <ostream>
 #include <set>
+#include <string>
 #include <string_view>
 #include <utility>
 
@@ -19,11 +22,14 @@
 namespace lockstep {
 namespace {
 
-// In microseconds, to the nanosecond, whatever the format of the stream.
-std::string micros(double value) {
-  std::array<char, 32> digits;
-  const auto end = std::to_chars(digits.begin(), digits.end(), value, std::chars_format::fixed, 3).ptr;
-  return {digits.data(), end};
+// Whole nanoseconds: what ends before another begins does so in the file too. Viewers need slices that do not cross.
+std::int64_t nanoseconds(double us) { return std::llround(us * 1e3); }
+
+// In microseconds, whatever the format of the stream.
+std::string micros(std::int64_t ns) {
+  std::string digits = std::to_string(ns % 1000);
+  digits.insert(0, 3 - digits.size(), '0');
+  return text(ns / 1000, '.', digits);
 }
 
 std::string whole(double value) {
@@ -177,7 +183,7 @@ class Writer {
     if (event.bytes > 0) {
       out_ << ", \"bytes\": " << event.bytes;
       const double us = event.end_us - event.start_us;
-      if (us > 0) out_ << ", \"memory bandwidth (GB/s)\": " << micros(double(event.bytes) / us / 1e3);
+      if (us > 0) out_ << ", \"memory bandwidth (GB/s)\": " << micros(nanoseconds(double(event.bytes) / us / 1e3));
     }
     if (event.collective) write_collective(event);
     out_ << "}}";
@@ -205,15 +211,16 @@ class Writer {
 
   // To be followed by arguments and "}}".
   void slice(const char* category, const std::string& name, int process, int thread, double start_us, double end_us) {
+    const std::int64_t begin = nanoseconds(start_us);
     begin_item();
     out_ << R"({"ph": "X", "cat": ")" << category << R"(", "name": )" << json_string(name) << R"(, "pid": )" << process
-         << R"(, "tid": )" << thread << R"(, "ts": )" << micros(start_us) << R"(, "dur": )"
-         << micros(std::max(0., end_us - start_us)) << R"(, "args": {)";
+         << R"(, "tid": )" << thread << R"(, "ts": )" << micros(begin) << R"(, "dur": )"
+         << micros(std::max<std::int64_t>(0, nanoseconds(end_us) - begin)) << R"(, "args": {)";
   }
   void flow(const char* phase, std::size_t id, int process, int thread, double at_us) {
     begin_item();
     out_ << R"({"ph": )" << phase << R"(, "id": )" << id << R"(, "pid": )" << process << R"(, "tid": )" << thread
-         << R"(, "ts": )" << micros(at_us) << R"(, "cat": "ac2g", "name": "ac2g"})";
+         << R"(, "ts": )" << micros(nanoseconds(at_us)) << R"(, "cat": "ac2g", "name": "ac2g"})";
   }
 
   void name(const char* what, int process, int thread, const std::string& arguments) {

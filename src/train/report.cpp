@@ -21,7 +21,8 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::size_t kMostName = 200;  // bytes of a name that are shown
+constexpr std::size_t kMostName = 200;       // bytes of a name that are shown
+constexpr std::size_t kMostOperations = 12;  // in the table of those that took the most time
 
 std::string shortened(std::string_view name) {
   if (name.size() <= kMostName) return std::string(name);
@@ -128,11 +129,14 @@ class Page {
     write_tiles();
     write_curves();
     out_ += "<div class=\"columns\">\n";
+    out_ += "<div>\n";
     write_metrics();
     write_devices();
-    write_settings();
     write_notes();
-    out_ += "</div>\n";
+    out_ += "</div>\n<div>\n";
+    write_settings();
+    write_operations();
+    out_ += "</div>\n</div>\n";
     write_timeline();
     out_ += text("</main>\n<script type=\"application/json\" id=\"data\">", data(), "</script>\n<script>",
                  kReportScript, "</script>\n</body>\n</html>\n");
@@ -212,7 +216,7 @@ class Page {
 
   void write_metrics() {
     if (curves_.empty()) return;
-    begin_table("Values", {"series", "last", "least", "at step", "greatest", "at step"});
+    begin_table("Values", {"series", "last", "least", "at step", "greatest", "at step"}, " class=\"values\"");
     std::size_t rows = 0;
     for (const PlotLine& line : curves_) {
       if (line.y.empty() || ++rows > limits_.rows) continue;
@@ -235,7 +239,7 @@ class Page {
 
   void write_devices() {
     const std::vector<Device> devices = options_.devices.empty() ? try_all_gpus() : options_.devices;
-    begin_table("Devices", {"device", "model", "in use", "peak", "reserved", "memory"});
+    begin_table("Devices", {"device", "model", "in use", "peak", "reserved", "memory"}, " class=\"devices\"");
     for (const Device& device : devices) {
       const MemoryStats stats = memory_stats(device);
       const DeviceProperties known = properties(device);
@@ -266,13 +270,17 @@ class Page {
     double us = 0, flops = 0;
   };
 
-  // What took the time, and where.
   void write_timeline() {
     if (trace_.empty()) return;
     out_ += "<section id=\"timeline\">\n<h2>Trace</h2>\n";
     if (trace_.size() > limits_.operations)
       out_ += text("<p class=\"soft\">The last ", limits_.operations, " of ", trace_.size(), " operations.</p>\n");
     out_ += "<div class=\"scroll\"></div>\n</section>\n";
+  }
+
+  // What took the time.
+  void write_operations() {
+    if (trace_.empty()) return;
     std::map<std::string, Total> totals;
     double all_us = 0;
     for (const TraceEvent* event : trace_) {
@@ -283,7 +291,7 @@ class Page {
     }
     std::vector<std::pair<std::string, Total>> sorted(totals.begin(), totals.end());
     std::ranges::sort(sorted, std::greater(), [](const auto& pair) { return pair.second.us; });
-    if (sorted.size() > 20) sorted.resize(20);
+    if (sorted.size() > kMostOperations) sorted.resize(kMostOperations);
     begin_table("Operations by time", {"operation", "calls", "ms", "share", "GFLOP/s", "GB/s"});
     for (const auto& [name, total] : sorted) {
       const auto rate = [&, us = total.us](double amount) {
@@ -388,7 +396,7 @@ std::vector<ReportSetting> settings_of(const TrainerOptions& options) {
       {"gradient_clip_algorithm", options.gradient_clip_algorithm == GradientClip::norm ? "norm" : "value"},
       {"log_every", text(options.log_every)},
       {"stop_if_not_finite", yes(options.stop_if_not_finite)},
-      {"checkpoint.folder", options.checkpoint.folder.string()},
+      {"checkpoint.folder", options.checkpoint.folder.empty() ? "none" : options.checkpoint.folder.string()},
       {"checkpoint.resume", yes(options.checkpoint.resume)},
   };
 }

@@ -26,6 +26,16 @@ table { border-collapse: collapse; width: 100%; font-size: .9rem; font-variant-n
 th, td { text-align: right; padding: 5px 8px; border-bottom: 1px solid var(--grid); white-space: nowrap; }
 th { color: var(--soft); font-weight: 500; }
 th:first-child, td:first-child { text-align: left; white-space: normal; overflow-wrap: anywhere; min-width: 90px; }
+@media (max-width: 560px) {
+  main { padding: 16px 10px 32px; }
+  section { padding: 14px 12px; }
+  table { font-size: .8rem; }
+  th, td { padding: 4px 5px; }
+  .tiles { grid-template-columns: repeat(auto-fit, minmax(100px, 1fr)); gap: 8px; }
+  .tile { padding: 8px 10px; }
+  .tile b { font-size: 1.02rem; }
+  .values :is(th, td):nth-child(2n + 4), .devices :is(th, td):nth-child(5) { display: none; }
+}
 .pairs td { white-space: normal; overflow-wrap: anywhere; }
 tr:last-child td { border-bottom: 0; }
 .controls { display: flex; flex-wrap: wrap; gap: 6px 8px; margin: 0 0 12px; align-items: center; }
@@ -43,6 +53,7 @@ svg { display: block; max-width: 100%; }
 #timeline svg { max-width: none; }
 svg text { fill: var(--soft); font-size: 11px; }
 noscript svg text { fill: #333; font-size: 12px; }
+.behind { fill: var(--card); }
 .grid { stroke: var(--grid); }
 .axis { stroke: var(--soft); }
 ul { margin: 0; padding-left: 20px; overflow-wrap: anywhere; }
@@ -150,8 +161,8 @@ function drawPanel(box, lines) {
       });
   }
   const rule = svg("path", { class: "axis", visibility: "hidden", "stroke-dasharray": "2 3" }, picture);
-  const names = chosen.map(line => line.name).join(", ");
-  legend.textContent = names || "no series chosen";
+  const names = chosen.length ? `${chosen.map(line => line.name).join(", ")}, by step` : "no series chosen";
+  legend.textContent = names;
   picture.onpointerleave = () => { rule.setAttribute("visibility", "hidden"); legend.textContent = names; };
   picture.onpointermove = event => {
     const at = event.clientX - picture.getBoundingClientRect().left;
@@ -223,12 +234,15 @@ function drawTimeline() {
     svg("path", { d: `M${at} 0V${height - 22}`, class: "grid" }, picture);
     svg("text", { x: Math.min(at, width - 26), y: height - 7, "text-anchor": "middle" }, picture, `${short(tick)} ms`);
   }
-  trace.lanes.forEach((name, i) => svg("text", { x: 0, y: i * row + 14 }, picture, name));
   for (const [lane, start, duration, name, kind] of trace.events) {
     const bar = svg("rect", { x: pixel(begin + start).toFixed(2), y: lane * row + 3, height: row - 6,
       width: Math.max(.6, pixel(begin + start + duration) - pixel(begin + start)).toFixed(2), fill: kinds[kind][1] }, picture);
     svg("title", {}, bar, `${trace.names[name]}: ${short(duration)} \u00b5s, from ${short(start / 1e3)} ms`);
   }
+  const labels = svg("g", {}, picture);  // they stay where the box is
+  svg("rect", { width: left - 6, height, class: "behind" }, labels);
+  trace.lanes.forEach((name, i) => svg("text", { x: 0, y: i * row + 14 }, labels, name));
+  box.onscroll = () => labels.setAttribute("transform", `translate(${box.scrollLeft} 0)`);
   box.scrollLeft = before * box.scrollWidth - box.clientWidth / 2;
 }
 if (timeline && data.trace) {

@@ -84,7 +84,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
 
   DeviceType type() const noexcept override { return settings.type; }
   int device_count() const noexcept override { return 1; }
-  DeviceProperties properties(int) const override { return {"fake", settings.memory_bytes}; }
+  DeviceProperties properties(int) const override { return {"fake", settings.memory_bytes, ""}; }
 
   void* allocate(int, std::size_t bytes) override {
     if (const auto meanwhile = std::exchange(settings.on_allocation, {})) meanwhile();

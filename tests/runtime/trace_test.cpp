@@ -3,7 +3,10 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <array>
+#include <cmath>
+#include <cstdint>
 #include <cstdlib>
 #include <fstream>
 #include <map>
@@ -216,6 +219,31 @@ TEST_F(Work, IsWrittenWithTheCallsThatItsCorrelationsLeadTo) {
   EXPECT_EQ(calls.size(), std::size_t(operations));
 }
 
+// Perfetto shows no slices of a track that cross.
+TEST_F(Work, IsWrittenAsSlicesThatFollowEachOtherOrLieInEachOther) {
+  const Trace trace;
+  do_everything();
+  Backend& cpu = device_state(Device()).backend;
+  for (int i = 0; i < 1000; ++i) cpu.launch({}, {"short", 0, {}}, [](const KernelContext&) {});
+  std::map<std::pair<int, int>, std::vector<std::pair<std::int64_t, std::int64_t>>> tracks;  // in nanoseconds
+  const Json json = json_of(trace);
+  for (const Json& event : json["traceEvents"]) {
+    if (event["ph"] != "X") continue;
+    const std::int64_t begin = std::llround(event["ts"].get<double>() * 1e3);
+    tracks[{event["pid"], event["tid"]}].push_back({begin, begin + std::llround(event["dur"].get<double>() * 1e3)});
+  }
+  EXPECT_GE(tracks.size(), 3u);
+  for (auto& [track, slices] : tracks) {
+    std::ranges::sort(slices, {}, [](const auto& slice) { return std::pair(slice.first, -slice.second); });
+    std::vector<std::int64_t> open;
+    for (const auto& [begin, end] : slices) {
+      while (!open.empty() && open.back() <= begin) open.pop_back();
+      EXPECT_TRUE(open.empty() || end <= open.back()) << "on track " << track.first << ' ' << track.second;
+      open.push_back(end);
+    }
+  }
+}
+
 TEST_F(Work, IsWrittenForOneRankAlone) {
   const Trace trace;
   do_everything();
@@ -263,13 +291,13 @@ TEST(Trace, RefusesASecondOne) {
 // A process of its own, with LOCKSTEP_TRACE and other variables in its environment.
 class TraceOfEnvironment : public ::testing::Test {
  protected:
-  void SetUp() override {
-    GTEST_FLAG_SET(death_test_style, "threadsafe");
-    device_state(Device());  // this process begins without
-  }
+  void SetUp() override { GTEST_FLAG_SET(death_test_style, "threadsafe"); }
   void TearDown() override {
     for (const char* variable : {"LOCKSTEP_TRACE", "OMPI_COMM_WORLD_RANK"}) ::unsetenv(variable);
   }
+
+  // The process that dies runs the test from its beginning, and keeps what it has inherited.
+  static void set(const char* variable, const char* value) { ::setenv(variable, value, 0); }
 
   // What a program may be that knows nothing of traces, but for a trace of its own, which does not disturb.
   static void program() {
@@ -291,27 +319,27 @@ class TraceOfEnvironment : public ::testing::Test {
 };
 
 TEST_F(TraceOfEnvironment, IsWrittenAtTheEndOfTheProcess) {
-  ::setenv("LOCKSTEP_TRACE", (folder_ / "trace.json").c_str(), 1);
+  set("LOCKSTEP_TRACE", (folder_ / "trace.json").c_str());
   EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
   EXPECT_EQ(launches(folder_ / "trace.json"), 2);
 }
 
 TEST_F(TraceOfEnvironment, IsAFileForEachGpuInAFolder) {
-  ::setenv("LOCKSTEP_TRACE", (folder_ / "new" / "").c_str(), 1);
+  set("LOCKSTEP_TRACE", (folder_ / "new" / "").c_str());
   EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
   EXPECT_EQ(launches(folder_ / "new" / "rank0.json"), 1);
   EXPECT_EQ(launches(folder_ / "new" / "rank1.json"), 1);
 }
 
 TEST_F(TraceOfEnvironment, IsAFileForEachProcessOfAJob) {
-  ::setenv("LOCKSTEP_TRACE", (folder_ / "trace.json").c_str(), 1);
-  ::setenv("OMPI_COMM_WORLD_RANK", "3", 1);
+  set("LOCKSTEP_TRACE", (folder_ / "trace.json").c_str());
+  set("OMPI_COMM_WORLD_RANK", "3");
   EXPECT_EXIT(program(), ::testing::ExitedWithCode(0), "");
   EXPECT_EQ(launches(folder_ / "trace.process3.json"), 2);
 }
 
 TEST_F(TraceOfEnvironment, IsRefusedAtOnceWhereItCannotBeWritten) {
-  ::setenv("LOCKSTEP_TRACE", (folder_ / "no folder" / "trace.json").c_str(), 1);
+  set("LOCKSTEP_TRACE", (folder_ / "no folder" / "trace.json").c_str());
   const auto use = [] {
     try {
       device_state(Device());

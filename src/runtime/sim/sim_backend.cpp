@@ -109,13 +109,14 @@ bool SimBackend::admits(int device, std::size_t) {
 
 void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) noexcept {
   if (memory == nullptr || bytes == 0) return;
+  const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   const std::scoped_lock lock(mutex_);
   std::exception_ptr error;
   try {
     const Access access = {{memory, bytes, 1, 0}, AccessKind::write};
     declare(stream, "discard", {&access, 1});
-    if (options_.poison) stream.push({"discard", sim::PoisonTask{memory, bytes}});
+    if (options_.poison) stream.push({"discard", sim::PoisonTask{memory, bytes}, nullptr, mark});
   } catch (...) {
     error = std::current_exception();
   }
