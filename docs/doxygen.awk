@@ -24,7 +24,19 @@ BEGIN {
         "eta_min=The least rate.|total_iters=Steps until the rate stays.|device=The device.|device()=The device.|" \
         "dtype()=The dtype of the elements.|margin=The margin of the loss.|weight=The weight.|bias=The bias.|" \
         "step()=Goes on to the next step.|seed=Of the random numbers.|get()=The sample at that index. Throws InvalidArgument outside of 0 .. size() - 1.|" \
-        "value_type=For std::ranges.|difference_type=For std::ranges.|lr()=The rate of that step.|collate()=One value of the samples of a batch.|Batch=What the samples become.|operator<<()=Prints it.|operator==()=Whether all members are equal.|operator()()=Calls it.|" \
+        "sample()=Draws values, without a gradient.|log_prob()=The logarithm of the density, or of the probability.|" \
+        "entropy()=The entropy.|mean()=The mean.|stddev()=The standard deviation.|probs()=Probabilities.|probs=Probabilities.|" \
+        "logits()=Logarithms of probabilities.|logits=Logarithms of probabilities.|epoch()=Of an epoch: which, from 0.|" \
+        "first_batch()=Where it begins.|batches()=Of a whole epoch.|batch_size()=Rows of a batch.|" \
+        "share()=Which rows of each batch are made.|share=Which rows of each batch are made.|dataset()=As it was given.|" \
+        "indices()=The indices, in order.|state_dict()=Its state, by name.|load_state_dict()=Takes over what state_dict() gave.|" \
+        "load_state()=Goes on from there.|history()=The history so far.|module()=The module.|world()=The processes that take part.|" \
+        "next()=The next sample; nothing at the end.|reset()=Begins anew.|operator*()=The one at hand.|" \
+        "operator->()=The one at hand.|operator++()=Goes to the next one.|iterator_concept=For std::ranges.|" \
+        "Iterator=For loops.|Sample=What the dataset gives.|title=Above the plot or the page; none if empty.|" \
+        "start_us=Microseconds since the trace began.|end_us=Microseconds since the trace began.|optimizer()=The optimizer.|" \
+        "optimizer=The optimizer.|schedule=A schedule of the optimizer.|mode=Which of the forms above.|flush()=Writes what is kept.|" \
+        "print()=Writes it in one line.|pretty_print()=Writes it in one line.|value_type=For std::ranges.|difference_type=For std::ranges.|lr()=The rate of that step.|collate()=One value of the samples of a batch.|Batch=What the samples become.|operator<<()=Prints it.|operator==()=Whether all members are equal.|operator()()=Calls it.|" \
         "numel()=The number of elements.|world=The processes that take part; alone unless told otherwise.", table, "|")
   for (i in table) {
     at = index(table[i], "=" substr(table[i], match(table[i], /=[A-Z]/) + 1))
@@ -46,6 +58,11 @@ opening && /^#pragma once/ {
   next
 }
 
+match($0, /\/\/\//) {  # <name> in a text is no markup
+  text = substr($0, RSTART)
+  gsub(/<[a-z_]+>/, "\\\\&", text)
+  $0 = substr($0, 1, RSTART - 1) text
+}
 # What is said to the standard library, at the end of a header.
 /^inline constexpr bool std::/ { next }
 
@@ -80,6 +97,7 @@ function note_for(line) {
   if (line ~ /^[^ ].*operator[^(]+\(/ || line ~ /^  Tensor& operator.=\(/) return "Elementwise, as the function of that operation."
     if (line ~ /Module</ && line ~ /^ *(struct|class) /) return "As a module: what it computes says the function of its name."
   if (line ~ /^  +[A-Za-z]/ && (key = line ~ /\(/ ? name_in(line) "()" : variable_in(line)) in words) return words[key]
+  if (line ~ /const [TO]& option\)/) return "With one option: a dtype or a device."
   if (class ~ /^Tensor(Methods)?$/ && line ~ /^  [A-Za-z].*\(/) return "As the function of its name, with this tensor first."
   return ""
 }
@@ -117,7 +135,7 @@ function name_in(line) {
   if (!continued && $0 ~ /^ +[A-Za-z][A-Za-z0-9_:<>* ]* [a-z_A-Z0-9]+( = [^,;()]+)?(, [a-z_A-Z0-9]+( = [^,;()]+)?)+;/) $0 = each_variable($0)
   if (!continued) prefix = 1  # so far there is at most what stands before a declaration: template, requires
   line = $0
-  if (prefix && !said && line !~ /\/\/\/</ && line !~ /^ *template <[^()]*>$/) {
+  if (prefix && !said && line !~ /\/\/\/</ && line !~ /^ *(template|requires) [^(){};]*$/) {
     note = note_for(line)
     if (note != "") {
       gsub(/&/, "\\\\&", note)
@@ -126,7 +144,7 @@ function name_in(line) {
     said = note != ""
   }
   if (prefix && said && $0 ~ /\(/) name = name_in($0)
-  if ($0 !~ /^ *template <[^()]*>$/) prefix = 0
+  if ($0 !~ /^ *(template|requires) [^(){};]*$/) prefix = 0
   print line
 
   code = $0
