@@ -9,21 +9,21 @@ BEGIN {
   split("lr=The learning rate.|eps=A small number that keeps a denominator from 0.|weight_decay=The factor of weight decay.|" \
         "momentum=The factor of momentum.|maximize=Climbs instead of descending.|kName=Its name in errors.|" \
         "check()=Throws InvalidArgument for options out of range.|reduction=Of the losses of all elements: their mean, their sum, or none.|" \
-        "tensor=Device and dtype of the parameters.|options=How it was made; may be changed.|" \
+        "tensor=Device and dtype of the parameters.|options=The options.|" \
         "size()=How many there are.|size_t size()=How many there are.|begin()=The first one, for loops.|end()=Past the last one.|" \
-        "empty()=Whether there is none.|rank()=The number of dimensions.|name()=Its name.|name=Its name.|" \
+        "empty()=Whether there is none.|name()=Its name.|name=Its name.|" \
         "kernel_size=Of the window, in each spatial dimension.|stride=From one window to the next.|" \
         "dilation=From one element of a window to the next.|groups=Channels are divided into so many groups that do not mix.|" \
         "padding=Added on both sides.|padding_mode=What is added on both sides.|output_size=The sizes of the result.|" \
         "keep_dims=Reduced dimensions stay, with size 1.|ceil_mode=A window at the end may reach over it.|" \
         "num_layers=Layers, one on the other.|nonlinearity=What h goes through.|batch_first=Tensors are [batch, steps, ...].|" \
         "dropout=The probability of dropout, in training.|bidirectional=Outputs of both directions side by side.|" \
-        "dim=The dimension it works along.|p=The probability, or the order of the norm.|alpha=The factor alpha of the function of its name.|" \
-        "beta=The factor beta of the function of its name.|lambda=Half the width of the interval around 0.|" \
+        "dim=The dimension it works along.|p=The probability, or the order of the norm.|alpha=The factor alpha of the formula.|" \
+        "beta=The factor beta of the formula.|lambda=Half the width of the interval around 0.|" \
         "betas=How slowly the means of gradients and of their squares change.|gamma=The factor of a decay.|" \
         "eta_min=The least rate.|total_iters=Steps until the rate stays.|device=The device.|device()=The device.|" \
         "dtype()=The dtype of the elements.|margin=The margin of the loss.|weight=The weight.|bias=The bias.|" \
-        "step()=Goes on to the next step.|seed=Of the random numbers.|get()=The sample at that index. Throws InvalidArgument outside of 0 .. size() - 1.|" \
+        "step()=Goes on to the next step.|seed=Of the random numbers.|get()=The sample at that index, from 0 to size() - 1.|" \
         "sample()=Draws values, without a gradient.|log_prob()=The logarithm of the density, or of the probability.|" \
         "entropy()=The entropy.|mean()=The mean.|stddev()=The standard deviation.|probs()=Probabilities.|probs=Probabilities.|" \
         "logits()=Logarithms of probabilities.|logits=Logarithms of probabilities.|epoch()=Of an epoch: which, from 0.|" \
@@ -66,9 +66,9 @@ match($0, /\/\/\//) {  # <name> in a text is no markup
 # What is said to the standard library, at the end of a header.
 /^inline constexpr bool std::/ { next }
 
-!continued && /^ *\/\/\/ / {
+!continued && /^ *\/\/\/( |$)/ {
   text = $0
-  sub(/^ *\/\/\/ /, "", text)
+  sub(/^ *\/\/\/ ?/, "", text)
   block = said ? block " " text : text
   said = 1
   print
@@ -89,9 +89,10 @@ function note_for(line) {
   if (line ~ /^  using ([A-Za-z:]+)(<.*>)?::[A-Za-z]+;/) return "As the base's."
   if (match(line, /^struct [A-Za-z]+Options /)) return "Options of " substr(line, 8, RLENGTH - 15) "."
   if (match(line, /^using [A-Za-z]+[123]d = /)) return "In " substr(line, RLENGTH - 4, 1) " spatial dimensions."
+  if (line ~ /^ *bool bias /) return "Whether there is a bias."
   if (block != "" && line ~ /\(|^ *using |^inline constexpr /) if (line ~ /^[^ ]/ || name_in(line) == name) return block
   if (name_in(line) == class && line ~ "\\((const )?" class "(<[A-Za-z]*>)?&&?[ )]") return line ~ /&&/ ? "Takes over what the other holds." : "A copy, as the class says."
-  if (line ~ /^ *explicit [A-Z]|^ *[A-Z][A-Za-z0-9]*\(/ && name_in(line) == class) return "Holds what it is given."
+  if (line ~ /^ *explicit [A-Z]|^ *[A-Z][A-Za-z0-9]*\(/ && name_in(line) == class) return line ~ /\(\)/ ? "Makes one." : "Made of these."
   if (line ~ /(class|struct) [A-Za-z]+</ || line ~ /struct [A-Za-z]+<[^>]*> {/) return "A specialization: see the template."
   if (match(line, /= Basic(Schedule|Adam)<[A-Za-z]+>/)) return "With these options: " substr(line, RSTART + 2, RLENGTH - 2) "."
   if (line ~ /^[^ ].*operator[^(]+\(/ || line ~ /^  Tensor& operator.=\(/) return "Elementwise, as the function of that operation."
