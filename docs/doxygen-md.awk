@@ -4,12 +4,14 @@ FNR == 1 {
   page = FILENAME
   sub(/.*\//, "", page)
   sub(/\.md$/, "", page)
+  page = "page-" page
 }
 /^```/ {
   fenced = !fenced
   sub(/^```text sim.*/, "```text")
 }
 fenced { print; next }
+/^# [0-9]+\. / { sub(/\. /, ": "); sub(/^# /, "# Chapter ") }  # Doxygen would count them itself
 /^##+ / {
   id = tolower($0)
   sub(/^##+ /, "", id)
@@ -32,7 +34,7 @@ fenced { print; next }
       hash = index(target, "#")
       file = substr(target, 1, hash - 4)
       sub(/.*\//, "", file)
-      link = substr(link, 1, at) "(#" file "-" substr(target, hash + 1) ")"
+      link = substr(link, 1, at) "(#page-" file "-" substr(target, hash + 1) ")"
     } else if (target !~ /^https?:/ && target !~ /\.md$/) link = substr(link, 2, at - 2)
     line = line link
   }

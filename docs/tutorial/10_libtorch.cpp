@@ -3,7 +3,7 @@
 using namespace lockstep;
 
 struct Net : nn::Module<Net> {                        // struct Net : torch::nn::Module {
-  nn::Linear fc1{784, 64}, fc2{64, 32}, fc3{32, 10};  //   fc1 = register_module("fc1", torch::nn::Linear(784, 64)); ...
+  nn::Linear fc1{784, 64}, fc2{64, 32}, fc3{32, 10};  //   register_module("fc1", fc1); ...
   nn::Dropout dropout{0.5};
 
   auto members() { return nn::members("fc1", fc1, "fc2", fc2, "fc3", fc3, "dropout", dropout); }

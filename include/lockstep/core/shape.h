@@ -29,7 +29,7 @@ class LOCKSTEP_API Shape {
   /// `rank` dimensions of `size` each.
   static Shape filled(int rank, std::int64_t size);
 
-  constexpr int rank() const noexcept { return int(rank_); }
+  constexpr int rank() const noexcept { return int(rank_); }  ///< The number of dimensions.
   constexpr bool empty() const noexcept { return rank_ == 0; }
   /// Unchecked: 0 <= dim < rank().
   constexpr std::int64_t operator[](int dim) const noexcept { return sizes_.data()[dim]; }

@@ -45,7 +45,7 @@ class LOCKSTEP_API World {
   /// For launchers.
   explicit World(std::shared_ptr<Transport> transport);
 
-  ProcessRank rank() const noexcept;
+  ProcessRank rank() const noexcept;  ///< Of this process.
   int size() const noexcept;
   bool is_first() const noexcept { return rank() == ProcessRank(); }  ///< Whether this is process 0.
   /// The name of the host on which a process runs.

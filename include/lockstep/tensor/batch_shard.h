@@ -19,9 +19,9 @@ struct BatchShard {
 /// Where the elements of a shard lie in the tensor of the whole batch, both in row-major order: element i is element
 /// first + i / run * stride + i % run there.
 struct BatchPlace {
-  std::int64_t first = 0;  ///< See above.
-  std::int64_t run = 0;    ///< See above.
-  std::int64_t stride = 0;
+  std::int64_t first = 0;   ///< See above.
+  std::int64_t run = 0;     ///< See above.
+  std::int64_t stride = 0;  ///< See above.
 };
 
 /// The place of a tensor that this thread made of its shard. Its size along the batch's dimension is a multiple of the
