@@ -100,6 +100,7 @@
 #include <lockstep/optim/nadam.h>
 #include <lockstep/optim/one_cycle.h>
 #include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/reduce_lr_on_plateau.h>
 #include <lockstep/optim/rmsprop.h>
 #include <lockstep/optim/rule.h>
 #include <lockstep/optim/schedule.h>
@@ -128,8 +129,12 @@
 #include <lockstep/tensor/state_dict.h>
 #include <lockstep/tensor/tensor.h>
 #include <lockstep/train/batches.h>
+#include <lockstep/train/callback.h>
+#include <lockstep/train/callbacks.h>
 #include <lockstep/train/checkpoint.h>
 #include <lockstep/train/checkpoint_folder.h>
+#include <lockstep/train/criterion.h>
+#include <lockstep/train/find_lr.h>
 #include <lockstep/train/history.h>
 #include <lockstep/train/metrics.h>
 #include <lockstep/train/plot.h>

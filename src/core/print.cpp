@@ -9,10 +9,20 @@
 
 #include <lockstep/core/error.h>
 
+#include "core/bottom_line.h"
 #include "core/context.h"
 #include "core/text.h"
 
 namespace lockstep {
+namespace {
+
+constinit std::mutex printing;
+constinit BottomLine* bottom_line = nullptr;  // under `printing`
+
+}  // namespace
+
+std::mutex& print_mutex() noexcept { return printing; }
+BottomLine* set_bottom_line(BottomLine* line) noexcept { return std::exchange(bottom_line, line); }
 
 namespace {
 
@@ -63,7 +73,12 @@ void print_text(std::string_view text) {
     kept->append(text);
     return;
   }
+  const std::scoped_lock lock(printing);
+  if (bottom_line) bottom_line->give_way();
   std::fwrite(text.data(), 1, text.size(), stdout);  // one call: stdio locks the stream for its length
+  if (!bottom_line) return;
+  std::fflush(stdout);
+  bottom_line->come_back(text);
 }
 
 CapturePrint::CapturePrint(std::string& text) noexcept : outer_(std::exchange(context().printed, &text)) {}

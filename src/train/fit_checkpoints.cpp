@@ -43,6 +43,23 @@ ResumePoint point_described(const CheckpointFolder& folder, const std::string& d
   return point;
 }
 
+std::string section(const std::string& kind, const std::string& objective) {
+  return objective.empty() ? kind : kind + '_' + objective;
+}
+
+StateDict state_of(const std::vector<MeanSum>& sums) {
+  Metrics metrics{Device()};
+  metrics.set_sums(sums);
+  return metrics.state_dict();
+}
+
+std::vector<History::Value> last_row_of(const History& history) {
+  std::vector<History::Value> values;
+  for (const std::string& name : history.columns())
+    if (const auto& value = history.column(name).back()) values.push_back({name, *value});
+  return values;
+}
+
 // Tells two checkpoints of one step apart.
 std::string mark_of(const ResumePoint& point) {
   char digits[32];
@@ -56,12 +73,19 @@ void FitLoop::save() {
   if (options_.checkpoint.folder.empty()) return;
   finish_row();
   const StateDict sums = collected_metrics();
-  if (const Tensor* loss = sums.find("loss")) check_finite(loss->select(0, 0).item<double>(), step_);
+  Metrics collected{Device()};
+  collected.load_state_dict(sums);
+  check_finite(collected.sums(), step_);
   Checkpoint checkpoint;
   checkpoint.put("model", parts_.module.state_dict());
-  checkpoint.put("optimizer", parts_.optimizer.state_dict());
-  if (parts_.schedule) checkpoint.put("schedule", parts_.schedule->state_dict());
-  if (scaler_) checkpoint.put("grad_scaler", scaler_->state_dict());
+  for (std::size_t i = 0; i < parts_.trained.size(); ++i) {
+    const Trained& trained = parts_.trained[i];
+    checkpoint.put(section("optimizer", trained.name), trained.optimizer.state_dict());
+    if (trained.schedule) checkpoint.put(section("schedule", trained.name), trained.schedule->state_dict());
+    if (!scalers_.empty()) checkpoint.put(section("grad_scaler", trained.name), scalers_[i].state_dict());
+  }
+  if (parts_.plateau) checkpoint.put("plateau", parts_.plateau->state_dict());
+  if (const StateDict states = callback_states(); !states.empty()) checkpoint.put("callbacks", states);
   checkpoint.put("loader", parts_.training.state());
   if (parts_.validation.state) checkpoint.put("validation_loader", parts_.validation.state());
   checkpoint.put("random", current_generator());
@@ -71,6 +95,7 @@ void FitLoop::save() {
   checkpoint.put("reported_step", reported_step_);
   checkpoint.put("seconds", seconds());
   checkpoint.put("metrics", sums);
+  if (!epoch_sums_.empty()) checkpoint.put("epoch_metrics", state_of(epoch_sums_));
   checkpoint.put("history", history_.state_dict());
   together("writing a checkpoint", [&] {
     if (world_.is_first()) folder_->save(step_, checkpoint);
@@ -106,12 +131,23 @@ void FitLoop::load_parts(const Checkpoint& checkpoint) {
     take_loader(parts_.training, checkpoint.loader("loader"));
     if (parts_.validation.load_state && checkpoint.contains("validation_loader"))
       take_loader(parts_.validation, checkpoint.loader("validation_loader"));
-    take_state(parts_.optimizer, checkpoint.tensors("optimizer"));
-    if (scaler_ && checkpoint.contains("grad_scaler")) take_state(*scaler_, checkpoint.tensors("grad_scaler"));
-    if (parts_.schedule)
-      take_state(*parts_.schedule, checkpoint.tensors("schedule"));
-    else if (checkpoint.contains("schedule"))
-      throw InvalidArgument("[trainer] expected the schedule that the checkpoint goes on with, got none");
+    const auto take_schedule = [&](auto* schedule, const std::string& name, const char* what) {
+      if (schedule)
+        take_state(*schedule, checkpoint.tensors(name));
+      else if (checkpoint.contains(name))
+        throw InvalidArgument(text("[trainer] expected the ", what, " that the checkpoint goes on with, got none"));
+    };
+    for (std::size_t i = 0; i < parts_.trained.size(); ++i) {
+      const Trained& trained = parts_.trained[i];
+      take_state(trained.optimizer, checkpoint.tensors(section("optimizer", trained.name)));
+      const std::string scaler = section("grad_scaler", trained.name);
+      if (!scalers_.empty() && checkpoint.contains(scaler)) take_state(scalers_[i], checkpoint.tensors(scaler));
+      take_schedule(trained.schedule, section("schedule", trained.name), "schedule");
+    }
+    take_schedule(parts_.plateau, "plateau", "plateau");
+    if (checkpoint.contains("callbacks"))
+      take([&] { return callback_states(); }, checkpoint.tensors("callbacks"),
+           [&](const StateDict& states) { load_callbacks(states); });
     load_model(parts_.module, checkpoint.tensors("model"));
   } catch (...) {
     while (!undo.empty()) undo.back()(), undo.pop_back();
@@ -154,9 +190,17 @@ void FitLoop::take_over(const ResumePoint& point) {
                                folder_->path(point.step), " has begun, got ", options_.max_epochs));
   metrics_.load_state_dict(checkpoint.tensors("metrics"));
   if (!world_.is_first()) metrics_.set_sums({});
+  epoch_sums_.clear();
+  if (checkpoint.contains("epoch_metrics")) {
+    Metrics sums{Device()};
+    sums.load_state_dict(checkpoint.tensors("epoch_metrics"));
+    epoch_sums_ = sums.sums();
+  }
   history_.load_state_dict(checkpoint.tensors("history"));
+  last_values_ = last_row_of(history_);
   for (const std::string& note : point.passed_over) history_.add_note(note);
   load_parts(checkpoint);
+  is_resumed_ = true;
   epoch_ = point.epoch;
   step_ = point.step;
   step_in_epoch_ = point.step_in_epoch;

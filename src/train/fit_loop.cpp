@@ -2,104 +2,26 @@
 
 #include <algorithm>
 #include <cmath>
-#include <map>
-#include <unordered_set>
+#include <set>
 #include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
-#include <lockstep/optim/clip.h>
 
 #include "core/text.h"
-#include "io/path.h"
-#include "tensor/tensor_impl.h"
+#include "train/fit_parts.h"
 #include "train/processes.h"
 
 namespace lockstep::train::detail {
 namespace {
 
-// Gives every module that is still there the training mode that it had.
-class ModesKept final : nn::Visitor {
- public:
-  explicit ModesKept(nn::ModuleBase& module) : module_(module) { module.visit(nn::Path(), *this); }
-  ~ModesKept() {
-    gives_back_ = true;
-    module_.visit(nn::Path(), *this);
-  }
-  ModesKept(const ModesKept&) = delete;
-  ModesKept& operator=(const ModesKept&) = delete;
-
- private:
-  void module(const nn::Path& path, nn::ModuleBase& module) override {
-    const auto [mode, is_new] = modes_.emplace(path.str(), module.is_training());
-    if (gives_back_ && !is_new) module.set_mode(mode->second);
-  }
-
-  nn::ModuleBase& module_;
-  bool gives_back_ = false;
-  std::map<std::string, bool> modes_;
-};
-
-std::vector<Tensor> parameters_of(const optim::Optimizer& optimizer) {
-  std::vector<Tensor> all;
-  for (std::size_t g = 0; g < optimizer.group_count(); ++g)
-    all.insert(all.end(), optimizer.parameters(g).begin(), optimizer.parameters(g).end());
-  return all;
-}
-
-// An optimizer of a copy would train nothing, and nobody would notice; nor one whose parameters the module had before
-// something else was put in their place. Parameters of something beside the module may be among them.
-// But a checkpoint would not have their values.
-void check_optimizer(const optim::Optimizer& optimizer, const nn::ModuleBase& module, bool has_folder) {
-  std::unordered_set<const TensorImpl*> there;
-  for (const Tensor& parameter : module.parameters()) there.insert(parameter.impl());
-  bool any = false;
-  for (std::size_t g = 0; g < optimizer.group_count(); ++g)
-    for (const Tensor& parameter : optimizer.parameters(g)) {
-      const bool trained = there.contains(parameter.impl());
-      any = any || trained;
-      if (!trained && has_folder)
-        throw InvalidArgument(
-            text("[trainer] expected, for checkpoints, an optimizer of the module's parameters alone, "
-                 "got one of shape ",
-                 parameter.sizes(), " beside them: make it a member"));
-      if (!trained && parameter.impl()->references == 1)
-        throw InvalidArgument(text("[trainer] expected an optimizer of parameters that somebody has, got one of shape ",
-                                   parameter.sizes(),
-                                   " that the module lost before: make the optimizer after the module is complete"));
-    }
-  if (!any) throw InvalidArgument("[trainer] expected an optimizer of the module's parameters, got one of others");
-}
-
-void check_loader(const LoaderHandle& training, bool has_folder) {
-  if (training.size && training.size() == 0)
-    throw InvalidArgument("[trainer] expected a loader of at least one batch, got none");
-  if (has_folder && !(training.size && training.state))
-    throw InvalidArgument("[trainer] expected a loader with size(), state() and load_state() for checkpoints");
-}
-
-void check_folder(const CheckpointOptions& options) {
-  check_path("trainer", options.folder);
-  if (options.folder.empty() || options.resume) return;
-  if (const auto found = latest_checkpoint(options.folder))
-    throw InvalidArgument(text("[trainer] expected .resume = true or a folder without checkpoints, got ", *found));
-}
-
-void check_share(const LoaderHandle& loader, const data::BatchShare& expected) {
-  const auto named = [](const data::BatchShare& share) {
-    return text("that of process ", share.process, " of ", share.processes, " with ", share.devices, " devices each");
-  };
-  if (loader.share && *loader.share != expected)
-    throw InvalidArgument(text("[trainer] expected loaders with .share = trainer.share(), ", named(expected), ", got ",
-                               named(*loader.share)));
-}
-
 bool divides(std::int64_t every, std::int64_t count) { return every > 0 && count % every == 0; }
 
-// The loss first.
-std::vector<History::Value> named(const std::string& prefix, const std::vector<Mean>& means) {
+// The losses first.
+std::vector<History::Value> named(const std::string& prefix, std::vector<Mean> means,
+                                  const std::vector<std::string>& losses) {
+  std::ranges::stable_sort(means, {}, [&](const Mean& mean) { return std::ranges::find(losses, mean.name); });
   std::vector<History::Value> values;
   for (const Mean& mean : means) values.push_back({prefix + mean.name, mean.value});
-  std::ranges::stable_partition(values, [&](const History::Value& value) { return value.column == prefix + "loss"; });
   return values;
 }
 
@@ -110,13 +32,15 @@ FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& part
       world_(options.parallel.world),
       device_(device),
       parts_(parts),
+      state_(*this),
       metrics_(device),
       progress_(world_.is_first() ? options.progress : ProgressOptions{.out = nullptr}) {
+  for (const Trained& trained : parts.trained) losses_.push_back(name_of_loss(trained.name));
   alike("the beginning of training", [this] {
     check_parts();
     return settings();
   });
-  if (options.precision == Precision::float16) scaler_.emplace();
+  if (options.precision == Precision::float16) scalers_.resize(parts.trained.size());
   expect_steps_from(0);
 }
 
@@ -135,18 +59,42 @@ void FitLoop::alike(const char* what, const std::function<std::string()>& f) {
 }
 
 void FitLoop::check_parts() const {
-  check_optimizer(parts_.optimizer, parts_.module, !options_.checkpoint.folder.empty());
+  std::set<std::string> names;
+  for (const Trained& trained : parts_.trained) {
+    check_optimizer(trained.optimizer, parts_.module, !options_.checkpoint.folder.empty());
+    if (!names.insert(trained.name).second || trained.name.find('.') != std::string::npos)
+      throw InvalidArgument(
+          text("[trainer] expected in .also names without a dot, each once, got \"", trained.name, '"'));
+  }
   check_loader(parts_.training, !options_.checkpoint.folder.empty());
   check_share(parts_.training, parts_.share);
   check_share(parts_.validation, parts_.share);
   check_folder(options_.checkpoint);
-  if (parts_.schedule && &parts_.schedule->optimizer() != &parts_.optimizer)
-    throw InvalidArgument("[trainer] expected a schedule of the optimizer that trains, got one of another");
+  check_schedules();
+  check_callbacks();
+}
+
+void FitLoop::check_schedules() const {
+  for (const Trained& trained : parts_.trained)
+    if (trained.schedule && &trained.schedule->optimizer() != &trained.optimizer)
+      throw InvalidArgument("[trainer] expected a schedule of the optimizer that trains, got one of another");
+  if (!parts_.plateau) return;
+  const Trained& first = parts_.trained.front();
+  if (&parts_.plateau->optimizer() != &first.optimizer)
+    throw InvalidArgument("[trainer] expected a plateau of the optimizer that trains, got one of another");
+  if (first.schedule)
+    throw InvalidArgument("[trainer] expected a schedule or a plateau, got both, of which each sets the rate");
+  if (parts_.plateau_monitor.starts_with("validation_") && !parts_.has_validation)
+    throw InvalidArgument(
+        text("[trainer] expected, to monitor ", parts_.plateau_monitor, ", .validation = a loader, got none"));
 }
 
 std::string FitLoop::settings() const {
   const auto batches = [](const LoaderHandle& loader) { return loader.size ? loader.size() : -1; };
   const CheckpointOptions& kept = options_.checkpoint;
+  std::string also = "none", callbacks = "none";
+  for (std::size_t i = 1; i < parts_.trained.size(); ++i) also += text(", ", parts_.trained[i].name);
+  for (const Callback& callback : parts_.callbacks) callbacks += text(", ", callback.name());
   return text("devices ", parts_.share.devices, "\nmax_epochs ", options_.max_epochs, "\naccumulate ",
               options_.accumulate, "\nbatches in an epoch ", batches(parts_.training), "\nbatches of validation ",
               batches(parts_.validation), "\nlog_every ", options_.log_every, "\nprecision ", int(options_.precision),
@@ -154,7 +102,8 @@ std::string FitLoop::settings() const {
               int(options_.gradient_clip_algorithm), "\nstop_if_not_finite ", options_.stop_if_not_finite,
               "\ncheckpoints ", !kept.folder.empty(), "\ncheckpoint.every_steps ", kept.every_steps,
               "\ncheckpoint.every_epochs ", kept.every_epochs, "\ncheckpoint.resume ", kept.resume, "\nschedules ",
-              parts_.schedule != nullptr, "\nschedule_step ", int(parts_.schedule_step), '\n');
+              parts_.trained.front().schedule != nullptr, "\nschedule_step ", int(parts_.schedule_step), "\nplateau ",
+              parts_.plateau ? parts_.plateau_monitor : "none", "\nalso ", also, "\ncallbacks ", callbacks, '\n');
 }
 
 void FitLoop::expect_steps_from(std::int64_t batch) {
@@ -171,44 +120,66 @@ History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
   }
   const ModesKept modes(parts_.module);
   if (!parts_.module.is_training()) parts_.module.train();
-  parts_.optimizer.zero_grad();
-  while (epoch_ < options_.max_epochs) {
-    train_epoch(metrics_, [this] { step(); });
+  for (const Trained& trained : parts_.trained) trained.optimizer.zero_grad();
+  running_epoch_ = epoch_ + 1;
+  tell(&Callback::on_fit_begin);
+  agree_to_stop();
+  const StepHooks hooks = {.begin = [this] { tell(&Callback::on_step_begin); },
+                           .update = [this](std::size_t objective) { update(objective); },
+                           .end = [this] { return end_step(); }};
+  while (epoch_ < options_.max_epochs && !is_stopping_) {
+    running_epoch_ = epoch_ + 1;
+    tell(&Callback::on_epoch_begin);
+    train_epoch(metrics_, hooks);
     if (step_in_epoch_ == 0)
       throw InvalidArgument(
           text("[trainer] expected a loader that begins anew in each epoch, got no batch in epoch ", epoch_ + 1));
-    end_epoch(validate);
+    if (is_stopping_ && !is_last_step_of_epoch())
+      end_early();
+    else
+      end_epoch(validate);
   }
+  tell(&Callback::on_fit_end);
   return std::move(history_);
 }
 
-void FitLoop::step() {
-  clip();
-  lr_ = parts_.optimizer.lr();
-  if (scaler_) {
-    scaler_->step(parts_.optimizer);
-    scaler_->update();
+void FitLoop::update(std::size_t objective) {
+  clip(objective);
+  optim::Optimizer& optimizer = parts_.trained[objective].optimizer;
+  if (objective == 0) lr_ = optimizer.lr();
+  if (scalers_.empty()) {
+    optimizer.step();
   } else {
-    parts_.optimizer.step();
+    scalers_[objective].step(optimizer);
+    scalers_[objective].update();
   }
-  parts_.optimizer.zero_grad();
+  for (const Trained& trained : parts_.trained) trained.optimizer.zero_grad();  // a loss may reach others' parameters
+}
+
+bool FitLoop::end_step() {
   ++step_;
   ++step_in_epoch_;
   finish_row();  // of the step before: the devices have this step to do meanwhile
   if (divides(options_.log_every, step_) && !is_last_step_of_epoch()) row_ = new_row();
-  if (parts_.schedule && parts_.schedule_step == ScheduleStep::step) parts_.schedule->step();
+  step_schedules(ScheduleStep::step);
   progress_.step(point());
+  tell(&Callback::on_step_end);
+  if (world_.size() == 1) is_stopping_ = asks_to_stop_;
   if (divides(options_.checkpoint.every_steps, step_) && !is_last_step_of_epoch()) save();
+  return !is_stopping_ || is_last_step_of_epoch();
 }
 
-void FitLoop::clip() {
+void FitLoop::step_schedules(ScheduleStep turn) {
+  if (parts_.schedule_step != turn) return;
+  for (const Trained& trained : parts_.trained)
+    if (trained.schedule) trained.schedule->step();
+}
+
+void FitLoop::clip(std::size_t objective) {
   if (options_.gradient_clip_val == 0) return;
-  if (scaler_) scaler_->unscale_(parts_.optimizer);
-  const std::vector<Tensor> parameters = parameters_of(parts_.optimizer);
-  if (options_.gradient_clip_algorithm == GradientClip::norm)
-    optim::clip_grad_norm_(parameters, options_.gradient_clip_val);
-  else
-    optim::clip_grad_value_(parameters, options_.gradient_clip_val);
+  optim::Optimizer& optimizer = parts_.trained[objective].optimizer;
+  if (!scalers_.empty()) scalers_[objective].unscale_(optimizer);
+  clip_gradients(options_, optimizer);
 }
 
 void FitLoop::end_epoch(const Validate& validate) {
@@ -216,23 +187,43 @@ void FitLoop::end_epoch(const Validate& validate) {
   row_ = new_row();
   row_->at.ends_epoch = true;
   finish_row(validated(validate));
-  if (parts_.schedule && parts_.schedule_step == ScheduleStep::epoch) parts_.schedule->step();
+  if (validate) tell(&Callback::on_validation_end);
+  tell(&Callback::on_epoch_end);
+  if (parts_.plateau) parts_.plateau->step(state_.metric(parts_.plateau_monitor));
+  step_schedules(ScheduleStep::epoch);
   ++epoch_;
   step_in_epoch_ = 0;
+  epoch_sums_.clear();
   expect_steps_from(0);
-  if (epoch_ == options_.max_epochs || divides(options_.checkpoint.every_epochs, epoch_) ||
+  agree_to_stop();
+  if (epoch_ == options_.max_epochs || is_stopping_ || divides(options_.checkpoint.every_epochs, epoch_) ||
       divides(options_.checkpoint.every_steps, step_))
     save();
 }
 
+// The checkpoint is that of a run that goes on: the row of what the steps since the last one came to is not in it.
+void FitLoop::end_early() {
+  save();
+  finish_row();
+  row_ = new_row();
+  finish_row();
+}
+
 std::vector<MeanSum> FitLoop::validated(const Validate& validate) {
   if (!validate) return {};
+  tell(&Callback::on_validation_begin);
   const ModesKept modes(parts_.module);
   parts_.module.eval();
   const NoGrad guard;
   Metrics metrics(device_);
-  validate(metrics);
-  return metrics.empty() ? std::vector<MeanSum>() : metrics.take().wait_for_sums();
+  std::int64_t batch = 0;
+  progress_.begin_validation();
+  const std::optional<std::int64_t> batches =
+      parts_.validation.size ? std::optional(parts_.validation.size()) : std::nullopt;
+  validate(metrics, [&] { progress_.validation(point(), ++batch, batches); });
+  auto sums = metrics.empty() ? std::vector<MeanSum>() : metrics.take().wait_for_sums();
+  progress_.end_validation();
+  return sums;
 }
 
 FitLoop::Row FitLoop::new_row() {
@@ -245,27 +236,35 @@ FitLoop::Row FitLoop::new_row() {
 void FitLoop::finish_row(std::vector<MeanSum> validation) {
   if (!row_) return;
   const Row row = *std::exchange(row_, std::nullopt);
-  const Report report =
-      over_all_rows(world_, {.seconds = row.seconds,
-                             .training = row.means ? row.means->wait_for_sums() : std::vector<MeanSum>(),
-                             .validation = std::move(validation)});
-  Values values = named("train_", means_of(report.training));
-  if (!values.empty()) check_finite(values.front().value, row.at.step);
-  for (History::Value& value : named("validation_", means_of(report.validation))) values.push_back(std::move(value));
+  Report report = over_all_rows(world_, {.seconds = row.seconds,
+                                         .training = row.means ? row.means->wait_for_sums() : std::vector<MeanSum>(),
+                                         .validation = std::move(validation),
+                                         .asks_to_stop = asks_to_stop_});
+  is_stopping_ = is_stopping_ || report.asks_to_stop;
+  check_finite(report.training, row.at.step);
+  add_sums(epoch_sums_, report.training);
+  Values values = named("train_", means_of(row.at.ends_epoch ? epoch_sums_ : report.training), losses_);
+  for (History::Value& value : named("validation_", means_of(report.validation), losses_))
+    values.push_back(std::move(value));
   if (!values.empty()) {
     Values all = {
         {"epoch", double(row.at.epoch)}, {"step", double(row.at.step)}, {"seconds", report.seconds}, {"lr", row.lr}};
     all.insert(all.end(), values.begin(), values.end());
     history_.add_row(all);
+    last_values_ = std::move(all);
   }
   reported_step_ = row.at.step;
   progress_.report(row.at, values);
 }
 
-void FitLoop::check_finite(double loss, std::int64_t step) {
-  if (!options_.stop_if_not_finite || std::isfinite(loss)) return;
-  all_threw_ = true;  // all have the same mean
-  throw Diverged(loss, reported_step_, step);
+void FitLoop::check_finite(const std::vector<MeanSum>& sums, std::int64_t step) {
+  if (!options_.stop_if_not_finite) return;
+  for (const std::string& name : losses_) {
+    const auto loss = std::ranges::find(sums, name, &MeanSum::name);
+    if (loss == sums.end() || std::isfinite(loss->total / loss->weight)) continue;
+    all_threw_ = true;  // all have the same mean
+    throw Diverged(loss->total / loss->weight, reported_step_, step);
+  }
 }
 
 ProgressPoint FitLoop::point() const {

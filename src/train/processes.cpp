@@ -101,18 +101,14 @@ void put_sums(Packed& packed, const std::vector<MeanSum>& sums) {
   for (const MeanSum& sum : sums) packed.put(sum.name).put(sum.total).put(sum.weight);
 }
 
-void add_sums(std::vector<MeanSum>& all, Packed& packed) {
+std::vector<MeanSum> get_sums(Packed& packed) {
+  std::vector<MeanSum> sums;
   for (auto left = packed.get<std::size_t>(); left > 0; --left) {
     const std::string name = packed.get_text();
     const auto total = packed.get<double>(), weight = packed.get<double>();
-    const auto found = std::ranges::find(all, name, &MeanSum::name);
-    if (found == all.end()) {
-      all.push_back({.name = name, .total = total, .weight = weight});
-    } else {
-      found->total += total;
-      found->weight += weight;
-    }
+    sums.push_back({.name = name, .total = total, .weight = weight});
   }
+  return sums;
 }
 
 }  // namespace
@@ -162,10 +158,22 @@ void draw_as_first(const World& world) {
   set_generator(generator);
 }
 
+void add_sums(std::vector<MeanSum>& all, const std::vector<MeanSum>& more) {
+  for (const MeanSum& sum : more) {
+    const auto found = std::ranges::find(all, sum.name, &MeanSum::name);
+    if (found == all.end()) {
+      all.push_back(sum);
+    } else {
+      found->total += sum.total;
+      found->weight += sum.weight;
+    }
+  }
+}
+
 Report over_all_rows(const World& world, Report mine) {
   if (world.size() == 1) return mine;
   Packed packed;
-  packed.put(mine.seconds);
+  packed.put(mine.seconds).put(mine.asks_to_stop);
   put_sums(packed, mine.training);
   put_sums(packed, mine.validation);
   Report all;
@@ -174,8 +182,9 @@ Report over_all_rows(const World& world, Report mine) {
     Packed part(parts[p]);
     const auto seconds = part.get<double>();
     if (p == 0) all.seconds = seconds;
-    add_sums(all.training, part);
-    add_sums(all.validation, part);
+    all.asks_to_stop = part.get<bool>() || all.asks_to_stop;
+    add_sums(all.training, get_sums(part));
+    add_sums(all.validation, get_sums(part));
   }
   return all;
 }

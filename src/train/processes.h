@@ -28,9 +28,14 @@ void draw_as_first(const World& world);
 struct Report {
   double seconds = 0;
   std::vector<MeanSum> training = {}, validation = {};
+  bool asks_to_stop = false;
 };
 
-/// Sums over the rows of all processes, added in the order of the ranks; the time is process 0's.
+/// Adds sums to those of the same names.
+void add_sums(std::vector<MeanSum>& all, const std::vector<MeanSum>& more);
+
+/// Sums over the rows of all processes, added in the order of the ranks; the time is process 0's, and one process that
+/// asks to stop is enough.
 Report over_all_rows(const World& world, Report mine);
 
 }  // namespace lockstep::train::detail

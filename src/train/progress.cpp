@@ -1,26 +1,18 @@
 #include <lockstep/train/progress.h>
 
-#include <sys/ioctl.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <charconv>
+#include <cmath>
+#include <cstdio>
 #include <iterator>
 
 #include "core/text.h"
+#include "train/screen.h"
 
 namespace lockstep::train {
 namespace {
 
 constexpr int kBarWidth = 24;
-constexpr const char* kErase = "\r\x1b[K";  // to the beginning of the line, and erase to its end: ECMA-48
-
-int terminal_width(const std::ostream& out) {
-  const int file = &out == &std::cout ? STDOUT_FILENO : &out == &std::cerr ? STDERR_FILENO : -1;
-  if (file < 0 || !isatty(file)) return 0;
-  winsize size = {};
-  return ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
-}
 
 std::string short_number(double value) {
   char digits[32];
@@ -34,60 +26,91 @@ std::string listed(std::span<const History::Value> values) {
   return list;
 }
 
+// "1:02:03", or "2:03".
+std::string clock_time(double seconds) {
+  const auto whole = std::int64_t(std::min(std::round(seconds), 1e12));
+  char digits[48];
+  if (whole >= 3600)
+    std::snprintf(digits, sizeof digits, "%lld:%02d:%02d", static_cast<long long>(whole / 3600), int(whole / 60 % 60),
+                  int(whole % 60));
+  else
+    std::snprintf(digits, sizeof digits, "%d:%02d", int(whole / 60), int(whole % 60));
+  return digits;
+}
+
+std::string bar_of(std::int64_t done, std::int64_t all) {
+  const auto filled = std::size_t(std::min(1., double(done) / double(all)) * kBarWidth);
+  return text(" [", std::string(filled, '#'), std::string(kBarWidth - filled, '.'), "] ", done, '/', all);
+}
+
 }  // namespace
 
 Progress::Progress(const ProgressOptions& options)
-    : out_(options.out),
-      width_(out_ ? options.terminal_width.value_or(terminal_width(*out_)) : 0),
+    : screen_(std::make_unique<Screen>(options.out, options.terminal_width)),
       refresh_(std::chrono::milliseconds(options.refresh_ms)) {}
 
-Progress::~Progress() {
-  try {
-    erase();
-  } catch (...) {  // a stream may be set to throw
-  }
-}
+Progress::~Progress() = default;
 
 void Progress::step(const ProgressPoint& at) {
   ++steps_;
-  if (width_ > 0 && (!drawn_ || Clock::now() - *drawn_ >= refresh_)) draw(at);
+  if (!is_due()) return;
+  std::string line = text("epoch ", at.epoch, '/', at.epochs);
+  if (at.steps_in_epoch.value_or(0) > 0)
+    line += bar_of(at.step_in_epoch, *at.steps_in_epoch);
+  else
+    line += text(", step ", at.step);
+  if (const double seconds = seconds_of_steps(); seconds > 0)
+    line += text(", ", short_number(double(steps_) / seconds), " steps/s");
+  if (const auto left = seconds_left(at)) line += text(", ", clock_time(*left), " left");
+  draw(std::move(line));
+}
+
+void Progress::begin_validation() { validation_start_ = Clock::now(); }
+
+void Progress::validation(const ProgressPoint& at, std::int64_t batch, std::optional<std::int64_t> batches) {
+  if (!is_due()) return;
+  std::string line = text("epoch ", at.epoch, '/', at.epochs, ", validation");
+  if (batches.value_or(0) > 0)
+    line += bar_of(batch, *batches);
+  else
+    line += text(", batch ", batch);
+  draw(std::move(line));
+}
+
+void Progress::end_validation() {
+  validation_seconds_ += std::chrono::duration<double>(Clock::now() - validation_start_).count();
+  ++validations_;
 }
 
 void Progress::report(const ProgressPoint& at, std::span<const History::Value> values) {
   if (!values.empty()) values_ = listed(values);
-  if (width_ > 0 ? at.ends_epoch : !values.empty())
+  if (screen_->has_bar() ? at.ends_epoch : !values.empty())
     note(text("epoch ", at.epoch, '/', at.epochs, ", step ", at.step, ": ", values_));
 }
 
 void Progress::note(const std::string& line) {
-  if (!out_) return;
-  erase();
-  *out_ << line + '\n' << std::flush;
+  screen_->line(line);
+  drawn_.reset();
 }
 
-void Progress::draw(const ProgressPoint& at) {
-  std::string line = text("epoch ", at.epoch, '/', at.epochs);
-  if (at.steps_in_epoch.value_or(0) > 0) {
-    const double part = std::min(1., double(at.step_in_epoch) / double(*at.steps_in_epoch));
-    const auto filled = std::size_t(part * kBarWidth);
-    line += text(" [", std::string(filled, '#'), std::string(kBarWidth - filled, '.'), "] ", at.step_in_epoch, '/',
-                 *at.steps_in_epoch);
-  } else {
-    line += text(", step ", at.step);
-  }
-  const double seconds = std::chrono::duration<double>(Clock::now() - start_).count();
-  if (seconds > 0) line += text(", ", short_number(double(steps_) / seconds), " steps/s");
+bool Progress::is_due() const { return screen_->has_bar() && (!drawn_ || Clock::now() - *drawn_ >= refresh_); }
+
+void Progress::draw(std::string line) {
   if (!values_.empty()) line += ", " + values_;
-  std::size_t end = std::min(line.size(), std::size_t(width_ - 1));  // the last column would wrap on some terminals
-  while (end > 0 && end < line.size() && (line[end] & 0xC0) == 0x80) --end;  // not inside a character of UTF-8
-  line.resize(end);
-  *out_ << kErase + line << std::flush;
+  screen_->draw_bar(std::move(line));
   drawn_ = Clock::now();
 }
 
-void Progress::erase() {
-  if (drawn_) *out_ << kErase << std::flush;
-  drawn_.reset();
+double Progress::seconds_of_steps() const {
+  return std::chrono::duration<double>(Clock::now() - start_).count() - validation_seconds_;
+}
+
+std::optional<double> Progress::seconds_left(const ProgressPoint& at) const {
+  if (!at.steps_in_epoch || steps_ == 0) return {};
+  const std::int64_t epochs = at.epochs - at.epoch;  // after this one
+  const auto steps = double(epochs * *at.steps_in_epoch + *at.steps_in_epoch - at.step_in_epoch);
+  const double validation = validations_ == 0 ? 0 : validation_seconds_ / double(validations_);
+  return steps * seconds_of_steps() / double(steps_) + double(epochs + 1) * validation;
 }
 
 }  // namespace lockstep::train

@@ -45,7 +45,7 @@ std::string message_of_current_error() {
 
 }  // namespace
 
-void Recovery::go_on_or_rethrow(nn::ModuleBase& module, optim::Optimizer& optimizer) {
+void Recovery::go_on_or_rethrow(nn::ModuleBase& module, std::span<optim::Optimizer* const> optimizers) {
   std::vector<Device> lost, left;
   for (const Device& device : devices_) (is_lost(device) ? lost : left).push_back(device);
   if (options_.on_lost_device == OnLostDevice::stop || lost.empty() || left.empty()) throw;
@@ -55,7 +55,7 @@ void Recovery::go_on_or_rethrow(nn::ModuleBase& module, optim::Optimizer& optimi
   std::cerr << text("[trainer] ", notes_.back(), '\n');
   LeavesLostDevices visitor(left.front());
   module.visit(nn::Path(), visitor);
-  optimizer.reset_state();
+  for (optim::Optimizer* const optimizer : optimizers) optimizer->reset_state();
   options_.checkpoint.resume = true;
   devices_ = std::move(left);
 }

@@ -89,8 +89,8 @@ std::vector<std::int64_t> rows_of_all(const World& world, const std::vector<std:
   return all;
 }
 
-void refuse_second_loss() {
-  refuse("metrics of other names than the loss that the function returns", "another one named \"loss\"");
+void refuse_second_loss(const std::string& name) {
+  refuse("metrics of other names than the loss that the function returns", text("another one named \"", name, '"'));
 }
 void refuse_changed_batch() {
   refuse("batches that keep their values until the step that they are part of, where several make one",

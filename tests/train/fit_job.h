@@ -37,6 +37,8 @@ class FitJob {
     bool norm_and_dropout = false;  ///< The net has a SyncBatchNorm and a Dropout.
     data::BatchShare share = {};    ///< Of the loaders' batches.
     bool sums = false;              ///< The loss is a part of a sum, for ProcessLoss::sum.
+    bool plateau = false;           ///< Instead of schedules.
+    train::Callbacks callbacks = {};
   };
 
   explicit FitJob(const Options& options)
@@ -55,18 +57,15 @@ class FitJob {
       const Tensor error = output - target;
       return sum(error * error) / double(2 * model.batch_rows());
     };
-    if (options_.validates)
-      return trainer.fit(net_, loader_,
-                         {.loss = loss,
-                          .optimizer = optimizer_,
-                          .schedule = options_.schedules ? &schedule_ : nullptr,
-                          .schedule_step = train::ScheduleStep::step,
-                          .validation = validation_});
     return trainer.fit(net_, loader_,
                        {.loss = loss,
                         .optimizer = optimizer_,
-                        .schedule = options_.schedules ? &schedule_ : nullptr,
-                        .schedule_step = train::ScheduleStep::step});
+                        .schedule = options_.schedules && !options_.plateau ? &schedule_ : nullptr,
+                        .schedule_step = train::ScheduleStep::step,
+                        .plateau = options_.plateau ? &plateau_ : nullptr,
+                        .plateau_monitor = "train_loss",
+                        .validation = options_.validates ? train::Batches<Batch>(validation_) : train::Batches<Batch>(),
+                        .callbacks = options_.callbacks});
   }
 
   nn::Sequential& net() { return net_; }
@@ -82,6 +81,7 @@ class FitJob {
 
  private:
   using Loader = data::DataLoader<data::TensorDataset<2>>;
+  using Batch = train::BatchOf<Loader>;
 
   static nn::Sequential seeded_net(const Options& options) {
     manual_seed(1);
@@ -101,6 +101,7 @@ class FitJob {
   Loader loader_, validation_ = make_loader(13, options_);
   optim::SGD optimizer_{net_.parameters(), {.lr = 0.05, .momentum = options_.momentum}};
   optim::StepLR schedule_{optimizer_, {.step_size = 4, .gamma = 0.97}};
+  optim::ReduceLROnPlateau plateau_{optimizer_, {.factor = 0.5, .patience = 0, .threshold = 0.1}};
   std::int64_t calls_ = 0;
 };
 

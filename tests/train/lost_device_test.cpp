@@ -6,6 +6,7 @@
 
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
+#include <lockstep/train/callbacks.h>
 
 #include "support/temporary_folder.h"
 #include "support/thrown.h"
@@ -53,12 +54,13 @@ class LostDevice : public ::testing::TestWithParam<int> {
 
 TEST_P(LostDevice, IsLeftOutAndTrainingGoesOnFromTheNewestCheckpoint) {
   const int lost = GetParam();
-  FitJob whole({.validates = true});
+  train::EarlyStopping expected_early({.patience = 9}), early(expected_early);
+  FitJob whole({.validates = true, .callbacks = {expected_early}});
   const train::History expected =
       whole.fit({.max_epochs = 3, .num_gpus = 3, .gradient_clip_val = 1, .log_every = 2, .progress = kSilent});
   const std::vector<float> right = whole.parameters();
   devices_.fault().lose_device({.device = lost, .nth = operations(lost) / 2});
-  FitJob job({.validates = true});
+  FitJob job({.validates = true, .callbacks = {early}});
   const std::vector<Tensor> handles = job.net().parameters();
   ::testing::internal::CaptureStderr();
   const train::History history = job.fit(options());
@@ -70,6 +72,9 @@ TEST_P(LostDevice, IsLeftOutAndTrainingGoesOnFromTheNewestCheckpoint) {
   EXPECT_EQ(history.rows(), expected.rows());
   EXPECT_NEAR(history.column("validation_loss").back().value(), expected.column("validation_loss").back().value(),
               1e-4);
+  EXPECT_EQ(early.best_epoch(), expected_early.best_epoch());
+  EXPECT_EQ(early.wait_count(), expected_early.wait_count());
+  EXPECT_NEAR(early.best_score(), expected_early.best_score(), 1e-4);
   const std::vector<float> got = job.parameters();
   for (std::size_t i = 0; i < right.size(); ++i) EXPECT_NEAR(got[i], right[i], 1e-4) << i;
   for (std::size_t i = 0; i < handles.size(); ++i) EXPECT_TRUE(handles[i].is_same(job.net().parameters()[i]));

@@ -9,6 +9,7 @@
 #include <stdexcept>
 
 #include <lockstep/nn/functional.h>
+#include <lockstep/optim/sequential_lr.h>
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
@@ -251,6 +252,44 @@ TEST(Trainer, RecordsTheRateOfEachStep) {
   EXPECT_EQ(history.column("lr"), (History::Column{1, 0.5, 0.25, 0.125}));
 }
 
+// Half of the rate, three quarters, then all of it, which falls by half in each step.
+TEST(Trainer, WarmsUpByASequenceOfSchedules) {
+  nn::Linear net(1, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 1});
+  optim::SequentialLR schedule(optimizer, {.schedules = {optim::LinearLROptions{.start_factor = 0.5, .total_iters = 2},
+                                                         optim::ExponentialLROptions{.gamma = 0.5}},
+                                           .milestones = {2}});
+  std::vector<Tensor> batches(5, ones({1, 1}));
+  const auto loss = [](auto& model, Tensor& batch, auto&) { return sum(model(batch)); };
+  const History history =
+      Trainer({.num_gpus = 0, .log_every = 1, .progress = kSilent})
+          .fit(net, batches,
+               {.loss = loss, .optimizer = optimizer, .schedule = &schedule, .schedule_step = ScheduleStep::step});
+  EXPECT_EQ(history.column("lr"), (History::Column{0.5, 0.75, 1, 0.5, 0.25}));
+}
+
+TEST(Trainer, ReducesTheRateWhereAMetricStaysOnItsPlateau) {
+  nn::Linear net(1, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 1});
+  optim::ReduceLROnPlateau plateau(optimizer, {.factor = 0.5, .patience = 0});
+  std::vector<Tensor> batches(1, ones({1, 1}));
+  const std::vector<double> script = {5, 5, 4, 4, 4};
+  std::size_t epoch = 0;
+  const auto loss = [&](auto& model, Tensor& batch, auto& metrics) {
+    if (!model.module().is_training()) metrics.add("score", tensor(script[epoch++]));
+    return sum(model(batch));
+  };
+  const History history = Trainer({.max_epochs = 5, .num_gpus = 0, .progress = kSilent})
+                              .fit(net, batches,
+                                   {.loss = loss,
+                                    .optimizer = optimizer,
+                                    .plateau = &plateau,
+                                    .plateau_monitor = "validation_score",
+                                    .validation = batches});
+  EXPECT_EQ(history.column("lr"), (History::Column{1, 1, 0.5, 0.5, 0.25}));
+  EXPECT_EQ(optimizer.lr(), 0.125);
+}
+
 TEST(Trainer, RecordsGraphsInTrainingOnly) {
   nn::Sequential net(nn::Linear(2, 1));
   optim::SGD optimizer(net.parameters(), {.lr = 0.1});
@@ -285,10 +324,10 @@ TEST(Trainer, ReportsPlainLinesWhereThereIsNoTerminal) {
   EXPECT_EQ(out.str(),
             "epoch 1/2, step 2: train_loss 0.5, train_call 1.5\n"
             "epoch 1/2, step 4: train_loss 0.5, train_call 3.5\n"
-            "epoch 1/2, step 5: train_loss 0.5, train_call 5, validation_loss 0.5, validation_call 8\n"
+            "epoch 1/2, step 5: train_loss 0.5, train_call 3, validation_loss 0.5, validation_call 8\n"
             "epoch 2/2, step 6: train_loss 0.5, train_call 11\n"
             "epoch 2/2, step 8: train_loss 0.5, train_call 12.5\n"
-            "epoch 2/2, step 10: train_loss 0.5, train_call 14.5, validation_loss 0.5, validation_call 18\n");
+            "epoch 2/2, step 10: train_loss 0.5, train_call 13, validation_loss 0.5, validation_call 18\n");
 }
 
 // The line of a step is written when the loss of the next one has been enqueued: the devices have that to do meanwhile.

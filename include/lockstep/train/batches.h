@@ -36,8 +36,9 @@ struct Batches : LoaderHandle {
   /// Refers to the loader, which must outlive it.
   template <class Loader>
   requires(!std::derived_from<Loader, LoaderHandle> && std::same_as<BatchOf<Loader>, Batch>) Batches(Loader& loader) {
-    each = [&loader](const std::function<void(const Batch&)>& visit) {
-      for (auto&& batch : loader) visit(batch);
+    each = [&loader](const std::function<bool(const Batch&)>& visit) {
+      for (auto&& batch : loader)
+        if (!visit(batch)) return;
     };
     if constexpr (requires { loader.size(); }) size = [&loader] { return std::int64_t(loader.size()); };
     if constexpr (requires(data::LoaderState s) { s = loader.state(), loader.load_state(s); }) {
@@ -54,7 +55,8 @@ struct Batches : LoaderHandle {
       }
   }
 
-  std::function<void(const std::function<void(const Batch&)>&)> each;  ///< One epoch.
+  /// One epoch, or as much of it as `visit` says to go on.
+  std::function<void(const std::function<bool(const Batch&)>& visit)> each;
 };
 
 /// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph. Does

@@ -12,8 +12,10 @@
 #include <lockstep/nn/module.h>
 #include <lockstep/optim/grad_scaler.h>
 #include <lockstep/optim/optimizer.h>
+#include <lockstep/optim/reduce_lr_on_plateau.h>
 #include <lockstep/optim/schedule.h>
 #include <lockstep/train/batches.h>
+#include <lockstep/train/callback.h>
 #include <lockstep/train/checkpoint.h>
 #include <lockstep/train/checkpoint_folder.h>
 #include <lockstep/train/history.h>
@@ -25,21 +27,42 @@ namespace lockstep::train::detail {
 
 struct ResumePoint;
 
+/// The turns of a step.
+struct StepHooks {
+  std::function<void()> begin;
+  std::function<void(std::size_t objective)> update;  ///< Its gradients are there.
+  std::function<bool()> end;                          ///< Whether to go on.
+};
+
+/// Of the mean of what an objective's loss returns.
+inline std::string name_of_loss(const std::string& objective) {
+  return objective.empty() ? "loss" : objective + "_loss";
+}
+
 class LOCKSTEP_API FitLoop {
  public:
-  struct Parts {
-    nn::ModuleBase& module;
+  /// What is trained by one loss.
+  struct Trained {
+    std::string name;  ///< Empty for the first.
     optim::Optimizer& optimizer;
     optim::Schedule* schedule = nullptr;
+  };
+  struct Parts {
+    nn::ModuleBase& module;
+    std::vector<Trained> trained;  ///< One at least.
     ScheduleStep schedule_step = ScheduleStep::epoch;
+    optim::ReduceLROnPlateau* plateau = nullptr;
+    std::string plateau_monitor = {};
     const LoaderHandle& training;
     const LoaderHandle& validation;
+    bool has_validation = false;
+    Callbacks callbacks = {};
     data::BatchShare share = {};              ///< This process's rows of each batch.
     std::span<const std::string> notes = {};  ///< For the history, of what was before.
   };
-  /// Forward and backward of the batches of an epoch; calls `step` whenever those of a step are done.
-  using TrainEpoch = std::function<void(Metrics& metrics, const std::function<void()>& step)>;
-  using Validate = std::function<void(Metrics& metrics)>;
+  using TrainEpoch = std::function<void(Metrics& metrics, const StepHooks& hooks)>;
+  /// Calls `next` after each batch.
+  using Validate = std::function<void(Metrics& metrics, const std::function<void()>& next)>;
 
   /// Changes nothing. Throws InvalidArgument for parts that do not fit, in all processes if in one, and for processes
   /// that are to train differently.
@@ -49,9 +72,12 @@ class LOCKSTEP_API FitLoop {
   /// What run() threw, all processes threw: none waits for this one.
   bool all_threw() const noexcept { return all_threw_; }
   /// What backward is to start from: of float16 gradients, a multiple.
-  Tensor scaled(const Tensor& loss) const { return scaler_ ? scaler_->scale(loss) : loss; }
+  Tensor scaled(const Tensor& loss, std::size_t objective) const {
+    return scalers_.empty() ? loss : scalers_[objective].scale(loss);
+  }
 
  private:
+  friend class train::FitState;
   using Values = std::vector<History::Value>;
   struct Row {
     ProgressPoint at;
@@ -64,6 +90,8 @@ class LOCKSTEP_API FitLoop {
   std::vector<std::string> together(const char* what, const std::function<std::string()>& f);
   void alike(const char* what, const std::function<std::string()>& f);
   void check_parts() const;
+  void check_schedules() const;
+  void check_callbacks() const;
   /// What all processes must have alike, a line each.
   std::string settings() const;
   void open_folder();
@@ -71,16 +99,25 @@ class LOCKSTEP_API FitLoop {
   void load_parts(const Checkpoint& checkpoint);
   /// The steps of this epoch: those done, and what the batches from `batch` on make.
   void expect_steps_from(std::int64_t batch);
-  void step();
-  void clip();
+  void update(std::size_t objective);
+  void clip(std::size_t objective);
+  bool end_step();
   void end_epoch(const Validate& validate);
+  /// In the middle of an epoch.
+  void end_early();
+  void step_schedules(ScheduleStep turn);
   std::vector<MeanSum> validated(const Validate& validate);
+  void tell(void (Callback::*turn)(FitState&));
+  /// Whether any process asks to stop. One exchange, where there are callbacks.
+  void agree_to_stop();
   void save();
   StateDict collected_metrics();
+  StateDict callback_states() const;
+  void load_callbacks(const StateDict& states);
 
   Row new_row();
   void finish_row(std::vector<MeanSum> validation = {});
-  void check_finite(double loss, std::int64_t step);
+  void check_finite(const std::vector<MeanSum>& sums, std::int64_t step);
 
   ProgressPoint point() const;
   double seconds() const;
@@ -90,9 +127,11 @@ class LOCKSTEP_API FitLoop {
   const World world_;
   const Device device_;
   const Parts parts_;
+  FitState state_;
+  std::vector<std::string> losses_;  // names of means
   std::optional<std::int64_t> steps_in_epoch_;
   std::optional<CheckpointFolder> folder_;
-  std::optional<optim::GradScaler> scaler_;
+  std::vector<optim::GradScaler> scalers_;  // of float16, one for each objective
 
   std::int64_t epoch_ = 0;  // that are done
   std::int64_t step_ = 0;
@@ -102,8 +141,14 @@ class LOCKSTEP_API FitLoop {
   double seconds_before_ = 0;  // of the runs that this one goes on from
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   Metrics metrics_;
-  std::optional<Row> row_;  // whose means are on their way
+  std::vector<MeanSum> epoch_sums_;  // of the rows of this epoch, over all processes
+  std::optional<Row> row_;           // whose means are on their way
+  Values last_values_;               // of the last row
   History history_;
+  std::int64_t running_epoch_ = 1;
+  bool is_resumed_ = false;
+  bool asks_to_stop_ = false;  // a callback of this process
+  bool is_stopping_ = false;   // all processes know
   bool all_threw_ = false;
   Progress progress_;
 };

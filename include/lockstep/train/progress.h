@@ -4,6 +4,7 @@
 #include <chrono>
 #include <cstdint>
 #include <iostream>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -13,9 +14,10 @@
 namespace lockstep::train {
 
 struct ProgressOptions {
-  std::ostream* out = &std::cout;          ///< Null: silent.
-  std::optional<int> terminal_width = {};  ///< Columns; 0: not a terminal. Else found out for std::cout and std::cerr.
-  int refresh_ms = 100;                    ///< The bar is drawn again after this time at the earliest.
+  std::ostream* out = &std::cout;  ///< Null: silent.
+  /// Columns; 0: not a terminal. Else asked of std::cout and std::cerr, again for each bar.
+  std::optional<int> terminal_width = {};
+  int refresh_ms = 100;  ///< The bar is drawn again after this time at the earliest.
 };
 
 /// Where training stands.
@@ -28,8 +30,12 @@ struct ProgressPoint {
   bool ends_epoch = false;                          ///< Whether it is the last point of its epoch.
 };
 
+class Screen;
+
 /// A terminal shows one line for each epoch that has ended, and a bar below, which is narrower than the terminal, and
-/// is erased when this goes. Elsewhere there is one line for each report: "epoch 1/3, step 50: train_loss 0.6931".
+/// is erased when this goes. What the program prints meanwhile, with print() or to std::cout and std::cerr, goes above
+/// the bar: where that is a terminal, these streams are led through this while it lives. Elsewhere there is one line
+/// for each report: "epoch 1/3, step 50: train_loss 0.6931".
 class LOCKSTEP_API Progress {
  public:
   explicit Progress(const ProgressOptions& options);
@@ -38,6 +44,11 @@ class LOCKSTEP_API Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(const ProgressPoint& at);
+  /// Its time does not count in the steps per second.
+  void begin_validation();
+  /// After a batch of it, counted from 1.
+  void validation(const ProgressPoint& at, std::int64_t batch, std::optional<std::int64_t> batches = {});
+  void end_validation();
   /// Values that came to be known, of that point or of one before it.
   void report(const ProgressPoint& at, std::span<const History::Value> values);
   /// A line of its own, everywhere.
@@ -46,16 +57,21 @@ class LOCKSTEP_API Progress {
  private:
   using Clock = std::chrono::steady_clock;
 
-  void draw(const ProgressPoint& at);
-  void erase();
+  bool is_due() const;
+  void draw(std::string line);
+  double seconds_of_steps() const;
+  /// Of the whole run; nothing where that cannot be told.
+  std::optional<double> seconds_left(const ProgressPoint& at) const;
 
-  std::ostream* out_;
-  int width_;
+  std::unique_ptr<Screen> screen_;
   Clock::duration refresh_;
   std::optional<Clock::time_point> drawn_;  // when the bar was, if it is there
   Clock::time_point start_ = Clock::now();
   std::int64_t steps_ = 0;  // since start_
-  std::string values_;      // last reported
+  Clock::time_point validation_start_;
+  double validation_seconds_ = 0;
+  std::int64_t validations_ = 0;
+  std::string values_;  // last reported
 };
 
 }  // namespace lockstep::train

@@ -1,6 +1,7 @@
 // Recovery: the devices that Trainer::fit() trains on, and how it goes on when one of them is lost. For the library.
 #pragma once
 
+#include <span>
 #include <string>
 #include <vector>
 
@@ -22,7 +23,7 @@ class LOCKSTEP_API Recovery {
 
   /// To be called in the handler of an Error, when nothing of the failed try is left. Rethrows unless training is to go
   /// on. What was on lost devices is then elsewhere, without its values.
-  void go_on_or_rethrow(nn::ModuleBase& module, optim::Optimizer& optimizer);
+  void go_on_or_rethrow(nn::ModuleBase& module, std::span<optim::Optimizer* const> optimizers);
 
  private:
   TrainerOptions options_;

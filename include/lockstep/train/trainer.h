@@ -15,11 +15,18 @@
 #pragma once
 
 #include <functional>
+#include <map>
+#include <memory>
+#include <string>
+#include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include <lockstep/parallel/gather.h>
 #include <lockstep/train/batches.h>
+#include <lockstep/train/callback.h>
+#include <lockstep/train/find_lr.h>
 #include <lockstep/train/fit_loop.h>
 #include <lockstep/train/passes.h>
 #include <lockstep/train/prepared.h>
@@ -28,23 +35,72 @@
 
 namespace lockstep::train {
 
+/// The loss of a batch, which lies on model.device(): one element, the mean over the batch's rows. (Of this process, if
+/// there are several. With .parallel = {.loss = ProcessLoss::sum} it is this process's part of a sum, such as that of
+/// its rows' losses divided by model.batch_rows(): the bits do not depend on the number of processes then.) Called to
+/// train, and without gradients and in evaluation mode to validate. Further means to report go into `metrics`.
+template <class M, class Batch>
+using LossFunction = std::function<Tensor(Prepared<M>& model, Batch& batch, Metrics& metrics)>;
+
+/// Another loss, and what takes its gradients.
+template <class M, class Batch>
+struct Objective {
+  std::string name;  ///< Its mean is <name>_loss in the history.
+  LossFunction<M, Batch> loss;
+  optim::Optimizer& optimizer;
+  optim::Schedule* schedule = nullptr;
+};
+
 /// What is trained how.
 template <class M, class Batch>
 struct FitOptions {
-  /// The loss of a batch, which lies on model.device(): one element, the mean over the batch's rows. (Of this process,
-  /// if there are several. With .parallel = {.loss = ProcessLoss::sum} it is this process's part of a sum, such as that
-  /// of its rows' losses divided by model.batch_rows(): the bits do not depend on the number of processes then.) Called
-  /// to train, and without gradients and in evaluation mode to validate. Further means to report go into `metrics`.
-  std::function<Tensor(Prepared<M>& model, Batch& batch, Metrics& metrics)> loss;
-  optim::Optimizer& optimizer;                       ///< Of the module's parameters.
-  optim::Schedule* schedule = nullptr;               ///< Of that optimizer.
+  LossFunction<M, Batch> loss;          ///< A lambda, or train::criterion().
+  optim::Optimizer& optimizer;          ///< Of the module's parameters.
+  optim::Schedule* schedule = nullptr;  ///< Of that optimizer.
   ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule goes on.
-  Batches<Batch> validation = {};                    ///< Another loader of such batches.
+  /// Instead of a schedule: is told, when an epoch has ended, the column of the history that is named.
+  optim::ReduceLROnPlateau* plateau = nullptr;
+  std::string plateau_monitor = "validation_loss";  ///< That column.
+  /// Further objectives, such as the generator's of a GAN. In each step the loss and each of these, in their order, is
+  /// computed of the step's batches and takes its optimizer's step, after which no parameter has a gradient.
+  std::vector<Objective<M, Batch>> also = {};
+  Batches<Batch> validation = {};  ///< Another loader of such batches.
+  Callbacks callbacks = {};        ///< They must outlive fit().
 };
 
 namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_no_loss();
-}
+/// Throws InvalidArgument for a loader of another share.
+LOCKSTEP_API void check_loader_share(const LoaderHandle& loader, const data::BatchShare& expected);
+/// The means, over the rows of all processes.
+LOCKSTEP_API std::map<std::string, double> means_over_all(const World& world, Metrics& metrics);
+[[noreturn]] LOCKSTEP_API void refuse_prediction(const World& world);
+[[noreturn]] LOCKSTEP_API void refuse_further_objectives();
+/// Evaluation mode and no gradients while it lives; then every module has its mode back.
+class LOCKSTEP_API Evaluating {
+ public:
+  explicit Evaluating(nn::ModuleBase& module);
+  ~Evaluating();
+  Evaluating(const Evaluating&) = delete;
+  Evaluating& operator=(const Evaluating&) = delete;
+
+ private:
+  struct Kept;
+  std::unique_ptr<Kept> kept_;
+};
+
+/// What a model is called with to predict: the batch, or the first part of one that has several.
+template <class M>
+struct CallOnInput {
+  template <class Batch>
+  decltype(auto) operator()(Prepared<M>& model, Batch& batch) const {
+    if constexpr (requires { std::tuple_size<Batch>::value; })
+      return model(std::get<0>(batch));
+    else
+      return model(batch);
+  }
+};
+}  // namespace detail
 
 /// A plain value: what fit() needs to know about how to train anything.
 class LOCKSTEP_API Trainer {
@@ -74,7 +130,8 @@ class LOCKSTEP_API Trainer {
   /// that of one batch of all their rows.
   ///
   /// The history has a row every log_every steps and at the end of each epoch: epoch, step, seconds, lr, and train_ and
-  /// validation_ of the loss and of each metric, means over what came since the row before, by rows.
+  /// validation_ of the loss and of each metric. They are means by rows: within an epoch over what came since the row
+  /// before, at its end over the whole epoch.
   ///
   /// Throws InvalidArgument before anything has changed for arguments that do not fit, Diverged, and what the loss, the
   /// loaders, DataParallel, and checkpoints throw. An error leaves none in the devices' streams; of a lost device it is
@@ -94,32 +151,124 @@ class LOCKSTEP_API Trainer {
         return lockstep::detail::draining(recovery.devices(),
                                           [&] { return fit_on(recovery, module, loader, options); });
       } catch (const Error&) {
-        recovery.go_on_or_rethrow(module, options.optimizer);
+        std::vector<optim::Optimizer*> optimizers = {&options.optimizer};
+        for (const auto& objective : options.also) optimizers.push_back(&objective.optimizer);
+        recovery.go_on_or_rethrow(module, optimizers);
       }
   }
 
+  /// The means of `loss` ("loss") and of the metrics that it adds, over the rows of all batches, by rows; without
+  /// gradients and in evaluation mode. The module is moved to the first device and stays there. With several processes
+  /// all of them call it, as fit(), and get the same means.
+  template <class M, class Loader>
+  std::map<std::string, double> evaluate(M& module, Loader& loader,
+                                         const LossFunction<std::type_identity_t<M>, BatchOf<Loader>>& loss) const {
+    if (!loss) detail::throw_no_loss();
+    const Batches<BatchOf<Loader>> batches(loader);
+    return together([&] {
+      detail::check_loader_share(batches, share());
+      Prepared<M> model = prepare_model(module);
+      const detail::Evaluating evaluating(module);
+      Metrics metrics(model.device());
+      detail::Passes<M, BatchOf<Loader>> passes(model, {{"loss", &loss}}, options_.precision);
+      passes.validate(batches, metrics, [] {});
+      return detail::means_over_all(options_.parallel.world, metrics);
+    });
+  }
+
+  /// The outputs of the model for all batches, joined along dimension 0, on the CPU; without gradients and in
+  /// evaluation mode. `forward(model, batch)` computes them; if not given, the model is called with the batch, or with
+  /// the first part of a batch that is a tuple. The module is moved to the first device and stays there. Throws
+  /// InvalidArgument for no batch, and with several processes: each has the rows of its own batches alone.
+  template <class M, class Loader, class Forward = detail::CallOnInput<M>>
+  auto predict(M& module, Loader& loader, Forward forward = {}) const {
+    if (options_.parallel.world.size() > 1) detail::refuse_prediction(options_.parallel.world);
+    return together([&] {
+      Prepared<M> model = prepare_model(module);
+      const detail::Evaluating evaluating(module);
+      const detail::Autocasting autocasting(options_.precision);
+      using Output = std::decay_t<decltype(forward(model, std::declval<BatchOf<Loader>&>()))>;
+      std::vector<Output> outputs;
+      Batches<BatchOf<Loader>>(loader).each([&](const BatchOf<Loader>& batch) {
+        auto moved = moved_to(batch, model.device());
+        outputs.push_back(moved_to(Output(forward(model, moved)), Device()));
+        return true;
+      });
+      return gather(std::move(outputs), Device(), {}, "the predictions");
+    });
+  }
+
+  /// Trains for num_training steps, with a rate that grows from min_lr to max_lr by the same factor in each, and tells
+  /// the loss of each step. Module, optimizer, loader, random numbers and training modes are afterwards what they were;
+  /// the module stays on the first device. Takes the options that fit() takes; of them schedules, callbacks and the
+  /// loader of validation are left out, and `also` is refused.
+  template <class M, class Loader>
+  LRFinder find_lr(M& module, Loader& loader,
+                   const FitOptions<std::type_identity_t<M>, std::type_identity_t<BatchOf<Loader>>>& options,
+                   const FindLROptions& how = {}) const {
+    if (!options.loss) detail::throw_no_loss();
+    if (!options.also.empty()) detail::refuse_further_objectives();
+    const Batches<BatchOf<Loader>> batches(loader);
+    return together([&] {
+      detail::LRSweep sweep(options_, how, module, options.optimizer, batches, share());
+      Prepared<M> model = prepare_model(module);
+      detail::Passes<M, BatchOf<Loader>> passes(model, {{"loss", &options.loss}}, options_.precision,
+                                                [&](const Tensor& loss, std::size_t) { return sweep.scaled(loss); });
+      return sweep.run(model.device(), [&](Metrics& metrics, const detail::StepHooks& hooks) {
+        passes.train(batches, options_.accumulate, metrics, hooks);
+      });
+    });
+  }
+
  private:
+  // An error leaves none in the devices' streams, and ends the other processes.
+  template <class Work>
+  auto together(const Work& work) const {
+    return lockstep::detail::draining(devices_, [&] {
+      try {
+        return work();
+      } catch (...) {
+        lockstep::detail::fail_processes(options_.parallel.world);
+        throw;
+      }
+    });
+  }
+
   // On the devices of the present try.
   template <class M, class Loader, class Options>
   static History fit_on(const detail::Recovery& recovery, M& module, Loader& loader, const Options& options) {
     const Batches<BatchOf<Loader>> training(loader), &validation = options.validation;
     const TrainerOptions& trainer = recovery.options();
+    using Passes = detail::Passes<M, BatchOf<Loader>>;
+    std::vector<detail::FitLoop::Trained> trained = {
+        {.name = "", .optimizer = options.optimizer, .schedule = options.schedule}};
+    std::vector<typename Passes::Objective> objectives = {{"loss", &options.loss}};
+    for (const auto& objective : options.also) {
+      if (!objective.loss) detail::throw_no_loss();
+      trained.push_back({.name = objective.name, .optimizer = objective.optimizer, .schedule = objective.schedule});
+      objectives.push_back({detail::name_of_loss(objective.name), &objective.loss});
+    }
     detail::FitLoop loop(trainer, recovery.devices().front(),
                          {.module = module,
-                          .optimizer = options.optimizer,
-                          .schedule = options.schedule,
+                          .trained = std::move(trained),
                           .schedule_step = options.schedule_step,
+                          .plateau = options.plateau,
+                          .plateau_monitor = options.plateau_monitor,
                           .training = training,
                           .validation = validation,
+                          .has_validation = bool(validation.each),
+                          .callbacks = options.callbacks,
                           .share = detail::share_of(trainer.parallel.world, recovery.devices().size()),
                           .notes = recovery.notes()});
     Prepared<M> model(module, recovery.devices(), trainer.parallel);
-    detail::Passes<M, BatchOf<Loader>> passes(model, options.loss, trainer.precision,
-                                              [&](const Tensor& loss) { return loop.scaled(loss); });
-    const auto train = [&](Metrics& metrics, const std::function<void()>& step) {
-      passes.train(training, trainer.accumulate, metrics, step);
+    Passes passes(model, std::move(objectives), trainer.precision,
+                  [&](const Tensor& loss, std::size_t objective) { return loop.scaled(loss, objective); });
+    const auto train = [&](Metrics& metrics, const detail::StepHooks& hooks) {
+      passes.train(training, trainer.accumulate, metrics, hooks);
     };
-    const auto validate = [&](Metrics& metrics) { passes.validate(validation, metrics); };
+    const auto validate = [&](Metrics& metrics, const std::function<void()>& next) {
+      passes.validate(validation, metrics, next);
+    };
     try {
       return loop.run(train, validation.each ? detail::FitLoop::Validate(validate) : nullptr);
     } catch (...) {

@@ -1,0 +1,64 @@
+// ReduceLROnPlateau: a rate that falls when a metric stops improving. Options, defaults and rule are PyTorch's.
+//
+//   optim::ReduceLROnPlateau schedule(optimizer, {.factor = 0.5, .patience = 2});
+//   for (...) { ...; schedule.step(validation_loss); }
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <lockstep/optim/optimizer.h>
+
+namespace lockstep::optim {
+
+/// Whether a metric is better when it is less, or greater.
+enum class MetricMode : std::uint8_t { min, max };
+/// What a metric must differ from the best one by, to be better: a part of the best one, or a number.
+enum class ThresholdMode : std::uint8_t { rel, abs };
+
+struct ReduceLROnPlateauOptions {
+  MetricMode mode = MetricMode::min;
+  double factor = 0.1;         ///< New rate: the old one times this. Below 1.
+  std::int64_t patience = 10;  ///< So many steps in sequence may be no better; the next one reduces the rate.
+  double threshold = 1e-4;
+  ThresholdMode threshold_mode = ThresholdMode::rel;
+  std::int64_t cooldown = 0;  ///< Steps after a reduction that do not count.
+  double min_lr = 0;
+  double eps = 1e-8;  ///< A rate that would change by no more than this stays.
+};
+
+/// Refers to an optimizer, which must outlive it. Unlike a Schedule it multiplies the rates that the optimizer has.
+class LOCKSTEP_API ReduceLROnPlateau {
+ public:
+  /// Throws InvalidArgument for options out of range.
+  explicit ReduceLROnPlateau(Optimizer& optimizer, const ReduceLROnPlateauOptions& options = {});
+
+  /// NaN is no better than anything.
+  void step(double metric);
+
+  double best() const noexcept { return best_; }  ///< Infinite, of the worse sign, before the first step.
+  std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }
+  std::int64_t last_epoch() const noexcept { return last_epoch_; }  ///< How often step() was called.
+  /// Of each group, as the last step left them.
+  const std::vector<double>& last_lr() const noexcept { return last_lr_; }
+  const Optimizer& optimizer() const noexcept { return *optimizer_; }
+
+  /// The rates are the optimizer's, and in its state dict.
+  StateDict state_dict() const;
+  /// All missing, unexpected and unfit keys are named in one InvalidArgument, before anything is changed.
+  void load_state_dict(const StateDict& state);
+
+ private:
+  bool is_better(double metric) const noexcept;
+  void reduce();
+
+  Optimizer* optimizer_;
+  ReduceLROnPlateauOptions options_;
+  double best_;
+  std::int64_t num_bad_epochs_ = 0;
+  std::int64_t cooldown_counter_ = 0;
+  std::int64_t last_epoch_ = 0;
+  std::vector<double> last_lr_;
+};
+
+}  // namespace lockstep::optim

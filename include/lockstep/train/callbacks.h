@@ -1,0 +1,104 @@
+// Callbacks that are ready: EarlyStopping, ModelCheckpoint. Names and rules are PyTorch Lightning's.
+//
+//   train::EarlyStopping early({.monitor = "validation_loss", .patience = 3});
+//   train::ModelCheckpoint best({.path = "best.safetensors", .monitor = "validation_loss"});
+//   trainer.fit(net, loader, {.loss = loss, .optimizer = optimizer, .validation = test, .callbacks = {early, best}});
+//   net.load_state_dict(load("best.safetensors"));
+#pragma once
+
+#include <filesystem>
+#include <limits>
+
+#include <lockstep/optim/reduce_lr_on_plateau.h>
+#include <lockstep/train/callback.h>
+
+namespace lockstep::train {
+
+using optim::MetricMode;
+
+/// The best value of one metric so far, looked at when an epoch has ended.
+class LOCKSTEP_API Monitor {
+ public:
+  Monitor(std::string metric, MetricMode mode, double min_delta);
+
+  const std::string& metric() const noexcept { return metric_; }
+  /// Throws InvalidArgument for a metric that the epoch cannot bring, or has not brought.
+  void check(const FitState& fit) const;
+  double value(const FitState& fit) const { return fit.metric(metric_); }
+  /// Whether it is better than the best one by more than min_delta, which it is then. NaN never is.
+  bool improves(double value, std::int64_t epoch);
+
+  double best() const noexcept { return best_; }  ///< Infinite, of the worse sign, before the first one.
+  std::int64_t best_epoch() const noexcept { return best_epoch_; }  ///< From 1; 0: none.
+  void reset();
+  void set(double best, std::int64_t epoch) noexcept { best_ = best, best_epoch_ = epoch; }
+
+ private:
+  std::string metric_;
+  MetricMode mode_;
+  double min_delta_;
+  double best_ = 0;
+  std::int64_t best_epoch_ = 0;
+};
+
+struct EarlyStoppingOptions {
+  std::string monitor = "validation_loss";  ///< A column of the history.
+  double min_delta = 0;                     ///< A change of no more than this is no improvement.
+  std::int64_t patience = 3;                ///< Stops after so many epochs in sequence that are no better.
+  MetricMode mode = MetricMode::min;
+  bool check_finite = true;  ///< Stop when the metric is not finite.
+};
+
+/// Stops training when a metric has stopped improving. A run that it stopped stays stopped when it is resumed.
+class LOCKSTEP_API EarlyStopping : public Callback {
+ public:
+  /// Throws InvalidArgument for options out of range.
+  explicit EarlyStopping(const EarlyStoppingOptions& options = {});
+
+  double best_score() const noexcept { return monitor_.best(); }
+  std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }  ///< From 1; 0: none.
+  std::int64_t wait_count() const noexcept { return wait_count_; }            ///< Epochs since, that were no better.
+  std::int64_t stopped_epoch() const noexcept { return stopped_epoch_; }      ///< 0: it has not stopped training.
+
+  void on_fit_begin(FitState& fit) override;
+  void on_epoch_end(FitState& fit) override;
+  std::string name() const override { return "EarlyStopping(" + monitor_.metric() + ')'; }
+  StateDict state_dict() const override;
+  void load_state_dict(const StateDict& state) override;
+
+ private:
+  EarlyStoppingOptions options_;
+  Monitor monitor_;
+  std::int64_t wait_count_ = 0;
+  std::int64_t stopped_epoch_ = 0;
+};
+
+struct ModelCheckpointOptions {
+  std::filesystem::path path = "best.safetensors";
+  std::string monitor = "validation_loss";  ///< A column of the history.
+  MetricMode mode = MetricMode::min;
+};
+
+/// Keeps the best model of a run: at the end of each epoch whose metric is better than all before, writes the module's
+/// state dict, whole or not at all, with the metric, epoch and step in the file's texts. The first process writes.
+/// To go on with training there are TrainerOptions::checkpoint.
+class LOCKSTEP_API ModelCheckpoint : public Callback {
+ public:
+  explicit ModelCheckpoint(const ModelCheckpointOptions& options = {});
+
+  const std::filesystem::path& best_model_path() const noexcept { return options_.path; }
+  double best_model_score() const noexcept { return monitor_.best(); }
+  std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }  ///< From 1; 0: none.
+
+  void on_fit_begin(FitState& fit) override;
+  void on_epoch_end(FitState& fit) override;
+  std::string name() const override { return "ModelCheckpoint(" + monitor_.metric() + ')'; }
+  StateDict state_dict() const override;
+  void load_state_dict(const StateDict& state) override;
+
+ private:
+  ModelCheckpointOptions options_;
+  Monitor monitor_;
+};
+
+}  // namespace lockstep::train

@@ -1,0 +1,89 @@
+// The loss of batches of inputs and a target, made from a criterion, and metrics by name.
+//
+//   trainer.fit(net, loader, {.loss = train::criterion(nn::CrossEntropyLoss(), {"accuracy"}), .optimizer = optimizer});
+//   trainer.evaluate(net, test, train::criterion(nn::mse_loss, {"mae"}));
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/train/metrics.h>
+
+namespace lockstep::train {
+
+/// The part of rows whose greatest class is the target's. output: [rows, classes, ...], target: integers [rows, ...].
+/// Throws ShapeError, as the others do for shapes that do not fit.
+LOCKSTEP_API Tensor accuracy(const Tensor& output, const Tensor& target);
+/// The part of elements where a logit is positive and the target more than 1/2, or neither. Of one shape.
+LOCKSTEP_API Tensor binary_accuracy(const Tensor& output, const Tensor& target);
+/// Means over all elements. Of one shape: nothing is broadcast.
+LOCKSTEP_API Tensor mean_absolute_error(const Tensor& output, const Tensor& target);
+LOCKSTEP_API Tensor mean_squared_error(const Tensor& output, const Tensor& target);
+
+/// A metric of an output and its target: the mean over the batch, without a gradient.
+struct NamedMetric {
+  std::string name;
+  Tensor (*of)(const Tensor& output, const Tensor& target);
+};
+/// "accuracy", "binary_accuracy", "mae" or "mean_absolute_error", "mse" or "mean_squared_error". Throws InvalidArgument
+/// for other names.
+LOCKSTEP_API NamedMetric metric_by_name(std::string_view name);
+
+/// A loss function for FitOptions and Trainer::evaluate(): of a batch whose last part is the target and whose other
+/// parts are the arguments of the model. Made by criterion().
+template <class F>
+class CriterionLoss {
+ public:
+  CriterionLoss(F criterion, const std::vector<std::string>& metrics)
+      : criterion_(std::make_shared<F>(std::move(criterion))) {
+    for (const std::string& name : metrics) metrics_.push_back(metric_by_name(name));
+  }
+
+  template <class Model, class Batch>
+  Tensor operator()(Model& model, Batch& batch, Metrics& metrics) const {
+    constexpr std::size_t kInputs = std::tuple_size_v<Batch> - 1;
+    const Tensor output = [&]<std::size_t... i>(std::index_sequence<i...>) {
+      return Tensor(model(std::get<i>(batch)...));
+    }
+    (std::make_index_sequence<kInputs>());
+    const Tensor& target = std::get<kInputs>(batch);
+    if constexpr (requires { criterion_->to(output.device()); }) criterion_->to(output.device());
+    for (const NamedMetric& metric : metrics_) metrics.add(metric.name, metric.of(output.detach(), target));
+    const bool is_part = model.process_loss() == ProcessLoss::sum && model.world().size() > 1;
+    if (is_part && target.size(0) == 0) return sum(output);  // of nothing
+    const Tensor loss = (*criterion_)(output, target);
+    return is_part ? loss * (double(target.size(0)) / double(model.batch_rows())) : loss;
+  }
+
+ private:
+  std::shared_ptr<F> criterion_;
+  std::vector<NamedMetric> metrics_;
+};
+
+/// `criterion`: a module such as nn::CrossEntropyLoss(), or a function of an output and a target, whose loss is the
+/// mean over the batch. Metrics by name. Throws InvalidArgument for a name that there is not.
+template <class F>
+CriterionLoss<std::decay_t<F>> criterion(F&& criterion, const std::vector<std::string>& metrics = {}) {
+  return {std::forward<F>(criterion), metrics};
+}
+/// Such as nn::mse_loss, with the options that it has by default.
+template <class Options>
+auto criterion(Tensor (*function)(const Tensor&, const Tensor&, Options),
+               const std::vector<std::string>& metrics = {}) {
+  return criterion(
+      [function](const Tensor& output, const Tensor& target) {
+        return function(output, target, std::remove_cvref_t<Options>{});
+      },
+      metrics);
+}
+
+}  // namespace lockstep::train

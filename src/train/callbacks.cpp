@@ -1,0 +1,133 @@
+#include <lockstep/train/callbacks.h>
+
+#include <charconv>
+#include <cmath>
+#include <iterator>
+#include <limits>
+#include <utility>
+
+#include <lockstep/io/safetensors.h>
+#include <lockstep/tensor/creation.h>
+
+#include "core/text.h"
+
+namespace lockstep::train {
+namespace {
+
+std::string exact_number(double value) {
+  char digits[32];
+  return {digits, std::to_chars(digits, std::end(digits), value).ptr};
+}
+
+StateDict state_of_numbers(std::initializer_list<std::pair<const char*, double>> numbers) {
+  StateDict state;
+  for (const auto& [key, value] : numbers) state.add(key, from_host(&value, 1, kFloat64, {}, {.dtype = kFloat64}));
+  return state;
+}
+
+// Of these keys and no others.
+std::vector<double> numbers_of_state(const StateDict& state, std::initializer_list<const char*> keys,
+                                     const std::string& name) {
+  std::vector<double> numbers;
+  for (const char* key : keys) {
+    const Tensor* const value = state.find(key);
+    if (!value || value->numel() != 1)
+      throw InvalidArgument(text("[", name, ".load_state_dict] expected a number ", key, ", got none"));
+    numbers.push_back(value->item<double>());
+  }
+  if (state.size() != keys.size())
+    throw InvalidArgument(text("[", name, ".load_state_dict] expected ", keys.size(), " numbers, got ", state.size()));
+  return numbers;
+}
+
+}  // namespace
+
+Monitor::Monitor(std::string metric, MetricMode mode, double min_delta)
+    : metric_(std::move(metric)), mode_(mode), min_delta_(min_delta) {
+  if (metric_.empty()) throw InvalidArgument("[monitor] expected the name of a metric, got none");
+  if (!(min_delta >= 0)) throw InvalidArgument(text("[monitor] expected min_delta of at least 0, got ", min_delta));
+  reset();
+}
+
+void Monitor::check(const FitState& fit) const {
+  if (metric_.starts_with("validation_") && !fit.has_validation())
+    fit.refuse(text("[monitor] expected, to monitor ", metric_, ", .validation = a loader, got none"));
+}
+
+bool Monitor::improves(double value, std::int64_t epoch) {
+  const bool better = mode_ == MetricMode::min ? value < best_ - min_delta_ : value > best_ + min_delta_;
+  if (better) set(value, epoch);
+  return better;
+}
+
+void Monitor::reset() { set(std::numeric_limits<double>::infinity() * (mode_ == MetricMode::min ? 1 : -1), 0); }
+
+EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
+    : options_(options), monitor_(options.monitor, options.mode, options.min_delta) {
+  if (options.patience < 1)
+    throw InvalidArgument(text("[EarlyStopping] expected patience of at least 1, got ", options.patience));
+}
+
+void EarlyStopping::on_fit_begin(FitState& fit) {
+  monitor_.check(fit);
+  if (fit.is_resumed()) {
+    if (stopped_epoch_ > 0) fit.stop();
+    return;
+  }
+  monitor_.reset();
+  wait_count_ = stopped_epoch_ = 0;
+}
+
+void EarlyStopping::on_epoch_end(FitState& fit) {
+  const double value = monitor_.value(fit);
+  wait_count_ = monitor_.improves(value, fit.epoch()) ? 0 : wait_count_ + 1;
+  if (wait_count_ < options_.patience && (std::isfinite(value) || !options_.check_finite)) return;
+  stopped_epoch_ = fit.epoch();
+  fit.stop();
+}
+
+StateDict EarlyStopping::state_dict() const {
+  return state_of_numbers({{"best_score", monitor_.best()},
+                           {"best_epoch", double(monitor_.best_epoch())},
+                           {"wait_count", double(wait_count_)},
+                           {"stopped_epoch", double(stopped_epoch_)}});
+}
+
+void EarlyStopping::load_state_dict(const StateDict& state) {
+  const auto numbers =
+      numbers_of_state(state, {"best_score", "best_epoch", "wait_count", "stopped_epoch"}, "EarlyStopping");
+  monitor_.set(numbers[0], std::int64_t(numbers[1]));
+  wait_count_ = std::int64_t(numbers[2]);
+  stopped_epoch_ = std::int64_t(numbers[3]);
+}
+
+ModelCheckpoint::ModelCheckpoint(const ModelCheckpointOptions& options)
+    : options_(options), monitor_(options.monitor, options.mode, 0) {
+  if (options.path.empty()) throw InvalidArgument("[ModelCheckpoint] expected a path, got none");
+}
+
+void ModelCheckpoint::on_fit_begin(FitState& fit) {
+  monitor_.check(fit);
+  if (!fit.is_resumed()) monitor_.reset();
+}
+
+void ModelCheckpoint::on_epoch_end(FitState& fit) {
+  const double value = monitor_.value(fit);
+  if (!monitor_.improves(value, fit.epoch())) return;
+  const StateDict best = fit.module().state_dict();
+  fit.on_first_process("writing the best model", [&] {
+    save(best, options_.path,
+         {{monitor_.metric(), exact_number(value)}, {"epoch", text(fit.epoch())}, {"step", text(fit.step())}});
+  });
+}
+
+StateDict ModelCheckpoint::state_dict() const {
+  return state_of_numbers({{"best_score", monitor_.best()}, {"best_epoch", double(monitor_.best_epoch())}});
+}
+
+void ModelCheckpoint::load_state_dict(const StateDict& state) {
+  const auto numbers = numbers_of_state(state, {"best_score", "best_epoch"}, "ModelCheckpoint");
+  monitor_.set(numbers[0], std::int64_t(numbers[1]));
+}
+
+}  // namespace lockstep::train

@@ -1,0 +1,158 @@
+#include <lockstep/train/find_lr.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/optim/grad_scaler.h>
+#include <lockstep/tensor/random.h>
+
+#include "core/text.h"
+#include "train/fit_parts.h"
+#include "train/processes.h"
+
+namespace lockstep::train::detail {
+namespace {
+
+constexpr std::size_t kSkipBegin = 10, kSkipEnd = 1;  // Lightning's
+
+StateDict cloned(const StateDict& state) {
+  StateDict copy;
+  for (const auto& [key, tensor] : state) copy.add(key, tensor.defined() ? tensor.detach().clone() : tensor);
+  return copy;
+}
+
+void expect_in(bool holds, const char* expected, double got) {
+  if (!holds) throw InvalidArgument(text("[find_lr] expected ", expected, ", got ", got));
+}
+
+}  // namespace
+
+// What was there before the sweep.
+struct LRSweep::Kept {
+  Kept(const TrainerOptions& options, nn::ModuleBase& module, optim::Optimizer& optimizer, const LoaderHandle& of)
+      : loader(of),
+        modes(module),
+        model(cloned(module.state_dict())),
+        optimizer_state(cloned(optimizer.state_dict())),
+        random(current_generator()) {
+    const NoGrad guard;
+    for (std::size_t g = 0; g < optimizer.group_count(); ++g)
+      for (const Tensor& parameter : optimizer.parameters(g)) parameters.emplace_back(parameter, parameter.clone());
+    if (of.state) loader_state = of.state();
+    if (options.precision == Precision::float16) scaler.emplace();
+  }
+
+  void give_back(nn::ModuleBase& module, optim::Optimizer& optimizer) {
+    const NoGrad guard;
+    optimizer.zero_grad();
+    for (auto& [parameter, values] : parameters) parameter.copy_(values.to(parameter.device()));
+    module.load_state_dict(model);
+    optimizer.reset_state();
+    optimizer.load_state_dict(optimizer_state);
+    if (loader_state) loader.load_state(*loader_state);
+    set_generator(random);
+  }
+
+  const LoaderHandle& loader;
+  const ModesKept modes;
+  const StateDict model, optimizer_state;
+  const GeneratorState random;
+  std::vector<std::pair<Tensor, Tensor>> parameters;  // of the optimizer, some of which may be beside the module
+  std::optional<data::LoaderState> loader_state;
+  std::optional<optim::GradScaler> scaler;
+};
+
+LRSweep::LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::ModuleBase& module,
+                 optim::Optimizer& optimizer, const LoaderHandle& loader, const data::BatchShare& share)
+    : options_(options), how_(how), module_(module), optimizer_(optimizer) {
+  expect_in(how.min_lr > 0, "min_lr above 0", how.min_lr);
+  expect_in(how.max_lr > how.min_lr && std::isfinite(how.max_lr), "max_lr above min_lr", how.max_lr);
+  expect_in(how.num_training >= 2, "num_training of at least 2", double(how.num_training));
+  expect_in(how.early_stop_threshold >= 0, "early_stop_threshold of at least 0", how.early_stop_threshold);
+  expect_in(how.beta >= 0 && how.beta < 1, "beta in [0, 1)", how.beta);
+  check_optimizer(optimizer, module, false);
+  check_loader(loader, false);
+  check_share(loader, share);
+  draw_as_first(options.parallel.world);
+  kept_ = std::make_unique<Kept>(options, module, optimizer, loader);
+}
+
+// After an error, as far as that goes.
+LRSweep::~LRSweep() {
+  if (!kept_) return;
+  try {
+    kept_->give_back(module_, optimizer_);
+  } catch (...) {
+  }
+}
+
+Tensor LRSweep::scaled(const Tensor& loss) const { return kept_->scaler ? kept_->scaler->scale(loss) : loss; }
+
+double LRSweep::rate(std::int64_t step) const {
+  return how_.min_lr * std::pow(how_.max_lr / how_.min_lr, double(step) / double(how_.num_training - 1));
+}
+
+LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
+  module_.train();
+  optimizer_.zero_grad();
+  Metrics metrics(device);
+  const StepHooks hooks = {.begin = [&] { optimizer_.set_lr(rate(step_)); },
+                           .update = [&](std::size_t) { update(metrics); },
+                           .end = [&] { return !is_over_; }};
+  while (!is_over_) {
+    const std::int64_t before = step_;
+    train_epoch(metrics, hooks);
+    if (step_ == before) throw InvalidArgument("[find_lr] expected a loader that begins anew, got no batch");
+  }
+  found_.suggestion = suggestion();
+  kept_->give_back(module_, optimizer_);
+  kept_.reset();
+  return std::move(found_);
+}
+
+// The loss is that of the batch before the step.
+void LRSweep::update(Metrics& metrics) {
+  const auto sums = over_all_rows(options_.parallel.world, {.training = metrics.take().wait_for_sums()}).training;
+  const auto mean = std::ranges::find(sums, "loss", &MeanSum::name);
+  const double loss = mean == sums.end() ? NAN : mean->total / mean->weight;
+  average_ = how_.beta * average_ + (1 - how_.beta) * loss;
+  const double smoothed = average_ / (1 - std::pow(how_.beta, double(step_ + 1)));
+  const bool has_risen =
+      step_ > 0 && how_.early_stop_threshold > 0 && least_ > 0 && smoothed > how_.early_stop_threshold * least_;
+  if (std::isfinite(loss)) {
+    smoothed_.push_back(smoothed);
+    const History::Value row[] = {
+        {"step", double(step_ + 1)}, {"lr", rate(step_)}, {"loss", loss}, {"smoothed_loss", smoothed}};
+    found_.table.add_row(row);
+  }
+  least_ = step_ == 0 ? smoothed : std::min(least_, smoothed);
+  is_over_ = !std::isfinite(loss) || has_risen || ++step_ == how_.num_training;
+  if (is_over_) return;
+  if (kept_->scaler) kept_->scaler->unscale_(optimizer_);
+  clip_gradients(options_, optimizer_);
+  if (kept_->scaler) {
+    kept_->scaler->step(optimizer_);
+    kept_->scaler->update();
+  } else {
+    optimizer_.step();
+  }
+  optimizer_.zero_grad();
+}
+
+// Differences of the neighbours on both sides, of one at the ends. Rates are equidistant by their logarithms.
+std::optional<double> LRSweep::suggestion() const {
+  if (smoothed_.size() < kSkipBegin + kSkipEnd + 2) return {};
+  const std::size_t end = smoothed_.size() - kSkipEnd;
+  std::optional<std::size_t> steepest;
+  double least = 0;
+  for (std::size_t i = kSkipBegin; i < end; ++i) {
+    const std::size_t before = std::max(i - 1, kSkipBegin), after = std::min(i + 1, end - 1);
+    const double slope = (smoothed_[after] - smoothed_[before]) / double(after - before);
+    if (slope < least) steepest = i, least = slope;
+  }
+  return steepest ? std::optional(rate(std::int64_t(*steepest))) : std::nullopt;
+}
+
+}  // namespace lockstep::train::detail

@@ -1,0 +1,73 @@
+#include "train/fit_parts.h"
+
+#include <unordered_set>
+#include <vector>
+
+#include <lockstep/optim/clip.h>
+#include <lockstep/train/checkpoint_folder.h>
+
+#include "core/text.h"
+#include "io/path.h"
+#include "tensor/tensor_impl.h"
+
+namespace lockstep::train::detail {
+
+// An optimizer of a copy would train nothing, and nobody would notice; nor one whose parameters the module had before
+// something else was put in their place. Parameters of something beside the module may be among them.
+// But a checkpoint would not have their values.
+void check_optimizer(const optim::Optimizer& optimizer, const nn::ModuleBase& module, bool has_folder) {
+  std::unordered_set<const TensorImpl*> there;
+  for (const Tensor& parameter : module.parameters()) there.insert(parameter.impl());
+  bool any = false;
+  for (std::size_t g = 0; g < optimizer.group_count(); ++g)
+    for (const Tensor& parameter : optimizer.parameters(g)) {
+      const bool trained = there.contains(parameter.impl());
+      any = any || trained;
+      if (!trained && has_folder)
+        throw InvalidArgument(
+            text("[trainer] expected, for checkpoints, an optimizer of the module's parameters alone, "
+                 "got one of shape ",
+                 parameter.sizes(), " beside them: make it a member"));
+      if (!trained && parameter.impl()->references == 1)
+        throw InvalidArgument(text("[trainer] expected an optimizer of parameters that somebody has, got one of shape ",
+                                   parameter.sizes(),
+                                   " that the module lost before: make the optimizer after the module is complete"));
+    }
+  if (!any) throw InvalidArgument("[trainer] expected an optimizer of the module's parameters, got one of others");
+}
+
+void check_loader(const LoaderHandle& training, bool has_folder) {
+  if (training.size && training.size() == 0)
+    throw InvalidArgument("[trainer] expected a loader of at least one batch, got none");
+  if (has_folder && !(training.size && training.state))
+    throw InvalidArgument("[trainer] expected a loader with size(), state() and load_state() for checkpoints");
+}
+
+void check_folder(const CheckpointOptions& options) {
+  check_path("trainer", options.folder);
+  if (options.folder.empty() || options.resume) return;
+  if (const auto found = latest_checkpoint(options.folder))
+    throw InvalidArgument(text("[trainer] expected .resume = true or a folder without checkpoints, got ", *found));
+}
+
+void check_share(const LoaderHandle& loader, const data::BatchShare& expected) {
+  const auto named = [](const data::BatchShare& share) {
+    return text("that of process ", share.process, " of ", share.processes, " with ", share.devices, " devices each");
+  };
+  if (loader.share && *loader.share != expected)
+    throw InvalidArgument(text("[trainer] expected loaders with .share = trainer.share(), ", named(expected), ", got ",
+                               named(*loader.share)));
+}
+
+void clip_gradients(const TrainerOptions& options, const optim::Optimizer& optimizer) {
+  if (options.gradient_clip_val == 0) return;
+  std::vector<Tensor> parameters;
+  for (std::size_t g = 0; g < optimizer.group_count(); ++g)
+    parameters.insert(parameters.end(), optimizer.parameters(g).begin(), optimizer.parameters(g).end());
+  if (options.gradient_clip_algorithm == GradientClip::norm)
+    optim::clip_grad_norm_(parameters, options.gradient_clip_val);
+  else
+    optim::clip_grad_value_(parameters, options.gradient_clip_val);
+}
+
+}  // namespace lockstep::train::detail

@@ -1,0 +1,133 @@
+#include "train/screen.h"
+
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <iostream>
+#include <utility>
+
+namespace lockstep::train {
+namespace {
+
+constinit bool terminal_is_taken = false;  // some Screen; under print_mutex()
+
+constexpr const char* kErase = "\r\x1b[K";  // to the beginning of the line, and erase to its end: ECMA-48
+
+int terminal_width(const std::ostream& out) {
+  const int file = &out == &std::cout ? STDOUT_FILENO : &out == &std::cerr ? STDERR_FILENO : -1;
+  if (file < 0 || !isatty(file)) return 0;
+  winsize size = {};
+  return ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+}
+
+}  // namespace
+
+// Leads a stream past the bar while it lives. Without a buffer of its own: each piece of text is passed on at once.
+class Screen::Redirected final : public std::streambuf {
+ public:
+  Redirected(Screen& screen, std::ostream& stream) : screen_(screen), stream_(stream), target_(stream.rdbuf(this)) {}
+  ~Redirected() override { stream_.rdbuf(target_); }
+
+  std::streambuf* target() const noexcept { return target_; }
+
+ private:
+  std::streamsize xsputn(const char* text, std::streamsize size) override {
+    const std::scoped_lock lock(print_mutex());
+    screen_.give_way();
+    const std::streamsize written = target_->sputn(text, size);
+    target_->pubsync();
+    screen_.come_back({text, std::size_t(size)});
+    return written;
+  }
+  int_type overflow(int_type c) override {
+    if (traits_type::eq_int_type(c, traits_type::eof())) return traits_type::not_eof(c);
+    const char text = traits_type::to_char_type(c);
+    return xsputn(&text, 1) == 1 ? c : traits_type::eof();
+  }
+  int sync() override { return target_->pubsync(); }
+
+  Screen& screen_;
+  std::ostream& stream_;
+  std::streambuf* const target_;
+};
+
+// Of two at a time the first one has the terminal, and the other writes lines: nobody can tell whose stream leads
+// where.
+Screen::Screen(std::ostream* out, std::optional<int> width) : out_(out), width_(width) {
+  if (!out || width.value_or(terminal_width(*out)) <= 0) return;
+  if (out != &std::cout && out != &std::cerr) {
+    has_bar_ = true;
+    return;
+  }
+  const std::scoped_lock lock(print_mutex());
+  if (std::exchange(terminal_is_taken, true)) return;
+  has_bar_ = true;
+  for (std::ostream* stream : {&std::cout, &std::cerr}) {
+    if (stream != out && terminal_width(*stream) == 0) continue;  // elsewhere: nothing to make way for
+    redirected_.push_back(std::make_unique<Redirected>(*this, *stream));
+    if (stream == out) direct_.emplace(redirected_.back()->target());
+    if (stream == &std::cout) set_bottom_line(this);
+  }
+}
+
+Screen::~Screen() {
+  try {
+    erase_bar();
+  } catch (...) {  // a stream may be set to throw
+  }
+  if (redirected_.empty()) return;
+  const std::scoped_lock lock(print_mutex());
+  set_bottom_line(nullptr);
+  redirected_.clear();
+  terminal_is_taken = false;
+}
+
+// Without streams of its own it is one thread's, and writes where another Screen may take the lock.
+std::unique_lock<std::mutex> Screen::locked() const {
+  return redirected_.empty() ? std::unique_lock<std::mutex>() : std::unique_lock(print_mutex());
+}
+
+void Screen::line(const std::string& text) {
+  if (!out_) return;
+  const auto lock = locked();
+  give_way();
+  bar_.clear();
+  out() << (at_line_start_ ? "" : "\n") + text + '\n' << std::flush;
+  at_line_start_ = true;
+}
+
+void Screen::draw_bar(std::string text) {
+  const auto lock = locked();
+  bar_ = std::move(text);
+  write_bar();
+}
+
+void Screen::erase_bar() {
+  if (!out_) return;
+  const auto lock = locked();
+  give_way();
+  bar_.clear();
+}
+
+void Screen::give_way() {
+  if (is_drawn_) out() << kErase << std::flush;
+  is_drawn_ = false;
+}
+
+void Screen::come_back(std::string_view text) {
+  if (!text.empty()) at_line_start_ = text.back() == '\n';
+  write_bar();
+}
+
+// Below a line that has not ended there is no place for it: it comes with the end of the line.
+void Screen::write_bar() {
+  if (bar_.empty() || !at_line_start_) return;
+  const int width = std::max(1, width_.value_or(terminal_width(*out_)));
+  std::size_t end = std::min(bar_.size(), std::size_t(width - 1));  // the last column would wrap on some terminals
+  while (end > 0 && end < bar_.size() && (bar_[end] & 0xC0) == 0x80) --end;  // not inside a character of UTF-8
+  out() << kErase + bar_.substr(0, end) << std::flush;
+  is_drawn_ = true;
+}
+
+}  // namespace lockstep::train
