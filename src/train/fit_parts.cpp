@@ -15,7 +15,7 @@ namespace lockstep::train::detail {
 // An optimizer of a copy would train nothing, and nobody would notice; nor one whose parameters the module had before
 // something else was put in their place. Parameters of something beside the module may be among them.
 // But a checkpoint would not have their values.
-void check_optimizer(const optim::Optimizer& optimizer, const nn::ModuleBase& module, bool has_folder) {
+void check_optimizer(const optim::Optimizer& optimizer, nn::ModuleBase& module, bool has_folder) {
   std::unordered_set<const TensorImpl*> there;
   for (const Tensor& parameter : module.parameters()) there.insert(parameter.impl());
   bool any = false;
