@@ -26,8 +26,13 @@ inline constexpr DType kFloat32 = DType::kFloat32;
 inline constexpr DType kFloat64 = DType::kFloat64;
 
 // PyTorch's other names.
-inline constexpr DType kByte = kUInt8, kInt = kInt32, kLong = kInt64, kHalf = kFloat16, kFloat = kFloat32,
-                       kDouble = kFloat64;
+/// Names that libtorch has.
+inline constexpr DType kByte = kUInt8;
+inline constexpr DType kInt = kInt32;
+inline constexpr DType kLong = kInt64;
+inline constexpr DType kHalf = kFloat16;
+inline constexpr DType kFloat = kFloat32;
+inline constexpr DType kDouble = kFloat64;
 
 /// Bytes of one element.
 constexpr std::size_t size_of(DType dtype) noexcept {

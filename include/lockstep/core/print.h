@@ -16,7 +16,8 @@ namespace lockstep {
 
 /// What replaces a field: the text as std::ostream writes it, for {}; and the number, if it is one, for {:8.3f}.
 struct FormatArgument {
-  std::string text;
+  std::string text;  ///< As std::ostream writes it.
+  /// What {:...} is applied to; nothing for what is no number.
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double> number = {};
 };
 

@@ -23,9 +23,10 @@ namespace lockstep::data {
 
 /// What the maker of a batch hears, and tells.
 struct Making {
-  std::stop_token stop = {};
+  std::stop_token stop = {};                    ///< Asks to end early.
   std::atomic<std::int64_t>* sample = nullptr;  ///< To be set to the sample that is being read; -1: none is.
 
+  /// Tells which sample is read.
   void reads(std::int64_t index) const noexcept {
     if (sample) sample->store(index, std::memory_order_relaxed);
   }

@@ -25,7 +25,7 @@ namespace lockstep::data {
 using CsvCategories = std::map<std::string, std::vector<std::string>>;
 
 struct CsvOptions {
-  char separator = ',';
+  char separator = ',';                   ///< Between fields.
   bool header = true;                     ///< The first line has the names of the columns.
   std::vector<std::string> columns = {};  ///< Those to read, in this order; all if empty. Needs a header.
   DType dtype = kFloat32;                 ///< Floating or int64.
@@ -37,6 +37,7 @@ struct CsvOptions {
   CsvCategories categories = {};
 };
 
+/// A table.
 struct LOCKSTEP_API Csv {
   std::vector<std::string> columns;  ///< Empty without a header.
   Tensor values;                     ///< [rows, columns]

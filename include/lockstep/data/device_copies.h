@@ -32,6 +32,7 @@ void for_each_tensor_of(Batch& batch, const Visit& visit) {
 }
 }  // namespace detail
 
+/// Copies batches to a device while the one before is computed with.
 class LOCKSTEP_API DeviceCopies {
  public:
   explicit DeviceCopies(Device device);

@@ -71,9 +71,9 @@ class LOCKSTEP_API EpochSchedule {
   /// Of a dataset without a size: an epoch has kUnknown batches, and ends earlier. options.shuffle is refused then.
   explicit EpochSchedule(const LoaderOptions& options);
 
-  static constexpr std::int64_t kUnknown = std::int64_t(1) << 62;
+  static constexpr std::int64_t kUnknown = std::int64_t(1) << 62;  ///< Batches of a dataset without a size.
 
-  static constexpr std::int64_t kUnknown = std::int64_t(1) << 62;
+  static constexpr std::int64_t kUnknown = std::int64_t(1) << 62;  ///< Batches of a dataset without a size.
 
   std::int64_t batches() const noexcept { return batches_; }  ///< Of a whole epoch.
   /// Of a batch, over all processes; 0 <= batch < batches().

@@ -53,10 +53,12 @@ inline constexpr bool kSharedByLoops = SampleRange<D>&& std::ranges::forward_ran
 template <IterableDataset D>
 class SampleReader;
 
+/// A specialization: see the template.
 template <IterableDataset D>
 requires SampleStream<D>
 class SampleReader<D> {
  public:
+  /// What the dataset gives.
   using Sample = typename std::remove_cvref_t<decltype(std::declval<D&>().next())>::value_type;
 
   explicit SampleReader(std::shared_ptr<D> dataset) : dataset_(std::move(dataset)) {}
@@ -72,13 +74,14 @@ class SampleReader<D> {
   bool begun_ = false;
 };
 
+/// A specialization: see the template.
 template <IterableDataset D>
 requires SampleRange<D>
 class SampleReader<D> {
   using Range = std::conditional_t<kSharedByLoops<D>, const D, D>;
 
  public:
-  using Sample = std::remove_cvref_t<std::ranges::range_reference_t<Range>>;
+  using Sample = std::remove_cvref_t<std::ranges::range_reference_t<Range>>;  ///< What the dataset gives.
 
   explicit SampleReader(std::shared_ptr<D> dataset) : dataset_(std::move(dataset)) {}
 

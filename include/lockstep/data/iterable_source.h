@@ -35,6 +35,7 @@ class LOCKSTEP_API ReadingTurns {
   std::unique_ptr<State> state_;
 };
 
+/// Batches of a dataset without a size.
 template <IterableDataset D, class Collate>
 class IterableSource {
  public:

@@ -27,6 +27,7 @@ class LoaderIterator {
 
   explicit LoaderIterator(std::unique_ptr<EpochLoop<Source>> loop) : loop_(std::move(loop)) {}
 
+  /// Throws InvalidArgument at the end.
   value_type& operator*() const {
     if (!loop().batch()) detail::throw_at_end();
     return *loop().batch();

@@ -79,6 +79,7 @@ class TensorDataset<std::dynamic_extent> final {
     for (const Tensor& tensor : tensors_) sample.push_back(detail::row(tensor, index));
     return sample;
   }
+  /// The rows of a batch.
   std::vector<Tensor> get_batch(std::span<const std::int64_t> indices) const {
     std::vector<Tensor> batch;
     for (const Tensor& tensor : tensors_) batch.push_back(detail::rows(tensor, indices));

@@ -97,6 +97,7 @@ LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const ModuleBase& modul
 /// Hears of each module's call on this thread, while a summary is made.
 class LOCKSTEP_API ForwardObserver {
  public:
+  /// A call has ended; the output is null if it is no tensor.
   virtual void ran(const ModuleBase& module, const Tensor* output) = 0;
 
  protected:

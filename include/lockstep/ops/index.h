@@ -37,6 +37,7 @@ LOCKSTEP_API Tensor embedding(const Tensor& weight, const Tensor& index,
 /// which the host waits for the device.
 LOCKSTEP_API Tensor one_hot(const Tensor& index, std::int64_t classes = -1);
 
+/// What unique() gives.
 struct Unique {
   Tensor values;   ///< In order; each NaN by itself.
   Tensor inverse;  ///< int64, x's sizes: where in `values` each element is.

@@ -20,11 +20,11 @@ struct ReduceLROnPlateauOptions {
   MetricMode mode = MetricMode::min;
   double factor = 0.1;         ///< New rate: the old one times this. Below 1.
   std::int64_t patience = 10;  ///< So many steps in sequence may be no better; the next one reduces the rate.
-  double threshold = 1e-4;
-  ThresholdMode threshold_mode = ThresholdMode::rel;
-  std::int64_t cooldown = 0;  ///< Steps after a reduction that do not count.
-  double min_lr = 0;
-  double eps = 1e-8;  ///< A rate that would change by no more than this stays.
+  double threshold = 1e-4;     ///< How much better than the best one a metric must be to count.
+  ThresholdMode threshold_mode = ThresholdMode::rel;  ///< How threshold is meant.
+  std::int64_t cooldown = 0;                          ///< Steps after a reduction that do not count.
+  double min_lr = 0;                                  ///< No rate goes below it.
+  double eps = 1e-8;                                  ///< A rate that would change by no more than this stays.
 };
 
 /// Refers to an optimizer, which must outlive it. Unlike a Schedule it multiplies the rates that the optimizer has.
@@ -37,8 +37,8 @@ class LOCKSTEP_API ReduceLROnPlateau {
   void step(double metric);
 
   double best() const noexcept { return best_; }  ///< Infinite, of the worse sign, before the first step.
-  std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }
-  std::int64_t last_epoch() const noexcept { return last_epoch_; }  ///< How often step() was called.
+  std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }  ///< Steps in sequence that were no better.
+  std::int64_t last_epoch() const noexcept { return last_epoch_; }          ///< How often step() was called.
   /// Of each group, as the last step left them.
   const std::vector<double>& last_lr() const noexcept { return last_lr_; }
   const Optimizer& optimizer() const noexcept { return *optimizer_; }

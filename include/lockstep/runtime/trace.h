@@ -16,6 +16,7 @@
 
 namespace lockstep {
 
+/// What an operation does.
 enum class TraceKind : std::uint8_t {
   kernel,          ///< A launch, a matrix product, a heavy operation.
   copy_from_host,  ///< To a device, from the host.
@@ -28,29 +29,29 @@ enum class TraceKind : std::uint8_t {
 
 /// What a rank sends and receives in a collective.
 struct TraceCollective {
-  DType dtype = kFloat32;
-  ReduceOp op = ReduceOp::sum;
-  std::size_t elements_in = 0;
-  std::size_t elements_out = 0;
-  int rank = 0;
-  int ranks = 1;
+  DType dtype = kFloat32;        ///< Of the elements.
+  ReduceOp op = ReduceOp::sum;   ///< How they are reduced, if they are.
+  std::size_t elements_in = 0;   ///< That the rank gives.
+  std::size_t elements_out = 0;  ///< That the rank gets.
+  int rank = 0;                  ///< Of all processes' devices.
+  int ranks = 1;                 ///< How many there are.
 };
 
 /// One operation that a device ran. Times are microseconds since the trace began.
 struct TraceEvent {
   std::string name;
   Device device;
-  int stream = 0;       ///< Its id; on the CPU the host's thread, from 1.
-  double start_us = 0;  ///< Since the trace began.
-  double end_us = 0;    ///< Since the trace began.
-  TraceKind kind = TraceKind::kernel;
-  double flops = 0;       ///< As the operation declares them; 0 for unknown.
-  std::size_t bytes = 0;  ///< What a copy moves; what a collective works on, as its errors tell.
-  std::optional<TraceCollective> collective = {};
+  int stream = 0;                      ///< Its id; on the CPU the host's thread, from 1.
+  double start_us = 0;                 ///< Since the trace began.
+  double end_us = 0;                   ///< Since the trace began.
+  TraceKind kind = TraceKind::kernel;  ///< What it does.
+  double flops = 0;                    ///< As the operation declares them; 0 for unknown.
+  std::size_t bytes = 0;               ///< What a copy moves; what a collective works on, as its errors tell.
+  std::optional<TraceCollective> collective = {};  ///< Of a collective.
   /// The host's call that enqueued it, if that was recorded too: its thread, from 1, its begin and its end.
   int host_thread = 0;
-  double enqueue_start_us = 0;
-  double enqueue_end_us = 0;
+  double enqueue_start_us = 0;  ///< See host_thread.
+  double enqueue_end_us = 0;    ///< See host_thread.
 };
 
 /// Records, while it lives, what simulated devices and the CPU run. One at a time: a second one throws InvalidArgument.

@@ -12,8 +12,9 @@
 namespace lockstep {
 
 struct EllipsisTag {};
+/// The type of None.
 struct NoneTag {
-  operator std::optional<std::int64_t>() const noexcept { return {}; }
+  operator std::optional<std::int64_t>() const noexcept { return {}; }  ///< For a Slice: no end.
 };
 inline constexpr EllipsisTag Ellipsis;  ///< As many whole dimensions as are left.
 inline constexpr NoneTag None;          ///< A new dimension of size 1; in a Slice, its end.
@@ -55,11 +56,12 @@ class Index {
 /// An Index, or a tensor of places.
 class ElementIndex {
  public:
+  /// Anything that an Index is made of.
   template <class T>
   requires std::convertible_to<T, Index> ElementIndex(T index) : index_(index) {}
   ElementIndex(Tensor places) : index_(None), places_(std::move(places)) {}
 
-  const Index& index() const noexcept { return index_; }
+  const Index& index() const noexcept { return index_; }  ///< None for a tensor.
   /// Undefined for an Index.
   const Tensor& places() const noexcept { return places_; }
 

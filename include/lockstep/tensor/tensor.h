@@ -40,6 +40,7 @@ class TensorAccessor {
   TensorAccessor(T* data, const std::int64_t* sizes, const std::int64_t* strides)
       : data_(data), sizes_(sizes), strides_(strides) {}
   std::int64_t size(int dim) const { return sizes_[dim]; }
+  /// Unchecked: an element, or what is at that index of the first dimension.
   decltype(auto) operator[](std::int64_t index) const {
     if constexpr (kRank == 1)
       return (data_[index * strides_[0]]);

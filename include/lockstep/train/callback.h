@@ -33,11 +33,11 @@ class LOCKSTEP_API FitState {
  public:
   /// The epoch that runs, from 1; in on_fit_begin() the first one to run, in on_fit_end() the last one that was begun.
   std::int64_t epoch() const noexcept;
-  std::int64_t max_epochs() const noexcept;
-  std::int64_t step() const noexcept;  ///< Steps that are done, of all epochs.
+  std::int64_t max_epochs() const noexcept;  ///< Of the Trainer's options.
+  std::int64_t step() const noexcept;        ///< Steps that are done, of all epochs.
   /// Whether this run goes on from a checkpoint, which gave callbacks their state back.
   bool is_resumed() const noexcept;
-  bool has_validation() const noexcept;
+  bool has_validation() const noexcept;  ///< Whether there is a loader for validation.
 
   nn::ModuleBase& module() const noexcept;
   /// Of the loss, then those of FitOptions::also in their order. Throws InvalidArgument past the last.
@@ -55,7 +55,7 @@ class LOCKSTEP_API FitState {
   /// ended. With several processes, one that asks is enough; they end together, at the next row of the history or at
   /// the end of the epoch. fit() returns the history so far.
   void stop();
-  bool is_stopping() const noexcept;
+  bool is_stopping() const noexcept;  ///< Whether stop() was called.
 
   /// Runs `write` in the first process, for what only one is to write. All processes call it; what it throws, all
   /// throw.
@@ -83,10 +83,10 @@ class LOCKSTEP_API Callback {
   virtual void on_epoch_begin(FitState&) {}  ///< Also for the rest of an epoch that a resumed run begins with.
   /// After validation; before a schedule steps, and before a checkpoint is written.
   virtual void on_epoch_end(FitState&) {}
-  virtual void on_step_begin(FitState&) {}  ///< Its batches are there; none has been computed with.
-  virtual void on_step_end(FitState&) {}    ///< Parameters have changed; the devices may not be done.
-  virtual void on_validation_begin(FitState&) {}
-  virtual void on_validation_end(FitState&) {}  ///< The epoch's row is in the history.
+  virtual void on_step_begin(FitState&) {}        ///< Its batches are there; none has been computed with.
+  virtual void on_step_end(FitState&) {}          ///< Parameters have changed; the devices may not be done.
+  virtual void on_validation_begin(FitState&) {}  ///< Before the first batch.
+  virtual void on_validation_end(FitState&) {}    ///< The epoch's row is in the history.
 
   /// The key of its state in checkpoints. Callbacks with state have different names.
   virtual std::string name() const { return "callback"; }
@@ -100,6 +100,6 @@ class LOCKSTEP_API Callback {
   Callback& operator=(const Callback&) = default;
 };
 
-using Callbacks = std::vector<std::reference_wrapper<Callback>>;
+using Callbacks = std::vector<std::reference_wrapper<Callback>>;  ///< They are referred to, not copied.
 
 }  // namespace lockstep::train

@@ -21,16 +21,17 @@ class LOCKSTEP_API Monitor {
  public:
   Monitor(std::string metric, MetricMode mode, double min_delta);
 
-  const std::string& metric() const noexcept { return metric_; }
+  const std::string& metric() const noexcept { return metric_; }  ///< A column of the history.
   /// Throws InvalidArgument for a metric that the epoch cannot bring, or has not brought.
   void check(const FitState& fit) const;
-  double value(const FitState& fit) const { return fit.metric(metric_); }
+  double value(const FitState& fit) const { return fit.metric(metric_); }  ///< In the epoch that has ended.
   /// Whether it is better than the best one by more than min_delta, which it is then. NaN never is.
   bool improves(double value, std::int64_t epoch);
 
   double best() const noexcept { return best_; }  ///< Infinite, of the worse sign, before the first one.
   std::int64_t best_epoch() const noexcept { return best_epoch_; }  ///< From 1; 0: none.
   void reset();
+  /// As if this had been the best.
   void set(double best, std::int64_t epoch) noexcept { best_ = best, best_epoch_ = epoch; }
 
  private:
@@ -55,6 +56,7 @@ class LOCKSTEP_API EarlyStopping : public Callback {
   /// Throws InvalidArgument for options out of range.
   explicit EarlyStopping(const EarlyStoppingOptions& options = {});
 
+  /// Infinite, of the worse sign, before the first epoch.
   double best_score() const noexcept { return monitor_.best(); }
   std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }  ///< From 1; 0: none.
   std::int64_t wait_count() const noexcept { return wait_count_; }            ///< Epochs since, that were no better.
@@ -74,8 +76,8 @@ class LOCKSTEP_API EarlyStopping : public Callback {
 };
 
 struct ModelCheckpointOptions {
-  std::filesystem::path path = "best.safetensors";
-  std::string monitor = "validation_loss";  ///< A column of the history.
+  std::filesystem::path path = "best.safetensors";  ///< Of the file.
+  std::string monitor = "validation_loss";          ///< A column of the history.
   MetricMode mode = MetricMode::min;
 };
 
@@ -86,7 +88,8 @@ class LOCKSTEP_API ModelCheckpoint : public Callback {
  public:
   explicit ModelCheckpoint(const ModelCheckpointOptions& options = {});
 
-  const std::filesystem::path& best_model_path() const noexcept { return options_.path; }
+  const std::filesystem::path& best_model_path() const noexcept { return options_.path; }  ///< As the options say.
+  /// Infinite, of the worse sign, before the first epoch.
   double best_model_score() const noexcept { return monitor_.best(); }
   std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }  ///< From 1; 0: none.
 

@@ -32,7 +32,7 @@ LOCKSTEP_API Tensor mean_squared_error(const Tensor& output, const Tensor& targe
 /// A metric of an output and its target: the mean over the batch, without a gradient.
 struct NamedMetric {
   std::string name;
-  Tensor (*of)(const Tensor& output, const Tensor& target);
+  Tensor (*of)(const Tensor& output, const Tensor& target);  ///< The mean over the batch.
 };
 /// "accuracy", "binary_accuracy", "mae" or "mean_absolute_error", "mse" or "mean_squared_error". Throws InvalidArgument
 /// for other names.
@@ -48,6 +48,7 @@ class CriterionLoss {
     for (const std::string& name : metrics) metrics_.push_back(metric_by_name(name));
   }
 
+  /// The loss of a batch.
   template <class Model, class Batch>
   Tensor operator()(Model& model, Batch& batch, Metrics& metrics) const {
     constexpr std::size_t kInputs = std::tuple_size_v<Batch> - 1;

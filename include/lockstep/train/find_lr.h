@@ -18,13 +18,14 @@
 namespace lockstep::train {
 
 struct FindLROptions {
-  double min_lr = 1e-8;
-  double max_lr = 1;
+  double min_lr = 1e-8;             ///< The first rate.
+  double max_lr = 1;                ///< The last rate.
   std::int64_t num_training = 100;  ///< Steps.
   double early_stop_threshold = 4;  ///< Ends when the smoothed loss is more than so many times the least; 0: never.
   double beta = 0.98;               ///< Of the smoothed loss: how much of it is the one before.
 };
 
+/// What find_lr() gives.
 struct LRFinder {
   /// Columns step, lr, loss (before the step with that rate) and smoothed_loss.
   History table;

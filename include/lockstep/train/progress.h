@@ -48,7 +48,7 @@ class LOCKSTEP_API Progress {
   void begin_validation();
   /// After a batch of it, counted from 1.
   void validation(const ProgressPoint& at, std::int64_t batch, std::optional<std::int64_t> batches = {});
-  void end_validation();
+  void end_validation();  ///< The bar shows training again.
   /// Values that came to be known, of that point or of one before it.
   void report(const ProgressPoint& at, std::span<const History::Value> values);
   /// A line of its own, everywhere.

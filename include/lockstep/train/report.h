@@ -16,9 +16,10 @@
 
 namespace lockstep::train {
 
+/// A line of the table of settings.
 struct ReportSetting {
   std::string name;
-  std::string value;
+  std::string value;  ///< As text.
 };
 
 /// Those of a Trainer that matter for a run.
@@ -26,9 +27,9 @@ LOCKSTEP_API std::vector<ReportSetting> settings_of(const TrainerOptions& option
 
 struct ReportOptions {
   std::string title = "Training run";
-  std::vector<ReportSetting> settings = {};
-  std::vector<Device> devices = {};    ///< Whose memory is shown, as it is now; empty: try_all_gpus().
-  std::vector<TraceEvent> trace = {};  ///< trace.events(); of a long one the last operations are drawn.
+  std::vector<ReportSetting> settings = {};  ///< Shown as a table.
+  std::vector<Device> devices = {};          ///< Whose memory is shown, as it is now; empty: try_all_gpus().
+  std::vector<TraceEvent> trace = {};        ///< trace.events(); of a long one the last operations are drawn.
 };
 
 /// The file is shorter than this: of long curves it has fewer points (the greatest and the least of each stretch), of

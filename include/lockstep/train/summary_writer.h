@@ -22,15 +22,15 @@
 namespace lockstep::train {
 
 struct SummaryWriterOptions {
-  std::string filename_suffix = {};
+  std::string filename_suffix = {};  ///< At the end of the file's name.
   int flush_secs = 120;  ///< What was added reaches the file after this time, with the next one that is added.
 };
 
 /// When something was: its step, and its time in seconds since 1970; now, if not given.
 struct SummaryPoint {
   SummaryPoint(std::int64_t at_step = 0, std::optional<double> at_time = {}) : step(at_step), walltime(at_time) {}
-  std::int64_t step;
-  std::optional<double> walltime;
+  std::int64_t step;               ///< On the horizontal axis.
+  std::optional<double> walltime;  ///< Seconds since 1970.
 };
 
 /// A tag names a series; slashes in it group the charts. Every function throws InvalidArgument for an empty tag, before
@@ -41,10 +41,10 @@ class LOCKSTEP_API SummaryWriter {
   explicit SummaryWriter(const std::filesystem::path& log_dir = {}, SummaryWriterOptions options = {});
   ~SummaryWriter();  ///< Flushes; what cannot be written is told on standard error.
   SummaryWriter(SummaryWriter&&) noexcept;
-  SummaryWriter& operator=(SummaryWriter&&) noexcept;
+  SummaryWriter& operator=(SummaryWriter&&) noexcept;  ///< What this held is closed.
 
-  const std::filesystem::path& log_dir() const;
-  const std::filesystem::path& file() const;
+  const std::filesystem::path& log_dir() const;  ///< The folder.
+  const std::filesystem::path& file() const;     ///< The event file in it.
 
   /// Kept as a float32. NaN and infinities are shown as such.
   void add_scalar(std::string_view tag, double value, SummaryPoint at = {});

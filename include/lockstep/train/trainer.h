@@ -45,8 +45,8 @@ using LossFunction = std::function<Tensor(Prepared<M>& model, Batch& batch, Metr
 /// Another loss, and what takes its gradients.
 template <class M, class Batch>
 struct Objective {
-  std::string name;  ///< Its mean is <name>_loss in the history.
-  LossFunction<M, Batch> loss;
+  std::string name;             ///< Its mean is <name>_loss in the history.
+  LossFunction<M, Batch> loss;  ///< Of a batch.
   optim::Optimizer& optimizer;
   optim::Schedule* schedule = nullptr;
 };
@@ -54,9 +54,9 @@ struct Objective {
 /// What is trained how.
 template <class M, class Batch>
 struct FitOptions {
-  LossFunction<M, Batch> loss;          ///< A lambda, or train::criterion().
-  optim::Optimizer& optimizer;          ///< Of the module's parameters.
-  optim::Schedule* schedule = nullptr;  ///< Of that optimizer.
+  LossFunction<M, Batch> loss;                       ///< A lambda, or train::criterion().
+  optim::Optimizer& optimizer;                       ///< Of the module's parameters.
+  optim::Schedule* schedule = nullptr;               ///< Of that optimizer.
   ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule goes on.
   /// Instead of a schedule: is told, when an epoch has ended, the column of the history that is named.
   optim::ReduceLROnPlateau* plateau = nullptr;
