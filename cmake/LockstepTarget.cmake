@@ -42,6 +42,9 @@ function(lockstep_target target)
   if(LOCKSTEP_UNITY AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     lockstep_cxx_options(${target} -Wno-subobject-linkage)  # takes a joined source for a header
   endif()
+  if(NOT CMAKE_BUILD_TYPE STREQUAL "Debug")  # __FILE__ and sanitizers' reports name no machine's folders; debuggers need them
+    lockstep_cxx_options(${target} -ffile-prefix-map=${PROJECT_SOURCE_DIR}/=)
+  endif()
   if(LOCKSTEP_WARNINGS_AS_ERRORS)
     lockstep_cxx_options(${target} -Werror)
   endif()
