@@ -104,7 +104,8 @@ LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
   while (!is_over_) {
     const std::int64_t before = step_;
     train_epoch(metrics, hooks);
-    if (step_ == before) throw InvalidArgument("[find_lr] expected a loader that begins anew, got no batch");
+    if (step_ == before && !is_over_)
+      throw InvalidArgument("[find_lr] expected a loader that begins anew, got no batch");
   }
   found_.suggestion = suggestion();
   kept_->give_back(module_, optimizer_);
