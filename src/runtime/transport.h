@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -15,8 +16,8 @@
 
 namespace lockstep {
 
-/// A message on its way. Its memory is the transport's until it is done, or until the transport has failed: to let go of
-/// one that is not done may fail the transport.
+/// A message on its way. Its memory is the transport's until it is done, or until the transport has failed: to let go
+/// of one that is not done may fail the transport.
 class Message {
  public:
   virtual ~Message() = default;
@@ -49,6 +50,9 @@ class Transport {
   /// has 0.
   static constexpr int kChannels = 1024;
   int new_channels() noexcept { return kChannels * next_++; }
+
+  /// Why it has failed: for whoever waits for something else than its messages.
+  virtual std::optional<std::string> failure() const = 0;
 
   /// Held for the whole of what all processes do together on channel 0.
   RankedMutex<LockRank::world> exchange;

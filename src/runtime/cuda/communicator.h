@@ -13,6 +13,8 @@ namespace lockstep::gpu {
 class CudaCommunicator {
  public:
   virtual ~CudaCommunicator() = default;  ///< What is enqueued still ends.
+  /// Makes it ready, once, before all that follows.
+  virtual void start() {}
   /// Waits, with a limit, until what is enqueued has ended; before it is destroyed, holding no lock.
   virtual void drain() noexcept {}
 
@@ -30,9 +32,9 @@ struct Member {
   int card;
 };
 
-/// The cards differ. Its first connection tests that the cards can talk, within a time limit; throws CollectiveError,
-/// and BackendError where NCCL cannot be loaded or is too old.
-/// With the ranks of other processes, if there are peers: all make theirs at once.
+/// The cards differ. With the ranks of other processes, if there are peers: all make theirs at once, holding no lock, and
+/// wait for process 0's id. Its start tests that the cards can talk. Both throw CollectiveError, and BackendError where
+/// NCCL cannot be loaded or is too old.
 std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers);
 
 /// For ranks on one card, which NCCL refuses; other cards among them must be able to reach its memory. Sums in the

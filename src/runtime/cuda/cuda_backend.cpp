@@ -21,6 +21,7 @@
 #include "runtime/cuda/fused_plans.h"
 #include "runtime/cuda/nccl_calls.h"
 #include "runtime/cuda/pinned_cache.h"
+#include "runtime/transport.h"
 
 namespace lockstep {
 namespace gpu {
@@ -308,7 +309,7 @@ void CudaBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace)
 
 // Collectives.
 
-CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices, const Peers& peers) {
+CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices, const Peers& peers) try {
   std::vector<Member> members;
   bool shared = devices.size() == 1 && !peers.transport;
   for (const int device : devices) {
@@ -320,13 +321,17 @@ CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices
     throw InvalidArgument(
         "[Communicator] expected a card for each device where processes work together, got several on one");
   if (shared) reach_peers();
-  std::unique_ptr<CudaCommunicator> communicator;
+  std::unique_ptr<CudaCommunicator> communicator =
+      shared ? make_shared_card_communicator(members) : make_nccl_communicator(members, peers);
   {
     const std::scoped_lock lock(issuing_);  // its self-test is a collective
-    communicator = shared ? make_shared_card_communicator(members) : make_nccl_communicator(members, peers);
+    communicator->start();
   }
   const std::scoped_lock lock(mutex_);
   return communicators_.emplace_back(std::move(communicator)).get();
+} catch (const std::exception& error) {
+  if (peers.transport) peers.transport->fail(error.what());  // the others wait for this process
+  throw;
 }
 
 void CudaBackend::destroy_communicator(CommunicatorHandle handle) noexcept {

@@ -3,10 +3,15 @@
 //
 // Communicators are non-blocking, so that nothing here waits without a limit: what NCCL has not done in time is
 // aborted, on all ranks at once. After a failure they are made again by the next operation.
+//
+// With other processes a failure of one ends all, by the transport that they have in common: NCCL does not notice that
+// a process is lost. All limits are the transport's then. An operation that this process's ranks have come to, and that
+// has not ended within the limit, is a failure.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
@@ -23,10 +28,12 @@
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/cuda_stream.h"
 #include "runtime/cuda/nccl_calls.h"
+#include "runtime/transport.h"
 
 namespace lockstep::gpu {
 namespace {
 
+using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
@@ -39,7 +46,7 @@ constexpr seconds kAbortLimit(5);
 // NCCL gives each group to a thread of its own, which is done before a sleep would have ended: awake first.
 constexpr std::chrono::microseconds kAwake(500);
 
-bool wait_until(seconds limit, const std::function<bool()>& done) {
+bool wait_until(milliseconds limit, const std::function<bool()>& done) {
   const auto begin = Clock::now();
   while (!done()) {
     const auto waited = Clock::now() - begin;
@@ -64,10 +71,32 @@ std::string advice() {
       driver, " here), the runtime (", runtime, ") and NCCL (", library, ')');
 }
 
+// What a call of NCCL before there is a communicator answered.
+void check_connecting(ncclResult_t result) {
+  if (result != ncclSuccess)
+    throw CollectiveError(0, "connect", 0,
+                          text(nccl().ncclGetErrorString(result), ": ", nccl().ncclGetLastError(nullptr), advice()));
+}
+
+// Process 0's, which goes over the transport.
+ncclUniqueId common_id(const Peers& peers) {
+  ncclUniqueId id = {};
+  if (peers.process == 0) check_connecting(nccl().ncclGetUniqueId(&id));
+  if (!peers.transport) return id;
+  const std::string bytes =
+      World(peers.transport).from_first(std::string(id.internal, sizeof id.internal), "connecting NCCL");
+  std::copy_n(bytes.begin(), std::min(bytes.size(), sizeof id.internal), id.internal);
+  return id;
+}
+
 class NcclCommunicator final : public CudaCommunicator {
  public:
   NcclCommunicator(std::vector<Member> members, const Peers& peers)
-      : members_(std::move(members)), peers_(peers), first_rank_(peers.first_rank()), size_(peers.size()) {}
+      : members_(std::move(members)),
+        peers_(peers),
+        first_rank_(peers.first_rank()),
+        size_(peers.size()),
+        id_(common_id(peers)) {}
 
   ~NcclCommunicator() override {
     const std::scoped_lock lock(mutex_);
@@ -82,9 +111,8 @@ class NcclCommunicator final : public CudaCommunicator {
     has_drained();
   }
 
-  void start() {
+  void start() override {
     const std::scoped_lock lock(mutex_);
-    check_nccl_version();
     connect();
     self_test();
   }
@@ -92,17 +120,25 @@ class NcclCommunicator final : public CudaCommunicator {
   void enqueue(const CollectiveCall& call) override {
     const std::scoped_lock lock(mutex_);
     last_ = {call.name, bytes_of(call)};
-    if (comms_.empty()) connect();
+    check_peers();
+    if (comms_.empty()) {
+      id_ = common_id(peers_);  // of a process alone
+      connect();
+    }
     if (call.kind == CollectiveKind::barrier && !peers_.transport) {  // events do
       gather_streams(call.parts);
       return release_streams(call.parts);
     }
+    if (peers_.transport) watch(call);
     group([&](std::size_t rank) {
       if (call.kind == CollectiveKind::barrier) return enqueue_token(rank, call.parts[rank]);
       return enqueue_rank(call, rank, comms_[rank], stream_of(call.parts[rank].stream).stream.get());
     });
     settle(kEnqueueLimit, "");
-    for (std::size_t rank = 0; rank < members_.size(); ++rank) mark(rank, stream_of(call.parts[rank].stream));
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      mark(ended_[rank], rank, call);
+      if (peers_.transport) mark(watched_.back().ended[rank], rank, call);
+    }
     has_work_ = true;
   }
 
@@ -115,6 +151,7 @@ class NcclCommunicator final : public CudaCommunicator {
     } catch (...) {
       failure_ = std::current_exception();
     }
+    if (peers_.transport) peers_.transport->fail(error(0, "the communicator was aborted").what());
     abort_ranks();
   }
 
@@ -127,6 +164,10 @@ class NcclCommunicator final : public CudaCommunicator {
         if (const cudaError_t state = cudaEventQuery(ended_[rank].get());
             state != cudaErrorNotReady && state != cudaSuccess)
           fail(rank, cudaGetErrorString(state));
+      if (peers_.transport && is_pending()) {
+        check_peers();
+        check_watched();
+      }
     } catch (...) {
       failure_ = std::current_exception();
     }
@@ -140,7 +181,6 @@ class NcclCommunicator final : public CudaCommunicator {
   };
 
   void connect() {
-    const ncclUniqueId id = common_id();
     ended_.clear();
     has_work_ = false;
     tokens_.clear();
@@ -154,23 +194,9 @@ class NcclCommunicator final : public CudaCommunicator {
     config.blocking = 0;
     group([&](std::size_t rank) {
       use_card(members_[rank].card);
-      return nccl().ncclCommInitRankConfig(&comms_[rank], int(size_), id, int(first_rank_ + rank), &config);
+      return nccl().ncclCommInitRankConfig(&comms_[rank], int(size_), id_, int(first_rank_ + rank), &config);
     });
     settle(kConnectLimit, advice());
-  }
-
-  // Process 0's, which goes over the transport: a failure there, too, ends all of them.
-  ncclUniqueId common_id() {
-    ncclUniqueId id = {};
-    if (peers_.process == 0)
-      if (const ncclResult_t result = nccl().ncclGetUniqueId(&id); result != ncclSuccess)
-        throw error(0, text(nccl().ncclGetErrorString(result), ": ", nccl().ncclGetLastError(nullptr), advice()));
-    if (peers_.transport) {
-      const std::string bytes =
-          World(peers_.transport).from_first(std::string(id.internal, sizeof id.internal), "connecting NCCL");
-      std::copy_n(bytes.begin(), std::min(bytes.size(), sizeof id.internal), id.internal);
-    }
-    return id;
   }
 
   // A barrier of several processes: a sum of one number, of which nobody wants the result.
@@ -183,7 +209,7 @@ class NcclCommunicator final : public CudaCommunicator {
   bool has_drained() noexcept {
     try {
       use_some_card(members_.front().card);
-      return wait_until(kEndLimit, [this] { return wrong_rank() || !is_pending(); }) && !wrong_rank();
+      return wait_until(limit(kEndLimit), [this] { return is_over() || !is_pending(); }) && !is_over();
     } catch (...) {
       return false;
     }
@@ -195,7 +221,7 @@ class NcclCommunicator final : public CudaCommunicator {
       if (!has_drained()) return false;
       for (ncclComm_t comm : comms_)
         if (comm == nullptr || is_wrong(nccl().ncclCommFinalize(comm))) return false;
-      return wait_until(kEnqueueLimit, [this] { return wrong_rank() || !is_busy(); }) && !wrong_rank();
+      return wait_until(limit(kEnqueueLimit), [this] { return is_over() || !is_busy(); }) && !is_over();
     } catch (...) {
       return false;
     }
@@ -232,11 +258,12 @@ class NcclCommunicator final : public CudaCommunicator {
     });
     settle(kSelfTestLimit, advice());
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      const bool ended = wait_until(kSelfTestLimit, [&] {
-        if (const std::optional<std::size_t> wrong = wrong_rank()) fail(*wrong, advice());
+      const milliseconds longest = limit(kSelfTestLimit);
+      const bool ended = wait_until(longest, [&] {
+        check_ranks(advice());
         return has_ended(cudaStreamQuery(summands[rank].stream.get()), "cudaStreamQuery", members_[rank].device);
       });
-      if (!ended) fail(rank, text("a sum of one number did not end within ", kSelfTestLimit.count(), " s", advice()));
+      if (!ended) fail(rank, text("a sum of one number did not end within ", longest.count(), " ms", advice()));
     }
     constexpr int kOne = 0x01010101;
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
@@ -270,13 +297,71 @@ class NcclCommunicator final : public CudaCommunicator {
   }
 
   // Until NCCL has done with the host's side of all that it was told.
-  void settle(seconds limit, const std::string& hint) {
-    const bool settled = wait_until(limit, [&] {
-      if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, hint);
+  void settle(seconds of_one_process, const std::string& hint) {
+    const milliseconds longest = limit(of_one_process);
+    const bool settled = wait_until(longest, [&] {
+      check_ranks(hint);
       return stopping_ || !is_busy();
     });
     if (stopping_) throw error(0, "the communicator was aborted");
-    if (!settled) fail(0, text("NCCL was not ready within ", limit.count(), " s", hint));
+    if (!settled) fail(0, text("NCCL was not ready within ", longest.count(), " ms", hint));
+  }
+
+  milliseconds limit(seconds of_one_process) const {
+    return peers_.transport ? peers_.transport->time_limit() : of_one_process;
+  }
+
+  // Fails with what has failed already, here or in another process.
+  void check_ranks(const std::string& hint) {
+    check_peers();
+    if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, hint);
+  }
+  void check_peers() {
+    if (!peers_.transport) return;
+    if (const std::optional<std::string> failure = peers_.transport->failure()) end_with(error(0, *failure));
+  }
+  bool is_over() const { return wrong_rank() || (peers_.transport && peers_.transport->failure()); }
+
+  // An operation with other processes.
+  struct Watched {
+    Operation operation;
+    std::vector<OwnedEvent> begun, ended;         // of each rank
+    std::optional<Clock::time_point> since = {};  // all ranks of this process were there
+  };
+
+  void watch(const CollectiveCall& call) {
+    forget_ended();
+    Watched& watched = watched_.emplace_back();
+    if (!unwatched_.empty()) {
+      watched = std::move(unwatched_.back());
+      unwatched_.pop_back();
+    }
+    watched.operation = last_;
+    watched.since.reset();
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      if (watched.ended.size() <= rank) {
+        use_card(members_[rank].card);
+        watched.begun.push_back(make_event(members_[rank].device));
+        watched.ended.push_back(make_event(members_[rank].device));
+      }
+      mark(watched.begun[rank], rank, call);
+    }
+  }
+
+  void forget_ended() {
+    for (; !watched_.empty() && have_passed(watched_.front().ended); watched_.pop_front())
+      unwatched_.push_back(std::move(watched_.front()));
+  }
+
+  // The first that has not ended holds up the others.
+  void check_watched() {
+    forget_ended();
+    if (watched_.empty() || !have_passed(watched_.front().begun)) return;
+    Watched& first = watched_.front();
+    if (!first.since) first.since = Clock::now();
+    if (Clock::now() - *first.since <= limit(kEndLimit)) return;
+    last_ = first.operation;
+    fail(0, text("not all processes came to it within ", limit(kEndLimit).count(), " ms, or they do not agree on it"));
   }
 
   ncclResult_t state_of(std::size_t rank) const {
@@ -295,17 +380,22 @@ class NcclCommunicator final : public CudaCommunicator {
     return false;
   }
 
-  void mark(std::size_t rank, const CudaStream& stream) {
-    check(cudaEventRecord(ended_[rank].get(), stream.stream.get()), "cudaEventRecord", members_[rank].device);
+  void mark(const OwnedEvent& event, std::size_t rank, const CollectiveCall& call) const {
+    check(cudaEventRecord(event.get(), stream_of(call.parts[rank].stream).stream.get()), "cudaEventRecord",
+          members_[rank].device);
   }
-  bool is_pending() const {
-    for (std::size_t rank = 0; rank < comms_.size(); ++rank)  // none after a failure
-      if (!has_ended(cudaEventQuery(ended_[rank].get()), "cudaEventQuery", members_[rank].device)) return true;
-    return false;
+  bool have_passed(const std::vector<OwnedEvent>& events) const {
+    for (std::size_t rank = 0; rank < events.size(); ++rank)
+      if (!has_ended(cudaEventQuery(events[rank].get()), "cudaEventQuery", members_[rank].device)) return false;
+    return true;
   }
+  bool is_pending() const { return !comms_.empty() && !have_passed(ended_); }  // nothing is after a failure
 
   CollectiveError error(std::size_t rank, std::string_view reason) const {
-    return {int(first_rank_ + rank), last_.name, last_.bytes, text(reason, " (on cuda:", members_[rank].device, ')')};
+    std::string where = text("cuda:", members_[rank].device);
+    if (peers_.transport)
+      where += text(" of process ", peers_.process, " on ", peers_.transport->host(int(peers_.process)));
+    return {int(first_rank_ + rank), last_.name, last_.bytes, text(reason, " (on ", where, ')')};
   }
 
   // Ends everything on all ranks, and tells why.
@@ -317,8 +407,13 @@ class NcclCommunicator final : public CudaCommunicator {
       if (const char* const last = nccl().ncclGetLastError(comms_[rank]); last && *last)
         why = text("NCCL says: ", last, "; ", why);
     }
+    end_with(error(rank, why));
+  }
+
+  [[noreturn]] void end_with(const CollectiveError& failure) {
+    if (peers_.transport) peers_.transport->fail(failure.what());  // before the ranks end: they may take a while
     abort_ranks();
-    throw error(rank, why);
+    throw failure;
   }
 
   // A rank's abort may wait for the others', so each has a thread. One that takes too long is left to itself.
@@ -345,10 +440,13 @@ class NcclCommunicator final : public CudaCommunicator {
   const std::size_t first_rank_, size_;
   std::atomic<bool> stopping_ = false;
   RankedMutex<LockRank::nccl_communicator> mutex_;  // guards all that follows
-  std::vector<ncclComm_t> comms_;                   // empty after a failure
-  std::vector<OwnedEvent> ended_;                   // the last operation of each rank
-  std::vector<OwnedMemory> tokens_;                 // of each rank, for barriers of several processes
-  bool has_work_ = false;                           // since it connected
+  ncclUniqueId id_;
+  std::vector<ncclComm_t> comms_;    // empty after a failure
+  std::vector<OwnedEvent> ended_;    // the last operation of each rank
+  std::vector<OwnedMemory> tokens_;  // of each rank, for barriers of several processes
+  std::deque<Watched> watched_;      // with other processes: what has not ended
+  std::vector<Watched> unwatched_;   // to be used again
+  bool has_work_ = false;            // since it connected
   Operation last_;
   std::exception_ptr failure_;
 };
@@ -356,9 +454,8 @@ class NcclCommunicator final : public CudaCommunicator {
 }  // namespace
 
 std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers) {
-  auto communicator = std::make_unique<NcclCommunicator>(std::move(members), peers);
-  communicator->start();
-  return communicator;
+  check_nccl_version();
+  return std::make_unique<NcclCommunicator>(std::move(members), peers);
 }
 
 }  // namespace lockstep::gpu

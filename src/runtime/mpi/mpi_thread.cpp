@@ -4,6 +4,7 @@
 #include <sys/prctl.h>
 
 #include <algorithm>
+#include <csignal>
 #include <exception>
 #include <numeric>
 #include <string>
@@ -50,6 +51,14 @@ class Session {
   bool is_own_ = false;
 };
 
+// Of this thread, and of those that MPI starts: a socket whose peer has died is an error, not the process's end.
+void block_sigpipe() {
+  sigset_t only_this;
+  sigemptyset(&only_this);
+  sigaddset(&only_this, SIGPIPE);
+  ::pthread_sigmask(SIG_BLOCK, &only_this, nullptr);
+}
+
 MPI_Comm copy_of_world() {
   MPI_Comm copy = MPI_COMM_NULL;
   check(MPI_Comm_dup(MPI_COMM_WORLD, &copy), "MPI_Comm_dup");
@@ -85,6 +94,7 @@ Members members_of(const std::vector<Facts>& by_rank, MPI_Comm communicator) {
 
 void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limit) {
   ::prctl(PR_SET_TIMERSLACK, 1000);  // ns: its sleeps are short
+  block_sigpipe();
   Session session;
   Communicators communicators = {};
   Datagrams datagrams;

@@ -62,7 +62,7 @@ MpiTransport::MpiTransport(std::shared_ptr<Job> job, std::thread thread)
 
 MpiTransport::~MpiTransport() {
   leave();
-  if (::getpid() == process_id_)
+  if (::getpid() == process_id_ && !job_->handover.failure())  // else it may stay in MPI for ever
     thread_.join();
   else
     thread_.detach();
@@ -83,6 +83,11 @@ PendingMessage MpiTransport::start(Transfer::Way way, int peer, int channel, voi
 
 void MpiTransport::fail(const std::string& reason) noexcept {
   job_->handover.fail(Failure{rank(), text(job_->members.me(), ": ", reason)});
+}
+
+std::optional<std::string> MpiTransport::failure() const {
+  if (const std::optional<Failure> failure = job_->handover.failure()) return failure->reason;
+  return std::nullopt;
 }
 
 void MpiTransport::leave() noexcept {

@@ -4,6 +4,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 
@@ -27,6 +28,7 @@ class MpiTransport final : public Transport {
   PendingMessage send(int to, int channel, const void* data, std::size_t bytes) override;
   PendingMessage receive(int from, int channel, void* data, std::size_t bytes) override;
   void fail(const std::string& reason) noexcept override;
+  std::optional<std::string> failure() const override;
 
   /// Returns when all processes have left, and MPI has ended; at once where the job has failed. Ends the process where
   /// MPI hangs.

@@ -80,8 +80,14 @@ void Peers::take(int from, const Note& note, Clock::time_point now) {
 
 void Peers::ask() {
   ++question_;
-  leaves_mpi_alone_ = std::ranges::all_of(others_, [this](int p) { return peers_[std::size_t(p)].hears; });
+  leaves_mpi_alone_ =
+      mpi_is_gone_ || std::ranges::all_of(others_, [this](int p) { return peers_[std::size_t(p)].hears; });
   for (const int peer : others_) send(peer, {.kind = Kind::question, .number = question_});
+}
+
+void Peers::ask_without_mpi() {
+  mpi_is_gone_ = true;
+  ask();
 }
 
 std::vector<int> Peers::silent() const {
@@ -138,6 +144,7 @@ void Peers::send(int to, Note note) {
 }
 
 void Peers::send_by_mpi(int to, const Note& note) {
+  if (mpi_is_gone_) return;
   Sent& sent = sent_.emplace_back(Sent{to, note});
   check(MPI_Isend(&sent.note, int(sizeof sent.note), MPI_BYTE, to, kTag, communicator_, &sent.request), "MPI_Isend");
 }

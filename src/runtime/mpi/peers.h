@@ -29,6 +29,9 @@ class Peers {
   /// Asks all whether they are there. From here on MPI is left alone, if there is another way to all: it may meet a
   /// peer that has died.
   void ask();
+  /// The same, even if there is no other way to all.
+  void ask_without_mpi();
+  void go_on_with_mpi() noexcept { mpi_is_gone_ = leaves_mpi_alone_ = false; }
   bool leaves_mpi_alone() const noexcept { return leaves_mpi_alone_; }
   /// Who has not answered the last question, of those that have not left.
   std::vector<int> silent() const;
@@ -88,7 +91,7 @@ class Peers {
   std::vector<Peer> peers_;
   std::vector<int> others_;
   int question_ = 0;
-  bool leaves_mpi_alone_ = false;
+  bool leaves_mpi_alone_ = false, mpi_is_gone_ = false;
   std::list<Sent> sent_;  // whose memory MPI reads
   Note incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;

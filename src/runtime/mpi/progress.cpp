@@ -1,9 +1,12 @@
 #include "runtime/mpi/progress.h"
 
+#include <unistd.h>
+
 #include <exception>
 #include <thread>
 
 #include "core/text.h"
+#include "runtime/mpi/hooks.h"
 #include "runtime/mpi/termination.h"
 
 namespace lockstep::mpi {
@@ -36,7 +39,8 @@ Progress::Progress(Communicators communicators, Datagrams& datagrams, const std:
       last_move_(Clock::now()) {}
 
 bool Progress::run() {
-  while (!failed_) {
+  const Hooks hooks({.lost_connection = [this] { look_after_lost_connection(); }, .abort = [this] { stay_in_mpi(); }});
+  while (!failure_) {
     try {
       step();
       if (leaves_ && peers_.have_all_left()) {
@@ -44,7 +48,7 @@ bool Progress::run() {
         return true;
       }
     } catch (const std::exception& error) {
-      fail(Failure{members_.rank, text(members_.me(), ": ", error.what())});
+      fail_without_mpi(text(members_.me(), ": ", error.what()));
     }
   }
   wait_to_leave();
@@ -64,7 +68,7 @@ void Progress::step() {
   if (!peers_.leaves_mpi_alone()) move_messages(orders, now);
   if (transfers_.failure()) return fail(*transfers_.failure());
   if (now - last_look_ >= kBetweenPeers) look_at_peers(now);
-  if (!failed_) rest(now);
+  if (!failure_) rest(now);
 }
 
 void Progress::move_messages(const Orders& orders, Clock::time_point now) {
@@ -83,7 +87,7 @@ void Progress::look_at_peers(Clock::time_point now) {
       if (peers_.has_left(p) && transfers_.waits_in_vain_for(p, peers_.last_counts(p)))
         return fail(Failure{p, text(members_.name(p), " has left the job")});
   look_at_neighbors(now);
-  if (!failed_) look_at_termination(now);
+  if (!failure_) look_at_termination(now);
 }
 
 void Progress::look_at_neighbors(Clock::time_point now) {
@@ -125,12 +129,44 @@ void Progress::fail(const Overdue& overdue) {
 }
 
 void Progress::fail(const Failure& failure) {
-  failed_ = true;
+  failure_ = failure;
   try {
     peers_.say_failed(failure);
   } catch (const std::exception&) {  // the others miss the signs of life
   }
   handover_.failed(failure);
+}
+
+// Where MPI fails, a peer is lost as a rule: the one that does not answer.
+std::optional<Failure> Progress::find_lost(const std::string& why) {
+  peers_.ask_without_mpi();
+  for (const auto end = Clock::now() + kTimeToAnswer; !peers_.silent().empty() && Clock::now() < end;) {
+    std::this_thread::sleep_for(kBetweenPeers);
+    if (std::optional<Failure> told = peers_.step(Clock::now(), std::nullopt)) return told;
+  }
+  const std::vector<int> silent = peers_.silent();
+  if (silent.empty()) return std::nullopt;
+  std::string names;
+  for (const int process : silent) names += text(names.empty() ? "" : " or ", members_.name(process));
+  return Failure{silent.front(), text(names, " is lost: ", why, ", and all others answered")};
+}
+
+void Progress::fail_without_mpi(const std::string& why) { fail(find_lost(why).value_or(Failure{members_.rank, why})); }
+
+void Progress::look_after_lost_connection() noexcept {
+  if (!failure_)
+    if (const auto lost = find_lost(text("MPI lost its connection to ", members_.me()))) fail(*lost);
+  if (failure_) stay_in_mpi();
+  peers_.go_on_with_mpi();
+}
+
+// MPI, which called this, holds its locks, or was about to end the process: it is not returned to.
+void Progress::stay_in_mpi() noexcept {
+  if (!failure_) fail_without_mpi(text("MPI gave up in ", members_.me()));
+  handover_.failed(*failure_);
+  wait_to_leave();
+  handover_.ended();
+  for (;;) ::pause();
 }
 
 // Whoever waits ends the process, or else SIGTERM does.

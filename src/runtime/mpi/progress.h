@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "runtime/mpi/facts.h"
@@ -25,7 +26,8 @@ class Progress {
  public:
   Progress(Communicators communicators, Datagrams& datagrams, const std::vector<Facts>& by_rank, Job& job);
 
-  /// Moves messages until all processes have left. False if the job failed: then MPI must not be called any more.
+  /// Moves messages until all processes have left. False if the job failed: then MPI must not be called any more. Does
+  /// not return where MPI gave up; then, too, the job has failed, and the thread is in nobody's way.
   bool run();
 
  private:
@@ -37,6 +39,10 @@ class Progress {
   void rest(Clock::time_point now);
   void fail(const Failure& failure);
   void fail(const Overdue& overdue);
+  std::optional<Failure> find_lost(const std::string& why);
+  void fail_without_mpi(const std::string& why);
+  void look_after_lost_connection() noexcept;
+  [[noreturn]] void stay_in_mpi() noexcept;
   void wait_to_leave();
 
   const Members& members_;
@@ -47,7 +53,8 @@ class Progress {
   const std::chrono::milliseconds limit_;
   Clock::time_point last_move_, last_look_, last_look_at_neighbors_;
   std::optional<Clock::time_point> asked_;  // when SIGTERM came
-  bool leaves_ = false, failed_ = false;
+  std::optional<Failure> failure_;
+  bool leaves_ = false;
 };
 
 }  // namespace lockstep::mpi

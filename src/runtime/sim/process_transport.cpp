@@ -127,6 +127,10 @@ class ProcessTransport final : public Transport {
     if (!post_->failure) post_->failure = reason;
     post_->changed.notify_all();
   }
+  std::optional<std::string> failure() const override {
+    const std::scoped_lock lock(post_->mutex);
+    return post_->failure;
+  }
 
  private:
   const std::shared_ptr<Post> post_;

@@ -1,6 +1,6 @@
 // A CUDA runtime, cuBLASLt, cuDNN and NCCL on the CPU, as far as the backend calls them: cards whose memory is the
 // host's, and streams that do nothing before the host asks for it, and then the latest first. What CUDA forbids is kept
-// as a complaint. Any thread may call it; one does at a time.
+// as a complaint. Any thread may call it; one does at a time, but several where each has cards of its own.
 #pragma once
 
 #include <functional>

@@ -3,6 +3,8 @@
 #include <cstring>
 #include <map>
 #include <memory>
+#include <string>
+#include <thread>
 #include <tuple>
 #include <utility>
 #include <vector>
@@ -16,7 +18,9 @@ using namespace lockstep;
 
 enum class Kind { all_reduce, reduce, broadcast, message };
 
-// One operation of all its ranks. Each has arrived when its stream comes to it; the last to come does the work.
+// One operation of all its ranks, which may be those of several threads: each thread stands for a process. A rank has
+// arrived when its stream comes to it; the last to come does the work. Ranks of several processes that do not agree
+// wait for ever, as NCCL's may.
 struct Operation {
   Kind kind;
   std::size_t count, expected;
@@ -24,8 +28,8 @@ struct Operation {
   ReduceOp op;
   int root;
   std::map<int, std::pair<const void*, void*>> buffers = {};  // by rank
-  std::size_t arrived = 0;
-  bool done = false;
+  std::size_t told = 0, arrived = 0;
+  bool agreed = true, done = false;
 
   void run() {
     done = true;
@@ -52,7 +56,6 @@ struct Call {
 // The group that this thread is about to enqueue.
 thread_local int depth = 0;
 thread_local std::vector<Call> grouped;
-thread_local std::map<std::tuple<const void*, int, int, std::size_t>, std::shared_ptr<Operation>> meeting;
 
 DType dtype_of(ncclDataType_t type) {
   switch (type) {
@@ -73,8 +76,10 @@ ReduceOp op_of(ncclRedOp_t op) {
 
 struct ncclComm {
   struct Group {
-    int size;
-    std::vector<ncclComm_t> ranks;
+    int size = 0, ranks = 0;
+    bool lost_rank = false;     // that was aborted: the others wait for it
+    std::thread::id processes;  // the one that all ranks are of; none if they are of several
+    std::map<std::tuple<int, int, std::size_t>, std::shared_ptr<Operation>> meeting = {};  // that not all were told of
   };
   std::shared_ptr<Group> group;
   int rank;
@@ -84,16 +89,23 @@ struct ncclComm {
 
 namespace {
 
-std::shared_ptr<ncclComm::Group> latest;
+std::map<std::string, std::shared_ptr<ncclComm::Group>>& groups() {  // by the id
+  static std::map<std::string, std::shared_ptr<ncclComm::Group>> groups;
+  return groups;
+}
 
 ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const Operation& what, int from, int to, const void* send,
                  void* receive) {
+  const auto held = fake::lock();
   if (depth == 0) fake::complain("a call outside a group");
   const std::size_t turn = comm->sequence[{what.kind, from, to, what.kind == Kind::message && send}]++;
   const int kind = what.kind == Kind::message ? 100 + from * 64 + to : int(what.kind);
-  auto& operation = meeting[{comm->group.get(), kind, what.root, turn}];
-  if (!operation) operation = std::make_shared<Operation>(what);
-  if (operation->count != what.count || operation->dtype != what.dtype) fake::complain("ranks that do not agree");
+  ncclComm::Group& group = *comm->group;
+  const std::tuple key(kind, what.root, turn);
+  const auto operation = group.meeting.try_emplace(key, std::make_shared<Operation>(what)).first->second;
+  if (operation->count != what.count || operation->dtype != what.dtype) operation->agreed = false;
+  if (!operation->agreed && group.processes != std::thread::id()) fake::complain("ranks that do not agree");
+  if (++operation->told == operation->expected) group.meeting.erase(key);
   auto& buffers = operation->buffers[comm->rank];
   if (send) buffers.first = send;
   if (receive) buffers.second = receive;
@@ -109,16 +121,26 @@ const char* ncclGetErrorString(ncclResult_t) { return "a fake result"; }
 const char* ncclGetLastError(ncclComm_t) { return "the cable is out"; }
 ncclResult_t ncclGetVersion(int* version) { return *version = fake::machine().nccl_version, ncclSuccess; }
 ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
+  const auto held = fake::lock();
+  static int made = 0;
   std::memset(id, 0, sizeof *id);
-  latest = std::make_shared<ncclComm::Group>();
+  std::memcpy(id->internal, &++made, sizeof made);
+  groups()[{id->internal, sizeof id->internal}] =
+      std::make_shared<ncclComm::Group>(ncclComm::Group{.processes = std::this_thread::get_id()});
   ++fake::machine().connections;
   return ncclSuccess;
 }
-ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId, int rank, ncclConfig_t* config) {
+ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
+  const auto held = fake::lock();
   if (config->blocking != 0) fake::complain("a blocking communicator");
-  latest->size = size;
-  *comm = new ncclComm{latest, rank};
-  latest->ranks.push_back(*comm);
+  const auto found = groups().find({id.internal, sizeof id.internal});
+  if (found == groups().end()) return ncclInvalidArgument;
+  const std::shared_ptr<ncclComm::Group> group = found->second;
+  if (group->ranks > 0 && group->size != size) fake::complain("ranks of communicators of several sizes");
+  group->size = size;
+  if (group->processes != std::this_thread::get_id()) group->processes = {};
+  if (++group->ranks == size) groups().erase(found);
+  *comm = new ncclComm{group, rank};
   return ncclInProgress;
 }
 ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
@@ -126,9 +148,9 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
   ++fake::machine().questions;
   if (!fake::machine().launch_one_rank) fake::machine().rank_waits = false;
   if (fake::machine().rank_waits) return *state = ncclInProgress, ncclSuccess;
-  *state = comm->busy                                          ? ncclInProgress
-           : fake::machine().collectives_fail && comm->pending ? ncclRemoteError
-                                                               : ncclSuccess;
+  *state = comm->busy || comm->group->ranks < comm->group->size ? ncclInProgress
+           : fake::machine().collectives_fail && comm->pending  ? ncclRemoteError
+                                                                : ncclSuccess;
   comm->busy = false;
   return ncclSuccess;
 }
@@ -136,6 +158,7 @@ ncclResult_t ncclCommAbort(ncclComm_t comm) {
   const auto held = fake::lock();
   ++fake::machine().aborts;
   comm->aborted = true;  // and not deleted: its work still looks at it
+  comm->group->lost_rank = true;
   static auto* const kept = new std::vector<ncclComm_t>;
   kept->push_back(comm);
   return ncclSuccess;
@@ -172,11 +195,11 @@ ncclResult_t ncclGroupEnd() {
           if (!std::exchange(*arrived, true))
             for (const Call& call : calls) ++call.operation->arrived;
           const fake::Machine& machine = fake::machine();
-          if (machine.collectives_fail || machine.collectives_hang) return false;
+          if (machine.collectives_fail || machine.collectives_hang || comm->group->lost_rank) return false;
           bool done = true;
           for (const Call& call : calls) {
             Operation& operation = *call.operation;
-            if (operation.arrived == operation.expected && !operation.done) operation.run();
+            if (operation.arrived == operation.expected && operation.agreed && !operation.done) operation.run();
             done = done && operation.done;
           }
           return done;
@@ -184,7 +207,6 @@ ncclResult_t ncclGroupEnd() {
   }
   fake::machine().rank_waits = fake::machine().launch_one_rank && !ranks.empty();
   grouped.clear();
-  meeting.clear();
   return ncclInProgress;
 }
 
