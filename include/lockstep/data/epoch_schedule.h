@@ -73,8 +73,6 @@ class LOCKSTEP_API EpochSchedule {
 
   static constexpr std::int64_t kUnknown = std::int64_t(1) << 62;  ///< Batches of a dataset without a size.
 
-  static constexpr std::int64_t kUnknown = std::int64_t(1) << 62;  ///< Batches of a dataset without a size.
-
   std::int64_t batches() const noexcept { return batches_; }  ///< Of a whole epoch.
   /// Of a batch, over all processes; 0 <= batch < batches().
   std::int64_t rows_in(std::int64_t batch) const noexcept;

@@ -22,6 +22,8 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
  public:
   /// Throws ShapeError for no dimension or a negative size.
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
+  /// Over the last dimension.
+  explicit LayerNorm(std::int64_t size, const NormOptions& options = {}) : LayerNorm(Shape(size), options) {}
   LOCKSTEP_COPIED_IF_ASKED(LayerNorm);
 
   /// None where the layer is not affine.
@@ -48,6 +50,8 @@ class LOCKSTEP_API RMSNorm : public Module<RMSNorm> {
  public:
   /// Throws ShapeError for no dimension or a negative size.
   explicit RMSNorm(const Shape& normalized, const RMSNormOptions& options = {});
+  /// Over the last dimension.
+  explicit RMSNorm(std::int64_t size, const RMSNormOptions& options = {}) : RMSNorm(Shape(size), options) {}
   LOCKSTEP_COPIED_IF_ASKED(RMSNorm);
 
   std::optional<Parameter> weight;
