@@ -1,5 +1,5 @@
 // x.index({mask}), x.index({rows, Slice(), columns}) and index_put_: the dimensions that tensors index become one, by
-// whose places rows are taken, or put.
+// whose places rows are taken.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/index.h>
@@ -7,6 +7,7 @@
 #include <lockstep/tensor/indexing.h>
 
 #include "autograd/in_place.h"
+#include "autograd/record.h"
 #include "core/text.h"
 #include "ops/index_check.h"
 #include "tensor/tensor_impl.h"
@@ -134,27 +135,19 @@ const Tensor Tensor::operator[](const Tensor& index) const {
   return picked(indices);
 }
 
+// Of each element its number in row-major order: what is picked of those says where to put.
 Tensor& Tensor::index_put_(std::initializer_list<ElementIndex> indices, const Tensor& values, bool accumulate) {
   autograd::check_in_place("index_put_", *this, values);
   check_same_device("index_put_", *this, values);
-  const Indexed to = indexed(*this, {indices.begin(), indices.size()});
-  const Shape order = to.order();
-  Shape sizes = to.place.sizes(), result, back = order;  // of [place's..., others...], of the result, and between them
-  for (const std::int64_t size : to.others()) sizes.push_back(size);
-  for (int i = 0; i < order.rank(); ++i) result.push_back(sizes[int(order[i])]), back[int(order[i])] = i;
-  if (broadcast("index_put_", result, values.sizes()) != result)
-    throw ShapeError(text("[index_put_] expected values that broadcast to ", result, ", got ", values.sizes()));
-  const std::int64_t count = to.place.numel();
-  Shape each = to.others(), one = Shape::filled(each.rank(), 1);
-  each.insert(0, count), one.insert(0, count);
-  const Tensor source = values.to(dtype()).expand(result).permute(back).reshape(each);
-  const Tensor places = to.place.reshape(one).expand(each);
-  const Tensor rows = to.rows();
-  const Tensor changed =
-      accumulate ? lockstep::scatter_add(rows, 0, places, source) : scatter_elements(rows, 0, places, source);
-  Tensor target = to.view;
-  target.copy_(changed.reshape(target.sizes()));
-  return *this;
+  const Tensor numbers = arange(double(numel()), {.dtype = kInt64, .device = device()}).view(sizes());
+  const Tensor places = numbers.picked({indices.begin(), indices.size()});
+  if (broadcast("index_put_", places.sizes(), values.sizes()) != places.sizes())
+    throw ShapeError(text("[index_put_] expected values that broadcast to ", places.sizes(), ", got ", values.sizes()));
+  const Tensor before = (autograd::records(*this) ? clone() : *this).reshape(-1);  // a recorded change wants no view
+  const Tensor at = places.reshape(-1), source = values.to(dtype()).expand(places.sizes()).reshape(-1);
+  const Tensor after =
+      accumulate ? lockstep::scatter_add(before, 0, at, source) : scatter_elements(before, 0, at, source);
+  return copy_(after.view(sizes()));
 }
 
 Tensor& Tensor::index_put_(std::initializer_list<ElementIndex> indices, double value) {
