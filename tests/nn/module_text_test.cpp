@@ -65,10 +65,11 @@ TEST(ModuleText, CountsParameters) {
 
 TEST(Summary, HasShapesAndNumbersAndLeavesTheModelAsItWas) {
   Block block;
-  const std::string table = nn::summary(block, zeros({3, 4}));
-  EXPECT_NE(table.find("Block               [3, 2]"), std::string::npos) << table;
-  EXPECT_NE(table.find("  (fc): Linear      [3, 2]              10"), std::string::npos) << table;
-  EXPECT_NE(table.find("    (2): Functional [3, 2]               -"), std::string::npos) << table;
+  std::string table = nn::summary(block, zeros({3, 4}));
+  for (std::size_t at; (at = table.find("  ")) != table.npos;) table.erase(at, 1);  // whatever the columns' widths
+  EXPECT_NE(table.find("\nBlock [3, 2] -\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("\n (fc): Linear [3, 2] 10\n"), std::string::npos) << table;
+  EXPECT_NE(table.find("\n (2): Functional [3, 2] -\n"), std::string::npos) << table;
   EXPECT_NE(table.find("Parameters: 14 (14 trained)"), std::string::npos) << table;
   EXPECT_TRUE(block.rest.is_training());
   EXPECT_EQ(nn::forward_observer(), nullptr);

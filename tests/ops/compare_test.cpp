@@ -60,12 +60,22 @@ TEST(Logic, RefusesBeforeAnythingRuns) {
   EXPECT_EQ(devices.counts(0).launches, before);
 }
 
+TEST(Logic, OfIntegersIsOfTheirBits) {
+  const Tensor a = tensor({12, -1, 0}), b = tensor({10, 6, 7}).to(kInt32);
+  EXPECT_EQ(values(a & b), (std::vector<double>{12 & 10, 6, 0}));
+  EXPECT_EQ(values(a | b), (std::vector<double>{12 | 10, -1, 7}));
+  EXPECT_EQ(values(a ^ b), (std::vector<double>{12 ^ 10, ~6, 7}));
+  EXPECT_EQ(values(~a), (std::vector<double>{~12, 0, -1}));
+  EXPECT_EQ(values(~tensor({1}).to(kUInt8)), (std::vector<double>{254}));
+  EXPECT_EQ(values(tensor({true, false}) & tensor({3, 3})), (std::vector<double>{1, 0}));
+}
+
 TEST(Logic, RefusesWhatDoesNotFit) {
   const Tensor mask = tensor({true, false});
-  EXPECT_THROW(mask & tensor({1, 2}), DTypeError);
-  EXPECT_THROW(tensor({1, 2}) | mask, DTypeError);
+  EXPECT_THROW(mask & tensor({1., 2.}), DTypeError);
+  EXPECT_THROW(tensor({1., 2.}) | mask, DTypeError);
   EXPECT_THROW(mask ^ tensor({1., 2.}), DTypeError);
-  EXPECT_THROW(~tensor({1}), DTypeError);
+  EXPECT_THROW(~tensor({1.}), DTypeError);
   EXPECT_THROW(logical_and(mask, tensor({true, false, true})), ShapeError);
   EXPECT_THROW(logical_or(mask, Tensor()), InvalidArgument);
   EXPECT_THROW(~Tensor(), InvalidArgument);

@@ -137,7 +137,7 @@ TEST(JoinRefuses, WhatDoesNotFitTheFirstByItsNumber) {
               split(x, {1, 3});
             }),
             "[split] expected sizes that add up to 2, got 3 where 1 are left");
-  EXPECT_EQ(thrown<ShapeError>([&] { split(x, {1}); }), "[split] expected sizes that add up to 2, got 1 too few");
+  EXPECT_EQ(thrown<ShapeError>([&] { split(x, std::vector<std::int64_t>{1}); }), "[split] expected sizes that add up to 2, got 1 too few");
   EXPECT_THROW(split(x, {3, -1}), ShapeError);
   EXPECT_EQ(thrown<ShapeError>([&] { split(x, {2}, 2); }), "[split] expected a dimension in [-2, 1], got 2");
   EXPECT_EQ(thrown<ShapeError>([] { unbind(tensor(1)); }),

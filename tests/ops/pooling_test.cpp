@@ -340,7 +340,7 @@ TEST(EmptyBatch, StaysEmptyWhenPooled) {
 }
 
 // PyTorch's rule: with ceil_mode a window must start inside the input or the padding before it.
-TEST(Pooling, CeilModeMakesNoWindowThatStartsBehindTheInput) {
+TEST(PoolingWindows, CeilModeMakesNoWindowThatStartsBehindTheInput) {
   const Tensor x = tensor({1., 2.}).view({1, 1, 2});
   expect_values(max_pool1d(x, 2, {.stride = 3, .padding = 1, .ceil_mode = true}), {1});
   expect_values(avg_pool1d(x, 2, {.stride = 3, .padding = 1, .ceil_mode = true}), {0.5});

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <cstdlib>
 
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/index.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
@@ -16,9 +18,11 @@ Tensor diag(const Tensor& x, std::int64_t offset) {
   if (sizes.rank() == 2) return diagonal(x, offset).clone();
   if (sizes.rank() != 1) throw ShapeError(text("[diag] expected a vector or a matrix, got ", sizes));
   const std::int64_t size = sizes[0] + std::abs(offset);
-  Tensor out = zeros({size, size}, {.dtype = x.dtype(), .device = x.device()});
-  diagonal(out, offset).copy_(x);
-  return out;
+  const std::int64_t first = offset < 0 ? -offset * size : offset;
+  const Tensor places =
+      arange(double(sizes[0]), {.dtype = kInt64, .device = x.device()}) * double(size + 1) + double(first);
+  const Tensor none = zeros(size * size, {.dtype = x.dtype(), .device = x.device()});
+  return scatter_elements(none, 0, places, x).view({size, size});
 }
 
 std::vector<Tensor> meshgrid(std::span<const Tensor> vectors) {
