@@ -1,0 +1,5 @@
+// refused: const lockstep::Tensor
+// What a mask picks is a copy: index_put_ writes.
+#include <lockstep/lockstep.h>
+
+void write(const lockstep::Tensor& x, const lockstep::Tensor& mask) { x.index({mask}) = 5; }
