@@ -121,7 +121,7 @@ CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
     check_card(cudaGetDeviceProperties(&about, card), "cudaGetDeviceProperties", card);
     const auto sharing = std::size_t(std::ranges::count(options.cards, card));
     devices_.push_back(std::make_unique<CudaDevice>(
-        int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing}, options, issuing_));
+        int(i), card, DeviceProperties{about.name, about.totalGlobalMem / sharing, ""}, options, issuing_));
   }
 }
 
