@@ -59,11 +59,11 @@ std::vector<std::int64_t> the_rest(DataLoader<Hanging>& loader) {
 TEST(DataLoaderTimeout, NamesTheWorkerThatHangsAndItsSample) {
   Hanging dataset;
   {
-    DataLoader loader(dataset, {.batch_size = 2, .workers = 2, .timeout = milliseconds(200)});
+    DataLoader loader(dataset, {.batch_size = 2, .workers = 2, .timeout = milliseconds(1000)});
     auto it = loader.begin();
     ++it;
     const std::string error = thrown<TimeoutError>([&] { ++it; });
-    EXPECT_EQ(error.find("[DataLoader] expected batch 2 within 200 ms, got none: worker "), 0u) << error;
+    EXPECT_EQ(error.find("[DataLoader] expected batch 2 within 1000 ms, got none: worker "), 0u) << error;
     EXPECT_NE(error.find(" has been making it for "), error.npos) << error;
     EXPECT_TRUE(error.ends_with(" ms (in sample 5)")) << error;
     EXPECT_TRUE(it == loader.end());
@@ -77,7 +77,7 @@ TEST(DataLoaderTimeout, NamesTheWorkerThatHangsAndItsSample) {
 
 TEST(DataLoaderTimeout, LeavesALoaderThatGoesOnFromItsState) {
   const Hanging dataset;
-  DataLoader loader(dataset, {.batch_size = 2, .workers = 1, .timeout = milliseconds(100)});
+  DataLoader loader(dataset, {.batch_size = 2, .workers = 1, .timeout = milliseconds(1000)});
   auto it = loader.begin();
   ++it;
   EXPECT_THROW(++it, TimeoutError);
@@ -107,7 +107,7 @@ struct HangingStream {
 // Nobody else may read it meanwhile.
 TEST(DataLoaderTimeout, KeepsAStreamThatAWorkerHangsIn) {
   const HangingStream stream;
-  DataLoader loader(stream, {.batch_size = 2, .workers = 3, .timeout = milliseconds(100)});
+  DataLoader loader(stream, {.batch_size = 2, .workers = 3, .timeout = milliseconds(1000)});
   {
     auto it = loader.begin();
     const std::string error = thrown<TimeoutError>([&] { ++it; });
