@@ -55,7 +55,7 @@ struct Scripted {
 
   explicit Scripted(std::vector<double> scores) : script(std::move(scores)) {}
 
-  History fit(Callbacks callbacks, TrainerOptions options = {}) {
+  History fit(Callbacks callbacks, TrainerOptions options = {.num_gpus = 0}) {
     options.max_epochs = std::int64_t(script.size());
     options.progress = kSilent;
     return Trainer(options).fit(net, loader,
@@ -75,7 +75,7 @@ TEST(Callbacks, HearOfEveryTurnInItsOrder) {
   const TestDevices devices(2);
   Scripted job({1, 2});
   Recorder recorder;
-  job.fit({recorder});
+  job.fit({recorder}, {.num_gpus = 2});
   EXPECT_EQ(recorder.log,
             "fit1/0 epoch1/0 step1/0 ~step1/1 step1/1 ~step1/2 validation1/2 ~validation1/2 ~epoch1/2 "
             "epoch2/2 step2/2 ~step2/3 step2/3 ~step2/4 validation2/4 ~validation2/4 ~epoch2/4 end2/4 ");
@@ -150,7 +150,7 @@ TEST(ModelCheckpoint, KeepsTheBestModel) {
   } keeper;
   ModelCheckpoint best({.path = folder / "best.safetensors", .monitor = "validation_score", .mode = MetricMode::max});
   Scripted job({1, 3, 2.5, 0.1 + 0.2});
-  job.fit({keeper, best});
+  job.fit({keeper, best}, {.num_gpus = 2});
   EXPECT_TRUE(same(load(folder / "best.safetensors"), keeper.models[1]));
   EXPECT_FALSE(same(load(folder / "best.safetensors"), keeper.models[0]));
   EXPECT_EQ(best.best_model_score(), 3);
