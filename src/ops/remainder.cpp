@@ -17,8 +17,10 @@ using std::fmod;
 struct Remainder {
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
-    if constexpr (std::is_integral_v<T>) {
-      if (b == 0 || (std::is_signed_v<T> && b == T(-1))) return 0;  // a / -1 may not fit
+    if constexpr (std::is_unsigned_v<T>) {
+      return b == 0 ? T(0) : T(a % b);
+    } else if constexpr (std::is_integral_v<T>) {
+      if (b == 0 || b == T(-1)) return 0;  // a / -1 may not fit
       const T left = T(a % b);
       return left != 0 && (left < 0) != (b < 0) ? T(left + b) : left;
     } else {
