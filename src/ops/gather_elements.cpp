@@ -89,6 +89,11 @@ struct OneHot {
   }
 };
 
+struct Places {
+  int dim;
+  Tensor index;  // int64
+};
+
 // The part of source that index, which is no larger, uses.
 Tensor used_part(const Tensor& source, const Tensor& index) {
   Tensor used = source;
@@ -104,6 +109,19 @@ void check_fits(const char* op, const Tensor& index, const Tensor& other, int di
   if (!fits)
     throw ShapeError(text("[", op, "] expected indices of the same rank and no larger",
                           dim < 0 ? "" : " outside the dimension", " than ", other.sizes(), ", got ", index.sizes()));
+}
+
+// What is put or added along `dim` of x by index fits.
+Places checked_places(const char* op, const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
+  check_same_device(op, x, index, source);
+  const int d = wrap_dim(op, dim, x.dim());
+  const Tensor places = as_index(op, index);
+  check_fits(op, places, x, d);
+  check_fits(op, places, source, -1);
+  if (source.dtype() != x.dtype())
+    throw DTypeError(text("[", op, "] expected a source of ", x.dtype(), ", got ", source.dtype()));
+  check_index(op, places, x.dim() ? x.sizes()[d] : 1);
+  return {d, places};
 }
 
 }  // namespace
@@ -141,14 +159,9 @@ Tensor last_ones(const Tensor& places, int dim, const Shape& sizes) {
 }  // namespace
 
 Tensor scatter_elements(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  check_same_device("scatter_elements", x, index, source);
-  const int d = wrap_dim("scatter_elements", dim, x.dim());
-  const Tensor places = as_index("scatter_elements", index);
-  check_fits("scatter_elements", places, x, d);
-  check_fits("scatter_elements", places, source, -1);
-  if (source.dtype() != x.dtype())
-    throw DTypeError(text("[scatter_elements] expected a source of ", x.dtype(), ", got ", source.dtype()));
-  check_index("scatter_elements", places, x.dim() ? x.sizes()[d] : 1);
+  const Places checked = checked_places("scatter_elements", x, dim, index, source);
+  const int d = checked.dim;
+  const Tensor places = checked.index;
   const Tensor used = used_part(source, places);
   Tensor out = copied(x, *x.impl()->storage->device, x.dtype());
   visit_bits(x.dtype(), [&]<class T>() {
@@ -172,14 +185,9 @@ Tensor scatter_elements(const Tensor& x, std::int64_t dim, const Tensor& index, 
 }
 
 Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
-  check_same_device("scatter_add", x, index, source);
-  const int d = wrap_dim("scatter_add", dim, x.dim());
-  const Tensor places = as_index("scatter_add", index);
-  check_fits("scatter_add", places, x, d);
-  check_fits("scatter_add", places, source, -1);
-  if (source.dtype() != x.dtype())
-    throw DTypeError(text("[scatter_add] expected a source of ", x.dtype(), ", got ", source.dtype()));
-  check_index("scatter_add", places, x.dim() ? x.sizes()[d] : 1);
+  const Places checked = checked_places("scatter_add", x, dim, index, source);
+  const int d = checked.dim;
+  const Tensor places = checked.index;
   if (wide_dtype(x.dtype()) != x.dtype())  // adds many: eight bits stop counting at 256
     return scatter_add(widened(x), dim, places, widened(source)).to(x.dtype());
   const Tensor used = used_part(source, places);

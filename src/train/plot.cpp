@@ -12,6 +12,7 @@
 #include <lockstep/core/error.h>
 
 #include "core/text.h"
+#include "train/markup.h"
 
 namespace lockstep::train {
 namespace {
@@ -22,23 +23,6 @@ constexpr double kLetterWidth = 6.6, kLegendSample = 22, kLegendGap = 18, kLegen
 constexpr double kRight = 26;                                                               // room beside the axes
 constexpr double kAlmostZero = 1e-300;   // steps between smaller values may not be normal numbers
 constexpr std::size_t kMostMarked = 40;  // points of a line that get a mark each
-
-std::string escaped(std::string_view plain) {
-  std::string out;
-  for (const char c : plain) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;  // XML has no control characters
-  }
-  return out;
-}
 
 // As printf writes it, but in every locale as in that of C.
 std::string digits_of(double value, std::chars_format format, int precision) {

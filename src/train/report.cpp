@@ -16,6 +16,7 @@
 #include "core/json_string.h"
 #include "core/text.h"
 #include "train/curves.h"
+#include "train/markup.h"
 #include "train/report_page.h"
 
 namespace lockstep::train {
@@ -31,24 +32,7 @@ std::string shortened(std::string_view name) {
   return std::string(name.substr(0, end)) + "\u2026";
 }
 
-std::string in_markup(std::string_view plain) {
-  std::string out;
-  for (const char c : shortened(plain)) {
-    if (c == '&')
-      out += "&amp;";
-    else if (c == '<')
-      out += "&lt;";
-    else if (c == '>')
-      out += "&gt;";
-    else if (c == '"')
-      out += "&quot;";
-    else if (c == '\'')
-      out += "&#39;";
-    else
-      out += static_cast<unsigned char>(c) < 0x20 ? ' ' : c;
-  }
-  return out;
-}
+std::string in_markup(std::string_view plain) { return escaped(shortened(plain)); }
 
 std::string digits_for_people(double value) {
   char digits[64];

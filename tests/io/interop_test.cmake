@@ -1,24 +1,9 @@
 # Python's safetensors, from PyPI, reads what PROGRAM (io_tests) writes; and writes the files in DATA_DIR, which PROGRAM
 # reads: byte for byte, but for shapes.safetensors, whose metadata come in any order. Says "interop: SKIPPED" where there is no Python, or PyPI cannot be reached.
-find_program(PYTHON NAMES python3)
-if(NOT PYTHON)
-  message("interop: SKIPPED: there is no python3")
+include(${CMAKE_CURRENT_LIST_DIR}/../support/python.cmake)
+find_python_with("import numpy, safetensors" "safetensors==0.8.0 numpy")
+if(NOT python)
   return()
-endif()
-set(python ${BUILD_DIR}/venv/bin/python)
-execute_process(COMMAND ${python} -c "import numpy, safetensors" RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
-if(missing)
-  execute_process(COMMAND ${PYTHON} -m venv ${BUILD_DIR}/venv RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
-  if(missing)
-    message("interop: SKIPPED: ${PYTHON} makes no virtual environment (on Debian: apt-get install python3-venv)")
-    return()
-  endif()
-  execute_process(COMMAND ${python} -m pip install --quiet --retries 1 --timeout 10 safetensors==0.8.0 numpy
-                  RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
-  if(missing)
-    message("interop: SKIPPED: PyPI is not reachable: pip install safetensors==0.8.0 numpy failed")
-    return()
-  endif()
 endif()
 
 set(files ${BUILD_DIR}/files)

@@ -1,0 +1,31 @@
+# For tests in which a Python package from PyPI reads what Lockstep wrote.
+
+# Sets `python` to one that can run PROBE, made in BUILD_DIR/venv by `pip install` with each of the lists of arguments.
+# Where that cannot be, says "interop: SKIPPED" and why, and leaves `python` empty.
+function(find_python_with probe)
+  set(python "" PARENT_SCOPE)
+  find_program(PYTHON NAMES python3)
+  if(NOT PYTHON)
+    message("interop: SKIPPED: there is no python3")
+    return()
+  endif()
+  set(own ${BUILD_DIR}/venv/bin/python)
+  execute_process(COMMAND ${own} -c "${probe}" RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
+  if(missing)
+    execute_process(COMMAND ${PYTHON} -m venv ${BUILD_DIR}/venv RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
+    if(missing)
+      message("interop: SKIPPED: ${PYTHON} makes no virtual environment (on Debian: apt-get install python3-venv)")
+      return()
+    endif()
+    foreach(packages IN LISTS ARGN)
+      separate_arguments(words UNIX_COMMAND "${packages}")
+      execute_process(COMMAND ${own} -m pip install --quiet --retries 1 --timeout 20 ${words}
+                      RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
+      if(missing)
+        message("interop: SKIPPED: PyPI is not reachable: pip install ${packages} failed")
+        return()
+      endif()
+    endforeach()
+  endif()
+  set(python ${own} PARENT_SCOPE)
+endfunction()
