@@ -35,6 +35,8 @@ function(lockstep_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
                                              VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+  # No value changes by these; square roots and comparisons become vector instructions.
+  lockstep_cxx_options(${target} -fno-math-errno -fno-trapping-math)
   lockstep_cxx_options(${target} -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     lockstep_cxx_options(${target} -Wno-restrict)  # false on std::string (GCC bug 105651)

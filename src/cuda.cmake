@@ -22,7 +22,7 @@ if(LOCKSTEP_UNITY)  # in the same parts, which CMake 3.25 joins for C++ alone; n
 endif()
 # 20014: the gradient of a functor, written once for numbers and tensors, calls host code when it is for tensors. What a
 # kernel calls is still checked (20011). 177: what only one of the two compilers' branches uses.
-set(options -std=c++20 --expt-relaxed-constexpr -diag-suppress=20014,177 -Xcompiler=-Wall,-Wextra)
+set(options -std=c++20 --expt-relaxed-constexpr -diag-suppress=20014,177 -Xcompiler=-Wall,-Wextra,-fno-math-errno,-fno-trapping-math)
 set_target_properties(lockstep lockstep_exact PROPERTIES CUDA_VISIBILITY_PRESET hidden NVCC_OPTIONS "${options}")
 if(LOCKSTEP_WARNINGS_AS_ERRORS)
   list(APPEND options -Werror=all-warnings)

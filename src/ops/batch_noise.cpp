@@ -21,7 +21,7 @@ struct BatchUniformKernel {
   float low, width;
 
   void operator()(const KernelContext& context) const {
-    host::parallel_for(context, count, kGrain, [this](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, count, kGrain, [this](std::int64_t begin, std::int64_t end) {
       std::int64_t last = -1;
       PhiloxBlock block{};
       for (std::int64_t i = begin; i < end; ++i) {

@@ -9,9 +9,9 @@ namespace lockstep {
 namespace {
 
 using std::abs;
-using std::exp;
-using std::log;
-using std::log1p;
+using elementary::exp;
+using elementary::log;
+using elementary::log1p;
 
 struct BinaryCrossEntropy {
   template <class T>

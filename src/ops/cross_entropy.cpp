@@ -1,6 +1,6 @@
 // cross_entropy and nll_loss: one kernel over the rows of classes, one over the rows' losses; one kernel for the
 // gradient.
-#include <cmath>
+#include <lockstep/core/elementary.h>
 
 #include <lockstep/ops/softmax.h>
 #include <lockstep/tensor/creation.h>
@@ -80,7 +80,8 @@ struct Losses {
   template <class Team>
   LOCKSTEP_HD static C log_sum_of(const Team& team, const Row<const T>& x, std::int64_t classes) {
     const C best = greatest(team, x, classes);
-    return best + std::log(sum_over(team, classes, [&](std::int64_t c) { return C(std::exp(C(x[c]) - best)); }));
+    return best +
+           elementary::log(sum_over(team, classes, [&](std::int64_t c) { return C(elementary::exp(C(x[c]) - best)); }));
   }
 };
 
@@ -114,7 +115,7 @@ struct InputGradient {
     const C pull = scale * facts[kPull], log_sum = facts[kLogSum];
     team.each(x.length, [&](std::int64_t c) {
       C value = 0;
-      if (counts && form.softmax) value = pull * std::exp(C(x[c]) - log_sum);
+      if (counts && form.softmax) value = pull * elementary::exp(C(x[c]) - log_sum);
       if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
       out[c] = T(value);
     });

@@ -33,7 +33,7 @@ struct DropoutKernel {
   Mask mask;
 
   void operator()(const KernelContext& context) const {
-    host::parallel_for(context, count, kGrain, [this](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, count, kGrain, [this](std::int64_t begin, std::int64_t end) {
       while (begin < end) {  // piece by piece of what lies together in the whole batch
         const std::int64_t within = begin % mask.place.run;
         const std::int64_t piece = std::min(end - begin, mask.place.run - within);

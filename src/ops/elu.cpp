@@ -6,8 +6,8 @@
 namespace lockstep {
 namespace {
 
-using std::exp;
-using std::expm1;
+using elementary::exp;
+using elementary::expm1;
 
 struct Elu {
   double alpha, scale, rate;

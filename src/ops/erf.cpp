@@ -5,8 +5,8 @@
 namespace lockstep {
 namespace {
 
-using std::erf;
-using std::exp;
+using elementary::erf;
+using elementary::exp;
 
 struct Erf {
   template <class T>

@@ -5,12 +5,12 @@
 namespace lockstep {
 namespace {
 
-using std::exp;
-using std::expm1;
-using std::log;
-using std::log10;
-using std::log1p;
-using std::log2;
+using elementary::exp;
+using elementary::expm1;
+using elementary::log;
+using elementary::log10;
+using elementary::log1p;
+using elementary::log2;
 
 struct Exp {
   template <class T>

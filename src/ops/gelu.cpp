@@ -1,20 +1,33 @@
 #include <lockstep/ops/activation.h>
 
-#include "ops/branchless.h"
 #include "ops/elementwise.h"
 #include "runtime/activation.h"
 
 namespace lockstep {
 namespace {
 
-using std::erf;
-using std::exp;
-using std::tanh;
+using elementary::erf;
+using elementary::exp;
+using elementary::tanh;
 
 constexpr double kSqrtHalf = 0.70710678118654752440;
 constexpr double kInvSqrtTwoPi = 0.39894228040143267794;
 constexpr double kSqrtTwoOverPi = 0.79788456080286535588;
 constexpr double kCubic = 0.044715;
+
+// exp(-x^2) and erf(x), within 2e-7 (Abramowitz, Stegun: Handbook of Mathematical Functions, 7.1.26).
+struct ErfAndSlope {
+  float erf, slope;
+};
+LOCKSTEP_HD ErfAndSlope erf_and_slope(float x) {
+  const float magnitude = std::abs(x), t = 1.0f / (1.0f + 0.3275911f * magnitude), slope = exp(-x * x);
+  float p = 1.061405429f;
+  p = p * t - 1.453152027f;
+  p = p * t + 1.421413741f;
+  p = p * t - 0.284496736f;
+  p = p * t + 0.254829592f;
+  return {std::copysign(1.0f - p * t * slope, x), slope};
+}
 
 struct Gelu {
   template <class T>

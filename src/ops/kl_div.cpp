@@ -4,7 +4,7 @@
 namespace lockstep {
 namespace {
 
-using std::log;
+using elementary::log;
 
 struct KlDiv {
   template <class T>

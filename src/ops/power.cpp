@@ -8,8 +8,8 @@
 namespace lockstep {
 namespace {
 
-using std::log;
-using std::pow;
+using elementary::log;
+using elementary::pow;
 using std::sqrt;
 
 struct Square {

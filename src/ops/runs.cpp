@@ -51,15 +51,15 @@ struct TakeRuns {
     constexpr std::int64_t kGrainBytes = 1 << 16;
     const std::size_t run_bytes = std::size_t(runs.inner) * sizeof(T);
     const std::int64_t grain = kGrainBytes / std::int64_t(run_bytes + 1) + 1;
-    host::parallel_for(context, runs.outer * runs.indices, grain,
-                       [this, run_bytes](std::int64_t begin, std::int64_t end) {
-                         for (std::int64_t i = begin; i < end; ++i) {
-                           if (const T* const run = source(i))
-                             std::memcpy(to + i * runs.inner, run, run_bytes);
-                           else
-                             std::memset(to + i * runs.inner, 0, run_bytes);
-                         }
-                       });
+    host::vectorized_for(context, runs.outer * runs.indices, grain,
+                         [this, run_bytes](std::int64_t begin, std::int64_t end) {
+                           for (std::int64_t i = begin; i < end; ++i) {
+                             if (const T* const run = source(i))
+                               std::memcpy(to + i * runs.inner, run, run_bytes);
+                             else
+                               std::memset(to + i * runs.inner, 0, run_bytes);
+                           }
+                         });
   }
 
   std::int64_t items() const { return runs.outer * runs.indices * runs.inner; }
@@ -86,7 +86,7 @@ struct AddRuns {
   void operator()(const KernelContext& context) const {
     const std::int64_t blocks = (runs.inner + kBlock - 1) / kBlock;
     const std::int64_t grain = (1 << 15) / (runs.indices * std::min(kBlock, runs.inner) + 1) + 1;
-    host::parallel_for(context, runs.outer * blocks, grain, [this, blocks](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, runs.outer * blocks, grain, [this, blocks](std::int64_t begin, std::int64_t end) {
       for (std::int64_t b = begin; b < end; ++b) {
         const std::int64_t first = b % blocks * kBlock;
         add(b / blocks, first, std::min(kBlock, runs.inner - first));

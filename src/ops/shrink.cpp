@@ -7,7 +7,7 @@ namespace lockstep {
 namespace {
 
 using std::abs;
-using std::tanh;
+using elementary::tanh;
 
 struct Hardshrink {
   double lambda;

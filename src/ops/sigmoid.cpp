@@ -4,7 +4,7 @@
 namespace lockstep {
 namespace {
 
-using std::tanh;
+using elementary::tanh;
 
 struct Sigmoid {
   template <class T>

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-using std::tanh;
+using elementary::tanh;
 
 struct Silu {
   template <class T>

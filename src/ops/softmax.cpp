@@ -1,7 +1,7 @@
 // softmax, log_softmax and logsumexp: one pass for the greatest element, one for the sum, one for the result.
 #include <lockstep/ops/softmax.h>
 
-#include <cmath>
+#include <lockstep/core/elementary.h>
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
@@ -22,7 +22,7 @@ using autograd::Saved;
 // The sum of exp(x - shift).
 template <class Team, class T, class C = ComputeType<T>>
 LOCKSTEP_HD C exponentials(const Team& team, const Row<const T>& x, C shift) {
-  return sum_over(team, x.length, [&](std::int64_t i) { return C(std::exp(C(x[i]) - shift)); });
+  return sum_over(team, x.length, [&](std::int64_t i) { return C(elementary::exp(C(x[i]) - shift)); });
 }
 
 template <class T>
@@ -33,12 +33,12 @@ struct Softmax {
     const C shift = greatest(team, x, x.length);
     // One thread keeps the terms in y. Several would rather compute than store them twice; 16 bits could not hold them.
     if constexpr (Team::kSerial && std::is_same_v<C, T>) {
-      const C sum = sum_over(team, x.length, [&](std::int64_t i) { return y[i] = std::exp(x[i] - shift); });
+      const C sum = sum_over(team, x.length, [&](std::int64_t i) { return y[i] = elementary::exp(x[i] - shift); });
       const C scale = C(1) / sum;
       team.each(x.length, [&](std::int64_t i) { y[i] *= scale; });
     } else {
       const C scale = C(1) / exponentials(team, x, shift);
-      team.each(x.length, [&](std::int64_t i) { y[i] = T(std::exp(C(x[i]) - shift) * scale); });
+      team.each(x.length, [&](std::int64_t i) { y[i] = T(elementary::exp(C(x[i]) - shift) * scale); });
     }
   }
 };
@@ -49,7 +49,7 @@ struct LogSoftmax {
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x) const {
     const C best = greatest(team, x, x.length);
-    const C rest = std::log(exponentials(team, x, best));
+    const C rest = elementary::log(exponentials(team, x, best));
     team.each(x.length, [&](std::int64_t i) { y[i] = T(C(x[i]) - best - rest); });
   }
 };
@@ -62,7 +62,7 @@ struct LogSumExp {
     const C best = greatest(team, x, x.length);
     const C shift = std::isinf(best) ? C(0) : best;  // all -inf, or one inf: the sum says it by itself
     const C sum = exponentials(team, x, shift);
-    if (team.first()) out[0] = T(shift + std::log(sum));
+    if (team.first()) out[0] = T(shift + elementary::log(sum));
   }
 };
 
@@ -82,7 +82,7 @@ struct LogSoftmaxGradient {
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const T> y) const {
     const C sum = sum_over(team, y.length, [&](std::int64_t i) { return C(g[i]); });
-    team.each(y.length, [&](std::int64_t i) { out[i] = T(C(g[i]) - std::exp(C(y[i])) * sum); });
+    team.each(y.length, [&](std::int64_t i) { out[i] = T(C(g[i]) - elementary::exp(C(y[i])) * sum); });
   }
 };
 

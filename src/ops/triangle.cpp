@@ -22,7 +22,7 @@ struct Triangle {
   bool lower;
 
   void operator()(const KernelContext& context) const {
-    host::parallel_for(context, rows * matrices, (1 << 15) / columns + 1, [&](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, rows * matrices, (1 << 15) / columns + 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) {
         const std::int64_t split = std::clamp<std::int64_t>(r % rows + edge, 0, columns);
         const std::int64_t kept = lower ? 0 : split, kept_end = lower ? split : columns;

@@ -3,9 +3,9 @@
 namespace lockstep {
 namespace {
 
-using std::cos;
-using std::sin;
-using std::tan;
+using elementary::cos;
+using elementary::sin;
+using elementary::tan;
 
 struct Sin {
   template <class T>

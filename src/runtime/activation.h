@@ -1,10 +1,9 @@
 // What a matrix product may end with, as every backend computes it but for a library's own rounding.
 #pragma once
 
-#include <cmath>
 #include <cstdint>
 
-#include <lockstep/core/float16.h>
+#include <lockstep/core/elementary.h>
 
 namespace lockstep {
 
@@ -21,9 +20,8 @@ LOCKSTEP_HD T relu_of(T x) {
 
 template <class T>
 LOCKSTEP_HD T gelu_tanh_of(T x) {
-  using std::tanh;
   constexpr double kSqrtTwoOverPi = 0.79788456080286535588, kCubic = 0.044715;
-  return x * (1 + tanh(T(kSqrtTwoOverPi) * (x + T(kCubic) * x * x * x))) / 2;
+  return x * (1 + elementary::tanh(T(kSqrtTwoOverPi) * (x + T(kCubic) * x * x * x))) / 2;
 }
 
 template <class T>

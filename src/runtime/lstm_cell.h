@@ -2,7 +2,7 @@
 // its gates: i, f, g, o.
 #pragma once
 
-#include "runtime/gate_functions.h"
+#include <lockstep/core/elementary.h>
 
 namespace lockstep {
 
@@ -10,14 +10,14 @@ namespace lockstep {
 struct LstmForward {
   template <class T>
   LOCKSTEP_HD void operator()(T& h, T& c, T& i, T& f, T& g, T& o, const T& c_before) const {
-    const T in = gate_sigmoid(i), forget = gate_sigmoid(f), candidate = gate_tanh(g), out = gate_sigmoid(o);
+    const T in = elementary::sigmoid(i), forget = elementary::sigmoid(f), candidate = elementary::tanh(g), out = elementary::sigmoid(o);
     const T cell = forget * c_before + in * candidate;
     i = in;
     f = forget;
     g = candidate;
     o = out;
     c = cell;
-    h = out * gate_tanh(cell);
+    h = out * elementary::tanh(cell);
   }
 };
 
@@ -26,7 +26,7 @@ struct LstmBackward {
   template <class T>
   LOCKSTEP_HD void operator()(T& dc, T& di, T& df, T& dg, T& d_o, const T& i, const T& f, const T& g, const T& o,
                               const T& c_before, const T& c, const T& d_output, const T& d_next) const {
-    const T squashed = gate_tanh(c), dh = d_output + d_next;
+    const T squashed = elementary::tanh(c), dh = d_output + d_next;
     const T cell = dc + dh * o * (1 - squashed * squashed);
     const T in = cell * g * i * (1 - i), forget = cell * c_before * f * (1 - f);
     const T candidate = cell * i * (1 - g * g), out = dh * squashed * o * (1 - o), before = cell * f;

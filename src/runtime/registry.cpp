@@ -9,6 +9,7 @@
 #include <utility>
 
 #include <lockstep/core/error.h>
+#include <lockstep/core/instruction_set.h>
 
 #include "core/context.h"
 #include "core/text.h"
@@ -20,6 +21,7 @@ namespace lockstep {
 namespace {
 
 std::shared_ptr<Backend> backend_from_environment() {
+  instruction_set();  // refuses a wrong LOCKSTEP_CPU here, not in a kernel
   const char* const choice = std::getenv("LOCKSTEP_DEVICES");
   return choose_backend(choice ? choice : "");
 }

@@ -2,6 +2,7 @@
 
 #include "core/text.h"
 #include "tensor/kernels/map.h"
+#include "tensor/kernels/transpose.h"
 
 namespace lockstep {
 namespace {
@@ -17,7 +18,16 @@ struct Convert {
   }
 };
 
+bool transpose(const Tensor& to, const Tensor& from) {
+  return visit_bits(to.dtype(), [&]<class T>() {
+    const auto kernel = as_transpose<T>(*to.impl(), *from.impl());
+    if (kernel) launch("copy", 0, to, std::array<const Tensor*, 1>{&from}, *kernel);
+    return kernel.has_value();
+  });
+}
+
 void convert(const Tensor& to, const Tensor& from) {
+  if (to.dtype() == from.dtype() && transpose(to, from)) return;
   visit_all(to.dtype(), [&]<class To>() {
     visit_all(from.dtype(), [&]<class From>() { map<To, From>("copy", 0, Convert<ComputeType<To>>(), to, from); });
   });

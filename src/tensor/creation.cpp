@@ -31,7 +31,7 @@ struct ArangeKernel {
   std::int64_t count;
   double start, step;
   void operator()(const KernelContext& context) const {
-    host::parallel_for(context, count, 1 << 15, [this](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, count, 1 << 15, [this](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) item(i);
     });
   }

@@ -128,7 +128,7 @@ struct RandomKernel {
 
   void operator()(const KernelContext& context) const {
     const std::int64_t blocks = std::int64_t(blocks_for(count, kPer));
-    host::parallel_for(context, blocks, kGrain, [this](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, blocks, kGrain, [this](std::int64_t begin, std::int64_t end) {
       const std::int64_t whole = std::min(end, count / kPer);
       std::int64_t b = begin;
       for (; b + kLanes <= whole; b += kLanes) make_many(b, out + b * kPer);

@@ -16,7 +16,7 @@
 
 #include "nn/modules.h"
 #include "ops/recurrent/sequence.h"
-#include "runtime/gate_functions.h"
+#include <lockstep/core/elementary.h>
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
@@ -217,15 +217,15 @@ TEST(RecurrentSequences, RefuseBackwardOfOutputsThatWereChanged) {
 
 TEST(GateFunctions, AreExactToAFewUnitsAndKeepWhatIsNotANumber) {
   for (float x = -30; x < 30; x += 0.01f) {
-    EXPECT_NEAR(gate_sigmoid(x) * (1 + std::exp(-double(x))), 1, 4e-7) << x;
-    EXPECT_NEAR(gate_tanh(x), std::tanh(double(x)), 4e-7 * std::abs(std::tanh(double(x))) + 1e-30) << x;
+    EXPECT_NEAR(elementary::sigmoid(x) * (1 + std::exp(-double(x))), 1, 4e-7) << x;
+    EXPECT_NEAR(elementary::tanh(x), std::tanh(double(x)), 4e-7 * std::abs(std::tanh(double(x))) + 1e-30) << x;
   }
-  EXPECT_EQ(gate_tanh(0.0f), 0);
-  EXPECT_EQ(gate_tanh(INFINITY), 1);
-  EXPECT_EQ(gate_sigmoid(INFINITY), 1);
-  EXPECT_NEAR(gate_sigmoid(-INFINITY), 0, 1e-37);
-  EXPECT_TRUE(std::isnan(gate_tanh(NAN)));
-  EXPECT_TRUE(std::isnan(gate_sigmoid(NAN)));
+  EXPECT_EQ(elementary::tanh(0.0f), 0);
+  EXPECT_EQ(elementary::tanh(INFINITY), 1);
+  EXPECT_EQ(elementary::sigmoid(INFINITY), 1);
+  EXPECT_NEAR(elementary::sigmoid(-INFINITY), 0, 1e-37);
+  EXPECT_TRUE(std::isnan(elementary::tanh(NAN)));
+  EXPECT_TRUE(std::isnan(elementary::sigmoid(NAN)));
 }
 
 TEST(RecurrentLayers, DropBetweenLayersInTrainingOnly) {

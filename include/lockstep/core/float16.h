@@ -122,8 +122,8 @@ class BFloat16 {
     return float16::bfloat16_of_card(value, converted);
 #else
     const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
-    if (float16::is_nan(word)) return float16::bfloat16_nan(word);  // a quiet one
-    return std::uint16_t((word + 0x7fffu + ((word >> 16) & 1u)) >> 16);
+    const std::uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;
+    return float16::is_nan(word) ? float16::bfloat16_nan(word) : std::uint16_t(rounded);  // a quiet NaN
 #endif
   }
 

@@ -1,12 +1,12 @@
 // What has a name for tensors, for numbers: so that arithmetic is written once, over any T, a number or a Tensor.
-// (exp, tanh and the like: `using std::exp;` beside the function object.)
+// (exp, tanh and the like: `using elementary::exp;` beside the function object.)
 #pragma once
 
 #include <cmath>
 #include <concepts>
 #include <type_traits>
 
-#include <lockstep/core/float16.h>
+#include <lockstep/core/elementary.h>
 
 namespace lockstep {
 
@@ -28,12 +28,12 @@ LOCKSTEP_HD bool eq(T a, std::type_identity_t<T> b) {
 /// As the function of tensors.
 template <std::floating_point T>
 LOCKSTEP_HD T sigmoid(T x) {
-  return 1 / (1 + std::exp(-x));
+  return elementary::sigmoid(x);
 }
 /// As the function of tensors.
 template <std::floating_point T>
 LOCKSTEP_HD T softplus(T x) {  // log(1 + e^x) without overflow
-  return (x > 0 ? x : T(0)) + std::log1p(std::exp(-std::abs(x)));
+  return (x > 0 ? x : T(0)) + elementary::log1p(elementary::exp(-std::abs(x)));
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 #include <type_traits>
 
 #include <lockstep/core/export.h>
+#include <lockstep/core/vectorized.h>
 
 namespace lockstep {
 
@@ -111,6 +112,13 @@ void parallel_for(const KernelContext& context, std::int64_t count, std::int64_t
   parallel_for_pieces(
       count, grain,
       [](const void* f, std::int64_t begin, std::int64_t end) { (*static_cast<const Body*>(f))(begin, end); }, &body);
+}
+
+/// The same, compiled for the processor at hand (core/vectorized.h): for loops over elements.
+template <class Body>
+void vectorized_for(const KernelContext& context, std::int64_t count, std::int64_t grain, const Body& body) {
+  parallel_for(context, count, grain,
+               [&body](std::int64_t begin, std::int64_t end) { vectorized([&] { body(begin, end); }); });
 }
 
 }  // namespace host

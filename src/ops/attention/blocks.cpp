@@ -19,7 +19,7 @@ constexpr double kHidden = -std::numeric_limits<double>::infinity();  // a score
 struct Weight {
   template <class T>
   LOCKSTEP_HD T operator()(T score, T logsumexp) const {
-    return std::exp(score - logsumexp);
+    return elementary::exp(score - logsumexp);
   }
 };
 // The gradient of a score, from that of its weight and the mean of those, weighted.

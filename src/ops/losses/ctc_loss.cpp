@@ -73,7 +73,7 @@ struct CtcWalk {
   LOCKSTEP_HD static T sum_of(T a, T b, T c) {
     const T most = a > b ? (a > c ? a : c) : (b > c ? b : c);
     if (most == -std::numeric_limits<T>::infinity()) return most;
-    return most + std::log(std::exp(a - most) + std::exp(b - most) + std::exp(c - most));
+    return most + elementary::log(elementary::exp(a - most) + elementary::exp(b - most) + elementary::exp(c - most));
   }
 };
 
@@ -94,7 +94,7 @@ struct CtcGradient {
     for (std::int64_t s = 0; s < count; ++s) {
       const std::int64_t c = of.class_of(target, lengths[kTargetStart], s);
       const T ways = forwards[s] + backwards[s];  // both have the class's own
-      if (ways > -std::numeric_limits<T>::infinity()) out[c] -= g[0] * std::exp(ways - log_probs[c] + loss[0]);
+      if (ways > -std::numeric_limits<T>::infinity()) out[c] -= g[0] * elementary::exp(ways - log_probs[c] + loss[0]);
     }
   }
 };

@@ -2,7 +2,7 @@
 // included. Gates: r, z, n.
 #include "ops/recurrent/fused_sequence.h"
 #include "ops/recurrent/sequences.h"
-#include "runtime/gate_functions.h"
+#include <lockstep/core/elementary.h>
 
 namespace lockstep::recurrent {
 namespace {
@@ -11,8 +11,8 @@ namespace {
 struct GruForward {
   template <class T>
   LOCKSTEP_HD void operator()(T& h, T& r, T& z, T& n, const T& hr, const T& hz, const T& hn, const T& before) const {
-    const T reset = gate_sigmoid(r + hr), update = gate_sigmoid(z + hz);
-    const T candidate = gate_tanh(n + reset * hn);
+    const T reset = elementary::sigmoid(r + hr), update = elementary::sigmoid(z + hz);
+    const T candidate = elementary::tanh(n + reset * hn);
     r = reset;
     z = update;
     n = candidate;

@@ -1,7 +1,7 @@
 // The plain recurrent layer (Elman 1990): one sum, and tanh or relu.
 #include "ops/recurrent/fused_sequence.h"
 #include "ops/recurrent/sequences.h"
-#include "runtime/gate_functions.h"
+#include <lockstep/core/elementary.h>
 
 namespace lockstep::recurrent {
 namespace {
@@ -10,7 +10,7 @@ struct RnnTanh {
   static constexpr const char* kNode = "RnnTanh";
   template <class T>
   LOCKSTEP_HD static T of(T x) {
-    return gate_tanh(x);
+    return elementary::tanh(x);
   }
   template <class T>
   LOCKSTEP_HD static T slope(T y) {

@@ -2,11 +2,15 @@
 // the gradient (Dao et al., FlashAttention, 2022). What is added to what depends on the sizes alone, not on threads.
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <memory>
 #include <vector>
 
-#include "runtime/host/exponential.h"
+#include <lockstep/core/by_halves.h>
+#include <lockstep/core/elementary.h>
+#include <lockstep/core/vectorized.h>
+
 #include "runtime/host/fused.h"
 #include "runtime/host/library_use.h"
 #include "runtime/host/matmul_piece.h"
@@ -60,6 +64,21 @@ void product(std::int64_t m, std::int64_t n, std::int64_t k, Factor<T> a, Factor
                 .beta = beta});
 }
 
+// x[i] = exp(x[i] - shift); returns their sum.
+template <class T>
+T exponentials(T* x, std::int64_t count, T shift) {
+  return by_lanes(
+      0, count, T(0), [&](T sum, std::int64_t i) { return sum + (x[i] = elementary::exp(x[i] - shift)); },
+      std::plus<>());
+}
+
+template <class T>
+T greatest_of(const T* x, std::int64_t count, T least) {
+  const auto greater = [](T a, T b) { return b > a ? b : a; };
+  return by_lanes(
+      0, count, least, [&](T most, std::int64_t i) { return greater(most, x[i]); }, greater);
+}
+
 // One call, as all heads see it.
 template <class T>
 struct Attention {
@@ -82,9 +101,18 @@ struct Attention {
     if (mask.present) {
       const auto* added = static_cast<const T*>(mask.data) + n * mask.strides[0] + h * mask.strides[1] +
                           row * mask.strides[2] + key_at * mask.strides[3];
-      for (std::int64_t i = 0; i < rows; ++i)
-        for (std::int64_t j = 0; j < columns; ++j)
-          to[i * kKeys + j] += added[i * mask.strides[2] + j * mask.strides[3]];
+      vectorized([&] {
+        for (std::int64_t i = 0; i < rows; ++i) {
+          T* const row_to = to + i * kKeys;
+          const T* const row_added = added + i * mask.strides[2];
+          if (mask.strides[3] == 1) {
+#pragma GCC ivdep
+            for (std::int64_t j = 0; j < columns; ++j) row_to[j] += row_added[j];
+          } else {
+            for (std::int64_t j = 0; j < columns; ++j) row_to[j] += row_added[j * mask.strides[3]];
+          }
+        }
+      });
     }
     if (!op.causal) return;
     for (std::int64_t i = 0; i < rows; ++i)
@@ -107,19 +135,20 @@ void forward_tile(const Attention<T>& a, std::int64_t n, std::int64_t h, std::in
     const std::int64_t columns = a.seen(row, rows, key_at);
     if (columns <= 0) break;
     a.scores(q, k, n, h, row, rows, key_at, columns, scores);
-    for (std::int64_t i = 0; i < rows; ++i) {
-      T* const s = scores + i * kKeys;
-      T most = greatest[i];
-      for (std::int64_t j = 0; j < columns; ++j) most = s[j] > most ? s[j] : most;
-      const T shift = most == a.kHidden ? T(0) : most;  // nothing seen yet
-      if (most != greatest[i] && key_at > 0) {
-        const T factor = std::exp(greatest[i] - shift);
-        sums[i] *= factor;
-        for (std::int64_t c = 0; c < y.columns; ++c) y.at(row + i)[c] *= factor;
+    vectorized([&] {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        T* const s = scores + i * kKeys;
+        const T most = greatest_of(s, columns, greatest[i]);
+        const T shift = most == a.kHidden ? T(0) : most;  // nothing seen yet
+        if (most != greatest[i] && key_at > 0) {
+          const T factor = std::exp(greatest[i] - shift);
+          sums[i] *= factor;
+          for (std::int64_t c = 0; c < y.columns; ++c) y.at(row + i)[c] *= factor;
+        }
+        greatest[i] = most;
+        sums[i] += exponentials(s, columns, shift);
       }
-      greatest[i] = most;
-      sums[i] += exponentials(s, columns, shift);
-    }
+    });
     product<T>(rows, v.columns, columns, {scores, kKeys}, {v.at(key_at), v.pitch}, y.at(row), y.pitch, 1, key_at > 0);
   }
   const FusedOperand& logsumexp = a.op.operands[5];
@@ -169,11 +198,14 @@ struct Gradients {
                     out = head_of<T>(y, n, h);
       const T* const log_at =
           static_cast<const T*>(logsumexp.data) + n * logsumexp.strides[0] + h * logsumexp.strides[1];
-      for (std::int64_t i = 0; i < a.queries; ++i) {
-        T sum = 0;
-        for (std::int64_t c = 0; c < out.columns; ++c) sum += from.at(i)[c] * out.at(i)[c];
-        along[std::size_t(i)] = sum;
-      }
+      vectorized([&] {
+        for (std::int64_t i = 0; i < a.queries; ++i) {
+          const T *const g_row = from.at(i), *const y_row = out.at(i);
+          along[std::size_t(i)] = by_lanes(
+              0, out.columns, T(0), [&](T sum, std::int64_t c) { return sum + g_row[c] * y_row[c]; },
+              std::plus<>());
+        }
+      });
       for (std::int64_t key_at = 0; key_at < a.keys; key_at += kKeys)
         for (std::int64_t row = 0; row < a.queries; row += kQueries) {
           const std::int64_t rows = std::min(kQueries, a.queries - row), columns = a.seen(row, rows, key_at);
@@ -181,12 +213,15 @@ struct Gradients {
           a.scores(q, k, n, h, row, rows, key_at, columns, p.data());
           product<T>(rows, columns, v.columns, {from.at(row), from.pitch}, {v.at(key_at), v.pitch, true}, d.data(),
                      kKeys, 1, 0);
-          for (std::int64_t i = 0; i < rows; ++i) {
-            T *const weights = &p[std::size_t(i * kKeys)], *const slopes = &d[std::size_t(i * kKeys)];
-            exponentials(weights, columns, log_at[(row + i) * logsumexp.strides[2]]);
-            const T mean = along[std::size_t(row + i)];
-            for (std::int64_t j = 0; j < columns; ++j) slopes[j] = weights[j] * (slopes[j] - mean);
-          }
+          vectorized([&] {
+            for (std::int64_t i = 0; i < rows; ++i) {
+              T *const weights = &p[std::size_t(i * kKeys)], *const slopes = &d[std::size_t(i * kKeys)];
+              exponentials(weights, columns, log_at[(row + i) * logsumexp.strides[2]]);
+              const T mean = along[std::size_t(row + i)];
+#pragma GCC ivdep
+              for (std::int64_t j = 0; j < columns; ++j) slopes[j] = weights[j] * (slopes[j] - mean);
+            }
+          });
           product<T>(columns, v.columns, rows, {p.data(), kKeys, true}, {from.at(row), from.pitch}, to_v.at(key_at),
                      to_v.pitch, 1, 1);
           product<T>(columns, q.columns, rows, {d.data(), kKeys, true}, {q.at(row), q.pitch}, to_k.at(key_at),

@@ -2,6 +2,10 @@
 // may lie channels-last or row-major. What is added with what depends on the shape alone.
 #include <algorithm>
 #include <cmath>
+#include <functional>
+
+#include <lockstep/core/by_halves.h>
+#include <lockstep/core/vectorized.h>
 
 #include "core/channels_last.h"
 #include "runtime/host/fused.h"
@@ -42,7 +46,6 @@ struct Partial {
 };
 
 constexpr std::int64_t kChannelsAtOnce = 256;  // channels whose sums stay in the first-level cache
-constexpr int kLanes = 16;
 
 // Calls row(values of x, values of y, first channel, count) for the rows of a chunk, some channels at a time.
 template <class T, class Body>
@@ -54,14 +57,8 @@ void rows_of_chunk(const Extent& e, std::int64_t chunk, std::int64_t from, std::
 
 template <class T, class F>
 T sum_of(std::int64_t count, const F& f) {
-  T lanes[kLanes] = {};
-  std::int64_t i = 0;
-  for (; i + kLanes <= count; i += kLanes)
-    for (int l = 0; l < kLanes; ++l) lanes[l] += f(i + l);
-  for (int l = 0; i < count; ++i, ++l) lanes[l] += f(i);
-  for (int half = kLanes / 2; half > 0; half /= 2)
-    for (int l = 0; l < half; ++l) lanes[l] += lanes[l + half];
-  return lanes[0];
+  return by_lanes(
+      0, count, T(0), [&](T sum, std::int64_t i) { return sum + f(i); }, std::plus<>());
 }
 
 // Means and sums of squared distances from them.
@@ -128,7 +125,7 @@ void chunk_sums(const Extent& e, const T* g, const T* x, const T* mean, std::int
 // to[i] = f(at, channel, i) for every element; f is a function of the channel's numbers.
 template <class T, class F>
 void for_elements(const KernelContext& context, const Extent& e, const F& f) {
-  parallel_for(context, e.chunks(), e.grain(), [&](std::int64_t begin, std::int64_t end) {
+  vectorized_for(context, e.chunks(), e.grain(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk)
       for (std::int64_t r = 0; r < e.rows_of(chunk); ++r) {
         const std::int64_t row = (chunk * e.chunk() + r) * e.channels * e.inner;
@@ -163,7 +160,7 @@ void normalize_batch(const KernelContext& context, const FusedOp& op, const Exte
   const T* const bias = operand<T>(op, 2);
   T *const y = operand<T>(op, 3), *const mean = operand<T>(op, 4), *const variance = operand<T>(op, 5);
   const Partial partial = {workspace, e.channels};
-  parallel_for(context, e.chunks(), e.grain(), [&](std::int64_t begin, std::int64_t end) {
+  vectorized_for(context, e.chunks(), e.grain(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) chunk_moments(e, x, chunk, partial);
   });
   // Chan, Golub, LeVeque: "Algorithms for computing the sample variance", 1983.
@@ -193,7 +190,7 @@ void normalize_batch_gradient(const KernelContext& context, const FusedOp& op, c
   const T *const mean = operand<T>(op, 3), *const variance = operand<T>(op, 4);
   T *const of_x = operand<T>(op, 5), *const of_weight = operand<T>(op, 6), *const of_bias = operand<T>(op, 7);
   const Partial partial = {workspace, e.channels};
-  parallel_for(context, e.chunks(), e.grain(), [&](std::int64_t begin, std::int64_t end) {
+  vectorized_for(context, e.chunks(), e.grain(), [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t chunk = begin; chunk < end; ++chunk) chunk_sums(e, g, x, mean, chunk, partial);
   });
   for (std::int64_t chunk = 1; chunk < e.chunks(); ++chunk)

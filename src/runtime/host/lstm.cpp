@@ -3,6 +3,7 @@
 // the pieces.
 #include <algorithm>
 
+#include <lockstep/core/vectorized.h>
 #include <lockstep/runtime/threads.h>
 
 #include "runtime/host/fused.h"
@@ -48,21 +49,22 @@ void for_pieces(const KernelContext& context, const Sizes& sizes, const Body& bo
   });
 }
 
-// By pointers to rows, and flat, so that they become vector instructions.
-[[gnu::noinline, gnu::flatten]] void forward_row(std::int64_t n, float* gates, const float* c_before, float* h,
-                                                 float* c) {
+void forward_row(std::int64_t n, float* gates, const float* c_before, float* h, float* c) {
   float *const i = gates, *const f = i + n, *const g = f + n, *const o = g + n;
+  vectorized([=] {
 #pragma GCC ivdep
-  for (std::int64_t j = 0; j < n; ++j) LstmForward()(h[j], c[j], i[j], f[j], g[j], o[j], c_before[j]);
+    for (std::int64_t j = 0; j < n; ++j) LstmForward()(h[j], c[j], i[j], f[j], g[j], o[j], c_before[j]);
+  });
 }
-[[gnu::noinline, gnu::flatten]] void backward_row(std::int64_t n, const float* gates, const float* c_before,
-                                                  const float* c, const float* d_output, const float* dh, float* dc,
-                                                  float* d_gates) {
+void backward_row(std::int64_t n, const float* gates, const float* c_before, const float* c, const float* d_output,
+                  const float* dh, float* dc, float* d_gates) {
   const float *const i = gates, *const f = i + n, *const g = f + n, *const o = g + n;
   float *const di = d_gates, *const df = di + n, *const dg = df + n, *const d_o = dg + n;
+  vectorized([=] {
 #pragma GCC ivdep
-  for (std::int64_t j = 0; j < n; ++j)
-    LstmBackward()(dc[j], di[j], df[j], dg[j], d_o[j], i[j], f[j], g[j], o[j], c_before[j], c[j], d_output[j], dh[j]);
+    for (std::int64_t j = 0; j < n; ++j)
+      LstmBackward()(dc[j], di[j], df[j], dg[j], d_o[j], i[j], f[j], g[j], o[j], c_before[j], c[j], d_output[j], dh[j]);
+  });
 }
 
 void forward(const KernelContext& context, const FusedOp& op, void* workspace) {

@@ -5,12 +5,15 @@
 #include <cstring>
 #include <type_traits>
 
-#if defined(__AVX2__) && defined(__F16C__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
-#define LOCKSTEP_WIDE_STORES
-#include <immintrin.h>
-#endif
+#include <lockstep/core/float16_rows.h>
+#include <lockstep/core/vectorized.h>
 
 #include "core/integers.h"
+
+#if defined(__SSE2__) && !defined(__SANITIZE_THREAD__) && !defined(__SANITIZE_ADDRESS__)
+#define LOCKSTEP_WIDE_STORES
+#include <emmintrin.h>
+#endif
 
 namespace lockstep::host {
 namespace {
@@ -51,25 +54,19 @@ const T* at(const void* data, std::size_t begin) {
   return static_cast<const T*>(data) + begin;
 }
 
-// Loops of their own, so that each becomes vector instructions.
-template <class A, class T>
-void convert(const T* from, A* to, std::size_t count) {
-  for (std::size_t i = 0; i < count; ++i) to[i] = A(from[i]);
-}
-
 // Writes what nobody has read, and what is too much to stay in the caches, around them: to write a line into a cache
 // is to read it first. Every such write is followed by finish_writes() before others are told.
 void write_around(void* to, const void* from, std::size_t bytes) {
 #ifdef LOCKSTEP_WIDE_STORES
-  constexpr std::size_t kWidth = sizeof(__m256i);
+  constexpr std::size_t kWidth = sizeof(__m128i);
   auto* target = static_cast<std::byte*>(to);
   const auto* source = static_cast<const std::byte*>(from);
   const std::size_t head = std::min(bytes, (0 - reinterpret_cast<std::uintptr_t>(target)) % kWidth);
   std::memcpy(target, source, head);
   std::size_t at = head;
   for (; at + kWidth <= bytes; at += kWidth)
-    _mm256_stream_si256(reinterpret_cast<__m256i*>(target + at),
-                        _mm256_loadu_si256(reinterpret_cast<const __m256i*>(source + at)));
+    _mm_stream_si128(reinterpret_cast<__m128i*>(target + at),
+                     _mm_loadu_si128(reinterpret_cast<const __m128i*>(source + at)));
   std::memcpy(target + at, source + at, bytes - at);
 #else
   std::memcpy(to, from, bytes);
@@ -105,7 +102,7 @@ const A* as_accumulators(const T* from, A* wide, std::size_t count) {
   if constexpr (sizeof(A) == sizeof(T)) {
     return reinterpret_cast<const A*>(from);  // the same type, or its unsigned one
   } else {
-    convert(from, wide, count);
+    widen(from, 1, std::int64_t(count), wide);
     return wide;
   }
 }
@@ -145,9 +142,9 @@ void reduce_block(const RankReduction& reduction, double divisor, std::size_t be
   if constexpr (sizeof(A) == sizeof(T)) {
     write(reduction, result, sizeof(T), begin, count);
   } else {
-    T narrow[kBlock];
-    convert(result, narrow, count);
-    write(reduction, narrow, sizeof(T), begin, count);
+    T narrowed[kBlock];
+    narrow(result, std::int64_t(count), narrowed, 1);
+    write(reduction, narrowed, sizeof(T), begin, count);
   }
 }
 
@@ -210,7 +207,7 @@ std::size_t carried_size(DType dtype, ReduceOp) noexcept {
 
 void reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, std::size_t begin, std::size_t end,
                   const void* carried, void* carry) {
-  reduce_elements(reduction, dtype, op, {begin, end, carried, carry});
+  vectorized([&] { reduce_elements(reduction, dtype, op, {begin, end, carried, carry}); });
   finish_writes();
 }
 

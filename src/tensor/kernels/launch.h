@@ -32,21 +32,26 @@ void enqueue(DeviceState& device, const StreamHandle& stream, const LaunchInfo& 
 }
 
 /// `body(const KernelContext&)` must hold its arguments by value: it may run later. The tensors live on one device.
+template <std::size_t Writes, std::size_t Reads, class Body>
+void launch(const char* name, double flops, const std::array<const Tensor*, Writes>& written,
+            const std::array<const Tensor*, Reads>& read, const Body& body) {
+  DeviceState& device = *written[0]->impl()->storage->device;
+  if (device.device.is_cpu()) return enqueue(device, {}, {name, flops, {}}, body);  // at once: nothing to order
+  const StreamHandle stream = current_stream_handle(device);
+  std::array<Access, Writes + Reads> accesses;
+  Access* access = accesses.data();
+  const auto add = [&](const Tensor* tensor, AccessKind kind) {
+    *access++ = {region_of(*tensor->impl()), kind};
+    use_on(stream, *tensor);
+  };
+  for (const Tensor* tensor : written) add(tensor, AccessKind::write);
+  for (const Tensor* tensor : read) add(tensor, AccessKind::read);
+  enqueue(device, stream, {name, flops, accesses}, body);
+}
 template <std::size_t Reads, class Body>
 void launch(const char* name, double flops, const Tensor& written, const std::array<const Tensor*, Reads>& read,
             const Body& body) {
-  DeviceState& device = *written.impl()->storage->device;
-  if (device.device.is_cpu()) return enqueue(device, {}, {name, flops, {}}, body);  // at once: nothing to order
-  const StreamHandle stream = current_stream_handle(device);
-  std::array<Access, Reads + 1> accesses;
-  accesses[0] = {region_of(*written.impl()), AccessKind::write};
-  use_on(stream, written);
-  Access* access = accesses.data();
-  for (const Tensor* tensor : read) {
-    *++access = {region_of(*tensor->impl()), AccessKind::read};
-    use_on(stream, *tensor);
-  }
-  enqueue(device, stream, {name, flops, accesses}, body);
+  launch(name, flops, std::array<const Tensor*, 1>{&written}, read, body);
 }
 
 }  // namespace lockstep

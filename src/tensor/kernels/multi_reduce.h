@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/core/by_halves.h>
 #include <lockstep/tensor/kernels/map_kernel.h>
 
 #include "tensor/kernels/launch.h"
@@ -28,7 +29,6 @@ template <class R, class T>
 struct MultiReduceKernel {
   static constexpr std::int64_t kPiece = 1 << 14;  // elements that are combined by themselves
   static constexpr std::int64_t kBuffer = 512;
-  static constexpr int kLanes = 16;
 
   struct Row {
     const T* from;
@@ -44,7 +44,7 @@ struct MultiReduceKernel {
   void operator()(const KernelContext& context) const {
     const std::int64_t pieces = rows->back().first + rows->back().pieces();
     std::vector<double> partial(static_cast<std::size_t>(pieces));
-    host::parallel_for(context, pieces, 2, [&](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, pieces, 2, [&](std::int64_t begin, std::int64_t end) {
       auto row = std::partition_point(rows->begin(), rows->end(),
                                       [begin](const Row& r) { return r.first + r.pieces() <= begin; });
       for (std::int64_t p = begin; p < end; ++p) {

@@ -6,7 +6,7 @@
 #include <array>
 #include <vector>
 
-#include <lockstep/tensor/kernels/by_halves.h>
+#include <lockstep/core/by_halves.h>
 #include <lockstep/tensor/kernels/visit.h>
 #include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"
@@ -24,7 +24,6 @@ struct ReduceKernel {
   using Accumulator = typename R::Accumulator;
   static constexpr std::int64_t kGrain = 1 << 15;
   static constexpr std::int64_t kPiece = 1 << 16;  // elements of a long row that are combined by themselves
-  static constexpr int kLanes = 16;                // independent chains in a row, for the vector units
 
   R reducer;
   Out* out;
@@ -40,13 +39,13 @@ struct ReduceKernel {
     else if (kept.numel == 1 && reduced.numel > kPiece)
       one_long(context);
     else
-      host::parallel_for(context, kept.numel, kGrain / std::max<std::int64_t>(reduced.numel, 1) + 1,
-                         [this](std::int64_t begin, std::int64_t end) {
-                           for (std::int64_t o = begin; o < end; ++o) {
-                             const auto [to, from] = offsets_at(kept, o);
-                             store(out[to], span(in + from, 0, reduced.numel));
-                           }
-                         });
+      host::vectorized_for(context, kept.numel, kGrain / std::max<std::int64_t>(reduced.numel, 1) + 1,
+                           [this](std::int64_t begin, std::int64_t end) {
+                             for (std::int64_t o = begin; o < end; ++o) {
+                               const auto [to, from] = offsets_at(kept, o);
+                               store(out[to], span(in + from, 0, reduced.numel));
+                             }
+                           });
   }
 
  private:
@@ -81,25 +80,14 @@ struct ReduceKernel {
   }
 
   Accumulator row(const In* from, std::int64_t count, std::int64_t step) const {
-    if (count < kLanes) {
-      Accumulator total = reducer.identity();
-      for (std::int64_t i = 0; i < count; ++i) total = reducer.combine(total, load(from[i * step]));
-      return total;
-    }
-    Accumulator lanes[kLanes];
-    for (Accumulator& lane : lanes) lane = reducer.identity();
-    std::int64_t i = 0;
-    if (step == 1) {
-      for (; i + kLanes <= count; i += kLanes)
-        for (int l = 0; l < kLanes; ++l) lanes[l] = reducer.combine(lanes[l], load(from[i + l]));
-    } else {
-      for (; i + kLanes <= count; i += kLanes)
-        for (int l = 0; l < kLanes; ++l) lanes[l] = reducer.combine(lanes[l], load(from[(i + l) * step]));
-    }
-    for (int l = 0; i < count; ++i, ++l) lanes[l] = reducer.combine(lanes[l], load(from[i * step]));
-    for (int half = kLanes / 2; half > 0; half /= 2)
-      for (int l = 0; l < half; ++l) lanes[l] = reducer.combine(lanes[l], lanes[l + half]);
-    return lanes[0];
+    const auto combine = [this](const Accumulator& a, const Accumulator& b) { return reducer.combine(a, b); };
+    const auto all = [&](const auto& at) {
+      return by_lanes(
+          0, count, reducer.identity(),
+          [&](const Accumulator& total, std::int64_t i) { return reducer.combine(total, load(at(i))); }, combine);
+    };
+    return step == 1 ? all([&](std::int64_t i) { return from[i]; })
+                     : all([&](std::int64_t i) { return from[i * step]; });
   }
 
   Accumulator load(In value) const { return reducer.load(ComputeType<In>(value)); }
@@ -107,7 +95,7 @@ struct ReduceKernel {
   void one_long(const KernelContext& context) const {
     const std::int64_t pieces = (reduced.numel + kPiece - 1) / kPiece;
     std::vector<Accumulator> partial(static_cast<std::size_t>(pieces));
-    host::parallel_for(context, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t p = begin; p < end; ++p)
         partial[std::size_t(p)] = span(in, p * kPiece, std::min((p + 1) * kPiece, reduced.numel));
     });
@@ -133,7 +121,7 @@ struct ReduceKernel {
       for (std::int64_t c = 0; c < columns_of(block); ++c) store(out[block * kBeside + c], totals[std::size_t(c)]);
     };
     const std::int64_t grain = kGrain / (std::max<std::int64_t>(rows / pieces, 1) * std::min(kBeside, kept.numel)) + 1;
-    host::parallel_for(context, blocks * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, blocks * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t block = at / pieces, piece = at % pieces, count = columns_of(block);
         const Totals totals = by_halves(

@@ -71,10 +71,10 @@ struct WindowsToColumns {
   void operator()(const KernelContext& context) const {
     const WindowPlanes& windows = columns.windows;
     const std::int64_t rows = windows.output_rows(), length = windows.axes[3].out;
-    host::parallel_for(context, windows.planes * columns.elements() * rows, (1 << 14) / length + 1,
-                       [&](std::int64_t begin, std::int64_t end) {
-                         for (std::int64_t r = begin; r < end; ++r) copy_row(r / rows, r % rows, to + r * length);
-                       });
+    host::vectorized_for(context, windows.planes * columns.elements() * rows, (1 << 14) / length + 1,
+                         [&](std::int64_t begin, std::int64_t end) {
+                           for (std::int64_t r = begin; r < end; ++r) copy_row(r / rows, r % rows, to + r * length);
+                         });
   }
 
  private:
@@ -135,18 +135,18 @@ struct ColumnsToWindows {
   void operator()(const KernelContext& context) const {
     const WindowPlanes& windows = columns.windows;
     const std::int64_t rows = windows.input_rows(), length = windows.axes[3].in;
-    host::parallel_for(context, windows.planes * rows, (1 << 14) / (length * columns.elements()) + 1,
-                       [&](std::int64_t begin, std::int64_t end) {
-                         std::vector<A> sums(std::size_t(kNarrow<T> ? length : 0));
-                         for (std::int64_t r = begin; r < end; ++r) {
-                           if constexpr (kNarrow<T>) {
-                             add_row(r / rows, r % rows, sums.data());
-                             lockstep::narrow(sums.data(), length, to + r * length, 1);
-                           } else {
-                             add_row(r / rows, r % rows, to + r * length);
+    host::vectorized_for(context, windows.planes * rows, (1 << 14) / (length * columns.elements()) + 1,
+                         [&](std::int64_t begin, std::int64_t end) {
+                           std::vector<A> sums(std::size_t(kNarrow<T> ? length : 0));
+                           for (std::int64_t r = begin; r < end; ++r) {
+                             if constexpr (kNarrow<T>) {
+                               add_row(r / rows, r % rows, sums.data());
+                               lockstep::narrow(sums.data(), length, to + r * length, 1);
+                             } else {
+                               add_row(r / rows, r % rows, to + r * length);
+                             }
                            }
-                         }
-                       });
+                         });
   }
 
  private:

@@ -66,15 +66,15 @@ struct WindowMax {
   void operator()(const KernelContext& context) const {
     const std::int64_t rows = windows.output_rows(), width = windows.axes[3].in;
     const std::int64_t window = windows.axes[0].size * windows.axes[1].size * windows.axes[2].size + 1;
-    host::parallel_for(context, windows.planes * rows, kGrain / (width * window) + 1,
-                       [&](std::int64_t begin, std::int64_t end) {
-                         Buffers buffers(width, windows.axes[3]);
-                         for (std::int64_t r = begin; r < end; ++r)
-                           if (places)
-                             make_row<true>(buffers, r / rows, r % rows);
-                           else
-                             make_row<false>(buffers, r / rows, r % rows);
-                       });
+    host::vectorized_for(context, windows.planes * rows, kGrain / (width * window) + 1,
+                         [&](std::int64_t begin, std::int64_t end) {
+                           Buffers buffers(width, windows.axes[3]);
+                           for (std::int64_t r = begin; r < end; ++r)
+                             if (places)
+                               make_row<true>(buffers, r / rows, r % rows);
+                             else
+                               make_row<false>(buffers, r / rows, r % rows);
+                         });
   }
 
  private:
@@ -188,7 +188,7 @@ struct WindowAdd {
     const std::int64_t row = windows.axes[3].in,
                        blocks = windows.row_is_spatial ? 1 : (row + kChannels - 1) / kChannels;
     const std::int64_t part = windows.inputs() / blocks + 1;
-    host::parallel_for(
+    host::vectorized_for(
         context, windows.planes * blocks, (1 << 14) / part + 1, [&](std::int64_t begin, std::int64_t end) {
           std::vector<A> wide(std::size_t(kNarrow<T> ? windows.inputs() : 0));
           for (std::int64_t n = begin; n < end; ++n) {
@@ -240,7 +240,7 @@ struct WindowPick {
     to[i] = places[i] < 0 ? T(0) : plane[place];
   }
   void operator()(const KernelContext& context) const {
-    host::parallel_for(context, items(), 1 << 14, [this](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, items(), 1 << 14, [this](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) item(i);
     });
   }

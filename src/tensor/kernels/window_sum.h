@@ -97,7 +97,7 @@ struct WindowSum {
     const std::int64_t rows = transposed ? windows.input_rows() : windows.output_rows();
     const std::int64_t taps = tables[0].most * tables[1].most * tables[2].most;
     const std::int64_t cost = source_row() * std::max<std::int64_t>(taps, 1) + target_row();
-    host::parallel_for(context, windows.planes * rows, kGrain / cost + 1, [&](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, windows.planes * rows, kGrain / cost + 1, [&](std::int64_t begin, std::int64_t end) {
       std::vector<A> sum(static_cast<std::size_t>(source_row()));
       std::vector<A> result(static_cast<std::size_t>(kNarrow<T> ? target_row() : 0));
       for (std::int64_t r = begin; r < end; ++r) {

@@ -6,39 +6,122 @@
 #include <tuple>
 #include <utility>
 
+#include <lockstep/core/float16_rows.h>
+#include <lockstep/core/vectorized.h>
 #include <lockstep/runtime/kernel.h>
 #include <lockstep/tensor/kernels/geometry.h>
 #include <lockstep/tensor/kernels/visit.h>
 
 namespace lockstep {
 
-// One row on the host, the inner loop of every elementwise operation. Not inlined: one copy serves dense and strided
-// operands, and the 16-bit types, which pass through buffers of floats.
-template <class F, class Out, class... In>
-[[gnu::noinline]] void map_row(const F& f, std::int64_t count, Out* to, std::int64_t step,
-                               std::pair<const In*, std::int64_t>... from) {
-  if (step == 1 && ((from.second == 1) && ...)) {
-#pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) to[i] = Out(f(from.first[i]...));
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) to[i * step] = Out(f(from.first[i * from.second]...));
-  }
-}
-
-/// Between 16-bit floats and the floats that they compute in.
-LOCKSTEP_API void widen(const Half* from, std::int64_t step, std::int64_t count, float* to) noexcept;
-LOCKSTEP_API void widen(const BFloat16* from, std::int64_t step, std::int64_t count, float* to) noexcept;
-LOCKSTEP_API void narrow(const float* from, std::int64_t count, Half* to, std::int64_t step) noexcept;
-LOCKSTEP_API void narrow(const float* from, std::int64_t count, BFloat16* to, std::int64_t step) noexcept;
+/// Results of elements that share a loop with others do not depend on their places, because loops over elements have
+/// whole vectors alone: so many elements, or a multiple. What remains is filled up in a buffer.
+inline constexpr std::int64_t kVector = 16;
 
 template <class T>
 inline constexpr bool kNarrow = std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>;
+
+// Elements between a row and a buffer. What fills up the buffer's last vector are copies of the first.
+template <class T>
+[[gnu::noinline]] void gather_row(const T* from, std::int64_t step, std::int64_t count, T* to) noexcept {
+  if (step == 0) {
+    std::fill_n(to, (count + kVector - 1) & -kVector, *from);
+    return;
+  }
+  if (step == 1)
+    std::copy_n(from, count, to);
+  else
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+  for (; count % kVector != 0; ++count) to[count] = *from;
+}
+template <class T>
+[[gnu::noinline]] void scatter_row(const T* from, std::int64_t count, T* to, std::int64_t step) noexcept {
+  if (step == 1)
+    std::copy_n(from, count, to);
+  else
+    for (std::int64_t i = 0; i < count; ++i) to[i * step] = from[i];
+}
+
+/// A part of a row of an operand in its compute type, as a loop over whole vectors takes it: in place, or in a buffer.
+template <class T>
+class RowPart {
+ public:
+  using Element = std::remove_const_t<T>;
+  using Wide = ComputeType<Element>;
+  static constexpr std::int64_t kBuffer = 256;  ///< Elements that a buffer holds.
+
+  /// How many elements of `count`, the rest of a row, the next part has.
+  static std::int64_t length(std::int64_t count, bool all_in_place) {
+    const std::int64_t whole = count & -kVector;
+    return whole == 0 ? count : all_in_place ? whole : std::min(whole, kBuffer);
+  }
+  static bool lies_in_place(std::int64_t step) { return !kNarrow<Element> && step == 1; }
+
+  /// Elements [at, at + count). `reads`: whether the loop reads them.
+  RowPart(T* data, std::int64_t step, std::int64_t at, std::int64_t count, bool reads = true)
+      : data_(data + at * step), step_(step), count_(count), in_place_(lies_in_place(step) && count % kVector == 0) {
+    if (in_place_ || !reads) return;
+    if constexpr (kNarrow<Element>) {
+      widen(data_, step, count, buffer_);
+      for (; count % kVector != 0; ++count) buffer_[count] = buffer_[0];
+    } else {
+      gather_row<Element>(data_, step, count, buffer_);
+    }
+  }
+
+  /// Its elements, and such as fill up the last vector.
+  auto* wide() {
+    if constexpr (kNarrow<Element>)
+      return buffer_;
+    else
+      return in_place_ ? data_ : static_cast<T*>(buffer_);
+  }
+  /// Takes what the loop has written to where it belongs.
+  void store() const {
+    if constexpr (std::is_const_v<T>)
+      return;
+    else if constexpr (kNarrow<Element>)
+      narrow(buffer_, count_, data_, step_);
+    else if (!in_place_)
+      scatter_row(buffer_, count_, data_, step_);
+  }
+
+ private:
+  T* data_;
+  std::int64_t step_, count_;
+  bool in_place_;
+  alignas(64) Wide buffer_[kBuffer];
+};
+
+// `count` is a multiple of kVector.
+template <class F, class Out, class... In>
+void map_vectors(const F& function, std::int64_t count, Out* to, const In*... from) {
+  const F f = function;  // a copy that no operand can alias
+#pragma GCC ivdep
+  for (std::int64_t i = 0; i < count; ++i) to[i] = Out(f(from[i]...));
+}
+
+// One row on the host, the inner loop of every elementwise operation.
+template <class F, class Out, class... In>
+[[gnu::noinline]] void map_row(const F& f, std::int64_t count, Out* to, std::int64_t step,
+                               std::pair<const In*, std::int64_t>... from) {
+  vectorized([&] {
+    const bool in_place = RowPart<Out>::lies_in_place(step) && (RowPart<const In>::lies_in_place(from.second) && ...);
+    for (std::int64_t at = 0; at < count;) {
+      const std::int64_t n = RowPart<Out>::length(count - at, in_place);
+      RowPart<Out> result(to, step, at, n, false);
+      map_vectors(f, (n + kVector - 1) & -kVector, result.wide(),
+                  RowPart<const In>(from.first, from.second, at, n).wide()...);
+      result.store();
+      at += n;
+    }
+  });
+}
 
 template <class F, class Out, class... In>
 struct MapKernel {
   static constexpr int kOperands = 1 + sizeof...(In);
   static constexpr std::int64_t kGrain = 1 << 15;  // elements that are worth a task
-  static constexpr std::int64_t kBuffer = 512;     // elements converted at a time
 
   F f;
   Out* out;
@@ -52,7 +135,8 @@ struct MapKernel {
   void host(const KernelContext& context, std::index_sequence<I...>) const {
     if (geometry.dense) {
       host::parallel_for(context, geometry.numel, kGrain, [this](std::int64_t begin, std::int64_t end) {
-        row(end - begin, out + begin, 1, std::make_pair(std::get<I>(in) + begin, std::int64_t(1))...);
+        map_row<F, Out, In...>(f, end - begin, out + begin, 1,
+                               std::make_pair(std::get<I>(in) + begin, std::int64_t(1))...);
       });
       return;
     }
@@ -62,49 +146,11 @@ struct MapKernel {
       const int last = geometry.sizes.rank() - 1;
       for (std::int64_t r = begin; r < end; ++r) {
         const auto at = offsets_at(geometry, r, last);
-        row(inner, out + at[0], geometry.strides[0][last],
-            std::make_pair(std::get<I>(in) + at[I + 1], geometry.strides[I + 1][last])...);
+        map_row<F, Out, In...>(f, inner, out + at[0], geometry.strides[0][last],
+                               std::make_pair(std::get<I>(in) + at[I + 1], geometry.strides[I + 1][last])...);
       }
     });
   }
-
-  void row(std::int64_t count, Out* to, std::int64_t step, std::pair<const In*, std::int64_t>... from) const {
-    if constexpr (!kNarrow<Out> && !(kNarrow<In> || ...)) {
-      map_row<F, Out, In...>(f, count, to, step, from...);
-    } else {
-      using Wide = ComputeType<Out>;
-      Wide result[kNarrow<Out> ? kBuffer : 1];
-      for (std::int64_t at = 0; at < count; at += kBuffer) {
-        const std::int64_t part = std::min(kBuffer, count - at);
-        const auto run = [&](Wide* target, std::int64_t target_step) {
-          map_row<F, Wide, ComputeType<In>...>(f, part, target, target_step, Input<In>(from, at, part).row()...);
-        };
-        if constexpr (kNarrow<Out>) {
-          run(result, 1);
-          lockstep::narrow(result, part, to + at * step, step);
-        } else {
-          run(to + at * step, step);
-        }
-      }
-    }
-  }
-
-  // A part of an input row in its compute type.
-  template <class T>
-  struct Input {
-    Input(std::pair<const T*, std::int64_t> from, std::int64_t at, std::int64_t count)
-        : source{from.first + at * from.second, from.second} {
-      if constexpr (kNarrow<T>) widen(source.first, source.second, count, buffer);
-    }
-    std::pair<const ComputeType<T>*, std::int64_t> row() const {
-      if constexpr (kNarrow<T>)
-        return {buffer, 1};
-      else
-        return source;
-    }
-    std::pair<const T*, std::int64_t> source;
-    ComputeType<T> buffer[kNarrow<T> ? kBuffer : 1];
-  };
 };
 
 }  // namespace lockstep

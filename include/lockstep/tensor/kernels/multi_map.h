@@ -12,7 +12,7 @@
 
 #include <lockstep/runtime/kernel.h>
 #include <lockstep/tensor/kernels/forms.h>
-#include <lockstep/tensor/kernels/map_kernel.h>
+#include <lockstep/tensor/kernels/multi_output_kernel.h>
 
 namespace lockstep {
 
@@ -31,33 +31,6 @@ struct MultiSpan {
   std::int64_t count = 0;
 };
 
-/// A part of one operand: in place, or for 16-bit floats in a buffer of floats.
-template <class T>
-class MultiPart {
- public:
-  using Element = std::remove_const_t<T>;
-  using Wide = ComputeType<Element>;
-  static constexpr std::int64_t kBuffer = 512;
-
-  MultiPart(T* data, std::int64_t count) : data_(data), count_(count) {
-    if constexpr (kNarrow<Element>) widen(data, 1, count, buffer_);
-  }
-  auto* wide() noexcept {
-    if constexpr (kNarrow<Element>)
-      return buffer_;
-    else
-      return data_;
-  }
-  void store() const {
-    if constexpr (kNarrow<Element> && !std::is_const_v<T>) narrow(buffer_, count_, data_, 1);
-  }
-
- private:
-  T* data_;
-  std::int64_t count_;
-  Wide buffer_[kNarrow<Element> ? kBuffer : 1];
-};
-
 // f, with the values it reads from its device's memory, if any: read once, when the kernel runs.
 template <class F>
 LOCKSTEP_HD auto bound(const F& f) {
@@ -68,17 +41,22 @@ LOCKSTEP_HD auto bound(const F& f) {
 }
 
 template <class F, class... T>
-[[gnu::noinline]] void multi_row(const F& unbound, std::int64_t count, T*... at) {
-  const auto f = bound(unbound);  // a copy that no operand can alias
-#pragma GCC ivdep
-  for (std::int64_t i = 0; i < count; ++i) f(at[i]...);
+[[gnu::noinline]] void multi_row(const F& f, std::int64_t count, T*... operands) {
+  vectorized([&] {
+    const auto bound_f = bound(f);
+    const bool in_place = (RowPart<T>::lies_in_place(1) && ...);
+    for (std::int64_t at = 0; at < count;) {
+      const std::int64_t n = RowPart<const float>::length(count - at, in_place);
+      multi_output_parts(bound_f, n, RowPart<T>(operands, 1, at, n)...);
+      at += n;
+    }
+  });
 }
 
 template <class F, class... T>
 struct MultiMapKernel {
   static constexpr std::size_t kOperands = sizeof...(T);
   static constexpr std::int64_t kGrain = 1 << 15;
-  static constexpr bool kBuffered = (kNarrow<std::remove_const_t<T>> || ...);
 
   F f;
   std::shared_ptr<const std::vector<MultiSpan<kOperands>>> spans;
@@ -101,25 +79,7 @@ struct MultiMapKernel {
 
   template <std::size_t... I>
   void run(const MultiSpan<kOperands>& span, std::int64_t from, std::int64_t count, std::index_sequence<I...>) const {
-    if constexpr (!kBuffered) {
-      multi_row(f, count, reinterpret_cast<T*>(span.data[I]) + from...);
-    } else {
-      constexpr std::int64_t kPart = MultiPart<float>::kBuffer;
-      for (std::int64_t at = from, left = count; left > 0; at += kPart, left -= kPart) {
-        const std::int64_t n = std::min(kPart, left);
-        run_parts(n, part_at<T>(span.data[I], at, n)...);
-      }
-    }
-  }
-
-  template <class Element>
-  static MultiPart<Element> part_at(std::byte* data, std::int64_t at, std::int64_t count) {
-    return {reinterpret_cast<Element*>(data) + at, count};
-  }
-
-  void run_parts(std::int64_t count, MultiPart<T>... parts) const {
-    multi_row(f, count, parts.wide()...);
-    (parts.store(), ...);
+    multi_row<F, T...>(f, count, reinterpret_cast<T*>(span.data[I]) + from...);
   }
 };
 

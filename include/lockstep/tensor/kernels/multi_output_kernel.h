@@ -16,51 +16,37 @@
 
 namespace lockstep {
 
-// One row on the host: one copy for dense and strided operands, and for the 16-bit types. Flat: a call of a large f in
-// the loop would keep it from becoming vector instructions.
+// `count` is a multiple of kVector.
 template <class F, class... T>
-[[gnu::noinline, gnu::flatten]] void multi_output_row(const F& f, std::int64_t count,
-                                                      std::pair<T*, std::int64_t>... at) {
-  if (((at.second == 1) && ...)) {
+void multi_output_vectors(const F& function, std::int64_t count, T*... at) {
+  const F f = function;  // a copy that no operand can alias
 #pragma GCC ivdep
-    for (std::int64_t i = 0; i < count; ++i) f(at.first[i]...);
-  } else {
-    for (std::int64_t i = 0; i < count; ++i) f(at.first[i * at.second]...);
-  }
+  for (std::int64_t i = 0; i < count; ++i) f(at[i]...);
 }
 
-/// A part of one operand's row in its compute type: in place, or for 16-bit floats in a buffer of floats.
-template <class T>
-class WidePart {
- public:
-  using Element = std::remove_const_t<T>;
-  using Wide = std::conditional_t<std::is_const_v<T>, const ComputeType<Element>, ComputeType<Element>>;
-  static constexpr std::int64_t kBuffer = 256;
+template <class F, class... T>
+void multi_output_parts(const F& f, std::int64_t count, RowPart<T>&&... parts) {
+  multi_output_vectors(f, (count + kVector - 1) & -kVector, parts.wide()...);
+  (parts.store(), ...);
+}
 
-  WidePart(T* data, std::int64_t step, std::int64_t count) : data_(data), step_(step), count_(count) {
-    if constexpr (kNarrow<Element>) widen(data, step, count, buffer_);
-  }
-  std::pair<Wide*, std::int64_t> row() noexcept {
-    if constexpr (kNarrow<Element>)
-      return {buffer_, 1};
-    else
-      return {data_, step_};
-  }
-  void store() const noexcept {
-    if constexpr (kNarrow<Element> && !std::is_const_v<T>) narrow(buffer_, count_, data_, step_);
-  }
-
- private:
-  T* data_;
-  std::int64_t step_, count_;
-  ComputeType<Element> buffer_[kNarrow<Element> ? kBuffer : 1];
-};
+// One row on the host.
+template <class F, class... T>
+[[gnu::noinline]] void multi_output_row(const F& f, std::int64_t count, std::pair<T*, std::int64_t>... row) {
+  vectorized([&] {
+    const bool in_place = (RowPart<T>::lies_in_place(row.second) && ...);
+    for (std::int64_t at = 0; at < count;) {
+      const std::int64_t n = RowPart<const float>::length(count - at, in_place);
+      multi_output_parts<F, T...>(f, n, RowPart<T>(row.first, row.second, at, n)...);
+      at += n;
+    }
+  });
+}
 
 template <class F, class... T>
 struct MultiOutputKernel {
   static constexpr int kOperands = sizeof...(T);
   static constexpr std::int64_t kGrain = 1 << 13;  // elements that are worth a task
-  static constexpr bool kBuffered = (kNarrow<std::remove_const_t<T>> || ...);
 
   F f;
   std::tuple<T*...> data;
@@ -85,28 +71,10 @@ struct MultiOutputKernel {
   }
 
   template <std::size_t... I>
-  void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, std::int64_t count, std::index_sequence<I...>) const {
+  void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, std::int64_t count,
+           std::index_sequence<I...>) const {
     const int last = geometry.sizes.rank() - 1;
-    if constexpr (!kBuffered) {
-      multi_output_row<F, T...>(f, count, std::make_pair(std::get<I>(data) + at[I], geometry.strides[I][last])...);
-    } else {
-      constexpr std::int64_t kPart = WidePart<float>::kBuffer;
-      for (std::int64_t from = 0; from < count; from += kPart) {
-        const std::int64_t n = std::min(kPart, count - from);
-        run_parts(n, part_at(std::get<I>(data) + at[I], geometry.strides[I][last], from, n)...);
-      }
-    }
-  }
-
-  // By a function, since nvcc loses the dots behind a constructor's arguments.
-  template <class Element>
-  static WidePart<Element> part_at(Element* data, std::int64_t step, std::int64_t from, std::int64_t count) {
-    return {data + from * step, step, count};
-  }
-
-  void run_parts(std::int64_t count, WidePart<T>... parts) const {
-    multi_output_row<F, typename WidePart<T>::Wide...>(f, count, parts.row()...);
-    (parts.store(), ...);
+    multi_output_row<F, T...>(f, count, std::make_pair(std::get<I>(data) + at[I], geometry.strides[I][last])...);
   }
 };
 

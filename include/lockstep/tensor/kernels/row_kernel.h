@@ -26,19 +26,32 @@ struct RowKernel {
 
   void operator()(const KernelContext& context) const {
     const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
-    host::parallel_for(context, outer.numel, kGrain / longest + 1, [this](std::int64_t begin, std::int64_t end) {
+    host::vectorized_for(context, outer.numel, kGrain / longest + 1, [this](std::int64_t begin, std::int64_t end) {
       for (std::int64_t r = begin; r < end; ++r) row(offsets_at(outer, r), std::index_sequence_for<In...>());
     });
   }
 
  private:
   template <std::size_t... I>
-  void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, std::index_sequence<I...>) const {
-    const Row<Out> to{out + at[0], lengths[0], steps[0]};
-    if constexpr (kWorksAlone<F, Row<Out>, Row<const In>...>)
-      f(to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
+  void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, std::index_sequence<I...> operands) const {
+    bool dense = true;
+    for (std::size_t n = 0; n < kOperands; ++n) dense = dense && (steps[n] == 1 || lengths[n] <= 1);
+    if (dense)  // a constant step: the loops become vector instructions
+      row(
+          at, [](std::size_t) { return std::int64_t(1); }, operands);
     else
-      f(OneThread(), to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], steps[I + 1]}...);
+      row(
+          at, [this](std::size_t n) { return steps[n]; }, operands);
+  }
+
+  template <class Step, std::size_t... I>
+  void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, const Step& step,
+           std::index_sequence<I...>) const {
+    const Row<Out> to{out + at[0], lengths[0], step(0)};
+    if constexpr (kWorksAlone<F, Row<Out>, Row<const In>...>)
+      f(to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], step(I + 1)}...);
+    else
+      f(OneThread(), to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], step(I + 1)}...);
   }
 };
 

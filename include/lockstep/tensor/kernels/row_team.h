@@ -8,7 +8,7 @@
 
 #include <lockstep/core/dtype.h>
 
-#include <lockstep/tensor/kernels/by_halves.h>
+#include <lockstep/core/by_halves.h>
 #include <lockstep/tensor/kernels/visit.h>
 
 namespace lockstep {
@@ -22,7 +22,7 @@ struct Row {
   LOCKSTEP_HD T& operator[](std::int64_t i) const { return data[i * step]; }
 };
 
-/// A team of one. All loops are plain ones, in the order of the elements.
+/// A team of one. Its loops may become vector instructions.
 class OneThread {
  public:
   static constexpr bool kSerial = true;
@@ -32,14 +32,14 @@ class OneThread {
   /// result. What is combined with what follows from the shape and the layout. Every row makes the same calls, since
   /// neighbouring rows may wait for each other: one that needs none passes a length of 0.
   template <class A, class Step, class Combine>
-  LOCKSTEP_HD A reduce(std::int64_t length, A start, const Step& step, const Combine&) const {
-    for (std::int64_t i = 0; i < length; ++i) start = step(start, i);
-    return start;
+  LOCKSTEP_HD A reduce(std::int64_t length, A start, const Step& step, const Combine& combine) const {
+    return by_lanes(0, length, start, step, combine);
   }
 
   /// Calls visit(i) for `length` elements, each by one member, always the same for an i.
   template <class Visit>
   LOCKSTEP_HD void each(std::int64_t length, const Visit& visit) const {
+#pragma GCC ivdep
     for (std::int64_t i = 0; i < length; ++i) visit(i);
   }
 
@@ -61,19 +61,18 @@ struct TwoSums {
 template <class Team, class Value>
 LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& value) {
   using A = std::invoke_result_t<const Value&, std::int64_t>;
+  const auto add = [](const A& a, const A& b) { return a + b; };
   if constexpr (Team::kSerial)
     return by_halves(
-        0, length, kChain,
+        0, length, kChain * kLanes,
         [&](std::int64_t begin, std::int64_t end) {
-          A sum = {};
-          for (std::int64_t i = begin; i < end; ++i) sum = sum + value(i);
-          return sum;
+          return by_lanes(
+              begin, end, A{}, [&](const A& sum, std::int64_t i) { return sum + value(i); }, add);
         },
         [](A& sum, const A& next) { sum = sum + next; });
   else
     return team.reduce(
-        length, A{}, [&](const A& sum, std::int64_t i) { return sum + value(i); },
-        [](const A& a, const A& b) { return a + b; });
+        length, A{}, [&](const A& sum, std::int64_t i) { return sum + value(i); }, add);
 }
 
 /// The greatest of the first `length` elements; -infinity of none. NaNs are passed over.

@@ -1,0 +1,20 @@
+// Rows of 16-bit floats, to and from the floats that they compute in.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/core/export.h>
+#include <lockstep/core/float16.h>
+
+namespace lockstep {
+
+/// to[i] = from[i * step], for `count` of them: exact.
+LOCKSTEP_API void widen(const Half* from, std::int64_t step, std::int64_t count, float* to) noexcept;
+/// to[i] = from[i * step], for `count` of them: exact.
+LOCKSTEP_API void widen(const BFloat16* from, std::int64_t step, std::int64_t count, float* to) noexcept;
+/// to[i * step] = from[i], for `count` of them: rounded to the nearest, to even.
+LOCKSTEP_API void narrow(const float* from, std::int64_t count, Half* to, std::int64_t step) noexcept;
+/// to[i * step] = from[i], for `count` of them: rounded to the nearest, to even.
+LOCKSTEP_API void narrow(const float* from, std::int64_t count, BFloat16* to, std::int64_t step) noexcept;
+
+}  // namespace lockstep

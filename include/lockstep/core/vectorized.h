@@ -1,0 +1,47 @@
+// Loops that the compiler turns into the instructions of the processor at hand.
+#pragma once
+
+#include <lockstep/core/instruction_set.h>
+
+// GCC compiles one body for several instruction sets. Not where nobody would gain by it: without optimization, under a
+// sanitizer, and where a GPU is emulated.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
+    !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(LOCKSTEP_CUDA_EMULATED)
+#define LOCKSTEP_INSTRUCTION_SETS 1
+#endif
+
+namespace lockstep {
+
+#ifdef LOCKSTEP_INSTRUCTION_SETS
+namespace detail {
+// What a body calls is inlined, so that it is compiled for these instructions too. (A call of a function that is not
+// would run, as plain code.)
+template <class Body>
+[[gnu::target("avx2,fma,f16c,bmi,bmi2,lzcnt,prefer-vector-width=256"), gnu::flatten, gnu::noinline]] void with_avx2(
+    const Body& body) {
+  body();
+}
+template <class Body>
+[[gnu::target("avx2,fma,f16c,bmi,bmi2,lzcnt,avx512f,avx512bw,avx512cd,avx512dq,avx512vl,prefer-vector-width=512"),
+  gnu::flatten, gnu::noinline]] void
+with_avx512(const Body& body) {
+  body();
+}
+}  // namespace detail
+#endif
+
+/// Calls body(), compiled for instruction_set(). For loops over elements: a loop whose iterations are independent
+/// (`#pragma GCC ivdep`) becomes vector instructions.
+template <class Body>
+void vectorized(const Body& body) {
+#ifdef LOCKSTEP_INSTRUCTION_SETS
+  switch (instruction_set()) {
+    case InstructionSet::avx512: return detail::with_avx512(body);
+    case InstructionSet::avx2: return detail::with_avx2(body);
+    case InstructionSet::plain: break;
+  }
+#endif
+  body();
+}
+
+}  // namespace lockstep

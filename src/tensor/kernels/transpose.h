@@ -1,0 +1,81 @@
+// Copies between layouts whose dense dimensions differ, such as a transposed matrix: tile by tile, so that each line of
+// memory is read once and written once.
+#pragma once
+
+#include <algorithm>
+#include <optional>
+
+#include "tensor/kernels/launch.h"
+
+namespace lockstep {
+
+/// to[r * to_step + c] = from[r + c * from_step], for each place of `outer`.
+template <class T>
+struct TransposeKernel {
+  static constexpr std::int64_t kRows = 64, kColumns = 32;  // of a tile: it stays in the first-level cache
+  static constexpr std::int64_t kGrain = 1 << 15;           // elements that are worth a task
+
+  T* to;
+  const T* from;
+  std::int64_t rows, columns, to_step, from_step;
+  Geometry<2> outer;
+
+  void operator()(const KernelContext& context) const {
+    const std::int64_t down = (rows + kRows - 1) / kRows, across = (columns + kColumns - 1) / kColumns;
+    const std::int64_t elements = std::min(rows, kRows) * std::min(columns, kColumns);
+    host::vectorized_for(
+        context, outer.numel * down * across, kGrain / elements + 1, [&](std::int64_t begin, std::int64_t end) {
+          for (std::int64_t i = begin; i < end; ++i)
+            tile(offsets_at(outer, i / (down * across)), i / across % down * kRows, i % across * kColumns);
+        });
+  }
+
+  // By elements, where they are written one after the other.
+  std::int64_t items() const { return outer.numel * rows * columns; }
+  LOCKSTEP_HD void item(std::int64_t i) const {
+    const auto at = offsets_at(outer, i / (rows * columns));
+    const std::int64_t r = i / columns % rows, c = i % columns;
+    to[at[0] + r * to_step + c] = from[at[1] + r + c * from_step];
+  }
+
+ private:
+  void tile(const std::array<std::int64_t, 2>& at, std::int64_t first_row, std::int64_t first_column) const {
+    const std::int64_t height = std::min(kRows, rows - first_row), width = std::min(kColumns, columns - first_column);
+    T buffer[kRows][kColumns];
+    for (std::int64_t c = 0; c < width; ++c) {
+      const T* const source = from + at[1] + first_row + (first_column + c) * from_step;
+      for (std::int64_t r = 0; r < height; ++r) buffer[r][c] = source[r];
+    }
+    for (std::int64_t r = 0; r < height; ++r)
+      std::copy_n(buffer[r], width, to + at[0] + (first_row + r) * to_step + first_column);
+  }
+};
+
+/// The copy as one of this kind, or nothing.
+template <class T>
+std::optional<TransposeKernel<T>> as_transpose(const TensorImpl& to, const TensorImpl& from) {
+  constexpr std::int64_t kWorthTiles = 8;
+  Geometry<2> g = make_geometry(to.sizes, to, from);
+  const int last = g.sizes.rank() - 1;
+  if (last < 1 || g.strides[0][last] != 1 || g.strides[1][last] < 1 || g.sizes[last] < kWorthTiles) return {};
+  for (int d = 0; d < last; ++d)
+    if (g.strides[1][d] == 1 && g.sizes[d] >= kWorthTiles) {
+      TransposeKernel<T> kernel{reinterpret_cast<T*>(to.data()),
+                                reinterpret_cast<const T*>(from.data()),
+                                g.sizes[d],
+                                g.sizes[last],
+                                g.strides[0][d],
+                                g.strides[1][last],
+                                {}};
+      for (const int dim : {last, d}) {
+        g.sizes.erase(dim);
+        for (Shape& strides : g.strides) strides.erase(dim);
+      }
+      g.numel = g.sizes.elements();
+      kernel.outer = g;
+      return kernel;
+    }
+  return {};
+}
+
+}  // namespace lockstep
