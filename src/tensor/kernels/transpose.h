@@ -39,15 +39,22 @@ struct TransposeKernel {
   }
 
  private:
-  void tile(const std::array<std::int64_t, 2>& at, std::int64_t first_row, std::int64_t first_column) const {
-    const std::int64_t height = std::min(kRows, rows - first_row), width = std::min(kColumns, columns - first_column);
+  void tile(const std::array<std::int64_t, 2>& at, std::int64_t r, std::int64_t c) const {
+    T* const target = to + at[0] + r * to_step + c;
+    const T* const source = from + at[1] + r + c * from_step;
+    const std::int64_t height = std::min(kRows, rows - r), width = std::min(kColumns, columns - c);
+    if (height == kRows && width == kColumns)  // constants: loops without remainders
+      copy_tile(target, source, kRows, kColumns);
+    else
+      copy_tile(target, source, height, width);
+  }
+
+  [[gnu::always_inline]] inline void copy_tile(T* target, const T* source, std::int64_t height,
+                                               std::int64_t width) const {
     T buffer[kRows][kColumns];
-    for (std::int64_t c = 0; c < width; ++c) {
-      const T* const source = from + at[1] + first_row + (first_column + c) * from_step;
-      for (std::int64_t r = 0; r < height; ++r) buffer[r][c] = source[r];
-    }
-    for (std::int64_t r = 0; r < height; ++r)
-      std::copy_n(buffer[r], width, to + at[0] + (first_row + r) * to_step + first_column);
+    for (std::int64_t c = 0; c < width; ++c)
+      for (std::int64_t r = 0; r < height; ++r) buffer[r][c] = source[c * from_step + r];
+    for (std::int64_t r = 0; r < height; ++r) std::copy_n(buffer[r], width, target + r * to_step);
   }
 };
 
