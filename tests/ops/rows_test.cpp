@@ -22,7 +22,7 @@ const std::vector<RowsCase> kRowsCases = {
     {{32, 40}, 0},  {{130, 33}, 0}, {{1024, 9}, 0},  {{1025, 9}, 0}, {{2, 1100, 11}, 1}, {{3, 7, 50}, 1},
     {{40, 7}, 0},   {{2000, 3}, 0}, {{2, 40, 70}, 1}};
 
-void expect_close(const Tensor& got, const Tensor& expected, double tolerance) {
+void expect_all_close(const Tensor& got, const Tensor& expected, double tolerance) {
   const std::vector<double> a = values(got), b = values(expected);
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t i = 0; i < a.size(); ++i) {
@@ -34,7 +34,7 @@ void expect_close(const Tensor& got, const Tensor& expected, double tolerance) {
 // On the device with f(x on the device, its device), and on the CPU.
 template <class F>
 void expect_as_on_the_cpu(const F& f, const Tensor& x, double tolerance = 1e-12) {
-  expect_close(f(x.cuda()), f(x), tolerance);
+  expect_all_close(f(x.cuda()), f(x), tolerance);
 }
 
 class Rows : public ::testing::TestWithParam<RowsCase> {
@@ -45,7 +45,7 @@ class Rows : public ::testing::TestWithParam<RowsCase> {
     expect_as_on_the_cpu(f, x, tolerance);
     const Tensor gaps = stack({x, x}, x.dim()).select(x.dim(), 1);
     ASSERT_FALSE(gaps.is_contiguous() && x.numel() > 1);
-    expect_close(f(stack({x.cuda(), x.cuda()}, x.dim()).select(x.dim(), 1)), f(gaps), tolerance);
+    expect_all_close(f(stack({x.cuda(), x.cuda()}, x.dim()).select(x.dim(), 1)), f(gaps), tolerance);
   }
   Tensor random(DType dtype = kFloat64) const { return randn(sizes).to(dtype); }
 
