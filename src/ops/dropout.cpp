@@ -43,15 +43,27 @@ struct DropoutKernel {
     });
   }
 
-  std::int64_t items() const { return count; }
+  // An item is four elements that share a block, or, where shards of the batch begin within blocks, one element.
+  std::int64_t items() const { return by_blocks() ? (count + 3) / 4 : count; }
   LOCKSTEP_HD void item(std::int64_t i) const {
-    const std::int64_t global = i / mask.place.run * mask.place.stride + mask.place.first + i % mask.place.run;
+    const std::int64_t first = by_blocks() ? 4 * i : i, most = by_blocks() ? 4 : 1;
+    const bool together = mask.place.run >= count;  // no division
+    const std::int64_t run = together ? 0 : first / mask.place.run;
+    const std::int64_t global = run * mask.place.stride + mask.place.first + first - run * mask.place.run;
     const PhiloxBlock block = philox(philox_counter(mask.start.stream, mask.start.offset + std::uint64_t(global / 4)),
                                      philox_key(mask.start.seed));
-    out[i] = block.words[global % 4] < mask.threshold ? T(0) : T(ComputeType<T>(x[i]) * ComputeType<T>(mask.scale));
+    for (int k = 0; k < most && first + k < count; ++k)
+      out[first + k] = block.words[(global + k) % 4] < mask.threshold
+                           ? T(0)
+                           : T(ComputeType<T>(x[first + k]) * ComputeType<T>(mask.scale));
   }
 
  private:
+  LOCKSTEP_HD bool by_blocks() const {
+    return mask.place.first % 4 == 0 &&
+           (mask.place.run >= count || (mask.place.run % 4 == 0 && mask.place.stride % 4 == 0));
+  }
+
   // Elements [at, at + length), which are `global` and the following of the whole batch.
   void apply(std::int64_t at, std::int64_t length, std::int64_t global) const {
     const auto scale = ComputeType<T>(mask.scale);

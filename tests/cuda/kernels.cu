@@ -1,7 +1,10 @@
-// Kernels whose PTX check_ptx reads: the dense form of the elementwise pattern, with and without conversions.
+// Kernels whose PTX check_ptx reads: the elementwise pattern in packs, dense and broadcast, with and without conversions,
+// and sums of rows.
 #include "tensor/kernels/map.h"
+#include "tensor/kernels/reduce.h"
 
 #include <lockstep/tensor/kernels/cuda/map.h>
+#include <lockstep/tensor/kernels/cuda/reduce.h>
 
 namespace lockstep::gpu {
 
@@ -16,5 +19,24 @@ template __global__ void map_dense<4, Add, float, float, float>(Add, float*, std
 template __global__ void map_dense<8, Add, Half, Half, Half>(Add, Half*, std::int64_t, const Half*, const Half*);
 template __global__ void map_dense<4, Same, BFloat16, float>(Same, BFloat16*, std::int64_t, const float*);
 template __global__ void map_dense<4, Same, float, BFloat16>(Same, float*, std::int64_t, const BFloat16*);
+
+template __global__ void map_packs<4, Add, float, float, float>(Add, Walk<3>, std::int64_t, unsigned, float*, const float*,
+                                                                const float*);
+template __global__ void map_packs<8, Add, Half, Half, Half>(Add, Walk<3>, std::int64_t, unsigned, Half*, const Half*,
+                                                             const Half*);
+
+struct Total {
+  using Accumulator = float;
+  LOCKSTEP_HD float identity() const { return 0; }
+  LOCKSTEP_HD float load(float x) const { return x; }
+  LOCKSTEP_HD float combine(float a, float b) const { return a + b; }
+  LOCKSTEP_HD float finish(float a, std::int64_t) const { return a; }
+};
+template __global__ void reduce_dense_rows<Team::whole_block, 4, Total, float, float>(Total, Cut, const float*, Walk<2>,
+                                                                                      Target<Total, float>);
+template __global__ void reduce_dense_rows<Team::one_warp, 8, Total, Half, Half>(Total, Cut, const Half*, Walk<2>,
+                                                                                 Target<Total, Half>);
+template __global__ void reduce_rows<Team::one_warp, Total, float, float>(Total, Cut, Source<float>,
+                                                                          Target<Total, float>);
 
 }  // namespace lockstep::gpu

@@ -1,7 +1,9 @@
-// The elementwise pattern on a GPU. Dense operands: a pack of neighbouring elements at a time, of up to 16 bytes.
-// Others: one element at a time, its places found by a walk.
+// The elementwise pattern on a GPU. Dense operands: a pack of neighbouring elements at a time, of up to 16 bytes. So
+// too where the last dimension is dense, or broadcast, in every operand: the place of each pack is found by a walk.
+// Others: one element at a time, its place found by a walk.
 #pragma once
 
+#include <optional>
 #include <tuple>
 #include <utility>
 
@@ -49,15 +51,77 @@ __global__ void map_strided(const F f, const Walk<1 + sizeof...(In)> walk, std::
     map_at(walk(i), std::index_sequence_for<In...>(), f, out, in...);
 }
 
+// The elements from `data` on, or, where the last dimension broadcasts, so many times the first one.
+template <int kPack, class T>
+__device__ Pack<T, kPack> pack_at(const T* data, bool broadcasts) {
+  if (!broadcasts) return *reinterpret_cast<const Pack<T, kPack>*>(data);
+  Pack<T, kPack> pack;
+  const T value = *data;
+  for (T& each : pack.values) each = value;
+  return pack;
+}
+
+template <int kPack, class F, class Out, class... In, std::size_t... I>
+__device__ void map_pack_at(const std::array<std::int64_t, 1 + sizeof...(In)>& at, std::index_sequence<I...>,
+                            unsigned broadcasts, const F& f, Out* out, const In*... in) {
+  const std::tuple<Pack<In, kPack>...> from = {pack_at<kPack>(in + at[I + 1], broadcasts >> I & 1)...};
+  Pack<Out, kPack> to;
+  for (int i = 0; i < kPack; ++i)
+    to.values[i] = std::apply([&](const auto&... pack) { return apply<Out>(f, pack.values[i]...); }, from);
+  *reinterpret_cast<Pack<Out, kPack>*>(out + at[0]) = to;
+}
+
+/// `broadcasts`: a bit for each input whose last dimension does.
+template <int kPack, class F, class Out, class... In>
+__global__ void map_packs(const F f, const Walk<1 + sizeof...(In)> walk, std::int64_t packs, unsigned broadcasts,
+                          Out* out, const In*... in) {
+  for (std::int64_t p = first_item(); p < packs; p += item_step())
+    map_pack_at<kPack>(walk(p), std::index_sequence_for<In...>(), broadcasts, f, out, in...);
+}
+
+/// The operands in packs, and which inputs broadcast along the last dimension.
+template <int N>
+struct Packed {
+  Geometry<N> geometry;
+  unsigned broadcasts = 0;
+};
+
+/// Nothing where an operand does not lie in packs.
+template <int kPack, int N>
+std::optional<Packed<N>> packed(const Geometry<N>& geometry) {
+  Packed<N> result{geometry};
+  const int last = geometry.sizes.rank() - 1;
+  if (last < 1 || geometry.sizes[last] % kPack != 0) return std::nullopt;
+  for (std::size_t n = 0; n < std::size_t(N); ++n) {
+    Shape& strides = result.geometry.strides[n];
+    if (n > 0 && strides[last] == 0) {
+      result.broadcasts |= 1u << (n - 1);
+      continue;
+    }
+    if (strides[last] != 1) return std::nullopt;
+    for (int d = 0; d < last; ++d)
+      if (strides[d] % kPack != 0) return std::nullopt;
+    strides[last] = kPack;
+  }
+  result.geometry.sizes[last] /= kPack;
+  result.geometry.numel /= kPack;
+  return result;
+}
+
 template <class F, class Out, class... In>
 void enqueue(const MapKernel<F, Out, In...>& kernel, const KernelContext& context) {
   constexpr int kPack = kPackOf<Out, In...>;
   const std::int64_t count = kernel.geometry.numel;
   std::apply(
       [&](const In*... in) {
-        if (kernel.geometry.dense && is_aligned<kPack>(kernel.out) && (is_aligned<kPack>(in) && ...))
+        const bool aligned = is_aligned<kPack>(kernel.out) && (is_aligned<kPack>(in) && ...);
+        if (kernel.geometry.dense && aligned)
           launch_grid(map_dense<kPack, F, Out, In...>, blocks_for((count + kPack - 1) / kPack), kThreads, context,
                       kernel.f, kernel.out, count, in...);
+        else if (const auto packs = packed<kPack>(kernel.geometry); packs && aligned)
+          launch_grid(map_packs<kPack, F, Out, In...>, blocks_for(packs->geometry.numel), kThreads, context, kernel.f,
+                      Walk<1 + sizeof...(In)>(packs->geometry), packs->geometry.numel, packs->broadcasts, kernel.out,
+                      in...);
         else
           launch_grid(map_strided<F, Out, In...>, blocks_for(count), kThreads, context, kernel.f,
                       Walk<1 + sizeof...(In)>(kernel.geometry), count, kernel.out, in...);

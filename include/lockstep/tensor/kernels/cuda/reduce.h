@@ -4,6 +4,7 @@
 #pragma once
 
 #include <lockstep/tensor/kernels/cuda/combine.h>
+#include <lockstep/tensor/kernels/cuda/pack.h>
 #include <lockstep/tensor/kernels/cuda/walk.h>
 #include <lockstep/tensor/kernels/visit.h>
 
@@ -14,6 +15,8 @@ struct ReduceKernel;
 
 namespace lockstep::gpu {
 
+inline constexpr int kAtOnce = 4;  ///< Elements that a thread reads before it uses the first.
+
 /// How a reduction of `length` elements to each of `outputs` is cut.
 struct Cut {
   std::int64_t outputs, length;
@@ -21,6 +24,7 @@ struct Cut {
   std::int64_t piece_length;
 
   static constexpr std::int64_t kEnoughBlocks = 1024;  // to fill a GPU
+  static constexpr std::int64_t kWhole = 16;           // pieces begin at whole packs of every type
 
   /// `blocks` would take the outputs whole. A piece has at least `least` elements.
   Cut(std::int64_t outputs_, std::int64_t length_, std::int64_t blocks, std::int64_t least)
@@ -28,6 +32,7 @@ struct Cut {
     const std::int64_t wanted = kEnoughBlocks / blocks, possible = length / least;
     pieces = std::max<std::int64_t>(1, std::min(wanted, possible));
     piece_length = (length + pieces - 1) / pieces;
+    if (pieces > 1) piece_length = (piece_length + kWhole - 1) / kWhole * kWhole;
   }
 };
 
@@ -66,11 +71,65 @@ __global__ void reduce_rows(const R reducer, const Cut cut, const Source<In> fro
     const auto at = from.kept(output);
     const std::int64_t end = std::min(cut.length, (piece + 1) * cut.piece_length);
     auto value = reducer.identity();
-    for (std::int64_t i = piece * cut.piece_length + thread; i < end; i += kSize)
-      value = reducer.combine(value, reducer.load(ComputeType<In>(from.in[at[1] + from.reduced(i)[0]])));
+    const In* const in = from.in + at[1];
+    std::int64_t i = piece * cut.piece_length + thread;
+    for (; i + (kAtOnce - 1) * kSize < end; i += kAtOnce * kSize) {
+      In elements[kAtOnce];
+      for (int n = 0; n < kAtOnce; ++n) elements[n] = in[from.reduced(i + n * kSize)[0]];
+      for (const In& element : elements) value = reducer.combine(value, reducer.load(ComputeType<In>(element)));
+    }
+    for (; i < end; i += kSize) value = reducer.combine(value, reducer.load(ComputeType<In>(in[from.reduced(i)[0]])));
     value = combine_team<kTeam>(reducer, value);
     if (thread == 0) target.store(reducer, cut, output, at[0], piece, value);
   }
+}
+
+/// The same of rows that lie densely and begin at whole packs: by packs, two of which a thread reads at once. Each
+/// place of a pack has a chain of its own.
+template <Team kTeam, int kPack, class R, class Out, class In>
+__global__ void reduce_dense_rows(const R reducer, const Cut cut, const In* in, const Walk<2> kept,
+                                  const Target<R, Out> target) {
+  using A = typename R::Accumulator;
+  using Elements = Pack<In, kPack>;
+  constexpr int kSize = int(kTeam);
+  const int thread = int(threadIdx.x) % kSize;
+  const std::int64_t teams = std::int64_t(gridDim.x) * (kThreads / kSize);
+  for (std::int64_t r = first_item() / kSize; r < cut.outputs * cut.pieces; r += teams) {
+    const std::int64_t output = r / cut.pieces, piece = r % cut.pieces;
+    const auto at = kept(output);
+    const In* const row = in + at[1];
+    const Elements* const packs = reinterpret_cast<const Elements*>(row);
+    const std::int64_t end = std::min(cut.length, (piece + 1) * cut.piece_length), whole = end / kPack;
+    A chains[kPack];
+    for (A& chain : chains) chain = reducer.identity();
+    const auto take = [&](const Elements& elements) {
+      for (int k = 0; k < kPack; ++k)
+        chains[k] = reducer.combine(chains[k], reducer.load(ComputeType<In>(elements.values[k])));
+    };
+    std::int64_t p = piece * cut.piece_length / kPack + thread;
+    for (; p + kSize < whole; p += 2 * kSize) {
+      const Elements first = packs[p], second = packs[p + kSize];
+      take(first);
+      take(second);
+    }
+    if (p < whole) take(packs[p]);
+    if (whole * kPack + thread < end)  // fewer than a pack
+      chains[0] = reducer.combine(chains[0], reducer.load(ComputeType<In>(row[whole * kPack + thread])));
+    for (int half = kPack / 2; half > 0; half /= 2)
+      for (int k = 0; k < half; ++k) chains[k] = reducer.combine(chains[k], chains[k + half]);
+    const A value = combine_team<kTeam>(reducer, chains[0]);
+    if (thread == 0) target.store(reducer, cut, output, at[0], piece, value);
+  }
+}
+
+/// Whether all rows lie densely and begin at whole packs.
+template <int kPack, class R, class Out, class In>
+bool has_dense_rows(const ReduceKernel<R, Out, In>& kernel) {
+  const Geometry<1>& reduced = kernel.reduced;
+  if (reduced.sizes.rank() != 1 || reduced.strides[0][0] != 1 || !is_aligned<kPack>(kernel.in)) return false;
+  for (int d = 0; d < kernel.kept.sizes.rank(); ++d)
+    if (kernel.kept.strides[1][d] % kPack != 0) return false;
+  return true;
 }
 
 /// in is [length, outputs] with a pitch; block (32, 8): 32 columns, each with 8 threads.
@@ -123,8 +182,16 @@ void enqueue(const ReduceKernel<R, Out, In>& kernel, const KernelContext& contex
     launch_grid(reduce_columns<R, Out, In>, grid, dim3(kWarp, kWarps), context, kernel.reducer, cut, kernel.in,
                 kernel.reduced.strides[0][0], target);
   } else {
+    constexpr int kPack = kPackOf<In>;
     const Source<In> source{kernel.in, kept, Walk<1>(kernel.reduced)};
-    if (cut.length < kLongRow)
+    if (has_dense_rows<kPack>(kernel)) {
+      if (cut.length < kLongRow)
+        launch_grid(reduce_dense_rows<Team::one_warp, kPack, R, Out, In>, blocks_for(rows, kWarps), kThreads, context,
+                    kernel.reducer, cut, kernel.in, kept, target);
+      else
+        launch_grid(reduce_dense_rows<Team::whole_block, kPack, R, Out, In>, blocks_for(rows, 1), kThreads, context,
+                    kernel.reducer, cut, kernel.in, kept, target);
+    } else if (cut.length < kLongRow)
       launch_grid(reduce_rows<Team::one_warp, R, Out, In>, blocks_for(rows, kWarps), kThreads, context, kernel.reducer,
                   cut, source, target);
     else
