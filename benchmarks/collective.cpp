@@ -6,13 +6,12 @@
 #include <lockstep/parallel/collectives.h>
 #include <sched.h>
 
-#include <cstdio>
 #include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "harness.h"
+#include "turns.h"
 
 using namespace lockstep;
 
@@ -124,14 +123,8 @@ void small() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> cases = {
-      {"all_reduce", all_reduce}, {"reduce_scatter", reduce_scatter}, {"all_gather", all_gather}, {"small", small}};
-  if (argc != 2 || !cases.contains(argv[1])) {
-    std::fprintf(stderr, "usage: collective CASE, one of:");
-    for (const auto& [name, run] : cases) std::fprintf(stderr, " %s", name.c_str());
-    std::fprintf(stderr, "\n");
-    return 2;
-  }
   bound_cores(int(bench::from_environment("BENCH_THREADS", 2)));
-  cases.at(argv[1])();
+  return bench::run_case(
+      argc, argv,
+      {{"all_reduce", all_reduce}, {"reduce_scatter", reduce_scatter}, {"all_gather", all_gather}, {"small", small}});
 }

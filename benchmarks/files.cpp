@@ -12,12 +12,11 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
-#include <functional>
-#include <map>
 #include <string>
 #include <vector>
 
 #include "harness.h"
+#include "turns.h"
 
 using namespace lockstep;
 
@@ -79,17 +78,11 @@ void save() {
   std::filesystem::remove(file());
 }
 
-const std::map<std::string, std::function<void()>> kCases = {
-    {"hash", hash}, {"read", read}, {"load", load}, {"save", save}};
+const bench::Cases kCases = {{"hash", hash}, {"read", read}, {"load", load}, {"save", save}};
 
 }  // namespace
 
 int main(int argc, char** argv) {
-  const auto found = argc == 2 ? kCases.find(argv[1]) : kCases.end();
-  if (found == kCases.end()) {
-    std::fprintf(stderr, "usage: files hash|read|load|save\n");
-    return 2;
-  }
   set_num_threads(int(bench::from_environment("BENCH_THREADS", 2)));
-  found->second();
+  return bench::run_case(argc, argv, kCases);
 }

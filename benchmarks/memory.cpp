@@ -5,11 +5,10 @@
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
 
+#include "harness.h"
 #include "models/gpt.h"
 #include "models/resnet.h"
 
@@ -59,12 +58,7 @@ void resnet_steps() {
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> cases = {{"gpt", gpt_steps}, {"resnet", resnet_steps}};
-  if (argc != 2 || !cases.contains(argv[1])) {
-    std::fprintf(stderr, "usage: memory gpt|resnet\n");
-    return 2;
-  }
   manual_seed(1);
   const SimulatedDevices devices({.count = 1, .memory_bytes = std::size_t(8) << 30});
-  cases.at(argv[1])();
+  return bench::run_case(argc, argv, {{"gpt", gpt_steps}, {"resnet", resnet_steps}});
 }

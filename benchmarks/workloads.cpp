@@ -1,115 +1,97 @@
-// The workloads that other libraries are measured on too.
-//   workloads CASE        CASE: seed mlp lenet resnet gpt lstm mlp_parallel small
+// The workloads that other libraries are measured on too, under the same names (peer/).
+//   workloads CASE
+// Training: seed mlp lenet resnet gpt gpt_sdpa lstm. The same under autocast: mlp_bfloat16 and so on. On two devices:
+// mlp_parallel and so on. Operations: elementwise matmul small d2l.
 #include <lockstep/lockstep.h>
 
-#include <cstdio>
-#include <functional>
-#include <map>
+#include <algorithm>
+#include <cstdint>
+#include <optional>
 #include <string>
+#include <type_traits>
+#include <vector>
 
 #include "harness.h"
-#include "models/gpt.h"
-#include "models/lenet.h"
-#include "models/lstm_classifier.h"
-#include "models/resnet.h"
+#include "models.h"
+#include "turns.h"
 
 using namespace lockstep;
 
 namespace {
 
 /// One training step, and one forward without gradients.
-template <class Loss>
-void training(const std::string& name, optim::Optimizer& optimizer, const Loss& loss) {
-  bench::run(name + "/step", [&] {
-    optimizer.zero_grad();
-    loss().backward();
-    optimizer.step();
-  });
+template <class Model>
+void training(const std::string& name, std::optional<DType> autocast = {}) {
+  bench::Training<Model> model(Model::net(), "cpu", autocast);
+  bench::run(name + "/step", [&] { model.step(); });
   bench::run(name + "/forward_no_grad", [&] {
     const NoGrad guard;
-    loss();
+    model.loss();
   });
 }
 
-// Linear(5, 2) on a batch of 30: what one call costs when there is next to nothing to compute.
 void seed() {
   nn::Linear linear(5, 2);
-  const Tensor x = randn({30, 5}), y = randn({30, 2});
+  const Tensor x = randn({30, 5});
   bench::run("seed/forward", [&] { linear(x); });
-  optim::SGD optimizer(linear.parameters(), {.lr = 0.01});
-  training("seed", optimizer, [&] { return nn::mse_loss(linear(x), y); });
+  training<bench::Seed>("seed");
 }
 
-nn::Sequential mlp_net() {
-  return nn::Sequential(nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, 10));
-}
-
-// 784-512-256-10, batch 256, SGD with momentum.
-void mlp() {
-  nn::Sequential net = mlp_net();
-  const Tensor x = randn({256, 784}), y = randint(0, 10, {256});
-  optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9});
-  training("mlp", optimizer, [&] { return nn::cross_entropy(net(x), y); });
-}
-
-// Batch 64, SGD with momentum.
-template <class Net>
-void images(const std::string& name, Net net) {
-  const Tensor x = randn({64, 3, 32, 32}), y = randint(0, 10, {64});
-  optim::SGD optimizer(net.parameters(), {.lr = 0.01, .momentum = 0.9});
-  training(name, optimizer, [&] { return nn::cross_entropy(net(x), y); });
-}
-
-// 4 layers of width 256 with 4 heads, 128 tokens, vocabulary 4096, batch 8, AdamW.
-void transformer() {
-  Gpt net({.vocabulary = 4096, .length = 128, .width = 256, .heads = 4, .layers = 4});
-  const Tensor ids = randint(0, 4096, {8, 128}), next = randint(0, 4096, {8 * 128});
-  optim::AdamW optimizer(net.parameters(), {.lr = 3e-4});
-  training("gpt", optimizer, [&] { return nn::cross_entropy(net(ids).view({-1, 4096}), next); });
-}
-
-// Two layers 128 -> 256, 64 steps, batch 32, Adam; the last step feeds a classifier.
-void lstm() {
-  LstmClassifier net(128, 256, 10, 2);
-  const Tensor x = randn({32, 64, 128}), y = randint(0, 10, {32});
-  optim::Adam optimizer(net.parameters(), {.lr = 1e-3});
-  training("lstm", optimizer, [&] { return nn::cross_entropy(net(x), y); });
-}
-
-/// Fifty training steps of a model, and a wait for their end.
-template <class Model>
-class MlpSteps {
- public:
-  explicit MlpSteps(Model model, Device device)
-      : model_(std::move(model)),
-        x_(randn({256, 784}).to(device)),
-        y_(randint(0, 10, {256}).to(device)),
-        optimizer_(model_.parameters(), {.lr = 0.01, .momentum = 0.9}) {}
-  void operator()() {
-    for (int i = 0; i < 50; ++i) {
-      optimizer_.zero_grad();
-      nn::cross_entropy(model_(x_), y_).backward();
-      optimizer_.step();
-    }
+/// Training steps, and a wait for their end.
+template <class Training>
+auto steps_of(Training& training, long count) {
+  return [&training, count] {
+    for (long i = 0; i < count; ++i) training.step();
     for (const Device& device : try_all_gpus()) synchronize(device);
-  }
+  };
+}
 
- private:
-  Model model_;
-  Tensor x_, y_;
-  optim::SGD optimizer_;
-};
-
-// The mlp's steps on two simulated devices of one core each, against the CPU with both cores. The checks of the
-// simulation are on, and then off.
-void mlp_parallel() {
-  for (const bool checks : {true, false}) {
-    SimulatedDevices devices({.count = 2, .poison = checks, .check_races = checks});
-    DataParallel replicated(mlp_net());
-    MlpSteps two(std::move(replicated), "cuda:0");
-    MlpSteps one(mlp_net(), "cpu");
-    bench::compare(checks ? "mlp_parallel/checked" : "mlp_parallel/unchecked", std::ref(two), std::ref(one));
+// Steps on two simulated devices of one core each, against the CPU with as many cores as BENCH_THREADS says. The checks
+// of the simulation are off, and then on.
+template <class Model>
+void parallel(const std::string& name) {
+  using Net = bench::WithLoss<Model>;
+  for (const bool checks : {false, true}) {
+    const SimulatedDevices devices(
+        {.count = 2, .memory_bytes = std::size_t(8) << 30, .poison = checks, .check_races = checks});
+    bench::Training<Model, DataParallel<Net>> two(DataParallel(Net(), {.gather = Gather::mean}), "cuda:0");
+    bench::Training<Model> one(Model::net());
+    auto step = steps_of(one, 1);
+    bench::time_calls(1, step);
+    const long steps = std::clamp(long(2e5 / bench::time_calls(1, step)), 1L, 50L);  // a turn takes 0.2 s
+    bench::compare(name + (checks ? "/checked_step" : "/step"), steps_of(two, steps), steps_of(one, steps), steps);
   }
+}
+
+// 16 Mi floats: bound by memory. The result is a new tensor each time, as in users' code.
+void elementwise() {
+  const NoGrad guard;
+  const Tensor a = randn({16 << 20}), rows = a.view({16384, 1024});
+  const Tensor weight = ones({1024}), bias = zeros({1024});
+  Tensor b = randn({16 << 20});
+  bench::run("elementwise/add", [&] { a + b; });
+  bench::run("elementwise/add_in_place", [&] { b.add_(a, 1e-6); });
+  bench::run("elementwise/relu", [&] { relu(a); });
+  bench::run("elementwise/gelu", [&] { gelu(a); });
+  bench::run("elementwise/exp", [&] { exp(a); });
+  bench::run("elementwise/softmax", [&] { softmax(rows, -1); });
+  bench::run("elementwise/layer_norm", [&] { nn::layer_norm(rows, {1024}, weight, bias); });
+  bench::run("elementwise/sum", [&] { sum(a); });
+  bench::run("elementwise/sum_rows", [&] { sum(rows, {0}); });
+  bench::run("elementwise/transpose_copy", [&] { rows.t().contiguous(); });
+}
+
+void products() {
+  const NoGrad guard;
+  const auto product = [](const std::string& name, std::int64_t m, std::int64_t k, std::int64_t n) {
+    const Tensor a = randn({m, k}), b = randn({k, n});
+    bench::run("matmul/" + name, [&] { mm(a, b); });
+  };
+  product("1024x1024x1024", 1024, 1024, 1024);
+  product("4096x1024x1024", 4096, 1024, 1024);
+  product("100x100x100", 100, 100, 100);
+  const Tensor q = randn({32, 128, 64}), k = randn({32, 64, 128});
+  bench::run("matmul/batched_32x128x64x128", [&] { bmm(q, k); });
 }
 
 // Eight floats: what dispatch, allocation and the graph cost.
@@ -134,24 +116,39 @@ void small() {
   });
 }
 
+// A thousand products of 100 x 100. The norm of each is read at once, or goes into a tensor that is read at the end.
+void d2l() {
+  const NoGrad guard;
+  const Tensor a = randn({100, 100}), b = randn({100, 100});
+  double sink = 0;
+  bench::run("d2l/log_each", [&] {
+    for (int i = 0; i < 1000; ++i) sink += norm(mm(a, b)).item<double>();
+  });
+  bench::run("d2l/log_in_tensor", [&] {
+    std::vector<Tensor> log;
+    for (int i = 0; i < 1000; ++i) log.push_back(norm(mm(a, b)));
+    sink += sum(stack(log)).item<double>();
+  });
+}
+
 }  // namespace
 
 int main(int argc, char** argv) {
-  const std::map<std::string, std::function<void()>> cases = {{"seed", seed},
-                                                              {"mlp", mlp},
-                                                              {"lenet", [] { images("lenet", LeNet(3, 32)); }},
-                                                              {"resnet", [] { images("resnet", ResNet18<>()); }},
-                                                              {"gpt", transformer},
-                                                              {"lstm", lstm},
-                                                              {"mlp_parallel", mlp_parallel},
-                                                              {"small", small}};
-  if (argc != 2 || !cases.contains(argv[1])) {
-    std::fprintf(stderr, "usage: workloads CASE, one of:");
-    for (const auto& [name, run] : cases) std::fprintf(stderr, " %s", name.c_str());
-    std::fprintf(stderr, "\n");
-    return 2;
-  }
+  bench::Cases cases = {
+      {"seed", seed}, {"elementwise", elementwise}, {"matmul", products}, {"small", small}, {"d2l", d2l}};
+  const auto add_training = [&]<class Model>(Model, const std::string& name) {
+    cases[name] = [name] { training<Model>(name); };
+    cases[name + "_bfloat16"] = [name] { training<Model>(name + "_bfloat16", kBFloat16); };
+  };
+  bench::for_each_model([&]<class Model>(Model model) {
+    const std::string name = Model::kName;
+    if constexpr (!std::is_same_v<Model, bench::Seed>) {
+      add_training(model, name);
+      cases[name + "_parallel"] = [name] { parallel<Model>(name + "_parallel"); };
+    }
+  });
+  add_training(bench::SmallGpt(), "gpt_sdpa");  // the same: only the peer's attention is another one
   set_num_threads(int(bench::from_environment("BENCH_THREADS", 2)));
   manual_seed(0);
-  cases.at(argv[1])();
+  return bench::run_case(argc, argv, cases);
 }

@@ -107,8 +107,35 @@ void TraceSpan::end() noexcept {
     if (state) state->add(record);
 }
 
+TraceWork trace_of(const LaunchInfo& launch) noexcept {
+  TraceWork work = {.flops = launch.flops};
+  if (!detail::trace_records.load(std::memory_order_relaxed)) return work;
+  for (const Access& access : launch.accesses) work.bytes += access.region.bytes();
+  return work;
+}
+
 TraceWork trace_of(const Matmul& matmul) noexcept {
-  return {.flops = 2. * double(matmul.m) * double(matmul.n) * double(matmul.k) * double(matmul.batch)};
+  const auto elements = [&](std::int64_t rows, std::int64_t columns, std::int64_t stride) {
+    return std::size_t(rows * columns * (stride == 0 ? 1 : matmul.batch));
+  };
+  const std::size_t c = elements(matmul.m, matmul.n, matmul.stride_c);
+  const std::size_t all = elements(matmul.m, matmul.k, matmul.stride_a) +
+                          elements(matmul.k, matmul.n, matmul.stride_b) + (matmul.beta == 0 ? c : 2 * c) +
+                          (matmul.bias ? std::size_t(matmul.n) : 0);
+  return {.flops = 2. * double(matmul.m) * double(matmul.n) * double(matmul.k) * double(matmul.batch),
+          .bytes = all * size_of(matmul.dtype)};
+}
+
+TraceWork trace_of(const FusedOp& op) noexcept {
+  TraceWork work = {.flops = op.flops};
+  for (const FusedOperand& operand : op.operands) {
+    if (!operand.present) continue;
+    std::size_t bytes = size_of(operand.dtype);
+    for (int i = 0; i < operand.sizes.rank(); ++i)
+      if (operand.strides[i] != 0) bytes *= std::size_t(operand.sizes[i]);
+    work.bytes += bytes;
+  }
+  return work;
 }
 
 TraceWork trace_of(const Copy& copy) noexcept {

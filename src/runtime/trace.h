@@ -42,7 +42,10 @@ struct TraceWork {
   std::optional<TraceCollective> collective = {};
 };
 
+/// Its bytes are counted only while somebody records.
+TraceWork trace_of(const LaunchInfo& launch) noexcept;
 TraceWork trace_of(const Matmul& matmul) noexcept;
+TraceWork trace_of(const FusedOp& op) noexcept;
 TraceWork trace_of(const Copy& copy) noexcept;
 /// Of rank `rank` of this process.
 TraceWork trace_of(const CollectiveCall& call, std::size_t rank) noexcept;

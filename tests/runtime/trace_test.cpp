@@ -99,14 +99,16 @@ std::vector<TraceEvent> of_kind(const Trace& trace, TraceKind kind) {
   return found;
 }
 
-TEST_F(Work, TracesTheFlopsOfLaunchesAndProducts) {
+TEST_F(Work, TracesTheFlopsAndBytesOfLaunchesAndProducts) {
   const Trace trace;
   do_everything();
   const auto kernels = of_kind(trace, TraceKind::kernel);
   ASSERT_EQ(kernels.size(), 2u);
   EXPECT_EQ(kernels[0].flops, 1234);
+  EXPECT_EQ(kernels[0].bytes, kBytes);
   EXPECT_EQ(kernels[1].name, "matmul");
   EXPECT_EQ(kernels[1].flops, 2 * 2 * 3 * 4);
+  EXPECT_EQ(kernels[1].bytes, sizeof(float) * (2 * 4 + 4 * 3 + 2 * 3));
 }
 
 TEST_F(Work, TracesTheBytesAndTheDirectionOfCopies) {
@@ -261,8 +263,11 @@ TEST_F(Work, IsWrittenForOneRankAlone) {
 TEST(Trace, HasWhatTheCpuRuns) {
   Backend& cpu = device_state(Device()).backend;
   const Trace trace;
-  cpu.launch({}, {"on the cpu", 99, {}}, [](const KernelContext&) {});
+  const std::array<Access, 2> accesses = {Access{{nullptr, 24, 3, 64}, AccessKind::read},
+                                          Access{{nullptr, 100, 1, 100}, AccessKind::write}};
+  cpu.launch({}, {"on the cpu", 99, accesses}, [](const KernelContext&) {});
   ASSERT_EQ(trace.events().size(), 1u);
+  EXPECT_EQ(trace.events()[0].bytes, 24u * 3 + 100);
   EXPECT_EQ(trace.events()[0].name, "on the cpu");
   EXPECT_TRUE(trace.events()[0].device.is_cpu());
   const Json json = json_of(trace);

@@ -46,7 +46,8 @@ struct TraceEvent {
   double end_us = 0;                   ///< Since the trace began.
   TraceKind kind = TraceKind::kernel;  ///< What it does.
   double flops = 0;                    ///< As the operation declares them; 0 for unknown.
-  std::size_t bytes = 0;               ///< What a copy moves; what a collective works on, as its errors tell.
+  /// What a launch reads and writes, as it declares; what a copy moves; what a collective works on, as its errors tell.
+  std::size_t bytes = 0;
   std::optional<TraceCollective> collective = {};  ///< Of a collective.
   /// The host's call that enqueued it, if that was recorded too: its thread, from 1, its begin and its end.
   int host_thread = 0;

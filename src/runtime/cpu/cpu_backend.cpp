@@ -45,7 +45,7 @@ class CpuBackend final : public Backend {
   void synchronize_event(EventHandle) override {}
 
   void launch(StreamHandle, const LaunchInfo& info, KernelRef kernel) override {
-    const TraceSpan span(info.name, TraceSpan::kCpu, 0, {.flops = info.flops});
+    const TraceSpan span(info.name, TraceSpan::kCpu, 0, trace_of(info));
     kernel(kContext);
   }
 
@@ -72,7 +72,7 @@ class CpuBackend final : public Backend {
   }
   std::optional<std::size_t> offers(int, const FusedOp& op) override { return host::offers(op); }
   void fused(StreamHandle, const FusedOp& op, void* workspace) override {
-    const TraceSpan span(op.name, TraceSpan::kCpu, 0, {.flops = op.flops});
+    const TraceSpan span(op.name, TraceSpan::kCpu, 0, trace_of(op));
     host::fused(kContext, op, workspace);
   }
 

@@ -47,7 +47,7 @@ struct Runner {
 
 // What a trace tells of a task.
 struct Describer {
-  TraceWork operator()(const KernelTask& task) const { return {.flops = task.flops}; }
+  TraceWork operator()(const KernelTask& task) const { return {.flops = task.flops, .bytes = task.bytes}; }
   TraceWork operator()(const CopyTask& task) const {
     Copy copy = task.copy;
     if (task.taken) copy.from_device = kHost;
@@ -55,7 +55,7 @@ struct Describer {
   }
   TraceWork operator()(const PoisonTask& task) const { return {.kind = TraceKind::fill, .bytes = task.bytes}; }
   TraceWork operator()(const Matmul& task) const { return trace_of(task); }
-  TraceWork operator()(const std::unique_ptr<FusedTask>& task) const { return {.flops = task->op.flops}; }
+  TraceWork operator()(const std::unique_ptr<FusedTask>& task) const { return trace_of(task->op); }
   TraceWork operator()(const WaitTask&) const { return {}; }
   TraceWork operator()(const CollectiveTask& task) const { return task.collective->traced(task.rank); }
   TraceWork operator()(const FailTask&) const { return {}; }

@@ -28,6 +28,7 @@ class SimCollective;
 struct KernelTask {
   KernelRef::Owned body;
   double flops = 0;
+  std::size_t bytes = 0;  // where a trace is recorded
 };
 struct CopyTask {
   Copy copy;

@@ -35,7 +35,7 @@ void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef k
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
-  Task task = {info.name, sim::KernelTask{kernel.own(), info.flops}, nullptr, mark};
+  Task task = {info.name, sim::KernelTask{kernel.own(), info.flops, trace_of(info).bytes}, nullptr, mark};
   const std::scoped_lock lock(mutex_);
   declare(stream, info.name, info.accesses);
   enqueue(stream, FaultKind::launch, std::move(task));

@@ -1,0 +1,144 @@
+// The models that are trained in benchmarks. The peers (peer/) have the same ones. Each has a name, a net, a batch, a
+// loss and an optimizer.
+#pragma once
+
+#include <lockstep/lockstep.h>
+
+#include <cstdint>
+#include <optional>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include "models/gpt.h"
+#include "models/lenet.h"
+#include "models/lstm_classifier.h"
+#include "models/resnet.h"
+
+namespace bench {
+
+using lockstep::Tensor;
+using Parameters = std::vector<Tensor>;
+
+// A classifier whose optimizer is SGD with momentum.
+struct Classifier {
+  static constexpr std::int64_t kClasses = 10;
+  static Tensor loss(const Tensor& scores, const Tensor& target) { return lockstep::nn::cross_entropy(scores, target); }
+  static lockstep::optim::SGD optimizer(const Parameters& parameters) {
+    return lockstep::optim::SGD(parameters, {.lr = 0.01, .momentum = 0.9});
+  }
+};
+
+// Linear(5, 2) on a batch of 30: what one call costs when there is next to nothing to compute.
+struct Seed {
+  static constexpr const char* kName = "seed";
+  static lockstep::nn::Linear net() { return lockstep::nn::Linear(5, 2); }
+  static Tensor input() { return lockstep::randn({30, 5}); }
+  static Tensor target() { return lockstep::randn({30, 2}); }
+  static Tensor loss(const Tensor& output, const Tensor& target) { return lockstep::nn::mse_loss(output, target); }
+  static lockstep::optim::SGD optimizer(const Parameters& parameters) {
+    return lockstep::optim::SGD(parameters, {.lr = 0.01});
+  }
+};
+
+struct Mlp : Classifier {
+  static constexpr const char* kName = "mlp";
+  static lockstep::nn::Sequential net() {
+    using namespace lockstep::nn;
+    return Sequential(Linear(784, 512), ReLU(), Linear(512, 256), ReLU(), Linear(256, kClasses));
+  }
+  static Tensor input() { return lockstep::randn({256, 784}); }
+  static Tensor target() { return lockstep::randint(0, kClasses, {256}); }
+};
+
+struct Images : Classifier {
+  static Tensor input() { return lockstep::randn({64, 3, 32, 32}); }
+  static Tensor target() { return lockstep::randint(0, kClasses, {64}); }
+};
+struct LeNetOnImages : Images {
+  static constexpr const char* kName = "lenet";
+  static LeNet net() { return LeNet(3, 32); }
+};
+struct ResNetOnImages : Images {
+  static constexpr const char* kName = "resnet";
+  static ResNet18<> net() { return ResNet18<>(); }
+};
+
+// 4 layers of width 256 with 4 heads, 8 texts of 128 tokens, vocabulary 4096, AdamW.
+struct SmallGpt {
+  static constexpr const char* kName = "gpt";
+  static constexpr std::int64_t kVocabulary = 4096, kTexts = 8, kLength = 128;
+  static Gpt net() {
+    return Gpt({.vocabulary = kVocabulary, .length = kLength, .width = 256, .heads = 4, .layers = 4});
+  }
+  static Tensor input() { return lockstep::randint(0, kVocabulary, {kTexts, kLength}); }
+  static Tensor target() { return lockstep::randint(0, kVocabulary, {kTexts * kLength}); }
+  static Tensor loss(const Tensor& scores, const Tensor& target) {
+    return lockstep::nn::cross_entropy(scores.view({-1, kVocabulary}), target);
+  }
+  static lockstep::optim::AdamW optimizer(const Parameters& parameters) {
+    return lockstep::optim::AdamW(parameters, {.lr = 3e-4});
+  }
+};
+
+// Two layers 128 -> 256, 32 sequences of 64 steps; the last step feeds a classifier. Adam.
+struct Lstm : Classifier {
+  static constexpr const char* kName = "lstm";
+  static LstmClassifier net() { return LstmClassifier(128, 256, kClasses, 2); }
+  static Tensor input() { return lockstep::randn({32, 64, 128}); }
+  static Tensor target() { return lockstep::randint(0, kClasses, {32}); }
+  static lockstep::optim::Adam optimizer(const Parameters& parameters) {
+    return lockstep::optim::Adam(parameters, {.lr = 1e-3});
+  }
+};
+
+/// Calls visitor(Model()) for each model.
+template <class Visitor>
+void for_each_model(const Visitor& visitor) {
+  std::apply([&](auto... models) { (visitor(models), ...); },
+             std::tuple<Seed, Mlp, LeNetOnImages, ResNetOnImages, SmallGpt, Lstm>());
+}
+
+/// The net with the loss inside: on several devices each computes the loss of its shard.
+template <class Model>
+struct WithLoss : lockstep::nn::Module<WithLoss<Model>> {
+  decltype(Model::net()) net = Model::net();
+
+  auto members() { return lockstep::nn::members("net", net); }
+  Tensor forward(const Tensor& input, const Tensor& target) { return Model::loss(net(input), target); }
+};
+
+/// Training steps on one batch. `Net` is the model's, or a DataParallel of WithLoss<Model>.
+template <class Model, class Net = decltype(Model::net())>
+class Training {
+ public:
+  explicit Training(Net net, lockstep::Device device = lockstep::Device(), std::optional<lockstep::DType> autocast = {})
+      : net_(std::move(net)),
+        input_(Model::input().to(device)),
+        target_(Model::target().to(device)),
+        optimizer_(Model::optimizer(net_.parameters())),
+        autocast_(autocast) {}
+
+  Tensor loss() {
+    std::optional<lockstep::Autocast> region;
+    if (autocast_) region.emplace(*autocast_);
+    if constexpr (std::is_same_v<Net, decltype(Model::net())>)
+      return Model::loss(net_(input_), target_);
+    else
+      return net_(input_, target_);
+  }
+  void step() {
+    optimizer_.zero_grad();
+    loss().backward();
+    optimizer_.step();
+  }
+
+ private:
+  Net net_;
+  Tensor input_, target_;
+  decltype(Model::optimizer({})) optimizer_;
+  std::optional<lockstep::DType> autocast_;
+};
+
+}  // namespace bench
