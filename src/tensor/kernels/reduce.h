@@ -39,16 +39,25 @@ struct ReduceKernel {
     else if (kept.numel == 1 && reduced.numel > kPiece)
       one_long(context);
     else
-      host::vectorized_for(context, kept.numel, kGrain / std::max<std::int64_t>(reduced.numel, 1) + 1,
-                           [this](std::int64_t begin, std::int64_t end) {
-                             for (std::int64_t o = begin; o < end; ++o) {
-                               const auto [to, from] = offsets_at(kept, o);
-                               store(out[to], span(in + from, 0, reduced.numel));
-                             }
-                           });
+      over(context, kept.numel, kGrain / std::max<std::int64_t>(reduced.numel, 1) + 1,
+           [this](std::int64_t begin, std::int64_t end) {
+             for (std::int64_t o = begin; o < end; ++o) {
+               const auto [to, from] = offsets_at(kept, o);
+               store(out[to], span(in + from, 0, reduced.numel));
+             }
+           });
   }
 
  private:
+  // Whole numbers, and rows of steps, gain little by vector instructions.
+  template <class Body>
+  void over(const KernelContext& context, std::int64_t count, std::int64_t grain, const Body& body) const {
+    if constexpr (std::is_floating_point_v<ComputeType<In>> && !std::is_same_v<In, Half>)
+      if (columns || reduced.sizes.empty() || reduced.strides[0].back() == 1)
+        return host::vectorized_for(context, count, grain, body);
+    host::parallel_for(context, count, grain, body);
+  }
+
   void store(Out& to, const Accumulator& value) const { to = Out(reducer.finish(value, reduced.numel)); }
 
   void merge(Accumulator& a, const Accumulator& b) const { a = reducer.combine(a, b); }
@@ -95,7 +104,7 @@ struct ReduceKernel {
   void one_long(const KernelContext& context) const {
     const std::int64_t pieces = (reduced.numel + kPiece - 1) / kPiece;
     std::vector<Accumulator> partial(static_cast<std::size_t>(pieces));
-    host::vectorized_for(context, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    over(context, pieces, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t p = begin; p < end; ++p)
         partial[std::size_t(p)] = span(in, p * kPiece, std::min((p + 1) * kPiece, reduced.numel));
     });
@@ -121,7 +130,7 @@ struct ReduceKernel {
       for (std::int64_t c = 0; c < columns_of(block); ++c) store(out[block * kBeside + c], totals[std::size_t(c)]);
     };
     const std::int64_t grain = kGrain / (std::max<std::int64_t>(rows / pieces, 1) * std::min(kBeside, kept.numel)) + 1;
-    host::vectorized_for(context, blocks * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
+    over(context, blocks * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t block = at / pieces, piece = at % pieces, count = columns_of(block);
         const Totals totals = by_halves(

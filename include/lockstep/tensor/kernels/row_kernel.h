@@ -26,22 +26,28 @@ struct RowKernel {
 
   void operator()(const KernelContext& context) const {
     const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
-    host::vectorized_for(context, outer.numel, kGrain / longest + 1, [this](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t r = begin; r < end; ++r) row(offsets_at(outer, r), std::index_sequence_for<In...>());
+    const std::int64_t grain = kGrain / longest + 1;
+    const auto rows = [this](std::int64_t begin, std::int64_t end, const auto& step) {
+      for (std::int64_t r = begin; r < end; ++r) row(offsets_at(outer, r), step, std::index_sequence_for<In...>());
+    };
+    if constexpr (kVectorizes)
+      if (lies_densely())  // a constant step: the loops become vector instructions
+        return host::vectorized_for(context, outer.numel, grain, [&](std::int64_t begin, std::int64_t end) {
+          rows(begin, end, [](std::size_t) { return std::int64_t(1); });
+        });
+    host::parallel_for(context, outer.numel, grain, [&](std::int64_t begin, std::int64_t end) {
+      rows(begin, end, [this](std::size_t n) { return steps[n]; });
     });
   }
 
  private:
-  template <std::size_t... I>
-  void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, std::index_sequence<I...> operands) const {
-    bool dense = true;
-    for (std::size_t n = 0; n < kOperands; ++n) dense = dense && (steps[n] == 1 || lengths[n] <= 1);
-    if (dense)  // a constant step: the loops become vector instructions
-      row(
-          at, [](std::size_t) { return std::int64_t(1); }, operands);
-    else
-      row(
-          at, [this](std::size_t n) { return steps[n]; }, operands);
+  // Not for binary16, whose numbers are converted one at a time.
+  static constexpr bool kVectorizes = !std::is_same_v<Out, Half> && !(std::is_same_v<In, Half> || ...);
+
+  bool lies_densely() const {
+    for (std::size_t n = 0; n < kOperands; ++n)
+      if (steps[n] != 1 && lengths[n] > 1) return false;
+    return true;
   }
 
   template <class Step, std::size_t... I>
