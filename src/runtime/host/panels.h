@@ -6,14 +6,11 @@
 #include <cstddef>
 #include <cstdint>
 
+#include "runtime/host/tiles.h"
+
 namespace lockstep::host {
 
-/// A matrix [k, n] of float32; element (i, j) at data[i * k_step + j * n_step].
-struct PanelSource {
-  const float* data = nullptr;
-  std::int64_t k = 0, n = 0;
-  std::int64_t k_step = 0, n_step = 0;
-};
+using PanelSource = FactorView<float>;
 
 /// A packed one: panels of some columns, as many as the processor's registers hold of four rows; the last is filled up
 /// with zeros.

@@ -1,0 +1,124 @@
+#include "runtime/host/blocked_product.h"
+
+#include <algorithm>
+#include <memory>
+#include <new>
+
+namespace lockstep::host {
+namespace {
+
+constexpr std::int64_t kBlockBytes =
+    1536;                            // of a row of a: one panel of b of so many terms fits the second-level cache
+constexpr std::int64_t kRows = 96;   // of a, that stay in the cache for the panels of a group
+constexpr std::int64_t kPanels = 6;  // of a group
+constexpr std::int64_t kDirectBytes =
+    512 << 10;  // a b that is no larger is read where it lies; so is one that one tile of rows reads
+
+// This thread's packed panels, kept for the next product: at most 432 KiB.
+template <class T>
+T* room(std::int64_t count) {
+  struct Free {
+    void operator()(T* data) const { ::operator delete[](data, std::align_val_t(64)); }
+  };
+  thread_local std::unique_ptr<T[], Free> data;
+  thread_local std::int64_t size = 0;
+  if (size < count) {
+    data.reset();
+    data.reset(static_cast<T*>(::operator new[](std::size_t(count) * sizeof(T), std::align_val_t(64))));
+    size = count;
+  }
+  return data.get();
+}
+
+template <class T>
+void activate_all(Activation activation, std::int64_t rows, std::int64_t columns, T* c, std::int64_t pitch) {
+  const auto each = [&](auto f) {
+    for (std::int64_t i = 0; i < rows; ++i)
+      for (std::int64_t j = 0; j < columns; ++j) c[i * pitch + j] = f(c[i * pitch + j]);
+  };
+  if (activation == Activation::relu) each([](T x) { return relu_of(x); });
+  if (activation == Activation::gelu_tanh) each([](T x) { return gelu_tanh_of(x); });
+}
+
+// Some terms of the sums of some panels' columns.
+template <class T>
+struct Group {
+  const TileKernels<T>& kernels;
+  const T* panels[kPanels];
+  std::int64_t pitches[kPanels];
+
+  // `b` at the first term and column. Panels that can be read where they lie are not packed.
+  void find(const Matmul& p, const T* b, std::int64_t terms, std::int64_t columns, bool packs) {
+    T* packed = nullptr;
+    for (std::int64_t n = 0; n * kernels.columns < columns; ++n) {
+      const std::int64_t first = n * kernels.columns, count = std::min(kernels.columns, columns - first);
+      const T* const from = b + first * (p.transpose_b ? p.ldb : 1);
+      if (!packs && kernels.reads(count) == count) {
+        panels[n] = from;
+        pitches[n] = p.ldb;
+        continue;
+      }
+      if (!packed) packed = room<T>(kPanels * kernels.columns * terms);
+      T* const to = packed + first * terms;
+      kernels.pack({from, terms, count, p.transpose_b ? 1 : p.ldb, p.transpose_b ? p.ldb : 1}, to);
+      panels[n] = to;
+      pitches[n] = kernels.columns;
+    }
+  }
+};
+
+}  // namespace
+
+template <class T>
+void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bias, const TileKernels<T>& kernels) {
+  constexpr std::int64_t kMostTerms = kBlockBytes / sizeof(T);
+  const std::int64_t blocks = std::max<std::int64_t>(1, (p.k + kMostTerms - 1) / kMostTerms);
+  const std::int64_t terms = (p.k + blocks - 1) / blocks;
+  const bool packs = p.transpose_b || (p.m > kTileRows && p.k * p.ldb * std::int64_t(sizeof(T)) > kDirectBytes);
+  const std::int64_t a_row = p.transpose_a ? 1 : p.lda, a_step = p.transpose_a ? p.lda : 1;
+  const std::int64_t b_row = p.transpose_b ? 1 : p.ldb, b_step = p.transpose_b ? p.ldb : 1;
+  if (p.beta != 0 && p.beta != 1)
+    for (std::int64_t i = 0; i < p.m; ++i)
+      for (std::int64_t j = 0; j < p.n; ++j) c[i * p.ldc + j] *= T(p.beta);
+
+  Group<T> group = {kernels, {}, {}};
+  const std::int64_t panel = kernels.columns;
+  for (std::int64_t block = 0; block < blocks; ++block) {
+    const std::int64_t first = block * terms, count = std::min(terms, p.k - first);
+    for (std::int64_t column = 0; column < p.n; column += kPanels * panel) {
+      const std::int64_t columns = std::min(kPanels * panel, p.n - column);
+      group.find(p, b + first * b_row + column * b_step, count, columns, packs);
+      for (std::int64_t row = 0; row < p.m; row += kRows) {
+        const std::int64_t rows = std::min(kRows, p.m - row);
+        T* const to = c + row * p.ldc + column;
+        for (std::int64_t n = 0; n * panel < columns; ++n) {
+          Tile<T> tile = {.k = count,
+                          .a = a + row * a_row + first * a_step,
+                          .a_row = a_row,
+                          .a_step = a_step,
+                          .b = group.panels[n],
+                          .b_row = group.pitches[n],
+                          .c = to + n * panel,
+                          .c_row = p.ldc,
+                          .columns = std::min(panel, columns - n * panel),
+                          .alpha = T(p.alpha)};
+          if (block > 0 || p.beta != 0) {
+            tile.before = tile.c;
+            tile.before_row = p.ldc;
+          } else if (bias) {
+            tile.before = bias + column + n * panel;
+          }
+          kernels.multiply(tile, rows);
+        }
+        if (block == blocks - 1) activate_all(p.activation, rows, columns, to, p.ldc);
+      }
+    }
+  }
+}
+
+template void blocked_product(const Matmul&, const float*, const float*, float*, const float*,
+                              const TileKernels<float>&);
+template void blocked_product(const Matmul&, const double*, const double*, double*, const double*,
+                              const TileKernels<double>&);
+
+}  // namespace lockstep::host

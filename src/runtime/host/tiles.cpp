@@ -1,0 +1,236 @@
+#include "runtime/host/tiles.h"
+
+#include <algorithm>
+#include <cstring>
+#include <vector>
+
+namespace lockstep::host {
+namespace {
+
+template <class T, int kLanes>
+struct VectorOf {
+  using Type [[gnu::vector_size(sizeof(T) * kLanes)]] = T;
+};
+template <class T, int kLanes>
+using Vector = typename VectorOf<T, kLanes>::Type;
+
+// Of sums with `pitch` columns the tile's.
+template <class T>
+[[gnu::noinline]] void store_narrow(const Tile<T>& tile, int rows, const T* sums, std::int64_t pitch, T* c,
+                                    const T* before) {
+  for (int r = 0; r < rows; ++r, sums += pitch, c += tile.c_row)
+    for (std::int64_t j = 0; j < tile.columns; ++j)
+      c[j] = (before ? before[r * tile.before_row + j] : T(0)) + tile.alpha * sums[j];
+}
+
+// kRows rows, kVectors vectors of columns: all sums are in registers.
+template <class T, int kLanes, int kVectors, int kRows>
+[[gnu::always_inline]] inline void run_tile(const Tile<T>& tile, const T* a, T* c, const T* before) {
+  using V = Vector<T, kLanes>;
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) __builtin_prefetch(c + r * tile.c_row + v * kLanes, 1);
+  V sums[kRows][kVectors] = {};
+  const T* b = tile.b;
+  for (std::int64_t l = 0; l < tile.k; ++l, a += tile.a_step, b += tile.b_row) {
+    V factors[kVectors];
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) std::memcpy(&factors[v], b + v * kLanes, sizeof(V));
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const T x = a[r * tile.a_row];
+#pragma GCC unroll 3
+      for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
+    }
+  }
+  if (tile.columns >= kVectors * kLanes) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 3
+      for (int v = 0; v < kVectors; ++v) {
+        V start = {};
+        if (before) std::memcpy(&start, before + r * tile.before_row + v * kLanes, sizeof(V));
+        start += tile.alpha * sums[r][v];
+        std::memcpy(c + r * tile.c_row + v * kLanes, &start, sizeof(V));
+      }
+    return;
+  }
+  T rows[kRows * kVectors * kLanes];
+  std::memcpy(rows, sums, sizeof rows);
+  store_narrow(tile, kRows, rows, kVectors * kLanes, c, before);
+}
+
+template <class T, int kLanes, int kVectors, int kMostRows>
+[[gnu::always_inline]] inline void run_rows(const Tile<T>& tile, std::int64_t rows) {
+  const T *a = tile.a, *before = tile.before;
+  T* c = tile.c;
+  const auto pass = [&](std::int64_t done) {
+    a += done * tile.a_row;
+    c += done * tile.c_row;
+    if (before) before += done * tile.before_row;
+    rows -= done;
+  };
+  for (; rows >= kMostRows; pass(kMostRows)) run_tile<T, kLanes, kVectors, kMostRows>(tile, a, c, before);
+  if constexpr (kMostRows > 4)
+    if (rows >= 4) run_tile<T, kLanes, kVectors, 4>(tile, a, c, before), pass(4);
+  if (rows >= 2) run_tile<T, kLanes, kVectors, 2>(tile, a, c, before), pass(2);
+  if (rows == 1) run_tile<T, kLanes, kVectors, 1>(tile, a, c, before);
+}
+
+template <class T, int kLanes, int kVectors, int kMostRows>
+[[gnu::always_inline]] inline void multiply_with(const Tile<T>& tile, std::int64_t rows) {
+  if (tile.columns <= kLanes / 2) return run_rows<T, kLanes / 2, 1, kMostRows>(tile, rows);
+  if (tile.columns <= kLanes) return run_rows<T, kLanes, 1, kMostRows>(tile, rows);
+  if constexpr (kVectors > 2)
+    if (tile.columns <= 2 * kLanes) return run_rows<T, kLanes, 2, kMostRows>(tile, rows);
+  run_rows<T, kLanes, kVectors, kMostRows>(tile, rows);
+}
+
+template <class V, class Half, class T>
+[[gnu::always_inline]] inline void join(V& to, const T* low, const T* high) {
+  Half a, b;
+  std::memcpy(&a, low, sizeof a);
+  std::memcpy(&b, high, sizeof b);
+  if constexpr (sizeof(T) == 4)
+    to = __builtin_shufflevector(a, b, 0, 1, 2, 3, 4, 5, 6, 7);
+  else
+    to = __builtin_shufflevector(a, b, 0, 1, 2, 3);
+}
+
+// to[j * to_step + i] = from[i * from_step + j], a square of one 256-bit vector each way.
+[[gnu::always_inline]] inline void transpose_square(const float* from, std::int64_t from_step, float* to,
+                                                    std::int64_t to_step) {
+  using V = Vector<float, 8>;
+  V rows[8];
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)  // half rows i and i + 4 in one vector: what is left is done within halves
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half)
+      join<V, Vector<float, 4>>(rows[i + 4 * half], from + i * from_step + 4 * half,
+                                from + (i + 4) * from_step + 4 * half);
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    const V *const x = rows + 4 * half, a = __builtin_shufflevector(x[0], x[1], 0, 8, 1, 9, 4, 12, 5, 13),
+                   b = __builtin_shufflevector(x[0], x[1], 2, 10, 3, 11, 6, 14, 7, 15),
+                   c = __builtin_shufflevector(x[2], x[3], 0, 8, 1, 9, 4, 12, 5, 13),
+                   d = __builtin_shufflevector(x[2], x[3], 2, 10, 3, 11, 6, 14, 7, 15);
+    const V out[4] = {__builtin_shufflevector(a, c, 0, 1, 8, 9, 4, 5, 12, 13),
+                      __builtin_shufflevector(a, c, 2, 3, 10, 11, 6, 7, 14, 15),
+                      __builtin_shufflevector(b, d, 0, 1, 8, 9, 4, 5, 12, 13),
+                      __builtin_shufflevector(b, d, 2, 3, 10, 11, 6, 7, 14, 15)};
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j) std::memcpy(to + (4 * half + j) * to_step, &out[j], sizeof(V));
+  }
+}
+[[gnu::always_inline]] inline void transpose_square(const double* from, std::int64_t from_step, double* to,
+                                                    std::int64_t to_step) {
+  using V = Vector<double, 4>;
+  V rows[4];
+#pragma GCC unroll 2
+  for (int i = 0; i < 2; ++i)
+#pragma GCC unroll 2
+    for (int half = 0; half < 2; ++half)
+      join<V, Vector<double, 2>>(rows[i + 2 * half], from + i * from_step + 2 * half,
+                                 from + (i + 2) * from_step + 2 * half);
+#pragma GCC unroll 2
+  for (int half = 0; half < 2; ++half) {
+    const V *const x = rows + 2 * half, out[2] = {__builtin_shufflevector(x[0], x[1], 0, 4, 2, 6),
+                                                  __builtin_shufflevector(x[0], x[1], 1, 5, 3, 7)};
+    std::memcpy(to + 2 * half * to_step, &out[0], sizeof(V));
+    std::memcpy(to + (2 * half + 1) * to_step, &out[1], sizeof(V));
+  }
+}
+
+template <class T, std::int64_t kColumns>
+[[gnu::always_inline]] inline void pack_with(const FactorView<T>& source, T* to) {
+  constexpr std::int64_t kSquare = 32 / sizeof(T), kLines = 64;
+  const auto [data, k, columns, k_step, n_step] = source;
+  const auto fill = [&](std::int64_t from_row, std::int64_t to_row, std::int64_t from_column) {
+    for (std::int64_t l = from_row; l < to_row; ++l) {
+      for (std::int64_t j = from_column; j < columns; ++j) to[l * kColumns + j] = data[l * k_step + j * n_step];
+      for (std::int64_t j = columns; j < kColumns; ++j) to[l * kColumns + j] = 0;
+    }
+  };
+  if (n_step == 1 && columns == kColumns) {
+    for (std::int64_t l = 0; l < k; ++l) std::memcpy(to + l * kColumns, data + l * k_step, kColumns * sizeof(T));
+    return;
+  }
+  if (n_step == 1 || k_step != 1) return fill(0, k, 0);
+  // Some lines of few columns at a time, for columns may be a power of two apart.
+  const std::int64_t whole_k = k / kSquare * kSquare, whole_columns = columns / kSquare * kSquare;
+  for (std::int64_t from = 0; from < whole_k; from += kLines)
+    for (std::int64_t j = 0; j < whole_columns; j += kSquare)
+      for (std::int64_t l = from; l < std::min(whole_k, from + kLines); l += kSquare)
+        transpose_square(data + l + j * n_step, n_step, to + l * kColumns + j, kColumns);
+  if (whole_columns < kColumns) fill(0, whole_k, whole_columns);
+  fill(whole_k, k, 0);
+}
+
+// As many rows and vectors as leave registers for the factors.
+template <class T>
+struct Plain {
+  static constexpr int kLanes = 16 / sizeof(T);
+#ifdef __aarch64__
+  static constexpr int kVectors = 3, kRows = 8;
+#else
+  static constexpr int kVectors = 2, kRows = 4;
+#endif
+  static void multiply(const Tile<T>& tile, std::int64_t rows) {
+    multiply_with<T, kLanes, kVectors, kRows>(tile, rows);
+  }
+  static void pack(const FactorView<T>& source, T* to) { pack_with<T, kLanes * kVectors>(source, to); }
+};
+
+#ifdef __x86_64__
+template <class T>
+struct Avx2 {
+  static constexpr int kLanes = 32 / sizeof(T), kVectors = 3, kRows = 4;
+  [[gnu::target("avx2,fma")]] static void multiply(const Tile<T>& tile, std::int64_t rows) {
+    multiply_with<T, kLanes, kVectors, kRows>(tile, rows);
+  }
+  [[gnu::target("avx2,fma")]] static void pack(const FactorView<T>& source, T* to) {
+    pack_with<T, kLanes * kVectors>(source, to);
+  }
+};
+
+template <class T>
+struct Avx512 {
+  static constexpr int kLanes = 64 / sizeof(T), kVectors = 3, kRows = 8;
+  [[gnu::target("avx512f")]] static void multiply(const Tile<T>& tile, std::int64_t rows) {
+    multiply_with<T, kLanes, kVectors, kRows>(tile, rows);
+  }
+  [[gnu::target("avx512f")]] static void pack(const FactorView<T>& source, T* to) {
+    pack_with<T, kLanes * kVectors>(source, to);
+  }
+};
+#endif
+
+template <class Kernels, class T>
+constexpr TileKernels<T> kernels_of() {
+  return {Kernels::kVectors * Kernels::kLanes, Kernels::kLanes, &Kernels::multiply, &Kernels::pack};
+}
+
+template <class T>
+std::vector<TileKernels<T>> find_kernels() {
+  std::vector<TileKernels<T>> kernels;
+#ifdef __x86_64__
+  if (__builtin_cpu_supports("avx512f")) kernels.push_back(kernels_of<Avx512<T>, T>());
+  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(kernels_of<Avx2<T>, T>());
+#endif
+  kernels.push_back(kernels_of<Plain<T>, T>());
+  return kernels;
+}
+
+}  // namespace
+
+template <class T>
+std::span<const TileKernels<T>> all_tile_kernels() {
+  static const std::vector<TileKernels<T>> kernels = find_kernels<T>();
+  return kernels;
+}
+
+template std::span<const TileKernels<float>> all_tile_kernels();
+template std::span<const TileKernels<double>> all_tile_kernels();
+
+}  // namespace lockstep::host

@@ -1,0 +1,233 @@
+// Matrix products on the host: right with the vectors of every processor, and the same bits however they are divided.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <random>
+#include <vector>
+
+#include <lockstep/runtime/threads.h>
+
+#include "runtime/host/blocked_product.h"
+#include "runtime/host/parallel.h"
+
+namespace lockstep::host {
+namespace {
+
+constexpr std::int64_t kRowGap = 3;
+
+template <class T>
+std::vector<T> random_values(std::int64_t count) {
+  static std::mt19937 random(11);
+  std::uniform_real_distribution<float> between(-1, 1);
+  std::vector<T> values(std::size_t(count), T(0));
+  for (T& value : values) value = T(between(random));
+  return values;
+}
+
+struct Sizes {
+  std::int64_t m, n, k;
+};
+
+// Around the edges of tiles, panels, groups and blocks.
+const std::vector<Sizes> kSizes = {{1, 1, 0},    {1, 1, 1},    {3, 5, 2},     {8, 8, 8},     {7, 48, 3},
+                                   {9, 49, 17},  {30, 2, 5},   {17, 300, 31}, {100, 100, 9}, {8, 24, 385},
+                                   {97, 33, 70}, {2, 25, 800}, {97, 700, 40}};
+
+template <class T>
+struct Case {
+  Matmul p;
+  std::int64_t batch;
+  std::vector<T> a, b, c, bias;
+
+  Case(Sizes sizes, bool transpose_a, bool transpose_b, std::int64_t batches = 1) : batch(batches) {
+    const auto [m, n, k] = sizes;
+    p.dtype = kDTypeOf<T>;
+    p.m = m;
+    p.n = n;
+    p.k = k;
+    p.transpose_a = transpose_a;
+    p.transpose_b = transpose_b;
+    p.lda = (transpose_a ? m : k) + kRowGap;
+    p.ldb = (transpose_b ? k : n) + kRowGap;
+    p.ldc = n + kRowGap;
+    p.batch = batch;
+    p.stride_a = p.lda * (transpose_a ? k : m);
+    p.stride_b = p.ldb * (transpose_b ? n : k);
+    p.stride_c = p.ldc * m;
+    a = random_values<T>(p.stride_a * batch);
+    b = random_values<T>(p.stride_b * batch);
+    c = random_values<T>(p.stride_c * batch);
+    bias = random_values<T>(n);
+  }
+
+  double a_at(std::int64_t i, std::int64_t l) const {
+    return double(a[std::size_t(p.transpose_a ? l * p.lda + i : i * p.lda + l)]);
+  }
+  double b_at(std::int64_t l, std::int64_t j) const {
+    return double(b[std::size_t(p.transpose_b ? j * p.ldb + l : l * p.ldb + j)]);
+  }
+  double element(std::int64_t i, std::int64_t j) const {
+    double sum = 0;
+    for (std::int64_t l = 0; l < p.k; ++l) sum += a_at(i, l) * b_at(l, j);
+    return activate(p.activation, p.alpha * sum + (p.beta == 0 ? 0 : p.beta * double(c[std::size_t(i * p.ldc + j)])) +
+                                      (p.bias ? double(bias[std::size_t(j)]) : 0));
+  }
+};
+
+template <class T>
+double tolerance(std::int64_t k) {
+  return (sizeof(T) == 4 ? 1e-6 : 1e-15) * (1 + 4 * std::sqrt(double(k)));
+}
+
+// Rows and columns beyond the product keep what they held.
+template <class T>
+void expect_right(const Case<T>& given, const TileKernels<T>& kernels) {
+  std::vector<T> got = given.c;
+  blocked_product<T>(given.p, given.a.data(), given.b.data(), got.data(), given.p.bias ? given.bias.data() : nullptr,
+                     kernels);
+  const double tolerated = tolerance<T>(given.p.k);
+  for (std::int64_t i = 0; i < given.p.m; ++i)
+    for (std::int64_t j = 0; j < given.p.ldc; ++j) {
+      const auto at = std::size_t(i * given.p.ldc + j);
+      if (j >= given.p.n)
+        ASSERT_EQ(got[at], given.c[at]) << "beyond the row";
+      else
+        ASSERT_NEAR(double(got[at]), given.element(i, j), tolerated)
+            << given.p.m << 'x' << given.p.n << 'x' << given.p.k << " at " << i << ',' << j;
+    }
+}
+
+template <class T>
+class BlockedProduct : public ::testing::Test {};
+using Types = ::testing::Types<float, double>;
+TYPED_TEST_SUITE(BlockedProduct, Types);
+
+TYPED_TEST(BlockedProduct, IsTheSumOfProducts) {
+  for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
+    for (const Sizes sizes : kSizes)
+      for (const int transposed : {0, 1, 2, 3})
+        expect_right(Case<TypeParam>(sizes, transposed & 1, transposed & 2), kernels);
+}
+
+// A matrix that is too large to be read where it lies.
+TYPED_TEST(BlockedProduct, PacksALargeMatrix) {
+  for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
+    for (const std::int64_t m : {3, 11}) expect_right(Case<TypeParam>({m, 350, 400}, false, false), kernels);
+}
+
+TYPED_TEST(BlockedProduct, ScalesAndAddsAndActivates) {
+  for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
+    for (const std::int64_t k : {0, 5, 800}) {
+      Case<TypeParam> given({9, 50, k}, false, true);
+      given.p.alpha = 0.5;
+      for (const double beta : {1.0, -0.25}) {
+        given.p.beta = beta;
+        expect_right(given, kernels);
+      }
+      given.p.beta = 0;
+      given.p.bias = given.bias.data();
+      for (const Activation activation : {Activation::none, Activation::relu, Activation::gelu_tanh}) {
+        given.p.activation = activation;
+        expect_right(given, kernels);
+      }
+    }
+}
+
+TYPED_TEST(BlockedProduct, DoesNotReadWhatItOverwrites) {
+  Case<TypeParam> given({9, 50, 400}, false, false);
+  std::fill(given.c.begin(), given.c.end(), TypeParam(NAN));
+  std::vector<TypeParam> got = given.c;
+  blocked_product<TypeParam>(given.p, given.a.data(), given.b.data(), got.data(), nullptr);
+  for (std::int64_t i = 0; i < given.p.m; ++i)
+    for (std::int64_t j = 0; j < given.p.n; ++j) ASSERT_EQ(std::isnan(got[std::size_t(i * given.p.ldc + j)]), false);
+}
+
+// Every rectangle of the result, computed alone, has the bits that it has in the whole.
+TYPED_TEST(BlockedProduct, HasTheBitsOfItsParts) {
+  for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
+    for (const Sizes sizes : {Sizes{101, 130, 65}, {20, 350, 400}, {40, 7, 800}, {9, 5, 3}})
+      for (const int transposed : {0, 1, 2, 3}) {
+        const Case<TypeParam> given(sizes, transposed & 1, transposed & 2);
+        std::vector<TypeParam> whole = given.c, parts = given.c;
+        blocked_product<TypeParam>(given.p, given.a.data(), given.b.data(), whole.data(), nullptr, kernels);
+        for (const std::int64_t rows : {1, 6, 17})
+          for (const std::int64_t columns : {1, 31, 1000}) {
+            std::fill(parts.begin(), parts.end(), TypeParam(0));
+            for (std::int64_t row = 0; row < sizes.m; row += rows)
+              for (std::int64_t column = 0; column < sizes.n; column += columns) {
+                Matmul part = given.p;
+                part.m = std::min(rows, sizes.m - row);
+                part.n = std::min(columns, sizes.n - column);
+                blocked_product<TypeParam>(part, &given.a[std::size_t(row * (part.transpose_a ? 1 : part.lda))],
+                                           &given.b[std::size_t(column * (part.transpose_b ? part.ldb : 1))],
+                                           &parts[std::size_t(row * part.ldc + column)], nullptr, kernels);
+              }
+            for (std::int64_t i = 0; i < sizes.m; ++i)
+              for (std::int64_t j = 0; j < sizes.n; ++j)
+                ASSERT_EQ(parts[std::size_t(i * given.p.ldc + j)], whole[std::size_t(i * given.p.ldc + j)])
+                    << rows << " rows, " << columns << " columns, transposed " << transposed;
+          }
+      }
+}
+
+template <class T>
+class HostMatmul : public ::testing::Test {
+ protected:
+  ~HostMatmul() override { set_num_threads(before_); }
+
+ private:
+  int before_ = num_threads();
+};
+using AllTypes = ::testing::Types<float, double, BFloat16, Half>;
+TYPED_TEST_SUITE(HostMatmul, AllTypes);
+
+TYPED_TEST(HostMatmul, IsTheSameForAnyNumberOfThreads) {
+  for (const Sizes sizes : {Sizes{256, 96, 100}, {10, 256, 300}, {70, 70, 70}, {300, 40, 500}, {1, 700, 400}})
+    for (const std::int64_t batch : {1, 3})
+      for (const int transposed : {0, 1, 2, 3}) {
+        Case<TypeParam> given(sizes, transposed & 1, transposed & 2, batch);
+        given.p.a = given.a.data();
+        given.p.b = given.b.data();
+        std::vector<std::vector<TypeParam>> seen;
+        for (const int threads : {1, 2, 3, 7}) {
+          set_num_threads(threads);
+          std::vector<TypeParam>& got = seen.emplace_back(given.c);
+          given.p.c = got.data();
+          matmul({.parallel = true}, given.p);
+          ASSERT_EQ(std::equal(got.begin(), got.end(), seen[0].begin(),
+                               [](TypeParam x, TypeParam y) { return double(x) == double(y); }),
+                    true)
+              << threads << " threads, " << sizes.m << 'x' << sizes.n << 'x' << sizes.k << ", transposed "
+              << transposed;
+        }
+        const double tolerated =
+            std::max(tolerance<float>(sizes.k), sizeof(TypeParam) == 2 ? 0.01 * std::sqrt(double(sizes.k)) : 0);
+        for (std::int64_t i = 0; i < sizes.m; ++i)
+          for (std::int64_t j = 0; j < sizes.n; ++j)
+            ASSERT_NEAR(double(seen[0][std::size_t(i * given.p.ldc + j)]), given.element(i, j), tolerated);
+      }
+}
+
+// One matrix for all of a batch.
+TYPED_TEST(HostMatmul, SharesAMatrixAmongABatch) {
+  Case<TypeParam> given({20, 30, 40}, false, true, 4);
+  given.p.a = given.a.data();
+  given.p.b = given.b.data();
+  given.p.stride_b = 0;
+  std::vector<TypeParam> got = given.c;
+  given.p.c = got.data();
+  matmul({.parallel = true}, given.p);
+  Matmul one = given.p;
+  one.batch = 1;
+  std::vector<TypeParam> expected = given.c;
+  for (std::int64_t item = 0; item < 4; ++item) {
+    one.a = given.a.data() + item * given.p.stride_a;
+    one.c = expected.data() + item * given.p.stride_c;
+    matmul({}, one);
+  }
+  for (std::size_t i = 0; i < got.size(); ++i) ASSERT_EQ(double(got[i]), double(expected[i])) << i;
+}
+
+}  // namespace
+}  // namespace lockstep::host
