@@ -73,9 +73,9 @@ struct SmallGpt {
     return Gpt({.vocabulary = kVocabulary, .length = kLength, .width = 256, .heads = 4, .layers = 4});
   }
   static Tensor input() { return lockstep::randint(0, kVocabulary, {kTexts, kLength}); }
-  static Tensor target() { return lockstep::randint(0, kVocabulary, {kTexts * kLength}); }
+  static Tensor target() { return lockstep::randint(0, kVocabulary, {kTexts, kLength}); }
   static Tensor loss(const Tensor& scores, const Tensor& target) {
-    return lockstep::nn::cross_entropy(scores.view({-1, kVocabulary}), target);
+    return lockstep::nn::cross_entropy(scores.view({-1, kVocabulary}), target.view({-1}));
   }
   static lockstep::optim::AdamW optimizer(const Parameters& parameters) {
     return lockstep::optim::AdamW(parameters, {.lr = 3e-4});

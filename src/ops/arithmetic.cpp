@@ -23,22 +23,26 @@ using autograd::Saved;
 
 template <class T>
 struct AddScaled {
+  static constexpr bool kArithmetic = true;
   T alpha;
   LOCKSTEP_HD T operator()(T a, T b) const { return T(Wrapping<T>(a) + Wrapping<T>(alpha) * Wrapping<T>(b)); }
 };
 struct Add {
+  static constexpr bool kArithmetic = true;
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
     return T(Wrapping<T>(a) + Wrapping<T>(b));
   }
 };
 struct Multiply {
+  static constexpr bool kArithmetic = true;
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
     return T(Wrapping<T>(a) * Wrapping<T>(b));
   }
 };
 struct Divide {
+  static constexpr bool kArithmetic = true;
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
     return a / b;
@@ -46,16 +50,19 @@ struct Divide {
 };
 template <class T>
 struct AddNumber {
+  static constexpr bool kArithmetic = true;
   T number;
   LOCKSTEP_HD T operator()(T a) const { return T(Wrapping<T>(a) + Wrapping<T>(number)); }
 };
 template <class T>
 struct MultiplyNumber {
+  static constexpr bool kArithmetic = true;
   T number;
   LOCKSTEP_HD T operator()(T a) const { return T(Wrapping<T>(a) * Wrapping<T>(number)); }
 };
 template <class T>
 struct DivideByNumber {
+  static constexpr bool kArithmetic = true;
   T number;
   LOCKSTEP_HD T operator()(T a) const { return a / number; }
 };

@@ -7,6 +7,7 @@ namespace lockstep {
 namespace {
 
 struct Relu {
+  static constexpr bool kArithmetic = true;
   template <class T>
   LOCKSTEP_HD T operator()(T x) const {
     return relu_of(x);

@@ -9,6 +9,7 @@ namespace {
 
 template <class To>
 struct Convert {
+  static constexpr bool kArithmetic = true;
   template <class From>
   LOCKSTEP_HD To operator()(From value) const {
     if constexpr (std::is_same_v<To, bool>)

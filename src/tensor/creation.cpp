@@ -15,6 +15,7 @@ namespace {
 
 template <class T>
 struct Fill {
+  static constexpr bool kArithmetic = true;
   T value;
   LOCKSTEP_HD T operator()() const { return value; }
 };

@@ -59,7 +59,9 @@ const std::vector<Case> kElements = {
     {"softplus", [](const Tensor& x) { return softplus(x); }},
     {"sin", [](const Tensor& x) { return sin(x); }},
     {"pow", [](const Tensor& x) { return pow(x, 1.7); }},
-    {"add_mul", [](const Tensor& x) { return x * x + x / 3; }},
+    {"arithmetic", [](const Tensor& x) { return x * x + x / 3 - 1 / x; }},
+    {"add_scaled", [](const Tensor& x) { return x.clone().add_(x, 0.3); }},
+    {"relu", [](const Tensor& x) { return relu(x - 1); }},
 };
 INSTANTIATE_TEST_SUITE_P(Places, Elements, ::testing::ValuesIn(kElements),
                          [](const auto& of) { return of.param.name; });

@@ -24,15 +24,13 @@ inline constexpr bool kNarrow = std::is_same_v<T, Half> || std::is_same_v<T, BFl
 // Elements between a row and a buffer. What fills up the buffer's last vector are copies of the first.
 template <class T>
 [[gnu::noinline]] void gather_row(const T* from, std::int64_t step, std::int64_t count, T* to) noexcept {
-  if (step == 0) {
-    std::fill_n(to, (count + kVector - 1) & -kVector, *from);
-    return;
-  }
+  const std::int64_t whole = (count + kVector - 1) & -kVector;
+  if (step == 0 || whole != count)
+    std::fill_n(to + (step == 0 ? 0 : whole - kVector), step == 0 ? whole : kVector, *from);
   if (step == 1)
     std::copy_n(from, count, to);
-  else
+  else if (step != 0)
     for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
-  for (; count % kVector != 0; ++count) to[count] = *from;
 }
 template <class T>
 [[gnu::noinline]] void scatter_row(const T* from, std::int64_t count, T* to, std::int64_t step) noexcept {
@@ -93,7 +91,7 @@ class RowPart {
   alignas(64) Wide buffer_[kBuffer];
 };
 
-// `count` is a multiple of kVector.
+// `count` is a multiple of kVector, or f is arithmetic alone.
 template <class F, class Out, class... In>
 void map_vectors(const F& function, std::int64_t count, Out* to, const In*... from) {
   const F f = function;  // a copy that no operand can alias
@@ -101,12 +99,21 @@ void map_vectors(const F& function, std::int64_t count, Out* to, const In*... fr
   for (std::int64_t i = 0; i < count; ++i) to[i] = Out(f(from[i]...));
 }
 
+/// Whether F says that it is arithmetic alone, without a function of core/elementary.h: then an element by itself has
+/// the bits that a vector gives, and the end of a row needs no buffer.
+template <class F>
+inline constexpr bool kIsArithmetic = requires {
+  requires F::kArithmetic;
+};
+
 // One row on the host, the inner loop of every elementwise operation.
 template <class F, class Out, class... In>
 [[gnu::noinline]] void map_row(const F& f, std::int64_t count, Out* to, std::int64_t step,
                                std::pair<const In*, std::int64_t>... from) {
   vectorized([&] {
     const bool in_place = RowPart<Out>::lies_in_place(step) && (RowPart<const In>::lies_in_place(from.second) && ...);
+    if constexpr (kIsArithmetic<F> && !kNarrow<Out> && !(kNarrow<In> || ...))
+      if (in_place) return map_vectors(f, count, to, from.first...);
     for (std::int64_t at = 0; at < count;) {
       const std::int64_t n = RowPart<Out>::length(count - at, in_place);
       RowPart<Out> result(to, step, at, n, false);
