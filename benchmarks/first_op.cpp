@@ -6,8 +6,7 @@
 #include "harness.h"
 
 int main() {
-  const lockstep::Tensor sum = lockstep::ones({8}) + lockstep::ones({8});
-  const bool is_right = sum[0].item<float>() == 2;
+  const bool is_right = (lockstep::ones({}) + lockstep::ones({})).item<float>() == 2;
   std::printf("{\"name\": \"first_op\", \"peak_mb\": %.1f}\n", bench::memory_mb("VmHWM"));
   return is_right ? 0 : 1;
 }

@@ -4,9 +4,9 @@
 //     devices             simulated ones, 1 to 64, as many rows on each: what a device more costs the host
 //     operations          additions of eight floats, on the CPU and on a simulated device: what an operation more costs
 //     steps               BENCH_STEPS (100000) small steps: time and memory at the end against the beginning
-// One JSON object a line. "exponent" is the slope of log(time) over log(size), "us_each" that of time over size, by least
-// squares over the upper half of the sizes. Ends with 1 where a limit is passed. BENCH_SECONDS (0.5 here) bounds each
-// measurement; BENCH_THREADS is 1 here.
+// One JSON object a line. Times are the least of several. "exponent" is the slope of log(time) over log(size),
+// "us_each" that of time over size, by least squares over the upper half of the sizes. Ends with 1 where a limit is
+// passed. BENCH_SECONDS (0.5 here) bounds each measurement; BENCH_THREADS is 1 here.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Point {
 
 template <class Function>
 Point measured(std::int64_t size, Function function) {
-  return {double(size), bench::measure(bench::from_environment("BENCH_SECONDS", 0.5), function).median_us};
+  return {double(size), bench::measure(bench::from_environment("BENCH_SECONDS", 0.5), function).least_us};
 }
 
 // The line through the upper half of the points, by least squares: {slope, intercept}.
