@@ -148,12 +148,13 @@ TYPED_TEST(BlockedProduct, HasTheBitsOfItsParts) {
   for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
     for (const Sizes sizes : {Sizes{101, 130, 65}, {20, 350, 400}, {40, 7, 800}, {9, 5, 3}})
       for (const int transposed : {0, 1, 2, 3}) {
-        const Case<TypeParam> given(sizes, transposed & 1, transposed & 2);
+        Case<TypeParam> given(sizes, transposed & 1, transposed & 2);
+        if (transposed > 1) given.p.alpha = 0.3, given.p.beta = 1;
         std::vector<TypeParam> whole = given.c, parts = given.c;
         blocked_product<TypeParam>(given.p, given.a.data(), given.b.data(), whole.data(), nullptr, kernels);
         for (const std::int64_t rows : {1, 6, 17})
           for (const std::int64_t columns : {1, 31, 1000}) {
-            std::fill(parts.begin(), parts.end(), TypeParam(0));
+            parts = given.c;
             for (std::int64_t row = 0; row < sizes.m; row += rows)
               for (std::int64_t column = 0; column < sizes.n; column += columns) {
                 Matmul part = given.p;
@@ -207,6 +208,35 @@ TYPED_TEST(HostMatmul, IsTheSameForAnyNumberOfThreads) {
           for (std::int64_t j = 0; j < sizes.n; ++j)
             ASSERT_NEAR(double(seen[0][std::size_t(i * given.p.ldc + j)]), given.element(i, j), tolerated);
       }
+}
+
+// Large enough for whatever multiplies bfloat16 itself, in several pieces.
+TEST(BFloat16Matmul, AddsInFloat) {
+  for (const int transposed : {0, 1, 2, 3}) {
+    Case<BFloat16> given({150, 200, 300}, transposed & 1, transposed & 2, 2);
+    given.p.a = given.a.data();
+    given.p.b = given.b.data();
+    for (const double beta : {0.0, 0.5})
+      for (const Activation activation : {Activation::none, Activation::relu}) {
+        if (beta != 0 && activation != Activation::none) continue;
+        given.p.beta = beta;
+        given.p.activation = activation;
+        given.p.bias = beta == 0 ? given.bias.data() : nullptr;
+        std::vector<BFloat16> got = given.c;
+        given.p.c = got.data();
+        matmul({.parallel = true}, given.p);
+        for (std::int64_t i = 0; i < given.p.m; ++i)
+          for (std::int64_t j = 0; j < given.p.ldc; ++j) {
+            const auto at = std::size_t(i * given.p.ldc + j);
+            if (j >= given.p.n) {
+              ASSERT_EQ(float(got[at]), float(given.c[at])) << "beyond the row";
+              continue;
+            }
+            const double expected = given.element(i, j);  // rounded once, to 8 bits
+            ASSERT_NEAR(double(got[at]), expected, std::abs(expected) / 256 + 1e-4) << i << ',' << j;
+          }
+      }
+  }
 }
 
 // One matrix for all of a batch.

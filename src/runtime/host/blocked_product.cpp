@@ -53,7 +53,7 @@ struct Group {
     for (std::int64_t n = 0; n * kernels.columns < columns; ++n) {
       const std::int64_t first = n * kernels.columns, count = std::min(kernels.columns, columns - first);
       const T* const from = b + first * (p.transpose_b ? p.ldb : 1);
-      if (!packs && kernels.reads(count) == count) {
+      if (!packs && columns_read(count, kernels.lanes) == count) {
         panels[n] = from;
         pitches[n] = p.ldb;
         continue;

@@ -5,8 +5,11 @@
 #include <algorithm>
 #include <limits>
 #include <memory>
+#include <type_traits>
 
+#include "runtime/host/bfloat16_product.h"
 #include "runtime/host/blocked_product.h"
+#include "runtime/host/library_use.h"
 #include "runtime/host/matmul_piece.h"
 #include "runtime/host/parallel.h"
 #include "runtime/host/tiles.h"
@@ -110,6 +113,10 @@ std::unique_ptr<float[]> widened(const KernelContext& context, const Narrow* fro
 template <class Narrow>
 void narrow_typed(const KernelContext& context, const Matmul& given) {
   const Matmul p = joined(given);
+  if constexpr (std::is_same_v<Narrow, BFloat16>) {
+    const LibraryUse use;
+    if (bfloat16_product(context, p)) return;
+  }
   constexpr std::int64_t kElements = 1 << 18, kLeastRows = 64, kMostRows = 256;  // of a and of c, in float
   const std::int64_t height = std::clamp(kElements / std::max<std::int64_t>({p.n, p.k, 1}), kLeastRows, kMostRows);
   const std::int64_t cores = context.parallel ? num_threads() : 1;

@@ -14,11 +14,11 @@ struct VectorOf {
 template <class T, int kLanes>
 using Vector = typename VectorOf<T, kLanes>::Type;
 
-// Of sums with `pitch` columns the tile's.
+// Where few columns are left, or the sums are scaled: the same instructions for every element, for these round.
 template <class T>
-[[gnu::noinline]] void store_narrow(const Tile<T>& tile, int rows, const T* sums, std::int64_t pitch, T* c,
-                                    const T* before) {
-  for (int r = 0; r < rows; ++r, sums += pitch, c += tile.c_row)
+[[gnu::noinline]] void finish(const Tile<T>& tile, int rows, const T* sums, std::int64_t sums_row, T* c,
+                              const T* before) {
+  for (int r = 0; r < rows; ++r, sums += sums_row, c += tile.c_row)
     for (std::int64_t j = 0; j < tile.columns; ++j)
       c[j] = (before ? before[r * tile.before_row + j] : T(0)) + tile.alpha * sums[j];
 }
@@ -44,21 +44,20 @@ template <class T, int kLanes, int kVectors, int kRows>
       for (int v = 0; v < kVectors; ++v) sums[r][v] += x * factors[v];
     }
   }
-  if (tile.columns >= kVectors * kLanes) {
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 3
-      for (int v = 0; v < kVectors; ++v) {
-        V start = {};
-        if (before) std::memcpy(&start, before + r * tile.before_row + v * kLanes, sizeof(V));
-        start += tile.alpha * sums[r][v];
-        std::memcpy(c + r * tile.c_row + v * kLanes, &start, sizeof(V));
-      }
-    return;
+  if (tile.columns < kVectors * kLanes || tile.alpha != 1) {
+    T room[kRows * kVectors * kLanes];
+    std::memcpy(room, sums, sizeof room);
+    return finish(tile, kRows, room, kVectors * kLanes, c, before);
   }
-  T rows[kRows * kVectors * kLanes];
-  std::memcpy(rows, sums, sizeof rows);
-  store_narrow(tile, kRows, rows, kVectors * kLanes, c, before);
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 3
+    for (int v = 0; v < kVectors; ++v) {
+      V sum = {};
+      if (before) std::memcpy(&sum, before + r * tile.before_row + v * kLanes, sizeof(V));
+      sum += sums[r][v];
+      std::memcpy(c + r * tile.c_row + v * kLanes, &sum, sizeof(V));
+    }
 }
 
 template <class T, int kLanes, int kVectors, int kMostRows>
@@ -142,14 +141,15 @@ template <class V, class Half, class T>
   }
 }
 
-template <class T, std::int64_t kColumns>
+template <class T, int kLanes, int kVectors>
 [[gnu::always_inline]] inline void pack_with(const FactorView<T>& source, T* to) {
-  constexpr std::int64_t kSquare = 32 / sizeof(T), kLines = 64;
+  constexpr std::int64_t kSquare = 32 / sizeof(T), kLines = 64, kColumns = kLanes * kVectors;
   const auto [data, k, columns, k_step, n_step] = source;
+  const std::int64_t filled = columns_read(columns, kLanes);
   const auto fill = [&](std::int64_t from_row, std::int64_t to_row, std::int64_t from_column) {
     for (std::int64_t l = from_row; l < to_row; ++l) {
       for (std::int64_t j = from_column; j < columns; ++j) to[l * kColumns + j] = data[l * k_step + j * n_step];
-      for (std::int64_t j = columns; j < kColumns; ++j) to[l * kColumns + j] = 0;
+      for (std::int64_t j = columns; j < filled; ++j) to[l * kColumns + j] = 0;
     }
   };
   if (n_step == 1 && columns == kColumns) {
@@ -163,7 +163,7 @@ template <class T, std::int64_t kColumns>
     for (std::int64_t j = 0; j < whole_columns; j += kSquare)
       for (std::int64_t l = from; l < std::min(whole_k, from + kLines); l += kSquare)
         transpose_square(data + l + j * n_step, n_step, to + l * kColumns + j, kColumns);
-  if (whole_columns < kColumns) fill(0, whole_k, whole_columns);
+  if (whole_columns < filled) fill(0, whole_k, whole_columns);
   fill(whole_k, k, 0);
 }
 
@@ -179,7 +179,7 @@ struct Plain {
   static void multiply(const Tile<T>& tile, std::int64_t rows) {
     multiply_with<T, kLanes, kVectors, kRows>(tile, rows);
   }
-  static void pack(const FactorView<T>& source, T* to) { pack_with<T, kLanes * kVectors>(source, to); }
+  static void pack(const FactorView<T>& source, T* to) { pack_with<T, kLanes, kVectors>(source, to); }
 };
 
 #ifdef __x86_64__
@@ -190,7 +190,7 @@ struct Avx2 {
     multiply_with<T, kLanes, kVectors, kRows>(tile, rows);
   }
   [[gnu::target("avx2,fma")]] static void pack(const FactorView<T>& source, T* to) {
-    pack_with<T, kLanes * kVectors>(source, to);
+    pack_with<T, kLanes, kVectors>(source, to);
   }
 };
 
@@ -201,7 +201,7 @@ struct Avx512 {
     multiply_with<T, kLanes, kVectors, kRows>(tile, rows);
   }
   [[gnu::target("avx512f")]] static void pack(const FactorView<T>& source, T* to) {
-    pack_with<T, kLanes * kVectors>(source, to);
+    pack_with<T, kLanes, kVectors>(source, to);
   }
 };
 #endif

@@ -17,7 +17,7 @@ struct Tile {
   std::int64_t k = 0;
   const T* a = nullptr;  ///< Element (i, l) at a[i * a_row + l * a_step].
   std::int64_t a_row = 0, a_step = 1;
-  const T* b = nullptr;  ///< Element (l, j) at b[l * b_row + j]. Read in whole vectors: see TileKernels::reads.
+  const T* b = nullptr;  ///< Element (l, j) at b[l * b_row + j]. Read in whole vectors: see columns_read.
   std::int64_t b_row = 0;
   T* c = nullptr;
   std::int64_t c_row = 0;
@@ -42,12 +42,12 @@ struct TileKernels {
   void (*multiply)(const Tile<T>& tile, std::int64_t rows);
   /// Writes one panel, rows `columns` apart. The source may have fewer columns: zeros fill up what is read.
   void (*pack)(const FactorView<T>& source, T* to);
-
-  /// How many columns of b multiply() reads for so many columns of c.
-  std::int64_t reads(std::int64_t wanted) const {
-    return wanted <= lanes / 2 ? lanes / 2 : (wanted + lanes - 1) / lanes * lanes;
-  }
 };
+
+/// How many columns of b are read for so many columns of c: whole vectors, or half of one.
+inline std::int64_t columns_read(std::int64_t columns, std::int64_t lanes) {
+  return columns <= lanes / 2 ? lanes / 2 : (columns + lanes - 1) / lanes * lanes;
+}
 
 /// Those that this processor can run, the fastest first; float and double.
 template <class T>
