@@ -32,7 +32,7 @@ void clear_grad(const char* op, const Tensor& tensor) {
   if (const Replica* const replica = replica_of(tensor))
     replica->parameter->set_gradient(*replica, Tensor());
   else
-    meta->grad = Tensor();
+    meta->kept_grad() = Tensor();
 }
 
 }  // namespace lockstep::autograd

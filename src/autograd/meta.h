@@ -25,10 +25,14 @@ struct Meta final : AutogradState {
   std::shared_ptr<Node> grad_fn;  ///< Null for a leaf.
   int output = 0;                 ///< Which of grad_fn's outputs this is.
   std::weak_ptr<Node> accumulator;
+  std::shared_ptr<Tensor> retained;  ///< Of what an operation computed: its gradient, after retain_grad().
+  bool is_parameter = false;         ///< Whether it was made as a module's parameter.
   /// If the tensor is a parameter on one of several devices: keeps that parameter alive (replicated_parameter.h).
   std::shared_ptr<const Replica> replica;
   Hooks<std::function<Tensor(const Tensor&)>> leaf_hooks;
   Hooks<std::function<void(const Tensor&)>> accumulated_hooks;
+
+  Tensor& kept_grad() noexcept { return retained ? *retained : grad; }
 
   std::string_view grad_fn_name() const noexcept override { return grad_fn ? std::string_view(grad_fn->name) : ""; }
   bool requires_grad() const noexcept override { return leaf_requires_grad || grad_fn; }

@@ -3,6 +3,7 @@
 
 #include <utility>
 
+#include "autograd/doomed.h"
 #include "autograd/meta.h"
 #include "core/text.h"
 #include "tensor/tensor_impl.h"
@@ -34,10 +35,10 @@ bool Tensor::is_leaf() const {
 
 Tensor Tensor::grad() const {
   impl_of("grad", *this);
-  const autograd::Meta* meta = autograd::meta_of(*this);
+  autograd::Meta* const meta = autograd::meta_of(*this);
   if (!meta) return {};
   if (const autograd::Replica* const replica = autograd::replica_of(*this)) replica->parameter->complete_gradient();
-  return meta->grad;
+  return meta->kept_grad();
 }
 
 void Tensor::set_grad(const Tensor& grad) {
@@ -56,7 +57,7 @@ void Tensor::set_grad(const Tensor& grad) {
   if (const autograd::Replica* const replica = autograd::replica_of(*this))
     replica->parameter->set_gradient(*replica, given);
   else
-    autograd::make_meta(*this).grad = given;
+    autograd::make_meta(*this).kept_grad() = given;
 }
 
 std::string_view Tensor::grad_fn() const {
@@ -67,6 +68,28 @@ std::string_view Tensor::grad_fn() const {
 Tensor Tensor::detach() const {
   const TensorImpl& impl = impl_of("detach", *this);
   return make_view(*this, impl.sizes, impl.strides, impl.offset);
+}
+
+Tensor& Tensor::detach_() {
+  if (is_leaf()) return requires_grad_(false);
+  autograd::Meta& meta = *autograd::meta_of(*this);
+  autograd::Doomed::destroy([&](autograd::Doomed& all) { all.add(std::move(meta.grad_fn)); });
+  meta.retained.reset();
+  meta.output = 0;
+  meta.leaf_requires_grad = false;
+  return *this;
+}
+
+void Tensor::retain_grad() {
+  if (!requires_grad())
+    throw AutogradError("[retain_grad] expected a tensor that requires a gradient, got one that does not");
+  autograd::Meta& meta = *autograd::meta_of(*this);
+  if (!meta.grad_fn || meta.retained) return;
+  meta.retained = std::make_shared<Tensor>();
+  meta.grad_fn->hooks.add({meta.output, [kept = meta.retained](const Tensor& gradient) {
+                             *kept = kept->defined() ? kept->clone().add_(gradient) : gradient;
+                             return Tensor();
+                           }});
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {

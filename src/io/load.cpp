@@ -1,11 +1,26 @@
 // Reading a file of tensors, in whichever of the formats it is.
 #include <lockstep/io/safetensors.h>
 
+#include "core/text.h"
 #include "io/byte_source.h"
 #include "io/safetensors_file.h"
 #include "io/torch_file.h"
 
 namespace lockstep {
+
+void save(const Tensor& x, const std::filesystem::path& path, const Metadata& metadata) {
+  StateDict state;
+  state.add("tensor", x);
+  save(state, path, metadata);
+}
+
+void load(Tensor& x, const std::filesystem::path& path, const ReadOptions& options) {
+  const StateDict state = load(path, options);
+  if (state.size() != 1)
+    throw InvalidArgument(text("[load] expected a file of one tensor, got ", path.string(), " with ", state.size(),
+                               ": read them with load(path)"));
+  x = state.begin()->second;
+}
 
 StateDict load(const std::filesystem::path& path, const ReadOptions& options) {
   FileSource source(path, options.links);

@@ -185,4 +185,17 @@ std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim) {
                  [dim](const Tensor& x, std::size_t i) { return x.select(dim, std::int64_t(i)); });
 }
 
+Tensor vstack(std::span<const Tensor> tensors) {
+  std::vector<Tensor> rows;
+  for (const Tensor& tensor : tensors)
+    rows.push_back(impl_of("vstack", tensor).sizes.rank() > 1 ? tensor : tensor.reshape({1, -1}));
+  return cat(rows, 0);
+}
+Tensor hstack(std::span<const Tensor> tensors) {
+  std::vector<Tensor> parts;
+  for (const Tensor& tensor : tensors)
+    parts.push_back(impl_of("hstack", tensor).sizes.empty() ? tensor.reshape({1}) : tensor);
+  return cat(parts, parts.empty() || parts[0].dim() == 1 ? 0 : 1);
+}
+
 }  // namespace lockstep

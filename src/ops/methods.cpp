@@ -22,11 +22,6 @@
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
-namespace {
-
-TensorOptions own_options(const Tensor& x) { return {.dtype = x.dtype(), .device = x.device()}; }
-
-}  // namespace
 
 const Tensor& TensorMethods::self() const noexcept { return static_cast<const Tensor&>(*this); }
 
@@ -45,6 +40,12 @@ Tensor TensorMethods::pow(double exponent) const { return lockstep::pow(self(), 
 Tensor TensorMethods::pow(const Tensor& exponent) const { return lockstep::pow(self(), exponent); }
 Tensor TensorMethods::maximum(const Tensor& other) const { return lockstep::maximum(self(), other); }
 Tensor TensorMethods::minimum(const Tensor& other) const { return lockstep::minimum(self(), other); }
+Tensor TensorMethods::lerp(const Tensor& end, double weight) const { return lockstep::lerp(self(), end, weight); }
+Tensor TensorMethods::lerp(const Tensor& end, const Tensor& weight) const {
+  return lockstep::lerp(self(), end, weight);
+}
+Tensor TensorMethods::atan2(const Tensor& x) const { return lockstep::atan2(self(), x); }
+Tensor TensorMethods::hypot(const Tensor& other) const { return lockstep::hypot(self(), other); }
 Tensor TensorMethods::abs() const { return lockstep::abs(self()); }
 Tensor TensorMethods::square() const { return lockstep::square(self()); }
 Tensor TensorMethods::reciprocal() const { return lockstep::reciprocal(self()); }
@@ -145,6 +146,10 @@ Tensor TensorMethods::std() const { return lockstep::stddev(self()); }
 Tensor TensorMethods::std(const Shape& dims, std::int64_t correction, bool keep_dims) const {
   return lockstep::stddev(self(), dims, {.correction = correction, .keep_dims = keep_dims});
 }
+Tensor TensorMethods::median() const { return lockstep::median(self()); }
+ValuesAndIndices TensorMethods::median(std::int64_t dim, bool keep_dims) const {
+  return lockstep::median(self(), dim, keep_dims);
+}
 Tensor TensorMethods::norm(double p) const { return lockstep::norm(self(), p); }
 Tensor TensorMethods::norm(double p, const Shape& dims, bool keep_dims) const {
   return lockstep::norm(self(), p, dims, keep_dims);
@@ -157,6 +162,9 @@ Tensor TensorMethods::mm(const Tensor& other) const { return lockstep::mm(self()
 Tensor TensorMethods::bmm(const Tensor& other) const { return lockstep::bmm(self(), other); }
 Tensor TensorMethods::dot(const Tensor& other) const { return lockstep::dot(self(), other); }
 Tensor TensorMethods::outer(const Tensor& other) const { return lockstep::outer(self(), other); }
+Tensor TensorMethods::addmm(const Tensor& a, const Tensor& b, double beta, double alpha) const {
+  return lockstep::addmm(self(), a, b, {.beta = beta, .alpha = alpha});
+}
 Tensor TensorMethods::softmax(std::int64_t dim) const { return lockstep::softmax(self(), dim); }
 Tensor TensorMethods::log_softmax(std::int64_t dim) const { return lockstep::log_softmax(self(), dim); }
 Tensor TensorMethods::cumsum(std::int64_t dim) const { return lockstep::cumsum(self(), dim); }
@@ -184,6 +192,9 @@ Tensor TensorMethods::scatter(std::int64_t dim, const Tensor& index, double valu
 }
 Tensor TensorMethods::scatter_add(std::int64_t dim, const Tensor& index, const Tensor& source) const {
   return lockstep::scatter_add(self(), dim, index, source);
+}
+Tensor TensorMethods::index_add(std::int64_t dim, const Tensor& index, const Tensor& source, double alpha) const {
+  return lockstep::index_add(self(), dim, index, source, alpha);
 }
 Tensor TensorMethods::flip(const Shape& dims) const { return lockstep::flip(self(), dims); }
 Tensor TensorMethods::roll(const Shape& shifts, const Shape& dims) const {
@@ -214,11 +225,11 @@ std::vector<Tensor> TensorMethods::split(const std::vector<std::int64_t>& sizes,
   return lockstep::split(self(), sizes, dim);
 }
 std::vector<Tensor> TensorMethods::unbind(std::int64_t dim) const { return lockstep::unbind(self(), dim); }
-Tensor TensorMethods::new_empty(const Shape& sizes) const { return lockstep::empty(sizes, own_options(self())); }
-Tensor TensorMethods::new_zeros(const Shape& sizes) const { return lockstep::zeros(sizes, own_options(self())); }
-Tensor TensorMethods::new_ones(const Shape& sizes) const { return lockstep::ones(sizes, own_options(self())); }
+Tensor TensorMethods::new_empty(const Shape& sizes) const { return lockstep::empty(sizes, self().options()); }
+Tensor TensorMethods::new_zeros(const Shape& sizes) const { return lockstep::zeros(sizes, self().options()); }
+Tensor TensorMethods::new_ones(const Shape& sizes) const { return lockstep::ones(sizes, self().options()); }
 Tensor TensorMethods::new_full(const Shape& sizes, double value) const {
-  return lockstep::full(sizes, value, own_options(self()));
+  return lockstep::full(sizes, value, self().options());
 }
 
 Tensor TensorMethods::T() const {
@@ -292,6 +303,12 @@ Tensor& TensorMethods::scatter_(std::int64_t dim, const Tensor& index, double va
 }
 Tensor& TensorMethods::scatter_add_(std::int64_t dim, const Tensor& index, const Tensor& source) {
   return change("scatter_add_", [&](const Tensor& x) { return lockstep::scatter_add(x, dim, index, source); });
+}
+Tensor& TensorMethods::index_add_(std::int64_t dim, const Tensor& index, const Tensor& source, double alpha) {
+  return change("index_add_", [&](const Tensor& x) { return lockstep::index_add(x, dim, index, source, alpha); });
+}
+Tensor& TensorMethods::lerp_(const Tensor& end, double weight) {
+  return change("lerp_", [&](const Tensor& x) { return lockstep::lerp(x, end, weight); });
 }
 
 Tensor& TensorMethods::uniform_(double low, double high) {

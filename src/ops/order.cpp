@@ -5,7 +5,10 @@
 #include <bit>
 #include <limits>
 
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/ops/compare.h>
 #include <lockstep/ops/index.h>
+#include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
 #include "ops/sorted_places.h"
@@ -51,6 +54,25 @@ ValuesAndIndices sort(const Tensor& x, std::int64_t dim, bool descending) {
   const Tensor places = argsort(x, dim, descending);
   return {gather_elements(x, dim, places), places};
 }
+
+// The last in order is NaN where any is.
+ValuesAndIndices median(const Tensor& x, std::int64_t dim, bool keep_dims) {
+  const int d = wrap_dim("median", dim, impl_of("median", x).sizes.rank());
+  const std::int64_t count = length_of(x, d);
+  if (count == 0) throw ShapeError(text("[median] expected elements along dimension ", d, ", got ", x.sizes()));
+  if (x.dim() == 0) return {x, zeros({}, {.dtype = kInt64, .device = x.device()})};
+  const Tensor places = argsort(x, d);
+  Tensor place = places.narrow(d, (count - 1) / 2, 1);
+  if (is_floating(x.dtype())) {
+    const NoGrad guard;
+    const Tensor last = gather_elements(x, d, places.narrow(d, count - 1, 1));
+    place = where(isnan(last), argmax(x, d, true), place);
+  }
+  const Tensor value = gather_elements(x, d, place);
+  if (keep_dims) return {value, place};
+  return {value.squeeze(d), place.squeeze(d)};
+}
+Tensor median(const Tensor& x) { return median(x.dim() ? x.flatten() : x, 0).values; }
 
 ValuesAndIndices topk(const Tensor& x, std::int64_t count, std::int64_t dim, bool greatest) {
   const int d = wrap_dim("topk", dim, impl_of("topk", x).sizes.rank());

@@ -261,6 +261,11 @@ Tensor movedim(const Tensor& x, std::int64_t from, std::int64_t to) {
   return x.permute(dims);
 }
 
+void detail::throw_no_index(std::string_view text_given) {
+  throw InvalidArgument(
+      text("[index] expected a number, a Slice, None, a tensor, or the text \"...\", got \"", text_given, '"'));
+}
+
 Tensor Tensor::index(std::initializer_list<Index> indices) const {
   int used = 0;  // dimensions that the indices name
   bool ellipsis = false;

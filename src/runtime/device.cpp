@@ -32,6 +32,12 @@ Device::Device(std::string_view name) {
 
 Device::Device(const char* name) : Device(name ? std::string_view(name) : std::string_view()) {}
 
+Device::Device(DeviceType type, int index) {
+  if (type == DeviceType::cuda) *this = cuda(index);
+  if (type == DeviceType::cpu && index != 0)
+    throw InvalidArgument(text("[Device] expected the CPU without an index, got ", index));
+}
+
 Device Device::cuda(int index) {
   if (index < 0 || index >= kMaxDevices)
     throw InvalidArgument(text("[Device] expected an index in [0, ", kMaxDevices - 1, "], got ", index));

@@ -54,8 +54,14 @@ Tensor full(const Shape& sizes, double value, const TensorOptions& options) {
   return result;
 }
 
-Tensor zeros(const Shape& sizes, const TensorOptions& options) { return full(sizes, 0, options); }
-Tensor ones(const Shape& sizes, const TensorOptions& options) { return full(sizes, 1, options); }
+Tensor detail::full_of_integers(const Shape& sizes, std::int64_t value, const TensorOptions& options) {
+  if (options.dtype != kInt64 || std::abs(value) < std::int64_t(1) << 53) return full(sizes, double(value), options);
+  const Tensor one = from_host(&value, 1, kInt64, {}, {.device = options.device});  // a double would round it
+  return one.expand(sizes).clone();
+}
+
+Tensor zeros(const Shape& sizes, const TensorOptions& options) { return full(sizes, 0., options); }
+Tensor ones(const Shape& sizes, const TensorOptions& options) { return full(sizes, 1., options); }
 
 Tensor empty_like(const Tensor& like, const TensorOptions& options) {
   return empty(like.sizes(), like_options(like, options));

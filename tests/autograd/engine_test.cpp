@@ -109,7 +109,7 @@ TEST(Backward, FreesTheGraphUnlessItIsRetained) {
 
 TEST(Backward, GivesMemoryBackWithTheGraph) {
   const TestDevices devices(1);
-  const Tensor x = full({1000}, 2, {.device = "cuda:0", .requires_grad = true});
+  const Tensor x = full({1000}, 2., {.device = "cuda:0", .requires_grad = true});
   sum(x * x).backward();
   const std::size_t with_gradient = memory_stats("cuda:0").in_use;
   for (int i = 0; i < 3; ++i) {
@@ -315,7 +315,7 @@ TEST(Backward, OnSeveralThreadsAddsToOneLeaf) {
 TEST(Backward, IsOrderedAfterAForwardPassOnAnotherStream) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SimulatedDevices devices({.count = 1, .seed = seed, .max_delay_us = 200});
-    Tensor x = full({64}, 3, {.device = "cuda:0", .requires_grad = true});
+    Tensor x = full({64}, 3., {.device = "cuda:0", .requires_grad = true});
     const Stream side = Stream::from_pool("cuda:0");
     for (int pass = 1; pass <= 3; ++pass) {
       Tensor y;
@@ -324,7 +324,7 @@ TEST(Backward, IsOrderedAfterAForwardPassOnAnotherStream) {
         const StreamGuard guard(side);
         y = x * x;
       }
-      y.backward(full({64}, 2, {.device = "cuda:0"}));
+      y.backward(full({64}, 2., {.device = "cuda:0"}));
       EXPECT_EQ(values(x.grad()), std::vector<double>(64, 12));
       const NoGrad guard;
       Tensor gradient = x.grad();
@@ -337,7 +337,7 @@ TEST(Backward, IsOrderedAfterAForwardPassOnAnotherStream) {
 TEST(Backward, MayItselfRunOnAnotherStream) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SimulatedDevices devices({.count = 2, .seed = seed, .max_delay_us = 200});
-    const Tensor x = full({64}, 3, {.device = "cuda:0", .requires_grad = true});
+    const Tensor x = full({64}, 3., {.device = "cuda:0", .requires_grad = true});
     const Tensor y = sum((x * x).cuda(1));
     const Stream side = Stream::from_pool("cuda:1"), other = Stream::from_pool("cuda:0");
     side.wait(current_stream("cuda:1").record());
@@ -354,8 +354,8 @@ TEST(BackwardError, NamesTheForwardOpAndLeavesTheLibraryWorking) {
   const TestDevices devices(2);
   const std::size_t before = memory_stats("cuda:0").in_use + memory_stats("cuda:1").in_use;
   {
-    Tensor x = full({8}, 2, {.device = "cuda:0", .requires_grad = true});
-    Tensor w = full({8}, 3, {.device = "cuda:1", .requires_grad = true});
+    Tensor x = full({8}, 2., {.device = "cuda:0", .requires_grad = true});
+    Tensor w = full({8}, 3., {.device = "cuda:1", .requires_grad = true});
     const Tensor y = sum((x * 2.0).cuda(1) * w);
     {
       const NoGrad guard;
@@ -390,7 +390,7 @@ TEST(BackwardError, IsTheOneThatCameFirst) {
 
 TEST(BackwardError, OfADeviceIsTyped) {
   SimulatedDevices devices({.count = 1});
-  const Tensor x = full({8}, 2, {.device = "cuda:0", .requires_grad = true});
+  const Tensor x = full({8}, 2., {.device = "cuda:0", .requires_grad = true});
   const Tensor y = sum(x * x);
   devices.fault().fail_allocation({.device = 0, .nth = 2});
   const std::string failed = thrown<OutOfMemory>([&] { y.backward(); });

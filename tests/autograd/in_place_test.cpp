@@ -87,7 +87,7 @@ TEST(InPlaceRefuses, ATensorThatBackwardStillNeeds) {
 }
 
 TEST(InPlace, OfASavedTensorIsFoundByBackward) {
-  Tensor x = ones({3}, {.requires_grad = true}), w = full({3}, 2, {.requires_grad = true});
+  Tensor x = ones({3}, {.requires_grad = true}), w = full({3}, 2., {.requires_grad = true});
   const Tensor y = sum(x * w);
   {
     const NoGrad guard;

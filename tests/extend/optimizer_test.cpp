@@ -149,7 +149,7 @@ struct Halve final : optim::OptimizerWith<HalveOptions> {
 TEST(ExtendOptimizer, AGpuRefusesARuleOfTheHostAlone) {
   const TestDevices devices(1);
   for (const Device& device : {Device("cpu"), Device("cuda:0")}) {
-    Tensor p = parameter(full({3}, 8, {.device = device}));
+    Tensor p = parameter(full({3}, 8., {.device = device}));
     p.set_grad(ones({3}, {.device = device}));
     Halve halve({p});
     const bool runs = device.is_cpu() || are_simulated();

@@ -202,6 +202,27 @@ std::vector<Idiom> indexing_idioms() {
       {"randint of one", [] { return randint(1, {3}); }},
       {"randperm sorted", [] { return randperm(5).sort().values; }},
       {"rand in range", [] { return ((rand(1000) >= 0) & (rand(1000) < 1)).all(); }},
+      {"ellipsis as text",
+       [] {
+         return whole().index({"...", 0});
+       }},
+      {"text, slice and indices",
+       [] {
+         return arange(24).view({2, 3, 4}).index({"...", tensor({3, 0})});
+       }},
+      {"index_put_ behind an ellipsis",
+       [] {
+         return whole().index_put_({"...", 1}, 5);
+       }},
+      {"index_add_",
+       [] {
+         return ones({3, 2}).index_add_(0, tensor({2, 0, 2}), arange(6, kFloat).view({3, 2}));
+       }},
+      {"index_add of columns, scaled",
+       [] {
+         return matrix().index_add(1, tensor({0, 0}), ones({2, 2}), 2);
+       }},
+      {"randperm of a dtype", [] { return randperm(4, kInt).sort().values; }},
   };
 }
 

@@ -359,6 +359,84 @@ k["categorical entropy"] = D.Categorical(positive()).entropy()
 k["categorical sample shape"] = tensor(list(D.Categorical(positive()).sample((4, 5)).shape))
 k["policy gradient"] = grad(lambda x: (-D.Categorical(logits=x).log_prob(tensor([0, 2]))).mean())
 
+# What newcomers wrote next.
+k["full of inferred integers"] = torch.full((2, 2), 7)
+k["full of bools"] = torch.full((2,), True)
+k["full of inferred floats"] = torch.full((2,), 7.0)
+k["full of a large integer"] = torch.full((2,), 2**53 + 1)
+k["zeros on a kind of device"] = torch.zeros(2, 2, device="cpu")
+k["a device by its kind"] = tensor(torch.device("cuda", 1).index)
+k["to a kind of device"] = m.to("cpu")
+k["to another"] = w.to(m)
+k["options"] = torch.zeros(2, dtype=w.dtype)
+k["scalar_type"] = tensor(m.dtype == torch.float and w.dtype == torch.long)
+k["stride"] = tensor([w.stride(0), w.stride(-1), w.t().stride(0)])
+k["concat"] = torch.concat([m, o], 1)
+k["vstack of vectors"] = torch.vstack([tensor([1, 2]), tensor([3, 4])])
+k["vstack of matrices"] = torch.vstack([m, o])
+k["hstack of vectors"] = torch.hstack([tensor([1, 2]), tensor([3])])
+k["hstack of matrices"] = torch.hstack([m, o])
+k["hstack of numbers"] = torch.hstack([tensor(1), tensor(2)])
+k["first of a tuple"] = m.max(1)[0]
+k["second of a tuple"] = torch.max(m, 1)[1]
+_, k["tied"] = m.sort(1)
+k["both of masks"] = torch.logical_and(m > -3, m < 3)
+k["either of masks"] = torch.logical_or(m < -3, m > 3)
+k["median"] = m.median()
+k["median of a dimension"] = w.median(1)[0]
+k["median place"] = positive().median(0, True).indices
+nan = float("nan")
+k["median of what is not a number"] = tensor([3.0, nan, 1.0]).median()
+k["median place of what is not a number"] = tensor([3.0, nan, nan, 1.0]).median(0).indices
+k["addmm"] = torch.ones(2).addmm(m, o.t(), beta=0.5, alpha=2)
+k["lerp"] = m.lerp(o, 0.25)
+k["lerp by a tensor"] = torch.lerp(m, o, tensor([0.0, 0.75, 1.0]))
+k["lerp_"] = matrix().lerp_(o, 1)
+k["atan2"] = m.atan2(o)
+k["free atan2"] = torch.atan2(tensor([0.0, 0.0, -0.0, 1.0]), tensor([1.0, -1.0, -1.0, 0.0]))
+k["hypot"] = m.hypot(o)
+k["hypot of large ones"] = torch.hypot(tensor([3e30, 0.0]), tensor([4e30, 0.0]))
+k["ellipsis as text"] = w[..., 0]
+k["text, slice and indices"] = cube()[..., tensor([3, 0])]
+k["index_put_ behind an ellipsis"] = written(whole(), lambda x: x[..., 1].fill_(5))
+k["index_add_"] = torch.ones(3, 2).index_add_(0, tensor([2, 0, 2]), torch.arange(6, dtype=torch.float).view(3, 2))
+k["index_add of columns, scaled"] = m.index_add(1, tensor([0, 0]), torch.ones(2, 2), alpha=2)
+k["randperm of a dtype"] = torch.randperm(4, dtype=torch.int32).sort().values
+k["functional"] = F.relu(F.log_softmax(m, 1) + 2)
+with torch.no_grad():
+    k["no grad by its other name"] = tensor((leaf() * 2).requires_grad)
+y = leaf() * 2
+y.detach_()
+k["detach_"] = tensor([y.requires_grad, y.is_leaf])
+
+
+def retained(times):
+    y = leaf() * 2
+    y.retain_grad()
+    loss = (y * y).sum()
+    for _ in range(times):
+        loss.backward(retain_graph=True)
+    return y.grad
+
+
+k["retain_grad"] = retained(1)
+k["retain_grad twice adds"] = retained(2)
+
+
+def clipped(clip):
+    x = leaf()
+    (x * x).sum().backward()
+    clip(x)
+    return x.grad
+
+
+k["clip_grad_norm_"] = clipped(lambda x: nn.utils.clip_grad_norm_([x], 1))
+k["clip_grad_value_"] = clipped(lambda x: nn.utils.clip_grad_value_([x], 5))
+k["lstm with a state"] = filled(nn.LSTM(3, 2))(m.unsqueeze(0), (torch.ones(1, 2, 2), torch.zeros(1, 2, 2)))[0]
+k["save and load a module"] = filled(nn.Linear(3, 2)).weight.detach().clone()
+k["save and load an optimizer"] = tensor(torch.optim.SGD(nn.Linear(3, 1).parameters(), lr=0.25).param_groups[0]["lr"])
+k["save and load a tensor"] = whole()
+
 save_file({name: value.detach().clone().contiguous() for name, value in k.items()},
           pathlib.Path(__file__).parent / "idioms.safetensors")
 print(len(k), "idioms with PyTorch", torch.__version__)

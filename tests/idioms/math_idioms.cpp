@@ -1,3 +1,6 @@
+#include <cmath>
+#include <tuple>
+
 #include "idioms/idioms.h"
 
 namespace lockstep {
@@ -159,6 +162,44 @@ std::vector<Idiom> math_idioms() {
       {"normalize", [] { return normalize(matrix(), {.dim = 1}); }},
       {"cosine_similarity", [] { return cosine_similarity(matrix(), other()); }},
       {"cdist", [] { return cdist(matrix(), other()); }},
+      {"first of a tuple", [] { return std::get<0>(matrix().max(1)); }},
+      {"second of a tuple", [] { return std::get<1>(max(matrix(), 1)); }},
+      {"tied",
+       [] {
+         Tensor values, indices;
+         std::tie(values, indices) = matrix().sort(1);
+         return indices;
+       }},
+      {"both of masks", [] { return matrix() > -3 && matrix() < 3; }},
+      {"either of masks", [] { return matrix() < -3 || matrix() > 3; }},
+      {"median", [] { return matrix().median(); }},
+      {"median of a dimension", [] { return std::get<0>(whole().median(1)); }},
+      {"median place", [] { return positive().median(0, true).indices; }},
+      {"median of what is not a number",
+       [] {
+         return tensor({3., std::nan(""), 1.}).median();
+       }},
+      {"median place of what is not a number",
+       [] {
+         return tensor({3., std::nan(""), std::nan(""), 1.}).median(0).indices;
+       }},
+      {"addmm", [] { return ones({2}).addmm(matrix(), other().t(), 0.5, 2); }},
+      {"lerp", [] { return matrix().lerp(other(), 0.25); }},
+      {"lerp by a tensor",
+       [] {
+         return lerp(matrix(), other(), tensor({0., 0.75, 1.}));
+       }},
+      {"lerp_", [] { return matrix().lerp_(other(), 1); }},
+      {"atan2", [] { return matrix().atan2(other()); }},
+      {"free atan2",
+       [] {
+         return atan2(tensor({0., 0., -0., 1.}), tensor({1., -1., -1., 0.}));
+       }},
+      {"hypot", [] { return matrix().hypot(other()); }},
+      {"hypot of large ones",
+       [] {
+         return hypot(tensor({3e30, 0.}), tensor({4e30, 0.}));
+       }},
   };
 }
 

@@ -1,3 +1,6 @@
+#include <filesystem>
+#include <tuple>
+
 #include "idioms/idioms.h"
 
 namespace lockstep {
@@ -190,6 +193,89 @@ std::vector<Idiom> model_idioms() {
          Tensor logits = leaf();
          (-distributions::Categorical({.logits = logits}).log_prob(tensor({0, 2}))).mean().backward();
          return logits.grad();
+       }},
+      {"functional",
+       [] {
+         namespace F = nn::functional;
+         return F::relu(F::log_softmax(matrix(), 1) + 2);
+       }},
+      {"no grad by its other name",
+       [] {
+         NoGradGuard guard;
+         return tensor((leaf() * 2).requires_grad());
+       }},
+      {"detach_",
+       [] {
+         Tensor x = leaf();
+         Tensor y = x * 2;
+         y.detach_();
+         return tensor({y.requires_grad(), y.is_leaf()});
+       }},
+      {"retain_grad",
+       [] {
+         Tensor x = leaf();
+         Tensor y = x * 2;
+         y.retain_grad();
+         (y * y).sum().backward();
+         return y.grad();
+       }},
+      {"retain_grad twice adds",
+       [] {
+         Tensor x = leaf();
+         Tensor y = x * 2;
+         y.retain_grad();
+         Tensor loss = (y * y).sum();
+         loss.backward({}, true);
+         loss.backward();
+         return y.grad();
+       }},
+      {"clip_grad_norm_",
+       [] {
+         Tensor x = leaf();
+         (x * x).sum().backward();
+         nn::utils::clip_grad_norm_({x}, 1);
+         return x.grad();
+       }},
+      {"clip_grad_value_",
+       [] {
+         Tensor x = leaf();
+         (x * x).sum().backward();
+         nn::utils::clip_grad_value_({x}, 5);
+         return x.grad();
+       }},
+      {"lstm with a state",
+       [] {
+         auto lstm = filled(nn::LSTM(3, 2));
+         return lstm(matrix().unsqueeze(0), std::make_tuple(ones({1, 2, 2}), zeros({1, 2, 2}))).output;
+       }},
+      {"save and load a module",
+       [] {
+         const auto file = (std::filesystem::temp_directory_path() / "lockstep_idiom_module.safetensors").string();
+         auto from = filled(nn::Linear(3, 2));
+         nn::Linear to(3, 2);
+         save(from, file);
+         load(to, file);
+         std::filesystem::remove(file);
+         return to.weight.detach().clone();
+       }},
+      {"save and load an optimizer",
+       [] {
+         const auto file = (std::filesystem::temp_directory_path() / "lockstep_idiom_optimizer.safetensors").string();
+         auto layer = filled(nn::Linear(3, 1));
+         optim::SGD from(layer.parameters(), {.lr = 0.25}), to(layer.parameters(), {.lr = 1});
+         save(from, file);
+         load(to, file);
+         std::filesystem::remove(file);
+         return tensor(to.lr());
+       }},
+      {"save and load a tensor",
+       [] {
+         const auto file = (std::filesystem::temp_directory_path() / "lockstep_idiom_tensor.safetensors").string();
+         Tensor x;
+         save(whole(), file);
+         load(x, file);
+         std::filesystem::remove(file);
+         return x;
        }},
   };
 }

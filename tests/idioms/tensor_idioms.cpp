@@ -215,6 +215,50 @@ std::vector<Idiom> tensor_idioms() {
        [] {
          return tensor(matrix().sizes() == Shape{2, 3});
        }},
+      {"full of inferred integers",
+       [] {
+         return full({2, 2}, 7);
+       }},
+      {"full of bools", [] { return full({2}, true); }},
+      {"full of inferred floats", [] { return full({2}, 7.); }},
+      {"full of a large integer", [] { return full({2}, (int64_t(1) << 53) + 1); }},
+      {"zeros on a kind of device",
+       [] {
+         return zeros({2, 2}, kCPU);
+       }},
+      {"a device by its kind", [] { return tensor(Device(kCUDA, 1).index()); }},
+      {"to a kind of device", [] { return matrix().to(kCPU); }},
+      {"to another", [] { return whole().to(matrix()); }},
+      {"options", [] { return zeros({2}, whole().options()); }},
+      {"scalar_type", [] { return tensor(matrix().scalar_type() == kFloat && whole().scalar_type() == kLong); }},
+      {"stride",
+       [] {
+         return tensor({whole().stride(0), whole().stride(-1), whole().t().stride(0)});
+       }},
+      {"concat",
+       [] {
+         return concat({matrix(), other()}, 1);
+       }},
+      {"vstack of vectors",
+       [] {
+         return vstack({tensor({1, 2}), tensor({3, 4})});
+       }},
+      {"vstack of matrices",
+       [] {
+         return vstack({matrix(), other()});
+       }},
+      {"hstack of vectors",
+       [] {
+         return hstack({tensor({1, 2}), tensor({3})});
+       }},
+      {"hstack of matrices",
+       [] {
+         return hstack({matrix(), other()});
+       }},
+      {"hstack of numbers",
+       [] {
+         return hstack({tensor(1), tensor(2)});
+       }},
   };
 }
 

@@ -49,7 +49,7 @@ TEST(Parameter, KeepsItsIdentityWhenAssignedValues) {
   EXPECT_EQ(parameter.device(), Device("cpu"));  // a temporary is moved in whole
   nn::Parameter other(zeros({2}, {.device = "cuda:0"}));
   const Tensor kept = other;
-  const nn::Parameter source(full({2}, 3));
+  const nn::Parameter source(full({2}, 3.));
   other = source;
   EXPECT_TRUE(kept.is_same(other));
   EXPECT_EQ(other.device(), Device("cuda:0"));
@@ -76,16 +76,16 @@ TEST(Parameter, TakesAnotherShapeByReset) {
 }
 
 TEST(Parameter, ReplacedBetweenForwardAndBackwardIsFound) {
-  nn::Parameter parameter(full({2}, 3));
+  nn::Parameter parameter(full({2}, 3.));
   const Tensor x = ones({2}, {.requires_grad = true});
   const Tensor y = sum(x * parameter);
-  parameter.reset(full({2}, 100));
+  parameter.reset(full({2}, 100.));
   EXPECT_NE(testing::thrown<AutogradError>([&] { y.backward(); }).find("changed in place"), std::string::npos);
 }
 
 TEST(CopyToScope, MakesCopiesLandOnItsDevice) {
   const TestDevices devices(2);
-  const nn::Parameter parameter(full({2}, 3));
+  const nn::Parameter parameter(full({2}, 3.));
   const nn::CopyTo outer("cuda:0");
   EXPECT_EQ(nn::Parameter(parameter).device(), Device("cuda:0"));
   {

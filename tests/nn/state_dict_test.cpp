@@ -88,7 +88,7 @@ TEST(LoadStateDict, TakesWhatFitsUnlessStrict) {
   nn::Linear layer(2, 1);
   const std::vector<double> bias = values(*layer.bias);
   StateDict state;
-  state.add("weight", full({1, 2}, 4));
+  state.add("weight", full({1, 2}, 4.));
   state.add("other", zeros({1}));
   layer.load_state_dict(state, {.strict = false});
   EXPECT_EQ(values(layer.weight), (std::vector<double>{4, 4}));

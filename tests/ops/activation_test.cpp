@@ -63,7 +63,7 @@ std::vector<double> slopes(const Tensor& x, double lower, double upper) {
 }
 
 TEST(Rrelu, DrawsSlopesEvenlyBetweenItsBounds) {
-  std::vector<double> drawn = slopes(full({10000}, -1), 0.25, 0.75);
+  std::vector<double> drawn = slopes(full({10000}, -1.), 0.25, 0.75);
   double mean = 0;
   for (const double y : drawn) {
     EXPECT_GE(-y, 0.25);
@@ -77,15 +77,15 @@ TEST(Rrelu, DrawsSlopesEvenlyBetweenItsBounds) {
 TEST(Rrelu, DrawsTheSameSlopesForEveryLayoutDeviceAndShard) {
   const TestDevices devices(1);
   const Shape sizes = {5, 7};
-  const std::vector<double> expected = slopes(full(sizes, -1), 0.25, 0.75);
-  EXPECT_EQ(slopes(full({7, 5}, -1).t(), 0.25, 0.75), expected);
-  EXPECT_EQ(slopes(full(sizes, -1, {.device = "cuda:0"}), 0.25, 0.75), expected);
+  const std::vector<double> expected = slopes(full(sizes, -1.), 0.25, 0.75);
+  EXPECT_EQ(slopes(full({7, 5}, -1.).t(), 0.25, 0.75), expected);
+  EXPECT_EQ(slopes(full(sizes, -1., {.device = "cuda:0"}), 0.25, 0.75), expected);
   manual_seed(5);
   GeneratorState shared = current_generator();
   const BatchShard shard = {.dim = 0, .first = 2, .count = 3, .total = 5};
   Context replica = {.shard = &shard, .batch_generator = &shared};
   const ContextScope scope(replica);
-  const auto part = values(rrelu(full({3, 7}, -1), {.lower = 0.25, .upper = 0.75, .training = true}));
+  const auto part = values(rrelu(full({3, 7}, -1.), {.lower = 0.25, .upper = 0.75, .training = true}));
   EXPECT_TRUE(std::equal(part.begin(), part.end(), expected.begin() + 14));
 }
 

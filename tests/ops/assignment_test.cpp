@@ -50,7 +50,7 @@ TEST(Assignment, OfAMovedTensorToATemporaryCopiesItsElements) {
   const Tensor x = zeros({2, 1});
   Tensor row = ones({1});
   x[0] = std::move(row);
-  std::move(x[1]) = full({1}, 2);
+  std::move(x[1]) = full({1}, 2.);
   EXPECT_EQ(values(x), (Numbers{1, 2}));
 }
 

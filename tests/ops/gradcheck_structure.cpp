@@ -44,6 +44,18 @@ std::vector<GradientCase> structure_gradient_cases() {
       {"norm", [](const Inputs& x) { return norm(x[0]); }, {{3, 4}}},
       {"norm_1", [](const Inputs& x) { return norm(x[0], 1, {1}); }, {{3, 4}}},
       {"norm_3", [](const Inputs& x) { return norm(x[0], 3, {0}); }, {{3, 4}}},
+      {"median", [](const Inputs& x) { return median(x[0], 1).values; }, {{3, 4}}},
+      {"median_of_all", [](const Inputs& x) { return median(x[0]); }, {{3, 3}}},
+      {"vstack",
+       [](const Inputs& x) {
+         return vstack({x[0], x[1]});
+       },
+       {{3}, {2, 3}}},
+      {"hstack",
+       [](const Inputs& x) {
+         return hstack({x[0], x[1]});
+       },
+       {{2, 3}, {2, 1}}},
       {"logsumexp", [](const Inputs& x) { return logsumexp(x[0], {1}); }, {{3, 4}}},
       {"cumsum", [](const Inputs& x) { return cumsum(x[0], 1); }, {{3, 4}}},
       {"sort", [](const Inputs& x) { return sort(x[0], 1, true).values; }, {{3, 4}}},
@@ -169,6 +181,11 @@ std::vector<GradientCase> structure_gradient_cases() {
          return gather_elements(x[0], 1, tensor({{0, 1}, {1, 1}, {3, 0}}));
        },
        {{3, 4}}},
+      {"index_add",
+       [](const Inputs& x) {
+         return index_add(x[0], 1, tensor({3, 1, 3}), x[1], 0.5);
+       },
+       {{2, 4}, {2, 3}}},
       {"scatter_add",
        [](const Inputs& x) {
          return scatter_add(x[0], 1, tensor({{0, 1}, {1, 1}, {3, 0}}), x[1]);

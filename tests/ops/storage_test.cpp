@@ -76,7 +76,7 @@ TEST(Item, GivesTheOnlyElementAsAnyType) {
   const TestDevices devices(1);
   EXPECT_EQ(tensor(3).item<double>(), 3.0);
   EXPECT_EQ(tensor(2.75).item<int>(), 2);
-  EXPECT_EQ(full({1, 1, 1}, 5, {.device = "cuda:0"}).item<std::int64_t>(), 5);
+  EXPECT_EQ(full({1, 1, 1}, 5., {.device = "cuda:0"}).item<std::int64_t>(), 5);
   EXPECT_EQ(tensor({(std::int64_t(1) << 62) + 1}).item<std::int64_t>(), (std::int64_t(1) << 62) + 1);
   EXPECT_TRUE(tensor(true).item<bool>());
   EXPECT_EQ(arange(6).view({2, 3}).t()[2][1].item<int>(), 5);
@@ -171,12 +171,12 @@ TEST(RecordStream, KeepsMemoryUntilTheOtherStreamIsDone) {
     const Stream side = Stream::from_pool("cuda:0");
     Tensor result;
     {
-      const Tensor x = full({256}, 3, {.device = "cuda:0"});
+      const Tensor x = full({256}, 3., {.device = "cuda:0"});
       side.wait(current_stream("cuda:0").record());
       const StreamGuard guard(side);
       result = x * 2.0;
     }
-    const Tensor reused = full({256}, -1, {.device = "cuda:0"});
+    const Tensor reused = full({256}, -1., {.device = "cuda:0"});
     current_stream("cuda:0").wait(side.record());
     EXPECT_EQ(values(result), std::vector<double>(256, 6));
   }

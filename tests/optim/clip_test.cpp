@@ -112,9 +112,9 @@ TEST(ClipGradNorm, RefusesNonFiniteNormsWhereAsked) {
 TEST(ClipGradNorm, IsNotANumberWhereAnyGradientHasOne) {
   for (const double p : {1., 2., kInfinity}) {
     Tensor a = zeros({40}).requires_grad_(), b = zeros({2}).requires_grad_();
-    a.set_grad(full({40}, 1));
+    a.set_grad(full({40}, 1.));
     a.grad().select(0, 7).fill_(NAN);
-    b.set_grad(full({2}, 5));
+    b.set_grad(full({2}, 5.));
     EXPECT_TRUE(std::isnan(optim::clip_grad_norm_(std::vector{a, b}, 1, {.norm_type = p}).item<double>())) << p;
   }
 }

@@ -52,7 +52,7 @@ TEST(BackwardThreads, MayBeThoseOfReplicas) {
 
 TEST(BackwardThreads, NestInHooks) {
   const TestDevices devices(2);
-  const Tensor x = full({4}, 2, {.device = "cuda:0", .requires_grad = true});
+  const Tensor x = full({4}, 2., {.device = "cuda:0", .requires_grad = true});
   const Tensor y = x * x;
   register_hook(y, [](const Tensor&) {
     const GradMode on(true);
@@ -64,7 +64,7 @@ TEST(BackwardThreads, NestInHooks) {
 }
 
 TEST(BackwardThreads, RecordOneLeafFromSeveralAtOnce) {
-  const Tensor x = full({4}, 2, {.requires_grad = true});
+  const Tensor x = full({4}, 2., {.requires_grad = true});
   for (int round = 0; round < 20; ++round) {
     std::vector<Tensor> parts(4);
     std::vector<std::thread> threads;

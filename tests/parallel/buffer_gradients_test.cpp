@@ -20,7 +20,7 @@ using testing::values;
 using Doubles = std::vector<double>;
 
 struct Scaling : nn::Module<Scaling> {
-  nn::Buffer scale{full({1}, 3)};
+  nn::Buffer scale{full({1}, 3.)};
   nn::Parameter weight{ones({1})};
   bool counts = false;
   Scaling() { scale.requires_grad_(); }

@@ -47,7 +47,7 @@ TEST(NestedWaits, ABackwardReachesTheDeviceOfAReplicaThatWaits) {
     run_replicas(try_all_gpus(), [](std::size_t i) {
       if (i == 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other one waits
-        const Tensor x = full({4}, 2, {.device = "cuda:0", .requires_grad = true});
+        const Tensor x = full({4}, 2., {.device = "cuda:0", .requires_grad = true});
         sum((x * x).to("cuda:1") * 2).to("cuda:0").backward();
         EXPECT_EQ(values(x.grad()), std::vector<double>(4, 8));
       }
@@ -166,7 +166,7 @@ TEST(NestedWaits, WhatRunsMeanwhileIsNotOfTheReplica) {
         const StreamGuard guard(i == 1 ? other : Stream::default_stream("cuda:0"));
         if (i == 0 && with_hook) {
           std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other one waits
-          const Tensor x = full({4}, 2, {.device = "cuda:0", .requires_grad = true}), y = x.to("cuda:1") * 2;
+          const Tensor x = full({4}, 2., {.device = "cuda:0", .requires_grad = true}), y = x.to("cuda:1") * 2;
           register_hook(y, [&](const Tensor&) {
             rand({1});
             stream = current_stream("cuda:0").id();
@@ -185,7 +185,7 @@ TEST(NestedWaits, WhatRunsMeanwhileIsNotOfTheReplica) {
     run_replicas(try_all_gpus(), [&](std::size_t i) {
       if (i == 0) {
         std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the other one waits
-        const Tensor x = full({4}, 2, {.device = "cuda:0", .requires_grad = true}), y = x.to("cuda:1") * 2;
+        const Tensor x = full({4}, 2., {.device = "cuda:0", .requires_grad = true}), y = x.to("cuda:1") * 2;
         register_hook(y, [&](const Tensor&) {
           inside = inside_replica();
           met = sum_over_replicas(std::int64_t(1));

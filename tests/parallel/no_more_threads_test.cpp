@@ -44,7 +44,7 @@ TEST(NoMoreThreads, APassSaysSo) {
 
 TEST(NoMoreThreads, BackwardSaysSo) {
   const SimulatedDevices devices({.count = 2});
-  const Tensor x = full({3}, 2, {.device = "cuda:0", .requires_grad = true});
+  const Tensor x = full({3}, 2., {.device = "cuda:0", .requires_grad = true});
   const auto loss = [&] { return sum((x.to("cuda:1") * 3).to("cuda:0")); };
   const Tensor first = loss();
   must_end({[&] {

@@ -193,7 +193,7 @@ TEST(To, IsOrderedWithTheWorkOfBothDevices) {
 
 TEST(CopyRefuses, AShapeThatDoesNotBroadcastAndChangesNothing) {
   SimulatedDevices devices({.count = 2});
-  Tensor x = full({2, 3}, 5, {.device = "cuda:0"});
+  Tensor x = full({2, 3}, 5., {.device = "cuda:0"});
   const Tensor wide = ones({2, 4}, {.device = "cuda:1"}), high = ones({4, 2, 3}, {.device = "cuda:1"});
   const OperationCounts before[] = {devices.counts(0), devices.counts(1)};
   const std::uint64_t version = x.version();
@@ -271,7 +271,7 @@ TEST(Copy, BroadcastsAcrossDevices) {
     for (const Device& to : all) {
       const Tensor row = arange(0, 128).to(from, kFloat32), column = arange(0, 16).to(from, kFloat32).view({16, 1});
       std::vector<Tensor> others;
-      for (int i = 0; i < 20; ++i) others.push_back(full({1024}, 7, {.device = to}));
+      for (int i = 0; i < 20; ++i) others.push_back(full({1024}, 7., {.device = to}));
       const Tensor rows = row.expand({16, 128}).to(to), columns = column.expand({16, 128}).to(to);
       Tensor target = zeros({16, 128}, {.device = to}), three = zeros({3, 16, 128}, {.device = to});
       target.copy_(row);
@@ -313,7 +313,7 @@ TEST(Copy, AForgottenWaitIsFoundWhateverTheAllocatorKnows) {
     }
     unrelated = Tensor();  // kept until the other stream has come so far
     std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms));
-    const Tensor takes_its_memory = full({4}, 2, {.device = gpu});
+    const Tensor takes_its_memory = full({4}, 2., {.device = gpu});
     EXPECT_THROW(x.clone(), RaceError) << sleep_ms;
     synchronize(gpu);
   }

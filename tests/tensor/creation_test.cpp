@@ -172,7 +172,7 @@ TEST(Creation, TakesEmptyAndZeroDimensionalShapes) {
   for (const Device device : {Device(), Device("cuda:0")}) {
     EXPECT_EQ(zeros({0, 3}, {.device = device}).numel(), 0);
     EXPECT_TRUE(values(zeros({0, 3}, {.device = device})).empty());
-    EXPECT_EQ(values(full({}, 4, {.device = device})), std::vector<double>{4});
+    EXPECT_EQ(values(full({}, 4., {.device = device})), std::vector<double>{4});
   }
 }
 
@@ -215,7 +215,7 @@ TEST(Creation, RefusesADeviceWithoutAName) {
 // What docs/simulation.md names as a limit.
 TEST(Creation, MemoryOfASimulatedDeviceIsNotKeptFromTheHost) {
   const SimulatedDevices devices({.count = 1});
-  const Tensor x = full({2}, 3, {.device = "cuda:0"});
+  const Tensor x = full({2}, 3., {.device = "cuda:0"});
   synchronize(Device("cuda:0"));
   EXPECT_EQ(x.data<float>()[1], 3);
 }

@@ -43,7 +43,7 @@ TEST(SummaryWriter, WritesRunsForOthers) {
   writer.add_scalar("loss/train", NAN, 100);
   writer.add_scalar("große Zahl", 1e300, -1);
   writer.add_histogram("weights", tensor({0., 1., 1., 2., 2., 2., 4.}).cuda(), 7, 4);
-  writer.add_histogram("same", full({5}, 3), 8);
+  writer.add_histogram("same", full({5}, 3.), 8);
   writer.add_text("notes", "**bold** and ü", 3);
   writer.add_image("checkers", checkers(), 5);
   writer.add_image("grey", (checkers()[0] * 255).to(kUInt8), 6);

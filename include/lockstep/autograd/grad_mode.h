@@ -24,5 +24,6 @@ class LOCKSTEP_API NoGrad : private GradMode {
  public:
   NoGrad() noexcept : GradMode(false) {}
 };
+using NoGradGuard = NoGrad;  ///< libtorch's name.
 
 }  // namespace lockstep

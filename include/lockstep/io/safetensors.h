@@ -40,6 +40,29 @@ struct ReadOptions {
 /// it has been held against the size of the file. Throws IoError where the file cannot be read.
 LOCKSTEP_API StateDict load(const std::filesystem::path& path, const ReadOptions& options = {});
 
+/// A module, an optimizer, a schedule: what has a state dict.
+template <class T>
+concept HasStateDict = requires(T& x, const T& as_const, const StateDict& state) {
+  { as_const.state_dict() } -> std::same_as<StateDict>;
+  x.load_state_dict(state);
+};
+
+/// save(net, "net.safetensors") and load(net, "net.safetensors"): its state dict. Throw as save(), load() and its
+/// load_state_dict() do.
+template <HasStateDict T>
+void save(const T& x, const std::filesystem::path& path, const Metadata& metadata = {}) {
+  save(x.state_dict(), path, metadata);
+}
+template <HasStateDict T>
+void load(T& x, const std::filesystem::path& path, const ReadOptions& options = {}) {
+  x.load_state_dict(load(path, options));
+}
+
+/// The same of one tensor, which the file has under the name "tensor". load() makes x a handle to a new one, and throws
+/// InvalidArgument for a file that has not just one.
+LOCKSTEP_API void save(const Tensor& x, const std::filesystem::path& path, const Metadata& metadata = {});
+LOCKSTEP_API void load(Tensor& x, const std::filesystem::path& path, const ReadOptions& options = {});
+
 /// Reads and checks the header alone; of a file of torch.save, gives the texts by their names. Throws as load() does.
 LOCKSTEP_API Metadata load_metadata(const std::filesystem::path& path, const ReadOptions& options = {});
 

@@ -22,6 +22,9 @@
 
 namespace lockstep::nn {
 
+/// So that `namespace F = nn::functional` names them as in libtorch.
+namespace functional = lockstep::nn;
+
 using lockstep::celu;
 using lockstep::elu;
 using lockstep::gelu;

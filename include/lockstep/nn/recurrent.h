@@ -12,6 +12,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/nn/module.h>
@@ -147,6 +148,10 @@ class LOCKSTEP_API LSTM : public Module<LSTM> {
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const LSTMOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(LSTM);
   LSTMOutput forward(const Tensor& x, const Tensor& h = {}, const Tensor& c = {}) const;
+  /// With h and c as one state, as libtorch has it.
+  LSTMOutput forward(const Tensor& x, const std::tuple<Tensor, Tensor>& state) const {
+    return forward(x, std::get<0>(state), std::get<1>(state));
+  }
   PackedLSTMOutput forward(const PackedSequence& x, const Tensor& h = {}, const Tensor& c = {}) const;
   /// Throws InvalidArgument for a layer that is not there.
   RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }

@@ -32,6 +32,15 @@ LOCKSTEP_API Tensor pow(const Tensor& base, double exponent);
 LOCKSTEP_API Tensor pow(const Tensor& base, const Tensor& exponent);
 LOCKSTEP_API Tensor pow(double base, const Tensor& exponent);
 
+/// a + weight (b - a): a where the weight is 0, b where it is 1. Floating, after promotion, else DTypeError.
+LOCKSTEP_API Tensor lerp(const Tensor& a, const Tensor& b, double weight);
+LOCKSTEP_API Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
+
+/// The angle of the point (x, y), in radians from -pi to pi. Floating, after promotion, else DTypeError.
+LOCKSTEP_API Tensor atan2(const Tensor& y, const Tensor& x);
+/// sqrt(a^2 + b^2), without overflow. Floating, after promotion, else DTypeError. The gradient at 0, 0 is 0.
+LOCKSTEP_API Tensor hypot(const Tensor& a, const Tensor& b);
+
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }
 inline Tensor operator-(const Tensor& a, const Tensor& b) { return sub(a, b); }
 inline Tensor operator*(const Tensor& a, const Tensor& b) { return mul(a, b); }

@@ -49,6 +49,8 @@ LOCKSTEP_API Tensor logical_xor(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor logical_not(const Tensor& a);
 
 inline Tensor operator!(const Tensor& a) { return logical_not(a); }
+inline Tensor operator&&(const Tensor& a, const Tensor& b) { return logical_and(a, b); }  ///< Computes both operands.
+inline Tensor operator||(const Tensor& a, const Tensor& b) { return logical_or(a, b); }
 
 /// Of bool tensors the same; of integers, what they do to their bits. DTypeError for floating ones.
 LOCKSTEP_API Tensor operator&(const Tensor& a, const Tensor& b);

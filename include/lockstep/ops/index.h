@@ -28,6 +28,11 @@ LOCKSTEP_API Tensor scatter_elements(const Tensor& x, std::int64_t dim, const Te
 /// larger than source anywhere, nor than x outside `dim`. Throws DTypeError unless source has x's dtype.
 LOCKSTEP_API Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
 
+/// x, with alpha times the parts of source along `dim` added at index[0], index[1], ... along `dim`. index: 1-dim;
+/// source has x's sizes but for `dim`, where it has the index's. Throws DTypeError unless source has x's dtype.
+LOCKSTEP_API Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source,
+                              double alpha = 1);
+
 /// The rows of weight [count, ...] that index names: [index's sizes, ...]. The row `padding_index` (negative: from the
 /// end) gets no gradient.
 LOCKSTEP_API Tensor embedding(const Tensor& weight, const Tensor& index,

@@ -29,6 +29,20 @@ LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, std::int64_t size, 
 inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);
 }
+/// cat by its longer name.
+inline Tensor concat(std::span<const Tensor> tensors, std::int64_t dim = 0) { return cat(tensors, dim); }
+inline Tensor concat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) { return cat(tensors, dim); }
+/// One below the other: along dimension 0. A vector is a row, a 0-dim tensor a row of one.
+LOCKSTEP_API Tensor vstack(std::span<const Tensor> tensors);
+inline Tensor vstack(std::initializer_list<Tensor> tensors) {
+  return vstack(std::span(tensors.begin(), tensors.size()));
+}
+/// Beside each other: along dimension 1, but vectors along dimension 0. A 0-dim tensor is a vector of one.
+LOCKSTEP_API Tensor hstack(std::span<const Tensor> tensors);
+inline Tensor hstack(std::initializer_list<Tensor> tensors) {
+  return hstack(std::span(tensors.begin(), tensors.size()));
+}
+
 /// The same for a list.
 inline Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return stack(std::span(tensors.begin(), tensors.size()), dim);

@@ -4,7 +4,10 @@
 // that is not there or is repeated.
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
+#include <tuple>
+#include <utility>
 
 #include <lockstep/tensor/tensor.h>
 
@@ -36,8 +39,14 @@ LOCKSTEP_API Tensor amin(const Tensor& x, const Shape& dims, bool keep_dims = fa
 LOCKSTEP_API Tensor max(const Tensor& x);
 LOCKSTEP_API Tensor min(const Tensor& x);
 
-/// What reductions along a dimension give.
-struct ValuesAndIndices {
+/// What reductions along a dimension give. A tuple too: auto [values, indices] = ..., std::get<0>(...), std::tie.
+struct ValuesAndIndices : std::tuple<Tensor, Tensor> {
+  ValuesAndIndices() = default;
+  ValuesAndIndices(Tensor of_values, Tensor of_indices)
+      : std::tuple<Tensor, Tensor>(of_values, of_indices),
+        values(std::move(of_values)),
+        indices(std::move(of_indices)) {}
+
   Tensor values;   ///< The elements.
   Tensor indices;  ///< int64, along the dimension.
 };
@@ -66,7 +75,21 @@ LOCKSTEP_API Tensor stddev(const Tensor& x, const Shape& dims, const VarianceOpt
 LOCKSTEP_API Tensor norm(const Tensor& x, double p = 2);
 LOCKSTEP_API Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims = false);
 
+/// The middle of all elements in order, the lower one of two; NaN where there is one. Numeric dtypes.
+/// Throw ShapeError where there is nothing to reduce.
+LOCKSTEP_API Tensor median(const Tensor& x);
+/// With the place of one of the equal ones.
+LOCKSTEP_API ValuesAndIndices median(const Tensor& x, std::int64_t dim, bool keep_dims = false);
+
 /// log(sum(exp(x))), without overflow. Floating dtypes only, else DTypeError.
 LOCKSTEP_API Tensor logsumexp(const Tensor& x, const Shape& dims, bool keep_dims = false);
 
 }  // namespace lockstep
+
+/// A tuple of two tensors.
+template <>
+struct std::tuple_size<lockstep::ValuesAndIndices> : std::integral_constant<std::size_t, 2> {};
+template <std::size_t I>
+struct std::tuple_element<I, lockstep::ValuesAndIndices> {
+  using type = lockstep::Tensor;
+};

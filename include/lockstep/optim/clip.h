@@ -33,3 +33,9 @@ inline void clip_grad_value_(std::initializer_list<Tensor> parameters, double cl
 }
 
 }  // namespace lockstep::optim
+
+/// Where libtorch has them.
+namespace lockstep::nn::utils {
+using optim::clip_grad_norm_;
+using optim::clip_grad_value_;
+}  // namespace lockstep::nn::utils

@@ -15,6 +15,8 @@ namespace lockstep {
 
 /// What kinds of devices have names.
 enum class DeviceType : std::int8_t { cpu, cuda };
+inline constexpr DeviceType kCPU = DeviceType::cpu;    ///< As libtorch names it: x.to(kCPU).
+inline constexpr DeviceType kCUDA = DeviceType::cuda;  ///< x.to(kCUDA); Device(kCUDA, 1).
 
 /// The CPU, or one GPU (real or simulated).
 class LOCKSTEP_API Device {
@@ -25,6 +27,8 @@ class LOCKSTEP_API Device {
   Device(std::string_view name);
   Device(const char* name);
   Device(const std::string& name) : Device(std::string_view(name)) {}
+  /// A GPU is cuda:0, or the one of that index. Throws InvalidArgument for a negative index, and for one of the CPU.
+  Device(DeviceType type, int index = 0);
   Device(int) = delete;  ///< Device::cuda(0), or "cuda:0": the literal 0 would be a null name.
   /// Throws InvalidArgument for a negative index.
   static Device cuda(int index);

@@ -29,8 +29,19 @@ TensorOptions options_of(const T& option) {
 LOCKSTEP_API Tensor empty(const Shape& sizes, const TensorOptions& options = {});
 LOCKSTEP_API Tensor zeros(const Shape& sizes, const TensorOptions& options = {});  ///< Of zeros. Throws as empty().
 LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});   ///< Of ones. Throws as empty().
-/// Of this value everywhere. Throws as empty().
+/// Of this value everywhere. Without a dtype in the options it is the value's: float32, int64 or bool. Throws as
+/// empty().
 LOCKSTEP_API Tensor full(const Shape& sizes, double value, const TensorOptions& options = {});
+namespace detail {
+LOCKSTEP_API Tensor full_of_integers(const Shape& sizes, std::int64_t value, const TensorOptions& options);
+template <class T>
+std::int64_t kept_as_int64(T value);
+}  // namespace detail
+template <std::integral T>
+Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {
+  if (!options.dtype) options.dtype = std::same_as<T, bool> ? kBool : kInt64;
+  return detail::full_of_integers(sizes, detail::kept_as_int64(value), options);
+}
 
 /// start, start + step, ... before stop: int64 unless the options or a fractional argument say otherwise.
 /// Throws InvalidArgument when step does not lead from start to stop.
@@ -80,10 +91,17 @@ LOCKSTEP_API void check_rectangular(std::size_t expected, std::size_t got);
 [[noreturn]] LOCKSTEP_API void throw_too_large(std::uint64_t value);
 
 template <class T>
-TensorElement<T> kept_as_element(T value) {
-  if constexpr (std::is_unsigned_v<T> && std::is_same_v<TensorElement<T>, std::int64_t>)
+std::int64_t kept_as_int64(T value) {
+  if constexpr (std::is_unsigned_v<T>)
     if (std::uint64_t(value) > std::uint64_t(std::numeric_limits<std::int64_t>::max())) throw_too_large(value);
-  return TensorElement<T>(value);
+  return std::int64_t(value);
+}
+template <class T>
+TensorElement<T> kept_as_element(T value) {
+  if constexpr (std::is_same_v<TensorElement<T>, std::int64_t>)
+    return kept_as_int64(value);
+  else
+    return TensorElement<T>(value);
 }
 
 template <class T>
@@ -154,8 +172,8 @@ template <OneOption T>
 Tensor ones(const Shape& sizes, const T& option) {
   return ones(sizes, options_of(option));
 }
-template <OneOption T>
-Tensor full(const Shape& sizes, double value, const T& option) {
+template <class Number, OneOption T>
+requires std::is_arithmetic_v<Number> Tensor full(const Shape& sizes, Number value, const T& option) {
   return full(sizes, value, options_of(option));
 }
 template <OneOption T>

@@ -2,14 +2,20 @@
 #pragma once
 
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
 #include <limits>
 #include <optional>
+#include <string_view>
 #include <utility>
 
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
+
+namespace detail {
+[[noreturn]] LOCKSTEP_API void throw_no_index(std::string_view text);
+}
 
 struct EllipsisTag {};
 /// The type of None.
@@ -43,6 +49,11 @@ class Index {
   Index(Slice slice) : kind_(Kind::slice), slice_(slice) {}
   Index(EllipsisTag) : kind_(Kind::ellipsis) {}
   Index(NoneTag) : kind_(Kind::none) {}
+  /// "..." is Ellipsis. Throws InvalidArgument for another text.
+  template <std::size_t kSize>
+  Index(const char (&text)[kSize]) : kind_(Kind::ellipsis) {
+    if (std::string_view(text) != "...") detail::throw_no_index(text);
+  }
 
   Kind kind() const noexcept { return kind_; }                    ///< What it is.
   std::int64_t integer() const noexcept { return slice_.start; }  ///< Of the kind integer.
@@ -59,6 +70,8 @@ class ElementIndex {
   /// Anything that an Index is made of.
   template <class T>
   requires std::convertible_to<T, Index> ElementIndex(T index) : index_(index) {}
+  template <std::size_t kSize>
+  ElementIndex(const char (&text)[kSize]) : index_(text) {}
   ElementIndex(Tensor places) : index_(None), places_(std::move(places)) {}
 
   const Index& index() const noexcept { return index_; }  ///< None for a tensor.

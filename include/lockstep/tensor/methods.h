@@ -38,6 +38,10 @@ class LOCKSTEP_API TensorMethods {
   Tensor pow(const Tensor& exponent) const;
   Tensor maximum(const Tensor& other) const;
   Tensor minimum(const Tensor& other) const;
+  Tensor lerp(const Tensor& end, double weight) const;
+  Tensor lerp(const Tensor& end, const Tensor& weight) const;
+  Tensor atan2(const Tensor& x) const;
+  Tensor hypot(const Tensor& other) const;
 
   // Elementwise functions.
   Tensor abs() const;
@@ -125,6 +129,8 @@ class LOCKSTEP_API TensorMethods {
   Tensor var(const Shape& dims, std::int64_t correction = 1, bool keep_dims = false) const;
   Tensor std() const;  ///< stddev
   Tensor std(const Shape& dims, std::int64_t correction = 1, bool keep_dims = false) const;
+  Tensor median() const;
+  ValuesAndIndices median(std::int64_t dim, bool keep_dims = false) const;
   Tensor norm(double p = 2) const;
   Tensor norm(double p, const Shape& dims, bool keep_dims = false) const;
   Tensor logsumexp(const Shape& dims, bool keep_dims = false) const;
@@ -135,6 +141,7 @@ class LOCKSTEP_API TensorMethods {
   Tensor bmm(const Tensor& other) const;
   Tensor dot(const Tensor& other) const;
   Tensor outer(const Tensor& other) const;
+  Tensor addmm(const Tensor& a, const Tensor& b, double beta = 1, double alpha = 1) const;
 
   // Along a dimension.
   Tensor softmax(std::int64_t dim) const;
@@ -151,6 +158,7 @@ class LOCKSTEP_API TensorMethods {
   Tensor scatter(std::int64_t dim, const Tensor& index, const Tensor& source) const;  ///< scatter_elements
   Tensor scatter(std::int64_t dim, const Tensor& index, double value) const;
   Tensor scatter_add(std::int64_t dim, const Tensor& index, const Tensor& source) const;
+  Tensor index_add(std::int64_t dim, const Tensor& index, const Tensor& source, double alpha = 1) const;
 
   // In other places, and other shapes.
   Tensor flip(const Shape& dims) const;
@@ -196,6 +204,8 @@ class LOCKSTEP_API TensorMethods {
   Tensor& scatter_(std::int64_t dim, const Tensor& index, const Tensor& source);
   Tensor& scatter_(std::int64_t dim, const Tensor& index, double value);
   Tensor& scatter_add_(std::int64_t dim, const Tensor& index, const Tensor& source);
+  Tensor& index_add_(std::int64_t dim, const Tensor& index, const Tensor& source, double alpha = 1);
+  Tensor& lerp_(const Tensor& end, double weight);
   // Random numbers in place: past the graph.
   Tensor& uniform_(double low = 0, double high = 1);
   Tensor& normal_(double mean = 0, double standard_deviation = 1);

@@ -74,5 +74,9 @@ template <OneOption T>
 Tensor randint(std::int64_t low, std::int64_t high, const Shape& sizes, const T& option) {
   return randint(low, high, sizes, options_of(option));
 }
+template <OneOption T>
+Tensor randperm(std::int64_t count, const T& option) {
+  return randperm(count, options_of(option));
+}
 
 }  // namespace lockstep

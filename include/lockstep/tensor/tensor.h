@@ -86,13 +86,16 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   // Geometry. All throw InvalidArgument for an undefined tensor.
   /// All sizes.
   const Shape& sizes() const;
-  const Shape& strides() const;                        ///< In elements.
-  std::int64_t size(std::int64_t dim) const;           ///< Of a dimension; negative ones count from the end.
-  int dim() const { return sizes().rank(); }           ///< The number of dimensions.
-  std::int64_t numel() const;                          ///< The number of elements.
-  DType dtype() const;                                 ///< Of the elements.
-  Device device() const;                               ///< Where the elements are.
-  bool is_cuda() const { return device().is_cuda(); }  ///< Whether the elements are on a GPU.
+  const Shape& strides() const;               ///< In elements.
+  std::int64_t size(std::int64_t dim) const;  ///< Of a dimension; negative ones count from the end.
+  int dim() const { return sizes().rank(); }  ///< The number of dimensions.
+  std::int64_t numel() const;                 ///< The number of elements.
+  std::int64_t stride(std::int64_t dim) const { return strides()[checked_dim("stride", dim)]; }  ///< Of one dimension.
+  DType dtype() const;                                                                           ///< Of the elements.
+  DType scalar_type() const { return dtype(); }                                                  ///< libtorch's name.
+  TensorOptions options() const { return {.dtype = dtype(), .device = device()}; }  ///< For another one like this.
+  Device device() const;                                                            ///< Where the elements are.
+  bool is_cuda() const { return device().is_cuda(); }              ///< Whether the elements are on a GPU.
   bool is_floating_point() const { return is_floating(dtype()); }  ///< Whether the dtype is floating.
   bool is_contiguous() const;  ///< Whether the elements lie in row-major order without holes.
 
@@ -124,9 +127,11 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   }
 
   // Movement: differentiable. A tensor that already is as asked is returned itself, without a copy.
-  Tensor to(Device device) const;                                       ///< On that device.
-  Tensor to(DType dtype) const;                                         ///< Of that dtype.
-  Tensor to(Device device, DType dtype) const;                          ///< Both.
+  Tensor to(Device device) const;               ///< On that device.
+  Tensor to(DType dtype) const;                 ///< Of that dtype.
+  Tensor to(Device device, DType dtype) const;  ///< Both.
+  /// On the other's device, of its dtype.
+  Tensor to(const Tensor& other) const { return to(other.device(), other.dtype()); }
   Tensor cuda(int index = 0) const { return to(Device::cuda(index)); }  ///< On that GPU.
   Tensor cpu() const { return to(Device()); }                           ///< On the CPU.
   Tensor contiguous() const;                                            ///< In row-major order without holes.
@@ -216,6 +221,11 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
   /// The same array, cut off from the graph.
   Tensor detach() const;
+  /// Cuts this tensor off from the graph: it is a leaf without a gradient from now on.
+  Tensor& detach_();
+  /// What an operation computed keeps its gradient in grad() too, as leaves do. Throws AutogradError where no gradient
+  /// is recorded.
+  void retain_grad();
   /// Such as "AddmmBackward"; empty for a leaf.
   std::string_view grad_fn() const;
   /// How often the array was changed in place, through any view.
@@ -239,6 +249,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   Number item_number() const;
   Tensor picked(std::span<const ElementIndex> indices) const;
   void check_accessor(int rank) const;
+  int checked_dim(const char* op, std::int64_t dim) const;
   void* raw_data(DType expected) const;
   void acquire() const noexcept;
   void release() noexcept;

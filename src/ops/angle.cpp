@@ -1,0 +1,54 @@
+// What two coordinates of a point come to: its angle, its distance.
+#include <lockstep/ops/compare.h>
+
+#include "ops/autocast.h"
+#include "ops/elementwise.h"
+
+namespace lockstep {
+namespace {
+
+using std::atan2;
+using std::hypot;
+
+struct Atan2 {
+  template <class T>
+  LOCKSTEP_HD T operator()(T y, T x) const {
+    return atan2(y, x);
+  }
+  template <class T>
+  LOCKSTEP_HD T first(const T& g, const T& y, const T& x) const {
+    return g * x / (x * x + y * y);
+  }
+  template <class T>
+  LOCKSTEP_HD T second(const T& g, const T& y, const T& x) const {
+    return -g * y / (x * x + y * y);
+  }
+};
+struct Hypot {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return hypot(a, b);
+  }
+  template <class T>
+  LOCKSTEP_HD T first(const T& g, const T& a, const T& b) const {
+    const T length = hypot(a, b);
+    return where(eq(length, 0), 0, g * a / where(eq(length, 0), 1, length));
+  }
+  template <class T>
+  LOCKSTEP_HD T second(const T& g, const T& a, const T& b) const {
+    return first(g, b, a);
+  }
+};
+
+}  // namespace
+
+Tensor atan2(const Tensor& y, const Tensor& x) {
+  if (const auto cast = autocast::wide()) return atan2(cast(y), cast(x));
+  return binary("atan2", "Atan2", y, x, Atan2());
+}
+Tensor hypot(const Tensor& a, const Tensor& b) {
+  if (const auto cast = autocast::wide()) return hypot(cast(a), cast(b));
+  return binary("hypot", "Hypot", a, b, Hypot());
+}
+
+}  // namespace lockstep
