@@ -172,6 +172,22 @@ TYPED_TEST(BlockedProduct, HasTheBitsOfItsParts) {
       }
 }
 
+// A product with one column, dense, as the same column of a wider product.
+TYPED_TEST(BlockedProduct, HasTheBitsOfItsColumns) {
+  for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
+    for (const int transposed : {0, 1, 2, 3}) {
+      const Case<TypeParam> given({101, 40, 500}, transposed & 1, transposed & 2);
+      std::vector<TypeParam> whole = given.c, column(101);
+      blocked_product<TypeParam>(given.p, given.a.data(), given.b.data(), whole.data(), nullptr, kernels);
+      Matmul one = given.p;
+      one.n = one.ldc = 1;
+      blocked_product<TypeParam>(one, given.a.data(), &given.b[std::size_t(7 * (one.transpose_b ? one.ldb : 1))],
+                                 column.data(), nullptr, kernels);
+      for (std::size_t i = 0; i < column.size(); ++i)
+        ASSERT_EQ(column[i], whole[i * std::size_t(given.p.ldc) + 7]) << i << ", transposed " << transposed;
+    }
+}
+
 template <class T>
 class HostMatmul : public ::testing::Test {
  protected:

@@ -71,6 +71,17 @@ struct Group {
 
 template <class T>
 void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bias, const TileKernels<T>& kernels) {
+  if (p.n == 1 && p.ldc == 1 && p.m > 1 && !bias) {  // a column is a row: its elements share vectors
+    Matmul row = p;
+    row.m = 1;
+    row.n = p.m;
+    row.transpose_a = !p.transpose_b;
+    row.transpose_b = !p.transpose_a;
+    row.lda = p.ldb;
+    row.ldb = p.lda;
+    row.ldc = p.m;
+    return blocked_product<T>(row, b, a, c, nullptr, kernels);
+  }
   constexpr std::int64_t kMostTerms = kBlockBytes / sizeof(T);
   const std::int64_t blocks = std::max<std::int64_t>(1, (p.k + kMostTerms - 1) / kMostTerms);
   const std::int64_t terms = (p.k + blocks - 1) / blocks;
