@@ -20,7 +20,7 @@ configure_package_config_file(${CMAKE_CURRENT_LIST_DIR}/lockstepConfig.cmake.in
                               ${PROJECT_BINARY_DIR}/lockstepConfig.cmake INSTALL_DESTINATION ${package_dir})
 write_basic_package_version_file(${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake COMPATIBILITY SameMinorVersion)
 install(FILES ${PROJECT_BINARY_DIR}/lockstepConfig.cmake ${PROJECT_BINARY_DIR}/lockstepConfigVersion.cmake
-              ${CMAKE_CURRENT_LIST_DIR}/LockstepKernels.cmake ${CMAKE_CURRENT_LIST_DIR}/FindOpenBLAS.cmake ${CMAKE_CURRENT_LIST_DIR}/FindDNNL.cmake
+              ${CMAKE_CURRENT_LIST_DIR}/LockstepKernels.cmake ${CMAKE_CURRENT_LIST_DIR}/FindDNNL.cmake
         DESTINATION ${package_dir})
 include(LockstepPkgConfig)
 if(PROJECT_IS_TOP_LEVEL)

@@ -49,7 +49,7 @@ foreach(property IMPORTED_IMPLIB_RELEASE IMPORTED_LOCATION_RELEASE IMPORTED_LOCA
     break()
   endif()
 endforeach()
-set(libraries ${tbb} ${OpenBLAS_LIBRARY} ${DNNL_LIBRARY} ${DNNL_OPENMP_LIBRARY})
+set(libraries ${tbb} ${DNNL_LIBRARY} ${DNNL_OPENMP_LIBRARY})
 if(LOCKSTEP_WITH_PNG)
   list(APPEND libraries ${PNG_LIBRARY_RELEASE})
 endif()

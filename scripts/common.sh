@@ -16,7 +16,7 @@ export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR=1
 
 # The Debian packages that Lockstep is built with, besides a compiler.
 # shellcheck disable=SC2034
-tool_packages=(cmake ninja-build) library_packages=(libtbb-dev libopenblas-pthread-dev libdnnl-dev libgtest-dev
+tool_packages=(cmake ninja-build) library_packages=(libtbb-dev libdnnl-dev libgtest-dev
   nlohmann-json3-dev libxxhash-dev libfmt-dev libpng-dev libjpeg-dev) mpi_packages=(libopenmpi-dev openmpi-bin) test_data_packages=(libonnx-testdata)
 
 # logged NAME COMMAND...: one line when it starts; its output goes to build/logs/NAME.log, shown only if it fails.

@@ -15,7 +15,7 @@ take_prefixes() {
   local -a entries
   if [ -n "$folder" ]; then
     export CMAKE_PREFIX_PATH="$folder/usr${CMAKE_PREFIX_PATH:+:$CMAKE_PREFIX_PATH}"
-    add_library_folders "$folder"/usr/lib/*-linux-gnu "$folder"/usr/lib/*-linux-gnu/openblas-pthread "$folder/usr/lib"
+    add_library_folders "$folder"/usr/lib/*-linux-gnu "$folder/usr/lib"
     if ! cmake_will_do || ! command -v ninja >/dev/null; then
       export PATH="$folder/tools/usr/bin:$PATH"
       add_library_folders "$folder"/tools/usr/lib/*-linux-gnu "$folder"/tools/lib/*-linux-gnu
@@ -182,15 +182,7 @@ need_library() {
 
 need_libraries() {
   local config="lib/*-linux-gnu/cmake/@ lib64/cmake/@ lib/cmake/@ share/cmake/@"
-  local libraries="" headers="" folder
-  for folder in "lib/*-linux-gnu" lib64 lib; do
-    libraries+=" $folder/openblas-pthread/libopenblas.so $folder/libopenblas.so"
-  done
-  for folder in "include/*-linux-gnu" include; do
-    headers+=" $folder/openblas-pthread/cblas.h $folder/openblas/cblas.h $folder/cblas.h"
-  done
   need_library oneTBB "${config//@/TBB/TBBConfig.cmake}"
-  need_library OpenBLAS "$headers" "$libraries"
   need_library oneDNN include/dnnl.hpp "lib/*-linux-gnu/libdnnl.so lib64/libdnnl.so lib/libdnnl.so"
   need_library GoogleTest "${config//@/GTest/GTestConfig.cmake}"
   need_library nlohmann-json "${config//@/nlohmann_json/nlohmann_jsonConfig.cmake}"

@@ -56,7 +56,7 @@ enum class LockRank : std::uint8_t {
   // Taken last, from anywhere.
   trace,         ///< Which trace is recorded.
   trace_events,  ///< The events of a trace.
-  host_library,  ///< OpenBLAS, where it was built without locks.
+  host_library,  ///< A primitive of oneDNN that is made once.
   thread_limit,  ///< How many threads the host computes with.
 };
 

@@ -42,7 +42,6 @@ struct Vendor {
   std::string_view owner;
 };
 inline constexpr std::array kVendors{
-    Vendor{"cblas", kHost},
     Vendor{"dnnl", kHost},
     Vendor{"oneapi/dnnl", kHost},
     Vendor{"tbb/", kHost},

@@ -8,6 +8,8 @@
 #include <memory>
 #include <unordered_map>
 
+#include <lockstep/core/instruction_set.h>
+
 #include "core/ranked_mutex.h"
 #include "runtime/host/convolution_plan.h"
 #include "runtime/host/parallel.h"
@@ -24,7 +26,7 @@ constexpr std::size_t kMostProductPlans = 512;
 
 bool processor_has_bfloat16() {
 #ifdef __x86_64__
-  static const bool has = __builtin_cpu_supports("avx512bf16");
+  static const bool has = instruction_set() == InstructionSet::avx512 && __builtin_cpu_supports("avx512bf16");
   return has;
 #else
   return false;

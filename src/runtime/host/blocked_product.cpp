@@ -4,15 +4,17 @@
 #include <memory>
 #include <new>
 
+#include <lockstep/core/vectorized.h>
+
 namespace lockstep::host {
 namespace {
 
-constexpr std::int64_t kBlockBytes =
-    1536;                            // of a row of a: one panel of b of so many terms fits the second-level cache
+// Of a row of a: one panel of b of so many terms fits the second-level cache.
+constexpr std::int64_t kBlockBytes = 1536;
 constexpr std::int64_t kRows = 96;   // of a, that stay in the cache for the panels of a group
 constexpr std::int64_t kPanels = 6;  // of a group
-constexpr std::int64_t kDirectBytes =
-    512 << 10;  // a b that is no larger is read where it lies; so is one that one tile of rows reads
+// A b that is no larger is read where it lies; so is one that one tile of rows reads.
+constexpr std::int64_t kDirectBytes = 512 << 10;
 
 // This thread's packed panels, kept for the next product: at most 432 KiB.
 template <class T>
@@ -33,8 +35,13 @@ T* room(std::int64_t count) {
 template <class T>
 void activate_all(Activation activation, std::int64_t rows, std::int64_t columns, T* c, std::int64_t pitch) {
   const auto each = [&](auto f) {
-    for (std::int64_t i = 0; i < rows; ++i)
-      for (std::int64_t j = 0; j < columns; ++j) c[i * pitch + j] = f(c[i * pitch + j]);
+    vectorized([&] {
+      for (std::int64_t i = 0; i < rows; ++i) {
+        T* const row = c + i * pitch;
+#pragma GCC ivdep
+        for (std::int64_t j = 0; j < columns; ++j) row[j] = f(row[j]);
+      }
+    });
   };
   if (activation == Activation::relu) each([](T x) { return relu_of(x); });
   if (activation == Activation::gelu_tanh) each([](T x) { return gelu_tanh_of(x); });

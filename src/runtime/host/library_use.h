@@ -1,4 +1,4 @@
-// The end of the process and the libraries that loops and products use. exit() destroys OpenBLAS and oneTBB on one
+// The end of the process and the libraries that loops and products use. exit() destroys oneDNN and oneTBB on one
 // thread while others may go on: what uses them is over by then, and nothing begins.
 #pragma once
 

@@ -4,6 +4,8 @@
 #include <cstring>
 #include <vector>
 
+#include <lockstep/core/instruction_set.h>
+
 namespace lockstep::host {
 namespace {
 
@@ -215,8 +217,9 @@ template <class T>
 std::vector<TileKernels<T>> find_kernels() {
   std::vector<TileKernels<T>> kernels;
 #ifdef __x86_64__
-  if (__builtin_cpu_supports("avx512f")) kernels.push_back(kernels_of<Avx512<T>, T>());
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) kernels.push_back(kernels_of<Avx2<T>, T>());
+  const InstructionSet set = instruction_set();
+  if (set >= InstructionSet::avx512) kernels.push_back(kernels_of<Avx512<T>, T>());
+  if (set >= InstructionSet::avx2) kernels.push_back(kernels_of<Avx2<T>, T>());
 #endif
   kernels.push_back(kernels_of<Plain<T>, T>());
   return kernels;
