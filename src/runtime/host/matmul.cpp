@@ -114,7 +114,6 @@ template <class Narrow>
 void narrow_typed(const KernelContext& context, const Matmul& given) {
   const Matmul p = joined(given);
   if constexpr (std::is_same_v<Narrow, BFloat16>) {
-    const LibraryUse use;
     if (bfloat16_product(context, p)) return;
   }
   constexpr std::int64_t kElements = 1 << 18, kLeastRows = 64, kMostRows = 256;  // of a and of c, in float
@@ -165,6 +164,7 @@ void matmul_piece(const Matmul& p) {
 
 void matmul(const KernelContext& context, const Matmul& p) {
   if (p.m == 0 || p.n == 0) return;
+  const LibraryUse use;  // products wait for the end of a process that has begun to end
   switch (p.dtype) {
     case kFloat32: return typed<float>(context, p);
     case kFloat64: return typed<double>(context, p);

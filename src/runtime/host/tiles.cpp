@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cstring>
-#include <vector>
 
 #include <lockstep/core/instruction_set.h>
 
@@ -146,7 +145,8 @@ template <class V, class Half, class T>
 template <class T, int kLanes, int kVectors>
 [[gnu::always_inline]] inline void pack_with(const FactorView<T>& source, T* to) {
   constexpr std::int64_t kSquare = 32 / sizeof(T), kLines = 64, kColumns = kLanes * kVectors;
-  const auto [data, k, columns, k_step, n_step] = source;
+  const T* const data = source.data;
+  const std::int64_t k = source.k, columns = source.n, k_step = source.k_step, n_step = source.n_step;
   const std::int64_t filled = columns_read(columns, kLanes);
   const auto fill = [&](std::int64_t from_row, std::int64_t to_row, std::int64_t from_column) {
     for (std::int64_t l = from_row; l < to_row; ++l) {
@@ -199,10 +199,10 @@ struct Avx2 {
 template <class T>
 struct Avx512 {
   static constexpr int kLanes = 64 / sizeof(T), kVectors = 3, kRows = 8;
-  [[gnu::target("avx512f")]] static void multiply(const Tile<T>& tile, std::int64_t rows) {
+  [[gnu::target("avx2,fma,avx512f,avx512vl")]] static void multiply(const Tile<T>& tile, std::int64_t rows) {
     multiply_with<T, kLanes, kVectors, kRows>(tile, rows);
   }
-  [[gnu::target("avx512f")]] static void pack(const FactorView<T>& source, T* to) {
+  [[gnu::target("avx2,fma,avx512f,avx512vl")]] static void pack(const FactorView<T>& source, T* to) {
     pack_with<T, kLanes, kVectors>(source, to);
   }
 };
@@ -213,9 +213,18 @@ constexpr TileKernels<T> kernels_of() {
   return {Kernels::kVectors * Kernels::kLanes, Kernels::kLanes, &Kernels::multiply, &Kernels::pack};
 }
 
+// Without a destructor: streams may compute while another thread ends the process.
 template <class T>
-std::vector<TileKernels<T>> find_kernels() {
-  std::vector<TileKernels<T>> kernels;
+struct Found {
+  TileKernels<T> kernels[3];
+  std::size_t count = 0;
+
+  void push_back(const TileKernels<T>& kernel) { kernels[count++] = kernel; }
+};
+
+template <class T>
+Found<T> find_kernels() {
+  Found<T> kernels = {};
 #ifdef __x86_64__
   const InstructionSet set = instruction_set();
   if (set >= InstructionSet::avx512) kernels.push_back(kernels_of<Avx512<T>, T>());
@@ -229,8 +238,8 @@ std::vector<TileKernels<T>> find_kernels() {
 
 template <class T>
 std::span<const TileKernels<T>> all_tile_kernels() {
-  static const std::vector<TileKernels<T>> kernels = find_kernels<T>();
-  return kernels;
+  static const Found<T> found = find_kernels<T>();
+  return {found.kernels, found.count};
 }
 
 template std::span<const TileKernels<float>> all_tile_kernels();
