@@ -59,6 +59,36 @@ void check_alike(const World& world, const std::vector<std::string>& lines) {
   }
 }
 
+// Inside a model each gradient is `share` times the true one. So it is multiplied where it comes in. A backward through
+// that backward brings the gradient of the product. That one is the true one on both sides: it passes as it is, and its
+// own gradient is multiplied again.
+template <class Factor>
+Tensor with_scaled_gradient(const Tensor& x, const Factor& factor);
+
+template <class Factor>
+Tensor scaled(const Tensor& x, const Factor& factor) {
+  const double by = factor();
+  if (by == 1) return x;
+  if (!autograd::records(x)) return x * by;
+  Tensor out;
+  {
+    const NoGrad guard;
+    out = x * by;
+  }
+  autograd::record("ShareOfProcess", out, {&x},
+                   [factor](const Tensor& g) { return autograd::Gradients{with_scaled_gradient(g, factor)}; });
+  return out;
+}
+
+template <class Factor>
+Tensor with_scaled_gradient(const Tensor& x, const Factor& factor) {
+  if (!autograd::records(x)) return x;
+  Tensor out = x.detach();
+  autograd::record("ShareOfProcess", out, {&x},
+                   [factor](const Tensor& g) { return autograd::Gradients{scaled(g, factor)}; });
+  return out;
+}
+
 }  // namespace
 
 ProcessPass process_pass(const World& world, std::int64_t rows, std::size_t devices, const ScatterOptions& options) {
@@ -127,11 +157,22 @@ void begin_as_first(const World& world, nn::ModuleBase& module, Device device, c
   }
 }
 
-Tensor with_scaled_gradient(const Tensor& x, double factor) {
-  if (factor == 1 || !autograd::records(x)) return x;
-  Tensor out = x.detach();
-  autograd::record("ShareOfProcess", out, {&x}, [factor](const Tensor& g) { return autograd::Gradients{g * factor}; });
-  return out;
+Tensor GradientShare::input(const Tensor& x) {
+  if (!autograd::records(x)) return x;
+  if (!of_inputs_) of_inputs_ = std::make_shared<std::optional<double>>();
+  return with_scaled_gradient(x, [share = of_inputs_] { return share->value_or(0) == 0 ? 0 : 1 / **share; });
+}
+
+Tensor GradientShare::output(const Tensor& x, double share) {
+  if (!autograd::records(x)) return x;
+  if (of_inputs_ && of_inputs_->value_or(share) != share)
+    throw InvalidArgument(
+        text("[DataParallel] expected outputs that count alike, because an input needs a gradient, got one that counts "
+             "by ",
+             **of_inputs_, " and one that counts by ", share,
+             " of all processes: take ProcessLoss::sum, or outputs that all have rows"));
+  if (of_inputs_) *of_inputs_ = share;
+  return share == 1 ? x : with_scaled_gradient(x, [share] { return share; });
 }
 
 }  // namespace lockstep::detail

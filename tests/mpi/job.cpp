@@ -1,8 +1,10 @@
 #include "mpi/job.h"
 
+#include <fcntl.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <cstdlib>
 #include <exception>
 #include <stdexcept>
 
@@ -15,6 +17,13 @@ void say(const World& world, const std::string& line) {
   if (::write(STDOUT_FILENO, all.data(), all.size()) < 0) std::perror("write");
 }
 
+void write_errors_to_a_file() {
+  const char* const folder = std::getenv("JOB_ERRORS");
+  if (!folder) return;
+  const int file = ::open(lockstep::text(folder, '/', ::getpid()).c_str(), O_WRONLY | O_CREAT | O_APPEND, 0600);
+  if (file < 0 || ::dup2(file, STDERR_FILENO) < 0) std::perror("JOB_ERRORS");
+}
+
 void require(bool is_so, const std::string& what) {
   if (!is_so) throw std::runtime_error("not so: " + what);
 }
@@ -23,6 +32,7 @@ void require(bool is_so, const std::string& what) {
 
 int main(int argc, char** argv) {
   using namespace lockstep::testing;
+  write_errors_to_a_file();
   const std::string name = argc > 1 ? argv[1] : "";
   Arguments arguments;
   for (int a = 2; a < argc; ++a) arguments.emplace_back(argv[a]);

@@ -20,6 +20,10 @@ const std::map<std::string, Scenario>& training_scenarios();
 /// Prints a line at once, whole, with this process's rank and size in front.
 void say(const World& world, const std::string& line);
 
+/// Instead of standard error, if the variable JOB_ERRORS names a folder: mpirun may lose what a process that it kills
+/// has written there last.
+void write_errors_to_a_file();
+
 /// Throws where it is false.
 void require(bool is_so, const std::string& what);
 

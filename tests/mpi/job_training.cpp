@@ -2,6 +2,7 @@
 // together.
 #include <unistd.h>
 
+#include <cmath>
 #include <cstdlib>
 
 #include <lockstep/runtime/mpi.h>
@@ -9,6 +10,7 @@
 
 #include "core/text.h"
 #include "mpi/job.h"
+#include "parallel/adversaries.h"
 #include "train/fit_job.h"
 
 namespace lockstep::testing {
@@ -36,10 +38,21 @@ void trains(const Arguments& arguments) {
   say(world, text("trained ", history.column("step").back().value(), " steps"));
 }
 
+// A model that gets what it has made has the gradients of one process.
+void trains_adversaries(const Arguments&) {
+  const World world = mpi::join();
+  const SimulatedDevices simulated({.count = 2});
+  const std::vector<double> one = adversarial_gradients(World(), {0, 1}, 6);
+  const std::vector<double> several = adversarial_gradients(world, {0, 1}, 4);
+  require(one.size() == several.size(), "as many gradients");
+  for (std::size_t i = 0; i < one.size(); ++i)
+    require(std::abs(one[i] - several[i]) < 1e-9, text("gradient ", i, ": ", several[i], " is ", one[i]));
+}
+
 }  // namespace
 
 const std::map<std::string, Scenario>& training_scenarios() {
-  static const std::map<std::string, Scenario> all = {{"trains", trains}};
+  static const std::map<std::string, Scenario> all = {{"trains", trains}, {"trains_adversaries", trains_adversaries}};
   return all;
 }
 

@@ -9,7 +9,12 @@
 #include <array>
 #include <cerrno>
 #include <csignal>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
 #include <stdexcept>
+
+#include "support/temporary_folder.h"
 
 namespace lockstep::testing {
 namespace {
@@ -79,9 +84,21 @@ Outcome run(const std::vector<std::string>& words, const std::function<void(cons
 
 Outcome mpirun(const std::vector<std::string>& words, const std::function<void(const std::string&)>& on_line,
                std::chrono::seconds longest) {
-  std::vector<std::string> all = {"mpirun", "--oversubscribe", "--allow-run-as-root", "--bind-to", "none"};
+  const TemporaryFolder errors;
+  std::vector<std::string> all = {"mpirun",
+                                  "--oversubscribe",
+                                  "--allow-run-as-root",
+                                  "--bind-to",
+                                  "none",
+                                  "-x",
+                                  "JOB_ERRORS=" + errors.path().string()};
   all.insert(all.end(), words.begin(), words.end());
-  return run(all, on_line, longest);
+  Outcome result = run(all, on_line, longest);
+  for (const auto& file : std::filesystem::directory_iterator(errors.path())) {
+    std::ifstream in(file.path());
+    result.output.append(std::istreambuf_iterator<char>(in), {});
+  }
+  return result;
 }
 
 bool is_mpirun_there() {

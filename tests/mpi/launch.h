@@ -8,7 +8,9 @@
 
 namespace lockstep::testing {
 
-/// What became of it; all that was printed, on stdout and stderr.
+/// What became of it; all that was printed, on stdout and stderr, and what mpi_job wrote to the folder that the
+/// variable JOB_ERRORS names. (When mpirun ends a job it does not wait for the last lines of the processes that it
+/// kills.)
 struct Outcome {
   int status = -1;  ///< As the shell has it.
   bool ended_in_time = true;

@@ -115,5 +115,10 @@ TEST_F(MpiTraining, KilledAnywhereGoesOnAsIfItHadNotBeen) {
   EXPECT_GE(killed, kTrials) << "too few were killed before they ended";
 }
 
+TEST_F(MpiTraining, OfAModelThatGetsWhatItHasMadeIsThatOfOne) {
+  const Outcome job = mpirun({"-n", "2", LOCKSTEP_MPI_JOB, "trains_adversaries"});
+  EXPECT_EQ(job.status, 0) << job.output;
+}
+
 }  // namespace
 }  // namespace lockstep::testing

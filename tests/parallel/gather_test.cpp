@@ -207,8 +207,8 @@ TEST(Gather, JoinsDequesListsVariantsAndUnorderedMaps) {
 TEST(Gather, JoinsUnorderedMapsByTheirKeys) {
   const TestDevices devices(2);
   std::unordered_map<std::string, Tensor> first, second;
-  for (int i = 0; i < 20; ++i) first.emplace(std::to_string(i), full({1}, i));
-  for (int i = 20; i-- > 0;) second.emplace(std::to_string(i), full({1}, 100 + i));
+  for (int i = 0; i < 20; ++i) first.emplace(std::to_string(i), full({1}, double(i)));
+  for (int i = 20; i-- > 0;) second.emplace(std::to_string(i), full({1}, double(100 + i)));
   second.rehash(1000);
   const auto joined = gather(std::vector{first, second}, "cuda:0");
   for (int i = 0; i < 20; ++i)

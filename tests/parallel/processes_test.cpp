@@ -18,6 +18,7 @@
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/trace.h>
 
+#include "parallel/adversaries.h"
 #include "parallel/deep.h"
 #include "parallel/job.h"
 #include "support/in_processes.h"
@@ -154,6 +155,42 @@ TEST(Processes, WeighMeansByTheRowsOfEach) {
   const std::vector<float> one = gradients(1, 4), two = gradients(2, 2);
   ASSERT_EQ(one.size(), two.size());
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], two[i], 1e-6);
+}
+
+// The share of a process counts once, also in a loss that goes through the model twice, or through its gradient.
+TEST(Processes, CountAShareOnceWhereAModelGetsWhatItHasMade) {
+  const SimulatedDevices devices({.count = 4});
+  std::vector<double> one;
+  expect_none(in_processes(
+      1, [&](const World& world) { one = testing::adversarial_gradients(world, devices_of(world, 2), 6); }));
+  for (const int each : {1, 2})
+    expect_none(in_processes(2, [&](const World& world) {
+      const auto got = testing::adversarial_gradients(world, devices_of(world, each), 4);
+      ASSERT_EQ(got.size(), one.size());
+      for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(got[i], one[i], 1e-9) << i;
+    }));
+}
+
+// What each replica brings counts by the replicas, what each row brings by the rows.
+struct TwoShares : nn::Module<TwoShares> {
+  nn::Linear fc{3, 1};
+  auto members() { return nn::members("fc", fc); }
+  std::pair<Tensor, Tensor> forward(const Tensor& x) {
+    const Tensor y = fc(x);
+    return {y, sum(y)};
+  }
+};
+
+TEST(Processes, RefuseOutputsThatCountDifferentlyWhereAnInputNeedsAGradient) {
+  const SimulatedDevices devices({.count = 2});
+  const auto pass = [](const World& world, bool needs_gradient) {
+    DataParallel model(TwoShares(), {.device_ids = devices_of(world, 1), .world = world});
+    return model(ones({world.is_first() ? 4 : 2, 3}, {.device = model.device(), .requires_grad = needs_gradient}));
+  };
+  expect_none(in_processes(2, [&](const World& world) { pass(world, false); }));
+  const auto thrown = in_processes(2, [&](const World& world) { pass(world, true); });
+  EXPECT_NE(testing::message_of<InvalidArgument>(thrown[0]).find("counts by 0.6666"), std::string::npos)
+      << testing::message_of<InvalidArgument>(thrown[0]);
 }
 
 // No batch says how many rows a process has: then each counts alike.

@@ -39,8 +39,8 @@ struct Adversaries : nn::Module<Adversaries> {
 
 class GanJob {
  public:
-  explicit GanJob(std::int64_t fail_in = -1, const data::BatchShare& share = {})
-      : fail_in_(fail_in), loader_(make_loader(share)) {}
+  explicit GanJob(std::int64_t fail_in = -1, const data::BatchShare& share = {}, ProcessLoss kind = ProcessLoss::sum)
+      : fail_in_(fail_in), kind_(kind), loader_(make_loader(share)) {}
 
   Adversaries net = seeded();
   optim::Adam judge{net.discriminator.parameters(), {.lr = 0.01}};
@@ -119,11 +119,12 @@ class GanJob {
     return part(model, real_loss(model, real) + nn::binary_cross_entropy_with_logits(caught, fake), real);
   }
   // Of several processes with ProcessLoss::sum; all of it for a process alone.
-  static Tensor part(auto& model, const Tensor& loss, const Tensor& rows) {
-    return loss * (double(rows.size(0)) / double(model.batch_rows()));
+  Tensor part(auto& model, const Tensor& loss, const Tensor& rows) const {
+    return kind_ == ProcessLoss::mean ? loss : loss * (double(rows.size(0)) / double(model.batch_rows()));
   }
 
   std::int64_t fail_in_;
+  ProcessLoss kind_;
   Loader loader_;
 };
 
@@ -191,17 +192,19 @@ TEST(SeveralOptimizers, TrainTheSameInSeveralProcesses) {
   GanJob expected;
   expected.fit({.max_epochs = 2, .progress = kSilent});
   std::vector<std::vector<float>> ends(2);
-  const auto failures = in_processes(2, [&](const World& world) {
-    TrainerOptions options = {.max_epochs = 2, .devices = {Device::cuda(world.rank().value())}, .progress = kSilent};
-    options.parallel.world = world;
-    options.parallel.loss = ProcessLoss::sum;
-    GanJob job(-1, Trainer(options).share());
-    job.fit(options);
-    ends[std::size_t(world.rank().value())] = job.parameters();
-  });
-  for (const std::exception_ptr& failure : failures) EXPECT_FALSE(failure) << testing::message_of<Error>(failure);
-  EXPECT_EQ(ends[0], ends[1]);
-  expect_near(ends[0], expected.parameters());
+  for (const ProcessLoss kind : {ProcessLoss::mean, ProcessLoss::sum}) {
+    const auto failures = in_processes(2, [&](const World& world) {
+      TrainerOptions options = {.max_epochs = 2, .devices = {Device::cuda(world.rank().value())}, .progress = kSilent};
+      options.parallel.world = world;
+      options.parallel.loss = kind;
+      GanJob job(-1, Trainer(options).share(), kind);
+      job.fit(options);
+      ends[std::size_t(world.rank().value())] = job.parameters();
+    });
+    for (const std::exception_ptr& failure : failures) EXPECT_FALSE(failure) << testing::message_of<Error>(failure);
+    EXPECT_EQ(ends[0], ends[1]);
+    expect_near(ends[0], expected.parameters());
+  }
 }
 
 TEST(SeveralOptimizers, RefuseWhatDoesNotFit) {

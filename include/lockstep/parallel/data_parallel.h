@@ -192,10 +192,12 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   template <class... Arguments>
   auto pass(Arguments&&... arguments) {
     std::vector<std::int64_t> rows;
-    const std::tuple<detail::Shared<Arguments>...> given(detail::shared<Arguments>(arguments)...);
+    std::tuple<detail::Shared<Arguments>...> given(detail::shared<Arguments>(arguments)...);
+    detail::GradientShare weight;
+    if (is_weighted()) for_each_tensor(given, Path("arguments"), [&](const Path&, Tensor& x) { x = weight.input(x); });
     auto inputs = scatter(given, devices_, options_.scatter, "arguments", &rows);
     batch_rows_ = std::reduce(rows.begin(), rows.end());
-    if (options_.world.size() == 1) return run(inputs, rows, {.all_rows = batch_rows_});
+    if (options_.world.size() == 1) return run(inputs, rows, {.all_rows = batch_rows_}, weight);
     const detail::ProcessPass place =
         detail::process_pass(options_.world, batch_rows_, devices_.size(), options_.scatter);
     batch_rows_ = place.all_rows;
@@ -204,7 +206,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
       as_one_process.length = place.length;
       if (const auto sizes = shard_sizes(place.rows, devices_.size(), as_one_process); sizes != rows)
         inputs = scatter(given, devices_, as_one_process, "arguments", &rows);
-      return run(inputs, rows, place);
+      return run(inputs, rows, place, weight);
     } catch (...) {
       detail::fail_processes(options_.world);
       throw;
@@ -212,7 +214,8 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   }
 
   template <class Inputs>
-  auto run(Inputs& inputs, const std::vector<std::int64_t>& rows, const detail::ProcessPass& place) {
+  auto run(Inputs& inputs, const std::vector<std::int64_t>& rows, const detail::ProcessPass& place,
+           detail::GradientShare& weight) {
     const std::vector<M*> modules = ready_modules(inputs.size());
     const std::span<M* const> used(modules);
     const std::int64_t dim = options_.scatter.dim;
@@ -230,8 +233,8 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
         const auto outputs = parallel_apply(used, std::move(inputs), devices_, how);
         sync_.end_pass(*module_, modules.size(), *group_, place.all_replicas);
         auto output = gather(outputs, output_device(), {.dim = dim, .how = options_.gather, .rows = rows});
-        if (options_.world.size() == 1 || options_.loss == ProcessLoss::sum) return output;
-        return detail::weighted_by_process(std::move(output), place, dim, options_.gather == Gather::mean);
+        if (!is_weighted()) return output;
+        return detail::weighted_by_process(std::move(output), place, dim, options_.gather == Gather::mean, weight);
       }
     } catch (...) {
       sync_.fail_pass();
@@ -251,6 +254,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
 
   void make_replicas() {
     if (is_alone()) return;
+  bool is_weighted() const noexcept { return options_.world.size() > 1 && options_.loss == ProcessLoss::mean; }
     buckets_.release();
     sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
     buckets_ = GradientBuckets();

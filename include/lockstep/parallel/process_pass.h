@@ -3,6 +3,8 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -42,20 +44,29 @@ LOCKSTEP_API void fail_processes(const World& world) noexcept;
 /// that differs between processes; then all have process 0's values.
 LOCKSTEP_API void begin_as_first(const World& world, nn::ModuleBase& module, Device device, const std::string& options);
 
-/// x, whose gradient is multiplied by `factor`.
-LOCKSTEP_API Tensor with_scaled_gradient(const Tensor& x, double factor);
+/// How much the gradients within a model count in one pass: by this process's share of the whole batch. They take it
+/// on where they come in, at the outputs, and leave it behind where they go out, at the inputs. So the share counts
+/// once where the model gets what it has made, and the gradient of an input is that of the process's own loss.
+class LOCKSTEP_API GradientShare {
+ public:
+  Tensor input(const Tensor& x);
+  /// Throws InvalidArgument where inputs need one share, and outputs have two.
+  Tensor output(const Tensor& x, double share);
+
+ private:
+  std::shared_ptr<std::optional<double>> of_inputs_;  // null unless an input needs a gradient
+};
 
 /// The gradients of an output, gathered along `dim`, are counted by this process's share of the rows, or, where each
 /// replica brought one number, of the replicas.
 template <class T>
-T weighted_by_process(T output, const ProcessPass& pass, std::int64_t dim, bool is_mean) {
+T weighted_by_process(T output, const ProcessPass& pass, std::int64_t dim, bool is_mean, GradientShare& weight) {
   for_each_tensor(output, Path("output"), [&](const Path&, Tensor& tensor) {
-    if (!tensor.defined()) return;
     const bool of_rows = pass.all_rows > 0 &&
                          (is_mean || pass.rows == 0 || (tensor.dim() > 0 && tensor.size(int(dim)) % pass.rows == 0));
     const double share =
         of_rows ? double(pass.rows) / double(pass.all_rows) : double(pass.replicas) / double(pass.all_replicas);
-    tensor = with_scaled_gradient(tensor, share);
+    tensor = weight.output(tensor, share);
   });
   return output;
 }

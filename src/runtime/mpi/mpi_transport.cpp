@@ -97,9 +97,14 @@ void MpiTransport::leave() noexcept {
   const bool had_failed = handover.failure().has_value();
   handover.leave();
   while (!handover.wait_ended(Clock::now() + kBetweenLooks)) {
+    // MPI hangs, and the launcher is about to kill: who waits here has not told yet why the job ends.
+    if (had_failed && Termination::is_asked())
+      Termination::end(text(job_->members.me(), " ends: ", handover.failure()->reason));
     if (handover.last_seen() + job_->limit > Clock::now()) continue;
-    std::fprintf(stderr, "[leave] %s ends without MPI, which did nothing for %lld ms\n", job_->members.me().c_str(),
-                 static_cast<long long>(job_->limit.count()));
+    const auto failure = handover.failure();
+    std::fprintf(stderr, "[leave] %s ends without MPI, which did nothing for %lld ms%s%s\n", job_->members.me().c_str(),
+                 static_cast<long long>(job_->limit.count()), failure ? ": " : "",
+                 failure ? failure->reason.c_str() : "");
     std::fflush(nullptr);
     std::_Exit(EXIT_FAILURE);
   }
