@@ -115,6 +115,7 @@
 #include <lockstep/parallel/replicate.h>
 #include <lockstep/parallel/scatter.h>
 #include <lockstep/parallel/sync_batch_norm.h>
+#include <lockstep/parallel/unnamed_parameters.h>
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/memory.h>

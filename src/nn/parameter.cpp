@@ -13,12 +13,17 @@
 namespace lockstep::nn {
 namespace {
 
+void require_gradient(Tensor& tensor) {
+  tensor.requires_grad_();
+  autograd::make_meta(tensor).is_parameter = true;
+}
+
 Tensor copy_of(const Tensor& tensor) {
   if (!tensor.defined()) return {};
   const CopyTarget* const target = context().copy_target;
   if (target && target->as == CopyAs::replica) return tensor.to(target->device);
   Tensor copy = copied(tensor, device_state(target ? target->device : tensor.device()), tensor.dtype());
-  if (tensor.requires_grad()) copy.requires_grad_();
+  if (tensor.requires_grad()) require_gradient(copy);
   return copy;
 }
 
@@ -29,7 +34,7 @@ CopyTo::CopyTo(Device device, CopyAs as)
 CopyTo::~CopyTo() { context().copy_target = outer_; }
 
 State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
-  if (requires_grad && is_floating(dtype())) requires_grad_();
+  if (requires_grad && is_floating(dtype())) require_gradient(*this);
 }
 
 State::State(const State& other) : Tensor(copy_of(other)) {}
@@ -82,7 +87,7 @@ Parameter Parameter::lazy(const Shape& sizes) {
 void Parameter::reset(const Tensor& value) {
   const bool fresh = !defined();
   State::reset(value);
-  if (fresh && is_floating(dtype())) requires_grad_();
+  if (fresh && is_floating(dtype())) require_gradient(*this);
 }
 
 void State::place(Device device) {

@@ -43,8 +43,12 @@ void throw_undefined(const char* op) {
 }
 
 void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
+  const auto may_be_unnamed = [](const Tensor& x) { return x.is_leaf() && x.requires_grad(); };
   throw DeviceMismatch(text("[", op, "] expected tensors on one device, got ", a.device(), " ", a.sizes(), " and ",
-                            b.device(), " ", b.sizes(), a.device() == b.device() ? " of another simulation" : ""));
+                            b.device(), " ", b.sizes(), a.device() == b.device() ? " of another simulation" : "",
+                            may_be_unnamed(a) || may_be_unnamed(b)
+                                ? " (a parameter stays where it was made unless members() names its layer)"
+                                : ""));
 }
 
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
@@ -131,6 +135,10 @@ std::int64_t Tensor::size(std::int64_t dim) const {
   return sizes[wrap_dim("size", dim, sizes.rank())];
 }
 std::int64_t Tensor::numel() const { return impl_of("numel", *this).numel; }
+int Tensor::checked_dim(const char* op, std::int64_t dim) const {
+  if (sizes().empty()) throw ShapeError(text("[", op, "] expected a tensor with dimensions, got a 0-dim one"));
+  return wrap_dim(op, dim, sizes().rank());
+}
 DType Tensor::dtype() const { return impl_of("dtype", *this).dtype; }
 Device Tensor::device() const { return impl_of("device", *this).storage->device->device; }
 bool Tensor::is_contiguous() const { return impl_of("is_contiguous", *this).contiguous; }

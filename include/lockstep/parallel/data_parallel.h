@@ -25,6 +25,7 @@
 #include <lockstep/parallel/process_pass.h>
 #include <lockstep/parallel/replicate.h>
 #include <lockstep/parallel/scatter.h>
+#include <lockstep/parallel/unnamed_parameters.h>
 #include <lockstep/runtime/drain.h>
 
 namespace lockstep {
@@ -136,6 +137,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     std::swap(group_, taken.group_);
     std::swap(summing_, taken.summing_);
     std::swap(batch_rows_, taken.batch_rows_);
+    std::swap(unnamed_, taken.unnamed_);
     this->set_mode(taken.is_training());
     return *this;
   }
@@ -167,7 +169,17 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     detail::refuse_nesting();
     detail::check_output_device(output_device());
     ReplicaSync::check_placement(module(), device());
-    return detail::draining(devices_, [&] { return pass(std::forward<Arguments>(arguments)...); });
+    return detail::draining(devices_, [&] {
+      const bool looks = unnamed_.looks();
+      if (looks) (unnamed_.add_input(arguments), ...);
+      if constexpr (std::is_void_v<decltype(pass(std::forward<Arguments>(arguments)...))>) {
+        pass(std::forward<Arguments>(arguments)...);
+      } else {
+        auto output = pass(std::forward<Arguments>(arguments)...);
+        if (looks) unnamed_.look(module(), output);
+        return output;
+      }
+    });
   }
 
   /// While the guard lives, backward leaves each device its own gradients. The next backward after it sums them all, or
@@ -242,6 +254,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     }
   }
 
+  bool is_weighted() const noexcept { return options_.world.size() > 1 && options_.loss == ProcessLoss::mean; }
   bool is_alone() const noexcept { return devices_.size() == 1 && options_.world.size() == 1; }
 
   // What has to be the same in all processes, beside the module.
@@ -254,7 +267,6 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
 
   void make_replicas() {
     if (is_alone()) return;
-  bool is_weighted() const noexcept { return options_.world.size() > 1 && options_.loss == ProcessLoss::mean; }
     buckets_.release();
     sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
     buckets_ = GradientBuckets();
@@ -285,6 +297,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   GradientBuckets buckets_;
   std::shared_ptr<ReplicaGroup> group_;
   std::int64_t batch_rows_ = 0;
+  detail::UnnamedParameters unnamed_;
 };
 
 /// A function or lambda is a module too (nn::Functional).

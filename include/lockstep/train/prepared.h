@@ -72,7 +72,15 @@ class Prepared {
     if (parallel_) return (*parallel_)(std::forward<Arguments>(arguments)...);
     batch_rows_ = -1;
     (count_rows(arguments), ...);
-    return (*module_)(std::forward<Arguments>(arguments)...);
+    const bool looks = unnamed_.looks();
+    if (looks) (unnamed_.add_input(arguments), ...);
+    if constexpr (std::is_void_v<decltype((*module_)(std::forward<Arguments>(arguments)...))>) {
+      (*module_)(std::forward<Arguments>(arguments)...);
+    } else {
+      decltype(auto) output = (*module_)(std::forward<Arguments>(arguments)...);
+      if (looks) unnamed_.look(*module_, output);
+      return output;
+    }
   }
 
   M& module() noexcept { return *module_; }  ///< As it was given.
@@ -109,6 +117,7 @@ class Prepared {
   std::int64_t batch_rows_ = 0;
   data::BatchShare share_;
   std::optional<DataParallel<detail::Borrowed<M>>> parallel_;
+  lockstep::detail::UnnamedParameters unnamed_;
 };
 
 }  // namespace lockstep::train
