@@ -53,6 +53,10 @@ void FitState::on_first_process(const char* what, const std::function<void()>& w
   });
 }
 
+void CallbackRef::check() const {
+  if (!callback_) throw InvalidArgument("[callbacks] expected a callback, got a null pointer");
+}
+
 namespace detail {
 
 void FitLoop::check_callbacks() const {

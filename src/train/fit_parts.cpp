@@ -39,8 +39,10 @@ void check_optimizer(const optim::Optimizer& optimizer, nn::ModuleBase& module, 
 void check_loader(const LoaderHandle& training, bool has_folder) {
   if (training.size && training.size() == 0)
     throw InvalidArgument("[trainer] expected a loader of at least one batch, got none");
-  if (has_folder && !(training.size && training.state))
-    throw InvalidArgument("[trainer] expected a loader with size(), state() and load_state() for checkpoints");
+  if (!has_folder) return;
+  if (!training.state)
+    throw InvalidArgument("[trainer] expected a loader with state() and load_state() for checkpoints");
+  training.state();  // refused now by a loader that cannot begin anew
 }
 
 void check_folder(const CheckpointOptions& options) {

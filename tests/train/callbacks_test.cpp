@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <memory>
 #include <stdexcept>
 
 #include <lockstep/io/safetensors.h>
@@ -70,6 +71,20 @@ struct Scripted {
                                  .callbacks = std::move(callbacks)});
   }
 };
+
+TEST(Callbacks, MayBeReferencesPointersAndShared) {
+  Recorder one, two;
+  const auto three = std::make_shared<Recorder>();
+  Scripted job({1, 2});
+  job.fit({one, &two, three});
+  EXPECT_FALSE(one.log.empty());
+  EXPECT_EQ(one.log, two.log);
+  EXPECT_EQ(one.log, three->log);
+  Scripted alone({1});
+  alone.fit({&two});
+  EXPECT_EQ(thrown<InvalidArgument>([&] { alone.fit({static_cast<Recorder*>(nullptr)}); }),
+            "[callbacks] expected a callback, got a null pointer");
+}
 
 TEST(Callbacks, HearOfEveryTurnInItsOrder) {
   const TestDevices devices(2);

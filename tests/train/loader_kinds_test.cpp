@@ -35,7 +35,11 @@ data::TensorDataset<2> pairs_to_learn() {
 struct PairStream {
   data::TensorDataset<2> pairs = pairs_to_learn();
   std::int64_t at = 0;
-  std::optional<Pair> next() { return at < pairs.size() ? std::optional(pairs.get(at++)) : std::nullopt; }
+  std::int64_t fail_in = -1;  // throws in place of this sample, from 0, of all epochs
+  std::optional<Pair> next() {
+    if (fail_in-- == 0) throw std::runtime_error("power failure");
+    return at < pairs.size() ? std::optional(pairs.get(at++)) : std::nullopt;
+  }
   void reset() { at = 0; }
 };
 
@@ -71,13 +75,35 @@ TEST(TrainerLoaders, GiveTheSameModelWhereverBatchesAreMade) {
   }
 }
 
-TEST(TrainerLoaders, AreRefusedWithoutASizeWhereThereAreCheckpoints) {
+// The epoch ends when the data do. A checkpoint may be that of its last step, which nobody knew to be the last.
+TEST(TrainerLoaders, WithoutASizeGoOnFromAnyCheckpoint) {
+  const std::vector<float> expected =
+      weights_after(data::DataLoader(PairStream(), {.batch_size = 5, .seed = 1}), {.num_gpus = 0});
+  for (int fail_in = 1; fail_in < 29; ++fail_in) {
+    const testing::TemporaryFolder folder;
+    const TrainerOptions options = {
+        .num_gpus = 0, .checkpoint = {.folder = folder.path(), .every_steps = 5, .keep = 0, .resume = true}};
+    PairStream failing;
+    failing.fail_in = fail_in * 5 - 2;
+    EXPECT_THROW(weights_after(data::DataLoader(failing, {.batch_size = 5, .seed = 1}), options), std::runtime_error);
+    EXPECT_EQ(weights_after(data::DataLoader(PairStream(), {.batch_size = 5, .seed = 1}), options), expected)
+        << fail_in;
+  }
+}
+
+/// Cannot begin anew.
+struct Once : PairStream {
+  void reset() = delete;
+};
+
+TEST(TrainerLoaders, ThatCannotBeginAnewAreRefusedAtOnceWhereThereAreCheckpoints) {
   const testing::TemporaryFolder folder;
-  EXPECT_EQ(testing::thrown<InvalidArgument>([&] {
-              weights_after(data::DataLoader(PairStream(), {.batch_size = 5}),
+  static_assert(!data::kBeginsAnew<Once>);
+  EXPECT_NE(testing::thrown<InvalidArgument>([&] {
+              weights_after(data::DataLoader(Once(), {.batch_size = 5}),
                             {.num_gpus = 0, .checkpoint = {.folder = folder.path()}});
-            }),
-            "[trainer] expected a loader with size(), state() and load_state() for checkpoints");
+            }).find("reset()"),
+            std::string::npos);
 }
 
 }  // namespace

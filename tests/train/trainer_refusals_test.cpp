@@ -74,7 +74,7 @@ TEST(Trainer, RefusesWhatCannotBeTrained) {
   const TemporaryFolder folder;
   const Trainer saving({.num_gpus = 0, .checkpoint = {.folder = folder.path()}, .progress = kSilent});
   EXPECT_EQ(refusal(batches, {.loss = loss, .optimizer = optimizer}, saving),
-            "[trainer] expected a loader with size(), state() and load_state() for checkpoints");
+            "[trainer] expected a loader with state() and load_state() for checkpoints");
 }
 
 // One batch of one number, again and again: the one after the last that was taken.

@@ -7,12 +7,15 @@
 //   trainer.fit(net, loader, {.loss = loss, .optimizer = optimizer, .callbacks = {rate}});
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <lockstep/nn/module.h>
@@ -100,6 +103,26 @@ class LOCKSTEP_API Callback {
   Callback& operator=(const Callback&) = default;
 };
 
-using Callbacks = std::vector<std::reference_wrapper<Callback>>;  ///< They are referred to, not copied.
+/// A callback in a list: referred to, not copied. A shared pointer keeps it alive.
+class LOCKSTEP_API CallbackRef {
+ public:
+  CallbackRef(Callback& callback) : callback_(&callback) {}
+  CallbackRef(Callback* callback) : callback_(callback) { check(); }  ///< Throws InvalidArgument for null.
+  template <std::derived_from<Callback> C>
+  CallbackRef(std::shared_ptr<C> callback) : kept_(std::move(callback)), callback_(kept_.get()) {
+    check();
+  }
+  operator Callback&() const noexcept { return *callback_; }
+  Callback& get() const noexcept { return *callback_; }
+
+ private:
+  void check() const;
+
+  std::shared_ptr<Callback> kept_;
+  Callback* callback_;
+};
+
+/// .callbacks = {early, &best, std::make_shared<PrintRate>()}.
+using Callbacks = std::vector<CallbackRef>;
 
 }  // namespace lockstep::train
