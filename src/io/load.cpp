@@ -8,12 +8,6 @@
 
 namespace lockstep {
 
-void save(const Tensor& x, const std::filesystem::path& path, const Metadata& metadata) {
-  StateDict state;
-  state.add("tensor", x);
-  save(state, path, metadata);
-}
-
 void load(Tensor& x, const std::filesystem::path& path, const ReadOptions& options) {
   const StateDict state = load(path, options);
   if (state.size() != 1)

@@ -8,6 +8,7 @@
 // (docs/files.md). Functions here may run on several threads at once.
 #pragma once
 
+#include <concepts>
 #include <filesystem>
 #include <map>
 #include <string>
@@ -60,7 +61,12 @@ void load(T& x, const std::filesystem::path& path, const ReadOptions& options = 
 
 /// The same of one tensor, which the file has under the name "tensor". load() makes x a handle to a new one, and throws
 /// InvalidArgument for a file that has not just one.
-LOCKSTEP_API void save(const Tensor& x, const std::filesystem::path& path, const Metadata& metadata = {});
+template <std::derived_from<Tensor> T>  // not deduced from {}, which is an empty state dict
+void save(const T& x, const std::filesystem::path& path, const Metadata& metadata = {}) {
+  StateDict state;
+  state.add("tensor", x);
+  save(state, path, metadata);
+}
 LOCKSTEP_API void load(Tensor& x, const std::filesystem::path& path, const ReadOptions& options = {});
 
 /// Reads and checks the header alone; of a file of torch.save, gives the texts by their names. Throws as load() does.
