@@ -4,7 +4,13 @@
 #include <vector>
 
 #include <lockstep/autograd/autograd.h>
-#include <lockstep/lockstep.h>
+#include <lockstep/nn/layers.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/ops/unary.h>
+#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
 
 namespace lockstep::testing {
 

@@ -26,6 +26,13 @@ constexpr std::chrono::milliseconds kBetweenLooks(100);
                              " in ", operation));
 }
 
+std::atomic<bool> job_failed = false;
+
+// By then the program has told why the job failed: as a rule it does so where the World is gone.
+void at_exit() {
+  if (job_failed) Termination::let_others_tell();
+}
+
 class MpiMessage final : public Message {
  public:
   MpiMessage(std::shared_ptr<Job> job, std::shared_ptr<Transfer> transfer)
@@ -58,7 +65,10 @@ class MpiMessage final : public Message {
 }  // namespace
 
 MpiTransport::MpiTransport(std::shared_ptr<Job> job, std::thread thread)
-    : job_(std::move(job)), thread_(std::move(thread)), process_id_(::getpid()) {}
+    : job_(std::move(job)), thread_(std::move(thread)), process_id_(::getpid()) {
+  static const bool registered = std::atexit(at_exit) == 0;
+  static_cast<void>(registered);
+}
 
 MpiTransport::~MpiTransport() {
   leave();
@@ -95,6 +105,7 @@ void MpiTransport::leave() noexcept {
   Handover& handover = job_->handover;
   if (std::uncaught_exceptions() > 0) handover.fail(Failure{rank(), job_->members.me() + " was ended by an exception"});
   const bool had_failed = handover.failure().has_value();
+  if (had_failed) job_failed = true;
   handover.leave();
   while (!handover.wait_ended(Clock::now() + kBetweenLooks)) {
     // MPI hangs, and the launcher is about to kill: who waits here has not told yet why the job ends.
@@ -106,6 +117,7 @@ void MpiTransport::leave() noexcept {
                  static_cast<long long>(job_->limit.count()), failure ? ": " : "",
                  failure ? failure->reason.c_str() : "");
     std::fflush(nullptr);
+    Termination::let_others_tell();
     std::_Exit(EXIT_FAILURE);
   }
   if (const auto failure = handover.failure(); failure && !had_failed)

@@ -5,9 +5,14 @@
 #include <cstdlib>
 
 #include <atomic>
+#include <chrono>
+#include <thread>
 
 namespace lockstep::mpi {
 namespace {
+
+// With the time to answer and to end (progress.cpp) less than the second after which launchers kill.
+constexpr std::chrono::milliseconds kTimeForOthers(300);
 
 std::atomic<bool> came = false;  // which a handler may write, being lock-free
 
@@ -32,9 +37,12 @@ Termination::~Termination() {
 
 bool Termination::is_asked() noexcept { return came; }
 
+void Termination::let_others_tell() noexcept { std::this_thread::sleep_for(kTimeForOthers); }
+
 void Termination::end(const std::string& reason) noexcept {
   std::fprintf(stderr, "[SIGTERM] %s\n", reason.c_str());
   std::fflush(nullptr);
+  let_others_tell();
   std::signal(SIGTERM, SIG_DFL);
   sigset_t only_this;
   sigemptyset(&only_this);

@@ -14,6 +14,10 @@ class Termination {
   Termination(const Termination&) = delete;
   Termination& operator=(const Termination&) = delete;
 
+  /// Called by a process that has told why the job failed, before it ends: the others tell meanwhile. (mpirun kills all
+  /// others, without the second that it means to wait, as soon as one ends: a SIGCHLD ends its sleep(1) with 0 left.)
+  static void let_others_tell() noexcept;
+
   /// Whether SIGTERM came.
   static bool is_asked() noexcept;
   /// Says why, and ends the process as SIGTERM does.
