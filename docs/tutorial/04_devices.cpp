@@ -9,7 +9,7 @@ struct Net : nn::Module<Net> {
   auto members() { return nn::members("hidden", hidden, "output", output, "speaks", speaks); }
   Tensor forward(const Tensor& x) {
     if (speaks) print("  {} rows on {}\n", x.size(0), x.device());
-    return output(relu(hidden(x)));
+    return output(tanh(hidden(x)));
   }
 };
 
