@@ -1,5 +1,8 @@
 // All of xxHash is compiled in here, from its header: programs that link Lockstep need no library of it.
 #define XXH_INLINE_ALL
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+#define XXH_NO_INLINE_HINTS 1  // at low optimization GCC does not inline what is marked so, and that is an error
+#endif
 #include "io/checksum.h"
 
 #include <xxhash.h>
