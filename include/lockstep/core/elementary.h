@@ -1,7 +1,7 @@
 // Elementary functions of numbers, for kernels: `using elementary::exp;` beside the function object, in place of
 // `using std::exp;`. The same on a GPU, where they are CUDA's. On the host a loop over them becomes vector
 // instructions: those of the C library (glibc's libmvec, within 4 units in the last place), and an exp and a tanh of
-// floats without a branch. Elsewhere they are those of <cmath>.
+// floats without a branch. Elsewhere they are those of `cmath`.
 #pragma once
 
 #include <bit>

@@ -38,7 +38,7 @@ template <class T>
 std::int64_t kept_as_int64(T value);
 }  // namespace detail
 template <std::integral T>
-Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {
+Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {  ///< The same of a whole number, or a bool.
   if (!options.dtype) options.dtype = std::same_as<T, bool> ? kBool : kInt64;
   return detail::full_of_integers(sizes, detail::kept_as_int64(value), options);
 }

@@ -112,7 +112,7 @@ class LOCKSTEP_API CallbackRef {
   CallbackRef(std::shared_ptr<C> callback) : kept_(std::move(callback)), callback_(kept_.get()) {
     check();
   }
-  operator Callback&() const noexcept { return *callback_; }
+  operator Callback&() const noexcept { return *callback_; }  ///< What it refers to.
   Callback& get() const noexcept { return *callback_; }  ///< What it refers to.
 
  private:
