@@ -116,7 +116,7 @@ Tensor rms_norm(const Tensor& x, const Shape& normalized, const Tensor& weight, 
       x.dtype() == kFloat64 ? std::numeric_limits<double>::epsilon() : double(std::numeric_limits<float>::epsilon());
   const std::int64_t length = normalized.elements();
   const TensorOptions like = {.dtype = x.dtype(), .device = x.device()};
-  const Tensor scale = weight.defined() ? weight.reshape({length}) : ones({1}, like).expand({length});
+  const Tensor scale = weight.defined() ? weight.reshape({length}) : ones({length}, like);
   return rms_norm_rows(x.reshape({x.numel() / length, length}), scale, eps.value_or(least)).reshape(x.sizes());
 }
 
