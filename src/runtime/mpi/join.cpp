@@ -1,3 +1,5 @@
+#include <unistd.h>
+
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -44,6 +46,7 @@ struct Membership {
   bool began = false;
   bool is_alone = false;
   std::weak_ptr<MpiTransport> transport;
+  std::shared_ptr<Start> refused;
 };
 
 Membership& membership() {
@@ -55,6 +58,20 @@ void leave_at_exit() {
   if (const std::shared_ptr<MpiTransport> transport = membership().transport.lock()) transport->leave();
 }
 
+// Where a join is refused, MPI ends with the program: MPI_Finalize lets no process go on before all have come, and by
+// then all have told what is wrong. (mpirun kills the others as soon as one has ended with a failure.)
+void end_at_exit(std::shared_ptr<Start> refused, milliseconds limit) {
+  static const milliseconds longest = limit;
+  static const pid_t process_id = ::getpid();
+  membership().refused = std::move(refused);
+  std::atexit([] {
+    if (::getpid() != process_id) return;
+    Start& start = *membership().refused;
+    start.program_ends.set_value();
+    start.ended.get_future().wait_for(longest);
+  });
+}
+
 // To be started takes a host a while, however soon what comes later is to be noticed.
 constexpr milliseconds kStartLimit = std::chrono::seconds(30);
 
@@ -62,7 +79,6 @@ constexpr milliseconds kStartLimit = std::chrono::seconds(30);
 std::shared_ptr<MpiTransport> begin(milliseconds limit) {
   const auto start = std::make_shared<Start>();
   std::future<std::shared_ptr<Job>> joined = start->joined.get_future();
-  const std::future<void> ended = start->ended.get_future();
   std::thread thread = start_thread("MPI", [start, limit] { run_mpi(start, limit); });
   const milliseconds start_limit = std::max(limit, kStartLimit);
   if (joined.wait_for(start_limit) == std::future_status::timeout) {
@@ -73,10 +89,8 @@ std::shared_ptr<MpiTransport> begin(milliseconds limit) {
     if (std::shared_ptr<Job> job = joined.get())
       return std::make_shared<MpiTransport>(std::move(job), std::move(thread));
   } catch (...) {
-    if (ended.wait_for(limit) == std::future_status::timeout)
-      thread.detach();
-    else
-      thread.join();
+    thread.detach();
+    end_at_exit(start, limit);
     throw;
   }
   thread.join();

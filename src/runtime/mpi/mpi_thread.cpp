@@ -113,6 +113,7 @@ void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limi
     start->joined.set_value(job);
   } catch (const std::exception&) {
     start->joined.set_exception(std::current_exception());
+    start->program_ends.get_future().wait();
   }
   if (!job) {
     session.end();

@@ -11,7 +11,8 @@ namespace lockstep::mpi {
 
 struct Start {
   std::promise<std::shared_ptr<Job>> joined;  ///< Null for a process alone; or why it may not join.
-  std::promise<void> ended;                   ///< If it has not joined a job: MPI has ended.
+  std::promise<void> program_ends;            ///< Waited for by one that was refused, before it ends MPI.
+  std::promise<void> ended;                   ///< If it was refused, or is alone: MPI has ended.
 };
 
 void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limit);
