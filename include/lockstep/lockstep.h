@@ -132,6 +132,7 @@
 #include <lockstep/train/batches.h>
 #include <lockstep/train/callback.h>
 #include <lockstep/train/callbacks.h>
+#include <lockstep/train/captured_step.h>
 #include <lockstep/train/checkpoint.h>
 #include <lockstep/train/checkpoint_folder.h>
 #include <lockstep/train/criterion.h>

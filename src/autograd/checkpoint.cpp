@@ -120,6 +120,7 @@ void Tape::run_again(bool connected) {
                   .shard = shard_ ? &*shard_ : nullptr,
                   .batch_generator = address_of(batch_random),
                   .replica = replica_,
+                  .step_values = context().step_values,
                   .checkpointed = CheckpointedRun::again,
                   .save_listener = &refill,
                   .printed = &printed};

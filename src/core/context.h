@@ -15,6 +15,7 @@ namespace lockstep {
 class ReplicaBarrier;
 struct BatchShard;
 struct GeneratorState;
+class StepValues;
 namespace autograd {
 class RunningNode;
 class AutocastRegion;
@@ -43,6 +44,7 @@ struct Context {
   ReplicaBarrier* barrier = nullptr;                    ///< Where replicas of the pass wait for each other, if several.
   std::size_t replica = 0;                              ///< Which of them this is.
   autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in 16 bits; null: they are not.
+  StepValues* step_values = nullptr;                    ///< Of the step that is being captured; null: none is.
   CheckpointedRun checkpointed = CheckpointedRun::none;
   autograd::SaveListener* save_listener = nullptr;  ///< Hears of what is saved for backward.
   nn::ForwardObserver* forward_observer = nullptr;  ///< Hears of each module's call.

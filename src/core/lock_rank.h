@@ -25,6 +25,7 @@ enum class LockRank : std::uint8_t {
   gradient_edge,     ///< Which leaves have an accumulator.
   autocast,          ///< The casts of weights that an autocast region keeps.
   hook,              ///< The function of a hook, which may be removed while it is called.
+  step_values,       ///< What the host gives a captured step.
   generator,         ///< The process's sequence of random numbers.
   world,             ///< What all processes of a job do together on the host.
 
@@ -33,6 +34,7 @@ enum class LockRank : std::uint8_t {
   device_streams,  ///< The streams of a device.
   device_threads,  ///< The queues and reservations of all device threads, and who sleeps.
   allocator,       ///< The blocks of a device's memory.
+  graphs,          ///< What is captured.
 
   // The backend of CUDA.
   cuda_stream,         ///< Work that is being enqueued on a stream, and its workspace.

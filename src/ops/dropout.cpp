@@ -9,13 +9,14 @@
 #include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"
 #include "tensor/random_kernel.h"
+#include "tensor/step_values.h"
 
 namespace lockstep {
 namespace {
 
 // Which elements are kept: word i % 4 of block i / 4 decides on element i of the whole batch.
 struct Mask {
-  GeneratorState start;
+  RandomStart start;
   BatchPlace place;
   std::uint64_t threshold;  // words below are dropped
   double scale;             // of what is kept
@@ -34,10 +35,11 @@ struct DropoutKernel {
 
   void operator()(const KernelContext& context) const {
     host::vectorized_for(context, count, kGrain, [this](std::int64_t begin, std::int64_t end) {
+      const GeneratorState start = mask.start.get();
       while (begin < end) {  // piece by piece of what lies together in the whole batch
         const std::int64_t within = begin % mask.place.run;
         const std::int64_t piece = std::min(end - begin, mask.place.run - within);
-        apply(begin, piece, begin / mask.place.run * mask.place.stride + mask.place.first + within);
+        apply(start, begin, piece, begin / mask.place.run * mask.place.stride + mask.place.first + within);
         begin += piece;
       }
     });
@@ -50,8 +52,9 @@ struct DropoutKernel {
     const bool together = mask.place.run >= count;  // no division
     const std::int64_t run = together ? 0 : first / mask.place.run;
     const std::int64_t global = run * mask.place.stride + mask.place.first + first - run * mask.place.run;
-    const PhiloxBlock block = philox(philox_counter(mask.start.stream, mask.start.offset + std::uint64_t(global / 4)),
-                                     philox_key(mask.start.seed));
+    const GeneratorState start = mask.start.get();
+    const PhiloxBlock block =
+        philox(philox_counter(start.stream, start.offset + std::uint64_t(global / 4)), philox_key(start.seed));
     for (int k = 0; k < most && first + k < count; ++k)
       out[first + k] = block.words[(global + k) % 4] < mask.threshold
                            ? T(0)
@@ -65,12 +68,12 @@ struct DropoutKernel {
   }
 
   // Elements [at, at + length), which are `global` and the following of the whole batch.
-  void apply(std::int64_t at, std::int64_t length, std::int64_t global) const {
+  void apply(const GeneratorState& start, std::int64_t at, std::int64_t length, std::int64_t global) const {
     const auto scale = ComputeType<T>(mask.scale);
     std::uint32_t words[4][kBlockLanes], in_order[kWords];
     for (const std::int64_t end = at + length; at < end;) {
       const std::int64_t skip = global % 4, taken = std::min(end - at, kWords - skip);
-      make_blocks(mask.start, std::uint64_t(global / 4), words);
+      make_blocks(start, std::uint64_t(global / 4), words);
       for (int lane = 0; lane < kBlockLanes; ++lane)
         for (int i = 0; i < 4; ++i) in_order[4 * lane + i] = words[i][lane];
       for (std::int64_t i = 0; i < taken; ++i)
@@ -81,17 +84,23 @@ struct DropoutKernel {
   }
 };
 
-Tensor masked(const Tensor& x, const Mask& mask) {
+// `memory`: what mask.start reads.
+Tensor masked(const Tensor& x, const Mask& mask, const Tensor& memory) {
   const Tensor from = x.contiguous();
   const TensorImpl& impl = *from.impl();
   Tensor out = make_tensor(*impl.storage->device, impl.sizes, impl.dtype);
   visit_floating("dropout", impl.dtype, [&]<class T>() {
     const DropoutKernel<T> kernel{reinterpret_cast<const T*>(impl.data()), reinterpret_cast<T*>(out.impl()->data()),
                                   impl.numel, mask};
-    if (impl.numel > 0) launch("dropout", double(impl.numel), out, std::array{&from}, kernel);
+    if (impl.numel == 0) return;
+    if (memory.defined())
+      launch("dropout", double(impl.numel), out, std::array{&from, &memory}, kernel);
+    else
+      launch("dropout", double(impl.numel), out, std::array{&from}, kernel);
   });
   if (autograd::records(x))
-    autograd::record("Dropout", out, {&x}, [mask](const Tensor& g) { return autograd::Gradients{masked(g, mask)}; });
+    autograd::record("Dropout", out, {&x},
+                     [mask, memory](const Tensor& g) { return autograd::Gradients{masked(g, mask, memory)}; });
   return out;
 }
 
@@ -102,8 +111,10 @@ Tensor dropout(const Tensor& x, double p, bool training) {
   if (!is_floating(impl.dtype)) throw DTypeError(text("[dropout] expected a floating dtype, got ", impl.dtype));
   if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[dropout] expected a probability from 0 to 1, got ", p));
   if (!training || p == 0) return x;
-  return masked(x, {draw_for_batch(), place_in_batch(impl.sizes), std::uint64_t(std::llround(p * 0x1p32)),
-                    p < 1 ? 1 / (1 - p) : 0});
+  const DeviceDraw draw = draw_for_batch_on(*impl.storage->device);
+  const Mask mask = {draw.start, place_in_batch(impl.sizes), std::uint64_t(std::llround(p * 0x1p32)),
+                     p < 1 ? 1 / (1 - p) : 0};
+  return masked(x, mask, draw.memory);
 }
 
 }  // namespace lockstep

@@ -1,14 +1,18 @@
 #include <lockstep/optim/optimizer.h>
 
+#include <cstring>
+#include <string_view>
 #include <unordered_set>
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
 
+#include "core/context.h"
 #include "core/text.h"
 #include "optim/optimizer_impl.h"
 #include "tensor/overlap.h"
+#include "tensor/step_values.h"
 
 namespace lockstep::optim {
 
@@ -47,10 +51,57 @@ Batch& batch_for(std::vector<Batch>& batches, DeviceState& device, DType dtype, 
     if (batch.device == &device && batch.dtype == dtype && batch.step == double(state.step) &&
         batch.number == state.number && batch.fresh == fresh)
       return batch;
-  return batches.emplace_back(Batch{&device, dtype, double(state.step), state.number, fresh, {}});
+  return batches.emplace_back(Batch{&device, dtype, double(state.step), state.number, fresh, nullptr, {}});
 }
 
+// The rules of a batch's updates, as many as the optimizer applies.
+class KeptRules final : public KeptRule {
+ public:
+  KeptRules(StepValues& values, DeviceState& device) : values_(&values), device_(&device) {}
+
+  void end_capture() {
+    values_ = nullptr;
+    next_ = 0;
+  }
+  bool is_empty() const noexcept { return rules_.empty(); }
+
+  bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) override {
+    if (values_) {
+      rules_.push_back({op, slots, bytes, values_->add(*device_, rule, bytes)});
+      return true;
+    }
+    const Kept& kept = rules_[next_];
+    next_ = (next_ + 1) % rules_.size();
+    if (std::string_view(kept.op) != op || kept.slots != slots || kept.bytes != bytes)
+      throw InvalidArgument(text("[", op, "] expected options with which the captured step's ", kept.op,
+                                 " is launched again, got others: capture the step anew"));
+    std::memcpy(kept.value.host, rule, bytes);
+    return false;
+  }
+  const TensorImpl& memory() const override { return *rules_.back().value.memory.impl(); }
+
+ private:
+  struct Kept {
+    const char* op;
+    unsigned slots;
+    std::size_t bytes;
+    StepValue value;
+  };
+
+  StepValues* values_;  // while the step is captured
+  DeviceState* device_;
+  std::vector<Kept> rules_;
+  std::size_t next_ = 0;
+};
+
 }  // namespace
+
+// A batch of a captured step, which is done again: its rules are sent, and nothing is launched.
+struct Optimizer::KeptBatch {
+  std::size_t group, parameter;  // one of the batch's, which all have taken as many steps
+  std::shared_ptr<KeptRules> rules;
+  Batch batch;
+};
 
 Optimizer::Optimizer(const char* name) : impl_(std::make_unique<Impl>(Impl{name, {}, false})) {}
 Optimizer::~Optimizer() = default;
@@ -130,6 +181,8 @@ void Optimizer::step() try {
 
   std::vector<Batch> batches;
   std::vector<Tensor> changing, stepped;  // what the batches point to; parameters
+  StepValues* const values = context().step_values;
+  std::vector<KeptBatch> kept;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     batches.clear();
     for (const Due& d : due[g]) {
@@ -147,13 +200,62 @@ void Optimizer::step() try {
         batch_for(batches, *own.storage->device, own.dtype, state, fresh).items.push_back(item);
       }
     }
-    for (const Batch& batch : batches) update(g, batch);
+    for (Batch& batch : batches) {
+      if (values) kept.push_back(captured(*values, g, batch));
+      update(g, batch);
+      if (values && kept.back().rules->is_empty())
+        throw InvalidArgument(text("[", impl_->name,
+                                   "] expected an update by apply(), got one that a captured step cannot do again with "
+                                   "other options: run it eagerly"));
+    }
+  }
+  if (values) {
+    std::vector<std::pair<std::size_t, std::size_t>> stepping;
+    for (std::size_t g = 0; g < groups.size(); ++g)
+      for (const Due& d : due[g]) stepping.push_back({g, d.index});
+    for (KeptBatch& batch : kept) batch.rules->end_capture();
+    values->before_each([this, stepping, kept] { step_again(stepping, kept); });
   }
   all_gather(stepped);
 } catch (...) {
   std::vector<Device> devices;
   for (const ParameterGroup& group : impl_->groups) add_devices(devices, group.parameters);
-  detail::rethrow_drained(devices);
+  lockstep::detail::rethrow_drained(devices);
+}
+
+Optimizer::KeptBatch Optimizer::captured(StepValues& values, std::size_t group, Batch& batch) {
+  if (batch.device->device.is_cpu())
+    throw InvalidArgument(
+        text("[", impl_->name, "] expected parameters on GPUs in a captured step, got some on the CPU"));
+  if (batch.fresh)
+    throw InvalidArgument(text("[", impl_->name, "] expected state that was there before the step is captured, got a ",
+                               "parameter's first step: take one eagerly before"));
+  const auto of_batch = [&](const ParameterState& state) {
+    return double(state.step) == batch.step && state.number == batch.number;
+  };
+  const std::size_t parameter =
+      std::size_t(std::ranges::find_if(impl_->groups[group].states, of_batch) - impl_->groups[group].states.begin());
+  auto rules = std::make_shared<KeptRules>(values, *batch.device);
+  batch.kept = rules.get();
+  KeptBatch kept{group, parameter, std::move(rules), batch};
+  kept.batch.items.clear();
+  return kept;
+}
+
+void Optimizer::step_again(std::span<const std::pair<std::size_t, std::size_t>> stepping,
+                           std::span<const KeptBatch> kept) {
+  for (std::size_t g = 0; g < impl_->groups.size(); ++g) check_options(g);
+  for (const auto& [group, parameter] : stepping) {
+    ParameterState& state = impl_->groups[group].states[parameter];
+    state.number = next_number(group, double(++state.step), state.number);
+  }
+  for (const KeptBatch& each : kept) {
+    const ParameterState& state = impl_->groups[each.group].states[each.parameter];
+    Batch batch = each.batch;
+    batch.step = double(state.step);
+    batch.number = state.number;
+    update(each.group, batch);
+  }
 }
 
 std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) const {

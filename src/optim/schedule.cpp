@@ -6,7 +6,9 @@
 
 #include <lockstep/tensor/creation.h>
 
+#include "core/context.h"
 #include "optim/state_reader.h"
+#include "tensor/step_values.h"
 
 namespace lockstep::optim {
 namespace {
@@ -32,6 +34,7 @@ Schedule::Schedule(Optimizer& optimizer) : optimizer_(&optimizer) {
 }
 
 void Schedule::step() {
+  if (StepValues* const values = context().step_values) values->before_each([this] { step(); });
   ++last_epoch_;
   try {
     apply();

@@ -176,6 +176,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
                        .barrier = alone ? nullptr : &barrier,
                        .replica = i,
                        .autocast = caller.autocast,
+                       .step_values = caller.step_values,
                        .checkpointed = caller.checkpointed,
                        .printed = &printed[i]};
     try {

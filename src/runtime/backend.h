@@ -120,6 +120,8 @@ struct CollectiveCall {
   std::span<const Transfer> transfers = {};  ///< Of send-receive.
 };
 
+class Graphs;
+
 class Backend {
  public:
   virtual ~Backend() = default;
@@ -129,6 +131,8 @@ class Backend {
   virtual DeviceProperties properties(int device) const = 0;
   /// Whether the device has failed for good: nothing that is enqueued there can succeed any more.
   virtual bool is_lost(int /*device*/) noexcept { return false; }
+  /// Where work can be kept and done again; null where it cannot.
+  virtual Graphs* graphs() noexcept { return nullptr; }
   /// Whether kernels become grids of many threads here, and do not compute at once: KernelContext::native_stream.
   virtual bool launches_grids() const noexcept { return false; }
 

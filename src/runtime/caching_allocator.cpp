@@ -54,6 +54,11 @@ struct Pool {
   SegregatedFit fit;
 };
 
+struct CapturePool {
+  std::vector<std::unique_ptr<Pool>> pools;  // as those of an allocator
+  Block* kept = nullptr;                     // freed during the capture, linked by next_free
+};
+
 struct CachingAllocator::Impl {
   Impl(Backend& owner, int index, std::size_t most_bytes, AllocatorHooks* told)
       : backend(owner),
@@ -73,6 +78,9 @@ struct CachingAllocator::Impl {
   void* memory_for_segment(Lock& lock, std::size_t bytes);
   void reserve_segment();
   Pool& pool_for(std::size_t bytes, StreamHandle stream);
+  bool is_of_capture(const Block& block) const noexcept;
+  void free_in_capture(Block* block) noexcept;
+  void adopt(std::unique_ptr<Pool> from, std::unique_ptr<Pool>& into) noexcept;
 
   void discard(const Block& block) noexcept;
   void collect_ended() noexcept;
@@ -99,15 +107,18 @@ struct CachingAllocator::Impl {
   int in_backend = 0;                        // threads that are taking segments or giving them back
   StreamUses uses;
   MemoryStats stats;
+  CapturePool* capturing = nullptr;                    // where memory comes from while work is captured
+  std::vector<std::unique_ptr<CapturePool>> captured;  // this one and those of captured work that can still be done
 };
 
 // Null when the device is full even after its cache was emptied.
 Block* CachingAllocator::Impl::take(Lock& lock, std::size_t bytes, StreamHandle stream) {
   const std::size_t rounded = round_up(bytes, granularity);
   Pool& pool = pool_for(rounded, stream);
-  if (uses.has_deferred()) collect_ended();
+  if (uses.has_deferred() && !capturing) collect_ended();
   if (Block* block = take_cached(pool, rounded)) return block;
   if (rounded > capacity()) return nullptr;
+  if (capturing) return take_from_new_segment(lock, pool, rounded, segment_bytes(rounded));
   return take_or_make_room(lock, pool, rounded);
 }
 
@@ -181,10 +192,41 @@ void CachingAllocator::Impl::reserve_segment() {
 }
 
 Pool& CachingAllocator::Impl::pool_for(std::size_t bytes, StreamHandle stream) {
+  auto& present = capturing ? capturing->pools : pools;
   const std::size_t index = 2 * std::size_t(stream.id) + (bytes > kSmallRequest ? 1 : 0);
   if (index >= pools.size()) pools.resize(index + 1);
-  if (pools[index] == nullptr) pools[index] = std::make_unique<Pool>(headers, granularity, stream);
-  return *pools[index];
+  if (index >= present.size()) present.resize(index + 1);
+  if (present[index] == nullptr) present[index] = std::make_unique<Pool>(headers, granularity, stream);
+  return *present[index];
+}
+
+bool CachingAllocator::Impl::is_of_capture(const Block& block) const noexcept {
+  return std::ranges::any_of(capturing->pools, [&](const auto& pool) { return pool.get() == block.pool; });
+}
+
+// What lies on one stream of the capture is reused in its order. Other streams' order is not known before it is done,
+// and what was there before the capture has to be there whenever it is done again.
+void CachingAllocator::Impl::free_in_capture(Block* block) noexcept {
+  if (!block->uses && is_of_capture(*block)) return block->pool->fit.give(block);
+  block->next_free = std::exchange(capturing->kept, block);
+}
+
+// All blocks of a pool become those of another one of the same stream.
+void CachingAllocator::Impl::adopt(std::unique_ptr<Pool> from, std::unique_ptr<Pool>& into) noexcept {
+  if (!from) return;
+  if (!into) {
+    into = std::move(from);
+    return;
+  }
+  for (Block* block : segments) {
+    if (block->pool != from.get()) continue;
+    for (; block; block = block->next) {
+      block->pool = into.get();
+      if (!block->free) continue;
+      from->fit.remove(block);
+      into->fit.give(block);
+    }
+  }
 }
 
 void CachingAllocator::Impl::discard(const Block& block) noexcept {
@@ -297,7 +339,9 @@ void CachingAllocator::free(Block* block) noexcept {
   const std::scoped_lock lock(impl.mutex);
   ++impl.stats.frees;
   impl.stats.in_use -= block->bytes;
-  if (is_used_elsewhere) {
+  if (impl.capturing) {
+    impl.free_in_capture(block);
+  } else if (is_used_elsewhere) {
     impl.uses.defer(*block);
   } else {
     block->pool->fit.give(block);
@@ -309,6 +353,33 @@ void CachingAllocator::record_stream(Block* block, StreamHandle stream) {
   if (stream.device == own.device && stream.id == own.id) return;
   const std::scoped_lock lock(impl_->mutex);
   impl_->uses.add(*block, stream);
+}
+
+void CachingAllocator::begin_capture() {
+  const std::scoped_lock lock(impl_->mutex);
+  impl_->captured.push_back(std::make_unique<CapturePool>());
+  impl_->capturing = impl_->captured.back().get();
+}
+
+CapturePool* CachingAllocator::end_capture() noexcept {
+  const std::scoped_lock lock(impl_->mutex);
+  return std::exchange(impl_->capturing, nullptr);
+}
+
+void CachingAllocator::release(CapturePool* pool) noexcept {
+  Impl& impl = *impl_;
+  const std::scoped_lock lock(impl.mutex);
+  for (Block* block = std::exchange(pool->kept, nullptr); block;) {
+    Block* const next = block->next_free;
+    if (block->uses)
+      impl.uses.defer(*block);
+    else
+      block->pool->fit.give(block);
+    block = next;
+  }
+  for (std::size_t i = 0; i < pool->pools.size(); ++i)
+    if (pool->pools[i]) impl.adopt(std::move(pool->pools[i]), impl.pools[i]);
+  std::erase_if(impl.captured, [&](const auto& own) { return own.get() == pool; });
 }
 
 MemoryStats CachingAllocator::stats() const {

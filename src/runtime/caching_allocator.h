@@ -18,6 +18,8 @@ namespace lockstep {
 
 /// A piece of a segment; owned by its allocator.
 struct Block;
+/// Memory that belongs to captured work.
+struct CapturePool;
 
 class CachingAllocator {
  public:
@@ -38,6 +40,14 @@ class CachingAllocator {
   /// The block is used on `stream` too: its memory is not reused before the work enqueued there by the time it is
   /// freed has ended.
   void record_stream(Block* block, StreamHandle stream);
+
+  /// From here to the end of the capture memory comes from a pool of the capture's own, and nothing that is freed
+  /// leaves it: captured work uses these addresses whenever it is done again. No event is asked, and no cache emptied.
+  void begin_capture();
+  CapturePool* end_capture() noexcept;
+  /// The captured work is done no more: its memory is the cache's again, in the order of the streams that it belongs
+  /// to.
+  void release(CapturePool* pool) noexcept;
 
   MemoryStats stats() const;
   void reset_peaks();

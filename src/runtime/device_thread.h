@@ -26,7 +26,9 @@ class DeviceThread {
   /// device's thread starts with the first job: BackendError where there can be none.
   void submit(std::function<void()> job, const Context& start = of_submitter());
   /// Fresh, but of the submitter's pass.
-  static Context of_submitter() noexcept { return {.in_pass = context().in_pass}; }
+  static Context of_submitter() noexcept {
+    return {.in_pass = context().in_pass, .step_values = context().step_values};
+  }
   /// Whose job the caller is; null on other threads.
   static DeviceThread* current() noexcept;
 

@@ -2,6 +2,7 @@
 
 #include "core/context.h"
 #include "tensor/philox.h"
+#include "tensor/step_values.h"
 
 namespace lockstep {
 
@@ -18,11 +19,13 @@ BatchPlace place_in_batch(const Shape& sizes) {
   return {shard.first * row, run, shard.total * row};
 }
 
-GeneratorState draw_for_batch() {
+GeneratorState draw_point_for_batch() {
   GeneratorState* const shared = context().batch_generator;
   const GeneratorState at = shared ? *shared : draw(1);
   if (shared) ++shared->offset;
-  return sequence_of(at);
+  return at;
 }
+
+GeneratorState draw_for_batch() { return sequence_of(draw_point_for_batch()); }
 
 }  // namespace lockstep

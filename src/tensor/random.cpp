@@ -22,10 +22,14 @@ void fill_random(const char* op, const Tensor& tensor, const Distribution& distr
   const TensorImpl& impl = *tensor.impl();
   if (impl.numel == 0) return;
   const Tensor dense = impl.contiguous ? tensor : make_tensor(*impl.storage->device, impl.sizes, impl.dtype);
-  const GeneratorState start = draw(blocks_for(impl.numel, Distribution::kPerBlock));
+  const DeviceDraw draw = draw_on(*impl.storage->device, blocks_for(impl.numel, Distribution::kPerBlock));
   const RandomKernel<Distribution, T> kernel{distribution, reinterpret_cast<T*>(dense.impl()->data()), impl.numel,
-                                             start};
-  launch(op, Distribution::kFlops * double(impl.numel), dense, std::array<const Tensor*, 0>{}, kernel);
+                                             draw.start};
+  const double flops = Distribution::kFlops * double(impl.numel);
+  if (draw.memory.defined())
+    launch(op, flops, dense, std::array{&draw.memory}, kernel);
+  else
+    launch(op, flops, dense, std::array<const Tensor*, 0>{}, kernel);
   if (!dense.is_same(tensor)) copy_values(tensor, dense);
 }
 

@@ -14,6 +14,7 @@
 #include "runtime/host/parallel.h"
 #include "tensor/normal.h"
 #include "tensor/philox.h"
+#include "tensor/step_values.h"
 
 namespace lockstep {
 
@@ -124,27 +125,28 @@ struct RandomKernel {
   Distribution distribution;
   T* out;
   std::int64_t count;
-  GeneratorState start;
+  RandomStart random;
 
   void operator()(const KernelContext& context) const {
     const std::int64_t blocks = std::int64_t(blocks_for(count, kPer));
     host::vectorized_for(context, blocks, kGrain, [this](std::int64_t begin, std::int64_t end) {
+      const GeneratorState start = random.get();
       const std::int64_t whole = std::min(end, count / kPer);
       std::int64_t b = begin;
-      for (; b + kLanes <= whole; b += kLanes) make_many(b, out + b * kPer);
-      for (; b < whole; ++b) make_one(b, kPer, out + b * kPer);
-      if (b < end) make_one(b, count - b * kPer, out + b * kPer);  // the rest of its numbers is dropped
+      for (; b + kLanes <= whole; b += kLanes) make_many(start, b, out + b * kPer);
+      for (; b < whole; ++b) make_one(start, b, kPer, out + b * kPer);
+      if (b < end) make_one(start, b, count - b * kPer, out + b * kPer);  // the rest of its numbers is dropped
     });
   }
 
   std::int64_t items() const { return std::int64_t(blocks_for(count, kPer)); }
   LOCKSTEP_HD void item(std::int64_t b) const {
     const std::int64_t left = count - b * kPer;
-    make_one(b, left < kPer ? left : kPer, out + b * kPer);
+    make_one(random.get(), b, left < kPer ? left : kPer, out + b * kPer);
   }
 
  private:
-  LOCKSTEP_HD void make_one(std::int64_t index, std::int64_t wanted, T* to) const {
+  LOCKSTEP_HD void make_one(const GeneratorState& start, std::int64_t index, std::int64_t wanted, T* to) const {
     T values[kPer];
     distribution(philox(philox_counter(start.stream, start.offset + std::uint64_t(index)), philox_key(start.seed)),
                  values);
@@ -152,7 +154,7 @@ struct RandomKernel {
       if (i < wanted) to[i] = values[i];
   }
 
-  void make_many(std::int64_t first, T* to) const {
+  void make_many(const GeneratorState& start, std::int64_t first, T* to) const {
     std::uint32_t words[4][kBlockLanes];
     make_blocks(start, std::uint64_t(first), words);
     const Distribution distribute = distribution;

@@ -13,6 +13,7 @@
 #include <cstddef>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -21,6 +22,10 @@
 #include <lockstep/core/members.h>
 #include <lockstep/tensor/state_dict.h>
 #include <lockstep/tensor/tensor.h>
+
+namespace lockstep {
+class StepValues;
+}
 
 namespace lockstep::optim {
 
@@ -88,6 +93,7 @@ class LOCKSTEP_API Optimizer {
 
  private:
   struct Impl;
+  struct KeptBatch;
 
   virtual std::vector<Option> option_list(std::size_t group) = 0;
   /// Throws InvalidArgument for options out of range.
@@ -105,6 +111,10 @@ class LOCKSTEP_API Optimizer {
   std::vector<Slot> checked_slots(std::size_t group) const;
   /// Checks a parameter that is due, and gives its gradient in each replica.
   std::vector<Tensor> gradients_of(std::size_t group, std::size_t parameter) const;
+  /// Of a step that is captured: prepares the batch, and gives what does its update again.
+  KeptBatch captured(StepValues& values, std::size_t group, Batch& batch);
+  /// What step() does on the host when a captured one is done again.
+  void step_again(std::span<const std::pair<std::size_t, std::size_t>> stepping, std::span<const KeptBatch> kept);
   double* find_number(std::size_t group, std::string_view name) const;
   double* find_momentum(std::size_t group) const;
 

@@ -27,6 +27,8 @@ inline constexpr std::size_t kMaxSlots = 4;
 /// Of 16-bit parameters: what they are the rounding of, in float32. Optimizers use the slots before it.
 inline constexpr std::size_t kMasterSlot = 3;
 
+class KeptRule;
+
 /// Parameters of one group, device and dtype that have taken equally many steps: what an optimizer's update() hands to
 /// apply(). What it points to is kept alive elsewhere until the launch.
 struct Batch {
@@ -38,14 +40,34 @@ struct Batch {
   };
 
   DeviceState* device = nullptr;
-  DType dtype = kFloat32;   ///< Of the parameters.
-  double step = 0;          ///< Counts this one.
-  double number = 1;        ///< See Optimizer::number_name.
-  unsigned fresh = 0;       ///< Bit k: slot k was made in this step.
-  std::vector<Item> items;  ///< All parameters.
+  DType dtype = kFloat32;    ///< Of the parameters.
+  double step = 0;           ///< Counts this one.
+  double number = 1;         ///< See Optimizer::number_name.
+  unsigned fresh = 0;        ///< Bit k: slot k was made in this step.
+  KeptRule* kept = nullptr;  ///< Of a step that is captured, or done again.
+  std::vector<Item> items;   ///< All parameters.
 
   /// Whether slot was made in this step.
   bool is_fresh(std::size_t slot) const noexcept { return (fresh >> slot) & 1; }
+};
+
+/// The rule of a captured step: its bytes lie in the device's memory, and are new each time that the step is done.
+class KeptRule {
+ public:
+  virtual ~KeptRule() = default;
+  /// The present rule, for those slots. Whether it is to be launched: a step that is done again only sends it. Throws
+  /// InvalidArgument for another rule than the captured one.
+  virtual bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) = 0;
+  virtual const TensorImpl& memory() const = 0;  ///< Where it lies.
+};
+
+/// A rule, or where it lies in the device's memory.
+template <class Rule>
+struct HeldRule {
+  Rule own;          ///< Used if there is no other.
+  const Rule* each;  ///< Read when the kernel runs; null for none.
+
+  LOCKSTEP_HD Rule bind() const { return each ? *each : own; }  ///< The rule to apply.
 };
 
 /// Throws InvalidArgument naming `op` unless the slots whose bits are set are used in this batch.
@@ -69,6 +91,31 @@ struct OnMaster {
   }
 };
 
+namespace detail {
+template <class... T, class Rule, std::size_t N>
+void launch_rule(const char* name, double flops, const Rule& rule, const Batch& batch,
+                 const std::array<std::size_t, N>& slots) {
+  static_assert(std::is_trivially_copyable_v<Rule>, "a captured step sends rules to devices as bytes");
+  HeldRule<Rule> held{rule, nullptr};
+  const TensorImpl* memory = nullptr;
+  if (batch.kept) {
+    unsigned taken = 0;
+    for (const std::size_t slot : slots) taken |= 1u << slot;
+    if (!batch.kept->put(name, taken, &rule, sizeof rule)) return;
+    memory = &batch.kept->memory();
+    held.each = reinterpret_cast<const Rule*>(lockstep::detail::elements_of(*memory).data);
+  }
+  std::vector<MultiRow<2 + N>> rows;
+  rows.reserve(batch.items.size());
+  for (const Batch::Item& item : batch.items) {
+    MultiRow<2 + N>& row = rows.emplace_back(MultiRow<2 + N>{item.parameter, item.gradient});
+    for (std::size_t s = 0; s < N; ++s) row[2 + s] = item.slots[slots[s]];
+  }
+  multi_map<T...>(name, flops, held, *batch.device, std::span<const MultiRow<2 + N>>(rows),
+                  std::span(&memory, memory ? 1 : 0));
+}
+}  // namespace detail
+
 /// Applies rule(p, g, slots...) to each element of the batch, in one launch. Slot: which slots the rule takes, by their
 /// places in what the optimizer's slots() says. Throws InvalidArgument for one that is not used.
 template <std::size_t... Slot, class Rule>
@@ -76,20 +123,14 @@ void apply(const char* name, double flops, const Rule& rule, const Batch& batch)
   constexpr unsigned kTaken = (0u | ... | (1u << Slot));
   expect_slots(name, batch, kTaken);
   visit_floating(name, batch.dtype, [&]<class T>() {
-    constexpr std::size_t kOperands = 2 + kNarrow<T> + sizeof...(Slot);
-    std::vector<MultiRow<kOperands>> rows;
-    rows.reserve(batch.items.size());
     using State = ComputeType<T>;
-    if constexpr (kNarrow<T>) {
-      for (const Batch::Item& item : batch.items)
-        rows.push_back({item.parameter, item.gradient, item.slots[kMasterSlot], item.slots[Slot]...});
-      multi_map<T, const T, State, std::conditional_t<(Slot < kMasterSlot), State, void>...>(
-          name, flops, OnMaster<T, Rule>{rule}, *batch.device, std::span<const MultiRow<kOperands>>(rows));
-    } else {
-      for (const Batch::Item& item : batch.items) rows.push_back({item.parameter, item.gradient, item.slots[Slot]...});
-      multi_map<T, const T, std::conditional_t<(Slot < kMasterSlot), State, void>...>(
-          name, flops, rule, *batch.device, std::span<const MultiRow<kOperands>>(rows));
-    }
+    if constexpr (kNarrow<T>)
+      detail::launch_rule<T, const T, State, std::conditional_t<(Slot < kMasterSlot), State, void>...>(
+          name, flops, OnMaster<T, Rule>{rule}, batch,
+          std::array<std::size_t, 1 + sizeof...(Slot)>{kMasterSlot, Slot...});
+    else
+      detail::launch_rule<T, const T, std::conditional_t<(Slot < kMasterSlot), State, void>...>(
+          name, flops, rule, batch, std::array<std::size_t, sizeof...(Slot)>{Slot...});
   });
   count_changes(batch, kTaken | 1u << kMasterSlot);
 }

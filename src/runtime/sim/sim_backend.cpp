@@ -111,16 +111,19 @@ void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) n
   if (memory == nullptr || bytes == 0) return;
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
-  const std::scoped_lock lock(mutex_);
   std::exception_ptr error;
   try {
+    if (graphs_.keep(handle, [=, this] { discard(handle, memory, bytes); })) return;
+    const std::scoped_lock lock(mutex_);
     const Access access = {{memory, bytes, 1, 0}, AccessKind::write};
     declare(stream, "discard", {&access, 1});
     if (options_.poison) stream.push({"discard", sim::PoisonTask{memory, bytes}, nullptr, mark});
   } catch (...) {
     error = std::current_exception();
   }
-  if (error) fail(stream, "discard", std::move(error));
+  if (!error) return;
+  const std::scoped_lock lock(mutex_);
+  fail(stream, "discard", std::move(error));
 }
 
 // Streams and events.
@@ -134,6 +137,7 @@ void* SimBackend::create_stream(int device, int id, StreamPriority) {
 }
 
 bool SimBackend::query_stream(StreamHandle handle) {
+  graphs_.refuse("a question whether work has ended", handle);
   Moment moment;
   {
     const std::scoped_lock lock(mutex_);
@@ -145,6 +149,7 @@ bool SimBackend::query_stream(StreamHandle handle) {
 }
 
 void SimBackend::synchronize_stream(StreamHandle handle) {
+  graphs_.refuse("a wait of the host", handle);
   SimStream& stream = stream_of(handle);
   Moment moment;
   {
@@ -157,9 +162,13 @@ void SimBackend::synchronize_stream(StreamHandle handle) {
 
 EventHandle SimBackend::create_event(int) { return new Moment; }
 
-void SimBackend::destroy_event(EventHandle event) noexcept { delete &moment_of(event); }
+void SimBackend::destroy_event(EventHandle event) noexcept {
+  graphs_.forget(event);
+  delete &moment_of(event);
+}
 
 void SimBackend::record(EventHandle event, StreamHandle handle) {
+  if (graphs_.keep_record(event, handle)) return;
   SimStream& stream = stream_of(handle);
   const std::scoped_lock lock(mutex_);
   Moment& moment = moment_of(event);
@@ -173,6 +182,7 @@ void SimBackend::record(EventHandle event, StreamHandle handle) {
 }
 
 void SimBackend::wait(StreamHandle handle, EventHandle event) {
+  if (graphs_.keep_wait(handle, event)) return;
   SimStream& stream = stream_of(handle);
   const std::scoped_lock lock(mutex_);
   const Moment& moment = moment_of(event);
@@ -184,6 +194,7 @@ void SimBackend::wait(StreamHandle handle, EventHandle event) {
 
 // Leaves errors where they are: who asks is not the one to be told.
 bool SimBackend::query_event(EventHandle event) {
+  graphs_.refuse("a question whether work has ended", event);
   Moment moment;
   {
     const std::scoped_lock lock(mutex_);
@@ -207,6 +218,7 @@ bool SimBackend::query_use(EventHandle event, void* memory, std::size_t bytes) {
 }
 
 void SimBackend::synchronize_event(EventHandle event) {
+  graphs_.refuse("a wait of the host", event);
   Moment moment;
   {
     const std::scoped_lock lock(mutex_);

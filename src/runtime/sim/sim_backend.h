@@ -15,6 +15,7 @@
 #include "runtime/backend.h"
 #include "runtime/sim/faults.h"
 #include "runtime/sim/race_checker.h"
+#include "runtime/sim/sim_graphs.h"
 #include "runtime/sim/sim_memory.h"
 #include "runtime/sim/sim_stream.h"
 
@@ -33,6 +34,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   int device_count() const noexcept override { return options_.count; }
   DeviceProperties properties(int device) const override;
   bool is_lost(int device) noexcept override;
+  Graphs* graphs() noexcept override { return &graphs_; }
 
   void* allocate(int device, std::size_t bytes) override;
   void deallocate(int device, void* memory, std::size_t bytes) noexcept override;
@@ -87,6 +89,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   void declare(const CollectiveCall& call);
   void enqueue(sim::SimStream& stream, sim::FaultKind kind, sim::Task task);
   void fail(sim::SimStream& stream, const char* op, std::exception_ptr error) noexcept;
+  bool keep_in_graph(CommunicatorHandle communicator, const CollectiveCall& call);
   std::shared_ptr<sim::AsyncError> loss_of(int device, const char* op);
 
   // Without it.
@@ -97,6 +100,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   [[noreturn]] void refuse_allocation(int device);
 
   const SimulationOptions options_;
+  sim::SimGraphs graphs_{*this};
   const std::chrono::microseconds awake_;  // how long whoever waits for the end of work stays awake before it sleeps
   mutable RankedMutex<LockRank::sim_backend> mutex_;
   sim::SimMemory memory_;

@@ -25,7 +25,25 @@ void SimBackend::abort_communicator(CommunicatorHandle handle) noexcept {
   static_cast<SimCommunicator*>(handle)->abort();
 }
 
+// What the call points to is gone when it is made again.
+bool SimBackend::keep_in_graph(CommunicatorHandle handle, const CollectiveCall& call) {
+  const StreamHandle stream = call.parts.front().stream;
+  if (!graphs_.is_capturing(stream)) return false;
+  if (call.parts.size() != call.ranks) graphs_.refuse("a collective of several processes", stream);
+  const auto again = [this, handle, call, parts = std::vector(call.parts.begin(), call.parts.end()),
+                      counts = std::vector(call.counts.begin(), call.counts.end()),
+                      transfers = std::vector(call.transfers.begin(), call.transfers.end())] {
+    CollectiveCall same = call;
+    same.parts = parts;
+    same.counts = counts;
+    same.transfers = transfers;
+    collective(handle, same);
+  };
+  return graphs_.keep(stream, again);
+}
+
 void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& call) {
+  if (keep_in_graph(handle, call)) return;
   const EnqueueMark mark = EnqueueMark::begin();
   auto& communicator = *static_cast<SimCommunicator*>(handle);
   const std::shared_ptr<SimCollective> collective = communicator.make(call, awake_);

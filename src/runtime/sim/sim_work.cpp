@@ -32,6 +32,13 @@ std::unique_ptr<std::byte[]> rows_from_host(const Copy& copy) {
 }  // namespace
 
 void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef kernel) {
+  if (graphs_.is_capturing(handle)) {
+    const std::vector<Access> accesses(info.accesses.begin(), info.accesses.end());
+    graphs_.keep(handle, [this, handle, name = info.name, flops = info.flops, accesses, owned = kernel.own()] {
+      launch(handle, {name, flops, accesses}, owned);
+    });
+    return;
+  }
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
@@ -43,6 +50,9 @@ void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef k
 
 void SimBackend::copy(StreamHandle handle, const Copy& copy) {
   if (copy.rows == 0 || copy.row_bytes == 0) return;
+  if (copy.from_device == kHost || copy.to_device == kHost)
+    graphs_.refuse(copy.to_device == kHost ? "a copy to the host" : "a copy from the host", handle);
+  if (graphs_.keep(handle, [this, handle, copy] { this->copy(handle, copy); })) return;
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   const bool to_host = copy.to_device == kHost;
@@ -84,6 +94,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
 }
 
 void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
+  if (graphs_.keep(handle, [this, handle, matmul] { this->matmul(handle, matmul); })) return;
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
@@ -96,6 +107,7 @@ void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
 std::optional<std::size_t> SimBackend::offers(int, const FusedOp& op) { return host::offers(op); }
 
 void SimBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace) {
+  if (graphs_.keep(handle, [this, handle, op, workspace] { fused(handle, op, workspace); })) return;
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();

@@ -1,0 +1,133 @@
+#include "runtime/graph.h"
+
+#include <chrono>
+#include <exception>
+#include <thread>
+#include <utility>
+#include <vector>
+
+#include <lockstep/core/error.h>
+
+#include "core/text.h"
+#include "runtime/graphs.h"
+#include "runtime/registry.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::chrono::microseconds kBetweenLooks(20);
+
+bool is_same(const StreamHandle& a, const StreamHandle& b) { return a.device == b.device && a.id == b.id; }
+
+}  // namespace
+
+[[noreturn]] void refuse_in_capture(std::string_view what, std::string_view where) {
+  throw InvalidArgument(text("[capture] expected work of devices alone in a captured step, got ", what, " on ", where,
+                             ": copy to devices before the step, and read results after it"));
+}
+
+struct Graph::State {
+  std::shared_ptr<DeviceSet> devices;
+  Graphs* graphs = nullptr;
+  StreamHandle origin;
+  std::vector<StreamHandle> others;  // on which the work was kept, beside the origin
+  std::vector<EventHandle> events;   // of the origin, then of the others
+  std::vector<CapturePool*> pools;   // by device, as far as they are captured
+  GraphHandle graph = nullptr;
+  bool is_captured = false;
+
+  Backend& backend() { return devices->backend(); }
+  CachingAllocator& allocator(std::size_t device) { return devices->state(int(device)).allocator; }
+
+  void mark(std::size_t event, const StreamHandle& stream) { backend().record(events[event], stream); }
+
+  void begin();
+  void end();
+  void end_pools() {
+    for (std::size_t d = 0; d < pools.size(); ++d)
+      if (!pools[d]) pools[d] = allocator(d).end_capture();
+  }
+  void wait_until_ended() noexcept;
+  ~State();
+};
+
+void Graph::State::begin() {
+  const std::vector<Device> gpus = visible_gpus();
+  if (gpus.empty()) throw InvalidArgument("[capture] expected a GPU, got none: the CPU does its work at once");
+  devices = accelerators();
+  graphs = backend().graphs();
+  if (!graphs) throw InvalidArgument("[capture] expected devices that can keep work, got others");
+  origin = current_stream_handle(device_state(gpus.front()));
+  graphs->begin_capture(origin);
+  for (int d = 0; d < devices->count(); ++d) {
+    pools.push_back(nullptr);
+    devices->state(d).allocator.begin_capture();
+  }
+  events.push_back(backend().create_event(origin.device));
+  mark(0, origin);
+  for (const Device& gpu : gpus)
+    if (const StreamHandle stream = current_stream_handle(device_state(gpu)); !is_same(stream, origin))
+      backend().wait(stream, events[0]);
+}
+
+void Graph::State::end() {
+  for (int d = 0; d < devices->count(); ++d)
+    for (const StreamHandle& stream : devices->state(d).streams())
+      if (!is_same(stream, origin) && graphs->is_capturing(stream)) {
+        others.push_back(stream);
+        events.push_back(backend().create_event(d));
+        mark(others.size(), stream);
+        backend().wait(origin, events.back());
+      }
+  end_pools();
+  graph = graphs->end_capture(origin);
+  is_captured = true;
+}
+
+// The errors of the work are its streams' to tell.
+void Graph::State::wait_until_ended() noexcept try {
+  while (!backend().query_event(events[0])) {
+    std::this_thread::sleep_for(kBetweenLooks);
+    backend().look_for_failures();
+  }
+} catch (...) {  // the device is lost: nothing runs there any more
+}
+
+Graph::State::~State() {
+  if (!devices) return;
+  if (is_captured) {
+    wait_until_ended();
+    graphs->destroy(graph);
+  } else if (graphs && !pools.empty()) {
+    graphs->abandon_capture(origin);
+    end_pools();
+  }
+  for (std::size_t d = 0; d < pools.size(); ++d) allocator(d).release(pools[d]);
+  for (const EventHandle event : events) backend().destroy_event(event);
+}
+
+Graph::Graph(std::unique_ptr<State> state) : state_(std::move(state)) {}
+Graph::Graph(Graph&&) noexcept = default;
+Graph& Graph::operator=(Graph&&) noexcept = default;
+Graph::~Graph() = default;
+
+void Graph::launch() {
+  State& s = *state_;
+  for (std::size_t i = 0; i < s.others.size(); ++i) {
+    s.mark(i + 1, s.others[i]);
+    s.backend().wait(s.origin, s.events[i + 1]);
+  }
+  s.graphs->launch(s.origin, s.graph);
+  s.mark(0, s.origin);
+  for (const StreamHandle& stream : s.others) s.backend().wait(stream, s.events[0]);
+}
+
+GraphCapture::GraphCapture() : state_(std::make_unique<Graph::State>()) { state_->begin(); }
+GraphCapture::~GraphCapture() = default;
+
+Graph GraphCapture::end() {
+  state_->end();
+  return Graph(std::move(state_));
+}
+
+}  // namespace lockstep

@@ -1,0 +1,60 @@
+// Graphs of simulated devices: the calls to the backend that were made while work was captured, each with its
+// arguments. To launch a graph is to make them again, so races, faults and traces are those of eager work.
+#pragma once
+
+#include <atomic>
+#include <functional>
+#include <map>
+#include <memory>
+#include <string_view>
+
+#include "core/ranked_mutex.h"
+#include "runtime/graphs.h"
+
+namespace lockstep::sim {
+
+class SimGraphs final : public Graphs {
+ public:
+  explicit SimGraphs(Backend& backend);
+  ~SimGraphs();
+
+  void begin_capture(StreamHandle origin) override;
+  bool is_capturing(StreamHandle stream) override;
+  GraphHandle end_capture(StreamHandle origin) override;
+  void abandon_capture(StreamHandle origin) noexcept override;
+  void launch(StreamHandle origin, GraphHandle graph) override;
+  void destroy(GraphHandle graph) noexcept override;
+
+  // For the backend. Each is false where the stream's work is not kept, and is to be done.
+  /// `call` makes the call again. All streams of the call are those of its work.
+  template <class Call>
+  bool keep(StreamHandle stream, const Call& call) {
+    return is_used() && keep_call(stream, call);
+  }
+  bool keep_record(EventHandle event, StreamHandle stream);
+  bool keep_wait(StreamHandle stream, EventHandle event);
+
+  /// Throw InvalidArgument where the stream's work, or the event, is captured.
+  void refuse(std::string_view what, StreamHandle stream);
+  void refuse(std::string_view what, EventHandle event);
+  void forget(EventHandle event) noexcept;  ///< It is gone.
+
+ private:
+  using Call = std::function<void()>;
+  struct Graph;
+
+  bool is_used() const noexcept { return is_used_.load(std::memory_order_acquire); }
+  bool keep_call(StreamHandle stream, Call call);
+  bool is_kept(StreamHandle stream) const;
+  std::unique_ptr<Graph> take() noexcept;
+
+  Backend& backend_;
+  std::atomic<bool> is_used_ = false;  // there is something below
+  RankedMutex<LockRank::graphs> mutex_;
+  // Guarded by the mutex:
+  std::unique_ptr<Graph> graph_;  // that is being captured
+  /// Events that were recorded in a capture last, with the graph's own for each; null if that capture has ended.
+  std::map<EventHandle, EventHandle> captured_;
+};
+
+}  // namespace lockstep::sim

@@ -1,0 +1,107 @@
+#include "tensor/step_values.h"
+
+#include <algorithm>
+#include <cstring>
+#include <mutex>
+#include <utility>
+
+#include <lockstep/core/error.h>
+#include <lockstep/tensor/batch_shard.h>
+
+#include "core/context.h"
+#include "core/text.h"
+#include "tensor/kernels/launch.h"
+#include "tensor/philox.h"
+
+namespace lockstep {
+namespace {
+
+constexpr std::size_t kAlignment = 16;
+
+GeneratorState start_at(GeneratorState point, bool is_sequence) { return is_sequence ? sequence_of(point) : point; }
+
+DeviceDraw drawn_on(DeviceState& device, const GeneratorState& point, bool is_sequence) {
+  DeviceDraw draw{{start_at(point, is_sequence)}, {}};
+  StepValues* const values = context().step_values;
+  if (!values || device.device.is_cpu()) return draw;
+  const StepValue value = values->add_random(device, point, is_sequence);
+  draw.start.each_time = static_cast<const GeneratorState*>(value.data());
+  draw.memory = value.memory;
+  return draw;
+}
+
+}  // namespace
+
+const void* StepValue::data() const noexcept { return memory.impl()->data(); }
+
+// Before the capture begins: memory that is handed out during it is overwritten each time (by a simulation's poison).
+StepValues::StepValues() : begin_(current_generator()) {
+  for (const Device& gpu : visible_gpus()) {
+    DeviceState& device = device_state(gpu);
+    devices_[&device] = {make_tensor(device, {std::int64_t(kMostBytes)}, kUInt8),
+                         std::make_unique<std::byte[]>(kMostBytes)};
+  }
+}
+StepValues::~StepValues() = default;
+
+StepValue StepValues::add(DeviceState& device, const void* first, std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  OnDevice& there = devices_.at(&device);
+  if (kMostBytes - there.used < bytes)
+    throw InvalidArgument(text("[capture] expected at most ", kMostBytes,
+                               " bytes of values that change from step to step on ", device.device, ", got more"));
+  std::byte* const host = there.host.get() + there.used;
+  std::memcpy(host, first, bytes);
+  const StepValue value{there.memory.narrow(0, std::int64_t(there.used), std::int64_t(bytes)), host};
+  there.used = std::min(kMostBytes, (there.used + bytes + kAlignment - 1) / kAlignment * kAlignment);
+  return value;
+}
+
+StepValue StepValues::add_random(DeviceState& device, const GeneratorState& drawn, bool is_sequence) {
+  if (drawn.seed != begin_.seed || drawn.stream != begin_.stream)
+    throw InvalidArgument(
+        "[capture] expected random numbers of the caller's sequence, as dropout draws them, got those of "
+        "one replica's own: draw them before the step, or run it eagerly");
+  const GeneratorState first = start_at(drawn, is_sequence);
+  const StepValue value = add(device, &first, sizeof first);
+  const std::scoped_lock lock(mutex_);
+  random_.push_back({value.host, drawn.offset - begin_.offset, is_sequence});
+  return value;
+}
+
+void StepValues::before_each(std::function<void()> action) {
+  const std::scoped_lock lock(mutex_);
+  actions_.push_back(std::move(action));
+}
+
+void StepValues::end_capture() { drawn_ = current_generator().offset - begin_.offset; }
+
+void StepValues::send() {
+  for (const auto& [device, there] : devices_) {
+    if (there.used == 0) continue;
+    const StreamHandle stream = current_stream_handle(*device);
+    use_on(stream, there.memory);
+    device->backend.copy(stream, {.to = there.memory.impl()->data(),
+                                  .from = there.host.get(),
+                                  .to_device = stream.device,
+                                  .row_bytes = there.used,
+                                  .to_pitch = there.used,
+                                  .from_pitch = there.used});
+  }
+}
+
+void StepValues::advance() {
+  for (const auto& action : actions_) action();
+  const GeneratorState begin = draw(drawn_);
+  for (const Random& random : random_) {
+    GeneratorState point = begin;
+    point.offset += random.offset;
+    const GeneratorState start = start_at(point, random.is_sequence);
+    std::memcpy(random.host, &start, sizeof start);
+  }
+}
+
+DeviceDraw draw_on(DeviceState& device, std::uint64_t blocks) { return drawn_on(device, draw(blocks), false); }
+DeviceDraw draw_for_batch_on(DeviceState& device) { return drawn_on(device, draw_point_for_batch(), true); }
+
+}  // namespace lockstep
