@@ -395,6 +395,7 @@ void CachingAllocator::reset_peaks() {
 
 void CachingAllocator::empty_cache() {
   Impl::Lock lock(impl_->mutex);
+  if (impl_->capturing) return;
   impl_->empty_cache(lock);
 }
 

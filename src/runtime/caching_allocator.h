@@ -51,7 +51,7 @@ class CachingAllocator {
 
   MemoryStats stats() const;
   void reset_peaks();
-  void empty_cache();
+  void empty_cache();  ///< Does nothing during a capture.
 
  private:
   struct Impl;

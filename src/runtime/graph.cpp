@@ -102,7 +102,8 @@ Graph::State::~State() {
     graphs->abandon_capture(origin);
     end_pools();
   }
-  for (std::size_t d = 0; d < pools.size(); ++d) allocator(d).release(pools[d]);
+  for (std::size_t d = 0; d < pools.size(); ++d)
+    if (pools[d]) allocator(d).release(pools[d]);
   for (const EventHandle event : events) backend().destroy_event(event);
 }
 

@@ -228,8 +228,8 @@ TEST(CapturedStep, RefusesCopiesFromTheHost) {
 }
 
 TEST(CapturedStep, RunsEagerlyOnTheCpu) {
+  if (!are_simulated()) GTEST_SKIP() << "there are cards";
   nn::Linear model(4, 2);
-  optim::SGD optimizer(model.parameters(), {.lr = 0.1});
   int calls = 0;
   CapturedStep step([&](const Tensor& x) {
     ++calls;

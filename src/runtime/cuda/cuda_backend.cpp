@@ -16,6 +16,7 @@
 #include "core/text.h"
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/copies.h"
+#include "runtime/cuda/cuda_graphs.h"
 #include "runtime/cuda/cuda_stream.h"
 #include "runtime/cuda/device_memory.h"
 #include "runtime/cuda/fused_plans.h"
@@ -61,6 +62,7 @@ class CudaBackend final : public Backend {
   int device_count() const noexcept override { return int(devices_.size()); }
   DeviceProperties properties(int device) const override { return at(device).properties; }
   bool is_lost(int device) noexcept override;
+  Graphs* graphs() noexcept override { return &graphs_; }
 
   void* allocate(int device, std::size_t bytes) override;
   void deallocate(int device, void* memory, std::size_t bytes) noexcept override;
@@ -104,6 +106,7 @@ class CudaBackend final : public Backend {
   // what CUDA may wait for a card for, whose rank waits for one that is not launched: takes or gives back memory, makes
   // streams, loads kernels, plans products, makes or destroys communicators, lets a card reach another.
   IssuingMutex issuing_;
+  CudaGraphs graphs_{issuing_};
   std::vector<std::unique_ptr<CudaDevice>> devices_;
   std::once_flag peers_;
   std::atomic<Clock::rep> next_look_ = 0;  // for failures, by those who poll
@@ -133,6 +136,7 @@ CudaBackend::~CudaBackend() {
 
 // Of a card that has failed for good, every stream answers with its error.
 bool CudaBackend::is_lost(int device) noexcept try {
+  if (graphs_.is_active()) return false;  // streams cannot be asked
   const std::scoped_lock lock(at(device).mutex);
   if (at(device).streams.empty()) return false;
   use_some_card(at(device).card);
@@ -187,6 +191,7 @@ void* CudaBackend::create_stream(int device, int, StreamPriority priority) {
 }
 
 bool CudaBackend::query_stream(StreamHandle handle) {
+  graphs_.refuse("a question whether work has ended", handle);
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
   const bool ended = has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device);
@@ -199,6 +204,7 @@ bool CudaBackend::query_stream(StreamHandle handle) {
 }
 
 void CudaBackend::synchronize_stream(StreamHandle handle) {
+  graphs_.refuse("a wait of the host", handle);
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
   wait_until([&] { return has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device); });
@@ -249,12 +255,14 @@ bool CudaBackend::has_passed(const CudaEvent& event) {
 bool CudaBackend::query_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
+  graphs_.refuse("a question whether work has ended", event.event.get(), event.device);
   return has_passed(event);
 }
 
 void CudaBackend::synchronize_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
+  graphs_.refuse("a wait of the host", event.event.get(), event.device);
   wait_until([&] { return has_passed(event); });
   tell_failures();
 }
@@ -277,6 +285,8 @@ void CudaBackend::copy(StreamHandle handle, const Copy& copy) {
   const auto wait = [this, &stream](cudaEvent_t event) {
     wait_until([&] { return has_ended(cudaEventQuery(event), "cudaEventQuery", stream.device); });
   };
+  if (copy.from_device < 0 || copy.to_device < 0)
+    graphs_.refuse(copy.to_device < 0 ? "a copy to the host" : "a copy from the host", handle);
   if (copy.from_device < 0) return copy_from_host(copy, at(stream.device).pinned, stream, wait);
   if (copy.to_device < 0) {
     copy_to_host(copy, at(stream.device).pinned, stream, wait);
@@ -353,6 +363,7 @@ void CudaBackend::abort_communicator(CommunicatorHandle handle) noexcept {
 }
 
 void CudaBackend::collective(CommunicatorHandle handle, const CollectiveCall& call) {
+  if (call.parts.size() != call.ranks) graphs_.refuse("a collective of several processes", call.parts.front().stream);
   const std::scoped_lock lock(issuing_);
   static_cast<CudaCommunicator*>(handle)->enqueue(call);
 }
@@ -407,6 +418,7 @@ void CudaBackend::tell_failures() {
 // CUDA tells the calls about a card alone that it has failed, and not those about a card that waits for it. Throws the
 // failure of a collective, if that is known already: it says more.
 void CudaBackend::check_cards() try {
+  if (graphs_.is_active()) return;  // to ask a stream whose work is captured would end the capture
   for (std::size_t i = 0; i < devices_.size(); ++i) {
     const std::scoped_lock lock(devices_[i]->mutex);
     if (!devices_[i]->streams.empty())

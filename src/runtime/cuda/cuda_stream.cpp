@@ -10,4 +10,11 @@ void LoadedKernels::load(const void* kernel) {
   loaded_.insert(kernel);
 }
 
+bool is_capturing(const CudaStream& stream) {
+  use_some_card(stream.card);
+  cudaStreamCaptureStatus status = cudaStreamCaptureStatusNone;
+  check(cudaStreamIsCapturing(stream.stream.get(), &status), "cudaStreamIsCapturing", stream.device);
+  return status != cudaStreamCaptureStatusNone;
+}
+
 }  // namespace lockstep::gpu

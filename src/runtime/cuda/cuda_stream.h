@@ -36,6 +36,9 @@ struct CudaStream {
   std::unique_ptr<MatmulPlans> matmuls;  ///< Made for the first product.
 };
 
+/// Whether the stream's work is captured.
+bool is_capturing(const CudaStream& stream);
+
 struct CudaEvent {
   int device;
   int card;

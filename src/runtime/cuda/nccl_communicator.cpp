@@ -135,6 +135,7 @@ class NcclCommunicator final : public CudaCommunicator {
       return enqueue_rank(call, rank, comms_[rank], stream_of(call.parts[rank].stream).stream.get());
     });
     settle(kEnqueueLimit, "");
+    if (is_capturing(stream_of(call.parts.front().stream))) return;  // whoever launches the graph waits for its end
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       mark(ended_[rank], rank, call);
       if (peers_.transport) mark(watched_.back().ended[rank], rank, call);

@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <set>
+#include <span>
 #include <string>
 
 #include <cuda_runtime_api.h>
@@ -55,6 +56,10 @@ std::unique_lock<std::recursive_mutex> lock();
 
 /// Work of a stream: run when it is ready and all before it has run. Refused after a trap.
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready = nullptr);
+/// Work of several streams at once, each of whose earlier work it comes after and whose later work comes after it. To
+/// be called where is_capturing() one of them: it may be done many times.
+cudaError_t capture(std::span<const cudaStream_t> streams, std::function<void()> run);
+bool is_capturing(cudaStream_t stream);
 /// Runs one piece of work that is ready, if there is one.
 void step();
 /// Complains unless the bytes lie in one allocation of the card. -1: in pinned memory; -2: in either, of any card.

@@ -13,6 +13,22 @@
 
 #include "cuda/fake/fake_cuda.h"
 
+// Captured work: each piece with those that it comes after.
+struct CUgraph_st {
+  struct Node {
+    int card;
+    std::function<void()> run;
+    std::set<int> after;
+  };
+  std::vector<Node> nodes;
+  std::set<cudaStream_t> streams;  // that capture; none once it has ended
+  bool is_invalid = false;
+};
+
+struct CUgraphExec_st {
+  std::vector<CUgraph_st::Node> nodes;
+};
+
 struct CUstream_st {
   struct Work {
     std::function<void()> run;
@@ -20,11 +36,15 @@ struct CUstream_st {
   };
   int card;
   std::deque<Work> work;
+  std::shared_ptr<CUgraph_st> capture = nullptr;
+  std::set<int> last = {};  // of the captured work: what comes next on this stream comes after these
 };
 
 struct CUevent_st {
   int card;
   std::shared_ptr<bool> passed = std::make_shared<bool>(true);
+  std::shared_ptr<CUgraph_st> capture = nullptr;  // that it was recorded in last
+  std::set<int> after = {};
 };
 
 namespace lockstep::fake {
@@ -128,11 +148,75 @@ void use_kernel(const void* kernel) {
   if (loaded_kernels.emplace(current_card, kernel).second) may_wait_for_cards("loading a kernel");
 }
 
+cudaError_t capture(std::span<const cudaStream_t> of, std::function<void()> run) {
+  const auto held = lock();
+  const std::shared_ptr<CUgraph_st> graph = of.front()->capture;
+  CUgraph_st::Node node{of.front()->card, std::move(run), {}};
+  const int number = int(graph->nodes.size());
+  for (const cudaStream_t stream : of) {
+    if (stream->capture != graph) {
+      complain("work of a stream that captures, and of one that does not");
+      return cudaErrorStreamCaptureUnmatched;
+    }
+    node.after.insert(stream->last.begin(), stream->last.end());
+    stream->last = {number};
+  }
+  graph->nodes.push_back(std::move(node));
+  return cudaSuccess;
+}
+
+bool is_capturing(cudaStream_t stream) {
+  const auto held = lock();
+  return stream->capture != nullptr;
+}
+
+namespace {
+
+// What asks for work that is captured ends the capture.
+cudaError_t invalidate(CUgraph_st& graph, const char* why, cudaError_t error) {
+  complain(why);
+  graph.is_invalid = true;
+  return error;
+}
+
+// Of those that all they come after have been done, the last one first: an order that the graph does not forbid.
+void do_all(const std::vector<CUgraph_st::Node>& nodes) {
+  std::vector<bool> done(nodes.size());
+  for (std::size_t left = nodes.size(); left > 0; --left) {
+    std::size_t next = nodes.size();
+    for (std::size_t i = 0; i < nodes.size(); ++i) {
+      const std::size_t n = machine().earliest_first ? i : nodes.size() - 1 - i;
+      if (!done[n] && std::ranges::all_of(nodes[n].after, [&](int before) { return done[std::size_t(before)]; })) {
+        next = n;
+        break;
+      }
+    }
+    done[next] = true;
+    if (nodes[next].run) nodes[next].run();
+  }
+}
+
+bool is_joined(const CUgraph_st& graph, std::set<int> reached) {
+  for (bool grows = true; grows;) {
+    const std::size_t before = reached.size();
+    for (const int number : std::set<int>(reached))
+      reached.insert(graph.nodes[std::size_t(number)].after.begin(), graph.nodes[std::size_t(number)].after.end());
+    grows = reached.size() > before;
+  }
+  return reached.size() == graph.nodes.size();
+}
+
+}  // namespace
+
 cudaError_t enqueue(cudaStream_t stream, std::function<void()> run, std::function<bool()> ready) {
   const auto held = lock();
   if (std::ranges::find(streams, stream) == streams.end()) {
     complain("work for a stream that is gone");
     return cudaErrorInvalidResourceHandle;
+  }
+  if (stream->capture) {
+    if (ready) complain("work that a graph cannot wait for");
+    return capture(std::span(&stream, 1), std::move(run));
   }
   if (state(stream->card) == cudaSuccess) stream->work.push_back({std::move(run), std::move(ready)});
   return state(stream->card);
@@ -258,6 +342,8 @@ cudaError_t cudaStreamDestroy(cudaStream_t stream) {
 cudaError_t cudaStreamQuery(cudaStream_t stream) {
   use_card();
   const auto held = lock();
+  if (stream->capture)
+    return invalidate(*stream->capture, "a question to a stream that captures", cudaErrorStreamCaptureUnsupported);
   if (state(stream->card) != cudaSuccess || stream->work.empty()) return state(stream->card);
   step();
   return cudaErrorNotReady;
@@ -271,6 +357,17 @@ cudaError_t cudaStreamSynchronize(cudaStream_t stream) {
 cudaError_t cudaStreamWaitEvent(cudaStream_t stream, cudaEvent_t event, unsigned) {
   use_card();
   const auto held = lock();
+  if (event->capture) {
+    if (event->capture->streams.empty()) return cudaErrorCapturedEvent;
+    if (stream->capture && stream->capture != event->capture)
+      return invalidate(*stream->capture, "a wait for another capture", cudaErrorStreamCaptureMerge);
+    stream->capture = event->capture;
+    stream->capture->streams.insert(stream);
+    stream->last.insert(event->after.begin(), event->after.end());
+    return cudaSuccess;
+  }
+  if (stream->capture)
+    return invalidate(*stream->capture, "a wait for work that is not captured", cudaErrorStreamCaptureIsolation);
   return enqueue(
       stream, [] {}, [passed = event->passed] { return *passed; });
 }
@@ -289,15 +386,76 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
   use_card();
   const auto held = lock();
   if (event->card != stream->card) return cudaErrorInvalidResourceHandle;
+  event->capture = stream->capture;
+  event->after = stream->last;
+  if (stream->capture) return cudaSuccess;
   if (state(stream->card) == cudaSuccess) event->passed = std::make_shared<bool>(false);
   return enqueue(stream, [passed = event->passed] { *passed = true; });
 }
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   use_card();
   const auto held = lock();
+  if (event->capture) return cudaErrorCapturedEvent;
   if (state(event->card) != cudaSuccess || *event->passed) return state(event->card);
   step();
   return cudaErrorNotReady;
+}
+
+cudaError_t cudaStreamBeginCapture(cudaStream_t stream, cudaStreamCaptureMode mode) {
+  use_card();
+  const auto held = lock();
+  if (mode != cudaStreamCaptureModeRelaxed) complain("a capture in which other threads may do less");
+  if (stream->capture) return cudaErrorIllegalState;
+  stream->capture = std::make_shared<CUgraph_st>();
+  stream->capture->streams.insert(stream);
+  stream->last.clear();
+  return cudaSuccess;
+}
+cudaError_t cudaStreamIsCapturing(cudaStream_t stream, cudaStreamCaptureStatus* status) {
+  const auto held = lock();
+  *status = !stream->capture              ? cudaStreamCaptureStatusNone
+            : stream->capture->is_invalid ? cudaStreamCaptureStatusInvalidated
+                                          : cudaStreamCaptureStatusActive;
+  return cudaSuccess;
+}
+cudaError_t cudaStreamEndCapture(cudaStream_t stream, cudaGraph_t* graph) {
+  const auto held = lock();
+  *graph = nullptr;
+  const std::shared_ptr<CUgraph_st> captured = stream->capture;
+  if (!captured) return cudaErrorIllegalState;
+  const bool joined = is_joined(*captured, stream->last);
+  for (const cudaStream_t each : captured->streams) {
+    each->capture = nullptr;
+    each->last.clear();
+  }
+  captured->streams.clear();
+  if (captured->is_invalid) return cudaErrorStreamCaptureInvalidated;
+  if (!joined) return cudaErrorStreamCaptureUnjoined;
+  *graph = new CUgraph_st{captured->nodes, {}, false};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t* ready, cudaGraph_t graph, unsigned long long) {
+  may_wait_for_cards("cudaGraphInstantiate");
+  const auto held = lock();
+  *ready = new CUgraphExec_st{graph->nodes};
+  return cudaSuccess;
+}
+cudaError_t cudaGraphDestroy(cudaGraph_t graph) {
+  const auto held = lock();
+  delete graph;
+  return cudaSuccess;
+}
+cudaError_t cudaGraphLaunch(cudaGraphExec_t ready, cudaStream_t stream) {
+  use_card();
+  const auto held = lock();
+  if (stream->capture) complain("a graph that is launched while another one is captured");
+  return enqueue(stream, [ready] { do_all(ready->nodes); });
+}
+cudaError_t cudaGraphExecDestroy(cudaGraphExec_t ready) {
+  may_wait_for_cards("cudaGraphExecDestroy");
+  const auto held = lock();
+  delete ready;
+  return cudaSuccess;
 }
 
 cudaError_t cudaEventSynchronize(cudaEvent_t event) {

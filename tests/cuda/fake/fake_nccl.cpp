@@ -1,5 +1,6 @@
 #include <nccl.h>
 
+#include <algorithm>
 #include <cstring>
 #include <map>
 #include <memory>
@@ -113,6 +114,24 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const Operation& what, in
   return ncclInProgress;
 }
 
+// One piece of work of all ranks, which is done each time that the graph is.
+ncclResult_t capture_group() {
+  std::vector<cudaStream_t> streams;
+  std::vector<std::shared_ptr<Operation>> operations;
+  for (const Call& call : grouped) {
+    call.comm->busy = true;
+    if (std::ranges::find(streams, call.stream) == streams.end()) streams.push_back(call.stream);
+    if (std::ranges::find(operations, call.operation) == operations.end()) operations.push_back(call.operation);
+  }
+  for (const auto& operation : operations)
+    if (operation->told != operation->expected) fake::complain("a captured operation of ranks that are not all there");
+  grouped.clear();
+  const cudaError_t result = fake::capture(streams, [operations] {
+    for (const auto& operation : operations) operation->run();
+  });
+  return result == cudaSuccess ? ncclInProgress : ncclUnhandledCudaError;
+}
+
 }  // namespace
 
 extern "C" {
@@ -185,6 +204,7 @@ ncclResult_t ncclGroupEnd() {
   // What a rank does in a group is one piece of work: its parts do not wait for each other.
   std::map<ncclComm_t, std::vector<Call>> ranks;
   for (const Call& call : grouped) ranks[call.comm].push_back(call);
+  if (!grouped.empty() && fake::is_capturing(grouped.front().stream)) return capture_group();
   for (const auto& [comm, calls] : ranks) {
     comm->busy = comm->pending = true;
     const auto arrived = std::make_shared<bool>(false);

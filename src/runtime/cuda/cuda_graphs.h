@@ -1,0 +1,33 @@
+// CUDA graphs: what streams capture, as one graph over all cards. Launching it is one call.
+#pragma once
+
+#include <atomic>
+
+#include "runtime/cuda/call.h"
+#include "runtime/graphs.h"
+
+namespace lockstep::gpu {
+
+class CudaGraphs final : public Graphs {
+ public:
+  /// `issuing` is held while a graph is made ready or launched: there may be collectives in it.
+  explicit CudaGraphs(IssuingMutex& issuing) : issuing_(issuing) {}
+
+  void begin_capture(StreamHandle origin) override;
+  bool is_capturing(StreamHandle stream) override;
+  GraphHandle end_capture(StreamHandle origin) override;
+  void abandon_capture(StreamHandle origin) noexcept override;
+  void launch(StreamHandle origin, GraphHandle graph) override;
+  void destroy(GraphHandle graph) noexcept override;
+
+  // For the backend: CUDA drops a capture whose streams are asked whether they have ended.
+  bool is_active() const noexcept { return is_active_.load(std::memory_order_acquire); }
+  void refuse(std::string_view what, StreamHandle stream);            ///< Throws InvalidArgument where it is captured.
+  void refuse(std::string_view what, cudaEvent_t event, int device);  ///< The same.
+
+ private:
+  IssuingMutex& issuing_;
+  std::atomic<bool> is_active_ = false;
+};
+
+}  // namespace lockstep::gpu

@@ -1,0 +1,102 @@
+// The memory of captured work: its addresses are its own as long as it can be done again.
+#include <gtest/gtest.h>
+
+#include <cstdint>
+#include <vector>
+
+#include "runtime/caching_allocator.h"
+#include "runtime/fake_backend.h"
+
+namespace lockstep {
+namespace {
+
+using Allocation = CachingAllocator::Allocation;
+
+constexpr std::size_t kBytes = 400'000;  // five to a segment
+
+struct CaptureOfMemory : ::testing::Test {
+  FakeBackend backend;
+  CachingAllocator allocator{backend, 0};
+
+  // Of as many allocations.
+  bool lies_in_use_again(void* memory, int count) {
+    std::vector<Allocation> live;
+    bool found = false;
+    for (int i = 0; i < count; ++i) {
+      live.push_back(allocator.allocate(kBytes, kStream));
+      found = found || live.back().memory == memory;
+    }
+    for (const Allocation& allocation : live) allocator.free(allocation.block);
+    return found;
+  }
+};
+
+TEST_F(CaptureOfMemory, IsNotTheCachesMemory) {
+  const Allocation before = allocator.allocate(kBytes, kStream);
+  allocator.free(before.block);
+  allocator.begin_capture();
+  const Allocation in_capture = allocator.allocate(kBytes, kStream);
+  EXPECT_NE(in_capture.memory, before.memory);
+  allocator.free(in_capture.block);
+  EXPECT_EQ(allocator.allocate(kBytes, kStream).memory, in_capture.memory);  // in the order of the stream
+  allocator.release(allocator.end_capture());
+}
+
+TEST_F(CaptureOfMemory, StaysWithItUntilItIsReleased) {
+  allocator.begin_capture();
+  const Allocation freed = allocator.allocate(kBytes, kStream), kept = allocator.allocate(kBytes, kStream);
+  allocator.free(freed.block);
+  CapturePool* const pool = allocator.end_capture();
+  EXPECT_FALSE(lies_in_use_again(freed.memory, 10));
+  allocator.free(kept.block);  // a result that nobody holds any more
+  EXPECT_FALSE(lies_in_use_again(kept.memory, 10));
+  allocator.release(pool);
+  EXPECT_TRUE(lies_in_use_again(freed.memory, 100));
+  EXPECT_TRUE(lies_in_use_again(kept.memory, 100));
+}
+
+TEST_F(CaptureOfMemory, MayBeFreedAfterItsRelease) {
+  allocator.begin_capture();
+  const Allocation kept = allocator.allocate(kBytes, kStream);
+  allocator.release(allocator.end_capture());
+  EXPECT_FALSE(lies_in_use_again(kept.memory, 10));
+  allocator.free(kept.block);
+  EXPECT_TRUE(lies_in_use_again(kept.memory, 100));
+}
+
+TEST_F(CaptureOfMemory, KeepsWhatWasThereBefore) {
+  const Allocation before = allocator.allocate(kBytes, kStream);
+  allocator.begin_capture();
+  allocator.free(before.block);
+  EXPECT_FALSE(lies_in_use_again(before.memory, 10));
+  CapturePool* const pool = allocator.end_capture();
+  EXPECT_FALSE(lies_in_use_again(before.memory, 10));
+  allocator.release(pool);
+  EXPECT_TRUE(lies_in_use_again(before.memory, 100));
+}
+
+TEST_F(CaptureOfMemory, IsNotReusedByItWhereOtherStreamsUsedIt) {
+  allocator.begin_capture();
+  const Allocation used = allocator.allocate(kBytes, kStream);
+  allocator.record_stream(used.block, kOther);
+  allocator.free(used.block);
+  EXPECT_NE(allocator.allocate(kBytes, kStream).memory, used.memory);
+  const int queries = backend.counts().queries;
+  CapturePool* const pool = allocator.end_capture();
+  EXPECT_EQ(backend.counts().queries, queries);  // captured work cannot be asked
+  allocator.release(pool);
+}
+
+TEST_F(CaptureOfMemory, CountsAsBefore) {
+  allocator.begin_capture();
+  const Allocation one = allocator.allocate(kBytes, kStream);
+  allocator.free(one.block);
+  allocator.release(allocator.end_capture());
+  EXPECT_EQ(allocator.stats().in_use, 0u);
+  EXPECT_EQ(allocator.stats().allocations, 1u);
+  allocator.empty_cache();
+  EXPECT_EQ(allocator.stats().reserved, 0u);
+}
+
+}  // namespace
+}  // namespace lockstep
