@@ -3,8 +3,10 @@
 //   auto members() { return nn::members("weight", weight, "bias", bias); }
 #pragma once
 
+#include <cstddef>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <utility>
 
 namespace lockstep {
@@ -16,12 +18,69 @@ struct Named {
   T& value;  ///< The member itself.
 };
 
-inline std::tuple<> members() { return {}; }  ///< Of a type without members.
+/// Members and their names, in order. (No std::tuple: every module has one of these, and tuples of many elements
+/// compile slowly.)
+template <class... T>
+struct NamedMembers {
+  static constexpr std::size_t kCount = sizeof...(T);  ///< How many there are.
+
+  std::string_view names[kCount + 1];  ///< The last one is of nothing.
+  const void* values[kCount + 1];      ///< Where the members are.
+
+  /// Calls visit(name, member) for each.
+  template <class Visit>
+  void for_each(Visit& visit) const {
+    [[maybe_unused]] std::size_t i = 0;
+    ((visit(names[i], at<T>(i)), ++i), ...);
+  }
+  /// One of them.
+  template <std::size_t I>
+  auto get() const -> Named<std::tuple_element_t<I, std::tuple<T...>>> {
+    return {names[I], at<std::tuple_element_t<I, std::tuple<T...>>>(I)};
+  }
+
+ private:
+  template <class M>
+  M& at(std::size_t i) const {
+    return *static_cast<M*>(const_cast<void*>(values[i]));
+  }
+};
+
+namespace detail {
+template <class... A, class... B>
+NamedMembers<A..., B...> joined(const NamedMembers<A...>& first, const NamedMembers<B...>& second) {
+  NamedMembers<A..., B...> all = {};
+  for (std::size_t i = 0; i < sizeof...(A); ++i) all.names[i] = first.names[i], all.values[i] = first.values[i];
+  for (std::size_t i = 0; i < sizeof...(B); ++i)
+    all.names[sizeof...(A) + i] = second.names[i], all.values[sizeof...(A) + i] = second.values[i];
+  return all;
+}
+}  // namespace detail
+
+inline NamedMembers<> members() { return {}; }  ///< Of a type without members.
 
 /// members("a", a, "b", b): references with their names, in order.
-template <class T, class... Rest>
-auto members(std::string_view name, T& value, Rest&&... rest) {
-  return std::tuple_cat(std::tuple(Named<T>{name, value}), members(std::forward<Rest>(rest)...));
+template <class A>
+NamedMembers<A> members(std::string_view name, A& value) {
+  return {{name}, {&value}};
+}
+template <class A, class B>
+NamedMembers<A, B> members(std::string_view a, A& of_a, std::string_view b, B& of_b) {
+  return {{a, b}, {&of_a, &of_b}};
+}
+template <class A, class B, class C>
+NamedMembers<A, B, C> members(std::string_view a, A& of_a, std::string_view b, B& of_b, std::string_view c, C& of_c) {
+  return {{a, b, c}, {&of_a, &of_b, &of_c}};
+}
+template <class A, class B, class C, class D>
+NamedMembers<A, B, C, D> members(std::string_view a, A& of_a, std::string_view b, B& of_b, std::string_view c, C& of_c,
+                                 std::string_view d, D& of_d) {
+  return {{a, b, c, d}, {&of_a, &of_b, &of_c, &of_d}};
+}
+template <class A, class B, class C, class D, class... Rest>
+requires(sizeof...(Rest) > 0) auto members(std::string_view a, A& of_a, std::string_view b, B& of_b, std::string_view c,
+                                           C& of_c, std::string_view d, D& of_d, Rest&&... rest) {
+  return detail::joined(members(a, of_a, b, of_b, c, of_c, d, of_d), members(std::forward<Rest>(rest)...));
 }
 
 template <class M>
@@ -32,7 +91,7 @@ concept HasMembers = requires(M& object) {
 /// Calls visit(name, member) for each member.
 template <HasMembers M, class Visitor>
 void for_each_member(M& object, Visitor&& visit) {
-  std::apply([&](auto... member) { (visit(member.name, member.value), ...); }, object.members());
+  object.members().for_each(visit);
 }
 
 }  // namespace lockstep

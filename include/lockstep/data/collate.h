@@ -139,17 +139,18 @@ T collate_members(std::vector<T> samples, SampleIndices indices, std::index_sequ
   T batch;
   const auto parts = batch.members();
   const auto collate_member = [&]<class Part>(auto position, const Named<Part>& part) {
-    part.value = collate_part<Part>(samples, indices, part.name,
-                                    [&](T& sample) { return std::move(std::get<position()>(sample.members()).value); });
+    part.value = collate_part<Part>(samples, indices, part.name, [&](T& sample) {
+      return std::move(sample.members().template get<position()>().value);
+    });
   };
-  (collate_member(std::integral_constant<std::size_t, I>(), std::get<I>(parts)), ...);
+  (collate_member(std::integral_constant<std::size_t, I>(), parts.template get<I>()), ...);
   return batch;
 }
 
 template <class Members>
 inline constexpr bool kKeepTypes = false;
-template <class... Members>
-inline constexpr bool kKeepTypes<std::tuple<Named<Members>...>> = (std::same_as<Collated<Members>, Members> && ...);
+template <class... T>
+inline constexpr bool kKeepTypes<lockstep::NamedMembers<T...>> = (std::same_as<Collated<T>, T> && ...);
 
 /// A struct whose batch can be the same struct.
 template <class T>
@@ -258,7 +259,7 @@ requires(kStructure<T> == Structure::variant) struct Collator<T> {
 template <detail::CollatesByMembers T>
 struct Collator<T> {
   static T collate(std::vector<T> samples, SampleIndices indices) {
-    constexpr auto kCount = std::tuple_size_v<decltype(std::declval<T&>().members())>;
+    constexpr std::size_t kCount = decltype(std::declval<T&>().members())::kCount;
     return detail::collate_members(std::move(samples), indices, std::make_index_sequence<kCount>());
   }
 };
