@@ -60,12 +60,13 @@ std::vector<Values> gradients(Device device) {
   std::vector<Values> results;
   for (const Shape& sizes : {Shape{40, 100}, Shape{9, 2100}}) {
     Tensor x = randn(sizes, {.dtype = kFloat64}).to(device).requires_grad_();
-    const Tensor weight = randn({sizes[1]}, {.dtype = kFloat64}).to(device);
+    Tensor weight = randn({sizes[1]}, {.dtype = kFloat64}).to(device).requires_grad_();
     const Tensor labels = randint(0, sizes[1], {sizes[0]}).to(device);
     const Tensor loss = sum(softmax(x, 1) * weight) + sum(log_softmax(x, 1) * weight) + nn::cross_entropy(x, labels) +
                         sum(nn::layer_norm(x, {sizes[1]}, weight, weight) * x.detach());
     loss.backward();
     results.push_back(values(x.grad()));
+    results.push_back(values(weight.grad()));
     std::vector<Tensor> clipped = {x};
     results.push_back({optim::clip_grad_norm_(clipped, 1e9).item<double>()});
   }

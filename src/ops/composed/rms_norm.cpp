@@ -1,5 +1,4 @@
 // rms_norm: rows are normalized in one kernel each way.
-#include <cmath>
 #include <limits>
 
 #include <lockstep/ops/arithmetic.h>
@@ -12,6 +11,7 @@
 #include "ops/affine.h"
 #include "ops/autocast.h"
 #include "ops/floating.h"
+#include "ops/norm_gradient.h"
 #include "ops/wide.h"
 #include "tensor/kernels/rows.h"
 
@@ -23,36 +23,17 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-// 1 / sqrt(mean(x^2) + eps)
-template <class Team, class T, class C = ComputeType<T>>
-LOCKSTEP_HD C inverse_rms(const Team& team, const Row<const T>& x, C eps) {
-  const C squares = sum_over(team, x.length, [&](std::int64_t i) { return C(x[i]) * C(x[i]); });
-  return C(1) / std::sqrt(squares / C(x.length) + eps);
-}
-
 template <class T>
 struct RmsNormalize {
   using C = ComputeType<T>;
   C eps;
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x, Row<const T> weight) const {
-    const C scale = inverse_rms(team, x, eps);
-    team.each(x.length, [&](std::int64_t i) { y[i] = T(C(x[i]) * scale * C(weight[i])); });
-  }
-};
-
-// scale (h - y mean(h y)), h = g weight and y computed again from x.
-template <class T>
-struct RmsNormalizeGradient {
-  using C = ComputeType<T>;
-  C eps;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const T> x, Row<const T> weight) const {
-    const C scale = inverse_rms(team, x, eps);
-    const C along = sum_over(team, x.length, [&](std::int64_t i) { return C(g[i]) * C(weight[i]) * C(x[i]) * scale; });
-    const C slope = along / C(x.length);
-    team.each(x.length,
-              [&](std::int64_t i) { out[i] = T(scale * (C(g[i]) * C(weight[i]) - C(x[i]) * scale * slope)); });
+    const auto value = [&](std::int64_t i) { return C(x[i]); };
+    NormFacts<C> of;
+    find_scale<false>(
+        of, x.length, eps, [&](const auto& term) { return sum_over(team, x.length, term); }, value);
+    team.each(x.length, [&](std::int64_t i) { y[i] = T(of.normal(value(i)) * C(weight[i])); });
   }
 };
 
@@ -60,7 +41,7 @@ struct RmsGradients {
   Tensor x, weight;
 };
 
-// Differentiable. What flows into the weight is a composition in any case: it is summed over the rows.
+// Differentiable.
 RmsGradients rms_gradients_by_ops(const Tensor& narrow_g, const Tensor& narrow_x, const Tensor& narrow_weight,
                                   double eps) {
   const Tensor g = widened(narrow_g), x = widened(narrow_x), weight = widened(narrow_weight);
@@ -71,8 +52,19 @@ RmsGradients rms_gradients_by_ops(const Tensor& narrow_g, const Tensor& narrow_x
 Tensor rms_gradient(const Tensor& g, const Tensor& x, const Tensor& weight, double eps) {
   Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());
   visit_floating("rms_norm", x.dtype(), [&]<class T>() {
-    map_rows<T, T, T, T>("rms_norm_gradient", 10, RmsNormalizeGradient<T>{ComputeType<T>(eps)}, 1, out, g, x,
+    map_rows<T, T, T, T>("rms_norm_gradient", 10, NormInputGradient<T, false>{ComputeType<T>(eps), true}, 1, out, g, x,
                          weight.expand(x.sizes()));
+  });
+  return out;
+}
+
+RmsGradients rms_gradients(const Tensor& g, const Tensor& x, const Tensor& weight, double eps, bool needs_x) {
+  DeviceState& device = *x.impl()->storage->device;
+  const RmsGradients out = {needs_x ? make_tensor(device, x.sizes(), x.dtype()) : Tensor(),
+                            make_tensor(device, {x.sizes()[1]}, x.dtype())};
+  visit_floating("rms_norm", x.dtype(), [&]<class T>() {
+    norm_gradients<T, false>("rms_norm_gradients", eps, g.contiguous(), x.contiguous(), weight.contiguous(), out.x,
+                             out.weight, {});
   });
   return out;
 }
@@ -93,10 +85,9 @@ Tensor rms_norm_rows(const Tensor& x, const Tensor& weight, double eps) {
                const RmsGradients both = rms_gradients_by_ops(g, v, w, eps);
                return Gradients{nx ? both.x : Tensor(), nw ? both.weight : Tensor()};
              }
-             Gradients gradients(2);
-             if (nx) gradients[0] = rms_gradient(g, v, w, eps);
-             if (nw) gradients[1] = rms_gradients_by_ops(g, v, w, eps).weight;
-             return gradients;
+             if (!nw) return Gradients{rms_gradient(g, v, w, eps), Tensor()};
+             const RmsGradients both = rms_gradients(g, v, w, eps, nx);
+             return Gradients{both.x, both.weight};
            });
   return out;
 }

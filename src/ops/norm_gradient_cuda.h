@@ -1,0 +1,160 @@
+// The gradients of norms on a GPU, in two grids: a team of threads takes some rows, one after the other, and keeps a
+// row, and its own columns' sums, in registers; then the sums of all teams are added. No atomics.
+#pragma once
+
+#include <lockstep/tensor/kernels/cuda/pack.h>
+#include <lockstep/tensor/kernels/cuda/rows.h>
+
+#include "ops/norm_gradient.h"
+
+namespace lockstep::gpu {
+
+template <class A>
+__device__ A sum_of_team(const RowTeam& team, const A& mine) {
+  return team.reduce(
+      0, mine, [](const A& sum, std::int64_t) { return sum; }, [](const A& a, const A& b) { return a + b; });
+}
+
+/// Rows of whole packs, of which a thread has at most kPacks.
+template <int kPack, int kPacks, class Kernel>
+__global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) {
+  using T = typename Kernel::T;
+  using C = typename Kernel::C;
+  using Elements = Pack<T, kPack>;
+  constexpr int kOwned = kPacks * kPack;
+  const int member = int(threadIdx.x) % shape.size;
+  const std::int64_t piece = std::int64_t(blockIdx.x) * shape.rows() + int(threadIdx.x) / shape.size;
+  const std::int64_t packs = kernel.length / kPack;
+  C products[kOwned] = {}, sums[kOwned] = {};
+  // All threads of a block make the same rounds, since teams may meet at its barriers.
+  for (std::int64_t n = 0; n < kernel.rows_of_piece; ++n) {
+    const std::int64_t r = piece * kernel.rows_of_piece + n;
+    const bool idle = r >= kernel.rows;
+    const RowTeam team(shape, idle, 0, 1);
+    const auto owned = [&](int p) { return !idle && member + p * shape.size < packs; };
+    const auto place = [&](int p) { return (member + p * shape.size) * std::int64_t(kPack); };
+    Elements x[kPacks] = {}, g[kPacks] = {};
+    for (int p = 0; p < kPacks; ++p)
+      if (owned(p)) {
+        x[p] = *reinterpret_cast<const Elements*>(kernel.x + r * kernel.length + place(p));
+        g[p] = *reinterpret_cast<const Elements*>(kernel.g + r * kernel.length + place(p));
+      }
+    const auto each = [&](const auto& visit) {  // visit(i, c): place in registers, and in the row
+      for (int p = 0; p < kPacks; ++p)
+        if (owned(p))
+          for (int k = 0; k < kPack; ++k) visit(p * kPack + k, place(p) + k);
+    };
+    const auto x_at = [&](int i) { return C(x[i / kPack].values[i % kPack]); };
+    const auto g_at = [&](int i) { return C(g[i / kPack].values[i % kPack]); };
+    NormFacts<C> facts{};
+    if constexpr (Kernel::kCentered) {
+      C sum = 0;
+      each([&](int i, std::int64_t) { sum += x_at(i); });
+      facts.mean = sum_of_team(team, sum) / C(kernel.length);
+    }
+    C squares = 0;
+    each([&](int i, std::int64_t) { squares += (x_at(i) - facts.mean) * (x_at(i) - facts.mean); });
+    facts.scale = C(1) / std::sqrt(sum_of_team(team, squares) / C(kernel.length) + kernel.eps);
+    TwoSums<C> both{};
+    each([&](int i, std::int64_t c) {
+      const C y = facts.normal(x_at(i)), h = kernel.weighted(g_at(i), c);
+      both = both + TwoSums<C>{h, h * y};
+      products[i] += g_at(i) * y;
+      if constexpr (Kernel::kSums > 1) sums[i] += g_at(i);
+    });
+    if (!kernel.of_x) continue;
+    both = sum_of_team(team, both);
+    if constexpr (Kernel::kCentered) facts.shift = both.first / C(kernel.length);
+    facts.slope = both.second / C(kernel.length);
+    for (int p = 0; p < kPacks; ++p)
+      if (owned(p)) {
+        Elements out;
+        for (int k = 0; k < kPack; ++k) {
+          const int i = p * kPack + k;
+          out.values[k] = T(facts.gradient(kernel.weighted(g_at(i), place(p) + k), x_at(i)));
+        }
+        *reinterpret_cast<Elements*>(kernel.of_x + r * kernel.length + place(p)) = out;
+      }
+  }
+  if (piece >= kernel.pieces()) return;
+  C* const to = kernel.partial + piece * Kernel::kSums * kernel.length;
+  for (int p = 0; p < kPacks; ++p) {
+    if (member + p * shape.size >= packs) continue;
+    const std::int64_t c = (member + p * shape.size) * std::int64_t(kPack);
+    for (int k = 0; k < kPack; ++k) {
+      to[c + k] = products[p * kPack + k];
+      if constexpr (Kernel::kSums > 1) to[kernel.length + c + k] = sums[p * kPack + k];
+    }
+  }
+}
+
+/// Any rows. A thread adds to its own columns' sums in memory.
+template <class Kernel>
+__global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
+  using T = typename Kernel::T;
+  using C = typename Kernel::C;
+  const std::int64_t piece = std::int64_t(blockIdx.x) * shape.rows() + int(threadIdx.x) / shape.size;
+  C* const to = kernel.partial + piece * Kernel::kSums * kernel.length;
+  for (std::int64_t n = 0; n < kernel.rows_of_piece; ++n) {
+    const std::int64_t r = piece * kernel.rows_of_piece + n;
+    const bool idle = r >= kernel.rows;
+    const RowTeam team(shape, idle, 0, 1);
+    const T *const g = kernel.g + r * kernel.length, *const x = kernel.x + r * kernel.length;
+    const auto sum = [&](const auto& value) { return sum_over(team, kernel.length, value); };
+    const auto x_at = [&](std::int64_t i) { return C(x[i]); };
+    const auto h_at = [&](std::int64_t i) { return kernel.weighted(C(g[i]), i); };
+    const NormFacts<C> facts = norm_facts<Kernel::kCentered>(kernel.length, kernel.eps, sum, x_at, h_at);
+    team.each(kernel.length, [&](std::int64_t i) {
+      if (kernel.of_x) kernel.of_x[r * kernel.length + i] = T(facts.gradient(h_at(i), x_at(i)));
+      const C product = C(g[i]) * facts.normal(x_at(i));
+      to[i] = n ? to[i] + product : product;
+      if constexpr (Kernel::kSums > 1) to[kernel.length + i] = (n ? to[kernel.length + i] : C(0)) + C(g[i]);
+    });
+  }
+}
+
+/// The sums of all pieces. Eight neighbouring columns to a block, 32 threads to a column.
+template <class Kernel>
+__global__ void norm_gradient_columns(const Kernel kernel) {
+  constexpr int kColumns = 8, kBeside = kThreads / kColumns;
+  __shared__ double totals[kBeside][kColumns];
+  const std::int64_t columns = Kernel::kSums * kernel.length;
+  const int mine = int(threadIdx.x) % kColumns, row = int(threadIdx.x) / kColumns;
+  const std::int64_t c = std::int64_t(blockIdx.x) * kColumns + mine;
+  double sum = 0;
+  if (c < columns)
+    for (std::int64_t piece = row; piece < kernel.pieces(); piece += kBeside)
+      sum += double(kernel.partial[piece * columns + c]);
+  totals[row][mine] = sum;
+  __syncthreads();
+  if (row != 0 || c >= columns) return;
+  for (int other = 1; other < kBeside; ++other) sum += totals[other][mine];
+  kernel.store(c, sum);
+}
+
+}  // namespace lockstep::gpu
+
+namespace lockstep {
+
+template <class T, bool kCentered>
+void enqueue(const NormGradientKernel<T, kCentered>& kernel, const KernelContext& context) {
+  using Kernel = NormGradientKernel<T, kCentered>;
+  constexpr int kPack = gpu::kPackOf<T>;
+  constexpr int kFew = 8 / kPack, kMany = 128 / int(sizeof(typename Kernel::C)) / kPack;
+  const gpu::TeamShape shape = gpu::TeamShape::along(kernel.length);
+  const auto grid = unsigned((kernel.pieces() + shape.rows() - 1) / shape.rows());
+  const bool packs = kernel.length % kPack == 0 && gpu::is_aligned<kPack>(kernel.g) &&
+                     gpu::is_aligned<kPack>(kernel.x) && (!kernel.of_x || gpu::is_aligned<kPack>(kernel.of_x));
+  const std::int64_t of_thread = (kernel.length / kPack + shape.size - 1) / shape.size;
+  const auto launch = [&](auto rows) { gpu::launch_grid(rows, grid, gpu::kThreads, context, kernel, shape); };
+  if (packs && of_thread <= kFew)
+    launch(gpu::norm_gradient_packs<kPack, kFew, Kernel>);
+  else if (packs && of_thread <= kMany)
+    launch(gpu::norm_gradient_packs<kPack, kMany, Kernel>);
+  else
+    launch(gpu::norm_gradient_rows<Kernel>);
+  const std::int64_t columns = Kernel::kSums * kernel.length;
+  gpu::launch_grid(gpu::norm_gradient_columns<Kernel>, unsigned((columns + 7) / 8), gpu::kThreads, context, kernel);
+}
+
+}  // namespace lockstep
