@@ -8,10 +8,12 @@
 #include "autograd/record.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
+#include "ops/batch_norm_kernel.h"
 #include "ops/fused.h"
 #include "ops/images.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
+#include "tensor/kernels/map.h"
 
 namespace lockstep {
 namespace {
@@ -26,6 +28,8 @@ struct Statistics {
   Tensor mean;
   Tensor variance;
 };
+
+bool launches_grids(const Tensor& x) { return x.impl()->storage->device->backend.launches_grids(); }
 
 Statistics statistics_of(const Tensor& wide_x) {
   const Shape dims = all_but_channels(wide_x.dim()), channels = {wide_x.sizes()[1]};
@@ -63,6 +67,111 @@ Normalized normalized(const Tensor& x, const Tensor& weight, const Tensor& bias,
   return {affine((x - per_channel(own.mean, rank)) * scale, per_channel(weight, rank), per_channel(bias, rank)), own};
 }
 
+// x and g as they lie, dense and alike, in pieces.
+template <class T>
+ChannelPieces pieces_of(const Tensor& x, const Tensor& g) {
+  const Shape& sizes = x.sizes();
+  const std::int64_t count = x.numel() / sizes[1];
+  ChannelExtent extent{sizes[0], sizes[1], count / sizes[0]};
+  if (sizes[1] == 1)
+    extent = {1, 1, count};
+  else if (is_channels_last(sizes, x.strides()))
+    extent = {count, sizes[1], 1};
+  const auto aligned = [](const Tensor& tensor) {
+    return reinterpret_cast<std::uintptr_t>(tensor.impl()->data()) % 16 == 0;
+  };
+  return ChannelPieces(extent, int(16 / sizeof(T)), aligned(x) && aligned(g));
+}
+
+template <class T>
+T* data_or_null(const Tensor& tensor) {
+  return tensor.defined() ? reinterpret_cast<T*>(tensor.impl()->data()) : nullptr;
+}
+
+// On a GPU, in x's dtype with wide statistics: three grids. The running statistics, if any, follow.
+struct RunningStatistics {
+  Tensor mean, variance;
+  double momentum = 0;
+};
+
+Normalized normalized_by_grids(const Tensor& given, const Tensor& given_weight, const Tensor& given_bias, double eps,
+                               const RunningStatistics& running) {
+  const Tensor x = as_laid(given, given);
+  const auto dense = [](const Tensor& t) { return t.defined() ? t.contiguous() : t; };
+  const Tensor weight = dense(given_weight), bias = dense(given_bias);
+  DeviceState& device = *x.impl()->storage->device;
+  const std::int64_t channels = x.sizes()[1];
+  const Tensor of_channels = make_tensor(device, {4, channels}, wide_dtype(x.dtype()));
+  const auto row = [&](int i) { return of_channels.select(0, i); };
+  Normalized result = {make_like(x), {row(0), row(1)}};
+  visit_floating("batch_norm", x.dtype(), [&]<class T>() {
+    using C = ComputeType<T>;
+    const ChannelPieces pieces = pieces_of<T>(x, x);
+    const Tensor partial = make_tensor(device, {pieces.pieces, 2, channels}, of_channels.dtype());
+    C* const to = data_or_null<C>(of_channels);
+    const BatchStatisticsKernel<T> kernel{pieces,
+                                          data_or_null<T>(x),
+                                          nullptr,
+                                          data_or_null<C>(partial),
+                                          eps,
+                                          running.momentum,
+                                          data_or_null<T>(weight),
+                                          data_or_null<T>(bias),
+                                          to,
+                                          to + channels,
+                                          to + 2 * channels,
+                                          to + 3 * channels,
+                                          data_or_null<T>(running.mean),
+                                          data_or_null<T>(running.variance)};
+    const auto or_other = [](const Tensor& tensor, const Tensor& other) { return tensor.defined() ? &tensor : &other; };
+    launch("batch_norm_statistics", 5 * double(x.numel()),
+           std::array{&partial, &of_channels, or_other(running.mean, partial), or_other(running.variance, partial)},
+           std::array{&x, or_other(weight, of_channels), or_other(bias, of_channels)}, kernel);
+    const auto each = [&](int i) { return per_channel(row(i), x.dim()); };
+    map<T, T, C, C, C>("batch_norm", 3, BatchNormalize(), result.y, x, each(0), each(2), each(3));
+  });
+  return result;
+}
+
+Gradients gradients_by_grids(const Tensor& given_g, const Tensor& given_x, const Tensor& given_weight,
+                             const Statistics& statistics, double eps) {
+  const Tensor x = as_laid(given_x, given_x), g = as_laid(given_g, x);
+  const Tensor weight = given_weight.defined() ? given_weight.contiguous() : given_weight;
+  DeviceState& device = *x.impl()->storage->device;
+  const std::int64_t channels = x.sizes()[1];
+  const Tensor of_channels = make_tensor(device, {3, channels}, statistics.mean.dtype());
+  Gradients result = {make_like(x), make_tensor(device, {channels}, x.dtype()),
+                      make_tensor(device, {channels}, x.dtype())};
+  visit_floating("batch_norm", x.dtype(), [&]<class T>() {
+    using C = ComputeType<T>;
+    const ChannelPieces pieces = pieces_of<T>(x, g);
+    const Tensor partial = make_tensor(device, {pieces.pieces, 2, channels}, of_channels.dtype());
+    C* const to = data_or_null<C>(of_channels);
+    const BatchGradientKernel<T> kernel{pieces,
+                                        data_or_null<T>(x),
+                                        data_or_null<T>(g),
+                                        data_or_null<C>(partial),
+                                        eps,
+                                        data_or_null<T>(weight),
+                                        data_or_null<C>(statistics.mean),
+                                        data_or_null<C>(statistics.variance),
+                                        data_or_null<T>(result[1]),
+                                        data_or_null<T>(result[2]),
+                                        to,
+                                        to + channels,
+                                        to + 2 * channels};
+    launch("batch_norm_sums", 4 * double(x.numel()),
+           std::array{&partial, &of_channels, &std::as_const(result[1]), &std::as_const(result[2])},
+           std::array{&x, &g, weight.defined() ? &weight : &of_channels, &statistics.mean, &statistics.variance},
+           kernel);
+    const auto each = [&](const Tensor& row) { return per_channel(row, x.dim()); };
+    map<T, T, T, C, C, C, C>("batch_norm_gradient", 5, BatchNormalizeGradient(), result[0], g, x, each(statistics.mean),
+                             each(of_channels.select(0, 0)), each(of_channels.select(0, 1)),
+                             each(of_channels.select(0, 2)));
+  });
+  return result;
+}
+
 // The gradients of x, weight and bias, of which the last two are there without a weight and a bias too.
 Gradients gradients_of(const Tensor& g, const Tensor& x, const Tensor& weight, const Statistics& statistics,
                        double eps) {
@@ -93,13 +202,17 @@ Gradients fused_gradients(const Tensor& g, const Tensor& x, const Tensor& weight
   return gradients_of(g, x, weight, statistics, eps);
 }
 
-// With x's own statistics, in one node: backward needs two sums over each channel.
-Tensor normalize_batch(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Statistics& statistics) {
+// With x's own statistics, in one node: backward needs two sums over each channel. On a GPU the running statistics
+// move.
+Tensor normalize_batch(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Statistics& statistics,
+                       const RunningStatistics& running) {
+  const bool by_grids = launches_grids(x);
   const auto wide = [](const Tensor& t) { return t.defined() ? widened(t.detach()) : t; };
   Tensor out;
   {
     const NoGrad guard;
-    Normalized result = normalized(wide(x), wide(weight), wide(bias), eps);
+    Normalized result = by_grids ? normalized_by_grids(x.detach(), weight, bias, eps, running)
+                                 : normalized(wide(x), wide(weight), wide(bias), eps);
     statistics = result.statistics;
     out = result.y.to(x.dtype());
   }
@@ -109,7 +222,13 @@ Tensor normalize_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
   if (!autograd::any_records(inputs)) return out;
   record_many("BatchNorm", std::span(&out, 1), inputs,
               [v = Saved(x), w = weight.defined() ? Saved(weight) : Saved(), statistics, eps,
-               with_weight = weight.defined(), with_bias = bias.defined()](const Tensor& g) {
+               with_weight = weight.defined(), with_bias = bias.defined(), by_grids](const Tensor& g) {
+                if (by_grids && !grad_enabled()) {
+                  Gradients all = gradients_by_grids(g, v.get(), with_weight ? w.get() : Tensor(), statistics, eps);
+                  if (!with_bias) all.pop_back();
+                  if (!with_weight) all.erase(all.begin() + 1);
+                  return all;
+                }
                 const Tensor p = widened(v.get()), q = with_weight ? widened(w.get()) : Tensor();
                 Gradients all = grad_enabled() ? gradients_of(widened(g), p, q, statistics_of(p), eps)
                                                : fused_gradients(widened(g), p, q, statistics, eps);
@@ -119,6 +238,24 @@ Tensor normalize_batch(const Tensor& x, const Tensor& weight, const Tensor& bias
                 return gradients;
               });
   return out;
+}
+
+// Evaluation on a GPU: one launch.
+Tensor normalized_by(const Tensor& x, const Tensor& mean_of, const Tensor& variance, const Tensor& weight,
+                     const Tensor& bias, double eps) {
+  Tensor y = make_like(x);
+  const auto each = [&](const Tensor& row) { return per_channel(row.defined() ? row.detach() : mean_of, x.dim()); };
+  visit_floating("batch_norm", x.dtype(), [&]<class T>() {
+    map<T, T, T, T, T, T>("batch_norm", 5,
+                          BatchNormalizeBy<ComputeType<T>>{ComputeType<T>(eps), weight.defined(), bias.defined()}, y, x,
+                          each(mean_of), each(variance), each(weight), each(bias));
+  });
+  return y;
+}
+
+// Whether a kernel can move these running statistics.
+bool move_on_the_way(const Tensor& running) {
+  return !running.defined() || (running.is_contiguous() && context().checkpointed != CheckpointedRun::again);
 }
 
 }  // namespace
@@ -163,6 +300,11 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   if (!options.training) {
     if (!running_mean.defined() || !running_variance.defined())
       throw InvalidArgument("[batch_norm] expected running statistics for evaluation, got none");
+    std::vector<Tensor> all = {x, running_mean, running_variance};
+    for (const Tensor* parameter : {&weight, &bias})
+      if (parameter->defined()) all.push_back(*parameter);
+    if (launches_grids(x) && !autograd::any_records(all))
+      return normalized_by(x, running_mean, running_variance, weight, bias, options.eps);
     const Tensor spread = rsqrt(widened(running_variance) + options.eps);
     const Tensor scale = weight.defined() ? spread * weight : spread, offset = widened(running_mean) * scale;
     const Tensor added = bias.defined() ? bias - offset : -offset;
@@ -171,7 +313,14 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   const std::int64_t channels = x.sizes()[1], count = channels ? x.numel() / channels : 0;
   check_batch_count("batch_norm", x, count);
   Statistics statistics;
-  Tensor y = normalize_batch(x, weight, bias, options.eps, statistics);
+  if (launches_grids(x) && move_on_the_way(running_mean) && move_on_the_way(running_variance)) {
+    Tensor y =
+        normalize_batch(x, weight, bias, options.eps, statistics, {running_mean, running_variance, options.momentum});
+    for (const Tensor* running : {&running_mean, &running_variance})
+      if (running->defined()) bump_version(*running);
+    return y;
+  }
+  Tensor y = normalize_batch(x, weight, bias, options.eps, statistics, {});
   const NoGrad guard;
   update_running(running_mean, statistics.mean, 1, options.momentum);
   update_running(running_variance, statistics.variance, double(count) / double(count - 1), options.momentum);

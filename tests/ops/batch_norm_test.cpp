@@ -62,6 +62,51 @@ TEST(BatchNormOfImages, IsTheDefinitionInEveryLayout) {
   }
 }
 
+// 16 bits, pieces of several channels and of one, and running statistics that move.
+TEST(BatchNormOfImages, OfHalvesIsTheDefinitionAndMovesTheStatistics) {
+  const TestDevices devices(1);
+  manual_seed(9);
+  for (const DType dtype : {kFloat16, kBFloat16})
+    for (const Shape& sizes : {Shape{3, 5, 14, 11}, Shape{2, 24, 4, 4}, Shape{900, 16, 2, 2}, Shape{2, 3, 130, 128}}) {
+      const Tensor x = (randn(sizes) * 2 + 1).to(dtype), pull = randn(sizes).to(dtype);
+      const Tensor weight = randn({sizes[1]}).to(dtype), bias = randn({sizes[1]}).to(dtype);
+      const Shape each = {sizes[1], 1, 1};
+      Tensor p = x.to(kFloat64).requires_grad_(), q = weight.to(kFloat64).requires_grad_(),
+             r = bias.to(kFloat64).requires_grad_();
+      const Tensor expected = normalized_over(p, {0, 2, 3}, 1e-5) * q.view(each) + r.view(each);
+      sum(expected * pull.to(kFloat64)).backward();
+      for (const Device& device : {Device(), Device("cuda:0")})
+        for (const bool last : {false, true}) {
+          SCOPED_TRACE(::testing::Message() << sizes << ' ' << dtype << ' ' << device << " channels-last " << last);
+          const Tensor there = x.to(device);
+          Tensor a = (last ? channels_last(there) : there).detach().requires_grad_(),
+                 b = weight.to(device).detach().requires_grad_(), c = bias.to(device).detach().requires_grad_();
+          const Tensor average = zeros({sizes[1]}, {.dtype = dtype, .device = device}),
+                       variance = ones({sizes[1]}, {.dtype = dtype, .device = device});
+          const Tensor y = batch_norm(a, average, variance, b, c);
+          sum(y * pull.to(device)).backward();
+          const double unit = dtype == kFloat16 ? 1e-3 : 8e-3;
+          const auto close = [&](const Tensor& got, const Tensor& of) {
+            return distance(got, of) / max(abs(of.detach())).item<double>();
+          };
+          EXPECT_LT(close(y, expected), 2 * unit);
+          EXPECT_LT(close(a.grad(), p.grad()), 3 * unit);
+          EXPECT_LT(close(b.grad(), q.grad()), 3 * unit);
+          EXPECT_LT(close(c.grad(), r.grad()), 3 * unit);
+          const Tensor wide = x.to(kFloat64);
+          EXPECT_LT(distance(average, mean(wide, {0, 2, 3}) * 0.1), 2 * unit);
+          EXPECT_LT(distance(variance, var(wide, {0, 2, 3}) * 0.1 + 0.9), 4 * unit);
+          const NoGrad guard;
+          const Tensor evaluated = batch_norm(a, average, variance, b, c, {.training = false});
+          const auto wide_of = [](const Tensor& t) { return t.detach().cpu().to(kFloat64); };
+          const Tensor by_definition =
+              (wide - wide_of(average).view(each)) / sqrt(wide_of(variance).view(each) + 1e-5) * wide_of(b).view(each) +
+              wide_of(c).view(each);
+          EXPECT_LT(close(evaluated, by_definition), 2 * unit);
+        }
+    }
+}
+
 TEST(BatchNormOfImages, KeepsTheirLayout) {
   const Tensor x = channels_last(randn({2, 3, 4, 5}));
   EXPECT_EQ(batch_norm(x, {}, {}).strides(), x.strides());
