@@ -59,7 +59,7 @@ template <class... Parameters, class... Arguments>
 cudaError_t launch_kernel(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                           const Arguments&... arguments) {
   static_assert((std::is_trivially_copyable_v<std::remove_cvref_t<Parameters>> && ...));
-  static_assert((sizeof(std::remove_cvref_t<Parameters>) + ... + 0) <= 4096,
+  static_assert((sizeof(std::remove_cvref_t<Parameters>) + ... + 0) <= 32764,
                 "more than a kernel's parameters may have");
   fake::use_kernel(reinterpret_cast<const void*>(kernel));
   return enqueue_grid(*config, [kernel, values = std::tuple<std::remove_cvref_t<Parameters>...>(arguments...)] {

@@ -22,12 +22,20 @@ LOCKSTEP_HD auto bound(const F& f);
 
 namespace lockstep::gpu {
 
-inline constexpr std::size_t kTableBytes = 3072;  // a kernel's parameters have 4096 in all
+// The bytes of a table for a few tensors, and for many. A kernel's parameters have 4096 bytes in all, and 32764 from
+// CUDA 12.1 and compute capability 7.0 on (CUDA C++ Programming Guide, "__global__ function parameters").
+inline constexpr std::size_t kSmallTable = 3072;
+#if defined(__CUDA_ARCH_LIST__) && CUDART_VERSION >= 12010
+inline constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // ascending
+inline constexpr std::size_t kLargeTable = kArchitectures[0] >= 700 ? 31744 : kSmallTable;
+#else
+inline constexpr std::size_t kLargeTable = CUDART_VERSION >= 12010 ? 31744 : kSmallTable;
+#endif
 
 /// Tensors cut into pieces, which are numbered through all of them.
-template <class Entry>
+template <class Entry, std::size_t kBytes = kSmallTable>
 struct PieceTable {
-  static constexpr int kCapacity = int(kTableBytes / (sizeof(Entry) + sizeof(std::int64_t)));
+  static constexpr int kCapacity = int(kBytes / (sizeof(Entry) + sizeof(std::int64_t)));
 
   Entry entries[kCapacity];
   std::int64_t ends[kCapacity];  // of each entry's pieces
@@ -97,12 +105,12 @@ __device__ void update_piece(const F& f, std::int64_t count, T*... at) {
   for (std::int64_t i = packs * kPack + threadIdx.x; i < count; i += kThreads) update(f, (at + i)...);
 }
 
-template <class F, class Span, class... T>
-__global__ void multi_map(const F unbound, const PieceTable<Span> table) {
+template <class F, class Table, class... T>
+__global__ void multi_map(const F unbound, const __grid_constant__ Table table) {
   const auto f = bound(unbound);
   for (std::int64_t piece = blockIdx.x; piece < table.ends[table.size - 1]; piece += gridDim.x) {
     const int entry = table.find(piece);
-    const Span& span = table.entries[entry];
+    const auto& span = table.entries[entry];
     const std::int64_t first = (piece - table.begin(entry)) * kMapPiece;
     const std::int64_t end = std::min(first + kMapPiece, span.count);
     std::apply([&](T*... at) { update_piece(f, end - first, at...); },
@@ -110,25 +118,34 @@ __global__ void multi_map(const F unbound, const PieceTable<Span> table) {
   }
 }
 
-template <class F, class... T>
-void enqueue(const MultiMapKernel<F, T...>& kernel, const KernelContext& context) {
-  using Span = typename std::remove_cvref_t<decltype(*kernel.spans)>::value_type;
-  PieceTable<Span> table;
+template <class Table, class F, class... T>
+void enqueue_tables(const MultiMapKernel<F, T...>& kernel, const KernelContext& context) {
+  Table table;
   const auto launch = [&] {
-    launch_grid(multi_map<F, Span, T...>, blocks_for(table.pieces(), 1), kThreads, context, kernel.f, table);
+    launch_grid(multi_map<F, Table, T...>, blocks_for(table.pieces(), 1), kThreads, context, kernel.f, table);
     table.size = 0;
   };
-  for (const Span& span : *kernel.spans) {
+  for (const auto& span : *kernel.spans) {
     if (table.full()) launch();
     table.add(span, (span.count + kMapPiece - 1) / kMapPiece);
   }
   if (table.size) launch();
 }
 
+template <class F, class... T>
+void enqueue(const MultiMapKernel<F, T...>& kernel, const KernelContext& context) {
+  using Span = typename std::remove_cvref_t<decltype(*kernel.spans)>::value_type;
+  using Small = PieceTable<Span>;
+  if (kernel.spans->size() <= std::size_t(Small::kCapacity))
+    enqueue_tables<Small>(kernel, context);
+  else
+    enqueue_tables<PieceTable<Span, kLargeTable>>(kernel, context);
+}
+
 /// A tensor to reduce, in pieces whose length follows from its own alone.
 template <class T>
 struct ReducedTensor {
-  static constexpr std::int64_t kLeastPiece = 1 << 14, kMostPieces = 256;
+  static constexpr std::int64_t kLeastPiece = 1 << 14, kMostPieces = 4096;
 
   const T* from;
   std::int64_t count, piece;
@@ -136,55 +153,78 @@ struct ReducedTensor {
 
   ReducedTensor() = default;
   ReducedTensor(const T* from_, std::int64_t count_, double* to_)
-      : from(from_), count(count_), piece(std::max(kLeastPiece, (count_ + kMostPieces - 1) / kMostPieces)), to(to_) {}
+      : from(from_),
+        count(count_),
+        piece(std::max(kLeastPiece, ((count_ + kMostPieces - 1) / kMostPieces + 15) / 16 * 16)),
+        to(to_) {}
   LOCKSTEP_HD std::int64_t pieces() const { return (count + piece - 1) / piece; }
 };
 
+// Four neighbouring elements, read at once where they lie so. They are combined in the same order in any case: a
+// tensor's bits must not depend on where it lies.
+template <class T>
+__device__ Pack<T, 4> four_at(const T* from, bool aligned) {
+  if (aligned) return *reinterpret_cast<const Pack<T, 4>*>(from);
+  return {from[0], from[1], from[2], from[3]};
+}
+
 template <class R, class T>
 __global__ void multi_reduce_pieces(const R reducer, const PieceTable<ReducedTensor<T>> table, double* partial) {
+  const auto load = [&](const T& element) { return reducer.load(double(ComputeType<T>(element))); };
   for (std::int64_t p = blockIdx.x; p < table.ends[table.size - 1]; p += gridDim.x) {
     const int entry = table.find(p);
     const ReducedTensor<T>& tensor = table.entries[entry];
-    const std::int64_t first = (p - table.begin(entry)) * tensor.piece;
-    const std::int64_t end = std::min(first + tensor.piece, tensor.count);
+    const T* const from = tensor.from + (p - table.begin(entry)) * tensor.piece;
+    const std::int64_t count = std::min(tensor.piece, tensor.count - (p - table.begin(entry)) * tensor.piece);
+    const bool aligned = is_aligned<4>(from);
     double value = reducer.identity();
-    for (std::int64_t i = first + threadIdx.x; i < end; i += kThreads)
-      value = reducer.combine(value, reducer.load(double(ComputeType<T>(tensor.from[i]))));
+    const auto take = [&](const Pack<T, 4>& four) {
+      for (const T& element : four.values) value = reducer.combine(value, load(element));
+    };
+    std::int64_t q = threadIdx.x;
+    for (; q + kThreads < count / 4; q += 2 * kThreads) {  // two on their way
+      const Pack<T, 4> first = four_at(from + 4 * q, aligned), second = four_at(from + 4 * (q + kThreads), aligned);
+      take(first);
+      take(second);
+    }
+    if (q < count / 4) take(four_at(from + 4 * q, aligned));
+    if (const std::int64_t rest = count / 4 * 4 + threadIdx.x; rest < count)
+      value = reducer.combine(value, load(from[rest]));
     value = combine_block(reducer, value);
     if (threadIdx.x == 0) partial[p] = value;
   }
 }
 
-/// One warp for each tensor.
+/// One block for each tensor.
 template <class R, class T>
 __global__ void multi_reduce_tensors(const R reducer, const PieceTable<ReducedTensor<T>> table, const double* partial) {
-  const int lane = int(threadIdx.x) % kWarp;
-  for (int entry = int(first_item() / kWarp); entry < table.size; entry += int(item_step() / kWarp)) {
-    const std::int64_t begin = table.begin(entry);
+  for (int entry = int(blockIdx.x); entry < table.size; entry += int(gridDim.x)) {
     double value = reducer.identity();
-    for (std::int64_t p = begin + lane; p < table.ends[entry]; p += kWarp) value = reducer.combine(value, partial[p]);
-    value = combine_warp(reducer, value);
-    if (lane == 0) *table.entries[entry].to = value;
+    for (std::int64_t p = table.begin(entry) + threadIdx.x; p < table.ends[entry]; p += kThreads)
+      value = reducer.combine(value, partial[p]);
+    value = combine_block(reducer, value);
+    if (threadIdx.x == 0) *table.entries[entry].to = value;
   }
 }
 
 template <class R, class T>
 void enqueue(const MultiReduceKernel<R, T>& kernel, const KernelContext& context) {
   using Table = PieceTable<ReducedTensor<T>>;
-  static_assert(Table::kCapacity * ReducedTensor<T>::kMostPieces * sizeof(double) <= KernelContext::kWorkspaceBytes);
+  constexpr std::int64_t kRoom = KernelContext::kWorkspaceBytes / sizeof(double);
+  static_assert(ReducedTensor<T>::kMostPieces <= kRoom);
   auto* const partial = static_cast<double*>(context.workspace);
   Table table;
   const auto launch = [&] {
     if (table.pieces() > 0)
       launch_grid(multi_reduce_pieces<R, T>, blocks_for(table.pieces(), 1), kThreads, context, kernel.reducer, table,
                   partial);
-    launch_grid(multi_reduce_tensors<R, T>, blocks_for(table.size, kWarps), kThreads, context, kernel.reducer, table,
+    launch_grid(multi_reduce_tensors<R, T>, blocks_for(table.size, 1), kThreads, context, kernel.reducer, table,
                 partial);
     table.size = 0;
   };
   for (const auto& row : *kernel.rows) {
-    if (table.full()) launch();
     const ReducedTensor<T> tensor(row.from, row.count, row.to);
+    if (table.full() || table.pieces() + tensor.pieces() > kRoom) launch();
     table.add(tensor, tensor.pieces());
   }
   if (table.size) launch();
