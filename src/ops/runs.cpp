@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include <lockstep/tensor/kernels/cuda/walk.h>
 #include <lockstep/tensor/kernels/visit.h>
 #include "autograd/record.h"
 #include "ops/sorted_places.h"
@@ -24,6 +25,11 @@ struct Runs {
   std::int64_t indices = 0;
 };
 
+// 16 bytes of elements that are only moved.
+struct alignas(16) Elements16 {
+  std::uint64_t halves[2];
+};
+
 Runs runs_of(const Shape& sizes, int dim, std::int64_t places, std::int64_t indices) {
   Runs runs{1, 1, places, indices};
   for (int i = 0; i < dim; ++i) runs.outer *= sizes[i];
@@ -31,10 +37,11 @@ Runs runs_of(const Shape& sizes, int dim, std::int64_t places, std::int64_t indi
   return runs;
 }
 
-// T: an integer of the elements' size.
+// T: an integer of the elements' size, or 16 bytes of them.
 template <class T>
 struct TakeRuns {
   Runs runs;
+  gpu::Divisor inner, indices;  // of runs
   const T* from;
   const std::int64_t* index;
   T* to;
@@ -42,9 +49,9 @@ struct TakeRuns {
 
   // Where the run of place i of the result comes from; null for zeros.
   LOCKSTEP_HD const T* source(std::int64_t i) const {
-    const std::int64_t place = index[i % runs.indices];
+    const std::int64_t outer = indices.quotient(i), place = index[i - outer * runs.indices];
     if (place < 0 || place >= runs.places || place == skipped) return nullptr;
-    return from + (i / runs.indices * runs.places + place) * runs.inner;
+    return from + (outer * runs.places + place) * runs.inner;
   }
 
   void operator()(const KernelContext& context) const {
@@ -64,24 +71,31 @@ struct TakeRuns {
 
   std::int64_t items() const { return runs.outer * runs.indices * runs.inner; }
   LOCKSTEP_HD void item(std::int64_t i) const {
-    const T* const run = source(i / runs.inner);
-    to[i] = run ? run[i % runs.inner] : T(0);
+    const std::int64_t run = inner.quotient(i);
+    const T* const taken = source(run);
+    to[i] = taken ? taken[i - run * runs.inner] : T{};
   }
 };
 
-// Every element of the result is one task's: no two add to it at once, and always in the order of the indices. On the
-// host a task walks through all of them; on a GPU they are sorted, and the first of those that are equal adds for all.
+// Every element of the result is one task's: no two add to it at once. On the host a task walks through all indices. On
+// a GPU they are sorted and cut into segments: a thread adds what its segment has of one place; then the first segment
+// of a place that goes on into others adds theirs, so that a place with many indices makes no long chain.
 template <class T>
 struct AddRuns {
   using C = ComputeType<T>;
-  static constexpr std::int64_t kBlock = 64;  // elements of a run that are one task's
+  static constexpr std::int64_t kBlock = 64;    // elements of a run that are one task's
+  static constexpr std::int64_t kSegment = 32;  // indices
 
   Runs runs;
   const T* from;
   const std::int64_t* index;
   const std::int64_t* order;  // of the indices, on a GPU
   C* to;                      // zeros
+  C* partial;  // [outer, segments, 2, inner] on a GPU: of a place from the segment before; of one that goes on
   std::int64_t skipped;
+  gpu::Divisor by_inner, by_segments;
+
+  static std::int64_t segments_of(const Runs& runs) { return (runs.indices + kSegment - 1) / kSegment; }
 
   void operator()(const KernelContext& context) const {
     const std::int64_t blocks = (runs.inner + kBlock - 1) / kBlock;
@@ -94,21 +108,53 @@ struct AddRuns {
     });
   }
 
-  std::int64_t items() const { return runs.outer * runs.indices * runs.inner; }
-  LOCKSTEP_HD void item(std::int64_t i) const {
-    const std::int64_t element = i % runs.inner, outer = i / runs.inner / runs.indices;
-    std::int64_t next = i / runs.inner % runs.indices;
-    const std::int64_t place = index[order[next]];
-    if (is_left_out(place) || (next > 0 && index[order[next - 1]] == place)) return;
-    C sum = 0;
-    for (; next < runs.indices && index[order[next]] == place; ++next)
-      sum += C(from[(outer * runs.indices + order[next]) * runs.inner + element]);
-    to[(outer * runs.places + place) * runs.inner + element] = sum;
+  int passes() const { return 2; }
+  std::int64_t items() const { return runs.outer * segments_of(runs) * runs.inner; }
+  LOCKSTEP_HD void item(int, bool last, std::int64_t i) const {
+    const std::int64_t row = by_inner.quotient(i), element = i - row * runs.inner;
+    const std::int64_t outer = by_segments.quotient(row), segment = row - outer * by_segments.divisor();
+    const std::int64_t begin = segment * kSegment;
+    const std::int64_t end = begin + kSegment < runs.indices ? begin + kSegment : runs.indices;
+    const auto part = [&](std::int64_t of, int which) -> C& {
+      return partial[((outer * by_segments.divisor() + of) * 2 + which) * runs.inner + element];
+    };
+    const auto target = [&](std::int64_t place) -> C& {
+      return to[(outer * runs.places + place) * runs.inner + element];
+    };
+    if (last) {
+      const std::int64_t place = place_at(end - 1);
+      if (is_left_out(place) || !goes_on(place, end) || (place_at(begin) == place && comes_in(place, begin))) return;
+      C sum = part(segment, 1);
+      for (std::int64_t next = segment + 1; next < by_segments.divisor() && place_at(next * kSegment) == place; ++next)
+        sum += part(next, 0);
+      target(place) = sum;
+      return;
+    }
+    for (std::int64_t next = begin; next < end;) {
+      const std::int64_t first = next, place = place_at(first);
+      C sum = 0;
+      for (; next < end && place_at(next) == place; ++next)
+        sum += C(from[(outer * runs.indices + order[next]) * runs.inner + element]);
+      if (is_left_out(place)) continue;
+      if (first == begin && comes_in(place, begin))
+        part(segment, 0) = sum;
+      else if (next == end && goes_on(place, end))
+        part(segment, 1) = sum;
+      else
+        target(place) = sum;
+    }
   }
 
  private:
   LOCKSTEP_HD bool is_left_out(std::int64_t place) const {
     return place < 0 || place >= runs.places || place == skipped;
+  }
+  LOCKSTEP_HD std::int64_t place_at(std::int64_t i) const { return index[order[i]]; }
+  LOCKSTEP_HD bool comes_in(std::int64_t place, std::int64_t begin) const {
+    return begin > 0 && place_at(begin - 1) == place;
+  }
+  LOCKSTEP_HD bool goes_on(std::int64_t place, std::int64_t end) const {
+    return end < runs.indices && place_at(end) == place;
   }
 
   void add(std::int64_t outer, std::int64_t first, std::int64_t count) const {
@@ -135,12 +181,25 @@ Tensor take_runs(const char* op, const char* node, const Tensor& x, int dim, con
   sizes[dim] = index.numel();
   Tensor out = make_tensor(*x.impl()->storage->device, sizes, x.dtype());
   if (out.numel() != 0) {
-    const Runs runs = runs_of(sizes, dim, x.sizes()[dim], index.numel());
-    visit_bits(x.dtype(), [&]<class T>() {
-      const TakeRuns<T> kernel{runs, reinterpret_cast<const T*>(dense.impl()->data()), indices_of(places),
-                               reinterpret_cast<T*>(out.impl()->data()), skipped.index};
+    Runs runs = runs_of(sizes, dim, x.sizes()[dim], index.numel());
+    const auto take = [&]<class T>() {
+      const TakeRuns<T> kernel{runs,
+                               gpu::Divisor(runs.inner),
+                               gpu::Divisor(runs.indices),
+                               reinterpret_cast<const T*>(dense.impl()->data()),
+                               indices_of(places),
+                               reinterpret_cast<T*>(out.impl()->data()),
+                               skipped.index};
       launch(op, 0, out, std::array{&dense, &places}, kernel);
-    });
+    };
+    const auto at = [](const Tensor& tensor) { return reinterpret_cast<std::uintptr_t>(tensor.impl()->data()); };
+    const std::int64_t elements = std::int64_t(sizeof(Elements16) / size_of(x.dtype()));
+    if (runs.inner % elements == 0 && at(dense) % sizeof(Elements16) == 0 && at(out) % sizeof(Elements16) == 0) {
+      runs.inner /= elements;
+      take.template operator()<Elements16>();
+    } else {
+      visit_bits(x.dtype(), take);
+    }
   }
   if (records(x))
     record(node, out, {&x},
@@ -160,13 +219,26 @@ Tensor add_runs(const char* op, const Tensor& x, int dim, const Tensor& index, s
     fill_values(sums, 0);
     if (sums.numel() == 0 || x.numel() == 0) return sums.to(x.dtype());
     const Tensor order = order_on_gpu(op, places, 0);
-    const AddRuns<T> kernel{runs_of(sizes, dim, size, index.numel()),
+    const Runs runs = runs_of(sizes, dim, size, index.numel());
+    const std::int64_t segments = AddRuns<T>::segments_of(runs);
+    DeviceState& device = *x.impl()->storage->device;
+    const bool by_grids = device.backend.launches_grids();
+    const Tensor partial =
+        by_grids ? make_tensor(device, {runs.outer, segments, 2, runs.inner}, kDTypeOf<C>) : Tensor();
+    const AddRuns<T> kernel{runs,
                             reinterpret_cast<const T*>(dense.impl()->data()),
                             indices_of(places),
                             indices_of(order),
                             reinterpret_cast<C*>(sums.impl()->data()),
-                            skipped.index};
-    launch("add_runs", double(x.numel()), sums, std::array{&dense, &places, &order}, kernel);
+                            by_grids ? reinterpret_cast<C*>(partial.impl()->data()) : nullptr,
+                            skipped.index,
+                            gpu::Divisor(runs.inner),
+                            gpu::Divisor(segments)};
+    const std::array read = {&dense, &places, &order};
+    if (by_grids)
+      launch("add_runs", double(x.numel()), std::array{&sums, &partial}, read, kernel);
+    else
+      launch("add_runs", double(x.numel()), sums, read, kernel);
     return sums.to(x.dtype());
   });
   if (records(x))
