@@ -1,5 +1,7 @@
 // cross_entropy and nll_loss: one kernel over the rows of classes, one over the rows' losses; one kernel for the
 // gradient.
+#include <limits>
+
 #include <lockstep/core/elementary.h>
 
 #include <lockstep/ops/softmax.h>
@@ -77,8 +79,28 @@ struct Losses {
     facts[kPull] = own + smoothed.second;
   }
 
+  // The greatest element so far, and the sum of exponentials of the others' distances from it.
+  struct Exponentials {
+    C best, sum;
+  };
+  LOCKSTEP_HD static Exponentials joined(const Exponentials& a, const Exponentials& b) {
+    const Exponentials &high = b.best > a.best ? b : a, &low = b.best > a.best ? a : b;
+    if (low.best == high.best) return {high.best, high.sum + low.sum};
+    return {high.best, high.sum + low.sum * C(elementary::exp(low.best - high.best))};
+  }
+
+  // On a GPU a row is read once.
   template <class Team>
   LOCKSTEP_HD static C log_sum_of(const Team& team, const Row<const T>& x, std::int64_t classes) {
+    if constexpr (!Team::kSerial) {
+      const auto [best, sum] = team.reduce(
+          classes, Exponentials{-std::numeric_limits<C>::infinity(), 0},
+          [&](const Exponentials& so_far, std::int64_t c) {
+            return joined(so_far, {C(x[c]), 1});
+          },
+          [](const Exponentials& a, const Exponentials& b) { return joined(a, b); });
+      return best - best == 0 ? best + elementary::log(sum) : std::numeric_limits<C>::quiet_NaN();
+    }
     const C best = greatest(team, x, classes);
     return best +
            elementary::log(sum_over(team, classes, [&](std::int64_t c) { return C(elementary::exp(C(x[c]) - best)); }));

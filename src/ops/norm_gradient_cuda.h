@@ -39,39 +39,52 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
         x[p] = *reinterpret_cast<const Elements*>(kernel.x + r * kernel.length + place(p));
         g[p] = *reinterpret_cast<const Elements*>(kernel.g + r * kernel.length + place(p));
       }
-    const auto each = [&](const auto& visit) {  // visit(i, c): place in registers, and in the row
+    const auto each = [&](const auto& visit) {  // by the place in registers
       for (int p = 0; p < kPacks; ++p)
         if (owned(p))
-          for (int k = 0; k < kPack; ++k) visit(p * kPack + k, place(p) + k);
+          for (int k = 0; k < kPack; ++k) visit(p * kPack + k);
     };
     const auto x_at = [&](int i) { return C(x[i / kPack].values[i % kPack]); };
     const auto g_at = [&](int i) { return C(g[i / kPack].values[i % kPack]); };
     NormFacts<C> facts{};
     if constexpr (Kernel::kCentered) {
       C sum = 0;
-      each([&](int i, std::int64_t) { sum += x_at(i); });
+      each([&](int i) { sum += x_at(i); });
       facts.mean = sum_of_team(team, sum) / C(kernel.length);
     }
     C squares = 0;
-    each([&](int i, std::int64_t) { squares += (x_at(i) - facts.mean) * (x_at(i) - facts.mean); });
+    each([&](int i) { squares += (x_at(i) - facts.mean) * (x_at(i) - facts.mean); });
     facts.scale = C(1) / std::sqrt(sum_of_team(team, squares) / C(kernel.length) + kernel.eps);
+    const auto weights = [&](int p) {
+      if (kernel.weight) return *reinterpret_cast<const Elements*>(kernel.weight + place(p));
+      return Elements{};
+    };
+    const auto weighted = [&](C value, const Elements& w, int k) {
+      return kernel.weight ? value * C(w.values[k]) : value;
+    };
     TwoSums<C> both{};
-    each([&](int i, std::int64_t c) {
-      const C y = facts.normal(x_at(i)), h = kernel.weighted(g_at(i), c);
-      both = both + TwoSums<C>{h, h * y};
-      products[i] += g_at(i) * y;
-      if constexpr (Kernel::kSums > 1) sums[i] += g_at(i);
-    });
+    for (int p = 0; p < kPacks; ++p)
+      if (owned(p)) {
+        const Elements w = weights(p);
+        for (int k = 0; k < kPack; ++k) {
+          const int i = p * kPack + k;
+          const C y = facts.normal(x_at(i)), h = weighted(g_at(i), w, k);
+          both = both + TwoSums<C>{h, h * y};
+          products[i] += g_at(i) * y;
+          if constexpr (Kernel::kSums > 1) sums[i] += g_at(i);
+        }
+      }
     if (!kernel.of_x) continue;
     both = sum_of_team(team, both);
     if constexpr (Kernel::kCentered) facts.shift = both.first / C(kernel.length);
     facts.slope = both.second / C(kernel.length);
     for (int p = 0; p < kPacks; ++p)
       if (owned(p)) {
+        const Elements w = weights(p);
         Elements out;
         for (int k = 0; k < kPack; ++k) {
           const int i = p * kPack + k;
-          out.values[k] = T(facts.gradient(kernel.weighted(g_at(i), place(p) + k), x_at(i)));
+          out.values[k] = T(facts.gradient(weighted(g_at(i), w, k), x_at(i)));
         }
         *reinterpret_cast<Elements*>(kernel.of_x + r * kernel.length + place(p)) = out;
       }
@@ -81,10 +94,14 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
   for (int p = 0; p < kPacks; ++p) {
     if (member + p * shape.size >= packs) continue;
     const std::int64_t c = (member + p * shape.size) * std::int64_t(kPack);
+    using Sums = Pack<C, kPack>;
+    Sums of_products, of_sums;
     for (int k = 0; k < kPack; ++k) {
-      to[c + k] = products[p * kPack + k];
-      if constexpr (Kernel::kSums > 1) to[kernel.length + c + k] = sums[p * kPack + k];
+      of_products.values[k] = products[p * kPack + k];
+      of_sums.values[k] = sums[p * kPack + k];
     }
+    *reinterpret_cast<Sums*>(to + c) = of_products;
+    if constexpr (Kernel::kSums > 1) *reinterpret_cast<Sums*>(to + kernel.length + c) = of_sums;
   }
 }
 
@@ -142,9 +159,10 @@ void enqueue(const NormGradientKernel<T, kCentered>& kernel, const KernelContext
   constexpr int kPack = gpu::kPackOf<T>;
   constexpr int kFew = 8 / kPack, kMany = 128 / int(sizeof(typename Kernel::C)) / kPack;
   const gpu::TeamShape shape = gpu::TeamShape::along(kernel.length);
+  const auto aligned = [](const auto* data) { return !data || gpu::is_aligned<kPack>(data); };
   const auto grid = unsigned((kernel.pieces() + shape.rows() - 1) / shape.rows());
-  const bool packs = kernel.length % kPack == 0 && gpu::is_aligned<kPack>(kernel.g) &&
-                     gpu::is_aligned<kPack>(kernel.x) && (!kernel.of_x || gpu::is_aligned<kPack>(kernel.of_x));
+  const bool packs = kernel.length % kPack == 0 && aligned(kernel.g) && aligned(kernel.x) && aligned(kernel.weight) &&
+                     aligned(kernel.of_x);
   const std::int64_t of_thread = (kernel.length / kPack + shape.size - 1) / shape.size;
   const auto launch = [&](auto rows) { gpu::launch_grid(rows, grid, gpu::kThreads, context, kernel, shape); };
   if (packs && of_thread <= kFew)

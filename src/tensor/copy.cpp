@@ -36,6 +36,9 @@ void convert(const Tensor& to, const Tensor& from) {
   });
 }
 
+// A GPU's copy engine takes as long for a short row as for a long one.
+bool has_short_rows(const Copy& copy) { return copy.rows > 1 && copy.row_bytes < (1 << 14); }
+
 // The copy as rows of bytes, if both sides are that regular; else false, and `copy` means nothing.
 bool as_rows(const TensorImpl& to, const TensorImpl& from, Copy& copy) {
   Geometry<2> g = make_geometry(to.sizes, to, from);
@@ -92,7 +95,9 @@ void copy_values(const Tensor& to, const Tensor& from) {
   if (target.numel == 0) return;
   const bool same_device = target.storage->device == source.storage->device;
   Copy copy;
-  if (target.dtype == source.dtype && as_rows(target, source, copy)) return transfer(to, from, copy);
+  const bool by_grids = same_device && target.storage->device->backend.launches_grids();
+  if (target.dtype == source.dtype && as_rows(target, source, copy) && !(by_grids && has_short_rows(copy)))
+    return transfer(to, from, copy);
   if (same_device) return convert(to, from);
 
   // Rearranged on its own device, where needed, before and after it crosses.

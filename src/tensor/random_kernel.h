@@ -10,6 +10,7 @@
 
 #include <lockstep/tensor/random.h>
 
+#include <lockstep/tensor/kernels/cuda/pack.h>
 #include <lockstep/tensor/kernels/visit.h>
 #include "runtime/host/parallel.h"
 #include "tensor/normal.h"
@@ -150,6 +151,13 @@ struct RandomKernel {
     T values[kPer];
     distribution(philox(philox_counter(start.stream, start.offset + std::uint64_t(index)), philox_key(start.seed)),
                  values);
+    using Whole = gpu::Pack<T, kPer>;
+    if (wanted == kPer && gpu::is_aligned<kPer>(to)) {
+      Whole whole;
+      for (int i = 0; i < kPer; ++i) whole.values[i] = values[i];
+      *reinterpret_cast<Whole*>(to) = whole;
+      return;
+    }
     for (int i = 0; i < kPer; ++i)  // std::copy_n would do nothing on a GPU: it ends in memmove, a host function there
       if (i < wanted) to[i] = values[i];
   }
