@@ -1,6 +1,9 @@
 // Kernels whose PTX check_ptx reads: the elementwise pattern in packs, dense and broadcast, with and without conversions,
-// and sums of rows.
+// sums of rows and of many tensors, and the kernels of norms.
+#include "ops/batch_norm_kernel.h"
+#include "ops/norm_gradient.h"
 #include "tensor/kernels/map.h"
+#include "tensor/kernels/multi_reduce.h"
 #include "tensor/kernels/reduce.h"
 
 #include <lockstep/tensor/kernels/cuda/map.h>
@@ -38,5 +41,21 @@ template __global__ void reduce_dense_rows<Team::one_warp, 8, Total, Half, Half>
                                                                                  Target<Total, Half>);
 template __global__ void reduce_rows<Team::one_warp, Total, float, float>(Total, Cut, Source<float>,
                                                                           Target<Total, float>);
+
+struct Squares {
+  LOCKSTEP_HD double identity() const { return 0; }
+  LOCKSTEP_HD double load(double x) const { return x * x; }
+  LOCKSTEP_HD double combine(double a, double b) const { return a + b; }
+};
+template __global__ void multi_reduce_pieces<Squares, float>(Squares, PieceTable<ReducedTensor<float>>, double*);
+
+template __global__ void norm_gradient_packs<4, 2>(NormGradientKernel<float, true>, TeamShape);
+template __global__ void norm_gradient_packs<4, 8>(NormGradientKernel<float, true>, TeamShape);
+template __global__ void norm_gradient_packs<8, 4>(NormGradientKernel<BFloat16, true>, TeamShape);
+
+template __global__ void channel_sums<true, 4>(BatchStatisticsKernel<float>, Divisor, Divisor);
+template __global__ void channel_sums<false, 8>(BatchStatisticsKernel<Half>, Divisor, Divisor);
+template __global__ void channel_sums<true, 8>(BatchGradientKernel<Half>, Divisor, Divisor);
+template __global__ void channel_sums<false, 4>(BatchGradientKernel<float>, Divisor, Divisor);
 
 }  // namespace lockstep::gpu

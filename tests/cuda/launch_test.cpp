@@ -61,6 +61,85 @@ TEST_F(Launches, ASumOfNothingIsOneLaunch) {
   EXPECT_EQ(of([&] { sum(none, {0}); }).size(), 1u);
 }
 
+// How many launches backward takes through f's result, whose gradient is dense.
+template <class F>
+std::size_t launches_of_backward(const std::vector<Tensor>& inputs, const F& f) {
+  const std::vector<Tensor> y = {f()}, seed = {empty(y[0].sizes(), {.dtype = y[0].dtype(), .device = y[0].device()})};
+  settings().launches.clear();
+  gradients(y, inputs, seed);
+  return settings().launches.size();
+}
+
+TEST_F(Launches, NormsOfRowsAreOneLaunchAndTwo) {
+  for (const DType dtype : {kFloat32, kBFloat16})
+    for (const std::int64_t length : {768, 8192, 1001}) {
+      const TensorOptions options = {.dtype = dtype, .device = "cuda:0"};
+      const Tensor x = empty({4096, length}, options).requires_grad_(), w = empty({length}, options).requires_grad_(),
+                   b = empty({length}, options).requires_grad_();
+      EXPECT_EQ(of([&] { nn::layer_norm(x, {length}, w, b); }).size(), 1u);
+      EXPECT_EQ(of([&] { nn::rms_norm(x, {length}, w); }).size(), 1u);
+      EXPECT_EQ(launches_of_backward({x, w, b}, [&] { return nn::layer_norm(x, {length}, w, b); }), 2u);
+      EXPECT_EQ(launches_of_backward({x, w}, [&] { return nn::rms_norm(x, {length}, w); }), 2u);
+    }
+}
+
+TEST_F(Launches, BatchNormIsThreeLaunchesEachWayAndOneInEvaluation) {
+  for (const DType dtype : {kFloat32, kFloat16})
+    for (const bool last : {false, true}) {
+      const TensorOptions options = {.dtype = dtype, .device = "cuda:0"};
+      const Tensor rows = empty({64, 14, 14, 256}, options), planes = empty({64, 256, 14, 14}, options);
+      Tensor x = last ? rows.permute({0, 3, 1, 2}) : planes;
+      x.requires_grad_();
+      const Tensor w = empty({256}, options).requires_grad_(), b = empty({256}, options).requires_grad_();
+      const Tensor average = empty({256}, options), variance = empty({256}, options);
+      EXPECT_EQ(of([&] { batch_norm(x, average, variance, w, b); }).size(), 3u);
+      EXPECT_EQ(of([&] { batch_norm(x, average, variance, w, b, {.training = false}); }).size(), 1u);
+      const std::vector<Tensor> y = {batch_norm(x, average, variance, w, b)}, inputs = {x, w, b},
+                                seed = {empty_like(y[0].detach())};
+      settings().launches.clear();
+      gradients(y, inputs, seed);
+      EXPECT_EQ(settings().launches.size(), 3u + last);  // a row-major gradient is laid anew
+    }
+}
+
+// 148 parameters, as in a GPT of 12 layers.
+TEST_F(Launches, AnOptimizersStepOverManyTensorsIsOneLaunch) {
+  std::vector<Tensor> parameters;
+  for (int i = 0; i < 148; ++i)
+    parameters.push_back(empty({i % 2 ? 768 : 768 * 768}, {.device = "cuda:0"}).requires_grad_());
+  optim::AdamW adam(parameters, {.lr = 1e-3});
+  for (int i = 0; i < 2; ++i) {
+    for (Tensor& parameter : parameters) parameter.set_grad(empty(parameter.sizes(), {.device = "cuda:0"}));
+    settings().launches.clear();
+    adam.step();
+  }
+  EXPECT_EQ(settings().launches.size(), 1u);
+}
+
+TEST_F(Launches, TheNormOfOneHugeTensorHasManyPieces) {
+  std::vector<Tensor> parameters = {empty({1 << 30}, {.device = "cuda:0"}).requires_grad_()};
+  parameters[0].set_grad(empty({1 << 30}, {.device = "cuda:0"}));
+  settings().launches.clear();
+  optim::clip_grad_norm_(parameters, 1);
+  ASSERT_GE(settings().launches.size(), 1u);
+  EXPECT_EQ(settings().launches[0].blocks.x, 4096u);
+}
+
+TEST_F(Launches, RowsOfAnEmbeddingAreTakenInPacks) {
+  const Tensor weight = empty({50257, 768}, {.device = "cuda:0"});
+  const Tensor index = empty({1024}, {.dtype = kInt64, .device = "cuda:0"});
+  const auto launches = of([&] { embedding(weight, index); });
+  ASSERT_FALSE(launches.empty());
+  EXPECT_EQ(launches.back().blocks.x, 1024 * 768 / 4 / 256u);
+}
+
+TEST_F(Launches, ShortRowsAreCopiedByAKernel) {
+  const Tensor x = empty({1000, 64}, {.device = "cuda:0"});
+  const int before = machine().copies;
+  EXPECT_EQ(of([&] { x.narrow(1, 0, 32).contiguous(); }).size(), 1u);
+  EXPECT_EQ(machine().copies, before);
+}
+
 TEST_F(Launches, SmallTensorsHaveAThreadForEachPackOrElement) {
   for (const std::int64_t count : {1, 4, 5, 1023, 1024, 1025, 100'000}) {
     const Tensor x = empty({count}, {.device = "cuda:0"}), wide = empty({count, 2}, {.device = "cuda:0"});

@@ -19,7 +19,7 @@ struct Machine {
   int driver_version = 0;  ///< Of one that is too old, if it is not 0.
   std::size_t card_bytes = std::size_t(64) << 20;
   bool earliest_first = false;         ///< Which stream goes on: else the one made last, if it can.
-  bool address_only = false;           ///< New memory is addresses alone, of which there are plenty.
+  bool address_only = false;           ///< New memory is addresses alone, of which there are plenty; work is not done.
   bool peers = true;                   ///< A card can reach another's memory.
   bool peers_full = false;             ///< It reaches as many as it can already.
   bool collectives_fail = false;       ///< NCCL reports an error while they are pending; else they end.
@@ -40,6 +40,9 @@ struct Machine {
   int aborts = 0;
   int connections = 0;
   int card_switches = 0;    ///< Calls that made a card current.
+  int copies = 0;           ///< Copies and fills that were enqueued.
+  int products = 0;         ///< Of cuBLASLt.
+  int convolutions = 0;     ///< Of cuDNN.
   int epilogues_used = 0;   ///< Products of cuBLASLt that applied an activation.
   int cudnn_plans = 0;      ///< Plans of cuDNN that were made ready.
   int cudnn_engine = -1;    ///< Of the last execution: 0 is not deterministic, 1 rounds float32, 3 does neither.

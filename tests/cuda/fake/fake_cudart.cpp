@@ -108,6 +108,13 @@ cudaError_t release(void* memory) {
 
 std::set<std::pair<int, const void*>> loaded_kernels;  // by card
 
+// A copy or a fill.
+cudaError_t enqueue_copy(cudaStream_t stream, std::function<void()> run) {
+  const auto held = lock();
+  ++machine().copies;
+  return enqueue(stream, std::move(run));
+}
+
 // Not more than cudaDeviceProp::memPitch.
 bool is_pitch(std::size_t pitch, std::size_t row_bytes) { return pitch >= row_bytes && pitch <= INT32_MAX; }
 
@@ -468,10 +475,10 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t stream) {
   if (!is_pitch(to_pitch, bytes) || !is_pitch(from_pitch, bytes)) return cudaErrorInvalidPitchValue;
-  return enqueue(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); });
+  return enqueue_copy(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); });
 }
 cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  return enqueue(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, -2, -2); });
+  return enqueue_copy(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, -2, -2); });
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   const auto held = lock();
@@ -480,18 +487,20 @@ cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpy
 }
 cudaError_t cudaMemcpyPeerAsync(void* to, int to_card, const void* from, int from_card, std::size_t bytes,
                                 cudaStream_t stream) {
-  return enqueue(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, to_card, from_card); });
+  return enqueue_copy(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, to_card, from_card); });
 }
 cudaError_t cudaMemcpy3DPeerAsync(const cudaMemcpy3DPeerParms* of, cudaStream_t stream) {
   if (!is_pitch(of->dstPtr.pitch, of->extent.width) || !is_pitch(of->srcPtr.pitch, of->extent.width))
     return cudaErrorInvalidPitchValue;
-  return enqueue(stream, [p = *of] {
+  return enqueue_copy(stream, [p = *of] {
     copy_rows(p.dstPtr.ptr, p.dstPtr.pitch, p.srcPtr.ptr, p.srcPtr.pitch, p.extent.width, p.extent.height, p.dstDevice,
               p.srcDevice);
   });
 }
 cudaError_t cudaMemsetAsync(void* memory, int value, std::size_t bytes, cudaStream_t stream) {
-  return enqueue(stream, [=] { std::memset(memory, value, bytes); });
+  return enqueue_copy(stream, [=] {
+    if (!machine().address_only) std::memset(memory, value, bytes);
+  });
 }
 
 }  // extern "C"
