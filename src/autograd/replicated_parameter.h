@@ -8,6 +8,7 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/runtime/world.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep::autograd {
@@ -23,13 +24,20 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
+/// How a sharded parameter is divided between the devices of several processes.
+struct Division {
+  World world;
+  std::size_t first_rank;     ///< Of this process's replicas.
+  std::vector<Shard> shards;  ///< By rank, of all processes, one after the other: all elements, each once.
+};
+
 /// A parameter on one of its devices.
 struct Replica {
   ReplicatedParameter* parameter;
   std::size_t index;  ///< 0 for the primary: the tensor that users and state dicts see.
   Tensor tensor;
   /// What an optimizer updates here, and keeps state of. All elements; or, where the parameter is sharded, those that
-  /// no other replica has.
+  /// no other replica of any process has.
   Shard shard;
 };
 
@@ -61,6 +69,9 @@ class ReplicatedParameter {
   }
   bool is_stale() const noexcept { return is_stale_; }
   bool is_sharded() const noexcept { return is_sharded_; }
+  /// Null where it is not sharded, or between the devices of this process alone. What needs other processes' shards all
+  /// processes call, in the same order: complete_gradient(), all_gather(), all_gather_numbers().
+  const std::shared_ptr<const Division>& division() const noexcept { return division_; }
 
   /// Null once the replicas are stale.
   virtual std::shared_ptr<GradientListener> listener() const noexcept = 0;
@@ -84,9 +95,13 @@ class ReplicatedParameter {
   /// After each replica of these parameters, of one model, was changed in its shard: makes all of them whole, on the
   /// current streams.
   virtual void all_gather(std::span<ReplicatedParameter* const> parameters) = 0;
+  /// As many float64 numbers of each replica's device, contiguous, become those of the ranks of all processes, one
+  /// rank's after the other's: on each device, on the current streams.
+  virtual std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) = 0;
 
  protected:
   std::vector<Replica> replicas_;  // each at its address for good: Meta points there
+  std::shared_ptr<const Division> division_;
   bool is_sharded_ = false;
   bool is_stale_ = false;
 };

@@ -100,7 +100,13 @@ struct GradientSet {
   std::vector<Tensor> gradients;
   std::vector<std::size_t> indices;  // of their numbers, ascending
   std::vector<Tensor> parts;         // float64, by index, one for each device of the set
-  DeviceState* home = nullptr;       // the device of the first
+
+  // Numbers from `first` on, of which those from `own` on are the set's, are all where these are.
+  struct Gathered {
+    std::size_t first, count, own;
+  };
+  std::vector<Gathered> gathered;
+  DeviceState* home = nullptr;  // the device of the first
 
   void add(const Tensor& gradient, std::size_t index) {
     gradients.push_back(gradient);
@@ -129,14 +135,35 @@ struct GradientSet {
 
   // Where the number `index` is, or null if it is not of this set.
   const Tensor* find(std::size_t index) {
+    for (const Gathered& range : gathered)
+      if (index >= range.first && index < range.first + range.count) index = range.own;
     const auto at = std::lower_bound(indices.begin(), indices.end(), index);
     if (at == indices.end() || *at != index) return nullptr;
     return &parts_on(*gradients[std::size_t(at - indices.begin())].impl()->storage->device, 0);
   }
 };
 
+// A model that is divided between several processes: its numbers are those of each of its ranks, one after the other.
+struct DividedModel {
+  autograd::ReplicatedParameter* any;       // of its parameters
+  std::vector<std::vector<Tensor>> shards;  // by set
+  std::size_t first = 0;                    // number
+
+  std::size_t each() const { return shards[0].size(); }
+  std::size_t count() const { return any->division()->shards.size() * each(); }
+  std::size_t first_of(std::size_t set) const { return first + (any->division()->first_rank + set) * each(); }
+};
+
+DividedModel& model_of(const Tensor& parameter, std::vector<DividedModel>& models) {
+  autograd::ReplicatedParameter* const own = autograd::replica_of(parameter)->parameter;
+  for (DividedModel& model : models)
+    if (model.any->listener() == own->listener()) return model;
+  return models.emplace_back(DividedModel{own, std::vector<std::vector<Tensor>>(own->replicas().size())});
+}
+
 // Numbers of whole gradients come first, then those of shards, set by set: few copies bring them together.
-std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::size_t& count) {
+std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::vector<DividedModel>& models,
+                                       std::size_t& count) {
   std::vector<GradientSet> sets;
   std::vector<std::vector<Tensor>> shards;  // by set
   std::size_t next = 0;
@@ -149,13 +176,36 @@ std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::
     for (std::size_t k = 0; k < replicas; ++k) {
       const Tensor& gradient = gradients[next++];
       if (!sets[k].home) sets[k].home = gradient.impl()->storage->device;
-      sharded ? shards[k].push_back(gradient) : sets[k].add(gradient, count);
+      if (division_of(parameter))
+        model_of(parameter, models).shards[k].push_back(gradient);
+      else
+        sharded ? shards[k].push_back(gradient) : sets[k].add(gradient, count);
     }
     if (!sharded) ++count;
   }
   for (std::size_t k = 0; k < sets.size(); ++k)
     for (const Tensor& shard : shards[k]) sets[k].add(shard, count++);
+  for (DividedModel& model : models) {
+    model.first = count;
+    for (std::size_t k = 0; k < model.shards.size(); ++k)
+      for (std::size_t i = 0; i < model.each(); ++i) sets[k].add(model.shards[k][i], model.first_of(k) + i);
+    count += model.count();
+  }
   return sets;
+}
+
+// Brings each set the model's numbers of all other ranks.
+void gather(const DividedModel& model, std::span<GradientSet> sets) {
+  std::vector<Tensor> own, parts;
+  for (std::size_t k = 0; k < model.shards.size(); ++k) {
+    parts.push_back(sets[k].parts_on(*model.shards[k][0].impl()->storage->device, 0));
+    own.push_back(parts[k].narrow(0, std::int64_t(model.first_of(k)), std::int64_t(model.each())));
+  }
+  const std::vector<Tensor> all = model.any->all_gather_numbers(own);
+  for (std::size_t k = 0; k < all.size(); ++k) {
+    copy_values(parts[k].narrow(0, std::int64_t(model.first), std::int64_t(model.count())), all[k]);
+    sets[k].gathered.push_back({model.first, model.count(), model.first_of(k)});
+  }
 }
 
 // All numbers, on the set's home: its own, or those of the first set that has them.
@@ -210,7 +260,8 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, cons
   if (!(p > 0)) throw InvalidArgument(text("[clip_grad_norm_] expected norm_type > 0, got ", p));
   const NoGrad guard;
   std::size_t count = 0;
-  std::vector<GradientSet> sets = gradient_sets(parameters, count);
+  std::vector<DividedModel> models;
+  std::vector<GradientSet> sets = gradient_sets(parameters, models, count);
   if (sets.empty()) {
     if (parameters.empty()) return zeros({});
     return zeros({}, {.dtype = parameters[0].dtype(), .device = parameters[0].device()});
@@ -219,6 +270,7 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, cons
   DType dtype = sets[0].gradients.front().dtype();
   for (const Tensor& gradient : sets[0].gradients) dtype = promote(dtype, gradient.dtype());
   for (GradientSet& set : sets) set.reduce(count, p);
+  for (const DividedModel& model : models) gather(model, sets);
   std::vector<Tensor> results;
   for (GradientSet& set : sets) results.push_back(finish(set, sets, count, max_norm, p));
   const Tensor norm = results[0].select(0, 0);

@@ -8,6 +8,7 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/optim/optimizer.h>
 #include <lockstep/runtime/drain.h>
+#include <lockstep/tensor/creation.h>
 
 #include <lockstep/tensor/kernels/multi_map.h>
 #include "optim/replicas.h"
@@ -61,6 +62,20 @@ std::vector<Tensor> unscaled(std::span<const Tensor> gradients, double factor) {
   return notes;
 }
 
+// What the shards of other processes had, as one more note.
+void add_notes_of_others(std::span<const Tensor> parameters, std::vector<Tensor>& notes) {
+  const std::vector<Tensor> here = notes;
+  for (autograd::ReplicatedParameter* const model : divided_models(parameters)) {
+    std::vector<Tensor> found;
+    for (const autograd::Replica& replica : model->replicas()) {
+      Tensor& all = found.emplace_back(zeros({1}, {.dtype = kFloat64, .device = replica.tensor.device()}));
+      for (const Tensor& note : here)
+        if (note.device() == all.device()) all = all + sum(note);
+    }
+    notes.push_back(model->all_gather_numbers(found)[0]);
+  }
+}
+
 }  // namespace
 
 GradScaler::GradScaler(const GradScalerOptions& options) : options_(options), scale_(options.init_scale) {
@@ -83,6 +98,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
       for (const Tensor& parameter : optimizer.parameters(g)) parameters.push_back(parameter);
     add_devices(devices, parameters);
     progress.notes = unscaled(gradients_everywhere("GradScaler", parameters), 1 / scale_);
+    add_notes_of_others(parameters, progress.notes);
     progress.unscaled = true;
   } catch (...) {
     lockstep::detail::rethrow_drained(devices);

@@ -1,10 +1,13 @@
 // What an optimizer holds: its groups, and for each parameter the state in each of its replicas.
 #pragma once
 
+#include <memory>
+#include <optional>
 #include <span>
 #include <vector>
 
 #include <lockstep/optim/optimizer.h>
+#include <lockstep/runtime/communicator.h>
 
 #include "optim/batch.h"
 
@@ -17,11 +20,12 @@ struct ReplicaState {
 };
 
 struct ParameterState {
-  std::int64_t step = 0;                          ///< Steps taken.
-  double number = 1;                              ///< See Optimizer::number_name.
-  std::array<std::int64_t, kMaxSlots> born = {};  ///< The step that a slot was made in; 0 for a loaded one.
-  Shape sizes;                                    ///< The parameter's, if there are replicas.
-  std::vector<ReplicaState> replicas;             ///< In the order of the parameter's replicas.
+  std::int64_t step = 0;                               ///< Steps taken.
+  double number = 1;                                   ///< See Optimizer::number_name.
+  std::array<std::int64_t, kMaxSlots> born = {};       ///< The step that a slot was made in; 0 for a loaded one.
+  Shape sizes;                                         ///< The parameter's, if there are replicas.
+  std::shared_ptr<const autograd::Division> division;  ///< Of the replicas' shards among those of all processes, if so.
+  std::vector<ReplicaState> replicas;                  ///< In the order of the parameter's replicas.
 
   /// A tensor of that slot; undefined if there is none. All replicas have the same slots.
   Tensor any(std::size_t slot) const { return replicas.empty() ? Tensor() : replicas.front().slots[slot]; }
@@ -52,8 +56,23 @@ struct SlotRequest {
 /// out as the parameters are, so that what lies together there lies together here.
 void make_slots(std::vector<SlotRequest> requests);
 
-/// to = those elements of a slot, from whichever replicas have them.
+/// to = those elements of a slot, from whichever replicas have them, of this process.
 void collect_slot(const Tensor& to, Shard shard, const ParameterState& from, std::size_t slot);
+
+/// Brings slots together that several processes have shards of. All of them call it, for the same slots in the same
+/// order.
+class GatheredSlots {
+ public:
+  /// The whole slot, flat, on the host. Throws CollectiveError.
+  const Tensor& get(const ParameterState& state, std::size_t slot);
+
+ private:
+  std::shared_ptr<Transport> transport_;
+  std::optional<Communicator> communicator_;  // of the hosts
+  const ParameterState* state_ = nullptr;     // of the last one
+  std::size_t slot_ = 0;
+  Tensor whole_;
+};
 
 /// Moves state to where its parameters are: makes it anew, copies it to a replica made since, or shards it otherwise.
 class StateMove {
@@ -75,6 +94,7 @@ class StateMove {
     Shard shard;
     const ParameterState* from;
     std::size_t slot;
+    bool of_all_processes = false;  ///< It wants other processes' shards.
   };
 
   void move_to_host();

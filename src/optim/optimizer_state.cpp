@@ -93,6 +93,7 @@ Given read_parameter(StateReader& reader, std::size_t index, const Tensor& param
 void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& requests) {
   const std::size_t count = given.state.step > 0 ? replica_count(parameter) : 0;
   given.state.sizes = parameter.sizes();
+  if (count > 0) given.state.division = division_of(parameter);
   given.state.replicas = std::vector<ReplicaState>(count);
   for (std::size_t k = 0; k < count; ++k) {
     ReplicaState& there = given.state.replicas[k];
@@ -102,12 +103,13 @@ void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& re
   }
 }
 
-// A slot of all replicas together, on the primary's device.
-Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::size_t slot) {
+// A slot of all replicas of all processes together, on the primary's device.
+Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::size_t slot, GatheredSlots& gathered) {
   const ReplicaState& first = state.replicas[0];
   const Shard all{0, parameter.numel()};
-  if (first.shard == all) return first.slots[slot].detach();
+  if (!state.division && first.shard == all) return first.slots[slot].detach();
   Tensor whole = make_tensor(*parameter.impl()->storage->device, parameter.sizes(), first.slots[slot].dtype());
+  if (state.division) return copy_values(flat(whole), gathered.get(state, slot)), whole;
   collect_slot(whole, all, state, slot);
   return whole;
 }
@@ -116,6 +118,7 @@ Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::siz
 
 StateDict Optimizer::state_dict() const {
   StateDict dict;
+  GatheredSlots gathered;
   for (std::size_t g = 0; g < impl_->groups.size(); ++g) {
     const ParameterGroup& group = impl_->groups[g];
     const std::vector<Slot> kinds = checked_slots(g);
@@ -127,7 +130,8 @@ StateDict Optimizer::state_dict() const {
       if (number_name()) dict.add(state_key(index, number_name()), number_tensor(state.number));
       const std::vector<Slot> own = slots_for(group.parameters[i].dtype(), kinds);
       for (std::size_t s = 0; s < own.size(); ++s)
-        if (state.any(s).defined()) dict.add(state_key(index, own[s].name), whole_slot(group.parameters[i], state, s));
+        if (state.any(s).defined())
+          dict.add(state_key(index, own[s].name), whole_slot(group.parameters[i], state, s, gathered));
     }
   }
   for (std::size_t g = 0; g < impl_->groups.size(); ++g) {

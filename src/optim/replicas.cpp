@@ -38,6 +38,17 @@ void all_gather(std::span<const Tensor> parameters) {
   for (const auto& model : models) model.front()->all_gather(model);
 }
 
+std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tensor> parameters) {
+  std::vector<autograd::ReplicatedParameter*> models;
+  for (const Tensor& parameter : parameters) {
+    if (!division_of(parameter)) continue;
+    autograd::ReplicatedParameter* const own = autograd::replica_of(parameter)->parameter;
+    if (std::ranges::none_of(models, [&](const auto* other) { return other->listener() == own->listener(); }))
+      models.push_back(own);
+  }
+  return models;
+}
+
 Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, std::size_t k) {
   const Tensor& there = replica(parameter, k);
   const Tensor* const gradient = gradient_of(there);

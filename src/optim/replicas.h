@@ -2,6 +2,7 @@
 // other device. What optim does to a parameter or its gradient it does in each replica, to the replica's shard.
 #pragma once
 
+#include <memory>
 #include <span>
 #include <vector>
 
@@ -31,6 +32,15 @@ inline bool is_sharded(const Tensor& parameter) noexcept {
 inline Shard shard_of(const Tensor& replica) noexcept {
   return is_sharded(replica) ? autograd::replica_of(replica)->shard : Shard{0, replica.impl()->numel};
 }
+
+/// How a parameter is divided between the devices of several processes; null if it is not.
+inline std::shared_ptr<const autograd::Division> division_of(const Tensor& parameter) noexcept {
+  const autograd::Replica* const own = autograd::replica_of(parameter);
+  return own ? own->parameter->division() : nullptr;
+}
+
+/// Of each model whose parameters are divided between several processes, one parameter: the first.
+std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tensor> parameters);
 
 /// Those elements of a contiguous tensor, flat.
 inline Tensor part(const Tensor& tensor, Shard shard) {

@@ -42,9 +42,15 @@ bool stands(const Tensor& slot, const Tensor& parameter) {
          slot.dtype() == state_dtype(parameter.dtype());
 }
 
-// Each replica has its shard of all used slots.
+bool is_same(const std::shared_ptr<const autograd::Division>& a, const std::shared_ptr<const autograd::Division>& b) {
+  if (!a || !b) return a == b;
+  return a->shards == b->shards && a->world.transport() == b->world.transport();
+}
+
+// Each replica has its shard of all used slots. Where several processes have shards, all of them come to the same.
 bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span<const Slot> slots) {
-  if (state.replicas.size() != replica_count(parameter)) return false;
+  if (state.replicas.size() != replica_count(parameter) || !is_same(state.division, division_of(parameter)))
+    return false;
   for (std::size_t k = 0; k < state.replicas.size(); ++k) {
     const Tensor& there = replica(parameter, k);
     if (state.replicas[k].shard != shard_of(there)) return false;
@@ -108,6 +114,8 @@ void StateMove::add(const Tensor& parameter, ParameterState& state, std::span<co
   if (is_in_place(parameter, state, slots)) return;
   ParameterState& becomes = moved_.emplace_back(Moved{&parameter, &state, state}).becomes;
   becomes.sizes = parameter.sizes();
+  becomes.division = division_of(parameter);
+  const bool of_all_processes = state.division != nullptr;
   becomes.replicas = std::vector<ReplicaState>(replica_count(parameter));
   for (std::size_t k = 0; k < becomes.replicas.size(); ++k) becomes.replicas[k].shard = shard_of(replica(parameter, k));
   for (std::size_t s = 0; s < slots.size(); ++s) {
@@ -118,10 +126,10 @@ void StateMove::add(const Tensor& parameter, ParameterState& state, std::span<co
       const Tensor& there = replica(parameter, k);
       const Shard shard = becomes.replicas[k].shard;
       Tensor& slot = becomes.replicas[k].slots[s];
-      slot = kept_slot(state, there, shard, s);
+      slot = of_all_processes ? Tensor() : kept_slot(state, there, shard, s);
       if (slot.defined()) continue;
       requests_.push_back({&slot, &there, shard, s, known ? 0 : slots[s].initial});
-      if (known) copies_.push_back({&slot, shard, &state, s});
+      if (known) copies_.push_back({&slot, shard, &state, s, of_all_processes});
     }
   }
 }
@@ -178,7 +186,12 @@ void StateMove::finish(std::span<ParameterGroup> groups) {
     move_to_host();
     make_slots(requests_);
   }
-  for (const Copy& copy : copies_) collect_slot(*copy.to, copy.shard, *copy.from, copy.slot);
+  GatheredSlots gathered;
+  for (const Copy& copy : copies_)
+    if (copy.of_all_processes)
+      copy_values(part(*copy.to, {0, copy.shard.size()}), part(gathered.get(*copy.from, copy.slot), copy.shard));
+    else
+      collect_slot(*copy.to, copy.shard, *copy.from, copy.slot);
   for (Moved& each : moved_) *each.state = std::move(each.becomes);
 }
 

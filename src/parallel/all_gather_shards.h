@@ -11,16 +11,15 @@
 
 namespace lockstep {
 
-/// One of equal tensors, contiguous, and what is right in it.
-struct DeviceShard {
-  Tensor tensor;
-  autograd::Shard shard;
+/// Equal tensors, contiguous, each right in its device's shard. The shards together are all elements, each once.
+struct ShardedTensor {
+  std::vector<Tensor> tensors;          ///< By device of this process.
+  std::vector<autograd::Shard> shards;  ///< By rank of all processes.
 };
-/// By rank. The shards together are all elements, each once.
-using ShardedTensor = std::vector<DeviceShard>;
 
-/// Sends each rank's shard of each tensor to all others: one exchange on the current streams, from where the elements
-/// lie to where they belong, so that tensors need not lie together. Does not count as a change.
-void all_gather_shards(Communicator& communicator, std::span<const ShardedTensor> tensors);
+/// Sends each rank's shard of each tensor to all others, on the current streams, from where the elements lie to where
+/// they belong, so that tensors need not lie together. Does not count as a change. Between processes the devices with
+/// the same place in each exchange shards, once; then those of each process do (`own_devices`), if there are several.
+void all_gather_shards(Communicator& all, Communicator& own_devices, std::span<const ShardedTensor> tensors);
 
 }  // namespace lockstep

@@ -26,24 +26,33 @@ Shard within(Shard shard, std::int64_t at, std::int64_t elements) {
   return {place(shard.begin), place(shard.end)};
 }
 
-void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, bool shard, BucketLayout& layout) {
+// The last bucket, on device d.
+void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, std::int64_t elements,
+                BucketLayout& layout) {
   BucketMemory& bucket = layout.buckets.back();
   const Tensor& first = parameters[bucket.entries[0]][d];
-  const std::size_t devices = parameters[bucket.entries[0]].size();
-  std::int64_t elements = 0;
-  for (const std::size_t e : bucket.entries) elements += round_up(parameters[e][d].numel(), kPlace);
-  elements = round_up(elements, std::int64_t(devices) * kPlace);
   const Tensor& flat = bucket.flats.emplace_back(make_tensor(device_state(first.device()), {elements}, first.dtype()));
   fill_values(flat, 0);
-  const std::int64_t each = elements / std::int64_t(devices);
-  const Shard own = {std::int64_t(d) * each, std::int64_t(d + 1) * each};
-  if (shard) bucket.counts.push_back(std::size_t(each));
   std::int64_t at = 0;
   for (const std::size_t e : bucket.entries) {
     const Tensor& parameter = parameters[e][d];
     layout.slots[e].memory.push_back(make_view(flat, parameter.sizes(), contiguous_strides(parameter.sizes()), at));
-    if (shard) layout.slots[e].shards.push_back(within(own, at, parameter.numel()));
     at += round_up(parameter.numel(), kPlace);
+  }
+}
+
+// The last bucket, between so many ranks.
+void divide(std::size_t ranks, std::span<const std::vector<Tensor>> parameters, std::int64_t elements,
+            BucketLayout& layout) {
+  BucketMemory& bucket = layout.buckets.back();
+  const std::int64_t each = elements / std::int64_t(ranks);
+  bucket.counts.assign(ranks, std::size_t(each));
+  std::int64_t at = 0;
+  for (const std::size_t e : bucket.entries) {
+    const std::int64_t own = parameters[e][0].numel();
+    for (std::int64_t r = 0; r < std::int64_t(ranks); ++r)
+      layout.slots[e].shards.push_back(within({r * each, (r + 1) * each}, at, own));
+    at += round_up(own, kPlace);
   }
 }
 
@@ -72,14 +81,18 @@ std::vector<std::vector<std::size_t>> divide_into_buckets(std::span<const std::v
 }
 
 BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, std::span<const std::size_t> order,
-                             const BucketOptions& options) {
+                             const BucketOptions& options, std::size_t processes) {
   const NoGrad guard;
   BucketLayout layout;
   layout.slots.resize(parameters.size());
   for (std::vector<std::size_t>& entries : divide_into_buckets(parameters, order, options)) {
+    const std::size_t devices = parameters[entries[0]].size(), ranks = devices * processes;
+    std::int64_t elements = 0;
+    for (const std::size_t e : entries) elements += round_up(parameters[e][0].numel(), kPlace);
+    elements = round_up(elements, std::int64_t(ranks) * kPlace);
     layout.buckets.emplace_back().entries = std::move(entries);
-    const std::size_t devices = parameters[layout.buckets.back().entries[0]].size();
-    for (std::size_t d = 0; d < devices; ++d) lay_out_on(d, parameters, options.shard_optimizer_state, layout);
+    for (std::size_t d = 0; d < devices; ++d) lay_out_on(d, parameters, elements, layout);
+    if (options.shard_optimizer_state) divide(ranks, parameters, elements, layout);
   }
   return layout;
 }

@@ -53,8 +53,8 @@ void zero_outside(const Tensor& tensor, autograd::Shard kept) {
 }
 
 BucketedParameter::BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner,
-                                     std::size_t entry, bool brings_sums)
-    : owner_(std::move(owner)), entry_(entry), brings_sums_(brings_sums), slots_(tensors.size()) {
+                                     std::size_t entry, World world)
+    : owner_(std::move(owner)), entry_(entry), world_(std::move(world)), slots_(tensors.size()) {
   replicas_.reserve(tensors.size());
   for (const Tensor& tensor : tensors) {
     replicas_.push_back({this, replicas_.size(), tensor, {0, tensor.numel()}});
@@ -76,22 +76,17 @@ std::vector<Tensor> BucketedParameter::tensors() const {
   return all;
 }
 
-ShardedTensor BucketedParameter::sharded_values() const {
-  ShardedTensor values;
-  for (const Replica& replica : replicas_) values.push_back({replica.tensor, replica.shard});
-  return values;
-}
+ShardedTensor BucketedParameter::sharded_values() const { return {tensors(), shards_}; }
 
 ShardedTensor BucketedParameter::sharded_gradient() const {
-  ShardedTensor gradient;
-  for (const Replica& replica : replicas_) gradient.push_back({slot(replica.index), replica.shard});
+  ShardedTensor gradient = {{}, shards_};
+  for (const Slot& slot : slots_) gradient.tensors.push_back(slot.memory);
   return gradient;
 }
 
 BucketedParameter::Shard BucketedParameter::kept(std::size_t replica) const {
-  if (!brings_sums_) return {};
   if (is_sharded_) return replicas_[replica].shard;
-  return replica == 0 ? all() : Shard();
+  return replica == 0 && world_.is_first() ? all() : Shard();
 }
 
 void BucketedParameter::advance(GradientState next) {
@@ -117,7 +112,12 @@ void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const Sh
   // What was summed is sharded otherwise now: it is to be summed again.
   if (is_sharded_ && was_summed()) advance(GradientState::partial);
   is_sharded_ = !shards.empty();
-  for (Replica& replica : replicas_) replica.shard = is_sharded_ ? shards[replica.index] : all();
+  shards_.assign(shards.begin(), shards.end());
+  const std::size_t first_rank = std::size_t(world_.rank().value()) * size();
+  for (Replica& replica : replicas_) replica.shard = is_sharded_ ? shards[first_rank + replica.index] : all();
+  division_ = nullptr;
+  if (is_sharded_ && world_.size() > 1)
+    division_ = std::make_shared<autograd::Division>(autograd::Division{world_, first_rank, shards_});
 }
 
 bool BucketedParameter::fits_slot(std::size_t replica) const {
@@ -241,6 +241,11 @@ void BucketedParameter::gradient_changed() {
 
 void BucketedParameter::all_gather(std::span<autograd::ReplicatedParameter* const> parameters) {
   if (const auto owner = owner_.lock()) owner->all_gather(parameters);
+}
+
+std::vector<Tensor> BucketedParameter::all_gather_numbers(std::span<const Tensor> numbers) {
+  const auto owner = owner_.lock();
+  return owner ? owner->all_gather_numbers(numbers) : std::vector<Tensor>(numbers.begin(), numbers.end());
 }
 
 }  // namespace lockstep

@@ -49,6 +49,7 @@ class ReplicaOwner : public autograd::GradientListener {
   virtual void complete_gradient(std::size_t entry) = 0;
   virtual void reconcile(std::size_t entry) = 0;
   virtual void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) = 0;
+  virtual std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) = 0;
 };
 
 /// Not to be used by two threads at once, but for what backward calls: that is of one replica, each on one thread.
@@ -58,10 +59,9 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   using Shard = autograd::Shard;
   using Replica = autograd::Replica;
 
-  /// Number `entry` of those of `owner`. tensors[0] is the primary. `brings_sums`: of several processes, all of which
-  /// have what was summed, one brings it to the next sum.
+  /// Number `entry` of those of `owner`. tensors[0] is the primary. All processes of the world have as many.
   BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner, std::size_t entry,
-                    bool brings_sums = true);
+                    World world = {});
 
   /// Makes this what the tensors' Meta point to.
   void attach();
@@ -79,8 +79,8 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   // The place of each replica's gradient.
   /// Copies what the replica's gradient brings to the next sum, if there is one.
   void copy_gradient(std::size_t replica, const Tensor& to) const;
-  /// Of all replicas: moves the gradients to where copy_gradient() has brought them. Where there are shards, each
-  /// replica updates its own.
+  /// Of all replicas: moves the gradients to where copy_gradient() has brought them. Where there are shards (by rank of
+  /// all processes), each replica updates its own.
   void set_slots(std::vector<Tensor> memory, std::span<const Shard> shards);
   const Tensor& slot(std::size_t replica) const { return slots_[replica].memory; }
   /// What the replica's gradient brings to the next sum.
@@ -121,6 +121,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   void reconcile() override;
   void gradient_changed() override;
   void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
+  std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
 
  private:
   struct Slot {
@@ -129,16 +130,17 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   };
 
   Shard all() const noexcept { return {0, replicas_[0].tensor.numel()}; }
-  // What a replica keeps of a sum when more gradients come: the shards together are the sum once.
+  // What a replica keeps of a sum when more gradients come: what all processes keep together is the sum once.
   Shard kept(std::size_t replica) const;
   void advance(GradientState next);
   void set_grad(std::size_t replica, Tensor gradient) const { meta(replica).grad = std::move(gradient); }
 
   std::weak_ptr<ReplicaOwner> owner_;
   const std::size_t entry_;
-  const bool brings_sums_;
+  const World world_;
   GradientState state_ = GradientState::none;
-  std::vector<Slot> slots_;  // by replica
+  std::vector<Slot> slots_;    // by replica
+  std::vector<Shard> shards_;  // by rank of all processes; none if it is not sharded
 };
 
 /// Zeroes what lies outside of `kept` in a contiguous tensor, on the current stream.

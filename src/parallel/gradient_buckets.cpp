@@ -40,7 +40,7 @@ std::vector<std::vector<Tensor>> tensors_of(std::span<const std::shared_ptr<Buck
 
 // Moves gradients to buckets that are filled in the given order.
 void GradientBuckets::Impl::lay_out(std::span<const std::size_t> in_order) {
-  BucketLayout layout = lay_out_buckets(tensors_of(parameters), in_order, options);
+  BucketLayout layout = lay_out_buckets(tensors_of(parameters), in_order, options, std::size_t(world.size()));
   for (std::size_t e = 0; e < parameters.size(); ++e)
     for (std::size_t d = 0; d < count(); ++d) parameters[e]->copy_gradient(d, layout.slots[e].memory[d]);
   buckets.clear();
@@ -165,7 +165,7 @@ void GradientBuckets::Impl::make_parameters(std::span<nn::ModuleBase* const> mod
     if (const autograd::Replica* const former = autograd::replica_of(replicas[0]))
       if (const auto owner = std::dynamic_pointer_cast<Impl>(former->parameter->listener())) owner->release();
   for (std::size_t e = 0; e < tensors.size(); ++e)
-    parameters.push_back(std::make_shared<BucketedParameter>(tensors[e], weak_from_this(), e, world.is_first()));
+    parameters.push_back(std::make_shared<BucketedParameter>(tensors[e], weak_from_this(), e, world));
 }
 
 GradientBuckets::GradientBuckets() = default;
@@ -198,6 +198,11 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
 
 GradientBuckets::~GradientBuckets() {
   if (!impl_) return;
+  // Shards of several processes would be exchanged with processes that may not be there. Nobody waits for that here.
+  if (impl_->options.shard_optimizer_state && !impl_->is_alone()) {
+    impl_->drop();
+    return;
+  }
   try {
     impl_->release();
   } catch (const std::exception& error) {

@@ -66,7 +66,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<Stream> streams;         // of the communicator, by device
   World world;
   std::optional<Communicator> communicator;  // of all processes
-  std::optional<Communicator> own_devices;   // of this process, to exchange shards; if there are others
+  std::optional<Communicator> own_devices;   // of this process, to exchange shards; if there are other processes
   std::optional<UseElsewhere> use_elsewhere;
   Summing summing;
 
@@ -84,7 +84,9 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
 
   std::size_t count() const noexcept { return devices.size(); }
   bool is_alone() const noexcept { return world.size() == 1; }
-  Communicator& shards() { return own_devices ? *own_devices : *communicator; }
+  void all_gather_shards(std::span<const ShardedTensor> tensors) {
+    lockstep::all_gather_shards(*communicator, own_devices ? *own_devices : *communicator, tensors);
+  }
 
   // autograd::GradientListener
   void begin(std::span<const autograd::Replica* const> leaves) override;
@@ -96,6 +98,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void complete_gradient(std::size_t entry) override;
   void reconcile(std::size_t entry) override;
   void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
+  std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
   /// Sums and gathers what is not whole, and makes the replicas stale.
   void release();
   /// Without that: what is not whole is dropped.

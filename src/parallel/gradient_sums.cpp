@@ -118,7 +118,8 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   const NoGrad guard;
   const DType dtype = bucket.flats[0].dtype();
   std::vector<RankBuffers> ranks;
-  std::size_t offset = 0;
+  const bool shards = options.shard_optimizer_state;
+  const auto first_rank = std::size_t(communicator->first_rank().value());
   for (std::size_t d = 0; d < count(); ++d) {
     streams[d].wait(*bucket.arrivals[d].complete);
     const StreamGuard on(streams[d]);
@@ -126,10 +127,10 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
     const Tensor& flat = bucket.flats[d];
     flat.record_stream(streams[d]);
     RankBuffers& rank = ranks.emplace_back(RankBuffers{streams[d], flat.impl()->data()});
-    rank.receive = flat.impl()->data() + offset * size_of(dtype);
-    if (options.shard_optimizer_state && is_alone()) offset += bucket.counts[d];
+    rank.receive = flat.impl()->data();
+    if (shards) rank.receive = flat.impl()->data() + (first_rank + d) * bucket.counts[d] * size_of(dtype);
   }
-  if (options.shard_optimizer_state && is_alone())
+  if (shards)
     communicator->reduce_scatter(ranks, bucket.counts, dtype);
   else
     communicator->all_reduce(ranks, std::size_t(bucket.flats[0].numel()), dtype);
@@ -189,7 +190,7 @@ void GradientBuckets::Impl::complete_gradient(std::size_t entry) {
 void GradientBuckets::Impl::all_gather_gradients(std::span<BucketedParameter* const> which) {
   std::vector<ShardedTensor> all;
   for (const BucketedParameter* const parameter : which) all.push_back(parameter->sharded_gradient());
-  all_gather_shards(shards(), all);
+  all_gather_shards(all);
   for (BucketedParameter* const parameter : which) parameter->take_gathered();
 }
 
@@ -198,7 +199,20 @@ void GradientBuckets::Impl::all_gather(std::span<autograd::ReplicatedParameter* 
   std::vector<ShardedTensor> all;
   for (const autograd::ReplicatedParameter* const parameter : which)
     all.push_back(static_cast<const BucketedParameter*>(parameter)->sharded_values());
-  all_gather_shards(shards(), all);
+  all_gather_shards(all);
+}
+
+std::vector<Tensor> GradientBuckets::Impl::all_gather_numbers(std::span<const Tensor> numbers) {
+  const std::scoped_lock lock(mutex);
+  const auto each = std::size_t(numbers[0].numel()), ranks = std::size_t(communicator->size());
+  std::vector<Tensor> all;
+  std::vector<RankBuffers> parts;
+  for (std::size_t d = 0; d < count(); ++d) {
+    all.push_back(make_tensor(device_state(devices[d]), {std::int64_t(each * ranks)}, kFloat64));
+    parts.push_back({current_stream(devices[d]), numbers[d].impl()->data(), all[d].impl()->data()});
+  }
+  communicator->all_gather(parts, std::vector<std::size_t>(ranks, each), kFloat64);
+  return all;
 }
 
 }  // namespace lockstep

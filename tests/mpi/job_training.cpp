@@ -1,5 +1,5 @@
-// A job that a Trainer does: FOLDER DEVICES, where the checkpoints are and how many devices all processes have
-// together.
+// A job that a Trainer does: FOLDER DEVICES whole_state|sharded_state, where the checkpoints are and how many devices
+// all processes have together.
 #include <unistd.h>
 
 #include <cmath>
@@ -29,7 +29,9 @@ void trains(const Arguments& arguments) {
       .log_every = 3,
       .checkpoint = {.folder = arguments.at(0), .every_steps = 2, .keep = 0, .resume = true},
       .progress = kSilent,
-      .parallel = {.world = world, .loss = ProcessLoss::sum}};
+      .parallel = {.buckets = {.shard_optimizer_state = arguments.at(2) == "sharded_state"},
+                   .world = world,
+                   .loss = ProcessLoss::sum}};
   const train::Trainer trainer(options);
   world.barrier("greeting");
   say(world, text("pid ", ::getpid()));

@@ -34,9 +34,10 @@ class MpiTraining : public ::testing::Test {
   }
 
   static Outcome train(int processes, const TemporaryFolder& folder,
-                       const std::function<void(const std::string&)>& on_line = {}) {
+                       const std::function<void(const std::string&)>& on_line = {},
+                       const std::string& state = "whole_state") {
     return mpirun({"-x", "LOCKSTEP_TIME_LIMIT=2", "-n", text(processes), LOCKSTEP_MPI_JOB, "trains",
-                   folder.path().string(), text(kDevices)},
+                   folder.path().string(), text(kDevices), state},
                   on_line);
   }
 
@@ -88,6 +89,17 @@ TEST_F(MpiTraining, OfAnyNumberOfProcessesIsThatOfOne) {
     SCOPED_TRACE(processes);
     const TemporaryFolder several;
     expect_trained(train(processes, several), processes);
+    expect_same(one, several);
+  }
+}
+
+TEST_F(MpiTraining, WithStateThatAllDevicesDivideIsThatOfOne) {
+  const TemporaryFolder one;
+  expect_trained(train(1, one, {}, "sharded_state"), 1);
+  for (const int processes : {2, 4}) {
+    SCOPED_TRACE(processes);
+    const TemporaryFolder several;
+    expect_trained(train(processes, several, {}, "sharded_state"), processes);
     expect_same(one, several);
   }
 }

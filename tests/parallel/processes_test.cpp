@@ -123,10 +123,16 @@ TEST(Processes, TrainTheModelOfOneProcessWithAllTheDevices) {
 }
 
 TEST(Processes, TrainTheSameWithAShardedOptimizer) {
-  // What is added to a sharded sum is added in another order.
-  const std::string one = train({1, 8, false, false})[0];
-  for (const Job& job : {Job{2, 4, true, false}, Job{4, 2, true, false}})
-    for (const std::string& end : train(job)) EXPECT_TRUE(end == one) << job.processes << " x " << job.devices;
+  const auto expect_all = [](bool adds_to_sums, const std::string& one) {
+    for (Job job : kJobs) {
+      job.sharded = true;
+      job.adds_to_sums = adds_to_sums;
+      for (const std::string& end : train(job)) EXPECT_TRUE(end == one) << job.processes << " x " << job.devices;
+    }
+  };
+  // What is added to a sharded sum is added in another order than to a whole one.
+  expect_all(false, train({1, 8, false, false})[0]);
+  expect_all(true, train({1, 8, true, true})[0]);
 }
 
 // A mean over the rows of each process counts by its rows: to rounding, that of all.

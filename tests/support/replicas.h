@@ -51,6 +51,7 @@ class LooseReplicas final : public autograd::ReplicatedParameter {
   void reconcile() override {}
   void gradient_changed() override {}
   void all_gather(std::span<autograd::ReplicatedParameter* const>) override {}
+  std::vector<Tensor> all_gather_numbers(std::span<const Tensor>) override { return {}; }
 
  private:
   autograd::Meta* primary_ = nullptr;

@@ -144,13 +144,11 @@ TEST(ManyProcesses, TrainWhatOneProcessTrains) {
 }
 
 TEST(ManyProcesses, TrainWhatOneProcessTrainsWithDividedOptimizerState) {
-  expect_what_one_process_trains(kJob, [](TrainerOptions& options) {
-    options.accumulate = 1;
-    options.max_epochs = 2;
-    options.gradient_clip_val = 0;
-    options.checkpoint.every_steps = 2;
-    options.parallel.buckets.shard_optimizer_state = true;
-  });
+  for (const Precision precision : {Precision::float32, Precision::float16})
+    expect_what_one_process_trains(kJob, [=](TrainerOptions& options) {
+      options.precision = precision;
+      options.parallel.buckets.shard_optimizer_state = true;
+    });
 }
 
 TEST(ManyProcesses, TrainWhatOneProcessTrainsIn16BitPrecision) {
@@ -223,7 +221,16 @@ TEST(ManyProcesses, WithMeansOfTheirRowsTrainTheSameToRounding) {
 }
 
 // The last process fails in some call of its loss, which ends all. As many devices go on, divided otherwise.
-TEST(ManyProcesses, GoOnFromACheckpointOfAnotherNumberOfProcesses) {
+class FromACheckpoint : public ::testing::TestWithParam<bool> {
+ protected:
+  static TrainerOptions training(const TemporaryFolder& folder) {
+    TrainerOptions options = lockstep::train::training(folder);
+    options.parallel.buckets.shard_optimizer_state = GetParam();
+    return options;
+  }
+};
+
+TEST_P(FromACheckpoint, OfAnotherNumberOfProcessesTheyGoOn) {
   const TemporaryFolder whole_folder;
   const Outcome whole = fit({1, 4}, kJob, training(whole_folder));
   expect_no_failure(whole);
@@ -247,6 +254,8 @@ TEST(ManyProcesses, GoOnFromACheckpointOfAnotherNumberOfProcesses) {
       expect_near(resumed.histories.back(), whole.histories[0]);
     }
 }
+
+INSTANTIATE_TEST_SUITE_P(ShardedState, FromACheckpoint, ::testing::Bool());
 
 TEST(ManyProcesses, ResumedAsTheyWereReportTheSameBits) {
   const TemporaryFolder whole_folder, folder;

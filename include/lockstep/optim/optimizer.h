@@ -77,8 +77,8 @@ class LOCKSTEP_API Optimizer {
   void set_momentum(double momentum, std::size_t group);
 
   /// "state.<parameter>.<slot>" holds handles to the state on the primary's device, or copies there of what devices
-  /// divide; "state.<parameter>.step" and "param_groups.<group>.<option>" copies on the CPU. Parameters count through
-  /// all groups.
+  /// divide (all processes call it, if they do); "state.<parameter>.step" and "param_groups.<group>.<option>" copies on
+  /// the CPU. Parameters count through all groups.
   StateDict state_dict() const;
   /// Takes over state, onto every device of a parameter, and options: training goes on bit for bit. All missing,
   /// unexpected and unfit keys are named in one InvalidArgument, before anything is changed.

@@ -21,12 +21,12 @@ namespace lockstep {
 struct BucketOptions {
   std::size_t first_bytes = std::size_t(1) << 20;  ///< Of the bucket that is ready first: small, to start early.
   std::size_t bytes = std::size_t(25) << 20;       ///< Of the others.
-  /// Divides optimizer state between the devices, whatever the optimizer: of N devices each holds a part in N of it,
-  /// to 64 elements of each bucket (ZeRO stage 1: Rajbhandari et al. 2020). Backward reduce-scatters each bucket, so
-  /// that a device has the sum of its shard only; Optimizer::step() updates there that shard and sends it to the
-  /// others. Parameters come out as without, bit for bit, but for the order of additions where several backwards
-  /// accumulate or norms are clipped. State dicts are the same. A gradient that is asked for with grad() is gathered
-  /// then, once. Of several processes each divides it between its own devices.
+  /// Divides optimizer state between the devices of all processes, whatever the optimizer: each of N holds a part in N
+  /// of it, to 64 elements of each bucket (ZeRO stage 1: Rajbhandari et al. 2020). Backward reduce-scatters a bucket: a
+  /// device has the sum of its shard only, which Optimizer::step() updates there and sends to the others. Parameters
+  /// come out as without, bit for bit, but for the order of additions where several backwards accumulate or norms are
+  /// clipped. State dicts are the same. grad() gathers a gradient, once. Several processes all call it then, as they do
+  /// Optimizer::state_dict(), which gathers too.
   bool shard_optimizer_state = false;
 };
 

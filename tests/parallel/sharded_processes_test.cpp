@@ -1,0 +1,285 @@
+// Optimizer state that the devices of several processes divide: training comes out as in one process with all of them.
+#include <gtest/gtest.h>
+
+#include <chrono>
+#include <exception>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/clip.h>
+#include <lockstep/optim/grad_scaler.h>
+#include <lockstep/optim/sgd.h>
+
+#include "optim/cases.h"
+#include "parallel/sharded.h"
+#include "support/in_processes.h"
+
+namespace lockstep::sharded_processes {
+namespace {
+
+using namespace std::chrono_literals;
+using sharded::batches;
+using sharded::gradients;
+using sharded::Net;
+using sharded::values;
+using testing::in_processes;
+using Clock = std::chrono::steady_clock;
+using Numbers = std::vector<std::vector<double>>;
+
+struct Grid {
+  int processes, devices;
+};
+constexpr Grid kGrids[] = {{1, 4}, {2, 2}, {4, 1}};
+
+void expect_no_failure(const std::vector<std::exception_ptr>& failures) {
+  for (const std::exception_ptr& failure : failures) try {
+      if (failure) std::rethrow_exception(failure);
+    } catch (const std::exception& error) {
+      ADD_FAILURE() << error.what();
+    }
+}
+
+DataParallelOptions options_of(const World& world, int each) {
+  std::vector<int> devices;
+  for (int d = 0; d < each; ++d) devices.push_back(world.rank().value() * each + d);
+  DataParallelOptions all = sharded::options(true, devices);
+  all.world = world;
+  all.loss = ProcessLoss::sum;
+  return all;
+}
+
+// A process's rows of a batch: of few rows none, in the last processes.
+Tensor loss(DataParallel<Net>& model, int step) {
+  const Tensor& batch = batches()[std::size_t(step) % batches().size()];
+  const auto [first, count] = model.share().rows(batch.size(0));
+  const Tensor output = model(batch.narrow(0, first, count).to(model.device()), step % 3 == 1);
+  return sum(output * output) * 0.01;
+}
+
+// Two backwards each, of which the first is summed or not.
+void accumulate_and_step(DataParallel<Net>& model, optim::Optimizer& optimizer, int from, int to) {
+  for (int at = from; at < to; ++at) {
+    optimizer.zero_grad();
+    {
+      std::optional<DataParallel<Net>::NoSync> no_sync;
+      if (at % 2 == 0) no_sync.emplace(model);
+      loss(model, at).backward();
+    }
+    loss(model, at + 1).backward();
+    optim::clip_grad_norm_(model.parameters(), 0.5);
+    optimizer.step();
+  }
+}
+
+void step(DataParallel<Net>& model, optim::Optimizer& optimizer, int from, int to) {
+  for (int at = from; at < to; ++at) {
+    optimizer.zero_grad();
+    loss(model, at).backward();
+    optimizer.step();
+  }
+}
+
+using Train = decltype(step);
+
+// What `job` leaves in each process, all of which is the same.
+template <class F>
+Numbers same_in_all(const Grid& grid, F job) {
+  const SimulatedDevices devices({.count = grid.processes * grid.devices});
+  std::vector<Numbers> found(std::size_t(grid.processes));
+  expect_no_failure(
+      in_processes(grid.processes, [&](const World& world) { found[std::size_t(world.rank().value())] = job(world); }));
+  for (const Numbers& each : found) EXPECT_EQ(each, found[0]);
+  return found[0];
+}
+
+Numbers joined(std::initializer_list<Numbers> parts) {
+  Numbers all;
+  for (const Numbers& part : parts) all.insert(all.end(), part.begin(), part.end());
+  return all;
+}
+
+TEST(ShardedProcesses, EndWithWhatOneProcessEndsWithByEveryOptimizer) {
+  batches();
+  for (const testing::OptimizerCase& which : testing::optimizer_cases()) {
+    SCOPED_TRACE(which.name);
+    Numbers one;
+    for (const Grid& grid : kGrids) {
+      const Numbers here = same_in_all(grid, [&](const World& world) {
+        DataParallel model(Net(), options_of(world, grid.devices));
+        const auto optimizer = which.make(model.parameters());
+        accumulate_and_step(model, *optimizer, 0, 5);
+        loss(model, 0).backward();
+        return joined({values(model.parameters()), values(optimizer->state_dict()), gradients(model.parameters())});
+      });
+      if (one.empty()) one = here;
+      EXPECT_EQ(here, one) << grid.processes << " x " << grid.devices;
+    }
+  }
+}
+
+// Trained by one grid, and then by another that has the state dicts of the first: parameters and state.
+Numbers resumed(const Grid& before, const Grid& after, const Train& train) {
+  StateDict parameters, state;
+  same_in_all(before, [&](const World& world) {
+    DataParallel model(Net(), options_of(world, before.devices));
+    optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
+    train(model, optimizer, 0, 4);
+    const StateDict gathered = optimizer.state_dict();  // by all
+    if (world.is_first()) {
+      for (const auto& [key, value] : model.state_dict()) parameters.add(key, value.to(Device()).clone());
+      for (const auto& [key, value] : gathered) state.add(key, value.to(Device()).clone());
+    }
+    return Numbers();
+  });
+  return same_in_all(after, [&](const World& world) {
+    DataParallel model(Net(), options_of(world, after.devices));
+    optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
+    model.load_state_dict(parameters);
+    optimizer.load_state_dict(state);
+    train(model, optimizer, 4, 7);
+    return joined({values(model.parameters()), values(optimizer.state_dict())});
+  });
+}
+
+TEST(ShardedProcesses, GoOnFromTheStateOfAnotherNumberOfProcesses) {
+  batches();
+  const Numbers whole = same_in_all({1, 4}, [&](const World& world) {
+    DataParallel model(Net(), options_of(world, 4));
+    optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
+    step(model, optimizer, 0, 7);
+    return joined({values(model.parameters()), values(optimizer.state_dict())});
+  });
+  // What is accumulated and clipped is added in the order of shards, which the buckets of a new model begin with anew.
+  const Numbers accumulated = resumed({1, 4}, {1, 4}, accumulate_and_step);
+  for (const Grid& before : kGrids)
+    for (const Grid& after : kGrids) {
+      SCOPED_TRACE(::testing::Message() << before.processes << " x " << before.devices << " then " << after.processes
+                                        << " x " << after.devices);
+      EXPECT_TRUE(resumed(before, after, step) == whole);
+      EXPECT_TRUE(resumed(before, after, accumulate_and_step) == accumulated);
+    }
+}
+
+// The state outlives the model that divided it, and comes together for whatever takes its place.
+TEST(ShardedProcesses, BringStateTogetherWhenTheModelGoes) {
+  batches();
+  Numbers one;
+  for (const Grid& grid : kGrids) {
+    const Numbers here = same_in_all(grid, [&](const World& world) {
+      std::optional<DataParallel<Net>> model(std::in_place, Net(), options_of(world, grid.devices));
+      std::vector<Tensor> parameters = model->parameters();
+      optim::AdamW optimizer(parameters, {.lr = 0.01});
+      accumulate_and_step(*model, optimizer, 0, 5);
+      model.reset();
+      const Numbers before = values(optimizer.state_dict());
+      for (Tensor& parameter : parameters) parameter.set_grad(full_like(parameter.detach(), 0.1));
+      optimizer.step();
+      return joined({before, values(parameters), values(optimizer.state_dict())});
+    });
+    if (one.empty()) one = here;
+    EXPECT_EQ(here, one) << grid.processes << " x " << grid.devices;
+  }
+}
+
+struct Wide : nn::Module<Wide> {
+  nn::Linear fc{255, 301};
+  auto members() { return nn::members("fc", fc); }
+  Tensor forward(const Tensor& x) { return sum(fc(x)); }
+};
+
+TEST(ShardedProcesses, KeepThePartOfOneDeviceOnEach) {
+  const std::size_t all = 2 * (255 * 301 + 301) * sizeof(float), rounding = 2 * 512;
+  for (const Grid& grid : {Grid{2, 1}, Grid{2, 2}, Grid{4, 1}}) {
+    const auto count = std::size_t(grid.processes * grid.devices);
+    const SimulatedDevices devices({.count = int(count)});
+    std::vector<std::size_t> bytes(count);
+    expect_no_failure(in_processes(grid.processes, [&](const World& world) {
+      DataParallelOptions how = options_of(world, grid.devices);
+      how.buckets = {.shard_optimizer_state = true};
+      DataParallel model(Wide(), how);
+      optim::Adam optimizer(model.parameters(), {});
+      const auto in_use = [&] {
+        std::vector<std::size_t> now;
+        for (const Device& device : model.devices()) {
+          synchronize(device);
+          now.push_back(memory_stats(device).in_use);
+        }
+        return now;
+      };
+      sum(model(ones({8, 255}))).backward();
+      const std::vector<std::size_t> before = in_use();
+      optimizer.step();
+      const std::vector<std::size_t> after = in_use();
+      for (std::size_t d = 0; d < after.size(); ++d)
+        bytes[std::size_t(model.devices()[d].index())] = after[d] - before[d];
+    }));
+    for (const std::size_t own : bytes) {
+      EXPECT_LE(own, all / count + rounding) << grid.processes << " x " << grid.devices;
+      EXPECT_GE(own, all / count / 2) << "none would be too little";
+    }
+  }
+}
+
+// A gradient of which one element, in one process's shard, is what `x` has there.
+struct Product : nn::Module<Product> {
+  nn::Parameter weight{ones({500})};
+  auto members() { return nn::members("weight", weight); }
+  Tensor forward(const Tensor& x) { return sum(x * weight); }
+};
+
+TEST(ShardedProcesses, SkipAStepWhereTheShardOfOneIsNotFinite) {
+  const SimulatedDevices devices({.count = 2});
+  for (const std::int64_t element : {0, 499})
+    expect_no_failure(in_processes(2, [&](const World& world) {
+      DataParallel model(Product(), options_of(world, 1));
+      optim::SGD optimizer(model.parameters(), {.lr = 0.1});
+      optim::GradScaler scaler({.init_scale = 2});
+      for (const bool is_finite : {true, false, true}) {
+        optimizer.zero_grad();
+        Tensor x = ones({1, 500});
+        if (!is_finite) x.narrow(1, element, 1).fill_(1e300);
+        scaler.scale(sum(model(x))).backward();
+        EXPECT_EQ(scaler.step(optimizer), is_finite) << element << " in process " << world.rank().value();
+        scaler.update();
+      }
+      EXPECT_EQ(scaler.get_scale(), 1);
+    }));
+}
+
+// Its sharded gradients go with it: nobody is waited for, and the others hear of it.
+TEST(ShardedProcesses, EndWhenOneFailsBetweenBackwardAndStep) {
+  const SimulatedDevices devices({.count = 4});
+  std::optional<Clock::time_point> thrown_at;
+  Clock::duration took = {};
+  const auto thrown = in_processes(
+      2,
+      [&](const World& world) {
+        try {
+          DataParallel model(Net(), options_of(world, 2));
+          optim::Adam optimizer(model.parameters(), {});
+          accumulate_and_step(model, optimizer, 0, 3);
+          loss(model, 3).backward();
+          if (!world.is_first()) {
+            synchronize(model.device());
+            thrown_at = Clock::now();
+            throw std::runtime_error("a fault of the program");
+          }
+          optimizer.step();
+          optimizer.state_dict();
+        } catch (const std::runtime_error&) {
+          if (!world.is_first() && thrown_at) took = Clock::now() - *thrown_at;
+          throw;
+        }
+      },
+      2s);
+  EXPECT_LT(took, 1s);
+  EXPECT_NE(testing::message_of<std::runtime_error>(thrown[1]).find("a fault of the program"), std::string::npos);
+  const std::string heard = testing::message_of<CollectiveError>(thrown[0]);
+  EXPECT_NE(heard.find("process 1 on simulated-host-1"), std::string::npos) << heard;
+}
+
+}  // namespace
+}  // namespace lockstep::sharded_processes
