@@ -19,7 +19,7 @@ struct ChannelExtent {
   std::int64_t outer = 0, channels = 0, inner = 1;
 
   bool by_rows() const { return inner == 1 && channels > 1; }
-  std::int64_t count() const { return outer * inner; }  ///< Of a channel's elements.
+  LOCKSTEP_HD std::int64_t count() const { return outer * inner; }  ///< Of a channel's elements.
 };
 
 /// The elements of each channel in pieces: of neighbouring rows, or else of steps through its planes.

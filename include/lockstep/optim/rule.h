@@ -109,7 +109,7 @@ void launch_rule(const char* name, double flops, const Rule& rule, const Batch& 
   rows.reserve(batch.items.size());
   for (const Batch::Item& item : batch.items) {
     MultiRow<2 + N>& row = rows.emplace_back(MultiRow<2 + N>{item.parameter, item.gradient});
-    for (std::size_t s = 0; s < N; ++s) row[2 + s] = item.slots[slots[s]];
+    for (std::size_t s = 0; s != N; ++s) row[2 + s] = item.slots[slots[s]];
   }
   multi_map<T...>(name, flops, held, *batch.device, std::span<const MultiRow<2 + N>>(rows),
                   std::span(&memory, memory ? 1 : 0));
