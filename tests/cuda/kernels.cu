@@ -1,5 +1,5 @@
-// Kernels whose PTX check_ptx reads: the elementwise pattern in packs, dense and broadcast, with and without conversions,
-// sums of rows and of many tensors, and the kernels of norms.
+// Kernels whose PTX check_ptx reads: the elementwise pattern in packs, dense and broadcast, with and without
+// conversions, sums of rows and of many tensors, and the kernels of norms.
 #include "ops/batch_norm_kernel.h"
 #include "ops/norm_gradient.h"
 #include "tensor/kernels/map.h"
@@ -23,8 +23,8 @@ template __global__ void map_dense<8, Add, Half, Half, Half>(Add, Half*, std::in
 template __global__ void map_dense<4, Same, BFloat16, float>(Same, BFloat16*, std::int64_t, const float*);
 template __global__ void map_dense<4, Same, float, BFloat16>(Same, float*, std::int64_t, const BFloat16*);
 
-template __global__ void map_packs<4, Add, float, float, float>(Add, Walk<3>, std::int64_t, unsigned, float*, const float*,
-                                                                const float*);
+template __global__ void map_packs<4, Add, float, float, float>(Add, Walk<3>, std::int64_t, unsigned, float*,
+                                                                const float*, const float*);
 template __global__ void map_packs<8, Add, Half, Half, Half>(Add, Walk<3>, std::int64_t, unsigned, Half*, const Half*,
                                                              const Half*);
 
