@@ -19,6 +19,7 @@ section { background: var(--card); border: 1px solid var(--line); border-radius:
 .tiles { display: grid; grid-template-columns: repeat(auto-fit, minmax(130px, 1fr)); gap: 12px; margin: 0 0 16px; }
 .tile { background: var(--card); border: 1px solid var(--line); border-radius: 10px; padding: 10px 14px; min-width: 0; }
 .tile b { display: block; font-size: 1.25rem; font-variant-numeric: tabular-nums; overflow-wrap: anywhere; }
+.tile span { display: block; overflow-wrap: anywhere; }
 .tile span, .soft { color: var(--soft); font-size: .86rem; }
 .columns { display: grid; grid-template-columns: repeat(auto-fit, minmax(min(100%, 420px), 1fr)); gap: 0 16px; align-items: start; }
 .scroll { overflow-x: auto; }
@@ -31,7 +32,7 @@ th:first-child, td:first-child { text-align: left; white-space: normal; overflow
   section { padding: 14px 12px; }
   table { font-size: .8rem; }
   th, td { padding: 4px 5px; }
-  .tiles { grid-template-columns: repeat(auto-fit, minmax(100px, 1fr)); gap: 8px; }
+  .tiles { grid-template-columns: repeat(auto-fit, minmax(124px, 1fr)); gap: 8px; }
   .tile { padding: 8px 10px; }
   .tile b { font-size: 1.02rem; }
   .values :is(th, td):nth-child(2n + 4), .devices :is(th, td):nth-child(5) { display: none; }
@@ -232,7 +233,8 @@ function drawTimeline() {
   for (const tick of ticksOf(0, length / 1e3, false, Math.max(3, Math.floor(width / 130)))) {
     const at = pixel(begin + tick * 1e3);
     svg("path", { d: `M${at} 0V${height - 22}`, class: "grid" }, picture);
-    svg("text", { x: Math.min(at, width - 26), y: height - 7, "text-anchor": "middle" }, picture, `${short(tick)} ms`);
+    svg("text", { x: Math.min(at, width - 26), y: height - 7, "text-anchor": tick > 0 ? "middle" : "start" }, picture,
+        `${short(tick)} ms`);
   }
   for (const [lane, start, duration, name, kind] of trace.events) {
     const bar = svg("rect", { x: pixel(begin + start).toFixed(2), y: lane * row + 3, height: row - 6,
