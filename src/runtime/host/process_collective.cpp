@@ -8,7 +8,7 @@ namespace lockstep::host {
 namespace {
 
 constexpr std::size_t kPieceBytes = 256 << 10;
-constexpr std::size_t kAhead = 8;  // pieces under way to the next process
+constexpr std::size_t kAhead = 4;  // pieces under way to the next process: with what is added they fit a core's cache
 
 constexpr std::size_t kEveryone = std::size_t(-1);  // as the owner of a sum
 
@@ -17,6 +17,10 @@ Pointer advanced(Pointer data, std::size_t bytes) {
   using Byte = std::conditional_t<std::is_const_v<std::remove_pointer_t<Pointer>>, const std::byte, std::byte>;
   return data ? static_cast<Byte*>(data) + bytes : data;
 }
+
+// Not filled: every byte of it is written before it is read.
+using Buffer = std::unique_ptr<std::byte[]>;
+Buffer buffer(std::size_t bytes) { return std::make_unique_for_overwrite<std::byte[]>(bytes); }
 
 void wait_for(PendingMessage& message, const char* what) {
   if (message) message->wait(what);
@@ -103,17 +107,17 @@ void ProcessCollective::add_up(std::vector<void*> targets, std::size_t owner, Sp
 
   std::vector<const void*> sources;
   for (const void* const source : sends_) sources.push_back(advanced(source, span.first * element));
-  std::vector<std::byte> sum_elsewhere(is_last && targets.empty() ? span.count * element : 0);
-  if (is_last && targets.empty()) targets = {sum_elsewhere.data()};
+  const Buffer sum_elsewhere = buffer(is_last && targets.empty() ? span.count * element : 0);
+  if (is_last && targets.empty()) targets = {sum_elsewhere.get()};
   RankReduction sum = {sources, targets, span.count};
   for (const std::size_t count : devices_) sum.ranks += count;
 
   const std::size_t ahead = std::min(kAhead, pieces);
-  std::vector<std::byte> incoming(process_ > 0 ? ahead * length * wide : 0);
-  std::vector<std::byte> outgoing(is_last ? 0 : ahead * length * wide);
+  const Buffer incoming = buffer(process_ > 0 ? ahead * length * wide : 0);
+  const Buffer outgoing = buffer(is_last ? 0 : ahead * length * wide);
   std::vector<PendingMessage> arriving(ahead), leaving(ahead), sums(gets_sum ? pieces : 0), sent;
   const auto expect = [&](std::size_t i) {
-    arriving[i % ahead] = receive(process_ - 1, incoming.data() + i % ahead * length * wide, count_of(i) * wide);
+    arriving[i % ahead] = receive(process_ - 1, incoming.get() + i % ahead * length * wide, count_of(i) * wide);
   };
   const auto tell = [&](std::size_t i) {  // a piece of the sum is here
     const std::size_t bytes = count_of(i) * element;
@@ -132,8 +136,8 @@ void ProcessCollective::add_up(std::vector<void*> targets, std::size_t owner, Sp
     if (process_ > 0) wait_for(arriving[i % ahead], name_);
     wait_for(leaving[i % ahead], name_);
     reduce_ranks(sum, dtype_, op_, begin_of(i), begin_of(i) + count_of(i),
-                 process_ > 0 ? incoming.data() + place : nullptr, is_last ? nullptr : outgoing.data() + place);
-    if (!is_last) leaving[i % ahead] = send(process_ + 1, outgoing.data() + place, count_of(i) * wide);
+                 process_ > 0 ? incoming.get() + place : nullptr, is_last ? nullptr : outgoing.get() + place);
+    if (!is_last) leaving[i % ahead] = send(process_ + 1, outgoing.get() + place, count_of(i) * wide);
     if (gets_sum)
       sums[i] = receive(for_all ? process_ + 1 : processes_ - 1,
                         static_cast<std::byte*>(targets[0]) + begin_of(i) * element, count_of(i) * element);

@@ -26,7 +26,10 @@ bool Handover::wait_done(const Transfer& transfer, Clock::time_point end) {
     if (transfer.is_done) return true;
   std::unique_lock lock(mutex_);
   const auto wait = waits_.insert(waits_.end(), {transfer.peer, Clock::now()});
-  ++waiting_;
+  if (++waiting_ == 1) {  // the thread of MPI may sleep longer than it will from now on
+    has_orders_ = true;
+    to_do_.notify_one();
+  }
   changed_.wait_until(lock, end, [&] { return transfer.is_done || failure_ || ended_; });
   --waiting_;
   waits_.erase(wait);

@@ -76,6 +76,8 @@ class Handover {
   // By the thread of MPI.
   /// Sleeps until there is something to do, but not longer.
   void rest(Clock::duration longest);
+  /// Whether a caller sleeps until something is done. One that begins to ends rest().
+  bool is_awaited() const noexcept { return waiting_ > 0; }
   Orders take();
   /// The peer for which callers have waited since before then, for the longest time.
   std::optional<int> waits_for(Clock::time_point since) const;

@@ -16,8 +16,9 @@ using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
 // MPI cannot be waited for: it must be asked. Often while messages move, for the next of a pipeline comes soon; between
-// the cores of other processes while they are awaited; hardly ever while there are none.
-constexpr microseconds kAwake(100), kShortSleep(20), kLongSleep(100);
+// the cores of other processes while they are awaited; seldom while nobody waits for them, for then the process
+// computes; hardly ever while there are none.
+constexpr microseconds kAwake(100), kShortSleep(20), kLongSleep(100), kUnawaitedSleep(500);
 constexpr milliseconds kShortWait(2), kIdleSleep(5);
 constexpr microseconds kBetweenPeers(200), kBetweenNeighbors(5000);
 
@@ -116,6 +117,7 @@ void Progress::rest(Clock::time_point now) {
   const auto still = now - last_move_;
   if (!transfers_.any()) return handover_.rest(kIdleSleep);
   if (still < kAwake) return std::this_thread::yield();
+  if (!handover_.is_awaited()) return handover_.rest(kUnawaitedSleep);
   handover_.rest(still < kShortWait ? kShortSleep : kLongSleep);
 }
 
