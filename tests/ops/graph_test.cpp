@@ -42,11 +42,12 @@ TEST(Graph, DoesNothingUntilItIsLaunchedAndThenEachTime) {
 
 TEST(Graph, SpansDevicesAndStreams) {
   const TestDevices there(2);
-  Tensor x = ones({}, kFirst), y = zeros({}, kSecond);
+  Tensor y = zeros({}, kSecond);  // before the other's stream is made: emulated cards do the last stream's work first
+  Tensor x = ones({}, kFirst);
   const Stream other = Stream::from_pool(kSecond);
   GraphCapture capture;
   x += 1;
-  y.copy_(x);
+  y += x.to(kSecond);
   other.wait(current_stream(kSecond).record());
   {
     const StreamGuard guard(other);
@@ -54,8 +55,21 @@ TEST(Graph, SpansDevicesAndStreams) {
   }
   current_stream(kSecond).wait(other.record());
   Graph graph = capture.end();
-  for (int i = 0; i < 2; ++i) graph.launch();
-  y += 1;  // after what the graph does
+  graph.launch();  // y = (0 + 2) * 3
+  y += 4;          // after what the graph has done, and before what it does next
+  graph.launch();  // y = (10 + 3) * 3
+  EXPECT_EQ(number(y), 39);
+}
+
+TEST(Graph, IsWaitedForOnAllOfItsDevices) {
+  const TestDevices there(2);
+  Tensor x = ones({}, kFirst), y = zeros({}, kSecond);  // in this order: see above
+  GraphCapture capture;
+  x += 1;
+  y.copy_(x);
+  Graph graph = capture.end();
+  graph.launch();
+  y *= 5;
   EXPECT_EQ(number(y), 10);
 }
 
