@@ -201,7 +201,14 @@ void Optimizer::step() try {
       }
     }
     for (Batch& batch : batches) {
-      if (values) kept.push_back(captured(*values, g, batch));
+      if (values) {
+        const auto is_in_batch = [&](const Due& d) {  // of those that step: another one may stand at the same number
+          const ParameterState& state = groups[g].states[d.index];
+          return double(state.step) == batch.step && state.number == batch.number;
+        };
+        kept.push_back(captured(*values, g, batch));
+        kept.back().parameter = std::ranges::find_if(due[g], is_in_batch)->index;
+      }
       update(g, batch);
       if (values && kept.back().rules->is_empty())
         throw InvalidArgument(text("[", impl_->name,
@@ -230,14 +237,9 @@ Optimizer::KeptBatch Optimizer::captured(StepValues& values, std::size_t group, 
   if (batch.fresh)
     throw InvalidArgument(text("[", impl_->name, "] expected state that was there before the step is captured, got a ",
                                "parameter's first step: take one eagerly before"));
-  const auto of_batch = [&](const ParameterState& state) {
-    return double(state.step) == batch.step && state.number == batch.number;
-  };
-  const std::size_t parameter =
-      std::size_t(std::ranges::find_if(impl_->groups[group].states, of_batch) - impl_->groups[group].states.begin());
   auto rules = std::make_shared<KeptRules>(values, *batch.device);
   batch.kept = rules.get();
-  KeptBatch kept{group, parameter, std::move(rules), batch};
+  KeptBatch kept{group, 0, std::move(rules), batch};
   kept.batch.items.clear();
   return kept;
 }
@@ -245,16 +247,27 @@ Optimizer::KeptBatch Optimizer::captured(StepValues& values, std::size_t group, 
 void Optimizer::step_again(std::span<const std::pair<std::size_t, std::size_t>> stepping,
                            std::span<const KeptBatch> kept) {
   for (std::size_t g = 0; g < impl_->groups.size(); ++g) check_options(g);
+  std::vector<double> before;
   for (const auto& [group, parameter] : stepping) {
     ParameterState& state = impl_->groups[group].states[parameter];
+    before.push_back(state.number);
     state.number = next_number(group, double(++state.step), state.number);
   }
-  for (const KeptBatch& each : kept) {
-    const ParameterState& state = impl_->groups[each.group].states[each.parameter];
-    Batch batch = each.batch;
-    batch.step = double(state.step);
-    batch.number = state.number;
-    update(each.group, batch);
+  try {
+    for (const KeptBatch& each : kept) {
+      const ParameterState& state = impl_->groups[each.group].states[each.parameter];
+      Batch batch = each.batch;
+      batch.step = double(state.step);
+      batch.number = state.number;
+      update(each.group, batch);
+    }
+  } catch (...) {  // the step is not taken
+    for (std::size_t i = 0; i < stepping.size(); ++i) {
+      ParameterState& state = impl_->groups[stepping[i].first].states[stepping[i].second];
+      --state.step;
+      state.number = before[i];
+    }
+    throw;
   }
 }
 

@@ -187,6 +187,33 @@ TEST(CapturedStep, SeesOptionsThatChange) {
   EXPECT_EQ(run(true), run(false));
 }
 
+// Another parameter has taken as many steps when the step is captured, and takes no more.
+TEST(CapturedStep, CountsTheStepsOfParametersThatStep) {
+  const TestDevices there(1);
+  const auto run = [](bool captured) {
+    Tensor rests = ones({3}, Device::cuda(0)), moves = ones({3}, Device::cuda(0));
+    rests.requires_grad_();
+    moves.requires_grad_();
+    optim::Adam optimizer({rests, moves}, {.lr = 0.1});
+    const auto take = [&](Tensor& parameter, const Tensor& x) {
+      optimizer.zero_grad();
+      (parameter * x).square().sum().backward();
+      optimizer.step();
+    };
+    for (int i = 0; i < 3; ++i) take(rests, ones({3}, Device::cuda(0)));
+    CapturedStep step([&](const Tensor& x) { take(moves, x); });
+    for (int i = 0; i < 9; ++i) {
+      const Tensor x = full({3}, 1 + i, Device::cuda(0));
+      captured ? void(step(x)) : take(moves, x);
+    }
+    Bits bits;
+    bits.add(rests);
+    bits.add(moves);
+    return bits;
+  };
+  EXPECT_EQ(run(true), run(false));
+}
+
 TEST(CapturedStep, RefusesOptionsOfAnotherKernel) {
   const TestDevices there(1);
   Job job;
@@ -194,8 +221,10 @@ TEST(CapturedStep, RefusesOptionsOfAnotherKernel) {
   const Tensor x = ones({8, 4}, Device::cuda(0));
   for (int i = 0; i < 4; ++i) step(x);
   job.optimizer->options().momentum = 0;
+  const auto steps = [&] { return job.optimizer->state_dict().at("state.0.step").item<std::int64_t>(); };
   const std::string error = thrown<InvalidArgument>([&] { step(x); });
   EXPECT_NE(error.find("capture the step anew"), std::string::npos) << error;
+  EXPECT_EQ(steps(), 4);  // that one was not taken
   step.reset();
   for (int i = 0; i < 4; ++i) step(x);
   EXPECT_TRUE(step.is_captured());
