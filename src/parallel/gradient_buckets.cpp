@@ -184,9 +184,10 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
     return;
   }
   for (const Device& device : devices) impl.streams.push_back(Stream::from_pool(device, StreamPriority::high));
-  impl.communicator.emplace(impl.devices, world);
+  impl.communicator.emplace(impl.devices, world, options.communicator);
+  impl.launcher.emplace(devices.front());
   if (!impl.is_alone()) {
-    impl.own_devices.emplace(impl.devices);
+    impl.own_devices.emplace(impl.devices, World(), options.communicator);
     impl.use_elsewhere.emplace(world);
   }
   std::vector<std::size_t> reversed(impl.parameters.size());

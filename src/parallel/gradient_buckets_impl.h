@@ -4,7 +4,9 @@
 // Invariants:
 // 1. Buckets are reduced in the order of `buckets`: no bucket is launched before those in front of it. (Processes that
 //    share the sums have that order in common.)
-// 2. One thread launches at a time. ready() holds no lock while it enqueues a collective: other devices' threads go on.
+// 2. `launcher` alone enqueues what a backward sums, one bucket after the other: no device's thread stands still while
+//    NCCL takes a collective. What goes wrong there is thrown where the backward ends. It is given buckets from
+//    start_sums() to take_sums() only, and is done with them when either throws.
 // 3. Over several processes a backward that sums reduces every bucket in each of them, so that none waits for a process
 //    that has nothing to bring; the order of buckets is process 0's.
 // 4. While `is_running`, nobody but autograd's calls changes a gradient or a bucket.
@@ -12,6 +14,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <exception>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -26,6 +29,7 @@
 #include "parallel/bucket_layout.h"
 #include "parallel/bucketed_parameter.h"
 #include "parallel/use_elsewhere.h"
+#include "runtime/device_thread.h"
 
 namespace lockstep {
 
@@ -79,8 +83,11 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::atomic<bool> sums_now = false;  // the present backward sums; changed while no leaf can be ready
 
   RankedMutex<LockRank::bucket_launch> launch_mutex;  // guards the following; nothing is enqueued under it
+  RankedCondition has_launched;
   std::size_t next_bucket = 0;
-  bool is_launching = false;
+  std::size_t launching = 0;             // buckets that the launcher was given and is not done with
+  std::exception_ptr launch_failure;     // the first one's: no later bucket is launched
+  std::optional<DeviceThread> launcher;  // the last member: what it runs uses the others
 
   std::size_t count() const noexcept { return devices.size(); }
   bool is_alone() const noexcept { return world.size() == 1; }
@@ -107,8 +114,10 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   // What follows wants `mutex` to be held, but where nobody else knows of these buckets.
   void make_parameters(std::span<nn::ModuleBase* const> modules);
   void take_order(std::span<const autograd::Replica* const> leaves);
+  void start_sums(std::span<const autograd::Replica* const> leaves);
   void expect(std::span<const autograd::Replica* const> leaves);
   void take_sums();
+  void take_what_was_reduced();
   std::vector<bool> used() const;
   void sum_what_is_partial();
   void all_gather_gradients(std::span<BucketedParameter* const> which);
@@ -123,8 +132,9 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   // What wants no lock.
   void leaf_is_ready(GradientBucket& bucket, std::size_t device);
   void device_is_complete(GradientBucket& bucket, std::size_t device);
-  GradientBucket* next_to_launch(GradientBucket* complete);
-  void launch_from(GradientBucket& complete);
+  void bucket_is_complete(GradientBucket& bucket);
+  void launch(GradientBucket& bucket) noexcept;
+  std::exception_ptr await_launches();
   void reduce(GradientBucket& bucket);
 };
 

@@ -33,8 +33,7 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves) {
   }
   if (sums && !is_observed) take_order(leaves);
   for (const Replica* const leaf : leaves) parameter_of(*leaf).begin_backward();
-  if (sums) expect(leaves);
-  if (sums && !is_alone()) use_elsewhere->tell(used());
+  if (sums) start_sums(leaves);
   sums_now = sums;
   is_running = true;
 }
@@ -45,6 +44,17 @@ void GradientBuckets::Impl::take_order(std::span<const Replica* const> leaves) {
   order.clear();
   for (const Replica* const leaf : leaves)
     if (leaf->index == 0) order.push_back(parameter_of(*leaf).entry());
+}
+
+// Where this throws, the launcher is done with the buckets: they may go.
+void GradientBuckets::Impl::start_sums(std::span<const Replica* const> leaves) {
+  try {
+    expect(leaves);
+    if (!is_alone()) use_elsewhere->tell(used());
+  } catch (...) {
+    await_launches();
+    throw;
+  }
 }
 
 // Counts what each bucket waits for, and launches those that wait for nothing.
@@ -91,26 +101,44 @@ void GradientBuckets::Impl::leaf_is_ready(GradientBucket& bucket, std::size_t d)
 // All gradients of the bucket are there on device d, as far as its current stream has come.
 void GradientBuckets::Impl::device_is_complete(GradientBucket& bucket, std::size_t d) {
   bucket.arrivals[d].complete.emplace(current_stream(devices[d]).record());
-  if (bucket.devices_left->fetch_sub(1) == 1) launch_from(bucket);
+  if (bucket.devices_left->fetch_sub(1) == 1) bucket_is_complete(bucket);
 }
 
-// Launches the bucket if all before it were, and those after it that wait for it alone. While another thread launches,
-// that one does.
-void GradientBuckets::Impl::launch_from(GradientBucket& complete) {
-  for (GradientBucket* next = next_to_launch(&complete); next; next = next_to_launch(nullptr)) {
-    if (!next->is_needed) continue;
-    reduce(*next);  // should it fail, is_launching stays: no later one is launched
-  }
-}
-
-GradientBucket* GradientBuckets::Impl::next_to_launch(GradientBucket* complete) {
+// Gives the launcher the bucket if it has all before it, and those after it that wait for it alone.
+void GradientBuckets::Impl::bucket_is_complete(GradientBucket& bucket) {
   const std::scoped_lock lock(launch_mutex);
-  if (complete) {
-    complete->is_complete = true;
-    if (is_launching) return nullptr;
+  bucket.is_complete = true;
+  for (; next_bucket < buckets.size() && buckets[next_bucket].is_complete; ++next_bucket) {
+    GradientBucket& next = buckets[next_bucket];
+    if (!next.is_needed) continue;
+    launcher->submit([this, &next] { launch(next); });
+    ++launching;
   }
-  is_launching = next_bucket < buckets.size() && buckets[next_bucket].is_complete;
-  return is_launching ? &buckets[next_bucket++] : nullptr;
+}
+
+// On the launcher.
+void GradientBuckets::Impl::launch(GradientBucket& bucket) noexcept {
+  std::unique_lock lock(launch_mutex);
+  if (!launch_failure) {
+    lock.unlock();
+    std::exception_ptr failure;
+    try {
+      reduce(bucket);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    lock.lock();
+    launch_failure = failure;
+  }
+  --launching;
+  has_launched.notify_all();
+}
+
+// Until the launcher has done what it was given. Why it could not, or null.
+std::exception_ptr GradientBuckets::Impl::await_launches() {
+  std::unique_lock lock(launch_mutex);
+  has_launched.wait(lock, [this] { return launching == 0; });
+  return std::exchange(launch_failure, nullptr);
 }
 
 // In place: all of it on each device, or each device's shard.
@@ -140,13 +168,27 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
 void GradientBuckets::Impl::end() {
   const std::scoped_lock lock(mutex);
   is_running = false;
-  if (sums_now.exchange(false)) take_sums();
+  std::exception_ptr failure;
+  try {
+    if (sums_now.exchange(false)) take_sums();
+  } catch (...) {
+    failure = std::current_exception();
+  }
   for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
+  if (failure) std::rethrow_exception(failure);
 }
 
-// After all buckets that could be were reduced.
 void GradientBuckets::Impl::take_sums() {
-  is_launching = false;
+  const std::exception_ptr failure = await_launches();
+  if (!failure) return take_what_was_reduced();
+  try {
+    take_what_was_reduced();
+  } catch (...) {  // follows from the first failure
+  }
+  std::rethrow_exception(failure);
+}
+
+void GradientBuckets::Impl::take_what_was_reduced() {
   for (std::size_t d = 0; d < count(); ++d) current_stream(devices[d]).wait(streams[d].record());
   std::vector<bool> used_somewhere(parameters.size());
   if (!is_alone()) used_somewhere = use_elsewhere->found_out(parameters.size());
@@ -167,8 +209,7 @@ std::vector<bool> GradientBuckets::Impl::used() const {
 // What several backwards have left to be summed.
 void GradientBuckets::Impl::sum_what_is_partial() {
   if (std::ranges::none_of(parameters, [](const auto& p) { return p->state() == GradientState::partial; })) return;
-  expect({});
-  if (!is_alone()) use_elsewhere->tell(used());
+  start_sums({});
   take_sums();
   for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
 }

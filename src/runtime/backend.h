@@ -168,7 +168,8 @@ class Backend {
   virtual void fused(StreamHandle /*stream*/, const FusedOp& /*op*/, void* /*workspace*/) {}
 
   // Collectives. A communicator is used by one thread at a time, but aborted by any.
-  virtual CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers) = 0;
+  virtual CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers,
+                                                 const CommunicatorOptions& options) = 0;
   /// What is enqueued still ends.
   virtual void destroy_communicator(CommunicatorHandle communicator) noexcept = 0;
   /// Ends what is pending with CollectiveError. No collective may follow.

@@ -30,6 +30,16 @@ std::vector<DeviceState*> states_of(const std::vector<Device>& devices) {
   return states;
 }
 
+void check(const CommunicatorOptions& options) {
+  constexpr int kMostCtas = 64;
+  if (options.max_ctas < 0 || options.max_ctas > kMostCtas)
+    throw InvalidArgument(
+        text("[Communicator] expected max_ctas from 0 (as NCCL chooses) to ", kMostCtas, ", got ", options.max_ctas));
+  if (options.time_limit <= std::chrono::milliseconds(0))
+    throw InvalidArgument(
+        text("[Communicator] expected a time_limit above 0 ms, got ", options.time_limit.count(), " ms"));
+}
+
 Peers peers_of(const World& world, std::size_t devices) {
   Peers peers;
   if (world.size() > 1) {
@@ -64,7 +74,7 @@ class ExclusiveUse {
 
 class Communicator::State {
  public:
-  State(std::vector<Device> group, const World& world)
+  State(std::vector<Device> group, const World& world, const CommunicatorOptions& options)
       : devices(std::move(group)),
         states_(states_of(devices)),
         device_set_(devices[0].is_cpu() ? nullptr : accelerators()),
@@ -72,7 +82,7 @@ class Communicator::State {
         peers(peers_of(world, devices.size())) {
     std::vector<int> indices;
     for (const Device device : devices) indices.push_back(device.index());
-    handle_ = backend_.create_communicator(indices, peers);
+    handle_ = backend_.create_communicator(indices, peers, options);
   }
   ~State() { backend_.destroy_communicator(handle_); }
 
@@ -141,8 +151,10 @@ class Communicator::State {
   std::atomic<bool> aborted_ = false;
 };
 
-Communicator::Communicator(std::vector<Device> devices, const World& world)
-    : state_(std::make_unique<State>(std::move(devices), world)) {}
+Communicator::Communicator(std::vector<Device> devices, const World& world, const CommunicatorOptions& options) {
+  check(options);
+  state_ = std::make_unique<State>(std::move(devices), world, options);
+}
 Communicator::~Communicator() = default;
 Communicator::Communicator(Communicator&&) noexcept = default;
 Communicator& Communicator::operator=(Communicator&&) noexcept = default;

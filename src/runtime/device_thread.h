@@ -1,4 +1,4 @@
-// One persistent host thread for a device: replicas run on it, and so does their part of backward. Reservations, by
+// Persistent host threads. Each device has one: replicas run on it, and so does their part of backward. Reservations, by
 // which passes take devices. All is safe from any thread.
 #pragma once
 

@@ -1,13 +1,18 @@
 // Collectives of the CUDA backend on a fake CUDA and a fake NCCL, against those of simulated devices; and their
 // failures.
+#include <nccl.h>
+
 #include <algorithm>
+#include <chrono>
 #include <string>
 
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/simulation.h>
 
+#include "cuda/fake/fake_cuda.h"
 #include "cuda/fake_devices.h"
+#include "runtime/cuda/cuda_stream.h"
 
 namespace lockstep {
 namespace {
@@ -228,6 +233,37 @@ TEST_F(FakeNccl, CopiesBehindAFailedOperationDoNotHang) {
     target.copy({.to = target.data(), .from = values.data(), .to_device = 0, .row_bytes = values.size()});
   EXPECT_NE(message_at(0), "");
   EXPECT_EQ(target.get(), values);
+}
+
+TEST_F(FakeNccl, WhatDoesNotEndInTimeFailsOnAllRanks) {
+  communicator = Communicator({"cuda:0", "cuda:1"}, {}, {.time_limit = std::chrono::milliseconds(50)});
+  machine().collectives_hang = true;
+  enqueue();
+  const std::string message = message_at(0);
+  EXPECT_NE(message.find("not ended within 50 ms (CommunicatorOptions::time_limit)"), std::string::npos) << message;
+  EXPECT_EQ(machine().aborts, 2);
+  EXPECT_EQ(message_at(1), "");
+  machine().collectives_hang = false;
+  enqueue();  // connects again
+  EXPECT_EQ(message_at(1), "");
+}
+
+// Only what all ranks have come to is late.
+TEST_F(FakeNccl, WhatWaitsForWorkBeforeItIsNotLate) {
+  constexpr std::chrono::milliseconds kLimit(50);
+  communicator = Communicator({"cuda:0", "cuda:1"}, {}, {.time_limit = kLimit});
+  const auto end = std::chrono::steady_clock::now() + 3 * kLimit;
+  fake::enqueue(
+      gpu::stream_of(card(1).stream(0)).stream.get(), [] {}, [end] { return std::chrono::steady_clock::now() > end; });
+  enqueue();
+  EXPECT_EQ(message_at(0), "");
+  EXPECT_GT(std::chrono::steady_clock::now(), end);
+}
+
+TEST_F(FakeNccl, TakesAsManyBlocksAsItMay) {
+  EXPECT_EQ(machine().max_ctas, NCCL_CONFIG_UNDEF_INT);
+  const Communicator narrow({"cuda:0", "cuda:1"}, {}, {.max_ctas = 8});
+  EXPECT_EQ(machine().max_ctas, 8);
 }
 
 TEST(FakeCuda, TheSelfTestSaysWhatToTry) {

@@ -39,7 +39,7 @@ class ProcessRanks {
     ranks_ = peers.size();
     std::vector<int> indices(cards.size());
     std::iota(indices.begin(), indices.end(), 0);
-    communicator_ = backend().create_communicator(indices, peers);
+    communicator_ = backend().create_communicator(indices, peers, {});
   }
   ~ProcessRanks() {
     backend().destroy_communicator(communicator_);
@@ -300,8 +300,12 @@ TEST_F(FakeProcesses, HearOfACardThatFailsElsewhere) {
       parts.push_back({ranks.stream(device), memory, memory});
     }
     {
-      const auto held = fake::lock();  // nothing ends meanwhile
-      ranks.enqueue({.kind = CollectiveKind::all_reduce, .name = "all_reduce", .count = 4}, parts);
+      const auto held = fake::lock();
+      machine().collectives_hang = true;  // nothing ends from now on
+    }
+    ranks.enqueue({.kind = CollectiveKind::all_reduce, .name = "all_reduce", .count = 4}, parts);
+    {
+      const auto held = fake::lock();
       machine().trapped[1] = "a kernel stopped";
     }
     ranks.backend().synchronize_stream(ranks.stream(0));

@@ -57,6 +57,26 @@ TEST(NoMoreThreads, BackwardSaysSo) {
   EXPECT_EQ(values(x.grad()), std::vector<double>(3, 3));
 }
 
+TEST(NoMoreThreads, SumsOfGradientsSaySo) {
+  const SimulatedDevices devices({.count = 2});
+  DataParallel<nn::Linear> model(nn::Linear(2, 1));
+  const auto loss = [&] { return sum(model(ones({4, 2}))); };
+  {
+    const auto guard = model.no_sync();
+    loss().backward();  // starts the devices' threads, and sums nothing
+  }
+  model.zero_grad();
+  const Tensor first = loss();
+  must_end({[&] {
+    const testing::NoMoreThreads none;
+    const std::string message = thrown<BackendError>([&] { first.backward(); });
+    EXPECT_TRUE(message.starts_with("[start_thread] failed on cuda:0 with code 11: ")) << message;
+  }});
+  model.zero_grad();
+  loss().backward();
+  EXPECT_EQ(values(model.parameters()[0].grad()), std::vector<double>(2, 4));
+}
+
 }  // namespace
 }  // namespace lockstep
 #endif

@@ -109,6 +109,17 @@ TEST(Communicator, EachRankMustGiveMemoryOfItsOwnDevice) {
   EXPECT_NE(message.find("[all_reduce] failed on cuda:1 with code 700"), std::string::npos) << message;
 }
 
+TEST(Communicator, OptionsThatMakeNoSenseThrow) {
+  const SimulatedDevices devices({.count = 2});
+  const auto message = [](const CommunicatorOptions& options) {
+    return message_of<InvalidArgument>([&] { Communicator(std::vector<Device>{"cuda:0", "cuda:1"}, {}, options); });
+  };
+  EXPECT_NE(message({.max_ctas = -1}).find("expected max_ctas from 0"), std::string::npos);
+  EXPECT_NE(message({.max_ctas = 65}).find("to 64, got 65"), std::string::npos);
+  EXPECT_NE(message({.time_limit = std::chrono::seconds(0)}).find("time_limit above 0 ms, got 0"), std::string::npos);
+  EXPECT_EQ(message({.max_ctas = 64, .time_limit = std::chrono::milliseconds(1)}), "no error");
+}
+
 TEST(Communicator, WrongArgumentsThrowBeforeAnythingIsEnqueued) {
   Ranks ranks(2);
   Communicator& c = ranks.communicator;

@@ -159,7 +159,9 @@ class FakeBackend final : public Backend, public AllocatorHooks {
   void launch(StreamHandle, const LaunchInfo&, KernelRef) override { throw unexpected(); }
   void copy(StreamHandle, const Copy&) override { throw unexpected(); }
   void matmul(StreamHandle, const Matmul&) override { throw unexpected(); }
-  CommunicatorHandle create_communicator(std::span<const int>, const Peers&) override { throw unexpected(); }
+  CommunicatorHandle create_communicator(std::span<const int>, const Peers&, const CommunicatorOptions&) override {
+    throw unexpected();
+  }
   void destroy_communicator(CommunicatorHandle) noexcept override {}
   void abort_communicator(CommunicatorHandle) noexcept override {}
   void collective(CommunicatorHandle, const CollectiveCall&) override { throw unexpected(); }

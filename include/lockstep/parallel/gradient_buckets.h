@@ -13,6 +13,7 @@
 #include <vector>
 
 #include <lockstep/nn/module.h>
+#include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/world.h>
 
@@ -28,11 +29,13 @@ struct BucketOptions {
   /// clipped. State dicts are the same. grad() gathers a gradient, once. Several processes all call it then, as they do
   /// Optimizer::state_dict(), which gathers too.
   bool shard_optimizer_state = false;
+  CommunicatorOptions communicator = {};  ///< Of the sums.
 };
 
 /// The gradients of one module and its replicas. After each backward that reaches a parameter, its gradient on every
 /// device is the sum over the replicas, bit for bit the same; a parameter that none reached has none. Collectives of a
-/// backward run on streams of their own, which the caller's current streams wait for; others on the current streams.
+/// backward run on streams of their own, which the caller's current streams wait for; others on the current streams. A
+/// thread of its own enqueues them, in the order of the buckets; backward throws what goes wrong there when it ends.
 class LOCKSTEP_API GradientBuckets {
  public:
   GradientBuckets();  ///< For no replicas: does nothing.

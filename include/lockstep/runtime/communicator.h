@@ -4,6 +4,7 @@
 // may come from any thread. docs/collectives.md says how it works and why.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -40,6 +41,17 @@ struct Transfer {
   std::size_t count = 0;       ///< Elements.
 };
 
+/// What NCCL is told. Other backends need neither: their operations take no blocks of a GPU's from compute beside them,
+/// and end when their streams come to them.
+struct CommunicatorOptions {
+  /// How many blocks of threads an operation may have on each GPU, up to 64; each takes a multiprocessor. With fewer,
+  /// more is left to compute that runs beside it; with more, a large operation is faster. 0: as NCCL chooses.
+  int max_ctas = 0;
+  /// How long an operation may take once the streams of all ranks have come to it: longer is a CollectiveError, which
+  /// ends it on all ranks. With other processes the limit is World::time_limit().
+  std::chrono::milliseconds time_limit = std::chrono::minutes(10);
+};
+
 /// A group of devices: rank r is devices()[r]; or, over several processes, first_rank() + r, for each process gives its
 /// own devices, and those of process 0 are the first ranks. Each call is one operation of all ranks, to which a process
 /// brings its own ones (roots, counts and transfers are of all ranks), and all processes make the same calls in the
@@ -57,9 +69,9 @@ struct Transfer {
 class LOCKSTEP_API Communicator {
  public:
   /// Throws InvalidArgument for no device, a device twice, or one that is not there, DeviceMismatch for devices of
-  /// different kinds, and BackendError for one that was lost.
+  /// different kinds, BackendError for one that was lost, and InvalidArgument for options that are out of range.
   /// With a world of several processes all of them make theirs, in the same order, and wait for each other.
-  explicit Communicator(std::vector<Device> devices, const World& world = {});
+  explicit Communicator(std::vector<Device> devices, const World& world = {}, const CommunicatorOptions& options = {});
   ~Communicator();  ///< What is enqueued still ends.
   Communicator(Communicator&&) noexcept;
   Communicator& operator=(Communicator&&) noexcept;  ///< What this held is destroyed.

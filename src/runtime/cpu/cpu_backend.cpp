@@ -77,7 +77,8 @@ class CpuBackend final : public Backend {
   }
 
   // A process has one CPU, so a communicator of it alone has one rank: every collective is a copy.
-  CommunicatorHandle create_communicator(std::span<const int>, const Peers& peers) override {
+  CommunicatorHandle create_communicator(std::span<const int>, const Peers& peers,
+                                         const CommunicatorOptions&) override {
     return peers.transport ? new CpuCommunicator{peers} : nullptr;
   }
   void destroy_communicator(CommunicatorHandle handle) noexcept override {

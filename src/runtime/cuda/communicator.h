@@ -32,10 +32,11 @@ struct Member {
   int card;
 };
 
-/// The cards differ. With the ranks of other processes, if there are peers: all make theirs at once, holding no lock, and
-/// wait for process 0's id. Its start tests that the cards can talk. Both throw CollectiveError, and BackendError where
-/// NCCL cannot be loaded or is too old.
-std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers);
+/// The cards differ. With the ranks of other processes, if there are peers: all make theirs at once, holding no lock,
+/// and wait for process 0's id. Its start tests that the cards can talk. Both throw CollectiveError, and BackendError
+/// where NCCL cannot be loaded or is too old.
+std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers,
+                                                         const CommunicatorOptions& options);
 
 /// For ranks on one card, which NCCL refuses; other cards among them must be able to reach its memory. Sums in the
 /// order of the ranks, as the simulated devices do. Throws BackendError.

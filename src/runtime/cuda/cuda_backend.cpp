@@ -84,7 +84,8 @@ class CudaBackend final : public Backend {
   std::optional<std::size_t> offers(int device, const FusedOp& op) override;
   void fused(StreamHandle stream, const FusedOp& op, void* workspace) override;
 
-  CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers) override;
+  CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers,
+                                         const CommunicatorOptions& options) override;
   void destroy_communicator(CommunicatorHandle communicator) noexcept override;
   void abort_communicator(CommunicatorHandle communicator) noexcept override;
   void collective(CommunicatorHandle communicator, const CollectiveCall& call) override;
@@ -319,7 +320,8 @@ void CudaBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace)
 
 // Collectives.
 
-CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices, const Peers& peers) try {
+CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices, const Peers& peers,
+                                                    const CommunicatorOptions& options) try {
   std::vector<Member> members;
   bool shared = devices.size() == 1 && !peers.transport;
   for (const int device : devices) {
@@ -332,7 +334,7 @@ CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices
         "[Communicator] expected a card for each device where processes work together, got several on one");
   if (shared) reach_peers();
   std::unique_ptr<CudaCommunicator> communicator =
-      shared ? make_shared_card_communicator(members) : make_nccl_communicator(members, peers);
+      shared ? make_shared_card_communicator(members) : make_nccl_communicator(members, peers, options);
   {
     const std::scoped_lock lock(issuing_);  // its self-test is a collective
     communicator->start();

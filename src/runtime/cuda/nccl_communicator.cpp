@@ -2,11 +2,11 @@
 // are members of the same communicators, which process 0's id brings together.
 //
 // Communicators are non-blocking, so that nothing here waits without a limit: what NCCL has not done in time is
-// aborted, on all ranks at once. After a failure they are made again by the next operation.
+// aborted, on all ranks at once. So is an operation that has not ended within its limit after this process's ranks have
+// come to it. After a failure they are made again by the next operation.
 //
 // With other processes a failure of one ends all, by the transport that they have in common: NCCL does not notice that
-// a process is lost. All limits are the transport's then. An operation that this process's ranks have come to, and that
-// has not ended within the limit, is a failure.
+// a process is lost. All limits are the transport's then.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -40,7 +40,6 @@ using Clock = std::chrono::steady_clock;
 constexpr seconds kConnectLimit(120);  // it opens sockets, maps memory and measures links
 constexpr seconds kSelfTestLimit(30);
 constexpr seconds kEnqueueLimit(120);  // the first operation of a kind may connect more
-constexpr seconds kEndLimit(600);      // for what is enqueued when a communicator is destroyed
 constexpr seconds kAbortLimit(5);
 
 // NCCL gives each group to a thread of its own, which is done before a sleep would have ended: awake first.
@@ -91,9 +90,10 @@ ncclUniqueId common_id(const Peers& peers) {
 
 class NcclCommunicator final : public CudaCommunicator {
  public:
-  NcclCommunicator(std::vector<Member> members, const Peers& peers)
+  NcclCommunicator(std::vector<Member> members, const Peers& peers, const CommunicatorOptions& options)
       : members_(std::move(members)),
         peers_(peers),
+        options_(options),
         first_rank_(peers.first_rank()),
         size_(peers.size()),
         id_(common_id(peers)) {}
@@ -129,18 +129,15 @@ class NcclCommunicator final : public CudaCommunicator {
       gather_streams(call.parts);
       return release_streams(call.parts);
     }
-    if (peers_.transport) watch(call);
+    const bool is_captured = is_capturing(stream_of(call.parts.front().stream));  // who launches the graph waits for it
+    if (!is_captured) watch(call);
     group([&](std::size_t rank) {
       if (call.kind == CollectiveKind::barrier) return enqueue_token(rank, call.parts[rank]);
       return enqueue_rank(call, rank, comms_[rank], stream_of(call.parts[rank].stream).stream.get());
     });
     settle(kEnqueueLimit, "");
-    if (is_capturing(stream_of(call.parts.front().stream))) return;  // whoever launches the graph waits for its end
-    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
-      mark(ended_[rank], rank, call);
-      if (peers_.transport) mark(watched_.back().ended[rank], rank, call);
-    }
-    has_work_ = true;
+    for (std::size_t rank = 0; rank < members_.size() && !is_captured; ++rank)
+      mark(watched_.back().ended[rank], rank, call);
   }
 
   void abort() noexcept override {
@@ -161,11 +158,8 @@ class NcclCommunicator final : public CudaCommunicator {
     if (!lock) return nullptr;
     try {
       if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, "");
-      for (std::size_t rank = 0; rank < comms_.size() && has_work_; ++rank)  // NCCL does not look at the cards
-        if (const cudaError_t state = cudaEventQuery(ended_[rank].get());
-            state != cudaErrorNotReady && state != cudaSuccess)
-          fail(rank, cudaGetErrorString(state));
-      if (peers_.transport && is_pending()) {
+      if (!comms_.empty() && !watched_.empty()) check_cards();
+      if (is_pending()) {
         check_peers();
         check_watched();
       }
@@ -182,17 +176,16 @@ class NcclCommunicator final : public CudaCommunicator {
   };
 
   void connect() {
-    ended_.clear();
-    has_work_ = false;
+    watched_.clear();
     tokens_.clear();
     for (const Member& member : members_) {
       use_card(member.card);
-      ended_.push_back(make_event(member.device));
       if (peers_.transport) tokens_.push_back(make_memory(member.device, sizeof(int)));
     }
     comms_.assign(members_.size(), nullptr);
     ncclConfig_t config = NCCL_CONFIG_INITIALIZER;
     config.blocking = 0;
+    if (options_.max_ctas > 0) config.maxCTAs = options_.max_ctas;
     group([&](std::size_t rank) {
       use_card(members_[rank].card);
       return nccl().ncclCommInitRankConfig(&comms_[rank], int(size_), id_, int(first_rank_ + rank), &config);
@@ -210,7 +203,7 @@ class NcclCommunicator final : public CudaCommunicator {
   bool has_drained() noexcept {
     try {
       use_some_card(members_.front().card);
-      return wait_until(limit(kEndLimit), [this] { return is_over() || !is_pending(); }) && !is_over();
+      return wait_until(limit(options_.time_limit), [this] { return is_over() || !is_pending(); }) && !is_over();
     } catch (...) {
       return false;
     }
@@ -308,7 +301,7 @@ class NcclCommunicator final : public CudaCommunicator {
     if (!settled) fail(0, text("NCCL was not ready within ", longest.count(), " ms", hint));
   }
 
-  milliseconds limit(seconds of_one_process) const {
+  milliseconds limit(milliseconds of_one_process) const {
     return peers_.transport ? peers_.transport->time_limit() : of_one_process;
   }
 
@@ -323,7 +316,7 @@ class NcclCommunicator final : public CudaCommunicator {
   }
   bool is_over() const { return wrong_rank() || (peers_.transport && peers_.transport->failure()); }
 
-  // An operation with other processes.
+  // An operation that may not have ended.
   struct Watched {
     Operation operation;
     std::vector<OwnedEvent> begun, ended;         // of each rank
@@ -354,15 +347,26 @@ class NcclCommunicator final : public CudaCommunicator {
       unwatched_.push_back(std::move(watched_.front()));
   }
 
+  // NCCL does not look at the cards.
+  void check_cards() {
+    for (std::size_t rank = 0; rank < members_.size(); ++rank) {
+      const cudaError_t state = cudaEventQuery(watched_.back().ended[rank].get());
+      if (state != cudaErrorNotReady && state != cudaSuccess) fail(rank, cudaGetErrorString(state));
+    }
+  }
+
   // The first that has not ended holds up the others.
   void check_watched() {
     forget_ended();
     if (watched_.empty() || !have_passed(watched_.front().begun)) return;
     Watched& first = watched_.front();
     if (!first.since) first.since = Clock::now();
-    if (Clock::now() - *first.since <= limit(kEndLimit)) return;
+    const milliseconds longest = limit(options_.time_limit);
+    if (Clock::now() - *first.since <= longest) return;
     last_ = first.operation;
-    fail(0, text("not all processes came to it within ", limit(kEndLimit).count(), " ms, or they do not agree on it"));
+    if (peers_.transport)
+      fail(0, text("not all processes came to it within ", longest.count(), " ms, or they do not agree on it"));
+    fail(0, text("it has not ended within ", longest.count(), " ms (CommunicatorOptions::time_limit)", advice()));
   }
 
   ncclResult_t state_of(std::size_t rank) const {
@@ -390,7 +394,9 @@ class NcclCommunicator final : public CudaCommunicator {
       if (!has_ended(cudaEventQuery(events[rank].get()), "cudaEventQuery", members_[rank].device)) return false;
     return true;
   }
-  bool is_pending() const { return !comms_.empty() && !have_passed(ended_); }  // nothing is after a failure
+  bool is_pending() const {  // nothing is after a failure
+    return !comms_.empty() && !watched_.empty() && !have_passed(watched_.back().ended);
+  }
 
   CollectiveError error(std::size_t rank, std::string_view reason) const {
     std::string where = text("cuda:", members_[rank].device);
@@ -438,25 +444,25 @@ class NcclCommunicator final : public CudaCommunicator {
 
   const std::vector<Member> members_;
   const Peers peers_;
+  const CommunicatorOptions options_;
   const std::size_t first_rank_, size_;
   std::atomic<bool> stopping_ = false;
   RankedMutex<LockRank::nccl_communicator> mutex_;  // guards all that follows
   ncclUniqueId id_;
   std::vector<ncclComm_t> comms_;    // empty after a failure
-  std::vector<OwnedEvent> ended_;    // the last operation of each rank
   std::vector<OwnedMemory> tokens_;  // of each rank, for barriers of several processes
-  std::deque<Watched> watched_;      // with other processes: what has not ended
+  std::deque<Watched> watched_;      // in the order in which they were enqueued
   std::vector<Watched> unwatched_;   // to be used again
-  bool has_work_ = false;            // since it connected
   Operation last_;
   std::exception_ptr failure_;
 };
 
 }  // namespace
 
-std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers) {
+std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers,
+                                                         const CommunicatorOptions& options) {
   check_nccl_version();
-  return std::make_unique<NcclCommunicator>(std::move(members), peers);
+  return std::make_unique<NcclCommunicator>(std::move(members), peers, options);
 }
 
 }  // namespace lockstep::gpu

@@ -58,7 +58,8 @@ class SimBackend final : public Backend, public AllocatorHooks {
   std::optional<std::size_t> offers(int device, const FusedOp& op) override;
   void fused(StreamHandle stream, const FusedOp& op, void* workspace) override;
 
-  CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers) override;
+  CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers,
+                                         const CommunicatorOptions& options) override;
   void destroy_communicator(CommunicatorHandle communicator) noexcept override;
   void abort_communicator(CommunicatorHandle communicator) noexcept override;
   void collective(CommunicatorHandle communicator, const CollectiveCall& call) override;

@@ -13,7 +13,8 @@ using sim::SimCollective;
 using sim::SimCommunicator;
 using sim::SimStream;
 
-CommunicatorHandle SimBackend::create_communicator(std::span<const int>, const Peers& peers) {
+CommunicatorHandle SimBackend::create_communicator(std::span<const int>, const Peers& peers,
+                                                   const CommunicatorOptions&) {
   return new SimCommunicator(peers);
 }
 

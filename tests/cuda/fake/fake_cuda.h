@@ -24,6 +24,7 @@ struct Machine {
   bool peers_full = false;             ///< It reaches as many as it can already.
   bool collectives_fail = false;       ///< NCCL reports an error while they are pending; else they end.
   bool collectives_hang = false;       ///< They never end, and nothing reports an error.
+  int max_ctas = 0;                    ///< What the last communicator was told.
   bool launch_one_rank = false;        ///< Of collectives: the others are launched when this is taken back.
   int nccl_version = 22809;            ///< As ncclGetVersion says it.
   bool epilogues = true;               ///< cuBLASLt has algorithms that add a bias or apply an activation.

@@ -152,6 +152,7 @@ ncclResult_t ncclGetUniqueId(ncclUniqueId* id) {
 ncclResult_t ncclCommInitRankConfig(ncclComm_t* comm, int size, ncclUniqueId id, int rank, ncclConfig_t* config) {
   const auto held = fake::lock();
   if (config->blocking != 0) fake::complain("a blocking communicator");
+  fake::machine().max_ctas = config->maxCTAs;
   const auto found = groups().find({id.internal, sizeof id.internal});
   if (found == groups().end()) return ncclInvalidArgument;
   const std::shared_ptr<ncclComm::Group> group = found->second;
