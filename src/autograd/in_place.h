@@ -14,7 +14,7 @@ void check_memory_in_place(const char* op, const Tensor& target, const Tensor& i
 /// result would depend on the order of elements: a target that repeats its memory (expand), an input that shares the
 /// target's memory other than element by element. Where the change will be recorded, throws AutogradError for what
 /// recording could not follow: a leaf that requires a gradient, or memory that another tensor shares (a view, or a
-/// value saved for backward).
+/// value saved for backward). Waits for copies that read the target, where it is pinned.
 template <class... Tensors>
 void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
   const TensorImpl& own = impl_of(op, target);
@@ -27,6 +27,7 @@ void check_in_place(const char* op, const Tensor& target, const Tensors&... inpu
     (check_memory_in_place(op, target, inputs), ...);
   }
   if (records(target, inputs...)) check_recorded_in_place(op, target);
+  wait_for_copies_from(own);
 }
 
 }  // namespace lockstep::autograd

@@ -34,6 +34,7 @@ enum class LockRank : std::uint8_t {
   device_streams,  ///< The streams of a device.
   device_threads,  ///< The queues and reservations of all device threads, and who sleeps.
   allocator,       ///< The blocks of a device's memory.
+  pinned_blocks,   ///< Page-locked memory for tensors, and the copies that read it.
   graphs,          ///< What is captured.
 
   // The backend of CUDA.

@@ -47,6 +47,7 @@ Tensor make_result(const char* op, std::span<const Tensor* const> tensors) {
 void enqueue(const Launch& launch, KernelRef kernel) {
   DeviceState& device = *launch.written.front()->impl()->storage->device;
   check_forms(launch.name, device, launch.has_device_form);
+  for (const Tensor* each : launch.written) wait_for_copies_from(*each->impl());
   if (device.device.is_cpu()) return device.backend.launch({}, {launch.name, launch.flops, {}}, kernel);
   const StreamHandle stream = current_stream_handle(device);
   std::vector<Access> accesses;

@@ -61,6 +61,16 @@ Tensor Tensor::clone() const {
   return copy_to("Clone", *this, *x.storage->device, x.dtype);
 }
 
+Tensor Tensor::pin_memory() const {
+  const TensorImpl& x = impl_of("pin_memory", *this);
+  if (x.storage->pinned) return *this;
+  if (!x.storage->device->device.is_cpu())
+    throw InvalidArgument(text("[pin_memory] expected a tensor on the CPU, got one on ", x.storage->device->device));
+  Tensor out = make_pinned("pin_memory", x.sizes, x.dtype);
+  copy_values(out, *this);
+  return recorded_copy("PinMemory", *this, out);
+}
+
 Tensor& Tensor::copy_(const Tensor& source) {
   autograd::check_in_place("copy_", *this, source);
   copy_values(*this, source);

@@ -80,6 +80,7 @@ class Call {
  private:
   void* used(std::size_t rank, const Tensor& tensor) const {
     if (devices_[rank].is_cuda()) use_on(StreamAccess::handle(buffers_[rank].stream), tensor);
+    wait_for_copies_from(*tensor.impl());
     return tensor.impl()->data();
   }
 

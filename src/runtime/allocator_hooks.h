@@ -19,6 +19,8 @@ class AllocatorHooks {
   /// Asked in place of Backend::query_event: whether the use of these bytes before the event has ended. Says nothing
   /// about other work: nobody has waited for that.
   virtual bool query_use(EventHandle event, void* memory, std::size_t bytes) = 0;
+  /// Told before the host writes bytes of page-locked memory. Throws RaceError where a copy may still read them.
+  virtual void host_writes(const void* memory, std::size_t bytes) = 0;
 
  protected:
   ~AllocatorHooks() = default;

@@ -39,8 +39,8 @@ using EventHandle = void*;
 /// The code of BackendErrors of a device that was lost: CUDA's cudaErrorDevicesUnavailable.
 inline constexpr int kDeviceLost = 46;
 
-/// A copy of rows of bytes. A device of -1 is the host; with pageable host memory a copy from it has taken the
-/// bytes, and a copy to it has delivered them, when the call returns.
+/// A copy of rows of bytes. A device of -1 is the host. A copy from it has taken the bytes when the call returns,
+/// unless they are pinned; a copy to it has delivered them.
 struct Copy {
   void* to = nullptr;
   const void* from = nullptr;
@@ -50,6 +50,9 @@ struct Copy {
   std::size_t rows = 1;
   std::size_t to_pitch = 0;
   std::size_t from_pitch = 0;
+  /// From the host, and from memory of Backend::allocate_pinned: the bytes are taken in the order of the stream, and
+  /// must be there until then.
+  bool pinned = false;
 };
 
 /// c = activation(alpha * op(a) op(b) + beta * c (+ bias)) for each of `batch` row-major matrices; op transposes where
@@ -140,6 +143,12 @@ class Backend {
   /// Null when the device has no room. Aligned to at least 256 bytes. Throws BackendError for other failures.
   virtual void* allocate(int device, std::size_t bytes) = 0;
   virtual void deallocate(int device, void* memory, std::size_t bytes) noexcept = 0;
+
+  // Page-locked memory of the host, from which devices copy by themselves. To give it back waits for nothing: no copy
+  // may be on its way.
+  /// Null where there is none, or none left. Aligned to at least 64 bytes. Throws BackendError for other failures.
+  virtual void* allocate_pinned(std::size_t /*bytes*/) { return nullptr; }
+  virtual void deallocate_pinned(void* /*memory*/, std::size_t /*bytes*/) noexcept {}
 
   // Streams and events.
   virtual void* create_stream(int device, int id, StreamPriority priority) = 0;

@@ -15,6 +15,7 @@
 #include "core/text.h"
 #include "runtime/cpu/cpu_backend.h"
 #include "runtime/device_choice.h"
+#include "runtime/pinned_allocator.h"
 #include "runtime/trace.h"
 
 namespace lockstep {
@@ -146,6 +147,7 @@ std::vector<StreamHandle> DeviceState::streams() {
 
 DeviceSet::DeviceSet(std::shared_ptr<Backend> backend) : backend_(std::move(backend)) {
   if (backend_ && backend_->type() != DeviceType::cpu) watch_forks_of_gpus();
+  if (backend_) pinned_ = std::make_unique<PinnedAllocator>(*backend_, dynamic_cast<AllocatorHooks*>(backend_.get()));
   for (int i = 0; backend_ && i < backend_->device_count(); ++i) {
     const Device device = backend_->type() == DeviceType::cpu ? Device() : Device::cuda(i);
     states_.push_back(std::make_unique<DeviceState>(device, *backend_));
@@ -157,7 +159,7 @@ DeviceSet::~DeviceSet() = default;
 bool DeviceSet::idle() const {
   for (const auto& state : states_)
     if (state->allocator.stats().in_use != 0 || state->empty_storages != 0) return false;
-  return true;
+  return !pinned_ || pinned_->in_use() == 0;
 }
 
 DeviceState& device_state(Device device) {

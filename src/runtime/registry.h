@@ -18,6 +18,8 @@
 
 namespace lockstep {
 
+class PinnedAllocator;
+
 /// All that Lockstep keeps for one device.
 struct DeviceState {
   DeviceState(Device name, Backend& backend);
@@ -52,11 +54,13 @@ class DeviceSet {
   int count() const noexcept { return int(states_.size()); }
   DeviceState& state(int index) noexcept { return *states_[std::size_t(index)]; }
   Backend& backend() noexcept { return *backend_; }
+  PinnedAllocator& pinned() noexcept { return *pinned_; }
   /// True when nothing on the devices is left.
   bool idle() const;
 
  private:
   std::shared_ptr<Backend> backend_;
+  std::unique_ptr<PinnedAllocator> pinned_;
   std::vector<std::unique_ptr<DeviceState>> states_;
 };
 

@@ -5,6 +5,7 @@
 #include <iostream>
 
 #include "core/text.h"
+#include "runtime/pinned_allocator.h"
 #include "runtime/registry.h"
 #include "runtime/sim/sim_backend.h"
 
@@ -44,6 +45,8 @@ void report(const std::vector<std::exception_ptr>& errors) {
 }
 
 void report_leaks(DeviceSet& devices) {
+  if (const std::size_t pinned = devices.pinned().in_use(); pinned != 0)
+    std::cerr << text("[sim] leak: ", pinned, " bytes of page-locked memory in use at the end of the simulation\n");
   for (int i = 0; i < devices.count(); ++i) {
     const MemoryStats stats = devices.state(i).allocator.stats();
     if (const int empty = devices.state(i).empty_storages; empty != 0)

@@ -143,7 +143,7 @@ TraceWork trace_of(const Copy& copy) noexcept {
   if (copy.from_device == copy.to_device)
     kind = TraceKind::copy_within;
   else if (copy.from_device < 0)
-    kind = TraceKind::copy_from_host;
+    kind = copy.pinned ? TraceKind::copy_from_pinned : TraceKind::copy_from_host;
   else if (copy.to_device < 0)
     kind = TraceKind::copy_to_host;
   return {.kind = kind, .bytes = copy.rows * copy.row_bytes};

@@ -108,6 +108,7 @@ Naming naming_of(const TraceEvent& event) {
   switch (event.kind) {
     case TraceKind::kernel: break;
     case TraceKind::copy_from_host: return {"Memcpy HtoD (Pageable -> Device)", "gpu_memcpy", "cudaMemcpyAsync"};
+    case TraceKind::copy_from_pinned: return {"Memcpy HtoD (Pinned -> Device)", "gpu_memcpy", "cudaMemcpyAsync"};
     case TraceKind::copy_to_host: return {"Memcpy DtoH (Device -> Pageable)", "gpu_memcpy", "cudaMemcpyAsync"};
     case TraceKind::copy_within: return {"Memcpy DtoD (Device -> Device)", "gpu_memcpy", "cudaMemcpyAsync"};
     case TraceKind::copy_between: return {"Memcpy PtoP (Device -> Device)", "gpu_memcpy", "cudaMemcpyAsync"};

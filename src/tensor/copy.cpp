@@ -1,6 +1,7 @@
 #include "tensor/copy.h"
 
 #include "core/text.h"
+#include "runtime/pinned_allocator.h"
 #include "tensor/kernels/map.h"
 #include "tensor/kernels/transpose.h"
 
@@ -68,6 +69,11 @@ void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
     const StreamHandle stream = current_stream_handle(worker);
     use_on(stream, worker.device == target.device ? to : from);
     if (&target == &source) use_on(stream, from);
+    PinnedBlock* const pinned = from.impl()->storage->pinned;
+    if (pinned && &pinned->owner.backend() == &worker.backend) {  // else it is pageable for this device
+      copy.pinned = true;
+      return pinned->owner.copy(stream, copy, *pinned);
+    }
     return worker.backend.copy(stream, copy);
   }
   // Between two GPUs: after all that the destination's stream still does with the memory...
@@ -93,6 +99,7 @@ void copy_values(const Tensor& to, const Tensor& from) {
   if (target.sizes != source.sizes && broadcast("copy", target.sizes, source.sizes) != target.sizes)
     throw ShapeError(text("[copy] expected a source that broadcasts to ", target.sizes, ", got ", source.sizes));
   if (target.numel == 0) return;
+  wait_for_copies_from(target);
   const bool same_device = target.storage->device == source.storage->device;
   Copy copy;
   const bool by_grids = same_device && target.storage->device->backend.launches_grids();

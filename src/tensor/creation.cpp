@@ -26,6 +26,11 @@ TensorOptions like_options(const Tensor& like, TensorOptions options) {
   return options;
 }
 
+void check_pinned_on_cpu(const char* op, const TensorOptions& options) {
+  if (options.pinned_memory && options.device && !options.device->is_cpu())
+    throw InvalidArgument(text("[", op, "] expected the CPU with pinned_memory, got ", *options.device));
+}
+
 template <class T>
 struct ArangeKernel {
   T* out;
@@ -43,7 +48,10 @@ struct ArangeKernel {
 }  // namespace
 
 Tensor empty(const Shape& sizes, const TensorOptions& options) {
-  Tensor result = make_tensor(device_state(options.device.value_or(Device())), sizes, options.dtype.value_or(kFloat32));
+  check_pinned_on_cpu("empty", options);
+  const DType dtype = options.dtype.value_or(kFloat32);
+  Tensor result = options.pinned_memory ? make_pinned("empty", sizes, dtype)
+                                        : make_tensor(device_state(options.device.value_or(Device())), sizes, dtype);
   if (options.requires_grad) result.requires_grad_();
   return result;
 }
@@ -57,7 +65,8 @@ Tensor full(const Shape& sizes, double value, const TensorOptions& options) {
 Tensor detail::full_of_integers(const Shape& sizes, std::int64_t value, const TensorOptions& options) {
   if (options.dtype != kInt64 || std::abs(value) < std::int64_t(1) << 53) return full(sizes, double(value), options);
   const Tensor one = from_host(&value, 1, kInt64, {}, {.device = options.device});  // a double would round it
-  return one.expand(sizes).clone();
+  const Tensor all = one.expand(sizes).clone();
+  return options.pinned_memory ? all.pin_memory() : all;
 }
 
 Tensor zeros(const Shape& sizes, const TensorOptions& options) { return full(sizes, 0., options); }
@@ -105,7 +114,8 @@ Tensor logspace(double start, double stop, std::int64_t steps, double base, cons
 
 Tensor eye(std::int64_t rows, const TensorOptions& options) { return eye(rows, rows, options); }
 Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options) {
-  Tensor result = zeros({rows, columns}, {.dtype = options.dtype, .device = options.device});
+  Tensor result = zeros({rows, columns},
+                        {.dtype = options.dtype, .device = options.device, .pinned_memory = options.pinned_memory});
   fill_values(result.view(-1).slice(0, 0, std::min(rows, columns) * columns, columns + 1), 1);
   if (options.requires_grad) result.requires_grad_();
   return result;
@@ -115,6 +125,8 @@ Tensor from_blob(void* memory, const Shape& sizes, const TensorOptions& options,
   const DType dtype = options.dtype.value_or(kFloat32);
   if (options.device && !options.device->is_cpu())
     throw InvalidArgument(text("[from_blob] expected memory of the CPU, got the device ", *options.device));
+  if (options.pinned_memory)
+    throw InvalidArgument("[from_blob] expected memory as it is, got pinned_memory: pin_memory() makes a pinned copy");
   const std::int64_t numel = checked_elements("from_blob", sizes);
   if ((!memory && numel) || reinterpret_cast<std::uintptr_t>(memory) % size_of(dtype))
     throw InvalidArgument(text("[from_blob] expected memory aligned for ", dtype, ", got the address ", memory));
@@ -134,12 +146,14 @@ Tensor from_host(const void* values, std::size_t count, DType dtype, const Shape
   if (const std::int64_t expected = checked_elements("tensor", sizes); std::int64_t(count) != expected)
     throw ShapeError(text("[tensor] expected ", expected, " values for shape ", sizes, ", got ", count));
   if (count && !values) throw InvalidArgument(text("[tensor] expected ", count, " values, got a null pointer"));
+  check_pinned_on_cpu("tensor", options);
   DeviceState& cpu = device_state(Device());
   Tensor host = make_tensor(cpu, sizes, dtype);
   if (count) std::memcpy(host.impl()->data(), values, count * size_of(dtype));
   DeviceState& device = device_state(options.device.value_or(Device()));
   const DType target = options.dtype.value_or(dtype);
   Tensor result = &device == &cpu && target == dtype ? host : copied(host, device, target);
+  if (options.pinned_memory) result = result.pin_memory();
   if (options.requires_grad) result.requires_grad_();
   return result;
 }

@@ -78,6 +78,7 @@ void check_target(const char* op, const Tensor& tensor) {
     throw InvalidArgument(text("[", op,
                                "] expected elements with memory of their own, got an expanded tensor of shape ",
                                impl.sizes, " and strides ", impl.strides));
+  wait_for_copies_from(impl);
 }
 
 // Refused before memory is asked for.

@@ -1,9 +1,11 @@
 // The handle, its storage, and reading values on the host. Views and movement are ops.
 #include <lockstep/tensor/tensor.h>
 
+#include <algorithm>
 #include <cstring>
 
 #include "core/text.h"
+#include "runtime/pinned_allocator.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/geometry.h"
 #include "tensor/tensor_impl.h"
@@ -29,9 +31,25 @@ Storage* Storage::make(DeviceState& device, std::size_t bytes) {
   return storage.release();
 }
 
+Storage* Storage::make_pinned(const char* op, std::size_t bytes) {
+  const std::shared_ptr<DeviceSet> gpus = accelerators();
+  if (gpus->count() == 0)
+    throw InvalidArgument(text("[", op,
+                               "] expected a GPU to pin memory for, got none. What to do: leave pinning out where "
+                               "cuda::is_available() says no; it makes copies to GPUs faster, and nothing else"));
+  auto storage = std::make_unique<Storage>();
+  storage->device = &device_state(Device());
+  storage->bytes = bytes;
+  storage->pinned = &gpus->pinned().allocate(std::max<std::size_t>(bytes, 1));
+  storage->allocation.memory = storage->pinned->memory;
+  return storage.release();
+}
+
 void Storage::release() noexcept {
   if (!drop_reference(references)) return;
-  if (allocation.block)
+  if (pinned)
+    pinned->owner.free(*pinned);
+  else if (allocation.block)
     device->allocator.free(allocation.block);
   else
     --device->empty_storages;
@@ -51,7 +69,11 @@ void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
                                 : ""));
 }
 
-Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
+namespace {
+
+// A contiguous tensor over what `make` gives for its bytes.
+template <class Make>
+Tensor make_over(const Shape& sizes, DType dtype, const Make& make) {
   if (dtype > kFloat64) throw DTypeError(text("[empty] expected a dtype, got ", dtype));
   const std::int64_t numel = checked_elements("empty", sizes);
   std::int64_t bytes = 0;
@@ -62,9 +84,21 @@ Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
   impl->numel = numel;
   impl->sizes = sizes;
   impl->strides = contiguous_strides(sizes);
-  impl->storage = Storage::make(device, std::size_t(bytes));
+  impl->storage = make(std::size_t(bytes));
   return Tensor(impl.release());
 }
+
+}  // namespace
+
+Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype) {
+  return make_over(sizes, dtype, [&](std::size_t bytes) { return Storage::make(device, bytes); });
+}
+
+Tensor make_pinned(const char* op, const Shape& sizes, DType dtype) {
+  return make_over(sizes, dtype, [&](std::size_t bytes) { return Storage::make_pinned(op, bytes); });
+}
+
+void wait_for_copies_from(PinnedBlock& block) { block.owner.wait(block); }
 
 Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset) {
   const TensorImpl& from = *base.impl();
@@ -141,6 +175,7 @@ int Tensor::checked_dim(const char* op, std::int64_t dim) const {
 }
 DType Tensor::dtype() const { return impl_of("dtype", *this).dtype; }
 Device Tensor::device() const { return impl_of("device", *this).storage->device->device; }
+bool Tensor::is_pinned() const { return impl_of("is_pinned", *this).storage->pinned != nullptr; }
 bool Tensor::is_contiguous() const { return impl_of("is_contiguous", *this).contiguous; }
 std::uint64_t Tensor::version() const {
   return impl_of("version", *this).storage->version.load(std::memory_order_relaxed);
@@ -187,6 +222,7 @@ void Tensor::check_accessor(int rank) const {
 void* Tensor::raw_data(DType expected) const {
   const TensorImpl& impl = impl_of("data", *this);
   if (impl.dtype != expected) throw DTypeError(text("[data] expected ", impl.dtype, ", got ", expected));
+  wait_for_copies_from(impl);  // it may be for writing
   return impl.data();
 }
 

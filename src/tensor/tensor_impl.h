@@ -13,6 +13,8 @@
 
 namespace lockstep {
 
+struct PinnedBlock;
+
 /// A piece of a device's memory, shared by all views of one array.
 struct Storage {
   std::atomic<std::uint32_t> references = 1;
@@ -20,11 +22,14 @@ struct Storage {
   CachingAllocator::Allocation allocation;
   int stream_id = 0;  ///< The stream it was allocated on.
   std::size_t bytes = 0;
-  std::shared_ptr<void> borrowed;  ///< Memory that is not the allocator's: given back when this goes.
+  PinnedBlock* pinned = nullptr;           ///< Page-locked memory, which is not the CPU's allocator's.
+  std::shared_ptr<void> borrowed;          ///< Memory that is not the allocator's: given back when this goes.
   std::atomic<std::uint64_t> version = 0;  ///< Changes in place so far, through any view.
 
   /// Uses the current stream of the device. Throws OutOfMemory.
   static Storage* make(DeviceState& device, std::size_t bytes);
+  /// Of the CPU, page-locked for the GPUs. Throws InvalidArgument naming `op` where there are none, and OutOfMemory.
+  static Storage* make_pinned(const char* op, std::size_t bytes);
   void retain() noexcept { references.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
 };
@@ -74,8 +79,17 @@ bool is_dense(const Shape& sizes, const Shape& strides) noexcept;
 
 /// A new contiguous tensor, uninitialized, without a gradient.
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);
+/// The same in page-locked memory, on the CPU. Throws as Storage::make_pinned.
+Tensor make_pinned(const char* op, const Shape& sizes, DType dtype);
 /// Other geometry over the same storage, without a gradient.
 Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset);
+
+void wait_for_copies_from(PinnedBlock& block);
+/// Before the host writes: waits for the copies to GPUs that read the tensor, where it is pinned. Throws the errors of
+/// their streams.
+inline void wait_for_copies_from(const TensorImpl& tensor) {
+  if (tensor.storage->pinned) wait_for_copies_from(*tensor.storage->pinned);
+}
 
 /// Counts a change in place.
 inline void bump_version(const TensorImpl& tensor) noexcept {

@@ -151,6 +151,90 @@ TEST(FakeCuda, PinnedBuffersAreUsedAgain) {
   EXPECT_EQ(machine().pinned_allocations, before);
 }
 
+// A pointer that the backend does not see shows when the bytes are read.
+TEST(FakeCuda, PinnedTensorsAreReadByTheCardItself) {
+  const FakeDevices devices({.cards = {0, 1}});
+  for (const char* const device : {"cuda:0", "cuda:1"}) {
+    const Tensor x = arange(1000).pin_memory();
+    auto* const values = x.data<std::int64_t>();
+    synchronize(device);
+    const int copies = machine().copies, buffers = machine().pinned_allocations;
+    const Tensor there = x.to(device);
+    EXPECT_EQ(machine().copies, copies + 1);
+    EXPECT_EQ(machine().pinned_allocations, buffers);
+    values[7] = 70;
+    EXPECT_EQ(there[7].item<std::int64_t>(), 70);
+    EXPECT_EQ(there[8].item<std::int64_t>(), 8);
+  }
+}
+
+TEST(FakeCuda, RowsOfPinnedTensorsKeepTheirPitches) {
+  const FakeDevices devices({.cards = {0}});
+  const Tensor x = arange(60).view({6, 10}), pinned = x.pin_memory();
+  EXPECT_EQ(pinned.narrow(1, 2, 3).to("cuda:0").to_vector<std::int64_t>(), x.narrow(1, 2, 3).to_vector<std::int64_t>());
+  EXPECT_EQ(pinned.narrow(0, 2, 3).to("cuda:0").to_vector<std::int64_t>(), x.narrow(0, 2, 3).to_vector<std::int64_t>());
+}
+
+TEST(FakeCuda, PinnedRowsMayBeMoreThanTwoGibibytesApart) {
+  const std::size_t kPitch = std::size_t(3) << 30;
+  const FakeDevices devices({.cards = {0}}, 1, true, 2 * kPitch);
+  machine().address_only = true;
+  const DeviceBytes there(0, kPitch + 8);
+  void* const pinned = card(0).backend.allocate_pinned(16);
+  there.copy({.to = there.data(),
+              .from = pinned,
+              .to_device = 0,
+              .row_bytes = 8,
+              .rows = 2,
+              .to_pitch = kPitch,
+              .from_pitch = 8,
+              .pinned = true});
+  card(0).backend.synchronize_stream(there.stream());
+  card(0).backend.deallocate_pinned(pinned, 16);
+}
+
+// The fake complains of memory that goes while a copy has still to read it.
+TEST(FakeCuda, PinnedMemoryStaysUntilItsCopiesHaveEnded) {
+  const FakeDevices devices({.cards = {0, 1}});
+  std::vector<Tensor> there;
+  for (int i = 0; i < 3; ++i) {
+    const Tensor x = full({1000}, double(i), {.pinned_memory = true});
+    there.push_back(x.to("cuda:0"));
+    there.push_back(x.to("cuda:1"));
+  }
+  for (std::size_t i = 0; i < there.size(); ++i)
+    EXPECT_EQ(there[i].to_vector<float>(), std::vector<float>(1000, float(i / 2)));
+  const int before = machine().pinned_allocations;
+  for (int i = 0; i < 20; ++i) {
+    full({1000}, 1., {.pinned_memory = true}).to("cuda:0");
+    synchronize("cuda:0");
+  }
+  EXPECT_EQ(machine().pinned_allocations, before);
+  there[0] = full({1000}, 1., {.pinned_memory = true}).to("cuda:0");  // on its way when the devices go
+}
+
+TEST(FakeCuda, ComplainsOfPinnedMemoryThatGoesTooEarly) {
+  const FakeDevices devices({.cards = {0}});
+  Backend& backend = card(0).backend;
+  const DeviceBytes there(0, 100);
+  void* const pinned = backend.allocate_pinned(100);
+  there.copy({.to = there.data(), .from = pinned, .to_device = 0, .row_bytes = 100, .pinned = true});
+  machine().address_only = true;  // the copy is not done
+  backend.deallocate_pinned(pinned, 100);
+  EXPECT_EQ(machine().complaint, "freed page-locked memory that a copy has still to read");
+  backend.synchronize_stream(there.stream());
+  machine().address_only = false;
+  machine().complaint.clear();
+}
+
+TEST(FakeCuda, PinnedMemoryIsRefusedWhereThereIsNone) {
+  const FakeDevices devices({.cards = {0}});
+  machine().pinned_bytes = 10000;
+  const Tensor x = full({1000}, 1., {.pinned_memory = true});
+  EXPECT_THROW(full({2000}, 1., {.pinned_memory = true}), OutOfMemory);
+  EXPECT_TRUE(full({1000}, 1., {.pinned_memory = true}).is_pinned());
+}
+
 TEST(FakeCuda, DevicesOnOneCardShareItsMemory) {
   const FakeDevices devices({.cards = {0, 0, 1}});
   EXPECT_EQ(properties(Device::cuda(0)).memory_bytes, machine().card_bytes / 2);

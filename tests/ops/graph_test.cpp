@@ -95,6 +95,7 @@ TEST(Graph, RefusesToBeAskedWhileItIsCaptured) {
   const Stream stream = current_stream(kFirst);
   std::optional<Event> captured;
   {
+    const Tensor pinned = ones({}).pin_memory();
     GraphCapture capture;
     x += 1;
     captured.emplace(stream.record());
@@ -104,7 +105,8 @@ TEST(Graph, RefusesToBeAskedWhileItIsCaptured) {
              {"a question whether work has ended", [&] { static_cast<void>(captured->query()); }},
              {"a wait of the host", [&] { captured->synchronize(); }},
              {"a copy to the host", [&] { number(x); }},
-             {"a copy from the host", [&] { x.copy_(ones({})); }}}) {
+             {"a copy from the host", [&] { x.copy_(ones({})); }},
+             {"a copy from the host", [&] { x.copy_(pinned); }}}) {
       const std::string error = thrown<InvalidArgument>(call);
       EXPECT_NE(error.find(what), std::string::npos) << error;
     }

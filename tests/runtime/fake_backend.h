@@ -7,6 +7,7 @@
 #include <map>
 #include <mutex>
 #include <new>
+#include <set>
 #include <stdexcept>
 #include <utility>
 #include <vector>
@@ -30,9 +31,11 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     DeviceType type = DeviceType::cuda;
     std::size_t memory_bytes = std::size_t(1) << 30;
     bool admit = true;
-    int failing_records = 0;    ///< How many of the next records throw.
-    int failing_queries = 0;    ///< And queries of events.
-    int failing_events = 0;     ///< And creations of events.
+    int failing_records = 0;                          ///< How many of the next records throw.
+    int failing_queries = 0;                          ///< And queries of events.
+    int failing_events = 0;                           ///< And creations of events.
+    int failing_copies = 0;                           ///< And copies.
+    std::size_t pinned_bytes = std::size_t(1) << 30;  ///< Of page-locked memory there are so many.
     int queries_until_end = 0;  ///< All work ends at this query of an event from now, if positive.
     /// Called by the next allocation or deallocation, as if by another thread meanwhile.
     std::function<void()> on_allocation = {};
@@ -46,6 +49,8 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     int events = 0;  ///< Created and not destroyed.
     int records = 0;
     int queries = 0;
+    int copies = 0;
+    int waits = 0;  ///< For events, each of which lets all work of its stream end.
     int looks = 0;  ///< For failures.
   };
   struct Discard {
@@ -57,6 +62,9 @@ class FakeBackend final : public Backend, public AllocatorHooks {
 
   FakeBackend() = default;
   explicit FakeBackend(const Settings& initial) : settings(initial) {}
+  ~FakeBackend() override {
+    for (void* memory : pinned_) ::operator delete(memory, kAlignment);
+  }
 
   Settings settings;
 
@@ -104,6 +112,25 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     held_bytes_ -= bytes;
     ::operator delete(memory, bytes, kAlignment);
   }
+  void* allocate_pinned(std::size_t bytes) override {
+    const std::scoped_lock lock(mutex_);
+    if (bytes > settings.pinned_bytes - pinned_bytes_) {
+      ++counts_.refusals;
+      return nullptr;
+    }
+    ++counts_.allocations;
+    pinned_bytes_ += bytes;
+    void* const memory = ::operator new(bytes, kAlignment);
+    pinned_.insert(memory);
+    return memory;
+  }
+  void deallocate_pinned(void* memory, std::size_t bytes) noexcept override {
+    const std::scoped_lock lock(mutex_);
+    ++counts_.deallocations;
+    pinned_bytes_ -= bytes;
+    pinned_.erase(memory);
+    ::operator delete(memory, bytes, kAlignment);
+  }
   bool admits(int, std::size_t) override {
     const std::scoped_lock lock(mutex_);
     ++counts_.admissions;
@@ -132,6 +159,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     *static_cast<FakeEvent*>(event) = {stream.id, ++recorded_[stream.id]};
   }
   bool query_use(EventHandle event, void*, std::size_t) override { return query_event(event); }
+  void host_writes(const void*, std::size_t) override {}
   bool query_event(EventHandle handle) override {
     const std::scoped_lock lock(mutex_);
     ++counts_.queries;
@@ -139,6 +167,18 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     if (settings.queries_until_end > 0 && --settings.queries_until_end == 0) ended_ = recorded_;
     const auto& event = *static_cast<FakeEvent*>(handle);
     return event.place <= ended_[event.stream];
+  }
+
+  void synchronize_event(EventHandle handle) override {
+    const std::scoped_lock lock(mutex_);
+    ++counts_.waits;
+    const int stream = static_cast<FakeEvent*>(handle)->stream;
+    ended_[stream] = recorded_[stream];
+  }
+  void copy(StreamHandle stream, const Copy&) override {
+    const std::scoped_lock lock(mutex_);
+    fail("copy", stream.device, settings.failing_copies);
+    ++counts_.copies;
   }
 
   void* create_stream(int, int, StreamPriority priority) override {
@@ -155,9 +195,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
   bool query_stream(StreamHandle) override { throw unexpected(); }
   void synchronize_stream(StreamHandle) override { throw unexpected(); }
   void wait(StreamHandle, EventHandle) override { throw unexpected(); }
-  void synchronize_event(EventHandle) override { throw unexpected(); }
   void launch(StreamHandle, const LaunchInfo&, KernelRef) override { throw unexpected(); }
-  void copy(StreamHandle, const Copy&) override { throw unexpected(); }
   void matmul(StreamHandle, const Matmul&) override { throw unexpected(); }
   CommunicatorHandle create_communicator(std::span<const int>, const Peers&, const CommunicatorOptions&) override {
     throw unexpected();
@@ -184,6 +222,8 @@ class FakeBackend final : public Backend, public AllocatorHooks {
   std::vector<Discard> discards_;
   std::vector<StreamPriority> priorities_;  // of the streams that were made
   std::size_t held_bytes_ = 0;
+  std::size_t pinned_bytes_ = 0;
+  std::set<void*> pinned_;       // that was not given back
   std::map<int, int> recorded_;  // by stream: how many events
   std::map<int, int> ended_;     // and how many of them have passed
 };

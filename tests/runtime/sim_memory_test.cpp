@@ -1,7 +1,9 @@
 // Simulated memory has a limit and an owner, and whoever touches it is checked when the work is enqueued.
 #include <lockstep/core/error.h>
 
+#include <algorithm>
 #include <thread>
+#include <utility>
 
 #include "runtime/sim_fixture.h"
 
@@ -120,6 +122,63 @@ TEST(SimMemory, DeallocateWaitsForTheWorkOfItsDevice) {
   sim.free(data);
   EXPECT_TRUE(sim.backend.query_stream(sim.stream(0, 1)));
   opener.join();
+}
+
+class PageLockedMemory : public ::testing::Test {
+ protected:
+  static constexpr std::size_t kBytes = 4 * sizeof(float);
+  PageLockedMemory() : pinned(static_cast<float*>(sim.backend.allocate_pinned(kBytes))) { std::fill_n(pinned, 4, 1.f); }
+  ~PageLockedMemory() override {
+    sim.backend.drain();
+    if (pinned) sim.backend.deallocate_pinned(pinned, kBytes);
+  }
+  void copy(const float* from) {
+    sim.backend.copy(sim.stream(), {.to = there, .from = from, .to_device = 0, .row_bytes = kBytes, .pinned = true});
+  }
+
+  Simulation sim;
+  float* const there = sim.allocate(0, 4);
+  float* pinned;
+};
+
+TEST_F(PageLockedMemory, IsReadInTheOrderOfTheStream) {
+  std::promise<void> go = sim.block(sim.stream());
+  copy(pinned);
+  std::fill_n(pinned, 4, 2.f);
+  go.set_value();
+  EXPECT_EQ(sim.receive(sim.stream(), there, 4), std::vector<float>(4, 2));
+}
+
+TEST_F(PageLockedMemory, IsTheHostsAndNoDevices) {
+  const std::string message = message_of<BackendError>([&] { sim.fill(sim.stream(), pinned, 4, 0); });
+  EXPECT_TRUE(contains(message, "that live on the host")) << message;
+  sim.backend.copy(sim.stream(), {.to = there, .from = pinned, .to_device = 0, .row_bytes = kBytes});  // as any other
+  EXPECT_EQ(sim.receive(sim.stream(), there, 4), std::vector<float>(4, 1));
+}
+
+TEST_F(PageLockedMemory, IsNeededWhereTheCopySaysSo) {
+  const float pageable[4] = {};
+  const std::string message = message_of<BackendError>([&] { copy(pageable); });
+  EXPECT_TRUE(contains(message, "which are not page-locked")) << message;
+  EXPECT_EQ(sim.backend.counts(0).copies, 0u);
+}
+
+TEST_F(PageLockedMemory, IsNotToBeGivenBackWhileACopyMayReadIt) {
+  std::promise<void> go = sim.block(sim.stream());
+  copy(pinned);
+  std::thread later([&] { go.set_value(); });
+  sim.backend.deallocate_pinned(std::exchange(pinned, nullptr), kBytes);
+  later.join();
+  const std::string message = message_of<RaceError>([&] { sim.backend.synchronize_stream(sim.stream()); });
+  EXPECT_TRUE(contains(message, "'deallocate_pinned' takes 16 bytes")) << message;
+}
+
+TEST_F(PageLockedMemory, IsWrittenByTheHostWhenTheHostHasWaited) {
+  copy(pinned);
+  const std::string message = message_of<RaceError>([&] { sim.backend.host_writes(pinned, kBytes); });
+  EXPECT_TRUE(contains(message, "the host writes 16 bytes")) << message;
+  sim.backend.synchronize_stream(sim.stream());
+  sim.backend.host_writes(pinned, kBytes);
 }
 
 }  // namespace

@@ -147,6 +147,22 @@ TEST_F(Work, TracesWhatEachRankOfACollectiveSendsAndReceives) {
   EXPECT_EQ(elements("broadcast", 1), Pair(0, 7));
 }
 
+TEST_F(Work, TracesCopiesOfPageLockedMemoryAsSuch) {
+  const Trace trace;
+  void* const there = backend().allocate(0, kBytes);
+  void* const pinned = backend().allocate_pinned(kBytes);
+  backend().copy(stream(0), {.to = there, .from = pinned, .to_device = 0, .row_bytes = 100, .pinned = true});
+  backend().synchronize_stream(stream(0));
+  backend().deallocate_pinned(pinned, kBytes);
+  backend().deallocate(0, there, kBytes);
+  const auto copies = of_kind(trace, TraceKind::copy_from_pinned);
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_EQ(copies[0].bytes, 100u);
+  const auto written = of_category(json_of(trace), "gpu_memcpy");
+  ASSERT_EQ(written.size(), 1u);
+  EXPECT_EQ(written[0]["name"], "Memcpy HtoD (Pinned -> Device)");
+}
+
 TEST_F(Work, TracesTheCallThatEnqueuedAnOperationBeforeItRan) {
   const Trace trace;
   do_everything();

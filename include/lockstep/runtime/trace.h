@@ -18,8 +18,9 @@ namespace lockstep {
 
 /// What an operation does.
 enum class TraceKind : std::uint8_t {
-  kernel,          ///< A launch, a matrix product, a heavy operation.
-  copy_from_host,  ///< To a device, from the host.
+  kernel,            ///< A launch, a matrix product, a heavy operation.
+  copy_from_host,    ///< To a device, from the host.
+  copy_from_pinned,  ///< The same from page-locked memory: Tensor::pin_memory().
   copy_to_host,
   copy_within,   ///< From a device to itself; on the CPU any copy.
   copy_between,  ///< From one device to another.

@@ -31,6 +31,7 @@ struct TensorOptions {
   std::optional<DType> dtype = {};  ///< As said above, where left out.
   std::optional<Device> device = {};
   bool requires_grad = false;  ///< Whether backward() brings the new tensor a gradient.
+  bool pinned_memory = false;  ///< In page-locked memory, on the CPU: as Tensor::pin_memory() says.
 };
 
 /// Elements by position: see Tensor::accessor().
@@ -136,6 +137,15 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   Tensor cpu() const { return to(Device()); }                           ///< On the CPU.
   Tensor contiguous() const;                                            ///< In row-major order without holes.
   Tensor clone() const;                                                 ///< A copy, always.
+  /// A copy on the CPU in page-locked memory, from which GPUs copy by themselves: to(gpu) is enqueued on the GPU's
+  /// current stream, and the host does not wait or copy the bytes. The tensor may go right away: its memory is not used
+  /// again before the copies that read it have ended. What changes it in place waits for these copies, and so does
+  /// data(); what is written through a pointer that was taken before a copy does not. Only values that lie in rows are
+  /// copied like this, to the same dtype; others are laid out anew first. A copy from a GPU to the CPU makes the host
+  /// wait. A pinned tensor is returned itself. Differentiable. Throws InvalidArgument for a tensor that is not on the
+  /// CPU, and where there is no GPU; OutOfMemory.
+  Tensor pin_memory() const;
+  bool is_pinned() const;  ///< Whether it lies in page-locked memory.
   /// The memory is used on `stream` too: it is not reused before the work enqueued there has ended.
   void record_stream(const Stream& stream) const;
 

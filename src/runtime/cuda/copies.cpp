@@ -107,6 +107,17 @@ void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, c
   });
 }
 
+void copy_from_pinned(const Copy& copy, CudaStream& stream) {
+  const std::size_t bytes = copy.rows * copy.row_bytes;
+  if (bytes == 0) return;
+  if (is_dense(copy))
+    return check(cudaMemcpyAsync(copy.to, copy.from, bytes, cudaMemcpyHostToDevice, stream.stream.get()),
+                 "cudaMemcpyAsync", stream.device);
+  if (std::max(copy.to_pitch, copy.from_pitch) > kMostPitch)
+    return for_each_row(copy, [&](const Copy& row) { copy_from_pinned(row, stream); });
+  enqueue_rows(copy.to, copy.to_pitch, copy.from, copy.from_pitch, copy, stream);
+}
+
 void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait) {
   // While one piece is taken out of its buffer the next is on its way.
   PinnedBuffer buffer;

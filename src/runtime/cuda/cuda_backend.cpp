@@ -66,6 +66,8 @@ class CudaBackend final : public Backend {
 
   void* allocate(int device, std::size_t bytes) override;
   void deallocate(int device, void* memory, std::size_t bytes) noexcept override;
+  void* allocate_pinned(std::size_t bytes) override;
+  void deallocate_pinned(void* memory, std::size_t bytes) noexcept override;
 
   void* create_stream(int device, int id, StreamPriority priority) override;
   bool query_stream(StreamHandle stream) override;
@@ -173,6 +175,29 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
     at(device).memory.deallocate(memory, bytes);
   } catch (...) {  // the card has failed; the host is told where it synchronizes
   }
+}
+
+// Portable: any card may copy from it, whichever is current here.
+void* CudaBackend::allocate_pinned(std::size_t bytes) {
+  int device = 0;
+  while (device + 1 < device_count() && is_lost(device)) ++device;
+  use_card(at(device).card);
+  void* memory = nullptr;
+  const std::scoped_lock lock(issuing_);
+  const cudaError_t result = cudaHostAlloc(&memory, bytes, cudaHostAllocPortable);
+  if (result == cudaErrorMemoryAllocation) {
+    cudaGetLastError();
+    return nullptr;
+  }
+  check(result, "cudaHostAlloc", device);
+  return memory;
+}
+
+void CudaBackend::deallocate_pinned(void* memory, std::size_t) noexcept try {
+  use_some_card(devices_.front()->card);
+  const std::scoped_lock lock(issuing_);
+  cudaFreeHost(memory);
+} catch (...) {  // the card has failed; the host is told where it synchronizes
 }
 
 // Streams and events.
@@ -288,6 +313,7 @@ void CudaBackend::copy(StreamHandle handle, const Copy& copy) {
   };
   if (copy.from_device < 0 || copy.to_device < 0)
     graphs_.refuse(copy.to_device < 0 ? "a copy to the host" : "a copy from the host", handle);
+  if (copy.pinned) return copy_from_pinned(copy, stream);
   if (copy.from_device < 0) return copy_from_host(copy, at(stream.device).pinned, stream, wait);
   if (copy.to_device < 0) {
     copy_to_host(copy, at(stream.device).pinned, stream, wait);

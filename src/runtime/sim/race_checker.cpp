@@ -88,4 +88,11 @@ bool RaceChecker::forget(const char* op, const Region& region, Unfinished& unfin
   return past != nullptr;
 }
 
+void RaceChecker::host_writes(const Region& region) const {
+  const PastAccess* const past = history_.find_conflict(region, AccessKind::write, host_);
+  if (past == nullptr) return;
+  throw RaceError(text("[sim] the host writes ", region.bytes(), " bytes at ", region.data,
+                       unordered_with(*past, streams_[std::size_t(past->stream)].name)));
+}
+
 }  // namespace lockstep::sim

@@ -43,6 +43,8 @@ class RaceChecker {
   };
   /// Memory goes away. If an access to it is not known to have ended, `unfinished` says so.
   bool forget(const char* op, const Region& region, Unfinished& unfinished);
+  /// The host writes memory. Throws RaceError if an access to it is not known to have ended.
+  void host_writes(const Region& region) const;
   /// What was done to this memory before `clock` has ended. Nothing else is known to have.
   void forget_before(const Clock& clock, const Region& region) { history_.forget_before(clock, region); }
 

@@ -91,12 +91,48 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
     const std::scoped_lock lock(mutex_);
     for (const Moment& moment : moments)
       if (moment.stream->device == device) races_.host_reached(moment.clock);
-    sim::RaceChecker::Unfinished unfinished;
-    if (options_.check_races && races_.forget("deallocate", {memory, bytes, 1, 0}, unfinished))
-      fail(*streams_[std::size_t(unfinished.stream)], "deallocate",
-           std::make_exception_ptr(RaceError(std::move(unfinished.message))));
+    forget("deallocate", memory, bytes);
   }
   sim::SimMemory::release(memory);
+}
+
+// With the lock held. The memory goes: whoever may still use it has a race.
+void SimBackend::forget(const char* op, void* memory, std::size_t bytes) noexcept {
+  sim::RaceChecker::Unfinished unfinished;
+  if (options_.check_races && races_.forget(op, {memory, bytes, 1, 0}, unfinished))
+    fail(*streams_[std::size_t(unfinished.stream)], op,
+         std::make_exception_ptr(RaceError(std::move(unfinished.message))));
+}
+
+void* SimBackend::allocate_pinned(std::size_t bytes) {
+  const std::scoped_lock lock(mutex_);
+  return memory_.allocate_pinned(bytes);
+}
+
+// The host is ordered after nothing by this. The work ends first, so that a program that relied on it touches no freed
+// memory for real; it gets the RaceError instead.
+void SimBackend::deallocate_pinned(void* memory, std::size_t bytes) noexcept {
+  std::vector<Moment> moments;
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!memory_.disown(sim::kHost, memory)) {
+      std::fprintf(stderr, "[sim] 'deallocate_pinned' of %p, which is no page-locked memory: ignored\n", memory);
+      return;
+    }
+    moments = everything();
+  }
+  for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
+  {
+    const std::scoped_lock lock(mutex_);
+    forget("deallocate_pinned", memory, bytes);
+  }
+  sim::SimMemory::release(memory);
+}
+
+void SimBackend::host_writes(const void* memory, std::size_t bytes) {
+  if (!options_.check_races) return;
+  const std::scoped_lock lock(mutex_);
+  races_.host_writes({memory, bytes, 1, 0});
 }
 
 bool SimBackend::admits(int device, std::size_t) {

@@ -38,6 +38,9 @@ class SimBackend final : public Backend, public AllocatorHooks {
 
   void* allocate(int device, std::size_t bytes) override;
   void deallocate(int device, void* memory, std::size_t bytes) noexcept override;
+  void* allocate_pinned(std::size_t bytes) override;
+  void deallocate_pinned(void* memory, std::size_t bytes) noexcept override;
+  void host_writes(const void* memory, std::size_t bytes) override;
   bool admits(int device, std::size_t bytes) override;
   void discard(StreamHandle stream, void* memory, std::size_t bytes) noexcept override;
 
@@ -86,6 +89,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   // With the lock held.
   Moment now(sim::SimStream& stream) const;
   std::vector<Moment> everything() const;
+  void forget(const char* op, void* memory, std::size_t bytes) noexcept;
   void declare(sim::SimStream& stream, const char* op, std::span<const Access> accesses);
   void declare(const CollectiveCall& call);
   void enqueue(sim::SimStream& stream, sim::FaultKind kind, sim::Task task);

@@ -29,10 +29,16 @@ void* SimMemory::allocate(int device, std::size_t bytes) {
   return memory;
 }
 
+void* SimMemory::allocate_pinned(std::size_t bytes) {
+  void* const memory = host::allocate(bytes);
+  if (memory) allocations_.emplace(reinterpret_cast<std::uintptr_t>(memory), Allocation{bytes, kHost});
+  return memory;
+}
+
 bool SimMemory::disown(int device, void* memory) {
   const auto found = allocations_.find(reinterpret_cast<std::uintptr_t>(memory));
   if (found == allocations_.end() || found->second.device != device) return false;
-  used_bytes_[std::size_t(device)] -= found->second.bytes;
+  if (device != kHost) used_bytes_[std::size_t(device)] -= found->second.bytes;
   allocations_.erase(found);
   return true;
 }
@@ -41,17 +47,26 @@ void SimMemory::release(void* memory) noexcept { host::deallocate(memory); }
 
 void SimMemory::expect(const char* op, int device, const Region& region, AccessKind kind) const {
   if (is_empty(region)) return;
-  const std::uintptr_t begin = begin_of(region);
-  auto next = allocations_.upper_bound(begin);
-  const Allocation* found = nullptr;
-  std::uintptr_t end = 0;
-  if (next != allocations_.begin()) {
-    --next;
-    end = next->first + next->second.bytes;
-    if (begin < end) found = &next->second;
-  }
-  const bool right = found ? found->device == device && region.span_bytes() <= end - begin : device == kHost;
+  const auto [found, bytes] = find(begin_of(region));
+  const bool right = found ? found->device == device && region.span_bytes() <= bytes : device == kHost;
   if (!right) refuse(op, device, region, kind, found);
+}
+
+void SimMemory::expect_pinned(const char* op, const Region& region) const {
+  const auto [found, bytes] = find(begin_of(region));
+  if (!found || found->device != kHost)
+    throw BackendError(op, kIllegalAddress, name_of(kHost),
+                       text("'", op, "' reads ", region.bytes(), " bytes at ", region.data,
+                            " of the host later, which are not page-locked"));
+  expect(op, kHost, region, AccessKind::read);
+}
+
+SimMemory::Found SimMemory::find(std::uintptr_t address) const {
+  auto next = allocations_.upper_bound(address);
+  if (next == allocations_.begin()) return {};
+  --next;
+  const std::uintptr_t end = next->first + next->second.bytes;
+  return address < end ? Found{&next->second, end - address} : Found{};
 }
 
 void SimMemory::refuse(const char* op, int device, const Region& region, AccessKind kind,

@@ -26,20 +26,30 @@ class SimMemory {
   /// Null if the device (or this machine) has no room.
   void* allocate(int device, std::size_t bytes);
 
+  /// Page-locked memory of the host, of which there is no limit. Null if this machine has no room.
+  void* allocate_pinned(std::size_t bytes);
+
   /// From now on nothing may touch this memory; it still has to be released. False if the device has no allocation
-  /// that begins here.
+  /// that begins here. kHost for page-locked memory.
   bool disown(int device, void* memory);
   static void release(void* memory) noexcept;
 
   /// Throws BackendError, naming `op` and where the bytes really live, unless the region is within one live
-  /// allocation of `device`, or for kHost in none at all.
+  /// allocation of `device`, or for kHost in page-locked memory or in none at all.
   void expect(const char* op, int device, const Region& region, AccessKind kind) const;
+  /// The same unless the region is within page-locked memory.
+  void expect_pinned(const char* op, const Region& region) const;
 
  private:
   struct Allocation {
     std::size_t bytes = 0;
     int device = 0;
   };
+  struct Found {
+    const Allocation* allocation = nullptr;
+    std::size_t bytes = 0;  ///< From the address to its end.
+  };
+  Found find(std::uintptr_t address) const;
   [[noreturn]] void refuse(const char* op, int device, const Region& region, AccessKind kind,
                            const Allocation* found) const;
 

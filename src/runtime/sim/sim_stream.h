@@ -32,7 +32,7 @@ struct KernelTask {
 };
 struct CopyTask {
   Copy copy;
-  std::unique_ptr<std::byte[]> taken;  // owns what copy.from points to, when that came from the host
+  std::unique_ptr<std::byte[]> taken;  // owns what copy.from points to, when that came from pageable memory of the host
 };
 struct FusedTask {
   FusedOp op;

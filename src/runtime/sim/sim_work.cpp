@@ -57,7 +57,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
   SimStream& stream = stream_of(handle);
   const bool to_host = copy.to_device == kHost;
   sim::CopyTask task = {copy, nullptr};
-  const std::size_t taken_bytes = copy.from_device == kHost ? copy.rows * copy.row_bytes : 0;
+  const std::size_t taken_bytes = copy.from_device == kHost && !copy.pinned ? copy.rows * copy.row_bytes : 0;
   stream.wait_for_room(taken_bytes);
   if (taken_bytes > 0) {
     task.taken = rows_from_host(copy);
@@ -72,10 +72,11 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     const Region from = {copy.from, copy.row_bytes, copy.rows, copy.from_pitch};
     const Region to = {copy.to, copy.row_bytes, copy.rows, copy.to_pitch};
     memory_.expect("copy", copy.from_device, from, AccessKind::read);
+    if (copy.pinned) memory_.expect_pinned("copy", from);
     memory_.expect("copy", copy.to_device, to, AccessKind::write);
     Access accesses[2];
     std::size_t count = 0;
-    if (copy.from_device != kHost) accesses[count++] = {from, AccessKind::read};
+    if (copy.from_device != kHost || copy.pinned) accesses[count++] = {from, AccessKind::read};
     if (copy.to_device != kHost) accesses[count++] = {to, AccessKind::write};
     if (options_.check_races) races_.access(stream.index, "copy", {accesses, count});
     if (copy.from_device != copy.to_device && copy.from_device != kHost && copy.to_device != kHost)

@@ -21,7 +21,10 @@ Elements elements_of(const TensorImpl& tensor) noexcept { return {tensor.data(),
 void launch_over(DeviceState& device, MultiLaunch launch, KernelRef kernel) {
   check_forms(launch.name, device, launch.has_device_form);
   const StreamHandle stream = current_stream_handle(device);
-  for (const TensorImpl* tensor : launch.tensors) use_on(stream, *tensor);
+  for (const TensorImpl* tensor : launch.tensors) {
+    wait_for_copies_from(*tensor);
+    use_on(stream, *tensor);
+  }
   for (const TensorImpl* parameter : launch.parameters) {
     use_on(stream, *parameter);
     launch.accesses.push_back({region_of(*parameter), AccessKind::read});

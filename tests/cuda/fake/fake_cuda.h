@@ -18,7 +18,8 @@ struct Machine {
   int cards = 0;           ///< None: as if there was no driver.
   int driver_version = 0;  ///< Of one that is too old, if it is not 0.
   std::size_t card_bytes = std::size_t(64) << 20;
-  bool earliest_first = false;         ///< Which stream goes on: else the one made last, if it can.
+  std::size_t pinned_bytes = std::size_t(1) << 40;  ///< Of page-locked memory, as far as it can be had.
+  bool earliest_first = false;                      ///< Which stream goes on: else the one made last, if it can.
   bool address_only = false;           ///< New memory is addresses alone, of which there are plenty; work is not done.
   bool peers = true;                   ///< A card can reach another's memory.
   bool peers_full = false;             ///< It reaches as many as it can already.

@@ -106,13 +106,21 @@ cudaError_t release(void* memory) {
   return cudaSuccess;
 }
 
+std::multiset<const std::byte*> reads;  // where copies that are on their way read
+
 std::set<std::pair<int, const void*>> loaded_kernels;  // by card
 
 // A copy or a fill.
-cudaError_t enqueue_copy(cudaStream_t stream, std::function<void()> run) {
+cudaError_t enqueue_copy(cudaStream_t stream, std::function<void()> run, const void* from = nullptr) {
   const auto held = lock();
   ++machine().copies;
-  return enqueue(stream, std::move(run));
+  const auto* const read = static_cast<const std::byte*>(from);
+  if (!read || is_capturing(stream) || state(stream->card) != cudaSuccess) return enqueue(stream, std::move(run));
+  reads.insert(read);
+  return enqueue(stream, [run = std::move(run), read] {
+    run();
+    reads.erase(reads.find(read));
+  });
 }
 
 // Not more than cudaDeviceProp::memPitch.
@@ -323,6 +331,7 @@ cudaError_t cudaHostAlloc(void** memory, std::size_t bytes, unsigned) {
   may_wait_for_cards("cudaHostAlloc");
   const auto held = lock();
   if (state(current_card) != cudaSuccess) return state(current_card);
+  if (used(-1) + bytes > machine().pinned_bytes) return cudaErrorMemoryAllocation;
   ++machine().pinned_allocations;
   return make_memory(memory, bytes, -1);
 }
@@ -330,7 +339,16 @@ cudaError_t cudaFree(void* memory) {
   may_wait_for_cards("cudaFree");
   return release(memory);
 }
-cudaError_t cudaFreeHost(void* memory) { return release(memory); }
+cudaError_t cudaFreeHost(void* memory) {
+  const auto held = lock();
+  const auto found = memories.find(static_cast<std::byte*>(memory));
+  if (found != memories.end() && machine().trapped.empty()) {
+    const auto read = reads.lower_bound(found->first);
+    if (read != reads.end() && *read < found->first + found->second.bytes)
+      complain("freed page-locked memory that a copy has still to read");
+  }
+  return release(memory);
+}
 
 cudaError_t cudaStreamCreateWithPriority(cudaStream_t* stream, unsigned, int) {
   use_card();
@@ -475,10 +493,13 @@ cudaError_t cudaEventSynchronize(cudaEvent_t event) {
 cudaError_t cudaMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
                               std::size_t bytes, std::size_t rows, cudaMemcpyKind, cudaStream_t stream) {
   if (!is_pitch(to_pitch, bytes) || !is_pitch(from_pitch, bytes)) return cudaErrorInvalidPitchValue;
-  return enqueue_copy(stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); });
+  return enqueue_copy(
+      stream, [=] { copy_rows(to, to_pitch, from, from_pitch, bytes, rows, -2, -2); }, from);
 }
-cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind, cudaStream_t stream) {
-  return enqueue_copy(stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, -2, -2); });
+cudaError_t cudaMemcpyAsync(void* to, const void* from, std::size_t bytes, cudaMemcpyKind kind, cudaStream_t stream) {
+  const int from_card = kind == cudaMemcpyHostToDevice ? -1 : -2;
+  return enqueue_copy(
+      stream, [=] { copy_rows(to, bytes, from, bytes, bytes, 1, -2, from_card); }, from);
 }
 cudaError_t cudaMemcpy(void* to, const void* from, std::size_t bytes, cudaMemcpyKind) {
   const auto held = lock();

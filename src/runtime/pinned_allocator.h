@@ -1,0 +1,82 @@
+// Page-locked memory of the host for tensors: one cache for all devices of a backend. Safe from any thread.
+//
+// Blocks are as large as powers of two, as those of PyTorch's CachingHostAllocator. A copy from a block leaves an event
+// behind it on its stream. A block that was freed is handed out again when the events of all copies from it have
+// passed. (Blocks freed on the host have no stream whose order would make it safe earlier. So a host that runs far
+// ahead of its GPUs takes more memory, as far as their launch queues let it.)
+#pragma once
+
+#include <array>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+#include "core/ranked_mutex.h"
+#include "runtime/allocator_hooks.h"
+#include "runtime/backend.h"
+
+namespace lockstep {
+
+class PinnedAllocator;
+
+/// Page-locked memory; owned by its allocator.
+struct PinnedBlock {
+  /// The copies from the block on one stream.
+  struct Use {
+    StreamHandle stream;
+    EventHandle event = nullptr;  ///< Behind the last of them.
+    std::uint64_t recorded = 0;   ///< How many there were,
+    std::uint64_t ended = 0;      ///< and how many of them are known to have ended.
+  };
+
+  PinnedAllocator& owner;
+  void* const memory;
+  const std::size_t bytes;
+  // Guarded by the owner's mutex:
+  std::vector<Use> uses = {};
+  bool is_unknown = false;  ///< A copy that no event marks may read it: it is never handed out again.
+  PinnedBlock* next_free = nullptr;
+};
+
+class PinnedAllocator {
+ public:
+  explicit PinnedAllocator(Backend& backend, AllocatorHooks* hooks = nullptr) : backend_(backend), hooks_(hooks) {}
+  ~PinnedAllocator();  ///< Waits for the copies, and gives everything back; blocks in use become invalid.
+  PinnedAllocator(const PinnedAllocator&) = delete;
+  PinnedAllocator& operator=(const PinnedAllocator&) = delete;
+
+  /// At least `bytes`. Throws OutOfMemory after what is free was given back in vain.
+  PinnedBlock& allocate(std::size_t bytes);
+  void free(PinnedBlock& block) noexcept;
+
+  /// Enqueues a copy from the block to a device of this backend. Throws what Backend::copy does.
+  void copy(StreamHandle stream, const Copy& copy, PinnedBlock& block);
+  /// Waits for the copies from the block. Throws the errors of their streams.
+  void wait(PinnedBlock& block);
+
+  const Backend& backend() const noexcept { return backend_; }
+  std::size_t in_use() const;  ///< Bytes of the blocks that are handed out.
+
+ private:
+  using FreeList = PinnedBlock*;
+
+  [[noreturn]] void throw_out_of_memory(std::size_t requested) const;
+  static std::size_t class_of(std::size_t bytes) noexcept;
+  std::size_t use_on(PinnedBlock& block, StreamHandle stream);
+  bool is_idle(PinnedBlock& block) noexcept;
+  bool copies_have_ended(PinnedBlock& block);
+  PinnedBlock* take_free(FreeList& free) noexcept;
+  PinnedBlock* take_new(std::size_t bytes);
+  void give_back_free() noexcept;
+
+  Backend& backend_;
+  AllocatorHooks* const hooks_;
+  mutable RankedMutex<LockRank::pinned_blocks> mutex_;
+  // Guarded by the mutex:
+  std::vector<std::unique_ptr<PinnedBlock>> blocks_;
+  std::array<FreeList, 64> free_ = {};  // by the logarithm of their bytes; linked by next_free
+  std::size_t in_use_ = 0;
+};
+
+}  // namespace lockstep
