@@ -19,6 +19,7 @@
 #include <lockstep/runtime/trace.h>
 #include <lockstep/tensor/creation.h>
 
+#include "runtime/registry.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "tensor/kernels/launch.h"
@@ -65,33 +66,35 @@ TEST(DataLoaderDevice, GivesTheSameBatchesThere) {
 TEST(DataLoaderDevice, CopiesTheNextBatchWhileTheDeviceComputes) {
   const SimulatedDevices devices({.count = 1});
   const auto released = std::make_shared<std::atomic<bool>>(false);
-  for (const int workers : {0, 1}) {
-    *released = false;
-    synchronize("cuda:0");
-    const Trace trace;
-    DataLoader loader(TensorDataset{rows()}, {.batch_size = 10, .workers = workers, .device = "cuda:0"});
-    const auto copies = [&] {
-      std::vector<TraceEvent> found;
-      for (const TraceEvent& event : trace.events())
-        if (event.name == "copy") found.push_back(event);
-      return found;
-    };
-    auto it = loader.begin();
-    const Tensor result = empty({1}, {.device = "cuda:0"});
-    launch("compute", 0, result, std::array<const Tensor*, 1>{&*it},
-           [released](const KernelContext&) { happens([&] { return released->load(); }); });
-    if (workers > 0) ++it;  // where the worker was late, the second batch is copied by now
-    EXPECT_TRUE(happens([&] { return copies().size() >= 2; })) << workers;
-    *released = true;
-    synchronize("cuda:0");
-    const std::vector<TraceEvent> events = trace.events();
-    const auto compute = std::ranges::find(events, "compute", &TraceEvent::name);
-    ASSERT_TRUE(compute != events.end());
-    const TraceEvent copy = copies().at(1);
-    EXPECT_NE(copy.stream, compute->stream);
-    EXPECT_LT(copy.end_us, compute->end_us) << "the copy waited for the kernel";
-    EXPECT_LT(compute->start_us, compute->end_us);
-  }
+  for (const bool pinned : {false, true})
+    for (const int workers : {0, 1}) {
+      *released = false;
+      synchronize("cuda:0");
+      const Trace trace;
+      DataLoader loader(TensorDataset{rows()},
+                        {.batch_size = 10, .workers = workers, .device = "cuda:0", .pin_memory = pinned});
+      const auto copies = [&] {
+        std::vector<TraceEvent> found;
+        for (const TraceEvent& event : trace.events())
+          if (event.kind == (pinned ? TraceKind::copy_from_pinned : TraceKind::copy_from_host)) found.push_back(event);
+        return found;
+      };
+      auto it = loader.begin();
+      const Tensor result = empty({1}, {.device = "cuda:0"});
+      launch("compute", 0, result, std::array<const Tensor*, 1>{&*it},
+             [released](const KernelContext&) { happens([&] { return released->load(); }); });
+      if (workers > 0) ++it;  // where the worker was late, the second batch is copied by now
+      EXPECT_TRUE(happens([&] { return copies().size() >= 2; })) << workers;
+      *released = true;
+      synchronize("cuda:0");
+      const std::vector<TraceEvent> events = trace.events();
+      const auto compute = std::ranges::find(events, "compute", &TraceEvent::name);
+      ASSERT_TRUE(compute != events.end());
+      const TraceEvent copy = copies().at(1);
+      EXPECT_NE(copy.stream, compute->stream);
+      EXPECT_LT(copy.end_us, compute->end_us) << "the copy waited for the kernel";
+      EXPECT_LT(compute->start_us, compute->end_us);
+    }
 }
 
 TEST(DataLoaderDevice, OrdersItsCopiesBeforeAndAfterTheLoopsWork) {
@@ -170,6 +173,68 @@ TEST(DataLoaderDevice, RefusesADeviceThatIsNotThere) {
   const SimulatedDevices devices({.count = 1});
   DataLoader loader(TensorDataset{rows()}, {.device = "cuda:5"});
   EXPECT_THROW(loader.begin(), InvalidArgument);
+}
+
+TEST(PinnedBatches, AreMadeByTheWorkersOrTheLoop) {
+  const TestDevices devices(1);
+  for (const int workers : {0, 2}) {
+    DataLoader loader(TensorDataset(rows(), rows()),
+                      {.batch_size = 3, .shuffle = true, .seed = 2, .workers = workers, .pin_memory = true});
+    DataLoader plain(TensorDataset(rows(), rows()), {.batch_size = 3, .shuffle = true, .seed = 2});
+    Values expected, got;
+    for (const auto& [x, y] : plain) {
+      EXPECT_FALSE(x.is_pinned());
+      expected.push_back((x + y).to_vector<float>());
+    }
+    for (const auto& [x, y] : loader) {
+      EXPECT_TRUE(x.is_pinned() && y.is_pinned());
+      EXPECT_EQ(x.device(), Device());
+      got.push_back((x.to("cuda:0") + y.to("cuda:0")).to_vector<float>());
+    }
+    EXPECT_EQ(got, expected);
+  }
+}
+
+TEST(PinnedBatches, GoToADeviceUnlessTheLoaderIsToldOtherwise) {
+  const SimulatedDevices devices({.count = 1});
+  const auto kinds = [](LoaderOptions options) {
+    options.batch_size = 10;
+    const Trace trace;
+    for (const Tensor& batch : DataLoader(TensorDataset{rows()}, options)) sum(batch.to("cuda:0"));
+    synchronize("cuda:0");
+    std::vector<TraceKind> found;
+    for (const TraceEvent& event : trace.events())
+      if (event.kind == TraceKind::copy_from_pinned || event.kind == TraceKind::copy_from_host)
+        found.push_back(event.kind);
+    return found;
+  };
+  using Kinds = std::vector<TraceKind>;
+  const Kinds pinned(2, TraceKind::copy_from_pinned), pageable(2, TraceKind::copy_from_host);
+  EXPECT_EQ(kinds({.device = "cuda:0"}), pinned);
+  EXPECT_EQ(kinds({.device = "cuda:0", .pin_memory = false}), pageable);
+  EXPECT_EQ(kinds({}), pageable);
+  EXPECT_EQ(kinds({.device = Device()}), pageable);
+  EXPECT_EQ(kinds({.pin_memory = true}), pinned);
+}
+
+TEST(PinnedBatches, StayAsTheyAreWithoutAGpu) {
+  const auto outer = exchange_accelerators(std::make_shared<DeviceSet>(nullptr));
+  DataLoader loader(TensorDataset{rows()}, {.batch_size = 20, .pin_memory = true});
+  const Tensor batch = *loader.begin();
+  exchange_accelerators(outer);
+  EXPECT_FALSE(batch.is_pinned());
+  EXPECT_EQ(batch.to_vector<float>(), rows().to_vector<float>());
+}
+
+struct OnGpu {
+  std::int64_t size() const { return 4; }
+  Tensor get(std::int64_t index) const { return full({1}, double(index), "cuda:0"); }
+};
+
+TEST(PinnedBatches, StayOnTheGpuThatTheyAreMadeOn) {
+  const TestDevices devices(1);
+  for (const Tensor& batch : DataLoader(OnGpu(), {.batch_size = 2, .pin_memory = true}))
+    EXPECT_EQ(batch.device(), Device("cuda:0"));
 }
 
 class Opaque {

@@ -1,36 +1,18 @@
 // DeviceCopies: copies batches to one device ahead of their use, on a stream of their own, so that copies run while the
-// device computes. To a card they go through pinned memory, which the backend of CUDA keeps.
-// It belongs to one thread at a time.
+// device computes. What is pinned goes there by itself; what is pageable goes to a card through pinned buffers, which
+// the backend of CUDA keeps. It belongs to one thread at a time.
 #pragma once
 
-#include <cstddef>
 #include <memory>
 #include <optional>
 
 #include <lockstep/core/export.h>
+#include <lockstep/data/batch_tensors.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/runtime/stream.h>
-#include <lockstep/tensor/tensors_in.h>
+#include <lockstep/tensor/tensor.h>
 
 namespace lockstep::data {
-
-namespace detail {
-[[noreturn]] LOCKSTEP_API void throw_hides_tensors();
-
-/// Calls visit(tensor) for each defined tensor of a batch. Throws InvalidArgument for a batch that may hide some.
-template <class Batch, class Visit>
-void for_each_tensor_of(Batch& batch, const Visit& visit) {
-  visit_tensors(
-      batch, Path(),
-      [&](const Path&, Tensor& tensor) {
-        if (tensor.defined()) visit(tensor);
-      },
-      []<class Part>(const Path&, const Part&) {
-        if constexpr (!kShowsTensors<Part>) throw_hides_tensors();
-      },
-      [](const Path&, std::size_t) {});
-}
-}  // namespace detail
 
 /// Copies batches to a device while the one before is computed with.
 class LOCKSTEP_API DeviceCopies {

@@ -17,6 +17,7 @@
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/timeout_error.h>
 #include <lockstep/data/batch_source.h>
+#include <lockstep/data/batch_tensors.h>
 #include <lockstep/data/device_copies.h>
 #include <lockstep/data/epoch_schedule.h>
 #include <lockstep/data/prefetcher.h>
@@ -35,7 +36,7 @@ class EpochLoop {
             std::shared_ptr<DeviceCopies> copies)
       : schedule_(std::move(schedule)),
         copies_(std::move(copies)),
-        work_(std::make_shared<Work>(std::move(source), schedule_->begin_epoch())),
+        work_(std::make_shared<Work>(std::move(source), schedule_->begin_epoch(), pins(schedule_->options()))),
         next_(work_->plan.first_batch()),
         had_(next_) {
     const LoaderOptions& options = schedule_->options();
@@ -72,12 +73,14 @@ class EpochLoop {
 
   // What workers use, and one that hangs keeps.
   struct Work {
-    Work(std::shared_ptr<const Source> batches_of, EpochPlan epoch)
-        : source(std::move(batches_of)), plan(std::move(epoch)) {}
+    Work(std::shared_ptr<const Source> batches_of, EpochPlan epoch, bool pins_batches)
+        : source(std::move(batches_of)), plan(std::move(epoch)), pinned(pins_batches) {}
 
-    std::optional<Batch> make(std::int64_t batch, const Making& making) const {
+    std::optional<Batch> make(std::int64_t number, const Making& making) const {
       const GradMode mode(grad_enabled);
-      return source->make(plan, batch, making);
+      std::optional<Batch> batch = source->make(plan, number, making);
+      if (batch && pinned) detail::pin_tensors_of(*batch);
+      return batch;
     }
     void fill(std::int64_t batch, const std::stop_token& stop) {
       const CurrentStreams::Guard guard(streams);
@@ -88,10 +91,15 @@ class EpochLoop {
 
     const std::shared_ptr<const Source> source;
     const EpochPlan plan;
+    const bool pinned;
     const bool grad_enabled = lockstep::grad_enabled();
     const CurrentStreams streams;
     std::vector<Slot> slots;
   };
+
+  static bool pins(const LoaderOptions& options) {
+    return options.pin_memory.value_or(options.device && options.device->is_cuda());
+  }
 
   // The batch after the one at hand, on its way to the device.
   struct Ahead {

@@ -24,6 +24,10 @@ struct LoaderOptions {
   /// there, on a stream of its own, before the loop gets the one at hand: the copy runs while the device computes. So
   /// two batches are on the device, and the loop reads one batch ahead even without workers.
   std::optional<Device> device = {};
+  /// Whether batches are put into page-locked memory (Tensor::pin_memory), by whoever makes them: the workers. Copies
+  /// to GPUs then cost the host nothing. Unless it is told: where `device` is a GPU. What get() or the collation leaves
+  /// on a GPU stays there. Where there is no GPU, batches stay as they are.
+  std::optional<bool> pin_memory = {};
 };
 
 /// A point between two batches of a loader.

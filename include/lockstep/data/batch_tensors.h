@@ -1,0 +1,37 @@
+// The tensors of a batch, and how they are pinned. Safe from any thread.
+#pragma once
+
+#include <cstddef>
+
+#include <lockstep/core/export.h>
+#include <lockstep/runtime/device.h>
+#include <lockstep/tensor/tensors_in.h>
+
+namespace lockstep::data::detail {
+
+[[noreturn]] LOCKSTEP_API void throw_hides_tensors();
+
+/// Calls visit(tensor) for each defined tensor of a batch. Throws InvalidArgument for a batch that may hide some.
+template <class Batch, class Visit>
+void for_each_tensor_of(Batch& batch, const Visit& visit) {
+  visit_tensors(
+      batch, Path(),
+      [&](const Path&, Tensor& tensor) {
+        if (tensor.defined()) visit(tensor);
+      },
+      []<class Part>(const Path&, const Part&) {
+        if constexpr (!kShowsTensors<Part>) throw_hides_tensors();
+      },
+      [](const Path&, std::size_t) {});
+}
+
+/// Puts the tensors that are on the CPU into page-locked memory. Where there is no GPU they stay as they are.
+template <class Batch>
+void pin_tensors_of(Batch& batch) {
+  if (!cuda::is_available()) return;
+  for_each_tensor_of(batch, [](Tensor& tensor) {
+    if (tensor.device().is_cpu()) tensor = tensor.pin_memory();
+  });
+}
+
+}  // namespace lockstep::data::detail
