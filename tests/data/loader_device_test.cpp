@@ -217,6 +217,43 @@ TEST(PinnedBatches, GoToADeviceUnlessTheLoaderIsToldOtherwise) {
   EXPECT_EQ(kinds({.pin_memory = true}), pinned);
 }
 
+// Of two batches further: while the kernel on the first one runs, from its begin to its end.
+TEST(PinnedBatches, AreCopiedInATraceWhileAKernelRuns) {
+  const SimulatedDevices devices({.count = 1});
+  const auto begun = std::make_shared<std::atomic<bool>>(false), released = std::make_shared<std::atomic<bool>>(false);
+  for (const int workers : {0, 2}) {
+    *begun = *released = false;
+    const Trace trace;
+    DataLoader loader(TensorDataset{rows()},
+                      {.batch_size = 5, .workers = workers, .device = "cuda:0", .pin_memory = true});
+    const auto copies = [&] {
+      std::vector<TraceEvent> found;
+      for (const TraceEvent& event : trace.events())
+        if (event.kind == TraceKind::copy_from_pinned) found.push_back(event);
+      return found;
+    };
+    auto it = loader.begin();
+    const Tensor result = empty({1}, {.device = "cuda:0"});
+    launch("compute", 0, result, std::array<const Tensor*, 1>{&*it}, [begun, released](const KernelContext&) {
+      *begun = true;
+      happens([&] { return released->load(); });
+    });
+    EXPECT_TRUE(happens([&] { return begun->load(); }));
+    ++it;
+    ++it;
+    EXPECT_TRUE(happens([&] { return copies().size() >= 3; }));
+    *released = true;
+    synchronize("cuda:0");
+    const std::vector<TraceEvent> events = trace.events();
+    const auto compute = std::ranges::find(events, "compute", &TraceEvent::name);
+    ASSERT_TRUE(compute != events.end());
+    const TraceEvent copy = copies().at(2);
+    EXPECT_NE(copy.stream, compute->stream);
+    EXPECT_GT(copy.start_us, compute->start_us);
+    EXPECT_LT(copy.end_us, compute->end_us);
+  }
+}
+
 TEST(PinnedBatches, StayAsTheyAreWithoutAGpu) {
   const auto outer = exchange_accelerators(std::make_shared<DeviceSet>(nullptr));
   DataLoader loader(TensorDataset{rows()}, {.batch_size = 20, .pin_memory = true});
