@@ -12,6 +12,8 @@
 #include <lockstep/ops/join.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/runtime/simulation.h>
+#include <lockstep/runtime/stream.h>
+#include <lockstep/runtime/trace.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
@@ -217,6 +219,23 @@ TEST(ScatterRefuses, LeadingSizesThatDisagreeByName) {
 TEST(ScatterRefuses, NoDevices) {
   EXPECT_EQ(thrown<InvalidArgument>([] { scatter(zeros({3}), std::span<const Device>()); }),
             "[scatter] expected at least one device, got none");
+}
+
+TEST(Scatter, CopiesEachShardOfAPinnedBatchFromWhereItLies) {
+  const SimulatedDevices devices({.count = 3});
+  const Tensor batch = arange(0, 20).view({10, 2});
+  const Trace trace;
+  const auto shards = scatter(batch.pin_memory(), kThree);
+  std::vector<Device> receivers;
+  for (const Device& device : kThree) synchronize(device);
+  for (const TraceEvent& event : trace.events()) {
+    EXPECT_NE(event.kind, TraceKind::copy_from_host);
+    EXPECT_NE(event.kind, TraceKind::copy_between);
+    if (event.kind == TraceKind::copy_from_pinned) receivers.push_back(event.device);
+  }
+  std::ranges::sort(receivers);
+  EXPECT_EQ(receivers, kThree);
+  EXPECT_EQ(values(shards[2]), values(batch.narrow(0, 8, 2)));
 }
 
 }  // namespace
