@@ -26,12 +26,12 @@ using autograd::Saved;
 // y = (x - mean) / sqrt(variance + eps) * weight + bias. Where there is no weight or no bias, its row is x's.
 struct Affine {
   bool weighted, biased;
-  template <class C, class T>
-  LOCKSTEP_HD C scaled(C value, const Row<const T>& weight, std::int64_t i) const {
+  template <class C, class AnyRow, class Index>
+  LOCKSTEP_HD C scaled(C value, const AnyRow& weight, const Index& i) const {
     return weighted ? value * C(weight[i]) : value;
   }
-  template <class C, class T>
-  LOCKSTEP_HD C shifted(C value, const Row<const T>& bias, std::int64_t i) const {
+  template <class C, class AnyRow, class Index>
+  LOCKSTEP_HD C shifted(C value, const AnyRow& bias, const Index& i) const {
     return biased ? value + C(bias[i]) : value;
   }
 };
@@ -41,16 +41,14 @@ struct Normalize {
   using C = ComputeType<T>;
   C eps;
   Affine affine;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x, Row<const T> weight,
-                              Row<const T> bias) const {
-    const auto value = [&](std::int64_t i) { return C(x[i]); };
+  template <class Team, class To, class From>
+  LOCKSTEP_HD void operator()(const Team& team, To y, From from, From weight, From bias) const {
+    const auto& x = team.kept(from);
+    const auto value = [&](auto i) { return C(x[i]); };
     NormFacts<C> of;
     find_scale<true>(
         of, x.length, eps, [&](const auto& term) { return sum_over(team, x.length, term); }, value);
-    team.each(x.length, [&](std::int64_t i) {
-      y[i] = T(affine.shifted(affine.scaled(of.normal(value(i)), weight, i), bias, i));
-    });
+    team.fill(y, [&](auto i) { return T(affine.shifted(affine.scaled(of.normal(value(i)), weight, i), bias, i)); });
   }
 };
 

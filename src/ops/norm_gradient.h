@@ -29,9 +29,9 @@ struct NormFacts {
 template <bool kCentered, class C, class Sum, class X>
 LOCKSTEP_HD void find_scale(NormFacts<C>& facts, std::int64_t length, C eps, const Sum& sum, const X& x) {
   facts.mean = 0;
-  if constexpr (kCentered) facts.mean = sum([&](std::int64_t i) { return x(i); }) / C(length);
+  if constexpr (kCentered) facts.mean = sum([&](auto i) { return x(i); }) / C(length);
   const C mean = facts.mean;
-  const C squares = sum([&](std::int64_t i) { return (x(i) - mean) * (x(i) - mean); });
+  const C squares = sum([&](auto i) { return (x(i) - mean) * (x(i) - mean); });
   facts.scale = C(1) / std::sqrt(squares / C(length) + eps);
 }
 
@@ -41,12 +41,12 @@ LOCKSTEP_HD NormFacts<C> norm_facts(std::int64_t length, C eps, const Sum& sum, 
   find_scale<kCentered>(facts, length, eps, sum, x);
   const C mean = facts.mean, scale = facts.scale;
   if constexpr (kCentered) {
-    const auto [total, along] = sum([&](std::int64_t i) { return TwoSums<C>{h(i), h(i) * (x(i) - mean) * scale}; });
+    const auto [total, along] = sum([&](auto i) { return TwoSums<C>{h(i), h(i) * (x(i) - mean) * scale}; });
     facts.shift = total / C(length);
     facts.slope = along / C(length);
   } else {
     facts.shift = 0;
-    facts.slope = sum([&](std::int64_t i) { return h(i) * (x(i) - mean) * scale; }) / C(length);
+    facts.slope = sum([&](auto i) { return h(i) * (x(i) - mean) * scale; }) / C(length);
   }
   return facts;
 }
@@ -57,13 +57,14 @@ struct NormInputGradient {
   using C = ComputeType<T>;
   C eps;
   bool weighted;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const T> x, Row<const T> weight) const {
+  template <class Team, class To, class From>
+  LOCKSTEP_HD void operator()(const Team& team, To out, From from_g, From from_x, From weight) const {
+    const auto &g = team.kept(from_g), &x = team.kept(from_x);
     const auto sum = [&](const auto& value) { return sum_over(team, x.length, value); };
-    const auto h = [&](std::int64_t i) { return weighted ? C(g[i]) * C(weight[i]) : C(g[i]); };
-    const auto value = [&](std::int64_t i) { return C(x[i]); };
+    const auto h = [&](auto i) { return weighted ? C(g[i]) * C(weight[i]) : C(g[i]); };
+    const auto value = [&](auto i) { return C(x[i]); };
     const NormFacts<C> facts = norm_facts<kCentered>(x.length, eps, sum, value, h);
-    team.each(x.length, [&](std::int64_t i) { out[i] = T(facts.gradient(h(i), value(i))); });
+    team.fill(out, [&](auto i) { return T(facts.gradient(h(i), value(i))); });
   }
 };
 

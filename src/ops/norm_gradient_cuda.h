@@ -34,15 +34,16 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
     const auto owned = [&](int p) { return !idle && member + p * shape.size < packs; };
     const auto place = [&](int p) { return (member + p * shape.size) * std::int64_t(kPack); };
     Elements x[kPacks] = {}, g[kPacks] = {};
-    for (int p = 0; p < kPacks; ++p)
+    unrolled<kPacks>([&](int p) {
       if (owned(p)) {
         x[p] = *reinterpret_cast<const Elements*>(kernel.x + r * kernel.length + place(p));
         g[p] = *reinterpret_cast<const Elements*>(kernel.g + r * kernel.length + place(p));
       }
+    });
     const auto each = [&](const auto& visit) {  // by the place in registers
-      for (int p = 0; p < kPacks; ++p)
-        if (owned(p))
-          for (int k = 0; k < kPack; ++k) visit(p * kPack + k);
+      unrolled<kPacks>([&](int p) {
+        if (owned(p)) unrolled<kPack>([&](int k) { visit(p * kPack + k); });
+      });
     };
     const auto x_at = [&](int i) { return C(x[i / kPack].values[i % kPack]); };
     const auto g_at = [&](int i) { return C(g[i / kPack].values[i % kPack]); };
@@ -63,46 +64,48 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
       return kernel.weight ? value * C(w.values[k]) : value;
     };
     TwoSums<C> both{};
-    for (int p = 0; p < kPacks; ++p)
+    unrolled<kPacks>([&](int p) {
       if (owned(p)) {
         const Elements w = weights(p);
-        for (int k = 0; k < kPack; ++k) {
+        unrolled<kPack>([&](int k) {
           const int i = p * kPack + k;
           const C y = facts.normal(x_at(i)), h = weighted(g_at(i), w, k);
           both = both + TwoSums<C>{h, h * y};
           products[i] += g_at(i) * y;
           if constexpr (Kernel::kSums > 1) sums[i] += g_at(i);
-        }
+        });
       }
+    });
     if (!kernel.of_x) continue;
     both = sum_of_team(team, both);
     if constexpr (Kernel::kCentered) facts.shift = both.first / C(kernel.length);
     facts.slope = both.second / C(kernel.length);
-    for (int p = 0; p < kPacks; ++p)
+    unrolled<kPacks>([&](int p) {
       if (owned(p)) {
         const Elements w = weights(p);
         Elements out;
-        for (int k = 0; k < kPack; ++k) {
+        unrolled<kPack>([&](int k) {
           const int i = p * kPack + k;
           out.values[k] = T(facts.gradient(weighted(g_at(i), w, k), x_at(i)));
-        }
+        });
         *reinterpret_cast<Elements*>(kernel.of_x + r * kernel.length + place(p)) = out;
       }
+    });
   }
   if (piece >= kernel.pieces()) return;
   C* const to = kernel.partial + piece * Kernel::kSums * kernel.length;
-  for (int p = 0; p < kPacks; ++p) {
-    if (member + p * shape.size >= packs) continue;
+  unrolled<kPacks>([&](int p) {
+    if (member + p * shape.size >= packs) return;
     const std::int64_t c = (member + p * shape.size) * std::int64_t(kPack);
     using Sums = Pack<C, kPack>;
     Sums of_products, of_sums;
-    for (int k = 0; k < kPack; ++k) {
+    unrolled<kPack>([&](int k) {
       of_products.values[k] = products[p * kPack + k];
       of_sums.values[k] = sums[p * kPack + k];
-    }
+    });
     *reinterpret_cast<Sums*>(to + c) = of_products;
     if constexpr (Kernel::kSums > 1) *reinterpret_cast<Sums*>(to + kernel.length + c) = of_sums;
-  }
+  });
 }
 
 /// Any rows. A thread adds to its own columns' sums in memory.

@@ -20,16 +20,17 @@ using autograd::records;
 using autograd::Saved;
 
 // The sum of exp(x - shift).
-template <class Team, class T, class C = ComputeType<T>>
-LOCKSTEP_HD C exponentials(const Team& team, const Row<const T>& x, C shift) {
-  return sum_over(team, x.length, [&](std::int64_t i) { return C(elementary::exp(C(x[i]) - shift)); });
+template <class C, class Team, class AnyRow>
+LOCKSTEP_HD C exponentials(const Team& team, const AnyRow& x, C shift) {
+  return sum_over(team, x.length, [&](auto i) { return C(elementary::exp(C(x[i]) - shift)); });
 }
 
 template <class T>
 struct Softmax {
   using C = ComputeType<T>;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x) const {
+  template <class Team, class To, class From>
+  LOCKSTEP_HD void operator()(const Team& team, To y, From from) const {
+    const auto& x = team.kept(from);
     const C shift = greatest(team, x, x.length);
     // One thread keeps the terms in y. Several would rather compute than store them twice; 16 bits could not hold them.
     if constexpr (Team::kSerial && std::is_same_v<C, T>) {
@@ -38,7 +39,7 @@ struct Softmax {
       team.each(x.length, [&](std::int64_t i) { y[i] *= scale; });
     } else {
       const C scale = C(1) / exponentials(team, x, shift);
-      team.each(x.length, [&](std::int64_t i) { y[i] = T(elementary::exp(C(x[i]) - shift) * scale); });
+      team.fill(y, [&](auto i) { return T(elementary::exp(C(x[i]) - shift) * scale); });
     }
   }
 };
@@ -46,11 +47,12 @@ struct Softmax {
 template <class T>
 struct LogSoftmax {
   using C = ComputeType<T>;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x) const {
+  template <class Team, class To, class From>
+  LOCKSTEP_HD void operator()(const Team& team, To y, From from) const {
+    const auto& x = team.kept(from);
     const C best = greatest(team, x, x.length);
     const C rest = elementary::log(exponentials(team, x, best));
-    team.each(x.length, [&](std::int64_t i) { y[i] = T(C(x[i]) - best - rest); });
+    team.fill(y, [&](auto i) { return T(C(x[i]) - best - rest); });
   }
 };
 
@@ -69,20 +71,22 @@ struct LogSumExp {
 template <class T>
 struct SoftmaxGradient {
   using C = ComputeType<T>;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const T> y) const {
-    const C sum = sum_over(team, y.length, [&](std::int64_t i) { return C(g[i]) * C(y[i]); });
-    team.each(y.length, [&](std::int64_t i) { out[i] = T(C(y[i]) * (C(g[i]) - sum)); });
+  template <class Team, class To, class From>
+  LOCKSTEP_HD void operator()(const Team& team, To out, From from_g, From from_y) const {
+    const auto &g = team.kept(from_g), &y = team.kept(from_y);
+    const C sum = sum_over(team, y.length, [&](auto i) { return C(g[i]) * C(y[i]); });
+    team.fill(out, [&](auto i) { return T(C(y[i]) * (C(g[i]) - sum)); });
   }
 };
 
 template <class T>
 struct LogSoftmaxGradient {
   using C = ComputeType<T>;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const T> y) const {
-    const C sum = sum_over(team, y.length, [&](std::int64_t i) { return C(g[i]); });
-    team.each(y.length, [&](std::int64_t i) { out[i] = T(C(g[i]) - elementary::exp(C(y[i])) * sum); });
+  template <class Team, class To, class From>
+  LOCKSTEP_HD void operator()(const Team& team, To out, From from_g, From from_y) const {
+    const auto &g = team.kept(from_g), &y = team.kept(from_y);
+    const C sum = sum_over(team, y.length, [&](auto i) { return C(g[i]); });
+    team.fill(out, [&](auto i) { return T(C(g[i]) - elementary::exp(C(y[i])) * sum); });
   }
 };
 

@@ -1,6 +1,10 @@
 // The grids that kernels ask for, at sizes from nothing to more elements than fit 32 bits: recorded, not run.
 #include <gtest/gtest.h>
 
+#include <algorithm>
+#include <utility>
+#include <vector>
+
 #include <lockstep/lockstep.h>
 
 #include "cuda/emulation/emulator.h"
@@ -81,6 +85,20 @@ TEST_F(Launches, NormsOfRowsAreOneLaunchAndTwo) {
       EXPECT_EQ(launches_of_backward({x, w, b}, [&] { return nn::layer_norm(x, {length}, w, b); }), 2u);
       EXPECT_EQ(launches_of_backward({x, w}, [&] { return nn::rms_norm(x, {length}, w); }), 2u);
     }
+}
+
+// 16 floats are 4 packs: the same number of threads has a row.
+TEST_F(Launches, RowsOfWholePacksHaveAThreadForEachPack) {
+  const Tensor x = empty({4096, 16}, {.device = "cuda:0"}), odd = empty({4096, 17}, {.device = "cuda:0"});
+  for (const bool logarithm : {false, true}) {
+    const auto f = [&](const Tensor& v) { return logarithm ? log_softmax(v, 1) : softmax(v, 1); };
+    EXPECT_EQ(of([&] { f(x); }).at(0).blocks.x, 4096 / (256 / 4));
+    EXPECT_EQ(of([&] { f(odd.narrow(1, 0, 16)); }).at(0).blocks.x, 4096 / (256 / 16));
+  }
+  const auto warps = of([&] { softmax(empty({4096, 1024}, {.device = "cuda:0"}), 1); });
+  EXPECT_EQ(warps.at(0).blocks.x, 4096 / 8);
+  const auto blocks = of([&] { softmax(empty({4096, 1028}, {.device = "cuda:0"}), 1); });
+  EXPECT_EQ(blocks.at(0).blocks.x, 4096u);
 }
 
 TEST_F(Launches, BatchNormIsThreeLaunchesEachWayAndOneInEvaluation) {

@@ -42,6 +42,20 @@ struct Agree {
   }
 };
 
+// The same by packs: the function takes rows of any type. A team that keeps a row reads it once, by kept().
+struct AgreeByPacks {
+  template <class Team, class To, class From>
+  void operator()(const Team& team, To out, From from, From other) const {
+    const auto& x = team.kept(from);
+    const std::int64_t sum = sum_over(team, x.length, [&](auto i) { return x[i]; });
+    const std::int64_t none = sum_over(team, 0, [&](auto i) { return x[i]; });
+    const auto [ones, products] = sum_over(team, x.length, [&](auto i) {
+      return TwoSums<std::int64_t>{1, x[i] * other[i]};
+    });
+    team.fill(out, [&](auto i) { return sum + none + ones + products + 3 * x[i] + other[i]; });
+  }
+};
+
 struct Case {
   std::int64_t rows, length;
   bool across;  // [length, rows] in memory
@@ -83,15 +97,16 @@ const std::vector<Case> kCases = {{1, 1, false},    {300, 1, false},  {3, 5, fal
                                   {9, 1024, false}, {3, 1025, false}, {1, 9000, false}, {300, 5, true},  {50, 31, true},
                                   {50, 32, true},   {40, 100, true},  {20, 1025, true}};
 
+std::string name_of(const ::testing::TestParamInfo<std::tuple<Case, Order>>& teams) {
+  const auto& [rows, order] = teams.param;
+  return std::to_string(rows.rows) + "x" + std::to_string(rows.length) + (rows.across ? "Across" : "Along") +
+         std::to_string(int(order));
+}
+
 INSTANTIATE_TEST_SUITE_P(, RowTeams,
                          ::testing::Combine(::testing::ValuesIn(kCases),
                                             ::testing::Values(Order::forward, Order::reverse, Order::shuffled)),
-                         [](const auto& teams) {
-                           const Case rows = std::get<Case>(teams.param);
-                           const int order = int(std::get<Order>(teams.param));
-                           return std::to_string(rows.rows) + "x" + std::to_string(rows.length) +
-                                  (rows.across ? "Across" : "Along") + std::to_string(order);
-                         });
+                         name_of);
 
 TEST_P(RowTeams, VisitEachElementOnce) {
   Numbers x(std::size_t(rows.rows * rows.length));
@@ -113,6 +128,50 @@ TEST_P(RowTeams, AgreeOnSums) {
     for (std::int64_t i = 0; i < rows.length; ++i) expected[at(r, i)] = 4 * sum + (i == 0);
   }
   for (const unsigned blocks : {1u, 2u}) EXPECT_EQ(run<Agree>(x, blocks), expected);
+}
+
+class RowTeamsByPacks : public RowTeams {};
+
+INSTANTIATE_TEST_SUITE_P(, RowTeamsByPacks,
+                         ::testing::Combine(::testing::ValuesIn(std::vector<Case>{{1, 2, false},
+                                                                                  {300, 2, false},
+                                                                                  {40, 10, false},
+                                                                                  {9, 34, false},
+                                                                                  {9, 1024, false},
+                                                                                  {3, 1026, false},
+                                                                                  {1, 9000, false}}),
+                                            ::testing::Values(Order::forward, Order::reverse, Order::shuffled)),
+                         name_of);
+
+// By every shape of team, and as many packs to a thread as a row needs; 0: a team that keeps none.
+TEST_P(RowTeamsByPacks, VisitAndReduce) {
+  using gpu::TeamShape;
+  Numbers x(std::size_t(rows.rows * rows.length)), other(std::size_t(rows.length)), expected(x.size());
+  std::iota(x.begin(), x.end(), 1);
+  std::iota(other.begin(), other.end(), -5);  // of all rows
+  for (std::int64_t r = 0; r < rows.rows; ++r) {
+    std::int64_t sum = rows.length;
+    for (std::int64_t i = 0; i < rows.length; ++i) sum += x[at(r, i)] + x[at(r, i)] * other[std::size_t(i)];
+    for (std::int64_t i = 0; i < rows.length; ++i) expected[at(r, i)] = sum + 3 * x[at(r, i)] + other[std::size_t(i)];
+  }
+  const Geometry<3> outer = {{rows.rows}, {Shape{rows.length}, Shape{rows.length}, Shape{0}}, rows.rows};
+  const gpu::RowsOf<3> of{rows.rows, gpu::Walk<3>(outer), {rows.length, rows.length, rows.length}, {1, 1, 1}};
+  const auto expect = [&]<int kSlots>(TeamShape shape) {
+    for (const unsigned blocks : {1u, 2u}) {
+      Numbers out(x.size());
+      emulation::run_grid(dim3(blocks), gpu::kThreads, [&] {
+        gpu::run_rows_in_packs<2, kSlots, AgreeByPacks, std::int64_t, std::int64_t, std::int64_t>(
+            AgreeByPacks(), shape, of, out.data(), x.data(), other.data());
+      });
+      EXPECT_EQ(out, expected) << shape.size << " threads, " << kSlots << " packs";
+    }
+  };
+  for (const int size : {1, 4, 32, 256}) {
+    const std::int64_t of_thread = (rows.length / 2 + size - 1) / size;
+    expect.operator()<0>({size, 1});
+    if (of_thread <= 4) expect.operator()<4>({size, 1});
+    if (of_thread <= 20) expect.operator()<20>({size, 1});
+  }
 }
 
 }  // namespace

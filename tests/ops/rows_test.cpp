@@ -10,17 +10,19 @@ namespace {
 using namespace testing;
 
 // A device has a part of a warp, a warp or a block for a row: up to 32, up to 1024, and more elements. Rows that lie
-// across memory, dimension `dim` not being the last, are taken many at once, unless there are few of them.
+// across memory, dimension `dim` not being the last, are taken many at once, unless there are few of them. Dense rows
+// of whole packs (of 2 doubles, 4 floats, 8 halves) are read by packs, and kept if a thread has at most 16, 32 or 32
+// elements.
 struct RowsCase {
   Shape sizes;
   int dim;
   friend void PrintTo(const RowsCase& rows, std::ostream* out) { *out << text(rows.sizes, " along ", rows.dim); }
 };
 const std::vector<RowsCase> kRowsCases = {
-    {{9, 1}, 1},    {{300, 2}, 1},  {{37, 10}, 1},   {{9, 32}, 1},   {{5, 33}, 1},       {{9, 130}, 1},
-    {{3, 1024}, 1}, {{3, 1025}, 1}, {{2, 5000}, 1},  {{5000}, 0},    {{5, 300}, 0},      {{31, 40}, 0},
-    {{32, 40}, 0},  {{130, 33}, 0}, {{1024, 9}, 0},  {{1025, 9}, 0}, {{2, 1100, 11}, 1}, {{3, 7, 50}, 1},
-    {{40, 7}, 0},   {{2000, 3}, 0}, {{2, 40, 70}, 1}};
+    {{9, 1}, 1},    {{300, 2}, 1},  {{37, 10}, 1},    {{9, 32}, 1},   {{5, 33}, 1},       {{9, 130}, 1},
+    {{3, 1024}, 1}, {{3, 1025}, 1}, {{2, 5000}, 1},   {{5000}, 0},    {{5, 300}, 0},      {{31, 40}, 0},
+    {{32, 40}, 0},  {{130, 33}, 0}, {{1024, 9}, 0},   {{1025, 9}, 0}, {{2, 1100, 11}, 1}, {{3, 7, 50}, 1},
+    {{40, 7}, 0},   {{2000, 3}, 0}, {{2, 40, 70}, 1}, {{9, 480}, 1},  {{2, 3000}, 1},     {{3, 9000}, 1}};
 
 void expect_all_close(const Tensor& got, const Tensor& expected, double tolerance) {
   const std::vector<double> a = values(got), b = values(expected);
@@ -46,6 +48,13 @@ class Rows : public ::testing::TestWithParam<RowsCase> {
     const Tensor gaps = stack({x, x}, x.dim()).select(x.dim(), 1);
     ASSERT_FALSE(gaps.is_contiguous() && x.numel() > 1);
     expect_all_close(f(stack({x.cuda(), x.cuda()}, x.dim()).select(x.dim(), 1)), f(gaps), tolerance);
+    const auto shifted = [&](const Tensor& v) {  // which begins within a pack
+      Tensor room = zeros({v.numel() + 1}, {.dtype = v.dtype(), .device = v.device()});
+      Tensor place = room.narrow(0, 1, v.numel()).view(v.sizes());
+      place.copy_(v);
+      return place;
+    };
+    expect_all_close(f(shifted(x.cuda())), f(x), tolerance);
   }
   Tensor random(DType dtype = kFloat64) const { return randn(sizes).to(dtype); }
 
@@ -86,6 +95,13 @@ TEST_P(Rows, LayerNorm) {
   // A row of one or two has next to no slope: its gradient is rounding, scaled up.
   if (sizes.back() > 2)
     expect_in_all_layouts([&](const Tensor& v) { return weighted_gradient(norm_of, v); }, random(), 1e-9);
+  for (const DType dtype : {kFloat32, kFloat16}) {
+    const Tensor weight = randn(last).to(dtype), bias = randn(last).to(dtype);
+    const auto affine_of = [&](const Tensor& v) {
+      return layer_norm(v, last, weight.to(v.device()), bias.to(v.device()));
+    };
+    if (sizes.back() > 2) expect_in_all_layouts(affine_of, random(dtype), dtype == kFloat32 ? 1e-4 : 2e-2);
+  }
 }
 
 // Places of equal elements and of NaNs, which are found by different threads.

@@ -27,13 +27,14 @@ template <class T>
 struct RmsNormalize {
   using C = ComputeType<T>;
   C eps;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x, Row<const T> weight) const {
-    const auto value = [&](std::int64_t i) { return C(x[i]); };
+  template <class Team, class To, class From>
+  LOCKSTEP_HD void operator()(const Team& team, To y, From from, From weight) const {
+    const auto& x = team.kept(from);
+    const auto value = [&](auto i) { return C(x[i]); };
     NormFacts<C> of;
     find_scale<false>(
         of, x.length, eps, [&](const auto& term) { return sum_over(team, x.length, term); }, value);
-    team.each(x.length, [&](std::int64_t i) { y[i] = T(of.normal(value(i)) * C(weight[i])); });
+    team.fill(y, [&](auto i) { return T(of.normal(value(i)) * C(weight[i])); });
   }
 };
 

@@ -1,5 +1,6 @@
 // A row of an operand, and the threads that work on one row together, as a function object sees them. On the host that
-// is one thread, OneThread; on a GPU several, gpu::RowTeam of cuda/rows.h, with the same members.
+// is one thread, OneThread; on a GPU several, with the same members: gpu::RowTeam of cuda/rows.h, or, for a function
+// object that takes rows of any type, gpu::PackTeam of cuda/row_packs.h.
 #pragma once
 
 #include <cstdint>
@@ -15,6 +16,8 @@ namespace lockstep {
 
 template <class T>
 struct Row {
+  using Element = std::remove_const_t<T>;
+
   T* data;
   std::int64_t length;
   std::int64_t step;  ///< In elements.
@@ -26,6 +29,7 @@ struct Row {
 class OneThread {
  public:
   static constexpr bool kSerial = true;
+  using Index = std::int64_t;  ///< Of an element of a row.
 
   /// Combines `length` elements: each member takes some of them, in their order, by value = step(value, i), from a
   /// neutral `start` on; combine(value, value) then combines the members', which lie in no order. All get the same
@@ -41,6 +45,18 @@ class OneThread {
   LOCKSTEP_HD void each(std::int64_t length, const Visit& visit) const {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < length; ++i) visit(i);
+  }
+
+  /// A row that is read several times: a team that has room keeps its elements.
+  template <class AnyRow>
+  LOCKSTEP_HD const AnyRow& kept(const AnyRow& row) const {
+    return row;
+  }
+
+  /// row[i] = value(i) for the whole row.
+  template <class AnyRow, class Value>
+  LOCKSTEP_HD void fill(const AnyRow& row, const Value& value) const {
+    each(row.length, [&](std::int64_t i) { row[i] = value(i); });
   }
 
   LOCKSTEP_HD bool visits(std::int64_t) const { return true; }  ///< Whether this member does, in each().
@@ -60,7 +76,7 @@ struct TwoSums {
 /// one.
 template <class Team, class Value>
 LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& value) {
-  using A = std::invoke_result_t<const Value&, std::int64_t>;
+  using A = std::invoke_result_t<const Value&, typename Team::Index>;
   const auto add = [](const A& a, const A& b) { return a + b; };
   if constexpr (Team::kSerial)
     return by_halves(
@@ -72,15 +88,15 @@ LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& va
         [](A& sum, const A& next) { sum = sum + next; });
   else
     return team.reduce(
-        length, A{}, [&](const A& sum, std::int64_t i) { return sum + value(i); }, add);
+        length, A{}, [&](const A& sum, auto i) { return sum + value(i); }, add);
 }
 
 /// The greatest of the first `length` elements; -infinity of none. NaNs are passed over.
-template <class Team, class T, class C = ComputeType<T>>
-LOCKSTEP_HD C greatest(const Team& team, const Row<const T>& x, std::int64_t length) {
+template <class Team, class AnyRow, class C = ComputeType<typename AnyRow::Element>>
+LOCKSTEP_HD C greatest(const Team& team, const AnyRow& x, std::int64_t length) {
   return team.reduce(
-      length, -std::numeric_limits<C>::infinity(),
-      [&](C best, std::int64_t i) { return C(x[i]) > best ? C(x[i]) : best; }, [](C a, C b) { return b > a ? b : a; });
+      length, -std::numeric_limits<C>::infinity(), [&](C best, auto i) { return C(x[i]) > best ? C(x[i]) : best; },
+      [](C a, C b) { return b > a ? b : a; });
 }
 
 /// Whether f is called with the rows alone: then one thread does a row, on a GPU as well.

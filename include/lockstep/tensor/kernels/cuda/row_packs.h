@@ -1,0 +1,210 @@
+// The row pattern on a GPU where all operands' rows lie densely, are as long as each other and begin at 16 bytes: a
+// thread reads and writes packs. A row that fits into its team's registers is read once.
+#pragma once
+
+#include <algorithm>
+#include <bit>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <lockstep/tensor/kernels/cuda/pack.h>
+#include <lockstep/tensor/kernels/cuda/row_team.h>
+
+namespace lockstep {
+template <class F, class Out, class... In>
+struct RowKernel;
+}
+
+namespace lockstep::gpu {
+
+/// An element of a row: number k of the current pack, which is its thread's number `slot`.
+struct PackPlace {
+  int slot, k;
+};
+
+/// A row of the result.
+template <int kPack, class T>
+struct WrittenRow {
+  T* data;
+  std::int64_t length;
+};
+
+/// A row of an operand. The team has its thread's current pack read before it visits the pack's elements: all of them
+/// at once, which a compiler does not make of single elements.
+template <int kPack, class T>
+struct ReadRow {
+  using Element = T;
+
+  const T* data;
+  std::int64_t length;
+  const Pack<T, kPack>* current;
+
+  __device__ T operator[](const PackPlace& at) const { return current->values[at.k]; }
+};
+
+/// A thread's elements of a row, in registers.
+template <int kPack, int kSlots, class T>
+struct KeptRow {
+  using Element = T;
+
+  std::int64_t length;
+  Pack<T, kPack> packs[kSlots];
+
+  __device__ T operator[](const PackPlace& at) const { return packs[at.slot].values[at.k]; }
+};
+
+/// One thread's part in its team, with OneThread's members but visits(). A thread has at most kSlots packs of a row; as
+/// many as there are, and keeps none, where kSlots is 0. read(p) reads pack p of all operands; what nobody uses of it
+/// is left out by the compiler.
+template <int kPack, int kSlots, class Read>
+class PackTeam {
+ public:
+  static constexpr bool kSerial = false;
+  using Index = PackPlace;
+
+  /// For rows of `length` elements: whole packs. No teams alternate.
+  __device__ PackTeam(TeamShape shape, bool idle, std::int64_t length, const Read& read)
+      : team_(shape, idle, 0, 1),
+        read_(read),
+        step_(shape.size),
+        first_(int(threadIdx.x) % shape.size),
+        packs_(idle ? 0 : length / kPack) {}
+
+  /// Of the whole row, or of no elements.
+  template <class A, class Step, class Combine>
+  __device__ A reduce(std::int64_t length, A value, const Step& step, const Combine& combine) const {
+    each_pack(length ? packs_ : 0, [&](std::int64_t, int slot) {
+      unrolled<kPack>([&](int k) { value = step(value, PackPlace{slot, k}); });
+    });
+    return team_.reduce(
+        0, value, [](const A& same, std::int64_t) { return same; }, combine);
+  }
+
+  template <class Visit>
+  __device__ void each(std::int64_t, const Visit& visit) const {
+    each_pack(packs_, [&](std::int64_t, int slot) { unrolled<kPack>([&](int k) { visit(PackPlace{slot, k}); }); });
+  }
+
+  template <class T>
+  __device__ auto kept(const ReadRow<kPack, T>& row) const {
+    if constexpr (kSlots == 0) {
+      return row;
+    } else {
+      KeptRow<kPack, kSlots, T> kept = {row.length, {}};
+      each_pack(packs_, [&](std::int64_t, int slot) { kept.packs[slot] = *row.current; });
+      return kept;
+    }
+  }
+
+  template <class T, class Value>
+  __device__ void fill(const WrittenRow<kPack, T>& row, const Value& value) const {
+    each_pack(packs_, [&](std::int64_t pack, int slot) {
+      Pack<T, kPack> elements;
+      unrolled<kPack>([&](int k) { elements.values[k] = value(PackPlace{slot, k}); });
+      reinterpret_cast<Pack<T, kPack>*>(row.data)[pack] = elements;
+    });
+  }
+
+  __device__ bool first() const { return team_.first(); }
+
+ private:
+  // This thread's of the first `packs`.
+  template <class Visit>
+  __device__ void each_pack(std::int64_t packs, const Visit& visit) const {
+    const auto take = [&](std::int64_t pack, int slot) {
+      read_(pack);
+      visit(pack, slot);
+    };
+    if constexpr (kSlots > 0) {
+      unrolled<kSlots>([&](int slot) {
+        if (const std::int64_t pack = first_ + slot * step_; pack < packs) take(pack, slot);
+      });
+    } else {
+      std::int64_t pack = first_;
+      for (; pack + step_ < packs; pack += 2 * step_) {  // whose loads then overlap
+        take(pack, 0);
+        take(pack + step_, 0);
+      }
+      if (pack < packs) take(pack, 0);
+    }
+  }
+
+  RowTeam team_;
+  const Read& read_;
+  std::int64_t step_, first_, packs_;
+};
+
+/// Whether f takes any type of rows, and so packs.
+template <class F, class Out, class... In>
+inline constexpr bool kTakesPacks = [] {
+  constexpr int kPack = kPackOf<Out, In...>;
+  using AnyTeam = PackTeam<kPack, 0, void (*)(std::int64_t)>;
+  return std::is_invocable_v<const F&, const AnyTeam&, WrittenRow<kPack, Out>, ReadRow<kPack, In>...>;
+}();
+
+template <int kPack, int kSlots, class F, class Out, class... In, std::size_t... I>
+__device__ void run_row_in_packs(const F& f, TeamShape shape, bool idle, std::int64_t length,
+                                 const std::array<std::int64_t, 1 + sizeof...(In)>& at, std::index_sequence<I...>,
+                                 Out* out, const In*... in) {
+  std::tuple<Pack<In, kPack>...> current = {};
+  const auto read = [&](std::int64_t pack) {
+    ((std::get<I>(current) = reinterpret_cast<const Pack<In, kPack>*>(in + at[I + 1])[pack]), ...);
+  };
+  const PackTeam<kPack, kSlots, decltype(read)> team(shape, idle, length, read);
+  f(team, WrittenRow<kPack, Out>{out + at[0], length},
+    ReadRow<kPack, In>{in + at[I + 1], length, &std::get<I>(current)}...);
+}
+
+/// Teams take rows in turn.
+template <int kPack, int kSlots, class F, class Out, class... In>
+__global__ void run_rows_in_packs(const F f, const TeamShape shape, const RowsOf<1 + sizeof...(In)> of,
+                                  Out* __restrict__ out, const In*... in) {
+  const std::int64_t place = int(threadIdx.x) / shape.size;
+  // All threads of a block make the same rounds, since teams may meet at its barriers; in the last one some are idle.
+  for (std::int64_t first = std::int64_t(blockIdx.x) * shape.rows(); first < of.rows;
+       first += std::int64_t(gridDim.x) * shape.rows()) {
+    const bool idle = first + place >= of.rows;
+    run_row_in_packs<kPack, kSlots>(f, shape, idle, of.lengths[0], of.outer(idle ? of.rows - 1 : first + place),
+                                    std::index_sequence_for<In...>(), out, in...);
+  }
+}
+
+template <class F, class Out, class... In>
+bool lies_in_packs(const RowKernel<F, Out, In...>& kernel) {
+  constexpr int kPack = kPackOf<Out, In...>;
+  const std::int64_t length = kernel.lengths[0];
+  if (length % kPack != 0) return false;
+  for (std::size_t n = 0; n < 1 + sizeof...(In); ++n) {
+    if (kernel.lengths[n] != length || kernel.steps[n] != 1) return false;
+    for (int d = 0; d < kernel.outer.sizes.rank(); ++d)
+      if (kernel.outer.strides[n][d] % kPack != 0) return false;
+  }
+  return is_aligned<kPack>(kernel.out) &&
+         std::apply([](const In*... in) { return (is_aligned<kPack>(in) && ...); }, kernel.in);
+}
+
+/// A warp for up to 128 bytes of computing to a thread, else a block.
+template <class F, class Out, class... In>
+void enqueue_packs(const RowKernel<F, Out, In...>& kernel, const RowsOf<1 + sizeof...(In)>& of,
+                   const KernelContext& context) {
+  constexpr int kPack = kPackOf<Out, In...>;
+  constexpr int kFew = std::max(1, 8 / kPack), kMany = 128 / int(sizeof(ComputeType<Out>)) / kPack;
+  const std::int64_t packs = of.lengths[0] / kPack;
+  const int lanes = int(std::bit_ceil(std::uint64_t(std::min<std::int64_t>(packs, kWarp))));
+  const TeamShape shape{packs <= kMany * kWarp ? lanes : kThreads, 1};
+  const std::int64_t of_thread = (packs + shape.size - 1) / shape.size;
+  auto* rows = run_rows_in_packs<kPack, 0, F, Out, In...>;
+  if (of_thread <= kFew)
+    rows = run_rows_in_packs<kPack, kFew, F, Out, In...>;
+  else if (of_thread <= kMany)
+    rows = run_rows_in_packs<kPack, kMany, F, Out, In...>;
+  std::apply(
+      [&](const In*... in) {
+        launch_grid(rows, dim3(blocks_for(of.rows, shape.rows())), kThreads, context, kernel.f, shape, of, kernel.out,
+                    in...);
+      },
+      kernel.in);
+}
+
+}  // namespace lockstep::gpu
