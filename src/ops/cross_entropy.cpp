@@ -10,6 +10,7 @@
 #include "ops/autocast.h"
 #include "ops/index_check.h"
 #include "ops/loss.h"
+#include "ops/loss_total.h"
 #include "ops/wide.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/rows.h"
@@ -84,19 +85,21 @@ struct Losses {
     C best, sum;
   };
   LOCKSTEP_HD static Exponentials joined(const Exponentials& a, const Exponentials& b) {
-    const Exponentials &high = b.best > a.best ? b : a, &low = b.best > a.best ? a : b;
-    if (low.best == high.best) return {high.best, high.sum + low.sum};
-    return {high.best, high.sum + low.sum * C(elementary::exp(low.best - high.best))};
+    const bool second = b.best > a.best;  // selects values: a selected reference would put both into memory
+    const C high = second ? b.best : a.best, low = second ? a.best : b.best;
+    const C of_high = second ? b.sum : a.sum, of_low = second ? a.sum : b.sum;
+    if (low == high) return {high, of_high + of_low};
+    return {high, of_high + of_low * C(elementary::exp(low - high))};
   }
 
   // On a GPU a row is read once.
   template <class Team>
   LOCKSTEP_HD static C log_sum_of(const Team& team, const Row<const T>& x, std::int64_t classes) {
     if constexpr (!Team::kSerial) {
-      const auto [best, sum] = team.reduce(
-          classes, Exponentials{-std::numeric_limits<C>::infinity(), 0},
-          [&](const Exponentials& so_far, std::int64_t c) {
-            return joined(so_far, {C(x[c]), 1});
+      const auto [best, sum] = team.reduce_read(
+          classes, Exponentials{-std::numeric_limits<C>::infinity(), 0}, [&](std::int64_t c) { return C(x[c]); },
+          [](const Exponentials& so_far, C next) {
+            return joined(so_far, {next, 1});
           },
           [](const Exponentials& a, const Exponentials& b) { return joined(a, b); });
       return best - best == 0 ? best + elementary::log(sum) : std::numeric_limits<C>::quiet_NaN();
@@ -104,21 +107,6 @@ struct Losses {
     const C best = greatest(team, x, classes);
     return best +
            elementary::log(sum_over(team, classes, [&](std::int64_t c) { return C(elementary::exp(C(x[c]) - best)); }));
-  }
-};
-
-// {the sum of the losses, or their mean by weight; the sum of the weights}.
-template <class C>
-struct Total {
-  bool mean;
-  template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<C> total, Row<const C> losses, Row<const C> weights) const {
-    const auto [loss, weight] = sum_over(team, losses.length, [&](std::int64_t i) {
-      return TwoSums<double>{double(losses[i]), double(weights[i])};
-    });
-    if (!team.first()) return;
-    total[0] = C(mean ? loss / weight : loss);
-    total[1] = C(mean ? weight : 1);
   }
 };
 
@@ -135,12 +123,16 @@ struct InputGradient {
     const bool counts = form.counts(t, x.length);
     const C scale = counts ? C(g[0]) / divisor[0] : C(0);
     const C pull = scale * facts[kPull], log_sum = facts[kLogSum];
-    team.each(x.length, [&](std::int64_t c) {
-      C value = 0;
-      if (counts && form.softmax) value = pull * elementary::exp(C(x[c]) - log_sum);
-      if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
-      out[c] = T(value);
-    });
+    // What is asked for most has no branch between its loads.
+    if (counts && form.softmax && !(form.smoothing > 0))
+      team.fill(out, [&](std::int64_t c) { return T(pull * elementary::exp(C(x[c]) - log_sum)); });
+    else
+      team.fill(out, [&](std::int64_t c) {
+        C value = 0;
+        if (counts && form.softmax) value = pull * elementary::exp(C(x[c]) - log_sum);
+        if (counts && form.smoothing > 0) value -= scale * form.spread<C>(weight, c);
+        return T(value);
+      });
     if (counts && team.visits(t)) out[t] = T(C(out[t]) - scale * form.own<C>(weight, t));
   }
 };
@@ -225,7 +217,10 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
     using C = ComputeType<T>;
     map_rows<C, T, std::int64_t, T>(op, 5, Losses<T>{problem.form}, on.dim, on.facts, input.detach(), on.target,
                                     on.weight);
-    map_rows<C, C, C>(op, 1, Total<C>{problem.reduction == Reduction::mean}, 0, on.divisor, losses, weights);
+    const auto data = [](const Tensor& tensor) { return reinterpret_cast<C*>(tensor.impl()->data()); };
+    const LossTotal<C> total{data(losses),        data(weights),    losses.numel(),
+                             losses.strides()[0], data(on.divisor), problem.reduction == Reduction::mean};
+    launch(op, double(losses.numel()), on.divisor, std::array{&losses, &weights}, total);
   });
   const bool single = problem.reduction != Reduction::none;
   Tensor out = copied(single ? on.divisor.select(0, 0) : on.facts.select(on.dim, kLoss), device, input.dtype());

@@ -3,6 +3,7 @@
 #include <cmath>
 
 #include <lockstep/tensor/batch_shard.h>
+#include <lockstep/tensor/kernels/cuda/pack.h>
 
 #include "autograd/record.h"
 #include "core/text.h"
@@ -55,16 +56,32 @@ struct DropoutKernel {
     const GeneratorState start = mask.start.get();
     const PhiloxBlock block =
         philox(philox_counter(start.stream, start.offset + std::uint64_t(global / 4)), philox_key(start.seed));
+    const auto value = [&](std::uint32_t word, const T& from) {
+      return word < mask.threshold ? T(0) : T(ComputeType<T>(from) * ComputeType<T>(mask.scale));
+    };
+    using Four = gpu::Pack<T, 4>;
+    if (most == 4 && first + 4 <= count && gpu::is_aligned<4>(x) && gpu::is_aligned<4>(out)) {
+      const Four from = *reinterpret_cast<const Four*>(x + first);
+      Four to;
+      gpu::unrolled<4>([&](int k) { to.values[k] = value(block.words[k], from.values[k]); });
+      *reinterpret_cast<Four*>(out + first) = to;
+      return;
+    }
     for (int k = 0; k < most && first + k < count; ++k)
-      out[first + k] = block.words[(global + k) % 4] < mask.threshold
-                           ? T(0)
-                           : T(ComputeType<T>(x[first + k]) * ComputeType<T>(mask.scale));
+      out[first + k] = value(word_at(block, int((global + k) % 4)), x[first + k]);
   }
 
  private:
   LOCKSTEP_HD bool by_blocks() const {
     return mask.place.first % 4 == 0 &&
            (mask.place.run >= count || (mask.place.run % 4 == 0 && mask.place.stride % 4 == 0));
+  }
+
+  // Selected: an index that is not a constant would put the words into memory.
+  LOCKSTEP_HD static std::uint32_t word_at(const PhiloxBlock& block, int at) {
+    const std::uint32_t low = at == 0 ? block.words[0] : block.words[1],
+                        high = at == 2 ? block.words[2] : block.words[3];
+    return at < 2 ? low : high;
   }
 
   // Elements [at, at + length), which are `global` and the following of the whole batch.

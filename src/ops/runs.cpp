@@ -2,6 +2,7 @@
 
 #include <cstring>
 
+#include <lockstep/tensor/kernels/cuda/pack.h>
 #include <lockstep/tensor/kernels/cuda/walk.h>
 #include <lockstep/tensor/kernels/visit.h>
 #include "autograd/record.h"
@@ -79,10 +80,12 @@ struct TakeRuns {
 
 // Every element of the result is one task's: no two add to it at once. On the host a task walks through all indices. On
 // a GPU they are sorted and cut into segments: a thread adds what its segment has of one place; then the first segment
-// of a place that goes on into others adds theirs, so that a place with many indices makes no long chain.
-template <class T>
+// of a place that goes on into others adds theirs, so that a place with many indices makes no long chain. There a
+// thread has kPack neighbouring elements of a run.
+template <class T, int kPack>
 struct AddRuns {
   using C = ComputeType<T>;
+  using Sums = gpu::Pack<C, kPack>;
   static constexpr std::int64_t kBlock = 64;    // elements of a run that are one task's
   static constexpr std::int64_t kSegment = 32;  // indices
 
@@ -93,7 +96,7 @@ struct AddRuns {
   C* to;                      // zeros
   C* partial;  // [outer, segments, 2, inner] on a GPU: of a place from the segment before; of one that goes on
   std::int64_t skipped;
-  gpu::Divisor by_inner, by_segments;
+  gpu::Divisor by_packs, by_segments;  // packs of a run
 
   static std::int64_t segments_of(const Runs& runs) { return (runs.indices + kSegment - 1) / kSegment; }
 
@@ -109,39 +112,39 @@ struct AddRuns {
   }
 
   int passes() const { return 2; }
-  std::int64_t items() const { return runs.outer * segments_of(runs) * runs.inner; }
+  std::int64_t items() const { return runs.outer * segments_of(runs) * by_packs.divisor(); }
   LOCKSTEP_HD void item(int, bool last, std::int64_t i) const {
-    const std::int64_t row = by_inner.quotient(i), element = i - row * runs.inner;
+    const std::int64_t row = by_packs.quotient(i), element = (i - row * by_packs.divisor()) * kPack;
     const std::int64_t outer = by_segments.quotient(row), segment = row - outer * by_segments.divisor();
     const std::int64_t begin = segment * kSegment;
     const std::int64_t end = begin + kSegment < runs.indices ? begin + kSegment : runs.indices;
-    const auto part = [&](std::int64_t of, int which) -> C& {
-      return partial[((outer * by_segments.divisor() + of) * 2 + which) * runs.inner + element];
+    const auto part = [&](std::int64_t of, int which) {
+      return partial + ((outer * by_segments.divisor() + of) * 2 + which) * runs.inner + element;
     };
-    const auto target = [&](std::int64_t place) -> C& {
-      return to[(outer * runs.places + place) * runs.inner + element];
+    const auto target = [&](std::int64_t place) { return to + (outer * runs.places + place) * runs.inner + element; };
+    const auto read = [](const auto* at) {
+      return *reinterpret_cast<const gpu::Pack<std::remove_cvref_t<decltype(*at)>, kPack>*>(at);
+    };
+    const auto put = [](C* at, const Sums& sum) { *reinterpret_cast<Sums*>(at) = sum; };
+    const auto add = [](Sums& sum, const auto& more) {
+      gpu::unrolled<kPack>([&](int k) { sum.values[k] += C(more.values[k]); });
     };
     if (last) {
       const std::int64_t place = place_at(end - 1);
       if (is_left_out(place) || !goes_on(place, end) || (place_at(begin) == place && comes_in(place, begin))) return;
-      C sum = part(segment, 1);
+      Sums sum = read(part(segment, 1));
       for (std::int64_t next = segment + 1; next < by_segments.divisor() && place_at(next * kSegment) == place; ++next)
-        sum += part(next, 0);
-      target(place) = sum;
-      return;
+        add(sum, read(part(next, 0)));
+      return put(target(place), sum);
     }
     for (std::int64_t next = begin; next < end;) {
       const std::int64_t first = next, place = place_at(first);
-      C sum = 0;
+      Sums sum = {};
       for (; next < end && place_at(next) == place; ++next)
-        sum += C(from[(outer * runs.indices + order[next]) * runs.inner + element]);
+        add(sum, read(from + (outer * runs.indices + order[next]) * runs.inner + element));
       if (is_left_out(place)) continue;
-      if (first == begin && comes_in(place, begin))
-        part(segment, 0) = sum;
-      else if (next == end && goes_on(place, end))
-        part(segment, 1) = sum;
-      else
-        target(place) = sum;
+      const bool came = first == begin && comes_in(place, begin), goes = next == end && goes_on(place, end);
+      put(came || goes ? part(segment, came ? 0 : 1) : target(place), sum);
     }
   }
 
@@ -220,25 +223,32 @@ Tensor add_runs(const char* op, const Tensor& x, int dim, const Tensor& index, s
     if (sums.numel() == 0 || x.numel() == 0) return sums.to(x.dtype());
     const Tensor order = order_on_gpu(op, places, 0);
     const Runs runs = runs_of(sizes, dim, size, index.numel());
-    const std::int64_t segments = AddRuns<T>::segments_of(runs);
+    const std::int64_t segments = AddRuns<T, 1>::segments_of(runs);
     DeviceState& device = *x.impl()->storage->device;
     const bool by_grids = device.backend.launches_grids();
     const Tensor partial =
         by_grids ? make_tensor(device, {runs.outer, segments, 2, runs.inner}, kDTypeOf<C>) : Tensor();
-    const AddRuns<T> kernel{runs,
-                            reinterpret_cast<const T*>(dense.impl()->data()),
-                            indices_of(places),
-                            indices_of(order),
-                            reinterpret_cast<C*>(sums.impl()->data()),
-                            by_grids ? reinterpret_cast<C*>(partial.impl()->data()) : nullptr,
-                            skipped.index,
-                            gpu::Divisor(runs.inner),
-                            gpu::Divisor(segments)};
-    const std::array read = {&dense, &places, &order};
-    if (by_grids)
-      launch("add_runs", double(x.numel()), std::array{&sums, &partial}, read, kernel);
+    const auto add = [&]<int kPack>() {
+      const AddRuns<T, kPack> kernel{runs,
+                                     reinterpret_cast<const T*>(dense.impl()->data()),
+                                     indices_of(places),
+                                     indices_of(order),
+                                     reinterpret_cast<C*>(sums.impl()->data()),
+                                     by_grids ? reinterpret_cast<C*>(partial.impl()->data()) : nullptr,
+                                     skipped.index,
+                                     gpu::Divisor(runs.inner / kPack),
+                                     gpu::Divisor(segments)};
+      const std::array read = {&dense, &places, &order};
+      if (by_grids)
+        launch("add_runs", double(x.numel()), std::array{&sums, &partial}, read, kernel);
+      else
+        launch("add_runs", double(x.numel()), sums, read, kernel);
+    };
+    constexpr int kPack = int(16 / sizeof(C));  // new memory is aligned; dense may be a view
+    if (by_grids && runs.inner % kPack == 0 && gpu::is_aligned<kPack>(reinterpret_cast<const T*>(dense.impl()->data())))
+      add.template operator()<kPack>();
     else
-      launch("add_runs", double(x.numel()), sums, read, kernel);
+      add.template operator()<1>();
     return sums.to(x.dtype());
   });
   if (records(x))

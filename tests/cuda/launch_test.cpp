@@ -101,6 +101,21 @@ TEST_F(Launches, RowsOfWholePacksHaveAThreadForEachPack) {
   EXPECT_EQ(blocks.at(0).blocks.x, 4096u);
 }
 
+TEST_F(Launches, TheLossesOfManyRowsAreAddedByManyBlocks) {
+  const auto launches_of = [](std::int64_t rows) {
+    const Tensor x = empty({rows, 10}, {.device = "cuda:0"});
+    const Tensor target = empty({rows}, {.dtype = kInt64, .device = "cuda:0"});
+    return of([&] { nn::cross_entropy(x, target); });
+  };
+  const auto few = launches_of(4095), many = launches_of(1 << 20);
+  ASSERT_EQ(many.size(), few.size() + 1);
+  std::vector<unsigned> of_few, of_many;
+  for (const Launch& launch : few) of_few.push_back(launch.blocks.x);
+  for (const Launch& launch : many) of_many.push_back(launch.blocks.x);
+  EXPECT_EQ(std::ranges::count(of_few, 1u), std::ranges::count(of_many, 1u)) << "one block adds the pieces";
+  EXPECT_EQ(std::ranges::count(of_many, 512u), 1) << "a block for every 2048 rows";
+}
+
 TEST_F(Launches, BatchNormIsThreeLaunchesEachWayAndOneInEvaluation) {
   for (const DType dtype : {kFloat32, kFloat16})
     for (const bool last : {false, true}) {
@@ -149,6 +164,20 @@ TEST_F(Launches, RowsOfAnEmbeddingAreTakenInPacks) {
   const auto launches = of([&] { embedding(weight, index); });
   ASSERT_FALSE(launches.empty());
   EXPECT_EQ(launches.back().blocks.x, 1024 * 768 / 4 / 256u);
+}
+
+// A segment has 32 indices.
+TEST_F(Launches, GradientsOfAnEmbeddingAreAddedInPacks) {
+  for (const auto& [width, packs] : std::vector<std::pair<std::int64_t, std::int64_t>>{{768, 192}, {769, 769}}) {
+    const Tensor weight = empty({50257, width}, {.device = "cuda:0"}).requires_grad_();
+    const Tensor index = empty({1024}, {.dtype = kInt64, .device = "cuda:0"});
+    const std::vector<Tensor> y = {embedding(weight, index)}, seed = {empty({1024, width}, {.device = "cuda:0"})};
+    settings().launches.clear();
+    gradients(y, std::vector<Tensor>{weight}, seed);
+    const std::int64_t blocks = (1024 / 32 * packs + 255) / 256;
+    EXPECT_EQ(std::ranges::count(settings().launches, blocks, [](const Launch& launch) { return launch.blocks.x; }), 2)
+        << "a launch for the segments, and one for what goes on into others";
+  }
 }
 
 TEST_F(Launches, ShortRowsAreCopiedByAKernel) {

@@ -167,17 +167,21 @@ TEST(Embedding, GradientDoesNotDependOnThreads) {
 TEST(Embedding, GradientOfPlacesWithManyIndices) {
   const TestDevices devices(1);
   manual_seed(8);
-  for (const std::int64_t count : {1, 31, 32, 33, 64, 700}) {
-    const Tensor often = randint(0, 4, {count}) * (randint(0, 3, {count}) > 0).to(kInt64) + 2;
-    const Tensor pull = randint(-4, 5, {count, 3}).to(kFloat32);
-    const auto gradient = [&](Device device, std::optional<std::int64_t> padding) {
-      Tensor weight = zeros({7, 3}, {.device = device}).requires_grad_();
-      sum(embedding(weight, often.to(device), padding) * pull.to(device)).backward();
-      return values(weight.grad());
-    };
-    for (const std::optional<std::int64_t> padding : {std::optional<std::int64_t>(), std::optional<std::int64_t>(2)})
-      EXPECT_EQ(gradient(Device(), padding), gradient(Device::cuda(0), padding)) << count;
-  }
+  for (const std::int64_t count : {1, 31, 32, 33, 64, 700})
+    for (const std::int64_t width : {3, 4, 8}) {  // by elements, and by packs
+      const Tensor often = randint(0, 4, {count}) * (randint(0, 3, {count}) > 0).to(kInt64) + 2;
+      const Tensor pull = randint(-4, 5, {count, width}).to(kFloat32);
+      const auto gradient = [&](Device device, std::optional<std::int64_t> padding, std::int64_t shift) {
+        Tensor weight = zeros({7, width}, {.device = device}).requires_grad_();
+        Tensor seed = zeros({count * width + shift}, {.device = device}).narrow(0, shift, count * width);
+        seed.copy_(pull.reshape({count * width}).to(device));  // with a shift it begins within a pack
+        embedding(weight, often.to(device), padding).backward(seed.view({count, width}));
+        return values(weight.grad());
+      };
+      for (const std::optional<std::int64_t> padding : {std::optional<std::int64_t>(), std::optional<std::int64_t>(2)})
+        for (const std::int64_t shift : {0, 1})
+          EXPECT_EQ(gradient(Device(), padding, 0), gradient(Device::cuda(0), padding, shift)) << count;
+    }
 }
 
 TEST(Runs, AddInTheOrderOfTheIndicesOnDevices) {

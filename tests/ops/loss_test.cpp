@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "ops/all_ops.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -141,6 +142,23 @@ TEST(CrossEntropy, GivesTheSameBitsEachTime) {
     return std::pair(loss.item<float>(), leaf.grad().to_vector<float>());
   };
   EXPECT_EQ(run(), run());
+}
+
+// So many that a device adds them in pieces. Equal logits: the loss of a row is log(classes) by definition.
+TEST(CrossEntropy, OfManyRows) {
+  const TestDevices devices(1);
+  for (const std::int64_t rows : {2047, 4096, 4100, 10'001}) {
+    const Tensor target = remainder(arange(0, double(rows), 1, {.dtype = kInt64}), 3), weight = tensor({1.0, 2.0, 4.0});
+    double total = 0;
+    for (std::int64_t r = 0; r < rows; ++r) total += double(1 << r % 3);
+    const auto loss = [&](Reduction reduction) {
+      return cross_entropy(zeros({rows, 3}, {.dtype = kFloat64}).cuda(), target.cuda(),
+                           {.weight = weight.to(kFloat64).cuda(), .reduction = reduction})
+          .item<double>();
+    };
+    EXPECT_NEAR(loss(Reduction::sum), total * std::log(3.0), 1e-9 * total) << rows;
+    EXPECT_NEAR(loss(Reduction::mean), std::log(3.0), 1e-12) << rows;
+  }
 }
 
 TEST(CrossEntropy, HasAName) {

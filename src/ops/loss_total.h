@@ -1,0 +1,39 @@
+// The total of the losses of many rows: their sum, or their mean by weight.
+#pragma once
+
+#include <cstdint>
+
+#include <lockstep/tensor/kernels/row_team.h>
+
+#include "tensor/kernels/launch.h"
+
+namespace lockstep {
+
+/// On a GPU in one grid for a few rows, else in two (ops/loss_total_cuda.h).
+template <class Element>
+struct LossTotal {
+  using C = Element;
+
+  const C *losses, *weights;
+  std::int64_t rows, step;  // in elements, from one row's to the next's
+  C* total;                 // {the sum or the mean; what the losses were divided by}
+  bool mean;
+
+  void operator()(const KernelContext&) const {
+    store(sum_over(OneThread(), rows, [this](std::int64_t r) { return of_row(r); }));
+  }
+
+  LOCKSTEP_HD TwoSums<double> of_row(std::int64_t r) const {
+    return {double(losses[r * step]), double(weights[r * step])};
+  }
+  LOCKSTEP_HD void store(const TwoSums<double>& sums) const {
+    total[0] = C(mean ? sums.first / sums.second : sums.first);
+    total[1] = C(mean ? sums.second : 1);
+  }
+};
+
+}  // namespace lockstep
+
+#ifdef LOCKSTEP_DEVICE_FORMS
+#include "ops/loss_total_cuda.h"
+#endif
