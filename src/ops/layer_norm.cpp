@@ -1,4 +1,5 @@
 // layer_norm and group_norm: rows are normalized in one kernel, with weight and bias where they lie along the rows.
+// (Those of group_norm do not; on a GPU it has kernels of its own, ops/group_norm.h.)
 #include <span>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "autograd/record.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
+#include "ops/group_norm.h"
 #include "ops/norm_gradient.h"
 #include "ops/reduced_dims.h"
 #include "ops/wide.h"
@@ -176,6 +178,7 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   check_affine("group_norm", x, weight, {channels});
   check_affine("group_norm", x, bias, {channels});
   if (x.numel() == 0) return affine(x.clone(), per_channel(weight, x.dim()), per_channel(bias, x.dim()));
+  if (x.impl()->storage->device->backend.launches_grids()) return group_norm_by_grids(x, groups, weight, bias, eps);
   const Problem problem{"group_norm", "GroupNorm", x.reshape({batch * groups, x.numel() / (batch * groups)}),
                         {},           {},          eps};
   return affine(normalize_rows(problem, {}).reshape(x.sizes()), per_channel(weight, x.dim()),

@@ -116,6 +116,19 @@ TEST_F(Launches, TheLossesOfManyRowsAreAddedByManyBlocks) {
   EXPECT_EQ(std::ranges::count(of_many, 512u), 1) << "a block for every 2048 rows";
 }
 
+TEST_F(Launches, GroupNormIsOneLaunchAndTwo) {
+  for (const DType dtype : {kFloat32, kBFloat16})
+    for (const std::int64_t groups : {1, 32, 256}) {
+      const TensorOptions options = {.dtype = dtype, .device = "cuda:0"};
+      const Tensor x = empty({64, 256, 14, 14}, options).requires_grad_(), w = empty({256}, options).requires_grad_(),
+                   b = empty({256}, options).requires_grad_();
+      EXPECT_EQ(of([&] { nn::group_norm(x, groups, w, b); }).size(), 1u);
+      EXPECT_EQ(of([&] { nn::instance_norm(x, {}, {}, w, b); }).size(), 1u);
+      EXPECT_EQ(launches_of_backward({x, w, b}, [&] { return nn::group_norm(x, groups, w, b); }), 2u);
+      EXPECT_EQ(launches_of_backward({x}, [&] { return nn::group_norm(x, groups, w.detach(), b.detach()); }), 1u);
+    }
+}
+
 TEST_F(Launches, BatchNormIsThreeLaunchesEachWayAndOneInEvaluation) {
   for (const DType dtype : {kFloat32, kFloat16})
     for (const bool last : {false, true}) {

@@ -1,6 +1,8 @@
 #include <lockstep/autograd/autograd.h>
 
+#include "core/text.h"
 #include "ops/checks.h"
+#include "support/test_devices.h"
 
 namespace lockstep {
 namespace {
@@ -31,6 +33,69 @@ TEST(GroupNorm, OverEachGroup) {
   const Tensor expected = normalized(x.view({2, 3, 10}), {2}, 1e-5).view({2, 6, 5}) * weight.view({1, 6, 1});
   EXPECT_LT(greatest_difference(group_norm(x, 3, weight), expected), 1e-14);
   EXPECT_THROW(group_norm(x, 4), ShapeError);
+}
+
+struct Groups {
+  Shape sizes;
+  std::int64_t groups;
+};
+
+// Groups of one channel, of a few, and of so many that a channel has a part of a GPU's block; channels of one element,
+// of whole packs and of others. Against the definition, with its gradients by autograd, on the CPU.
+TEST(GroupNorm, OnADeviceAndItsGradients) {
+  const TestDevices devices(1);
+  for (const auto& [sizes, groups] : std::vector<Groups>{{{2, 6, 5}, 3},
+                                                         {{3, 64, 3}, 1},
+                                                         {{2, 32, 40}, 32},
+                                                         {{1, 4, 9, 7}, 2},
+                                                         {{2, 40}, 1},
+                                                         {{2, 8, 16, 20}, 2},
+                                                         {{5, 70, 4}, 2},
+                                                         {{1, 2, 3001}, 1}}) {
+    SCOPED_TRACE(text(sizes, " in ", groups));
+    const std::int64_t batch = sizes[0], channels = sizes[1];
+    Shape by_channel = Shape::filled(sizes.rank(), 1);
+    by_channel[1] = channels;
+    const Tensor x = random_doubles(sizes), w = random_doubles({channels}), b = random_doubles({channels}),
+                 pull = random_doubles(sizes);
+    const auto defined = [&](const Tensor& v, const Tensor& weight, const Tensor& bias) {
+      const Tensor rows = v.reshape({batch, groups, v.numel() / batch / groups});
+      return normalized(rows, {2}, 1e-5).reshape(sizes) * weight.reshape(by_channel) + bias.reshape(by_channel);
+    };
+    const auto all_gradients = [&](const Inputs& in, const auto& f, bool again) {
+      Inputs leaves;
+      for (const Tensor& each : in) leaves.push_back(each.clone().requires_grad_());
+      const Inputs y = {f(leaves[0], leaves[1], leaves[2])}, seed = {pull.to(in[0].device())};
+      return gradients(y, leaves, seed, {.create_graph = again});
+    };
+    const auto grouped = [groups](const Tensor& v, const Tensor& weight, const Tensor& bias) {
+      return group_norm(v, groups, weight, bias);
+    };
+    const Tensor expected = defined(x, w, b);
+    EXPECT_LT(greatest_difference(grouped(x.cuda(), w.cuda(), b.cuda()).to(Device()), expected), 1e-11);
+    EXPECT_LT(greatest_difference(group_norm(x.cuda(), groups).to(Device()), defined(x, ones_like(w), zeros_like(b))),
+              1e-11);
+    const Inputs wanted = all_gradients({x, w, b}, defined, false);
+    for (const bool again : {false, true}) {
+      const Inputs got = all_gradients({x.cuda(), w.cuda(), b.cuda()}, grouped, again);
+      for (std::size_t i = 0; i < got.size(); ++i)
+        EXPECT_LT(greatest_difference(got[i].detach().to(Device()), wanted[i]), 1e-9) << "input " << i;
+    }
+    for (std::size_t only = 0; only < 3; ++only) {  // others need none
+      Inputs in = {x.cuda(), w.cuda(), b.cuda()};
+      in[only].requires_grad_();
+      const Inputs y = {grouped(in[0], in[1], in[2])}, seed = {pull.cuda()};
+      const Inputs got = gradients(y, Inputs{in[only]}, seed);
+      EXPECT_LT(greatest_difference(got[0].to(Device()), wanted[only]), 1e-9) << "input " << only << " alone";
+    }
+    for (const DType dtype : {kFloat32, kFloat16}) {
+      const auto narrow = [dtype](const Tensor& v) { return v.to(dtype).cuda(); };
+      const auto wide = [dtype](const Tensor& v) { return v.to(dtype).to(kFloat64); };
+      EXPECT_LT(greatest_difference(grouped(narrow(x), narrow(w), narrow(b)).to(Device()).to(kFloat64),
+                                    defined(wide(x), wide(w), wide(b))),
+                dtype == kFloat32 ? 1e-4 : 2e-2);
+    }
+  }
 }
 
 TEST(BatchNorm, TrainingUpdatesTheRunningStatistics) {

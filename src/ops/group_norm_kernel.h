@@ -1,0 +1,66 @@
+// group_norm on a GPU: one grid forward; backward one for the gradient of x and for each image's sums for weight and
+// bias, and one that adds the images' sums (ops/group_norm_cuda.h). On the host it is composed (ops/layer_norm.cpp).
+#pragma once
+
+#include <cstdint>
+#include <stdexcept>
+
+#include <lockstep/tensor/kernels/cuda/walk.h>
+
+#include "ops/norm_gradient.h"
+#include "tensor/kernels/launch.h"
+
+namespace lockstep {
+
+/// Dense images [batch, groups, channels of a group, inner]. A row is what one group has of one image.
+struct GroupExtent {
+  std::int64_t batch, groups, of_group, inner;
+
+  LOCKSTEP_HD std::int64_t rows() const { return batch * groups; }
+  LOCKSTEP_HD std::int64_t length() const { return of_group * inner; }
+  LOCKSTEP_HD std::int64_t channels() const { return groups * of_group; }
+};
+
+template <class Element>
+struct GroupNormKernel {
+  using T = Element;
+  using C = ComputeType<T>;
+
+  GroupExtent extent;
+  C eps;
+  const T *x, *weight, *bias;  // weight, bias: [channels], or null
+  T* y;
+
+  void operator()(const KernelContext&) const { throw std::logic_error("group norm of the host is composed"); }
+};
+
+template <class Element>
+struct GroupGradientKernel {
+  using T = Element;
+  using C = ComputeType<T>;
+  static constexpr int kSums = 2;  // of g y, and of g
+
+  GroupExtent extent;
+  C eps;
+  const T *g, *x, *weight;  // weight: or null
+  T* of_x;
+  T *of_weight, *of_bias;  // [channels], or null
+  C* partial;              // [batch, kSums, channels]
+  std::int64_t length;     // channels: for the grid that adds the images' sums
+
+  LOCKSTEP_HD std::int64_t pieces() const { return extent.batch; }
+  LOCKSTEP_HD void store(std::int64_t c, double sum) const {
+    if (c < length) {
+      if (of_weight) of_weight[c] = T(C(sum));
+    } else if (of_bias) {
+      of_bias[c - length] = T(C(sum));
+    }
+  }
+  void operator()(const KernelContext&) const { throw std::logic_error("group norm of the host is composed"); }
+};
+
+}  // namespace lockstep
+
+#ifdef LOCKSTEP_DEVICE_FORMS
+#include "ops/group_norm_cuda.h"
+#endif
