@@ -28,6 +28,9 @@ template __global__ void map_packs<4, Add, float, float, float>(Add, Walk<3>, st
 template __global__ void map_packs<8, Add, Half, Half, Half>(Add, Walk<3>, std::int64_t, unsigned, Half*, const Half*,
                                                              const Half*);
 
+template __global__ void map_strided<Add, float, float, float>(Add, Walk<3>, std::int64_t, float*, const float*,
+                                                               const float*);
+
 struct Total {
   using Accumulator = float;
   LOCKSTEP_HD float identity() const { return 0; }
@@ -41,6 +44,9 @@ template __global__ void reduce_dense_rows<Team::one_warp, 8, Total, Half, Half>
                                                                                  Target<Total, Half>);
 template __global__ void reduce_rows<Team::one_warp, Total, float, float>(Total, Cut, Source<float>,
                                                                           Target<Total, float>);
+template __global__ void reduce_columns<Total, float, float>(Total, Cut, const float*, std::int64_t,
+                                                             Target<Total, float>);
+template __global__ void reduce_partial<Total, float>(Total, Cut, Walk<2>, Target<Total, float>);
 
 struct Squares {
   LOCKSTEP_HD double identity() const { return 0; }
@@ -52,6 +58,7 @@ template __global__ void multi_reduce_pieces<Squares, float>(Squares, PieceTable
 template __global__ void norm_gradient_packs<4, 2>(NormGradientKernel<float, true>, TeamShape);
 template __global__ void norm_gradient_packs<4, 8>(NormGradientKernel<float, true>, TeamShape);
 template __global__ void norm_gradient_packs<8, 4>(NormGradientKernel<BFloat16, true>, TeamShape);
+template __global__ void norm_gradient_packs<8, 4>(NormGradientKernel<Half, true>, TeamShape);
 
 template __global__ void channel_sums<true, 4>(BatchStatisticsKernel<float>, Divisor, Divisor);
 template __global__ void channel_sums<false, 8>(BatchStatisticsKernel<Half>, Divisor, Divisor);

@@ -1,0 +1,10 @@
+// The kernels of all optimizers, whose PTX check_ptx reads.
+#include "optim/adadelta.cpp"
+#include "optim/adagrad.cpp"
+#include "optim/adam.cpp"
+#include "optim/adamax.cpp"
+#include "optim/clip.cpp"
+#include "optim/grad_scaler.cpp"
+#include "optim/nadam.cpp"
+#include "optim/rmsprop.cpp"
+#include "optim/sgd.cpp"
