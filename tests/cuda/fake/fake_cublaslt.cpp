@@ -161,6 +161,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
   if (c != d) fake::complain("c is not d");
   if (adds_bias(of(product)) && !of(product).get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr))
     fake::complain("an epilogue adds a bias that is not there");
+  const auto held = fake::lock();  // several threads count
   fake::machine().epilogues_used += (epilogue_of(of(product)) & (CUBLASLT_EPILOGUE_RELU | CUBLASLT_EPILOGUE_GELU)) != 0;
   if (of(A).type != of(B).type || of(A).type != of(C).type) fake::complain("matrices of several types");
   ++fake::machine().products;

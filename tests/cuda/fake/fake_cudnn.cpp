@@ -188,6 +188,7 @@ cudnnStatus_t execute(cudnnHandle_t handle, const CudnnObject& plan, const Cudnn
   }
   void* const workspace = pack.get<void*>(CUDNN_ATTR_VARIANT_PACK_WORKSPACE);
   expect_memory("cudnnBackendExecute", workspace, std::size_t(kWorkspaceBytes), handle->card);
+  const auto held = lock();  // several threads count
   machine().cudnn_engine = plan.child(CUDNN_ATTR_EXECUTION_PLAN_ENGINE_CONFIG).engine;
   use_kernel(&plan);
   ++machine().convolutions;
