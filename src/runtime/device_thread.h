@@ -1,5 +1,6 @@
-// Persistent host threads. Each device has one: replicas run on it, and so does their part of backward. Reservations, by
-// which passes take devices. All is safe from any thread.
+// Persistent host threads. Each device has one: replicas run on it, and so does their part of backward. So have the
+// buckets of each model: parallel/gradient_buckets_impl.h. Reservations, by which passes take devices. All is safe from
+// any thread.
 #pragma once
 
 #include <deque>
