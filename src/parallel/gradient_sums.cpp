@@ -48,9 +48,10 @@ void GradientBuckets::Impl::take_order(std::span<const Replica* const> leaves) {
 
 // Where this throws, the launcher is done with the buckets: they may go.
 void GradientBuckets::Impl::start_sums(std::span<const Replica* const> leaves) {
+  expect(leaves);
+  if (is_alone()) return;
   try {
-    expect(leaves);
-    if (!is_alone()) use_elsewhere->tell(used());
+    use_elsewhere->tell(used());
   } catch (...) {
     await_launches();
     throw;
