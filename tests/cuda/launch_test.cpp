@@ -101,6 +101,14 @@ TEST_F(Launches, RowsOfWholePacksHaveAThreadForEachPack) {
   EXPECT_EQ(blocks.at(0).blocks.x, 4096u);
 }
 
+TEST_F(Launches, DropoutIsOneLaunchEachWay) {
+  const Tensor x = empty({4096, 768}, {.device = "cuda:0"}).requires_grad_();
+  const std::vector<Launch> launches = of([&] { dropout(x.detach(), 0.1); });
+  ASSERT_EQ(launches.size(), 1u);
+  EXPECT_EQ(launches[0].blocks.x, 4096 * 768 / 4 / 256u) << "a thread for every four elements";
+  EXPECT_EQ(launches_of_backward({x}, [&] { return dropout(x, 0.1); }), 1u);
+}
+
 TEST_F(Launches, TheLossesOfManyRowsAreAddedByManyBlocks) {
   const auto launches_of = [](std::int64_t rows) {
     const Tensor x = empty({rows, 10}, {.device = "cuda:0"});
