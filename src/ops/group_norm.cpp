@@ -69,9 +69,13 @@ GroupFlows group_flows_by_grids(const GroupProblem& of, const Tensor& any_g, con
     return is_wanted ? make_beside(x, sizes, x.dtype()) : Tensor();
   };
   const GroupFlows out = {make(wanted.x, x.sizes()), make(wanted.weight, {channels}), make(wanted.bias, {channels})};
+  const Tensor partial = make_beside(x, {of.extent.batch, 2, channels}, wide_dtype(x.dtype()));
+  const auto or_partial = [&](const Tensor& tensor) { return tensor.defined() ? &tensor : &partial; };
+  const std::array<const Tensor*, 4> written = {&partial, or_partial(out.x), or_partial(out.weight),
+                                                or_partial(out.bias)};
+  const std::array<const Tensor*, 3> read = {&g, &x, weight.defined() ? &weight : &x};
   visit_floating("group_norm", x.dtype(), [&]<class T>() {
     using C = ComputeType<T>;
-    const Tensor partial = make_beside(x, {of.extent.batch, 2, channels}, wide_dtype(x.dtype()));
     const GroupGradientKernel<T> kernel{of.extent,
                                         C(of.eps),
                                         group_data<const T>(g),
@@ -82,11 +86,7 @@ GroupFlows group_flows_by_grids(const GroupProblem& of, const Tensor& any_g, con
                                         group_data<T>(out.bias),
                                         group_data<C>(partial),
                                         channels};
-    const auto or_partial = [&](const Tensor& tensor) { return tensor.defined() ? &tensor : &partial; };
-    const auto or_x = [&](const Tensor& tensor) { return tensor.defined() ? &tensor : &x; };
-    launch("group_norm_gradient", 18 * double(x.numel()),
-           std::array<const Tensor*, 4>{&partial, or_partial(out.x), or_partial(out.weight), or_partial(out.bias)},
-           std::array<const Tensor*, 3>{&g, &x, or_x(weight)}, kernel);
+    launch("group_norm_gradient", 18 * double(x.numel()), written, read, kernel);
   });
   return out;
 }
@@ -98,12 +98,11 @@ Tensor group_norm_by_grids(const Tensor& x, std::int64_t groups, const Tensor& w
   const GroupProblem problem{{batch, groups, channels / groups, x.numel() / batch / channels}, eps};
   const Tensor from = dense_form(x), by = dense_form(weight), plus = dense_form(bias);
   Tensor out = make_beside(x, x.sizes(), x.dtype());
+  const std::array<const Tensor*, 3> read = {&from, by.defined() ? &by : &from, plus.defined() ? &plus : &from};
   visit_floating("group_norm", x.dtype(), [&]<class T>() {
     const GroupNormKernel<T> kernel{problem.extent,          ComputeType<T>(eps),       group_data<const T>(from),
                                     group_data<const T>(by), group_data<const T>(plus), group_data<T>(out)};
-    const auto or_x = [&](const Tensor& tensor) { return tensor.defined() ? &tensor : &from; };
-    launch("group_norm", 10 * double(x.numel()), out, std::array<const Tensor*, 3>{&from, or_x(by), or_x(plus)},
-           kernel);
+    launch("group_norm", 10 * double(x.numel()), out, read, kernel);
   });
   std::vector<Tensor> inputs = {x};
   if (weight.defined()) inputs.push_back(weight);

@@ -84,13 +84,13 @@ TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
 }
 
 TEST_F(WithoutDriver, NcclRefusesToConnect) {
-  EXPECT_THROW(make_nccl_communicator({{0, 0}, {1, 1}}, Peers{})->start(), Error);
+  EXPECT_THROW(make_nccl_communicator({{0, 0}, {1, 1}}, Peers{}, {})->start(), Error);
 }
 
 // All of NCCL that one card can show: devices that share a card have no use for it. Its self-test sums a number.
 TEST(WithDriver, NcclConnectsASingleRankAndSumsItsNumber) {
   if (find_cuda_cards().count == 0) GTEST_SKIP() << "no driver answers here";
-  EXPECT_NO_THROW(make_nccl_communicator({{0, 0}}, Peers{})->start());
+  EXPECT_NO_THROW(make_nccl_communicator({{0, 0}}, Peers{}, {})->start());
 }
 
 bool is_loaded(const std::string& file) { return dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr; }
