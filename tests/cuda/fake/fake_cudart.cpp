@@ -108,6 +108,21 @@ cudaError_t release(void* memory) {
 
 std::multiset<const std::byte*> reads;  // where copies that are on their way read
 
+// One of them. It ends with the copy, or with the stream if that goes first.
+class Read {
+ public:
+  explicit Read(const std::byte* from) : at_(reads.insert(from)) {}  // with the lock held
+  ~Read() {
+    const auto held = lock();
+    reads.erase(at_);
+  }
+  Read(const Read&) = delete;
+  Read& operator=(const Read&) = delete;
+
+ private:
+  std::multiset<const std::byte*>::iterator at_;
+};
+
 std::set<std::pair<int, const void*>> loaded_kernels;  // by card
 
 // A copy or a fill.
@@ -116,11 +131,7 @@ cudaError_t enqueue_copy(cudaStream_t stream, std::function<void()> run, const v
   ++machine().copies;
   const auto* const read = static_cast<const std::byte*>(from);
   if (!read || is_capturing(stream) || state(stream->card) != cudaSuccess) return enqueue(stream, std::move(run));
-  reads.insert(read);
-  return enqueue(stream, [run = std::move(run), read] {
-    run();
-    reads.erase(reads.find(read));
-  });
+  return enqueue(stream, [run = std::move(run), reading = std::make_shared<Read>(read)] { run(); });
 }
 
 // Not more than cudaDeviceProp::memPitch.
