@@ -92,11 +92,11 @@ std::vector<Values> emulated() {
 }
 
 // Sorted, with the files' names from src or include on: a compiler knows files by the paths that it was given, which a
-// compiler cache may make relative.
+// compiler cache may make relative and an option of the build cuts short.
 std::vector<Site> within_sources(std::vector<Site> sites) {
   for (Site& site : sites) {
-    const std::size_t inner = site.file.rfind("/include/");
-    site.file = site.file.substr(inner != std::string_view::npos ? inner : site.file.rfind("/src/"));
+    const std::size_t inner = site.file.rfind("include/lockstep/");
+    site.file = site.file.substr(inner != std::string_view::npos ? inner : site.file.rfind("src/"));
   }
   std::ranges::sort(sites);
   return sites;
