@@ -1,7 +1,7 @@
 // Several processes on one machine: a training step, and sums of bytes beside MPI_Allreduce.
 //   mpirun -n P processes step|sums [--simulate N]
 // step: the mlp of PyTorch's DistributedDataParallel over gloo, 784-512-256-10, 256 rows in all, SGD with momentum.
-// sums: all-reduces of float32 along the chain of processes, and by MPI_Allreduce, in turns.
+// sums: all-reduces of float32, and MPI_Allreduce of the same bytes, in turns.
 // Process 0 prints one JSON object a line: name, med_us (of sums also peer_us).
 #include <lockstep/lockstep.h>
 #include <lockstep/runtime/mpi.h>

@@ -21,8 +21,6 @@ namespace lockstep {
 class Message {
  public:
   virtual ~Message() = default;
-  /// Throws what ended the transport.
-  virtual bool is_done() = 0;
   /// Throws CollectiveError naming the other process, its host and `what`, when it is not done within the time limit,
   /// counted from this call; the transport has failed then.
   virtual void wait(const char* what) = 0;

@@ -19,15 +19,29 @@ struct Frame {
   char first[56] = {};
 };
 
-void send(Transport& transport, int to, const std::string& bytes, const char* what) {
-  Frame frame = {.size = bytes.size()};
-  const std::size_t along = std::min(bytes.size(), sizeof frame.first), rest = bytes.size() - along;
-  std::memcpy(frame.first, bytes.data(), along);
-  const PendingMessage head = transport.send(to, kChannel, &frame, sizeof frame);
-  const PendingMessage tail = rest ? transport.send(to, kChannel, bytes.data() + along, rest) : nullptr;
-  head->wait(what);
-  if (tail) tail->wait(what);
-}
+// The same bytes for any number of processes. They are not to change or to go before wait().
+class Sending {
+ public:
+  explicit Sending(const std::string& bytes) : bytes_(bytes) {
+    frame_.size = bytes.size();
+    std::memcpy(frame_.first, bytes.data(), along());
+  }
+  void to(Transport& transport, int process) {
+    messages_.push_back(transport.send(process, kChannel, &frame_, sizeof frame_));
+    if (const std::size_t rest = bytes_.size() - along())
+      messages_.push_back(transport.send(process, kChannel, bytes_.data() + along(), rest));
+  }
+  void wait(const char* what) {
+    for (const PendingMessage& message : messages_) message->wait(what);
+  }
+
+ private:
+  std::size_t along() const { return std::min(bytes_.size(), sizeof frame_.first); }
+
+  const std::string& bytes_;
+  Frame frame_;
+  std::vector<PendingMessage> messages_;
+};
 
 std::string receive(Transport& transport, int from, const char* what) {
   Frame frame;
@@ -37,27 +51,6 @@ std::string receive(Transport& transport, int from, const char* what) {
   std::memcpy(bytes.data(), frame.first, along);
   if (rest) transport.receive(from, kChannel, bytes.data() + along, rest)->wait(what);
   return bytes;
-}
-
-std::string packed(const std::vector<std::string>& parts) {
-  std::string all;
-  for (const std::string& part : parts) {
-    const std::uint64_t size = part.size();
-    all.append(reinterpret_cast<const char*>(&size), sizeof size);
-    all += part;
-  }
-  return all;
-}
-
-std::vector<std::string> unpacked(const std::string& all) {
-  std::vector<std::string> parts;
-  for (std::size_t at = 0; at < all.size();) {
-    std::uint64_t size = 0;
-    std::memcpy(&size, all.data() + at, sizeof size);
-    parts.push_back(all.substr(at + sizeof size, size));
-    at += sizeof size + size;
-  }
-  return parts;
 }
 
 }  // namespace
@@ -73,18 +66,17 @@ std::chrono::milliseconds World::time_limit() const noexcept {
   return transport_ ? transport_->time_limit() : std::chrono::milliseconds(0);
 }
 
-// Process 0 hears all, and tells all.
+// Each process tells every other one: all wait for one message from each.
 std::vector<std::string> World::all_gather(const std::string& mine, const char* what) const {
   if (size() == 1) return {mine};
   const std::scoped_lock lock(transport_->exchange);
-  if (!is_first()) {
-    send(*transport_, 0, mine, what);
-    return unpacked(receive(*transport_, 0, what));
-  }
-  std::vector<std::string> parts = {mine};
-  for (int p = 1; p < size(); ++p) parts.push_back(receive(*transport_, p, what));
-  const std::string all = packed(parts);
-  for (int p = 1; p < size(); ++p) send(*transport_, p, all, what);
+  const int here = rank().value();
+  Sending sending(mine);
+  for (int p = 1; p < size(); ++p) sending.to(*transport_, (here + p) % size());
+  std::vector<std::string> parts(std::size_t(size()), mine);
+  for (int p = 0; p < size(); ++p)
+    if (p != here) parts[std::size_t(p)] = receive(*transport_, p, what);
+  sending.wait(what);
   return parts;
 }
 
@@ -102,7 +94,9 @@ std::string World::from_first(const std::string& mine, const char* what) const {
   if (size() == 1) return mine;
   const std::scoped_lock lock(transport_->exchange);
   if (!is_first()) return receive(*transport_, 0, what);
-  for (int p = 1; p < size(); ++p) send(*transport_, p, mine, what);
+  Sending sending(mine);
+  for (int p = 1; p < size(); ++p) sending.to(*transport_, p);
+  sending.wait(what);
   return mine;
 }
 

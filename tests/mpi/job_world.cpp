@@ -1,14 +1,20 @@
 // What processes do together when all goes well.
 #include <mpi.h>
 
+#include <algorithm>
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
 #include <cstring>
+#include <span>
 #include <thread>
+#include <vector>
 
 #include <lockstep/core/error.h>
+#include <lockstep/parallel/collectives.h>
+#include <lockstep/runtime/communicator.h>
 #include <lockstep/runtime/mpi.h>
+#include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
 #include "mpi/job.h"
@@ -81,7 +87,6 @@ void messages(const Arguments&) {
   for (const PendingMessage& message : sent) message->wait("send");
   for (Received& one : received) {
     one.message->wait("receive");
-    require(one.message->is_done(), "what was waited for is done");
     for (const int value : one.data)
       require(value == one.from * 100 + one.channel + one.number, "messages of a channel come in their order");
   }
@@ -109,6 +114,43 @@ void large(const Arguments&) {
     require(theirs[i] == std::uint32_t(i * 2654435761u) + std::uint32_t(previous), "every byte is the sender's");
   world.barrier();
   say(world, "all bytes came");
+}
+
+// Sums in place, of little and of many pieces: those that one process would add up in the order of the ranks.
+void sums(const Arguments&) {
+  const World world = mpi::join();
+  const int rank = world.rank().value(), size = world.size();
+  const Device cpu;
+  Communicator communicator({cpu}, world);
+  const auto value = [](int of, std::int64_t i) { return 1.0f / float(i % 97 + of + 1); };
+  for (const std::int64_t count : {std::int64_t(1), std::int64_t(1001), std::int64_t(1'500'001)}) {
+    std::vector<float> mine, sum;
+    for (std::int64_t i = 0; i < count; ++i) {
+      mine.push_back(value(rank, i));
+      sum.push_back(value(0, i));
+      for (int of = 1; of < size; ++of) sum.back() += value(of, i);
+    }
+    const auto changed = [&](const auto& change) {
+      const Tensor all = tensor(mine);
+      change(std::span(&all, 1));
+      return all.to_vector<float>();
+    };
+    require(changed([&](auto tensors) { collective::all_reduce(communicator, tensors); }) == sum, "the sum for all");
+    const int root = size / 2;
+    require(
+        changed([&](auto tensors) { collective::reduce(communicator, tensors, root); }) == (rank == root ? sum : mine),
+        "the sum for one");
+    std::vector<std::size_t> counts(std::size_t(size), std::size_t(count / size));
+    counts.back() += std::size_t(count % size);
+    const std::int64_t begin = count / size * rank, end = begin + std::int64_t(counts[std::size_t(rank)]);
+    const auto scattered = changed([&](auto tensors) {
+      auto* const data = tensors[0].template data<float>();
+      const RankBuffers place = {current_stream(cpu), data, data + begin};
+      communicator.reduce_scatter(std::span(&place, 1), counts, kFloat32);
+    });
+    require(std::equal(scattered.begin() + begin, scattered.begin() + end, sum.begin() + begin), "a shard of the sum");
+  }
+  say(world, "added up");
 }
 
 // Joined twice while a handle is left, and once more after.
@@ -179,8 +221,8 @@ void sizes(const Arguments& arguments) {
 
 const std::map<std::string, Scenario>& world_scenarios() {
   static const std::map<std::string, Scenario> all = {
-      {"gathers", gathers}, {"late", late}, {"messages", messages}, {"large", large}, {"twice", twice},
-      {"exits", exits},     {"idle", idle}, {"has_mpi", has_mpi},   {"sizes", sizes}};
+      {"gathers", gathers}, {"late", late},   {"messages", messages}, {"large", large},     {"sums", sums},
+      {"twice", twice},     {"exits", exits}, {"idle", idle},         {"has_mpi", has_mpi}, {"sizes", sizes}};
   return all;
 }
 

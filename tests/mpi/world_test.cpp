@@ -41,6 +41,10 @@ TEST_F(MpiWorld, MovesMessagesOfAnySize) {
   for (const int count : {2, 3}) expect_all(count, "large", "all bytes came");
 }
 
+TEST_F(MpiWorld, AddsUpInTheOrderOfTheRanks) {
+  for (int count = 2; count <= 4; ++count) expect_all(count, "sums", "added up");
+}
+
 TEST_F(MpiWorld, LeavesByExit) { expect_all(3, "exits", "exits"); }
 
 TEST_F(MpiWorld, TakesNextToNoTimeOfTheProcessorWhenIdle) { expect_all(2, "idle", "was idle"); }

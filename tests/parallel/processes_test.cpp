@@ -286,7 +286,8 @@ class Collectives : public ::testing::TestWithParam<DType> {};
 
 TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
   constexpr int kRanks = 6;
-  constexpr std::int64_t kCount = 200'003;  // several pieces, and no whole number of them
+  constexpr std::int64_t kCount = 600'003;  // several pieces for each process, and no whole number of them
+  constexpr std::int64_t kFew = 1001;       // each process adds up all
   const auto outcome = [&](int processes) {
     const int each = kRanks / processes;
     const SimulatedDevices devices({.count = kRanks});
@@ -296,10 +297,10 @@ TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
       for (const int id : devices_of(world, each)) own.push_back(Device::cuda(id));
       Communicator communicator(own, world);
       EXPECT_EQ(communicator.size(), kRanks);
-      std::vector<Tensor> sent, sum, greatest, shard, gathered;
-      std::vector<RankBuffers> reduces, maxima, scatters, gathers, broadcasts, barriers;
+      std::vector<Tensor> sent, sum, few, one_sum, shard, gathered;
+      std::vector<RankBuffers> reduces, fews, to_one, scatters, gathers;
       std::vector<Stream> streams;
-      std::vector<std::size_t> counts = {1, 70'000, 0, 30'000, 2, 100'000};
+      std::vector<std::size_t> counts = {1, 270'000, 0, 30'000, 2, 300'000};
       for (int d = 0; d < each; ++d) {
         const int rank = communicator.first_rank().value() + d;
         GeneratorState numbers = {.seed = std::uint64_t(rank)};
@@ -308,29 +309,37 @@ TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
         const TensorOptions there = {.dtype = GetParam(), .device = device};
         sent.push_back(randn({kCount}).to(GetParam()).to(device));
         sum.push_back(zeros({kCount}, there));
+        few.push_back(sent.back().narrow(0, 0, kFew).clone());
+        one_sum.push_back(sent.back().clone());
         shard.push_back(zeros({std::int64_t(counts[std::size_t(rank)])}, there));
         gathered.push_back(zeros({kCount}, there));
         const Stream stream = current_stream(device);
         streams.push_back(stream);
         const auto data = [](const Tensor& t) { return t.numel() ? t.impl()->data() : nullptr; };
         reduces.push_back({stream, data(sent.back()), data(sum.back())});
+        fews.push_back({stream, data(few.back()), data(few.back())});
+        to_one.push_back({stream, data(one_sum.back()), data(one_sum.back())});
         scatters.push_back({stream, data(sent.back()), data(shard.back())});
         gathers.push_back({stream, data(shard.back()), data(gathered.back())});
       }
       communicator.all_reduce(reduces, std::size_t(kCount), GetParam(), ReduceOp::mean);
+      communicator.all_reduce(fews, std::size_t(kFew), GetParam(), ReduceOp::max);
+      communicator.reduce(to_one, std::size_t(kCount), GetParam(), 4);
       communicator.reduce_scatter(scatters, counts, GetParam());
       communicator.all_gather(gathers, counts, GetParam());
       communicator.barrier(streams);
       for (int d = 0; d < each; ++d) {
         std::vector<double>& result = results[std::size_t(communicator.first_rank().value() + d)];
-        for (const Tensor& t : {sum[std::size_t(d)], gathered[std::size_t(d)]})
+        for (const auto& of_each : {sum, few, one_sum, gathered}) {
+          const Tensor& t = of_each[std::size_t(d)];
           for (const double v : t.to(kFloat64).to_vector<double>()) result.push_back(v);
+        }
       }
     }));
     return results;
   };
   const auto one = outcome(1);
-  EXPECT_EQ(one[0], one[5]);
+  EXPECT_TRUE(std::equal(one[0].begin(), one[0].begin() + kCount + kFew, one[5].begin())) << "sums for all";
   for (const int processes : {2, 3, 6}) EXPECT_TRUE(outcome(processes) == one) << processes;
 }
 

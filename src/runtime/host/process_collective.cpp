@@ -3,14 +3,17 @@
 #include <algorithm>
 #include <array>
 #include <cstring>
+#include <numeric>
+#include <utility>
 
 namespace lockstep::host {
 namespace {
 
-constexpr std::size_t kPieceBytes = 256 << 10;
-constexpr std::size_t kAhead = 4;  // pieces under way to the next process: with what is added they fit a core's cache
-
-constexpr std::size_t kEveryone = std::size_t(-1);  // as the owner of a sum
+constexpr std::size_t kPieceBytes = 256 << 10;  // with what is added to it, it fits a core's cache
+constexpr std::size_t kLeastPieceBytes = 4 << 10;
+constexpr std::size_t kAhead = 2;                // rounds under way, so that links work while pieces are added
+constexpr std::size_t kIncomingBytes = 8 << 20;  // at most, of what comes from elsewhere to be added
+constexpr std::size_t kLittleBytes = 64 << 10;   // of all ranks
 
 template <class Pointer>
 Pointer advanced(Pointer data, std::size_t bytes) {
@@ -69,19 +72,150 @@ std::vector<void*> ProcessCollective::all_targets(std::size_t offset) const {
   return targets;
 }
 
-void ProcessCollective::run() {
-  const auto target_of = [&](std::size_t rank) {
-    return is_here(rank) ? std::vector<void*>{receives_[rank - first_rank_]} : std::vector<void*>();
+// Sums over all ranks of what they send: those of a slice of the elements in each process. It goes round by round. In a
+// round each process adds up one piece of its slice. All processes send and receive in the same order, so that messages
+// meet.
+class ProcessCollective::Sums {
+ public:
+  /// The sums of this process's slice go to all `targets`, which begin with element `first`; those of all slices do, if
+  /// they are `for_all`.
+  Sums(const ProcessCollective& all, std::vector<Span> slices, std::vector<void*> targets, std::size_t first,
+       bool for_all);
+
+  /// Waits for the other processes.
+  void run();
+
+ private:
+  struct Round {
+    std::vector<PendingMessage> parts_in, parts_out, sums_in, sums_out;
   };
+
+  void send_parts(std::size_t r);
+  void add_piece(std::size_t r);
+  void end(std::size_t r);
+
+  Span piece(std::size_t r, std::size_t process) const;
+  std::byte* incoming(std::size_t r, std::size_t rank) const;
+  void* target(std::size_t t, Span piece) const { return advanced(targets_[t], (piece.first - first_) * element_); }
+  const void* source(std::size_t d, Span piece) const { return advanced(all_.sends_[d], piece.first * element_); }
+  template <class Function>
+  void for_others(const Function& function) const;
+
+  const ProcessCollective& all_;
+  const std::vector<Span> slices_;  // by process
+  const std::vector<void*> targets_;
+  const std::size_t first_, element_;
+  const bool for_all_;
+  std::size_t ranks_ = 0;   // of all processes
+  std::size_t length_ = 0;  // of a piece
+  Buffer incoming_;
+  std::vector<Round> rounds_;  // the last member: messages end before their memory does
+};
+
+ProcessCollective::Sums::Sums(const ProcessCollective& all, std::vector<Span> slices, std::vector<void*> targets,
+                              std::size_t first, bool for_all)
+    : all_(all),
+      slices_(std::move(slices)),
+      targets_(std::move(targets)),
+      first_(first),
+      element_(size_of(all.dtype_)),
+      for_all_(for_all),
+      ranks_(std::reduce(all.devices_.begin(), all.devices_.end())) {
+  std::size_t longest = 0;
+  for (const Span& slice : slices_) longest = std::max(longest, slice.count);
+  if (longest == 0) return;
+  const std::size_t most = std::clamp(kIncomingBytes / (kAhead * ranks_), kLeastPieceBytes, kPieceBytes) / element_;
+  const std::size_t rounds = (longest + most - 1) / most;
+  length_ = (longest + rounds - 1) / rounds;
+  rounds_.resize(rounds);
+  incoming_ = buffer(std::min(kAhead, rounds) * ranks_ * length_ * element_);
+}
+
+void ProcessCollective::Sums::run() {
+  const std::size_t rounds = rounds_.size(), ahead = std::min(kAhead, rounds);
+  for (std::size_t r = 0; r < ahead; ++r) send_parts(r);
+  for (std::size_t r = 0; r < rounds; ++r) {
+    add_piece(r);
+    if (r + ahead < rounds) send_parts(r + ahead);
+    if (r >= ahead) end(r - ahead);
+  }
+  for (std::size_t r = rounds - ahead; r < rounds; ++r) end(r);
+}
+
+// What this process's ranks have of the others' pieces goes to them, and what theirs have of its own comes.
+void ProcessCollective::Sums::send_parts(std::size_t r) {
+  Round& round = rounds_[r];
+  const Span own = piece(r, all_.process_);
+  for_others([&](std::size_t process, std::size_t first_rank) {
+    const Span theirs = piece(r, process);
+    for (std::size_t d = 0; theirs.count > 0 && d < all_.sends_.size(); ++d)
+      round.parts_out.push_back(all_.send(process, source(d, theirs), theirs.count * element_));
+    for (std::size_t d = 0; own.count > 0 && d < all_.devices_[process]; ++d)
+      round.parts_in.push_back(all_.receive(process, incoming(r, first_rank + d), own.count * element_));
+  });
+}
+
+void ProcessCollective::Sums::add_piece(std::size_t r) {
+  Round& round = rounds_[r];
+  for (PendingMessage& message : round.parts_in) wait_for(message, all_.name_);
+  for (PendingMessage& message : round.parts_out) wait_for(message, all_.name_);  // from memory that may be a target
+  if (const Span own = piece(r, all_.process_); own.count > 0) {
+    RankReduction sum = {.sources = {}, .targets = {}, .count = own.count};
+    for (std::size_t rank = 0; rank < ranks_; ++rank)
+      sum.sources.push_back(all_.is_here(rank) ? source(rank - all_.first_rank_, own) : incoming(r, rank));
+    for (std::size_t t = 0; t < targets_.size(); ++t) sum.targets.push_back(target(t, own));
+    reduce_ranks(sum, all_.dtype_, all_.op_, 0, own.count);
+    if (for_all_)
+      for_others([&](std::size_t process, std::size_t) {
+        round.sums_out.push_back(all_.send(process, target(0, own), own.count * element_));
+      });
+  }
+  if (for_all_)
+    for_others([&](std::size_t process, std::size_t) {
+      if (const Span theirs = piece(r, process); theirs.count > 0)
+        round.sums_in.push_back(all_.receive(process, target(0, theirs), theirs.count * element_));
+    });
+}
+
+void ProcessCollective::Sums::end(std::size_t r) {
+  Round& round = rounds_[r];
+  for (PendingMessage& message : round.sums_in) wait_for(message, all_.name_);
+  if (for_all_)
+    for_others([&](std::size_t process, std::size_t) {
+      const Span theirs = piece(r, process);
+      for (std::size_t t = 1; theirs.count > 0 && t < targets_.size(); ++t)
+        std::memcpy(target(t, theirs), target(0, theirs), theirs.count * element_);
+    });
+  for (PendingMessage& message : round.sums_out) wait_for(message, all_.name_);
+}
+
+ProcessCollective::Span ProcessCollective::Sums::piece(std::size_t r, std::size_t process) const {
+  const Span& slice = slices_[process];
+  const std::size_t begin = std::min(r * length_, slice.count);
+  return {slice.first + begin, std::min(length_, slice.count - begin)};
+}
+
+std::byte* ProcessCollective::Sums::incoming(std::size_t r, std::size_t rank) const {
+  return incoming_.get() + (r % kAhead * ranks_ + rank) * length_ * element_;
+}
+
+// function(process, its first rank), beginning with the next process: not all at once with the same one.
+template <class Function>
+void ProcessCollective::Sums::for_others(const Function& function) const {
+  std::size_t rank = all_.first_rank_ + all_.devices_[all_.process_];
+  for (std::size_t process = all_.process_ + 1; process < all_.processes_; rank += all_.devices_[process++])
+    function(process, rank);
+  rank = 0;
+  for (std::size_t process = 0; process < all_.process_; rank += all_.devices_[process++]) function(process, rank);
+}
+
+void ProcessCollective::run() {
   const auto source_of = [&](std::size_t rank) { return is_here(rank) ? sends_[rank - first_rank_] : nullptr; };
   switch (kind_) {
-    case CollectiveKind::all_reduce: return add_up(receives_, kEveryone, {0, count_});
-    case CollectiveKind::reduce: return add_up(target_of(root_), process_of(root_), {0, count_});
+    case CollectiveKind::all_reduce: return all_reduce();
+    case CollectiveKind::reduce: return reduce();
     case CollectiveKind::broadcast: return pass_on(source_of(root_), process_of(root_), receives_, count_);
-    case CollectiveKind::reduce_scatter:
-      for (std::size_t rank = 0, at = 0; rank < counts_.size(); at += counts_[rank++])
-        add_up(target_of(rank), process_of(rank), {at, counts_[rank]});
-      return;
+    case CollectiveKind::reduce_scatter: return reduce_scatter();
     case CollectiveKind::all_gather:
       for (std::size_t rank = 0, at = 0; rank < counts_.size(); at += counts_[rank++])
         pass_on(source_of(rank), process_of(rank), all_targets(at), counts_[rank]);
@@ -95,62 +229,40 @@ void ProcessCollective::run() {
   }
 }
 
-// The sum over all ranks of a span of what they send, for `targets` of the process `owner`, or of every process.
-void ProcessCollective::add_up(std::vector<void*> targets, std::size_t owner, Span span) {
-  if (span.count == 0) return;
-  const bool is_last = process_ + 1 == processes_, for_all = owner == kEveryone;
-  const bool gets_sum = (for_all && !is_last) || (owner == process_ && !is_last);
-  const std::size_t element = size_of(dtype_), wide = carried_size(dtype_, op_);
-  const std::size_t length = kPieceBytes / wide, pieces = (span.count + length - 1) / length;
-  const auto begin_of = [&](std::size_t i) { return i * length; };
-  const auto count_of = [&](std::size_t i) { return std::min(length, span.count - i * length); };
-
-  std::vector<const void*> sources;
-  for (const void* const source : sends_) sources.push_back(advanced(source, span.first * element));
-  const Buffer sum_elsewhere = buffer(is_last && targets.empty() ? span.count * element : 0);
-  if (is_last && targets.empty()) targets = {sum_elsewhere.get()};
-  RankReduction sum = {sources, targets, span.count};
-  for (const std::size_t count : devices_) sum.ranks += count;
-
-  const std::size_t ahead = std::min(kAhead, pieces);
-  const Buffer incoming = buffer(process_ > 0 ? ahead * length * wide : 0);
-  const Buffer outgoing = buffer(is_last ? 0 : ahead * length * wide);
-  std::vector<PendingMessage> arriving(ahead), leaving(ahead), sums(gets_sum ? pieces : 0), sent;
-  const auto expect = [&](std::size_t i) {
-    arriving[i % ahead] = receive(process_ - 1, incoming.get() + i % ahead * length * wide, count_of(i) * wide);
-  };
-  const auto tell = [&](std::size_t i) {  // a piece of the sum is here
-    const std::size_t bytes = count_of(i) * element;
-    std::byte* const here = static_cast<std::byte*>(targets[0]) + begin_of(i) * element;
-    if (for_all && process_ > 0) sent.push_back(send(process_ - 1, here, bytes));
-    if (!for_all && owner != process_) sent.push_back(send(owner, here, bytes));
-    if (is_last) return;
-    for (std::size_t t = 1; t < targets.size(); ++t)
-      std::memcpy(static_cast<std::byte*>(targets[t]) + begin_of(i) * element, here, bytes);
-  };
-
-  std::size_t told = 0;
-  for (std::size_t i = 0; process_ > 0 && i < ahead; ++i) expect(i);
-  for (std::size_t i = 0; i < pieces; ++i) {
-    const std::size_t place = i % ahead * length * wide;
-    if (process_ > 0) wait_for(arriving[i % ahead], name_);
-    wait_for(leaving[i % ahead], name_);
-    reduce_ranks(sum, dtype_, op_, begin_of(i), begin_of(i) + count_of(i),
-                 process_ > 0 ? incoming.get() + place : nullptr, is_last ? nullptr : outgoing.get() + place);
-    if (!is_last) leaving[i % ahead] = send(process_ + 1, outgoing.get() + place, count_of(i) * wide);
-    if (gets_sum)
-      sums[i] = receive(for_all ? process_ + 1 : processes_ - 1,
-                        static_cast<std::byte*>(targets[0]) + begin_of(i) * element, count_of(i) * element);
-    if (process_ > 0 && i + ahead < pieces) expect(i + ahead);
-    if (is_last) tell(i);
-    while (gets_sum && told < i && sums[told]->is_done()) tell(told++);
+void ProcessCollective::all_reduce() {
+  const std::size_t ranks = std::reduce(devices_.begin(), devices_.end());
+  if (count_ * size_of(dtype_) * ranks <= kLittleBytes)
+    return Sums(*this, std::vector(processes_, Span{0, count_}), receives_, 0, false).run();
+  std::vector<Span> slices;
+  for (std::size_t p = 0; p < processes_; ++p) {
+    const std::size_t begin = count_ / processes_ * p + std::min(p, count_ % processes_);
+    slices.push_back({begin, count_ / processes_ + (p < count_ % processes_ ? 1 : 0)});
   }
-  for (; gets_sum && told < pieces; ++told) {
-    wait_for(sums[told], name_);
-    tell(told);
+  Sums(*this, std::move(slices), receives_, 0, true).run();
+}
+
+void ProcessCollective::reduce() {
+  std::vector<Span> slices(processes_);
+  slices[process_of(root_)].count = count_;
+  std::vector<void*> targets;
+  if (is_here(root_)) targets.push_back(receives_[root_ - first_rank_]);
+  Sums(*this, std::move(slices), std::move(targets), 0, false).run();
+}
+
+// The first shard of every process, then the second one of each, and so on.
+void ProcessCollective::reduce_scatter() {
+  const std::size_t most = *std::ranges::max_element(devices_);
+  for (std::size_t d = 0; d < most; ++d) {
+    std::vector<Span> slices(processes_);
+    std::size_t rank = 0, at = 0;
+    for (std::size_t p = 0; p < processes_; ++p)
+      for (std::size_t own = 0; own < devices_[p]; at += counts_[rank++], ++own)
+        if (own == d) slices[p] = {at, counts_[rank]};
+    std::vector<void*> targets;
+    if (d < receives_.size()) targets.push_back(receives_[d]);
+    const std::size_t first = slices[process_].first;
+    Sums(*this, std::move(slices), std::move(targets), first, false).run();
   }
-  for (PendingMessage& message : leaving) wait_for(message, name_);
-  for (PendingMessage& message : sent) wait_for(message, name_);
 }
 
 // What the owner has, for the targets of all processes, from each to the next.

@@ -1,10 +1,12 @@
 // What one process does of a collective of several, on memory that the host can read: it moves bytes from process to
 // process, and adds up in the order of the ranks, so that sums have the bits of one process with all the devices.
 //
-// Sums go along a chain: a process adds its ranks to what those before it came to and sends that on; the last one has
-// the sum, which goes back along the chain. Both are in pieces, so that all are at work at once, and each link carries
-// the bytes once in each direction. (Patarasuk and Yuan's ring, J. Parallel Distrib. Comput. 69 (2009), would carry
-// (P - 1) / P of them, but adds every piece in another order.) docs/many-hosts.md has what that costs.
+// Each process adds up one slice of the elements: it gets what all ranks have of it, adds in the order of the ranks,
+// and gives the others the sum. So all send and add at once, and a sum takes two messages from end to end, however many
+// processes there are. Of P processes with D ranks each, one sends (D + 1) (P - 1) / P of the bytes. (With one rank
+// each it is 2 (P - 1) / P, as in the ring of Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009), which adds
+// every slice in another order.) What is little goes to every process, and each adds it all: one message from end to
+// end. docs/many-hosts.md has what that costs.
 #pragma once
 
 #include <memory>
@@ -27,10 +29,14 @@ class ProcessCollective {
   void fail(const std::string& reason) noexcept { transport_->fail(reason); }
 
  private:
-  struct Span {  // of elements of all ranks' memory
-    std::size_t first, count;
+  struct Span {  // of elements of each rank's memory
+    std::size_t first = 0, count = 0;
   };
-  void add_up(std::vector<void*> targets, std::size_t owner, Span span);
+  class Sums;
+
+  void all_reduce();
+  void reduce();
+  void reduce_scatter();
   void pass_on(const void* source, std::size_t owner, std::vector<void*> targets, std::size_t count);
   void exchange();
 

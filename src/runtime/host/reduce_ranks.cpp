@@ -107,34 +107,24 @@ const A* as_accumulators(const T* from, A* wide, std::size_t count) {
   }
 }
 
-// What comes from the processes before, and goes to those after.
-template <class A>
-struct Carried {
-  const A* from = nullptr;
-  A* to = nullptr;
-};
-
 template <class T, class Op>
-void reduce_block(const RankReduction& reduction, double divisor, std::size_t begin, std::size_t count,
-                  Carried<Accumulator<T, Op>> carried) {
+void reduce_block(const RankReduction& reduction, double divisor, std::size_t begin, std::size_t count) {
   using A = Accumulator<T, Op>;
   A sums[kBlock], wide_first[kBlock], wide[kBlock];
   // The last addition goes to the first target itself, which often is one of the sources and in the cache.
-  A* result = carried.to ? carried.to : sums;
+  A* result = sums;
   if constexpr (sizeof(A) == sizeof(T))
-    if (!carried.to && !goes_around(reduction, reduction.targets[0], sizeof(T)))
+    if (!goes_around(reduction, reduction.targets[0], sizeof(T)))
       result = reinterpret_cast<A*>(at<T>(reduction.targets[0], begin));
-  const A* sum = carried.from ? carried.from : as_accumulators(at<T>(reduction.sources[0], begin), wide_first, count);
+  const A* sum = as_accumulators(at<T>(reduction.sources[0], begin), wide_first, count);
   const std::size_t last = reduction.sources.size() - 1;
-  for (std::size_t rank = carried.from ? 0 : 1; rank <= last; ++rank) {
+  for (std::size_t rank = 1; rank <= last; ++rank) {
     const A* const next = as_accumulators(at<T>(reduction.sources[rank], begin), wide, count);
     A* const to = rank == last ? result : sums;
 #pragma GCC ivdep  // they are the same memory or do not overlap
     for (std::size_t i = 0; i < count; ++i) to[i] = Op::combine(sum[i], next[i]);
     sum = to;
   }
-  if (sum != result) std::copy_n(sum, count, result);  // of one source
-  if (carried.to) return;
   if constexpr (std::is_floating_point_v<A>)
     if (divisor != 1)
       for (std::size_t i = 0; i < count; ++i) result[i] /= A(divisor);
@@ -148,32 +138,18 @@ void reduce_block(const RankReduction& reduction, double divisor, std::size_t be
   }
 }
 
-/// Elements [begin, end), and what is carried.
-struct Piece {
-  std::size_t begin, end;
-  const void* carried;
-  void* carry;
-};
-
 template <class T, class Op>
-void reduce_all(const RankReduction& reduction, double divisor, const Piece& piece) {
-  Carried<Accumulator<T, Op>> carried = {static_cast<const Accumulator<T, Op>*>(piece.carried),
-                                         static_cast<Accumulator<T, Op>*>(piece.carry)};
-  for (std::size_t begin = piece.begin; begin < piece.end; begin += kBlock) {
-    reduce_block<T, Op>(reduction, divisor, begin, std::min(kBlock, piece.end - begin), carried);
-    if (carried.from) carried.from += kBlock;
-    if (carried.to) carried.to += kBlock;
-  }
+void reduce_all(const RankReduction& reduction, double divisor, std::size_t begin, std::size_t end) {
+  for (; begin < end; begin += kBlock) reduce_block<T, Op>(reduction, divisor, begin, std::min(kBlock, end - begin));
 }
 
 template <class T>
-void reduce_as(const RankReduction& reduction, ReduceOp op, const Piece& piece) {
-  const std::size_t ranks = reduction.ranks ? reduction.ranks : reduction.sources.size();
+void reduce_as(const RankReduction& reduction, ReduceOp op, std::size_t begin, std::size_t end) {
   switch (op) {
-    case ReduceOp::sum: return reduce_all<T, Sum>(reduction, 1, piece);
-    case ReduceOp::mean: return reduce_all<T, Sum>(reduction, double(ranks), piece);
-    case ReduceOp::max: return reduce_all<T, Max>(reduction, 1, piece);
-    case ReduceOp::min: return reduce_all<T, Min>(reduction, 1, piece);
+    case ReduceOp::sum: return reduce_all<T, Sum>(reduction, 1, begin, end);
+    case ReduceOp::mean: return reduce_all<T, Sum>(reduction, double(reduction.sources.size()), begin, end);
+    case ReduceOp::max: return reduce_all<T, Max>(reduction, 1, begin, end);
+    case ReduceOp::min: return reduce_all<T, Min>(reduction, 1, begin, end);
   }
 }
 
@@ -183,31 +159,25 @@ void copy(const RankReduction& reduction, std::size_t element, std::size_t begin
     write(reduction, from + begin * element, element, begin, std::min(kBlock, end - begin));
 }
 
-void reduce_elements(const RankReduction& reduction, DType dtype, ReduceOp op, const Piece& piece) {
-  if (reduction.sources.size() == 1 && !piece.carried && !piece.carry)
-    return copy(reduction, size_of(dtype), piece.begin, piece.end);
+void reduce_elements(const RankReduction& reduction, DType dtype, ReduceOp op, std::size_t begin, std::size_t end) {
+  if (reduction.sources.size() == 1) return copy(reduction, size_of(dtype), begin, end);
   switch (dtype) {
     case kBool:  // bytes of 0 or 1, whose or is their maximum
-      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::sum ? ReduceOp::max : op, piece);
-    case kUInt8: return reduce_as<std::uint8_t>(reduction, op, piece);
-    case kInt32: return reduce_as<std::int32_t>(reduction, op, piece);
-    case kInt64: return reduce_as<std::int64_t>(reduction, op, piece);
-    case kFloat16: return reduce_as<Half>(reduction, op, piece);
-    case kBFloat16: return reduce_as<BFloat16>(reduction, op, piece);
-    case kFloat32: return reduce_as<float>(reduction, op, piece);
-    case kFloat64: return reduce_as<double>(reduction, op, piece);
+      return reduce_as<std::uint8_t>(reduction, op == ReduceOp::sum ? ReduceOp::max : op, begin, end);
+    case kUInt8: return reduce_as<std::uint8_t>(reduction, op, begin, end);
+    case kInt32: return reduce_as<std::int32_t>(reduction, op, begin, end);
+    case kInt64: return reduce_as<std::int64_t>(reduction, op, begin, end);
+    case kFloat16: return reduce_as<Half>(reduction, op, begin, end);
+    case kBFloat16: return reduce_as<BFloat16>(reduction, op, begin, end);
+    case kFloat32: return reduce_as<float>(reduction, op, begin, end);
+    case kFloat64: return reduce_as<double>(reduction, op, begin, end);
   }
 }
 
 }  // namespace
 
-std::size_t carried_size(DType dtype, ReduceOp) noexcept {
-  return dtype == kFloat16 || dtype == kBFloat16 ? sizeof(float) : size_of(dtype);
-}
-
-void reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, std::size_t begin, std::size_t end,
-                  const void* carried, void* carry) {
-  vectorized([&] { reduce_elements(reduction, dtype, op, {begin, end, carried, carry}); });
+void reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, std::size_t begin, std::size_t end) {
+  vectorized([&] { reduce_elements(reduction, dtype, op, begin, end); });
   finish_writes();
 }
 

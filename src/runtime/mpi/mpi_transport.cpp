@@ -41,11 +41,6 @@ class MpiMessage final : public Message {
     if (!transfer_->is_done) job_->handover.fail(Failure{job_->members.rank, given_up()});
   }
 
-  bool is_done() override {
-    if (!transfer_->is_done && job_->handover.failure()) throw_ended(*job_, *transfer_, "");
-    return transfer_->is_done;
-  }
-
   void wait(const char* what) override {
     if (job_->handover.wait_done(*transfer_, Clock::now() + job_->limit)) return;
     job_->handover.fail(Overdue{transfer_->peer, what});
