@@ -35,10 +35,9 @@ LOCKSTEP_HD void find_scale(NormFacts<C>& facts, std::int64_t length, C eps, con
   facts.scale = C(1) / std::sqrt(squares / C(length) + eps);
 }
 
+/// What else the gradient takes: after find_scale. h(i): the gradient with respect to y(i).
 template <bool kCentered, class C, class Sum, class X, class H>
-LOCKSTEP_HD NormFacts<C> norm_facts(std::int64_t length, C eps, const Sum& sum, const X& x, const H& h) {
-  NormFacts<C> facts;
-  find_scale<kCentered>(facts, length, eps, sum, x);
+LOCKSTEP_HD void find_slope(NormFacts<C>& facts, std::int64_t length, const Sum& sum, const X& x, const H& h) {
   const C mean = facts.mean, scale = facts.scale;
   if constexpr (kCentered) {
     const auto [total, along] = sum([&](auto i) { return TwoSums<C>{h(i), h(i) * (x(i) - mean) * scale}; });
@@ -48,7 +47,6 @@ LOCKSTEP_HD NormFacts<C> norm_facts(std::int64_t length, C eps, const Sum& sum, 
     facts.shift = 0;
     facts.slope = sum([&](auto i) { return h(i) * (x(i) - mean) * scale; }) / C(length);
   }
-  return facts;
 }
 
 /// The gradient of x alone, by map_rows.
@@ -63,7 +61,9 @@ struct NormInputGradient {
     const auto sum = [&](const auto& value) { return sum_over(team, x.length, value); };
     const auto h = [&](auto i) { return weighted ? C(g[i]) * C(weight[i]) : C(g[i]); };
     const auto value = [&](auto i) { return C(x[i]); };
-    const NormFacts<C> facts = norm_facts<kCentered>(x.length, eps, sum, value, h);
+    NormFacts<C> facts;
+    find_scale<kCentered>(facts, x.length, eps, sum, value);
+    find_slope<kCentered>(facts, x.length, sum, value, h);
     team.fill(out, [&](auto i) { return T(facts.gradient(h(i), value(i))); });
   }
 };
@@ -125,13 +125,12 @@ struct NormGradientKernel {
     const auto value = [&](std::int64_t i) { return C(x_row[i]); };
     const auto h = [&](std::int64_t i) { return weighted(C(g_row[i]), i); };
     const auto sum = [&](const auto& term) { return sum_over(OneThread(), length, term); };
-    NormFacts<C> facts{};
+    NormFacts<C> facts;
+    find_scale<kCentered>(facts, length, eps, sum, value);
     if (of_x) {
-      facts = norm_facts<kCentered>(length, eps, sum, value, h);
+      find_slope<kCentered>(facts, length, sum, value, h);
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < length; ++i) out[i] = T(facts.gradient(h(i), value(i)));
-    } else {
-      find_scale<kCentered>(facts, length, eps, sum, value);
     }
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < length; ++i) {

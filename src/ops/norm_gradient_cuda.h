@@ -123,7 +123,9 @@ __global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
     const auto sum = [&](const auto& value) { return sum_over(team, kernel.length, value); };
     const auto x_at = [&](std::int64_t i) { return C(x[i]); };
     const auto h_at = [&](std::int64_t i) { return kernel.weighted(C(g[i]), i); };
-    const NormFacts<C> facts = norm_facts<Kernel::kCentered>(kernel.length, kernel.eps, sum, x_at, h_at);
+    NormFacts<C> facts;
+    find_scale<Kernel::kCentered>(facts, kernel.length, kernel.eps, sum, x_at);
+    find_slope<Kernel::kCentered>(facts, kernel.length, sum, x_at, h_at);
     team.each(kernel.length, [&](std::int64_t i) {
       if (kernel.of_x) kernel.of_x[r * kernel.length + i] = T(facts.gradient(h_at(i), x_at(i)));
       const C product = C(g[i]) * facts.normal(x_at(i));

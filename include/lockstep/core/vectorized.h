@@ -31,17 +31,23 @@ with_avx512(const Body& body) {
 #endif
 
 /// Calls body(), compiled for instruction_set(). For loops over elements: a loop whose iterations are independent
-/// (`#pragma GCC ivdep`) becomes vector instructions.
-template <class Body>
-void vectorized(const Body& body) {
+/// (`#pragma GCC ivdep`) becomes vector instructions. Where several sets are compiled and the processor has the plain
+/// one alone, calls plain() instead: code that is there anyway need not be compiled once more.
+template <class Body, class Plain>
+void vectorized(const Body& body, [[maybe_unused]] const Plain& plain) {
 #ifdef LOCKSTEP_INSTRUCTION_SETS
   switch (instruction_set()) {
     case InstructionSet::avx512: return detail::with_avx512(body);
     case InstructionSet::avx2: return detail::with_avx2(body);
-    case InstructionSet::plain: break;
+    case InstructionSet::plain: return plain();
   }
-#endif
+#else
   body();
+#endif
+}
+template <class Body>
+void vectorized(const Body& body) {
+  vectorized(body, body);
 }
 
 }  // namespace lockstep

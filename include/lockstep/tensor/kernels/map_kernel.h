@@ -91,12 +91,17 @@ class RowPart {
   alignas(64) Wide buffer_[kBuffer];
 };
 
-// `count` is a multiple of kVector, or f is arithmetic alone.
 template <class F, class Out, class... In>
-void map_vectors(const F& function, std::int64_t count, Out* to, const In*... from) {
+void map_elements(const F& function, std::int64_t count, Out* to, const In*... from) {
   const F f = function;  // a copy that no operand can alias
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) to[i] = Out(f(from[i]...));
+}
+// `count` is a multiple of kVector, or f is arithmetic alone. Compiled for several instruction sets, and therefore for
+// compute types: all dtypes with one compute type share it.
+template <class F, class Out, class... In>
+[[gnu::noinline]] void map_vectors(const F& f, std::int64_t count, Out* to, const In*... from) {
+  vectorized([&] { map_elements(f, count, to, from...); });
 }
 
 /// Whether F says that it is arithmetic alone, without a function of core/elementary.h: then an element by itself has
@@ -110,19 +115,17 @@ inline constexpr bool kIsArithmetic = requires {
 template <class F, class Out, class... In>
 [[gnu::noinline]] void map_row(const F& f, std::int64_t count, Out* to, std::int64_t step,
                                std::pair<const In*, std::int64_t>... from) {
-  vectorized([&] {
-    const bool in_place = RowPart<Out>::lies_in_place(step) && (RowPart<const In>::lies_in_place(from.second) && ...);
-    if constexpr (kIsArithmetic<F> && !kNarrow<Out> && !(kNarrow<In> || ...))
-      if (in_place) return map_vectors(f, count, to, from.first...);
-    for (std::int64_t at = 0; at < count;) {
-      const std::int64_t n = RowPart<Out>::length(count - at, in_place);
-      RowPart<Out> result(to, step, at, n, false);
-      map_vectors(f, (n + kVector - 1) & -kVector, result.wide(),
-                  RowPart<const In>(from.first, from.second, at, n).wide()...);
-      result.store();
-      at += n;
-    }
-  });
+  const bool in_place = RowPart<Out>::lies_in_place(step) && (RowPart<const In>::lies_in_place(from.second) && ...);
+  if constexpr (kIsArithmetic<F> && !kNarrow<Out> && !(kNarrow<In> || ...))
+    if (in_place) return map_vectors(f, count, to, from.first...);
+  for (std::int64_t at = 0; at < count;) {
+    const std::int64_t n = RowPart<Out>::length(count - at, in_place);
+    RowPart<Out> result(to, step, at, n, false);
+    map_vectors<F, ComputeType<Out>, ComputeType<In>...>(f, (n + kVector - 1) & -kVector, result.wide(),
+                                                         RowPart<const In>(from.first, from.second, at, n).wide()...);
+    result.store();
+    at += n;
+  }
 }
 
 template <class F, class Out, class... In>

@@ -42,15 +42,13 @@ LOCKSTEP_HD auto bound(const F& f) {
 
 template <class F, class... T>
 [[gnu::noinline]] void multi_row(const F& f, std::int64_t count, T*... operands) {
-  vectorized([&] {
-    const auto bound_f = bound(f);
-    const bool in_place = (RowPart<T>::lies_in_place(1) && ...);
-    for (std::int64_t at = 0; at < count;) {
-      const std::int64_t n = RowPart<const float>::length(count - at, in_place);
-      multi_output_parts(bound_f, n, RowPart<T>(operands, 1, at, n)...);
-      at += n;
-    }
-  });
+  const auto bound_f = bound(f);
+  const bool in_place = (RowPart<T>::lies_in_place(1) && ...);
+  for (std::int64_t at = 0; at < count;) {
+    const std::int64_t n = RowPart<const float>::length(count - at, in_place);
+    multi_output_parts(bound_f, n, RowPart<T>(operands, 1, at, n)...);
+    at += n;
+  }
 }
 
 template <class F, class... T>

@@ -16,12 +16,16 @@
 
 namespace lockstep {
 
-// `count` is a multiple of kVector.
 template <class F, class... T>
-void multi_output_vectors(const F& function, std::int64_t count, T*... at) {
+void multi_output_elements(const F& function, std::int64_t count, T*... at) {
   const F f = function;  // a copy that no operand can alias
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) f(at[i]...);
+}
+// `count` is a multiple of kVector.
+template <class F, class... T>
+[[gnu::noinline]] void multi_output_vectors(const F& f, std::int64_t count, T*... at) {
+  vectorized([&] { multi_output_elements(f, count, at...); });
 }
 
 template <class F, class... T>
@@ -33,14 +37,12 @@ void multi_output_parts(const F& f, std::int64_t count, RowPart<T>&&... parts) {
 // One row on the host.
 template <class F, class... T>
 [[gnu::noinline]] void multi_output_row(const F& f, std::int64_t count, std::pair<T*, std::int64_t>... row) {
-  vectorized([&] {
-    const bool in_place = (RowPart<T>::lies_in_place(row.second) && ...);
-    for (std::int64_t at = 0; at < count;) {
-      const std::int64_t n = RowPart<const float>::length(count - at, in_place);
-      multi_output_parts<F, T...>(f, n, RowPart<T>(row.first, row.second, at, n)...);
-      at += n;
-    }
-  });
+  const bool in_place = (RowPart<T>::lies_in_place(row.second) && ...);
+  for (std::int64_t at = 0; at < count;) {
+    const std::int64_t n = RowPart<const float>::length(count - at, in_place);
+    multi_output_parts<F, T...>(f, n, RowPart<T>(row.first, row.second, at, n)...);
+    at += n;
+  }
 }
 
 template <class F, class... T>

@@ -7,6 +7,7 @@
 #include <tuple>
 #include <utility>
 
+#include <lockstep/core/vectorized.h>
 #include <lockstep/runtime/kernel.h>
 #include <lockstep/tensor/kernels/geometry.h>
 #include <lockstep/tensor/kernels/row_team.h>
@@ -27,17 +28,14 @@ struct RowKernel {
   void operator()(const KernelContext& context) const {
     const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
     const std::int64_t grain = kGrain / longest + 1;
-    const auto rows = [this](std::int64_t begin, std::int64_t end, const auto& step) {
-      for (std::int64_t r = begin; r < end; ++r) row(offsets_at(outer, r), step, std::index_sequence_for<In...>());
-    };
     if constexpr (kVectorizes)
       if (lies_densely())  // a constant step: the loops become vector instructions
-        return host::vectorized_for(context, outer.numel, grain, [&](std::int64_t begin, std::int64_t end) {
-          rows(begin, end, [](std::size_t) { return std::int64_t(1); });
+        return host::parallel_for(context, outer.numel, grain, [this](std::int64_t begin, std::int64_t end) {
+          vectorized([&] { rows(begin, end, [](std::size_t) { return std::int64_t(1); }); },
+                     [&] { rows_of_any_step(begin, end); });
         });
-    host::parallel_for(context, outer.numel, grain, [&](std::int64_t begin, std::int64_t end) {
-      rows(begin, end, [this](std::size_t n) { return steps[n]; });
-    });
+    host::parallel_for(context, outer.numel, grain,
+                       [this](std::int64_t begin, std::int64_t end) { rows_of_any_step(begin, end); });
   }
 
  private:
@@ -48,6 +46,14 @@ struct RowKernel {
     for (std::size_t n = 0; n < kOperands; ++n)
       if (steps[n] != 1 && lengths[n] > 1) return false;
     return true;
+  }
+
+  template <class Step>
+  void rows(std::int64_t begin, std::int64_t end, const Step& step) const {
+    for (std::int64_t r = begin; r < end; ++r) row(offsets_at(outer, r), step, std::index_sequence_for<In...>());
+  }
+  [[gnu::noinline]] void rows_of_any_step(std::int64_t begin, std::int64_t end) const {
+    rows(begin, end, [this](std::size_t n) { return steps[n]; });
   }
 
   template <class Step, std::size_t... I>
