@@ -1,4 +1,4 @@
-# Builds the fuzzer of NAME with the preset fuzz, in BUILD_DIR, and runs it for DURATION seconds from the files in SEEDS.
+# Builds the fuzzer of NAME with the preset fuzz, in BUILD_DIR, with the library of ARCHIVES, and runs it for DURATION seconds from the files in SEEDS.
 # Says "fuzz: SKIPPED" where clang++ or libFuzzer is missing.
 find_program(CLANG NAMES clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14)
 if(NOT CLANG)
@@ -24,7 +24,7 @@ function(run)
 endfunction()
 
 run(${CMAKE_COMMAND} --preset fuzz -S ${SOURCE_DIR} -B ${BUILD_DIR} -DCMAKE_CXX_COMPILER=${CLANG}
-    -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER})
+    -DCMAKE_CXX_COMPILER_LAUNCHER=${LAUNCHER} -DLOCKSTEP_ARCHIVES=${ARCHIVES})
 run(${CMAKE_COMMAND} --build ${BUILD_DIR} --target ${NAME})
 file(MAKE_DIRECTORY ${BUILD_DIR}/corpus_${NAME})
 run(${BUILD_DIR}/tests/fuzz/${NAME} -max_total_time=${DURATION} -timeout=10 -rss_limit_mb=2048 -malloc_limit_mb=256
