@@ -1,4 +1,5 @@
-# Builds the fuzzer of NAME with the preset fuzz, in BUILD_DIR, with the library of ARCHIVES, and runs it for DURATION seconds from the files in SEEDS.
+# Builds the fuzzer of NAME with the preset fuzz, in BUILD_DIR, with the library of the build folder ARCHIVES, and runs it
+# for DURATION seconds from the files in SEEDS.
 # Says "fuzz: SKIPPED" where clang++ or libFuzzer is missing.
 find_program(CLANG NAMES clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14)
 if(NOT CLANG)
