@@ -45,6 +45,8 @@ void vectorized(const Body& body, [[maybe_unused]] const Plain& plain) {
   body();
 #endif
 }
+
+/// Calls body(), compiled for instruction_set(), the plain one included.
 template <class Body>
 void vectorized(const Body& body) {
   vectorized(body, body);
