@@ -48,19 +48,7 @@ void enqueue(const Launch& launch, KernelRef kernel) {
   DeviceState& device = *launch.written.front()->impl()->storage->device;
   check_forms(launch.name, device, launch.has_device_form);
   for (const Tensor* each : launch.written) wait_for_copies_from(*each->impl());
-  if (device.device.is_cpu()) return device.backend.launch({}, {launch.name, launch.flops, {}}, kernel);
-  const StreamHandle stream = current_stream_handle(device);
-  std::vector<Access> accesses;
-  accesses.reserve(launch.written.size() + launch.read.size());
-  const auto use = [&](std::span<const Tensor* const> tensors, AccessKind kind) {
-    for (const Tensor* each : tensors) {
-      accesses.push_back({region_of(*each->impl()), kind});
-      use_on(stream, *each);
-    }
-  };
-  use(launch.written, AccessKind::write);
-  use(launch.read, AccessKind::read);
-  device.backend.launch(stream, {launch.name, launch.flops, accesses}, kernel);
+  launch_kernel(launch.name, launch.flops, launch.written, launch.read, kernel);
 }
 
 }  // namespace lockstep::extend

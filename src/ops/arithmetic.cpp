@@ -21,11 +21,22 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
+// A number that with_number() found to fit.
 template <class T>
+LOCKSTEP_HD T number_as(double number) {
+  if constexpr (std::is_integral_v<T>)
+    return T(std::int64_t(number));
+  else
+    return T(number);
+}
+
 struct AddScaled {
   static constexpr bool kArithmetic = true;
-  T alpha;
-  LOCKSTEP_HD T operator()(T a, T b) const { return T(Wrapping<T>(a) + Wrapping<T>(alpha) * Wrapping<T>(b)); }
+  double alpha;
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return T(Wrapping<T>(a) + Wrapping<T>(number_as<T>(alpha)) * Wrapping<T>(b));
+  }
 };
 struct Add {
   static constexpr bool kArithmetic = true;
@@ -48,23 +59,29 @@ struct Divide {
     return a / b;
   }
 };
-template <class T>
 struct AddNumber {
   static constexpr bool kArithmetic = true;
-  T number;
-  LOCKSTEP_HD T operator()(T a) const { return T(Wrapping<T>(a) + Wrapping<T>(number)); }
+  double number;
+  template <class T>
+  LOCKSTEP_HD T operator()(T a) const {
+    return T(Wrapping<T>(a) + Wrapping<T>(number_as<T>(number)));
+  }
 };
-template <class T>
 struct MultiplyNumber {
   static constexpr bool kArithmetic = true;
-  T number;
-  LOCKSTEP_HD T operator()(T a) const { return T(Wrapping<T>(a) * Wrapping<T>(number)); }
+  double number;
+  template <class T>
+  LOCKSTEP_HD T operator()(T a) const {
+    return T(Wrapping<T>(a) * Wrapping<T>(number_as<T>(number)));
+  }
 };
-template <class T>
 struct DivideByNumber {
   static constexpr bool kArithmetic = true;
-  T number;
-  LOCKSTEP_HD T operator()(T a) const { return a / number; }
+  double number;
+  template <class T>
+  LOCKSTEP_HD T operator()(T a) const {
+    return a / T(number);
+  }
 };
 // Not times 1 / x, as in div().
 struct NumberOver {
@@ -81,7 +98,7 @@ struct NumberOver {
 template <class F>
 Tensor apply(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   Tensor out = broadcast_result(op, a, b, a.impl()->dtype);
-  visit_numeric(op, a.impl()->dtype, [&]<class T>() { map<T, T, T>(op, 1, f, out, a, b); });
+  map_numeric(op, 1, f, out, a, b);
   return out;
 }
 
@@ -91,15 +108,6 @@ DType with_number(DType dtype, double number) {
   if (is_floating(dtype)) return dtype;
   if (dtype != kBool && holds(dtype, dtype == kUInt8 ? std::abs(number) : number)) return dtype;
   return holds(kInt64, number) ? kInt64 : kFloat32;
-}
-
-// A number that with_number() found to fit.
-template <class T>
-T number_as(double number) {
-  if constexpr (std::is_integral_v<T>)
-    return T(std::int64_t(number));
-  else
-    return T(number);
 }
 
 bool same_dtype(const Tensor& a, const Tensor& b) { return a.impl()->dtype == b.impl()->dtype; }
@@ -112,12 +120,10 @@ Tensor add(const Tensor& a, const Tensor& b, double alpha) {
   if (common != kBool) common = with_number(common, alpha);
   if (a.dtype() != common || b.dtype() != common) return add(a.to(common), b.to(common), alpha);
   Tensor out = broadcast_result("add", a, b, a.impl()->dtype);
-  visit_numeric("add", a.impl()->dtype, [&]<class T>() {
-    if (alpha == 1)
-      map<T, T, T>("add", 1, Add(), out, a, b);
-    else
-      map<T, T, T>("add", 2, AddScaled<ComputeType<T>>{number_as<ComputeType<T>>(alpha)}, out, a, b);
-  });
+  if (alpha == 1)
+    map_numeric("add", 1, Add(), out, a, b);
+  else
+    map_numeric("add", 2, AddScaled{alpha}, out, a, b);
   if (records(a, b))
     record(alpha < 0 ? "Sub" : "Add", out, {&a, &b},
            [x = a.sizes(), y = b.sizes(), nx = needs_grad(a), ny = needs_grad(b), alpha](const Tensor& g) {
@@ -164,9 +170,7 @@ Tensor add(const Tensor& a, double b) {
   const DType dtype = with_number(impl_of("add", a).dtype, b);
   if (dtype != a.dtype()) return add(a.to(dtype), b);
   Tensor out = make_like(a, dtype);
-  visit_numeric("add", dtype, [&]<class T>() {
-    map<T, T>("add", 1, AddNumber<ComputeType<T>>{number_as<ComputeType<T>>(b)}, out, a);
-  });
+  map_numeric("add", 1, AddNumber{b}, out, a);
   if (records(a)) record("Add", out, {&a}, [](const Tensor& g) { return Gradients{g}; });
   return out;
 }
@@ -175,9 +179,7 @@ Tensor mul(const Tensor& a, double b) {
   const DType dtype = with_number(impl_of("mul", a).dtype, b);
   if (dtype != a.dtype()) return mul(a.to(dtype), b);
   Tensor out = make_like(a, dtype);
-  visit_numeric("mul", dtype, [&]<class T>() {
-    map<T, T>("mul", 1, MultiplyNumber<ComputeType<T>>{number_as<ComputeType<T>>(b)}, out, a);
-  });
+  map_numeric("mul", 1, MultiplyNumber{b}, out, a);
   if (records(a)) record("Mul", out, {&a}, [b](const Tensor& g) { return Gradients{mul(g, b)}; });
   return out;
 }
@@ -188,8 +190,7 @@ Tensor neg(const Tensor& a) { return mul(a, -1); }
 Tensor div(const Tensor& a, double b) {
   if (!is_floating(impl_of("div", a).dtype)) return div(a.to(kFloat32), b);
   Tensor out = make_like(a);
-  visit_floating("div", a.dtype(),
-                 [&]<class T>() { map<T, T>("div", 1, DivideByNumber<ComputeType<T>>{ComputeType<T>(b)}, out, a); });
+  map_floating("div", 1, DivideByNumber{b}, out, a);
   if (records(a)) record("Div", out, {&a}, [b](const Tensor& g) { return Gradients{div(g, b)}; });
   return out;
 }
@@ -227,12 +228,10 @@ Tensor& Tensor::add_(const Tensor& other, double alpha) {
   if (with_number(dtype(), alpha) != dtype() && dtype() != kBool)
     throw DTypeError(text("[add_] expected an alpha that ", dtype(), " can hold, got ", alpha));
   const Tensor self = *this;
-  visit_numeric("add_", dtype(), [&]<class T>() {
-    if (alpha == 1)
-      map<T, T, T>("add_", 1, Add(), self, self, fit);
-    else
-      map<T, T, T>("add_", 2, AddScaled<ComputeType<T>>{number_as<ComputeType<T>>(alpha)}, self, self, fit);
-  });
+  if (alpha == 1)
+    map_numeric("add_", 1, Add(), self, self, fit);
+  else
+    map_numeric("add_", 2, AddScaled{alpha}, self, self, fit);
   bump_version(*this);
   if (records(self, fit))
     record("Add", *this, {&self, &fit}, [y = fit.sizes(), alpha](const Tensor& g) {
@@ -248,7 +247,7 @@ Tensor& Tensor::mul_(const Tensor& other) {
   Tensor fit = other.to(dtype());
   const Tensor before = records(*this, fit) ? clone() : *this;
   if (fit.is_same(*this)) fit = before;
-  visit_numeric("mul_", dtype(), [&]<class T>() { map<T, T, T>("mul_", 1, Multiply(), *this, *this, fit); });
+  map_numeric("mul_", 1, Multiply(), *this, *this, fit);
   bump_version(*this);
   if (records(*this, fit)) {
     const Tensor self = *this;
@@ -268,7 +267,7 @@ Tensor& Tensor::div_(const Tensor& other) {
   Tensor fit = other.to(dtype());
   const Tensor before = records(*this, fit) ? clone() : *this;
   if (fit.is_same(*this)) fit = before;
-  visit_floating("div_", dtype(), [&]<class T>() { map<T, T, T>("div_", 1, Divide(), *this, *this, fit); });
+  map_floating("div_", 1, Divide(), *this, *this, fit);
   bump_version(*this);
   if (records(*this, fit)) {
     const Tensor self = *this;
@@ -283,14 +282,12 @@ Tensor& Tensor::div_(const Tensor& other) {
 namespace {
 
 // f(number) of each element, in place. Throws DTypeError for a number that the tensor's dtype cannot hold.
-template <template <class> class F>
+template <class F>
 void change_by(const char* op, const Tensor& target, double number) {
   autograd::check_in_place(op, target);
   if (with_number(target.dtype(), number) != target.dtype())
     throw DTypeError(text("[", op, "] expected a number that ", target.dtype(), " can hold, got ", number));
-  visit_numeric(op, target.dtype(), [&]<class T>() {
-    map<T, T>(op, 1, F<ComputeType<T>>{number_as<ComputeType<T>>(number)}, target, target);
-  });
+  map_numeric(op, 1, F{number}, target, target);
   bump_version(target);
 }
 
@@ -308,9 +305,7 @@ Tensor& Tensor::add_(double number) {
 Tensor& Tensor::div_(double number) {
   autograd::check_in_place("div_", *this);
   check_floating("div_", *this);
-  visit_floating("div_", dtype(), [&]<class T>() {
-    map<T, T>("div_", 1, DivideByNumber<ComputeType<T>>{ComputeType<T>(number)}, *this, *this);
-  });
+  map_floating("div_", 1, DivideByNumber{number}, *this, *this);
   bump_version(*this);
   if (records(*this)) {
     const Tensor self = *this;

@@ -69,7 +69,7 @@ Tensor uniform_for_batch(const char* op, const Tensor& x, double low, double hig
     if (draw.memory.defined())
       launch(op, double(count), out, std::array{&draw.memory}, kernel);
     else
-      launch(op, double(count), out, std::array<const Tensor*, 0>{}, kernel);
+      launch(op, double(count), out, {}, kernel);
   });
   return out;
 }

@@ -49,7 +49,10 @@ Tensor compare(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   const Tensor out = broadcast_result(op, a, b, kBool);
   const DType common = promote(a.dtype(), b.dtype());
   const Tensor p = a.to(common), q = b.to(common);
-  visit_all(common, [&]<class T>() { map<bool, T, T>(op, 1, f, out, p, q); });
+  map(op, 1,
+      visit_all(
+          common, []<class T>() -> auto& { return map_forms<F, bool, T, T>(); }),
+      f, out, p, q);
   return out;
 }
 
@@ -124,7 +127,10 @@ Tensor classify(const char* op, const F& f, const Tensor& x) {
   const TensorImpl& impl = impl_of(op, x);
   Tensor out = make_like(x, kBool);
   if (is_floating(impl.dtype))
-    visit_floating(op, impl.dtype, [&]<class T>() { map<bool, T>(op, 1, f, out, x); });
+    map(op, 1,
+        visit_floating(
+            op, impl.dtype, []<class T>() -> auto& { return map_forms<F, bool, T>(); }),
+        f, out, x);
   else
     out.fill_(f(0.));
   return out;

@@ -51,15 +51,6 @@ using autograd::records;
 using autograd::Saved;
 using autograd::SavedAs;
 
-template <class T, class>
-using Always = T;
-
-// out = f(inputs...), all of one floating dtype: one kernel, nothing recorded.
-template <class F, class... Inputs>
-void compute(const char* op, const F& f, const Tensor& out, const Inputs&... inputs) {
-  visit_floating(op, out.impl()->dtype, [&]<class T>() { map<T, Always<T, Inputs>...>(op, 1, f, out, inputs...); });
-}
-
 template <class F>
 struct Gradient {
   F f;
@@ -91,7 +82,7 @@ template <class F>
 Tensor unary_gradient(const char* op, const F& f, const Tensor& g, const Tensor& saved) {
   if (records(g, saved)) return f.gradient(widened(g), widened(saved)).to(g.dtype());
   Tensor out = make_like_either(saved, g, g.sizes(), g.dtype());
-  compute(op, Gradient<F>{f}, out, g, saved);
+  map_floating(op, 1, Gradient<F>{f}, out, g, saved);
   return out;
 }
 
@@ -100,7 +91,7 @@ Tensor binary_gradient(const char* op, const F& f, const Tensor& g, const Tensor
                        const Shape& sizes) {
   if (records(g, a, b)) return sum_to(f(widened(g), widened(a), widened(b)), sizes).to(g.dtype());
   Tensor out = make_like(g);
-  compute(op, f, out, g, a, b);
+  map_floating(op, 1, f, out, g, a, b);
   return sum_to(out, sizes);
 }
 
@@ -113,7 +104,7 @@ Tensor unary(const char* op, const char* node, const Tensor& x, const F& f) {
   using namespace elementwise;
   check_floating(op, x);
   Tensor out = make_like(x);
-  compute(op, f, out, x);
+  map_floating(op, 1, f, out, x);
   if (records(x))
     record(node, out, {&x}, [op, f, saved = Saved(kSaves == kOutput ? out : x, kSaves)](const Tensor& g) {
       return Gradients{unary_gradient(op, f, g, saved.get())};
@@ -131,7 +122,7 @@ Tensor binary(const char* op, const char* node, const Tensor& a, const Tensor& b
   if (a.dtype() != b.dtype()) return binary(op, node, a.to(dtype), b.to(dtype), f);
   check_floating(op, a);
   Tensor out = broadcast_result(op, a, b, dtype);
-  compute(op, f, out, a, b);
+  map_floating(op, 1, f, out, a, b);
   if (records(a, b))
     record(node, out, {&a, &b},
            [op, f, x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {

@@ -34,9 +34,9 @@ struct Least {
   }
 };
 
-template <class T, class Order>
+template <class C, class Order>
 struct Extremum {
-  using Accumulator = ComputeType<T>;
+  using Accumulator = C;
   LOCKSTEP_HD Accumulator identity() const {
     using Limits = std::numeric_limits<Accumulator>;
     if constexpr (Limits::has_infinity)
@@ -80,7 +80,7 @@ Tensor extremum(const char* op, const char* node, const Tensor& x, const DimMask
   const TensorImpl& from = *x.impl();
   check_not_empty(op, from.sizes, mask);
   Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, keep_dims), from.dtype);
-  visit_numeric(op, from.dtype, [&]<class T>() { reduce<T, T>(op, Extremum<T, Order>(), out, x, mask); });
+  visit_numeric(op, from.dtype, [&]<class T>() { reduce<T, T>(op, Extremum<ComputeType<T>, Order>(), out, x, mask); });
   if (records(x))
     record(node, out, {&x}, [x = Saved(x), y = Saved(out, autograd::kOutput), mask](const Tensor& g) {
       const Tensor v = x.get();

@@ -6,17 +6,6 @@
 #include "tensor/kernels/map.h"
 
 namespace lockstep {
-namespace {
-
-struct Same {
-  template <class T>
-  LOCKSTEP_HD T operator()(T x) const {
-    return x;
-  }
-};
-
-}  // namespace
-
 Tensor flip(const Tensor& x, const Shape& dims) {
   const TensorImpl& from = impl_of("flip", x);
   const DimMask mask = mask_of("flip", dims, from.sizes.rank());
@@ -36,13 +25,10 @@ Tensor flip(const Tensor& x, const Shape& dims) {
         geometry.strides[1][i] = -from.strides[i];
       }
     collapse(geometry);
-    visit_bits(from.dtype, [&]<class T>() {
-      const MapKernel<Same, T, T> kernel{Same(),
-                                         reinterpret_cast<T*>(out.impl()->data()),
-                                         {reinterpret_cast<const T*>(from.data()) + start},
-                                         geometry};
-      launch("flip", 0, out, std::array{&x}, kernel);
-    });
+    const auto& forms = visit_bits(from.dtype, FormsOfOneType<Identity, Tensor>());
+    const ElementwiseKernel<Identity, 2> kernel{
+        {{out.impl()->data(), from.data() + start * std::int64_t(size_of(from.dtype))}, geometry}, Identity(), &forms};
+    launch("flip", 0, out, std::array{&x}, kernel);
   }
   if (autograd::records(x))
     autograd::record("Flip", out, {&x}, [dims](const Tensor& g) { return autograd::Gradients{flip(g, dims)}; });

@@ -51,7 +51,7 @@ void check_index(const char* op, const Tensor& index, std::int64_t size, std::op
   use_on(stream, index);
   const CheckIndex kernel{op, reinterpret_cast<const std::int64_t*>(impl.data()), make_geometry(impl.sizes, impl), size,
                           ignored};
-  enqueue(device, stream, {"check_index", 0, {&access, 1}}, kernel);
+  device.backend.launch(stream, {"check_index", 0, {&access, 1}}, in_all_forms(kernel));
 }
 
 }  // namespace lockstep

@@ -55,7 +55,7 @@ struct Normalize {
 };
 
 // x: [rows, length]; weight: [length].
-struct Problem {
+struct NormProblem {
   const char* op;
   const char* node;
   Tensor x, weight;  // undefined where there is none
@@ -72,7 +72,7 @@ struct NormGradients {
   Tensor x, weight, bias;
 };
 
-NormGradients gradients_by_ops(const Problem& of, const Tensor& narrow_g) {
+NormGradients gradients_by_ops(const NormProblem& of, const Tensor& narrow_g) {
   const Tensor g = widened(narrow_g), x = widened(of.x), h = of.affine.weighted ? g * widened(of.weight) : g;
   const Tensor centered = x - mean(x, {1}, true);
   const Tensor scale = rsqrt(mean(square(centered), {1}, true) + of.eps);
@@ -83,7 +83,7 @@ NormGradients gradients_by_ops(const Problem& of, const Tensor& narrow_g) {
           of.affine.biased ? sum(g, {0}).to(dtype) : Tensor()};
 }
 
-Tensor input_gradient(const Problem& of, const Tensor& g) {
+Tensor input_gradient(const NormProblem& of, const Tensor& g) {
   Tensor out = of.make(of.x.sizes(), of.x.dtype());
   visit_floating(of.op, of.x.dtype(), [&]<class T>() {
     map_rows<T, T, T, T>("normalize_gradient", 14,
@@ -93,7 +93,7 @@ Tensor input_gradient(const Problem& of, const Tensor& g) {
   return out;
 }
 
-NormGradients all_gradients(const Problem& of, const Tensor& g, bool needs_x) {
+NormGradients all_gradients(const NormProblem& of, const Tensor& g, bool needs_x) {
   const DType dtype = of.x.dtype();
   const Shape length = {of.x.sizes()[1]};
   const NormGradients out = {needs_x ? of.make(of.x.sizes(), dtype) : Tensor(), of.make(length, dtype),
@@ -106,7 +106,7 @@ NormGradients all_gradients(const Problem& of, const Tensor& g, bool needs_x) {
   return out;
 }
 
-Tensor normalize_rows(const Problem& of, const Tensor& bias) {
+Tensor normalize_rows(const NormProblem& of, const Tensor& bias) {
   Tensor out = of.make(of.x.sizes(), of.x.dtype());
   const auto row_of = [&](const Tensor& parameter) { return of.row_of(parameter); };
   visit_floating(of.op, of.x.dtype(), [&]<class T>() {
@@ -117,14 +117,14 @@ Tensor normalize_rows(const Problem& of, const Tensor& bias) {
   if (of.affine.weighted) inputs.push_back(of.weight);
   if (of.affine.biased) inputs.push_back(bias);
   if (!autograd::any_records(inputs)) return out;
-  Problem kept = of;
+  NormProblem kept = of;
   kept.x = kept.weight = Tensor();
   const bool needs_x = needs_grad(of.x), needs_weight = of.affine.weighted && needs_grad(of.weight),
              needs_bias = of.affine.biased && needs_grad(bias);
   record_many(of.node, std::span(&out, 1), inputs,
               [kept, x = Saved(of.x), weight = of.affine.weighted ? Saved(of.weight) : Saved(), needs_x, needs_weight,
                needs_bias](const Gradients& all) {
-                Problem problem = kept;
+                NormProblem problem = kept;
                 problem.x = x.get();
                 problem.weight = weight.get();
                 NormGradients flows;
@@ -159,12 +159,12 @@ Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight
   const auto flat = [&](const Tensor& parameter) {
     return parameter.defined() ? parameter.reshape({length}) : Tensor();
   };
-  const Problem problem{"layer_norm",
-                        "LayerNorm",
-                        x.reshape({x.numel() / length, length}),
-                        flat(weight),
-                        {weight.defined(), bias.defined()},
-                        eps};
+  const NormProblem problem{"layer_norm",
+                            "LayerNorm",
+                            x.reshape({x.numel() / length, length}),
+                            flat(weight),
+                            {weight.defined(), bias.defined()},
+                            eps};
   return normalize_rows(problem, flat(bias)).reshape(x.sizes());
 }
 
@@ -179,8 +179,8 @@ Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight, co
   check_affine("group_norm", x, bias, {channels});
   if (x.numel() == 0) return affine(x.clone(), per_channel(weight, x.dim()), per_channel(bias, x.dim()));
   if (x.impl()->storage->device->backend.launches_grids()) return group_norm_by_grids(x, groups, weight, bias, eps);
-  const Problem problem{"group_norm", "GroupNorm", x.reshape({batch * groups, x.numel() / (batch * groups)}),
-                        {},           {},          eps};
+  const NormProblem problem{"group_norm", "GroupNorm", x.reshape({batch * groups, x.numel() / (batch * groups)}),
+                            {},           {},          eps};
   return affine(normalize_rows(problem, {}).reshape(x.sizes()), per_channel(weight, x.dim()),
                 per_channel(bias, x.dim()));
 }

@@ -33,7 +33,7 @@ Tensor choose(const char* op, const char* node, const F& f, Tensor (*loses)(cons
   const DType dtype = promote(a.dtype(), b.dtype());
   if (a.dtype() != b.dtype()) return choose(op, node, f, loses, a.to(dtype), b.to(dtype));
   Tensor out = broadcast_result(op, a, b, dtype);
-  visit_numeric(op, dtype, [&]<class T>() { map<T, T, T>(op, 1, f, out, a, b); });
+  map_numeric(op, 1, f, out, a, b);
   if (records(a, b))
     record(node, out, {&a, &b},
            [loses, x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {

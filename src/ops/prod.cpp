@@ -18,11 +18,11 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-template <class T>
+template <class C>
 struct Product {
-  using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>>;
+  using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<C>, std::int64_t, C>>;
   LOCKSTEP_HD Accumulator identity() const { return 1; }
-  LOCKSTEP_HD Accumulator load(ComputeType<T> x) const { return Accumulator(x); }
+  LOCKSTEP_HD Accumulator load(C x) const { return Accumulator(x); }
   LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a * b; }
   LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a; }
 };
@@ -63,7 +63,7 @@ Tensor along(const Tensor& x, int dim) {  // keeps the dimension
                            is_floating(from.dtype) ? from.dtype : kInt64);
   visit_all(from.dtype, [&]<class T>() {
     using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
-    reduce<Result, T>("prod", Product<T>(), out, x, mask);
+    reduce<Result, T>("prod", Product<ComputeType<T>>(), out, x, mask);
   });
   if (records(x))
     record("Prod", out, {&x}, [saved = Saved(x), dim](const Tensor& g) {

@@ -16,12 +16,12 @@ using autograd::record;
 using autograd::records;
 
 // Floats add in float, in short chains that are added in a tree: the error grows with the logarithm of the count.
-template <class T>
+template <class C>
 struct Sum {
-  using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<T>, std::int64_t, ComputeType<T>>>;
+  using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<C>, std::int64_t, C>>;
   Accumulator divisor = 1;  // of the finished sum
   LOCKSTEP_HD Accumulator identity() const { return 0; }
-  LOCKSTEP_HD Accumulator load(ComputeType<T> x) const { return Accumulator(x); }
+  LOCKSTEP_HD Accumulator load(C x) const { return Accumulator(x); }
   LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a + b; }
   LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a / divisor; }
 };
@@ -33,7 +33,7 @@ Tensor divided_sum(const char* op, const char* node, const Tensor& x, const DimM
   Tensor out = make_tensor(*from.storage->device, reduced_sizes(from.sizes, mask, keep_dims), dtype);
   visit_all(from.dtype, [&]<class T>() {
     using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
-    using Reducer = Sum<T>;
+    using Reducer = Sum<ComputeType<T>>;
     reduce<Result, T>(op, Reducer{typename Reducer::Accumulator(divisor)}, out, x, mask);
   });
   if (records(x))

@@ -37,7 +37,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
   const DType dtype = promote(a.dtype(), b.dtype());
   if (a.dtype() != dtype || b.dtype() != dtype) return remainder(a.to(dtype), b.to(dtype));
   Tensor out = broadcast_result("remainder", a, b, dtype);
-  visit_numeric("remainder", dtype, [&]<class T>() { map<T, T, T>("remainder", 2, Remainder(), out, a, b); });
+  map_numeric("remainder", 2, Remainder(), out, a, b);
   if (records(a, b))
     record("Remainder", out, {&a, &b},
            [x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {

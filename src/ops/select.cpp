@@ -28,7 +28,10 @@ void check_condition(const char* op, const Tensor& condition) {
 Tensor choose(const char* op, const char* node, const Tensor& condition, const Tensor& a, const Tensor& b) {
   const Shape sizes = broadcast(op, condition.sizes(), broadcast(op, a.sizes(), b.sizes()));
   Tensor out = make_like_either(a, b, sizes, a.dtype());
-  visit_all(a.dtype(), [&]<class T>() { map<T, bool, T, T>(op, 1, Choose(), out, condition, a, b); });
+  map(op, 1,
+      visit_all(
+          a.dtype(), []<class T>() -> auto& { return map_forms<Choose, T, bool, T, T>(); }),
+      Choose(), out, condition, a, b);
   if (records(a, b))
     record(
         node, out, {&a, &b},

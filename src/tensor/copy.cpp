@@ -8,33 +8,24 @@
 namespace lockstep {
 namespace {
 
-template <class To>
-struct Convert {
-  static constexpr bool kArithmetic = true;
-  template <class From>
-  LOCKSTEP_HD To operator()(From value) const {
-    if constexpr (std::is_same_v<To, bool>)
-      return value != From(0);
-    else
-      return To(value);
-  }
-};
-
 // A GPU has threads that find their elements without a division, in the map kernel.
 bool transpose(const Tensor& to, const Tensor& from) {
   if (to.impl()->storage->device->backend.launches_grids()) return false;
   return visit_bits(to.dtype(), [&]<class T>() {
     const auto kernel = as_transpose<T>(*to.impl(), *from.impl());
-    if (kernel) launch("copy", 0, to, std::array<const Tensor*, 1>{&from}, *kernel);
+    if (kernel) launch("copy", 0, to, std::array{&from}, *kernel);
     return kernel.has_value();
   });
 }
 
 void convert(const Tensor& to, const Tensor& from) {
   if (to.dtype() == from.dtype() && transpose(to, from)) return;
-  visit_all(to.dtype(), [&]<class To>() {
-    visit_all(from.dtype(), [&]<class From>() { map<To, From>("copy", 0, Convert<ComputeType<To>>(), to, from); });
-  });
+  const auto& forms = visit_all(
+      to.dtype(), [&]<class To>() -> auto& {
+        return visit_all(
+            from.dtype(), []<class From>() -> auto& { return map_forms<Identity, To, From>(); });
+      });
+  map("copy", 0, forms, Identity(), to, from);
 }
 
 // A GPU's copy engine takes as long for a short row as for a long one.

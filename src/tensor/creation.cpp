@@ -13,11 +13,10 @@
 namespace lockstep {
 namespace {
 
-template <class T>
 struct Fill {
   static constexpr bool kArithmetic = true;
-  T value;
-  LOCKSTEP_HD T operator()() const { return value; }
+  double value;
+  LOCKSTEP_HD double operator()() const { return value; }
 };
 
 TensorOptions like_options(const Tensor& like, TensorOptions options) {
@@ -92,7 +91,7 @@ Tensor arange(double start, double stop, double step, const TensorOptions& optio
   if (result.numel() == 0) return result;
   visit_numeric("arange", result.dtype(), [&]<class T>() {
     const ArangeKernel<T> kernel{reinterpret_cast<T*>(result.impl()->data()), result.numel(), start, step};
-    launch("arange", 2.0 * double(result.numel()), result, std::array<const Tensor*, 0>{}, kernel);
+    launch("arange", 2.0 * double(result.numel()), result, {}, kernel);
   });
   return result;
 }
@@ -168,10 +167,7 @@ void detail::throw_too_large(std::uint64_t value) {
 }
 
 void fill_values(const Tensor& tensor, double value) {
-  visit_all(tensor.dtype(), [&]<class T>() {
-    using Kept = ComputeType<T>;
-    map<T>("fill", 0, Fill<Kept>{std::is_same_v<T, bool> ? Kept(value != 0) : Kept(value)}, tensor);
-  });
+  map("fill", 0, visit_all(tensor.dtype(), FormsOfOneType<Fill>()), Fill{value}, tensor);
 }
 
 }  // namespace lockstep

@@ -29,7 +29,7 @@ void fill_random(const char* op, const Tensor& tensor, const Distribution& distr
   if (draw.memory.defined())
     launch(op, flops, dense, std::array{&draw.memory}, kernel);
   else
-    launch(op, flops, dense, std::array<const Tensor*, 0>{}, kernel);
+    launch(op, flops, dense, {}, kernel);
   if (!dense.is_same(tensor)) copy_values(tensor, dense);
 }
 

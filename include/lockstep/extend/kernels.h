@@ -40,16 +40,16 @@ template <class F, class... Inputs>
 void map_to(const char* name, const F& f, const Tensor& result, const Inputs&... inputs) {
   const Operand to = operand_of(name, result);
   if (to.numel == 0) return;
-  visit_floating(name, result.dtype(), [&]<class T>() {
-    MapKernel<F, T, Always<T, Inputs>...> kernel{
-        f, reinterpret_cast<T*>(to.data),
-        std::tuple<Always<const T*, Inputs>...>{reinterpret_cast<const T*>(operand_of(name, inputs).data)...},
-        make_geometry(to.sizes, to, operand_of(name, inputs)...)};
-    if (!kernel.geometry.dense) lengthen_rows(kernel.geometry);
-    const std::array written = pointers(result);
-    const std::array read = pointers(inputs...);
-    enqueue({name, double(to.numel), written, read, kHasDeviceForms}, in_all_forms(kernel));
-  });
+  const auto& forms = visit_floating(
+      name, result.dtype(), []<class T>() -> const auto& { return map_forms<F, T, Always<T, Inputs>...>(); });
+  ElementwiseKernel<F, 1 + sizeof...(Inputs)> kernel{
+      {{to.data, operand_of(name, inputs).data...}, make_geometry(to.sizes, to, operand_of(name, inputs)...)},
+      f,
+      &forms};
+  if (!kernel.operands.geometry.dense) lengthen_rows(kernel.operands.geometry);
+  const std::array written = pointers(result);
+  const std::array read = pointers(inputs...);
+  enqueue({name, double(to.numel), written, read, kHasDeviceForms}, in_all_forms(kernel));
 }
 
 // f(results..., inputs...), where the results have one shape, which the inputs broadcast to.
@@ -58,16 +58,18 @@ void map_several_to(const char* name, const F& f, const std::array<Tensor, sizeo
                     std::index_sequence<K...>, const Inputs&... inputs) {
   const Operand to = operand_of(name, results[0]);
   if (to.numel == 0) return;
-  visit_floating(name, results[0].dtype(), [&]<class T>() {
-    using Kernel = MultiOutputKernel<F, Always<T, decltype(K)>..., Always<const T, Inputs>...>;
-    const Kernel kernel{f,
-                        {reinterpret_cast<T*>(operand_of(name, results[K]).data)...,
-                         reinterpret_cast<const T*>(operand_of(name, inputs).data)...},
-                        make_geometry(to.sizes, operand_of(name, results[K])..., operand_of(name, inputs)...)};
-    const std::array written = pointers(results[K]...);
-    const std::array read = pointers(inputs...);
-    enqueue({name, double(to.numel), written, read, kHasDeviceForms}, in_all_forms(kernel));
-  });
+  const auto& forms = visit_floating(
+      name, results[0].dtype(), []<class T>() -> const auto& {
+        return multi_output_forms<F, Always<T, decltype(K)>..., Always<const T, Inputs>...>();
+      });
+  const ElementwiseKernel<F, sizeof...(K) + sizeof...(Inputs)> kernel{
+      {{operand_of(name, results[K]).data..., operand_of(name, inputs).data...},
+       make_geometry(to.sizes, operand_of(name, results[K])..., operand_of(name, inputs)...)},
+      f,
+      &forms};
+  const std::array written = pointers(results[K]...);
+  const std::array read = pointers(inputs...);
+  enqueue({name, double(to.numel), written, read, kHasDeviceForms}, in_all_forms(kernel));
 }
 }  // namespace detail
 
@@ -121,7 +123,7 @@ Tensor map_rows(const char* name, const F& f, const RowOptions& options, const T
   visit_floating(name, dtype, [&]<class T>() {
     RowKernel<F, T, T, detail::Always<T, Inputs>...> kernel{f, {}, {}, {}, {}, {}};
     std::array<Operand, std::size_t(kOperands)> operands = {operand_of(name, result), operand_of(name, first),
-                                               operand_of(name, more)...};
+                                                            operand_of(name, more)...};
     kernel.out = reinterpret_cast<T*>(operands[0].data);
     [&]<std::size_t... K>(std::index_sequence<K...>) {
       kernel.in = {reinterpret_cast<const T*>(operands[K + 1].data)...};

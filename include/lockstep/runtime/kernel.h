@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <functional>
 #include <span>
 #include <type_traits>
@@ -73,26 +74,51 @@ class KernelRef {
   /// Refers to `body`, which must outlive this.
   template <class F>
   requires(!std::is_same_v<std::remove_cvref_t<F>, KernelRef>) KernelRef(const F& body)
-      : body_(&body), call_(call<F>), own_([](const void* f) { return Owned(Copied<F>{*static_cast<const F*>(f)}); }) {}
+      : body_(&body), bytes_(sizeof(F)), call_(call<F>), own_(own_of<F>()) {}
 
   void operator()(const KernelContext& context) const { call_(body_, context); }  ///< Runs the kernel.
-  Owned own() const { return own_(body_); }                                       ///< A copy of the callable.
+  Owned own() const { return own_(*this); }                                       ///< A copy of the callable.
 
  private:
-  // Not inlined: a kernel is compiled once, for both kinds of reference.
   template <class F>
-  [[gnu::noinline]] static void call(const void* body, const KernelContext& context) {
+  static void call(const void* body, const KernelContext& context) {
     (*static_cast<const F*>(body))(context);
   }
-  template <class F>
+
+  template <class Body>
   struct Copied {
-    F body;
-    void operator()(const KernelContext& context) const { call<F>(&body, context); }
+    Body body;
+    void (*call)(const void*, const KernelContext&);
+    void operator()(const KernelContext& context) const { call(&body, context); }
   };
+  template <class F>
+  static Owned copied(const KernelRef& kernel) {
+    return Copied<F>{*static_cast<const F*>(kernel.body_), kernel.call_};
+  }
+  // Most kernels are bytes to copy. All of about one size share the code.
+  template <std::size_t kBytes>
+  struct alignas(std::max_align_t) Bytes {
+    std::byte bytes[kBytes];
+  };
+  template <std::size_t kBytes>
+  static Owned copied_bytes(const KernelRef& kernel) {
+    Copied<Bytes<kBytes>> copy;
+    std::memcpy(&copy.body, kernel.body_, kernel.bytes_);
+    copy.call = kernel.call_;
+    return copy;
+  }
+  template <class F>
+  static constexpr auto own_of() {
+    if constexpr (std::is_trivially_copyable_v<F> && alignof(F) <= alignof(std::max_align_t))
+      return &copied_bytes<(sizeof(F) + 127) / 128 * 128>;
+    else
+      return &copied<F>;
+  }
 
   const void* body_;
+  std::size_t bytes_;
   void (*call_)(const void*, const KernelContext&);
-  Owned (*own_)(const void*);
+  Owned (*own_)(const KernelRef&);
 };
 
 namespace host {

@@ -100,7 +100,7 @@ void attention_by_blocks(const AttentionInputs& in, std::int64_t rows, const Ten
     const Tensor weights = block.scores(block.read(in.query), key);
     Tensor log_sum = lockstep::logsumexp(weights, {-1}, true);
     if (in.mask.defined()) log_sum = masked_fill(log_sum, eq(log_sum, kHidden), -kHidden);
-    elementwise::compute("attention_weights", Weight(), weights, weights, log_sum);
+    map_floating("attention_weights", 1, Weight(), weights, weights, log_sum);
     block.write(product(weights, block.seen(value)), y);
     block.write(log_sum, log_sums);
   });
@@ -114,10 +114,10 @@ AttentionGradients attention_gradients_by_blocks(const Tensor& g, const Attentio
                to_key = zeros_like(key), to_value = zeros_like(value);
   each_block(in, rows, [&](const QueryBlock& block) {
     const Tensor from = block.read(g), query = block.read(in.query), weights = block.scores(query, key);
-    elementwise::compute("attention_weights", Weight(), weights, weights, block.read(log_sums));
+    map_floating("attention_weights", 1, Weight(), weights, weights, block.read(log_sums));
     multiply(block.seen(to_value), flipped(weights), from, {.beta = 1});
     const Tensor scores = product(from, flipped(block.seen(value)));
-    elementwise::compute("attention_scores_gradient", ScoreGradient(), scores, scores, weights, block.read(means));
+    map_floating("attention_scores_gradient", 1, ScoreGradient(), scores, scores, weights, block.read(means));
     multiply(block.seen(to_key), flipped(scores), query, {.alpha = in.scale, .beta = 1});
     block.write(product(scores, block.seen(key), in.scale), to_query);
   });

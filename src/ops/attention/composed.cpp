@@ -10,6 +10,8 @@
 #include <lockstep/ops/softmax.h>
 #include <lockstep/tensor/creation.h>
 
+#include "tensor/tensor_impl.h"
+
 namespace lockstep {
 namespace {
 

@@ -68,7 +68,7 @@ Tensor columns_of_windows(const Tensor& x, const SpatialTaps& taps) {
     visit_bits(x.dtype(), [&]<class T>() {
       const WindowsToColumns<T> kernel{reinterpret_cast<const T*>(from.impl()->data()),
                                        reinterpret_cast<T*>(out.impl()->data()), columns_over(x.sizes(), taps)};
-      launch_windows("unfold", 0, {&out}, {&from}, kernel);
+      launch("unfold", 0, std::array{&out}, std::array{&from}, kernel);
     });
   if (autograd::records(x))
     autograd::record("Im2Col", out, {&x},
@@ -86,7 +86,7 @@ Tensor windows_added(const Tensor& columns, const SpatialTaps& taps) {
     visit_floating("fold", columns.dtype(), [&]<class T>() {
       const ColumnsToWindows<T> kernel{reinterpret_cast<const T*>(from.impl()->data()),
                                        reinterpret_cast<T*>(out.impl()->data()), columns_over(images, taps)};
-      launch_windows("fold", double(from.numel()), {&out}, {&from}, kernel);
+      launch("fold", double(from.numel()), std::array{&out}, std::array{&from}, kernel);
     });
   if (autograd::records(columns))
     autograd::record("Col2Im", out, {&columns},

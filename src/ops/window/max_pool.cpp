@@ -37,7 +37,7 @@ Tensor add_places(const Pooling& pooling, const Tensor& g, const Tensor& places,
   visit_floating(pooling.op, g.dtype(), [&]<class T>() {
     const WindowAdd<T> kernel{data_of<const T>(from), data_of<const std::int64_t>(places), data_of<T>(out),
                               planes_over(g.sizes(), taps, layout)};
-    if (out.numel() > 0) launch_windows(pooling.op, double(g.numel()), {&out}, {&from, &places}, kernel);
+    if (out.numel() > 0) launch(pooling.op, double(g.numel()), std::array{&out}, std::array{&from, &places}, kernel);
   });
   if (records(g))
     record(pooling.node, out, {&g}, [pooling, places = Saved(places), taps, layout](const Tensor& gg) {
@@ -53,7 +53,7 @@ Tensor pick_places(const Pooling& pooling, const Tensor& x, const Tensor& places
   visit_bits(x.dtype(), [&]<class T>() {
     const WindowPick<T> kernel{data_of<const T>(from), data_of<const std::int64_t>(places), data_of<T>(out),
                                planes_over(x.sizes(), taps, layout)};
-    if (out.numel() > 0) launch_windows(pooling.op, 0, {&out}, {&from, &places}, kernel);
+    if (out.numel() > 0) launch(pooling.op, 0, std::array{&out}, std::array{&from, &places}, kernel);
   });
   if (records(x))
     record(pooling.node, out, {&x}, [pooling, places = Saved(places), taps, layout](const Tensor& g) {
@@ -78,9 +78,9 @@ ValuesAndIndices pool(const Pooling& pooling, const Tensor& x, const SpatialTaps
     const WindowMax<T> kernel{data_of<const T>(from), data_of<T>(values), data_of<std::int64_t>(places), windows};
     if (values.numel() == 0) return;
     if (places.defined())
-      launch_windows(pooling.op, double(x.numel()), {&values, &places}, {&from}, kernel);
+      launch(pooling.op, double(x.numel()), std::array{&values, &places}, std::array{&from}, kernel);
     else
-      launch_windows(pooling.op, double(x.numel()), {&values}, {&from}, kernel);
+      launch(pooling.op, double(x.numel()), std::array{&values}, std::array{&from}, kernel);
   });
   if (records(x))
     record(pooling.node, values, {&x}, [pooling, places = Saved(places), taps, layout](const Tensor& g) {

@@ -63,7 +63,7 @@ Tensor sum_windows(const char* op, const char* node, const Tensor& x, const Spat
     if (y.numel() == 0) return;
     const WindowSum<T> kernel{reinterpret_cast<const T*>(from.impl()->data()), reinterpret_cast<T*>(y.impl()->data()),
                               windows, transposed};
-    launch_windows(op, 2 * double(std::max(x.numel(), y.numel())), {&y}, {&from}, kernel);
+    launch(op, 2 * double(std::max(x.numel(), y.numel())), std::array{&y}, std::array{&from}, kernel);
   });
   if (autograd::records(x))
     autograd::record(node, y, {&x}, [op, node, taps, layout, transposed](const Tensor& g) {

@@ -2,7 +2,7 @@
 #pragma once
 
 #include <array>
-#include <initializer_list>
+#include <span>
 
 #include <lockstep/tensor/kernels/forms.h>
 
@@ -22,36 +22,20 @@ inline void use_on(const StreamHandle& stream, const Tensor& tensor) { use_on(st
 /// of the library.
 void check_forms(const char* op, const DeviceState& device, bool has_device_form);
 
-template <class Kernel>
-void enqueue(DeviceState& device, const StreamHandle& stream, const LaunchInfo& info, const Kernel& kernel) {
-#ifdef LOCKSTEP_DEVICE_FORMS
-  device.backend.launch(stream, info, in_all_forms(kernel));
-#else
-  device.backend.launch(stream, info, kernel);
-#endif
-}
+inline constexpr std::size_t kMostLaunched = 24;  ///< Tensors of a launch.
 
-/// `body(const KernelContext&)` must hold its arguments by value: it may run later. The tensors live on one device.
-template <std::size_t Writes, std::size_t Reads, class Body>
-void launch(const char* name, double flops, const std::array<const Tensor*, Writes>& written,
-            const std::array<const Tensor*, Reads>& read, const Body& body) {
-  DeviceState& device = *written[0]->impl()->storage->device;
-  if (device.device.is_cpu()) return enqueue(device, {}, {name, flops, {}}, body);  // at once: nothing to order
-  const StreamHandle stream = current_stream_handle(device);
-  std::array<Access, Writes + Reads> accesses;
-  Access* access = accesses.data();
-  const auto add = [&](const Tensor* tensor, AccessKind kind) {
-    *access++ = {region_of(*tensor->impl()), kind};
-    use_on(stream, *tensor);
-  };
-  for (const Tensor* tensor : written) add(tensor, AccessKind::write);
-  for (const Tensor* tensor : read) add(tensor, AccessKind::read);
-  enqueue(device, stream, {name, flops, accesses}, body);
+/// Enqueues a kernel over tensors of one device. It must hold its arguments by value: it may run later.
+void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,
+                   std::span<const Tensor* const> read, KernelRef kernel);
+template <class Kernel>
+void launch(const char* name, double flops, std::span<const Tensor* const> written, std::span<const Tensor* const> read,
+            const Kernel& kernel) {
+  launch_kernel(name, flops, written, read, in_all_forms(kernel));
 }
-template <std::size_t Reads, class Body>
-void launch(const char* name, double flops, const Tensor& written, const std::array<const Tensor*, Reads>& read,
-            const Body& body) {
-  launch(name, flops, std::array<const Tensor*, 1>{&written}, read, body);
+template <class Kernel>
+void launch(const char* name, double flops, const Tensor& written, std::span<const Tensor* const> read,
+            const Kernel& kernel) {
+  launch(name, flops, std::array{&written}, read, kernel);
 }
 
 }  // namespace lockstep

@@ -7,18 +7,58 @@
 
 namespace lockstep {
 
-/// Computes `out` elementwise. The operands live on one device and have the dtypes Out and In; f is a copyable
-/// function object whose arguments have the compute types of In.
-template <class Out, class... In, class F, class... Inputs>
-void map(const char* name, double flops_per_element, const F& f, const Tensor& out, const Inputs&... inputs) {
+template <class T, class>
+using Always = T;
+
+/// Out of one type into another, or the same.
+struct Identity {
+  static constexpr bool kArithmetic = true;
+  template <class T>
+  LOCKSTEP_HD T operator()(T x) const {
+    return x;
+  }
+};
+
+/// Computes `out` elementwise. The operands live on one device and have the dtypes of the forms; f is a copyable
+/// function object whose arguments have the compute types of the inputs.
+template <class F, class... Inputs>
+void map(const char* name, double flops_per_element, const ElementwiseForms<F, 1 + sizeof...(Inputs)>& forms,
+         const F& f, const Tensor& out, const Inputs&... inputs) {
   const TensorImpl& to = *out.impl();
   if (to.numel == 0) return;
-  MapKernel<F, Out, In...> kernel{f,
-                                  reinterpret_cast<Out*>(to.data()),
-                                  {reinterpret_cast<const In*>(inputs.impl()->data())...},
-                                  make_geometry(to.sizes, to, *inputs.impl()...)};
-  if (!kernel.geometry.dense) lengthen_rows(kernel.geometry);
-  launch(name, flops_per_element * double(to.numel), out, std::array<const Tensor*, sizeof...(In)>{&inputs...}, kernel);
+  ElementwiseKernel<F, 1 + sizeof...(Inputs)> kernel{
+      {{to.data(), inputs.impl()->data()...}, make_geometry(to.sizes, to, *inputs.impl()...)}, f, &forms};
+  Geometry<1 + sizeof...(Inputs)>& geometry = kernel.operands.geometry;
+  if (!geometry.dense) lengthen_rows(geometry);
+  const std::array<const Tensor*, sizeof...(Inputs)> read = {&inputs...};
+  launch(name, flops_per_element * double(to.numel), out, read, kernel);
+}
+template <class Out, class... In, class F, class... Inputs>
+requires(sizeof...(In) == sizeof...(Inputs)) void map(const char* name, double flops_per_element, const F& f,
+                                                      const Tensor& out, const Inputs&... inputs) {
+  map(name, flops_per_element, map_forms<F, Out, In...>(), f, out, inputs...);
+}
+
+/// A visitor of dtypes: the forms of out = f(inputs...), all of one type.
+template <class F, class... Inputs>
+struct FormsOfOneType {
+  template <class T>
+  constexpr const ElementwiseForms<F, 1 + sizeof...(Inputs)>& operator()() const {
+    return map_forms<F, T, Always<T, Inputs>...>();
+  }
+};
+
+/// Computes out = f(inputs...), all of one floating dtype.
+template <class F, class... Inputs>
+void map_floating(const char* name, double flops_per_element, const F& f, const Tensor& out, const Inputs&... inputs) {
+  map(name, flops_per_element, visit_floating(name, out.impl()->dtype, FormsOfOneType<F, Inputs...>()), f, out,
+      inputs...);
+}
+/// The same of any dtype but bool.
+template <class F, class... Inputs>
+void map_numeric(const char* name, double flops_per_element, const F& f, const Tensor& out, const Inputs&... inputs) {
+  map(name, flops_per_element, visit_numeric(name, out.impl()->dtype, FormsOfOneType<F, Inputs...>()), f, out,
+      inputs...);
 }
 
 }  // namespace lockstep

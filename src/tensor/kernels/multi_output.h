@@ -18,18 +18,15 @@ void multi_output(const char* name, double flops_per_element, const F& f, const 
   const std::array<const Tensor*, sizeof...(T)> all = {&operands...};
   const TensorImpl& first = *all[0]->impl();
   if (first.numel == 0) return;
-  const MultiOutputKernel<F, T...> kernel{
-      f, {reinterpret_cast<T*>(operands.impl()->data())...}, make_geometry(first.sizes, *operands.impl()...)};
-  DeviceState& device = *first.storage->device;
-  const double flops = flops_per_element * double(first.numel);
-  if (device.device.is_cpu()) return enqueue(device, {}, {name, flops, {}}, kernel);  // at once: nothing to order
-  const StreamHandle stream = current_stream_handle(device);
-  std::array<Access, sizeof...(T)> accesses;
-  for (std::size_t n = 0; n < all.size(); ++n) {
-    accesses[n] = {region_of(*all[n]->impl()), kReads[n] ? AccessKind::read : AccessKind::write};
-    use_on(stream, *all[n]);
-  }
-  enqueue(device, stream, {name, flops, accesses}, kernel);
+  const ElementwiseKernel<F, sizeof...(T)> kernel{
+      {{operands.impl()->data()...}, make_geometry(first.sizes, *operands.impl()...)},
+      f,
+      &multi_output_forms<F, T...>()};
+  std::array<const Tensor*, sizeof...(T)> written, read;
+  std::size_t writes = 0, reads = 0;
+  for (std::size_t n = 0; n < all.size(); ++n) (kReads[n] ? read[reads++] : written[writes++]) = all[n];
+  launch_kernel(name, flops_per_element * double(first.numel), std::span(written).first(writes),
+                std::span(read).first(reads), in_all_forms(kernel));
 }
 
 }  // namespace lockstep

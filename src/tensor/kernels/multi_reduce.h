@@ -8,7 +8,8 @@
 #include <vector>
 
 #include <lockstep/core/by_halves.h>
-#include <lockstep/tensor/kernels/map_kernel.h>
+#include <lockstep/core/float16_rows.h>
+#include <lockstep/tensor/kernels/visit.h>
 
 #include "tensor/kernels/launch.h"
 
@@ -114,7 +115,8 @@ void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std:
     accesses.add(from.data(), std::size_t(from.numel) * sizeof(T), AccessKind::read);
     accesses.add(result, sizeof *result, AccessKind::write);
   }
-  enqueue(device, accesses.stream, {name, 2 * double(elements), accesses.list}, Kernel{reducer, std::move(rows)});
+  const Kernel kernel{reducer, std::move(rows)};
+  device.backend.launch(accesses.stream, {name, 2 * double(elements), accesses.list}, in_all_forms(kernel));
 }
 
 }  // namespace lockstep

@@ -4,8 +4,6 @@
 #pragma once
 
 #include <array>
-#include <initializer_list>
-#include <vector>
 
 #include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"
@@ -45,23 +43,6 @@ LOCKSTEP_HD void for_each_place(const Span (&spans)[4], const Visit& visit) {
         for (std::int64_t d = 0; d < spans[3].count; ++d)
           visit(spans[0].first + a * spans[0].step, spans[1].first + b * spans[1].step,
                 spans[2].first + c * spans[2].step, spans[3].first + d * spans[3].step);
-}
-
-/// Launches `kernel` with several results.
-template <class Kernel>
-void launch_windows(const char* name, double flops, std::initializer_list<const Tensor*> written,
-                    std::initializer_list<const Tensor*> read, const Kernel& kernel) {
-  DeviceState& device = *(*written.begin())->impl()->storage->device;
-  if (device.device.is_cpu()) return enqueue(device, {}, {name, flops, {}}, kernel);
-  const StreamHandle stream = current_stream_handle(device);
-  std::vector<Access> accesses;
-  const auto add = [&](const Tensor& tensor, AccessKind kind) {
-    accesses.push_back({region_of(*tensor.impl()), kind});
-    use_on(stream, tensor);
-  };
-  for (const Tensor* tensor : written) add(*tensor, AccessKind::write);
-  for (const Tensor* tensor : read) add(*tensor, AccessKind::read);
-  enqueue(device, stream, {name, flops, accesses}, kernel);
 }
 
 }  // namespace lockstep

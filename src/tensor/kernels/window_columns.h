@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <vector>
 
+#include <lockstep/core/float16_rows.h>
+
 #include "tensor/kernels/window.h"
 
 namespace lockstep {

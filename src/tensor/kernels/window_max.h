@@ -6,6 +6,8 @@
 #include <limits>
 #include <vector>
 
+#include <lockstep/core/float16_rows.h>
+
 #include "tensor/kernels/window.h"
 
 namespace lockstep {

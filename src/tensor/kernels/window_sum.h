@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <vector>
 
+#include <lockstep/core/float16_rows.h>
+
 #include "tensor/kernels/window.h"
 
 namespace lockstep {

@@ -21,11 +21,11 @@ static constexpr bool kHasDeviceForms =
 
 /// The kernel in all forms that it is compiled in, as a backend takes it.
 template <class Kernel>
-auto in_all_forms(const Kernel& kernel) {
+decltype(auto) in_all_forms(const Kernel& kernel) {
 #ifdef LOCKSTEP_DEVICE_FORMS
   return gpu::Dispatched<Kernel>{kernel};
 #else
-  return kernel;
+  return (kernel);  // by reference
 #endif
 }
 

@@ -8,6 +8,7 @@
 #include <memory>
 #include <span>
 #include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <lockstep/runtime/kernel.h>
@@ -40,45 +41,53 @@ LOCKSTEP_HD auto bound(const F& f) {
     return f;
 }
 
-template <class F, class... T>
-[[gnu::noinline]] void multi_row(const F& f, std::int64_t count, T*... operands) {
-  const auto bound_f = bound(f);
-  const bool in_place = (RowPart<T>::lies_in_place(1) && ...);
-  for (std::int64_t at = 0; at < count;) {
-    const std::int64_t n = RowPart<const float>::length(count - at, in_place);
-    multi_output_parts(bound_f, n, RowPart<T>(operands, 1, at, n)...);
-    at += n;
-  }
-}
+template <class F, std::size_t N>
+struct MultiMapKernel;
 
-template <class F, class... T>
+/// The forms of a kernel over rows of N operands, for their dtypes.
+template <class F, std::size_t N>
+struct MultiMapForms {
+  ElementwiseLoop host;  ///< Of the bound function.
+  std::array<std::size_t, N> element_bytes;
+  /// Enqueues its grids on a GPU; null where this source is not compiled for GPUs.
+  void (*grids)(const MultiMapKernel<F, N>&, const KernelContext&);
+};
+
+template <class F, std::size_t N>
 struct MultiMapKernel {
-  static constexpr std::size_t kOperands = sizeof...(T);
   static constexpr std::int64_t kGrain = 1 << 15;
 
   F f;
-  std::shared_ptr<const std::vector<MultiSpan<kOperands>>> spans;
+  std::shared_ptr<const std::vector<MultiSpan<N>>> spans;
   std::int64_t elements;
+  const MultiMapForms<F, N>* forms;
 
   void operator()(const KernelContext& context) const {
-    host::parallel_for(context, elements, kGrain, [this](std::int64_t begin, std::int64_t end) { part(begin, end); });
+    const auto bound_f = bound(f);
+    host::parallel_for(context, elements, kGrain, [&](std::int64_t begin, std::int64_t end) {
+      auto span = std::partition_point(spans->begin(), spans->end(),
+                                       [begin](const auto& s) { return s.first + s.count <= begin; });
+      for (; begin < end; ++span) {
+        const std::int64_t count = std::min(span->first + span->count, end) - begin;
+        std::array<std::byte*, N> data = span->data;
+        for (std::size_t n = 0; n < N; ++n) data[n] += (begin - span->first) * std::int64_t(forms->element_bytes[n]);
+        host::elementwise_row(ElementwiseWork(forms->host, &bound_f, data), count);
+        begin += count;
+      }
+    });
   }
-
- private:
-  void part(std::int64_t begin, std::int64_t end) const {
-    auto span = std::partition_point(spans->begin(), spans->end(),
-                                     [begin](const auto& s) { return s.first + s.count <= begin; });
-    for (; begin < end; ++span) {
-      const std::int64_t count = std::min(span->first + span->count, end) - begin;
-      run(*span, begin - span->first, count, std::make_index_sequence<kOperands>());
-      begin += count;
-    }
-  }
-
-  template <std::size_t... I>
-  void run(const MultiSpan<kOperands>& span, std::int64_t from, std::int64_t count, std::index_sequence<I...>) const {
-    multi_row<F, T...>(f, count, reinterpret_cast<T*>(span.data[I]) + from...);
-  }
+  void enqueue(const KernelContext& context) const { forms->grids(*this, context); }
+};
+// kOnGpus: a table of a source that is compiled for GPUs is another one.
+template <bool kOnGpus, class F, class... T>
+inline constexpr MultiMapForms<F, sizeof...(T)> kMultiMapForms = {
+    kMultiOutputLoop<std::remove_cvref_t<decltype(bound(std::declval<const F&>()))>, T...>,
+    {sizeof(T)...},
+#ifdef LOCKSTEP_DEVICE_FORMS
+    gpu::enqueue_multi_map<F, T...>
+#else
+    nullptr
+#endif
 };
 
 /// The spans in order of the first operand; those that follow each other in every operand become one.
@@ -129,7 +138,7 @@ template <class... T, class F>
 void multi_map(const char* name, double flops_per_element, const F& f, DeviceState& device,
                std::span<const MultiRow<sizeof...(T)>> rows, std::span<const TensorImpl* const> parameters = {}) {
   constexpr std::size_t kOperands = sizeof...(T);
-  constexpr std::array<std::size_t, kOperands> kBytes = {sizeof(T)...};
+  const auto& forms = kMultiMapForms<kHasDeviceForms, F, T...>;
   constexpr std::array<bool, kOperands> kReads = {std::is_const_v<T>...};
   std::vector<MultiSpan<kOperands>> spans;
   std::vector<const TensorImpl*> tensors;
@@ -146,17 +155,17 @@ void multi_map(const char* name, double flops_per_element, const F& f, DeviceSta
     if (span.count > 0) spans.push_back(span);
   }
   if (spans.empty()) return;
-  merge(spans, kBytes);
+  merge(spans, forms.element_bytes);
   std::vector<Access> accesses;
   accesses.reserve(spans.size() * kOperands + parameters.size());
   for (const MultiSpan<kOperands>& span : spans)
     for (std::size_t n = 0; n < kOperands; ++n) {
-      const std::size_t bytes = std::size_t(span.count) * kBytes[n];
+      const std::size_t bytes = std::size_t(span.count) * forms.element_bytes[n];
       accesses.push_back({{span.data[n], bytes, 1, bytes}, kReads[n] ? AccessKind::read : AccessKind::write});
     }
   const std::int64_t elements = spans.back().first + spans.back().count;
-  const MultiMapKernel<F, T...> kernel{f, std::make_shared<const std::vector<MultiSpan<kOperands>>>(std::move(spans)),
-                                       elements};
+  const MultiMapKernel<F, kOperands> kernel{
+      f, std::make_shared<const std::vector<MultiSpan<kOperands>>>(std::move(spans)), elements, &forms};
   detail::launch_over(
       device, {name, flops_per_element * double(elements), std::move(accesses), tensors, parameters, kHasDeviceForms},
       in_all_forms(kernel));

@@ -1,6 +1,8 @@
 // From a dtype to a C++ type: the one place where kernels are instantiated for dtypes.
 #pragma once
 
+#include <type_traits>
+
 #include <lockstep/core/dtype.h>
 
 namespace lockstep {
@@ -20,6 +22,9 @@ struct ComputeTypeOf<BFloat16> {
 };
 template <class T>
 using ComputeType = typename ComputeTypeOf<T>::type;
+
+template <class T>
+inline constexpr bool kNarrow = !std::is_same_v<ComputeType<T>, T>;
 
 [[noreturn]] LOCKSTEP_API void throw_not_floating(const char* op, DType dtype);
 [[noreturn]] LOCKSTEP_API void throw_not_numeric(const char* op);

@@ -1,5 +1,5 @@
-// Which device form a kernel has: one of the patterns', or `items()` and `item(i)` of its own. Included by launch.h
-// when kernels are compiled for GPUs too.
+// Which device form a kernel has: its enqueue(), one of the patterns', or `items()` and `item(i)` of its own. Included
+// by launch.h when kernels are compiled for GPUs too.
 #pragma once
 
 #include <lockstep/tensor/kernels/cuda/items.h>
@@ -17,12 +17,14 @@ struct Dispatched {
   Kernel kernel;
 
   void operator()(const KernelContext& context) const {
-    static_assert(
-        requires { enqueue(kernel, context); }, "a kernel outside the patterns needs items() and item(i), or passes");
-    if (context.native_stream)
+    if (!context.native_stream) return kernel(context);
+    if constexpr (requires { kernel.enqueue(context); }) {  // it knows which grids its operands' types have
+      kernel.enqueue(context);
+    } else {
+      static_assert(
+          requires { enqueue(kernel, context); }, "a kernel outside the patterns needs items() and item(i), or passes");
       enqueue(kernel, context);
-    else
-      kernel(context);
+    }
   }
 };
 

@@ -10,12 +10,7 @@
 #include <lockstep/tensor/kernels/cuda/grid.h>
 #include <lockstep/tensor/kernels/cuda/pack.h>
 #include <lockstep/tensor/kernels/cuda/walk.h>
-#include <lockstep/tensor/kernels/visit.h>
-
-namespace lockstep {
-template <class F, class Out, class... In>
-struct MapKernel;
-}
+#include <lockstep/tensor/kernels/elementwise_kernel.h>
 
 namespace lockstep::gpu {
 
@@ -109,24 +104,31 @@ std::optional<Packed<N>> packed(const Geometry<N>& geometry) {
 }
 
 template <class F, class Out, class... In>
-void enqueue(const MapKernel<F, Out, In...>& kernel, const KernelContext& context) {
+void enqueue_map(const F& f, const Geometry<1 + sizeof...(In)>& geometry, const KernelContext& context, Out* out,
+                 const In*... in) {
   constexpr int kPack = kPackOf<Out, In...>;
-  const std::int64_t count = kernel.geometry.numel;
-  std::apply(
-      [&](const In*... in) {
-        const bool aligned = is_aligned<kPack>(kernel.out) && (is_aligned<kPack>(in) && ...);
-        if (kernel.geometry.dense && aligned)
-          launch_grid(map_dense<kPack, F, Out, In...>, blocks_for((count + kPack - 1) / kPack), kThreads, context,
-                      kernel.f, kernel.out, count, in...);
-        else if (const auto packs = packed<kPack>(kernel.geometry); packs && aligned)
-          launch_grid(map_packs<kPack, F, Out, In...>, blocks_for(packs->geometry.numel), kThreads, context, kernel.f,
-                      Walk<1 + sizeof...(In)>(packs->geometry), packs->geometry.numel, packs->broadcasts, kernel.out,
-                      in...);
-        else
-          launch_grid(map_strided<F, Out, In...>, blocks_for(count), kThreads, context, kernel.f,
-                      Walk<1 + sizeof...(In)>(kernel.geometry), count, kernel.out, in...);
-      },
-      kernel.in);
+  const std::int64_t count = geometry.numel;
+  const bool aligned = is_aligned<kPack>(out) && (is_aligned<kPack>(in) && ...);
+  if (geometry.dense && aligned)
+    launch_grid(map_dense<kPack, F, Out, In...>, blocks_for((count + kPack - 1) / kPack), kThreads, context, f, out,
+                count, in...);
+  else if (const auto packs = packed<kPack>(geometry); packs && aligned)
+    launch_grid(map_packs<kPack, F, Out, In...>, blocks_for(packs->geometry.numel), kThreads, context, f,
+                Walk<1 + sizeof...(In)>(packs->geometry), packs->geometry.numel, packs->broadcasts, out, in...);
+  else
+    launch_grid(map_strided<F, Out, In...>, blocks_for(count), kThreads, context, f, Walk<1 + sizeof...(In)>(geometry),
+                count, out, in...);
+}
+template <class F, class Out, class... In, std::size_t... I>
+void enqueue_map(const F& f, const ElementwiseOperands<1 + sizeof...(In)>& operands, const KernelContext& context,
+                 std::index_sequence<I...>) {
+  enqueue_map(f, operands.geometry, context, reinterpret_cast<Out*>(operands.data[0]),
+              reinterpret_cast<const In*>(operands.data[I + 1])...);
+}
+/// Of elements of these types.
+template <class F, class Out, class... In>
+void enqueue_map(const ElementwiseKernel<F, 1 + sizeof...(In)>& kernel, const KernelContext& context) {
+  enqueue_map<F, Out, In...>(kernel.f, kernel.operands, context, std::index_sequence_for<In...>());
 }
 
 }  // namespace lockstep::gpu

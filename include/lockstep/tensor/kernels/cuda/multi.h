@@ -12,7 +12,7 @@
 #include <lockstep/tensor/kernels/visit.h>
 
 namespace lockstep {
-template <class F, class... T>
+template <class F, std::size_t N>
 struct MultiMapKernel;
 template <class R, class T>
 struct MultiReduceKernel;
@@ -119,7 +119,7 @@ __global__ void multi_map(const F unbound, const __grid_constant__ Table table) 
 }
 
 template <class Table, class F, class... T>
-void enqueue_tables(const MultiMapKernel<F, T...>& kernel, const KernelContext& context) {
+void enqueue_tables(const MultiMapKernel<F, sizeof...(T)>& kernel, const KernelContext& context) {
   Table table;
   const auto launch = [&] {
     launch_grid(multi_map<F, Table, T...>, blocks_for(table.pieces(), 1), kThreads, context, kernel.f, table);
@@ -132,14 +132,15 @@ void enqueue_tables(const MultiMapKernel<F, T...>& kernel, const KernelContext& 
   if (table.size) launch();
 }
 
+/// Of elements of these types.
 template <class F, class... T>
-void enqueue(const MultiMapKernel<F, T...>& kernel, const KernelContext& context) {
+void enqueue_multi_map(const MultiMapKernel<F, sizeof...(T)>& kernel, const KernelContext& context) {
   using Span = typename std::remove_cvref_t<decltype(*kernel.spans)>::value_type;
   using Small = PieceTable<Span>;
   if (kernel.spans->size() <= std::size_t(Small::kCapacity))
-    enqueue_tables<Small>(kernel, context);
+    enqueue_tables<Small, F, T...>(kernel, context);
   else
-    enqueue_tables<PieceTable<Span, kLargeTable>>(kernel, context);
+    enqueue_tables<PieceTable<Span, kLargeTable>, F, T...>(kernel, context);
 }
 
 /// A tensor to reduce, in pieces whose length follows from its own alone.

@@ -8,12 +8,7 @@
 #include <lockstep/tensor/kernels/cuda/grid.h>
 #include <lockstep/tensor/kernels/cuda/multi.h>
 #include <lockstep/tensor/kernels/cuda/walk.h>
-#include <lockstep/tensor/kernels/visit.h>
-
-namespace lockstep {
-template <class F, class... T>
-struct MultiOutputKernel;
-}
+#include <lockstep/tensor/kernels/elementwise_kernel.h>
 
 namespace lockstep::gpu {
 
@@ -29,15 +24,17 @@ __global__ void multi_output_strided(const F f, const Walk<int(sizeof...(T))> wa
     multi_output_at<F, T...>(walk(i), std::index_sequence_for<T...>(), f, data...);
 }
 
+template <class F, class... T, std::size_t... I>
+void enqueue_multi_output(const F& f, const ElementwiseOperands<sizeof...(T)>& operands, const KernelContext& context,
+                          std::index_sequence<I...>) {
+  const std::int64_t count = operands.geometry.numel;
+  launch_grid(multi_output_strided<F, T...>, blocks_for(count), kThreads, context, f,
+              Walk<int(sizeof...(T))>(operands.geometry), count, reinterpret_cast<T*>(operands.data[I])...);
+}
+/// Of elements of these types.
 template <class F, class... T>
-void enqueue(const MultiOutputKernel<F, T...>& kernel, const KernelContext& context) {
-  const std::int64_t count = kernel.geometry.numel;
-  std::apply(
-      [&](T*... data) {
-        launch_grid(multi_output_strided<F, T...>, blocks_for(count), kThreads, context, kernel.f,
-                    Walk<int(sizeof...(T))>(kernel.geometry), count, data...);
-      },
-      kernel.data);
+void enqueue_multi_output(const ElementwiseKernel<F, sizeof...(T)>& kernel, const KernelContext& context) {
+  enqueue_multi_output<F, T...>(kernel.f, kernel.operands, context, std::index_sequence_for<T...>());
 }
 
 }  // namespace lockstep::gpu

@@ -9,7 +9,7 @@
 #include <lockstep/tensor/kernels/visit.h>
 
 namespace lockstep {
-template <class R, class Out, class In>
+template <class R>
 struct ReduceKernel;
 }
 
@@ -123,12 +123,11 @@ __global__ void reduce_dense_rows(const R reducer, const Cut cut, const In* in, 
 }
 
 /// Whether all rows lie densely and begin at whole packs.
-template <int kPack, class R, class Out, class In>
-bool has_dense_rows(const ReduceKernel<R, Out, In>& kernel) {
-  const Geometry<1>& reduced = kernel.reduced;
-  if (reduced.sizes.rank() != 1 || reduced.strides[0][0] != 1 || !is_aligned<kPack>(kernel.in)) return false;
-  for (int d = 0; d < kernel.kept.sizes.rank(); ++d)
-    if (kernel.kept.strides[1][d] % kPack != 0) return false;
+template <int kPack, class In>
+bool has_dense_rows(const In* in, const Geometry<2>& kept, const Geometry<1>& reduced) {
+  if (reduced.sizes.rank() != 1 || reduced.strides[0][0] != 1 || !is_aligned<kPack>(in)) return false;
+  for (int d = 0; d < kept.sizes.rank(); ++d)
+    if (kept.strides[1][d] % kPack != 0) return false;
   return true;
 }
 
@@ -166,31 +165,35 @@ __global__ void reduce_partial(const R reducer, const Cut cut, const Walk<2> kep
   }
 }
 
+/// Of elements of these types.
 template <class R, class Out, class In>
-void enqueue(const ReduceKernel<R, Out, In>& kernel, const KernelContext& context) {
+void enqueue_reduce(const ReduceKernel<R>& kernel, const KernelContext& context) {
   using A = typename R::Accumulator;
   constexpr std::int64_t kLongRow = 1024;  // worth a block
-  const std::int64_t outputs = kernel.kept.numel, length = kernel.reduced.numel;
-  const Cut cut = kernel.columns ? Cut(outputs, length, (outputs + kWarp - 1) / kWarp, 1 << 8)
-                                 : Cut(outputs, length, outputs, 1 << 12);
+  const auto& of = kernel.of;
+  const In* const in = reinterpret_cast<const In*>(of.in);
+  const std::int64_t outputs = of.kept.numel, length = of.reduced.numel;
+  const Cut cut =
+      of.columns ? Cut(outputs, length, (outputs + kWarp - 1) / kWarp, 1 << 8) : Cut(outputs, length, outputs, 1 << 12);
   static_assert(Cut::kEnoughBlocks * kWarp * sizeof(A) <= KernelContext::kWorkspaceBytes);
-  const Walk<2> kept(kernel.kept);
-  const Target<R, Out> target{kernel.out, cut.pieces > 1 ? static_cast<A*>(context.workspace) : nullptr};
+  const Walk<2> kept(of.kept);
+  const Target<R, Out> target{reinterpret_cast<Out*>(of.out),
+                              cut.pieces > 1 ? static_cast<A*>(context.workspace) : nullptr};
   const std::int64_t rows = cut.outputs * cut.pieces;
-  if (kernel.columns) {
+  if (of.columns) {
     const dim3 grid(unsigned((cut.outputs + kWarp - 1) / kWarp), unsigned(cut.pieces));
-    launch_grid(reduce_columns<R, Out, In>, grid, dim3(kWarp, kWarps), context, kernel.reducer, cut, kernel.in,
-                kernel.reduced.strides[0][0], target);
+    launch_grid(reduce_columns<R, Out, In>, grid, dim3(kWarp, kWarps), context, kernel.reducer, cut, in,
+                of.reduced.strides[0][0], target);
   } else {
     constexpr int kPack = kPackOf<In>;
-    const Source<In> source{kernel.in, kept, Walk<1>(kernel.reduced)};
-    if (has_dense_rows<kPack>(kernel)) {
+    const Source<In> source{in, kept, Walk<1>(of.reduced)};
+    if (has_dense_rows<kPack>(in, of.kept, of.reduced)) {
       if (cut.length < kLongRow)
         launch_grid(reduce_dense_rows<Team::one_warp, kPack, R, Out, In>, blocks_for(rows, kWarps), kThreads, context,
-                    kernel.reducer, cut, kernel.in, kept, target);
+                    kernel.reducer, cut, in, kept, target);
       else
         launch_grid(reduce_dense_rows<Team::whole_block, kPack, R, Out, In>, blocks_for(rows, 1), kThreads, context,
-                    kernel.reducer, cut, kernel.in, kept, target);
+                    kernel.reducer, cut, in, kept, target);
     } else if (cut.length < kLongRow)
       launch_grid(reduce_rows<Team::one_warp, R, Out, In>, blocks_for(rows, kWarps), kThreads, context, kernel.reducer,
                   cut, source, target);

@@ -1,7 +1,10 @@
+#include "tensor/kernels/launch.h"
+
+#include <array>
+
 #include <lockstep/tensor/kernels/multi_map.h>
 
 #include "core/text.h"
-#include "tensor/kernels/launch.h"
 
 namespace lockstep {
 
@@ -10,6 +13,22 @@ void check_forms(const char* op, const DeviceState& device, bool has_device_form
     throw InvalidArgument(text("[", op,
                                "] expected a kernel that is compiled for GPUs, got one for the host alone, and ",
                                "operands on ", device.device, ": name its source in lockstep_kernels(), in CMake"));
+}
+
+void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,
+                   std::span<const Tensor* const> read, KernelRef kernel) {
+  DeviceState& device = *written.front()->impl()->storage->device;
+  if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, kernel);  // at once: nothing to order
+  const StreamHandle stream = current_stream_handle(device);
+  std::array<Access, kMostLaunched> accesses;
+  std::size_t count = 0;
+  const auto add = [&](const Tensor& tensor, AccessKind kind) {
+    accesses[count++] = {region_of(*tensor.impl()), kind};
+    use_on(stream, tensor);
+  };
+  for (const Tensor* tensor : written) add(*tensor, AccessKind::write);
+  for (const Tensor* tensor : read) add(*tensor, AccessKind::read);
+  device.backend.launch(stream, {name, flops, std::span(accesses).first(count)}, kernel);
 }
 
 }  // namespace lockstep

@@ -1,0 +1,116 @@
+// What the elementwise patterns have in common: out[i] = f(in0[i], in1[i], ...) is one (map_kernel.h), the same with
+// several outputs (multi_output_kernel.h) and over many tensors (multi_map.h) are others. For each function and each
+// compute type one loop over whole vectors is compiled. What lies around it is the same for all of them, and compiled
+// once: elementwise_kernel.cpp.
+#pragma once
+
+#include <array>
+#include <bit>
+#include <cstddef>
+#include <cstdint>
+#include <span>
+#include <type_traits>
+
+#include <lockstep/core/export.h>
+#include <lockstep/core/vectorized.h>
+#include <lockstep/runtime/kernel.h>
+#include <lockstep/tensor/kernels/geometry.h>
+#include <lockstep/tensor/kernels/visit.h>
+
+namespace lockstep {
+
+/// Results of elements that share a loop with others do not depend on their places, because loops over elements have
+/// whole vectors alone: so many elements, or a multiple. What remains is filled up in a buffer.
+inline constexpr std::int64_t kVector = 16;
+
+/// How elements lie in memory. Loops on the host take them in their compute type.
+enum class Stored : std::uint8_t { bytes1, bytes2, bytes4, bytes8, float16, bfloat16 };
+template <class T>
+inline constexpr Stored kStored = std::is_same_v<T, Half>       ? Stored::float16
+                                  : std::is_same_v<T, BFloat16> ? Stored::bfloat16
+                                                                : Stored(std::bit_width(sizeof(T)) - 1);
+
+/// An operand of a loop.
+struct ElementwiseOperand {
+  Stored stored;
+  bool reads, writes;  ///< Whether the loop does.
+};
+
+/// T: an element's type, const where the loop only reads. `reads`: whether it reads what it writes.
+template <class T>
+constexpr ElementwiseOperand elementwise_operand(bool reads) {
+  static_assert(sizeof(T) <= 8 && std::has_single_bit(sizeof(T)));
+  return {kStored<std::remove_const_t<T>>, reads || std::is_const_v<T>, !std::is_const_v<T>};
+}
+
+/// The loop of a function over `count` elements of all operands in their compute types: a multiple of kVector, unless
+/// the function is arithmetic alone.
+struct ElementwiseLoop {
+  static constexpr std::size_t kMostOperands = 16;
+
+  void (*run)(const void* f, std::int64_t count, std::byte* const* operands);
+  const ElementwiseOperand* operands;
+  std::int64_t grain;  ///< Elements that are worth a task.
+  bool
+      takes_any_count;  ///< An element by itself has the bits that a vector gives, so the end of a row needs no buffer.
+  bool takes_stored;    ///< All operands are stored as they are computed with.
+};
+/// Whether all operands are stored as they are computed with.
+template <class... T>
+inline constexpr bool kAreStoredAsComputed =
+    (std::is_same_v<ComputeType<std::remove_const_t<T>>, std::remove_const_t<T>> && ...);
+
+/// A loop over all elements of some operands.
+struct ElementwiseWork {
+  const ElementwiseLoop& loop;
+  const void* f;
+  std::span<std::byte* const> data;  ///< The first element of each operand.
+
+  ElementwiseWork(const ElementwiseLoop& loop_, const void* f_, std::span<std::byte* const> data_)
+      : loop(loop_), f(f_), data(data_) {}
+};
+
+namespace host {
+/// Runs the loop over operands of one geometry.
+LOCKSTEP_API void elementwise(const KernelContext& context, const ElementwiseWork& work, const Shape& sizes,
+                              const Shape* strides, bool dense);
+/// Over `count` neighbouring elements of each operand, by the thread that calls.
+LOCKSTEP_API void elementwise_row(const ElementwiseWork& work, std::int64_t count);
+}  // namespace host
+
+/// N operands as an elementwise kernel takes them.
+template <int N>
+struct ElementwiseOperands {
+  std::array<std::byte*, std::size_t(N)> data;
+  Geometry<N> geometry;
+};
+
+template <class F, int N>
+struct ElementwiseKernel;
+
+/// The forms of a kernel of N operands, for their dtypes.
+template <class F, int N>
+struct ElementwiseForms {
+  static_assert(std::size_t(N) <= ElementwiseLoop::kMostOperands);
+
+  ElementwiseLoop host;
+  /// Enqueues its grids on a GPU; null where this source is not compiled for GPUs.
+  void (*grids)(const ElementwiseKernel<F, N>&, const KernelContext&);
+};
+
+/// A function over the elements of N operands, whose dtypes its forms know.
+template <class F, int N>
+struct ElementwiseKernel {
+  ElementwiseOperands<N> operands;
+  F f;
+  const ElementwiseForms<F, N>* forms;
+
+  void operator()(const KernelContext& context) const {
+    const ElementwiseWork work(forms->host, &f, operands.data);
+    const Geometry<N>& geometry = operands.geometry;
+    host::elementwise(context, work, geometry.sizes, geometry.strides.data(), geometry.dense);
+  }
+  void enqueue(const KernelContext& context) const { forms->grids(*this, context); }
+};
+
+}  // namespace lockstep

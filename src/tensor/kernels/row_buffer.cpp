@@ -1,0 +1,74 @@
+#include "tensor/kernels/row_buffer.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include <lockstep/core/float16_rows.h>
+
+namespace lockstep::host {
+namespace {
+
+// Elements that are only moved, whatever their type is.
+template <std::size_t kBytes>
+struct Moved;
+template <>
+struct Moved<1> {
+  using Bits = std::uint8_t;
+};
+template <>
+struct Moved<2> {
+  using Bits [[gnu::may_alias]] = std::uint16_t;
+};
+template <>
+struct Moved<4> {
+  using Bits [[gnu::may_alias]] = std::uint32_t;
+};
+template <>
+struct Moved<8> {
+  using Bits [[gnu::may_alias]] = std::uint64_t;
+};
+
+template <std::size_t kBytes>
+void gather(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer) noexcept {
+  using Bits = typename Moved<kBytes>::Bits;
+  const auto* const from = reinterpret_cast<const Bits*>(data);
+  auto* const to = static_cast<Bits*>(buffer);
+  if (step == 1)
+    std::memcpy(to, from, std::size_t(count) * kBytes);
+  else if (step == 0)
+    std::fill_n(to, count, *from);
+  else
+    for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
+  for (std::int64_t i = count; i % kVector != 0; ++i) to[i] = *from;
+}
+template <std::size_t kBytes>
+void scatter(const void* buffer, std::int64_t count, std::byte* data, std::int64_t step) noexcept {
+  using Bits = typename Moved<kBytes>::Bits;
+  const auto* const from = static_cast<const Bits*>(buffer);
+  auto* const to = reinterpret_cast<Bits*>(data);
+  if (step == 1)
+    std::memcpy(to, from, std::size_t(count) * kBytes);
+  else
+    for (std::int64_t i = 0; i < count; ++i) to[i * step] = from[i];
+}
+template <class T>
+void widen_row(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer) noexcept {
+  auto* const to = static_cast<float*>(buffer);
+  widen(reinterpret_cast<const T*>(data), step, count, to);
+  std::fill_n(to + count, -count & (kVector - 1), *to);
+}
+template <class T>
+void narrow_row(const void* buffer, std::int64_t count, std::byte* data, std::int64_t step) noexcept {
+  narrow(static_cast<const float*>(buffer), count, reinterpret_cast<T*>(data), step);
+}
+
+}  // namespace
+
+const ElementMoves kElementMoves[6] = {{1, 1, gather<1>, scatter<1>},
+                                       {2, 2, gather<2>, scatter<2>},
+                                       {4, 4, gather<4>, scatter<4>},
+                                       {8, 8, gather<8>, scatter<8>},
+                                       {2, 4, widen_row<Half>, narrow_row<Half>},
+                                       {2, 4, widen_row<BFloat16>, narrow_row<BFloat16>}};
+
+}  // namespace lockstep::host
