@@ -17,7 +17,7 @@ function(lockstep_join_sources target)
     cmake_path(GET path PARENT_PATH folder)
     file(SIZE ${path} size)
     string(MD5 hash ${name})
-    if(NOT folder STREQUAL last_folder OR hash MATCHES "^0" OR bytes GREATER 60000)
+    if(NOT folder STREQUAL last_folder OR hash MATCHES "^0" OR bytes GREATER 120000)
       string(MAKE_C_IDENTIFIER ${name} part)
       set(last_folder ${folder})
       set(bytes 0)
@@ -35,6 +35,11 @@ function(lockstep_target target)
   target_compile_features(${target} PUBLIC cxx_std_20)
   set_target_properties(${target} PROPERTIES CXX_EXTENSIONS OFF CXX_VISIBILITY_PRESET hidden
                                              VISIBILITY_INLINES_HIDDEN ON POSITION_INDEPENDENT_CODE ON)
+  # GCC frees memory from 128 MB on, again and again. To begin at 1 GB takes a seventh less time for a large source, and a
+  # quarter more memory.
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    lockstep_cxx_options(${target} --param=ggc-min-heapsize=1000000)
+  endif()
   # A program that links the static library with --gc-sections holds only the functions that it uses.
   lockstep_cxx_options(${target} -ffunction-sections -fdata-sections)
   # No value changes by these; square roots and comparisons become vector instructions.

@@ -36,7 +36,7 @@ class MpiTraining : public ::testing::Test {
   static Outcome train(int processes, const TemporaryFolder& folder,
                        const std::function<void(const std::string&)>& on_line = {},
                        const std::string& state = "whole_state") {
-    return mpirun({"-x", "LOCKSTEP_TIME_LIMIT=2", "-n", text(processes), LOCKSTEP_MPI_JOB, "trains",
+    return mpirun({"-x", "LOCKSTEP_TIME_LIMIT=5", "-n", text(processes), LOCKSTEP_MPI_JOB, "trains",
                    folder.path().string(), text(kDevices), state},
                   on_line);
   }
