@@ -51,7 +51,7 @@ Tensor compare(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   const Tensor p = a.to(common), q = b.to(common);
   map(op, 1,
       visit_all(
-          common, []<class T>() -> auto& { return map_forms<F, bool, T, T>(); }),
+          common, [&]<class T>() -> auto& { return map_forms<F, bool, T, T>(); }),
       f, out, p, q);
   return out;
 }
@@ -129,7 +129,7 @@ Tensor classify(const char* op, const F& f, const Tensor& x) {
   if (is_floating(impl.dtype))
     map(op, 1,
         visit_floating(
-            op, impl.dtype, []<class T>() -> auto& { return map_forms<F, bool, T>(); }),
+            op, impl.dtype, [&]<class T>() -> auto& { return map_forms<F, bool, T>(); }),
         f, out, x);
   else
     out.fill_(f(0.));

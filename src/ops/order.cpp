@@ -40,7 +40,7 @@ std::int64_t length_of(const Tensor& x, int dim) { return x.dim() ? x.sizes()[di
 Tensor places_of(const char* op, const Tensor& x, int dim, std::int64_t count, bool descending) {
   const Tensor keys = make_tensor(*x.impl()->storage->device, x.sizes(), kInt64);
   const auto& forms = visit_all(
-      x.dtype(), []<class T>() -> auto& { return map_forms<OrderKey, std::int64_t, T>(); });
+      x.dtype(), [&]<class T>() -> auto& { return map_forms<OrderKey, std::int64_t, T>(); });
   map("order_key", 1, forms, OrderKey{descending}, keys, x);
   return sorted_places(op, keys, dim, count);
 }

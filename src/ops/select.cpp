@@ -30,7 +30,7 @@ Tensor choose(const char* op, const char* node, const Tensor& condition, const T
   Tensor out = make_like_either(a, b, sizes, a.dtype());
   map(op, 1,
       visit_all(
-          a.dtype(), []<class T>() -> auto& { return map_forms<Choose, T, bool, T, T>(); }),
+          a.dtype(), [&]<class T>() -> auto& { return map_forms<Choose, T, bool, T, T>(); }),
       Choose(), out, condition, a, b);
   if (records(a, b))
     record(

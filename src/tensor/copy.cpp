@@ -23,7 +23,7 @@ void convert(const Tensor& to, const Tensor& from) {
   const auto& forms = visit_all(
       to.dtype(), [&]<class To>() -> auto& {
         return visit_all(
-            from.dtype(), []<class From>() -> auto& { return map_forms<Identity, To, From>(); });
+            from.dtype(), [&]<class From>() -> auto& { return map_forms<Identity, To, From>(); });
       });
   map("copy", 0, forms, Identity(), to, from);
 }

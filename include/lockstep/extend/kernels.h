@@ -41,7 +41,7 @@ void map_to(const char* name, const F& f, const Tensor& result, const Inputs&...
   const Operand to = operand_of(name, result);
   if (to.numel == 0) return;
   const auto& forms = visit_floating(
-      name, result.dtype(), []<class T>() -> const auto& { return map_forms<F, T, Always<T, Inputs>...>(); });
+      name, result.dtype(), [&]<class T>() -> const auto& { return map_forms<F, T, Always<T, Inputs>...>(); });
   ElementwiseKernel<F, 1 + sizeof...(Inputs)> kernel{
       {{to.data, operand_of(name, inputs).data...}, make_geometry(to.sizes, to, operand_of(name, inputs)...)},
       f,
@@ -59,7 +59,7 @@ void map_several_to(const char* name, const F& f, const std::array<Tensor, sizeo
   const Operand to = operand_of(name, results[0]);
   if (to.numel == 0) return;
   const auto& forms = visit_floating(
-      name, results[0].dtype(), []<class T>() -> const auto& {
+      name, results[0].dtype(), [&]<class T>() -> const auto& {
         return multi_output_forms<F, Always<T, decltype(K)>..., Always<const T, Inputs>...>();
       });
   const ElementwiseKernel<F, sizeof...(K) + sizeof...(Inputs)> kernel{

@@ -34,8 +34,7 @@ void map(const char* name, double flops_per_element, const ElementwiseForms<F, 1
   launch(name, flops_per_element * double(to.numel), out, read, kernel);
 }
 template <class Out, class... In, class F, class... Inputs>
-requires(sizeof...(In) == sizeof...(Inputs)) void map(const char* name, double flops_per_element, const F& f,
-                                                      const Tensor& out, const Inputs&... inputs) {
+void map(const char* name, double flops_per_element, const F& f, const Tensor& out, const Inputs&... inputs) {
   map(name, flops_per_element, map_forms<F, Out, In...>(), f, out, inputs...);
 }
 

@@ -43,17 +43,17 @@ constexpr ElementwiseOperand elementwise_operand(bool reads) {
   return {kStored<std::remove_const_t<T>>, reads || std::is_const_v<T>, !std::is_const_v<T>};
 }
 
-/// The loop of a function over `count` elements of all operands in their compute types: a multiple of kVector, unless
-/// the function is arithmetic alone.
+/// The loop of a function over `count` elements of all operands in their compute types: whole vectors, unless the
+/// function is arithmetic alone. (Then an element by itself has the bits that a vector gives, and the end of a row
+/// needs no buffer.)
 struct ElementwiseLoop {
   static constexpr std::size_t kMostOperands = 16;
 
   void (*run)(const void* f, std::int64_t count, std::byte* const* operands);
   const ElementwiseOperand* operands;
-  std::int64_t grain;  ///< Elements that are worth a task.
-  bool
-      takes_any_count;  ///< An element by itself has the bits that a vector gives, so the end of a row needs no buffer.
-  bool takes_stored;    ///< All operands are stored as they are computed with.
+  std::int64_t grain;    ///< Elements that are worth a task.
+  bool takes_any_count;  ///< Not whole vectors alone.
+  bool takes_stored;     ///< All operands are stored as they are computed with.
 };
 /// Whether all operands are stored as they are computed with.
 template <class... T>
