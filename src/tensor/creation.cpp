@@ -13,10 +13,11 @@
 namespace lockstep {
 namespace {
 
+template <class T>
 struct Fill {
   static constexpr bool kArithmetic = true;
-  double value;
-  LOCKSTEP_HD double operator()() const { return value; }
+  T value;
+  LOCKSTEP_HD T operator()() const { return value; }
 };
 
 TensorOptions like_options(const Tensor& like, TensorOptions options) {
@@ -167,7 +168,10 @@ void detail::throw_too_large(std::uint64_t value) {
 }
 
 void fill_values(const Tensor& tensor, double value) {
-  map("fill", 0, visit_all(tensor.dtype(), FormsOfOneType<Fill>()), Fill{value}, tensor);
+  visit_all(tensor.dtype(), [&]<class T>() {
+    using Kept = ComputeType<T>;
+    map<T>("fill", 0, Fill<Kept>{std::is_same_v<T, bool> ? Kept(value != 0) : Kept(value)}, tensor);
+  });
 }
 
 }  // namespace lockstep

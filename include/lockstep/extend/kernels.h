@@ -3,7 +3,8 @@
 // source, on GPUs. What a function object calls is marked LOCKSTEP_HD. It is copied to where it runs, so it holds plain
 // values, 2048 bytes at most.
 //
-// Inputs: tensors of one floating dtype on one device, in any layout. 16-bit floats are computed with as floats.
+// Inputs: tensors of one floating dtype on one device, in any layout. 16-bit floats are computed with as floats. Inputs
+// and results of map() and map_several() are 24 tensors at most.
 // Results are new tensors. All is enqueued on the current stream of the inputs' device. `name` is a literal: of errors,
 // and of the trace. Throw, before anything is enqueued: InvalidArgument for an undefined tensor, or where a GPU needs a
 // kernel that was compiled without lockstep_kernels(); DeviceMismatch; DTypeError; ShapeError.

@@ -17,6 +17,7 @@ constexpr std::int64_t kBuffer = 256;  // elements of a buffer
   for (std::int64_t at = 0; at < count;) {
     const std::int64_t whole = (count - at) & -kVector;
     const std::int64_t n = whole == 0 ? count - at : all_in_place ? whole : std::min(whole, kBuffer);
+    const std::int64_t vectors = (n + kVector - 1) & -kVector;
     for (std::size_t i = 0; i < work.data.size(); ++i) {
       const ElementwiseOperand& operand = work.loop.operands[i];
       const ElementMoves& moves = moves_of(operand.stored);
@@ -26,9 +27,9 @@ constexpr std::int64_t kBuffer = 256;  // elements of a buffer
         continue;
       }
       places[i] = buffers[i];
-      if (operand.reads) moves.load(from, steps[i], n, buffers[i]);
+      if (operand.reads) moves.load(from, steps[i], n, buffers[i], vectors);
     }
-    work.loop.run(work.f, (n + kVector - 1) & -kVector, places);
+    work.loop.run(work.f, vectors, places);
     for (std::size_t i = 0; i < work.data.size(); ++i)
       if (work.loop.operands[i].writes && places[i] == buffers[i]) {
         const ElementMoves& moves = moves_of(work.loop.operands[i].stored);
@@ -36,15 +37,6 @@ constexpr std::int64_t kBuffer = 256;  // elements of a buffer
       }
     at += n;
   }
-}
-
-void row(const ElementwiseWork& work, std::byte* const* data, const std::int64_t* steps, std::int64_t count) {
-  bool dense = true;
-  for (std::size_t i = 0; dense && i < work.data.size(); ++i) dense = steps[i] == 1;
-  if (dense)
-    elementwise_row({work.loop, work.f, {data, work.data.size()}}, count);
-  else
-    buffered_row(work, data, steps, count, false);
 }
 
 constexpr std::array<std::int64_t, ElementwiseLoop::kMostOperands> kOnes = [] {
@@ -74,13 +66,17 @@ void elementwise(const KernelContext& context, const ElementwiseWork& work, cons
     return parallel_for(context, count, work.loop.grain, [&](std::int64_t begin, std::int64_t end) {
       std::byte* at[ElementwiseLoop::kMostOperands];
       for (std::size_t i = 0; i < operands; ++i) at[i] = work.data[i] + begin * bytes_of(work, i);
-      elementwise_row({work.loop, work.f, {at, operands}}, end - begin);
+      elementwise_row(ElementwiseWork(work.loop, work.f, {at, operands}), end - begin);
     });
   }
   const int last = sizes.rank() - 1;
   const std::int64_t inner = sizes.back();
   std::int64_t steps[ElementwiseLoop::kMostOperands];
-  for (std::size_t i = 0; i < operands; ++i) steps[i] = strides[i][last];
+  bool dense_rows = true;
+  for (std::size_t i = 0; i < operands; ++i) {
+    steps[i] = strides[i][last];
+    dense_rows = dense_rows && steps[i] == 1;
+  }
   parallel_for(context, sizes.elements() / inner, work.loop.grain / inner + 1,
                [&](std::int64_t begin, std::int64_t end) {
                  for (std::int64_t r = begin; r < end; ++r) {
@@ -92,7 +88,10 @@ void elementwise(const KernelContext& context, const ElementwiseWork& work, cons
                      index /= sizes[d];
                      for (std::size_t i = 0; i < operands; ++i) at[i] += place * strides[i][d] * bytes_of(work, i);
                    }
-                   row(work, at, steps, inner);
+                   if (dense_rows)
+                     elementwise_row(ElementwiseWork(work.loop, work.f, {at, operands}), inner);
+                   else
+                     buffered_row(work, at, steps, inner, false);
                  }
                });
 }

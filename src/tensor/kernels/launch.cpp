@@ -1,6 +1,7 @@
 #include "tensor/kernels/launch.h"
 
 #include <array>
+#include <vector>
 
 #include <lockstep/tensor/kernels/multi_map.h>
 
@@ -20,15 +21,18 @@ void launch_kernel(const char* name, double flops, std::span<const Tensor* const
   DeviceState& device = *written.front()->impl()->storage->device;
   if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, kernel);  // at once: nothing to order
   const StreamHandle stream = current_stream_handle(device);
-  std::array<Access, kMostLaunched> accesses;
-  std::size_t count = 0;
+  const std::size_t count = written.size() + read.size();
+  std::array<Access, 16> few;
+  std::vector<Access> many(count > few.size() ? count : 0);
+  Access* const accesses = many.empty() ? few.data() : many.data();
+  Access* next = accesses;
   const auto add = [&](const Tensor& tensor, AccessKind kind) {
-    accesses[count++] = {region_of(*tensor.impl()), kind};
+    *next++ = {region_of(*tensor.impl()), kind};
     use_on(stream, tensor);
   };
   for (const Tensor* tensor : written) add(*tensor, AccessKind::write);
   for (const Tensor* tensor : read) add(*tensor, AccessKind::read);
-  device.backend.launch(stream, {name, flops, std::span(accesses).first(count)}, kernel);
+  device.backend.launch(stream, {name, flops, std::span(accesses, count)}, kernel);
 }
 
 }  // namespace lockstep

@@ -22,8 +22,6 @@ inline void use_on(const StreamHandle& stream, const Tensor& tensor) { use_on(st
 /// of the library.
 void check_forms(const char* op, const DeviceState& device, bool has_device_form);
 
-inline constexpr std::size_t kMostLaunched = 24;  ///< Tensors of a launch.
-
 /// Enqueues a kernel over tensors of one device. It must hold its arguments by value: it may run later.
 void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,
                    std::span<const Tensor* const> read, KernelRef kernel);

@@ -25,8 +25,8 @@ void multi_output(const char* name, double flops_per_element, const F& f, const 
   std::array<const Tensor*, sizeof...(T)> written, read;
   std::size_t writes = 0, reads = 0;
   for (std::size_t n = 0; n < all.size(); ++n) (kReads[n] ? read[reads++] : written[writes++]) = all[n];
-  launch_kernel(name, flops_per_element * double(first.numel), std::span(written).first(writes),
-                std::span(read).first(reads), in_all_forms(kernel));
+  launch(name, flops_per_element * double(first.numel), std::span(written).first(writes), std::span(read).first(reads),
+         kernel);
 }
 
 }  // namespace lockstep

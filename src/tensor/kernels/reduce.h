@@ -54,13 +54,7 @@ template <class Out, class In, class R>
 void reduce(const char* name, const R& reducer, const Tensor& out, const Tensor& x, const DimMask& mask) {
   const ReduceKernel<R> kernel{reducer,
                                plan_reduction(out, x, mask),
-                               {&kReduceLoops<R, Out, In>,
-#ifdef LOCKSTEP_DEVICE_FORMS
-                                gpu::enqueue_reduce<R, Out, In>
-#else
-                                nullptr
-#endif
-                               }};
+                               {&kReduceLoops<R, Out, In>, LOCKSTEP_GRIDS(gpu::enqueue_reduce<R, Out, In>)}};
   if (kernel.of.kept.numel > 0) launch(name, double(x.numel()), out, std::array{&x}, kernel);
 }
 

@@ -15,19 +15,19 @@ constexpr std::int64_t kPiece = 1 << 16;        // elements of a long row that a
 constexpr std::int64_t kBeside = 256;           // outputs whose accumulators stay in the first-level cache
 constexpr std::int64_t kRow = kChain * kLanes;  // elements that are combined one after another
 
-// Accumulators that wait for others, each `count` of them, as by_halves() takes and gives them: the last one goes
-// first.
-class Totals {
+// Room for what by_halves() has open: the last that it made is the first that it merges.
+template <std::int64_t kAccumulators>
+class Open {
  public:
-  explicit Totals(std::size_t bytes_each) : bytes_each_(bytes_each) {}
+  explicit Open(std::size_t bytes_each) : bytes_each_(bytes_each) {}
   std::byte* push() { return memory_ + bytes_each_ * std::size_t(depth_++); }
   void pop() { --depth_; }
 
  private:
-  static constexpr int kDepth = 50;  // by_halves() has 48 open
+  static constexpr int kDepth = 50;  // by_halves() has 48
   std::size_t bytes_each_;
   int depth_ = 0;
-  alignas(64) std::byte memory_[kDepth * kBeside * kAccumulatorBytes];
+  alignas(64) std::byte memory_[kDepth * kAccumulators * kAccumulatorBytes];
 };
 
 class Reducer {
@@ -52,28 +52,32 @@ class Reducer {
  private:
   const std::byte* element(std::int64_t offset) const { return of_.in + offset * moves_.stored_bytes; }
 
-  // `count` outputs, `step` elements apart.
-  void store(const std::byte* totals, std::int64_t count, std::int64_t to, std::int64_t step) const {
+  void load(std::int64_t offset, std::int64_t step, std::int64_t count, std::byte* buffer) const {
+    moves_.load(element(offset), step, count, buffer, count);
+  }
+
+  // `count` neighbouring outputs.
+  void store(const std::byte* totals, std::int64_t count, std::int64_t to) const {
     const ElementMoves& moves = moves_of(loops_.out);
     std::byte* const out = of_.out + to * moves.stored_bytes;
-    if (moves.are_copies() && step == 1) return loops_.finish(reducer_, totals, of_.reduced.numel, out, count);
+    if (moves.are_copies()) return loops_.finish(reducer_, totals, of_.reduced.numel, out, count);
     alignas(64) std::byte results[kBeside * sizeof(double)];
     loops_.finish(reducer_, totals, of_.reduced.numel, results, count);
-    moves.store(results, count, out, step);
+    moves.store(results, count, out, 1);
   }
 
   // totals[i] = a row of `length` elements, no more than kRow; the rows are `stride` elements apart.
   void rows(std::int64_t from, std::int64_t stride, std::int64_t length, std::byte* totals, std::int64_t count) const {
     if (step_ == 1 && moves_.are_copies()) return loops_.rows(reducer_, element(from), stride, length, totals, count);
-    alignas(64) std::byte buffer[(kRow + kVector) * sizeof(double)];
+    alignas(64) std::byte buffer[kRow * sizeof(double)];
     const std::int64_t at_once = length == 0 ? count : kRow / length;
     for (std::int64_t begin = 0; begin < count; begin += at_once) {
       const std::int64_t several = std::min(at_once, count - begin);
-      if (step_ == 1 && stride == length)  // one after the other
-        moves_.load(element(from + begin * stride), 1, several * length, buffer);
+      if (step_ == 1 && stride == length && length > 0)  // one after the other
+        load(from + begin * stride, 1, several * length, buffer);
       else
         for (std::int64_t i = 0; length > 0 && i < several; ++i)
-          moves_.load(element(from + (begin + i) * stride), step_, length, buffer + i * length * moves_.computed_bytes);
+          load(from + (begin + i) * stride, step_, length, buffer + i * length * moves_.computed_bytes);
       loops_.rows(reducer_, buffer, length, length, totals + std::size_t(begin) * loops_.accumulator_bytes, several);
     }
   }
@@ -96,27 +100,26 @@ class Reducer {
   void span(std::int64_t from, std::int64_t begin, std::int64_t end, std::byte* total) const {
     const std::int64_t most = kChain * (inner_ > kRow ? kLanes : inner_);
     if (end - begin <= most) return part(from, begin, end, total);
-    alignas(kAccumulatorBytes) std::byte open[50][kAccumulatorBytes];  // by_halves() has 48
-    int depth = 0;
-    const int all = by_halves(
+    Open<1> open(loops_.accumulator_bytes);
+    const std::byte* const all = by_halves(
         begin, end, most,
         [&](std::int64_t first, std::int64_t last) {
-          part(from, first, last, open[depth]);
-          return depth++;
+          std::byte* const next = open.push();
+          part(from, first, last, next);
+          return next;
         },
-        [&](int a, int b) {
-          loops_.merge(reducer_, open[a], open[b], 1);
-          --depth;
+        [&](std::byte* a, const std::byte* b) {
+          loops_.merge(reducer_, a, b, 1);
+          open.pop();
         });
-    std::copy_n(open[all], loops_.accumulator_bytes, total);
+    std::copy_n(all, loops_.accumulator_bytes, total);
   }
 
   void by_rows(const KernelContext& context) const {
     const std::int64_t length = of_.reduced.numel;
     const int last = of_.kept.sizes.rank() - 1;
     const std::int64_t beside = last < 0 ? 1 : of_.kept.sizes[last];  // outputs at even distances
-    const std::int64_t out_step = last < 0 ? 1 : of_.kept.strides[0][last],
-                       in_step = last < 0 ? 0 : of_.kept.strides[1][last];
+    const std::int64_t in_step = last < 0 ? 0 : of_.kept.strides[1][last];
     const bool at_once = of_.reduced.sizes.rank() <= 1 && length <= kRow;
     parallel_for(context, of_.kept.numel, kGrain / std::max<std::int64_t>(length, 1) + 1,
                  [&](std::int64_t begin, std::int64_t end) {
@@ -129,7 +132,7 @@ class Reducer {
                      else
                        for (std::int64_t i = 0; i < count; ++i)
                          span(from + i * in_step, 0, length, totals + std::size_t(i) * loops_.accumulator_bytes);
-                     store(totals, count, to, out_step);
+                     store(totals, count, to);
                      o += count;
                    }
                  });
@@ -149,7 +152,7 @@ class Reducer {
         [&](std::int64_t a, std::int64_t b) {
           loops_.merge(reducer_, partial.data() + std::size_t(a) * each, partial.data() + std::size_t(b) * each, 1);
         });
-    store(partial.data() + std::size_t(first) * each, 1, 0, 1);
+    store(partial.data() + std::size_t(first) * each, 1, 0);
   }
 
   // Long columns are cut into pieces of rows, so that few columns keep all cores busy too.
@@ -163,22 +166,22 @@ class Reducer {
     std::vector<std::byte> parts(pieces > 1 ? std::size_t(blocks * pieces) * each : 0);
     const std::int64_t grain = kGrain / (std::max<std::int64_t>(rows / pieces, 1) * std::min(kBeside, columns)) + 1;
     parallel_for(context, blocks * pieces, grain, [&](std::int64_t begin, std::int64_t end) {
-      Totals open(each);
+      Open<kBeside> open(each);
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t block = at / pieces, piece = at % pieces, count = columns_of(block);
         std::byte* const totals = by_halves(
             piece * rows / pieces, (piece + 1) * rows / pieces, 2 * kChain,  // merges cost more here
             [&](std::int64_t first, std::int64_t last) {
-              std::byte* const part = open.push();
-              take_rows(block * kBeside, count, first, last, part);
-              return part;
+              std::byte* const next = open.push();
+              take_rows(block * kBeside, count, first, last, next);
+              return next;
             },
             [&](std::byte* a, const std::byte* b) {
               loops_.merge(reducer_, a, b, count);
               open.pop();
             });
         if (pieces == 1)
-          store(totals, count, block * kBeside, 1);
+          store(totals, count, block * kBeside);
         else
           std::copy_n(totals, std::size_t(count) * loops_.accumulator_bytes, parts.data() + std::size_t(at) * each);
         open.pop();
@@ -189,7 +192,7 @@ class Reducer {
       const std::int64_t first = by_halves(
           0, pieces, 1, [](std::int64_t piece, std::int64_t) { return piece; },
           [&](std::int64_t a, std::int64_t b) { loops_.merge(reducer_, part(a), part(b), columns_of(block)); });
-      store(part(first), columns_of(block), block * kBeside, 1);
+      store(part(first), columns_of(block), block * kBeside);
     }
   }
 
@@ -199,12 +202,12 @@ class Reducer {
     loops_.start(reducer_, totals, count);
     if (moves_.are_copies())
       return loops_.columns(reducer_, element(begin * stride + from), stride, end - begin, totals, count);
-    alignas(64) std::byte buffer[(kRow + kVector) * sizeof(float)];
+    alignas(64) std::byte buffer[kRow * sizeof(float)];
     const std::int64_t at_once = kRow / count;
     for (std::int64_t r = begin; r < end; r += at_once) {
       const std::int64_t several = std::min(at_once, end - r);
       for (std::int64_t i = 0; i < several; ++i)
-        moves_.load(element((r + i) * stride + from), 1, count, buffer + i * count * moves_.computed_bytes);
+        load((r + i) * stride + from, 1, count, buffer + i * count * moves_.computed_bytes);
       loops_.columns(reducer_, buffer, count, several, totals, count);
     }
   }

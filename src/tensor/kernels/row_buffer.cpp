@@ -29,17 +29,16 @@ struct Moved<8> {
 };
 
 template <std::size_t kBytes>
-void gather(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer) noexcept {
+void gather(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer, std::int64_t filled) noexcept {
   using Bits = typename Moved<kBytes>::Bits;
   const auto* const from = reinterpret_cast<const Bits*>(data);
   auto* const to = static_cast<Bits*>(buffer);
   if (step == 1)
     std::memcpy(to, from, std::size_t(count) * kBytes);
-  else if (step == 0)
-    std::fill_n(to, count, *from);
-  else
+  else if (step != 0)
     for (std::int64_t i = 0; i < count; ++i) to[i] = from[i * step];
-  for (std::int64_t i = count; i % kVector != 0; ++i) to[i] = *from;
+  const Bits first = *from;
+  for (std::int64_t i = step == 0 ? 0 : count; i < filled; ++i) to[i] = first;
 }
 template <std::size_t kBytes>
 void scatter(const void* buffer, std::int64_t count, std::byte* data, std::int64_t step) noexcept {
@@ -52,10 +51,11 @@ void scatter(const void* buffer, std::int64_t count, std::byte* data, std::int64
     for (std::int64_t i = 0; i < count; ++i) to[i * step] = from[i];
 }
 template <class T>
-void widen_row(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer) noexcept {
+void widen_row(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer,
+               std::int64_t filled) noexcept {
   auto* const to = static_cast<float*>(buffer);
   widen(reinterpret_cast<const T*>(data), step, count, to);
-  std::fill_n(to + count, -count & (kVector - 1), *to);
+  for (std::int64_t i = count; i < filled; ++i) to[i] = to[0];
 }
 template <class T>
 void narrow_row(const void* buffer, std::int64_t count, std::byte* data, std::int64_t step) noexcept {

@@ -10,8 +10,9 @@ namespace lockstep::host {
 
 struct ElementMoves {
   std::int64_t stored_bytes, computed_bytes;  ///< Of an element.
-  /// buffer[i] = data[i * step], and copies of the first one up to a multiple of kVector.
-  void (*load)(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer) noexcept;
+  /// buffer[i] = data[i * step] for `count` elements; from there to `filled`, copies of the first.
+  void (*load)(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer,
+               std::int64_t filled) noexcept;
   /// data[i * step] = buffer[i].
   void (*store)(const void* buffer, std::int64_t count, std::byte* data, std::int64_t step) noexcept;
 

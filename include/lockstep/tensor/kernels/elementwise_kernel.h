@@ -47,7 +47,7 @@ constexpr ElementwiseOperand elementwise_operand(bool reads) {
 /// function is arithmetic alone. (Then an element by itself has the bits that a vector gives, and the end of a row
 /// needs no buffer.)
 struct ElementwiseLoop {
-  static constexpr std::size_t kMostOperands = 16;
+  static constexpr std::size_t kMostOperands = 24;
 
   void (*run)(const void* f, std::int64_t count, std::byte* const* operands);
   const ElementwiseOperand* operands;
@@ -55,6 +55,12 @@ struct ElementwiseLoop {
   bool takes_any_count;  ///< Not whole vectors alone.
   bool takes_stored;     ///< All operands are stored as they are computed with.
 };
+/// The operands of a loop.
+template <class... Operand>
+constexpr auto elementwise_operands(Operand... operand) {
+  static_assert(sizeof...(Operand) <= ElementwiseLoop::kMostOperands, "elementwise kernels take 24 tensors at most");
+  return std::array<ElementwiseOperand, sizeof...(Operand)>{operand...};
+}
 /// Whether all operands are stored as they are computed with.
 template <class... T>
 inline constexpr bool kAreStoredAsComputed =
@@ -91,8 +97,6 @@ struct ElementwiseKernel;
 /// The forms of a kernel of N operands, for their dtypes.
 template <class F, int N>
 struct ElementwiseForms {
-  static_assert(std::size_t(N) <= ElementwiseLoop::kMostOperands);
-
   ElementwiseLoop host;
   /// Enqueues its grids on a GPU; null where this source is not compiled for GPUs.
   void (*grids)(const ElementwiseKernel<F, N>&, const KernelContext&);

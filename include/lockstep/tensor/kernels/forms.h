@@ -7,6 +7,9 @@
 #if defined(__CUDACC__) || defined(LOCKSTEP_CUDA_EMULATED)
 #include <lockstep/tensor/kernels/cuda/dispatch.h>
 #define LOCKSTEP_DEVICE_FORMS 1
+#define LOCKSTEP_GRIDS(...) (__VA_ARGS__)  // the function that enqueues a kernel's grids
+#else
+#define LOCKSTEP_GRIDS(...) nullptr  // there is none
 #endif
 
 namespace lockstep {

@@ -36,25 +36,19 @@ void map_loop(const void* f, std::int64_t count, std::byte* const* operands) {
 }
 
 template <class Out, class... In>
-inline constexpr std::array<ElementwiseOperand, 1 + sizeof...(In)> kMapOperands = {
-    elementwise_operand<Out>(false), elementwise_operand<const In>(true)...};
+inline constexpr auto kMapOperands = elementwise_operands(elementwise_operand<Out>(false),
+                                                          elementwise_operand<const In>(true)...);
 
-// kOnGpus: a table of a source that is compiled for GPUs is another one.
-template <bool kOnGpus, class F, class Out, class... In>
+template <class F, class Out, class... In>
 inline constexpr ElementwiseForms<F, 1 + sizeof...(In)> kMapForms = {
     {map_loop<F, ComputeType<Out>, ComputeType<In>...>, kMapOperands<Out, In...>.data(), 1 << 15, kIsArithmetic<F>,
      kAreStoredAsComputed<Out, In...>},
-#ifdef LOCKSTEP_DEVICE_FORMS
-    gpu::enqueue_map<F, Out, In...>
-#else
-    nullptr
-#endif
-};
+    LOCKSTEP_GRIDS(gpu::enqueue_map<F, Out, In...>)};
 
 /// The forms of out = f(in...) for elements of these types.
 template <class F, class Out, class... In>
 constexpr const ElementwiseForms<F, 1 + sizeof...(In)>& map_forms() {
-  return kMapForms<kHasDeviceForms, F, Out, In...>;
+  return kMapForms<F, Out, In...>;
 }
 
 }  // namespace lockstep

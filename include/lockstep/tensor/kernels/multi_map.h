@@ -55,8 +55,6 @@ struct MultiMapForms {
 
 template <class F, std::size_t N>
 struct MultiMapKernel {
-  static constexpr std::int64_t kGrain = 1 << 15;
-
   F f;
   std::shared_ptr<const std::vector<MultiSpan<N>>> spans;
   std::int64_t elements;
@@ -64,7 +62,7 @@ struct MultiMapKernel {
 
   void operator()(const KernelContext& context) const {
     const auto bound_f = bound(f);
-    host::parallel_for(context, elements, kGrain, [&](std::int64_t begin, std::int64_t end) {
+    host::parallel_for(context, elements, forms->host.grain, [&](std::int64_t begin, std::int64_t end) {
       auto span = std::partition_point(spans->begin(), spans->end(),
                                        [begin](const auto& s) { return s.first + s.count <= begin; });
       for (; begin < end; ++span) {
@@ -78,17 +76,11 @@ struct MultiMapKernel {
   }
   void enqueue(const KernelContext& context) const { forms->grids(*this, context); }
 };
-// kOnGpus: a table of a source that is compiled for GPUs is another one.
-template <bool kOnGpus, class F, class... T>
+template <class F, class... T>
 inline constexpr MultiMapForms<F, sizeof...(T)> kMultiMapForms = {
-    kMultiOutputLoop<std::remove_cvref_t<decltype(bound(std::declval<const F&>()))>, T...>,
+    kMultiOutputLoop<1 << 15, std::remove_cvref_t<decltype(bound(std::declval<const F&>()))>, T...>,
     {sizeof(T)...},
-#ifdef LOCKSTEP_DEVICE_FORMS
-    gpu::enqueue_multi_map<F, T...>
-#else
-    nullptr
-#endif
-};
+    LOCKSTEP_GRIDS(gpu::enqueue_multi_map<F, T...>)};
 
 /// The spans in order of the first operand; those that follow each other in every operand become one.
 template <std::size_t N>
@@ -138,7 +130,7 @@ template <class... T, class F>
 void multi_map(const char* name, double flops_per_element, const F& f, DeviceState& device,
                std::span<const MultiRow<sizeof...(T)>> rows, std::span<const TensorImpl* const> parameters = {}) {
   constexpr std::size_t kOperands = sizeof...(T);
-  const auto& forms = kMultiMapForms<kHasDeviceForms, F, T...>;
+  const auto& forms = kMultiMapForms<F, T...>;
   constexpr std::array<bool, kOperands> kReads = {std::is_const_v<T>...};
   std::vector<MultiSpan<kOperands>> spans;
   std::vector<const TensorImpl*> tensors;

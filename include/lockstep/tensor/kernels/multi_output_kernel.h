@@ -28,32 +28,27 @@ void multi_output_loop(const void* f, std::int64_t count, std::byte* const* oper
 }
 
 template <class... T>
-inline constexpr std::array<ElementwiseOperand, sizeof...(T)> kMultiOutputOperands = {elementwise_operand<T>(true)...};
+inline constexpr auto kMultiOutputOperands = elementwise_operands(elementwise_operand<T>(true)...);
 
 /// T, const where f only reads, as a loop computes with it.
 template <class T>
 using ComputedAs = std::conditional_t<std::is_const_v<T>, const ComputeType<std::remove_const_t<T>>,
                                       ComputeType<std::remove_const_t<T>>>;
 
-template <class F, class... T>
+// kGrain: elements that are worth a task.
+template <std::int64_t kGrain, class F, class... T>
 inline constexpr ElementwiseLoop kMultiOutputLoop = {multi_output_loop<F, ComputedAs<T>...>,
-                                                     kMultiOutputOperands<T...>.data(), 1 << 13, false,
+                                                     kMultiOutputOperands<T...>.data(), kGrain, false,
                                                      kAreStoredAsComputed<T...>};
 
-// kOnGpus: a table of a source that is compiled for GPUs is another one.
-template <bool kOnGpus, class F, class... T>
-inline constexpr ElementwiseForms<F, sizeof...(T)> kMultiOutputForms = {kMultiOutputLoop<F, T...>,
-#ifdef LOCKSTEP_DEVICE_FORMS
-                                                                        gpu::enqueue_multi_output<F, T...>
-#else
-                                                                        nullptr
-#endif
-};
+template <class F, class... T>
+inline constexpr ElementwiseForms<F, sizeof...(T)> kMultiOutputForms = {
+    kMultiOutputLoop<1 << 13, F, T...>, LOCKSTEP_GRIDS(gpu::enqueue_multi_output<F, T...>)};
 
 /// The forms of f(a, b, ...) for elements of these types, const where f only reads.
 template <class F, class... T>
 constexpr const ElementwiseForms<F, sizeof...(T)>& multi_output_forms() {
-  return kMultiOutputForms<kHasDeviceForms, F, T...>;
+  return kMultiOutputForms<F, T...>;
 }
 
 }  // namespace lockstep
