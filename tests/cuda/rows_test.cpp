@@ -56,12 +56,12 @@ struct AgreeByPacks {
   }
 };
 
-struct Case {
+struct RowsCase {
   std::int64_t rows, length;
   bool across;  // [length, rows] in memory
 };
 
-class RowTeams : public ::testing::TestWithParam<std::tuple<Case, Order>> {
+class RowTeams : public ::testing::TestWithParam<std::tuple<RowsCase, Order>> {
  protected:
   RowTeams() { emulation::settings().order = std::get<Order>(GetParam()); }
   ~RowTeams() override { emulation::settings() = outer_; }
@@ -87,24 +87,25 @@ class RowTeams : public ::testing::TestWithParam<std::tuple<Case, Order>> {
     return out;
   }
 
-  const Case rows = std::get<Case>(GetParam());
+  const RowsCase rows = std::get<RowsCase>(GetParam());
 
  private:
   const emulation::Settings outer_ = emulation::settings();
 };
 
-const std::vector<Case> kCases = {{1, 1, false},    {300, 1, false},  {3, 5, false},    {40, 10, false}, {9, 33, false},
-                                  {9, 1024, false}, {3, 1025, false}, {1, 9000, false}, {300, 5, true},  {50, 31, true},
-                                  {50, 32, true},   {40, 100, true},  {20, 1025, true}};
+const std::vector<RowsCase> kRowsCases = {{1, 1, false},   {300, 1, false},  {3, 5, false},    {40, 10, false},
+                                          {9, 33, false},  {9, 1024, false}, {3, 1025, false}, {1, 9000, false},
+                                          {300, 5, true},  {50, 31, true},   {50, 32, true},   {40, 100, true},
+                                          {20, 1025, true}};
 
-std::string name_of(const ::testing::TestParamInfo<std::tuple<Case, Order>>& teams) {
+std::string name_of(const ::testing::TestParamInfo<std::tuple<RowsCase, Order>>& teams) {
   const auto& [rows, order] = teams.param;
   return std::to_string(rows.rows) + "x" + std::to_string(rows.length) + (rows.across ? "Across" : "Along") +
          std::to_string(int(order));
 }
 
 INSTANTIATE_TEST_SUITE_P(, RowTeams,
-                         ::testing::Combine(::testing::ValuesIn(kCases),
+                         ::testing::Combine(::testing::ValuesIn(kRowsCases),
                                             ::testing::Values(Order::forward, Order::reverse, Order::shuffled)),
                          name_of);
 
@@ -133,13 +134,13 @@ TEST_P(RowTeams, AgreeOnSums) {
 class RowTeamsByPacks : public RowTeams {};
 
 INSTANTIATE_TEST_SUITE_P(, RowTeamsByPacks,
-                         ::testing::Combine(::testing::ValuesIn(std::vector<Case>{{1, 2, false},
-                                                                                  {300, 2, false},
-                                                                                  {40, 10, false},
-                                                                                  {9, 34, false},
-                                                                                  {9, 1024, false},
-                                                                                  {3, 1026, false},
-                                                                                  {1, 9000, false}}),
+                         ::testing::Combine(::testing::ValuesIn(std::vector<RowsCase>{{1, 2, false},
+                                                                                      {300, 2, false},
+                                                                                      {40, 10, false},
+                                                                                      {9, 34, false},
+                                                                                      {9, 1024, false},
+                                                                                      {3, 1026, false},
+                                                                                      {1, 9000, false}}),
                                             ::testing::Values(Order::forward, Order::reverse, Order::shuffled)),
                          name_of);
 
