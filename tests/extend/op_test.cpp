@@ -202,5 +202,34 @@ TEST_P(Extend, AGpuRefusesAKernelOfTheHostAlone) {
     EXPECT_THROW(extend::map("thrice", Thrice(), x), InvalidArgument);
 }
 
+struct Total {
+  template <class... Number>
+  auto operator()(Number... x) const {
+    return (x + ...);
+  }
+};
+struct TotalOfRows {
+  template <class T, class... Rows>
+  void operator()(const OneThread& team, Row<T> total, Rows... rows) const {
+    team.fill(total, [&](auto i) { return T((ComputeType<T>(rows[i]) + ...)); });
+  }
+};
+
+// More than a launch has room for in place.
+TEST(ExtendKernels, TakeManyTensors) {
+  const SimulatedDevices devices({.count = 1});
+  for (const char* const device : {"cpu", "cuda:0"})
+    for (const DType dtype : {kFloat32, kFloat16}) {
+      const Tensor x = tensor({1., 2., 3.}, {.dtype = dtype, .device = Device(device)});
+      const auto many = [&](auto kernel) {
+        return values(kernel(x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x, x));
+      };
+      EXPECT_EQ(many([](const auto&... all) { return extend::map("total", Total(), all...); }),
+                (std::vector<double>{20, 40, 60}));
+      EXPECT_EQ(many([](const auto&... all) { return extend::map_rows("total", TotalOfRows(), {}, all...); }),
+                (std::vector<double>{20, 40, 60}));
+    }
+}
+
 }  // namespace
 }  // namespace lockstep
