@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr int kLimitMs = 2000;
 // Of a job: to start it and join, and for mpirun to end it.
-constexpr int kStartMs = 10000;
+constexpr int kStartMs = 5000;
 
 class MpiFailure : public ::testing::Test {
  protected:
