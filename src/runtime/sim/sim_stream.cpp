@@ -17,6 +17,9 @@ namespace {
 
 constexpr KernelContext kSerial = {};
 constexpr int kPoison = 0xff;  // a NaN in every floating type
+// How often a worker without a task lets others run before it sleeps. Where devices share cores, they mostly bring it
+// one, and waking it up would take longer than its task.
+constexpr int kTurns = 2;
 
 std::minstd_rand engine(std::uint64_t seed, int device, int id) {
   std::seed_seq sequence{std::uint32_t(seed), std::uint32_t(seed >> 32), std::uint32_t(device), std::uint32_t(id)};
@@ -83,18 +86,17 @@ SimStream::~SimStream() {
 }
 
 void SimStream::push(Task task) {
-  const std::scoped_lock lock(mutex_);
-  if (!spare_) {
-    const BackendError error("kernel", kLaunchFailure, device_name, "the host has no memory left");
-    spare_ = std::make_shared<AsyncError>(std::make_exception_ptr(error), "kernel", device_name);
+  {
+    const std::scoped_lock lock(mutex_);
+    if (!spare_) {
+      const BackendError error("kernel", kLaunchFailure, device_name, "the host has no memory left");
+      spare_ = std::make_shared<AsyncError>(std::make_exception_ptr(error), "kernel", device_name);
+    }
+    task.mark.end();
+    queue_.push_back(std::move(task));
+    pushed_.fetch_add(1, std::memory_order_release);
   }
-  task.mark.end();
-  queue_.push_back(std::move(task));
-  pushed_.fetch_add(1, std::memory_order_release);
-  if (sleeping_) {
-    sleeping_ = false;
-    task_pushed_.notify_one();
-  }
+  task_pushed_.notify_one();  // not with the lock, which the worker would wake up to wait for
 }
 
 std::uint64_t SimStream::last_ticket() const { return pushed_.load(std::memory_order_acquire); }
@@ -142,11 +144,12 @@ std::shared_ptr<AsyncError> SimStream::live_error() const { return error_ && !er
 void SimStream::work() {
   std::unique_lock lock(mutex_);
   for (;;) {
-    while (queue_.empty() && !stopping_) {
-      sleeping_ = true;
-      task_pushed_.wait(lock);
+    if (queue_.empty()) {
+      lock.unlock();
+      for (int turn = 0; turn < kTurns && has_ended(last_ticket()); ++turn) std::this_thread::yield();
+      lock.lock();
     }
-    sleeping_ = false;
+    task_pushed_.wait(lock, [&] { return !queue_.empty() || stopping_; });
     if (queue_.empty()) return;
     std::shared_ptr<AsyncError> error = live_error();
     {
@@ -165,7 +168,9 @@ void SimStream::work() {
     ended_.store(ticket, std::memory_order_release);
     if (ticket >= awaited_) {
       awaited_ = kNobody;
+      lock.unlock();
       task_ended_.notify_all();
+      lock.lock();
     }
   }
 }

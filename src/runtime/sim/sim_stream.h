@@ -123,7 +123,6 @@ class SimStream {
   std::shared_ptr<AsyncError> error_;
   std::uint64_t error_ticket_ = 0;
   std::shared_ptr<AsyncError> spare_;  // for an error that there is no memory for; renewed when something is pushed
-  bool sleeping_ = false;
   bool stopping_ = false;
 
   RankedMutex<LockRank::sim_taken_bytes> taken_mutex_;
