@@ -24,8 +24,8 @@ void write_errors_to_a_file() {
   if (file < 0 || ::dup2(file, STDERR_FILENO) < 0) std::perror("JOB_ERRORS");
 }
 
-void require(bool is_so, const std::string& what) {
-  if (!is_so) throw std::runtime_error("not so: " + what);
+void require(bool is_so, std::string_view what) {
+  if (!is_so) throw std::runtime_error("not so: " + std::string(what));
 }
 
 }  // namespace lockstep::testing

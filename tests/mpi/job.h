@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/runtime/world.h>
@@ -25,6 +26,6 @@ void say(const World& world, const std::string& line);
 void write_errors_to_a_file();
 
 /// Throws where it is false.
-void require(bool is_so, const std::string& what);
+void require(bool is_so, std::string_view what);
 
 }  // namespace lockstep::testing
