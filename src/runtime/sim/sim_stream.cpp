@@ -168,7 +168,7 @@ void SimStream::work() {
     ended_.store(ticket, std::memory_order_release);
     if (ticket >= awaited_) {
       awaited_ = kNobody;
-      lock.unlock();
+      lock.unlock();  // as in push
       task_ended_.notify_all();
       lock.lock();
     }
