@@ -29,10 +29,11 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-// Around the edges of tiles, panels, groups and blocks.
-const std::vector<Sizes> kSizes = {{1, 1, 0},    {1, 1, 1},    {3, 5, 2},     {8, 8, 8},     {7, 48, 3},
-                                   {9, 49, 17},  {30, 2, 5},   {17, 300, 31}, {100, 100, 9}, {8, 24, 385},
-                                   {97, 33, 70}, {2, 25, 800}, {97, 700, 40}};
+// Around the edges of tiles, panels, groups and blocks. A transposed first factor of the last three is packed.
+const std::vector<Sizes> kSizes = {{1, 1, 0},     {1, 1, 1},     {3, 5, 2},     {8, 8, 8},
+                                   {7, 48, 3},    {9, 49, 17},   {30, 2, 5},    {17, 300, 31},
+                                   {100, 100, 9}, {8, 24, 385},  {97, 33, 70},  {2, 25, 800},
+                                   {97, 700, 40}, {97, 50, 170}, {260, 50, 65}, {65, 50, 800}};
 
 template <class T>
 struct Case {
@@ -146,7 +147,7 @@ TYPED_TEST(BlockedProduct, DoesNotReadWhatItOverwrites) {
 // Every rectangle of the result, computed alone, has the bits that it has in the whole.
 TYPED_TEST(BlockedProduct, HasTheBitsOfItsParts) {
   for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
-    for (const Sizes sizes : {Sizes{101, 130, 65}, {20, 350, 400}, {40, 7, 800}, {9, 5, 3}})
+    for (const Sizes sizes : {Sizes{101, 130, 165}, {20, 350, 400}, {40, 7, 800}, {9, 5, 3}})
       for (const int transposed : {0, 1, 2, 3}) {
         Case<TypeParam> given(sizes, transposed & 1, transposed & 2);
         if (transposed > 1) given.p.alpha = 0.3, given.p.beta = 1;

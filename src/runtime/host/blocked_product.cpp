@@ -1,6 +1,7 @@
 #include "runtime/host/blocked_product.h"
 
 #include <algorithm>
+#include <cstring>
 #include <memory>
 #include <new>
 
@@ -12,12 +13,17 @@ namespace {
 // Of a row of a: one panel of b of so many terms fits the second-level cache.
 constexpr std::int64_t kBlockBytes = 1536;
 constexpr std::int64_t kRows = 96;   // of a, that stay in the cache for the panels of a group
-constexpr std::int64_t kPanels = 6;  // of a group
-// A b that is no larger is read where it lies; so is one that one tile of rows reads.
-constexpr std::int64_t kDirectBytes = 512 << 10;
+constexpr std::int64_t kPanels = 6;  // of a group; of fewer terms more
+constexpr std::int64_t kMostPanels = 24;
+// A b that is no larger is read where it lies, unless many rows read it; so is one that one tile of rows reads.
+constexpr std::int64_t kDirectBytes = 512 << 10, kDirectRows = 256;
+// A transposed a whose terms of a block are less is read where it lies, too: a first-level cache holds most of it.
+constexpr std::int64_t kDirectTransposedBytes = 64 << 10;
 
-// This thread's packed panels, kept for the next product: at most 432 KiB.
-template <class T>
+enum class Side { a, b };
+
+// What this thread has packed of a factor, kept for the next product: at most 144 KiB of a, and 432 KiB of b.
+template <class T, Side>
 T* room(std::int64_t count) {
   struct Free {
     void operator()(T* data) const { ::operator delete[](data, std::align_val_t(64)); }
@@ -51,8 +57,8 @@ void activate_all(Activation activation, std::int64_t rows, std::int64_t columns
 template <class T>
 struct Group {
   const TileKernels<T>& kernels;
-  const T* panels[kPanels];
-  std::int64_t pitches[kPanels];
+  const T* panels[kMostPanels];
+  std::int64_t pitches[kMostPanels];
 
   // `b` at the first term and column. Panels that can be read where they lie are not packed.
   void find(const Matmul& p, const T* b, std::int64_t terms, std::int64_t columns, bool packs) {
@@ -65,7 +71,8 @@ struct Group {
         pitches[n] = p.ldb;
         continue;
       }
-      if (!packed) packed = room<T>(kPanels * kernels.columns * terms);
+      if (!packed)
+        packed = room<T, Side::b>((columns + kernels.columns - 1) / kernels.columns * kernels.columns * terms);
       T* const to = packed + first * terms;
       kernels.pack({from, terms, count, p.transpose_b ? 1 : p.ldb, p.transpose_b ? p.ldb : 1}, to);
       panels[n] = to;
@@ -73,6 +80,34 @@ struct Group {
     }
   }
 };
+
+// Rows of a transposed a, whose terms lie a whole row of it apart: as a rule each on another page. Packed, the terms of
+// a tile's rows lie one after the other.
+template <class T>
+const T* packed_rows(const T* a, std::int64_t step, std::int64_t rows, std::int64_t terms) {
+  T* const packed = room<T, Side::a>((rows + kTileRows - 1) / kTileRows * kTileRows * terms);
+  for (std::int64_t l = 0; l < terms; ++l, a += step) {
+    T* to = packed + l * kTileRows;
+    std::int64_t row = 0;
+    for (; row + kTileRows <= rows; row += kTileRows, to += kTileRows * terms)
+      std::memcpy(to, a + row, kTileRows * sizeof(T));
+    std::copy(a + row, a + rows, to);
+  }
+  return packed;
+}
+
+template <class T>
+void multiply_packed(const TileKernels<T>& kernels, Tile<T> tile, const T* packed, std::int64_t rows) {
+  tile.a = packed;
+  tile.a_row = 1;
+  tile.a_step = kTileRows;
+  for (; rows > 0; rows -= kTileRows) {
+    kernels.multiply(tile, std::min(kTileRows, rows));
+    tile.a += kTileRows * tile.k;
+    tile.c += kTileRows * tile.c_row;
+    if (tile.before) tile.before += kTileRows * tile.before_row;
+  }
+}
 
 }  // namespace
 
@@ -92,7 +127,8 @@ void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bia
   constexpr std::int64_t kMostTerms = kBlockBytes / sizeof(T);
   const std::int64_t blocks = std::max<std::int64_t>(1, (p.k + kMostTerms - 1) / kMostTerms);
   const std::int64_t terms = (p.k + blocks - 1) / blocks;
-  const bool packs = p.transpose_b || (p.m > kTileRows && p.k * p.ldb * std::int64_t(sizeof(T)) > kDirectBytes);
+  const bool packs =
+      p.transpose_b || p.m >= kDirectRows || (p.m > kTileRows && p.k * p.ldb * std::int64_t(sizeof(T)) > kDirectBytes);
   const std::int64_t a_row = p.transpose_a ? 1 : p.lda, a_step = p.transpose_a ? p.lda : 1;
   const std::int64_t b_row = p.transpose_b ? 1 : p.ldb, b_step = p.transpose_b ? p.ldb : 1;
   if (p.beta != 0 && p.beta != 1)
@@ -101,17 +137,23 @@ void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bia
 
   Group<T> group = {kernels, {}, {}};
   const std::int64_t panel = kernels.columns;
+  const std::int64_t group_columns =
+      std::min(kMostPanels, kPanels * kMostTerms / std::max<std::int64_t>(1, terms)) * panel;
+  const bool packs_rows =
+      p.transpose_a && p.n > panel && terms * p.lda * std::int64_t(sizeof(T)) >= kDirectTransposedBytes;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t first = block * terms, count = std::min(terms, p.k - first);
-    for (std::int64_t column = 0; column < p.n; column += kPanels * panel) {
-      const std::int64_t columns = std::min(kPanels * panel, p.n - column);
+    for (std::int64_t column = 0; column < p.n; column += group_columns) {
+      const std::int64_t columns = std::min(group_columns, p.n - column);
       group.find(p, b + first * b_row + column * b_step, count, columns, packs);
       for (std::int64_t row = 0; row < p.m; row += kRows) {
         const std::int64_t rows = std::min(kRows, p.m - row);
         T* const to = c + row * p.ldc + column;
+        const T* const from = a + row * a_row + first * a_step;
+        const T* const packed = packs_rows ? packed_rows(from, a_step, rows, count) : nullptr;
         for (std::int64_t n = 0; n * panel < columns; ++n) {
           Tile<T> tile = {.k = count,
-                          .a = a + row * a_row + first * a_step,
+                          .a = from,
                           .a_row = a_row,
                           .a_step = a_step,
                           .b = group.panels[n],
@@ -126,7 +168,7 @@ void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bia
           } else if (bias) {
             tile.before = bias + column + n * panel;
           }
-          kernels.multiply(tile, rows);
+          packed ? multiply_packed(kernels, tile, packed, rows) : kernels.multiply(tile, rows);
         }
         if (block == blocks - 1) activate_all(p.activation, rows, columns, to, p.ldc);
       }
