@@ -9,7 +9,7 @@
 namespace lockstep::host {
 namespace {
 
-constexpr std::size_t kPieceBytes = 512 << 10;  // with what is added to it, it fits a second-level cache
+constexpr std::size_t kPieceBytes = 512 << 10;  // with what is added to it, it fits a second-level cache of 1 MiB
 constexpr std::size_t kLeastPieceBytes = 4 << 10;
 constexpr std::size_t kAhead = 2;                // rounds under way, so that links work while pieces are added
 constexpr std::size_t kIncomingBytes = 8 << 20;  // at most, of what comes from elsewhere to be added
