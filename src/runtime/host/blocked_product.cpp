@@ -20,6 +20,8 @@ constexpr std::int64_t kDirectBytes = 512 << 10, kDirectRows = 256;
 // A transposed a whose terms of a block are less is read where it lies, too: a first-level cache holds most of it.
 constexpr std::int64_t kDirectTransposedBytes = 64 << 10;
 
+std::int64_t in_wholes_of(std::int64_t unit, std::int64_t count) { return (count + unit - 1) / unit * unit; }
+
 enum class Side { a, b };
 
 // What this thread has packed of a factor, kept for the next product: at most 144 KiB of a, and 432 KiB of b.
@@ -71,8 +73,7 @@ struct Group {
         pitches[n] = p.ldb;
         continue;
       }
-      if (!packed)
-        packed = room<T, Side::b>((columns + kernels.columns - 1) / kernels.columns * kernels.columns * terms);
+      if (!packed) packed = room<T, Side::b>(in_wholes_of(kernels.columns, columns) * terms);
       T* const to = packed + first * terms;
       kernels.pack({from, terms, count, p.transpose_b ? 1 : p.ldb, p.transpose_b ? p.ldb : 1}, to);
       panels[n] = to;
@@ -85,7 +86,7 @@ struct Group {
 // a tile's rows lie one after the other.
 template <class T>
 const T* packed_rows(const T* a, std::int64_t step, std::int64_t rows, std::int64_t terms) {
-  T* const packed = room<T, Side::a>((rows + kTileRows - 1) / kTileRows * kTileRows * terms);
+  T* const packed = room<T, Side::a>(in_wholes_of(kTileRows, rows) * terms);
   for (std::int64_t l = 0; l < terms; ++l, a += step) {
     T* to = packed + l * kTileRows;
     std::int64_t row = 0;
@@ -127,7 +128,7 @@ void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bia
   constexpr std::int64_t kMostTerms = kBlockBytes / sizeof(T);
   const std::int64_t blocks = std::max<std::int64_t>(1, (p.k + kMostTerms - 1) / kMostTerms);
   const std::int64_t terms = (p.k + blocks - 1) / blocks;
-  const bool packs =
+  const bool packs_b =
       p.transpose_b || p.m >= kDirectRows || (p.m > kTileRows && p.k * p.ldb * std::int64_t(sizeof(T)) > kDirectBytes);
   const std::int64_t a_row = p.transpose_a ? 1 : p.lda, a_step = p.transpose_a ? p.lda : 1;
   const std::int64_t b_row = p.transpose_b ? 1 : p.ldb, b_step = p.transpose_b ? p.ldb : 1;
@@ -139,18 +140,18 @@ void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bia
   const std::int64_t panel = kernels.columns;
   const std::int64_t group_columns =
       std::min(kMostPanels, kPanels * kMostTerms / std::max<std::int64_t>(1, terms)) * panel;
-  const bool packs_rows =
+  const bool packs_a =
       p.transpose_a && p.n > panel && terms * p.lda * std::int64_t(sizeof(T)) >= kDirectTransposedBytes;
   for (std::int64_t block = 0; block < blocks; ++block) {
     const std::int64_t first = block * terms, count = std::min(terms, p.k - first);
     for (std::int64_t column = 0; column < p.n; column += group_columns) {
       const std::int64_t columns = std::min(group_columns, p.n - column);
-      group.find(p, b + first * b_row + column * b_step, count, columns, packs);
+      group.find(p, b + first * b_row + column * b_step, count, columns, packs_b);
       for (std::int64_t row = 0; row < p.m; row += kRows) {
         const std::int64_t rows = std::min(kRows, p.m - row);
         T* const to = c + row * p.ldc + column;
         const T* const from = a + row * a_row + first * a_step;
-        const T* const packed = packs_rows ? packed_rows(from, a_step, rows, count) : nullptr;
+        const T* const packed = packs_a ? packed_rows(from, a_step, rows, count) : nullptr;
         for (std::int64_t n = 0; n * panel < columns; ++n) {
           Tile<T> tile = {.k = count,
                           .a = from,
