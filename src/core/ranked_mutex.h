@@ -2,6 +2,7 @@
 // order at each lock and abort with both names; in the others a RankedMutex is its native mutex and nothing else.
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <mutex>
 
@@ -59,6 +60,22 @@ class RankedCondition {
   template <LockRank kRank, class Done>
   void wait(std::unique_lock<RankedMutex<kRank>>& lock, const Done& done) {
     while (!done()) wait(lock);
+  }
+  template <LockRank kRank, class Clock, class Duration>
+  std::cv_status wait_until(std::unique_lock<RankedMutex<kRank>>& lock,
+                            const std::chrono::time_point<Clock, Duration>& time) {
+    std::unique_lock<std::mutex> native(lock.mutex()->native_, std::adopt_lock);
+    const std::cv_status status = condition_.wait_until(native, time);
+    native.release();
+    return status;
+  }
+  /// Whether it was done before that time.
+  template <LockRank kRank, class Clock, class Duration, class Done>
+  bool wait_until(std::unique_lock<RankedMutex<kRank>>& lock, const std::chrono::time_point<Clock, Duration>& time,
+                  const Done& done) {
+    while (!done())
+      if (wait_until(lock, time) == std::cv_status::timeout) return done();
+    return true;
   }
   void notify_one() noexcept { condition_.notify_one(); }
   void notify_all() noexcept { condition_.notify_all(); }

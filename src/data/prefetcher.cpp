@@ -1,7 +1,6 @@
 #include <lockstep/data/prefetcher.h>
 
 #include <algorithm>
-#include <condition_variable>
 #include <exception>
 #include <utility>
 #include <vector>
@@ -40,7 +39,7 @@ struct Prefetcher::State {
   std::stop_source stop;
 
   RankedMutex<LockRank::prefetcher> mutex;
-  std::condition_variable_any made;
+  RankedCondition made;
   std::vector<Slot> slots;  // under the mutex
 
   TaskQueue queue;  // last: its tasks use the rest

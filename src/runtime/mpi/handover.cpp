@@ -53,7 +53,7 @@ void Handover::wait_for_failure(std::unique_lock<Mutex>& lock, const Failure& ot
   has_orders_ = true;
   to_do_.notify_one();
   ++waiting_;
-  changed_.wait_for(lock, kLongestEnd, [&] { return failure_ || ended_; });
+  changed_.wait_until(lock, Clock::now() + kLongestEnd, [&] { return failure_ || ended_; });
   --waiting_;
   if (!failure_ && !ended_) failure_ = otherwise;
   changed_.notify_all();
@@ -87,7 +87,7 @@ bool Handover::wait_ended(Clock::time_point end) noexcept {
 void Handover::rest(Clock::duration longest) {
   if (has_orders_) return;
   std::unique_lock lock(mutex_);
-  to_do_.wait_for(lock, longest, [&] { return has_orders_.load(); });
+  to_do_.wait_until(lock, Clock::now() + longest, [&] { return has_orders_.load(); });
 }
 
 Orders Handover::take() {

@@ -4,7 +4,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <list>
 #include <memory>
@@ -98,7 +97,7 @@ class Handover {
   void wake_callers() noexcept;
 
   mutable Mutex mutex_;
-  std::condition_variable_any to_do_, changed_;
+  RankedCondition to_do_, changed_;
   Orders orders_;
   std::atomic<bool> has_orders_ = false;
   std::list<Wait> waits_;

@@ -1,10 +1,10 @@
 // Processes that are threads of this one: messages through queues in memory.
 #include <chrono>
-#include <condition_variable>
 #include <cstring>
 #include <deque>
 #include <map>
 #include <optional>
+#include <string>
 #include <tuple>
 #include <utility>
 
@@ -21,12 +21,14 @@ namespace {
 using Mutex = RankedMutex<LockRank::transport>;
 using Clock = std::chrono::steady_clock;
 
-// A way in one direction: what has been sent and not received, and who waits, both in their order.
+// A way in one direction: what has been sent and not received, and who waits, both in their order. Each is woken by
+// what it waits for alone: of many threads on few cores, one for all would wake most of them for nothing.
 struct Lane {
   struct Waiting {
     void* data;
     std::size_t bytes;
     bool done = false;
+    RankedCondition over;  // done, or the job has failed
   };
   std::deque<std::string> sent;
   std::deque<std::shared_ptr<Waiting>> waiting;
@@ -34,11 +36,17 @@ struct Lane {
 
 struct Post {
   Mutex mutex;
-  std::condition_variable_any changed;
   std::map<std::tuple<int, int, int>, Lane> lanes;  // from, to, channel
   std::optional<std::string> failure;
   std::vector<std::string> hosts;
   std::chrono::milliseconds limit;
+
+  // With the lock held. The first reason stays.
+  void fail(const std::string& reason) {
+    if (!failure) failure = reason;
+    for (auto& [way, lane] : lanes)
+      for (const auto& waiting : lane.waiting) waiting->over.notify_all();
+  }
 };
 
 void deliver(Lane& lane) {
@@ -46,6 +54,7 @@ void deliver(Lane& lane) {
     Lane::Waiting& first = *lane.waiting.front();
     if (first.data) std::memcpy(first.data, lane.sent.front().data(), std::min(first.bytes, lane.sent.front().size()));
     first.done = true;
+    first.over.notify_all();
     lane.waiting.pop_front();
     lane.sent.pop_front();
   }
@@ -69,11 +78,9 @@ class Received final : public Message {
     std::unique_lock lock(post_->mutex);
     const auto end = Clock::now() + post_->limit;
     while (!look(what))
-      if (post_->changed.wait_until(lock, end) == std::cv_status::timeout && !look(what)) {
-        post_->failure = text("process ", from_, " on ", post_->hosts[std::size_t(from_)], " did not come to ", what,
-                              " within ", post_->limit.count(), " ms, process ", to_, " waited for it");
-        post_->changed.notify_all();
-      }
+      if (waiting_->over.wait_until(lock, end) == std::cv_status::timeout && !look(what))
+        post_->fail(text("process ", from_, " on ", post_->hosts[std::size_t(from_)], " did not come to ", what,
+                         " within ", post_->limit.count(), " ms, process ", to_, " waited for it"));
   }
 
  private:
@@ -103,7 +110,6 @@ class ProcessTransport final : public Transport {
     Lane& lane = post_->lanes[{rank_, to, channel}];
     lane.sent.emplace_back(static_cast<const char*>(data), bytes);
     deliver(lane);
-    post_->changed.notify_all();
     return std::make_unique<Sent>();
   }
 
@@ -111,7 +117,9 @@ class ProcessTransport final : public Transport {
     const std::scoped_lock lock(post_->mutex);
     if (post_->failure) throw CollectiveError(from, "receive", bytes, *post_->failure);
     Lane& lane = post_->lanes[{from, rank_, channel}];
-    auto waiting = std::make_shared<Lane::Waiting>(Lane::Waiting{data, bytes});
+    auto waiting = std::make_shared<Lane::Waiting>();
+    waiting->data = data;
+    waiting->bytes = bytes;
     lane.waiting.push_back(waiting);
     deliver(lane);
     return std::make_unique<Received>(post_, std::move(waiting), rank_, from);
@@ -119,8 +127,7 @@ class ProcessTransport final : public Transport {
 
   void fail(const std::string& reason) noexcept override {
     const std::scoped_lock lock(post_->mutex);
-    if (!post_->failure) post_->failure = reason;
-    post_->changed.notify_all();
+    post_->fail(reason);
   }
   std::optional<std::string> failure() const override {
     const std::scoped_lock lock(post_->mutex);
