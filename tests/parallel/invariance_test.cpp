@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <lockstep/autograd/autograd.h>
+#include <lockstep/ops/join.h>
 #include <lockstep/optim/clip.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/sync_batch_norm.h>
@@ -98,9 +99,15 @@ Result train_on(int devices, std::int64_t rows, const Net& net, DType dtype) {
   DataParallel model(copy(net), {.buckets = {.first_bytes = 256, .bytes = 512}});
   EXPECT_EQ(model.devices().size(), std::size_t(devices));
   return train(model, model.device(), dtype, rows, [&] {
-    for (const auto& [name, parameter] : model.named_parameters())
-      for (const Tensor& replica : testing::other_replicas(parameter))
-        ASSERT_EQ(values(replica), values(parameter)) << name;
+    const NoGrad no_grad;
+    std::vector<std::vector<Tensor>> replicas(model.devices().size());  // all parameters of each: one copy to the host
+    for (const Tensor& parameter : model.parameters()) {
+      replicas[0].push_back(parameter.reshape({-1}));
+      const std::vector<Tensor> others = testing::other_replicas(parameter);
+      for (std::size_t i = 0; i < others.size(); ++i) replicas[i + 1].push_back(others[i].reshape({-1}));
+    }
+    const std::vector<double> expected = values(cat(replicas[0]));
+    for (std::size_t i = 1; i < replicas.size(); ++i) ASSERT_EQ(values(cat(replicas[i])), expected) << "replica " << i;
   });
 }
 
