@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <array>
+#include <atomic>
 #include <chrono>
 #include <string>
 #include <thread>
@@ -98,17 +99,23 @@ TEST(SimulatedProcesses, AllHearOfAFailureAtOnce) {
 
 // Who has waited for as long as the limit allows says so, and those who would wait longer hear of it.
 TEST(SimulatedProcesses, WhoIsLateIsNamedToAll) {
-  const std::vector<World> worlds = simulate_processes(3, 300ms);
+  const std::vector<World> worlds = simulate_processes(3, 600ms);
   std::string first, second;
-  std::thread waiter([&] { first = thrown<CollectiveError>([&] { received(transport_of(worlds[0]), 2); }); });
+  std::atomic<bool> begins = false;
+  std::thread waiter([&] {
+    begins = true;
+    begins.notify_all();
+    first = thrown<CollectiveError>([&] { received(transport_of(worlds[0]), 2); });
+  });
   std::thread another([&] {
-    std::this_thread::sleep_for(150ms);
+    begins.wait(false);
+    std::this_thread::sleep_for(300ms);
     second = thrown<CollectiveError>([&] { received(transport_of(worlds[1]), 0); });
   });
   waiter.join();
   another.join();
   for (const std::string& message : {first, second})
-    EXPECT_NE(message.find("process 2 on simulated-host-2 did not come to a number within 300 ms, process 0 waited"),
+    EXPECT_NE(message.find("process 2 on simulated-host-2 did not come to a number within 600 ms, process 0 waited"),
               std::string::npos)
         << message;
 }
