@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <cstdio>
+#include <cstdlib>
 #include <cstring>
 #include <span>
 #include <thread>
@@ -186,9 +187,11 @@ void has_mpi(const Arguments& arguments) {
     const World world = mpi::join();
     world.barrier();
     say(world, "joined");
-  } catch (...) {
+  } catch (const std::exception& error) {
+    std::fprintf(stderr, "error: %s\n", error.what());  // before the first one ends: mpirun kills the others then
+    MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
-    throw;
+    std::exit(3);
   }
   MPI_Barrier(MPI_COMM_WORLD);
   MPI_Finalize();
