@@ -14,7 +14,7 @@
 namespace lockstep::data {
 namespace {
 
-using Numbers = std::vector<float>;
+using Floats = std::vector<float>;
 using Texts = std::vector<std::string>;
 using testing::TemporaryFolder;
 using testing::write_file;
@@ -42,7 +42,7 @@ TEST(ReadCsv, GivesNamesAndNumbers) {
   const Csv table = csv("a, b ,\"c d\"\r\n1,2.5,-3e2\r\n\r\n+4, 5 ,\"6\"");
   EXPECT_EQ(table.columns, (std::vector<std::string>{"a", "b", "c d"}));
   EXPECT_EQ(table.values.sizes(), (Shape{2, 3}));
-  EXPECT_EQ(table.values.to_vector<float>(), (Numbers{1, 2.5, -300, 4, 5, 6}));
+  EXPECT_EQ(table.values.to_vector<float>(), (Floats{1, 2.5, -300, 4, 5, 6}));
 }
 
 TEST(ReadCsv, TakesColumnsByNameAndLeavesTextsAlone) {
@@ -53,9 +53,9 @@ TEST(ReadCsv, TakesColumnsByNameAndLeavesTextsAlone) {
 }
 
 TEST(ReadCsv, ReadsOtherForms) {
-  EXPECT_EQ(csv("1;2\n3;4\n", {.separator = ';', .header = false}).values.to_vector<float>(), (Numbers{1, 2, 3, 4}));
+  EXPECT_EQ(csv("1;2\n3;4\n", {.separator = ';', .header = false}).values.to_vector<float>(), (Floats{1, 2, 3, 4}));
   EXPECT_EQ(csv("1\t\t3\n", {.separator = '\t', .header = false, .missing = -1}).values.to_vector<float>(),
-            (Numbers{1, -1, 3}));
+            (Floats{1, -1, 3}));
   EXPECT_EQ(csv("").values.sizes(), (Shape{0, 0}));
   EXPECT_EQ(csv("a,b\n").values.sizes(), (Shape{0, 2}));
   EXPECT_EQ(csv("\xef\xbb\xbf"
@@ -85,8 +85,8 @@ TEST(ReadCsv, GivesTextsTheNumbersOfTheirSortedCategories) {
   const Csv table = csv("city,area\nOslo,50\n\"Bergen, west\",\n,30\nOslo,20\n",
                         {.missing = std::nan(""), .categories = {{"city", {}}}});
   EXPECT_EQ(table.categories.at("city"), (Texts{"", "Bergen, west", "Oslo"}));
-  EXPECT_EQ(table.column("city").to_vector<float>(), (Numbers{2, 1, 0, 2}));
-  const Numbers areas = table.column("area").to_vector<float>();
+  EXPECT_EQ(table.column("city").to_vector<float>(), (Floats{2, 1, 0, 2}));
+  const Floats areas = table.column("area").to_vector<float>();
   EXPECT_TRUE(std::isnan(areas[1]));
   EXPECT_EQ(areas[3], 20);
 }
@@ -102,12 +102,12 @@ TEST(ReadCsv, GivesASecondFileTheNumbersOfTheFirst) {
 
 TEST(ReadCsv, TakesOtherTextsForAMissingNumber) {
   EXPECT_EQ(csv("a,b\nNA,1\n?,\n", {.missing = -1, .na_values = {"NA", "?"}}).values.to_vector<float>(),
-            (Numbers{-1, 1, -1, -1}));
+            (Floats{-1, 1, -1, -1}));
 }
 
 TEST(Csv, SelectsColumnsByName) {
   const Csv table = csv("a,b,c,c\n1,2,3,4\n5,6,7,8\n");
-  EXPECT_EQ(table.select({"b", "a"}).to_vector<float>(), (Numbers{2, 1, 6, 5}));
+  EXPECT_EQ(table.select({"b", "a"}).to_vector<float>(), (Floats{2, 1, 6, 5}));
   EXPECT_EQ(csv_error([&] { table.column("d"); }), "[Csv] expected a column \"d\", got none");
   EXPECT_EQ(csv_error([&] { table.column("c"); }), "[Csv] expected one column \"c\", got several");
   EXPECT_EQ(csv_error([&] { table.select({}); }), "[Csv] expected names of columns, got none");

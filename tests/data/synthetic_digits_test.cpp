@@ -10,12 +10,14 @@
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/loader.h>
 
+#include "support/thrown.h"
+
 namespace lockstep::data {
 namespace {
 
 static_assert(Dataset<SyntheticDigits>);
 
-using Image = std::vector<float>;
+using Pixels = std::vector<float>;
 
 TEST(SyntheticDigits, GivesAnImageAndItsDigit) {
   const SyntheticDigits digits(20, {.seed = 3, .image_size = 20});
@@ -25,7 +27,7 @@ TEST(SyntheticDigits, GivesAnImageAndItsDigit) {
     EXPECT_EQ(image.sizes(), (Shape{1, 20, 20}));
     EXPECT_EQ(image.dtype(), kFloat32);
     EXPECT_TRUE(digit >= 0 && digit <= 9) << digit;
-    const Image pixels = image.to_vector<float>();
+    const Pixels pixels = image.to_vector<float>();
     EXPECT_GE(std::ranges::min(pixels), 0);
     EXPECT_LE(std::ranges::max(pixels), 1);
     EXPECT_GT(std::ranges::max(pixels), 0.5);
@@ -62,7 +64,7 @@ TEST(SyntheticDigits, CanBeToldApart) {
   int right = 0;
   for (std::int64_t i = 0; i < digits.size(); ++i) {
     const auto [image, digit] = digits.get(i);
-    const Image pixels = image.to_vector<float>();
+    const Pixels pixels = image.to_vector<float>();
     if (i < 1000) {
       ++count[std::size_t(digit)];
       for (std::size_t p = 0; p < pixels.size(); ++p) mean[std::size_t(digit)][p] += double(pixels[p]);
@@ -81,19 +83,14 @@ TEST(SyntheticDigits, CanBeToldApart) {
 }
 
 TEST(SyntheticDigits, RefuseWhatCannotBeDrawn) {
-  const auto refusal = [](const auto& body) -> std::string {
-    try {
-      body();
-    } catch (const InvalidArgument& error) {
-      return error.what();
-    }
-    return "";
-  };
-  EXPECT_EQ(refusal([] { SyntheticDigits(-1); }), "[SyntheticDigits] expected a count >= 0, got -1");
-  EXPECT_EQ(refusal([] { SyntheticDigits(1, {.image_size = 7}); }),
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] { SyntheticDigits(-1); }),
+            "[SyntheticDigits] expected a count >= 0, got -1");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] { SyntheticDigits(1, {.image_size = 7}); }),
             "[SyntheticDigits] expected an image_size from 8 to 4096, got 7");
-  EXPECT_EQ(refusal([] { SyntheticDigits(1, {.noise = -1}); }), "[SyntheticDigits] expected noise >= 0, got -1");
-  EXPECT_EQ(refusal([] { SyntheticDigits(1).get(1); }), "[SyntheticDigits] expected an index in [0, 1), got 1");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] { SyntheticDigits(1, {.noise = -1}); }),
+            "[SyntheticDigits] expected noise >= 0, got -1");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] { SyntheticDigits(1).get(1); }),
+            "[SyntheticDigits] expected an index in [0, 1), got 1");
 }
 
 }  // namespace

@@ -15,21 +15,12 @@
 #include <lockstep/tensor/random.h>
 
 #include "support/test_devices.h"
+#include "support/thrown.h"
 
 namespace lockstep::data::transforms {
 namespace {
 
 using Floats = std::vector<float>;
-
-template <class Body>
-std::string refusal(const Body& body) {
-  try {
-    body();
-  } catch (const InvalidArgument& error) {
-    return error.what();
-  }
-  return "";
-}
 
 // Pixel (y, x) is 10 y + x + 1.
 Tensor picture(std::int64_t height, std::int64_t width) {
@@ -49,20 +40,20 @@ TEST(Normalize, ShiftsAndScalesEachChannel) {
 }
 
 TEST(Normalize, RefusesWhatDoesNotFit) {
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               Normalize({1}, {1, 2});
             }),
             "[Normalize] expected as many numbers in std as in mean, and some, got 2 and 1");
-  EXPECT_EQ(refusal([] { Normalize({1}, {0}); }), "[Normalize] expected no 0 in std, got one");
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] { Normalize({1}, {0}); }), "[Normalize] expected no 0 in std, got one");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               Normalize({1, 2}, {1, 2})(ones({3, 2, 2}));
             }),
             "[Normalize] expected an image of 2 channels, got [3, 2, 2]");
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               Normalize({1}, {1})(ones({1, 2, 2}, {.dtype = kUInt8}));
             }),
             "[Normalize] expected a floating dtype, got uint8: use ToFloat first");
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               Normalize({1}, {1})(ones({2, 2}));
             }),
             "[Normalize] expected an image [channels, height, width], got [2, 2]");
@@ -91,12 +82,18 @@ TEST(RandomCrop, FillsThePadding) {
 }
 
 TEST(RandomCrop, RefusesAnImageThatIsTooSmall) {
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               RandomCrop({4, 4}, {.padding = 1})(ones({1, 2, 1}));
             }),
             "[RandomCrop] expected an image of at least 4 by 4 with padding 1, got [1, 2, 1]");
-  EXPECT_EQ(refusal([] { RandomCrop({0, 4}); }), "[RandomCrop] expected a size from 1 on, got 0 and 4");
-  EXPECT_EQ(refusal([] { RandomCrop({1, 1}, {.padding = -1}); }), "[RandomCrop] expected padding >= 0, got -1");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
+              RandomCrop({0, 4});
+            }),
+            "[RandomCrop] expected a size from 1 on, got 0 and 4");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
+              RandomCrop({1, 1}, {.padding = -1});
+            }),
+            "[RandomCrop] expected padding >= 0, got -1");
 }
 
 // Of rooms 1, 2, 3, 5 torchvision leaves 0, 1, 2, 2 before the window.
@@ -104,11 +101,14 @@ TEST(CenterCrop, TakesTheMiddle) {
   EXPECT_EQ(CenterCrop({1, 2})(picture(4, 4)).to_vector<float>(), (Floats{22, 23}));
   EXPECT_EQ(CenterCrop({1, 1})(picture(6, 2)).to_vector<float>(), (Floats{21}));
   EXPECT_EQ(CenterCrop({2, 3})(picture(2, 3)).to_vector<float>(), (Floats{1, 2, 3, 11, 12, 13}));
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               CenterCrop({3, 1})(picture(2, 2));
             }),
             "[CenterCrop] expected an image of at least 3 by 1, got [1, 2, 2]");
-  EXPECT_EQ(refusal([] { CenterCrop({0, 1}); }), "[CenterCrop] expected a size from 1 on, got 0 and 1");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
+              CenterCrop({0, 1});
+            }),
+            "[CenterCrop] expected a size from 1 on, got 0 and 1");
 }
 
 // A plane stays one: between the middles of its pixels it is exact.
@@ -116,11 +116,14 @@ TEST(Resize, KeepsAPlane) {
   const std::vector<float> half = Resize({2, 2})(picture(4, 4)).to_vector<float>();
   EXPECT_EQ(half, (Floats{6.5, 8.5, 26.5, 28.5}));
   EXPECT_EQ(Resize({4, 4})(picture(4, 4)).to_vector<float>(), picture(4, 4).to_vector<float>());
-  EXPECT_EQ(refusal([] {
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
               Resize({2, 2})(zeros({1, 4, 4}, {.dtype = kUInt8}));
             }),
             "[Resize] expected a floating dtype, got uint8: use ToFloat first");
-  EXPECT_EQ(refusal([] { Resize({1, 0}); }), "[Resize] expected a size from 1 on, got 1 and 0");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] {
+              Resize({1, 0});
+            }),
+            "[Resize] expected a size from 1 on, got 1 and 0");
 }
 
 TEST(RandomHorizontalFlip, MirrorsSome) {
@@ -131,7 +134,7 @@ TEST(RandomHorizontalFlip, MirrorsSome) {
   int flipped = 0;
   for (int i = 0; i < 400; ++i) flipped += RandomHorizontalFlip()(image).to_vector<float>()[0] == 3;
   EXPECT_NEAR(flipped, 200, 50);
-  EXPECT_EQ(refusal([] { RandomHorizontalFlip(1.5); }),
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] { RandomHorizontalFlip(1.5); }),
             "[RandomHorizontalFlip] expected a probability from 0 to 1, got 1.5");
 }
 

@@ -28,7 +28,7 @@ using testing::thrown;
 using testing::values;
 using Sizes = std::vector<std::int64_t>;
 
-const std::vector<Device> kThree = {"cuda:0", "cuda:1", "cuda:2"};
+const std::vector<Device> kThreeDevices = {"cuda:0", "cuda:1", "cuda:2"};
 
 TEST(ShardSizes, FollowChunk) {
   EXPECT_EQ(shard_sizes(30, 3, {}), (Sizes{10, 10, 10}));
@@ -90,11 +90,11 @@ TEST(Scatter, PutsEachShardOnItsDevice) {
   const TestDevices devices(3);
   const Tensor x = arange(20, {.dtype = kFloat32}).view({10, 2});
   std::vector<std::int64_t> rows;
-  const std::vector<Tensor> shards = scatter(x, kThree, {}, "input", &rows);
+  const std::vector<Tensor> shards = scatter(x, kThreeDevices, {}, "input", &rows);
   EXPECT_EQ(rows, (Sizes{4, 4, 2}));
   std::vector<double> joined;
   for (std::size_t i = 0; i < 3; ++i) {
-    EXPECT_EQ(shards[i].device(), kThree[i]);
+    EXPECT_EQ(shards[i].device(), kThreeDevices[i]);
     EXPECT_EQ(shards[i].sizes(), (Shape{rows[i], 2}));
     for (const double value : values(shards[i])) joined.push_back(value);
   }
@@ -105,7 +105,7 @@ TEST(Scatter, SplitsAnyDimension) {
   const TestDevices devices(3);
   const Tensor x = randn({2, 7, 3});
   for (const std::int64_t dim : {1, -2}) {
-    const std::vector<Tensor> shards = scatter(x, kThree, {.dim = dim, .split = Split::balanced});
+    const std::vector<Tensor> shards = scatter(x, kThreeDevices, {.dim = dim, .split = Split::balanced});
     EXPECT_EQ(shards[0].sizes(), (Shape{2, 3, 3}));
     EXPECT_EQ(values(shards[2]), values(x.narrow(1, 5, 2)));
   }
@@ -125,10 +125,10 @@ TEST(Scatter, LeavesWhatIsThereAsAView) {
 
 TEST(Scatter, OfAnEmptyBatchIsOneShard) {
   const TestDevices devices(3);
-  const std::vector<Tensor> shards = scatter(zeros({0, 5}), kThree);
+  const std::vector<Tensor> shards = scatter(zeros({0, 5}), kThreeDevices);
   ASSERT_EQ(shards.size(), 1u);
   EXPECT_EQ(shards[0].sizes(), (Shape{0, 5}));
-  EXPECT_EQ(shards[0].device(), kThree[0]);
+  EXPECT_EQ(shards[0].device(), kThreeDevices[0]);
 }
 
 TEST(Scatter, SplitsTensorsOfAnyDtypeAndRankTogether) {
@@ -137,7 +137,7 @@ TEST(Scatter, SplitsTensorsOfAnyDtypeAndRankTogether) {
   std::vector<Tensor> batch;
   for (const DType dtype : {kFloat16, kBFloat16, kFloat32, kFloat64, kInt64, kBool}) batch.push_back(x.to(dtype));
   batch.push_back(x.view({2, 7, 1}));
-  const auto shards = scatter(batch, kThree, {.dim = 1});
+  const auto shards = scatter(batch, kThreeDevices, {.dim = 1});
   for (std::size_t i = 0; i < 3; ++i)
     for (std::size_t k = 0; k < batch.size(); ++k) {
       EXPECT_EQ(shards[i][k].dtype(), batch[k].dtype());
@@ -158,7 +158,7 @@ TEST(Scatter, SplitsAllTensorsInAValueAndRepeatsTheRest) {
   const TestDevices devices(3);
   const Tensor rows = arange(6);
   const auto shards =
-      scatter(std::tuple(Batch{rows, rows, {{"a", {rows, rows}}}, 7}, std::string("text"), rows), kThree);
+      scatter(std::tuple(Batch{rows, rows, {{"a", {rows, rows}}}, 7}, std::string("text"), rows), kThreeDevices);
   ASSERT_EQ(shards.size(), 3u);
   for (std::size_t i = 0; i < 3; ++i) {
     const auto& [batch, text, tail] = shards[i];
@@ -169,27 +169,27 @@ TEST(Scatter, SplitsAllTensorsInAValueAndRepeatsTheRest) {
     EXPECT_EQ(values(tail), expected);
     EXPECT_EQ(batch.epoch, 7);
     EXPECT_EQ(text, "text");
-    EXPECT_EQ(batch.ids.device(), kThree[i]);
+    EXPECT_EQ(batch.ids.device(), kThreeDevices[i]);
   }
 }
 
 TEST(Scatter, LeavesUndefinedTensorsUndefined) {
   const TestDevices devices(3);
-  const auto shards = scatter(std::pair(Tensor(), arange(6)), kThree);
+  const auto shards = scatter(std::pair(Tensor(), arange(6)), kThreeDevices);
   EXPECT_FALSE(shards[1].first.defined());
   EXPECT_TRUE(shards[1].second.defined());
 }
 
 TEST(Scatter, OfAValueWithoutTensorsIsOneShard) {
   const TestDevices devices(3);
-  EXPECT_EQ(scatter(5, kThree), std::vector<int>{5});
+  EXPECT_EQ(scatter(5, kThreeDevices), std::vector<int>{5});
 }
 
 TEST(Scatter, CarriesGradientsBack) {
   const TestDevices devices(3);
   Tensor x = arange(7, {.dtype = kFloat32});
   x.requires_grad_();
-  const std::vector<Tensor> shards = scatter(x, kThree);
+  const std::vector<Tensor> shards = scatter(x, kThreeDevices);
   Tensor total = sum(shards[0]).cpu();
   for (std::size_t i = 1; i < 3; ++i) total = total + sum(shards[i] * double(i + 1)).cpu();
   total.backward();
@@ -199,19 +199,19 @@ TEST(Scatter, CarriesGradientsBack) {
 TEST(ScatterRefuses, TensorsWithoutThatDimensionByName) {
   const TestDevices devices(3);
   EXPECT_EQ(thrown<ShapeError>([] {
-              scatter(std::vector<Tensor>{zeros({3}), tensor(1.)}, kThree, {}, "inputs");
+              scatter(std::vector<Tensor>{zeros({3}), tensor(1.)}, kThreeDevices, {}, "inputs");
             }),
             "[scatter] expected tensors with a batch dimension, got a 0-dim one as inputs[1]");
-  EXPECT_EQ(thrown<ShapeError>([] { scatter(zeros({3}), kThree, {.dim = 1}, "x"); }),
+  EXPECT_EQ(thrown<ShapeError>([] { scatter(zeros({3}), kThreeDevices, {.dim = 1}, "x"); }),
             "[scatter] expected tensors with dimension 1, got shape [3] as x");
-  EXPECT_THROW(scatter(zeros({3}), kThree, {.dim = -2}), ShapeError);
+  EXPECT_THROW(scatter(zeros({3}), kThreeDevices, {.dim = -2}), ShapeError);
 }
 
 TEST(ScatterRefuses, LeadingSizesThatDisagreeByName) {
   SimulatedDevices devices({.count = 3});
   const auto value = std::tuple(zeros({6, 2}), std::map<std::string, Tensor>{{"mask", zeros({5})}});
   const OperationCounts before = devices.counts(0);
-  EXPECT_EQ(thrown<ShapeError>([&] { scatter(value, kThree, {}, "arguments"); }),
+  EXPECT_EQ(thrown<ShapeError>([&] { scatter(value, kThreeDevices, {}, "arguments"); }),
             "[scatter] expected 6 rows along dimension 0 as in arguments[0], got shape [5] as arguments[1][\"mask\"]");
   EXPECT_EQ(devices.counts(0).copies, before.copies);
 }
@@ -225,16 +225,16 @@ TEST(Scatter, CopiesEachShardOfAPinnedBatchFromWhereItLies) {
   const SimulatedDevices devices({.count = 3});
   const Tensor batch = arange(0, 20).view({10, 2});
   const Trace trace;
-  const auto shards = scatter(batch.pin_memory(), kThree);
+  const auto shards = scatter(batch.pin_memory(), kThreeDevices);
   std::vector<Device> receivers;
-  for (const Device& device : kThree) synchronize(device);
+  for (const Device& device : kThreeDevices) synchronize(device);
   for (const TraceEvent& event : trace.events()) {
     EXPECT_NE(event.kind, TraceKind::copy_from_host);
     EXPECT_NE(event.kind, TraceKind::copy_between);
     if (event.kind == TraceKind::copy_from_pinned) receivers.push_back(event.device);
   }
   std::ranges::sort(receivers);
-  EXPECT_EQ(receivers, kThree);
+  EXPECT_EQ(receivers, kThreeDevices);
   EXPECT_EQ(values(shards[2]), values(batch.narrow(0, 8, 2)));
 }
 

@@ -66,7 +66,7 @@ std::string xml_fault(const std::string& text) {
   return open.empty() ? "" : open.back();
 }
 
-History sample() {
+History history_of_hard_values() {
   History history;
   history.add_row(Row{{"epoch", 1}, {"step", 50}, {"lr", 0.1}, {"train_loss", 0.1 + 0.2}});
   history.add_row(Row{{"epoch", 1}, {"step", 100}, {"lr", 1e-300}, {"train_loss", NAN}});
@@ -77,7 +77,7 @@ History sample() {
 
 TEST(History, WritesEveryNumberExactly) {
   const TemporaryFolder folder;
-  sample().write_csv(folder / "history.csv");
+  history_of_hard_values().write_csv(folder / "history.csv");
   const Fields rows = parse_csv(contents(folder / "history.csv"));
   const Fields expected = {
       {"epoch", "step", "lr", "train_loss", "validation_loss", "a, \"b\" <&> ü"},
@@ -90,7 +90,7 @@ TEST(History, WritesEveryNumberExactly) {
 }
 
 TEST(History, KnowsMissingValues) {
-  const History history = sample();
+  const History history = history_of_hard_values();
   EXPECT_EQ(history.rows(), 4u);
   EXPECT_EQ(history.column("validation_loss"), (History::Column{{}, {}, 5e-324, {}}));
   EXPECT_THROW(history.column("accuracy"), InvalidArgument);
@@ -98,14 +98,14 @@ TEST(History, KnowsMissingValues) {
 
 TEST(History, GoesOnFromItsState) {
   History copy;
-  copy.load_state_dict(sample().state_dict());
-  EXPECT_EQ(copy.csv(), sample().csv());
+  copy.load_state_dict(history_of_hard_values().state_dict());
+  EXPECT_EQ(copy.csv(), history_of_hard_values().csv());
   copy.load_state_dict(History().state_dict());
   EXPECT_EQ(copy.csv(), "\r\n");
 }
 
 TEST(History, KeepsItsNotesInItsState) {
-  History history = sample();
+  History history = history_of_hard_values();
   history.add_note("one");
   history.add_note("two\nin one line");
   const std::vector<History::Value> row = {{"notes", 1}};
@@ -119,7 +119,7 @@ TEST(History, KeepsItsNotesInItsState) {
 TEST(History, PlotsAWholePicture) {
   const TemporaryFolder folder;
   for (const bool log_y : {false, true}) {
-    sample().write_svg(folder / "history.svg", {.title = "a < b & \"c\"", .log_y = log_y});
+    history_of_hard_values().write_svg(folder / "history.svg", {.title = "a < b & \"c\"", .log_y = log_y});
     const std::string svg = contents(folder / "history.svg");
     EXPECT_EQ(xml_fault(svg), "");
     EXPECT_EQ(svg.find("nan"), svg.npos);
@@ -159,14 +159,14 @@ std::string in_german(const Write& write) {
 }
 
 TEST(History, WritesTheSamePictureInEveryLocale) {
-  const auto picture = [] { return sample().svg({.width = 1200}); };
+  const auto picture = [] { return history_of_hard_values().svg({.width = 1200}); };
   EXPECT_EQ(in_german(picture), picture());
 }
 
 TEST(History, SavesTheSameFileInEveryLocale) {
   const TemporaryFolder folder;
   const auto file = [&] {
-    StateDict state = sample().state_dict();
+    StateDict state = history_of_hard_values().state_dict();
     state.add("large", zeros({1000}));
     save(state, folder / "history.safetensors");
     return contents(folder / "history.safetensors");

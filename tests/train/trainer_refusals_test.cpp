@@ -151,13 +151,13 @@ TEST(Trainer, RefusesAScheduleOfAnotherOptimizer) {
 }
 
 TEST(Trainer, RefusesAnOptimizerOfWhatTheModuleHadBefore) {
-  struct Net : nn::Module<Net> {
+  struct Named : nn::Module<Named> {
     std::map<std::string, nn::Linear> layers;
     nn::Linear head{1, 1};
     auto members() { return nn::members("layers", layers, "head", head); }
     Tensor forward(const Tensor& x) { return head(layers.at("a")(x)); }
   };
-  Net net;
+  Named net;
   net.layers.emplace("a", nn::Linear(2, 1));
   optim::SGD optimizer(net.parameters(), {.lr = 0.1});
   net.layers.clear();
