@@ -11,6 +11,6 @@ endforeach()
 foreach(target lockstep lockstep_kernels lockstep_exact)
   target_include_directories(${target} BEFORE PRIVATE ${here}/emulation/include)
   target_include_directories(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests)
-  target_include_directories(${target} SYSTEM PUBLIC ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR}
+  target_include_directories(${target} SYSTEM PRIVATE ${CUDAToolkit_INCLUDE_DIRS} ${NCCL_INCLUDE_DIR}
                              ${CUDNN_INCLUDE_DIR})
 endforeach()
