@@ -1,10 +1,14 @@
 #include "cuda/emulation/emulator.h"
 
 #include <algorithm>
+#include <array>
+#include <bit>
 #include <cstdlib>
+#include <deque>
 #include <exception>
 #include <memory>
 #include <random>
+#include <span>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -53,6 +57,11 @@ class MeetingPlace {
   int turn_ = 0;
 };
 
+struct Warp {
+  MeetingPlace shuffle;
+  unsigned at_shuffle = 0, ended = 0;  // lanes that the block does not have are as ended
+};
+
 std::string where(const Site& site) { return text(site.file, ":", site.line); }
 
 class Block {
@@ -83,14 +92,14 @@ class Block {
   const std::function<void()>* kernel_ = nullptr;
   std::vector<Thread> threads_;
   std::vector<Thread*> turns_;  // threads that have not begun, the next last
-  std::vector<Thread*> woken_;
+  std::deque<Thread*> woken_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
   Thread* current_ = nullptr;
   std::size_t at_barrier_ = 0, ended_ = 0;
   std::exception_ptr error_;
   MeetingPlace barrier_;
-  std::vector<MeetingPlace> warps_;
+  std::vector<Warp> warps_;
   char begin_ = 0, end_ = 0;
 };
 
@@ -111,7 +120,8 @@ void Block::prepare(std::mt19937& random) {
   if (settings().order == Order::shuffled) std::ranges::shuffle(turns_, random);
   idle_.clear();
   for (const auto& fiber : fibers_) idle_.push_back(fiber.get());
-  warps_.resize((threads_.size() + kWarp - 1) / kWarp);
+  warps_.assign((threads_.size() + kWarp - 1) / kWarp, {});
+  warps_.back().ended = unsigned(warps_.size() * kWarp - threads_.size());
   at_barrier_ = ended_ = 0;
 }
 
@@ -144,11 +154,14 @@ Thread* Block::choose(std::mt19937& random) {
     return next;
   }
   if (woken_.empty()) return nullptr;
-  const std::size_t at = order == Order::forward   ? 0
-                         : order == Order::reverse ? woken_.size() - 1
-                                                   : random() % woken_.size();
-  Thread* const next = woken_[at];
-  woken_.erase(woken_.begin() + std::ptrdiff_t(at));
+  if (order == Order::forward) {
+    Thread* const next = woken_.front();
+    woken_.pop_front();
+    return next;
+  }
+  if (order == Order::shuffled) std::swap(woken_[random() % woken_.size()], woken_.back());
+  Thread* const next = woken_.back();
+  woken_.pop_back();
   return next;
 }
 
@@ -189,6 +202,7 @@ bool Block::run_current() {
   }
   self.state = State::ended;
   ++ended_;
+  ++warps_[self.number / kWarp].ended;
   open_barrier();
   if (kFiberForEachThread) return false;
   Fiber* const fiber = self.fiber;
@@ -213,7 +227,7 @@ void Block::synchronize(Site site) {
   {
     const Unobserved scope;
     auto& seen = settings().barriers;
-    if (std::ranges::find(seen, site) == seen.end()) seen.push_back(site);
+    if (at_barrier_ == 0 && std::ranges::find(seen, site) == seen.end()) seen.push_back(site);
     if (site == settings().without) return;
     current_->state = State::at_barrier;
     current_->site = site;
@@ -267,27 +281,34 @@ void* Block::arrive(Thread& self, unsigned mask, std::uint64_t value, unsigned l
   self.mask = mask;
   self.from = lane;
   self.given = value;
-  void* const place = warps_[self.number / kWarp].now();
+  Warp& warp = warps_[self.number / kWarp];
+  ++warp.at_shuffle;
+  void* const place = warp.shuffle.now();
   published(place);
-  open_shuffle(self);
+  if (warp.at_shuffle + warp.ended >= unsigned(std::popcount(mask))) open_shuffle(self);
   return place;
 }
 
 // Lets the lanes of a mask go if all of them are there.
 void Block::open_shuffle(const Thread& last) {
   const unsigned first = last.number / kWarp * kWarp;
-  std::vector<Thread*> met;
+  std::array<Thread*, kWarp> met;
+  unsigned count = 0;
   for (unsigned lane = 0; lane < kWarp; ++lane) {
     if ((last.mask >> lane & 1) == 0) continue;
     if (first + lane >= threads_.size() || threads_[first + lane].state == State::ended)
       throw std::logic_error(text("[emulation] a mask names lane ", lane, ", which will not come: ", where(last.site)));
     Thread& thread = threads_[first + lane];
     if (thread.state != State::at_shuffle || thread.mask != last.mask || thread.site != last.site) return;
-    met.push_back(&thread);
+    met[count++] = &thread;
   }
-  for (Thread* const thread : met) thread->taken = threads_[first + thread->from].given;
-  for (Thread* const thread : met) wake(*thread);
-  warps_[last.number / kWarp].next();
+  Warp& warp = warps_[first / kWarp];
+  warp.at_shuffle -= count;
+  for (Thread* const thread : std::span(met).first(count)) {
+    thread->taken = threads_[first + thread->from].given;
+    wake(*thread);
+  }
+  warp.shuffle.next();
 }
 
 void Block::report_deadlock() const {
