@@ -49,7 +49,8 @@ RecurrentStack::RecurrentStack(const Settings& settings) : settings_(settings) {
         text("[", name(), "] expected a proj_size from 0 to below ", hidden_size, ", got ", options.proj_size));
   const double bound = 1 / std::sqrt(double(hidden_size));
   const auto parameter = [&](const Shape& sizes) {
-    Tensor value = empty(sizes, {.dtype = options.tensor.dtype, .device = options.tensor.device});
+    const TensorOptions& tensor = settings_.options.tensor;
+    Tensor value = empty(sizes, {.dtype = tensor.dtype, .device = tensor.device});
     return Parameter(uniform_(value, -bound, bound));
   };
   const std::int64_t wide = recurrent::gates_of(kind) * hidden_size, directions = options.bidirectional ? 2 : 1;

@@ -21,7 +21,7 @@ MultiheadAttention attention_of(std::int64_t features, std::int64_t heads, const
 }
 
 LayerNorm norm_of(std::int64_t features, const TransformerLayerOptions& options) {
-  return LayerNorm({features}, {.eps = options.layer_norm_eps, .bias = options.bias, .tensor = options.tensor});
+  return LayerNorm(features, {.eps = options.layer_norm_eps, .bias = options.bias, .tensor = options.tensor});
 }
 
 LinearOptions linear_options(const TransformerLayerOptions& options) {

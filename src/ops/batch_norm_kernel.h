@@ -63,8 +63,8 @@ struct ChannelMoments {
   /// Chan, Golub, LeVeque: "Algorithms for computing the sample variance", 1983.
   LOCKSTEP_HD friend ChannelMoments operator+(const ChannelMoments& a, const ChannelMoments& b) {
     if (b.count == 0) return a;
-    const double count = a.count + b.count, distance = b.mean - a.mean, share = b.count / count;
-    return {count, a.mean + distance * share, a.squares + b.squares + distance * distance * a.count * share};
+    const double all = a.count + b.count, distance = b.mean - a.mean, share = b.count / all;
+    return {all, a.mean + distance * share, a.squares + b.squares + distance * distance * a.count * share};
   }
 };
 

@@ -56,7 +56,7 @@ GroupFlows group_flows_by_ops(const GroupProblem& of, const Tensor& narrow_g, co
   const DType dtype = narrow_g.dtype();
   const Tensor of_x = scale * (h - mean(h, {2, 3}, true) - y * mean(h * y, {2, 3}, true));
   const auto of_channels = [&](const Tensor& terms) {
-    return sum(terms, {0, 3}).reshape({groups * of_group}).to(dtype);
+    return sum(terms, {0, 3}).reshape({of.extent.channels()}).to(dtype);
   };
   return {of_x.reshape(narrow_x.sizes()).to(dtype), of_channels(g * y), of_channels(g)};
 }

@@ -121,7 +121,6 @@ struct NormGradientKernel {
  private:
   void row(std::int64_t r, C* sums) const {
     const T *const g_row = g + r * length, *const x_row = x + r * length;
-    T* const out = of_x + r * length;
     const auto value = [&](std::int64_t i) { return C(x_row[i]); };
     const auto h = [&](std::int64_t i) { return weighted(C(g_row[i]), i); };
     const auto sum = [&](const auto& term) { return sum_over(OneThread(), length, term); };
@@ -129,6 +128,7 @@ struct NormGradientKernel {
     find_scale<kCentered>(facts, length, eps, sum, value);
     if (of_x) {
       find_slope<kCentered>(facts, length, sum, value, h);
+      T* const out = of_x + r * length;
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < length; ++i) out[i] = T(facts.gradient(h(i), value(i)));
     }

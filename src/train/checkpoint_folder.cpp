@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <charconv>
 #include <cstdio>
-#include <ranges>
 #include <string>
 #include <string_view>
 #include <system_error>
@@ -71,7 +70,7 @@ void CheckpointFolder::save(std::int64_t step, const Checkpoint& checkpoint) con
   if (options_.keep == 0) return;
   const std::vector<std::int64_t> all = steps();
   std::int64_t kept = 0;
-  for (const std::int64_t old : std::views::reverse(all)) {
+  for (const std::int64_t old : std::vector(all.rbegin(), all.rend())) {
     if (old > step || !is_intact(old) || ++kept <= options_.keep) continue;
     std::error_code error;
     fs::remove(path(old), error);

@@ -2,7 +2,6 @@
 
 #include <cmath>
 #include <exception>
-#include <ranges>
 #include <utility>
 
 #include "core/text.h"
@@ -85,7 +84,7 @@ std::optional<Checkpoint> loaded(const CheckpointFolder& folder, std::int64_t st
 std::optional<ResumePoint> newest_intact(const CheckpointFolder& folder, bool strict) {
   Damaged damaged(strict);
   const std::vector<std::int64_t> steps = folder.steps();
-  for (const std::int64_t step : std::views::reverse(steps)) {
+  for (const std::int64_t step : std::vector(steps.rbegin(), steps.rend())) {
     auto checkpoint = loaded(folder, step, damaged);
     if (!checkpoint) continue;
     try {

@@ -8,6 +8,7 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/ops/reduce.h>
+#include <lockstep/ops/unary.h>
 #include <lockstep/runtime/stream.h>
 #include <lockstep/runtime/threads.h>
 #include <lockstep/runtime/trace.h>

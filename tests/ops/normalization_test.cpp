@@ -44,14 +44,16 @@ struct Groups {
 // of whole packs and of others. Against the definition, with its gradients by autograd, on the CPU.
 TEST(GroupNorm, OnADeviceAndItsGradients) {
   const TestDevices devices(1);
-  for (const auto& [sizes, groups] : std::vector<Groups>{{{2, 6, 5}, 3},
-                                                         {{3, 64, 3}, 1},
-                                                         {{2, 32, 40}, 32},
-                                                         {{1, 4, 9, 7}, 2},
-                                                         {{2, 40}, 1},
-                                                         {{2, 8, 16, 20}, 2},
-                                                         {{5, 70, 4}, 2},
-                                                         {{1, 2, 3001}, 1}}) {
+  for (const Groups& given : std::vector<Groups>{{{2, 6, 5}, 3},
+                                                 {{3, 64, 3}, 1},
+                                                 {{2, 32, 40}, 32},
+                                                 {{1, 4, 9, 7}, 2},
+                                                 {{2, 40}, 1},
+                                                 {{2, 8, 16, 20}, 2},
+                                                 {{5, 70, 4}, 2},
+                                                 {{1, 2, 3001}, 1}}) {
+    const Shape& sizes = given.sizes;
+    const std::int64_t groups = given.groups;
     SCOPED_TRACE(text(sizes, " in ", groups));
     const std::int64_t batch = sizes[0], channels = sizes[1];
     Shape by_channel = Shape::filled(sizes.rank(), 1);

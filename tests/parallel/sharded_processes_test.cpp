@@ -121,7 +121,7 @@ TEST(ShardedProcesses, EndWithWhatOneProcessEndsWithByEveryOptimizer) {
 }
 
 // Trained by one grid, and then by another that has the state dicts of the first: parameters and state.
-Numbers resumed(const Grid& before, const Grid& after, const Train& train) {
+Numbers resumed(const Grid& before, const Grid& after, Train& train) {
   StateDict parameters, state;
   same_in_all(before, [&](const World& world) {
     DataParallel model(Net(), options_of(world, before.devices));

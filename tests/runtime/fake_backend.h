@@ -110,7 +110,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     const std::scoped_lock lock(mutex_);
     ++counts_.deallocations;
     held_bytes_ -= bytes;
-    ::operator delete(memory, bytes, kAlignment);
+    ::operator delete(memory, kAlignment);
   }
   void* allocate_pinned(std::size_t bytes) override {
     const std::scoped_lock lock(mutex_);
@@ -129,7 +129,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     ++counts_.deallocations;
     pinned_bytes_ -= bytes;
     pinned_.erase(memory);
-    ::operator delete(memory, bytes, kAlignment);
+    ::operator delete(memory, kAlignment);
   }
   bool admits(int, std::size_t) override {
     const std::scoped_lock lock(mutex_);

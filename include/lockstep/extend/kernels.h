@@ -138,6 +138,7 @@ Tensor map_rows(const char* name, const F& f, const RowOptions& options, const T
         each.sizes.erase(plan.dim);
         each.strides.erase(plan.dim);
       }
+      if (kernel.lengths[n] == 0) each.strides = Shape::filled(each.strides.rank(), 0);  // there may be no memory
       kernel.outer.strides[n] = each.strides;
     }
     kernel.outer.sizes = operands[0].sizes;

@@ -110,10 +110,22 @@ void multiply_packed(const TileKernels<T>& kernels, Tile<T> tile, const T* packe
   }
 }
 
+// Of no terms: a and b may be null.
+template <class T>
+void empty_product(const Matmul& p, T* c, const T* bias) {
+  for (std::int64_t i = 0; i < p.m; ++i)
+    for (std::int64_t j = 0; j < p.n; ++j) {
+      T& to = c[i * p.ldc + j];
+      to = p.beta != 0 ? to * T(p.beta) : bias ? bias[j] : T(0);
+    }
+  activate_all(p.activation, p.m, p.n, c, p.ldc);
+}
+
 }  // namespace
 
 template <class T>
 void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bias, const TileKernels<T>& kernels) {
+  if (p.k == 0) return empty_product(p, c, bias);
   if (p.n == 1 && p.ldc == 1 && p.m > 1 && !bias) {  // a column is a row: its elements share vectors
     Matmul row = p;
     row.m = 1;
@@ -126,7 +138,7 @@ void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bia
     return blocked_product<T>(row, b, a, c, nullptr, kernels);
   }
   constexpr std::int64_t kMostTerms = kBlockBytes / sizeof(T);
-  const std::int64_t blocks = std::max<std::int64_t>(1, (p.k + kMostTerms - 1) / kMostTerms);
+  const std::int64_t blocks = (p.k + kMostTerms - 1) / kMostTerms;
   const std::int64_t terms = (p.k + blocks - 1) / blocks;
   const bool packs_b =
       p.transpose_b || p.m >= kDirectRows || (p.m > kTileRows && p.k * p.ldb * std::int64_t(sizeof(T)) > kDirectBytes);
@@ -138,8 +150,7 @@ void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bia
 
   Group<T> group = {kernels, {}, {}};
   const std::int64_t panel = kernels.columns;
-  const std::int64_t group_columns =
-      std::min(kMostPanels, kPanels * kMostTerms / std::max<std::int64_t>(1, terms)) * panel;
+  const std::int64_t group_columns = std::min(kMostPanels, kPanels * kMostTerms / terms) * panel;
   const bool packs_a =
       p.transpose_a && p.n > panel && terms * p.lda * std::int64_t(sizeof(T)) >= kDirectTransposedBytes;
   for (std::int64_t block = 0; block < blocks; ++block) {

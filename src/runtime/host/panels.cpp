@@ -12,6 +12,7 @@ constexpr std::int64_t kInner = 128;  // rows of a panel that stay in the first-
 std::int64_t Panels::columns() { return tile_kernels<float>().columns; }
 
 void pack_panels(const PanelSource& source, std::int64_t begin, std::int64_t end, float* to) {
+  if (source.k == 0) return;
   const TileKernels<float>& kernels = tile_kernels<float>();
   for (std::int64_t panel = begin; panel < end; ++panel) {
     const std::int64_t first = panel * kernels.columns;
@@ -29,7 +30,7 @@ void multiply_panels(std::int64_t rows, const float* a, std::int64_t a_pitch, co
     for (std::int64_t from = 0; from == 0 || from < b.k; from += kInner)
       kernels.multiply({.k = std::min(kInner, b.k - from),
                         .a = a + from,
-                        .a_row = a_pitch,
+                        .a_row = b.k == 0 ? 0 : a_pitch,  // without terms a may be null
                         .b = b.data + first * b.k + from * kernels.columns,
                         .b_row = kernels.columns,
                         .c = c + first,

@@ -30,6 +30,7 @@ void map_rows(const char* name, double flops_per_element, const F& f, int dim, c
       sizes.erase(dim);
       strides.erase(dim);
     }
+    if (kernel.lengths[n] == 0) strides = Shape::filled(strides.rank(), 0);  // there may be no memory to step through
     if (n == 0) kernel.outer.sizes = sizes;
     for (int d = 0; d < sizes.rank(); ++d) kernel.outer.sizes[d] = std::min(kernel.outer.sizes[d], sizes[d]);
     kernel.outer.strides[n] = strides;
