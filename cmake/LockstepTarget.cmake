@@ -54,6 +54,8 @@ function(lockstep_precompiled_headers group target)
   endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
     lockstep_cxx_options(${target} -fpch-preprocess)  # for ccache
+  elseif(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    target_compile_options(${target} PRIVATE "SHELL:-Xclang -fno-pch-timestamp")  # for ccache
   endif()
 endfunction()
 
@@ -74,6 +76,11 @@ function(lockstep_target target)
   # No value changes by these; square roots and comparisons become vector instructions.
   lockstep_cxx_options(${target} -fno-math-errno -fno-trapping-math)
   lockstep_cxx_options(${target} -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")
+    # GCC's pragmas; {8} for a shape of one dimension; what tests expect to throw, and to change nothing.
+    lockstep_cxx_options(${target} -Wno-unknown-pragmas -Wno-braced-scalar-init -Wno-unused-comparison
+                         -Wno-self-assign-overloaded)
+  endif()
   if(CMAKE_CXX_COMPILER_ID STREQUAL "GNU" AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     lockstep_cxx_options(${target} -Wno-restrict)  # false on std::string (GCC bug 105651)
   endif()
@@ -92,5 +99,10 @@ function(lockstep_target target)
   if(LOCKSTEP_SANITIZE)
     lockstep_cxx_options(${target} -fsanitize=${LOCKSTEP_SANITIZE} -fno-omit-frame-pointer -fno-sanitize-recover=all)
     target_link_options(${target} PRIVATE -fsanitize=${LOCKSTEP_SANITIZE})
+    if(CMAKE_CXX_COMPILER_ID STREQUAL "Clang")  # which does not define what GCC does
+      string(REGEX MATCH "address|thread" sanitizer ${LOCKSTEP_SANITIZE})
+      string(TOUPPER __SANITIZE_${sanitizer}__ macro)
+      target_compile_definitions(${target} PRIVATE ${macro})
+    endif()
   endif()
 endfunction()

@@ -3,7 +3,7 @@
 # Says "fuzz: SKIPPED" where clang++ or libFuzzer is missing.
 find_program(CLANG NAMES clang++ clang++-19 clang++-18 clang++-17 clang++-16 clang++-15 clang++-14)
 if(NOT CLANG)
-  message("fuzz: SKIPPED: there is no clang++ (on Debian: apt-get install clang libclang-rt-14-dev)")
+  message("fuzz: SKIPPED: there is no clang++ (on Debian: apt-get install clang libclang-rt-dev)")
   return()
 endif()
 file(MAKE_DIRECTORY ${BUILD_DIR})
@@ -11,7 +11,7 @@ file(WRITE ${BUILD_DIR}/probe.cpp "extern \"C\" int LLVMFuzzerTestOneInput(const
 execute_process(COMMAND ${CLANG} -fsanitize=fuzzer,address,undefined ${BUILD_DIR}/probe.cpp -o ${BUILD_DIR}/probe
                 RESULT_VARIABLE missing OUTPUT_QUIET ERROR_QUIET)
 if(missing)
-  message("fuzz: SKIPPED: ${CLANG} has no libFuzzer (on Debian: apt-get install libclang-rt-14-dev)")
+  message("fuzz: SKIPPED: ${CLANG} has no libFuzzer (on Debian: apt-get install libclang-rt-dev)")
   return()
 endif()
 
