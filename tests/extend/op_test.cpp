@@ -145,6 +145,8 @@ TEST_P(Extend, RowsTakeAnyLayoutAndALengthOfTheirOwn) {
   expect_near(testing::dot_rows(x, y, 2), values(sum(x * y, {1}, true).expand({4, 2})));
   EXPECT_EQ(testing::dot_rows(x, y, 0).sizes(), (Shape{4, 0}));
   EXPECT_EQ(testing::dot_rows(x.narrow(0, 0, 0), y.narrow(0, 0, 0), 3).sizes(), (Shape{0, 3}));
+  const Tensor without = randn({4, 0}, on_device(kFloat64));
+  EXPECT_EQ(values(testing::dot_rows(without, without, 3)), std::vector<double>(12, 0));
   EXPECT_EQ(values(testing::rms_norm_rows(full({}, 2, on_device(kFloat64)))).size(), 1u);
 }
 
