@@ -34,7 +34,7 @@ Tensor leaf(std::initializer_list<double> numbers, const Device& device = {}) {
 
 TEST(Backward, FollowsTheChainRule) {
   const Tensor x = leaf({1, 2, 3}), y = leaf({4, 5, 6});
-  const Tensor quotient = y / x;  // made first: gradients are summed in the order of this
+  const Tensor quotient = y / x;  // made before the product: gradients are summed in that order
   sum(x * x * y + quotient).backward();
   std::vector<double> of_x, of_y;
   for (const auto& [a, b] : {std::pair(1., 4.), std::pair(2., 5.), std::pair(3., 6.)}) {

@@ -226,7 +226,7 @@ void Block::synchronize(Site site) {
   void* place = nullptr;
   {
     const Unobserved scope;
-    auto& seen = settings().barriers;
+    auto& seen = settings().barriers;  // by the first thread that waits: the others wait at the same
     if (at_barrier_ == 0 && std::ranges::find(seen, site) == seen.end()) seen.push_back(site);
     if (site == settings().without) return;
     current_->state = State::at_barrier;
