@@ -1,6 +1,6 @@
 // A backend that only hands out memory and events, counts what it is asked, and fails when told to: the allocator's
-// policy is tested on it without threads. Work on a stream ends when the test says so. Safe from any thread, apart
-// from the public settings.
+// policy is tested on it. Work on a stream ends when the test says so. Safe from any thread, apart from setting the
+// public settings.
 #pragma once
 
 #include <functional>
@@ -95,7 +95,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
   DeviceProperties properties(int) const override { return {"fake", settings.memory_bytes, ""}; }
 
   void* allocate(int, std::size_t bytes) override {
-    if (const auto meanwhile = std::exchange(settings.on_allocation, {})) meanwhile();
+    if (const auto meanwhile = taken(settings.on_allocation)) meanwhile();
     const std::scoped_lock lock(mutex_);
     if (bytes > settings.memory_bytes - held_bytes_) {
       ++counts_.refusals;
@@ -106,7 +106,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     return ::operator new(bytes, kAlignment);
   }
   void deallocate(int, void* memory, std::size_t bytes) noexcept override {
-    if (const auto meanwhile = std::exchange(settings.on_deallocation, {})) meanwhile();
+    if (const auto meanwhile = taken(settings.on_deallocation)) meanwhile();
     const std::scoped_lock lock(mutex_);
     ++counts_.deallocations;
     held_bytes_ -= bytes;
@@ -212,6 +212,11 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     int place = 0;  // among the events recorded on the stream
   };
 
+  /// To be called outside of the mutex, once.
+  std::function<void()> taken(std::function<void()>& call) {
+    const std::scoped_lock lock(mutex_);
+    return std::exchange(call, {});
+  }
   static std::logic_error unexpected() { return std::logic_error("not a call that an allocator may make"); }
   static void fail(const char* api, int device, int& failures) {
     if (failures > 0 && failures-- > 0) throw BackendError(api, 1, Device::cuda(device).name(), "injected");
