@@ -7,6 +7,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <stop_token>
@@ -25,18 +26,19 @@
 
 namespace lockstep::data {
 
-/// Makes the first batch at once, so it may throw what making one throws. A source that gives no batch is at its end.
-template <class Source>
+/// Makes batch `number` of an epoch, from any thread: a source's make(). It gives none at its end.
+template <class Batch>
+using BatchMaker = std::function<std::optional<Batch>(const EpochPlan&, std::int64_t number, const Making&)>;
+
+/// Makes the first batch at once, so it may throw what making one throws.
+template <class Batch>
 class EpochLoop {
  public:
-  using Batch = BatchOf<Source>;
-
   /// `copies` is null for batches that stay where they are.
-  EpochLoop(std::shared_ptr<const Source> source, std::shared_ptr<EpochSchedule> schedule,
-            std::shared_ptr<DeviceCopies> copies)
+  EpochLoop(BatchMaker<Batch> maker, std::shared_ptr<EpochSchedule> schedule, std::shared_ptr<DeviceCopies> copies)
       : schedule_(std::move(schedule)),
         copies_(std::move(copies)),
-        work_(std::make_shared<Work>(std::move(source), schedule_->begin_epoch(), pins(schedule_->options()))),
+        work_(std::make_shared<Work>(std::move(maker), schedule_->begin_epoch(), pins(schedule_->options()))),
         next_(work_->plan.first_batch()),
         had_(next_) {
     const LoaderOptions& options = schedule_->options();
@@ -73,12 +75,12 @@ class EpochLoop {
 
   // What workers use, and one that hangs keeps.
   struct Work {
-    Work(std::shared_ptr<const Source> batches_of, EpochPlan epoch, bool pins_batches)
-        : source(std::move(batches_of)), plan(std::move(epoch)), pinned(pins_batches) {}
+    Work(BatchMaker<Batch> batch_maker, EpochPlan epoch, bool pins_batches)
+        : maker(std::move(batch_maker)), plan(std::move(epoch)), pinned(pins_batches) {}
 
     std::optional<Batch> make(std::int64_t number, const Making& making) const {
       const GradMode mode(grad_enabled);
-      std::optional<Batch> batch = source->make(plan, number, making);
+      std::optional<Batch> batch = maker(plan, number, making);
       if (batch && pinned) detail::pin_tensors_of(*batch);
       return batch;
     }
@@ -89,7 +91,7 @@ class EpochLoop {
     }
     Slot& slot(std::int64_t batch) { return slots[std::size_t(batch) % slots.size()]; }
 
-    const std::shared_ptr<const Source> source;
+    const BatchMaker<Batch> maker;
     const EpochPlan plan;
     const bool pinned;
     const bool grad_enabled = lockstep::grad_enabled();

@@ -45,6 +45,13 @@ namespace detail {
 inline std::shared_ptr<DeviceCopies> copies_to(const std::optional<Device>& device) {
   return device ? std::make_shared<DeviceCopies>(*device) : nullptr;
 }
+/// A loop is compiled for each kind of batch, and not for each dataset.
+template <class Source>
+BatchMaker<data::BatchOf<Source>> maker_of(std::shared_ptr<const Source> source) {
+  return [source = std::move(source)](const EpochPlan& plan, std::int64_t number, const Making& making) {
+    return source->make(plan, number, making);
+  };
+}
 }  // namespace detail
 
 /// The batches of a dataset: see the description of the file.
@@ -54,7 +61,7 @@ class DataLoader {
 
  public:
   using Batch = BatchOf<Source>;
-  using Iterator = LoaderIterator<Source>;
+  using Iterator = LoaderIterator<Batch>;
 
   /// In sequence, or shuffled. Without options.seed a seed is drawn from this process's random numbers.
   /// Throws InvalidArgument for options out of range, and for a share without a seed: processes that draw one might
@@ -82,7 +89,7 @@ class DataLoader {
   /// batch, so it may throw what get() and the collation throw.
   Iterator begin() {
     schedule();
-    return Iterator(std::make_unique<EpochLoop<Source>>(source_, schedule_, copies_));
+    return Iterator(std::make_unique<EpochLoop<Batch>>(detail::maker_of(source_), schedule_, copies_));
   }
   std::default_sentinel_t end() const noexcept { return {}; }
 
@@ -123,7 +130,7 @@ class DataLoader<D, Collate> {
 
  public:
   using Batch = BatchOf<Source>;
-  using Iterator = LoaderIterator<Source>;
+  using Iterator = LoaderIterator<Batch>;
 
   /// Throws InvalidArgument as that of a dataset with a size does, and for options.shuffle.
   explicit DataLoader(D dataset, const LoaderOptions& options = {}, Collate collate = {})
@@ -145,7 +152,7 @@ class DataLoader<D, Collate> {
     auto source = std::make_shared<const Source>(dataset_, collate_, schedule().next_batch(),
                                                  schedule().options().drop_last, std::move(lease));
     source_ = source;
-    return Iterator(std::make_unique<EpochLoop<Source>>(std::move(source), schedule_, copies_));
+    return Iterator(std::make_unique<EpochLoop<Batch>>(detail::maker_of(std::move(source)), schedule_, copies_));
   }
   std::default_sentinel_t end() const noexcept { return {}; }
 

@@ -18,14 +18,14 @@ namespace detail {
 
 /// The batch at hand, which is the loop's to change. When an iterator goes, what was being made ahead of it is
 /// cancelled and waited for. An iterator that threw is at its end; to read there throws InvalidArgument.
-template <class Source>
+template <class Batch>
 class LoaderIterator {
  public:
   using iterator_concept = std::input_iterator_tag;
-  using value_type = BatchOf<Source>;
+  using value_type = Batch;
   using difference_type = std::ptrdiff_t;
 
-  explicit LoaderIterator(std::unique_ptr<EpochLoop<Source>> loop) : loop_(std::move(loop)) {}
+  explicit LoaderIterator(std::unique_ptr<EpochLoop<Batch>> loop) : loop_(std::move(loop)) {}
 
   /// Throws InvalidArgument at the end.
   value_type& operator*() const {
@@ -41,9 +41,9 @@ class LoaderIterator {
   friend bool operator==(const LoaderIterator& it, std::default_sentinel_t) { return !it.loop().batch(); }
 
  private:
-  EpochLoop<Source>& loop() const { return lockstep::detail::there(loop_, "DataLoader", "an iterator"); }
+  EpochLoop<Batch>& loop() const { return lockstep::detail::there(loop_, "DataLoader", "an iterator"); }
 
-  std::unique_ptr<EpochLoop<Source>> loop_;
+  std::unique_ptr<EpochLoop<Batch>> loop_;
 };
 
 }  // namespace lockstep::data
