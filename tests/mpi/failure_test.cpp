@@ -78,13 +78,13 @@ class MpiFailure : public ::testing::Test {
 };
 
 TEST_F(MpiFailure, OfAProcessThatIsKilledEndsAllOthers) {
-  std::mt19937 random(1);
-  for (int trial = 0; trial < repetitions(20); ++trial) {
+  side_by_side(repetitions(20), [](int trial) {
+    std::mt19937 random(unsigned(trial) + 1);
     const int count = 2 + trial % 2, victim = int(random() % unsigned(count));
     const milliseconds after(random() % 200);
     SCOPED_TRACE(text("trial ", trial, ": process ", victim, " of ", count, " after ", after.count(), " ms"));
     expect_named(with_signal(count, {"loops"}, victim, SIGKILL, after), count, victim);
-  }
+  });
 }
 
 TEST_F(MpiFailure, OfAProcessThatHangsEndsAllOthers) {

@@ -31,4 +31,7 @@ Outcome run(const std::vector<std::string>& words, const std::function<void(cons
 
 bool is_mpirun_there();
 
+/// Calls job(0) to job(count - 1), four at a time, each on a thread of its own: most of the time of a job is waiting.
+void side_by_side(int count, const std::function<void(int)>& job);
+
 }  // namespace lockstep::testing

@@ -108,9 +108,9 @@ TEST_F(MpiTraining, KilledAnywhereGoesOnAsIfItHadNotBeen) {
   const TemporaryFolder one;
   const Outcome whole = train(1, one);
   expect_trained(whole, 1);
-  std::mt19937 random(1);
-  int killed = 0;
-  for (int trial = 0; trial < kTrials; ++trial) {
+  std::atomic<int> killed = 0;
+  side_by_side(kTrials, [&](int trial) {
+    std::mt19937 random(unsigned(trial) + 1);
     const TemporaryFolder folder;
     for (int life = 0; life < 4; ++life) {
       const int processes = 1 << random() % 3, victim = int(random() % unsigned(processes));
@@ -122,7 +122,7 @@ TEST_F(MpiTraining, KilledAnywhereGoesOnAsIfItHadNotBeen) {
     const int processes = 1 << random() % 3;
     expect_trained(train(processes, folder), processes);
     expect_same(one, folder);
-  }
+  });
   std::cout << killed << " jobs killed\n";
   EXPECT_GE(killed, kTrials) << "too few were killed before they ended";
 }
