@@ -23,6 +23,7 @@
 #include "parallel/deep.h"
 #include "parallel/job.h"
 #include "support/in_processes.h"
+#include "support/repetitions.h"
 #include "support/thrown.h"
 #include "tensor/tensor_impl.h"
 
@@ -84,7 +85,7 @@ DeviceIds devices_of(const World& world, int each) {
   return ids;
 }
 
-// 50 steps of two batches, of which the second is smaller and does not divide; clipped. What each process ends with.
+// Steps of two batches, of which the second is smaller and does not divide; clipped. What each process ends with.
 std::vector<std::string> train(const Job& job) {
   const SimulatedDevices devices({.count = job.processes * job.devices});
   std::vector<std::string> ends(std::size_t(job.processes));
@@ -97,7 +98,7 @@ std::vector<std::string> train(const Job& job) {
     optim::Adam optimizer(model.parameters(), {.lr = 0.01});
     GeneratorState numbers = {.seed = 7};
     const GeneratorGuard guard(numbers);
-    for (int step = 0; step < 50; ++step) {
+    for (int step = 0; step < testing::repetitions(50); ++step) {
       optimizer.zero_grad();
       for (const std::int64_t rows : {16, 10}) {
         const auto [first, count] = model.share().rows(rows);
@@ -296,6 +297,12 @@ TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
   constexpr int kRanks = 6;
   constexpr std::int64_t kCount = 600'003;  // several pieces for each process, and no whole number of them
   constexpr std::int64_t kFew = 1001;       // each process adds up all
+  std::vector<Tensor> drawn;                // for each rank
+  for (int rank = 0; rank < kRanks; ++rank) {
+    GeneratorState numbers = {.seed = std::uint64_t(rank)};
+    const GeneratorGuard guard(numbers);
+    drawn.push_back(randn({kCount}).to(GetParam()));
+  }
   const auto outcome = [&](int processes) {
     const int each = kRanks / processes;
     const SimulatedDevices devices({.count = kRanks});
@@ -311,11 +318,9 @@ TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
       std::vector<std::size_t> counts = {1, 270'000, 0, 30'000, 2, 300'000};
       for (int d = 0; d < each; ++d) {
         const int rank = communicator.first_rank().value() + d;
-        GeneratorState numbers = {.seed = std::uint64_t(rank)};
-        const GeneratorGuard guard(numbers);
         const Device device = own[std::size_t(d)];
         const TensorOptions there = {.dtype = GetParam(), .device = device};
-        sent.push_back(randn({kCount}).to(GetParam()).to(device));
+        sent.push_back(drawn[std::size_t(rank)].to(device));
         sum.push_back(zeros({kCount}, there));
         few.push_back(sent.back().narrow(0, 0, kFew).clone());
         one_sum.push_back(sent.back().clone());

@@ -145,7 +145,7 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
     optimizer_.zero_grad();
     const std::vector<std::size_t> in_use = testing::memory_in_use(count());
     // With sanitizers, of the larger model's many operations one in five.
-    const auto stride = std::uint64_t(GetParam().norm ? 5 / testing::repetitions(5) : 1);
+    const auto stride = std::uint64_t(GetParam().norm ? testing::kStride : 1);
     for (int d = 0; d < count(); ++d)
       for (std::uint64_t n = 1; n <= reached[std::size_t(d)]; n += stride) {
         SCOPED_TRACE("operation " + std::to_string(n) + " on cuda:" + std::to_string(d));

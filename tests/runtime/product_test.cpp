@@ -20,9 +20,8 @@ constexpr std::int64_t kRowGap = 3;
 template <class T>
 std::vector<T> random_values(std::int64_t count) {
   static std::mt19937 random(11);
-  std::uniform_real_distribution<float> between(-1, 1);
   std::vector<T> values(std::size_t(count), T(0));
-  for (T& value : values) value = T(between(random));
+  for (T& value : values) value = T(float(std::int32_t(random())) * 0x1p-31f);
   return values;
 }
 
@@ -46,6 +45,7 @@ struct Case {
   Matmul p;
   std::int64_t batch;
   std::vector<T> a, b, c, bias;
+  std::vector<double> wide_a, wide_b;  // the same numbers
 
   Case(Sizes sizes, bool transpose_a, bool transpose_b, std::int64_t batches = 1) : batch(batches) {
     const auto [m, n, k] = sizes;
@@ -66,18 +66,17 @@ struct Case {
     b = random_values<T>(p.stride_b * batch);
     c = random_values<T>(p.stride_c * batch);
     bias = random_values<T>(n);
+    wide_a.assign(a.begin(), a.end());
+    wide_b.assign(b.begin(), b.end());
   }
 
   // Of the first of the batch. By pointers: without the optimizer, and under sanitizers, most of the time goes here.
   double element(std::int64_t i, std::int64_t j) const {
-    const T *x = a.data(), *y = b.data();
+    const double *x = wide_a.data(), *y = wide_b.data();
+    const std::int64_t step_x = p.transpose_a ? p.lda : 1, step_y = p.transpose_b ? 1 : p.ldb;
     std::int64_t at_x = i * (p.transpose_a ? 1 : p.lda), at_y = j * (p.transpose_b ? p.ldb : 1);
     double sum = 0;
-    for (std::int64_t l = 0; l < p.k; ++l) {
-      sum += double(x[at_x]) * double(y[at_y]);
-      at_x += p.transpose_a ? p.lda : 1;
-      at_y += p.transpose_b ? 1 : p.ldb;
-    }
+    for (std::int64_t l = p.k; l > 0; --l, at_x += step_x, at_y += step_y) sum += x[at_x] * y[at_y];
     return activate(p.activation, p.alpha * sum + (p.beta == 0 ? 0 : p.beta * double(c[std::size_t(i * p.ldc + j)])) +
                                       (p.bias ? double(bias[std::size_t(j)]) : 0));
   }

@@ -31,6 +31,10 @@ std::vector<T> values_of(const Bytes& bytes) {
   if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
+/// As == says, which without the optimizer compares byte by byte.
+inline bool same(const Bytes& a, const Bytes& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
+}
 
 inline std::vector<Device> gpus(int count) {
   std::vector<Device> devices;

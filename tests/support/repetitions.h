@@ -12,4 +12,7 @@ constexpr int repetitions(int count) {
 #endif
 }
 
+/// How far apart are the places that tests try, where they go through all of a row.
+inline constexpr int kStride = 5 / repetitions(5);
+
 }  // namespace lockstep::testing

@@ -13,6 +13,7 @@
 
 #include "io/memory_source.h"
 #include "support/in_processes.h"
+#include "support/repetitions.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
@@ -271,7 +272,7 @@ TEST(Callbacks, GoOnBitForBitAfterAnyInterruption) {
   EXPECT_GT(whole.early.stopped_epoch(), 2);
   EXPECT_LT(whole.early.stopped_epoch(), 8);
   EXPECT_LT(whole.job.optimizer().lr(), 0.05);
-  for (std::int64_t fail_in = 0; fail_in < whole.job.calls(); fail_in += 3) {
+  for (std::int64_t fail_in = 0; fail_in < whole.job.calls(); fail_in += 3 * testing::kStride) {
     const TemporaryFolder folder;
     EXPECT_THROW(Run(best_folder / "best.safetensors", fail_in).fit(folder), std::runtime_error);
     Run again(best_folder / "best.safetensors", -1);

@@ -12,6 +12,7 @@
 
 #include "io/memory_source.h"
 #include "support/in_processes.h"
+#include "support/repetitions.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
@@ -175,7 +176,7 @@ TEST(SeveralOptimizers, ResumedAfterAnyInterruptionContinueBitForBit) {
     const TemporaryFolder whole_folder;
     GanJob whole;
     const History expected = whole.fit(options(whole_folder));
-    for (std::int64_t fail_in = 1; fail_in < whole.calls; fail_in += 3) {
+    for (std::int64_t fail_in = 1; fail_in < whole.calls; fail_in += 3 * testing::kStride) {
       const TemporaryFolder folder;
       EXPECT_THROW(GanJob(fail_in).fit(options(folder)), std::runtime_error);
       GanJob resumed;

@@ -14,6 +14,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "io/memory_source.h"
+#include "support/repetitions.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
@@ -46,7 +47,7 @@ void expect_resumed_bit_for_bit(const FitJob::Options& job, TrainerOptions optio
   const History expected = fit(whole, whole_folder, false);
   EXPECT_EQ(CheckpointFolder(whole_folder.path()).steps(), (std::vector<std::int64_t>{10, 12}));
 
-  for (std::int64_t fail_in = 0; fail_in < whole.calls(); fail_in += 2) {
+  for (std::int64_t fail_in = 0; fail_in < whole.calls(); fail_in += 2 * testing::kStride) {
     const TemporaryFolder folder;
     FitJob::Options failing = job;
     failing.fail_in = fail_in;
