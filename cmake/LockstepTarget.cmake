@@ -72,7 +72,10 @@ function(lockstep_target target)
     lockstep_cxx_options(${target} --param=ggc-min-heapsize=1000000)
   endif()
   # A program that links the static library with --gc-sections holds only the functions that it uses.
-  lockstep_cxx_options(${target} -ffunction-sections -fdata-sections)
+  get_target_property(type ${target} TYPE)
+  if(NOT type STREQUAL "EXECUTABLE" AND NOT LOCKSTEP_SANITIZE)
+    lockstep_cxx_options(${target} -ffunction-sections -fdata-sections)
+  endif()
   # No value changes by these; square roots and comparisons become vector instructions.
   lockstep_cxx_options(${target} -fno-math-errno -fno-trapping-math)
   lockstep_cxx_options(${target} -Wall -Wextra -Wpedantic -Wshadow -Wnon-virtual-dtor -Woverloaded-virtual)

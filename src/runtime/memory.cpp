@@ -13,13 +13,13 @@ namespace lockstep {
 
 namespace {
 
-using Row = std::vector<std::string>;
+using Cells = std::vector<std::string>;
 
 std::string mebibytes(std::size_t bytes) {
   return text(std::fixed, std::setprecision(1), double(bytes) / 0x1p20, " MiB");
 }
 
-Row row_of(Device device) {
+Cells row_of(Device device) {
   const DeviceProperties about = properties(device);
   const MemoryStats stats = memory_stats(device);
   return {device.name(), about.name, mebibytes(stats.in_use), mebibytes(stats.peak_in_use),
@@ -32,7 +32,7 @@ void print_rule(std::ostream& out, const std::vector<std::size_t>& widths, char 
 }
 
 // Names to the left, the sizes after them to the right.
-void print_row(std::ostream& out, const std::vector<std::size_t>& widths, const Row& row) {
+void print_row(std::ostream& out, const std::vector<std::size_t>& widths, const Cells& row) {
   constexpr std::size_t kNames = 2;
   for (std::size_t i = 0; i < row.size(); ++i) {
     const std::string padding(widths[i] - row[i].size(), ' ');
@@ -50,11 +50,11 @@ void reset_peak_memory(Device device) { device_state(device).allocator.reset_pea
 void empty_cache(Device device) { device_state(device).allocator.empty_cache(); }
 
 void print_devices(std::ostream& out) {
-  std::vector<Row> rows = {{"Device", "Name", "In use", "Peak", "Total"}, row_of(Device())};
+  std::vector<Cells> rows = {{"Device", "Name", "In use", "Peak", "Total"}, row_of(Device())};
   for (const Device& device : visible_gpus()) rows.push_back(row_of(device));
 
   std::vector<std::size_t> widths(rows.front().size());
-  for (const Row& row : rows) {
+  for (const Cells& row : rows) {
     for (std::size_t i = 0; i < row.size(); ++i) widths[i] = std::max(widths[i], row[i].size());
   }
   print_rule(out, widths, '-');
