@@ -11,6 +11,7 @@
 
 #include "parallel/close.h"
 #include "parallel/job.h"
+#include "support/repetitions.h"
 #include "support/replicas.h"
 #include "support/test_devices.h"
 
@@ -70,7 +71,7 @@ Result train(Model& model, Device device, DType dtype, std::int64_t rows, const 
   manual_seed(11);
   optim::SGD optimizer(model.parameters(), {.lr = 0.05, .momentum = 0.9});
   Result result(2);
-  for (int step = 0; step < repetitions_on_devices(50); ++step) {
+  for (int step = 0; step < testing::repetitions(50); ++step) {
     optimizer.zero_grad();
     for (int part = 0; part < 2; ++part) {
       const Tensor batch = randn({rows, 5}, {.dtype = dtype}).to(device);

@@ -6,7 +6,6 @@
 
 #include "runtime/cuda/cuda_backend.h"
 #include "runtime/registry.h"
-#include "support/repetitions.h"
 #ifdef LOCKSTEP_CUDA_EMULATED
 #include "cuda/fake/fake_cuda.h"
 #endif
@@ -32,14 +31,6 @@ class NeedsCards : public ::testing::Environment {
 std::string kind_of_devices() {
   const char* const kind = std::getenv("LOCKSTEP_TEST_DEVICES");
   return kind ? kind : "sim";
-}
-
-int repetitions_on_devices(int count) {
-#ifdef LOCKSTEP_CUDA_EMULATED
-  return count / 5;
-#else
-  return testing::repetitions(count);
-#endif
 }
 
 // Devices on cards, in place of what was there before.

@@ -17,8 +17,6 @@ namespace lockstep {
 
 std::string kind_of_devices();
 inline bool are_simulated() { return kind_of_devices() == "sim"; }
-/// As repetitions() says (support/repetitions.h); a fifth where cards are emulated, which takes as long.
-int repetitions_on_devices(int count);
 
 /// For a scope. Nested scopes hide the outer one's devices.
 class TestDevices {

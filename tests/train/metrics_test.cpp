@@ -9,6 +9,7 @@
 #include <lockstep/runtime/simulation.h>
 #include <lockstep/tensor/creation.h>
 
+#include "support/repetitions.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 
@@ -81,7 +82,7 @@ TEST(Metrics, AreReadWithoutWaitingForLaterWork) {
   metrics.add("loss", tensor(2., {.device = "cuda:0"}));
   const PendingMeans means = metrics.take();
   const Tensor a = ones({1000, 1000}, {.device = "cuda:0"});
-  for (int i = 0; i < repetitions_on_devices(10); ++i) mm(a, a);
+  for (int i = 0; i < testing::repetitions(10); ++i) mm(a, a);
   const Event later = current_stream("cuda:0").record();
   EXPECT_EQ(pairs(means.wait()), (Pairs{{"loss", 2}}));
   EXPECT_FALSE(later.query());
