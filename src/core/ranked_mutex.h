@@ -5,6 +5,7 @@
 #include <chrono>
 #include <condition_variable>
 #include <mutex>
+#include <type_traits>
 
 #include "core/lock_rank.h"
 
@@ -21,14 +22,30 @@ void about_to_lock(LockRank rank) noexcept;  // aborts, or counts it as held
 void has_locked(LockRank rank) noexcept;     // by trying, which waits for nobody
 void has_unlocked(LockRank rank) noexcept;
 void abort_if_any_is_held(const char* function) noexcept;
+
+// For a processor that waits for another one.
+inline void relax() noexcept {
+#if defined(__x86_64__) || defined(__i386__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  __asm__ volatile("yield");
+#endif
+}
 }  // namespace detail
 
-/// For std::scoped_lock and std::unique_lock.
+/// For std::scoped_lock and std::unique_lock. Whoever finds it locked tries for a few microseconds before it sleeps:
+/// most locks are held for less than falling asleep and waking up take.
 template <LockRank kRank, class Native = std::mutex>
 class RankedMutex {
  public:
   void lock() {
     if constexpr (kChecksLocks) detail::about_to_lock(kRank);
+    if constexpr (std::is_same_v<Native, std::mutex>) {
+      for (int pauses = 1; pauses <= kMostPauses; pauses *= 2) {
+        if (native_.try_lock()) return;
+        for (int i = 0; i < pauses; ++i) detail::relax();
+      }
+    }
     native_.lock();
   }
   bool try_lock() {
@@ -45,6 +62,7 @@ class RankedMutex {
 
  private:
   friend class RankedCondition;
+  static constexpr int kMostPauses = 128;
   Native native_;
 };
 

@@ -83,36 +83,44 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
   here_[std::size_t(rank)] = true;
   earlier_[std::size_t(rank)] = earlier;
   if (phase_ == Phase::gathering && ++arrived_ == int(here_.size())) begin_work();
-  wait_while(lock, Phase::gathering);
-  if (phase_ == Phase::working && next_piece_ < pieces_) {
-    ++working_;
+  bool takes_part = take_part();  // without letting go of the lock: abort() counts on whoever works
+  lock.unlock();
+  wait_while(Phase::gathering);
+  if (!takes_part && phase_ == Phase::working) {
+    lock.lock();
+    takes_part = take_part();
     lock.unlock();
+  }
+  if (takes_part) {
     work();
     lock.lock();
     if (--working_ == 0) end_work();
+    lock.unlock();
   }
-  wait_while(lock, Phase::working);
+  wait_while(Phase::working);  // from now on nothing changes, so nothing needs the lock
   if (!earlier && has_no_memory_) throw std::bad_alloc();
   return earlier ? earlier : error_;
 }
 
-void SimCollective::wait_while(std::unique_lock<Mutex>& lock, Phase phase) {
-  const auto is_over = [&] { return phase_ != phase; };
-  if (awake_.count() > 0 && !is_over()) {
-    lock.unlock();
-    wait_awake(awake_, is_over);
-    lock.lock();
-  }
-  changed_.wait(lock, is_over);
+void SimCollective::wait_while(Phase phase) const {
+  if (awake_.count() > 0 && wait_awake(awake_, [&] { return phase_ != phase; })) return;
+  phase_.wait(phase);
 }
 
-// A single piece is mostly done by the last rank to come: those that sleep are not woken for it.
+// With the lock held. A single piece is mostly done by the last rank to come: those that sleep are not woken for it.
 void SimCollective::begin_work() {
   if (!error_) error_ = told_error_of_ranks();
   if (error_ && processes_) processes_->fail(text("a device of process failed before ", name_));
   if (error_ || pieces_ == 0) return end_work();
   phase_ = Phase::working;
-  if (pieces_ > 1) changed_.notify_all();
+  if (pieces_ > 1) phase_.notify_all();
+}
+
+// With the lock held. Whether the rank is to work.
+bool SimCollective::take_part() {
+  const bool some_is_left = phase_ == Phase::working && next_piece_ < pieces_;
+  if (some_is_left) ++working_;
+  return some_is_left;
 }
 
 void SimCollective::work() {
@@ -147,9 +155,10 @@ void SimCollective::work_with_processes() noexcept {
   has_no_memory_ = has_no_memory_ || no_memory;
 }
 
+// With the lock held.
 void SimCollective::end_work() noexcept {
   phase_ = Phase::ended;
-  changed_.notify_all();
+  phase_.notify_all();
 }
 
 void SimCollective::abort() noexcept {

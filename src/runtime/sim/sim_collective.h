@@ -50,11 +50,12 @@ class SimCollective {
 
  private:
   using Mutex = RankedMutex<LockRank::sim_collective>;
-  enum class Phase : std::uint8_t { gathering, working, ended };
+  enum class Phase : int { gathering, working, ended };  // an int, for which the system itself can wait
 
   void add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count);
-  void wait_while(std::unique_lock<Mutex>& lock, Phase phase);  // without the lock, with it again at the end
+  void wait_while(Phase phase) const;
   void begin_work();
+  bool take_part();
   void work();
   void work_with_processes() noexcept;
   void end_work() noexcept;
@@ -78,7 +79,6 @@ class SimCollective {
   std::atomic<std::size_t> next_piece_ = 0;
 
   Mutex mutex_;
-  RankedCondition changed_;
   std::atomic<Phase> phase_ = Phase::gathering;  // written with the lock held
   int arrived_ = 0;
   int working_ = 0;

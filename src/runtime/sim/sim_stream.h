@@ -102,12 +102,20 @@ class SimStream {
   std::shared_ptr<AsyncError> error_until(std::uint64_t ticket) const;
 
  private:
+  static constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
+
+  struct Waiter {  // on the stack of whoever waits, which must not fail
+    std::uint64_t ticket;
+    Waiter* next;
+    RankedCondition ended = {};
+  };
   struct Taken {
     std::uint64_t ticket;
     std::size_t bytes;
   };
 
   void work();
+  void wake_until(std::uint64_t ticket);
   std::shared_ptr<AsyncError> run(Task& task, std::shared_ptr<AsyncError> earlier);
   std::shared_ptr<AsyncError> kept(std::exception_ptr failure, const char* op) noexcept;
   void hold_back();
@@ -115,11 +123,11 @@ class SimStream {
 
   mutable RankedMutex<LockRank::sim_stream> mutex_;
   RankedCondition task_pushed_;
-  RankedCondition task_ended_;
   std::deque<Task> queue_;
   std::atomic<std::uint64_t> pushed_ = 0;  // written with the lock held
   std::atomic<std::uint64_t> ended_ = 0;   // written with the lock held
-  std::uint64_t awaited_ = kNobody;        // the least ticket that someone waits for
+  Waiter* waiters_ = nullptr;
+  std::uint64_t awaited_ = kNobody;  // the least of their tickets
   std::shared_ptr<AsyncError> error_;
   std::uint64_t error_ticket_ = 0;
   std::shared_ptr<AsyncError> spare_;  // for an error that there is no memory for; renewed when something is pushed
@@ -133,8 +141,6 @@ class SimStream {
   const Timing timing_;
   std::minstd_rand random_;
   std::thread worker_;  // the last to be made: it uses the others
-
-  static constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
 };
 
 }  // namespace lockstep::sim
