@@ -12,6 +12,10 @@ export CTEST_PARALLEL_LEVEL="${CTEST_PARALLEL_LEVEL:-$((jobs + 1))}"
 if [ -z "${CMAKE_CXX_COMPILER_LAUNCHER:-}" ] && command -v ccache >/dev/null; then
   export CMAKE_CXX_COMPILER_LAUNCHER=ccache
 fi
+# Linking a program of tests takes lld a fifth of the time.
+if [ -z "${LDFLAGS:-}" ] && command -v ld.lld >/dev/null; then
+  export LDFLAGS=-fuse-ld=lld
+fi
 # What was compiled in one clone is found again in another one.
 export CCACHE_BASEDIR="${CCACHE_BASEDIR:-$root}" CCACHE_NOHASHDIR=1
 # And what includes precompiled headers.
