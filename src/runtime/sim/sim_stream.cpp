@@ -128,26 +128,10 @@ bool SimStream::has_ended(std::uint64_t ticket) const { return ended_.load(std::
 void SimStream::wait_until_ended(std::uint64_t ticket) {
   if (wait_awake(timing_.awake, [&] { return has_ended(ticket); })) return;
   std::unique_lock lock(mutex_);
-  if (ended_ >= ticket) return;
-  Waiter self{ticket, waiters_};
-  waiters_ = &self;
-  awaited_ = std::min(awaited_, ticket);
-  while (ended_ < ticket) self.ended.wait(lock);
-}
-
-// With the lock held. Wakes those that wait for tasks up to this one, and no other: many streams may wait for one.
-void SimStream::wake_until(std::uint64_t ticket) {
-  awaited_ = kNobody;
-  for (Waiter** place = &waiters_; *place;) {
-    Waiter& waiter = **place;
-    if (waiter.ticket > ticket) {
-      awaited_ = std::min(awaited_, waiter.ticket);
-      place = &waiter.next;
-    } else {
-      *place = waiter.next;
-      waiter.ended.notify_one();
-    }
-  }
+  Waiters& waiters = waiters_of(ticket);
+  ++waiters.count;
+  while (ended_ < ticket) waiters.ended.wait(lock);
+  --waiters.count;
 }
 
 std::shared_ptr<AsyncError> SimStream::error_until(std::uint64_t ticket) const {
@@ -182,7 +166,11 @@ void SimStream::work() {
       error_ticket_ = ticket;
     }
     ended_.store(ticket, std::memory_order_release);
-    if (ticket >= awaited_) wake_until(ticket);
+    if (Waiters& waiters = waiters_of(ticket); waiters.count > 0) {
+      lock.unlock();  // as in push
+      waiters.ended.notify_all();
+      lock.lock();
+    }
   }
 }
 

@@ -3,12 +3,12 @@
 // Tasks are numbered from 1: the number is the task's ticket. An event is a stream and a ticket; it needs no task.
 #pragma once
 
+#include <array>
 #include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <deque>
 #include <exception>
-#include <limits>
 #include <memory>
 #include <random>
 #include <string>
@@ -102,12 +102,9 @@ class SimStream {
   std::shared_ptr<AsyncError> error_until(std::uint64_t ticket) const;
 
  private:
-  static constexpr std::uint64_t kNobody = std::numeric_limits<std::uint64_t>::max();
-
-  struct Waiter {  // on the stack of whoever waits, which must not fail
-    std::uint64_t ticket;
-    Waiter* next;
-    RankedCondition ended = {};
+  struct Waiters {
+    RankedCondition ended;
+    int count = 0;
   };
   struct Taken {
     std::uint64_t ticket;
@@ -115,7 +112,7 @@ class SimStream {
   };
 
   void work();
-  void wake_until(std::uint64_t ticket);
+  Waiters& waiters_of(std::uint64_t ticket) { return waiters_[ticket % waiters_.size()]; }
   std::shared_ptr<AsyncError> run(Task& task, std::shared_ptr<AsyncError> earlier);
   std::shared_ptr<AsyncError> kept(std::exception_ptr failure, const char* op) noexcept;
   void hold_back();
@@ -123,11 +120,10 @@ class SimStream {
 
   mutable RankedMutex<LockRank::sim_stream> mutex_;
   RankedCondition task_pushed_;
+  std::array<Waiters, 8> waiters_;  // by the ticket, modulo: many streams may wait for one, each for another task
   std::deque<Task> queue_;
   std::atomic<std::uint64_t> pushed_ = 0;  // written with the lock held
   std::atomic<std::uint64_t> ended_ = 0;   // written with the lock held
-  Waiter* waiters_ = nullptr;
-  std::uint64_t awaited_ = kNobody;  // the least of their tickets
   std::shared_ptr<AsyncError> error_;
   std::uint64_t error_ticket_ = 0;
   std::shared_ptr<AsyncError> spare_;  // for an error that there is no memory for; renewed when something is pushed
