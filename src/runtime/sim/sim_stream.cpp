@@ -1,6 +1,5 @@
 #include "runtime/sim/sim_stream.h"
 
-#include <algorithm>
 #include <cstring>
 #include <utility>
 
