@@ -4,9 +4,7 @@
 #include <cstdint>
 #include <cstring>
 #include <source_location>
-#include <tuple>
 #include <type_traits>
-#include <utility>
 
 #include <cuda_runtime_api.h>
 
@@ -22,7 +20,7 @@ extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
 inline void __syncthreads(std::source_location site = std::source_location::current()) {
-  lockstep::emulation::synchronize_threads({site.line(), site.file_name()});
+  lockstep::emulation::synchronize_threads(site);
 }
 
 template <class T>
@@ -30,7 +28,7 @@ T emulated_shuffle(unsigned mask, T value, unsigned lane, std::source_location s
   static_assert(std::is_trivially_copyable_v<T> && sizeof(T) <= sizeof(std::uint64_t));
   std::uint64_t bits = 0;
   std::memcpy(&bits, &value, sizeof value);
-  bits = lockstep::emulation::shuffle(mask, bits, lane, {site.line(), site.file_name()});
+  bits = lockstep::emulation::shuffle(mask, bits, lane, site);
   std::memcpy(&value, &bits, sizeof value);
   return value;
 }
@@ -54,17 +52,12 @@ T __shfl_xor_sync(unsigned mask, T value, int other, std::source_location site =
 
 namespace lockstep::emulation {
 
-/// Stands for cudaLaunchKernelEx: the arguments are copied, as CUDA does, and the grid runs in its stream's turn.
-template <class... Parameters, class... Arguments>
+/// Stands for cudaLaunchKernelEx.
+template <class... Parameters>
 cudaError_t launch_kernel(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
-                          const Arguments&... arguments) {
-  static_assert((std::is_trivially_copyable_v<std::remove_cvref_t<Parameters>> && ...));
-  static_assert((sizeof(std::remove_cvref_t<Parameters>) + ... + 0) <= 32764,
-                "more than a kernel's parameters may have");
-  fake::use_kernel(reinterpret_cast<const void*>(kernel));
-  return enqueue_grid(*config, [kernel, values = std::tuple<std::remove_cvref_t<Parameters>...>(arguments...)] {
-    std::apply(kernel, values);
-  });
+                          const std::type_identity_t<Parameters>&... arguments) {
+  void* places[] = {const_cast<std::remove_const_t<Parameters>*>(&arguments)..., nullptr};
+  return cudaLaunchKernelExC(config, KernelHandle(kernel), places);
 }
 
 }  // namespace lockstep::emulation

@@ -4,6 +4,7 @@
 #include <array>
 #include <bit>
 #include <cstdlib>
+#include <cstring>
 #include <deque>
 #include <exception>
 #include <memory>
@@ -39,7 +40,7 @@ struct Thread {
   unsigned number = 0;  // within its block
   State state = State::waits_for_turn;
   Fiber* fiber = nullptr;
-  Site site;
+  std::source_location site;
   unsigned mask = 0, from = 0;
   std::uint64_t given = 0, taken = 0;
 
@@ -62,7 +63,12 @@ struct Warp {
   unsigned at_shuffle = 0, ended = 0;  // lanes that the block does not have are as ended
 };
 
-std::string where(const Site& site) { return text(site.file, ":", site.line); }
+std::string where(const std::source_location& site) { return text(site.file_name(), ":", site.line()); }
+// Of one source the file is mostly one literal.
+bool is_same(const std::source_location& a, const std::source_location& b) {
+  return a.line() == b.line() && (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
+}
+bool is_same(const std::source_location& a, const Site& b) { return a.line() == b.line && a.file_name() == b.file; }
 
 class Block {
  public:
@@ -70,26 +76,27 @@ class Block {
   void run(const std::function<void()>& kernel, std::mt19937& random);
   unsigned lane() const { return current_->lane(); }
 
-  void synchronize(Site site);
-  std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, Site site);
+  void synchronize(std::source_location site);
+  std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::source_location site);
   /// What every fiber does: threads, one after the other.
   void take_turns();
 
  private:
-  void prepare(std::mt19937& random);
-  /// The thread that goes on, or null: none can.
-  Thread* choose(std::mt19937& random);
-  void give_turn(Thread& thread);
+  void prepare();
+  Thread* choose();
+  Fiber* next_fiber();
   void make_current(Thread& thread);
   bool run_current();
   void leave(const Thread& thread);
   void wake(Thread& thread);
   void open_barrier();
-  void* arrive(Thread& self, unsigned mask, std::uint64_t value, unsigned lane, Site site);
+  void* arrive(Thread& self, unsigned mask, std::uint64_t value, unsigned lane, std::source_location site);
   void open_shuffle(const Thread& last);
   [[noreturn]] void report_deadlock() const;
 
   const std::function<void()>* kernel_ = nullptr;
+  std::mt19937* random_ = nullptr;
+  Order order_ = Order::forward;
   std::vector<Thread> threads_;
   std::vector<Thread*> turns_;  // threads that have not begun, the next last
   std::deque<Thread*> woken_;
@@ -105,7 +112,7 @@ class Block {
 
 Block block;
 
-void Block::prepare(std::mt19937& random) {
+void Block::prepare() {
   const dim3 size = blockDim;
   threads_.assign(std::size_t(size.x) * size.y * size.z, {});
   turns_.clear();
@@ -116,8 +123,8 @@ void Block::prepare(std::mt19937& random) {
     threads_[i].index = {number % size.x, number / size.x % size.y, number / size.x / size.y};
     turns_.push_back(&threads_[i]);
   }
-  if (settings().order == Order::forward) std::ranges::reverse(turns_);
-  if (settings().order == Order::shuffled) std::ranges::shuffle(turns_, random);
+  if (order_ == Order::forward) std::ranges::reverse(turns_);
+  if (order_ == Order::shuffled) std::ranges::shuffle(turns_, *random_);
   idle_.clear();
   for (const auto& fiber : fibers_) idle_.push_back(fiber.get());
   warps_.assign((threads_.size() + kWarp - 1) / kWarp, {});
@@ -127,14 +134,16 @@ void Block::prepare(std::mt19937& random) {
 
 void Block::run(const std::function<void()>& kernel, std::mt19937& random) {
   const Unobserved scope;
-  prepare(random);
   kernel_ = &kernel;
+  random_ = &random;
+  order_ = settings().order;
+  prepare();
   published(&begin_);
   try {
     while (ended_ < threads_.size()) {
-      Thread* const next = choose(random);
+      Fiber* const next = next_fiber();
       if (next == nullptr) report_deadlock();
-      give_turn(*next);
+      next->resume();
       if (error_) std::rethrow_exception(std::exchange(error_, nullptr));
     }
   } catch (...) {
@@ -145,21 +154,21 @@ void Block::run(const std::function<void()>& kernel, std::mt19937& random) {
   observed(&end_);
 }
 
-Thread* Block::choose(std::mt19937& random) {
-  const Order order = settings().order;
-  const bool begins = !turns_.empty() && (woken_.empty() || (order == Order::shuffled && random() % 2 == 0));
+// The thread that goes on, or null: none can.
+Thread* Block::choose() {
+  const bool begins = !turns_.empty() && (woken_.empty() || (order_ == Order::shuffled && (*random_)() % 2 == 0));
   if (begins) {
     Thread* const next = turns_.back();
     turns_.pop_back();
     return next;
   }
   if (woken_.empty()) return nullptr;
-  if (order == Order::forward) {
+  if (order_ == Order::forward) {
     Thread* const next = woken_.front();
     woken_.pop_front();
     return next;
   }
-  if (order == Order::shuffled) std::swap(woken_[random() % woken_.size()], woken_.back());
+  if (order_ == Order::shuffled) std::swap(woken_[(*random_)() % woken_.size()], woken_.back());
   Thread* const next = woken_.back();
   woken_.pop_back();
   return next;
@@ -170,14 +179,17 @@ void Block::make_current(Thread& thread) {
   threadIdx = thread.index;
 }
 
-void Block::give_turn(Thread& thread) {
-  make_current(thread);
-  if (thread.fiber == nullptr) {
+// That of the thread that goes on, which is the current one from now on; or null: none can.
+Fiber* Block::next_fiber() {
+  Thread* const next = choose();
+  if (next == nullptr) return nullptr;
+  make_current(*next);
+  if (next->fiber == nullptr) {
     if (idle_.empty()) idle_.push_back(fibers_.emplace_back(std::make_unique<Fiber>([] { block.take_turns(); })).get());
-    thread.fiber = idle_.back();
+    next->fiber = idle_.back();
     idle_.pop_back();
   }
-  thread.fiber->resume();
+  return next->fiber;
 }
 
 void Block::take_turns() {
@@ -206,7 +218,7 @@ bool Block::run_current() {
   open_barrier();
   if (kFiberForEachThread) return false;
   Fiber* const fiber = self.fiber;
-  if (error_ || settings().order == Order::shuffled || !woken_.empty() || turns_.empty()) {
+  if (error_ || order_ == Order::shuffled || !woken_.empty() || turns_.empty()) {
     idle_.push_back(fiber);
     return false;
   }
@@ -222,13 +234,15 @@ void Block::wake(Thread& thread) {
 }
 
 // A fiber is left outside of Unobserved scopes: it may be the last that is heard of it.
-void Block::synchronize(Site site) {
+void Block::synchronize(std::source_location site) {
   void* place = nullptr;
   {
     const Unobserved scope;
-    auto& seen = settings().barriers;  // by the first thread that waits: the others wait at the same
-    if (at_barrier_ == 0 && std::ranges::find(seen, site) == seen.end()) seen.push_back(site);
-    if (site == settings().without) return;
+    Settings& set = settings();
+    const auto is_here = [&](const Site& other) { return is_same(site, other); };
+    if (at_barrier_ == 0 && std::ranges::none_of(set.barriers, is_here))  // the others wait at the same
+      set.barriers.push_back({site.line(), site.file_name()});
+    if (is_here(set.without)) return;
     current_->state = State::at_barrier;
     current_->site = site;
     ++at_barrier_;
@@ -240,21 +254,30 @@ void Block::synchronize(Site site) {
   observed(place);
 }
 
-// Whatever becomes of the grid, its end is after what the thread has done so far.
+// To the thread that goes on; to run() where none can. Whatever becomes of the grid, its end is after what the thread
+// has done so far.
 void Block::leave(const Thread& thread) {
-  Fiber& fiber = *thread.fiber;
+  Fiber* const fiber = thread.fiber;
+  Fiber* next = nullptr;
   published(&end_);
-  fiber.suspend();
+  {
+    const Unobserved scope;
+    if (!error_) next = next_fiber();
+  }
+  if (next == nullptr)
+    fiber->suspend();
+  else if (next != fiber)
+    fiber->give_way_to(*next);
 }
 
 // Lets the threads go if all that have not ended are there.
 void Block::open_barrier() {
   if (at_barrier_ == 0 || at_barrier_ + ended_ < threads_.size()) return;
-  const Site* first = nullptr;
+  const std::source_location* first = nullptr;
   for (Thread& thread : threads_) {
     if (thread.state != State::at_barrier) continue;
     if (first == nullptr) first = &thread.site;
-    if (thread.site != *first && !error_)
+    if (!is_same(thread.site, *first) && !error_)
       error_ = std::make_exception_ptr(std::logic_error(
           text("[emulation] threads of a block wait at two barriers: ", where(*first), " and ", where(thread.site))));
     wake(thread);
@@ -263,7 +286,7 @@ void Block::open_barrier() {
   barrier_.next();
 }
 
-std::uint64_t Block::shuffle(unsigned mask, std::uint64_t value, unsigned lane, Site site) {
+std::uint64_t Block::shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::source_location site) {
   Thread& self = *current_;
   void* const place = arrive(self, mask, value, lane, site);
   leave(self);
@@ -272,7 +295,7 @@ std::uint64_t Block::shuffle(unsigned mask, std::uint64_t value, unsigned lane, 
 }
 
 // Returns where the lanes meet.
-void* Block::arrive(Thread& self, unsigned mask, std::uint64_t value, unsigned lane, Site site) {
+void* Block::arrive(Thread& self, unsigned mask, std::uint64_t value, unsigned lane, std::source_location site) {
   const Unobserved scope;
   if ((mask >> self.lane() & 1) == 0)
     throw std::logic_error(text("[emulation] a thread's own mask does not name it: ", where(site)));
@@ -299,7 +322,7 @@ void Block::open_shuffle(const Thread& last) {
     if (first + lane >= threads_.size() || threads_[first + lane].state == State::ended)
       throw std::logic_error(text("[emulation] a mask names lane ", lane, ", which will not come: ", where(last.site)));
     Thread& thread = threads_[first + lane];
-    if (thread.state != State::at_shuffle || thread.mask != last.mask || thread.site != last.site) return;
+    if (thread.state != State::at_shuffle || thread.mask != last.mask || !is_same(thread.site, last.site)) return;
     met[count++] = &thread;
   }
   Warp& warp = warps_[first / kWarp];
@@ -341,8 +364,8 @@ Settings& settings() {
 }
 
 unsigned this_lane() { return block.lane(); }
-void synchronize_threads(Site site) { block.synchronize(site); }
-std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, Site site) {
+void synchronize_threads(std::source_location site) { block.synchronize(site); }
+std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::source_location site) {
   return block.shuffle(mask, value, lane, site);
 }
 
@@ -362,20 +385,34 @@ void run_grid(dim3 blocks, dim3 threads, const std::function<void()>& kernel) {
   }
 }
 
-cudaError_t enqueue_grid(const cudaLaunchConfig_t& config, std::function<void()> kernel) {
+cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const KernelHandle& kernel, void** arguments) {
+  fake::use_kernel(kernel);
   const auto within = [](dim3 size, unsigned x, unsigned y, unsigned z) {
     return size.x > 0 && size.y > 0 && size.z > 0 && size.x <= x && size.y <= y && size.z <= z;
   };
-  const dim3 blocks = config.gridDim, threads = config.blockDim;
+  const dim3 blocks = config->gridDim, threads = config->blockDim;
   // CUDA C++ Programming Guide, technical specifications per compute capability.
   if (!within(blocks, (1u << 31) - 1, 65535, 65535) || !within(threads, 1024, 1024, 64) ||
-      std::uint64_t(threads.x) * threads.y * threads.z > 1024 || config.dynamicSmemBytes > (227 << 10))
+      std::uint64_t(threads.x) * threads.y * threads.z > 1024 || config->dynamicSmemBytes > (227 << 10))
     return cudaErrorInvalidConfiguration;
   if (settings().record_only) {
-    settings().launches.push_back({blocks, threads, config.dynamicSmemBytes});
+    settings().launches.push_back({blocks, threads, config->dynamicSmemBytes});
     return cudaSuccess;
   }
-  return fake::enqueue(config.stream, [blocks, threads, run = std::move(kernel)] { run_grid(blocks, threads, run); });
+  const auto padded = [](std::size_t size) { return (size + 15) / 16 * 16; };  // so that each is aligned
+  std::size_t bytes = 0;
+  for (const std::size_t size : kernel.sizes()) bytes += padded(size);
+  const std::shared_ptr<std::byte[]> copies(new std::byte[bytes]);
+  std::vector<void*> places;
+  std::byte* place = copies.get();
+  for (const std::size_t size : kernel.sizes()) {
+    std::memcpy(place, arguments[places.size()], size);
+    places.push_back(place);
+    place += padded(size);
+  }
+  return fake::enqueue(config->stream, [blocks, threads, kernel, copies, places] {
+    run_grid(blocks, threads, [&] { kernel(places.data()); });
+  });
 }
 
 }  // namespace lockstep::emulation

@@ -64,6 +64,28 @@ std::uintptr_t address(T* of) {
   return reinterpret_cast<std::uintptr_t>(of);
 }
 
+// Where resume() was called.
+struct {
+  void* stack_pointer = nullptr;
+  bool is_left = false;  // and no fiber has arrived yet
+  // The sanitizers'.
+  void* fake_stack = nullptr;
+  const void* stack = nullptr;
+  std::size_t stack_bytes = 0;
+  void* thread = nullptr;
+} home;
+
+// After a switch to a fiber.
+[[gnu::no_sanitize_thread]] void arrived_in_fiber([[maybe_unused]] void* fake_stack) {
+#ifdef __SANITIZE_ADDRESS__
+  const void* from = nullptr;
+  std::size_t bytes = 0;
+  __sanitizer_finish_switch_fiber(fake_stack, &from, &bytes);
+  if (home.is_left) home.stack = from, home.stack_bytes = bytes;
+#endif
+  home.is_left = false;
+}
+
 }  // namespace
 
 Fiber::Fiber(void (*main)()) : main_(main) {
@@ -94,38 +116,46 @@ Fiber::~Fiber() {
 }
 
 [[gnu::no_sanitize_thread]] void Fiber::enter(Fiber* self) {
-#ifdef __SANITIZE_ADDRESS__
-  __sanitizer_finish_switch_fiber(nullptr, &self->resumer_stack_, &self->resumer_stack_bytes_);
-#endif
+  arrived_in_fiber(nullptr);
   self->main_();
 }
 
 [[gnu::no_sanitize_thread]] void Fiber::resume() {
+  home.is_left = true;
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_start_switch_fiber(&resumer_fake_stack_, memory_ + kGuardBytes, kStackBytes);
+  __sanitizer_start_switch_fiber(&home.fake_stack, memory_ + kGuardBytes, kStackBytes);
 #endif
 #ifdef __SANITIZE_THREAD__
-  resumer_thread_ = __tsan_get_current_fiber();
+  home.thread = __tsan_get_current_fiber();
   __tsan_switch_to_fiber(thread_, __tsan_switch_to_fiber_no_sync);
 #endif
-  lockstep_switch_stack(&resumer_, stack_pointer_);
+  lockstep_switch_stack(&home.stack_pointer, stack_pointer_);
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_finish_switch_fiber(resumer_fake_stack_, nullptr, nullptr);
+  __sanitizer_finish_switch_fiber(home.fake_stack, nullptr, nullptr);
 #endif
 }
 
-// Not observed: this is how a thread becomes another.
-[[gnu::no_sanitize_thread]] void Fiber::suspend() {
+// Switches are not observed: this is how a thread becomes another.
+[[gnu::no_sanitize_thread]] void Fiber::give_way_to(Fiber& other) {
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_start_switch_fiber(&fake_stack_, resumer_stack_, resumer_stack_bytes_);
+  __sanitizer_start_switch_fiber(&fake_stack_, other.memory_ + kGuardBytes, kStackBytes);
 #endif
 #ifdef __SANITIZE_THREAD__
-  __tsan_switch_to_fiber(resumer_thread_, __tsan_switch_to_fiber_no_sync);
+  __tsan_switch_to_fiber(other.thread_, __tsan_switch_to_fiber_no_sync);
 #endif
-  lockstep_switch_stack(&stack_pointer_, resumer_);
+  lockstep_switch_stack(&stack_pointer_, other.stack_pointer_);
+  arrived_in_fiber(fake_stack_);
+}
+
+[[gnu::no_sanitize_thread]] void Fiber::suspend() {
 #ifdef __SANITIZE_ADDRESS__
-  __sanitizer_finish_switch_fiber(fake_stack_, &resumer_stack_, &resumer_stack_bytes_);
+  __sanitizer_start_switch_fiber(&fake_stack_, home.stack, home.stack_bytes);
 #endif
+#ifdef __SANITIZE_THREAD__
+  __tsan_switch_to_fiber(home.thread, __tsan_switch_to_fiber_no_sync);
+#endif
+  lockstep_switch_stack(&stack_pointer_, home.stack_pointer);
+  arrived_in_fiber(fake_stack_);
 }
 
 #ifdef __SANITIZE_THREAD__

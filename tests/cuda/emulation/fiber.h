@@ -5,20 +5,22 @@
 
 namespace lockstep::emulation {
 
-/// Not for several threads. The sanitizers are told of every switch.
+/// For one thread at a time. The sanitizers are told of every switch.
 class Fiber {
  public:
   static constexpr std::size_t kStackBytes = std::size_t(128) << 10;
 
-  /// The first resume() calls main(), which must not return or throw.
+  /// The first time that it is gone on with calls main(), which must not return or throw.
   explicit Fiber(void (*main)());
   /// Whatever the fiber was in the middle of is forgotten.
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Goes on with the fiber, until it suspends. Not from a fiber.
+  /// Goes on with the fiber, until one suspends. Not from a fiber.
   void resume();
+  /// Goes on with another fiber. From this one.
+  void give_way_to(Fiber& other);
   /// Goes back to where resume() was called. From this fiber.
   void suspend();
 
@@ -28,14 +30,9 @@ class Fiber {
   void (*main_)();
   std::byte* memory_ = nullptr;    // a page that must not be touched, then the stack
   void* stack_pointer_ = nullptr;  // while suspended
-  void* resumer_ = nullptr;        // the stack pointer to go back to
   // The sanitizers'.
   void* fake_stack_ = nullptr;
-  void* resumer_fake_stack_ = nullptr;
-  const void* resumer_stack_ = nullptr;
-  std::size_t resumer_stack_bytes_ = 0;
   void* thread_ = nullptr;
-  void* resumer_thread_ = nullptr;
 };
 
 /// Memory accesses within this scope are the emulator's, and no business of ThreadSanitizer's.

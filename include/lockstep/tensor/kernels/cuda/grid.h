@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <type_traits>
 
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/device.h>
@@ -17,10 +18,12 @@ inline constexpr int kThreads = 256;  ///< Of every block.
 inline constexpr int kWarp = 32;
 inline constexpr int kWarps = kThreads / kWarp;
 
-/// Of kernels that stride over the grid. Tests take fewer, so that small tensors make them stride.
+// max_blocks(): of kernels that stride over the grid. Tests take fewer, so that small tensors make them stride.
 #ifdef LOCKSTEP_CUDA_EMULATED
+using emulation::KernelHandle;
 inline std::int64_t max_blocks() { return emulation::settings().max_blocks; }
 #else
+using KernelHandle = const void*;  ///< What CUDA knows a kernel by: the address of its function.
 inline constexpr std::int64_t max_blocks() { return 1 << 14; }
 #endif
 
@@ -29,19 +32,27 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block = kThreads
   return unsigned(std::min(max_blocks(), (items + per_block - 1) / per_block));
 }
 
-/// Enqueues a grid of blocks on the context's stream. Throws BackendError if CUDA refuses it.
-template <class... Parameters, class... Arguments>
-void launch_grid(void (*kernel)(Parameters...), dim3 grid, dim3 block, const KernelContext& context,
-                 const Arguments&... arguments) {
+/// Enqueues a grid of blocks on the context's stream; `arguments` are the places of the kernel's. Throws BackendError
+/// if CUDA refuses it. Compiled once for all kernels.
+[[gnu::noinline]] inline void launch_grid(KernelHandle kernel, dim3 grid, dim3 block, const KernelContext& context,
+                                          void** arguments) {
   cudaLaunchConfig_t config = {};
   config.gridDim = grid;
   config.blockDim = block;
   config.stream = static_cast<cudaStream_t>(context.native_stream);
-  if (context.loader) context.loader->load(reinterpret_cast<const void*>(kernel));
-  const cudaError_t error = cudaLaunchKernelEx(&config, kernel, arguments...);
+  if (context.loader) context.loader->load(kernel);
+  const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
   if (error == cudaSuccess) return;
   cudaGetLastError();  // not for a later call to find
   throw BackendError("cudaLaunchKernelEx", int(error), Device::cuda(context.device).name(), cudaGetErrorString(error));
+}
+
+/// The same with the kernel's arguments themselves, which are copied until it returns.
+template <class... Parameters>
+void launch_grid(void (*kernel)(Parameters...), dim3 grid, dim3 block, const KernelContext& context,
+                 const std::type_identity_t<Parameters>&... arguments) {
+  void* places[] = {const_cast<std::remove_const_t<Parameters>*>(&arguments)...};
+  launch_grid(KernelHandle(kernel), grid, block, context, places);
 }
 
 __device__ inline std::int64_t first_item() { return std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; }

@@ -3,8 +3,8 @@
 // Others: one element at a time, its place found by a walk.
 #pragma once
 
-#include <optional>
-#include <tuple>
+#include <cstddef>
+#include <cstdint>
 #include <utility>
 
 #include <lockstep/tensor/kernels/cuda/grid.h>
@@ -20,16 +20,20 @@ __device__ Out apply(const F& f, const In&... in) {
   return Out(ComputeType<Out>(f(ComputeType<In>(in)...)));
 }
 
+/// On packs of them. By value: a pack is loaded whole before another one is stored.
+template <int kPack, class Out, class F, class... In>
+__device__ Pack<Out, kPack> apply_to_packs(const F& f, const Pack<In, kPack>... in) {
+  Pack<Out, kPack> out;
+  for (int i = 0; i < kPack; ++i) out.values[i] = apply<Out>(f, in.values[i]...);
+  return out;
+}
+
 template <int kPack, class F, class Out, class... In>
 __global__ void map_dense(const F f, Out* out, std::int64_t count, const In*... in) {
   const std::int64_t packs = count / kPack;
-  for (std::int64_t p = first_item(); p < packs; p += item_step()) {
-    const std::tuple<Pack<In, kPack>...> from = {reinterpret_cast<const Pack<In, kPack>*>(in)[p]...};
-    Pack<Out, kPack> to;
-    for (int i = 0; i < kPack; ++i)
-      to.values[i] = std::apply([&](const auto&... pack) { return apply<Out>(f, pack.values[i]...); }, from);
-    reinterpret_cast<Pack<Out, kPack>*>(out)[p] = to;
-  }
+  for (std::int64_t p = first_item(); p < packs; p += item_step())
+    reinterpret_cast<Pack<Out, kPack>*>(out)[p] =
+        apply_to_packs<kPack, Out>(f, reinterpret_cast<const Pack<In, kPack>*>(in)[p]...);
   for (std::int64_t i = packs * kPack + first_item(); i < count; i += item_step()) out[i] = apply<Out>(f, in[i]...);
 }
 
@@ -59,11 +63,8 @@ __device__ Pack<T, kPack> pack_at(const T* data, bool broadcasts) {
 template <int kPack, class F, class Out, class... In, std::size_t... I>
 __device__ void map_pack_at(const std::array<std::int64_t, 1 + sizeof...(In)>& at, std::index_sequence<I...>,
                             unsigned broadcasts, const F& f, Out* out, const In*... in) {
-  const std::tuple<Pack<In, kPack>...> from = {pack_at<kPack>(in + at[I + 1], broadcasts >> I & 1)...};
-  Pack<Out, kPack> to;
-  for (int i = 0; i < kPack; ++i)
-    to.values[i] = std::apply([&](const auto&... pack) { return apply<Out>(f, pack.values[i]...); }, from);
-  *reinterpret_cast<Pack<Out, kPack>*>(out + at[0]) = to;
+  *reinterpret_cast<Pack<Out, kPack>*>(out + at[0]) =
+      apply_to_packs<kPack, Out>(f, pack_at<kPack>(in + at[I + 1], broadcasts >> I & 1)...);
 }
 
 /// `broadcasts`: a bit for each input whose last dimension does.
@@ -74,61 +75,61 @@ __global__ void map_packs(const F f, const Walk<1 + sizeof...(In)> walk, std::in
     map_pack_at<kPack>(walk(p), std::index_sequence_for<In...>(), broadcasts, f, out, in...);
 }
 
-/// The operands in packs, and which inputs broadcast along the last dimension.
+/// How map_packs or map_strided finds the places of N operands.
 template <int N>
-struct Packed {
-  Geometry<N> geometry;
-  unsigned broadcasts = 0;
+struct MapWalk {
+  bool in_packs;        ///< Packs are its items; else elements.
+  unsigned broadcasts;  ///< As map_packs takes it.
+  std::int64_t items;
+  Walk<N> walk;
 };
 
-/// Nothing where an operand does not lie in packs.
+/// In packs where every operand lies in them. The same for all functions, and compiled once for them.
 template <int kPack, int N>
-std::optional<Packed<N>> packed(const Geometry<N>& geometry) {
-  Packed<N> result{geometry};
+[[gnu::noinline]] MapWalk<N> map_walk(const Geometry<N>& geometry, bool aligned) {
+  const MapWalk<N> of_elements = {false, 0, geometry.numel, Walk<N>(geometry)};
   const int last = geometry.sizes.rank() - 1;
-  if (last < 1 || geometry.sizes[last] % kPack != 0) return std::nullopt;
+  if (!aligned || last < 1 || geometry.sizes[last] % kPack != 0) return of_elements;
+  Geometry<N> packs = geometry;
+  unsigned broadcasts = 0;
   for (std::size_t n = 0; n < std::size_t(N); ++n) {
-    Shape& strides = result.geometry.strides[n];
+    Shape& strides = packs.strides[n];
     if (n > 0 && strides[last] == 0) {
-      result.broadcasts |= 1u << (n - 1);
+      broadcasts |= 1u << (n - 1);
       continue;
     }
-    if (strides[last] != 1) return std::nullopt;
+    if (strides[last] != 1) return of_elements;
     for (int d = 0; d < last; ++d)
-      if (strides[d] % kPack != 0) return std::nullopt;
+      if (strides[d] % kPack != 0) return of_elements;
     strides[last] = kPack;
   }
-  result.geometry.sizes[last] /= kPack;
-  result.geometry.numel /= kPack;
-  return result;
+  packs.sizes[last] /= kPack;
+  packs.numel /= kPack;
+  return {true, broadcasts, packs.numel, Walk<N>(packs)};
 }
 
-template <class F, class Out, class... In>
-void enqueue_map(const F& f, const Geometry<1 + sizeof...(In)>& geometry, const KernelContext& context, Out* out,
-                 const In*... in) {
-  constexpr int kPack = kPackOf<Out, In...>;
-  const std::int64_t count = geometry.numel;
-  const bool aligned = is_aligned<kPack>(out) && (is_aligned<kPack>(in) && ...);
-  if (geometry.dense && aligned)
-    launch_grid(map_dense<kPack, F, Out, In...>, blocks_for((count + kPack - 1) / kPack), kThreads, context, f, out,
-                count, in...);
-  else if (const auto packs = packed<kPack>(geometry); packs && aligned)
-    launch_grid(map_packs<kPack, F, Out, In...>, blocks_for(packs->geometry.numel), kThreads, context, f,
-                Walk<1 + sizeof...(In)>(packs->geometry), packs->geometry.numel, packs->broadcasts, out, in...);
-  else
-    launch_grid(map_strided<F, Out, In...>, blocks_for(count), kThreads, context, f, Walk<1 + sizeof...(In)>(geometry),
-                count, out, in...);
-}
 template <class F, class Out, class... In, std::size_t... I>
-void enqueue_map(const F& f, const ElementwiseOperands<1 + sizeof...(In)>& operands, const KernelContext& context,
+void enqueue_map(const ElementwiseKernel<F, 1 + sizeof...(In)>& kernel, const KernelContext& context,
                  std::index_sequence<I...>) {
-  enqueue_map(f, operands.geometry, context, reinterpret_cast<Out*>(operands.data[0]),
-              reinterpret_cast<const In*>(operands.data[I + 1])...);
+  constexpr int kPack = kPackOf<Out, In...>;
+  const auto& [data, geometry] = kernel.operands;
+  const auto out = reinterpret_cast<Out*>(data[0]);
+  const bool aligned = is_aligned<kPack>(out) && (is_aligned<kPack>(reinterpret_cast<const In*>(data[I + 1])) && ...);
+  if (geometry.dense && aligned)
+    return launch_grid(map_dense<kPack, F, Out, In...>, blocks_for((geometry.numel + kPack - 1) / kPack), kThreads,
+                       context, kernel.f, out, geometry.numel, reinterpret_cast<const In*>(data[I + 1])...);
+  const MapWalk<1 + sizeof...(In)> at = map_walk<kPack>(geometry, aligned);
+  if (at.in_packs)
+    launch_grid(map_packs<kPack, F, Out, In...>, blocks_for(at.items), kThreads, context, kernel.f, at.walk, at.items,
+                at.broadcasts, out, reinterpret_cast<const In*>(data[I + 1])...);
+  else
+    launch_grid(map_strided<F, Out, In...>, blocks_for(at.items), kThreads, context, kernel.f, at.walk, at.items, out,
+                reinterpret_cast<const In*>(data[I + 1])...);
 }
 /// Of elements of these types.
 template <class F, class Out, class... In>
 void enqueue_map(const ElementwiseKernel<F, 1 + sizeof...(In)>& kernel, const KernelContext& context) {
-  enqueue_map<F, Out, In...>(kernel.f, kernel.operands, context, std::index_sequence_for<In...>());
+  enqueue_map<F, Out, In...>(kernel, context, std::index_sequence_for<In...>());
 }
 
 }  // namespace lockstep::gpu
