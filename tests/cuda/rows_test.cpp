@@ -75,10 +75,8 @@ class RowTeams : public ::testing::TestWithParam<std::tuple<RowsCase, Order>> {
     Numbers out(x.size());
     const Shape outer = {rows.across ? 1 : rows.length};
     const std::int64_t step = rows.across ? rows.rows : 1;
-    RowKernel<F, std::int64_t, std::int64_t> kernel{F(), out.data(), {x.data()}, {}, {}, {}};
-    kernel.outer = {{rows.rows}, {outer, outer}, rows.rows};
-    kernel.lengths = {rows.length, rows.length};
-    kernel.steps = {step, step};
+    const RowGeometry<2> all = {{{rows.rows}, {outer, outer}, rows.rows}, {rows.length, rows.length}, {step, step}};
+    const RowKernel<F, std::int64_t, std::int64_t> kernel{all, F(), out.data(), {x.data()}};
     const gpu::RowsOf<2> of{rows.rows, gpu::Walk<2>(kernel.outer), kernel.lengths, kernel.steps};
     const gpu::RowGrid grid = gpu::grid_for(kernel);
     emulation::run_grid(dim3(blocks, grid.blocks), gpu::kThreads, [&] {

@@ -122,28 +122,15 @@ Tensor map_rows(const char* name, const F& f, const RowOptions& options, const T
   const Tensor result = empty(plan.result_sizes, {.dtype = dtype, .device = first.device()});
   if (plan.rows == 0 || result.numel() == 0) return result;
   visit_floating(name, dtype, [&]<class T>() {
-    RowKernel<F, T, T, detail::Always<T, Inputs>...> kernel{f, {}, {}, {}, {}, {}};
-    std::array<Operand, std::size_t(kOperands)> operands = {operand_of(name, result), operand_of(name, first),
-                                                            operand_of(name, more)...};
-    kernel.out = reinterpret_cast<T*>(operands[0].data);
-    [&]<std::size_t... K>(std::index_sequence<K...>) {
-      kernel.in = {reinterpret_cast<const T*>(operands[K + 1].data)...};
+    const Operand to = operand_of(name, result);
+    const std::array from = {operand_of(name, first), operand_of(name, more)...};
+    const auto kernel = [&]<std::size_t... K>(std::index_sequence<K...>) {
+      const auto rows =
+          rows_along<kOperands>(plan.dim, {&to.sizes, &from[K].sizes...}, {&to.strides, &from[K].strides...});
+      return RowKernel<F, T, T, detail::Always<T, Inputs>...>{
+          rows, f, reinterpret_cast<T*>(to.data), {from[K].data...}};
     }
     (std::make_index_sequence<std::size_t(kOperands - 1)>());
-    for (std::size_t n = 0; n < kOperands; ++n) {
-      Operand& each = operands[n];
-      kernel.lengths[n] = each.sizes.empty() ? 1 : each.sizes[plan.dim];
-      kernel.steps[n] = each.sizes.empty() ? 1 : each.strides[plan.dim];
-      if (!each.sizes.empty()) {
-        each.sizes.erase(plan.dim);
-        each.strides.erase(plan.dim);
-      }
-      if (kernel.lengths[n] == 0) each.strides = Shape::filled(each.strides.rank(), 0);  // there may be no memory
-      kernel.outer.strides[n] = each.strides;
-    }
-    kernel.outer.sizes = operands[0].sizes;
-    kernel.outer.numel = plan.rows;
-    collapse(kernel.outer);
     const std::array written = detail::pointers(result);
     enqueue({name, double(first.numel()), written, read, kHasDeviceForms}, in_all_forms(kernel));
   });

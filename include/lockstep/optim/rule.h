@@ -92,6 +92,18 @@ struct OnMaster {
 };
 
 namespace detail {
+/// The operands of a rule that takes these slots: the parameter, its gradient, the slots.
+template <std::size_t N>
+std::vector<MultiRow<2 + N>> rows_of(const Batch& batch, const std::array<std::size_t, N>& slots) {
+  std::vector<MultiRow<2 + N>> rows;
+  rows.reserve(batch.items.size());
+  for (const Batch::Item& item : batch.items) {
+    MultiRow<2 + N>& row = rows.emplace_back(MultiRow<2 + N>{item.parameter, item.gradient});
+    for (std::size_t s = 0; s != N; ++s) row[2 + s] = item.slots[slots[s]];
+  }
+  return rows;
+}
+
 template <class... T, class Rule, std::size_t N>
 void launch_rule(const char* name, double flops, const Rule& rule, const Batch& batch,
                  const std::array<std::size_t, N>& slots) {
@@ -105,14 +117,8 @@ void launch_rule(const char* name, double flops, const Rule& rule, const Batch& 
     memory = &batch.kept->memory();
     held.each = reinterpret_cast<const Rule*>(lockstep::detail::elements_of(*memory).data);
   }
-  std::vector<MultiRow<2 + N>> rows;
-  rows.reserve(batch.items.size());
-  for (const Batch::Item& item : batch.items) {
-    MultiRow<2 + N>& row = rows.emplace_back(MultiRow<2 + N>{item.parameter, item.gradient});
-    for (std::size_t s = 0; s != N; ++s) row[2 + s] = item.slots[slots[s]];
-  }
-  multi_map<T...>(name, flops, held, *batch.device, std::span<const MultiRow<2 + N>>(rows),
-                  std::span(&memory, memory ? 1 : 0));
+  const std::vector<MultiRow<2 + N>> rows = rows_of(batch, slots);
+  multi_map<T...>(name, flops, held, *batch.device, std::span(rows), std::span(&memory, memory ? 1 : 0));
 }
 }  // namespace detail
 

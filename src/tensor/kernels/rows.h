@@ -15,29 +15,12 @@ namespace lockstep {
 template <class Out, class... In, class F, class... Inputs>
 void map_rows(const char* name, double flops_per_element, const F& f, int dim, const Tensor& out,
               const Inputs&... inputs) {
-  constexpr std::size_t kOperands = 1 + sizeof...(In);
-  const std::array<const TensorImpl*, kOperands> operands = {out.impl(), inputs.impl()...};
-  RowKernel<F, Out, In...> kernel{
-      f, reinterpret_cast<Out*>(out.impl()->data()), {reinterpret_cast<const In*>(inputs.impl()->data())...}, {}, {},
-      {}};
-  std::int64_t most = 0;
-  for (std::size_t n = 0; n < kOperands; ++n) {
-    Shape sizes = operands[n]->sizes, strides = operands[n]->strides;
-    most = std::max(most, operands[n]->numel);
-    kernel.lengths[n] = sizes.empty() ? 1 : sizes[dim];
-    kernel.steps[n] = sizes.empty() ? 1 : strides[dim];
-    if (!sizes.empty()) {
-      sizes.erase(dim);
-      strides.erase(dim);
-    }
-    if (kernel.lengths[n] == 0) strides = Shape::filled(strides.rank(), 0);  // there may be no memory to step through
-    if (n == 0) kernel.outer.sizes = sizes;
-    for (int d = 0; d < sizes.rank(); ++d) kernel.outer.sizes[d] = std::min(kernel.outer.sizes[d], sizes[d]);
-    kernel.outer.strides[n] = strides;
-  }
-  kernel.outer.numel = kernel.outer.sizes.elements();
-  if (kernel.outer.numel == 0 || out.impl()->numel == 0) return;
-  collapse(kernel.outer);
+  const TensorImpl& of_out = *out.impl();
+  const auto rows = rows_along<1 + sizeof...(In)>(dim, {&of_out.sizes, &inputs.impl()->sizes...},
+                                                  {&of_out.strides, &inputs.impl()->strides...});
+  if (rows.outer.numel == 0 || of_out.numel == 0) return;
+  const std::int64_t most = std::max({of_out.numel, inputs.impl()->numel...});
+  const RowKernel<F, Out, In...> kernel{rows, f, reinterpret_cast<Out*>(of_out.data()), {inputs.impl()->data()...}};
   launch(name, flops_per_element * double(most), out, std::array<const Tensor*, sizeof...(In)>{&inputs...}, kernel);
 }
 

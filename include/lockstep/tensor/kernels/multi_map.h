@@ -41,14 +41,36 @@ LOCKSTEP_HD auto bound(const F& f) {
     return f;
 }
 
+/// A loop over rows of N operands, for their dtypes. What does not depend on its function is compiled once for each N.
+template <std::size_t N>
+struct MultiMapLoop {
+  ElementwiseLoop loop;
+  std::array<std::size_t, N> element_bytes;
+
+  /// The loop of f, over all elements of spans in order.
+  void run(const KernelContext& context, const void* f, std::span<const MultiSpan<N>> spans) const {
+    const std::int64_t elements = spans.back().first + spans.back().count;
+    host::parallel_for(context, elements, loop.grain, [&](std::int64_t begin, std::int64_t end) {
+      auto span = std::partition_point(spans.begin(), spans.end(),
+                                       [begin](const auto& s) { return s.first + s.count <= begin; });
+      for (; begin < end; ++span) {
+        const std::int64_t count = std::min(span->first + span->count, end) - begin;
+        std::array<std::byte*, N> data = span->data;
+        for (std::size_t n = 0; n < N; ++n) data[n] += (begin - span->first) * std::int64_t(element_bytes[n]);
+        host::elementwise_row(ElementwiseWork(loop, f, data), count);
+        begin += count;
+      }
+    });
+  }
+};
+
 template <class F, std::size_t N>
 struct MultiMapKernel;
 
 /// The forms of a kernel over rows of N operands, for their dtypes.
 template <class F, std::size_t N>
 struct MultiMapForms {
-  ElementwiseLoop host;  ///< Of the bound function.
-  std::array<std::size_t, N> element_bytes;
+  MultiMapLoop<N> host;  ///< Of the bound function.
   /// Enqueues its grids on a GPU; null where this source is not compiled for GPUs.
   void (*grids)(const MultiMapKernel<F, N>&, const KernelContext&);
 };
@@ -57,30 +79,25 @@ template <class F, std::size_t N>
 struct MultiMapKernel {
   F f;
   std::shared_ptr<const std::vector<MultiSpan<N>>> spans;
-  std::int64_t elements;
   const MultiMapForms<F, N>* forms;
 
   void operator()(const KernelContext& context) const {
     const auto bound_f = bound(f);
-    host::parallel_for(context, elements, forms->host.grain, [&](std::int64_t begin, std::int64_t end) {
-      auto span = std::partition_point(spans->begin(), spans->end(),
-                                       [begin](const auto& s) { return s.first + s.count <= begin; });
-      for (; begin < end; ++span) {
-        const std::int64_t count = std::min(span->first + span->count, end) - begin;
-        std::array<std::byte*, N> data = span->data;
-        for (std::size_t n = 0; n < N; ++n) data[n] += (begin - span->first) * std::int64_t(forms->element_bytes[n]);
-        host::elementwise_row(ElementwiseWork(forms->host, &bound_f, data), count);
-        begin += count;
-      }
-    });
+    forms->host.run(context, &bound_f, *spans);
   }
   void enqueue(const KernelContext& context) const { forms->grids(*this, context); }
 };
 template <class F, class... T>
 inline constexpr MultiMapForms<F, sizeof...(T)> kMultiMapForms = {
-    kMultiOutputLoop<1 << 15, std::remove_cvref_t<decltype(bound(std::declval<const F&>()))>, T...>,
-    {sizeof(T)...},
+    {kMultiOutputLoop<1 << 15, std::remove_cvref_t<decltype(bound(std::declval<const F&>()))>, T...>, {sizeof(T)...}},
     LOCKSTEP_GRIDS(gpu::enqueue_multi_map<F, T...>)};
+
+namespace detail {
+struct Elements {
+  std::byte* data;
+  std::int64_t count;
+};
+LOCKSTEP_API Elements elements_of(const TensorImpl& tensor) noexcept;
 
 /// The spans in order of the first operand; those that follow each other in every operand become one.
 template <std::size_t N>
@@ -104,12 +121,42 @@ void merge(std::vector<MultiSpan<N>>& spans, const std::array<std::size_t, N>& e
   }
 }
 
-namespace detail {
-struct Elements {
-  std::byte* data;
-  std::int64_t count;
+/// What a launch works on. No spans: on nothing.
+template <std::size_t N>
+struct MultiOperands {
+  std::shared_ptr<const std::vector<MultiSpan<N>>> spans;
+  std::vector<const TensorImpl*> tensors;
+  std::vector<Access> accesses;
+  std::int64_t elements = 0;
 };
-LOCKSTEP_API Elements elements_of(const TensorImpl& tensor) noexcept;
+template <std::size_t N>
+MultiOperands<N> operands_of(std::span<const MultiRow<N>> rows, const MultiMapLoop<N>& loop) {
+  MultiOperands<N> operands;
+  std::vector<MultiSpan<N>> spans;
+  spans.reserve(rows.size());
+  operands.tensors.reserve(rows.size() * N);
+  for (const MultiRow<N>& row : rows) {
+    MultiSpan<N> span;
+    for (std::size_t n = 0; n < N; ++n) {
+      const Elements elements = elements_of(*row[n]);
+      span.data[n] = elements.data;
+      if (n == 0) span.count = elements.count;
+      operands.tensors.push_back(row[n]);
+    }
+    if (span.count > 0) spans.push_back(span);
+  }
+  merge(spans, loop.element_bytes);
+  operands.accesses.reserve(spans.size() * N + 1);  // and one for what f reads
+  for (const MultiSpan<N>& span : spans)
+    for (std::size_t n = 0; n < N; ++n) {
+      const std::size_t bytes = std::size_t(span.count) * loop.element_bytes[n];
+      const bool writes = loop.loop.operands[n].writes;
+      operands.accesses.push_back({{span.data[n], bytes, 1, bytes}, writes ? AccessKind::write : AccessKind::read});
+    }
+  if (!spans.empty()) operands.elements = spans.back().first + spans.back().count;
+  operands.spans = std::make_shared<const std::vector<MultiSpan<N>>>(std::move(spans));
+  return operands;
+}
 
 /// A launch over many tensors: `accesses`, and all of the parameters.
 struct MultiLaunch {
@@ -129,38 +176,14 @@ LOCKSTEP_API void launch_over(DeviceState& device, MultiLaunch launch, KernelRef
 template <class... T, class F>
 void multi_map(const char* name, double flops_per_element, const F& f, DeviceState& device,
                std::span<const MultiRow<sizeof...(T)>> rows, std::span<const TensorImpl* const> parameters = {}) {
-  constexpr std::size_t kOperands = sizeof...(T);
   const auto& forms = kMultiMapForms<F, T...>;
-  constexpr std::array<bool, kOperands> kReads = {std::is_const_v<T>...};
-  std::vector<MultiSpan<kOperands>> spans;
-  std::vector<const TensorImpl*> tensors;
-  spans.reserve(rows.size());
-  tensors.reserve(rows.size() * kOperands);
-  for (const MultiRow<kOperands>& row : rows) {
-    MultiSpan<kOperands> span;
-    for (std::size_t n = 0; n < kOperands; ++n) {
-      const detail::Elements elements = detail::elements_of(*row[n]);
-      span.data[n] = elements.data;
-      if (n == 0) span.count = elements.count;
-      tensors.push_back(row[n]);
-    }
-    if (span.count > 0) spans.push_back(span);
-  }
-  if (spans.empty()) return;
-  merge(spans, forms.element_bytes);
-  std::vector<Access> accesses;
-  accesses.reserve(spans.size() * kOperands + parameters.size());
-  for (const MultiSpan<kOperands>& span : spans)
-    for (std::size_t n = 0; n < kOperands; ++n) {
-      const std::size_t bytes = std::size_t(span.count) * forms.element_bytes[n];
-      accesses.push_back({{span.data[n], bytes, 1, bytes}, kReads[n] ? AccessKind::read : AccessKind::write});
-    }
-  const std::int64_t elements = spans.back().first + spans.back().count;
-  const MultiMapKernel<F, kOperands> kernel{
-      f, std::make_shared<const std::vector<MultiSpan<kOperands>>>(std::move(spans)), elements, &forms};
-  detail::launch_over(
-      device, {name, flops_per_element * double(elements), std::move(accesses), tensors, parameters, kHasDeviceForms},
-      in_all_forms(kernel));
+  auto operands = detail::operands_of(rows, forms.host);
+  if (operands.elements == 0) return;
+  const MultiMapKernel<F, sizeof...(T)> kernel{f, std::move(operands.spans), &forms};
+  detail::launch_over(device,
+                      {name, flops_per_element * double(operands.elements), std::move(operands.accesses),
+                       operands.tensors, parameters, kHasDeviceForms},
+                      in_all_forms(kernel));
 }
 
 }  // namespace lockstep

@@ -4,7 +4,9 @@
 #pragma once
 
 #include <algorithm>
-#include <tuple>
+#include <array>
+#include <cstdint>
+#include <type_traits>
 #include <utility>
 
 #include <lockstep/core/vectorized.h>
@@ -14,22 +16,58 @@
 
 namespace lockstep {
 
+/// Where the rows of N operands lie. In elements.
+template <int N>
+struct RowGeometry {
+  Geometry<N> outer;  ///< Of the rows.
+  std::array<std::int64_t, std::size_t(N)> lengths, steps;
+
+  bool lies_densely() const {
+    for (std::size_t n = 0; n < std::size_t(N); ++n)
+      if (steps[n] != 1 && lengths[n] > 1) return false;
+    return true;
+  }
+};
+
+/// Of rows along `dim`: those that all operands have.
+template <std::size_t N>
+RowGeometry<int(N)> rows_along(int dim, const std::array<const Shape*, N>& sizes,
+                               const std::array<const Shape*, N>& strides) {
+  RowGeometry<int(N)> rows;
+  for (std::size_t n = 0; n < N; ++n) {
+    Shape outer = *sizes[n], steps = *strides[n];
+    rows.lengths[n] = outer.empty() ? 1 : outer[dim];
+    rows.steps[n] = outer.empty() ? 1 : steps[dim];
+    if (!outer.empty()) {
+      outer.erase(dim);
+      steps.erase(dim);
+    }
+    if (rows.lengths[n] == 0) steps = Shape::filled(steps.rank(), 0);  // there may be no memory to step through
+    if (n == 0) rows.outer.sizes = outer;
+    for (int d = 0; d < outer.rank(); ++d) rows.outer.sizes[d] = std::min(rows.outer.sizes[d], outer[d]);
+    rows.outer.strides[n] = steps;
+  }
+  rows.outer.numel = rows.outer.sizes.elements();
+  collapse(rows.outer);
+  return rows;
+}
+
 template <class F, class Out, class... In>
-struct RowKernel {
+struct RowKernel : RowGeometry<1 + sizeof...(In)> {
   static constexpr int kOperands = 1 + sizeof...(In);
   static constexpr std::int64_t kGrain = 1 << 14;  // elements that are worth a task
 
+  using RowGeometry<kOperands>::outer, RowGeometry<kOperands>::lengths, RowGeometry<kOperands>::steps;
+
   F f;
   Out* out;
-  std::tuple<const In*...> in;
-  Geometry<kOperands> outer;  // of the rows
-  std::array<std::int64_t, std::size_t(kOperands)> lengths, steps;
+  std::array<const void*, sizeof...(In)> in;  // of elements of In
 
   void operator()(const KernelContext& context) const {
     const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
     const std::int64_t grain = kGrain / longest + 1;
     if constexpr (kVectorizes)
-      if (lies_densely())  // a constant step: the loops become vector instructions
+      if (this->lies_densely())  // a constant step: the loops become vector instructions
         return host::parallel_for(context, outer.numel, grain, [this](std::int64_t begin, std::int64_t end) {
           vectorized([&] { rows(begin, end, [](std::size_t) { return std::int64_t(1); }); },
                      [&] { rows_of_any_step(begin, end); });
@@ -41,12 +79,6 @@ struct RowKernel {
  private:
   // Not for binary16, whose numbers are converted one at a time.
   static constexpr bool kVectorizes = !std::is_same_v<Out, Half> && !(std::is_same_v<In, Half> || ...);
-
-  bool lies_densely() const {
-    for (std::size_t n = 0; n < kOperands; ++n)
-      if (steps[n] != 1 && lengths[n] > 1) return false;
-    return true;
-  }
 
   template <class Step>
   void rows(std::int64_t begin, std::int64_t end, const Step& step) const {
@@ -61,9 +93,9 @@ struct RowKernel {
            std::index_sequence<I...>) const {
     const Row<Out> to{out + at[0], lengths[0], step(0)};
     if constexpr (kWorksAlone<F, Row<Out>, Row<const In>...>)
-      f(to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], step(I + 1)}...);
+      f(to, Row<const In>{static_cast<const In*>(in[I]) + at[I + 1], lengths[I + 1], step(I + 1)}...);
     else
-      f(OneThread(), to, Row<const In>{std::get<I>(in) + at[I + 1], lengths[I + 1], step(I + 1)}...);
+      f(OneThread(), to, Row<const In>{static_cast<const In*>(in[I]) + at[I + 1], lengths[I + 1], step(I + 1)}...);
   }
 };
 

@@ -4,14 +4,17 @@
 
 #include <array>
 #include <cstddef>
-#include <tuple>
+#include <span>
 #include <type_traits>
+#include <utility>
 
 #include <lockstep/tensor/kernels/cuda/combine.h>
 #include <lockstep/tensor/kernels/cuda/pack.h>
 #include <lockstep/tensor/kernels/visit.h>
 
 namespace lockstep {
+template <std::size_t N>
+struct MultiSpan;
 template <class F, std::size_t N>
 struct MultiMapKernel;
 template <class R, class T>
@@ -64,11 +67,6 @@ struct PieceTable {
   __device__ std::int64_t begin(int entry) const { return entry ? ends[entry - 1] : 0; }
 };
 
-template <class Pointers, std::size_t... I>
-__device__ Pointers pointers_to(std::byte* const* data, std::int64_t i, std::index_sequence<I...>) {
-  return {static_cast<std::tuple_element_t<I, Pointers>>(static_cast<void*>(data[I])) + i...};
-}
-
 template <class F, class... T>
 __device__ void update(const F& f, T*... at) {
   const auto store = []<class To>(To* to, const auto& value) {
@@ -105,6 +103,12 @@ __device__ void update_piece(const F& f, std::int64_t count, T*... at) {
   for (std::int64_t i = packs * kPack + threadIdx.x; i < count; i += kThreads) update(f, (at + i)...);
 }
 
+template <class F, class... T, std::size_t... I>
+__device__ void update_piece_at(const F& f, std::int64_t first, std::int64_t count, std::byte* const* data,
+                                std::index_sequence<I...>) {
+  update_piece(f, count, static_cast<T*>(static_cast<void*>(data[I])) + first...);
+}
+
 template <class F, class Table, class... T>
 __global__ void multi_map(const F unbound, const __grid_constant__ Table table) {
   const auto f = bound(unbound);
@@ -113,29 +117,32 @@ __global__ void multi_map(const F unbound, const __grid_constant__ Table table) 
     const auto& span = table.entries[entry];
     const std::int64_t first = (piece - table.begin(entry)) * kMapPiece;
     const std::int64_t end = std::min(first + kMapPiece, span.count);
-    std::apply([&](T*... at) { update_piece(f, end - first, at...); },
-               pointers_to<std::tuple<T*...>>(span.data.data(), first, std::index_sequence_for<T...>()));
+    update_piece_at<decltype(f), T...>(f, first, end - first, span.data.data(), std::index_sequence_for<T...>());
   }
+}
+
+/// Puts the first spans into the table, as many as it takes; returns the others.
+template <class Table, std::size_t N>
+std::span<const MultiSpan<N>> fill(Table& table, std::span<const MultiSpan<N>> spans) {
+  table.size = 0;
+  for (; !spans.empty() && !table.full(); spans = spans.subspan(1))
+    table.add(spans.front(), (spans.front().count + kMapPiece - 1) / kMapPiece);
+  return spans;
 }
 
 template <class Table, class F, class... T>
 void enqueue_tables(const MultiMapKernel<F, sizeof...(T)>& kernel, const KernelContext& context) {
   Table table;
-  const auto launch = [&] {
+  for (std::span<const MultiSpan<sizeof...(T)>> rest = *kernel.spans; !rest.empty();) {
+    rest = fill(table, rest);
     launch_grid(multi_map<F, Table, T...>, blocks_for(table.pieces(), 1), kThreads, context, kernel.f, table);
-    table.size = 0;
-  };
-  for (const auto& span : *kernel.spans) {
-    if (table.full()) launch();
-    table.add(span, (span.count + kMapPiece - 1) / kMapPiece);
   }
-  if (table.size) launch();
 }
 
 /// Of elements of these types.
 template <class F, class... T>
 void enqueue_multi_map(const MultiMapKernel<F, sizeof...(T)>& kernel, const KernelContext& context) {
-  using Span = typename std::remove_cvref_t<decltype(*kernel.spans)>::value_type;
+  using Span = MultiSpan<sizeof...(T)>;
   using Small = PieceTable<Span>;
   if (kernel.spans->size() <= std::size_t(Small::kCapacity))
     enqueue_tables<Small, F, T...>(kernel, context);

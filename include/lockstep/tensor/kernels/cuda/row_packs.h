@@ -12,9 +12,11 @@
 #include <lockstep/tensor/kernels/cuda/row_team.h>
 
 namespace lockstep {
+template <int N>
+struct RowGeometry;
 template <class F, class Out, class... In>
 struct RowKernel;
-}
+}  // namespace lockstep
 
 namespace lockstep::gpu {
 
@@ -170,24 +172,29 @@ __global__ void run_rows_in_packs(const F f, const TeamShape shape, const RowsOf
   }
 }
 
-template <class F, class Out, class... In>
-bool lies_in_packs(const RowKernel<F, Out, In...>& kernel) {
-  constexpr int kPack = kPackOf<Out, In...>;
-  const std::int64_t length = kernel.lengths[0];
+/// But for where operands begin.
+template <int kPack, int N>
+bool lies_in_packs(const RowGeometry<N>& rows) {
+  const std::int64_t length = rows.lengths[0];
   if (length % kPack != 0) return false;
-  for (std::size_t n = 0; n < 1 + sizeof...(In); ++n) {
-    if (kernel.lengths[n] != length || kernel.steps[n] != 1) return false;
-    for (int d = 0; d < kernel.outer.sizes.rank(); ++d)
-      if (kernel.outer.strides[n][d] % kPack != 0) return false;
+  for (std::size_t n = 0; n < std::size_t(N); ++n) {
+    if (rows.lengths[n] != length || rows.steps[n] != 1) return false;
+    for (int d = 0; d < rows.outer.sizes.rank(); ++d)
+      if (rows.outer.strides[n][d] % kPack != 0) return false;
   }
-  return is_aligned<kPack>(kernel.out) &&
-         std::apply([](const In*... in) { return (is_aligned<kPack>(in) && ...); }, kernel.in);
+  return true;
+}
+template <class F, class Out, class... In, std::size_t... I>
+bool lies_in_packs(const RowKernel<F, Out, In...>& kernel, std::index_sequence<I...>) {
+  constexpr int kPack = kPackOf<Out, In...>;
+  return lies_in_packs<kPack, 1 + sizeof...(In)>(kernel) && is_aligned<kPack>(kernel.out) &&
+         (is_aligned<kPack>(static_cast<const In*>(kernel.in[I])) && ...);
 }
 
 /// A warp for up to 128 bytes of computing to a thread, else a block.
-template <class F, class Out, class... In>
+template <class F, class Out, class... In, std::size_t... I>
 void enqueue_packs(const RowKernel<F, Out, In...>& kernel, const RowsOf<1 + sizeof...(In)>& of,
-                   const KernelContext& context) {
+                   const KernelContext& context, std::index_sequence<I...>) {
   constexpr int kPack = kPackOf<Out, In...>;
   constexpr int kFew = std::max(1, 8 / kPack), kMany = 128 / int(sizeof(ComputeType<Out>)) / kPack;
   const std::int64_t packs = of.lengths[0] / kPack;
@@ -199,12 +206,8 @@ void enqueue_packs(const RowKernel<F, Out, In...>& kernel, const RowsOf<1 + size
     rows = run_rows_in_packs<kPack, kFew, F, Out, In...>;
   else if (of_thread <= kMany)
     rows = run_rows_in_packs<kPack, kMany, F, Out, In...>;
-  std::apply(
-      [&](const In*... in) {
-        launch_grid(rows, dim3(blocks_for(of.rows, shape.rows())), kThreads, context, kernel.f, shape, of, kernel.out,
-                    in...);
-      },
-      kernel.in);
+  launch_grid(rows, dim3(blocks_for(of.rows, shape.rows())), kThreads, context, kernel.f, shape, of, kernel.out,
+              static_cast<const In*>(kernel.in[I])...);
 }
 
 }  // namespace lockstep::gpu

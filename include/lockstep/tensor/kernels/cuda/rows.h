@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <tuple>
 #include <utility>
 
 #include <lockstep/tensor/kernels/cuda/row_packs.h>
@@ -77,19 +76,22 @@ RowGrid grid_for(const RowKernel<F, Out, In...>& kernel) {
   }
 }
 
+template <class F, class Out, class... In, std::size_t... I>
+void enqueue_rows(const RowKernel<F, Out, In...>& kernel, const RowsOf<1 + sizeof...(In)>& of,
+                  const KernelContext& context, std::index_sequence<I...>) {
+  const RowGrid grid = grid_for(kernel);
+  launch_grid(run_rows<F, Out, In...>, dim3(blocks_for(of.rows, grid.shape.rows()), grid.blocks), kThreads, context,
+              kernel.f, grid.shape, of, kernel.out, static_cast<const In*>(kernel.in[I])...);
+}
+
 template <class F, class Out, class... In>
 void enqueue(const RowKernel<F, Out, In...>& kernel, const KernelContext& context) {
+  constexpr std::index_sequence_for<In...> kInputs;
   constexpr int kOperands = 1 + sizeof...(In);
   const RowsOf<kOperands> of{kernel.outer.numel, Walk<kOperands>(kernel.outer), kernel.lengths, kernel.steps};
   if constexpr (kTakesPacks<F, Out, In...>)
-    if (lies_in_packs(kernel)) return enqueue_packs(kernel, of, context);
-  const RowGrid grid = grid_for(kernel);
-  std::apply(
-      [&](const In*... in) {
-        launch_grid(run_rows<F, Out, In...>, dim3(blocks_for(of.rows, grid.shape.rows()), grid.blocks), kThreads,
-                    context, kernel.f, grid.shape, of, kernel.out, in...);
-      },
-      kernel.in);
+    if (lies_in_packs(kernel, kInputs)) return enqueue_packs(kernel, of, context, kInputs);
+  enqueue_rows(kernel, of, context, kInputs);
 }
 
 }  // namespace lockstep::gpu
