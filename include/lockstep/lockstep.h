@@ -108,6 +108,7 @@
 #include <lockstep/optim/sgd.h>
 #include <lockstep/parallel/collectives.h>
 #include <lockstep/parallel/data_parallel.h>
+#include <lockstep/parallel/data_parallel_options.h>
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
 #include <lockstep/parallel/parallel_apply.h>

@@ -1,68 +1,33 @@
 // DataParallel: one module on several devices. Splits each batch, runs replicas at once, joins their outputs.
 #pragma once
 
-#include <atomic>
 #include <concepts>
+#include <cstddef>
 #include <cstdint>
-#include <initializer_list>
+#include <functional>
 #include <memory>
-#include <numeric>
-#include <optional>
 #include <span>
-#include <string>
 #include <tuple>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
-#include <lockstep/core/moved_from.h>
 #include <lockstep/data/batch_share.h>
 #include <lockstep/nn/callable.h>
 #include <lockstep/nn/module.h>
+#include <lockstep/parallel/data_parallel_options.h>
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
 #include <lockstep/parallel/parallel_apply.h>
 #include <lockstep/parallel/process_pass.h>
+#include <lockstep/parallel/replica_set.h>
 #include <lockstep/parallel/replicate.h>
 #include <lockstep/parallel/scatter.h>
-#include <lockstep/parallel/unnamed_parameters.h>
 #include <lockstep/runtime/drain.h>
 
 namespace lockstep {
 
-/// Numbers of GPUs. Unlike a vector it does not take two names in braces, {"cuda:0", "cuda:1"}, for a range.
-class DeviceIds : public std::vector<int> {
- public:
-  DeviceIds() = default;
-  DeviceIds(std::initializer_list<int> ids) : std::vector<int>(ids) {}
-  template <std::same_as<std::vector<int>> Ids>             // not deduced from braces
-  DeviceIds(Ids ids) : std::vector<int>(std::move(ids)) {}  ///< Those of a vector.
-};
-
-struct DataParallelOptions {
-  DeviceIds device_ids = {};                 ///< In any order; empty for all visible ones.
-  std::optional<Device> output_device = {};  ///< Where outputs are gathered; the first of device_ids if not given.
-  ScatterOptions scatter = {};               ///< How batches are divided.
-  Gather gather = Gather::concatenate;       ///< How outputs are joined.
-  BucketOptions buckets = {};                ///< Of the gradients.
-  World world = {};  ///< The processes that train the model together, each on devices of its own, as many in each.
-  ProcessLoss loss = ProcessLoss::mean;  ///< What a loss is where several processes train.
-};
-
 namespace detail {
-
-struct DataParallelMark {};  // a base by which a DataParallel is known, whatever its module
-
-/// The devices to run on. Throws InvalidArgument for one that is not there or is given twice, BackendError for one that
-/// was lost.
-LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_ids);
-/// Moves a module that is wholly on the CPU to `device`; otherwise refuses what is not there. Refuses lazy parameters
-/// and DataParallel inside.
-LOCKSTEP_API void adopt(nn::ModuleBase& module, Device device);
-/// Throws InvalidArgument for one that is not there.
-LOCKSTEP_API void check_output_device(Device device);
-/// Throws InvalidArgument inside a replica.
-LOCKSTEP_API void refuse_nesting();
 
 // Arguments that may hold tensors are copied (as handles) for each replica; others are given by reference if they
 // can outlive the call or cannot be copied.
@@ -106,21 +71,15 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   /// Takes a module that is on the CPU (and moves it) or on the first device; for good: a temporary, std::move(module)
   /// or copy(module). Throws DeviceMismatch naming a parameter that is elsewhere, and InvalidArgument for a module that
   /// holds a DataParallel or a lazy parameter.
-  explicit DataParallel(M&& module, DataParallelOptions options = {})
-      : options_(std::move(options)),
-        devices_(detail::resolve_devices(options_.device_ids)),
-        module_(std::make_unique<M>(std::move(module))) {
-    detail::check_output_device(output_device());
-    group_ = std::make_shared<ReplicaGroup>(devices_, options_.world);
-    shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
-    detail::draining(devices_, [this] {
-      detail::adopt(*module_, device());
-      detail::begin_as_first(options_.world, *module_, device(), options_text());
-      make_replicas();
+  explicit DataParallel(M&& module, DataParallelOptions options = {}) : set_(std::move(options)) {
+    set_.take(std::make_unique<M>(std::move(module)), [](const nn::ModuleBase& from, Device to) {
+      return std::unique_ptr<nn::ModuleBase>(std::make_unique<M>(detail::copy_on(static_cast<const M&>(from), to)));
     });
   }
-  explicit DataParallel(const M&, const DataParallelOptions& = {}) { nn::detail::require_given<const M&>(); }
-  explicit DataParallel(const DataParallel& other) : DataParallel(M(other.module()), other.options_) {
+  explicit DataParallel(const M&, const DataParallelOptions& options = {}) : set_(options) {
+    nn::detail::require_given<const M&>();
+  }
+  explicit DataParallel(const DataParallel& other) : DataParallel(M(other.module()), other.set_.options()) {
     this->set_mode(other.is_training());
   }
   DataParallel(DataParallel&&) = default;
@@ -128,37 +87,25 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   /// Takes over the other's module and replicas.
   DataParallel& operator=(DataParallel&& other) noexcept {
     DataParallel taken(std::move(other));  // in the end it takes along what this held
-    std::swap(options_, taken.options_);
-    std::swap(devices_, taken.devices_);
-    std::swap(module_, taken.module_);
-    std::swap(replicas_, taken.replicas_);
-    std::swap(sync_, taken.sync_);
-    std::swap(buckets_, taken.buckets_);
-    std::swap(group_, taken.group_);
-    std::swap(summing_, taken.summing_);
-    std::swap(batch_rows_, taken.batch_rows_);
-    std::swap(unnamed_, taken.unnamed_);
+    std::swap(set_, taken.set_);
     this->set_mode(taken.is_training());
     return *this;
   }
 
   auto members() { return nn::members("module", module()); }
   /// The module on the first device, which optimizers, state dicts and users see.
-  M& module() { return detail::there(module_, "DataParallel", "a model"); }
-  const M& module() const { return detail::there(module_, "DataParallel", "a model"); }
+  M& module() { return static_cast<M&>(set_.module()); }
+  const M& module() const { return static_cast<const M&>(set_.module()); }
 
   /// Where the module's own parameters are: the first device.
-  Device device() const { return module(), devices_.front(); }
-  const std::vector<Device>& devices() const noexcept { return devices_; }  ///< In the order of replicas.
-  /// Where outputs are gathered.
-  Device output_device() const { return module(), options_.output_device.value_or(device()); }
-  const World& world() const noexcept { return options_.world; }  ///< The processes that train together.
+  Device device() const { return set_.module(), devices().front(); }
+  const std::vector<Device>& devices() const noexcept { return set_.devices(); }  ///< In the order of replicas.
+  Device output_device() const { return set_.output_device(); }                   ///< Where outputs are gathered.
+  const World& world() const noexcept { return set_.options().world; }  ///< The processes that train together.
   /// Which rows of each batch this process gives to the model: for loaders.
-  data::BatchShare share() const {
-    return {.process = world().rank().value(), .processes = world().size(), .devices = int(devices().size())};
-  }
+  data::BatchShare share() const { return set_.share(); }
   /// Rows of the last batch, over all processes.
-  std::int64_t batch_rows() const noexcept { return batch_rows_; }
+  std::int64_t batch_rows() const noexcept { return set_.batch_rows(); }
 
   /// Splits every tensor in the arguments along scatter.dim over the devices, runs module(arguments...) on each at
   /// once, and gathers what they return on output_device(). Arguments may be anywhere; those without tensors go to
@@ -166,17 +113,16 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   /// streams.
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
-    detail::refuse_nesting();
-    detail::check_output_device(output_device());
-    ReplicaSync::check_placement(module(), device());
-    return detail::draining(devices_, [&] {
-      const bool looks = unnamed_.looks();
-      if (looks) (unnamed_.add_input(arguments), ...);
+    set_.check_call();
+    return detail::draining(devices(), [&] {
+      detail::UnnamedParameters& unnamed = set_.unnamed();
+      const bool looks = unnamed.looks();
+      if (looks) (unnamed.add_input(arguments), ...);
       if constexpr (std::is_void_v<decltype(pass(std::forward<Arguments>(arguments)...))>) {
         pass(std::forward<Arguments>(arguments)...);
       } else {
         auto output = pass(std::forward<Arguments>(arguments)...);
-        if (looks) unnamed_.look(module(), output);
+        if (looks) unnamed.look(module(), output);
         return output;
       }
     });
@@ -188,7 +134,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
    public:
     /// From now on.
     explicit NoSync(DataParallel& model)
-        : summing_((model.module(), model.summing_)), outer_(summing_->exchange(false)) {}
+        : summing_((model.module(), model.set_.summing())), outer_(summing_->exchange(false)) {}
     ~NoSync() { *summing_ = outer_; }
     NoSync(const NoSync&) = delete;
     NoSync& operator=(const NoSync&) = delete;
@@ -206,21 +152,16 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     std::vector<std::int64_t> rows;
     std::tuple<detail::Shared<Arguments>...> given(detail::shared<Arguments>(arguments)...);
     detail::GradientShare weight;
-    if (is_weighted()) for_each_tensor(given, Path("arguments"), [&](const Path&, Tensor& x) { x = weight.input(x); });
-    auto inputs = scatter(given, devices_, options_.scatter, "arguments", &rows);
-    batch_rows_ = std::reduce(rows.begin(), rows.end());
-    if (options_.world.size() == 1) return run(inputs, rows, {.all_rows = batch_rows_}, weight);
-    const detail::ProcessPass place =
-        detail::process_pass(options_.world, batch_rows_, devices_.size(), options_.scatter);
-    batch_rows_ = place.all_rows;
+    if (set_.is_weighted())
+      for_each_tensor(given, Path("arguments"), [&](const Path&, Tensor& x) { x = weight.input(x); });
+    auto inputs = scatter(given, devices(), set_.options().scatter, "arguments", &rows);
+    const detail::ProcessPass place = set_.place(rows);
     try {
-      ScatterOptions as_one_process = options_.scatter;
-      as_one_process.length = place.length;
-      if (const auto sizes = shard_sizes(place.rows, devices_.size(), as_one_process); sizes != rows)
-        inputs = scatter(given, devices_, as_one_process, "arguments", &rows);
+      if (const auto other = set_.scatter_as_one_process(place, rows))
+        inputs = scatter(given, devices(), *other, "arguments", &rows);
       return run(inputs, rows, place, weight);
     } catch (...) {
-      detail::fail_processes(options_.world);
+      set_.fail_processes();
       throw;
     }
   }
@@ -228,76 +169,31 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   template <class Inputs>
   auto run(Inputs& inputs, const std::vector<std::int64_t>& rows, const detail::ProcessPass& place,
            detail::GradientShare& weight) {
-    const std::vector<M*> modules = ready_modules(inputs.size());
-    const std::span<M* const> used(modules);
-    const std::int64_t dim = options_.scatter.dim;
-    const ReplicaPass how = {.rows = rows,
-                             .dim = dim,
-                             .group = group_,
-                             .first_row = place.first_row,
-                             .all_rows = place.all_rows,
-                             .first_replica = place.first_replica};
+    const std::vector<nn::ModuleBase*> modules = set_.ready(inputs.size());
+    const auto call = [&](std::size_t i) -> decltype(auto) {
+      return detail::call_with(static_cast<M&>(*modules[i]), std::move(inputs[i]));
+    };
+    const std::span<const Device> used = std::span(devices()).first(modules.size());
+    const ReplicaPass how = set_.pass_over(rows, place);
     try {
-      if constexpr (std::is_void_v<decltype(detail::call_with(*module_, std::move(inputs[0])))>) {
-        parallel_apply(used, std::move(inputs), devices_, how);
-        sync_.end_pass(*module_, modules.size(), *group_, place.all_replicas);
+      if constexpr (std::is_void_v<decltype(call(0))>) {
+        run_replicas(used, call, how);
+        set_.end_pass(modules.size(), place);
       } else {
-        const auto outputs = parallel_apply(used, std::move(inputs), devices_, how);
-        sync_.end_pass(*module_, modules.size(), *group_, place.all_replicas);
-        auto output = gather(outputs, output_device(), {.dim = dim, .how = options_.gather, .rows = rows});
-        if (!is_weighted()) return output;
-        return detail::weighted_by_process(std::move(output), place, dim, options_.gather == Gather::mean, weight);
+        const auto outputs = detail::results_of_replicas(used, call, how);
+        set_.end_pass(modules.size(), place);
+        const Gather join = set_.options().gather;
+        auto output = gather(outputs, output_device(), {.dim = how.dim, .how = join, .rows = rows});
+        if (!set_.is_weighted()) return output;
+        return detail::weighted_by_process(std::move(output), place, how.dim, join == Gather::mean, weight);
       }
     } catch (...) {
-      sync_.fail_pass();
+      set_.fail_pass();
       throw;
     }
   }
 
-  bool is_weighted() const noexcept { return options_.world.size() > 1 && options_.loss == ProcessLoss::mean; }
-  bool is_alone() const noexcept { return devices_.size() == 1 && options_.world.size() == 1; }
-
-  // What has to be the same in all processes, beside the module.
-  std::string options_text() const {
-    return "devices: " + std::to_string(devices_.size()) + ", buckets of " +
-           std::to_string(options_.buckets.first_bytes) + " and " + std::to_string(options_.buckets.bytes) +
-           " bytes, shard_optimizer_state: " + std::to_string(options_.buckets.shard_optimizer_state) +
-           ", loss: " + std::to_string(int(options_.loss)) + ", gather: " + std::to_string(int(options_.gather));
-  }
-
-  void make_replicas() {
-    if (is_alone()) return;
-    buckets_.release();
-    sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
-    buckets_ = GradientBuckets();
-    replicas_.clear();
-    std::vector<nn::ModuleBase*> all = {module_.get()};
-    for (std::size_t i = 1; i < devices_.size(); ++i) {
-      replicas_.push_back(std::make_unique<M>(detail::copy_on(*module_, devices_[i])));
-      all.push_back(replicas_.back().get());
-    }
-    buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_, options_.world);
-    sync_.reset(*module_, std::span(all).subspan(1));
-  }
-
-  // The module and as many of its replicas as will run, all equal to it.
-  std::vector<M*> ready_modules(std::size_t count) {
-    if (!is_alone() && !(buckets_.are_current() && sync_.update(*module_))) make_replicas();
-    std::vector<M*> modules = {module_.get()};
-    for (std::size_t i = 1; i < count; ++i) modules.push_back(replicas_[i - 1].get());
-    return modules;
-  }
-
-  DataParallelOptions options_;
-  std::vector<Device> devices_;
-  std::unique_ptr<M> module_;
-  std::vector<std::unique_ptr<M>> replicas_;  // of devices_[1], devices_[2], ...
-  ReplicaSync sync_;
-  GradientBuckets::Summing summing_ = std::make_shared<std::atomic<bool>>(true);
-  GradientBuckets buckets_;
-  std::shared_ptr<ReplicaGroup> group_;
-  std::int64_t batch_rows_ = 0;
-  detail::UnnamedParameters unnamed_;
+  detail::ReplicaSet set_;
 };
 
 /// A function or lambda is a module too (nn::Functional).

@@ -96,6 +96,18 @@ Device home_of(M& module, Input input, std::size_t replica) {
   return *home;
 }
 
+/// What run_replicas() has call(i) return, in order.
+template <class Call>
+auto results_of_replicas(std::span<const Device> devices, const Call& call, const ReplicaPass& pass) {
+  using Result = std::decay_t<decltype(call(0))>;
+  std::vector<std::optional<Result>> outputs(devices.size());
+  run_replicas(
+      devices, [&](std::size_t i) { outputs[i].emplace(call(i)); }, pass);
+  std::vector<Result> results;
+  for (auto& output : outputs) results.push_back(std::move(*output));
+  return results;
+}
+
 }  // namespace detail
 
 /// The results of replicas[i](inputs[i]), all at once (run_replicas). Replicas are modules or pointers to them; those
@@ -108,7 +120,6 @@ auto parallel_apply(Replicas&& replicas, Inputs&& inputs, std::span<const Device
                     const ReplicaPass& pass = {}) {
   using Input = std::ranges::range_value_t<Inputs>;
   constexpr bool kKeepsInputs = std::is_lvalue_reference_v<Inputs> || std::ranges::borrowed_range<Inputs>;
-  using Result = decltype(detail::call_with(detail::module_of(replicas[0]), std::declval<Input>()));
   const std::size_t count = inputs.size();
   detail::check_counts(replicas.size(), count, devices.empty() ? count : devices.size());
   std::vector<Device> homes(devices.begin(), devices.end());
@@ -122,16 +133,10 @@ auto parallel_apply(Replicas&& replicas, Inputs&& inputs, std::span<const Device
       return detail::call_with(module, std::move(inputs[i]));
   };
   const std::span<const Device> used = std::span(homes).first(count);
-  if constexpr (std::is_void_v<Result>) {
+  if constexpr (std::is_void_v<decltype(call(0))>)
     run_replicas(used, call, pass);
-  } else {
-    std::vector<std::optional<std::decay_t<Result>>> outputs(count);
-    run_replicas(
-        used, [&](std::size_t i) { outputs[i].emplace(call(i)); }, pass);
-    std::vector<std::decay_t<Result>> results;
-    for (auto& output : outputs) results.push_back(std::move(*output));
-    return results;
-  }
+  else
+    return detail::results_of_replicas(used, call, pass);
 }
 
 }  // namespace lockstep

@@ -15,7 +15,7 @@
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
-#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/parallel/process_pass.h>
 #include <lockstep/train/metrics.h>
 
 namespace lockstep::train {

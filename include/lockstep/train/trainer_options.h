@@ -8,7 +8,7 @@
 #include <vector>
 
 #include <lockstep/core/error.h>
-#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/parallel/data_parallel_options.h>
 #include <lockstep/train/progress.h>
 
 namespace lockstep::train {

@@ -1,0 +1,38 @@
+// How a model is spread over devices.
+#pragma once
+
+#include <concepts>
+#include <initializer_list>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <lockstep/parallel/gather.h>
+#include <lockstep/parallel/gradient_buckets.h>
+#include <lockstep/parallel/process_pass.h>
+#include <lockstep/parallel/scatter.h>
+#include <lockstep/runtime/device.h>
+#include <lockstep/runtime/world.h>
+
+namespace lockstep {
+
+/// Numbers of GPUs. Unlike a vector it does not take two names in braces, {"cuda:0", "cuda:1"}, for a range.
+class DeviceIds : public std::vector<int> {
+ public:
+  DeviceIds() = default;
+  DeviceIds(std::initializer_list<int> ids) : std::vector<int>(ids) {}
+  template <std::same_as<std::vector<int>> Ids>             // not deduced from braces
+  DeviceIds(Ids ids) : std::vector<int>(std::move(ids)) {}  ///< Those of a vector.
+};
+
+struct DataParallelOptions {
+  DeviceIds device_ids = {};                 ///< In any order; empty for all visible ones.
+  std::optional<Device> output_device = {};  ///< Where outputs are gathered; the first of device_ids if not given.
+  ScatterOptions scatter = {};               ///< How batches are divided.
+  Gather gather = Gather::concatenate;       ///< How outputs are joined.
+  BucketOptions buckets = {};                ///< Of the gradients.
+  World world = {};  ///< The processes that train the model together, each on devices of its own, as many in each.
+  ProcessLoss loss = ProcessLoss::mean;  ///< What a loss is where several processes train.
+};
+
+}  // namespace lockstep

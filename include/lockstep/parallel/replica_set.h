@@ -1,0 +1,96 @@
+// A module and its replicas, whatever the module's type.
+#pragma once
+
+#include <atomic>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <lockstep/core/export.h>
+#include <lockstep/core/moved_from.h>
+#include <lockstep/data/batch_share.h>
+#include <lockstep/nn/module.h>
+#include <lockstep/parallel/data_parallel_options.h>
+#include <lockstep/parallel/gradient_buckets.h>
+#include <lockstep/parallel/parallel_apply.h>
+#include <lockstep/parallel/process_pass.h>
+#include <lockstep/parallel/replica_group.h>
+#include <lockstep/parallel/replicate.h>
+#include <lockstep/parallel/scatter.h>
+#include <lockstep/parallel/unnamed_parameters.h>
+
+namespace lockstep::detail {
+
+struct DataParallelMark {};  // a base by which a DataParallel is known, whatever its module
+
+/// The devices to run on. Throws InvalidArgument for one that is not there or is given twice, BackendError for one that
+/// was lost.
+LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_ids);
+/// Moves a module that is wholly on the CPU to `device`; otherwise refuses what is not there. Refuses lazy parameters
+/// and DataParallel inside.
+LOCKSTEP_API void adopt(nn::ModuleBase& module, Device device);
+/// Throws InvalidArgument for one that is not there.
+LOCKSTEP_API void check_output_device(Device device);
+/// Throws InvalidArgument inside a replica.
+LOCKSTEP_API void refuse_nesting();
+
+/// What a DataParallel keeps from call to call: the module on the first device, its replicas on the others, and what
+/// keeps them equal. A call is check_call(), place(), ready(), and end_pass() or fail_pass().
+class LOCKSTEP_API ReplicaSet {
+ public:
+  /// Copies a module of the type at hand to a device.
+  using Copy = std::unique_ptr<nn::ModuleBase> (*)(const nn::ModuleBase& module, Device device);
+
+  /// Without a module. Throws as resolve_devices() does.
+  explicit ReplicaSet(DataParallelOptions options);
+  /// Takes the module and makes its replicas. Throws as DataParallel's constructor does.
+  void take(std::unique_ptr<nn::ModuleBase> module, Copy copy);
+
+  /// Throws InvalidArgument where this was moved from.
+  nn::ModuleBase& module() const { return there(module_, "DataParallel", "a model"); }
+  const DataParallelOptions& options() const noexcept { return options_; }
+  const std::vector<Device>& devices() const noexcept { return devices_; }  ///< In the order of replicas.
+  Device output_device() const;
+  data::BatchShare share() const;
+  std::int64_t batch_rows() const noexcept { return batch_rows_; }  ///< Of the last batch, over all processes.
+  const GradientBuckets::Summing& summing() const noexcept { return summing_; }
+  UnnamedParameters& unnamed() noexcept { return unnamed_; }
+  /// Whether gradients count by this process's share of the batch.
+  bool is_weighted() const noexcept;
+
+  /// Throws, before anything is changed, where a call cannot be made.
+  void check_call() const;
+  /// Where these rows lie among those of all processes. Throws CollectiveError.
+  ProcessPass place(const std::vector<std::int64_t>& rows);
+  /// How the batch is divided instead, so that shards are those of one process with all devices; nothing where they
+  /// are.
+  std::optional<ScatterOptions> scatter_as_one_process(const ProcessPass& place,
+                                                       const std::vector<std::int64_t>& rows) const;
+  /// The module and as many of its replicas as will run, all equal to it.
+  std::vector<nn::ModuleBase*> ready(std::size_t count);
+  /// What makes them one pass. `rows` must outlive it.
+  ReplicaPass pass_over(const std::vector<std::int64_t>& rows, const ProcessPass& place) const;
+  void end_pass(std::size_t ran, const ProcessPass& place);
+  void fail_pass() noexcept { sync_.fail_pass(); }
+  void fail_processes() const noexcept;
+
+ private:
+  bool is_alone() const noexcept { return devices_.size() == 1 && options_.world.size() == 1; }
+  void make_replicas();
+
+  DataParallelOptions options_;
+  std::vector<Device> devices_;
+  std::unique_ptr<nn::ModuleBase> module_;
+  Copy copy_ = nullptr;
+  std::vector<std::unique_ptr<nn::ModuleBase>> replicas_;  // of devices_[1], devices_[2], ...
+  ReplicaSync sync_;
+  GradientBuckets::Summing summing_ = std::make_shared<std::atomic<bool>>(true);
+  GradientBuckets buckets_;
+  std::shared_ptr<ReplicaGroup> group_;
+  std::int64_t batch_rows_ = 0;
+  UnnamedParameters unnamed_;
+};
+
+}  // namespace lockstep::detail

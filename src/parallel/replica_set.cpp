@@ -1,0 +1,156 @@
+#include <lockstep/parallel/replica_set.h>
+
+#include <algorithm>
+#include <numeric>
+#include <span>
+#include <utility>
+
+#include <lockstep/runtime/drain.h>
+
+#include "core/text.h"
+#include "runtime/registry.h"
+
+namespace lockstep::detail {
+namespace {
+
+struct Survey final : nn::Visitor {
+  bool any_off_cpu = false;
+  void module(const nn::Path& path, nn::ModuleBase& module) override {
+    if (dynamic_cast<DataParallelMark*>(&module))
+      throw InvalidArgument(
+          text("[DataParallel] expected a module without DataParallel inside, got one at \"", path.str(), "\""));
+  }
+  void parameter(const nn::Path&, nn::Parameter& value) override { look(value); }
+  void buffer(const nn::Path&, nn::Buffer& value) override { look(value); }
+  void look(const Tensor& value) { any_off_cpu = any_off_cpu || (value.defined() && !value.device().is_cpu()); }
+};
+
+}  // namespace
+
+std::vector<Device> resolve_devices(const std::vector<int>& device_ids) {
+  if (device_ids.empty()) return try_all_gpus();
+  std::vector<Device> devices;
+  for (const int id : device_ids) {
+    const Device device = Device::cuda(id);
+    expect_visible("DataParallel", device);
+    if (std::find(devices.begin(), devices.end(), device) != devices.end())
+      throw InvalidArgument(text("[DataParallel] expected each device once, got ", device, " twice"));
+    devices.push_back(device);
+  }
+  return devices;
+}
+
+void adopt(nn::ModuleBase& module, Device device) {
+  Survey survey;
+  module.visit(nn::Path(), survey);
+  if (!survey.any_off_cpu) module.to(device);
+  ReplicaSync::check_placement(module, device);
+}
+
+void check_output_device(Device device) {
+  if (is_lost(device)) expect_visible("DataParallel", device);
+  if (device.is_cuda() && try_gpu(device.index()) != device)
+    throw InvalidArgument(text("[DataParallel] expected output_device to be the CPU or one of ", cuda::device_count(),
+                               " visible GPUs, got ", device));
+}
+
+void refuse_nesting() {
+  if (inside_replica())
+    throw InvalidArgument("[DataParallel] expected to be called outside of replicas, got a call from inside one");
+}
+
+ReplicaSet::ReplicaSet(DataParallelOptions options)
+    : options_(std::move(options)), devices_(resolve_devices(options_.device_ids)) {}
+
+void ReplicaSet::take(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
+  module_ = std::move(module);
+  copy_ = copy;
+  check_output_device(output_device());
+  group_ = std::make_shared<ReplicaGroup>(devices_, options_.world);
+  shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
+  draining(devices_, [this] {
+    adopt(*module_, devices_.front());
+    // What has to be the same in all processes, beside the module.
+    const BucketOptions& buckets = options_.buckets;
+    begin_as_first(options_.world, *module_, devices_.front(),
+                   text("devices: ", devices_.size(), ", buckets of ", buckets.first_bytes, " and ", buckets.bytes,
+                        " bytes, shard_optimizer_state: ", int(buckets.shard_optimizer_state),
+                        ", loss: ", int(options_.loss), ", gather: ", int(options_.gather)));
+    make_replicas();
+  });
+}
+
+Device ReplicaSet::output_device() const { return module(), options_.output_device.value_or(devices_.front()); }
+
+data::BatchShare ReplicaSet::share() const {
+  const World& world = options_.world;
+  return {.process = world.rank().value(), .processes = world.size(), .devices = int(devices_.size())};
+}
+
+bool ReplicaSet::is_weighted() const noexcept {
+  return options_.world.size() > 1 && options_.loss == ProcessLoss::mean;
+}
+
+void ReplicaSet::check_call() const {
+  refuse_nesting();
+  check_output_device(output_device());
+  ReplicaSync::check_placement(module(), devices_.front());
+}
+
+ProcessPass ReplicaSet::place(const std::vector<std::int64_t>& rows) {
+  batch_rows_ = std::reduce(rows.begin(), rows.end());
+  if (options_.world.size() == 1) return {.all_rows = batch_rows_};
+  const ProcessPass place = process_pass(options_.world, batch_rows_, devices_.size(), options_.scatter);
+  batch_rows_ = place.all_rows;
+  return place;
+}
+
+std::optional<ScatterOptions> ReplicaSet::scatter_as_one_process(const ProcessPass& place,
+                                                                 const std::vector<std::int64_t>& rows) const {
+  if (options_.world.size() == 1) return std::nullopt;
+  ScatterOptions as_one_process = options_.scatter;
+  as_one_process.length = place.length;
+  if (shard_sizes(place.rows, devices_.size(), as_one_process) == rows) return std::nullopt;
+  return as_one_process;
+}
+
+std::vector<nn::ModuleBase*> ReplicaSet::ready(std::size_t count) {
+  if (!is_alone() && !(buckets_.are_current() && sync_.update(*module_))) make_replicas();
+  std::vector<nn::ModuleBase*> modules = {module_.get()};
+  for (std::size_t i = 1; i < count; ++i) modules.push_back(replicas_[i - 1].get());
+  return modules;
+}
+
+ReplicaPass ReplicaSet::pass_over(const std::vector<std::int64_t>& rows, const ProcessPass& place) const {
+  return {.rows = rows,
+          .dim = options_.scatter.dim,
+          .group = group_,
+          .first_row = place.first_row,
+          .all_rows = place.all_rows,
+          .first_replica = place.first_replica};
+}
+
+void ReplicaSet::end_pass(std::size_t ran, const ProcessPass& place) {
+  sync_.end_pass(*module_, ran, *group_, place.all_replicas);
+}
+
+void ReplicaSet::fail_processes() const noexcept {
+  if (options_.world.size() > 1) detail::fail_processes(options_.world);
+}
+
+void ReplicaSet::make_replicas() {
+  if (is_alone()) return;
+  buckets_.release();
+  sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
+  buckets_ = GradientBuckets();
+  replicas_.clear();
+  std::vector<nn::ModuleBase*> all = {module_.get()};
+  for (std::size_t i = 1; i < devices_.size(); ++i) {
+    replicas_.push_back(copy_(*module_, devices_[i]));
+    all.push_back(replicas_.back().get());
+  }
+  buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_, options_.world);
+  sync_.reset(*module_, std::span(all).subspan(1));
+}
+
+}  // namespace lockstep::detail
