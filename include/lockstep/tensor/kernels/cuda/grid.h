@@ -47,7 +47,7 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block = kThreads
   throw BackendError("cudaLaunchKernelEx", int(error), Device::cuda(context.device).name(), cudaGetErrorString(error));
 }
 
-/// The same with the kernel's arguments themselves, which are copied until it returns.
+/// The same with the kernel's arguments themselves. They have been copied when it returns.
 template <class... Parameters>
 void launch_grid(void (*kernel)(Parameters...), dim3 grid, dim3 block, const KernelContext& context,
                  const std::type_identity_t<Parameters>&... arguments) {
