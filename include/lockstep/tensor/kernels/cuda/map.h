@@ -87,9 +87,9 @@ struct MapWalk {
 /// In packs where every operand lies in them. The same for all functions, and compiled once for them.
 template <int kPack, int N>
 [[gnu::noinline]] MapWalk<N> map_walk(const Geometry<N>& geometry, bool aligned) {
-  const MapWalk<N> of_elements = {false, 0, geometry.numel, Walk<N>(geometry)};
+  const auto of_elements = [&] { return MapWalk<N>{false, 0, geometry.numel, Walk<N>(geometry)}; };
   const int last = geometry.sizes.rank() - 1;
-  if (!aligned || last < 1 || geometry.sizes[last] % kPack != 0) return of_elements;
+  if (!aligned || last < 1 || geometry.sizes[last] % kPack != 0) return of_elements();
   Geometry<N> packs = geometry;
   unsigned broadcasts = 0;
   for (std::size_t n = 0; n < std::size_t(N); ++n) {
@@ -98,9 +98,9 @@ template <int kPack, int N>
       broadcasts |= 1u << (n - 1);
       continue;
     }
-    if (strides[last] != 1) return of_elements;
+    if (strides[last] != 1) return of_elements();
     for (int d = 0; d < last; ++d)
-      if (strides[d] % kPack != 0) return of_elements;
+      if (strides[d] % kPack != 0) return of_elements();
     strides[last] = kPack;
   }
   packs.sizes[last] /= kPack;
