@@ -1,6 +1,6 @@
 // Times one function and prints one JSON object a line: {"name": ..., "med_us": ..., "min_us": ..., "samples": ...,
-// "calls": ...}. BENCH_SECONDS (default 2) bounds a name; BENCH_THREADS is read by the programs. Knows nothing of
-// Lockstep: the peer's program has the same clock.
+// "calls": ...}. BENCH_SECONDS (default 2) bounds a name; BENCH_THREADS and BENCH_DEVICE are read by the programs.
+// Knows nothing of Lockstep: the peer's program has the same clock.
 #pragma once
 
 #include <algorithm>
@@ -26,12 +26,23 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// Microseconds that one of `calls` calls takes.
+/// What is measured, of BENCH_DEVICE: "cpu" by default.
+inline std::string device() {
+  const char* const text = std::getenv("BENCH_DEVICE");
+  return text ? text : "cpu";
+}
+
+/// Waits for the device, at the end of each sample. Set by a program whose device works while the program goes on.
+inline std::function<void()> wait_for_device = [] {};
+
+/// Microseconds that one of `calls` calls takes, the device's work included.
 template <class Function>
 double time_calls(long calls, Function& function) {
   using Clock = std::chrono::steady_clock;
+  wait_for_device();
   const auto start = Clock::now();
   for (long i = 0; i < calls; ++i) function();
+  wait_for_device();
   return std::chrono::duration<double, std::micro>(Clock::now() - start).count() / double(calls);
 }
 

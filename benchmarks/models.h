@@ -82,6 +82,19 @@ struct SmallGpt {
   }
 };
 
+// GPT-2 as it was published, small: 12 layers of width 768 with 12 heads, 8 texts of 1024 tokens. For a GPU.
+struct Gpt2 : SmallGpt {
+  static constexpr std::int64_t kVocabulary = 50304, kTexts = 8, kLength = 1024;
+  static Gpt net() {
+    return Gpt({.vocabulary = kVocabulary, .length = kLength, .width = 768, .heads = 12, .layers = 12});
+  }
+  static Tensor input() { return lockstep::randint(0, kVocabulary, {kTexts, kLength}); }
+  static Tensor target() { return lockstep::randint(0, kVocabulary, {kTexts, kLength}); }
+  static Tensor loss(const Tensor& scores, const Tensor& target) {
+    return lockstep::nn::cross_entropy(scores.view({-1, kVocabulary}), target.view({-1}));
+  }
+};
+
 // Two layers 128 -> 256, 32 sequences of 64 steps; the last step feeds a classifier. Adam.
 struct Lstm : Classifier {
   static constexpr const char* kName = "lstm";

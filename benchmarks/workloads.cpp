@@ -1,7 +1,8 @@
 // The workloads that other libraries are measured on too, under the same names (peer/).
 //   workloads CASE
-// Training: seed mlp lenet resnet gpt gpt_sdpa lstm. The same under autocast: mlp_bfloat16 and so on. On two devices:
-// mlp_parallel and so on. Operations: elementwise matmul small d2l.
+// Training: seed mlp lenet resnet gpt gpt_sdpa lstm, and gpt2 for a GPU. The same under autocast: mlp_bfloat16 and so
+// on. On two devices: mlp_parallel and so on. Operations: elementwise matmul small d2l. All but those on two devices on
+// BENCH_DEVICE.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -19,10 +20,14 @@ using namespace lockstep;
 
 namespace {
 
+TensorOptions there(bool requires_grad = false) { return {.device = bench::device(), .requires_grad = requires_grad}; }
+
 /// One training step, and one forward without gradients.
 template <class Model>
 void training(const std::string& name, std::optional<DType> autocast = {}) {
-  bench::Training<Model> model(Model::net(), "cpu", autocast);
+  auto net = Model::net();
+  net.to(bench::device());
+  bench::Training<Model> model(std::move(net), bench::device(), autocast);
   bench::run(name + "/step", [&] { model.step(); });
   bench::run(name + "/forward_no_grad", [&] {
     const NoGrad guard;
@@ -32,7 +37,8 @@ void training(const std::string& name, std::optional<DType> autocast = {}) {
 
 void seed() {
   nn::Linear linear(5, 2);
-  const Tensor x = randn({30, 5});
+  linear.to(bench::device());
+  const Tensor x = randn({30, 5}, there());
   bench::run("seed/forward", [&] { linear(x); });
   training<bench::Seed>("seed");
 }
@@ -66,9 +72,9 @@ void parallel(const std::string& name) {
 // 16 Mi floats: bound by memory. The result is a new tensor each time, as in users' code.
 void elementwise() {
   const NoGrad guard;
-  const Tensor a = randn({16 << 20}), rows = a.view({16384, 1024});
-  const Tensor weight = ones({1024}), bias = zeros({1024});
-  Tensor b = randn({16 << 20});
+  const Tensor a = randn({16 << 20}, there()), rows = a.view({16384, 1024});
+  const Tensor weight = ones({1024}, there()), bias = zeros({1024}, there());
+  Tensor b = randn({16 << 20}, there());
   bench::run("elementwise/add", [&] { a + b; });
   bench::run("elementwise/add_in_place", [&] { b.add_(a, 1e-6); });
   bench::run("elementwise/relu", [&] { relu(a); });
@@ -84,29 +90,30 @@ void elementwise() {
 void products() {
   const NoGrad guard;
   const auto product = [](const std::string& name, std::int64_t m, std::int64_t k, std::int64_t n) {
-    const Tensor a = randn({m, k}), b = randn({k, n});
+    const Tensor a = randn({m, k}, there()), b = randn({k, n}, there());
     bench::run("matmul/" + name, [&] { mm(a, b); });
   };
   product("1024x1024x1024", 1024, 1024, 1024);
   product("4096x1024x1024", 4096, 1024, 1024);
   product("100x100x100", 100, 100, 100);
-  const Tensor q = randn({32, 128, 64}), k = randn({32, 64, 128});
+  const Tensor q = randn({32, 128, 64}, there()), k = randn({32, 64, 128}, there());
   bench::run("matmul/batched_32x128x64x128", [&] { bmm(q, k); });
 }
 
 // Eight floats: what dispatch, allocation and the graph cost.
 void small() {
-  const Tensor a = randn({8}), matrix = randn({8, 8}), ones_of_8 = ones({8});
-  Tensor b = randn({8});
+  const TensorOptions options = there();
+  const Tensor a = randn({8}, there()), matrix = randn({8, 8}, there()), ones_of_8 = ones({8}, there());
+  Tensor b = randn({8}, there());
   {
     const NoGrad guard;
     bench::run("small/add", [&] { a + b; });
     bench::run("small/add_in_place", [&] { b.add_(a, 1e-9); });
-    bench::run("small/empty", [&] { empty({8}); });
+    bench::run("small/empty", [&] { empty({8}, options); });
     bench::run("small/view", [&] { matrix.view({64}); });
     bench::run("small/item", [&] { sum(a).item<float>(); });
   }
-  Tensor leaf = randn({8}, {.requires_grad = true});
+  Tensor leaf = randn({8}, there(true));
   bench::run("small/add_recorded", [&] { leaf + b; });
   bench::run("small/chain100_backward", [&] {
     leaf.set_grad(Tensor());
@@ -119,7 +126,7 @@ void small() {
 // A thousand products of 100 x 100. The norm of each is read at once, or goes into a tensor that is read at the end.
 void d2l() {
   const NoGrad guard;
-  const Tensor a = randn({100, 100}), b = randn({100, 100});
+  const Tensor a = randn({100, 100}, there()), b = randn({100, 100}, there());
   double sink = 0;
   bench::run("d2l/log_each", [&] {
     for (int i = 0; i < 1000; ++i) sink += norm(mm(a, b)).item<double>();
@@ -148,7 +155,9 @@ int main(int argc, char** argv) {
     }
   });
   add_training(bench::SmallGpt(), "gpt_sdpa");  // the same: only the peer's attention is another one
+  add_training(bench::Gpt2(), "gpt2");
   set_num_threads(int(bench::from_environment("BENCH_THREADS", 2)));
   manual_seed(0);
+  if (bench::device() != "cpu") bench::wait_for_device = [] { synchronize(bench::device()); };
   return bench::run_case(argc, argv, cases);
 }

@@ -1,7 +1,8 @@
-// The workloads of benchmarks/workloads.cpp in libtorch's C++ front end, on the CPU, under the same names.
+// The workloads of benchmarks/workloads.cpp in libtorch's C++ front end, on BENCH_DEVICE, under the same names.
 //   libtorch CASE
 // gpt has attention of single operations, as many programs write it; gpt_sdpa has scaled_dot_product_attention.
 #include <ATen/autocast_mode.h>
+#include <dlfcn.h>
 #include <torch/torch.h>
 
 #include <cmath>
@@ -40,8 +41,9 @@ class Autocast {
  private:
   static void set(bool on) {
 #if TORCH_VERSION_MAJOR > 2 || (TORCH_VERSION_MAJOR == 2 && TORCH_VERSION_MINOR >= 4)
-    at::autocast::set_autocast_enabled(at::kCPU, on);
-    at::autocast::set_autocast_dtype(at::kCPU, at::kBFloat16);
+    const at::DeviceType type = torch::Device(bench::device()).type();
+    at::autocast::set_autocast_enabled(type, on);
+    at::autocast::set_autocast_dtype(type, at::kBFloat16);
 #else
     at::autocast::set_cpu_enabled(on);
     at::autocast::set_autocast_cpu_dtype(at::kBFloat16);
@@ -50,6 +52,9 @@ class Autocast {
 
   const bool on_;
 };
+
+torch::TensorOptions there() { return torch::TensorOptions(torch::Device(bench::device())); }
+torch::TensorOptions integers() { return there().dtype(torch::kLong); }
 
 template <class Optimizer, class Loss>
 void training(const std::string& name, Optimizer& optimizer, const Loss& loss, bool autocast = false) {
@@ -72,7 +77,8 @@ torch::optim::SGDOptions momentum() { return torch::optim::SGDOptions(0.01).mome
 
 void seed() {
   nn::Linear linear(5, 2);
-  const Tensor x = torch::randn({30, 5}), y = torch::randn({30, 2});
+  linear->to(there().device());
+  const Tensor x = torch::randn({30, 5}, there()), y = torch::randn({30, 2}, there());
   bench::run("seed/forward", [&] { linear(x); });
   torch::optim::SGD optimizer(linear->parameters(), 0.01);
   training("seed", optimizer, [&] { return F::mse_loss(linear(x), y); });
@@ -80,14 +86,16 @@ void seed() {
 
 void mlp(const std::string& name, bool autocast) {
   nn::Sequential net(nn::Linear(784, 512), nn::ReLU(), nn::Linear(512, 256), nn::ReLU(), nn::Linear(256, 10));
-  const Tensor x = torch::randn({256, 784}), y = torch::randint(0, 10, {256}, torch::kLong);
+  net->to(there().device());
+  const Tensor x = torch::randn({256, 784}, there()), y = torch::randint(0, 10, {256}, integers());
   torch::optim::SGD optimizer(net->parameters(), momentum());
   training(
       name, optimizer, [&] { return F::cross_entropy(net->forward(x), y); }, autocast);
 }
 
 void images(const std::string& name, nn::Sequential net) {
-  const Tensor x = torch::randn({64, 3, 32, 32}), y = torch::randint(0, 10, {64}, torch::kLong);
+  net->to(there().device());
+  const Tensor x = torch::randn({64, 3, 32, 32}, there()), y = torch::randint(0, 10, {64}, integers());
   torch::optim::SGD optimizer(net->parameters(), momentum());
   training(name, optimizer, [&] { return F::cross_entropy(net->forward(x), y); });
 }
@@ -184,8 +192,8 @@ struct GptImpl : nn::Module {
         wpe(register_module("wpe", nn::Embedding(length, width))),
         ln_f(register_module("ln_f", nn::LayerNorm(nn::LayerNormOptions({width})))),
         head(register_module("head", nn::Linear(nn::LinearOptions(width, vocabulary).bias(false)))),
-        positions(torch::arange(length)),
-        future(torch::ones({length, length}, torch::kBool).triu(1)) {
+        positions(register_buffer("positions", torch::arange(length))),
+        future(register_buffer("future", torch::ones({length, length}, torch::kBool).triu(1))) {
     for (int i = 0; i < depth; ++i)
       layers.push_back(register_module("layer" + std::to_string(i), Layer(width, heads, fused)));
   }
@@ -197,15 +205,22 @@ struct GptImpl : nn::Module {
 };
 TORCH_MODULE(Gpt);
 
-void gpt(const std::string& name, bool fused, bool autocast) {
-  Gpt net(4096, 128, 256, 4, 4, fused);
-  const Tensor tokens = torch::randint(0, 4096, {8, 128}, torch::kLong);
-  const Tensor next = torch::randint(0, 4096, {8 * 128}, torch::kLong);
+struct GptSizes {
+  std::int64_t vocabulary = 4096, length = 128, width = 256, heads = 4;
+  int layers = 4;
+};
+constexpr GptSizes kGpt2 = {50304, 1024, 768, 12, 12};
+
+void gpt(const std::string& name, bool fused, bool autocast, const GptSizes& sizes = {}) {
+  Gpt net(sizes.vocabulary, sizes.length, sizes.width, sizes.heads, sizes.layers, fused);
+  net->to(there().device());
+  const Tensor tokens = torch::randint(0, sizes.vocabulary, {8, sizes.length}, integers());
+  const Tensor next = torch::randint(0, sizes.vocabulary, {8 * sizes.length}, integers());
   torch::optim::AdamW optimizer(net->parameters(), torch::optim::AdamWOptions(3e-4));
   training(
       name, optimizer,
       [&] {
-        return F::cross_entropy(net(tokens).view({-1, 4096}), next);
+        return F::cross_entropy(net(tokens).view({-1, sizes.vocabulary}), next);
       },
       autocast);
 }
@@ -213,7 +228,9 @@ void gpt(const std::string& name, bool fused, bool autocast) {
 void lstm() {
   nn::LSTM net(nn::LSTMOptions(128, 256).num_layers(2).batch_first(true));
   nn::Linear head(256, 10);
-  const Tensor x = torch::randn({32, 64, 128}), y = torch::randint(0, 10, {32}, torch::kLong);
+  net->to(there().device());
+  head->to(there().device());
+  const Tensor x = torch::randn({32, 64, 128}, there()), y = torch::randint(0, 10, {32}, integers());
   std::vector<Tensor> parameters = net->parameters();
   for (const Tensor& parameter : head->parameters()) parameters.push_back(parameter);
   torch::optim::Adam optimizer(parameters, torch::optim::AdamOptions(1e-3));
@@ -222,8 +239,9 @@ void lstm() {
 
 void elementwise() {
   const torch::NoGradGuard guard;
-  const Tensor a = torch::randn({16 << 20}), b = torch::randn({16 << 20}), rows = a.view({16384, 1024});
-  const Tensor weight = torch::ones({1024}), bias = torch::zeros({1024});
+  const Tensor a = torch::randn({16 << 20}, there()), b = torch::randn({16 << 20}, there()),
+               rows = a.view({16384, 1024});
+  const Tensor weight = torch::ones({1024}, there()), bias = torch::zeros({1024}, there());
   bench::run("elementwise/add", [&] { a + b; });
   bench::run("elementwise/add_in_place", [&] { b.add_(a, 1e-6); });
   bench::run("elementwise/relu", [&] { torch::relu(a); });
@@ -239,27 +257,29 @@ void elementwise() {
 void products() {
   const torch::NoGradGuard guard;
   const auto product = [](const std::string& name, std::int64_t m, std::int64_t k, std::int64_t n) {
-    const Tensor a = torch::randn({m, k}), b = torch::randn({k, n});
+    const Tensor a = torch::randn({m, k}, there()), b = torch::randn({k, n}, there());
     bench::run("matmul/" + name, [&] { torch::mm(a, b); });
   };
   product("1024x1024x1024", 1024, 1024, 1024);
   product("4096x1024x1024", 4096, 1024, 1024);
   product("100x100x100", 100, 100, 100);
-  const Tensor q = torch::randn({32, 128, 64}), k = torch::randn({32, 64, 128});
+  const Tensor q = torch::randn({32, 128, 64}, there()), k = torch::randn({32, 64, 128}, there());
   bench::run("matmul/batched_32x128x64x128", [&] { torch::bmm(q, k); });
 }
 
 void small() {
-  const Tensor a = torch::randn({8}), b = torch::randn({8}), matrix = torch::randn({8, 8}), ones = torch::ones({8});
+  const torch::TensorOptions options = there();
+  const Tensor a = torch::randn({8}, there()), b = torch::randn({8}, there()), matrix = torch::randn({8, 8}, there()),
+               ones = torch::ones({8}, there());
   {
     const torch::NoGradGuard guard;
     bench::run("small/add", [&] { a + b; });
     bench::run("small/add_in_place", [&] { b.add_(a, 1e-9); });
-    bench::run("small/empty", [&] { torch::empty({8}); });
+    bench::run("small/empty", [&] { torch::empty({8}, options); });
     bench::run("small/view", [&] { matrix.view({64}); });
     bench::run("small/item", [&] { a.sum().item<float>(); });
   }
-  const Tensor leaf = torch::randn({8}, torch::requires_grad());
+  const Tensor leaf = torch::randn({8}, there().requires_grad(true));
   bench::run("small/add_recorded", [&] { leaf + b; });
   bench::run("small/chain100_backward", [&] {
     leaf.mutable_grad() = Tensor();
@@ -271,7 +291,7 @@ void small() {
 
 void d2l() {
   const torch::NoGradGuard guard;
-  const Tensor a = torch::randn({100, 100}), b = torch::randn({100, 100});
+  const Tensor a = torch::randn({100, 100}, there()), b = torch::randn({100, 100}, there());
   double sink = 0;
   bench::run("d2l/log_each", [&] {
     for (int i = 0; i < 1000; ++i) sink += torch::mm(a, b).norm().item<double>();
@@ -292,6 +312,13 @@ void first_op() {
 int main(int argc, char** argv) {
   torch::set_num_threads(int(bench::from_environment("BENCH_THREADS", 2)));
   torch::manual_seed(0);
+  if (there().device().is_cuda()) {
+    if (!dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL)) {  // which nothing here refers to
+      std::fprintf(stderr, "libtorch: %s\n", dlerror());
+      return 1;
+    }
+    bench::wait_for_device = [] { torch::cuda::synchronize(); };
+  }
   bench::Cases cases = {{"seed", seed},
                         {"mlp", [] { mlp("mlp", false); }},
                         {"mlp_bfloat16", [] { mlp("mlp_bfloat16", true); }},
@@ -308,6 +335,8 @@ int main(int argc, char** argv) {
   if (kHasSdpa) {
     cases["gpt_sdpa"] = [] { gpt("gpt_sdpa", true, false); };
     cases["gpt_sdpa_bfloat16"] = [] { gpt("gpt_sdpa_bfloat16", true, true); };
+    cases["gpt2"] = [] { gpt("gpt2", true, false, kGpt2); };
+    cases["gpt2_bfloat16"] = [] { gpt("gpt2_bfloat16", true, true, kGpt2); };
   }
   return bench::run_case(argc, argv, cases);
 }
