@@ -19,7 +19,6 @@
 #include <lockstep/runtime/trace.h>
 #include <lockstep/tensor/creation.h>
 
-#include "runtime/registry.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "tensor/kernels/launch.h"
@@ -255,10 +254,9 @@ TEST(PinnedBatches, AreCopiedInATraceWhileAKernelRuns) {
 }
 
 TEST(PinnedBatches, StayAsTheyAreWithoutAGpu) {
-  const auto outer = exchange_accelerators(std::make_shared<DeviceSet>(nullptr));
+  const NoDevices there;
   DataLoader loader(TensorDataset{rows()}, {.batch_size = 20, .pin_memory = true});
   const Tensor batch = *loader.begin();
-  exchange_accelerators(outer);
   EXPECT_FALSE(batch.is_pinned());
   EXPECT_EQ(batch.to_vector<float>(), rows().to_vector<float>());
 }

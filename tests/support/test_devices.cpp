@@ -73,4 +73,8 @@ TestDevices::TestDevices(int count) {
 
 TestDevices::~TestDevices() = default;
 
+NoDevices::NoDevices() : outer_(exchange_accelerators(std::make_shared<DeviceSet>(nullptr))) {}
+
+NoDevices::~NoDevices() { exchange_accelerators(std::move(outer_)); }
+
 }  // namespace lockstep

@@ -15,6 +15,8 @@
 
 namespace lockstep {
 
+class DeviceSet;
+
 std::string kind_of_devices();
 inline bool are_simulated() { return kind_of_devices() == "sim"; }
 
@@ -30,6 +32,18 @@ class TestDevices {
   struct Cards;
   std::unique_ptr<SimulatedDevices> simulated_;
   std::unique_ptr<Cards> cards_;
+};
+
+/// For a scope: a machine without a GPU.
+class NoDevices {
+ public:
+  NoDevices();
+  ~NoDevices();
+  NoDevices(const NoDevices&) = delete;
+  NoDevices& operator=(const NoDevices&) = delete;
+
+ private:
+  std::shared_ptr<DeviceSet> outer_;
 };
 
 }  // namespace lockstep

@@ -14,7 +14,6 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
-#include "runtime/registry.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "tensor/copy.h"
@@ -102,10 +101,9 @@ TEST(PinnedTensor, IsRefusedOnAGpuAndOverMemoryOfOthers) {
 }
 
 TEST(PinnedTensor, NeedsAGpu) {
-  const auto outer = exchange_accelerators(std::make_shared<DeviceSet>(nullptr));
+  const NoDevices there;
   const std::string message = thrown<InvalidArgument>([] { numbers().pin_memory(); });
   EXPECT_THROW(empty({2}, {.pinned_memory = true}), InvalidArgument);
-  exchange_accelerators(outer);
   EXPECT_EQ(message,
             "[pin_memory] expected a GPU to pin memory for, got none. What to do: leave pinning out where "
             "cuda::is_available() says no; it makes copies to GPUs faster, and nothing else");

@@ -115,14 +115,15 @@ TEST(Predict, JoinsTheOutputsOfAllBatchesOnTheCpu) {
     EXPECT_TRUE(net.is_training());
 
     std::vector<Tensor> batches = {rows.input.narrow(0, 0, 20), rows.input.narrow(0, 20, 3)};  // not tuples
-    EXPECT_EQ(floats(trainer.predict(net, batches)), got);
+    const auto of_tensors = floats(trainer.predict(net, batches));
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(of_tensors[i], got[i], 1e-6);  // products of other sizes
     const auto [twice, sums] = trainer.predict(net, batches, [](auto& model, const Tensor& batch) {
       const Tensor y = model(batch);
       return std::pair(y * 2., sum(y, {1}));
     });
     EXPECT_EQ(twice.sizes(), (Shape{23, 3}));
     EXPECT_EQ(sums.sizes(), (Shape{23}));
-    EXPECT_EQ(floats(twice)[68], 2 * got[68]);
+    EXPECT_EQ(floats(twice)[68], 2 * of_tensors[68]);
   }
 }
 

@@ -1,5 +1,5 @@
-// The CUDA backend where no driver answers: against the real libraries, which then refuse everything. What needs a GPU
-// is not tested here.
+// The CUDA backend where no driver answers: against the real libraries, which then refuse everything. And NCCL
+// with one rank, where one answers.
 #include "runtime/cuda/cuda_backend.h"
 
 #include <dlfcn.h>
@@ -22,7 +22,7 @@
 #include "runtime/cuda/pinned_cache.h"
 #include "runtime/cuda/vendor_library.h"
 #include "runtime/cuda/vendor_tables.h"
-#include "runtime/registry.h"
+#include "support/test_devices.h"
 
 namespace lockstep::gpu {
 namespace {
@@ -58,11 +58,10 @@ TEST_F(WithoutDriver, TheDriverIsNotThereEachTimeItIsAsked) {
 }
 
 TEST_F(WithoutDriver, ThereAreNoDevices) {
-  const auto outer = exchange_accelerators(std::make_shared<DeviceSet>(nullptr));
+  const NoDevices there;
   EXPECT_EQ(cuda::device_count(), 0);
   EXPECT_FALSE(cuda::is_available());
   EXPECT_TRUE(try_gpu().is_cpu());
-  exchange_accelerators(outer);
 }
 
 TEST_F(WithoutDriver, ABackendOfCardsThatAreNotThereIsRefused) {
@@ -83,14 +82,20 @@ TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
   expect_backend_error("cublasLtCreate", [&] { MatmulPlans(3, false, issuing); });
 }
 
+Peers one_process(std::size_t devices) {
+  Peers peers;
+  peers.devices = {devices};
+  return peers;
+}
+
 TEST_F(WithoutDriver, NcclRefusesToConnect) {
-  EXPECT_THROW(make_nccl_communicator({{0, 0}, {1, 1}}, Peers{}, {})->start(), Error);
+  EXPECT_THROW(make_nccl_communicator({{0, 0}, {1, 1}}, one_process(2), {})->start(), Error);
 }
 
 // All of NCCL that one card can show: devices that share a card have no use for it. Its self-test sums a number.
 TEST(WithDriver, NcclConnectsASingleRankAndSumsItsNumber) {
   if (find_cuda_cards().count == 0) GTEST_SKIP() << "no driver answers here";
-  EXPECT_NO_THROW(make_nccl_communicator({{0, 0}}, Peers{}, {})->start());
+  EXPECT_NO_THROW(make_nccl_communicator({{0, 0}}, one_process(1), {})->start());
 }
 
 bool is_loaded(const std::string& file) { return dlopen(file.c_str(), RTLD_LAZY | RTLD_NOLOAD) != nullptr; }

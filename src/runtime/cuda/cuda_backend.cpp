@@ -265,6 +265,7 @@ void CudaBackend::record(EventHandle event, StreamHandle handle) {
   const CudaStream& stream = stream_of(handle);
   use_some_card(stream.card);
   check(cudaEventRecord(event_of(event).event.get(), stream.stream.get()), "cudaEventRecord", stream.device);
+  event_of(event).is_captured = graphs_.is_capturing(handle);
 }
 
 void CudaBackend::wait(StreamHandle handle, EventHandle event) {
@@ -281,14 +282,14 @@ bool CudaBackend::has_passed(const CudaEvent& event) {
 bool CudaBackend::query_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
-  graphs_.refuse("a question whether work has ended", event.event.get(), event.device);
+  CudaGraphs::refuse("a question whether work has ended", event);
   return has_passed(event);
 }
 
 void CudaBackend::synchronize_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
-  graphs_.refuse("a wait of the host", event.event.get(), event.device);
+  CudaGraphs::refuse("a wait of the host", event);
   wait_until([&] { return has_passed(event); });
   tell_failures();
 }

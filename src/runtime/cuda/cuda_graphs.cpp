@@ -68,10 +68,8 @@ void CudaGraphs::refuse(std::string_view what, StreamHandle stream) {
   if (is_capturing(stream)) refuse_in_capture(what, text("stream ", stream.id, " of ", Device::cuda(stream.device)));
 }
 
-void CudaGraphs::refuse(std::string_view what, cudaEvent_t event, int device) {
-  if (!is_active() || cudaEventQuery(event) != cudaErrorCapturedEvent) return;
-  cudaGetLastError();
-  refuse_in_capture(what, text("an event of captured work of ", Device::cuda(device)));
+void CudaGraphs::refuse(std::string_view what, const CudaEvent& event) {
+  if (event.is_captured) refuse_in_capture(what, text("an event of captured work of ", Device::cuda(event.device)));
 }
 
 }  // namespace lockstep::gpu

@@ -4,6 +4,7 @@
 #include <atomic>
 
 #include "runtime/cuda/call.h"
+#include "runtime/cuda/cuda_stream.h"
 #include "runtime/graphs.h"
 
 namespace lockstep::gpu {
@@ -20,10 +21,10 @@ class CudaGraphs final : public Graphs {
   void launch(StreamHandle origin, GraphHandle graph) override;
   void destroy(GraphHandle graph) noexcept override;
 
-  // For the backend: CUDA drops a capture whose streams are asked whether they have ended.
+  // For the backend: CUDA drops a capture whose streams or events are asked whether they have ended.
   bool is_active() const noexcept { return is_active_.load(std::memory_order_acquire); }
-  void refuse(std::string_view what, StreamHandle stream);            ///< Throws InvalidArgument where it is captured.
-  void refuse(std::string_view what, cudaEvent_t event, int device);  ///< The same.
+  void refuse(std::string_view what, StreamHandle stream);  ///< Throws InvalidArgument where it is captured.
+  static void refuse(std::string_view what, const CudaEvent& event);
 
  private:
   IssuingMutex& issuing_;

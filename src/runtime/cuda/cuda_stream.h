@@ -2,6 +2,7 @@
 // event.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <unordered_set>
 
@@ -43,6 +44,7 @@ struct CudaEvent {
   int device;
   int card;
   OwnedEvent event;
+  std::atomic<bool> is_captured = false;  ///< Last recorded in a capture: it never passes by itself.
 };
 
 inline CudaStream& stream_of(const StreamHandle& handle) { return *static_cast<CudaStream*>(handle.native); }

@@ -119,7 +119,7 @@ cudaError_t cudaEventRecord(cudaEvent_t event, cudaStream_t stream) {
 cudaError_t cudaEventQuery(cudaEvent_t event) {
   use_card();
   const auto held = lock();
-  if (event->capture) return cudaErrorCapturedEvent;
+  if (event->capture) return invalidate(*event->capture, "a question to a captured event", cudaErrorInvalidValue);
   if (state(event->card) != cudaSuccess || *event->passed) return state(event->card);
   step();
   return cudaErrorNotReady;
