@@ -96,7 +96,7 @@ std::vector<Tensor> GraphTask::captured() {
     Tensor& sum = sums[parts_[k].input];
     if (!part.defined()) continue;
     const Tensor there = part.to(parts_[k].device);
-    sum = sum.defined() ? sum.clone().add_(there) : there;
+    sum = sum.defined() ? sum.add(there) : there;
   }
   return sums;
 }

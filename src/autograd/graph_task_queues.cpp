@@ -161,7 +161,7 @@ Gradients GraphTask::sum_arrivals(Visit& visit) {
     } else if (owned[slot] && !options_.create_graph) {
       sum.add_(arrival.gradient);
     } else {
-      sum = sum.clone().add_(arrival.gradient);
+      sum = sum.add(arrival.gradient);
       owned[slot] = true;
     }
   }

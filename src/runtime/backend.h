@@ -138,6 +138,8 @@ class Backend {
   virtual Graphs* graphs() noexcept { return nullptr; }
   /// Whether kernels become grids of many threads here, and do not compute at once: KernelContext::native_stream.
   virtual bool launches_grids() const noexcept { return false; }
+  /// Whether convolutions of this dtype are fastest where the channels of a pixel lie together.
+  virtual bool prefers_channels_last(DType /*dtype*/) const noexcept { return true; }
 
   // Memory. deallocate waits for the device's work, as cudaFree does.
   /// Null when the device has no room. Aligned to at least 256 bytes. Throws BackendError for other failures.

@@ -203,5 +203,18 @@ TEST(AccumulatedHook, IsForLeavesWithGradient) {
   EXPECT_THROW(register_accumulated_hook(ones({1}), [](const Tensor&) {}), AutogradError);
 }
 
+TEST(Hooks, SeeSumsOfBranchesThatLieAsTheBranchesDo) {
+  const auto images = [](const Tensor& x) { return x.permute({0, 2, 3, 1}).contiguous().permute({0, 3, 1, 2}); };
+  const Tensor x = images(randn({2, 3, 4, 5})).requires_grad_();
+  const Tensor y = x * 2;
+  Shape strides;
+  register_hook(y, [&](const Tensor& g) {
+    strides = g.strides();
+    return g;
+  });
+  (relu(y) + exp(y) + y * 3).backward(images(ones({2, 3, 4, 5})));
+  EXPECT_EQ(strides, x.strides());
+}
+
 }  // namespace
 }  // namespace lockstep

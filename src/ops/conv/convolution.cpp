@@ -36,6 +36,17 @@ Tensor new_tensor(const Tensor& like, const Shape& sizes) {
   return make_tensor(*like.impl()->storage->device, sizes, like.dtype());
 }
 
+// Images lie as their device is fastest with them; those that are given channels-last stay so.
+bool go_channels_last(const Tensor& x) {
+  return x.impl()->storage->device->backend.prefers_channels_last(x.dtype()) ||
+         is_channels_last(x.sizes(), x.strides());
+}
+Tensor laid_out(const Tensor& x) { return go_channels_last(x) ? as_images(x) : x; }
+Tensor new_images(const Tensor& like, const Shape& sizes) {
+  return go_channels_last(like) ? make_images(*like.impl()->storage->device, sizes, like.dtype())
+                                : new_tensor(like, sizes);
+}
+
 // The three operations on values. Float64 is composed everywhere: no library takes it. The 16-bit types become float32
 // where a device declines them.
 
@@ -48,9 +59,9 @@ Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const 
     return y;
   }
   if (x.dtype() != kFloat64) {
-    Tensor y = make_images(*x.impl()->storage->device, sizes, x.dtype());
+    Tensor y = new_images(x, sizes);
     const FusedOp op = described(FusedKind::convolution, "convolution", weight.sizes(), sizes, geometry);
-    if (run_fused(op, {{as_images(x)}, {weight.contiguous()}, {bias}, {y, true}})) return y;
+    if (run_fused(op, {{laid_out(x)}, {weight.contiguous()}, {bias}, {y, true}})) return y;
     if (is_narrow(x.dtype()))
       return forward(x.to(kFloat32), weight.to(kFloat32), bias.defined() ? bias.to(kFloat32) : bias, geometry)
           .to(x.dtype());
@@ -67,10 +78,10 @@ Tensor input_gradient(const Tensor& g, const Tensor& weight, const Shape& sizes,
     return x;
   }
   if (g.dtype() != kFloat64) {
-    Tensor x = make_images(*g.impl()->storage->device, sizes, g.dtype());
+    Tensor x = new_images(g, sizes);
     const FusedOp op = described(FusedKind::convolution_input_gradient, "convolution_input_gradient", weight.sizes(),
                                  g.sizes(), geometry);
-    if (run_fused(op, {{as_images(g)}, {weight.contiguous()}, {x, true}})) return x;
+    if (run_fused(op, {{laid_out(g)}, {weight.contiguous()}, {x, true}})) return x;
     if (is_narrow(g.dtype())) return input_gradient(g.to(kFloat32), weight.to(kFloat32), sizes, geometry).to(g.dtype());
   }
   Tensor x = new_tensor(g, sizes);
@@ -88,7 +99,7 @@ Tensor weight_gradient(const Tensor& x, const Tensor& g, const Shape& sizes, con
   if (x.dtype() != kFloat64) {
     const FusedOp op =
         described(FusedKind::convolution_weight_gradient, "convolution_weight_gradient", sizes, g.sizes(), geometry);
-    if (run_fused(op, {{as_images(x)}, {as_images(g)}, {weight, true}})) return weight;
+    if (run_fused(op, {{laid_out(x)}, {laid_out(g)}, {weight, true}})) return weight;
     if (is_narrow(x.dtype())) {
       copy_values(weight, weight_gradient(x.to(kFloat32), g.to(kFloat32), sizes, geometry, {}));
       return weight;
@@ -124,7 +135,7 @@ Shape convolution_sizes(const Shape& x, const Shape& weight, const ConvGeometry&
 
 Tensor convolution(const Tensor& given, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
   // A network's input is rearranged once, and kept so for backward.
-  const Tensor x = given.dtype() == kFloat32 && !needs_grad(given) && given.numel() > 0 ? as_images(given) : given;
+  const Tensor x = given.dtype() == kFloat32 && !needs_grad(given) && given.numel() > 0 ? laid_out(given) : given;
   Tensor y = unrecorded([&] { return forward(x, weight, bias, geometry); });
   const bool with_bias = bias.defined();
   if (!records(x, weight) && !(with_bias && records(bias))) return y;

@@ -59,6 +59,7 @@ class CudaBackend final : public Backend {
 
   DeviceType type() const noexcept override { return DeviceType::cuda; }
   bool launches_grids() const noexcept override { return true; }
+  bool prefers_channels_last(DType dtype) const noexcept override { return options_.tf32 || size_of(dtype) == 2; }
   int device_count() const noexcept override { return int(devices_.size()); }
   DeviceProperties properties(int device) const override { return at(device).properties; }
   bool is_lost(int device) noexcept override;
