@@ -8,9 +8,7 @@
 namespace lockstep {
 namespace {
 
-// A GPU has threads that find their elements without a division, in the map kernel.
 bool transpose(const Tensor& to, const Tensor& from) {
-  if (to.impl()->storage->device->backend.launches_grids()) return false;
   return visit_bits(to.dtype(), [&]<class T>() {
     const auto kernel = as_transpose<T>(*to.impl(), *from.impl());
     if (kernel) launch("copy", 0, to, std::array{&from}, *kernel);

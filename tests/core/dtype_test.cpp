@@ -111,36 +111,6 @@ TEST(Half, RoundsFloatsAsTheCompilersOwnType) {
       ASSERT_EQ(Half(f).bits(), expected) << f;
   }
 }
-
-// What the instructions of a card give, by the PTX ISA: they round as the host, and make one NaN of all.
-std::uint16_t half_by_card(float f) { return std::isnan(f) ? 0x7fff : std::bit_cast<std::uint16_t>(_Float16(f)); }
-float float_by_card(std::uint16_t half) {
-  const float f = std::bit_cast<_Float16>(half);
-  return std::isnan(f) ? std::bit_cast<float>(0x7fffffffu) : f;
-}
-std::uint16_t bfloat16_by_card(float f) { return std::isnan(f) ? 0x7fff : BFloat16(f).bits(); }
-
-TEST(OnACard, HalvesBecomeTheHostsFloatsNaNsToo) {
-  for (std::uint32_t bits = 0; bits < kPatterns; ++bits) {
-    const auto half = std::uint16_t(bits);
-    ASSERT_EQ(std::bit_cast<std::uint32_t>(float16::float_of_card(half, float_by_card(half))),
-              std::bit_cast<std::uint32_t>(float(Half::from_bits(half))))
-        << bits;
-  }
-}
-
-TEST(OnACard, FloatsBecomeTheHostsSixteenBitsNaNsToo) {
-  std::vector<float> floats = floats_to_round(&half_by_definition, 0x7c00);
-  const std::vector<float> more = floats_to_round(&bfloat_by_definition, 0x7f80);
-  floats.insert(floats.end(), more.begin(), more.end());
-  for (const std::uint32_t nan : {0x7f800001u, 0x7fbfffffu, 0x7fc00000u, 0x7fffffffu})
-    for (const std::uint32_t sign : {0u, 0x80000000u}) floats.push_back(std::bit_cast<float>(sign | nan));
-  for (const float f : floats) {
-    const auto word = std::bit_cast<std::uint32_t>(f);
-    ASSERT_EQ(float16::half_of_card(f, half_by_card(f)), Half(f).bits()) << word;
-    ASSERT_EQ(float16::bfloat16_of_card(f, bfloat16_by_card(f)), BFloat16(f).bits()) << word;
-  }
-}
 #endif
 
 constexpr std::array kAll = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBFloat16, kFloat32, kFloat64};

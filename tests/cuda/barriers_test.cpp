@@ -29,7 +29,7 @@ using Values = std::vector<double>;
 Values values(const Tensor& x) { return x.detach().to(Device(), kFloat64).to_vector<double>(); }
 
 // What reductions of every kind give: rows for a warp and for a block, several to a block; columns; whole tensors in
-// pieces; softmax and losses, whose rows are reduced on the way; norms of many tensors.
+// pieces; softmax and losses, whose rows are reduced on the way; norms of many tensors. And a transposing copy.
 std::vector<Values> reductions(Device device) {
   const NoGrad guard;
   manual_seed(3);
@@ -44,6 +44,7 @@ std::vector<Values> reductions(Device device) {
   keep(sum(columns, {0}));
   keep(sum(random({9000})));
   keep(argmax(long_rows, 1));
+  keep(columns.t().contiguous());
   for (const Tensor& rows : {short_rows, long_rows}) {
     keep(softmax(rows, 1));
     keep(log_softmax(rows, 1));

@@ -17,6 +17,15 @@ TEST(Reduce, IntegersAndBoolAddToInt64) {
   EXPECT_EQ(prod(bytes).item<int>(), 20000);
 }
 
+// So many that a GPU has a warp for each, not a block.
+TEST(Reduce, SumsManyLongRows) {
+  if (are_simulated()) GTEST_SKIP() << "it is the choice of a GPU's kernels";
+  const TestDevices devices(1);
+  const Tensor x = rand({8200, 1028});
+  const Tensor expected = sum(x.to(kFloat64), {1}), got = sum(x.to("cuda:0"), {1}).to("cpu", kFloat64);
+  EXPECT_LT(max(abs(got - expected) / expected).item<double>(), 1e-6);
+}
+
 TEST(Reduce, IntegersWrapAround) {
   const std::int64_t most = std::numeric_limits<std::int64_t>::max(), least = std::numeric_limits<std::int64_t>::min();
   const Tensor x = tensor(std::vector{most, most, most});  // 3 (2^63 - 1) = 2^63 - 3

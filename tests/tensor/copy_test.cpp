@@ -53,20 +53,22 @@ TEST(Copy, TruncatesFractionsAndTakesAnyNonzeroForTrue) {
 }
 
 TEST(Copy, TransposesTilesAndTheirRemainders) {
-  for (const std::int64_t rows : {1, 7, 8, 63, 64, 65, 130})
-    for (const std::int64_t columns : {1, 8, 31, 32, 33, 100})
-      for (const DType dtype : {kUInt8, kFloat16, kFloat32, kFloat64}) {
-        const Tensor x = randint(0, 200, {3, rows, columns}).to(dtype);
-        const std::vector<double> from = values(x), to = values(x.transpose(1, 2).contiguous());
-        const std::vector<double> outer = values(x.permute({2, 0, 1}).contiguous());
-        for (std::int64_t n = 0; n < 3; ++n)
-          for (std::int64_t r = 0; r < rows; ++r)
-            for (std::int64_t c = 0; c < columns; ++c) {
-              const double expected = from[std::size_t((n * rows + r) * columns + c)];
-              ASSERT_EQ(to[std::size_t((n * columns + c) * rows + r)], expected);
-              ASSERT_EQ(outer[std::size_t((c * 3 + n) * rows + r)], expected);
-            }
-      }
+  const TestDevices devices(1);
+  for (const char* const device : {"cpu", "cuda:0"})
+    for (const std::int64_t rows : {1, 7, 8, 63, 64, 65, 130})
+      for (const std::int64_t columns : {1, 8, 31, 32, 33, 100})
+        for (const DType dtype : {kUInt8, kFloat16, kFloat32, kFloat64}) {
+          const Tensor x = randint(0, 200, {3, rows, columns}).to(device, dtype);
+          const std::vector<double> from = values(x), to = values(x.transpose(1, 2).contiguous());
+          const std::vector<double> outer = values(x.permute({2, 0, 1}).contiguous());
+          for (std::int64_t n = 0; n < 3; ++n)
+            for (std::int64_t r = 0; r < rows; ++r)
+              for (std::int64_t c = 0; c < columns; ++c) {
+                const double expected = from[std::size_t((n * rows + r) * columns + c)];
+                ASSERT_EQ(to[std::size_t((n * columns + c) * rows + r)], expected);
+                ASSERT_EQ(outer[std::size_t((c * 3 + n) * rows + r)], expected);
+              }
+        }
 }
 
 TEST(Copy, RoundsToSixteenBits) {

@@ -13,8 +13,7 @@
 
 namespace lockstep {
 
-// On a GPU one instruction converts. It makes one NaN of all (PTX ISA, cvt): these give a NaN the host's bits, and
-// leave other numbers as they were converted.
+// On a GPU one instruction converts. It rounds as the host does, and makes one NaN of all (PTX ISA, cvt).
 namespace float16 {
 
 LOCKSTEP_HD inline bool is_nan(std::uint32_t word) { return (word & 0x7fffffffu) > 0x7f800000u; }
@@ -22,21 +21,6 @@ LOCKSTEP_HD inline std::uint16_t half_nan(std::uint32_t word) {
   return std::uint16_t((word >> 16 & 0x8000u) | 0x7e00u);
 }
 LOCKSTEP_HD inline std::uint16_t bfloat16_nan(std::uint32_t word) { return std::uint16_t((word >> 16) | 0x0040u); }
-LOCKSTEP_HD inline std::uint32_t widened_nan(std::uint16_t half) {
-  return std::uint32_t(half & 0x8000u) << 16 | 0x7f800000u | std::uint32_t(half & 0x03ffu) << 13;
-}
-
-LOCKSTEP_HD inline std::uint16_t half_of_card(float value, std::uint16_t converted) {
-  const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
-  return is_nan(word) ? half_nan(word) : converted;
-}
-LOCKSTEP_HD inline float float_of_card(std::uint16_t half, float converted) {
-  return (half & 0x7fffu) > 0x7c00u ? std::bit_cast<float>(widened_nan(half)) : converted;
-}
-LOCKSTEP_HD inline std::uint16_t bfloat16_of_card(float value, std::uint16_t converted) {
-  const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
-  return is_nan(word) ? bfloat16_nan(word) : converted;
-}
 
 }  // namespace float16
 
@@ -62,7 +46,7 @@ class Half {
 #ifdef __CUDA_ARCH__
     std::uint16_t converted;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(converted) : "f"(value));
-    return float16::half_of_card(value, converted);
+    return converted;
 #else
     const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t sign = (word >> 16) & 0x8000u;
@@ -81,7 +65,7 @@ class Half {
 #ifdef __CUDA_ARCH__
     float converted;
     asm("cvt.f32.f16 %0, %1;" : "=f"(converted) : "h"(bits));
-    return float16::float_of_card(bits, converted);
+    return converted;
 #else
     const std::uint32_t sign = std::uint32_t(bits & 0x8000u) << 16;
     const std::uint32_t magnitude = std::uint32_t(bits & 0x7fffu) << 13;
@@ -119,7 +103,7 @@ class BFloat16 {
 #if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 800
     std::uint16_t converted;
     asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(converted) : "f"(value));
-    return float16::bfloat16_of_card(value, converted);
+    return converted;
 #else
     const std::uint32_t word = std::bit_cast<std::uint32_t>(value);
     const std::uint32_t rounded = (word + 0x7fffu + ((word >> 16) & 1u)) >> 16;

@@ -30,14 +30,6 @@ struct TransposeKernel {
         });
   }
 
-  // By elements, where they are written one after the other.
-  std::int64_t items() const { return outer.numel * rows * columns; }
-  LOCKSTEP_HD void item(std::int64_t i) const {
-    const auto at = offsets_at(outer, i / (rows * columns));
-    const std::int64_t r = i / columns % rows, c = i % columns;
-    to[at[0] + r * to_step + c] = from[at[1] + r + c * from_step];
-  }
-
  private:
   void tile(const std::array<std::int64_t, 2>& at, std::int64_t r, std::int64_t c) const {
     T* const target = to + at[0] + r * to_step + c;
@@ -86,3 +78,7 @@ std::optional<TransposeKernel<T>> as_transpose(const TensorImpl& to, const Tenso
 }
 
 }  // namespace lockstep
+
+#ifdef LOCKSTEP_DEVICE_FORMS
+#include "tensor/kernels/transpose_cuda.h"
+#endif

@@ -15,6 +15,10 @@
 #undef __shared__
 #define __shared__ static
 
+// What nvcc is told of registers.
+#undef __launch_bounds__
+#define __launch_bounds__(...)
+
 // Of the thread whose turn it is.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;

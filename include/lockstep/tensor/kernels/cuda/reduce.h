@@ -36,6 +36,9 @@ struct Cut {
   }
 };
 
+// Rows of at least so many elements are worth a block each; a longer one where there are rows for warps enough.
+inline constexpr std::int64_t kLongRow = 1 << 10, kLongRowOfMany = 1 << 13, kManyRows = Cut::kEnoughBlocks * kWarps;
+
 /// The places of one reduction's operands.
 template <class In>
 struct Source {
@@ -169,7 +172,6 @@ __global__ void reduce_partial(const R reducer, const Cut cut, const Walk<2> kep
 template <class R, class Out, class In>
 void enqueue_reduce(const ReduceKernel<R>& kernel, const KernelContext& context) {
   using A = typename R::Accumulator;
-  constexpr std::int64_t kLongRow = 1024;  // worth a block
   const auto& of = kernel.of;
   const In* const in = reinterpret_cast<const In*>(of.in);
   const std::int64_t outputs = of.kept.numel, length = of.reduced.numel;
@@ -180,6 +182,7 @@ void enqueue_reduce(const ReduceKernel<R>& kernel, const KernelContext& context)
   const Target<R, Out> target{reinterpret_cast<Out*>(of.out),
                               cut.pieces > 1 ? static_cast<A*>(context.workspace) : nullptr};
   const std::int64_t rows = cut.outputs * cut.pieces;
+  const bool by_warps = cut.length < (rows < kManyRows ? kLongRow : kLongRowOfMany);
   if (of.columns) {
     const dim3 grid(unsigned((cut.outputs + kWarp - 1) / kWarp), unsigned(cut.pieces));
     launch_grid(reduce_columns<R, Out, In>, grid, dim3(kWarp, kWarps), context, kernel.reducer, cut, in,
@@ -188,13 +191,13 @@ void enqueue_reduce(const ReduceKernel<R>& kernel, const KernelContext& context)
     constexpr int kPack = kPackOf<In>;
     const Source<In> source{in, kept, Walk<1>(of.reduced)};
     if (has_dense_rows<kPack>(in, of.kept, of.reduced)) {
-      if (cut.length < kLongRow)
+      if (by_warps)
         launch_grid(reduce_dense_rows<Team::one_warp, kPack, R, Out, In>, blocks_for(rows, kWarps), kThreads, context,
                     kernel.reducer, cut, in, kept, target);
       else
         launch_grid(reduce_dense_rows<Team::whole_block, kPack, R, Out, In>, blocks_for(rows, 1), kThreads, context,
                     kernel.reducer, cut, in, kept, target);
-    } else if (cut.length < kLongRow)
+    } else if (by_warps)
       launch_grid(reduce_rows<Team::one_warp, R, Out, In>, blocks_for(rows, kWarps), kThreads, context, kernel.reducer,
                   cut, source, target);
     else

@@ -71,7 +71,7 @@ class PackTeam {
         read_(read),
         step_(shape.size),
         first_(int(threadIdx.x) % shape.size),
-        packs_(idle ? 0 : length / kPack) {}
+        packs_(idle ? 0 : Count(length / kPack)) {}
 
   /// Of the whole row, or of no elements.
   template <class A, class Step, class Combine>
@@ -111,19 +111,21 @@ class PackTeam {
   __device__ bool first() const { return team_.first(); }
 
  private:
+  using Count = std::conditional_t<(kSlots > 0), int, std::int64_t>;  // of packs; where they are kept they are few
+
   // This thread's of the first `packs`.
   template <class Visit>
-  __device__ void each_pack(std::int64_t packs, const Visit& visit) const {
-    const auto take = [&](std::int64_t pack, int slot) {
+  __device__ void each_pack(Count packs, const Visit& visit) const {
+    const auto take = [&](Count pack, int slot) {
       read_(pack);
       visit(pack, slot);
     };
     if constexpr (kSlots > 0) {
       unrolled<kSlots>([&](int slot) {
-        if (const std::int64_t pack = first_ + slot * step_; pack < packs) take(pack, slot);
+        if (const Count pack = first_ + slot * step_; pack < packs) take(pack, slot);
       });
     } else {
-      std::int64_t pack = first_;
+      Count pack = first_;
       for (; pack + step_ < packs; pack += 2 * step_) {  // whose loads then overlap
         take(pack, 0);
         take(pack + step_, 0);
@@ -134,7 +136,7 @@ class PackTeam {
 
   RowTeam team_;
   const Read& read_;
-  std::int64_t step_, first_, packs_;
+  Count step_, first_, packs_;
 };
 
 /// Whether f takes any type of rows, and so packs.
@@ -160,8 +162,8 @@ __device__ void run_row_in_packs(const F& f, TeamShape shape, bool idle, std::in
 
 /// Teams take rows in turn.
 template <int kPack, int kSlots, class F, class Out, class... In>
-__global__ void run_rows_in_packs(const F f, const TeamShape shape, const RowsOf<1 + sizeof...(In)> of,
-                                  Out* __restrict__ out, const In*... in) {
+__device__ void take_rows_in_packs(const F& f, const TeamShape& shape, const RowsOf<1 + sizeof...(In)>& of,
+                                   Out* __restrict__ out, const In*... in) {
   const std::int64_t place = int(threadIdx.x) / shape.size;
   // All threads of a block make the same rounds, since teams may meet at its barriers; in the last one some are idle.
   for (std::int64_t first = std::int64_t(blockIdx.x) * shape.rows(); first < of.rows;
@@ -170,6 +172,31 @@ __global__ void run_rows_in_packs(const F f, const TeamShape shape, const RowsOf
     run_row_in_packs<kPack, kSlots>(f, shape, idle, of.lengths[0], of.outer(idle ? of.rows - 1 : first + place),
                                     std::index_sequence_for<In...>(), out, in...);
   }
+}
+template <int kPack, int kSlots, class F, class Out, class... In>
+__global__ void run_rows_in_packs(const F f, const TeamShape shape, const RowsOf<1 + sizeof...(In)> of,
+                                  Out* __restrict__ out, const In*... in) {
+  take_rows_in_packs<kPack, kSlots>(f, shape, of, out, in...);
+}
+/// In 64 registers, which nvcc alone would exceed: the more threads there are, the more rows are on their way.
+template <int kPack, int kSlots, class F, class Out, class... In>
+__global__ void __launch_bounds__(kThreads, 4)
+    run_rows_in_packs_of_few(const F f, const TeamShape shape, const RowsOf<1 + sizeof...(In)> of,
+                             Out* __restrict__ out, const In*... in) {
+  take_rows_in_packs<kPack, kSlots>(f, shape, of, out, in...);
+}
+
+/// Whether a thread keeps few elements enough for that, 32 floats.
+template <int kPack, int kSlots, class... In>
+inline constexpr bool kKeepsFew = kSlots > 0 && kSlots* kPack* int(sizeof...(In)) <= 32 &&
+                                  (std::is_same_v<ComputeType<In>, float> && ...);
+
+template <int kPack, int kSlots, class F, class Out, class... In>
+constexpr auto rows_in_packs() {
+  if constexpr (kKeepsFew<kPack, kSlots, In...>)
+    return run_rows_in_packs_of_few<kPack, kSlots, F, Out, In...>;
+  else
+    return run_rows_in_packs<kPack, kSlots, F, Out, In...>;
 }
 
 /// But for where operands begin.
@@ -201,11 +228,11 @@ void enqueue_packs(const RowKernel<F, Out, In...>& kernel, const RowsOf<1 + size
   const int lanes = int(std::bit_ceil(std::uint64_t(std::min<std::int64_t>(packs, kWarp))));
   const TeamShape shape{packs <= kMany * kWarp ? lanes : kThreads, 1};
   const std::int64_t of_thread = (packs + shape.size - 1) / shape.size;
-  auto* rows = run_rows_in_packs<kPack, 0, F, Out, In...>;
+  auto* rows = rows_in_packs<kPack, 0, F, Out, In...>();
   if (of_thread <= kFew)
-    rows = run_rows_in_packs<kPack, kFew, F, Out, In...>;
+    rows = rows_in_packs<kPack, kFew, F, Out, In...>();
   else if (of_thread <= kMany)
-    rows = run_rows_in_packs<kPack, kMany, F, Out, In...>;
+    rows = rows_in_packs<kPack, kMany, F, Out, In...>();
   launch_grid(rows, dim3(blocks_for(of.rows, shape.rows())), kThreads, context, kernel.f, shape, of, kernel.out,
               static_cast<const In*>(kernel.in[I])...);
 }
