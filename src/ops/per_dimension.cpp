@@ -1,5 +1,6 @@
 #include <lockstep/ops/per_dimension.h>
 
+#include <optional>
 #include <ostream>
 #include <utility>
 
@@ -10,9 +11,10 @@
 namespace lockstep {
 
 Shape PerDimension::over(const char* op, const char* what, int dims, std::int64_t least) const {
-  if (!all_ && each_.rank() != dims)
+  const std::optional<std::int64_t> all = each_.rank() == 1 ? each_[0] : all_;
+  if (!all && each_.rank() != dims)
     throw ShapeError(text("[", op, "] expected one ", what, ", or ", dims, " (one for each dimension), got ", each_));
-  const Shape numbers = all_ ? Shape::filled(dims, *all_) : each_;
+  const Shape numbers = all ? Shape::filled(dims, *all) : each_;
   for (const std::int64_t number : numbers)
     if (number < least)
       throw InvalidArgument(text("[", op, "] expected ", what, " of at least ", least, ", got ", number));

@@ -112,6 +112,13 @@ TEST(LazyConv, TakesItsChannelsFromTheFirstBatch) {
   EXPECT_EQ(values(loaded.weight), values(layer.weight));
 }
 
+TEST(ConvLayer, TakesAListOfOneNumberForAllDimensions) {
+  const Tensor x = randn({1, 2, 5, 5});
+  nn::Conv2d listed(2, 3, {3}, {.stride = {2}, .padding = {1}}), plain(2, 3, 3, {.stride = 2, .padding = 1});
+  plain.load_state_dict(listed.state_dict());
+  EXPECT_EQ(values(listed(x)), values(plain(x)));
+}
+
 TEST(ConvLayerErrors, NameTheLayer) {
   EXPECT_EQ(thrown<InvalidArgument>([] { nn::Conv2d(3, 4, 3, {.groups = 2}); }),
             "[Conv2d] expected groups that divide the channels, got 2 groups of 3 and 4 channels");

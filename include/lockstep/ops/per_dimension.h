@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// `3` or `{3, 5}`.
+/// `3` or `{3, 5}`; `{3}` is `3`.
 class LOCKSTEP_API PerDimension {
  public:
   PerDimension(std::int64_t all) : all_(all) {}
