@@ -36,7 +36,8 @@ struct Cut {
   }
 };
 
-// Rows of at least so many elements are worth a block each; a longer one where there are rows for warps enough.
+// Rows of kLongRow elements and more have a block each; where there are kManyRows of them, rows of kLongRowOfMany and
+// more.
 inline constexpr std::int64_t kLongRow = 1 << 10, kLongRowOfMany = 1 << 13, kManyRows = Cut::kEnoughBlocks * kWarps;
 
 /// The places of one reduction's operands.

@@ -188,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 4)
 
 /// Whether a thread keeps few elements enough for that, 32 floats.
 template <int kPack, int kSlots, class... In>
-inline constexpr bool kKeepsFew = kSlots > 0 && kSlots* kPack* int(sizeof...(In)) <= 32 &&
+inline constexpr bool kKeepsFew = kSlots > 0 && int(sizeof...(In)) * kSlots* kPack <= 32 &&
                                   (std::is_same_v<ComputeType<In>, float> && ...);
 
 template <int kPack, int kSlots, class F, class Out, class... In>
