@@ -140,6 +140,13 @@ class FakeNccl : public ::testing::Test {
       buffers.push_back({streams[std::size_t(rank)], memory[rank].data(), memory[rank].data()});
     communicator.all_reduce(buffers, 25, kFloat32);
   }
+  // For longer than a wait goes on without a look at the other cards.
+  static void work_long(int device) {
+    const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
+    fake::enqueue(
+        gpu::stream_of(card(device).stream(0)).stream.get(), [] {},
+        [end] { return std::chrono::steady_clock::now() > end; });
+  }
   std::string message_at(int rank) {
     try {
       streams[std::size_t(rank)].synchronize();
@@ -211,6 +218,35 @@ TEST_F(FakeNccl, AWaitForACardThatFailsEnds) {
   } catch (const BackendError& error) {
     EXPECT_EQ(error.device, "cuda:1");
   }
+  machine().trapped.clear();
+}
+
+// What does not need the lost card goes on: waits that begin after it was told, and memory that is given back.
+TEST_F(FakeNccl, ALostCardIsToldOnceToWaitsForOthers) {
+  const auto fill_card = [] { empty({std::int64_t(40) << 20}, {.dtype = kUInt8, .device = "cuda:0"}); };
+  fill_card();
+  machine().trapped[1] = "a kernel stopped";
+  work_long(0);
+  empty_cache("cuda:0");  // tells nobody
+  EXPECT_NO_THROW(fill_card());
+  work_long(0);
+  try {
+    streams[0].synchronize();
+    ADD_FAILURE() << "no error";
+  } catch (const BackendError& error) {
+    EXPECT_EQ(error.device, "cuda:1");
+  }
+  work_long(0);
+  EXPECT_NO_THROW(streams[0].synchronize());
+  EXPECT_THROW(streams[1].synchronize(), BackendError);
+  machine().trapped.clear();
+}
+
+TEST_F(FakeNccl, ALostCardIsToldToWhoAsksForIt) {
+  machine().trapped[1] = "a kernel stopped";
+  EXPECT_EQ(cuda::device_count(), 1);
+  work_long(0);
+  EXPECT_NO_THROW(streams[0].synchronize());
   machine().trapped.clear();
 }
 

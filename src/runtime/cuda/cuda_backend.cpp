@@ -30,6 +30,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
+constexpr std::chrono::seconds kPatience(60);          // with work that may wait for a card that is lost
 constexpr std::chrono::milliseconds kBetweenLooks(1);  // for failures: each asks every communicator, or every card
 
 // A user's device: a card, or a share of one.
@@ -41,11 +42,25 @@ struct CudaDevice {
         pinned(index, on_card, issuing),
         fused(index, options.tf32, issuing) {}
 
+  /// Throws BackendError if the card has failed, and remembers that the host hears of it.
+  void check_card() {
+    const std::scoped_lock lock(mutex);
+    if (streams.empty()) return;
+    const CudaStream& stream = *streams.front();
+    try {
+      has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device);
+    } catch (const BackendError&) {
+      loss_told = std::min(loss_told.load(), Clock::now());
+      throw;
+    }
+  }
+
   const int card;
   const DeviceProperties properties;
   DeviceMemory memory;
   PinnedCache pinned;
   FusedPlans fused;
+  std::atomic<Clock::time_point> loss_told = Clock::time_point::max();  ///< When the host heard first that it is lost.
   RankedMutex<LockRank::cuda_device> mutex;
   // Guarded by the mutex:
   std::vector<std::unique_ptr<CudaStream>> streams;      // each lives as long as the device
@@ -101,9 +116,9 @@ class CudaBackend final : public Backend {
   void reach_peers();
   void take_failures();
   void tell_failures();
-  void check_cards();
+  void check_cards(Clock::time_point since);
   template <class Query>
-  void wait_until(Query&& ended);
+  void wait_until(Query&& ended, Clock::duration patience = {});
 
   const CudaOptions options_;
   // Collectives enter the streams of all devices in one order. And while not all ranks of one are launched, nobody does
@@ -141,13 +156,9 @@ CudaBackend::~CudaBackend() {
 // Of a card that has failed for good, every stream answers with its error.
 bool CudaBackend::is_lost(int device) noexcept try {
   if (graphs_.is_active()) return false;  // streams cannot be asked
-  const std::scoped_lock lock(at(device).mutex);
-  if (at(device).streams.empty()) return false;
   use_some_card(at(device).card);
-  const cudaError_t result = cudaStreamQuery(at(device).streams.front()->stream.get());
-  if (result == cudaSuccess) return false;
-  cudaGetLastError();
-  return result != cudaErrorNotReady;
+  at(device).check_card();
+  return false;
 } catch (const BackendError&) {
   return true;
 }
@@ -171,7 +182,7 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
     }
     use_card(at(device).card);
     for (cudaStream_t stream : streams)
-      wait_until([&] { return has_ended(cudaStreamQuery(stream), "cudaStreamQuery", device); });
+      wait_until([&] { return has_ended(cudaStreamQuery(stream), "cudaStreamQuery", device); }, kPatience);
     const std::scoped_lock lock(issuing_);
     at(device).memory.deallocate(memory, bytes);
   } catch (...) {  // the card has failed; the host is told where it synchronizes
@@ -445,30 +456,31 @@ void CudaBackend::tell_failures() {
   std::rethrow_exception(failure);
 }
 
-// CUDA tells the calls about a card alone that it has failed, and not those about a card that waits for it. Throws the
-// failure of a collective, if that is known already: it says more.
-void CudaBackend::check_cards() try {
+// CUDA tells the calls about a card alone that it has failed, and not those about a card that waits for it. Throws
+// where a card has failed that the host had not heard of at `since`; or the failure of a collective, if that is known
+// already: it says more.
+void CudaBackend::check_cards(Clock::time_point since) try {
   if (graphs_.is_active()) return;  // to ask a stream whose work is captured would end the capture
-  for (std::size_t i = 0; i < devices_.size(); ++i) {
-    const std::scoped_lock lock(devices_[i]->mutex);
-    if (!devices_[i]->streams.empty())
-      has_ended(cudaStreamQuery(devices_[i]->streams.front()->stream.get()), "cudaStreamQuery", int(i));
-  }
+  for (const auto& device : devices_)
+    if (device->loss_told.load() >= since) device->check_card();
 } catch (const Error&) {
   tell_failures();
   throw;
 }
 
-// Waits, and looks meanwhile whether a collective or a card has failed, since then what it waits for would never come.
+// Waits, and looks meanwhile whether a collective or a card has failed, since then what it waits for may never come. A
+// card whose loss the host had heard of before is none of those: work that does not need it goes on. Waits longer than
+// kPatience hear of it again; those with `patience` look at no card before.
 template <class Query>
-void CudaBackend::wait_until(Query&& ended) {
+void CudaBackend::wait_until(Query&& ended, Clock::duration patience) {
   constexpr int kSpins = 2000;
-  auto next_look = Clock::now() + kBetweenLooks;
+  const auto begin = Clock::now();
+  auto next_look = begin + kBetweenLooks;
   for (int polls = 0; !ended(); ++polls) {
     if (const auto now = Clock::now(); now >= next_look) {
       next_look = now + kBetweenLooks;
       take_failures();
-      check_cards();
+      if (now - begin >= patience) check_cards(now - begin < kPatience ? begin : Clock::time_point::min());
     }
     if (polls >= kSpins) std::this_thread::sleep_for(std::chrono::microseconds(20));
   }
