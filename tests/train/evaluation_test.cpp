@@ -116,7 +116,9 @@ TEST(Predict, JoinsTheOutputsOfAllBatchesOnTheCpu) {
 
     std::vector<Tensor> batches = {rows.input.narrow(0, 0, 20), rows.input.narrow(0, 20, 3)};  // not tuples
     const auto of_tensors = floats(trainer.predict(net, batches));
-    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(of_tensors[i], got[i], 1e-6);  // products of other sizes
+    const double tolerance =
+        gpus == 0 || are_simulated() ? 0 : 1e-6;  // a card's products of other sizes round elsewhere
+    for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(of_tensors[i], got[i], tolerance);
     const auto [twice, sums] = trainer.predict(net, batches, [](auto& model, const Tensor& batch) {
       const Tensor y = model(batch);
       return std::pair(y * 2., sum(y, {1}));
