@@ -16,12 +16,9 @@
 #include "core/text.h"
 #include "runtime/cuda/communicator.h"
 #include "runtime/cuda/copies.h"
+#include "runtime/cuda/cuda_device.h"
 #include "runtime/cuda/cuda_graphs.h"
-#include "runtime/cuda/cuda_stream.h"
-#include "runtime/cuda/device_memory.h"
-#include "runtime/cuda/fused_plans.h"
 #include "runtime/cuda/nccl_calls.h"
-#include "runtime/cuda/pinned_cache.h"
 #include "runtime/transport.h"
 
 namespace lockstep {
@@ -32,40 +29,6 @@ using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(60);          // with work that may wait for a card that is lost
 constexpr std::chrono::milliseconds kBetweenLooks(1);  // for failures: each asks every communicator, or every card
-
-// A user's device: a card, or a share of one.
-struct CudaDevice {
-  CudaDevice(int index, int on_card, DeviceProperties about, const CudaOptions& options, IssuingMutex& issuing)
-      : card(on_card),
-        properties(std::move(about)),
-        memory(index, properties.memory_bytes, options.arena_bytes),
-        pinned(index, on_card, issuing),
-        fused(index, options.tf32, issuing) {}
-
-  /// Throws BackendError if the card has failed, and remembers that the host hears of it.
-  void check_card() {
-    const std::scoped_lock lock(mutex);
-    if (streams.empty()) return;
-    const CudaStream& stream = *streams.front();
-    try {
-      has_ended(cudaStreamQuery(stream.stream.get()), "cudaStreamQuery", stream.device);
-    } catch (const BackendError&) {
-      loss_told = std::min(loss_told.load(), Clock::now());
-      throw;
-    }
-  }
-
-  const int card;
-  const DeviceProperties properties;
-  DeviceMemory memory;
-  PinnedCache pinned;
-  FusedPlans fused;
-  std::atomic<Clock::time_point> loss_told = Clock::time_point::max();  ///< When the host heard first that it is lost.
-  RankedMutex<LockRank::cuda_device> mutex;
-  // Guarded by the mutex:
-  std::vector<std::unique_ptr<CudaStream>> streams;      // each lives as long as the device
-  std::vector<std::unique_ptr<CudaEvent>> spare_events;  // to be recorded again: making one needs its card current
-};
 
 class CudaBackend final : public Backend {
  public:
