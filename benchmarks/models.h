@@ -65,35 +65,30 @@ struct ResNetOnImages : Images {
   static ResNet18<> net() { return ResNet18<>(); }
 };
 
-// 4 layers of width 256 with 4 heads, 8 texts of 128 tokens, vocabulary 4096, AdamW.
-struct SmallGpt {
-  static constexpr const char* kName = "gpt";
-  static constexpr std::int64_t kVocabulary = 4096, kTexts = 8, kLength = 128;
+// A Gpt on random texts, and AdamW.
+template <std::int64_t vocabulary, std::int64_t texts, std::int64_t length, std::int64_t width, std::int64_t heads,
+          int layers>
+struct GptOnTexts {
   static Gpt net() {
-    return Gpt({.vocabulary = kVocabulary, .length = kLength, .width = 256, .heads = 4, .layers = 4});
+    return Gpt({.vocabulary = vocabulary, .length = length, .width = width, .heads = heads, .layers = layers});
   }
-  static Tensor input() { return lockstep::randint(0, kVocabulary, {kTexts, kLength}); }
-  static Tensor target() { return lockstep::randint(0, kVocabulary, {kTexts, kLength}); }
+  static Tensor input() { return lockstep::randint(0, vocabulary, {texts, length}); }
+  static Tensor target() { return lockstep::randint(0, vocabulary, {texts, length}); }
   static Tensor loss(const Tensor& scores, const Tensor& target) {
-    return lockstep::nn::cross_entropy(scores.view({-1, kVocabulary}), target.view({-1}));
+    return lockstep::nn::cross_entropy(scores.view({-1, vocabulary}), target.view({-1}));
   }
   static lockstep::optim::AdamW optimizer(const Parameters& parameters) {
     return lockstep::optim::AdamW(parameters, {.lr = 3e-4});
   }
 };
 
-// GPT-2 as it was published, small: 12 layers of width 768 with 12 heads, 8 texts of 1024 tokens. For a GPU.
-struct Gpt2 : SmallGpt {
-  static constexpr std::int64_t kVocabulary = 50304, kTexts = 8, kLength = 1024;
-  static Gpt net() {
-    return Gpt({.vocabulary = kVocabulary, .length = kLength, .width = 768, .heads = 12, .layers = 12});
-  }
-  static Tensor input() { return lockstep::randint(0, kVocabulary, {kTexts, kLength}); }
-  static Tensor target() { return lockstep::randint(0, kVocabulary, {kTexts, kLength}); }
-  static Tensor loss(const Tensor& scores, const Tensor& target) {
-    return lockstep::nn::cross_entropy(scores.view({-1, kVocabulary}), target.view({-1}));
-  }
+// 4 layers of width 256 with 4 heads, 8 texts of 128 tokens, vocabulary 4096.
+struct SmallGpt : GptOnTexts<4096, 8, 128, 256, 4, 4> {
+  static constexpr const char* kName = "gpt";
 };
+
+// GPT-2 as it was published, small, its vocabulary rounded up to a multiple of 128; 8 texts of 1024 tokens. For a GPU.
+using Gpt2 = GptOnTexts<50304, 8, 1024, 768, 12, 12>;
 
 // Two layers 128 -> 256, 32 sequences of 64 steps; the last step feeds a classifier. Adam.
 struct Lstm : Classifier {

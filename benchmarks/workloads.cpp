@@ -103,8 +103,8 @@ void products() {
 // Eight floats: what dispatch, allocation and the graph cost.
 void small() {
   const TensorOptions options = there();
-  const Tensor a = randn({8}, there()), matrix = randn({8, 8}, there()), ones_of_8 = ones({8}, there());
-  Tensor b = randn({8}, there());
+  const Tensor a = randn({8}, options), matrix = randn({8, 8}, options), ones_of_8 = ones({8}, options);
+  Tensor b = randn({8}, options);
   {
     const NoGrad guard;
     bench::run("small/add", [&] { a + b; });
