@@ -72,7 +72,7 @@ bool is_same(const std::source_location& a, const Site& b) { return a.line() == 
 class Block {
  public:
   /// Runs one block to its end, or throws.
-  void run(const std::function<void()>& kernel, std::mt19937& random);
+  void run(const std::function<void()>& kernel, std::minstd_rand& random);
   unsigned lane() const { return current_->lane(); }
 
   void synchronize(std::source_location site);
@@ -94,7 +94,7 @@ class Block {
   [[noreturn]] void report_deadlock() const;
 
   const std::function<void()>* kernel_ = nullptr;
-  std::mt19937* random_ = nullptr;
+  std::minstd_rand* random_ = nullptr;
   Order order_ = Order::forward;
   std::vector<Thread> threads_;
   std::vector<Thread*> turns_;  // threads that have not begun, the next last
@@ -116,12 +116,14 @@ void Block::prepare() {
   threads_.assign(std::size_t(size.x) * size.y * size.z, {});
   turns_.clear();
   woken_.clear();
-  for (std::size_t i = 0; i < threads_.size(); ++i) {
-    const auto number = unsigned(i);
-    threads_[i].number = number;
-    threads_[i].index = {number % size.x, number / size.x % size.y, number / size.x / size.y};
-    turns_.push_back(&threads_[i]);
-  }
+  Thread* thread = threads_.data();
+  for (unsigned z = 0; z < size.z; ++z)
+    for (unsigned y = 0; y < size.y; ++y)
+      for (unsigned x = 0; x < size.x; ++x, ++thread) {
+        thread->number = unsigned(turns_.size());
+        thread->index = {x, y, z};
+        turns_.push_back(thread);
+      }
   if (order_ == Order::forward) std::ranges::reverse(turns_);
   if (order_ == Order::shuffled) std::ranges::shuffle(turns_, *random_);
   idle_.clear();
@@ -131,7 +133,7 @@ void Block::prepare() {
   at_barrier_ = ended_ = 0;
 }
 
-void Block::run(const std::function<void()>& kernel, std::mt19937& random) {
+void Block::run(const std::function<void()>& kernel, std::minstd_rand& random) {
   const Unobserved scope;
   kernel_ = &kernel;
   random_ = &random;
@@ -369,7 +371,7 @@ std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::so
 }
 
 void run_grid(dim3 blocks, dim3 threads, const std::function<void()>& kernel) {
-  std::mt19937 random(20'261'121);
+  std::minstd_rand random(20'261'121);  // which, unlike others, costs nothing to begin: most grids are short
   std::vector<uint3> order;
   for (unsigned z = 0; z < blocks.z; ++z)
     for (unsigned y = 0; y < blocks.y; ++y)

@@ -159,30 +159,24 @@ Fiber::~Fiber() {
 }
 
 #ifdef __SANITIZE_THREAD__
-namespace {
-void ignore() {
+Unobserved::Unobserved() {
   AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
   AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
 }
-void heed() {
+Unobserved::~Unobserved() {
   AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
   AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
 }
-}  // namespace
+Observed::Observed() {
+  AnnotateIgnoreWritesEnd(__FILE__, __LINE__);
+  AnnotateIgnoreReadsEnd(__FILE__, __LINE__);
+}
+Observed::~Observed() {
+  AnnotateIgnoreReadsBegin(__FILE__, __LINE__);
+  AnnotateIgnoreWritesBegin(__FILE__, __LINE__);
+}
 void published(void* at) { __tsan_release(at); }
 void observed(void* at) { __tsan_acquire(at); }
-#else
-namespace {
-void ignore() {}
-void heed() {}
-}  // namespace
-void published(void*) {}
-void observed(void*) {}
 #endif
-
-Unobserved::Unobserved() { ignore(); }
-Unobserved::~Unobserved() { heed(); }
-Observed::Observed() { heed(); }
-Observed::~Observed() { ignore(); }
 
 }  // namespace lockstep::emulation

@@ -57,4 +57,13 @@ class Observed {
 void published(void* at);
 void observed(void* at);
 
+#ifndef __SANITIZE_THREAD__
+inline Unobserved::Unobserved() {}
+inline Unobserved::~Unobserved() {}
+inline Observed::Observed() {}
+inline Observed::~Observed() {}
+inline void published(void*) {}
+inline void observed(void*) {}
+#endif
+
 }  // namespace lockstep::emulation

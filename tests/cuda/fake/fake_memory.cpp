@@ -1,6 +1,9 @@
 // Memory of the fake CUDA runtime, and copies.
 #include <sys/mman.h>
+#include <unistd.h>
 
+#include <algorithm>
+#include <cstddef>
 #include <cstdint>
 #include <cstdlib>
 #include <cstring>
@@ -8,6 +11,7 @@
 #include <memory>
 #include <set>
 #include <utility>
+#include <vector>
 
 #include "cuda/fake/fake_work.h"
 
@@ -28,13 +32,44 @@ std::size_t used(int card) {
   return bytes;
 }
 
+// Memory full of bytes 0xff, which are NaNs in every type of floats. Null: there is none.
+#ifdef __SANITIZE_ADDRESS__
+std::byte* allocate(std::size_t bytes) {  // with what AddressSanitizer has around it
+  void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  return memory ? static_cast<std::byte*>(std::memset(memory, 0xff, bytes)) : nullptr;
+}
+void deallocate(void* memory, std::size_t) { std::free(memory); }
+#else
+// Pages of one file, over and over: a page becomes the card's own where it is written. Most of what the library's
+// allocator takes from a card is not.
+std::byte* allocate(std::size_t bytes) {
+  constexpr std::size_t kFileBytes = std::size_t(2) << 20;
+  static const int file = [] {
+    const std::vector<std::byte> content(kFileBytes, std::byte(0xff));
+    const int made = ::memfd_create("0xff", MFD_CLOEXEC);
+    return ::write(made, content.data(), kFileBytes) == ssize_t(kFileBytes) ? made : -1;
+  }();
+  void* const memory = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (memory == MAP_FAILED) return nullptr;
+  auto* const begin = static_cast<std::byte*>(memory);
+  for (std::size_t done = 0; done < bytes; done += kFileBytes)
+    if (::mmap(begin + done, std::min(bytes - done, kFileBytes), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_FIXED, file,
+               0) == MAP_FAILED) {
+      ::munmap(memory, bytes);
+      return nullptr;
+    }
+  return begin;
+}
+void deallocate(void* memory, std::size_t bytes) { ::munmap(memory, bytes); }
+#endif
+
 cudaError_t make_memory(void** memory, std::size_t bytes, int card) {
   const auto held = lock();
   if (card >= 0 && used(card) + bytes > machine().card_bytes) return cudaErrorMemoryAllocation;
   const bool usable = !machine().address_only || card < 0;
   if (usable) {
-    *memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
-    std::memset(*memory, 0xff, bytes);
+    *memory = allocate(bytes);
+    if (*memory == nullptr) return cudaErrorMemoryAllocation;
   } else {
     *memory = ::mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (*memory == MAP_FAILED) return cudaErrorMemoryAllocation;
@@ -52,7 +87,7 @@ cudaError_t release(void* memory) {
     return cudaErrorInvalidValue;
   }
   if (found->second.usable)
-    std::free(memory);
+    deallocate(memory, found->second.bytes);
   else
     ::munmap(memory, found->second.bytes);
   memories.erase(found);
