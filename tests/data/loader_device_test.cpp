@@ -19,6 +19,7 @@
 #include <lockstep/runtime/trace.h>
 #include <lockstep/tensor/creation.h>
 
+#include "support/no_devices.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "tensor/kernels/launch.h"

@@ -17,6 +17,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/no_devices.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"

@@ -33,6 +33,14 @@ std::string kind_of_devices() {
   return kind ? kind : "sim";
 }
 
+bool are_emulated() {
+#ifdef LOCKSTEP_CUDA_EMULATED
+  return !are_simulated();
+#else
+  return false;
+#endif
+}
+
 // Devices on cards, in place of what was there before.
 struct TestDevices::Cards {
   Cards(const std::string& kind, int count) {
@@ -72,9 +80,5 @@ TestDevices::TestDevices(int count) {
 }
 
 TestDevices::~TestDevices() = default;
-
-NoDevices::NoDevices() : outer_(exchange_accelerators(std::make_shared<DeviceSet>(nullptr))) {}
-
-NoDevices::~NoDevices() { exchange_accelerators(std::move(outer_)); }
 
 }  // namespace lockstep

@@ -15,10 +15,10 @@
 
 namespace lockstep {
 
-class DeviceSet;
-
 std::string kind_of_devices();
 inline bool are_simulated() { return kind_of_devices() == "sim"; }
+/// Whether they compute as slowly as emulated cards do, which is thousands of times slower than a card.
+bool are_emulated();
 
 /// For a scope. Nested scopes hide the outer one's devices.
 class TestDevices {
@@ -32,18 +32,6 @@ class TestDevices {
   struct Cards;
   std::unique_ptr<SimulatedDevices> simulated_;
   std::unique_ptr<Cards> cards_;
-};
-
-/// For a scope: a machine without a GPU.
-class NoDevices {
- public:
-  NoDevices();
-  ~NoDevices();
-  NoDevices(const NoDevices&) = delete;
-  NoDevices& operator=(const NoDevices&) = delete;
-
- private:
-  std::shared_ptr<DeviceSet> outer_;
 };
 
 }  // namespace lockstep

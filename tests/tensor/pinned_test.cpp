@@ -14,6 +14,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "support/no_devices.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "tensor/copy.h"

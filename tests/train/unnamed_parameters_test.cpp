@@ -10,6 +10,7 @@
 #include <lockstep/parallel/data_parallel.h>
 #include <lockstep/tensor/creation.h>
 
+#include "support/no_devices.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "train/fit_job.h"

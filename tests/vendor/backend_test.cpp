@@ -22,7 +22,7 @@
 #include "runtime/cuda/pinned_cache.h"
 #include "runtime/cuda/vendor_library.h"
 #include "runtime/cuda/vendor_tables.h"
-#include "support/test_devices.h"
+#include "support/no_devices.h"
 
 namespace lockstep::gpu {
 namespace {
