@@ -17,7 +17,7 @@ namespace lockstep {
 
 std::string kind_of_devices();
 inline bool are_simulated() { return kind_of_devices() == "sim"; }
-/// Whether they compute as slowly as emulated cards do, which is thousands of times slower than a card.
+/// Whether cards are emulated, which compute thousands of times slower than a GPU.
 bool are_emulated();
 
 /// For a scope. Nested scopes hide the outer one's devices.
