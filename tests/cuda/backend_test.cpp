@@ -110,6 +110,18 @@ TEST(FakeCuda, CardsWithoutRoomForAnotherPeerCopyThroughTheHost) {
   EXPECT_EQ(x.to("cuda:0").to("cuda:1").to("cpu").to_vector<std::int64_t>(), x.to_vector<std::int64_t>());
 }
 
+// So that what a test reads and nothing has written is seen in its results. And what is written is in one place.
+TEST(FakeCuda, FreshMemoryIsFullOfNaNs) {
+  const FakeDevices devices({.cards = {0}});
+  const Shape shape = {std::int64_t(5) << 18};  // 5 MiB
+  const auto is_nan = [](float x) { return std::isnan(x); };
+  EXPECT_TRUE(std::ranges::all_of(empty(shape, {.device = "cuda:0"}).to_vector<float>(), is_nan));
+  const Tensor written = zeros(shape).to("cuda:0");
+  const Tensor fresh = empty({std::int64_t(40) << 18}, {.device = "cuda:0"});
+  EXPECT_EQ(written.to_vector<float>(), zeros(shape).to_vector<float>());
+  EXPECT_TRUE(std::ranges::all_of(fresh.to_vector<float>(), is_nan));
+}
+
 TEST(FakeCuda, OtherCardsAreLeftAlone) {
   const FakeDevices devices({.cards = {1, 2}});
   std::thread([] {  // a new one's current card is the first
