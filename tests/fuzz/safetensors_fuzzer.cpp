@@ -26,7 +26,7 @@ void require(bool condition, const char* what) {
 }
 
 safetensors::Contents read(std::string_view bytes, bool verify) {
-  testing::MemorySource source(bytes);
+  lockstep::testing::MemorySource source(bytes);
   return safetensors::read(source, {.verify = verify});
 }
 
@@ -39,7 +39,7 @@ void try_verified(std::string_view bytes, const safetensors::Contents& unverifie
     require(error.offset <= bytes.size(), "an offset within the file");
     return;
   }
-  require(testing::same(contents.tensors, unverified.tensors), "the same tensors with checksums");
+  require(lockstep::testing::same(contents.tensors, unverified.tensors), "the same tensors with checksums");
   require(contents.metadata == unverified.metadata, "the same metadata with checksums");
 }
 
@@ -58,9 +58,9 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   std::size_t bytes = 0;
   for (const auto& [key, tensor] : contents.tensors) bytes += std::size_t(tensor.numel()) * size_of(tensor.dtype());
   require(bytes <= size, "no more data than the file has");
-  const std::string written = testing::written(contents.tensors, contents.metadata);
+  const std::string written = lockstep::testing::written(contents.tensors, contents.metadata);
   const safetensors::Contents again = read(written, true);
-  require(testing::same(again.tensors, contents.tensors), "the same tensors from what was written");
+  require(lockstep::testing::same(again.tensors, contents.tensors), "the same tensors from what was written");
   require(again.metadata == contents.metadata, "the same metadata from what was written");
   return 0;
 }

@@ -24,7 +24,7 @@ void require(bool condition, const char* what) {
 }
 
 void read_file(std::string_view bytes) {
-  testing::MemorySource source(bytes);
+  lockstep::testing::MemorySource source(bytes);
   const safetensors::Contents contents = torch_file::read(source, {.verify = false});
   std::set<const Storage*> storages;
   std::size_t held = 0;
