@@ -5,10 +5,11 @@ function(lockstep_cxx_options target)
   endforeach()
 endfunction()
 
-# Joins sources of one folder into one that the compiler reads headers for once. That took a third of the processor time
-# for src/nn and tests/nn (GCC 12). Folders are not mixed: they may give one name to different things. A file's own name
-# says whether a part begins with it, and gives the part its name: a new file changes one part alone. Parts of programs
-# are twice as long as those of libraries, which are optimized: what their sources instantiate is mostly the same.
+# Joins sources of one layer into parts that the compiler reads headers for once. That took a third of the processor time
+# for src/nn and tests/nn (GCC 12). Layers are not mixed: they may give one name to different things. Where a part is not
+# short, a file's own name says whether another begins with it, and gives that its name: a new file changes one part alone.
+# Parts of programs are twice as long as those of libraries, which are optimized: what their sources instantiate is mostly
+# the same.
 function(lockstep_join_sources target)
   get_target_property(sources ${target} SOURCES)
   list(FILTER sources INCLUDE REGEX "\\.cpp$")
@@ -20,15 +21,18 @@ function(lockstep_join_sources target)
     set(most_bytes 120000)
     set(begins "^0")
   endif()
+  math(EXPR short_bytes "${most_bytes} / 4")
+  set(last_layer /)
   foreach(source IN LISTS sources)
     cmake_path(ABSOLUTE_PATH source OUTPUT_VARIABLE path)
     cmake_path(RELATIVE_PATH path BASE_DIRECTORY ${CMAKE_CURRENT_SOURCE_DIR} OUTPUT_VARIABLE name)
-    cmake_path(GET path PARENT_PATH folder)
+    cmake_path(GET name PARENT_PATH folder)
+    string(REGEX REPLACE "^((\\.\\./)*[^/]+)/.*" "\\1" layer "${folder}")
     file(SIZE ${path} size)
     string(MD5 hash ${name})
-    if(NOT folder STREQUAL last_folder OR hash MATCHES "${begins}" OR bytes GREATER most_bytes)
+    if(NOT "${layer}" STREQUAL last_layer OR bytes GREATER most_bytes OR (hash MATCHES "${begins}" AND bytes GREATER short_bytes))
       string(MAKE_C_IDENTIFIER ${name} part)
-      set(last_folder ${folder})
+      set(last_layer "${layer}")
       set(bytes 0)
     endif()
     math(EXPR bytes "${bytes} + ${size}")
@@ -78,6 +82,10 @@ function(lockstep_target target)
   get_target_property(type ${target} TYPE)
   if(NOT type STREQUAL "EXECUTABLE" AND NOT LOCKSTEP_SANITIZE)
     lockstep_cxx_options(${target} -ffunction-sections -fdata-sections)
+  endif()
+  # What does not see its declaration does not see LOCKSTEP_API either, and is hidden in a shared library.
+  if(NOT type STREQUAL "EXECUTABLE" AND CMAKE_CXX_COMPILER_ID STREQUAL "GNU")
+    lockstep_cxx_options(${target} -Wmissing-declarations)
   endif()
   # No value changes by these; square roots and comparisons become vector instructions.
   lockstep_cxx_options(${target} -fno-math-errno -fno-trapping-math)

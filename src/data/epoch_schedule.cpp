@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <lockstep/core/error.h>
+#include <lockstep/data/loader.h>
 #include <lockstep/data/sampler.h>
 
 #include "core/text.h"

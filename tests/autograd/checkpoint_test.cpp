@@ -30,7 +30,7 @@ using testing::values;
 
 Tensor leaf(const Tensor& x) { return x.clone().detach().requires_grad_(); }
 
-struct Block {
+struct Residual {
   Tensor first = leaf(randn({6, 4}));
   Tensor second = leaf(randn({4, 6}));
   double p = 0.4;
@@ -47,9 +47,9 @@ struct Result {
   bool operator==(const Result&) const = default;
 };
 
-Result train(const Block& like, const Tensor& input, bool checkpointed) {
+Result train(const Residual& like, const Tensor& input, bool checkpointed) {
   manual_seed(7);
-  Block block{leaf(like.first), leaf(like.second), like.p};
+  Residual block{leaf(like.first), leaf(like.second), like.p};
   const Tensor x = leaf(input);
   Tensor h = x;
   for (int i = 0; i < 3; ++i) h = checkpointed ? checkpoint([&](const Tensor& y) { return block(y); }, h) : block(h);
@@ -62,7 +62,7 @@ Result train(const Block& like, const Tensor& input, bool checkpointed) {
 TEST(Checkpoint, GivesTheSameBitsUnderDropout) {
   const TestDevices devices(1);
   for (const char* device : {"cpu", "cuda:0"}) {
-    Block block;
+    Residual block;
     block.first = block.first.detach().to(device);
     block.second = block.second.detach().to(device);
     const Tensor x = randn({5, 4}).to(device);
@@ -71,7 +71,7 @@ TEST(Checkpoint, GivesTheSameBitsUnderDropout) {
 }
 
 TEST(Checkpoint, LeavesTheRandomSequenceWhereItIs) {
-  Block block;
+  Residual block;
   const Tensor x = leaf(randn({5, 4}));
   const Tensor y = checkpoint([&](const Tensor& in) { return block(in); }, x);
   const GeneratorState before = current_generator();
@@ -80,7 +80,7 @@ TEST(Checkpoint, LeavesTheRandomSequenceWhereItIs) {
 }
 
 TEST(Checkpoint, MayContainCheckpoints) {
-  Block a, b;
+  Residual a, b;
   const Tensor x = randn({5, 4});
   const auto run = [&](bool checkpointed) {
     manual_seed(3);
@@ -120,7 +120,7 @@ TEST(Checkpoint, HasGradientsOfGradients) {
 }
 
 TEST(Checkpoint, EntersTheAutocastRegionAgain) {
-  Block block;
+  Residual block;
   block.p = 0;
   const Tensor x = randn({5, 4});
   const auto run = [&](bool checkpointed) {
@@ -169,7 +169,7 @@ TEST(Checkpoint, KeepsNothingBehindACheckpointInIt) {
 
 TEST(Checkpoint, RecordsNothingWithoutGradients) {
   const NoGrad guard;
-  Block block;
+  Residual block;
   EXPECT_FALSE(checkpoint([&](const Tensor& y) { return block(y); }, randn({5, 4})).requires_grad());
 }
 

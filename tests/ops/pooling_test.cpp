@@ -96,7 +96,7 @@ Tensor channels_last(const Tensor& x) {
   return x.permute(to_last).contiguous().permute(back);
 }
 
-Tensor with_gaps(const Tensor& x) { return stack({x, x}, x.dim()).select(x.dim(), 1); }
+Tensor spread(const Tensor& x) { return stack({x, x}, x.dim()).select(x.dim(), 1); }
 
 class Pooling : public ::testing::TestWithParam<Case> {
  protected:
@@ -104,7 +104,7 @@ class Pooling : public ::testing::TestWithParam<Case> {
   void expect_everywhere(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Shape& sizes,
                          const std::vector<double>& expected, double tolerance = 1e-12) const {
     for (const Tensor& place : {x, x.cuda()})
-      for (const Tensor& laid_out : {place, channels_last(place), with_gaps(place)}) {
+      for (const Tensor& laid_out : {place, channels_last(place), spread(place)}) {
         const Tensor got = f(laid_out);
         ASSERT_EQ(got.sizes(), sizes);
         const std::vector<double> actual = values(got);
@@ -210,7 +210,7 @@ TEST_P(Pooling, GradientsAreAdjoint) {
   const auto pooled = [&](const Tensor& v) { return avg_pool(v, {.count_include_pad = false}); };
   if (c.dilation != Numbers{1, 1, 1}) return;
   for (const Tensor& place : {x, x.cuda()})
-    for (const Tensor& v : {place, channels_last(place), with_gaps(place)}) {
+    for (const Tensor& v : {place, channels_last(place), spread(place)}) {
       const Tensor y = pooled(v);
       const Tensor weights = arange(1, double(y.numel() + 1), 1, {.dtype = kFloat64, .device = y.device()});
       const double forward = sum(y.reshape({y.numel()}) * weights).item<double>();

@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kInfinity = std::numeric_limits<double>::infinity();
+constexpr double kMasked = -std::numeric_limits<double>::infinity();
 
 // Heads that share a key lie along a dimension of their own, against which the key broadcasts.
 Tensor grouped(const Tensor& x, std::int64_t groups) {
@@ -34,13 +34,12 @@ Tensor weights_of(const AttentionInputs& in) {
   Tensor scores = matmul(grouped(in.query * in.scale, groups), in.key.unsqueeze(2).transpose(-1, -2));
   if (in.causal) {
     const TensorOptions here = {.device = in.query.device()};
-    scores =
-        masked_fill(scores, gt(arange(double(keys), here), arange(double(queries), here).unsqueeze(1)), -kInfinity);
+    scores = masked_fill(scores, gt(arange(double(keys), here), arange(double(queries), here).unsqueeze(1)), kMasked);
   }
   if (!in.mask.defined() || keys == 0) return softmax(scores, -1);
   scores = scores + grouped(in.mask.expand({in.query.size(0), in.query.size(1), queries, keys}), groups);
   // Of a query that sees nothing softmax is NaN, and so would be its gradient.
-  const Tensor blind = eq(amax(scores.detach(), {-1}, true), -kInfinity);
+  const Tensor blind = eq(amax(scores.detach(), {-1}, true), kMasked);
   return masked_fill(softmax(masked_fill(scores, blind, 0), -1), blind, 0);
 }
 

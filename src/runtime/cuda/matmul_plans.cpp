@@ -18,13 +18,13 @@ using Layout = std::unique_ptr<cublasLtMatrixLayoutOpaque_t, DestroyCublas<&Cubl
 using Preference =
     std::unique_ptr<cublasLtMatmulPreferenceOpaque_t, DestroyCublas<&CublasLt::cublasLtMatmulPreferenceDestroy>>;
 
-struct Types {
+struct MatmulTypes {
   cudaDataType_t elements;
   cudaDataType_t scale;
   cublasComputeType_t compute;
 };
 
-Types types_of(DType dtype, bool tf32) {
+MatmulTypes types_of(DType dtype, bool tf32) {
   switch (dtype) {
     case kFloat16: return {CUDA_R_16F, CUDA_R_32F, CUBLAS_COMPUTE_32F};
     case kBFloat16: return {CUDA_R_16BF, CUDA_R_32F, CUBLAS_COMPUTE_32F};
@@ -137,7 +137,7 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
 // Nothing if cuBLASLt has no algorithm.
 std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Key& key,
                                                        cublasLtEpilogue_t epilogue) const {
-  const Types types = types_of(m.dtype, tf32_);
+  const MatmulTypes types = types_of(m.dtype, tf32_);
   const Setter set{device_};
   Plan plan;
   cublasLtMatmulDesc_t description = nullptr;

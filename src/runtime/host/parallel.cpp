@@ -19,7 +19,7 @@ namespace {
 
 constexpr int kMaxThreads = 1024;
 RankedMutex<LockRank::thread_limit> limit_mutex;
-std::unique_ptr<tbb::global_control> limit;
+std::unique_ptr<tbb::global_control> thread_limit;
 
 }  // namespace
 
@@ -27,7 +27,8 @@ void set_num_threads(int threads) {
   if (threads < 1 || threads > kMaxThreads)
     throw InvalidArgument(text("[set_num_threads] expected from 1 to ", kMaxThreads, ", got ", threads));
   const std::scoped_lock lock(limit_mutex);
-  limit = std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, std::size_t(threads));
+  thread_limit =
+      std::make_unique<tbb::global_control>(tbb::global_control::max_allowed_parallelism, std::size_t(threads));
 }
 
 int num_threads() { return int(tbb::global_control::active_value(tbb::global_control::max_allowed_parallelism)); }
