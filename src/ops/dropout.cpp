@@ -90,8 +90,9 @@ struct DropoutKernel {
     std::uint32_t words[4][kBlockLanes], in_order[kWords];
     for (const std::int64_t end = at + length; at < end;) {
       const std::int64_t skip = global % 4, taken = std::min(end - at, kWords - skip);
-      make_blocks(start, std::uint64_t(global / 4), words);
-      for (int lane = 0; lane < kBlockLanes; ++lane)
+      const int blocks = int((skip + taken + 3) / 4);
+      make_blocks(start, std::uint64_t(global / 4), blocks, words);
+      for (int lane = 0; lane < blocks; ++lane)
         for (int i = 0; i < 4; ++i) in_order[4 * lane + i] = words[i][lane];
       for (std::int64_t i = 0; i < taken; ++i)
         out[at + i] = in_order[skip + i] < mask.threshold ? T(0) : T(ComputeType<T>(x[at + i]) * scale);

@@ -27,7 +27,7 @@ struct PhiloxKey {
 
 inline constexpr int kPhiloxRounds = 10;
 
-LOCKSTEP_HD inline PhiloxBlock philox_round(const PhiloxBlock& x, const PhiloxKey& key) {
+[[gnu::always_inline]] LOCKSTEP_HD inline PhiloxBlock philox_round(const PhiloxBlock& x, const PhiloxKey& key) {
   const std::uint32_t a = 0xD2511F53u, b = 0xCD9E8D57u;
   return {{std::uint32_t(std::uint64_t(b) * x.words[2] >> 32) ^ x.words[1] ^ key.words[0], b * x.words[2],
            std::uint32_t(std::uint64_t(a) * x.words[0] >> 32) ^ x.words[3] ^ key.words[1], a * x.words[0]}};

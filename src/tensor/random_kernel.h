@@ -103,17 +103,20 @@ inline std::uint64_t blocks_for(std::int64_t count, int per_block) noexcept {
 inline constexpr int kBlockLanes = 64;  ///< Blocks made at once: what fits the first cache.
 
 /// words[i][lane] = word i of block first + lane of a sequence. Step by step over all lanes, so that each step becomes
-/// vector instructions.
-inline void make_blocks(const GeneratorState& start, std::uint64_t first, std::uint32_t (&words)[4][kBlockLanes]) {
-  const auto store = [&](int lane, const PhiloxBlock& block) {
-    for (int i = 0; i < 4; ++i) words[i][lane] = block.words[i];
-  };
+/// vector instructions; inlined, so that it becomes those of the caller.
+[[gnu::always_inline]] inline void make_blocks(const GeneratorState& start, std::uint64_t first, int lanes,
+                                               std::uint32_t (&words)[4][kBlockLanes]) {
   const std::uint64_t from = start.offset + first;
-  for (int lane = 0; lane < kBlockLanes; ++lane) store(lane, philox_counter(start.stream, from + std::uint64_t(lane)));
+  for (int lane = 0; lane < lanes; ++lane) {
+    const PhiloxBlock counter = philox_counter(start.stream, from + std::uint64_t(lane));
+    for (int i = 0; i < 4; ++i) words[i][lane] = counter.words[i];
+  }
   PhiloxKey key = philox_key(start.seed);
   for (int round = 0; round < kPhiloxRounds; ++round, key = key.next())
-    for (int lane = 0; lane < kBlockLanes; ++lane)
-      store(lane, philox_round({{words[0][lane], words[1][lane], words[2][lane], words[3][lane]}}, key));
+    for (int lane = 0; lane < lanes; ++lane) {
+      const PhiloxBlock block = philox_round({{words[0][lane], words[1][lane], words[2][lane], words[3][lane]}}, key);
+      for (int i = 0; i < 4; ++i) words[i][lane] = block.words[i];
+    }
 }
 
 /// out[0 .. count) from the blocks that begin at `start`. `out` is dense.
@@ -164,7 +167,7 @@ struct RandomKernel {
 
   void make_many(const GeneratorState& start, std::int64_t first, T* to) const {
     std::uint32_t words[4][kBlockLanes];
-    make_blocks(start, std::uint64_t(first), words);
+    make_blocks(start, std::uint64_t(first), kBlockLanes, words);
     const Distribution distribute = distribution;
     T numbers[kPer][kLanes];
     for (int lane = 0; lane < kLanes; ++lane) {
