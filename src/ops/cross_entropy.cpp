@@ -55,6 +55,7 @@ struct Form {
 template <class T>
 struct Losses {
   using C = ComputeType<T>;
+  using Wide = Losses<C>;
   Form form;
 
   template <class Team>
@@ -114,6 +115,7 @@ template <class T>
 struct InputGradient {
   static constexpr int kElementsOf = 0;
   using C = ComputeType<T>;
+  using Wide = InputGradient<C>;
   Form form;
 
   template <class Team>

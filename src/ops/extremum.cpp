@@ -53,6 +53,7 @@ struct Extremum {
 template <class T, class Order>
 struct ExtremumPlace {
   using C = ComputeType<T>;
+  using Wide = ExtremumPlace<C, Order>;
   struct Best {
     C value;
     std::int64_t place;

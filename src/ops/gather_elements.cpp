@@ -193,8 +193,9 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
   const Tensor used = used_part(source, places);
   Tensor out = copied(x, *x.impl()->storage->device, x.dtype());
   visit_numeric("scatter_add", x.dtype(), [&]<class T>() {
-    map_rows<T, std::int64_t, std::int64_t, T>("scatter_add", 1, AddElements<T>(), d, out, places,
-                                               order_on_gpu("scatter_add", places, d), used);
+    if constexpr (!kNarrow<T>)
+      map_rows<T, std::int64_t, std::int64_t, T>("scatter_add", 1, AddElements<T>(), d, out, places,
+                                                 order_on_gpu("scatter_add", places, d), used);
   });
   if (records(x, used))
     record("ScatterAdd", out, {&x, &used},

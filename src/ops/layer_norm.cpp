@@ -41,6 +41,7 @@ struct Affine {
 template <class T>
 struct Normalize {
   using C = ComputeType<T>;
+  using Wide = Normalize<C>;
   C eps;
   Affine affine;
   template <class Team, class To, class From>
@@ -83,21 +84,11 @@ NormGradients gradients_by_ops(const NormProblem& of, const Tensor& narrow_g) {
           of.affine.biased ? sum(g, {0}).to(dtype) : Tensor()};
 }
 
-Tensor input_gradient(const NormProblem& of, const Tensor& g) {
-  Tensor out = of.make(of.x.sizes(), of.x.dtype());
-  visit_floating(of.op, of.x.dtype(), [&]<class T>() {
-    map_rows<T, T, T, T>("normalize_gradient", 14,
-                         NormInputGradient<T, true>{ComputeType<T>(of.eps), of.affine.weighted}, 1, out, g, of.x,
-                         of.row_of(of.weight));
-  });
-  return out;
-}
-
-NormGradients all_gradients(const NormProblem& of, const Tensor& g, bool needs_x) {
+NormGradients gradients_by_kernel(const NormProblem& of, const Tensor& g, bool needs_x, bool needs_affine) {
   const DType dtype = of.x.dtype();
+  const auto made = [&](bool needed, const Shape& sizes) { return needed ? of.make(sizes, dtype) : Tensor(); };
   const Shape length = {of.x.sizes()[1]};
-  const NormGradients out = {needs_x ? of.make(of.x.sizes(), dtype) : Tensor(), of.make(length, dtype),
-                             of.make(length, dtype)};
+  const NormGradients out = {made(needs_x, of.x.sizes()), made(needs_affine, length), made(needs_affine, length)};
   visit_floating(of.op, dtype, [&]<class T>() {
     const Tensor weight = of.weight.defined() ? of.weight.contiguous() : of.weight;
     norm_gradients<T, true>("normalize_gradients", of.eps, g.contiguous(), of.x.contiguous(), weight, out.x, out.weight,
@@ -127,14 +118,9 @@ Tensor normalize_rows(const NormProblem& of, const Tensor& bias) {
                 NormProblem problem = kept;
                 problem.x = x.get();
                 problem.weight = weight.get();
-                NormGradients flows;
-                if (grad_enabled()) {
-                  flows = gradients_by_ops(problem, all[0]);
-                } else if (needs_weight || needs_bias) {
-                  flows = all_gradients(problem, all[0], needs_x);
-                } else {
-                  flows.x = input_gradient(problem, all[0]);
-                }
+                const NormGradients flows =
+                    grad_enabled() ? gradients_by_ops(problem, all[0])
+                                   : gradients_by_kernel(problem, all[0], needs_x, needs_weight || needs_bias);
                 Gradients gradients = {needs_x ? flows.x : Tensor()};
                 if (kept.affine.weighted) gradients.push_back(needs_weight ? flows.weight : Tensor());
                 if (kept.affine.biased) gradients.push_back(needs_bias ? flows.bias : Tensor());

@@ -3,14 +3,18 @@
 #pragma once
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
+#include <initializer_list>
+#include <vector>
 
 #include <lockstep/tensor/kernels/row_team.h>
 
 #include "ops/wide.h"
 #include "runtime/host/parallel.h"
 #include "tensor/kernels/launch.h"
+#include "tensor/kernels/row_buffer.h"
 
 namespace lockstep {
 
@@ -49,26 +53,7 @@ LOCKSTEP_HD void find_slope(NormFacts<C>& facts, std::int64_t length, const Sum&
   }
 }
 
-/// The gradient of x alone, by map_rows.
-template <class T, bool kCentered>
-struct NormInputGradient {
-  using C = ComputeType<T>;
-  C eps;
-  bool weighted;
-  template <class Team, class To, class From>
-  LOCKSTEP_HD void operator()(const Team& team, To out, From from_g, From from_x, From weight) const {
-    const auto &g = team.kept(from_g), &x = team.kept(from_x);
-    const auto sum = [&](const auto& value) { return sum_over(team, x.length, value); };
-    const auto h = [&](auto i) { return weighted ? C(g[i]) * C(weight[i]) : C(g[i]); };
-    const auto value = [&](auto i) { return C(x[i]); };
-    NormFacts<C> facts;
-    find_scale<kCentered>(facts, x.length, eps, sum, value);
-    find_slope<kCentered>(facts, x.length, sum, value, h);
-    team.fill(out, [&](auto i) { return T(facts.gradient(h(i), value(i))); });
-  }
-};
-
-/// All gradients. The sums over the rows are made of some rows at a time, then added: on a GPU by a second grid
+/// The sums over the rows are made of some rows at a time, then added: on a GPU by a second grid
 /// (ops/norm_gradient_cuda.h).
 template <class Element, bool kHasMean>
 struct NormGradientKernel {
@@ -80,8 +65,8 @@ struct NormGradientKernel {
   C eps;
   const T *g, *x, *weight;  // [rows, length], [length] or null
   T* of_x;                  // null where nobody asks
-  T *of_weight, *of_bias;   // [length]
-  C* partial;               // [pieces, kSums, length]
+  T *of_weight, *of_bias;   // [length]; null where nobody asks for either
+  C* partial;               // [pieces, kSums, length]; null then
   std::int64_t rows, length, rows_of_piece;
 
   /// How many rows are added by themselves: enough pieces for the cores, or for the warps of a GPU.
@@ -89,24 +74,33 @@ struct NormGradientKernel {
     return on_grid ? std::clamp<std::int64_t>(rows / 1024, 4, 64) : std::clamp<std::int64_t>(rows / 64, 8, kChain);
   }
   LOCKSTEP_HD std::int64_t pieces() const { return (rows + rows_of_piece - 1) / rows_of_piece; }
+  LOCKSTEP_HD C* sums_of(std::int64_t piece) const { return partial ? partial + kSums * piece * length : nullptr; }
   LOCKSTEP_HD C weighted(C value, std::int64_t i) const { return weight ? value * C(weight[i]) : value; }
 
   void operator()(const KernelContext& context) const {
     const std::int64_t grain = (1 << 14) / (rows_of_piece * length) + 1;
-    host::vectorized_for(context, pieces(), grain, [&](std::int64_t begin, std::int64_t end) {
-      for (std::int64_t piece = begin; piece < end; ++piece) {
-        C* const sums = partial + kSums * piece * length;
-        std::fill_n(sums, kSums * length, C(0));
-        const std::int64_t last = std::min(rows, (piece + 1) * rows_of_piece);
-        for (std::int64_t r = piece * rows_of_piece; r < last; ++r) row(r, sums);
-      }
+    host::parallel_for(context, pieces(), grain, [&](std::int64_t begin, std::int64_t end) {
+      if (partial) std::fill_n(sums_of(begin), kSums * length * (end - begin), C(0));
+      if constexpr (kNarrow<T>)
+        take_pieces_in_buffers(begin, end);
+      else
+        take_pieces(begin, end);
     });
+    if (!partial) return;
     host::vectorized_for(context, kSums * length, (1 << 14) / pieces() + 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t c = begin; c < end; ++c) {
         double sum = 0;
-        for (std::int64_t piece = 0; piece < pieces(); ++piece) sum += double(partial[piece * kSums * length + c]);
+        for (std::int64_t piece = 0; piece < pieces(); ++piece) sum += double(sums_of(piece)[c]);
         store(c, sum);
       }
+    });
+  }
+
+  /// The sums of some pieces are added to what they are, and the gradients of x written.
+  void take_pieces(std::int64_t begin, std::int64_t end) const {
+    vectorized([&] {
+      for (std::int64_t r = begin * rows_of_piece; r < std::min(rows, end * rows_of_piece); ++r)
+        row(r, sums_of(r / rows_of_piece));
     });
   }
 
@@ -119,6 +113,28 @@ struct NormGradientKernel {
   }
 
  private:
+  // The same for rows of 16-bit elements, one at a time: as floats in buffers.
+  void take_pieces_in_buffers(std::int64_t begin, std::int64_t end) const {
+    enum { kG, kX, kWeight, kOfX, kOperands };
+    std::array<host::RowBuffers::Operand, kOperands> operands;
+    operands.fill({kStored<T>, length, 1});
+    host::RowBuffers buffers(operands);
+    const auto wide = [&](int n, const T* stored) {
+      return stored ? reinterpret_cast<C*>(buffers.row(std::size_t(n))) : nullptr;
+    };
+    if (weight) buffers.load(kWeight, weight, 0);
+    NormGradientKernel<C, kCentered> of_row{
+        eps, wide(kG, g), wide(kX, x), wide(kWeight, weight), wide(kOfX, of_x), nullptr, nullptr, nullptr, 1, length,
+        1};
+    for (std::int64_t r = begin * rows_of_piece; r < std::min(rows, end * rows_of_piece); ++r) {
+      of_row.partial = sums_of(r / rows_of_piece);
+      buffers.load(kG, g, r * length);
+      buffers.load(kX, x, r * length);
+      of_row.take_pieces(0, 1);
+      if (of_x) buffers.store(kOfX, of_x, r * length);
+    }
+  }
+
   void row(std::int64_t r, C* sums) const {
     const T *const g_row = g + r * length, *const x_row = x + r * length;
     const auto value = [&](std::int64_t i) { return C(x_row[i]); };
@@ -132,6 +148,7 @@ struct NormGradientKernel {
 #pragma GCC ivdep
       for (std::int64_t i = 0; i < length; ++i) out[i] = T(facts.gradient(h(i), value(i)));
     }
+    if (!sums) return;
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < length; ++i) {
       sums[i] += C(g_row[i]) * facts.normal(value(i));
@@ -140,7 +157,8 @@ struct NormGradientKernel {
   }
 };
 
-/// x and g: [rows, length], dense; weight: [length], or undefined. An undefined of_x is not made.
+/// x and g: [rows, length], dense; weight: [length], or undefined. Of the results, what is undefined is not made. There
+/// is an of_bias where there is an of_weight, for rows that are centered; else none.
 template <class T, bool kCentered>
 void norm_gradients(const char* name, double eps, const Tensor& g, const Tensor& x, const Tensor& weight,
                     const Tensor& of_x, const Tensor& of_weight, const Tensor& of_bias) {
@@ -162,12 +180,19 @@ void norm_gradients(const char* name, double eps, const Tensor& g, const Tensor&
                 rows,
                 length,
                 Kernel::rows_at_once(rows, device.backend.launches_grids())};
-  const Tensor partial = make_tensor(device, {kernel.pieces(), Kernel::kSums, length}, wide_dtype(x.dtype()));
-  kernel.partial = reinterpret_cast<C*>(partial.impl()->data());
-  launch(
-      name, 18 * double(rows * length),
-      std::array{&partial, &of_weight, of_bias.defined() ? &of_bias : &of_weight, of_x.defined() ? &of_x : &of_weight},
-      std::array{&g, &x, weight.defined() ? &weight : &of_weight}, kernel);
+  Tensor partial;
+  if (of_weight.defined()) {
+    partial = make_tensor(device, {kernel.pieces(), Kernel::kSums, length}, wide_dtype(x.dtype()));
+    kernel.partial = reinterpret_cast<C*>(partial.impl()->data());
+  }
+  const auto defined = [](std::initializer_list<const Tensor*> tensors) {
+    std::vector<const Tensor*> found;
+    for (const Tensor* tensor : tensors)
+      if (tensor->defined()) found.push_back(tensor);
+    return found;
+  };
+  launch(name, 18 * double(rows * length), defined({&partial, &of_weight, &of_bias, &of_x}), defined({&g, &x, &weight}),
+         kernel);
 }
 
 }  // namespace lockstep

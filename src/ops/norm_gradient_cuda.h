@@ -92,8 +92,8 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
       }
     });
   }
-  if (piece >= kernel.pieces()) return;
-  C* const to = kernel.partial + piece * Kernel::kSums * kernel.length;
+  if (!kernel.partial || piece >= kernel.pieces()) return;
+  C* const to = kernel.sums_of(piece);
   unrolled<kPacks>([&](int p) {
     if (member + p * shape.size >= packs) return;
     const std::int64_t c = (member + p * shape.size) * std::int64_t(kPack);
@@ -114,7 +114,7 @@ __global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
   using T = typename Kernel::T;
   using C = typename Kernel::C;
   const std::int64_t piece = std::int64_t(blockIdx.x) * shape.rows() + int(threadIdx.x) / shape.size;
-  C* const to = kernel.partial + piece * Kernel::kSums * kernel.length;
+  C* const to = kernel.sums_of(piece);
   for (std::int64_t n = 0; n < kernel.rows_of_piece; ++n) {
     const std::int64_t r = piece * kernel.rows_of_piece + n;
     const bool idle = r >= kernel.rows;
@@ -128,6 +128,7 @@ __global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
     find_slope<Kernel::kCentered>(facts, kernel.length, sum, x_at, h_at);
     team.each(kernel.length, [&](std::int64_t i) {
       if (kernel.of_x) kernel.of_x[r * kernel.length + i] = T(facts.gradient(h_at(i), x_at(i)));
+      if (!kernel.partial) return;
       const C product = C(g[i]) * facts.normal(x_at(i));
       to[i] = n ? to[i] + product : product;
       if constexpr (Kernel::kSums > 1) to[kernel.length + i] = (n ? to[kernel.length + i] : C(0)) + C(g[i]);
@@ -176,6 +177,7 @@ void enqueue(const NormGradientKernel<T, kCentered>& kernel, const KernelContext
     launch(gpu::norm_gradient_packs<kPack, kMany, Kernel>);
   else
     launch(gpu::norm_gradient_rows<Kernel>);
+  if (!kernel.partial) return;
   const std::int64_t columns = Kernel::kSums * kernel.length;
   gpu::launch_grid(gpu::norm_gradient_columns<Kernel>, unsigned((columns + 7) / 8), gpu::kThreads, context, kernel);
 }

@@ -71,7 +71,8 @@ Tensor along(const Tensor& x, int dim) {  // keeps the dimension
       if (grad_enabled()) return Gradients{(wide_g * others(v, dim)).to(g.dtype())};
       Tensor gradient = make_tensor(*v.impl()->storage->device, v.sizes(), v.dtype());
       visit_floating("prod", v.dtype(), [&]<class T>() {
-        map_rows<T, T, T>("prod_gradient", 4, ProductGradient<T>(), dim, gradient, wide_g, v);
+        if constexpr (!kNarrow<T>)
+          map_rows<T, T, T>("prod_gradient", 4, ProductGradient<T>(), dim, gradient, wide_g, v);
       });
       return Gradients{gradient.to(g.dtype())};
     });

@@ -28,6 +28,7 @@ LOCKSTEP_HD C exponentials(const Team& team, const AnyRow& x, C shift) {
 template <class T>
 struct Softmax {
   using C = ComputeType<T>;
+  using Wide = Softmax<C>;
   template <class Team, class To, class From>
   LOCKSTEP_HD void operator()(const Team& team, To y, From from) const {
     const auto& x = team.kept(from);
@@ -47,6 +48,7 @@ struct Softmax {
 template <class T>
 struct LogSoftmax {
   using C = ComputeType<T>;
+  using Wide = LogSoftmax<C>;
   template <class Team, class To, class From>
   LOCKSTEP_HD void operator()(const Team& team, To y, From from) const {
     const auto& x = team.kept(from);
@@ -59,6 +61,7 @@ struct LogSoftmax {
 template <class T>
 struct LogSumExp {
   using C = ComputeType<T>;
+  using Wide = LogSumExp<C>;
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> x) const {
     const C best = greatest(team, x, x.length);
@@ -71,6 +74,7 @@ struct LogSumExp {
 template <class T>
 struct SoftmaxGradient {
   using C = ComputeType<T>;
+  using Wide = SoftmaxGradient<C>;
   template <class Team, class To, class From>
   LOCKSTEP_HD void operator()(const Team& team, To out, From from_g, From from_y) const {
     const auto &g = team.kept(from_g), &y = team.kept(from_y);
@@ -82,6 +86,7 @@ struct SoftmaxGradient {
 template <class T>
 struct LogSoftmaxGradient {
   using C = ComputeType<T>;
+  using Wide = LogSoftmaxGradient<C>;
   template <class Team, class To, class From>
   LOCKSTEP_HD void operator()(const Team& team, To out, From from_g, From from_y) const {
     const auto &g = team.kept(from_g), &y = team.kept(from_y);

@@ -186,5 +186,67 @@ TEST_P(Rows, ARowAloneHasTheSameBits) {
   }
 }
 
+// On the CPU rows of 16-bit elements are worked on as rows of floats. f(as) gives a result, where as(x) is x or x in
+// float32.
+template <class F>
+void expect_rounded_once(const F& f, DType dtype, const char* name) {
+  const Tensor narrow = f([](const Tensor& x) { return x; });
+  ASSERT_EQ(narrow.dtype(), dtype) << name;
+  const Tensor wide = f([](const Tensor& x) { return x.to(kFloat32); });
+  EXPECT_EQ(values(narrow), values(wide.to(dtype))) << name;
+}
+
+TEST(RowsOf16Bits, AreThoseOfFloatsRoundedOnce) {
+  for (const DType dtype : {kFloat16, kBFloat16})
+    for (const Shape& sizes : {Shape{5, 7}, {70, 33}, {2, 1000}, {40, 1}})
+      for (const bool transposed : {false, true}) {
+        SCOPED_TRACE(text(sizes, transposed ? " transposed" : "", " in ", dtype));
+        const auto random = [&] {
+          const Tensor x = (randn(transposed ? Shape{sizes[1], sizes[0]} : sizes) * 3).to(dtype);
+          return transposed ? x.t() : x;
+        };
+        const Tensor x = random(), pull = random();
+        for (const int d : {0, 1}) {
+          expect_rounded_once([&](const auto& as) { return softmax(as(x), d); }, dtype, "softmax");
+          expect_rounded_once([&](const auto& as) { return log_softmax(as(x), d); }, dtype, "log_softmax");
+          expect_rounded_once([&](const auto& as) { return logsumexp(as(x), {d}); }, dtype, "logsumexp");
+          EXPECT_EQ(values(argmax(x, d)), values(argmax(x.to(kFloat32), d)));
+        }
+        const Shape last = {sizes[1]};
+        const Tensor weight = randn(last).to(dtype), bias = randn(last).to(dtype);
+        const auto layer_norm_of = [&](const auto& as, const Tensor& v) {
+          return layer_norm(v, last, as(weight), as(bias));
+        };
+        const auto rms_norm_of = [&](const auto& as, const Tensor& v) { return rms_norm(v, last, as(weight)); };
+        const Tensor target = randint(-1, sizes[1], {sizes[0]});
+        const auto loss_of = [&](const auto& as, const Tensor& v) {
+          return cross_entropy(v, target,
+                               {.weight = as(weight * weight), .reduction = Reduction::none, .ignore_index = -1});
+        };
+        const auto expect_of = [&](const auto& f, const Tensor& seed, const char* name) {
+          expect_rounded_once([&](const auto& as) { return f(as, as(x)); }, dtype, name);
+          expect_rounded_once(
+              [&](const auto& as) {
+                const Tensor leaf = as(x).clone().requires_grad_();
+                return gradients(std::vector{f(as, leaf)}, std::vector{leaf}, std::vector{as(seed)})[0];
+              },
+              dtype, name);
+        };
+        const auto with_weight = [&](const auto& as) {
+          const std::vector<Tensor> leaves = {as(x).clone().requires_grad_(), as(weight).clone().requires_grad_()};
+          return gradients(std::vector{layer_norm(leaves[0], last, leaves[1])}, leaves, std::vector{as(pull)});
+        };
+        expect_rounded_once([&](const auto& as) { return with_weight(as)[0]; }, dtype, "layer_norm, with the weight");
+        const Tensor of_weight = with_weight([](const Tensor&v) { return v; })[1].to(kFloat32),
+                     expected = with_weight([](const Tensor&v) { return v.to(kFloat32); })[1];
+        EXPECT_LE(max(abs(of_weight - expected) - abs(expected) / (dtype == kFloat16 ? 2048 : 256)).item<double>(),
+                  1e-7);
+        expect_of(layer_norm_of, pull, "layer_norm");
+        expect_of(rms_norm_of, pull, "rms_norm");
+        expect_of(loss_of, pull.select(1, 0), "cross_entropy");
+      }
+  EXPECT_EQ(values(logsumexp(zeros({2, 0}, {.dtype = kFloat16}), {1})), (std::vector<double>{-kInfinity, -kInfinity}));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -26,6 +26,7 @@ using autograd::Saved;
 template <class T>
 struct RmsNormalize {
   using C = ComputeType<T>;
+  using Wide = RmsNormalize<C>;
   C eps;
   template <class Team, class To, class From>
   LOCKSTEP_HD void operator()(const Team& team, To y, From from, From weight) const {
@@ -50,19 +51,12 @@ RmsGradients rms_gradients_by_ops(const Tensor& narrow_g, const Tensor& narrow_x
   return {(scale * (h - y * mean(h * y, {1}, true))).to(narrow_x.dtype()), sum(g * y, {0}).to(narrow_weight.dtype())};
 }
 
-Tensor rms_gradient(const Tensor& g, const Tensor& x, const Tensor& weight, double eps) {
-  Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());
-  visit_floating("rms_norm", x.dtype(), [&]<class T>() {
-    map_rows<T, T, T, T>("rms_norm_gradient", 10, NormInputGradient<T, false>{ComputeType<T>(eps), true}, 1, out, g, x,
-                         weight.expand(x.sizes()));
-  });
-  return out;
-}
-
-RmsGradients rms_gradients(const Tensor& g, const Tensor& x, const Tensor& weight, double eps, bool needs_x) {
-  DeviceState& device = *x.impl()->storage->device;
-  const RmsGradients out = {needs_x ? make_tensor(device, x.sizes(), x.dtype()) : Tensor(),
-                            make_tensor(device, {x.sizes()[1]}, x.dtype())};
+RmsGradients rms_gradients_by_kernel(const Tensor& g, const Tensor& x, const Tensor& weight, double eps, bool needs_x,
+                                     bool needs_weight) {
+  const auto made = [&](bool needed, const Shape& sizes) {
+    return needed ? make_tensor(*x.impl()->storage->device, sizes, x.dtype()) : Tensor();
+  };
+  const RmsGradients out = {made(needs_x, x.sizes()), made(needs_weight, {x.sizes()[1]})};
   visit_floating("rms_norm", x.dtype(), [&]<class T>() {
     norm_gradients<T, false>("rms_norm_gradients", eps, g.contiguous(), x.contiguous(), weight.contiguous(), out.x,
                              out.weight, {});
@@ -82,13 +76,9 @@ Tensor rms_norm_rows(const Tensor& x, const Tensor& weight, double eps) {
            [x = Saved(x), weight = Saved(weight), eps, nx = autograd::needs_grad(x),
             nw = autograd::needs_grad(weight)](const Tensor& g) {
              const Tensor v = x.get(), w = weight.get();
-             if (grad_enabled()) {
-               const RmsGradients both = rms_gradients_by_ops(g, v, w, eps);
-               return Gradients{nx ? both.x : Tensor(), nw ? both.weight : Tensor()};
-             }
-             if (!nw) return Gradients{rms_gradient(g, v, w, eps), Tensor()};
-             const RmsGradients both = rms_gradients(g, v, w, eps, nx);
-             return Gradients{both.x, both.weight};
+             const RmsGradients both =
+                 grad_enabled() ? rms_gradients_by_ops(g, v, w, eps) : rms_gradients_by_kernel(g, v, w, eps, nx, nw);
+             return Gradients{nx ? both.x : Tensor(), nw ? both.weight : Tensor()};
            });
   return out;
 }

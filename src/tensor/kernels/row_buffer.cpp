@@ -1,6 +1,5 @@
 #include "tensor/kernels/row_buffer.h"
 
-#include <algorithm>
 #include <cstring>
 
 #include <lockstep/core/float16_rows.h>
@@ -70,5 +69,33 @@ const ElementMoves kElementMoves[6] = {{1, 1, gather<1>, scatter<1>},
                                        {8, 8, gather<8>, scatter<8>},
                                        {2, 4, widen_row<Half>, narrow_row<Half>},
                                        {2, 4, widen_row<BFloat16>, narrow_row<BFloat16>}};
+
+RowBuffers::RowBuffers(std::span<const Operand> operands) {
+  std::size_t lines = 0;
+  std::vector<std::size_t> first;
+  for (const Operand& operand : operands) {
+    first.push_back(lines);
+    const std::int64_t bytes = operand.length * moves_of(operand.stored).computed_bytes;
+    lines += (std::size_t(bytes) + sizeof(CacheLine) - 1) / sizeof(CacheLine);
+  }
+  memory_ = std::make_unique_for_overwrite<CacheLine[]>(lines);
+  for (std::size_t n = 0; n < operands.size(); ++n)
+    rows_.push_back({operands[n], reinterpret_cast<std::byte*>(memory_.get() + first[n]), nullptr});
+}
+
+void RowBuffers::load(std::size_t operand, const void* data, std::int64_t at) noexcept {
+  Kept& row = rows_[operand];
+  const ElementMoves& moves = moves_of(row.of.stored);
+  const auto* const from = static_cast<const std::byte*>(data) + at * moves.stored_bytes;
+  if (row.loaded == from || row.of.length == 0) return;
+  row.loaded = from;
+  moves.load(from, row.of.step, row.of.length, row.buffer, row.of.length);
+}
+
+void RowBuffers::store(std::size_t operand, void* data, std::int64_t at) const noexcept {
+  const Kept& row = rows_[operand];
+  const ElementMoves& moves = moves_of(row.of.stored);
+  moves.store(row.buffer, row.of.length, static_cast<std::byte*>(data) + at * moves.stored_bytes, row.of.step);
+}
 
 }  // namespace lockstep::host

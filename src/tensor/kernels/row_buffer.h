@@ -3,6 +3,9 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <memory>
+#include <span>
+#include <vector>
 
 #include <lockstep/tensor/kernels/elementwise_kernel.h>
 
@@ -22,5 +25,35 @@ struct ElementMoves {
 };
 extern const ElementMoves kElementMoves[6];
 inline const ElementMoves& moves_of(Stored stored) noexcept { return kElementMoves[int(stored)]; }
+
+/// A row of each of some operands, densely and in compute types: for loops over rows of 16-bit elements.
+class RowBuffers {
+ public:
+  struct Operand {
+    Stored stored;
+    std::int64_t length, step;  ///< Of a row, in elements.
+  };
+
+  explicit RowBuffers(std::span<const Operand> operands);
+
+  std::byte* row(std::size_t operand) const noexcept { return rows_[operand].buffer; }
+  /// Brings the row that begins `at` elements behind `data` into the buffer. One that is there already is not brought
+  /// again: what broadcasts, such as a weight.
+  void load(std::size_t operand, const void* data, std::int64_t at) noexcept;
+  /// Puts the buffer's elements into the row that begins there.
+  void store(std::size_t operand, void* data, std::int64_t at) const noexcept;
+
+ private:
+  struct alignas(64) CacheLine {
+    std::byte bytes[64];
+  };
+  struct Kept {
+    Operand of;
+    std::byte* buffer;
+    const std::byte* loaded;
+  };
+  std::vector<Kept> rows_;
+  std::unique_ptr<CacheLine[]> memory_;
+};
 
 }  // namespace lockstep::host

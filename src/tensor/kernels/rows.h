@@ -2,11 +2,53 @@
 // (lockstep/tensor/kernels/row_kernel.h).
 #pragma once
 
+#include <bit>
+
 #include <lockstep/tensor/kernels/row_kernel.h>
 
 #include "tensor/kernels/launch.h"
+#include "tensor/kernels/row_buffer.h"
 
 namespace lockstep {
+
+/// Works on the rows one at a time: in buffers, where operands have their compute types, by a RowKernel<F, Out, In...>.
+/// stored: how elements lie in memory.
+template <class F, class Out, class... In>
+void map_rows_in_buffers(const KernelContext& context, const RowGeometry<1 + sizeof...(In)>& rows, const F& f,
+                         const std::array<Stored, 1 + sizeof...(In)>& stored, void* out,
+                         const std::array<const void*, sizeof...(In)>& in) {
+  using Kernel = RowKernel<F, Out, In...>;
+  host::parallel_for(context, rows.outer.numel, Kernel::grain_of(rows), [&](std::int64_t begin, std::int64_t end) {
+    std::array<host::RowBuffers::Operand, Kernel::kOperands> operands;
+    for (std::size_t n = 0; n < operands.size(); ++n) operands[n] = {stored[n], rows.lengths[n], rows.steps[n]};
+    host::RowBuffers buffers(operands);
+    Kernel kernel{{{}, rows.lengths, {}}, f, reinterpret_cast<Out*>(buffers.row(0)), {}};
+    kernel.outer.numel = 1;
+    kernel.steps.fill(1);
+    for (std::size_t n = 0; n < in.size(); ++n) kernel.in[n] = buffers.row(n + 1);
+    for (std::int64_t r = begin; r < end; ++r) {
+      const auto at = offsets_at(rows.outer, r);
+      for (std::size_t n = 0; n < in.size(); ++n) buffers.load(n + 1, in[n], at[n + 1]);
+      kernel.run(0, 1);
+      buffers.store(0, out, at[0]);
+    }
+  });
+}
+
+/// The kernel of rows of 16-bit elements, for a function object that says which one works on rows of floats: F::Wide,
+/// with the same members. The host's form calls that: with vector instructions, and a result is rounded once.
+template <class F, class Out, class... In>
+struct NarrowRowKernel : RowKernel<F, Out, In...> {
+  void operator()(const KernelContext& context) const {
+    using Wide = typename F::Wide;
+    map_rows_in_buffers<Wide, ComputeType<Out>, ComputeType<In>...>(
+        context, *this, std::bit_cast<Wide>(this->f), {kStored<Out>, kStored<In>...}, this->out, this->in);
+  }
+};
+template <class F, class Out, class... In>
+inline constexpr bool kHasWideRows = (kNarrow<Out> || ... || kNarrow<In>)&&requires {
+  typename F::Wide;
+};
 
 /// Calls f(team, row of out, rows of inputs...) for each row along `dim`, or f(row of out, rows of inputs...) where a
 /// row is worked through in order; what a team does is said at OneThread. All operands live on one device, have one
@@ -21,7 +63,11 @@ void map_rows(const char* name, double flops_per_element, const F& f, int dim, c
   if (rows.outer.numel == 0 || of_out.numel == 0) return;
   const std::int64_t most = std::max({of_out.numel, inputs.impl()->numel...});
   const RowKernel<F, Out, In...> kernel{rows, f, reinterpret_cast<Out*>(of_out.data()), {inputs.impl()->data()...}};
-  launch(name, flops_per_element * double(most), out, std::array<const Tensor*, sizeof...(In)>{&inputs...}, kernel);
+  const std::array<const Tensor*, sizeof...(In)> read = {&inputs...};
+  if constexpr (kHasWideRows<F, Out, In...>)
+    launch(name, flops_per_element * double(most), out, read, NarrowRowKernel<F, Out, In...>{kernel});
+  else
+    launch(name, flops_per_element * double(most), out, read, kernel);
 }
 
 }  // namespace lockstep

@@ -64,16 +64,23 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
   std::array<const void*, sizeof...(In)> in;  // of elements of In
 
   void operator()(const KernelContext& context) const {
-    const std::int64_t longest = std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end()));
-    const std::int64_t grain = kGrain / longest + 1;
+    host::parallel_for(context, outer.numel, grain_of(*this),
+                       [this](std::int64_t begin, std::int64_t end) { run(begin, end); });
+  }
+
+  /// Rows [begin, end), by the thread that calls.
+  void run(std::int64_t begin, std::int64_t end) const {
     if constexpr (kVectorizes)
       if (this->lies_densely())  // a constant step: the loops become vector instructions
-        return host::parallel_for(context, outer.numel, grain, [this](std::int64_t begin, std::int64_t end) {
-          vectorized([&] { rows(begin, end, [](std::size_t) { return std::int64_t(1); }); },
-                     [&] { rows_of_any_step(begin, end); });
-        });
-    host::parallel_for(context, outer.numel, grain,
-                       [this](std::int64_t begin, std::int64_t end) { rows_of_any_step(begin, end); });
+        return vectorized([&] { rows(begin, end, [](std::size_t) { return std::int64_t(1); }); },
+                          [&] { rows_of_any_step(begin, end); });
+    rows_of_any_step(begin, end);
+  }
+
+  /// Rows that are worth a task.
+  static std::int64_t grain_of(const RowGeometry<kOperands>& rows) {
+    const auto& lengths = rows.lengths;
+    return kGrain / std::max<std::int64_t>(1, *std::max_element(lengths.begin(), lengths.end())) + 1;
   }
 
  private:
