@@ -1,5 +1,5 @@
 // refused: tensors in this type would be overlooked: give the struct members()
-#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/lockstep.h>
 
 struct Batch {
   lockstep::Tensor ids, mask;

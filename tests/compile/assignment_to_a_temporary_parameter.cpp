@@ -1,5 +1,6 @@
 // refused: passing 'lockstep::nn::Parameter' as 'this' argument discards qualifiers
-#include <lockstep/nn/parameter.h>
+// refused: no viable overloaded '='
+#include <lockstep/lockstep.h>
 
 lockstep::nn::Parameter made();
 

@@ -1,4 +1,5 @@
 // refused: const lockstep::Tensor
+// refused: no viable overloaded '='
 // What a mask picks is a copy: index_put_ writes.
 #include <lockstep/lockstep.h>
 

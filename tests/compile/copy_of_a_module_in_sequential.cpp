@@ -1,5 +1,6 @@
 // refused: use of deleted function 'lockstep::nn::AnyModule::AnyModule(UseCopyInstead&)
-#include <lockstep/nn/sequential.h>
+// refused: call to deleted constructor of 'lockstep::nn::AnyModule'
+#include <lockstep/lockstep.h>
 
 void freeze(lockstep::nn::Sequential& list) {
   auto first = list[0];

@@ -1,5 +1,6 @@
 // refused: use of deleted function 'lockstep::nn::Parameter::Parameter(UseCopyInstead&)
-#include <lockstep/nn/layers.h>
+// refused: call to deleted constructor of 'lockstep::nn::Parameter'
+#include <lockstep/lockstep.h>
 
 void reset(lockstep::nn::Linear& layer) {
   auto weight = layer.weight;

@@ -1,6 +1,5 @@
 // refused: the module is a DataParallel already
-#include <lockstep/nn/layers.h>
-#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/lockstep.h>
 
 void wrap(lockstep::DataParallel<lockstep::nn::Linear> model) {
   lockstep::DataParallel<lockstep::DataParallel<lockstep::nn::Linear>> twice(std::move(model));

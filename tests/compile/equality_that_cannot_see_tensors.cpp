@@ -1,4 +1,5 @@
 // refused: no match for 'operator==' (operand types are 'const lockstep::Tensor' and 'const lockstep::Tensor')
+// refused: invalid operands to binary expression ('const lockstep::Tensor' and 'const lockstep::Tensor')
 #include <vector>
 
 #include <lockstep/tensor/tensors_in.h>

@@ -1,6 +1,5 @@
 // refused: a module is not copied unasked: give it with std::move(module), or a copy with lockstep::copy(module)
-#include <lockstep/nn/layers.h>
-#include <lockstep/parallel/data_parallel.h>
+#include <lockstep/lockstep.h>
 
 struct Net : lockstep::nn::Module<Net> {
   lockstep::nn::Linear fc{2, 2};

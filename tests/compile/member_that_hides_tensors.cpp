@@ -1,5 +1,5 @@
 // refused: tensors in this type would be overlooked: give the struct members()
-#include <lockstep/nn/module.h>
+#include <lockstep/lockstep.h>
 
 struct Scale {
   lockstep::nn::Parameter factor;

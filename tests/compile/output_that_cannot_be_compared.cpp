@@ -1,5 +1,5 @@
 // refused: a part of an output that is no tensor must be equal in all replicas: give the type an operator==
-#include <lockstep/parallel/gather.h>
+#include <lockstep/lockstep.h>
 
 struct Choice {
   int expert = 0;

@@ -1,5 +1,5 @@
 // refused: tensors in this type would be overlooked: give the struct members()
-#include <lockstep/parallel/gather.h>
+#include <lockstep/lockstep.h>
 
 struct Output {
   lockstep::Tensor logits;

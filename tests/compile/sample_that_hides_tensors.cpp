@@ -1,5 +1,5 @@
 // refused: tensors in this type would be overlooked: give the struct members()
-#include <lockstep/data/collate.h>
+#include <lockstep/lockstep.h>
 
 struct Sample {
   lockstep::Tensor pixels;
