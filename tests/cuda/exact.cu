@@ -1,4 +1,4 @@
-// The kernels of all optimizers, whose PTX check_ptx reads.
+// The kernels of all optimizers and of random tensors, whose PTX check_ptx reads.
 #include "optim/adadelta.cpp"
 #include "optim/adagrad.cpp"
 #include "optim/adam.cpp"
@@ -8,3 +8,4 @@
 #include "optim/nadam.cpp"
 #include "optim/rmsprop.cpp"
 #include "optim/sgd.cpp"
+#include "tensor/random.cpp"
