@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <span>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -32,7 +33,7 @@ std::vector<T> values_of(const Bytes& bytes) {
   return values;
 }
 /// As == says, which without the optimizer compares byte by byte.
-inline bool same(const Bytes& a, const Bytes& b) {
+inline bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
 
@@ -68,12 +69,12 @@ class RanksOn {
     return allocation.memory;
   }
   /// The same with these bytes in it, written on the rank's stream.
-  void* put(int rank, const Bytes& bytes) {
+  void* put(int rank, std::span<const std::byte> bytes) {
     void* const memory = allocate(rank, bytes.size());
     write(rank, memory, bytes);
     return memory;
   }
-  void write(int rank, void* memory, const Bytes& bytes) {
+  void write(int rank, void* memory, std::span<const std::byte> bytes) {
     const std::size_t n = bytes.size();
     state(rank).backend.copy(
         handle(rank),
@@ -82,10 +83,16 @@ class RanksOn {
   /// Waits for the rank's stream.
   Bytes get(int rank, const void* memory, std::size_t n) {
     Bytes bytes(n);
-    state(rank).backend.copy(
-        handle(rank),
-        {.to = bytes.data(), .from = memory, .from_device = rank, .row_bytes = n, .to_pitch = n, .from_pitch = n});
+    read(rank, memory, bytes);
     return bytes;
+  }
+  /// Whether the memory holds these bytes. Waits for the rank's stream.
+  bool holds(int rank, const void* memory, std::span<const std::byte> bytes) {
+    if (seen_.size() < bytes.size()) seen_.resize(bytes.size());
+    const auto seen = std::span(seen_).first(bytes.size());
+    if (!seen.empty()) std::memset(seen.data(), 0, seen.size());
+    read(rank, memory, seen);
+    return same(seen, bytes);
   }
   template <class T>
   std::vector<T> values(int rank, const void* memory, std::size_t count) {
@@ -98,7 +105,8 @@ class RanksOn {
     for (int rank = 0; rank < size(); ++rank) all.push_back(allocate(rank, bytes));
     return all;
   }
-  std::vector<void*> put_all(const std::vector<Bytes>& contents) {
+  std::vector<void*> put_all(const std::vector<Bytes>& contents) { return put_all(std::span(contents)); }
+  std::vector<void*> put_all(std::span<const Bytes> contents) {
     std::vector<void*> all;
     for (int rank = 0; rank < size(); ++rank) all.push_back(put(rank, contents[std::size_t(rank)]));
     return all;
@@ -128,7 +136,15 @@ class RanksOn {
     else
       return count;
   }
+  void read(int rank, const void* memory, std::span<std::byte> bytes) {
+    const std::size_t n = bytes.size();
+    state(rank).backend.copy(
+        handle(rank),
+        {.to = bytes.data(), .from = memory, .from_device = rank, .row_bytes = n, .to_pitch = n, .from_pitch = n});
+  }
+
   std::vector<std::pair<int, Block*>> blocks_;
+  Bytes seen_;  // kept: fresh memory costs more than the copy into it
 };
 
 using Ranks = RanksOn<SimulatedDevices>;
