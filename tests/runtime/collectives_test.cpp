@@ -108,30 +108,34 @@ Counts uneven(std::size_t n, int ranks) {
   return counts;
 }
 
-template <class Body>
-void for_all_cases(const Body& body) {
-  for (const DType dtype : kAllDTypes)
-    for (const std::size_t count : kSizes) {
-      SCOPED_TRACE(std::string(name(dtype)) + ", count " + std::to_string(count));
-      body(dtype, count);
-    }
-}
-
-template <class Body>
-void for_all_reductions(const Body& body) {
-  for_all_cases([&](DType dtype, std::size_t count) {
-    for (const ReduceOp op : kAllOps) {
-      if (op == ReduceOp::mean && !is_floating(dtype)) continue;
-      if (op != ReduceOp::sum && count > 10'000) continue;  // the sum has shown how large ones are divided
-      SCOPED_TRACE("op " + std::to_string(int(op)));
-      body(dtype, count, op);
-    }
-  });
-}
-
 class Collectives : public ::testing::TestWithParam<int> {
  protected:
   int size() const { return GetParam(); }
+
+  // With one group for each dtype. Its memory is given back after each case, and is poisoned then.
+  template <class Body>
+  void for_all_cases(const Body& body) const {
+    for (const DType dtype : kAllDTypes) {
+      AnyRanks ranks(size());
+      for (const std::size_t count : kSizes) {
+        SCOPED_TRACE(std::string(name(dtype)) + ", count " + std::to_string(count));
+        body(ranks, dtype, count);
+        ranks.free_all();
+      }
+    }
+  }
+  template <class Body>
+  void for_all_reductions(const Body& body) const {
+    for_all_cases([&](AnyRanks& ranks, DType dtype, std::size_t count) {
+      for (const ReduceOp op : kAllOps) {
+        if (op == ReduceOp::mean && !is_floating(dtype)) continue;
+        if (op != ReduceOp::sum && count > 10'000) continue;  // the sum has shown how large ones are divided
+        SCOPED_TRACE("op " + std::to_string(int(op)));
+        body(ranks, dtype, count, op);
+        ranks.free_all();
+      }
+    });
+  }
 
   // What a reduction gives is the same everywhere, but that NCCL adds floats in an order of its own.
   template <class Group>
@@ -167,8 +171,7 @@ class Collectives : public ::testing::TestWithParam<int> {
 INSTANTIATE_TEST_SUITE_P(Ranks, Collectives, ::testing::Values(1, 2, 3, 5, 8));
 
 TEST_P(Collectives, AllReduceGivesEveryRankTheReductionOfAll) {
-  for_all_reductions([&](DType dtype, std::size_t count, ReduceOp op) {
-    AnyRanks ranks(size());
+  for_all_reductions([&](AnyRanks& ranks, DType dtype, std::size_t count, ReduceOp op) {
     const auto inputs = samples(dtype, count, size());
     const Bytes& expected = oracle(dtype, op, count, size());
     const auto send = ranks.put_all(inputs), receive = ranks.allocate_all(expected.size());
@@ -181,8 +184,7 @@ TEST_P(Collectives, AllReduceGivesEveryRankTheReductionOfAll) {
 }
 
 TEST_P(Collectives, ReduceGivesTheRootTheReductionOfAll) {
-  for_all_reductions([&](DType dtype, std::size_t count, ReduceOp op) {
-    AnyRanks ranks(size());
+  for_all_reductions([&](AnyRanks& ranks, DType dtype, std::size_t count, ReduceOp op) {
     const int root = size() - 1;
     const auto inputs = samples(dtype, count, size());
     const Bytes& expected = oracle(dtype, op, count, size());
@@ -201,8 +203,7 @@ TEST_P(Collectives, ReduceGivesTheRootTheReductionOfAll) {
 }
 
 TEST_P(Collectives, BroadcastGivesEveryRankTheRootsValues) {
-  for_all_cases([&](DType dtype, std::size_t count) {
-    AnyRanks ranks(size());
+  for_all_cases([&](AnyRanks& ranks, DType dtype, std::size_t count) {
     const int root = size() / 2;
     const Bytes& values = sample(dtype, count);
     std::vector<void*> send(std::size_t(size()), nullptr);
@@ -218,8 +219,7 @@ TEST_P(Collectives, BroadcastGivesEveryRankTheRootsValues) {
 }
 
 TEST_P(Collectives, ReduceScatterGivesEveryRankItsShareOfTheReduction) {
-  for_all_reductions([&](DType dtype, std::size_t count, ReduceOp op) {
-    AnyRanks ranks(size());
+  for_all_reductions([&](AnyRanks& ranks, DType dtype, std::size_t count, ReduceOp op) {
     const Counts counts = uneven(count, size());
     const std::size_t element = size_of(dtype);
     const auto inputs = samples(dtype, count, size());
@@ -243,8 +243,7 @@ TEST_P(Collectives, ReduceScatterGivesEveryRankItsShareOfTheReduction) {
 }
 
 TEST_P(Collectives, AllGatherGivesEveryRankTheSharesOfAll) {
-  for_all_cases([&](DType dtype, std::size_t count) {
-    AnyRanks ranks(size());
+  for_all_cases([&](AnyRanks& ranks, DType dtype, std::size_t count) {
     const Counts counts = uneven(count, size());
     const std::size_t element = size_of(dtype);
     const Bytes& whole = sample(dtype, count);
@@ -266,8 +265,7 @@ TEST_P(Collectives, AllGatherGivesEveryRankTheSharesOfAll) {
 }
 
 TEST_P(Collectives, SendReceivePassesMessagesAroundARingAndToOneself) {
-  for_all_cases([&](DType dtype, std::size_t count) {
-    AnyRanks ranks(size());
+  for_all_cases([&](AnyRanks& ranks, DType dtype, std::size_t count) {
     const auto inputs = samples(dtype, count, size());
     const auto send = ranks.put_all(inputs), next = ranks.allocate_all(inputs[0].size()),
                own = ranks.allocate_all(inputs[0].size());

@@ -50,9 +50,7 @@ class RanksOn {
       : devices(arguments(options, count)), communicator(gpus(count)) {
     for (int rank = 0; rank < count; ++rank) streams.push_back(Stream::from_pool(Device::cuda(rank)));
   }
-  ~RanksOn() {
-    for (const auto& [rank, block] : blocks_) state(rank).allocator.free(block);
-  }
+  ~RanksOn() { free_all(); }
 
   Devices devices;
   Communicator communicator;
@@ -62,11 +60,14 @@ class RanksOn {
   DeviceState& state(int rank) const { return device_state(Device::cuda(rank)); }
   StreamHandle handle(int rank) const { return StreamAccess::handle(streams[std::size_t(rank)]); }
 
-  /// Memory of the rank's device, kept to the end.
+  /// Memory of the rank's device, kept to the end or until free_all().
   void* allocate(int rank, std::size_t bytes) {
     const auto allocation = state(rank).allocator.allocate(bytes, handle(rank));
     if (allocation.block != nullptr) blocks_.emplace_back(rank, allocation.block);
     return allocation.memory;
+  }
+  void free_all() {
+    for (const auto& [rank, block] : std::exchange(blocks_, {})) state(rank).allocator.free(block);
   }
   /// The same with these bytes in it, written on the rank's stream.
   void* put(int rank, std::span<const std::byte> bytes) {
