@@ -2,6 +2,7 @@
 
 #include <cmath>
 #include <map>
+#include <tuple>
 #include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -160,6 +161,23 @@ Tensor make_parameter(const Tensor& values) {
   return parameter.requires_grad_();
 }
 
+constexpr int kStart = -1;  // in place of a step
+
+// What a parameter starts with, or its gradient at a step. Computed and converted once: all optimizers get the same.
+const Tensor& on_host(std::size_t parameter, const Shape& sizes, int step, DType dtype) {
+  static std::map<std::tuple<std::size_t, int, DType>, Tensor> known;
+  Tensor& tensor = known[{parameter, step, dtype}];
+  if (tensor.defined() && tensor.sizes() == sizes) return tensor;
+  std::vector<double> values(std::size_t(sizes.elements()));
+  for (std::size_t e = 0; e < values.size(); ++e)
+    values[e] =
+        step == kStart ? std::cos(double(e) + 3 * double(parameter)) : some_gradient(parameter, std::int64_t(e), step);
+  tensor = from_host(values.data(), values.size(), kFloat64, sizes, {.dtype = dtype});
+  return tensor;
+}
+
+Tensor copy_on(Device device, const Tensor& host) { return device.is_cpu() ? host.clone() : host.to(device); }
+
 }  // namespace
 
 const std::vector<OptimizerCase>& optimizer_cases() {
@@ -217,9 +235,7 @@ std::vector<Tensor> make_parameters(const std::vector<Device>& devices, DType dt
     const bool together = device == devices.front();
     const Tensor array = empty({35 + 13}, options);
     for (std::size_t i = 0; i < kShapes.size(); ++i) {
-      std::vector<double> values;
-      for (std::int64_t e = 0; e < kShapes[i].elements(); ++e) values.push_back(std::cos(double(e) + 3 * double(i)));
-      const Tensor source = from_host(values.data(), values.size(), kFloat64, kShapes[i], options);
+      const Tensor source = copy_on(device, on_host(i, kShapes[i], kStart, dtype));
       if (together && i < 2) {
         Tensor part = array.narrow(0, i == 0 ? 0 : 35, kShapes[i].elements()).view(kShapes[i]);
         here.push_back(make_parameter(part.copy_(source)));
@@ -237,17 +253,11 @@ std::vector<Tensor> make_parameters(const std::vector<Device>& devices, DType dt
 }
 
 void set_gradients(const std::vector<Tensor>& parameters, int step) {
-  static std::map<std::pair<std::size_t, int>, std::vector<double>> known;  // by parameter and step
-  for (std::size_t i = 0; i < parameters.size(); ++i) {
-    std::vector<double>& values = known[{i, step}];
-    for (auto e = std::int64_t(values.size()); e < parameters[i].numel(); ++e)
-      values.push_back(some_gradient(i, e, step));
+  for (std::size_t i = 0; i < parameters.size(); ++i)
     for (std::size_t k = 0; k < optim::replica_count(parameters[i]); ++k) {
       Tensor there = optim::replica(parameters[i], k);
-      const TensorOptions options{.dtype = there.dtype(), .device = there.device()};
-      there.set_grad(from_host(values.data(), std::size_t(there.numel()), kFloat64, there.sizes(), options));
+      there.set_grad(copy_on(there.device(), on_host(i, there.sizes(), step, there.dtype())));
     }
-  }
 }
 
 std::vector<double> values_in(const Tensor& parameter, std::size_t place) {

@@ -34,9 +34,11 @@ void train(optim::Optimizer& optimizer, const std::vector<Tensor>& parameters, i
 
 void expect_equal_everywhere(const std::vector<Tensor>& parameters, const std::vector<Tensor>& expected,
                              const std::string& what) {
-  for (std::size_t i = 0; i < parameters.size(); ++i)
+  for (std::size_t i = 0; i < parameters.size(); ++i) {
+    const std::vector<double> values = values_in(expected[i]);
     for (std::size_t k = 0; k < optim::replica_count(parameters[i]); ++k)
-      EXPECT_EQ(values_in(parameters[i], k), values_in(expected[i])) << what << ", parameter " << i << ", place " << k;
+      EXPECT_EQ(values_in(parameters[i], k), values) << what << ", parameter " << i << ", place " << k;
+  }
 }
 
 TEST(Replicas, StayBitIdenticalToOneDevice) {
