@@ -4,8 +4,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <functional>
 #include <map>
+#include <span>
 
 #include <lockstep/tensor/random.h>
 
@@ -15,15 +15,22 @@ namespace lockstep {
 namespace {
 
 /// The largest distance between the distribution of the values and `cdf`, times sqrt(n): above 1.95 once in a thousand.
-double kolmogorov_smirnov(std::vector<double> values, const std::function<double(double)>& cdf) {
-  std::sort(values.begin(), values.end());
-  double distance = 0;
+/// Of a million values it gives 0.01 too much. It counts those in each of so many cells, because to sort them takes a
+/// second under sanitizers, and adds what the distance can be more within a cell than at its ends.
+template <class Cdf>
+double kolmogorov_smirnov(const std::vector<double>& values, const Cdf& cdf) {
+  constexpr double kCells = 100000;
+  std::vector<int> counts(std::size_t(kCells) + 1);
+  int* const count = counts.data();
+  for (const double *value = values.data(), *const end = value + values.size(); value != end; ++value)
+    ++count[std::size_t(std::min(kCells, std::max(0., cdf(*value) * kCells)))];
   const double n = double(values.size());
-  for (std::size_t i = 0; i < values.size(); ++i) {
-    const double at = cdf(values[i]);
-    distance = std::max({distance, at - double(i) / n, double(i + 1) / n - at});
+  double distance = 0, below = 0;
+  for (std::size_t cell = 0; cell < counts.size(); ++cell) {
+    distance = std::max(distance, std::abs(below / n - double(cell) / kCells));
+    below += count[cell];
   }
-  return distance * std::sqrt(n);
+  return (distance + 1 / kCells) * std::sqrt(n);
 }
 
 constexpr std::int64_t kSamples = 1000000;
@@ -78,10 +85,11 @@ TEST(RandomDistribution, RandpermGivesEachOrderEquallyOften) {
   EXPECT_LT(chi_square, 49.7);  // 23 degrees of freedom, one in a thousand
 }
 
-double correlation(const std::vector<double>& a, const std::vector<double>& b) {
+double correlation(std::span<const double> a, std::span<const double> b) {
   const Moments of_a = moments_of(a), of_b = moments_of(b);
   double sum = 0;
-  for (std::size_t i = 0; i < a.size(); ++i) sum += (a[i] - of_a.mean) * (b[i] - of_b.mean);
+  for (const double *x = a.data(), *y = b.data(), *const end = x + a.size(); x != end; ++x, ++y)
+    sum += (*x - of_a.mean) * (*y - of_b.mean);
   return sum / double(a.size()) / std::sqrt(of_a.variance * of_b.variance);
 }
 
@@ -95,8 +103,8 @@ TEST(RandomDistribution, StreamsSeedsAndNeighboursAreIndependent) {
   const double bound = 4 / kRootSamples;
   EXPECT_LT(std::abs(correlation(base, numbers(0, 1))), bound);
   EXPECT_LT(std::abs(correlation(base, numbers(1, 0))), bound);
-  for (const int lag : {1, 2, 3, 4, 256}) {
-    const std::vector<double> early(base.begin(), base.end() - lag), late(base.begin() + lag, base.end());
+  for (const std::size_t lag : {1u, 2u, 3u, 4u, 256u}) {
+    const auto early = std::span(base).first(base.size() - lag), late = std::span(base).subspan(lag);
     EXPECT_LT(std::abs(correlation(early, late)), bound) << lag;
   }
 }

@@ -1,6 +1,7 @@
 // Values of tensors as numbers, and what tests of random ones measure on them.
 #pragma once
 
+#include <span>
 #include <vector>
 
 #include <lockstep/tensor/tensor.h>
@@ -13,15 +14,20 @@ struct Moments {
   double mean = 0, variance = 0, kurtosis = 0;
 };
 
-inline Moments moments_of(const std::vector<double>& values) {
+/// By pointers, as all loops over very many values in tests of random numbers: iterators take several times as long
+/// without the optimizer.
+inline Moments moments_of(std::span<const double> values) {
   const double n = double(values.size());
-  Moments m;
-  for (const double value : values) m.mean += value / n;
-  for (const double value : values) {
-    const double square = (value - m.mean) * (value - m.mean);
-    m.variance += square / n;
-    m.kurtosis += square * square / n;
+  const double *const begin = values.data(), *const end = begin + values.size();
+  double mean = 0, variance = 0, kurtosis = 0;
+  for (const double* value = begin; value != end; ++value) mean += *value;
+  mean /= n;
+  for (const double* value = begin; value != end; ++value) {
+    const double square = (*value - mean) * (*value - mean);
+    variance += square;
+    kurtosis += square * square;
   }
+  Moments m = {mean, variance / n, kurtosis / n};
   m.kurtosis /= m.variance * m.variance;
   return m;
 }
