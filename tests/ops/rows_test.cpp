@@ -1,4 +1,6 @@
 // Operations on rows, at the lengths and in the layouts that a device takes in different ways, against the CPU.
+#include <cstring>
+
 #include "core/text.h"
 #include "ops/all_ops.h"
 #include "ops/checks.h"
@@ -27,6 +29,7 @@ const std::vector<RowsCase> kRowsCases = {
 void expect_all_close(const Tensor& got, const Tensor& expected, double tolerance) {
   const std::vector<double> a = values(got), b = values(expected);
   ASSERT_EQ(a.size(), b.size());
+  if (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0) return;  // as a rule
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(b[i]) ? std::isnan(a[i]) : a[i] == b[i]) continue;
     ASSERT_LE(std::abs(a[i] - b[i]), tolerance * (1 + std::abs(b[i]))) << "element " << i;
@@ -44,7 +47,8 @@ class Rows : public ::testing::TestWithParam<RowsCase> {
   // x, and the same elements with gaps between them.
   template <class F>
   void expect_in_all_layouts(const F& f, const Tensor& x, double tolerance = 1e-12) const {
-    expect_as_on_the_cpu(f, x, tolerance);
+    const Tensor expected = f(x);
+    expect_all_close(f(x.cuda()), expected, tolerance);
     const Tensor gaps = stack({x, x}, x.dim()).select(x.dim(), 1);
     ASSERT_FALSE(gaps.is_contiguous() && x.numel() > 1);
     expect_all_close(f(stack({x.cuda(), x.cuda()}, x.dim()).select(x.dim(), 1)), f(gaps), tolerance);
@@ -54,7 +58,7 @@ class Rows : public ::testing::TestWithParam<RowsCase> {
       place.copy_(v);
       return place;
     };
-    expect_all_close(f(shifted(x.cuda())), f(x), tolerance);
+    expect_all_close(f(shifted(x.cuda())), expected, tolerance);
   }
   Tensor random(DType dtype = kFloat64) const { return randn(sizes).to(dtype); }
 
