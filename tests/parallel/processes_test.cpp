@@ -304,9 +304,9 @@ TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
     const GeneratorGuard guard(numbers);
     drawn.push_back(randn({kCount}).to(GetParam()));
   }
+  const SimulatedDevices devices({.count = kRanks});
   const auto outcome = [&](int processes) {
     const int each = kRanks / processes;
-    const SimulatedDevices devices({.count = kRanks});
     std::vector<std::vector<Tensor>> results(kRanks);
     expect_none(in_processes(processes, [&](const World& world) {
       std::vector<Device> own;
@@ -322,11 +322,11 @@ TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
         const Device device = own[std::size_t(d)];
         const TensorOptions there = {.dtype = GetParam(), .device = device};
         sent.push_back(drawn[std::size_t(rank)].to(device));
-        sum.push_back(zeros({kCount}, there));
+        sum.push_back(empty({kCount}, there));
         few.push_back(sent.back().narrow(0, 0, kFew).clone());
         one_sum.push_back(sent.back().clone());
-        shard.push_back(zeros({std::int64_t(counts[std::size_t(rank)])}, there));
-        gathered.push_back(zeros({kCount}, there));
+        shard.push_back(empty({std::int64_t(counts[std::size_t(rank)])}, there));
+        gathered.push_back(empty({kCount}, there));
         const Stream stream = current_stream(device);
         streams.push_back(stream);
         const auto data = [](const Tensor& t) { return t.numel() ? t.impl()->data() : nullptr; };

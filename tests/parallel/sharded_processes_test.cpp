@@ -120,25 +120,33 @@ TEST(ShardedProcesses, EndWithWhatOneProcessEndsWithByEveryOptimizer) {
   }
 }
 
-// Trained by one grid, and then by another that has the state dicts of the first: parameters and state.
-Numbers resumed(const Grid& before, const Grid& after, Train& train) {
+struct Saved {
   StateDict parameters, state;
+};
+
+Saved trained(const Grid& before, Train& train) {
+  Saved saved;
   same_in_all(before, [&](const World& world) {
     DataParallel model(Net(), options_of(world, before.devices));
     optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
     train(model, optimizer, 0, 4);
     const StateDict gathered = optimizer.state_dict();  // by all
     if (world.is_first()) {
-      for (const auto& [key, value] : model.state_dict()) parameters.add(key, value.to(Device()).clone());
-      for (const auto& [key, value] : gathered) state.add(key, value.to(Device()).clone());
+      for (const auto& [key, value] : model.state_dict()) saved.parameters.add(key, value.to(Device()).clone());
+      for (const auto& [key, value] : gathered) saved.state.add(key, value.to(Device()).clone());
     }
     return Numbers();
   });
+  return saved;
+}
+
+// Goes on from the state dicts that another grid left: parameters and state.
+Numbers resumed(const Saved& saved, const Grid& after, Train& train) {
   return same_in_all(after, [&](const World& world) {
     DataParallel model(Net(), options_of(world, after.devices));
     optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
-    model.load_state_dict(parameters);
-    optimizer.load_state_dict(state);
+    model.load_state_dict(saved.parameters);
+    optimizer.load_state_dict(saved.state);
     train(model, optimizer, 4, 7);
     return joined({values(model.parameters()), values(optimizer.state_dict())});
   });
@@ -153,14 +161,16 @@ TEST(ShardedProcesses, GoOnFromTheStateOfAnotherNumberOfProcesses) {
     return joined({values(model.parameters()), values(optimizer.state_dict())});
   });
   // What is accumulated and clipped is added in the order of shards, which the buckets of a new model begin with anew.
-  const Numbers accumulated = resumed({1, 4}, {1, 4}, accumulate_and_step);
-  for (const Grid& before : kGrids)
+  const Numbers accumulated = resumed(trained({1, 4}, accumulate_and_step), {1, 4}, accumulate_and_step);
+  for (const Grid& before : kGrids) {
+    const Saved stepped = trained(before, step), summed = trained(before, accumulate_and_step);
     for (const Grid& after : kGrids) {
       SCOPED_TRACE(::testing::Message() << before.processes << " x " << before.devices << " then " << after.processes
                                         << " x " << after.devices);
-      EXPECT_TRUE(resumed(before, after, step) == whole);
-      EXPECT_TRUE(resumed(before, after, accumulate_and_step) == accumulated);
+      EXPECT_TRUE(resumed(stepped, after, step) == whole);
+      EXPECT_TRUE(resumed(summed, after, accumulate_and_step) == accumulated);
     }
+  }
 }
 
 // The state outlives the model that divided it, and comes together for whatever takes its place.
