@@ -17,11 +17,32 @@ namespace {
 
 constexpr std::int64_t kRowGap = 3;
 
+constexpr std::size_t kDrawn = 65'537;  // a prime: no matrix repeats the rows of another
+
+// Random numbers, and the same as doubles. Without the optimizer, and under sanitizers, to draw them for each product
+// takes longer than to multiply.
 template <class T>
-std::vector<T> random_values(std::int64_t count) {
-  static std::mt19937 random(11);
-  std::vector<T> values(std::size_t(count), T(0));
-  for (T& value : values) value = T(float(std::int32_t(random())) * 0x1p-31f);
+struct Drawn {
+  std::vector<T> values;
+  std::vector<double> wide;
+
+  Drawn() {
+    std::mt19937 random(11);
+    for (std::size_t i = 0; i < kDrawn; ++i) values.push_back(T(float(std::int32_t(random())) * 0x1p-31f));
+    wide.assign(values.begin(), values.end());
+  }
+};
+
+// So many from `first` on, and again from the front after the last.
+template <class T>
+std::vector<T> from(const std::vector<T>& drawn, std::size_t first, std::int64_t count) {
+  std::vector<T> values;
+  values.reserve(std::size_t(count));
+  while (values.size() < std::size_t(count)) {
+    const std::size_t n = std::min(std::size_t(count) - values.size(), kDrawn - first);
+    values.insert(values.end(), drawn.data() + first, drawn.data() + first + n);
+    first = 0;
+  }
   return values;
 }
 
@@ -45,7 +66,7 @@ struct Case {
   Matmul p;
   std::int64_t batch;
   std::vector<T> a, b, c, bias;
-  std::vector<double> wide_a, wide_b;  // the same numbers
+  std::vector<double> wide_a, wide_b;  // the same numbers, of the first of the batch
 
   Case(Sizes sizes, bool transpose_a, bool transpose_b, std::int64_t batches = 1) : batch(batches) {
     const auto [m, n, k] = sizes;
@@ -62,12 +83,17 @@ struct Case {
     p.stride_a = p.lda * (transpose_a ? k : m);
     p.stride_b = p.ldb * (transpose_b ? n : k);
     p.stride_c = p.ldc * m;
-    a = random_values<T>(p.stride_a * batch);
-    b = random_values<T>(p.stride_b * batch);
-    c = random_values<T>(p.stride_c * batch);
-    bias = random_values<T>(n);
-    wide_a.assign(a.begin(), a.end());
-    wide_b.assign(b.begin(), b.end());
+    static const Drawn<T> drawn;
+    static std::size_t next = 0;
+    const auto draw = [](std::vector<T>& values, std::int64_t count, std::vector<double>* wide, std::int64_t of_wide) {
+      values = from(drawn.values, next, count);
+      if (wide) *wide = from(drawn.wide, next, of_wide);
+      next = (next + std::size_t(count)) % kDrawn;
+    };
+    draw(a, p.stride_a * batch, &wide_a, p.stride_a);
+    draw(b, p.stride_b * batch, &wide_b, p.stride_b);
+    draw(c, p.stride_c * batch, nullptr, 0);
+    draw(bias, n, nullptr, 0);
   }
 
   // Of the first of the batch. By pointers: without the optimizer, and under sanitizers, most of the time goes here.
