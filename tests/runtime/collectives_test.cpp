@@ -112,7 +112,7 @@ class Collectives : public ::testing::TestWithParam<int> {
  protected:
   int size() const { return GetParam(); }
 
-  // With one group for each dtype. Its memory is given back after each case, and is poisoned then.
+  // With one group for each dtype. Its memory is given back after each case.
   template <class Body>
   void for_all_cases(const Body& body) const {
     for (const DType dtype : kAllDTypes) {

@@ -50,7 +50,7 @@ class RanksOn {
       : devices(arguments(options, count)), communicator(gpus(count)) {
     for (int rank = 0; rank < count; ++rank) streams.push_back(Stream::from_pool(Device::cuda(rank)));
   }
-  ~RanksOn() { free_all(); }
+  ~RanksOn() { free_blocks(); }
 
   Devices devices;
   Communicator communicator;
@@ -66,8 +66,12 @@ class RanksOn {
     if (allocation.block != nullptr) blocks_.emplace_back(rank, allocation.block);
     return allocation.memory;
   }
+  /// No test finds in its memory what another one left: simulated memory is poisoned where it is freed, and cards
+  /// get new memory.
   void free_all() {
-    for (const auto& [rank, block] : std::exchange(blocks_, {})) state(rank).allocator.free(block);
+    free_blocks();
+    if (!are_simulated())
+      for (int rank = 0; rank < size(); ++rank) state(rank).allocator.empty_cache();
   }
   /// The same with these bytes in it, written on the rank's stream.
   void* put(int rank, std::span<const std::byte> bytes) {
@@ -136,6 +140,9 @@ class RanksOn {
       return options;
     else
       return count;
+  }
+  void free_blocks() {
+    for (const auto& [rank, block] : std::exchange(blocks_, {})) state(rank).allocator.free(block);
   }
   void read(int rank, const void* memory, std::span<std::byte> bytes) {
     const std::size_t n = bytes.size();
