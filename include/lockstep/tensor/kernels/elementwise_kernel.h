@@ -30,6 +30,8 @@ inline constexpr Stored kStored = std::is_same_v<T, Half>       ? Stored::float1
                                   : std::is_same_v<T, BFloat16> ? Stored::bfloat16
                                                                 : Stored(std::bit_width(sizeof(T)) - 1);
 
+constexpr int bytes_of(Stored stored) { return stored < Stored::float16 ? 1 << int(stored) : 2; }  ///< Of an element.
+
 /// An operand of a loop.
 struct ElementwiseOperand {
   Stored stored;

@@ -84,12 +84,12 @@ struct MapWalk {
   Walk<N> walk;
 };
 
-/// In packs where every operand lies in them. The same for all functions, and compiled once for them.
-template <int kPack, int N>
-[[gnu::noinline]] MapWalk<N> map_walk(const Geometry<N>& geometry, bool aligned) {
+/// In packs of `pack` elements where every operand lies in them.
+template <int N>
+MapWalk<N> map_walk(const Geometry<N>& geometry, int pack, bool aligned) {
   const auto of_elements = [&] { return MapWalk<N>{false, 0, geometry.numel, Walk<N>(geometry)}; };
   const int last = geometry.sizes.rank() - 1;
-  if (!aligned || last < 1 || geometry.sizes[last] % kPack != 0) return of_elements();
+  if (!aligned || last < 1 || geometry.sizes[last] % pack != 0) return of_elements();
   Geometry<N> packs = geometry;
   unsigned broadcasts = 0;
   for (std::size_t n = 0; n < std::size_t(N); ++n) {
@@ -100,36 +100,50 @@ template <int kPack, int N>
     }
     if (strides[last] != 1) return of_elements();
     for (int d = 0; d < last; ++d)
-      if (strides[d] % kPack != 0) return of_elements();
-    strides[last] = kPack;
+      if (strides[d] % pack != 0) return of_elements();
+    strides[last] = pack;
   }
-  packs.sizes[last] /= kPack;
-  packs.numel /= kPack;
+  packs.sizes[last] /= pack;
+  packs.numel /= pack;
   return {true, broadcasts, packs.numel, Walk<N>(packs)};
 }
 
-template <class F, class Out, class... In, std::size_t... I>
-void enqueue_map(const ElementwiseKernel<F, 1 + sizeof...(In)>& kernel, const KernelContext& context,
-                 std::index_sequence<I...>) {
-  constexpr int kPack = kPackOf<Out, In...>;
-  const auto& [data, geometry] = kernel.operands;
-  const auto out = reinterpret_cast<Out*>(data[0]);
-  const bool aligned = is_aligned<kPack>(out) && (is_aligned<kPack>(reinterpret_cast<const In*>(data[I + 1])) && ...);
-  if (geometry.dense && aligned)
-    return launch_grid(map_dense<kPack, F, Out, In...>, blocks_for((geometry.numel + kPack - 1) / kPack), kThreads,
-                       context, kernel.f, out, geometry.numel, reinterpret_cast<const In*>(data[I + 1])...);
-  const MapWalk<1 + sizeof...(In)> at = map_walk<kPack>(geometry, aligned);
-  if (at.in_packs)
-    launch_grid(map_packs<kPack, F, Out, In...>, blocks_for(at.items), kThreads, context, kernel.f, at.walk, at.items,
-                at.broadcasts, out, reinterpret_cast<const In*>(data[I + 1])...);
-  else
-    launch_grid(map_strided<F, Out, In...>, blocks_for(at.items), kThreads, context, kernel.f, at.walk, at.items, out,
-                reinterpret_cast<const In*>(data[I + 1])...);
+/// The kernels of a function for elements of some types: map_dense, map_packs and map_strided.
+struct MapGrids {
+  KernelHandle dense, packs, strided;
+  int pack;  ///< Elements of one.
+};
+
+/// Enqueues the one that layouts allow. The same for all functions, and compiled once for them.
+template <int N>
+[[gnu::noinline]] void enqueue_map(const MapGrids& grids, const void* f, const ElementwiseOperand* of,
+                                   const ElementwiseOperands<N>& operands, const KernelContext& context) {
+  const auto& [data, geometry] = operands;
+  const auto place = [](const auto& argument) { return const_cast<void*>(static_cast<const void*>(&argument)); };
+  bool aligned = true;
+  for (std::size_t n = 0; n < std::size_t(N); ++n)
+    aligned =
+        aligned && reinterpret_cast<std::uintptr_t>(data[n]) % std::uintptr_t(bytes_of(of[n].stored) * grids.pack) == 0;
+  if (geometry.dense && aligned) {
+    void* arguments[2 + N] = {const_cast<void*>(f), place(data[0]), place(geometry.numel)};
+    for (std::size_t n = 1; n < std::size_t(N); ++n) arguments[2 + n] = place(data[n]);
+    return launch_grid(grids.dense, blocks_for((geometry.numel + grids.pack - 1) / grids.pack), kThreads, context,
+                       arguments);
+  }
+  const MapWalk<N> at = map_walk(geometry, grids.pack, aligned);
+  void* arguments[4 + N] = {const_cast<void*>(f), place(at.walk), place(at.items)};
+  void** next = arguments + 3;
+  if (at.in_packs) *next++ = place(at.broadcasts);
+  for (std::size_t n = 0; n < std::size_t(N); ++n) *next++ = place(data[n]);
+  launch_grid(at.in_packs ? grids.packs : grids.strided, blocks_for(at.items), kThreads, context, arguments);
 }
 /// Of elements of these types.
 template <class F, class Out, class... In>
 void enqueue_map(const ElementwiseKernel<F, 1 + sizeof...(In)>& kernel, const KernelContext& context) {
-  enqueue_map<F, Out, In...>(kernel, context, std::index_sequence_for<In...>());
+  constexpr int kPack = kPackOf<Out, In...>;
+  const MapGrids grids = {KernelHandle(map_dense<kPack, F, Out, In...>), KernelHandle(map_packs<kPack, F, Out, In...>),
+                          KernelHandle(map_strided<F, Out, In...>), kPack};
+  enqueue_map(grids, &kernel.f, kernel.forms->host.operands, kernel.operands, context);
 }
 
 }  // namespace lockstep::gpu
