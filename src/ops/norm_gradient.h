@@ -69,8 +69,10 @@ struct NormGradientKernel {
   C* partial;               // [pieces, kSums, length]; null then
   std::int64_t rows, length, rows_of_piece;
 
-  /// How many rows are added by themselves: enough pieces for the cores, or for the warps of a GPU.
-  static std::int64_t rows_at_once(std::int64_t rows, bool on_grid) {
+  /// How many rows are added by themselves: enough pieces for the cores, or for the warps of a GPU. One where nothing
+  /// is added.
+  static std::int64_t rows_at_once(std::int64_t rows, bool on_grid, bool adds) {
+    if (!adds) return 1;
     return on_grid ? std::clamp<std::int64_t>(rows / 1024, 4, 64) : std::clamp<std::int64_t>(rows / 64, 8, kChain);
   }
   LOCKSTEP_HD std::int64_t pieces() const { return (rows + rows_of_piece - 1) / rows_of_piece; }
@@ -96,7 +98,7 @@ struct NormGradientKernel {
     });
   }
 
-  /// The sums of some pieces are added to what they are, and the gradients of x written.
+  /// Writes the gradients of some pieces' rows, and adds to the pieces' sums.
   void take_pieces(std::int64_t begin, std::int64_t end) const {
     vectorized([&] {
       for (std::int64_t r = begin * rows_of_piece; r < std::min(rows, end * rows_of_piece); ++r)
@@ -113,25 +115,30 @@ struct NormGradientKernel {
   }
 
  private:
-  // The same for rows of 16-bit elements, one at a time: as floats in buffers.
+  // The same for rows of 16-bit elements, some at a time: as floats in buffers.
   void take_pieces_in_buffers(std::int64_t begin, std::int64_t end) const {
     enum { kG, kX, kWeight, kOfX, kOperands };
     std::array<host::RowBuffers::Operand, kOperands> operands;
-    operands.fill({kStored<T>, length, 1});
-    host::RowBuffers buffers(operands);
+    operands.fill({kStored<T>, length, 1, length});
+    operands[kWeight].stride = 0;
+    const std::int64_t at_once = host::RowBuffers::rows_at_once(length);
+    host::RowBuffers buffers(operands, at_once);
     const auto wide = [&](int n, const T* stored) {
-      return stored ? reinterpret_cast<C*>(buffers.row(std::size_t(n))) : nullptr;
+      return stored ? reinterpret_cast<C*>(buffers.rows(std::size_t(n))) : nullptr;
     };
-    if (weight) buffers.load(kWeight, weight, 0);
-    NormGradientKernel<C, kCentered> of_row{
-        eps, wide(kG, g), wide(kX, x), wide(kWeight, weight), wide(kOfX, of_x), nullptr, nullptr, nullptr, 1, length,
-        1};
-    for (std::int64_t r = begin * rows_of_piece; r < std::min(rows, end * rows_of_piece); ++r) {
-      of_row.partial = sums_of(r / rows_of_piece);
-      buffers.load(kG, g, r * length);
-      buffers.load(kX, x, r * length);
-      of_row.take_pieces(0, 1);
-      if (of_x) buffers.store(kOfX, of_x, r * length);
+    if (weight) buffers.load(kWeight, weight, 0, 1);
+    NormGradientKernel<C, kCentered> of{
+        eps, wide(kG, g), wide(kX, x), wide(kWeight, weight), wide(kOfX, of_x), nullptr, nullptr, nullptr,
+        0,   length,      at_once};
+    const std::int64_t last = std::min(rows, end * rows_of_piece);
+    for (std::int64_t r = begin * rows_of_piece; r < last; r += of.rows) {
+      const std::int64_t piece = r / rows_of_piece;
+      of.rows = std::min(at_once, (partial ? std::min(last, (piece + 1) * rows_of_piece) : last) - r);
+      of.partial = sums_of(piece);
+      buffers.load(kG, g, r * length, of.rows);
+      buffers.load(kX, x, r * length, of.rows);
+      of.take_pieces(0, 1);
+      if (of_x) buffers.store(kOfX, of_x, r * length, of.rows);
     }
   }
 
@@ -179,7 +186,7 @@ void norm_gradients(const char* name, double eps, const Tensor& g, const Tensor&
                 nullptr,
                 rows,
                 length,
-                Kernel::rows_at_once(rows, device.backend.launches_grids())};
+                Kernel::rows_at_once(rows, device.backend.launches_grids(), of_weight.defined())};
   Tensor partial;
   if (of_weight.defined()) {
     partial = make_tensor(device, {kernel.pieces(), Kernel::kSums, length}, wide_dtype(x.dtype()));

@@ -249,6 +249,15 @@ TEST(RowsOf16Bits, AreThoseOfFloatsRoundedOnce) {
         expect_of(rms_norm_of, pull, "rms_norm");
         expect_of(loss_of, pull.select(1, 0), "cross_entropy");
       }
+  // Rows that lie one after the other only within a part, rows that are one and the same, and an operand twice.
+  const Tensor x = randn({3, 5, 7}).to(kBFloat16), row = randn({1, 5}).to(kBFloat16);
+  const Tensor target = randint(0, 5, {3, 7});
+  for (const int d : {0, 1, 2})
+    expect_rounded_once([&](const auto& as) { return softmax(as(x), d); }, kBFloat16, "softmax of three dimensions");
+  expect_rounded_once([&](const auto& as) { return log_softmax(as(row).expand({90, 5}), 1); }, kBFloat16, "one row");
+  expect_rounded_once([&](const auto& as) { return layer_norm(as(x), {7}); }, kBFloat16, "layer_norm by itself");
+  expect_rounded_once([&](const auto& as) { return cross_entropy(as(x), target, {.reduction = Reduction::none}); },
+                      kBFloat16, "cross_entropy by itself");
   EXPECT_EQ(values(logsumexp(zeros({2, 0}, {.dtype = kFloat16}), {1})), (std::vector<double>{-kInfinity, -kInfinity}));
 }
 

@@ -70,32 +70,55 @@ const ElementMoves kElementMoves[6] = {{1, 1, gather<1>, scatter<1>},
                                        {2, 4, widen_row<Half>, narrow_row<Half>},
                                        {2, 4, widen_row<BFloat16>, narrow_row<BFloat16>}};
 
-RowBuffers::RowBuffers(std::span<const Operand> operands) {
+namespace {
+
+// Calls move(stored, step, count, buffer) for runs of elements: one run where rows lie one after the other.
+template <class Byte, class Buffer, class Move>
+void each_run(const RowBuffers::Operand& of, Byte* stored, Buffer* buffer, std::int64_t rows, const Move& move) {
+  const ElementMoves& moves = moves_of(of.stored);
+  const bool is_one_run = of.stride == of.length && (of.step == 1 || of.length == 1);
+  if (of.stride == 0 || is_one_run)
+    return move(stored, is_one_run ? 1 : of.step, is_one_run ? rows * of.length : of.length, buffer);
+  for (std::int64_t r = 0; r < rows; ++r)
+    move(stored + r * of.stride * moves.stored_bytes, of.step, of.length,
+         buffer + r * of.length * moves.computed_bytes);
+}
+
+}  // namespace
+
+RowBuffers::RowBuffers(std::span<const Operand> operands, std::int64_t rows) {
   std::size_t lines = 0;
   std::vector<std::size_t> first;
   for (const Operand& operand : operands) {
     first.push_back(lines);
-    const std::int64_t bytes = operand.length * moves_of(operand.stored).computed_bytes;
-    lines += (std::size_t(bytes) + sizeof(CacheLine) - 1) / sizeof(CacheLine);
+    const std::int64_t elements = operand.length * (operand.stride == 0 ? 1 : rows);
+    lines +=
+        (std::size_t(elements * moves_of(operand.stored).computed_bytes) + sizeof(CacheLine) - 1) / sizeof(CacheLine);
   }
   memory_ = std::make_unique_for_overwrite<CacheLine[]>(lines);
   for (std::size_t n = 0; n < operands.size(); ++n)
-    rows_.push_back({operands[n], reinterpret_cast<std::byte*>(memory_.get() + first[n]), nullptr});
+    buffers_.push_back({operands[n], reinterpret_cast<std::byte*>(memory_.get() + first[n]), nullptr});
 }
 
-void RowBuffers::load(std::size_t operand, const void* data, std::int64_t at) noexcept {
-  Kept& row = rows_[operand];
-  const ElementMoves& moves = moves_of(row.of.stored);
-  const auto* const from = static_cast<const std::byte*>(data) + at * moves.stored_bytes;
-  if (row.loaded == from || row.of.length == 0) return;
-  row.loaded = from;
-  moves.load(from, row.of.step, row.of.length, row.buffer, row.of.length);
+void RowBuffers::load(std::size_t operand, const void* data, std::int64_t at, std::int64_t rows) noexcept {
+  Buffer& buffer = buffers_[operand];
+  const ElementMoves& moves = moves_of(buffer.of.stored);
+  const std::byte* const from = static_cast<const std::byte*>(data) + at * moves.stored_bytes;
+  if (buffer.of.length == 0 || (buffer.of.stride == 0 && buffer.loaded == from)) return;
+  buffer.loaded = from;
+  each_run(buffer.of, from, buffer.data, rows,
+           [&](const std::byte* stored, std::int64_t step, std::int64_t count, std::byte* to) {
+             moves.load(stored, step, count, to, count);
+           });
 }
 
-void RowBuffers::store(std::size_t operand, void* data, std::int64_t at) const noexcept {
-  const Kept& row = rows_[operand];
-  const ElementMoves& moves = moves_of(row.of.stored);
-  moves.store(row.buffer, row.of.length, static_cast<std::byte*>(data) + at * moves.stored_bytes, row.of.step);
+void RowBuffers::store(std::size_t operand, void* data, std::int64_t at, std::int64_t rows) const noexcept {
+  const Buffer& buffer = buffers_[operand];
+  const ElementMoves& moves = moves_of(buffer.of.stored);
+  each_run(buffer.of, static_cast<std::byte*>(data) + at * moves.stored_bytes, buffer.data, rows,
+           [&](std::byte* stored, std::int64_t step, std::int64_t count, const std::byte* from) {
+             moves.store(from, count, stored, step);
+           });
 }
 
 }  // namespace lockstep::host

@@ -1,6 +1,7 @@
 // Elements between where they are stored, in any layout, and a buffer of their compute type, where loops are vectors.
 #pragma once
 
+#include <algorithm>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
@@ -26,33 +27,38 @@ struct ElementMoves {
 extern const ElementMoves kElementMoves[6];
 inline const ElementMoves& moves_of(Stored stored) noexcept { return kElementMoves[int(stored)]; }
 
-/// A row of each of some operands, densely and in compute types: for loops over rows of 16-bit elements.
+/// Neighbouring rows of each of some operands, densely and in compute types: for loops over rows of 16-bit elements.
 class RowBuffers {
  public:
   struct Operand {
     Stored stored;
     std::int64_t length, step;  ///< Of a row, in elements.
+    std::int64_t stride;        ///< From a row to the next one. 0: all rows are one, which a buffer has once.
+    bool operator==(const Operand&) const = default;
   };
 
-  explicit RowBuffers(std::span<const Operand> operands);
+  /// With room for `rows` of each.
+  RowBuffers(std::span<const Operand> operands, std::int64_t rows);
+  /// How many rows are worth it: short ones share what a call costs.
+  static std::int64_t rows_at_once(std::int64_t length) { return std::clamp<std::int64_t>(2048 / (length + 1), 1, 64); }
 
-  std::byte* row(std::size_t operand) const noexcept { return rows_[operand].buffer; }
-  /// Brings the row that begins `at` elements behind `data` into the buffer. One that is there already is not brought
-  /// again: what broadcasts, such as a weight.
-  void load(std::size_t operand, const void* data, std::int64_t at) noexcept;
-  /// Puts the buffer's elements into the row that begins there.
-  void store(std::size_t operand, void* data, std::int64_t at) const noexcept;
+  std::byte* rows(std::size_t operand) const noexcept { return buffers_[operand].data; }
+  /// Brings rows into the buffer, of which the first begins `at` elements behind `data`. One that all rows are is not
+  /// brought again.
+  void load(std::size_t operand, const void* data, std::int64_t at, std::int64_t rows) noexcept;
+  /// Puts the buffer's elements into the rows that begin there.
+  void store(std::size_t operand, void* data, std::int64_t at, std::int64_t rows) const noexcept;
 
  private:
   struct alignas(64) CacheLine {
     std::byte bytes[64];
   };
-  struct Kept {
+  struct Buffer {
     Operand of;
-    std::byte* buffer;
+    std::byte* data;
     const std::byte* loaded;
   };
-  std::vector<Kept> rows_;
+  std::vector<Buffer> buffers_;
   std::unique_ptr<CacheLine[]> memory_;
 };
 

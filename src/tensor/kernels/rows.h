@@ -2,6 +2,7 @@
 // (lockstep/tensor/kernels/row_kernel.h).
 #pragma once
 
+#include <algorithm>
 #include <bit>
 
 #include <lockstep/tensor/kernels/row_kernel.h>
@@ -11,26 +12,42 @@
 
 namespace lockstep {
 
-/// Works on the rows one at a time: in buffers, where operands have their compute types, by a RowKernel<F, Out, In...>.
-/// stored: how elements lie in memory.
+/// Works on some neighbouring rows at a time: in buffers, where operands have their compute types, by a
+/// RowKernel<F, Out, In...>. stored: how elements lie in memory.
 template <class F, class Out, class... In>
 void map_rows_in_buffers(const KernelContext& context, const RowGeometry<1 + sizeof...(In)>& rows, const F& f,
                          const std::array<Stored, 1 + sizeof...(In)>& stored, void* out,
                          const std::array<const void*, sizeof...(In)>& in) {
   using Kernel = RowKernel<F, Out, In...>;
-  host::parallel_for(context, rows.outer.numel, Kernel::grain_of(rows), [&](std::int64_t begin, std::int64_t end) {
-    std::array<host::RowBuffers::Operand, Kernel::kOperands> operands;
-    for (std::size_t n = 0; n < operands.size(); ++n) operands[n] = {stored[n], rows.lengths[n], rows.steps[n]};
-    host::RowBuffers buffers(operands);
-    Kernel kernel{{{}, rows.lengths, {}}, f, reinterpret_cast<Out*>(buffers.row(0)), {}};
-    kernel.outer.numel = 1;
+  constexpr std::size_t kOperands = 1 + sizeof...(In);
+  const Geometry<int(kOperands)>& outer = rows.outer;
+  const std::int64_t neighbours = outer.sizes.empty() ? 1 : outer.sizes.back();
+  const std::int64_t at_once =
+      host::RowBuffers::rows_at_once(*std::max_element(rows.lengths.begin(), rows.lengths.end()));
+  std::array<host::RowBuffers::Operand, kOperands> operands;
+  for (std::size_t n = 0; n < kOperands; ++n)
+    operands[n] = {stored[n], rows.lengths[n], rows.steps[n], outer.sizes.empty() ? 0 : outer.strides[n].back()};
+  const auto are_one = [&](std::size_t m, std::size_t n) {  // inputs
+    return in[m] == in[n] && operands[m + 1] == operands[n + 1] && outer.strides[m + 1] == outer.strides[n + 1];
+  };
+  std::array<std::size_t, sizeof...(In)> brought;  // for each input, which is also another one where these are one
+  for (std::size_t n = 0; n < in.size(); ++n)
+    for (brought[n] = 0; !are_one(brought[n], n);) ++brought[n];
+  host::parallel_for(context, outer.numel, Kernel::grain_of(rows), [&](std::int64_t begin, std::int64_t end) {
+    host::RowBuffers buffers(operands, at_once);
+    Kernel kernel{{{}, rows.lengths, {}}, f, reinterpret_cast<Out*>(buffers.rows(0)), {}};
+    kernel.outer.sizes = {at_once};
     kernel.steps.fill(1);
-    for (std::size_t n = 0; n < in.size(); ++n) kernel.in[n] = buffers.row(n + 1);
-    for (std::int64_t r = begin; r < end; ++r) {
-      const auto at = offsets_at(rows.outer, r);
-      for (std::size_t n = 0; n < in.size(); ++n) buffers.load(n + 1, in[n], at[n + 1]);
-      kernel.run(0, 1);
-      buffers.store(0, out, at[0]);
+    for (std::size_t n = 0; n < kOperands; ++n)
+      kernel.outer.strides[n] = {operands[n].stride == 0 ? 0 : operands[n].length};
+    for (std::size_t n = 0; n < in.size(); ++n) kernel.in[n] = buffers.rows(brought[n] + 1);
+    for (std::int64_t r = begin, count; r < end; r += count) {
+      count = std::min({at_once, end - r, neighbours - r % neighbours});
+      const auto at = offsets_at(outer, r);
+      for (std::size_t n = 0; n < in.size(); ++n)
+        if (brought[n] == n) buffers.load(n + 1, in[n], at[n + 1], count);
+      kernel.run(0, count);
+      buffers.store(0, out, at[0], count);
     }
   });
 }
