@@ -190,14 +190,16 @@ TEST_P(Rows, ARowAloneHasTheSameBits) {
   }
 }
 
-// On the CPU rows of 16-bit elements are worked on as rows of floats. f(as) gives a result, where as(x) is x or x in
-// float32.
+Tensor as_it_is(const Tensor& x) { return x; }
+Tensor in_float32(const Tensor& x) { return x.to(kFloat32); }
+
+// On the CPU rows of 16-bit elements are worked on as rows of floats. f(as) gives a result, where `as` is one of the
+// two above.
 template <class F>
 void expect_rounded_once(const F& f, DType dtype, const char* name) {
-  const Tensor narrow = f([](const Tensor& x) { return x; });
+  const Tensor narrow = f(as_it_is);
   ASSERT_EQ(narrow.dtype(), dtype) << name;
-  const Tensor wide = f([](const Tensor& x) { return x.to(kFloat32); });
-  EXPECT_EQ(values(narrow), values(wide.to(dtype))) << name;
+  EXPECT_EQ(values(narrow), values(f(in_float32).to(dtype))) << name;
 }
 
 TEST(RowsOf16Bits, AreThoseOfFloatsRoundedOnce) {
@@ -241,8 +243,7 @@ TEST(RowsOf16Bits, AreThoseOfFloatsRoundedOnce) {
           return gradients(std::vector{layer_norm(leaves[0], last, leaves[1])}, leaves, std::vector{as(pull)});
         };
         expect_rounded_once([&](const auto& as) { return with_weight(as)[0]; }, dtype, "layer_norm, with the weight");
-        const Tensor of_weight = with_weight([](const Tensor&v) { return v; })[1].to(kFloat32),
-                     expected = with_weight([](const Tensor&v) { return v.to(kFloat32); })[1];
+        const Tensor of_weight = with_weight(as_it_is)[1].to(kFloat32), expected = with_weight(in_float32)[1];
         EXPECT_LE(max(abs(of_weight - expected) - abs(expected) / (dtype == kFloat16 ? 2048 : 256)).item<double>(),
                   1e-7);
         expect_of(layer_norm_of, pull, "layer_norm");

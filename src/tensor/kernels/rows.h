@@ -62,8 +62,8 @@ struct NarrowRowKernel : RowKernel<F, Out, In...> {
         context, *this, std::bit_cast<Wide>(this->f), {kStored<Out>, kStored<In>...}, this->out, this->in);
   }
 };
-template <class F, class Out, class... In>
-inline constexpr bool kHasWideRows = (kNarrow<Out> || ... || kNarrow<In>)&&requires {
+template <class F>
+inline constexpr bool kHasWide = requires {
   typename F::Wide;
 };
 
@@ -81,7 +81,7 @@ void map_rows(const char* name, double flops_per_element, const F& f, int dim, c
   const std::int64_t most = std::max({of_out.numel, inputs.impl()->numel...});
   const RowKernel<F, Out, In...> kernel{rows, f, reinterpret_cast<Out*>(of_out.data()), {inputs.impl()->data()...}};
   const std::array<const Tensor*, sizeof...(In)> read = {&inputs...};
-  if constexpr (kHasWideRows<F, Out, In...>)
+  if constexpr (kHasWide<F> && (kNarrow<Out> || ... || kNarrow<In>))
     launch(name, flops_per_element * double(most), out, read, NarrowRowKernel<F, Out, In...>{kernel});
   else
     launch(name, flops_per_element * double(most), out, read, kernel);
