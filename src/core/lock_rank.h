@@ -15,7 +15,7 @@ enum class LockRank : std::uint8_t {
   task_queue,      ///< The tasks of a loader's workers.
   prefetcher,      ///< Which batches are made.
 
-  // parallel and autograd: under these, operations are recorded and enqueued.
+  // parallel and autograd: under some of these, operations are recorded and enqueued.
   backward,          ///< What one backward has ready, and what reached its nodes.
   gradient_buckets,  ///< Buckets and the parameters in them, between backwards.
   bucket_launch,     ///< Which bucket is launched next, and whether a thread does.
