@@ -26,9 +26,9 @@ void GraphTask::add_root(const Tensor& root, const Tensor& gradient) {
 }
 
 void GraphTask::discover(const std::shared_ptr<Node>& root) {
-  std::vector<Visit*> stack;
+  std::pmr::vector<Visit*> stack(&memory_);
   const auto visit = [&](const std::shared_ptr<Node>& node) -> Visit& {
-    auto [place, fresh] = visits_.try_emplace(node.get());
+    auto [place, fresh] = visits_.try_emplace(node.get(), &memory_);
     if (fresh) {
       place->second.node = node;
       use(node->stream);
@@ -130,29 +130,26 @@ void GraphTask::keep_failure_of(const F& step) {
 }
 
 void GraphTask::run() {
-  DeviceState& home = device_state(roots_.front().node->stream.device());
-  home_ = &home;
+  home_ = &device_state(roots_.front().node->stream.device());
+  if (!used_.empty()) random_ = current_generator();
+  ReadyQueue& queue = queue_of(*roots_.front().node);
+  queue.is_draining = true;  // from the beginning, by this thread
+  active_ = 1;
   std::vector<ReadyQueue*> started;
-  ReadyQueue& queue = queues_[home_];
-  queue.device = home_;
   begin_listeners();
   keep_failure_of([&] { fork_streams(); });  // after what the listeners enqueued
   keep_failure_of([&] {
-    const std::scoped_lock lock(mutex_);
     for (auto& [node, visit] : visits_)
       if (visit.pending == 0) push(&visit, started);
   });
   start(started);
-  for (bool running = true; running;) {
-    drain(queue);
+  while (!drain(queue))
     DeviceThread::wait_until([&] {
       const std::scoped_lock lock(mutex_);
-      running = active_ != 0;
-      return queue.is_draining || !running;
+      return queue.is_draining || active_ == 0;
     });
-  }
   keep_failure_of([&] { join_streams(); });
-  if (std::ranges::any_of(queues_, [](const auto& q) { return q.second.random != q.second.random_start; })) draw(1);
+  if (std::ranges::any_of(queues_, [](const ReadyQueue& q) { return q.random != q.random_start; })) draw(1);
   if (const std::exception_ptr failure = listeners_.end(); failure && !failure_) failure_ = failure;
   if (failure_) std::rethrow_exception(failure_);
 }
@@ -163,7 +160,7 @@ void GraphTask::begin_listeners() {
   if (!accumulates_) return;
   std::vector<const Visit*> leaves;
   for (const auto& [node, visit] : visits_)
-    if (node->leaf()) leaves.push_back(&visit);
+    if (const Tensor* const leaf = node->leaf(); leaf && meta_of(*leaf)->replica) leaves.push_back(&visit);
   std::ranges::sort(leaves, {}, [](const Visit* v) { return std::pair(~v->last_producer, v->node->sequence); });
   for (const Visit* const visit : leaves) listeners_.add(*visit->node->leaf());
   listeners_.begin();

@@ -7,9 +7,13 @@
 // make them at once, and where several compute on one device their threads decide.
 #pragma once
 
+#include <array>
+#include <cstddef>
 #include <cstdint>
 #include <exception>
+#include <list>
 #include <memory>
+#include <memory_resource>
 #include <mutex>
 #include <queue>
 #include <span>
@@ -70,7 +74,9 @@ class GraphTask final : public RunningBackward {
     std::uint64_t last_producer = ~std::uint64_t(0);  // of them, the earliest of the forward: backward's last
     bool needed = true;
     bool passes_on = true;  // some node that its gradients reach is needed
-    std::vector<Arrival> arrivals;
+    std::pmr::vector<Arrival> arrivals;
+
+    explicit Visit(std::pmr::memory_resource* memory) : arrivals(memory) {}
   };
   struct Later {
     bool operator()(const Visit* a, const Visit* b) const;
@@ -101,7 +107,7 @@ class GraphTask final : public RunningBackward {
   ReadyQueue& queue_of(const Node& node);
   void push(Visit* visit, std::vector<ReadyQueue*>& started);
   void start(const std::vector<ReadyQueue*>& queues);
-  void drain(ReadyQueue& queue);
+  bool drain(ReadyQueue& queue);
   void end(ReadyQueue& queue) noexcept;
   void run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<Mutex>& lock);
   std::vector<Arrival> run_node(Visit& visit);
@@ -111,17 +117,20 @@ class GraphTask final : public RunningBackward {
   const BackwardOptions options_;
   bool accumulates_ = true;
   std::vector<Edge> roots_;
-  std::unordered_map<Node*, Visit> visits_;
+  // Of the visits and what arrives, until the end: small graphs need no other.
+  std::array<std::byte, 4096> first_memory_;
+  std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
+  std::pmr::unordered_map<Node*, Visit> visits_{&memory_};
   std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slots, and where in captured_
   std::vector<Tensor> captured_;                                                  // by input, and then by part
   std::vector<ReplicaPart> parts_;
   Listeners listeners_;
-  DeviceState* home_ = nullptr;                        // whose queue the caller drains
-  const GeneratorState random_ = current_generator();  // the caller's
+  DeviceState* home_ = nullptr;  // whose queue the caller drains
+  GeneratorState random_;        // the caller's, where other threads run too
 
-  Mutex mutex_;  // guards the following, and `pending` and `arrivals` of every visit
-  std::unordered_map<DeviceState*, ReadyQueue> queues_;
-  int active_ = 0;  // queues with work
+  Mutex mutex_;                   // guards the following and memory_, and `pending` and `arrivals` of every visit
+  std::list<ReadyQueue> queues_;  // one for each device
+  int active_ = 0;                // queues with work
   std::exception_ptr failure_;
   std::vector<Stream> used_;
 };

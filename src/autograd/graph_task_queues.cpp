@@ -26,18 +26,18 @@ bool GraphTask::Later::operator()(const Visit* a, const Visit* b) const {
 GraphTask::ReadyQueue& GraphTask::queue_of(const Node& node) {
   DeviceState* device = &device_state(node.stream.device());
   if (device->device.is_cpu()) device = home_;  // the CPU computes on the thread that asks
-  // Written once: start() reads it without the lock.
-  const auto [place, fresh] = queues_.try_emplace(device);
-  if (fresh) {
+  if (const auto found = std::ranges::find(queues_, device, &ReadyQueue::device); found != queues_.end()) return *found;
+  ReadyQueue& queue = queues_.emplace_back();
+  queue.device = device;  // written once: start() reads it without the lock
+  if (device != home_) {
     const auto number = std::uint64_t(Producer(node).device) + 2;
-    place->second.device = device;
-    place->second.random = place->second.random_start =
+    queue.random = queue.random_start =
         sequence_of({random_.seed, random_.stream - number * 0x9E3779B97F4A7C15u, random_.offset});
   }
-  return place->second;
+  return queue;
 }
 
-// Holding the lock. Queues that got their first work are to be started after it is released.
+// Holding the lock, or before start(). Queues that got their first work are to be started after it is released.
 void GraphTask::push(Visit* visit, std::vector<ReadyQueue*>& started) {
   ReadyQueue& queue = queue_of(*visit->node);
   queue.nodes.push(visit);
@@ -62,8 +62,8 @@ void GraphTask::start(const std::vector<ReadyQueue*>& queues) {
     }
 }
 
-// Does not throw: memory may fail outside of nodes too.
-void GraphTask::drain(ReadyQueue& queue) {
+// Whether all queues have ended with this one. Does not throw: memory may fail outside of nodes too.
+bool GraphTask::drain(ReadyQueue& queue) {
   std::vector<ReadyQueue*> started;
   std::unique_lock lock(mutex_);
   try {
@@ -74,9 +74,10 @@ void GraphTask::drain(ReadyQueue& queue) {
     for (ReadyQueue* const other : started) end(*other);
   }
   end(queue);
-  const bool last = active_ == 0;
-  lock.unlock();
-  if (last) DeviceThread::notify();
+  const bool last = active_ == 0, wakes = last && queue.device != home_;
+  lock.unlock();  // unless it is the caller who drains, this may be gone from here on
+  if (wakes) DeviceThread::notify();
+  return last;
 }
 
 // Holding the lock.
@@ -145,11 +146,13 @@ std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
 // on this thread's current stream there.
 Gradients GraphTask::sum_arrivals(Visit& visit) {
   Gradients sums(std::size_t(visit.node->outputs));
-  std::vector<Arrival> arrivals = std::move(visit.arrivals);
-  if (arrivals.size() > 1)
+  std::pmr::vector<Arrival> arrivals = std::move(visit.arrivals);
+  std::vector<bool> owned;
+  if (arrivals.size() > 1) {
     std::stable_sort(arrivals.begin(), arrivals.end(),
                      [](const Arrival& a, const Arrival& b) { return a.producer > b.producer; });
-  std::vector<bool> owned(sums.size());
+    owned.resize(sums.size());
+  }
   for (Arrival& arrival : arrivals) {
     const Device there = arrival.gradient.device();
     const Stream here = there == visit.node->stream.device() ? visit.node->stream : current_stream(there);

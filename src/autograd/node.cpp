@@ -13,10 +13,7 @@ std::atomic<std::uint64_t> next_sequence = 0;
 }  // namespace
 
 Node::Node(const char* forward_op, const Device& device)
-    : op(forward_op),
-      name(std::string(forward_op) + "Backward"),
-      sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),
-      stream(current_stream(device)) {}
+    : op(forward_op), sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)), stream(current_stream(device)) {}
 
 Node::~Node() {
   Doomed::destroy([this](Doomed& all) {

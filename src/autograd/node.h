@@ -41,8 +41,9 @@ class Node {
   /// The tensor whose gradient ends here; null for a node of an operation.
   virtual const Tensor* leaf() const noexcept { return nullptr; }
 
+  std::string name() const { return std::string(op) + "Backward"; }  ///< "AddmmBackward".
+
   const char* const op;          ///< The forward operation, such as "Addmm".
-  const std::string name;        ///< "AddmmBackward".
   const std::uint64_t sequence;  ///< Grows with each node of this process: consumers come after producers.
   const Stream stream;           ///< Where the forward operation ran.
   int outputs = 1;

@@ -36,7 +36,7 @@ Tensor Saved::get() const {
   if (!tensor.defined()) return tensor;
   const RunningNode* const running = RunningNode::current();
   if (!dropped_ && tensor.version() != version_)
-    throw AutogradError(text("[", running ? running->node->name : "backward", "] expected a saved tensor of shape ",
+    throw AutogradError(text("[", running ? running->node->name() : "backward", "] expected a saved tensor of shape ",
                              tensor.sizes(), " at version ", version_, ", got version ", tensor.version(),
                              ": it was changed in place"));
   if (as_ == SavedAs::input || !grad_enabled() || !running) return tensor;
