@@ -162,6 +162,7 @@ void Optimizer::step() try {
     check_options(g);
     used[g] = checked_slots(g);
     reconcile(groups[g].parameters);
+    due[g].reserve(groups[g].parameters.size());
     for (std::size_t i = 0; i < groups[g].parameters.size(); ++i)
       if (gradient_of(groups[g].parameters[i])) due[g].push_back({i, gradients_of(g, i)});
     impl_->had_gradient |= !due[g].empty();
@@ -172,11 +173,15 @@ void Optimizer::step() try {
                              "backward() before step(), and give the optimizer the parameters of the module that runs, "
                              "not of one that it was copied from"));
   StateMove move;
-  for (std::size_t g = 0; g < groups.size(); ++g)
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    std::vector<Slot> of_16_bits;
     for (const Due& d : due[g]) {
       const Tensor& parameter = groups[g].parameters[d.index];
-      move.add(parameter, groups[g].states[d.index], slots_for(parameter.dtype(), used[g]));
+      const bool is_narrow = size_of(parameter.dtype()) == 2;
+      if (is_narrow && of_16_bits.empty()) of_16_bits = slots_for(parameter.dtype(), used[g]);
+      move.add(parameter, groups[g].states[d.index], is_narrow ? of_16_bits : used[g]);
     }
+  }
   move.finish(groups);
 
   std::vector<Batch> batches;
@@ -185,6 +190,8 @@ void Optimizer::step() try {
   std::vector<KeptBatch> kept;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     batches.clear();
+    changing.reserve(changing.size() + due[g].size());
+    stepped.reserve(stepped.size() + due[g].size());
     for (const Due& d : due[g]) {
       const Tensor& parameter = groups[g].parameters[d.index];
       ParameterState& state = groups[g].states[d.index];

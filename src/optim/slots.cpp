@@ -178,6 +178,7 @@ void StateMove::move_to_host() {
 }
 
 void StateMove::finish(std::span<ParameterGroup> groups) {
+  if (moved_.empty()) return;
   leave_arrays(groups);
   try {
     make_slots(requests_);
