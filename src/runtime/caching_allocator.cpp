@@ -194,9 +194,10 @@ void CachingAllocator::Impl::reserve_segment() {
 Pool& CachingAllocator::Impl::pool_for(std::size_t bytes, StreamHandle stream) {
   auto& present = capturing ? capturing->pools : pools;
   const std::size_t index = 2 * std::size_t(stream.id) + (bytes > kSmallRequest ? 1 : 0);
+  if (index < present.size() && present[index]) return *present[index];
   if (index >= pools.size()) pools.resize(index + 1);
   if (index >= present.size()) present.resize(index + 1);
-  if (present[index] == nullptr) present[index] = std::make_unique<Pool>(headers, granularity, stream);
+  present[index] = std::make_unique<Pool>(headers, granularity, stream);
   return *present[index];
 }
 

@@ -91,19 +91,21 @@ EnqueueMark EnqueueMark::recorded() {
   return mark;
 }
 
-void TraceSpan::begin() {
+void TraceSpan::begin(const char* name, int device, int stream, const TraceWork& work, const EnqueueMark& mark) {
+  Recording& recording = recording_.emplace(Recording{name, device, stream, work, mark, {}, {}});
   {
     const std::scoped_lock lock(states_mutex);
-    states_ = recording_states;
+    recording.states = recording_states;
   }
-  records_ = states_[0] || states_[1];
-  if (device_ == kCpu) stream_ = thread_number();
-  began_ = std::chrono::steady_clock::now();
+  if (device == kCpu) recording.stream = thread_number();
+  recording.began = std::chrono::steady_clock::now();
 }
 
 void TraceSpan::end() noexcept {
-  const Trace::State::Record record = {name_, device_, stream_, began_, std::chrono::steady_clock::now(), mark_, work_};
-  for (const auto& state : states_)
+  const Trace::State::Record record = {
+      recording_->name, recording_->device, recording_->stream, recording_->began, std::chrono::steady_clock::now(),
+      recording_->mark, recording_->work};
+  for (const auto& state : recording_->states)
     if (state) state->add(record);
 }
 

@@ -8,6 +8,7 @@
 #include <atomic>
 #include <chrono>
 #include <memory>
+#include <optional>
 
 #include "runtime/backend.h"
 
@@ -49,33 +50,37 @@ TraceWork trace_of(const FusedOp& op) noexcept;
 TraceWork trace_of(const Copy& copy) noexcept;
 /// Of rank `rank` of this process.
 TraceWork trace_of(const CollectiveCall& call, std::size_t rank) noexcept;
+inline const TraceWork& trace_of(const TraceWork& work) noexcept { return work; }
 
 class TraceSpan {
  public:
   static constexpr int kCpu = -1;  ///< As a device; its stream is the thread's number.
 
-  /// The name is a literal.
-  TraceSpan(const char* name, int device, int stream, const TraceWork& work = {}, const EnqueueMark& mark = {})
-      : name_(name), device_(device), stream_(stream), work_(work), mark_(mark) {
-    if (detail::trace_records.load(std::memory_order_relaxed)) begin();
+  /// The name is a literal. Operation: what trace_of() takes, and is asked for only while somebody records.
+  template <class Operation = TraceWork>
+  TraceSpan(const char* name, int device, int stream, const Operation& operation = {}, const EnqueueMark& mark = {}) {
+    if (detail::trace_records.load(std::memory_order_relaxed)) begin(name, device, stream, trace_of(operation), mark);
   }
   ~TraceSpan() {
-    if (records_) end();
+    if (recording_) end();
   }
   TraceSpan(const TraceSpan&) = delete;
   TraceSpan& operator=(const TraceSpan&) = delete;
 
  private:
-  void begin();
+  struct Recording {
+    const char* name;
+    int device, stream;
+    TraceWork work;
+    EnqueueMark mark;
+    std::array<std::shared_ptr<Trace::State>, 2> states;  // the program's, and the environment's
+    std::chrono::steady_clock::time_point began;
+  };
+
+  void begin(const char* name, int device, int stream, const TraceWork& work, const EnqueueMark& mark);
   void end() noexcept;
 
-  const char* name_;
-  int device_, stream_;
-  TraceWork work_;
-  EnqueueMark mark_;
-  bool records_ = false;
-  std::array<std::shared_ptr<Trace::State>, 2> states_;  // the program's, and the environment's
-  std::chrono::steady_clock::time_point began_;
+  std::optional<Recording> recording_;  // none, while nobody records
 };
 
 /// Records from now on for LOCKSTEP_TRACE, if that is set, and writes the file at the end of the process, but before

@@ -45,12 +45,12 @@ class CpuBackend final : public Backend {
   void synchronize_event(EventHandle) override {}
 
   void launch(StreamHandle, const LaunchInfo& info, KernelRef kernel) override {
-    const TraceSpan span(info.name, TraceSpan::kCpu, 0, trace_of(info));
+    const TraceSpan span(info.name, TraceSpan::kCpu, 0, info);
     kernel(kContext);
   }
 
   void copy(StreamHandle, const Copy& copy) override {
-    const TraceSpan span("copy", TraceSpan::kCpu, 0, trace_of(copy));
+    const TraceSpan span("copy", TraceSpan::kCpu, 0, copy);
     auto* to = static_cast<std::byte*>(copy.to);
     const auto* from = static_cast<const std::byte*>(copy.from);
     constexpr std::int64_t kGrainBytes = 1 << 20;
@@ -67,12 +67,12 @@ class CpuBackend final : public Backend {
   }
 
   void matmul(StreamHandle, const Matmul& matmul) override {
-    const TraceSpan span("matmul", TraceSpan::kCpu, 0, trace_of(matmul));
+    const TraceSpan span("matmul", TraceSpan::kCpu, 0, matmul);
     host::matmul(kContext, matmul);
   }
   std::optional<std::size_t> offers(int, const FusedOp& op) override { return host::offers(op); }
   void fused(StreamHandle, const FusedOp& op, void* workspace) override {
-    const TraceSpan span(op.name, TraceSpan::kCpu, 0, trace_of(op));
+    const TraceSpan span(op.name, TraceSpan::kCpu, 0, op);
     host::fused(kContext, op, workspace);
   }
 
