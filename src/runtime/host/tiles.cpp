@@ -150,8 +150,12 @@ template <class T, int kLanes, int kVectors>
   const std::int64_t filled = columns_read(columns, kLanes);
   const auto fill = [&](std::int64_t from_row, std::int64_t to_row, std::int64_t from_column) {
     for (std::int64_t l = from_row; l < to_row; ++l) {
-      for (std::int64_t j = from_column; j < columns; ++j) to[l * kColumns + j] = data[l * k_step + j * n_step];
-      for (std::int64_t j = columns; j < filled; ++j) to[l * kColumns + j] = 0;
+      T* const row = to + l * kColumns;
+      if (columns <= kLanes / 2)  // of what is read last, a vector or half of one
+        std::memset(row, 0, kLanes / 2 * sizeof(T));
+      else if (columns < filled)
+        std::memset(row + filled - kLanes, 0, kLanes * sizeof(T));
+      for (std::int64_t j = from_column; j < columns; ++j) row[j] = data[l * k_step + j * n_step];
     }
   };
   if (n_step == 1 && columns == kColumns) {
@@ -161,11 +165,11 @@ template <class T, int kLanes, int kVectors>
   if (n_step == 1 || k_step != 1) return fill(0, k, 0);
   // Some lines of few columns at a time, for columns may be a power of two apart.
   const std::int64_t whole_k = k / kSquare * kSquare, whole_columns = columns / kSquare * kSquare;
+  if (whole_columns < filled) fill(0, whole_k, whole_columns);
   for (std::int64_t from = 0; from < whole_k; from += kLines)
     for (std::int64_t j = 0; j < whole_columns; j += kSquare)
       for (std::int64_t l = from; l < std::min(whole_k, from + kLines); l += kSquare)
         transpose_square(data + l + j * n_step, n_step, to + l * kColumns + j, kColumns);
-  if (whole_columns < filled) fill(0, whole_k, whole_columns);
   fill(whole_k, k, 0);
 }
 
