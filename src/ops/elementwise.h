@@ -53,6 +53,7 @@ using autograd::SavedAs;
 
 template <class F>
 struct Gradient {
+  static constexpr bool kArithmetic = kIsArithmetic<F>;
   F f;
   template <class T>
   LOCKSTEP_HD T operator()(T g, T saved) const {
@@ -61,6 +62,7 @@ struct Gradient {
 };
 template <class F>
 struct First {
+  static constexpr bool kArithmetic = kIsArithmetic<F>;
   F f;
   template <class T>
   LOCKSTEP_HD T operator()(T g, T a, T b) const {
@@ -70,6 +72,7 @@ struct First {
 };
 template <class F>
 struct Second {
+  static constexpr bool kArithmetic = kIsArithmetic<F>;
   F f;
   template <class T>
   LOCKSTEP_HD T operator()(T g, T a, T b) const {

@@ -8,6 +8,7 @@ namespace {
 using std::abs;
 
 struct Mse {
+  static constexpr bool kArithmetic = true;
   template <class T>
   LOCKSTEP_HD T operator()(T x, T target) const {
     return (x - target) * (x - target);
@@ -22,6 +23,7 @@ struct Mse {
   }
 };
 struct L1 {
+  static constexpr bool kArithmetic = true;
   template <class T>
   LOCKSTEP_HD T operator()(T x, T target) const {
     return abs(x - target);

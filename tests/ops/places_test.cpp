@@ -44,6 +44,16 @@ TEST_P(Elements, DependOnTheirNumbersAlone) {
   }
 }
 
+// x's gradient, where that of f(x) is x.
+Op gradient_of(const Op& f) {
+  return [f](const Tensor& x) {
+    const Tensor leaf = x.detach().requires_grad_();
+    return gradients({f(leaf)}, {leaf}, std::vector<Tensor>{x})[0];
+  };
+}
+Tensor mse(const Tensor& x) { return mse_loss(x, x.detach() / 3, {.reduction = Reduction::none}); }
+Tensor l1(const Tensor& x) { return l1_loss(x, x.detach() / 3, {.reduction = Reduction::none}); }
+
 const std::vector<Case> kElements = {
     {"exp", [](const Tensor& x) { return exp(x); }},
     {"expm1", [](const Tensor& x) { return expm1(x); }},
@@ -62,6 +72,11 @@ const std::vector<Case> kElements = {
     {"arithmetic", [](const Tensor& x) { return x * x + x / 3 - 1 / x; }},
     {"add_scaled", [](const Tensor& x) { return x.clone().add_(x, 0.3); }},
     {"relu", [](const Tensor& x) { return relu(x - 1); }},
+    {"relu_gradient", gradient_of([](const Tensor& x) { return relu(x - 1); })},
+    {"mse", mse},
+    {"mse_gradient", gradient_of(mse)},
+    {"l1", l1},
+    {"l1_gradient", gradient_of(l1)},
 };
 INSTANTIATE_TEST_SUITE_P(Places, Elements, ::testing::ValuesIn(kElements),
                          [](const auto& of) { return of.param.name; });

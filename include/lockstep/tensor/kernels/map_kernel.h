@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Whether F says that it is arithmetic alone, without a function of core/elementary.h.
+/// Whether F says that it is arithmetic alone, without a function of core/elementary.h, and so are its gradients.
 template <class F>
 inline constexpr bool kIsArithmetic = requires {
   requires F::kArithmetic;
