@@ -41,8 +41,12 @@ class MpiTraining : public ::testing::Test {
                   on_line);
   }
 
-  // As train(); process `victim` is killed so long after all have joined, unless training has ended by then.
-  static Outcome train_and_kill(int processes, const TemporaryFolder& folder, int victim, milliseconds after) {
+  // As train(); when all have joined and so many checkpoints were written, process `victim` is killed after a while,
+  // unless training has ended by then.
+  static Outcome train_and_kill(int processes, const TemporaryFolder& folder, int victim, std::size_t written,
+                                milliseconds after) {
+    const CheckpointFolder checkpoints(folder.path());
+    const std::size_t enough = checkpoints.steps().size() + written;
     std::map<int, pid_t> pids;
     std::atomic<bool> ended = false;
     std::thread killer;
@@ -51,7 +55,8 @@ class MpiTraining : public ::testing::Test {
       if (line.empty() || line[0] != '[' || at == std::string::npos) return;
       pids[std::stoi(line.substr(1))] = std::stoi(line.substr(at + 6));
       if (int(pids.size()) < processes) return;
-      killer = std::thread([&ended, pid = pids[victim], after] {
+      killer = std::thread([&, pid = pids[victim]] {
+        while (!ended && checkpoints.steps().size() < enough) std::this_thread::sleep_for(milliseconds(1));
         std::this_thread::sleep_for(after);
         if (!ended) ::kill(pid, SIGKILL);
       });
@@ -114,10 +119,11 @@ TEST_F(MpiTraining, KilledAnywhereGoesOnAsIfItHadNotBeen) {
     const TemporaryFolder folder;
     for (int life = 0; life < 4; ++life) {
       const int processes = 1 << random() % 3, victim = int(random() % unsigned(processes));
-      const milliseconds after(random() % 400);
-      SCOPED_TRACE(text("trial ", trial, ", life ", life, ": process ", victim, " of ", processes, " after ",
-                        after.count(), " ms"));
-      killed += train_and_kill(processes, folder, victim, after).status != 0;
+      const std::size_t written = random() % 8;  // of 24
+      const milliseconds after(random() % 20);
+      SCOPED_TRACE(text("trial ", trial, ", life ", life, ": process ", victim, " of ", processes, ", ", after.count(),
+                        " ms after ", written, " checkpoints"));
+      killed += train_and_kill(processes, folder, victim, written, after).status != 0;
     }
     const int processes = 1 << random() % 3;
     expect_trained(train(processes, folder), processes);
