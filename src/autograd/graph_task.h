@@ -117,7 +117,7 @@ class GraphTask final : public RunningBackward {
   const BackwardOptions options_;
   bool accumulates_ = true;
   std::vector<Edge> roots_;
-  // Of the visits and what arrives, until the end: small graphs need no other.
+  // Of the visits and their lists of what arrives, all given back at the end. A small graph needs the first alone.
   std::array<std::byte, 4096> first_memory_;
   std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
   std::pmr::unordered_map<Node*, Visit> visits_{&memory_};
@@ -126,7 +126,7 @@ class GraphTask final : public RunningBackward {
   std::vector<ReplicaPart> parts_;
   Listeners listeners_;
   DeviceState* home_ = nullptr;  // whose queue the caller drains
-  GeneratorState random_;        // the caller's, where other threads run too
+  GeneratorState random_;        // the caller's, where the graph uses GPUs
 
   Mutex mutex_;                   // guards the following and memory_, and `pending` and `arrivals` of every visit
   std::list<ReadyQueue> queues_;  // one for each device

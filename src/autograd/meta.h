@@ -3,7 +3,7 @@
 
 #include <functional>
 #include <memory>
-#include <string>
+#include <string_view>
 
 #include <lockstep/tensor/tensor.h>
 
@@ -34,7 +34,7 @@ struct Meta final : AutogradState {
 
   Tensor& kept_grad() noexcept { return retained ? *retained : grad; }
 
-  std::string grad_fn_name() const override { return grad_fn ? grad_fn->name() : ""; }
+  std::string_view grad_fn_name() const noexcept override { return grad_fn ? std::string_view(grad_fn->name()) : ""; }
   bool requires_grad() const noexcept override { return leaf_requires_grad || grad_fn; }
 };
 

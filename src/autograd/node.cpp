@@ -15,6 +15,11 @@ std::atomic<std::uint64_t> next_sequence = 0;
 Node::Node(const char* forward_op, const Device& device)
     : op(forward_op), sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)), stream(current_stream(device)) {}
 
+const std::string& Node::name() const {
+  std::call_once(named_, [this] { name_ = std::string(op) + "Backward"; });
+  return name_;
+}
+
 Node::~Node() {
   Doomed::destroy([this](Doomed& all) {
     for (Edge& edge : edges) all.add(std::move(edge.node));

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,7 +42,7 @@ class Node {
   /// The tensor whose gradient ends here; null for a node of an operation.
   virtual const Tensor* leaf() const noexcept { return nullptr; }
 
-  std::string name() const { return std::string(op) + "Backward"; }  ///< "AddmmBackward".
+  const std::string& name() const;  ///< "AddmmBackward": made when somebody asks for it. Safe from any thread.
 
   const char* const op;          ///< The forward operation, such as "Addmm".
   const std::uint64_t sequence;  ///< Grows with each node of this process: consumers come after producers.
@@ -50,6 +51,10 @@ class Node {
   std::vector<Edge> edges;  ///< One for each input.
 
   Hooks<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< By output.
+
+ private:
+  mutable std::once_flag named_;
+  mutable std::string name_;
 };
 
 /// What a node may ask of the backward that runs it.

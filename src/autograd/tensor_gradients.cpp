@@ -60,9 +60,9 @@ void Tensor::set_grad(const Tensor& grad) {
     autograd::make_meta(*this).kept_grad() = given;
 }
 
-std::string Tensor::grad_fn() const {
+std::string_view Tensor::grad_fn() const {
   const auto& state = impl_of("grad_fn", *this).autograd;
-  return state ? state->grad_fn_name() : std::string();
+  return state ? state->grad_fn_name() : std::string_view();
 }
 
 Tensor Tensor::detach() const {

@@ -186,12 +186,14 @@ void Optimizer::step() try {
 
   std::vector<Batch> batches;
   std::vector<Tensor> changing, stepped;  // what the batches point to; parameters
+  std::size_t count = 0;
+  for (const std::vector<Due>& of_group : due) count += of_group.size();
+  changing.reserve(count);
+  stepped.reserve(count);
   StepValues* const values = context().step_values;
   std::vector<KeptBatch> kept;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     batches.clear();
-    changing.reserve(changing.size() + due[g].size());
-    stepped.reserve(stepped.size() + due[g].size());
     for (const Due& d : due[g]) {
       const Tensor& parameter = groups[g].parameters[d.index];
       ParameterState& state = groups[g].states[d.index];

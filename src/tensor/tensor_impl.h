@@ -4,7 +4,7 @@
 #include <atomic>
 #include <cstdint>
 #include <memory>
-#include <string>
+#include <string_view>
 #include <utility>
 
 #include <lockstep/tensor/tensor.h>
@@ -37,7 +37,7 @@ struct Storage {
 /// What the autograd layer keeps with a tensor.
 struct AutogradState {
   virtual ~AutogradState() = default;
-  virtual std::string grad_fn_name() const = 0;
+  virtual std::string_view grad_fn_name() const noexcept = 0;
   virtual bool requires_grad() const noexcept = 0;
 };
 

@@ -165,7 +165,7 @@ TEST(Print, CopiesOnlyWhatItShowsOfALargeTensor) {
 }
 
 struct Recorded final : AutogradState {
-  std::string grad_fn_name() const override { return "AddmmBackward"; }
+  std::string_view grad_fn_name() const noexcept override { return "AddmmBackward"; }
   bool requires_grad() const noexcept override { return true; }
 };
 

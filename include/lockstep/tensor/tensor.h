@@ -7,7 +7,7 @@
 #include <iosfwd>
 #include <optional>
 #include <span>
-#include <string>
+#include <string_view>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -237,7 +237,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   /// is recorded.
   void retain_grad();
   /// Such as "AddmmBackward"; empty for a leaf.
-  std::string grad_fn() const;
+  std::string_view grad_fn() const;
   /// How often the array was changed in place, through any view.
   std::uint64_t version() const;
 
