@@ -14,6 +14,7 @@ constexpr std::int64_t kGrain = 1 << 15;        // elements that are worth a tas
 constexpr std::int64_t kPiece = 1 << 16;        // elements of a long row that are combined by themselves
 constexpr std::int64_t kBeside = 256;           // outputs whose accumulators stay in the first-level cache
 constexpr std::int64_t kRow = kChain * kLanes;  // elements that are combined one after another
+constexpr std::int64_t kAtOnce = 16;            // such rows that a call combines
 
 // Room for what by_halves() has open: the last that it made is the first that it merges.
 template <std::int64_t kAccumulators>
@@ -101,11 +102,26 @@ class Reducer {
     const std::int64_t most = kChain * (inner_ > kRow ? kLanes : inner_);
     if (end - begin <= most) return part(from, begin, end, total);
     Open<1> open(loops_.accumulator_bytes);
+    // Where all elements are one long row, a call makes several of the parts that are whole.
+    const std::int64_t at_once = inner_ == of_.reduced.numel && most == kRow ? kAtOnce : 0;
+    alignas(64) std::byte made[kAtOnce * kAccumulatorBytes];
+    std::int64_t made_from = begin, made_to = begin;
     const std::byte* const all = by_halves(
         begin, end, most,
         [&](std::int64_t first, std::int64_t last) {
           std::byte* const next = open.push();
-          part(from, first, last, next);
+          if (at_once == 0 || last - first < most) {
+            part(from, first, last, next);
+            return next;
+          }
+          if (first == made_to) {
+            const std::int64_t count = std::min(at_once, (end - first) / most);
+            rows(from + first * step_, most * step_, most, made, count);
+            made_from = first;
+            made_to = first + count * most;
+          }
+          std::copy_n(made + std::size_t((first - made_from) / most) * loops_.accumulator_bytes,
+                      loops_.accumulator_bytes, next);
           return next;
         },
         [&](std::byte* a, const std::byte* b) {
