@@ -33,6 +33,17 @@ TEST(LongSums, OfRows) {
   EXPECT_LT(error_of([](const Tensor& x) { return sum(x); }, full({kMany}, 0.1)), kBound);
 }
 
+// Of whole numbers, exactly: each is added once, whatever the parts are that a long row is divided into.
+TEST(LongSums, OfRowsOfAnyLengthDenseOrNot) {
+  for (const std::int64_t n : {2047, 2048, 2049, 4096, 32767, 32768, 32769, 34816, 65537, 400000}) {
+    const Tensor x = arange(double(2 * n), {.dtype = kInt64});
+    EXPECT_EQ(sum(x).item<std::int64_t>(), n * (2 * n - 1)) << n;
+    EXPECT_EQ(sum(x.view({n, 2}).select(1, 1)).item<std::int64_t>(), n * n) << n;
+    EXPECT_EQ(values(sum(x.view({2, n}), {1})), (std::vector{double(n * (n - 1) / 2), double(n * (3 * n - 1) / 2)}))
+        << n;
+  }
+}
+
 TEST(LongSums, OfManyShortRows) {
   EXPECT_LT(error_of([](const Tensor& x) { return sum(x, {0, 2}); }, full({kMany / 4, 2, 3}, 0.1)), kBound);
 }

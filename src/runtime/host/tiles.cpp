@@ -151,7 +151,7 @@ template <class T, int kLanes, int kVectors>
   const auto fill = [&](std::int64_t from_row, std::int64_t to_row, std::int64_t from_column) {
     for (std::int64_t l = from_row; l < to_row; ++l) {
       T* const row = to + l * kColumns;
-      if (columns <= kLanes / 2)  // of what is read last, a vector or half of one
+      if (columns <= kLanes / 2)  // zeros in the vector, or half of one, that is read last
         std::memset(row, 0, kLanes / 2 * sizeof(T));
       else if (columns < filled)
         std::memset(row + filled - kLanes, 0, kLanes * sizeof(T));

@@ -103,25 +103,19 @@ class Reducer {
     if (end - begin <= most) return part(from, begin, end, total);
     Open<1> open(loops_.accumulator_bytes);
     // Where all elements are one long row, a call makes several of the parts that are whole.
-    const std::int64_t at_once = inner_ == of_.reduced.numel && most == kRow ? kAtOnce : 0;
+    const bool is_one_row = inner_ == of_.reduced.numel && inner_ > kRow;
     alignas(64) std::byte made[kAtOnce * kAccumulatorBytes];
-    std::int64_t made_from = begin, made_to = begin;
     const std::byte* const all = by_halves(
         begin, end, most,
         [&](std::int64_t first, std::int64_t last) {
           std::byte* const next = open.push();
-          if (at_once == 0 || last - first < most) {
+          if (!is_one_row || last - first < most) {
             part(from, first, last, next);
             return next;
           }
-          if (first == made_to) {
-            const std::int64_t count = std::min(at_once, (end - first) / most);
-            rows(from + first * step_, most * step_, most, made, count);
-            made_from = first;
-            made_to = first + count * most;
-          }
-          std::copy_n(made + std::size_t((first - made_from) / most) * loops_.accumulator_bytes,
-                      loops_.accumulator_bytes, next);
+          const std::int64_t place = (first - begin) / most % kAtOnce;
+          if (place == 0) rows(from + first * step_, most * step_, most, made, std::min(kAtOnce, (end - first) / most));
+          std::copy_n(made + std::size_t(place) * loops_.accumulator_bytes, loops_.accumulator_bytes, next);
           return next;
         },
         [&](std::byte* a, const std::byte* b) {
