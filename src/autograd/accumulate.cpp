@@ -15,7 +15,7 @@ namespace {
 
 class Accumulate final : public Node {
  public:
-  explicit Accumulate(const Tensor& leaf) : Node("Accumulate", leaf.device()), leaf_(leaf) {}
+  explicit Accumulate(const Tensor& leaf) : Node("Accumulate", leaf.device(), NodeKind::leaf), leaf_(leaf) {}
 
   Gradients backward(const Gradients& gradients) override {
     Meta& meta = *meta_of(leaf_);

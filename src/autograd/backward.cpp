@@ -33,13 +33,16 @@ void check_roots(const char* op, std::span<const Tensor> roots, std::span<const 
   }
 }
 
-void add_roots(autograd::GraphTask& task, std::span<const Tensor> roots, std::span<const Tensor> gradients) {
-  for (const Tensor& root : roots) task.reach(root);
+// `weight`: of the gradients.
+void add_roots(autograd::GraphTask& task, std::span<const Tensor> roots, std::span<const Tensor> gradients,
+               double weight) {
   for (std::size_t i = 0; i < roots.size(); ++i) {
     Tensor seed = gradients.empty() ? Tensor() : gradients[i];
     if (!seed.defined()) {
       seed = make_tensor(*roots[i].impl()->storage->device, roots[i].sizes(), roots[i].dtype());
-      seed.fill_(1);
+      seed.fill_(weight);
+    } else if (weight != 1) {
+      seed = seed.mul(weight);
     }
     task.add_root(roots[i], seed);
   }
@@ -51,7 +54,8 @@ void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, 
   check_roots("backward", roots, gradients);
   autograd::GraphTask task(options);
   try {
-    add_roots(task, roots, gradients);
+    for (const Tensor& root : roots) task.reach(root);
+    add_roots(task, roots, gradients, task.weigh_passes());
     task.run();
   } catch (...) {
     detail::rethrow_drained(task.devices());
@@ -63,7 +67,8 @@ std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Ten
   check_roots("gradients", roots, seeds);
   autograd::GraphTask task(options);
   try {
-    add_roots(task, roots, seeds);
+    for (const Tensor& root : roots) task.reach(root);
+    add_roots(task, roots, seeds, 1);
     task.capture(inputs);
     task.run();
     return task.captured();

@@ -16,13 +16,27 @@ namespace lockstep::autograd {
 GraphTask::Producer::Producer(const Node& node)
     : device(node.stream.device().is_cpu() ? -1 : node.stream.device().index()), sequence(node.sequence) {}
 
-void GraphTask::reach(const Tensor& root) { discover(gradient_edge(root).node); }
+void GraphTask::reach(const Tensor& root) {
+  roots_.push_back(gradient_edge(root));
+  discover(roots_.back().node);
+}
 
 void GraphTask::add_root(const Tensor& root, const Tensor& gradient) {
   const Edge edge = gradient_edge(root);
-  roots_.push_back(edge);
   // The caller's work comes before that of the node's stream, as fork_streams() orders it.
   visits_.at(edge.node.get()).arrivals.push_back({edge.slot, Producer(*edge.node), edge.node->stream, gradient});
+}
+
+// What has to be known of it before anything runs.
+void GraphTask::note(Visit& visit) {
+  switch (visit.node->kind) {
+    case NodeKind::operation: break;
+    case NodeKind::leaf:
+      if (meta_of(*visit.node->leaf())->replica) leaves_.push_back(&visit);
+      break;
+    case NodeKind::pass_boundary: boundaries_.push_back(&visit); break;
+    case NodeKind::collective: collectives_.push_back(&visit); break;
+  }
 }
 
 void GraphTask::discover(const std::shared_ptr<Node>& root) {
@@ -33,6 +47,7 @@ void GraphTask::discover(const std::shared_ptr<Node>& root) {
       place->second.node = node;
       use(node->stream);
       stack.push_back(&place->second);
+      note(place->second);
     }
     return place->second;
   };
@@ -74,10 +89,14 @@ void GraphTask::capture(std::span<const Tensor> inputs) {
 
 void GraphTask::capture_replicas(const Tensor& input, std::size_t index) {
   if (!meta_of(input)->replica) return;
-  for (const auto& [node, visit] : visits_)
-    if (node->leaf()) refuse_stale(*node->leaf());
+  for (const Visit* const visit : leaves_) refuse_stale(*visit->node->leaf());
   const Replica* const own = replica_of(input);
   if (!own) return;
+  if (own->parameter->has_other_processes())
+    throw AutogradError(
+        text("[gradients] expected inputs that this process has alone, got a parameter of a model of several "
+             "processes, of whose gradient each process has a part: input ",
+             index, "; call backward() and take the parameter's grad()"));
   for (const Replica& replica : own->parameter->replicas()) {
     if (replica.tensor.is_same(input)) continue;
     const Edge edge = gradient_edge(replica.tensor);
@@ -136,6 +155,7 @@ void GraphTask::run() {
   queue.is_draining = true;  // from the beginning, by this thread
   active_ = 1;
   std::vector<ReadyQueue*> started;
+  order_collectives();
   begin_listeners();
   keep_failure_of([&] { fork_streams(); });  // after what the listeners enqueued
   keep_failure_of([&] {
@@ -158,11 +178,8 @@ void GraphTask::run() {
 // its bias first, that would take the last room in a bucket of the layers before.
 void GraphTask::begin_listeners() {
   if (!accumulates_) return;
-  std::vector<const Visit*> leaves;
-  for (const auto& [node, visit] : visits_)
-    if (const Tensor* const leaf = node->leaf(); leaf && meta_of(*leaf)->replica) leaves.push_back(&visit);
-  std::ranges::sort(leaves, {}, [](const Visit* v) { return std::pair(~v->last_producer, v->node->sequence); });
-  for (const Visit* const visit : leaves) listeners_.add(*visit->node->leaf());
+  std::ranges::sort(leaves_, {}, [](const Visit* v) { return std::pair(~v->last_producer, v->node->sequence); });
+  for (const Visit* const visit : leaves_) listeners_.add(*visit->node->leaf());
   listeners_.begin();
 }
 

@@ -37,6 +37,10 @@ class GraphTask final : public RunningBackward {
 
   /// Before anything that may fail on a device: devices() knows all of the graph's then.
   void reach(const Tensor& root);
+  /// After reach() of all roots: what the gradients of the roots of backward() are to be multiplied by, 1 for a process
+  /// alone. Each process's loss counts by its share of the passes in the graph (autograd/several_processes.h); a loss
+  /// that went through no model counts alike in all. Throws AutogradError where one gradient would need two shares.
+  double weigh_passes();
   /// After reach(root).
   void add_root(const Tensor& root, const Tensor& gradient);
   /// Before run(): gradients of these are kept and not accumulated; only nodes on the way to them run. Replicas of an
@@ -74,6 +78,8 @@ class GraphTask final : public RunningBackward {
     std::uint64_t last_producer = ~std::uint64_t(0);  // of them, the earliest of the forward: backward's last
     bool needed = true;
     bool passes_on = true;  // some node that its gradients reach is needed
+    double weight = 1;      // of what arrives
+    Visit* next_collective = nullptr;  // which waits for this one
     std::pmr::vector<Arrival> arrivals;
 
     explicit Visit(std::pmr::memory_resource* memory) : arrivals(memory) {}
@@ -93,10 +99,13 @@ class GraphTask final : public RunningBackward {
     Device device;  // of the input
   };
 
-  // graph_task.cpp: the graph, and what the caller's thread does.
+  // graph_task.cpp and graph_weights.cpp: the graph, and what the caller's thread does.
   void discover(const std::shared_ptr<Node>& root);
+  void note(Visit& visit);
   void capture_replicas(const Tensor& input, std::size_t index);
   void begin_listeners();
+  void weigh_each_pass();
+  void order_collectives();
   void fork_streams();
   void join_streams();
   void use(const Stream& stream);
@@ -121,6 +130,9 @@ class GraphTask final : public RunningBackward {
   std::array<std::byte, 4096> first_memory_;
   std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
   std::pmr::unordered_map<Node*, Visit> visits_{&memory_};
+  std::vector<Visit*> leaves_;       // that are replicas
+  std::vector<Visit*> boundaries_;   // of passes
+  std::vector<Visit*> collectives_;  // with other processes
   std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slots, and where in captured_
   std::vector<Tensor> captured_;                                                  // by input, and then by part
   std::vector<ReplicaPart> parts_;

@@ -122,6 +122,7 @@ std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
   const StreamGuard guard(node.stream);
   const RunningNode running(visit.node, *this);
   Gradients inputs = sum_arrivals(visit);
+  if (visit.weight != 1 && inputs[0].defined()) inputs[0] = inputs[0].mul(visit.weight);
   node.hooks.call_each([&](const auto& hook) {
     if (Tensor& input = inputs[std::size_t(hook.first)]; input.defined()) input = hooked(node.op, hook.second, input);
   });
@@ -183,6 +184,7 @@ void GraphTask::deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector
     }
     if (--next.pending == 0) push(&next, started);
   }
+  if (visit.next_collective && --visit.next_collective->pending == 0) push(visit.next_collective, started);
 }
 
 }  // namespace lockstep::autograd

@@ -12,8 +12,11 @@ std::atomic<std::uint64_t> next_sequence = 0;
 
 }  // namespace
 
-Node::Node(const char* forward_op, const Device& device)
-    : op(forward_op), sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)), stream(current_stream(device)) {}
+Node::Node(const char* forward_op, const Device& device, NodeKind node_kind)
+    : op(forward_op),
+      sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),
+      stream(current_stream(device)),
+      kind(node_kind) {}
 
 const std::string& Node::name() const {
   std::call_once(named_, [this] { name_ = std::string(op) + "Backward"; });

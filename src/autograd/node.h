@@ -28,9 +28,17 @@ struct Edge {
   int slot = 0;
 };
 
+/// What a backward has to know of a node before it runs.
+enum class NodeKind : std::uint8_t {
+  operation,
+  leaf,           ///< Where the gradient of a leaf ends.
+  pass_boundary,  ///< A PassBoundary.
+  collective,     ///< A CollectiveNode.
+};
+
 class Node {
  public:
-  Node(const char* op, const Device& device);
+  Node(const char* op, const Device& device, NodeKind kind = NodeKind::operation);
   virtual ~Node();
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
@@ -48,6 +56,7 @@ class Node {
   const std::uint64_t sequence;  ///< Grows with each node of this process: consumers come after producers.
   const Stream stream;           ///< Where the forward operation ran.
   int outputs = 1;
+  const NodeKind kind;
   std::vector<Edge> edges;  ///< One for each input.
 
   Hooks<std::pair<int, std::function<Tensor(const Tensor&)>>> hooks;  ///< By output.

@@ -53,6 +53,9 @@ class GradientListener {
   virtual void ready(const Replica& leaf) = 0;
   /// After the backward, failed or not, on its caller's thread.
   virtual void end() = 0;
+  /// By how much this process's loss counts where it went through no model: all processes' add up to 1, or each is a
+  /// part of a sum.
+  virtual double lone_share() const noexcept = 0;
 };
 
 /// One object for a parameter and all its replicas, behind the `replica` of each one's Meta.
@@ -73,6 +76,8 @@ class ReplicatedParameter {
   /// processes call, in the same order: complete_gradient(), all_gather(), all_gather_numbers().
   const std::shared_ptr<const Division>& division() const noexcept { return division_; }
 
+  /// Whether other processes have replicas too.
+  virtual bool has_other_processes() const noexcept { return false; }
   /// Null once the replicas are stale.
   virtual std::shared_ptr<GradientListener> listener() const noexcept = 0;
   /// Where the next gradient will be kept, if it can be written there; undefined if it has to be added to another one.

@@ -112,6 +112,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   void release() noexcept;
 
   // autograd::ReplicatedParameter
+  bool has_other_processes() const noexcept override { return world_.size() > 1; }
   std::shared_ptr<autograd::GradientListener> listener() const noexcept override { return owner_.lock(); }
   Tensor gradient_place(const Replica& replica) const override;
   void accumulate(const Replica& replica, const Tensor& gradient) override;

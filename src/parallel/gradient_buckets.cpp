@@ -171,12 +171,13 @@ void GradientBuckets::Impl::make_parameters(std::span<nn::ModuleBase* const> mod
 GradientBuckets::GradientBuckets() = default;
 
 GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                                 const BucketOptions& options, Summing summing, const World& world)
+                                 const BucketOptions& options, Summing summing, const World& world, double lone_share)
     : impl_(std::make_shared<Impl>()) {
   Impl& impl = *impl_;
   impl.devices.assign(devices.begin(), devices.end());
   impl.options = options;
   impl.world = world;
+  impl.share_without_pass = lone_share;
   impl.summing = std::move(summing);
   impl.make_parameters(modules);
   if (impl.parameters.empty()) {

@@ -69,6 +69,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<std::size_t> bucket_of;  // by entry
   std::vector<Stream> streams;         // of the communicator, by device
   World world;
+  double share_without_pass = 1;
   std::optional<Communicator> communicator;  // of all processes
   std::optional<Communicator> own_devices;   // of this process, to exchange shards; if there are other processes
   std::optional<UseElsewhere> use_elsewhere;
@@ -99,6 +100,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void begin(std::span<const autograd::Replica* const> leaves) override;
   void ready(const autograd::Replica& leaf) override;
   void end() override;
+  double lone_share() const noexcept override { return share_without_pass; }
 
   // ReplicaOwner. Each takes `mutex`.
   void check_idle(const char* op) override;

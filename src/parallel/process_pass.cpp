@@ -7,10 +7,9 @@
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
-#include <lockstep/ops/arithmetic.h>
 #include <lockstep/parallel/collectives.h>
 
-#include "autograd/record.h"
+#include "autograd/several_processes.h"
 #include "core/text.h"
 #include "runtime/transport.h"
 #include "tensor/copy.h"
@@ -59,34 +58,14 @@ void check_alike(const World& world, const std::vector<std::string>& lines) {
   }
 }
 
-// Inside a model each gradient is `share` times the true one. So it is multiplied where it comes in. A backward through
-// that backward brings the gradient of the product. That one is the true one on both sides: it passes as it is, and its
-// own gradient is multiplied again.
-template <class Factor>
-Tensor with_scaled_gradient(const Tensor& x, const Factor& factor);
-
-template <class Factor>
-Tensor scaled(const Tensor& x, const Factor& factor) {
-  const double by = factor();
-  if (by == 1) return x;
-  if (!autograd::records(x)) return x * by;
-  Tensor out;
-  {
-    const NoGrad guard;
-    out = x * by;
-  }
-  autograd::record("ShareOfProcess", out, {&x},
-                   [factor](const Tensor& g) { return autograd::Gradients{with_scaled_gradient(g, factor)}; });
-  return out;
-}
-
-template <class Factor>
-Tensor with_scaled_gradient(const Tensor& x, const Factor& factor) {
-  if (!autograd::records(x)) return x;
-  Tensor out = x.detach();
-  autograd::record("ShareOfProcess", out, {&x},
-                   [factor](const Tensor& g) { return autograd::Gradients{scaled(g, factor)}; });
-  return out;
+// By what each process has of something; alike where nobody has any.
+std::shared_ptr<const autograd::ProcessShares> shares_by(const std::vector<std::int64_t>& of_each, std::size_t here) {
+  const std::int64_t all = std::reduce(of_each.begin(), of_each.end());
+  autograd::ProcessShares shares;
+  shares.here = here;
+  for (const std::int64_t own : of_each)
+    shares.of_each.push_back(all > 0 ? double(own) / double(all) : 1 / double(of_each.size()));
+  return std::make_shared<const autograd::ProcessShares>(std::move(shares));
 }
 
 }  // namespace
@@ -113,12 +92,14 @@ ProcessPass process_pass(const World& world, std::int64_t rows, std::size_t devi
   }
   ScatterOptions dividing = options;
   dividing.length = pass.length;
-  for (std::size_t p = 0; p < of_each.size(); ++p) {
-    const auto sizes = shard_sizes(of_each[p], devices, dividing);
-    const auto used = of_each[p] > 0 || pass.all_rows == 0 ? sizes.size() : 0;
-    pass.all_replicas += used;
-    if (p == here) pass.replicas = used;
+  std::vector<std::int64_t> replicas;
+  for (const std::int64_t rows_there : of_each) {
+    const auto sizes = shard_sizes(rows_there, devices, dividing);
+    replicas.push_back(rows_there > 0 || pass.all_rows == 0 ? std::int64_t(sizes.size()) : 0);
   }
+  pass.all_replicas = std::size_t(std::reduce(replicas.begin(), replicas.end()));
+  pass.by_replicas = shares_by(replicas, here);
+  pass.by_rows = pass.all_rows > 0 ? shares_by(of_each, here) : pass.by_replicas;
   return pass;
 }
 
@@ -157,22 +138,8 @@ void begin_as_first(const World& world, nn::ModuleBase& module, Device device, c
   }
 }
 
-Tensor GradientShare::input(const Tensor& x) {
-  if (!autograd::records(x)) return x;
-  if (!of_inputs_) of_inputs_ = std::make_shared<std::optional<double>>();
-  return with_scaled_gradient(x, [share = of_inputs_] { return share->value_or(0) == 0 ? 0 : 1 / **share; });
-}
-
-Tensor GradientShare::output(const Tensor& x, double share) {
-  if (!autograd::records(x)) return x;
-  if (of_inputs_ && of_inputs_->value_or(share) != share)
-    throw InvalidArgument(
-        text("[DataParallel] expected outputs that count alike, because an input needs a gradient, got one that counts "
-             "by ",
-             **of_inputs_, " and one that counts by ", share,
-             " of all processes: take ProcessLoss::sum, or outputs that all have rows"));
-  if (of_inputs_) *of_inputs_ = share;
-  return share == 1 ? x : with_scaled_gradient(x, [share] { return share; });
+Tensor at_boundary(const Tensor& x, const ProcessPass& pass, bool counts_rows) {
+  return autograd::at_boundary(x, counts_rows ? pass.by_rows : pass.by_replicas);
 }
 
 }  // namespace lockstep::detail

@@ -1,10 +1,11 @@
 #include <lockstep/parallel/replica_group.h>
 
-#include <numeric>
+#include <algorithm>
 
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/record.h"
+#include "autograd/several_processes.h"
 #include "core/context.h"
 #include "core/text.h"
 #include "parallel/replica_barrier.h"
@@ -67,11 +68,77 @@ bool ReplicaGroup::has_other_processes() const noexcept { return impl_->world.si
 
 namespace {
 
-constexpr const char* kOp = "sum_over_replicas";
+using autograd::Gradients;
 
-// The sum of all parts, for each of them. One node for all replicas: nobody waits for another replica in backward.
-std::vector<Tensor> sums_of(const std::shared_ptr<ReplicaGroup>& group, std::span<const Tensor> parts,
-                            std::span<const Stream> streams) {
+constexpr const char *kOp = "sum_over_replicas", *kNode = "SumOverReplicas";
+
+std::vector<Tensor> sums_of(const std::string& what, const std::shared_ptr<ReplicaGroup>& group,
+                            std::span<const Tensor> parts, std::span<const Stream> streams);
+
+// Adds up gradients as sums_of() does: one for all replicas, so that nobody waits for another replica in backward.
+Gradients sum_gradients(const std::string& what, const std::shared_ptr<ReplicaGroup>& group, const Shape& sizes,
+                        const Gradients& arrived) {
+  Gradients gradients = arrived;
+  DType dtype = kFloat32;
+  for (const Tensor& g : arrived)
+    if (g.defined()) dtype = g.dtype();
+  std::vector<Stream> current;
+  for (std::size_t i = 0; i < gradients.size(); ++i) {
+    const Device device = group->impl().devices[i];
+    current.push_back(current_stream(device));
+    if (gradients[i].defined()) continue;
+    gradients[i] = make_tensor(device_state(device), sizes, dtype);
+    fill_values(gradients[i], 0);
+  }
+  return sums_of(what, group, gradients, current);
+}
+
+// With the replicas of other processes: all have to add up the same.
+class SumOverProcesses final : public autograd::CollectiveNode {
+ public:
+  SumOverProcesses(std::string what, std::shared_ptr<ReplicaGroup> group, const Shape& sizes)
+      : CollectiveNode(kNode, group->impl().devices[0]), what_(std::move(what)), group_(std::move(group)), sizes_(sizes) {}
+
+  Gradients backward(const Gradients& arrived) override { return sum_gradients(what_, group_, sizes_, arrived); }
+  std::string what() const override { return text(what_, ' ', sizes_); }
+  void agree(const std::vector<std::string>& all) const override;
+
+ private:
+  const std::string what_;
+  const std::shared_ptr<ReplicaGroup> group_;
+  const Shape sizes_;
+};
+
+std::vector<std::string> lines_of(const std::string& all) {
+  std::vector<std::string> lines;
+  for (std::size_t at = 0, end; at < all.size(); at = end + 1) {
+    end = all.find('\n', at);
+    lines.push_back(all.substr(at, end - at));
+  }
+  return lines;
+}
+
+void SumOverProcesses::agree(const std::vector<std::string>& all) const {
+  const World& world = group_->impl().world;
+  std::string mine;
+  for (const std::string& line : all) mine += line + '\n';
+  const std::vector<std::string> of_each = world.all_gather(mine, "the sums over replicas of a backward");
+  const std::vector<std::string> first = lines_of(of_each[0]);
+  for (std::size_t p = 1; p < of_each.size(); ++p) {
+    if (of_each[p] == of_each[0]) continue;
+    const std::vector<std::string> other = lines_of(of_each[p]);
+    const auto [a, b] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
+    throw AutogradError(text("[backward] expected the same sums over replicas in all processes, got ",
+                             b == other.end() ? "none" : *b, " in process ", p, " on ", world.host(ProcessRank(int(p))),
+                             " where process 0 on ", world.host(ProcessRank()), " has ",
+                             a == first.end() ? "none" : *a, ", as number ", a - first.begin() + 1,
+                             " from the end of the forward pass: let every process's loss use the same layers"));
+  }
+}
+
+// The sum of all parts, for each of them.
+std::vector<Tensor> sums_of(const std::string& what, const std::shared_ptr<ReplicaGroup>& group,
+                            std::span<const Tensor> parts, std::span<const Stream> streams) {
   std::vector<Tensor> sums;
   bool recording = false;
   {
@@ -85,22 +152,16 @@ std::vector<Tensor> sums_of(const std::shared_ptr<ReplicaGroup>& group, std::spa
   for (const Tensor& part : parts) recording = recording || autograd::records(part);
   if (!recording) return sums;
   const StreamGuard on(streams[0]);
-  autograd::record_many("SumOverReplicas", sums, parts,
-                        [group, sizes = parts[0].sizes()](const autograd::Gradients& arrived) {
-                          autograd::Gradients gradients = arrived;
-                          DType dtype = kFloat32;
-                          for (const Tensor& g : arrived)
-                            if (g.defined()) dtype = g.dtype();
-                          std::vector<Stream> current;
-                          for (std::size_t i = 0; i < gradients.size(); ++i) {
-                            const Device device = group->impl().devices[i];
-                            current.push_back(current_stream(device));
-                            if (gradients[i].defined()) continue;
-                            gradients[i] = make_tensor(device_state(device), sizes, dtype);
-                            fill_values(gradients[i], 0);
-                          }
-                          return sums_of(group, gradients, current);
-                        });
+  const Shape sizes = parts[0].sizes();
+  if (!group->has_other_processes()) {
+    autograd::record_many(kNode, sums, parts, [what, group, sizes](const Gradients& arrived) {
+      return sum_gradients(what, group, sizes, arrived);
+    });
+    return sums;
+  }
+  const auto node = std::make_shared<SumOverProcesses>(what, group, sizes);
+  for (const Tensor& part : parts) node->edges.push_back(autograd::gradient_edge(part));
+  autograd::attach(node, sums);
   return sums;
 }
 
@@ -121,7 +182,23 @@ void check_alike(std::span<Contribution* const> all) {
   }
 }
 
-void add_up(const std::shared_ptr<ReplicaGroup>& group, std::span<Contribution* const> all) {
+// `number` of all processes, which all mean the same by it.
+std::int64_t over_processes(const World& world, const std::string& what, std::int64_t number) {
+  const std::vector<std::string> of_each = world.all_gather(text(number, ' ', what), kOp);
+  std::int64_t sum = 0;
+  for (std::size_t p = 0; p < of_each.size(); ++p) {
+    const auto space = of_each[p].find(' ');
+    if (of_each[p].substr(space + 1) != of_each[0].substr(of_each[0].find(' ') + 1))
+      throw InvalidArgument(text("[", kOp, "] expected the same sum in all processes, got ",
+                                 of_each[p].substr(space + 1), " in process ", p, " on ",
+                                 world.host(ProcessRank(int(p))), " where process 0 on ", world.host(ProcessRank()),
+                                 " has ", of_each[0].substr(of_each[0].find(' ') + 1)));
+    sum += std::stoll(of_each[p]);
+  }
+  return sum;
+}
+
+void add_up(const std::string& what, const std::shared_ptr<ReplicaGroup>& group, std::span<Contribution* const> all) {
   check_alike(all);
   std::vector<Tensor> parts;
   std::vector<Stream> streams;
@@ -133,38 +210,35 @@ void add_up(const std::shared_ptr<ReplicaGroup>& group, std::span<Contribution* 
     streams.push_back(*each->stream);
   }
   const bool numbers = !all[0]->tensor.defined();
-  if (numbers && group->has_other_processes()) {
-    const std::vector<std::int64_t> of_each = group->impl().world.all_gather(number, kOp);
-    number = std::reduce(of_each.begin(), of_each.end());
-  }
+  if (numbers && group->has_other_processes()) number = over_processes(group->impl().world, what, number);
   for (Contribution* const each : all) each->number = number;
   if (parts.empty()) return;
-  const std::vector<Tensor> sums = sums_of(group, parts, streams);
+  const std::vector<Tensor> sums = sums_of(what, group, parts, streams);
   for (std::size_t i = 0; i < sums.size(); ++i) all[i]->tensor = sums[i];
 }
 
-Contribution summed(Contribution mine) {
+Contribution summed(const std::string& what, Contribution mine) {
   if (context().checkpointed != CheckpointedRun::none)
     throw InvalidArgument(text("[", kOp,
                                "] expected to be called outside of checkpoint(), got a call from inside one: "
                                "the other replicas would not take part in its second run"));
   ReplicaBarrier& barrier = *context().barrier;
   barrier.arrive_and_wait(kOp, context().replica, mine,
-                          [&](std::span<Contribution* const> all) { add_up(barrier.group(), all); });
+                          [&](std::span<Contribution* const> all) { add_up(what, barrier.group(), all); });
   return mine;
 }
 
 }  // namespace
 
-Tensor sum_over_replicas(const Tensor& x) {
+Tensor sum_over_replicas(const Tensor& x, const std::string& what) {
   impl_of(kOp, x);
   if (!context().barrier) return x;
-  return summed({.tensor = x, .stream = current_stream(x.device())}).tensor;
+  return summed(what, {.tensor = x, .stream = current_stream(x.device())}).tensor;
 }
 
-std::int64_t sum_over_replicas(std::int64_t x) {
+std::int64_t sum_over_replicas(std::int64_t x, const std::string& what) {
   if (!context().barrier) return x;
-  return summed({.number = x}).number;
+  return summed(what, {.number = x}).number;
 }
 
 }  // namespace lockstep

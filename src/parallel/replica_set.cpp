@@ -149,7 +149,8 @@ void ReplicaSet::make_replicas() {
     replicas_.push_back(copy_(*module_, devices_[i]));
     all.push_back(replicas_.back().get());
   }
-  buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_, options_.world);
+  buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_, options_.world,
+                             is_weighted() ? 1 / double(options_.world.size()) : 1);
   sync_.reset(*module_, std::span(all).subspan(1));
 }
 

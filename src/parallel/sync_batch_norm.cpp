@@ -23,14 +23,15 @@ Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor
     return sync_batch_norm(cast(x), running_mean, running_variance, cast(weight), cast(bias), options).to(x.dtype());
   check_batch_norm("sync_batch_norm", x, running_mean, running_variance, weight, bias);
   const std::int64_t channels = x.sizes()[1];
-  const std::int64_t count = channels ? x.numel() / channels : 0, total = sum_over_replicas(count);
+  const std::string what = text("sync_batch_norm of ", channels, " channels");
+  const std::int64_t count = channels ? x.numel() / channels : 0, total = sum_over_replicas(count, what);
   check_batch_count("sync_batch_norm", x, total);
 
   const int rank = x.dim();
   const Shape dims = all_but_channels(rank);
   const auto mean_of_all = [&](const Tensor& values) {
-    return sum_over_replicas(count ? mean(values, dims, true) * (double(count) / double(total))
-                                   : sum(values, dims, true));
+    return sum_over_replicas(
+        count ? mean(values, dims, true) * (double(count) / double(total)) : sum(values, dims, true), what);
   };
   const Tensor wide_x = widened(x);  // squares of 16-bit floats overflow
   const Tensor average = mean_of_all(wide_x);

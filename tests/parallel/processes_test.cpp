@@ -180,35 +180,6 @@ TEST(Processes, CountAShareOnceWhereAModelGetsWhatItHasMade) {
     }));
 }
 
-// What each replica brings counts by the replicas, what each row brings by the rows.
-struct TwoShares : nn::Module<TwoShares> {
-  nn::Linear fc{3, 1};
-  auto members() { return nn::members("fc", fc); }
-  std::pair<Tensor, Tensor> forward(const Tensor& x) {
-    const Tensor y = fc(x);
-    return {y, sum(y)};
-  }
-};
-
-TEST(Processes, RefuseOutputsThatCountDifferentlyWhereAnInputNeedsAGradient) {
-  const SimulatedDevices devices({.count = 2});
-  const auto pass = [](const World& world, bool needs_gradient) {
-    DataParallel model(TwoShares(), {.device_ids = devices_of(world, 1), .world = world});
-    return model(ones({world.is_first() ? 4 : 2, 3}, {.device = model.device(), .requires_grad = needs_gradient}));
-  };
-  expect_none(in_processes(2, [&](const World& world) { pass(world, false); }));
-  const auto thrown = in_processes(2, [&](const World& world) { pass(world, true); });
-  // Either refuses it; if the other is quicker, it hears that.
-  const std::string first = testing::message_of<InvalidArgument>(thrown[0]);
-  const std::string second = testing::message_of<InvalidArgument>(thrown[1]);
-  for (const std::string& message : {first, second})
-    EXPECT_NE(message.find("expected outputs that count alike"), std::string::npos) << message;
-  EXPECT_TRUE(first.find("counts by 0.6666") != std::string::npos ||
-              second.find("counts by 0.3333") != std::string::npos)
-      << first << '\n'
-      << second;
-}
-
 // No batch says how many rows a process has: then each counts alike.
 struct Alone : nn::Module<Alone> {
   nn::Parameter weight{ones({3})};

@@ -151,15 +151,14 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   auto pass(Arguments&&... arguments) {
     std::vector<std::int64_t> rows;
     std::tuple<detail::Shared<Arguments>...> given(detail::shared<Arguments>(arguments)...);
-    detail::GradientShare weight;
-    if (set_.is_weighted())
-      for_each_tensor(given, Path("arguments"), [&](const Path&, Tensor& x) { x = weight.input(x); });
     auto inputs = scatter(given, devices(), set_.options().scatter, "arguments", &rows);
     const detail::ProcessPass place = set_.place(rows);
     try {
       if (const auto other = set_.scatter_as_one_process(place, rows))
         inputs = scatter(given, devices(), *other, "arguments", &rows);
-      return run(inputs, rows, place, weight);
+      if (set_.is_weighted())
+        for (auto& input : inputs) detail::pass_boundary(input, place, true);
+      return run(inputs, rows, place);
     } catch (...) {
       set_.fail_processes();
       throw;
@@ -167,8 +166,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   }
 
   template <class Inputs>
-  auto run(Inputs& inputs, const std::vector<std::int64_t>& rows, const detail::ProcessPass& place,
-           detail::GradientShare& weight) {
+  auto run(Inputs& inputs, const std::vector<std::int64_t>& rows, const detail::ProcessPass& place) {
     const std::vector<nn::ModuleBase*> modules = set_.ready(inputs.size());
     const auto call = [&](std::size_t i) -> decltype(auto) {
       return detail::call_with(static_cast<M&>(*modules[i]), std::move(inputs[i]));
@@ -180,12 +178,12 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
         run_replicas(used, call, how);
         set_.end_pass(modules.size(), place);
       } else {
-        const auto outputs = detail::results_of_replicas(used, call, how);
+        auto outputs = detail::results_of_replicas(used, call, how);
         set_.end_pass(modules.size(), place);
         const Gather join = set_.options().gather;
-        auto output = gather(outputs, output_device(), {.dim = how.dim, .how = join, .rows = rows});
-        if (!set_.is_weighted()) return output;
-        return detail::weighted_by_process(std::move(output), place, how.dim, join == Gather::mean, weight);
+        if (set_.is_weighted())
+          for (auto& output : outputs) detail::pass_boundary(output, place, join == Gather::mean);
+        return gather(std::move(outputs), output_device(), {.dim = how.dim, .how = join, .rows = rows});
       }
     } catch (...) {
       set_.fail_pass();

@@ -45,8 +45,9 @@ class LOCKSTEP_API GradientBuckets {
 
   /// modules[i] is on devices[i]; the first is the primary. Where the world has several processes all of them make
   /// theirs, of the same parameters, and sums are over all. Throws OutOfMemory.
+  /// `lone_share`: by how much this process's loss counts where it went through no pass of a model.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                  const BucketOptions& options, Summing summing, const World& world = {});
+                  const BucketOptions& options, Summing summing, const World& world = {}, double lone_share = 1);
   /// As release(), but does not throw: prints the error of a sum that failed, and drops the gradients.
   ~GradientBuckets();
   GradientBuckets(GradientBuckets&&) noexcept;

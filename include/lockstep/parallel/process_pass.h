@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
-#include <span>
 #include <string>
 
 #include <lockstep/nn/module.h>
@@ -15,9 +13,13 @@
 
 namespace lockstep {
 
+namespace autograd {
+struct ProcessShares;
+}
+
 /// What the loss is that a process computes of its rows. Gradients are those of one loss over the rows of all.
 enum class ProcessLoss : std::uint8_t {
-  mean,  ///< A mean over the process's rows: it counts by their share of all, at the model's output.
+  mean,  ///< A mean over the process's rows: backward() counts it by their share of all rows.
   sum,   ///< A part of a sum: gradients are added as they are. (Divide by batch_rows(), and they are of the mean.)
 };
 
@@ -28,10 +30,11 @@ struct ProcessPass {
   std::int64_t rows = 0;       ///< This process's.
   std::int64_t first_row = 0;  ///< Of this process, in the whole batch.
   std::int64_t all_rows = 0;
-  std::size_t replicas = 0;       ///< That have rows, of this process; where no batch was divided, all.
   std::size_t first_replica = 0;  ///< Of this process, among those of all: the rank of its first device.
   std::size_t all_replicas = 0;   ///< That have rows.
   std::int64_t length = 0;  ///< Rows of each shard but the last, if one process would divide the batch so; else 0.
+  /// By how much each process's loss counts: by its rows, and by its replicas. Null for a process alone.
+  std::shared_ptr<const autograd::ProcessShares> by_rows = {}, by_replicas = {};
 };
 
 /// Each process says how many rows it has. Throws CollectiveError.
@@ -44,31 +47,17 @@ LOCKSTEP_API void fail_processes(const World& world) noexcept;
 /// that differs between processes; then all have process 0's values.
 LOCKSTEP_API void begin_as_first(const World& world, nn::ModuleBase& module, Device device, const std::string& options);
 
-/// How much the gradients within a model count in one pass: by this process's share of the whole batch. They take it
-/// on where they come in, at the outputs, and leave it behind where they go out, at the inputs. So the share counts
-/// once where the model gets what it has made, and the gradient of an input is that of the process's own loss.
-class LOCKSTEP_API GradientShare {
- public:
-  Tensor input(const Tensor& x);
-  /// Throws InvalidArgument where inputs need one share, and outputs have two.
-  Tensor output(const Tensor& x, double share);
+/// x as it enters or leaves the model, by which backward knows the pass that its loss goes through: it counts as this
+/// process's rows do among all, or its replicas.
+LOCKSTEP_API Tensor at_boundary(const Tensor& x, const ProcessPass& pass, bool counts_rows);
 
- private:
-  std::shared_ptr<std::optional<double>> of_inputs_;  // null unless an input needs a gradient
-};
-
-/// The gradients of an output, gathered along `dim`, are counted by this process's share of the rows, or, where each
-/// replica brought one number, of the replicas.
+/// Each tensor in what a replica is given, or gives back. A 0-dim output, which becomes an element of a vector, counts
+/// one for each replica; if `are_means`, it counts the rows that it is a mean of. Every other one counts its rows.
 template <class T>
-T weighted_by_process(T output, const ProcessPass& pass, std::int64_t dim, bool is_mean, GradientShare& weight) {
-  for_each_tensor(output, Path("output"), [&](const Path&, Tensor& tensor) {
-    const bool of_rows = pass.all_rows > 0 &&
-                         (is_mean || pass.rows == 0 || (tensor.dim() > 0 && tensor.size(int(dim)) % pass.rows == 0));
-    const double share =
-        of_rows ? double(pass.rows) / double(pass.all_rows) : double(pass.replicas) / double(pass.all_replicas);
-    tensor = weight.output(tensor, share);
+void pass_boundary(T& value, const ProcessPass& pass, bool are_means) {
+  for_each_tensor(value, Path("value"), [&](const Path&, Tensor& tensor) {
+    tensor = at_boundary(tensor, pass, are_means || tensor.dim() > 0);
   });
-  return output;
 }
 
 }  // namespace detail

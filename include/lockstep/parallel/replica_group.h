@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include <lockstep/runtime/device.h>
@@ -37,10 +38,11 @@ class LOCKSTEP_API ReplicaGroup {
 /// Every replica has to call it, in the same order, with the same shape and dtype: it waits on the host until all have
 /// come. Outside of replicas, x itself. Differentiable, to any order: the gradient is the sum of the replicas'
 /// gradients. Throws ShapeError or DTypeError for what differs between replicas, and CollectiveError when a replica
-/// ended without coming.
-LOCKSTEP_API Tensor sum_over_replicas(const Tensor& x);
+/// ended without coming. Processes run the sums of a backward in the reverse order of forward; where one lacks a sum
+/// that another has, or names another one (`what`), backward() throws AutogradError in all.
+LOCKSTEP_API Tensor sum_over_replicas(const Tensor& x, const std::string& what = "a sum");
 
-/// The same for a number of the host's.
-LOCKSTEP_API std::int64_t sum_over_replicas(std::int64_t x);
+/// The same for a number of the host's. Throws InvalidArgument where processes name different sums.
+LOCKSTEP_API std::int64_t sum_over_replicas(std::int64_t x, const std::string& what = "a sum");
 
 }  // namespace lockstep
