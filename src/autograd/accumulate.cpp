@@ -19,15 +19,16 @@ class Accumulate final : public Node {
 
   Gradients backward(const Gradients& gradients) override {
     Meta& meta = *meta_of(leaf_);
+    const Replica* const replica = replica_of(leaf_);
+    const auto listener = replica ? replica->parameter->listener() : nullptr;  // which runs hooks when all has come
     if (gradients[0].defined()) {
       Tensor gradient = gradients[0];
-      meta.leaf_hooks.call_each([&](const auto& hook) { gradient = hooked(op, hook, gradient); });
+      if (!listener) meta.leaf_hooks.call_each([&](const auto& hook) { gradient = hooked(op, hook, gradient); });
       check(gradient);
       accumulate(meta, gradient, gradient.is_same(gradients[0]) ? 2 : 1);
-      meta.accumulated_hooks.call_each([&](const auto& hook) { hook(leaf_); });
+      if (!listener) meta.accumulated_hooks.call_each([&](const auto& hook) { hook(leaf_); });
     }
-    if (const Replica* const replica = replica_of(leaf_))
-      if (const auto listener = replica->parameter->listener()) listener->ready(*replica);
+    if (listener) listener->ready(*replica);
     return {};
   }
   const Tensor* leaf() const noexcept override { return &leaf_; }

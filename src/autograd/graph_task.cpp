@@ -170,7 +170,7 @@ void GraphTask::run() {
     });
   keep_failure_of([&] { join_streams(); });
   if (std::ranges::any_of(queues_, [](const ReadyQueue& q) { return q.random != q.random_start; })) draw(1);
-  if (const std::exception_ptr failure = listeners_.end(); failure && !failure_) failure_ = failure;
+  if (const std::exception_ptr failure = listeners_.end(failure_ != nullptr); failure && !failure_) failure_ = failure;
   if (failure_) std::rethrow_exception(failure_);
 }
 
@@ -180,7 +180,7 @@ void GraphTask::begin_listeners() {
   if (!accumulates_) return;
   std::ranges::sort(leaves_, {}, [](const Visit* v) { return std::pair(~v->last_producer, v->node->sequence); });
   for (const Visit* const visit : leaves_) listeners_.add(*visit->node->leaf());
-  listeners_.begin();
+  listeners_.begin(options_.create_graph);
 }
 
 void GraphTask::use(const Stream& stream) {

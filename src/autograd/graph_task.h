@@ -77,8 +77,8 @@ class GraphTask final : public RunningBackward {
     int pending = 0;                                  // of those, how many have not run
     std::uint64_t last_producer = ~std::uint64_t(0);  // of them, the earliest of the forward: backward's last
     bool needed = true;
-    bool passes_on = true;  // some node that its gradients reach is needed
-    double weight = 1;      // of what arrives
+    bool passes_on = true;             // some node that its gradients reach is needed
+    double weight = 1;                 // of what arrives
     Visit* next_collective = nullptr;  // which waits for this one
     std::pmr::vector<Arrival> arrivals;
 
@@ -130,9 +130,9 @@ class GraphTask final : public RunningBackward {
   std::array<std::byte, 4096> first_memory_;
   std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
   std::pmr::unordered_map<Node*, Visit> visits_{&memory_};
-  std::vector<Visit*> leaves_;       // that are replicas
-  std::vector<Visit*> boundaries_;   // of passes
-  std::vector<Visit*> collectives_;  // with other processes
+  std::vector<Visit*> leaves_;                                                    // that are replicas
+  std::vector<Visit*> boundaries_;                                                // of passes
+  std::vector<Visit*> collectives_;                                               // with other processes
   std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slots, and where in captured_
   std::vector<Tensor> captured_;                                                  // by input, and then by part
   std::vector<ReplicaPart> parts_;

@@ -33,7 +33,8 @@ Tensor at_boundary(const Tensor& x, const std::shared_ptr<const ProcessShares>& 
 double GraphTask::weigh_passes() {
   if (boundaries_.empty()) {
     for (const Visit* const leaf : leaves_)
-      if (const auto listener = replica_of(*leaf->node->leaf())->parameter->listener()) return listener->lone_share();
+      if (const Replica* const replica = replica_of(*leaf->node->leaf()))
+        if (const auto listener = replica->parameter->listener()) return listener->lone_share();
     return 1;
   }
   const ProcessShares& first = shares_of(*boundaries_.front()->node);

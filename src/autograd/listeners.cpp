@@ -27,21 +27,21 @@ void Listeners::add(const Tensor& leaf) {
   heard->leaves.push_back(replica);
 }
 
-void Listeners::begin() {
+void Listeners::begin(bool keeps_graph) {
   try {
-    for (; begun_ < all_.size(); ++begun_) all_[begun_].listener->begin(all_[begun_].leaves);
+    for (; begun_ < all_.size(); ++begun_) all_[begun_].listener->begin(all_[begun_].leaves, keeps_graph);
   } catch (...) {
-    end();
+    end(true);
     throw;
   }
 }
 
-std::exception_ptr Listeners::end() noexcept {
+std::exception_ptr Listeners::end(bool failed) noexcept {
   std::exception_ptr failure;
   const std::size_t begun = std::exchange(begun_, 0);
   for (std::size_t i = 0; i < begun; ++i) {
     try {
-      all_[i].listener->end();
+      all_[i].listener->end(failed);
     } catch (...) {
       if (!failure) failure = std::current_exception();
     }

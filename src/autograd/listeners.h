@@ -20,9 +20,9 @@ class Listeners {
   /// The leaf's listener, if it has one, will hear of the leaf. Throws as refuse_stale().
   void add(const Tensor& leaf);
   /// begin() of each. Where one throws, calls end() of those before it, and throws that.
-  void begin();
+  void begin(bool keeps_graph);
   /// Calls end() of each, whatever they throw. The first error, or null.
-  std::exception_ptr end() noexcept;
+  std::exception_ptr end(bool failed) noexcept;
 
  private:
   struct Heard {

@@ -46,13 +46,14 @@ class GradientListener {
  public:
   virtual ~GradientListener() = default;
   /// Before a backward, on its caller's thread: it will reach these leaves, in this order on each device as far as the
-  /// order of the forward operations says. Throws AutogradError where another backward reaches some.
-  virtual void begin(std::span<const Replica* const> leaves) = 0;
+  /// order of the forward operations says. `keeps_graph`: gradients come with their graphs. Throws AutogradError where
+  /// another backward reaches some.
+  virtual void begin(std::span<const Replica* const> leaves, bool keeps_graph) = 0;
   /// The backward is done with a leaf: its gradient was accumulated on the current stream of the leaf's device, or
   /// there was none. Once for each leaf that begin() named, on the thread that runs backward on the leaf's device.
   virtual void ready(const Replica& leaf) = 0;
-  /// After the backward, failed or not, on its caller's thread.
-  virtual void end() = 0;
+  /// After the backward, failed or not, on its caller's thread. Runs the hooks of the leaves: they see whole gradients.
+  virtual void end(bool failed) = 0;
   /// By how much this process's loss counts where it went through no model: all processes' add up to 1, or each is a
   /// part of a sum.
   virtual double lone_share() const noexcept = 0;

@@ -151,7 +151,9 @@ void BucketedParameter::accumulate(const Replica& replica, const Tensor& gradien
   Slot& own = slots_[replica.index];
   Tensor& present = meta(replica.index).grad;
   const bool adds = present.defined() && own.counted.size() > 0;
-  if (!adds) {
+  if (grad_enabled()) {  // with its graph: join_graphs() goes on
+    present = adds ? present.add(gradient) : gradient;
+  } else if (!adds) {
     present = stored(gradient, own.memory);
   } else {
     prepare_sum(replica.index);
@@ -181,7 +183,46 @@ void BucketedParameter::take_sum(bool used_somewhere) {
   advance(is_sharded_ ? GradientState::sharded : GradientState::summed);
 }
 
+void BucketedParameter::join_graphs() {
+  const GradMode recorded(true);
+  Tensor sum;
+  for (std::size_t r = 0; r < size(); ++r) {
+    if (!gradient(r).defined()) continue;
+    const Tensor part =
+        gradient(r).device() == tensor(0).device() ? gradient(r).clone() : gradient(r).to(tensor(0).device());
+    sum = sum.defined() ? sum.add(part) : part;
+  }
+  set_whole_gradient(sum, true);
+}
+
+Tensor BucketedParameter::take_gradient() {
+  const Tensor whole = gradient(0);
+  drop_gradients();
+  return whole.defined() && whole.is_same(slot(0)) ? copied(whole, *whole.impl()->storage->device, whole.dtype())
+                                                   : whole;
+}
+
+void BucketedParameter::set_whole_gradient(const Tensor& gradient, bool keeps_graph) {
+  if (!keeps_graph) return set_gradient(replicas_[0], gradient);
+  drop_gradients();
+  if (!gradient.defined()) return;
+  set_grad(0, gradient);
+  slots_[0].counted = all();
+  advance(GradientState::primary);
+}
+
+void BucketedParameter::drop_gradients() {
+  for (std::size_t r = 0; r < size(); ++r) {
+    set_grad(r, Tensor());
+    slots_[r].counted = {};
+  }
+  advance(GradientState::none);
+}
+
+bool BucketedParameter::primary_fits_slot() const { return is_like(gradient(0), slot(0)); }
+
 void BucketedParameter::copy_gradient_from_primary() {
+  if (!gradient(0).is_same(slot(0))) stored(gradient(0), slot(0));
   for (std::size_t r = 0; r < size(); ++r) {
     if (r > 0) copy_values(slot(r), gradient(0));
     set_grad(r, slot(r));
@@ -221,11 +262,8 @@ void BucketedParameter::set_gradient(const Replica& replica, const Tensor& gradi
     const bool overlaps = gradient.impl()->storage == slot(replica.index).impl()->storage;
     taken = stored(overlaps ? gradient.detach().clone() : gradient, slot(replica.index));
   }
-  for (std::size_t r = 0; r < size(); ++r) {
-    set_grad(r, Tensor());
-    slots_[r].counted = {};
-  }
-  if (!taken.defined()) return advance(GradientState::none);
+  drop_gradients();
+  if (!taken.defined()) return;
   set_grad(replica.index, taken);
   slots_[replica.index].counted = all();
   advance(replica.index == 0 ? GradientState::primary : GradientState::partial);

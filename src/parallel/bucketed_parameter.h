@@ -103,7 +103,16 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   /// The slots hold the whole gradient.
   void take_gathered() { advance(GradientState::summed); }
 
+  /// The gradient of a backward that keeps graphs: the primary's is the sum of the replicas', with its graph.
+  void join_graphs();
+
   // Between backwards.
+  /// The gradient, which is whole, as a tensor of its own; none is left.
+  Tensor take_gradient();
+  /// That is the gradient, with its graph if `keeps_graph`; undefined for none.
+  void set_whole_gradient(const Tensor& gradient, bool keeps_graph);
+  /// Whether the primary's gradient is in its slot, or can be copied there.
+  bool primary_fits_slot() const;
   /// Copies the primary's gradient to the other replicas.
   void copy_gradient_from_primary();
   /// Copies the primary's value to each replica that has not changed as often.
@@ -134,6 +143,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   // What a replica keeps of a sum when more gradients come: what all processes keep together is the sum once.
   Shard kept(std::size_t replica) const;
   void advance(GradientState next);
+  void drop_gradients();
   void set_grad(std::size_t replica, Tensor gradient) const { meta(replica).grad = std::move(gradient); }
 
   std::weak_ptr<ReplicaOwner> owner_;

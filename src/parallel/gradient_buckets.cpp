@@ -125,7 +125,7 @@ void GradientBuckets::Impl::reconcile_gradients(GradientBucket& bucket) {
     BucketedParameter& parameter = *parameters[e];
     const bool lags =
         parameter.state() == GradientState::primary || (parameter.state() == GradientState::summed && has_drifted);
-    if (!lags || !parameter.gradient(0).is_same(parameter.slot(0))) continue;
+    if (!lags || !parameter.primary_fits_slot()) continue;
     parameter.copy_gradient_from_primary();
     changed = true;
   }

@@ -81,6 +81,14 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   bool has_order = false;          // a backward that sums has been
   bool is_observed = false;        // buckets follow that order, or could not
 
+  // Of the present backward: parameters whose new gradient somebody looks at before it is added to the one from before.
+  struct LookedAt {
+    std::shared_ptr<BucketedParameter> parameter;
+    Tensor earlier;
+  };
+  std::vector<LookedAt> looked_at;
+  bool keeps_graph_now = false;
+
   std::atomic<bool> sums_now = false;  // the present backward sums; changed while no leaf can be ready
 
   RankedMutex<LockRank::bucket_launch> launch_mutex;  // guards the following; nothing is enqueued under it
@@ -97,9 +105,9 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   }
 
   // autograd::GradientListener
-  void begin(std::span<const autograd::Replica* const> leaves) override;
+  void begin(std::span<const autograd::Replica* const> leaves, bool keeps_graph) override;
   void ready(const autograd::Replica& leaf) override;
-  void end() override;
+  void end(bool failed) override;
   double lone_share() const noexcept override { return share_without_pass; }
 
   // ReplicaOwner. Each takes `mutex`.
@@ -116,6 +124,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   // What follows wants `mutex` to be held, but where nobody else knows of these buckets.
   void make_parameters(std::span<nn::ModuleBase* const> modules);
   void take_order(std::span<const autograd::Replica* const> leaves);
+  void set_earlier_aside(std::span<const autograd::Replica* const> leaves, bool all);
   void start_sums(std::span<const autograd::Replica* const> leaves);
   void expect(std::span<const autograd::Replica* const> leaves);
   void take_sums();
@@ -132,6 +141,8 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void reconcile_all_gradients();
 
   // What wants no lock.
+  void show(const LookedAt& each, bool keeps_graph);
+  void restore(std::span<const LookedAt> all) noexcept;
   void leaf_is_ready(GradientBucket& bucket, std::size_t device);
   void device_is_complete(GradientBucket& bucket, std::size_t device);
   void bucket_is_complete(GradientBucket& bucket);

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include <lockstep/autograd/autocast.h>
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/drain.h>
@@ -19,14 +20,24 @@ namespace {
 
 BucketedParameter& parameter_of(const Replica& leaf) { return static_cast<BucketedParameter&>(*leaf.parameter); }
 
+bool is_looked_at(const BucketedParameter& parameter) {
+  const autograd::Meta& primary = parameter.meta(0);
+  return !primary.leaf_hooks.empty() || !primary.accumulated_hooks.empty();
+}
+
 }  // namespace
 
-void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves) {
+void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool keeps_graph) {
   const std::scoped_lock lock(mutex);
   if (is_running)
     throw AutogradError("[DataParallel] expected one backward at a time through a module, got a second one");
+  if (keeps_graph && !is_alone())
+    throw AutogradError(
+        "[backward] expected no create_graph for parameters of a model of several processes, got it: take the "
+        "gradients of inputs with gradients(), which may be differentiated again");
   reconcile_all_gradients();
-  const bool sums = *summing;
+  set_earlier_aside(leaves, keeps_graph);
+  const bool sums = !keeps_graph && (*summing || !looked_at.empty());
   if (sums && !is_observed && has_order && fit_slots()) {
     agree_on_order();
     observe();
@@ -35,7 +46,26 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves) {
   for (const Replica* const leaf : leaves) parameter_of(*leaf).begin_backward();
   if (sums) start_sums(leaves);
   sums_now = sums;
+  keeps_graph_now = keeps_graph;
   is_running = true;
+}
+
+// What parameters have from before, where their new gradient is to be seen alone: by hooks, or (`all`) with its graph.
+// Over several processes another one may bring a gradient to any.
+void GradientBuckets::Impl::set_earlier_aside(std::span<const Replica* const> leaves, bool all) {
+  looked_at.clear();
+  std::vector<bool> reached(parameters.size(), !is_alone());
+  for (const Replica* const leaf : leaves) reached[parameter_of(*leaf).entry()] = true;
+  for (std::size_t e = 0; e < parameters.size(); ++e)
+    if (reached[e] && (all || is_looked_at(*parameters[e]))) looked_at.push_back({parameters[e], {}});
+  if (std::ranges::any_of(looked_at,
+                          [](const LookedAt& each) { return each.parameter->state() == GradientState::partial; }))
+    sum_what_is_partial();
+  std::vector<BucketedParameter*> sharded;
+  for (const LookedAt& each : looked_at)
+    if (each.parameter->state() == GradientState::sharded) sharded.push_back(each.parameter.get());
+  if (!sharded.empty()) all_gather_gradients(sharded);
+  for (LookedAt& each : looked_at) each.earlier = each.parameter->take_gradient();
 }
 
 // The first device's: the others come to theirs in the same order, if the replicas do the same.
@@ -166,17 +196,59 @@ void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   bucket.is_reduced = true;
 }
 
-void GradientBuckets::Impl::end() {
-  const std::scoped_lock lock(mutex);
-  is_running = false;
+void GradientBuckets::Impl::end(bool failed) {
+  std::vector<LookedAt> all;
   std::exception_ptr failure;
+  {
+    const std::scoped_lock lock(mutex);
+    is_running = false;
+    all.swap(looked_at);
+    try {
+      if (sums_now.exchange(false)) take_sums();
+      if (keeps_graph_now)
+        for (const LookedAt& each : all) each.parameter->join_graphs();
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
+  }
+  // Hooks may do anything, also use gradients.
+  std::size_t shown = 0;
   try {
-    if (sums_now.exchange(false)) take_sums();
+    const GradMode mode(keeps_graph_now);
+    const NoAutocast dtypes_of_forward;
+    for (; !failed && !failure && shown < all.size(); ++shown) show(all[shown], keeps_graph_now);
+  } catch (Error& error) {
+    error.add_context("in a hook of a parameter");
+    failure = std::current_exception();
   } catch (...) {
     failure = std::current_exception();
   }
-  for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
+  restore(std::span(all).subspan(shown));
   if (failure) std::rethrow_exception(failure);
+}
+
+// Hooks see the gradient that this backward brought, from all replicas; then it is added to what was there.
+void GradientBuckets::Impl::show(const LookedAt& each, bool keeps_graph) {
+  BucketedParameter& parameter = *each.parameter;
+  if (parameter.is_stale()) return;  // a hook has made others
+  complete_gradient(parameter.entry());
+  const Tensor brought = parameter.gradient(0);
+  if (!brought.defined()) return restore(std::span(&each, 1));
+  const autograd::Meta& primary = parameter.meta(0);
+  // A hook may keep it, and the next gradient takes the place of this one.
+  const Tensor shown = primary.leaf_hooks.empty() || keeps_graph ? brought : brought.clone();
+  Tensor gradient = shown;
+  primary.leaf_hooks.call_each([&](const auto& hook) { gradient = autograd::hooked("register_hook", hook, gradient); });
+  if (each.earlier.defined()) gradient = each.earlier.add(gradient);
+  if (!gradient.is_same(shown)) parameter.set_whole_gradient(gradient, keeps_graph);
+  primary.accumulated_hooks.call_each([&](const auto& hook) { hook(parameter.tensor(0)); });
+}
+
+// As if this backward had not reached them.
+void GradientBuckets::Impl::restore(std::span<const LookedAt> all) noexcept {
+  for (const LookedAt& each : all)
+    if (!each.parameter->is_stale()) each.parameter->set_whole_gradient(each.earlier, true);
 }
 
 void GradientBuckets::Impl::take_sums() {

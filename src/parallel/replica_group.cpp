@@ -97,7 +97,10 @@ Gradients sum_gradients(const std::string& what, const std::shared_ptr<ReplicaGr
 class SumOverProcesses final : public autograd::CollectiveNode {
  public:
   SumOverProcesses(std::string what, std::shared_ptr<ReplicaGroup> group, const Shape& sizes)
-      : CollectiveNode(kNode, group->impl().devices[0]), what_(std::move(what)), group_(std::move(group)), sizes_(sizes) {}
+      : CollectiveNode(kNode, group->impl().devices[0]),
+        what_(std::move(what)),
+        group_(std::move(group)),
+        sizes_(sizes) {}
 
   Gradients backward(const Gradients& arrived) override { return sum_gradients(what_, group_, sizes_, arrived); }
   std::string what() const override { return text(what_, ' ', sizes_); }
@@ -130,8 +133,8 @@ void SumOverProcesses::agree(const std::vector<std::string>& all) const {
     const auto [a, b] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
     throw AutogradError(text("[backward] expected the same sums over replicas in all processes, got ",
                              b == other.end() ? "none" : *b, " in process ", p, " on ", world.host(ProcessRank(int(p))),
-                             " where process 0 on ", world.host(ProcessRank()), " has ",
-                             a == first.end() ? "none" : *a, ", as number ", a - first.begin() + 1,
+                             " where process 0 on ", world.host(ProcessRank()), " has ", a == first.end() ? "none" : *a,
+                             ", as number ", a - first.begin() + 1,
                              " from the end of the forward pass: let every process's loss use the same layers"));
   }
 }

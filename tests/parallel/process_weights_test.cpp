@@ -67,9 +67,8 @@ std::vector<double> gradients(const World& world, const Division& division, int 
   GeneratorState numbers = {.seed = 11};
   const GeneratorGuard guard(numbers);
   Model model(Net(), {.device_ids = devices_of(world, devices), .world = world});
-  const std::vector<Tensor> more = job(model, [&](const Tensor& batch) {
-    return division.mine(world, batch).to(model.device());
-  });
+  const std::vector<Tensor> more =
+      job(model, [&](const Tensor& batch) { return division.mine(world, batch).to(model.device()); });
   std::vector<double> all;
   for (const Tensor& p : model.parameters())
     if (const Tensor g = p.grad(); g.defined())
@@ -79,7 +78,8 @@ std::vector<double> gradients(const World& world, const Division& division, int 
   return all;
 }
 
-const std::vector<Division> kDivisions = {{{4, 3}, 1}, {{5, 2}, 2}, {{3, 3, 1}, 1}, {{3, 2, 2}, 2}, {{6, 1}, 3}, {{4, 4}, 1}};
+const std::vector<Division> kDivisions = {{{4, 3}, 1},    {{5, 2}, 2}, {{3, 3, 1}, 1},
+                                          {{3, 2, 2}, 2}, {{6, 1}, 3}, {{4, 4}, 1}};
 
 // The job draws a batch of so many rows, alike in all processes, and takes its own of them.
 void expect_as_one(const std::function<std::vector<Tensor>(Model&, const Rows&, std::int64_t rows)>& job) {

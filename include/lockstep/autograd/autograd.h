@@ -73,12 +73,15 @@ class LOCKSTEP_API HookHandle {
 // follow from the sequence of backward's caller and from the device.
 
 /// Calls `hook` with the gradient of `tensor` when backward has it; a defined result replaces it.
-/// For a leaf it runs before accumulation: of a parameter of a DataParallel with the part of the first replica, before
-/// the sum. Throws AutogradError if the tensor needs no gradient, InvalidArgument for no function.
+/// For a leaf it runs before accumulation. A hook on a parameter of a DataParallel runs at the end of each backward, on
+/// the caller's thread, once in each process: it sees the sum over all replicas of all processes, under no_sync() too,
+/// where such a backward therefore sums. All processes add the same hooks. Throws AutogradError if the tensor needs no
+/// gradient, InvalidArgument for no function.
 LOCKSTEP_API HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
 
 /// Calls `hook` after a gradient was accumulated into `leaf`: on the caller's thread if the leaf is on the CPU or on
-/// the device of the first root, else on that of its device. Throws as register_hook().
+/// the device of the first root, else on that of its device. For a parameter of a DataParallel it runs as the other
+/// hooks do. Throws as register_hook().
 LOCKSTEP_API HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
 
 /// From the gradient of a result to those of the inputs, in order; undefined for none.

@@ -222,7 +222,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   bool is_leaf() const;  ///< Whether no operation computed it: its gradient is kept in grad().
   /// The gradient that backward() accumulated, undefined if there is none. Of a parameter of a DataParallel it is that
   /// of the whole batch, and what is done to it in place counts for every replica; ask again after the next backward,
-  /// step or clipping, which may keep it elsewhere. (In a hook, during a backward: the part of one replica.)
+  /// step or clipping, which may keep it elsewhere.
   Tensor grad() const;
   /// Of a parameter of a DataParallel the gradient is copied, and every replica gets it.
   void set_grad(const Tensor& grad);
