@@ -2,6 +2,7 @@
 // all processes have together.
 #include <unistd.h>
 
+#include <algorithm>
 #include <cmath>
 #include <cstdlib>
 
@@ -9,6 +10,7 @@
 #include <lockstep/runtime/simulation.h>
 
 #include "core/text.h"
+#include "models/resnet.h"
 #include "mpi/job.h"
 #include "parallel/adversaries.h"
 #include "train/fit_job.h"
@@ -51,10 +53,51 @@ void trains_adversaries(const Arguments&) {
     require(std::abs(one[i] - several[i]) < 1e-9, text("gradient ", i, ": ", several[i], " is ", one[i]));
 }
 
+// DEVICES ROWS BACKWARDS: a model of many batch norms over all rows, some on branches, whose gradients are those of one
+// device with all rows, each time, however the devices are held up.
+void trains_resnet(const Arguments& arguments) {
+  const World world = mpi::join();
+  const int devices = std::stoi(arguments.at(0)), backwards = std::stoi(arguments.at(2));
+  const std::int64_t rows = std::stoll(arguments.at(1));
+  const SimulatedDevices simulated(
+      {.count = devices, .seed = std::uint64_t(world.rank().value()), .max_delay_us = 300});
+  const auto model_of = [](const DataParallelOptions& options) {
+    manual_seed(1);
+    ResNet18<nn::SyncBatchNorm> net(10, 4);
+    net.to(kFloat64);
+    return DataParallel(std::move(net), options);
+  };
+  auto one = model_of({.device_ids = {0}}), model = model_of({.world = world});
+  const Tensor images = randn({rows, 3, 8, 8}, kFloat64), target = randint(0, 10, {rows});
+  const auto backward = [](auto& of, const Tensor& x, const Tensor& y) {
+    for (Tensor& p : of.parameters()) p.set_grad({});
+    nn::functional::cross_entropy(of(x), y.to(of.device())).backward();
+    std::vector<Tensor> all;
+    for (const Tensor& p : of.parameters()) all.push_back(p.grad().to(Device()));
+    return all;
+  };
+  const std::vector<Tensor> expected = backward(one, images, target);
+  const data::RowRange own = model.share().rows(rows);
+  int wrong = 0;
+  double most = 0;
+  for (int i = 0; i < backwards; ++i) {
+    const std::vector<Tensor> got =
+        backward(model, images.narrow(0, own.first, own.count), target.narrow(0, own.first, own.count));
+    double error = 0;
+    for (std::size_t k = 0; k < got.size(); ++k)
+      error = std::max(error, (max(abs(got[k] - expected[k])) / (max(abs(expected[k])) + 1e-6)).item<double>());
+    most = std::max(most, error);
+    wrong += !(error < 1e-8);
+  }
+  say(world, text(wrong, " of ", backwards, " backwards wrong, greatest relative error ", most));
+  require(wrong == 0, "gradients of one device");
+}
+
 }  // namespace
 
 const std::map<std::string, Scenario>& training_scenarios() {
-  static const std::map<std::string, Scenario> all = {{"trains", trains}, {"trains_adversaries", trains_adversaries}};
+  static const std::map<std::string, Scenario> all = {
+      {"trains", trains}, {"trains_adversaries", trains_adversaries}, {"trains_resnet", trains_resnet}};
   return all;
 }
 

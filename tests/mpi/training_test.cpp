@@ -10,6 +10,7 @@
 #include <random>
 #include <string>
 #include <thread>
+#include <tuple>
 #include <vector>
 
 #include <lockstep/train/checkpoint_folder.h>
@@ -136,6 +137,15 @@ TEST_F(MpiTraining, KilledAnywhereGoesOnAsIfItHadNotBeen) {
 TEST_F(MpiTraining, OfAModelThatGetsWhatItHasMadeIsThatOfOne) {
   const Outcome job = mpirun({"-n", "2", LOCKSTEP_MPI_JOB, "trains_adversaries"});
   EXPECT_EQ(job.status, 0) << job.output;
+}
+
+// With `mpi_job trains_resnet DEVICES ROWS BACKWARDS` under mpirun it takes as many as one likes.
+TEST_F(MpiTraining, SumsOfBackwardsThroughManyNormsAreThoseOfOne) {
+  for (const auto& [processes, devices, rows] :
+       {std::tuple("2", "2", "8"), std::tuple("3", "1", "7"), std::tuple("2", "3", "5")}) {
+    const Outcome job = mpirun({"-n", processes, LOCKSTEP_MPI_JOB, "trains_resnet", devices, rows, "4"});
+    EXPECT_EQ(job.status, 0) << job.output;
+  }
 }
 
 }  // namespace
