@@ -91,6 +91,7 @@
 #include <lockstep/ops/shuffle.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>
+#include <lockstep/ops/weighted_mean.h>
 #include <lockstep/optim/adadelta.h>
 #include <lockstep/optim/adagrad.h>
 #include <lockstep/optim/adam.h>

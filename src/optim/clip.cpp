@@ -283,6 +283,21 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, cons
   rethrow_drained(parameters);
 }
 
+void scale_grad_(std::span<const Tensor> parameters, const Tensor& factor) try {
+  if (factor.numel() != 1)
+    throw ShapeError(text("[scale_grad_] expected a factor of one element, got shape ", factor.sizes()));
+  if (!is_floating(factor.dtype()))
+    throw DTypeError(text("[scale_grad_] expected a floating factor, got ", factor.dtype()));
+  const NoGrad guard;
+  const std::vector<Tensor> gradients = gradients_everywhere("scale_grad_", parameters);
+  for (const TensorGroup& group : by_device_and_dtype(gradients)) {
+    const Tensor here = copied(factor, *group.device, kFloat64);
+    change("scale_grad", Scale{reinterpret_cast<const double*>(here.impl()->data())}, group, here.impl());
+  }
+} catch (...) {
+  rethrow_drained(parameters);
+}
+
 void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) try {
   if (!(clip_value >= 0)) throw InvalidArgument(text("[clip_grad_value_] expected clip_value >= 0, got ", clip_value));
   const NoGrad guard;

@@ -71,6 +71,13 @@ Tensor weighted_mean(std::span<const Tensor> parts, Device device, const std::ve
   return mean;
 }
 
+// In their order.
+Tensor sum_of(std::span<const Tensor> parts, Device device) {
+  Tensor sum = parts[0].to(device);
+  for (const Tensor& part : parts.subspan(1)) sum = sum + part.to(device);
+  return sum;
+}
+
 [[noreturn]] void throw_structure_differs(const std::string& name, std::size_t replica) {
   throw InvalidArgument(text("[gather] expected the structure of ", name,
                              " to be the same in all replicas, got another one in replica ", replica));
@@ -88,7 +95,12 @@ Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, De
                       const GatherOptions& options) {
   if (parts.empty()) detail::throw_nothing(name);
   DeviceState& target = device_state(device);
-  if (options.how == Gather::mean) {
+  const int rank = parts[0].dim();
+  if (options.how == Gather::sum) {
+    check_parts(name, parts, -1);
+    return sum_of(parts, device);
+  }
+  if (options.how == Gather::mean || (options.how == Gather::by_rank && rank == 0)) {
     if (!is_floating(parts[0].dtype()))
       throw DTypeError(text("[gather] expected a floating dtype for the mean of ", name, ", got ", parts[0].dtype()));
     if (!options.rows.empty() && options.rows.size() != parts.size())
@@ -99,7 +111,6 @@ Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, De
     return weighted_mean(parts, device,
                          options.rows.empty() ? std::vector<std::int64_t>(parts.size(), 1) : options.rows);
   }
-  const int rank = parts[0].dim();
   const int dim = rank == 0 ? 0 : wrap_dim("gather", options.dim, rank);
   check_parts(name, parts, rank == 0 ? -1 : dim);
   if (parts.size() == 1 && rank > 0) return parts[0].to(device);

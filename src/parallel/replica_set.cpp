@@ -1,14 +1,18 @@
 #include <lockstep/parallel/replica_set.h>
 
 #include <algorithm>
+#include <array>
 #include <numeric>
 #include <span>
 #include <utility>
 
+#include <lockstep/ops/arithmetic.h>
 #include <lockstep/runtime/drain.h>
 
 #include "core/text.h"
+#include "parallel/replica_group_impl.h"
 #include "runtime/registry.h"
+#include "tensor/copy.h"
 
 namespace lockstep::detail {
 namespace {
@@ -98,11 +102,24 @@ void ReplicaSet::check_call() const {
 }
 
 ProcessPass ReplicaSet::place(const std::vector<std::int64_t>& rows) {
-  batch_rows_ = std::reduce(rows.begin(), rows.end());
+  batch_rows_ = own_rows_ = std::reduce(rows.begin(), rows.end());
   if (options_.world.size() == 1) return {.all_rows = batch_rows_};
   const ProcessPass place = process_pass(options_.world, batch_rows_, devices_.size(), options_.scatter);
   batch_rows_ = place.all_rows;
   return place;
+}
+
+// Where a process's loss is a mean, its backward counts by its share of the rows, and so do its numbers in a mean over
+// the processes: what is the process's part alone is divided by the share, and then adds up to that of all.
+WeightedMean ReplicaSet::over_processes(const WeightedMean& mean) const {
+  if (options_.world.size() == 1 || mean.weight.share) return mean;
+  const double share = batch_rows_ > 0 ? double(own_rows_) / double(batch_rows_) : 1.0 / double(options_.world.size());
+  const Tensor weight = copied(mean.weight, device_state(devices_.front()), kFloat64);
+  group_->impl().sum(std::span(&weight, 1), std::array{current_stream(devices_.front())});
+  const double of_sum = is_weighted() && share > 0 ? share : 1;
+  WeightedMean all(of_sum == 1 ? Tensor(mean.sum) : mean.sum / of_sum, weight.to(mean.weight.device()));
+  all.weight.share = {.of_sum = of_sum, .of_weight = share};
+  return all;
 }
 
 std::optional<ScatterOptions> ReplicaSet::scatter_as_one_process(const ProcessPass& place,

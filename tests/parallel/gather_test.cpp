@@ -92,6 +92,28 @@ TEST(GatherMean, TakesNothingFromAnEmptyShard) {
   EXPECT_EQ(joined.item<double>(), 3);
 }
 
+TEST(GatherByRank, JoinsAsTheRankSays) {
+  const TestDevices devices(2);
+  const Tensor a = ones({2}, {.device = "cuda:0"}), b = zeros({1}, {.device = "cuda:1"});
+  const auto of = [&](const Tensor& x, double mean) { return std::tuple(x, tensor(mean, {.device = x.device()})); };
+  const auto [rows, mean] = gather(std::vector{of(a, 3), of(b, 6)}, "cuda:0", {.how = Gather::by_rank, .rows = {2, 1}});
+  EXPECT_EQ(values(rows), (std::vector<double>{1, 1, 0}));
+  EXPECT_EQ(mean.sizes(), Shape());
+  EXPECT_NEAR(mean.item<double>(), 4, 1e-6);
+}
+
+TEST(GatherSum, AddsTheParts) {
+  const TestDevices devices(2);
+  const Tensor a = tensor({1., 2.}, {.device = "cuda:0"}).requires_grad_();
+  const Tensor b = tensor({10., 20.}, {.device = "cuda:1"}).requires_grad_();
+  const Tensor joined = gather(std::vector<Tensor>{a, b}, "cuda:0", {.how = Gather::sum});
+  EXPECT_EQ(values(joined.detach()), (std::vector<double>{11, 22}));
+  sum(joined * joined).backward();
+  EXPECT_EQ(values(b.grad()), (std::vector<double>{22, 44}));
+  EXPECT_EQ(b.grad().device(), Device("cuda:1"));
+  EXPECT_THROW(gather(std::vector<Tensor>{ones({2}), ones({3})}, "cpu", {.how = Gather::sum}), ShapeError);
+}
+
 struct Output {
   Tensor logits;
   std::optional<Tensor> mask;

@@ -19,6 +19,7 @@
 #include <lockstep/ops/pooling.h>
 #include <lockstep/ops/shuffle.h>
 #include <lockstep/ops/softmax.h>
+#include <lockstep/ops/weighted_mean.h>
 
 namespace lockstep::nn {
 
@@ -84,6 +85,8 @@ using lockstep::huber_loss;
 using lockstep::kl_div;
 using lockstep::l1_loss;
 using lockstep::margin_ranking_loss;
+using lockstep::mean_cross_entropy;
+using lockstep::mean_nll_loss;
 using lockstep::mse_loss;
 using lockstep::multi_margin_loss;
 using lockstep::multilabel_margin_loss;

@@ -10,6 +10,7 @@
 #include <lockstep/ops/likelihood_loss.h>
 #include <lockstep/ops/loss.h>
 #include <lockstep/ops/margin_loss.h>
+#include <lockstep/ops/weighted_mean.h>
 
 namespace lockstep::nn {
 
@@ -36,10 +37,12 @@ class WeightedLoss : public Module<Self> {
   }
   std::optional<Buffer> weight;
   auto members() { return nn::members("weight", weight); }
-  Tensor forward(const Tensor& input, const Tensor& target) const {
+  Tensor forward(const Tensor& input, const Tensor& target) const { return kFunction(input, target, options()); }
+  /// As they were given; the weight where it is now.
+  Options options() const {
     Options options = options_;
     if (weight) options.weight = *weight;
-    return kFunction(input, target, options);
+    return options;
   }
 
  private:
@@ -98,9 +101,15 @@ struct LOCKSTEP_API CTCLoss : detail::PlainLoss<CTCLoss, CtcLossOptions, ctc_los
 
 struct LOCKSTEP_API CrossEntropyLoss : detail::WeightedLoss<CrossEntropyLoss, CrossEntropyOptions, cross_entropy> {
   using WeightedLoss::WeightedLoss;
+  WeightedMean mean(const Tensor& input, const Tensor& target) const {  ///< mean_cross_entropy()
+    return mean_cross_entropy(input, target, options());
+  }
 };
 struct LOCKSTEP_API NLLLoss : detail::WeightedLoss<NLLLoss, NllLossOptions, nll_loss> {
   using WeightedLoss::WeightedLoss;
+  WeightedMean mean(const Tensor& input, const Tensor& target) const {  ///< mean_nll_loss()
+    return mean_nll_loss(input, target, options());
+  }
 };
 struct LOCKSTEP_API MultiMarginLoss : detail::WeightedLoss<MultiMarginLoss, MultiMarginLossOptions, multi_margin_loss> {
   using WeightedLoss::WeightedLoss;

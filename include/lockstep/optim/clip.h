@@ -1,4 +1,4 @@
-// Gradient clipping, over all gradients of a model and, with the same bits, over those of its replicas.
+// Gradient clipping and scaling, over all gradients of a model and, with the same bits, over those of its replicas.
 #pragma once
 
 #include <initializer_list>
@@ -31,6 +31,10 @@ LOCKSTEP_API void clip_grad_value_(std::span<const Tensor> parameters, double cl
 inline void clip_grad_value_(std::initializer_list<Tensor> parameters, double clip_value) {
   clip_grad_value_(std::span(parameters.begin(), parameters.size()), clip_value);
 }
+
+/// Multiplies all gradients by a factor, in place, replicas' too: one element, floating, on any device. (Gradients of
+/// sums become those of a mean by 1 / the weight that was counted.) Not waited for. Throws ShapeError, DTypeError.
+LOCKSTEP_API void scale_grad_(std::span<const Tensor> parameters, const Tensor& factor);
 
 }  // namespace lockstep::optim
 

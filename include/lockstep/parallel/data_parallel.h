@@ -15,6 +15,7 @@
 #include <lockstep/data/batch_share.h>
 #include <lockstep/nn/callable.h>
 #include <lockstep/nn/module.h>
+#include <lockstep/ops/weighted_mean.h>
 #include <lockstep/parallel/data_parallel_options.h>
 #include <lockstep/parallel/gather.h>
 #include <lockstep/parallel/gradient_buckets.h>
@@ -39,6 +40,15 @@ using Shared = std::conditional_t<
         std::reference_wrapper<
             std::remove_reference_t<std::conditional_t<std::is_lvalue_reference_v<Argument>, Argument, const Value>>>,
         Value>>;
+
+/// Calls visit(mean) for each WeightedMean in `value`.
+template <class T, class Visit>
+void for_each_weighted_mean(T& value, const Visit& visit) {
+  if constexpr (std::same_as<T, WeightedMean>)
+    visit(value);
+  else if constexpr (kHoldsTensors<T> && kStructure<T> != Structure::piece)
+    for_each_part(value, Path(), [&](auto& part, const Path&) { for_each_weighted_mean(part, visit); });
+}
 
 template <class Argument>
 Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
@@ -106,6 +116,22 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   data::BatchShare share() const { return set_.share(); }
   /// Rows of the last batch, over all processes.
   std::int64_t batch_rows() const noexcept { return set_.batch_rows(); }
+  std::int64_t own_rows() const noexcept { return set_.own_rows(); }  ///< Of the last batch, in this process.
+
+  /// A mean that this process computed of outputs of the last batch, as the mean over all processes' rows: the weight
+  /// is the sum over the processes, and what a backward or a mean over the processes makes of the value is that of all.
+  /// All processes call it. A WeightedMean that the module returned is one already, and comes as it is. One exchange
+  /// between the devices, which the host does not wait for.
+  WeightedMean over_processes(const WeightedMean& mean) const {
+    return detail::draining(devices(), [&] {
+      try {
+        return set_.over_processes(mean);
+      } catch (...) {
+        set_.fail_processes();
+        throw;
+      }
+    });
+  }
 
   /// Splits every tensor in the arguments along scatter.dim over the devices, runs module(arguments...) on each at
   /// once, and gathers what they return on output_device(). Arguments may be anywhere; those without tensors go to
@@ -182,8 +208,10 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
         set_.end_pass(modules.size(), place);
         const Gather join = set_.options().gather;
         if (set_.is_weighted())
-          for (auto& output : outputs) detail::pass_boundary(output, place, join == Gather::mean);
-        return gather(std::move(outputs), output_device(), {.dim = how.dim, .how = join, .rows = rows});
+          for (auto& output : outputs) detail::pass_boundary(output, place, join != Gather::concatenate);
+        auto output = gather(std::move(outputs), output_device(), {.dim = how.dim, .how = join, .rows = rows});
+        detail::for_each_weighted_mean(output, [&](WeightedMean& mean) { mean = set_.over_processes(mean); });
+        return output;
       }
     } catch (...) {
       set_.fail_pass();

@@ -11,15 +11,18 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/ops/weighted_mean.h>
 #include <lockstep/runtime/device.h>
 #include <lockstep/tensor/tensors_in.h>
 
 namespace lockstep {
 
-/// How outputs of replicas are joined.
+/// How outputs of replicas are joined. (A WeightedMean's sums and weights are added, whatever is asked for.)
 enum class Gather : std::uint8_t {
   concatenate,  ///< Along dim, straight into one buffer. 0-dim tensors become a vector.
   mean,         ///< The mean, weighted by the shards' sizes: a mean loss of shards equals that of the full batch.
+  by_rank,      ///< As mean for 0-dim tensors, as concatenate for others: the rank is that of one device.
+  sum,          ///< The sum.
 };
 
 struct GatherOptions {
@@ -121,11 +124,13 @@ T gather(std::vector<T> values, Device device, const GatherOptions& options = {}
         [&](const Path&, std::size_t extent) { outputs[i].extents.push_back(extent); });
   detail::check_parts_agree(name, outputs);
   std::size_t k = 0;
-  for_each_tensor(values[0], whole, [&](const Path&, Tensor& tensor) {
+  for_each_tensor(values[0], whole, [&]<class Part>(const Path&, Part& tensor) {
     std::vector<Tensor> parts;
     while (!outputs[0].tensors[k].tensor.defined()) ++k;
     for (const detail::OutputParts& output : outputs) parts.push_back(output.tensors[k].tensor);
-    tensor = gather_tensors(outputs[0].tensors[k++].name, parts, device, options);
+    const GatherOptions adding = {.how = Gather::sum};
+    static_cast<Tensor&>(tensor) =
+        gather_tensors(outputs[0].tensors[k++].name, parts, device, std::same_as<Part, Addend> ? adding : options);
   });
   return std::move(values[0]);
 }

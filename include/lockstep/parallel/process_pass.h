@@ -1,12 +1,14 @@
 // What a DataParallel whose model is spread over several processes does in each of them. Nothing, for a process alone.
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <string>
 
 #include <lockstep/nn/module.h>
+#include <lockstep/ops/weighted_mean.h>
 #include <lockstep/parallel/scatter.h>
 #include <lockstep/runtime/world.h>
 #include <lockstep/tensor/tensors_in.h>
@@ -51,12 +53,13 @@ LOCKSTEP_API void begin_as_first(const World& world, nn::ModuleBase& module, Dev
 /// process's rows do among all, or its replicas.
 LOCKSTEP_API Tensor at_boundary(const Tensor& x, const ProcessPass& pass, bool counts_rows);
 
-/// Each tensor in what a replica is given, or gives back. A 0-dim output, which becomes an element of a vector, counts
-/// one for each replica; if `are_means`, it counts the rows that it is a mean of. Every other one counts its rows.
+/// Each tensor in what a replica is given, or gives back. A 0-dim output that becomes an element of a vector counts one
+/// for each replica; if `stay_0_dim`, or as a part of a WeightedMean, it counts its rows, as every other one does.
 template <class T>
-void pass_boundary(T& value, const ProcessPass& pass, bool are_means) {
-  for_each_tensor(value, Path("value"), [&](const Path&, Tensor& tensor) {
-    tensor = at_boundary(tensor, pass, are_means || tensor.dim() > 0);
+void pass_boundary(T& value, const ProcessPass& pass, bool stay_0_dim) {
+  for_each_tensor(value, Path("value"), [&]<class Part>(const Path&, Part& tensor) {
+    static_cast<Tensor&>(tensor) =
+        at_boundary(tensor, pass, stay_0_dim || tensor.dim() > 0 || std::same_as<Part, Addend>);
   });
 }
 

@@ -12,6 +12,7 @@
 #include <lockstep/core/moved_from.h>
 #include <lockstep/data/batch_share.h>
 #include <lockstep/nn/module.h>
+#include <lockstep/ops/weighted_mean.h>
 #include <lockstep/parallel/data_parallel_options.h>
 #include <lockstep/parallel/gradient_buckets.h>
 #include <lockstep/parallel/parallel_apply.h>
@@ -55,8 +56,11 @@ class LOCKSTEP_API ReplicaSet {
   Device output_device() const;
   data::BatchShare share() const;
   std::int64_t batch_rows() const noexcept { return batch_rows_; }  ///< Of the last batch, over all processes.
+  std::int64_t own_rows() const noexcept { return own_rows_; }      ///< This process's.
   const GradientBuckets::Summing& summing() const noexcept { return summing_; }
   UnnamedParameters& unnamed() noexcept { return unnamed_; }
+  /// DataParallel::over_processes().
+  WeightedMean over_processes(const WeightedMean& mean) const;
   /// Whether gradients count by this process's share of the batch.
   bool is_weighted() const noexcept;
 
@@ -89,7 +93,7 @@ class LOCKSTEP_API ReplicaSet {
   GradientBuckets::Summing summing_ = std::make_shared<std::atomic<bool>>(true);
   GradientBuckets buckets_;
   std::shared_ptr<ReplicaGroup> group_;
-  std::int64_t batch_rows_ = 0;
+  std::int64_t batch_rows_ = 0, own_rows_ = 0;
   UnnamedParameters unnamed_;
 };
 
