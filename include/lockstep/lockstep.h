@@ -140,6 +140,7 @@
 #include <lockstep/train/criterion.h>
 #include <lockstep/train/find_lr.h>
 #include <lockstep/train/history.h>
+#include <lockstep/train/loss.h>
 #include <lockstep/train/metrics.h>
 #include <lockstep/train/plot.h>
 #include <lockstep/train/prepared.h>

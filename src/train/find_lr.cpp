@@ -5,6 +5,7 @@
 #include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/optim/clip.h>
 #include <lockstep/optim/grad_scaler.h>
 #include <lockstep/tensor/random.h>
 
@@ -99,7 +100,7 @@ LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
   optimizer_.zero_grad();
   Metrics metrics(device);
   const StepHooks hooks = {.begin = [&] { optimizer_.set_lr(rate(step_)); },
-                           .update = [&](std::size_t) { update(metrics); },
+                           .update = [&](std::size_t, const Tensor& factor) { update(metrics, factor); },
                            .end = [&] { return !is_over_; }};
   while (!is_over_) {
     const std::int64_t before = step_;
@@ -114,9 +115,14 @@ LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
 }
 
 // The loss is that of the batch before the step.
-void LRSweep::update(Metrics& metrics) {
+void LRSweep::update(Metrics& metrics, const Tensor& factor) {
+  if (factor.defined()) optim::scale_grad_(parameters_of(optimizer_), factor);
   const auto sums = over_all_rows(options_.parallel.world, {.training = metrics.take().wait_for_sums()}).training;
   const auto mean = std::ranges::find(sums, "loss", &MeanSum::name);
+  if (mean != sums.end() && mean->weight == 0) {  // of padding alone
+    is_over_ = ++step_ == how_.num_training;
+    return optimizer_.zero_grad();
+  }
   const double loss = mean == sums.end() ? NAN : mean->total / mean->weight;
   average_ = how_.beta * average_ + (1 - how_.beta) * loss;
   const double smoothed = average_ / (1 - std::pow(how_.beta, double(step_ + 1)));

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include <lockstep/autograd/grad_mode.h>
+#include <lockstep/optim/clip.h>
 
 #include "core/text.h"
 #include "train/fit_parts.h"
@@ -125,7 +126,7 @@ History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
   tell(&Callback::on_fit_begin);
   agree_to_stop();
   const StepHooks hooks = {.begin = [this] { tell(&Callback::on_step_begin); },
-                           .update = [this](std::size_t objective) { update(objective); },
+                           .update = [this](std::size_t objective, const Tensor& factor) { update(objective, factor); },
                            .end = [this] { return end_step(); }};
   while (epoch_ < options_.max_epochs && !is_stopping_) {
     running_epoch_ = epoch_ + 1;
@@ -143,9 +144,10 @@ History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
   return std::move(history_);
 }
 
-void FitLoop::update(std::size_t objective) {
-  clip(objective);
+void FitLoop::update(std::size_t objective, const Tensor& factor) {
   optim::Optimizer& optimizer = parts_.trained[objective].optimizer;
+  if (factor.defined()) optim::scale_grad_(parameters_of(optimizer), factor);
+  clip(objective);
   if (objective == 0) lr_ = optimizer.lr();
   if (scalers_.empty()) {
     optimizer.step();
@@ -261,7 +263,7 @@ void FitLoop::check_finite(const std::vector<MeanSum>& sums, std::int64_t step) 
   if (!options_.stop_if_not_finite) return;
   for (const std::string& name : losses_) {
     const auto loss = std::ranges::find(sums, name, &MeanSum::name);
-    if (loss == sums.end() || std::isfinite(loss->total / loss->weight)) continue;
+    if (loss == sums.end() || loss->weight == 0 || std::isfinite(loss->total / loss->weight)) continue;
     all_threw_ = true;  // all have the same mean
     throw Diverged(loss->total / loss->weight, reported_step_, step);
   }

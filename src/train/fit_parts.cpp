@@ -61,11 +61,16 @@ void check_share(const LoaderHandle& loader, const data::BatchShare& expected) {
                                named(*loader.share)));
 }
 
-void clip_gradients(const TrainerOptions& options, const optim::Optimizer& optimizer) {
-  if (options.gradient_clip_val == 0) return;
+std::vector<Tensor> parameters_of(const optim::Optimizer& optimizer) {
   std::vector<Tensor> parameters;
   for (std::size_t g = 0; g < optimizer.group_count(); ++g)
     parameters.insert(parameters.end(), optimizer.parameters(g).begin(), optimizer.parameters(g).end());
+  return parameters;
+}
+
+void clip_gradients(const TrainerOptions& options, const optim::Optimizer& optimizer) {
+  if (options.gradient_clip_val == 0) return;
+  const std::vector<Tensor> parameters = parameters_of(optimizer);
   if (options.gradient_clip_algorithm == GradientClip::norm)
     optim::clip_grad_norm_(parameters, options.gradient_clip_val);
   else

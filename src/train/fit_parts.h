@@ -3,6 +3,7 @@
 
 #include <map>
 #include <string>
+#include <vector>
 
 #include <lockstep/data/batch_share.h>
 #include <lockstep/nn/module.h>
@@ -18,6 +19,8 @@ void check_loader(const LoaderHandle& training, bool has_folder);
 void check_folder(const CheckpointOptions& options);
 void check_share(const LoaderHandle& loader, const data::BatchShare& expected);
 
+/// Of all groups.
+std::vector<Tensor> parameters_of(const optim::Optimizer& optimizer);
 /// As gradient_clip_val and gradient_clip_algorithm say.
 void clip_gradients(const TrainerOptions& options, const optim::Optimizer& optimizer);
 

@@ -12,9 +12,11 @@
 
 namespace lockstep::train {
 
-PendingMeans::PendingMeans(std::vector<std::string> names, std::vector<double> weights, Tensor sums, Stream stream)
+PendingMeans::PendingMeans(std::vector<std::string> names, std::vector<double> weights,
+                           std::vector<std::size_t> counted, Tensor sums, Stream stream)
     : names_(std::move(names)),
       weights_(std::move(weights)),
+      counted_(std::move(counted)),
       sums_(std::move(sums)),
       stream_(stream),
       complete_(current_stream(sums_.device()).record()) {}
@@ -31,6 +33,7 @@ std::vector<MeanSum> PendingMeans::wait_for_sums() const {
   const std::vector<double> totals = sums_.to_vector<double>();
   std::vector<MeanSum> sums;
   for (std::size_t i = 0; i < names_.size(); ++i) sums.push_back({names_[i], totals[i], weights_[i]});
+  for (std::size_t i = 0; i < counted_.size(); ++i) sums[counted_[i]].weight += totals[names_.size() + i];
   return sums;
 }
 
@@ -42,22 +45,37 @@ Metrics::Sum& Metrics::sum(std::string_view name) {
   return sums_.emplace_back(Sum{std::string(name), zeros({}, {.dtype = kFloat64, .device = device_})});
 }
 
-double Metrics::weight_of(std::string_view name) const noexcept {
+std::int64_t Metrics::additions_of(std::string_view name) const noexcept {
   const auto found = std::ranges::find(sums_, name, &Sum::name);
-  return found == sums_.end() ? 0 : found->weight;
+  return found == sums_.end() ? 0 : found->additions;
 }
+
+Tensor Metrics::on_device(const Tensor& x) const { return x.detach().to(device_, kFloat64).reshape({}); }
 
 void Metrics::add(std::string_view name, const Tensor& mean, std::optional<double> weight) {
   const double counts = weight.value_or(rows_);
   if (mean.numel() != 1)
     throw ShapeError(text("[metrics] expected one element as ", name, ", got shape ", mean.sizes()));
   if (!counts_) return;
-  if (!(counts > 0 && std::isfinite(counts)))
-    throw InvalidArgument(text("[metrics] expected a positive weight of ", name, ", got ", counts));
+  if (!(counts >= 0 && std::isfinite(counts)))
+    throw InvalidArgument(text("[metrics] expected a weight of ", name, " of at least 0, got ", counts));
+  if (counts == 0) return;
   const NoGrad guard;
   Sum& sum = this->sum(name);
-  sum.total.add_(mean.detach().to(device_, kFloat64).reshape({}), counts);
+  sum.total.add_(on_device(mean), counts);
   sum.weight += counts;
+  ++sum.additions;
+}
+
+void Metrics::add(std::string_view name, const WeightedMean& mean) {
+  if (!counts_) return;
+  const NoGrad guard;
+  const auto [of_sum, of_weight] = mean.weight.share.value_or(Addend::Share{1, 1});
+  Sum& sum = this->sum(name);
+  sum.total.add_(on_device(mean.sum), of_sum);
+  if (!sum.counted.defined()) sum.counted = zeros({}, {.dtype = kFloat64, .device = device_});
+  sum.counted.add_(on_device(mean.weight), of_weight);
+  ++sum.additions;
 }
 
 PendingMeans Metrics::take() {
@@ -65,14 +83,17 @@ PendingMeans Metrics::take() {
   const NoGrad guard;
   std::vector<std::string> names;
   std::vector<double> weights;
-  std::vector<Tensor> totals;
+  std::vector<Tensor> totals, counted_weights;
+  std::vector<std::size_t> counted;
   for (Sum& sum : sums_) {
+    if (sum.counted.defined()) counted.push_back(names.size()), counted_weights.push_back(std::move(sum.counted));
     names.push_back(std::move(sum.name));
     weights.push_back(sum.weight);
     totals.push_back(std::move(sum.total));
   }
   sums_.clear();
-  return {std::move(names), std::move(weights), stack(totals), reading_};
+  totals.insert(totals.end(), counted_weights.begin(), counted_weights.end());
+  return {std::move(names), std::move(weights), std::move(counted), stack(totals), reading_};
 }
 
 StateDict Metrics::state_dict() const {
@@ -98,7 +119,9 @@ void Metrics::load_state_dict(const StateDict& state) {
 
 std::vector<MeanSum> Metrics::sums() const {
   std::vector<MeanSum> sums;
-  for (const Sum& sum : sums_) sums.push_back({sum.name, sum.total.item<double>(), sum.weight});
+  for (const Sum& sum : sums_)
+    sums.push_back(
+        {sum.name, sum.total.item<double>(), sum.weight + (sum.counted.defined() ? sum.counted.item<double>() : 0)});
   return sums;
 }
 

@@ -176,7 +176,7 @@ TEST(Criterion, TrainsWhatTheLossWrittenOutTrains) {
   const auto expected = trained([](auto& model, auto& batch, auto& metrics) {
     const Tensor output = model(std::get<0>(batch));
     metrics.add("accuracy", mean(eq(argmax(output, 1), std::get<1>(batch)).to(kFloat32)));
-    return cross_entropy(output, std::get<1>(batch));
+    return mean_cross_entropy(output, std::get<1>(batch));
   });
   EXPECT_EQ(trained(criterion(nn::CrossEntropyLoss(), {"accuracy"})), expected);
   EXPECT_EQ(trained(criterion(cross_entropy, {"accuracy"})), expected);

@@ -55,6 +55,31 @@ TEST_P(MetricsOn, LeaveOutBatchesOfWhichOtherProcessesHaveTheRows) {
   EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 3}}));
 }
 
+TEST_P(MetricsOn, IgnoreAMeanOfWeightZero) {
+  Metrics metrics(device_);
+  metrics.add("right", tensor(NAN), 0);
+  EXPECT_TRUE(metrics.empty());
+  metrics.set_rows(0);
+  metrics.add("right", tensor(NAN, {.device = device_}));
+  metrics.add("right", tensor(0.5), 3);
+  metrics.add("right", tensor(NAN, {.device = device_}), 0);
+  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"right", 0.5}}));
+}
+
+TEST_P(MetricsOn, TakeAMeansOwnWeight) {
+  Metrics metrics(device_);
+  metrics.set_rows(100);
+  metrics.add("loss", WeightedMean(tensor(6., {.device = device_}), tensor(2., {.device = device_})));
+  metrics.add("right", tensor(0.5), 3);
+  metrics.add("loss", WeightedMean(tensor(0.), 0));
+  metrics.add("loss", WeightedMean(tensor(4.), 3));
+  Metrics other(device_);
+  other.load_state_dict(metrics.state_dict());
+  EXPECT_EQ(pairs(metrics.take().wait()), (Pairs{{"loss", 2}, {"right", 0.5}}));
+  other.add("loss", tensor(7.), 5);
+  EXPECT_EQ(pairs(other.take().wait()), (Pairs{{"loss", 4.5}, {"right", 0.5}}));
+}
+
 TEST_P(MetricsOn, GoOnFromTheirState) {
   Metrics metrics(device_), other(device_);
   metrics.add("loss", tensor(0.1), 3);
@@ -104,17 +129,20 @@ TEST(Metrics, AddWithoutWaiting) {
   SimulatedDevices devices({.count = 1});
   Metrics metrics("cuda:0");
   const Tensor loss = tensor(2., {.device = "cuda:0"});
-  for (int i = 0; i < 100; ++i) metrics.add("loss", loss);
-  EXPECT_EQ(devices.counts(0).host_waits, 0u);
+  const WeightedMean tokens(loss, tensor(3., {.device = "cuda:0"}));
+  const std::size_t before = devices.counts(0).host_waits;
+  for (int i = 0; i < 100; ++i) metrics.add("loss", loss), metrics.add("tokens", tokens);
+  EXPECT_EQ(devices.counts(0).host_waits, before);
   metrics.take().wait();
-  EXPECT_EQ(devices.counts(0).host_waits, 1u);
+  EXPECT_EQ(devices.counts(0).host_waits, before + 1);
 }
 
 TEST(Metrics, RefuseWhatHasNoMean) {
   Metrics metrics{Device()};
   EXPECT_EQ(testing::thrown<ShapeError>([&] { metrics.add("accuracy", ones({3})); }),
             "[metrics] expected one element as accuracy, got shape [3]");
-  EXPECT_THROW(metrics.add("loss", tensor(1.), 0), InvalidArgument);
+  EXPECT_THROW(metrics.add("loss", tensor(1.), -1), InvalidArgument);
+  EXPECT_THROW(metrics.add("loss", tensor(1.), NAN), InvalidArgument);
   EXPECT_THROW(metrics.take(), InvalidArgument);
 }
 

@@ -67,12 +67,12 @@ Batch moved_to(Batch batch, Device device) {
   return batch;
 }
 
-/// The leading size of the first tensor that has one; 1 if none has.
+/// The size along `dim` of the first tensor that has this dimension; 1 if none has.
 template <class Batch>
-std::int64_t rows_in(Batch& batch) {
+std::int64_t rows_in(Batch& batch, std::int64_t dim) {
   std::int64_t rows = -1;
   for_each_tensor(batch, Path(), [&](const Path&, const Tensor& tensor) {
-    if (rows < 0 && tensor.dim() > 0) rows = tensor.size(0);
+    if (rows < 0 && tensor.dim() > (dim < 0 ? -dim - 1 : dim)) rows = tensor.size(int(dim));
   });
   return rows < 0 ? 1 : rows;
 }

@@ -4,6 +4,7 @@
 //   trainer.evaluate(net, test, train::criterion(nn::mse_loss, {"mae"}));
 #pragma once
 
+#include <concepts>
 #include <cstddef>
 #include <memory>
 #include <string>
@@ -11,11 +12,14 @@
 #include <tuple>
 #include <type_traits>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
+#include <lockstep/ops/weighted_mean.h>
 #include <lockstep/parallel/process_pass.h>
+#include <lockstep/train/loss.h>
 #include <lockstep/train/metrics.h>
 
 namespace lockstep::train {
@@ -38,6 +42,16 @@ struct NamedMetric {
 /// for other names.
 LOCKSTEP_API NamedMetric metric_by_name(std::string_view name);
 
+namespace detail {
+/// With its weight, if the criterion tells it: a mean of nn::CrossEntropyLoss and nn::NLLLoss does.
+template <class F>
+Loss loss_of(F& criterion, const Tensor& output, const Tensor& target) {
+  if constexpr (requires { WeightedMean(criterion.mean(output, target)), criterion.options().reduction; })
+    if (criterion.options().reduction == Reduction::mean) return criterion.mean(output, target);
+  return criterion(output, target);
+}
+}  // namespace detail
+
 /// A loss function for FitOptions and Trainer::evaluate(): of a batch whose last part is the target and whose other
 /// parts are the arguments of the model. Made by criterion().
 template <class F>
@@ -50,7 +64,7 @@ class CriterionLoss {
 
   /// The loss of a batch.
   template <class Model, class Batch>
-  Tensor operator()(Model& model, Batch& batch, Metrics& metrics) const {
+  Loss operator()(Model& model, Batch& batch, Metrics& metrics) const {
     constexpr std::size_t kInputs = std::tuple_size_v<Batch> - 1;
     const Tensor output = [&]<std::size_t... i>(std::index_sequence<i...>) {
       return Tensor(model(std::get<i>(batch)...));
@@ -60,9 +74,10 @@ class CriterionLoss {
     if constexpr (requires { criterion_->to(output.device()); }) criterion_->to(output.device());
     for (const NamedMetric& metric : metrics_) metrics.add(metric.name, metric.of(output.detach(), target));
     const bool is_part = model.process_loss() == ProcessLoss::sum && model.world().size() > 1;
-    if (is_part && target.size(0) == 0) return sum(output);  // of nothing
-    const Tensor loss = (*criterion_)(output, target);
-    return is_part ? loss * (double(target.size(0)) / double(model.batch_rows())) : loss;
+    if (is_part && model.own_rows() == 0) return sum(output);  // of nothing
+    const Loss loss = detail::loss_of(*criterion_, output, target);
+    const Tensor* const mean = std::get_if<Tensor>(&loss);
+    return is_part && mean ? *mean * (double(model.own_rows()) / double(model.batch_rows())) : loss;
   }
 
  private:
@@ -71,7 +86,9 @@ class CriterionLoss {
 };
 
 /// `criterion`: a module such as nn::CrossEntropyLoss(), or a function of an output and a target, whose loss is the
-/// mean over the batch. Metrics by name. Throws InvalidArgument for a name that there is not.
+/// mean over the batch, by its rows, or a WeightedMean. The mean of nn::CrossEntropyLoss or nn::NLLLoss, and that of
+/// their functions, is weighted by the targets that count. Metrics by name. Throws InvalidArgument for a name that
+/// there is not.
 template <class F>
 CriterionLoss<std::decay_t<F>> criterion(F&& criterion, const std::vector<std::string>& metrics = {}) {
   return {std::forward<F>(criterion), metrics};
@@ -81,7 +98,11 @@ template <class Options>
 auto criterion(Tensor (*function)(const Tensor&, const Tensor&, Options),
                const std::vector<std::string>& metrics = {}) {
   return criterion(
-      [function](const Tensor& output, const Tensor& target) {
+      [function](const Tensor& output, const Tensor& target) -> Loss {
+        if constexpr (std::same_as<Options, const CrossEntropyOptions&>)
+          if (function == &cross_entropy) return mean_cross_entropy(output, target);
+        if constexpr (std::same_as<Options, const NllLossOptions&>)
+          if (function == &nll_loss) return mean_nll_loss(output, target);
         return function(output, target, std::remove_cvref_t<Options>{});
       },
       metrics);

@@ -54,7 +54,7 @@ class LOCKSTEP_API LRSweep {
   struct Kept;
 
   double rate(std::int64_t step) const;
-  void update(Metrics& metrics);
+  void update(Metrics& metrics, const Tensor& factor);
   std::optional<double> suggestion() const;
 
   const TrainerOptions& options_;

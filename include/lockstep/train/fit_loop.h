@@ -30,8 +30,9 @@ struct ResumePoint;
 /// The turns of a step.
 struct StepHooks {
   std::function<void()> begin;
-  std::function<void(std::size_t objective)> update;  ///< Its gradients are there.
-  std::function<bool()> end;                          ///< Whether to go on.
+  /// Its gradients are there, to be multiplied by the factor, if that is defined.
+  std::function<void(std::size_t objective, const Tensor& factor)> update;
+  std::function<bool()> end;  ///< Whether to go on.
 };
 
 /// Of the mean of what an objective's loss returns.
@@ -99,7 +100,7 @@ class LOCKSTEP_API FitLoop {
   void load_parts(const Checkpoint& checkpoint);
   /// The steps of this epoch: those done, and what the batches from `batch` on make.
   void expect_steps_from(std::int64_t batch);
-  void update(std::size_t objective);
+  void update(std::size_t objective, const Tensor& factor);
   void clip(std::size_t objective);
   bool end_step();
   void end_epoch(const Validate& validate);

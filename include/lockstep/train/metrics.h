@@ -2,11 +2,14 @@
 // the means when it asks, and then waits only for the work up to the question. One thread at a time.
 #pragma once
 
+#include <cstddef>
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
+#include <lockstep/ops/weighted_mean.h>
 #include <lockstep/runtime/stream.h>
 #include <lockstep/tensor/state_dict.h>
 #include <lockstep/tensor/tensor.h>
@@ -25,7 +28,7 @@ struct MeanSum {
   double total = 0;  ///< Of the values times their weights.
   double weight = 0;
 };
-/// total / weight of each.
+/// total / weight of each: NaN where nothing was counted.
 LOCKSTEP_API std::vector<Mean> means_of(const std::vector<MeanSum>& sums);
 
 /// Means on their way to the host.
@@ -38,11 +41,13 @@ class LOCKSTEP_API PendingMeans {
 
  private:
   friend class Metrics;
-  PendingMeans(std::vector<std::string> names, std::vector<double> weights, Tensor sums, Stream stream);
+  PendingMeans(std::vector<std::string> names, std::vector<double> weights, std::vector<std::size_t> counted,
+               Tensor sums, Stream stream);
 
   std::vector<std::string> names_;
   std::vector<double> weights_;
-  Tensor sums_;  // float64, one for each name
+  std::vector<std::size_t> counted_;  // the names whose weights have a part on the device
+  Tensor sums_;                       // float64: one for each name, then those parts
   Stream stream_;
   Event complete_;
 };
@@ -53,17 +58,19 @@ class LOCKSTEP_API Metrics {
   explicit Metrics(Device device);
 
   /// Adds the mean over the batch at hand: one element of any device and numeric dtype. `weight` is what it counts in
-  /// the mean over batches, if that is not the batch's number of rows. Throws ShapeError for more elements than one,
-  /// InvalidArgument for a weight that is not positive and finite.
+  /// the mean over batches, if that is not the batch's number of rows; a mean of weight 0 is ignored. Throws ShapeError
+  /// for more elements than one, InvalidArgument for a weight that is negative or not finite.
   void add(std::string_view name, const Tensor& mean, std::optional<double> weight = {});
+  /// The same of a mean that says its weight, which the host need not know.
+  void add(std::string_view name, const WeightedMean& mean);
   /// For whoever feeds the batches: the rows of the one at hand.
   void set_rows(double rows) noexcept { rows_ = rows, counts_ = true; }
   /// The same for a batch of which only other processes have rows: what is added is left out.
   void set_rows_elsewhere() noexcept { counts_ = false; }
 
   bool empty() const noexcept { return sums_.empty(); }
-  /// Of all that was added under that name since the last take().
-  double weight_of(std::string_view name) const noexcept;
+  /// How often something was added under that name since the last take().
+  std::int64_t additions_of(std::string_view name) const noexcept;
   /// The means so far. Begins anew.
   PendingMeans take();
 
@@ -79,7 +86,10 @@ class LOCKSTEP_API Metrics {
     std::string name;
     Tensor total;  // float64, 0-dim
     double weight = 0;
+    Tensor counted = {};  // what comes to the weight from the device, float64, 0-dim; undefined: nothing
+    std::int64_t additions = 0;
   };
+  Tensor on_device(const Tensor& x) const;
   Sum& sum(std::string_view name);
 
   Device device_;

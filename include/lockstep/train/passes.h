@@ -7,12 +7,15 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <variant>
 #include <vector>
 
 #include <lockstep/autograd/autocast.h>
 #include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/weighted_mean.h>
 #include <lockstep/train/batches.h>
 #include <lockstep/train/fit_loop.h>
+#include <lockstep/train/loss.h>
 #include <lockstep/train/metrics.h>
 #include <lockstep/train/prepared.h>
 #include <lockstep/train/trainer_options.h>
@@ -42,7 +45,7 @@ class Autocasting {
 template <class M, class Batch>
 class Passes {
  public:
-  using LossOf = std::function<Tensor(Prepared<M>&, Batch&, Metrics&)>;
+  using LossOf = std::function<Loss(Prepared<M>&, Batch&, Metrics&)>;
   /// A loss, and the name of its mean.
   struct Objective {
     std::string name;
@@ -54,8 +57,8 @@ class Passes {
   Passes(Prepared<M>& model, std::vector<Objective> objectives, Precision precision, Scale scale = {})
       : model_(model), objectives_(std::move(objectives)), precision_(precision), scale_(std::move(scale)) {}
 
-  /// An epoch, in groups of `accumulate` batches, until a step is the last one. The gradients of a group add up to that
-  /// of the mean over its rows, of all processes; one objective after the other takes them.
+  /// An epoch, in groups of `accumulate` batches, until a step is the last one. The gradients of a group are those of
+  /// the mean over all that counts in it, in all processes; one objective after the other takes them.
   void train(const Batches<Batch>& batches, std::int64_t accumulate, Metrics& metrics, const StepHooks& hooks) {
     std::vector<Batch> group;
     std::vector<std::int64_t> rows;  // of each, over all processes if the loader knows
@@ -66,8 +69,7 @@ class Passes {
       if (group.size() > 1 && !batches.rows_of_all) rows = rows_of_all(model_.world(), rows);
       hooks.begin();
       for (std::size_t o = 0; o < objectives_.size(); ++o) {
-        backward(o, group, rows, metrics);
-        hooks.update(o);
+        hooks.update(o, backward(o, group, rows, metrics));
       }
       group.clear();
       rows.clear();
@@ -77,7 +79,7 @@ class Passes {
     bool goes_on = true;
     batches.each([&](const Batch& batch) {
       group.push_back(batch);
-      rows.push_back(batches.rows_of_all ? batches.rows_of_all() : rows_in(group.back()));
+      rows.push_back(batches.rows_of_all ? batches.rows_of_all() : rows_in(group.back(), model_.batch_dim()));
       versions.push_back(versions_in(group.back()));
       if (std::int64_t(group.size()) == accumulate) goes_on = finish();
       return goes_on;
@@ -94,35 +96,45 @@ class Passes {
   }
 
  private:
-  void backward(std::size_t o, std::vector<Batch>& group, const std::vector<std::int64_t>& rows, Metrics& metrics) {
-    const Objective& objective = objectives_[o];
-    if (group.size() == 1) return scale_(loss(objective, group[0], metrics), o).backward();
-    double all = 0;
-    for (const std::int64_t each : rows) all += double(each);
+  // Returns the factor of StepHooks::update.
+  Tensor backward(std::size_t o, std::vector<Batch>& group, const std::vector<std::int64_t>& rows, Metrics& metrics) {
+    StepMean mean(rows);
+    const auto each = [&](const Batch& batch) {
+      Loss loss = this->loss(objectives_[o], batch, metrics);
+      if (auto* const weighted = std::get_if<WeightedMean>(&loss)) *weighted = model_.over_processes(*weighted);
+      scale_(mean.root(loss), o).backward();
+    };
     for (std::size_t i = 0; i + 1 < group.size(); ++i) {
       const auto alone = model_.no_sync();
-      scale_(loss(objective, group[i], metrics) * (double(rows[i]) / all), o).backward();
+      each(group[i]);
     }
-    scale_(loss(objective, group.back(), metrics) * (double(rows.back()) / all), o).backward();
+    each(group.back());
+    return mean.correction();
   }
 
-  Tensor loss(const Objective& objective, const Batch& batch, Metrics& metrics) {
+  Loss loss(const Objective& objective, const Batch& batch, Metrics& metrics) {
     Batch moved = moved_to(batch, model_.device());
-    const std::int64_t rows = rows_in(moved);
+    const std::int64_t rows = rows_in(moved, model_.batch_dim());
     if (rows == 0 && model_.world().size() > 1)
       metrics.set_rows_elsewhere();
     else
       metrics.set_rows(double(rows));
-    const double before = metrics.weight_of(objective.name);
-    Tensor loss;
+    const std::int64_t before = metrics.additions_of(objective.name);
+    Loss loss;
     {
       const Autocasting region(precision_);
       loss = (*objective.loss_of)(model_, moved, metrics);
     }
-    check_loss(loss);
-    if (metrics.weight_of(objective.name) != before) refuse_second_loss(objective.name);
+    if (metrics.additions_of(objective.name) != before) refuse_second_loss(objective.name);
+    if (const auto* const weighted = std::get_if<WeightedMean>(&loss)) {
+      check_loss(weighted->sum);
+      metrics.add(objective.name, *weighted);
+      return loss;
+    }
+    const Tensor& mean = std::get<Tensor>(loss);
+    check_loss(mean);
     const bool is_part = model_.process_loss() == ProcessLoss::sum && model_.world().size() > 1 && rows > 0;
-    metrics.add(objective.name, is_part ? loss.detach() * (double(model_.batch_rows()) / double(rows)) : loss);
+    metrics.add(objective.name, is_part ? mean.detach() * (double(model_.batch_rows()) / double(rows)) : mean);
     return loss;
   }
 

@@ -45,6 +45,9 @@ inline data::BatchShare share_of(const World& world, std::size_t devices) {
 
 /// Moves the module to the first device, in place: handles to its parameters stay valid, and what trains this trains
 /// them. The module must outlive this. Called by one thread at a time.
+///
+/// Outputs have the rank that they have on one device: a 0-dim one is the mean of the replicas', by their rows, unless
+/// DataParallelOptions::gather asks for something else than Gather::concatenate.
 template <class M>
 class Prepared {
   static_assert(!std::derived_from<M, lockstep::detail::DataParallelMark>,
@@ -61,6 +64,7 @@ class Prepared {
         share_(detail::share_of(world_, devices.size())) {
     module_->to(device_);
     if (devices.size() == 1 && world_.size() == 1) return;
+    if (options.gather == Gather::concatenate) options.gather = Gather::by_rank;
     for (const Device& device : devices)
       if (device.is_cuda()) options.device_ids.push_back(device.index());
     parallel_.emplace(detail::Borrowed<M>(module), std::move(options));
@@ -92,6 +96,13 @@ class Prepared {
   ProcessLoss process_loss() const noexcept { return loss_; }
   /// Rows of the last batch, over all processes: of the first tensor among the arguments.
   std::int64_t batch_rows() const noexcept { return parallel_ ? parallel_->batch_rows() : batch_rows_; }
+  /// Rows of the last batch in this process.
+  std::int64_t own_rows() const noexcept { return parallel_ ? parallel_->own_rows() : batch_rows_; }
+  std::int64_t batch_dim() const noexcept { return dim_; }  ///< The dimension of a batch that holds its rows.
+  /// As DataParallel's. What a loss function returns need not be given to it: the Trainer does that.
+  WeightedMean over_processes(const WeightedMean& mean) const {
+    return parallel_ ? parallel_->over_processes(mean) : mean;
+  }
   /// This process's rows of each batch: what the loader's options need.
   const data::BatchShare& share() const noexcept { return share_; }
 

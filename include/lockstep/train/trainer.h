@@ -28,6 +28,7 @@
 #include <lockstep/train/callback.h>
 #include <lockstep/train/find_lr.h>
 #include <lockstep/train/fit_loop.h>
+#include <lockstep/train/loss.h>
 #include <lockstep/train/passes.h>
 #include <lockstep/train/prepared.h>
 #include <lockstep/train/recovery.h>
@@ -35,12 +36,13 @@
 
 namespace lockstep::train {
 
-/// The loss of a batch, which lies on model.device(): one element, the mean over the batch's rows. (Of this process, if
-/// there are several. With .parallel = {.loss = ProcessLoss::sum} it is this process's part of a sum, such as that of
-/// its rows' losses divided by model.batch_rows(): the bits do not depend on the number of processes then.) Called to
-/// train, and without gradients and in evaluation mode to validate. Further means to report go into `metrics`.
+/// The loss of a batch, which lies on model.device(): one element, the mean over the batch's rows, or a WeightedMean,
+/// which says what else it is a mean of. (Of this process, if there are several. With .parallel = {.loss =
+/// ProcessLoss::sum} a tensor is this process's part of a sum, such as that of its rows' losses divided by
+/// model.batch_rows(): the bits do not depend on the number of processes then.) Called to train, and without gradients
+/// and in evaluation mode to validate. Further means to report go into `metrics`.
 template <class M, class Batch>
-using LossFunction = std::function<Tensor(Prepared<M>& model, Batch& batch, Metrics& metrics)>;
+using LossFunction = std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)>;
 
 /// Another loss, and what takes its gradients.
 template <class M, class Batch>
@@ -127,11 +129,12 @@ class LOCKSTEP_API Trainer {
 
   /// Trains for max_epochs. The module is moved to the first device and stays there; its training mode is afterwards
   /// what it was, after an error too. One step is `accumulate` batches, fewer at the end of an epoch: the gradient is
-  /// that of one batch of all their rows.
+  /// that of one batch of all their rows: losses that are tensors count by rows (along parallel.scatter.dim), those
+  /// that are a WeightedMean by their weight. A step in which nothing counts has gradients of 0 and is in no mean.
   ///
   /// The history has a row every log_every steps and at the end of each epoch: epoch, step, seconds, lr, and train_ and
-  /// validation_ of the loss and of each metric. They are means by rows: within an epoch over what came since the row
-  /// before, at its end over the whole epoch.
+  /// validation_ of the loss and of each metric. They are means by rows, or by the weight that comes with them: within
+  /// an epoch over what came since the row before, at its end over the whole epoch. NaN where nothing counts.
   ///
   /// Throws InvalidArgument before anything has changed for arguments that do not fit, Diverged, and what the loss, the
   /// loaders, DataParallel, and checkpoints throw. An error leaves none in the devices' streams; of a lost device it is
@@ -157,7 +160,7 @@ class LOCKSTEP_API Trainer {
       }
   }
 
-  /// The means of `loss` ("loss") and of the metrics that it adds, over the rows of all batches, by rows; without
+  /// The means of `loss` ("loss") and of the metrics that it adds, over all batches, weighted as in fit(); without
   /// gradients and in evaluation mode. The module is moved to the first device and stays there. With several processes
   /// all of them call it, as fit(), and get the same means.
   template <class M, class Loader>
