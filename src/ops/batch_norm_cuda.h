@@ -30,7 +30,7 @@ __global__ void channel_sums(const Kernel kernel, const Divisor across, const Di
     const std::int64_t image = packs_of_plane.quotient(i);
     return (image * extent.channels + channel) * extent.inner + (i - image * packs_of_plane.divisor()) * kPack;
   };
-  const auto read = [&](const T* from, std::int64_t i) { return *reinterpret_cast<const Elements*>(from + place(i)); };
+  const auto read = [&](const T* from, std::int64_t i) { return load_pack<kPack>(from + place(i)); };
   const auto each = [&](const auto& visit) {  // visit(column, x, g)
     const auto take = [&](const Elements& x, const Elements& g) {
       for (int k = 0; k < kPack; ++k) visit(k % kColumns, C(x.values[k]), C(g.values[k]));

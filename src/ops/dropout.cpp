@@ -59,12 +59,11 @@ struct DropoutKernel {
     const auto value = [&](std::uint32_t word, const T& from) {
       return word < mask.threshold ? T(0) : T(ComputeType<T>(from) * ComputeType<T>(mask.scale));
     };
-    using Four = gpu::Pack<T, 4>;
     if (most == 4 && first + 4 <= count && gpu::is_aligned<4>(x) && gpu::is_aligned<4>(out)) {
-      const Four from = *reinterpret_cast<const Four*>(x + first);
-      Four to;
+      const gpu::Pack<T, 4> from = gpu::load_pack<4>(x + first);
+      gpu::Pack<T, 4> to;
       gpu::unrolled<4>([&](int k) { to.values[k] = value(block.words[k], from.values[k]); });
-      *reinterpret_cast<Four*>(out + first) = to;
+      gpu::store_pack(out + first, to);
       return;
     }
     for (int k = 0; k < most && first + k < count; ++k)

@@ -11,11 +11,11 @@ namespace lockstep::gpu {
 
 /// The mean and the scale of a row of `packs` packs.
 template <int kPack, class T, class C>
-__device__ NormFacts<C> group_facts(const RowTeam& team, const Pack<T, kPack>* row, std::int64_t packs, C eps) {
+__device__ NormFacts<C> group_facts(const RowTeam& team, const T* row, std::int64_t packs, C eps) {
   const C length = C(packs * kPack);
   const auto sum_of = [&](const auto& value) {
     return sum_over(team, packs, [&](std::int64_t p) {
-      const Pack<T, kPack> x = row[p];
+      const Pack<T, kPack> x = load_pack<kPack>(row + p * kPack);
       C sum = 0;
       unrolled<kPack>([&](int k) { sum += value(C(x.values[k])); });
       return sum;
@@ -37,17 +37,17 @@ __global__ void group_norm_rows(const Kernel kernel, const Divisor packs_of_chan
   const RowTeam team({kThreads, 1}, false, 0, 1);
   const std::int64_t packs = extent.length() / kPack;
   for (std::int64_t row = blockIdx.x; row < extent.rows(); row += gridDim.x) {
-    const Elements* const x = reinterpret_cast<const Elements*>(kernel.x) + row * packs;
-    Elements* const y = reinterpret_cast<Elements*>(kernel.y) + row * packs;
+    const T* const x = kernel.x + row * packs * kPack;
+    T* const y = kernel.y + row * packs * kPack;
     const NormFacts<C> facts = group_facts<kPack>(team, x, packs, kernel.eps);
     const std::int64_t first = row % extent.groups * extent.of_group;  // channel
     team.each(packs, [&](std::int64_t p) {
       const std::int64_t c = first + packs_of_channel.quotient(p);
       const C weight = kernel.weight ? C(kernel.weight[c]) : C(1), bias = kernel.bias ? C(kernel.bias[c]) : C(0);
-      const Elements from = x[p];
+      const Elements from = load_pack<kPack>(x + p * kPack);
       Elements to;
       unrolled<kPack>([&](int k) { to.values[k] = T(facts.normal(C(from.values[k])) * weight + bias); });
-      y[p] = to;
+      store_pack(y + p * kPack, to);
     });
   }
 }
@@ -66,15 +66,17 @@ __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_
   const std::int64_t packs = extent.length() / kPack, channel_packs = packs_of_channel.divisor();
   const auto add = [](const Sums& a, const Sums& b) { return a + b; };
   for (std::int64_t row = blockIdx.x; row < extent.rows(); row += gridDim.x) {
-    const Elements* const x = reinterpret_cast<const Elements*>(kernel.x) + row * packs;
-    const Elements* const g = reinterpret_cast<const Elements*>(kernel.g) + row * packs;
+    const T* const x = kernel.x + row * packs * kPack;
+    const T* const g = kernel.g + row * packs * kPack;
+    const auto x_at = [&](std::int64_t p) { return load_pack<kPack>(x + p * kPack); };
+    const auto g_at = [&](std::int64_t p) { return load_pack<kPack>(g + p * kPack); };
     NormFacts<C> facts = group_facts<kPack>(team, x, packs, kernel.eps);
     const std::int64_t image = row / extent.groups, first = (row - image * extent.groups) * extent.of_group;
     const auto weight_of = [&](std::int64_t c) { return kernel.weight ? C(kernel.weight[c]) : C(1); };
     Sums mine{};  // of h, and of h y
     for (std::int64_t n = int(threadIdx.x) / threads; n < extent.of_group; n += kThreads / threads) {
       const Sums sums = sum_over(of_channel, channel_packs, [&](std::int64_t p) {
-        const Elements from = x[n * channel_packs + p], flow = g[n * channel_packs + p];
+        const Elements from = x_at(n * channel_packs + p), flow = g_at(n * channel_packs + p);
         Sums sum{};
         unrolled<kPack>([&](int k) {
           const C value = C(flow.values[k]);
@@ -94,13 +96,13 @@ __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_
         0, mine, [](const Sums& same, std::int64_t) { return same; }, add);
     facts.shift = both.first / C(extent.length());
     facts.slope = both.second / C(extent.length());
-    Elements* const out = reinterpret_cast<Elements*>(kernel.of_x) + row * packs;
+    T* const out = kernel.of_x + row * packs * kPack;
     team.each(packs, [&](std::int64_t p) {
       const C weight = weight_of(first + packs_of_channel.quotient(p));
-      const Elements from = x[p], flow = g[p];
+      const Elements from = x_at(p), flow = g_at(p);
       Elements to;
       unrolled<kPack>([&](int k) { to.values[k] = T(facts.gradient(weight * C(flow.values[k]), C(from.values[k]))); });
-      out[p] = to;
+      store_pack(out + p * kPack, to);
     });
   }
 }

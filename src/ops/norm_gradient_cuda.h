@@ -36,8 +36,8 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
     Elements x[kPacks] = {}, g[kPacks] = {};
     unrolled<kPacks>([&](int p) {
       if (owned(p)) {
-        x[p] = *reinterpret_cast<const Elements*>(kernel.x + r * kernel.length + place(p));
-        g[p] = *reinterpret_cast<const Elements*>(kernel.g + r * kernel.length + place(p));
+        x[p] = load_pack<kPack>(kernel.x + r * kernel.length + place(p));
+        g[p] = load_pack<kPack>(kernel.g + r * kernel.length + place(p));
       }
     });
     const auto each = [&](const auto& visit) {  // by the place in registers
@@ -57,7 +57,7 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
     each([&](int i) { squares += (x_at(i) - facts.mean) * (x_at(i) - facts.mean); });
     facts.scale = C(1) / std::sqrt(sum_of_team(team, squares) / C(kernel.length) + kernel.eps);
     const auto weights = [&](int p) {
-      if (kernel.weight) return *reinterpret_cast<const Elements*>(kernel.weight + place(p));
+      if (kernel.weight) return load_pack<kPack>(kernel.weight + place(p));
       return Elements{};
     };
     const auto weighted = [&](C value, const Elements& w, int k) {
@@ -88,7 +88,7 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
           const int i = p * kPack + k;
           out.values[k] = T(facts.gradient(weighted(g_at(i), w, k), x_at(i)));
         });
-        *reinterpret_cast<Elements*>(kernel.of_x + r * kernel.length + place(p)) = out;
+        store_pack(kernel.of_x + r * kernel.length + place(p), out);
       }
     });
   }
@@ -103,8 +103,8 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
       of_products.values[k] = products[p * kPack + k];
       of_sums.values[k] = sums[p * kPack + k];
     });
-    *reinterpret_cast<Sums*>(to + c) = of_products;
-    if constexpr (Kernel::kSums > 1) *reinterpret_cast<Sums*>(to + kernel.length + c) = of_sums;
+    store_pack(to + c, of_products);
+    if constexpr (Kernel::kSums > 1) store_pack(to + kernel.length + c, of_sums);
   });
 }
 

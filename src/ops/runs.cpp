@@ -26,10 +26,7 @@ struct Runs {
   std::int64_t indices = 0;
 };
 
-// 16 bytes of elements that are only moved.
-struct alignas(16) Elements16 {
-  std::uint64_t halves[2];
-};
+using Elements16 = gpu::Pack<std::uint64_t, 2>;  // 16 bytes of elements that are only moved
 
 Runs runs_of(const Shape& sizes, int dim, std::int64_t places, std::int64_t indices) {
   Runs runs{1, 1, places, indices};
@@ -122,29 +119,25 @@ struct AddRuns {
       return partial + ((outer * by_segments.divisor() + of) * 2 + which) * runs.inner + element;
     };
     const auto target = [&](std::int64_t place) { return to + (outer * runs.places + place) * runs.inner + element; };
-    const auto read = [](const auto* at) {
-      return *reinterpret_cast<const gpu::Pack<std::remove_cvref_t<decltype(*at)>, kPack>*>(at);
-    };
-    const auto put = [](C* at, const Sums& sum) { *reinterpret_cast<Sums*>(at) = sum; };
     const auto add = [](Sums& sum, const auto& more) {
       gpu::unrolled<kPack>([&](int k) { sum.values[k] += C(more.values[k]); });
     };
     if (last) {
       const std::int64_t place = place_at(end - 1);
       if (is_left_out(place) || !goes_on(place, end) || (place_at(begin) == place && comes_in(place, begin))) return;
-      Sums sum = read(part(segment, 1));
+      Sums sum = gpu::load_pack<kPack>(part(segment, 1));
       for (std::int64_t next = segment + 1; next < by_segments.divisor() && place_at(next * kSegment) == place; ++next)
-        add(sum, read(part(next, 0)));
-      return put(target(place), sum);
+        add(sum, gpu::load_pack<kPack>(part(next, 0)));
+      return gpu::store_pack(target(place), sum);
     }
     for (std::int64_t next = begin; next < end;) {
       const std::int64_t first = next, place = place_at(first);
       Sums sum = {};
       for (; next < end && place_at(next) == place; ++next)
-        add(sum, read(from + (outer * runs.indices + order[next]) * runs.inner + element));
+        add(sum, gpu::load_pack<kPack>(from + (outer * runs.indices + order[next]) * runs.inner + element));
       if (is_left_out(place)) continue;
       const bool came = first == begin && comes_in(place, begin), goes = next == end && goes_on(place, end);
-      put(came || goes ? part(segment, came ? 0 : 1) : target(place), sum);
+      gpu::store_pack(came || goes ? part(segment, came ? 0 : 1) : target(place), sum);
     }
   }
 

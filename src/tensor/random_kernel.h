@@ -151,18 +151,12 @@ struct RandomKernel {
 
  private:
   LOCKSTEP_HD void make_one(const GeneratorState& start, std::int64_t index, std::int64_t wanted, T* to) const {
-    T values[kPer];
+    gpu::Pack<T, kPer> numbers;
     distribution(philox(philox_counter(start.stream, start.offset + std::uint64_t(index)), philox_key(start.seed)),
-                 values);
-    using Whole = gpu::Pack<T, kPer>;
-    if (wanted == kPer && gpu::is_aligned<kPer>(to)) {
-      Whole whole;
-      for (int i = 0; i < kPer; ++i) whole.values[i] = values[i];
-      *reinterpret_cast<Whole*>(to) = whole;
-      return;
-    }
+                 numbers.values);
+    if (wanted == kPer && gpu::is_aligned<kPer>(to)) return gpu::store_pack(to, numbers);
     for (int i = 0; i < kPer; ++i)  // std::copy_n would do nothing on a GPU: it ends in memmove, a host function there
-      if (i < wanted) to[i] = values[i];
+      if (i < wanted) to[i] = numbers.values[i];
   }
 
   void make_many(const GeneratorState& start, std::int64_t first, T* to) const {

@@ -77,6 +77,38 @@ TEST(Init, IsTheSameOnEveryDevice) {
   EXPECT_EQ(values(here.weight), values(there.weight));
 }
 
+// One row of an embedding is a view that begins anywhere.
+TEST(Init, IsTheSameInARowOfAnotherTensor) {
+  const auto all = [](Tensor& row) {
+    manual_seed(3);
+    Tensor matrix = row.view({2, -1});
+    std::vector<std::vector<double>> seen;
+    const auto see = [&] { seen.push_back(values(matrix)); };
+    nn::init::normal_(row, 0, 0.1), see();
+    nn::init::uniform_(row, -1, 1), see();
+    nn::init::trunc_normal_(row), see();
+    nn::init::constant_(row, 2), see();
+    nn::init::xavier_uniform_(matrix), see();
+    nn::init::xavier_normal_(matrix), see();
+    nn::init::kaiming_uniform_(matrix), see();
+    nn::init::kaiming_normal_(matrix), see();
+    nn::init::orthogonal_(matrix), see();
+    nn::init::sparse_(matrix, 0.5), see();
+    nn::init::eye_(matrix), see();
+    return seen;
+  };
+  for (const DType dtype : {kFloat32, kFloat64, kBFloat16})
+    for (const std::int64_t width : {2, 18, 50, 66, 300}) {
+      Tensor embedding = zeros({16, width}, {.dtype = dtype}), alone = zeros({width}, {.dtype = dtype});
+      const auto expected = all(alone);
+      for (std::int64_t i = 0; i < 16; ++i) {
+        Tensor row = embedding[i];
+        ASSERT_EQ(all(row), expected) << dtype << ", row " << i << " of width " << width;
+        ASSERT_EQ(values(embedding.narrow(0, i + 1, 15 - i)), std::vector<double>(std::size_t((15 - i) * width), 0));
+      }
+    }
+}
+
 TEST(Init, RefusesWhatHasNoFan) {
   Tensor bias = zeros({5}), integers = zeros({5, 5}, {.dtype = kInt64}), none = zeros({0, 5});
   EXPECT_EQ(thrown<ShapeError>([&] { nn::init::xavier_uniform_(bias); }),

@@ -81,5 +81,33 @@ TEST(Rules, HoldIn16Bits) {
   }
 }
 
+// Parameters and gradients that are views, whose first element lies anywhere behind aligned memory.
+TEST(Rules, HoldWhereverParametersBegin) {
+  const TestDevices devices(1);
+  constexpr std::int64_t kLength = 136, kMost = 16;
+  for (const Device& device : {Device(), Device("cuda:0")})
+    for (const DType dtype : {kFloat32, kFloat64, kBFloat16})
+      for (const OptimizerCase& which : testing::optimizer_cases()) {
+        const auto trained = [&](std::int64_t offset) {
+          const Tensor values = full({offset + kLength + kMost}, 77, {.dtype = dtype, .device = device});
+          const Tensor gradients = full({offset + kLength + kMost}, 0.25, {.dtype = dtype, .device = device});
+          Tensor parameter = values.narrow(0, offset, kLength);
+          parameter.copy_(arange(double(kLength), {.dtype = dtype, .device = device}) / double(kLength));
+          parameter = parameter.detach().requires_grad_();
+          const auto optimizer = which.make({parameter});
+          for (int step = 0; step < 2; ++step) {
+            parameter.set_grad(gradients.narrow(0, offset, kLength));
+            optimizer->step();
+          }
+          for (const Tensor& beside : {values.narrow(0, 0, offset), values.narrow(0, offset + kLength, kMost)})
+            for (const double value : values_in(beside)) EXPECT_EQ(value, 77) << which.name;
+          return values_in(parameter);
+        };
+        const std::vector<double> expected = trained(0);
+        for (std::int64_t offset = 1; offset < (device.is_cpu() ? kMost : 8); ++offset)  // packs are of 16 bytes
+          ASSERT_EQ(trained(offset), expected) << which.name << " in " << dtype << " on " << device << ", " << offset;
+      }
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -32,8 +32,7 @@ template <int kPack, class F, class Out, class... In>
 __global__ void map_dense(const F f, Out* out, std::int64_t count, const In*... in) {
   const std::int64_t packs = count / kPack;
   for (std::int64_t p = first_item(); p < packs; p += item_step())
-    reinterpret_cast<Pack<Out, kPack>*>(out)[p] =
-        apply_to_packs<kPack, Out>(f, reinterpret_cast<const Pack<In, kPack>*>(in)[p]...);
+    store_pack(out + p * kPack, apply_to_packs<kPack, Out>(f, load_pack<kPack>(in + p * kPack)...));
   for (std::int64_t i = packs * kPack + first_item(); i < count; i += item_step()) out[i] = apply<Out>(f, in[i]...);
 }
 
@@ -53,7 +52,7 @@ __global__ void map_strided(const F f, const Walk<1 + sizeof...(In)> walk, std::
 // The elements from `data` on, or, where the last dimension broadcasts, so many times the first one.
 template <int kPack, class T>
 __device__ Pack<T, kPack> pack_at(const T* data, bool broadcasts) {
-  if (!broadcasts) return *reinterpret_cast<const Pack<T, kPack>*>(data);
+  if (!broadcasts) return load_pack<kPack>(data);
   Pack<T, kPack> pack;
   const T value = *data;
   for (T& each : pack.values) each = value;
@@ -63,8 +62,7 @@ __device__ Pack<T, kPack> pack_at(const T* data, bool broadcasts) {
 template <int kPack, class F, class Out, class... In, std::size_t... I>
 __device__ void map_pack_at(const std::array<std::int64_t, 1 + sizeof...(In)>& at, std::index_sequence<I...>,
                             unsigned broadcasts, const F& f, Out* out, const In*... in) {
-  *reinterpret_cast<Pack<Out, kPack>*>(out + at[0]) =
-      apply_to_packs<kPack, Out>(f, pack_at<kPack>(in + at[I + 1], broadcasts >> I & 1)...);
+  store_pack(out + at[0], apply_to_packs<kPack, Out>(f, pack_at<kPack>(in + at[I + 1], broadcasts >> I & 1)...));
 }
 
 /// `broadcasts`: a bit for each input whose last dimension does.

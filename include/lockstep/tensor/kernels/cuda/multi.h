@@ -81,16 +81,13 @@ __device__ void update(const F& f, T*... at) {
 /// The same for a pack of elements: each operand is read at once and written at once.
 template <int kPack, class F, class... T>
 __device__ void update_pack(const F& f, T*... at) {
-  const auto load = []<class From>(const From* from) {
-    return *reinterpret_cast<const Pack<std::remove_const_t<From>, kPack>*>(from);
-  };
   const auto store = []<class To, class Values>(To* to, const Values& values) {
-    if constexpr (!std::is_const_v<To>) *reinterpret_cast<Values*>(to) = values;
+    if constexpr (!std::is_const_v<To>) store_pack(to, values);
   };
   [&](Pack<std::remove_const_t<T>, kPack>... packs) {
     for (int i = 0; i < kPack; ++i) update<F, T...>(f, &packs.values[i]...);
     (store(at, packs), ...);
-  }(load(at)...);
+  }(load_pack<kPack>(at)...);
 }
 
 inline constexpr std::int64_t kMapPiece = 1 << 12;  // elements: whole packs
@@ -172,7 +169,7 @@ struct ReducedTensor {
 // tensor's bits must not depend on where it lies.
 template <class T>
 __device__ Pack<T, 4> four_at(const T* from, bool aligned) {
-  if (aligned) return *reinterpret_cast<const Pack<T, 4>*>(from);
+  if (aligned) return load_pack<4>(from);
   return {from[0], from[1], from[2], from[3]};
 }
 

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cstdint>
+#include <cstring>
 #include <utility>
 
 #include <lockstep/core/dtype.h>
@@ -21,6 +22,28 @@ inline constexpr int kPackOf = int(16 / std::max({sizeof(T)...}));
 template <int kCount, class T>
 LOCKSTEP_HD bool is_aligned(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % (sizeof(T) * kCount) == 0;
+}
+
+// The only two places where memory is accessed as packs. A GPU takes one instruction, which faults where memory is not
+// aligned to the whole pack: ask is_aligned() first. A kernel's host form copies bytes, wherever they lie. (GCC takes an
+// access to an aligned type as a promise on the pointer, which holds beside the branch with the access too.)
+template <int kCount, class T>
+LOCKSTEP_HD Pack<T, kCount> load_pack(const T* from) {
+#if defined(__CUDA_ARCH__) || defined(LOCKSTEP_CUDA_EMULATED)
+  return *reinterpret_cast<const Pack<T, kCount>*>(from);
+#else
+  Pack<T, kCount> pack;
+  std::memcpy(pack.values, from, sizeof pack);
+  return pack;
+#endif
+}
+template <int kCount, class T>
+LOCKSTEP_HD void store_pack(T* to, const Pack<T, kCount>& pack) {
+#if defined(__CUDA_ARCH__) || defined(LOCKSTEP_CUDA_EMULATED)
+  *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
+#else
+  std::memcpy(to, pack.values, sizeof pack);
+#endif
 }
 
 /// Calls visit(0), ..., visit(kCount - 1), each with a constant: what is indexed by it stays in registers. (nvcc

@@ -102,7 +102,6 @@ __global__ void reduce_dense_rows(const R reducer, const Cut cut, const In* in, 
     const std::int64_t output = r / cut.pieces, piece = r % cut.pieces;
     const auto at = kept(output);
     const In* const row = in + at[1];
-    const Elements* const packs = reinterpret_cast<const Elements*>(row);
     const std::int64_t end = std::min(cut.length, (piece + 1) * cut.piece_length), whole = end / kPack;
     A chains[kPack];
     for (A& chain : chains) chain = reducer.identity();
@@ -112,11 +111,11 @@ __global__ void reduce_dense_rows(const R reducer, const Cut cut, const In* in, 
     };
     std::int64_t p = piece * cut.piece_length / kPack + thread;
     for (; p + kSize < whole; p += 2 * kSize) {
-      const Elements first = packs[p], second = packs[p + kSize];
+      const Elements first = load_pack<kPack>(row + p * kPack), second = load_pack<kPack>(row + (p + kSize) * kPack);
       take(first);
       take(second);
     }
-    if (p < whole) take(packs[p]);
+    if (p < whole) take(load_pack<kPack>(row + p * kPack));
     if (whole * kPack + thread < end)  // fewer than a pack
       chains[0] = reducer.combine(chains[0], reducer.load(ComputeType<In>(row[whole * kPack + thread])));
     for (int half = kPack / 2; half > 0; half /= 2)

@@ -104,7 +104,7 @@ class PackTeam {
     each_pack(packs_, [&](std::int64_t pack, int slot) {
       Pack<T, kPack> elements;
       unrolled<kPack>([&](int k) { elements.values[k] = value(PackPlace{slot, k}); });
-      reinterpret_cast<Pack<T, kPack>*>(row.data)[pack] = elements;
+      store_pack(row.data + pack * kPack, elements);
     });
   }
 
@@ -153,7 +153,7 @@ __device__ void run_row_in_packs(const F& f, TeamShape shape, bool idle, std::in
                                  Out* out, const In*... in) {
   std::tuple<Pack<In, kPack>...> current = {};
   const auto read = [&](std::int64_t pack) {
-    ((std::get<I>(current) = reinterpret_cast<const Pack<In, kPack>*>(in + at[I + 1])[pack]), ...);
+    ((std::get<I>(current) = load_pack<kPack>(in + at[I + 1] + pack * kPack)), ...);
   };
   const PackTeam<kPack, kSlots, decltype(read)> team(shape, idle, length, read);
   f(team, WrittenRow<kPack, Out>{out + at[0], length},
