@@ -171,7 +171,7 @@ TEST_P(Alignment, OfEveryBlockIsThatOfItsDevice) {
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(Devices, Alignment, testing::Values(DeviceType::cpu, DeviceType::cuda));
+INSTANTIATE_TEST_SUITE_P(Devices, Alignment, ::testing::Values(DeviceType::cpu, DeviceType::cuda));
 
 TEST(CachingAllocator, CountsSmallCpuBlocksInUnitsOf64Bytes) {
   FakeBackend backend({.type = DeviceType::cpu});

@@ -104,14 +104,15 @@ std::shared_ptr<const ProductPlan> product_plan(const Matmul& p) {
   return plans.try_emplace(key, std::move(plan)).first->second;
 }
 
-void run_bfloat16_piece(const Matmul& p, const ProductPlan& plan, std::int64_t item, std::int64_t index) {
+void run_bfloat16_piece(const Matmul& p, const ProductPlan& plan, std::int64_t item, std::int64_t index,
+                        ScratchOf scratch_of) {
   const OneOpenMpThread one;
   const ProductPiece& piece = plan.at(index);
   const std::int64_t row = plan.by_rows ? index * plan.size : 0, column = plan.by_rows ? 0 : index * plan.size;
   const auto memory = [](const MatrixDesc& desc, const void* data, std::int64_t at) {
     return dnnl::memory(desc, cpu_engine(), static_cast<BFloat16*>(const_cast<void*>(data)) + at);
   };
-  const auto scratch = std::make_unique_for_overwrite<std::byte[]>(piece.scratch.get_size());
+  const auto scratch = scratch_of(piece.scratch.get_size());
   std::unordered_map<int, dnnl::memory> arguments = {
       {DNNL_ARG_SRC, memory(piece.a, p.a, item * p.stride_a + row * (p.transpose_a ? 1 : p.lda))},
       {DNNL_ARG_WEIGHTS, memory(piece.b, p.b, item * p.stride_b + column * (p.transpose_b ? p.ldb : 1))},
@@ -124,7 +125,11 @@ void run_bfloat16_piece(const Matmul& p, const ProductPlan& plan, std::int64_t i
 
 }  // namespace
 
-bool bfloat16_product(const KernelContext& context, const Matmul& p) {
+std::shared_ptr<std::byte[]> scratch_on_heap(std::size_t bytes) {
+  return std::make_shared_for_overwrite<std::byte[]>(bytes);
+}
+
+bool bfloat16_product(const KernelContext& context, const Matmul& p, ScratchOf scratch_of) {
   const std::int64_t multiplications = p.m * p.n * p.k;
   if (!processor_has_bfloat16() || multiplications < kLeastMultiplications || p.alpha != 1 ||
       p.activation != Activation::none)
@@ -133,7 +138,8 @@ bool bfloat16_product(const KernelContext& context, const Matmul& p) {
   if (!plan) return false;
   const std::int64_t grain = std::max<std::int64_t>(1, kDivided / 4 / (multiplications / plan->count + 1));
   parallel_for(context, p.batch * plan->count, grain, [&](std::int64_t begin, std::int64_t end) {
-    for (std::int64_t i = begin; i < end; ++i) run_bfloat16_piece(p, *plan, i / plan->count, i % plan->count);
+    for (std::int64_t i = begin; i < end; ++i)
+      run_bfloat16_piece(p, *plan, i / plan->count, i % plan->count, scratch_of);
   });
   return true;
 }
