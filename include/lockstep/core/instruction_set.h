@@ -12,8 +12,8 @@ namespace lockstep {
 enum class InstructionSet : std::uint8_t { plain, avx2, avx512 };
 
 /// The best one that this processor has, or the one named by the environment variable LOCKSTEP_CPU: plain, avx2 or
-/// avx512. The last bits of results may depend on it. Throws InvalidArgument for another name, and for a set that this
-/// processor or this build has not.
+/// avx512, which holds for oneDNN, too. The last bits of results may depend on it. Throws InvalidArgument for another
+/// name, and for a set that this processor or this build has not.
 LOCKSTEP_API InstructionSet instruction_set();
 
 }  // namespace lockstep

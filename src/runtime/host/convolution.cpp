@@ -1,4 +1,5 @@
-// Convolutions by oneDNN: one of its threads for each of ours, the batch divided among them.
+#include "runtime/host/convolution.h"
+
 #include <algorithm>
 
 #include "runtime/host/convolution_plan.h"
@@ -21,18 +22,23 @@ void reorder(const ConvolutionPlan& plan, const dnnl::memory::desc& from_desc, v
   plan.to_weight.execute(this_threads_stream(), {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
 }
 
+// By oneDNN: one of its threads for each of ours, the batch divided among them.
 struct Call {
   const ConvolutionPlan& plan;
   FusedKind kind;
   float *x, *weight, *bias, *y;  // weight: as the primitives want it
-  std::byte* scratch;
+  const ConvolutionRoom& room;
 
   void run(std::int64_t index) const {
     const OneOpenMpThread one;
     const ConvolutionPiece& piece = plan.piece(index);
     const std::int64_t image = plan.first_image(index);
     const bool weights = kind == FusedKind::convolution_weight_gradient;
-    float* const piece_weight = weights ? weight + index * std::int64_t(plan.weight_bytes() / sizeof(float)) : weight;
+    float* const piece_weight = weights ? weight + index * std::int64_t(room.weight_pitch / sizeof(float)) : weight;
+    std::byte* const scratch = room.scratch + std::size_t(index) * room.scratch_pitch;
+    if (plan.product)
+      return plan.product->run(plan.first_image(index + 1) - image, x + image * plan.x_image, y + image * plan.y_image,
+                               piece_weight, reinterpret_cast<float*>(scratch));
     const auto memory = [](const dnnl::memory::desc& desc, void* data) {
       return dnnl::memory(desc, cpu_engine(), data);
     };
@@ -43,16 +49,16 @@ struct Call {
         {data || weights ? DNNL_ARG_DIFF_DST : DNNL_ARG_DST, memory(piece.y, y + image * plan.y_image)},
         {DNNL_ARG_SCRATCHPAD, memory(dnnl::memory::desc({std::int64_t(piece.scratch_bytes)},
                                                         dnnl::memory::data_type::u8, dnnl::memory::format_tag::a),
-                                     scratch + index * std::int64_t(plan.scratch_bytes()))}};
+                                     scratch)}};
     if (bias) arguments.emplace(DNNL_ARG_BIAS, memory(piece.bias, bias));
     piece.primitive.execute(this_threads_stream(), arguments);
   }
 };
 
 // The pieces' gradients, in the order of the pieces.
-void add_pieces(const KernelContext& context, const ConvolutionPlan& plan, float* parts) {
+void add_pieces(const KernelContext& context, const ConvolutionPlan& plan, float* parts, std::size_t pitch_bytes) {
   const auto count = std::int64_t(plan.smaller.weight.get_size() / sizeof(float));
-  const auto pitch = std::int64_t(plan.weight_bytes() / sizeof(float));
+  const auto pitch = std::int64_t(pitch_bytes / sizeof(float));
   parallel_for(context, count, 1 << 14, [&](std::int64_t begin, std::int64_t end) {
     for (std::int64_t piece = 1; piece < plan.pieces; ++piece) {
       const float* part = parts + piece * pitch;
@@ -62,45 +68,62 @@ void add_pieces(const KernelContext& context, const ConvolutionPlan& plan, float
   });
 }
 
-}  // namespace
-
-std::optional<std::size_t> offers_convolution(const FusedOp& op) {
-  const LibraryUse use;
-  const auto plan = convolution_plan(op);
-  return plan ? std::optional(plan->workspace_bytes(op.kind)) : std::nullopt;
-}
-
-void convolution(const KernelContext& context, const FusedOp& op, void* workspace) {
-  const LibraryUse use;
-  const auto plan = convolution_plan(op);
+void run_plan(const KernelContext& context, const FusedOp& op, const ConvolutionPlan& plan,
+              const ConvolutionRoom& room) {
   const auto data = [&op](int i) { return static_cast<float*>(op.operands[std::size_t(i)].data); };
-  auto* const scratch = static_cast<std::byte*>(workspace);
-  auto* const room = reinterpret_cast<float*>(scratch + plan->scratch_bytes() * std::size_t(plan->pieces));
+  auto* const weights = reinterpret_cast<float*>(room.weights);
   const bool forward = op.kind == FusedKind::convolution;
   const auto run = [&](const Call& call) {
-    parallel_for(context, plan->pieces, 1, [&](std::int64_t begin, std::int64_t end) {
+    parallel_for(context, plan.pieces, 1, [&](std::int64_t begin, std::int64_t end) {
       for (std::int64_t i = begin; i < end; ++i) call.run(i);
     });
   };
   if (op.kind == FusedKind::convolution_weight_gradient) {
     float* const result = data(2);
-    const bool direct = !plan->reorders && plan->pieces == 1;
-    run({*plan, op.kind, data(0), direct ? result : room, nullptr, data(1), scratch});
+    const bool direct = !plan.reorders && plan.pieces == 1;
+    run({plan, op.kind, data(0), direct ? result : weights, nullptr, data(1), room});
     if (direct) return;
-    add_pieces(context, *plan, room);
-    if (plan->reorders)
-      reorder(*plan, plan->smaller.weight, room, plan->weight, result);
+    add_pieces(context, plan, weights, room.weight_pitch);
+    if (plan.reorders)
+      reorder(plan, plan.smaller.weight, weights, plan.weight, result);
     else
-      std::copy_n(room, plan->weight.get_size() / sizeof(float), result);
+      std::copy_n(weights, plan.weight.get_size() / sizeof(float), result);
     return;
   }
   float* weight = data(1);
-  if (plan->reorders) {
-    reorder(*plan, plan->weight, weight, plan->smaller.weight, room);
-    weight = room;
+  if (plan.reorders) {
+    reorder(plan, plan.weight, weight, plan.smaller.weight, weights);
+    weight = weights;
   }
-  run({*plan, op.kind, data(forward ? 0 : 2), weight, forward && op.operands[2].present ? data(2) : nullptr,
-       data(forward ? 3 : 0), scratch});
+  run({plan, op.kind, data(forward ? 0 : 2), weight, forward && op.operands[2].present ? data(2) : nullptr,
+       data(forward ? 3 : 0), room});
+}
+
+}  // namespace
+
+std::optional<ConvolutionParts> convolution_parts(const FusedOp& op) {
+  const LibraryUse use;
+  const auto plan = convolution_plan(op);
+  return plan ? std::optional(plan->parts(op.kind)) : std::nullopt;
+}
+
+std::optional<std::size_t> offers_convolution(const FusedOp& op) {
+  const auto parts = convolution_parts(op);
+  return parts ? std::optional(parts->bytes()) : std::nullopt;
+}
+
+void convolution(const KernelContext& context, const FusedOp& op, void* workspace) {
+  const LibraryUse use;
+  const auto plan = convolution_plan(op);
+  const ConvolutionParts parts = plan->parts(op.kind);
+  auto* const scratch = static_cast<std::byte*>(workspace);
+  std::byte* const weights = scratch + parts.scratch_bytes * std::size_t(parts.pieces);
+  run_plan(context, op, *plan, {scratch, weights, parts.scratch_bytes, parts.weight_bytes});
+}
+
+void run_convolution(const KernelContext& context, const FusedOp& op, const ConvolutionRoom& room) {
+  const LibraryUse use;
+  run_plan(context, op, *convolution_plan(op), room);
 }
 
 }  // namespace lockstep::host

@@ -1,4 +1,4 @@
-// What oneDNN needs for one description of a convolution: primitives for pieces of the batch, and how weights lie.
+// What one description of a convolution needs: oneDNN's primitives for pieces of the batch, and how weights lie.
 // Plans are made once for a description and kept. Safe from any thread.
 #pragma once
 
@@ -6,8 +6,10 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
-#include "runtime/backend.h"
+#include "runtime/host/convolution.h"
+#include "runtime/host/pixel_product.h"
 
 namespace lockstep::host {
 
@@ -42,16 +44,14 @@ struct ConvolutionPlan {
   dnnl::memory::desc weight;              ///< As the caller has it: row-major.
   dnnl::reorder to_weight;                ///< Between the two, where they differ.
   bool reorders = false;
+  std::optional<PixelProduct> product;  ///< What the pieces are instead of primitives.
 
   std::int64_t first_image(std::int64_t piece) const { return piece * batch / pieces; }
   const ConvolutionPiece& piece(std::int64_t index) const {
     return first_image(index + 1) - first_image(index) == batch / pieces ? smaller : larger;
   }
 
-  // Workspace: scratch of each piece; the weight as the primitives want it, or its gradient, one of each piece.
-  std::size_t scratch_bytes() const;
-  std::size_t weight_bytes() const;
-  std::size_t workspace_bytes(FusedKind kind) const;
+  ConvolutionParts parts(FusedKind kind) const;
 };
 
 /// Null where oneDNN declines the operation, or would not be fast.
