@@ -53,6 +53,7 @@ enum class LockRank : std::uint8_t {
   sim_collective,    ///< Which ranks have come to an operation.
   sim_taken_bytes,   ///< What a stream's tasks hold of the host's memory.
   sim_stream,        ///< The tasks of a stream, and its error.
+  sim_async_error,   ///< What an error was joined with.
 
   transport,  ///< Messages between processes.
 

@@ -15,8 +15,8 @@ constexpr std::array kRankNames{
     "step_values",        "generator",         "world",           "registry",      "device_streams",   "device_threads",
     "allocator",          "pinned_blocks",     "graphs",          "cuda_stream",   "cuda_fused",       "cuda_issuing",
     "cuda_communicators", "nccl_communicator", "cuda_device",     "cuda_memory",   "pinned_memory",    "sim_backend",
-    "sim_communicator",   "sim_collective",    "sim_taken_bytes", "sim_stream",    "transport",        "trace",
-    "trace_events",       "host_library",      "thread_limit"};
+    "sim_communicator",   "sim_collective",    "sim_taken_bytes", "sim_stream",    "sim_async_error",  "transport",
+    "trace",              "trace_events",      "host_library",    "thread_limit"};
 static_assert(kRankNames.size() == std::size_t(LockRank::thread_limit) + 1);
 
 thread_local constinit std::uint64_t held = 0;  // a bit for each rank

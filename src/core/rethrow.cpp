@@ -34,4 +34,14 @@ void rethrow_with_context(const std::string& where) {
   }
 }
 
+std::exception_ptr with_context(const std::exception_ptr& failure, const std::string& where) try {
+  try {
+    std::rethrow_exception(failure);
+  } catch (...) {
+    rethrow_with_context(where);
+  }
+} catch (...) {
+  return std::current_exception();
+}
+
 }  // namespace lockstep::detail

@@ -80,16 +80,6 @@ std::size_t replica_of_this_thread(std::span<DeviceState* const> states) {
   return 0;
 }
 
-std::exception_ptr with_context(const std::exception_ptr& failure, const std::string& where) try {
-  try {
-    std::rethrow_exception(failure);
-  } catch (...) {
-    detail::rethrow_with_context(where);
-  }
-} catch (...) {
-  return std::current_exception();
-}
-
 bool is_consequence(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -106,7 +96,7 @@ bool is_consequence(const std::exception_ptr& failure) {
   for (std::size_t i = 0; i < failures.size(); ++i) {
     if (!failures[i]) continue;
     auto& list = is_consequence(failures[i]) ? consequences : located;
-    list.push_back(with_context(failures[i], text("in replica ", i, " on ", devices[i])));
+    list.push_back(detail::with_context(failures[i], text("in replica ", i, " on ", devices[i])));
   }
   located.insert(located.end(), consequences.begin(), consequences.end());
   throw_first(located);

@@ -1,8 +1,7 @@
 #include "runtime/sim/async_error.h"
 
-#include <lockstep/core/error.h>
-
 #include <algorithm>
+#include <mutex>
 #include <string>
 #include <utility>
 
@@ -45,6 +44,41 @@ AsyncError::AsyncError(std::exception_ptr error, const char* op, const std::stri
                        std::vector<std::shared_ptr<AsyncError>> causes)
     : throw_copy_(thrower(error, op, device)), causes_(std::move(causes)) {
   first_ = std::move(error);
+}
+
+void AsyncError::join(const std::shared_ptr<AsyncError>& other) noexcept try {
+  const std::scoped_lock lock(mutex_);
+  if (std::ranges::none_of(joined_, [&](const auto& each) { return each.lock() == other; })) joined_.push_back(other);
+} catch (const std::bad_alloc&) {
+}
+
+void AsyncError::tell() {
+  clear();
+  try {
+    raise();
+  } catch (Error& error) {
+    attach_joined_to(error);
+    throw;
+  }
+}
+
+void AsyncError::attach_joined_to(Error& error) {
+  std::vector<std::weak_ptr<AsyncError>> joined;
+  {
+    const std::scoped_lock lock(mutex_);
+    joined = joined_;
+  }
+  for (const auto& each : joined) {
+    const std::shared_ptr<AsyncError> other = each.lock();
+    if (!other || other->is_cleared()) continue;
+    other->clear();
+    try {
+      other->raise();
+    } catch (...) {
+      error.attach(std::current_exception());
+    }
+    other->attach_joined_to(error);
+  }
 }
 
 void AsyncError::raise() {

@@ -340,8 +340,7 @@ void SimBackend::reach(const Moment& moment) {
 // once the error is cleared.
 void SimBackend::tell(AsyncError& error) {
   let_all_through();
-  error.clear();
-  error.raise();
+  error.tell();
 }
 
 void SimBackend::let_all_through() {

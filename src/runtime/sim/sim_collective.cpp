@@ -99,6 +99,9 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
   }
   wait_while(Phase::working);  // from now on nothing changes, so nothing needs the lock
   if (!earlier && has_no_memory_) throw std::bad_alloc();
+  if (earlier)
+    for (const std::shared_ptr<AsyncError>& other : earlier_)
+      if (other && other != earlier) earlier->join(other);
   return earlier ? earlier : error_;
 }
 

@@ -3,6 +3,9 @@
 #include <cstring>
 #include <utility>
 
+#include <lockstep/core/rethrow.h>
+
+#include "core/context.h"
 #include "core/text.h"
 #include "runtime/host/fused.h"
 #include "runtime/host/parallel.h"
@@ -92,6 +95,7 @@ void SimStream::push(Task task) {
       spare_ = std::make_shared<AsyncError>(std::make_exception_ptr(error), "kernel", device_name);
     }
     task.mark.end();
+    if (context().shard) task.replica = context().replica;
     queue_.push_back(std::move(task));
     pushed_.fetch_add(1, std::memory_order_release);
   }
@@ -180,7 +184,9 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
   if (!earlier) hold_back();
   if (const auto* wait = std::get_if<WaitTask>(&task.work)) {
     wait->stream->wait_until_ended(wait->ticket);
-    return earlier ? earlier : wait->stream->error_until(wait->ticket);
+    const std::shared_ptr<AsyncError> awaited = wait->stream->error_until(wait->ticket);
+    if (earlier && awaited && awaited != earlier) earlier->join(awaited);
+    return earlier ? earlier : awaited;
   }
   const auto* const part = std::get_if<CollectiveTask>(&task.work);
   if (earlier && !part) return earlier;
@@ -193,15 +199,16 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
     if (part) return part->collective->run(part->rank, std::move(earlier));
     std::visit(Runner(), task.work);
   } catch (...) {
-    return kept(std::current_exception(), task.op);
+    return kept(std::current_exception(), task);
   }
   return nullptr;
 }
 
 // Memory may be what has failed.
-std::shared_ptr<AsyncError> SimStream::kept(std::exception_ptr failure, const char* op) noexcept {
+std::shared_ptr<AsyncError> SimStream::kept(std::exception_ptr failure, const Task& task) noexcept {
   try {
-    return std::make_shared<AsyncError>(std::move(failure), op, device_name);
+    if (task.replica) failure = detail::with_context(failure, text("in replica ", *task.replica, " on ", device_name));
+    return std::make_shared<AsyncError>(std::move(failure), task.op, device_name);
   } catch (...) {
     const std::scoped_lock lock(mutex_);
     return std::exchange(spare_, nullptr);

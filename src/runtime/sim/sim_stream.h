@@ -10,6 +10,7 @@
 #include <deque>
 #include <exception>
 #include <memory>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
@@ -62,6 +63,7 @@ struct Task {
   /// thread was told of, and cleared, stays here.
   std::shared_ptr<AsyncError>* failure = nullptr;
   EnqueueMark mark = {};
+  std::optional<std::size_t> replica = {};  // that pushed it
 };
 
 class SimStream {
@@ -114,7 +116,7 @@ class SimStream {
   void work();
   Waiters& waiters_of(std::uint64_t ticket) { return waiters_[ticket % waiters_.size()]; }
   std::shared_ptr<AsyncError> run(Task& task, std::shared_ptr<AsyncError> earlier);
-  std::shared_ptr<AsyncError> kept(std::exception_ptr failure, const char* op) noexcept;
+  std::shared_ptr<AsyncError> kept(std::exception_ptr failure, const Task& task) noexcept;
   void hold_back();
   std::shared_ptr<AsyncError> live_error() const;
 
