@@ -14,6 +14,7 @@
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/softmax.h>
+#include <lockstep/tensor/batch_shard.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
@@ -170,6 +171,7 @@ AttendedTensors MultiheadAttention::forward(const Tensor& query, const Tensor& k
   if (query.dim() == 2 && key.dim() == 2 && value.dim() == 2) {
     const Tensor q = query.unsqueeze(batch_at), k = key.is_same(query) ? q : key.unsqueeze(batch_at),
                  v = value.is_same(key) ? k : value.unsqueeze(batch_at);
+    const BatchDim none(std::nullopt);
     const AttendedTensors one = forward(q, k, v, call);
     return {one.output.squeeze(batch_at), one.weights.defined() ? one.weights.squeeze(0) : one.weights};
   }
@@ -187,6 +189,7 @@ AttendedTensors MultiheadAttention::forward(const Tensor& query, const Tensor& k
   if (extended) extend(heads, mask);
 
   const double p = is_training() ? dropout_ : 0;
+  const BatchDim first(0);
   Tensor attended, weights;  // [batch, heads, queries, ...]
   if (call.need_weights) {
     const double scale = 1 / std::sqrt(double(embed_dim_ / heads_));

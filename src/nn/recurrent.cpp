@@ -2,9 +2,11 @@
 
 #include <cmath>
 
+#include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/join.h>
+#include <lockstep/tensor/batch_shard.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
@@ -31,10 +33,20 @@ LSTMOptions common(const GRUOptions& o) {
 
 }  // namespace
 
-// How the rows of `data` are laid out, and how the user sees them.
+// How the rows of `data` are laid out: step by step, of each the sequences that are so long, in an order of their own.
 struct RecurrentStack::Layout {
   std::vector<std::int64_t> sizes;  // of each step
-  bool padded;                      // [steps, batch, ...], flattened
+  std::vector<std::int64_t> order;  // which sequence of the batch comes first, and so on; empty: as in the batch
+  bool is_padded() const { return order.empty() && sizes.front() == sizes.back(); }
+
+  // Of each row in [steps, batch], flattened.
+  std::vector<std::int64_t> places() const {
+    std::vector<std::int64_t> places;
+    for (std::size_t step = 0; step < sizes.size(); ++step)
+      for (std::int64_t i = 0; i < sizes[step]; ++i)
+        places.push_back(std::int64_t(step) * sizes.front() + (order.empty() ? i : order[std::size_t(i)]));
+    return places;
+  }
 };
 
 RecurrentStack::RecurrentStack(const Settings& settings) : settings_(settings) {
@@ -106,11 +118,21 @@ void RecurrentStack::check_state(const char* what, const Tensor& state, std::int
         text("[", name(), "] expected an initial ", what, " of shape ", expected, ", got ", state.sizes()));
 }
 
+// An element is dropped or not by its sequence's place in the whole batch and by its step: for any number of devices, and
+// however the other sequences of its shard are sorted and padded.
+Tensor RecurrentStack::dropped(const Tensor& data, const Layout& layout, double p) {
+  const std::int64_t batch = layout.sizes.front(), steps = std::int64_t(layout.sizes.size()), width = data.size(1);
+  const BatchDim second(1);
+  if (layout.is_padded()) return dropout(data.view({steps, batch, width}), p).view(data.sizes());
+  const Tensor kept = dropout(ones({steps, batch, width}, {.dtype = data.dtype(), .device = data.device()}), p);
+  return data * index_select(kept.view({steps * batch, width}), 0, tensor(layout.places(), {.device = data.device()}));
+}
+
 // data: [rows, in]. The result's output is [rows, directions * hidden].
 LSTMOutput RecurrentStack::run_layers(Tensor data, const Layout& layout, const Tensor& h, const Tensor& c,
                                       bool training) const {
   const auto& [kind, input_size, hidden_size, options] = settings_;
-  const std::int64_t batch = layout.sizes.front(), steps = std::int64_t(layout.sizes.size());
+  const std::int64_t batch = layout.sizes.front();
   check_state("h", h, batch, options.proj_size ? options.proj_size : hidden_size);
   check_state("c", c, batch, hidden_size);
   if (kind == RecurrentKind::lstm && h.defined() != c.defined())
@@ -119,17 +141,7 @@ LSTMOutput RecurrentStack::run_layers(Tensor data, const Layout& layout, const T
   const recurrent::Steps forward(layout.sizes, false), backward(layout.sizes, true);
   std::vector<Tensor> last_h, last_c;
   for (std::size_t first = 0; first < weights_.size(); first += directions) {
-    if (first > 0 && options.dropout > 0 && training) {
-      if (layout.padded) {  // in the user's layout, so that what is dropped does not depend on the number of devices
-        const std::int64_t width = data.size(1);
-        Tensor seen = data.view({steps, batch, width});
-        if (options.batch_first) seen = seen.transpose(0, 1);
-        seen = dropout(seen, options.dropout);
-        data = (options.batch_first ? seen.transpose(0, 1) : seen).reshape({steps * batch, width});
-      } else {
-        data = dropout(data, options.dropout);
-      }
-    }
+    if (first > 0 && options.dropout > 0 && training) data = dropped(data, layout, options.dropout);
     std::vector<Tensor> outputs;
     for (std::size_t direction = 0; direction < directions; ++direction) {
       const RecurrentWeights& w = weights_[first + direction];
@@ -156,6 +168,7 @@ LSTMOutput RecurrentStack::run(const Tensor& x, const Tensor& h, const Tensor& c
   if (x.dim() == 2) {  // one sequence
     const auto as_batch = [](const Tensor& t) { return t.defined() ? t.unsqueeze(1) : t; };
     const bool first = settings_.options.batch_first;
+    const BatchDim none(std::nullopt);
     LSTMOutput out = run(x.unsqueeze(first ? 0 : 1), as_batch(h), as_batch(c), training);
     return {out.output.squeeze(first ? 0 : 1), out.h.squeeze(1), out.c.defined() ? out.c.squeeze(1) : out.c};
   }
@@ -166,7 +179,7 @@ LSTMOutput RecurrentStack::run(const Tensor& x, const Tensor& h, const Tensor& c
   const Tensor by_step = batch_first ? x.transpose(0, 1) : x;
   const std::int64_t steps = by_step.size(0), batch = by_step.size(1);
   if (steps == 0) throw ShapeError(text("[", name(), "] expected at least one step, got ", x.sizes()));
-  const Layout layout = {std::vector(std::size_t(steps), batch), true};
+  const Layout layout = {std::vector(std::size_t(steps), batch), {}};
   LSTMOutput out = run_layers(by_step.reshape({steps * batch, x.size(2)}), layout, h, c, training);
   const Tensor output = out.output.view({steps, batch, out.output.size(1)});
   return {batch_first ? output.transpose(0, 1) : output, out.h, out.c};
@@ -179,7 +192,7 @@ PackedLSTMOutput RecurrentStack::run(const PackedSequence& x, const Tensor& h, c
   if (x.data.dim() != 2 || x.data.size(0) != rows)
     throw ShapeError(
         text("[", name(), "] expected packed data [", rows, ", ", settings_.input_size, "], got ", x.data.sizes()));
-  const LSTMOutput out = run_layers(x.data, {x.batch_sizes, false}, reordered(h, x.sorted_indices),
+  const LSTMOutput out = run_layers(x.data, {x.batch_sizes, x.sorted_indices}, reordered(h, x.sorted_indices),
                                     reordered(c, x.sorted_indices), training);
   return {{out.output, x.batch_sizes, x.sorted_indices, x.unsorted_indices},
           reordered(out.h, x.unsorted_indices),

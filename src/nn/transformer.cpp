@@ -1,11 +1,13 @@
 #include <lockstep/nn/transformer.h>
 
 #include <limits>
+#include <optional>
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/nn/init.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/layout.h>
+#include <lockstep/tensor/batch_shard.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
@@ -26,6 +28,12 @@ LayerNorm norm_of(std::int64_t features, const TransformerLayerOptions& options)
 
 LinearOptions linear_options(const TransformerLayerOptions& options) {
   return {.bias = options.bias, .tensor = options.tensor};
+}
+
+// Of x: [batch, length, features], or with the first two swapped, or one sample without the batch.
+std::optional<std::int64_t> batch_dim_of(const Tensor& x, bool batch_first) {
+  if (x.dim() != 3) return std::nullopt;
+  return batch_first ? 0 : 1;
 }
 
 // relu of a linear layer is one operation where nothing is recorded.
@@ -58,7 +66,8 @@ TransformerEncoderLayer::TransformerEncoderLayer(std::int64_t d_model, std::int6
       dropout1(options.dropout),
       dropout2(options.dropout),
       activation_(options.activation),
-      norm_first_(options.norm_first) {}
+      norm_first_(options.norm_first),
+      batch_first_(options.batch_first) {}
 
 Tensor TransformerEncoderLayer::attend(const Tensor& x, const EncoderCall& call) {
   return dropout1(self_attn
@@ -75,6 +84,7 @@ Tensor TransformerEncoderLayer::feed_forward(const Tensor& x) {
 }
 
 Tensor TransformerEncoderLayer::forward(const Tensor& src, const EncoderCall& call) {
+  const BatchDim batch(batch_dim_of(src, batch_first_));
   if (norm_first_) {
     const Tensor x = src + attend(norm1(src), call);
     return x + feed_forward(norm2(x));
@@ -97,7 +107,8 @@ TransformerDecoderLayer::TransformerDecoderLayer(std::int64_t d_model, std::int6
       dropout2(options.dropout),
       dropout3(options.dropout),
       activation_(options.activation),
-      norm_first_(options.norm_first) {}
+      norm_first_(options.norm_first),
+      batch_first_(options.batch_first) {}
 
 Tensor TransformerDecoderLayer::attend(const Tensor& x, const DecoderCall& call) {
   return dropout1(self_attn
@@ -124,6 +135,7 @@ Tensor TransformerDecoderLayer::feed_forward(const Tensor& x) {
 }
 
 Tensor TransformerDecoderLayer::forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call) {
+  const BatchDim batch(batch_dim_of(tgt, batch_first_));
   if (norm_first_) {
     const Tensor x = tgt + attend(norm1(tgt), call);
     const Tensor y = x + attend_to(norm2(x), memory, call);

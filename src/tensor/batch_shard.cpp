@@ -19,6 +19,18 @@ BatchPlace place_in_batch(const Shape& sizes) {
   return {shard.first * row, run, shard.total * row};
 }
 
+BatchDim::BatchDim(std::optional<std::int64_t> dim) : outer_(context().shard) {
+  if (!outer_) return;
+  shard_ = *outer_;
+  if (dim)
+    shard_.dim = *dim;
+  else
+    shard_.count = 0;
+  context().shard = &shard_;
+}
+
+BatchDim::~BatchDim() { context().shard = outer_; }
+
 GeneratorState draw_point_for_batch() {
   GeneratorState* const shared = context().batch_generator;
   const GeneratorState at = shared ? *shared : draw(1);

@@ -75,7 +75,7 @@ TEST_P(AttentionBlocks, GiveWhatTheCompositionGives) {
     const AttentionInputs in = inputs(dtype);
     AttentionInputs leaves = in;
     for (Tensor* x : {&leaves.query, &leaves.key, &leaves.value}) *x = x->clone().requires_grad_();
-    const Tensor expected = composed_attention(leaves, 0);
+    const Tensor expected = composed_attention(leaves, 0, {});
     const Tensor g = randn(expected.sizes(), here);
     expected.backward(g);
     const double room = dtype == kFloat64 ? 1e-12 : 2e-5;

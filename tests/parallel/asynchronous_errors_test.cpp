@@ -10,7 +10,7 @@
 
 #include "parallel/job.h"
 
-namespace lockstep {
+namespace lockstep::asynchronous_errors {
 namespace {
 
 using testing::floats;
@@ -135,4 +135,4 @@ TEST_P(AsynchronousErrors, AnErrorOfWorkThatIsNotWaitedForStays) {
 INSTANTIATE_TEST_SUITE_P(Devices, AsynchronousErrors, ::testing::Values(1, 2, 3, 5));
 
 }  // namespace
-}  // namespace lockstep
+}  // namespace lockstep::asynchronous_errors

@@ -104,6 +104,7 @@ class LOCKSTEP_API RecurrentStack {
 
  private:
   struct Layout;
+  static Tensor dropped(const Tensor& data, const Layout& layout, double p);
   LSTMOutput run_layers(Tensor data, const Layout& layout, const Tensor& h, const Tensor& c, bool training) const;
   void check_state(const char* name, const Tensor& state, std::int64_t batch, std::int64_t width) const;
   const char* name() const;

@@ -52,7 +52,7 @@ class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLay
   Tensor feed_forward(const Tensor& x);
 
   std::function<Tensor(const Tensor&)> activation_;
-  bool norm_first_;
+  bool norm_first_, batch_first_;
 };
 
 /// What a call of a decoder may say.
@@ -86,7 +86,7 @@ class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLay
   Tensor feed_forward(const Tensor& x);
 
   std::function<Tensor(const Tensor&)> activation_;
-  bool norm_first_;
+  bool norm_first_, batch_first_;
 };
 
 /// `num_layers` copies of a layer one after the other, and a normalization if given.

@@ -13,7 +13,7 @@ struct AttentionOptions {
   /// Broadcasts to [..., queries, keys]. Of bool: true where a query sees a key. Of the query's dtype: is added to the
   /// scores. Undefined: every query sees every key.
   Tensor mask = {};
-  double dropout = 0;                ///< Drops weights with this probability; nothing of that asks whether one trains.
+  double dropout = 0;                ///< Drops weights, [..., queries, keys], as dropout() does, in training or not.
   bool is_causal = false;            ///< Query i sees keys 0 to i. Not together with a mask: InvalidArgument.
   std::optional<double> scale = {};  ///< Of the scores; 1 / sqrt(features) if not said.
   bool enable_gqa = false;           ///< The query may have a multiple of the key's heads (dimension -3): each head

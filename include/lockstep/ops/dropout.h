@@ -13,12 +13,12 @@ namespace lockstep {
 LOCKSTEP_API Tensor dropout(const Tensor& x, double p = 0.5, bool training = true);
 
 /// Whole channels of x are dropped: x is [batch, channels, ...], of which every [i, j] is zero with probability p, else
-/// x / (1 - p). As dropout() otherwise. (PyTorch's dropout1d, dropout2d and dropout3d.) Throws ShapeError for fewer
-/// than two dimensions.
+/// x / (1 - p). As dropout() otherwise, with the batch in dimension 0. (PyTorch's dropout1d, dropout2d and dropout3d.)
+/// Throws ShapeError for fewer than two dimensions.
 LOCKSTEP_API Tensor channel_dropout(const Tensor& x, double p = 0.5, bool training = true);
 
 /// Drops elements to the negative bound of selu, then scales and shifts so that mean 0 and variance 1 stay (Klambauer
-/// et al. 2017); feature_alpha_dropout drops whole channels. As dropout() otherwise.
+/// et al. 2017); feature_alpha_dropout drops whole channels. As dropout() and channel_dropout() otherwise.
 LOCKSTEP_API Tensor alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
 LOCKSTEP_API Tensor feature_alpha_dropout(const Tensor& x, double p = 0.5, bool training = true);
 

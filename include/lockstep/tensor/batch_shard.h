@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <lockstep/core/shape.h>
 #include <lockstep/tensor/random.h>
@@ -28,6 +29,26 @@ struct BatchPlace {
 /// shard's rows (as after flattening the batch with what follows); any other tensor, and every tensor outside of
 /// replicas, counts as whole.
 LOCKSTEP_API BatchPlace place_in_batch(const Shape& sizes);
+
+/// For a scope: tensors that this thread makes have the batch along dimension `dim`, whichever DataParallel divided; or
+/// along none: then they count as whole. For what permutes its input before dropout() and the like:
+///
+///   const BatchDim second(1);                        // x: [batch, steps, features], divided along dimension 0
+///   return dropout(x.transpose(0, 1)).transpose(0, 1);
+///
+/// Layers that know their batch's dimension (recurrent ones, attention, transformers, dropout of channels) do it
+/// themselves. Scopes must end in the reverse order of their beginning, on the same thread.
+class LOCKSTEP_API BatchDim {
+ public:
+  explicit BatchDim(std::optional<std::int64_t> dim);
+  ~BatchDim();
+  BatchDim(const BatchDim&) = delete;
+  BatchDim& operator=(const BatchDim&) = delete;
+
+ private:
+  const BatchShard* const outer_;  // null outside of replicas
+  BatchShard shard_;
+};
 
 /// The start of a new sequence of random numbers, by one draw from the caller's sequence. The replicas of a pass get
 /// the same one at their n-th call, which is also what the caller would have got; so numbers keyed on an element's

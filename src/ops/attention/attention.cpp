@@ -142,11 +142,11 @@ Gradients gradients_of(const Tensor& given, const AttentionInputs& in, const Ten
   return all(attention_gradients_by_blocks(g, in, attention_block_rows(in.key.size(2)), y, logsumexp));
 }
 
-Tensor attention(const AttentionInputs& in, double dropout) {
+Tensor attention(const AttentionInputs& in, double dropout, const Shape& scores) {
   const Shape q = in.query.sizes();
   if (dropout > 0 || (in.mask.defined() && records(in.mask)) || q.elements() == 0 || in.key.numel() == 0 ||
       in.value.numel() == 0)
-    return composed_attention(in, dropout);
+    return composed_attention(in, dropout, scores);
   AttentionInputs dense = {
       side_by_side(in.query), side_by_side(in.key), side_by_side(in.value), in.mask, in.scale, in.causal};
   if (dense.mask.defined()) dense.mask = dense.mask.detach().expand({q[0], q[1], q[2], in.key.size(2)});
@@ -159,7 +159,7 @@ Tensor attention(const AttentionInputs& in, double dropout) {
     if (wide != in.query.dtype())
       return attention({in.query.to(wide), in.key.to(wide), in.value.to(wide),
                         in.mask.defined() ? in.mask.to(wide) : in.mask, in.scale, in.causal},
-                       dropout)
+                       dropout, scores)
           .to(in.query.dtype());
     attention_by_blocks(dense, attention_block_rows(in.key.size(2)), y, logsumexp);
   }
@@ -187,15 +187,16 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Leading lead(query, key, value, options.enable_gqa);
   const bool with_heads = options.enable_gqa || query.dim() > 3;
   const Shape all = lead.sizes(lead.heads, with_heads);
+  const Shape scores = joined(all, query.size(-2), key.size(-2));
   const std::int64_t features = query.size(-1);
   const AttentionInputs inputs = {
       four(query, lead, lead.heads, with_heads),
       four(key, lead, lead.groups, with_heads),
       four(value, lead, lead.groups, with_heads),
-      added(options.mask, lead, with_heads, joined(all, query.size(-2), key.size(-2)), query.dtype()),
+      added(options.mask, lead, with_heads, scores, query.dtype()),
       options.scale.value_or(features > 0 ? 1 / std::sqrt(double(features)) : 1),
       options.is_causal};
-  return attention(inputs, options.dropout).reshape(joined(all, query.size(-2), value.size(-1)));
+  return attention(inputs, options.dropout, scores).reshape(joined(all, query.size(-2), value.size(-1)));
 }
 
 }  // namespace lockstep

@@ -50,8 +50,10 @@ Tensor by_position(const Tensor& like, const Shape& s) {
   return make_view(memory, s, {s[2] * s[1] * s[3], s[3], s[1] * s[3], 1}, 0);
 }
 
-Tensor composed_attention(const AttentionInputs& in, double p) {
-  return ungrouped(matmul(dropout(weights_of(in), p), in.value.unsqueeze(2)));
+Tensor composed_attention(const AttentionInputs& in, double p, const Shape& scores) {
+  Tensor weights = weights_of(in);
+  if (p > 0) weights = dropout(weights.reshape(scores), p).reshape(weights.sizes());
+  return ungrouped(matmul(weights, in.value.unsqueeze(2)));
 }
 
 AttentionGradients composed_attention_gradients(const Tensor& g, const AttentionInputs& in) {

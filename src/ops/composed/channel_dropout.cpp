@@ -3,6 +3,7 @@
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/dropout.h>
+#include <lockstep/tensor/batch_shard.h>
 #include <lockstep/tensor/creation.h>
 
 #include "ops/floating.h"
@@ -28,6 +29,11 @@ Tensor kept(const Tensor& x, const Shape& sizes, double p) {
   return dropout(ones(sizes, {.dtype = x.dtype(), .device = x.device()}), p);
 }
 
+Tensor kept_channels(const Tensor& x, const Shape& channels, double p) {
+  const BatchDim first(0);
+  return kept(x, channels, p);
+}
+
 // With keep = 1 / (1 - p) where x stays, else 0.
 Tensor alpha_dropped(const Tensor& x, const Tensor& keep, double p) {
   constexpr double kAlpha = 1.7580993408473766;  // the scale of selu times its alpha
@@ -41,7 +47,7 @@ Tensor alpha_dropped(const Tensor& x, const Tensor& keep, double p) {
 Tensor channel_dropout(const Tensor& x, double p, bool training) {
   check_dropout("channel_dropout", x, p);
   const Shape channels = one_for_each_channel("channel_dropout", x);
-  return training && p > 0 ? x * kept(x, channels, p) : x;
+  return training && p > 0 ? x * kept_channels(x, channels, p) : x;
 }
 
 Tensor alpha_dropout(const Tensor& x, double p, bool training) {
@@ -54,7 +60,7 @@ Tensor feature_alpha_dropout(const Tensor& x, double p, bool training) {
   check_dropout("feature_alpha_dropout", x, p);
   const Shape channels = one_for_each_channel("feature_alpha_dropout", x);
   if (!training || p == 0) return x;
-  return p == 1 ? x * 0 : alpha_dropped(x, kept(x, channels, p), p);
+  return p == 1 ? x * 0 : alpha_dropped(x, kept_channels(x, channels, p), p);
 }
 
 }  // namespace lockstep
