@@ -11,6 +11,7 @@
 
 #include "autograd/several_processes.h"
 #include "core/text.h"
+#include "runtime/same_lines.h"
 #include "runtime/transport.h"
 #include "tensor/copy.h"
 #include "tensor/tensor_impl.h"
@@ -31,32 +32,6 @@ struct ModelFacts final : nn::Visitor {
     states.push_back(&value);
   }
 };
-
-std::vector<std::string> split(const std::string& all) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0, end; at < all.size(); at = end + 1) {
-    end = all.find('\n', at);
-    lines.push_back(all.substr(at, end - at));
-  }
-  return lines;
-}
-
-// Every process compares all with process 0's: all throw, or none.
-void check_alike(const World& world, const std::vector<std::string>& lines) {
-  std::string mine;
-  for (const std::string& line : lines) mine += line + '\n';
-  const std::vector<std::string> all = world.all_gather(mine, "comparing models");
-  const std::vector<std::string> first = split(all[0]);
-  for (std::size_t p = 1; p < all.size(); ++p) {
-    if (all[p] == all[0]) continue;
-    const std::vector<std::string> other = split(all[p]);
-    const auto [a, b] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
-    throw InvalidArgument(text("[DataParallel] expected the same model in all processes, got ",
-                               b == other.end() ? "nothing" : *b, " in process ", p, " on ",
-                               world.host(ProcessRank(int(p))), " where process 0 on ", world.host(ProcessRank()),
-                               " has ", a == first.end() ? "nothing" : *a));
-  }
-}
 
 // By what each process has of something; alike where nobody has any.
 std::shared_ptr<const autograd::ProcessShares> shares_by(const std::vector<std::int64_t>& of_each, std::size_t here) {
@@ -104,7 +79,7 @@ ProcessPass process_pass(const World& world, std::int64_t rows, std::size_t devi
 }
 
 void fail_processes(const World& world) noexcept {
-  if (!world.transport()) return;
+  if (!world.transport() || world.all_threw(std::current_exception())) return;
   std::string why = "something failed";
   try {
     throw;
@@ -127,7 +102,11 @@ void begin_as_first(const World& world, nn::ModuleBase& module, Device device, c
   ModelFacts facts;
   module.visit(nn::Path(), facts);
   facts.lines.push_back(options);
-  check_alike(world, facts.lines);
+  std::string mine;
+  for (const std::string& line : facts.lines) mine += line + '\n';
+  world.agree(mine, "comparing models", [&](const std::vector<std::string>& of_each) {
+    expect_same_lines("[DataParallel] expected the same model in all processes", world, of_each);
+  });
   const NoGrad guard;
   Communicator communicator({device}, world);
   for (nn::State* const state : facts.states) {

@@ -7,9 +7,12 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <exception>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "core/ranked_mutex.h"
@@ -55,8 +58,20 @@ class Transport {
   /// Held for the whole of what all processes do together on channel 0.
   RankedMutex<LockRank::world> exchange;
 
+  /// What World::agree() threw last in this process.
+  std::exception_ptr agreed_error() const noexcept {
+    const std::scoped_lock lock(agreed_);
+    return agreed_error_;
+  }
+  void set_agreed_error(std::exception_ptr error) noexcept {
+    const std::scoped_lock lock(agreed_);
+    agreed_error_ = std::move(error);
+  }
+
  private:
   std::atomic<int> next_ = 1;
+  mutable RankedMutex<LockRank::transport> agreed_;
+  std::exception_ptr agreed_error_;
 };
 
 }  // namespace lockstep

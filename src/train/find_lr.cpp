@@ -68,14 +68,18 @@ struct LRSweep::Kept {
 LRSweep::LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::ModuleBase& module,
                  optim::Optimizer& optimizer, const LoaderHandle& loader, const data::BatchShare& share)
     : options_(options), how_(how), module_(module), optimizer_(optimizer) {
-  expect_in(how.min_lr > 0, "min_lr above 0", how.min_lr);
-  expect_in(how.max_lr > how.min_lr && std::isfinite(how.max_lr), "max_lr above min_lr", how.max_lr);
-  expect_in(how.num_training >= 2, "num_training of at least 2", double(how.num_training));
-  expect_in(how.early_stop_threshold >= 0, "early_stop_threshold of at least 0", how.early_stop_threshold);
-  expect_in(how.beta >= 0 && how.beta < 1, "beta in [0, 1)", how.beta);
-  check_optimizer(optimizer, module, false);
-  check_loader(loader, false);
-  check_share(loader, share);
+  alike(options.parallel.world, "the beginning of find_lr", [&] {
+    expect_in(how.min_lr > 0, "min_lr above 0", how.min_lr);
+    expect_in(how.max_lr > how.min_lr && std::isfinite(how.max_lr), "max_lr above min_lr", how.max_lr);
+    expect_in(how.num_training >= 2, "num_training of at least 2", double(how.num_training));
+    expect_in(how.early_stop_threshold >= 0, "early_stop_threshold of at least 0", how.early_stop_threshold);
+    expect_in(how.beta >= 0 && how.beta < 1, "beta in [0, 1)", how.beta);
+    check_optimizer(optimizer, module, false);
+    check_loader(loader, false);
+    check_share(loader, share);
+    return text("min_lr ", how.min_lr, "\nmax_lr ", how.max_lr, "\nnum_training ", how.num_training,
+                "\nearly_stop_threshold ", how.early_stop_threshold, "\nbeta ", how.beta, '\n');
+  });
   draw_as_first(options.parallel.world);
   kept_ = std::make_unique<Kept>(options, module, optimizer, loader);
 }

@@ -42,12 +42,11 @@ double FitState::metric(std::string_view name) const {
 }
 
 void FitState::refuse(const std::string& message) const {
-  loop_->all_threw_ = true;
-  throw InvalidArgument(message);
+  world().throw_together(std::make_exception_ptr(InvalidArgument(message)));
 }
 
 void FitState::on_first_process(const char* what, const std::function<void()>& write) const {
-  loop_->together(what, [&] {
+  detail::together(world(), what, [&] {
     if (world().is_first()) write();
     return std::string();
   });
@@ -73,7 +72,7 @@ void FitLoop::tell(void (Callback::*turn)(FitState&)) {
 
 void FitLoop::agree_to_stop() {
   if (world_.size() > 1 && !parts_.callbacks.empty()) {
-    for (const std::string& asks : together("stopping", [&] { return std::string(asks_to_stop_ ? "yes" : ""); }))
+    for (const std::string& asks : together(world_, "stopping", [&] { return std::string(asks_to_stop_ ? "yes" : ""); }))
       is_stopping_ = is_stopping_ || !asks.empty();
     return;
   }

@@ -97,7 +97,7 @@ void FitLoop::save() {
   checkpoint.put("metrics", sums);
   if (!epoch_sums_.empty()) checkpoint.put("epoch_metrics", state_of(epoch_sums_));
   checkpoint.put("history", history_.state_dict());
-  together("writing a checkpoint", [&] {
+  together(world_, "writing a checkpoint", [&] {
     if (world_.is_first()) folder_->save(step_, checkpoint);
     return std::string();
   });
@@ -158,14 +158,14 @@ void FitLoop::load_parts(const Checkpoint& checkpoint) {
 void FitLoop::open_folder() {
   const CheckpointFolderOptions options = {.keep = options_.checkpoint.keep};
   std::optional<ResumePoint> point;
-  const std::string chosen = together("choosing a checkpoint", [&] {
+  const std::string chosen = together(world_, "choosing a checkpoint", [&] {
     if (!world_.is_first()) return std::string();
     folder_.emplace(options_.checkpoint.folder, options);
     if (options_.checkpoint.resume) point = newest_intact(*folder_, options_.checkpoint.strict);
     return point ? described(*point) : std::string();
   })[0];
   if (chosen.empty()) return;
-  alike("reading a checkpoint", [&] {
+  alike(world_, "reading a checkpoint", [&] {
     if (!world_.is_first()) {
       folder_.emplace(options_.checkpoint.folder, options);
       point = point_described(*folder_, chosen);
@@ -174,7 +174,7 @@ void FitLoop::open_folder() {
   });
   if (world_.is_first())
     for (const std::string& note : point->passed_over) std::cerr << "[trainer] " + note + '\n';
-  together("taking over a checkpoint", [&] {
+  together(world_, "taking over a checkpoint", [&] {
     take_over(*point);
     return std::string();
   });

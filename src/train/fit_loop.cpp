@@ -37,26 +37,12 @@ FitLoop::FitLoop(const TrainerOptions& options, Device device, const Parts& part
       metrics_(device),
       progress_(world_.is_first() ? options.progress : ProgressOptions{.out = nullptr}) {
   for (const Trained& trained : parts.trained) losses_.push_back(name_of_loss(trained.name));
-  alike("the beginning of training", [this] {
+  alike(world_, "the beginning of training", [this] {
     check_parts();
     return settings();
   });
   if (options.precision == Precision::float16) scalers_.resize(parts.trained.size());
   expect_steps_from(0);
-}
-
-std::vector<std::string> FitLoop::together(const char* what, const std::function<std::string()>& f) {
-  all_threw_ = true;
-  std::vector<std::string> results = detail::together(world_, what, f);
-  all_threw_ = false;
-  return results;
-}
-
-void FitLoop::alike(const char* what, const std::function<std::string()>& f) {
-  const std::vector<std::string> results = together(what, f);
-  all_threw_ = true;
-  check_same(world_, results);
-  all_threw_ = false;
 }
 
 void FitLoop::check_parts() const {
@@ -264,8 +250,8 @@ void FitLoop::check_finite(const std::vector<MeanSum>& sums, std::int64_t step) 
   for (const std::string& name : losses_) {
     const auto loss = std::ranges::find(sums, name, &MeanSum::name);
     if (loss == sums.end() || loss->weight == 0 || std::isfinite(loss->total / loss->weight)) continue;
-    all_threw_ = true;  // all have the same mean
-    throw Diverged(loss->total / loss->weight, reported_step_, step);
+    world_.throw_together(  // all have the same mean
+        std::make_exception_ptr(Diverged(loss->total / loss->weight, reported_step_, step)));
   }
 }
 

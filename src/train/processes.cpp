@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstring>
 #include <exception>
-#include <sstream>
 #include <utility>
 
 #include <lockstep/core/error.h>
 #include <lockstep/tensor/random.h>
 
 #include "core/text.h"
+#include "runtime/same_lines.h"
 
 namespace lockstep::train::detail {
 namespace {
@@ -49,12 +49,17 @@ class Packed {
   std::size_t at_ = 0;
 };
 
-enum class Outcome : char { done, io_error, invalid_argument, other_error };
+enum class Outcome : char { done, io_error, format_error, invalid_argument, other_error };
 
 // What add_context() added, but for the first blank and the outer parentheses.
 std::string context_of(const IoError& error) {
   const std::string all = error.what(), plain = IoError(error.operation, error.file, error.code).what();
   return all.size() > plain.size() + 3 ? all.substr(plain.size() + 2, all.size() - plain.size() - 3) : std::string();
+}
+
+// With what add_context() added.
+std::string reason_of(const FormatError& error) {
+  return std::string(error.what()).substr(std::string(FormatError(error.file, error.offset, "").what()).size());
 }
 
 // Of the exception that is being handled.
@@ -69,6 +74,8 @@ std::string described() {
         .put(error.code)
         .put(context_of(error))
         .bytes();
+  } catch (const FormatError& error) {
+    return Packed().put(Outcome::format_error).put(error.file).put(error.offset).put(reason_of(error)).bytes();
   } catch (const InvalidArgument& error) {
     return Packed().put(Outcome::invalid_argument).put(std::string(error.what())).bytes();
   } catch (const std::exception& error) {
@@ -91,9 +98,40 @@ template <class E>
     if (const std::string context = description.get_text(); !context.empty()) error.add_context(context);
     throw_with_place(error, world, process);
   }
+  if (outcome == Outcome::format_error) {
+    const std::string file = description.get_text();
+    const auto offset = description.get<std::uint64_t>();
+    throw_with_place(FormatError(file, offset, description.get_text()), world, process);
+  }
   const std::string message = description.get_text();
   if (outcome == Outcome::invalid_argument) throw_with_place(InvalidArgument(message), world, process);
   throw_with_place(CollectiveError(process, what, 0, message), world, process);
+}
+
+// What f gave in each process, where f and then `check` threw in none.
+std::vector<std::string> exchanged(const World& world, const char* what, const std::function<std::string()>& f,
+                                   const World::Check& check) {
+  if (world.size() == 1) return {f()};
+  std::string mine;
+  std::exception_ptr failure;
+  try {
+    mine = Packed().put(Outcome::done).put(f()).bytes();
+  } catch (...) {
+    failure = std::current_exception();
+    mine = described();
+  }
+  std::vector<std::string> results;
+  world.agree(mine, what, [&](const std::vector<std::string>& of_each) {
+    if (failure) std::rethrow_exception(failure);
+    for (std::size_t p = 0; p < of_each.size(); ++p) {
+      Packed packed(of_each[p]);
+      const auto outcome = packed.get<Outcome>();
+      if (outcome != Outcome::done) throw_again(outcome, packed, world, int(p), what);
+      results.push_back(packed.get_text());
+    }
+    check(results);
+  });
+  return results;
 }
 
 void put_sums(Packed& packed, const std::vector<MeanSum>& sums) {
@@ -114,36 +152,13 @@ std::vector<MeanSum> get_sums(Packed& packed) {
 }  // namespace
 
 std::vector<std::string> together(const World& world, const char* what, const std::function<std::string()>& f) {
-  if (world.size() == 1) return {f()};
-  std::string mine;
-  std::exception_ptr failure;
-  try {
-    mine = Packed().put(Outcome::done).put(f()).bytes();
-  } catch (...) {
-    failure = std::current_exception();
-    mine = described();
-  }
-  const std::vector<std::string> all = world.all_gather(mine, what);
-  if (failure) std::rethrow_exception(failure);
-  std::vector<std::string> results;
-  for (std::size_t p = 0; p < all.size(); ++p) {
-    Packed packed(all[p]);
-    const auto outcome = packed.get<Outcome>();
-    if (outcome != Outcome::done) throw_again(outcome, packed, world, int(p), what);
-    results.push_back(packed.get_text());
-  }
-  return results;
+  return exchanged(world, what, f, [](const std::vector<std::string>&) {});
 }
 
-void check_same(const World& world, const std::vector<std::string>& lines_by_process) {
-  for (std::size_t p = 1; p < lines_by_process.size(); ++p) {
-    std::istringstream first(lines_by_process[0]), other(lines_by_process[p]);
-    for (std::string expected, got; std::getline(first, expected) && std::getline(other, got);)
-      if (got != expected)
-        throw InvalidArgument(text("[trainer] expected the same in all processes, got ", expected, " in process 0 on ",
-                                   world.host(ProcessRank(0)), " and ", got, " in process ", p, " on ",
-                                   world.host(ProcessRank(int(p)))));
-  }
+std::vector<std::string> alike(const World& world, const char* what, const std::function<std::string()>& f) {
+  return exchanged(world, what, f, [&](const std::vector<std::string>& results) {
+    expect_same_lines("[trainer] expected the same in all processes", world, results);
+  });
 }
 
 void draw_as_first(const World& world) {

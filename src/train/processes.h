@@ -13,13 +13,12 @@
 namespace lockstep::train::detail {
 
 /// What f gave in each process, by rank. Where f threw in any, all throw: that process what f threw, and the others
-/// what f threw in the lowest such process, with its rank and host: IoError and InvalidArgument as such, anything else
-/// as CollectiveError.
+/// what f threw in the lowest such process, with its rank and host: IoError, FormatError and InvalidArgument as such,
+/// anything else as CollectiveError.
 std::vector<std::string> together(const World& world, const char* what, const std::function<std::string()>& f);
 
-/// Lines of a name, a blank and a value, which all processes have to give alike. Throws InvalidArgument naming the
-/// first that differs.
-void check_same(const World& world, const std::vector<std::string>& lines_by_process);
+/// The same, of lines that all processes have to give alike: all throw InvalidArgument naming the first that differs.
+std::vector<std::string> alike(const World& world, const char* what, const std::function<std::string()>& f);
 
 /// From now on this thread draws the random numbers of process 0.
 void draw_as_first(const World& world);

@@ -79,10 +79,14 @@ void check_loss(const Tensor& loss) {
 std::vector<std::int64_t> rows_of_all(const World& world, const std::vector<std::int64_t>& mine) {
   if (world.size() == 1) return mine;
   const std::string bytes(reinterpret_cast<const char*>(mine.data()), mine.size() * sizeof mine[0]);
+  const auto is_other = [&](const std::string& part) { return part.size() != bytes.size(); };
+  const std::vector<std::string> of_each =
+      world.agree(bytes, "rows of the batches of a step", [&](const std::vector<std::string>& parts) {
+        if (std::ranges::any_of(parts, is_other)) refuse("as many batches in an epoch in all processes", "others");
+      });
   std::vector<std::int64_t> all(mine.size());
-  for (const std::string& part : world.all_gather(bytes, "rows of the batches of a step")) {
+  for (const std::string& part : of_each) {
     std::vector<std::int64_t> rows(mine.size());
-    if (part.size() != bytes.size()) refuse("as many batches in an epoch in all processes", "others");
     std::memcpy(rows.data(), part.data(), part.size());
     for (std::size_t i = 0; i < rows.size(); ++i) all[i] += rows[i];
   }

@@ -13,7 +13,9 @@
 #include "models/resnet.h"
 #include "mpi/job.h"
 #include "parallel/adversaries.h"
+#include "support/ending_processes.h"
 #include "train/fit_job.h"
+#include "train/small_job.h"
 
 namespace lockstep::testing {
 namespace {
@@ -93,11 +95,35 @@ void trains_resnet(const Arguments& arguments) {
   require(wrong == 0, "gradients of one device");
 }
 
+// What all refuse: WHAT SEED, the last process does otherwise than the others. Messages are delayed at random.
+void disagrees(const Arguments& arguments) {
+  const std::string& what = arguments.at(0);
+  const World joined = mpi::join();
+  const World world(std::make_shared<DelayedTransport>(joined.transport(), std::stoul(arguments.at(1)),
+                                                       std::chrono::microseconds(20'000)));
+  const bool is_last = world.rank().value() == world.size() - 1;
+  const SimulatedDevices simulated({.count = 2});
+  if (what == "model") DataParallel model(nn::Linear(2, is_last ? 4 : 3), {.device_ids = {0}, .world = world});
+  SmallJob([&](const World&, Ways& ways) {
+    ways.trainer.parallel.world = world;
+    ways.trainer.devices = {Device::cuda(0)};
+    if (what == "max_epochs" && is_last) ways.trainer.max_epochs = 4;
+    if (what == "devices" && is_last) ways.trainer.devices.push_back(Device::cuda(1));
+    if (what == "batches" && is_last) ways.rows = 24;
+    if (what == "loss" && world.is_first()) ways.factor = [](std::int64_t) { return NAN; };
+    if (what == "rate" && is_last) ways.lr = 0.2;
+    if (what == "disk") ways.trainer.checkpoint.folder = "/dev/full/run";
+  })(joined);
+}
+
 }  // namespace
 
 const std::map<std::string, Scenario>& training_scenarios() {
   static const std::map<std::string, Scenario> all = {
-      {"trains", trains}, {"trains_adversaries", trains_adversaries}, {"trains_resnet", trains_resnet}};
+      {"trains", trains},
+      {"trains_adversaries", trains_adversaries},
+      {"trains_resnet", trains_resnet},
+      {"disagrees", disagrees}};
   return all;
 }
 

@@ -148,5 +148,25 @@ TEST_F(MpiTraining, SumsOfBackwardsThroughManyNormsAreThoseOfOne) {
   }
 }
 
+// The same error in each process: none hears instead that another one was ended by it.
+TEST_F(MpiTraining, ThatProcessesRefuseEndsEachWithTheSameError) {
+  const std::map<std::string, std::string> errors = {
+      {"model", "[DataParallel] expected the same model in all processes, got parameter \"weight\" [3, 2] float32 in"},
+      {"max_epochs", "[trainer] expected the same in all processes, got max_epochs 1 in process 0"},
+      {"devices", "[trainer] expected the same in all processes, got devices 1 in process 0"},
+      {"batches", "[trainer] expected the same in all processes, got batches in an epoch 3 in process 0"},
+      {"loss", "[trainer] expected a finite loss, got a mean of nan over steps 1 to 3"},
+      {"disk", "[read] failed on /dev/full/run"},
+  };
+  side_by_side(repetitions(4) * int(errors.size()), [&](int trial) {
+    const auto& [what, error] = *std::next(errors.begin(), trial % int(errors.size()));
+    const int processes = 2 + trial / int(errors.size()) % 2;
+    const Outcome job = mpirun({"-n", text(processes), LOCKSTEP_MPI_JOB, "disagrees", what, text(trial)});
+    EXPECT_EQ(job.status, 3) << job.output;
+    EXPECT_EQ(job.lines_with("error: " + error).size(), std::size_t(processes)) << trial << '\n' << job.output;
+    EXPECT_TRUE(job.lines_with("was ended by an exception").empty()) << trial << '\n' << job.output;
+  });
+}
+
 }  // namespace
 }  // namespace lockstep::testing

@@ -196,19 +196,6 @@ TEST(Processes, CountAlikeWhereThereIsNoBatch) {
   }));
 }
 
-TEST(Processes, RefuseModelsThatDiffer) {
-  const SimulatedDevices devices({.count = 2});
-  const auto thrown = in_processes(2, [&](const World& world) {
-    const std::int64_t width = world.is_first() ? 3 : 4;
-    DataParallel model(nn::Linear(5, width), {.device_ids = devices_of(world, 1), .world = world});
-  });
-  for (const std::exception_ptr& each : thrown)
-    EXPECT_NE(testing::thrown<InvalidArgument>([&] {
-                std::rethrow_exception(each);
-              }).find("got parameter \"weight\" [4, 5] float32 in process 1"),
-              std::string::npos);
-}
-
 TEST(Processes, EndWhenOneFails) {
   const SimulatedDevices devices({.count = 2});
   const auto thrown = in_processes(

@@ -4,63 +4,27 @@
 #include <algorithm>
 #include <cmath>
 #include <filesystem>
-#include <functional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
 #include <vector>
 
-#include <lockstep/tensor/creation.h>
-
 #include "support/in_processes.h"
 #include "support/temporary_folder.h"
-#include "train/fit_job.h"
+#include "train/small_job.h"
 
 namespace lockstep::train {
 namespace {
 
 using testing::in_processes;
-using testing::kSilent;
+using testing::is_second;
 using testing::message_of;
+using testing::SmallJob;
 using testing::TemporaryFolder;
 using testing::thrown_in_processes;
+using testing::Ways;
 
 using Strings = std::vector<std::string>;
-
-/// Of what one of the processes does otherwise than the others.
-struct Ways {
-  TrainerOptions trainer = {.progress = kSilent};
-  std::optional<data::BatchShare> share = {};
-  std::function<double(std::int64_t call)> factor = [](std::int64_t) { return 1.; };  ///< Of the loss.
-};
-
-/// One epoch of three steps of four rows each, on one simulated device. `change` says how a process does otherwise.
-class SmallJob {
- public:
-  explicit SmallJob(std::function<void(const World&, Ways&)> change) : change_(std::move(change)) {}
-
-  History operator()(const World& world) const {
-    Ways ways;
-    ways.trainer.parallel.world = world;
-    ways.trainer.devices = {Device::cuda(world.rank().value())};
-    change_(world, ways);
-    const Trainer trainer(ways.trainer);
-    nn::Linear net(2, 1);
-    optim::SGD optimizer(net.parameters(), {.lr = 0.1});
-    data::DataLoader loader(data::TensorDataset(ones({12, 2})),
-                            {.batch_size = 4, .seed = 1, .share = ways.share.value_or(trainer.share())});
-    std::int64_t calls = 0;
-    return trainer.fit(
-        net, loader,
-        {.loss = [&](auto& model, auto& batch, auto&) { return mean(model(batch)) * ways.factor(calls++); },
-         .optimizer = optimizer});
-  }
-
- private:
-  std::function<void(const World&, Ways&)> change_;
-};
-
-bool is_second(const World& world) { return world.rank() == ProcessRank(1); }
 
 class ErrorsOfManyProcesses : public ::testing::Test {
  protected:

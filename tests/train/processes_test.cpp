@@ -62,14 +62,32 @@ TEST(TrainProcesses, ThrowEachItsOwnWhereSeveralThrew) {
 }
 
 TEST(TrainProcesses, NameTheSettingThatDiffers) {
-  const std::vector<World> worlds = simulate_processes(3);
-  EXPECT_NO_THROW(check_same(worlds[0], {"a 1\nb 2\n", "a 1\nb 2\n"}));
-  EXPECT_EQ(
-      testing::thrown<InvalidArgument>([&] {
-        check_same(worlds[0], {"a 1\nb 2\n", "a 1\nb 2\n", "a 1\nb 3\n"});
-      }),
-      "[trainer] expected the same in all processes, got b 2 in process 0 on simulated-host-0 and b 3 in process 2 "
-      "on simulated-host-2");
+  const auto given = [](const std::vector<std::string>& lines) {
+    return thrown_in_processes<InvalidArgument>(
+        3, [&](const World& world) { alike(world, "test", [&] { return lines[std::size_t(world.rank().value())]; }); });
+  };
+  const std::vector<std::string> hosts = {" in process 0 on simulated-host-0", " in process 2 on simulated-host-2"};
+  const std::string expected = "[trainer] expected the same in all processes, got ";
+  using Messages = std::vector<std::string>;
+  EXPECT_EQ(given({"a 1\nb 2\n", "a 1\nb 2\n", "a 1\nb 2\n"}), Messages(3, "nothing was thrown"));
+  EXPECT_EQ(given({"a 1\nb 2\n", "a 1\nb 2\n", "a 1\nb 3\n"}),
+            Messages(3, expected + "b 2" + hosts[0] + " and b 3" + hosts[1]));
+  EXPECT_EQ(given({"a 1\nb 2\n", "a 1\nb 2\n", "a 1\n"}),
+            Messages(3, expected + "b 2" + hosts[0] + " and nothing more" + hosts[1]));
+}
+
+TEST(TrainProcesses, ThrowThatAFileIsDamaged) {
+  const auto failures = in_processes(2, [&](const World& world) {
+    together(world, "test", [&]() -> std::string {
+      if (world.is_first()) return "";
+      FormatError error("a file", 12, "a wrong sum");
+      error.add_context("in the header");
+      throw error;
+    });
+  });
+  const std::string message = "[a file] at byte 12: a wrong sum (in the header)";
+  EXPECT_EQ(message_of<FormatError>(failures[1]), message);
+  EXPECT_EQ(message_of<FormatError>(failures[0]), message + " (in process 1 on simulated-host-1)");
 }
 
 // 1e16 + 1 is 1e16 in double, so the order of the additions shows.

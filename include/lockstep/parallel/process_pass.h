@@ -42,7 +42,8 @@ struct ProcessPass {
 /// Each process says how many rows it has. Throws CollectiveError.
 LOCKSTEP_API ProcessPass process_pass(const World& world, std::int64_t rows, std::size_t devices,
                                       const ScatterOptions& options);
-/// The others end too: they would wait for this process, of which something failed.
+/// The others end too: they would wait for this process, of which something failed. Called where the exception is
+/// handled; does nothing if all processes threw it (World::all_threw).
 LOCKSTEP_API void fail_processes(const World& world) noexcept;
 
 /// Before there are replicas: throws InvalidArgument, in every process, naming the first parameter, buffer or option

@@ -6,6 +6,8 @@
 #include <chrono>
 #include <compare>
 #include <cstdint>
+#include <exception>
+#include <functional>
 #include <memory>
 #include <span>
 #include <string>
@@ -37,7 +39,8 @@ using DeviceRank = Rank<struct DeviceKind>;
 
 /// A handle, cheap to copy. What all processes do together they do in one order, each from one thread at a time: then
 /// it waits on the host until all have come, for the time limit at the longest. CollectiveError names who did not come,
-/// its host and what was waited for; all that follows throws it too. Any thread.
+/// its host and what was waited for, or who came to something else (`what` differs); all that follows throws it too.
+/// Any thread.
 class LOCKSTEP_API World {
  public:
   /// This process alone.
@@ -61,6 +64,16 @@ class LOCKSTEP_API World {
   std::string from_first(const std::string& mine, const char* what = "from_first") const;
   /// Returns when all have come.
   void barrier(const char* what = "barrier") const;
+
+  /// Looks at what each process gave, by rank, and at nothing else: so it throws in all processes, or in none.
+  using Check = std::function<void(const std::vector<std::string>& of_each)>;
+  /// As all_gather(), and then `check`. Where it throws, this throws the same when every other process has come to its
+  /// own error: none hears that another has ended before it knows why. The world lives on.
+  std::vector<std::string> agree(const std::string& mine, const char* what, const Check& check) const;
+  /// So agree() throws. For an error that follows from what all processes know, so that all come to it.
+  [[noreturn]] void throw_together(const std::exception_ptr& error) const;
+  /// Whether it is the last error that agree() or throw_together() threw: no process waits for one that threw it.
+  bool all_threw(const std::exception_ptr& error) const noexcept;
 
   /// Null for a process alone.
   const std::shared_ptr<Transport>& transport() const noexcept { return transport_; }

@@ -70,8 +70,6 @@ class LOCKSTEP_API FitLoop {
   FitLoop(const TrainerOptions& options, Device device, const Parts& parts);
 
   History run(const TrainEpoch& train_epoch, const Validate& validate);
-  /// What run() threw, all processes threw: none waits for this one.
-  bool all_threw() const noexcept { return all_threw_; }
   /// What backward is to start from: of float16 gradients, a multiple.
   Tensor scaled(const Tensor& loss, std::size_t objective) const {
     return scalers_.empty() ? loss : scalers_[objective].scale(loss);
@@ -87,9 +85,6 @@ class LOCKSTEP_API FitLoop {
     std::optional<PendingMeans> means;
   };
 
-  /// As the functions of train/processes.h; `together` notes that all threw.
-  std::vector<std::string> together(const char* what, const std::function<std::string()>& f);
-  void alike(const char* what, const std::function<std::string()>& f);
   void check_parts() const;
   void check_schedules() const;
   void check_callbacks() const;
@@ -150,7 +145,6 @@ class LOCKSTEP_API FitLoop {
   bool is_resumed_ = false;
   bool asks_to_stop_ = false;  // a callback of this process
   bool is_stopping_ = false;   // all processes know
-  bool all_threw_ = false;
   Progress progress_;
 };
 

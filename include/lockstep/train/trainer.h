@@ -275,7 +275,7 @@ class LOCKSTEP_API Trainer {
     try {
       return loop.run(train, validation.each ? detail::FitLoop::Validate(validate) : nullptr);
     } catch (...) {
-      if (!loop.all_threw()) lockstep::detail::fail_processes(trainer.parallel.world);
+      lockstep::detail::fail_processes(trainer.parallel.world);
       throw;
     }
   }

@@ -28,6 +28,7 @@ struct Lane {
     void* data;
     std::size_t bytes;
     bool done = false;
+    std::size_t got = 0;    // if it is done
     RankedCondition over;  // done, or the job has failed
   };
   std::deque<std::string> sent;
@@ -52,7 +53,8 @@ struct Post {
 void deliver(Lane& lane) {
   while (!lane.sent.empty() && !lane.waiting.empty()) {
     Lane::Waiting& first = *lane.waiting.front();
-    if (first.data) std::memcpy(first.data, lane.sent.front().data(), std::min(first.bytes, lane.sent.front().size()));
+    first.got = lane.sent.front().size();
+    if (first.data) std::memcpy(first.data, lane.sent.front().data(), std::min(first.bytes, first.got));
     first.done = true;
     first.over.notify_all();
     lane.waiting.pop_front();
@@ -81,6 +83,11 @@ class Received final : public Message {
       if (waiting_->over.wait_until(lock, end) == std::cv_status::timeout && !look(what))
         post_->fail(text("process ", from_, " on ", post_->hosts[std::size_t(from_)], " did not come to ", what,
                          " within ", post_->limit.count(), " ms, process ", to_, " waited for it"));
+    if (waiting_->got == waiting_->bytes) return;
+    post_->fail(text("process ", to_, " on ", post_->hosts[std::size_t(to_)], " expected ", waiting_->bytes,
+                     " bytes from process ", from_, " on ", post_->hosts[std::size_t(from_)], " in ", what, ", got ",
+                     waiting_->got));
+    throw CollectiveError(from_, what, waiting_->bytes, *post_->failure);
   }
 
  private:

@@ -1,0 +1,75 @@
+// What all processes of a training run refuse, they refuse with the same error, whoever is quicker: none hears that
+// another has ended before it knows why.
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <string>
+#include <vector>
+
+#include "support/ending_processes.h"
+#include "support/repetitions.h"
+#include "support/temporary_folder.h"
+#include "train/small_job.h"
+
+namespace lockstep::train {
+namespace {
+
+using testing::is_second;
+using testing::message_of;
+using testing::SmallJob;
+using testing::Ways;
+
+class ErrorsOfAll : public ::testing::TestWithParam<int> {
+ protected:
+  // Each process throws an E that begins so; in all tries, of other delays.
+  template <class E>
+  void expect(const std::string& beginning, const std::function<void(const World&, Ways&)>& change) {
+    int others = 0;
+    for (int seed = 0; seed < testing::repetitions(100); ++seed)
+      for (const auto& failure : testing::in_ending_processes(GetParam(), std::uint64_t(seed), SmallJob(change))) {
+        const std::string message = message_of<E>(failure);
+        if (message.starts_with(beginning)) continue;
+        if (++others < 4) ADD_FAILURE() << "seed " << seed << ": " << message;
+      }
+    EXPECT_EQ(others, 0);
+  }
+
+  SimulatedDevices devices_{{.count = 4}};
+  testing::TemporaryFolder folder_;
+};
+
+TEST_P(ErrorsOfAll, OfAnOptionThatDiffers) {
+  expect<InvalidArgument>("[trainer] expected the same in all processes, got max_epochs",
+                          [](const World& world, Ways& ways) {
+                            if (is_second(world)) ways.trainer.max_epochs = 4;
+                          });
+}
+
+TEST_P(ErrorsOfAll, OfDevicesThatDiffer) {
+  expect<InvalidArgument>("[trainer] expected the same in all processes, got devices",
+                          [](const World& world, Ways& ways) {
+                            if (is_second(world)) ways.trainer.devices.push_back(Device::cuda(3));
+                          });
+}
+
+TEST_P(ErrorsOfAll, OfALoaderOfOtherRows) {
+  expect<InvalidArgument>("[trainer] expected loaders with .share = trainer.share()", [](const World& world, Ways& ways) {
+    if (is_second(world)) ways.share = data::BatchShare{.processes = world.size()};
+  });
+}
+
+TEST_P(ErrorsOfAll, OfALossThatIsNotFinite) {
+  expect<Diverged>("[trainer] expected a finite loss", [](const World& world, Ways& ways) {
+    if (is_second(world)) ways.factor = [](std::int64_t) { return NAN; };
+  });
+}
+
+TEST_P(ErrorsOfAll, OfAFolderThatCannotBeMade) {
+  testing::write_file(folder_ / "file", "");
+  expect<IoError>("[", [&](const World&, Ways& ways) { ways.trainer.checkpoint.folder = folder_ / "file" / "run"; });
+}
+
+INSTANTIATE_TEST_SUITE_P(Processes, ErrorsOfAll, ::testing::Values(2, 3));
+
+}  // namespace
+}  // namespace lockstep::train

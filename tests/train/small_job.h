@@ -1,0 +1,51 @@
+// What one of several processes does otherwise than the others, in a job that is over soon.
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include <lockstep/tensor/creation.h>
+
+#include "train/fit_job.h"
+
+namespace lockstep::testing {
+
+inline bool is_second(const World& world) { return world.rank() == ProcessRank(1); }
+
+/// Of what one of the processes does otherwise than the others.
+struct Ways {
+  train::TrainerOptions trainer = {.progress = kSilent};
+  std::optional<data::BatchShare> share = {};
+  std::int64_t rows = 12;
+  double lr = 0.1;
+  std::function<double(std::int64_t call)> factor = [](std::int64_t) { return 1.; };  ///< Of the loss.
+};
+
+/// One epoch of three steps of four rows each, on one simulated device. `change` says how a process does otherwise.
+class SmallJob {
+ public:
+  explicit SmallJob(std::function<void(const World&, Ways&)> change) : change_(std::move(change)) {}
+
+  train::History operator()(const World& world) const {
+    Ways ways;
+    ways.trainer.parallel.world = world;
+    ways.trainer.devices = {Device::cuda(world.rank().value())};
+    change_(world, ways);
+    const train::Trainer trainer(ways.trainer);
+    nn::Linear net(2, 1);
+    optim::SGD optimizer(net.parameters(), {.lr = ways.lr});
+    data::DataLoader loader(data::TensorDataset(ones({ways.rows, 2})),
+                            {.batch_size = 4, .seed = 1, .share = ways.share.value_or(trainer.share())});
+    std::int64_t calls = 0;
+    return trainer.fit(
+        net, loader,
+        {.loss = [&](auto& model, auto& batch, auto&) { return mean(model(batch)) * ways.factor(calls++); },
+         .optimizer = optimizer});
+  }
+
+ private:
+  std::function<void(const World&, Ways&)> change_;
+};
+
+}  // namespace lockstep::testing
