@@ -11,6 +11,8 @@
 #include <lockstep/runtime/world.h>
 #include <lockstep/tensor/tensor.h>
 
+#include "runtime/call_log.h"
+
 namespace lockstep::autograd {
 
 class ReplicatedParameter;
@@ -79,6 +81,11 @@ class ReplicatedParameter {
 
   /// Whether other processes have replicas too.
   virtual bool has_other_processes() const noexcept { return false; }
+  /// Its place among those of its model.
+  std::size_t entry() const noexcept { return entry_; }
+  /// For calls on the model's parameters that all processes have to make alike. Null for a process alone.
+  const std::shared_ptr<CallLog>& calls() const noexcept { return calls_; }
+
   /// Null once the replicas are stale.
   virtual std::shared_ptr<GradientListener> listener() const noexcept = 0;
   /// Where the next gradient will be kept, if it can be written there; undefined if it has to be added to another one.
@@ -108,6 +115,8 @@ class ReplicatedParameter {
  protected:
   std::vector<Replica> replicas_;  // each at its address for good: Meta points there
   std::shared_ptr<const Division> division_;
+  std::shared_ptr<CallLog> calls_;
+  std::size_t entry_ = 0;
   bool is_sharded_ = false;
   bool is_stale_ = false;
 };

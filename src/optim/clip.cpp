@@ -11,6 +11,7 @@
 
 #include "core/text.h"
 #include "optim/replicas.h"
+#include "runtime/same_lines.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/multi_reduce.h"
 
@@ -258,6 +259,10 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, cons
   const double p = options.norm_type;
   if (!(max_norm >= 0)) throw InvalidArgument(text("[clip_grad_norm_] expected max_norm >= 0, got ", max_norm));
   if (!(p > 0)) throw InvalidArgument(text("[clip_grad_norm_] expected norm_type > 0, got ", p));
+  note_call(parameters, [&] {
+    return text("clip_grad_norm_() of ", parameters.size(), " parameters to ", exact(max_norm), ", norm_type ",
+                exact(p), '\n');
+  });
   const NoGrad guard;
   std::size_t count = 0;
   std::vector<DividedModel> models;
@@ -300,6 +305,9 @@ void scale_grad_(std::span<const Tensor> parameters, const Tensor& factor) try {
 
 void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) try {
   if (!(clip_value >= 0)) throw InvalidArgument(text("[clip_grad_value_] expected clip_value >= 0, got ", clip_value));
+  note_call(parameters, [&] {
+    return text("clip_grad_value_() of ", parameters.size(), " parameters to ", exact(clip_value), '\n');
+  });
   const NoGrad guard;
   const std::vector<Tensor> gradients = gradients_everywhere("clip_grad_value_", parameters);
   for (const TensorGroup& group : by_device_and_dtype(gradients)) change("clip_grad_value", Clamp{clip_value}, group);

@@ -13,6 +13,7 @@
 #include <lockstep/tensor/kernels/multi_map.h>
 #include "optim/replicas.h"
 #include "optim/state_reader.h"
+#include "runtime/same_lines.h"
 #include "tensor/kernels/multi_reduce.h"
 
 namespace lockstep::optim {
@@ -97,6 +98,7 @@ void GradScaler::unscale_(Optimizer& optimizer) {
     for (std::size_t g = 0; g < optimizer.group_count(); ++g)
       for (const Tensor& parameter : optimizer.parameters(g)) parameters.push_back(parameter);
     add_devices(devices, parameters);
+    note_call(parameters, [&] { return text("GradScaler.unscale_() by ", exact(scale_), '\n'); });
     progress.notes = unscaled(gradients_everywhere("GradScaler", parameters), 1 / scale_);
     add_notes_of_others(parameters, progress.notes);
     progress.unscaled = true;

@@ -103,7 +103,7 @@ struct Optimizer::KeptBatch {
   Batch batch;
 };
 
-Optimizer::Optimizer(const char* name) : impl_(std::make_unique<Impl>(Impl{name, {}, false})) {}
+Optimizer::Optimizer(const char* name) : impl_(std::make_unique<Impl>(Impl{.name = name})) {}
 Optimizer::~Optimizer() = default;
 
 void Optimizer::add_parameters(std::vector<Tensor> parameters) {
@@ -129,6 +129,7 @@ void Optimizer::add_parameters(std::vector<Tensor> parameters) {
   }
   std::vector<ParameterState> states(parameters.size());
   impl_->groups.push_back({std::move(parameters), std::move(states), first});
+  impl_->is_noted = false;
 }
 
 void Optimizer::check_group(std::size_t group) const {
@@ -172,6 +173,7 @@ void Optimizer::step() try {
                              "] expected a gradient of some parameter, got none since the optimizer was made: call "
                              "backward() before step(), and give the optimizer the parameters of the module that runs, "
                              "not of one that it was copied from"));
+  compare_settings();
   StateMove move;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     std::vector<Slot> of_16_bits;

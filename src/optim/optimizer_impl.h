@@ -39,8 +39,10 @@ struct ParameterGroup {
 
 struct Optimizer::Impl {
   const char* name;
-  std::vector<ParameterGroup> groups;
+  std::vector<ParameterGroup> groups = {};
   bool had_gradient = false;  ///< A parameter had one, at some step() or zero_grad().
+  bool is_compared = false;   ///< Models of several processes have compared it.
+  bool is_noted = false;      ///< They know its parameters and their steps.
 };
 
 /// State that is to be made.

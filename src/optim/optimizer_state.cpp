@@ -144,6 +144,7 @@ StateDict Optimizer::state_dict() const {
 
 void Optimizer::reset_state() {
   for (ParameterGroup& group : impl_->groups) group.states = std::vector<ParameterState>(group.parameters.size());
+  impl_->is_noted = false;
 }
 
 void Optimizer::load_state_dict(const StateDict& dict) {
@@ -187,6 +188,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
   for (std::size_t g = 0; g < given.size(); ++g)
     for (std::size_t i = 0; i < given[g].size(); ++i) impl_->groups[g].states[i] = std::move(given[g][i].state);
   backup.keep();
+  impl_->is_noted = false;
 }
 
 }  // namespace lockstep::optim

@@ -49,6 +49,19 @@ std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tenso
   return models;
 }
 
+std::vector<std::shared_ptr<CallLog>> call_logs(std::span<const Tensor> parameters) {
+  std::vector<std::shared_ptr<CallLog>> logs;
+  for (const Tensor& parameter : parameters)
+    if (const autograd::Replica* const own = autograd::replica_of(parameter))
+      if (const auto& log = own->parameter->calls(); log && std::ranges::find(logs, log) == logs.end())
+        logs.push_back(log);
+  return logs;
+}
+
+void note_call(std::span<const Tensor> parameters, const std::function<std::string()>& call) {
+  for (const auto& log : call_logs(parameters)) log->add(call());
+}
+
 Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, std::size_t k) {
   const Tensor& there = replica(parameter, k);
   const Tensor* const gradient = gradient_of(there);

@@ -2,8 +2,10 @@
 // other device. What optim does to a parameter or its gradient it does in each replica, to the replica's shard.
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <span>
+#include <string>
 #include <vector>
 
 #include "autograd/meta.h"
@@ -41,6 +43,12 @@ inline std::shared_ptr<const autograd::Division> division_of(const Tensor& param
 
 /// Of each model whose parameters are divided between several processes, one parameter: the first.
 std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tensor> parameters);
+
+/// The logs of the models of several processes that the parameters are of, each once.
+std::vector<std::shared_ptr<CallLog>> call_logs(std::span<const Tensor> parameters);
+
+/// Notes a call there: call() gives its text, and is not called where no model has several processes.
+void note_call(std::span<const Tensor> parameters, const std::function<std::string()>& call);
 
 /// Those elements of a contiguous tensor, flat.
 inline Tensor part(const Tensor& tensor, Shard shard) {

@@ -53,8 +53,10 @@ void zero_outside(const Tensor& tensor, autograd::Shard kept) {
 }
 
 BucketedParameter::BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner,
-                                     std::size_t entry, World world)
-    : owner_(std::move(owner)), entry_(entry), world_(std::move(world)), slots_(tensors.size()) {
+                                     std::size_t entry, World world, std::shared_ptr<CallLog> calls)
+    : owner_(std::move(owner)), world_(std::move(world)), slots_(tensors.size()) {
+  entry_ = entry;
+  calls_ = std::move(calls);
   replicas_.reserve(tensors.size());
   for (const Tensor& tensor : tensors) {
     replicas_.push_back({this, replicas_.size(), tensor, {0, tensor.numel()}});

@@ -61,11 +61,10 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
 
   /// Number `entry` of those of `owner`. tensors[0] is the primary. All processes of the world have as many.
   BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner, std::size_t entry,
-                    World world = {});
+                    World world = {}, std::shared_ptr<CallLog> calls = {});
 
   /// Makes this what the tensors' Meta point to.
   void attach();
-  std::size_t entry() const noexcept { return entry_; }
   std::size_t size() const noexcept { return replicas_.size(); }
   const Tensor& tensor(std::size_t replica) const { return replicas_[replica].tensor; }
   autograd::Meta& meta(std::size_t replica) const { return *autograd::meta_of(tensor(replica)); }
@@ -147,7 +146,6 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   void set_grad(std::size_t replica, Tensor gradient) const { meta(replica).grad = std::move(gradient); }
 
   std::weak_ptr<ReplicaOwner> owner_;
-  const std::size_t entry_;
   const World world_;
   GradientState state_ = GradientState::none;
   std::vector<Slot> slots_;    // by replica

@@ -165,19 +165,21 @@ void GradientBuckets::Impl::make_parameters(std::span<nn::ModuleBase* const> mod
     if (const autograd::Replica* const former = autograd::replica_of(replicas[0]))
       if (const auto owner = std::dynamic_pointer_cast<Impl>(former->parameter->listener())) owner->release();
   for (std::size_t e = 0; e < tensors.size(); ++e)
-    parameters.push_back(std::make_shared<BucketedParameter>(tensors[e], weak_from_this(), e, world));
+    parameters.push_back(std::make_shared<BucketedParameter>(tensors[e], weak_from_this(), e, world, calls));
 }
 
 GradientBuckets::GradientBuckets() = default;
 
 GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                                 const BucketOptions& options, Summing summing, const World& world, double lone_share)
+                                 const BucketOptions& options, Summing summing, const World& world,
+                                 const std::shared_ptr<CallLog>& calls, double lone_share)
     : impl_(std::make_shared<Impl>()) {
   Impl& impl = *impl_;
   impl.devices.assign(devices.begin(), devices.end());
   impl.options = options;
   impl.world = world;
   impl.share_without_pass = lone_share;
+  impl.calls = calls;
   impl.summing = std::move(summing);
   impl.make_parameters(modules);
   if (impl.parameters.empty()) {

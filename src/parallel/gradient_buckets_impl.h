@@ -70,6 +70,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<Stream> streams;         // of the communicator, by device
   World world;
   double share_without_pass = 1;
+  std::shared_ptr<CallLog> calls;  // null for a process alone
   std::optional<Communicator> communicator;  // of all processes
   std::optional<Communicator> own_devices;   // of this process, to exchange shards; if there are other processes
   std::optional<UseElsewhere> use_elsewhere;

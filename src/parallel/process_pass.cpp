@@ -1,6 +1,7 @@
 #include <lockstep/parallel/process_pass.h>
 
 #include <algorithm>
+#include <cstring>
 #include <exception>
 #include <numeric>
 #include <vector>
@@ -11,6 +12,7 @@
 
 #include "autograd/several_processes.h"
 #include "core/text.h"
+#include "runtime/call_log.h"
 #include "runtime/same_lines.h"
 #include "runtime/transport.h"
 #include "tensor/copy.h"
@@ -43,11 +45,34 @@ std::shared_ptr<const autograd::ProcessShares> shares_by(const std::vector<std::
   return std::make_shared<const autograd::ProcessShares>(std::move(shares));
 }
 
+// The rows of each process, all of which have made the same calls.
+std::vector<std::int64_t> rows_of_each(const World& world, CallLog& calls, std::int64_t rows) {
+  struct Told {
+    std::int64_t rows;
+    std::uint64_t calls;
+  };
+  const Told mine = {rows, calls.hash()};
+  std::vector<std::int64_t> of_each;
+  bool same = true;
+  for (const std::string& bytes :
+       world.all_gather(std::string(reinterpret_cast<const char*>(&mine), sizeof mine), "a forward pass")) {
+    Told told = {};
+    std::memcpy(&told, bytes.data(), std::min(bytes.size(), sizeof told));
+    of_each.push_back(told.rows);
+    same = same && told.calls == mine.calls;
+  }
+  if (same) return calls.clear(), of_each;
+  calls.compare("[DataParallel] expected the same use of a model in all processes since its last pass",
+                "comparing the use of a model");
+  return of_each;
+}
+
 }  // namespace
 
-ProcessPass process_pass(const World& world, std::int64_t rows, std::size_t devices, const ScatterOptions& options) {
+ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, std::size_t devices,
+                         const ScatterOptions& options) {
   ProcessPass pass = {.rows = rows};
-  const std::vector<std::int64_t> of_each = world.all_gather(rows, "a forward pass");
+  const std::vector<std::int64_t> of_each = rows_of_each(world, calls, rows);
   pass.all_rows = std::reduce(of_each.begin(), of_each.end());
   const auto here = std::size_t(world.rank().value());
   pass.first_row = std::reduce(of_each.begin(), of_each.begin() + std::ptrdiff_t(here));

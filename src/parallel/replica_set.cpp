@@ -11,6 +11,7 @@
 
 #include "core/text.h"
 #include "parallel/replica_group_impl.h"
+#include "runtime/call_log.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
 
@@ -71,6 +72,7 @@ void ReplicaSet::take(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
   copy_ = copy;
   check_output_device(output_device());
   group_ = std::make_shared<ReplicaGroup>(devices_, options_.world);
+  if (options_.world.size() > 1) calls_ = std::make_shared<CallLog>(options_.world);
   shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
   draining(devices_, [this] {
     adopt(*module_, devices_.front());
@@ -104,7 +106,9 @@ void ReplicaSet::check_call() const {
 ProcessPass ReplicaSet::place(const std::vector<std::int64_t>& rows) {
   batch_rows_ = own_rows_ = std::reduce(rows.begin(), rows.end());
   if (options_.world.size() == 1) return {.all_rows = batch_rows_};
-  const ProcessPass place = process_pass(options_.world, batch_rows_, devices_.size(), options_.scatter);
+  calls_->add(text("forward() in ", module().is_training() ? "training" : "evaluation", " mode",
+                   *summing_ ? "" : " under no_sync()", '\n'));
+  const ProcessPass place = process_pass(options_.world, *calls_, batch_rows_, devices_.size(), options_.scatter);
   batch_rows_ = place.all_rows;
   return place;
 }
@@ -166,7 +170,7 @@ void ReplicaSet::make_replicas() {
     replicas_.push_back(copy_(*module_, devices_[i]));
     all.push_back(replicas_.back().get());
   }
-  buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_, options_.world,
+  buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_, options_.world, calls_,
                              is_weighted() ? 1 / double(options_.world.size()) : 1);
   sync_.reset(*module_, std::span(all).subspan(1));
 }

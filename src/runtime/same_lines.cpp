@@ -1,7 +1,9 @@
 #include "runtime/same_lines.h"
 
 #include <algorithm>
+#include <charconv>
 #include <cstddef>
+#include <iterator>
 
 #include <lockstep/core/error.h>
 
@@ -26,12 +28,20 @@ void expect_same_lines(std::string_view expected, const World& world, const std:
     if (of_each[p] == of_each[0]) continue;
     const std::vector<std::string> first = lines_of(of_each[0]), other = lines_of(of_each[p]);
     const auto [a, b] = std::ranges::mismatch(first, other);
-    const auto of = [&](const auto& line, const auto& lines, std::size_t process) {
-      return text(line == lines.end() ? "nothing more" : *line, " in process ", process, " on ",
-                  world.host(ProcessRank(int(process))));
+    // A line that comes later on the other side differs from nothing: what stands before it there has been put in.
+    const bool only_other = a == first.end() || std::find(b, other.end(), *a) != other.end();
+    const bool only_first = b == other.end() || (!only_other && std::find(a, first.end(), *b) != first.end());
+    const auto of = [&](const std::string& line, std::size_t process) {
+      return text(line, " in process ", process, " on ", world.host(ProcessRank(int(process))));
     };
-    throw InvalidArgument(text(expected, ", got ", of(a, first, 0), " and ", of(b, other, p)));
+    throw InvalidArgument(text(expected, ", got ", of(only_other ? "nothing like it" : *a, 0), " and ",
+                               of(only_first ? "nothing like it" : *b, p)));
   }
+}
+
+std::string exact(double number) {
+  char digits[32];
+  return {digits, std::to_chars(digits, std::end(digits), number).ptr};
 }
 
 }  // namespace lockstep

@@ -10,6 +10,7 @@
 #include <lockstep/tensor/random.h>
 
 #include "core/text.h"
+#include "runtime/same_lines.h"
 #include "train/fit_parts.h"
 #include "train/processes.h"
 
@@ -77,8 +78,8 @@ LRSweep::LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::Mo
     check_optimizer(optimizer, module, false);
     check_loader(loader, false);
     check_share(loader, share);
-    return text("min_lr ", how.min_lr, "\nmax_lr ", how.max_lr, "\nnum_training ", how.num_training,
-                "\nearly_stop_threshold ", how.early_stop_threshold, "\nbeta ", how.beta, '\n');
+    return text("min_lr ", exact(how.min_lr), "\nmax_lr ", exact(how.max_lr), "\nnum_training ", how.num_training,
+                "\nearly_stop_threshold ", exact(how.early_stop_threshold), "\nbeta ", exact(how.beta), '\n');
   });
   draw_as_first(options.parallel.world);
   kept_ = std::make_unique<Kept>(options, module, optimizer, loader);

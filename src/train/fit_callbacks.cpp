@@ -72,7 +72,8 @@ void FitLoop::tell(void (Callback::*turn)(FitState&)) {
 
 void FitLoop::agree_to_stop() {
   if (world_.size() > 1 && !parts_.callbacks.empty()) {
-    for (const std::string& asks : together(world_, "stopping", [&] { return std::string(asks_to_stop_ ? "yes" : ""); }))
+    for (const std::string& asks :
+         together(world_, "stopping", [&] { return std::string(asks_to_stop_ ? "yes" : ""); }))
       is_stopping_ = is_stopping_ || !asks.empty();
     return;
   }

@@ -9,6 +9,7 @@
 #include <lockstep/optim/clip.h>
 
 #include "core/text.h"
+#include "runtime/same_lines.h"
 #include "train/fit_parts.h"
 #include "train/processes.h"
 
@@ -85,7 +86,7 @@ std::string FitLoop::settings() const {
   return text("devices ", parts_.share.devices, "\nmax_epochs ", options_.max_epochs, "\naccumulate ",
               options_.accumulate, "\nbatches in an epoch ", batches(parts_.training), "\nbatches of validation ",
               batches(parts_.validation), "\nlog_every ", options_.log_every, "\nprecision ", int(options_.precision),
-              "\ngradient_clip_val ", options_.gradient_clip_val, "\ngradient_clip_algorithm ",
+              "\ngradient_clip_val ", exact(options_.gradient_clip_val), "\ngradient_clip_algorithm ",
               int(options_.gradient_clip_algorithm), "\nstop_if_not_finite ", options_.stop_if_not_finite,
               "\ncheckpoints ", !kept.folder.empty(), "\ncheckpoint.every_steps ", kept.every_steps,
               "\ncheckpoint.every_epochs ", kept.every_epochs, "\ncheckpoint.resume ", kept.resume, "\nschedules ",

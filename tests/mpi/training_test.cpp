@@ -156,6 +156,7 @@ TEST_F(MpiTraining, ThatProcessesRefuseEndsEachWithTheSameError) {
       {"devices", "[trainer] expected the same in all processes, got devices 1 in process 0"},
       {"batches", "[trainer] expected the same in all processes, got batches in an epoch 3 in process 0"},
       {"loss", "[trainer] expected a finite loss, got a mean of nan over steps 1 to 3"},
+      {"rate", "[optimizer] expected the same optimizer in all processes, got SGD group 0: lr 0.1 in process 0"},
       {"disk", "[read] failed on /dev/full/run"},
   };
   side_by_side(repetitions(4) * int(errors.size()), [&](int trial) {

@@ -3,10 +3,18 @@
 #include <gtest/gtest.h>
 
 #include <functional>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
+#include <lockstep/autograd/grad_mode.h>
 #include <lockstep/core/error.h>
+#include <lockstep/ops/layout.h>
+#include <lockstep/optim/adam.h>
+#include <lockstep/optim/clip.h>
+#include <lockstep/optim/grad_scaler.h>
+#include <lockstep/optim/sgd.h>
 
 #include "parallel/job.h"
 #include "support/ending_processes.h"
@@ -45,16 +53,164 @@ TEST_F(Agreement, NamesWhatOfAModelDiffers) {
         processes,
         "[DataParallel] expected the same model in all processes, got parameter \"weight\" [3, 5] float32 in process 0 "
         "on simulated-host-0 and parameter \"weight\" [4, 5] float32 in process 1 on simulated-host-1",
-        [](const World& world) {
-          DataParallel model(nn::Linear(5, is_second(world) ? 4 : 3), on_own_device(world));
-        },
+        [](const World& world) { DataParallel model(nn::Linear(5, is_second(world) ? 4 : 3), on_own_device(world)); },
         testing::repetitions(100));
 }
 
-TEST_F(Agreement, NamesWhoDoesSomethingElse) {
-  const auto failures = testing::in_processes(2, [](const World& world) {
-    world.barrier(world.is_first() ? "one thing" : "another");
+// A model in each process, trained by what `make` makes of its parameters: `between` a backward and its step something
+// may be done by hand, in step `at`.
+template <class Make>
+class Trains {
+ public:
+  using Between = std::function<void(const World&, optim::Optimizer&, DataParallel<nn::Linear>&)>;
+  explicit Trains(Make make, Between between = {}, int at = 0) : make_(make), between_(between), at_(at) {}
+
+  void operator()(const World& world) const {
+    DataParallel model(nn::Linear(5, 3), {.device_ids = {world.rank().value()}, .world = world});
+    auto optimizer = make_(world, model.parameters());
+    for (int step = 0; step < 3; ++step) {
+      optimizer.zero_grad();
+      mean(model(ones({4, 5}))).backward();
+      if (between_ && step == at_) between_(world, optimizer, model);
+      const std::vector<float> before = testing::floats(model.module().weight);
+      try {
+        optimizer.step();
+      } catch (const InvalidArgument&) {
+        EXPECT_EQ(testing::floats(model.module().weight), before);
+        throw;
+      }
+    }
+    model(ones({4, 5}));
+  }
+
+ private:
+  Make make_;
+  Between between_;
+  int at_;
+};
+
+std::string differs(const std::string& who, const std::string& first, const std::string& second) {
+  return who + ", got " + first + " in process 0 on simulated-host-0 and " + second +
+         " in process 1 on simulated-host-1";
+}
+
+const std::string kOptimizers = "[optimizer] expected the same optimizer in all processes";
+const std::string kCalls = "[DataParallel] expected the same use of a model in all processes since its last pass";
+
+auto sgd(double lr, double other, double decay = 0, double other_decay = 0) {
+  return [=](const World& world, std::vector<Tensor> parameters) {
+    const bool is_other = world.rank() == ProcessRank(1);
+    return optim::SGD(std::move(parameters),
+                      {.lr = is_other ? other : lr, .weight_decay = is_other ? other_decay : decay});
+  };
+}
+
+TEST_F(Agreement, NamesTheRateOfAnOptimizerThatDiffers) {
+  for (const int processes : {2, 3})
+    expect_refused(processes, differs(kOptimizers, "SGD group 0: lr 0.1", "SGD group 0: lr 0.2"),
+                   Trains(sgd(0.1, 0.2)));
+}
+
+TEST_F(Agreement, NamesTheWeightDecayThatDiffers) {
+  expect_refused(2, differs(kOptimizers, "SGD group 0: weight_decay 0", "SGD group 0: weight_decay 0.01"),
+                 Trains(sgd(0.1, 0.1, 0, 0.01)));
+}
+
+TEST_F(Agreement, NamesTheOptimizerThatDiffers) {
+  expect_refused(2, differs(kOptimizers, "Adam of 1 groups", "AdamW of 1 groups"), [](const World& world) {
+    const auto with = [&](auto own) { Trains{own}(world); };
+    if (is_second(world))
+      with([](const World&, std::vector<Tensor> all) { return optim::AdamW(std::move(all)); });
+    else
+      with([](const World&, std::vector<Tensor> all) { return optim::Adam(std::move(all)); });
   });
+}
+
+TEST_F(Agreement, NamesTheParameterThatOneOptimizerLacks) {
+  expect_refused(
+      2, differs(kOptimizers, "SGD group 0: parameter 1 of its model, [3] float32, after 0 steps", "nothing like it"),
+      Trains([](const World& world, std::vector<Tensor> parameters) {
+        if (is_second(world)) parameters.pop_back();
+        return optim::SGD(std::move(parameters), {.lr = 0.1});
+      }));
+}
+
+TEST_F(Agreement, NamesTheClippingThatDiffers) {
+  const auto clips = [](double norm, double other) {
+    return [=](const World& world, optim::Optimizer&, auto& model) {
+      optim::clip_grad_norm_(model.parameters(), is_second(world) ? other : norm);
+    };
+  };
+  const std::string one = "clip_grad_norm_() of 2 parameters to 0.5, norm_type 2",
+                    other = "clip_grad_norm_() of 2 parameters to 1, norm_type 2";
+  expect_refused(2, differs(kOptimizers, one, other), Trains(sgd(0.1, 0.1), clips(0.5, 1)));
+  expect_refused(2, differs(kCalls, one, other), Trains(sgd(0.1, 0.1), clips(0.5, 1), 1));
+  const auto clips_in_one = [](const World& world, optim::Optimizer&, auto& model) {
+    if (is_second(world)) optim::clip_grad_value_(model.parameters(), 0.5);
+  };
+  expect_refused(2, differs(kCalls, "nothing like it", "clip_grad_value_() of 2 parameters to 0.5"),
+                 Trains(sgd(0.1, 0.1), clips_in_one, 1));
+}
+
+TEST_F(Agreement, NamesTheScaleThatDiffers) {
+  const auto unscales = [](const World& world, optim::Optimizer& optimizer, auto&) {
+    optim::GradScaler scaler({.init_scale = is_second(world) ? 4. : 2.});
+    scaler.unscale_(optimizer);
+  };
+  const std::string one = "GradScaler.unscale_() by 2", other = "GradScaler.unscale_() by 4";
+  expect_refused(2, differs(kOptimizers, one, other), Trains(sgd(0.1, 0.1), unscales));
+  expect_refused(2, differs(kCalls, one, other), Trains(sgd(0.1, 0.1), unscales, 1));
+}
+
+// What is changed later shows in the next pass.
+TEST_F(Agreement, NamesTheRateThatOneProcessChanges) {
+  const auto changes = [](const World& world, optim::Optimizer& optimizer, auto&) {
+    if (is_second(world)) optimizer.set_lr(0.3);
+  };
+  expect_refused(2, differs(kCalls, "SGD group 0: lr 0.1", "SGD group 0: lr 0.3"), Trains(sgd(0.1, 0.1), changes, 1));
+}
+
+TEST_F(Agreement, NamesTheStateThatOneProcessResets) {
+  const auto resets = [](const World& world, optim::Optimizer& optimizer, auto&) {
+    if (is_second(world)) optimizer.reset_state();
+  };
+  expect_refused(
+      2, differs(kCalls, "nothing like it", "SGD group 0: parameter 0 of its model, [3, 5] float32, after 0 steps"),
+      Trains(sgd(0.1, 0.1), resets, 1));
+}
+
+TEST_F(Agreement, NamesTheModeThatDiffers) {
+  expect_refused(2, differs(kCalls, "forward() in training mode", "forward() in evaluation mode"),
+                 Trains(sgd(0.1, 0.1), [](const World& world, optim::Optimizer&, auto& model) {
+                   if (is_second(world)) model.eval();
+                 }));
+  expect_refused(2, differs(kCalls, "forward() in training mode", "forward() in training mode under no_sync()"),
+                 [](const World& world) {
+                   DataParallel model(nn::Linear(5, 3), on_own_device(world));
+                   std::optional<DataParallel<nn::Linear>::NoSync> no_sync;
+                   if (is_second(world)) no_sync.emplace(model);
+                   model(ones({4, 5}));
+                 });
+}
+
+// A difference that the program handles is not the end of the job.
+TEST_F(Agreement, GoesOnAfterADifference) {
+  for (const auto& failure : testing::in_processes(2, [](const World& world) {
+         EXPECT_THROW(Trains(sgd(0.1, 0.2))(world), InvalidArgument);
+         EXPECT_THROW(
+             Trains(
+                 sgd(0.1, 0.1),
+                 [](const World& own, optim::Optimizer& optimizer, auto&) { optimizer.set_lr(own.is_first() ? 1 : 2); },
+                 1)(world),
+             InvalidArgument);
+         Trains(sgd(0.1, 0.1))(world);
+       }))
+    EXPECT_FALSE(failure) << message_of<Error>(failure);
+}
+
+TEST_F(Agreement, NamesWhoDoesSomethingElse) {
+  const auto failures =
+      testing::in_processes(2, [](const World& world) { world.barrier(world.is_first() ? "one thing" : "another"); });
   for (const auto& failure : failures) {
     const std::string message = message_of<CollectiveError>(failure);
     EXPECT_TRUE(message.find("came to \"another\" where process 0 on simulated-host-0 came to \"one thing\"") !=

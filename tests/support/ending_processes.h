@@ -60,8 +60,8 @@ class DelayedTransport final : public Transport {
 inline std::vector<std::exception_ptr> in_ending_processes(int count, std::uint64_t seed,
                                                            const std::function<void(const World& world)>& f) {
   return in_processes(count, [&](const World& own) {
-    const World world(
-        std::make_shared<DelayedTransport>(own.transport(), seed, std::chrono::microseconds(seed % 2 == 0 ? 100 : 800)));
+    const World world(std::make_shared<DelayedTransport>(own.transport(), seed,
+                                                         std::chrono::microseconds(seed % 2 == 0 ? 100 : 800)));
     try {
       f(world);
     } catch (...) {

@@ -53,9 +53,10 @@ TEST_P(ErrorsOfAll, OfDevicesThatDiffer) {
 }
 
 TEST_P(ErrorsOfAll, OfALoaderOfOtherRows) {
-  expect<InvalidArgument>("[trainer] expected loaders with .share = trainer.share()", [](const World& world, Ways& ways) {
-    if (is_second(world)) ways.share = data::BatchShare{.processes = world.size()};
-  });
+  expect<InvalidArgument>("[trainer] expected loaders with .share = trainer.share()",
+                          [](const World& world, Ways& ways) {
+                            if (is_second(world)) ways.share = data::BatchShare{.processes = world.size()};
+                          });
 }
 
 TEST_P(ErrorsOfAll, OfALossThatIsNotFinite) {

@@ -73,7 +73,7 @@ TEST(TrainProcesses, NameTheSettingThatDiffers) {
   EXPECT_EQ(given({"a 1\nb 2\n", "a 1\nb 2\n", "a 1\nb 3\n"}),
             Messages(3, expected + "b 2" + hosts[0] + " and b 3" + hosts[1]));
   EXPECT_EQ(given({"a 1\nb 2\n", "a 1\nb 2\n", "a 1\n"}),
-            Messages(3, expected + "b 2" + hosts[0] + " and nothing more" + hosts[1]));
+            Messages(3, expected + "b 2" + hosts[0] + " and nothing like it" + hosts[1]));
 }
 
 TEST(TrainProcesses, ThrowThatAFileIsDamaged) {

@@ -14,6 +14,7 @@
 #include <memory>
 #include <optional>
 #include <span>
+#include <string>
 #include <string_view>
 #include <utility>
 #include <variant>
@@ -56,9 +57,10 @@ class LOCKSTEP_API Optimizer {
   /// streams. State is made at a parameter's first step, in the dtype that its arithmetic happens in (float32 for
   /// 16-bit parameters, which also get "master_weight", in float32: steps add up there that are below their rounding),
   /// and moves when devices shard the parameter otherwise. Before anything changes, throws InvalidArgument for options
-  /// out of range and for a parameter that is not contiguous, AutogradError during a backward of a model on several
-  /// devices, and where no parameter has had a gradient at any step() or zero_grad() yet: such an optimizer trains
-  /// nothing.
+  /// out of range and for a parameter that is not contiguous; at the first step, for settings that differ between the
+  /// processes of a model (settings that differ later its next forward pass names); AutogradError during a backward of
+  /// a model on several devices, and where no parameter has had a gradient at any step() or zero_grad() yet: such an
+  /// optimizer trains nothing.
   void step();
   /// Drops the gradients of all parameters and of their replicas, or fills them with zeros where they are: gradients
   /// that are views into a bucket stay views.
@@ -115,6 +117,9 @@ class LOCKSTEP_API Optimizer {
   KeptBatch captured(StepValues& values, std::size_t group, Batch& batch);
   /// What step() does on the host when a captured one is done again.
   void step_again(std::span<const std::pair<std::size_t, std::size_t>> stepping, std::span<const KeptBatch> kept);
+  /// Before a step: models of several processes note its settings. At the first step all processes compare them.
+  void compare_settings();
+  std::string settings() const;
   double* find_number(std::size_t group, std::string_view name) const;
   double* find_momentum(std::size_t group) const;
 

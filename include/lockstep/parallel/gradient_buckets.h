@@ -19,6 +19,8 @@
 
 namespace lockstep {
 
+class CallLog;
+
 struct BucketOptions {
   std::size_t first_bytes = std::size_t(1) << 20;  ///< Of the bucket that is ready first: small, to start early.
   std::size_t bytes = std::size_t(25) << 20;       ///< Of the others.
@@ -44,10 +46,11 @@ class LOCKSTEP_API GradientBuckets {
   using Summing = std::shared_ptr<std::atomic<bool>>;
 
   /// modules[i] is on devices[i]; the first is the primary. Where the world has several processes all of them make
-  /// theirs, of the same parameters, and sums are over all. Throws OutOfMemory.
-  /// `lone_share`: by how much this process's loss counts where it went through no pass of a model.
+  /// theirs, of the same parameters, and sums are over all; `calls` is where optimizers then note what they do, and
+  /// `lone_share` by how much this process's loss counts where it went through no pass of a model. Throws OutOfMemory.
   GradientBuckets(std::span<nn::ModuleBase* const> modules, std::span<const Device> devices,
-                  const BucketOptions& options, Summing summing, const World& world = {}, double lone_share = 1);
+                  const BucketOptions& options, Summing summing, const World& world = {},
+                  const std::shared_ptr<CallLog>& calls = {}, double lone_share = 1);
   /// As release(), but does not throw: prints the error of a sum that failed, and drops the gradients.
   ~GradientBuckets();
   GradientBuckets(GradientBuckets&&) noexcept;

@@ -18,6 +18,7 @@ namespace lockstep {
 namespace autograd {
 struct ProcessShares;
 }
+class CallLog;
 
 /// What the loss is that a process computes of its rows. Gradients are those of one loss over the rows of all.
 enum class ProcessLoss : std::uint8_t {
@@ -39,8 +40,9 @@ struct ProcessPass {
   std::shared_ptr<const autograd::ProcessShares> by_rows = {}, by_replicas = {};
 };
 
-/// Each process says how many rows it has. Throws CollectiveError.
-LOCKSTEP_API ProcessPass process_pass(const World& world, std::int64_t rows, std::size_t devices,
+/// Each process says how many rows it has. Throws CollectiveError; and InvalidArgument in all processes, naming what
+/// they have done differently to the model, by its log of calls.
+LOCKSTEP_API ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, std::size_t devices,
                                       const ScatterOptions& options);
 /// The others end too: they would wait for this process, of which something failed. Called where the exception is
 /// handled; does nothing if all processes threw it (World::all_threw).

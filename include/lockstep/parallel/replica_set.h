@@ -93,6 +93,7 @@ class LOCKSTEP_API ReplicaSet {
   GradientBuckets::Summing summing_ = std::make_shared<std::atomic<bool>>(true);
   GradientBuckets buckets_;
   std::shared_ptr<ReplicaGroup> group_;
+  std::shared_ptr<CallLog> calls_;  // null for a process alone
   std::int64_t batch_rows_ = 0, own_rows_ = 0;
   UnnamedParameters unnamed_;
 };

@@ -28,7 +28,7 @@ struct Lane {
     void* data;
     std::size_t bytes;
     bool done = false;
-    std::size_t got = 0;    // if it is done
+    std::size_t got = 0;   // if it is done
     RankedCondition over;  // done, or the job has failed
   };
   std::deque<std::string> sent;
