@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <functional>
 #include <iostream>
 #include <iterator>
 #include <numeric>
@@ -38,9 +39,12 @@ std::vector<std::vector<Tensor>> tensors_of(std::span<const std::shared_ptr<Buck
 
 }  // namespace
 
-// Moves gradients to buckets that are filled in the given order.
 void GradientBuckets::Impl::lay_out(std::span<const std::size_t> in_order) {
-  BucketLayout layout = lay_out_buckets(tensors_of(parameters), in_order, options, std::size_t(world.size()));
+  take_layout(lay_out_buckets(tensors_of(parameters), in_order, options, std::size_t(world.size())));
+}
+
+// Moves gradients there.
+void GradientBuckets::Impl::take_layout(BucketLayout layout) {
   for (std::size_t e = 0; e < parameters.size(); ++e)
     for (std::size_t d = 0; d < count(); ++d) parameters[e]->copy_gradient(d, layout.slots[e].memory[d]);
   buckets.clear();
@@ -54,27 +58,45 @@ void GradientBuckets::Impl::lay_out(std::span<const std::size_t> in_order) {
 }
 
 // Once, after the first backward: buckets in the order in which it came to the leaves. For a while that takes the
-// memory of all gradients twice: where there is not so much, the present buckets do too.
+// memory of all gradients twice: where there is not so much, the present buckets do too. Processes change to the new
+// ones together, or none does: buckets of equal sizes would be summed into others.
 void GradientBuckets::Impl::observe() {
+  if (!agree_on_order()) return;
+  const std::vector<std::size_t> in_order = observed_order();
+  if (!are_divided_as(divide_into_buckets(tensors_of(parameters), in_order, options))) {
+    std::optional<BucketLayout> layout;
+    try {
+      layout = lay_out_buckets(tensors_of(parameters), in_order, options, std::size_t(world.size()));
+    } catch (const OutOfMemory&) {
+    }
+    if (all_have(layout.has_value(), "making buckets anew")) take_layout(std::move(*layout));
+  }
+  is_observed = true;
+}
+
+std::vector<std::size_t> GradientBuckets::Impl::observed_order() const {
   std::vector<bool> seen(parameters.size());
   std::vector<std::size_t> all = order;
   for (const std::size_t e : order) seen[e] = true;
   for (std::size_t e = parameters.size(); e-- > 0;)
     if (!seen[e]) all.push_back(e);
-  try {
-    if (!are_divided_as(divide_into_buckets(tensors_of(parameters), all, options))) lay_out(all);
-  } catch (const OutOfMemory&) {
-  }
-  is_observed = true;
+  return all;
 }
 
-// The order of the first process, for all.
-void GradientBuckets::Impl::agree_on_order() {
-  if (is_alone()) return;
-  std::string own;
+bool GradientBuckets::Impl::all_have(bool is_there, const char* what) const {
+  return is_alone() ? is_there : std::ranges::all_of(world.all_gather(std::int64_t(is_there), what), std::identity());
+}
+
+// The order of the first process, for all. Whether all can follow it: a parameter that was moved has no place in a
+// bucket.
+bool GradientBuckets::Impl::agree_on_order() {
+  if (is_alone()) return fit_slots();
+  std::string own = fit_slots() ? "y " : "n ";
   for (const std::size_t e : order) own += text(e, ' ');
-  std::istringstream first(world.from_first(own, "agreeing on the order of buckets"));
+  const std::vector<std::string> of_each = world.all_gather(own, "agreeing on the order of buckets");
+  std::istringstream first(of_each[0].substr(1));
   order.assign(std::istream_iterator<std::size_t>(first), {});
+  return std::ranges::all_of(of_each, [](const std::string& each) { return each.starts_with('y'); });
 }
 
 // Whether these are the present buckets. The order inside of one does not matter: it is reduced as a whole.
@@ -104,7 +126,7 @@ void GradientBuckets::Impl::reconcile(std::size_t entry) {
   if (parameters.empty()) return;
   BucketedParameter& parameter = *parameters[entry];
   parameter.check_sharded_in_place();
-  if (parameter.state() == GradientState::partial) {
+  if (is_put_off || parameter.state() == GradientState::partial) {
     reconcile_all_gradients();
     sum_what_is_partial();
   } else {
@@ -202,8 +224,9 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
 
 GradientBuckets::~GradientBuckets() {
   if (!impl_) return;
-  // Shards of several processes would be exchanged with processes that may not be there. Nobody waits for that here.
-  if (impl_->options.shard_optimizer_state && !impl_->is_alone()) {
+  // Shards of several processes would be exchanged with processes that may not be there, and so would sums after an
+  // error. Nobody waits for that here.
+  if (!impl_->is_alone() && (impl_->options.shard_optimizer_state || std::uncaught_exceptions() > 0)) {
     impl_->drop();
     return;
   }

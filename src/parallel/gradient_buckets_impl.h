@@ -80,7 +80,8 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   bool is_running = false;
   std::vector<std::size_t> order;  // in which backward comes to the primary's leaves
   bool has_order = false;          // a backward that sums has been
-  bool is_observed = false;        // buckets follow that order, or could not
+  bool is_observed = false;        // buckets follow that order, or could not; in all processes alike
+  bool is_put_off = false;         // a backward that did not sum has been since the last that did
 
   // Of the present backward: parameters whose new gradient somebody looks at before it is added to the one from before.
   struct LookedAt {
@@ -128,14 +129,18 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void set_earlier_aside(std::span<const autograd::Replica* const> leaves, bool all);
   void start_sums(std::span<const autograd::Replica* const> leaves);
   void expect(std::span<const autograd::Replica* const> leaves);
+  void end_others_if_incomplete();
   void take_sums();
   void take_what_was_reduced();
   std::vector<bool> used() const;
   void sum_what_is_partial();
   void all_gather_gradients(std::span<BucketedParameter* const> which);
   void lay_out(std::span<const std::size_t> in_order);
+  void take_layout(BucketLayout layout);
   void observe();
-  void agree_on_order();
+  bool agree_on_order();
+  bool all_have(bool is_there, const char* what) const;
+  std::vector<std::size_t> observed_order() const;
   bool are_divided_as(std::vector<std::vector<std::size_t>> others) const;
   bool fit_slots() const;
   void reconcile_gradients(GradientBucket& bucket);

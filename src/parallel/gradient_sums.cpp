@@ -8,8 +8,10 @@
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/drain.h>
 
+#include "core/text.h"
 #include "parallel/all_gather_shards.h"
 #include "parallel/gradient_buckets_impl.h"
+#include "runtime/transport.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -38,13 +40,11 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   reconcile_all_gradients();
   set_earlier_aside(leaves, keeps_graph);
   const bool sums = !keeps_graph && (*summing || !looked_at.empty());
-  if (sums && !is_observed && has_order && fit_slots()) {
-    agree_on_order();
-    observe();
-  }
+  if (sums && !is_observed && has_order) observe();
   if (sums && !is_observed) take_order(leaves);
   for (const Replica* const leaf : leaves) parameter_of(*leaf).begin_backward();
   if (sums) start_sums(leaves);
+  is_put_off = !sums && !is_alone();
   sums_now = sums;
   keeps_graph_now = keeps_graph;
   is_running = true;
@@ -58,9 +58,7 @@ void GradientBuckets::Impl::set_earlier_aside(std::span<const Replica* const> le
   for (const Replica* const leaf : leaves) reached[parameter_of(*leaf).entry()] = true;
   for (std::size_t e = 0; e < parameters.size(); ++e)
     if (reached[e] && (all || is_looked_at(*parameters[e]))) looked_at.push_back({parameters[e], {}});
-  if (std::ranges::any_of(looked_at,
-                          [](const LookedAt& each) { return each.parameter->state() == GradientState::partial; }))
-    sum_what_is_partial();
+  if (!looked_at.empty()) sum_what_is_partial();
   std::vector<BucketedParameter*> sharded;
   for (const LookedAt& each : looked_at)
     if (each.parameter->state() == GradientState::sharded) sharded.push_back(each.parameter.get());
@@ -202,6 +200,7 @@ void GradientBuckets::Impl::end(bool failed) {
   {
     const std::scoped_lock lock(mutex);
     is_running = false;
+    if (sums_now && !is_alone()) end_others_if_incomplete();
     all.swap(looked_at);
     try {
       if (sums_now.exchange(false)) take_sums();
@@ -251,6 +250,14 @@ void GradientBuckets::Impl::restore(std::span<const LookedAt> all) noexcept {
     if (!each.parameter->is_stale()) each.parameter->set_whole_gradient(each.earlier, true);
 }
 
+// A backward that failed has not brought all that the other processes wait for; later sums would be taken for it.
+void GradientBuckets::Impl::end_others_if_incomplete() {
+  const std::scoped_lock lock(launch_mutex);
+  if (next_bucket < buckets.size())
+    world.transport()->fail(
+        text("a backward failed in process ", world.rank().value(), " on ", world.host(world.rank())));
+}
+
 void GradientBuckets::Impl::take_sums() {
   const std::exception_ptr failure = await_launches();
   if (!failure) return take_what_was_reduced();
@@ -279,9 +286,11 @@ std::vector<bool> GradientBuckets::Impl::used() const {
   return used;
 }
 
-// What several backwards have left to be summed.
+// What several backwards have left to be summed. Of several processes each may have left something: all take part.
 void GradientBuckets::Impl::sum_what_is_partial() {
-  if (std::ranges::none_of(parameters, [](const auto& p) { return p->state() == GradientState::partial; })) return;
+  if (!std::exchange(is_put_off, false) &&
+      std::ranges::none_of(parameters, [](const auto& p) { return p->state() == GradientState::partial; }))
+    return;
   start_sums({});
   take_sums();
   for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
@@ -291,9 +300,10 @@ void GradientBuckets::Impl::complete_gradient(std::size_t entry) {
   const std::scoped_lock lock(mutex);
   if (is_running || parameters.empty()) return;
   BucketedParameter* const parameter = parameters[entry].get();
-  if (parameter->state() != GradientState::partial && parameter->state() != GradientState::sharded) return;
+  const auto is_partial = [&] { return is_put_off || parameter->state() == GradientState::partial; };
+  if (!is_partial() && parameter->state() != GradientState::sharded) return;
   detail::draining(devices, [&] {
-    if (parameter->state() == GradientState::partial) {
+    if (is_partial()) {
       reconcile_all_gradients();
       sum_what_is_partial();
     }

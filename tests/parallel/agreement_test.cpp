@@ -221,5 +221,115 @@ TEST_F(Agreement, NamesWhoDoesSomethingElse) {
   }
 }
 
+// Four weights of one size, each in a bucket of its own: buckets that are laid out otherwise would be summed into each
+// other. Forward uses them in the order of their names, so that backward comes to `d` first, where the first layout
+// begins with `a`. The last one nothing uses.
+struct Chain : nn::Module<Chain> {
+  nn::Linear d{4, 4, {.bias = false}}, c{4, 4, {.bias = false}}, b{4, 4, {.bias = false}}, a{4, 4, {.bias = false}},
+      unused{4, 4, {.bias = false}};
+  auto members() { return nn::members("d", d, "c", c, "b", b, "a", a, "unused", unused); }
+  Tensor forward(const Tensor& x) { return d(c(b(a(x)))); }
+};
+
+class Layout : public Agreement {
+ protected:
+  using Gradients = std::vector<std::vector<float>>;
+
+  // Whole numbers, so that sums are exact in any order.
+  static void fill(nn::ModuleBase& module) {
+    const NoGrad guard;
+    int next = 0;
+    for (Tensor& parameter : module.parameters())
+      parameter.copy_(remainder(arange(double(parameter.numel())) * (2 + next++), 3).reshape(parameter.sizes()) + 1);
+  }
+  static Tensor rows(int process) {
+    return remainder(arange(8., {.dtype = kFloat32}) * (process + 1), 5).reshape({2, 4});
+  }
+  static Gradients gradients(nn::ModuleBase& module) {
+    Gradients all;
+    for (const Tensor& parameter : module.parameters())
+      all.push_back(parameter.grad().defined() ? parameter.grad().to_vector<float>() : std::vector<float>());
+    return all;
+  }
+  static Gradients of_one_process() {
+    Chain model;
+    fill(model);
+    (sum(model(rows(0))) + sum(model(rows(1)))).backward();
+    return gradients(model);
+  }
+
+  // Three backwards; before the second one `prepare` is called with the model. What each process threw.
+  static std::vector<std::exception_ptr> run(
+      const std::function<void(const World&, DataParallel<Chain>&)>& prepare,
+      const std::function<void(const World&, DataParallel<Chain>&)>& afterwards = {}) {
+    const Gradients right = of_one_process();
+    return testing::in_ending_processes(2, 0, [&](const World& world) {
+      DataParallelOptions options = on_own_device(world);
+      options.buckets = {.first_bytes = 1, .bytes = 1};
+      options.loss = ProcessLoss::sum;
+      DataParallel model(Chain(), options);
+      fill(model.module());
+      for (int step = 0; step < 3; ++step) {
+        model.zero_grad();
+        const Tensor loss = sum(model(rows(world.rank().value())));
+        if (step == 1) prepare(world, model);
+        loss.backward();
+        if (step == 1 && afterwards) afterwards(world, model);
+        EXPECT_EQ(gradients(model), right) << "step " << step << " of process " << world.rank().value();
+      }
+    });
+  }
+};
+
+TEST_F(Layout, ChangesInNoProcessIfOneHasNoMemory) {
+  int succeeded = 0;
+  for (std::uint64_t nth = 1; nth <= 8; ++nth) {
+    SCOPED_TRACE(nth);
+    const auto failures = run([&](const World& world, DataParallel<Chain>&) {
+      if (is_second(world)) devices_.fault().fail_allocation({.device = 1, .nth = nth});
+    });
+    devices_.fault().clear();
+    const bool failed = failures[0] || failures[1];
+    EXPECT_EQ(failures[1] ? message_of<OutOfMemory>(failures[1]).find("another") : std::string::npos,
+              std::string::npos);
+    succeeded += !failed;
+  }
+  EXPECT_GT(succeeded, 0);
+}
+
+TEST_F(Layout, ChangesInNoProcessIfAParameterOfOneWasMoved) {
+  for (const auto& failure : run(
+           [](const World&world, DataParallel<Chain>&model) {
+             if (is_second(world)) model.module().unused.to("cpu");
+           },
+           [](const World&world, DataParallel<Chain>&model) {
+             if (is_second(world)) model.module().unused.to(model.device());
+           }))
+    EXPECT_FALSE(failure) << message_of<Error>(failure);
+}
+
+// A parameter that only one process used since the sums were put off: the others have no part of it, and take part.
+TEST_F(Agreement, SumsWhatOnlyOneProcessHasAccumulated) {
+  struct Either : nn::Module<Either> {
+    nn::Linear a{5, 3}, b{5, 3};
+    auto members() { return nn::members("a", a, "b", b); }
+    Tensor forward(const Tensor& x, bool first) { return first ? a(x) : b(x); }
+  };
+  for (const auto& failure : testing::in_ending_processes(2, 1, [](const World& world) {
+         DataParallelOptions options = on_own_device(world);
+         options.loss = ProcessLoss::sum;
+         DataParallel model(Either(), options);
+         {
+           const auto guard = model.no_sync();
+           sum(model(ones({4, 5}), world.is_first())).backward();
+         }
+         for (const Tensor& parameter : {Tensor(*model.module().a.bias), Tensor(*model.module().b.bias)}) {
+           ASSERT_TRUE(parameter.grad().defined());
+           EXPECT_EQ(testing::floats(parameter.grad()), std::vector<float>(3, 4));
+         }
+       }))
+    EXPECT_FALSE(failure) << message_of<Error>(failure);
+}
+
 }  // namespace
 }  // namespace lockstep
