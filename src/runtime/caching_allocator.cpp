@@ -48,10 +48,12 @@ constexpr std::size_t segment_bytes(std::size_t bytes) noexcept {
 
 /// The free blocks of one stream and size class.
 struct Pool {
-  Pool(BlockHeaders& headers, std::size_t granularity, StreamHandle owner) : stream(owner), fit(headers, granularity) {}
+  Pool(BlockHeaders& headers, std::size_t granularity, StreamHandle on, CapturePool* owner)
+      : stream(on), fit(headers, granularity), of_capture(owner) {}
 
   const StreamHandle stream;
   SegregatedFit fit;
+  CapturePool* of_capture;  // whose addresses these are; null for the cache
 };
 
 struct CapturePool {
@@ -73,19 +75,22 @@ struct CachingAllocator::Impl {
 
   Block* take(Lock& lock, std::size_t bytes, StreamHandle stream);
   Block* take_or_make_room(Lock& lock, Pool& pool, std::size_t bytes);
+  Block* take_in_capture(Lock& lock, Pool& pool, std::size_t bytes);
   Block* take_cached(Pool& pool, std::size_t bytes);
   Block* take_from_new_segment(Lock& lock, Pool& pool, std::size_t bytes, std::size_t size_of_segment);
   void* memory_for_segment(Lock& lock, std::size_t bytes);
   void reserve_segment();
   Pool& pool_for(std::size_t bytes, StreamHandle stream);
-  bool is_of_capture(const Block& block) const noexcept;
+  std::size_t index_of(std::size_t bytes, StreamHandle stream) const noexcept;
   void free_in_capture(Block* block) noexcept;
+  void move_segment(Block* first, Pool& into) noexcept;
   void adopt(std::unique_ptr<Pool> from, std::unique_ptr<Pool>& into) noexcept;
 
   void discard(const Block& block) noexcept;
   void collect_ended() noexcept;
   void wait_for_deferred(Lock& lock);
   void empty_cache(Lock& lock);
+  void give_back_cached(Lock& lock);
   void release_everything() noexcept;
 
   std::size_t capacity() const;
@@ -118,8 +123,26 @@ Block* CachingAllocator::Impl::take(Lock& lock, std::size_t bytes, StreamHandle 
   if (uses.has_deferred() && !capturing) collect_ended();
   if (Block* block = take_cached(pool, rounded)) return block;
   if (rounded > capacity()) return nullptr;
-  if (capturing) return take_from_new_segment(lock, pool, rounded, segment_bytes(rounded));
-  return take_or_make_room(lock, pool, rounded);
+  return capturing ? take_in_capture(lock, pool, rounded) : take_or_make_room(lock, pool, rounded);
+}
+
+// Whole segments of the cache become the capture's own: on their stream all that used them comes before what is
+// captured.
+Block* CachingAllocator::Impl::take_in_capture(Lock& lock, Pool& pool, std::size_t bytes) {
+  const std::unique_ptr<Pool>& cached = pools[index_of(bytes, pool.stream)];
+  Block* least = nullptr;
+  for (Block* first : segments)
+    if (first->pool == cached.get() && first->is_whole_free_segment() && first->bytes >= bytes)
+      if (!least || first->bytes < least->bytes) least = first;
+  if (least) {
+    move_segment(least, pool);
+    return pool.fit.take(bytes);
+  }
+  if (Block* block = take_from_new_segment(lock, pool, bytes, segment_bytes(bytes))) return block;
+  ++stats.retries;
+  give_back_cached(lock);
+  if (Block* block = take_from_new_segment(lock, pool, bytes, segment_bytes(bytes))) return block;
+  return take_from_new_segment(lock, pool, bytes, bytes);
 }
 
 Block* CachingAllocator::Impl::take_or_make_room(Lock& lock, Pool& pool, std::size_t bytes) {
@@ -191,24 +214,24 @@ void CachingAllocator::Impl::reserve_segment() {
   if (segments.size() == segments.capacity()) segments.reserve(2 * segments.size() + 8);
 }
 
+std::size_t CachingAllocator::Impl::index_of(std::size_t bytes, StreamHandle stream) const noexcept {
+  return 2 * std::size_t(stream.id) + (bytes > kSmallRequest ? 1 : 0);
+}
+
 Pool& CachingAllocator::Impl::pool_for(std::size_t bytes, StreamHandle stream) {
   auto& present = capturing ? capturing->pools : pools;
-  const std::size_t index = 2 * std::size_t(stream.id) + (bytes > kSmallRequest ? 1 : 0);
+  const std::size_t index = index_of(bytes, stream);
   if (index < present.size() && present[index]) return *present[index];
   if (index >= pools.size()) pools.resize(index + 1);
   if (index >= present.size()) present.resize(index + 1);
-  present[index] = std::make_unique<Pool>(headers, granularity, stream);
+  present[index] = std::make_unique<Pool>(headers, granularity, stream, capturing);
   return *present[index];
-}
-
-bool CachingAllocator::Impl::is_of_capture(const Block& block) const noexcept {
-  return std::ranges::any_of(capturing->pools, [&](const auto& pool) { return pool.get() == block.pool; });
 }
 
 // What lies on one stream of the capture is reused in its order. Other streams' order is not known before it is done,
 // and what was there before the capture has to be there whenever it is done again.
 void CachingAllocator::Impl::free_in_capture(Block* block) noexcept {
-  if (!block->uses && is_of_capture(*block)) return block->pool->fit.give(block);
+  if (!block->uses && block->pool->of_capture == capturing) return block->pool->fit.give(block);
   block->next_free = std::exchange(capturing->kept, block);
 }
 
@@ -216,17 +239,21 @@ void CachingAllocator::Impl::free_in_capture(Block* block) noexcept {
 void CachingAllocator::Impl::adopt(std::unique_ptr<Pool> from, std::unique_ptr<Pool>& into) noexcept {
   if (!from) return;
   if (!into) {
+    from->of_capture = nullptr;
     into = std::move(from);
     return;
   }
-  for (Block* block : segments) {
-    if (block->pool != from.get()) continue;
-    for (; block; block = block->next) {
-      block->pool = into.get();
-      if (!block->free) continue;
-      from->fit.remove(block);
-      into->fit.give(block);
-    }
+  for (Block* first : segments)
+    if (first->pool == from.get()) move_segment(first, *into);
+}
+
+void CachingAllocator::Impl::move_segment(Block* first, Pool& into) noexcept {
+  SegregatedFit& from = first->pool->fit;
+  for (Block* block = first; block; block = block->next) {
+    block->pool = &into;
+    if (!block->free) continue;
+    from.remove(block);
+    into.fit.give(block);
   }
 }
 
@@ -257,12 +284,16 @@ void CachingAllocator::Impl::wait_for_deferred(Lock& lock) {
   }
 }
 
-// Unlocks while the backend waits for the device's work.
 void CachingAllocator::Impl::empty_cache(Lock& lock) {
   wait_for_deferred(lock);
+  give_back_cached(lock);
+}
+
+// Unlocks while the backend waits for the device's work.
+void CachingAllocator::Impl::give_back_cached(Lock& lock) {
   Block* released = nullptr;
   std::erase_if(segments, [&](Block* first) {
-    if (!first->is_whole_free_segment()) return false;
+    if (!first->is_whole_free_segment() || first->pool->of_capture) return false;
     first->pool->fit.remove(first);
     first->next_free = std::exchange(released, first);
     return true;

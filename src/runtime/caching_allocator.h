@@ -42,7 +42,8 @@ class CachingAllocator {
   void record_stream(Block* block, StreamHandle stream);
 
   /// From here to the end of the capture memory comes from a pool of the capture's own, and nothing that is freed
-  /// leaves it: captured work uses these addresses whenever it is done again. No event is asked, and no cache emptied.
+  /// leaves it: captured work uses these addresses whenever it is done again. The pool takes whole segments from the
+  /// cache of their stream; where the device is full, the others of the cache go back to it. No event is asked.
   void begin_capture();
   CapturePool* end_capture() noexcept;
   /// The captured work is done no more: its memory is the cache's again, in the order of the streams that it belongs

@@ -32,7 +32,7 @@ struct CaptureOfMemory : ::testing::Test {
 };
 
 TEST_F(CaptureOfMemory, IsNotTheCachesMemory) {
-  const Allocation before = allocator.allocate(kBytes, kStream);
+  const Allocation live = allocator.allocate(kBytes, kStream), before = allocator.allocate(kBytes, kStream);
   allocator.free(before.block);
   allocator.begin_capture();
   const Allocation in_capture = allocator.allocate(kBytes, kStream);
@@ -40,6 +40,53 @@ TEST_F(CaptureOfMemory, IsNotTheCachesMemory) {
   allocator.free(in_capture.block);
   EXPECT_EQ(allocator.allocate(kBytes, kStream).memory, in_capture.memory);  // in the order of the stream
   allocator.release(allocator.end_capture());
+  allocator.free(live.block);
+}
+
+TEST_F(CaptureOfMemory, TakesSegmentsFromTheCache) {
+  allocator.free(allocator.allocate(kBytes, kStream).block);
+  for (int capture = 0; capture < 3; ++capture) {
+    allocator.begin_capture();
+    allocator.free(allocator.allocate(kBytes, kStream).block);
+    allocator.release(allocator.end_capture());
+  }
+  EXPECT_EQ(backend.counts().allocations, 1);
+}
+
+TEST_F(CaptureOfMemory, KeepsTheSegmentsThatItTookFromTheCache) {
+  allocator.free(allocator.allocate(kBytes, kStream).block);
+  allocator.begin_capture();
+  const Allocation in_capture = allocator.allocate(kBytes, kStream);
+  allocator.free(in_capture.block);
+  CapturePool* const pool = allocator.end_capture();
+  EXPECT_FALSE(lies_in_use_again(in_capture.memory, 10));
+  allocator.release(pool);
+  EXPECT_TRUE(lies_in_use_again(in_capture.memory, 100));
+}
+
+// What is cached for another stream goes back to the device, which gives it to the capture.
+TEST_F(CaptureOfMemory, TakesTheDevicesMemoryBackFromTheCache) {
+  CachingAllocator full(backend, 0, 64 << 20);
+  full.free(full.allocate(50 << 20, kOther).block);
+  full.begin_capture();
+  const int queries = backend.counts().queries;
+  const Allocation in_capture = full.allocate(30 << 20, kStream);
+  EXPECT_EQ(backend.counts().queries, queries);
+  EXPECT_EQ(full.stats().reserved, 30u << 20);
+  full.free(in_capture.block);
+  full.release(full.end_capture());
+}
+
+TEST_F(CaptureOfMemory, StaysWhenTheCacheIsEmptied) {
+  allocator.begin_capture();
+  allocator.free(allocator.allocate(kBytes, kStream).block);
+  CapturePool* const pool = allocator.end_capture();
+  const std::size_t held = backend.held_bytes();
+  allocator.empty_cache();
+  EXPECT_EQ(backend.held_bytes(), held);
+  allocator.release(pool);
+  allocator.empty_cache();
+  EXPECT_EQ(backend.held_bytes(), 0u);
 }
 
 TEST_F(CaptureOfMemory, StaysWithItUntilItIsReleased) {

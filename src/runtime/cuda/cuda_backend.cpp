@@ -141,7 +141,8 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
     std::vector<cudaStream_t> streams;
     {
       const std::scoped_lock lock(at(device).mutex);
-      for (const auto& stream : at(device).streams) streams.push_back(stream->stream.get());
+      for (const auto& stream : at(device).streams)
+        if (!graphs_.is_active() || !is_capturing(*stream)) streams.push_back(stream->stream.get());
     }
     use_card(at(device).card);
     for (cudaStream_t stream : streams)
