@@ -28,9 +28,8 @@ Tensor with_padding(const Tensor& x, double value) {
   return cat({x, full(sizes, value, {.dtype = x.dtype(), .device = x.device()})});
 }
 
-// A packed sequence whose rows are still to be picked.
+// A packed sequence whose rows are still to be picked. No sequences have one step, of none.
 PackedSequence in_order(const char* op, const Integers& lengths, bool enforce_sorted) {
-  if (lengths.empty()) throw InvalidArgument(text("[", op, "] expected at least one sequence, got none"));
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < 1)
       throw InvalidArgument(text("[", op, "] expected lengths of at least 1, got ", lengths[i], " of sequence ", i));
@@ -53,6 +52,7 @@ PackedSequence in_order(const char* op, const Integers& lengths, bool enforce_so
     while (longer > 0 && lengths[std::size_t(order[longer - 1])] <= step) --longer;
     if (longer > 0) packed.batch_sizes.push_back(std::int64_t(longer));
   }
+  if (lengths.empty()) packed.batch_sizes.push_back(0);
   return packed;
 }
 
@@ -134,6 +134,7 @@ PaddedSequence pad_packed_sequence(const PackedSequence& packed, const PadOption
 }
 
 PackedSequence pack_sequence(std::span<const Tensor> sequences, bool enforce_sorted) {
+  if (sequences.empty()) throw InvalidArgument("[pack_sequence] expected at least one sequence, got none");
   const Integers lengths = lengths_of("pack_sequence", sequences), starts = starts_of(lengths);
   PackedSequence packed = in_order("pack_sequence", lengths, enforce_sorted);
   Integers places;

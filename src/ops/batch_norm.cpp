@@ -269,7 +269,7 @@ void check_batch_norm(const char* op, const Tensor& x, const Tensor& running_mea
 }
 
 void check_batch_count(const char* op, const Tensor& x, std::int64_t count) {
-  if (count >= 2) return;
+  if (count != 1) return;
   const BatchPlace place = place_in_batch(x.sizes());
   throw ShapeError(text("[", op, "] expected more than one element for each channel in training, got ", x.sizes(),
                         place.run == place.stride
@@ -312,6 +312,7 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   }
   const std::int64_t channels = x.sizes()[1], count = channels ? x.numel() / channels : 0;
   check_batch_count("batch_norm", x, count);
+  if (count == 0) return affine(x, per_channel(weight, rank), per_channel(bias, rank));
   Statistics statistics;
   if (launches_grids(x) && move_on_the_way(running_mean) && move_on_the_way(running_variance)) {
     Tensor y =

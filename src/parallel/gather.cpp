@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <lockstep/ops/arithmetic.h>
+#include <lockstep/tensor/creation.h>
 
 #include "autograd/record.h"
 #include "core/text.h"
@@ -32,26 +33,33 @@ void check_parts(const std::string& name, std::span<const Tensor> parts, int fre
   }
 }
 
-Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim) {
+// Numbers of replicas that had no rows, while others had, say nothing: they are left out.
+Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim, const std::vector<std::int64_t>& rows) {
   const bool scalars = parts[0].dim() == 0;
+  const bool any_rows = rows.size() == parts.size() && std::ranges::any_of(rows, [](auto count) { return count > 0; });
   Shape sizes = scalars ? Shape{0} : parts[0].sizes();
   std::vector<std::int64_t> lengths;
   sizes[dim] = 0;
-  for (const Tensor& part : parts) {
-    lengths.push_back(scalars ? 1 : part.sizes()[dim]);
+  for (std::size_t i = 0; i < parts.size(); ++i) {
+    lengths.push_back(scalars ? !any_rows || rows[i] > 0 : parts[i].sizes()[dim]);
     sizes[dim] += lengths.back();
   }
   Tensor out = make_tensor(device, sizes, parts[0].dtype());
   std::int64_t from = 0;
-  for (std::size_t i = 0; i < parts.size(); from += lengths[i++])
-    copy_values(scalars ? out.select(0, from) : out.narrow(dim, from, lengths[i]), parts[i]);
+  for (std::size_t i = 0; i < parts.size(); from += lengths[i++]) {
+    const Tensor place = out.narrow(dim, from, lengths[i]);
+    if (lengths[i] > 0) copy_values(scalars ? place.select(0, 0) : place, parts[i]);
+  }
   if (autograd::any_records(parts))
     autograd::record_many(
         "Gather", std::span(&out, 1), parts, [scalars, dim, lengths, homes = devices_of(parts)](const Tensor& g) {
           Gradients gradients;
           std::int64_t at = 0;
           for (std::size_t i = 0; i < homes.size(); at += lengths[i++])
-            gradients.push_back((scalars ? g.select(0, at) : g.narrow(dim, at, lengths[i])).to(homes[i]));
+            if (scalars && lengths[i] == 0)  // it comes to the replica all the same, which others may wait for
+              gradients.push_back(zeros({}, {.dtype = g.dtype(), .device = homes[i]}));
+            else
+              gradients.push_back((scalars ? g.select(0, at) : g.narrow(dim, at, lengths[i])).to(homes[i]));
           return gradients;
         });
   return out;
@@ -114,7 +122,7 @@ Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, De
   const int dim = rank == 0 ? 0 : wrap_dim("gather", options.dim, rank);
   check_parts(name, parts, rank == 0 ? -1 : dim);
   if (parts.size() == 1 && rank > 0) return parts[0].to(device);
-  return concatenate(parts, target, dim);
+  return concatenate(parts, target, dim, options.rows);
 }
 
 void detail::throw_nothing(const std::string& name) {

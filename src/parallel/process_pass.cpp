@@ -95,7 +95,8 @@ ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, 
   std::vector<std::int64_t> replicas;
   for (const std::int64_t rows_there : of_each) {
     const auto sizes = shard_sizes(rows_there, devices, dividing);
-    replicas.push_back(rows_there > 0 || pass.all_rows == 0 ? std::int64_t(sizes.size()) : 0);
+    replicas.push_back(pass.all_rows == 0 ? std::int64_t(sizes.size())
+                                          : std::ranges::count_if(sizes, [](std::int64_t n) { return n > 0; }));
   }
   pass.all_replicas = std::size_t(std::reduce(replicas.begin(), replicas.end()));
   pass.by_replicas = shares_by(replicas, here);

@@ -28,6 +28,7 @@ Tensor sync_batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor
   check_batch_count("sync_batch_norm", x, total);
 
   const int rank = x.dim();
+  if (total == 0) return affine(x, per_channel(weight, rank), per_channel(bias, rank));
   const Shape dims = all_but_channels(rank);
   const auto mean_of_all = [&](const Tensor& values) {
     return sum_over_replicas(

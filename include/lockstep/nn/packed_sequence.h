@@ -26,8 +26,8 @@ struct PackOptions {
   bool enforce_sorted = true;  ///< Lengths must not grow, else InvalidArgument; otherwise they are sorted.
 };
 
-/// Throws InvalidArgument for lengths below 1, and ShapeError unless there is one for each sequence and x has as many
-/// steps.
+/// A batch of no sequences becomes one step of none. Throws InvalidArgument for lengths below 1, and ShapeError unless
+/// there is one for each sequence and x has as many steps.
 LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
                                                  const PackOptions& options = {});
 

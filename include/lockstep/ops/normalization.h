@@ -28,8 +28,8 @@ struct BatchNormOptions {
   double eps = 1e-5;
 };
 /// x: [batch, channels, ...]; over all but the channels. All others: [channels]. Training changes the running
-/// statistics in place, where they are defined (with the variance of a sample: correction 1), and needs more than one
-/// element for each channel, else ShapeError; evaluation needs them, else InvalidArgument.
+/// statistics in place, where they are defined (with the variance of a sample: correction 1), but not for an x without
+/// elements; one element for each channel is a ShapeError. Evaluation needs them, else InvalidArgument.
 LOCKSTEP_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
                                const Tensor& weight = {}, const Tensor& bias = {},
                                const BatchNormOptions& options = {});

@@ -19,7 +19,8 @@ namespace lockstep {
 
 /// How outputs of replicas are joined. (A WeightedMean's sums and weights are added, whatever is asked for.)
 enum class Gather : std::uint8_t {
-  concatenate,  ///< Along dim, straight into one buffer. 0-dim tensors become a vector.
+  concatenate,  ///< Along dim, straight into one buffer. 0-dim tensors become a vector, those of shards without rows
+                ///< left out where others have rows.
   mean,         ///< The mean, weighted by the shards' sizes: a mean loss of shards equals that of the full batch.
   by_rank,      ///< As mean for 0-dim tensors, as concatenate for others: the rank is that of one device.
   sum,          ///< The sum.
@@ -28,7 +29,7 @@ enum class Gather : std::uint8_t {
 struct GatherOptions {
   std::int64_t dim = 0;
   Gather how = Gather::concatenate;     ///< How.
-  std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of mean. Empty for equal ones.
+  std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of mean. Empty for equal ones, of rows.
 };
 
 /// Joins parts, one of each replica, on `device`. Differentiable. Throws ShapeError or DTypeError naming `name`

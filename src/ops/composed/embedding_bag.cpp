@@ -59,7 +59,7 @@ Tensor greatest_by_bag(const Tensor& rows, const Bags& bags, const Tensor& count
   const std::int64_t features = rows.size(1);
   const std::int64_t longest = bags.place.numel() ? max(bags.place).item<std::int64_t>() + 1 : 0;
   const TensorOptions like = {.dtype = rows.dtype(), .device = rows.device()};
-  if (longest == 0) return zeros({bags.count, features}, like);
+  if (longest == 0) return added_by_bag(rows, bags);
   const Tensor slot = bags.bag * double(longest) + bags.place, zero = zeros({bags.count * longest, 1}, like);
   const Tensor there = ne(scatter_add(zero, 0, slot.unsqueeze(1), counts), 0);
   const Tensor laid =
