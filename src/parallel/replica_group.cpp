@@ -14,16 +14,7 @@
 
 namespace lockstep {
 
-namespace {
-
-// What a device without a replica adds to a sum: -0, since -0 + 0 would be 0.
-Tensor nothing(Device device, const Tensor& like) {
-  Tensor tensor = make_tensor(device_state(device), like.sizes(), like.dtype());
-  fill_values(tensor, -0.0);
-  return tensor;
-}
-
-}  // namespace
+void fill_nothing(const Tensor& tensor) { fill_values(tensor, -0.0); }
 
 void ReplicaGroup::Impl::all_reduce(std::span<const Tensor> tensors, std::span<const Stream> streams, ReduceOp op) {
   const std::scoped_lock lock(mutex);
@@ -31,7 +22,8 @@ void ReplicaGroup::Impl::all_reduce(std::span<const Tensor> tensors, std::span<c
   std::vector<Tensor> of_all(tensors.begin(), tensors.end());
   std::vector<Stream> on(streams.begin(), streams.end());
   for (std::size_t i = tensors.size(); i < devices.size(); ++i) {
-    of_all.push_back(nothing(devices[i], tensors[0]));
+    of_all.push_back(make_tensor(device_state(devices[i]), tensors[0].sizes(), tensors[0].dtype()));
+    fill_nothing(of_all.back());
     on.push_back(current_stream(devices[i]));
   }
   collective::all_reduce(*communicator, of_all, op, on);
@@ -57,6 +49,12 @@ void ReplicaGroup::Impl::mean(std::span<const Tensor> tensors, std::span<const S
     sums[i].div_(double(all));
     if (!sums[i].is_same(tensors[i])) copy_values(tensors[i], sums[i]);
   }
+}
+
+void ReplicaGroup::Impl::broadcast(const Tensor& tensor, std::size_t process) {
+  const std::scoped_lock lock(mutex);
+  if (!first_devices) first_devices.emplace(std::vector<Device>{devices[0]}, world);
+  collective::broadcast(*first_devices, std::span(&tensor, 1), int(process));
 }
 
 ReplicaGroup::ReplicaGroup(std::span<const Device> devices, const World& world) : impl_(std::make_unique<Impl>()) {

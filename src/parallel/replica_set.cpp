@@ -137,9 +137,13 @@ std::optional<ScatterOptions> ReplicaSet::scatter_as_one_process(const ProcessPa
 
 std::vector<nn::ModuleBase*> ReplicaSet::ready(std::size_t count) {
   if (!is_alone() && !(buckets_.are_current() && sync_.update(*module_))) make_replicas();
-  std::vector<nn::ModuleBase*> modules = {module_.get()};
-  for (std::size_t i = 1; i < count; ++i) modules.push_back(replicas_[i - 1].get());
-  return modules;
+  return modules(count);
+}
+
+std::vector<nn::ModuleBase*> ReplicaSet::modules(std::size_t count) const {
+  std::vector<nn::ModuleBase*> all = {module_.get()};
+  for (std::size_t i = 1; i < count; ++i) all.push_back(replicas_[i - 1].get());
+  return all;
 }
 
 ReplicaPass ReplicaSet::pass_over(const std::vector<std::int64_t>& rows, const ProcessPass& place) const {
@@ -151,8 +155,8 @@ ReplicaPass ReplicaSet::pass_over(const std::vector<std::int64_t>& rows, const P
           .first_replica = place.first_replica};
 }
 
-void ReplicaSet::end_pass(std::size_t ran, const ProcessPass& place) {
-  sync_.end_pass(*module_, ran, *group_, place.all_replicas);
+void ReplicaSet::end_pass(const std::vector<std::int64_t>& rows, const ProcessPass& place) {
+  sync_.end_pass(*module_, rows, place.all_rows, *group_);
 }
 
 void ReplicaSet::fail_processes() const noexcept {
@@ -165,11 +169,8 @@ void ReplicaSet::make_replicas() {
   sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
   buckets_ = GradientBuckets();
   replicas_.clear();
-  std::vector<nn::ModuleBase*> all = {module_.get()};
-  for (std::size_t i = 1; i < devices_.size(); ++i) {
-    replicas_.push_back(copy_(*module_, devices_[i]));
-    all.push_back(replicas_.back().get());
-  }
+  for (std::size_t i = 1; i < devices_.size(); ++i) replicas_.push_back(copy_(*module_, devices_[i]));
+  const std::vector<nn::ModuleBase*> all = modules(devices_.size());
   buckets_ = GradientBuckets(all, devices_, options_.buckets, summing_, options_.world, calls_,
                              is_weighted() ? 1 / double(options_.world.size()) : 1);
   sync_.reset(*module_, std::span(all).subspan(1));

@@ -58,7 +58,8 @@ class LOCKSTEP_API BatchNormState {
 /// the running ones in evaluation. x: [batch, features, spatial...] of so many spatial dimensions; with one it may also
 /// be [batch, features].
 ///
-/// In a DataParallel each replica normalizes by its own shard; the running statistics are the mean over the replicas.
+/// In a DataParallel each replica normalizes by its own shard; the running statistics are the mean over the replicas
+/// that have run it with rows.
 /// SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole batch.
 template <int kDims>
 class BatchNorm : public Module<BatchNorm<kDims>>, public BatchNormState {

@@ -53,9 +53,9 @@ class LOCKSTEP_API Parameter : public State {
 
 /// What becomes of a buffer that replicas of a module change in a pass.
 enum class BufferSync : std::uint8_t {
-  primary,  ///< The primary's value goes to the replicas before the next pass; theirs are lost.
-  mean,     ///< All get the mean over the replicas that ran. Floating dtypes only.
-  equal,    ///< All have computed the same: nothing is sent.
+  primary,  ///< All get the value of the first process's primary; those of other replicas are lost.
+  mean,     ///< All get the mean over the replicas that changed it and had rows. Floating dtypes only.
+  equal,    ///< All that changed it have computed the same. Others get it from the first that did.
 };
 
 struct BufferOptions {

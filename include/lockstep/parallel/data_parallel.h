@@ -67,7 +67,8 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
 /// InvalidArgument.
 ///
 /// Backward sums the replicas' gradients while it runs (GradientBuckets), so that gradients equal those of the whole
-/// batch; optimizers take the same step on every replica.
+/// batch; optimizers take the same step on every replica. On more than one device
+/// forward may not change a parameter that requires a gradient: InvalidArgument names it.
 ///
 /// With a world of several processes, each makes the model (it gets process 0's parameters), and calls it, backward
 /// and the optimizer in the same order, each with its own rows of the batch (data::LoaderOptions::share). Gradients are
@@ -202,10 +203,10 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     try {
       if constexpr (std::is_void_v<decltype(call(0))>) {
         run_replicas(used, call, how);
-        set_.end_pass(modules.size(), place);
+        set_.end_pass(rows, place);
       } else {
         auto outputs = detail::results_of_replicas(used, call, how);
-        set_.end_pass(modules.size(), place);
+        set_.end_pass(rows, place);
         const Gather join = set_.options().gather;
         if (set_.is_weighted())
           for (auto& output : outputs) detail::pass_boundary(output, place, join != Gather::concatenate);

@@ -76,12 +76,14 @@ class LOCKSTEP_API ReplicaSet {
   std::vector<nn::ModuleBase*> ready(std::size_t count);
   /// What makes them one pass. `rows` must outlive it.
   ReplicaPass pass_over(const std::vector<std::int64_t>& rows, const ProcessPass& place) const;
-  void end_pass(std::size_t ran, const ProcessPass& place);
+  /// After a pass of replicas with so many rows each. Throws as ReplicaSync::end_pass() does.
+  void end_pass(const std::vector<std::int64_t>& rows, const ProcessPass& place);
   void fail_pass() noexcept { sync_.fail_pass(); }
   void fail_processes() const noexcept;
 
  private:
   bool is_alone() const noexcept { return devices_.size() == 1 && options_.world.size() == 1; }
+  std::vector<nn::ModuleBase*> modules(std::size_t count) const;
   void make_replicas();
 
   DataParallelOptions options_;

@@ -1,6 +1,7 @@
 // Replicas of a module, and keeping them equal to it.
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <span>
 #include <vector>
@@ -43,8 +44,8 @@ std::vector<M> replicate(const M& module, std::span<const Device> devices) {
 }
 
 /// Copies what has changed from a module to its replicas: parameters and buffers that are not in lockstep any more,
-/// settings listed in members(), and training mode. A parameter is in lockstep as long as it changes on all devices
-/// together, as optimizers change it.
+/// settings listed in members(), and training mode. A parameter is in lockstep as
+/// long as it changes on all devices together, as optimizers change it.
 class LOCKSTEP_API ReplicaSync {
  public:
   ReplicaSync();
@@ -59,14 +60,18 @@ class LOCKSTEP_API ReplicaSync {
   void reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas);
   /// False if the structure is not that of the replicas any more: then they have to be made anew.
   bool update(nn::ModuleBase& primary);
-  /// After a pass of `ran` replicas, the primary among them: buffers that become means do (nn::BufferSync).
-  /// `all`: those of all processes; 0: no others.
-  void end_pass(nn::ModuleBase& primary, std::size_t ran, ReplicaGroup& group, std::size_t all = 0);
-  /// After one that failed: some may have changed buffers that others have not. The primary's go to all.
+  /// After a pass of as many replicas as there are `rows`, the primary among them, which had so many rows each, of
+  /// `all_rows` in all processes: brings buffers, and parameters that require no gradient, to what nn::BufferSync says.
+  /// All processes call it. Throws InvalidArgument naming a parameter that requires a gradient and that forward has
+  /// changed, and what differs between processes.
+  void end_pass(nn::ModuleBase& primary, std::span<const std::int64_t> rows, std::int64_t all_rows,
+                ReplicaGroup& group);
+  /// After one that failed: some may have changed what others have not. The primary's goes to all.
   void fail_pass() noexcept;
 
+  struct Impl;  ///< For the library.
+
  private:
-  struct Impl;
   std::unique_ptr<Impl> impl_;
 };
 

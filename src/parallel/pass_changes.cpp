@@ -1,0 +1,228 @@
+// What a pass has changed in the module and its replicas: nothing that is trained, and of everything else all processes
+// end with what nn::BufferSync says.
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <optional>
+#include <span>
+#include <string>
+#include <tuple>
+
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/parallel/collectives.h>
+
+#include "core/text.h"
+#include "parallel/in_lockstep.h"
+#include "parallel/replica_group_impl.h"
+#include "parallel/replica_sync.h"
+#include "tensor/copy.h"
+
+namespace lockstep {
+namespace {
+
+using nn::BufferSync;
+
+// The path of the state with this number.
+struct PathOf final : nn::Visitor {
+  std::size_t left;
+  std::string path;
+  PathOf(nn::ModuleBase& module, std::size_t number) : left(number) { module.visit(nn::Path(), *this); }
+  void parameter(const nn::Path& at, nn::Parameter&) override { look(at); }
+  void buffer(const nn::Path& at, nn::Buffer&) override { look(at); }
+  void look(const nn::Path& at) {
+    if (left-- == 0) path = at.str();
+  }
+};
+
+// How many replicas of a process have changed a state; or one of these.
+using Changes = std::uint16_t;
+constexpr Changes kTrained = 0xFFFF;      // it is trained, so none has
+constexpr Changes kWithoutRows = 0xFFFE;  // only such as had no rows, while others had some
+
+// Changes of each state, by process.
+std::vector<std::vector<Changes>> of_all_processes(const World& world, const std::vector<Changes>& own) {
+  const std::string bytes(reinterpret_cast<const char*>(own.data()), own.size() * sizeof(Changes));
+  std::vector<std::vector<Changes>> all;
+  for (const std::string& part : world.all_gather(bytes, "the end of a forward pass")) {
+    std::vector<Changes>& changes = all.emplace_back(part.size() / sizeof(Changes));
+    std::memcpy(changes.data(), part.data(), part.size());
+  }
+  return all;
+}
+
+// Of one pass.
+class PassChanges {
+ public:
+  PassChanges(ReplicaSync::Impl& sync, nn::ModuleBase& module, std::span<const std::int64_t> rows,
+              std::int64_t all_rows, ReplicaGroup& group)
+      : sync_(sync), module_(module), primary_(module), rows_(rows), any_rows_(all_rows > 0), group_(group.impl()) {}
+
+  void refuse_trained() const;
+  void settle();
+
+ private:
+  std::size_t ran() const { return rows_.size(); }
+  nn::State& state(std::size_t replica, std::size_t k) const { return sync_.state(primary_, replica, k); }
+  bool changed(std::size_t replica, std::size_t k) const { return sync_.has_changed(primary_, replica, k); }
+  // Whether what a replica makes of statistics says something.
+  bool counts(std::size_t replica) const { return !any_rows_ || rows_[replica] > 0; }
+  Changes own_changes(std::size_t k) const;
+  void check_alike(const std::vector<std::vector<Changes>>& all) const;
+  void settle(std::size_t k, std::span<const Changes> of_each);
+  void average(std::span<const std::size_t> which, std::size_t count);
+  void take_from(std::size_t process, std::size_t k);
+
+  ReplicaSync::Impl& sync_;
+  nn::ModuleBase& module_;
+  const Inventory primary_;
+  const std::span<const std::int64_t> rows_;
+  const bool any_rows_;
+  ReplicaGroup::Impl& group_;
+  std::map<std::tuple<DType, std::size_t>, std::vector<std::size_t>> means_;  // by dtype and number of those that count
+};
+
+void PassChanges::refuse_trained() const {
+  for (std::size_t k = 0; k < primary_.states.size(); ++k) {
+    if (!primary_.states[k].is_trained()) continue;
+    for (std::size_t r = 0; r < ran(); ++r)
+      if (changed(r, k))
+        throw InvalidArgument(
+            text("[DataParallel] expected forward to leave parameter \"", PathOf(module_, k).path,
+                 "\" as it is, got it changed in place in replica ", r, " on ", state(r, k).device(),
+                 ": each replica would go on with its own. Change it outside of forward, for example after "
+                 "optimizer.step(); or let it require no gradient: then the first replica's value goes to all, as a "
+                 "buffer's does"));
+  }
+}
+
+Changes PassChanges::own_changes(std::size_t k) const {
+  const Inventory::Item& item = primary_.states[k];
+  if (item.is_trained()) return kTrained;
+  if (item.sync == BufferSync::primary) return changed(0, k);
+  Changes count = 0;
+  bool without_rows = false;
+  for (std::size_t r = 0; r < ran(); ++r)
+    if (changed(r, k)) {
+      const bool is_counted = item.sync == BufferSync::equal || counts(r);
+      count += is_counted;
+      without_rows = without_rows || !is_counted;
+    }
+  return count == 0 && without_rows ? kWithoutRows : count;
+}
+
+void PassChanges::check_alike(const std::vector<std::vector<Changes>>& all) const {
+  for (std::size_t p = 1; p < all.size(); ++p)
+    for (std::size_t k = 0; k < primary_.states.size(); ++k)
+      if ((all[p][k] == kTrained) != (all[0][k] == kTrained))
+        throw InvalidArgument(text("[DataParallel] expected parameter \"", PathOf(module_, k).path,
+                                   "\" to require a gradient in all processes or in none, got one that does only in "
+                                   "process ",
+                                   all[p][k] == kTrained ? p : 0, " of processes 0 and ", p));
+}
+
+void PassChanges::settle() {
+  std::vector<Changes> own;
+  for (std::size_t k = 0; k < primary_.states.size(); ++k) own.push_back(own_changes(k));
+  const bool any = std::ranges::any_of(own, [](Changes c) { return c != kTrained; });
+  if (!any) return;
+  const auto all = of_all_processes(group_.world, own);
+  check_alike(all);
+  std::vector<Changes> of_each(all.size());
+  for (std::size_t k = 0; k < primary_.states.size(); ++k) {
+    for (std::size_t p = 0; p < all.size(); ++p) of_each[p] = all[p][k];
+    if (of_each[0] != kTrained) settle(k, of_each);
+  }
+  for (const auto& [key, which] : means_) average(which, std::get<1>(key));
+}
+
+void PassChanges::settle(std::size_t k, std::span<const Changes> of_each) {
+  const bool alone = of_each.size() == 1;
+  const auto changed_it = [](Changes c) { return c != 0; };
+  if (std::ranges::none_of(of_each, changed_it)) return;
+  switch (primary_.states[k].sync) {
+    case BufferSync::primary:
+      if (!alone) take_from(0, k);
+      break;
+    case BufferSync::mean: {
+      if (alone && ran() == 1) break;
+      std::size_t count = 0;
+      for (const Changes c : of_each) count += c == kWithoutRows ? 0 : c;
+      if (count > 0)
+        means_[{state(0, k).dtype(), count}].push_back(k);
+      else if (!alone)
+        take_from(0, k);
+      break;
+    }
+    case BufferSync::equal: {
+      // Those that changed it have all computed the same. The others get it from the first of them.
+      if (!changed(0, k))
+        for (std::size_t r = 1; r < ran(); ++r)
+          if (changed(r, k)) {
+            bring_in_lockstep(state(r, k), state(0, k));
+            break;
+          }
+      if (!std::ranges::all_of(of_each, changed_it))
+        take_from(std::size_t(std::ranges::find_if(of_each, changed_it) - of_each.begin()), k);
+      break;
+    }
+  }
+}
+
+// The primaries of all processes get the value of one. Their replicas get it before the next pass.
+void PassChanges::take_from(std::size_t process, std::size_t k) {
+  nn::State& own = state(0, k);
+  if (own.numel() == 0) return;
+  const Tensor values = own.detach().contiguous();
+  group_.broadcast(values, process);
+  if (std::size_t(group_.world.rank().value()) == process) return;
+  if (!values.is_same(own)) copy_values(own, values);
+  bump_version(own);
+}
+
+// All of them at once, through one array on each device: the mean over those that have changed theirs.
+void PassChanges::average(std::span<const std::size_t> which, std::size_t count) {
+  std::int64_t elements = 0;
+  for (const std::size_t k : which) elements += state(0, k).numel();
+  std::vector<Tensor> flats;
+  std::vector<Stream> streams;
+  const auto for_each = [&](std::size_t replica, const auto& visit) {
+    std::int64_t at = 0;
+    for (const std::size_t k : which) {
+      nn::State& own = state(replica, k);
+      visit(k, own, make_view(flats[replica], own.sizes(), contiguous_strides(own.sizes()), at));
+      at += own.numel();
+    }
+  };
+  for (std::size_t r = 0; r < ran(); ++r) {
+    const nn::State& first = state(r, which[0]);
+    flats.push_back(make_tensor(device_state(first.device()), {elements}, first.dtype()));
+    streams.push_back(current_stream(first.device()));
+    for_each(r, [&](std::size_t k, const nn::State& own, const Tensor& place) {
+      if (counts(r) && changed(r, k))
+        copy_values(place, own);
+      else
+        fill_nothing(place);
+    });
+  }
+  group_.mean(flats, streams, count);
+  for (std::size_t r = 0; r < ran(); ++r)
+    for_each(r, [](std::size_t, nn::State& own, const Tensor& place) {
+      copy_values(own, place);
+      bump_version(own);
+    });
+  for (std::size_t r = 1; r < ran(); ++r)
+    for (const std::size_t k : which) sync_.replicas[r - 1].are_equal(k, state(0, k));
+}
+
+}  // namespace
+
+void ReplicaSync::end_pass(nn::ModuleBase& primary, std::span<const std::int64_t> rows, std::int64_t all_rows,
+                           ReplicaGroup& group) {
+  if (!impl_->is_set) return;
+  const NoGrad guard;
+  PassChanges changes(*impl_, primary, rows, all_rows, group);
+  changes.refuse_trained();
+  changes.settle();
+}
+
+}  // namespace lockstep

@@ -1,0 +1,84 @@
+// What ReplicaSync keeps. replicate.cpp takes to replicas what has changed in the primary; pass_changes.cpp deals with
+// what a pass has changed in any of them.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/parallel/replicate.h>
+
+#include "tensor/tensor_impl.h"
+
+namespace lockstep {
+
+/// All of a module's state, in order.
+struct Inventory final : nn::Visitor {
+  struct Item {
+    nn::State* state;
+    nn::BufferSync sync;  ///< Of a parameter: `equal` if it is trained, else `primary`.
+    bool is_parameter;
+
+    bool is_trained() const noexcept { return is_parameter && sync == nn::BufferSync::equal; }
+    /// Whether replicas keep one count of changes (in_lockstep.h).
+    bool keeps_lockstep() const { return is_parameter || sync == nn::BufferSync::equal || state->requires_grad(); }
+  };
+  std::vector<Item> states;
+  std::vector<std::pair<void*, std::size_t>> settings;
+  std::vector<std::size_t> extents;
+  std::vector<nn::ModuleBase*> modules;
+
+  explicit Inventory(nn::ModuleBase& module) { module.visit(nn::Path(), *this); }
+  void module(const nn::Path&, nn::ModuleBase& module) override { modules.push_back(&module); }
+  void parameter(const nn::Path&, nn::Parameter& value) override {
+    states.push_back({&value, value.requires_grad() ? nn::BufferSync::equal : nn::BufferSync::primary, true});
+  }
+  void buffer(const nn::Path&, nn::Buffer& value) override { states.push_back({&value, value.sync(), false}); }
+  void setting(const nn::Path&, void* value, std::size_t bytes) override { settings.emplace_back(value, bytes); }
+  void extent(const nn::Path&, std::size_t extent) override { extents.push_back(extent); }
+};
+
+/// A tensor's memory and how often it has changed.
+struct Seen {
+  const Storage* storage = nullptr;
+  std::uint64_t version = 0;
+
+  Seen() = default;
+  explicit Seen(const nn::State& state) : storage(state.impl()->storage), version(state.version()) {}
+  bool operator==(const Seen&) const = default;
+};
+
+struct ReplicaSync::Impl {
+  struct Replica {
+    Inventory inventory;
+    std::vector<Seen> primary_was = {}, was = {};  // each state when they were last made equal
+
+    void are_equal(std::size_t k, const nn::State& primary) {
+      primary_was[k] = Seen(primary);
+      was[k] = Seen(*inventory.states[k].state);
+    }
+  };
+  std::vector<Replica> replicas;
+  bool is_set = false;
+  std::vector<nn::BufferSync> syncs;      // of the states, in the last pass
+  std::vector<std::vector<Seen>> before;  // that pass: each replica's states, the primary's first
+  std::vector<Tensor> trained;  // the primary's states that get gradients, or got some since the replicas were made
+
+  // replicate.cpp
+  void begin_pass(const Inventory& primary);
+  bool fits(const Inventory& primary) const;
+  bool is_current(const Inventory& primary, const Replica& replica, std::size_t k) const;
+  void update(const Inventory& primary);
+
+  // pass_changes.cpp
+  nn::State& state(const Inventory& primary, std::size_t replica, std::size_t k) const {
+    return *(replica == 0 ? primary : replicas[replica - 1].inventory).states[k].state;
+  }
+  bool has_changed(const Inventory& primary, std::size_t replica, std::size_t k) const {
+    return Seen(state(primary, replica, k)) != before[replica][k];
+  }
+};
+
+}  // namespace lockstep
