@@ -13,6 +13,12 @@
 namespace lockstep::autograd {
 namespace {
 
+// Not where it was frozen since the forward operation. Of a parameter on several devices the primary says it for all.
+bool takes_gradients(const Tensor& leaf) {
+  const Replica* const replica = replica_of(leaf);
+  return needs_grad(replica ? replica->parameter->replicas()[0].tensor : leaf);
+}
+
 class Accumulate final : public Node {
  public:
   explicit Accumulate(const Tensor& leaf) : Node("Accumulate", leaf.device(), NodeKind::leaf), leaf_(leaf) {}
@@ -21,7 +27,7 @@ class Accumulate final : public Node {
     Meta& meta = *meta_of(leaf_);
     const Replica* const replica = replica_of(leaf_);
     const auto listener = replica ? replica->parameter->listener() : nullptr;  // which runs hooks when all has come
-    if (gradients[0].defined()) {
+    if (gradients[0].defined() && takes_gradients(leaf_)) {
       Tensor gradient = gradients[0];
       if (!listener) meta.leaf_hooks.call_each([&](const auto& hook) { gradient = hooked(op, hook, gradient); });
       check(gradient);
@@ -89,6 +95,7 @@ Tensor gradient_place(int input) {
   if (!leaf) return {};
   const Replica* const replica = replica_of(*leaf);
   if (!replica || !meta_of(*leaf)->leaf_hooks.empty() || !running->in.brings_all(edge)) return {};
+  if (!takes_gradients(*leaf)) return {};
   return replica->parameter->gradient_place(*replica);
 }
 

@@ -90,6 +90,8 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   void check_sharded_in_place() const;
 
   // The sum.
+  /// Whether it gets gradients: the primary says it for all.
+  bool is_trained() const { return tensor(0).requires_grad(); }
   /// What is there will be added to, and summed.
   void begin_backward() { advance(GradientState::partial); }
   bool was_summed() const noexcept { return state_ == GradientState::summed || state_ == GradientState::sharded; }

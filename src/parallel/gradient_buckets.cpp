@@ -39,22 +39,26 @@ std::vector<std::vector<Tensor>> tensors_of(std::span<const std::shared_ptr<Buck
 
 }  // namespace
 
-void GradientBuckets::Impl::lay_out(std::span<const std::size_t> in_order) {
-  take_layout(lay_out_buckets(tensors_of(parameters), in_order, options, std::size_t(world.size())));
+void GradientBuckets::Impl::take_layout(BucketLayout layout) {
+  buckets.clear();
+  place(parameters, std::move(layout));
 }
 
-// Moves gradients there.
-void GradientBuckets::Impl::take_layout(BucketLayout layout) {
-  for (std::size_t e = 0; e < parameters.size(); ++e)
-    for (std::size_t d = 0; d < count(); ++d) parameters[e]->copy_gradient(d, layout.slots[e].memory[d]);
-  buckets.clear();
+// Moves the gradients of `which`, numbered one after the other, to buckets behind the present ones.
+void GradientBuckets::Impl::place(std::span<const std::shared_ptr<BucketedParameter>> which, BucketLayout layout) {
+  const NoGrad guard;
+  const std::size_t first = which[0]->entry(), present = buckets.size();
+  for (std::size_t e = 0; e < which.size(); ++e)
+    for (std::size_t d = 0; d < count(); ++d) which[e]->copy_gradient(d, layout.slots[e].memory[d]);
+  bucket_of.resize(std::max(bucket_of.size(), first + which.size()));
   for (BucketMemory& memory : layout.buckets) {
-    for (const std::size_t e : memory.entries) bucket_of[e] = buckets.size();
+    for (std::size_t& e : memory.entries) bucket_of[e += first] = buckets.size();
     static_cast<BucketMemory&>(buckets.emplace_back()) = std::move(memory);
   }
-  for (std::size_t e = 0; e < parameters.size(); ++e)
-    parameters[e]->set_slots(std::move(layout.slots[e].memory), layout.slots[e].shards);
-  for (GradientBucket& bucket : buckets) bucket.are_in_lockstep();
+  for (std::size_t e = 0; e < which.size(); ++e)
+    which[e]->set_slots(std::move(layout.slots[e].memory), layout.slots[e].shards);
+  for (std::size_t b = present; b < buckets.size(); ++b) buckets[b].are_in_lockstep();
+  owes_sums = true;
 }
 
 // Once, after the first backward: buckets in the order in which it came to the leaves. For a while that takes the
@@ -159,6 +163,7 @@ void GradientBuckets::Impl::release() {
   if (is_running)
     throw AutogradError("[DataParallel] expected replicas to be made after backward, got a call while it runs");
   if (std::ranges::any_of(devices, is_lost)) return drop();  // with it went what it had of the sums
+  if (parameters.empty()) return drop();
   detail::draining(devices, [this] {
     reconcile_all_gradients();
     sum_what_is_partial();
@@ -174,20 +179,57 @@ void GradientBuckets::Impl::drop() noexcept {
   for (const auto& parameter : parameters) parameter->release();
   parameters.clear();
   buckets.clear();
+  is_released = true;
 }
 
-void GradientBuckets::Impl::make_parameters(std::span<nn::ModuleBase* const> modules) {
-  std::vector<std::vector<Tensor>> tensors;
+// What gets a gradient and is none of `parameters`, each by device.
+std::vector<std::vector<Tensor>> GradientBuckets::Impl::others_in(std::span<nn::ModuleBase* const> modules) const {
+  std::vector<std::vector<Tensor>> others;
   for (nn::ModuleBase* const module : modules) {
     const Trainable found(*module);
-    tensors.resize(found.parameters.size());
-    for (std::size_t e = 0; e < found.parameters.size(); ++e) tensors[e].push_back(found.parameters[e]);
+    others.resize(found.parameters.size());
+    for (std::size_t e = 0; e < found.parameters.size(); ++e) others[e].push_back(found.parameters[e]);
   }
-  for (const std::vector<Tensor>& replicas : tensors)
+  std::erase_if(others, [this](const std::vector<Tensor>& replicas) {
+    const autograd::Replica* const own = autograd::replica_of(replicas[0]);
+    return own && own->parameter->listener().get() == this;
+  });
+  return others;
+}
+
+void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
+  const std::vector<std::vector<Tensor>> others = others_in(modules);
+  if (others.empty()) return;
+  for (const std::vector<Tensor>& replicas : others)
     if (const autograd::Replica* const former = autograd::replica_of(replicas[0]))
       if (const auto owner = std::dynamic_pointer_cast<Impl>(former->parameter->listener())) owner->release();
-  for (std::size_t e = 0; e < tensors.size(); ++e)
-    parameters.push_back(std::make_shared<BucketedParameter>(tensors[e], weak_from_this(), e, world, calls));
+  const std::scoped_lock lock(mutex);
+  if (is_running)
+    throw AutogradError(
+        "[DataParallel] expected forward with a parameter that was frozen before to come after backward, "
+        "got it while that runs");
+  if (!communicator) connect();
+  const std::size_t first = parameters.size();
+  std::vector<std::shared_ptr<BucketedParameter>> added;
+  for (const std::vector<Tensor>& replicas : others)
+    added.push_back(std::make_shared<BucketedParameter>(replicas, weak_from_this(), first + added.size(), world, calls));
+  std::vector<std::size_t> reversed(added.size());
+  std::iota(reversed.rbegin(), reversed.rend(), std::size_t(0));
+  place(added, lay_out_buckets(others, reversed, options, std::size_t(world.size())));
+  for (const auto& parameter : added) parameter->attach();
+  parameters.insert(parameters.end(), added.begin(), added.end());
+}
+
+// Streams and communicators, for the first parameters.
+void GradientBuckets::Impl::connect() {
+  streams.clear();
+  for (const Device& device : devices) streams.push_back(Stream::from_pool(device, StreamPriority::high));
+  if (!launcher) launcher.emplace(devices.front());
+  if (!is_alone()) {
+    own_devices.emplace(devices, World(), options.communicator);
+    use_elsewhere.emplace(world);
+  }
+  communicator.emplace(devices, world, options.communicator);
 }
 
 GradientBuckets::GradientBuckets() = default;
@@ -203,23 +245,7 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
   impl.share_without_pass = lone_share;
   impl.calls = calls;
   impl.summing = std::move(summing);
-  impl.make_parameters(modules);
-  if (impl.parameters.empty()) {
-    impl_.reset();
-    return;
-  }
-  for (const Device& device : devices) impl.streams.push_back(Stream::from_pool(device, StreamPriority::high));
-  impl.communicator.emplace(impl.devices, world, options.communicator);
-  impl.launcher.emplace(devices.front());
-  if (!impl.is_alone()) {
-    impl.own_devices.emplace(impl.devices, World(), options.communicator);
-    impl.use_elsewhere.emplace(world);
-  }
-  std::vector<std::size_t> reversed(impl.parameters.size());
-  std::iota(reversed.rbegin(), reversed.rend(), std::size_t(0));
-  impl.bucket_of.resize(impl.parameters.size());
-  impl.lay_out(reversed);
-  for (const auto& parameter : impl.parameters) parameter->attach();
+  impl.add(modules);
 }
 
 GradientBuckets::~GradientBuckets() {
@@ -248,10 +274,13 @@ GradientBuckets& GradientBuckets::operator=(GradientBuckets&& other) noexcept {
   return *this;
 }
 
+void GradientBuckets::add(std::span<nn::ModuleBase* const> modules) {
+  if (impl_) impl_->add(modules);
+}
 void GradientBuckets::release() {
   if (impl_) impl_->release();
 }
-bool GradientBuckets::are_current() const noexcept { return !impl_ || !impl_->parameters.empty(); }
+bool GradientBuckets::are_current() const noexcept { return !impl_ || !impl_->is_released; }
 std::size_t GradientBuckets::bucket_count() const noexcept { return impl_ ? impl_->buckets.size() : 0; }
 
 }  // namespace lockstep

@@ -7,8 +7,9 @@
 // 2. `launcher` alone enqueues what a backward sums, one bucket after the other: no device's thread stands still while
 //    NCCL takes a collective. What goes wrong there is thrown where the backward ends. It is given buckets from
 //    start_sums() to take_sums() only, and is done with them when either throws.
-// 3. Over several processes a backward that sums reduces every bucket in each of them, so that none waits for a process
-//    that has nothing to bring; the order of buckets is process 0's.
+// 3. Over several processes a backward that sums reduces the same buckets in each of them, so that none waits for a
+//    process that has nothing to bring: all, but for those of which nothing requires a gradient any more and nothing is
+//    left from before. The order of buckets is process 0's.
 // 4. While `is_running`, nobody but autograd's calls changes a gradient or a bucket.
 #pragma once
 
@@ -78,6 +79,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
 
   RankedMutex<LockRank::gradient_buckets> mutex;  // held for the whole of each use of all of this, but not by ready()
   bool is_running = false;
+  bool is_released = false;
   std::vector<std::size_t> order;  // in which backward comes to the primary's leaves
   bool has_order = false;          // a backward that sums has been
   bool is_observed = false;        // buckets follow that order, or could not; in all processes alike
@@ -90,6 +92,8 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   };
   std::vector<LookedAt> looked_at;
   bool keeps_graph_now = false;
+
+  bool owes_sums = false;  // something may be left to be summed, here or in another process
 
   std::atomic<bool> sums_now = false;  // the present backward sums; changed while no leaf can be ready
 
@@ -118,16 +122,19 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void reconcile(std::size_t entry) override;
   void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
   std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
+  void add(std::span<nn::ModuleBase* const> modules);
   /// Sums and gathers what is not whole, and makes the replicas stale.
   void release();
   /// Without that: what is not whole is dropped.
   void drop() noexcept;
 
   // What follows wants `mutex` to be held, but where nobody else knows of these buckets.
-  void make_parameters(std::span<nn::ModuleBase* const> modules);
+  std::vector<std::vector<Tensor>> others_in(std::span<nn::ModuleBase* const> modules) const;
+  void connect();
   void take_order(std::span<const autograd::Replica* const> leaves);
   void set_earlier_aside(std::span<const autograd::Replica* const> leaves, bool all);
   void start_sums(std::span<const autograd::Replica* const> leaves);
+  bool is_needed(const GradientBucket& bucket) const;
   void expect(std::span<const autograd::Replica* const> leaves);
   void end_others_if_incomplete();
   void take_sums();
@@ -135,8 +142,8 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<bool> used() const;
   void sum_what_is_partial();
   void all_gather_gradients(std::span<BucketedParameter* const> which);
-  void lay_out(std::span<const std::size_t> in_order);
   void take_layout(BucketLayout layout);
+  void place(std::span<const std::shared_ptr<BucketedParameter>> which, BucketLayout layout);
   void observe();
   bool agree_on_order();
   bool all_have(bool is_there, const char* what) const;

@@ -42,9 +42,11 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   const bool sums = !keeps_graph && (*summing || !looked_at.empty());
   if (sums && !is_observed && has_order) observe();
   if (sums && !is_observed) take_order(leaves);
-  for (const Replica* const leaf : leaves) parameter_of(*leaf).begin_backward();
+  for (const Replica* const leaf : leaves)
+    if (parameter_of(*leaf).is_trained()) parameter_of(*leaf).begin_backward();
   if (sums) start_sums(leaves);
   is_put_off = !sums && !is_alone();
+  owes_sums = owes_sums || !sums;
   sums_now = sums;
   keeps_graph_now = keeps_graph;
   is_running = true;
@@ -57,7 +59,8 @@ void GradientBuckets::Impl::set_earlier_aside(std::span<const Replica* const> le
   std::vector<bool> reached(parameters.size(), !is_alone());
   for (const Replica* const leaf : leaves) reached[parameter_of(*leaf).entry()] = true;
   for (std::size_t e = 0; e < parameters.size(); ++e)
-    if (reached[e] && (all || is_looked_at(*parameters[e]))) looked_at.push_back({parameters[e], {}});
+    if (reached[e] && parameters[e]->is_trained() && (all || is_looked_at(*parameters[e])))
+      looked_at.push_back({parameters[e], {}});
   if (!looked_at.empty()) sum_what_is_partial();
   std::vector<BucketedParameter*> sharded;
   for (const LookedAt& each : looked_at)
@@ -86,6 +89,15 @@ void GradientBuckets::Impl::start_sums(std::span<const Replica* const> leaves) {
   }
 }
 
+// Whether some gradient is to be summed. Other processes may have some of what this one has none of.
+bool GradientBuckets::Impl::is_needed(const GradientBucket& bucket) const {
+  if (owes_sums && !is_alone()) return true;
+  return std::ranges::any_of(bucket.entries, [this](std::size_t e) {
+    const bool is_partial = parameters[e]->state() == GradientState::partial;
+    return is_partial || (!is_alone() && parameters[e]->is_trained());
+  });
+}
+
 // Counts what each bucket waits for, and launches those that wait for nothing.
 void GradientBuckets::Impl::expect(std::span<const Replica* const> leaves) {
   next_bucket = 0;
@@ -93,9 +105,7 @@ void GradientBuckets::Impl::expect(std::span<const Replica* const> leaves) {
     bucket.arrivals.clear();
     bucket.arrivals.resize(count());
     *bucket.devices_left = count();
-    bucket.is_needed = !is_alone() || std::ranges::any_of(bucket.entries, [&](std::size_t e) {
-      return parameters[e]->state() == GradientState::partial;
-    });
+    bucket.is_needed = is_needed(bucket);
     bucket.is_complete = !bucket.is_needed;
     bucket.is_reduced = false;
     // It is reduced as a whole: what was summed before is a part again.
@@ -260,7 +270,11 @@ void GradientBuckets::Impl::end_others_if_incomplete() {
 
 void GradientBuckets::Impl::take_sums() {
   const std::exception_ptr failure = await_launches();
-  if (!failure) return take_what_was_reduced();
+  if (!failure) {
+    take_what_was_reduced();
+    owes_sums = false;
+    return;
+  }
   try {
     take_what_was_reduced();
   } catch (...) {  // follows from the first failure

@@ -136,7 +136,11 @@ std::optional<ScatterOptions> ReplicaSet::scatter_as_one_process(const ProcessPa
 }
 
 std::vector<nn::ModuleBase*> ReplicaSet::ready(std::size_t count) {
-  if (!is_alone() && !(buckets_.are_current() && sync_.update(*module_))) make_replicas();
+  if (!is_alone()) {
+    const ReplicaFit fit = buckets_.are_current() ? sync_.update(*module_) : ReplicaFit::none;
+    if (fit == ReplicaFit::none) make_replicas();
+    if (fit == ReplicaFit::all_but_gradients) buckets_.add(modules(devices_.size()));
+  }
   return modules(count);
 }
 

@@ -6,6 +6,7 @@
 
 #include <lockstep/autograd/grad_mode.h>
 
+#include "autograd/meta.h"
 #include "core/text.h"
 #include "parallel/in_lockstep.h"
 #include "parallel/replica_sync.h"
@@ -80,6 +81,7 @@ void ReplicaSync::Impl::update(const Inventory& primary) {
       const Inventory::Item& item = primary.states[k];
       const nn::State& source = *item.state;
       nn::State& target = *own.states[k].state;
+      if (target.requires_grad() != source.requires_grad()) target.requires_grad_(source.requires_grad());
       if (!is_current(primary, replica, k)) {
         if (item.keeps_lockstep()) {
           bring_in_lockstep(source, target);
@@ -108,9 +110,9 @@ bool ReplicaSync::Impl::fits(const Inventory& primary) const {
                          [](const nn::ModuleBase* a, const nn::ModuleBase* b) { return typeid(*a) == typeid(*b); });
   for (std::size_t k = 0; same && k < primary.states.size(); ++k) {
     const nn::State &a = *primary.states[k].state, &b = *replica.states[k].state;
-    same = a.sizes() == b.sizes() && a.dtype() == b.dtype() && a.requires_grad() == b.requires_grad();
+    same = a.sizes() == b.sizes() && a.dtype() == b.dtype();
     // Gradients of another parameter in its place would not be summed.
-    same = same && (!a.requires_grad() || a.is_same(trained[k]));
+    same = same && (!a.requires_grad() || !trained[k].defined() || a.is_same(trained[k]));
   }
   return same;
 }
@@ -151,12 +153,19 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
   impl.begin_pass(inventory);
 }
 
-bool ReplicaSync::update(nn::ModuleBase& primary) {
+ReplicaFit ReplicaSync::update(nn::ModuleBase& primary) {
   const Inventory now(primary);
-  if (!impl_->is_set || !impl_->fits(now)) return false;
+  if (!impl_->is_set || !impl_->fits(now)) return ReplicaFit::none;
   impl_->update(now);
   impl_->begin_pass(now);
-  return true;
+  ReplicaFit fit = ReplicaFit::all;
+  for (std::size_t k = 0; k < now.states.size(); ++k) {
+    const nn::State& state = *now.states[k].state;
+    if (!state.requires_grad()) continue;
+    impl_->trained[k] = state;
+    if (!autograd::replica_of(state)) fit = ReplicaFit::all_but_gradients;
+  }
+  return fit;
 }
 
 void ReplicaSync::fail_pass() noexcept {

@@ -136,7 +136,8 @@ TEST(GradientSums, AfterReplicasCouldNotBeMade) {
       SimulatedDevices devices({.count = 3});
       DataParallel model{Pair()};
       model(rows(6));
-      model.module().a.weight.requires_grad_(false);  // the next forward makes new replicas
+      // Another parameter in its place: the next forward makes new replicas.
+      model.module().a.weight = nn::Parameter(model.module().a.weight.detach().clone());
       devices.fault().fail_allocation({.device = device, .nth = nth});
       bool failed = false;
       try {

@@ -67,8 +67,8 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
 /// InvalidArgument.
 ///
 /// Backward sums the replicas' gradients while it runs (GradientBuckets), so that gradients equal those of the whole
-/// batch; optimizers take the same step on every replica. On more than one device
-/// forward may not change a parameter that requires a gradient: InvalidArgument names it.
+/// batch; optimizers take the same step on every replica. Parameters may be frozen and thawed between passes. On more
+/// than one device forward may not change a parameter that requires a gradient: InvalidArgument names it.
 ///
 /// With a world of several processes, each makes the model (it gets process 0's parameters), and calls it, backward
 /// and the optimizer in the same order, each with its own rows of the batch (data::LoaderOptions::share). Gradients are

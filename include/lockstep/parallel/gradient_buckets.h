@@ -56,6 +56,11 @@ class LOCKSTEP_API GradientBuckets {
   GradientBuckets(GradientBuckets&&) noexcept;
   GradientBuckets& operator=(GradientBuckets&&) noexcept;  ///< What this held is released.
 
+  /// Takes in what requires a gradient in these modules, and did not when the buckets were made: it gets buckets of its
+  /// own, behind the others. All processes do, of the same parameters. Throws AutogradError during a backward, and
+  /// OutOfMemory: then nothing has changed.
+  void add(std::span<nn::ModuleBase* const> modules);
+
   /// Before other replicas take the place of these: sums what is not summed. A backward through a graph of these throws
   /// AutogradError from then on, since their gradients could not be summed. Throws the errors of the sum. Where a
   /// device was lost, what was not summed is dropped.

@@ -43,8 +43,15 @@ std::vector<M> replicate(const M& module, std::span<const Device> devices) {
   return replicas;
 }
 
+/// What of a module its replicas still stand for.
+enum class ReplicaFit : std::uint8_t {
+  none,               ///< Its structure is another one now: replicas have to be made anew.
+  all_but_gradients,  ///< Some parameter or buffer requires a gradient, and nothing sums that yet.
+  all,
+};
+
 /// Copies what has changed from a module to its replicas: parameters and buffers that are not in lockstep any more,
-/// settings listed in members(), and training mode. A parameter is in lockstep as
+/// which of them require a gradient, settings listed in members(), and training mode. A parameter is in lockstep as
 /// long as it changes on all devices together, as optimizers change it.
 class LOCKSTEP_API ReplicaSync {
  public:
@@ -58,8 +65,8 @@ class LOCKSTEP_API ReplicaSync {
   static void check_placement(nn::ModuleBase& module, Device device);
   /// Takes `replicas` as fresh copies of `primary`.
   void reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas);
-  /// False if the structure is not that of the replicas any more: then they have to be made anew.
-  bool update(nn::ModuleBase& primary);
+  /// Copies nothing where the answer is `none`.
+  ReplicaFit update(nn::ModuleBase& primary);
   /// After a pass of as many replicas as there are `rows`, the primary among them, which had so many rows each, of
   /// `all_rows` in all processes: brings buffers, and parameters that require no gradient, to what nn::BufferSync says.
   /// All processes call it. Throws InvalidArgument naming a parameter that requires a gradient and that forward has
