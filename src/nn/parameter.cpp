@@ -18,6 +18,13 @@ void require_gradient(Tensor& tensor) {
   autograd::make_meta(tensor).is_parameter = true;
 }
 
+void check_trained(const char* op, const Tensor& value) {
+  if (!is_floating(value.dtype()))
+    throw DTypeError(text("[", op, "] expected a floating dtype for a parameter that is trained, got ", value.dtype(),
+                          " of shape ", value.sizes(),
+                          ": make it of floating numbers (2.0, not 2), or say .requires_grad = false"));
+}
+
 Tensor copy_of(const Tensor& tensor) {
   if (!tensor.defined()) return {};
   const CopyTarget* const target = context().copy_target;
@@ -34,7 +41,9 @@ CopyTo::CopyTo(Device device, CopyAs as)
 CopyTo::~CopyTo() { context().copy_target = outer_; }
 
 State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
-  if (requires_grad && is_floating(dtype())) require_gradient(*this);
+  if (!requires_grad) return;
+  check_trained("Parameter", value);
+  require_gradient(*this);
 }
 
 State::State(const State& other) : Tensor(copy_of(other)) {}
@@ -58,6 +67,7 @@ void State::reset(const Tensor& value) {
   if (!is_leaf())
     throw AutogradError(text("[reset] expected a leaf, got a replica's tensor of shape ", sizes(),
                              ", to which gradients of the module go back: change the module, and replicate it again"));
+  if (requires_grad()) check_trained("reset", value);
   autograd::check_idle("reset", *this);
   const Tensor source = value.detach();
   TensorImpl& own = *impl();
@@ -86,8 +96,9 @@ Parameter Parameter::lazy(const Shape& sizes) {
 
 void Parameter::reset(const Tensor& value) {
   const bool fresh = !defined();
+  if (fresh) check_trained("reset", value);
   State::reset(value);
-  if (fresh && is_floating(dtype())) require_gradient(*this);
+  if (fresh) require_gradient(*this);
 }
 
 void State::place(Device device) {

@@ -15,13 +15,36 @@
 namespace lockstep {
 namespace {
 
+using testing::thrown;
 using testing::values;
 
-TEST(Parameter, RequiresAGradientIfFloating) {
+TEST(Parameter, RequiresAGradientUnlessToldOtherwise) {
   EXPECT_TRUE(nn::Parameter(ones({2})).requires_grad());
-  EXPECT_FALSE(nn::Parameter(tensor({1, 2})).requires_grad());
+  EXPECT_FALSE(nn::Parameter(ones({2}), {.requires_grad = false}).requires_grad());
   EXPECT_FALSE(nn::Buffer(ones({2})).requires_grad());
   EXPECT_FALSE(nn::Parameter().defined());
+}
+
+TEST(Parameter, OfIntegersIsRefusedUnlessItIsNotTrained) {
+  EXPECT_EQ(thrown<DTypeError>([] { const nn::Parameter w{full({1}, 2)}; }),
+            "[Parameter] expected a floating dtype for a parameter that is trained, got int64 of shape [1]: make it of "
+            "floating numbers (2.0, not 2), or say .requires_grad = false");
+  EXPECT_THROW(nn::Parameter(tensor({true, false})), DTypeError);
+  const nn::Parameter counts(tensor({1, 2}), {.requires_grad = false});
+  EXPECT_FALSE(counts.requires_grad());
+  EXPECT_FALSE(copy(counts).requires_grad());
+}
+
+TEST(Parameter, DoesNotBecomeIntegersWhileItIsTrained) {
+  nn::Parameter trained(full({2}, 3.)), frozen(full({2}, 3.), {.requires_grad = false}), lazy = nn::Parameter::lazy({2});
+  EXPECT_THROW(trained.reset(tensor({1, 2})), DTypeError);
+  EXPECT_THROW(trained.convert(kInt64), DTypeError);
+  EXPECT_THROW(lazy.reset(tensor({1, 2})), DTypeError);
+  EXPECT_FALSE(lazy.defined());
+  EXPECT_EQ(values(trained), (std::vector<double>{3, 3}));
+  EXPECT_TRUE(trained.requires_grad());
+  frozen.convert(kInt64);
+  EXPECT_EQ(frozen.dtype(), kInt64);
 }
 
 TEST(Parameter, IsALeafWhateverItIsMadeOf) {

@@ -17,9 +17,10 @@ class LOCKSTEP_API State : public Tensor {
  public:
   /// Moves the elements to a device or dtype in place; a gradient moves along.
   void place(Device device);
-  void convert(DType dtype);  ///< To another dtype, in place.
+  void convert(DType dtype);  ///< To another dtype, in place. Throws as reset().
   /// Takes over the array of `value`, which may have another shape, dtype and device. An accumulated gradient is
-  /// dropped. If nothing was held, holds `value` itself. Throws AutogradError for a replica's, which is no leaf.
+  /// dropped. If nothing was held, holds `value` itself. Throws AutogradError for a replica's, which is no leaf, and
+  /// DTypeError for integers in the place of what requires a gradient.
   void reset(const Tensor& value);
 
  protected:
@@ -34,17 +35,22 @@ class LOCKSTEP_API State : public Tensor {
   ~State() = default;
 };
 
-/// A tensor that training changes: requires a gradient if floating.
+struct ParameterOptions {
+  bool requires_grad = true;  ///< Is trained. False for a parameter that is not, of any dtype.
+};
+
+/// A tensor that training changes: requires a gradient unless told otherwise.
 class LOCKSTEP_API Parameter : public State {
  public:
   Parameter() = default;  ///< Undefined: a lazy module has not seen its first batch.
-  explicit Parameter(const Tensor& value) : State(value, true) {}
+  /// Throws DTypeError for a parameter that is to be trained, and is not floating: full({1}, 2) has integers.
+  explicit Parameter(const Tensor& value, const ParameterOptions& options = {}) : State(value, options.requires_grad) {}
   LOCKSTEP_COPIED_IF_ASKED(Parameter);
   /// Undefined, and to get these sizes, where -1 stands for any: a state dict with others is refused.
   static Parameter lazy(const Shape& sizes);
   /// What it waits for, if it has no shape yet.
   const std::optional<Shape>& lazy_sizes() const noexcept { return lazy_sizes_; }
-  /// As State's; what had no shape yet requires a gradient if floating.
+  /// As State's; what had no shape yet requires a gradient.
   void reset(const Tensor& value);
 
  private:
