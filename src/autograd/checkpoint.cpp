@@ -1,18 +1,24 @@
 #include <lockstep/autograd/checkpoint.h>
 
+#include <algorithm>
+#include <ranges>
 #include <string>
 
 #include <lockstep/autograd/autocast.h>
 #include <lockstep/autograd/grad_mode.h>
 
+#include "autograd/meta.h"
 #include "autograd/record.h"
 #include "autograd/tape.h"
 #include "core/text.h"
 #include "runtime/device_thread.h"
+#include "tensor/copy.h"
 
 namespace lockstep {
 namespace autograd {
 namespace {
+
+std::atomic<std::uint64_t> numbers = 0;  // of all checkpoints so far
 
 template <class T>
 std::optional<T> value_of(const T* pointer) {
@@ -28,6 +34,16 @@ class EndNode final : public Node {
  public:
   explicit EndNode(const Tensor& tensor) : Node("Checkpoint", tensor.device()) {}
   Gradients backward(const Gradients&) override { return {}; }
+};
+
+// A copy of a tensor that will change.
+class Kept final : public Dropped {
+ public:
+  explicit Kept(Tensor tensor) : tensor_(std::move(tensor)) {}
+  Tensor get() override { return tensor_; }
+
+ private:
+  const Tensor tensor_;
 };
 
 // Operations on it are recorded as in the first run, also where an outer checkpoint made it again without its graph.
@@ -46,17 +62,13 @@ class Tape::Refill final : public SaveListener {
 
   std::shared_ptr<Dropped> saves(const Tensor& tensor) override {
     const std::size_t at = next_++;
-    if (at >= tape_.entries_.size()) return nullptr;
-    const std::shared_ptr<Entry> entry = tape_.entries_[at].lock();
-    if (!entry) return nullptr;
-    if (entry->sizes != tensor.sizes() || entry->dtype != tensor.dtype())
-      throw AutogradError(text("[checkpoint] expected the function to do the same again, got a saved tensor ", at,
-                               " of ", tensor.sizes(), ' ', tensor.dtype(), " where it saved ", entry->sizes, ' ',
-                               entry->dtype, " before"));
-    entry->tensor = connected_ ? tensor : tensor.detach();
-    entry->connected = connected_;
-    return nullptr;
+    if (!tape_.has_changed(tensor)) return refill(at, tensor), nullptr;
+    const Tensor copy = tensor.clone();
+    refill(at, copy);
+    return std::make_shared<Kept>(copy);
   }
+
+  void changes(const Tensor&) override {}
 
   void finish() const {
     if (next_ != tape_.entries_.size())
@@ -65,6 +77,18 @@ class Tape::Refill final : public SaveListener {
   }
 
  private:
+  void refill(std::size_t at, const Tensor& tensor) const {
+    if (at >= tape_.entries_.size()) return;
+    const std::shared_ptr<Entry> entry = tape_.entries_[at].lock();
+    if (!entry) return;
+    if (entry->sizes != tensor.sizes() || entry->dtype != tensor.dtype())
+      throw AutogradError(text("[checkpoint] expected the function to do the same again, got a saved tensor ", at,
+                               " of ", tensor.sizes(), ' ', tensor.dtype(), " where it saved ", entry->sizes, ' ',
+                               entry->dtype, " before"));
+    entry->tensor = connected_ ? tensor : tensor.detach();
+    entry->connected = connected_;
+  }
+
   const Tape& tape_;
   const bool connected_;
   std::size_t next_ = 0;
@@ -72,6 +96,9 @@ class Tape::Refill final : public SaveListener {
 
 Tape::Tape(std::span<const Tensor> inputs, Again again)
     : again_(std::move(again)),
+      number_(++numbers),
+      outer_(context().save_listener),
+      outer_number_(context().checkpoint),
       streams_(context().streams),
       random_(current_generator()),
       batch_random_(value_of(context().batch_generator)),
@@ -89,6 +116,46 @@ std::shared_ptr<Dropped> Tape::saves(const Tensor& tensor) {
   entry->dtype = tensor.dtype();
   entries_.push_back(entry);
   return entry;
+}
+
+void Tape::changes(const Tensor& target) {
+  if (outer_) outer_->changes(target);
+  const TensorImpl& impl = *target.impl();
+  const Meta* const meta = meta_of(target);
+  if (impl.storage->checkpoint >= number_ || (meta && meta->grad_fn)) return;
+  const auto is_known = [&](const Values& values) {
+    const TensorImpl& other = *values.target.impl();
+    return other.storage == impl.storage && other.offset == impl.offset && other.dtype == impl.dtype &&
+           other.sizes == impl.sizes && other.strides == impl.strides;
+  };
+  if (std::ranges::none_of(before_, is_known)) before_.push_back(values_of(target));
+}
+
+bool Tape::has_changed(const Tensor& tensor) const {
+  return std::ranges::any_of(before_,
+                             [&](const Values& each) { return each.target.impl()->storage == tensor.impl()->storage; });
+}
+
+void Tape::begin() {
+  context().save_listener = this;
+  context().checkpoint = number_;
+}
+
+void Tape::end() {
+  context().save_listener = outer_;
+  context().checkpoint = outer_number_;
+}
+
+Tape::Values Tape::values_of(const Tensor& target) {
+  return {target.detach(), copied(target, *target.impl()->storage->device, target.dtype()), target.version()};
+}
+
+// In the reverse order, since parts may overlap. Not as changes, since versions come back too.
+void Tape::restore(const std::vector<Values>& all) {
+  for (const Values& each : std::views::reverse(all)) {
+    copy_values(each.target, each.copy);
+    each.target.impl()->storage->version = each.version;
+  }
 }
 
 Tensor Tape::tensor_of(Entry& entry) {
@@ -121,13 +188,22 @@ void Tape::run_again(bool connected) {
                   .batch_generator = address_of(batch_random),
                   .replica = replica_,
                   .step_values = context().step_values,
-                  .checkpointed = CheckpointedRun::again,
+                  .checkpoint = number_,
                   .save_listener = &refill,
                   .printed = &printed};
   const ContextScope scope(same);
   std::optional<Autocast> region;
   if (autocast_) region.emplace(*autocast_);
-  again_(inputs);
+  std::vector<Values> now;
+  for (const Values& each : before_) now.push_back(values_of(each.target));
+  restore(before_);
+  try {
+    again_(inputs);
+  } catch (...) {
+    restore(now);
+    throw;
+  }
+  restore(now);
   refill.finish();
 }
 
@@ -136,17 +212,13 @@ void Tape::run_again(bool connected) {
 namespace detail {
 
 CheckpointedScope::CheckpointedScope(std::vector<Tensor> inputs, std::function<void(std::span<const Tensor>)> again) {
-  Context& here = context();
-  if (!here.recording) return;
+  if (!context().recording) return;
   tape_ = std::make_shared<autograd::Tape>(inputs, std::move(again));
-  outer_ = std::exchange(here.save_listener, tape_.get());
-  if (here.checkpointed == CheckpointedRun::none) here.checkpointed = CheckpointedRun::first;
+  tape_->begin();
 }
 
 CheckpointedScope::~CheckpointedScope() {
-  if (!tape_) return;
-  context().save_listener = outer_;
-  if (!outer_) context().checkpointed = CheckpointedRun::none;
+  if (tape_) tape_->end();
 }
 
 }  // namespace detail

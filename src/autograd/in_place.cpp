@@ -1,9 +1,15 @@
 #include "autograd/in_place.h"
 
+#include "autograd/saved.h"
+#include "core/context.h"
 #include "core/text.h"
 #include "tensor/overlap.h"
 
 namespace lockstep::autograd {
+
+void about_to_change(const Tensor& target) {
+  if (SaveListener* const listener = context().save_listener) listener->changes(target);
+}
 
 void check_recorded_in_place(const char* op, const Tensor& target) {
   if (needs_grad(target) && !meta_of(target)->grad_fn)

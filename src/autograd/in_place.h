@@ -7,6 +7,9 @@
 
 namespace lockstep::autograd {
 
+/// What checkpoint() has to know before a change in place. check_in_place() tells it.
+void about_to_change(const Tensor& target);
+
 void check_recorded_in_place(const char* op, const Tensor& target);
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input);
 
@@ -28,6 +31,7 @@ void check_in_place(const char* op, const Tensor& target, const Tensors&... inpu
   }
   if (records(target, inputs...)) check_recorded_in_place(op, target);
   wait_for_copies_from(own);
+  about_to_change(target);
 }
 
 }  // namespace lockstep::autograd

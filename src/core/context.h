@@ -26,9 +26,6 @@ class ForwardObserver;
 struct CopyTarget;
 }  // namespace nn
 
-/// A function whose intermediate results are dropped and computed again by backward: which of its runs this is.
-enum class CheckpointedRun : std::uint8_t { none, first, again };
-
 /// A plain value that owns nothing. Upper layers own what it points to.
 struct Context {
   static constexpr std::size_t kMostDevices = 64;
@@ -45,7 +42,7 @@ struct Context {
   std::size_t replica = 0;                              ///< Which of them this is.
   autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in 16 bits; null: they are not.
   StepValues* step_values = nullptr;                    ///< Of the step that is being captured; null: none is.
-  CheckpointedRun checkpointed = CheckpointedRun::none;
+  std::uint64_t checkpoint = 0;  ///< Number of the innermost checkpoint() whose function runs; 0: none.
   autograd::SaveListener* save_listener = nullptr;  ///< Hears of what is saved for backward.
   nn::ForwardObserver* forward_observer = nullptr;  ///< Hears of each module's call.
   std::string* printed = nullptr;                   ///< Keeps what is printed; null: standard output.

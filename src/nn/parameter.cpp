@@ -41,6 +41,7 @@ CopyTo::CopyTo(Device device, CopyAs as)
 CopyTo::~CopyTo() { context().copy_target = outer_; }
 
 State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
+  impl()->storage->checkpoint = 0;  // a lazy module's, which outlives the function that made it
   if (!requires_grad) return;
   check_trained("Parameter", value);
   require_gradient(*this);

@@ -118,8 +118,8 @@ void RecurrentStack::check_state(const char* what, const Tensor& state, std::int
         text("[", name(), "] expected an initial ", what, " of shape ", expected, ", got ", state.sizes()));
 }
 
-// An element is dropped or not by its sequence's place in the whole batch and by its step: for any number of devices, and
-// however the other sequences of its shard are sorted and padded.
+// An element is dropped or not by its sequence's place in the whole batch and by its step: for any number of devices,
+// and however the other sequences of its shard are sorted and padded.
 Tensor RecurrentStack::dropped(const Tensor& data, const Layout& layout, double p) {
   const std::int64_t batch = layout.sizes.front(), steps = std::int64_t(layout.sizes.size()), width = data.size(1);
   const BatchDim second(1);

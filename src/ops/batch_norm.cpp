@@ -5,6 +5,7 @@
 #include <lockstep/ops/unary.h>
 #include <lockstep/tensor/batch_shard.h>
 
+#include "autograd/in_place.h"
 #include "autograd/record.h"
 #include "ops/affine.h"
 #include "ops/autocast.h"
@@ -254,9 +255,7 @@ Tensor normalized_by(const Tensor& x, const Tensor& mean_of, const Tensor& varia
 }
 
 // Whether a kernel can move these running statistics.
-bool move_on_the_way(const Tensor& running) {
-  return !running.defined() || (running.is_contiguous() && context().checkpointed != CheckpointedRun::again);
-}
+bool move_on_the_way(const Tensor& running) { return !running.defined() || running.is_contiguous(); }
 
 }  // namespace
 
@@ -286,7 +285,7 @@ Shape all_but_channels(int rank) {
 }
 
 void update_running(const Tensor& running, const Tensor& now, double factor, double momentum) {
-  if (!running.defined() || context().checkpointed == CheckpointedRun::again) return;
+  if (!running.defined()) return;
   Tensor target = running;
   target.mul_(1 - momentum).add_(now.reshape(target.sizes()), factor * momentum);
 }
@@ -315,6 +314,8 @@ Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& run
   if (count == 0) return affine(x, per_channel(weight, rank), per_channel(bias, rank));
   Statistics statistics;
   if (launches_grids(x) && move_on_the_way(running_mean) && move_on_the_way(running_variance)) {
+    for (const Tensor* running : {&running_mean, &running_variance})
+      if (running->defined()) autograd::about_to_change(*running);
     Tensor y =
         normalize_batch(x, weight, bias, options.eps, statistics, {running_mean, running_variance, options.momentum});
     for (const Tensor* running : {&running_mean, &running_variance})

@@ -167,7 +167,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
                        .replica = i,
                        .autocast = caller.autocast,
                        .step_values = caller.step_values,
-                       .checkpointed = caller.checkpointed,
+                       .checkpoint = caller.checkpoint,
                        .printed = &printed[i]};
     try {
       const ContextScope own(replica);

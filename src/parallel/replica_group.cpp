@@ -219,7 +219,7 @@ void add_up(const std::string& what, const std::shared_ptr<ReplicaGroup>& group,
 }
 
 Contribution summed(const std::string& what, Contribution mine) {
-  if (context().checkpointed != CheckpointedRun::none)
+  if (context().checkpoint != 0)
     throw InvalidArgument(text("[", kOp,
                                "] expected to be called outside of checkpoint(), got a call from inside one: "
                                "the other replicas would not take part in its second run"));

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "core/context.h"
 #include "core/text.h"
 #include "runtime/pinned_allocator.h"
 #include "tensor/copy.h"
@@ -26,6 +27,7 @@ Storage* Storage::make(DeviceState& device, std::size_t bytes) {
   storage->device = &device;
   storage->stream_id = stream.id;
   storage->bytes = bytes;
+  storage->checkpoint = context().checkpoint;
   storage->allocation = device.allocator.allocate(bytes, stream);
   if (bytes == 0) ++device.empty_storages;
   return storage.release();

@@ -25,6 +25,7 @@ struct Storage {
   PinnedBlock* pinned = nullptr;           ///< Page-locked memory, which is not the CPU's allocator's.
   std::shared_ptr<void> borrowed;          ///< Memory that is not the allocator's: given back when this goes.
   std::atomic<std::uint64_t> version = 0;  ///< Changes in place so far, through any view.
+  std::uint64_t checkpoint = 0;            ///< In whose function it was made; 0: in none, or as a module's state.
 
   /// Uses the current stream of the device. Throws OutOfMemory.
   static Storage* make(DeviceState& device, std::size_t bytes);

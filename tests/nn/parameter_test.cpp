@@ -36,7 +36,8 @@ TEST(Parameter, OfIntegersIsRefusedUnlessItIsNotTrained) {
 }
 
 TEST(Parameter, DoesNotBecomeIntegersWhileItIsTrained) {
-  nn::Parameter trained(full({2}, 3.)), frozen(full({2}, 3.), {.requires_grad = false}), lazy = nn::Parameter::lazy({2});
+  nn::Parameter trained(full({2}, 3.)), frozen(full({2}, 3.), {.requires_grad = false}),
+      lazy = nn::Parameter::lazy({2});
   EXPECT_THROW(trained.reset(tensor({1, 2})), DTypeError);
   EXPECT_THROW(trained.convert(kInt64), DTypeError);
   EXPECT_THROW(lazy.reset(tensor({1, 2})), DTypeError);

@@ -1,5 +1,5 @@
-// An error that a device finds after the call has returned belongs to that call: it is thrown once, with the failures of
-// the other devices attached, and the next call starts clean.
+// An error that a device finds after the call has returned belongs to that call: it is thrown once, with the failures
+// of the other devices attached, and the next call starts clean.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -112,8 +112,7 @@ TEST_P(AsynchronousErrors, OneBadBatchOfReplicasThatSumFailsAlone) {
         floats(model(index));
       } catch (const Error& error) {
         failed.push_back(batch);
-        EXPECT_NE(std::string(error.what()).find("[embedding] expected indices from 0 to 9, got 10"),
-                  std::string::npos)
+        EXPECT_NE(std::string(error.what()).find("[embedding] expected indices from 0 to 9, got 10"), std::string::npos)
             << error.what();
       }
     }

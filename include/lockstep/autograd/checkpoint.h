@@ -17,7 +17,6 @@
 namespace lockstep {
 
 namespace autograd {
-class SaveListener;
 class Tape;
 }  // namespace autograd
 
@@ -32,7 +31,6 @@ class LOCKSTEP_API CheckpointedScope {
 
  private:
   std::shared_ptr<autograd::Tape> tape_;  // null where nothing is recorded
-  autograd::SaveListener* outer_ = nullptr;
 };
 }  // namespace detail
 
@@ -42,10 +40,12 @@ class LOCKSTEP_API CheckpointedScope {
 ///   h = checkpoint([&](const Tensor& x) { return block(x); }, h);
 ///
 /// The second run draws the same random numbers and sees the same part of the batch and the same autocast region. It
-/// leaves running statistics of batch norms alone and prints nothing. The function must do the same again: backward
-/// throws AutogradError where it saves something else. What it captures is kept, so tensors that should be dropped are
-/// to be given as inputs. Inside of a pass of several replicas, sum_over_replicas() (and SyncBatchNorm) throw
-/// InvalidArgument in the function, since the other replicas would not take part in the second run.
+/// begins with the tensors that the function changes in place (running statistics, other buffers) as the first run
+/// found them, and ends with those that it found itself, so they change once. It prints nothing. The function must do
+/// the same again: backward throws AutogradError where it saves something else. What it captures is kept, so tensors
+/// that should be dropped are to be given as inputs. Inside of a pass of several replicas, sum_over_replicas() (and
+/// SyncBatchNorm) throw InvalidArgument in the function, since the other replicas would not take part in the second
+/// run.
 template <class F, std::convertible_to<Tensor>... Inputs>
 requires std::invocable<F&, const Inputs&...>
 auto checkpoint(F function, const Inputs&... inputs) {

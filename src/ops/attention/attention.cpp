@@ -189,13 +189,12 @@ Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, cons
   const Shape all = lead.sizes(lead.heads, with_heads);
   const Shape scores = joined(all, query.size(-2), key.size(-2));
   const std::int64_t features = query.size(-1);
-  const AttentionInputs inputs = {
-      four(query, lead, lead.heads, with_heads),
-      four(key, lead, lead.groups, with_heads),
-      four(value, lead, lead.groups, with_heads),
-      added(options.mask, lead, with_heads, scores, query.dtype()),
-      options.scale.value_or(features > 0 ? 1 / std::sqrt(double(features)) : 1),
-      options.is_causal};
+  const AttentionInputs inputs = {four(query, lead, lead.heads, with_heads),
+                                  four(key, lead, lead.groups, with_heads),
+                                  four(value, lead, lead.groups, with_heads),
+                                  added(options.mask, lead, with_heads, scores, query.dtype()),
+                                  options.scale.value_or(features > 0 ? 1 / std::sqrt(double(features)) : 1),
+                                  options.is_causal};
   return attention(inputs, options.dropout, scores).reshape(joined(all, query.size(-2), value.size(-1)));
 }
 

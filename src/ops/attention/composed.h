@@ -17,8 +17,8 @@ struct AttentionInputs {
 /// no copy.
 Tensor by_position(const Tensor& like, const Shape& sizes);
 
-/// [N, H, L, F]. Differentiable to any order, in the mask too. `scores`: the sizes that the caller sees of [N, H, L, S],
-/// which say what dropout() counts as the batch.
+/// [N, H, L, F]. Differentiable to any order, in the mask too. `scores`: the sizes that the caller sees of [N, H, L,
+/// S], which say what dropout() counts as the batch.
 Tensor composed_attention(const AttentionInputs& inputs, double dropout, const Shape& scores);
 
 struct AttentionGradients {
