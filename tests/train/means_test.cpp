@@ -128,6 +128,19 @@ TEST(Means, OfBatchesAreWeightedByTheirSizesAlongTheDimensionThatIsScattered) {
                       kMse);
 }
 
+TEST(Means, ArePredictedFromOutputsJoinedAlongTheDimensionThatIsScattered) {
+  const SimulatedDevices devices({.count = 2});
+  nn::Linear net(3, 1);
+  std::vector<Tensor> batches = {randn({4, 3, 3}), randn({4, 3, 3})};
+  const std::vector<float> expected = net(cat(batches, 1)).detach().to_vector<float>();
+  for (const int gpus : {0, 2}) {
+    const Trainer trainer({.num_gpus = gpus, .progress = kSilent, .parallel = {.scatter = {.dim = 1}}});
+    const Tensor got = trainer.predict(net, batches);
+    EXPECT_EQ(got.sizes(), (Shape{4, 6, 1}));
+    EXPECT_EQ(got.to_vector<float>(), expected);
+  }
+}
+
 struct WithLoss : nn::Module<WithLoss> {
   nn::Linear net{3, 1};
   auto members() { return nn::members("net", net); }

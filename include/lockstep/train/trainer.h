@@ -179,7 +179,7 @@ class LOCKSTEP_API Trainer {
     });
   }
 
-  /// The outputs of the model for all batches, joined along dimension 0, on the CPU; without gradients and in
+  /// The outputs of the model for all batches, joined along parallel.scatter.dim, on the CPU; without gradients and in
   /// evaluation mode. `forward(model, batch)` computes them; if not given, the model is called with the batch, or with
   /// the first part of a batch that is a tuple. The module is moved to the first device and stays there. Throws
   /// InvalidArgument for no batch, and with several processes: each has the rows of its own batches alone.
@@ -197,7 +197,7 @@ class LOCKSTEP_API Trainer {
         outputs.push_back(moved_to(Output(forward(model, moved)), Device()));
         return true;
       });
-      return gather(std::move(outputs), Device(), {}, "the predictions");
+      return gather(std::move(outputs), Device(), {.dim = options_.parallel.scatter.dim}, "the predictions");
     });
   }
 
