@@ -32,7 +32,6 @@
 #include <lockstep/nn/weight_norm.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
-#include <lockstep/parallel/sync_batch_norm.h>
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
@@ -121,7 +120,6 @@ std::vector<Layer> layers() {
   add(layer("BatchNorm2d", nn::BatchNorm2d(3), {3, 4, 4}));
   add(layer("BatchNorm2d, not affine", nn::BatchNorm2d(3, {.affine = false}), {3, 4, 4}));
   add(layer("BatchNorm3d", nn::BatchNorm3d(3), {3, 2, 2, 2}));
-  add(layer("SyncBatchNorm", nn::SyncBatchNorm(3), {3, 4}));
   add(layer("InstanceNorm1d", nn::InstanceNorm1d(3), {3, 4}));
   add(layer("InstanceNorm2d", nn::InstanceNorm2d(3, {.affine = true, .track_running_stats = true}), {3, 4, 4}));
   add(layer("LayerNorm", nn::LayerNorm(3), {3}));

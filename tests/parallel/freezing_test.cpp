@@ -258,6 +258,43 @@ TEST(Freezing, KeepsWhatNoSyncHasLeft) {
       });
 }
 
+struct Branching : nn::Module<Branching> {
+  nn::Linear sometimes{2, 2, {.tensor = kWide}}, always{2, 1, {.tensor = kWide}};
+  auto members() { return nn::members("sometimes", sometimes, "always", always); }
+  Tensor forward(const Tensor& x, bool branch) { return always(branch ? sometimes(x) : x); }
+};
+
+// Also where one process alone has left something.
+TEST(Freezing, KeepsWhatNoSyncHasLeftInOneProcess) {
+  for (const Layout& layout : {Layout{2, 1}, Layout{2, 2}, Layout{3, 1}})
+    for_each_process(layout, [&](const World& world, const DeviceIds& ids) {
+      DataParallel model(
+          Branching(),
+          {.device_ids = ids, .buckets = {.first_bytes = 1, .bytes = 1}, .world = world, .loss = ProcessLoss::sum});
+      Branching alone;
+      alone.load_state_dict(model.module().state_dict());
+      const std::int64_t rows = 2 * layout.devices, all = rows * layout.processes;
+      for (int round = 0; round < 2; ++round) {  // after the first one the buckets are laid out for good
+        alone.zero_grad();
+        model.zero_grad();
+        freeze(alone.sometimes, false);
+        freeze(model.module().sometimes, false);
+        const Tensor x = randn({all, 2}, kWide), part = x.narrow(0, world.rank().value() * rows, rows);
+        sum(alone(x.narrow(0, 0, rows), true)).backward();
+        sum(alone(x.narrow(0, rows, all - rows), false)).backward();
+        {
+          const auto guard = model.no_sync();
+          sum(model(part, world.is_first())).backward();
+        }
+        freeze(alone.sometimes);
+        freeze(model.module().sometimes);
+        sum(alone(x, false)).backward();
+        sum(model(part, false)).backward();
+        expect_same_gradients(model.module(), alone, text_of(layout));
+      }
+    });
+}
+
 // A graph from before a parameter was thawed for the first time is still good.
 TEST(Freezing, ThawingLeavesEarlierGraphsGood) {
   for (const Layout& layout : kLayouts)
