@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <cstring>
+#include <stdexcept>
 #include <utility>
 
 #include <lockstep/core/dtype.h>
@@ -24,14 +25,23 @@ LOCKSTEP_HD bool is_aligned(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % (sizeof(T) * kCount) == 0;
 }
 
+/// Of an emulated GPU, which throws where a GPU faults.
+template <int kCount, class T>
+void check_aligned([[maybe_unused]] const T* data) {
+#ifdef LOCKSTEP_CUDA_EMULATED
+  if (!is_aligned<kCount>(data)) throw std::logic_error("a pack in memory that is not aligned to it");
+#endif
+}
+
 // The only two places where memory is accessed as packs. A GPU takes one instruction, which faults where memory is not
-// aligned to the whole pack: ask is_aligned() first. A kernel's host form copies bytes, wherever they lie. (GCC takes an
-// access to an aligned type as a promise on the pointer, which holds beside the branch with the access too.)
+// aligned to the whole pack: ask is_aligned() first. A kernel's host form copies bytes, wherever they lie. (GCC takes
+// an access to an aligned type as a promise on the pointer, which holds beside the branch with the access too.)
 template <int kCount, class T>
 LOCKSTEP_HD Pack<T, kCount> load_pack(const T* from) {
-#if defined(__CUDA_ARCH__) || defined(LOCKSTEP_CUDA_EMULATED)
+#ifdef __CUDA_ARCH__
   return *reinterpret_cast<const Pack<T, kCount>*>(from);
 #else
+  check_aligned<kCount>(from);
   Pack<T, kCount> pack;
   std::memcpy(pack.values, from, sizeof pack);
   return pack;
@@ -39,9 +49,10 @@ LOCKSTEP_HD Pack<T, kCount> load_pack(const T* from) {
 }
 template <int kCount, class T>
 LOCKSTEP_HD void store_pack(T* to, const Pack<T, kCount>& pack) {
-#if defined(__CUDA_ARCH__) || defined(LOCKSTEP_CUDA_EMULATED)
+#ifdef __CUDA_ARCH__
   *reinterpret_cast<Pack<T, kCount>*>(to) = pack;
 #else
+  check_aligned<kCount>(to);
   std::memcpy(to, pack.values, sizeof pack);
 #endif
 }
