@@ -1,0 +1,166 @@
+#include "contract/check.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <exception>
+#include <sstream>
+#include <stdexcept>
+#include <utility>
+#include <vector>
+
+#include "contract/run.h"
+
+namespace lockstep::contract {
+namespace {
+
+// How far a value may be from the truth: in proportion to the largest of its tensor, and at least. Sums over some
+// hundred elements and six steps, of which some magnify: about 2^20, 2^10 and 2^4 roundings of float64, float32 and
+// 16-bit floats. Of gradients that vanish nothing but rounding is left.
+struct Tolerance {
+  double relative, least;
+};
+Tolerance tolerance(const Case& given, const Entry& entry) {
+  const bool is_16_bit = entry.is_16_bit || !given.is("autocast", "off") || given.is("dtype", "bfloat16");
+  if (is_16_bit) return {0.06, 0.03};
+  return given.is("dtype", "float64") ? Tolerance{1e-10, 1e-12} : Tolerance{1e-4, 1e-5};
+}
+
+bool same_bits(const std::vector<double>& a, const std::vector<double>& b) {
+  return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof a[0]) == 0);
+}
+
+std::string text_of(double value) {
+  std::ostringstream out;
+  out.precision(9);
+  out << value;
+  return out.str();
+}
+
+std::string difference(const Entry& got, const std::vector<double>& values, const std::vector<double>& expected,
+                       const Tolerance& tolerance, const std::string& whose) {
+  if (values.size() != expected.size())
+    return got.name + whose + " has " + std::to_string(values.size()) + " elements, expected " +
+           std::to_string(expected.size());
+  double largest = 0;
+  for (const double value : expected) largest = std::max(largest, std::abs(value));
+  for (std::size_t i = 0; i < values.size(); ++i)
+    if (!(std::abs(values[i] - expected[i]) <= tolerance.relative * largest + tolerance.least) &&
+        !(std::isnan(values[i]) && std::isnan(expected[i])))
+      return got.name + whose + "[" + std::to_string(i) + "] is " + text_of(values[i]) + ", expected " +
+             text_of(expected[i]);
+  return "";
+}
+
+// What the processes have together where each has a part.
+std::vector<double> joined(const std::vector<Result>& results, std::size_t entry) {
+  std::vector<double> all;
+  for (const Result& result : results) {
+    const Entry& part = result[entry];
+    if (part.of == Entry::Of::rows) {
+      all.insert(all.end(), part.values.begin(), part.values.end());
+    } else if (part.weight != 0) {
+      all.resize(part.values.size());
+      for (std::size_t i = 0; i < all.size(); ++i) all[i] += part.weight * part.values[i];
+    }
+  }
+  return all;
+}
+
+std::string against_truth(const Case& given, const std::vector<Result>& results, const Result& truth) {
+  for (const Result& result : results)
+    if (!std::ranges::equal(result, truth, {}, &Entry::name, &Entry::name)) {
+      std::string names;
+      for (const Entry& each : truth)
+        if (std::ranges::find(result, each.name, &Entry::name) == result.end()) names += ", no " + each.name;
+      for (const Entry& each : result)
+        if (std::ranges::find(truth, each.name, &Entry::name) == truth.end()) names += ", unexpected " + each.name;
+      return "other results than the truth's" + names;
+    }
+  for (std::size_t e = 0; e < truth.size(); ++e) {
+    std::string found;
+    if (truth[e].of != Entry::Of::all) {
+      found = difference(truth[e], joined(results, e), truth[e].values, tolerance(given, truth[e]), "");
+    } else {
+      for (std::size_t p = 0; p < results.size() && found.empty(); ++p)
+        found = difference(results[p][e], results[p][e].values, truth[e].values, tolerance(given, truth[e]),
+                           results.size() > 1 ? " in process " + std::to_string(p) : "");
+    }
+    if (!found.empty()) return found;
+  }
+  return "";
+}
+
+// Entries that are the same in all processes, or all entries.
+std::string bits(const std::vector<Result>& results, const std::vector<Result>& others, bool all) {
+  for (std::size_t p = 0; p < results.size(); ++p) {
+    const Result &mine = results[p], &other = others.size() == results.size() ? others[p] : others[0];
+    for (std::size_t e = 0; e < std::min(mine.size(), other.size()); ++e)
+      if ((all || mine[e].of == Entry::Of::all) && !same_bits(mine[e].values, other[e].values)) {
+        const std::string found = difference(mine[e], mine[e].values, other[e].values, {0, 0}, "");
+        return found.empty() ? mine[e].name + " has other bits" : found;
+      }
+  }
+  return "";
+}
+
+bool is_one_of(std::string_view value, std::initializer_list<std::string_view> values) {
+  return std::ranges::find(values, value) != values.end();
+}
+
+}  // namespace
+
+std::string fault_of(const Case& given) {
+  std::string comparing = "the run";
+  try {
+    const Layout layout = layout_of(given);
+    const std::vector<Result> results = run(given, layout);
+    comparing = "the truth";
+    if (const std::string found = against_truth(given, results, truth_of(given)); !found.empty())
+      return "unlike one device: " + found;
+    comparing = "a second run";
+    if (const std::string found = bits(results, run(given, layout, {.delays = 1}), true); !found.empty())
+      return "unlike a second run: " + found;
+    if (!given.is("step", "eager")) {
+      comparing = "the eager run";
+      const std::string found = bits(results, run(given, layout, {.eager = true}), true);
+      if (!found.empty()) return "unlike eager steps: " + found;
+    }
+    // docs/training.md: but for the order of additions where several backwards accumulate or norms are clipped.
+    if (given.is("shard", "on") && !given.is("clip", "norm") && !given.is("term", "second_order") &&
+        is_one_of(given["backwards"], {"one", "joint"})) {
+      comparing = "the run without sharded state";
+      const std::string found = bits(results, run(given.with("shard", "off"), layout), false);
+      if (!found.empty()) return "unlike without sharded state: " + found;
+    }
+    // docs/many-hosts.md, "The same bits". (A regularizer is divided by the number of processes, which rounds.)
+    if (layout.processes > 1 && given.is("reduction", "sum") && given.is("share", "even") &&
+        given.is("split", "chunk") && !given.is("term", "l2")) {
+      comparing = "the run of one process";
+      const std::string found = bits(results, run(given, {1, layout.processes * layout.devices}), false);
+      if (!found.empty()) return "unlike one process with all devices: " + found;
+    }
+    return "";
+  } catch (const std::exception& error) {
+    return comparing + " throws: " + error.what();
+  }
+}
+
+Case shrunk(const Case& given, const Constraints& rules) {
+  Case smallest = given;
+  for (bool smaller = true; smaller;) {
+    smaller = false;
+    for (std::size_t f = 0; f < smallest.values.size(); ++f)
+      for (std::uint8_t value = 0; value < smallest.values[f]; ++value) {
+        Case tried = smallest;
+        tried.values[f] = value;
+        if (rules.broken_by(tried.values) || fault_of(tried).empty()) continue;
+        smallest = tried;
+        smaller = true;
+        break;
+      }
+  }
+  return smallest;
+}
+
+}  // namespace lockstep::contract
