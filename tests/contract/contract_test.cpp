@@ -123,7 +123,8 @@ int check_all(const std::vector<Case>& cases, const Options& options) {
     ++failures;
     std::printf("FAULT %s\n", report(each, fault).c_str());
     if (options.shrinks) {
-      const Case small = shrunk(each, constraints(false));
+      alarm(600);
+      const Case small = shrunk(each, constraints(!options.all));
       alarm(0);
       std::printf("  smaller: --case '%s'\n  %s\n", small.text().c_str(), fault_of(small).c_str());
     }

@@ -75,8 +75,9 @@ const std::vector<Rule>& meaningless() {
       {"autocast!=off dtype!=float32", "autocast leaves float64, and a 16-bit model needs none"},
       {"evaluation=autocast dtype!=float32", "as above"},
       {"scaler!=off hook=clamp", "hooks see scaled gradients"},
+      {"scaler!=off input_grad=on", "the gradient of x is scaled"},
       {"scaler!=off term=second_order|param_gradients", "gradients that go into a loss would be scaled"},
-      {"scaler=overflow buffer=trained", "nothing drops what a skipped step left in its gradient"},
+      {"scaler!=off buffer=trained", "its gradient is scaled, and nothing drops it after a skipped step"},
       {"backwards=no_sync hook=clamp", "the whole gradient is not there when the first backward ends"},
       {"term=param_gradients processes!=1", "refused: sums over processes belong to backward()"},
       {"term=param_gradients|second_order backwards!=one", "one gradient is enough"},
@@ -91,7 +92,13 @@ const std::vector<Rule>& meaningless() {
 const std::vector<Rule>& known_faults() {
   static const std::vector<Rule> all = {
       {"term=l2 reduction=mean processes!=1", "row 2: the regularizer counts once in each process"},
+      {"norm=batch processes!=1", "row 7: a process without rows"},
+      {"norm=batch split=gap", "row 7"},
+      {"buffer=mean split=gap", "row 7"},
+      {"where=inside_vector|pair split=gap", "row 7"},
       {"buffer=primary processes!=1", "row 8: each process has its own"},
+      {"step=captured optimizer_state=load|reset", "row 11: state that the graph writes into"},
+      {"step=captured mode!=train", "row 12: what changes between launches"},
       {"step=captured_backward", "row 12: gradients of a step captured without its update"},
       {"term=second_order devices!=1", "row 14: gradients with a graph"},
       {"term=second_order processes!=1", "row 14"},
@@ -99,6 +106,9 @@ const std::vector<Rule>& known_faults() {
       {"hook=clamp processes!=1", "row 15"},
       {"loss=padding reduction=mean processes!=1", "row 19: weighed by rows"},
       {"loss=padding where=inside_mean devices!=1", "row 19"},
+      {"checkpoint=all buffer!=none", "row 21: buffers change twice"},
+      {"checkpoint=all norm=batch", "row 21"},
+      {"where=inside_vector|pair scatter_dim=1 processes!=1", "outputs of replicas and another dimension than 0: ShapeError"},
       {"input_grad=on reduction=mean processes!=1", "decided with rows 2 to 4: the gradient of the process's own loss"},
   };
   return all;

@@ -223,12 +223,14 @@ class Run {
     if (c_.is("freeze", "start")) freeze(net, false);
     const std::vector<Tensor> parameters = net.parameters();
     const std::string_view name = c_["optimizer"];
+    // So large that the quotient does not magnify the rounding of gradients that vanish.
+    const double eps = dtype_ == kBFloat16 || !c_.is("autocast", "off") ? 1 : 1e-2;
     if (name == "adamw")
-      optimizer_ = std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 0.02, .eps = 1e-2});
+      optimizer_ = std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 0.02, .eps = eps});
     else if (name == "rmsprop")
-      optimizer_ = std::make_unique<optim::RMSprop>(parameters, optim::RMSpropOptions{.lr = 0.02, .eps = 1e-2});
+      optimizer_ = std::make_unique<optim::RMSprop>(parameters, optim::RMSpropOptions{.lr = 0.02, .eps = eps});
     else if (name == "adagrad")
-      optimizer_ = std::make_unique<optim::Adagrad>(parameters, optim::AdagradOptions{.lr = 0.02, .eps = 1e-2});
+      optimizer_ = std::make_unique<optim::Adagrad>(parameters, optim::AdagradOptions{.lr = 0.02, .eps = eps});
     else
       optimizer_ = std::make_unique<optim::SGD>(
           parameters, optim::SGDOptions{.lr = 0.1, .momentum = name == "sgd" ? 0 : 0.9, .weight_decay = 0.01});
