@@ -86,7 +86,7 @@ const std::vector<Rule>& meaningless() {
       {"resume=midway buffer=trained", "its gradient is not in the state dict"},
       {"term=feedback where=pair reduction=mean processes!=1", "refused: one output counts by rows and by replicas"},
       {"term=feedback backwards=joint reduction=mean processes!=1", "refused: passes of different shares in a row"},
-      {"step=captured optimizer=sgd optimizer_state=momentum", "refused: another kernel than the captured one"},
+      {"step=captured optimizer=sgd|rmsprop optimizer_state=momentum", "refused: another kernel than the captured one"},
       {"parts=embedding term=feedback dtype!=float64", "rounding would choose other rows"},
   };
   return all;
@@ -102,6 +102,12 @@ const std::vector<Rule>& known_faults() {
       {"buffer=primary processes!=1", "row 8: each process has its own"},
       {"step=captured hand=weights|load|buffers", "row 10: what is set by hand between launches"},
       {"step=captured shard=on look=each", "row 10: gradients that are looked at"},
+      {"step=captured batches=varying look=each", "row 10: a gradient that an eager step between launches left"},
+      {"step=captured buffer!=none evaluation!=none devices!=1", "row 10: buffers that training moves"},
+      {"step=captured buffer!=none batches=varying devices!=1", "row 10"},
+      {"step=captured norm!=none evaluation!=none devices!=1", "row 10"},
+      {"step=captured norm!=none batches=varying devices!=1", "row 10"},
+      {"step=captured term=second_order buffer=trained", "row 11: NaN in a gradient that nothing drops"},
       {"step=captured optimizer_state=load|reset", "row 11: state that the graph writes into"},
       {"step=captured mode!=train", "row 12: what changes between launches"},
       {"step=captured freeze=once|alternating", "row 12"},

@@ -460,6 +460,8 @@ class Run {
     if (outside) update();
     if (mode == "eval_once" && s == event_) train_again();
     record(seen, inputs);
+    for (Tensor& input : inputs)
+      if (input.requires_grad()) input.set_grad({});  // which may have a graph
     after();
   }
 
@@ -484,6 +486,7 @@ class Run {
   // Another model and another optimizer go on from the state of these.
   void resume() {
     const StateDict model = kept(module().state_dict()), optimizer = kept(optimizer_->state_dict());
+    whole().zero_grad();  // a gradient with a graph holds its leaf
     step_graph_.reset();
     optimizer_.reset();
     model_.reset();
@@ -579,7 +582,7 @@ class Run {
     for (const auto& [name, p] : module().named_parameters())
       for (const Tensor& replica : testing::other_replicas(p))
         if (doubles(replica) != doubles(p)) throw std::runtime_error("replicas of " + name + " differ");
-    optimizer_->zero_grad();
+    whole().zero_grad();
   }
 
   const Case c_;
@@ -637,6 +640,11 @@ std::vector<Result> run(const Case& given, Layout layout, const Variant& variant
   std::string all;
   for (std::size_t p = 0; p < thrown.size(); ++p)
     if (thrown[p]) all += (all.empty() ? "process " : "; process ") + std::to_string(p) + ": " + what_of(thrown[p]);
+  for (int d = 0; d < layout.processes * layout.devices && all.empty(); ++d) {
+    synchronize(Device::cuda(d));
+    const std::size_t bytes = memory_stats(Device::cuda(d)).in_use;
+    if (bytes > 0) all = std::to_string(bytes) + " bytes stay in use on cuda:" + std::to_string(d);
+  }
   if (!all.empty()) throw std::runtime_error(all);
   return results;
 }
