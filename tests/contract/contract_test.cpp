@@ -58,6 +58,7 @@ std::string report(const Case& given, const std::string& fault) {
 
 TEST(CoveringArray, MeetsEveryPairAndTheTriples) {
   for (const bool with_known : {false, true}) {
+    if (with_known && testing::kStride > 1) continue;
     const Constraints& rules = constraints(with_known);
     const std::vector<Case> cases = covering_array(rules, true);
     for (const Case& each : cases) EXPECT_EQ(rules.broken_by(each.values), nullptr) << each.text();
@@ -85,11 +86,11 @@ const std::vector<Case>& pairs() {
   return cases;
 }
 
-constexpr int kParts = 8;  // which run at the same time
+constexpr int kParts = 8;  // that run at the same time; of each, a sanitizer sees a fifth
 class Pairs : public ::testing::TestWithParam<int> {};
 
 TEST_P(Pairs, KeepTheContract) {
-  for (std::size_t i = std::size_t(GetParam()); i < pairs().size(); i += kParts) {
+  for (std::size_t i = std::size_t(GetParam()); i < pairs().size(); i += std::size_t(kParts * testing::kStride)) {
     const std::string fault = checked(pairs()[i]);
     EXPECT_TRUE(fault.empty()) << report(pairs()[i], fault);
   }

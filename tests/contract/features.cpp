@@ -125,6 +125,7 @@ const std::vector<Rule>& known_faults() {
       {"checkpoint=all buffer!=none", "row 21: buffers change twice"},
       {"checkpoint=all norm=batch", "row 21"},
       {"norm=batch branch=by_replica", "row 22: replicas that do not run it"},
+      {"shard=on freeze!=none backwards!=one|joint reduction=sum processes!=1", "other shards than in one process"},
       {"norm=sync|sync_parallel|sync_sizes rows=1|2 reduction=sum processes!=1", "a lone replica: other bits"},
       {"loss!=mse reduction=sum processes!=1 scatter_dim=1", "other bits than one process with all devices"},
   };

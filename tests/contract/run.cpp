@@ -486,7 +486,7 @@ class Run {
   // Another model and another optimizer go on from the state of these.
   void resume() {
     const StateDict model = kept(module().state_dict()), optimizer = kept(optimizer_->state_dict());
-    whole().zero_grad();  // a gradient with a graph holds its leaf
+    drop_gradients();
     step_graph_.reset();
     optimizer_.reset();
     model_.reset();
@@ -582,7 +582,13 @@ class Run {
     for (const auto& [name, p] : module().named_parameters())
       for (const Tensor& replica : testing::other_replicas(p))
         if (doubles(replica) != doubles(p)) throw std::runtime_error("replicas of " + name + " differ");
+    drop_gradients();
+  }
+
+  // A gradient with a graph holds its leaf.
+  void drop_gradients() {
     whole().zero_grad();
+    if (module().scale) module().scale->set_grad({});
   }
 
   const Case c_;
