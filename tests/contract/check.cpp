@@ -120,8 +120,9 @@ std::string fault_of(const Case& given) {
     if (const std::string found = against_truth(given, results, truth_of(given)); !found.empty())
       return "unlike one device: " + found;
     comparing = "a second run";
-    if (const std::string found = bits(results, run(given, layout, {.delays = 1}), true); !found.empty())
-      return "unlike a second run: " + found;
+    for (std::uint64_t more = 1; more <= (given.is("delays", "on") ? 3u : 1u); ++more)
+      if (const std::string found = bits(results, run(given, layout, {.delays = more}), true); !found.empty())
+        return "unlike a second run: " + found;
     if (!given.is("step", "eager")) {
       comparing = "the eager run";
       const std::string found = bits(results, run(given, layout, {.eager = true}), true);

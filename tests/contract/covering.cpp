@@ -165,12 +165,13 @@ std::vector<Case> covering_array(const Constraints& rules, bool with_triples) {
   return cases;
 }
 
-Case random_case(std::uint64_t seed, const Constraints& rules) {
+Case random_case(std::uint64_t seed, const Constraints& rules, Values given) {
   std::mt19937_64 random(seed);
-  Values values = open_values();
+  Values values = given.empty() ? open_values() : std::move(given);
   std::vector<std::size_t> order = features_of(false);
   std::ranges::shuffle(order, random);
   for (const std::size_t f : order) {
+    if (values[f] != kOpen) continue;
     Values tried = values;
     tried[f] = random() % 2 ? std::uint8_t(0) : std::uint8_t(random() % features()[f].values.size());
     Values whole = tried;

@@ -20,7 +20,7 @@ Coverage triples_in(const std::vector<Case>& cases, const Constraints& rules);
 /// Cases that meet every pair, and, `with_triples`, every triple of the features in_triples. Seeds count from 1.
 std::vector<Case> covering_array(const Constraints& rules, bool with_triples);
 
-/// A case whose features are drawn from a seed; about half of them are neutral.
-Case random_case(std::uint64_t seed, const Constraints& rules);
+/// A case whose features are drawn from a seed; about half of them are neutral. What is in `given` and not open stays.
+Case random_case(std::uint64_t seed, const Constraints& rules, std::vector<std::uint8_t> given = {});
 
 }  // namespace lockstep::contract

@@ -250,6 +250,18 @@ bool Constraints::complete(std::vector<std::uint8_t>& values) const {
   return false;
 }
 
+std::vector<std::uint8_t> Constraints::breaking(std::size_t n, std::uint64_t way) const {
+  std::vector<std::uint8_t> values(features().size(), kOpen);
+  for (const auto& [f, mask] : rules_[n].terms) {
+    std::vector<std::uint8_t> allowed;
+    for (std::uint8_t value = 0; value < features()[f].values.size(); ++value)
+      if (mask >> value & 1) allowed.push_back(value);
+    values[f] = allowed[way % allowed.size()];
+    way /= allowed.size();
+  }
+  return values;
+}
+
 const Constraints& constraints(bool with_known) {
   static const Constraints alone(meaningless());
   static const std::vector<Rule> both = [] {

@@ -54,6 +54,8 @@ class Constraints {
   const Rule* broken_by(const std::vector<std::uint8_t>& values) const;
   /// Gives what is open values, the neutral one where that can be; false if no values keep the rules.
   bool complete(std::vector<std::uint8_t>& values) const;
+  /// Sets what the n-th rule speaks of so that it is broken, by one of the ways in which that can be; the rest is open.
+  std::vector<std::uint8_t> breaking(std::size_t n, std::uint64_t way) const;
 
  private:
   struct Term {
