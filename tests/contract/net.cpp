@@ -321,10 +321,16 @@ Output Net::forward(const Tensor& given_x, const Tensor& given_y, int step) {
   if (where == "pair") output.value = value_of_rows(case_, rows);
   if (where == "inside_mean" || where == "inside_vector") {
     const bool classes = !is_floating(given_y.dtype());
-    output.value = loss_of_rows(case_, rows, !columns ? given_y : classes ? given_y[0] : given_y.t());
+    const Tensor y = !columns ? given_y : classes ? given_y[0] : given_y.t();
+    if (is_weighted(case_))
+      output.mean = mean_cross_entropy(rows, y);
+    else
+      output.value = loss_of_rows(case_, rows, y);
   }
   return output;
 }
+
+bool is_weighted(const Case& given) { return given.is("loss", "padding") && given.is("reduction", "mean"); }
 
 Tensor loss_of_rows(const Case& given, const Tensor& rows, const Tensor& y) {
   const bool sums = given.is("reduction", "sum");

@@ -39,7 +39,8 @@ class TruthPass {
 struct Output {
   Tensor rows;   ///< [rows, kFeatures]; with scatter_dim=1 transposed.
   Tensor value;  ///< 0-dim.
-  auto members() { return nn::members("rows", rows, "value", value); }
+  std::optional<WeightedMean> mean;  ///< Instead of the number, over rows of which some are padding.
+  auto members() { return nn::members("rows", rows, "value", value, "mean", mean); }
 };
 
 class Net : public nn::Module<Net> {
@@ -67,6 +68,8 @@ class Net : public nn::Module<Net> {
   bool is_truth_;
 };
 
+/// Whether the case's loss is a mean over the rows that are no padding: then users say it as a WeightedMean.
+bool is_weighted(const Case& given);
 /// The losses of rows: their mean, or their sum. rows: [rows, kFeatures]. y: of the same shape, or classes [rows].
 Tensor loss_of_rows(const Case& given, const Tensor& rows, const Tensor& y);
 /// The number that "pair" adds.

@@ -301,11 +301,16 @@ class Run {
     };
     const double rows(all_rows(batch));
     const auto joined = [&](const Tensor& values) { return sums() ? sum(values) / rows : mean(values); };
-    const auto counted = [&](const Tensor& of_rows) { return sums() ? of_rows / rows : of_rows; };
+    const auto counted = [&](const Tensor& of_rows) {
+      if (!is_truth_ && is_weighted(c_))
+        return model_->over_processes(mean_cross_entropy(as_rows(of_rows), y_rows(y))).value();
+      const Tensor found = loss_of_rows(c_, as_rows(of_rows), y_rows(y));
+      return sums() ? found / rows : found;
+    };
     if (is_truth_ ? where != "inside_vector" : where == "outside" || where == "pair")
-      loss.main = counted(loss_of_rows(c_, as_rows(output.rows), y_rows(y)));
+      loss.main = counted(output.rows);
     else if (where == "inside_mean")
-      loss.main = output.value;
+      loss.main = output.mean ? output.mean->value() : output.value;
     else if (is_truth_)
       loss.main = joined(of_replicas([&](const Tensor& r, const Tensor& t) { return loss_of_rows(c_, r, t); }));
     else
@@ -322,7 +327,7 @@ class Run {
       loss.main = loss.main + joined(of_rows) * 0.3;
     } else if (term == "feedback") {
       const Output again = forward(batch, tanh(output.rows), y);
-      loss.main = loss.main + counted(loss_of_rows(c_, as_rows(again.rows), y_rows(y))) * 0.5;
+      loss.main = loss.main + counted(again.rows) * 0.5;
     }
     return loss;
   }
