@@ -170,7 +170,8 @@ int by_hand(const Options& options) {
   if (!options.given.empty()) {
     cases.push_back(parsed(options.given));
     if (const Rule* const broken = constraints(false).broken_by(cases[0].values))
-      std::printf("means nothing: %s: %s\n", std::string(broken->together).c_str(), std::string(broken->reason).c_str());
+      std::printf("means nothing: %s: %s\n", std::string(broken->together).c_str(),
+                  std::string(broken->reason).c_str());
   }
   std::ifstream lines(options.file);
   for (std::string line; std::getline(lines, line);)

@@ -30,13 +30,14 @@ const std::vector<Rule>& known_faults();
 
 /// One value of each feature, and what the data and the model are drawn from.
 struct Case {
-  std::vector<std::uint8_t> values = std::vector<std::uint8_t>(features().size());  ///< By feature: which of its values.
+  std::vector<std::uint8_t> values =
+      std::vector<std::uint8_t>(features().size());  ///< By feature: which of its values.
   std::uint64_t seed = 1;
 
   /// The name of the value. Throws std::invalid_argument for a feature that is not there.
   std::string_view operator[](std::string_view feature) const;
   bool is(std::string_view feature, std::string_view value) const;  ///< Throws for a value that is not there, too.
-  int number(std::string_view feature) const;                      ///< Of a feature whose values are numbers.
+  int number(std::string_view feature) const;                       ///< Of a feature whose values are numbers.
   Case with(std::string_view feature, std::string_view value) const;
   /// Such as "devices=3 norm=sync seed=17": all that is not neutral.
   std::string text() const;

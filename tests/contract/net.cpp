@@ -15,7 +15,8 @@ struct Recurrent : nn::Module<Recurrent> {
   nn::LSTM lstm;
   bool steps_first;
   Recurrent(bool steps_in_front, double dropout)
-      : lstm(2, 2, {.num_layers = 2, .batch_first = !steps_in_front, .dropout = dropout}), steps_first(steps_in_front) {}
+      : lstm(2, 2, {.num_layers = 2, .batch_first = !steps_in_front, .dropout = dropout}),
+        steps_first(steps_in_front) {}
   auto members() { return nn::members("lstm", lstm, "steps_first", steps_first); }
   Tensor forward(const Tensor& h) {
     const Tensor x = h.reshape({h.size(0), 4, 2});
@@ -56,9 +57,7 @@ struct Encoder : nn::Module<Encoder> {
 struct Images : nn::Module<Images> {
   nn::Conv2d conv{2, 2, 3, {.padding = 1}};
   auto members() { return nn::members("conv", conv); }
-  Tensor forward(const Tensor& h) {
-    return tanh(conv(h.reshape({h.size(0), 2, 2, 2}))).reshape({h.size(0), kHidden});
-  }
+  Tensor forward(const Tensor& h) { return tanh(conv(h.reshape({h.size(0), 2, 2, 2}))).reshape({h.size(0), kHidden}); }
 };
 
 // Batch norm as its definition says, of each replica's rows (or of all), with the names of the library's.
@@ -253,9 +252,9 @@ Net::Net(const Case& given, bool is_truth)
 
 Tensor Net::branched(const Tensor& h, const Tensor& x, int step) {
   const std::string_view branch = case_["branch"];
-  if (branch == "by_step") return step % 2 == 0 ? h + (*extra)(h) * 0.5 : h;
+  if (branch == "by_step") return step % 2 == 0 ? h + (*extra)(h)*0.5 : h;
   if (branch != "by_replica") return h;
-  if (!is_truth_) return takes_branch(x) ? h + (*extra)(h) * 0.5 : h;
+  if (!is_truth_) return takes_branch(x) ? h + (*extra)(h)*0.5 : h;
   // The rows of those replicas that take it, as the shards of a batch of their own.
   std::vector<Tensor> in_branch;
   std::vector<Shard> shards;

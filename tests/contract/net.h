@@ -37,8 +37,8 @@ class TruthPass {
 
 /// What a model gives: rows, or one number of them, or both; undefined where the case wants none.
 struct Output {
-  Tensor rows;   ///< [rows, kFeatures]; with scatter_dim=1 transposed.
-  Tensor value;  ///< 0-dim.
+  Tensor rows;                       ///< [rows, kFeatures]; with scatter_dim=1 transposed.
+  Tensor value;                      ///< 0-dim.
   std::optional<WeightedMean> mean;  ///< Instead of the number, over rows of which some are padding.
   auto members() { return nn::members("rows", rows, "value", value, "mean", mean); }
 };
@@ -50,9 +50,9 @@ class Net : public nn::Module<Net> {
   nn::Linear in, mid, out;
   nn::Dropout drop;
   std::optional<nn::Embedding> embedding;
-  std::vector<nn::AnyModule> body;                         // [rows, kHidden] -> the same
-  std::optional<nn::AnyModule> buffers, norm, extra;       // the same
-  std::optional<nn::Buffer> scale;                         // requires a gradient
+  std::vector<nn::AnyModule> body;                    // [rows, kHidden] -> the same
+  std::optional<nn::AnyModule> buffers, norm, extra;  // the same
+  std::optional<nn::Buffer> scale;                    // requires a gradient
 
   auto members() {
     return nn::members("in", in, "mid", mid, "out", out, "drop", drop, "embedding", embedding, "body", body, "buffers",

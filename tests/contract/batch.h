@@ -1,0 +1,34 @@
+// The batches of a case, and how they are divided.
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include <lockstep/lockstep.h>
+
+#include "contract/net.h"
+#include "contract/run.h"
+
+namespace lockstep::contract {
+
+/// A batch, and who has which rows of it.
+struct Batch {
+  Tensor x, y;  // of all rows, on the CPU
+  std::int64_t rows;
+  std::vector<data::RowRange> of_process;
+  std::vector<Shard> shards;           // of all replicas of all processes
+  std::vector<std::int64_t> replicas;  // of each process: those that have rows
+
+  std::int64_t all_replicas() const {
+    std::int64_t sum = 0;
+    for (const std::int64_t each : replicas) sum += each;
+    return sum;
+  }
+};
+
+/// How each process divides its rows over its devices.
+ScatterOptions scatter_options(const Case& given, int devices);
+/// The which-th batch of the case, drawn from its seed.
+Batch batch_of(const Case& given, Layout layout, std::int64_t rows, std::uint64_t which, DType dtype);
+
+}  // namespace lockstep::contract
