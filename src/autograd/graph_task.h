@@ -69,6 +69,7 @@ class GraphTask final : public RunningBackward {
     Producer producer;
     Stream stream;
     Tensor gradient;
+    bool counts = false;  // weighted already
   };
   /// What a backward keeps for a node.
   struct Visit {
@@ -78,7 +79,8 @@ class GraphTask final : public RunningBackward {
     std::uint64_t last_producer = ~std::uint64_t(0);  // of them, the earliest of the forward: backward's last
     bool needed = true;
     bool passes_on = true;             // some node that its gradients reach is needed
-    double weight = 1;                 // of what arrives
+    double weight = 1;                 // of what arrives and does not count yet
+    bool counts = false;               // what it brings is weighted
     Visit* next_collective = nullptr;  // which waits for this one
     std::pmr::vector<Arrival> arrivals;
 

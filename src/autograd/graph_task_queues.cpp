@@ -122,7 +122,6 @@ std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
   const StreamGuard guard(node.stream);
   const RunningNode running(visit.node, *this);
   Gradients inputs = sum_arrivals(visit);
-  if (visit.weight != 1 && inputs[0].defined()) inputs[0] = inputs[0].mul(visit.weight);
   node.hooks.call_each([&](const auto& hook) {
     if (Tensor& input = inputs[std::size_t(hook.first)]; input.defined()) input = hooked(node.op, hook.second, input);
   });
@@ -138,7 +137,7 @@ std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
   arrivals.reserve(gradients.size());
   for (std::size_t i = 0; i < gradients.size(); ++i) {
     const Stream made_on = gradients[i].defined() ? current_stream(gradients[i].device()) : node.stream;
-    arrivals.push_back({node.edges[i].slot, Producer(node), made_on, std::move(gradients[i])});
+    arrivals.push_back({node.edges[i].slot, Producer(node), made_on, std::move(gradients[i]), visit.counts});
   }
   return arrivals;
 }
@@ -158,6 +157,7 @@ Gradients GraphTask::sum_arrivals(Visit& visit) {
     const Device there = arrival.gradient.device();
     const Stream here = there == visit.node->stream.device() ? visit.node->stream : current_stream(there);
     if (arrival.stream != here && arrival.stream.device() == there) here.wait(arrival.stream.record());
+    if (visit.weight != 1 && !arrival.counts) arrival.gradient = arrival.gradient.mul(visit.weight);
     const auto slot = std::size_t(arrival.slot);
     Tensor& sum = sums[slot];
     if (!sum.defined()) {

@@ -45,8 +45,9 @@ double GraphTask::weigh_passes() {
   return 1 / double(first.of_each.size());
 }
 
-// Passes of different shares: the root counts alike in all processes, and each pass as its rows do, where the gradient
-// comes into it from outside of all passes. (Inside it counts already.)
+// Passes of different shares: the root counts alike in all processes, and a gradient that comes into a pass from
+// outside of all passes as the pass's rows do. What comes out of another pass, into which its own loss's gradient came,
+// counts already.
 void GraphTask::weigh_each_pass() {
   struct Reached {
     bool from_outside = false, from_inside = false;
@@ -59,18 +60,19 @@ void GraphTask::weigh_each_pass() {
   for (const Edge& root : roots_) reached[root.node.get()].from_outside = true;
   for (Visit* const visit : order) {
     Reached here = reached[visit->node.get()];
-    if (visit->node->kind == NodeKind::pass_boundary && here.from_outside) {
+    if (visit->node->kind == NodeKind::pass_boundary) {
       const ProcessShares& shares = shares_of(*visit->node);
-      if (here.from_inside)
-        throw AutogradError(
-            "[backward] expected passes that follow each other to have the same part of their rows in each process, "
-            "got an output that the loss uses both directly and through a model that was given other rows: call "
-            "backward() for each of the two terms");
       visit->weight = shares.own() * double(shares.of_each.size());
       here = {.from_inside = true};
     }
+    visit->counts = here.from_inside;
     for (const Edge& edge : visit->node->edges) {
       if (!edge.node) continue;
+      if (here.from_outside && here.from_inside && edge.node->kind == NodeKind::pass_boundary)
+        throw AutogradError(
+            "[backward] expected the loss to use an output of a model of several processes directly, or through "
+            "another pass that has other rows, got a result of that output used both ways: call backward() for each of "
+            "the two terms");
       Reached& next = reached[edge.node.get()];
       next.from_outside = next.from_outside || here.from_outside;
       next.from_inside = next.from_inside || here.from_inside;

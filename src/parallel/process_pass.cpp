@@ -143,8 +143,12 @@ void begin_as_first(const World& world, nn::ModuleBase& module, Device device, c
   }
 }
 
-Tensor at_boundary(const Tensor& x, const ProcessPass& pass, bool counts_rows) {
-  return autograd::at_boundary(x, counts_rows ? pass.by_rows : pass.by_replicas);
+Tensor cross_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares) {
+  return autograd::at_boundary(x, shares);
 }
+
+std::shared_ptr<autograd::ProcessShares> shares_to_come() { return std::make_shared<autograd::ProcessShares>(); }
+
+void come(autograd::ProcessShares& shares, const ProcessPass& pass) { shares = *pass.by_rows; }
 
 }  // namespace lockstep::detail

@@ -85,8 +85,6 @@ const std::vector<Rule>& meaningless() {
       {"term=param_gradients hook!=none", "gradients() accumulates nothing"},
       {"term=second_order hook!=none", "the hook would see parts of a sum"},
       {"resume=midway buffer=trained", "its gradient is not in the state dict"},
-      {"term=feedback where=pair reduction=mean processes!=1", "refused: one output counts by rows and by replicas"},
-      {"term=feedback backwards=joint reduction=mean processes!=1", "refused: passes of different shares in a row"},
       {"step=captured optimizer=sgd|rmsprop optimizer_state=momentum", "refused: another kernel than the captured one"},
       {"parts=embedding term=feedback dtype!=float64", "rounding would choose other rows"},
   };

@@ -181,6 +181,40 @@ TEST(ProcessWeights, WeighEachOfSeveralPassesByItsRows) {
   }
 }
 
+// An output counts by its own pass where the loss uses it, and by the other one where that one does.
+TEST(ProcessWeights, WeighAnOutputThatIsUsedDirectlyAndThroughAnotherPass) {
+  const SimulatedDevices devices({.count = 3});
+  const std::vector<Division> rows = {{{3, 3}}, {{4, 1, 1}}}, others = {{{2, 1}}, {{1, 1, 1}}};
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const auto run = [&](const World& world, bool through_a_result) {
+      return gradients(world, rows[k], 1, [&](Model& model, const Rows&) {
+        model.eval();
+        const Tensor x = rows[k].mine(world, randn({rows[k].all(), 4}, kFloat64)).to(model.device());
+        const Tensor weight = randn({2, 4}, kFloat64).to(model.device());
+        const Tensor made = through_a_result ? tanh(model(x)) : model(x);
+        // The first rows of each process go on. One process takes the same ones.
+        std::vector<Tensor> first;
+        for (std::int64_t p = 0, begin = 0; p < rows[k].processes(); begin += rows[k].rows[std::size_t(p++)])
+          if (world.size() == 1 || p == world.rank().value())
+            first.push_back(made.narrow(0, world.size() == 1 ? begin : 0, others[k].rows[std::size_t(p)]));
+        (mean(square(made)) + mean(square(model(matmul(cat(first), weight))))).backward();
+        return std::vector<Tensor>();
+      });
+    };
+    std::vector<double> one;
+    expect_none(in_processes(1, [&](const World& world) { one = run(world, false); }));
+    expect_none(in_processes(rows[k].processes(), [&](const World& world) {
+      const std::vector<double> got = run(world, false);
+      ASSERT_EQ(got.size(), one.size());
+      for (std::size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(got[i], one[i], 1e-11) << i << " of case " << k;
+    }));
+    for (const std::exception_ptr& each :
+         in_processes(rows[k].processes(), [&](const World& world) { run(world, true); }))
+      EXPECT_NE(testing::message_of<AutogradError>(each).find("call backward() for each of the two terms"),
+                std::string::npos);
+  }
+}
+
 // A number for each replica counts the replicas.
 struct Number : nn::Module<Number> {
   nn::Parameter weight{ones({1}, {.dtype = kFloat64})};

@@ -178,13 +178,16 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   auto pass(Arguments&&... arguments) {
     std::vector<std::int64_t> rows;
     std::tuple<detail::Shared<Arguments>...> given(detail::shared<Arguments>(arguments)...);
+    const auto entering = set_.is_weighted() ? detail::shares_to_come() : nullptr;
+    if (entering)
+      for_each_tensor(given, Path("arguments"),
+                      [&](const Path&, Tensor& x) { x = detail::cross_boundary(x, entering); });
     auto inputs = scatter(given, devices(), set_.options().scatter, "arguments", &rows);
     const detail::ProcessPass place = set_.place(rows);
+    if (entering) detail::come(*entering, place);
     try {
       if (const auto other = set_.scatter_as_one_process(place, rows))
         inputs = scatter(given, devices(), *other, "arguments", &rows);
-      if (set_.is_weighted())
-        for (auto& input : inputs) detail::pass_boundary(input, place, true);
       return run(inputs, rows, place);
     } catch (...) {
       set_.fail_processes();
@@ -208,9 +211,9 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
         auto outputs = detail::results_of_replicas(used, call, how);
         set_.end_pass(rows, place);
         const Gather join = set_.options().gather;
-        if (set_.is_weighted())
-          for (auto& output : outputs) detail::pass_boundary(output, place, join != Gather::concatenate);
+        const std::vector<bool> counts_rows = detail::counting_rows(outputs[0], join != Gather::concatenate);
         auto output = gather(std::move(outputs), output_device(), {.dim = how.dim, .how = join, .rows = rows});
+        if (set_.is_weighted()) detail::leave(output, place, counts_rows);
         detail::for_each_weighted_mean(output, [&](WeightedMean& mean) { mean = set_.over_processes(mean); });
         return output;
       }

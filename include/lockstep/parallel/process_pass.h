@@ -52,17 +52,30 @@ LOCKSTEP_API void fail_processes(const World& world) noexcept;
 /// that differs between processes; then all have process 0's values.
 LOCKSTEP_API void begin_as_first(const World& world, nn::ModuleBase& module, Device device, const std::string& options);
 
-/// x as it enters or leaves the model, by which backward knows the pass that its loss goes through: it counts as this
-/// process's rows do among all, or its replicas.
-LOCKSTEP_API Tensor at_boundary(const Tensor& x, const ProcessPass& pass, bool counts_rows);
+/// x as it enters or leaves the model, by which backward knows the pass that its loss goes through, and how it counts.
+LOCKSTEP_API Tensor cross_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares);
+/// Of what enters, before the pass is known; and then: it counts rows.
+LOCKSTEP_API std::shared_ptr<autograd::ProcessShares> shares_to_come();
+LOCKSTEP_API void come(autograd::ProcessShares& shares, const ProcessPass& pass);  ///< See shares_to_come().
 
-/// Each tensor in what a replica is given, or gives back. A 0-dim output that becomes an element of a vector counts one
-/// for each replica; if `stay_0_dim`, or as a part of a WeightedMean, it counts its rows, as every other one does.
+/// Which tensors of a replica's output count rows, in order. One that is 0-dim and becomes an element of a vector
+/// counts one for each replica; if `stay_0_dim`, or as a part of a WeightedMean, it counts its rows, as every other one
+/// does.
 template <class T>
-void pass_boundary(T& value, const ProcessPass& pass, bool stay_0_dim) {
-  for_each_tensor(value, Path("value"), [&]<class Part>(const Path&, Part& tensor) {
-    static_cast<Tensor&>(tensor) =
-        at_boundary(tensor, pass, stay_0_dim || tensor.dim() > 0 || std::same_as<Part, Addend>);
+std::vector<bool> counting_rows(T& output, bool stay_0_dim) {
+  std::vector<bool> counts;
+  for_each_tensor(output, Path("output"), [&]<class Part>(const Path&, Part& tensor) {
+    counts.push_back(stay_0_dim || tensor.dim() > 0 || std::same_as<Part, Addend>);
+  });
+  return counts;
+}
+
+/// What was gathered of such outputs leaves the model.
+template <class T>
+void leave(T& output, const ProcessPass& pass, const std::vector<bool>& counts_rows) {
+  std::size_t k = 0;
+  for_each_tensor(output, Path("output"), [&](const Path&, Tensor& tensor) {
+    tensor = cross_boundary(tensor, counts_rows[k++] ? pass.by_rows : pass.by_replicas);
   });
 }
 
