@@ -1,7 +1,6 @@
 #include <lockstep/autograd/checkpoint.h>
 
 #include <algorithm>
-#include <ranges>
 #include <string>
 
 #include <lockstep/autograd/autocast.h>
@@ -152,9 +151,9 @@ Tape::Values Tape::values_of(const Tensor& target) {
 
 // In the reverse order, since parts may overlap. Not as changes, since versions come back too.
 void Tape::restore(const std::vector<Values>& all) {
-  for (const Values& each : std::views::reverse(all)) {
-    copy_values(each.target, each.copy);
-    each.target.impl()->storage->version = each.version;
+  for (auto each = all.rbegin(); each != all.rend(); ++each) {
+    copy_values(each->target, each->copy);
+    each->target.impl()->storage->version = each->version;
   }
 }
 

@@ -204,10 +204,10 @@ TEST(Freezing, BetweenForwardAndBackwardDropsTheGradient) {
                                          .loss = ProcessLoss::sum});
         alone.load_state_dict(model.module().state_dict());
         const std::int64_t rows = 2 * layout.processes * layout.devices;
-        const auto [first, count] = model.share().rows(rows);
+        const data::RowRange own = model.share().rows(rows);
         const auto run = [&](const auto& change) {
           const Tensor x = randn({rows, 2}, kWide);
-          const Tensor expected = sum(alone(x)), got = sum(model(x.narrow(0, first, count)));
+          const Tensor expected = sum(alone(x)), got = sum(model(x.narrow(0, own.first, own.count)));
           change(alone);
           change(model.module());
           expected.backward();
