@@ -8,13 +8,27 @@
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/record.h"
+#include "autograd/step_leaf.h"
+#include "core/context.h"
 #include "core/text.h"
 #include "tensor/philox.h"
+#include "tensor/step_values.h"
 
 namespace lockstep::autograd {
 
 GraphTask::Producer::Producer(const Node& node)
     : device(node.stream.device().is_cpu() ? -1 : node.stream.device().index()), sequence(node.sequence) {}
+
+namespace {
+
+// What it saved was computed once, and would be computed no more when the step is done again.
+void refuse_of_other_step(const Node& node) {
+  if (const StepValues* const captured = context().step_values; captured && node.sequence < captured->first_node())
+    throw InvalidArgument(text("[backward] expected a graph that the captured step has made, got ", node.name(),
+                               " of a pass before it: make the whole pass a part of the step"));
+}
+
+}  // namespace
 
 void GraphTask::reach(const Tensor& root) {
   roots_.push_back(gradient_edge(root));
@@ -44,6 +58,10 @@ void GraphTask::discover(const std::shared_ptr<Node>& root) {
   const auto visit = [&](const std::shared_ptr<Node>& node) -> Visit& {
     auto [place, fresh] = visits_.try_emplace(node.get(), &memory_);
     if (fresh) {
+      if (const Tensor* const leaf = node->leaf())
+        use_in_step(*leaf);
+      else
+        refuse_of_other_step(*node);
       place->second.node = node;
       use(node->stream);
       stack.push_back(&place->second);

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstddef>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -36,6 +37,11 @@ class Hooks {
     });
   }
   bool is_new() const noexcept { return !hooks_; }  ///< None was ever added.
+  /// Another one after a hook was added or removed.
+  std::pair<std::shared_ptr<const void>, std::ptrdiff_t> state() const {
+    if (!hooks_) return {};
+    return {hooks_, std::count_if(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->function(); })};
+  }
   /// All of them, for whoever destroys them.
   std::shared_ptr<const void> take() noexcept { return std::move(hooks_); }
 

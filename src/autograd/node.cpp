@@ -12,6 +12,8 @@ std::atomic<std::uint64_t> next_sequence = 0;
 
 }  // namespace
 
+std::uint64_t next_node() noexcept { return next_sequence.load(std::memory_order_relaxed); }
+
 Node::Node(const char* forward_op, const Device& device, NodeKind node_kind)
     : op(forward_op),
       sequence(next_sequence.fetch_add(1, std::memory_order_relaxed)),

@@ -66,6 +66,9 @@ class Node {
   mutable std::string name_;
 };
 
+/// The least `sequence` of the nodes to come.
+std::uint64_t next_node() noexcept;
+
 /// What a node may ask of the backward that runs it.
 class RunningBackward {
  public:

@@ -15,6 +15,7 @@ namespace lockstep {
 class ReplicaBarrier;
 struct BatchShard;
 struct GeneratorState;
+class StepParts;
 class StepValues;
 namespace autograd {
 class RunningNode;
@@ -42,6 +43,7 @@ struct Context {
   std::size_t replica = 0;                              ///< Which of them this is.
   autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in 16 bits; null: they are not.
   StepValues* step_values = nullptr;                    ///< Of the step that is being captured; null: none is.
+  StepParts* step_parts = nullptr;                      ///< Of a step that is or will be captured; null: of none.
   std::uint64_t checkpoint = 0;  ///< Number of the innermost checkpoint() whose function runs; 0: none.
   autograd::SaveListener* save_listener = nullptr;  ///< Hears of what is saved for backward.
   nn::ForwardObserver* forward_observer = nullptr;  ///< Hears of each module's call.

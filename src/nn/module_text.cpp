@@ -150,7 +150,6 @@ std::ostream& operator<<(std::ostream& out, const ModuleBase& module) {
   return out << tree;
 }
 
-ForwardObserver* forward_observer() noexcept { return context().forward_observer; }
 
 std::string detail::summarize(ModuleBase& model, const std::function<void()>& run) {
   Shapes shapes;

@@ -1,18 +1,17 @@
 #include <lockstep/optim/optimizer.h>
 
-#include <cstring>
-#include <string_view>
 #include <unordered_set>
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/runtime/drain.h>
 #include <lockstep/tensor/creation.h>
 
+#include "autograd/step_leaf.h"
 #include "core/context.h"
 #include "core/text.h"
+#include "optim/captured_optimizer.h"
 #include "optim/optimizer_impl.h"
 #include "tensor/overlap.h"
-#include "tensor/step_values.h"
 
 namespace lockstep::optim {
 
@@ -54,56 +53,9 @@ Batch& batch_for(std::vector<Batch>& batches, DeviceState& device, DType dtype, 
   return batches.emplace_back(Batch{&device, dtype, double(state.step), state.number, fresh, nullptr, {}});
 }
 
-// The rules of a batch's updates, as many as the optimizer applies.
-class KeptRules final : public KeptRule {
- public:
-  KeptRules(StepValues& values, DeviceState& device) : values_(&values), device_(&device) {}
-
-  void end_capture() {
-    values_ = nullptr;
-    next_ = 0;
-  }
-  bool is_empty() const noexcept { return rules_.empty(); }
-
-  bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) override {
-    if (values_) {
-      rules_.push_back({op, slots, bytes, values_->add(*device_, rule, bytes)});
-      return true;
-    }
-    const Kept& kept = rules_[next_];
-    next_ = (next_ + 1) % rules_.size();
-    if (std::string_view(kept.op) != op || kept.slots != slots || kept.bytes != bytes)
-      throw InvalidArgument(text("[", op, "] expected options with which the captured step's ", kept.op,
-                                 " is launched again, got others: capture the step anew"));
-    std::memcpy(kept.value.host, rule, bytes);
-    return false;
-  }
-  const TensorImpl& memory() const override { return *rules_.back().value.memory.impl(); }
-
- private:
-  struct Kept {
-    const char* op;
-    unsigned slots;
-    std::size_t bytes;
-    StepValue value;
-  };
-
-  StepValues* values_;  // while the step is captured
-  DeviceState* device_;
-  std::vector<Kept> rules_;
-  std::size_t next_ = 0;
-};
-
 }  // namespace
 
-// A batch of a captured step, which is done again: its rules are sent, and nothing is launched.
-struct Optimizer::KeptBatch {
-  std::size_t group, parameter;  // one of the batch's, which all have taken as many steps
-  std::shared_ptr<KeptRules> rules;
-  Batch batch;
-};
-
-Optimizer::Optimizer(const char* name) : impl_(std::make_unique<Impl>(Impl{.name = name})) {}
+Optimizer::Optimizer(const char* name) : impl_(std::make_shared<Impl>(Impl{.name = name})) {}
 Optimizer::~Optimizer() = default;
 
 void Optimizer::add_parameters(std::vector<Tensor> parameters) {
@@ -193,7 +145,7 @@ void Optimizer::step() try {
   changing.reserve(count);
   stepped.reserve(count);
   StepValues* const values = context().step_values;
-  std::vector<KeptBatch> kept;
+  const std::shared_ptr<KeptStep> kept = values ? std::make_shared<KeptStep>() : nullptr;
   for (std::size_t g = 0; g < groups.size(); ++g) {
     batches.clear();
     for (const Due& d : due[g]) {
@@ -213,73 +165,31 @@ void Optimizer::step() try {
     }
     for (Batch& batch : batches) {
       if (values) {
-        const auto is_in_batch = [&](const Due& d) {  // of those that step: another one may stand at the same number
+        KeptBatch& own = kept->batches.emplace_back(captured(*values, g, batch));
+        for (const Due& d : due[g]) {  // of those that step: another one may stand at the same number
           const ParameterState& state = groups[g].states[d.index];
-          return double(state.step) == batch.step && state.number == batch.number;
-        };
-        kept.push_back(captured(*values, g, batch));
-        kept.back().parameter = std::ranges::find_if(due[g], is_in_batch)->index;
+          if (double(state.step) == batch.step && state.number == batch.number) own.parameters.push_back(d.index);
+        }
       }
       update(g, batch);
-      if (values && kept.back().rules->is_empty())
+      if (values && kept->batches.back().rules->is_empty())
         throw InvalidArgument(text("[", impl_->name,
                                    "] expected an update by apply(), got one that a captured step cannot do again with "
                                    "other options: run it eagerly"));
     }
   }
   if (values) {
-    std::vector<std::pair<std::size_t, std::size_t>> stepping;
     for (std::size_t g = 0; g < groups.size(); ++g)
-      for (const Due& d : due[g]) stepping.push_back({g, d.index});
-    for (KeptBatch& batch : kept) batch.rules->end_capture();
-    values->before_each([this, stepping, kept] { step_again(stepping, kept); });
+      for (const Due& d : due[g]) kept->stepping.push_back({g, d.index});
+    for (KeptBatch& batch : kept->batches) batch.rules->end_capture();
+    values->before_each([this, kept] { step_again(*kept); });
   }
+  use_in_step(kept);
   all_gather(stepped);
 } catch (...) {
   std::vector<Device> devices;
   for (const ParameterGroup& group : impl_->groups) add_devices(devices, group.parameters);
   lockstep::detail::rethrow_drained(devices);
-}
-
-Optimizer::KeptBatch Optimizer::captured(StepValues& values, std::size_t group, Batch& batch) {
-  if (batch.device->device.is_cpu())
-    throw InvalidArgument(
-        text("[", impl_->name, "] expected parameters on GPUs in a captured step, got some on the CPU"));
-  if (batch.fresh)
-    throw InvalidArgument(text("[", impl_->name, "] expected state that was there before the step is captured, got a ",
-                               "parameter's first step: take one eagerly before"));
-  auto rules = std::make_shared<KeptRules>(values, *batch.device);
-  batch.kept = rules.get();
-  KeptBatch kept{group, 0, std::move(rules), batch};
-  kept.batch.items.clear();
-  return kept;
-}
-
-void Optimizer::step_again(std::span<const std::pair<std::size_t, std::size_t>> stepping,
-                           std::span<const KeptBatch> kept) {
-  for (std::size_t g = 0; g < impl_->groups.size(); ++g) check_options(g);
-  std::vector<double> before;
-  for (const auto& [group, parameter] : stepping) {
-    ParameterState& state = impl_->groups[group].states[parameter];
-    before.push_back(state.number);
-    state.number = next_number(group, double(++state.step), state.number);
-  }
-  try {
-    for (const KeptBatch& each : kept) {
-      const ParameterState& state = impl_->groups[each.group].states[each.parameter];
-      Batch batch = each.batch;
-      batch.step = double(state.step);
-      batch.number = state.number;
-      update(each.group, batch);
-    }
-  } catch (...) {  // the step is not taken
-    for (std::size_t i = 0; i < stepping.size(); ++i) {
-      ParameterState& state = impl_->groups[stepping[i].first].states[stepping[i].second];
-      --state.step;
-      state.number = before[i];
-    }
-    throw;
-  }
 }
 
 std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) const {
@@ -311,6 +221,7 @@ void Optimizer::zero_grad(bool set_to_none) {
   std::vector<Tensor> dense;
   for (const ParameterGroup& group : impl_->groups)
     for (const Tensor& parameter : group.parameters) {
+      autograd::use_in_step(parameter);
       impl_->had_gradient |= gradient_of(parameter) != nullptr;
       if (set_to_none) {
         autograd::clear_grad("zero_grad", parameter);

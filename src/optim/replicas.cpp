@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "autograd/step_leaf.h"
 #include "core/text.h"
 
 namespace lockstep::optim {
@@ -22,8 +23,10 @@ void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameter
 }
 
 void reconcile(std::span<const Tensor> parameters) {
-  for (const Tensor& parameter : parameters)
+  for (const Tensor& parameter : parameters) {
+    autograd::use_in_step(parameter);
     if (const autograd::Replica* const own = autograd::replica_of(parameter)) own->parameter->reconcile();
+  }
 }
 
 void all_gather(std::span<const Tensor> parameters) {

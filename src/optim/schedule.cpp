@@ -8,6 +8,7 @@
 
 #include "core/context.h"
 #include "optim/state_reader.h"
+#include "tensor/step_parts.h"
 #include "tensor/step_values.h"
 
 namespace lockstep::optim {
@@ -35,6 +36,7 @@ Schedule::Schedule(Optimizer& optimizer) : optimizer_(&optimizer) {
 
 void Schedule::step() {
   if (StepValues* const values = context().step_values) values->before_each([this] { step(); });
+  if (StepParts* const parts = context().step_parts) parts->add<LivingPart>(this, lifetime_.watch(), "schedule");
   ++last_epoch_;
   try {
     apply();

@@ -121,6 +121,17 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   /// Others take the replicas' place. A gradient that is not whole is dropped.
   void release() noexcept;
 
+  /// What the parameter's gradient is: for captured steps.
+  struct Gradient {
+    GradientState state;
+    std::vector<Tensor> slots, gradients;  // by replica
+    std::vector<Shard> counted;
+
+    bool operator==(const Gradient& other) const;
+  };
+  Gradient present() const;
+  void restore(const Gradient& gradient);  ///< Of the present slots.
+
   // autograd::ReplicatedParameter
   bool has_other_processes() const noexcept override { return world_.size() > 1; }
   std::shared_ptr<autograd::GradientListener> listener() const noexcept override { return owner_.lock(); }

@@ -118,12 +118,14 @@ bool GradientBuckets::Impl::fit_slots() const {
 }
 
 void GradientBuckets::Impl::check_idle(const char* op) {
+  use_in_step();
   const std::scoped_lock lock(mutex);
   if (is_running)
     throw AutogradError(text("[", op, "] expected no backward through the parameter's model at that time, got one"));
 }
 
 void GradientBuckets::Impl::reconcile(std::size_t entry) {
+  use_in_step();
   const std::scoped_lock lock(mutex);
   if (is_running)
     throw AutogradError("[DataParallel] expected gradients to be used after backward, got a use while it runs");
@@ -200,6 +202,7 @@ std::vector<std::vector<Tensor>> GradientBuckets::Impl::others_in(std::span<nn::
 void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
   const std::vector<std::vector<Tensor>> others = others_in(modules);
   if (others.empty()) return;
+  use_in_step();
   for (const std::vector<Tensor>& replicas : others)
     if (const autograd::Replica* const former = autograd::replica_of(replicas[0]))
       if (const auto owner = std::dynamic_pointer_cast<Impl>(former->parameter->listener())) owner->release();

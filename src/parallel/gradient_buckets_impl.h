@@ -123,6 +123,9 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
   std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
   void add(std::span<nn::ModuleBase* const> modules);
+  /// A step that is or will be captured depends on the gradients: captured_buckets.cpp. Takes `mutex`.
+  void use_in_step();
+  class StepState;
   /// Sums and gathers what is not whole, and makes the replicas stale.
   void release();
   /// Without that: what is not whole is dropped.

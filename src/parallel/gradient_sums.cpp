@@ -30,6 +30,7 @@ bool is_looked_at(const BucketedParameter& parameter) {
 }  // namespace
 
 void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool keeps_graph) {
+  use_in_step();
   const std::scoped_lock lock(mutex);
   if (is_running)
     throw AutogradError("[DataParallel] expected one backward at a time through a module, got a second one");
@@ -311,6 +312,7 @@ void GradientBuckets::Impl::sum_what_is_partial() {
 }
 
 void GradientBuckets::Impl::complete_gradient(std::size_t entry) {
+  use_in_step();
   const std::scoped_lock lock(mutex);
   if (is_running || parameters.empty()) return;
   BucketedParameter* const parameter = parameters[entry].get();

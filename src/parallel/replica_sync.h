@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/lifetime.h>
 #include <lockstep/parallel/replicate.h>
 
 #include "tensor/tensor_impl.h"
@@ -60,7 +61,9 @@ struct ReplicaSync::Impl {
       was[k] = Seen(*inventory.states[k].state);
     }
   };
+  class StepState;
   std::vector<Replica> replicas;
+  detail::Lifetime lifetime;
   bool is_set = false;
   std::vector<nn::BufferSync> syncs;      // of the states, in the last pass
   std::vector<std::vector<Seen>> before;  // that pass: each replica's states, the primary's first
@@ -71,6 +74,7 @@ struct ReplicaSync::Impl {
   bool fits(const Inventory& primary) const;
   bool is_current(const Inventory& primary, const Replica& replica, std::size_t k) const;
   void update(const Inventory& primary);
+  void use_in_step(const Inventory& primary) const;  // which may be captured
 
   // pass_changes.cpp
   nn::State& state(const Inventory& primary, std::size_t replica, std::size_t k) const {

@@ -7,10 +7,13 @@
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/meta.h"
+#include "core/context.h"
 #include "core/text.h"
+#include "nn/step_modules.h"
 #include "parallel/in_lockstep.h"
 #include "parallel/replica_sync.h"
 #include "tensor/copy.h"
+#include "tensor/step_parts.h"
 
 namespace lockstep {
 namespace {
@@ -124,12 +127,66 @@ void detail::check_replicable(nn::ModuleBase& module, std::span<const Device> de
   module.visit(nn::Path(), visitor);
 }
 
+// Which of a module's states have been changed by hand. What an optimizer trains is to be in lockstep as it was found;
+// of the others each is to have been changed as often since the step before.
+class ReplicaSync::Impl::StepState final : public StepPart {
+ public:
+  StepState(std::weak_ptr<const void> sync, const Impl& impl, const Inventory& primary) : sync_(std::move(sync)) {
+    for (std::size_t k = 0; k < primary.states.size(); ++k) {
+      Copies& copies = states_.emplace_back();
+      copies.are_equal = primary.states[k].sync == nn::BufferSync::equal;
+      copies.tensors.push_back(*primary.states[k].state);
+      for (const Replica& replica : impl.replicas) copies.tensors.push_back(*replica.inventory.states[k].state);
+    }
+    mark();
+  }
+
+  bool is_gone() const override { return sync_.expired(); }
+  void begin() override { found_ = changes(); }
+  const char* change() override {
+    if (sync_.expired()) return "the replicas of a model";
+    return changes() == found_ ? nullptr : "a parameter or a buffer, by hand";
+  }
+  void mark() override {
+    for (Copies& copies : states_) {
+      copies.versions.clear();
+      for (const Tensor& tensor : copies.tensors) copies.versions.push_back(tensor.version());
+    }
+  }
+
+ private:
+  struct Copies {
+    bool are_equal = false;
+    std::vector<Tensor> tensors;  // the primary first
+    std::vector<std::uint64_t> versions;
+  };
+
+  std::vector<std::uint64_t> changes() const {
+    std::vector<std::uint64_t> all;
+    for (const Copies& copies : states_) {
+      const std::uint64_t of_primary = copies.tensors[0].version();
+      for (std::size_t r = 0; r < copies.tensors.size(); ++r)
+        all.push_back(copies.tensors[r].version() - (copies.are_equal ? of_primary : copies.versions[r]));
+    }
+    return all;
+  }
+
+  const std::weak_ptr<const void> sync_;
+  std::vector<Copies> states_;
+  std::vector<std::uint64_t> found_;
+};
+
+void ReplicaSync::Impl::use_in_step(const Inventory& primary) const {
+  if (StepParts* const parts = context().step_parts) parts->add<StepState>(this, lifetime.watch(), *this, primary);
+}
+
 ReplicaSync::ReplicaSync() : impl_(std::make_unique<Impl>()) {}
 ReplicaSync::~ReplicaSync() = default;
 ReplicaSync::ReplicaSync(ReplicaSync&&) noexcept = default;
 ReplicaSync& ReplicaSync::operator=(ReplicaSync&&) noexcept = default;
 
 void ReplicaSync::check_placement(nn::ModuleBase& module, Device device) {
+  nn::use_in_step(module);
   Placement visitor(device);
   module.visit(nn::Path(), visitor);
 }
@@ -156,6 +213,7 @@ void ReplicaSync::reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const
 ReplicaFit ReplicaSync::update(nn::ModuleBase& primary) {
   const Inventory now(primary);
   if (!impl_->is_set || !impl_->fits(now)) return ReplicaFit::none;
+  impl_->use_in_step(now);
   impl_->update(now);
   impl_->begin_pass(now);
   ReplicaFit fit = ReplicaFit::all;

@@ -186,6 +186,8 @@ class Backend {
   /// Ends what is pending with CollectiveError. No collective may follow.
   virtual void abort_communicator(CommunicatorHandle communicator) noexcept = 0;
   virtual void collective(CommunicatorHandle communicator, const CollectiveCall& call) = 0;
+  /// How often its operations have failed so far. After each failure what was captured with it cannot be done again.
+  virtual std::uint64_t communicator_failures(CommunicatorHandle /*communicator*/) const noexcept { return 0; }
 };
 
 }  // namespace lockstep

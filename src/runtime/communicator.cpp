@@ -9,6 +9,7 @@
 
 #include "core/text.h"
 #include "runtime/collective_call.h"
+#include "runtime/graphs.h"
 #include "runtime/registry.h"
 #include "runtime/transport.h"
 
@@ -72,7 +73,7 @@ class ExclusiveUse {
 
 }  // namespace
 
-class Communicator::State {
+class Communicator::State final : public CapturedUse, public std::enable_shared_from_this<Communicator::State> {
  public:
   State(std::vector<Device> group, const World& world, const CommunicatorOptions& options)
       : devices(std::move(group)),
@@ -84,7 +85,7 @@ class Communicator::State {
     for (const Device device : devices) indices.push_back(device.index());
     handle_ = backend_.create_communicator(indices, peers, options);
   }
-  ~State() { backend_.destroy_communicator(handle_); }
+  ~State() override { backend_.destroy_communicator(handle_); }
 
   const std::vector<Device> devices;
 
@@ -110,6 +111,7 @@ class Communicator::State {
     if (!aborted_.exchange(true)) backend_.abort_communicator(handle_);
   }
   bool is_aborted() const noexcept { return aborted_; }
+  std::uint64_t failures() const noexcept override { return backend_.communicator_failures(handle_) + (aborted_ ? 1 : 0); }
 
  private:
   void expect_ranks(const char* name, std::size_t got) const {
@@ -136,6 +138,8 @@ class Communicator::State {
     check(call);
     if (aborted_) throw CollectiveError(0, call.name, bytes_of(call), "the communicator was aborted");
     backend_.collective(handle_, call);
+    if (Graphs* const graphs = backend_.graphs(); graphs && graphs->is_capturing(parts.front().stream))
+      graphs->use(shared_from_this());
   }
 
   const std::vector<DeviceState*> states_;
@@ -153,7 +157,7 @@ class Communicator::State {
 
 Communicator::Communicator(std::vector<Device> devices, const World& world, const CommunicatorOptions& options) {
   check(options);
-  state_ = std::make_unique<State>(std::move(devices), world, options);
+  state_ = std::make_shared<State>(std::move(devices), world, options);
 }
 Communicator::~Communicator() = default;
 Communicator::Communicator(Communicator&&) noexcept = default;

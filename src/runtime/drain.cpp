@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "core/text.h"
+#include "runtime/graphs.h"
 #include "runtime/registry.h"
 
 namespace lockstep::detail {
@@ -17,7 +18,9 @@ namespace {
 constexpr int kMostErrors = 64;
 
 void take_errors(DeviceState& device, std::vector<std::exception_ptr>& errors) {
-  for (const StreamHandle& stream : device.streams())
+  Graphs* const graphs = device.backend.graphs();
+  for (const StreamHandle& stream : device.streams()) {
+    if (graphs && graphs->is_capturing(stream)) continue;  // nothing of it was begun
     for (int i = 0; i < kMostErrors; ++i) try {
         device.backend.synchronize_stream(stream);
         break;
@@ -25,6 +28,7 @@ void take_errors(DeviceState& device, std::vector<std::exception_ptr>& errors) {
         errors.push_back(std::current_exception());
         if (device.backend.is_lost(device.device.index())) break;
       }
+  }
 }
 
 std::string message_of(const std::exception_ptr& error) {

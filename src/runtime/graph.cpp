@@ -1,5 +1,6 @@
 #include "runtime/graph.h"
 
+#include <algorithm>
 #include <chrono>
 #include <exception>
 #include <thread>
@@ -35,6 +36,7 @@ struct Graph::State {
   std::vector<CapturePool*> pools;   // by device, as far as they are captured
   GraphHandle graph = nullptr;
   bool is_captured = false;
+  std::vector<std::pair<std::shared_ptr<const CapturedUse>, std::uint64_t>> used;  // with their failures until then
 
   Backend& backend() { return devices->backend(); }
   CachingAllocator& allocator(std::size_t device) { return devices->state(int(device)).allocator; }
@@ -82,6 +84,7 @@ void Graph::State::end() {
   end_pools();
   graph = graphs->end_capture(origin);
   is_captured = true;
+  for (auto& use : graphs->take_used()) used.emplace_back(use, use->failures());
 }
 
 // The errors of the work are its streams' to tell.
@@ -100,6 +103,7 @@ Graph::State::~State() {
     graphs->destroy(graph);
   } else if (graphs && !pools.empty()) {
     graphs->abandon_capture(origin);
+    graphs->take_used();
     end_pools();
   }
   for (std::size_t d = 0; d < pools.size(); ++d)
@@ -121,6 +125,10 @@ void Graph::launch() {
   s.graphs->launch(s.origin, s.graph);
   s.mark(0, s.origin);
   for (const StreamHandle& stream : s.others) s.backend().wait(stream, s.events[0]);
+}
+
+bool Graph::has_failed() const noexcept {
+  return std::ranges::any_of(state_->used, [](const auto& use) { return use.first->failures() != use.second; });
 }
 
 GraphCapture::GraphCapture() : state_(std::make_unique<Graph::State>()) { state_->begin(); }

@@ -24,6 +24,8 @@ class Graph {
   ~Graph();  ///< Waits until its work has ended.
 
   void launch();
+  /// Whether a communicator that the work uses has failed since: then it must not be launched any more.
+  bool has_failed() const noexcept;
 
  private:
   friend class GraphCapture;

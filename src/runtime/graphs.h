@@ -7,16 +7,40 @@
 // work.
 #pragma once
 
+#include <cstdint>
+#include <memory>
+#include <mutex>
 #include <string_view>
+#include <utility>
+#include <vector>
 
+#include "core/ranked_mutex.h"
 #include "runtime/backend.h"
 
 namespace lockstep {
 
 using GraphHandle = void*;
 
+/// What captured work uses and cannot do without: a communicator.
+class CapturedUse {
+ public:
+  virtual ~CapturedUse() = default;
+  virtual std::uint64_t failures() const noexcept = 0;  ///< So far; each ends the captured work's use of it.
+};
+
 class Graphs {
  public:
+  /// Of the present capture: `used` lives as long as its work.
+  void use(std::shared_ptr<const CapturedUse> used) {
+    const std::scoped_lock lock(used_mutex_);
+    used_.push_back(std::move(used));
+  }
+  /// All that the capture used so far.
+  std::vector<std::shared_ptr<const CapturedUse>> take_used() {
+    const std::scoped_lock lock(used_mutex_);
+    return std::exchange(used_, {});
+  }
+
   /// Throws InvalidArgument where a capture is on its way.
   virtual void begin_capture(StreamHandle origin) = 0;
   /// Whether the stream's work is kept.
@@ -30,6 +54,10 @@ class Graphs {
 
  protected:
   ~Graphs() = default;
+
+ private:
+  RankedMutex<LockRank::graphs> used_mutex_;
+  std::vector<std::shared_ptr<const CapturedUse>> used_;
 };
 
 /// What a capture cannot keep. Throws InvalidArgument that says so, and what to do.

@@ -1,6 +1,7 @@
 #include "tensor/step_values.h"
 
 #include <algorithm>
+#include <atomic>
 #include <cstring>
 #include <mutex>
 #include <utility>
@@ -30,19 +31,39 @@ DeviceDraw drawn_on(DeviceState& device, const GeneratorState& point, bool is_se
   return draw;
 }
 
+std::atomic<std::uint64_t> last_id = 0;
+
 }  // namespace
+
+std::atomic<int> detail::captures = 0;
+
+void detail::use_in_capture(Storage& storage) noexcept {
+  if (StepValues* const values = context().step_values; values && !storage.device->device.is_cpu()) values->use(storage);
+}
 
 const void* StepValue::data() const noexcept { return memory.impl()->data(); }
 
 // Before the capture begins: memory that is handed out during it is overwritten each time (by a simulation's poison).
-StepValues::StepValues() : begin_(current_generator()) {
+StepValues::StepValues(std::uint64_t first_node)
+    : id_(++last_id), first_node_(first_node), begin_(current_generator()) {
   for (const Device& gpu : visible_gpus()) {
     DeviceState& device = device_state(gpu);
     devices_[&device] = {make_tensor(device, {std::int64_t(kMostBytes)}, kUInt8),
                          std::make_unique<std::byte[]>(kMostBytes)};
   }
+  ++detail::captures;
 }
-StepValues::~StepValues() = default;
+
+StepValues::~StepValues() {
+  if (is_capturing_) --detail::captures;
+  for (const auto& [storage, version] : used_) storage->release();
+}
+
+void StepValues::use(Storage& storage) {
+  if (storage.made_in == id_) return;
+  const std::scoped_lock lock(mutex_);
+  if (used_.try_emplace(&storage, storage.version).second) storage.retain();
+}
 
 StepValue StepValues::add(DeviceState& device, const void* first, std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
@@ -74,7 +95,17 @@ void StepValues::before_each(std::function<void()> action) {
   actions_.push_back(std::move(action));
 }
 
-void StepValues::end_capture() { drawn_ = current_generator().offset - begin_.offset; }
+void StepValues::end_capture() {
+  drawn_ = current_generator().offset - begin_.offset;
+  is_capturing_ = false;
+  --detail::captures;
+  for (const auto& [storage, before] : used_)
+    if (const std::uint64_t changes = storage->version - before) changed_.emplace_back(storage, changes);
+}
+
+void StepValues::count_changes() const {
+  for (const auto& [storage, changes] : changed_) storage->version.fetch_add(changes, std::memory_order_relaxed);
+}
 
 void StepValues::send() {
   for (const auto& [device, there] : devices_) {

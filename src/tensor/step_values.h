@@ -2,6 +2,9 @@
 // where dropout stands in its sequence of random numbers. Kernels read such values from their device's memory. The host
 // computes them as in an eager step, by the same code, and sends them to each device in one copy.
 //
+// Besides, the memory that was there before and that the captured work uses: it lives as long as this, and its versions
+// grow each time that the work is done again, as often as in the capture.
+//
 // While a step is captured its values are Context::step_values. Several replicas may add values at once.
 #pragma once
 
@@ -10,6 +13,8 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include <lockstep/tensor/random.h>
@@ -20,6 +25,7 @@
 namespace lockstep {
 
 struct DeviceState;
+struct Storage;
 
 /// A value in a device's memory.
 struct StepValue {
@@ -31,7 +37,8 @@ struct StepValue {
 
 class StepValues {
  public:
-  StepValues();
+  /// `first_node`: autograd nodes before this one are of other steps.
+  explicit StepValues(std::uint64_t first_node = 0);
   ~StepValues();
   StepValues(const StepValues&) = delete;
   StepValues& operator=(const StepValues&) = delete;
@@ -44,9 +51,17 @@ class StepValues {
   /// What the host does each time before the step is done again, in the order of these calls.
   void before_each(std::function<void()> action);
 
-  void end_capture();  ///< The step draws no more random numbers.
-  void send();         ///< Enqueues the present values on the current streams.
-  void advance();      ///< Does what each step does on the host.
+  /// Captured work uses the storage, or is about to change it. Ignores one that was made for it.
+  void use(Storage& storage);
+  bool uses(const Storage& storage) const { return used_.contains(const_cast<Storage*>(&storage)); }
+
+  void end_capture();           ///< The step has been enqueued.
+  void send();                  ///< Enqueues the present values on the current streams.
+  void advance();               ///< Does what each step does on the host.
+  void count_changes() const;  ///< The work was launched again: counts its changes in place.
+
+  std::uint64_t id() const noexcept { return id_; }  ///< Of this process, from 1 on.
+  std::uint64_t first_node() const noexcept { return first_node_; }
 
   static constexpr std::size_t kMostBytes = std::size_t(1) << 16;  ///< On each device.
 
@@ -62,8 +77,12 @@ class StepValues {
     bool is_sequence;
   };
 
+  const std::uint64_t id_, first_node_;
+  bool is_capturing_ = true;
   RankedMutex<LockRank::step_values> mutex_;
   std::map<DeviceState*, OnDevice> devices_;
+  std::unordered_map<Storage*, std::uint64_t> used_;        // with a reference; the version before
+  std::vector<std::pair<Storage*, std::uint64_t>> changed_;  // of those, and how often
   std::vector<Random> random_;
   std::vector<std::function<void()>> actions_;
   const GeneratorState begin_;

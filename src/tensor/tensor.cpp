@@ -9,6 +9,7 @@
 #include "runtime/pinned_allocator.h"
 #include "tensor/copy.h"
 #include "tensor/kernels/geometry.h"
+#include "tensor/step_values.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
@@ -29,6 +30,7 @@ Storage* Storage::make(DeviceState& device, std::size_t bytes) {
   storage->bytes = bytes;
   storage->checkpoint = context().checkpoint;
   storage->allocation = device.allocator.allocate(bytes, stream);
+  if (const StepValues* const captured = context().step_values) storage->made_in = captured->id();
   if (bytes == 0) ++device.empty_storages;
   return storage.release();
 }
@@ -233,6 +235,7 @@ void Tensor::record_stream(const Stream& stream) const {
   if (stream.device() != storage.device->device)
     throw DeviceMismatch(
         text("[record_stream] expected a stream of ", storage.device->device, ", got one of ", stream.device()));
+  use_in_capture(storage);
   if (storage.allocation.block)
     storage.device->allocator.record_stream(storage.allocation.block, StreamAccess::handle(stream));
 }

@@ -26,6 +26,7 @@ struct Storage {
   std::shared_ptr<void> borrowed;          ///< Memory that is not the allocator's: given back when this goes.
   std::atomic<std::uint64_t> version = 0;  ///< Changes in place so far, through any view.
   std::uint64_t checkpoint = 0;            ///< In whose function it was made; 0: in none, or as a module's state.
+  std::uint64_t made_in = 0;               ///< The captured step whose work it was made for (StepValues); 0: of none.
 
   /// Uses the current stream of the device. Throws OutOfMemory.
   static Storage* make(DeviceState& device, std::size_t bytes);
@@ -92,8 +93,20 @@ inline void wait_for_copies_from(const TensorImpl& tensor) {
   if (tensor.storage->pinned) wait_for_copies_from(*tensor.storage->pinned);
 }
 
+namespace detail {
+extern std::atomic<int> captures;  // how many steps are being captured
+void use_in_capture(Storage& storage) noexcept;
+}  // namespace detail
+
+/// Work that is enqueued now uses the storage. Where that work is captured, the storage lives as long as it.
+inline void use_in_capture(Storage& storage) noexcept {
+  if (detail::captures.load(std::memory_order_relaxed) != 0) [[unlikely]]
+    detail::use_in_capture(storage);
+}
+
 /// Counts a change in place.
 inline void bump_version(const TensorImpl& tensor) noexcept {
+  use_in_capture(*tensor.storage);
   tensor.storage->version.fetch_add(1, std::memory_order_relaxed);
 }
 inline void bump_version(const Tensor& tensor) noexcept { bump_version(*tensor.impl()); }

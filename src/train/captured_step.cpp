@@ -1,35 +1,76 @@
 #include <lockstep/train/captured_step.h>
 
 #include <algorithm>
+#include <array>
+#include <exception>
+#include <iostream>
 #include <memory>
 #include <optional>
 #include <utility>
 
+#include <lockstep/autograd/autocast.h>
 #include <lockstep/core/error.h>
+#include <lockstep/core/moved_from.h>
 #include <lockstep/core/rethrow.h>
 #include <lockstep/tensor/creation.h>
-#include <lockstep/tensor/random.h>
 
+#include "autograd/node.h"
 #include "core/context.h"
 #include "core/text.h"
 #include "runtime/graph.h"
 #include "runtime/registry.h"
 #include "tensor/copy.h"
+#include "tensor/step_parts.h"
 #include "tensor/step_values.h"
 
 namespace lockstep::train::detail {
 namespace {
 
+// What a step runs under, beside what it uses itself.
+struct Surroundings {
+  std::vector<Device> gpus = visible_gpus();
+  std::shared_ptr<DeviceSet> devices = accelerators();
+  std::array<std::int8_t, Context::kMostDevices> streams = context().streams;
+  bool records = context().recording;
+  std::optional<DType> autocast = autocast_dtype();
+
+  const char* change() const {
+    const Surroundings now;
+    if (now.devices != devices || now.gpus != gpus) return "the GPUs";
+    if (now.streams != streams) return "the current streams";
+    if (now.records != records) return "whether gradients are recorded";
+    return now.autocast == autocast ? nullptr : "autocast";
+  }
+};
+
 struct Captured {
   std::vector<Tensor> inputs;
   Tensor output;
+  Surroundings surroundings;
+  StepParts parts;
   std::unique_ptr<StepValues> values;
   std::optional<Graph> graph;  // the first to go: it uses the others
+
+  // What is not as it was when the step was captured; null for nothing.
+  const char* change() {
+    if (const char* const what = surroundings.change()) return what;
+    if (graph->has_failed()) return "a communicator, which has failed";
+    return parts.change();
+  }
+  void launch() {
+    values->send();
+    graph->launch();
+  }
 };
 
 bool have_same_shapes(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
   return std::ranges::equal(
       a, b, [](const Tensor& x, const Tensor& y) { return x.sizes() == y.sizes() && x.dtype() == y.dtype(); });
+}
+
+// Gradients that leave the step through its inputs go where a graph cannot follow.
+bool have_gradients(const std::vector<Tensor>& inputs) {
+  return std::ranges::any_of(inputs, [](const Tensor& input) { return input.requires_grad(); });
 }
 
 std::vector<Tensor> on_gpu(const std::vector<Tensor>& tensors, Device first) {
@@ -38,48 +79,118 @@ std::vector<Tensor> on_gpu(const std::vector<Tensor>& tensors, Device first) {
   return moved;
 }
 
+Tensor eagerly(const StepGraph::Step& step, const std::vector<Tensor>& inputs) {
+  const Tensor output = step(inputs);
+  return output.defined() ? output.detach() : output;
+}
+
 }  // namespace
 
 struct StepGraph::State {
+  explicit State(int eager) : eager_steps(eager) {}
+
   const int eager_steps;
   int steps = 0;               // taken eagerly
   std::vector<Tensor> before;  // the inputs of the last one
+  StepParts parts;             // what that one used
   std::optional<Captured> captured;
+  bool has_missed = false;  // what was captured did not fit the last time
+  bool has_told = false;
 
-  static Tensor eagerly(const Step& step, const std::vector<Tensor>& inputs) {
-    const Tensor output = step(inputs);
-    return output.defined() ? output.detach() : output;
-  }
-  void capture(const Step& step, const std::vector<Tensor>& inputs);
-  Tensor launch() {
-    captured->values->send();
-    captured->graph->launch();
-    return captured->output;
+  bool can_launch(const std::vector<Tensor>& given);
+  Tensor take_eagerly(const Step& step, const std::vector<Tensor>& inputs);
+  Tensor capture(const Step& step, const std::vector<Tensor>& inputs);
+  Tensor launch(const std::vector<Tensor>& given);
+  void forget() noexcept {
+    captured.reset();
+    before.clear();
+    parts = StepParts();
+    steps = 0;
+    has_missed = false;
   }
 };
 
-void StepGraph::State::capture(const Step& step, const std::vector<Tensor>& inputs) {
-  Captured made;
-  for (const Tensor& input : inputs) made.inputs.push_back(input.detach().clone());
-  made.values = std::make_unique<StepValues>();
-  const GeneratorState random = current_generator();
-  try {
-    Context own = context();
-    own.step_values = made.values.get();
-    const ContextScope scope(own);
-    GraphCapture capture;
-    made.output = eagerly(step, made.inputs);
-    made.values->end_capture();
-    made.graph = capture.end();
-  } catch (...) {
-    set_generator(random);
-    lockstep::detail::rethrow_with_context("while a training step was captured");
+// Where something has changed the step is taken eagerly: that may make it fit again, as it brings replicas in lockstep.
+// Otherwise the next one is the first of those before another capture.
+bool StepGraph::State::can_launch(const std::vector<Tensor>& given) {
+  if (!captured || !have_same_shapes(captured->inputs, given) || have_gradients(given)) return false;
+  const char* const change = captured->change();
+  const bool missed_before = std::exchange(has_missed, change != nullptr);
+  if (!change) return true;
+  if (!std::exchange(has_told, true))
+    std::cerr << text("[CapturedStep] since the step was captured this has changed: ", change,
+                      ". The step is taken eagerly, and captured anew if need be\n");
+  if (missed_before) {
+    captured.reset();
+    steps = 1;
   }
-  captured = std::move(made);
+  return false;
 }
 
-StepGraph::StepGraph(const CapturedStepOptions& options)
-    : state_(std::make_unique<State>(State{options.eager_steps, 0, {}, {}})) {
+Tensor StepGraph::State::take_eagerly(const Step& step, const std::vector<Tensor>& inputs) {
+  parts = StepParts();
+  Context own = context();
+  own.step_parts = &parts;
+  const ContextScope scope(own);
+  const Tensor output = eagerly(step, inputs);
+  parts.mark();
+  if (captured) captured->parts.mark();
+  ++steps;
+  before = inputs;
+  return output;
+}
+
+// What throws has the effects that it would have in an eager step: what was enqueued until then is done.
+Tensor StepGraph::State::capture(const Step& step, const std::vector<Tensor>& inputs) {
+  Captured made;
+  for (const Tensor& input : inputs) made.inputs.push_back(input.detach().clone());
+  made.parts = std::move(parts);
+  made.parts.begin();
+  made.values = std::make_unique<StepValues>(autograd::next_node());
+  forget();
+  std::exception_ptr failure;
+  {
+    Context own = context();
+    own.step_values = made.values.get();
+    own.step_parts = &made.parts;
+    own.autocast = nullptr;  // a region of its own: casts of others are computed elsewhere
+    const ContextScope scope(own);
+    std::optional<Autocast> region;
+    if (made.surroundings.autocast) region.emplace(*made.surroundings.autocast);
+    GraphCapture capture;
+    try {
+      made.output = eagerly(step, made.inputs);
+    } catch (...) {
+      failure = std::current_exception();
+    }
+    made.values->end_capture();
+    try {
+      made.graph = capture.end();
+    } catch (...) {
+      if (!failure) throw;
+    }
+  }
+  if (made.graph) made.launch();
+  if (failure) try {
+      std::rethrow_exception(failure);
+    } catch (...) {
+      lockstep::detail::rethrow_with_context("while a training step was captured");
+    }
+  made.parts.end(*made.values);
+  made.parts.mark();
+  return captured.emplace(std::move(made)).output;
+}
+
+Tensor StepGraph::State::launch(const std::vector<Tensor>& given) {
+  for (std::size_t i = 0; i < given.size(); ++i) copy_values(captured->inputs[i], given[i]);
+  captured->values->advance();
+  captured->launch();
+  captured->values->count_changes();
+  captured->parts.leave();
+  return captured->output;
+}
+
+StepGraph::StepGraph(const CapturedStepOptions& options) : state_(std::make_unique<State>(options.eager_steps)) {
   if (options.eager_steps < 1)
     throw InvalidArgument(text("[CapturedStep] expected at least 1 eager step, got ", options.eager_steps));
 }
@@ -87,34 +198,19 @@ StepGraph::StepGraph(StepGraph&&) noexcept = default;
 StepGraph& StepGraph::operator=(StepGraph&&) noexcept = default;
 StepGraph::~StepGraph() = default;
 
-bool StepGraph::is_captured() const noexcept { return state_->captured.has_value(); }
+bool StepGraph::is_captured() const noexcept { return state_ && state_->captured; }
 
-void StepGraph::reset() noexcept {
-  state_->captured.reset();
-  state_->before.clear();
-  state_->steps = 0;
-}
+void StepGraph::reset() { lockstep::detail::there(state_, "CapturedStep", "a step").forget(); }
 
 Tensor StepGraph::run(const std::vector<Tensor>& given, const Step& step) {
-  State& s = *state_;
+  State& s = lockstep::detail::there(state_, "CapturedStep", "a step");
   const std::vector<Device> gpus = visible_gpus();
-  if (gpus.empty()) return s.eagerly(step, given);
-  if (s.captured && have_same_shapes(s.captured->inputs, given)) {
-    for (std::size_t i = 0; i < given.size(); ++i) copy_values(s.captured->inputs[i], given[i]);
-    s.captured->values->advance();
-    return s.launch();
-  }
+  if (gpus.empty()) return eagerly(step, given);
+  if (s.can_launch(given)) return s.launch(given);
   const std::vector<Tensor> inputs = on_gpu(given, gpus.front());
-  if (s.captured) return s.eagerly(step, inputs);
-  if (s.steps >= s.eager_steps && have_same_shapes(s.before, inputs)) {
-    s.capture(step, inputs);
-    s.before.clear();
-    return s.launch();
-  }
-  const Tensor output = s.eagerly(step, inputs);
-  ++s.steps;
-  s.before = inputs;
-  return output;
+  const bool is_next = !s.captured && s.steps >= s.eager_steps;
+  if (is_next && have_same_shapes(s.before, inputs) && !have_gradients(inputs)) return s.capture(step, inputs);
+  return s.take_eagerly(step, inputs);
 }
 
 }  // namespace lockstep::train::detail

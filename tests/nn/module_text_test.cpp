@@ -72,7 +72,7 @@ TEST(Summary, HasShapesAndNumbersAndLeavesTheModelAsItWas) {
   EXPECT_NE(table.find("\n (2): Functional [3, 2] -\n"), std::string::npos) << table;
   EXPECT_NE(table.find("Parameters: 14 (14 trained)"), std::string::npos) << table;
   EXPECT_TRUE(block.rest.is_training());
-  EXPECT_EQ(nn::forward_observer(), nullptr);
+  EXPECT_EQ(nn::begin_call(block), nullptr);
 }
 
 TEST(Functional, IsAModuleInASequential) {

@@ -28,33 +28,12 @@
 
 #include "support/test_devices.h"
 #include "support/thrown.h"
+#include "train/captured.h"
 
 namespace lockstep::train {
 namespace {
 
 using testing::thrown;
-
-struct Net : nn::Module<Net> {
-  nn::Linear in{6, 16}, out{16, 3};
-  nn::BatchNorm1d norm{16};
-  nn::Dropout dropout{0.4};
-
-  auto members() { return nn::members("in", in, "norm", norm, "dropout", dropout, "out", out); }
-  Tensor forward(const Tensor& x) { return out(dropout(relu(norm(in(x))))); }
-};
-
-struct Bits {
-  std::vector<float> values;
-
-  void add(const Tensor& tensor) {
-    const std::vector<float> more = tensor.detach().to(Device()).to(kFloat32).flatten().to_vector<float>();
-    values.insert(values.end(), more.begin(), more.end());
-  }
-  bool operator==(const Bits& other) const {
-    return values.size() == other.values.size() &&
-           std::memcmp(values.data(), other.values.data(), values.size() * sizeof(float)) == 0;
-  }
-};
 
 constexpr int kSteps = 103;
 
@@ -100,24 +79,6 @@ TEST_P(CapturedSteps, AreEagerOnesWhereStateIsSharded) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Devices, CapturedSteps, ::testing::Values(1, 2, 3));
-
-// A model on one GPU, and a step of it.
-struct Job {
-  nn::Linear model{4, 2};
-  std::optional<optim::SGD> optimizer;
-
-  Job() {
-    model.to(Device::cuda(0));
-    optimizer.emplace(model.parameters(), optim::SGDOptions{.lr = 0.1, .momentum = 0.9});
-  }
-  Tensor step(const Tensor& x) {
-    optimizer->zero_grad();
-    Tensor loss = model(x).square().mean();
-    loss.backward();
-    optimizer->step();
-    return loss;
-  }
-};
 
 TEST(CapturedStep, AllocatesNothingOnceItIsCaptured) {
   const TestDevices there(1);
@@ -212,22 +173,6 @@ TEST(CapturedStep, CountsTheStepsOfParametersThatStep) {
     return bits;
   };
   EXPECT_EQ(run(true), run(false));
-}
-
-TEST(CapturedStep, RefusesOptionsOfAnotherKernel) {
-  const TestDevices there(1);
-  Job job;
-  CapturedStep step([&](const Tensor& x) { return job.step(x); });
-  const Tensor x = ones({8, 4}, Device::cuda(0));
-  for (int i = 0; i < 4; ++i) step(x);
-  job.optimizer->options().momentum = 0;
-  const auto steps = [&] { return job.optimizer->state_dict().at("state.0.step").item<std::int64_t>(); };
-  const std::string error = thrown<InvalidArgument>([&] { step(x); });
-  EXPECT_NE(error.find("capture the step anew"), std::string::npos) << error;
-  EXPECT_EQ(steps(), 4);  // that one was not taken
-  step.reset();
-  for (int i = 0; i < 4; ++i) step(x);
-  EXPECT_TRUE(step.is_captured());
 }
 
 TEST(CapturedStep, RefusesWhatReadsValuesOnTheHost) {

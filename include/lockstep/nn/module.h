@@ -22,6 +22,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/lifetime.h>
 #include <lockstep/core/path.h>
 #include <lockstep/core/structure.h>
 #include <lockstep/nn/parameter.h>
@@ -69,7 +70,7 @@ class LOCKSTEP_API ModuleBase {
   void to(DType dtype);
   void train(bool on = true);    ///< For this module and all below.
   void eval() { train(false); }  ///< Evaluation mode: no dropout, running means in normalization.
-  bool is_training() const noexcept { return training_; }          ///< Of this module.
+  bool is_training() const;                                        ///< Of this module.
   void set_mode(bool training) noexcept { training_ = training; }  ///< For this module alone.
   void zero_grad();                                                ///< Drops the gradients of all parameters.
 
@@ -88,7 +89,10 @@ class LOCKSTEP_API ModuleBase {
   ModuleBase& operator=(ModuleBase&&) = default;
 
  private:
+  friend class StepModules;
+
   bool training_ = true;
+  lockstep::detail::Lifetime lifetime_;
 };
 
 /// As PyTorch prints it: a tree of the modules by name.
@@ -103,7 +107,9 @@ class LOCKSTEP_API ForwardObserver {
  protected:
   ~ForwardObserver() = default;
 };
-LOCKSTEP_API ForwardObserver* forward_observer() noexcept;  ///< Null for none.
+/// Who hears of this call of the module; null for nobody. A step that is captured (train/captured_step.h) depends on the
+/// module's settings from now on.
+LOCKSTEP_API ForwardObserver* begin_call(ModuleBase& module);
 
 }  // namespace lockstep::nn
 
@@ -201,7 +207,7 @@ class Module : public ModuleBase {
   template <class... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) {
     using Output = decltype(static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...));
-    ForwardObserver* const observer = forward_observer();
+    ForwardObserver* const observer = begin_call(*this);
     if (!observer) [[likely]]
       return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
     if constexpr (std::is_void_v<Output>) {

@@ -96,6 +96,8 @@ class LOCKSTEP_API Optimizer {
  private:
   struct Impl;
   struct KeptBatch;
+  struct KeptStep;
+  class StepState;
 
   virtual std::vector<Option> option_list(std::size_t group) = 0;
   /// Throws InvalidArgument for options out of range.
@@ -116,14 +118,16 @@ class LOCKSTEP_API Optimizer {
   /// Of a step that is captured: prepares the batch, and gives what does its update again.
   KeptBatch captured(StepValues& values, std::size_t group, Batch& batch);
   /// What step() does on the host when a captured one is done again.
-  void step_again(std::span<const std::pair<std::size_t, std::size_t>> stepping, std::span<const KeptBatch> kept);
+  void step_again(const KeptStep& kept);
+  /// A step of several things has used this; `kept`: what it captured, if it did.
+  void use_in_step(const std::shared_ptr<KeptStep>& kept);
   /// Before a step: models of several processes note its settings. At the first step all processes compare them.
   void compare_settings();
   std::string settings() const;
   double* find_number(std::size_t group, std::string_view name) const;
   double* find_momentum(std::size_t group) const;
 
-  const std::unique_ptr<Impl> impl_;
+  const std::shared_ptr<Impl> impl_;  // captured steps see whether it is there
 };
 
 /// An optimizer whose groups have these options: an aggregate with kName, members() and check().

@@ -13,6 +13,7 @@
 #include <optional>
 #include <vector>
 
+#include <lockstep/core/lifetime.h>
 #include <lockstep/optim/optimizer.h>
 
 namespace lockstep::optim {
@@ -50,6 +51,7 @@ class LOCKSTEP_API Schedule {
   std::int64_t last_epoch_ = 0;
   std::vector<double> base_lrs_;
   std::vector<double> last_lr_;
+  lockstep::detail::Lifetime lifetime_;
 };
 
 /// A schedule whose rule is an aggregate with check() and lr(epoch, base_lr).

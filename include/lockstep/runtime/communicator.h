@@ -105,7 +105,7 @@ class LOCKSTEP_API Communicator {
  private:
   class State;
   State& state() const;
-  std::unique_ptr<State> state_;
+  std::shared_ptr<State> state_;  // with captured work that uses it
 };
 
 }  // namespace lockstep

@@ -3,7 +3,7 @@
 //
 //   train::CapturedStep step([&](const Tensor& images, const Tensor& labels) {
 //     optimizer.zero_grad();
-//     Tensor loss = nn::cross_entropy(model.forward(images), labels);
+//     Tensor loss = nn::cross_entropy(model(images), labels);
 //     loss.backward();
 //     optim::clip_grad_norm_(model.parameters(), 1.0);
 //     optimizer.step();
@@ -16,6 +16,10 @@
 // that the function does on devices is done again with the same shapes, and bit for bit as an eager step would:
 // learning rates, step counts and the place in the sequence of random numbers are those of each step. What else it does
 // on the host, such as counting or printing, happens in the eager steps and in the captured one alone.
+//
+// Before each launch the step looks whether what it depends on is as it was captured: modes and settings of modules,
+// which tensors require gradients, gradients, optimizer state, autocast, streams. If not, the step is taken eagerly, and
+// captured anew if that does not help. docs/captured-steps.md.
 #pragma once
 
 #include <functional>
@@ -47,7 +51,7 @@ class LOCKSTEP_API StepGraph {
 
   Tensor run(const std::vector<Tensor>& inputs, const Step& step);
   bool is_captured() const noexcept;
-  void reset() noexcept;
+  void reset();
 
  private:
   struct State;
@@ -66,14 +70,16 @@ class CapturedStep {
       : function_(std::move(function)), graph_(options) {}
 
   /// Takes a step. Inputs are copied to the first GPU, unless they are on one. Gives what the function gives, without
-  /// its graph: after the step was captured that is the same tensor each time, which the next step overwrites. Enqueued
-  /// on the current streams and not waited for. Runs eagerly where there is no GPU, and for inputs of other shapes than
-  /// the captured ones (a last, smaller batch). Captured is the first step whose inputs have the shapes of those
-  /// before.
+  /// its graph: after the step was captured that is the same tensor each time, which the next step overwrites, as it
+  /// does gradients. Enqueued on the current streams and not waited for. Runs eagerly where there is no GPU, for inputs
+  /// that require gradients, and for inputs of other shapes than the captured ones (a last, smaller batch). Captured is
+  /// the first step whose inputs have the shapes of those before.
   ///
   /// Throws InvalidArgument, when the step is captured, where the function reads a value on the host (item(), a copy to
-  /// the CPU, error_if_nonfinite, GradScaler), copies from the host, draws random numbers of a replica's own, or works
-  /// with other processes. The gradients and the optimizer's step count are then those of a step that was not taken.
+  /// the CPU, error_if_nonfinite, GradScaler), copies from the host, draws random numbers of a replica's own, runs a
+  /// backward through a pass from before, or works with other processes: what it did until then is done, as by an eager
+  /// step that throws there. Throws it too where an optimizer, a schedule or a module of the captured step is gone, and
+  /// if this was moved from.
   template <class... Inputs>
   Tensor operator()(const Inputs&... inputs) {
     static_assert((std::is_convertible_v<const Inputs&, Tensor> && ...), "a captured step takes tensors");
@@ -83,8 +89,8 @@ class CapturedStep {
   }
 
   bool is_captured() const noexcept { return graph_.is_captured(); }  ///< Whether steps are done again.
-  /// Forgets what was captured: the next steps run eagerly, then one is captured anew. For a change of the model, of
-  /// the options that choose an optimizer's kernel, or of devices.
+  /// Forgets what was captured: the next steps run eagerly, then one is captured anew. For a change of what the function
+  /// does on the host. Throws InvalidArgument if this was moved from.
   void reset() { graph_.reset(); }
 
  private:

@@ -1,6 +1,7 @@
 // What stands behind a communicator: NCCL, or, where devices share a card, kernels of our own.
 #pragma once
 
+#include <cstdint>
 #include <exception>
 #include <memory>
 #include <span>
@@ -22,6 +23,8 @@ class CudaCommunicator {
   virtual void enqueue(const CollectiveCall& call) = 0;
   /// Ends what is pending on all ranks, within some seconds. Any thread.
   virtual void abort() noexcept = 0;
+  /// How often it has failed: after each, captured operations hold ranks that are no more.
+  virtual std::uint64_t failures() const noexcept { return 0; }
   /// Why what was enqueued cannot end, or did not: once. Asked while the host waits; any thread.
   virtual std::exception_ptr failure() noexcept = 0;
 };

@@ -70,6 +70,7 @@ class CudaBackend final : public Backend {
   void destroy_communicator(CommunicatorHandle communicator) noexcept override;
   void abort_communicator(CommunicatorHandle communicator) noexcept override;
   void collective(CommunicatorHandle communicator, const CollectiveCall& call) override;
+  std::uint64_t communicator_failures(CommunicatorHandle communicator) const noexcept override;
 
  private:
   CudaDevice& at(int device) const { return *devices_[std::size_t(device)]; }
@@ -365,6 +366,10 @@ void CudaBackend::destroy_communicator(CommunicatorHandle handle) noexcept {
 
 void CudaBackend::abort_communicator(CommunicatorHandle handle) noexcept {
   static_cast<CudaCommunicator*>(handle)->abort();
+}
+
+std::uint64_t CudaBackend::communicator_failures(CommunicatorHandle handle) const noexcept {
+  return static_cast<const CudaCommunicator*>(handle)->failures();
 }
 
 void CudaBackend::collective(CommunicatorHandle handle, const CollectiveCall& call) {

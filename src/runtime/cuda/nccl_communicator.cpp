@@ -153,6 +153,8 @@ class NcclCommunicator final : public CudaCommunicator {
     abort_ranks();
   }
 
+  std::uint64_t failures() const noexcept override { return failures_; }
+
   std::exception_ptr failure() noexcept override {
     const std::unique_lock lock(mutex_, std::try_to_lock);  // whoever enqueues looks for itself
     if (!lock) return nullptr;
@@ -425,6 +427,7 @@ class NcclCommunicator final : public CudaCommunicator {
 
   // A rank's abort may wait for the others', so each has a thread. One that takes too long is left to itself.
   void abort_ranks() noexcept {
+    ++failures_;
     const std::vector<ncclComm_t> comms = std::exchange(comms_, {});
     try {
       const auto left = std::make_shared<std::atomic<int>>(0);
@@ -447,6 +450,7 @@ class NcclCommunicator final : public CudaCommunicator {
   const CommunicatorOptions options_;
   const std::size_t first_rank_, size_;
   std::atomic<bool> stopping_ = false;
+  std::atomic<std::uint64_t> failures_ = 0;
   RankedMutex<LockRank::nccl_communicator> mutex_;  // guards all that follows
   ncclUniqueId id_;
   std::vector<ncclComm_t> comms_;    // empty after a failure

@@ -66,6 +66,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   void destroy_communicator(CommunicatorHandle communicator) noexcept override;
   void abort_communicator(CommunicatorHandle communicator) noexcept override;
   void collective(CommunicatorHandle communicator, const CollectiveCall& call) override;
+  std::uint64_t communicator_failures(CommunicatorHandle communicator) const noexcept override;
 
   // Beyond a Backend.
   void inject(sim::FaultKind kind, const Fault& fault);

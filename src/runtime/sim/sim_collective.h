@@ -97,8 +97,11 @@ class SimCommunicator {
   /// Throws CollectiveError after abort().
   void add(const std::shared_ptr<SimCollective>& collective, const CollectiveCall& call);
   void abort() noexcept;
+  void count_failure() noexcept { ++failures_; }
+  std::uint64_t failures() const noexcept { return failures_; }
 
  private:
+  std::atomic<std::uint64_t> failures_ = 0;
   RankedMutex<LockRank::sim_communicator> mutex_;
   const Peers peers_;
   std::atomic<std::size_t> sequence_ = 0;

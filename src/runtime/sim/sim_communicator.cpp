@@ -26,6 +26,10 @@ void SimBackend::abort_communicator(CommunicatorHandle handle) noexcept {
   static_cast<SimCommunicator*>(handle)->abort();
 }
 
+std::uint64_t SimBackend::communicator_failures(CommunicatorHandle handle) const noexcept {
+  return static_cast<const SimCommunicator*>(handle)->failures();
+}
+
 // What the call points to is gone when it is made again.
 bool SimBackend::keep_in_graph(CommunicatorHandle handle, const CollectiveCall& call) {
   const StreamHandle stream = call.parts.front().stream;
@@ -55,6 +59,7 @@ void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& cal
     const SimStream& stream = stream_of(call.parts[rank].stream);
     const sim::Faults::Verdict verdict = faults_.next(sim::FaultKind::collective, stream.device);
     if (verdict == sim::Faults::Verdict::works) continue;
+    communicator.count_failure();
     const bool lost = verdict == sim::Faults::Verdict::lost;
     const char* const reason = lost ? "the device is lost" : "an injected fault";
     const BackendError cause(call.name, lost ? sim::kDeviceLost : sim::kLaunchFailure, stream.device_name, reason);

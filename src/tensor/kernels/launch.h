@@ -13,6 +13,7 @@ namespace lockstep {
 /// Work on `stream` uses the tensor: its memory must not be reused before that work has ended.
 inline void use_on(const StreamHandle& stream, const TensorImpl& tensor) {
   Storage& storage = *tensor.storage;
+  use_in_capture(storage);
   if (storage.stream_id != stream.id && storage.allocation.block)
     storage.device->allocator.record_stream(storage.allocation.block, stream);
 }

@@ -1,0 +1,71 @@
+#include "autograd/step_leaf.h"
+
+#include "autograd/meta.h"
+#include "core/context.h"
+#include "tensor/step_parts.h"
+#include "tensor/step_values.h"
+
+namespace lockstep::autograd {
+namespace {
+
+class LeafPart final : public StepPart {
+ public:
+  explicit LeafPart(const Tensor& leaf) : leaf_(leaf) {}
+
+  bool is_gone() const override { return leaf_.impl()->references == 1; }
+  void begin() override { found_ = State(leaf_); }
+  void end(const StepValues& step) override {
+    const Meta* const meta = meta_of(leaf_);
+    left_ = meta ? meta->grad : Tensor();
+    adds_ = found_.grad && step.uses(*found_.grad);
+  }
+
+  const char* change() override {
+    const State now(leaf_);
+    if (now.requires_grad != found_.requires_grad) return "which tensors require a gradient";
+    if (now.storage != found_.storage) return "where a tensor lies";
+    if (now.hooks != found_.hooks || now.accumulated_hooks != found_.accumulated_hooks) return "a tensor's hooks";
+    if (now.is_replica != found_.is_replica) return "the replicas of a parameter";
+    if (now.is_replica) return nullptr;  // its gradient is all replicas' together
+    return (adds_ ? now.grad == found_.grad : !now.grad == !found_.grad) ? nullptr : "a gradient";
+  }
+  void leave() override {
+    if (!found_.is_replica) make_meta(leaf_).grad = left_;
+  }
+
+ private:
+  struct State {
+    bool requires_grad = false, is_replica = false;
+    const Storage *storage = nullptr, *grad = nullptr;
+    decltype(Meta::leaf_hooks.state()) hooks;
+    decltype(Meta::accumulated_hooks.state()) accumulated_hooks;
+
+    State() = default;
+    explicit State(const Tensor& leaf) : storage(leaf.impl()->storage) {
+      const Meta* const meta = meta_of(leaf);
+      if (!meta) return;
+      requires_grad = meta->leaf_requires_grad;
+      is_replica = replica_of(leaf) != nullptr;
+      if (meta->grad.defined()) grad = meta->grad.impl()->storage;
+      hooks = meta->leaf_hooks.state();
+      accumulated_hooks = meta->accumulated_hooks.state();
+    }
+  };
+
+  const Tensor leaf_;
+  State found_;
+  Tensor left_;
+  bool adds_ = false;  // to the gradient that it found
+};
+
+}  // namespace
+
+void use_in_step(const Tensor& leaf) {
+  StepParts* const parts = context().step_parts;
+  if (!parts) return;
+  const StepValues* const captured = context().step_values;
+  if (captured && leaf.impl()->storage->made_in == captured->id()) return;  // a leaf of the step's own
+  parts->add<LeafPart>(leaf.impl(), leaf);
+}
+
+}  // namespace lockstep::autograd

@@ -1,0 +1,144 @@
+#include "nn/step_modules.h"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <unordered_set>
+#include <utility>
+#include <vector>
+
+#include "autograd/meta.h"
+#include "core/context.h"
+#include "tensor/step_parts.h"
+
+namespace lockstep::nn {
+
+/// All modules of a step in one part: those below others are left to them.
+class StepModules final : public StepPart {
+ public:
+  void add(const ModuleBase& module) {
+    if (!known_.insert(&module).second) return;
+    ModuleBase& walked = *modules_of(const_cast<ModuleBase&>(module)).front();  // walking does not change it
+    roots_.push_back({walked.lifetime_.watch(), &walked, {}});
+    if (has_begun_) roots_.back().found = facts_of(walked);
+  }
+
+  bool is_gone() const override { return false; }
+  void begin() override {
+    has_begun_ = true;
+    drop_gone();
+    std::unordered_set<const ModuleBase*> covered;  // by a root that stays
+    std::vector<Root> kept;
+    for (const Root& root : roots_) {
+      if (covered.contains(root.module)) continue;
+      const std::vector<ModuleBase*> all = modules_of(*root.module);
+      std::erase_if(kept, [&](const Root& other) { return std::ranges::find(all, other.module) != all.end(); });
+      kept.push_back({root.lifetime, root.module, facts_of(*root.module)});
+      covered.insert(all.begin(), all.end());
+    }
+    roots_ = std::move(kept);
+    known_.insert(covered.begin(), covered.end());
+  }
+  void end(const StepValues&) override { drop_gone(); }
+
+  const char* change() override {
+    for (const Root& root : roots_) {
+      if (root.lifetime.expired()) throw_gone_from_step("module");
+      const Facts now = facts_of(*root.module);
+      if (now.modes != root.found.modes) return "the mode of a module";
+      if (now.settings != root.found.settings) return "a setting of a module";
+      if (now.states != root.found.states) return "the parts, parameters or buffers of a module";
+    }
+    return nullptr;
+  }
+
+ private:
+  // A hash of each.
+  struct Facts {
+    std::uint64_t modes = 0, settings = 0, states = 0;
+  };
+  struct Root {
+    std::weak_ptr<const void> lifetime;
+    ModuleBase* module;
+    Facts found;
+  };
+  struct Survey final : Visitor {
+    std::vector<ModuleBase*> modules;
+    void module(const Path&, ModuleBase& module) override { modules.push_back(&module); }
+  };
+  struct Look final : Visitor {
+    Facts facts;
+
+    static void mix(std::uint64_t& hash, std::uint64_t word) {
+      hash = (hash ^ word) * 0x9E3779B97F4A7C15u;
+      hash ^= hash >> 29;
+    }
+    template <class T>
+    static void mix(std::uint64_t& hash, const T* address) {
+      mix(hash, reinterpret_cast<std::uintptr_t>(address));
+    }
+    void look(State& value) {
+      mix(facts.states, &value);
+      if (!value.defined()) return;
+      mix(facts.states, value.impl());
+      mix(facts.states, value.impl()->storage);
+      mix(facts.states, std::uint64_t(autograd::needs_grad(value)));
+    }
+
+    void module(const Path&, ModuleBase& module) override {
+      mix(facts.states, &module);
+      mix(facts.modes, std::uint64_t(module.training_) + 1);
+    }
+    void parameter(const Path&, Parameter& value) override { look(value); }
+    void buffer(const Path&, Buffer& value) override { look(value); }
+    void setting(const Path&, void* value, std::size_t bytes) override {
+      std::array<unsigned char, sizeof(std::uint64_t)> part;
+      for (std::size_t at = 0; at < bytes; at += part.size()) {
+        part = {};
+        std::memcpy(part.data(), static_cast<const std::byte*>(value) + at, std::min(part.size(), bytes - at));
+        std::uint64_t word = 0;
+        std::memcpy(&word, part.data(), part.size());
+        mix(facts.settings, word + 1);
+      }
+    }
+    void extent(const Path&, std::size_t extent) override { mix(facts.states, std::uint64_t(extent) + 1); }
+  };
+
+  // The first is the module, or the one that it holds and walks over instead.
+  static std::vector<ModuleBase*> modules_of(ModuleBase& module) {
+    Survey survey;
+    module.visit(Path(), survey);
+    if (survey.modules.empty()) survey.modules.push_back(&module);
+    return std::move(survey.modules);
+  }
+  static Facts facts_of(ModuleBase& module) {
+    Look look;
+    module.visit(Path(), look);
+    return look.facts;
+  }
+  // Of the step's own, such as a module that forward() makes.
+  void drop_gone() {
+    std::erase_if(roots_, [&](const Root& root) { return root.lifetime.expired() && known_.erase(root.module) != 0; });
+  }
+
+  std::vector<Root> roots_;
+  std::unordered_set<const ModuleBase*> known_;
+  bool has_begun_ = false;
+};
+
+void use_in_step(const ModuleBase& module) {
+  static const char kAll = 0;
+  if (StepParts* const parts = context().step_parts) parts->add<StepModules>(&kAll).add(module);
+}
+
+ForwardObserver* begin_call(ModuleBase& module) {
+  use_in_step(module);
+  return context().forward_observer;
+}
+
+bool ModuleBase::is_training() const {
+  use_in_step(*this);
+  return training_;
+}
+
+}  // namespace lockstep::nn

@@ -1,0 +1,123 @@
+#include "optim/captured_optimizer.h"
+
+#include <cstring>
+#include <string_view>
+
+#include <lockstep/core/error.h>
+
+#include "core/context.h"
+#include "core/text.h"
+#include "tensor/step_parts.h"
+
+namespace lockstep::optim {
+
+bool KeptRules::put(const char* op, unsigned slots, const void* rule, std::size_t bytes) {
+  if (values_) {
+    rules_.push_back({op, slots, bytes, values_->add(*device_, rule, bytes)});
+    return true;
+  }
+  const Kept* const kept = next_ < rules_.size() ? &rules_[next_] : nullptr;
+  ++next_;
+  fits_ = fits_ && kept && std::string_view(kept->op) == op && kept->slots == slots && kept->bytes == bytes;
+  if (looks_) return false;
+  if (!fits_)
+    throw InvalidArgument(text("[", op, "] expected the options with which the step was captured, got others"));
+  std::memcpy(kept->value.host, rule, bytes);
+  return false;
+}
+
+Optimizer::KeptBatch Optimizer::captured(StepValues& values, std::size_t group, Batch& batch) {
+  if (batch.device->device.is_cpu())
+    throw InvalidArgument(
+        text("[", impl_->name, "] expected parameters on GPUs in a captured step, got some on the CPU"));
+  if (batch.fresh)
+    throw InvalidArgument(text("[", impl_->name, "] expected state that was there before the step is captured, got a ",
+                               "parameter's first step: take one eagerly before"));
+  auto rules = std::make_shared<KeptRules>(values, *batch.device);
+  batch.kept = rules.get();
+  KeptBatch kept{group, {}, std::move(rules), batch};
+  kept.batch.items.clear();
+  return kept;
+}
+
+void Optimizer::step_again(const KeptStep& kept) {
+  for (const auto& [group, parameter] : kept.stepping) {
+    ParameterState& state = impl_->groups[group].states[parameter];
+    state.number = next_number(group, double(++state.step), state.number);
+  }
+  for (const KeptBatch& each : kept.batches) {
+    const ParameterState& state = impl_->groups[each.group].states[each.parameters.front()];
+    Batch batch = each.batch;
+    batch.step = double(state.step);
+    batch.number = state.number;
+    each.rules->begin_again();
+    update(each.group, batch);
+  }
+}
+
+/// Whether an optimizer is as a captured step found it: there, with the same state at the same steps, and with options
+/// of the same kernels.
+class Optimizer::StepState final : public StepPart {
+ public:
+  explicit StepState(Optimizer& optimizer) : optimizer_(&optimizer), lifetime_(optimizer.impl_) {}
+
+  void add(std::shared_ptr<const KeptStep> kept) { steps_.push_back(std::move(kept)); }
+
+  bool is_gone() const override { return lifetime_.expired(); }
+  void begin() override { found_ = places(); }
+  const char* change() override {
+    if (lifetime_.expired()) throw_gone_from_step("optimizer");
+    if (places() != found_) return "the parameters or the state of an optimizer";
+    for (const auto& step : steps_)
+      for (const KeptBatch& batch : step->batches) {
+        if (!have_stepped_alike(batch)) return "the step counts of an optimizer";
+        if (!have_same_kernels(batch)) return "the options of an optimizer";
+      }
+    return nullptr;
+  }
+
+ private:
+  // Of each parameter, and of its state.
+  std::vector<std::pair<const Storage*, std::int64_t>> places() const {
+    std::vector<std::pair<const Storage*, std::int64_t>> all;
+    const auto add = [&](const Tensor& tensor) {
+      all.emplace_back(tensor.defined() ? tensor.impl()->storage : nullptr, tensor.defined() ? tensor.impl()->offset : 0);
+    };
+    for (const ParameterGroup& group : optimizer_->impl_->groups)
+      for (std::size_t i = 0; i < group.parameters.size(); ++i) {
+        add(group.parameters[i]);
+        for (const ReplicaState& replica : group.states[i].replicas)
+          for (const Tensor& slot : replica.slots) add(slot);
+      }
+    return all;
+  }
+
+  bool have_stepped_alike(const KeptBatch& batch) const {
+    const std::vector<ParameterState>& states = optimizer_->impl_->groups[batch.group].states;
+    const ParameterState& first = states[batch.parameters.front()];
+    for (const std::size_t i : batch.parameters)
+      if (states[i].step != first.step || states[i].number != first.number) return false;
+    return true;
+  }
+
+  bool have_same_kernels(const KeptBatch& kept) const try {
+    optimizer_->check_options(kept.group);
+    return kept.rules->fit([&] { optimizer_->update(kept.group, kept.batch); });
+  } catch (const InvalidArgument&) {  // the step itself will tell of it
+    return false;
+  }
+
+  Optimizer* const optimizer_;
+  const std::weak_ptr<const Impl> lifetime_;
+  std::vector<std::pair<const Storage*, std::int64_t>> found_;
+  std::vector<std::shared_ptr<const KeptStep>> steps_;
+};
+
+void Optimizer::use_in_step(const std::shared_ptr<KeptStep>& kept) {
+  StepParts* const parts = context().step_parts;
+  if (!parts) return;
+  StepState& state = parts->add<StepState>(impl_.get(), *this);
+  if (kept) state.add(kept);
+}
+
+}  // namespace lockstep::optim

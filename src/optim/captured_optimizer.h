@@ -1,0 +1,68 @@
+// What an optimizer keeps of a captured step: the rules of its updates, which are new each time that the step is done.
+#pragma once
+
+#include <cstddef>
+#include <memory>
+#include <utility>
+#include <vector>
+
+#include "optim/optimizer_impl.h"
+#include "tensor/step_values.h"
+
+namespace lockstep::optim {
+
+/// The rules of a batch's updates, as many as the optimizer applies.
+class KeptRules final : public KeptRule {
+ public:
+  KeptRules(StepValues& values, DeviceState& device) : values_(&values), device_(&device) {}
+
+  void end_capture() { values_ = nullptr; }
+  bool is_empty() const noexcept { return rules_.empty(); }
+  /// Whether what `update` puts are rules of the same kernels. Sends none.
+  template <class Update>
+  bool fit(const Update& update) {
+    begin(true);
+    update();
+    return fits_ && next_ == rules_.size();
+  }
+  void begin_again() { begin(false); }  ///< What comes now is sent.
+
+  bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) override;
+  const TensorImpl& memory() const override { return *rules_.back().value.memory.impl(); }
+
+ private:
+  struct Kept {
+    const char* op;
+    unsigned slots;
+    std::size_t bytes;
+    StepValue value;
+  };
+
+  void begin(bool looks) {
+    looks_ = looks;
+    fits_ = true;
+    next_ = 0;
+  }
+
+  StepValues* values_;  // while the step is captured
+  DeviceState* device_;
+  std::vector<Kept> rules_;
+  bool looks_ = false, fits_ = true;
+  std::size_t next_ = 0;
+};
+
+/// A batch of a captured step, which is done again: its rules are sent, and nothing is launched.
+struct Optimizer::KeptBatch {
+  std::size_t group;
+  std::vector<std::size_t> parameters;  // which all have taken as many steps
+  std::shared_ptr<KeptRules> rules;
+  Batch batch;
+};
+
+/// One step() of a captured step.
+struct Optimizer::KeptStep {
+  std::vector<std::pair<std::size_t, std::size_t>> stepping;  // by group and place there
+  std::vector<KeptBatch> batches;
+};
+
+}  // namespace lockstep::optim

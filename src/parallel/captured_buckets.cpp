@@ -1,0 +1,100 @@
+// What captured steps find and leave of the gradients of a model on several devices.
+#include <algorithm>
+
+#include "core/context.h"
+#include "parallel/gradient_buckets_impl.h"
+#include "tensor/step_parts.h"
+
+namespace lockstep {
+namespace {
+
+bool are_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
+  return std::ranges::equal(a, b, [](const Tensor& x, const Tensor& y) { return x.impl() == y.impl(); });
+}
+
+}  // namespace
+
+bool BucketedParameter::Gradient::operator==(const Gradient& other) const {
+  return state == other.state && counted == other.counted && are_same(slots, other.slots) &&
+         are_same(gradients, other.gradients);
+}
+
+BucketedParameter::Gradient BucketedParameter::present() const {
+  Gradient now = {state_, {}, {}, {}};
+  for (std::size_t r = 0; r < slots_.size(); ++r) {
+    now.slots.push_back(slots_[r].memory);
+    now.gradients.push_back(gradient(r));
+    now.counted.push_back(slots_[r].counted);
+  }
+  return now;
+}
+
+void BucketedParameter::restore(const Gradient& gradient) {
+  state_ = gradient.state;
+  for (std::size_t r = 0; r < slots_.size(); ++r) {
+    set_grad(r, gradient.gradients[r]);
+    slots_[r].counted = gradient.counted[r];
+  }
+}
+
+class GradientBuckets::Impl::StepState final : public StepPart {
+ public:
+  explicit StepState(std::weak_ptr<Impl> buckets) : buckets_(std::move(buckets)) {}
+
+  bool is_gone() const override { return buckets_.expired(); }
+  void begin() override {
+    if (const auto buckets = buckets_.lock()) found_ = State(*buckets);
+  }
+  void end(const StepValues&) override {
+    const auto buckets = buckets_.lock();
+    if (!buckets) return;
+    left_ = State(*buckets);
+    for (const GradientBucket& bucket : buckets->buckets) {
+      std::vector<std::uint64_t>& since = since_lockstep_.emplace_back();
+      for (std::size_t d = 0; d < bucket.flats.size(); ++d)
+        since.push_back(bucket.flats[d].version() - bucket.versions[d]);
+    }
+  }
+  const char* change() override {
+    const auto buckets = buckets_.lock();
+    if (!buckets || buckets->parameters.empty()) return "the replicas of a model";
+    const State now(*buckets);
+    if (now.sums != found_.sums) return "no_sync()";
+    return now == found_ ? nullptr : "the gradients of a model";
+  }
+  void leave() override {
+    const auto buckets = buckets_.lock();
+    const std::scoped_lock lock(buckets->mutex);
+    for (std::size_t e = 0; e < left_.gradients.size(); ++e) buckets->parameters[e]->restore(left_.gradients[e]);
+    for (std::size_t b = 0; b < since_lockstep_.size(); ++b) {
+      GradientBucket& bucket = buckets->buckets[b];
+      for (std::size_t d = 0; d < bucket.flats.size(); ++d)
+        bucket.versions[d] = bucket.flats[d].version() - since_lockstep_[b][d];
+    }
+  }
+
+ private:
+  struct State {
+    std::vector<BucketedParameter::Gradient> gradients;
+    std::vector<bool> drifted;  // by bucket
+    bool sums = false;
+
+    State() = default;
+    explicit State(Impl& buckets) : sums(*buckets.summing) {
+      const std::scoped_lock lock(buckets.mutex);
+      for (const auto& parameter : buckets.parameters) gradients.push_back(parameter->present());
+      for (const GradientBucket& bucket : buckets.buckets) drifted.push_back(bucket.has_drifted());
+    }
+    bool operator==(const State&) const = default;
+  };
+
+  const std::weak_ptr<Impl> buckets_;
+  State found_, left_;
+  std::vector<std::vector<std::uint64_t>> since_lockstep_;  // changes of each flat, by bucket and device
+};
+
+void GradientBuckets::Impl::use_in_step() {
+  if (StepParts* const parts = context().step_parts) parts->add<StepState>(this, weak_from_this());
+}
+
+}  // namespace lockstep
