@@ -1,5 +1,5 @@
-// The leaves of a step, for captured steps (tensor/step_parts.h): a launch leaves gradients as backward would, and needs
-// what backward looked at to be the same.
+// The leaves of a step, for captured steps (tensor/step_parts.h): a launch leaves gradients as backward would, and
+// needs what backward looked at to be the same.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>

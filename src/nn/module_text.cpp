@@ -150,7 +150,6 @@ std::ostream& operator<<(std::ostream& out, const ModuleBase& module) {
   return out << tree;
 }
 
-
 std::string detail::summarize(ModuleBase& model, const std::function<void()>& run) {
   Shapes shapes;
   std::size_t peak = 0;

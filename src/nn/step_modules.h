@@ -1,4 +1,5 @@
-// The modules of a step, for captured steps (tensor/step_parts.h): their modes, their settings, which tensors they have.
+// The modules of a step, for captured steps (tensor/step_parts.h): their modes, their settings, which tensors they
+// have.
 #pragma once
 
 #include <lockstep/nn/module.h>

@@ -64,10 +64,13 @@ class Optimizer::StepState final : public StepPart {
   void add(std::shared_ptr<const KeptStep> kept) { steps_.push_back(std::move(kept)); }
 
   bool is_gone() const override { return lifetime_.expired(); }
-  void begin() override { found_ = places(); }
+  void begin() override {
+    found_.clear();
+    each_place([this](const Place& place) { found_.push_back(place); });
+  }
   const char* change() override {
     if (lifetime_.expired()) throw_gone_from_step("optimizer");
-    if (places() != found_) return "the parameters or the state of an optimizer";
+    if (!is_where_it_was()) return "the parameters or the state of an optimizer";
     for (const auto& step : steps_)
       for (const KeptBatch& batch : step->batches) {
         if (!have_stepped_alike(batch)) return "the step counts of an optimizer";
@@ -77,19 +80,26 @@ class Optimizer::StepState final : public StepPart {
   }
 
  private:
+  using Place = std::pair<const Storage*, std::int64_t>;
+
   // Of each parameter, and of its state.
-  std::vector<std::pair<const Storage*, std::int64_t>> places() const {
-    std::vector<std::pair<const Storage*, std::int64_t>> all;
-    const auto add = [&](const Tensor& tensor) {
-      all.emplace_back(tensor.defined() ? tensor.impl()->storage : nullptr, tensor.defined() ? tensor.impl()->offset : 0);
+  template <class Visit>
+  void each_place(const Visit& visit) const {
+    const auto look = [&](const Tensor& tensor) {
+      visit(tensor.defined() ? Place(tensor.impl()->storage, tensor.impl()->offset) : Place());
     };
     for (const ParameterGroup& group : optimizer_->impl_->groups)
       for (std::size_t i = 0; i < group.parameters.size(); ++i) {
-        add(group.parameters[i]);
+        look(group.parameters[i]);
         for (const ReplicaState& replica : group.states[i].replicas)
-          for (const Tensor& slot : replica.slots) add(slot);
+          for (const Tensor& slot : replica.slots) look(slot);
       }
-    return all;
+  }
+  bool is_where_it_was() const {
+    std::size_t next = 0;
+    bool same = true;
+    each_place([&](const Place& place) { same = same && next < found_.size() && found_[next] == place, ++next; });
+    return same && next == found_.size();
   }
 
   bool have_stepped_alike(const KeptBatch& batch) const {
@@ -109,7 +119,7 @@ class Optimizer::StepState final : public StepPart {
 
   Optimizer* const optimizer_;
   const std::weak_ptr<const Impl> lifetime_;
-  std::vector<std::pair<const Storage*, std::int64_t>> found_;
+  std::vector<Place> found_;
   std::vector<std::shared_ptr<const KeptStep>> steps_;
 };
 

@@ -126,10 +126,9 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
     GradientState state;
     std::vector<Tensor> slots, gradients;  // by replica
     std::vector<Shard> counted;
-
-    bool operator==(const Gradient& other) const;
   };
   Gradient present() const;
+  bool is_present(const Gradient& gradient) const noexcept;
   void restore(const Gradient& gradient);  ///< Of the present slots.
 
   // autograd::ReplicatedParameter

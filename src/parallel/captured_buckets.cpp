@@ -6,19 +6,6 @@
 #include "tensor/step_parts.h"
 
 namespace lockstep {
-namespace {
-
-bool are_same(const std::vector<Tensor>& a, const std::vector<Tensor>& b) {
-  return std::ranges::equal(a, b, [](const Tensor& x, const Tensor& y) { return x.impl() == y.impl(); });
-}
-
-}  // namespace
-
-bool BucketedParameter::Gradient::operator==(const Gradient& other) const {
-  return state == other.state && counted == other.counted && are_same(slots, other.slots) &&
-         are_same(gradients, other.gradients);
-}
-
 BucketedParameter::Gradient BucketedParameter::present() const {
   Gradient now = {state_, {}, {}, {}};
   for (std::size_t r = 0; r < slots_.size(); ++r) {
@@ -27,6 +14,15 @@ BucketedParameter::Gradient BucketedParameter::present() const {
     now.counted.push_back(slots_[r].counted);
   }
   return now;
+}
+
+bool BucketedParameter::is_present(const Gradient& other) const noexcept {
+  if (state_ != other.state || slots_.size() != other.slots.size()) return false;
+  for (std::size_t r = 0; r < slots_.size(); ++r)
+    if (slots_[r].memory.impl() != other.slots[r].impl() || gradient(r).impl() != other.gradients[r].impl() ||
+        slots_[r].counted != other.counted[r])
+      return false;
+  return true;
 }
 
 void BucketedParameter::restore(const Gradient& gradient) {
@@ -58,9 +54,9 @@ class GradientBuckets::Impl::StepState final : public StepPart {
   const char* change() override {
     const auto buckets = buckets_.lock();
     if (!buckets || buckets->parameters.empty()) return "the replicas of a model";
-    const State now(*buckets);
-    if (now.sums != found_.sums) return "no_sync()";
-    return now == found_ ? nullptr : "the gradients of a model";
+    if (*buckets->summing != found_.sums) return "no_sync()";
+    const std::scoped_lock lock(buckets->mutex);
+    return found_.is_present(*buckets) ? nullptr : "the gradients of a model";
   }
   void leave() override {
     const auto buckets = buckets_.lock();
@@ -85,7 +81,12 @@ class GradientBuckets::Impl::StepState final : public StepPart {
       for (const auto& parameter : buckets.parameters) gradients.push_back(parameter->present());
       for (const GradientBucket& bucket : buckets.buckets) drifted.push_back(bucket.has_drifted());
     }
-    bool operator==(const State&) const = default;
+    bool is_present(const Impl& buckets) const {
+      const auto is_as_was = [](const auto& parameter, const auto& was) { return parameter->is_present(was); };
+      const auto has_drifted_as = [](const GradientBucket& bucket, bool was) { return bucket.has_drifted() == was; };
+      return std::ranges::equal(buckets.parameters, gradients, is_as_was) &&
+             std::ranges::equal(buckets.buckets, drifted, has_drifted_as);
+    }
   };
 
   const std::weak_ptr<Impl> buckets_;

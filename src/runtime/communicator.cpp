@@ -111,7 +111,9 @@ class Communicator::State final : public CapturedUse, public std::enable_shared_
     if (!aborted_.exchange(true)) backend_.abort_communicator(handle_);
   }
   bool is_aborted() const noexcept { return aborted_; }
-  std::uint64_t failures() const noexcept override { return backend_.communicator_failures(handle_) + (aborted_ ? 1 : 0); }
+  std::uint64_t failures() const noexcept override {
+    return backend_.communicator_failures(handle_) + (aborted_ ? 1 : 0);
+  }
 
  private:
   void expect_ranks(const char* name, std::size_t got) const {

@@ -1,6 +1,6 @@
-// What a training step finds on the host and leaves there: gradients that are set or not, optimizer state, which tensors
-// require gradients, settings of modules. Captured work was enqueued by host code that looked at these: before it is
-// launched again they must be as that code found them, and after the launch they are made what that code left.
+// What a training step finds on the host and leaves there: gradients that are set or not, optimizer state, which
+// tensors require gradients, settings of modules. Captured work was enqueued by host code that looked at these: before
+// it is launched again they must be as that code found them, and after the launch they are made what that code left.
 //
 // Each step that a CapturedStep takes on the host runs with a StepParts in its Context. Whoever keeps such state in an
 // object that outlives the step adds the object to it wherever it looks at the state or changes it. The parts of one
@@ -22,8 +22,8 @@ class StepPart {
  public:
   virtual ~StepPart() = default;
 
-  virtual bool is_gone() const = 0;  ///< The object went with the step: a temporary of its own.
-  virtual void begin() = 0;          ///< A step is captured next: notes what it finds.
+  virtual bool is_gone() const = 0;       ///< The object went with the step: a temporary of its own.
+  virtual void begin() = 0;               ///< A step is captured next: notes what it finds.
   virtual void end(const StepValues&) {}  ///< It was captured: notes what it has left.
   /// What is not as the captured step found it, for a message; null for nothing. Throws InvalidArgument where the
   /// function cannot run any more.

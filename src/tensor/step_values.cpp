@@ -38,7 +38,8 @@ std::atomic<std::uint64_t> last_id = 0;
 std::atomic<int> detail::captures = 0;
 
 void detail::use_in_capture(Storage& storage) noexcept {
-  if (StepValues* const values = context().step_values; values && !storage.device->device.is_cpu()) values->use(storage);
+  if (StepValues* const values = context().step_values; values && !storage.device->device.is_cpu())
+    values->use(storage);
 }
 
 const void* StepValue::data() const noexcept { return memory.impl()->data(); }

@@ -55,9 +55,9 @@ class StepValues {
   void use(Storage& storage);
   bool uses(const Storage& storage) const { return used_.contains(const_cast<Storage*>(&storage)); }
 
-  void end_capture();           ///< The step has been enqueued.
-  void send();                  ///< Enqueues the present values on the current streams.
-  void advance();               ///< Does what each step does on the host.
+  void end_capture();          ///< The step has been enqueued.
+  void send();                 ///< Enqueues the present values on the current streams.
+  void advance();              ///< Does what each step does on the host.
   void count_changes() const;  ///< The work was launched again: counts its changes in place.
 
   std::uint64_t id() const noexcept { return id_; }  ///< Of this process, from 1 on.
@@ -81,7 +81,7 @@ class StepValues {
   bool is_capturing_ = true;
   RankedMutex<LockRank::step_values> mutex_;
   std::map<DeviceState*, OnDevice> devices_;
-  std::unordered_map<Storage*, std::uint64_t> used_;        // with a reference; the version before
+  std::unordered_map<Storage*, std::uint64_t> used_;         // with a reference; the version before
   std::vector<std::pair<Storage*, std::uint64_t>> changed_;  // of those, and how often
   std::vector<Random> random_;
   std::vector<std::function<void()>> actions_;

@@ -70,7 +70,7 @@ class LOCKSTEP_API ModuleBase {
   void to(DType dtype);
   void train(bool on = true);    ///< For this module and all below.
   void eval() { train(false); }  ///< Evaluation mode: no dropout, running means in normalization.
-  bool is_training() const;                                        ///< Of this module.
+  bool is_training() const;      ///< Of this module.
   void set_mode(bool training) noexcept { training_ = training; }  ///< For this module alone.
   void zero_grad();                                                ///< Drops the gradients of all parameters.
 
@@ -107,8 +107,8 @@ class LOCKSTEP_API ForwardObserver {
  protected:
   ~ForwardObserver() = default;
 };
-/// Who hears of this call of the module; null for nobody. A step that is captured (train/captured_step.h) depends on the
-/// module's settings from now on.
+/// Who hears of this call of the module; null for nobody. A step that is captured (train/captured_step.h) depends on
+/// the module's settings from now on.
 LOCKSTEP_API ForwardObserver* begin_call(ModuleBase& module);
 
 }  // namespace lockstep::nn

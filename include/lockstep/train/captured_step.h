@@ -18,8 +18,8 @@
 // on the host, such as counting or printing, happens in the eager steps and in the captured one alone.
 //
 // Before each launch the step looks whether what it depends on is as it was captured: modes and settings of modules,
-// which tensors require gradients, gradients, optimizer state, autocast, streams. If not, the step is taken eagerly, and
-// captured anew if that does not help. docs/captured-steps.md.
+// which tensors require gradients, gradients, optimizer state, autocast, streams. If not, the step is taken eagerly,
+// and captured anew if that does not help. docs/captured-steps.md.
 #pragma once
 
 #include <functional>
@@ -89,8 +89,8 @@ class CapturedStep {
   }
 
   bool is_captured() const noexcept { return graph_.is_captured(); }  ///< Whether steps are done again.
-  /// Forgets what was captured: the next steps run eagerly, then one is captured anew. For a change of what the function
-  /// does on the host. Throws InvalidArgument if this was moved from.
+  /// Forgets what was captured: the next steps run eagerly, then one is captured anew. For a change of what the
+  /// function does on the host. Throws InvalidArgument if this was moved from.
   void reset() { graph_.reset(); }
 
  private:
