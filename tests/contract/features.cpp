@@ -93,18 +93,7 @@ const std::vector<Rule>& meaningless() {
 
 const std::vector<Rule>& known_faults() {
   static const std::vector<Rule> all = {
-      {"step=captured hand=weights|load|buffers", "row 10: what is set by hand between launches"},
-      {"step=captured shard=on look=each", "row 10: gradients that are looked at"},
-      {"step=captured batches=varying look=each", "row 10: a gradient that an eager step between launches left"},
-      {"step=captured buffer!=none evaluation!=none devices!=1", "row 10: buffers that training moves"},
-      {"step=captured buffer!=none batches=varying devices!=1", "row 10"},
-      {"step=captured norm!=none evaluation!=none devices!=1", "row 10"},
-      {"step=captured norm!=none batches=varying devices!=1", "row 10"},
-      {"step=captured term=second_order buffer=trained", "row 11: NaN in a gradient that nothing drops"},
-      {"step=captured optimizer_state=load|reset", "row 11: state that the graph writes into"},
-      {"step=captured mode!=train", "row 12: what changes between launches"},
-      {"step=captured freeze=once|alternating", "row 12"},
-      {"step=captured_backward", "row 12: gradients of a step captured without its update"},
+      {"step=captured buffer!=none batches=varying devices!=1", "an eager step between launches: the buffers' changes"},
       {"norm=sync|sync_parallel|sync_sizes rows=1|2 reduction=sum processes!=1", "a lone replica: other bits"},
       {"loss!=mse reduction=sum processes!=1 scatter_dim=1", "other bits than one process with all devices"},
   };
