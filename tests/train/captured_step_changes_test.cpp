@@ -241,6 +241,25 @@ TEST_P(CapturedStepChanges, SeesHooks) {
   });
 }
 
+// With a hook, what the parameter had before is set aside for the backward; and what the hook gives is not summed
+// again.
+TEST_P(CapturedStepChanges, LeavesWhatAHookMakesOfAGradient) {
+  HookHandle hook;
+  const auto prepare = [&](Loop& loop) {
+    loop.clears = loop.steps = false;
+    hook = register_hook(*loop.net().out.bias, [](const Tensor& g) { return g * 0.5; });
+  };
+  const auto adds = [](Loop& loop, int i) {
+    if (i % 4 == 3) loop.optimizer.zero_grad(false);
+  };
+  const auto begins_anew = [](Loop& loop, int i) {
+    if (i > 0) loop.optimizer.step();
+    loop.optimizer.zero_grad();
+  };
+  expect_as_eager(adds, false, kLoopSteps, prepare);
+  expect_as_eager(begins_anew, false, kLoopSteps, prepare);
+}
+
 TEST_P(CapturedStepChanges, SeesGradientsThatAreDropped) {
   expect_as_eager(
       [](Loop& loop, int i) {
@@ -317,6 +336,55 @@ TEST_P(CapturedStepChanges, ThrowsAsAnEagerStep) {
     return loop.bits;
   };
   EXPECT_EQ(state_after(true), state_after(false));
+}
+
+// Of what forward changes and nobody trains, the first replica's value goes to all.
+struct Counting : nn::Module<Counting> {
+  nn::Linear linear{6, 3};
+  nn::Parameter scale{full({3}, 1.)};
+  nn::Buffer last{zeros({3}), nn::BufferSync::primary};
+
+  Counting() { scale.requires_grad_(false); }
+  auto members() { return nn::members("linear", linear, "scale", scale, "last", last); }
+  Tensor forward(const Tensor& x) {
+    const Tensor y = linear(x) * scale.clone();
+    scale.mul_(0.9).add_(y.detach().mean(0) * 0.1);
+    last.add_(y.detach().mean(0));
+    return y + last.clone();
+  }
+};
+
+TEST_P(CapturedStepChanges, LeavesWhatForwardChanges) {
+  const auto state_after = [](bool captured, int& calls) {
+    const TestDevices there(GetParam());
+    GeneratorState random{.seed = 5};
+    const GeneratorGuard guard(random);
+    DataParallel<Counting> model(Counting(), {.device_ids = first_gpus(GetParam())});
+    optim::AdamW optimizer(model.parameters(), {.lr = 0.05});
+    const auto function = [&](const Tensor& x) {
+      ++calls;
+      optimizer.zero_grad();
+      const Tensor loss = model(x).square().mean();
+      loss.backward();
+      optimizer.step();
+      return loss.detach();
+    };
+    CapturedStep step(function);
+    Bits bits;
+    for (int i = 0; i < kLoopSteps; ++i) {
+      if (i == 8) model.module().scale.fill_(0.5);
+      if (i == 11) model.module().last.fill_(0.25);
+      const Tensor x = randn({10, 6});
+      bits.add(captured ? step(x) : function(x.to(Device::cuda(0))));
+      bits.add(model.state_dict());
+      for (const auto& [name, tensor] : model.module().state_dict()) bits.values.push_back(float(tensor.version()));
+    }
+    return bits;
+  };
+  int of_captured = 0, of_eager = 0;
+  const Bits captured = state_after(true, of_captured);
+  EXPECT_EQ(captured, state_after(false, of_eager));
+  EXPECT_LE(of_captured, kLoopSteps - 4);
 }
 
 TEST(CapturedStepRefusals, NameABackwardOfAPassBefore) {
