@@ -38,7 +38,6 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
     throw AutogradError(
         "[backward] expected no create_graph for parameters of a model of several processes, got it: take the "
         "gradients of inputs with gradients(), which may be differentiated again");
-  reconcile_all_gradients();
   set_earlier_aside(leaves, keeps_graph);
   const bool sums = !keeps_graph && (*summing || !looked_at.empty());
   if (sums && !is_observed && has_order) observe();
@@ -55,6 +54,7 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
 
 // What parameters have from before, where their new gradient is to be seen alone: by hooks, or (`all`) with its graph.
 // Over several processes another one may bring a gradient to any.
+// Takes changes of whole gradients to the replicas first.
 void GradientBuckets::Impl::set_earlier_aside(std::span<const Replica* const> leaves, bool all) {
   looked_at.clear();
   std::vector<bool> reached(parameters.size(), !is_alone());
@@ -62,12 +62,16 @@ void GradientBuckets::Impl::set_earlier_aside(std::span<const Replica* const> le
   for (std::size_t e = 0; e < parameters.size(); ++e)
     if (reached[e] && parameters[e]->is_trained() && (all || is_looked_at(*parameters[e])))
       looked_at.push_back({parameters[e], {}});
+  for (LookedAt& each : looked_at)  // with its graph, if it has one
+    if (each.parameter->state() == GradientState::primary) each.earlier = each.parameter->take_gradient();
+  reconcile_all_gradients();
   if (!looked_at.empty()) sum_what_is_partial();
   std::vector<BucketedParameter*> sharded;
   for (const LookedAt& each : looked_at)
     if (each.parameter->state() == GradientState::sharded) sharded.push_back(each.parameter.get());
   if (!sharded.empty()) all_gather_gradients(sharded);
-  for (LookedAt& each : looked_at) each.earlier = each.parameter->take_gradient();
+  for (LookedAt& each : looked_at)
+    if (!each.earlier.defined()) each.earlier = each.parameter->take_gradient();
 }
 
 // The first device's: the others come to theirs in the same order, if the replicas do the same.
@@ -235,6 +239,9 @@ void GradientBuckets::Impl::end(bool failed) {
     failure = std::current_exception();
   }
   restore(std::span(all).subspan(shown));
+  if (shown < all.size() && !failed && !is_alone())
+    world.transport()->fail(
+        text("a hook of a parameter failed in process ", world.rank().value(), " on ", world.host(world.rank())));
   if (failure) std::rethrow_exception(failure);
 }
 

@@ -150,7 +150,8 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   const std::vector<BatchShard> shards = shards_of(pass, count);
   std::vector<ReplicaRandom> random;
   for (std::size_t i = 0; i < count; ++i) random.emplace_back(start, pass.first_replica + i);
-  const bool alone = count == 1 && !(pass.group && pass.group->has_other_processes());
+  // A small batch that one of several devices has alone is computed as one that all have.
+  const bool alone = pass.group ? pass.group->has_one_replica() : count == 1;
   ReplicaBarrier barrier(count, pass.group ? pass.group : std::make_shared<ReplicaGroup>(devices));
   std::vector<std::exception_ptr> failures(count);
   std::vector<std::string> printed(count);

@@ -63,6 +63,7 @@ ReplicaGroup::ReplicaGroup(std::span<const Device> devices, const World& world) 
 }
 ReplicaGroup::~ReplicaGroup() = default;
 bool ReplicaGroup::has_other_processes() const noexcept { return impl_->world.size() > 1; }
+bool ReplicaGroup::has_one_replica() const noexcept { return impl_->devices.size() == 1 && !has_other_processes(); }
 
 namespace {
 

@@ -143,12 +143,21 @@ class ReplicaSync::Impl::StepState final : public StepPart {
 
   bool is_gone() const override { return sync_.expired(); }
   void begin() override { found_ = changes(); }
+  void end(const StepValues&) override {
+    for (Copies& copies : states_) copies.changed_in_captured = changed_in_step(copies);
+  }
   const char* change() override {
     if (sync_.expired()) return "the replicas of a model";
-    return changes() == found_ ? nullptr : "a parameter or a buffer, by hand";
+    if (changes() != found_) return "a parameter or a buffer, by hand";
+    // A step of a smaller batch leaves buffers of the replicas that had no rows as they were.
+    const auto differs = [](const Copies& copies) {
+      return !copies.are_equal && copies.changed_in_last != copies.changed_in_captured;
+    };
+    return std::ranges::any_of(states_, differs) ? "which replicas have changed a buffer" : nullptr;
   }
   void mark() override {
     for (Copies& copies : states_) {
+      copies.changed_in_last = changed_in_step(copies);
       copies.versions.clear();
       for (const Tensor& tensor : copies.tensors) copies.versions.push_back(tensor.version());
     }
@@ -159,7 +168,16 @@ class ReplicaSync::Impl::StepState final : public StepPart {
     bool are_equal = false;
     std::vector<Tensor> tensors;  // the primary first
     std::vector<std::uint64_t> versions;
+    std::vector<bool> changed_in_last, changed_in_captured;  // those that the step changed
   };
+
+  // Since the last step.
+  static std::vector<bool> changed_in_step(const Copies& copies) {
+    std::vector<bool> changed(copies.tensors.size());
+    for (std::size_t r = 0; r < copies.versions.size(); ++r)
+      changed[r] = copies.tensors[r].version() != copies.versions[r];
+    return changed;
+  }
 
   std::vector<std::uint64_t> changes() const {
     std::vector<std::uint64_t> all;

@@ -122,7 +122,9 @@ LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
 // The loss is that of the batch before the step.
 void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   if (factor.defined()) optim::scale_grad_(parameters_of(optimizer_), factor);
-  const auto sums = over_all_rows(options_.parallel.world, {.training = metrics.take().wait_for_sums()}).training;
+  std::vector<MeanSum> own;  // none where this process had no rows
+  if (!metrics.empty()) own = metrics.take().wait_for_sums();
+  const auto sums = over_all_rows(options_.parallel.world, {.training = std::move(own)}).training;
   const auto mean = std::ranges::find(sums, "loss", &MeanSum::name);
   if (mean != sums.end() && mean->weight == 0) {  // of padding alone
     is_over_ = ++step_ == how_.num_training;

@@ -93,8 +93,6 @@ const std::vector<Rule>& meaningless() {
 
 const std::vector<Rule>& known_faults() {
   static const std::vector<Rule> all = {
-      {"step=captured buffer!=none batches=varying devices!=1", "an eager step between launches: the buffers' changes"},
-      {"norm=sync|sync_parallel|sync_sizes rows=1|2 reduction=sum processes!=1", "a lone replica: other bits"},
       {"loss!=mse reduction=sum processes!=1 scatter_dim=1", "other bits than one process with all devices"},
   };
   return all;

@@ -141,6 +141,45 @@ TEST(GradientsOfGradients, OfParametersOnSeveralDevicesKeepTheirGraph) {
   }
 }
 
+struct Cubed : nn::Module<Cubed> {
+  nn::Parameter w{ones({2}, {.dtype = kFloat64})};
+  auto members() { return nn::members("w", w); }
+  Tensor forward(const Tensor& x) { return x * w * w * w; }
+};
+
+// The sum over both passes, of 4 rows of 1 and of 3: 3 w^2 (2 + 6), whose derivative is 6 w (2 + 6).
+TEST(GradientsOfGradients, OfSeveralBackwardsKeepAllGraphs) {
+  const SimulatedDevices devices({.count = 5});
+  for (const Way& way : kWays) {
+    DataParallel model(Cubed{}, options_of(way));
+    const Tensor x = ones({2, 2}, {.dtype = kFloat64}).to(model.device());
+    sum(model(x)).backward(Tensor(), true, true);
+    sum(model(x * 3.)).backward(Tensor(), true, true);
+    const Tensor g = model.module().w.grad();
+    EXPECT_NEAR(number(g), 24, 1e-12) << way.devices;
+    model.zero_grad();
+    sum(g).backward();
+    EXPECT_NEAR(number(model.module().w.grad()), 48, 1e-12) << way.devices;
+  }
+}
+
+TEST(ParameterHooks, ThatThrowEndOtherProcessesToo) {
+  const SimulatedDevices devices({.count = 2});
+  const auto thrown = testing::in_processes(2, [&](const World& world) {
+    Model model(Scale{}, {.device_ids = {world.rank().value()}, .world = world});
+    register_hook(model.module().weight, [&](const Tensor& g) {
+      if (!world.is_first()) throw InvalidArgument("no");
+      return g;
+    });
+    const Tensor x = tensor(kRows).to(model.device());
+    for (int i = 0; i < 3; ++i) sum(model(x)).backward();
+  });
+  EXPECT_NE(testing::message_of<InvalidArgument>(thrown[1]).find("no"), std::string::npos);
+  EXPECT_NE(testing::message_of<CollectiveError>(thrown[0]).find("a hook of a parameter failed in process 1"),
+            std::string::npos)
+      << testing::message_of<CollectiveError>(thrown[0]);
+}
+
 TEST(GradientsOfGradients, ThatNobodyUsesTrainAsWithout) {
   const SimulatedDevices devices({.count = 3});
   const auto train = [](const Way& way, bool keeps) {

@@ -25,6 +25,7 @@ class LOCKSTEP_API ReplicaGroup {
   ReplicaGroup& operator=(const ReplicaGroup&) = delete;
 
   bool has_other_processes() const noexcept;  ///< Whether replicas of other processes take part.
+  bool has_one_replica() const noexcept;      ///< Whether there is one device, of one process.
 
   struct Impl;
   /// For the library.
