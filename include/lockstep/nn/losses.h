@@ -99,15 +99,19 @@ struct LOCKSTEP_API CTCLoss : detail::PlainLoss<CTCLoss, CtcLossOptions, ctc_los
   using PlainLoss::PlainLoss;
 };
 
+/// Of logits. mean() says by what the mean counts where several are joined.
 struct LOCKSTEP_API CrossEntropyLoss : detail::WeightedLoss<CrossEntropyLoss, CrossEntropyOptions, cross_entropy> {
   using WeightedLoss::WeightedLoss;
-  WeightedMean mean(const Tensor& input, const Tensor& target) const {  ///< mean_cross_entropy()
+  /// mean_cross_entropy().
+  WeightedMean mean(const Tensor& input, const Tensor& target) const {
     return mean_cross_entropy(input, target, options());
   }
 };
+/// Of logarithms of probabilities. mean() says by what the mean counts where several are joined.
 struct LOCKSTEP_API NLLLoss : detail::WeightedLoss<NLLLoss, NllLossOptions, nll_loss> {
   using WeightedLoss::WeightedLoss;
-  WeightedMean mean(const Tensor& input, const Tensor& target) const {  ///< mean_nll_loss()
+  /// mean_nll_loss().
+  WeightedMean mean(const Tensor& input, const Tensor& target) const {
     return mean_nll_loss(input, target, options());
   }
 };
