@@ -35,35 +35,35 @@ void BucketedParameter::restore(const Gradient& gradient) {
 
 class GradientBuckets::Impl::StepState final : public StepPart {
  public:
-  explicit StepState(std::weak_ptr<Impl> buckets) : buckets_(std::move(buckets)) {}
+  explicit StepState(std::weak_ptr<Impl> owner) : owner_(std::move(owner)) {}
 
-  bool is_gone() const override { return buckets_.expired(); }
+  bool is_gone() const override { return owner_.expired(); }
   void begin() override {
-    if (const auto buckets = buckets_.lock()) found_ = State(*buckets);
+    if (const auto owner = owner_.lock()) found_ = State(*owner);
   }
   void end(const StepValues&) override {
-    const auto buckets = buckets_.lock();
-    if (!buckets) return;
-    left_ = State(*buckets);
-    for (const GradientBucket& bucket : buckets->buckets) {
+    const auto owner = owner_.lock();
+    if (!owner) return;
+    left_ = State(*owner);
+    for (const GradientBucket& bucket : owner->buckets) {
       std::vector<std::uint64_t>& since = since_lockstep_.emplace_back();
       for (std::size_t d = 0; d < bucket.flats.size(); ++d)
         since.push_back(bucket.flats[d].version() - bucket.versions[d]);
     }
   }
   const char* change() override {
-    const auto buckets = buckets_.lock();
-    if (!buckets || buckets->parameters.empty()) return "the replicas of a model";
-    if (*buckets->summing != found_.sums) return "no_sync()";
-    const std::scoped_lock lock(buckets->mutex);
-    return found_.is_present(*buckets) ? nullptr : "the gradients of a model";
+    const auto owner = owner_.lock();
+    if (!owner || owner->parameters.empty()) return "the replicas of a model";
+    if (*owner->summing != found_.sums) return "no_sync()";
+    const std::scoped_lock lock(owner->mutex);
+    return found_.is_present(*owner) ? nullptr : "the gradients of a model";
   }
   void leave() override {
-    const auto buckets = buckets_.lock();
-    const std::scoped_lock lock(buckets->mutex);
-    for (std::size_t e = 0; e < left_.gradients.size(); ++e) buckets->parameters[e]->restore(left_.gradients[e]);
+    const auto owner = owner_.lock();
+    const std::scoped_lock lock(owner->mutex);
+    for (std::size_t e = 0; e < left_.gradients.size(); ++e) owner->parameters[e]->restore(left_.gradients[e]);
     for (std::size_t b = 0; b < since_lockstep_.size(); ++b) {
-      GradientBucket& bucket = buckets->buckets[b];
+      GradientBucket& bucket = owner->buckets[b];
       for (std::size_t d = 0; d < bucket.flats.size(); ++d)
         bucket.versions[d] = bucket.flats[d].version() - since_lockstep_[b][d];
     }
@@ -76,20 +76,20 @@ class GradientBuckets::Impl::StepState final : public StepPart {
     bool sums = false;
 
     State() = default;
-    explicit State(Impl& buckets) : sums(*buckets.summing) {
-      const std::scoped_lock lock(buckets.mutex);
-      for (const auto& parameter : buckets.parameters) gradients.push_back(parameter->present());
-      for (const GradientBucket& bucket : buckets.buckets) drifted.push_back(bucket.has_drifted());
+    explicit State(Impl& owner) : sums(*owner.summing) {
+      const std::scoped_lock lock(owner.mutex);
+      for (const auto& parameter : owner.parameters) gradients.push_back(parameter->present());
+      for (const GradientBucket& bucket : owner.buckets) drifted.push_back(bucket.has_drifted());
     }
-    bool is_present(const Impl& buckets) const {
+    bool is_present(const Impl& owner) const {
       const auto is_as_was = [](const auto& parameter, const auto& was) { return parameter->is_present(was); };
       const auto has_drifted_as = [](const GradientBucket& bucket, bool was) { return bucket.has_drifted() == was; };
-      return std::ranges::equal(buckets.parameters, gradients, is_as_was) &&
-             std::ranges::equal(buckets.buckets, drifted, has_drifted_as);
+      return std::ranges::equal(owner.parameters, gradients, is_as_was) &&
+             std::ranges::equal(owner.buckets, drifted, has_drifted_as);
     }
   };
 
-  const std::weak_ptr<Impl> buckets_;
+  const std::weak_ptr<Impl> owner_;
   State found_, left_;
   std::vector<std::vector<std::uint64_t>> since_lockstep_;  // changes of each flat, by bucket and device
 };
