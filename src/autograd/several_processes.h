@@ -42,8 +42,8 @@ class CollectiveNode : public Node {
 
   /// Which operation this is: the same words in every process.
   virtual std::string what() const = 0;
-  /// Compares what all processes are about to run, in that order. Throws AutogradError, in every process, for the first
-  /// that is missing or differs.
+  /// Compares what all processes are about to run, in that order. Throws InvalidArgument, in every process, for the
+  /// first that is missing or differs.
   virtual void agree(const std::vector<std::string>& all) const = 0;
 };
 

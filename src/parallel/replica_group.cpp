@@ -1,6 +1,5 @@
 #include <lockstep/parallel/replica_group.h>
 
-#include <algorithm>
 
 #include <lockstep/autograd/grad_mode.h>
 
@@ -10,6 +9,7 @@
 #include "core/text.h"
 #include "parallel/replica_barrier.h"
 #include "parallel/replica_group_impl.h"
+#include "runtime/same_lines.h"
 #include "tensor/copy.h"
 
 namespace lockstep {
@@ -111,31 +111,13 @@ class SumOverProcesses final : public autograd::CollectiveNode {
   const Shape sizes_;
 };
 
-std::vector<std::string> lines_of(const std::string& all) {
-  std::vector<std::string> lines;
-  for (std::size_t at = 0, end; at < all.size(); at = end + 1) {
-    end = all.find('\n', at);
-    lines.push_back(all.substr(at, end - at));
-  }
-  return lines;
-}
-
 void SumOverProcesses::agree(const std::vector<std::string>& all) const {
   const World& world = group_->impl().world;
   std::string mine;
-  for (const std::string& line : all) mine += line + '\n';
-  const std::vector<std::string> of_each = world.all_gather(mine, "the sums over replicas of a backward");
-  const std::vector<std::string> first = lines_of(of_each[0]);
-  for (std::size_t p = 1; p < of_each.size(); ++p) {
-    if (of_each[p] == of_each[0]) continue;
-    const std::vector<std::string> other = lines_of(of_each[p]);
-    const auto [a, b] = std::mismatch(first.begin(), first.end(), other.begin(), other.end());
-    throw AutogradError(text("[backward] expected the same sums over replicas in all processes, got ",
-                             b == other.end() ? "none" : *b, " in process ", p, " on ", world.host(ProcessRank(int(p))),
-                             " where process 0 on ", world.host(ProcessRank()), " has ", a == first.end() ? "none" : *a,
-                             ", as number ", a - first.begin() + 1,
-                             " from the end of the forward pass: let every process's loss use the same layers"));
-  }
+  for (std::size_t i = 0; i < all.size(); ++i) mine += text("sum ", i + 1, ", ", all[i], '\n');
+  world.agree(mine, "the sums over replicas of a backward", [&](const std::vector<std::string>& of_each) {
+    expect_same_lines("[backward] expected the same sums over replicas in all processes", world, of_each);
+  });
 }
 
 // The sum of all parts, for each of them.
@@ -186,17 +168,13 @@ void check_alike(std::span<Contribution* const> all) {
 
 // `number` of all processes, which all mean the same by it.
 std::int64_t over_processes(const World& world, const std::string& what, std::int64_t number) {
-  const std::vector<std::string> of_each = world.all_gather(text(number, ' ', what), kOp);
+  const auto told = [](const std::string& of_one) { return of_one.substr(of_one.find(' ') + 1); };
+  const std::vector<std::string> of_each = world.agree(text(number, ' ', what), kOp, [&](std::vector<std::string> all) {
+    for (std::string& each : all) each = told(each);
+    expect_same_lines(text("[", kOp, "] expected the same sum in all processes"), world, all);
+  });
   std::int64_t sum = 0;
-  for (std::size_t p = 0; p < of_each.size(); ++p) {
-    const auto space = of_each[p].find(' ');
-    if (of_each[p].substr(space + 1) != of_each[0].substr(of_each[0].find(' ') + 1))
-      throw InvalidArgument(text("[", kOp, "] expected the same sum in all processes, got ",
-                                 of_each[p].substr(space + 1), " in process ", p, " on ",
-                                 world.host(ProcessRank(int(p))), " where process 0 on ", world.host(ProcessRank()),
-                                 " has ", of_each[0].substr(of_each[0].find(' ') + 1)));
-    sum += std::stoll(of_each[p]);
-  }
+  for (const std::string& each : of_each) sum += std::stoll(each);
   return sum;
 }
 

@@ -40,7 +40,7 @@ class LOCKSTEP_API ReplicaGroup {
 /// come. Outside of replicas, x itself. Differentiable, to any order: the gradient is the sum of the replicas'
 /// gradients. Throws ShapeError or DTypeError for what differs between replicas, and CollectiveError when a replica
 /// ended without coming. Processes run the sums of a backward in the reverse order of forward; where one lacks a sum
-/// that another has, or names another one (`what`), backward() throws AutogradError in all.
+/// that another has, or names another one (`what`), backward() throws InvalidArgument in all.
 LOCKSTEP_API Tensor sum_over_replicas(const Tensor& x, const std::string& what = "a sum");
 
 /// The same for a number of the host's. Throws InvalidArgument where processes name different sums.
