@@ -1,6 +1,5 @@
 #include <lockstep/parallel/replica_group.h>
 
-
 #include <lockstep/autograd/grad_mode.h>
 
 #include "autograd/record.h"
