@@ -97,11 +97,15 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
     if (--working_ == 0) end_work();
     lock.unlock();
   }
-  wait_while(Phase::working);  // from now on nothing changes, so nothing needs the lock
+  wait_while(Phase::working);  // from now on nothing changes but `earlier_`, so nothing else needs the lock
   if (!earlier && has_no_memory_) throw std::bad_alloc();
-  if (earlier)
-    for (const std::shared_ptr<AsyncError>& other : earlier_)
+  if (earlier) {
+    lock.lock();  // of one that was aborted a rank may still come
+    const std::vector<std::shared_ptr<AsyncError>> all = earlier_;
+    lock.unlock();
+    for (const std::shared_ptr<AsyncError>& other : all)
       if (other && other != earlier) earlier->join(other);
+  }
   return earlier ? earlier : error_;
 }
 
