@@ -54,7 +54,7 @@ LOCKSTEP_API void begin_as_first(const World& world, nn::ModuleBase& module, Dev
 
 /// x as it enters or leaves the model, by which backward knows the pass that its loss goes through, and how it counts.
 LOCKSTEP_API Tensor cross_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares);
-/// Of what enters, before the pass is known; and then: it counts rows.
+/// Shares for tensors that enter before the pass is known; come() fills them in: such a tensor counts its rows.
 LOCKSTEP_API std::shared_ptr<autograd::ProcessShares> shares_to_come();
 LOCKSTEP_API void come(autograd::ProcessShares& shares, const ProcessPass& pass);  ///< See shares_to_come().
 
@@ -70,7 +70,7 @@ std::vector<bool> counting_rows(T& output, bool stay_0_dim) {
   return counts;
 }
 
-/// What was gathered of such outputs leaves the model.
+/// Puts a boundary behind each tensor of a gathered output.
 template <class T>
 void leave(T& output, const ProcessPass& pass, const std::vector<bool>& counts_rows) {
   std::size_t k = 0;
