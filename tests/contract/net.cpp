@@ -316,7 +316,8 @@ Output Net::forward(const Tensor& given_x, const Tensor& given_y, int step) {
   const Tensor rows = out(h);
   Output output;
   const std::string_view where = case_["where"];
-  if (where == "outside" || where == "pair" || is_truth_) output.rows = columns ? rows.t() : rows;
+  const bool sums = case_.is("reduction", "sum");  // with the same bits, where outputs are contiguous
+  if (where == "outside" || where == "pair" || is_truth_) output.rows = !columns ? rows : sums ? rows.t().contiguous() : rows.t();
   if (where == "pair") output.value = value_of_rows(case_, rows);
   if (where == "inside_mean" || where == "inside_vector") {
     const bool classes = !is_floating(given_y.dtype());
