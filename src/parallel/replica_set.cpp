@@ -4,6 +4,7 @@
 #include <array>
 #include <numeric>
 #include <span>
+#include <string>
 #include <utility>
 
 #include <lockstep/ops/arithmetic.h>
@@ -17,6 +18,19 @@
 
 namespace lockstep::detail {
 namespace {
+
+std::string frozen_parameters(nn::ModuleBase& module) {
+  struct Frozen final : nn::Visitor {
+    std::string names;
+
+    void parameter(const nn::Path& path, nn::Parameter& value) override {
+      if (!value.requires_grad()) names += (names.empty() ? "" : ", ") + path.str();
+    }
+  };
+  Frozen frozen;
+  module.visit(nn::Path(), frozen);
+  return frozen.names;
+}
 
 struct Survey final : nn::Visitor {
   bool any_off_cpu = false;
@@ -84,6 +98,7 @@ void ReplicaSet::take(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
                         ", loss: ", int(options_.loss), ", gather: ", int(options_.gather)));
     make_replicas();
   });
+  frozen_ = frozen_parameters(*module_);
 }
 
 Device ReplicaSet::output_device() const { return module(), options_.output_device.value_or(devices_.front()); }
@@ -106,6 +121,8 @@ void ReplicaSet::check_call() const {
 ProcessPass ReplicaSet::place(const std::vector<std::int64_t>& rows) {
   batch_rows_ = own_rows_ = std::reduce(rows.begin(), rows.end());
   if (options_.world.size() == 1) return {.all_rows = batch_rows_};
+  const std::string frozen = frozen_parameters(*module_);
+  if (std::exchange(frozen_, frozen) != frozen) calls_->add("frozen parameters: " + frozen + '\n');
   calls_->add(text("forward() in ", module().is_training() ? "training" : "evaluation", " mode",
                    *summing_ ? "" : " under no_sync()", '\n'));
   const ProcessPass place = process_pass(options_.world, *calls_, batch_rows_, devices_.size(), options_.scatter);

@@ -105,6 +105,15 @@ auto sgd(double lr, double other, double decay = 0, double other_decay = 0) {
   };
 }
 
+TEST_F(Agreement, NamesParametersThatOneProcessHasFrozen) {
+  expect_refused(2, differs(kCalls, "nothing like it", "frozen parameters: bias"), [](const World& world) {
+    DataParallel model(nn::Linear(5, 3), on_own_device(world));
+    mean(model(ones({4, 5}))).backward();
+    if (is_second(world)) model.module().bias->requires_grad_(false);
+    mean(model(ones({4, 5}))).backward();
+  });
+}
+
 TEST_F(Agreement, NamesTheRateOfAnOptimizerThatDiffers) {
   for (const int processes : {2, 3})
     expect_refused(processes, differs(kOptimizers, "SGD group 0: lr 0.1", "SGD group 0: lr 0.2"),
