@@ -12,13 +12,17 @@ void about_to_change(const Tensor& target) {
 }
 
 void check_recorded_in_place(const char* op, const Tensor& target) {
-  if (needs_grad(target) && !meta_of(target)->grad_fn)
-    throw AutogradError(text("[", op, "] expected a tensor that may change in place, got a leaf of shape ",
-                             target.sizes(), " that requires a gradient: change it under NoGrad"));
-  if (target.impl()->storage->references != 1 || target.impl()->saves != 0)
-    throw AutogradError(text("[", op,
-                             "] expected memory of its own for a recorded change in place, got a tensor of shape ",
-                             target.sizes(), " that shares it with a view or with a value saved for backward"));
+  const TensorImpl& impl = *target.impl();
+  const Tensor& base = impl.follows_base ? impl.base : target;
+  if (needs_grad(base) && !meta_of(base)->grad_fn)
+    throw AutogradError(text("[", op, "] expected a tensor that may change in place, got a ",
+                             impl.follows_base ? "view of a leaf" : "leaf", " of shape ", base.sizes(),
+                             " that requires a gradient: change it under NoGrad"));
+  const TensorImpl& all = *base.impl();
+  if (impl.storage->references != 1 + all.views || all.storage != impl.storage || all.saves != 0)
+    throw AutogradError(text(
+        "[", op, "] expected memory that backward can follow for a recorded change in place, got a tensor of shape ",
+        target.sizes(), " whose memory is saved for backward, or shared by detach() or by a view made under NoGrad"));
 }
 
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input) {

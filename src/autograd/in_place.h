@@ -3,7 +3,7 @@
 
 #include <lockstep/tensor/tensor.h>
 
-#include "autograd/record.h"
+#include "autograd/views.h"
 
 namespace lockstep::autograd {
 
@@ -16,8 +16,9 @@ void check_memory_in_place(const char* op, const Tensor& target, const Tensor& i
 /// To be called by an operation before it changes `target` in place, reading `inputs`. Throws InvalidArgument where the
 /// result would depend on the order of elements: a target that repeats its memory (expand), an input that shares the
 /// target's memory other than element by element. Where the change will be recorded, throws AutogradError for what
-/// recording could not follow: a leaf that requires a gradient, or memory that another tensor shares (a view, or a
-/// value saved for backward). Waits for copies that read the target, where it is pinned.
+/// recording could not follow: a leaf that requires a gradient, or a view of one; memory that is saved for backward, or
+/// that a tensor shares which does not follow the target's graph (by detach(), or a view made under NoGrad). Waits for
+/// copies that read the target, where it is pinned.
 template <class... Tensors>
 void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
   const TensorImpl& own = impl_of(op, target);

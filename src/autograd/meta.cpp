@@ -21,6 +21,15 @@ Meta& make_meta(const Tensor& tensor) {
   return static_cast<Meta&>(*state);
 }
 
+void retain_gradient(Meta& meta) {
+  meta.retains.remove();
+  meta.retained = std::make_shared<Tensor>();
+  meta.retains = meta.grad_fn->hooks.add({meta.output, [kept = meta.retained](const Tensor& gradient) {
+                                            *kept = kept->defined() ? kept->clone().add_(gradient) : gradient;
+                                            return Tensor();
+                                          }});
+}
+
 void check_idle(const char* op, const Tensor& tensor) {
   if (const Replica* const replica = replica_of(tensor)) replica->parameter->check_idle(op);
 }

@@ -26,6 +26,7 @@ struct Meta final : AutogradState {
   int output = 0;                 ///< Which of grad_fn's outputs this is.
   std::weak_ptr<Node> accumulator;
   std::shared_ptr<Tensor> retained;  ///< Of what an operation computed: its gradient, after retain_grad().
+  HookHandle retains;                ///< The hook of grad_fn that keeps it.
   bool is_parameter = false;         ///< Whether it was made as a module's parameter.
   /// If the tensor is a parameter on one of several devices: keeps that parameter alive (replicated_parameter.h).
   std::shared_ptr<const Replica> replica;
@@ -38,19 +39,40 @@ struct Meta final : AutogradState {
   bool requires_grad() const noexcept override { return leaf_requires_grad || grad_fn; }
 };
 
-inline Meta* meta_of(const Tensor& tensor) noexcept { return static_cast<Meta*>(tensor.impl()->autograd.get()); }
+/// Null for a leaf.
+inline const Node* grad_fn_of(const TensorImpl& tensor) noexcept {
+  const auto* const meta = static_cast<const Meta*>(tensor.autograd.get());
+  return meta ? meta->grad_fn.get() : nullptr;
+}
+
+/// Whether the base of a view has got another grad_fn since the view got its own (autograd/views.h).
+inline bool is_behind(const TensorImpl& view) noexcept {
+  if (!view.follows_base) return false;
+  const Node* const now = grad_fn_of(*view.base.impl());
+  return now && now != view.base_fn.load(std::memory_order_acquire);
+}
+void follow_base(const Tensor& view);
+
+inline Meta* meta_of(const Tensor& tensor) {
+  if (is_behind(*tensor.impl())) [[unlikely]]
+    follow_base(tensor);
+  return static_cast<Meta*>(tensor.impl()->autograd.get());
+}
 Meta& make_meta(const Tensor& tensor);
 
 /// The replica that the tensor is; null if it is none, or a stale one.
-inline const Replica* replica_of(const Tensor& tensor) noexcept {
+inline const Replica* replica_of(const Tensor& tensor) {
   const Meta* const meta = meta_of(tensor);
   return meta && meta->replica && !meta->replica->parameter->is_stale() ? meta->replica.get() : nullptr;
 }
 
 inline bool needs_grad(const Tensor& tensor) noexcept {
-  const auto& state = tensor.impl()->autograd;
-  return state && state->requires_grad();
+  const TensorImpl& impl = *tensor.impl();
+  return is_behind(impl) || (impl.autograd && impl.autograd->requires_grad());
 }
+
+/// Has the gradient of what an operation computed kept; that of its newest version, after changes in place.
+void retain_gradient(Meta& meta);
 
 /// To be called before somebody sets, drops or zeroes a gradient. Throws AutogradError during a backward that sums it.
 void check_idle(const char* op, const Tensor& tensor);

@@ -17,6 +17,7 @@ void attach(const std::shared_ptr<Node>& node, std::span<Tensor> outputs) {
     Meta& meta = make_meta(output);
     meta.grad_fn = node;
     meta.output = slot++;
+    if (meta.retained) retain_gradient(meta);
   }
 }
 

@@ -28,7 +28,9 @@ Saved::Saved(const Tensor& tensor, SavedAs as) : version_(tensor.version()), as_
 }
 
 void Saved::count(int change) const noexcept {
-  tensor_.impl()->saves.fetch_add(std::uint32_t(change), std::memory_order_relaxed);
+  const TensorImpl& impl = *tensor_.impl();
+  (impl.base.defined() ? *impl.base.impl() : *tensor_.impl())
+      .saves.fetch_add(std::uint32_t(change), std::memory_order_relaxed);
 }
 
 Tensor Saved::get() const {

@@ -5,14 +5,15 @@
 
 #include "autograd/doomed.h"
 #include "autograd/meta.h"
+#include "autograd/views.h"
 #include "core/text.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
 
 bool Tensor::requires_grad() const {
-  const auto& state = impl_of("requires_grad", *this).autograd;
-  return state && state->requires_grad();
+  impl_of("requires_grad", *this);
+  return autograd::needs_grad(*this);
 }
 
 Tensor& Tensor::requires_grad_(bool requires_grad) {
@@ -23,6 +24,7 @@ Tensor& Tensor::requires_grad_(bool requires_grad) {
     if (requires_grad) return *this;
     throw AutogradError("[requires_grad_] expected a leaf, got the result of an operation: use detach()");
   }
+  if (requires_grad) autograd::stop_following_base(*this);
   if (requires_grad || impl.autograd) autograd::make_meta(*this).leaf_requires_grad = requires_grad;
   return *this;
 }
@@ -61,8 +63,9 @@ void Tensor::set_grad(const Tensor& grad) {
 }
 
 std::string_view Tensor::grad_fn() const {
-  const auto& state = impl_of("grad_fn", *this).autograd;
-  return state ? state->grad_fn_name() : std::string_view();
+  impl_of("grad_fn", *this);
+  const autograd::Meta* const meta = autograd::meta_of(*this);
+  return meta ? meta->grad_fn_name() : std::string_view();
 }
 
 Tensor Tensor::detach() const {
@@ -72,6 +75,7 @@ Tensor Tensor::detach() const {
 
 Tensor& Tensor::detach_() {
   if (is_leaf()) return requires_grad_(false);
+  autograd::stop_following_base(*this);
   autograd::Meta& meta = *autograd::meta_of(*this);
   autograd::Doomed::destroy([&](autograd::Doomed& all) { all.add(std::move(meta.grad_fn)); });
   meta.retained.reset();
@@ -84,12 +88,7 @@ void Tensor::retain_grad() {
   if (!requires_grad())
     throw AutogradError("[retain_grad] expected a tensor that requires a gradient, got one that does not");
   autograd::Meta& meta = *autograd::meta_of(*this);
-  if (!meta.grad_fn || meta.retained) return;
-  meta.retained = std::make_shared<Tensor>();
-  meta.grad_fn->hooks.add({meta.output, [kept = meta.retained](const Tensor& gradient) {
-                             *kept = kept->defined() ? kept->clone().add_(gradient) : gradient;
-                             return Tensor();
-                           }});
+  if (meta.grad_fn && !meta.retained) autograd::retain_gradient(meta);
 }
 
 void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_graph) const {

@@ -22,6 +22,7 @@ enum class LockRank : std::uint8_t {
   replica_barrier,   ///< Which replicas of a pass have arrived.
   replica_group,     ///< The communicator of a group of replicas, which one thread at a time may use.
   accumulator,       ///< The gradient of a leaf, to which several backwards may add.
+  view,              ///< Which graph a view belongs to.
   gradient_edge,     ///< Which leaves have an accumulator.
   autocast,          ///< The casts of weights that an autocast region keeps.
   hook,              ///< The function of a hook, which may be removed while it is called.

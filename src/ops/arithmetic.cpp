@@ -234,7 +234,7 @@ Tensor& Tensor::add_(const Tensor& other, double alpha) {
     map_numeric("add_", 2, AddScaled{alpha}, self, self, fit);
   bump_version(*this);
   if (records(self, fit))
-    record("Add", *this, {&self, &fit}, [y = fit.sizes(), alpha](const Tensor& g) {
+    autograd::record_in_place("Add", *this, {&fit}, [y = fit.sizes(), alpha](const Tensor& g) {
       return Gradients{g, sum_to(alpha == 1 ? g : lockstep::mul(g, alpha), y)};
     });
   return *this;
@@ -250,8 +250,7 @@ Tensor& Tensor::mul_(const Tensor& other) {
   map_numeric("mul_", 1, Multiply(), *this, *this, fit);
   bump_version(*this);
   if (records(*this, fit)) {
-    const Tensor self = *this;
-    record("Mul", *this, {&self, &fit}, [x = Saved(before), y = Saved(fit)](const Tensor& g) {
+    autograd::record_in_place("Mul", *this, {&fit}, [x = Saved(before), y = Saved(fit)](const Tensor& g) {
       const Tensor q = y.get();
       return Gradients{g * q, sum_to(g * x.get(), q.sizes())};
     });
@@ -270,8 +269,7 @@ Tensor& Tensor::div_(const Tensor& other) {
   map_floating("div_", 1, Divide(), *this, *this, fit);
   bump_version(*this);
   if (records(*this, fit)) {
-    const Tensor self = *this;
-    record("Div", *this, {&self, &fit}, [x = Saved(before), y = Saved(fit)](const Tensor& g) {
+    autograd::record_in_place("Div", *this, {&fit}, [x = Saved(before), y = Saved(fit)](const Tensor& g) {
       const Tensor q = y.get(), share = g / q;
       return Gradients{share, sum_to(-(share * (x.get() / q)), q.sizes())};
     });
@@ -295,10 +293,7 @@ void change_by(const char* op, const Tensor& target, double number) {
 
 Tensor& Tensor::add_(double number) {
   change_by<AddNumber>("add_", *this, number);
-  if (records(*this)) {
-    const Tensor self = *this;
-    record("Add", *this, {&self}, [](const Tensor& g) { return Gradients{g}; });
-  }
+  if (records(*this)) autograd::record_in_place("Add", *this, {}, [](const Tensor& g) { return Gradients{g}; });
   return *this;
 }
 
@@ -307,19 +302,17 @@ Tensor& Tensor::div_(double number) {
   check_floating("div_", *this);
   map_floating("div_", 1, DivideByNumber{number}, *this, *this);
   bump_version(*this);
-  if (records(*this)) {
-    const Tensor self = *this;
-    record("Div", *this, {&self}, [number](const Tensor& g) { return Gradients{lockstep::div(g, number)}; });
-  }
+  if (records(*this))
+    autograd::record_in_place("Div", *this, {},
+                              [number](const Tensor& g) { return Gradients{lockstep::div(g, number)}; });
   return *this;
 }
 
 Tensor& Tensor::mul_(double factor) {
   change_by<MultiplyNumber>("mul_", *this, factor);
-  if (records(*this)) {
-    const Tensor self = *this;
-    record("Mul", *this, {&self}, [factor](const Tensor& g) { return Gradients{lockstep::mul(g, factor)}; });
-  }
+  if (records(*this))
+    autograd::record_in_place("Mul", *this, {},
+                              [factor](const Tensor& g) { return Gradients{lockstep::mul(g, factor)}; });
   return *this;
 }
 
@@ -327,10 +320,8 @@ Tensor& Tensor::fill_(double value) {
   autograd::check_in_place("fill_", *this);
   fill_values(*this, value);
   bump_version(*this);
-  if (records(*this)) {
-    const Tensor self = *this;
-    record("Fill", *this, {&self}, [](const Tensor& g) { return Gradients{zeros_like(g)}; });
-  }
+  if (records(*this))
+    autograd::record_in_place("Fill", *this, {}, [](const Tensor& g) { return Gradients{zeros_like(g)}; });
   return *this;
 }
 

@@ -75,14 +75,12 @@ Tensor& Tensor::copy_(const Tensor& source) {
   autograd::check_in_place("copy_", *this, source);
   copy_values(*this, source);
   bump_version(*this);
-  if (records(*this, source) && is_floating(dtype())) {
-    const Tensor self = *this;
-    record("Copy", *this, {&self, &source},
-           [home = source.device(), was = source.dtype(), sizes = source.sizes(),
-            needed = needs_grad(source)](const Tensor& g) {
-             return Gradients{Tensor(), needed ? sum_to(g, sizes).to(home, was) : Tensor()};
-           });
-  }
+  if (records(*this, source) && is_floating(dtype()))
+    autograd::record_in_place("Copy", *this, {&source},
+                              [home = source.device(), was = source.dtype(), sizes = source.sizes(),
+                               needed = needs_grad(source)](const Tensor& g) {
+                                return Gradients{Tensor(), needed ? sum_to(g, sizes).to(home, was) : Tensor()};
+                              });
   return *this;
 }
 

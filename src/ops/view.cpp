@@ -6,7 +6,7 @@
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/indexing.h>
 
-#include "autograd/record.h"
+#include "autograd/views.h"
 #include "core/text.h"
 #include "tensor/copy.h"
 
@@ -16,6 +16,7 @@ namespace {
 using autograd::Gradients;
 using autograd::record;
 using autograd::records;
+using autograd::view_of;
 
 // A gradient of the base's shape, dense: zeros but where the view lies, found by repeating the view on it.
 template <class View>
@@ -70,7 +71,7 @@ bool view_strides(const Shape& from, const Shape& strides, const Shape& to, Shap
 }
 
 Tensor viewed(const Tensor& x, const Shape& sizes, const Shape& strides) {
-  Tensor out = make_view(x, sizes, strides, x.impl()->offset);
+  Tensor out = view_of(x, sizes, strides, x.impl()->offset);
   if (records(x)) record("View", out, {&x}, [base = x.sizes()](const Tensor& g) { return Gradients{g.reshape(base)}; });
   return out;
 }
@@ -125,7 +126,7 @@ Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
   Shape sizes = x.sizes, strides = x.strides;
   sizes.erase(d);
   strides.erase(d);
-  Tensor out = make_view(*this, sizes, strides, x.offset + at * x.strides[d]);
+  Tensor out = view_of(*this, sizes, strides, x.offset + at * x.strides[d]);
   if (records(*this))
     record("Select", out, {this}, [base = x.sizes, d, at](const Tensor& g) {
       return Gradients{scattered(g, base, [=](const Tensor& whole) { return whole.select(d, at); })};
@@ -144,7 +145,7 @@ Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t stop, st
   Shape sizes = x.sizes, strides = x.strides;
   sizes[d] = (to - from) / step + ((to - from) % step != 0);
   if (sizes[d] > 1) strides[d] *= step;
-  Tensor out = make_view(*this, sizes, strides, x.offset + from * x.strides[d]);
+  Tensor out = view_of(*this, sizes, strides, x.offset + from * x.strides[d]);
   if (records(*this))
     record("Slice", out, {this}, [base = x.sizes, d, from, to, step](const Tensor& g) {
       return Gradients{scattered(g, base, [=](const Tensor& whole) { return whole.slice(d, from, to, step); })};
@@ -172,7 +173,7 @@ Tensor Tensor::permute(const Shape& dims) const {
   }
   if (dims.rank() != x.sizes.rank() || seen != (1u << x.sizes.rank()) - 1)
     throw ShapeError(text("[permute] expected each dimension of ", x.sizes, " once, got ", dims));
-  Tensor out = make_view(*this, sizes, strides, x.offset);
+  Tensor out = view_of(*this, sizes, strides, x.offset);
   if (records(*this))
     record("Permute", out, {this}, [inverse](const Tensor& g) { return Gradients{g.permute(inverse)}; });
   return out;
@@ -225,7 +226,7 @@ Tensor Tensor::expand(const Shape& sizes) const {
   }
   if (extra < 0) throw ShapeError(text("[expand] expected at least ", x.sizes.rank(), " dimensions, got ", sizes));
   checked_elements("expand", wanted);
-  Tensor out = make_view(*this, wanted, strides, x.offset);
+  Tensor out = view_of(*this, wanted, strides, x.offset);
   if (records(*this))
     record("Expand", out, {this}, [base = x.sizes](const Tensor& g) { return Gradients{sum_to(g, base)}; });
   return out;
@@ -242,7 +243,7 @@ Tensor diagonal(const Tensor& x, std::int64_t offset, std::int64_t dim0, std::in
   for (const int d : {std::max(a, b), std::min(a, b)}) sizes.erase(d), strides.erase(d);
   sizes.push_back(std::min(from.sizes[a] - down, from.sizes[b] - right));
   strides.push_back(from.strides[a] + from.strides[b]);
-  Tensor out = make_view(x, sizes, strides, from.offset + down * from.strides[a] + right * from.strides[b]);
+  Tensor out = view_of(x, sizes, strides, from.offset + down * from.strides[a] + right * from.strides[b]);
   if (records(x))
     record("Diagonal", out, {&x}, [base = from.sizes, offset, a, b](const Tensor& g) {
       return Gradients{scattered(g, base, [=](const Tensor& whole) { return diagonal(whole, offset, a, b); })};

@@ -53,12 +53,17 @@ struct TensorImpl {
   Shape sizes;
   Shape strides;
   std::unique_ptr<AutogradState> autograd;
-  std::atomic<std::uint32_t> saves = 0;  ///< How many operations keep this for their backward.
+  std::atomic<std::uint32_t> saves = 0;        ///< How many operations keep this or a view of it for their backward.
+  std::atomic<std::uint32_t> views = 0;        ///< How many tensors have this as their base.
+  bool follows_base = false;                   ///< Whether a change of the base's graph changes the view's.
+  Tensor base;                                 ///< Of a differentiable view: what it is a part of (autograd/views.h).
+  std::atomic<const void*> base_fn = nullptr;  ///< The base's grad_fn that the view's own grad_fn came from.
 
   TensorImpl() = default;
   TensorImpl(const TensorImpl&) = delete;
   TensorImpl& operator=(const TensorImpl&) = delete;
   ~TensorImpl() {
+    if (follows_base) base.impl()->views.fetch_sub(1, std::memory_order_release);
     if (storage) storage->release();
   }
 

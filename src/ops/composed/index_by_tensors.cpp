@@ -143,7 +143,7 @@ Tensor& Tensor::index_put_(std::initializer_list<ElementIndex> indices, const Te
   const Tensor places = numbers.picked({indices.begin(), indices.size()});
   if (broadcast("index_put_", places.sizes(), values.sizes()) != places.sizes())
     throw ShapeError(text("[index_put_] expected values that broadcast to ", places.sizes(), ", got ", values.sizes()));
-  const Tensor before = (autograd::records(*this) ? clone() : *this).reshape(-1);  // a recorded change wants no view
+  const Tensor before = (autograd::records(*this) ? clone() : *this).reshape(-1);
   const Tensor at = places.reshape(-1), source = values.to(dtype()).expand(places.sizes()).reshape(-1);
   const Tensor after =
       accumulate ? lockstep::scatter_add(before, 0, at, source) : scatter_elements(before, 0, at, source);

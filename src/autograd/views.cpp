@@ -1,0 +1,159 @@
+#include "autograd/views.h"
+
+#include <iterator>
+#include <mutex>
+#include <utility>
+
+#include <lockstep/core/error.h>
+
+#include "core/ranked_mutex.h"
+#include "core/text.h"
+#include "tensor/copy.h"
+#include "tensor/overlap.h"
+
+namespace lockstep::autograd {
+namespace {
+
+// Where a view's elements are among those of its base.
+struct Part {
+  Shape base_sizes, base_strides, sizes, strides;
+  std::int64_t offset = 0;
+
+  explicit Part(const TensorImpl& view) : sizes(view.sizes), strides(view.strides) {
+    const TensorImpl& base = *view.base.impl();
+    base_sizes = base.sizes;
+    base_strides = base.strides;
+    offset = view.offset - base.offset;
+  }
+
+  Tensor of(const Tensor& whole) const { return make_view(whole, sizes, strides, whole.impl()->offset + offset); }
+
+  // Memory laid out as the base's, which may have gaps.
+  Tensor make_whole(DeviceState& device, DType dtype) const {
+    std::int64_t extent = base_sizes.elements() > 0;
+    for (int i = 0; i < base_sizes.rank() && extent > 0; ++i) extent += (base_sizes[i] - 1) * base_strides[i];
+    const Tensor memory = make_tensor(device, {extent}, dtype);
+    return make_view(memory, base_sizes, base_strides, 0);
+  }
+  Tensor whole_like(const Tensor& gradient) const {
+    return make_whole(*gradient.impl()->storage->device, gradient.dtype());
+  }
+};
+
+Tensor taken(const Part& part, const Tensor& whole);
+
+// Zeros but under the view. An expanded view's elements that are one of the base's are summed.
+Tensor scattered(const Part& part, const Tensor& gradient) {
+  Tensor whole = part.whole_like(gradient);
+  fill_values(whole, 0);
+  Part once = part;
+  Tensor sum = gradient;
+  for (int i = 0; i < once.sizes.rank(); ++i)
+    if (once.strides[i] == 0 && once.sizes[i] > 1) {
+      sum = sum.sum({i}, true);
+      once.sizes[i] = 1;
+    }
+  if (overlaps_itself(*once.of(whole).impl()))
+    throw AutogradError(
+        text("[backward] expected views of a tensor that changed in place to show each element once, got one "
+             "of shape ",
+             part.sizes, " with strides ", part.strides, ": make it after the change"));
+  copy_values(once.of(whole), sum);
+  if (records(gradient))
+    record("Scatter", whole, {&gradient}, [part](const Tensor& g) { return Gradients{taken(part, g)}; });
+  return whole;
+}
+
+// What lies under the view, as memory of its own.
+Tensor taken(const Part& part, const Tensor& whole) {
+  Tensor laid_out = whole;
+  if (whole.strides() != part.base_strides) {
+    laid_out = part.whole_like(whole);
+    copy_values(laid_out, whole);
+  }
+  Tensor out = make_tensor(*whole.impl()->storage->device, part.sizes, whole.dtype());
+  copy_values(out, part.of(laid_out));
+  if (records(whole))
+    record("AsStrided", out, {&whole}, [part](const Tensor& g) { return Gradients{scattered(part, g)}; });
+  return out;
+}
+
+// `whole` with `values` under the view, or with zeros if these are undefined.
+Tensor replaced(const Part& part, const Tensor& whole, const Tensor& values) {
+  Tensor out = part.whole_like(whole);
+  copy_values(out, whole);
+  const bool any = values.defined();
+  if (any)
+    copy_values(part.of(out), values);
+  else
+    fill_values(part.of(out), 0);
+  if (records(whole) || (any && records(values)))
+    record("CopySlices", out, {&whole, any ? &values : &whole}, [part, any](const Tensor& g) {
+      return Gradients{replaced(part, g, Tensor()), any ? taken(part, g) : Tensor()};
+    });
+  return out;
+}
+
+// A new version of a base, part of which `change` has made.
+class CopySlices final : public Node {
+ public:
+  CopySlices(const Tensor& view, std::shared_ptr<Node> change)
+      : Node("CopySlices", view.device()), part_(*view.impl()), change_(std::move(change)) {
+    edges.push_back(gradient_edge(view.impl()->base));
+    edges.insert(edges.end(), std::make_move_iterator(change_->edges.begin() + 1),
+                 std::make_move_iterator(change_->edges.end()));
+    change_->edges.clear();
+  }
+
+  Gradients backward(const Gradients& output_gradients) override {
+    const Tensor& whole = output_gradients[0];
+    Gradients gradients = change_->backward({taken(part_, whole)});
+    gradients[0] = edges[0].node ? replaced(part_, whole, gradients[0]) : Tensor();
+    return gradients;
+  }
+  void release() override { change_->release(); }
+
+ private:
+  const Part part_;
+  const std::shared_ptr<Node> change_;
+};
+
+}  // namespace
+
+Tensor view_of(const Tensor& x, const Shape& sizes, const Shape& strides, std::int64_t offset) {
+  Tensor view = make_view(x, sizes, strides, offset);
+  if (!grad_enabled() || !is_floating(x.dtype())) return view;
+  TensorImpl& impl = *view.impl();
+  impl.base = x.impl()->follows_base ? x.impl()->base : x;
+  impl.base.impl()->views.fetch_add(1, std::memory_order_relaxed);
+  impl.base_fn = grad_fn_of(*impl.base.impl());
+  impl.follows_base = true;
+  return view;
+}
+
+void stop_following_base(const Tensor& view) noexcept {
+  TensorImpl& impl = *view.impl();
+  if (std::exchange(impl.follows_base, false)) impl.base.impl()->views.fetch_sub(1, std::memory_order_release);
+}
+
+void follow_base(const Tensor& view) {
+  static RankedMutex<LockRank::view> mutex;  // two threads may use a view for the first time since
+  const std::scoped_lock lock(mutex);
+  TensorImpl& impl = *view.impl();
+  if (!is_behind(impl)) return;
+  const auto backward = [part = Part(impl)](const Tensor& g) { return Gradients{scattered(part, g)}; };
+  auto node = std::make_shared<LambdaNode<decltype(backward)>>("AsStrided", view.device(), backward);
+  node->edges.push_back(gradient_edge(impl.base));
+  Tensor same = view;
+  attach(node, std::span(&same, 1));
+  impl.base_fn.store(grad_fn_of(*impl.base.impl()), std::memory_order_release);
+}
+
+void attach_in_place(const std::shared_ptr<Node>& node, Tensor& target) {
+  TensorImpl& impl = *target.impl();
+  if (!impl.follows_base) return attach(node, std::span(&target, 1));
+  attach(std::make_shared<CopySlices>(target, node), std::span(&impl.base, 1));
+  follow_base(target);
+}
+
+}  // namespace lockstep::autograd
