@@ -148,15 +148,16 @@ std::string fault_of(const Case& given) {
       if (!found.empty()) return "unlike eager steps: " + found;
     }
     // docs/training.md: but for the order of additions where several backwards accumulate or norms are clipped.
-    if (given.is("shard", "on") && !given.is("clip", "norm") && !given.is("term", "second_order") &&
-        !given.is("buffer", "trained") && is_one_of(given["backwards"], {"one", "joint"})) {
+    if (given.is("shard", "on") && !given.is("clip", "norm") &&
+        !is_one_of(given["term"], {"second_order", "own_backward"}) && !given.is("buffer", "trained") &&
+        is_one_of(given["backwards"], {"one", "joint"})) {
       comparing = "the run without sharded state";
       const std::string found = bits(results, run(given.with("shard", "off"), layout), false);
       if (!found.empty()) return "unlike without sharded state: " + found;
     }
     // docs/many-hosts.md, "The same bits". (A regularizer is divided by the number of processes, which rounds.)
     if (layout.processes > 1 && given.is("reduction", "sum") && given.is("share", "even") &&
-        given.is("split", "chunk") && !given.is("term", "l2")) {
+        given.is("split", "chunk") && !is_one_of(given["term"], {"l2", "own_backward"})) {
       comparing = "the run of one process";
       const std::string found = bits(results, run(given, {1, layout.processes * layout.devices}), false);
       if (!found.empty()) return "unlike one process with all devices: " + found;

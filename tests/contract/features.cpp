@@ -18,12 +18,13 @@ const std::vector<Feature>& features() {
       {"branch", {"none", "never", "by_step", "by_replica"}, true},
       {"dropout", {"none", "rows", "inner"}},
       {"tie", {"off", "on"}},
+      {"writes", {"none", "view"}},
       {"checkpoint", {"off", "body", "all"}, true},
       // The loss.
       {"loss", {"mse", "cross_entropy", "padding"}},
       {"reduction", {"mean", "sum"}},
       {"where", {"outside", "inside_mean", "inside_vector", "pair"}, true},
-      {"term", {"none", "l2", "penalty", "feedback", "second_order", "param_gradients"}, true},
+      {"term", {"none", "l2", "penalty", "feedback", "second_order", "param_gradients", "own_backward"}, true},
       {"input_grad", {"off", "on"}},
       // Where it runs, and who has which rows.
       {"devices", {"1", "2", "3", "5"}, true},
@@ -83,6 +84,7 @@ const std::vector<Rule>& meaningless() {
       {"term=param_gradients processes!=1", "refused: sums over processes belong to backward()"},
       {"term=param_gradients|second_order backwards!=one", "one gradient is enough"},
       {"term=param_gradients hook!=none", "gradients() accumulates nothing"},
+      {"term=own_backward hook=clamp", "the whole gradient is not there when the first backward ends"},
       {"term=second_order hook!=none", "the hook would see parts of a sum"},
       {"resume=midway buffer=trained", "its gradient is not in the state dict"},
       {"step=captured optimizer=sgd|rmsprop optimizer_state=momentum", "refused: another kernel than the captured one"},

@@ -286,6 +286,18 @@ Tensor Net::branched(const Tensor& h, const Tensor& x, int step) {
   return cat(all);
 }
 
+namespace {
+
+// By a change of a view; the truth's by parts of its own.
+Tensor with_first_column_doubled(const Tensor& h, bool is_truth) {
+  if (is_truth) return cat({h.narrow(1, 0, 1) * 2, h.narrow(1, 1, h.size(1) - 1)}, 1);
+  const Tensor copy = h * 1;
+  copy.narrow(1, 0, 1).mul_(2.);
+  return copy;
+}
+
+}  // namespace
+
 Output Net::forward(const Tensor& given_x, const Tensor& given_y, int step) {
   const bool columns = case_.is("scatter_dim", "1");
   const Tensor x = columns ? given_x.t() : given_x;
@@ -313,11 +325,13 @@ Output Net::forward(const Tensor& given_x, const Tensor& given_y, int step) {
   }
   if (scale) h = h * *scale;
   h = branched(h, x, step);
+  if (case_.is("writes", "view")) h = with_first_column_doubled(h, is_truth_);
   const Tensor rows = out(h);
   Output output;
   const std::string_view where = case_["where"];
   const bool sums = case_.is("reduction", "sum");  // with the same bits, where outputs are contiguous
-  if (where == "outside" || where == "pair" || is_truth_) output.rows = !columns ? rows : sums ? rows.t().contiguous() : rows.t();
+  if (where == "outside" || where == "pair" || is_truth_)
+    output.rows = !columns ? rows : sums ? rows.t().contiguous() : rows.t();
   if (where == "pair") output.value = value_of_rows(case_, rows);
   if (where == "inside_mean" || where == "inside_vector") {
     const bool classes = !is_floating(given_y.dtype());

@@ -218,8 +218,7 @@ class Run {
       loss.beside = joined(is_truth_ ? of_replicas([&](const Tensor& r, const Tensor&) { return value_of_rows(c_, r); })
                                      : output.value);
     if (term == "l2") {
-      const Tensor squares = sum(square(module().mid.weight)) * 0.05;
-      loss.main = loss.main + (sums() && !is_truth_ ? squares / double(world_.size()) : squares);
+      loss.main = loss.main + of_a_weight();
     } else if (term == "penalty") {
       const Tensor slope = gradients({sum(output.rows)}, {x}, {}, {.create_graph = true})[0];
       const Tensor of_rows = sum(square(as_rows(slope)), {1});
@@ -229,6 +228,12 @@ class Run {
       loss.main = loss.main + counted(again.rows) * 0.5;
     }
     return loss;
+  }
+
+  // A term of parameters alone. Where losses are sums over all processes, each has a part of it.
+  Tensor of_a_weight() {
+    const Tensor squares = sum(square(module().mid.weight)) * 0.05;
+    return sums() && !is_truth_ ? squares / double(world_.size()) : squares;
   }
 
   // Forward and backward of the step's batches; gives all that is to be seen, as one vector.
@@ -272,6 +277,7 @@ class Run {
       if (backwards != "joint") backward(losses.back().total());
     }
     if (backwards == "joint") backward(losses[0].total() + losses[1].total());
+    if (term == "own_backward" && module().mid.weight.requires_grad()) backward(of_a_weight());
     const std::string_view hand = c_["hand"];
     for (Tensor& p : module().parameters()) {
       if ((hand != "scale_gradient" && hand != "set_grad") || !p.grad().defined()) continue;
