@@ -1,6 +1,10 @@
 // What a backward over several processes settles before it runs: by how much the loss of this process counts, and the
 // order of collective operations.
 #include <algorithm>
+#include <array>
+#include <string_view>
+#include <unordered_map>
+#include <unordered_set>
 #include <vector>
 
 #include <lockstep/core/error.h>
@@ -15,6 +19,18 @@ namespace {
 
 const ProcessShares& shares_of(const Node& node) { return *static_cast<const PassBoundary&>(node).shares; }
 
+// Whether the gradient of each input depends on no other input, nor on the input itself.
+bool adds_inputs(const Node& node) {
+  static constexpr std::array<std::string_view, 19> kAlways = {
+      "Add",     "AsStrided", "Cat",    "Clone", "Copy",  "CopySlices", "Expand", "Gather", "Join", "Mean",
+      "Permute", "Scatter",   "Select", "Slice", "Stack", "Sub",        "Sum",    "To",     "View"};
+  const std::string_view op = node.op;
+  if (std::ranges::find(kAlways, op) != kAlways.end()) return true;
+  // By a number, or by a tensor that is none of the graph's.
+  const auto inputs = std::ranges::count_if(node.edges, [](const Edge& edge) { return edge.node != nullptr; });
+  return inputs == 1 && (op == "Mul" || (op == "Div" && node.edges[0].node));
+}
+
 }  // namespace
 
 Gradients PassBoundary::backward(const Gradients& output_gradients) {
@@ -28,6 +44,32 @@ Tensor at_boundary(const Tensor& x, const std::shared_ptr<const ProcessShares>& 
   node->edges.push_back(gradient_edge(x));
   attach(node, std::span(&out, 1));
   return out;
+}
+
+std::shared_ptr<const ProcessShares> shares_of_pass(const Tensor& x) {
+  std::shared_ptr<const ProcessShares> found;
+  std::unordered_set<const Node*> seen;
+  std::vector<const Node*> left;
+  const auto look = [&](const Edge& edge) {
+    if (edge.node && seen.insert(edge.node.get()).second) left.push_back(edge.node.get());
+  };
+  look(gradient_edge(x));
+  while (!left.empty()) {
+    const Node& node = *left.back();
+    left.pop_back();
+    if (node.kind != NodeKind::pass_boundary) {
+      for (const Edge& edge : node.edges) look(edge);
+      continue;
+    }
+    const auto& shares = static_cast<const PassBoundary&>(node).shares;
+    if (found && found->of_each != shares->of_each)
+      throw AutogradError(
+          "[over_processes] expected the mean of one pass, or of passes that have as many rows, got one of passes "
+          "whose "
+          "rows differ: give the passes as many rows, or join their means one by one");
+    found = shares;
+  }
+  return found;
 }
 
 double GraphTask::weigh_passes() {
@@ -45,38 +87,38 @@ double GraphTask::weigh_passes() {
   return 1 / double(first.of_each.size());
 }
 
-// Passes of different shares: the root counts alike in all processes, and a gradient that comes into a pass from
-// outside of all passes as the pass's rows do. What comes out of another pass, into which its own loss's gradient came,
-// counts already.
+// Passes of different shares: each node counts as the passes that its value comes from. A node between the root and the
+// passes that adds up results of several counts alike in all processes, as does one that comes from parameters alone;
+// where a gradient goes on from there to a node of one pass, it is multiplied by that pass's share. The output of a
+// pass belongs to that pass, whatever its input came from.
 void GraphTask::weigh_each_pass() {
-  struct Reached {
-    bool from_outside = false, from_inside = false;
+  struct Passes {
+    const ProcessShares* one = nullptr;
+    bool several = false;
+
+    void add(const Passes& other) {
+      several = several || other.several || (one && other.one && one->of_each != other.one->of_each);
+      if (!one) one = other.one;
+    }
   };
   std::vector<Visit*> order;
-  for (auto& [node, visit] : visits_)
-    if (!node->edges.empty()) order.push_back(&visit);
-  std::ranges::sort(order, std::greater(), [](const Visit* visit) { return visit->node->sequence; });
-  std::unordered_map<const Node*, Reached> reached;
-  for (const Edge& root : roots_) reached[root.node.get()].from_outside = true;
+  for (auto& [node, visit] : visits_) order.push_back(&visit);
+  std::ranges::sort(order, {}, [](const Visit* visit) { return visit->node->sequence; });
+  std::unordered_map<const Node*, Passes> passes_of;
   for (Visit* const visit : order) {
-    Reached here = reached[visit->node.get()];
-    if (visit->node->kind == NodeKind::pass_boundary) {
-      const ProcessShares& shares = shares_of(*visit->node);
-      visit->weight = shares.own() * double(shares.of_each.size());
-      here = {.from_inside = true};
-    }
-    visit->counts = here.from_inside;
-    for (const Edge& edge : visit->node->edges) {
-      if (!edge.node) continue;
-      if (here.from_outside && here.from_inside && edge.node->kind == NodeKind::pass_boundary)
-        throw AutogradError(
-            "[backward] expected the loss to use an output of a model of several processes directly, or through "
-            "another pass that has other rows, got a result of that output used both ways: call backward() for each of "
-            "the two terms");
-      Reached& next = reached[edge.node.get()];
-      next.from_outside = next.from_outside || here.from_outside;
-      next.from_inside = next.from_inside || here.from_inside;
-    }
+    const Node& node = *visit->node;
+    Passes& passes = passes_of[&node];
+    if (node.kind == NodeKind::pass_boundary)
+      passes.one = &shares_of(node);
+    else
+      for (const Edge& edge : node.edges)
+        if (edge.node) passes.add(passes_of[edge.node.get()]);
+    if (passes.several && !adds_inputs(node))
+      throw AutogradError(
+          text("[backward] expected a loss over several processes to add terms of passes that have other rows, got ",
+               node.op, " of results of several passes: give the passes as many rows, or use one pass for both"));
+    visit->counts = !passes.several;
+    if (passes.one && !passes.several) visit->weight = passes.one->own() * double(passes.one->of_each.size());
   }
 }
 

@@ -34,6 +34,11 @@ class PassBoundary final : public Node {
 /// gradient meets a boundary too.
 Tensor at_boundary(const Tensor& x, const std::shared_ptr<const ProcessShares>& shares);
 
+/// The shares of the pass that x was computed from: by that much a backward of x, or of a loss that adds x up with others,
+/// counts in each process. Null for none, or where no gradient is recorded. Throws AutogradError for passes whose shares
+/// differ.
+std::shared_ptr<const ProcessShares> shares_of_pass(const Tensor& x);
+
 /// A node whose backward is a collective operation of several processes. All run theirs in one order: the reverse of
 /// the order of their forward operations, whatever becomes ready first.
 class CollectiveNode : public Node {

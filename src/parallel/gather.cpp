@@ -20,16 +20,16 @@ std::vector<Device> devices_of(std::span<const Tensor> parts) {
   return devices;
 }
 
-void check_parts(const std::string& name, std::span<const Tensor> parts, int free_dim) {
+void check_parts(const std::string& name, std::span<const Tensor> parts, int free_dim, std::string_view source) {
   for (std::size_t i = 1; i < parts.size(); ++i) {
     Shape sizes = parts[i].sizes();
     if (free_dim >= 0 && sizes.rank() == parts[0].dim()) sizes[free_dim] = parts[0].sizes()[free_dim];
     if (sizes != parts[0].sizes())
-      throw ShapeError(text("[gather] expected ", name, " of replica ", i, " to fit ", parts[0].sizes(),
-                            " of replica 0, got ", parts[i].sizes()));
+      throw ShapeError(text("[gather] expected ", name, " of ", source, ' ', i, " to fit ", parts[0].sizes(), " of ",
+                            source, " 0, got ", parts[i].sizes()));
     if (parts[i].dtype() != parts[0].dtype())
-      throw DTypeError(text("[gather] expected ", name, " of replica ", i, " to be ", parts[0].dtype(),
-                            " as in replica 0, got ", parts[i].dtype()));
+      throw DTypeError(text("[gather] expected ", name, " of ", source, ' ', i, " to be ", parts[0].dtype(), " as in ",
+                            source, " 0, got ", parts[i].dtype()));
   }
 }
 
@@ -86,15 +86,15 @@ Tensor sum_of(std::span<const Tensor> parts, Device device) {
   return sum;
 }
 
-[[noreturn]] void throw_structure_differs(const std::string& name, std::size_t replica) {
-  throw InvalidArgument(text("[gather] expected the structure of ", name,
-                             " to be the same in all replicas, got another one in replica ", replica));
+[[noreturn]] void throw_structure_differs(const std::string& name, std::string_view source, std::size_t number) {
+  throw InvalidArgument(text("[gather] expected the structure of ", name, " to be the same in every ", source,
+                             ", got another one in ", source, ' ', number));
 }
 
-[[noreturn]] void throw_value_differs(const std::string& name, std::size_t replica) {
-  throw InvalidArgument(text("[gather] expected ", name,
-                             ", which is not a tensor, to be equal in all replicas, got another value in replica ",
-                             replica, ": return a 0-dim tensor to have it gathered"));
+[[noreturn]] void throw_value_differs(const std::string& name, std::string_view source, std::size_t number) {
+  throw InvalidArgument(text("[gather] expected ", name, ", which is not a tensor, to be equal in every ", source,
+                             ", got another value in ", source, ' ', number,
+                             ": return a 0-dim tensor to have it gathered"));
 }
 
 }  // namespace
@@ -105,7 +105,7 @@ Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, De
   DeviceState& target = device_state(device);
   const int rank = parts[0].dim();
   if (options.how == Gather::sum) {
-    check_parts(name, parts, -1);
+    check_parts(name, parts, -1, options.source);
     return sum_of(parts, device);
   }
   if (options.how == Gather::mean || (options.how == Gather::by_rank && rank == 0)) {
@@ -114,13 +114,13 @@ Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, De
     if (!options.rows.empty() && options.rows.size() != parts.size())
       throw InvalidArgument(
           text("[gather] expected one row count for each of ", parts.size(), " parts, got ", options.rows.size()));
-    check_parts(name, parts, -1);
+    check_parts(name, parts, -1, options.source);
     if (parts.size() == 1) return parts[0].to(device);
     return weighted_mean(parts, device,
                          options.rows.empty() ? std::vector<std::int64_t>(parts.size(), 1) : options.rows);
   }
   const int dim = rank == 0 ? 0 : wrap_dim("gather", options.dim, rank);
-  check_parts(name, parts, rank == 0 ? -1 : dim);
+  check_parts(name, parts, rank == 0 ? -1 : dim, options.source);
   if (parts.size() == 1 && rank > 0) return parts[0].to(device);
   return concatenate(parts, target, dim, options.rows);
 }
@@ -129,20 +129,20 @@ void detail::throw_nothing(const std::string& name) {
   throw InvalidArgument(text("[gather] expected at least one part of ", name, ", got none"));
 }
 
-void detail::check_parts_agree(const std::string& name, std::span<const OutputParts> outputs) {
+void detail::check_parts_agree(const std::string& name, std::span<const OutputParts> outputs, std::string_view source) {
   const OutputParts& first = outputs[0];
   const auto same_name = [](const auto& a, const auto& b) { return a.name == b.name; };
   for (std::size_t i = 1; i < outputs.size(); ++i) {
     const OutputParts& other = outputs[i];
     if (other.extents != first.extents || !std::ranges::equal(other.tensors, first.tensors, same_name) ||
         !std::ranges::equal(other.others, first.others, same_name))
-      throw_structure_differs(name, i);
+      throw_structure_differs(name, source, i);
     for (std::size_t k = 0; k < first.others.size(); ++k)
       if (!first.others[k].equal(first.others[k].value, other.others[k].value))
-        throw_value_differs(first.others[k].name, i);
+        throw_value_differs(first.others[k].name, source, i);
     for (std::size_t k = 0; k < first.tensors.size(); ++k)
       if (other.tensors[k].tensor.defined() != first.tensors[k].tensor.defined())
-        throw_structure_differs(first.tensors[k].name, i);
+        throw_structure_differs(first.tensors[k].name, source, i);
   }
 }
 

@@ -10,6 +10,7 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/runtime/drain.h>
 
+#include "autograd/several_processes.h"
 #include "core/text.h"
 #include "parallel/replica_group_impl.h"
 #include "runtime/call_log.h"
@@ -98,7 +99,6 @@ void ReplicaSet::take(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
                         ", loss: ", int(options_.loss), ", gather: ", int(options_.gather)));
     make_replicas();
   });
-  frozen_ = frozen_parameters(*module_);
 }
 
 Device ReplicaSet::output_device() const { return module(), options_.output_device.value_or(devices_.front()); }
@@ -121,8 +121,9 @@ void ReplicaSet::check_call() const {
 ProcessPass ReplicaSet::place(const std::vector<std::int64_t>& rows) {
   batch_rows_ = own_rows_ = std::reduce(rows.begin(), rows.end());
   if (options_.world.size() == 1) return {.all_rows = batch_rows_};
-  const std::string frozen = frozen_parameters(*module_);
-  if (std::exchange(frozen_, frozen) != frozen) calls_->add("frozen parameters: " + frozen + '\n');
+  if (const std::string frozen = frozen_parameters(*module_); !frozen.empty())
+    calls_->add("frozen parameters: " + frozen + '\n');
+  if (!buckets_.are_current()) calls_->add("another DataParallel or Trainer took the parameters\n");
   calls_->add(text("forward() in ", module().is_training() ? "training" : "evaluation", " mode",
                    *summing_ ? "" : " under no_sync()", '\n'));
   const ProcessPass place = process_pass(options_.world, *calls_, batch_rows_, devices_.size(), options_.scatter);
@@ -134,7 +135,8 @@ ProcessPass ReplicaSet::place(const std::vector<std::int64_t>& rows) {
 // the processes: what is the process's part alone is divided by the share, and then adds up to that of all.
 WeightedMean ReplicaSet::over_processes(const WeightedMean& mean) const {
   if (options_.world.size() == 1 || mean.weight.share) return mean;
-  const double share = batch_rows_ > 0 ? double(own_rows_) / double(batch_rows_) : 1.0 / double(options_.world.size());
+  double share = batch_rows_ > 0 ? double(own_rows_) / double(batch_rows_) : 1.0 / double(options_.world.size());
+  if (const auto shares = autograd::shares_of_pass(mean.sum)) share = shares->own();
   const Tensor weight = copied(mean.weight, device_state(devices_.front()), kFloat64);
   group_->impl().sum(std::span(&weight, 1), std::array{current_stream(devices_.front())});
   const double of_sum = is_weighted() && share > 0 ? share : 1;

@@ -201,18 +201,56 @@ TEST(ProcessWeights, WeighAnOutputThatIsUsedDirectlyAndThroughAnotherPass) {
         return std::vector<Tensor>();
       });
     };
-    std::vector<double> one;
-    expect_none(in_processes(1, [&](const World& world) { one = run(world, false); }));
-    expect_none(in_processes(rows[k].processes(), [&](const World& world) {
-      const std::vector<double> got = run(world, false);
-      ASSERT_EQ(got.size(), one.size());
-      for (std::size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(got[i], one[i], 1e-11) << i << " of case " << k;
-    }));
-    for (const std::exception_ptr& each :
-         in_processes(rows[k].processes(), [&](const World& world) { run(world, true); }))
-      EXPECT_NE(testing::message_of<AutogradError>(each).find("call backward() for each of the two terms"),
-                std::string::npos);
+    for (const bool through_a_result : {false, true}) {
+      std::vector<double> one;
+      expect_none(in_processes(1, [&](const World& world) { one = run(world, through_a_result); }));
+      expect_none(in_processes(rows[k].processes(), [&](const World& world) {
+        const std::vector<double> got = run(world, through_a_result);
+        ASSERT_EQ(got.size(), one.size());
+        for (std::size_t i = 0; i < one.size(); ++i) ASSERT_NEAR(got[i], one[i], 1e-11) << i << " of case " << k;
+      }));
+    }
   }
+}
+
+// A parameter that the loss uses beside an output, such as a temperature, counts by that output's pass.
+TEST(ProcessWeights, WeighAParameterBesideAnOutputByTheOutputsPass) {
+  const SimulatedDevices devices({.count = 3});
+  const std::vector<Division> rows = {{{3, 2}}, {{4, 1, 1}}}, others = {{{1, 3}}, {{1, 1, 2}}};
+  for (std::size_t k = 0; k < rows.size(); ++k) {
+    const auto run = [&](const World& world) {
+      return gradients(world, rows[k], 1, [&](Model& model, const Rows&) {
+        model.eval();
+        const Tensor x = rows[k].mine(world, randn({rows[k].all(), 4}, kFloat64)).to(model.device());
+        const Tensor z = others[k].mine(world, randn({others[k].all(), 4}, kFloat64)).to(model.device());
+        const Tensor t = sum(square(model.parameters()[0]));
+        (mean(square(model(x) * t)) + 2. * mean(tanh(model(z))) + t).backward();
+        return std::vector<Tensor>();
+      });
+    };
+    std::vector<double> one;
+    expect_none(in_processes(1, [&](const World& world) { one = run(world); }));
+    expect_none(in_processes(rows[k].processes(), [&](const World& world) {
+      const std::vector<double> got = run(world);
+      ASSERT_EQ(got.size(), one.size());
+      for (std::size_t i = 0; i < one.size(); ++i)
+        ASSERT_NEAR(got[i], one[i], 1e-11 * (1 + std::abs(one[i]))) << i << " of case " << k;
+    }));
+  }
+}
+
+TEST(ProcessWeights, RefuseProductsOfPassesThatHaveOtherRows) {
+  const SimulatedDevices devices({.count = 2});
+  const Division rows{{3, 2}};
+  for (const std::exception_ptr& each : in_processes(2, [&](const World& world) {
+         gradients(world, rows, 1, [&](Model& model, const Rows&) {
+           model.eval();
+           const Tensor x = rows.mine(world, randn({5, 4}, kFloat64)).to(model.device());
+           (mean(model(x)) * mean(model(x.narrow(0, 0, 1)))).backward();
+           return std::vector<Tensor>();
+         });
+       }))
+    EXPECT_NE(testing::message_of<AutogradError>(each).find("got Mul of results of several passes"), std::string::npos);
 }
 
 // A number for each replica counts the replicas.

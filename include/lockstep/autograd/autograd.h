@@ -73,9 +73,10 @@ class LOCKSTEP_API HookHandle {
 // follow from the sequence of backward's caller and from the device.
 
 /// Calls `hook` with the gradient of `tensor` when backward has it; a defined result replaces it.
-/// For a leaf it runs before accumulation. A hook on a parameter of a DataParallel runs at the end of each backward, on
-/// the caller's thread, once in each process: it sees the sum over all replicas of all processes, under no_sync() too,
-/// where such a backward therefore sums. All processes add the same hooks. Throws AutogradError if the tensor needs no
+/// For a leaf it runs before accumulation. A hook on a parameter of a DataParallel that has several devices or
+/// processes runs at the end of each backward, on the caller's thread, once in each process: it sees the sum over all
+/// replicas of all processes, under no_sync() too, where such a backward therefore sums. All processes add the same
+/// hooks. Throws AutogradError if the tensor needs no
 /// gradient, InvalidArgument for no function.
 LOCKSTEP_API HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
 

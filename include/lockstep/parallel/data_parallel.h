@@ -119,7 +119,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   std::int64_t batch_rows() const noexcept { return set_.batch_rows(); }
   std::int64_t own_rows() const noexcept { return set_.own_rows(); }  ///< Of the last batch, in this process.
 
-  /// A mean that this process computed of outputs of the last batch, as the mean over all processes' rows: the weight
+  /// A mean that this process computed of outputs of one pass, as the mean over all processes' rows: the weight
   /// is the sum over the processes, and what a backward or a mean over the processes makes of the value is that of all.
   /// All processes call it. A WeightedMean that the module returned is one already, and comes as it is. One exchange
   /// between the devices, which the host does not wait for.

@@ -30,6 +30,7 @@ struct GatherOptions {
   std::int64_t dim = 0;
   Gather how = Gather::concatenate;     ///< How.
   std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of mean. Empty for equal ones, of rows.
+  std::string_view source = "replica";  ///< What each part comes from, for messages.
 };
 
 /// Joins parts, one of each replica, on `device`. Differentiable. Throws ShapeError or DTypeError naming `name`
@@ -52,7 +53,8 @@ struct OutputParts {
   std::vector<std::size_t> extents;
 };
 /// Throws InvalidArgument for outputs of which the structure or a part that is no tensor differs.
-LOCKSTEP_API void check_parts_agree(const std::string& name, std::span<const OutputParts> outputs);
+LOCKSTEP_API void check_parts_agree(const std::string& name, std::span<const OutputParts> outputs,
+                                    std::string_view source);
 
 // A type whose operator== can be used, as far as one can see.
 template <class T>
@@ -123,7 +125,7 @@ T gather(std::vector<T> values, Device device, const GatherOptions& options = {}
           outputs[i].others.push_back({path.expression(), &part, &detail::equal_parts<Part>});
         },
         [&](const Path&, std::size_t extent) { outputs[i].extents.push_back(extent); });
-  detail::check_parts_agree(name, outputs);
+  detail::check_parts_agree(name, outputs, options.source);
   std::size_t k = 0;
   for_each_tensor(values[0], whole, [&]<class Part>(const Path&, Part& tensor) {
     std::vector<Tensor> parts;

@@ -6,7 +6,6 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
-#include <string>
 #include <vector>
 
 #include <lockstep/core/export.h>
@@ -97,7 +96,6 @@ class LOCKSTEP_API ReplicaSet {
   GradientBuckets buckets_;
   std::shared_ptr<ReplicaGroup> group_;
   std::shared_ptr<CallLog> calls_;  // null for a process alone
-  std::string frozen_;              // the names of the parameters that were frozen in the last pass
   std::int64_t batch_rows_ = 0, own_rows_ = 0;
   UnnamedParameters unnamed_;
 };

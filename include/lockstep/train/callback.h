@@ -113,7 +113,7 @@ class LOCKSTEP_API CallbackRef {
     check();
   }
   operator Callback&() const noexcept { return *callback_; }  ///< What it refers to.
-  Callback& get() const noexcept { return *callback_; }  ///< What it refers to.
+  Callback& get() const noexcept { return *callback_; }       ///< What it refers to.
 
  private:
   void check() const;

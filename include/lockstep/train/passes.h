@@ -133,8 +133,11 @@ class Passes {
     }
     const Tensor& mean = std::get<Tensor>(loss);
     check_loss(mean);
-    const bool is_part = model_.process_loss() == ProcessLoss::sum && model_.world().size() > 1 && rows > 0;
-    metrics.add(objective.name, is_part ? mean.detach() * (double(model_.batch_rows()) / double(rows)) : mean);
+    // A part of a sum over the processes, which the metric weighs by the process's rows.
+    const bool is_part =
+        model_.process_loss() == ProcessLoss::sum && model_.world().size() > 1 && model_.own_rows() > 0;
+    metrics.add(objective.name,
+                is_part ? mean.detach() * (double(model_.batch_rows()) / double(model_.own_rows())) : mean);
     return loss;
   }
 

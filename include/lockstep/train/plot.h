@@ -15,7 +15,7 @@ struct PlotLine {
   std::vector<double> x, y;  ///< Of one length. A point that is not finite, or of 1e300 and more, interrupts the line.
   int color = 0;             ///< Of a list that begins anew after its end.
   bool dashed = false;       ///< Drawn in dashes.
-  int panel = 0;  ///< Lines of one panel share an axis. Panels lie one below the other, by their numbers.
+  int panel = 0;             ///< Lines of one panel share an axis. Panels lie one below the other, by their numbers.
 };
 
 struct PlotOptions {

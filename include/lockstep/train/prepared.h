@@ -76,6 +76,7 @@ class Prepared {
     if (parallel_) return (*parallel_)(std::forward<Arguments>(arguments)...);
     batch_rows_ = -1;
     (count_rows(arguments), ...);
+    batch_rows_ = std::max<std::int64_t>(batch_rows_, 0);
     const bool looks = unnamed_.looks();
     if (looks) (unnamed_.add_input(arguments), ...);
     if constexpr (std::is_void_v<decltype((*module_)(std::forward<Arguments>(arguments)...))>) {
@@ -114,10 +115,13 @@ class Prepared {
   }
 
  private:
+  // As DataParallel's scatter counts them.
   template <class Argument>
   void count_rows(const Argument& argument) {
-    if constexpr (std::derived_from<Argument, Tensor>)
-      if (batch_rows_ < 0 && argument.defined() && argument.dim() > 0) batch_rows_ = argument.size(int(dim_));
+    if constexpr (kHoldsTensors<Argument>)  // walking does not change it
+      for_each_tensor(const_cast<Argument&>(argument), Path(), [&](const Path&, const Tensor& tensor) {
+        if (batch_rows_ < 0 && tensor.defined() && tensor.dim() > 0) batch_rows_ = tensor.size(int(dim_));
+      });
   }
 
   M* module_;

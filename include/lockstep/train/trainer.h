@@ -197,7 +197,8 @@ class LOCKSTEP_API Trainer {
         outputs.push_back(moved_to(Output(forward(model, moved)), Device()));
         return true;
       });
-      return gather(std::move(outputs), Device(), {.dim = options_.parallel.scatter.dim}, "the predictions");
+      return gather(std::move(outputs), Device(), {.dim = options_.parallel.scatter.dim, .source = "batch"},
+                    "the predictions");
     });
   }
 
