@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,7 @@
 
 #include "core/text.h"
 #include "io/byte_source.h"
+#include "io/tensor_bytes.h"
 
 namespace lockstep::data {
 namespace {
@@ -64,19 +66,12 @@ Tensor read_idx(const fs::path& path, int rank) {
   if (const std::uint32_t got = number(0); got != magic)
     fail(0, "expected the number ", magic, " of idx files with bytes in ", rank, " dimensions, got ", got);
   Shape sizes;
-  std::uint64_t elements = 1;
-  for (int dim = 0; dim < rank; ++dim) {
-    const std::uint64_t offset = 4 * std::uint64_t(dim + 1), size = number(offset);
-    sizes.push_back(std::int64_t(size));
-    // Before the product can overflow: no size may exceed what follows, unless another is 0.
-    if (size != 0 && elements > (file.size() - header) / size)
-      fail(offset, "expected sizes that fit the ", file.size() - header, " bytes of data, got ", sizes);
-    elements *= size;
-  }
-  if (elements != file.size() - header)
-    fail(header, "expected ", elements, " bytes of data for sizes ", sizes, ", got ", file.size() - header);
+  for (int dim = 0; dim < rank; ++dim) sizes.push_back(std::int64_t(number(4 * std::uint64_t(dim + 1))));
+  const std::optional<std::uint64_t> bytes = tensor_bytes(sizes, kUInt8);
+  if (bytes != file.size() - header)
+    fail(4, "expected sizes that fit the ", file.size() - header, " bytes of data, got ", sizes);
   const Tensor result = empty(sizes, {.dtype = kUInt8});
-  file.read(header, result.data<std::uint8_t>(), std::size_t(elements));
+  file.read(header, result.data<std::uint8_t>(), std::size_t(*bytes));
   return result;
 }
 

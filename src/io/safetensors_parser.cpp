@@ -8,6 +8,7 @@
 #include "core/text.h"
 #include "io/json_scanner.h"
 #include "io/safetensors_header.h"
+#include "io/tensor_bytes.h"
 
 namespace lockstep::safetensors {
 namespace {
@@ -127,13 +128,10 @@ class Parser {
 
   void check_entry(const Entry& entry) {
     // Empty dimensions count as 1, so that strides fit as well.
-    std::int64_t room = std::int64_t(size_of(entry.dtype));
-    for (const std::int64_t size : entry.shape)
-      if (__builtin_mul_overflow(room, std::max<std::int64_t>(size, 1), &room))
-        json_.fail(text("expected a shape whose bytes fit 64 bits", of_tensor(), ", got ", entry.shape));
-    const std::uint64_t bytes = std::uint64_t(entry.shape.elements()) * size_of(entry.dtype);
-    if (entry.end < entry.begin || entry.end - entry.begin != bytes)
-      json_.fail(text("expected data_offsets ", bytes, " bytes apart", of_tensor(), ", got [", entry.begin, ", ",
+    const std::optional<std::uint64_t> bytes = tensor_bytes(entry.shape, entry.dtype);
+    if (!bytes) json_.fail(text("expected a shape whose bytes fit 64 bits", of_tensor(), ", got ", entry.shape));
+    if (entry.end < entry.begin || entry.end - entry.begin != *bytes)
+      json_.fail(text("expected data_offsets ", *bytes, " bytes apart", of_tensor(), ", got [", entry.begin, ", ",
                       entry.end, "]"));
   }
 

@@ -34,6 +34,7 @@ std::string read_piece(ByteSource& source, std::uint64_t offset, std::uint64_t b
 
 std::string method_name(std::uint16_t method) {
   switch (method) {
+    case 0: return "no compression";
     case 8: return "deflate";
     case 9: return "deflate64";
     case 12: return "bzip2";
@@ -86,6 +87,10 @@ ZipArchive::Directory ZipArchive::find_directory() {
 
   const std::uint64_t end = tail_begin + at;
   const auto entries = number<std::uint16_t>(tail, at + 10);
+  const auto check_count = [&](std::uint64_t here, std::uint64_t all) {
+    if (here != all) fail(end, text("expected an archive in one file, with ", all, " entries, got ", here, " of them"));
+  };
+  check_count(number<std::uint16_t>(tail, at + 8), entries);
   Directory directory = {number<std::uint32_t>(tail, at + 16), number<std::uint32_t>(tail, at + 12), entries};
   std::uint64_t limit = end;
   if (entries == kInExtra16 || directory.begin == kInExtra32 || directory.bytes == kInExtra32) {
@@ -99,6 +104,7 @@ ZipArchive::Directory ZipArchive::find_directory() {
       if (number<std::uint32_t>(end64, 0) != kEnd64) fail(limit, "expected a zip64 end, got something else");
       directory = {number<std::uint64_t>(end64, 48), number<std::uint64_t>(end64, 40),
                    number<std::uint64_t>(end64, 32)};
+      check_count(number<std::uint64_t>(end64, 24), directory.entries);
     }
   }
   if (directory.begin > limit || directory.bytes > limit - directory.begin)
@@ -127,8 +133,9 @@ void ZipArchive::read_directory(const Directory& directory) {
     Entry entry = {.name = bytes.substr(at + kCentralBytes, name_bytes),
                    .header = number<std::uint32_t>(bytes, at + 42),
                    .bytes = number<std::uint32_t>(bytes, at + 24),
-                   .crc = number<std::uint32_t>(bytes, at + 16)};
-    std::uint64_t packed = number<std::uint32_t>(bytes, at + 20);
+                   .packed = number<std::uint32_t>(bytes, at + 20),
+                   .crc = number<std::uint32_t>(bytes, at + 16),
+                   .method = method};
 
     std::string_view extra = std::string_view(bytes).substr(at + kCentralBytes + name_bytes, extra_bytes);
     while (extra.size() >= 4) {
@@ -136,7 +143,7 @@ void ZipArchive::read_directory(const Directory& directory) {
       if (field_bytes > extra.size() - 4) break;
       if (number<std::uint16_t>(extra, 0) == kZip64Extra) {
         std::string_view field = extra.substr(4, field_bytes);
-        for (std::uint64_t* value : {&entry.bytes, &packed, &entry.header}) {
+        for (std::uint64_t* value : {&entry.bytes, &entry.packed, &entry.header}) {
           if (*value != kInExtra32 || field.size() < 8) continue;
           *value = number<std::uint64_t>(field, 0);
           field.remove_prefix(8);
@@ -145,39 +152,60 @@ void ZipArchive::read_directory(const Directory& directory) {
       extra.remove_prefix(4 + field_bytes);
     }
     if (flags & 1) fail(here, text("expected entries that are not encrypted, got ", shown(entry.name)));
-    if (method != 0)
-      fail(here, text("expected entries that are stored uncompressed, got ", shown(entry.name), " with ",
-                      method_name(method)));
-    if (packed != entry.bytes)
-      fail(here, text("expected one size of ", shown(entry.name), ", got ", entry.bytes, " and ", packed));
+    if (method == 0 && entry.packed != entry.bytes)
+      fail(here, text("expected one size of ", shown(entry.name), ", got ", entry.bytes, " and ", entry.packed));
     if (entry.header > directory.begin || directory.begin - entry.header < kLocalBytes)
       fail(here, text("expected ", shown(entry.name), " before the directory, got byte ", entry.header));
     entries_.push_back(std::move(entry));
     at += length;
   }
+  if (at != bytes.size())
+    fail(directory.begin + at, text("expected a directory of ", directory.entries, " entries, got ", bytes.size() - at,
+                                    " bytes behind them"));
 }
 
-// Where the data of each entry are: the lengths before them are written with them.
+// Where the data of each entry are: the lengths before them are written with them, and the name once more.
 void ZipArchive::locate(const Directory& directory) {
   for (Entry& entry : entries_) {
     const std::string local = read_piece(source_, entry.header, kLocalBytes);
     if (number<std::uint32_t>(local, 0) != kLocal)
       fail(entry.header, text("expected the beginning of ", shown(entry.name), ", got something else"));
-    entry.begin = entry.header + kLocalBytes + number<std::uint16_t>(local, 26) + number<std::uint16_t>(local, 28);
-    if (entry.begin > directory.begin || entry.bytes > directory.begin - entry.begin)
+    const auto name_bytes = number<std::uint16_t>(local, 26);
+    entry.begin = entry.header + kLocalBytes + name_bytes + number<std::uint16_t>(local, 28);
+    if (entry.begin > directory.begin || entry.packed > directory.begin - entry.begin)
+      fail(entry.header, text("expected ", shown(entry.name), " before the directory, got ", entry.packed, " bytes at ",
+                              entry.begin));
+    // No more than the directory has of the name: what is read in all is bounded by it.
+    const std::string name =
+        read_piece(source_, entry.header + kLocalBytes, std::min<std::uint64_t>(name_bytes, entry.name.size() + 1));
+    if (name != entry.name || number<std::uint16_t>(local, 8) != entry.method)
       fail(entry.header,
-           text("expected ", shown(entry.name), " before the directory, got ", entry.bytes, " bytes at ", entry.begin));
+           text("expected ", shown(entry.name), " with ", method_name(entry.method), ", as the directory says, got ",
+                shown(name), " with ", method_name(number<std::uint16_t>(local, 8)), ": the file is damaged"));
   }
   std::vector<const Entry*> order;
   for (const Entry& entry : entries_) order.push_back(&entry);
   std::ranges::sort(order, {}, &Entry::header);
   for (std::size_t i = 1; i < order.size(); ++i)
-    if (order[i]->header < order[i - 1]->begin + order[i - 1]->bytes)
+    if (order[i]->header < order[i - 1]->begin + order[i - 1]->packed)
       fail(order[i]->header,
            text("expected entries without overlap, got ", shown(order[i]->name), " in ", shown(order[i - 1]->name)));
 }
 
+void ZipArchive::check_stored(const Entry& entry) const {
+  if (entry.method != 0)
+    fail(entry.header, text("expected entries that are stored uncompressed, got ", shown(entry.name), " with ",
+                            method_name(entry.method)));
+}
+
+void ZipArchive::check_crc(const Entry& entry, std::uint32_t crc) const {
+  if (crc != entry.crc)
+    fail(entry.begin,
+         text("expected data with CRC ", entry.crc, " of ", shown(entry.name), ", got ", crc, ": the file is damaged"));
+}
+
 void ZipArchive::read(const Entry& entry, void* to, bool verify) {
+  check_stored(entry);
   std::uint32_t crc = 0;
   auto* at = static_cast<std::byte*>(to);
   for (std::uint64_t done = 0; done < entry.bytes; done += kBlock) {
@@ -185,14 +213,23 @@ void ZipArchive::read(const Entry& entry, void* to, bool verify) {
     source_.read(entry.begin + done, at + done, block);
     if (verify) crc = crc32_of(at + done, block, crc);
   }
-  if (verify && crc != entry.crc)
-    fail(entry.begin,
-         text("expected data with CRC ", entry.crc, " of ", shown(entry.name), ", got ", crc, ": the file is damaged"));
+  if (verify) check_crc(entry, crc);
+}
+
+void ZipArchive::verify(const Entry& entry) {
+  check_stored(entry);
+  std::uint32_t crc = 0;
+  for (std::uint64_t done = 0; done < entry.bytes; done += kBlock) {
+    const std::string block = read_piece(source_, entry.begin + done, std::min(kBlock, entry.bytes - done));
+    crc = crc32_of(block.data(), block.size(), crc);
+  }
+  check_crc(entry, crc);
 }
 
 std::string ZipArchive::read_text(const Entry& entry, std::uint64_t most, bool verify) {
   if (entry.bytes > most)
     fail(entry.header, text("expected at most ", most, " bytes of ", shown(entry.name), ", got ", entry.bytes));
+  check_stored(entry);
   std::string bytes(std::size_t(entry.bytes), '\0');
   read(entry, bytes.data(), verify);
   return bytes;

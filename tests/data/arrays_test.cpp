@@ -3,12 +3,20 @@
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <filesystem>
+#include <fstream>
 #include <string>
 #include <vector>
 
 #include <lockstep/core/error.h>
 #include <lockstep/tensor/creation.h>
 
+#include "data/numpy.h"
+#include "io/memory_source.h"
+#include "support/peak_memory.h"
+#include "support/raw_bytes.h"
+#include "support/repetitions.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
 
@@ -95,6 +103,94 @@ TEST(ReadNpy, RefusesWhatItCannotHold) {
             "[int16.npy] at byte 10: expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got \"<i2\"");
 }
 
+// A flipped bit either changes nothing that is read, or is refused.
+TEST(ReadNpz, NoticesEachFlippedBit) {
+  for (const char* name : {"stored.npz", "mixed.npz"}) {
+    const std::string bytes = contents(array_file(name));
+    const auto noted = [](std::string* to) {
+      return ReadOptions{.left_out = [to](const std::string& left, const std::string& what) { *to += left + what; }};
+    };
+    std::string expected_left_out;
+    const StateDict expected = read_npz(array_file(name), noted(&expected_left_out));
+    int refused = 0;
+    for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += testing::kStride) {
+      std::string damaged = bytes;
+      damaged[bit / 8] = char(damaged[bit / 8] ^ (1 << bit % 8));
+      testing::MemorySource source(damaged);
+      try {
+        std::string left_out;
+        const StateDict got = read_npz(source, noted(&left_out));
+        EXPECT_TRUE(testing::same(got, expected)) << name << ", bit " << bit;
+        EXPECT_EQ(left_out, expected_left_out) << name << ", bit " << bit;
+      } catch (const FormatError&) {
+        ++refused;
+      }
+    }
+    EXPECT_GT(refused, int(bytes.size()));
+  }
+}
+
+TEST(ReadNpz, LeavesOutWhatIsNoTensorAndNamesIt) {
+  std::vector<std::string> left_out;
+  const auto note = [&](const std::string& name, const std::string& what) { left_out.push_back(name + ": " + what); };
+  const StateDict arrays = read_npz(array_file("mixed.npz"), {.left_out = note});
+  EXPECT_EQ(arrays.size(), 1u);
+  EXPECT_EQ(arrays.at("weights").to_vector<float>(), (Floats{1.5}));
+  EXPECT_EQ(left_out, (std::vector<std::string>{"names: an array of \"<U3\"",
+                                                "records: an array of \"[('a', '<f4'), ('b]', '<i4')]\"",
+                                                "objects: an array of \"|O\"", "README.txt: no array"}));
+  ::testing::internal::CaptureStderr();
+  read_npz(array_file("mixed.npz"));
+  const std::string line = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(line.find("mixed.npz: left out, as no tensor can hold them: \"names\" (an array of \"<U3\"), "), line.npos)
+      << line;
+  ::testing::internal::CaptureStderr();
+  read_npz(array_file("stored.npz"));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
+// Numbers would be lost without a word.
+TEST(ReadNpz, RefusesNumbersThatLockstepDoesNotHold) {
+  EXPECT_NE(array_error([] {
+              read_npz(array_file("int16.npz"));
+            }).find("expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got \"<i2\""),
+            std::string::npos);
+}
+
+TEST(ReadNpz, IsReadOntoADevice) {
+  const TestDevices devices(1);
+  EXPECT_EQ(read_npz(array_file("stored.npz"), {.device = Device::cuda(0)}).at("weights").device(), Device::cuda(0));
+}
+
+// Their size is that of the file; no more is read than tells what they are.
+TEST(ReadNpz, TakesNoMemoryForAMemberThatIsNoArray) {
+  const TemporaryFolder folder;
+  constexpr std::uint32_t kHole = 512 << 20;
+  const std::string name = "hole";
+  const auto entry = [&](std::uint32_t method) {
+    return testing::raw(std::uint16_t(0)) + testing::raw(std::uint16_t(method)) + std::string(4, '\0') +
+           testing::raw(std::uint32_t(0)) + testing::raw(kHole) + testing::raw(kHole) +
+           testing::raw(std::uint16_t(name.size()));
+  };
+  const std::string local = "PK\3\4" + std::string(2, '\0') + entry(0) + std::string(2, '\0') + name;
+  const std::string central = "PK\1\2" + std::string(4, '\0') + entry(0) + std::string(16, '\0') + name;
+  const std::string one = testing::raw(std::uint16_t(1));
+  write_file(folder / "x.npz", local);
+  std::filesystem::resize_file(folder / "x.npz", local.size() + kHole);
+  std::ofstream(folder / "x.npz", std::ios::binary | std::ios::app)
+      << central << "PK\5\6" << std::string(4, '\0') << one << one << testing::raw(std::uint32_t(central.size()))
+      << testing::raw(std::uint32_t(local.size() + kHole)) << std::string(2, '\0');
+  const testing::PeakMemory peak;
+  int left_out = 0;
+  const auto note = [&](const std::string&, const std::string&) { ++left_out; };
+  try {
+    read_npz(folder / "x.npz", {.verify = false, .left_out = note});
+  } catch (const FormatError&) {
+  }
+  EXPECT_EQ(left_out, 1);
+  EXPECT_LT(peak.taken_bytes(), 64 << 20);
+}
+
 std::string npy(const std::string& header, const std::string& data) {
   return "\x93NUMPY" + std::string("\1\0", 2) + char(header.size()) + '\0' + header + data;
 }
@@ -120,7 +216,14 @@ TEST(ReadNpy, RefusesHostileFiles) {
       {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (1,1,1,1,1,1,1,1,1)}", "abcd"),
        "[x.npy] at byte 77: expected the header of an array with at most 8 dimensions, got more"},
       {npy("{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (1,)}", "abcd"),
-       "[x.npy] at byte 20: expected the header of an array with a text, got \"[('a', '<f4')], 'for\""},
+       "[x.npy] at byte 10: expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got \"[('a', '<f4')]\""},
+      {npy("{'descr': [('a', 'fortran_order': False}", ""),
+       "[x.npy] at byte 50: expected the header of an array with a text or a list, got no end of it"},
+      {npy("{'descr': '<f4', 'fortran_order': False, 'shape': (0, 4611686018427387904, 4611686018427387904)}", ""),
+       "[x.npy] at byte 10: expected sizes that fit the 0 bytes of data, got [0, 4611686018427387904, "
+       "4611686018427387904]"},
+      {npy("{'descr': '<f4', 'fortran_order': True, 'shape': (4611686018427387904, 0)}", ""),
+       "[x.npy] at byte 10: expected sizes that fit the 0 bytes of data, got [4611686018427387904, 0]"},
       {npy("{'descr': '|b1', 'fortran_order': False, 'shape': (1,)}", "\2"),
        "[x.npy] at byte 65: expected 0 or 1 for a bool, got 2"},
   };

@@ -78,11 +78,15 @@ TEST(ReadMnist, RefusesWhatBreaksTheFormat) {
        "[train-images-idx3-ubyte] at byte 0: expected the number 2051 of idx files with bytes in 3 dimensions, "
        "got 2049"},
       {images_file(1, 2, 2, "abc"),
-       "[train-images-idx3-ubyte] at byte 12: expected sizes that fit the 3 bytes of data, got [1, 2, 2]"},
+       "[train-images-idx3-ubyte] at byte 4: expected sizes that fit the 3 bytes of data, got [1, 2, 2]"},
       {images_file(0xffffffff, 0xffffffff, 0xffffffff, "abc"),
-       "[train-images-idx3-ubyte] at byte 4: expected sizes that fit the 3 bytes of data, got [4294967295]"},
+       "[train-images-idx3-ubyte] at byte 4: expected sizes that fit the 3 bytes of data, got [4294967295, 4294967295, "
+       "4294967295]"},
+      {images_file(0, 0xffffffff, 0xffffffff, ""),
+       "[train-images-idx3-ubyte] at byte 4: expected sizes that fit the 0 bytes of data, got [0, 4294967295, "
+       "4294967295]"},
       {images_file(1, 1, 2, "abc"),
-       "[train-images-idx3-ubyte] at byte 16: expected 2 bytes of data for sizes [1, 1, 2], got 3"},
+       "[train-images-idx3-ubyte] at byte 4: expected sizes that fit the 3 bytes of data, got [1, 1, 2]"},
       {images_file(2, 1, 1, "ab"), "[train-labels-idx1-ubyte] at byte 4: expected a label for each of 2 images, got 1"},
   };
   for (const auto& wrong : cases) {

@@ -12,6 +12,7 @@
 
 #include "io/memory_source.h"
 #include "io/torch_file.h"
+#include "support/repetitions.h"
 #include "support/temporary_folder.h"
 #include "support/test_devices.h"
 
@@ -154,6 +155,26 @@ TEST(TorchFile, NoticesEachFlippedBitOfTheData) {
     testing::write_file(folder / "damaged.pt", damaged);
     EXPECT_NE(torch_refusal(folder / "damaged.pt").find("of \"model/data/0\", got"), std::string::npos) << bit;
     EXPECT_NO_THROW(load(folder / "damaged.pt", {.verify = false})) << bit;
+  }
+}
+
+// A flipped bit anywhere either changes nothing that is read, or is refused.
+TEST(TorchFile, NoticesEachFlippedBit) {
+  for (const char* name : {"checkpoint.pt", "strided.pt"}) {
+    const std::string bytes = contents(torch_fixture(name));
+    testing::MemorySource whole(bytes);
+    const safetensors::Contents expected = torch_file::read(whole, {});
+    for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += testing::kStride) {
+      std::string damaged = bytes;
+      damaged[bit / 8] = char(damaged[bit / 8] ^ (1 << bit % 8));
+      testing::MemorySource source(damaged);
+      try {
+        const safetensors::Contents got = torch_file::read(source, {});
+        EXPECT_TRUE(testing::same(got.tensors, expected.tensors)) << name << ", bit " << bit;
+        EXPECT_EQ(got.metadata, expected.metadata) << name << ", bit " << bit;
+      } catch (const FormatError&) {
+      }
+    }
   }
 }
 

@@ -6,6 +6,7 @@
 #include <filesystem>
 
 #include <lockstep/core/export.h>
+#include <lockstep/io/safetensors.h>
 #include <lockstep/tensor/state_dict.h>
 #include <lockstep/tensor/tensor.h>
 
@@ -20,8 +21,9 @@ LOCKSTEP_API Tensor read_npy(const std::filesystem::path& path);
 /// InvalidArgument for an undefined tensor, DTypeError for bfloat16, which NumPy does not have, and IoError.
 LOCKSTEP_API void write_npy(const std::filesystem::path& path, const Tensor& tensor);
 
-/// The arrays of a file that numpy.savez wrote, by name, in the order of the file. Throws FormatError as read_npy(),
-/// and for compressed arrays (numpy.savez_compressed).
-LOCKSTEP_API StateDict read_npz(const std::filesystem::path& path);
+/// The arrays of a file that numpy.savez wrote, by name, in the order of the file. Members that are no arrays and
+/// arrays of texts, objects or records are left out (ReadOptions::left_out). Throws FormatError as read_npy(), for
+/// compressed arrays (numpy.savez_compressed), and where a checksum does not fit.
+LOCKSTEP_API StateDict read_npz(const std::filesystem::path& path, const ReadOptions& options = {});
 
 }  // namespace lockstep::data

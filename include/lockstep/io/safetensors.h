@@ -10,6 +10,7 @@
 
 #include <concepts>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <string>
 
@@ -31,14 +32,18 @@ struct ReadOptions {
   Device device = {};           ///< Where the tensors are made.
   bool verify = true;           ///< Hold what is read against the checksums, in files that have them.
   Links links = Links::follow;  ///< Where the path is one.
+  /// Called for each value that is left out because no tensor can hold it: with its name in the file and with what it
+  /// is, such as "argparse.Namespace". Without this function, a line on standard error names them.
+  std::function<void(const std::string& name, const std::string& what)> left_out = {};
 };
 
 /// All tensors, under the dtypes they have in the file, in the order of its header. The format is known by the content:
 /// safetensors, or what torch.save wrote of a state dict: there names of nested dicts are joined with dots, numbers
-/// become tensors of no dimensions, and texts are left to load_metadata() (docs/files.md). The file is not trusted:
-/// what breaks the format, tensors of dtypes that Lockstep does not hold, those of more than Shape::kMaxRank
-/// dimensions, and what does not fit its checksum throw FormatError. Nothing is allocated by a size in the file before
-/// it has been held against the size of the file. Throws IoError where the file cannot be read.
+/// become tensors of no dimensions, texts are left to load_metadata(), and other objects are left out
+/// (ReadOptions::left_out, docs/files.md). The file is not trusted: what breaks the format, tensors of dtypes that
+/// Lockstep does not hold, those of more than Shape::kMaxRank dimensions, and what does not fit its checksum throw
+/// FormatError. Nothing is allocated by a size in the file before it has been held against the size of the file. Throws
+/// IoError where the file cannot be read.
 LOCKSTEP_API StateDict load(const std::filesystem::path& path, const ReadOptions& options = {});
 
 /// A module, an optimizer, a schedule: what has a state dict.

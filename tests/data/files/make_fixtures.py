@@ -1,6 +1,7 @@
 """Writes the files of this folder, with NumPy 2.4 and Pillow 12 (pip install numpy pillow)."""
 
 import pathlib
+import zipfile
 
 import numpy
 from PIL import Image
@@ -15,6 +16,17 @@ numpy.save(folder / "empty.npy", numpy.zeros((2, 0), "f4"))
 numpy.save(folder / "big_endian.npy", numbers.astype(">f4"))
 numpy.save(folder / "int16.npy", numbers.astype("i2"))
 numpy.savez(folder / "stored.npz", weights=numbers.astype("f4"), labels=numbers[0])
+numpy.savez(
+    folder / "mixed.npz",
+    names=numpy.array(["ant", "bee"]),
+    weights=numpy.array([1.5], "f4"),
+    records=numpy.zeros(1, [("a", "f4"), ("b]", "i4")]),
+    objects=numpy.array([{}], dtype=object),
+)
+with zipfile.ZipFile(folder / "mixed.npz", "a") as archive:
+    archive.writestr("README.txt", "what this is")
+    archive.writestr("folder/", "")
+numpy.savez(folder / "int16.npz", weights=numbers.astype("f4"), small=numbers.astype("i2"))
 numpy.savez_compressed(folder / "compressed.npz", weights=numbers.astype("f4"))
 
 # Channel c of pixel (y, x) is 40 y + 20 x + 7 c.

@@ -1,0 +1,25 @@
+// What a reader leaves out of a file because no tensor can hold it. One thread at a time.
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <lockstep/io/safetensors.h>
+
+namespace lockstep {
+
+class LeftOut {
+ public:
+  void add(std::string name, std::string what) { values_.emplace_back(std::move(name), std::move(what)); }
+  std::size_t size() const noexcept { return values_.size(); }
+  /// Calls options.left_out for each; without that function, prints a line to standard error if there are any:
+  /// "[load] x.pt: left out, as no tensor can hold them: "args" ("argparse.Namespace")".
+  void tell(const char* op, const std::string& file, const ReadOptions& options) const;
+
+ private:
+  std::vector<std::pair<std::string, std::string>> values_;
+};
+
+}  // namespace lockstep
