@@ -3,6 +3,10 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <type_traits>
 #include <unordered_map>
 
 #include <lockstep/core/error.h>
@@ -10,6 +14,8 @@
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
+#include "data/csv_lines.h"
+#include "data/readers.h"
 #include "io/byte_source.h"
 #include "io/safetensors_header.h"
 
@@ -18,113 +24,79 @@ namespace {
 
 using safetensors::shown;
 
-std::string_view trimmed(std::string_view field) {
-  const std::size_t first = field.find_first_not_of(" \t");
-  return first == field.npos ? std::string_view() : field.substr(first, field.find_last_not_of(" \t") - first + 1);
-}
-
-// The file field by field. A line may be several lines of the file, where a quoted field has line breaks.
-class Lines {
- public:
-  Lines(std::string name, std::string_view text, char separator)
-      : name_(std::move(name)), text_(text), separator_(separator) {}
-
-  /// Of the fields last read, for messages.
-  std::uint64_t line() const { return line_; }
-
-  [[noreturn]] void fail(std::size_t column, const std::string& reason) const {
-    throw FormatError(name_, begin_, text("line ", line_, ", column ", column + 1, ": ", reason));
-  }
-
-  /// Whether there was a line that is not empty.
-  bool next(std::vector<std::string>& fields) {
-    while (at_ < text_.size()) {
-      begin_ = at_;
-      line_ = next_line_;
-      fields.clear();
-      bool ends = false;
-      while (!ends) ends = field(fields);
-      if (fields.size() > 1 || !fields[0].empty()) return true;
-    }
-    return false;
-  }
-
- private:
-  // Whether it was the last of its line.
-  bool field(std::vector<std::string>& fields) {
-    std::size_t at = at_;
-    while (at < text_.size() && text_[at] != separator_ && (text_[at] == ' ' || text_[at] == '\t')) ++at;
-    if (at < text_.size() && text_[at] == '"') {
-      fields.push_back(quoted(at + 1, fields.size()));
-    } else {
-      const std::string_view rest = text_.substr(at_);
-      const char ends[] = {separator_, '\n', '\0'};
-      const std::size_t length = std::min(rest.find_first_of(ends, 0, 2), rest.size());
-      std::string_view value = rest.substr(0, length);
-      if (value.ends_with('\r')) value.remove_suffix(1);
-      fields.emplace_back(trimmed(value));
-      at_ += length;
-    }
-    if (at_ == text_.size()) return true;
-    if (text_[at_++] == separator_) return false;
-    ++next_line_;
-    return true;
-  }
-
-  std::string quoted(std::size_t at, std::size_t column) {
-    std::string value;
-    for (;; ++at) {
-      if (at == text_.size()) fail(column, "expected a quote at the end of the field, got the end of the file");
-      if (text_[at] == '"' && !text_.substr(at + 1).starts_with('"')) break;
-      if (text_[at] == '"') ++at;  // two stand for one
-      next_line_ += text_[at] == '\n';
-      value += text_[at];
-    }
-    ++at;
-    while (at < text_.size() && text_[at] != separator_ && (text_[at] == ' ' || text_[at] == '\t' || text_[at] == '\r'))
-      ++at;
-    if (at < text_.size() && text_[at] != separator_ && text_[at] != '\n')
-      fail(column, "expected a separator after the quote, got " + shown(text_.substr(at, 1)));
-    at_ = at;
-    return value;
-  }
-
-  std::string name_;
-  std::string_view text_;
-  char separator_;
-  std::size_t at_ = 0, begin_ = 0;
-  std::uint64_t line_ = 0, next_line_ = 1;
+struct TextHash {
+  using is_transparent = void;
+  std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 
-// A column that is read.
-struct Wanted {
-  std::size_t column = 0;
-  std::vector<std::string>* texts = nullptr;                   // of a column of texts
-  std::unordered_map<std::string, std::int64_t> numbers = {};  // of the texts
+// Of a column of texts.
+struct Category {
+  std::vector<std::string>* texts = nullptr;
+  std::unordered_map<std::string, std::int64_t, TextHash, std::equal_to<>> numbers = {};  // of the texts
   bool takes_new_texts = false;
 };
 
+// A column that is read. (There may be many: a category, which is large, is apart.)
+struct Wanted {
+  std::size_t column = 0;
+  std::unique_ptr<Category> category = nullptr;
+};
+
+// Whether a number that float64 does not hold is too close to 0 for it, and not too large.
+bool is_too_small(std::string_view digits) {
+  const std::size_t e = std::min(digits.find_first_of("eE"), digits.size());
+  std::int64_t exponent = 0;
+  if (std::string_view power = digits.substr(e); power.size() > 1) {
+    power.remove_prefix(power[1] == '+' ? 2 : 1);
+    if (std::from_chars(power.data(), power.data() + power.size(), exponent).ec == std::errc::result_out_of_range)
+      return power.starts_with('-');
+  }
+  const std::string_view fraction = digits.substr(0, e);
+  const auto first = std::int64_t(fraction.find_first_of("123456789"));  // -1 for 0
+  const auto point = std::int64_t(std::min(fraction.find('.'), fraction.size()));
+  return first < 0 || exponent <= (first < point ? first - point : first - point - 1);
+}
+
+// The least number that rounds to infinity.
+double overflow_of(DType dtype) {
+  switch (dtype) {
+    case kFloat16: return 65520;
+    case kBFloat16: return 0x1.ffp127;
+    case kFloat32: return 0x1.ffffffp127;
+    default: return std::numeric_limits<double>::infinity();
+  }
+}
+
 template <class T>
-T number(const Lines& lines, std::size_t column, const std::string& field, const CsvOptions& options) {
-  std::string_view digits = field;
-  if (options.missing && (digits.empty() || std::ranges::find(options.na_values, field) != options.na_values.end()))
+T number(const CsvLines& lines, std::size_t column, std::string_view field, const CsvOptions& options) {
+  if (options.missing && (field.empty() || std::ranges::find(options.na_values, field) != options.na_values.end()))
     return T(*options.missing);
-  if (digits.starts_with('+')) digits.remove_prefix(1);
+  std::string_view digits = field;
+  if (digits.starts_with('+') && !digits.starts_with("+-")) digits.remove_prefix(1);
   T value = 0;
-  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
-  if (error != std::errc() || end != digits.data() + digits.size() || digits.empty())
+  auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), value);
+  const bool is_whole = !digits.empty() && end == digits.data() + digits.size();
+  if constexpr (std::is_floating_point_v<T>) {
+    if (is_whole && error == std::errc::result_out_of_range && is_too_small(digits))
+      return digits.starts_with('-') ? -0.0 : 0.0;
+    const bool is_too_large = error == std::errc::result_out_of_range ||
+                              (std::isfinite(value) && std::abs(value) >= overflow_of(options.dtype));
+    if (is_whole && is_too_large)
+      lines.fail(column, text("expected a number that ", options.dtype, " holds, got ", shown(field)));
+  }
+  if (error != std::errc() || !is_whole)
     lines.fail(column, text("expected ", std::is_integral_v<T> ? "an integer" : "a number", ", got ", shown(field)));
   return value;
 }
 
-std::int64_t category(const Lines& lines, Wanted& wanted, const std::string& field) {
-  const auto found = wanted.numbers.find(field);
-  if (found != wanted.numbers.end()) return found->second;
-  if (!wanted.takes_new_texts)
-    lines.fail(wanted.column, text("expected one of ", wanted.texts->size(), " categories, got ", shown(field)));
-  const auto number = std::int64_t(wanted.texts->size());
-  wanted.texts->push_back(field);
-  wanted.numbers.emplace(field, number);
+std::int64_t number_of(const CsvLines& lines, std::size_t column, Category& category, std::string_view field) {
+  const auto found = category.numbers.find(field);
+  if (found != category.numbers.end()) return found->second;
+  if (!category.takes_new_texts)
+    lines.fail(column, text("expected one of ", category.texts->size(), " categories, got ", shown(field)));
+  const auto number = std::int64_t(category.texts->size());
+  category.texts->emplace_back(field);
+  category.numbers.emplace(field, number);
   return number;
 }
 
@@ -132,8 +104,8 @@ std::int64_t category(const Lines& lines, Wanted& wanted, const std::string& fie
 template <class T>
 void sort_categories(std::vector<Wanted>& wanted, std::vector<T>& values) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
-    if (!wanted[i].takes_new_texts) continue;
-    std::vector<std::string>& texts = *wanted[i].texts;
+    if (!wanted[i].category || !wanted[i].category->takes_new_texts) continue;
+    std::vector<std::string>& texts = *wanted[i].category->texts;
     const std::vector<std::string> came = texts;
     std::ranges::sort(texts);
     std::vector<T> sorted;
@@ -143,7 +115,7 @@ void sort_categories(std::vector<Wanted>& wanted, std::vector<T>& values) {
 }
 
 template <class T>
-Tensor read_rows(Lines& lines, std::vector<std::string>& fields, bool has_line, std::vector<Wanted>& wanted,
+Tensor read_rows(CsvLines& lines, std::vector<std::string_view>& fields, bool has_line, std::vector<Wanted>& wanted,
                  std::size_t width, const CsvOptions& options) {
   std::vector<T> values;
   std::int64_t rows = 0;
@@ -151,8 +123,9 @@ Tensor read_rows(Lines& lines, std::vector<std::string>& fields, bool has_line, 
     if (fields.size() != width)
       lines.fail(std::min(fields.size(), width) - 1, text("expected ", width, " fields, got ", fields.size()));
     for (Wanted& each : wanted) {
-      const std::string& field = fields[each.column];
-      values.push_back(each.texts ? T(category(lines, each, field)) : number<T>(lines, each.column, field, options));
+      const std::string_view field = fields[each.column];
+      values.push_back(each.category ? T(number_of(lines, each.column, *each.category, field))
+                                     : number<T>(lines, each.column, field, options));
     }
   }
   sort_categories(wanted, values);
@@ -209,10 +182,11 @@ std::vector<Wanted> wanted_columns(Csv& table, const CsvOptions& options, const 
     const std::size_t column = place_of("read_csv", table.columns, name, where);
     for (Wanted& each : wanted) {
       if (each.column != column) continue;
-      each.texts = &(table.categories[name] = texts);
-      each.takes_new_texts = texts.empty();
+      each.category = std::make_unique<Category>();
+      each.category->texts = &(table.categories[name] = texts);
+      each.category->takes_new_texts = texts.empty();
       for (std::size_t i = 0; i < texts.size(); ++i)
-        if (!each.numbers.emplace(texts[i], std::int64_t(i)).second)
+        if (!each.category->numbers.emplace(texts[i], std::int64_t(i)).second)
           throw InvalidArgument(
               text("[read_csv] expected different categories of ", shown(name), ", got ", shown(texts[i]), " twice"));
     }
@@ -233,34 +207,35 @@ Tensor Csv::select(const std::vector<std::string>& names) const {
   return stack(selected, 1);
 }
 
-Csv read_csv(const std::filesystem::path& path, const CsvOptions& options) {
+Csv read_csv(ByteSource& source, const CsvOptions& options) {
   check_options(options);
-  FileSource source(path, Links::follow, "read_csv");
-  std::string bytes(std::size_t(source.size()), '\0');
-  source.read(0, bytes.data(), bytes.size());
-  std::string_view content = bytes;
-  if (content.starts_with("\xef\xbb\xbf")) content.remove_prefix(3);
-
-  Lines lines(source.name(), content, options.separator);
-  std::vector<std::string> fields;
+  CsvLines lines(source, options.separator);
+  std::vector<std::string_view> fields;
   bool has_line = lines.next(fields);
   const std::size_t width = has_line ? fields.size() : 0;
   Csv table;
   std::vector<Wanted> wanted;
   if (options.header) {
     if (has_line) {
-      table.columns = fields;
+      table.columns.assign(fields.begin(), fields.end());
       has_line = lines.next(fields);
     }
-    wanted = wanted_columns(table, options, text(" in ", path));
+    wanted = wanted_columns(table, options, text(" in ", std::filesystem::path(source.name())));
   } else {
-    for (std::size_t i = 0; i < width; ++i) wanted.push_back({.column = i});
+    wanted.resize(width);
+    for (std::size_t i = 0; i < width; ++i) wanted[i].column = i;
   }
   if (!options.columns.empty()) table.columns = options.columns;
   table.values = options.dtype == kInt64 ? read_rows<std::int64_t>(lines, fields, has_line, wanted, width, options)
                                          : read_rows<double>(lines, fields, has_line, wanted, width, options);
   check_categories(table, options.dtype);
   return table;
+}
+
+Csv read_csv(const std::filesystem::path& path, const CsvOptions& options) {
+  check_options(options);
+  FileSource source(path, Links::follow, "read_csv");
+  return read_csv(source, options);
 }
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-#include "data/numpy.h"
+#include "data/readers.h"
 
 #include <algorithm>
 #include <string>

@@ -12,7 +12,7 @@
 #include <lockstep/core/error.h>
 #include <lockstep/tensor/creation.h>
 
-#include "data/numpy.h"
+#include "data/readers.h"
 #include "io/memory_source.h"
 #include "support/peak_memory.h"
 #include "support/raw_bytes.h"

@@ -4,11 +4,14 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <lockstep/core/error.h>
 
+#include "support/peak_memory.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::data {
@@ -103,6 +106,100 @@ TEST(ReadCsv, GivesASecondFileTheNumbersOfTheFirst) {
 TEST(ReadCsv, TakesOtherTextsForAMissingNumber) {
   EXPECT_EQ(csv("a,b\nNA,1\n?,\n", {.missing = -1, .na_values = {"NA", "?"}}).values.to_vector<float>(),
             (Floats{-1, 1, -1, -1}));
+}
+
+TEST(ReadCsv, EndsLinesWithAnyLineBreak) {
+  for (const std::string end : {"\n", "\r\n", "\r"}) {
+    const Csv table = csv("a,b" + end + "1,2" + end + end + "\"3\",\"4\"" + end + "5, 6 " + end);
+    EXPECT_EQ(table.columns, (Texts{"a", "b"}));
+    EXPECT_EQ(table.values.to_vector<float>(), (Floats{1, 2, 3, 4, 5, 6}));
+    const std::string quoted = "t,a" + end + "\"x" + end + "y\",1" + end;
+    EXPECT_EQ(csv_error([&] { csv(quoted + "z,w", {.columns = {"a"}}); }),
+              "[x.csv] at byte " + std::to_string(quoted.size()) + ": line 4, column 2: expected a number, got \"w\"");
+  }
+}
+
+TEST(ReadCsv, KeepsAQuotedFieldOfNothing) {
+  EXPECT_EQ(csv("a\n1\n\"\"\n\n  \n3\n", {.missing = -1}).values.to_vector<float>(), (Floats{1, -1, 3}));
+  const Csv table = csv("a\nx\n\"\"\n", {.categories = {{"a", {}}}});
+  EXPECT_EQ(table.values.to_vector<float>(), (Floats{1, 0}));
+}
+
+TEST(ReadCsv, ReadsNumbersOfAnyMagnitude) {
+  const std::string tiny = "0." + std::string(400, '0') + '1';
+  const Csv table =
+      csv("a\n1e-400\n-1e-400\n" + tiny + "\n" + tiny + "e+2\n1e-99999999999999999999\n5e-324\n1e308\n0e999\n",
+          {.dtype = kFloat64});
+  EXPECT_EQ(table.values.to_vector<double>(), (std::vector<double>{0, 0, 0, 0, 0, 5e-324, 1e308, 0}));
+  EXPECT_TRUE(std::signbit(table.values[1].item<double>()));
+  EXPECT_EQ(csv("a\n1e-50\n-inf\n65519\n", {.dtype = kFloat16}).values.to_vector<Half>()[2], Half(65504.0f));
+  const auto refusal = [](const std::string& number, DType dtype) {
+    return csv_error([&] { csv("a\n" + number + '\n', {.dtype = dtype}); });
+  };
+  EXPECT_EQ(refusal("1e400", kFloat64),
+            "[x.csv] at byte 2: line 2, column 1: expected a number that float64 holds, got \"1e400\"");
+  EXPECT_EQ(refusal("1" + std::string(310, '0') + "e-1", kFloat64).substr(0, 77),
+            "[x.csv] at byte 2: line 2, column 1: expected a number that float64 holds, go");
+  EXPECT_EQ(refusal("-1e39", kFloat32),
+            "[x.csv] at byte 2: line 2, column 1: expected a number that float32 holds, got \"-1e39\"");
+  EXPECT_EQ(refusal("65520", kFloat16),
+            "[x.csv] at byte 2: line 2, column 1: expected a number that float16 holds, got \"65520\"");
+  EXPECT_EQ(refusal("3.4e38", kBFloat16),
+            "[x.csv] at byte 2: line 2, column 1: expected a number that bfloat16 holds, got \"3.4e38\"");
+  EXPECT_EQ(csv("a\n3.39e38\n", {.dtype = kBFloat16}).values.to(kFloat32).item<float>(), 3.3895313892515355e38f);
+}
+
+TEST(ReadCsv, TakesOneSign) {
+  EXPECT_EQ(csv("a\n+5\n-5\n").values.to_vector<float>(), (Floats{5, -5}));
+  for (const std::string number : {"+-5", "-+5", "++5", "--5", "+", "+-", "- 5"}) {
+    for (const DType dtype : {kFloat32, kInt64})
+      EXPECT_NE(csv_error([&] { csv("a\n" + number + '\n', {.dtype = dtype}); }).find("got \"" + number + '"'),
+                std::string::npos)
+          << number;
+  }
+}
+
+// Blocks of a file end anywhere: in a line break, in a field, behind a quote.
+TEST(ReadCsv, ReadsFilesOfManyBlocks) {
+  std::string bytes = "a,t\r\n";
+  std::vector<double> expected;
+  for (int i = 0; bytes.size() < 1'000'000; ++i) {
+    bytes +=
+        std::to_string(i) + ",\"x\"\"" + std::string(std::size_t(i % 7), 'y') + "\r\n,\"" + (i % 2 ? "\r" : "\r\n");
+    expected.push_back(i);
+  }
+  const Csv table = csv(bytes, {.columns = {"a", "t"}, .dtype = kFloat64, .categories = {{"t", {}}}});
+  EXPECT_EQ(table.column("a").to_vector<double>(), expected);
+  EXPECT_EQ(table.categories.at("t")[2], "x\"yy\r\n,");
+}
+
+TEST(ReadCsv, RefusesWhatIsNoText) {
+  EXPECT_EQ(csv_error([] {
+              csv(std::string("\xff\xfe"
+                              "1\0\n\0",
+                              6),
+                  {.header = false});
+            }),
+            "[x.csv] at byte 3: expected text in UTF-8, got a byte 0");
+}
+
+TEST(ReadCsv, TakesNoMemoryForAHole) {
+  const TemporaryFolder folder;
+  write_file(folder / "x.csv", "a,b\n1,2\n");
+  std::filesystem::resize_file(folder / "x.csv", std::uintmax_t(40) << 30);
+  const testing::PeakMemory peak;
+  EXPECT_EQ(csv_error([&] { read_csv(folder / "x.csv"); }), "[x.csv] at byte 8: expected text in UTF-8, got a byte 0");
+  EXPECT_LT(peak.taken_bytes(), 64 << 20);
+}
+
+TEST(ReadCsv, TakesLittleMemoryForManyFields) {
+  const TemporaryFolder folder;
+  write_file(folder / "x.csv", std::string(10'000'000, ','));
+  const testing::PeakMemory peak;
+  for (const bool header : {true, false})
+    EXPECT_EQ(csv_error([&] { read_csv(folder / "x.csv", {.header = header}); }),
+              "[x.csv] at byte 0: line 1, column 1048577: expected at most 1048576 fields, got more");
+  EXPECT_LT(peak.taken_bytes(), 256 << 20);
 }
 
 TEST(Csv, SelectsColumnsByName) {
