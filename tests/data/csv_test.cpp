@@ -186,7 +186,7 @@ TEST(ReadCsv, RefusesWhatIsNoText) {
 TEST(ReadCsv, TakesNoMemoryForAHole) {
   const TemporaryFolder folder;
   write_file(folder / "x.csv", "a,b\n1,2\n");
-  std::filesystem::resize_file(folder / "x.csv", std::uintmax_t(40) << 30);
+  std::filesystem::resize_file(folder / "x.csv", std::uintmax_t(1) << 30);
   const testing::PeakMemory peak;
   EXPECT_EQ(csv_error([&] { read_csv(folder / "x.csv"); }), "[x.csv] at byte 8: expected text in UTF-8, got a byte 0");
   EXPECT_LT(peak.taken_bytes(), 64 << 20);

@@ -1,13 +1,21 @@
-// Images that Pillow wrote (tests/data/files): pixels, and what is refused. Without a library, the error that says so.
+// Images that Pillow wrote (tests/data/files), and what is made of them by hand: pixels, and what is refused. Without a
+// library, the error that says so.
 #include <lockstep/data/image.h>
 
 #include <gtest/gtest.h>
 
+#include <cstdint>
+#include <filesystem>
 #include <string>
 #include <vector>
 
 #include <lockstep/core/error.h>
 
+#include "data/readers.h"
+#include "io/crc32.h"
+#include "io/memory_source.h"
+#include "support/peak_memory.h"
+#include "support/repetitions.h"
 #include "support/temporary_folder.h"
 
 namespace lockstep::data {
@@ -101,6 +109,135 @@ TEST_F(ReadPng, RefusesDamage) {
   EXPECT_NE(image_error([&] { read_image(folder / "x.png"); }).find("expected a PNG, got an error: "),
             std::string::npos);
 }
+
+std::string big_endian(std::uint32_t number) {
+  std::string bytes;
+  for (int shift = 24; shift >= 0; shift -= 8) bytes += char(number >> shift);
+  return bytes;
+}
+
+std::string chunk(const std::string& type, const std::string& data) {
+  const std::string both = type + data;
+  return big_endian(std::uint32_t(data.size())) + both + big_endian(crc32_of(both.data(), both.size()));
+}
+
+// RGB.png with chunks behind its header.
+std::string png_with(const std::string& chunks) {
+  constexpr std::size_t kHeaderEnd = 8 + 12 + 13;
+  return contents(image_file("RGB.png")).insert(kHeaderEnd, chunks);
+}
+
+Tensor image_of(const std::string& bytes) {
+  testing::MemorySource source(bytes);
+  return read_image(source, {});
+}
+
+// One that is transparent has a channel more, so a chunk that is damaged must not be passed over.
+TEST_F(ReadPng, NoticesEachFlippedBit) {
+  for (const std::string& bytes :
+       {contents(image_file("palette.png")),
+        png_with(chunk("tRNS", std::string("\0\0\0\7\0\16", 6)) + chunk("gAMA", big_endian(45455)))}) {
+    const Tensor expected = image_of(bytes);
+    EXPECT_EQ(expected.size(0), bytes.find("tRNS") == bytes.npos ? 3 : 4);
+    for (std::size_t bit = 0; bit < 8 * bytes.size(); bit += testing::kStride) {
+      std::string damaged = bytes;
+      damaged[bit / 8] = char(damaged[bit / 8] ^ (1 << bit % 8));
+      try {
+        const Tensor got = image_of(damaged);
+        EXPECT_EQ(got.sizes(), expected.sizes()) << "bit " << bit;
+        EXPECT_EQ(got.to_vector<std::uint8_t>(), expected.to_vector<std::uint8_t>()) << "bit " << bit;
+      } catch (const FormatError&) {
+      }
+    }
+  }
+}
+
+// Zeros, in blocks of deflate as short as the fixed code makes them.
+std::string deflated_zeros(std::size_t copies) {
+  std::string out = "\x78\x01";
+  unsigned bits = 0, count = 0;
+  const auto put = [&](unsigned code, unsigned length) {  // the first bit of a code comes first
+    while (length-- > 0) {
+      bits |= (code >> length & 1) << count;
+      if (++count < 8) continue;
+      out += char(bits);
+      bits = count = 0;
+    }
+  };
+  put(0b110, 3);       // the last block, with the fixed code
+  put(0b00110000, 8);  // a zero
+  for (std::size_t i = 0; i < copies; ++i) {
+    put(0b11000101, 8);  // 258 bytes
+    put(0, 5);           // from one byte before
+  }
+  put(0, 7 + 7);  // the end, and the rest of a byte
+  return out + big_endian(std::uint32_t(1 + 258 * copies) % 65521 << 16 | 1);
+}
+
+// A text of 7 MB takes 44 KB.
+TEST_F(ReadPng, TakesNoMemoryForTexts) {
+  const std::string text = chunk("zTXt", std::string("a\0\0", 3) + deflated_zeros(27'000));
+  std::string texts;
+  for (int i = 0; i < 16; ++i) texts += text;
+  const std::string bytes = png_with(texts);
+  const testing::PeakMemory peak;
+  EXPECT_EQ(image_of(bytes).sizes(), (Shape{3, 4, 3}));
+  EXPECT_LT(peak.taken_bytes(), 32 << 20);
+}
+
+TEST_F(ReadPng, TakesNoMemoryForPixelsThatTheFileCannotHold) {
+  std::string bytes = contents(image_file("RGB.png"));
+  bytes.replace(8, 25, chunk("IHDR", big_endian(10'000) + big_endian(10'000) + std::string("\x8\2\0\0\0", 5)));
+  EXPECT_NE(
+      image_error([&] { image_of(bytes); }).find("expected at least 290697 bytes for 10000 by 10000 pixels, got "),
+      std::string::npos);
+}
+
+void expect_no_memory_for_a_hole(const std::string& name) {
+  const TemporaryFolder folder;
+  testing::write_file(folder / "x", contents(image_file(name)).substr(0, 40));
+  std::filesystem::resize_file(folder / "x", 64 << 20);
+  const testing::PeakMemory peak;
+  EXPECT_THROW(read_image(folder / "x"), FormatError);
+  EXPECT_LT(peak.taken_bytes(), 16 << 20);
+}
+
+TEST_F(ReadPng, TakesNoMemoryForAHole) { expect_no_memory_for_a_hole("RGB.png"); }
+
+// Grey, 64 by 64 pixels: the mean of each block, then scans that say that nothing follows in any block.
+std::string progressive_jpeg(int scans, std::uint16_t side = 64) {
+  const auto segment = [](char marker, const std::string& data) {
+    const std::string length = big_endian(std::uint32_t(data.size() + 2)).substr(2);
+    return std::string("\xff") + marker + length + data;
+  };
+  const std::string size = big_endian(side).substr(2);
+  const auto code_of = [](char table, char symbol) {  // of one symbol: a bit
+    return std::string(1, table) + '\1' + std::string(15, '\0') + symbol;
+  };
+  std::string bytes = "\xff\xd8" + segment('\xdb', std::string(1, '\0') + std::string(64, '\1')) +
+                      segment('\xc2', '\x8' + size + size + std::string("\1\1\x11\0", 4)) +
+                      segment('\xc4', code_of('\0', '\0')) + segment('\xc4', code_of('\x10', '\x60')) +
+                      segment('\xda', std::string("\1\1\0\0\0\0", 6)) + std::string(8, '\0');
+  // 64 blocks: a bit for the symbol, six for how many more than 64, and one that fills the byte.
+  for (int i = 0; i < scans; ++i) bytes += segment('\xda', std::string("\1\1\0\1\x3f\0", 6)) + '\1';
+  return bytes + "\xff\xd9";
+}
+
+TEST_F(ReadJpeg, RefusesMoreScansThanAnEncoderWrites) {
+  EXPECT_EQ(image_of(progressive_jpeg(99)).to_vector<std::uint8_t>(), Bytes(64 * 64, 128));
+  EXPECT_NE(
+      image_error([] { image_of(progressive_jpeg(100)); }).find("expected a JPEG, got an error: more than 100 scans"),
+      std::string::npos);
+}
+
+TEST_F(ReadJpeg, TakesNoMemoryForPixelsThatTheFileCannotHold) {
+  const std::string bytes = progressive_jpeg(1, 10'000);
+  EXPECT_NE(
+      image_error([&] { image_of(bytes); }).find("expected at least 195312 bytes for 10000 by 10000 pixels, got "),
+      std::string::npos);
+}
+
+TEST_F(ReadJpeg, TakesNoMemoryForAHole) { expect_no_memory_for_a_hole("grey.jpg"); }
 
 TEST_F(ReadPng, RefusesMorePixelsThanAllowed) {
   const std::string error = image_error([] { read_image(image_file("RGB.png"), {.max_pixels = 11}); });

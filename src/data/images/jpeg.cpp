@@ -16,22 +16,28 @@
 namespace lockstep::data {
 namespace {
 
+// Of a progressive JPEG; encoders write about 10. Each takes time for the whole image, however few bytes it has.
+constexpr int kMaxScans = 100;
+constexpr double kMostPixels = 512;  // of pixels: of each block of 64 there is at least a bit
+
 struct JpegReader {
+  Blocks blocks;
   jpeg_decompress_struct jpeg = {};
   jpeg_error_mgr errors = {};
   std::jmp_buf failed = {};
   char message[JMSG_LENGTH_MAX] = "";
-  std::size_t size;
+  jpeg_source_mgr source = {};
+  jpeg_progress_mgr progress = {};
   bool is_made = false;
 
-  explicit JpegReader(std::size_t bytes) : size(bytes) {}
+  explicit JpegReader(ByteSource& bytes) : blocks(bytes) {}
   ~JpegReader() {
     if (is_made) jpeg_destroy_decompress(&jpeg);
   }
   JpegReader(const JpegReader&) = delete;
   JpegReader& operator=(const JpegReader&) = delete;
 
-  std::size_t at() const { return jpeg.src ? size - jpeg.src->bytes_in_buffer : 0; }
+  std::uint64_t at() const { return blocks.end() - source.bytes_in_buffer; }
 };
 
 [[noreturn]] void on_error(j_common_ptr jpeg) {
@@ -45,8 +51,33 @@ void on_message(j_common_ptr jpeg, int level) {
   if (level < 0 && (jpeg->err->msg_code == JWRN_JPEG_EOF || jpeg->err->msg_code == JWRN_HIT_MARKER)) on_error(jpeg);
 }
 
+void on_progress(j_common_ptr jpeg) {
+  auto* reader = static_cast<JpegReader*>(jpeg->client_data);
+  if (reader->jpeg.input_scan_number <= kMaxScans) return;
+  std::snprintf(reader->message, sizeof reader->message, "more than %d scans", kMaxScans);
+  std::longjmp(reader->failed, 1);
+}
+
+boolean give_block(j_decompress_ptr jpeg) {
+  auto* reader = static_cast<JpegReader*>(jpeg->client_data);
+  if (!reader->blocks.next()) ERREXIT(jpeg, JERR_INPUT_EOF);
+  jpeg->src->next_input_byte = reader->blocks.data();
+  jpeg->src->bytes_in_buffer = reader->blocks.size();
+  return TRUE;
+}
+
+void skip_bytes(j_decompress_ptr jpeg, long bytes) {
+  while (bytes > long(jpeg->src->bytes_in_buffer)) {
+    bytes -= long(jpeg->src->bytes_in_buffer);
+    give_block(jpeg);
+  }
+  if (bytes <= 0) return;
+  jpeg->src->next_input_byte += bytes;
+  jpeg->src->bytes_in_buffer -= std::size_t(bytes);
+}
+
 // Whether all went well, as in the next one.
-bool read_header(JpegReader& reader, const unsigned char* bytes) {
+bool read_header(JpegReader& reader) {
   reader.jpeg.err = jpeg_std_error(&reader.errors);
   reader.errors.error_exit = [](j_common_ptr jpeg) { on_error(jpeg); };
   reader.errors.emit_message = on_message;
@@ -54,9 +85,26 @@ bool read_header(JpegReader& reader, const unsigned char* bytes) {
   if (setjmp(reader.failed)) return false;
   jpeg_create_decompress(&reader.jpeg);
   reader.is_made = true;
-  jpeg_mem_src(&reader.jpeg, bytes, static_cast<unsigned long>(reader.size));
+  reader.source.init_source = [](j_decompress_ptr) {};
+  reader.source.fill_input_buffer = give_block;
+  reader.source.skip_input_data = skip_bytes;
+  reader.source.resync_to_restart = jpeg_resync_to_restart;
+  reader.source.term_source = [](j_decompress_ptr) {};
+  reader.jpeg.src = &reader.source;
+  reader.progress.progress_monitor = on_progress;
+  reader.jpeg.progress = &reader.progress;
   jpeg_read_header(&reader.jpeg, TRUE);
   return true;
+}
+
+// No bound where arithmetic coding takes less than a bit, or where no component has all pixels.
+double least_bytes(const jpeg_decompress_struct& jpeg) {
+  bool has_all = false;
+  for (int i = 0; i < jpeg.num_components; ++i)
+    has_all = has_all || (jpeg.comp_info[i].h_samp_factor == jpeg.max_h_samp_factor &&
+                          jpeg.comp_info[i].v_samp_factor == jpeg.max_v_samp_factor);
+  if (jpeg.arith_code || !has_all) return 0;
+  return double(jpeg.image_height) * double(jpeg.image_width) / kMostPixels;
 }
 
 bool read_rows(JpegReader& reader, unsigned char* to) {
@@ -75,16 +123,17 @@ bool read_rows(JpegReader& reader, unsigned char* to) {
 }  // namespace
 
 Tensor decode_jpeg(const EncodedImage& image) {
-  JpegReader reader(image.bytes.size());
+  JpegReader reader(image.source);
   const auto fail = [&](const std::string& got) {
-    throw FormatError(image.path, reader.at(), "expected a JPEG, got " + got);
+    reader.blocks.rethrow();
+    throw FormatError(image.source.name(), reader.at(), "expected a JPEG, got " + got);
   };
-  if (!read_header(reader, image.bytes.data())) fail(std::string("an error: ") + reader.message);
+  if (!read_header(reader)) fail(std::string("an error: ") + reader.message);
   const bool is_grey = reader.jpeg.jpeg_color_space == JCS_GRAYSCALE;
   if (reader.jpeg.jpeg_color_space == JCS_CMYK || reader.jpeg.jpeg_color_space == JCS_YCCK) fail("one in CMYK");
   reader.jpeg.out_color_space = is_grey ? JCS_GRAYSCALE : JCS_RGB;
-  const Tensor pixels =
-      pixels_of(image, std::int64_t(reader.jpeg.image_height), std::int64_t(reader.jpeg.image_width), is_grey ? 1 : 3);
+  const Tensor pixels = pixels_of(image, std::int64_t(reader.jpeg.image_height), std::int64_t(reader.jpeg.image_width),
+                                  is_grey ? 1 : 3, least_bytes(reader.jpeg));
   if (!read_rows(reader, pixels.data<std::uint8_t>())) fail(std::string("an error: ") + reader.message);
   return pixels;
 }

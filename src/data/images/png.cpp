@@ -1,6 +1,7 @@
 // libpng reports errors by longjmp: between setjmp and the end of a function that calls it, nothing has a destructor.
 #include <png.h>
 
+#include <algorithm>
 #include <csetjmp>
 #include <cstring>
 
@@ -11,14 +12,19 @@
 namespace lockstep::data {
 namespace {
 
+// What pixels do not depend on: texts, colour profiles, times. It may be large when it is unpacked.
+constexpr png_byte kIgnored[] =
+    "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
+constexpr double kMostInflated = 1032;  // of pixels' bytes in a byte of deflate: runs of 258 in 2 bits
+
 struct PngReader {
-  const unsigned char* data;
-  std::size_t size, at = 0;
+  Blocks blocks;
+  std::size_t at = 0;  // in the block
   char message[120] = "";
   png_structp png = nullptr;
   png_infop info = nullptr;
 
-  PngReader(std::span<const unsigned char> bytes) : data(bytes.data()), size(bytes.size()) {}
+  explicit PngReader(ByteSource& source) : blocks(source) {}
   ~PngReader() { png_destroy_read_struct(&png, &info, nullptr); }
   PngReader(const PngReader&) = delete;
   PngReader& operator=(const PngReader&) = delete;
@@ -34,16 +40,27 @@ void on_warning(png_structp, png_const_charp) {}
 
 void give_bytes(png_structp png, png_bytep to, std::size_t bytes) {
   auto* reader = static_cast<PngReader*>(png_get_io_ptr(png));
-  if (bytes > reader->size - reader->at) png_error(png, "the file is cut off");
-  std::memcpy(to, reader->data + reader->at, bytes);
-  reader->at += bytes;
+  while (bytes > 0) {
+    if (reader->at == reader->blocks.size()) {
+      reader->at = 0;
+      if (!reader->blocks.next()) png_error(png, "the file is cut off");
+    }
+    const std::size_t some = std::min(bytes, reader->blocks.size() - reader->at);
+    std::memcpy(to, reader->blocks.data() + reader->at, some);
+    reader->at += some;
+    to += some;
+    bytes -= some;
+  }
 }
 
 // Whether all went well, as in the next one.
-bool read_header(PngReader& reader) {
+bool read_header(PngReader& reader, std::size_t& row_bytes) {
   if (setjmp(png_jmpbuf(reader.png))) return false;
   png_set_read_fn(reader.png, &reader, give_bytes);
+  png_set_crc_action(reader.png, PNG_CRC_DEFAULT, PNG_CRC_ERROR_QUIT);  // of transparent colours, too
+  png_set_keep_unknown_chunks(reader.png, PNG_HANDLE_CHUNK_NEVER, kIgnored, int(sizeof kIgnored / 5));
   png_read_info(reader.png, reader.info);
+  row_bytes = png_get_rowbytes(reader.png, reader.info);
   png_set_expand(reader.png);  // palettes, fewer than 8 bits, and a transparent colour
   png_set_strip_16(reader.png);
   png_set_interlace_handling(reader.png);
@@ -62,19 +79,23 @@ bool read_rows(PngReader& reader, unsigned char* to, std::size_t height, std::si
 }  // namespace
 
 Tensor decode_png(const EncodedImage& image) {
-  PngReader reader(image.bytes);
+  PngReader reader(image.source);
   const auto fail = [&] {
-    throw FormatError(image.path, reader.at, std::string("expected a PNG, got an error: ") + reader.message);
+    reader.blocks.rethrow();
+    throw FormatError(image.source.name(), reader.blocks.end() - reader.blocks.size() + reader.at,
+                      std::string("expected a PNG, got an error: ") + reader.message);
   };
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error, on_warning);
   if (reader.png) reader.info = png_create_info_struct(reader.png);
   if (!reader.info) throw Error("[read_image] expected memory for a PNG reader, got none");
-  if (!read_header(reader)) fail();
+  std::size_t row_bytes = 0;  // in the file
+  if (!read_header(reader, row_bytes)) fail();
   const auto height = std::size_t(png_get_image_height(reader.png, reader.info));
   const auto width = std::size_t(png_get_image_width(reader.png, reader.info));
   const auto channels = std::size_t(png_get_channels(reader.png, reader.info));
   const int passes = png_get_interlace_type(reader.png, reader.info) == PNG_INTERLACE_NONE ? 1 : 7;
-  const Tensor pixels = pixels_of(image, std::int64_t(height), std::int64_t(width), std::int64_t(channels));
+  const Tensor pixels = pixels_of(image, std::int64_t(height), std::int64_t(width), std::int64_t(channels),
+                                  double(row_bytes) * double(height) / kMostInflated);
   if (!read_rows(reader, pixels.data<std::uint8_t>(), height, width * channels, passes)) fail();
   return pixels;
 }

@@ -1,13 +1,13 @@
 #include <algorithm>
 #include <array>
-#include <vector>
+#include <filesystem>
 
 #include <lockstep/core/error.h>
 #include <lockstep/tensor/creation.h>
 
 #include "core/text.h"
 #include "data/images/decode.h"
-#include "io/byte_source.h"
+#include "data/readers.h"
 
 namespace lockstep::data {
 namespace {
@@ -16,27 +16,50 @@ constexpr std::array<unsigned char, 8> kPng = {0x89, 'P', 'N', 'G', '\r', '\n', 
 constexpr std::array<unsigned char, 3> kJpeg = {0xff, 0xd8, 0xff};
 
 template <std::size_t N>
-bool begins(const std::vector<unsigned char>& bytes, const std::array<unsigned char, N>& mark) {
-  return bytes.size() >= N && std::equal(mark.begin(), mark.end(), bytes.begin());
+bool begins(ByteSource& source, const std::array<unsigned char, N>& mark) {
+  std::array<unsigned char, N> begin = {};
+  if (source.size() < N) return false;
+  source.read(0, begin.data(), N);
+  return begin == mark;
 }
 
 }  // namespace
 
-Tensor pixels_of(const EncodedImage& image, std::int64_t height, std::int64_t width, std::int64_t channels) {
+bool Blocks::next() noexcept {
+  size_ = std::size_t(std::min<std::uint64_t>(block_.size(), source_.size() - end_));
+  if (size_ == 0) return false;
+  try {
+    source_.read(end_, block_.data(), size_);
+  } catch (...) {
+    error_ = std::current_exception();
+    return false;
+  }
+  end_ += size_;
+  return true;
+}
+
+Tensor pixels_of(const EncodedImage& image, std::int64_t height, std::int64_t width, std::int64_t channels,
+                 double least_bytes) {
   if (width > image.options.max_pixels / std::max<std::int64_t>(height, 1))
     throw InvalidArgument(text("[read_image] expected at most ", image.options.max_pixels, " pixels, got ", width,
-                               " by ", height, " in ", image.path));
+                               " by ", height, " in ", std::filesystem::path(image.source.name())));
+  if (const std::uint64_t bytes = image.source.size(); double(bytes) < least_bytes)
+    throw FormatError(image.source.name(), bytes,
+                      text("expected at least ", std::uint64_t(least_bytes), " bytes for ", width, " by ", height,
+                           " pixels, got ", bytes, ": the file is cut off"));
   return empty({height, width, channels}, {.dtype = kUInt8});
+}
+
+Tensor read_image(ByteSource& source, const ImageOptions& options) {
+  const EncodedImage image = {source, options};
+  const bool is_png = begins(source, kPng);
+  if (!is_png && !begins(source, kJpeg)) throw FormatError(source.name(), 0, "expected a PNG or a JPEG, got neither");
+  return (is_png ? decode_png(image) : decode_jpeg(image)).permute({2, 0, 1}).contiguous();
 }
 
 Tensor read_image(const std::filesystem::path& path, const ImageOptions& options) {
   FileSource source(path, Links::follow, "read_image");
-  std::vector<unsigned char> bytes(std::size_t(source.size()));
-  if (!bytes.empty()) source.read(0, bytes.data(), bytes.size());
-  const EncodedImage image = {source.name(), bytes, options};
-  const bool is_png = begins(bytes, kPng);
-  if (!is_png && !begins(bytes, kJpeg)) throw FormatError(source.name(), 0, "expected a PNG or a JPEG, got neither");
-  return (is_png ? decode_png(image) : decode_jpeg(image)).permute({2, 0, 1}).contiguous();
+  return read_image(source, options);
 }
 
 }  // namespace lockstep::data

@@ -1,4 +1,6 @@
 // Takes the place of png.cpp in a build without libpng.
+#include <filesystem>
+
 #include <lockstep/core/error.h>
 
 #include "core/text.h"
@@ -7,7 +9,8 @@
 namespace lockstep::data {
 
 Tensor decode_png(const EncodedImage& image) {
-  throw InvalidArgument(text("[read_image] expected a build of Lockstep with libpng for ", image.path,
+  throw InvalidArgument(text("[read_image] expected a build of Lockstep with libpng for ",
+                             std::filesystem::path(image.source.name()),
                              ", got one without: install it and configure with -DLOCKSTEP_IMAGES=ON"));
 }
 
