@@ -1,7 +1,6 @@
 #include "io/pickle.h"
 
 #include <algorithm>
-#include <bit>
 #include <cstring>
 #include <utility>
 
@@ -15,14 +14,13 @@ namespace lockstep::pickle {
 namespace {
 
 constexpr std::uint32_t kNothing = 0xffffffff;
-constexpr std::string_view kOrderedDict = "collections.OrderedDict";
+constexpr std::string_view kCounter = "collections.Counter";
+// Called without elements, which follow.
+constexpr std::string_view kDicts[] = {"collections.OrderedDict", "collections.defaultdict", kCounter};
 
-// Those that are refused.
+// Those that are refused: of protocols before 2, and of what pickles leave to others.
 std::string_view opcode_name(unsigned char opcode) {
   static constexpr std::pair<unsigned char, std::string_view> kNames[] = {
-      {'0', "POP"},
-      {'1', "POP_MARK"},
-      {'2', "DUP"},
       {'F', "FLOAT"},
       {'I', "INT"},
       {'L', "LONG"},
@@ -37,19 +35,9 @@ std::string_view opcode_name(unsigned char opcode) {
       {'l', "LIST"},
       {'o', "OBJ"},
       {'p', "PUT"},
-      {'B', "BINBYTES"},
-      {'C', "SHORT_BINBYTES"},
-      {0x81, "NEWOBJ"},
       {0x82, "EXT1"},
       {0x83, "EXT2"},
       {0x84, "EXT4"},
-      {0x8b, "LONG4"},
-      {0x8e, "BINBYTES8"},
-      {0x8f, "EMPTY_SET"},
-      {0x90, "ADDITEMS"},
-      {0x91, "FROZENSET"},
-      {0x92, "NEWOBJ_EX"},
-      {0x96, "BYTEARRAY8"},
       {0x97, "NEXT_BUFFER"},
       {0x98, "READONLY_BUFFER"},
   };
@@ -66,8 +54,9 @@ class Machine {
   Pickle run() {
     while (!step(take<unsigned char>())) {
     }
-    if (stack_.size() != 1 || !marks_.empty()) fail("expected one value at the end, got more");
-    return {std::move(values_), stack_[0]};
+    if (stack_.size() != 1 || !marks_.empty())
+      fail("expected one value at the end, got ", stack_.empty() ? "none" : "more");
+    return {std::move(values_), stack_[0], std::move(names_)};
   }
 
  private:
@@ -85,11 +74,16 @@ class Machine {
       case 'J': push({.kind = Kind::integer, .integer = take<std::int32_t>()}); break;
       case 'K': push({.kind = Kind::integer, .integer = take<std::uint8_t>()}); break;
       case 'M': push({.kind = Kind::integer, .integer = take<std::uint16_t>()}); break;
-      case 0x8a: push({.kind = Kind::integer, .integer = long1()}); break;
-      case 'G': push({.kind = Kind::real, .real = real()}); break;
+      case 0x8a: long_integer(take<std::uint8_t>()); break;
+      case 0x8b: long_integer(take<std::uint32_t>()); break;
+      case 'G': push({.kind = Kind::real, .integer = real()}); break;
       case 'X': push({.kind = Kind::text, .text = characters(take<std::uint32_t>())}); break;
       case 0x8c: push({.kind = Kind::text, .text = characters(take<std::uint8_t>())}); break;
       case 0x8d: push({.kind = Kind::text, .text = characters(take<std::uint64_t>())}); break;
+      case 'C': bytes(take<std::uint8_t>(), "bytes"); break;
+      case 'B': bytes(take<std::uint32_t>(), "bytes"); break;
+      case 0x8e: bytes(take<std::uint64_t>(), "bytes"); break;
+      case 0x96: bytes(take<std::uint64_t>(), "bytearray"); break;
       case '}': push({.kind = Kind::dict}); break;
       case ']': push({.kind = Kind::list}); break;
       case ')': push({.kind = Kind::tuple}); break;
@@ -101,6 +95,12 @@ class Machine {
       case 'e': append(marked(), Kind::list); break;
       case 's': append(popped(2), Kind::dict); break;
       case 'u': append(marked(), Kind::dict); break;
+      case 0x8f: object("set"); break;
+      case 0x90: append(marked(), Kind::object); break;
+      case 0x91: marked(), object("frozenset"); break;
+      case '0': pop(); break;
+      case '1': marked(); break;
+      case '2': push_known(position_of_top()); break;
       case 'q': put(take<std::uint8_t>()); break;
       case 'r': put(take<std::uint32_t>()); break;
       case 0x94: put(std::uint32_t(memo_.size())); break;
@@ -109,10 +109,17 @@ class Machine {
       case 'c': global_lines(); break;
       case 0x93: stack_global(); break;
       case 'Q': push({.kind = Kind::persistent, .items = popped(1)}); break;
-      case 'R': reduce(); break;
+      case 'R':
+      case 0x81: call(popped(2)); break;  // NEWOBJ calls a class
+      case 0x92: {                        // NEWOBJ_EX, with named arguments
+        std::vector<std::uint32_t> parts = popped(3);
+        parts.pop_back();
+        call(parts);
+        break;
+      }
       case 'b': build(); break;
       default:
-        fail(text("expected opcodes that a state dict is made of, got ", opcode_name(opcode), " (", int(opcode), ")"));
+        fail(text("expected opcodes of pickle protocol 2 to 5, got ", opcode_name(opcode), " (", int(opcode), ")"));
     }
     return false;
   }
@@ -158,30 +165,39 @@ class Machine {
     if (version < 2 || version > 5) fail("expected pickle protocol 2 to 5, got ", version);
   }
   // Little-endian, of any length, in two's complement.
-  std::int64_t long1() {
-    const std::size_t bytes = take<std::uint8_t>();
-    need(bytes);
-    if (bytes > 8) fail("expected integers of at most 8 bytes, got one of ", bytes);
+  void long_integer(std::uint64_t size) {
+    need(size);
+    if (size > 8) return bytes(size, "int");
     std::int64_t value = 0;
-    for (std::size_t i = 0; i < bytes; ++i)
+    for (std::size_t i = 0; i < size; ++i)
       value |= std::int64_t(std::uint64_t(std::uint8_t(bytes_[at_ + i])) << (8 * i));
-    const bool negative = bytes > 0 && (std::uint8_t(bytes_[at_ + bytes - 1]) & 0x80);
-    if (negative && bytes < 8) value -= std::int64_t(1) << (8 * bytes);
-    at_ += bytes;
-    return value;
+    const bool negative = size > 0 && (std::uint8_t(bytes_[at_ + size - 1]) & 0x80);
+    if (negative && size < 8) value -= std::int64_t(1) << (8 * size);
+    at_ += size;
+    push({.kind = Kind::integer, .integer = value});
   }
-  double real() {
+  void bytes(std::uint64_t size, std::string_view type) {
+    need(size);
+    at_ += std::size_t(size);
+    object(type);
+  }
+  std::int64_t real() {
     std::uint64_t bits = 0;
     for (int i = 0; i < 8; ++i) bits = bits << 8 | take<std::uint8_t>();
-    return std::bit_cast<double>(bits);
+    return std::int64_t(bits);
   }
 
   void push(Value value) {
     if (values_.size() == kMaxValues) fail("expected at most ", kMaxValues, " values, got more");
-    value.noticed_at = begin_ + opcode_at_;
-    stack_.push_back(std::uint32_t(values_.size()));
+    value.at = std::uint32_t(opcode_at_);
+    push_known(std::uint32_t(values_.size()));
     values_.push_back(std::move(value));
   }
+  void push_known(std::uint32_t position) {
+    if (stack_.size() == kMaxValues) fail("expected at most ", kMaxValues, " values on the stack, got more");
+    stack_.push_back(position);
+  }
+  void object(std::string_view type) { push({.kind = Kind::object, .text = type}); }
   void mark() {
     if (marks_.size() == kMaxValues) fail("expected at most ", kMaxValues, " marks, got more");
     marks_.push_back(stack_.size());
@@ -199,38 +215,55 @@ class Machine {
     marks_.pop_back();
     return items;
   }
-  Value& top() {
-    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("expected a value on the stack, got none");
-    return values_[stack_.back()];
+  void pop() {
+    if (stack_.size() == (marks_.empty() ? 0 : marks_.back()) && !marks_.empty())
+      marks_.pop_back();
+    else
+      popped(1);
   }
+  std::uint32_t position_of_top() {
+    if (stack_.size() <= (marks_.empty() ? 0 : marks_.back())) fail("expected a value on the stack, got none");
+    return stack_.back();
+  }
+  Value& top() { return values_[position_of_top()]; }
 
   void tuple(std::vector<std::uint32_t> items) { push({.kind = Kind::tuple, .items = std::move(items)}); }
+  // Elements of an object are of no use.
   void append(const std::vector<std::uint32_t>& items, Kind kind) {
     Value& to = top();
-    if (to.kind != kind) fail("expected a ", kind == Kind::dict ? "dict" : "list", " on the stack, got something else");
+    if (to.kind == Kind::object) return;
+    if (to.kind != kind)
+      fail("expected a ",
+           kind == Kind::dict   ? "dict"
+           : kind == Kind::list ? "list"
+                                : "set",
+           " on the stack, got something else");
     if (kind == Kind::dict && items.size() % 2 != 0) fail("expected a value for each key, got one key more");
     to.items.insert(to.items.end(), items.begin(), items.end());
   }
 
   void put(std::uint32_t position) {
-    top();
+    position_of_top();
     if (position >= kMaxValues) fail("expected a memo below ", kMaxValues, ", got ", position);
     if (position >= memo_.size()) memo_.resize(position + 1, kNothing);
-    memo_[position] = stack_.back();
+    memo_[position] = position_of_top();
   }
   void get(std::uint32_t position) {
     if (position >= memo_.size() || memo_[position] == kNothing) fail("expected a memo, got none at ", position);
-    stack_.push_back(memo_[position]);
+    push_known(memo_[position]);
   }
 
+  // A text may be the name of many globals, so its length is looked at first.
   void global(std::string_view module, std::string_view name) {
-    const std::string full = text(module, '.', name);
-    const auto found = std::ranges::find(allowed_, full);
-    if (full == kOrderedDict) return push({.kind = Kind::global, .integer = -1, .text = kOrderedDict});
-    if (found == allowed_.end())
-      fail("expected names that a state dict is made of, got ", safetensors::shown(full),
-           ": save a state dict of tensors, numbers and texts");
-    push({.kind = Kind::global, .integer = found - allowed_.begin(), .text = *found});
+    if (module.size() + name.size() >= kMaxNameBytes)
+      fail("expected names of at most ", kMaxNameBytes, " bytes, got one of ", module.size() + 1 + name.size());
+    const auto [known, is_new] = names_.insert(text(module, '.', name));
+    if (is_new && (names_bytes_ += known->size()) > kMaxNamesBytes)
+      fail("expected names of at most ", kMaxNamesBytes, " bytes in all, got more");
+    const auto found = std::ranges::find(allowed_, *known);
+    push({.kind = Kind::global,
+          .integer = found == allowed_.end() ? kOtherName : found - allowed_.begin(),
+          .text = *known});
   }
   void global_lines() {
     const std::string_view module = line();
@@ -242,22 +275,26 @@ class Machine {
       if (values_[name].kind != Kind::text) fail("expected two texts for a name, got something else");
     global(values_[names[0]].text, values_[names[1]].text);
   }
-  void reduce() {
-    const std::vector<std::uint32_t> parts = popped(2);
+  void call(const std::vector<std::uint32_t>& parts) {
     const Value &called = values_[parts[0]], &arguments = values_[parts[1]];
-    if (called.kind != Kind::global || arguments.kind != Kind::tuple)
+    if ((called.kind != Kind::global && called.kind != Kind::object) || arguments.kind != Kind::tuple)
       fail("expected a name and a tuple to call, got something else");
-    if (called.text == kOrderedDict) {
-      if (!arguments.items.empty()) fail("expected an OrderedDict without arguments, got some");
-      return push({.kind = Kind::dict});
-    }
-    push({.kind = Kind::call, .integer = called.integer, .text = called.text, .items = arguments.items});
+    if (called.kind == Kind::object) return object(called.text);
+    if (called.integer != kOtherName)
+      return push({.kind = Kind::call, .integer = called.integer, .text = called.text, .items = {parts[1]}});
+    if (std::ranges::find(kDicts, called.text) == std::end(kDicts)) return object(called.text);
+    // The elements of a Counter are a dict; of a defaultdict there is what makes new ones.
+    if (called.text == kCounter && arguments.items.size() == 1 && values_[arguments.items[0]].kind == Kind::dict)
+      return push_known(arguments.items[0]);
+    if (called.text == kDicts[0] && !arguments.items.empty())
+      fail("expected an OrderedDict without arguments, got some");
+    push({.kind = Kind::dict});
   }
-  // Attributes of an OrderedDict: a module's state dict has the versions of the modules there, which are of no use
-  // here.
+  // Attributes. Those of an OrderedDict are, in a module's state dict, the versions of the modules: of no use here.
   void build() {
     popped(1);
-    if (top().kind != Kind::dict) fail("expected BUILD on an OrderedDict, got it on something else");
+    if (const Kind kind = top().kind; kind != Kind::dict && kind != Kind::object)
+      fail("expected BUILD on an object or a dict, got it on something else");
   }
 
   const std::string& file_;
@@ -265,7 +302,9 @@ class Machine {
   std::uint64_t begin_;
   const std::vector<std::string_view>& allowed_;
   std::size_t at_ = 0, opcode_at_ = 0;
-  std::vector<Value> values_;
+  std::deque<Value> values_;
+  std::set<std::string, std::less<>> names_;
+  std::size_t names_bytes_ = 0;
   std::vector<std::uint32_t> stack_, memo_;
   std::vector<std::size_t> marks_;
 };

@@ -41,6 +41,10 @@ Opened open(ByteSource& source, bool verify) {
         "expected a zip file, got the form that PyTorch wrote before 1.6: load and save it with a newer one");
   ZipArchive archive(source);
   const std::string folder = folder_of(source, archive);
+  if (archive.find(folder + "constants.pkl"))
+    throw FormatError(source.name(), 0,
+                      "expected a file of torch.save, got TorchScript (torch.jit.save): save its state_dict() with "
+                      "torch.save");
   if (const ZipArchive::Entry* order = archive.find(folder + "byteorder"))
     if (const std::string got = archive.read_text(*order, 16, verify); got != "little")
       throw FormatError(source.name(), order->begin, text("expected the byte order little, got ", shown(got)));
@@ -106,6 +110,7 @@ safetensors::Contents read(ByteSource& source, const ReadOptions& options) {
   StateDict tensors;
   const MakeTensor made{storages, options.device};
   for (Entry& entry : file.state.entries) tensors.add(std::move(entry.name), std::visit(made, entry.value));
+  file.state.left_out.tell("load", source.name(), options);
   return {std::move(tensors), std::move(file.state.texts)};
 }
 

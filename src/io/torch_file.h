@@ -8,6 +8,7 @@
 #include <variant>
 #include <vector>
 
+#include "io/left_out.h"
 #include "io/safetensors_file.h"
 
 namespace lockstep::torch_file {
@@ -36,6 +37,7 @@ struct State {
   std::vector<StorageEntry> storages;
   std::vector<Entry> entries;
   Metadata texts;
+  LeftOut left_out;
 };
 
 /// Of the pickle that begins at byte `begin` of the file. Every tensor lies within its storage, as far as it is as

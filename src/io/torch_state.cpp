@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <deque>
 #include <limits>
 #include <map>
 #include <set>
@@ -17,6 +18,9 @@ using pickle::Value;
 using safetensors::shown;
 
 constexpr int kMaxDepth = 64;
+constexpr std::size_t kMaxLeftOut = safetensors::kMaxTexts;
+// Functions that make tensors of other kinds: quantized, sparse, of a subclass.
+constexpr std::string_view kOtherTensors[] = {"torch._utils._rebuild_", "torch._tensor._rebuild_"};
 constexpr std::size_t kMaxNameBytes = 64 << 20;  // of all names together
 
 const std::vector<std::string_view> kAllowed = {
@@ -37,100 +41,138 @@ constexpr DType kStorageDTypes[] = {kBool, kUInt8, kInt32, kInt64, kFloat16, kBF
 
 std::string_view kind_name(Kind kind) {
   constexpr std::string_view kNames[] = {"None",   "a boolean", "an integer",    "a float",   "a text", "a tuple",
-                                         "a list", "a dict",    "a global name", "a storage", "a call"};
+                                         "a list", "a dict",    "a global name", "a storage", "a call", "an object"};
   return kNames[std::size_t(kind)];
 }
 
+// The name of a value: its key, behind those of the dicts and lists that it is in. A text is made only of a name that
+// is kept: the same long key may stand before very many values.
+struct Name {
+  const Name* parent = nullptr;
+  std::string_view key = {};
+  std::size_t index = 0;  // in a list, where there is no key
+  bool has_key = true;
+
+  std::size_t size() const {
+    const std::size_t own = has_key ? key.size() : std::to_string(index).size();
+    return parent ? parent->size() + 1 + own : own;
+  }
+  std::string full() const {
+    const std::string own = has_key ? std::string(key) : std::to_string(index);
+    return parent ? parent->full() + '.' + own : own;
+  }
+};
+
 class Reader {
  public:
-  Reader(const std::string& file, const pickle::Pickle& pickle) : file_(file), values_(pickle.values) {}
+  Reader(const std::string& file, const pickle::Pickle& pickle, std::uint64_t begin)
+      : file_(file), values_(pickle.values), begin_(begin) {}
 
   State read(std::uint32_t root) {
     const Value& top = values_[root];
     if (top.kind != Kind::dict && top.kind != Kind::list && top.kind != Kind::tuple)
-      fail(top, "expected a state dict, got ", described(top), ": save a dict of tensors");
-    add_all(root, "", 0);
+      fail(top, "expected a state dict, got ", described(top), ": save a dict of tensors, as state_dict() gives one");
+    add_all(root, nullptr, 0);
     return std::move(state_);
   }
 
  private:
   template <class... Reason>
   [[noreturn]] void fail(const Value& at, const Reason&... reason) const {
-    throw FormatError(file_, at.noticed_at, text(reason...));
+    throw FormatError(file_, begin_ + at.at, text(reason...));
   }
   static std::string described(const Value& value) {
     if (value.kind == Kind::call && value.integer <= kParameter) return "a tensor";
     return value.text.empty() ? std::string(kind_name(value.kind)) : shown(value.text);
   }
 
-  void add(std::uint32_t position, std::string name, int depth) {
+  void add(std::uint32_t position, const Name& name, int depth) {
     const Value& value = values_[position];
     switch (value.kind) {
       case Kind::none: return;
-      case Kind::text: return add_text(value, std::move(name));
-      case Kind::boolean: return add_entry(value, std::move(name), value.integer != 0);
-      case Kind::integer: return add_entry(value, std::move(name), value.integer);
-      case Kind::real: return add_entry(value, std::move(name), value.real);
+      case Kind::text: return add_text(value, name);
+      case Kind::boolean: return add_entry(value, name, value.integer != 0);
+      case Kind::integer: return add_entry(value, name, value.integer);
+      case Kind::real: return add_entry(value, name, value.real());
       case Kind::call:
         if (value.integer == kSize) break;
-        return add_entry(value, std::move(name), tensor(value, 0));
+        return add_entry(value, name, tensor(value, 0));
       case Kind::dict:
       case Kind::list:
       case Kind::tuple: break;
-      case Kind::global:
-      case Kind::persistent: fail(value, "expected a value for ", shown(name), ", got ", described(value));
+      case Kind::object:
+        for (const std::string_view begin : kOtherTensors)
+          if (value.text.starts_with(begin))
+            fail(value, "expected tensors that are dense and of PyTorch's own types, got ", shown(name.full()), " by ",
+                 shown(value.text));
+        [[fallthrough]];
+      case Kind::global: {
+        const std::string type = shown(value.text);
+        return leave_out(value, name, type.substr(1, type.size() - 2));  // without the quotes
+      }
+      case Kind::persistent: fail(value, "expected a value for ", shown(name.full()), ", got ", described(value));
     }
-    add_all(position, name, depth);
+    add_all(position, &name, depth);
   }
 
-  void add_all(std::uint32_t position, const std::string& prefix, int depth) {
-    const Value& parent = values_[position];
-    if (depth == kMaxDepth) fail(parent, "expected at most ", kMaxDepth, " dicts and lists in each other, got more");
-    const bool is_dict = parent.kind == Kind::dict;
-    const std::vector<std::uint32_t>& items = parent.kind == Kind::call ? elements(parent) : parent.items;
-    const auto named = [&](const std::string& name) { return prefix.empty() ? name : prefix + '.' + name; };
+  void add_all(std::uint32_t position, const Name* parent, int depth) {
+    const Value& value = values_[position];
+    if (depth == kMaxDepth) fail(value, "expected at most ", kMaxDepth, " dicts and lists in each other, got more");
+    const bool is_dict = value.kind == Kind::dict;
+    const std::vector<std::uint32_t>& items = value.kind == Kind::call ? elements(value) : value.items;
     for (std::size_t i = 0; i < items.size(); i += is_dict ? 2 : 1) {
-      if (++visited_ > pickle::kMaxValues) fail(parent, "expected at most ", pickle::kMaxValues, " values, got more");
-      if (is_dict)
-        add(items[i + 1], named(key(values_[items[i]])), depth + 1);
+      if (++visited_ > pickle::kMaxValues) fail(value, "expected at most ", pickle::kMaxValues, " values, got more");
+      if (!is_dict) {
+        add(items[i], {.parent = parent, .index = i, .has_key = false}, depth + 1);
+        continue;
+      }
+      const Value& key = values_[items[i]];
+      if (key.kind == Kind::text)
+        add(items[i + 1], {.parent = parent, .key = key.text}, depth + 1);
+      else if (key.kind == Kind::integer)  // optimizers number their states
+        add(items[i + 1], {.parent = parent, .key = std::to_string(key.integer)}, depth + 1);
       else
-        add(items[i], named(std::to_string(i)), depth + 1);
+        leave_out(key, {.parent = parent, .key = "?"}, text("a value whose key is ", described(key)));
     }
   }
 
-  // Optimizers number their states.
-  std::string key(const Value& value) const {
-    if (value.kind == Kind::text) return std::string(value.text);
-    if (value.kind == Kind::integer) return std::to_string(value.integer);
-    fail(value, "expected texts or integers as the keys of a dict, got ", described(value));
-  }
-
-  void count_name(const Value& value, const std::string& name) {
-    name_bytes_ += name.size();
+  void count(const Value& value, std::size_t bytes) {
+    name_bytes_ += bytes;
     if (name_bytes_ > kMaxNameBytes) fail(value, "expected names of at most ", kMaxNameBytes, " bytes, got more");
   }
-  void add_text(const Value& value, std::string name) {
-    count_name(value, name);
+  std::string counted(const Value& value, const Name& name) {
+    count(value, name.size());
+    return name.full();
+  }
+  void leave_out(const Value& value, const Name& name, std::string what) {
+    if (state_.left_out.size() == kMaxLeftOut)
+      fail(value, "expected at most ", kMaxLeftOut, " values that are no tensors, got more");
+    state_.left_out.add(counted(value, name), std::move(what));
+  }
+  void add_text(const Value& value, const Name& name) {
     if (state_.texts.size() == safetensors::kMaxTexts)
       fail(value, "expected at most ", safetensors::kMaxTexts, " texts, got more");
-    if (!state_.texts.emplace(name, value.text).second)
-      fail(value, "expected each name once, got ", shown(name), " again");
+    std::string full = counted(value, name);
+    if (!state_.texts.emplace(full, value.text).second)
+      fail(value, "expected each name once, got ", shown(full), " again");
     name_bytes_ += value.text.size();
   }
   template <class T>
-  void add_entry(const Value& value, std::string name, T entry) {
-    count_name(value, name);
+  void add_entry(const Value& value, const Name& name, T entry) {
     if (state_.entries.size() == safetensors::kMaxTensors)
       fail(value, "expected at most ", safetensors::kMaxTensors, " tensors, got more");
-    if (!names_.insert(name).second) fail(value, "expected each name once, got ", shown(name), " again");
-    state_.entries.push_back({std::move(name), std::move(entry)});
+    std::string full = counted(value, name);
+    if (!names_.insert(full).second) fail(value, "expected each name once, got ", shown(full), " again");
+    state_.entries.push_back({std::move(full), std::move(entry)});
   }
 
+  const std::vector<std::uint32_t>& arguments_of(const Value& call) const { return values_[call.items[0]].items; }
   // The elements of a tuple, a list, or a torch.Size made of one.
   const std::vector<std::uint32_t>& elements(const Value& value) const {
     if (value.kind == Kind::tuple || value.kind == Kind::list) return value.items;
-    if (value.kind == Kind::call && value.integer == kSize && value.items.size() == 1)
-      if (const Value& inside = values_[value.items[0]]; inside.kind == Kind::tuple || inside.kind == Kind::list)
+    if (value.kind == Kind::call && value.integer == kSize && arguments_of(value).size() == 1)
+      if (const Value& inside = values_[arguments_of(value)[0]];
+          inside.kind == Kind::tuple || inside.kind == Kind::list)
         return inside.items;
     fail(value, "expected a tuple, got ", described(value));
   }
@@ -153,10 +195,11 @@ class Reader {
   // _rebuild_tensor_v2(storage, offset, sizes, strides, requires_grad, hooks[, metadata]);
   // _rebuild_parameter(tensor, requires_grad, hooks).
   TensorEntry tensor(const Value& value, int depth) {
-    const auto& arguments = value.items;
-    if (value.kind == Kind::call && value.integer == kParameter && !arguments.empty() && depth < kMaxDepth)
+    if (value.kind != Kind::call) fail(value, "expected a tensor, got ", described(value));
+    const auto& arguments = arguments_of(value);
+    if (value.integer == kParameter && !arguments.empty() && depth < kMaxDepth)
       return tensor(values_[arguments[0]], depth + 1);
-    if (value.kind != Kind::call || value.integer != kTensor || arguments.size() < 6 || arguments.size() > 7)
+    if (value.integer != kTensor || arguments.size() < 6 || arguments.size() > 7)
       fail(value, "expected a tensor, got ", described(value), " with ", arguments.size(), " arguments");
     if (arguments.size() == 7)
       if (const Value& extra = values_[arguments[6]]; extra.kind != Kind::none && !extra.items.empty())
@@ -199,16 +242,19 @@ class Reader {
     if (value.kind != Kind::persistent) fail(value, "expected a storage, got ", described(value));
     const auto& id = elements(values_[value.items[0]]);
     if (id.size() != 5 || values_[id[0]].kind != Kind::text || values_[id[0]].text != "storage" ||
-        values_[id[1]].kind != Kind::global || values_[id[1]].integer < kFirstStorage ||
-        values_[id[2]].kind != Kind::text)
+        values_[id[1]].kind != Kind::global || values_[id[2]].kind != Kind::text)
       fail(value, "expected a storage with its type and key, got another persistent value");
+    if (values_[id[1]].integer < kFirstStorage)
+      fail(value,
+           "expected a tensor of bool, uint8, int32, int64, float16, bfloat16, float32 or float64, got one in a ",
+           shown(values_[id[1]].text), ": convert it before it is saved");
     const DType dtype = kStorageDTypes[values_[id[1]].integer - kFirstStorage];
     const auto elements = std::uint64_t(natural(id[4], "elements of a storage"));
     const std::string key(values_[id[2]].text);
     const auto [known, is_new] = positions_.emplace(key, state_.storages.size());
     if (is_new) {
-      count_name(value, key);
-      state_.storages.push_back({key, dtype, elements, value.noticed_at});
+      count(value, key.size());
+      state_.storages.push_back({key, dtype, elements, begin_ + value.at});
     }
     const StorageEntry& entry = state_.storages[known->second];
     if (entry.dtype != dtype || entry.elements != elements)
@@ -218,7 +264,8 @@ class Reader {
   }
 
   const std::string& file_;
-  const std::vector<Value>& values_;
+  const std::deque<Value>& values_;
+  std::uint64_t begin_;
   State state_;
   std::map<std::string, std::size_t> positions_;  // of storages, by key
   std::set<std::string> names_;
@@ -229,7 +276,7 @@ class Reader {
 
 State parse_state(const std::string& file, std::string_view bytes, std::uint64_t begin) {
   const pickle::Pickle parsed = pickle::parse(file, bytes, begin, kAllowed);
-  return Reader(file, parsed).read(parsed.root);
+  return Reader(file, parsed, begin).read(parsed.root);
 }
 
 }  // namespace lockstep::torch_file

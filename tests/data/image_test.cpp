@@ -152,8 +152,8 @@ TEST_F(ReadPng, NoticesEachFlippedBit) {
   }
 }
 
-// Zeros, in blocks of deflate as short as the fixed code makes them.
-std::string deflated_zeros(std::size_t copies) {
+// The letter a, in blocks of deflate as short as the fixed code makes them.
+std::string deflated_letters(std::size_t copies) {
   std::string out = "\x78\x01";
   unsigned bits = 0, count = 0;
   const auto put = [&](unsigned code, unsigned length) {  // the first bit of a code comes first
@@ -164,19 +164,21 @@ std::string deflated_zeros(std::size_t copies) {
       bits = count = 0;
     }
   };
-  put(0b110, 3);       // the last block, with the fixed code
-  put(0b00110000, 8);  // a zero
+  put(0b110, 3);  // the last block, with the fixed code
+  put(0b00110000 + 'a', 8);
   for (std::size_t i = 0; i < copies; ++i) {
     put(0b11000101, 8);  // 258 bytes
     put(0, 5);           // from one byte before
   }
   put(0, 7 + 7);  // the end, and the rest of a byte
-  return out + big_endian(std::uint32_t(1 + 258 * copies) % 65521 << 16 | 1);
+  const std::uint64_t n = 1 + 258 * copies;
+  const auto adler = [](std::uint64_t sum) { return std::uint32_t(sum % 65521); };
+  return out + big_endian(adler(n + 'a' * (n * (n + 1) / 2)) << 16 | adler(1 + 'a' * n));
 }
 
 // A text of 7 MB takes 44 KB.
 TEST_F(ReadPng, TakesNoMemoryForTexts) {
-  const std::string text = chunk("zTXt", std::string("a\0\0", 3) + deflated_zeros(27'000));
+  const std::string text = chunk("zTXt", std::string("a\0\0", 3) + deflated_letters(27'000));
   std::string texts;
   for (int i = 0; i < 16; ++i) texts += text;
   const std::string bytes = png_with(texts);

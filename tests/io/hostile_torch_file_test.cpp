@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include <cstring>
+#include <ctime>
 #include <functional>
 #include <limits>
 #include <string>
@@ -14,6 +15,7 @@
 #include "io/memory_source.h"
 #include "io/torch_file.h"
 #include "io/zip_archive.h"
+#include "support/peak_memory.h"
 #include "support/raw_bytes.h"
 
 namespace lockstep {
@@ -116,21 +118,48 @@ TEST(HostileTorchFile, MayHaveLongIntegersOfAnySign) {
   }
 }
 
-TEST(HostileTorchFile, OfOtherOpcodesAndNamesIsRefusedByName) {
+TEST(HostileTorchFile, OfOtherOpcodesIsRefusedByName) {
   const std::pair<std::string, std::string> pickles[] = {
       {"\x80\2" + named("os", "system") + unicode("true") + "\x85R.",
-       "expected names that a state dict is made of, got \"os.system\": save a state dict of tensors, numbers and "
-       "texts"},
+       "expected a state dict, got \"os.system\": save a dict of tensors, as state_dict() gives one"},
       {"\x80\4" + unicode("builtins") + unicode("eval") + "\x93.",
-       "expected names that a state dict is made of, got \"builtins.eval\": save a state dict of tensors, numbers and "
-       "texts"},
-      {std::string("\x80\2)\x81."), "expected opcodes that a state dict is made of, got NEWOBJ (129)"},
-      {std::string("(ios\nsystem\n."), "expected opcodes that a state dict is made of, got INST (105)"},
-      {std::string("\x80\2\x82\1."), "expected opcodes that a state dict is made of, got EXT1 (130)"},
-      {std::string("\x80\2\xff."), "expected opcodes that a state dict is made of, got no opcode (255)"},
+       "expected a state dict, got \"builtins.eval\": save a dict of tensors, as state_dict() gives one"},
+      {std::string("(ios\nsystem\n."), "expected opcodes of pickle protocol 2 to 5, got INST (105)"},
+      {std::string("\x80\2\x82\1."), "expected opcodes of pickle protocol 2 to 5, got EXT1 (130)"},
+      {std::string("\x80\2\xff."), "expected opcodes of pickle protocol 2 to 5, got no opcode (255)"},
       {std::string("\x80\1}."), "expected pickle protocol 2 to 5, got 1"},
   };
   for (const auto& [pickle, expected] : pickles) EXPECT_EQ(zip_error(torch_zip(pickle)), expected);
+}
+
+// Objects as Python's pickle makes them: by calls, with arguments by name, with attributes, of what was called before.
+TEST(HostileTorchFile, MayHaveObjectsThatAreLeftOut) {
+  const std::string name = named("a", "B");
+  const std::pair<std::string, std::string> values[] = {
+      {named("os", "system") + unicode("true") + "\x85R", "os.system"},
+      {name + ")\x81", "a.B"},
+      {name + ")}\x92", "a.B"},
+      {name + ")\x81}" + unicode("x") + "K\1sb", "a.B"},
+      {name + ")R(K\1K\2e", "a.B"},
+      {name + ")R" + unicode("x") + "K\1s", "a.B"},
+      {name + ")R)R", "a.B"},
+      {"\x8f(K\1K\2\x90", "set"},
+      {"(K\1K\2\x91", "frozenset"},
+      {std::string("C\3abc"), "bytes"},
+      {'B' + raw(std::uint32_t(3)) + "abc", "bytes"},
+      {'\x8e' + raw(std::uint64_t(3)) + "abc", "bytes"},
+      {'\x96' + raw(std::uint64_t(3)) + "abc", "bytearray"},
+      {"\x8a\x09" + std::string(9, '\1'), "int"},
+      {'\x8b' + raw(std::uint32_t(300)) + std::string(300, '\1'), "int"},
+      {name + "0(K\1" + "1K\1", ""},  // dropped again
+  };
+  for (const auto& [value, expected] : values) {
+    std::string left_out;
+    const std::string file = torch_zip(dict_of(value));
+    MemorySource source(file);
+    torch_file::read(source, {.left_out = [&](const std::string&, const std::string& what) { left_out = what; }});
+    EXPECT_EQ(left_out, expected);
+  }
 }
 
 TEST(HostileTorchFile, OfAPickleThatDoesNotHangTogetherIsRefused) {
@@ -140,7 +169,7 @@ TEST(HostileTorchFile, OfAPickleThatDoesNotHangTogetherIsRefused) {
       {"X\xff\xff\xff\x7f.", "expected 2147483647 bytes more of a pickle, got 1"},
       {"X" + raw(std::uint32_t(1)) + "\xff.", "expected UTF-8 in a text, got \"\\ufffd\""},
       {"}}.", "expected one value at the end, got more"},
-      {"(.", "expected one value at the end, got more"},
+      {"(.", "expected one value at the end, got none"},
       {"t.", "expected a mark on the stack, got none"},
       {"\x85.", "expected 1 values on the stack, got 0"},
       {"}(s.", "expected 2 values on the stack, got 0"},
@@ -149,8 +178,13 @@ TEST(HostileTorchFile, OfAPickleThatDoesNotHangTogetherIsRefused) {
       {"h\1.", "expected a memo, got none at 1"},
       {"}r\xff\xff\xff\xff.", "expected a memo below 4194304, got 4294967295"},
       {"}}R.", "expected a name and a tuple to call, got something else"},
-      {"]}b.", "expected BUILD on an OrderedDict, got it on something else"},
-      {std::string("\x8a\x09") + std::string(9, '\1') + ".", "expected integers of at most 8 bytes, got one of 9"},
+      {"]}b.", "expected BUILD on an object or a dict, got it on something else"},
+      {"]K\1\x90.", "expected a mark on the stack, got none"},
+      {"](K\1\x90.", "expected a set on the stack, got something else"},
+      {"(0.", "expected one value at the end, got none"},
+      {"0.", "expected 1 values on the stack, got 0"},
+      {"2.", "expected a value on the stack, got none"},
+      {std::string("C\x09") + "a.", "expected 9 bytes more of a pickle, got 2"},
       {named("torch", "Size"), "expected 1 bytes more of a pickle, got 0"},
   };
   for (const auto& [pickle, expected] : pickles) EXPECT_EQ(zip_error(torch_zip(pickle)), expected);
@@ -180,7 +214,6 @@ TEST(HostileTorchFile, OfATensorThatLiesIsRefused) {
       {tensor_of(storage_of(2), 0, one, one) + 's' + unicode("y") + tensor_of(storage_of(1), 0, one, one),
        "expected 2 elements of float32 in storage \"0\" as before, got 1 of float32"},
       {storage_of(2), "expected a value for \"x\", got a storage"},
-      {named("torch", "FloatStorage"), "expected a value for \"x\", got \"torch.FloatStorage\""},
       {tensor_of(storage_of(8, "0", "BoolStorage"), 0, one, one), "expected 0 or 1 for a bool, got 97"},
   };
   for (const auto& [value, expected] : values) EXPECT_EQ(zip_error(torch_zip(dict_of(value))), expected);
@@ -201,6 +234,39 @@ TEST(HostileTorchFile, OfCirclesAndBombsIsRefused) {
   }
   EXPECT_EQ(zip_error(torch_zip('}' + unicode("x") + '(' + lists + "ts.")),
             "expected at most 262144 tensors, got more");
+}
+
+std::string many(const std::string& what, int count) {
+  std::string all;
+  for (int i = 0; i < count; ++i) all += what;
+  return all;
+}
+
+TEST(HostileTorchFile, OfOneTupleInManySizesTakesNoMemory) {
+  const std::string first = named("torch", "Size") + "q\2(" + many("N", 5000) + "tq\1R";
+  const std::string file = torch_zip('}' + unicode("x") + '(' + first + many("h\2h\1R", 10'000) + "ts.");
+  const testing::PeakMemory peak;
+  EXPECT_EQ(zip_error(file), "expected a tuple, got \"torch.Size\"");
+  EXPECT_LT(peak.taken_bytes(), 32 << 20);
+}
+
+// The name of what is not read is not made.
+TEST(HostileTorchFile, OfALongKeyOverManyValuesTakesNoTime) {
+  const std::string lists =
+      torch_zip('}' + unicode(std::string(500'000, 'k')) + "](Nq\1" + many("h\1", 250'000) + "es.");
+  const std::clock_t begin = std::clock();
+  EXPECT_EQ(zip_error(lists), "nothing");
+  EXPECT_LT(double(std::clock() - begin) / CLOCKS_PER_SEC, 1);
+}
+
+TEST(HostileTorchFile, OfOneLongTextInManyNamesTakesNoTime) {
+  const std::string file = torch_zip(unicode(std::string(1'000'000, 'n')) + "q\1" + many("h\1h\1\x93", 50'000) + ".");
+  const std::clock_t begin = std::clock();
+  EXPECT_EQ(zip_error(file), "expected names of at most 1024 bytes, got one of 2000001");
+  EXPECT_LT(double(std::clock() - begin) / CLOCKS_PER_SEC, 2);
+  std::string names;
+  for (int i = 0; i < 1100; ++i) names += named(std::string(1000, 'n'), std::to_string(i)) + '0';
+  EXPECT_EQ(zip_error(torch_zip(names + ".")), "expected names of at most 1048576 bytes in all, got more");
 }
 
 TEST(HostileTorchFile, OfADirectoryThatLiesIsRefused) {

@@ -1,6 +1,7 @@
 // State dicts that PyTorch 2.15 wrote (tests/io/data/torch) are read exactly; what is not one is refused by name.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <string>
 #include <vector>
 
@@ -124,22 +125,65 @@ TEST(TorchFile, IsKnownByItsContentWhateverItsName) {
   EXPECT_EQ(load(folder / "model.safetensors").size(), 7u);
 }
 
+// An object of Python's is no reason to refuse the tensors beside it.
+TEST(TorchFile, LeavesOutObjectsAndNamesThem) {
+  for (const char* name : {"objects.pt", "objects_protocol5.pt"}) {
+    std::map<std::string, std::string> left_out;
+    const auto note = [&](const std::string& left, const std::string& what) { left_out.emplace(left, what); };
+    const StateDict state = load(torch_fixture(name), {.left_out = note});
+    EXPECT_EQ(state.at("weight").to_vector<float>(), (Floats{1, 1}));
+    EXPECT_EQ(state.at("epoch").item<int>(), 7);
+    EXPECT_EQ(state.at("milestones.30").item<int>(), 1) << "a Counter is a dict";
+    EXPECT_EQ(state.at("milestones.60").item<int>(), 2);
+    EXPECT_EQ(state.at("groups.a.0").item<double>(), 1.5) << "a defaultdict is a dict";
+    EXPECT_EQ(state.size(), 5u) << name;
+    EXPECT_EQ(left_out.at("args"), "argparse.Namespace");
+    EXPECT_EQ(left_out.at("device"), "torch.device");
+    EXPECT_EQ(left_out.at("dtype"), "torch.float32");
+    EXPECT_EQ(left_out.at("large"), "int");
+    EXPECT_EQ(left_out.at("recent"), "collections.deque");
+    EXPECT_EQ(left_out.at("model"), "torch.nn.modules.container.Sequential");
+    EXPECT_EQ(left_out.at("by_pair.?"), "a value whose key is a tuple");
+    for (const char* other : {"best", "seen", "frozen", "raw", "bytearray", "folder"})
+      EXPECT_TRUE(left_out.contains(other)) << name << ' ' << other;
+    EXPECT_EQ(left_out.size(), 13u);
+    EXPECT_TRUE(load_metadata(torch_fixture(name)).empty());
+  }
+}
+
+TEST(TorchFile, NamesWhatIsLeftOutOnStandardError) {
+  ::testing::internal::CaptureStderr();
+  load(torch_fixture("objects.pt"));
+  const std::string line = ::testing::internal::GetCapturedStderr();
+  EXPECT_NE(line.find("objects.pt: left out, as no tensor can hold them: \"args\" (argparse.Namespace), "), line.npos)
+      << line;
+  EXPECT_TRUE(line.ends_with(", and 5 more\n")) << line;
+  ::testing::internal::CaptureStderr();
+  load(torch_fixture("checkpoint.pt"));
+  EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
+}
+
 TEST(TorchFile, RefusesWhatIsNoStateDict) {
   EXPECT_EQ(torch_refusal(torch_fixture("whole_model.pt")),
-            "whole_model.pt] at byte 66: expected names that a state dict is made of, got "
-            "\"torch.nn.modules.container.Sequential\": save a state dict of tensors, numbers and texts");
-  EXPECT_EQ(
-      torch_refusal(torch_fixture("int16.pt")),
-      "int16.pt] at byte 128: expected names that a state dict is made of, got \"torch.ShortStorage\": save a state "
-      "dict of tensors, numbers and texts");
+            "whole_model.pt] at byte 108: expected a state dict, got \"torch.nn.modules.container.Sequential\": save a "
+            "dict of tensors, as state_dict() gives one");
+  EXPECT_EQ(torch_refusal(torch_fixture("int16.pt")),
+            "int16.pt] at byte 173: expected a tensor of bool, uint8, int32, int64, float16, bfloat16, float32 or "
+            "float64, got one in a \"torch.ShortStorage\": convert it before it is saved");
+  EXPECT_NE(torch_refusal(torch_fixture("sparse.pt"))
+                .find("expected tensors that are dense and of PyTorch's own types, got \"x\" by "
+                      "\"torch._utils._rebuild_sparse_tensor\""),
+            std::string::npos);
+  EXPECT_EQ(torch_refusal(torch_fixture("script.pt")),
+            "script.pt] at byte 0: expected a file of torch.save, got TorchScript (torch.jit.save): save its "
+            "state_dict() with torch.save");
   EXPECT_EQ(
       torch_refusal(torch_fixture("before_1_6.pt")),
       "before_1_6.pt] at byte 0: expected a zip file, got the form that PyTorch wrote before 1.6: load and save it "
       "with a newer one");
   EXPECT_NE(
       torch_refusal(torch_fixture("tensor.pt")).find("expected a state dict, got a tensor: save a dict of tensors"),
-      std::string::npos)
-      << torch_refusal(torch_fixture("tensor.pt"));
+      std::string::npos);
 }
 
 TEST(TorchFile, NoticesEachFlippedBitOfTheData) {

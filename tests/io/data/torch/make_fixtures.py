@@ -1,8 +1,10 @@
 """Writes the *.pt files of this folder with PyTorch; see ../README.md."""
 
+import argparse
 import collections
 import pathlib
 
+import numpy
 import torch
 
 folder = pathlib.Path(__file__).parent
@@ -52,3 +54,27 @@ torch.save(model, folder / "whole_model.pt")
 torch.save({"x": torch.zeros(2, dtype=torch.int16)}, folder / "int16.pt")
 torch.save({"x": torch.zeros(2)}, folder / "before_1_6.pt", _use_new_zipfile_serialization=False)
 torch.save(torch.zeros(2), folder / "tensor.pt")
+
+objects = {
+    "weight": torch.ones(2),
+    "args": argparse.Namespace(lr=0.1),
+    "milestones": collections.Counter({30: 1, 60: 2}),
+    "groups": collections.defaultdict(list, {"a": [1.5]}),
+    "best": numpy.float64(0.5),
+    "device": torch.device("cpu"),
+    "dtype": torch.float32,
+    "seen": {1, 2},
+    "frozen": frozenset([1]),
+    "raw": b"bytes",
+    "bytearray": bytearray(b"bytes"),
+    "large": 1 << 80,
+    "folder": pathlib.PurePosixPath("a/b"),
+    "recent": collections.deque([1, 2]),
+    "by_pair": {(1, 2): 3},
+    "model": torch.nn.Sequential(torch.nn.Linear(1, 1)),
+    "epoch": 7,
+}
+torch.save(objects, folder / "objects.pt")
+torch.save(objects, folder / "objects_protocol5.pt", pickle_protocol=5)
+torch.save({"x": torch.eye(2).to_sparse()}, folder / "sparse.pt")
+torch.jit.script(torch.nn.Linear(2, 1)).save(folder / "script.pt")
