@@ -259,6 +259,7 @@ Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm, cons
   const double p = options.norm_type;
   if (!(max_norm >= 0)) throw InvalidArgument(text("[clip_grad_norm_] expected max_norm >= 0, got ", max_norm));
   if (!(p > 0)) throw InvalidArgument(text("[clip_grad_norm_] expected norm_type > 0, got ", p));
+  check_defined("clip_grad_norm_", parameters);
   note_call(parameters, [&] {
     return text("clip_grad_norm_() of ", parameters.size(), " parameters to ", exact(max_norm), ", norm_type ",
                 exact(p), '\n');
@@ -305,6 +306,7 @@ void scale_grad_(std::span<const Tensor> parameters, const Tensor& factor) try {
 
 void clip_grad_value_(std::span<const Tensor> parameters, double clip_value) try {
   if (!(clip_value >= 0)) throw InvalidArgument(text("[clip_grad_value_] expected clip_value >= 0, got ", clip_value));
+  check_defined("clip_grad_value_", parameters);
   note_call(parameters, [&] {
     return text("clip_grad_value_() of ", parameters.size(), " parameters to ", exact(clip_value), '\n');
   });

@@ -15,9 +15,16 @@ bool fits(const TensorImpl& gradient, const TensorImpl& tensor) {
 
 }  // namespace
 
+void check_defined(const char* op, std::span<const Tensor> parameters) {
+  for (std::size_t i = 0; i < parameters.size(); ++i)
+    if (!parameters[i].defined())
+      throw InvalidArgument(text('[', op, "] expected parameter ", i, " to be a tensor, got an undefined one"));
+}
+
+// What was called with an undefined parameter comes here, too, with the error that says so.
 void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameters) {
   for (const Tensor& parameter : parameters)
-    for (std::size_t k = 0; k < replica_count(parameter); ++k)
+    for (std::size_t k = 0; parameter.defined() && k < replica_count(parameter); ++k)
       if (const Device device = replica(parameter, k).device(); std::ranges::find(devices, device) == devices.end())
         devices.push_back(device);
 }
@@ -92,7 +99,7 @@ std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors) {
 }
 
 std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters) {
-  for (const Tensor& parameter : parameters) impl_of(op, parameter);
+  check_defined(op, parameters);
   reconcile(parameters);
   std::vector<Tensor> gradients;
   for (std::size_t i = 0; i < parameters.size(); ++i) {

@@ -66,6 +66,9 @@ inline const Tensor* gradient_of(const Tensor& tensor) noexcept {
   return meta && meta->grad.defined() ? &meta->grad : nullptr;
 }
 
+/// Throws InvalidArgument naming `op` and the first that is undefined.
+void check_defined(const char* op, std::span<const Tensor> parameters);
+
 /// Adds those of all replicas, each once.
 void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameters);
 

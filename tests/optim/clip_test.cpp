@@ -130,6 +130,28 @@ TEST(ClipGradNorm, RefusesBadNumbers) {
   EXPECT_THROW(optim::clip_grad_norm_({}, 1, {.norm_type = 0}), InvalidArgument);
 }
 
+// Where the bias of a layer is left out, say.
+TEST(Clipping, RefusesAnUndefinedParameterByItsNumber) {
+  Tensor weight = ones({2}, {.requires_grad = true});
+  sum(weight).backward();
+  const std::string expected = "] expected parameter 1 to be a tensor, got an undefined one";
+  const auto refusal = [](const auto& clip) -> std::string {
+    try {
+      clip();
+    } catch (const InvalidArgument& error) {
+      return error.what();
+    }
+    return "";
+  };
+  EXPECT_EQ(refusal([&] { optim::clip_grad_norm_({weight, Tensor()}, 1); }), "[clip_grad_norm_" + expected);
+  EXPECT_EQ(refusal([&] { optim::clip_grad_value_({weight, Tensor()}, 1); }), "[clip_grad_value_" + expected);
+  EXPECT_EQ(refusal([&] {
+              optim::scale_grad_(std::vector{weight, Tensor()}, tensor(2.0));
+            }),
+            "[scale_grad_" + expected);
+  EXPECT_EQ(weight.grad().to_vector<float>(), (std::vector<float>{1, 1}));
+}
+
 TEST(ClipGradValue, ClampsEveryElementEverywhere) {
   const TestDevices devices(2);
   const std::vector<Tensor> parameters = testing::make_parameters({"cuda:0", "cuda:1"});

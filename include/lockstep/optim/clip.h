@@ -17,8 +17,9 @@ struct ClipOptions {
 /// together. Replicas' gradients are scaled on their devices. Returns the norm before clipping: 0-dim, on the device
 /// of the first gradient and in the gradients' dtype (0 on the first parameter's device if there is no gradient).
 /// Sums in double, in an order that depends on the sizes alone, and on how devices divide gradients. Enqueued on the
-/// current streams and not waited for. Throws InvalidArgument for a bad max_norm or norm_type, AutogradError during a
-/// backward of a model on several devices.
+/// current streams and not waited for. Parameters without a gradient are passed over. Throws InvalidArgument for an
+/// undefined parameter and for a bad max_norm or norm_type, AutogradError during a backward of a model on several
+/// devices.
 LOCKSTEP_API Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm,
                                     const ClipOptions& options = {});
 inline Tensor clip_grad_norm_(std::initializer_list<Tensor> parameters, double max_norm,
@@ -26,7 +27,8 @@ inline Tensor clip_grad_norm_(std::initializer_list<Tensor> parameters, double m
   return clip_grad_norm_(std::span(parameters.begin(), parameters.size()), max_norm, options);
 }
 
-/// Clamps every element of all gradients to [-clip_value, clip_value], in place, replicas' too. NaN stays.
+/// Clamps every element of all gradients to [-clip_value, clip_value], in place, replicas' too. NaN stays. Throws
+/// InvalidArgument as clip_grad_norm_() does.
 LOCKSTEP_API void clip_grad_value_(std::span<const Tensor> parameters, double clip_value);
 inline void clip_grad_value_(std::initializer_list<Tensor> parameters, double clip_value) {
   clip_grad_value_(std::span(parameters.begin(), parameters.size()), clip_value);
