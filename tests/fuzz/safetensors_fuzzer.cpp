@@ -3,13 +3,13 @@
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
-#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <random>
 #include <string>
 #include <string_view>
 
+#include "fuzz/limits.h"
 #include "io/memory_source.h"
 #include "io/safetensors_header.h"
 
@@ -17,13 +17,9 @@ using namespace lockstep;
 
 extern "C" std::size_t LLVMFuzzerMutate(std::uint8_t* data, std::size_t size, std::size_t max_size);
 
-namespace {
+using fuzz::require;
 
-void require(bool condition, const char* what) {
-  if (condition) return;
-  std::fprintf(stderr, "expected %s\n", what);
-  std::abort();
-}
+namespace {
 
 safetensors::Contents read(std::string_view bytes, bool verify) {
   lockstep::testing::MemorySource source(bytes);
@@ -49,6 +45,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string_view file(reinterpret_cast<const char*>(data), size);
   safetensors::Contents contents;
   try {
+    const fuzz::Limits limits(size, {.bytes = 4 << 20, .bytes_per_byte = 64});
     contents = read(file, false);
   } catch (const FormatError& error) {
     require(error.offset <= size, "an offset within the file");
