@@ -20,6 +20,7 @@
 #include <lockstep/data/dataset.h>
 #include <lockstep/data/datasets.h>
 #include <lockstep/data/image.h>
+#include <lockstep/data/image_folder.h>
 #include <lockstep/data/iterable_dataset.h>
 #include <lockstep/data/labeled_images.h>
 #include <lockstep/data/loader.h>

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <lockstep/core/error.h>
 #include <lockstep/data/arrays.h>
@@ -12,10 +13,12 @@
 #include "core/text.h"
 #include "data/npy_header.h"
 #include "io/crc32.h"
+#include "io/json_scanner.h"
 #include "io/left_out.h"
 #include "io/safetensors_header.h"
 #include "io/tensor_bytes.h"
 #include "io/zip_archive.h"
+#include "io/zip_writer.h"
 #include "tensor/tensor_impl.h"
 
 namespace lockstep::data {
@@ -74,11 +77,36 @@ Tensor in_order(const Tensor& array, const NpyHeader& header) {
   return array.permute(order);
 }
 
+std::size_t bytes_of(const Tensor& tensor) { return std::size_t(tensor.numel()) * size_of(tensor.dtype()); }
+
+constexpr std::size_t kMaxNpzName = 60'000;
+
 std::uint32_t crc_of(ByteSource& source, const NpyHeader& header, const Tensor& data) {
   std::string before(std::size_t(header.data_begin), '\0');
   source.read(0, before.data(), before.size());
-  return crc32_of(data.impl()->data(), std::size_t(data.numel()) * size_of(data.dtype()),
-                  crc32_of(before.data(), before.size()));
+  return crc32_of(data.impl()->data(), bytes_of(data), crc32_of(before.data(), before.size()));
+}
+
+// On the host, in the order of a file.
+Tensor array_of(const char* op, const Tensor& tensor) {
+  if (!tensor.defined()) throw InvalidArgument(text('[', op, "] expected a tensor, got an undefined one"));
+  if (std::ranges::find(kNpyDTypes, tensor.dtype(), [](const auto& named) { return named.second; }) == kNpyDTypes.end())
+    throw DTypeError(text('[', op, "] expected a dtype that NumPy has, got ", tensor.dtype()));
+  return tensor.detach().cpu().contiguous();
+}
+
+// What stands before the data, with NumPy's padding.
+std::string header_of(const Tensor& array) {
+  const auto* known = std::ranges::find(kNpyDTypes, array.dtype(), [](const auto& named) { return named.second; });
+  std::string header = text("{'descr': '", known->first, "', 'fortran_order': False, 'shape': (");
+  const Shape& sizes = array.sizes();
+  for (int dim = 0; dim < sizes.rank(); ++dim) header += text(dim ? ", " : "", sizes[dim]);
+  header += sizes.rank() == 1 ? ",), }" : "), }";
+  header.append(63 - (10 + header.size()) % 64, ' ');
+  header += '\n';
+  std::string all(kNpyMagic);
+  all.append({1, 0, char(header.size()), char(header.size() >> 8)});
+  return all + header;
 }
 
 }  // namespace
@@ -127,24 +155,30 @@ Tensor read_npy(const std::filesystem::path& path) {
 }
 
 void write_npy(const std::filesystem::path& path, const Tensor& tensor) {
-  if (!tensor.defined()) throw InvalidArgument("[write_npy] expected a tensor, got an undefined one");
-  const auto* known = std::ranges::find(kNpyDTypes, tensor.dtype(), [](const auto& named) { return named.second; });
-  if (known == kNpyDTypes.end())
-    throw DTypeError(text("[write_npy] expected a dtype that NumPy has, got ", tensor.dtype()));
-  const Tensor host = tensor.detach().cpu().contiguous();
-  std::string header = text("{'descr': '", known->first, "', 'fortran_order': False, 'shape': (");
-  const Shape& sizes = host.sizes();
-  for (int dim = 0; dim < sizes.rank(); ++dim) header += text(dim ? ", " : "", sizes[dim]);
-  header += sizes.rank() == 1 ? ",), }" : "), }";
-  header.append(63 - (10 + header.size()) % 64, ' ');
-  header += '\n';
+  const Tensor host = array_of("write_npy", tensor);
+  const std::string header = header_of(host);
   AtomicFile file(path);
-  const auto length = std::uint16_t(header.size());
-  file.write(kNpyMagic.data(), kNpyMagic.size());
-  file.write("\1\0", 2);
-  file.write(&length, sizeof length);
   file.write(header.data(), header.size());
-  if (host.numel() > 0) file.write(host.impl()->data(), std::size_t(host.numel()) * size_of(host.dtype()));
+  if (host.numel() > 0) file.write(host.impl()->data(), bytes_of(host));
+  file.commit();
+}
+
+void write_npz(const std::filesystem::path& path, const StateDict& arrays) {
+  std::vector<Tensor> hosts;
+  for (const auto& [name, tensor] : arrays) {
+    if (name.size() > kMaxNpzName || !safetensors::is_utf8(name))
+      throw InvalidArgument(text("[write_npz] expected names in UTF-8 of at most ", kMaxNpzName, " bytes, got ",
+                                 shown(name), " of ", name.size()));
+    hosts.push_back(array_of("write_npz", tensor));
+  }
+  AtomicFile file(path);
+  ZipWriter archive(file);
+  auto host = hosts.begin();
+  for (const auto& [name, tensor] : arrays) {
+    archive.add(name + ".npy", header_of(*host), host->impl()->data(), bytes_of(*host));
+    ++host;
+  }
+  archive.finish();
   file.commit();
 }
 

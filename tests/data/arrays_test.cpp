@@ -103,6 +103,45 @@ TEST(ReadNpy, RefusesWhatItCannotHold) {
             "[int16.npy] at byte 10: expected one of |b1 |u1 <i4 <i8 <f2 <f4 <f8, got \"<i2\"");
 }
 
+TEST(WriteNpz, IsReadAgain) {
+  const TemporaryFolder folder;
+  const TestDevices devices(1);
+  StateDict arrays;
+  arrays.add("weights", tensor({{0, 1, 2}, {3, 4, 5}}).to(Device::cuda(0), kFloat32));
+  arrays.add("transposed", tensor({{1, 2}, {3, 4}}).t());
+  arrays.add("größe.npy", tensor(2.5));
+  arrays.add("nothing", zeros({0, 3}));
+  write_npz(folder / "a.npz", arrays);
+  EXPECT_TRUE(testing::same(read_npz(folder / "a.npz"), arrays));
+  write_npz(folder / "a.npz", StateDict());
+  EXPECT_EQ(read_npz(folder / "a.npz").size(), 0u);
+}
+
+// More entries than the first form of the directory counts.
+TEST(WriteNpz, WritesManyArrays) {
+  const TemporaryFolder folder;
+  StateDict arrays;
+  for (int i = 0; i < 66'000; ++i) arrays.add(std::to_string(i), zeros({0}));
+  write_npz(folder / "a.npz", arrays);
+  EXPECT_EQ(read_npz(folder / "a.npz").size(), 66'000u);
+}
+
+TEST(WriteNpz, RefusesWhatNumpyDoesNotHaveBeforeItWrites) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const std::string& name, const Tensor& value) {
+    StateDict arrays;
+    arrays.add("good", zeros({1}));
+    arrays.add(name, value);
+    return array_error([&] { write_npz(folder / "a.npz", arrays); });
+  };
+  EXPECT_EQ(refusal("x", zeros({1}, {.dtype = kBFloat16})),
+            "[write_npz] expected a dtype that NumPy has, got bfloat16");
+  EXPECT_EQ(refusal("x", Tensor()), "[write_npz] expected a tensor, got an undefined one");
+  EXPECT_EQ(refusal("\xff", zeros({1})).substr(0, 62),
+            "[write_npz] expected names in UTF-8 of at most 60000 bytes, go");
+  EXPECT_TRUE(folder.names().empty());
+}
+
 // A flipped bit either changes nothing that is read, or is refused.
 TEST(ReadNpz, NoticesEachFlippedBit) {
   for (const char* name : {"stored.npz", "mixed.npz"}) {

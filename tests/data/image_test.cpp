@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <lockstep/core/error.h>
+#include <lockstep/tensor/creation.h>
 
 #include "data/readers.h"
 #include "io/crc32.h"
@@ -130,6 +131,30 @@ std::string png_with(const std::string& chunks) {
 Tensor image_of(const std::string& bytes) {
   testing::MemorySource source(bytes);
   return read_image(source, {});
+}
+
+TEST(WritePng, RefusesWhatIsNoImage) {
+  const TemporaryFolder folder;
+  const auto refusal = [&](const Tensor& image) { return image_error([&] { write_png(folder / "x.png", image); }); };
+  EXPECT_EQ(refusal(zeros({3, 2, 2})),
+            "[write_png] expected uint8, got float32: write (image * 255).round().to(kUInt8)");
+  EXPECT_EQ(refusal(zeros({5, 2, 2}, {.dtype = kUInt8})),
+            "[write_png] expected [channels, height, width] of 1 to 4 channels and at least one pixel, got [5, 2, 2]");
+  EXPECT_EQ(refusal(zeros({2, 2}, {.dtype = kUInt8})).substr(0, 34), "[write_png] expected [channels, he");
+  EXPECT_EQ(refusal(zeros({3, 0, 2}, {.dtype = kUInt8})).substr(0, 34), "[write_png] expected [channels, he");
+  EXPECT_EQ(refusal(Tensor()), "[write_png] expected an image, got an undefined tensor");
+  EXPECT_TRUE(folder.names().empty());
+}
+
+TEST_F(ReadPng, ReadsWhatWritePngWrote) {
+  const TemporaryFolder folder;
+  for (const char* name : {"L.png", "LA.png", "RGB.png", "RGBA.png"}) {
+    const Tensor image = read_image(image_file(name));
+    write_png(folder / "x.png", image);
+    const Tensor again = read_image(folder / "x.png");
+    EXPECT_EQ(again.sizes(), image.sizes());
+    EXPECT_EQ(again.to_vector<std::uint8_t>(), image.to_vector<std::uint8_t>()) << name;
+  }
 }
 
 // One that is transparent has a channel more, so a chunk that is damaged must not be passed over.

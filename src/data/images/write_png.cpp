@@ -1,0 +1,36 @@
+#include <lockstep/core/error.h>
+#include <lockstep/data/image.h>
+#include <lockstep/io/atomic_file.h>
+
+#include "core/text.h"
+#include "io/png_bytes.h"
+
+namespace lockstep::data {
+namespace {
+
+constexpr std::int64_t kMostPngBytes = 1 << 30;  // of pixels: lengths in a PNG are below 2^31
+
+}  // namespace
+
+void write_png(const std::filesystem::path& path, const Tensor& image) {
+  if (!image.defined()) throw InvalidArgument("[write_png] expected an image, got an undefined tensor");
+  if (image.dtype() != kUInt8)
+    throw DTypeError(text("[write_png] expected uint8, got ", image.dtype(),
+                          image.is_floating_point() ? ": write (image * 255).round().to(kUInt8)" : ""));
+  if (image.dim() != 3 || image.size(0) < 1 || image.size(0) > 4 || image.numel() == 0)
+    throw ShapeError(
+        text("[write_png] expected [channels, height, width] of 1 to 4 channels and at least one pixel, "
+             "got ",
+             image.sizes()));
+  if (image.numel() > kMostPngBytes)
+    throw InvalidArgument(
+        text("[write_png] expected at most ", kMostPngBytes, " bytes of pixels, got ", image.numel()));
+  const Tensor rows = image.detach().cpu().permute({1, 2, 0}).contiguous();
+  const std::string bytes = png_bytes({rows.data<std::uint8_t>(), std::size_t(rows.numel())},
+                                      std::uint32_t(rows.size(1)), std::uint32_t(rows.size(0)), int(rows.size(2)));
+  AtomicFile file(path);
+  file.write(bytes.data(), bytes.size());
+  file.commit();
+}
+
+}  // namespace lockstep::data
