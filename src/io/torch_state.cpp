@@ -21,7 +21,8 @@ constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxLeftOut = safetensors::kMaxTexts;
 // Functions that make tensors of other kinds: quantized, sparse, of a subclass.
 constexpr std::string_view kOtherTensors[] = {"torch._utils._rebuild_", "torch._tensor._rebuild_"};
-constexpr std::size_t kMaxNameBytes = 64 << 20;  // of all names together
+// Of all names together, and for each byte of the pickle: one long key may stand before many values.
+constexpr std::size_t kMaxNameBytes = 64 << 20, kMaxNameBytesPerByte = 16, kLeastNameBytes = 1 << 20;
 
 const std::vector<std::string_view> kAllowed = {
     "torch._utils._rebuild_tensor_v2",
@@ -65,8 +66,11 @@ struct Name {
 
 class Reader {
  public:
-  Reader(const std::string& file, const pickle::Pickle& pickle, std::uint64_t begin)
-      : file_(file), values_(pickle.values), begin_(begin) {}
+  Reader(const std::string& file, const pickle::Pickle& pickle, std::size_t bytes, std::uint64_t begin)
+      : file_(file),
+        values_(pickle.values),
+        begin_(begin),
+        max_name_bytes_(std::min(kMaxNameBytes, kLeastNameBytes + kMaxNameBytesPerByte * bytes)) {}
 
   State read(std::uint32_t root) {
     const Value& top = values_[root];
@@ -138,7 +142,7 @@ class Reader {
 
   void count(const Value& value, std::size_t bytes) {
     name_bytes_ += bytes;
-    if (name_bytes_ > kMaxNameBytes) fail(value, "expected names of at most ", kMaxNameBytes, " bytes, got more");
+    if (name_bytes_ > max_name_bytes_) fail(value, "expected names of at most ", max_name_bytes_, " bytes, got more");
   }
   std::string counted(const Value& value, const Name& name) {
     count(value, name.size());
@@ -155,7 +159,7 @@ class Reader {
     std::string full = counted(value, name);
     if (!state_.texts.emplace(full, value.text).second)
       fail(value, "expected each name once, got ", shown(full), " again");
-    name_bytes_ += value.text.size();
+    count(value, value.text.size());
   }
   template <class T>
   void add_entry(const Value& value, const Name& name, T entry) {
@@ -266,6 +270,7 @@ class Reader {
   const std::string& file_;
   const std::deque<Value>& values_;
   std::uint64_t begin_;
+  std::size_t max_name_bytes_;
   State state_;
   std::map<std::string, std::size_t> positions_;  // of storages, by key
   std::set<std::string> names_;
@@ -276,7 +281,7 @@ class Reader {
 
 State parse_state(const std::string& file, std::string_view bytes, std::uint64_t begin) {
   const pickle::Pickle parsed = pickle::parse(file, bytes, begin, kAllowed);
-  return Reader(file, parsed, begin).read(parsed.root);
+  return Reader(file, parsed, bytes.size(), begin).read(parsed.root);
 }
 
 }  // namespace lockstep::torch_file

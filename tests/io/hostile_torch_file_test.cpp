@@ -232,8 +232,9 @@ TEST(HostileTorchFile, OfCirclesAndBombsIsRefused) {
     for (int i = 0; i < 10; ++i) lists += std::string("h") + depth;
     lists += 'e';
   }
-  EXPECT_EQ(zip_error(torch_zip('}' + unicode("x") + '(' + lists + "ts.")),
-            "expected at most 262144 tensors, got more");
+  const std::string pickle = '}' + unicode("x") + '(' + lists + "ts.";
+  EXPECT_EQ(zip_error(torch_zip(pickle)),
+            "expected names of at most " + std::to_string((1 << 20) + 16 * pickle.size()) + " bytes, got more");
 }
 
 std::string many(const std::string& what, int count) {
@@ -257,6 +258,16 @@ TEST(HostileTorchFile, OfALongKeyOverManyValuesTakesNoTime) {
   const std::clock_t begin = std::clock();
   EXPECT_EQ(zip_error(lists), "nothing");
   EXPECT_LT(double(std::clock() - begin) / CLOCKS_PER_SEC, 1);
+}
+
+// Each of these has a name that is to be kept: of 500 KB.
+TEST(HostileTorchFile, OfALongKeyOverManyNumbersTakesNoMemory) {
+  const std::string pickle = '}' + unicode(std::string(500'000, 'k')) + "](K\1q\1" + many("h\1", 100) + "es.";
+  const std::string file = torch_zip(pickle);
+  const testing::PeakMemory peak;
+  EXPECT_EQ(zip_error(file),
+            "expected names of at most " + std::to_string((1 << 20) + 16 * pickle.size()) + " bytes, got more");
+  EXPECT_LT(peak.taken_bytes(), 32 << 20);
 }
 
 TEST(HostileTorchFile, OfOneLongTextInManyNamesTakesNoTime) {
