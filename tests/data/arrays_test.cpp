@@ -13,7 +13,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "data/readers.h"
-#include "io/memory_source.h"
+#include "support/memory_source.h"
 #include "support/peak_memory.h"
 #include "support/raw_bytes.h"
 #include "support/repetitions.h"

@@ -14,7 +14,7 @@
 
 #include "data/readers.h"
 #include "io/crc32.h"
-#include "io/memory_source.h"
+#include "support/memory_source.h"
 #include "support/peak_memory.h"
 #include "support/repetitions.h"
 #include "support/temporary_folder.h"

@@ -7,7 +7,7 @@
 
 #include "data/readers.h"
 #include "fuzz/limits.h"
-#include "io/memory_source.h"
+#include "support/memory_source.h"
 
 using namespace lockstep;
 

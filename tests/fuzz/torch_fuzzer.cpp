@@ -9,8 +9,8 @@
 #include <lockstep/core/error.h>
 
 #include "fuzz/limits.h"
-#include "io/memory_source.h"
 #include "io/torch_file.h"
+#include "support/memory_source.h"
 #include "tensor/tensor_impl.h"
 
 using namespace lockstep;
