@@ -25,7 +25,7 @@ class Limits {
   struct Of {
     /// Of memory: in any case, of which the allocator of tensors takes 2 MiB at once, and for each byte of the input.
     std::size_t bytes, bytes_per_byte;
-    double seconds = 2;                 ///< In any case, slowed down by sanitizers.
+    double seconds = 2;  ///< In any case, slowed down by sanitizers.
     double microseconds_per_byte = 50;
   };
 

@@ -26,9 +26,9 @@ LOCKSTEP_API void write_npy(const std::filesystem::path& path, const Tensor& ten
 /// compressed arrays (numpy.savez_compressed), and where a checksum does not fit.
 LOCKSTEP_API StateDict read_npz(const std::filesystem::path& path, const ReadOptions& options = {});
 
-/// Writes tensors, from wherever they are, as numpy.savez does: uncompressed, each under its name. The file appears whole
-/// or not at all. Throws as write_npy() does, and InvalidArgument for a name that is not UTF-8 or longer than 60,000
-/// bytes.
+/// Writes tensors, from wherever they are, as numpy.savez does: uncompressed, each under its name. The file appears
+/// whole or not at all. Throws as write_npy() does, and InvalidArgument for a name that is not UTF-8 or longer than
+/// 60,000 bytes.
 LOCKSTEP_API void write_npz(const std::filesystem::path& path, const StateDict& arrays);
 
 }  // namespace lockstep::data

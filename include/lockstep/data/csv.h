@@ -4,7 +4,7 @@
 //   Tensor price = table.column("price");                     // [rows]
 //   Tensor city = table.column("city").to(kInt64);            // indices for nn::Embedding
 //   Tensor inputs = table.select({"area", "rooms"});          // [rows, 2]
-//   data::read_csv("more.csv", {.missing = NAN, .categories = table.categories});   // the same numbers for the same texts
+//   data::read_csv("more.csv", {.missing = NAN, .categories = table.categories});  // the same numbers for the texts
 //
 // Files are not trusted. Safe from any thread.
 #pragma once
@@ -50,9 +50,9 @@ struct LOCKSTEP_API Csv {
 };
 
 /// Numbers, and texts in the columns of options.categories, in lines of one length, read the same in every locale.
-/// Lines end with LF, CR LF or CR. Fields may stand in double quotes (RFC 4180); blanks around a field are left out, and
-/// so are empty lines; "" is a field. A number too close to 0 for the dtype is 0, one too large for it is an error. Other
-/// columns than those that are read may hold any text. Throws FormatError naming the line and the column,
+/// Lines end with LF, CR LF or CR. Fields may stand in double quotes (RFC 4180); blanks around a field are left out,
+/// and so are empty lines; "" is a field. A number too close to 0 for the dtype is 0, one too large for it is an error.
+/// Other columns than those that are read may hold any text. Throws FormatError naming the line and the column,
 /// InvalidArgument for a column that is not there, or is there twice, and for `missing` that the dtype cannot hold,
 /// IoError.
 LOCKSTEP_API Csv read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
