@@ -48,6 +48,19 @@ void add_roots(autograd::GraphTask& task, std::span<const Tensor> roots, std::sp
   }
 }
 
+// As leaves check what backward() brings them.
+void check_captured(std::span<const Tensor> inputs, std::span<const Tensor> captured) {
+  for (std::size_t i = 0; i < inputs.size(); ++i) {
+    const Tensor &input = inputs[i], &got = captured[i];
+    if (!got.defined() ||
+        (got.sizes() == input.sizes() && got.dtype() == input.dtype() && got.device() == input.device()))
+      continue;
+    throw AutogradError(text("[gradients] expected a gradient like input ", i, ", ", input.sizes(), " of ",
+                             input.dtype(), " on ", input.device(), ", got ", got.sizes(), " of ", got.dtype(), " on ",
+                             got.device()));
+  }
+}
+
 }  // namespace
 
 void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients, const BackwardOptions& options) {
@@ -71,7 +84,9 @@ std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Ten
     add_roots(task, roots, seeds, 1);
     task.capture(inputs);
     task.run();
-    return task.captured();
+    std::vector<Tensor> captured = task.captured();
+    check_captured(inputs, captured);
+    return captured;
   } catch (...) {
     detail::rethrow_drained(task.devices());
   }

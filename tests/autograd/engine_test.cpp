@@ -18,6 +18,7 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
+#include "autograd/record.h"
 #include "support/test_devices.h"
 #include "support/thrown.h"
 #include "support/values.h"
@@ -204,6 +205,20 @@ TEST(GradientsOf, UndefinedTensorsAreRefused) {
   const Tensor x = leaf({2});
   EXPECT_THROW(gradients(std::vector<Tensor>{x * x}, std::vector<Tensor>{x, Tensor()}), InvalidArgument);
   EXPECT_THROW(gradients(std::vector<Tensor>{Tensor()}, std::vector<Tensor>{x}), InvalidArgument);
+}
+
+TEST(GradientsOf, RefuseWhatIsUnlikeTheInput) {
+  const auto message = [](const Tensor& wrong) {
+    const Tensor x = leaf({1, 2, 3});
+    Tensor y = ones({2}, {.dtype = kFloat64});
+    const Tensor seed = ones_like(y);
+    autograd::record("Wrong", y, {&x}, [wrong](const Tensor&) { return autograd::Gradients{wrong}; });
+    return thrown<AutogradError>([&] { gradients({y}, {x}, std::span(&seed, 1)); });
+  };
+  EXPECT_EQ(message(ones({4}, {.dtype = kFloat64})),
+            "[gradients] expected a gradient like input 0, [3] of float64 on cpu, got [4] of float64 on cpu");
+  EXPECT_EQ(message(ones({3})),
+            "[gradients] expected a gradient like input 0, [3] of float64 on cpu, got [3] of float32 on cpu");
 }
 
 TEST(GradientsOf, RunsOnlyWhatLeadsToThem) {

@@ -201,5 +201,75 @@ TEST(Conv2dErrors, NameWhatWasExpected) {
   EXPECT_THROW(conv2d(x, weight.cuda()), DeviceMismatch);
 }
 
+struct AddedBehind {
+  int dims;
+  ConvTransposeOptions options;
+  std::vector<double> y, x_gradient, weight_gradient, bias_gradient;
+};
+
+// Numbers of PyTorch 2.15.
+const std::vector<AddedBehind> kAddedBehind = {
+    {1,
+     {.stride = 1, .output_padding = 1, .dilation = 2},
+     {15.25, 16.75, 24.75, 18.5, 20.5, 10, 27.75, 30.25, 41.75, 32, 35, 20},
+     {16, 18.5, 21, 36, 42.5, 49},
+     {14, 26, 50, 62, 32, 62, 122, 152},
+     {21, 57}},
+    {1,
+     {.stride = 1, .padding = 1, .output_padding = 2, .dilation = 3},
+     {16.75, 18.25, 16.5, 18.5, 20.5, 10, 30.25, 32.75, 29, 32, 35, 20},
+     {10.5, 17.5, 20, 22.5, 39.5, 46},
+     {8, 26, 38, 62, 17, 62, 83, 152},
+     {21, 57}},
+    {1,
+     {.stride = 2, .padding = 1, .output_padding = 2, .dilation = 3},
+     {10, 16.75, 16.5, 18.25, 18.5, 10, 20.5, 10, 20, 30.25, 29, 32.75, 32, 20, 35, 20},
+     {12.5, 23.5, 28.5, 26.5, 53.5, 66.5},
+     {16, 34, 56, 82, 34, 79, 122, 199},
+     {36, 100}},
+    {2,
+     {.stride = {1, 2}, .padding = {1, 0}, .output_padding = {2, 1}, .dilation = {3, 2}},
+     {33.5, 10, 63,  10, 68.5,  10, 43,  10, 10,    10, 10, 10, 10, 10, 10, 10, 30, 10, 55.5, 10,
+      63,   10, 40,  10, 40.5,  10, 78,  10, 85.5,  10, 52, 10, 10, 10, 10, 10, 10, 10, 10,   10,
+      57.5, 20, 103, 20, 112.5, 20, 71,  20, 20,    20, 20, 20, 20, 20, 20, 20, 48, 20, 83.5, 20,
+      95,   20, 62,  20, 64.5,  20, 118, 20, 129.5, 20, 80, 20, 20, 20, 20, 20, 20, 20, 20,   20},
+     {249.5, 260.5, 271.5, 411, 429, 447, 553.5, 580.5, 607.5, 955, 1005, 1055},
+     {49, 79, 527, 569, 649, 679, 1367, 1409, 103, 169, 1355, 1469, 1423, 1489, 3635, 3749},
+     {820, 2420}},
+};
+
+TEST(ConvTranspose, TakesMoreOutputPaddingThanStride) {
+  const TestDevices devices(1);
+  for (const Device device : {Device("cpu"), Device("cuda:0")})
+    for (const DType dtype : {kFloat32, kFloat64})
+      for (const AddedBehind& c : kAddedBehind) {
+        const auto counted = [&](const Shape& sizes, double step) {
+          return (arange(1, double(sizes.elements() + 1), 1, {.dtype = dtype, .device = device}).view(sizes) * step)
+              .detach()
+              .requires_grad_();
+        };
+        const Tensor x = counted(c.dims == 1 ? Shape{1, 2, 3} : Shape{1, 2, 2, 3}, 1),
+                     w = counted(c.dims == 1 ? Shape{2, 2, 2} : Shape{2, 2, 2, 2}, 0.25), b = counted({2}, 10);
+        const Tensor y = (c.dims == 1 ? conv_transpose1d : conv_transpose2d)(x, w, b, c.options);
+        EXPECT_EQ(values(y), c.y);
+        const Tensor seed = counted(y.sizes(), 1).detach();
+        const std::vector<Tensor> gradient = gradients({y}, {x, w, b}, std::span(&seed, 1), {.retain_graph = true});
+        EXPECT_EQ(gradient[0].sizes(), x.sizes());
+        EXPECT_EQ(values(gradient[0]), c.x_gradient);
+        EXPECT_EQ(values(gradient[1]), c.weight_gradient);
+        EXPECT_EQ(values(gradient[2]), c.bias_gradient);
+        y.backward(seed);
+        EXPECT_EQ(values(x.grad()), c.x_gradient);
+      }
+}
+
+TEST(ConvTranspose, HasSecondGradientsWithMoreOutputPaddingThanStride) {
+  const auto f = [](const std::vector<Tensor>& in) {
+    return conv_transpose2d(in[0], in[1], in[2],
+                            {.stride = {1, 2}, .padding = {2, 1}, .output_padding = 2, .dilation = 3});
+  };
+  expect_gradients(f, {random_doubles({2, 2, 3, 2}), random_doubles({2, 2, 2, 2}), random_doubles({2})});
+}
+
 }  // namespace
 }  // namespace lockstep

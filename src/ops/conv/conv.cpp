@@ -2,6 +2,8 @@
 #include <lockstep/ops/conv.h>
 
 #include <algorithm>
+#include <utility>
+#include <vector>
 
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/layout.h>
@@ -91,6 +93,23 @@ Tensor conv(const char* op, int dims, const Tensor& given, const Tensor& weight,
   return like_x(convolution(x, weight, bias, geometry), given, dims);
 }
 
+// Where output_padding is a stride or more, more windows fit the result than x has elements, and it is the input
+// gradient of no convolution of x's size. There the geometry loses its padding, both of them, and what is to be padded
+// (negative: cut) afterwards is returned, as pad() takes it.
+std::vector<std::int64_t> taken_apart(Shape& sizes, ConvGeometry& geometry, const Shape& added) {
+  const int dims = added.rank();
+  std::vector<std::int64_t> padding(2 * std::size_t(dims), 0);  // from the last dimension on
+  for (int d = 0; d < dims; ++d) {
+    if (added[d] < geometry.stride[d]) continue;
+    const std::int64_t cut = std::exchange(geometry.padding[d], 0);
+    const std::size_t place = 2 * std::size_t(dims - 1 - d);
+    padding[place] = -cut;
+    padding[place + 1] = added[d] - cut;
+    sizes[d + 2] += 2 * cut - added[d];
+  }
+  return padding;
+}
+
 Tensor conv_transpose(const char* op, int dims, const Tensor& given, const Tensor& weight, const Tensor& bias,
                       const ConvTransposeOptions& options) {
   if (const auto cast = autocast::product())
@@ -98,9 +117,8 @@ Tensor conv_transpose(const char* op, int dims, const Tensor& given, const Tenso
   check_groups(op, options.groups);
   const Tensor x = batched(op, given, dims);
   check_operands(op, dims, Direction::transposed, x, weight, bias, options.groups);
-  const ConvGeometry geometry = {options.stride.over(op, "stride", dims, 1),
-                                 options.padding.over(op, "padding", dims, 0),
-                                 options.dilation.over(op, "dilation", dims, 1), options.groups};
+  ConvGeometry geometry = {options.stride.over(op, "stride", dims, 1), options.padding.over(op, "padding", dims, 0),
+                           options.dilation.over(op, "dilation", dims, 1), options.groups};
   const Shape added = options.output_padding.over(op, "output_padding", dims, 0);
   Shape sizes = {x.sizes()[0], weight.sizes()[1] * options.groups};
   for (int d = 0; d < dims; ++d) {
@@ -113,7 +131,9 @@ Tensor conv_transpose(const char* op, int dims, const Tensor& given, const Tenso
       throw ShapeError(text("[", op, "] expected a result of at least 1 element in each dimension, got ", sizes,
                             " for x ", given.sizes(), " and padding ", geometry.padding));
   }
+  const std::vector<std::int64_t> behind = taken_apart(sizes, geometry, added);
   Tensor y = convolution_input_gradient(x, weight, sizes, geometry);
+  if (std::ranges::any_of(behind, [](std::int64_t n) { return n != 0; })) y = pad(y, behind);
   if (bias.defined()) y = y + channels_of(bias, y.dim());
   return like_x(y, given, dims);
 }
