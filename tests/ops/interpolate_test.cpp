@@ -55,6 +55,29 @@ TEST(Interpolate, TakesTheScaleFactorAtItsWord) {
   EXPECT_EQ(values(by_sizes), values(interpolate(x, {.size = 12, .mode = Interpolation::linear})));
 }
 
+// Numbers of PyTorch 2.15. (Its nearest mode takes each element twice in the backward of any rank, but forward in two
+// dimensions alone.)
+TEST(Interpolate, CopiesADimensionThatKeepsItsSizeOrIsDoubled) {
+  const auto weigh = [](const Tensor& y) { return y * arange(1, double(y.numel() + 1)).view(y.sizes()); };
+  const auto run = [&](const Tensor& x, const InterpolateOptions& options, const std::vector<double>& y,
+                       const std::vector<double>& gradient) {
+    const Tensor in = x.detach().requires_grad_();
+    const Tensor out = interpolate(in, options);
+    expect_close(out, y, 1e-5);
+    expect_close(gradients({sum(weigh(out))}, {in})[0], gradient, 1e-5);
+  };
+  const Tensor line = tensor({1., 2., 4.}).view({1, 1, 3});
+  run(line, {.scale_factor = 1.3, .mode = Interpolation::linear}, {1, 2, 4}, {1, 2, 3});
+  run(line, {.scale_factor = 1.3, .mode = Interpolation::nearest}, {1, 2, 4}, {1, 2, 3});
+  run(line, {.scale_factor = 2.2, .mode = Interpolation::nearest}, {1, 1, 2, 2, 4, 4}, {3, 7, 11});
+  run(line.view({1, 1, 1, 3}), {.scale_factor = {1, 2.2}, .mode = Interpolation::nearest}, {1, 1, 2, 2, 4, 4},
+      {3, 7, 11});
+  run(line.view({1, 1, 1, 3}).expand({1, 1, 2, 3}), {.scale_factor = {1.3, 1.4}, .mode = Interpolation::bilinear},
+      {1, 1.5714285, 2.5714288, 4, 1, 1.5714285, 2.5714288, 4},
+      {1.8571428, 3.2857141, 4.8571434, 7.5714283, 8.4285707, 10.0000010});
+  expect_close(interpolate(line, {.scale_factor = 1.3, .mode = Interpolation::nearest_exact}), {1, 2, 2}, 0);
+}
+
 // Smooth functions come out as they are: the weights of every mode sum to 1, linear ones keep lines and cubic ones too.
 TEST(Interpolate, KeepsConstantsAndLines) {
   const Tensor line = arange(0, 9, 1, {.dtype = kFloat64}).view({1, 1, 1, 9}).expand({1, 1, 6, 9});

@@ -44,7 +44,9 @@ class LOCKSTEP_API ScaleFactor {
 
 struct InterpolateOptions {
   PerDimension size = {};                       ///< Of the result. Either this or scale_factor.
-  ScaleFactor scale_factor = {};                ///< The size is floor(scale_factor * size of x).
+  /// The size is floor(scale_factor * size of x). Where that is x's size, nearest and linear modes copy the dimension;
+  /// where it is twice x's, nearest takes each element twice.
+  ScaleFactor scale_factor = {};
   Interpolation mode = Interpolation::nearest;  ///< Between the pixels.
   /// The middles of the corner elements meet, not the corners of the image. Of linear and cubic modes.
   bool align_corners = false;

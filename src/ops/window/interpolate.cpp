@@ -64,6 +64,11 @@ Taps interpolating(const InterpolationMode& mode, std::int64_t in, std::int64_t 
   axis.in = in;
   axis.out = out;
   axis.align_corners = align_corners;
+  // A dimension that keeps its size is copied, and one that nearest doubles has each element twice, whatever the
+  // factor.
+  const bool has_whole_steps = (mode.kind == Taps::Kind::nearest && (out == in || out == 2 * in)) ||
+                               (mode.kind == Taps::Kind::linear && out == in);
+  if (has_whole_steps) factor.reset();
   if (align_corners)
     axis.scale = out > 1 ? double(in - 1) / double(out - 1) : 0;
   else
