@@ -25,8 +25,7 @@ struct NAdamRule {
   }
 };
 
-// The products are PyTorch's down to the bits, so that runs agree to the last digits: in float32, and with mu_t counted
-// twice in the second one, which its releases up to 1.13 have where the paper has the product up to t + 1.
+// The product is PyTorch's down to the bits, so that runs agree to the last digits: in float32.
 double mu(const NAdamOptions& o, double step) {
   return o.betas[0] * (1 - 0.5 * std::pow(0.96, step * o.momentum_decay));
 }
@@ -49,14 +48,13 @@ void NAdam::update(std::size_t group, const Batch& batch) const {
   const NAdamOptions& o = options(group);
   const auto [beta1, beta2] = o.betas;
   const double now = mu(o, batch.step), next = mu(o, batch.step + 1);
-  const double next_product = float(batch.number) * float(now) * float(next);
   apply<0, 1>("nadam", 19,
               NAdamRule{.beta1 = beta1,
                         .beta2 = beta2,
                         .take1 = 1 - beta1,
                         .take2 = 1 - beta2,
                         .gradient_step = o.lr * (1 - now) / (1 - batch.number),
-                        .mean_step = o.lr * next / (1 - next_product),
+                        .mean_step = o.lr * next / (1 - batch.number * next),
                         .correction = 1 - std::pow(beta2, batch.step),
                         .eps = o.eps,
                         .shrink = o.decoupled_weight_decay ? 1 - o.lr * o.weight_decay : 1,

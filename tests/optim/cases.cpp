@@ -128,10 +128,9 @@ double naive(const optim::NAdamOptions& o, double p, const Gradients& gradients)
     else
       g += o.weight_decay * p;
     product = float(product) * float(mu(t));
-    const double next_product = float(product) * float(mu(t)) * float(mu(t + 1));  // as PyTorch 1.13 has it
     m = b1 * m + (1 - b1) * g;
     v = b2 * v + (1 - b2) * g * g;
-    const double m_hat = mu(t + 1) * m / (1 - next_product) + (1 - mu(t)) * g / (1 - product);
+    const double m_hat = mu(t + 1) * m / (1 - product * mu(t + 1)) + (1 - mu(t)) * g / (1 - product);
     const double v_hat = v / (1 - std::pow(b2, t));
     p -= o.lr * m_hat / (std::sqrt(v_hat) + o.eps);
   }

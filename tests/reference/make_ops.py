@@ -161,9 +161,9 @@ def check(cases, tensors):
 
 
 def fill(case, tensors):
-    """Computes a case, and stores its outputs, seeds and gradients."""
+    """Computes a case, and stores its outputs, seeds (those that it has, or new ones) and gradients."""
     name = case["case"]
-    outputs, seeds, grads = computed(case, tensors)
+    outputs, seeds, grads = computed(case, tensors, [tensors[key] for key in case["seeds"]] if "seeds" in case else None)
     for kind, key, values in (("out", "outputs", outputs), ("seed", "seeds", seeds), ("grad_in", "grads", grads)):
         case[key] = [None if value is None else f"{name}/{kind}{i}" for i, value in enumerate(values)]
         tensors |= {key: value.contiguous() for key, value in zip(case[key], values) if key}
@@ -171,8 +171,9 @@ def fill(case, tensors):
 
 def remake(cases, tensors, ops):
     for case in cases:
-        if case["op"] in ops:
-            case.pop("grads", None)
+        if not ops or case["op"] in ops:
+            if case["op"] in ("rnn", "lstm", "gru"):
+                case.pop("grads", None)  # of all weights
             fill(case, tensors)
             print(f"{case['case']}: made anew")
 
@@ -195,7 +196,7 @@ def add(cases, tensors):
 def write(cases, tensors):
     lines = ",\n".join(json.dumps(case) for case in cases)
     (folder / "ops.json").write_text(f"[\n{lines}\n]\n")
-    safetensors.torch.save_file(tensors, folder / "ops.safetensors")
+    safetensors.torch.save_file(tensors, folder / "ops.safetensors", {"torch": torch.__version__})
 
 
 def main():

@@ -22,8 +22,7 @@ struct NAdamOptions {
   }
 };
 
-/// Dozat 2016, with the arithmetic of PyTorch 1.13: in the step along exp_avg, 1 - mu_1 ... mu_t mu_t mu_(t+1) stands
-/// where the paper has 1 - mu_1 ... mu_(t+1). State: exp_avg, exp_avg_sq, and the number mu_product, a float32.
+/// Dozat 2016. State: exp_avg, exp_avg_sq, and the number mu_product, a float32.
 class LOCKSTEP_API NAdam final : public OptimizerWith<NAdamOptions> {
  public:
   using OptimizerWith::OptimizerWith;
