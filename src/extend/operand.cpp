@@ -1,5 +1,6 @@
 #include <lockstep/extend/operand.h>
 
+#include <algorithm>
 #include <vector>
 
 #include "core/text.h"
@@ -30,8 +31,11 @@ void promote_all(const char* op, std::span<Tensor> tensors) {
     check_same_device(op, tensors.front(), each);
     if (!is_floating(each.dtype())) throw DTypeError(text("[", op, "] expected a floating dtype, got ", each.dtype()));
   }
-  DType dtype = tensors.front().dtype();
-  for (const Tensor& each : tensors) dtype = promote(dtype, each.dtype());
+  const auto has_dims = [](const Tensor& each) { return each.dim() > 0; };
+  const auto first = std::ranges::find_if(tensors, has_dims);
+  DType dtype = (first == tensors.end() ? tensors.front() : *first).dtype();
+  for (const Tensor& each : tensors)  // as result_type(): here all are of one kind
+    if (first == tensors.end() || has_dims(each)) dtype = promote(dtype, each.dtype());
   for (Tensor& each : tensors) each = each.to(dtype);
 }
 

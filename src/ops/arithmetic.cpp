@@ -116,7 +116,7 @@ bool same_dtype(const Tensor& a, const Tensor& b) { return a.impl()->dtype == b.
 
 Tensor add(const Tensor& a, const Tensor& b, double alpha) {
   check_same_device("add", a, b);
-  DType common = promote(a.dtype(), b.dtype());
+  DType common = result_type(a, b);
   if (common != kBool) common = with_number(common, alpha);
   if (a.dtype() != common || b.dtype() != common) return add(a.to(common), b.to(common), alpha);
   Tensor out = broadcast_result("add", a, b, a.impl()->dtype);
@@ -137,7 +137,7 @@ Tensor sub(const Tensor& a, const Tensor& b, double alpha) { return add(a, b, -a
 Tensor mul(const Tensor& a, const Tensor& b) {
   check_same_device("mul", a, b);
   if (!same_dtype(a, b)) {
-    const DType common = promote(a.dtype(), b.dtype());
+    const DType common = result_type(a, b);
     return mul(a.to(common), b.to(common));
   }
   Tensor out = apply("mul", Multiply(), a, b);
@@ -151,7 +151,7 @@ Tensor mul(const Tensor& a, const Tensor& b) {
 
 Tensor div(const Tensor& a, const Tensor& b) {
   check_same_device("div", a, b);
-  const DType common = promote(a.dtype(), b.dtype());
+  const DType common = result_type(a, b);
   if (!same_dtype(a, b) || !is_floating(common)) {
     const DType real = is_floating(common) ? common : kFloat32;
     return div(a.to(real), b.to(real));

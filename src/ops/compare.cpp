@@ -47,7 +47,7 @@ template <class F>
 Tensor compare(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   check_same_device(op, a, b);
   const Tensor out = broadcast_result(op, a, b, kBool);
-  const DType common = promote(a.dtype(), b.dtype());
+  const DType common = result_type(a, b);
   const Tensor p = a.to(common), q = b.to(common);
   map(op, 1,
       visit_all(
@@ -86,7 +86,7 @@ struct BitXor {
 template <class F>
 Tensor combine_bits(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   check_same_device(op, a, b);
-  const DType dtype = promote(a.dtype(), b.dtype());
+  const DType dtype = result_type(a, b);
   if (a.dtype() != dtype || b.dtype() != dtype) return combine_bits(op, f, a.to(dtype), b.to(dtype));
   const Tensor out = broadcast_result(op, a, b, dtype);
   visit_numeric(op, dtype, [&]<class T>() {
@@ -143,7 +143,7 @@ Tensor number_beside(const Tensor& like, double number) {
   DType dtype = impl.dtype;
   if (!is_floating(dtype) && (dtype == kBool || !holds(dtype, number)))
     dtype = holds(kInt64, number) ? kInt64 : kFloat32;
-  return full({}, number, {.dtype = dtype, .device = like.device()});
+  return full(like.dim() ? Shape{1} : Shape{}, number, {.dtype = dtype, .device = like.device()});
 }
 
 Tensor eq(const Tensor& a, const Tensor& b) { return compare("eq", Equal(), a, b); }

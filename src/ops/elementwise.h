@@ -25,6 +25,7 @@
 #include "autograd/record.h"
 #include "ops/floating.h"
 #include "ops/images.h"
+#include "ops/result_type.h"
 #include "ops/wide.h"
 #include "tensor/kernels/map.h"
 
@@ -39,7 +40,8 @@ inline Tensor broadcast_result(const char* op, const Tensor& a, const Tensor& b,
   return make_like_either(a, b, x == y ? x : broadcast(op, x, y), dtype);
 }
 
-/// A 0-dim tensor beside `like`, of its dtype unless that cannot hold the number.
+/// A number as a tensor to compute with `like`: of its dtype unless that cannot hold it. It has a dimension beside one
+/// that has some, so that its dtype counts.
 Tensor number_beside(const Tensor& like, double number);
 
 namespace elementwise {
@@ -121,7 +123,7 @@ template <class F>
 Tensor binary(const char* op, const char* node, const Tensor& a, const Tensor& b, const F& f) {
   using namespace elementwise;
   check_same_device(op, a, b);
-  const DType dtype = promote(a.dtype(), b.dtype());
+  const DType dtype = result_type(a, b);
   if (a.dtype() != b.dtype()) return binary(op, node, a.to(dtype), b.to(dtype), f);
   check_floating(op, a);
   Tensor out = broadcast_result(op, a, b, dtype);

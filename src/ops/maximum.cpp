@@ -30,7 +30,7 @@ template <class F>
 Tensor choose(const char* op, const char* node, const F& f, Tensor (*loses)(const Tensor&, const Tensor&),
               const Tensor& a, const Tensor& b) {
   check_same_device(op, a, b);
-  const DType dtype = promote(a.dtype(), b.dtype());
+  const DType dtype = result_type(a, b);
   if (a.dtype() != b.dtype()) return choose(op, node, f, loses, a.to(dtype), b.to(dtype));
   Tensor out = broadcast_result(op, a, b, dtype);
   map_numeric(op, 1, f, out, a, b);

@@ -30,11 +30,26 @@ struct Remainder {
   }
 };
 
+// floor(a / b), as the remainder has it: a / b itself may be rounded up to the next whole number.
+struct Quotient {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    if (b == 0) return a / b;
+    const T left = fmod(a, b), quotient = (a - left) / b;
+    return std::floor(left != 0 && (left < 0) != (b < 0) ? quotient - T(0.5) : quotient + T(0.5));
+  }
+};
+Tensor quotient(const Tensor& a, const Tensor& b) {
+  Tensor out = broadcast_result("remainder", a, b, a.dtype());
+  map_floating("remainder", 3, Quotient(), out, a, b);
+  return out;
+}
+
 }  // namespace
 
 Tensor remainder(const Tensor& a, const Tensor& b) {
   check_same_device("remainder", a, b);
-  const DType dtype = promote(a.dtype(), b.dtype());
+  const DType dtype = result_type(a, b);
   if (a.dtype() != dtype || b.dtype() != dtype) return remainder(a.to(dtype), b.to(dtype));
   Tensor out = broadcast_result("remainder", a, b, dtype);
   map_numeric("remainder", 2, Remainder(), out, a, b);
@@ -43,7 +58,7 @@ Tensor remainder(const Tensor& a, const Tensor& b) {
            [x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
              const Tensor p = x.get(), q = y.get();
              return Gradients{nx ? sum_to(g, p.sizes()) : Tensor(),
-                              ny ? sum_to(-(g * floor(p.detach() / q.detach())), q.sizes()) : Tensor()};
+                              ny ? sum_to(-(g * quotient(p, q)), q.sizes()) : Tensor()};
            });
   return out;
 }

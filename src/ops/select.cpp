@@ -47,7 +47,7 @@ Tensor choose(const char* op, const char* node, const Tensor& condition, const T
 Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b) {
   check_same_device("where", condition, a, b);
   check_condition("where", condition);
-  const DType common = promote(a.dtype(), b.dtype());
+  const DType common = result_type(a, b);
   return choose("where", "Where", condition, a.to(common), b.to(common));
 }
 

@@ -68,6 +68,43 @@ TEST(Elementwise, PromotesToTheWiderDtype) {
   EXPECT_EQ((ones({1}, {.dtype = kFloat16}) * ones({1}, {.dtype = kBFloat16})).dtype(), kFloat32);
 }
 
+// The dtypes of PyTorch 2.15.
+TEST(Elementwise, OfA0DimTensorOnlyAHigherKindCounts) {
+  const auto dims = [](DType dtype) { return ones({2}, {.dtype = dtype}); };
+  const auto number = [](DType dtype) { return ones({}, {.dtype = dtype}); };
+  EXPECT_EQ((dims(kFloat16) * number(kFloat32)).dtype(), kFloat16);
+  EXPECT_EQ((number(kFloat64) + dims(kFloat32)).dtype(), kFloat32);
+  EXPECT_EQ((dims(kBFloat16) / number(kFloat16)).dtype(), kBFloat16);
+  EXPECT_EQ((dims(kInt32) * number(kInt64)).dtype(), kInt32);
+  EXPECT_EQ((dims(kUInt8) - number(kInt64)).dtype(), kUInt8);
+  EXPECT_EQ((dims(kInt32) * number(kFloat64)).dtype(), kFloat64);
+  EXPECT_EQ((dims(kBool) + number(kInt32)).dtype(), kInt32);
+  EXPECT_EQ((dims(kFloat32) + number(kInt64)).dtype(), kFloat32);
+  EXPECT_EQ((number(kFloat16) * number(kFloat32)).dtype(), kFloat32);
+  EXPECT_EQ((ones({1}, {.dtype = kFloat32}) * dims(kFloat16)).dtype(), kFloat32);
+  EXPECT_EQ(maximum(dims(kFloat16), number(kFloat64)).dtype(), kFloat16);
+  EXPECT_EQ(remainder(number(kFloat64), dims(kFloat32)).dtype(), kFloat32);
+  EXPECT_EQ(atan2(dims(kFloat16), number(kFloat32)).dtype(), kFloat16);
+  EXPECT_EQ(where(tensor({true, false}), dims(kFloat16), number(kFloat32)).dtype(), kFloat16);
+  EXPECT_EQ((dims(kUInt8) & number(kInt64)).dtype(), kUInt8);
+  EXPECT_EQ(values(full({1}, 0.1, {.dtype = kFloat16}) == full({}, 0.1)), std::vector<double>{1});
+}
+
+TEST(Elementwise, NumbersThatADtypeCannotHoldStillWidenIntegers) {
+  const Tensor bytes = tensor({1, 200}).to(kUInt8);
+  EXPECT_EQ(values(eq(bytes, 456)), (std::vector<double>{0, 0}));
+  EXPECT_EQ(values(where(tensor({true, false}), bytes, 456)), (std::vector<double>{1, 456}));
+  EXPECT_EQ(values(clamp(bytes, 0, 456)), (std::vector<double>{1, 200}));
+  EXPECT_EQ(values(remainder(bytes, 456)), (std::vector<double>{1, 200}));
+}
+
+TEST(Elementwise, A0DimTensorGetsAGradientOfItsOwnDtype) {
+  const Tensor scale = tensor(3.).requires_grad_();
+  sum(ones({2}, {.dtype = kFloat16}) * scale).backward();
+  EXPECT_EQ(scale.grad().dtype(), kFloat32);
+  EXPECT_EQ(scale.grad().item<double>(), 2);
+}
+
 TEST(Elementwise, NumbersTakeTheTensorsDtypeUnlessTheyAreFractional) {
   EXPECT_EQ((tensor({1, 2}) * 2).dtype(), kInt64);
   EXPECT_EQ((tensor({1, 2}) * 1.5).dtype(), kFloat32);

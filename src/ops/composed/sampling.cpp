@@ -11,6 +11,7 @@
 #include <lockstep/tensor/random.h>
 
 #include "ops/floating.h"
+#include "ops/result_type.h"
 
 namespace lockstep {
 
@@ -24,7 +25,7 @@ Tensor normal(const Tensor& mean, const Tensor& standard_deviation) {
   check_same_device("normal", mean, standard_deviation);
   check_floating("normal", mean), check_floating("normal", standard_deviation);
   const NoGrad guard;
-  const Tensor scale = standard_deviation.to(promote(mean.dtype(), standard_deviation.dtype()));
+  const Tensor scale = standard_deviation.to(result_type(mean, standard_deviation));
   const Shape sizes = broadcast("normal", mean.sizes(), scale.sizes());
   return mean + scale * randn(sizes, {.dtype = scale.dtype(), .device = mean.device()});
 }
