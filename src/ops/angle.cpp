@@ -10,6 +10,13 @@ namespace {
 using std::atan2;
 using std::hypot;
 
+// a / (a^2 + b^2), whose squares might overflow or vanish; 0 at 0, 0.
+template <class T>
+LOCKSTEP_HD T over_square_length(const T& a, const T& b) {
+  const T length = hypot(a, b), divisor = where(eq(length, 0), 1, length);
+  return a / divisor / divisor;
+}
+
 struct Atan2 {
   template <class T>
   LOCKSTEP_HD T operator()(T y, T x) const {
@@ -17,11 +24,11 @@ struct Atan2 {
   }
   template <class T>
   LOCKSTEP_HD T first(const T& g, const T& y, const T& x) const {
-    return g * x / (x * x + y * y);
+    return g * over_square_length(x, y);
   }
   template <class T>
   LOCKSTEP_HD T second(const T& g, const T& y, const T& x) const {
-    return -g * y / (x * x + y * y);
+    return -g * over_square_length(y, x);
   }
 };
 struct Hypot {

@@ -4,14 +4,16 @@
 
 #include "ops/autocast.h"
 #include "ops/loss.h"
+#include "ops/reduced_dims.h"
+#include "tensor/kernels/fail.h"
 
 namespace lockstep {
 namespace {
 
-using std::abs;
 using elementary::exp;
 using elementary::log;
 using elementary::log1p;
+using std::abs;
 
 struct BinaryCrossEntropy {
   template <class T>
@@ -50,6 +52,53 @@ struct WithLogits {
   }
 };
 
+// Any element that is no probability, or else one that is.
+template <class C>
+struct WorstProbability {
+  using Accumulator = C;
+  LOCKSTEP_HD C identity() const { return 0; }
+  LOCKSTEP_HD C load(C x) const { return x; }
+  LOCKSTEP_HD C combine(C a, C b) const { return ((a >= 0) & (a <= 1)) ? b : a; }
+  LOCKSTEP_HD C finish(C a, std::int64_t) const { return a; }
+};
+
+struct NoProbability {
+  const char* which;
+  double got;
+  void operator()() const {
+    throw InvalidArgument(text("[binary_cross_entropy] expected ", which, " from 0 to 1, got ", got,
+                               "; binary_cross_entropy_with_logits takes numbers of any size"));
+  }
+};
+
+template <class C>
+struct CheckProbability {
+  const char* which;
+  const C* worst;
+
+  void operator()(const KernelContext&) const { item(0); }
+  std::int64_t items() const { return 1; }
+  LOCKSTEP_HD void item(std::int64_t) const {
+    if (!(*worst >= 0 && *worst <= 1)) fail(NoProbability{which, double(*worst)});
+  }
+};
+
+// At once on the CPU, else as an error of the device's stream.
+void check_probabilities(const char* which, const Tensor& x) {
+  if (x.numel() == 0) return;
+  DeviceState& device = *x.impl()->storage->device;
+  visit_floating("binary_cross_entropy", x.dtype(), [&]<class T>() {
+    using C = ComputeType<T>;
+    const Tensor worst = make_tensor(device, {}, kDTypeOf<C>);
+    reduce<C, T>("binary_cross_entropy", WorstProbability<C>(), worst, x, all_of(x.dim()));
+    const StreamHandle stream = current_stream_handle(device);
+    const Access access = {region_of(*worst.impl()), AccessKind::read};
+    use_on(stream, worst);
+    const CheckProbability<C> kernel{which, reinterpret_cast<const C*>(worst.impl()->data())};
+    device.backend.launch(stream, {"check_probabilities", 0, {&access, 1}}, in_all_forms(kernel));
+  });
+}
+
 void check_weight(const char* op, const char* which, const Tensor& input, const Tensor& weight) {
   if (!weight.defined()) return;
   check_same_device(op, input, weight);
@@ -70,6 +119,11 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bin
   check_weight(kOp, "weight", input, options.weight);
   if (options.pos_weight.defined())
     throw InvalidArgument("[binary_cross_entropy] expected no pos_weight, which is for logits, got one");
+  check_target(kOp, input, target);
+  check_floating(kOp, input);
+  check_floating(kOp, target);
+  check_probabilities("inputs", input);
+  check_probabilities("targets", target);
   return weighted(pointwise_loss(kOp, "BinaryCrossEntropy", input, target, BinaryCrossEntropy()), options);
 }
 

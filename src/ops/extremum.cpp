@@ -1,14 +1,11 @@
 // The greatest and the least element, and where it is.
 #include <limits>
 
-#include <lockstep/ops/arithmetic.h>
-#include <lockstep/ops/compare.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/reduce.h>
 
 #include "autograd/record.h"
-#include "ops/reduced_dims.h"
-#include "ops/wide.h"
+#include "ops/shared_gradient.h"
 #include "tensor/kernels/rows.h"
 
 namespace lockstep {
@@ -84,11 +81,7 @@ Tensor extremum(const char* op, const char* node, const Tensor& x, const DimMask
   visit_numeric(op, from.dtype, [&]<class T>() { reduce<T, T>(op, Extremum<ComputeType<T>, Order>(), out, x, mask); });
   if (records(x))
     record(node, out, {&x}, [x = Saved(x), y = Saved(out, autograd::kOutput), mask](const Tensor& g) {
-      const Tensor v = x.get();
-      const Shape kept = reduced_sizes(v.sizes(), mask, true);
-      const Tensor there = eq(v, y.get().detach().reshape(kept));
-      const Tensor ties = sum(there, dims_of(mask, v.dim()), true).to(wide_dtype(v.dtype()));
-      return Gradients{there.to(v.dtype()) * (g.reshape(kept) / ties).to(v.dtype())};
+      return Gradients{shared_evenly(g, x.get(), y.get(), mask)};
     });
   return out;
 }

@@ -60,9 +60,10 @@ struct GeluTanh {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    const T t = bend(x);
-    const T slope = Number<T>(kSqrtTwoOverPi) * (1 + Number<T>(3 * kCubic) * x * x);
-    return g * (1 + t + x * (1 - t * t) * slope) / 2;
+    // Beyond 11 the slope is 0 or 1, and x^2 may be too large.
+    const T z = where(x > 11, 11, where(x < -11, -11, x)), t = bend(z);
+    const T slope = Number<T>(kSqrtTwoOverPi) * (1 + Number<T>(3 * kCubic) * z * z);
+    return g * (1 + t + z * (1 - t * t) * slope) / 2;
   }
   template <class T>
   LOCKSTEP_HD static T bend(const T& x) {

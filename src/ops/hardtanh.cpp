@@ -24,7 +24,7 @@ struct Hardsigmoid {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return where(x <= -3, 0, where(x >= 3, 0, g / 6));
+    return where(x > -3, where(x < 3, g / 6, 0), 0);
   }
 };
 

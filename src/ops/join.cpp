@@ -153,8 +153,8 @@ std::vector<Tensor> chunk(const Tensor& tensor, std::int64_t chunks, std::int64_
   const std::int64_t size = size_along("chunk", tensor, dim);
   const std::int64_t length = std::max<std::int64_t>(1, size / chunks + (size % chunks != 0));
   std::vector<std::int64_t> lengths;
-  for (std::int64_t from = 0; from < size || lengths.empty(); from += length)
-    lengths.push_back(std::min(length, size - from));
+  for (std::int64_t from = 0; from < size; from += length) lengths.push_back(std::min(length, size - from));
+  if (size == 0) lengths.assign(std::size_t(chunks), 0);
   return divided("Chunk", tensor, dim, lengths);
 }
 

@@ -10,6 +10,7 @@
 #include "ops/autocast.h"
 #include "ops/reduced_dims.h"
 #include "ops/squares.h"
+#include "ops/wide.h"
 
 namespace lockstep {
 namespace {
@@ -26,8 +27,11 @@ Tensor euclidean(const Tensor& x, const DimMask& mask, bool keep_dims) {
   Tensor out = sum_squares("norm", x, mask, keep_dims, 1, Finish::root);
   if (records(x))
     record("Norm", out, {&x},
-           [x = Saved(x), y = Saved(out, autograd::kOutput), kept = reduced_sizes(x.sizes(), mask, true)](
-               const Tensor& g) { return Gradients{x.get() * (g / divisor(y.get())).reshape(kept)}; });
+           [x = Saved(x), y = Saved(out, autograd::kOutput),
+            kept = reduced_sizes(x.sizes(), mask, true)](const Tensor& g) {
+             const Tensor share = widened(g) / divisor(widened(y.get()));  // beyond 16 bits beside a small norm
+             return Gradients{(widened(x.get()) * share.reshape(kept)).to(g.dtype())};
+           });
   return out;
 }
 

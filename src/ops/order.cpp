@@ -10,7 +10,9 @@
 #include <lockstep/ops/index.h>
 #include <lockstep/tensor/creation.h>
 
+#include "autograd/record.h"
 #include "core/text.h"
+#include "ops/shared_gradient.h"
 #include "ops/sorted_places.h"
 #include "tensor/kernels/map.h"
 
@@ -74,7 +76,17 @@ ValuesAndIndices median(const Tensor& x, std::int64_t dim, bool keep_dims) {
   if (keep_dims) return {value, place};
   return {value.squeeze(d), place.squeeze(d)};
 }
-Tensor median(const Tensor& x) { return median(x.dim() ? x.flatten() : x, 0).values; }
+Tensor median(const Tensor& x) {
+  Tensor out = median(impl_of("median", x).sizes.empty() ? x.detach() : x.detach().flatten(), 0).values;
+  if (x.dim() == 0) out = out.clone();
+  if (autograd::records(x))
+    autograd::record("Median", out, {&x},
+                     [x = autograd::Saved(x), y = autograd::Saved(out, autograd::kOutput)](const Tensor& g) {
+                       const Tensor from = x.get();
+                       return autograd::Gradients{shared_evenly(g, from, y.get(), all_of(from.dim()))};
+                     });
+  return out;
+}
 
 ValuesAndIndices topk(const Tensor& x, std::int64_t count, std::int64_t dim, bool greatest) {
   const int d = wrap_dim("topk", dim, impl_of("topk", x).sizes.rank());

@@ -73,10 +73,26 @@ struct Pow {
   LOCKSTEP_HD T first(const T& g, const T& base, const T& exponent) const {
     return where(eq(exponent, 0), 0, g * exponent * pow(base, exponent - 1));
   }
-  // 0^p is flat in p > 0, where its formula has 0 log 0.
+  // 0^p is flat in p >= 0, where its formula has 0 log 0.
   template <class T>
   LOCKSTEP_HD T second(const T& g, const T& base, const T& exponent) const {
-    return where(eq(base, 0), 0, g * pow(base, exponent) * log(where(eq(base, 0), 1, base)));
+    const T above = where(eq(base, 0), where(exponent >= 0, 1, base), base);
+    const T slope = g * pow(base, exponent) * log(above);
+    return where(eq(base, 0), where(exponent >= 0, 0, slope), slope);
+  }
+};
+// base^exponent of a number, which a 16-bit exponent's dtype need not hold.
+struct NumberPow {
+  double base;
+  template <class T>
+  LOCKSTEP_HD T operator()(T exponent) const {
+    return pow(T(base), exponent);
+  }
+  template <class T>
+  LOCKSTEP_HD T gradient(const T& g, const T& exponent) const {
+    const Number<T> number = Number<T>(base);
+    const T slope = g * pow(number, exponent) * log(number);
+    return base == 0 ? where(exponent >= 0, 0, slope) : slope;
   }
 };
 
@@ -107,8 +123,12 @@ Tensor rsqrt(const Tensor& x) {
 
 Tensor pow(const Tensor& base, double exponent) {
   if (const auto cast = autocast::wide()) return pow(cast(base), exponent);
-  if (is_floating(impl_of("pow", base).dtype))
-    return exponent == 2 ? square(base) : unary("pow", "Pow", base, PowNumber{exponent});
+  if (is_floating(impl_of("pow", base).dtype)) {
+    if (exponent == 2) return square(base);
+    if (exponent == 0.5) return sqrt(base);  // as PyTorch, at -0 and -infinity too
+    return unary("pow", "Pow", base, PowNumber{exponent});
+  }
+  if (base.dtype() == kBool) return pow(base.to(kInt64), exponent);
   if (exponent >= 0 && holds(kInt64, exponent)) return whole_power(base, std::int64_t(exponent));
   return pow(base.to(kFloat32), exponent);
 }
@@ -117,6 +137,9 @@ Tensor pow(const Tensor& base, const Tensor& exponent) {
   if (const auto cast = autocast::wide()) return pow(cast(base), cast(exponent));
   return binary("pow", "Pow", base, exponent, Pow());
 }
-Tensor pow(double base, const Tensor& exponent) { return pow(number_beside(exponent, base), exponent); }
+Tensor pow(double base, const Tensor& exponent) {
+  if (const auto cast = autocast::wide()) return pow(base, cast(exponent));
+  return unary("pow", "Pow", exponent, NumberPow{base});
+}
 
 }  // namespace lockstep

@@ -37,7 +37,7 @@ struct Hardswish {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return where(x < -3, 0, where(x > 3, g, g * (2 * x + 3) / 6));
+    return where(x <= -3, 0, where(x < 3, g * (2 * x + 3) / 6, g));
   }
 };
 

@@ -25,14 +25,21 @@ LOCKSTEP_HD C exponentials(const Team& team, const AnyRow& x, C shift) {
   return sum_over(team, x.length, [&](auto i) { return C(elementary::exp(C(x[i]) - shift)); });
 }
 
+// What is taken off before exp. All -inf, or one inf: the sum of logsumexp says it by itself.
+template <class C>
+LOCKSTEP_HD C finite_shift(C best) {
+  return std::isinf(best) ? C(0) : best;
+}
+
 template <class T>
 struct Softmax {
   using C = ComputeType<T>;
   using Wide = Softmax<C>;
+  bool is_gradient_of_logsumexp = false;  // which has slope 0 beside an infinite element
   template <class Team, class To, class From>
   LOCKSTEP_HD void operator()(const Team& team, To y, From from) const {
     const auto& x = team.kept(from);
-    const C shift = greatest(team, x, x.length);
+    const C best = greatest(team, x, x.length), shift = is_gradient_of_logsumexp ? finite_shift(best) : best;
     // One thread keeps the terms in y. Several would rather compute than store them twice; 16 bits could not hold them.
     if constexpr (Team::kSerial && std::is_same_v<C, T>) {
       const C sum = sum_over(team, x.length, [&](std::int64_t i) { return y[i] = elementary::exp(x[i] - shift); });
@@ -65,7 +72,7 @@ struct LogSumExp {
   template <class Team>
   LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> x) const {
     const C best = greatest(team, x, x.length);
-    const C shift = std::isinf(best) ? C(0) : best;  // all -inf, or one inf: the sum says it by itself
+    const C shift = finite_shift(best);
     const C sum = exponentials(team, x, shift);
     if (team.first()) out[0] = T(shift + elementary::log(sum));
   }
@@ -115,6 +122,17 @@ Tensor log_softmax_gradient(const Tensor& g, const Tensor& y, int dim) {
   return out;
 }
 
+Tensor softmax_along(const Tensor& x, int dim, bool is_gradient_of_logsumexp = false) {
+  Tensor out = like(x);
+  visit_floating("softmax", x.dtype(),
+                 [&]<class T>() { map_rows<T, T>("softmax", 5, Softmax<T>{is_gradient_of_logsumexp}, dim, out, x); });
+  if (records(x))
+    record("Softmax", out, {&x}, [y = Saved(out, autograd::kOutput), dim](const Tensor& g) {
+      return Gradients{softmax_gradient(g, y.get(), dim)};
+    });
+  return out;
+}
+
 Tensor log_sum_along(const Tensor& x, int dim) {  // keeps the dimension
   Shape sizes = x.sizes();
   if (!sizes.empty()) sizes[dim] = 1;
@@ -123,7 +141,7 @@ Tensor log_sum_along(const Tensor& x, int dim) {  // keeps the dimension
                  [&]<class T>() { map_rows<T, T>("logsumexp", 4, LogSumExp<T>(), dim, out, x); });
   if (records(x))
     record("Logsumexp", out, {&x},
-           [x = Saved(x), dim](const Tensor& g) { return Gradients{g * softmax(x.get(), dim)}; });
+           [x = Saved(x), dim](const Tensor& g) { return Gradients{g * softmax_along(x.get(), dim, true)}; });
   return out;
 }
 
@@ -131,14 +149,7 @@ Tensor log_sum_along(const Tensor& x, int dim) {  // keeps the dimension
 
 Tensor softmax(const Tensor& x, std::int64_t dim) {
   if (const auto cast = autocast::wide()) return softmax(cast(x), dim);
-  const int d = wrap_dim("softmax", dim, impl_of("softmax", x).sizes.rank());
-  Tensor out = like(x);
-  visit_floating("softmax", x.dtype(), [&]<class T>() { map_rows<T, T>("softmax", 5, Softmax<T>(), d, out, x); });
-  if (records(x))
-    record("Softmax", out, {&x}, [y = Saved(out, autograd::kOutput), d](const Tensor& g) {
-      return Gradients{softmax_gradient(g, y.get(), d)};
-    });
-  return out;
+  return softmax_along(x, wrap_dim("softmax", dim, impl_of("softmax", x).sizes.rank()));
 }
 
 Tensor log_softmax(const Tensor& x, std::int64_t dim) {

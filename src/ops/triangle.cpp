@@ -44,11 +44,11 @@ Tensor triangle(const char* op, const Tensor& x, std::int64_t diagonal, bool low
   const Shape& sizes = impl_of(op, x).sizes;
   if (sizes.rank() < 2) throw ShapeError(text("[", op, "] expected at least 2 dimensions, got ", sizes));
   Tensor out = make_tensor(*x.impl()->storage->device, sizes, x.dtype());
-  if (out.numel() == 0) return out;
   const std::int64_t rows = sizes[sizes.rank() - 2], columns = sizes.back();
   const std::int64_t moved = std::clamp(diagonal, -rows, columns);
   const Tensor dense = x.detach().contiguous();
   visit_bits(x.dtype(), [&]<class T>() {
+    if (out.numel() == 0) return;
     const Triangle<T> kernel{reinterpret_cast<const T*>(dense.impl()->data()),
                              reinterpret_cast<T*>(out.impl()->data()),
                              rows,

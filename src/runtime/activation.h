@@ -21,7 +21,7 @@ LOCKSTEP_HD T relu_of(T x) {
 template <class T>
 LOCKSTEP_HD T gelu_tanh_of(T x) {
   constexpr double kSqrtTwoOverPi = 0.79788456080286535588, kCubic = 0.044715;
-  return x * (1 + elementary::tanh(T(kSqrtTwoOverPi) * (x + T(kCubic) * x * x * x))) / 2;
+  return x * ((1 + elementary::tanh(T(kSqrtTwoOverPi) * (x + T(kCubic) * x * x * x))) / 2);
 }
 
 template <class T>

@@ -71,7 +71,7 @@ TEST(Chunk, RoundsSizesUp) {
         for (const double value : values(parts[i])) joined.push_back(value);
       }
       EXPECT_EQ(joined, values(x));
-      EXPECT_EQ(std::int64_t(parts.size()), size ? (size + length - 1) / length : 1);
+      EXPECT_EQ(std::int64_t(parts.size()), size ? (size + length - 1) / length : chunks);
     }
 }
 

@@ -36,7 +36,8 @@ LOCKSTEP_API Tensor pow(double base, const Tensor& exponent);
 LOCKSTEP_API Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 LOCKSTEP_API Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 
-/// The angle of the point (x, y), in radians from -pi to pi. Floating, after promotion, else DTypeError.
+/// The angle of the point (x, y), in radians from -pi to pi. Floating, after promotion, else DTypeError. The gradient
+/// at 0, 0 is 0.
 LOCKSTEP_API Tensor atan2(const Tensor& y, const Tensor& x);
 /// sqrt(a^2 + b^2), without overflow. Floating, after promotion, else DTypeError. The gradient at 0, 0 is 0.
 LOCKSTEP_API Tensor hypot(const Tensor& a, const Tensor& b);

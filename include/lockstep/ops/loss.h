@@ -45,7 +45,8 @@ struct BinaryCrossEntropyOptions {
   Tensor weight = {};      ///< Of the elements: broadcasts to the input.
   Tensor pos_weight = {};  ///< Of the target 1 against 0, with logits only: broadcasts to the input.
 };
-/// -(target log(input) + (1 - target) log(1 - input)); logarithms end at -100. Both in [0, 1], which is not checked.
+/// -(target log(input) + (1 - target) log(1 - input)); logarithms end at -100. Both in [0, 1], else InvalidArgument: at
+/// once on the CPU, later on a GPU, as cross_entropy() says.
 LOCKSTEP_API Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                                          const BinaryCrossEntropyOptions& options = {});
 /// The same of sigmoid(input), exact for inputs of any size.

@@ -32,7 +32,7 @@ LOCKSTEP_API Tensor all(const Tensor& x, const Shape& dims, bool keep_dims = fal
 /// The sum over what broadcasting to x's shape repeated: the result has the shape `sizes`.
 LOCKSTEP_API Tensor sum_to(const Tensor& x, const Shape& sizes);
 
-/// The greatest and the least. NaN wins over every number. Equal ones share the gradient evenly.
+/// The greatest and the least. NaN wins over every number. Equal ones share the gradient evenly, and so do NaNs.
 /// Throw ShapeError where there is nothing to reduce, DTypeError for bool.
 LOCKSTEP_API Tensor amax(const Tensor& x, const Shape& dims, bool keep_dims = false);
 LOCKSTEP_API Tensor amin(const Tensor& x, const Shape& dims, bool keep_dims = false);

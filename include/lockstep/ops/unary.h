@@ -39,8 +39,9 @@ struct ClampOptions {
   std::optional<double> min = {};  ///< No bound where left out.
   std::optional<double> max = {};  ///< No bound where left out.
 };
-/// Numeric. Elements below min become min, those above max become max; NaN stays. The gradient is that of x where
-/// min <= x <= max. Throws InvalidArgument unless there is a bound and min <= max.
+/// Numeric. Elements below min become min, those above max become max; NaN stays, and a bound that is NaN makes every
+/// element NaN. The gradient is that of x where min < x < max, else 0. Throws InvalidArgument where there is no bound,
+/// or min > max.
 LOCKSTEP_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 /// clamp(x, 0, 1); clamp(x, 0): without an upper bound; clamp(x, std::nullopt, 1).
 inline Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {}) {

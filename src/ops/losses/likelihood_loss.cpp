@@ -38,7 +38,7 @@ Tensor poisson_nll_loss(const Tensor& input, const Tensor& target, const Poisson
   const Tensor x = widened(input), t = widened(target);
   Tensor losses = options.log_input ? exp(x) - t * x : x - t * log(x + options.eps);
   if (options.full) losses = losses + stirling(t);
-  return reduced(losses, options.reduction).to(input.dtype());
+  return reduced(losses, options.reduction).to(result_type(input, target));
 }
 
 Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& variance,
@@ -53,7 +53,7 @@ Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor
   const Tensor v = given + (clamp(fixed, {.min = options.eps}) - fixed);
   Tensor losses = (log(v) + square(x - t) / v) / 2;
   if (options.full) losses = losses + std::log(2 * std::numbers::pi) / 2;
-  return reduced(losses, options.reduction).to(input.dtype());
+  return reduced(losses, options.reduction).to(promote(result_type(input, target), variance.dtype()));
 }
 
 }  // namespace lockstep

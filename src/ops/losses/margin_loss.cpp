@@ -23,8 +23,8 @@ void check_same(const char* op, const Tensor& x, const Tensor& other) {
   check_target(op, x, other);
 }
 
-Tensor reduced_as(const Tensor& x, const Tensor& losses, Reduction reduction) {
-  return reduced(losses, reduction).to(x.dtype());
+Tensor reduced_to(DType dtype, const Tensor& losses, Reduction reduction) {
+  return reduced(losses, reduction).to(dtype);
 }
 
 // A row, as one of a batch of one.
@@ -41,7 +41,8 @@ Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& targe
   if (const auto cast = autocast::wide()) return margin_ranking_loss(cast(a), cast(b), cast(target), options);
   check_same("margin_ranking_loss", a, b);
   check_target("margin_ranking_loss", a, target);
-  return reduced_as(a, above_zero(widened(target) * (widened(b) - widened(a)) + options.margin), options.reduction);
+  return reduced_to(promote(result_type(a, b), target.dtype()),
+                    above_zero(widened(target) * (widened(b) - widened(a)) + options.margin), options.reduction);
 }
 
 Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& target, const MarginLossOptions& options) {
@@ -61,7 +62,7 @@ Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, const Tensor& tar
   const Tensor sizes = (sum(square(x), {-1}) + kEps) * (sum(square(y), {-1}) + kEps);
   const Tensor cosine = sum(x * y, {-1}) * rsqrt(sizes);
   const Tensor apart = where(eq(target, -1), above_zero(cosine - options.margin), 0);
-  return reduced_as(a, where(eq(target, 1), 1 - cosine, apart), options.reduction);
+  return reduced_to(result_type(a, b), where(eq(target, 1), 1 - cosine, apart), options.reduction);
 }
 
 Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEmbeddingLossOptions& options) {
@@ -69,7 +70,7 @@ Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target, const HingeEm
   check_same("hinge_embedding_loss", x, target);
   const Tensor wide = widened(x);
   const Tensor apart = where(ne(target, 1), above_zero(options.margin - wide), 0);
-  return reduced_as(x, where(ne(target, -1), wide, 0) + apart, options.reduction);
+  return reduced_to(x.dtype(), where(ne(target, -1), wide, 0) + apart, options.reduction);
 }
 
 Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const Tensor& negative,
@@ -82,7 +83,8 @@ Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& positive, const T
   const Tensor a = widened(anchor), p = widened(positive), n = widened(negative);
   Tensor away = pairwise_distance(a, n, distance);
   if (options.swap) away = minimum(away, pairwise_distance(p, n, distance));
-  return reduced_as(anchor, above_zero(pairwise_distance(a, p, distance) - away + options.margin), options.reduction);
+  return reduced_to(promote(result_type(anchor, positive), negative.dtype()),
+                    above_zero(pairwise_distance(a, p, distance) - away + options.margin), options.reduction);
 }
 
 Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMarginLossOptions& options) {
@@ -106,7 +108,7 @@ Tensor multi_margin_loss(const Tensor& x, const Tensor& target, const MultiMargi
   if (options.weight.defined()) short_by = short_by * index_select(options.weight, 0, chosen.view({-1})).unsqueeze(1);
   const Tensor own = one_hot(chosen.view({-1}), classes).to(kBool);
   const Tensor losses = sum(where(own, 0, short_by), {1}) / double(classes);
-  return reduced_as(x, x.dim() == 1 ? losses.squeeze(0) : losses, options.reduction);
+  return reduced_to(x.dtype(), x.dim() == 1 ? losses.squeeze(0) : losses, options.reduction);
 }
 
 Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
@@ -126,14 +128,14 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const LossO
   const Tensor short_by = above_zero(1 - (own.unsqueeze(2) - scores.unsqueeze(1)));
   const Tensor terms = short_by * (weight.unsqueeze(2) * is_other.to(scores.dtype()).unsqueeze(1));
   const Tensor losses = sum(terms, {1, 2}) / double(classes);
-  return reduced_as(x, x.dim() == 1 ? losses.squeeze(0) : losses, options.reduction);
+  return reduced_to(x.dtype(), x.dim() == 1 ? losses.squeeze(0) : losses, options.reduction);
 }
 
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
   if (const auto cast = autocast::wide()) return soft_margin_loss(cast(x), cast(target), options);
   check_same("soft_margin_loss", x, target);
   constexpr double kInfinity = std::numeric_limits<double>::infinity();  // never x itself: exact
-  return reduced_as(x, softplus(-(widened(target) * widened(x)), {.threshold = kInfinity}), options.reduction);
+  return reduced_to(x.dtype(), softplus(-(widened(target) * widened(x)), {.threshold = kInfinity}), options.reduction);
 }
 
 Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
@@ -144,7 +146,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
   const Tensor losses = binary_cross_entropy_with_logits(
       widened(x), widened(target),
       {.reduction = Reduction::none, .weight = options.weight.defined() ? widened(options.weight) : Tensor()});
-  return reduced_as(x, mean(losses, {-1}), options.reduction);
+  return reduced_to(result_type(x, target), mean(losses, {-1}), options.reduction);
 }
 
 }  // namespace lockstep

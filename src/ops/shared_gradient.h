@@ -1,0 +1,23 @@
+// The gradient of an element that is picked by its value.
+#pragma once
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/compare.h>
+#include <lockstep/ops/reduce.h>
+
+#include "ops/reduced_dims.h"
+#include "ops/wide.h"
+
+namespace lockstep {
+
+/// g, of the picked elements, which equal ones of x share evenly, and so do NaNs. `picked` and g: x without the masked
+/// dimensions, or with them at size 1.
+inline Tensor shared_evenly(const Tensor& g, const Tensor& x, const Tensor& picked, const DimMask& mask) {
+  const Shape kept = reduced_sizes(x.sizes(), mask, true);
+  const Tensor value = picked.detach().reshape(kept);
+  const Tensor there = logical_or(eq(x, value), logical_and(isnan(x), isnan(value)));
+  const Tensor equals = sum(there, dims_of(mask, x.dim()), true).to(wide_dtype(x.dtype()));
+  return there.to(x.dtype()) * (g.reshape(kept) / equals).to(x.dtype());
+}
+
+}  // namespace lockstep
