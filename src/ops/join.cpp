@@ -179,6 +179,33 @@ std::vector<Tensor> split(const Tensor& tensor, std::int64_t size, std::int64_t 
   return split(tensor, sizes, dim);
 }
 
+std::vector<Tensor> tensor_split(const Tensor& tensor, std::int64_t sections, std::int64_t dim) {
+  if (sections < 1) throw InvalidArgument(text("[tensor_split] expected at least one section, got ", sections));
+  const std::int64_t size = size_along("tensor_split", tensor, dim);
+  std::vector<std::int64_t> lengths(std::size_t(sections), size / sections);
+  for (std::int64_t i = 0; i < size % sections; ++i) ++lengths[std::size_t(i)];
+  return divided("TensorSplit", tensor, dim, lengths);
+}
+
+std::vector<Tensor> tensor_split(const Tensor& tensor, const std::vector<std::int64_t>& indices, std::int64_t dim) {
+  const std::int64_t size = size_along("tensor_split", tensor, dim);
+  std::vector<std::int64_t> lengths;
+  std::int64_t from = 0;
+  bool in_order = true;  // so that the parts do not overlap
+  for (const std::int64_t index : indices) {
+    const std::int64_t to = std::clamp<std::int64_t>(index < 0 ? index + size : index, 0, size);
+    in_order = in_order && to >= from;
+    lengths.push_back(to - std::exchange(from, to));
+  }
+  lengths.push_back(size - from);
+  if (in_order) return divided("TensorSplit", tensor, dim, lengths);
+  std::vector<Tensor> parts;
+  std::int64_t start = 0;
+  for (const std::int64_t index : indices) parts.push_back(tensor.slice(dim, std::exchange(start, index), index));
+  parts.push_back(tensor.slice(dim, start));
+  return parts;
+}
+
 std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim) {
   const std::int64_t size = size_along("unbind", tensor, dim);
   return divided("Unbind", tensor, std::size_t(size),

@@ -80,6 +80,14 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   return mm(a.reshape({rows, a.sizes().back()}), b).view(sizes);
 }
 
+Tensor mv(const Tensor& a, const Tensor& vector) {
+  if (const auto cast = autocast::product()) return mv(cast(a), cast(vector));
+  check_factors("mv", a, vector);
+  if (a.dim() != 2 || vector.dim() != 1 || a.sizes()[1] != vector.sizes()[0])
+    throw_shapes("mv", "[m, k] and [k]", a, vector);
+  return matmul(a, vector);
+}
+
 Tensor dot(const Tensor& a, const Tensor& b) {
   if (const auto cast = autocast::product()) return dot(cast(a), cast(b));
   check_factors("dot", a, b);

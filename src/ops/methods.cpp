@@ -1,5 +1,4 @@
 // The operations as methods: each calls the free function, whose file has the operation.
-#include <lockstep/autograd/grad_mode.h>
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
@@ -9,17 +8,11 @@
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/order.h>
 #include <lockstep/ops/reduce.h>
-#include <lockstep/ops/sampling.h>
+#include <lockstep/ops/search.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>
 #include <lockstep/tensor/creation.h>
-#include <lockstep/tensor/random.h>
 #include <lockstep/tensor/tensor.h>
-
-#include "autograd/in_place.h"
-#include "autograd/record.h"
-#include "core/text.h"
-#include "tensor/tensor_impl.h"
 
 namespace lockstep {
 
@@ -35,6 +28,8 @@ Tensor TensorMethods::div(const Tensor& other) const { return lockstep::div(self
 Tensor TensorMethods::div(double number) const { return lockstep::div(self(), number); }
 Tensor TensorMethods::remainder(const Tensor& other) const { return lockstep::remainder(self(), other); }
 Tensor TensorMethods::remainder(double number) const { return lockstep::remainder(self(), number); }
+Tensor TensorMethods::fmod(const Tensor& other) const { return lockstep::fmod(self(), other); }
+Tensor TensorMethods::fmod(double number) const { return lockstep::fmod(self(), number); }
 Tensor TensorMethods::neg() const { return lockstep::neg(self()); }
 Tensor TensorMethods::pow(double exponent) const { return lockstep::pow(self(), exponent); }
 Tensor TensorMethods::pow(const Tensor& exponent) const { return lockstep::pow(self(), exponent); }
@@ -46,6 +41,12 @@ Tensor TensorMethods::lerp(const Tensor& end, const Tensor& weight) const {
 }
 Tensor TensorMethods::atan2(const Tensor& x) const { return lockstep::atan2(self(), x); }
 Tensor TensorMethods::hypot(const Tensor& other) const { return lockstep::hypot(self(), other); }
+Tensor TensorMethods::addcmul(const Tensor& a, const Tensor& b, double value) const {
+  return lockstep::addcmul(self(), a, b, value);
+}
+Tensor TensorMethods::addcdiv(const Tensor& a, const Tensor& b, double value) const {
+  return lockstep::addcdiv(self(), a, b, value);
+}
 Tensor TensorMethods::abs() const { return lockstep::abs(self()); }
 Tensor TensorMethods::square() const { return lockstep::square(self()); }
 Tensor TensorMethods::reciprocal() const { return lockstep::reciprocal(self()); }
@@ -72,11 +73,18 @@ Tensor TensorMethods::sign() const { return lockstep::sign(self()); }
 Tensor TensorMethods::clamp(std::optional<double> min, std::optional<double> max) const {
   return lockstep::clamp(self(), min, max);
 }
+Tensor TensorMethods::clip(std::optional<double> min, std::optional<double> max) const {
+  return lockstep::clamp(self(), min, max);
+}
 Tensor TensorMethods::clamp_min(double min) const { return lockstep::clamp(self(), min); }
 Tensor TensorMethods::clamp_max(double max) const { return lockstep::clamp(self(), std::nullopt, max); }
 Tensor TensorMethods::isnan() const { return lockstep::isnan(self()); }
 Tensor TensorMethods::isinf() const { return lockstep::isinf(self()); }
 Tensor TensorMethods::isfinite() const { return lockstep::isfinite(self()); }
+Tensor TensorMethods::nan_to_num(std::optional<double> nan, std::optional<double> posinf,
+                                 std::optional<double> neginf) const {
+  return lockstep::nan_to_num(self(), nan, posinf, neginf);
+}
 Tensor TensorMethods::eq(const Tensor& other) const { return lockstep::eq(self(), other); }
 Tensor TensorMethods::eq(double number) const { return lockstep::eq(self(), number); }
 Tensor TensorMethods::ne(const Tensor& other) const { return lockstep::ne(self(), other); }
@@ -150,6 +158,20 @@ Tensor TensorMethods::median() const { return lockstep::median(self()); }
 ValuesAndIndices TensorMethods::median(std::int64_t dim, bool keep_dims) const {
   return lockstep::median(self(), dim, keep_dims);
 }
+ValuesAndIndices TensorMethods::kthvalue(std::int64_t k, std::int64_t dim, bool keep_dims) const {
+  return lockstep::kthvalue(self(), k, dim, keep_dims);
+}
+Tensor TensorMethods::quantile(double q, std::optional<std::int64_t> dim, bool keep_dims,
+                               std::string_view interpolation) const {
+  return lockstep::quantile(self(), q, dim, keep_dims, interpolation);
+}
+Tensor TensorMethods::quantile(const Tensor& q, std::optional<std::int64_t> dim, bool keep_dims,
+                               std::string_view interpolation) const {
+  return lockstep::quantile(self(), q, dim, keep_dims, interpolation);
+}
+Tensor TensorMethods::histc(std::int64_t bins, double min, double max) const {
+  return lockstep::histc(self(), bins, min, max);
+}
 Tensor TensorMethods::norm(double p) const { return lockstep::norm(self(), p); }
 Tensor TensorMethods::norm(double p, const Shape& dims, bool keep_dims) const {
   return lockstep::norm(self(), p, dims, keep_dims);
@@ -159,6 +181,7 @@ Tensor TensorMethods::logsumexp(const Shape& dims, bool keep_dims) const {
 }
 Tensor TensorMethods::matmul(const Tensor& other) const { return lockstep::matmul(self(), other); }
 Tensor TensorMethods::mm(const Tensor& other) const { return lockstep::mm(self(), other); }
+Tensor TensorMethods::mv(const Tensor& vector) const { return lockstep::mv(self(), vector); }
 Tensor TensorMethods::bmm(const Tensor& other) const { return lockstep::bmm(self(), other); }
 Tensor TensorMethods::dot(const Tensor& other) const { return lockstep::dot(self(), other); }
 Tensor TensorMethods::outer(const Tensor& other) const { return lockstep::outer(self(), other); }
@@ -168,6 +191,8 @@ Tensor TensorMethods::addmm(const Tensor& a, const Tensor& b, double beta, doubl
 Tensor TensorMethods::softmax(std::int64_t dim) const { return lockstep::softmax(self(), dim); }
 Tensor TensorMethods::log_softmax(std::int64_t dim) const { return lockstep::log_softmax(self(), dim); }
 Tensor TensorMethods::cumsum(std::int64_t dim) const { return lockstep::cumsum(self(), dim); }
+Tensor TensorMethods::cumprod(std::int64_t dim) const { return lockstep::cumprod(self(), dim); }
+Tensor TensorMethods::diff(std::int64_t n, std::int64_t dim) const { return lockstep::diff(self(), n, dim); }
 ValuesAndIndices TensorMethods::sort(std::int64_t dim, bool descending) const {
   return lockstep::sort(self(), dim, descending);
 }
@@ -196,6 +221,15 @@ Tensor TensorMethods::scatter_add(std::int64_t dim, const Tensor& index, const T
 Tensor TensorMethods::index_add(std::int64_t dim, const Tensor& index, const Tensor& source, double alpha) const {
   return lockstep::index_add(self(), dim, index, source, alpha);
 }
+Tensor TensorMethods::index_copy(std::int64_t dim, const Tensor& index, const Tensor& source) const {
+  return lockstep::index_copy(self(), dim, index, source);
+}
+Tensor TensorMethods::index_fill(std::int64_t dim, const Tensor& index, double value) const {
+  return lockstep::index_fill(self(), dim, index, value);
+}
+Tensor TensorMethods::index_fill(std::int64_t dim, const Tensor& index, const Tensor& value) const {
+  return lockstep::index_fill(self(), dim, index, value);
+}
 Tensor TensorMethods::flip(const Shape& dims) const { return lockstep::flip(self(), dims); }
 Tensor TensorMethods::roll(const Shape& shifts, const Shape& dims) const {
   return lockstep::roll(self(), shifts, dims);
@@ -211,6 +245,11 @@ Tensor TensorMethods::diagonal(std::int64_t offset, std::int64_t dim0, std::int6
   return lockstep::diagonal(self(), offset, dim0, dim1);
 }
 Tensor TensorMethods::movedim(std::int64_t from, std::int64_t to) const { return lockstep::movedim(self(), from, to); }
+Tensor TensorMethods::swapaxes(std::int64_t dim0, std::int64_t dim1) const { return self().transpose(dim0, dim1); }
+Tensor TensorMethods::swapdims(std::int64_t dim0, std::int64_t dim1) const { return self().transpose(dim0, dim1); }
+Tensor TensorMethods::unflatten(std::int64_t dim, const Shape& sizes) const {
+  return lockstep::unflatten(self(), dim, sizes);
+}
 Tensor TensorMethods::expand_as(const Tensor& other) const { return self().expand(other.sizes()); }
 Tensor TensorMethods::view_as(const Tensor& other) const { return self().view(other.sizes()); }
 Tensor TensorMethods::reshape_as(const Tensor& other) const { return self().reshape(other.sizes()); }
@@ -223,6 +262,12 @@ std::vector<Tensor> TensorMethods::split(std::int64_t size, std::int64_t dim) co
 }
 std::vector<Tensor> TensorMethods::split(const std::vector<std::int64_t>& sizes, std::int64_t dim) const {
   return lockstep::split(self(), sizes, dim);
+}
+std::vector<Tensor> TensorMethods::tensor_split(std::int64_t sections, std::int64_t dim) const {
+  return lockstep::tensor_split(self(), sections, dim);
+}
+std::vector<Tensor> TensorMethods::tensor_split(const std::vector<std::int64_t>& indices, std::int64_t dim) const {
+  return lockstep::tensor_split(self(), indices, dim);
 }
 std::vector<Tensor> TensorMethods::unbind(std::int64_t dim) const { return lockstep::unbind(self(), dim); }
 Tensor TensorMethods::new_empty(const Shape& sizes) const { return lockstep::empty(sizes, self().options()); }
@@ -242,86 +287,6 @@ Tensor TensorMethods::squeeze() const {
   Tensor result = self();
   for (int i = result.dim() - 1; i >= 0; --i) result = result.squeeze(i);
   return result;
-}
-
-// The result of f, written over the tensor. Backward may need what was there.
-template <class F>
-Tensor& TensorMethods::change(const char* op, const F& f) {
-  Tensor& target = static_cast<Tensor&>(*this);
-  autograd::check_in_place(op, target);
-  const Tensor result = f(autograd::records(target) ? target.clone() : target);
-  if (result.sizes() != target.sizes() || promote(result.dtype(), target.dtype()) != target.dtype())
-    throw DTypeError(text("[", op, "] expected a result that ", target.dtype(), " ", target.sizes(), " can hold, got ",
-                          result.dtype(), " ", result.sizes()));
-  return target.copy_(result);
-}
-
-Tensor& TensorMethods::neg_() {
-  return change("neg_", [](const Tensor& x) { return lockstep::neg(x); });
-}
-Tensor& TensorMethods::pow_(double exponent) {
-  return change("pow_", [&](const Tensor& x) { return lockstep::pow(x, exponent); });
-}
-Tensor& TensorMethods::abs_() {
-  return change("abs_", [](const Tensor& x) { return lockstep::abs(x); });
-}
-Tensor& TensorMethods::sqrt_() {
-  return change("sqrt_", [](const Tensor& x) { return lockstep::sqrt(x); });
-}
-Tensor& TensorMethods::exp_() {
-  return change("exp_", [](const Tensor& x) { return lockstep::exp(x); });
-}
-Tensor& TensorMethods::log_() {
-  return change("log_", [](const Tensor& x) { return lockstep::log(x); });
-}
-Tensor& TensorMethods::tanh_() {
-  return change("tanh_", [](const Tensor& x) { return lockstep::tanh(x); });
-}
-Tensor& TensorMethods::sigmoid_() {
-  return change("sigmoid_", [](const Tensor& x) { return lockstep::sigmoid(x); });
-}
-Tensor& TensorMethods::relu_() {
-  return change("relu_", [](const Tensor& x) { return lockstep::relu(x); });
-}
-Tensor& TensorMethods::floor_() {
-  return change("floor_", [](const Tensor& x) { return lockstep::floor(x); });
-}
-Tensor& TensorMethods::round_() {
-  return change("round_", [](const Tensor& x) { return lockstep::round(x); });
-}
-Tensor& TensorMethods::clamp_(std::optional<double> min, std::optional<double> max) {
-  return change("clamp_", [&](const Tensor& x) { return lockstep::clamp(x, min, max); });
-}
-Tensor& TensorMethods::masked_fill_(const Tensor& mask, double value) {
-  return change("masked_fill_", [&](const Tensor& x) { return lockstep::masked_fill(x, mask, value); });
-}
-Tensor& TensorMethods::scatter_(std::int64_t dim, const Tensor& index, const Tensor& source) {
-  return change("scatter_", [&](const Tensor& x) { return lockstep::scatter_elements(x, dim, index, source); });
-}
-Tensor& TensorMethods::scatter_(std::int64_t dim, const Tensor& index, double value) {
-  return change("scatter_", [&](const Tensor& x) { return lockstep::scatter_elements(x, dim, index, value); });
-}
-Tensor& TensorMethods::scatter_add_(std::int64_t dim, const Tensor& index, const Tensor& source) {
-  return change("scatter_add_", [&](const Tensor& x) { return lockstep::scatter_add(x, dim, index, source); });
-}
-Tensor& TensorMethods::index_add_(std::int64_t dim, const Tensor& index, const Tensor& source, double alpha) {
-  return change("index_add_", [&](const Tensor& x) { return lockstep::index_add(x, dim, index, source, alpha); });
-}
-Tensor& TensorMethods::lerp_(const Tensor& end, double weight) {
-  return change("lerp_", [&](const Tensor& x) { return lockstep::lerp(x, end, weight); });
-}
-
-Tensor& TensorMethods::uniform_(double low, double high) {
-  return lockstep::uniform_(static_cast<Tensor&>(*this), low, high);
-}
-Tensor& TensorMethods::normal_(double mean, double standard_deviation) {
-  return lockstep::normal_(static_cast<Tensor&>(*this), mean, standard_deviation);
-}
-Tensor& TensorMethods::bernoulli_(double p) {
-  if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[bernoulli_] expected a p from 0 to 1, got ", p));
-  const NoGrad guard;
-  const Tensor draws = rand(self().sizes(), {.device = self().device()});
-  return static_cast<Tensor&>(*this).copy_(draws < p);
 }
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What a division leaves, with the divisor's sign.
+// What a division leaves: with the divisor's sign, and with that of what is divided.
 #include <lockstep/ops/arithmetic.h>
 
 #include "ops/elementwise.h"
@@ -30,44 +30,63 @@ struct Remainder {
   }
 };
 
-// floor(a / b), as the remainder has it: a / b itself may be rounded up to the next whole number.
-struct Quotient {
+struct Fmod {
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    if constexpr (std::is_floating_point_v<T>)
+      return fmod(a, b);
+    else if constexpr (std::is_unsigned_v<T>)
+      return b == 0 ? T(0) : T(a % b);
+    else
+      return b == 0 || b == T(-1) ? T(0) : T(a % b);  // a / -1 may not fit
+  }
+};
+
+// How often F has taken b: a / b itself may be rounded to another whole number.
+template <class F>
+struct Times {
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
     if (b == 0) return a / b;
-    const T left = fmod(a, b), quotient = (a - left) / b;
-    return std::floor(left != 0 && (left < 0) != (b < 0) ? quotient - T(0.5) : quotient + T(0.5));
+    return std::floor((a - F()(a, b)) / b + T(0.5));
   }
 };
-Tensor quotient(const Tensor& a, const Tensor& b) {
-  Tensor out = broadcast_result("remainder", a, b, a.dtype());
-  map_floating("remainder", 3, Quotient(), out, a, b);
-  return out;
-}
 
-}  // namespace
-
-Tensor remainder(const Tensor& a, const Tensor& b) {
-  check_same_device("remainder", a, b);
+template <class F>
+Tensor left_over(const char* op, const char* node, const F& f, const Tensor& a, const Tensor& b) {
+  check_same_device(op, a, b);
   const DType dtype = result_type(a, b);
-  if (a.dtype() != dtype || b.dtype() != dtype) return remainder(a.to(dtype), b.to(dtype));
-  Tensor out = broadcast_result("remainder", a, b, dtype);
-  map_numeric("remainder", 2, Remainder(), out, a, b);
+  if (a.dtype() != dtype || b.dtype() != dtype) return left_over(op, node, f, a.to(dtype), b.to(dtype));
+  Tensor out = broadcast_result(op, a, b, dtype);
+  map_numeric(op, 2, f, out, a, b);
   if (records(a, b))
-    record("Remainder", out, {&a, &b},
-           [x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
-             const Tensor p = x.get(), q = y.get();
-             return Gradients{nx ? sum_to(g, p.sizes()) : Tensor(),
-                              ny ? sum_to(-(g * quotient(p, q)), q.sizes()) : Tensor()};
+    record(node, out, {&a, &b},
+           [op, x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
+             Tensor by_divisor;
+             if (ny) {
+               const Tensor p = x.get().detach(), q = y.get().detach();
+               Tensor times = broadcast_result(op, p, q, p.dtype());
+               map_floating(op, 3, Times<F>(), times, p, q);
+               by_divisor = sum_to(-(g * times), q.sizes());
+             }
+             return Gradients{nx ? sum_to(g, x.get().sizes()) : Tensor(), by_divisor};
            });
   return out;
 }
 
-Tensor remainder(const Tensor& a, double b) {
+Tensor checked_divisor(const char* op, const Tensor& a, double b) {
   const Tensor divisor = number_beside(a, b);
   if (b == 0 && !is_floating(promote(a.dtype(), divisor.dtype())))
-    throw InvalidArgument("[remainder] expected a number that is not 0 beside integers, got 0");
-  return remainder(a, divisor);
+    throw InvalidArgument(text("[", op, "] expected a number that is not 0 beside integers, got 0"));
+  return divisor;
 }
+
+}  // namespace
+
+Tensor remainder(const Tensor& a, const Tensor& b) { return left_over("remainder", "Remainder", Remainder(), a, b); }
+Tensor remainder(const Tensor& a, double b) { return remainder(a, checked_divisor("remainder", a, b)); }
+
+Tensor fmod(const Tensor& a, const Tensor& b) { return left_over("fmod", "Fmod", Fmod(), a, b); }
+Tensor fmod(const Tensor& a, double b) { return fmod(a, checked_divisor("fmod", a, b)); }
 
 }  // namespace lockstep

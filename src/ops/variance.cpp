@@ -53,4 +53,13 @@ Tensor stddev(const Tensor& x, const Shape& dims, const VarianceOptions& options
   return variance("stddev", x, mask_or_all("stddev", dims, impl_of("stddev", x).sizes.rank()), options, Finish::root);
 }
 
+std::tuple<Tensor, Tensor> var_mean(const Tensor& x) { return {var(x), mean(x)}; }
+std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
+  return {var(x, dims, options), mean(x, dims, options.keep_dims)};
+}
+std::tuple<Tensor, Tensor> std_mean(const Tensor& x) { return {stddev(x), mean(x)}; }
+std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Shape& dims, const VarianceOptions& options) {
+  return {stddev(x, dims, options), mean(x, dims, options.keep_dims)};
+}
+
 }  // namespace lockstep

@@ -114,6 +114,18 @@ Tensor Tensor::flatten(std::int64_t start_dim, std::int64_t end_dim) const {
   return reshape(sizes);
 }
 
+Tensor unflatten(const Tensor& x, std::int64_t dim, const Shape& sizes) {
+  const Shape& from = impl_of("unflatten", x).sizes;
+  const int d = wrap_dim("unflatten", dim, from.rank());
+  if (from.empty() || sizes.empty())
+    throw ShapeError(text("[unflatten] expected a dimension, and sizes for it, got ", from, " and ", sizes));
+  const Shape parts = infer("unflatten", sizes, from[d]);
+  Shape wanted = from;
+  wanted.erase(d);
+  for (int i = 0; i < parts.rank(); ++i) wanted.insert(d + i, parts[i]);
+  return x.view(wanted);
+}
+
 Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
   const TensorImpl& x = impl_of("select", *this);
   if (x.sizes.empty()) throw ShapeError("[select] expected a tensor with dimensions, got a 0-dim one");
@@ -134,14 +146,15 @@ Tensor Tensor::select(std::int64_t dim, std::int64_t index) const {
   return out;
 }
 
-Tensor Tensor::slice(std::int64_t dim, std::int64_t start, std::int64_t stop, std::int64_t step) const {
+Tensor Tensor::slice(std::int64_t dim, std::optional<std::int64_t> start, std::optional<std::int64_t> stop,
+                     std::int64_t step) const {
   const TensorImpl& x = impl_of("slice", *this);
   if (x.sizes.empty()) throw ShapeError("[slice] expected a tensor with dimensions, got a 0-dim one");
   const int d = wrap_dim("slice", dim, x.sizes.rank());
   if (step < 1) throw ShapeError(text("[slice] expected a step of at least 1, got ", step));
   const std::int64_t size = x.sizes[d];
   const auto position = [size](std::int64_t p) { return std::clamp<std::int64_t>(p < 0 ? p + size : p, 0, size); };
-  const std::int64_t from = position(start), to = std::max(from, position(stop));
+  const std::int64_t from = position(start.value_or(0)), to = std::max(from, position(stop.value_or(size)));
   Shape sizes = x.sizes, strides = x.strides;
   sizes[d] = (to - from) / step + ((to - from) % step != 0);
   if (sizes[d] > 1) strides[d] *= step;

@@ -16,6 +16,7 @@
 #include <lockstep/ops/einsum.h>
 #include <lockstep/ops/embedding_bag.h>
 #include <lockstep/ops/fold.h>
+#include <lockstep/ops/grid_sample.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/interpolate.h>
 #include <lockstep/ops/join.h>
@@ -30,6 +31,7 @@
 #include <lockstep/ops/recurrent.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/sampling.h>
+#include <lockstep/ops/search.h>
 #include <lockstep/ops/shuffle.h>
 #include <lockstep/ops/softmax.h>
 #include <lockstep/ops/unary.h>

@@ -58,6 +58,28 @@ std::vector<GradientCase> structure_gradient_cases() {
        {{2, 3}, {2, 1}}},
       {"logsumexp", [](const Inputs& x) { return logsumexp(x[0], {1}); }, {{3, 4}}},
       {"cumsum", [](const Inputs& x) { return cumsum(x[0], 1); }, {{3, 4}}},
+      {"cumprod", [](const Inputs& x) { return cumprod(x[0], 1); }, {{3, 4}}},
+      {"cumprod_with_zeros",
+       [](const Inputs& x) {
+         return cumprod(x[0] * tensor({{1, 0, 1, 0}, {0, 0, 1, 1}, {1, 1, 1, 0}}), 1);
+       },
+       {{3, 4}}},
+      {"diff", [](const Inputs& x) { return diff(x[0], 2, 1, x[1]); }, {{3, 4}, {3, 1}}},
+      {"kthvalue", [](const Inputs& x) { return kthvalue(x[0], 2, 0).values; }, {{3, 4}}},
+      {"quantile", [](const Inputs& x) { return quantile(x[0], x[1], 1); }, {{3, 4}, {2}}, 0.05, 0.3},
+      {"quantile_of_all", [](const Inputs& x) { return quantile(x[0], 0.3); }, {{3, 4}}},
+      {"var_mean",
+       [](const Inputs& x) {
+         const auto [variance, mean] = var_mean(x[0], 1);
+         return std::vector{variance, mean};
+       },
+       {{3, 4}}},
+      {"std_mean",
+       [](const Inputs& x) {
+         const auto [deviation, mean] = std_mean(x[0]);
+         return std::vector{deviation, mean};
+       },
+       {{3, 4}}},
       {"sort", [](const Inputs& x) { return sort(x[0], 1, true).values; }, {{3, 4}}},
       {"topk", [](const Inputs& x) { return topk(x[0], 2, 1).values; }, {{3, 4}}},
 
@@ -85,6 +107,7 @@ std::vector<GradientCase> structure_gradient_cases() {
        },
        {{4, 3}, {3}, {3}}},
 
+      {"mv", [](const Inputs& x) { return mv(x[0], x[1]); }, {{2, 3}, {3}}},
       {"mm", [](const Inputs& x) { return mm(x[0], x[1]); }, {{2, 3}, {3, 4}}},
       {"bmm", [](const Inputs& x) { return bmm(x[0], x[1]); }, {{2, 2, 3}, {2, 3, 2}}},
       {"matmul", [](const Inputs& x) { return matmul(x[0], x[1]); }, {{2, 2, 3}, {3, 2}}},
@@ -131,6 +154,18 @@ std::vector<GradientCase> structure_gradient_cases() {
       {"diag_of_matrix", [](const Inputs& x) { return diag(x[0], -1); }, {{3, 4}}},
       {"diagonal", [](const Inputs& x) { return diagonal(x[0], 1, 2, 0); }, {{3, 2, 4}}},
       {"movedim", [](const Inputs& x) { return movedim(x[0], 0, 2); }, {{3, 2, 4}}},
+      {"unflatten",
+       [](const Inputs& x) {
+         return unflatten(x[0], 1, {2, -1});
+       },
+       {{3, 4}}},
+      {"tensor_split", [](const Inputs& x) { return tensor_split(x[0], 3, 1); }, {{2, 4}}},
+      {"tensor_split_overlapping",
+       [](const Inputs& x) {
+         return tensor_split(x[0], {3, 1});
+       },
+       {{4, 2}}},
+      {"windows_of_a_tensor", [](const Inputs& x) { return x[0].unfold(1, 3, 2); }, {{2, 7}}},
       {"meshgrid",
        [](const Inputs& x) {
          return meshgrid({x[0], x[1]});
@@ -171,6 +206,16 @@ std::vector<GradientCase> structure_gradient_cases() {
        0.5,
        2},
 
+      {"index_copy",
+       [](const Inputs& x) {
+         return index_copy(x[0], 1, tensor({2, 0}), x[1]);
+       },
+       {{3, 4}, {3, 2}}},
+      {"index_fill",
+       [](const Inputs& x) {
+         return index_fill(x[0], 1, tensor({2, 0, 2}), x[1]);
+       },
+       {{3, 4}, {}}},
       {"index_select",
        [](const Inputs& x) {
          return index_select(x[0], 1, tensor({2, 0, 2}));

@@ -41,13 +41,15 @@ INSTANTIATE_TEST_SUITE_P(, Gradcheck, ::testing::ValuesIn(all_gradient_cases()),
 
 // What gives bools or indices.
 const std::set<std::string> kNotDifferentiable = {
-    "all",         "any",         "bernoulli",  "bincount",    "multinomial", "normal", "argmax",  "argmin",
-    "argsort",     "eq",          "ge",         "gt",          "isfinite",    "isinf",  "isnan",   "le",
-    "logical_and", "logical_not", "logical_or", "logical_xor", "lt",          "ne",     "nonzero", "one_hot"};
+    "all",         "any", "argmax",      "argmin",      "argsort",    "bernoulli",   "bincount",
+    "bucketize",   "eq",  "ge",          "gt",          "histc",      "isfinite",    "isinf",
+    "isnan",       "le",  "logical_and", "logical_not", "logical_or", "logical_xor", "lt",
+    "multinomial", "ne",  "nonzero",     "normal",      "one_hot",    "searchsorted"};
 
 // The functions that the headers of lockstep/ops declare.
 std::set<std::string> declared_functions() {
-  const std::regex declaration("LOCKSTEP_API (?:Tensor|ValuesAndIndices|std::vector<Tensor>) ([a-z_0-9]+)\\(");
+  const std::regex declaration(
+      "LOCKSTEP_API (?:Tensor|ValuesAndIndices|std::vector<Tensor>|std::tuple<Tensor, Tensor>) ([a-z_0-9]+)\\(");
   std::set<std::string> names;
   for (const auto& file : std::filesystem::directory_iterator(LOCKSTEP_SOURCE_DIR "/include/lockstep/ops")) {
     std::stringstream text;

@@ -18,6 +18,11 @@ Reduction reduction_of(const Call& c) {
 void add_elementwise_rows(Table& table) {
   const Table rows = {
       {"abs", [](const Call& c) { return abs(c[0]); }},
+      {"addcdiv", [](const Call& c) { return addcdiv(c[0], c[1], c[2], c.number("value")); }},
+      {"addcmul", [](const Call& c) { return addcmul(c[0], c[1], c[2], c.number("value")); }},
+      {"fmod", [](const Call& c) { return fmod(c[0], c[1]); }},
+      {"nan_to_num",
+       [](const Call& c) { return nan_to_num(c[0], c.number("nan"), c.number("posinf"), c.number("neginf")); }},
       {"square", [](const Call& c) { return square(c[0]); }},
       {"reciprocal", [](const Call& c) { return reciprocal(c[0]); }},
       {"sqrt", [](const Call& c) { return sqrt(c[0]); }},

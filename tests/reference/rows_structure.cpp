@@ -1,3 +1,4 @@
+#include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/join.h>
 #include <lockstep/ops/layout.h>
@@ -6,8 +7,11 @@
 #include <lockstep/ops/order.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/softmax.h>
+#include <lockstep/tensor/creation.h>
 
 #include <limits>
+#include <optional>
+#include <tuple>
 
 #include "reference/rows.h"
 
@@ -109,10 +113,62 @@ Table indexing() {
   };
 }
 
+Tensor quantile_of(const Call& c) {
+  const Json dim = c.arg<Json>("dim"), q = c.arg<Json>("q");
+  const std::optional<std::int64_t> along =
+      dim.is_null() ? std::nullopt : std::optional<std::int64_t>(dim.get<std::int64_t>());
+  const bool keep = c.flag("keepdim");
+  const auto interpolation = c.arg<std::string>("interpolation");
+  if (q.is_number()) return quantile(c[0], q.get<double>(), along, keep, interpolation);
+  return quantile(c[0], tensor(q.get<std::vector<double>>(), c[0].options()), along, keep, interpolation);
+}
+
+// The parts, each times its number, so that each has a gradient of its own.
+Tensor split_and_joined(const Call& c) {
+  const Json parts = c.arg<Json>("parts");
+  const std::int64_t dim = c.integer("dim");
+  std::vector<Tensor> all = parts.is_number() ? tensor_split(c[0], parts.get<std::int64_t>(), dim)
+                                              : tensor_split(c[0], parts.get<std::vector<std::int64_t>>(), dim);
+  for (std::size_t i = 0; i < all.size(); ++i) all[i] = all[i] * double(i + 1);
+  return cat(all, dim);
+}
+
+Row of_both(std::tuple<Tensor, Tensor> (*function)(const Tensor&, const Shape&, const VarianceOptions&)) {
+  return [=](const Call& c) {
+    const auto [first, mean] = function(c[0], c.integers("dim"), variance_options(c));
+    return first + 2 * mean;
+  };
+}
+
+Table order_and_places() {
+  return {
+      {"cumprod", [](const Call& c) { return cumprod(c[0], c.integer("dim")); }},
+      {"diff",
+       [](const Call& c) {
+         const bool joined = c.inputs().size() > 1;
+         return diff(c[0], c.integer("n"), c.integer("dim"), joined ? c[1] : Tensor(), joined ? c[2] : Tensor());
+       }},
+      {"kthvalue",
+       [](const Call& c) { return kthvalue(c[0], c.integer("k"), c.integer("dim"), c.flag("keepdim")).values; }},
+      {"quantile", quantile_of},
+      {"var_mean", of_both(var_mean)},
+      {"std_mean", of_both(std_mean)},
+      {"mv", [](const Call& c) { return mv(c[0], c[1]); }},
+      {"index_copy", [](const Call& c) { return index_copy(c[0], c.integer("dim"), c[1], c[2]); }},
+      {"index_fill", [](const Call& c) { return index_fill(c[0], c.integer("dim"), c[1], c[2]); }},
+      {"index_fill_number", [](const Call& c) { return index_fill(c[0], c.integer("dim"), c[1], c.number("value")); }},
+      {"tensor_split", split_and_joined},
+      {"unflatten", [](const Call& c) { return unflatten(c[0], c.integer("dim"), c.integers("sizes")); }},
+      {"tensor_unfold",
+       [](const Call& c) { return c[0].unfold(c.integer("dimension"), c.integer("size"), c.integer("step")); }},
+  };
+}
+
 }  // namespace
 
 void add_structure_rows(Table& table) {
-  for (const Table& rows : {reductions(), products(), shapes(), indexing()}) table.insert(rows.begin(), rows.end());
+  for (const Table& rows : {reductions(), products(), shapes(), indexing(), order_and_places()})
+    table.insert(rows.begin(), rows.end());
 }
 
 }  // namespace lockstep::reference

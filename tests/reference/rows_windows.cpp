@@ -1,4 +1,5 @@
 #include <lockstep/ops/fold.h>
+#include <lockstep/ops/grid_sample.h>
 #include <lockstep/ops/interpolate.h>
 #include <lockstep/ops/layout.h>
 #include <lockstep/ops/normalization.h>
@@ -117,6 +118,12 @@ void add_window_rows(Table& table) {
       {"channel_shuffle", [](const Call& c) { return channel_shuffle(c[0], c.integer("groups")); }},
       {"fold",
        [](const Call& c) { return fold(c[0], c.integers("output_size"), numbers(c, "kernel_size"), fold_options(c)); }},
+      {"grid_sample",
+       [](const Call& c) {
+         const auto mode = c.arg<std::string>("mode"), padding = c.arg<std::string>("padding_mode");
+         return grid_sample(c[0], c[1],
+                            {.mode = mode, .padding_mode = padding, .align_corners = c.flag("align_corners")});
+       }},
       {"interpolate", interpolated},
       {"local_response_norm",
        [](const Call& c) {

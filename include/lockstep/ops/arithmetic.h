@@ -22,6 +22,16 @@ LOCKSTEP_API Tensor neg(const Tensor& a);                                     //
 LOCKSTEP_API Tensor remainder(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor remainder(const Tensor& a, double b);
 
+/// a - b trunc(a / b): what is left of a, with the sign of a, as C's. Numeric dtypes. An integer by 0 is 0; by the
+/// number 0, InvalidArgument.
+LOCKSTEP_API Tensor fmod(const Tensor& a, const Tensor& b);
+LOCKSTEP_API Tensor fmod(const Tensor& a, double b);
+
+/// x + value * a * b, and x + value * a / b. All three broadcast and promote. addcdiv: floating, after promotion, else
+/// DTypeError; addcmul of integers: a whole value, else DTypeError.
+LOCKSTEP_API Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
+LOCKSTEP_API Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
+
 /// Numeric dtypes. Where a equals b, half of the gradient flows to each. NaN wins, and beside it both get all of it.
 LOCKSTEP_API Tensor maximum(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor minimum(const Tensor& a, const Tensor& b);

@@ -2,6 +2,7 @@
 // is summed over is of one floating dtype, else DTypeError; ShapeError names the sizes that do not agree.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <span>
@@ -20,6 +21,12 @@ LOCKSTEP_API Tensor einsum(std::string_view equation, std::span<const Tensor> op
 /// The same for a list.
 inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands) {
   return einsum(equation, std::span(operands.begin(), operands.size()));
+}
+
+/// The same for operands one after another: einsum("bij,bjk->bik", a, b).
+template <std::convertible_to<Tensor>... More>
+Tensor einsum(std::string_view equation, const Tensor& first, const More&... more) {
+  return einsum(equation, {first, more...});
 }
 
 /// The sum over the last `dims` dimensions of a and the first of b.

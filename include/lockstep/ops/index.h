@@ -15,8 +15,12 @@ namespace lockstep {
 LOCKSTEP_API Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index);
 
 /// out[i][j] = x[index[i][j]][j] for dim 0, and so on: what PyTorch calls gather. index has x's rank, is no larger than
-/// x outside `dim`, and gives the shape of the result. (lockstep::gather joins what replicas computed.)
+/// x outside `dim`, and gives the shape of the result. (lockstep::gather of a vector joins what
+/// replicas computed.)
 LOCKSTEP_API Tensor gather_elements(const Tensor& x, std::int64_t dim, const Tensor& index);
+
+/// The same by PyTorch's name.
+inline Tensor gather(const Tensor& x, std::int64_t dim, const Tensor& index) { return gather_elements(x, dim, index); }
 
 /// x, with source[i][j] put at [index[i][j]][j] for dim 0, and so on: what PyTorch calls scatter. index and source have
 /// x's rank; index is no larger than source anywhere, nor than x outside `dim`. Of equal places the last source counts,
@@ -32,6 +36,16 @@ LOCKSTEP_API Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor&
 /// source has x's sizes but for `dim`, where it has the index's. Throws DTypeError unless source has x's dtype.
 LOCKSTEP_API Tensor index_add(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source,
                               double alpha = 1);
+
+/// x, with the parts of source along `dim` put at index[0], index[1], ... along `dim`. index: 1-dim or 0-dim; source
+/// has x's sizes but for `dim`, where it has the index's. A 0-dim x has one place. Of equal places the last one counts.
+/// Throws DTypeError unless source has x's dtype.
+LOCKSTEP_API Tensor index_copy(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source);
+/// x, with `value`, a number or a 0-dim tensor, at the places that index names along `dim`. index: 1-dim or 0-dim;
+/// negative ones count from the end. Throws DTypeError for a tensor of another dtype than x's, and for a number that
+/// x's dtype cannot hold.
+LOCKSTEP_API Tensor index_fill(const Tensor& x, std::int64_t dim, const Tensor& index, double value);
+LOCKSTEP_API Tensor index_fill(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& value);
 
 /// The rows of weight [count, ...] that index names: [index's sizes, ...]. The row `padding_index` (negative: from the
 /// end) gets no gradient.

@@ -25,6 +25,14 @@ LOCKSTEP_API std::vector<Tensor> unbind(const Tensor& tensor, std::int64_t dim =
 /// Views of `size` places each along `dim`, the last one smaller.
 LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, std::int64_t size, std::int64_t dim = 0);
 
+/// Exactly `sections` views along `dim`, the first ones longer by one where the size is no multiple: 7 in 3 gives 3, 2,
+/// 2. Throws InvalidArgument for less than one.
+LOCKSTEP_API std::vector<Tensor> tensor_split(const Tensor& tensor, std::int64_t sections, std::int64_t dim = 0);
+/// Views of what lies before indices[0], from there to indices[1], and so on to the end, as slice() takes them: {2, 5}
+/// gives [:2], [2:5] and [5:].
+LOCKSTEP_API std::vector<Tensor> tensor_split(const Tensor& tensor, const std::vector<std::int64_t>& indices,
+                                              std::int64_t dim = 0);
+
 /// The same for a list.
 inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);

@@ -46,6 +46,12 @@ LOCKSTEP_API Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std
 /// Views: the elements [i, i + offset] of dim0 and dim1, as the last dimension; dimension `from` as dimension `to`.
 LOCKSTEP_API Tensor diagonal(const Tensor& x, std::int64_t offset = 0, std::int64_t dim0 = 0, std::int64_t dim1 = 1);
 LOCKSTEP_API Tensor movedim(const Tensor& x, std::int64_t from, std::int64_t to);
+/// Tensor::transpose() by NumPy's names.
+inline Tensor swapaxes(const Tensor& x, std::int64_t dim0, std::int64_t dim1) { return x.transpose(dim0, dim1); }
+inline Tensor swapdims(const Tensor& x, std::int64_t dim0, std::int64_t dim1) { return x.transpose(dim0, dim1); }
+/// A view in which dimension `dim` has become several, of these sizes: one may be -1. The inverse of
+/// Tensor::flatten().
+LOCKSTEP_API Tensor unflatten(const Tensor& x, std::int64_t dim, const Shape& sizes);
 /// Of a vector, the matrix that has it on a diagonal; of a matrix, a copy of that diagonal.
 LOCKSTEP_API Tensor diag(const Tensor& x, std::int64_t offset = 0);
 /// Of vectors of sizes a, b, ..., for each a view [a, b, ...] that varies along its own dimension alone: what NumPy

@@ -12,6 +12,8 @@ LOCKSTEP_API Tensor bmm(const Tensor& a, const Tensor& b);
 /// The product of the last two dimensions; the leading ones broadcast, without copies. A vector is a row on the left
 /// and a column on the right, and its dimension is not in the result.
 LOCKSTEP_API Tensor matmul(const Tensor& a, const Tensor& b);
+/// [m, k] x [k] -> [m].
+LOCKSTEP_API Tensor mv(const Tensor& a, const Tensor& vector);
 /// [k] and [k] -> 0-dim.
 LOCKSTEP_API Tensor dot(const Tensor& a, const Tensor& b);
 /// [m] and [n] -> [m, n].

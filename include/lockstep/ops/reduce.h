@@ -69,6 +69,14 @@ LOCKSTEP_API Tensor var(const Tensor& x, const Shape& dims, const VarianceOption
 /// The standard deviation: the root of var.
 LOCKSTEP_API Tensor stddev(const Tensor& x);
 LOCKSTEP_API Tensor stddev(const Tensor& x, const Shape& dims, const VarianceOptions& options = {});
+/// Both: auto [variance, mean] = var_mean(x, 1).
+LOCKSTEP_API std::tuple<Tensor, Tensor> var_mean(const Tensor& x);
+LOCKSTEP_API std::tuple<Tensor, Tensor> var_mean(const Tensor& x, const Shape& dims,
+                                                 const VarianceOptions& options = {});
+/// The standard deviation and the mean.
+LOCKSTEP_API std::tuple<Tensor, Tensor> std_mean(const Tensor& x);
+LOCKSTEP_API std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Shape& dims,
+                                                 const VarianceOptions& options = {});
 
 /// The p-norm (sum |x|^p)^(1/p) of vectors; p = infinity: the greatest magnitude, -infinity: the least, 0: how many are
 /// not 0. Floating dtypes only, else DTypeError. The gradient at a zero vector is 0.

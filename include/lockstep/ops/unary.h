@@ -47,5 +47,14 @@ LOCKSTEP_API Tensor clamp(const Tensor& x, const ClampOptions& options);
 inline Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {}) {
   return clamp(x, ClampOptions{.min = min, .max = max});
 }
+/// clamp by its other name.
+inline Tensor clip(const Tensor& x, std::optional<double> min, std::optional<double> max = {}) {
+  return clamp(x, min, max);
+}
+
+/// Of any dtype: x with `nan` (0) for NaN, `posinf` for infinity and `neginf` for -infinity; where these are left out,
+/// the greatest and the least finite number of the dtype. No gradient flows into what was replaced.
+LOCKSTEP_API Tensor nan_to_num(const Tensor& x, std::optional<double> nan = {}, std::optional<double> posinf = {},
+                               std::optional<double> neginf = {});
 
 }  // namespace lockstep

@@ -1,6 +1,7 @@
 // New tensors. Random ones are in random.h.
 #pragma once
 
+#include <array>
 #include <concepts>
 #include <cstdint>
 #include <functional>
@@ -159,6 +160,12 @@ requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, con
   return detail::from_values(values, {std::int64_t(values.size())}, options);
 }
 
+/// The same of an array.
+template <class T, std::size_t kSize>
+requires std::is_arithmetic_v<T> Tensor tensor(const std::array<T, kSize>& values, const TensorOptions& options = {}) {
+  return detail::from_values(std::vector<T>(values.begin(), values.end()), {std::int64_t(kSize)}, options);
+}
+
 // The same with one option.
 template <OneOption T>
 Tensor empty(const Shape& sizes, const T& option) {
@@ -224,6 +231,10 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initia
 }
 template <class T, OneOption O>
 requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, const O& option) {
+  return tensor(values, options_of(option));
+}
+template <class T, std::size_t kSize, OneOption O>
+requires std::is_arithmetic_v<T> Tensor tensor(const std::array<T, kSize>& values, const O& option) {
   return tensor(values, options_of(option));
 }
 

@@ -6,6 +6,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/core/dtype.h>
@@ -33,6 +34,8 @@ class LOCKSTEP_API TensorMethods {
   Tensor div(double number) const;
   Tensor remainder(const Tensor& other) const;
   Tensor remainder(double number) const;
+  Tensor fmod(const Tensor& other) const;
+  Tensor fmod(double number) const;
   Tensor neg() const;
   Tensor pow(double exponent) const;
   Tensor pow(const Tensor& exponent) const;
@@ -42,6 +45,8 @@ class LOCKSTEP_API TensorMethods {
   Tensor lerp(const Tensor& end, const Tensor& weight) const;
   Tensor atan2(const Tensor& x) const;
   Tensor hypot(const Tensor& other) const;
+  Tensor addcmul(const Tensor& a, const Tensor& b, double value = 1) const;
+  Tensor addcdiv(const Tensor& a, const Tensor& b, double value = 1) const;
 
   // Elementwise functions.
   Tensor abs() const;
@@ -68,11 +73,14 @@ class LOCKSTEP_API TensorMethods {
   Tensor round() const;
   Tensor sign() const;
   Tensor clamp(std::optional<double> min, std::optional<double> max = {}) const;
+  Tensor clip(std::optional<double> min, std::optional<double> max = {}) const;  ///< clamp
   Tensor clamp_min(double min) const;
   Tensor clamp_max(double max) const;
   Tensor isnan() const;
   Tensor isinf() const;
   Tensor isfinite() const;
+  Tensor nan_to_num(std::optional<double> nan = {}, std::optional<double> posinf = {},
+                    std::optional<double> neginf = {}) const;
 
   // Comparison, logic and choice.
   Tensor eq(const Tensor& other) const;
@@ -131,6 +139,12 @@ class LOCKSTEP_API TensorMethods {
   Tensor std(const Shape& dims, std::int64_t correction = 1, bool keep_dims = false) const;
   Tensor median() const;
   ValuesAndIndices median(std::int64_t dim, bool keep_dims = false) const;
+  ValuesAndIndices kthvalue(std::int64_t k, std::int64_t dim = -1, bool keep_dims = false) const;
+  Tensor quantile(double q, std::optional<std::int64_t> dim = {}, bool keep_dims = false,
+                  std::string_view interpolation = "linear") const;
+  Tensor quantile(const Tensor& q, std::optional<std::int64_t> dim = {}, bool keep_dims = false,
+                  std::string_view interpolation = "linear") const;
+  Tensor histc(std::int64_t bins = 100, double min = 0, double max = 0) const;
   Tensor norm(double p = 2) const;
   Tensor norm(double p, const Shape& dims, bool keep_dims = false) const;
   Tensor logsumexp(const Shape& dims, bool keep_dims = false) const;
@@ -138,6 +152,7 @@ class LOCKSTEP_API TensorMethods {
   // Products.
   Tensor matmul(const Tensor& other) const;
   Tensor mm(const Tensor& other) const;
+  Tensor mv(const Tensor& vector) const;
   Tensor bmm(const Tensor& other) const;
   Tensor dot(const Tensor& other) const;
   Tensor outer(const Tensor& other) const;
@@ -147,6 +162,8 @@ class LOCKSTEP_API TensorMethods {
   Tensor softmax(std::int64_t dim) const;
   Tensor log_softmax(std::int64_t dim) const;
   Tensor cumsum(std::int64_t dim) const;
+  Tensor cumprod(std::int64_t dim) const;
+  Tensor diff(std::int64_t n = 1, std::int64_t dim = -1) const;
   ValuesAndIndices sort(std::int64_t dim = -1, bool descending = false) const;
   Tensor argsort(std::int64_t dim = -1, bool descending = false) const;
   ValuesAndIndices topk(std::int64_t count, std::int64_t dim = -1, bool greatest = true) const;
@@ -159,6 +176,9 @@ class LOCKSTEP_API TensorMethods {
   Tensor scatter(std::int64_t dim, const Tensor& index, double value) const;
   Tensor scatter_add(std::int64_t dim, const Tensor& index, const Tensor& source) const;
   Tensor index_add(std::int64_t dim, const Tensor& index, const Tensor& source, double alpha = 1) const;
+  Tensor index_copy(std::int64_t dim, const Tensor& index, const Tensor& source) const;
+  Tensor index_fill(std::int64_t dim, const Tensor& index, double value) const;
+  Tensor index_fill(std::int64_t dim, const Tensor& index, const Tensor& value) const;
 
   // In other places, and other shapes.
   Tensor flip(const Shape& dims) const;
@@ -172,6 +192,9 @@ class LOCKSTEP_API TensorMethods {
   Tensor T() const;        ///< The dimensions in reverse order.
   Tensor squeeze() const;  ///< Without all dimensions of size 1.
   Tensor movedim(std::int64_t from, std::int64_t to) const;
+  Tensor swapaxes(std::int64_t dim0, std::int64_t dim1) const;  ///< transpose
+  Tensor swapdims(std::int64_t dim0, std::int64_t dim1) const;  ///< transpose
+  Tensor unflatten(std::int64_t dim, const Shape& sizes) const;
   Tensor expand_as(const Tensor& other) const;
   Tensor view_as(const Tensor& other) const;
   Tensor reshape_as(const Tensor& other) const;
@@ -179,6 +202,8 @@ class LOCKSTEP_API TensorMethods {
   std::vector<Tensor> chunk(std::int64_t chunks, std::int64_t dim = 0) const;
   std::vector<Tensor> split(std::int64_t size, std::int64_t dim = 0) const;
   std::vector<Tensor> split(const std::vector<std::int64_t>& sizes, std::int64_t dim = 0) const;
+  std::vector<Tensor> tensor_split(std::int64_t sections, std::int64_t dim = 0) const;
+  std::vector<Tensor> tensor_split(const std::vector<std::int64_t>& indices, std::int64_t dim = 0) const;
   std::vector<Tensor> unbind(std::int64_t dim = 0) const;
 
   // New tensors of this one's dtype, on its device.
@@ -200,11 +225,21 @@ class LOCKSTEP_API TensorMethods {
   Tensor& floor_();
   Tensor& round_();
   Tensor& clamp_(std::optional<double> min, std::optional<double> max = {});
+  Tensor& clip_(std::optional<double> min, std::optional<double> max = {});  ///< clamp_
+  Tensor& nan_to_num_(std::optional<double> nan = {}, std::optional<double> posinf = {},
+                      std::optional<double> neginf = {});
+  Tensor& fmod_(const Tensor& other);
+  Tensor& fmod_(double number);
+  Tensor& addcmul_(const Tensor& a, const Tensor& b, double value = 1);
+  Tensor& addcdiv_(const Tensor& a, const Tensor& b, double value = 1);
   Tensor& masked_fill_(const Tensor& mask, double value);
   Tensor& scatter_(std::int64_t dim, const Tensor& index, const Tensor& source);
   Tensor& scatter_(std::int64_t dim, const Tensor& index, double value);
   Tensor& scatter_add_(std::int64_t dim, const Tensor& index, const Tensor& source);
   Tensor& index_add_(std::int64_t dim, const Tensor& index, const Tensor& source, double alpha = 1);
+  Tensor& index_copy_(std::int64_t dim, const Tensor& index, const Tensor& source);
+  Tensor& index_fill_(std::int64_t dim, const Tensor& index, double value);
+  Tensor& index_fill_(std::int64_t dim, const Tensor& index, const Tensor& value);
   Tensor& lerp_(const Tensor& end, double weight);
   // Random numbers in place: past the graph.
   Tensor& uniform_(double low = 0, double high = 1);

@@ -20,6 +20,11 @@ struct GeneratorState {
 
 /// Restarts the sequence that this process's tensors are drawn from.
 LOCKSTEP_API void manual_seed(std::uint64_t seed);
+namespace cuda {
+/// PyTorch's names for the same: all devices draw from the one sequence of the process.
+inline void manual_seed(std::uint64_t seed) { lockstep::manual_seed(seed); }
+inline void manual_seed_all(std::uint64_t seed) { lockstep::manual_seed(seed); }
+}  // namespace cuda
 /// Takes `blocks` blocks of four numbers from this thread's sequence and returns where they start.
 LOCKSTEP_API GeneratorState draw(std::uint64_t blocks);
 /// Where this thread's sequence stands, and a jump to such a point: to go on later with the same numbers.

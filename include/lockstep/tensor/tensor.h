@@ -2,7 +2,9 @@
 // Copies of a handle share the array. Const functions may run on several threads at once.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <functional>
 #include <initializer_list>
 #include <iosfwd>
 #include <optional>
@@ -24,6 +26,8 @@ namespace lockstep {
 
 struct TensorImpl;
 class ElementIndex;
+class HookHandle;
+struct BackwardOptions;
 
 /// Where and of what a new tensor is made. What is left out is the CPU and float32, or for the _like functions
 /// what the given tensor has.
@@ -154,8 +158,10 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   Tensor reshape(const Shape& sizes) const;  ///< A view where possible, else a copy.
   Tensor flatten(std::int64_t start_dim = 0, std::int64_t end_dim = -1) const;  ///< These dimensions as one.
   Tensor select(std::int64_t dim, std::int64_t index) const;                    ///< Without that dimension.
-  /// Elements start, start + step, ... before stop; negative positions count from the end; both are clamped.
-  Tensor slice(std::int64_t dim, std::int64_t start, std::int64_t stop, std::int64_t step = 1) const;
+  /// Elements start, start + step, ... before stop; negative positions count from the end; both are clamped. Without a
+  /// start from the first one on, without a stop up to the last one.
+  Tensor slice(std::int64_t dim, std::optional<std::int64_t> start = {}, std::optional<std::int64_t> stop = {},
+               std::int64_t step = 1) const;
   /// Elements start ... start + length - 1.
   Tensor narrow(std::int64_t dim, std::int64_t start, std::int64_t length) const;
   Tensor transpose(std::int64_t dim0, std::int64_t dim1) const;  ///< With two dimensions exchanged.
@@ -165,6 +171,9 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   Tensor squeeze(std::int64_t dim) const;    ///< Without that dimension, if its size is 1.
   Tensor unsqueeze(std::int64_t dim) const;  ///< With a new dimension of size 1 there.
   Tensor expand(const Shape& sizes) const;   ///< -1 keeps a size.
+  /// Windows of `size` elements along `dim`, one every `step`: dim counts the windows, and a new last dimension holds
+  /// their elements. (lockstep::unfold does this to images.)
+  Tensor unfold(std::int64_t dim, std::int64_t size, std::int64_t step) const;
   Tensor operator[](std::int64_t index) const { return select(0, index); }  ///< One row, and so on.
   /// x.index({0, Slice(1, 3), Ellipsis, None}).
   Tensor index(std::initializer_list<Index> indices) const;
@@ -229,6 +238,16 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   /// Accumulates the gradients of this tensor into the leaves it was computed from. `gradient` has its shape
   /// and may be left out for a tensor of one element.
   void backward(const Tensor& gradient = {}, bool retain_graph = false, bool create_graph = false) const;
+  /// backward({.retain_graph = true}); needs lockstep/autograd/autograd.h.
+  void backward(const BackwardOptions& options) const;
+  void backward(const Tensor& gradient, const BackwardOptions& options) const;
+  /// As the functions of lockstep/autograd/autograd.h, which it needs: calls `hook` with this tensor's gradient when
+  /// backward has it; what a hook returns replaces the gradient, if it is defined.
+  HookHandle register_hook(std::function<Tensor(const Tensor&)> hook) const;
+  /// The same for a hook that returns nothing.
+  template <std::invocable<const Tensor&> Hook>
+  requires std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>> HookHandle register_hook(Hook hook)
+  const;
   /// The same array, cut off from the graph.
   Tensor detach() const;
   /// Cuts this tensor off from the graph: it is a leaf without a gradient from now on.

@@ -1,0 +1,104 @@
+// Running products. The gradient needs no division, so that zeros do not matter: of element k it is
+//   (x[0] ... x[k - 1]) s[k],   s[k] = g[k] + x[k + 1] s[k + 1],
+// and such recurrences have recurrences as gradients.
+#include <lockstep/ops/order.h>
+
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/join.h>
+#include <lockstep/tensor/creation.h>
+
+#include "autograd/record.h"
+#include "core/integers.h"
+#include "ops/autocast.h"
+#include "ops/wide.h"
+#include "tensor/kernels/rows.h"
+
+namespace lockstep {
+namespace {
+
+using autograd::Gradients;
+using autograd::record;
+using autograd::records;
+using autograd::Saved;
+
+template <class Out, class In>
+struct RunningProduct {
+  using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<Out>, Out, double>>;
+  LOCKSTEP_HD void operator()(Row<Out> out, Row<const In> x) const {
+    Accumulator product = 1;
+    for (std::int64_t i = 0; i < x.length; ++i) {
+      product *= Accumulator(ComputeType<In>(x[i]));
+      out[i] = Out(ComputeType<Out>(product));
+    }
+  }
+};
+
+// out[i] = g[i] + x[i + 1] out[i + 1]
+template <class T>
+struct FromTheEnd {
+  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> x) const {
+    double sum = 0;
+    for (std::int64_t i = x.length - 1; i >= 0; --i) {
+      sum = double(g[i]) + (i + 1 < x.length ? double(x[i + 1]) * sum : 0);
+      out[i] = T(sum);
+    }
+  }
+};
+
+// out[i] = g[i] + x[i] out[i - 1]
+template <class T>
+struct FromTheStart {
+  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> x) const {
+    double sum = 0;
+    for (std::int64_t i = 0; i < x.length; ++i) {
+      sum = double(g[i]) + (i > 0 ? double(x[i]) * sum : 0);
+      out[i] = T(sum);
+    }
+  }
+};
+
+// Shifted by one place along dim; what comes in is `first`.
+Tensor behind(const Tensor& x, int dim, double first) {
+  Shape one = x.sizes();
+  one[dim] = 1;
+  return cat({full(one, first, {.dtype = x.dtype(), .device = x.device()}), x.narrow(dim, 0, x.sizes()[dim] - 1)}, dim);
+}
+
+// g and x: not empty, of one shape with dimensions, float32 or float64.
+template <template <class> class Direction, template <class> class Other>
+Tensor recurrence(const char* node, const Tensor& g, const Tensor& x, int dim) {
+  Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());
+  visit_floating(node, x.dtype(), [&]<class T>() {
+    if constexpr (sizeof(T) >= 4) map_rows<T, T, T>("cumprod_gradient", 2, Direction<T>(), dim, out, g, x);
+  });
+  if (records(g, x))
+    record(node, out, {&g, &x}, [x = Saved(x), y = Saved(out, autograd::kOutput), dim, node](const Tensor& h) {
+      const Tensor factors = x.get(), result = y.get(), other = recurrence<Other, Direction>(node, h, factors, dim);
+      constexpr bool kDescends = std::is_same_v<Direction<float>, FromTheEnd<float>>;
+      return Gradients{other, kDescends ? result * behind(other, dim, 0) : other * behind(result, dim, 0)};
+    });
+  return out;
+}
+
+}  // namespace
+
+Tensor cumprod(const Tensor& x, std::int64_t dim) {
+  if (const auto cast = autocast::wide()) return cumprod(cast(x), dim);
+  const TensorImpl& from = impl_of("cumprod", x);
+  const int d = wrap_dim("cumprod", dim, from.sizes.rank());
+  Tensor out = make_tensor(*from.storage->device, from.sizes, is_floating(from.dtype) ? from.dtype : kInt64);
+  visit_all(from.dtype, [&]<class T>() {
+    using Result = std::conditional_t<std::is_integral_v<T>, std::int64_t, T>;
+    map_rows<Result, T>("cumprod", 1, RunningProduct<Result, T>(), d, out, x);
+  });
+  if (records(x))
+    record("Cumprod", out, {&x}, [x = Saved(x), y = Saved(out, autograd::kOutput), d](const Tensor& g) {
+      const Tensor factors = widened(x.get());
+      if (factors.dim() == 0 || factors.numel() == 0) return Gradients{g};
+      const Tensor after = recurrence<FromTheEnd, FromTheStart>("CumprodGradient", widened(g), factors, d);
+      return Gradients{(behind(widened(y.get()), d, 1) * after).to(g.dtype())};
+    });
+  return out;
+}
+
+}  // namespace lockstep
