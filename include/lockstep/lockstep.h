@@ -1,6 +1,7 @@
 // All of Lockstep.
 #pragma once
 
+#include <lockstep/autograd/anomaly.h>
 #include <lockstep/autograd/autocast.h>
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/autograd/checkpoint.h>

@@ -26,6 +26,7 @@
 
 #include "autograd/listeners.h"
 #include "autograd/node.h"
+#include "core/context.h"
 #include "core/ranked_mutex.h"
 #include "runtime/registry.h"
 
@@ -33,7 +34,7 @@ namespace lockstep::autograd {
 
 class GraphTask final : public RunningBackward {
  public:
-  explicit GraphTask(const BackwardOptions& options) : options_(options) {}
+  explicit GraphTask(const BackwardOptions& options) : options_(options), detects_anomaly_(context().detects_anomaly) {}
 
   /// Before anything that may fail on a device: devices() knows all of the graph's then.
   void reach(const Tensor& root);
@@ -123,9 +124,11 @@ class GraphTask final : public RunningBackward {
   void run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, std::unique_lock<Mutex>& lock);
   std::vector<Arrival> run_node(Visit& visit);
   Gradients sum_arrivals(Visit& visit);
+  static void check_for_nan(const Node& node, const Gradients& given, const Gradients& gradients);
   void deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector<ReadyQueue*>& started);
 
   const BackwardOptions options_;
+  const bool detects_anomaly_;  // waits after each node
   bool accumulates_ = true;
   std::vector<Edge> roots_;
   // Of the visits and their lists of what arrives, all given back at the end. A small graph needs the first alone.

@@ -132,6 +132,7 @@ std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
   const bool any = std::any_of(inputs.begin(), inputs.end(), [](const Tensor& t) { return t.defined(); });
   if ((!any && !node.leaf()) || (!accumulates_ && node.edges.empty())) return {};
   Gradients gradients = node.backward(inputs);
+  if (detects_anomaly_) check_for_nan(node, inputs, gradients);
   if (!options_.retain_graph && !options_.create_graph) node.release();
   std::vector<Arrival> arrivals;
   arrivals.reserve(gradients.size());
@@ -140,6 +141,19 @@ std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
     arrivals.push_back({node.edges[i].slot, Producer(node), made_on, std::move(gradients[i]), visit.counts});
   }
   return arrivals;
+}
+
+// given: the gradients of the node's outputs.
+void GraphTask::check_for_nan(const Node& node, const Gradients& given, const Gradients& gradients) {
+  const NoGrad guard;
+  const auto has_nan = [](const Tensor& g) { return g.defined() && g.isnan().any().item<bool>(); };
+  const auto found = std::ranges::find_if(gradients, has_nan);
+  if (found == gradients.end()) return;
+  const bool came_in = std::ranges::any_of(given, has_nan);
+  throw AutogradError(text("[backward] expected gradients without NaN, got one of shape ", found->sizes(), " from ",
+                           node.name(), " for input ", found - gradients.begin(), " of the operation ", node.op,
+                           came_in ? ": the gradient that came to it has NaN already, from a hook or from the caller"
+                                   : ": look at what that operation was given in forward"));
 }
 
 // The sum of what arrived in each slot, on the node's stream; where an output was on another device than the first,

@@ -95,6 +95,15 @@ void Tensor::backward(const Tensor& gradient, bool retain_graph, bool create_gra
   lockstep::backward(std::span(this, 1), std::span(&gradient, 1), {retain_graph, create_graph});
 }
 
+void Tensor::backward(const Tensor& gradient, const BackwardOptions& options) const {
+  lockstep::backward(std::span(this, 1), std::span(&gradient, 1), options);
+}
+void Tensor::backward(const BackwardOptions& options) const { backward(Tensor(), options); }
+
+HookHandle Tensor::register_hook(std::function<Tensor(const Tensor&)> hook) const {
+  return lockstep::register_hook(*this, std::move(hook));
+}
+
 HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook) {
   impl_of("register_hook", tensor);
   if (!autograd::needs_grad(tensor))

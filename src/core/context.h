@@ -33,6 +33,7 @@ struct Context {
 
   std::array<std::int8_t, kMostDevices> streams = {};   ///< Id of the current stream of each cuda:i.
   bool recording = true;                                ///< Operations are recorded for backward.
+  bool detects_anomaly = false;                         ///< A backward that begins here stops at the first NaN.
   bool in_pass = false;                                 ///< Of a forward pass of several replicas.
   GeneratorState* generator = nullptr;                  ///< Random numbers; null: the process's sequence.
   const BatchShard* shard = nullptr;                    ///< Of the batch; null: all of it.

@@ -49,6 +49,10 @@ void reset_peak_memory(Device device) { device_state(device).allocator.reset_pea
 
 void empty_cache(Device device) { device_state(device).allocator.empty_cache(); }
 
+void cuda::empty_cache() {
+  for (const Device& gpu : visible_gpus()) lockstep::empty_cache(gpu);
+}
+
 void print_devices(std::ostream& out) {
   std::vector<Cells> rows = {{"Device", "Name", "In use", "Peak", "Total"}, row_of(Device())};
   for (const Device& device : visible_gpus()) rows.push_back(row_of(device));

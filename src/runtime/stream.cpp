@@ -80,4 +80,23 @@ void synchronize(Device device) {
   if (!failures.empty()) throw_first(failures);
 }
 
+void cuda::synchronize() {
+  const std::vector<Device> gpus = visible_gpus();
+  if (gpus.empty()) throw InvalidArgument("[synchronize] expected a GPU, got none visible");
+  std::vector<std::exception_ptr> failures;
+  for (const Device& gpu : gpus) try {
+      lockstep::synchronize(gpu);
+    } catch (...) {
+      failures.push_back(std::current_exception());
+    }
+  if (!failures.empty()) throw_first(failures);
+}
+
+void cuda::synchronize(int index) { lockstep::synchronize(Device::cuda(index)); }
+
+void cuda::synchronize(Device device) {
+  if (device.is_cpu()) throw InvalidArgument("[synchronize] expected a GPU, got cpu");
+  lockstep::synchronize(device);
+}
+
 }  // namespace lockstep

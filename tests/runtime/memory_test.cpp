@@ -130,5 +130,27 @@ TEST(MemoryWithoutGpus, TheTableShowsTheCpu) {
   EXPECT_TRUE(lines[kFirstRow].starts_with("| cpu ")) << lines[kFirstRow];
 }
 
+TEST(MemoryOfAllGpus, ByPyTorchsNames) {
+  const SimulatedDevices devices({.count = 2});
+  for (const char* device : {"cuda:0", "cuda:1"}) {
+    const auto block = allocate(device, kMiB);
+    device_state(device).allocator.free(block.block);
+    EXPECT_GT(memory_stats(device).reserved, 0u);
+  }
+  cuda::synchronize();
+  cuda::synchronize(1);
+  cuda::synchronize("cuda:0");
+  cuda::empty_cache();
+  for (const char* device : {"cuda:0", "cuda:1"}) EXPECT_EQ(memory_stats(device).reserved, 0u);
+  EXPECT_THROW(cuda::synchronize(2), InvalidArgument);
+  EXPECT_THROW(cuda::synchronize("cpu"), InvalidArgument);
+}
+
+TEST(MemoryOfAllGpus, WithoutAGpuThereIsNothingToWaitFor) {
+  if (cuda::is_available()) GTEST_SKIP() << "there is a GPU";
+  EXPECT_NO_THROW(cuda::empty_cache());
+  EXPECT_THROW(cuda::synchronize(), InvalidArgument);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,11 +1,13 @@
 // Gradients: what goes beyond Tensor's own members.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <functional>
 #include <initializer_list>
 #include <memory>
 #include <span>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -79,6 +81,19 @@ class LOCKSTEP_API HookHandle {
 /// hooks. Throws AutogradError if the tensor needs no
 /// gradient, InvalidArgument for no function.
 LOCKSTEP_API HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
+/// The same for a hook that returns nothing.
+template <std::invocable<const Tensor&> Hook>
+requires std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>> HookHandle register_hook(const Tensor& tensor,
+                                                                                             Hook hook) {
+  return register_hook(tensor,
+                       std::function<Tensor(const Tensor&)>([hook = std::move(hook)](const Tensor& gradient) mutable {
+                         hook(gradient);
+                         return Tensor();
+                       }));
+}
+template <std::invocable<const Tensor&> Hook>
+requires std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>> HookHandle Tensor::register_hook(Hook hook)
+const { return lockstep::register_hook(*this, std::move(hook)); }
 
 /// Calls `hook` after a gradient was accumulated into `leaf`: on the caller's thread if the leaf is on the CPU or on
 /// the device of the first root, else on that of its device. For a parameter of a DataParallel it runs as the other

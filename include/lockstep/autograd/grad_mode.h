@@ -26,4 +26,11 @@ class LOCKSTEP_API NoGrad : private GradMode {
 };
 using NoGradGuard = NoGrad;  ///< libtorch's name.
 
+/// As NoGrad, under the name that PyTorch's programs for inference use. Tensors made under it are ordinary ones: they
+/// may be used in recorded operations later. InferenceMode(false) records, within another one too.
+class LOCKSTEP_API InferenceMode : private GradMode {
+ public:
+  explicit InferenceMode(bool enabled = true) noexcept : GradMode(!enabled) {}
+};
+
 }  // namespace lockstep

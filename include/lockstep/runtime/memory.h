@@ -29,6 +29,10 @@ LOCKSTEP_API MemoryStats memory_stats(Device device);
 LOCKSTEP_API void reset_peak_memory(Device device);
 /// Gives every whole free segment back to the backend.
 LOCKSTEP_API void empty_cache(Device device);
+namespace cuda {
+/// The same of every visible GPU; nothing where there is none.
+LOCKSTEP_API void empty_cache();
+}  // namespace cuda
 
 /// A table of all devices: name, memory in use, peak and total.
 LOCKSTEP_API void print_devices(std::ostream& out);

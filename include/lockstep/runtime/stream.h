@@ -96,6 +96,13 @@ class LOCKSTEP_API CurrentStreams {
 
 /// Waits for all streams of the device; throws the first error of their work, with those of other streams attached.
 LOCKSTEP_API void synchronize(Device device);
+namespace cuda {
+/// Of every visible GPU. Throws InvalidArgument where there is none; else the first error, after waiting for all.
+LOCKSTEP_API void synchronize();
+LOCKSTEP_API void synchronize(int index);  ///< Of cuda:index.
+/// Of that GPU. Throws InvalidArgument for the CPU.
+LOCKSTEP_API void synchronize(Device device);
+}  // namespace cuda
 
 /// Makes a stream current for its device on this thread, for a scope.
 class LOCKSTEP_API StreamGuard {
