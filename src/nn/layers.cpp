@@ -3,6 +3,7 @@
 #include <cmath>
 #include <ostream>
 
+#include <lockstep/nn/functional.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/linalg.h>
@@ -66,7 +67,14 @@ Embedding::Embedding(std::int64_t count, std::int64_t features, const EmbeddingO
   weight = Parameter(value);
 }
 
-Tensor Embedding::forward(const Tensor& index) const { return embedding(weight, index, padding_index_); }
+Tensor Embedding::forward(const Tensor& index) const { return lockstep::embedding(weight, index, padding_index_); }
+
+Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingFunctionOptions& options) {
+  if (input.defined() && is_floating(input.dtype()))
+    throw DTypeError(text("[embedding] expected indices first and then the weight, got ", input.dtype(), ' ',
+                          input.sizes(), ": call embedding(input, weight)"));
+  return lockstep::embedding(weight, input, options.padding_idx);
+}
 
 Dropout::Dropout(double probability) : p(probability) {
   if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[Dropout] expected a probability from 0 to 1, got ", p));

@@ -113,6 +113,13 @@ PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int6
   return packed;
 }
 
+PackedSequence pack_padded_sequence(const Tensor& x, const Tensor& lengths, const PackOptions& options) {
+  if (lengths.dim() != 1 || is_floating(lengths.dtype()) || lengths.dtype() == kBool)
+    throw ShapeError(
+        text("[pack_padded_sequence] expected integer lengths [batch], got ", lengths.dtype(), ' ', lengths.sizes()));
+  return pack_padded_sequence(x, lengths.to(kInt64).to_vector<std::int64_t>(), options);
+}
+
 PaddedSequence pad_packed_sequence(const PackedSequence& packed, const PadOptions& options) {
   constexpr const char* kOp = "pad_packed_sequence";
   if (packed.batch_sizes.empty()) throw InvalidArgument(text("[", kOp, "] expected at least one step, got none"));
@@ -148,14 +155,41 @@ PackedSequence pack_sequence(std::span<const Tensor> sequences, bool enforce_sor
 Tensor pad_sequence(std::span<const Tensor> sequences, const PadOptions& options) {
   const Integers lengths = lengths_of("pad_sequence", sequences), starts = starts_of(lengths);
   if (lengths.empty()) throw InvalidArgument("[pad_sequence] expected at least one sequence, got none");
+  const bool left = options.padding_side == "left";
+  if (!left && options.padding_side != "right")
+    throw InvalidArgument(
+        text("[pad_sequence] expected padding_side \"left\" or \"right\", got \"", options.padding_side, "\""));
   const auto batch = std::int64_t(lengths.size());
   const std::int64_t steps = *std::max_element(lengths.begin(), lengths.end());
   Integers places(std::size_t(steps * batch), starts.back());
-  for (std::int64_t sequence = 0; sequence < batch; ++sequence)
-    for (std::int64_t step = 0; step < lengths[std::size_t(sequence)]; ++step)
+  for (std::int64_t sequence = 0; sequence < batch; ++sequence) {
+    const std::int64_t length = lengths[std::size_t(sequence)], first = left ? steps - length : 0;
+    for (std::int64_t row = 0; row < length; ++row) {
+      const std::int64_t step = first + row;
       places[std::size_t(options.batch_first ? sequence * steps + step : step * batch + sequence)] =
-          starts[std::size_t(sequence)] + step;
+          starts[std::size_t(sequence)] + row;
+    }
+  }
   return laid_out(cat(sequences), places, steps, batch, options);
+}
+
+std::vector<Tensor> unpad_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths, bool batch_first) {
+  constexpr const char* kOp = "unpad_sequence";
+  if (x.dim() < 2) throw ShapeError(text("[", kOp, "] expected x [steps, batch, ...], got ", x.sizes()));
+  const Tensor rows = batch_first ? x : x.transpose(0, 1);
+  if (rows.size(0) != std::int64_t(lengths.size()))
+    throw ShapeError(text("[", kOp, "] expected ", rows.size(0), " lengths for ", x.sizes(), ", got ", lengths.size()));
+  for (const std::int64_t length : lengths)
+    if (length < 0 || length > rows.size(1))
+      throw ShapeError(text("[", kOp, "] expected lengths from 0 to ", rows.size(1), ", got ", length));
+  std::vector<Tensor> sequences = unbind(rows);
+  for (std::size_t i = 0; i < sequences.size(); ++i) sequences[i] = sequences[i].narrow(0, 0, lengths[i]);
+  return sequences;
+}
+
+std::vector<Tensor> unpack_sequence(const PackedSequence& packed) {
+  const auto [output, lengths] = pad_packed_sequence(packed, {.batch_first = true});
+  return unpad_sequence(output, lengths, true);
 }
 
 }  // namespace lockstep::nn

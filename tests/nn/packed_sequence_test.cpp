@@ -67,5 +67,46 @@ TEST(PackedSequences, RefuseWhatDoesNotFit) {
   EXPECT_THROW(nn::pad_sequence({}), InvalidArgument);
 }
 
+// Values are PyTorch 2.15's.
+TEST(PackedSequences, ByPyTorchsNamesAndArguments) {
+  namespace rnn = nn::utils::rnn;
+  const Tensor x = tensor({{1, 2, 0}, {3, 4, 5}, {6, 0, 0}});
+  const rnn::PackedSequence packed = rnn::pack_padded_sequence(x, tensor({2, 3, 1}), true, false);
+  EXPECT_EQ(values(packed.data), (std::vector<double>{3, 1, 6, 4, 2, 5}));
+  EXPECT_EQ(packed.batch_sizes, (std::vector<std::int64_t>{3, 2, 1}));
+  EXPECT_EQ(packed.sorted_indices, (std::vector<std::int64_t>{1, 0, 2}));
+  const auto [padded, lengths] = rnn::pad_packed_sequence(packed, true, -1);
+  EXPECT_EQ(values(padded), (std::vector<double>{1, 2, -1, 3, 4, 5, 6, -1, -1}));
+  EXPECT_EQ(lengths, (std::vector<std::int64_t>{2, 3, 1}));
+  EXPECT_EQ(values(rnn::pack_padded_sequence(x, {2, 3, 1}, true, false).data), values(packed.data));
+  const std::vector<Tensor> rows = {tensor({1, 2, 3}), tensor({4})};
+  EXPECT_EQ(values(rnn::pad_sequence(rows, true)), (std::vector<double>{1, 2, 3, 4, 0, 0}));
+  EXPECT_EQ(values(rnn::pad_sequence({rows[0], rows[1]}, false, 9)), (std::vector<double>{1, 4, 2, 9, 3, 9}));
+  EXPECT_THROW(nn::pack_padded_sequence(x, tensor({2., 3., 1.})), ShapeError);
+  EXPECT_THROW(nn::pack_padded_sequence(x, tensor({{2, 3, 1}})), ShapeError);
+}
+
+TEST(PackedSequences, PaddedOnTheLeft) {
+  const Tensor padded = nn::pad_sequence({tensor({1, 2, 3}), tensor({4})},
+                                         {.batch_first = true, .padding_value = -1, .padding_side = "left"});
+  EXPECT_EQ(values(padded), (std::vector<double>{1, 2, 3, -1, -1, 4}));
+  EXPECT_THROW(nn::pad_sequence({tensor({1})}, {.padding_side = "top"}), InvalidArgument);
+}
+
+TEST(PackedSequences, BecomeSequencesAgain) {
+  const auto parts = nn::unpad_sequence(tensor({{1, 2}, {3, 0}}), {2, 1});
+  ASSERT_EQ(parts.size(), 2u);
+  EXPECT_EQ(values(parts[0]), (std::vector<double>{1, 3}));
+  EXPECT_EQ(values(parts[1]), (std::vector<double>{2}));
+  const Tensor x = tensor({{1, 2, 0}, {3, 4, 5}, {6, 0, 0}});
+  const auto unpacked = nn::unpack_sequence(nn::pack_padded_sequence(x, {2, 3, 1}, true, false));
+  ASSERT_EQ(unpacked.size(), 3u);
+  EXPECT_EQ(values(unpacked[0]), (std::vector<double>{1, 2}));
+  EXPECT_EQ(values(unpacked[1]), (std::vector<double>{3, 4, 5}));
+  EXPECT_EQ(values(unpacked[2]), (std::vector<double>{6}));
+  EXPECT_THROW(nn::unpad_sequence(x, {2, 3}), ShapeError);
+  EXPECT_THROW(nn::unpad_sequence(x, {2, 3, 4}), ShapeError);
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -1,6 +1,9 @@
 // Operations under the names that models are written in: nn::cross_entropy(model(input), target).
 #pragma once
 
+#include <cstdint>
+#include <optional>
+
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/attention.h>
 #include <lockstep/ops/conv.h>
@@ -9,6 +12,8 @@
 #include <lockstep/ops/einsum.h>
 #include <lockstep/ops/embedding_bag.h>
 #include <lockstep/ops/fold.h>
+#include <lockstep/ops/grid_sample.h>
+#include <lockstep/ops/index.h>
 #include <lockstep/ops/interpolate.h>
 #include <lockstep/ops/layout.h>
 #include <lockstep/ops/likelihood_loss.h>
@@ -100,6 +105,7 @@ using lockstep::triplet_margin_loss;
 using lockstep::cdist;
 using lockstep::cosine_similarity;
 using lockstep::normalize;
+using lockstep::one_hot;
 using lockstep::pairwise_distance;
 
 using lockstep::adaptive_avg_pool1d;
@@ -116,6 +122,7 @@ using lockstep::avg_pool2d;
 using lockstep::avg_pool3d;
 using lockstep::channel_shuffle;
 using lockstep::fold;
+using lockstep::grid_sample;
 using lockstep::interpolate;
 using lockstep::Interpolation;
 using lockstep::local_response_norm;
@@ -136,5 +143,12 @@ using lockstep::PadMode;
 using lockstep::pixel_shuffle;
 using lockstep::pixel_unshuffle;
 using lockstep::unfold;
+
+struct EmbeddingFunctionOptions {
+  std::optional<std::int64_t> padding_idx = {};  ///< This row gets no gradient; negative: from the end.
+};
+/// The rows of weight [count, features] that input names, in the order of torch.nn.functional.embedding: indices first.
+/// (lockstep::embedding takes the weight first, as torch.embedding.) Throws DTypeError, ShapeError, InvalidArgument.
+LOCKSTEP_API Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingFunctionOptions& options = {});
 
 }  // namespace lockstep::nn

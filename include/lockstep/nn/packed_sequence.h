@@ -2,10 +2,12 @@
 // Lengths and orders are the host's: nothing here waits for a device.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
 #include <span>
+#include <string_view>
 #include <vector>
 
 #include <lockstep/tensor/tensor.h>
@@ -31,10 +33,15 @@ struct PackOptions {
 LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
                                                  const PackOptions& options = {});
 
+/// The same for lengths in a tensor of integers [batch], for which the host waits where they are on a GPU.
+LOCKSTEP_API PackedSequence pack_padded_sequence(const Tensor& x, const Tensor& lengths,
+                                                 const PackOptions& options = {});
+
 struct PadOptions {
   bool batch_first = false;
   double padding_value = 0;                       ///< What stands behind the end of a shorter one.
   std::optional<std::int64_t> total_length = {};  ///< Of pad_packed_sequence: steps of the result, else the longest's.
+  std::string_view padding_side = "right";        ///< Of pad_sequence: "right", or "left", before the first row.
 };
 
 /// Sequences side by side.
@@ -50,6 +57,12 @@ LOCKSTEP_API PaddedSequence pad_packed_sequence(const PackedSequence& packed, co
 LOCKSTEP_API PackedSequence pack_sequence(std::span<const Tensor> sequences, bool enforce_sorted = true);
 LOCKSTEP_API Tensor pad_sequence(std::span<const Tensor> sequences, const PadOptions& options = {});
 
+/// The sequences again, without padding: views. x: [steps, batch, ...], or [batch, steps, ...] if batch_first. Throws
+/// ShapeError unless there is one length for each sequence, and none above `steps`.
+LOCKSTEP_API std::vector<Tensor> unpad_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths,
+                                                bool batch_first = false);
+LOCKSTEP_API std::vector<Tensor> unpack_sequence(const PackedSequence& packed);  ///< Of packed sequences.
+
 /// The same for a list.
 inline PackedSequence pack_sequence(std::initializer_list<Tensor> sequences, bool enforce_sorted = true) {
   return pack_sequence(std::span(sequences.begin(), sequences.size()), enforce_sorted);
@@ -58,5 +71,39 @@ inline PackedSequence pack_sequence(std::initializer_list<Tensor> sequences, boo
 inline Tensor pad_sequence(std::initializer_list<Tensor> sequences, const PadOptions& options = {}) {
   return pad_sequence(std::span(sequences.begin(), sequences.size()), options);
 }
+
+/// The same with PyTorch's arguments in their order.
+template <class Sequences>
+requires std::constructible_from < std::span<const Tensor>,
+const Sequences& > Tensor pad_sequence(const Sequences& sequences, bool batch_first, double padding_value = 0) {
+  return pad_sequence(std::span<const Tensor>(sequences),
+                      PadOptions{.batch_first = batch_first, .padding_value = padding_value});
+}
+inline Tensor pad_sequence(std::initializer_list<Tensor> sequences, bool batch_first, double padding_value = 0) {
+  return pad_sequence(std::span(sequences.begin(), sequences.size()),
+                      PadOptions{.batch_first = batch_first, .padding_value = padding_value});
+}
+inline PackedSequence pack_padded_sequence(const Tensor& x, const std::vector<std::int64_t>& lengths, bool batch_first,
+                                           bool enforce_sorted = true) {
+  return pack_padded_sequence(x, lengths, PackOptions{.batch_first = batch_first, .enforce_sorted = enforce_sorted});
+}
+inline PackedSequence pack_padded_sequence(const Tensor& x, const Tensor& lengths, bool batch_first,
+                                           bool enforce_sorted = true) {
+  return pack_padded_sequence(x, lengths, PackOptions{.batch_first = batch_first, .enforce_sorted = enforce_sorted});
+}
+inline PaddedSequence pad_packed_sequence(const PackedSequence& packed, bool batch_first, double padding_value = 0) {
+  return pad_packed_sequence(packed, PadOptions{.batch_first = batch_first, .padding_value = padding_value});
+}
+
+/// PyTorch's names.
+namespace utils::rnn {
+using nn::pack_padded_sequence;
+using nn::pack_sequence;
+using nn::PackedSequence;
+using nn::pad_packed_sequence;
+using nn::pad_sequence;
+using nn::unpack_sequence;
+using nn::unpad_sequence;
+}  // namespace utils::rnn
 
 }  // namespace lockstep::nn
