@@ -68,6 +68,16 @@ void not_a_number() {
           yes_or_no(max(abs(value)).item<double>() > 1e9));
 }
 
+void nan_of_backward() {
+  const DetectAnomaly guard;
+  Tensor x = zeros({2}, {.requires_grad = true});
+  try {
+    sum(sqrt(x) * x).backward();  // the slope of sqrt at 0 is infinite, times 0
+  } catch (const AutogradError& error) {
+    print("the error names Sqrt: {}\n", yes_or_no(std::string(error.what()).find("Sqrt") != std::string::npos));
+  }
+}
+
 void trace() {
   SimulatedDevices devices({.count = 2});
   DataParallel model(Net{});
@@ -85,5 +95,6 @@ int main() {
   race();
   out_of_memory();
   not_a_number();
+  nan_of_backward();
   trace();
 }

@@ -33,11 +33,15 @@ void check(const std::vector<Idiom>& idioms) {
 TEST(Idioms, OfTensors) { check(tensor_idioms()); }
 TEST(Idioms, OfMath) { check(math_idioms()); }
 TEST(Idioms, OfIndexing) { check(indexing_idioms()); }
+TEST(Idioms, OfOrder) { check(order_idioms()); }
+TEST(Idioms, OfGraphs) { check(graph_idioms()); }
 TEST(Idioms, OfModels) { check(model_idioms()); }
 
 TEST(Idioms, AreAllThatPyTorchComputed) {
   std::size_t count = 0;
-  for (const auto& idioms : {tensor_idioms(), math_idioms(), indexing_idioms(), model_idioms()}) count += idioms.size();
+  for (const auto& idioms :
+       {tensor_idioms(), math_idioms(), indexing_idioms(), order_idioms(), graph_idioms(), model_idioms()})
+    count += idioms.size();
   EXPECT_EQ(count, expected().size());
   EXPECT_GE(count, 150u);
 }

@@ -437,6 +437,131 @@ k["save and load a module"] = filled(nn.Linear(3, 2)).weight.detach().clone()
 k["save and load an optimizer"] = tensor(torch.optim.SGD(nn.Linear(3, 1).parameters(), lr=0.25).param_groups[0]["lr"])
 k["save and load a tensor"] = whole()
 
+# Order, places and windows.
+k["cumprod"] = w[1:].cumprod(1)
+k["free cumprod"] = torch.cumprod(positive(), 0)
+k["discounted weights"] = torch.full((4,), 0.9).cumprod(0)
+k["alphas of a diffusion"] = torch.cumprod(1 - torch.linspace(1e-4, 0.02, 10), 0).sqrt()
+k["diff"] = tensor([1, 4, 9, 16]).diff()
+k["diff twice"] = m.diff(2, 1)
+k["diff with a zero in front"] = torch.diff(tensor([1, 4, 9]), 1, 0, torch.zeros(1, dtype=torch.int64))
+k["quantile"] = m.quantile(0.25)
+k["quantile of a dimension"] = torch.quantile(m, 0.5, 1, True)
+k["quantiles"] = torch.quantile(m, tensor([0.25, 0.75]), 1)
+k["quantile, the lower one"] = m.quantile(0.4, 1, False, interpolation="lower")
+k["kthvalue"] = m.kthvalue(2).values
+k["kthvalue place"] = torch.kthvalue(m, 2, 1)[1]
+k["searchsorted"] = torch.searchsorted(tensor([1, 3, 5, 7]), tensor([[0, 3], [6, 9]]))
+k["searchsorted right"] = torch.searchsorted(tensor([1, 3, 5, 7]), tensor([3, 6]), right=True)
+k["searchsorted by side"] = torch.searchsorted(tensor([1.0, 3.0, 5.0]), 3, side="right")
+k["inverse transform sampling"] = torch.searchsorted(tensor([0.1, 0.2, 0.7]).cumsum(0), tensor([0.05, 0.5, 0.95]))
+k["bucketize"] = torch.bucketize(m, tensor([-3.0, 0.0, 3.0]))
+k["bucketize right"] = torch.bucketize(w, tensor([3, 6, 9]), out_int32=True, right=True)
+k["histc"] = torch.histc(m, 4, -6, 6)
+k["histc of its own range"] = m.histc(3)
+k["var_mean"] = torch.var_mean(m, 1)[0]
+k["var_mean, the mean of all"] = torch.var_mean(m)[1]
+k["nan_to_num"] = torch.nan_to_num(m / 0)
+k["nan_to_num in place"] = (torch.zeros(2) / 0).nan_to_num_(7)
+k["fmod"] = torch.fmod(m, 4)
+k["fmod of tensors"] = m.fmod(o)
+k["clip"] = m.clip(-1, 2)
+k["clip from below"] = torch.clip(m, 0)
+k["clip in place"] = matrix().clip_(-2, 2)
+k["addcmul"] = torch.addcmul(m, o, positive(), value=0.5)
+k["addcmul_"] = matrix().addcmul_(o, o, value=2)
+k["addcdiv_ of an Adam step"] = matrix().addcdiv_(o, positive().sqrt().add_(1e-8), value=-0.01)
+k["mv"] = torch.mv(m, o[0])
+k["einsum of operands one after another"] = torch.einsum("ij,kj->ik", m, o)
+k["attention by einsum"] = torch.einsum("bqd,bkd->bqk", m.unsqueeze(0), o.unsqueeze(0)).softmax(-1)
+k["gather of the free kind"] = torch.gather(w, 1, tensor([[0], [2], [1]]))
+k["Q-values of the actions"] = m.gather(1, tensor([2, 0]).unsqueeze(1)).squeeze(1)
+k["index_copy_"] = torch.zeros(3, 2).index_copy_(0, tensor([2, 0]), torch.ones(2, 2))
+k["index_fill_"] = whole().index_fill_(1, tensor([0, 2]), -1)
+k["index_fill"] = m.index_fill(0, tensor([1]), 0)
+k["swapaxes"] = cube().swapaxes(0, 2)
+k["swapdims"] = torch.swapdims(w, 0, 1)
+k["tensor_split"] = torch.tensor_split(torch.arange(7), 3)[0]
+k["tensor_split at places"] = w.tensor_split((1, 3), 1)[1]
+k["unflatten"] = w.unflatten(1, (2, 2))
+k["heads of an attention"] = torch.arange(24).view(2, 12).unflatten(-1, (3, -1)).transpose(0, 1)
+k["unfold"] = torch.arange(8).unfold(0, 3, 2)
+k["moving average"] = m.unfold(1, 2, 1).mean(-1)
+k["slice to the end"] = w[:, 2:]
+k["slice of the last ones"] = w[-2:]
+k["tensor of an array"] = tensor([1.5, 2.5, 3.5])
+k["tensor of an array of integers"] = tensor([4, 5, 6])
+
+# Functions, sequences of different lengths, hooks and modes.
+rnn = nn.utils.rnn
+grid = lambda: torch.linspace(-1.5, 1.5, 12).view(1, 2, 3, 2)
+k["F::one_hot"] = F.one_hot(tensor([0, 2, 1]), 4)
+k["F::one_hot as floats"] = F.one_hot(tensor([1, 0])).float()
+k["F::embedding"] = F.embedding(tensor([[1, 0]]), m)
+k["F::grid_sample"] = F.grid_sample(image(), grid(), align_corners=False)
+k["F::grid_sample with options"] = F.grid_sample(image(), grid(), mode="nearest", padding_mode="border", align_corners=True)
+k["F::grid_sample, bicubic and reflected"] = F.grid_sample(image(), grid(), mode="bicubic", padding_mode="reflection", align_corners=False)
+k["pad_sequence"] = rnn.pad_sequence([tensor([1, 2, 3]), tensor([4])])
+k["pad_sequence, batch first"] = rnn.pad_sequence([tensor([1, 2, 3]), tensor([4])], True, -1)
+k["pad_sequence on the left"] = rnn.pad_sequence([tensor([1, 2]), tensor([4])], batch_first=True, padding_side="left")
+k["mask of lengths"] = torch.arange(4).unsqueeze(0) < tensor([2, 4]).unsqueeze(1)
+k["pack_padded_sequence"] = rnn.pack_padded_sequence(w, tensor([4, 2, 1]), True).data
+k["pad_packed_sequence"] = rnn.pad_packed_sequence(rnn.pack_padded_sequence(w, tensor([2, 4, 1]), True, False), True)[0]
+k["pack_sequence"] = rnn.pack_sequence([tensor([1, 2]), tensor([3])]).data
+k["unpad_sequence"] = rnn.unpad_sequence(w, tensor([3, 1, 2, 2]))[2]
+
+
+def hooked(look):
+    x = leaf()
+    handle = x.register_hook(lambda g: g * 2)
+    look(x, handle)
+    return x.grad
+
+
+k["register_hook"] = hooked(lambda x, handle: (x * x).sum().backward())
+k["register_hook, removed"] = hooked(lambda x, handle: (handle.remove(), x.sum().backward()))
+seen = []
+y = leaf().exp()
+y.register_hook(seen.append)
+(y * 3).sum().backward()
+k["register_hook that only looks"] = seen[0]
+x = leaf()
+loss = (x * x).sum()
+loss.backward(retain_graph=True)
+loss.backward()
+k["backward that retains the graph"] = x.grad
+x = leaf()
+y = x * x
+y.backward(torch.ones_like(y), retain_graph=True)
+k["backward of a vector"] = x.grad
+
+
+def grad_of(x, f):
+    x.requires_grad_()
+    f(x).backward()
+    return x.grad
+
+
+k["gradient through cumprod with a zero"] = grad_of(tensor([2.0, 0.0, 3.0, 4.0]), lambda x: x.cumprod(0).sum())
+k["gradient through quantile"] = grad(lambda x: x.quantile(0.3))
+k["gradient through unfold"] = grad(lambda x: x.unfold(1, 2, 1).pow(2).sum())
+k["gradient through grid_sample"] = grad_of(grid(), lambda g: F.grid_sample(image(), g, align_corners=False).sum())
+k["gradient through index_copy_"] = grad(
+    lambda x: torch.zeros(3, 3).index_copy_(0, tensor([2, 0]), x * 2).pow(2).sum())
+k["gradient through addcmul_"] = grad(lambda x: torch.ones(2, 3).addcmul_(x, x, value=0.5).sum())
+k["padding_idx of F::embedding"] = grad(lambda x: F.embedding(tensor([0, 1, 1]), x, padding_idx=0).sum())
+with torch.inference_mode():
+    k["inference mode"] = tensor((leaf() * 2).requires_grad)
+x = torch.zeros(2, requires_grad=True)
+try:
+    with torch.autograd.detect_anomaly():
+        (x.sqrt() * 0).sum().backward()
+except RuntimeError as error:
+    k["detect_anomaly"] = tensor("Sqrt" in str(error))
+torch.cuda.manual_seed(3)
+k["manual_seed on every device"] = tensor(True)
+k["synchronize where there is a GPU"] = tensor(True)
+
 save_file({name: value.detach().clone().contiguous() for name, value in k.items()},
           pathlib.Path(__file__).parent / "idioms.safetensors")
 print(len(k), "idioms with PyTorch", torch.__version__)

@@ -15,9 +15,6 @@ Layer filled(Layer layer) {
   return layer;
 }
 
-Tensor leaf() { return matrix().requires_grad_(); }
-Tensor image() { return linspace(-1, 1, 2 * 36).view({1, 2, 6, 6}); }
-
 }  // namespace
 
 std::vector<Idiom> model_idioms() {
