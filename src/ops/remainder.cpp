@@ -62,14 +62,14 @@ Tensor left_over(const char* op, const char* node, const F& f, const Tensor& a, 
   if (records(a, b))
     record(node, out, {&a, &b},
            [op, x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
+             const Tensor p = x.get(), q = y.get();
              Tensor by_divisor;
              if (ny) {
-               const Tensor p = x.get().detach(), q = y.get().detach();
                Tensor times = broadcast_result(op, p, q, p.dtype());
                map_floating(op, 3, Times<F>(), times, p, q);
                by_divisor = sum_to(-(g * times), q.sizes());
              }
-             return Gradients{nx ? sum_to(g, x.get().sizes()) : Tensor(), by_divisor};
+             return Gradients{nx ? sum_to(g, p.sizes()) : Tensor(), by_divisor};
            });
   return out;
 }
