@@ -44,7 +44,7 @@ class Agreement : public ::testing::Test {
     return {.device_ids = {world.rank().value()}, .world = world};
   }
 
-  SimulatedDevices devices_{{.count = 3}};
+  SimulatedDevices devices_{{.count = 4}};
 };
 
 TEST_F(Agreement, NamesWhatOfAModelDiffers) {
@@ -112,6 +112,31 @@ TEST_F(Agreement, NamesParametersThatOneProcessHasFrozen) {
     if (is_second(world)) model.module().bias->requires_grad_(false);
     mean(model(ones({4, 5}))).backward();
   });
+}
+
+// As it is in the pass, not as it was: who mends the difference goes on.
+TEST_F(Agreement, GoesOnWhereFrozenParametersAreMended) {
+  const auto failures = testing::in_ending_processes(2, 1, [](const World& world) {
+    DataParallel model(nn::Linear(5, 3), on_own_device(world));
+    if (is_second(world)) model.module().bias->requires_grad_(false);
+    EXPECT_THROW(model(ones({4, 5})), InvalidArgument);
+    model.module().bias->requires_grad_(false);
+    mean(model(ones({4, 5}))).backward();
+  });
+  for (const std::exception_ptr& failure : failures) EXPECT_FALSE(failure) << message_of<Error>(failure);
+}
+
+TEST_F(Agreement, NamesAnotherModelThatTookTheParametersInOneProcess) {
+  expect_refused(
+      2, differs(kCalls, "nothing like it", "another DataParallel or Trainer took the parameters"),
+      [](const World& world) {
+        const int first = world.rank().value() * 2;
+        DataParallel model(nn::Linear(5, 3), {.device_ids = {first, first + 1}, .world = world});
+        mean(model(ones({4, 5}))).backward();
+        if (is_second(world))
+          DataParallel alone(detail::Borrowed<nn::Linear>(model.module()), {.device_ids = {first, first + 1}});
+        mean(model(ones({4, 5}))).backward();
+      });
 }
 
 TEST_F(Agreement, NamesTheRateOfAnOptimizerThatDiffers) {

@@ -220,6 +220,49 @@ TEST(Means, OfACriterionAreWeightedByTheTargetsThatCount) {
   }
 }
 
+// A mean counts by the pass that it came from, whatever passes come after it.
+TEST(Means, OfWhatCountsKeepTheSharesOfTheirPass) {
+  const auto loss = [](auto& model, auto& batch, auto&) {
+    const WeightedMean mean =
+        nn::mean_cross_entropy(model(std::get<0>(batch)), std::get<1>(batch), {.ignore_index = kPadding});
+    const NoGrad guard;
+    model(ones({2, 3}, model.device()));  // in each process as many rows
+    return mean;
+  };
+  expect_as_one_batch({.max_epochs = 2}, tagger(), padded_batches(), 0, loss, kOracle);
+}
+
+// A model that takes the inputs of a batch as one argument.
+struct OfAPair : nn::Module<OfAPair> {
+  nn::Linear fc{3, 1};
+  auto members() { return nn::members("fc", fc); }
+  Tensor forward(const std::pair<Tensor, Tensor>& inputs) { return fc(inputs.first + inputs.second); }
+};
+
+// The loss of docs/many-hosts.md, on one device too.
+TEST(Means, OfRowsInAStructureAreCounted) {
+  const auto error = [](auto& model, auto& batch) {
+    const Tensor x = std::get<0>(batch);
+    return square(model(std::pair(x, x * 2.)) - std::get<1>(batch));
+  };
+  const auto by_rows = [&](auto& model, auto& batch, auto&) {
+    const Tensor errors = error(model, batch);
+    return sum(errors) / double(model.batch_rows());
+  };
+  const auto oracle = [&](auto& model, auto& batch, auto&) { return mean(error(model, batch)); };
+  const std::vector<Pair> batches = {{randn({8, 3}), randn({8, 1})}};
+  TrainerOptions sums = {.max_epochs = 2};
+  sums.parallel.loss = ProcessLoss::sum;
+  expect_as_one_batch(sums, OfAPair(), batches, 0, by_rows, oracle);
+  // Reported as one process reports it, if a pass has several times the rows of the batch.
+  const auto joined = [](auto& model, auto& batch, auto&) {
+    const Tensor x = std::get<0>(batch), y = std::get<1>(batch), rows = cat({x, x}, 0);
+    const Tensor errors = square(model(std::pair(rows, rows * 2.)) - cat({y, y}, 0));
+    return sum(errors) / double(model.batch_rows());
+  };
+  expect_as_one_batch(sums, OfAPair(), batches, 0, joined, oracle);
+}
+
 // The default class to ignore.
 TEST(Means, OfACriterionThatIsAFunctionAreWeightedByTheTargetsThatCount) {
   std::vector<Pair> batches;
