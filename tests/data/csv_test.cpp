@@ -202,6 +202,11 @@ TEST(ReadCsv, TakesLittleMemoryForManyFields) {
   EXPECT_LT(peak.taken_bytes(), 256 << 20);
 }
 
+TEST(ReadCsv, RefusesALineThatIsTooLong) {
+  EXPECT_EQ(csv_error([] { csv("a\n\"" + std::string(70 << 20, 'x')); }),
+            "[x.csv] at byte 2: line 2, column 1: expected lines of at most 67108864 bytes, got a longer one");
+}
+
 TEST(Csv, SelectsColumnsByName) {
   const Csv table = csv("a,b,c,c\n1,2,3,4\n5,6,7,8\n");
   EXPECT_EQ(table.select({"b", "a"}).to_vector<float>(), (Floats{2, 1, 6, 5}));

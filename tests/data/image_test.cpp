@@ -4,6 +4,7 @@
 
 #include <gtest/gtest.h>
 
+#include <cerrno>
 #include <cstdint>
 #include <filesystem>
 #include <string>
@@ -132,6 +133,25 @@ Tensor image_of(const std::string& bytes) {
   testing::MemorySource source(bytes);
   return read_image(source, {});
 }
+
+// A disk that fails behind the first bytes: the error goes through the library, which is written in C.
+class FailingSource final : public testing::MemorySource {
+ public:
+  using MemorySource::MemorySource;
+  void read(std::uint64_t offset, void* to, std::size_t bytes) override {
+    if (bytes > 8) throw IoError("read", "failing", EIO);
+    MemorySource::read(offset, to, bytes);
+  }
+};
+
+void expect_failure_of_the_disk(const std::string& name) {
+  const std::string bytes = contents(image_file(name));
+  FailingSource source(bytes);
+  EXPECT_THROW(read_image(source, {}), IoError);
+}
+
+TEST_F(ReadPng, ThrowsTheErrorOfADisk) { expect_failure_of_the_disk("RGB.png"); }
+TEST_F(ReadJpeg, ThrowsTheErrorOfADisk) { expect_failure_of_the_disk("grey.jpg"); }
 
 TEST(WritePng, RefusesWhatIsNoImage) {
   const TemporaryFolder folder;
