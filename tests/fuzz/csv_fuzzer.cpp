@@ -43,14 +43,14 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   data::Csv table;
   try {
     const fuzz::Limits limits(size, {.bytes = 4 << 20, .bytes_per_byte = 256});
-    testing::MemorySource source(file);
+    lockstep::testing::MemorySource source(file);
     table = data::read_csv(source, options);
   } catch (const FormatError& error) {
     fuzz::require(error.offset <= size, "an offset within the file");
     return 0;
   }
   const std::string again = written(table);
-  testing::MemorySource source(again);
+  lockstep::testing::MemorySource source(again);
   const data::Csv same = data::read_csv(source, {.header = options.header, .dtype = kFloat64});
   fuzz::require(same.columns == table.columns, "the same names from what was written");
   const std::vector<double> expected = table.values.to_vector<double>(), got = same.values.to_vector<double>();

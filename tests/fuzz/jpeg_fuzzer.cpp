@@ -20,7 +20,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size > 2 && data[0] == 0x89) return 0;  // a PNG
   // Of each pixel three channels twice, and their coefficients. Time is that of the most scans, through all pixels.
   const fuzz::Limits limits(size, {.bytes = 8 << 20, .bytes_per_byte = 16, .seconds = 4});
-  testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
+  lockstep::testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
   try {
     const Tensor image = data::read_image(source, {.max_pixels = kMostPixels});
     fuzz::require(image.dim() == 3 && image.size(1) * image.size(2) <= kMostPixels, "an image of no more pixels");

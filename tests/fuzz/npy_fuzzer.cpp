@@ -12,7 +12,7 @@ using namespace lockstep;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const fuzz::Limits limits(size, {.bytes = 4 << 20, .bytes_per_byte = 16});
-  testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
+  lockstep::testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
   try {
     const Tensor array = data::read_npy(source);
     fuzz::require(std::size_t(array.numel()) * size_of(array.dtype()) <= size, "no more data than the file has");

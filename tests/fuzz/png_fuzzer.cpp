@@ -30,7 +30,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   if (size > 2 && data[0] == 0xff) return 0;  // a JPEG
   // Of each pixel a row of four channels twice; libpng's own buffers, of the library's own bounds.
   const fuzz::Limits limits(size, {.bytes = 8 << 20, .bytes_per_byte = 16});
-  testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
+  lockstep::testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
   try {
     const Tensor image = data::read_image(source, {.max_pixels = kMostPixels});
     fuzz::require(image.dim() == 3 && image.size(1) * image.size(2) <= kMostPixels, "an image of no more pixels");
