@@ -69,10 +69,11 @@ TEST_P(Extend, ElementwiseTakesAnyLayoutAndBroadcasts) {
 }
 
 TEST_P(Extend, ElementwisePromotes) {
-  const Tensor x = randn({5}, on_device(kFloat16)), one = ones({}, on_device(kFloat64));
+  const Tensor x = randn({5}, on_device(kFloat16)), one = ones({1}, on_device(kFloat64));
   const Tensor y = swiglu(x, ones({5}, on_device()), one);
   EXPECT_EQ(y.dtype(), kFloat64);
   expect_near(y, swiglu_by_definition(x, ones({5}, on_device()), 1));
+  EXPECT_EQ(swiglu(x, ones({5}, on_device()), one.view({})).dtype(), kFloat32);  // 0-dim: counts as a number does
 }
 
 TEST_P(Extend, ElementwiseOfNothingIsNothing) {

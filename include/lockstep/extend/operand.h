@@ -27,8 +27,8 @@ LOCKSTEP_API Operand operand_of(const char* op, const Tensor& tensor);
 /// one floating dtype.
 LOCKSTEP_API DType check_operands(const char* op, std::span<const Tensor* const> tensors);
 
-/// The dtype that all promote to, and the tensors in it. Throws as check_operands(), of dtypes for one that is not
-/// floating alone.
+/// The tensors in the dtype that all promote to, of 0-dim ones only where none has dimensions. Throws as
+/// check_operands(), of dtypes for one that is not floating alone.
 LOCKSTEP_API void promote_all(const char* op, std::span<Tensor> tensors);
 
 /// A new tensor of the shape that all broadcast to, uninitialized: channels-last where one of that shape is. Throws

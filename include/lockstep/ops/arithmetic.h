@@ -1,6 +1,7 @@
-// Elementwise arithmetic of two operands. Shapes broadcast; dtypes promote (see DType); numbers take the tensor's
-// dtype, but an integer tensor becomes int64 beside a number that its dtype cannot hold, and float32 beside a
-// fractional one. Differentiable where the result is floating. Throw ShapeError, DeviceMismatch.
+// Elementwise arithmetic of two operands. Shapes broadcast; dtypes promote (see DType), but a 0-dim tensor's beside one
+// with dimensions only if its kind (bool, integers, floating) is the higher one. Numbers take the tensor's dtype, but
+// an integer tensor becomes int64 beside a number that its dtype cannot hold, and float32 beside a fractional one.
+// Differentiable where the result is floating. Throw ShapeError, DeviceMismatch.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -36,7 +37,7 @@ LOCKSTEP_API Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, d
 LOCKSTEP_API Tensor maximum(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor minimum(const Tensor& a, const Tensor& b);
 
-/// Powers. Integers stay integers under whole exponents from 0 on; else they become float32.
+/// Powers. Integers stay integers under whole exponents from 0 on (bool becomes int64); else they become float32.
 LOCKSTEP_API Tensor pow(const Tensor& base, double exponent);
 /// Floating, after promotion, else DTypeError.
 LOCKSTEP_API Tensor pow(const Tensor& base, const Tensor& exponent);

@@ -1,5 +1,5 @@
-// Elementwise comparison, logic and choice. Shapes broadcast, dtypes promote. Throw ShapeError, DeviceMismatch;
-// DTypeError for a condition that is not bool.
+// Elementwise comparison, logic and choice. Shapes broadcast, dtypes promote as in arithmetic.h. Throw ShapeError,
+// DeviceMismatch; DTypeError for a condition that is not bool.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>

@@ -43,7 +43,7 @@ class LOCKSTEP_API ScaleFactor {
 };
 
 struct InterpolateOptions {
-  PerDimension size = {};                       ///< Of the result. Either this or scale_factor.
+  PerDimension size = {};  ///< Of the result. Either this or scale_factor.
   /// The size is floor(scale_factor * size of x). Where that is x's size, nearest and linear modes copy the dimension;
   /// where it is twice x's, nearest takes each element twice.
   ScaleFactor scale_factor = {};

@@ -15,6 +15,7 @@ LOCKSTEP_API Tensor cat(std::span<const Tensor> tensors, std::int64_t dim = 0);
 /// Along a new dimension; all sizes agree.
 LOCKSTEP_API Tensor stack(std::span<const Tensor> tensors, std::int64_t dim = 0);
 /// At most `chunks` views of ceil(size / chunks) each along `dim`, the last one smaller: 10 in 3 gives 4, 4, 2.
+/// Of no elements: `chunks` of none.
 LOCKSTEP_API std::vector<Tensor> chunk(const Tensor& tensor, std::int64_t chunks, std::int64_t dim = 0);
 /// Views of these sizes along `dim`, which add up to its size, else ShapeError.
 LOCKSTEP_API std::vector<Tensor> split(const Tensor& tensor, const std::vector<std::int64_t>& sizes,

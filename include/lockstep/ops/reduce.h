@@ -83,10 +83,10 @@ LOCKSTEP_API std::tuple<Tensor, Tensor> std_mean(const Tensor& x, const Shape& d
 LOCKSTEP_API Tensor norm(const Tensor& x, double p = 2);
 LOCKSTEP_API Tensor norm(const Tensor& x, double p, const Shape& dims, bool keep_dims = false);
 
-/// The middle of all elements in order, the lower one of two; NaN where there is one. Numeric dtypes.
-/// Throw ShapeError where there is nothing to reduce.
+/// The middle of all elements in order, the lower one of two; NaN where there is one. Equal ones share the gradient
+/// evenly. Numeric dtypes. Throw ShapeError where there is nothing to reduce.
 LOCKSTEP_API Tensor median(const Tensor& x);
-/// With the place of one of the equal ones.
+/// With the place of one of the equal ones, which gets the whole gradient.
 LOCKSTEP_API ValuesAndIndices median(const Tensor& x, std::int64_t dim, bool keep_dims = false);
 
 /// log(sum(exp(x))), without overflow. Floating dtypes only, else DTypeError.
