@@ -139,6 +139,7 @@ Tensor pow(const Tensor& base, const Tensor& exponent) {
 }
 Tensor pow(double base, const Tensor& exponent) {
   if (const auto cast = autocast::wide()) return pow(base, cast(exponent));
+  if (!is_floating(impl_of("pow", exponent).dtype) && !holds(kInt64, base)) return pow(base, exponent.to(kFloat32));
   return unary("pow", "Pow", exponent, NumberPow{base});
 }
 

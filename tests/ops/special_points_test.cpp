@@ -77,6 +77,13 @@ TEST(SpecialPoints, OfPowersOfANumber) {
   expect_gradient(power_of(2), {0, 1, 3}, {0.6931471806, 1.386294361, 5.545177444});
 }
 
+TEST(SpecialPoints, OfPowersOfAFractionAreFloating) {
+  const Tensor power = pow(2.5, tensor({1, 2, -1}));
+  EXPECT_EQ(power.dtype(), kFloat32);
+  expect_near(power, {2.5, 6.25, 0.4});
+  EXPECT_THROW(pow(2, tensor({1, 2})), DTypeError);
+}
+
 TEST(SpecialPoints, OfPowersOfZero) {
   const Tensor exponents = tensor({-1., 0., 2., -1., -2.5});
   expect_gradient([&](const Tensor& x) { return pow(x, exponents); }, {0, 0, 0, -0., 0},
