@@ -1,7 +1,7 @@
 // Windows along a dimension: a view in which an element may be in several. Its gradient adds what they bring.
 #include <lockstep/tensor/tensor.h>
 
-#include "autograd/record.h"
+#include "autograd/views.h"
 #include "core/text.h"
 #include "ops/wide.h"
 #include "tensor/copy.h"
@@ -45,7 +45,7 @@ Tensor Tensor::unfold(std::int64_t dim, std::int64_t size, std::int64_t step) co
   strides.push_back(strides[d]);
   sizes[d] = (length - size) / step + 1;
   if (sizes[d] > 1) strides[d] *= step;
-  Tensor out = make_view(*this, sizes, strides, x.offset);
+  Tensor out = autograd::view_of(*this, sizes, strides, x.offset);
   if (records(*this))
     record("Unfold", out, {this},
            [base = x.sizes, d, step](const Tensor& g) { return Gradients{gradient_of_base(g, base, d, step)}; });

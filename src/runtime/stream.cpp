@@ -83,13 +83,13 @@ void synchronize(Device device) {
 void cuda::synchronize() {
   const std::vector<Device> gpus = visible_gpus();
   if (gpus.empty()) throw InvalidArgument("[synchronize] expected a GPU, got none visible");
-  std::vector<std::exception_ptr> failures;
+  std::exception_ptr first;
   for (const Device& gpu : gpus) try {
       lockstep::synchronize(gpu);
     } catch (...) {
-      failures.push_back(std::current_exception());
+      if (!first) first = std::current_exception();
     }
-  if (!failures.empty()) throw_first(failures);
+  if (first) std::rethrow_exception(first);
 }
 
 void cuda::synchronize(int index) { lockstep::synchronize(Device::cuda(index)); }

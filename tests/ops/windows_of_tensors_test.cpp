@@ -42,6 +42,16 @@ TEST(Unfold, GradientAddsWhatWindowsShare) {
                 {1, 6, 15, 14, 9});
 }
 
+TEST(Unfold, FollowsChangesInPlace) {
+  const Tensor x = tensor({1., 2., 3., 4.}, {.requires_grad = true}), h = tensor({5., 6.}, {.requires_grad = true});
+  const Tensor y = x * 2, pairs = y.unfold(0, 2, 2);
+  y.unfold(0, 2, 2)[1].copy_(h);
+  expect_values(pairs, {2, 4, 5, 6});
+  (pairs * pairs).sum().backward();
+  expect_values(x.grad(), {8, 16, 0, 0});
+  expect_values(h.grad(), {10, 12});
+}
+
 TEST(Unfold, RefusesWhatIsNoWindow) {
   EXPECT_THROW(arange(3).unfold(0, 4, 1), ShapeError);
   EXPECT_THROW(arange(3).unfold(0, -1, 1), ShapeError);
