@@ -55,7 +55,7 @@ int main(int argc, char** argv) {
     DataParallel model(Gpt({.vocabulary = 256, .length = kLength, .width = 64, .heads = 4, .layers = 2}));
     optim::AdamW optimizer(model.parameters(), {.lr = 3e-3});
     const std::int64_t steps = arguments.number("--steps", 1500);
-    optim::CosineAnnealingLR schedule(optimizer, {.t_max = steps});
+    optim::CosineAnnealingLR schedule(optimizer, {.T_max = steps});
     print("Training on {} device(s), {} bytes\n", model.devices().size(), text.size(0));
     for (std::int64_t step = 1; step <= steps; ++step) {
       const Tensor starts = randint(0, text.size(0) - kLength, {kBatch, 1});

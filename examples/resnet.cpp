@@ -16,7 +16,7 @@ void fit(const Arguments& arguments, const Dataset& images, const Test& tests) {
   ResNet18<nn::SyncBatchNorm> net(10, arguments.number("--width", 64));
   optim::SGD optimizer(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4});
   const std::int64_t epochs = arguments.number("--epochs", 3);
-  optim::CosineAnnealingLR schedule(optimizer, {.t_max = epochs});
+  optim::CosineAnnealingLR schedule(optimizer, {.T_max = epochs});
 
   const train::Trainer trainer({.max_epochs = epochs});
   print("Training on {} device(s), from {} on\n", trainer.devices().size(), trainer.devices().front());

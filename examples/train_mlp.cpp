@@ -45,7 +45,7 @@ int main(int argc, char** argv) {
     data::DataLoader validation(spirals(500), {.batch_size = 100, .seed = 1, .share = trainer.share()});
     Net net;
     optim::SGD optimizer(net.parameters(), {.lr = 0.1, .momentum = 0.9});
-    optim::CosineAnnealingLR schedule(optimizer, {.t_max = 15});
+    optim::CosineAnnealingLR schedule(optimizer, {.T_max = 15});
 
     if (world.is_first())
       print("Training on {} device(s), from {} on\n", trainer.devices().size() * size_t(world.size()),

@@ -18,7 +18,7 @@ int main() {
 
   Net net;
   optim::Adam optimizer(net.parameters(), {.lr = 0.005});
-  optim::CosineAnnealingLR schedule(optimizer, {.t_max = 4});
+  optim::CosineAnnealingLR schedule(optimizer, {.T_max = 4});
   const auto loss = [](auto& model, auto& batch, auto& metrics) {
     auto& [image, digit] = batch;  // already on model.device()
     Tensor scores = model(image);

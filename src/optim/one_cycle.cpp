@@ -47,7 +47,8 @@ double through(const OneCycleLROptions& o, std::int64_t epoch, double low, doubl
 
 OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options)
     : Schedule(optimizer), options_(options) {
-  require(options_.total_steps > 0, "total_steps > 0", double(options_.total_steps));
+  if (options_.total_steps == 0) options_.total_steps = options_.epochs * options_.steps_per_epoch;
+  require(options_.total_steps > 0, "total_steps > 0, or epochs and steps_per_epoch", double(options_.total_steps));
   require(options_.pct_start >= 0 && options_.pct_start <= 1, "pct_start in [0, 1]", options_.pct_start);
   require(options_.div_factor > 0, "div_factor > 0", options_.div_factor);
   require(options_.final_div_factor > 0, "final_div_factor > 0", options_.final_div_factor);
@@ -55,10 +56,7 @@ OneCycleLR::OneCycleLR(Optimizer& optimizer, const OneCycleLROptions& options)
     require(options_.max_lr.of(g) >= 0, "max_lr >= 0", options_.max_lr.of(g));
   for (const double momentum : {options_.base_momentum, options_.max_momentum})
     require(momentum >= 0 && momentum <= 1, "momenta in [0, 1]", momentum);
-  const std::size_t rates = options_.max_lr.size();
-  if (rates != 1 && rates != optimizer.group_count())
-    throw InvalidArgument(
-        text("[OneCycleLR] expected one max_lr or one for each of ", optimizer.group_count(), " groups, got ", rates));
+  expect_per_group("OneCycleLR", "max_lr", options_.max_lr.size());
   if (options_.cycle_momentum && !optimizer.momentum())
     throw InvalidArgument("[OneCycleLR] expected an optimizer with momentum to cycle, got one without");
   apply();

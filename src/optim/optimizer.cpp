@@ -118,13 +118,8 @@ void Optimizer::step() try {
     due[g].reserve(groups[g].parameters.size());
     for (std::size_t i = 0; i < groups[g].parameters.size(); ++i)
       if (gradient_of(groups[g].parameters[i])) due[g].push_back({i, gradients_of(g, i)});
-    impl_->had_gradient |= !due[g].empty();
   }
-  if (!impl_->had_gradient)
-    throw AutogradError(text("[", impl_->name,
-                             "] expected a gradient of some parameter, got none since the optimizer was made: call "
-                             "backward() before step(), and give the optimizer the parameters of the module that runs, "
-                             "not of one that it was copied from"));
+  note_gradient();
   compare_settings();
   StateMove move;
   for (std::size_t g = 0; g < groups.size(); ++g) {
@@ -190,6 +185,26 @@ void Optimizer::step() try {
   std::vector<Device> devices;
   for (const ParameterGroup& group : impl_->groups) add_devices(devices, group.parameters);
   lockstep::detail::rethrow_drained(devices);
+}
+
+Tensor Optimizer::step(const Closure& closure) {
+  Tensor loss;
+  {
+    const GradMode guard(true);
+    loss = closure();
+  }
+  step();
+  return loss;
+}
+
+void Optimizer::note_gradient() {
+  for (const ParameterGroup& group : impl_->groups)
+    for (const Tensor& parameter : group.parameters) impl_->had_gradient |= gradient_of(parameter) != nullptr;
+  if (!impl_->had_gradient)
+    throw AutogradError(text("[", impl_->name,
+                             "] expected a gradient of some parameter, got none since the optimizer was made: call "
+                             "backward() before step(), and give the optimizer the parameters of the module that runs, "
+                             "not of one that it was copied from"));
 }
 
 std::vector<Tensor> Optimizer::gradients_of(std::size_t group, std::size_t i) const {

@@ -24,6 +24,7 @@ Tensor indices_of(const ParameterGroup& group) {
 struct ToTensor {
   Tensor operator()(const double* value) const { return number_tensor(*value); }
   Tensor operator()(const bool* value) const { return from_host(value, 1, kBool, {}, {.dtype = kBool}); }
+  Tensor operator()(const std::int64_t* value) const { return integer_tensor(*value); }
   Tensor operator()(const std::array<double, 2>* values) const {
     return from_host(values->data(), 2, kFloat64, {2}, {.dtype = kFloat64});
   }
@@ -38,6 +39,7 @@ struct FromDict {
     double number = *value;
     if (reader.number(key, number)) *value = number != 0;
   }
+  void operator()(std::int64_t* value) const { reader.integer(key, *value); }
   void operator()(std::array<double, 2>* values) const {
     std::vector<double> numbers(values->begin(), values->end());
     if (reader.numbers(key, numbers)) std::copy(numbers.begin(), numbers.end(), values->begin());
@@ -75,10 +77,7 @@ Given read_parameter(StateReader& reader, std::size_t index, const Tensor& param
   for (const Slot& slot : slots) any |= reader.has(state_key(index, slot.name));
   if (!any) return given;
 
-  double step = 0;
-  if (reader.number(state_key(index, "step"), step) && !(step >= 0 && step < 0x1p53 && step == std::floor(step)))
-    reader.problem("\"", state_key(index, "step"), "\" ", step);
-  given.state.step = step >= 0 && step < 0x1p53 ? std::int64_t(step) : 0;
+  reader.integer(state_key(index, "step"), given.state.step);
   if (number_name) reader.number(state_key(index, number_name), given.state.number);
   for (std::size_t s = 0; s < slots.size(); ++s) {
     const std::string key = state_key(index, slots[s].name);
@@ -139,11 +138,13 @@ StateDict Optimizer::state_dict() const {
       dict.add(group_key(g, option.name), std::visit(ToTensor(), option.value));
     dict.add(group_key(g, "params"), indices_of(impl_->groups[g]));
   }
+  add_own_state(dict);
   return dict;
 }
 
 void Optimizer::reset_state() {
   for (ParameterGroup& group : impl_->groups) group.states = std::vector<ParameterState>(group.parameters.size());
+  reset_own_state();
   impl_->is_noted = false;
 }
 
@@ -172,6 +173,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
       given[g].push_back(read_parameter(reader, group.first + i, group.parameters[i],
                                         slots_for(group.parameters[i].dtype(), kinds), number_name()));
   }
+  const std::function<void()> take_own_state = read_own_state(reader);
   reader.finish(impl_->name);
 
   std::vector<SlotRequest> requests;
@@ -187,6 +189,7 @@ void Optimizer::load_state_dict(const StateDict& dict) {
     }
   for (std::size_t g = 0; g < given.size(); ++g)
     for (std::size_t i = 0; i < given[g].size(); ++i) impl_->groups[g].states[i] = std::move(given[g][i].state);
+  if (take_own_state) take_own_state();
   backup.keep();
   impl_->is_noted = false;
 }

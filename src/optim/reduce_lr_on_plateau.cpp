@@ -76,18 +76,15 @@ void ReduceLROnPlateau::load_state_dict(const StateDict& state) {
   StateReader reader(state);
   double best = best_;
   reader.number("best", best);
-  const auto count = [&](const char* key) {
-    double number = 0;
-    if (reader.number(key, number) && !(number >= 0 && number < 0x1p53 && number == std::floor(number)))
-      reader.problem('"', key, "\" ", number);
-    return number;
-  };
-  const double bad = count("num_bad_epochs"), cooldown = count("cooldown_counter"), epoch = count("last_epoch");
+  std::int64_t bad = 0, cooldown = 0, epoch = 0;
+  reader.integer("num_bad_epochs", bad);
+  reader.integer("cooldown_counter", cooldown);
+  reader.integer("last_epoch", epoch);
   reader.finish("ReduceLROnPlateau");
   best_ = best;
-  num_bad_epochs_ = std::int64_t(bad);
-  cooldown_counter_ = std::int64_t(cooldown);
-  last_epoch_ = std::int64_t(epoch);
+  num_bad_epochs_ = bad;
+  cooldown_counter_ = cooldown;
+  last_epoch_ = epoch;
   for (std::size_t g = 0; g < last_lr_.size(); ++g) last_lr_[g] = optimizer_->lr(g);
 }
 

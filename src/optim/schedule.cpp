@@ -37,6 +37,8 @@ Schedule::Schedule(Optimizer& optimizer) : optimizer_(&optimizer) {
 void Schedule::step() {
   if (StepValues* const values = context().step_values) values->before_each([this] { step(); });
   if (StepParts* const parts = context().step_parts) parts->add<LivingPart>(this, lifetime_.watch(), "schedule");
+  if (last_epoch_ == 0 && begins_at_first_step())
+    for (std::size_t g = 0; g < base_lrs_.size(); ++g) base_lrs_[g] = optimizer_->lr(g);
   ++last_epoch_;
   try {
     apply();
@@ -44,6 +46,13 @@ void Schedule::step() {
     --last_epoch_;
     throw;
   }
+}
+
+void Schedule::expect_per_group(const char* schedule, const char* option, std::size_t values) const {
+  const std::size_t groups = base_lrs_.size();
+  if (values != 1 && values != groups)
+    throw InvalidArgument(
+        text("[", schedule, "] expected one ", option, " or one for each of ", groups, " groups, got ", values));
 }
 
 void Schedule::apply() {
@@ -66,16 +75,15 @@ StateDict Schedule::state_dict() const {
 
 void Schedule::load_state_dict(const StateDict& state) {
   StateReader reader(state);
-  double epoch = 0;
+  std::int64_t epoch = 0;
   std::vector<double> base_lrs = base_lrs_;
-  if (reader.number("last_epoch", epoch) && !(epoch >= 0 && epoch < 0x1p53 && epoch == std::floor(epoch)))
-    reader.problem("\"last_epoch\" ", epoch);
+  reader.integer("last_epoch", epoch);
   if (reader.numbers("base_lrs", base_lrs))
     for (const double lr : base_lrs)
       if (!(lr >= 0)) reader.problem("\"base_lrs\" ", lr);
   reader.finish("Schedule");
   std::swap(base_lrs_, base_lrs);
-  const std::int64_t before = std::exchange(last_epoch_, std::int64_t(epoch));
+  const std::int64_t before = std::exchange(last_epoch_, epoch);
   try {
     apply();
   } catch (...) {
@@ -101,19 +109,19 @@ double ExponentialLROptions::lr(std::int64_t epoch, double base_lr) const {
   return base_lr * std::pow(gamma, double(epoch));
 }
 
-void CosineAnnealingLROptions::check() const { require(t_max > 0, "CosineAnnealingLR", "t_max > 0", double(t_max)); }
+void CosineAnnealingLROptions::check() const { require(T_max > 0, "CosineAnnealingLR", "T_max > 0", double(T_max)); }
 double CosineAnnealingLROptions::lr(std::int64_t epoch, double base_lr) const {
-  return half_cosine(base_lr, eta_min, double(epoch) / double(t_max));
+  return half_cosine(base_lr, eta_min, double(epoch) / double(T_max));
 }
 
 void CosineAnnealingWarmRestartsOptions::check() const {
-  require(t_0 > 0, "CosineAnnealingWarmRestarts", "t_0 > 0", double(t_0));
-  require(t_mult > 0, "CosineAnnealingWarmRestarts", "t_mult > 0", double(t_mult));
+  require(T_0 > 0, "CosineAnnealingWarmRestarts", "T_0 > 0", double(T_0));
+  require(T_mult > 0, "CosineAnnealingWarmRestarts", "T_mult > 0", double(T_mult));
 }
 double CosineAnnealingWarmRestartsOptions::lr(std::int64_t epoch, double base_lr) const {
-  std::int64_t round = t_0;
-  if (t_mult == 1) epoch %= t_0;
-  for (; epoch >= round; round *= t_mult) epoch -= round;
+  std::int64_t round = T_0;
+  if (T_mult == 1) epoch %= T_0;
+  for (; epoch >= round; round *= T_mult) epoch -= round;
   return half_cosine(base_lr, eta_min, double(epoch) / double(round));
 }
 
@@ -125,6 +133,14 @@ void LinearLROptions::check() const {
 double LinearLROptions::lr(std::int64_t epoch, double base_lr) const {
   const double part = double(std::min(epoch, total_iters)) / double(total_iters);
   return base_lr * (start_factor + (end_factor - start_factor) * part);
+}
+
+void ConstantLROptions::check() const {
+  require(factor >= 0 && factor <= 1, "ConstantLR", "factor in [0, 1]", factor);
+  require(total_iters > 0, "ConstantLR", "total_iters > 0", double(total_iters));
+}
+double ConstantLROptions::lr(std::int64_t epoch, double base_lr) const {
+  return epoch < total_iters ? base_lr * factor : base_lr;
 }
 
 void PolynomialLROptions::check() const {

@@ -12,6 +12,7 @@ namespace {
 struct ToText {
   std::string operator()(const double* value) const { return exact(*value); }
   std::string operator()(const bool* value) const { return *value ? "true" : "false"; }
+  std::string operator()(const std::int64_t* value) const { return text(*value); }
   std::string operator()(const std::array<double, 2>* values) const {
     return text(exact((*values)[0]), " and ", exact((*values)[1]));
   }

@@ -1,5 +1,7 @@
 #include "optim/state_reader.h"
 
+#include <cmath>
+
 #include <lockstep/tensor/creation.h>
 
 namespace lockstep::optim {
@@ -28,6 +30,17 @@ bool StateReader::number(const std::string& key, double& number) {
   const Tensor* const value = tensor(key, {});
   if (value) number = value->item<double>();
   return value;
+}
+
+bool StateReader::integer(const std::string& key, std::int64_t& value) {
+  double number = 0;
+  if (!this->number(key, number)) return false;
+  const bool is_count = number >= 0 && number < 0x1p53 && number == std::floor(number);
+  if (is_count)
+    value = std::int64_t(number);
+  else
+    problem('"', key, "\" ", number);
+  return is_count;
 }
 
 void StateReader::finish(const char* op) {

@@ -1,6 +1,7 @@
 // Reads a state dict and collects all that is wrong with it.
 #pragma once
 
+#include <cstdint>
 #include <set>
 #include <string>
 #include <vector>
@@ -19,11 +20,14 @@ class StateReader {
   explicit StateReader(const StateDict& state) : state_(state) {}
 
   bool has(const std::string& key) const { return state_.find(key) != nullptr; }
+  const Tensor* any(const std::string& key) const { return state_.find(key); }  ///< Of any shape; null for none.
   /// The values of `key`, of that shape; a problem, and null, if there is none. Any dtype.
   const Tensor* tensor(const std::string& key, const Shape& sizes);
   /// The same as numbers, converted from any dtype; leaves `values` alone if there is a problem.
   bool numbers(const std::string& key, std::vector<double>& values);
   bool number(const std::string& key, double& value);
+  /// A whole number of at least 0.
+  bool integer(const std::string& key, std::int64_t& value);
 
   template <class... Parts>
   void problem(const Parts&... parts) {

@@ -6,6 +6,7 @@
 #include "optim/clip.cpp"
 #include "optim/grad_scaler.cpp"
 #include "optim/nadam.cpp"
+#include "optim/radam.cpp"
 #include "optim/rmsprop.cpp"
 #include "optim/sgd.cpp"
 #include "tensor/random.cpp"

@@ -11,6 +11,7 @@
 #include <lockstep/optim/adam.h>
 #include <lockstep/optim/adamax.h>
 #include <lockstep/optim/nadam.h>
+#include <lockstep/optim/radam.h>
 #include <lockstep/optim/rmsprop.h>
 #include <lockstep/optim/sgd.h>
 #include <lockstep/tensor/creation.h>
@@ -137,6 +138,30 @@ double naive(const optim::NAdamOptions& o, double p, const Gradients& gradients)
   return p;
 }
 
+double naive(const optim::RAdamOptions& o, double p, const Gradients& gradients) {
+  const auto [b1, b2] = o.betas;
+  const double limit = 2 / (1 - b2) - 1;
+  double m = 0, v = 0;
+  int t = 0;
+  for (double g : gradients) {
+    ++t;
+    if (o.maximize) g = -g;
+    if (o.decoupled_weight_decay)
+      p -= o.lr * o.weight_decay * p;
+    else
+      g += o.weight_decay * p;
+    m = b1 * m + (1 - b1) * g;
+    v = b2 * v + (1 - b2) * g * g;
+    const double rho = limit - 2 * t * std::pow(b2, t) / (1 - std::pow(b2, t));
+    double step = m / (1 - std::pow(b1, t));
+    if (rho > 5)
+      step *= std::sqrt((rho - 4) * (rho - 2) * limit / ((limit - 4) * (limit - 2) * rho)) *
+              std::sqrt(1 - std::pow(b2, t)) / (std::sqrt(v) + o.eps);
+    p -= o.lr * step;
+  }
+  return p;
+}
+
 template <class O, class Options>
 OptimizerCase entry(std::string name, const Options& options) {
   return {std::move(name), [options](const std::vector<Tensor>& p) { return std::make_unique<O>(p, options); },
@@ -151,6 +176,7 @@ auto adagrad(const char* name, const optim::AdagradOptions& o) { return entry<op
 auto adadelta(const char* name, const optim::AdadeltaOptions& o) { return entry<optim::Adadelta>(name, o); }
 auto adamax(const char* name, const optim::AdamaxOptions& o) { return entry<optim::Adamax>(name, o); }
 auto nadam(const char* name, const optim::NAdamOptions& o) { return entry<optim::NAdam>(name, o); }
+auto radam(const char* name, const optim::RAdamOptions& o) { return entry<optim::RAdam>(name, o); }
 
 // Two neighbours in one array, one that ends between vectors, a large one, and an empty one.
 const std::vector<Shape> kShapes = {{5, 7}, {13}, {3}, {90, 401}, {0, 4}, {}};
@@ -216,6 +242,10 @@ const std::vector<OptimizerCase>& optimizer_cases() {
       nadam("NAdam momentum decay, weight decay, maximize",
             {.lr = 0.02, .betas = {0.8, 0.9}, .weight_decay = 0.1, .momentum_decay = 0.1, .maximize = true}),
       nadam("NAdam decoupled weight decay", {.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true}),
+      radam("RAdam", {.lr = 0.02}),
+      radam("RAdam betas, eps, weight decay, maximize",
+            {.lr = 0.02, .betas = {0.7, 0.6}, .eps = 1e-3, .weight_decay = 0.1, .maximize = true}),
+      radam("RAdam decoupled weight decay", {.lr = 0.02, .weight_decay = 0.1, .decoupled_weight_decay = true}),
   };
   return cases;
 }

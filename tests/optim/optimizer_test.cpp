@@ -131,7 +131,7 @@ TEST(Optimizer, TakesTheFirstGradientOfAMomentumThatBeginsLaterWhole) {
 TEST(Optimizer, KeepsEachGroupsOptions) {
   Tensor a = parameter({1}), b = parameter({1}), c = parameter({1});
   optim::SGD optimizer({{{a}, {.lr = 0.5}}, {{b}, {.lr = 0.25}}});
-  optimizer.add_group({c}, {.lr = 0.125});
+  optimizer.add_param_group({{c}, {.lr = 0.125}});
   for (Tensor p : {a, b, c}) p.set_grad(tensor({1.}));
   optimizer.step();
   EXPECT_EQ(values(a), std::vector<float>{0.5});
@@ -142,6 +142,29 @@ TEST(Optimizer, KeepsEachGroupsOptions) {
   optimizer.set_lr(1, 1);
   EXPECT_EQ(optimizer.lr(0), 0.5);
   EXPECT_EQ(optimizer.options(1).lr, 1);
+}
+
+TEST(Optimizer, ShowsItsGroupsWithOptionsToChange) {
+  const Tensor a = ones({2}).requires_grad_(), b = ones({3}).requires_grad_();
+  optim::SGD optimizer({{{a}, {.lr = 1}}, {{b}, {.lr = 2}}});
+  for (auto& group : optimizer.param_groups()) group.options.lr *= double(group.params[0].numel());
+  EXPECT_EQ(optimizer.lr(0), 2);
+  EXPECT_EQ(optimizer.lr(1), 6);
+  EXPECT_TRUE(optimizer.param_groups()[1].params[0].is_same(b));
+}
+
+TEST(Optimizer, TakesAClosureThatComputesTheLoss) {
+  const Tensor x = tensor({3.}).requires_grad_();
+  optim::SGD optimizer({x}, {.lr = 0.5});
+  const NoGrad guard;  // the closure computes gradients all the same
+  const Tensor loss = optimizer.step([&] {
+    optimizer.zero_grad();
+    Tensor squares = (x * x).sum();
+    squares.backward();
+    return squares;
+  });
+  EXPECT_EQ(loss.item<double>(), 9);
+  EXPECT_EQ(x.detach().item<double>(), 0);
 }
 
 TEST(Optimizer, MixesDTypesAndDevices) {
@@ -262,7 +285,7 @@ TEST(Refusals, NameTheParameter) {
   EXPECT_EQ(message_of<InvalidArgument>([] { optim::SGD(std::vector<optim::SGD::Group>()); }),
             "[SGD] expected at least one parameter, got none");
   optim::SGD optimizer({good}, {});
-  EXPECT_THROW(optimizer.add_group({good}), InvalidArgument);
+  EXPECT_THROW(optimizer.add_param_group({{good}}), InvalidArgument);
   EXPECT_THROW(optimizer.lr(1), InvalidArgument);
 }
 

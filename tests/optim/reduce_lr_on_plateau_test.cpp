@@ -27,7 +27,7 @@ std::vector<double> rates(const ReduceLROnPlateauOptions& options, const std::ve
   for (const double metric : metrics) {
     schedule.step(metric);
     after.push_back(optimizer.lr());
-    EXPECT_EQ(schedule.last_lr(), std::vector<double>{optimizer.lr()});
+    EXPECT_EQ(schedule.get_last_lr(), std::vector<double>{optimizer.lr()});
   }
   return after;
 }

@@ -12,6 +12,7 @@
 #include <lockstep/optim/adamax.h>
 #include <lockstep/optim/nadam.h>
 #include <lockstep/optim/one_cycle.h>
+#include <lockstep/optim/radam.h>
 #include <lockstep/optim/rmsprop.h>
 #include <lockstep/optim/schedule.h>
 #include <lockstep/optim/sgd.h>
@@ -28,6 +29,12 @@ using Values = std::vector<double>;
 
 const Json& reference_file() {
   static const Json file = reference::read_json(reference::folder() + "/optimizers.json");
+  return file;
+}
+
+// What tests/reference/make_optimizer_paths.py has made with PyTorch 2.15.
+const Json& own_file() {
+  static const Json file = reference::read_json(reference::folder() + "/optimizer_paths.json");
   return file;
 }
 
@@ -98,6 +105,7 @@ std::unique_ptr<optim::Optimizer> make_optimizer(const std::string& name, const 
   if (name == "Adadelta") return make<optim::Adadelta, optim::AdadeltaOptions>(p, o);
   if (name == "Adamax") return make<optim::Adamax, optim::AdamaxOptions>(p, o);
   if (name == "NAdam") return make<optim::NAdam, optim::NAdamOptions>(p, o);
+  if (name == "RAdam") return make<optim::RAdam, optim::RAdamOptions>(p, o);
   return nullptr;
 }
 
@@ -141,11 +149,39 @@ void follow(const Json& run, Device device) {
 
 TEST(OptimizerReference, EveryRunOnTheCpu) {
   for (const Json& run : reference_file().at("optimizers")) follow(run, "cpu");
+  for (const Json& run : own_file().at("optimizers")) follow(run, "cpu");
 }
 
 TEST(OptimizerReference, EveryRunOnASimulatedDevice) {
   const TestDevices devices(1);
   for (const Json& run : reference_file().at("optimizers")) follow(run, "cuda:0");
+  for (const Json& run : own_file().at("optimizers")) follow(run, "cuda:0");
+}
+
+TEST(OptimizerReference, GroupsOfWhichOneComesLaterWithAScheduleOn) {
+  const Json& expected = own_file().at("groups");
+  const Shape shapes[] = {{3, 2}, {3}, {1, 3}, {1}};
+  std::vector<Tensor> p;
+  for (std::size_t i = 0; i < 4; ++i)
+    p.push_back(float64(flat(reference_file().at("init")[i]), shapes[i]).requires_grad_());
+  const Values input = flat(reference_file().at("input"));
+  optim::Adam optimizer({{{p[0]}, {.lr = 0.05, .weight_decay = 0.1}}, {{p[1]}, {.lr = 0.01}}});
+  optim::ExponentialLR schedule(optimizer, 0.9);
+  for (std::size_t step = 0; step < 8; ++step) {
+    if (step == 3) optimizer.add_param_group({{p[2], p[3]}, {.lr = 0.02, .betas = {0.5, 0.6}}});
+    std::vector<Values> values;
+    for (const Tensor& parameter : p) values.push_back(parameter.detach().to_vector<double>());
+    const std::vector<Values> g = gradients(values, input);
+    for (std::size_t i = 0; i < 4; ++i) p[i].set_grad(float64(g[i], shapes[i]));
+    optimizer.step();
+    if (step < 3) schedule.step();
+    Values rates;
+    for (auto& group : optimizer.param_groups()) rates.push_back(group.options.lr);
+    expect_close(rates, flat(expected.at("rates")[step]), "rates after step " + std::to_string(step));
+  }
+  for (std::size_t i = 0; i < 4; ++i)
+    expect_close(p[i].detach().to_vector<double>(), flat(expected.at("parameters")[i]),
+                 "parameter " + std::to_string(i));
 }
 
 std::unique_ptr<optim::Schedule> make_schedule(const std::string& name, optim::Optimizer& optimizer, const Json& o) {

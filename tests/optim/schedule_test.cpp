@@ -21,7 +21,7 @@ std::vector<Tensor> one() { return {zeros({1})}; }
 
 TEST(Schedules, WarmRestartsStartAgainInLongerRounds) {
   optim::SGD optimizer(one(), {.lr = 0.5});
-  optim::CosineAnnealingWarmRestarts schedule(optimizer, {.t_0 = 3, .t_mult = 2, .eta_min = 0.1});
+  optim::CosineAnnealingWarmRestarts schedule(optimizer, {.T_0 = 3, .T_mult = 2, .eta_min = 0.1});
   int at = 0, round = 3;
   for (int epoch = 0; epoch < 40; ++epoch) {
     EXPECT_NEAR(optimizer.lr(), 0.1 + 0.4 * (1 + std::cos(pi * at / round)) / 2, 1e-15) << epoch;
@@ -80,10 +80,11 @@ TEST(Schedules, OneCycleMovesTheFirstBetaAlongACosine) {
 
 TEST(Schedules, FollowEachOtherInASequence) {
   optim::SGD optimizer(one(), {.lr = 0.5});
-  optim::SequentialLR schedule(optimizer, {.schedules = {optim::LinearLROptions{.start_factor = 0.25, .total_iters = 4},
-                                                         optim::CosineAnnealingLROptions{.t_max = 6, .eta_min = 0.1},
-                                                         optim::ExponentialLROptions{.gamma = 0.5}},
-                                           .milestones = {4, 10}});
+  optim::SequentialLR schedule(optimizer,
+                               {.schedulers = {optim::LinearLROptions{.start_factor = 0.25, .total_iters = 4},
+                                               optim::CosineAnnealingLROptions{.T_max = 6, .eta_min = 0.1},
+                                               optim::ExponentialLROptions{.gamma = 0.5}},
+                                .milestones = {4, 10}});
   for (int step = 0; step < 14; ++step) {
     const double expected = step < 4    ? 0.5 * (0.25 + 0.75 * step / 4)
                             : step < 10 ? 0.1 + 0.4 * (1 + std::cos(pi * (step - 4) / 6)) / 2
@@ -97,7 +98,7 @@ TEST(Schedules, ServeEveryGroupFromItsOwnRate) {
   optim::SGD optimizer({{one(), {.lr = 1}}, {one(), {.lr = 10}}});
   optim::ExponentialLR schedule(optimizer, {.gamma = 0.5});
   schedule.step();
-  EXPECT_EQ(schedule.last_lr(), (std::vector<double>{0.5, 5}));
+  EXPECT_EQ(schedule.get_last_lr(), (std::vector<double>{0.5, 5}));
   EXPECT_EQ(optimizer.lr(1), 5);
   optim::OneCycleLR cycle(optimizer, {.max_lr = {1, 2}, .total_steps = 10});
   EXPECT_NEAR(optimizer.lr(1), 0.08, 1e-15);
@@ -115,7 +116,7 @@ TEST(Schedules, AreValues) {
 
 TEST(ScheduleState, ResumesBitForBit) {
   optim::SGD first(one(), {.lr = 0.3}), second(one(), {.lr = 0.7});
-  optim::CosineAnnealingLR straight(first, {.t_max = 9}), resumed(second, {.t_max = 9});
+  optim::CosineAnnealingLR straight(first, {.T_max = 9}), resumed(second, {.T_max = 9});
   for (int i = 0; i < 5; ++i) straight.step();
   resumed.load_state_dict(straight.state_dict());
   for (int i = 0; i < 10; ++i) {
@@ -162,8 +163,8 @@ TEST(ScheduleRefusals, NameTheOption) {
   optim::SGD optimizer(one(), {});
   optim::Adagrad adagrad(one(), {});
   EXPECT_THROW(optim::StepLR(optimizer, {.step_size = 0}), InvalidArgument);
-  EXPECT_THROW(optim::CosineAnnealingLR(optimizer, {.t_max = 0}), InvalidArgument);
-  EXPECT_THROW(optim::CosineAnnealingWarmRestarts(optimizer, {.t_0 = 3, .t_mult = 0}), InvalidArgument);
+  EXPECT_THROW(optim::CosineAnnealingLR(optimizer, {.T_max = 0}), InvalidArgument);
+  EXPECT_THROW(optim::CosineAnnealingWarmRestarts(optimizer, {.T_0 = 3, .T_mult = 0}), InvalidArgument);
   EXPECT_THROW(optim::LinearLR(optimizer, {.start_factor = 0}), InvalidArgument);
   EXPECT_THROW(optim::PolynomialLR(optimizer, {.total_iters = 0}), InvalidArgument);
   EXPECT_THROW(optim::OneCycleLR(optimizer, {.max_lr = 1}), InvalidArgument);
@@ -173,11 +174,11 @@ TEST(ScheduleRefusals, NameTheOption) {
   EXPECT_THROW(optim::OneCycleLR(optimizer, {.max_lr = 1, .total_steps = 5, .max_momentum = 1.5}), InvalidArgument);
   const optim::ScheduleOptions half = optim::ExponentialLROptions{.gamma = 0.5}, wrong = optim::StepLROptions{0};
   EXPECT_THROW(optim::SequentialLR(optimizer, {}), InvalidArgument);
-  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedules = {half, half}}), InvalidArgument);
-  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedules = {half, half}, .milestones = {0}}), InvalidArgument);
-  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedules = {half, half, half}, .milestones = {2, 2}}),
+  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedulers = {half, half}}), InvalidArgument);
+  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedulers = {half, half}, .milestones = {0}}), InvalidArgument);
+  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedulers = {half, half, half}, .milestones = {2, 2}}),
                InvalidArgument);
-  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedules = {half, wrong}, .milestones = {2}}), InvalidArgument);
+  EXPECT_THROW(optim::SequentialLR(optimizer, {.schedulers = {half, wrong}, .milestones = {2}}), InvalidArgument);
   EXPECT_EQ(optimizer.lr(), 0.001);
   EXPECT_NO_THROW(optim::OneCycleLR(adagrad, {.max_lr = 1, .total_steps = 5, .cycle_momentum = false}));
 }

@@ -46,7 +46,7 @@ Bits train(int devices, bool captured, bool sharded = false) {
   for (int d = 0; d < devices; ++d) ids.push_back(d);
   DataParallel model(Net{}, {.device_ids = ids, .buckets = {.shard_optimizer_state = sharded}});
   optim::AdamW optimizer(model.parameters(), {.lr = 0.01, .weight_decay = 0.1});
-  optim::CosineAnnealingLR schedule(optimizer, {.t_max = 60});
+  optim::CosineAnnealingLR schedule(optimizer, {.T_max = 60});
   const auto function = [&](const Tensor& x, const Tensor& y) {
     optimizer.zero_grad();
     Tensor loss = nn::functional::mse_loss(model.forward(x), y);

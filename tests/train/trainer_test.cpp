@@ -256,8 +256,8 @@ TEST(Trainer, RecordsTheRateOfEachStep) {
 TEST(Trainer, WarmsUpByASequenceOfSchedules) {
   nn::Linear net(1, 1);
   optim::SGD optimizer(net.parameters(), {.lr = 1});
-  optim::SequentialLR schedule(optimizer, {.schedules = {optim::LinearLROptions{.start_factor = 0.5, .total_iters = 2},
-                                                         optim::ExponentialLROptions{.gamma = 0.5}},
+  optim::SequentialLR schedule(optimizer, {.schedulers = {optim::LinearLROptions{.start_factor = 0.5, .total_iters = 2},
+                                                          optim::ExponentialLROptions{.gamma = 0.5}},
                                            .milestones = {2}});
   std::vector<Tensor> batches(5, ones({1, 1}));
   const auto loss = [](auto& model, Tensor& batch, auto&) { return sum(model(batch)); };

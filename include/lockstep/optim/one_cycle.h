@@ -1,6 +1,7 @@
 // The one-cycle policy: Smith, Topin 2018 ("Super-convergence").
 #pragma once
 
+#include <lockstep/core/choice.h>
 #include <lockstep/optim/schedule.h>
 
 namespace lockstep::optim {
@@ -8,24 +9,29 @@ namespace lockstep::optim {
 /// The form of the way between two rates.
 enum class Anneal : std::uint8_t { cos, linear };
 
-/// One number for all groups, or one for each.
-struct PerGroup : std::vector<double> {
-  PerGroup(double value) : vector{value} {}
-  PerGroup(std::initializer_list<double> values) : vector(values) {}
-  double of(std::size_t group) const { return size() == 1 ? front() : at(group); }  ///< The number of a group.
+}  // namespace lockstep::optim
+
+template <>
+struct lockstep::ChoiceNames<lockstep::optim::Anneal> {
+  static constexpr const char* kOption = "anneal_strategy";
+  static constexpr std::string_view kNames[] = {"cos", "linear"};
 };
 
+namespace lockstep::optim {
+
 struct OneCycleLROptions {
-  PerGroup max_lr = 1e-2;                ///< The greatest rate.
-  std::int64_t total_steps = 0;          ///< Of the whole cycle.
-  double pct_start = 0.3;                ///< The part of the steps in which the rate grows.
-  Anneal anneal_strategy = Anneal::cos;  ///< The form of the way up and down.
-  bool cycle_momentum = true;            ///< Momentum, or the first of betas, falls as the rate grows.
-  double base_momentum = 0.85;           ///< The least.
-  double max_momentum = 0.95;            ///< The greatest.
-  double div_factor = 25;                ///< The first rate is max_lr / div_factor,
-  double final_div_factor = 1e4;         ///< the last one the first / final_div_factor.
-  bool three_phase = false;              ///< Down to the first rate as it came up, then to the last.
+  PerGroup max_lr = 1e-2;                        ///< The greatest rate.
+  std::int64_t total_steps = 0;                  ///< Of the whole cycle. 0: epochs times steps_per_epoch.
+  std::int64_t epochs = 0;                       ///< With steps_per_epoch, in place of total_steps.
+  std::int64_t steps_per_epoch = 0;              ///< Batches of a loader.
+  double pct_start = 0.3;                        ///< The part of the steps in which the rate grows.
+  Choice<Anneal> anneal_strategy = Anneal::cos;  ///< The form of the way up and down.
+  bool cycle_momentum = true;                    ///< Momentum, or the first of betas, falls as the rate grows.
+  double base_momentum = 0.85;                   ///< The least.
+  double max_momentum = 0.95;                    ///< The greatest.
+  double div_factor = 25;                        ///< The first rate is max_lr / div_factor,
+  double final_div_factor = 1e4;                 ///< the last one the first / final_div_factor.
+  bool three_phase = false;                      ///< Down to the first rate as it came up, then to the last.
 };
 
 /// A step is a batch. step() throws InvalidArgument past total_steps, the constructor for options out of range and for

@@ -2,6 +2,7 @@
 //
 //   optim::SGD optimizer(model.parameters(), {.lr = 0.1, .momentum = 0.9});
 //   optim::Adam optimizer({{body, {.lr = 1e-3}}, {head, {.lr = 1e-2}}});
+//   for (auto& group : optimizer.param_groups()) group.options.lr *= 0.1;
 //
 // Options, defaults and arithmetic are PyTorch's. A parameter that lives on several devices takes the very same update
 // on each, from the gradient and the state that are there: its replicas stay bit-identical and nothing is copied. Where
@@ -11,6 +12,8 @@
 
 #include <array>
 #include <cstddef>
+#include <cstdint>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
@@ -43,8 +46,13 @@ struct Slot {
 /// One option of a group, by PyTorch's name.
 struct Option {
   std::string_view name;
-  std::variant<double*, bool*, std::array<double, 2>*> value;  ///< Where it is.
+  std::variant<double*, bool*, std::int64_t*, std::array<double, 2>*> value;  ///< Where it is.
 };
+
+class StateReader;
+
+/// Computes the loss anew: zero_grad(), forward, backward(), and returns the loss.
+using Closure = std::function<Tensor()>;
 
 /// The part of optimizers that does not depend on the rule: see the description of the file.
 class LOCKSTEP_API Optimizer {
@@ -61,7 +69,9 @@ class LOCKSTEP_API Optimizer {
   /// processes of a model (settings that differ later its next forward pass names); AutogradError during a backward of
   /// a model on several devices, and where no parameter has had a gradient at any step() or zero_grad() yet: such an
   /// optimizer trains nothing.
-  void step();
+  virtual void step();
+  /// Calls the closure, then step(): the loss. (LBFGS calls it several times in a step.)
+  virtual Tensor step(const Closure& closure);
   /// Drops the gradients of all parameters and of their replicas, or fills them with zeros where they are: gradients
   /// that are views into a bucket stay views.
   void zero_grad(bool set_to_none = true);
@@ -92,6 +102,8 @@ class LOCKSTEP_API Optimizer {
   /// Throws InvalidArgument, DTypeError for what is not a floating leaf of its own.
   void add_parameters(std::vector<Tensor> parameters);
   void check_group(std::size_t group) const;  ///< Throws InvalidArgument for a group that is not there.
+  /// Throws AutogradError where no parameter has had a gradient yet: see step().
+  void note_gradient();
 
  private:
   struct Impl;
@@ -110,6 +122,11 @@ class LOCKSTEP_API Optimizer {
   virtual const char* number_name() const { return nullptr; }
   /// That number after step `step`, from before.
   virtual double next_number(std::size_t /*group*/, double /*step*/, double number) const { return number; }
+  /// State that belongs to no single parameter, by its keys.
+  virtual void add_own_state(StateDict& /*dict*/) const {}
+  /// Reads that state, noting problems; gives what takes it over once nothing is wrong, or nothing.
+  virtual std::function<void()> read_own_state(StateReader& /*reader*/) { return {}; }
+  virtual void reset_own_state() {}  ///< As before the first step.
 
   /// slots(); throws InvalidArgument for too many.
   std::vector<Slot> checked_slots(std::size_t group) const;
@@ -134,26 +151,38 @@ class LOCKSTEP_API Optimizer {
 template <class Options>
 class OptimizerWith : public Optimizer {
  public:
-  /// Parameters that share options.
+  /// Parameters that share options: all of them, since a group takes none from the others.
   struct Group {
-    std::vector<Tensor> parameters;
+    std::vector<Tensor> params;
     Options options = {};
+  };
+  /// A group of an optimizer; its options may be changed between steps.
+  struct ParamGroup {
+    const std::vector<Tensor>& params;
+    Options& options;
   };
 
   /// Throw InvalidArgument for no parameters, one that is there twice, or options out of range.
-  explicit OptimizerWith(std::vector<Tensor> parameters, const Options& options = {}) : Optimizer(Options::kName) {
-    add_group(std::move(parameters), options);
+  explicit OptimizerWith(std::vector<Tensor> params, const Options& options = {}) : Optimizer(Options::kName) {
+    add_param_group({std::move(params), options});
   }
   explicit OptimizerWith(std::vector<Group> groups) : Optimizer(Options::kName) {
     if (groups.empty()) add_parameters({});
-    for (Group& group : groups) add_group(std::move(group.parameters), group.options);
+    for (Group& group : groups) add_param_group(std::move(group));
   }
 
-  /// Throws as the constructors do.
-  void add_group(std::vector<Tensor> parameters, const Options& options = {}) {
-    options.check();
-    add_parameters(std::move(parameters));
-    options_.push_back(options);
+  /// One more group, whose parameters have no state yet: add_param_group({head.parameters(), {.lr = 1e-2}}). A schedule
+  /// that is there already leaves its rate alone. Throws as the constructors do.
+  void add_param_group(Group group) {
+    group.options.check();
+    add_parameters(std::move(group.params));
+    options_.push_back(std::move(group.options));
+  }
+  /// All groups. The references hold until a group is added.
+  std::vector<ParamGroup> param_groups() {
+    std::vector<ParamGroup> all;
+    for (std::size_t g = 0; g < options_.size(); ++g) all.push_back({parameters(g), options_[g]});
+    return all;
   }
   /// May be changed between steps. Throws InvalidArgument for a group that is not there.
   Options& options(std::size_t group = 0) { return check_group(group), options_[group]; }

@@ -7,6 +7,7 @@
 #include <cstdint>
 #include <vector>
 
+#include <lockstep/core/choice.h>
 #include <lockstep/optim/optimizer.h>
 
 namespace lockstep::optim {
@@ -16,15 +17,30 @@ enum class MetricMode : std::uint8_t { min, max };
 /// What a metric must differ from the best one by, to be better: a part of the best one, or a number.
 enum class ThresholdMode : std::uint8_t { rel, abs };
 
+}  // namespace lockstep::optim
+
+template <>
+struct lockstep::ChoiceNames<lockstep::optim::MetricMode> {
+  static constexpr const char* kOption = "mode";
+  static constexpr std::string_view kNames[] = {"min", "max"};
+};
+template <>
+struct lockstep::ChoiceNames<lockstep::optim::ThresholdMode> {
+  static constexpr const char* kOption = "threshold_mode";
+  static constexpr std::string_view kNames[] = {"rel", "abs"};
+};
+
+namespace lockstep::optim {
+
 struct ReduceLROnPlateauOptions {
-  MetricMode mode = MetricMode::min;
+  Choice<MetricMode> mode = MetricMode::min;
   double factor = 0.1;         ///< New rate: the old one times this. Below 1.
   std::int64_t patience = 10;  ///< So many steps in sequence may be no better; the next one reduces the rate.
   double threshold = 1e-4;     ///< How much better than the best one a metric must be to count.
-  ThresholdMode threshold_mode = ThresholdMode::rel;  ///< How threshold is meant.
-  std::int64_t cooldown = 0;                          ///< Steps after a reduction that do not count.
-  double min_lr = 0;                                  ///< No rate goes below it.
-  double eps = 1e-8;                                  ///< A rate that would change by no more than this stays.
+  Choice<ThresholdMode> threshold_mode = ThresholdMode::rel;  ///< How threshold is meant.
+  std::int64_t cooldown = 0;                                  ///< Steps after a reduction that do not count.
+  double min_lr = 0;                                          ///< No rate goes below it.
+  double eps = 1e-8;                                          ///< A rate that would change by no more than this stays.
 };
 
 /// Refers to an optimizer, which must outlive it. Unlike a Schedule it multiplies the rates that the optimizer has.
@@ -40,7 +56,7 @@ class LOCKSTEP_API ReduceLROnPlateau {
   std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }  ///< Steps in sequence that were no better.
   std::int64_t last_epoch() const noexcept { return last_epoch_; }          ///< How often step() was called.
   /// Of each group, as the last step left them.
-  const std::vector<double>& last_lr() const noexcept { return last_lr_; }
+  const std::vector<double>& get_last_lr() const noexcept { return last_lr_; }
   const Optimizer& optimizer() const noexcept { return *optimizer_; }
 
   /// The rates are the optimizer's, and in its state dict.

@@ -1,7 +1,7 @@
 // Learning rate schedules, with PyTorch's names and options. A schedule is a value that refers to an optimizer, which
 // must outlive it; it sets the rates for step 0 when it is made, and those of the next step at each step().
 //
-//   optim::StepLR schedule(optimizer, {.step_size = 30});
+//   optim::StepLR schedule(optimizer, {.step_size = 30});  // or by position: schedule(optimizer, 30)
 //   for (...) { ...; optimizer.step(); schedule.step(); }
 //
 // Rates are a function of the number of steps and of the rates that the groups had when the schedule was made: in
@@ -9,14 +9,26 @@
 // of two schedules of one optimizer the last one that steps wins, and the second one begins at what the first had set.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <cstdint>
+#include <initializer_list>
 #include <optional>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include <lockstep/core/lifetime.h>
 #include <lockstep/optim/optimizer.h>
 
 namespace lockstep::optim {
+
+/// One number for all groups, or one for each.
+struct PerGroup : std::vector<double> {
+  PerGroup(double value) : vector{value} {}
+  PerGroup(std::initializer_list<double> values) : vector(values) {}
+  double of(std::size_t group) const { return size() == 1 ? front() : at(group); }  ///< The number of a group.
+};
 
 /// Sets an optimizer's learning rates step by step: see the description of the file.
 class LOCKSTEP_API Schedule {
@@ -25,7 +37,7 @@ class LOCKSTEP_API Schedule {
 
   void step();
   /// As this schedule set them: one for each group.
-  const std::vector<double>& last_lr() const noexcept { return last_lr_; }
+  const std::vector<double>& get_last_lr() const noexcept { return last_lr_; }
   std::int64_t last_epoch() const noexcept { return last_epoch_; }     ///< How often step() was called.
   const Optimizer& optimizer() const noexcept { return *optimizer_; }  ///< Whose rates it sets.
 
@@ -41,11 +53,15 @@ class LOCKSTEP_API Schedule {
   Schedule& operator=(const Schedule&) = default;
   /// Sets the rates of this step.
   void apply();
+  /// Throws InvalidArgument naming the schedule unless `values` has one number, or one for each of its groups.
+  void expect_per_group(const char* schedule, const char* option, std::size_t values) const;
 
  private:
   /// Throws InvalidArgument past the last step.
   virtual double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const = 0;
   virtual std::optional<double> momentum_at(std::int64_t /*epoch*/) const { return {}; }
+  /// Whether the first step() begins at the rates that the optimizer has then.
+  virtual bool begins_at_first_step() const { return false; }
 
   Optimizer* optimizer_;
   std::int64_t last_epoch_ = 0;
@@ -54,18 +70,43 @@ class LOCKSTEP_API Schedule {
   lockstep::detail::Lifetime lifetime_;
 };
 
-/// A schedule whose rule is an aggregate with check() and lr(epoch, base_lr).
+namespace detail {
+/// The rate of a rule, which may tell groups apart.
+template <class Rule>
+double rate(const Rule& rule, std::int64_t epoch, double base_lr, std::size_t group) {
+  if constexpr (requires { rule.lr(epoch, base_lr, group); })
+    return rule.lr(epoch, base_lr, group);
+  else
+    return rule.lr(epoch, base_lr);
+}
+template <class Rule>
+void check_groups(const Rule& rule, std::size_t groups) {
+  if constexpr (requires { rule.check_groups(groups); }) rule.check_groups(groups);
+}
+}  // namespace detail
+
+/// A schedule whose rule is an aggregate with check() and lr(epoch, base_lr). One that tells groups apart has
+/// lr(epoch, base_lr, group) and check_groups(how many).
 template <class Rule>
 class BasicSchedule final : public Schedule {
  public:
   /// Throws InvalidArgument for options out of range.
   explicit BasicSchedule(Optimizer& optimizer, const Rule& rule = {}) : Schedule(optimizer), rule_(rule) {
     rule_.check();
+    detail::check_groups(rule_, optimizer.group_count());
     apply();
   }
+  /// The first options by position, as PyTorch orders them: StepLR(optimizer, 30, 0.1).
+  template <class... Values>
+  requires(sizeof...(Values) > 0 && !(std::same_as<std::remove_cvref_t<Values>, Rule> || ...) &&
+           requires(Values && ... values) { Rule{std::forward<Values>(values)...}; })
+      BasicSchedule(Optimizer& optimizer, Values&&... values)
+      : BasicSchedule(optimizer, Rule{std::forward<Values>(values)...}) {}
 
  private:
-  double lr_at(std::int64_t epoch, double base_lr, std::size_t) const override { return rule_.lr(epoch, base_lr); }
+  double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const override {
+    return detail::rate(rule_, epoch, base_lr, group);
+  }
 
   Rule rule_;
 };
@@ -96,20 +137,20 @@ struct ExponentialLROptions {
 };
 using ExponentialLR = BasicSchedule<ExponentialLROptions>;
 
-/// From base to eta_min along half a cosine of t_max steps, then back up, and so on.
+/// From base to eta_min along half a cosine of T_max steps, then back up, and so on.
 struct CosineAnnealingLROptions {
-  std::int64_t t_max = 1;  ///< Half a period.
+  std::int64_t T_max = 1;  ///< Half a period.
   double eta_min = 0;
   LOCKSTEP_API void check() const;
   LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using CosineAnnealingLR = BasicSchedule<CosineAnnealingLROptions>;
 
-/// From base to eta_min along half a cosine, then again from base; each round t_mult times as long as the one before.
+/// From base to eta_min along half a cosine, then again from base; each round T_mult times as long as the one before.
 /// Loshchilov, Hutter 2017 (SGDR).
 struct CosineAnnealingWarmRestartsOptions {
-  std::int64_t t_0 = 1;     ///< Length of the first round.
-  std::int64_t t_mult = 1;  ///< By how much each round is longer than the one before.
+  std::int64_t T_0 = 1;     ///< Length of the first round.
+  std::int64_t T_mult = 1;  ///< By how much each round is longer than the one before.
   double eta_min = 0;
   LOCKSTEP_API void check() const;
   LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
@@ -125,6 +166,15 @@ struct LinearLROptions {
   LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
 };
 using LinearLR = BasicSchedule<LinearLROptions>;
+
+/// base factor for total_iters steps, then base.
+struct ConstantLROptions {
+  double factor = 1. / 3;        ///< In [0, 1].
+  std::int64_t total_iters = 5;  ///< Steps before the rate is base.
+  LOCKSTEP_API void check() const;
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+};
+using ConstantLR = BasicSchedule<ConstantLROptions>;
 
 /// base (1 - epoch / total_iters)^power, then 0.
 struct PolynomialLROptions {

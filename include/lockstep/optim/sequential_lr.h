@@ -5,25 +5,28 @@
 #include <variant>
 #include <vector>
 
+#include <lockstep/optim/lambda_lr.h>
 #include <lockstep/optim/schedule.h>
 
 namespace lockstep::optim {
 
 /// The options of any schedule that is a function of the step and of the first rate.
 using ScheduleOptions = std::variant<StepLROptions, MultiStepLROptions, ExponentialLROptions, CosineAnnealingLROptions,
-                                     CosineAnnealingWarmRestartsOptions, LinearLROptions, PolynomialLROptions>;
+                                     CosineAnnealingWarmRestartsOptions, LinearLROptions, ConstantLROptions,
+                                     PolynomialLROptions, LambdaLROptions>;
 
 /// The first one up to milestones[0], the second one from there on, and so on; each counts from 0 where it begins, and
 /// takes the rates that the groups had at first.
 ///
-///   SequentialLR schedule(optimizer, {.schedules = {LinearLROptions{.total_iters = 500},
-///                                                   CosineAnnealingLROptions{.t_max = 9500}},
+///   SequentialLR schedule(optimizer, {.schedulers = {LinearLROptions{.total_iters = 500},
+///                                                    CosineAnnealingLROptions{.T_max = 9500}},
 ///                                     .milestones = {500}});
 struct SequentialLROptions {
-  std::vector<ScheduleOptions> schedules = {};  ///< One after the other.
-  std::vector<std::int64_t> milestones = {};    ///< Growing; one fewer than schedules.
+  std::vector<ScheduleOptions> schedulers = {};  ///< One after the other.
+  std::vector<std::int64_t> milestones = {};     ///< Growing; one fewer than schedulers.
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+  LOCKSTEP_API void check_groups(std::size_t groups) const;  ///< Throws InvalidArgument as check() does.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr, std::size_t group) const;  ///< At that epoch.
 };
 using SequentialLR = BasicSchedule<SequentialLROptions>;
 

@@ -1,0 +1,64 @@
+// Schedules by functions of the epoch.
+//
+//   optim::LambdaLR schedule(optimizer, [](int64_t epoch) { return std::pow(0.95, epoch); });
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <initializer_list>
+#include <utility>
+#include <vector>
+
+#include <lockstep/optim/schedule.h>
+
+namespace lockstep::optim {
+
+/// A factor for each epoch: one function for all groups, or one for each. State dicts do not hold them.
+class LOCKSTEP_API RateFunctions {
+ public:
+  using Function = std::function<double(std::int64_t epoch)>;  ///< The factor of an epoch.
+
+  template <class F>
+  requires std::convertible_to<F, Function> RateFunctions(F function) : functions_{Function(std::move(function))} {}
+  RateFunctions(std::vector<Function> functions) : functions_(std::move(functions)) {}
+  RateFunctions(std::initializer_list<Function> functions) : functions_(functions) {}
+
+  /// Throw InvalidArgument naming the schedule: for no function, and for more or fewer than one or `groups`.
+  void check(const char* schedule) const;
+  void check_groups(const char* schedule, std::size_t groups) const;
+  /// A group's factor at that epoch.
+  double at(std::int64_t epoch, std::size_t group) const;
+  /// The product of a group's factors from epoch 1 to this one. Computes those that are new since the last call.
+  double product(std::int64_t epoch, std::size_t group) const;
+
+ private:
+  struct Product {
+    std::int64_t epoch = 0;
+    double value = 1;
+  };
+
+  std::vector<Function> functions_;
+  mutable std::vector<Product> products_ = {};  // of each group, the last one
+};
+
+/// base lr_lambda(epoch)
+struct LambdaLROptions {
+  RateFunctions lr_lambda;  ///< From the epoch, from 0 on, to a factor.
+  void check() const { lr_lambda.check("LambdaLR"); }
+  void check_groups(std::size_t groups) const { lr_lambda.check_groups("LambdaLR", groups); }
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr, std::size_t group) const;  ///< At that epoch.
+};
+using LambdaLR = BasicSchedule<LambdaLROptions>;
+
+/// base lr_lambda(1) ... lr_lambda(epoch)
+struct MultiplicativeLROptions {
+  RateFunctions lr_lambda;  ///< From the epoch, from 1 on, to a factor of the rate before.
+  void check() const { lr_lambda.check("MultiplicativeLR"); }
+  void check_groups(std::size_t groups) const { lr_lambda.check_groups("MultiplicativeLR", groups); }
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr, std::size_t group) const;  ///< At that epoch.
+};
+using MultiplicativeLR = BasicSchedule<MultiplicativeLROptions>;
+
+}  // namespace lockstep::optim

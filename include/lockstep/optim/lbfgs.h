@@ -1,0 +1,103 @@
+// L-BFGS: steps along the inverse Hessian that the last gradients imply.
+//
+//   optim::LBFGS optimizer(model.parameters(), {.line_search_fn = "strong_wolfe"});
+//   Tensor loss = optimizer.step([&] {
+//     optimizer.zero_grad();
+//     Tensor loss = nn::mse_loss(model(x), y);
+//     loss.backward();
+//     return loss;
+//   });
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+#include <vector>
+
+#include <lockstep/core/choice.h>
+#include <lockstep/optim/optimizer.h>
+
+namespace lockstep::optim {
+
+/// How far a step goes along its direction: as far as lr says, or where the strong Wolfe conditions hold.
+enum class LineSearch : std::uint8_t { none, strong_wolfe };
+
+}  // namespace lockstep::optim
+
+template <>
+struct lockstep::ChoiceNames<lockstep::optim::LineSearch> {
+  static constexpr const char* kOption = "line_search_fn";
+  static constexpr std::string_view kNames[] = {"none", "strong_wolfe"};
+};
+
+namespace lockstep::optim {
+
+struct LBFGSOptions {
+  double lr = 1;
+  std::int64_t max_iter = 20;       ///< Moves of the parameters in a step.
+  std::int64_t max_eval = 0;        ///< Calls of the closure in a step; 0: max_iter * 5 / 4.
+  double tolerance_grad = 1e-7;     ///< A step ends where no element of the gradient is larger,
+  double tolerance_change = 1e-9;   ///< and where neither the loss nor a parameter changes by more.
+  std::int64_t history_size = 100;  ///< Pairs of changes that are kept, each of all parameters' size.
+  Choice<LineSearch> line_search_fn = LineSearch::none;  ///< Not in the state dict.
+  bool maximize = false;
+
+  static constexpr const char* kName = "LBFGS";
+  LOCKSTEP_API void check() const;
+  auto members() {
+    return lockstep::members("lr", lr, "max_iter", max_iter, "max_eval", max_eval, "tolerance_grad", tolerance_grad,
+                             "tolerance_change", tolerance_change, "history_size", history_size, "maximize", maximize);
+  }
+};
+
+/// Nocedal, Wright 2006, algorithm 7.5; the line search is Schmidt's minFunc, as in PyTorch. The parameters are one
+/// group of float32 or float64, of one dtype, on one device; those of a model on several devices or in several
+/// processes are refused. Every call of the closure is waited for, so a step cannot be captured. State, of all
+/// parameters together, under "state.0": d, t, old_dirs, old_stps, ro, H_diag, prev_flat_grad, prev_loss, func_evals,
+/// n_iter.
+class LOCKSTEP_API LBFGS final : public OptimizerWith<LBFGSOptions> {
+ public:
+  using OptimizerWith::OptimizerWith;
+
+  /// Throws InvalidArgument: LBFGS computes the loss several times, by the closure.
+  void step() override;
+  /// Moves the parameters up to max_iter times: the loss of the closure's first call. Before anything changes, throws
+  /// InvalidArgument for several groups, for options out of range and for parameters that are not as described;
+  /// AutogradError if the closure made no gradient. What the closure throws passes through; a line search then leaves
+  /// the parameters where it tried them.
+  Tensor step(const Closure& closure) override;
+
+ private:
+  struct State {
+    std::int64_t func_evals = 0, n_iter = 0;
+    Tensor d, prev_flat_grad;  // flat, of all parameters
+    double t = 0, H_diag = 1, prev_loss = 0;
+    std::vector<Tensor> old_dirs, old_stps;  // changes of gradients and parameters, the oldest first
+    std::vector<double> ro;
+  };
+  /// A point along the direction.
+  struct Point {
+    double t = 0, loss = 0;
+    Tensor gradient;   // flat
+    double slope = 0;  // along the direction
+  };
+  class Search;
+
+  std::vector<Slot> slots(std::size_t group) const override;
+  void update(std::size_t group, const Batch& batch) const override;
+  void add_own_state(StateDict& dict) const override;
+  std::function<void()> read_own_state(StateReader& reader) override;
+  void reset_own_state() override { state_ = {}; }
+
+  void check_parameters() const;
+  std::int64_t elements() const;
+  /// The loss as it is minimized.
+  double evaluate(const Closure& closure, Tensor* loss = nullptr);
+  Tensor flat_gradient() const;
+  void move(double by, const Tensor& direction);
+  /// Takes the change since the last gradient into the history; gives the direction to go in.
+  Tensor direction(const Tensor& gradient);
+
+  State state_;
+};
+
+}  // namespace lockstep::optim
