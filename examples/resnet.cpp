@@ -11,7 +11,7 @@ namespace transforms = lockstep::data::transforms;
 
 template <class Dataset, class Test>
 void fit(const Arguments& arguments, const Dataset& images, const Test& tests) {
-  data::DataLoader training(images, {.batch_size = 64, .shuffle = true, .seed = 1, .workers = 1});
+  data::DataLoader training(images, {.batch_size = 64, .shuffle = true, .seed = 1, .num_workers = 1});
   data::DataLoader test(tests, {.batch_size = 250});
   ResNet18<nn::SyncBatchNorm> net(10, arguments.number("--width", 64));
   optim::SGD optimizer(net.parameters(), {.lr = 0.05, .momentum = 0.9, .weight_decay = 5e-4});

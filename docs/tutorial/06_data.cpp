@@ -30,7 +30,7 @@ int main() {
   using namespace data::transforms;
   Compose prepare(RandomCrop({8, 8}, {.padding = 1}), RandomHorizontalFlip(), Normalize({0.5}, {0.25}));
   data::MapDataset augmented(train_set, prepare);
-  data::DataLoader batches(augmented, {.batch_size = 32, .shuffle = true, .seed = 1, .workers = 2});
+  data::DataLoader batches(augmented, {.batch_size = 32, .shuffle = true, .seed = 1, .num_workers = 2});
   for (auto& [images, labels] : batches) print("images {}, labels {}\n", images.sizes(), labels.sizes());
 
   // A table in a file.

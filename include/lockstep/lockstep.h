@@ -37,6 +37,7 @@
 #include <lockstep/io/safetensors.h>
 #include <lockstep/nn/activations.h>
 #include <lockstep/nn/attention.h>
+#include <lockstep/nn/averaged_model.h>
 #include <lockstep/nn/batch_norm.h>
 #include <lockstep/nn/callable.h>
 #include <lockstep/nn/conv.h>

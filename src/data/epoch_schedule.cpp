@@ -25,11 +25,11 @@ void check(bool holds, const char* expected, auto got) {
 
 void check_options(const LoaderOptions& options) {
   check(options.batch_size >= 1, "batch_size >= 1", options.batch_size);
-  check(options.workers >= 0 && options.workers <= kMaxWorkers, "workers from 0 to 1024", options.workers);
-  check(options.prefetch >= 1, "prefetch >= 1", options.prefetch);
+  check(options.num_workers >= 0 && options.num_workers <= kMaxWorkers, "num_workers from 0 to 1024", options.num_workers);
+  check(options.prefetch_factor >= 1, "prefetch_factor >= 1", options.prefetch_factor);
   options.share.check();
   check(options.timeout.count() >= 0, "a timeout of at least 0 ms", options.timeout.count());
-  check(options.timeout.count() == 0 || options.workers > 0, "workers with a timeout, or nobody is waited for", "none");
+  check(options.timeout.count() == 0 || options.num_workers > 0, "workers with a timeout, or nobody is waited for", "none");
   check(options.share.is_all() || options.seed, "a seed, the same in all processes, with a share of the rows", "none");
 }
 

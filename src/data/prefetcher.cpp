@@ -29,7 +29,7 @@ struct Prefetcher::State {
         next(options.first),
         unstarted(options.first),
         slots(std::size_t(options.window)),
-        queue(options.workers) {}
+        queue(options.num_workers) {}
 
   const PrefetchOptions options;
   const Make make;

@@ -3,13 +3,19 @@
 #include <cmath>
 #include <ostream>
 
+#include <lockstep/autograd/grad_mode.h>
 #include <lockstep/nn/functional.h>
+#include <lockstep/ops/compare.h>
 #include <lockstep/ops/dropout.h>
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/linalg.h>
+#include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/indexing.h>
 #include <lockstep/tensor/random.h>
 
+#include "autograd/meta.h"
+#include "autograd/replicated_parameter.h"
 #include "core/text.h"
 
 namespace lockstep::nn {
@@ -57,17 +63,46 @@ Tensor LazyLinear::forward(const Tensor& x) {
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t features, const EmbeddingOptions& options)
-    : padding_index_(options.padding_index) {
+    : padding_idx_(options.padding_idx), max_norm_(options.max_norm), norm_type_(options.norm_type) {
   check_features("Embedding", count, features);
-  if (padding_index_ && (*padding_index_ < -count || *padding_index_ >= count))
-    throw InvalidArgument(
-        text("[Embedding] expected a padding index in [", -count, ", ", count, "), got ", *padding_index_));
+  if (max_norm_ && !(*max_norm_ > 0))
+    throw InvalidArgument(text("[Embedding] expected max_norm > 0, got ", *max_norm_));
+  if (!(norm_type_ > 0)) throw InvalidArgument(text("[Embedding] expected norm_type > 0, got ", norm_type_));
+  if (padding_idx_ && (*padding_idx_ < -count || *padding_idx_ >= count))
+    throw InvalidArgument(text("[Embedding] expected padding_idx in [", -count, ", ", count, "), got ", *padding_idx_));
   Tensor value = randn({count, features}, {.dtype = options.tensor.dtype, .device = options.tensor.device});
-  if (padding_index_) value.select(0, *padding_index_).zero_();
+  if (padding_idx_) value.select(0, *padding_idx_).zero_();
   weight = Parameter(value);
 }
 
-Tensor Embedding::forward(const Tensor& index) const { return lockstep::embedding(weight, index, padding_index_); }
+Embedding Embedding::from_pretrained(const Tensor& embeddings, const PretrainedOptions& options) {
+  if (!embeddings.defined() || embeddings.dim() != 2)
+    throw ShapeError(text("[Embedding::from_pretrained] expected a weight [count, features], got ",
+                          embeddings.defined() ? text(embeddings.sizes()) : "an undefined tensor"));
+  Embedding layer(0, embeddings.size(1));
+  layer.weight = Parameter(embeddings.detach().clone(), {.requires_grad = !options.freeze});
+  const std::int64_t count = embeddings.size(0);
+  const Embedding checked(
+      count, 0, {.padding_idx = options.padding_idx, .max_norm = options.max_norm, .norm_type = options.norm_type});
+  layer.padding_idx_ = checked.padding_idx_;
+  layer.max_norm_ = checked.max_norm_;
+  layer.norm_type_ = checked.norm_type_;
+  return layer;
+}
+
+Tensor Embedding::forward(const Tensor& index) const {
+  if (max_norm_) {
+    if (autograd::replica_of(weight))
+      throw InvalidArgument(
+          "[Embedding] expected no max_norm on several devices or processes, where each changes other rows");
+    const NoGrad guard;
+    const Tensor places = index.reshape({-1}), rows = weight.detach().index_select(0, places);
+    const Tensor norms = norm(rows, norm_type_, {1}, true);
+    const Tensor scale = where(norms > *max_norm_, *max_norm_ / (norms + 1e-7), ones_like(norms));
+    weight.detach().index_put_({places}, rows * scale);
+  }
+  return lockstep::embedding(weight, index, padding_idx_);
+}
 
 Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingFunctionOptions& options) {
   if (input.defined() && is_floating(input.dtype()))
@@ -119,7 +154,7 @@ void Linear::pretty_print(std::ostream& out) const {
 
 void Embedding::pretty_print(std::ostream& out) const {
   out << "Embedding(" << weight.size(0) << ", " << weight.size(1);
-  if (padding_index_) out << ", padding_idx=" << *padding_index_;
+  if (padding_idx_) out << ", padding_idx=" << *padding_idx_;
   out << ')';
 }
 

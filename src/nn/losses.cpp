@@ -9,8 +9,8 @@ BCEWithLogitsLoss::BCEWithLogitsLoss(const BinaryCrossEntropyOptions& options) :
 
 Tensor BCEWithLogitsLoss::forward(const Tensor& input, const Tensor& target) const {
   return binary_cross_entropy_with_logits(input, target,
-                                          {.reduction = reduction_,
-                                           .weight = weight ? Tensor(*weight) : Tensor(),
+                                          {.weight = weight ? Tensor(*weight) : Tensor(),
+                                           .reduction = reduction_,
                                            .pos_weight = pos_weight ? Tensor(*pos_weight) : Tensor()});
 }
 

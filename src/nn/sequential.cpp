@@ -11,9 +11,11 @@ namespace {
 
 // What a linear layer before the module can end with.
 Activation activation_of(AnyModule& module) {
-  if (module.find<ReLU>()) return Activation::relu;
+  if (const ReLU* const relu = module.find<ReLU>())
+    return relu->has_forward_hooks() ? Activation::none : Activation::relu;
   const GELU* const gelu = module.find<GELU>();
-  return gelu && gelu->form == GeluForm::tanh ? Activation::gelu_tanh : Activation::none;
+  return gelu && !gelu->has_forward_hooks() && gelu->approximate == GeluForm::tanh ? Activation::gelu_tanh
+                                                                                   : Activation::none;
 }
 
 }  // namespace
@@ -31,7 +33,8 @@ AnyModule& Sequential::operator[](std::size_t index) {
 Tensor Sequential::forward(Tensor x) {
   for (std::size_t i = 0; i < items_.size(); ++i) {
     const Linear* const layer = items_[i].find<Linear>();
-    const Activation next = layer && i + 1 < items_.size() ? activation_of(items_[i + 1]) : Activation::none;
+    const Activation next =
+        layer && !layer->has_forward_hooks() && i + 1 < items_.size() ? activation_of(items_[i + 1]) : Activation::none;
     if (next == Activation::none) {
       x = items_[i].forward(x);
     } else {

@@ -9,6 +9,7 @@
 
 #include "autograd/meta.h"
 #include "core/context.h"
+#include "nn/module_hooks.h"
 #include "tensor/step_parts.h"
 
 namespace lockstep::nn {
@@ -88,6 +89,10 @@ class StepModules final : public StepPart {
     void module(const Path&, ModuleBase& module) override {
       mix(facts.states, &module);
       mix(facts.modes, std::uint64_t(module.training_) + 1);
+      if (!module.has_forward_hooks()) return;
+      const auto [hooks, count] = module.forward_hooks_->state();
+      mix(facts.settings, hooks.get());
+      mix(facts.settings, std::uint64_t(count));
     }
     void parameter(const Path&, Parameter& value) override { look(value); }
     void buffer(const Path&, Buffer& value) override { look(value); }

@@ -252,7 +252,7 @@ Tensor checked_class_loss(const Problem& problem, const Tensor& input, const Ten
   if (target.sizes() != rows)
     throw ShapeError(text("[", op, "] expected classes of shape ", rows, " for an input of shape ", input.sizes(),
                           ", got ", target.sizes()));
-  if (problem.reduction != Reduction::batch_mean) return class_loss(problem, input, target);
+  if (problem.reduction != Reduction::batchmean) return class_loss(problem, input, target);
   Problem summed = problem;
   summed.reduction = Reduction::sum;
   return class_loss(summed, input, target) / double(rows.empty() ? 1 : rows[0]);

@@ -73,7 +73,8 @@ struct GeluTanh {
 
 }  // namespace
 
-Tensor gelu(const Tensor& x, GeluForm form) {
+Tensor gelu(const Tensor& x, Choice<GeluForm> approximate) {
+  const GeluForm form = approximate;
   return form == GeluForm::exact ? unary("gelu", "Gelu", x, Gelu()) : unary("gelu", "Gelu", x, GeluTanh());
 }
 

@@ -18,16 +18,16 @@ Tensor index_select(const Tensor& x, std::int64_t dim, const Tensor& index) {
   return take_runs("index_select", "IndexSelect", x, d, places);
 }
 
-Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<std::int64_t> padding_index) {
+Tensor embedding(const Tensor& weight, const Tensor& index, std::optional<std::int64_t> padding_idx) {
   check_same_device("embedding", weight, index);
   const Tensor places = as_index("embedding", index);
   if (weight.dim() == 0) throw ShapeError("[embedding] expected a weight [count, ...], got a 0-dim one");
   const std::int64_t count = weight.sizes()[0];
-  std::int64_t padding = padding_index.value_or(-1);
-  if (padding_index && (padding < -count || padding >= count))
+  std::int64_t padding = padding_idx.value_or(-1);
+  if (padding_idx && (padding < -count || padding >= count))
     throw InvalidArgument(
         text("[embedding] expected a padding index in [", -count, ", ", count - 1, "], got ", padding));
-  if (padding_index && padding < 0) padding += count;
+  if (padding_idx && padding < 0) padding += count;
   check_index("embedding", places, count);
   Shape sizes = places.sizes();
   for (int i = 1; i < weight.dim(); ++i) sizes.push_back(weight.sizes()[i]);

@@ -11,7 +11,7 @@ inline Tensor reduced(const Tensor& losses, Reduction reduction) {
   switch (reduction) {
     case Reduction::mean: return mean(losses);
     case Reduction::sum: return sum(losses);
-    case Reduction::batch_mean: return sum(losses) / double(losses.dim() ? losses.sizes()[0] : 1);
+    case Reduction::batchmean: return sum(losses) / double(losses.dim() ? losses.sizes()[0] : 1);
     case Reduction::none: break;
   }
   return losses;

@@ -10,6 +10,7 @@
 #include <lockstep/ops/linalg.h>
 #include <lockstep/tensor/creation.h>
 
+#include "core/text.h"
 #include "optim/optimizer_impl.h"
 
 namespace lockstep::optim {

@@ -99,8 +99,10 @@ void ReplicaSync::Impl::update(const Inventory& primary) {
     }
     for (std::size_t k = 0; k < primary.settings.size(); ++k)
       std::memcpy(own.settings[k].first, primary.settings[k].first, primary.settings[k].second);
-    for (std::size_t k = 0; k < primary.modules.size(); ++k)
+    for (std::size_t k = 0; k < primary.modules.size(); ++k) {
       own.modules[k]->set_mode(primary.modules[k]->is_training());
+      own.modules[k]->take_forward_hooks(*primary.modules[k]);
+    }
   }
 }
 

@@ -139,7 +139,7 @@ TEST(MapDataset, GivesAWholeTupleToAFunctionThatTakesIt) {
 TEST(MapDataset, IsReadByALoaderWithWorkers) {
   const MapDataset squares(Counted{8}, [](std::int64_t x) { return x * x; });
   Integers seen;
-  DataLoader loader(squares, {.batch_size = 3, .workers = 2});
+  DataLoader loader(squares, {.batch_size = 3, .num_workers = 2});
   for (const Tensor& batch : loader)
     for (const std::int64_t value : batch.to_vector<std::int64_t>()) seen.push_back(value);
   EXPECT_EQ(seen, (Integers{0, 1, 4, 9, 16, 25, 36, 49}));

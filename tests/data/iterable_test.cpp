@@ -45,14 +45,14 @@ static_assert(!kBeginsAnew<Once> && kBeginsAnew<Anew> && kBeginsAnew<std::vector
 
 TEST(IterableLoader, BatchesAStreamToItsEndWithAnyNumberOfWorkers) {
   for (const int workers : {0, 1, 3}) {
-    DataLoader loader(Anew{7}, {.batch_size = 3, .workers = workers});
+    DataLoader loader(Anew{7}, {.batch_size = 3, .num_workers = workers});
     EXPECT_EQ(epoch_in(loader), (Whole{{0, 1, 2}, {3, 4, 5}, {6}})) << workers;
     EXPECT_EQ(epoch_in(loader), (Whole{{0, 1, 2}, {3, 4, 5}, {6}})) << workers;
-    DataLoader whole(Anew{7}, {.batch_size = 3, .drop_last = true, .workers = workers});
+    DataLoader whole(Anew{7}, {.batch_size = 3, .num_workers = workers, .drop_last = true});
     EXPECT_EQ(epoch_in(whole), (Whole{{0, 1, 2}, {3, 4, 5}})) << workers;
-    DataLoader even(Anew{6}, {.batch_size = 3, .workers = workers});
+    DataLoader even(Anew{6}, {.batch_size = 3, .num_workers = workers});
     EXPECT_EQ(epoch_in(even), (Whole{{0, 1, 2}, {3, 4, 5}})) << workers;
-    DataLoader none(Anew{0}, {.batch_size = 3, .workers = workers});
+    DataLoader none(Anew{0}, {.batch_size = 3, .num_workers = workers});
     EXPECT_EQ(epoch_in(none), Whole()) << workers;
   }
 }
@@ -80,7 +80,7 @@ TEST(IterableLoader, TakesAnyRange) {
 }
 
 TEST(IterableLoader, LetsLoopsShareWhatCanBeReadTwice) {
-  DataLoader loader(std::vector<std::int64_t>{5, 6, 7}, {.workers = 1});
+  DataLoader loader(std::vector<std::int64_t>{5, 6, 7}, {.num_workers = 1});
   auto one = loader.begin(), other = loader.begin();
   ++one;
   EXPECT_EQ((*one)[0].item<std::int64_t>(), 6);
@@ -88,7 +88,7 @@ TEST(IterableLoader, LetsLoopsShareWhatCanBeReadTwice) {
 }
 
 TEST(IterableLoader, RefusesASecondLoopOverAStream) {
-  DataLoader loader(Anew{7}, {.workers = 2});
+  DataLoader loader(Anew{7}, {.num_workers = 2});
   const auto loop = loader.begin();
   EXPECT_NE(thrown<InvalidArgument>([&] { loader.begin(); }).find("[DataLoader] expected one loop at a time"),
             std::string::npos);
@@ -120,7 +120,7 @@ TEST(IterableLoader, ResumesFromAStateWithTheFollowingBatches) {
   for (++it; it != loader.end(); ++it) rest.push_back(it->to_vector<float>());
   ASSERT_EQ(rest.size(), 2u);
   for (const int workers : {0, 2}) {
-    DataLoader resumed(Drawn(), {.batch_size = 3, .seed = 9, .workers = workers});
+    DataLoader resumed(Drawn(), {.batch_size = 3, .seed = 9, .num_workers = workers});
     resumed.load_state(middle);
     EXPECT_EQ(drawn_in(resumed), rest) << workers;
     EXPECT_EQ(resumed.state().epoch, 2);
@@ -150,7 +150,7 @@ struct BreaksAtFour : Anew {
 
 TEST(IterableLoader, HandsOnTheErrorOfASampleInItsBatch) {
   for (const int workers : {0, 3}) {
-    DataLoader loader(BreaksAtFour{{{9}}}, {.batch_size = 2, .workers = workers});
+    DataLoader loader(BreaksAtFour{{{9}}}, {.batch_size = 2, .num_workers = workers});
     for (int epoch = 0; epoch < 2; ++epoch) {
       auto it = loader.begin();
       ++it;
@@ -185,7 +185,7 @@ TEST(IterableLoader, GivesEachProcessItsRows) {
 
 TEST(MapDataset, ChangesTheSamplesOfAStream) {
   const auto twice = [](std::int64_t x) { return 2 * x; };
-  DataLoader stream(MapDataset(Anew{3}, twice), {.batch_size = 2, .workers = 1});
+  DataLoader stream(MapDataset(Anew{3}, twice), {.batch_size = 2, .num_workers = 1});
   EXPECT_EQ(epoch_in(stream), (Whole{{0, 2}, {4}}));
   EXPECT_EQ(epoch_in(stream), (Whole{{0, 2}, {4}}));
   DataLoader range(MapDataset(std::vector<std::int64_t>{5, 6}, twice), {.batch_size = 2});

@@ -49,7 +49,7 @@ TEST(DataLoaderDevice, GivesTheSameBatchesThere) {
     for (const char* const device : {"cpu", "cuda:0", "cuda:1"}) {
       DataLoader plain(TensorDataset(rows(), rows()), {.batch_size = 3, .shuffle = true, .seed = 2});
       DataLoader loader(TensorDataset(rows(), rows()),
-                        {.batch_size = 3, .shuffle = true, .seed = 2, .workers = workers, .device = device});
+                        {.batch_size = 3, .shuffle = true, .seed = 2, .num_workers = workers, .device = device});
       for (int epoch = 0; epoch < 2; ++epoch) {
         Values expected, got;
         for (const auto& [x, y] : plain) expected.push_back((x + y).to_vector<float>());
@@ -72,7 +72,7 @@ TEST(DataLoaderDevice, CopiesTheNextBatchWhileTheDeviceComputes) {
       synchronize("cuda:0");
       const Trace trace;
       DataLoader loader(TensorDataset{rows()},
-                        {.batch_size = 10, .workers = workers, .device = "cuda:0", .pin_memory = pinned});
+                        {.batch_size = 10, .num_workers = workers, .device = "cuda:0", .pin_memory = pinned});
       const auto copies = [&] {
         std::vector<TraceEvent> found;
         for (const TraceEvent& event : trace.events())
@@ -100,7 +100,7 @@ TEST(DataLoaderDevice, CopiesTheNextBatchWhileTheDeviceComputes) {
 TEST(DataLoaderDevice, OrdersItsCopiesBeforeAndAfterTheLoopsWork) {
   const SimulatedDevices devices({.count = 1, .max_delay_us = 300});
   const StreamGuard guard(Stream::from_pool("cuda:0"));
-  DataLoader loader(TensorDataset{rows()}, {.batch_size = 2, .workers = 2, .device = "cuda:0"});
+  DataLoader loader(TensorDataset{rows()}, {.batch_size = 2, .num_workers = 2, .device = "cuda:0"});
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<Tensor> sums;
     for (const Tensor& batch : loader) sums.push_back(sum(batch * 2));  // the batch's memory is free for the next ones
@@ -137,7 +137,7 @@ struct Fifth {
 TEST(DataLoaderDevice, ThrowsAnErrorWhereItsBatchIsDue) {
   const TestDevices devices(1);
   for (const int workers : {0, 2}) {
-    DataLoader loader(Fifth(), {.batch_size = 2, .workers = workers, .device = "cuda:0"});
+    DataLoader loader(Fifth(), {.batch_size = 2, .num_workers = workers, .device = "cuda:0"});
     auto it = loader.begin();
     ++it;
     EXPECT_EQ(it->to_vector<float>(), (std::vector<float>{2, 3}));
@@ -179,7 +179,7 @@ TEST(PinnedBatches, AreMadeByTheWorkersOrTheLoop) {
   const TestDevices devices(1);
   for (const int workers : {0, 2}) {
     DataLoader loader(TensorDataset(rows(), rows()),
-                      {.batch_size = 3, .shuffle = true, .seed = 2, .workers = workers, .pin_memory = true});
+                      {.batch_size = 3, .shuffle = true, .seed = 2, .num_workers = workers, .pin_memory = true});
     DataLoader plain(TensorDataset(rows(), rows()), {.batch_size = 3, .shuffle = true, .seed = 2});
     Values expected, got;
     for (const auto& [x, y] : plain) {
@@ -225,7 +225,7 @@ TEST(PinnedBatches, AreCopiedInATraceWhileAKernelRuns) {
     *begun = *released = false;
     const Trace trace;
     DataLoader loader(TensorDataset{rows()},
-                      {.batch_size = 5, .workers = workers, .device = "cuda:0", .pin_memory = true});
+                      {.batch_size = 5, .num_workers = workers, .device = "cuda:0", .pin_memory = true});
     const auto copies = [&] {
       std::vector<TraceEvent> found;
       for (const TraceEvent& event : trace.events())

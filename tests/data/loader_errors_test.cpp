@@ -21,9 +21,9 @@ struct Numbers {
 
 TEST(DataLoaderRefuses, OptionsOutOfRange) {
   EXPECT_THROW(DataLoader(Numbers{5}, {.batch_size = 0}), InvalidArgument);
-  EXPECT_THROW(DataLoader(Numbers{5}, {.workers = -1}), InvalidArgument);
-  EXPECT_THROW(DataLoader(Numbers{5}, {.workers = 1 << 20}), InvalidArgument);
-  EXPECT_THROW(DataLoader(Numbers{5}, {.prefetch = 0}), InvalidArgument);
+  EXPECT_THROW(DataLoader(Numbers{5}, {.num_workers = -1}), InvalidArgument);
+  EXPECT_THROW(DataLoader(Numbers{5}, {.num_workers = 1 << 20}), InvalidArgument);
+  EXPECT_THROW(DataLoader(Numbers{5}, {.prefetch_factor = 0}), InvalidArgument);
   EXPECT_THROW(DataLoader(Numbers{-1}), InvalidArgument);
   EXPECT_THROW(DataLoader(Numbers{5}, SequentialSampler(5), {.shuffle = true}), InvalidArgument);
 }

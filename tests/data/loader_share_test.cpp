@@ -73,7 +73,7 @@ TEST(DataLoaderShare, OfAllProcessesTogetherIsTheBatchesOfOne) {
                        [&](const BatchShare& share) {
                          return DataLoader(
                              Drawing{103},
-                             {.batch_size = 20, .shuffle = true, .seed = 5, .workers = workers, .share = share});
+                             {.batch_size = 20, .shuffle = true, .seed = 5, .num_workers = workers, .share = share});
                        }),
                 expected)
           << grid.processes << " x " << grid.devices << ", workers " << workers;

@@ -299,7 +299,7 @@ struct Mapped {
 TEST(DataLoader, TakesADatasetThatHoldsACapturingLambda) {
   std::int64_t factor = 3;
   const auto times = [factor](std::int64_t index) { return factor * index; };
-  DataLoader loader(Mapped<decltype(times)>{times, 4}, {.batch_size = 2, .workers = 1});
+  DataLoader loader(Mapped<decltype(times)>{times, 4}, {.batch_size = 2, .num_workers = 1});
   EXPECT_EQ(epoch_of(loader), (Batches{{0, 3}, {6, 9}}));
 }
 

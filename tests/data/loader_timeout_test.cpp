@@ -59,7 +59,7 @@ std::vector<std::int64_t> the_rest(DataLoader<Hanging>& loader) {
 TEST(DataLoaderTimeout, NamesTheWorkerThatHangsAndItsSample) {
   Hanging dataset;
   {
-    DataLoader loader(dataset, {.batch_size = 2, .workers = 2, .timeout = milliseconds(1000)});
+    DataLoader loader(dataset, {.batch_size = 2, .num_workers = 2, .timeout = milliseconds(1000)});
     auto it = loader.begin();
     ++it;
     const std::string error = thrown<TimeoutError>([&] { ++it; });
@@ -77,7 +77,7 @@ TEST(DataLoaderTimeout, NamesTheWorkerThatHangsAndItsSample) {
 
 TEST(DataLoaderTimeout, LeavesALoaderThatGoesOnFromItsState) {
   const Hanging dataset;
-  DataLoader loader(dataset, {.batch_size = 2, .workers = 1, .timeout = milliseconds(1000)});
+  DataLoader loader(dataset, {.batch_size = 2, .num_workers = 1, .timeout = milliseconds(1000)});
   auto it = loader.begin();
   ++it;
   EXPECT_THROW(++it, TimeoutError);
@@ -89,7 +89,7 @@ TEST(DataLoaderTimeout, LeavesALoaderThatGoesOnFromItsState) {
 TEST(DataLoaderTimeout, IsNotReachedByBatchesThatCome) {
   const Hanging dataset;
   dataset.door->open();
-  DataLoader loader(dataset, {.batch_size = 5, .workers = 2, .timeout = milliseconds(60000)});
+  DataLoader loader(dataset, {.batch_size = 5, .num_workers = 2, .timeout = milliseconds(60000)});
   EXPECT_EQ(the_rest(loader).size(), 12u);
 }
 
@@ -107,7 +107,7 @@ struct HangingStream {
 // Nobody else may read it meanwhile.
 TEST(DataLoaderTimeout, KeepsAStreamThatAWorkerHangsIn) {
   const HangingStream stream;
-  DataLoader loader(stream, {.batch_size = 2, .workers = 3, .timeout = milliseconds(1000)});
+  DataLoader loader(stream, {.batch_size = 2, .num_workers = 3, .timeout = milliseconds(1000)});
   {
     auto it = loader.begin();
     const std::string error = thrown<TimeoutError>([&] { ++it; });
@@ -130,7 +130,7 @@ TEST(DataLoaderTimeout, KeepsAStreamThatAWorkerHangsIn) {
 TEST(DataLoaderTimeout, NeedsWorkers) {
   EXPECT_EQ(thrown<InvalidArgument>([] { DataLoader(Hanging(), {.timeout = milliseconds(5)}); }),
             "[DataLoader] expected workers with a timeout, or nobody is waited for, got none");
-  EXPECT_THROW(DataLoader(Hanging(), {.workers = 1, .timeout = milliseconds(-5)}), InvalidArgument);
+  EXPECT_THROW(DataLoader(Hanging(), {.num_workers = 1, .timeout = milliseconds(-5)}), InvalidArgument);
 }
 
 }  // namespace

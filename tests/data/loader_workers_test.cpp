@@ -55,13 +55,13 @@ struct NoisyImages {
 
 TEST(DataLoaderWorkers, AnyNumberMakesTheSameBatches) {
   for (const std::int64_t prefetch : {1, 3}) {
-    DataLoader alone(NoisyImages(), {.batch_size = 7, .shuffle = true, .seed = 5, .prefetch = prefetch});
+    DataLoader alone(NoisyImages(), {.batch_size = 7, .shuffle = true, .seed = 5, .prefetch_factor = prefetch});
     const Batches first = epoch_of(alone);
     const Batches second = epoch_of(alone);
     ASSERT_EQ(first.size(), 15u);
     for (const int workers : {1, 2, 4, 40}) {
       DataLoader loader(NoisyImages(),
-                        {.batch_size = 7, .shuffle = true, .seed = 5, .workers = workers, .prefetch = prefetch});
+                        {.batch_size = 7, .shuffle = true, .seed = 5, .num_workers = workers, .prefetch_factor = prefetch});
       EXPECT_EQ(epoch_of(loader), first) << workers;
       EXPECT_EQ(epoch_of(loader), second) << workers;
     }
@@ -69,14 +69,14 @@ TEST(DataLoaderWorkers, AnyNumberMakesTheSameBatches) {
 }
 
 TEST(DataLoaderWorkers, ReadATensorDataset) {
-  DataLoader loader(TensorDataset(arange(10), arange(10, 20)), {.batch_size = 4, .workers = 2});
+  DataLoader loader(TensorDataset(arange(10), arange(10, 20)), {.batch_size = 4, .num_workers = 2});
   std::vector<std::int64_t> sums;
   for (auto [input, target] : loader) sums.push_back(input.size(0) + target.size(0));
   EXPECT_EQ(sums, (std::vector<std::int64_t>{8, 8, 4}));
 }
 
 TEST(DataLoaderWorkers, HaveNothingToDoForAnEmptyDataset) {
-  DataLoader loader(TensorDataset(zeros({0, 2})), {.workers = 3});
+  DataLoader loader(TensorDataset(zeros({0, 2})), {.num_workers = 3});
   EXPECT_TRUE(loader.begin() == loader.end());
 }
 
@@ -87,7 +87,7 @@ struct Slow {  // a sample is ready when three of them are being made
 };
 
 TEST(DataLoaderWorkers, MakeSeveralBatchesAtOnce) {
-  DataLoader loader(Slow(), {.workers = 3, .prefetch = 1});
+  DataLoader loader(Slow(), {.num_workers = 3, .prefetch_factor = 1});
   for (const Tensor& met : loader) EXPECT_TRUE(met.to(kInt64)[0].item<bool>());
 }
 
@@ -98,7 +98,7 @@ struct Awaited {  // the first sample after the batch at hand says when it is be
 };
 
 TEST(DataLoaderWorkers, MakeTheNextBatchWhileTheLoopRuns) {
-  DataLoader loader(Awaited(), {.workers = 1, .prefetch = 1});
+  DataLoader loader(Awaited(), {.num_workers = 1, .prefetch_factor = 1});
   auto it = loader.begin();
   EXPECT_TRUE(loader.dataset().meeting->arrive());
   ++it;
@@ -131,14 +131,14 @@ struct CountedReads {
 };
 
 TEST(DataLoaderWorkers, AreNoMoreThanAsked) {
-  DataLoader loader(CountedReads{.length = 400}, {.batch_size = 2, .workers = 2, .prefetch = 8});
+  DataLoader loader(CountedReads{.length = 400}, {.batch_size = 2, .num_workers = 2, .prefetch_factor = 8});
   epoch_of(loader);
   EXPECT_EQ(loader.dataset().counters->begun, 400);
   EXPECT_LE(loader.dataset().counters->most_running, 2);
 }
 
 TEST(DataLoaderWorkers, StayWithinThePrefetchedBatches) {
-  DataLoader loader(CountedReads{}, {.workers = 2, .prefetch = 3});
+  DataLoader loader(CountedReads{}, {.num_workers = 2, .prefetch_factor = 3});
   const Counters& counters = *loader.dataset().counters;
   int taken = 0;
   for ([[maybe_unused]] const Tensor& batch : loader) {
@@ -150,7 +150,7 @@ TEST(DataLoaderWorkers, StayWithinThePrefetchedBatches) {
 }
 
 TEST(DataLoaderWorkers, FillThePrefetchedBatchesWithoutBeingAsked) {
-  DataLoader loader(CountedReads{}, {.workers = 2, .prefetch = 3});
+  DataLoader loader(CountedReads{}, {.num_workers = 2, .prefetch_factor = 3});
   const auto it = loader.begin();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (loader.dataset().counters->begun < 7 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
@@ -158,7 +158,7 @@ TEST(DataLoaderWorkers, FillThePrefetchedBatchesWithoutBeingAsked) {
 }
 
 TEST(DataLoaderWorkers, DoNotRunOnWhenALoopIsLeftEarly) {
-  DataLoader loader(CountedReads{.length = 200}, {.batch_size = 3, .shuffle = true, .workers = 3});
+  DataLoader loader(CountedReads{.length = 200}, {.batch_size = 3, .shuffle = true, .num_workers = 3});
   const Counters& counters = *loader.dataset().counters;
   for (int round = 0; round < 200; ++round) {
     int batches = 0;
@@ -172,7 +172,7 @@ TEST(DataLoaderWorkers, DoNotRunOnWhenALoopIsLeftEarly) {
 }
 
 TEST(DataLoaderWorkers, DoNotRunOnWhenALoopThrows) {
-  DataLoader loader(CountedReads{.length = 200}, {.batch_size = 3, .workers = 3});
+  DataLoader loader(CountedReads{.length = 200}, {.batch_size = 3, .num_workers = 3});
   const Counters& counters = *loader.dataset().counters;
   const auto loop = [&] {
     for ([[maybe_unused]] const Tensor& batch : loader) throw std::runtime_error("the loop's own");
@@ -185,7 +185,7 @@ TEST(DataLoaderWorkers, DoNotRunOnWhenALoopThrows) {
 
 TEST(DataLoaderWorkers, HandOnTheErrorOfASample) {
   for (const int workers : {0, 3}) {
-    DataLoader loader(CountedReads{.failing = 17}, {.batch_size = 5, .workers = workers});
+    DataLoader loader(CountedReads{.failing = 17}, {.batch_size = 5, .num_workers = workers});
     for (int epoch = 0; epoch < 3; ++epoch) {
       auto it = loader.begin();
       ++it;
@@ -209,7 +209,7 @@ struct AllBroken {
 };
 
 TEST(DataLoaderWorkers, HandOnTheFirstErrorInOrder) {
-  DataLoader loader(AllBroken(), {.batch_size = 2, .workers = 4});
+  DataLoader loader(AllBroken(), {.batch_size = 2, .num_workers = 4});
   for (int round = 0; round < 50; ++round) {
     try {
       loader.begin();
@@ -223,7 +223,7 @@ TEST(DataLoaderWorkers, HandOnTheFirstErrorInOrder) {
 TEST(DataLoaderWorkers, ResumeInTheMiddleOfAnEpoch) {
   DataLoader whole(NoisyImages(), {.batch_size = 7, .shuffle = true, .seed = 5});
   const Batches all = epoch_of(whole);
-  DataLoader loader(NoisyImages(), {.batch_size = 7, .shuffle = true, .workers = 3});
+  DataLoader loader(NoisyImages(), {.batch_size = 7, .shuffle = true, .num_workers = 3});
   loader.load_state({.seed = 5, .epoch = 0, .batch = 9});
   EXPECT_EQ(epoch_of(loader), Batches(all.begin() + 9, all.end()));
 }
@@ -231,7 +231,7 @@ TEST(DataLoaderWorkers, ResumeInTheMiddleOfAnEpoch) {
 struct Nested {  // its samples are themselves loaded with workers
   std::int64_t size() const { return 12; }
   Tensor get(std::int64_t index) const {
-    DataLoader inner(TensorDataset(arange(8)), {.batch_size = 2, .workers = 2});
+    DataLoader inner(TensorDataset(arange(8)), {.batch_size = 2, .num_workers = 2});
     std::int64_t sum = index;
     for (const Tensor& batch : inner) sum += batch[0].item<std::int64_t>();
     return tensor(sum);
@@ -239,7 +239,7 @@ struct Nested {  // its samples are themselves loaded with workers
 };
 
 std::vector<std::int64_t> of_nested_loaders() {
-  DataLoader loader(Nested(), {.batch_size = 3, .workers = 2});
+  DataLoader loader(Nested(), {.batch_size = 3, .num_workers = 2});
   std::vector<std::int64_t> all;
   for (const Tensor& batch : loader)
     for (const std::int64_t value : batch.to_vector<std::int64_t>()) all.push_back(value);
@@ -254,8 +254,8 @@ TEST(DataLoaderWorkers, MayThemselvesUseALoaderWithWorkers) {
 }
 
 TEST(DataLoaderWorkers, OfTwoLoadersRunSideBySide) {
-  DataLoader a(CountedReads{}, {.batch_size = 5, .workers = 2});
-  DataLoader b(CountedReads{}, {.batch_size = 5, .workers = 3});
+  DataLoader a(CountedReads{}, {.batch_size = 5, .num_workers = 2});
+  DataLoader b(CountedReads{}, {.batch_size = 5, .num_workers = 3});
   auto it = b.begin();
   for (const Tensor& batch : a) {
     EXPECT_EQ(batch.to_vector<float>(), it->to_vector<float>());
@@ -270,7 +270,7 @@ struct Mode {
 };
 
 TEST(DataLoaderWorkers, RecordForBackwardAsTheLoopsThreadDoes) {
-  DataLoader loader(Mode(), {.batch_size = 4, .workers = 2});
+  DataLoader loader(Mode(), {.batch_size = 4, .num_workers = 2});
   EXPECT_TRUE(loader.begin()->to(kInt64)[0].item<bool>());
   const NoGrad no_grad;
   EXPECT_FALSE(loader.begin()->to(kInt64)[0].item<bool>());
@@ -282,7 +282,7 @@ TEST(DataLoaderWorkers, UseTheStreamsOfTheLoop) {
   const TensorDataset<1> dataset(arange(0, 12).to("cuda:1").view({12, 1}));
   synchronize("cuda:1");
   const StreamGuard guard(Stream::from_pool("cuda:1"));
-  DataLoader loader(dataset, {.batch_size = 4, .workers = 2});
+  DataLoader loader(dataset, {.batch_size = 4, .num_workers = 2});
   std::vector<float> all;
   for (const Tensor& batch : loader)
     for (const float value : (batch + 1).to(kFloat32).to_vector<float>()) all.push_back(value);

@@ -28,7 +28,7 @@ TEST(PrefetcherWorkers, AreToldToStopWhenThePrefetcherGoes) {
   std::atomic<int> waiting = 0;
   std::atomic<int> stopped = 0;
   {
-    const Prefetcher prefetcher({.workers = 2, .first = 0, .last = 10, .window = 4},
+    const Prefetcher prefetcher({.num_workers = 2, .first = 0, .last = 10, .window = 4},
                                 [&](std::int64_t, const std::stop_token& stop) {
                                   ++waiting;
                                   stopped += comes_true([&] { return stop.stop_requested(); });
@@ -45,7 +45,7 @@ TEST(PrefetcherWorkers, BeginNothingMoreOnceThePrefetcherGoes) {
   std::atomic<bool> open = false;
   std::stop_token token;
   std::optional<Prefetcher> prefetcher;
-  prefetcher.emplace(PrefetchOptions{.workers = 1, .first = 0, .last = 10, .window = 4},
+  prefetcher.emplace(PrefetchOptions{.num_workers = 1, .first = 0, .last = 10, .window = 4},
                      [&](std::int64_t batch, const std::stop_token& stop) {
                        if (batch == 0) token = stop;
                        ++begun;
@@ -63,7 +63,7 @@ TEST(PrefetcherWorkers, BeginNothingMoreOnceThePrefetcherGoes) {
 TEST(PrefetcherWorkers, BeginInOrderAndWithinTheRange) {
   std::vector<std::int64_t> begun;
   {
-    Prefetcher prefetcher({.workers = 1, .first = 3, .last = 20, .window = 5},
+    Prefetcher prefetcher({.num_workers = 1, .first = 3, .last = 20, .window = 5},
                           [&](std::int64_t batch, const std::stop_token&) { begun.push_back(batch); });
     for (int i = 3; i < 20; ++i) {
       prefetcher.wait();

@@ -35,7 +35,7 @@ TEST(SyntheticDigits, GivesAnImageAndItsDigit) {
 }
 
 TEST(SyntheticDigits, AreBatchedAsImagesAndInt64Labels) {
-  DataLoader loader(SyntheticDigits(10), {.batch_size = 4, .workers = 2});
+  DataLoader loader(SyntheticDigits(10), {.batch_size = 4, .num_workers = 2});
   const auto [images, labels] = *loader.begin();
   EXPECT_EQ(images.sizes(), (Shape{4, 1, 28, 28}));
   EXPECT_EQ(labels.sizes(), (Shape{4}));

@@ -155,7 +155,7 @@ TEST(Compose, IsDrawnAnewForEachSampleAndTheSameForEachNumberOfWorkers) {
   const auto epoch = [&](int workers) {
     Floats all;
     DataLoader loader(MapDataset(images, Compose(RandomCrop({3, 3}, {.padding = 1}), RandomHorizontalFlip())),
-                      {.batch_size = 5, .seed = 9, .workers = workers});
+                      {.batch_size = 5, .seed = 9, .num_workers = workers});
     for (auto [image, label] : loader)
       for (const float value : image.to_vector<float>()) all.push_back(value);
     return all;

@@ -166,7 +166,7 @@ TEST(GroupNormLayer, NormalizesEachGroupOfChannels) {
 
 TEST(EmbeddingLayer, LooksRowsUp) {
   const TestDevices devices(1);
-  nn::Embedding layer(5, 3, {.padding_index = -1, .tensor = {.device = "cuda:0"}});
+  nn::Embedding layer(5, 3, {.padding_idx = -1, .tensor = {.device = "cuda:0"}});
   EXPECT_EQ(layer.state_dict().size(), 1u);
   const Tensor index = tensor({{1, 4}, {0, 1}}).cuda();
   EXPECT_EQ(layer(index).sizes(), (Shape{2, 2, 3}));
@@ -176,8 +176,8 @@ TEST(EmbeddingLayer, LooksRowsUp) {
   sum(layer(index)).backward();
   EXPECT_EQ(values(layer.weight.grad().select(1, 0)), (std::vector<double>{1, 2, 0, 0, 0}));
   EXPECT_THROW(nn::Embedding(-1, 3), InvalidArgument);
-  EXPECT_EQ(thrown<InvalidArgument>([] { nn::Embedding(5, 3, {.padding_index = 5}); }),
-            "[Embedding] expected a padding index in [-5, 5), got 5");
+  EXPECT_EQ(thrown<InvalidArgument>([] { nn::Embedding(5, 3, {.padding_idx = 5}); }),
+            "[Embedding] expected padding_idx in [-5, 5), got 5");
 }
 
 TEST(FlattenLayer, KeepsTheBatch) {

@@ -17,13 +17,13 @@ using testing::thrown;
 using testing::values;
 
 TEST(EmbeddingBagLayer, JoinsRows) {
-  nn::EmbeddingBag layer(5, 3, {.mode = EmbeddingBagMode::sum, .padding_index = 1});
+  nn::EmbeddingBag layer(5, 3, {.mode = EmbeddingBagMode::sum, .padding_idx = 1});
   const Tensor index = tensor({4, 1, 0}), offsets = tensor({0, 2}), scale = tensor({1., 2., 3.});
   EXPECT_EQ(values(layer.weight[1]), (std::vector<double>{0, 0, 0}));
   EXPECT_EQ(values(layer(index, offsets, scale)),
             values(embedding_bag(layer.weight, index,
                                  {.mode = EmbeddingBagMode::sum, .offsets = offsets, .per_sample_weights = scale})));
-  EXPECT_EQ(thrown<InvalidArgument>([] { nn::EmbeddingBag(5, 3, {.padding_index = 5}); }),
+  EXPECT_EQ(thrown<InvalidArgument>([] { nn::EmbeddingBag(5, 3, {.padding_idx = 5}); }),
             "[EmbeddingBag] expected a padding index in [-5, 5), got 5");
 }
 

@@ -19,14 +19,14 @@ Reduction reduction_of(const Node& node) {
 Tensors softmax_cross_entropy(const Node& node, const Tensors& x) {
   const Tensor loss = cross_entropy(
       x[0], x[1],
-      {.weight = input(x, 2), .reduction = reduction_of(node), .ignore_index = node.integer("ignore_index", -100)});
+      {.weight = input(x, 2), .ignore_index = node.integer("ignore_index", -100), .reduction = reduction_of(node)});
   return {loss, log_softmax(x[0], 1)};
 }
 
 Tensors negative_log_likelihood(const Node& node, const Tensors& x) {
   return {nll_loss(
       x[0], x[1],
-      {.weight = input(x, 2), .reduction = reduction_of(node), .ignore_index = node.integer("ignore_index", -100)})};
+      {.weight = input(x, 2), .ignore_index = node.integer("ignore_index", -100), .reduction = reduction_of(node)})};
 }
 
 // ONNX's momentum is what is kept.

@@ -93,7 +93,7 @@ std::vector<GradientCase> elementwise_gradient_cases() {
        },
        {{3, 4}, {3, 4}}},
       {"kl_div",
-       [](const Inputs& x) { return kl_div(x[0], x[1], {.reduction = Reduction::batch_mean}); },
+       [](const Inputs& x) { return kl_div(x[0], x[1], {.reduction = Reduction::batchmean}); },
        {{3, 4}, {3, 4}},
        0.1,
        1},
@@ -121,7 +121,7 @@ std::vector<GradientCase> elementwise_gradient_cases() {
        {{3, 4}}},
       {"cross_entropy_of_images",
        [](const Inputs& x) {
-         return cross_entropy(x[0], tensor({{1, 0}, {2, 1}}), {.reduction = Reduction::batch_mean});
+         return cross_entropy(x[0], tensor({{1, 0}, {2, 1}}), {.reduction = Reduction::batchmean});
        },
        {{2, 3, 2}}},
       {"cross_entropy_one_row", [](const Inputs& x) { return cross_entropy(x[0], tensor(1)); }, {{3}}},

@@ -92,7 +92,7 @@ std::vector<GradientCase> functional_gradient_cases() {
        {{5, 2, 4}}},
       {"embedding_bag",
        [](const Inputs& x) {
-         return embedding_bag(x[0], tensor({2, 0, 2, 1}), {.offsets = tensor({0, 3, 3}), .padding_index = 1});
+         return embedding_bag(x[0], tensor({2, 0, 2, 1}), {.offsets = tensor({0, 3, 3}), .padding_idx = 1});
        },
        {{3, 4}}},
       {"embedding_bag_max",

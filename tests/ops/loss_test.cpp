@@ -44,7 +44,7 @@ TEST(Loss, ReducesAsAsked) {
   const Tensor x = tensor({{1., 2.}, {3., 5.}}), y = zeros({2, 2});
   EXPECT_EQ(mse_loss(x, y).item<float>(), 9.75f);
   EXPECT_EQ(mse_loss(x, y, {.reduction = Reduction::sum}).item<float>(), 39);
-  EXPECT_EQ(mse_loss(x, y, {.reduction = Reduction::batch_mean}).item<float>(), 19.5f);
+  EXPECT_EQ(mse_loss(x, y, {.reduction = Reduction::batchmean}).item<float>(), 19.5f);
   EXPECT_EQ(mse_loss(x, y, {.reduction = Reduction::none}).to_vector<float>(), (Floats{1, 4, 9, 25}));
 }
 

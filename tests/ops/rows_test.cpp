@@ -159,8 +159,8 @@ TEST_P(Rows, CrossEntropy) {
         const auto loss = [&](const Tensor& v) {
           return cross_entropy(v, target.to(v.device()),
                                {.weight = weighted ? weight.to(v.device()) : Tensor(),
-                                .reduction = reduction,
                                 .ignore_index = -1,
+                                .reduction = reduction,
                                 .label_smoothing = smoothing});
         };
         expect_in_all_layouts(loss, random());
@@ -227,7 +227,7 @@ TEST(RowsOf16Bits, AreThoseOfFloatsRoundedOnce) {
         const Tensor target = randint(-1, sizes[1], {sizes[0]});
         const auto loss_of = [&](const auto& as, const Tensor& v) {
           return cross_entropy(v, target,
-                               {.weight = as(weight * weight), .reduction = Reduction::none, .ignore_index = -1});
+                               {.weight = as(weight * weight), .ignore_index = -1, .reduction = Reduction::none});
         };
         const auto expect_of = [&](const auto& f, const Tensor& seed, const char* name) {
           expect_rounded_once([&](const auto& as) { return f(as, as(x)); }, dtype, name);

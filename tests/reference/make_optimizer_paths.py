@@ -145,14 +145,6 @@ def averages(avg_fn, use_buffers):
     return {key: value.tolist() for key, value in averaged.state_dict().items()}
 
 
-def batch_norm_statistics():
-    net = nn.Sequential(nn.BatchNorm1d(2))
-    net.eval()
-    batches = [torch.arange(8.0).view(4, 2) * (k + 1) + k * k for k in range(3)]
-    swa_utils.update_bn([(b, 0) for b in batches], net)
-    return {"mean": net[0].running_mean.tolist(), "var": net[0].running_var.tolist(), "training": net.training}
-
-
 (folder / "optimizer_paths.json").write_text(json.dumps({
     "torch": torch.__version__,
     "optimizers": [
@@ -178,5 +170,4 @@ def batch_norm_statistics():
         "swa of buffers": averages(swa_utils.get_swa_avg_fn(), True),
         "ema": averages(swa_utils.get_ema_avg_fn(0.75), False),
     },
-    "batch_norm": batch_norm_statistics(),
 }, indent=0).replace(",\n", ", ").replace("[\n", "[").replace("\n]", "]") + "\n")

@@ -9,7 +9,7 @@ Reduction reduction_of(const Call& c) {
   const auto name = c.arg<std::string>("reduction", "mean");
   return name == "mean"        ? Reduction::mean
          : name == "sum"       ? Reduction::sum
-         : name == "batchmean" ? Reduction::batch_mean
+         : name == "batchmean" ? Reduction::batchmean
                                : Reduction::none;
 }
 
@@ -82,8 +82,8 @@ void add_elementwise_rows(Table& table) {
        [](const Call& c) {
          return cross_entropy(c[0], c[1],
                               {.weight = c.arg("weighted", false) ? c[2] : Tensor(),
-                               .reduction = reduction_of(c),
                                .ignore_index = c.arg<std::int64_t>("ignore_index", -100),
+                               .reduction = reduction_of(c),
                                .label_smoothing = c.arg("label_smoothing", 0.0)});
        }},
   };

@@ -124,7 +124,7 @@ Table products_by_names() {
                                .offsets = c[1].dim() == 1 ? c[2] : Tensor(),
                                .include_last_offset = c.flag("include_last_offset"),
                                .per_sample_weights = weighted ? c.inputs().back() : Tensor(),
-                               .padding_index = padded ? std::optional<std::int64_t>(1) : std::nullopt});
+                               .padding_idx = padded ? std::optional<std::int64_t>(1) : std::nullopt});
        }},
       {"kron", [](const Call& c) { return kron(c[0], c[1]); }},
       {"bilinear", [](const Call& c) { return bilinear(c[0], c[1], c[2], c[3]); }},

@@ -134,6 +134,22 @@ TEST_P(CapturedStepChanges, SeesWeightsSetByHand) {
   });
 }
 
+TEST_P(CapturedStepChanges, SeesForwardHooksThatComeAndGo) {
+  HookHandle handle;
+  expect_as_eager([&](Loop& loop, int i) {
+    if (i == 6)
+      handle = loop.net().norm.register_forward_hook(
+          [](nn::ModuleBase&, const Tensor&, Tensor& output) { output = output * 2; });
+    if (i == 9) handle.remove();
+  });
+}
+
+TEST_P(CapturedStepChanges, SeesAGroupOfParametersThatIsAdded) {
+  expect_as_eager([](Loop& loop, int i) {
+    if (i == 6) loop.optimizer.add_param_group({{ones({2}, Device::cuda(0)).requires_grad_()}, {.lr = 0.5}});
+  });
+}
+
 TEST_P(CapturedStepChanges, SeesWeightsThatAreLoaded) {
   StateDict saved;
   expect_as_eager([&](Loop& loop, int i) {

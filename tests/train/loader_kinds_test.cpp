@@ -68,7 +68,7 @@ TEST(TrainerLoaders, GiveTheSameModelWhereverBatchesAreMade) {
     const std::vector<float> expected =
         weights_after(data::DataLoader(pairs_to_learn(), {.batch_size = 5, .seed = 1}), options);
     for (const int workers : {0, 2}) {
-      const data::LoaderOptions ahead = {.batch_size = 5, .seed = 1, .workers = workers, .device = Device("cuda:0")};
+      const data::LoaderOptions ahead = {.batch_size = 5, .seed = 1, .num_workers = workers, .device = Device("cuda:0")};
       EXPECT_EQ(weights_after(data::DataLoader(pairs_to_learn(), ahead), options), expected) << gpus << ' ' << workers;
       EXPECT_EQ(weights_after(data::DataLoader(PairStream(), ahead), options), expected) << gpus << ' ' << workers;
     }

@@ -43,11 +43,12 @@ class EpochLoop {
         had_(next_) {
     const LoaderOptions& options = schedule_->options();
     const std::int64_t left = work_->plan.batches() - next_;
-    if (options.workers > 0 && left > 0) {
-      const std::int64_t window = left / options.workers < options.prefetch ? left : options.workers * options.prefetch;
+    if (options.num_workers > 0 && left > 0) {
+      const std::int64_t window =
+          left / options.num_workers < options.prefetch_factor ? left : options.num_workers * options.prefetch_factor;
       work_->slots = std::vector<Slot>(std::size_t(window));
       prefetcher_ = std::make_unique<Prefetcher>(
-          PrefetchOptions{.workers = options.workers,
+          PrefetchOptions{.num_workers = options.num_workers,
                           .first = next_,
                           .last = work_->plan.batches(),
                           .window = window,

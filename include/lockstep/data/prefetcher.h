@@ -13,7 +13,7 @@
 namespace lockstep::data {
 
 struct PrefetchOptions {
-  int workers = 1;                         ///< At most so many batches are made at once.
+  int num_workers = 1;                     ///< At most so many batches are made at once.
   std::int64_t first = 0;                  ///< Batches first, first + 1, ... last - 1 are made.
   std::int64_t last = 0;                   ///< See first.
   std::int64_t window = 1;                 ///< How many may be under way, or made and not taken.

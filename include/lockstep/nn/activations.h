@@ -15,7 +15,9 @@ struct LOCKSTEP_API Identity : Module<Identity> {
 };
 
 struct LOCKSTEP_API ReLU : Module<ReLU> {
-  Tensor forward(const Tensor& x) const { return relu(x); }
+  explicit ReLU(bool in_place = false) : inplace(in_place) {}
+  bool inplace;  ///< Changes x, which is the result.
+  Tensor forward(const Tensor& x) const { return inplace ? Tensor(x).relu_() : relu(x); }
 };
 
 struct LOCKSTEP_API LeakyReLU : Module<LeakyReLU> {
@@ -44,10 +46,10 @@ struct LOCKSTEP_API SELU : Module<SELU> {
 };
 
 struct LOCKSTEP_API GELU : Module<GELU> {
-  explicit GELU(GeluForm which = GeluForm::exact) : form(which) {}
-  GeluForm form;  ///< How the error function is computed.
-  auto members() { return nn::members("form", form); }
-  Tensor forward(const Tensor& x) const { return gelu(x, form); }
+  explicit GELU(Choice<GeluForm> how = GeluForm::exact) : approximate(how) {}
+  GeluForm approximate;  ///< How the error function is computed.
+  auto members() { return nn::members("approximate", approximate); }
+  Tensor forward(const Tensor& x) const { return gelu(x, approximate); }
 };
 
 struct LOCKSTEP_API SiLU : Module<SiLU> {

@@ -2,9 +2,11 @@
 // of input channels from the first batch. Names and shapes of parameters are PyTorch's. Not copied unasked.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 
+#include <lockstep/core/choice.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/ops/conv.h>
 
@@ -16,13 +18,23 @@ using lockstep::Padding;
 /// its border.
 enum class PaddingMode : std::uint8_t { zeros, circular, reflect, replicate };
 
+}  // namespace lockstep::nn
+
+template <>
+struct lockstep::ChoiceNames<lockstep::nn::PaddingMode> {
+  static constexpr const char* kOption = "padding_mode";
+  static constexpr std::string_view kNames[] = {"zeros", "circular", "reflect", "replicate"};
+};
+
+namespace lockstep::nn {
+
 struct ConvLayerOptions {
   PerDimension stride = 1;
-  Padding padding = 0;  ///< Numbers, Padding::same or Padding::valid.
+  Padding padding = 0;  ///< Numbers, "same" or "valid".
   PerDimension dilation = 1;
   std::int64_t groups = 1;
   bool bias = true;
-  PaddingMode padding_mode = PaddingMode::zeros;
+  Choice<PaddingMode> padding_mode = PaddingMode::zeros;
   TensorOptions tensor = {};  ///< Device and dtype of the parameters.
 };
 
@@ -88,6 +100,11 @@ class Conv : public Module<Conv<kDims>>, public ConvState {
   Conv(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size,
        const ConvLayerOptions& options = {})
       : ConvState(kNames[kDims - 1], kDims, {in_channels, out_channels}, kernel_size, options) {}
+  /// By position: Conv2d(3, 16, 3, 2, 1).
+  template <std::integral Number>
+  Conv(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size, Number stride,
+       std::int64_t padding = 0)
+      : Conv(in_channels, out_channels, kernel_size, ConvLayerOptions{.stride = stride, .padding = padding}) {}
   LOCKSTEP_COPIED_IF_ASKED(Conv);
   Tensor forward(const Tensor& x) const { return convolve(x); }
   void pretty_print(std::ostream& out) const override { print(out); }
@@ -117,6 +134,12 @@ class ConvTranspose : public Module<ConvTranspose<kDims>>, public ConvState {
   ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size,
                 const ConvTransposeLayerOptions& options = {})
       : ConvState(kNames[kDims - 1], kDims, {in_channels, out_channels}, kernel_size, options) {}
+  /// By position: ConvTranspose2d(16, 3, 4, 2, 1).
+  template <std::integral Number>
+  ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size, Number stride,
+                std::int64_t padding = 0)
+      : ConvTranspose(in_channels, out_channels, kernel_size,
+                      ConvTransposeLayerOptions{.stride = stride, .padding = padding}) {}
   LOCKSTEP_COPIED_IF_ASKED(ConvTranspose);
   Tensor forward(const Tensor& x) const { return convolve_transposed(x); }
   void pretty_print(std::ostream& out) const override { print(out); }

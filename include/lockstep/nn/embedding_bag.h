@@ -10,9 +10,9 @@
 namespace lockstep::nn {
 
 struct EmbeddingBagLayerOptions {
-  EmbeddingBagMode mode = EmbeddingBagMode::mean;  ///< What a bag becomes.
+  Choice<EmbeddingBagMode> mode = EmbeddingBagMode::mean;  ///< What a bag becomes.
   bool include_last_offset = false;                ///< The last offset is the number of indices.
-  std::optional<std::int64_t> padding_index = {};  ///< Starts as 0, counts as not there and is not trained.
+  std::optional<std::int64_t> padding_idx = {};  ///< Starts as 0, counts as not there and is not trained.
   TensorOptions tensor = {};                       ///< Device and dtype of the weight.
 };
 
@@ -32,7 +32,7 @@ class LOCKSTEP_API EmbeddingBag : public Module<EmbeddingBag> {
  private:
   EmbeddingBagMode mode_;
   bool include_last_offset_;
-  std::optional<std::int64_t> padding_index_;
+  std::optional<std::int64_t> padding_idx_;
 };
 
 }  // namespace lockstep::nn

@@ -1,6 +1,7 @@
 // Layers. Normalization is in batch_norm.h and layer_norm.h. Layers that hold parameters are not copied unasked.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 
@@ -19,6 +20,10 @@ class LOCKSTEP_API Linear : public Module<Linear> {
  public:
   /// Throws InvalidArgument for negative sizes.
   Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
+  /// By position: Linear(3, 2, false).
+  template <std::same_as<bool> Bool>
+  Linear(std::int64_t in_features, std::int64_t out_features, Bool with_bias)
+      : Linear(in_features, out_features, LinearOptions{.bias = with_bias}) {}
   LOCKSTEP_COPIED_IF_ASKED(Linear);
 
   Parameter weight;
@@ -46,8 +51,18 @@ class LOCKSTEP_API LazyLinear : public Module<LazyLinear> {
 };
 
 struct EmbeddingOptions {
-  std::optional<std::int64_t> padding_index = {};  ///< This row is 0 and is not trained; negative: from the end.
-  TensorOptions tensor = {};                       ///< Device and dtype of the weight.
+  std::optional<std::int64_t> padding_idx = {};  ///< This row is 0 and is not trained; negative: from the end.
+  std::optional<double> max_norm = {};  ///< Before a lookup the rows it names whose norm is larger are scaled to it.
+  double norm_type = 2;                 ///< Of that norm.
+  TensorOptions tensor = {};            ///< Device and dtype of the weight.
+};
+
+/// Of Embedding::from_pretrained().
+struct PretrainedOptions {
+  bool freeze = true;                            ///< The weight is not trained.
+  std::optional<std::int64_t> padding_idx = {};  ///< As EmbeddingOptions have it; the row stays as it is given.
+  std::optional<double> max_norm = {};           ///< As EmbeddingOptions have it.
+  double norm_type = 2;                          ///< As EmbeddingOptions have it.
 };
 
 /// The rows of weight [count, features] that index names: [index's sizes, features]. Normal at first, with variance 1.
@@ -56,15 +71,20 @@ class LOCKSTEP_API Embedding : public Module<Embedding> {
   /// Throws InvalidArgument for negative sizes and a padding index out of range.
   Embedding(std::int64_t count, std::int64_t features, const EmbeddingOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(Embedding);
+  /// One with a copy of this weight [count, features]. Throws ShapeError, InvalidArgument.
+  static Embedding from_pretrained(const Tensor& embeddings, const PretrainedOptions& options = {});
 
   Parameter weight;
 
-  auto members() { return nn::members("weight", weight, "padding_index", padding_index_); }
+  auto members() { return nn::members("weight", weight, "padding_idx", padding_idx_); }
   void pretty_print(std::ostream& out) const override;
+  /// With max_norm it changes the weight: throws InvalidArgument on a replica, since others look up other rows.
   Tensor forward(const Tensor& index) const;
 
  private:
-  std::optional<std::int64_t> padding_index_;
+  std::optional<std::int64_t> padding_idx_;
+  std::optional<double> max_norm_;
+  double norm_type_;
 };
 
 /// In training, drops elements with probability p, as dropout() does: the same ones for any number of devices.

@@ -7,6 +7,9 @@
 //     Tensor forward(const Tensor& x) { return fc(x); }
 //   };
 //
+//   for (nn::ModuleBase* module : net.modules())
+//     if (auto* norm = module->as<nn::BatchNorm2d>()) norm->eval();
+//
 // Members may be parameters, buffers, modules, settings (numbers, bools, enums), and structures of those
 // (core/structure.h; keys of maps are texts or numbers). Copying a module copies it; what trains one does not train the
 // other. The library's own are never copied unasked: Linear b(a), or copy(a).
@@ -15,13 +18,17 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
+#include <functional>
 #include <iosfwd>
+#include <memory>
+#include <string>
 #include <string_view>
 #include <type_traits>
 #include <typeinfo>
 #include <utility>
 #include <vector>
 
+#include <lockstep/autograd/autograd.h>
 #include <lockstep/core/lifetime.h>
 #include <lockstep/core/path.h>
 #include <lockstep/core/structure.h>
@@ -48,15 +55,43 @@ class LOCKSTEP_API Visitor {
   virtual void extent(const Path&, std::size_t) {}
 };
 
+/// Called when a module's call has ended, with the first argument that is a tensor (undefined if none is) and the
+/// output, which it may replace.
+using ForwardHook = std::function<void(ModuleBase& module, const Tensor& input, Tensor& output)>;
+
 /// What every module can do.
 class LOCKSTEP_API ModuleBase {
  public:
+  using NamedModule = std::pair<std::string, ModuleBase*>;  ///< Its name is that of its members, without a point.
+
   virtual ~ModuleBase() = default;
+
+  /// This module and all below, in the order in which they are walked over: pointers that hold as long as the module
+  /// is there and is not moved. This module's name is empty.
+  std::vector<ModuleBase*> modules();
+  std::vector<NamedModule> named_modules();  ///< The same with names, such as body.0.
+  /// The modules that this one holds itself, in containers too.
+  std::vector<ModuleBase*> children();
+  std::vector<NamedModule> named_children();  ///< The same with names.
+  /// Calls the function for each module below, then for this one.
+  void apply(const std::function<void(ModuleBase&)>& function);
+  /// This module as what it is, or null if it is of another type.
+  template <class M>
+  M* as() noexcept {
+    return dynamic_cast<M*>(this);
+  }
 
   /// Handles to the parameters. Throws InvalidArgument if one has no shape yet.
   std::vector<Tensor> parameters() const;
   std::vector<StateDict::Entry> named_parameters() const;  ///< With the keys that they have in the state dict.
   std::int64_t num_parameters() const;                     ///< Elements of all parameters; lazy ones count nothing yet.
+  std::vector<Tensor> buffers() const;  ///< Handles to all buffers; those that have no shape yet are left out.
+  std::vector<StateDict::Entry> named_buffers() const;  ///< With their keys.
+  /// Where the first parameter is, or without parameters the first buffer. Throws InvalidArgument if there is neither.
+  Device device() const;
+  /// Whether the parameters are trained: false freezes them. Throws InvalidArgument naming one that has no shape yet,
+  /// DTypeError for one that is not floating, before anything is changed.
+  void requires_grad_(bool on = true);
   /// Handles to parameters and persistent buffers, cut off from the graph.
   StateDict state_dict() const;
   /// Copies values into parameters and buffers, wherever they live. All missing, unexpected and mis-shaped keys are
@@ -74,6 +109,15 @@ class LOCKSTEP_API ModuleBase {
   void set_mode(bool training) noexcept { training_ = training; }  ///< For this module alone.
   void zero_grad();                                                ///< Drops the gradients of all parameters.
 
+  /// Calls `hook` after each call of this module (not of forward() by its name). Copies of the module have it too, and
+  /// so has each replica of a model on several devices, which calls it on its thread with its rows. A captured step
+  /// calls it while it is captured, and in no launch. The call throws InvalidArgument where the module does not return
+  /// a tensor.
+  HookHandle register_forward_hook(ForwardHook hook);
+  bool has_forward_hooks() const noexcept;
+  /// Has those of the other module in place of its own.
+  void take_forward_hooks(const ModuleBase& other) noexcept { forward_hooks_ = other.forward_hooks_; }
+
   /// This module alone, in one line: Dropout(p=0.5). Printing a module calls it for all below, too. By default the
   /// type's name and the settings among members().
   virtual void pretty_print(std::ostream& out) const;
@@ -88,10 +132,16 @@ class LOCKSTEP_API ModuleBase {
   ModuleBase& operator=(const ModuleBase&) = default;
   ModuleBase& operator=(ModuleBase&&) = default;
 
+  /// Calls the hooks: see register_forward_hook().
+  void call_forward_hooks(const Tensor& input, Tensor& output);
+  [[noreturn]] void refuse_forward_hooks() const;  ///< For an output that is no tensor.
+
  private:
+  struct ForwardHooks;
   friend class StepModules;
 
   bool training_ = true;
+  std::shared_ptr<const ForwardHooks> forward_hooks_;  // replaced whole
   lockstep::detail::Lifetime lifetime_;
 };
 
@@ -154,6 +204,18 @@ class LOCKSTEP_API OwnLine {
   bool first_ = true;
 };
 
+/// The first of them that is a tensor; undefined if none is.
+template <class... Arguments>
+Tensor first_tensor(const Arguments&... arguments) {
+  Tensor first;
+  const auto look = [&](const auto& argument) {
+    if constexpr (std::derived_from<std::remove_cvref_t<decltype(argument)>, Tensor>)
+      if (!first.defined()) first = argument;
+  };
+  (look(arguments), ...);
+  return first;
+}
+
 /// Does not compile for a module that would be copied: what the caller keeps would not be trained.
 template <class Given>
 void require_given() {
@@ -208,17 +270,26 @@ class Module : public ModuleBase {
   decltype(auto) operator()(Arguments&&... arguments) {
     using Output = decltype(static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...));
     ForwardObserver* const observer = begin_call(*this);
-    if (!observer) [[likely]]
+    const bool has_hooks = has_forward_hooks();
+    if (!observer && !has_hooks) [[likely]]
       return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
+    constexpr bool kIsTensor = std::same_as<Output, Tensor>;
+    if (has_hooks && !kIsTensor) refuse_forward_hooks();
     if constexpr (std::is_void_v<Output>) {
       static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
       observer->ran(*this, nullptr);
     } else {
+      const Tensor input = has_hooks ? detail::first_tensor(arguments...) : Tensor();
       Output output = static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
-      if constexpr (std::same_as<std::remove_cvref_t<Output>, Tensor>)
-        observer->ran(*this, &output);
-      else
-        observer->ran(*this, nullptr);
+      if constexpr (kIsTensor) {
+        if (has_hooks) call_forward_hooks(input, output);
+      }
+      if (observer) {
+        if constexpr (std::same_as<std::remove_cvref_t<Output>, Tensor>)
+          observer->ran(*this, &output);
+        else
+          observer->ran(*this, nullptr);
+      }
       return static_cast<Output>(output);
     }
   }

@@ -2,6 +2,7 @@
 // and what its options mean, says the function of its name in lockstep/ops/pooling.h.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 
 #include <lockstep/nn/module.h>
@@ -21,6 +22,10 @@ constexpr F* of_dims(F* one, F* two, F* three) {
 template <int Dims>
 struct LOCKSTEP_API MaxPool : Module<MaxPool<Dims>> {
   explicit MaxPool(const PerDimension& size, const MaxPoolOptions& how = {}) : kernel_size(size), options(how) {}
+  /// By position: MaxPool2d(3, 2, 1).
+  template <std::integral Number>
+  MaxPool(const PerDimension& size, Number stride, std::int64_t padding = 0)
+      : MaxPool(size, MaxPoolOptions{.stride = stride, .padding = padding}) {}
   PerDimension kernel_size;
   MaxPoolOptions options;
   void pretty_print(std::ostream& out) const override {
@@ -50,6 +55,10 @@ using MaxUnpool3d = MaxUnpool<3>;
 template <int Dims>
 struct LOCKSTEP_API AvgPool : Module<AvgPool<Dims>> {
   explicit AvgPool(const PerDimension& size, const AvgPoolOptions& how = {}) : kernel_size(size), options(how) {}
+  /// By position: AvgPool2d(3, 2, 1).
+  template <std::integral Number>
+  AvgPool(const PerDimension& size, Number stride, std::int64_t padding = 0)
+      : AvgPool(size, AvgPoolOptions{.stride = stride, .padding = padding}) {}
   PerDimension kernel_size;
   AvgPoolOptions options;
   void pretty_print(std::ostream& out) const override {

@@ -15,6 +15,7 @@
 #include <tuple>
 #include <vector>
 
+#include <lockstep/core/choice.h>
 #include <lockstep/nn/module.h>
 #include <lockstep/nn/packed_sequence.h>
 #include <lockstep/ops/recurrent.h>
@@ -24,9 +25,19 @@ namespace lockstep::nn {
 /// What h of an RNN goes through.
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
+}  // namespace lockstep::nn
+
+template <>
+struct lockstep::ChoiceNames<lockstep::nn::Nonlinearity> {
+  static constexpr const char* kOption = "nonlinearity";
+  static constexpr std::string_view kNames[] = {"tanh", "relu"};
+};
+
+namespace lockstep::nn {
+
 struct RNNOptions {
   std::int64_t num_layers = 1;
-  Nonlinearity nonlinearity = Nonlinearity::tanh;
+  Choice<Nonlinearity> nonlinearity = Nonlinearity::tanh;
   bool bias = true;
   bool batch_first = false;
   double dropout = 0;          ///< In training, of each layer's outputs but the last's.

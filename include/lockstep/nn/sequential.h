@@ -35,6 +35,8 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   void visit(const Path& path, Visitor& visitor) override { held_->module().visit(path, visitor); }
   bool is_training() const { return held_->module().is_training(); }    ///< Of the module that it holds.
   void set_mode(bool training) { held_->module().set_mode(training); }  ///< Of the module that it holds.
+  /// Of the module that it holds.
+  HookHandle register_forward_hook(ForwardHook hook) { return held_->module().register_forward_hook(std::move(hook)); }
 
   /// The module itself. Throws InvalidArgument if it is of another type.
   template <class M>

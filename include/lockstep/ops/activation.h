@@ -3,7 +3,9 @@
 #pragma once
 
 #include <cstdint>
+#include <string_view>
 
+#include <lockstep/core/choice.h>
 #include <lockstep/ops/unary.h>
 #include <lockstep/tensor/tensor.h>
 
@@ -18,8 +20,18 @@ LOCKSTEP_API Tensor selu(const Tensor& x);  ///< elu scaled so that mean 0 and v
 
 /// By the error function, or by tanh, which approximates it.
 enum class GeluForm { exact, tanh };
+
+}  // namespace lockstep
+
+template <>
+struct lockstep::ChoiceNames<lockstep::GeluForm> {
+  static constexpr const char* kOption = "approximate";
+  static constexpr std::string_view kNames[] = {"none", "tanh"};
+};
+
+namespace lockstep {
 /// x Phi(x), Phi the normal distribution function, or its tanh approximation (Hendrycks, Gimpel 2016).
-LOCKSTEP_API Tensor gelu(const Tensor& x, GeluForm form = GeluForm::exact);
+LOCKSTEP_API Tensor gelu(const Tensor& x, Choice<GeluForm> approximate = GeluForm::exact);
 LOCKSTEP_API Tensor silu(const Tensor& x);  ///< x sigmoid(x)
 LOCKSTEP_API Tensor mish(const Tensor& x);  ///< x tanh(softplus(x))
 

@@ -6,7 +6,9 @@
 // throw InvalidArgument.
 #pragma once
 
+#include <concepts>
 #include <cstdint>
+#include <string_view>
 
 #include <lockstep/ops/per_dimension.h>
 #include <lockstep/tensor/tensor.h>
@@ -14,7 +16,7 @@
 namespace lockstep {
 
 /// Zeros around an image: numbers, the same before and after each dimension, or a rule.
-///   .padding = 1      .padding = {1, 2}      .padding = Padding::same
+///   .padding = 1      .padding = {1, 2}      .padding = "same"
 class LOCKSTEP_API Padding {
  public:
   /// What padding may be beside numbers.
@@ -29,11 +31,16 @@ class LOCKSTEP_API Padding {
   Padding(std::initializer_list<std::int64_t> each) : each_(each) {}
   Padding(const Shape& each) : each_(each) {}
   Padding(Rule rule) : each_(0), rule_(rule) {}
+  /// "same" or "valid". Throws InvalidArgument for another text.
+  template <std::convertible_to<std::string_view> Name>
+  Padding(const Name& name) : Padding(rule_of(std::string_view(name))) {}
 
   Rule rule() const noexcept { return rule_; }                 ///< Which of them it is.
   const PerDimension& each() const noexcept { return each_; }  ///< Of numbers: for each dimension.
 
  private:
+  static Rule rule_of(std::string_view name);
+
   PerDimension each_;
   Rule rule_ = numbers;
 };

@@ -47,10 +47,10 @@ LOCKSTEP_API Tensor index_copy(const Tensor& x, std::int64_t dim, const Tensor& 
 LOCKSTEP_API Tensor index_fill(const Tensor& x, std::int64_t dim, const Tensor& index, double value);
 LOCKSTEP_API Tensor index_fill(const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& value);
 
-/// The rows of weight [count, ...] that index names: [index's sizes, ...]. The row `padding_index` (negative: from the
+/// The rows of weight [count, ...] that index names: [index's sizes, ...]. The row `padding_idx` (negative: from the
 /// end) gets no gradient.
 LOCKSTEP_API Tensor embedding(const Tensor& weight, const Tensor& index,
-                              std::optional<std::int64_t> padding_index = {});
+                              std::optional<std::int64_t> padding_idx = {});
 
 /// int64 [index's sizes, classes]: 1 where the index says, else 0. classes -1: one more than the greatest index, for
 /// which the host waits for the device.

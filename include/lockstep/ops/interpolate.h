@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <initializer_list>
 #include <optional>
+#include <string_view>
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/choice.h>
 #include <lockstep/ops/per_dimension.h>
 #include <lockstep/tensor/tensor.h>
 
@@ -22,6 +24,17 @@ enum class Interpolation : std::uint8_t {
   bicubic,        ///< 16 neighbours in [N, C, H, W], by Keys' convolution with a = -0.75.
   area,           ///< The mean of the window, as adaptive_avg_pool2d.
 };
+
+}  // namespace lockstep
+
+template <>
+struct lockstep::ChoiceNames<lockstep::Interpolation> {
+  static constexpr const char* kOption = "mode";
+  static constexpr std::string_view kNames[] = {"nearest",   "nearest-exact", "linear", "bilinear",
+                                                "trilinear", "bicubic",       "area"};
+};
+
+namespace lockstep {
 
 /// `2`, or one for each spatial dimension: `{2, 1.5}`.
 class LOCKSTEP_API ScaleFactor {
@@ -47,7 +60,7 @@ struct InterpolateOptions {
   /// The size is floor(scale_factor * size of x). Where that is x's size, nearest and linear modes copy the dimension;
   /// where it is twice x's, nearest takes each element twice.
   ScaleFactor scale_factor = {};
-  Interpolation mode = Interpolation::nearest;  ///< Between the pixels.
+  Choice<Interpolation> mode = Interpolation::nearest;  ///< Between the pixels.
   /// The middles of the corner elements meet, not the corners of the image. Of linear and cubic modes.
   bool align_corners = false;
   /// Places are computed from the sizes, not from scale_factor, which may be less exact than these.

@@ -7,6 +7,7 @@
 #include <span>
 #include <vector>
 
+#include <lockstep/core/choice.h>
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
@@ -22,9 +23,20 @@ enum class PadMode : std::uint8_t {
   replicate,  ///< Its border.
   circular,   ///< The tensor again from its other side: at most as many elements as x has.
 };
+
+}  // namespace lockstep
+
+template <>
+struct lockstep::ChoiceNames<lockstep::PadMode> {
+  static constexpr const char* kOption = "mode";
+  static constexpr std::string_view kNames[] = {"constant", "reflect", "replicate", "circular"};
+};
+
+namespace lockstep {
+
 struct PaddingOptions {
-  PadMode mode = PadMode::constant;  ///< What is added.
-  double value = 0;                  ///< Of PadMode::constant.
+  Choice<PadMode> mode = PadMode::constant;  ///< What is added.
+  double value = 0;                          ///< Of PadMode::constant.
 };
 /// `padding` holds, from the last dimension on, the number of elements to add before and after; negative ones cut.
 /// Throws ShapeError for more than x has to cut or repeat, and InvalidArgument for a value with another mode.

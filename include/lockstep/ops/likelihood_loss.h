@@ -12,7 +12,7 @@ struct PoissonNllLossOptions {
   bool log_input = true;  ///< The input is the logarithm of the rate.
   bool full = false;      ///< With Stirling's approximation of log(target!), for targets above 1.
   double eps = 1e-8;      ///< Added to a rate before its logarithm is taken.
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
 };
 /// exp(input) - target input, or input - target log(input + eps). Both of one shape. Differentiable.
 LOCKSTEP_API Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,
@@ -21,7 +21,7 @@ LOCKSTEP_API Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,
 struct GaussianNllLossOptions {
   bool full = false;  ///< With the constant log(2 pi) / 2.
   double eps = 1e-6;  ///< The least variance. The gradient passes by it.
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
 };
 /// (log(variance) + (input - target)^2 / variance) / 2. input and target: of one shape; variance: that shape, or with
 /// a last size of 1, or without the last size. It is not checked to be positive. Differentiable.
@@ -30,7 +30,7 @@ LOCKSTEP_API Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target,
 
 struct CtcLossOptions {
   std::int64_t blank = 0;                 ///< The class that stands for no label.
-  Reduction reduction = Reduction::mean;  ///< The mean divides a loss by its target's length (at least 1) first.
+  Choice<Reduction> reduction = Reduction::mean;  ///< The mean divides a loss by its target's length (at least 1) first.
   bool zero_infinity = false;  ///< Infinite losses, of targets that do not fit their input, count 0 and have no slope.
 };
 /// -log of the probability that the rows of log_probs, drawn independently, spell the target when repeats and then

@@ -10,7 +10,7 @@ namespace lockstep {
 
 struct MarginLossOptions {
   double margin = 0;
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
 };
 /// max(0, -target (a - b) + margin). All of one shape; target: 1 where a is to be greater, -1 where b is.
 LOCKSTEP_API Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
@@ -23,7 +23,7 @@ LOCKSTEP_API Tensor cosine_embedding_loss(const Tensor& a, const Tensor& b, cons
 
 struct HingeEmbeddingLossOptions {
   double margin = 1;
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
 };
 /// x for target 1, max(0, margin - x) for target -1. Both of one shape.
 LOCKSTEP_API Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target,
@@ -34,7 +34,7 @@ struct TripletMarginLossOptions {
   double p = 2;  ///< Of the distance.
   double eps = 1e-6;
   bool swap = false;  ///< The negative's distance is the lesser of those to the anchor and to the positive.
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
 };
 /// max(0, |anchor - positive| - |anchor - negative| + margin). All [rows, features] or [features]
 /// (Balntas et al. 2016).
@@ -45,7 +45,7 @@ struct MultiMarginLossOptions {
   std::int64_t p = 1;  ///< 1 or 2, else InvalidArgument.
   double margin = 1;
   Tensor weight = {};  ///< Of the classes: [classes].
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
 };
 /// Sum over the other classes of weight[target] max(0, margin - x[target] + x[class])^p / classes. x: [rows, classes],
 /// target: [rows] of int32 or int64; or [classes] and 0-dim.
@@ -61,7 +61,7 @@ LOCKSTEP_API Tensor soft_margin_loss(const Tensor& x, const Tensor& target, cons
 
 struct MultilabelSoftMarginLossOptions {
   Tensor weight = {};  ///< Broadcasts to x.
-  Reduction reduction = Reduction::mean;
+  Choice<Reduction> reduction = Reduction::mean;
 };
 /// binary_cross_entropy_with_logits, its mean over the last dimension. Both of one shape.
 LOCKSTEP_API Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,

@@ -46,7 +46,7 @@ struct EarlyStoppingOptions {
   std::string monitor = "validation_loss";  ///< A column of the history.
   double min_delta = 0;                     ///< A change of no more than this is no improvement.
   std::int64_t patience = 3;                ///< Stops after so many epochs in sequence that are no better.
-  MetricMode mode = MetricMode::min;
+  Choice<MetricMode> mode = MetricMode::min;
   bool check_finite = true;  ///< Stop when the metric is not finite.
 };
 
@@ -78,7 +78,7 @@ class LOCKSTEP_API EarlyStopping : public Callback {
 struct ModelCheckpointOptions {
   std::filesystem::path path = "best.safetensors";  ///< Of the file.
   std::string monitor = "validation_loss";          ///< A column of the history.
-  MetricMode mode = MetricMode::min;
+  Choice<MetricMode> mode = MetricMode::min;
 };
 
 /// Keeps the best model of a run: at the end of each epoch whose metric is better than all before, writes the module's

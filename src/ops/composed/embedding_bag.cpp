@@ -88,10 +88,10 @@ Tensor embedding_bag(const Tensor& weight, const Tensor& index, const EmbeddingB
         text("[embedding_bag] expected per_sample_weights of shape ", index.sizes(), ", got ", scale.sizes()));
   const Tensor wide = as_index(kBagOp, index);
   const Bags bags = index.dim() == 2 ? bags_of_rows(wide) : bags_by_offsets(wide, options);
-  Tensor rows = embedding(weight, bags.index, options.padding_index);
+  Tensor rows = embedding(weight, bags.index, options.padding_idx);
   Tensor counts = ones({bags.index.size(0), 1}, {.dtype = weight.dtype(), .device = weight.device()});
-  if (options.padding_index) {
-    const std::int64_t padding = *options.padding_index + (*options.padding_index < 0 ? weight.size(0) : 0);
+  if (options.padding_idx) {
+    const std::int64_t padding = *options.padding_idx + (*options.padding_idx < 0 ? weight.size(0) : 0);
     counts = ne(bags.index, double(padding)).unsqueeze(1).to(weight.dtype());
     rows = rows * counts;
   }

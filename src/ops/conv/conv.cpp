@@ -5,6 +5,7 @@
 #include <utility>
 #include <vector>
 
+#include <lockstep/core/choice.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/layout.h>
 
@@ -139,6 +140,11 @@ Tensor conv_transpose(const char* op, int dims, const Tensor& given, const Tenso
 }
 
 }  // namespace
+
+Padding::Rule Padding::rule_of(std::string_view name) {
+  static constexpr std::string_view kNames[] = {"valid", "same"};
+  return detail::find_choice("padding", kNames, name) == 0 ? valid : same;
+}
 
 Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvOptions& options) {
   return conv("conv1d", 1, x, weight, bias, options);

@@ -145,7 +145,7 @@ Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
   if (x.dim() < 1) throw ShapeError("[multilabel_soft_margin_loss] expected x [..., classes], got []");
   const Tensor losses = binary_cross_entropy_with_logits(
       widened(x), widened(target),
-      {.reduction = Reduction::none, .weight = options.weight.defined() ? widened(options.weight) : Tensor()});
+      {.weight = options.weight.defined() ? widened(options.weight) : Tensor(), .reduction = Reduction::none});
   return reduced_to(result_type(x, target), mean(losses, {-1}), options.reduction);
 }
 

@@ -1,0 +1,75 @@
+// An average of a model's parameters over training steps: stochastic weight averaging (SWA; Izmailov et al. 2018) or an
+// exponential moving average (EMA). Names are those of torch.optim.swa_utils.
+//
+//   using namespace optim::swa_utils;
+//   AveragedModel ema(net, {.avg_fn = get_ema_avg_fn(0.999)});
+//   for (...) { ...; optimizer.step(); ema.update_parameters(net); }
+//   Tensor output = ema(input);
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include <lockstep/nn/module.h>
+
+namespace lockstep::nn::detail {
+LOCKSTEP_API Tensor no_models();  ///< int64 [], 0.
+LOCKSTEP_API void update_averages(ModuleBase& averaged, Buffer& n_averaged, const ModuleBase& model,
+                                  const std::function<Tensor(const Tensor&, const Tensor&, std::int64_t)>& function,
+                                  bool use_buffers);
+}  // namespace lockstep::nn::detail
+
+namespace lockstep::optim::swa_utils {
+
+/// The new average of what is averaged so far and of the model's present value, after so many models.
+using AverageFunction = std::function<Tensor(const Tensor& averaged, const Tensor& current, std::int64_t num_averaged)>;
+
+/// The mean of all models.
+LOCKSTEP_API AverageFunction get_swa_avg_fn();
+/// decay averaged + (1 - decay) current. Throws InvalidArgument unless 0 <= decay <= 1.
+LOCKSTEP_API AverageFunction get_ema_avg_fn(double decay = 0.999);
+
+struct AveragedModelOptions {
+  std::optional<Device> device = {};  ///< Where the average is; where the model is, unless it is told.
+  AverageFunction avg_fn = {};        ///< get_swa_avg_fn(), unless it is told.
+  bool use_buffers = false;           ///< Averages buffers too; else they are those of the last model.
+};
+
+/// A copy of a model whose parameters are averages. Its state dict has "n_averaged" and the model's keys under
+/// "module.", as PyTorch's. A model on several devices is averaged by its module: AveragedModel(copy(model.module())).
+template <class M>
+class AveragedModel : public nn::Module<AveragedModel<M>> {
+ public:
+  /// Takes a copy of the model; its parameters count from the first update on.
+  explicit AveragedModel(const M& model, const AveragedModelOptions& options = {})
+      : n_averaged(nn::detail::no_models()),
+        module(model),
+        function_(options.avg_fn),
+        use_buffers_(options.use_buffers) {
+    if (!function_) function_ = get_swa_avg_fn();
+    if (options.device) this->to(*options.device);
+  }
+
+  nn::Buffer n_averaged;  ///< Models that were averaged: int64 [].
+  M module;               ///< The averages.
+
+  auto members() { return nn::members("n_averaged", n_averaged, "module", module); }
+  /// Calls the averaged module.
+  template <class... Arguments>
+  decltype(auto) forward(Arguments&&... arguments) {
+    return module(std::forward<Arguments>(arguments)...);
+  }
+  /// Takes a model into the average: the first one as it is. The model may be on another device. Throws InvalidArgument
+  /// for one with other parameters or buffers, before anything is changed.
+  void update_parameters(const nn::ModuleBase& model) {
+    nn::detail::update_averages(module, n_averaged, model, function_, use_buffers_);
+  }
+
+ private:
+  AverageFunction function_;
+  bool use_buffers_;
+};
+
+}  // namespace lockstep::optim::swa_utils
