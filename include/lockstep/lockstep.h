@@ -16,6 +16,7 @@
 #include <lockstep/core/shape.h>
 #include <lockstep/core/structure.h>
 #include <lockstep/core/timeout_error.h>
+#include <lockstep/data/augmentations.h>
 #include <lockstep/data/arrays.h>
 #include <lockstep/data/collate.h>
 #include <lockstep/data/csv.h>

@@ -7,26 +7,10 @@
 #include <lockstep/tensor/creation.h>
 #include <lockstep/tensor/random.h>
 
-#include "core/text.h"
-#include "tensor/philox.h"
+#include "data/transform_random.h"
 
 namespace lockstep::data::transforms {
 namespace {
-
-PhiloxBlock random_block() {
-  const GeneratorState point = draw(1);
-  return philox(philox_counter(point.stream, point.offset), philox_key(point.seed));
-}
-
-void check_image(const char* op, const Tensor& image) {
-  if (image.dim() != 3)
-    throw ShapeError(text('[', op, "] expected an image [channels, height, width], got ", image.sizes()));
-}
-
-void check_size(const char* op, const std::array<std::int64_t, 2>& size) {
-  if (size[0] < 1 || size[1] < 1)
-    throw InvalidArgument(text('[', op, "] expected a size from 1 on, got ", size[0], " and ", size[1]));
-}
 
 // round(room / 2) of Python.
 std::int64_t half_to_even(std::int64_t room) { return room / 2 + (room % 2) * (room / 2 % 2); }
@@ -51,9 +35,7 @@ Normalize::Normalize(std::vector<double> mean, std::vector<double> std) : mean_(
 }
 
 Tensor Normalize::operator()(const Tensor& image) const {
-  check_image("Normalize", image);
-  if (!is_floating(image.dtype()))
-    throw DTypeError(text("[Normalize] expected a floating dtype, got ", image.dtype(), ": use ToFloat first"));
+  check_floating_image("Normalize", image);
   if (mean_.size() != 1 && std::int64_t(mean_.size()) != image.size(0))
     throw ShapeError(text("[Normalize] expected an image of ", mean_.size(), " channels, got ", image.sizes()));
   return (image - per_channel(mean_, image)) / per_channel(std_, image);
@@ -93,15 +75,12 @@ Tensor CenterCrop::operator()(const Tensor& image) const {
 Resize::Resize(std::array<std::int64_t, 2> size) : size_(size) { check_size("Resize", size); }
 
 Tensor Resize::operator()(const Tensor& image) const {
-  check_image("Resize", image);
-  if (!is_floating(image.dtype()))
-    throw DTypeError(text("[Resize] expected a floating dtype, got ", image.dtype(), ": use ToFloat first"));
+  check_floating_image("Resize", image);
   return interpolate(image.unsqueeze(0), {.size = {size_[0], size_[1]}, .mode = Interpolation::bilinear}).select(0, 0);
 }
 
 RandomHorizontalFlip::RandomHorizontalFlip(double probability) : probability_(probability) {
-  if (!(probability >= 0 && probability <= 1))
-    throw InvalidArgument(text("[RandomHorizontalFlip] expected a probability from 0 to 1, got ", probability));
+  check_probability("RandomHorizontalFlip", probability);
 }
 
 Tensor RandomHorizontalFlip::operator()(const Tensor& image) const {

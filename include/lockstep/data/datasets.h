@@ -160,27 +160,56 @@ template <Dataset D>
 ConcatDataset(std::vector<D>) -> ConcatDataset<detail::Listed<D>>;
 
 namespace detail {
-/// What the function makes of a sample, or of its first part (MapDataset).
+template <class T>
+inline constexpr bool kIsTuple = requires {
+  std::tuple_size<T>::value;
+};
+
+/// How many of a sample's first parts the function takes; 0 if it is no function of them.
+template <class Function, class Sample, std::size_t N = std::tuple_size_v<Sample>>
+constexpr std::size_t taken_parts() {
+  constexpr bool kTakes = []<std::size_t... I>(std::index_sequence<I...>) {
+    return std::invocable<const Function&, std::tuple_element_t<I, Sample>...>;
+  }
+  (std::make_index_sequence<N>());
+  if constexpr (kTakes || N == 0)
+    return N;
+  else
+    return taken_parts<Function, Sample, N - 1>();
+}
+
+/// What the function makes of a sample, or of its first parts (MapDataset).
 template <class Function, class Sample>
 auto mapped(const Function& function, Sample sample) {
   if constexpr (std::invocable<const Function&, Sample>) {
     return std::invoke(function, std::move(sample));
   } else {
-    return std::apply(
-        [&](auto&& first, auto&&... rest) {
-          using First = decltype(first);
-          return std::tuple<std::remove_cvref_t<std::invoke_result_t<const Function&, First>>,
-                            std::remove_cvref_t<decltype(rest)>...>(std::invoke(function, std::forward<First>(first)),
-                                                                    std::forward<decltype(rest)>(rest)...);
-        },
-        std::move(sample));
+    constexpr std::size_t kTaken = taken_parts<Function, Sample>(), kAll = std::tuple_size_v<Sample>;
+    static_assert(kTaken > 0, "the function of a MapDataset takes the sample, or its first parts");
+    auto made = [&]<std::size_t... I>(std::index_sequence<I...>) {
+      return std::invoke(function, std::get<I>(std::move(sample))...);
+    }
+    (std::make_index_sequence<kTaken>());
+    if constexpr (kTaken > 1 && kTaken == kAll) {
+      return made;
+    } else {
+      auto rest = [&]<std::size_t... I>(std::index_sequence<I...>) {
+        return std::tuple<std::tuple_element_t<kTaken + I, Sample>...>(std::get<kTaken + I>(std::move(sample))...);
+      }
+      (std::make_index_sequence<kAll - kTaken>());
+      if constexpr (kTaken > 1 && kIsTuple<decltype(made)>)
+        return std::tuple_cat(std::move(made), std::move(rest));
+      else
+        return std::tuple_cat(std::tuple<decltype(made)>(std::move(made)), std::move(rest));
+    }
   }
 }
 }  // namespace detail
 
 /// The samples of a dataset, each changed by a function when it is read. The function is given the sample; or, if it
-/// does not take that, the first part of a sample that is a tuple or a pair, such as the image of (image, label), and
-/// the other parts stay.
+/// does not take that, the first parts of a sample that is a tuple or a pair, as many as it takes: the image of
+/// (image, label), or image and mask of (image, mask, name). What it returns takes their place (of several, a tuple
+/// its parts), and the other parts stay.
 template <LoadableDataset D, class Function>
 class MapDataset {
  public:
