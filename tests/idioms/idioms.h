@@ -1,4 +1,4 @@
-// What libtorch's C++ users write, one expression each, by name. make_idioms.py computes the same with PyTorch.
+// What libtorch's C++ users write, one expression each, by name. make_idioms.py and make_training_idioms.py compute the same with PyTorch.
 #pragma once
 
 #include <functional>
@@ -20,6 +20,7 @@ std::vector<Idiom> indexing_idioms();  // picking, writing, sorting
 std::vector<Idiom> order_idioms();     // order, search, places, windows
 std::vector<Idiom> graph_idioms();     // functions of models, padded sequences, hooks, modes
 std::vector<Idiom> model_idioms();     // layers, losses, gradients, optimizers
+std::vector<Idiom> training_idioms();  // schedules, averages, parts of modules, options by name and place, data
 
 // The operands that most idioms share; the script has the same.
 inline Tensor matrix() { return tensor({{1., -2., 3.}, {-4., 5., -6.}}); }

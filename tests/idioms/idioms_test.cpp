@@ -1,4 +1,4 @@
-// Each idiom compiles, and gives what PyTorch gave (tests/idioms/make_idioms.py).
+// Each idiom compiles, and gives what PyTorch gave (tests/idioms/make_*.py).
 #include <gtest/gtest.h>
 
 #include "idioms/idioms.h"
@@ -7,7 +7,11 @@ namespace lockstep {
 namespace {
 
 const StateDict& expected() {
-  static const StateDict values = load(LOCKSTEP_IDIOMS_FOLDER "/idioms.safetensors");
+  static const StateDict values = [] {
+    StateDict all = load(LOCKSTEP_IDIOMS_FOLDER "/idioms.safetensors");
+    for (const auto& [name, value] : load(LOCKSTEP_IDIOMS_FOLDER "/training_idioms.safetensors")) all.add(name, value);
+    return all;
+  }();
   return values;
 }
 
@@ -23,7 +27,7 @@ void check(const std::vector<Idiom>& idioms) {
   for (const Idiom& idiom : idioms) {
     SCOPED_TRACE(idiom.name);
     const Tensor* const wanted = expected().find(idiom.name);
-    ASSERT_NE(wanted, nullptr) << "make_idioms.py does not have it";
+    ASSERT_NE(wanted, nullptr) << "the scripts do not have it";
     Tensor got;
     ASSERT_NO_THROW(got = idiom.run());
     expect_same(idiom.name, got, *wanted);
@@ -36,11 +40,12 @@ TEST(Idioms, OfIndexing) { check(indexing_idioms()); }
 TEST(Idioms, OfOrder) { check(order_idioms()); }
 TEST(Idioms, OfGraphs) { check(graph_idioms()); }
 TEST(Idioms, OfModels) { check(model_idioms()); }
+TEST(Idioms, OfTraining) { check(training_idioms()); }
 
 TEST(Idioms, AreAllThatPyTorchComputed) {
   std::size_t count = 0;
-  for (const auto& idioms :
-       {tensor_idioms(), math_idioms(), indexing_idioms(), order_idioms(), graph_idioms(), model_idioms()})
+  for (const auto& idioms : {tensor_idioms(), math_idioms(), indexing_idioms(), order_idioms(), graph_idioms(),
+                             model_idioms(), training_idioms()})
     count += idioms.size();
   EXPECT_EQ(count, expected().size());
   EXPECT_GE(count, 150u);
