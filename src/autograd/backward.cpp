@@ -20,7 +20,8 @@ void check_roots(const char* op, std::span<const Tensor> roots, std::span<const 
     impl_of(op, root);
     if (!autograd::needs_grad(root))
       throw AutogradError(text("[", op, "] expected a root that requires a gradient, got one of shape ", root.sizes(),
-                               " that was computed from none"));
+                               ": nothing that it was computed from requires one (detach(), NoGrad, all parameters "
+                               "frozen, or an operation without a gradient, such as argmax or a comparison)"));
     const bool given = !gradients.empty() && gradients[i].defined();
     if (!given && root.numel() != 1)
       throw ShapeError(text("[", op, "] expected a gradient for a root of shape ", root.sizes(), ", got none"));

@@ -28,6 +28,8 @@ constexpr std::size_t kMaxWrite = std::size_t(1) << 30;  // Linux writes at most
 
 [[noreturn]] void fail(const char* operation, const fs::path& path) { throw IoError(operation, path.string(), errno); }
 
+fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
+
 int open_retrying(const fs::path& path, int flags) {
   int descriptor;
   do descriptor = file_calls().open(path.c_str(), flags | O_CLOEXEC, 0666);
@@ -67,12 +69,23 @@ Lock lock(int descriptor) {
   return errno == EWOULDBLOCK ? Lock::taken : Lock::none;
 }
 
+// Names the file that was asked for: nobody knows the temporary.
+[[noreturn]] void fail_to_make(const fs::path& target) {
+  IoError error("open", target.string(), errno);
+  const fs::path folder = folder_of(target);
+  if (error.code == ENOENT)
+    error.add_context(text("there is no folder ", folder, ": make it first, with std::filesystem::create_directories"));
+  else
+    error.add_context(text("no file can be made in the folder ", folder));
+  throw error;
+}
+
 // A new file of that name, or a leftover; -1 if a living writer has it.
-int take_temporary(const fs::path& path) {
+int take_temporary(const fs::path& path, const fs::path& target) {
   int descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
   const bool is_new = descriptor >= 0;
   if (!is_new) {
-    if (errno != EEXIST) fail("open", path);
+    if (errno != EEXIST) fail_to_make(target);
     descriptor = open_leftover(path);
     if (descriptor < 0) return -1;
   }
@@ -101,8 +114,6 @@ fs::path target_of(const fs::path& path, Links links) {
   return target;
 }
 
-fs::path folder_of(const fs::path& path) { return path.has_parent_path() ? path.parent_path() : fs::path("."); }
-
 int fsync_retrying(int descriptor) {
   int result;
   do result = file_calls().fsync(descriptor);
@@ -125,7 +136,7 @@ AtomicFile::AtomicFile(const fs::path& path, Links links) : path_(target_of(path
   const std::string name = path_.filename().string().substr(0, kMaxKept);
   for (int i = 0; i < kMaxWriters; ++i) {
     temporary_ = folder_of(path_) / text('.', name, i ? text('.', i) : "", kSuffix);
-    descriptor_ = take_temporary(temporary_);
+    descriptor_ = take_temporary(temporary_, path_);
     if (descriptor_ < 0) continue;
     struct stat before;  // a file that is replaced keeps its permissions
     if (::stat(path_.c_str(), &before) == 0 && ::fchmod(descriptor_, before.st_mode & 07777) != 0) {

@@ -23,6 +23,12 @@ static_assert(std::endian::native == std::endian::little, "the format is little-
 
 constexpr std::size_t kBlock = 256 << 10;  // read and hashed at once: it is still in the cache then
 
+std::string beginning_of(ByteSource& source) {
+  std::string bytes(std::size_t(std::min<std::uint64_t>(source.size(), 24)), '\0');
+  source.read(0, bytes.data(), bytes.size());
+  return bytes;
+}
+
 struct Opened {
   Header header;
   std::uint64_t data_begin;
@@ -30,12 +36,16 @@ struct Opened {
 
 Opened open(ByteSource& source, bool verify) {
   const auto fail = [&](const auto&... reason) { throw FormatError(source.name(), 0, text(reason...)); };
-  if (source.size() < kLengthBytes) fail("expected the 8 bytes of a length, got a file of ", source.size());
+  constexpr const char* kKinds = "expected a safetensors file, or one that PyTorch saved, got ";
+  if (source.size() < kLengthBytes) fail(kKinds, "a file of ", source.size(), " bytes");
   const std::uint64_t rest = source.size() - kLengthBytes;
   std::uint64_t length = 0;
   source.read(0, &length, sizeof length);
-  if (length > kMaxHeaderBytes) fail("expected a header of at most ", kMaxHeaderBytes, " bytes, got ", length);
-  if (length > rest) fail("expected a header of at most the ", rest, " bytes that follow, got ", length);
+  if (length > kMaxHeaderBytes)
+    fail(kKinds, "one that begins with ", shown(beginning_of(source)), ": as the length of a header that is more than ",
+         kMaxHeaderBytes, " bytes");
+  if (length > rest)
+    fail("expected a header of ", length, " bytes, got a file in which ", rest, " bytes follow: it was cut off");
   std::string json(length, '\0');
   source.read(kLengthBytes, json.data(), json.size());
   if (verify) verify_header(source.name(), json);

@@ -30,6 +30,11 @@ Tensor weight_gradient(const Tensor& g, const Tensor& x) {
   return place;
 }
 
+// Whether an image for each row, say, has as many elements as the layer takes.
+bool fits_when_flat(const Tensor& x, const Shape& weight) {
+  return x.dim() > 2 && weight.rank() == 2 && x.size(0) > 0 && x.numel() == x.size(0) * weight[1];
+}
+
 Tensor activated(Activation activation, const Tensor& x) {
   return activation == Activation::relu ? relu(x) : gelu(x, GeluForm::tanh);
 }
@@ -45,7 +50,8 @@ Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activat
   check_factors("linear", x, weight);
   const Shape& w = weight.sizes();
   if (w.rank() != 2 || x.dim() < 1 || x.sizes().back() != w[1])
-    throw ShapeError(text("[linear] expected x [..., in] and a weight [out, in], got ", x.sizes(), " and ", w));
+    throw ShapeError(text("[linear] expected x [..., in] and a weight [out, in], got ", x.sizes(), " and ", w,
+                          fits_when_flat(x, w) ? ": x fits when it is flat, as flatten(x, 1)" : ""));
   if (bias.defined()) {
     check_factors("linear", x, bias);
     if (bias.sizes() != Shape{w[0]})

@@ -64,13 +64,32 @@ void throw_undefined(const char* op) {
   throw InvalidArgument(text("[", op, "] expected a tensor, got an undefined one"));
 }
 
+namespace {
+
+std::string spelled(const Device& device) {
+  return device.is_cpu() ? std::string("Device()") : text("Device::cuda(", device.index(), ')');
+}
+
+// Batches go where the parameters are; but parameters on the CPU were left there, and others are moved off it.
+std::string advice_for_devices(const Tensor& a, const Tensor& b) {
+  if (a.device() == b.device()) return " of another simulation";
+  const auto is_parameter = [](const Tensor& x) { return x.is_leaf() && x.requires_grad(); };
+  if (is_parameter(a) != is_parameter(b)) {
+    const Tensor& parameter = is_parameter(a) ? a : b;
+    const Tensor& input = is_parameter(a) ? b : a;
+    if (parameter.device().is_cpu())
+      return text(": the parameter is on the CPU; move its module with .to(", spelled(input.device()),
+                  ") (a parameter stays where it was made unless members() names its layer)");
+    return text(": move the input to the parameter's device with x.to(", spelled(parameter.device()), ')');
+  }
+  return text(": move one of them with x.to(", spelled(a.device().is_cpu() ? b.device() : a.device()), ')');
+}
+
+}  // namespace
+
 void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
-  const auto may_be_unnamed = [](const Tensor& x) { return x.is_leaf() && x.requires_grad(); };
   throw DeviceMismatch(text("[", op, "] expected tensors on one device, got ", a.device(), " ", a.sizes(), " and ",
-                            b.device(), " ", b.sizes(), a.device() == b.device() ? " of another simulation" : "",
-                            may_be_unnamed(a) || may_be_unnamed(b)
-                                ? " (a parameter stays where it was made unless members() names its layer)"
-                                : ""));
+                            b.device(), " ", b.sizes(), advice_for_devices(a, b)));
 }
 
 namespace {

@@ -144,7 +144,9 @@ TEST(BackwardRefuses, RootsThatItCannotStartFrom) {
   const TestDevices devices(1);
   const Tensor x = leaf({1, 2});
   EXPECT_EQ(thrown<AutogradError>([] { tensor(1.).backward(); }),
-            "[backward] expected a root that requires a gradient, got one of shape [] that was computed from none");
+            "[backward] expected a root that requires a gradient, got one of shape []: nothing that it was computed "
+            "from requires one (detach(), NoGrad, all parameters frozen, or an operation without a gradient, such as "
+            "argmax or a comparison)");
   EXPECT_EQ(thrown<ShapeError>([&] { (x * 2.0).backward(); }),
             "[backward] expected a gradient for a root of shape [2], got none");
   EXPECT_THROW((x * 2.0).backward(ones({3}, {.dtype = kFloat64})), ShapeError);

@@ -17,6 +17,7 @@
 #include "io/file_calls.h"
 #include "support/must_end.h"
 #include "support/temporary_folder.h"
+#include "support/thrown.h"
 
 namespace lockstep {
 namespace {
@@ -280,7 +281,10 @@ TEST(AtomicFile, RefusesWhatIsNoFile) {
   const TemporaryFolder folder;
   EXPECT_THROW(AtomicFile file(folder.path()), InvalidArgument);
   EXPECT_THROW(AtomicFile file("/dev/null"), InvalidArgument);
-  EXPECT_THROW(AtomicFile file(folder / "missing" / "a"), IoError);
+  EXPECT_EQ(testing::thrown<IoError>([&] { AtomicFile file(folder / "missing" / "a"); }),
+            "[open] failed on " + (folder / "missing" / "a").string() +
+                " with errno 2: No such file or directory (there is no folder \"" + (folder / "missing").string() +
+                "\": make it first, with std::filesystem::create_directories)");
   EXPECT_THROW(AtomicFile file(folder / std::string(300, 'x')), IoError);
 }
 

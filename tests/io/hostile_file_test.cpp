@@ -43,17 +43,25 @@ std::string with_length(std::uint64_t length, const std::string& rest) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + rest;
 }
 
+// Of a file that begins so.
+std::string no_length(const std::string& beginning) {
+  return "at byte 0: expected a safetensors file, or one that PyTorch saved, got one that begins with " + beginning +
+         ": as the length of a header that is more than 100000000 bytes";
+}
+
 const std::vector<Case>& cases() {
   static const std::vector<Case> all = {
       // The length of the header.
-      {"", "at byte 0: expected the 8 bytes of a length, got a file of 0"},
-      {std::string(7, '\0'), "at byte 0: expected the 8 bytes of a length, got a file of 7"},
+      {"", "at byte 0: expected a safetensors file, or one that PyTorch saved, got a file of 0 bytes"},
+      {std::string(7, '\0'),
+       "at byte 0: expected a safetensors file, or one that PyTorch saved, got a file of 7 bytes"},
       {std::string(8, '\0'), "at byte 8: expected a header that begins with {, got another"},
-      {with_length(3, "{}"), "at byte 0: expected a header of at most the 2 bytes that follow, got 3"},
-      {with_length(~0ull, "{}"), "at byte 0: expected a header of at most 100000000 bytes, got 18446744073709551615"},
-      {with_length(1ull << 63, "{}"),
-       "at byte 0: expected a header of at most 100000000 bytes, got 9223372036854775808"},
-      {with_length(100'000'001, "{}"), "at byte 0: expected a header of at most 100000000 bytes, got 100000001"},
+      {with_length(3, "{}"),
+       "at byte 0: expected a header of 3 bytes, got a file in which 2 bytes follow: it was cut off"},
+      {with_length(~0ull, "{}"), no_length(R"("\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd\ufffd{}")")},
+      {with_length(1ull << 63, "{}"), no_length(R"("\u0000\u0000\u0000\u0000\u0000\u0000\u0000\ufffd{}")")},
+      {with_length(100'000'001, "{}"), no_length(R"("\u0001\ufffd\ufffd\u0005\u0000\u0000\u0000\u0000{}")")},
+      {"A text file, and no model at all", no_length(R"("A text file, and no mode")")},
       // JSON.
       {file_of(" {}"), "at byte 8: expected a header that begins with {, got another"},
       {file_of("[]"), "at byte 8: expected a header that begins with {, got another"},

@@ -65,6 +65,45 @@ TEST(Linear, DoesWithoutBiasAndWithoutFeatures) {
   EXPECT_EQ(thrown<InvalidArgument>([] { nn::Linear(3, -1); }), "[Linear] expected sizes of at least 0, got 3 and -1");
 }
 
+TEST(Linear, SaysWhatToDoWithABatchThatDoesNotFit) {
+  nn::Linear layer(12, 2);
+  EXPECT_EQ(
+      thrown<ShapeError>([&] {
+        layer(zeros({5, 1, 3, 4}));
+      }),
+      "[linear] expected x [..., in] and a weight [out, in], got [5, 1, 3, 4] and [2, 12]: x fits when it is flat, "
+      "as flatten(x, 1)");
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              layer(zeros({5, 11}));
+            }),
+            "[linear] expected x [..., in] and a weight [out, in], got [5, 11] and [2, 12]");
+}
+
+TEST(Layers, SayWhichOfBatchAndModuleToMove) {
+  const TestDevices devices(2);
+  nn::Linear layer(3, 2);
+  EXPECT_EQ(
+      thrown<DeviceMismatch>([&] {
+        layer(zeros({4, 3}, {.device = "cuda:1"}));
+      }),
+      "[linear] expected tensors on one device, got cuda:1 [4, 3] and cpu [2, 3]: the parameter is on the CPU; move "
+      "its module with .to(Device::cuda(1)) (a parameter stays where it was made unless members() names its "
+      "layer)");
+  layer.to("cuda:1");
+  for (const char* device : {"cpu", "cuda:0"})
+    EXPECT_EQ(thrown<DeviceMismatch>([&] {
+                layer(zeros({4, 3}, {.device = device}));
+              }),
+              std::string("[linear] expected tensors on one device, got ") + device +
+                  " [4, 3] and cuda:1 [2, 3]: move the input to the parameter's device with x.to(Device::cuda(1))");
+  nn::Embedding words(5, 2);
+  words.to("cuda:0");
+  EXPECT_EQ(
+      thrown<DeviceMismatch>([&] { words(zeros({4}, {.dtype = kInt64})); }),
+      "[embedding] expected tensors on one device, got cuda:0 [5, 2] and cpu [4]: move the input to the parameter's "
+      "device with x.to(Device::cuda(0))");
+}
+
 TEST(LazyLinear, TakesItsShapeFromTheFirstBatch) {
   const TestDevices devices(1);
   nn::LazyLinear layer(2);

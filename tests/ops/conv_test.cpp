@@ -181,8 +181,27 @@ TEST(Conv2dErrors, NameWhatWasExpected) {
   EXPECT_EQ(thrown<ShapeError>([&] {
               conv2d(x, zeros({6, 3, 3, 3}));
             }),
+            "[conv2d] expected x of 3 channels, [batch, channels, ...], for a weight [6, 3, 3, 3], got [1, 4, 5, 5]");
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              conv2d(zeros({2, 5, 5, 4}), weight);
+            }),
+            "[conv2d] expected x of 4 channels, [batch, channels, ...], for a weight [6, 4, 3, 3], got [2, 5, 5, 4]: "
+            "its channels come last; movedim(x, -1, 1) brings them behind the batch");
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              conv2d(x, zeros({6, 3, 3, 3}), {}, {.groups = 2});
+            }),
+            "[conv2d] expected x of 6 channels, [batch, channels, ...], for a weight [6, 3, 3, 3] and 2 groups, got "
+            "[1, 4, 5, 5]");
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              conv2d(x, zeros({5, 2, 3, 3}), {}, {.groups = 2});
+            }),
             "[conv2d] expected a weight [out channels, channels / groups, ...] whose first size is a multiple of the "
-            "groups, got [6, 3, 3, 3] for x [1, 4, 5, 5] and 1 groups");
+            "groups, got [5, 2, 3, 3] for 2 groups");
+  EXPECT_EQ(thrown<ShapeError>([&] {
+              conv_transpose2d(x, zeros({3, 6, 3, 3}));
+            }),
+            "[conv_transpose2d] expected x of 3 channels, [batch, channels, ...], for a weight [3, 6, 3, 3], got "
+            "[1, 4, 5, 5]");
   EXPECT_EQ(thrown<ShapeError>([&] { conv1d(x, weight); }),
             "[conv1d] expected x of 3 dimensions (or 2 without a batch) and a weight of 3, got [1, 4, 5, 5] and [6, 4, "
             "3, 3]");

@@ -145,7 +145,11 @@ TEST(DeviceMismatchError, IsThrownBeforeAnythingIsEnqueued) {
   const Tensor y = ones({2, 3}, {.device = "cuda:1"}), on_cpu = ones({2, 3});
   const OperationCounts before[] = {devices.counts(0), devices.counts(1)};
   EXPECT_EQ(thrown<DeviceMismatch>([&] { x + y; }),
-            "[add] expected tensors on one device, got cuda:0 [2, 3] and cuda:1 [2, 3]");
+            "[add] expected tensors on one device, got cuda:0 [2, 3] and cuda:1 [2, 3]: move one of them with "
+            "x.to(Device::cuda(0))");
+  EXPECT_EQ(thrown<DeviceMismatch>([&] { on_cpu + y; }),
+            "[add] expected tensors on one device, got cpu [2, 3] and cuda:1 [2, 3]: move one of them with "
+            "x.to(Device::cuda(1))");
   EXPECT_THROW(x * on_cpu, DeviceMismatch);
   EXPECT_THROW(x.add_(y), DeviceMismatch);
   EXPECT_THROW(x.mul_(on_cpu), DeviceMismatch);

@@ -35,13 +35,17 @@ void check_operands(const char* op, int dims, Direction direction, const Tensor&
   if (x.dim() != dims + 2 || w.rank() != dims + 2)
     throw ShapeError(text("[", op, "] expected x of ", dims + 2, " dimensions (or ", dims + 1,
                           " without a batch) and a weight of ", dims + 2, ", got ", x.sizes(), " and ", w));
-  const std::int64_t channels = x.sizes()[1];
   const bool forward = direction == Direction::forward;
-  if (w[0] % groups != 0 || channels != (forward ? w[1] * groups : w[0]))
+  if (w[0] % groups != 0)
     throw ShapeError(text("[", op, "] expected a weight ",
                           forward ? "[out channels, channels / groups, ...]" : "[channels, out channels / groups, ...]",
-                          " whose first size is a multiple of the groups, got ", w, " for x ", x.sizes(), " and ",
-                          groups, " groups"));
+                          " whose first size is a multiple of the groups, got ", w, " for ", groups, " groups"));
+  if (const std::int64_t channels = forward ? w[1] * groups : w[0]; x.sizes()[1] != channels)
+    throw ShapeError(text("[", op, "] expected x of ", channels, " channels, [batch, channels, ...], for a weight ", w,
+                          groups > 1 ? text(" and ", groups, " groups") : "", ", got ", x.sizes(),
+                          x.sizes().back() == channels
+                              ? ": its channels come last; movedim(x, -1, 1) brings them behind the batch"
+                              : ""));
   for (int d = 2; d < w.rank(); ++d)
     if (w[d] < 1) throw ShapeError(text("[", op, "] expected a window of at least 1 element, got a weight ", w));
   const std::int64_t out = forward ? w[0] : w[1] * groups;
