@@ -137,6 +137,7 @@ void use_in_step(const ModuleBase& module) {
 }
 
 ForwardObserver* begin_call(ModuleBase& module) {
+  if (module.is_moved_from()) check_there(module);
   use_in_step(module);
   return context().forward_observer;
 }

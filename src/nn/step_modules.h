@@ -2,9 +2,14 @@
 // have.
 #pragma once
 
+#include <string>
+
 #include <lockstep/nn/module.h>
 
 namespace lockstep::nn {
+
+/// Throws InvalidArgument if the module, which `name` leads to, was moved from.
+void check_there(const ModuleBase& module, const std::string& name = {});
 
 /// The step that runs on this thread, if it is or will be captured, depends on the module and all below.
 void use_in_step(const ModuleBase& module);

@@ -243,5 +243,46 @@ TEST(Module, SpellsPathsThroughAnyNesting) {
   EXPECT_EQ(keys(Deep()), (std::vector<std::string>{"levels.a.0.0.1.0.weight", "levels.a.0.0.1.0.bias"}));
 }
 
+// What else a moved-from object could do depends on what it is made of: an empty Sequential gave its input back.
+TEST(Module, SaysThatItWasMovedFrom) {
+  const auto says = [](auto module, const auto& input, const std::string& type) {
+    auto taken = std::move(module);
+    taken(input);
+    EXPECT_GT(taken.num_parameters(), 0);
+    const std::string message =
+        "[" + type + "] expected a module, got one that was moved from: use the one that it was moved into";
+    const StateDict state = taken.state_dict();
+    EXPECT_EQ(thrown<InvalidArgument>([&] { module(input); }), message);
+    EXPECT_EQ(thrown<InvalidArgument>([&] { module.parameters(); }), message);
+    EXPECT_EQ(thrown<InvalidArgument>([&] { module.state_dict(); }), message);
+    EXPECT_EQ(thrown<InvalidArgument>([&] { module.load_state_dict(state); }), message);
+    module = std::move(taken);
+    module(input);
+    EXPECT_EQ(module.parameters().size(), state.size());
+  };
+  says(nn::Linear(3, 2), ones({4, 3}), "Linear");
+  says(nn::Conv2d(3, 2, 3), ones({4, 3, 5, 5}), "Conv2d");
+  says(nn::LSTM(3, 2), ones({4, 2, 3}), "LSTM");
+  says(nn::Sequential(nn::Linear(3, 2)), ones({4, 3}), "Sequential");
+}
+
+TEST(Module, NamesTheModuleInItThatWasMovedFrom) {
+  struct Pair : nn::Module<Pair> {
+    nn::Linear a{3, 2}, b{3, 2};
+    auto members() { return nn::members("a", a, "b", b); }
+    Tensor forward(const Tensor& x) { return a(x) + b(x); }
+  } pair;
+  const nn::Linear taken = std::move(pair.b);
+  EXPECT_EQ(thrown<InvalidArgument>([&] { pair.parameters(); }),
+            "[Linear] expected a module b, got one that was moved from: use the one that it was moved into");
+  EXPECT_EQ(thrown<InvalidArgument>([&] {
+              pair(ones({4, 3}));
+            }),
+            "[Linear] expected a module, got one that was moved from: use the one that it was moved into");
+  std::swap(pair.a, pair.b);
+  pair.a = nn::Linear(3, 2);
+  EXPECT_EQ(pair(ones({4, 3})).sizes(), (Shape{4, 2}));
+}
+
 }  // namespace
 }  // namespace lockstep

@@ -30,6 +30,7 @@
 
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/core/lifetime.h>
+#include <lockstep/core/moved_from.h>
 #include <lockstep/core/path.h>
 #include <lockstep/core/structure.h>
 #include <lockstep/nn/parameter.h>
@@ -106,6 +107,8 @@ class LOCKSTEP_API ModuleBase {
   void train(bool on = true);    ///< For this module and all below.
   void eval() { train(false); }  ///< Evaluation mode: no dropout, running means in normalization.
   bool is_training() const;      ///< Of this module.
+  /// Whether it was moved from: to call it, or to ask for its parameters and state, throws InvalidArgument then.
+  bool is_moved_from() const noexcept { return moved_from_.value; }
   void set_mode(bool training) noexcept { training_ = training; }  ///< For this module alone.
   void zero_grad();                                                ///< Drops the gradients of all parameters.
 
@@ -142,6 +145,7 @@ class LOCKSTEP_API ModuleBase {
 
   bool training_ = true;
   std::shared_ptr<const ForwardHooks> forward_hooks_;  // replaced whole
+  lockstep::detail::MovedFrom moved_from_;
   lockstep::detail::Lifetime lifetime_;
 };
 
