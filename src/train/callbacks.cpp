@@ -8,6 +8,7 @@
 
 #include <lockstep/io/safetensors.h>
 #include <lockstep/tensor/creation.h>
+#include <lockstep/train/criterion.h>
 
 #include "core/text.h"
 
@@ -42,10 +43,17 @@ std::vector<double> numbers_of_state(const StateDict& state, std::initializer_li
 
 }  // namespace
 
-Monitor::Monitor(std::string metric, MetricMode mode, double min_delta)
-    : metric_(std::move(metric)), mode_(mode), min_delta_(min_delta) {
+Monitor::Monitor(const char* owner, std::string metric, std::optional<MetricMode> mode, double min_delta)
+    : metric_(std::move(metric)), min_delta_(min_delta) {
   if (metric_.empty()) throw InvalidArgument("[monitor] expected the name of a metric, got none");
   if (!(min_delta >= 0)) throw InvalidArgument(text("[monitor] expected min_delta of at least 0, got ", min_delta));
+  if (!mode) mode = known_mode(metric_);
+  if (!mode)
+    throw InvalidArgument(text("[", owner, "] expected .mode = train::MetricMode::min or train::MetricMode::max for ",
+                               metric_,
+                               ", got none: only of losses, accuracy, binary_accuracy, mae and mse is it known which "
+                               "values are better"));
+  mode_ = *mode;
   reset();
 }
 
@@ -63,7 +71,7 @@ bool Monitor::improves(double value, std::int64_t epoch) {
 void Monitor::reset() { set(std::numeric_limits<double>::infinity() * (mode_ == MetricMode::min ? 1 : -1), 0); }
 
 EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
-    : options_(options), monitor_(options.monitor, options.mode, options.min_delta) {
+    : options_(options), monitor_("EarlyStopping", options.monitor, options.mode, options.min_delta) {
   if (options.patience < 1)
     throw InvalidArgument(text("[EarlyStopping] expected patience of at least 1, got ", options.patience));
 }
@@ -71,7 +79,7 @@ EarlyStopping::EarlyStopping(const EarlyStoppingOptions& options)
 void EarlyStopping::on_fit_begin(FitState& fit) {
   monitor_.check(fit);
   if (fit.is_resumed()) {
-    if (stopped_epoch_ > 0) fit.stop();
+    if (stopped_epoch_ > 0) fit.stop(text(name(), " had stopped this run after epoch ", stopped_epoch_));
     return;
   }
   monitor_.reset();
@@ -83,7 +91,15 @@ void EarlyStopping::on_epoch_end(FitState& fit) {
   wait_count_ = monitor_.improves(value, fit.epoch()) ? 0 : wait_count_ + 1;
   if (wait_count_ < options_.patience && (std::isfinite(value) || !options_.check_finite)) return;
   stopped_epoch_ = fit.epoch();
-  fit.stop();
+  if (options_.check_finite && !std::isfinite(value))
+    fit.stop(text(monitor_.metric(), " is ", value, ", which is not finite"));
+  else if (monitor_.best_epoch() == 0)
+    fit.stop(text(monitor_.metric(), " was no number in ", wait_count_, " epochs"));
+  else
+    fit.stop(text(monitor_.metric(), " was not ", monitor_.mode() == MetricMode::min ? "below " : "above ",
+                  monitor_.best(), ", of epoch ", monitor_.best_epoch(),
+                  options_.min_delta > 0 ? text(", by more than ", options_.min_delta) : "", ", in ", wait_count_,
+                  wait_count_ == 1 ? " epoch" : " epochs"));
 }
 
 StateDict EarlyStopping::state_dict() const {
@@ -102,7 +118,7 @@ void EarlyStopping::load_state_dict(const StateDict& state) {
 }
 
 ModelCheckpoint::ModelCheckpoint(const ModelCheckpointOptions& options)
-    : options_(options), monitor_(options.monitor, options.mode, 0) {
+    : options_(options), monitor_("ModelCheckpoint", options.monitor, options.mode, 0) {
   if (options.path.empty()) throw InvalidArgument("[ModelCheckpoint] expected a path, got none");
 }
 

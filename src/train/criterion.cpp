@@ -16,6 +16,16 @@ void expect_same_shape(const char* metric, const Tensor& output, const Tensor& t
         text("[", metric, "] expected an output of the target's shape ", target.sizes(), ", got ", output.sizes()));
 }
 
+std::optional<NamedMetric> find_metric(std::string_view name) {
+  using enum optim::MetricMode;
+  const std::string key(name);
+  if (name == "accuracy") return NamedMetric{key, accuracy, max};
+  if (name == "binary_accuracy") return NamedMetric{key, binary_accuracy, max};
+  if (name == "mae" || name == "mean_absolute_error") return NamedMetric{key, mean_absolute_error, min};
+  if (name == "mse" || name == "mean_squared_error") return NamedMetric{key, mean_squared_error, min};
+  return {};
+}
+
 }  // namespace
 
 Tensor accuracy(const Tensor& output, const Tensor& target) {
@@ -49,14 +59,20 @@ Tensor mean_squared_error(const Tensor& output, const Tensor& target) {
 }
 
 NamedMetric metric_by_name(std::string_view name) {
-  const std::string key(name);
-  if (name == "accuracy") return {key, accuracy};
-  if (name == "binary_accuracy") return {key, binary_accuracy};
-  if (name == "mae" || name == "mean_absolute_error") return {key, mean_absolute_error};
-  if (name == "mse" || name == "mean_squared_error") return {key, mean_squared_error};
+  if (const auto metric = find_metric(name)) return *metric;
   throw InvalidArgument(text(
       "[metrics] expected accuracy, binary_accuracy, mae (mean_absolute_error) or mse (mean_squared_error), got \"",
       name, "\": others are added by metrics.add() in a loss function"));
+}
+
+std::optional<optim::MetricMode> known_mode(std::string_view column) {
+  for (const std::string_view prefix : {"train_", "validation_"}) {
+    if (!column.starts_with(prefix)) continue;
+    const std::string_view name = column.substr(prefix.size());
+    if (name == "loss" || name.ends_with("_loss")) return optim::MetricMode::min;
+    if (const auto metric = find_metric(name)) return metric->mode;
+  }
+  return {};
 }
 
 }  // namespace lockstep::train

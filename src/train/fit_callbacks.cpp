@@ -22,7 +22,9 @@ nn::ModuleBase& FitState::module() const noexcept { return loop_->parts_.module;
 const World& FitState::world() const noexcept { return loop_->world_; }
 const History& FitState::history() const noexcept { return loop_->history_; }
 std::span<const History::Value> FitState::metrics() const noexcept { return loop_->last_values_; }
-void FitState::stop() { loop_->asks_to_stop_ = true; }
+void FitState::stop(std::string reason) {
+  if (!std::exchange(loop_->asks_to_stop_, true)) loop_->stop_reason_ = std::move(reason);
+}
 bool FitState::is_stopping() const noexcept { return loop_->asks_to_stop_ || loop_->is_stopping_; }
 
 optim::Optimizer& FitState::optimizer(std::size_t index) const {

@@ -7,6 +7,7 @@
 
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/optim/clip.h>
+#include <lockstep/train/criterion.h>
 
 #include "core/text.h"
 #include "runtime/same_lines.h"
@@ -72,6 +73,10 @@ void FitLoop::check_schedules() const {
     throw InvalidArgument("[trainer] expected a plateau of the optimizer that trains, got one of another");
   if (first.schedule)
     throw InvalidArgument("[trainer] expected a schedule or a plateau, got both, of which each sets the rate");
+  if (const auto mode = known_mode(parts_.plateau_monitor); mode && *mode != parts_.plateau->mode())
+    throw InvalidArgument(text("[trainer] expected a plateau with .mode = optim::MetricMode::",
+                               *mode == optim::MetricMode::min ? "min" : "max", " to monitor ", parts_.plateau_monitor,
+                               ", got the other one"));
   if (parts_.plateau_monitor.starts_with("validation_") && !parts_.has_validation)
     throw InvalidArgument(
         text("[trainer] expected, to monitor ", parts_.plateau_monitor, ", .validation = a loader, got none"));
@@ -127,6 +132,9 @@ History FitLoop::run(const TrainEpoch& train_epoch, const Validate& validate) {
     else
       end_epoch(validate);
   }
+  if (is_stopping_)
+    progress_.note(text("stopped ", step_in_epoch_ > 0 ? text("in epoch ", epoch_ + 1) : text("after epoch ", epoch_),
+                        ", step ", step_, ": ", stop_reason_));
   tell(&Callback::on_fit_end);
   return std::move(history_);
 }

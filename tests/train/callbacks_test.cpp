@@ -6,6 +6,7 @@
 
 #include <cmath>
 #include <memory>
+#include <sstream>
 #include <stdexcept>
 
 #include <lockstep/io/safetensors.h>
@@ -57,9 +58,9 @@ struct Scripted {
 
   explicit Scripted(std::vector<double> scores) : script(std::move(scores)) {}
 
-  History fit(Callbacks callbacks, TrainerOptions options = {.num_gpus = 0}) {
+  History fit(Callbacks callbacks, TrainerOptions options = {.num_gpus = 0}, ProgressOptions progress = kSilent) {
     options.max_epochs = std::int64_t(script.size());
-    options.progress = kSilent;
+    options.progress = progress;
     return Trainer(options).fit(net, loader,
                                 {.loss =
                                      [&](auto& model, auto& batch, auto& metrics) {
@@ -118,6 +119,7 @@ TEST(Callbacks, SeeTheMetricsOfTheEpochAndTheOptimizer) {
 TEST(EarlyStopping, EndsTrainingAfterPatienceEpochsThatAreNoBetter) {
   const auto stops_after = [](EarlyStoppingOptions options, std::vector<double> scores) {
     options.monitor = "validation_score";
+    if (!options.mode) options.mode = MetricMode::min;
     EarlyStopping early(options);
     Scripted job(std::move(scores));
     const auto epochs = std::int64_t(job.fit({early}).rows());
@@ -134,8 +136,64 @@ TEST(EarlyStopping, EndsTrainingAfterPatienceEpochsThatAreNoBetter) {
   EXPECT_EQ(stops_after({.patience = 2, .check_finite = false}, {5, NAN, 3, 2, 1}), (Epochs{5, 5}));
 }
 
+TEST(EarlyStopping, KnowsWhichValuesOfLossesAndNamedMetricsAreBetter) {
+  for (const char* column : {"train_loss", "validation_loss", "validation_generator_loss", "train_mae",
+                             "validation_mean_absolute_error", "train_mse", "train_mean_squared_error"})
+    EXPECT_EQ(EarlyStopping({.monitor = column}).best_score(), INFINITY) << column;
+  for (const char* column : {"train_accuracy", "validation_accuracy", "validation_binary_accuracy"}) {
+    EXPECT_EQ(EarlyStopping({.monitor = column}).best_score(), -INFINITY) << column;
+    EXPECT_EQ(ModelCheckpoint({.monitor = column}).best_model_score(), -INFINITY) << column;
+    EXPECT_EQ(EarlyStopping({.monitor = column, .mode = MetricMode::min}).best_score(), INFINITY) << column;
+  }
+}
+
+TEST(EarlyStopping, RefusesAMetricOfWhichNobodySaysWhichValuesAreBetter) {
+  const auto refusal = [](const std::string& owner, const std::string& column) {
+    return "[" + owner + "] expected .mode = train::MetricMode::min or train::MetricMode::max for " + column +
+           ", got none: only of losses, accuracy, binary_accuracy, mae and mse is it known which values are better";
+  };
+  for (const char* column : {"validation_score", "accuracy", "lr", "validation_loss_ratio", "validation_f1"}) {
+    EXPECT_EQ(thrown<InvalidArgument>([&] { EarlyStopping({.monitor = column}); }), refusal("EarlyStopping", column));
+    EXPECT_EQ(thrown<InvalidArgument>([&] { ModelCheckpoint({.monitor = column}); }),
+              refusal("ModelCheckpoint", column));
+  }
+}
+
+TEST(EarlyStopping, SaysWhyTrainingStopped) {
+  const auto said = [](EarlyStoppingOptions options, std::vector<double> scores) {
+    options.monitor = "validation_score";
+    EarlyStopping early(options);
+    Scripted job(std::move(scores));
+    std::ostringstream out;
+    job.fit({early}, {.num_gpus = 0}, {.out = &out});
+    const std::string text = out.str();
+    const std::size_t begin = text.find("stopped");
+    return begin == text.npos ? "" : text.substr(begin);
+  };
+  EXPECT_EQ(said({.patience = 2, .mode = MetricMode::max}, {0.5, 0.75, 0.75, 0.25, 1}),
+            "stopped after epoch 4, step 8: validation_score was not above 0.75, of epoch 2, in 2 epochs\n");
+  EXPECT_EQ(
+      said({.min_delta = 0.5, .patience = 1, .mode = MetricMode::min}, {5, 4.75, 1}),
+      "stopped after epoch 2, step 4: validation_score was not below 5, of epoch 1, by more than 0.5, in 1 epoch\n");
+  EXPECT_EQ(said({.patience = 3, .mode = MetricMode::min}, {5, NAN, 3}),
+            "stopped after epoch 2, step 4: validation_score is nan, which is not finite\n");
+  EXPECT_EQ(said({.patience = 3, .mode = MetricMode::min}, {5, 4, 3}), "");
+}
+
+TEST(Callbacks, SayWhyTheyStopTraining) {
+  struct Bored : Callback {
+    void on_step_end(FitState& fit) override {
+      if (fit.step() == 3) fit.stop("enough");
+      if (fit.step() == 3) fit.stop("a second reason");
+    }
+  } bored;
+  std::ostringstream out;
+  Scripted({1, 2}).fit({bored}, {.num_gpus = 0}, {.out = &out});
+  EXPECT_NE(out.str().find("stopped in epoch 2, step 3: enough\n"), std::string::npos) << out.str();
+}
+
 TEST(EarlyStopping, BeginsAnewWithTheNextTraining) {
-  EarlyStopping early({.monitor = "validation_score", .patience = 1});
+  EarlyStopping early({.monitor = "validation_score", .patience = 1, .mode = MetricMode::min});
   EXPECT_EQ(Scripted({1, 2, 3}).fit({early}).rows(), 2u);
   EXPECT_EQ(Scripted({9, 8, 8, 9}).fit({early}).rows(), 3u);
 }
@@ -143,7 +201,7 @@ TEST(EarlyStopping, BeginsAnewWithTheNextTraining) {
 TEST(EarlyStopping, LeavesARunStoppedThatIsResumed) {
   const TemporaryFolder folder;
   const TrainerOptions options = {.num_gpus = 0, .checkpoint = {.folder = folder.path(), .resume = true}};
-  EarlyStopping first({.monitor = "validation_score", .patience = 1}), second(first);
+  EarlyStopping first({.monitor = "validation_score", .patience = 1, .mode = MetricMode::min}), second(first);
   const History whole = Scripted({1, 2, 3}).fit({first}, options);
   Scripted job({1, 2, 3});
   Recorder recorder;

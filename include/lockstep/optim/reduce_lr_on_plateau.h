@@ -52,7 +52,8 @@ class LOCKSTEP_API ReduceLROnPlateau {
   /// NaN is no better than anything.
   void step(double metric);
 
-  double best() const noexcept { return best_; }  ///< Infinite, of the worse sign, before the first step.
+  MetricMode mode() const noexcept { return options_.mode; }  ///< Which values are better.
+  double best() const noexcept { return best_; }              ///< Infinite, of the worse sign, before the first step.
   std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }  ///< Steps in sequence that were no better.
   std::int64_t last_epoch() const noexcept { return last_epoch_; }          ///< How often step() was called.
   /// Of each group, as the last step left them.

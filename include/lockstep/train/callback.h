@@ -56,8 +56,9 @@ class LOCKSTEP_API FitState {
 
   /// Asks to end training: after the step at hand, where there is a checkpoint then, or after the epoch, if that has
   /// ended. With several processes, one that asks is enough; they end together, at the next row of the history or at
-  /// the end of the epoch. fit() returns the history so far.
-  void stop();
+  /// the end of the epoch. fit() returns the history so far. The reason is shown with the progress: "stopped after
+  /// epoch 3, step 120: validation_loss is nan".
+  void stop(std::string reason = "a callback asked for it");
   bool is_stopping() const noexcept;  ///< Whether stop() was called.
 
   /// Runs `write` in the first process, for what only one is to write. All processes call it; what it throws, all

@@ -1,13 +1,17 @@
 // Callbacks that are ready: EarlyStopping, ModelCheckpoint. Names and rules are PyTorch Lightning's.
 //
 //   train::EarlyStopping early({.monitor = "validation_loss", .patience = 3});
-//   train::ModelCheckpoint best({.path = "best.safetensors", .monitor = "validation_loss"});
+//   train::ModelCheckpoint best({.path = "best.safetensors", .monitor = "validation_accuracy"});
 //   trainer.fit(net, loader, {.loss = loss, .optimizer = optimizer, .validation = test, .callbacks = {early, best}});
 //   net.load_state_dict(load("best.safetensors"));
+//
+// Of losses less is better, of accuracies more. For a metric of your own say which: .mode = train::MetricMode::max.
 #pragma once
 
 #include <filesystem>
 #include <limits>
+#include <optional>
+#include <string>
 
 #include <lockstep/optim/reduce_lr_on_plateau.h>
 #include <lockstep/train/callback.h>
@@ -19,7 +23,9 @@ using optim::MetricMode;
 /// The best value of one metric so far, looked at when an epoch has ended.
 class LOCKSTEP_API Monitor {
  public:
-  Monitor(std::string metric, MetricMode mode, double min_delta);
+  /// Throws InvalidArgument for options out of range, and without a mode for a metric of which known_mode()
+  /// (criterion.h) says none. `owner`: whose it is.
+  Monitor(const char* owner, std::string metric, std::optional<MetricMode> mode, double min_delta);
 
   const std::string& metric() const noexcept { return metric_; }  ///< A column of the history.
   /// Throws InvalidArgument for a metric that the epoch cannot bring, or has not brought.
@@ -30,6 +36,7 @@ class LOCKSTEP_API Monitor {
 
   double best() const noexcept { return best_; }  ///< Infinite, of the worse sign, before the first one.
   std::int64_t best_epoch() const noexcept { return best_epoch_; }  ///< From 1; 0: none.
+  MetricMode mode() const noexcept { return mode_; }                ///< Which values are better.
   void reset();
   /// As if this had been the best.
   void set(double best, std::int64_t epoch) noexcept { best_ = best, best_epoch_ = epoch; }
@@ -46,14 +53,16 @@ struct EarlyStoppingOptions {
   std::string monitor = "validation_loss";  ///< A column of the history.
   double min_delta = 0;                     ///< A change of no more than this is no improvement.
   std::int64_t patience = 3;                ///< Stops after so many epochs in sequence that are no better.
-  Choice<MetricMode> mode = MetricMode::min;
+  /// Which values are better. Must be given for metrics that are neither losses nor of metric_by_name().
+  std::optional<Choice<MetricMode>> mode = {};
   bool check_finite = true;  ///< Stop when the metric is not finite.
 };
 
-/// Stops training when a metric has stopped improving. A run that it stopped stays stopped when it is resumed.
+/// Stops training when a metric has stopped improving, and says so where progress is shown. A run that it stopped stays
+/// stopped when it is resumed.
 class LOCKSTEP_API EarlyStopping : public Callback {
  public:
-  /// Throws InvalidArgument for options out of range.
+  /// Throws InvalidArgument for options out of range, and for a metric whose mode is neither known nor given.
   explicit EarlyStopping(const EarlyStoppingOptions& options = {});
 
   /// Infinite, of the worse sign, before the first epoch.
@@ -78,7 +87,8 @@ class LOCKSTEP_API EarlyStopping : public Callback {
 struct ModelCheckpointOptions {
   std::filesystem::path path = "best.safetensors";  ///< Of the file.
   std::string monitor = "validation_loss";          ///< A column of the history.
-  Choice<MetricMode> mode = MetricMode::min;
+  /// Which values are better. Must be given for metrics that are neither losses nor of metric_by_name().
+  std::optional<Choice<MetricMode>> mode = {};
 };
 
 /// Keeps the best model of a run: at the end of each epoch whose metric is better than all before, writes the module's
@@ -86,6 +96,7 @@ struct ModelCheckpointOptions {
 /// To go on with training there are TrainerOptions::checkpoint.
 class LOCKSTEP_API ModelCheckpoint : public Callback {
  public:
+  /// Throws InvalidArgument for an empty path, and for a metric whose mode is neither known nor given.
   explicit ModelCheckpoint(const ModelCheckpointOptions& options = {});
 
   const std::filesystem::path& best_model_path() const noexcept { return options_.path; }  ///< As the options say.

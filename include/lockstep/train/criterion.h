@@ -7,6 +7,7 @@
 #include <concepts>
 #include <cstddef>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <tuple>
@@ -18,6 +19,7 @@
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/ops/weighted_mean.h>
+#include <lockstep/optim/reduce_lr_on_plateau.h>
 #include <lockstep/parallel/process_pass.h>
 #include <lockstep/train/loss.h>
 #include <lockstep/train/metrics.h>
@@ -37,10 +39,14 @@ LOCKSTEP_API Tensor mean_squared_error(const Tensor& output, const Tensor& targe
 struct NamedMetric {
   std::string name;
   Tensor (*of)(const Tensor& output, const Tensor& target);  ///< The mean over the batch.
+  optim::MetricMode mode;                                    ///< Which values are better.
 };
 /// "accuracy", "binary_accuracy", "mae" or "mean_absolute_error", "mse" or "mean_squared_error". Throws InvalidArgument
 /// for other names.
 LOCKSTEP_API NamedMetric metric_by_name(std::string_view name);
+/// Which values of a column of the history are better: less of losses, and as metric_by_name() says of those metrics;
+/// nothing for all others, such as what a loss function adds under a name of its own.
+LOCKSTEP_API std::optional<optim::MetricMode> known_mode(std::string_view column);
 
 namespace detail {
 /// With its weight, if the criterion tells it: a mean of nn::CrossEntropyLoss and nn::NLLLoss does.

@@ -144,7 +144,8 @@ class LOCKSTEP_API FitLoop {
   std::int64_t running_epoch_ = 1;
   bool is_resumed_ = false;
   bool asks_to_stop_ = false;  // a callback of this process
-  bool is_stopping_ = false;   // all processes know
+  std::string stop_reason_ = "a callback of another process asked for it";
+  bool is_stopping_ = false;  // all processes know
   Progress progress_;
 };
 
