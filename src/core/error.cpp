@@ -1,11 +1,32 @@
 #include <lockstep/core/error.h>
 #include <lockstep/core/moved_from.h>
 
+#include <cstdio>
+#include <cstdlib>
+#include <exception>
 #include <system_error>
 
 #include "core/text.h"
 
 namespace lockstep {
+namespace {
+
+std::terminate_handler next_handler = nullptr;
+
+// abort() drops what the program has printed where standard output is a pipe or a file.
+[[noreturn]] void write_what_was_printed() {
+  if (ftrylockfile(stdout) == 0) {  // else somebody writes, and may never end
+    fflush_unlocked(stdout);
+    funlockfile(stdout);
+  }
+  if (next_handler) next_handler();
+  std::abort();
+}
+
+// Of every program that links this: with the first error that nobody catches its output is most wanted.
+[[maybe_unused]] const bool is_installed = (next_handler = std::set_terminate(write_what_was_printed), true);
+
+}  // namespace
 
 struct Error::State {
   std::string message;

@@ -46,8 +46,10 @@ std::string bar_of(std::int64_t done, std::int64_t all) {
 }  // namespace
 
 Progress::Progress(const ProgressOptions& options)
-    : screen_(std::make_unique<Screen>(options.out, options.terminal_width)),
-      refresh_(std::chrono::milliseconds(options.refresh_ms)) {}
+    : screen_(
+          std::make_unique<Screen>(options.out, options.terminal_width, std::chrono::milliseconds(options.refresh_ms))),
+      refresh_(std::chrono::milliseconds(options.refresh_ms)),
+      line_every_(std::chrono::milliseconds(options.line_every_ms)) {}
 
 Progress::~Progress() = default;
 
@@ -55,14 +57,15 @@ void Progress::step(const ProgressPoint& at) {
   ++steps_;
   if (!is_due()) return;
   std::string line = text("epoch ", at.epoch, '/', at.epochs);
-  if (at.steps_in_epoch.value_or(0) > 0)
+  const bool knows_end = at.steps_in_epoch.value_or(0) > 0;
+  if (knows_end && screen_->has_bar())
     line += bar_of(at.step_in_epoch, *at.steps_in_epoch);
   else
-    line += text(", step ", at.step);
+    line += text(", step ", at.step, knows_end ? text(" (", at.step_in_epoch, '/', *at.steps_in_epoch, ')') : "");
   if (const double seconds = seconds_of_steps(); seconds > 0)
     line += text(", ", short_number(double(steps_) / seconds), " steps/s");
   if (const auto left = seconds_left(at)) line += text(", ", clock_time(*left), " left");
-  draw(std::move(line));
+  show(std::move(line));
 }
 
 void Progress::begin_validation() { validation_start_ = Clock::now(); }
@@ -70,11 +73,12 @@ void Progress::begin_validation() { validation_start_ = Clock::now(); }
 void Progress::validation(const ProgressPoint& at, std::int64_t batch, std::optional<std::int64_t> batches) {
   if (!is_due()) return;
   std::string line = text("epoch ", at.epoch, '/', at.epochs, ", validation");
-  if (batches.value_or(0) > 0)
+  const bool knows_end = batches.value_or(0) > 0;
+  if (knows_end && screen_->has_bar())
     line += bar_of(batch, *batches);
   else
-    line += text(", batch ", batch);
-  draw(std::move(line));
+    line += text(", batch ", batch, knows_end ? text('/', *batches) : "");
+  show(std::move(line));
 }
 
 void Progress::end_validation() {
@@ -91,12 +95,17 @@ void Progress::report(const ProgressPoint& at, std::span<const History::Value> v
 void Progress::note(const std::string& line) {
   screen_->line(line);
   drawn_.reset();
+  line_ = Clock::now();
 }
 
-bool Progress::is_due() const { return screen_->has_bar() && (!drawn_ || Clock::now() - *drawn_ >= refresh_); }
+bool Progress::is_due() const {
+  if (screen_->has_bar()) return !drawn_ || Clock::now() - *drawn_ >= refresh_;
+  return !screen_->is_silent() && line_every_ > Clock::duration() && Clock::now() - line_ >= line_every_;
+}
 
-void Progress::draw(std::string line) {
+void Progress::show(std::string line) {
   if (!values_.empty()) line += ", " + values_;
+  if (!screen_->has_bar()) return note(line);
   screen_->draw_bar(std::move(line));
   drawn_ = Clock::now();
 }

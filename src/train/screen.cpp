@@ -1,11 +1,12 @@
 #include "train/screen.h"
 
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <iostream>
 #include <utility>
+
+#include "train/terminal_width.h"
 
 namespace lockstep::train {
 namespace {
@@ -14,11 +15,11 @@ constinit bool terminal_is_taken = false;  // some Screen; under print_mutex()
 
 constexpr const char* kErase = "\r\x1b[K";  // to the beginning of the line, and erase to its end: ECMA-48
 
-int terminal_width(const std::ostream& out) {
+constexpr std::size_t kMostAtOnce = 10;  // writes of the bar in ten times what lies between two
+
+int width_of(const std::ostream& out) {
   const int file = &out == &std::cout ? STDOUT_FILENO : &out == &std::cerr ? STDERR_FILENO : -1;
-  if (file < 0 || !isatty(file)) return 0;
-  winsize size = {};
-  return ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : 80;
+  return file < 0 ? 0 : terminal_width(file);
 }
 
 }  // namespace
@@ -54,8 +55,9 @@ class Screen::Redirected final : public std::streambuf {
 
 // Of two at a time the first one has the terminal, and the other writes lines: nobody can tell whose stream leads
 // where.
-Screen::Screen(std::ostream* out, std::optional<int> width) : out_(out), width_(width) {
-  if (!out || width.value_or(terminal_width(*out)) <= 0) return;
+Screen::Screen(std::ostream* out, std::optional<int> width, Clock::duration refresh)
+    : out_(out), width_(width), refresh_(refresh) {
+  if (!out || width.value_or(width_of(*out)) <= 0) return;
   if (out != &std::cout && out != &std::cerr) {
     has_bar_ = true;
     return;
@@ -64,7 +66,7 @@ Screen::Screen(std::ostream* out, std::optional<int> width) : out_(out), width_(
   if (std::exchange(terminal_is_taken, true)) return;
   has_bar_ = true;
   for (std::ostream* stream : {&std::cout, &std::cerr}) {
-    if (stream != out && terminal_width(*stream) == 0) continue;  // elsewhere: nothing to make way for
+    if (stream != out && width_of(*stream) == 0) continue;  // elsewhere: nothing to make way for
     redirected_.push_back(std::make_unique<Redirected>(*this, *stream));
     if (stream == out) direct_.emplace(redirected_.back()->target());
     if (stream == &std::cout) set_bottom_line(this);
@@ -123,11 +125,23 @@ void Screen::come_back(std::string_view text) {
 // Below a line that has not ended there is no place for it: it comes with the end of the line.
 void Screen::write_bar() {
   if (bar_.empty() || !at_line_start_) return;
-  const int width = std::max(1, width_.value_or(terminal_width(*out_)));
+  const int width = std::max(1, width_.value_or(width_of(*out_)));
   std::size_t end = std::min(bar_.size(), std::size_t(width - 1));  // the last column would wrap on some terminals
   while (end > 0 && end < bar_.size() && (bar_[end] & 0xC0) == 0x80) --end;  // not inside a character of UTF-8
-  out() << kErase + bar_.substr(0, end) << std::flush;
+  std::string shown = bar_.substr(0, end);
+  if ((is_drawn_ && shown == shown_) || !may_write()) return;
+  out() << kErase + shown << std::flush;
+  shown_ = std::move(shown);
   is_drawn_ = true;
+}
+
+// A program that prints much erases the bar as often: then it stays away for a while.
+bool Screen::may_write() {
+  const Clock::time_point now = Clock::now();
+  while (!written_.empty() && now - written_.front() >= refresh_ * kMostAtOnce) written_.pop_front();
+  if (written_.size() >= kMostAtOnce) return false;
+  written_.push_back(now);
+  return true;
 }
 
 }  // namespace lockstep::train

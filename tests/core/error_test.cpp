@@ -3,10 +3,18 @@
 
 #include <gtest/gtest.h>
 
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdio>
+#include <iostream>
 #include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <utility>
+
+#include <lockstep/core/print.h>
 
 namespace lockstep {
 namespace {
@@ -70,6 +78,34 @@ TEST(FormatError, SaysWhere) {
   const FormatError error("net.safetensors", 8, "not JSON");
   EXPECT_EQ(error.offset, 8u);
   EXPECT_STREQ(error.what(), "[net.safetensors] at byte 8: not JSON");
+}
+
+void print_and_throw() {
+  print("printed {}\n", 1);
+  std::cout << "and to cout\n";
+  throw ShapeError("nobody catches it");
+}
+
+// A pipe takes what was printed when it is written, which abort() does not.
+TEST(UncaughtError, LosesNothingThatWasPrintedBeforeIt) {
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  std::fflush(stdout);
+  const pid_t child = ::fork();
+  if (child == 0) {
+    ::dup2(ends[1], STDOUT_FILENO);
+    ::close(ends[1]), ::close(STDERR_FILENO);
+    []() noexcept { print_and_throw(); }();
+  }
+  ::close(ends[1]);
+  std::string text(100, '\0');
+  std::size_t size = 0;
+  for (ssize_t got; (got = ::read(ends[0], text.data() + size, text.size() - size)) > 0;) size += std::size_t(got);
+  ::close(ends[0]);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_TRUE(WIFSIGNALED(status) && WTERMSIG(status) == SIGABRT) << status;
+  EXPECT_EQ(text.substr(0, size), "printed 1\nand to cout\n");
 }
 
 }  // namespace

@@ -3,7 +3,13 @@
 
 #include <gtest/gtest.h>
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <csignal>
 #include <mutex>
 #include <sstream>
 #include <thread>
@@ -11,6 +17,7 @@
 #include <lockstep/core/print.h>
 
 #include "train/terminal.h"
+#include "train/terminal_width.h"
 
 namespace lockstep::train {
 namespace {
@@ -31,6 +38,8 @@ std::string without_numbers(std::string line) {
   }
   return line;
 }
+
+ProgressPoint third_of_ten() { return {.epoch = 1, .epochs = 1, .step = 3, .step_in_epoch = 3, .steps_in_epoch = 10}; }
 
 TEST(Progress, DrawsABarThatGoesAway) {
   std::ostringstream out;
@@ -83,6 +92,41 @@ TEST(Progress, DrawsTheBarSeldom) {
   EXPECT_EQ(std::count(text.begin(), text.end(), '\r'), 1);
 }
 
+std::size_t bars_in(const std::string& text) {
+  std::size_t count = 0;
+  for (std::size_t at = 0; (at = text.find("\x1b[Kepoch", at)) != text.npos; ++at) ++count;
+  return count;
+}
+
+// Ten refreshes are an hour here.
+TEST(Progress, DrawsTheBarTenTimesAtMostInTenRefreshesWhateverIsPrinted) {
+  Terminal terminal(60);
+  {
+    Progress progress({.refresh_ms = 360'000});
+    progress.step(third_of_ten());
+    for (int i = 0; i < 100; ++i) std::cout << "line " << i << '\n';
+    for (int i = 0; i < 100; ++i) {
+      progress.note("note");
+      progress.step(third_of_ten());
+    }
+  }
+  const std::string text = terminal.finish();
+  EXPECT_EQ(bars_in(text), 10u);
+  EXPECT_EQ(screen(text).size(), 201u);
+}
+
+TEST(Progress, WritesABarOnlyIfItHasChanged) {
+  std::ostringstream out;
+  Progress progress({.out = &out, .terminal_width = 30, .refresh_ms = 0});  // no place for what changes with time
+  ProgressPoint at = third_of_ten();
+  at.steps_in_epoch = 1000;
+  for (int i = 0; i < 50; ++i) progress.step(at);
+  EXPECT_EQ(bars_in(out.str()), 1u);
+  at.epoch = 2, at.epochs = 2;
+  progress.step(at);
+  EXPECT_EQ(bars_in(out.str()), 2u);
+}
+
 TEST(Progress, WritesPlainLinesElsewhere) {
   std::ostringstream out;
   {
@@ -95,14 +139,95 @@ TEST(Progress, WritesPlainLinesElsewhere) {
   EXPECT_EQ(out.str(), "epoch 1/3, step 50: train_loss 0.3333, train_accuracy 1\ndone\n");
 }
 
+TEST(Progress, SaysElsewhereFromTimeToTimeWhereTrainingStands) {
+  std::ostringstream out;
+  {
+    Progress progress({.out = &out, .line_every_ms = 1});
+    const auto wait = [] { std::this_thread::sleep_for(std::chrono::milliseconds(2)); };
+    wait();
+    progress.step({.epoch = 2, .epochs = 3, .step = 13, .step_in_epoch = 3, .steps_in_epoch = 10});
+    progress.report({.epoch = 2, .epochs = 3, .step = 13}, Values{{"train_loss", 0.5}});
+    wait();
+    progress.step({.epoch = 2, .epochs = 3, .step = 14, .step_in_epoch = 4});
+    wait();
+    progress.begin_validation();
+    progress.validation({.epoch = 2, .epochs = 3, .step = 14}, 3, 4);
+    progress.end_validation();
+  }
+  const Lines lines = screen(out.str());
+  ASSERT_EQ(lines.size(), 5u) << out.str();
+  EXPECT_EQ(without_numbers(lines[0]), "epoch 2/3, step 13 (3/10),  steps/s,  left");
+  EXPECT_EQ(lines[1], "epoch 2/3, step 13: train_loss 0.5");
+  EXPECT_EQ(lines[2].substr(0, 19), "epoch 2/3, step 14,");
+  EXPECT_EQ(lines[3], "epoch 2/3, validation, batch 3/4, train_loss 0.5");
+}
+
+TEST(Progress, SaysNothingElsewhereBetweenReportsThatAreNear) {
+  for (const int line_every_ms : {0, 3'600'000}) {
+    std::ostringstream out;
+    Progress progress({.out = &out, .line_every_ms = line_every_ms});
+    for (int i = 1; i < 100; ++i) progress.step({.epoch = 1, .epochs = 1, .step = i, .step_in_epoch = i});
+    EXPECT_EQ(out.str(), "");
+  }
+}
+
+// A process whose standard output leads there, for as long as this lives.
+class Launcher {
+ public:
+  explicit Launcher(int output) : process_(::fork()) {
+    if (process_ != 0) return;
+    ::dup2(output, STDOUT_FILENO);
+    for (;;) ::pause();
+  }
+  ~Launcher() {
+    ::kill(process_, SIGKILL);
+    ::waitpid(process_, nullptr, 0);
+  }
+  Launcher(const Launcher&) = delete;
+  Launcher& operator=(const Launcher&) = delete;
+
+  // Of standard output's terminal, if this has made it.
+  int width() const {
+    while (!has_own_output()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    return launcher_terminal_width(STDOUT_FILENO, process_);
+  }
+
+ private:
+  // From its dup2() on.
+  bool has_own_output() const {
+    struct stat own = {}, other = {};
+    ::fstat(STDOUT_FILENO, &own);
+    ::stat(("/proc/" + std::to_string(process_) + "/fd/1").c_str(), &other);
+    return own.st_ino != other.st_ino || own.st_dev != other.st_dev;
+  }
+
+  pid_t process_;
+};
+
+// mpirun gives each process a terminal of its own, and copies what comes out of it to wherever its own output leads.
+TEST(Progress, AsksTheLauncherThatMadeItsTerminalWhereItsOutputLeads) {
+  Terminal own(60);
+  const int file = ::open("/dev/null", O_WRONLY);
+  int pipe_ends[2];
+  ASSERT_EQ(::pipe(pipe_ends), 0);
+  const int master = ::posix_openpt(O_RDWR | O_NOCTTY);
+  ASSERT_TRUE(::grantpt(master) == 0 && ::unlockpt(master) == 0);
+  const int other_terminal = ::open(::ptsname(master), O_RDWR | O_NOCTTY);
+  const winsize size = {.ws_row = 24, .ws_col = 50, .ws_xpixel = 0, .ws_ypixel = 0};
+  ::ioctl(master, TIOCSWINSZ, &size);
+  EXPECT_EQ(Launcher(file).width(), 0);
+  EXPECT_EQ(Launcher(pipe_ends[1]).width(), 0);
+  EXPECT_EQ(Launcher(other_terminal).width(), 50);
+  EXPECT_EQ(terminal_width(STDOUT_FILENO), 60);
+  for (const int descriptor : {file, pipe_ends[0], pipe_ends[1], other_terminal, master}) ::close(descriptor);
+}
+
 TEST(Progress, CanBeSilent) {
   Progress progress({.out = nullptr, .terminal_width = 80});
   progress.step({});
   progress.report({}, Values{{"train_loss", 1}});
   progress.note("done");
 }
-
-ProgressPoint third_of_ten() { return {.epoch = 1, .epochs = 1, .step = 3, .step_in_epoch = 3, .steps_in_epoch = 10}; }
 
 TEST(Progress, ShowsHowFarValidationIs) {
   std::ostringstream out;

@@ -20,7 +20,7 @@ LOCKSTEP_API std::string summarize(ModuleBase& model, const std::function<void()
 /// Errors are the model's.
 ///   print("{}\n", nn::summary(net, zeros({1, 3, 32, 32})));
 template <class M, class... Inputs>
-std::string summary(M& model, Inputs&&... inputs) {
+[[nodiscard]] std::string summary(M& model, Inputs&&... inputs) {
   return detail::summarize(model, [&] { model(std::forward<Inputs>(inputs)...); });
 }
 
