@@ -68,6 +68,7 @@ void check(const TrainerOptions& options) {
 namespace detail {
 
 void throw_no_loss() { refuse("a loss", "none"); }
+void throw_null_reference() { refuse("an optimizer", "a null pointer"); }
 
 void check_loss(const Tensor& loss) {
   if (!loss.defined()) refuse("the loss to be a tensor", "an undefined one");

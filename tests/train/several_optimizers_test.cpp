@@ -232,6 +232,30 @@ TEST(SeveralOptimizers, RefuseWhatDoesNotFit) {
             "[trainer] expected, to monitor validation_loss, .validation = a loader, got none");
   EXPECT_EQ(refusal({.loss = loss, .optimizer = second, .plateau = &plateau}),
             "[trainer] expected a plateau of the optimizer that trains, got one of another");
+  EXPECT_EQ(refusal({.loss = loss,
+                     .optimizer = optimizer,
+                     .plateau = plateau,
+                     .plateau_monitor = "validation_accuracy",
+                     .validation = batches}),
+            "[trainer] expected a plateau with .mode = optim::MetricMode::max to monitor validation_accuracy, got the "
+            "other one");
+}
+
+TEST(SeveralOptimizers, OptionsReferToObjectsOrTakePointers) {
+  nn::Linear net(2, 1);
+  optim::SGD optimizer(net.parameters(), {.lr = 0.1});
+  optim::StepLR schedule(optimizer, {.step_size = 1, .gamma = 0.5});
+  std::vector<Tensor> batches(2, ones({4, 2}));
+  const auto loss = [](auto& model, auto& batch, auto&) { return mean(model(batch)); };
+  const Trainer trainer({.num_gpus = 0, .progress = kSilent});
+  trainer.fit(net, batches, {.loss = loss, .optimizer = optimizer, .schedule = schedule});
+  EXPECT_EQ(optimizer.lr(), 0.05);
+  trainer.fit(net, batches, {.loss = loss, .optimizer = &optimizer, .schedule = &schedule});
+  EXPECT_EQ(optimizer.lr(), 0.025);
+  trainer.fit(net, batches, {.loss = loss, .optimizer = optimizer, .schedule = nullptr});
+  EXPECT_EQ(optimizer.lr(), 0.025);
+  EXPECT_EQ(thrown<InvalidArgument>([&] { trainer.fit(net, batches, {.loss = loss, .optimizer = nullptr}); }),
+            "[trainer] expected an optimizer, got a null pointer");
 }
 
 }  // namespace

@@ -83,6 +83,22 @@ requires(sizeof...(Rest) > 0) auto members(std::string_view a, A& of_a, std::str
   return detail::joined(members(a, of_a, b, of_b, c, of_c, d, of_d), members(std::forward<Rest>(rest)...));
 }
 
+namespace detail {
+template <class... T>
+inline constexpr bool kAreNamed = true;
+template <class T>
+inline constexpr bool kAreNamed<T> = false;
+template <class Name, class T, class... Rest>
+inline constexpr bool kAreNamed<Name, T, Rest...> = std::is_convertible_v<Name, std::string_view>&& kAreNamed<Rest...>;
+}  // namespace detail
+
+/// Does not compile: members without names.
+template <class... T>
+requires(!detail::kAreNamed<T...>) NamedMembers<> members(T&&...) {
+  static_assert(detail::kAreNamed<T...>, "each member has a name before it: members(\"fc1\", fc1, \"fc2\", fc2)");
+  return {};
+}
+
 template <class M>
 concept HasMembers = requires(M& object) {
   object.members();

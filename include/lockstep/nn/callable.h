@@ -16,6 +16,7 @@ template <class F>
 class Functional : public Module<Functional<F>> {
  public:
   Functional(F function) : function_(std::move(function)) {}
+  auto members() { return lockstep::members(); }
   template <class... Arguments>
   decltype(auto) forward(Arguments&&... arguments) {
     return function_(std::forward<Arguments>(arguments)...);

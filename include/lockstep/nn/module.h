@@ -184,6 +184,18 @@ Self self_of(const Module<Self>&);
 template <class T>
 inline constexpr bool kUnsupported = false;
 
+// A module that has a visit() of its own.
+template <class Self>
+concept WalksItself = requires {
+  requires !std::same_as<decltype(&Self::visit), void (Module<Self>::*)(const Path&, Visitor&)>;
+};
+
+// What stands for an argument in braces, which has no type.
+struct Braces {
+  template <class... T>
+  Braces(T&&...) {}
+};
+
 // A vector<bool> has no bools to refer to; a key becomes a part of a name.
 template <class T>
 inline constexpr bool kIsLookedInto = kStructure<T> != Structure::piece && !std::same_as<T, std::vector<bool>>;
@@ -298,6 +310,27 @@ class Module : public ModuleBase {
     }
   }
 
+  /// Does not compile: a call may change the module.
+  template <class... Arguments>
+  auto operator()(Arguments&&...) const {
+    static_assert(detail::kUnsupported<void(Arguments...)>,
+                  "a module is called where it is not const, as a call may change it (running means, lazy parameters): "
+                  "leave const out, of the model and of the forward() that calls this one");
+  }
+  /// Do not compile: arguments in braces have no type.
+  template <class... Rest>
+  auto operator()(detail::Braces, Rest&&...) {
+    return refuse_braces<Rest...>();
+  }
+  template <class First, class... Rest>
+  auto operator()(First&&, detail::Braces, Rest&&...) {
+    return refuse_braces<First, Rest...>();
+  }
+  template <class First, class Second, class... Rest>
+  auto operator()(First&&, Second&&, detail::Braces, Rest&&...) {
+    return refuse_braces<First, Second, Rest...>();
+  }
+
   void pretty_print(std::ostream& out) const override {
     detail::OwnLine line(out, typeid(Self));
     if constexpr (HasMembers<Self>)
@@ -312,11 +345,24 @@ class Module : public ModuleBase {
 
   /// By members().
   void visit(const Path& path, Visitor& visitor) override {
+    // To copy a parameter, or a module that has some, allocates, and may throw.
+    static_assert(HasMembers<Self> || std::is_nothrow_copy_constructible_v<Self> || detail::WalksItself<Self>,
+                  "a module that may hold parameters has public members(), or they would be neither trained nor saved: "
+                  "auto members() { return nn::members(\"fc\", fc); }, and of one that holds none "
+                  "auto members() { return nn::members(); }");
     visitor.module(path, *this);
     if constexpr (HasMembers<Self>)
       for_each_member(static_cast<Self&>(*this), [&](std::string_view name, auto& member) {
         detail::visit_member(Path(path, name), member, visitor);
       });
+  }
+
+ private:
+  template <class... Arguments>
+  static auto refuse_braces() {
+    static_assert(detail::kUnsupported<void(Arguments...)>,
+                  "an argument in braces has no type in the call of a module: name it, as in "
+                  "lstm(x, std::tuple(h, c)) or net(std::vector<Tensor>{a, b})");
   }
 };
 

@@ -12,6 +12,7 @@ namespace lockstep::nn {
 struct LOCKSTEP_API Upsample : Module<Upsample> {
   explicit Upsample(InterpolateOptions how) : options(std::move(how)) {}
   InterpolateOptions options;
+  auto members() { return nn::members(); }
   Tensor forward(const Tensor& x) const { return interpolate(x, options); }
 };
 
@@ -21,6 +22,7 @@ struct LOCKSTEP_API UpsamplingNearest2d : Module<UpsamplingNearest2d> {
     options.mode = Interpolation::nearest;
   }
   InterpolateOptions options;
+  auto members() { return nn::members(); }
   Tensor forward(const Tensor& x) const { return interpolate(x, options); }
 };
 /// With corners aligned.
@@ -30,6 +32,7 @@ struct LOCKSTEP_API UpsamplingBilinear2d : Module<UpsamplingBilinear2d> {
     options.align_corners = true;
   }
   InterpolateOptions options;
+  auto members() { return nn::members(); }
   Tensor forward(const Tensor& x) const { return interpolate(x, options); }
 };
 

@@ -10,6 +10,7 @@
 
 #include <lockstep/data/loader_options.h>
 #include <lockstep/tensor/tensors_in.h>
+#include <lockstep/train/reference.h>
 
 namespace lockstep::train {
 
@@ -35,7 +36,29 @@ struct Batches : LoaderHandle {
   Batches() = default;  ///< None.
   /// Refers to the loader, which must outlive it.
   template <class Loader>
-  requires(!std::derived_from<Loader, LoaderHandle> && std::same_as<BatchOf<Loader>, Batch>) Batches(Loader& loader) {
+  requires(!std::derived_from<std::remove_cvref_t<Loader>, LoaderHandle>) Batches(Loader&& loader) {
+    if constexpr (!std::is_lvalue_reference_v<Loader> || std::is_pointer_v<std::remove_cvref_t<Loader>>)
+      static_assert(detail::kNever<Loader>,
+                    "a loader is referred to: give the object itself, which has a name, and no pointer to it and no "
+                    "temporary, as in {.validation = validation_loader}");
+    else if constexpr (!requires { typename BatchOf<Loader>; })
+      static_assert(detail::kNever<Loader>,
+                    "a loader is a range of batches: data::DataLoader(dataset, {.batch_size = 32}), or a std::vector "
+                    "of batches");
+    else if constexpr (!std::same_as<BatchOf<Loader>, Batch>)
+      static_assert(detail::kNever<Loader>,
+                    "a loader for validation gives batches of the type that the loader for training gives, such as "
+                    "std::tuple<Tensor, Tensor>");
+    else
+      refer_to(loader);
+  }
+
+  /// One epoch, or as much of it as `visit` says to go on.
+  std::function<void(const std::function<bool(const Batch&)>& visit)> each;
+
+ private:
+  template <class Loader>
+  void refer_to(Loader& loader) {
     each = [&loader](const std::function<bool(const Batch&)>& visit) {
       for (auto&& batch : loader)
         if (!visit(batch)) return;
@@ -54,9 +77,6 @@ struct Batches : LoaderHandle {
         rows_of_all = [&loader] { return loader.rows_in(loader.state().batch - 1); };
       }
   }
-
-  /// One epoch, or as much of it as `visit` says to go on.
-  std::function<void(const std::function<bool(const Batch&)>& visit)> each;
 };
 
 /// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph. Does

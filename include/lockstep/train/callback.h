@@ -23,6 +23,7 @@
 #include <lockstep/runtime/world.h>
 #include <lockstep/tensor/state_dict.h>
 #include <lockstep/train/history.h>
+#include <lockstep/train/reference.h>
 
 namespace lockstep::train {
 
@@ -108,6 +109,12 @@ class LOCKSTEP_API Callback {
 class LOCKSTEP_API CallbackRef {
  public:
   CallbackRef(Callback& callback) : callback_(&callback) {}
+  template <std::derived_from<Callback> C>
+  CallbackRef(C&&) {  // no reference: a temporary
+    static_assert(detail::kNever<C>,
+                  "a callback is referred to, and this one would be gone when training begins: give "
+                  "it a name first, or std::make_shared<train::EarlyStopping>(...)");
+  }
   CallbackRef(Callback* callback) : callback_(callback) { check(); }  ///< Throws InvalidArgument for null.
   template <std::derived_from<Callback> C>
   CallbackRef(std::shared_ptr<C> callback) : kept_(std::move(callback)), callback_(kept_.get()) {

@@ -14,6 +14,8 @@
 // One thread at a time.
 #pragma once
 
+#include <concepts>
+#include <cstddef>
 #include <functional>
 #include <map>
 #include <memory>
@@ -32,6 +34,7 @@
 #include <lockstep/train/passes.h>
 #include <lockstep/train/prepared.h>
 #include <lockstep/train/recovery.h>
+#include <lockstep/train/reference.h>
 #include <lockstep/train/trainer_options.h>
 
 namespace lockstep::train {
@@ -42,26 +45,49 @@ namespace lockstep::train {
 /// model.batch_rows(): the bits do not depend on the number of processes then.) Called to train, and without gradients
 /// and in evaluation mode to validate. Further means to report go into `metrics`.
 template <class M, class Batch>
-using LossFunction = std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)>;
+class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)> {
+  using Function = std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)>;
+
+ public:
+  LossFunction() = default;  ///< None.
+  LossFunction(std::nullptr_t) {}
+  /// A function of these arguments. For any other says what to write instead, and does not compile.
+  template <class F>
+  requires(!std::derived_from<std::remove_cvref_t<F>, LossFunction>) LossFunction(F&& loss) {
+    using Given = std::remove_cvref_t<F>;
+    if constexpr (std::derived_from<Given, nn::ModuleBase>)
+      static_assert(detail::kNever<F>, "a criterion is no loss yet: write train::criterion(nn::CrossEntropyLoss())");
+    else if constexpr (std::is_invocable_r_v<Loss, Given&, Prepared<M>&, Batch&, Metrics&>)
+      Function::operator=(std::forward<F>(loss));
+    else if constexpr (std::is_invocable_v<Given&, Prepared<M>&, Batch&, Metrics&>)
+      static_assert(detail::kNever<F>,
+                    "a loss returns a Tensor of one element, the mean over the batch's rows, or a "
+                    "WeightedMean: no number, such as item() gives, which has no gradient");
+    else
+      static_assert(detail::kNever<F>,
+                    "a loss has three arguments: write [](auto& model, auto& batch, auto& metrics) "
+                    "{...}, or train::criterion(nn::mse_loss)");
+  }
+};
 
 /// Another loss, and what takes its gradients.
 template <class M, class Batch>
 struct Objective {
   std::string name;             ///< Its mean is <name>_loss in the history.
   LossFunction<M, Batch> loss;  ///< Of a batch.
-  optim::Optimizer& optimizer;
-  optim::Schedule* schedule = nullptr;
+  Ref<optim::Optimizer> optimizer;
+  Ref<optim::Schedule> schedule = nullptr;
 };
 
 /// What is trained how.
 template <class M, class Batch>
 struct FitOptions {
   LossFunction<M, Batch> loss;                       ///< A lambda, or train::criterion().
-  optim::Optimizer& optimizer;                       ///< Of the module's parameters.
-  optim::Schedule* schedule = nullptr;               ///< Of that optimizer.
+  Ref<optim::Optimizer> optimizer;                   ///< Of the module's parameters.
+  Ref<optim::Schedule> schedule = nullptr;           ///< Of that optimizer.
   ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule goes on.
   /// Instead of a schedule: is told, when an epoch has ended, the column of the history that is named.
-  optim::ReduceLROnPlateau* plateau = nullptr;
+  Ref<optim::ReduceLROnPlateau> plateau = nullptr;
   std::string plateau_monitor = "validation_loss";  ///< That column.
   /// Further objectives, such as the generator's of a GAN. In each step the loss and each of these, in their order, is
   /// computed of the step's batches and takes its optimizer's step, after which no parameter has a gradient.
@@ -154,8 +180,8 @@ class LOCKSTEP_API Trainer {
         return lockstep::detail::draining(recovery.devices(),
                                           [&] { return fit_on(recovery, module, loader, options); });
       } catch (const Error&) {
-        std::vector<optim::Optimizer*> optimizers = {&options.optimizer};
-        for (const auto& objective : options.also) optimizers.push_back(&objective.optimizer);
+        std::vector<optim::Optimizer*> optimizers = {options.optimizer};
+        for (const auto& objective : options.also) optimizers.push_back(objective.optimizer);
         recovery.go_on_or_rethrow(module, optimizers);
       }
   }

@@ -1,0 +1,54 @@
+// Ref: an option that refers to an object, such as the schedule of FitOptions.
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <memory>
+#include <type_traits>
+
+#include <lockstep/core/export.h>
+
+namespace lockstep::train {
+
+namespace detail {
+template <class T>
+inline constexpr bool kNever = false;
+[[noreturn]] LOCKSTEP_API void throw_null_reference();
+}  // namespace detail
+
+/// Given as the object itself, which outlives what it is given to, or as a pointer to it; nullptr refers to none.
+template <class T>
+class Ref {
+ public:
+  Ref(std::nullptr_t) noexcept {}
+  template <class Given>
+  requires(!std::same_as<std::remove_cvref_t<Given>, Ref>) Ref(Given&& given)
+  noexcept {
+    if constexpr (std::convertible_to<Given, T*>)
+      object_ = given;
+    else if constexpr (std::derived_from<std::remove_reference_t<Given>, T>) {
+      static_assert(std::is_lvalue_reference_v<Given>,
+                    "an optimizer or schedule is referred to, and this one would be gone when training begins: give it "
+                    "a name first, as in optim::StepLR schedule(optimizer, {...}); {.schedule = schedule}");
+      object_ = std::addressof(given);
+    } else {
+      static_assert(detail::kNever<Given>,
+                    "an option of another type: .optimizer takes an optimizer, such as optim::SGD, .schedule a "
+                    "schedule, such as optim::StepLR, and .plateau an optim::ReduceLROnPlateau");
+    }
+  }
+
+  operator T*() const noexcept { return object_; }
+  operator T&() const { return **this; }
+  /// Throws InvalidArgument for none.
+  T& operator*() const {
+    if (!object_) detail::throw_null_reference();
+    return *object_;
+  }
+  T* operator->() const { return &**this; }  ///< See operator*.
+
+ private:
+  T* object_ = nullptr;
+};
+
+}  // namespace lockstep::train
