@@ -58,7 +58,7 @@ Tensor add_multiple(const char* op, const char* node, const Tensor& x, const Ten
 
 DType common_dtype(const char* op, const Tensor& x, const Tensor& a, const Tensor& b) {
   check_same_device(op, x, a, b);
-  return promote(promote(x.dtype(), a.dtype()), b.dtype());
+  return result_type({&x, &a, &b});
 }
 
 }  // namespace

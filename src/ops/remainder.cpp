@@ -42,31 +42,39 @@ struct Fmod {
   }
 };
 
-// How often F has taken b: a / b itself may be rounded to another whole number.
-template <class F>
-struct Times {
+// floor(a / b), as the remainder has it: a / b itself may be rounded up to the next whole number.
+struct FloorOfQuotient {
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
     if (b == 0) return a / b;
-    return std::floor((a - F()(a, b)) / b + T(0.5));
+    const T left = fmod(a, b), quotient = (a - left) / b;
+    return std::floor(left != 0 && (left < 0) != (b < 0) ? quotient - T(0.5) : quotient + T(0.5));
+  }
+};
+struct TruncOfQuotient {  // as PyTorch's: rounded up where a / b is
+  template <class T>
+  LOCKSTEP_HD T operator()(T a, T b) const {
+    return std::trunc(a / b);
   }
 };
 
-template <class F>
-Tensor left_over(const char* op, const char* node, const F& f, const Tensor& a, const Tensor& b) {
+// quotient: how often b is taken from a.
+template <class F, class Quotient>
+Tensor left_over(const char* op, const char* node, const F& f, const Quotient& quotient, const Tensor& a,
+                 const Tensor& b) {
   check_same_device(op, a, b);
   const DType dtype = result_type(a, b);
-  if (a.dtype() != dtype || b.dtype() != dtype) return left_over(op, node, f, a.to(dtype), b.to(dtype));
+  if (a.dtype() != dtype || b.dtype() != dtype) return left_over(op, node, f, quotient, a.to(dtype), b.to(dtype));
   Tensor out = broadcast_result(op, a, b, dtype);
   map_numeric(op, 2, f, out, a, b);
   if (records(a, b))
     record(node, out, {&a, &b},
-           [op, x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
+           [op, quotient, x = Saved(a), y = Saved(b), nx = needs_grad(a), ny = needs_grad(b)](const Tensor& g) {
              const Tensor p = x.get(), q = y.get();
              Tensor by_divisor;
              if (ny) {
                Tensor times = broadcast_result(op, p, q, p.dtype());
-               map_floating(op, 3, Times<F>(), times, p, q);
+               map_floating(op, 3, quotient, times, p, q);
                by_divisor = sum_to(-(g * times), q.sizes());
              }
              return Gradients{nx ? sum_to(g, p.sizes()) : Tensor(), by_divisor};
@@ -83,10 +91,12 @@ Tensor checked_divisor(const char* op, const Tensor& a, double b) {
 
 }  // namespace
 
-Tensor remainder(const Tensor& a, const Tensor& b) { return left_over("remainder", "Remainder", Remainder(), a, b); }
+Tensor remainder(const Tensor& a, const Tensor& b) {
+  return left_over("remainder", "Remainder", Remainder(), FloorOfQuotient(), a, b);
+}
 Tensor remainder(const Tensor& a, double b) { return remainder(a, checked_divisor("remainder", a, b)); }
 
-Tensor fmod(const Tensor& a, const Tensor& b) { return left_over("fmod", "Fmod", Fmod(), a, b); }
+Tensor fmod(const Tensor& a, const Tensor& b) { return left_over("fmod", "Fmod", Fmod(), TruncOfQuotient(), a, b); }
 Tensor fmod(const Tensor& a, double b) { return fmod(a, checked_divisor("fmod", a, b)); }
 
 }  // namespace lockstep

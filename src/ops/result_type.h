@@ -1,18 +1,34 @@
 // The dtype of an operation on two tensors.
 #pragma once
 
+#include <initializer_list>
+#include <optional>
+
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep {
 
-/// That of both dtypes, but for a 0-dim tensor beside one with dimensions: it counts as a number does, only if its kind
-/// (bool, integers, floating, in this order) is the higher one. As PyTorch.
+/// bool, integers, floating, in this order.
+inline int kind_of(DType dtype) { return dtype == kBool ? 0 : is_floating(dtype) ? 2 : 1; }
+
+/// That of both dtypes, but for a 0-dim tensor beside one with dimensions: it counts as a number does, only if its
+/// kind is the higher one. As PyTorch.
 inline DType result_type(const Tensor& a, const Tensor& b) {
   const DType x = a.dtype(), y = b.dtype();
-  const auto kind = [](DType dtype) { return dtype == kBool ? 0 : is_floating(dtype) ? 2 : 1; };
-  if (a.dim() > 0 && b.dim() == 0 && kind(y) <= kind(x)) return x;
-  if (b.dim() > 0 && a.dim() == 0 && kind(x) <= kind(y)) return y;
+  if (a.dim() > 0 && b.dim() == 0 && kind_of(y) <= kind_of(x)) return x;
+  if (b.dim() > 0 && a.dim() == 0 && kind_of(x) <= kind_of(y)) return y;
   return promote(x, y);
+}
+
+/// The same of several: all with dimensions beside all without.
+inline DType result_type(std::initializer_list<const Tensor*> tensors) {
+  std::optional<DType> parts, numbers;
+  for (const Tensor* const x : tensors) {
+    std::optional<DType>& common = x->dim() > 0 ? parts : numbers;
+    common = common ? promote(*common, x->dtype()) : x->dtype();
+  }
+  if (!parts || !numbers) return parts ? *parts : *numbers;
+  return kind_of(*numbers) <= kind_of(*parts) ? *parts : promote(*parts, *numbers);
 }
 
 }  // namespace lockstep

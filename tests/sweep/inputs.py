@@ -154,6 +154,57 @@ def prelus():
     return sets
 
 
+def same_triples():
+    return same(3, FLOATS + INTEGERS)
+
+
+def searches():
+    """Numbers in order, and what to look for."""
+    sets = []
+    for dtype in FLOATS + INTEGERS:
+        for ordered, wanted in (((6,), (2, 5)), ((3, 5), (3, 4)), ((1,), ()), ((0,), (3,)), ((5,), (0,)), ((2, 3), (3, 3))):
+            sequence = draw(dtype, *ordered).sort(-1).values
+            for layout in ("dense", "gaps", "reversed"):
+                sets.append((f"{short(dtype)} {ordered} {wanted} {layout}", (one(sequence, layout), one(draw(dtype, *wanted), layout))))
+    special = torch.tensor([nan, inf, -inf, 0.0, -0.0, 2.0])
+    sets.append(("float32 special", (one(torch.tensor([-inf, -1.0, 0.0, 2.0, 2.0, inf])), one(special))))
+    sets.append(("float32 with NaN", (one(torch.tensor([-1.0, 2.0, nan, nan])), one(special))))
+    for a, b in ((torch.float32, torch.float64), (torch.int64, torch.float32), (torch.int32, torch.int64)):
+        sets.append((f"{short(a)} and {short(b)}", (one(draw(a, 5).sort().values), one(draw(b, 4)))))
+    return sets
+
+
+def grids():
+    """Images, or volumes, and where to read them: within, outside, and on the border."""
+    def wide(dtype, *sizes):
+        return draw(dtype, *sizes) * 0.8
+
+    sets = of_shapes(((2, 3, 4, 5), (2, 3, 2, 2)), ((1, 1, 1, 3), (1, 2, 2, 2)), ((1, 2, 3, 4, 2), (1, 2, 2, 2, 3)),
+                     ((0, 2, 3, 3), (0, 2, 2, 2)), ((2, 0, 3, 3), (2, 2, 2, 2)), ((1, 2, 3, 3), (1, 0, 2, 2)),
+                     ((1, 2, 0, 3), (1, 1, 2, 2)), ((2, 2, 3, 3), (1, 1, 2, 2)), draws=[draw, wide])
+    image = draw(torch.float32, 1, 2, 3, 3)
+    border = torch.tensor([[[[-1.0, -1.0], [1.0, 1.0], [0.0, 0.0], [-1.0, 1.0], [3.0, 0.0], [1.0, -7.0]]]])
+    return sets + [("border", (one(image), one(border)))]
+
+
+def matrices_and_vectors():
+    return of_shapes(((3, 4), (4,)), ((0, 4), (4,)), ((3, 0), (0,)), ((1, 1), (1,)), ((3, 4), (3,)), ((3, 4), (4, 1)))
+
+
+def index_copies():
+    sets = []
+    for name, (x,) in unary():
+        if x[0].dim() and not name.startswith("bool") and "expanded" not in name:
+            rows = min(2, x[0].shape[0])
+            index = torch.randperm(x[0].shape[0], generator=generator)[:rows]
+            sets.append((name, (x, one(index), one(draw(x[0].dtype, rows, *x[0].shape[1:])))))
+    x = one(draw(torch.float32, 3, 4))
+    sets.append(("negative", (x, one(torch.tensor([-1])), one(draw(torch.float32, 1, 4)))))
+    sets.append(("other sizes", (x, one(torch.tensor([1])), one(draw(torch.float32, 1, 3)))))
+    sets.append(("0-dim", (one(draw(torch.float32)), one(torch.tensor([0])), one(draw(torch.float32, 1)))))
+    return sets
+
+
 def indices_1d():
     sets = [(f"{short(d)} {n}", (one(torch.randint(0, 5, (n,), generator=generator).to(d)),))
             for d in (torch.int64, torch.int32, torch.uint8) for n in (0, 1, 6)]
