@@ -1,7 +1,17 @@
 // What a module says of its parts, and hooks of its calls.
 #include <gtest/gtest.h>
 
-#include <lockstep/lockstep.h>
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/nn/batch_norm.h>
+#include <lockstep/nn/conv.h>
+#include <lockstep/nn/layers.h>
+#include <lockstep/nn/pooling.h>
+#include <lockstep/nn/recurrent.h>
+#include <lockstep/nn/sequential.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/tensor/creation.h>
+#include <lockstep/tensor/random.h>
 
 #include "support/test_devices.h"
 #include "support/thrown.h"
@@ -139,15 +149,6 @@ TEST(ForwardHooks, AreCalledByCopiesToo) {
   EXPECT_EQ(calls, 2);
 }
 
-TEST(ForwardHooks, RunInEachReplicaThoughTheyComeLate) {
-  const TestDevices devices(2);
-  nn::Linear layer(2, 1);
-  DataParallel model(std::move(layer), {.device_ids = {0, 1}});
-  model(ones({4, 2}, {.device = "cuda:0"}));
-  model.module().register_forward_hook([](nn::ModuleBase&, const Tensor&, Tensor& out) { out = out * 0 + 3; });
-  EXPECT_EQ(model(ones({4, 2}, {.device = "cuda:0"})).cpu().to_vector<float>(), (std::vector<float>{3, 3, 3, 3}));
-}
-
 TEST(ForwardHooks, RefuseModulesThatReturnNoTensor) {
   nn::LSTM lstm(2, 2);
   lstm.register_forward_hook([](nn::ModuleBase&, const Tensor&, const Tensor&) {});
@@ -197,13 +198,6 @@ TEST(MaxNorm, ScalesTheRowsThatAreLookedUp) {
   for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(got[i], expected[i], 1e-7);
   EXPECT_EQ(layer.weight.select(0, 2).to_vector<double>(), (std::vector<double>{6, 8}));
   EXPECT_EQ(weight.select(0, 0).to_vector<double>(), (std::vector<double>{3, 4}));
-}
-
-TEST(MaxNorm, IsRefusedOnSeveralDevices) {
-  const TestDevices devices(2);
-  nn::Embedding layer(4, 2, {.max_norm = 1});
-  DataParallel model(std::move(layer), {.device_ids = {0, 1}});
-  EXPECT_THROW(model(tensor({0, 1, 2, 3}, {.device = "cuda:0"})), InvalidArgument);
 }
 
 TEST(Positions, AreThoseOfPyTorch) {

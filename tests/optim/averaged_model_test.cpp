@@ -1,7 +1,14 @@
 // Averages of models against PyTorch's: tests/reference/optimizer_paths.json.
 #include <gtest/gtest.h>
 
-#include <lockstep/lockstep.h>
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/nn/averaged_model.h>
+#include <lockstep/nn/batch_norm.h>
+#include <lockstep/nn/layers.h>
+#include <lockstep/nn/sequential.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/tensor/creation.h>
 
 #include "reference/data.h"
 #include "support/test_devices.h"

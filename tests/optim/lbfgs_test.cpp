@@ -3,10 +3,14 @@
 
 #include <cmath>
 
-#include <lockstep/lockstep.h>
+#include <lockstep/autograd/grad_mode.h>
+#include <lockstep/ops/arithmetic.h>
+#include <lockstep/ops/reduce.h>
+#include <lockstep/optim/lbfgs.h>
+#include <lockstep/optim/schedule.h>
+#include <lockstep/tensor/creation.h>
 
 #include "reference/data.h"
-#include "support/replicas.h"
 #include "support/test_devices.h"
 
 namespace lockstep {
@@ -157,21 +161,6 @@ TEST(LBFGSRefusals, SayWhatToDo) {
   EXPECT_THROW(mixed.step(none), InvalidArgument);
   optim::LBFGS groups({{{problem.x}, {}}, {{problem.y}, {}}});
   EXPECT_THROW(groups.step(none), InvalidArgument);
-}
-
-TEST(LBFGSRefusals, OfAModelOnSeveralDevices) {
-  const TestDevices devices(2);
-  nn::Linear layer(2, 1, {.tensor = {.device = "cuda:0"}});
-  DataParallel model(std::move(layer), {.device_ids = {0, 1}});
-  optim::LBFGS optimizer(model.parameters());
-  const Tensor x = ones({4, 2}, {.device = "cuda:0"});
-  EXPECT_THROW(optimizer.step([&] {
-    optimizer.zero_grad();
-    Tensor loss = model(x).sum();
-    loss.backward();
-    return loss;
-  }),
-               InvalidArgument);
 }
 
 }  // namespace
