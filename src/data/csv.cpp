@@ -13,6 +13,7 @@
 #include <lockstep/ops/join.h>
 #include <lockstep/tensor/creation.h>
 
+#include "core/listed.h"
 #include "core/text.h"
 #include "data/csv_lines.h"
 #include "data/readers.h"
@@ -146,20 +147,13 @@ void check_options(const CsvOptions& options) {
       throw InvalidArgument(text("[read_csv] expected an integer as .missing of an int64 table, got ", *missing));
 }
 
-// A few of many.
-std::string listed(const std::vector<std::string>& columns) {
-  constexpr std::size_t kMost = 30;
-  std::string list;
-  for (std::size_t i = 0; i < std::min(columns.size(), kMost); ++i) list += (i ? ", " : "") + shown(columns[i]);
-  return columns.size() > kMost ? text(list, " and ", columns.size() - kMost, " more") : list;
-}
-
 // The place of the one column of that name.
 std::size_t place_of(const char* op, const std::vector<std::string>& columns, std::string_view name,
                      const std::string& where) {
   const auto found = std::ranges::find(columns, name);
   if (found == columns.end())
-    throw InvalidArgument(text('[', op, "] expected a column out of ", listed(columns), where, ", got ", shown(name)));
+    throw InvalidArgument(
+        text('[', op, "] expected a column out of ", listed(columns, shown), where, ", got ", shown(name)));
   if (std::find(found + 1, columns.end(), name) != columns.end())
     throw InvalidArgument(text('[', op, "] expected one column ", shown(name), where, ", got several"));
   return std::size_t(found - columns.begin());

@@ -1,5 +1,6 @@
 #include <lockstep/tensor/state_dict.h>
 
+#include "core/listed.h"
 #include "core/text.h"
 
 namespace lockstep {
@@ -32,7 +33,8 @@ bool StateDict::erase(std::string_view key) {
 
 const Tensor& StateDict::at(std::string_view key) const {
   if (const Tensor* value = find(key)) return *value;
-  throw InvalidArgument(text("[state_dict] expected one of ", size(), " keys, got \"", key, "\""));
+  throw InvalidArgument(text("[state_dict] expected a key out of ",
+                             listed(entries_, [](const Entry& entry) { return entry.first; }), ", got ", key));
 }
 
 }  // namespace lockstep

@@ -8,6 +8,7 @@
 
 #include <lockstep/tensor/creation.h>
 
+#include "core/listed.h"
 #include "core/text.h"
 #include "io/byte_source.h"
 #include "io/safetensors_file.h"
@@ -43,9 +44,11 @@ void Checkpoint::begin(std::string_view section, std::string_view kind) {
 
 void Checkpoint::check(std::string_view section, std::string_view kind) const {
   const auto found = kinds_.find(std::string(section));
-  const std::string_view got = found == kinds_.end() ? "none" : std::string_view(found->second);
-  if (got != kind)
-    throw InvalidArgument(text("[checkpoint] expected ", kind, " in section \"", section, "\", got ", got));
+  if (found == kinds_.end())
+    throw InvalidArgument(text("[checkpoint] expected a section out of ",
+                               listed(kinds_, [](const auto& each) { return each.first; }), ", got ", section));
+  if (found->second != kind)
+    throw InvalidArgument(text("[checkpoint] expected ", kind, " in section \"", section, "\", got ", found->second));
 }
 
 Tensor Checkpoint::values(std::string_view section, std::string_view kind, DType dtype, std::int64_t count) const {

@@ -3,12 +3,14 @@
 #include <algorithm>
 #include <charconv>
 #include <cmath>
+#include <functional>
 #include <sstream>
 #include <utility>
 
 #include <lockstep/io/atomic_file.h>
 #include <lockstep/tensor/creation.h>
 
+#include "core/listed.h"
 #include "core/text.h"
 #include "train/curves.h"
 
@@ -42,7 +44,8 @@ void write_whole(const std::filesystem::path& path, const std::string& bytes) {
 
 const History::Column& History::column(std::string_view name) const {
   const auto found = std::ranges::find(names_, name);
-  if (found == names_.end()) throw InvalidArgument(text("[history] expected a column, got no ", name));
+  if (found == names_.end())
+    throw InvalidArgument(text("[history] expected a column out of ", listed(names_, std::identity()), ", got ", name));
   return columns_[std::size_t(found - names_.begin())];
 }
 

@@ -101,7 +101,9 @@ TEST(Checkpoint, SectionsThatDoNotFitAreRefused) {
   EXPECT_EQ(testing::thrown<InvalidArgument>([&] { checkpoint.number("step"); }),
             R"([checkpoint] expected number in section "step", got integer)");
   EXPECT_EQ(testing::thrown<InvalidArgument>([&] { checkpoint.tensors("model"); }),
-            R"([checkpoint] expected tensors in section "model", got none)");
+            "[checkpoint] expected a section out of step, got model");
+  EXPECT_EQ(testing::thrown<InvalidArgument>([] { Checkpoint().integer("model"); }),
+            "[checkpoint] expected a section out of none, got model");
   const TemporaryFolder folder;
   checkpoint.notes()["lockstep.x"] = "";
   EXPECT_THROW(checkpoint.save(folder / "a"), InvalidArgument);

@@ -13,6 +13,7 @@
 #include <lockstep/tensor/creation.h>
 
 #include "support/temporary_folder.h"
+#include "support/thrown.h"
 
 namespace lockstep::train {
 namespace {
@@ -93,7 +94,10 @@ TEST(History, KnowsMissingValues) {
   const History history = history_of_hard_values();
   EXPECT_EQ(history.rows(), 4u);
   EXPECT_EQ(history.column("validation_loss"), (History::Column{{}, {}, 5e-324, {}}));
-  EXPECT_THROW(history.column("accuracy"), InvalidArgument);
+  const std::string message = testing::thrown<InvalidArgument>([&] { history.column("accuracy"); });
+  EXPECT_TRUE(message.starts_with("[history] expected a column out of ") && message.ends_with(", got accuracy"))
+      << message;
+  EXPECT_NE(message.find("validation_loss"), std::string::npos) << message;
 }
 
 TEST(History, GoesOnFromItsState) {

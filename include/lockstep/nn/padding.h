@@ -15,6 +15,7 @@ namespace lockstep::nn {
 class LOCKSTEP_API PadState {
  public:
   const std::vector<std::int64_t>& padding() const noexcept { return padding_; }  ///< As it was given.
+  auto members() { return lockstep::members(); }
 
  protected:
   PadState(int dims, std::int64_t all, const PaddingOptions& options);
