@@ -121,10 +121,10 @@ Tensor binary_cross_entropy(const Tensor& input, const Tensor& target, const Bin
     throw InvalidArgument("[binary_cross_entropy] expected no pos_weight, which is for logits, got one");
   check_target(kOp, input, target);
   check_floating(kOp, input);
-  check_floating(kOp, target);
+  const Tensor labels = is_floating(target.dtype()) ? target : target.to(input.dtype());
   check_probabilities("inputs", input);
-  check_probabilities("targets", target);
-  return weighted(pointwise_loss(kOp, "BinaryCrossEntropy", input, target, BinaryCrossEntropy()), options);
+  check_probabilities("targets", labels);
+  return weighted(pointwise_loss(kOp, "BinaryCrossEntropy", input, labels, BinaryCrossEntropy()), options);
 }
 
 Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& target,

@@ -223,6 +223,7 @@ TEST(SpecialPoints, OfBinaryCrossEntropyAreProbabilities) {
             "numbers of any size");
   EXPECT_NE(said(kNan, 1).find("inputs from 0 to 1, got nan"), std::string::npos);
   EXPECT_EQ(said(1, 0), "no error");
+  EXPECT_NEAR(binary_cross_entropy(tensor({0.5, 0.5}), tensor({true, false})).item<double>(), std::log(2), 1e-6);
   EXPECT_EQ(binary_cross_entropy(zeros({0}), zeros({0}), {.reduction = Reduction::sum}).item<double>(), 0);
   const Tensor targets = tensor({1., 0., 1., 0., 0.5, 0.5});
   expect_gradient([&](const Tensor& x) { return binary_cross_entropy(x, targets, {.reduction = Reduction::none}); },
