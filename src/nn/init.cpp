@@ -18,12 +18,12 @@ double fan_of(const char* op, const Tensor& weight, Fan fan) {
   return count;
 }
 
-double xavier_deviation(const char* op, const Tensor& weight, Gain gain) {
-  return gain.value * std::sqrt(2 / (fan_of(op, weight, Fan::in) + fan_of(op, weight, Fan::out)));
+double xavier_deviation(const char* op, const Tensor& weight, double gain) {
+  return gain * std::sqrt(2 / (fan_of(op, weight, Fan::in) + fan_of(op, weight, Fan::out)));
 }
 
-double kaiming_deviation(const char* op, const Tensor& weight, Gain gain, Fan fan) {
-  return gain.value / std::sqrt(fan_of(op, weight, fan));
+double kaiming_deviation(const char* op, const Tensor& weight, const KaimingOptions& options) {
+  return calculate_gain(options.nonlinearity, options.a) / std::sqrt(fan_of(op, weight, options.mode));
 }
 
 // What is uniform between -bound and bound has the variance bound^2 / 3.
@@ -36,25 +36,32 @@ void fill_normal(Tensor& weight, double deviation) {
 
 }  // namespace
 
-Gain Gain::relu() { return {std::sqrt(2)}; }
-Gain Gain::leaky_relu(double negative_slope) { return {std::sqrt(2 / (1 + negative_slope * negative_slope))}; }
+double calculate_gain(Choice<GainOf> nonlinearity, double param) {
+  switch (nonlinearity) {
+    case GainOf::tanh: return 5. / 3;
+    case GainOf::relu: return std::sqrt(2);
+    case GainOf::leaky_relu: return std::sqrt(2 / (1 + param * param));
+    case GainOf::selu: return 0.75;
+    default: return 1;
+  }
+}
 
 void constant_(Tensor& tensor, double value) {
   const NoGrad guard;
   tensor.fill_(value);
 }
 
-void xavier_uniform_(Tensor& weight, Gain gain) {
+void xavier_uniform_(Tensor& weight, double gain) {
   fill_uniform(weight, xavier_deviation("xavier_uniform_", weight, gain));
 }
-void xavier_normal_(Tensor& weight, Gain gain) {
+void xavier_normal_(Tensor& weight, double gain) {
   fill_normal(weight, xavier_deviation("xavier_normal_", weight, gain));
 }
-void kaiming_uniform_(Tensor& weight, Gain gain, Fan fan) {
-  fill_uniform(weight, kaiming_deviation("kaiming_uniform_", weight, gain, fan));
+void kaiming_uniform_(Tensor& weight, const KaimingOptions& options) {
+  fill_uniform(weight, kaiming_deviation("kaiming_uniform_", weight, options));
 }
-void kaiming_normal_(Tensor& weight, Gain gain, Fan fan) {
-  fill_normal(weight, kaiming_deviation("kaiming_normal_", weight, gain, fan));
+void kaiming_normal_(Tensor& weight, const KaimingOptions& options) {
+  fill_normal(weight, kaiming_deviation("kaiming_normal_", weight, options));
 }
 
 }  // namespace lockstep::nn::init

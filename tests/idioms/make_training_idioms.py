@@ -174,6 +174,11 @@ k["kl_div by the batch"] = F.kl_div(matrix().log_softmax(1), other().softmax(1),
 target = tensor([2, 0])
 k["ignore_index and reduction"] = F.cross_entropy(matrix(), target, ignore_index=0, reduction="sum")
 k["CrossEntropyLoss with ignore_index"] = nn.CrossEntropyLoss(ignore_index=2)(matrix(), target)
+g = nn.init.calculate_gain
+k["calculate_gain"] = tensor([g("linear"), g("tanh"), g("relu"), g("leaky_relu", 0.2), g("selu")])
+weight = torch.zeros(64, 32, 3, 3)
+nn.init.kaiming_uniform_(weight, mode="fan_out", nonlinearity="relu")
+k["kaiming_uniform_ of a fan"] = (weight.abs().max() * 100).round()
 k["Linear without a bias"] = filled(nn.Linear(3, 2, False))(matrix()).detach()
 k["Conv2d by position"] = filled(nn.Conv2d(2, 3, 3, 1, 1))(image()).detach()
 k["ConvTranspose2d by position"] = filled(nn.ConvTranspose2d(2, 3, 4, 2, 1))(image()).detach()

@@ -274,6 +274,18 @@ std::vector<Idiom> training_idioms() {
        [] {
          return nn::CrossEntropyLoss({.ignore_index = 2})(matrix(), tensor({2, 0}));
        }},
+      {"calculate_gain",
+       [] {
+         namespace init = nn::init;
+         return tensor({init::calculate_gain("linear"), init::calculate_gain("tanh"), init::calculate_gain("relu"),
+                        init::calculate_gain("leaky_relu", 0.2), init::calculate_gain("selu")});
+       }},
+      {"kaiming_uniform_ of a fan",
+       [] {
+         Tensor weight = zeros({64, 32, 3, 3});
+         nn::init::kaiming_uniform_(weight, {.mode = "fan_out", .nonlinearity = "relu"});
+         return (weight.abs().max() * 100).round();
+       }},
       {"Linear without a bias", [] { return fixed(nn::Linear(3, 2, false))(matrix()); }},
       {"Conv2d by position", [] { return fixed(nn::Conv2d(2, 3, 3, 1, 1))(picture()); }},
       {"ConvTranspose2d by position", [] { return fixed(nn::ConvTranspose2d(2, 3, 4, 2, 1))(picture()); }},

@@ -52,11 +52,11 @@ TEST(Init, HasTheVarianceOfItsFans) {
     nn::Parameter weight(empty({60, 100, 2, 3}, {.dtype = kFloat64, .device = device}));  // fans: 600 in, 360 out
     nn::init::xavier_uniform_(weight);
     expect_deviation(weight, std::sqrt(2. / 960), true);
-    nn::init::xavier_normal_(weight, nn::init::Gain::tanh());
+    nn::init::xavier_normal_(weight, nn::init::calculate_gain("tanh"));
     expect_deviation(weight, 5. / 3 * std::sqrt(2. / 960), false);
     nn::init::kaiming_uniform_(weight);
     expect_deviation(weight, std::sqrt(2. / 600), true);
-    nn::init::kaiming_normal_(weight, nn::init::Gain::leaky_relu(2), nn::init::Fan::out);
+    nn::init::kaiming_normal_(weight, {.a = 2, .mode = "fan_out"});
     expect_deviation(weight, std::sqrt(2. / 5 / 360), false);
     nn::init::normal_(weight, 0, 3);
     expect_deviation(weight, 3, false);
@@ -117,7 +117,7 @@ TEST(Init, RefusesWhatHasNoFan) {
   EXPECT_THROW(nn::init::kaiming_uniform_(integers), DTypeError);
   Tensor no_integers = zeros({0, 5}, {.dtype = kInt64});
   EXPECT_THROW(nn::init::xavier_normal_(no_integers), DTypeError);
-  EXPECT_NO_THROW(nn::init::kaiming_normal_(none, nn::init::Gain::relu(), nn::init::Fan::out));
+  EXPECT_NO_THROW(nn::init::kaiming_normal_(none, {.mode = "fan_out", .nonlinearity = "relu"}));
 }
 
 }  // namespace

@@ -5,36 +5,52 @@
 
 #include <cstdint>
 
+#include <lockstep/core/choice.h>
 #include <lockstep/tensor/random.h>
 
 namespace lockstep::nn::init {
 
-/// What follows the layer. Each has a gain that keeps the variance from layer to layer.
-struct Gain {
-  double value = 1;  ///< What the standard deviation is multiplied by.
-
-  static constexpr Gain linear() { return {1}; }                      ///< For a layer without an activation.
-  static constexpr Gain sigmoid() { return {1}; }                     ///< For a layer in front of sigmoid().
-  static constexpr Gain tanh() { return {5. / 3}; }                   ///< For a layer in front of tanh().
-  LOCKSTEP_API static Gain relu();                                    ///< For a layer in front of relu().
-  LOCKSTEP_API static Gain leaky_relu(double negative_slope = 0.01);  ///< For a layer in front of leaky_relu().
-  static constexpr Gain selu() { return {0.75}; }                     ///< For a layer in front of selu().
-};
-
+/// What follows a layer. Each has a gain that keeps the variance from layer to layer.
+enum class GainOf : std::uint8_t { linear, sigmoid, tanh, relu, leaky_relu, selu };
 /// Which fan keeps its variance: that of forward, or of backward.
 enum class Fan : std::uint8_t { in, out };
+
+}  // namespace lockstep::nn::init
+
+template <>
+struct lockstep::ChoiceNames<lockstep::nn::init::GainOf> {
+  static constexpr const char* kOption = "nonlinearity";
+  static constexpr std::string_view kNames[] = {"linear", "sigmoid", "tanh", "relu", "leaky_relu", "selu"};
+};
+template <>
+struct lockstep::ChoiceNames<lockstep::nn::init::Fan> {
+  static constexpr const char* kOption = "mode";
+  static constexpr std::string_view kNames[] = {"fan_in", "fan_out"};
+};
+
+namespace lockstep::nn::init {
+
+/// What the standard deviation is multiplied by: 1 (linear, sigmoid), 5/3 (tanh), sqrt(2) (relu),
+/// sqrt(2 / (1 + param^2)) (leaky_relu), 3/4 (selu).
+LOCKSTEP_API double calculate_gain(Choice<GainOf> nonlinearity, double param = 0.01);
+
+struct KaimingOptions {
+  double a = 0;                                      ///< The slope below 0, of "leaky_relu".
+  Choice<Fan> mode = Fan::in;                        ///< "fan_in" or "fan_out".
+  Choice<GainOf> nonlinearity = GainOf::leaky_relu;  ///< What follows the layer.
+};
 
 using lockstep::normal_;
 using lockstep::uniform_;
 LOCKSTEP_API void constant_(Tensor& tensor, double value);  ///< Every element.
 
 /// Variance gain^2 2 / (fan_in + fan_out). Glorot, Bengio 2010.
-LOCKSTEP_API void xavier_uniform_(Tensor& weight, Gain gain = Gain::linear());
-LOCKSTEP_API void xavier_normal_(Tensor& weight, Gain gain = Gain::linear());
+LOCKSTEP_API void xavier_uniform_(Tensor& weight, double gain = 1);
+LOCKSTEP_API void xavier_normal_(Tensor& weight, double gain = 1);
 
 /// Variance gain^2 / fan. He, Zhang, Ren, Sun 2015.
-LOCKSTEP_API void kaiming_uniform_(Tensor& weight, Gain gain = Gain::relu(), Fan fan = Fan::in);
-LOCKSTEP_API void kaiming_normal_(Tensor& weight, Gain gain = Gain::relu(), Fan fan = Fan::in);
+LOCKSTEP_API void kaiming_uniform_(Tensor& weight, const KaimingOptions& options = {});
+LOCKSTEP_API void kaiming_normal_(Tensor& weight, const KaimingOptions& options = {});
 
 LOCKSTEP_API void zeros_(Tensor& tensor);  ///< Every element.
 LOCKSTEP_API void ones_(Tensor& tensor);   ///< Every element.
