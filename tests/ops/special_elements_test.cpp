@@ -27,6 +27,12 @@ TEST(Fmod, HasTheSignOfWhatIsDivided) {
                     },
                     doubles({2, 2}, {2})),
                 {-3, 6});
+  expect_values(weighted_gradient(
+                    [](const Tensor& b) {
+                      return fmod(doubles({kInfinity, 1}, {2}), b);
+                    },
+                    doubles({-0.5, kInfinity}, {2})),
+                {kInfinity, 0});
 }
 
 TEST(NanToNum, PutsFiniteNumbers) {
@@ -58,6 +64,13 @@ TEST(Addcmul, OfIntegersAndOfMixedDtypes) {
   EXPECT_THROW(addcmul(tensor({true}), tensor({true}), tensor({true})), DTypeError);
   expect_values(tensor({1., 2.}).addcmul_(tensor({3., 4.}), tensor(2.), -1), {-5, -6});
   EXPECT_THROW(tensor({1.}).addcmul_(tensor({1., 2.}), tensor({1., 2.})), DTypeError);
+}
+
+TEST(Addcmul, ZeroDimensionalOnesPromoteByKindAlone) {
+  const Tensor half = ones({2}, kFloat16), number = tensor(2.);
+  EXPECT_EQ(addcmul(half, number, number).dtype(), kFloat16);
+  EXPECT_EQ(addcmul(number, half, number.to(kFloat64)).dtype(), kFloat16);
+  EXPECT_EQ(addcmul(ones({2}, kInt64), number, ones({2}, kInt32)).dtype(), kFloat32);
 }
 
 TEST(Addcdiv, DividesFloatsAlone) {
