@@ -8,7 +8,7 @@
 namespace lockstep {
 
 struct GridSampleOptions {
-  /// "bilinear" (of volumes trilinear), "nearest", or of images "bicubic".
+  /// "bilinear" (of volumes trilinear), "nearest" or "bicubic" (Keys' convolution with a = -0.75).
   std::string_view mode = "bilinear";
   /// What lies outside: "zeros", the "border", or the "reflection".
   std::string_view padding_mode = "zeros";

@@ -139,7 +139,7 @@ std::vector<Read> crossed(const std::vector<Read>& reads, const Axis& axis, cons
   return all;
 }
 
-void check_sampled(const Tensor& x, const Tensor& grid, Mode mode) {
+void check_sampled(const Tensor& x, const Tensor& grid) {
   check_same_device("grid_sample", x, grid);
   check_floating("grid_sample", x);
   if (grid.dtype() != x.dtype())
@@ -150,8 +150,6 @@ void check_sampled(const Tensor& x, const Tensor& grid, Mode mode) {
         text("[grid_sample] expected x [N, C, H, W] and a grid [N, H', W', 2], or x [N, C, D, H, W] and a "
              "grid [N, D', H', W', 3], got ",
              x.sizes(), " and ", grid.sizes()));
-  if (mode == Mode::cubic && dims != 2)
-    throw InvalidArgument("[grid_sample] expected bilinear or nearest for volumes, got bicubic");
   for (int i = 2; i < x.dim(); ++i)
     if (x.size(i) == 0) throw ShapeError(text("[grid_sample] expected an image with elements, got ", x.sizes()));
 }
@@ -162,7 +160,7 @@ Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions&
   const Mode mode = mode_of(options.mode);
   const Outside outside = outside_of(options.padding_mode);
   if (const auto cast = autocast::wide()) return grid_sample(cast(x), cast(grid), options);
-  check_sampled(x, grid, mode);
+  check_sampled(x, grid);
   const std::int64_t batch = x.size(0), channels = x.size(1);
   Shape sizes = grid.sizes();
   sizes.erase(sizes.rank() - 1);

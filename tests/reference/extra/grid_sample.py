@@ -23,4 +23,6 @@ corners = torch.tensor([[[[-1.0, -1.0], [1.0, 1.0], [0.0, 1.0]]]])
 for padding in ("zeros", "border", "reflection"):
     case("grid_sample", F.grid_sample, [normal(1, 1, 3, 3), corners], name=f"corners_{padding}", mode="bilinear",
          padding_mode=padding, align_corners=True)
+case("grid_sample", F.grid_sample, [normal(1, 2, 3, 4, 2), uniform(1, 2, 2, 3, 3, low=-1.5, high=1.5)],
+     name="volume_bicubic", mode="bicubic", padding_mode="reflection", align_corners=False)
 write("grid_sample")
