@@ -15,6 +15,7 @@
 #include <lockstep/optim/clip.h>
 #include <lockstep/optim/grad_scaler.h>
 #include <lockstep/optim/sgd.h>
+#include <lockstep/train/prepared.h>
 
 #include "parallel/job.h"
 #include "support/ending_processes.h"
@@ -134,7 +135,7 @@ TEST_F(Agreement, NamesAnotherModelThatTookTheParametersInOneProcess) {
         DataParallel model(nn::Linear(5, 3), {.device_ids = {first, first + 1}, .world = world});
         mean(model(ones({4, 5}))).backward();
         if (is_second(world))
-          DataParallel alone(detail::Borrowed<nn::Linear>(model.module()), {.device_ids = {first, first + 1}});
+          DataParallel alone(train::detail::Borrowed<nn::Linear>(model.module()), {.device_ids = {first, first + 1}});
         mean(model(ones({4, 5}))).backward();
       });
 }
