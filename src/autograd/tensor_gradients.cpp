@@ -63,9 +63,9 @@ void Tensor::set_grad(const Tensor& grad) {
 }
 
 std::string_view Tensor::grad_fn() const {
-  impl_of("grad_fn", *this);
-  const autograd::Meta* const meta = autograd::meta_of(*this);
-  return meta ? meta->grad_fn_name() : std::string_view();
+  const TensorImpl& impl = impl_of("grad_fn", *this);
+  if (autograd::is_behind(impl)) autograd::follow_base(*this);
+  return impl.autograd ? impl.autograd->grad_fn_name() : std::string_view();
 }
 
 Tensor Tensor::detach() const {
