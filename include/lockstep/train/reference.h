@@ -21,6 +21,7 @@ template <class T>
 class Ref {
  public:
   Ref(std::nullptr_t) noexcept {}
+  /// The object or a pointer to it. For anything else says what to write instead, and does not compile.
   template <class Given>
   requires(!std::same_as<std::remove_cvref_t<Given>, Ref>) Ref(Given&& given)
   noexcept {
@@ -38,8 +39,8 @@ class Ref {
     }
   }
 
-  operator T*() const noexcept { return object_; }
-  operator T&() const { return **this; }
+  operator T*() const noexcept { return object_; }  ///< Null for none.
+  operator T&() const { return **this; }            ///< See operator*.
   /// Throws InvalidArgument for none.
   T& operator*() const {
     if (!object_) detail::throw_null_reference();
