@@ -35,7 +35,7 @@ struct RmsNorm {
   double eps;
 
   template <class Team, class T>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> y, RowOf<const T> x) const {
     using C = ComputeType<T>;
     const C squares = sum_over(team, x.length, [&](std::int64_t i) { return C(x[i]) * C(x[i]); });
     const C scale = 1 / std::sqrt(squares / C(x.length) + C(eps));
@@ -47,7 +47,7 @@ struct RmsNormGradient {
   double eps;
 
   template <class Team, class T>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> dx, Row<const T> g, Row<const T> x) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> dx, RowOf<const T> g, RowOf<const T> x) const {
     using C = ComputeType<T>;
     const TwoSums<C> sums = sum_over(team, x.length, [&](std::int64_t i) {
       return TwoSums<C>{C(x[i]) * C(x[i]), C(g[i]) * C(x[i])};

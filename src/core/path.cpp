@@ -2,14 +2,14 @@
 
 namespace lockstep {
 
-std::string Path::str() const {
+std::string MemberPath::str() const {
   const std::string own = step_ == Step::index ? std::to_string(index_) : std::string(name_);
   if (!parent_) return own;
   const std::string above = parent_->str();
   return above.empty() ? own : above + "." + own;
 }
 
-std::string Path::expression() const {
+std::string MemberPath::expression() const {
   const std::string name(name_);
   if (!parent_) return name;
   const std::string above = parent_->expression();

@@ -28,7 +28,7 @@ Tensor DeviceCopies::copy(const Tensor& tensor) {
   return tensor.to(device_);
 }
 
-std::optional<Event> DeviceCopies::mark() {
+std::optional<cuda::Event> DeviceCopies::mark() {
   if (device_.is_cpu()) return std::nullopt;
   return stream().record();
 }

@@ -22,7 +22,7 @@ StateDict load(const std::filesystem::path& path, const ReadOptions& options) {
                                            : safetensors::read(source, options).tensors;
 }
 
-Metadata load_metadata(const std::filesystem::path& path, const ReadOptions& options) {
+FileMetadata load_metadata(const std::filesystem::path& path, const ReadOptions& options) {
   FileSource source(path, options.links);
   return torch_file::is_torch_file(source) ? torch_file::read_metadata(source, options)
                                            : safetensors::read_metadata(source, options);

@@ -94,7 +94,7 @@ Contents read(ByteSource& source, const ReadOptions& options) {
   return {std::move(tensors), std::move(file.header.metadata)};
 }
 
-Metadata read_metadata(ByteSource& source, const ReadOptions& options) {
+FileMetadata read_metadata(ByteSource& source, const ReadOptions& options) {
   return open(source, options.verify).header.metadata;
 }
 
@@ -105,7 +105,7 @@ void verify(ByteSource& source) {
     read_data(source, file, entry, [&](std::uint64_t) { return block.data(); });
 }
 
-void write(const StateDict& state, const Metadata& metadata, const Sink& sink) {
+void write(const StateDict& state, const FileMetadata& metadata, const Sink& sink) {
   Header header{.entries = {}, .metadata = metadata};
   std::vector<const Tensor*> tensors;
   for (const auto& [key, tensor] : state) {
@@ -150,7 +150,7 @@ void write(const StateDict& state, const Metadata& metadata, const Sink& sink) {
 
 }  // namespace safetensors
 
-void save(const StateDict& state, const std::filesystem::path& path, const Metadata& metadata) {
+void save(const StateDict& state, const std::filesystem::path& path, const FileMetadata& metadata) {
   AtomicFile file(path);
   safetensors::write(state, metadata, [&](auto... piece) { file.write_at(piece...); });
   file.commit();

@@ -13,16 +13,16 @@ namespace lockstep::safetensors {
 
 struct Contents {
   StateDict tensors;
-  Metadata metadata;
+  FileMetadata metadata;
 };
 Contents read(ByteSource& source, const ReadOptions& options);
-Metadata read_metadata(ByteSource& source, const ReadOptions& options);
+FileMetadata read_metadata(ByteSource& source, const ReadOptions& options);
 /// Throws what read() would throw, but keeps nothing of what it reads.
 void verify(ByteSource& source);
 
 /// Calls sink(offset, data, bytes) for each piece of the file; the header, which has the others' checksums, comes last.
 /// Checks all arguments before the first call.
 using Sink = std::function<void(std::uint64_t offset, const void* data, std::size_t bytes)>;
-void write(const StateDict& state, const Metadata& metadata, const Sink& sink);
+void write(const StateDict& state, const FileMetadata& metadata, const Sink& sink);
 
 }  // namespace lockstep::safetensors

@@ -33,7 +33,7 @@ struct Entry {
 
 struct Header {
   std::vector<Entry> entries;
-  Metadata metadata;
+  FileMetadata metadata;
 };
 
 /// By the name that the format gives it; nothing for one that Lockstep does not hold.

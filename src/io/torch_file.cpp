@@ -114,7 +114,7 @@ safetensors::Contents read(ByteSource& source, const ReadOptions& options) {
   return {std::move(tensors), std::move(file.state.texts)};
 }
 
-Metadata read_metadata(ByteSource& source, const ReadOptions& options) {
+FileMetadata read_metadata(ByteSource& source, const ReadOptions& options) {
   return open(source, options.verify).state.texts;
 }
 

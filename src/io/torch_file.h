@@ -36,7 +36,7 @@ struct Entry {
 struct State {
   std::vector<StorageEntry> storages;
   std::vector<Entry> entries;
-  Metadata texts;
+  FileMetadata texts;
   LeftOut left_out;
 };
 
@@ -48,6 +48,6 @@ State parse_state(const std::string& file, std::string_view pickle, std::uint64_
 bool is_torch_file(ByteSource& source);
 /// Tensors that share memory in the file share it here. Throws FormatError.
 safetensors::Contents read(ByteSource& source, const ReadOptions& options);
-Metadata read_metadata(ByteSource& source, const ReadOptions& options);
+FileMetadata read_metadata(ByteSource& source, const ReadOptions& options);
 
 }  // namespace lockstep::torch_file

@@ -92,7 +92,7 @@ struct NumberOver {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return -(g / x * (Number<T>(number) / x));
+    return -(g / x * (ConstantOf<T>(number) / x));
   }
 };
 template <class F>

@@ -270,12 +270,13 @@ void check_batch_norm(const char* op, const Tensor& x, const Tensor& running_mea
 void check_batch_count(const char* op, const Tensor& x, std::int64_t count) {
   if (count != 1) return;
   const BatchPlace place = place_in_batch(x.sizes());
-  throw ShapeError(text("[", op, "] expected more than one element for each channel in training, got ", x.sizes(),
-                        place.run == place.stride
-                            ? ": leave out a last batch that is so short (drop_last)"
-                            : ", this replica's part of a batch: divide batches evenly (Split::balanced), leave out a "
-                              "last one that is short (drop_last), or take the statistics of all replicas "
-                              "(SyncBatchNorm)"));
+  throw ShapeError(
+      text("[", op, "] expected more than one element for each channel in training, got ", x.sizes(),
+           place.run == place.stride
+               ? ": leave out a last batch that is so short (drop_last)"
+               : ", this replica's part of a batch: divide batches evenly (ScatterSplit::balanced), leave out a "
+                 "last one that is short (drop_last), or take the statistics of all replicas "
+                 "(SyncBatchNorm)"));
 }
 
 Shape all_but_channels(int rank) {

@@ -23,7 +23,7 @@ struct BinaryCrossEntropy {
   template <class T>
   LOCKSTEP_HD T first(const T& g, const T& x, const T& target) const {
     const T slope = x * (1 - x);
-    return g * (x - target) / where(slope < Number<T>(1e-12), Number<T>(1e-12), slope);
+    return g * (x - target) / where(slope < ConstantOf<T>(1e-12), ConstantOf<T>(1e-12), slope);
   }
   template <class T>
   LOCKSTEP_HD T second(const T& g, const T& x, const T&) const {
@@ -92,7 +92,7 @@ void check_probabilities(const char* which, const Tensor& x) {
     const Tensor worst = make_tensor(device, {}, kDTypeOf<C>);
     reduce<C, T>("binary_cross_entropy", WorstProbability<C>(), worst, x, all_of(x.dim()));
     const StreamHandle stream = current_stream_handle(device);
-    const Access access = {region_of(*worst.impl()), AccessKind::read};
+    const MemoryAccess access = {region_of(*worst.impl()), AccessKind::read};
     use_on(stream, worst);
     const CheckProbability<C> kernel{which, reinterpret_cast<const C*>(worst.impl()->data())};
     device.backend.launch(stream, {"check_probabilities", 0, {&access, 1}}, in_all_forms(kernel));

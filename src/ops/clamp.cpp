@@ -15,8 +15,8 @@ struct Clamp {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    const T below = has_max ? where(x < Number<T>(max), g, 0) : g;
-    return has_min ? where(x > Number<T>(min), below, 0) : below;
+    const T below = has_max ? where(x < ConstantOf<T>(max), g, 0) : g;
+    return has_min ? where(x > ConstantOf<T>(min), below, 0) : below;
   }
 };
 

@@ -40,11 +40,11 @@ struct Form {
 
   // The part of the target that class c has by smoothing, and class t by itself.
   template <class C, class T>
-  LOCKSTEP_HD C spread(const Row<const T>& weight, std::int64_t c) const {
+  LOCKSTEP_HD C spread(const RowOf<const T>& weight, std::int64_t c) const {
     return C(smoothing) / C(weight.length) * (weighted ? C(weight[c]) : C(1));
   }
   template <class C, class T>
-  LOCKSTEP_HD C own(const Row<const T>& weight, std::int64_t t) const {
+  LOCKSTEP_HD C own(const RowOf<const T>& weight, std::int64_t t) const {
     return C(1 - smoothing) * (weighted ? C(weight[t]) : C(1));
   }
   LOCKSTEP_HD bool counts(std::int64_t t, std::int64_t classes) const {
@@ -59,8 +59,8 @@ struct Losses {
   Form form;
 
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<C> facts, Row<const T> x, Row<const std::int64_t> target,
-                              Row<const T> weight) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<C> facts, RowOf<const T> x, RowOf<const std::int64_t> target,
+                              RowOf<const T> weight) const {
     const std::int64_t t = target[0];
     const bool counts = form.counts(t, x.length);
     const std::int64_t classes = counts ? x.length : 0;  // a row that does not count sums up nothing
@@ -95,7 +95,7 @@ struct Losses {
 
   // On a GPU a row is read once.
   template <class Team>
-  LOCKSTEP_HD static C log_sum_of(const Team& team, const Row<const T>& x, std::int64_t classes) {
+  LOCKSTEP_HD static C log_sum_of(const Team& team, const RowOf<const T>& x, std::int64_t classes) {
     if constexpr (!Team::kSerial) {
       const auto [best, sum] = team.reduce_read(
           classes, Exponentials{-std::numeric_limits<C>::infinity(), 0}, [&](std::int64_t c) { return C(x[c]); },
@@ -119,8 +119,9 @@ struct InputGradient {
   Form form;
 
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> g, Row<const C> divisor, Row<const C> facts,
-                              Row<const T> x, Row<const std::int64_t> target, Row<const T> weight) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const T> g, RowOf<const C> divisor,
+                              RowOf<const C> facts, RowOf<const T> x, RowOf<const std::int64_t> target,
+                              RowOf<const T> weight) const {
     const std::int64_t t = target[0];
     const bool counts = form.counts(t, x.length);
     const C scale = counts ? C(g[0]) / divisor[0] : C(0);

@@ -24,7 +24,7 @@ using autograd::Saved;
 template <class Out, class In>
 struct RunningProduct {
   using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<Out>, Out, double>>;
-  LOCKSTEP_HD void operator()(Row<Out> out, Row<const In> x) const {
+  LOCKSTEP_HD void operator()(RowOf<Out> out, RowOf<const In> x) const {
     Accumulator product = 1;
     for (std::int64_t i = 0; i < x.length; ++i) {
       product *= Accumulator(ComputeType<In>(x[i]));
@@ -36,7 +36,7 @@ struct RunningProduct {
 // out[i] = g[i] + x[i + 1] out[i + 1]
 template <class T>
 struct FromTheEnd {
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> x) const {
+  LOCKSTEP_HD void operator()(RowOf<T> out, RowOf<const T> g, RowOf<const T> x) const {
     double sum = 0;
     for (std::int64_t i = x.length - 1; i >= 0; --i) {
       sum = double(g[i]) + (i + 1 < x.length ? double(x[i + 1]) * sum : 0);
@@ -48,7 +48,7 @@ struct FromTheEnd {
 // out[i] = g[i] + x[i] out[i - 1]
 template <class T>
 struct FromTheStart {
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> x) const {
+  LOCKSTEP_HD void operator()(RowOf<T> out, RowOf<const T> g, RowOf<const T> x) const {
     double sum = 0;
     for (std::int64_t i = 0; i < x.length; ++i) {
       sum = double(g[i]) + (i > 0 ? double(x[i]) * sum : 0);

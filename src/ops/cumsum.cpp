@@ -13,7 +13,7 @@ namespace {
 template <class Out, class In>
 struct RunningSum {
   using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<Out>, Out, double>>;
-  LOCKSTEP_HD void operator()(Row<Out> out, Row<const In> x) const {
+  LOCKSTEP_HD void operator()(RowOf<Out> out, RowOf<const In> x) const {
     Accumulator sum = 0;
     for (std::int64_t i = 0; i < x.length; ++i) {
       sum += Accumulator(ComputeType<In>(x[i]));

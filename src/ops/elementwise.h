@@ -11,7 +11,7 @@
 // A gradient is compiled twice: for numbers, as the one kernel of an ordinary backward; and for tensors, of which it
 // then is a composition of differentiable operations, where backward is recorded: so gradients have gradients of any
 // order, in float32 if need be, as the kernel does. Whole constants are written as they are, other numbers as
-// Number<T>(0.5), conditions as where(x > 0, g, 0).
+// ConstantOf<T>(0.5), conditions as where(x > 0, g, 0).
 #pragma once
 
 #include <cmath>

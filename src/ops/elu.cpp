@@ -17,8 +17,8 @@ struct Elu {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    const T fall = exp(where(x > 0, 0, Number<T>(rate) * x));  // of no overflow, whose gradient would be NaN
-    return where(x > 0, Number<T>(scale) * g, Number<T>(scale * alpha * rate) * g * fall);
+    const T fall = exp(where(x > 0, 0, ConstantOf<T>(rate) * x));  // of no overflow, whose gradient would be NaN
+    return where(x > 0, ConstantOf<T>(scale) * g, ConstantOf<T>(scale * alpha * rate) * g * fall);
   }
 };
 

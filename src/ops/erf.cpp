@@ -15,7 +15,7 @@ struct Erf {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return Number<T>(2 * std::numbers::inv_sqrtpi) * g * exp(-x * x);
+    return ConstantOf<T>(2 * std::numbers::inv_sqrtpi) * g * exp(-x * x);
   }
 };
 

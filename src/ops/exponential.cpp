@@ -49,7 +49,7 @@ struct Log2 {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return g / (x * Number<T>(0.69314718055994530942));
+    return g / (x * ConstantOf<T>(0.69314718055994530942));
   }
 };
 struct Log10 {
@@ -59,7 +59,7 @@ struct Log10 {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return g / (x * Number<T>(2.30258509299404568402));
+    return g / (x * ConstantOf<T>(2.30258509299404568402));
   }
 };
 struct Log1p {

@@ -58,7 +58,7 @@ struct ExtremumPlace {
   LOCKSTEP_HD static bool beats(C a, C b) { return Order::wins(a, b) | ((a != a) & (b == b)); }  // without branches
 
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<std::int64_t> out, Row<const T> x) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<std::int64_t> out, RowOf<const T> x) const {
     const Best best = team.reduce(
         x.length, Best{C(x[0]), 0},
         [&](const Best& best_so_far, std::int64_t i) {

@@ -26,7 +26,7 @@ template <class T>
 struct PickElements {
   static constexpr int kElementsOf = 0;
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> x, Row<const std::int64_t> index) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const T> x, RowOf<const std::int64_t> index) const {
     team.each(out.length, [&](std::int64_t i) {
       const std::int64_t place = index[i];
       out[i] = place < 0 || place >= x.length ? T(0) : x[place];
@@ -41,8 +41,8 @@ struct AddElements {
   static constexpr int kElementsOf = 1;
   using C = Wrapping<ComputeType<T>>;
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const std::int64_t> index,
-                              Row<const std::int64_t> order, Row<const T> source) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const std::int64_t> index,
+                              RowOf<const std::int64_t> order, RowOf<const T> source) const {
     const auto is_there = [&](std::int64_t place) { return place >= 0 && place < out.length; };
     if constexpr (Team::kSerial) {
       for (std::int64_t i = 0; i < index.length; ++i)
@@ -64,8 +64,8 @@ template <class T>
 struct PutElements {
   static constexpr int kElementsOf = 1;
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const std::int64_t> index,
-                              Row<const std::int64_t> order, Row<const T> source) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const std::int64_t> index,
+                              RowOf<const std::int64_t> order, RowOf<const T> source) const {
     const auto is_there = [&](std::int64_t place) { return place >= 0 && place < out.length; };
     if constexpr (Team::kSerial) {
       for (std::int64_t i = 0; i < index.length; ++i)
@@ -83,7 +83,7 @@ struct PutElements {
 struct OneHot {
   static constexpr int kElementsOf = 0;
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<std::int64_t> out, Row<const std::int64_t> index) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<std::int64_t> out, RowOf<const std::int64_t> index) const {
     const std::int64_t place = index[0];
     team.each(out.length, [&](std::int64_t i) { out[i] = place == i; });
   }

@@ -42,7 +42,7 @@ struct Gelu {
       return g * ((1 + bend) / 2 + float(kInvSqrtTwoPi) * x * slope);
     }
 #endif
-    return g * (below(x) + Number<T>(kInvSqrtTwoPi) * x * exp(-x * x / 2));
+    return g * (below(x) + ConstantOf<T>(kInvSqrtTwoPi) * x * exp(-x * x / 2));
   }
   // The normal distribution function.
   template <class T>
@@ -50,7 +50,7 @@ struct Gelu {
 #ifndef __CUDA_ARCH__
     if constexpr (std::is_same_v<T, float>) return (1 + erf_and_slope(float(kSqrtHalf) * x).erf) / 2;
 #endif
-    return (1 + erf(Number<T>(kSqrtHalf) * x)) / 2;
+    return (1 + erf(ConstantOf<T>(kSqrtHalf) * x)) / 2;
   }
 };
 struct GeluTanh {
@@ -62,12 +62,12 @@ struct GeluTanh {
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
     // Beyond 11 the slope is 0 or 1, and x^2 may be too large.
     const T z = where(x > 11, 11, where(x < -11, -11, x)), t = bend(z);
-    const T slope = Number<T>(kSqrtTwoOverPi) * (1 + Number<T>(3 * kCubic) * z * z);
+    const T slope = ConstantOf<T>(kSqrtTwoOverPi) * (1 + ConstantOf<T>(3 * kCubic) * z * z);
     return g * (1 + t + z * (1 - t * t) * slope) / 2;
   }
   template <class T>
   LOCKSTEP_HD static T bend(const T& x) {
-    return tanh(Number<T>(kSqrtTwoOverPi) * (x + Number<T>(kCubic) * x * x * x));
+    return tanh(ConstantOf<T>(kSqrtTwoOverPi) * (x + ConstantOf<T>(kCubic) * x * x * x));
   }
 };
 

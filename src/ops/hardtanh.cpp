@@ -13,7 +13,7 @@ struct Hardtanh {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return where(x <= Number<T>(min), 0, where(x >= Number<T>(max), 0, g));
+    return where(x <= ConstantOf<T>(min), 0, where(x >= ConstantOf<T>(max), 0, g));
   }
 };
 

@@ -47,7 +47,7 @@ void check_index(const char* op, const Tensor& index, std::int64_t size, std::op
   if (impl.numel == 0) return;
   DeviceState& device = *impl.storage->device;
   const StreamHandle stream = current_stream_handle(device);
-  const Access access = {region_of(impl), AccessKind::read};
+  const MemoryAccess access = {region_of(impl), AccessKind::read};
   use_on(stream, index);
   const CheckIndex kernel{op, reinterpret_cast<const std::int64_t*>(impl.data()), make_geometry(impl.sizes, impl), size,
                           ignored};

@@ -61,7 +61,7 @@ struct PowNumber {
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
     if (exponent == 0) return where(eq(g, 0), g, 0);  // not 0 * g: that of infinity is not a number
-    return Number<T>(exponent) * g * pow(x, Number<T>(exponent - 1));
+    return ConstantOf<T>(exponent) * g * pow(x, ConstantOf<T>(exponent - 1));
   }
 };
 struct Pow {
@@ -90,7 +90,7 @@ struct NumberPow {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& exponent) const {
-    const Number<T> number = Number<T>(base);
+    const ConstantOf<T> number = ConstantOf<T>(base);
     const T slope = g * pow(number, exponent) * log(number);
     return base == 0 ? where(exponent >= 0, 0, slope) : slope;
   }

@@ -31,7 +31,7 @@ struct Product {
 template <class T>
 struct ProductGradient {
   using C = ComputeType<T>;
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> x) const {
+  LOCKSTEP_HD void operator()(RowOf<T> out, RowOf<const T> g, RowOf<const T> x) const {
     C before = 1;
     for (std::int64_t i = 0; i < x.length; ++i) {
       out[i] = T(before);

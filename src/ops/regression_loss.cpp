@@ -48,9 +48,9 @@ struct Bent {
   template <class T>
   LOCKSTEP_HD T first(const T& g, const T& x, const T& target) const {
     const T d = x - target;
-    const T straight = Number<T>(slope) * g;
-    const T bent = Number<T>(slope / bend) * g * d;  // NaN too
-    return where(d > Number<T>(bend), straight, where(d < Number<T>(-bend), -straight, bent));
+    const T straight = ConstantOf<T>(slope) * g;
+    const T bent = ConstantOf<T>(slope / bend) * g * d;  // NaN too
+    return where(d > ConstantOf<T>(bend), straight, where(d < ConstantOf<T>(-bend), -straight, bent));
   }
   template <class T>
   LOCKSTEP_HD T second(const T& g, const T& x, const T& target) const {

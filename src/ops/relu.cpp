@@ -25,7 +25,7 @@ struct LeakyRelu {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return where(x > 0, g, Number<T>(slope) * g);
+    return where(x > 0, g, ConstantOf<T>(slope) * g);
   }
 };
 

@@ -23,7 +23,7 @@ namespace {
 template <class T>
 struct CountBefore {
   bool right;
-  LOCKSTEP_HD void operator()(Row<std::int64_t> out, Row<const T> sequence, Row<const T> values) const {
+  LOCKSTEP_HD void operator()(RowOf<std::int64_t> out, RowOf<const T> sequence, RowOf<const T> values) const {
     using C = ComputeType<T>;
     const C value = C(values[0]);
     std::int64_t low = 0, high = sequence.length;

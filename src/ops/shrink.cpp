@@ -6,8 +6,8 @@
 namespace lockstep {
 namespace {
 
-using std::abs;
 using elementary::tanh;
+using std::abs;
 
 struct Hardshrink {
   double lambda;
@@ -17,7 +17,7 @@ struct Hardshrink {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return where(abs(x) <= Number<T>(lambda), 0, g);
+    return where(abs(x) <= ConstantOf<T>(lambda), 0, g);
   }
 };
 struct Softshrink {
@@ -28,7 +28,7 @@ struct Softshrink {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return where(abs(x) <= Number<T>(lambda), 0, g);
+    return where(abs(x) <= ConstantOf<T>(lambda), 0, g);
   }
 };
 struct Tanhshrink {
@@ -50,7 +50,7 @@ struct Threshold {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return where(x <= Number<T>(threshold), 0, g);
+    return where(x <= ConstantOf<T>(threshold), 0, g);
   }
 };
 struct Softsign {

@@ -70,7 +70,7 @@ struct LogSumExp {
   using C = ComputeType<T>;
   using Wide = LogSumExp<C>;
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> x) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const T> x) const {
     const C best = greatest(team, x, x.length);
     const C shift = finite_shift(best);
     const C sum = exponentials(team, x, shift);

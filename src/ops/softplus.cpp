@@ -14,8 +14,8 @@ struct Softplus {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    const T scaled = Number<T>(beta) * x;
-    return where(scaled > Number<T>(threshold), g, g * sigmoid(scaled));
+    const T scaled = ConstantOf<T>(beta) * x;
+    return where(scaled > ConstantOf<T>(threshold), g, g * sigmoid(scaled));
   }
 };
 

@@ -20,10 +20,10 @@ struct SortRows {
   std::int64_t rows, inner, length, count;
   std::int64_t* scratch;  // [buffers(length), rows, length] on a GPU; else null
 
-  LOCKSTEP_HD Row<const std::int64_t> keys_of(std::int64_t r) const {
+  LOCKSTEP_HD RowOf<const std::int64_t> keys_of(std::int64_t r) const {
     return {keys + r / inner * length * inner + r % inner, length, inner};
   }
-  LOCKSTEP_HD Row<std::int64_t> places_of(std::int64_t r) const {
+  LOCKSTEP_HD RowOf<std::int64_t> places_of(std::int64_t r) const {
     return {out + r / inner * count * inner + r % inner, count, inner};
   }
 
@@ -45,7 +45,7 @@ struct SortRows {
   std::int64_t items() const { return rows * length; }
   LOCKSTEP_HD void item(int pass, bool last, std::int64_t i) const {
     const std::int64_t r = i / length, at = i % length;
-    const Row<const std::int64_t> row = keys_of(r);
+    const RowOf<const std::int64_t> row = keys_of(r);
     const std::int64_t* const from = pass == 0 ? nullptr : after(pass - 1, r);
     const std::int64_t place = pass == 0 ? at : from[at];
     const std::int64_t to = pass == 0 ? counted(row, place) : merged(row, from, at, place, kRun << (pass - 1));
@@ -59,19 +59,19 @@ struct SortRows {
   /// The places of row r after a pass that is not the last.
   LOCKSTEP_HD std::int64_t* after(int pass, std::int64_t r) const { return scratch + (pass % 2 * rows + r) * length; }
 
-  LOCKSTEP_HD static bool before(const Row<const std::int64_t>& row, std::int64_t a, std::int64_t b) {
+  LOCKSTEP_HD static bool before(const RowOf<const std::int64_t>& row, std::int64_t a, std::int64_t b) {
     return row[a] < row[b] || (row[a] == row[b] && a < b);
   }
 
-  LOCKSTEP_HD static std::int64_t counted(const Row<const std::int64_t>& row, std::int64_t place) {
+  LOCKSTEP_HD static std::int64_t counted(const RowOf<const std::int64_t>& row, std::int64_t place) {
     const std::int64_t first = place / kRun * kRun, end = first + kRun < row.length ? first + kRun : row.length;
     std::int64_t to = first;
     for (std::int64_t other = first; other < end; ++other) to += before(row, other, place);
     return to;
   }
 
-  LOCKSTEP_HD static std::int64_t merged(const Row<const std::int64_t>& row, const std::int64_t* from, std::int64_t at,
-                                         std::int64_t place, std::int64_t run) {
+  LOCKSTEP_HD static std::int64_t merged(const RowOf<const std::int64_t>& row, const std::int64_t* from,
+                                         std::int64_t at, std::int64_t place, std::int64_t run) {
     const std::int64_t mine = at / run, beside = (mine ^ 1) * run;
     std::int64_t low = beside < row.length ? beside : row.length;
     std::int64_t high = beside + run < row.length ? beside + run : row.length;
@@ -86,7 +86,7 @@ struct SortRows {
     return mine / 2 * 2 * run + at % run + (low - first);
   }
 
-  static void sort(const Row<std::int64_t>& places, const Row<const std::int64_t>& row) {
+  static void sort(const RowOf<std::int64_t>& places, const RowOf<const std::int64_t>& row) {
     thread_local std::vector<std::pair<std::int64_t, std::int64_t>> entries;
     entries.resize(std::size_t(row.length));
     for (std::int64_t i = 0; i < row.length; ++i) entries[std::size_t(i)] = {row[i], i};

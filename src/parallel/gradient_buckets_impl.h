@@ -37,9 +37,9 @@ namespace lockstep {
 struct GradientBucket : BucketMemory {
   /// Of the present backward, on one device. Only the thread that runs backward there uses it.
   struct Arrivals {
-    std::size_t expected = 0;       // leaves that backward is not done with
-    std::optional<Stream> last_on;  // the stream on which the last gradient came
-    std::optional<Event> complete;  // where in the device's work all had come
+    std::size_t expected = 0;             // leaves that backward is not done with
+    std::optional<Stream> last_on;        // the stream on which the last gradient came
+    std::optional<cuda::Event> complete;  // where in the device's work all had come
   };
   std::vector<Arrivals> arrivals;  // by device
   std::unique_ptr<std::atomic<std::size_t>> devices_left = std::make_unique<std::atomic<std::size_t>>(0);
@@ -71,7 +71,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<Stream> streams;         // of the communicator, by device
   World world;
   double share_without_pass = 1;
-  std::shared_ptr<CallLog> calls;  // null for a process alone
+  std::shared_ptr<CallLog> calls;            // null for a process alone
   std::optional<Communicator> communicator;  // of all processes
   std::optional<Communicator> own_devices;   // of this process, to exchange shards; if there are other processes
   std::optional<UseElsewhere> use_elsewhere;

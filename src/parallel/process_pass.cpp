@@ -79,7 +79,7 @@ ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, 
   pass.first_replica = here * devices;
 
   // As one process with all devices would divide the batch, if the processes have what its devices would have.
-  if (options.split == Split::chunk && options.weights.empty() && pass.all_rows > 0) {
+  if (options.split == ScatterSplit::chunk && options.weights.empty() && pass.all_rows > 0) {
     const auto ranks = std::int64_t(devices) * world.size();
     const std::int64_t length = (pass.all_rows + ranks - 1) / ranks, most = length * std::int64_t(devices);
     std::int64_t left = pass.all_rows;

@@ -45,7 +45,7 @@ std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_t devices, co
   const auto n = std::int64_t(devices);
   if (!options.weights.empty()) return weighted_sizes(rows, devices, options.weights);
   std::vector<std::int64_t> sizes;
-  if (options.split == Split::balanced) {
+  if (options.split == ScatterSplit::balanced) {
     for (std::int64_t i = 0; i < std::min(rows, n); ++i) sizes.push_back(rows / n + (i < rows % n));
   } else {
     const std::int64_t least = rows / n + (rows % n != 0), length = options.length > 0 ? options.length : least;

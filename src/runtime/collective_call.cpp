@@ -76,7 +76,7 @@ struct Range {
 // The rank's memory; two buffers in place are one range, which is written.
 void add_ranges(const CollectiveCall& call, std::size_t rank, std::vector<Range>& ranges) {
   const std::size_t first = ranges.size();
-  for (const Access& access : accesses_of(call, rank)) {
+  for (const MemoryAccess& access : accesses_of(call, rank)) {
     const auto begin = reinterpret_cast<std::uintptr_t>(access.region.data);
     const bool written = access.kind == AccessKind::write;
     if (access.region.bytes() > kMax - begin) throw_not_addressable(call, access.region.bytes() / size_of(call.dtype));
@@ -109,9 +109,9 @@ void check_overlaps(const CollectiveCall& call, std::vector<Range>& ranges) {
 
 }  // namespace
 
-std::vector<Access> accesses_of(const CollectiveCall& call, std::size_t rank) {
+std::vector<MemoryAccess> accesses_of(const CollectiveCall& call, std::size_t rank) {
   const CollectivePart& part = call.parts[rank];
-  std::vector<Access> accesses;
+  std::vector<MemoryAccess> accesses;
   const auto add = [&](const void* data, std::size_t count, AccessKind kind) {
     if (count > 0) accesses.push_back({{data, count * size_of(call.dtype), 1, 0}, kind});
   };

@@ -12,7 +12,7 @@ namespace lockstep {
 // Here `rank` is of this process: that of call.parts.
 
 /// What a rank reads and writes, in its own memory.
-std::vector<Access> accesses_of(const CollectiveCall& call, std::size_t rank);
+std::vector<MemoryAccess> accesses_of(const CollectiveCall& call, std::size_t rank);
 
 /// The other ranks whose data a rank receives: its part cannot end before theirs begin, whatever the implementation.
 std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank);

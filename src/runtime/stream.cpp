@@ -12,7 +12,7 @@
 namespace lockstep {
 
 // Owns the backend's event; keeps the devices alive so that an event may outlive their scope.
-struct Event::State {
+struct cuda::Event::State {
   std::shared_ptr<DeviceSet> devices;
   Backend& backend;
   Device device;
@@ -21,21 +21,21 @@ struct Event::State {
   ~State() { backend.destroy_event(handle); }
 };
 
-Event::Event(std::unique_ptr<State> state) : state_(std::move(state)) {}
-Event::Event(Event&&) noexcept = default;
-Event& Event::operator=(Event&&) noexcept = default;
-Event::~Event() = default;
+cuda::Event::Event(std::unique_ptr<State> state) : state_(std::move(state)) {}
+cuda::Event::Event(cuda::Event&&) noexcept = default;
+cuda::Event& cuda::Event::operator=(cuda::Event&&) noexcept = default;
+cuda::Event::~Event() = default;
 
-const Event::State& Event::state() const { return detail::there(state_, "Event", "an event"); }
+const cuda::Event::State& cuda::Event::state() const { return detail::there(state_, "Event", "an event"); }
 
-Device Event::device() const { return state().device; }
-bool Event::query() const {
+Device cuda::Event::device() const { return state().device; }
+bool cuda::Event::query() const {
   Backend& backend = state().backend;
   if (backend.query_event(state_->handle)) return true;
   backend.look_for_failures();  // whoever asks may ask until it has passed
   return false;
 }
-void Event::synchronize() const {
+void cuda::Event::synchronize() const {
   refuse_after_fork("Event");
   state().backend.synchronize_event(state_->handle);
 }
@@ -53,18 +53,19 @@ void Stream::synchronize() const { device_state(device_).backend.synchronize_str
 
 bool Stream::query() const { return device_state(device_).backend.query_stream(StreamAccess::handle(*this)); }
 
-void Stream::wait(const Event& event) const {
-  const Event::State& marked = event.state();
+void Stream::wait(const cuda::Event& event) const {
+  const cuda::Event::State& marked = event.state();
   DeviceState& state = device_state(device_);
   if (&state.backend != &marked.backend) return event.synchronize();  // the CPU and a GPU: wait on the host
   state.backend.wait(StreamAccess::handle(*this), marked.handle);
 }
 
-Event Stream::record() const {
+cuda::Event Stream::record() const {
   DeviceState& state = device_state(device_);
   const StreamHandle stream = StreamAccess::handle(*this);
   EventHandle handle = state.backend.create_event(device_.index());
-  Event event(std::unique_ptr<Event::State>(new Event::State{accelerators(), state.backend, device_, handle}));
+  cuda::Event event(
+      std::unique_ptr<cuda::Event::State>(new cuda::Event::State{accelerators(), state.backend, device_, handle}));
   state.backend.record(handle, stream);
   return event;
 }

@@ -112,7 +112,7 @@ void TraceSpan::end() noexcept {
 TraceWork trace_of(const LaunchInfo& launch) noexcept {
   TraceWork work = {.flops = launch.flops};
   if (!detail::trace_records.load(std::memory_order_relaxed)) return work;
-  for (const Access& access : launch.accesses) work.bytes += access.region.bytes();
+  for (const MemoryAccess& access : launch.accesses) work.bytes += access.region.bytes();
   return work;
 }
 

@@ -124,7 +124,7 @@ double Checkpoint::number(std::string_view section) const {
 }
 
 void Checkpoint::save(const std::filesystem::path& path, Links links) const {
-  Metadata metadata;
+  FileMetadata metadata;
   for (const auto& [name, note] : notes_) {
     if (name.starts_with(kReserved))
       throw InvalidArgument(

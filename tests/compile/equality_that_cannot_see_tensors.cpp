@@ -14,5 +14,5 @@ class Batch {
 };
 
 void look_into(Batch& batch) {
-  lockstep::for_each_tensor(batch, lockstep::Path(), [](const lockstep::Path&, lockstep::Tensor&) {});
+  lockstep::for_each_tensor(batch, lockstep::MemberPath(), [](const lockstep::MemberPath&, lockstep::Tensor&) {});
 }

@@ -10,7 +10,7 @@ using data::RowRange;
 ScatterOptions scatter_options(const Case& given, int devices) {
   ScatterOptions options{.dim = given.number("scatter_dim")};
   const std::string_view split = given["split"];
-  if (split == "balanced") options.split = Split::balanced;
+  if (split == "balanced") options.split = ScatterSplit::balanced;
   for (int d = 0; d < devices; ++d) {
     if (split == "weights") options.weights.push_back(1 + d % 2);
     if (split == "gap") options.weights.push_back((d + devices) % 2);  // 0, 1 of two; 1, 0, 1 of three

@@ -15,19 +15,19 @@ struct Point {
 
 // "expression=value" of each int in a value, and "expression:extent" of what has one.
 template <class T>
-void list_parts(T& value, const Path& at, std::vector<std::string>& found) {
+void list_parts(T& value, const MemberPath& at, std::vector<std::string>& found) {
   if constexpr (std::same_as<std::remove_const_t<T>, int>) {
     found.push_back(at.expression() + "=" + std::to_string(value));
   } else {
     if constexpr (kHasExtent<T>) found.push_back(at.expression() + ":" + std::to_string(extent_of(value)));
-    for_each_part(value, at, [&](auto& part, const Path& path) { list_parts(part, path, found); });
+    for_each_part(value, at, [&](auto& part, const MemberPath& path) { list_parts(part, path, found); });
   }
 }
 
 template <class T>
 std::vector<std::string> parts_of(T value) {
   std::vector<std::string> found;
-  list_parts(value, Path("v"), found);
+  list_parts(value, MemberPath("v"), found);
   return found;
 }
 
@@ -47,7 +47,7 @@ TEST(Structure, OfLists) {
   EXPECT_EQ(parts_of(std::array{5, 6}), (Texts{"v[0]=5", "v[1]=6"}));
   int numbers[] = {5, 6};
   Texts found;
-  list_parts(numbers, Path("v"), found);
+  list_parts(numbers, MemberPath("v"), found);
   EXPECT_EQ(found, (Texts{"v[0]=5", "v[1]=6"}));
 }
 
@@ -61,7 +61,7 @@ TEST(Structure, OfWhatMayBeThere) {
 TEST(Structure, OfMapsInTheOrderOfTheirKeys) {
   EXPECT_EQ((parts_of(std::map<std::string, int>{{"b", 1}, {"a", 2}})), (Texts{"v:2", "v[\"a\"]=2", "v[\"b\"]=1"}));
   EXPECT_EQ((parts_of(std::map<int, int, std::greater<>>{{3, 1}, {7, 2}})), (Texts{"v:2", "v[7]=2", "v[3]=1"}));
-  EXPECT_EQ((parts_of(std::map<Path::Step, int>{{Path::Step::index, 2}})), (Texts{"v:1", "v[...]=2"}));
+  EXPECT_EQ((parts_of(std::map<MemberPath::Step, int>{{MemberPath::Step::index, 2}})), (Texts{"v:1", "v[...]=2"}));
   std::unordered_map<int, int> unordered;
   Texts expected = {"v:50"};
   for (int i = 50; i-- > 0;) unordered[i] = i;
@@ -72,19 +72,21 @@ TEST(Structure, OfMapsInTheOrderOfTheirKeys) {
 TEST(Structure, OfConstValues) {
   const std::map<std::string, std::vector<int>> value = {{"a", {1}}};
   Texts found;
-  list_parts(value, Path("v"), found);
+  list_parts(value, MemberPath("v"), found);
   EXPECT_EQ(found, (Texts{"v:1", "v[\"a\"]:1", "v[\"a\"][0]=1"}));
 }
 
 static_assert(kStructure<std::string> == Structure::piece && kStructure<std::set<int>> == Structure::piece);
 
-TEST(Path, IsSpelledForStateDictsAndForCode) {
-  const Path whole, named("output"), member(whole, "body"), index(member, 2), key(index, Path::Step::text_key, "left");
+TEST(MemberPath, IsSpelledForStateDictsAndForCode) {
+  const MemberPath whole, named("output"), member(whole, "body"), index(member, 2),
+      key(index, MemberPath::Step::text_key, "left");
   EXPECT_EQ(whole.str(), "");
-  EXPECT_EQ(Path(key, "weight").str(), "body.2.left.weight");
-  const Path element(named, 1), text(element, Path::Step::text_key, "mask"), number(text, Path::Step::number_key, "-3");
-  EXPECT_EQ(Path(number, "values").expression(), "output[1][\"mask\"][-3].values");
-  EXPECT_EQ(Path(named, Path::Step::other_key, "...").expression(), "output[...]");
+  EXPECT_EQ(MemberPath(key, "weight").str(), "body.2.left.weight");
+  const MemberPath element(named, 1), text(element, MemberPath::Step::text_key, "mask"),
+      number(text, MemberPath::Step::number_key, "-3");
+  EXPECT_EQ(MemberPath(number, "values").expression(), "output[1][\"mask\"][-3].values");
+  EXPECT_EQ(MemberPath(named, MemberPath::Step::other_key, "...").expression(), "output[...]");
 }
 
 }  // namespace

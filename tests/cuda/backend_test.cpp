@@ -126,7 +126,7 @@ TEST(FakeCuda, OtherCardsAreLeftAlone) {
   const FakeDevices devices({.cards = {1, 2}});
   std::thread([] {  // a new one's current card is the first
     const Tensor x = arange(1000).to("cuda:0");
-    const Event event = Stream::default_stream("cuda:0").record();
+    const cuda::Event event = Stream::default_stream("cuda:0").record();
     Stream::default_stream("cuda:1").wait(event);
     EXPECT_EQ((x + 1).to("cuda:1").to("cpu")[7].item<std::int64_t>(), 8);
     while (!event.query()) {

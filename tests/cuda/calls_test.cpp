@@ -32,7 +32,7 @@ void use_device(int device) {
   const StreamHandle handle = card(device).stream(0);
   const DeviceBytes memory(device, numbered(5000));
   card(device).backend.launch(handle, {}, [](const KernelContext&) {});
-  const Event event = stream.record();
+  const cuda::Event event = stream.record();
   stream.wait(event);
   event.query();
   stream.query();
@@ -61,7 +61,7 @@ TEST(FakeCuda, EventsStreamsAndCopiesOfAnyCardNeedNoSwitch) {
   card(0).backend.launch(card(0).stream(0), {}, [](const KernelContext&) {});
   const int before = card_switches();
   for (int i = 0; i < 10; ++i) {
-    const Event event = stream.record();
+    const cuda::Event event = stream.record();
     Stream::default_stream("cuda:0").wait(event);
     memory.get();
     event.synchronize();
@@ -72,7 +72,7 @@ TEST(FakeCuda, EventsStreamsAndCopiesOfAnyCardNeedNoSwitch) {
 
 TEST(FakeCuda, WaitsForOneCardsEventsMakeNoContextOnTheFirst) {
   const FakeDevices devices({.cards = {0, 1}});
-  std::optional<Event> event;
+  std::optional<cuda::Event> event;
   std::thread([&] { event.emplace(Stream::default_stream("cuda:1").record()); }).join();
   std::thread([&] {
     while (!event->query()) {
@@ -101,7 +101,7 @@ class FakeRanks : public ::testing::Test {
 TEST_F(FakeRanks, PollsLookForFailuresAboutOnceAMillisecond) {
   machine().collectives_hang = true;
   enqueue();
-  const Event after = streams[0].record();
+  const cuda::Event after = streams[0].record();
   const int before = machine().questions;
   const auto begin = Clock::now();
   constexpr int kPolls = 20'000;

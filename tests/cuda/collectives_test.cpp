@@ -254,7 +254,7 @@ TEST_F(FakeNccl, ALostCardIsToldToWhoAsksForIt) {
 TEST_F(FakeNccl, AskingForAnEventDoesNotHangOnAFailedOperation) {
   machine().collectives_fail = true;
   enqueue();
-  const Event after = streams[0].record();
+  const cuda::Event after = streams[0].record();
   while (!after.query()) {
   }
   EXPECT_NE(message_at(0), "");

@@ -21,7 +21,7 @@ template <bool kDivided>
 struct Visit {
   static constexpr int kElementsOf = kDivided ? 0 : -1;
   template <class Team>
-  void operator()(const Team& team, Row<std::int64_t> out, Row<const std::int64_t> x) const {
+  void operator()(const Team& team, RowOf<std::int64_t> out, RowOf<const std::int64_t> x) const {
     team.each(out.length, [&](std::int64_t i) { out[i] += 1; });
     const std::int64_t named = x[0] % out.length;
     if (team.visits(named)) out[named] *= 100;
@@ -31,7 +31,7 @@ struct Visit {
 // Each member says what it was told, at the elements that it visits.
 struct Agree {
   template <class Team>
-  void operator()(const Team& team, Row<std::int64_t> out, Row<const std::int64_t> x) const {
+  void operator()(const Team& team, RowOf<std::int64_t> out, RowOf<const std::int64_t> x) const {
     const std::int64_t sum = sum_over(team, x.length, [&](std::int64_t i) { return x[i]; });
     const std::int64_t less = sum_over(team, x.length, [&](std::int64_t i) { return x[i] - 1; });
     const auto [ones, twice] = sum_over(team, x.length, [&](std::int64_t i) {

@@ -43,7 +43,7 @@ struct SumAndDifference {
 
 struct RmsNorm {
   template <class Team, class T>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> y, Row<const T> x) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> y, RowOf<const T> x) const {
     using C = ComputeType<T>;
     const C squares = sum_over(team, x.length, [&](std::int64_t i) { return C(x[i]) * C(x[i]); });
     const C scale = 1 / std::sqrt(squares / C(x.length) + C(1e-6));
@@ -52,7 +52,7 @@ struct RmsNorm {
 };
 struct Dot {
   template <class Team, class T>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const T> x, Row<const T> y) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const T> x, RowOf<const T> y) const {
     using C = ComputeType<T>;
     const C sum = sum_over(team, x.length, [&](std::int64_t i) { return C(x[i]) * C(y[i]); });
     team.each(out.length, [&](std::int64_t i) { out[i] = T(sum); });

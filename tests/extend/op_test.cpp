@@ -213,7 +213,7 @@ struct Total {
 };
 struct TotalOfRows {
   template <class T, class... Rows>
-  void operator()(const OneThread& team, Row<T> total, Rows... rows) const {
+  void operator()(const OneThread& team, RowOf<T> total, Rows... rows) const {
     team.fill(total, [&](auto i) { return T((ComputeType<T>(rows[i]) + ...)); });
   }
 };

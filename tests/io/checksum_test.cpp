@@ -73,7 +73,7 @@ TEST(Checksums, AreLeftAsideWhereAskedTo) {
   EXPECT_THROW(load(folder / "a"), FormatError);
   EXPECT_THROW(load_metadata(folder / "a"), FormatError);
   EXPECT_EQ(load(folder / "a", {.verify = false}).size(), 3u);
-  EXPECT_EQ(load_metadata(folder / "a", {.verify = false}), (Metadata{{"name", "Value"}}));
+  EXPECT_EQ(load_metadata(folder / "a", {.verify = false}), (FileMetadata{{"name", "Value"}}));
 }
 
 TEST(Checksums, OfHalfAFileAreNotTakenForNone) {

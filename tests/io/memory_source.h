@@ -18,7 +18,7 @@ inline StateDict read(std::string_view bytes) {
   return safetensors::read(source, {}).tensors;
 }
 
-inline std::string written(const StateDict& state, const Metadata& metadata = {}) {
+inline std::string written(const StateDict& state, const FileMetadata& metadata = {}) {
   std::string bytes;
   safetensors::write(state, metadata, [&](std::uint64_t offset, const void* data, std::size_t count) {
     bytes.resize(std::max(bytes.size(), std::size_t(offset) + count));

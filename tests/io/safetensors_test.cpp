@@ -82,11 +82,11 @@ TEST(Safetensors, RoundTripOfOddKeysInTheirOrder) {
 
 TEST(Safetensors, RoundTripOfMetadata) {
   const TemporaryFolder folder;
-  const Metadata metadata = {{"größe", "重み"}, {"", ""}, {"line", "\"\\\n"}, {"x", std::string(100'000, 'y')}};
+  const FileMetadata metadata = {{"größe", "重み"}, {"", ""}, {"line", "\"\\\n"}, {"x", std::string(100'000, 'y')}};
   save(of_all_dtypes(), folder / "a.safetensors", metadata);
   EXPECT_EQ(load_metadata(folder / "a.safetensors"), metadata);
   save({}, folder / "a.safetensors");
-  EXPECT_EQ(load_metadata(folder / "a.safetensors"), Metadata());
+  EXPECT_EQ(load_metadata(folder / "a.safetensors"), FileMetadata());
   EXPECT_EQ(load(folder / "a.safetensors").size(), 0u);
 }
 
@@ -149,7 +149,7 @@ TEST(Safetensors, WhatAFileCannotHoldIsRefusedBeforeItIsTouched) {
   undefined.add("x", Tensor());
   reserved.add("__metadata__", tensor(1));
   broken.add("caf\xe9", tensor(1));
-  const auto try_to_save = [&](const StateDict& state, const Metadata& metadata = {}) {
+  const auto try_to_save = [&](const StateDict& state, const FileMetadata& metadata = {}) {
     return testing::thrown<InvalidArgument>([&] { save(state, folder / "a.safetensors", metadata); });
   };
   EXPECT_EQ(try_to_save(undefined), R"([save] expected a tensor for "x", got an undefined one)");
@@ -202,7 +202,7 @@ TEST(SafetensorsInterop, ReadsShapesKeysAndMetadataOfOthers) {
   EXPECT_EQ(theirs.at("quote \" backslash \\ newline \n").item<int>(), 3);
   EXPECT_EQ(theirs.at("").item<double>(), 4.0);
   EXPECT_EQ(theirs.at("eight.dimensions").sizes(), (Shape{1, 1, 1, 2, 1, 1, 1, 1}));
-  EXPECT_EQ(load_metadata(path), (Metadata{{"made by", "safetensors"}, {"größe", "重み"}, {"empty", ""}}));
+  EXPECT_EQ(load_metadata(path), (FileMetadata{{"made by", "safetensors"}, {"größe", "重み"}, {"empty", ""}}));
 }
 
 TEST(SafetensorsInterop, ReadsAFileOfNothing) {

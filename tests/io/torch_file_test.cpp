@@ -98,7 +98,7 @@ TEST(TorchFile, NamesWhatIsNestedAndMakesTensorsOfNumbers) {
     EXPECT_EQ(state.at("state.0.momentum").to_vector<float>(), (Floats{1, 1}));
     EXPECT_EQ(state.find("scheduler"), nullptr) << "None is left out";
     EXPECT_EQ(state.find("name"), nullptr) << "a text is no tensor";
-    EXPECT_EQ(load_metadata(torch_fixture(name)), (Metadata{{"name", "größe"}}));
+    EXPECT_EQ(load_metadata(torch_fixture(name)), (FileMetadata{{"name", "größe"}}));
   }
 }
 

@@ -93,7 +93,7 @@ TEST(Graph, RefusesToBeAskedWhileItIsCaptured) {
   const TestDevices there(1);
   Tensor x = ones({}, kFirst);
   const Stream stream = current_stream(kFirst);
-  std::optional<Event> captured;
+  std::optional<cuda::Event> captured;
   {
     const Tensor pinned = ones({}).pin_memory();
     GraphCapture capture;
@@ -121,8 +121,8 @@ TEST(Graph, RefusesToWaitForWorkThatIsNotCaptured) {
   const TestDevices there(1);
   const Stream other = Stream::from_pool(kFirst);
   Tensor x = ones({}, kFirst);
-  const Event before = other.record();
-  std::optional<Event> captured;
+  const cuda::Event before = other.record();
+  std::optional<cuda::Event> captured;
   {
     GraphCapture capture;
     const std::string error = thrown<InvalidArgument>([&] { current_stream(kFirst).wait(before); });

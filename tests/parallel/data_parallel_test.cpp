@@ -369,11 +369,11 @@ TEST(DataParallelRefuses, AShardTooSmallForBatchNormAndNamesTheWaysOut) {
   const TestDevices devices(3);
   DataParallel model{nn::BatchNorm1d(4)};
   const std::string refused = message<ShapeError>([&] { model(randn({7, 4})); });  // 3, 3 and 1 row
-  for (const char* way : {"replica 2", "got [1, 4]", "Split::balanced", "drop_last", "SyncBatchNorm"})
+  for (const char* way : {"replica 2", "got [1, 4]", "ScatterSplit::balanced", "drop_last", "SyncBatchNorm"})
     EXPECT_NE(refused.find(way), std::string::npos) << refused;
   const std::string alone = message<ShapeError>([&] { model(randn({1, 4})); });
   EXPECT_NE(alone.find("drop_last"), std::string::npos) << alone;
-  EXPECT_EQ(alone.find("Split::balanced"), std::string::npos) << alone;
+  EXPECT_EQ(alone.find("ScatterSplit::balanced"), std::string::npos) << alone;
 }
 
 TEST(DataParallelRefuses, DevicesThatAreNotThereOrTwice) {

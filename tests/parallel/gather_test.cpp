@@ -41,7 +41,7 @@ const std::vector<Device> kThree = {"cuda:0", "cuda:1", "cuda:2"};
 TEST(Gather, UndoesScatter) {
   SimulatedDevices devices({.count = 3, .seed = 2, .max_delay_us = 50});
   for (const std::int64_t rows : {0, 1, 2, 7, 30})
-    for (const Split split : {Split::chunk, Split::balanced})
+    for (const ScatterSplit split : {ScatterSplit::chunk, ScatterSplit::balanced})
       for (const std::int64_t dim : {0, 1, -1})
         for (const Device output : {Device("cuda:0"), Device("cuda:2"), Device("cpu")}) {
           const Tensor x = dim == 0 ? randn({rows, 3}) : randn({3, rows});

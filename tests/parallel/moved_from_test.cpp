@@ -87,8 +87,8 @@ TEST(MovedFrom, CommunicatorSaysSo) {
 TEST(MovedFrom, EventSaysSo) {
   const SimulatedDevices devices({.count = 1});
   const Stream stream = current_stream("cuda:0");
-  Event event = stream.record();
-  const Event taken = std::move(event);
+  cuda::Event event = stream.record();
+  const cuda::Event taken = std::move(event);
   const std::string expected = refusal("Event", "an event");
   EXPECT_EQ(thrown<InvalidArgument>([&] { static_cast<void>(event.device()); }), expected);
   EXPECT_EQ(thrown<InvalidArgument>([&] { static_cast<void>(event.query()); }), expected);

@@ -48,13 +48,13 @@ TEST(ShardSizes, FollowChunk) {
 TEST(ShardSizes, DifferByAtMostOneWhenBalanced) {
   for (std::int64_t rows = 1; rows < 40; ++rows)
     for (std::size_t devices = 1; devices < 18; ++devices) {
-      const Sizes sizes = shard_sizes(rows, devices, {.split = Split::balanced});
+      const Sizes sizes = shard_sizes(rows, devices, {.split = ScatterSplit::balanced});
       EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), std::int64_t(0)), rows);
       EXPECT_LE(*std::max_element(sizes.begin(), sizes.end()) - *std::min_element(sizes.begin(), sizes.end()), 1);
       EXPECT_EQ(sizes.size(), std::min(std::size_t(rows), devices));
     }
-  EXPECT_EQ(shard_sizes(10, 3, {.split = Split::balanced}), (Sizes{4, 3, 3}));
-  EXPECT_EQ(shard_sizes(0, 3, {.split = Split::balanced}), (Sizes{0}));
+  EXPECT_EQ(shard_sizes(10, 3, {.split = ScatterSplit::balanced}), (Sizes{4, 3, 3}));
+  EXPECT_EQ(shard_sizes(0, 3, {.split = ScatterSplit::balanced}), (Sizes{0}));
 }
 
 TEST(ShardSizes, StayWithinOneOfTheirWeightedShare) {
@@ -106,7 +106,7 @@ TEST(Scatter, SplitsAnyDimension) {
   const TestDevices devices(3);
   const Tensor x = randn({2, 7, 3});
   for (const std::int64_t dim : {1, -2}) {
-    const std::vector<Tensor> shards = scatter(x, kThreeDevices, {.dim = dim, .split = Split::balanced});
+    const std::vector<Tensor> shards = scatter(x, kThreeDevices, {.dim = dim, .split = ScatterSplit::balanced});
     EXPECT_EQ(shards[0].sizes(), (Shape{2, 3, 3}));
     EXPECT_EQ(values(shards[2]), values(x.narrow(1, 5, 2)));
   }

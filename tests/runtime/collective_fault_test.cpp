@@ -178,7 +178,7 @@ TEST_P(CollectiveAbort, EndsWhatIsPendingOnAllRanksAtOnce) {
   std::promise<void> gate;
   ranks.launch(1, "block", {}, [opened = gate.get_future().share()] { opened.wait(); });
   ranks.communicator.all_reduce(ranks.buffers(memory, memory), 1, kFloat32);
-  const Event after = ranks.streams[0].record();
+  const cuda::Event after = ranks.streams[0].record();
   EXPECT_FALSE(after.query());
   ranks.communicator.abort();
   while (!after.query()) std::this_thread::yield();  // though rank 1 is still held up

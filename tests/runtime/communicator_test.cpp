@@ -38,7 +38,7 @@ TEST(Communicator, MemoryThatAnotherStreamWritesIsARaceUnlessAnEventOrdersIt) {
     const auto memory = ranks.put_all({bytes_of<float>({1}), bytes_of<float>({2})});
     ranks.synchronize();
     const Stream compute = Stream::from_pool(Device::cuda(1));
-    const Access write = {{memory[1], 4}, AccessKind::write};
+    const MemoryAccess write = {{memory[1], 4}, AccessKind::write};
     ranks.state(1).backend.launch(StreamAccess::handle(compute), {"backward", 0, {&write, 1}},
                                   [x = static_cast<float*>(memory[1])](const KernelContext&) { *x = 5; });
     if (ordered) ranks.streams[1].wait(compute.record());
@@ -59,7 +59,7 @@ TEST(Communicator, ADroppedWaitForTheProducerIsARace) {
   const auto memory = ranks.put_all({bytes_of<float>({1}), bytes_of<float>({2})});
   ranks.synchronize();
   const Stream compute = Stream::from_pool(Device::cuda(0));
-  const Access write = {{memory[0], 4}, AccessKind::write};
+  const MemoryAccess write = {{memory[0], 4}, AccessKind::write};
   ranks.state(0).backend.launch(StreamAccess::handle(compute), {"backward", 0, {&write, 1}},
                                 [](const KernelContext&) {});
   ranks.devices.fault().drop_wait({.device = 0});
@@ -74,7 +74,7 @@ TEST(Communicator, AResultUsedOnAnotherStreamIsARaceUnlessAnEventOrdersIt) {
     ranks.communicator.all_reduce(ranks.buffers(memory, memory), 1, kFloat32);
     const Stream optimizer = Stream::default_stream(Device::cuda(1));
     if (ordered) optimizer.wait(ranks.streams[1].record());
-    const Access read = {{memory[1], 4}, AccessKind::read};
+    const MemoryAccess read = {{memory[1], 4}, AccessKind::read};
     const auto step = [&] {
       ranks.state(1).backend.launch(StreamAccess::handle(optimizer), {"step", 0, {&read, 1}},
                                     [](const KernelContext&) {});

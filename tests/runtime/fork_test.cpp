@@ -57,7 +57,7 @@ class Fork : public ::testing::Test {
   }
 
   std::unique_ptr<SimulatedDevices> devices_;
-  std::optional<Event> used_;
+  std::optional<cuda::Event> used_;
 };
 
 TEST_F(Fork, AfterGpusWereUsedTheFirstCallThrows) {

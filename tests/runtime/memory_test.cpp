@@ -68,8 +68,8 @@ TEST_F(Memory, TheCacheIsEmptiedForOneDevice) {
 CachingAllocator::Allocation use_on_two_streams(const Stream& own, const Stream& other) {
   DeviceState& state = device_state(own.device());
   const auto block = state.allocator.allocate(4096, state.stream(own.id()));
-  const Access write = {{block.memory, 4096, 1, 4096}, AccessKind::write};
-  const Access read = {{block.memory, 4096, 1, 4096}, AccessKind::read};
+  const MemoryAccess write = {{block.memory, 4096, 1, 4096}, AccessKind::write};
+  const MemoryAccess read = {{block.memory, 4096, 1, 4096}, AccessKind::read};
   state.backend.launch(state.stream(own.id()), {"write", 0, {&write, 1}}, [](const KernelContext&) {});
   other.wait(own.record());
   state.backend.launch(state.stream(other.id()), {"read", 0, {&read, 1}}, [](const KernelContext&) {});

@@ -68,7 +68,7 @@ class Oracle {
  public:
   explicit Oracle(std::size_t streams) : clocks_(streams, Clock(streams)), host_(streams) {}
 
-  bool races(std::size_t stream, const Access& access) {
+  bool races(std::size_t stream, const MemoryAccess& access) {
     join(clocks_[stream], host_);
     for (const auto& [past, at, epoch] : history_) {
       const bool conflict = past.kind == AccessKind::write || access.kind == AccessKind::write;
@@ -82,7 +82,7 @@ class Oracle {
 
  private:
   struct Entry {
-    Access access;
+    MemoryAccess access;
     std::size_t stream;
     std::uint64_t epoch;
   };
@@ -112,7 +112,7 @@ TEST(RaceChecker, FindsExactlyTheRacesOfAnUnprunedHistory) {
         checker.host_reached(checker.now(int(stream)));
         oracle.synchronize(stream);
       } else {
-        const Access access = {random.next(), random.below(3) == 0 ? AccessKind::write : AccessKind::read};
+        const MemoryAccess access = {random.next(), random.below(3) == 0 ? AccessKind::write : AccessKind::read};
         const bool expected = oracle.races(stream, access);
         bool found = false;
         try {
@@ -132,12 +132,12 @@ TEST(RaceChecker, RemembersEachColumnOnce) {
   constexpr std::size_t kColumns = 64;
   RaceChecker checker;
   const int writer = checker.add_stream("writer"), reader = checker.add_stream("reader");
-  const Access matrix = {{arena, sizeof arena, 1, 0}, AccessKind::write};
+  const MemoryAccess matrix = {{arena, sizeof arena, 1, 0}, AccessKind::write};
   checker.access(writer, "fill", {&matrix, 1});
   checker.order_after(reader, checker.now(writer));
   for (int pass = 0; pass < 2; ++pass)
     for (std::size_t column = 0; column < kColumns; ++column) {
-      const Access read = {{arena + column, 1, sizeof arena / kColumns, kColumns}, AccessKind::read};
+      const MemoryAccess read = {{arena + column, 1, sizeof arena / kColumns, kColumns}, AccessKind::read};
       checker.access(reader, "read", {&read, 1});
     }
   EXPECT_EQ(checker.history_size(), 1 + kColumns);
@@ -151,13 +151,13 @@ TEST(RaceChecker, RemembersEachColumnOnce) {
 TEST(RaceChecker, ForgetsWhatLayInFreedMemoryAlone) {
   RaceChecker checker;
   const int stream = checker.add_stream("stream"), other = checker.add_stream("other");
-  const Access columns[] = {{{arena, 1, 8, 4}, AccessKind::read}, {{arena + 64, 1, 8, 4}, AccessKind::read}};
+  const MemoryAccess columns[] = {{{arena, 1, 8, 4}, AccessKind::read}, {{arena + 64, 1, 8, 4}, AccessKind::read}};
   checker.access(stream, "read", columns);
   RaceChecker::Unfinished unfinished;
   EXPECT_TRUE(checker.forget("free", {arena, 64, 1, 0}, unfinished));
   EXPECT_EQ(unfinished.stream, stream);
   EXPECT_EQ(checker.history_size(), 1u);
-  const Access freed = {{arena, 64, 1, 0}, AccessKind::write}, kept = {{arena + 64, 64, 1, 0}, AccessKind::write};
+  const MemoryAccess freed = {{arena, 64, 1, 0}, AccessKind::write}, kept = {{arena + 64, 64, 1, 0}, AccessKind::write};
   EXPECT_NO_THROW(checker.access(other, "write", {&freed, 1}));
   EXPECT_THROW(checker.access(other, "write", {&kept, 1}), RaceError);
 }

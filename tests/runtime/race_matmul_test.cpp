@@ -11,7 +11,7 @@ namespace {
 
 float matrices[4096];
 
-std::set<std::int64_t> elements_of(const std::vector<Access>& accesses, AccessKind kind) {
+std::set<std::int64_t> elements_of(const std::vector<MemoryAccess>& accesses, AccessKind kind) {
   std::set<std::int64_t> elements;
   for (const auto& [region, access_kind] : accesses) {
     if (access_kind != kind) continue;
@@ -63,7 +63,7 @@ TEST(MatmulRegions, AreExactForEveryLayoutOfABatch) {
 
 TEST(MatmulRegions, ALargeBatchOfAnotherLayoutIsCoveredByFewRegions) {
   const Matmul layout = product(100, 6, 30);
-  const std::vector<Access> accesses = accesses_of(layout);
+  const std::vector<MemoryAccess> accesses = accesses_of(layout);
   EXPECT_LE(accesses.size(), 4u);
   const std::set<std::int64_t> covered = elements_of(accesses, AccessKind::write);
   for (const std::int64_t element : result_elements(layout)) EXPECT_TRUE(covered.contains(element));

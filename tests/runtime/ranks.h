@@ -125,7 +125,7 @@ class RanksOn {
 
   /// A kernel on the rank's stream.
   template <class Body>
-  void launch(int rank, const char* name, const std::vector<Access>& accesses, const Body& body) {
+  void launch(int rank, const char* name, const std::vector<MemoryAccess>& accesses, const Body& body) {
     state(rank).backend.launch(handle(rank), {name, 0, accesses}, [body](const KernelContext&) { body(); });
   }
 

@@ -32,7 +32,7 @@ struct Buffer {
   Buffer& operator=(const Buffer&) = delete;
 
   void write(const char* name = "write") const {
-    const Access access = {{allocation.memory, kBytes, 1, 0}, AccessKind::write};
+    const MemoryAccess access = {{allocation.memory, kBytes, 1, 0}, AccessKind::write};
     state.backend.launch(current_stream_handle(state), {name, 0, {&access, 1}}, [](const KernelContext&) {});
   }
   float first() const {
@@ -228,7 +228,7 @@ TEST(SimulatedDevices, SynchronizeTellsTheFailureOfOneStreamWhicheverItIs) {
 
 TEST(SimulatedDevices, LiveAsLongAsAnEventOfTheirs) {
   std::weak_ptr<DeviceSet> there;
-  std::optional<Event> event;
+  std::optional<cuda::Event> event;
   {
     SimulatedDevices devices({.count = 1});
     there = accelerators();
@@ -247,7 +247,7 @@ TEST(SimulatedDevices, AreWaitedForByTheCpusStream) {
   DeviceState& state = device_state("cuda:0");
   state.backend.launch(current_stream_handle(state), {"held", 0, {}},
                        [held = gate.share()](const KernelContext&) { held.wait(); });
-  const Event event = current_stream("cuda:0").record();
+  const cuda::Event event = current_stream("cuda:0").record();
   auto waiting = std::async(std::launch::async, [&] { Stream::default_stream(Device()).wait(event); });
   EXPECT_EQ(waiting.wait_for(std::chrono::milliseconds(20)), std::future_status::timeout);
   go.set_value();

@@ -14,8 +14,8 @@
 namespace lockstep::sim {
 
 inline Region floats(const float* data, std::size_t count) { return {data, count * sizeof(float), 1, 0}; }
-inline Access reads(Region region) { return {region, AccessKind::read}; }
-inline Access writes(Region region) { return {region, AccessKind::write}; }
+inline MemoryAccess reads(Region region) { return {region, AccessKind::read}; }
+inline MemoryAccess writes(Region region) { return {region, AccessKind::write}; }
 
 template <class ErrorType, class Body>
 std::string message_of(Body body) {
@@ -60,7 +60,7 @@ class Simulation {
   }
 
   template <class Body>
-  void launch(StreamHandle on, const char* name, const std::vector<Access>& accesses, const Body& body) {
+  void launch(StreamHandle on, const char* name, const std::vector<MemoryAccess>& accesses, const Body& body) {
     backend.launch(on, {name, 0, accesses}, body);
   }
   void fill(StreamHandle on, float* data, std::size_t count, float value, const char* name = "fill") {

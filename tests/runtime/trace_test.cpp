@@ -56,7 +56,7 @@ class Work : public ::testing::Test {
       memory_[std::size_t(d)] = backend().allocate(d, kBytes);
       backend().copy(stream(d), {.to = memory(d), .from = host.data(), .to_device = d, .row_bytes = kBytes});
     }
-    const Access access = {{memory(0), kBytes}, AccessKind::write};
+    const MemoryAccess access = {{memory(0), kBytes}, AccessKind::write};
     backend().launch(stream(0), {"my \"kernel\"\n", 1234, {&access, 1}}, [](const KernelContext&) {});
     backend().matmul(stream(0), {.m = 2,
                                  .n = 3,
@@ -279,8 +279,8 @@ TEST_F(Work, IsWrittenForOneRankAlone) {
 TEST(Trace, HasWhatTheCpuRuns) {
   Backend& cpu = device_state(Device()).backend;
   const Trace trace;
-  const std::array<Access, 2> accesses = {Access{{nullptr, 24, 3, 64}, AccessKind::read},
-                                          Access{{nullptr, 100, 1, 100}, AccessKind::write}};
+  const std::array<MemoryAccess, 2> accesses = {MemoryAccess{{nullptr, 24, 3, 64}, AccessKind::read},
+                                                MemoryAccess{{nullptr, 100, 1, 100}, AccessKind::write}};
   cpu.launch({}, {"on the cpu", 99, accesses}, [](const KernelContext&) {});
   ASSERT_EQ(trace.events().size(), 1u);
   EXPECT_EQ(trace.events()[0].bytes, 24u * 3 + 100);

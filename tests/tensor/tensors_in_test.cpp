@@ -141,7 +141,7 @@ TEST(TensorsIn, AreVisitedByName) {
   std::tuple<std::vector<Tree>, Tensor[2], std::optional<Tensor>, int> value;
   std::get<0>(value).push_back({ones({1}), {{ones({2}), {}}}});
   std::get<1>(value)[1] = ones({3});
-  for_each_tensor(value, Path("input"), [&](const Path& path, Tensor& tensor) {
+  for_each_tensor(value, MemberPath("input"), [&](const MemberPath& path, Tensor& tensor) {
     names.push_back(path.expression());
     tensor = Tensor();
   });

@@ -229,7 +229,7 @@ TEST(ModelCheckpoint, KeepsTheBestModel) {
   EXPECT_FALSE(same(load(folder / "best.safetensors"), keeper.models[0]));
   EXPECT_EQ(best.best_model_score(), 3);
   EXPECT_EQ(best.best_epoch(), 2);
-  const Metadata texts = load_metadata(folder / "best.safetensors");
+  const FileMetadata texts = load_metadata(folder / "best.safetensors");
   EXPECT_EQ(texts.at("epoch"), "2");
   EXPECT_EQ(texts.at("step"), "4");
   EXPECT_EQ(texts.at("validation_score"), "3");

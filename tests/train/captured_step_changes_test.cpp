@@ -332,7 +332,7 @@ TEST_P(CapturedStepChanges, SeesOtherStreams) {
     (void)loop;
     const Device first = Device::cuda(0);
     if (i != 5 && i != 10) return;
-    const Event before = current_stream(first).record();
+    const cuda::Event before = current_stream(first).record();
     if (i == 5) guard = std::make_unique<StreamGuard>(Stream::from_pool(first));
     if (i == 10) guard.reset();
     current_stream(first).wait(before);

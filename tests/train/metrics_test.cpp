@@ -110,7 +110,7 @@ TEST(Metrics, AreReadWithoutWaitingForLaterWork) {
   const std::int64_t n = are_emulated() ? 300 : 1000;
   const Tensor a = ones({n, n}, {.device = "cuda:0"});
   for (int i = 0; i < testing::repetitions(10); ++i) mm(a, a);
-  const Event later = current_stream("cuda:0").record();
+  const cuda::Event later = current_stream("cuda:0").record();
   EXPECT_EQ(pairs(means.wait()), (Pairs{{"loss", 2}}));
   EXPECT_FALSE(later.query());
   later.synchronize();

@@ -1,4 +1,4 @@
-// Path: where a part stands in a structure, such as a parameter in a module or a tensor in an output.
+// MemberPath: where a part stands in a structure, such as a parameter in a module or a tensor in an output.
 // Refers to the parts around it, which must outlive it: it is made on the way down. Spelled out only when asked for.
 #pragma once
 
@@ -12,24 +12,25 @@
 namespace lockstep {
 
 /// A place in a structure, such as body.0.weight, as a chain that refers to its parents: they must outlive it.
-class LOCKSTEP_API Path {
+class LOCKSTEP_API MemberPath {
  public:
   /// What leads from a place to the next: a member, a position, a key of a map that is a text, a number or neither.
   enum class Step : std::uint8_t { member, index, text_key, number_key, other_key };
 
-  Path() = default;                                      ///< The whole, without a name.
-  explicit Path(std::string_view name) : name_(name) {}  ///< The beginning of a path.
-  Path(const Path& parent, std::string_view member) : Path(parent, Step::member, member) {}  ///< A member.
+  MemberPath() = default;                                      ///< The whole, without a name.
+  explicit MemberPath(std::string_view name) : name_(name) {}  ///< The beginning of a path.
+  MemberPath(const MemberPath& parent, std::string_view member)
+      : MemberPath(parent, Step::member, member) {}  ///< A member.
   /// An element of a list or a tuple.
-  Path(const Path& parent, std::size_t index) : parent_(&parent), index_(index), step_(Step::index) {}
+  MemberPath(const MemberPath& parent, std::size_t index) : parent_(&parent), index_(index), step_(Step::index) {}
   /// A step of any kind. The name is not copied.
-  Path(const Path& parent, Step step, std::string_view name) : parent_(&parent), name_(name), step_(step) {}
+  MemberPath(const MemberPath& parent, Step step, std::string_view name) : parent_(&parent), name_(name), step_(step) {}
 
   std::string str() const;         ///< As in state dicts: body.0.weight.
   std::string expression() const;  ///< As C++ reaches it: output[1]["mask"].values.
 
  private:
-  const Path* parent_ = nullptr;
+  const MemberPath* parent_ = nullptr;
   std::string_view name_;
   std::size_t index_ = 0;
   Step step_ = Step::member;

@@ -40,14 +40,14 @@ template <class T>
 inline constexpr bool kIsPiece = false;
 
 template <class... T>
-struct Parts {};
+struct PartTypes {};
 
 namespace detail {
 
 template <Structure kind, class... T>
 struct Made {
   static constexpr Structure kKind = kind;
-  using Types = Parts<T...>;
+  using Types = PartTypes<T...>;
 };
 
 // A type's kind, the types of its parts (none of a struct's members), and With<U...>: the same of other parts.
@@ -128,22 +128,23 @@ void for_each_entry(Map& map, const Visit& visit) {
 template <class T>
 inline constexpr Structure kStructure = detail::MadeOf<std::remove_cv_t<T>>::kKind;
 
-/// Parts<...>: the types of the parts; none for a struct, whose members() may be of its own type.
+/// PartTypes<...>: the types of the parts; none for a struct, whose members() may be of its own type.
 template <class T>
 using PartsOf = typename detail::MadeOf<std::remove_cv_t<T>>::Types;
 
 /// How a map with such keys names its values.
 template <class Key>
-inline constexpr Path::Step kKeyStep = std::convertible_to<const Key&, std::string_view> ? Path::Step::text_key
-                                       : std::is_arithmetic_v<Key>                       ? Path::Step::number_key
-                                                                                         : Path::Step::other_key;
+inline constexpr MemberPath::Step kKeyStep =
+    std::convertible_to<const Key&, std::string_view> ? MemberPath::Step::text_key
+    : std::is_arithmetic_v<Key>                       ? MemberPath::Step::number_key
+                                                      : MemberPath::Step::other_key;
 
 /// Calls visit(text) with how a path spells a map's key.
 template <class Key, class Visit>
 void with_key_text(const Key& key, const Visit& visit) {
-  if constexpr (kKeyStep<Key> == Path::Step::text_key)
+  if constexpr (kKeyStep<Key> == MemberPath::Step::text_key)
     visit(std::string_view(key));
-  else if constexpr (kKeyStep<Key> == Path::Step::number_key)
+  else if constexpr (kKeyStep<Key> == MemberPath::Step::number_key)
     visit(std::string_view(std::to_string(key)));
   else
     visit(std::string_view("..."));
@@ -172,21 +173,21 @@ requires kHasExtent<T> std::size_t extent_of(const T& value) {
 /// Calls visit(part, path) for each part of `value`, which stands at `at`, in order. What an optional or a variant
 /// holds stands where they do.
 template <class T, class Visit>
-requires(kStructure<T> != Structure::piece) void for_each_part(T& value, const Path& at, const Visit& visit) {
+requires(kStructure<T> != Structure::piece) void for_each_part(T& value, const MemberPath& at, const Visit& visit) {
   [[maybe_unused]] std::size_t index = 0;
   if constexpr (kStructure<T> == Structure::members) {
-    for_each_member(value, [&](std::string_view name, auto& part) { visit(part, Path(at, name)); });
+    for_each_member(value, [&](std::string_view name, auto& part) { visit(part, MemberPath(at, name)); });
   } else if constexpr (kStructure<T> == Structure::tuple) {
-    std::apply([&](auto&... part) { (visit(part, Path(at, index++)), ...); }, value);
+    std::apply([&](auto&... part) { (visit(part, MemberPath(at, index++)), ...); }, value);
   } else if constexpr (kStructure<T> == Structure::list) {
-    for (auto& part : value) visit(part, Path(at, index++));
+    for (auto& part : value) visit(part, MemberPath(at, index++));
   } else if constexpr (kStructure<T> == Structure::optional) {
     if (value) visit(*value, at);
   } else if constexpr (kStructure<T> == Structure::variant) {
     if (!value.valueless_by_exception()) std::visit([&](auto& part) { visit(part, at); }, value);
   } else {
     detail::for_each_entry(value, [&]<class Key>(const Key& key, auto& part) {
-      with_key_text(key, [&](std::string_view text) { visit(part, Path(at, kKeyStep<Key>, text)); });
+      with_key_text(key, [&](std::string_view text) { visit(part, MemberPath(at, kKeyStep<Key>, text)); });
     });
   }
 }

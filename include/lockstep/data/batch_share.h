@@ -17,7 +17,7 @@ struct RowRange {
 
 /// The rows that one process's devices would get if one process with the devices of all of them divided the batch: of B
 /// rows each device has ceil(B / (processes * devices)), those of process 0 first, and the last ones have fewer or none
-/// (Split::chunk). Unless told otherwise, all rows.
+/// (ScatterSplit::chunk). Unless told otherwise, all rows.
 struct LOCKSTEP_API BatchShare {
   int process = 0;    ///< From 0.
   int processes = 1;  ///< How many there are.

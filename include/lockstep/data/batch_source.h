@@ -38,14 +38,14 @@ namespace detail {
 template <class Batch>
 void leave_no_rows(Batch& batch) {
   visit_tensors(
-      batch, Path(),
-      [](const Path&, Tensor& tensor) {
+      batch, MemberPath(),
+      [](const MemberPath&, Tensor& tensor) {
         if (tensor.defined() && tensor.dim() > 0) tensor = tensor.narrow(0, 0, 0);
       },
-      []<class Part>(const Path&, const Part&) {
+      []<class Part>(const MemberPath&, const Part&) {
         if constexpr (!kShowsTensors<Part>) throw_no_batch_without_rows();
       },
-      [](const Path&, std::size_t) {});
+      [](const MemberPath&, std::size_t) {});
 }
 
 template <class Collate, class Sample>

@@ -15,14 +15,14 @@ namespace lockstep::data::detail {
 template <class Batch, class Visit>
 void for_each_tensor_of(Batch& batch, const Visit& visit) {
   visit_tensors(
-      batch, Path(),
-      [&](const Path&, Tensor& tensor) {
+      batch, MemberPath(),
+      [&](const MemberPath&, Tensor& tensor) {
         if (tensor.defined()) visit(tensor);
       },
-      []<class Part>(const Path&, const Part&) {
+      []<class Part>(const MemberPath&, const Part&) {
         if constexpr (!kShowsTensors<Part>) throw_hides_tensors();
       },
-      [](const Path&, std::size_t) {});
+      [](const MemberPath&, std::size_t) {});
 }
 
 /// Puts the tensors that are on the CPU into page-locked memory. Where there is no GPU they stay as they are.

@@ -121,7 +121,7 @@ void check_keys(const Map& all, std::int64_t index_all, const Map& tested, std::
 }
 
 template <class T, class... Part>
-auto with_batches(Parts<Part...>) ->
+auto with_batches(PartTypes<Part...>) ->
     typename lockstep::detail::MadeOf<T>::template With<Collated<std::remove_cvref_t<Part>>...>;
 /// A structure like T whose parts are the batches of T's.
 template <class T>

@@ -25,13 +25,13 @@ class LOCKSTEP_API DeviceCopies {
   /// Enqueues copies of the batch's tensors to the device; the batch has the copies then. What is there already stays.
   /// The event marks their end; there is none where the device is the CPU. To be received before it is used.
   template <class Batch>
-  std::optional<Event> send(Batch& batch) {
+  std::optional<cuda::Event> send(Batch& batch) {
     detail::for_each_tensor_of(batch, [this](Tensor& tensor) { tensor = copy(tensor); });
     return mark();
   }
   /// What the thread's current stream of the device does from now on comes after the copies.
   template <class Batch>
-  void receive(Batch& batch, const std::optional<Event>& sent) const {
+  void receive(Batch& batch, const std::optional<cuda::Event>& sent) const {
     if (!sent) return;
     const Stream stream = current_stream(device_);
     stream.wait(*sent);
@@ -42,7 +42,7 @@ class LOCKSTEP_API DeviceCopies {
   struct Pooled;
 
   Tensor copy(const Tensor& tensor);
-  std::optional<Event> mark();
+  std::optional<cuda::Event> mark();
   /// The same one for all batches, so that the allocator gives one's memory to another.
   Stream stream();
 

@@ -107,7 +107,7 @@ class EpochLoop {
   // The batch after the one at hand, on its way to the device.
   struct Ahead {
     std::optional<Batch> batch;
-    std::optional<Event> sent;
+    std::optional<cuda::Event> sent;
     std::exception_ptr error;
   };
 

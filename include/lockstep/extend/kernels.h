@@ -109,10 +109,10 @@ struct RowPlan {
 LOCKSTEP_API RowPlan plan_rows(const char* op, std::span<const Tensor* const> inputs, const RowOptions& options);
 }  // namespace detail
 
-/// A row of the result from a row of each input, along options.dim: f(team, Row<T> result, Row<const T> inputs...), for
-/// each T of the floating dtypes. Rows are stored elements: compute in ComputeType<T>. `team` is the threads that work
-/// on the row: all loops over it are team.each(), team.reduce() and sum_over() (tensor/kernels/row_team.h), and every
-/// row makes the same calls. The inputs have one rank, and one size outside of `dim` (expand() broadcasts).
+/// A row of the result from a row of each input, along options.dim: f(team, RowOf<T> result, RowOf<const T> inputs...),
+/// for each T of the floating dtypes. Rows are stored elements: compute in ComputeType<T>. `team` is the threads that
+/// work on the row: all loops over it are team.each(), team.reduce() and sum_over() (tensor/kernels/row_team.h), and
+/// every row makes the same calls. The inputs have one rank, and one size outside of `dim` (expand() broadcasts).
 template <class F, class... Inputs>
 Tensor map_rows(const char* name, const F& f, const RowOptions& options, const Tensor& first, const Inputs&... more) {
   constexpr int kOperands = 2 + int(sizeof...(Inputs));

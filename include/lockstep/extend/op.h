@@ -13,8 +13,8 @@
 //
 // `gradient` gives what flows into each input, from g, what flows into the result. It is compiled twice: for numbers,
 // as the kernel of an ordinary backward; and for T = Tensor, where backward is recorded: so gradients have gradients of
-// any order. Whole constants are written as they are, other numbers as Number<T>(0.5), conditions as where(x > 0, g,
-// 0).
+// any order. Whole constants are written as they are, other numbers as ConstantOf<T>(0.5), conditions as where(x > 0,
+// g, 0).
 //
 // Any other operation is made of the kernels of extend/kernels.h, and custom_gradient() of autograd/autograd.h, whose
 // function holds what it needs as autograd::Saved. docs/extending.md shows one.

@@ -20,13 +20,13 @@
 namespace lockstep {
 
 /// Texts about a file, by name: any UTF-8.
-using Metadata = std::map<std::string, std::string>;
+using FileMetadata = std::map<std::string, std::string>;
 
 /// Writes all tensors, from wherever they are; waits for them. The file appears whole or not at all, and survives a
 /// loss of power once save() returns (see AtomicFile). A symbolic link is followed. Throws InvalidArgument for an
 /// undefined tensor, a text that is not UTF-8, the key "__metadata__", or a name in `metadata` that begins with
 /// "lockstep.checksum.", and IoError where the file cannot be written.
-LOCKSTEP_API void save(const StateDict& state, const std::filesystem::path& path, const Metadata& metadata = {});
+LOCKSTEP_API void save(const StateDict& state, const std::filesystem::path& path, const FileMetadata& metadata = {});
 
 struct ReadOptions {
   Device device = {};           ///< Where the tensors are made.
@@ -56,7 +56,7 @@ concept HasStateDict = requires(T& x, const T& as_const, const StateDict& state)
 /// save(net, "net.safetensors") and load(net, "net.safetensors"): its state dict. Throw as save(), load() and its
 /// load_state_dict() do.
 template <HasStateDict T>
-void save(const T& x, const std::filesystem::path& path, const Metadata& metadata = {}) {
+void save(const T& x, const std::filesystem::path& path, const FileMetadata& metadata = {}) {
   save(x.state_dict(), path, metadata);
 }
 template <HasStateDict T>
@@ -67,7 +67,7 @@ void load(T& x, const std::filesystem::path& path, const ReadOptions& options = 
 /// The same of one tensor, which the file has under the name "tensor". load() makes x a handle to a new one, and throws
 /// InvalidArgument for a file that has not just one.
 template <std::derived_from<Tensor> T>  // not deduced from {}, which is an empty state dict
-void save(const T& x, const std::filesystem::path& path, const Metadata& metadata = {}) {
+void save(const T& x, const std::filesystem::path& path, const FileMetadata& metadata = {}) {
   StateDict state;
   state.add("tensor", x);
   save(state, path, metadata);
@@ -75,6 +75,6 @@ void save(const T& x, const std::filesystem::path& path, const Metadata& metadat
 LOCKSTEP_API void load(Tensor& x, const std::filesystem::path& path, const ReadOptions& options = {});
 
 /// Reads and checks the header alone; of a file of torch.save, gives the texts by their names. Throws as load() does.
-LOCKSTEP_API Metadata load_metadata(const std::filesystem::path& path, const ReadOptions& options = {});
+LOCKSTEP_API FileMetadata load_metadata(const std::filesystem::path& path, const ReadOptions& options = {});
 
 }  // namespace lockstep

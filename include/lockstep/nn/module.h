@@ -39,7 +39,7 @@
 namespace lockstep::nn {
 
 using lockstep::members;
-using lockstep::Path;
+using Path = MemberPath;
 
 class ModuleBase;
 

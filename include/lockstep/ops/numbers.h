@@ -12,7 +12,7 @@ namespace lockstep {
 
 /// The type of constants in arithmetic on T: T itself, and double beside tensors.
 template <class T>
-using Number = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
+using ConstantOf = std::conditional_t<std::is_arithmetic_v<T>, T, double>;
 
 /// As the functions of tensors, of numbers: for kernels.
 template <class A, class B>

@@ -47,7 +47,7 @@ void for_each_weighted_mean(T& value, const Visit& visit) {
   if constexpr (std::same_as<T, WeightedMean>)
     visit(value);
   else if constexpr (kHoldsTensors<T> && kStructure<T> != Structure::piece)
-    for_each_part(value, Path(), [&](auto& part, const Path&) { for_each_weighted_mean(part, visit); });
+    for_each_part(value, MemberPath(), [&](auto& part, const MemberPath&) { for_each_weighted_mean(part, visit); });
 }
 
 template <class Argument>
@@ -180,8 +180,8 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     std::tuple<detail::Shared<Arguments>...> given(detail::shared<Arguments>(arguments)...);
     const auto entering = set_.is_weighted() ? detail::shares_to_come() : nullptr;
     if (entering)
-      for_each_tensor(given, Path("arguments"),
-                      [&](const Path&, Tensor& x) { x = detail::cross_boundary(x, entering); });
+      for_each_tensor(given, MemberPath("arguments"),
+                      [&](const MemberPath&, Tensor& x) { x = detail::cross_boundary(x, entering); });
     auto inputs = scatter(given, devices(), set_.options().scatter, "arguments", &rows);
     const detail::ProcessPass place = set_.place(rows);
     if (entering) detail::come(*entering, place);

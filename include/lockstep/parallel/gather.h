@@ -60,7 +60,7 @@ LOCKSTEP_API void check_parts_agree(const std::string& name, std::span<const Out
 template <class T>
 consteval bool is_comparable();
 template <class... T>
-consteval bool are_comparable(Parts<T...>) {
+consteval bool are_comparable(PartTypes<T...>) {
   return (is_comparable<std::remove_cvref_t<T>>() && ...);
 }
 template <class T>
@@ -113,21 +113,21 @@ bool equal_parts(const void* a, const void* b) {
 template <class T>
 T gather(std::vector<T> values, Device device, const GatherOptions& options = {}, const std::string& name = "output") {
   if (values.empty()) detail::throw_nothing(name);
-  const Path whole(name);
+  const MemberPath whole(name);
   std::vector<detail::OutputParts> outputs(values.size());
   for (std::size_t i = 0; i < values.size(); ++i)
     visit_tensors(
         values[i], whole,
-        [&](const Path& path, Tensor& tensor) {
+        [&](const MemberPath& path, Tensor& tensor) {
           outputs[i].tensors.push_back({path.expression(), tensor});
         },
-        [&]<class Part>(const Path& path, const Part& part) {
+        [&]<class Part>(const MemberPath& path, const Part& part) {
           outputs[i].others.push_back({path.expression(), &part, &detail::equal_parts<Part>});
         },
-        [&](const Path&, std::size_t extent) { outputs[i].extents.push_back(extent); });
+        [&](const MemberPath&, std::size_t extent) { outputs[i].extents.push_back(extent); });
   detail::check_parts_agree(name, outputs, options.source);
   std::size_t k = 0;
-  for_each_tensor(values[0], whole, [&]<class Part>(const Path&, Part& tensor) {
+  for_each_tensor(values[0], whole, [&]<class Part>(const MemberPath&, Part& tensor) {
     std::vector<Tensor> parts;
     while (!outputs[0].tensors[k].tensor.defined()) ++k;
     for (const detail::OutputParts& output : outputs) parts.push_back(output.tensors[k].tensor);

@@ -89,7 +89,7 @@ template <class M, class Input>
 Device home_of(M& module, Input input, std::size_t replica) {
   std::optional<Device> home;
   if constexpr (std::derived_from<M, nn::ModuleBase>) home = device_of(module);
-  for_each_tensor(input, Path(), [&](const Path&, const Tensor& tensor) {
+  for_each_tensor(input, MemberPath(), [&](const MemberPath&, const Tensor& tensor) {
     if (!home) home = tensor.device();
   });
   if (!home) throw_no_device(replica);

@@ -64,7 +64,7 @@ LOCKSTEP_API void come(autograd::ProcessShares& shares, const ProcessPass& pass)
 template <class T>
 std::vector<bool> counting_rows(T& output, bool stay_0_dim) {
   std::vector<bool> counts;
-  for_each_tensor(output, Path("output"), [&]<class Part>(const Path&, Part& tensor) {
+  for_each_tensor(output, MemberPath("output"), [&]<class Part>(const MemberPath&, Part& tensor) {
     counts.push_back(stay_0_dim || tensor.dim() > 0 || std::same_as<Part, Addend>);
   });
   return counts;
@@ -74,7 +74,7 @@ std::vector<bool> counting_rows(T& output, bool stay_0_dim) {
 template <class T>
 void leave(T& output, const ProcessPass& pass, const std::vector<bool>& counts_rows) {
   std::size_t k = 0;
-  for_each_tensor(output, Path("output"), [&](const Path&, Tensor& tensor) {
+  for_each_tensor(output, MemberPath("output"), [&](const MemberPath&, Tensor& tensor) {
     tensor = cross_boundary(tensor, counts_rows[k++] ? pass.by_rows : pass.by_replicas);
   });
 }

@@ -12,16 +12,16 @@
 namespace lockstep {
 
 /// How many rows each device gets.
-enum class Split : std::uint8_t {
+enum class ScatterSplit : std::uint8_t {
   chunk,     ///< ceil(B/N) each, as chunk() does: 10 over 3 gives 4, 4, 2; 4 over 3 gives 2, 2 and uses two devices.
   balanced,  ///< Sizes differ by at most one.
 };
 
 struct ScatterOptions {
   std::int64_t dim = 0;
-  Split split = Split::chunk;        ///< How rows are divided.
-  std::int64_t length = 0;           ///< Rows of each chunk but the last; 0: ceil(B/N).
-  std::vector<double> weights = {};  ///< In proportion to these, one for each device, instead of `split`.
+  ScatterSplit split = ScatterSplit::chunk;  ///< How rows are divided.
+  std::int64_t length = 0;                   ///< Rows of each chunk but the last; 0: ceil(B/N).
+  std::vector<double> weights = {};          ///< In proportion to these, one for each device, instead of `split`.
 };
 
 /// The sizes of the shards of `rows` rows over at most `devices` devices. At least one shard; shards of no rows at the
@@ -45,16 +45,18 @@ LOCKSTEP_API Shards scatter_tensors(std::span<const NamedTensor> tensors, std::s
 template <class T>
 std::vector<T> scatter(const T& value, std::span<const Device> devices, const ScatterOptions& options = {},
                        const std::string& name = "input", std::vector<std::int64_t>* rows = nullptr) {
-  const Path whole(name);
+  const MemberPath whole(name);
   std::vector<NamedTensor> found;
   T seen = value;
-  for_each_tensor(seen, whole, [&](const Path& path, Tensor& tensor) { found.push_back({path.expression(), tensor}); });
+  for_each_tensor(seen, whole, [&](const MemberPath& path, Tensor& tensor) {
+    found.push_back({path.expression(), tensor});
+  });
   const Shards shards = scatter_tensors(found, devices, options);
   if (rows) *rows = shards.rows;
   std::vector<T> result(shards.rows.size(), value);
   for (std::size_t i = 0; i < result.size(); ++i) {
     std::size_t k = 0;
-    for_each_tensor(result[i], whole, [&](const Path&, Tensor& tensor) { tensor = shards.tensors[k++][i]; });
+    for_each_tensor(result[i], whole, [&](const MemberPath&, Tensor& tensor) { tensor = shards.tensors[k++][i]; });
   }
   return result;
 }

@@ -33,7 +33,8 @@ class LOCKSTEP_API UnnamedParameters {
   template <class T>
   static void collect(const T& value, std::vector<Tensor>& tensors) {
     if constexpr (kHoldsTensors<T>)  // walking does not change it
-      for_each_tensor(const_cast<T&>(value), Path(), [&](const Path&, Tensor& tensor) { tensors.push_back(tensor); });
+      for_each_tensor(const_cast<T&>(value), MemberPath(),
+                      [&](const MemberPath&, Tensor& tensor) { tensors.push_back(tensor); });
   }
   void look_at(const nn::ModuleBase& module, std::span<const Tensor> outputs);
 

@@ -29,7 +29,7 @@ struct Region {
 enum class AccessKind : std::uint8_t { read, write };
 
 /// A region, and what is done to it.
-struct Access {
+struct MemoryAccess {
   Region region;                       ///< Where.
   AccessKind kind = AccessKind::read;  ///< What.
 };
@@ -37,8 +37,8 @@ struct Access {
 /// What a launch says of itself, for the race checker, the trace and cost models. The name is a literal.
 struct LaunchInfo {
   const char* name = "";
-  double flops = 0;                  ///< Floating-point operations.
-  std::span<const Access> accesses;  ///< All that it touches.
+  double flops = 0;                        ///< Floating-point operations.
+  std::span<const MemoryAccess> accesses;  ///< All that it touches.
 };
 
 /// Brings a kernel to its device before its first grid. (CUDA loads kernels one by one, when they are first launched,

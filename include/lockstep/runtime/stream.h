@@ -11,7 +11,9 @@
 
 namespace lockstep {
 
+namespace cuda {
 class Event;
+}
 
 /// Of the streams of a pool.
 enum class StreamPriority : std::uint8_t { normal, high };
@@ -33,9 +35,9 @@ class LOCKSTEP_API Stream {
   bool query() const;
   /// Work enqueued here from now on starts after the event. Waits on the host where just one of the two is the CPU's,
   /// else not.
-  void wait(const Event& event) const;
+  void wait(const cuda::Event& event) const;
   /// An event that marks the work enqueued so far.
-  Event record() const;
+  cuda::Event record() const;
 
   bool operator==(const Stream&) const = default;
 
@@ -48,7 +50,7 @@ class LOCKSTEP_API Stream {
 };
 
 /// A point in a stream's work. One that was moved from throws InvalidArgument.
-class LOCKSTEP_API Event {
+class LOCKSTEP_API cuda::Event {
  public:
   Event(Event&&) noexcept;
   Event& operator=(Event&&) noexcept;  ///< What this held is destroyed.
@@ -61,7 +63,7 @@ class LOCKSTEP_API Event {
   void synchronize() const;
 
  private:
-  friend class Stream;
+  friend class lockstep::Stream;
   struct State;
   const State& state() const;
   explicit Event(std::unique_ptr<State> state);

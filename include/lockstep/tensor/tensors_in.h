@@ -26,7 +26,7 @@ template <class T>
 consteval bool holds_tensors();
 
 template <class... T>
-consteval bool any_holds_tensors(Parts<T...>) {
+consteval bool any_holds_tensors(PartTypes<T...>) {
   return (holds_tensors<T>() || ...);
 }
 
@@ -60,10 +60,11 @@ constexpr void require_shown_tensors() {
 
 namespace detail {
 template <class Map, class OnOther>
-void visit_keys_that_paths_lack(const Map& map, const Path& at, const OnOther& on_other) {
+void visit_keys_that_paths_lack(const Map& map, const MemberPath& at, const OnOther& on_other) {
   using Key = typename Map::key_type;
-  if constexpr (kKeyStep<Key> == Path::Step::other_key || std::floating_point<Key>)
-    for_each_entry(map, [&](const Key& key, const auto&) { on_other(Path(at, Path::Step::other_key, "..."), key); });
+  if constexpr (kKeyStep<Key> == MemberPath::Step::other_key || std::floating_point<Key>)
+    for_each_entry(
+        map, [&](const Key& key, const auto&) { on_other(MemberPath(at, MemberPath::Step::other_key, "..."), key); });
 }
 }  // namespace detail
 
@@ -71,7 +72,7 @@ void visit_keys_that_paths_lack(const Map& map, const Path& at, const OnOther& o
 /// each part that holds none and each key that its path does not spell; and on_extent(path, size) for each container
 /// before its parts (extent_of).
 template <class T, class OnTensor, class OnOther, class OnExtent>
-void visit_tensors(T& value, const Path& at, const OnTensor& on_tensor, const OnOther& on_other,
+void visit_tensors(T& value, const MemberPath& at, const OnTensor& on_tensor, const OnOther& on_other,
                    const OnExtent& on_extent) {
   if constexpr (std::derived_from<std::remove_const_t<T>, Tensor>) {
     on_tensor(at, value);
@@ -80,20 +81,22 @@ void visit_tensors(T& value, const Path& at, const OnTensor& on_tensor, const On
   } else {
     if constexpr (kHasExtent<T>) on_extent(at, extent_of(value));
     if constexpr (kStructure<T> == Structure::map) detail::visit_keys_that_paths_lack(value, at, on_other);
-    for_each_part(value, at,
-                  [&](auto& part, const Path& path) { visit_tensors(part, path, on_tensor, on_other, on_extent); });
+    for_each_part(value, at, [&](auto& part, const MemberPath& path) {
+      visit_tensors(part, path, on_tensor, on_other, on_extent);
+    });
   }
 }
 
 /// Calls visit(path, tensor) for each defined tensor in `value`. Does not compile for a value that may hide some.
 template <class T, class Visit>
-void for_each_tensor(T& value, const Path& at, const Visit& visit) {
+void for_each_tensor(T& value, const MemberPath& at, const Visit& visit) {
   visit_tensors(
       value, at,
-      [&](const Path& path, auto& tensor) {
+      [&](const MemberPath& path, auto& tensor) {
         if (tensor.defined()) visit(path, tensor);
       },
-      []<class Part>(const Path&, const Part&) { require_shown_tensors<Part>(); }, [](const Path&, std::size_t) {});
+      []<class Part>(const MemberPath&, const Part&) { require_shown_tensors<Part>(); },
+      [](const MemberPath&, std::size_t) {});
 }
 
 }  // namespace lockstep

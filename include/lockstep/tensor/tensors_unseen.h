@@ -99,7 +99,7 @@ template <class T>
 struct Pointee<std::reference_wrapper<T>> : std::type_identity<T> {};
 
 template <class... Around, class... T>
-consteval TensorsUnseen tensors_in_parts(Parts<T...>) {
+consteval TensorsUnseen tensors_in_parts(PartTypes<T...>) {
   TensorsUnseen most = TensorsUnseen::none;
   ((most = std::max(most, tensors_unseen<std::remove_cvref_t<T>, Around...>())), ...);
   return most;

@@ -83,7 +83,7 @@ struct Batches : LoaderHandle {
 /// not compile for a batch that may hide tensors (for_each_tensor).
 template <class Batch>
 Batch moved_to(Batch batch, Device device) {
-  for_each_tensor(batch, Path(), [&](const Path&, Tensor& tensor) { tensor = tensor.detach().to(device); });
+  for_each_tensor(batch, MemberPath(), [&](const MemberPath&, Tensor& tensor) { tensor = tensor.detach().to(device); });
   return batch;
 }
 
@@ -91,7 +91,7 @@ Batch moved_to(Batch batch, Device device) {
 template <class Batch>
 std::int64_t rows_in(Batch& batch, std::int64_t dim) {
   std::int64_t rows = -1;
-  for_each_tensor(batch, Path(), [&](const Path&, const Tensor& tensor) {
+  for_each_tensor(batch, MemberPath(), [&](const MemberPath&, const Tensor& tensor) {
     if (rows < 0 && tensor.dim() > (dim < 0 ? -dim - 1 : dim)) rows = tensor.size(int(dim));
   });
   return rows < 0 ? 1 : rows;
@@ -101,7 +101,8 @@ std::int64_t rows_in(Batch& batch, std::int64_t dim) {
 template <class Batch>
 std::vector<std::uint64_t> versions_in(Batch& batch) {
   std::vector<std::uint64_t> versions;
-  for_each_tensor(batch, Path(), [&](const Path&, const Tensor& tensor) { versions.push_back(tensor.version()); });
+  for_each_tensor(batch, MemberPath(),
+                  [&](const MemberPath&, const Tensor& tensor) { versions.push_back(tensor.version()); });
   return versions;
 }
 

@@ -58,8 +58,8 @@ class LOCKSTEP_API Checkpoint {
   double number(std::string_view section) const;             ///< See tensors().
 
   /// Free texts to keep with it. Names that begin with "lockstep." are taken.
-  Metadata& notes() noexcept { return notes_; }
-  const Metadata& notes() const noexcept { return notes_; }
+  FileMetadata& notes() noexcept { return notes_; }
+  const FileMetadata& notes() const noexcept { return notes_; }
 
   /// Throw as the functions of io/safetensors.h do; load() throws FormatError for a file that is no checkpoint.
   void save(const std::filesystem::path& path, Links links = Links::follow) const;
@@ -72,9 +72,9 @@ class LOCKSTEP_API Checkpoint {
   void check(std::string_view section, std::string_view kind) const;
   Tensor values(std::string_view section, std::string_view kind, DType dtype, std::int64_t count) const;
 
-  StateDict tensors_;  // "<section>.<key>", and "<section>" for numbers
-  Metadata kinds_;     // by section
-  Metadata notes_;
+  StateDict tensors_;   // "<section>.<key>", and "<section>" for numbers
+  FileMetadata kinds_;  // by section
+  FileMetadata notes_;
 };
 
 /// Loads parameters and buffers, whether their keys carry "module." or not: a model that was saved as DataParallel is

@@ -49,7 +49,7 @@ class LOCKSTEP_API PendingMeans {
   std::vector<std::size_t> counted_;  // the names whose weights have a part on the device
   Tensor sums_;                       // float64: one for each name, then those parts
   Stream stream_;
-  Event complete_;
+  cuda::Event complete_;
 };
 
 /// Means over many batches: see the description of the file.

@@ -119,7 +119,7 @@ class Prepared {
   template <class Argument>
   void count_rows(const Argument& argument) {
     if constexpr (kHoldsTensors<Argument>)  // walking does not change it
-      for_each_tensor(const_cast<Argument&>(argument), Path(), [&](const Path&, const Tensor& tensor) {
+      for_each_tensor(const_cast<Argument&>(argument), MemberPath(), [&](const MemberPath&, const Tensor& tensor) {
         if (batch_rows_ < 0 && tensor.defined() && tensor.dim() > 0) batch_rows_ = tensor.size(int(dim_));
       });
   }

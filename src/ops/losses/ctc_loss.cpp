@@ -26,7 +26,7 @@ using autograd::Saved;
 // The states of a target: a blank, its first class, a blank, its second class, ..., a blank.
 struct CtcStates {
   std::int64_t blank;
-  LOCKSTEP_HD std::int64_t class_of(const Row<const std::int64_t>& target, std::int64_t first, std::int64_t s) const {
+  LOCKSTEP_HD std::int64_t class_of(const RowOf<const std::int64_t>& target, std::int64_t first, std::int64_t s) const {
     return s % 2 ? target[first + s / 2] : blank;
   }
 };
@@ -41,8 +41,8 @@ struct CtcWalk {
   std::int64_t states, class_step;
   bool backwards;
 
-  LOCKSTEP_HD void operator()(Row<T> ways, Row<const T> log_probs, Row<const std::int64_t> target,
-                              Row<const std::int64_t> lengths) const {
+  LOCKSTEP_HD void operator()(RowOf<T> ways, RowOf<const T> log_probs, RowOf<const std::int64_t> target,
+                              RowOf<const std::int64_t> lengths) const {
     constexpr T kNone = -std::numeric_limits<T>::infinity();
     const std::int64_t times = lengths[kInputLength], count = 2 * lengths[kTargetLength] + 1;
     const std::int64_t first = lengths[kTargetStart];
@@ -83,9 +83,9 @@ struct CtcGradient {
   CtcStates of;
   bool zero_infinity;
 
-  LOCKSTEP_HD void operator()(Row<T> out, Row<const T> g, Row<const T> loss, Row<const bool> counts,
-                              Row<const T> forwards, Row<const T> backwards, Row<const T> log_probs,
-                              Row<const std::int64_t> target, Row<const std::int64_t> lengths) const {
+  LOCKSTEP_HD void operator()(RowOf<T> out, RowOf<const T> g, RowOf<const T> loss, RowOf<const bool> counts,
+                              RowOf<const T> forwards, RowOf<const T> backwards, RowOf<const T> log_probs,
+                              RowOf<const std::int64_t> target, RowOf<const std::int64_t> lengths) const {
     const bool infinite = loss[0] == std::numeric_limits<T>::infinity();
     const T start = infinite && !zero_infinity && counts[0] ? std::numeric_limits<T>::quiet_NaN() : T(0);
     for (std::int64_t c = 0; c < out.length; ++c) out[c] = start;

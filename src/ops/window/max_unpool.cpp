@@ -24,8 +24,8 @@ template <class T>
 struct PutElements {
   static constexpr int kElementsOf = 1;
   template <class Team>
-  LOCKSTEP_HD void operator()(const Team& team, Row<T> out, Row<const std::int64_t> index,
-                              Row<const std::int64_t> order, Row<const T> source) const {
+  LOCKSTEP_HD void operator()(const Team& team, RowOf<T> out, RowOf<const std::int64_t> index,
+                              RowOf<const std::int64_t> order, RowOf<const T> source) const {
     const auto is_there = [&](std::int64_t place) { return place >= 0 && place < out.length; };
     if constexpr (Team::kSerial) {
       for (std::int64_t i = 0; i < index.length; ++i)

@@ -53,8 +53,8 @@ Region region_of(const FusedOperand& operand) {
 
 }  // namespace
 
-std::vector<Access> accesses_of(const FusedOp& op, void* workspace, std::size_t workspace_bytes) {
-  std::vector<Access> accesses;
+std::vector<MemoryAccess> accesses_of(const FusedOp& op, void* workspace, std::size_t workspace_bytes) {
+  std::vector<MemoryAccess> accesses;
   for (const FusedOperand& operand : op.operands)
     if (operand.present)
       accesses.push_back({region_of(operand), operand.written ? AccessKind::write : AccessKind::read});

@@ -9,6 +9,6 @@ namespace lockstep::sim {
 
 /// Exact for operands that are dense in any order of their dimensions, and for dense rows at one pitch; else everything
 /// from the first byte to the last. The workspace is written.
-std::vector<Access> accesses_of(const FusedOp& op, void* workspace, std::size_t workspace_bytes);
+std::vector<MemoryAccess> accesses_of(const FusedOp& op, void* workspace, std::size_t workspace_bytes);
 
 }  // namespace lockstep::sim

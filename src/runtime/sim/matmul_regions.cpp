@@ -12,7 +12,7 @@ struct Operand {
   AccessKind kind = AccessKind::read;
 };
 
-void append(std::vector<Access>& accesses, const Operand& x, std::size_t element_bytes) {
+void append(std::vector<MemoryAccess>& accesses, const Operand& x, std::size_t element_bytes) {
   const auto bytes = [&](std::int64_t elements) { return std::size_t(elements) * element_bytes; };
   const auto add = [&](const void* data, std::size_t row_bytes, std::int64_t rows, std::int64_t pitch) {
     accesses.push_back({{data, row_bytes, std::size_t(rows), bytes(pitch)}, x.kind});
@@ -31,8 +31,8 @@ void append(std::vector<Access>& accesses, const Operand& x, std::size_t element
 
 }  // namespace
 
-std::vector<Access> accesses_of(const Matmul& p) {
-  std::vector<Access> accesses;
+std::vector<MemoryAccess> accesses_of(const Matmul& p) {
+  std::vector<MemoryAccess> accesses;
   if (p.m <= 0 || p.n <= 0 || p.batch <= 0) return accesses;
   accesses.reserve(5);
   const std::size_t element_bytes = size_of(p.dtype);

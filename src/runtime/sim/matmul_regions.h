@@ -9,6 +9,6 @@ namespace lockstep::sim {
 
 /// Exact for one matrix, and for batches that are adjacent, evenly spaced and dense, or side by side; a batch of
 /// another layout has one access for each matrix, or when there are many, their spans.
-std::vector<Access> accesses_of(const Matmul& matmul);
+std::vector<MemoryAccess> accesses_of(const Matmul& matmul);
 
 }  // namespace lockstep::sim

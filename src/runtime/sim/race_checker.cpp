@@ -31,7 +31,7 @@ int RaceChecker::add_stream(std::string name) {
   return int(index);
 }
 
-void RaceChecker::access(int stream, const char* op, std::span<const Access> accesses) {
+void RaceChecker::access(int stream, const char* op, std::span<const MemoryAccess> accesses) {
   check(stream, op, accesses);
   remember(stream, op, accesses);
 }
@@ -46,13 +46,13 @@ void RaceChecker::access_together(const char* op, std::span<const RankAccesses> 
   }
 }
 
-void RaceChecker::check(int stream, const char* op, std::span<const Access> accesses) {
+void RaceChecker::check(int stream, const char* op, std::span<const MemoryAccess> accesses) {
   StreamClock& own = streams_[std::size_t(stream)];
   if (own.host_version != host_version_) {
     join(own.clock, host_);
     own.host_version = host_version_;
   }
-  for (const Access& access : accesses) {
+  for (const MemoryAccess& access : accesses) {
     if (is_empty(access.region)) continue;
     const PastAccess* past = history_.find_conflict(normalized(access.region), access.kind, own.clock);
     if (past == nullptr) continue;
@@ -62,10 +62,10 @@ void RaceChecker::check(int stream, const char* op, std::span<const Access> acce
   }
 }
 
-void RaceChecker::remember(int stream, const char* op, std::span<const Access> accesses) {
+void RaceChecker::remember(int stream, const char* op, std::span<const MemoryAccess> accesses) {
   StreamClock& own = streams_[std::size_t(stream)];
   const std::uint64_t epoch = ++own.clock[std::size_t(stream)];
-  for (const Access& access : accesses) {
+  for (const MemoryAccess& access : accesses) {
     if (is_empty(access.region)) continue;
     history_.remember({normalized(access.region), access.kind, stream, epoch, op}, own.clock, host_);
   }

@@ -19,11 +19,11 @@ class RaceChecker {
 
   /// An operation is enqueued on a stream. Throws RaceError, and keeps nothing of the operation, if one of its
   /// accesses conflicts with an earlier one that is not ordered before it.
-  void access(int stream, const char* op, std::span<const Access> accesses);
+  void access(int stream, const char* op, std::span<const MemoryAccess> accesses);
 
   struct RankAccesses {
     int stream = 0;
-    std::vector<Access> accesses;
+    std::vector<MemoryAccess> accesses;
     std::vector<std::size_t> senders;  ///< The ranks whose data arrive in this rank's memory.
   };
   /// The same for an operation of several streams at once. Each rank's memory is used on its stream, and what comes
@@ -51,8 +51,8 @@ class RaceChecker {
   std::size_t history_size() const noexcept { return history_.size(); }
 
  private:
-  void check(int stream, const char* op, std::span<const Access> accesses);
-  void remember(int stream, const char* op, std::span<const Access> accesses);
+  void check(int stream, const char* op, std::span<const MemoryAccess> accesses);
+  void remember(int stream, const char* op, std::span<const MemoryAccess> accesses);
 
   struct StreamClock {
     std::string name;

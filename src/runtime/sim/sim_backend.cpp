@@ -151,7 +151,7 @@ void SimBackend::discard(StreamHandle handle, void* memory, std::size_t bytes) n
   try {
     if (graphs_.keep(handle, [=, this] { discard(handle, memory, bytes); })) return;
     const std::scoped_lock lock(mutex_);
-    const Access access = {{memory, bytes, 1, 0}, AccessKind::write};
+    const MemoryAccess access = {{memory, bytes, 1, 0}, AccessKind::write};
     declare(stream, "discard", {&access, 1});
     if (options_.poison) stream.push({"discard", sim::PoisonTask{memory, bytes}, nullptr, mark});
   } catch (...) {

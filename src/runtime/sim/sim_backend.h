@@ -91,7 +91,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   Moment now(sim::SimStream& stream) const;
   std::vector<Moment> everything() const;
   void forget(const char* op, void* memory, std::size_t bytes) noexcept;
-  void declare(sim::SimStream& stream, const char* op, std::span<const Access> accesses);
+  void declare(sim::SimStream& stream, const char* op, std::span<const MemoryAccess> accesses);
   void declare(const CollectiveCall& call);
   void enqueue(sim::SimStream& stream, sim::FaultKind kind, sim::Task task);
   void fail(sim::SimStream& stream, const char* op, std::exception_ptr error) noexcept;

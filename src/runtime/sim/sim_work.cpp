@@ -33,7 +33,7 @@ std::unique_ptr<std::byte[]> rows_from_host(const Copy& copy) {
 
 void SimBackend::launch(StreamHandle handle, const LaunchInfo& info, KernelRef kernel) {
   if (graphs_.is_capturing(handle)) {
-    const std::vector<Access> accesses(info.accesses.begin(), info.accesses.end());
+    const std::vector<MemoryAccess> accesses(info.accesses.begin(), info.accesses.end());
     graphs_.keep(handle, [this, handle, name = info.name, flops = info.flops, accesses, owned = kernel.own()] {
       launch(handle, {name, flops, accesses}, owned);
     });
@@ -74,7 +74,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     memory_.expect("copy", copy.from_device, from, AccessKind::read);
     if (copy.pinned) memory_.expect_pinned("copy", from);
     memory_.expect("copy", copy.to_device, to, AccessKind::write);
-    Access accesses[2];
+    MemoryAccess accesses[2];
     std::size_t count = 0;
     if (copy.from_device != kHost || copy.pinned) accesses[count++] = {from, AccessKind::read};
     if (copy.to_device != kHost) accesses[count++] = {to, AccessKind::write};
@@ -99,7 +99,7 @@ void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
-  const std::vector<Access> accesses = sim::accesses_of(matmul);
+  const std::vector<MemoryAccess> accesses = sim::accesses_of(matmul);
   const std::scoped_lock lock(mutex_);
   declare(stream, "matmul", accesses);
   enqueue(stream, FaultKind::launch, {"matmul", matmul, nullptr, mark});
@@ -112,15 +112,15 @@ void SimBackend::fused(StreamHandle handle, const FusedOp& op, void* workspace) 
   const EnqueueMark mark = EnqueueMark::begin();
   SimStream& stream = stream_of(handle);
   stream.wait_for_room();
-  const std::vector<Access> accesses = sim::accesses_of(op, workspace, workspace ? *host::offers(op) : 0);
+  const std::vector<MemoryAccess> accesses = sim::accesses_of(op, workspace, workspace ? *host::offers(op) : 0);
   Task task = {op.name, std::make_unique<sim::FusedTask>(sim::FusedTask{op, workspace}), nullptr, mark};
   const std::scoped_lock lock(mutex_);
   declare(stream, op.name, accesses);
   enqueue(stream, FaultKind::launch, std::move(task));
 }
 
-void SimBackend::declare(SimStream& stream, const char* op, std::span<const Access> accesses) {
-  for (const Access& access : accesses) memory_.expect(op, stream.device, access.region, access.kind);
+void SimBackend::declare(SimStream& stream, const char* op, std::span<const MemoryAccess> accesses) {
+  for (const MemoryAccess& access : accesses) memory_.expect(op, stream.device, access.region, access.kind);
   if (options_.check_races) races_.access(stream.index, op, accesses);
 }
 

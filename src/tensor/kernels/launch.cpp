@@ -22,10 +22,10 @@ void launch_kernel(const char* name, double flops, std::span<const Tensor* const
   if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, kernel);  // at once: nothing to order
   const StreamHandle stream = current_stream_handle(device);
   const std::size_t count = written.size() + read.size();
-  std::array<Access, 16> few;
-  std::vector<Access> many(count > few.size() ? count : 0);
-  Access* const accesses = many.empty() ? few.data() : many.data();
-  Access* next = accesses;
+  std::array<MemoryAccess, 16> few;
+  std::vector<MemoryAccess> many(count > few.size() ? count : 0);
+  MemoryAccess* const accesses = many.empty() ? few.data() : many.data();
+  MemoryAccess* next = accesses;
   const auto add = [&](const Tensor& tensor, AccessKind kind) {
     *next++ = {region_of(*tensor.impl()), kind};
     use_on(stream, tensor);

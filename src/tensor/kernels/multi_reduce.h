@@ -18,7 +18,7 @@ namespace lockstep {
 /// Memory that one launch uses.
 struct Accesses {
   StreamHandle stream;
-  std::vector<Access> list;
+  std::vector<MemoryAccess> list;
 
   Accesses(DeviceState& device, std::size_t count) : stream(current_stream_handle(device)) { list.reserve(count); }
   void use(const TensorImpl& tensor) { use_on(stream, tensor); }

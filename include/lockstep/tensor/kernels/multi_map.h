@@ -126,7 +126,7 @@ template <std::size_t N>
 struct MultiOperands {
   std::shared_ptr<const std::vector<MultiSpan<N>>> spans;
   std::vector<const TensorImpl*> tensors;
-  std::vector<Access> accesses;
+  std::vector<MemoryAccess> accesses;
   std::int64_t elements = 0;
 };
 template <std::size_t N>
@@ -162,7 +162,7 @@ MultiOperands<N> operands_of(std::span<const MultiRow<N>> rows, const MultiMapLo
 struct MultiLaunch {
   const char* name;
   double flops;
-  std::vector<Access> accesses;
+  std::vector<MemoryAccess> accesses;
   std::span<const TensorImpl*const> tensors, parameters;
   bool has_device_form;
 };

@@ -98,11 +98,11 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
   template <class Step, std::size_t... I>
   void row(const std::array<std::int64_t, std::size_t(kOperands)>& at, const Step& step,
            std::index_sequence<I...>) const {
-    const Row<Out> to{out + at[0], lengths[0], step(0)};
-    if constexpr (kWorksAlone<F, Row<Out>, Row<const In>...>)
-      f(to, Row<const In>{static_cast<const In*>(in[I]) + at[I + 1], lengths[I + 1], step(I + 1)}...);
+    const RowOf<Out> to{out + at[0], lengths[0], step(0)};
+    if constexpr (kWorksAlone<F, RowOf<Out>, RowOf<const In>...>)
+      f(to, RowOf<const In>{static_cast<const In*>(in[I]) + at[I + 1], lengths[I + 1], step(I + 1)}...);
     else
-      f(OneThread(), to, Row<const In>{static_cast<const In*>(in[I]) + at[I + 1], lengths[I + 1], step(I + 1)}...);
+      f(OneThread(), to, RowOf<const In>{static_cast<const In*>(in[I]) + at[I + 1], lengths[I + 1], step(I + 1)}...);
   }
 };
 

@@ -15,7 +15,7 @@
 namespace lockstep {
 
 template <class T>
-struct Row {
+struct RowOf {
   using Element = std::remove_const_t<T>;
 
   T* data;

@@ -23,11 +23,11 @@ template <class F, class Out, class... In, std::size_t... I>
 __device__ void run_row(const F& f, const RowTeam& team, bool idle, const RowsOf<1 + sizeof...(In)>& of,
                         const std::array<std::int64_t, 1 + sizeof...(In)>& at, std::index_sequence<I...>, Out* out,
                         const In*... in) {
-  const Row<Out> to{out + at[0], of.lengths[0], of.steps[0]};
-  if constexpr (!kWorksAlone<F, Row<Out>, Row<const In>...>)
-    f(team, to, Row<const In>{in + at[I + 1], of.lengths[I + 1], of.steps[I + 1]}...);
+  const RowOf<Out> to{out + at[0], of.lengths[0], of.steps[0]};
+  if constexpr (!kWorksAlone<F, RowOf<Out>, RowOf<const In>...>)
+    f(team, to, RowOf<const In>{in + at[I + 1], of.lengths[I + 1], of.steps[I + 1]}...);
   else if (!idle)
-    f(to, Row<const In>{in + at[I + 1], of.lengths[I + 1], of.steps[I + 1]}...);
+    f(to, RowOf<const In>{in + at[I + 1], of.lengths[I + 1], of.steps[I + 1]}...);
 }
 
 /// Teams take rows in turn.
@@ -69,7 +69,7 @@ RowGrid grid_for(const RowKernel<F, Out, In...>& kernel) {
     const TeamShape shape = shape_for(kernel, kElementsOf<F>);
     const std::int64_t wanted = lengths[kElementsOf<F>] / (kPerThread * shape.size);
     return {shape, std::bit_floor(unsigned(std::clamp<std::int64_t>(wanted, 1, kMostBlocks)))};
-  } else if constexpr (kWorksAlone<F, Row<Out>, Row<const In>...>) {
+  } else if constexpr (kWorksAlone<F, RowOf<Out>, RowOf<const In>...>) {
     return {};
   } else {  // reduces the longest input
     return {shape_for(kernel, std::size_t(std::max_element(lengths.begin() + 1, lengths.end()) - lengths.begin()))};
