@@ -29,11 +29,6 @@ const char* StepParts::change() {
   return nullptr;
 }
 
-const char* StepParts::change_of_what_is_there() {
-  drop_gone();
-  return change();
-}
-
 void StepParts::leave() {
   for (const Entry& entry : parts_) entry.part->leave();
   mark();

@@ -51,8 +51,6 @@ class StepParts {
   void begin();
   void end(const StepValues& step);
   const char* change();
-  /// The same of the objects that still are there: what went is no error.
-  const char* change_of_what_is_there();
   void leave();
   void mark();
 

@@ -93,7 +93,6 @@ struct StepGraph::State {
   int steps = 0;               // taken eagerly
   std::vector<Tensor> before;  // the inputs of the last one
   StepParts parts;             // what that one used
-  StepParts found;             // what the one before it used, as that one found it
   std::optional<Captured> captured;
   bool has_missed = false;  // what was captured did not fit the last time
   bool has_told = false;
@@ -106,7 +105,6 @@ struct StepGraph::State {
     captured.reset();
     before.clear();
     parts = StepParts();
-    found = StepParts();
     steps = 0;
     has_missed = false;
   }
@@ -130,14 +128,12 @@ bool StepGraph::State::can_launch(const std::vector<Tensor>& given) {
 }
 
 Tensor StepGraph::State::take_eagerly(const Step& step, const std::vector<Tensor>& inputs) {
-  found = std::exchange(parts, StepParts());
-  found.begin();
+  parts = StepParts();
   Context own = context();
   own.step_parts = &parts;
   const ContextScope scope(own);
   const Tensor output = eagerly(step, inputs);
   parts.mark();
-  found.mark();
   if (captured) captured->parts.mark();
   ++steps;
   before = inputs;
@@ -213,10 +209,7 @@ Tensor StepGraph::run(const std::vector<Tensor>& given, const Step& step) {
   if (s.can_launch(given)) return s.launch(given);
   const std::vector<Tensor> inputs = on_gpu(given, gpus.front());
   const bool is_next = !s.captured && s.steps >= s.eager_steps;
-  // After a change that the last step did not see, such as state that was dropped, the next one would not be like
-  // others.
-  if (is_next && have_same_shapes(s.before, inputs) && !have_gradients(inputs) && !s.found.change_of_what_is_there())
-    return s.capture(step, inputs);
+  if (is_next && have_same_shapes(s.before, inputs) && !have_gradients(inputs)) return s.capture(step, inputs);
   return s.take_eagerly(step, inputs);
 }
 

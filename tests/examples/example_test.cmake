@@ -66,7 +66,7 @@ elseif(EXAMPLE STREQUAL "devices")
     "        ${ones}>, device='cuda:0'\\)"
     "Y = tensor\\(<${row},"
     "        ${row}>, device='cuda:1'\\)"
-    "X \\+ Y: <add> expected tensors on one device, got cuda:0 <2, 3> and cuda:1 <2, 3>"
+    "X \\+ Y: <add> expected tensors on one device, got cuda:0 <2, 3> and cuda:1 <2, 3>: move one of them with x\\.to\\(Device::cuda\\(0\\)\\)"
     "Y \\+ Z = tensor\\(<${row},"
     "        ${row}>, device='cuda:1'\\)"
     "Z\\.cuda\\(1\\) is Z: true"

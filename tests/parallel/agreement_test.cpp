@@ -15,7 +15,6 @@
 #include <lockstep/optim/clip.h>
 #include <lockstep/optim/grad_scaler.h>
 #include <lockstep/optim/sgd.h>
-#include <lockstep/train/prepared.h>
 
 #include "parallel/job.h"
 #include "support/ending_processes.h"
@@ -45,7 +44,7 @@ class Agreement : public ::testing::Test {
     return {.device_ids = {world.rank().value()}, .world = world};
   }
 
-  SimulatedDevices devices_{{.count = 4}};
+  SimulatedDevices devices_{{.count = 3}};
 };
 
 TEST_F(Agreement, NamesWhatOfAModelDiffers) {
@@ -125,19 +124,6 @@ TEST_F(Agreement, GoesOnWhereFrozenParametersAreMended) {
     mean(model(ones({4, 5}))).backward();
   });
   for (const std::exception_ptr& failure : failures) EXPECT_FALSE(failure) << message_of<Error>(failure);
-}
-
-TEST_F(Agreement, NamesAnotherModelThatTookTheParametersInOneProcess) {
-  expect_refused(
-      2, differs(kCalls, "nothing like it", "another DataParallel or Trainer took the parameters"),
-      [](const World& world) {
-        const int first = world.rank().value() * 2;
-        DataParallel model(nn::Linear(5, 3), {.device_ids = {first, first + 1}, .world = world});
-        mean(model(ones({4, 5}))).backward();
-        if (is_second(world))
-          DataParallel alone(train::detail::Borrowed<nn::Linear>(model.module()), {.device_ids = {first, first + 1}});
-        mean(model(ones({4, 5}))).backward();
-      });
 }
 
 TEST_F(Agreement, NamesTheRateOfAnOptimizerThatDiffers) {

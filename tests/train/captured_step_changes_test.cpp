@@ -161,21 +161,6 @@ TEST_P(CapturedStepChanges, SeesWeightsThatAreLoaded) {
   });
 }
 
-// Just before the step that would be captured: the step before it was not like those to come.
-TEST_P(CapturedStepChanges, SeesStateThatIsResetBeforeTheCapture) {
-  expect_as_eager([](Loop& loop, int i) {
-    if (i == 2) loop.optimizer.reset_state();
-  });
-}
-
-TEST_P(CapturedStepChanges, SeesAWeightThatIsThawedBeforeTheCapture) {
-  expect_as_eager(
-      [](Loop& loop, int i) {
-        if (i == 2) loop.net().in.weight.requires_grad_();
-      },
-      false, kLoopSteps, [](Loop& loop) { loop.net().in.weight.requires_grad_(false); });
-}
-
 TEST_P(CapturedStepChanges, SeesAFrozenWeight) {
   expect_as_eager(
       [](Loop& loop, int i) {

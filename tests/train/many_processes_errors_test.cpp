@@ -76,6 +76,27 @@ TEST_F(ErrorsOfManyProcesses, AnErrorOfOneEndsTheOthersWithItsName) {
   }
 }
 
+TEST(ModelsOfManyProcesses, ThatATrainerOfOneProcessTookAreNamed) {
+  const SimulatedDevices devices({.count = 4});
+  const auto messages = thrown_in_processes<InvalidArgument>(2, [](const World& world) {
+    const int first = world.rank().value() * 2;
+    DataParallel model(nn::Linear(5, 3), {.device_ids = {first, first + 1}, .world = world});
+    mean(model(ones({4, 5}))).backward();
+    if (is_second(world)) {
+      const Trainer alone({.devices = {Device::cuda(first), Device::cuda(first + 1)}});
+      std::vector<Tensor> batches = {ones({4, 5})};
+      alone.predict(model.module(), batches);
+    }
+    mean(model(ones({4, 5}))).backward();
+  });
+  for (const std::string& message : messages)
+    EXPECT_NE(
+        message.find("nothing like it in process 0 on simulated-host-0 and another DataParallel or Trainer took the "
+                     "parameters in process 1"),
+        std::string::npos)
+        << message;
+}
+
 TEST_F(ErrorsOfManyProcesses, AnErrorOfAllLeavesThemTogether) {
   in_processes(2, [](const World& world) {
     EXPECT_THROW(SmallJob([](const World&, Ways& ways) { ways.factor = [](std::int64_t) { return NAN; }; })(world),

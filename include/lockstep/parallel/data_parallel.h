@@ -99,7 +99,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   DataParallel& operator=(DataParallel&& other) noexcept {
     DataParallel taken(std::move(other));  // in the end it takes along what this held
     std::swap(set_, taken.set_);
-    this->set_mode(taken.is_training());
+    this->nn::ModuleBase::operator=(static_cast<nn::ModuleBase&&>(taken));
     return *this;
   }
 
