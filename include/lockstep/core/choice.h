@@ -26,7 +26,7 @@ LOCKSTEP_API std::size_t find_choice(const char* option, std::span<const std::st
 template <class E>
 class Choice {
  public:
-  constexpr Choice(E value) noexcept : value_(value) {}
+  constexpr Choice(E value) noexcept : value_(value) {}  ///< That enumerator.
   /// Throws InvalidArgument for a name that is none.
   template <std::convertible_to<std::string_view> Name>
   Choice(const Name& name)

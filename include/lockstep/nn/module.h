@@ -39,7 +39,7 @@
 namespace lockstep::nn {
 
 using lockstep::members;
-using Path = MemberPath;
+using Path = MemberPath;  ///< Where a member is in a module: "layers.0.weight".
 
 class ModuleBase;
 
@@ -117,7 +117,7 @@ class LOCKSTEP_API ModuleBase {
   /// calls it while it is captured, and in no launch. The call throws InvalidArgument where the module does not return
   /// a tensor.
   HookHandle register_forward_hook(ForwardHook hook);
-  bool has_forward_hooks() const noexcept;
+  bool has_forward_hooks() const noexcept;  ///< Whether any is there that was not removed.
   /// Has those of the other module in place of its own.
   void take_forward_hooks(const ModuleBase& other) noexcept { forward_hooks_ = other.forward_hooks_; }
 

@@ -20,13 +20,15 @@ class LOCKSTEP_API RateFunctions {
  public:
   using Function = std::function<double(std::int64_t epoch)>;  ///< The factor of an epoch.
 
+  /// One for all groups, or one for each.
   template <class F>
   requires std::convertible_to<F, Function> RateFunctions(F function) : functions_{Function(std::move(function))} {}
   RateFunctions(std::vector<Function> functions) : functions_(std::move(functions)) {}
   RateFunctions(std::initializer_list<Function> functions) : functions_(functions) {}
 
-  /// Throw InvalidArgument naming the schedule: for no function, and for more or fewer than one or `groups`.
+  /// Throws InvalidArgument naming the schedule for no function.
   void check(const char* schedule) const;
+  /// The same for more or fewer functions than one or `groups`.
   void check_groups(const char* schedule, std::size_t groups) const;
   /// A group's factor at that epoch.
   double at(std::int64_t epoch, std::size_t group) const;
@@ -47,6 +49,7 @@ class LOCKSTEP_API RateFunctions {
 struct LambdaLROptions {
   RateFunctions lr_lambda;  ///< From the epoch, from 0 on, to a factor.
   void check() const { lr_lambda.check("LambdaLR"); }
+  /// Throws InvalidArgument for more or fewer functions than one or `groups`.
   void check_groups(std::size_t groups) const { lr_lambda.check_groups("LambdaLR", groups); }
   LOCKSTEP_API double lr(std::int64_t epoch, double base_lr, std::size_t group) const;  ///< At that epoch.
 };
@@ -56,6 +59,7 @@ using LambdaLR = BasicSchedule<LambdaLROptions>;
 struct MultiplicativeLROptions {
   RateFunctions lr_lambda;  ///< From the epoch, from 1 on, to a factor of the rate before.
   void check() const { lr_lambda.check("MultiplicativeLR"); }
+  /// Throws InvalidArgument for more or fewer functions than one or `groups`.
   void check_groups(std::size_t groups) const { lr_lambda.check_groups("MultiplicativeLR", groups); }
   LOCKSTEP_API double lr(std::int64_t epoch, double base_lr, std::size_t group) const;  ///< At that epoch.
 };

@@ -52,7 +52,7 @@ class LOCKSTEP_API Stream {
 /// A point in a stream's work. One that was moved from throws InvalidArgument.
 class LOCKSTEP_API cuda::Event {
  public:
-  Event(Event&&) noexcept;
+  Event(Event&&) noexcept;             ///< Takes over the other's point.
   Event& operator=(Event&&) noexcept;  ///< What this held is destroyed.
   ~Event();
 

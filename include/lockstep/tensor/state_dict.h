@@ -21,7 +21,7 @@ class LOCKSTEP_API StateDict {
   void add(std::string key, Tensor value);
   /// Null if there is none.
   const Tensor* find(std::string_view key) const;
-  bool contains(std::string_view key) const { return find(key) != nullptr; }
+  bool contains(std::string_view key) const { return find(key) != nullptr; }  ///< Whether the key is there.
   /// The tensor of that key. A key that is not there throws InvalidArgument where the dict is const; else it is added,
   /// with an undefined tensor, as std::map does: state["bias"] = zeros({3}).
   const Tensor& operator[](std::string_view key) const { return at(key); }
