@@ -74,10 +74,12 @@ std::vector<double> roundings(const Case& given, const Result& truth) {
   std::vector<double> all(truth.size());
   if (given.is("dtype", "float64")) return all;
   const Result exact = truth_of(given.with("dtype", "float64").with("autocast", "off"));
-  if (!std::ranges::equal(exact, truth, {}, &Entry::name, &Entry::name)) return all;
-  for (std::size_t e = 0; e < all.size(); ++e)
-    for (std::size_t i = 0; i < truth[e].values.size() && i < exact[e].values.size(); ++i)
-      all[e] = std::max(all[e], std::abs(truth[e].values[i] - exact[e].values[i]));
+  for (std::size_t e = 0; e < all.size(); ++e) {
+    const auto same = std::ranges::find(exact, truth[e].name, &Entry::name);  // 16 bits have master weights besides
+    if (same == exact.end() || same->values.size() != truth[e].values.size()) continue;
+    for (std::size_t i = 0; i < truth[e].values.size(); ++i)
+      all[e] = std::max(all[e], std::abs(truth[e].values[i] - same->values[i]));
+  }
   return all;
 }
 
