@@ -21,9 +21,9 @@ const ProcessShares& shares_of(const Node& node) { return *static_cast<const Pas
 
 // Whether the gradient of each input depends on no other input, nor on the input itself.
 bool adds_inputs(const Node& node) {
-  static constexpr std::array<std::string_view, 19> kAlways = {
-      "Add",     "AsStrided", "Cat",    "Clone", "Copy",  "CopySlices", "Expand", "Gather", "Join", "Mean",
-      "Permute", "Scatter",   "Select", "Slice", "Stack", "Sub",        "Sum",    "To",     "View"};
+  static constexpr std::array<std::string_view, 18> kAlways = {
+      "Add",     "AsStrided", "Cat",    "Clone", "Copy",  "Expand", "Gather", "Join", "Mean",
+      "Permute", "Scatter",   "Select", "Slice", "Stack", "Sub",    "Sum",    "To",   "View"};
   const std::string_view op = node.op;
   if (std::ranges::find(kAlways, op) != kAlways.end()) return true;
   // By a number, or by a tensor that is none of the graph's.
@@ -65,8 +65,7 @@ std::shared_ptr<const ProcessShares> shares_of_pass(const Tensor& x) {
     if (found && found->of_each != shares->of_each)
       throw AutogradError(
           "[over_processes] expected the mean of one pass, or of passes that have as many rows, got one of passes "
-          "whose "
-          "rows differ: give the passes as many rows, or join their means one by one");
+          "whose rows differ: give the passes as many rows, or join their means one by one");
     found = shares;
   }
   return found;
