@@ -239,18 +239,34 @@ TEST(ProcessWeights, WeighAParameterBesideAnOutputByTheOutputsPass) {
   }
 }
 
-TEST(ProcessWeights, RefuseProductsOfPassesThatHaveOtherRows) {
+// The message of a backward through what `join` makes of the outputs of 5 rows and of 1 row.
+void expect_refused(Tensor (*join)(const Tensor& of_many, const Tensor& of_one), const std::string& named) {
   const SimulatedDevices devices({.count = 2});
   const Division rows{{3, 2}};
   for (const std::exception_ptr& each : in_processes(2, [&](const World& world) {
          gradients(world, rows, 1, [&](Model& model, const Rows&) {
            model.eval();
            const Tensor x = rows.mine(world, randn({5, 4}, kFloat64)).to(model.device());
-           (mean(model(x)) * mean(model(x.narrow(0, 0, 1)))).backward();
+           mean(join(model(x), model(x.narrow(0, 0, 1)))).backward();
            return std::vector<Tensor>();
          });
        }))
-    EXPECT_NE(testing::message_of<AutogradError>(each).find("got Mul of results of several passes"), std::string::npos);
+    EXPECT_NE(testing::message_of<AutogradError>(each).find("got " + named + " of results of several passes"),
+              std::string::npos);
+}
+
+TEST(ProcessWeights, RefuseProductsOfPassesThatHaveOtherRows) {
+  expect_refused([](const Tensor& many, const Tensor& one) { return mean(many) * mean(one); }, "Mul");
+}
+
+TEST(ProcessWeights, RefuseChangesOfAPartByAPassThatHasOtherRows) {
+  expect_refused(
+      [](const Tensor& many, const Tensor& one) {
+        Tensor out = many * 1.;
+        out[0].mul_(one[0]);
+        return out;
+      },
+      "CopySlices");
 }
 
 // A number for each replica counts the replicas.

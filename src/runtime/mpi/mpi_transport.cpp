@@ -115,8 +115,10 @@ void MpiTransport::leave() noexcept {
     Termination::let_others_tell();
     std::_Exit(EXIT_FAILURE);
   }
-  if (const auto failure = handover.failure(); failure && !had_failed)
-    std::fprintf(stderr, "[leave] %s, while %s left the job\n", failure->reason.c_str(), job_->members.me().c_str());
+  if (const auto failure = handover.failure(); failure && !had_failed) {
+    const std::string me = failure->process == rank() ? "others waited for it" : job_->members.me() + " left the job, too";
+    std::fprintf(stderr, "[leave] %s; %s\n", failure->reason.c_str(), me.c_str());
+  }
 }
 
 }  // namespace lockstep::mpi
