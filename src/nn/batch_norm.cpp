@@ -34,7 +34,7 @@ BatchNormState::BatchNormState(const char* layer, Ranks ranks, std::optional<std
 }
 
 void BatchNormState::make(std::int64_t features, const TensorOptions& options) {
-  features_ = features;
+  num_features = features;
   const TensorOptions like = {.dtype = options.dtype, .device = options.device};
   if (weight) {
     *weight = Parameter(ones({features}, like));
@@ -48,10 +48,10 @@ void BatchNormState::make(std::int64_t features, const TensorOptions& options) {
 
 // A lazy layer may have got its state from a file.
 void BatchNormState::see(const Tensor& x) {
-  if (features_ >= 0) return;
+  if (num_features >= 0) return;
   for (const Tensor& known : {or_nothing(weight), or_nothing(running_mean)})
     if (known.defined()) {
-      features_ = known.numel();
+      num_features = known.numel();
       return;
     }
   make(x.size(1), {.dtype = x.dtype(), .device = x.device()});
@@ -59,7 +59,7 @@ void BatchNormState::see(const Tensor& x) {
 
 Tensor BatchNormState::normalize(decltype(&batch_norm) function, const Tensor& x, bool training) {
   if (x.dim() < ranks_.least || x.dim() > ranks_.most) {
-    const std::string features = features_ < 0 ? "features" : text(features_);
+    const std::string features = num_features < 0 ? "features" : text(num_features);
     throw ShapeError(ranks_.least != 2 ? text("[", layer_, "] expected x [batch, ", features, ", ...] of ",
                                               ranks_.least, " dimensions, got ", x.sizes())
                      : ranks_.most > 3 ? text("[", layer_, "] expected x [batch, ", features, ", ...], got ", x.sizes())
@@ -67,8 +67,8 @@ Tensor BatchNormState::normalize(decltype(&batch_norm) function, const Tensor& x
                                               ", length], got ", x.sizes()));
   }
   see(x);
-  if (x.size(1) != features_)
-    throw ShapeError(text("[", layer_, "] expected x of ", features_, " features, got ", x.sizes()));
+  if (x.size(1) != num_features)
+    throw ShapeError(text("[", layer_, "] expected x of ", num_features, " features, got ", x.sizes()));
   const Tensor result =
       function(x, or_nothing(running_mean), or_nothing(running_var), or_nothing(weight), or_nothing(bias),
                {.training = training || !running_mean, .momentum = momentum_, .eps = eps_});
@@ -80,7 +80,7 @@ Tensor BatchNormState::normalize(decltype(&batch_norm) function, const Tensor& x
 }
 
 void BatchNormState::print(std::ostream& out) const {
-  out << layer_ << '(' << features_ << ", eps=" << eps_ << ", momentum=" << momentum_
+  out << layer_ << '(' << num_features << ", eps=" << eps_ << ", momentum=" << momentum_
       << ", affine=" << (weight ? "True" : "False") << ", track_running_stats=" << (running_mean ? "True" : "False")
       << ')';
 }

@@ -30,10 +30,10 @@ PadMode pad_mode(PaddingMode mode) {
 
 ConvState::ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
                      const ConvLayerOptions& options)
-    : layer_(layer),
+    : out_channels(channels.out),
+      layer_(layer),
       dims_(dims),
       transposed_(false),
-      out_(channels.out),
       groups_(options.groups),
       kernel_(kernel.over(layer, "kernel_size", dims, 1)),
       stride_(options.stride.over(layer, "stride", dims, 1)),
@@ -50,7 +50,7 @@ ConvState::ConvState(const char* layer, int dims, const Channels& channels, cons
       behind_[d] = total - before_[d];
     }
   check(channels);
-  if (options.bias) bias.emplace(Parameter::lazy({out_}));
+  if (options.bias) bias.emplace(Parameter::lazy({out_channels}));
   if (channels.in)
     make(*channels.in, options.tensor);
   else
@@ -59,10 +59,10 @@ ConvState::ConvState(const char* layer, int dims, const Channels& channels, cons
 
 ConvState::ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
                      const ConvTransposeLayerOptions& options)
-    : layer_(layer),
+    : out_channels(channels.out),
+      layer_(layer),
       dims_(dims),
       transposed_(true),
-      out_(channels.out),
       groups_(options.groups),
       kernel_(kernel.over(layer, "kernel_size", dims, 1)),
       stride_(options.stride.over(layer, "stride", dims, 1)),
@@ -71,7 +71,7 @@ ConvState::ConvState(const char* layer, int dims, const Channels& channels, cons
       behind_(before_),
       output_padding_(options.output_padding.over(layer, "output_padding", dims, 0)) {
   check(channels);
-  if (options.bias) bias.emplace(Parameter::lazy({out_}));
+  if (options.bias) bias.emplace(Parameter::lazy({out_channels}));
   if (channels.in)
     make(*channels.in, options.tensor);
   else
@@ -88,7 +88,7 @@ void ConvState::check(const Channels& channels) const {
 }
 
 Shape ConvState::weight_sizes(std::int64_t in) const {
-  const std::int64_t first = transposed_ ? in : out_, second = transposed_ ? out_ / groups_ : in;
+  const std::int64_t first = transposed_ ? in : out_channels, second = transposed_ ? out_channels / groups_ : in;
   Shape sizes = {first, second};
   if (!transposed_ && in > 0) sizes[1] = in / groups_;
   for (const std::int64_t size : kernel_) sizes.push_back(size);
@@ -96,6 +96,7 @@ Shape ConvState::weight_sizes(std::int64_t in) const {
 }
 
 void ConvState::make(std::int64_t in, const TensorOptions& options) {
+  in_channels = in;
   const TensorOptions like = {.dtype = options.dtype, .device = options.device};
   const Shape sizes = weight_sizes(in);
   double fan = double(sizes[1]);
@@ -110,17 +111,20 @@ void ConvState::make(std::int64_t in, const TensorOptions& options) {
     return Parameter(value);
   };
   weight = first_values(sizes);
-  if (bias) *bias = first_values({out_});
+  if (bias) *bias = first_values({out_channels});
 }
 
 void ConvState::see(const Tensor& x) {
-  if (weight.defined()) return;
+  if (weight.defined()) {
+    in_channels = transposed_ ? weight.size(0) : weight.size(1) * groups_;
+    return;
+  }
   const int channels = x.dim() - dims_ - 1;
   if (channels != 0 && channels != 1)
     throw ShapeError(text("[", layer_, "] expected x of ", dims_ + 2, " dimensions, or of ", dims_ + 1,
                           " without a batch, got ", x.sizes()));
   const std::int64_t in = x.sizes()[channels];
-  check({in, out_});
+  check({in, out_channels});
   make(in, {.dtype = x.dtype(), .device = x.device()});
 }
 
@@ -157,7 +161,7 @@ void ConvState::print(std::ostream& out) const {
     return std::any_of(numbers.begin(), numbers.end(), [&](std::int64_t number) { return number != usual; });
   };
   const std::int64_t in = weight.defined() ? transposed_ ? weight.size(0) : weight.size(1) * groups_ : 0;
-  out << layer_ << '(' << in << ", " << out_ << ", kernel_size=";
+  out << layer_ << '(' << in << ", " << out_channels << ", kernel_size=";
   each(kernel_);
   out << ", stride=";
   each(stride_);

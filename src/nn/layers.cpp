@@ -38,10 +38,10 @@ Parameter uniform_parameter(const Shape& sizes, std::int64_t in_features, const 
 
 }  // namespace
 
-Linear::Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options) {
-  check_features("Linear", in_features, out_features);
-  weight = uniform_parameter({out_features, in_features}, in_features, options.tensor);
-  if (options.bias) bias = uniform_parameter({out_features}, in_features, options.tensor);
+Linear::Linear(std::int64_t in, std::int64_t out, const LinearOptions& options) : in_features(in), out_features(out) {
+  check_features("Linear", in, out);
+  weight = uniform_parameter({out, in}, in, options.tensor);
+  if (options.bias) bias = uniform_parameter({out}, in, options.tensor);
 }
 
 Tensor Linear::forward(const Tensor& x) const { return linear(x, weight, bias ? Tensor(*bias) : Tensor()); }
@@ -63,7 +63,11 @@ Tensor LazyLinear::forward(const Tensor& x) {
 }
 
 Embedding::Embedding(std::int64_t count, std::int64_t features, const EmbeddingOptions& options)
-    : padding_idx_(options.padding_idx), max_norm_(options.max_norm), norm_type_(options.norm_type) {
+    : num_embeddings(count),
+      embedding_dim(features),
+      padding_idx_(options.padding_idx),
+      max_norm_(options.max_norm),
+      norm_type_(options.norm_type) {
   check_features("Embedding", count, features);
   if (max_norm_ && !(*max_norm_ > 0))
     throw InvalidArgument(text("[Embedding] expected max_norm > 0, got ", *max_norm_));
@@ -84,6 +88,7 @@ Embedding Embedding::from_pretrained(const Tensor& embeddings, const PretrainedO
   const std::int64_t count = embeddings.size(0);
   const Embedding checked(
       count, 0, {.padding_idx = options.padding_idx, .max_norm = options.max_norm, .norm_type = options.norm_type});
+  layer.num_embeddings = count;
   layer.padding_idx_ = checked.padding_idx_;
   layer.max_norm_ = checked.max_norm_;
   layer.norm_type_ = checked.norm_type_;

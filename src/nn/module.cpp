@@ -130,13 +130,14 @@ StateDict ModuleBase::state_dict() const {
   return state;
 }
 
-void ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& options) {
+IncompatibleKeys ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& options) {
   struct Given {
     const Tensor* value;
     bool is_used = false;
   };
   std::map<std::string_view, Given> given;
-  std::string missing, refused;
+  IncompatibleKeys left;
+  std::string refused;
   for (const auto& [key, value] : state) {
     std::string_view name = key;
     if (name.starts_with(options.strip_prefix)) name.remove_prefix(options.strip_prefix.size());
@@ -152,7 +153,7 @@ void ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& opti
       return;
     }
     if (entry == given.end() || !entry->second.value->defined()) {
-      missing += text("\n  missing: ", key);
+      left.missing_keys.push_back(key);
       return;
     }
     const Tensor& source = *entry->second.value;
@@ -165,17 +166,19 @@ void ModuleBase::load_state_dict(const StateDict& state, const LoadOptions& opti
         value.reset(source.clone());
     });
   });
+  for (const auto& [key, entry] : given)
+    if (!entry.is_used) left.unexpected_keys.emplace_back(key);
   std::string problems = refused;
   if (options.strict) {
-    problems += missing;
-    for (const auto& [key, entry] : given)
-      if (!entry.is_used) problems += text("\n  unexpected: ", key);
+    for (const std::string& key : left.missing_keys) problems += text("\n  missing: ", key);
+    for (const std::string& key : left.unexpected_keys) problems += text("\n  unexpected: ", key);
   }
   if (!problems.empty())
     throw InvalidArgument(text("[load_state_dict] expected the keys and shapes of the module, got:", problems,
-                               advice_for(state, options, !missing.empty())));
+                               advice_for(state, options, !left.missing_keys.empty())));
   const NoGrad guard;
   for (const auto& load : loads) load();
+  return left;
 }
 
 void ModuleBase::to(Device device) {

@@ -49,6 +49,14 @@ State::State(const Tensor& value, bool requires_grad) : Tensor(value.detach()) {
 
 State::State(const State& other) : Tensor(copy_of(other)) {}
 
+void Buffer::assign(const Tensor& value) {
+  if (value.defined() && value.requires_grad())
+    throw AutogradError(
+        "[Buffer] expected a tensor that requires no gradient, since a buffer has no graph: assign its detach()");
+  const Buffer other = value.defined() ? Buffer(value, BufferOptions{}) : Buffer();
+  State::operator=(static_cast<const State&>(other));
+}
+
 State& State::operator=(const State& other) & {
   if (this == &other) return *this;
   if (defined() && other.defined() && sizes() == other.sizes() && dtype() == other.dtype()) {

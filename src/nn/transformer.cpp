@@ -166,22 +166,45 @@ Tensor TransformerDecoder::forward(const Tensor& tgt, const Tensor& memory, cons
   return norm ? (*norm)(x) : x;
 }
 
+namespace {
+
+TransformerLayerOptions layer_options(const TransformerOptions& options) {
+  return {.dim_feedforward = options.dim_feedforward,
+          .dropout = options.dropout,
+          .activation = options.activation,
+          .layer_norm_eps = options.layer_norm_eps,
+          .batch_first = options.batch_first,
+          .norm_first = options.norm_first,
+          .bias = options.bias,
+          .tensor = options.tensor};
+}
+
+}  // namespace
+
 Transformer::Transformer(std::int64_t d_model, std::int64_t nhead, const TransformerOptions& options)
-    : encoder(TransformerEncoderLayer(d_model, nhead, options.layer), options.num_encoder_layers,
-              norm_of(d_model, options.layer)),
-      decoder(TransformerDecoderLayer(d_model, nhead, options.layer), options.num_decoder_layers,
-              norm_of(d_model, options.layer)) {
+    : encoder(TransformerEncoderLayer(d_model, nhead, layer_options(options)), options.num_encoder_layers,
+              norm_of(d_model, layer_options(options))),
+      decoder(TransformerDecoderLayer(d_model, nhead, layer_options(options)), options.num_decoder_layers,
+              norm_of(d_model, layer_options(options))) {
   for (Tensor parameter : parameters())
     if (parameter.dim() > 1) init::xavier_uniform_(parameter);
 }
 
-Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const EncoderCall& encoder_call,
-                            const DecoderCall& decoder_call) {
-  return decoder(tgt, encoder(src, encoder_call), decoder_call);
+Tensor Transformer::forward(const Tensor& src, const Tensor& tgt, const TransformerCall& call) {
+  const Tensor memory = encoder(
+      src,
+      {.src_mask = call.src_mask, .src_key_padding_mask = call.src_key_padding_mask, .is_causal = call.src_is_causal});
+  return decoder(tgt, memory,
+                 {.tgt_mask = call.tgt_mask,
+                  .memory_mask = call.memory_mask,
+                  .tgt_key_padding_mask = call.tgt_key_padding_mask,
+                  .memory_key_padding_mask = call.memory_key_padding_mask,
+                  .tgt_is_causal = call.tgt_is_causal,
+                  .memory_is_causal = call.memory_is_causal});
 }
 
-Tensor Transformer::generate_square_subsequent_mask(std::int64_t size) {
-  return triu(full({size, size}, -std::numeric_limits<double>::infinity()), 1);
+Tensor Transformer::generate_square_subsequent_mask(std::int64_t size, const TensorOptions& options) {
+  return triu(full({size, size}, -std::numeric_limits<double>::infinity(), options), 1);
 }
 
 }  // namespace lockstep::nn

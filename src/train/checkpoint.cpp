@@ -188,11 +188,13 @@ void load_model(nn::ModuleBase& model, const StateDict& state) {
     known[2] += keys.contains(wrapped(key));
   }
   const auto best = std::ranges::max_element(known) - known.begin();
-  if (best == 0) return model.load_state_dict(state);
-  if (best == 1) return model.load_state_dict(state, {.strip_prefix = kWrapper});
-  StateDict renamed;
-  for (const auto& [key, tensor] : state) renamed.add(wrapped(key), tensor);
-  model.load_state_dict(renamed);
+  if (best == 2) {
+    StateDict renamed;
+    for (const auto& [key, tensor] : state) renamed.add(wrapped(key), tensor);
+    model.load_state_dict(renamed);
+  } else {
+    model.load_state_dict(state, {.strip_prefix = best == 1 ? kWrapper : std::string_view()});
+  }
 }
 
 }  // namespace lockstep

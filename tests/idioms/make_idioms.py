@@ -111,6 +111,11 @@ k["split"] = w.split(2)[1]
 k["split into sizes"] = w.split([1, 3], 1)[1]
 k["unbind"] = w.unbind(0)[2]
 k["meshgrid"] = torch.meshgrid(tensor([1, 2]), tensor([3, 4, 5]), indexing="ij")[1]
+k["meshgrid by columns"] = torch.meshgrid(tensor([1, 2]), tensor([3, 4, 5]), indexing="xy")[1].contiguous()
+k["rot90"] = torch.rot90(w, 1, (0, 1)).contiguous()
+k["rot90 backwards"] = torch.rot90(w, -1, (1, 0)).contiguous()
+k["in_features"] = tensor(torch.nn.Linear(3, 5).in_features)
+k["out_channels"] = tensor(torch.nn.Conv2d(3, 5, 1).out_channels)
 k["one_hot"] = F.one_hot(tensor([0, 2, 1]), 3)
 k["size"] = tensor(w.size(1))
 k["sizes as a vector"] = tensor(list(w.shape))

@@ -186,6 +186,20 @@ std::vector<Idiom> tensor_idioms() {
        [] {
          return meshgrid({tensor({1, 2}), tensor({3, 4, 5})})[1];
        }},
+      {"meshgrid by columns",
+       [] {
+         return meshgrid({tensor({1, 2}), tensor({3, 4, 5})}, {.indexing = "xy"})[1];
+       }},
+      {"rot90",
+       [] {
+         return rot90(whole(), 1, {0, 1});
+       }},
+      {"rot90 backwards",
+       [] {
+         return rot90(whole(), -1, {1, 0});
+       }},
+      {"in_features", [] { return tensor(nn::Linear(3, 5).in_features); }},
+      {"out_channels", [] { return tensor(nn::Conv2d(3, 5, 1).out_channels); }},
       {"one_hot",
        [] {
          return one_hot(tensor({0, 2, 1}), 3);

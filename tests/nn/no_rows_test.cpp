@@ -226,7 +226,7 @@ std::vector<Layer> layers() {
   }
   add(layer(
       "Transformer",
-      nn::Transformer(4, 2, {.num_encoder_layers = 1, .num_decoder_layers = 1, .layer = {.dim_feedforward = 8}}),
+      nn::Transformer(4, 2, {.num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 8}),
       [](nn::Transformer& m, int64_t n) {
         return m(floats({5, n, 4}), floats({3, n, 4}));
       },

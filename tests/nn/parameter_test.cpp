@@ -99,6 +99,20 @@ TEST(Parameter, TakesAnotherShapeByReset) {
   EXPECT_FALSE(buffer.requires_grad());
 }
 
+TEST(Buffer, TakesTheElementsOfATensor) {
+  nn::Buffer buffer(zeros({2}), nn::BufferSync::mean);
+  const Tensor handle = buffer, given = full({2}, 3.);
+  buffer = given;
+  buffer = buffer + 1;
+  EXPECT_EQ(values(handle), (std::vector<double>{4, 4}));
+  EXPECT_EQ(values(given), (std::vector<double>{3, 3}));
+  EXPECT_EQ(buffer.sync(), nn::BufferSync::mean);
+  buffer = ones({3});
+  EXPECT_EQ(buffer.sizes(), (Shape{3}));
+  const std::string refused = testing::thrown<AutogradError>([&] { buffer = ones({3}, {.requires_grad = true}) * 2; });
+  EXPECT_NE(refused.find("assign its detach()"), std::string::npos) << refused;
+}
+
 TEST(Parameter, ReplacedBetweenForwardAndBackwardIsFound) {
   nn::Parameter parameter(full({2}, 3.));
   const Tensor x = ones({2}, {.requires_grad = true});

@@ -90,7 +90,9 @@ TEST(LoadStateDict, TakesWhatFitsUnlessStrict) {
   StateDict state;
   state.add("weight", full({1, 2}, 4.));
   state.add("other", zeros({1}));
-  layer.load_state_dict(state, {.strict = false});
+  const IncompatibleKeys left = layer.load_state_dict(state, {.strict = false});
+  EXPECT_EQ(left.missing_keys, std::vector<std::string>{"bias"});
+  EXPECT_EQ(left.unexpected_keys, std::vector<std::string>{"other"});
   EXPECT_EQ(values(layer.weight), (std::vector<double>{4, 4}));
   EXPECT_EQ(values(*layer.bias), bias);
   StateDict wrong;

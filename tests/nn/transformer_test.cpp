@@ -20,6 +20,26 @@ namespace {
 
 using testing::values;
 
+TEST(TransformerCalls, TakeMasksInBraces) {
+  const nn::TransformerOptions small = {
+      .num_encoder_layers = 1, .num_decoder_layers = 1, .dim_feedforward = 16, .batch_first = true};
+  nn::Transformer model(8, 2, small);
+  model.eval();
+  const Tensor src = randn({2, 5, 8}), tgt = randn({2, 4, 8});
+  const Tensor causal = nn::Transformer::generate_square_subsequent_mask(4, {.dtype = kFloat64});
+  EXPECT_EQ(causal.dtype(), kFloat64);
+  const Tensor padding = tensor({{false, false, false, true, true}, {false, false, false, false, false}});
+  const Tensor out = model(
+      src, tgt, {.tgt_mask = causal.to(kFloat32), .src_key_padding_mask = padding, .memory_key_padding_mask = padding});
+  const Tensor memory = model.encoder(src, {.src_key_padding_mask = padding});
+  EXPECT_EQ(values(out),
+            values(model.decoder(tgt, memory, {.tgt_mask = causal.to(kFloat32), .memory_key_padding_mask = padding})));
+  const Tensor shorter = src[0].narrow(0, 0, 3).unsqueeze(0);
+  EXPECT_LT(max(abs(out[0] - model(shorter, tgt[0].unsqueeze(0), {.tgt_is_causal = true})[0])).item<float>(), 1e-5);
+  nn::MultiheadAttention attention(8, 2, {.batch_first = true});
+  EXPECT_FALSE(attention(src, src, src, {.need_weights = false}).weights.defined());
+}
+
 std::ptrdiff_t relus_of(nn::TransformerEncoderLayer& layer, const Tensor& x) {
   synchronize(Device::cuda(0));
   const Trace trace;

@@ -56,6 +56,7 @@ class LOCKSTEP_API MultiheadAttention : public Module<MultiheadAttention> {
                        "v_proj_weight", v_proj_weight, "in_proj_bias", in_proj_bias, "bias_k", bias_k, "bias_v", bias_v,
                        "out_proj", out_proj, "dropout", dropout_);
   }
+  using Call = AttentionCall;
   /// Throws ShapeError, DTypeError and DeviceMismatch for what does not fit.
   AttendedTensors forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {});
   /// Whether batches come first.

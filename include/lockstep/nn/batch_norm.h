@@ -17,9 +17,16 @@ struct BatchNormLayerOptions {
   TensorOptions tensor = {};        ///< Device and dtype.
 };
 
+/// By libtorch's names.
+using BatchNorm1dOptions = BatchNormLayerOptions;
+using BatchNorm2dOptions = BatchNormLayerOptions;
+using BatchNorm3dOptions = BatchNormLayerOptions;
+
 /// What the batch norm layers hold, by PyTorch's names.
 class LOCKSTEP_API BatchNormState {
  public:
+  /// As given, or from the first batch (-1 before). To be read: changing it changes no parameter.
+  std::int64_t num_features = -1;
   /// [features]; none where the layer is not affine.
   std::optional<Parameter> weight, bias;  // [features]
   /// [features], [features], []; none where statistics are not tracked.
@@ -50,7 +57,6 @@ class LOCKSTEP_API BatchNormState {
 
   const char* layer_;
   Ranks ranks_;
-  std::int64_t features_ = -1;  // unknown
   double eps_, momentum_;
 };
 

@@ -38,6 +38,11 @@ struct ConvLayerOptions {
   TensorOptions tensor = {};  ///< Device and dtype of the parameters.
 };
 
+/// By libtorch's names.
+using Conv1dOptions = ConvLayerOptions;
+using Conv2dOptions = ConvLayerOptions;
+using Conv3dOptions = ConvLayerOptions;
+
 struct ConvTransposeLayerOptions {
   PerDimension stride = 1;
   PerDimension padding = 0;         ///< So much is cut off from the result, before and after.
@@ -48,9 +53,15 @@ struct ConvTransposeLayerOptions {
   TensorOptions tensor = {};  ///< Device and dtype of the parameters.
 };
 
+using ConvTranspose1dOptions = ConvTransposeLayerOptions;
+using ConvTranspose2dOptions = ConvTransposeLayerOptions;
+using ConvTranspose3dOptions = ConvTransposeLayerOptions;
+
 /// What convolution layers hold. Both start uniform in +-1/sqrt(fan in).
 class LOCKSTEP_API ConvState {
  public:
+  /// As given, or from the first batch (-1 before). To be read: changing one changes no parameter.
+  std::int64_t in_channels = -1, out_channels;
   Parameter weight;               // [out, in / groups, kernel...]; of a transpose [in, out / groups, kernel...]
   std::optional<Parameter> bias;  // [out]
 
@@ -86,7 +97,7 @@ class LOCKSTEP_API ConvState {
   const char* layer_;
   int dims_;
   bool transposed_;
-  std::int64_t out_, groups_;
+  std::int64_t groups_;
   Shape kernel_, stride_, dilation_, before_, behind_, output_padding_;
   PaddingMode mode_ = PaddingMode::zeros;
 };
@@ -97,14 +108,12 @@ class Conv : public Module<Conv<kDims>>, public ConvState {
   static constexpr const char* kNames[] = {"Conv1d", "Conv2d", "Conv3d"};
 
  public:
-  Conv(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size,
-       const ConvLayerOptions& options = {})
-      : ConvState(kNames[kDims - 1], kDims, {in_channels, out_channels}, kernel_size, options) {}
+  Conv(std::int64_t in, std::int64_t out, const PerDimension& kernel_size, const ConvLayerOptions& options = {})
+      : ConvState(kNames[kDims - 1], kDims, {in, out}, kernel_size, options) {}
   /// By position: Conv2d(3, 16, 3, 2, 1).
   template <std::integral Number>
-  Conv(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size, Number stride,
-       std::int64_t padding = 0)
-      : Conv(in_channels, out_channels, kernel_size, ConvLayerOptions{.stride = stride, .padding = padding}) {}
+  Conv(std::int64_t in, std::int64_t out, const PerDimension& kernel_size, Number stride, std::int64_t padding = 0)
+      : Conv(in, out, kernel_size, ConvLayerOptions{.stride = stride, .padding = padding}) {}
   LOCKSTEP_COPIED_IF_ASKED(Conv);
   Tensor forward(const Tensor& x) const { return convolve(x); }
   void pretty_print(std::ostream& out) const override { print(out); }
@@ -116,8 +125,8 @@ class LazyConv : public Module<LazyConv<kDims>>, public ConvState {
   static constexpr const char* kNames[] = {"LazyConv1d", "LazyConv2d", "LazyConv3d"};
 
  public:
-  LazyConv(std::int64_t out_channels, const PerDimension& kernel_size, const ConvLayerOptions& options = {})
-      : ConvState(kNames[kDims - 1], kDims, {std::nullopt, out_channels}, kernel_size, options) {}
+  LazyConv(std::int64_t out, const PerDimension& kernel_size, const ConvLayerOptions& options = {})
+      : ConvState(kNames[kDims - 1], kDims, {std::nullopt, out}, kernel_size, options) {}
   LOCKSTEP_COPIED_IF_ASKED(LazyConv);
   Tensor forward(const Tensor& x) {
     see(x);
@@ -131,15 +140,14 @@ class ConvTranspose : public Module<ConvTranspose<kDims>>, public ConvState {
   static constexpr const char* kNames[] = {"ConvTranspose1d", "ConvTranspose2d", "ConvTranspose3d"};
 
  public:
-  ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size,
+  ConvTranspose(std::int64_t in, std::int64_t out, const PerDimension& kernel_size,
                 const ConvTransposeLayerOptions& options = {})
-      : ConvState(kNames[kDims - 1], kDims, {in_channels, out_channels}, kernel_size, options) {}
+      : ConvState(kNames[kDims - 1], kDims, {in, out}, kernel_size, options) {}
   /// By position: ConvTranspose2d(16, 3, 4, 2, 1).
   template <std::integral Number>
-  ConvTranspose(std::int64_t in_channels, std::int64_t out_channels, const PerDimension& kernel_size, Number stride,
+  ConvTranspose(std::int64_t in, std::int64_t out, const PerDimension& kernel_size, Number stride,
                 std::int64_t padding = 0)
-      : ConvTranspose(in_channels, out_channels, kernel_size,
-                      ConvTransposeLayerOptions{.stride = stride, .padding = padding}) {}
+      : ConvTranspose(in, out, kernel_size, ConvTransposeLayerOptions{.stride = stride, .padding = padding}) {}
   LOCKSTEP_COPIED_IF_ASKED(ConvTranspose);
   Tensor forward(const Tensor& x) const { return convolve_transposed(x); }
   void pretty_print(std::ostream& out) const override { print(out); }
@@ -151,9 +159,8 @@ class LazyConvTranspose : public Module<LazyConvTranspose<kDims>>, public ConvSt
   static constexpr const char* kNames[] = {"LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d"};
 
  public:
-  LazyConvTranspose(std::int64_t out_channels, const PerDimension& kernel_size,
-                    const ConvTransposeLayerOptions& options = {})
-      : ConvState(kNames[kDims - 1], kDims, {std::nullopt, out_channels}, kernel_size, options) {}
+  LazyConvTranspose(std::int64_t out, const PerDimension& kernel_size, const ConvTransposeLayerOptions& options = {})
+      : ConvState(kNames[kDims - 1], kDims, {std::nullopt, out}, kernel_size, options) {}
   LOCKSTEP_COPIED_IF_ASKED(LazyConvTranspose);
   Tensor forward(const Tensor& x) {
     see(x);

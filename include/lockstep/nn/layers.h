@@ -19,13 +19,13 @@ struct LinearOptions {
 class LOCKSTEP_API Linear : public Module<Linear> {
  public:
   /// Throws InvalidArgument for negative sizes.
-  Linear(std::int64_t in_features, std::int64_t out_features, const LinearOptions& options = {});
+  Linear(std::int64_t in, std::int64_t out, const LinearOptions& options = {});
   /// By position: Linear(3, 2, false).
   template <std::same_as<bool> Bool>
-  Linear(std::int64_t in_features, std::int64_t out_features, Bool with_bias)
-      : Linear(in_features, out_features, LinearOptions{.bias = with_bias}) {}
+  Linear(std::int64_t in, std::int64_t out, Bool with_bias) : Linear(in, out, LinearOptions{.bias = with_bias}) {}
   LOCKSTEP_COPIED_IF_ASKED(Linear);
 
+  std::int64_t in_features, out_features;  ///< As given. To be read: changing one changes no parameter.
   Parameter weight;
   std::optional<Parameter> bias;
 
@@ -74,6 +74,7 @@ class LOCKSTEP_API Embedding : public Module<Embedding> {
   /// One with a copy of this weight [count, features]. Throws ShapeError, InvalidArgument.
   static Embedding from_pretrained(const Tensor& embeddings, const PretrainedOptions& options = {});
 
+  std::int64_t num_embeddings, embedding_dim;  ///< As given. To be read: changing one changes no parameter.
   Parameter weight;
 
   auto members() { return nn::members("weight", weight, "padding_idx", padding_idx_); }

@@ -97,7 +97,7 @@ class LOCKSTEP_API ModuleBase {
   StateDict state_dict() const;
   /// Copies values into parameters and buffers, wherever they live. All missing, unexpected and mis-shaped keys are
   /// named in one InvalidArgument, before anything is changed.
-  void load_state_dict(const StateDict& state, const LoadOptions& options = {});
+  IncompatibleKeys load_state_dict(const StateDict& state, const LoadOptions& options = {});
 
   /// Moves all parameters and buffers; handles to them stay valid. Throws before anything has moved if there is no
   /// such device.
@@ -188,6 +188,12 @@ inline constexpr bool kUnsupported = false;
 template <class Self>
 concept WalksItself = requires {
   requires !std::same_as<decltype(&Self::visit), void (Module<Self>::*)(const Path&, Visitor&)>;
+};
+
+// A module whose forward() takes options of a type of its own last.
+template <class Self>
+concept TakesOptions = requires {
+  typename Self::Call;
 };
 
 // What stands for an argument in braces, which has no type.
@@ -284,30 +290,21 @@ class Module : public ModuleBase {
   /// Calls forward().
   template <class... Arguments>
   decltype(auto) operator()(Arguments&&... arguments) {
-    using Output = decltype(static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...));
-    ForwardObserver* const observer = begin_call(*this);
-    const bool has_hooks = has_forward_hooks();
-    if (!observer && !has_hooks) [[likely]]
-      return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
-    constexpr bool kIsTensor = std::same_as<Output, Tensor>;
-    if (has_hooks && !kIsTensor) refuse_forward_hooks();
-    if constexpr (std::is_void_v<Output>) {
-      static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
-      observer->ran(*this, nullptr);
-    } else {
-      const Tensor input = has_hooks ? detail::first_tensor(arguments...) : Tensor();
-      Output output = static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
-      if constexpr (kIsTensor) {
-        if (has_hooks) call_forward_hooks(input, output);
-      }
-      if (observer) {
-        if constexpr (std::same_as<std::remove_cvref_t<Output>, Tensor>)
-          observer->ran(*this, &output);
-        else
-          observer->ran(*this, nullptr);
-      }
-      return static_cast<Output>(output);
-    }
+    return call_forward(std::forward<Arguments>(arguments)...);
+  }
+  /// With options in braces, attention(q, k, v, {.need_weights = false}): for modules whose forward() takes options of
+  /// type Self::Call last.
+  template <class A, class S = Self>
+  decltype(auto) operator()(A&& a, const typename S::Call& call) {
+    return call_forward(std::forward<A>(a), call);
+  }
+  template <class A, class B, class S = Self>
+  decltype(auto) operator()(A&& a, B&& b, const typename S::Call& call) {
+    return call_forward(std::forward<A>(a), std::forward<B>(b), call);
+  }
+  template <class A, class B, class C, class S = Self>
+  decltype(auto) operator()(A&& a, B&& b, C&& c, const typename S::Call& call) {
+    return call_forward(std::forward<A>(a), std::forward<B>(b), std::forward<C>(c), call);
   }
 
   /// Does not compile: a call may change the module.
@@ -318,16 +315,14 @@ class Module : public ModuleBase {
                   "leave const out, of the model and of the forward() that calls this one");
   }
   /// Do not compile: arguments in braces have no type.
-  template <class... Rest>
-  auto operator()(detail::Braces, Rest&&...) {
-    return refuse_braces<Rest...>();
-  }
-  template <class First, class... Rest>
-  auto operator()(First&&, detail::Braces, Rest&&...) {
+  template <class S = Self, class... Rest>
+  requires(!detail::TakesOptions<S>) auto operator()(detail::Braces, Rest&&...) { return refuse_braces<Rest...>(); }
+  template <class First, class S = Self, class... Rest>
+  requires(!detail::TakesOptions<S>) auto operator()(First&&, detail::Braces, Rest&&...) {
     return refuse_braces<First, Rest...>();
   }
-  template <class First, class Second, class... Rest>
-  auto operator()(First&&, Second&&, detail::Braces, Rest&&...) {
+  template <class First, class Second, class S = Self, class... Rest>
+  requires(!detail::TakesOptions<S>) auto operator()(First&&, Second&&, detail::Braces, Rest&&...) {
     return refuse_braces<First, Second, Rest...>();
   }
 
@@ -358,6 +353,34 @@ class Module : public ModuleBase {
   }
 
  private:
+  template <class... Arguments>
+  decltype(auto) call_forward(Arguments&&... arguments) {
+    using Output = decltype(static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...));
+    ForwardObserver* const observer = begin_call(*this);
+    const bool has_hooks = has_forward_hooks();
+    if (!observer && !has_hooks) [[likely]]
+      return static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
+    constexpr bool kIsTensor = std::same_as<Output, Tensor>;
+    if (has_hooks && !kIsTensor) refuse_forward_hooks();
+    if constexpr (std::is_void_v<Output>) {
+      static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
+      observer->ran(*this, nullptr);
+    } else {
+      const Tensor input = has_hooks ? detail::first_tensor(arguments...) : Tensor();
+      Output output = static_cast<Self&>(*this).forward(std::forward<Arguments>(arguments)...);
+      if constexpr (kIsTensor) {
+        if (has_hooks) call_forward_hooks(input, output);
+      }
+      if (observer) {
+        if constexpr (std::same_as<std::remove_cvref_t<Output>, Tensor>)
+          observer->ran(*this, &output);
+        else
+          observer->ran(*this, nullptr);
+      }
+      return static_cast<Output>(output);
+    }
+  }
+
   template <class... Arguments>
   static auto refuse_braces() {
     static_assert(detail::kUnsupported<void(Arguments...)>,

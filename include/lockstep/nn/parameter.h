@@ -2,6 +2,7 @@
 // which shares it; so copying a module copies its state. Copies are asked for: Parameter(other), or copy(other).
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 
@@ -85,8 +86,17 @@ class LOCKSTEP_API Buffer : public State {
   }
   BufferSync sync() const noexcept { return sync_; }           ///< What replicas do with it.
   bool is_persistent() const noexcept { return persistent_; }  ///< Whether it is in the state dict.
+  /// Copies the elements, as assigning another buffer does. Throws AutogradError for a tensor that requires a gradient:
+  /// assign its detach().
+  template <std::derived_from<Tensor> T>
+  requires(!std::same_as<T, Buffer>) Buffer& operator=(const T& value) & {
+    assign(value);
+    return *this;
+  }
 
  private:
+  void assign(const Tensor& value);
+
   BufferSync sync_ = BufferSync::primary;
   bool persistent_ = true;
 };

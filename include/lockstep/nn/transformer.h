@@ -45,6 +45,7 @@ class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLay
     return nn::members("self_attn", self_attn, "linear1", linear1, "dropout", dropout, "linear2", linear2, "norm1",
                        norm1, "norm2", norm2, "dropout1", dropout1, "dropout2", dropout2);
   }
+  using Call = EncoderCall;
   Tensor forward(const Tensor& src, const EncoderCall& call = {});
 
  private:
@@ -78,6 +79,7 @@ class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLay
                        "linear2", linear2, "norm1", norm1, "norm2", norm2, "norm3", norm3, "dropout1", dropout1,
                        "dropout2", dropout2, "dropout3", dropout3);
   }
+  using Call = DecoderCall;
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
 
  private:
@@ -100,6 +102,7 @@ class LOCKSTEP_API TransformerEncoder : public Module<TransformerEncoder> {
   std::optional<LayerNorm> norm;                ///< Of the result, if there is one.
 
   auto members() { return nn::members("layers", layers, "norm", norm); }
+  using Call = EncoderCall;
   Tensor forward(const Tensor& src, const EncoderCall& call = {});
 };
 
@@ -113,12 +116,28 @@ class LOCKSTEP_API TransformerDecoder : public Module<TransformerDecoder> {
   std::optional<LayerNorm> norm;                ///< Of the result, if there is one.
 
   auto members() { return nn::members("layers", layers, "norm", norm); }
+  using Call = DecoderCall;
   Tensor forward(const Tensor& tgt, const Tensor& memory, const DecoderCall& call = {});
 };
 
 struct TransformerOptions {
-  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;  ///< How many layers each half has.
-  TransformerLayerOptions layer = {};                           ///< Options of each layer.
+  std::int64_t num_encoder_layers = 6, num_decoder_layers = 6;
+  std::int64_t dim_feedforward = 2048;  ///< This and the rest are options of each layer.
+  double dropout = 0.1;
+  std::function<Tensor(const Tensor&)> activation = relu;
+  double layer_norm_eps = 1e-5;
+  bool batch_first = false;
+  bool norm_first = false;
+  bool bias = true;
+  TensorOptions tensor = {};
+};
+
+/// The masks of a call of a Transformer. Undefined ones hide nothing.
+struct TransformerCall {
+  Tensor src_mask = {}, tgt_mask = {}, memory_mask = {};  ///< attn_mask of MultiheadAttention.
+  /// key_padding_mask of MultiheadAttention: [batch, length], true for padding.
+  Tensor src_key_padding_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
+  bool src_is_causal = false, tgt_is_causal = false, memory_is_causal = false;  ///< The mask is causal.
 };
 
 /// An encoder and a decoder, each with a normalization at its end. Matrices start by Glorot, Bengio 2010.
@@ -131,10 +150,10 @@ class LOCKSTEP_API Transformer : public Module<Transformer> {
   TransformerDecoder decoder;  ///< The half that makes tgt.
 
   auto members() { return nn::members("encoder", encoder, "decoder", decoder); }
-  Tensor forward(const Tensor& src, const Tensor& tgt, const EncoderCall& encoder_call = {},
-                 const DecoderCall& decoder_call = {});
-  /// [size, size] of float32: -infinity above the diagonal, else 0.
-  static Tensor generate_square_subsequent_mask(std::int64_t size);
+  using Call = TransformerCall;
+  Tensor forward(const Tensor& src, const Tensor& tgt, const TransformerCall& call = {});
+  /// [size, size]: -infinity above the diagonal, else 0.
+  static Tensor generate_square_subsequent_mask(std::int64_t size, const TensorOptions& options = {});
 };
 
 }  // namespace lockstep::nn

@@ -14,6 +14,9 @@ namespace lockstep {
 
 /// In reverse order along each of `dims`.
 LOCKSTEP_API Tensor flip(const Tensor& x, const Shape& dims);
+/// Turned by k times 90 degrees in the plane of two dimensions, from the first toward the second. Throws
+/// InvalidArgument unless `dims` are two.
+LOCKSTEP_API Tensor rot90(const Tensor& x, std::int64_t k = 1, const Shape& dims = {0, 1});
 /// Shifted to higher places by shifts[i] along dims[i]; what leaves at the end comes in at the start.
 LOCKSTEP_API Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims);
 /// What is added around a tensor.
@@ -66,11 +69,26 @@ inline Tensor swapdims(const Tensor& x, std::int64_t dim0, std::int64_t dim1) { 
 LOCKSTEP_API Tensor unflatten(const Tensor& x, std::int64_t dim, const Shape& sizes);
 /// Of a vector, the matrix that has it on a diagonal; of a matrix, a copy of that diagonal.
 LOCKSTEP_API Tensor diag(const Tensor& x, std::int64_t offset = 0);
-/// Of vectors of sizes a, b, ..., for each a view [a, b, ...] that varies along its own dimension alone: what NumPy
-/// calls indexing "ij".
-LOCKSTEP_API std::vector<Tensor> meshgrid(std::span<const Tensor> vectors);
-inline std::vector<Tensor> meshgrid(std::initializer_list<Tensor> vectors) {
-  return meshgrid(std::span(vectors.begin(), vectors.size()));
+enum class Indexing : std::uint8_t { ij, xy };
+
+}  // namespace lockstep
+
+template <>
+struct lockstep::ChoiceNames<lockstep::Indexing> {
+  static constexpr const char* kOption = "indexing";
+  static constexpr std::string_view kNames[] = {"ij", "xy"};
+};
+
+namespace lockstep {
+
+struct MeshgridOptions {
+  Choice<Indexing> indexing = Indexing::ij;  ///< "xy": the first two dimensions of each grid are swapped.
+};
+/// From vectors of sizes a, b, ... one grid each: a view [a, b, ...] that varies along the vector's own dimension.
+/// Throws ShapeError unless each has at most one dimension.
+LOCKSTEP_API std::vector<Tensor> meshgrid(std::span<const Tensor> vectors, const MeshgridOptions& options = {});
+inline std::vector<Tensor> meshgrid(std::initializer_list<Tensor> vectors, const MeshgridOptions& options = {}) {
+  return meshgrid(std::span(vectors.begin(), vectors.size()), options);
 }
 
 }  // namespace lockstep

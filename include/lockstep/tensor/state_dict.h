@@ -46,4 +46,10 @@ struct LoadOptions {
   std::string_view strip_prefix = {};  ///< Taken off the front of each key that has it.
 };
 
+/// What a load that is not strict left out.
+struct IncompatibleKeys {
+  std::vector<std::string> missing_keys;     ///< The module has them, the state dict does not.
+  std::vector<std::string> unexpected_keys;  ///< The state dict has them, the module does not.
+};
+
 }  // namespace lockstep

@@ -25,7 +25,18 @@ Tensor diag(const Tensor& x, std::int64_t offset) {
   return scatter_elements(none, 0, places, x).view({size, size});
 }
 
-std::vector<Tensor> meshgrid(std::span<const Tensor> vectors) {
+Tensor rot90(const Tensor& x, std::int64_t k, const Shape& dims) {
+  const Shape& sizes = impl_of("rot90", x).sizes;
+  if (dims.rank() != 2) throw InvalidArgument(text("[rot90] expected two dimensions to turn in, got ", dims));
+  const int first = wrap_dim("rot90", dims[0], sizes.rank()), second = wrap_dim("rot90", dims[1], sizes.rank());
+  if (first == second) throw ShapeError(text("[rot90] expected two different dimensions, got ", dims));
+  const std::int64_t turns = ((k % 4) + 4) % 4;
+  if (turns == 0) return x.clone();
+  if (turns == 2) return flip(x, {first, second});
+  return flip(x, {turns == 1 ? second : first}).transpose(first, second);
+}
+
+std::vector<Tensor> meshgrid(std::span<const Tensor> vectors, const MeshgridOptions& options) {
   Shape sizes;
   for (const Tensor& x : vectors) {
     if (impl_of("meshgrid", x).sizes.rank() > 1) throw ShapeError(text("[meshgrid] expected vectors, got ", x.sizes()));
@@ -37,6 +48,7 @@ std::vector<Tensor> meshgrid(std::span<const Tensor> vectors) {
     Shape own = Shape::filled(sizes.rank(), 1);
     own[i] = sizes[i];
     grids.push_back(vectors[std::size_t(i)].reshape(own).expand(sizes));
+    if (options.indexing == Indexing::xy && sizes.rank() > 1) grids.back() = grids.back().transpose(0, 1);
   }
   return grids;
 }
