@@ -1,4 +1,5 @@
-// What training asks of a loader, whatever its type: its batches, epoch after epoch, and where it stands.
+// Batches: a handle to any loader, whatever its type, for the training loop: its batches, epoch after epoch, and its
+// state.
 #pragma once
 
 #include <concepts>
@@ -18,23 +19,24 @@ namespace lockstep::train {
 template <class Loader>
 using BatchOf = std::remove_cvref_t<decltype(*std::declval<Loader&>().begin())>;
 
-/// The part of Batches that does not depend on their type. What a loader cannot do is null.
+/// The part of Batches that does not depend on the batch type. A function that the loader does not support is null.
 struct LoaderHandle {
   std::function<std::int64_t()> size;                        ///< Batches in an epoch.
-  std::function<data::LoaderState()> state;                  ///< Where it stands.
-  std::function<void(const data::LoaderState&)> load_state;  ///< Goes on from there.
-  /// Of a loader that knows that it gives this process's rows of each batch: which.
+  std::function<data::LoaderState()> state;                  ///< The loader's position, for checkpoints.
+  std::function<void(const data::LoaderState&)> load_state;  ///< Continues from that position.
+  /// The rows of each batch that this process gets, if the loader knows its share and the share is not all rows.
   std::optional<data::BatchShare> share = {};
-  std::function<std::int64_t()> rows_of_all;  ///< And the rows of the batch at hand, over all processes.
+  /// Rows of the current batch over all processes; set together with share.
+  std::function<std::int64_t()> rows_of_all;
 };
 
-/// Refers to a loader: any range of batches that begins anew in each epoch, such as data::DataLoader or a vector. Where
-/// several batches make a step, their tensors must keep their values until then. To show how far an epoch is, it needs
-/// size(); to be part of a checkpoint, state() and load_state().
+/// Refers to a loader: any range of batches that starts over in each epoch, such as data::DataLoader or a vector. With
+/// gradient accumulation the tensors of a batch must keep their values until the step. The progress bar needs size();
+/// checkpoints need state() and load_state().
 template <class Batch>
 struct Batches : LoaderHandle {
-  Batches() = default;  ///< None.
-  /// Refers to the loader, which must outlive it.
+  Batches() = default;  ///< Refers to no loader.
+  /// Refers to the loader, which must outlive this.
   template <class Loader>
   requires(!std::derived_from<std::remove_cvref_t<Loader>, LoaderHandle>) Batches(Loader&& loader) {
     if constexpr (!std::is_lvalue_reference_v<Loader> || std::is_pointer_v<std::remove_cvref_t<Loader>>)
@@ -53,7 +55,7 @@ struct Batches : LoaderHandle {
       refer_to(loader);
   }
 
-  /// One epoch, or as much of it as `visit` says to go on.
+  /// Iterates over one epoch, or until `visit` returns false.
   std::function<void(const std::function<bool(const Batch&)>& visit)> each;
 
  private:
@@ -79,8 +81,8 @@ struct Batches : LoaderHandle {
   }
 };
 
-/// The batch with every tensor in it on `device`, as a handle where it is there already. Cut off from the graph. Does
-/// not compile for a batch that may hide tensors (for_each_tensor).
+/// Returns the batch with every tensor in it detached and on `device`; a tensor that is there already is not copied.
+/// Does not compile for a batch that may hide tensors (for_each_tensor).
 template <class Batch>
 Batch moved_to(Batch batch, Device device) {
   for_each_tensor(batch, MemberPath(), [&](const MemberPath&, Tensor& tensor) { tensor = tensor.detach().to(device); });
@@ -97,7 +99,7 @@ std::int64_t rows_in(Batch& batch, std::int64_t dim) {
   return rows < 0 ? 1 : rows;
 }
 
-/// How often each tensor was changed in place.
+/// The version of each tensor: how often it was changed in place.
 template <class Batch>
 std::vector<std::uint64_t> versions_in(Batch& batch) {
   std::vector<std::uint64_t> versions;

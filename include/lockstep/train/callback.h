@@ -1,4 +1,5 @@
-// Callback: what a user's code does at the turns of Trainer::fit(), and what it may know and ask there.
+// Callback: user code that Trainer::fit() calls at fixed points of training, and the state it can read and requests it
+// can make there.
 //
 //   struct PrintRate : train::Callback {
 //     void on_epoch_end(train::FitState& fit) override { print("rate {}\n", fit.optimizer().lr()); }
@@ -32,71 +33,73 @@ namespace detail {
 class FitLoop;
 }
 
-/// The training that a callback is called by. Valid while fit() runs; of the thread that called it.
+/// The training run that calls a callback. Valid while fit() runs; use it on the thread that called fit().
 class LOCKSTEP_API FitState {
  public:
-  /// The epoch that runs, from 1; in on_fit_begin() the first one to run, in on_fit_end() the last one that was begun.
+  /// The current epoch, from 1; in on_fit_begin() the first one to run, in on_fit_end() the last one that was begun.
   std::int64_t epoch() const noexcept;
-  std::int64_t max_epochs() const noexcept;  ///< Of the Trainer's options.
-  std::int64_t step() const noexcept;        ///< Steps that are done, of all epochs.
-  /// Whether this run goes on from a checkpoint, which gave callbacks their state back.
+  std::int64_t max_epochs() const noexcept;  ///< As in the Trainer's options.
+  std::int64_t step() const noexcept;        ///< Steps done, over all epochs.
+  /// True if this run continues from a checkpoint, which restored the callbacks' states.
   bool is_resumed() const noexcept;
-  bool has_validation() const noexcept;  ///< Whether there is a loader for validation.
+  bool has_validation() const noexcept;  ///< True if there is a validation loader.
 
   nn::ModuleBase& module() const noexcept;
-  /// Of the loss, then those of FitOptions::also in their order. Throws InvalidArgument past the last.
+  /// Index 0 is the optimizer of the loss; those of FitOptions::also follow in order. Throws InvalidArgument past the
+  /// last.
   optim::Optimizer& optimizer(std::size_t index = 0) const;
   const World& world() const noexcept;
 
-  /// The row of the history that was added last, such as train_loss and validation_loss: over all processes' rows, and
-  /// the same numbers in all of them. In on_validation_end() and on_epoch_end() that of the epoch.
+  /// The values of the history's latest row, such as train_loss and validation_loss: means over the rows of all
+  /// processes, the same in every process. In on_validation_end() and on_epoch_end() this is the epoch's row.
   std::span<const History::Value> metrics() const noexcept;
-  /// Throws InvalidArgument, naming those that there are, if the row has no such value.
+  /// Throws InvalidArgument, which lists the row's values, if the row has no such value.
   double metric(std::string_view name) const;
   const History& history() const noexcept;
 
-  /// Asks to end training: after the step at hand, where there is a checkpoint then, or after the epoch, if that has
-  /// ended. With several processes, one that asks is enough; they end together, at the next row of the history or at
-  /// the end of the epoch. fit() returns the history so far. The reason is shown with the progress: "stopped after
-  /// epoch 3, step 120: validation_loss is nan".
+  /// Requests the end of training: after the current step, with a checkpoint there if checkpoints are written, or after
+  /// the epoch if it has ended. With several processes a request in one is enough; all end together, at the next row of
+  /// the history or at the end of the epoch. fit() returns the history so far. The reason is shown with the progress:
+  /// "stopped after epoch 3, step 120: validation_loss is nan".
   void stop(std::string reason = "a callback asked for it");
-  bool is_stopping() const noexcept;  ///< Whether stop() was called.
+  bool is_stopping() const noexcept;  ///< True after stop() was called.
 
-  /// Runs `write` in the first process, for what only one is to write. All processes call it; what it throws, all
-  /// throw.
+  /// Runs `write` in the first process only, for files that one process must write. All processes must call this; an
+  /// error of `write` is thrown in all of them.
   void on_first_process(const char* what, const std::function<void()>& write) const;
 
  private:
   friend class detail::FitLoop;
   friend class Monitor;
-  /// Throws InvalidArgument, which all processes do.
+  /// Throws InvalidArgument, in all processes.
   [[noreturn]] void refuse(const std::string& message) const;
   explicit FitState(detail::FitLoop& loop) noexcept : loop_(&loop) {}
 
   detail::FitLoop* loop_;
 };
 
-/// Called in the order of FitOptions::callbacks, in every process. What one throws ends fit(). A callback that is to go
-/// on after a resumed run as if that had never been interrupted keeps what it knows in its state dict.
+/// Called in the order of FitOptions::callbacks, in every process. An exception from a callback ends fit(). A callback
+/// that must continue exactly after a resumed run keeps its data in its state dict.
 class LOCKSTEP_API Callback {
  public:
   virtual ~Callback();
 
-  /// After a checkpoint was taken over, if one was. Again where training goes on without a lost device.
+  /// After a checkpoint was loaded, if any. Called again when training continues without a lost device.
   virtual void on_fit_begin(FitState&) {}
-  virtual void on_fit_end(FitState&) {}      ///< Not after an error.
-  virtual void on_epoch_begin(FitState&) {}  ///< Also for the rest of an epoch that a resumed run begins with.
-  /// After validation; before a schedule steps, and before a checkpoint is written.
+  virtual void on_fit_end(FitState&) {}  ///< Not called after an error.
+  /// Also called for the remainder of an epoch that a resumed run starts in.
+  virtual void on_epoch_begin(FitState&) {}
+  /// After validation, before a schedule steps and before a checkpoint is written.
   virtual void on_epoch_end(FitState&) {}
-  virtual void on_step_begin(FitState&) {}        ///< Its batches are there; none has been computed with.
-  virtual void on_step_end(FitState&) {}          ///< Parameters have changed; the devices may not be done.
+  virtual void on_step_begin(FitState&) {}        ///< The step's batches are loaded; no forward has run.
+  virtual void on_step_end(FitState&) {}          ///< The step is enqueued; the devices may still be working on it.
   virtual void on_validation_begin(FitState&) {}  ///< Before the first batch.
-  virtual void on_validation_end(FitState&) {}    ///< The epoch's row is in the history.
+  virtual void on_validation_end(FitState&) {}    ///< The epoch's row is in the history by now.
 
-  /// The key of its state in checkpoints. Callbacks with state have different names.
+  /// The key of the callback's state in checkpoints. Callbacks with state need different names.
   virtual std::string name() const { return "callback"; }
   virtual StateDict state_dict() const { return {}; }
-  /// Throws InvalidArgument, and changes nothing then, for anything that state_dict() does not give.
+  /// Throws InvalidArgument, and changes nothing then, for a state dict that state_dict() does not produce.
   virtual void load_state_dict(const StateDict&) {}
 
  protected:
@@ -105,12 +108,12 @@ class LOCKSTEP_API Callback {
   Callback& operator=(const Callback&) = default;
 };
 
-/// A callback in a list: referred to, not copied. A shared pointer keeps it alive.
+/// A callback in a list: a reference, not a copy. A shared pointer keeps the callback alive.
 class LOCKSTEP_API CallbackRef {
  public:
   CallbackRef(Callback& callback) : callback_(&callback) {}
   template <std::derived_from<Callback> C>
-  CallbackRef(C&&) {  // no reference: a temporary
+  CallbackRef(C&&) {  // not a reference: a temporary
     static_assert(detail::kNever<C>,
                   "a callback is referred to, and this one would be gone when training begins: give "
                   "it a name first, or std::make_shared<train::EarlyStopping>(...)");
@@ -120,8 +123,8 @@ class LOCKSTEP_API CallbackRef {
   CallbackRef(std::shared_ptr<C> callback) : kept_(std::move(callback)), callback_(kept_.get()) {
     check();
   }
-  operator Callback&() const noexcept { return *callback_; }  ///< What it refers to.
-  Callback& get() const noexcept { return *callback_; }       ///< What it refers to.
+  operator Callback&() const noexcept { return *callback_; }  ///< The callback.
+  Callback& get() const noexcept { return *callback_; }       ///< The callback.
 
  private:
   void check() const;

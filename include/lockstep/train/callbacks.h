@@ -1,11 +1,11 @@
-// Callbacks that are ready: EarlyStopping, ModelCheckpoint. Names and rules are PyTorch Lightning's.
+// Ready-made callbacks: EarlyStopping, ModelCheckpoint. Names and rules are PyTorch Lightning's.
 //
 //   train::EarlyStopping early({.monitor = "validation_loss", .patience = 3});
 //   train::ModelCheckpoint best({.path = "best.safetensors", .monitor = "validation_accuracy"});
 //   trainer.fit(net, loader, {.loss = loss, .optimizer = optimizer, .validation = test, .callbacks = {early, best}});
 //   net.load_state_dict(load("best.safetensors"));
 //
-// Of losses less is better, of accuracies more. For a metric of your own say which: .mode = train::MetricMode::max.
+// Lower is better for losses, higher for accuracies. Other metrics need a mode: .mode = train::MetricMode::max.
 #pragma once
 
 #include <filesystem>
@@ -20,25 +20,27 @@ namespace lockstep::train {
 
 using optim::MetricMode;
 
-/// The best value of one metric so far, looked at when an epoch has ended.
+/// The best value of one metric so far, updated at the end of each epoch.
 class LOCKSTEP_API Monitor {
  public:
-  /// Throws InvalidArgument for options out of range, and without a mode for a metric of which known_mode()
-  /// (criterion.h) says none. `owner`: whose it is.
+  /// Throws InvalidArgument for options out of range, and for a metric without a mode if known_mode() (criterion.h)
+  /// does not know the metric. `owner`: the name of the callback, for errors.
   Monitor(const char* owner, std::string metric, std::optional<MetricMode> mode, double min_delta);
 
   const std::string& metric() const noexcept { return metric_; }  ///< A column of the history.
-  /// Throws InvalidArgument for a metric that the epoch cannot bring, or has not brought.
+  /// Throws InvalidArgument for a validation metric if there is no validation loader.
   void check(const FitState& fit) const;
-  double value(const FitState& fit) const { return fit.metric(metric_); }  ///< In the epoch that has ended.
-  /// Whether it is better than the best one by more than min_delta, which it is then. NaN never is.
+  double value(const FitState& fit) const { return fit.metric(metric_); }  ///< In the epoch that has just ended.
+  /// Returns whether the value beats the best one by more than min_delta, and records it as the best if so. NaN never
+  /// does.
   bool improves(double value, std::int64_t epoch);
 
-  double best() const noexcept { return best_; }  ///< Infinite, of the worse sign, before the first one.
-  std::int64_t best_epoch() const noexcept { return best_epoch_; }  ///< From 1; 0: none.
+  /// The worst infinity before the first value: +inf for min, -inf for max.
+  double best() const noexcept { return best_; }
+  std::int64_t best_epoch() const noexcept { return best_epoch_; }  ///< From 1; 0 before the first best value.
   MetricMode mode() const noexcept { return mode_; }                ///< Which values are better.
   void reset();
-  /// As if this had been the best.
+  /// Records this as the best value.
   void set(double best, std::int64_t epoch) noexcept { best_ = best, best_epoch_ = epoch; }
 
  private:
@@ -51,25 +53,26 @@ class LOCKSTEP_API Monitor {
 
 struct EarlyStoppingOptions {
   std::string monitor = "validation_loss";  ///< A column of the history.
-  double min_delta = 0;                     ///< A change of no more than this is no improvement.
-  std::int64_t patience = 3;                ///< Stops after so many epochs in sequence that are no better.
-  /// Which values are better. Must be given for metrics that are neither losses nor of metric_by_name().
+  double min_delta = 0;                     ///< A change of at most this is no improvement.
+  std::int64_t patience = 3;                ///< Stops after this many epochs in a row without improvement.
+  /// Which values are better. Required for metrics that are neither losses nor known to metric_by_name().
   std::optional<Choice<MetricMode>> mode = {};
   bool check_finite = true;  ///< Stop when the metric is not finite.
 };
 
-/// Stops training when a metric has stopped improving, and says so where progress is shown. A run that it stopped stays
-/// stopped when it is resumed.
+/// Stops training when a metric has stopped improving, and shows the reason with the progress. A run that was stopped
+/// this way stops again at once when it is resumed.
 class LOCKSTEP_API EarlyStopping : public Callback {
  public:
-  /// Throws InvalidArgument for options out of range, and for a metric whose mode is neither known nor given.
+  /// Throws InvalidArgument for options out of range, and for a metric without a known or given mode.
   explicit EarlyStopping(const EarlyStoppingOptions& options = {});
 
-  /// Infinite, of the worse sign, before the first epoch.
+  /// The worst infinity before the first epoch: +inf for min, -inf for max.
   double best_score() const noexcept { return monitor_.best(); }
-  std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }  ///< From 1; 0: none.
-  std::int64_t wait_count() const noexcept { return wait_count_; }            ///< Epochs since, that were no better.
-  std::int64_t stopped_epoch() const noexcept { return stopped_epoch_; }      ///< 0: it has not stopped training.
+  /// From 1; 0 before the first best value.
+  std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }
+  std::int64_t wait_count() const noexcept { return wait_count_; }        ///< Epochs since the best one.
+  std::int64_t stopped_epoch() const noexcept { return stopped_epoch_; }  ///< From 1; 0 if it has not stopped training.
 
   void on_fit_begin(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;
@@ -85,24 +88,25 @@ class LOCKSTEP_API EarlyStopping : public Callback {
 };
 
 struct ModelCheckpointOptions {
-  std::filesystem::path path = "best.safetensors";  ///< Of the file.
+  std::filesystem::path path = "best.safetensors";  ///< The file.
   std::string monitor = "validation_loss";          ///< A column of the history.
-  /// Which values are better. Must be given for metrics that are neither losses nor of metric_by_name().
+  /// Which values are better. Required for metrics that are neither losses nor known to metric_by_name().
   std::optional<Choice<MetricMode>> mode = {};
 };
 
-/// Keeps the best model of a run: at the end of each epoch whose metric is better than all before, writes the module's
-/// state dict, whole or not at all, with the metric, epoch and step in the file's texts. The first process writes.
-/// To go on with training there are TrainerOptions::checkpoint.
+/// Keeps the best model of a run: at the end of each epoch whose metric is the best so far, writes the module's state
+/// dict, atomically, with the metric, epoch and step in the file's metadata. The first process writes. To resume
+/// training use TrainerOptions::checkpoint instead.
 class LOCKSTEP_API ModelCheckpoint : public Callback {
  public:
-  /// Throws InvalidArgument for an empty path, and for a metric whose mode is neither known nor given.
+  /// Throws InvalidArgument for an empty path, and for a metric without a known or given mode.
   explicit ModelCheckpoint(const ModelCheckpointOptions& options = {});
 
-  const std::filesystem::path& best_model_path() const noexcept { return options_.path; }  ///< As the options say.
-  /// Infinite, of the worse sign, before the first epoch.
+  const std::filesystem::path& best_model_path() const noexcept { return options_.path; }  ///< As in the options.
+  /// The worst infinity before the first epoch: +inf for min, -inf for max.
   double best_model_score() const noexcept { return monitor_.best(); }
-  std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }  ///< From 1; 0: none.
+  /// From 1; 0 before the first best value.
+  std::int64_t best_epoch() const noexcept { return monitor_.best_epoch(); }
 
   void on_fit_begin(FitState& fit) override;
   void on_epoch_end(FitState& fit) override;

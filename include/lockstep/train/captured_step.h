@@ -1,5 +1,6 @@
-// A training step that GPUs do again without the host: its work is captured once, as a CUDA graph, and launched by one
-// call for each batch. For models whose steps are so short that the host's calls take longer than the work.
+// CapturedStep: a training step that GPUs replay without the host. Its work is captured once, as a CUDA graph, and
+// replayed by one launch per batch. For models whose steps are so short that the host's calls take longer than the
+// work.
 //
 //   train::CapturedStep step([&](const Tensor& images, const Tensor& labels) {
 //     optimizer.zero_grad();
@@ -12,14 +13,14 @@
 //   });
 //   for (const auto& [images, labels] : loader) total += step(images, labels);
 //
-// The first two steps run eagerly, since they make state and lay gradients out; the third is captured. From then on all
-// that the function does on devices is done again with the same shapes, and bit for bit as an eager step would:
-// learning rates, step counts and the place in the sequence of random numbers are those of each step. What else it does
-// on the host, such as counting or printing, happens in the eager steps and in the captured one alone.
+// The first two steps run eagerly, since they allocate state and lay out gradients; the third is captured. From then on
+// all device work of the function is replayed with the same shapes, and bit for bit as an eager step would do it: each
+// step has its own learning rates, step counts and offset in the random sequence. Host work of the function, such as
+// counting or printing, happens in the eager steps and in the captured one only.
 //
-// Before each launch the step looks whether what it depends on is as it was captured: modes and settings of modules,
-// which tensors require gradients, gradients, optimizer state, autocast, streams. If not, the step is taken eagerly,
-// and captured anew if that does not help. docs/captured-steps.md.
+// Before each launch the step checks that its dependencies are as at capture: modes and settings of modules, which
+// tensors require gradients, gradients, optimizer state, autocast, streams. If not, the step runs eagerly, and is
+// captured again if the change persists. docs/captured-steps.md.
 #pragma once
 
 #include <functional>
@@ -32,14 +33,14 @@
 
 namespace lockstep::train {
 
-/// Of a CapturedStep.
+/// Options of a CapturedStep.
 struct CapturedStepOptions {
-  int eager_steps = 2;  ///< Before the step is captured; at least 1.
+  int eager_steps = 2;  ///< Steps before the capture; at least 1.
 };
 
 namespace detail {
 
-/// What does not depend on the function's type.
+/// The part of CapturedStep that does not depend on the function's type.
 class LOCKSTEP_API StepGraph {
  public:
   using Step = std::function<Tensor(const std::vector<Tensor>&)>;
@@ -60,8 +61,8 @@ class LOCKSTEP_API StepGraph {
 
 }  // namespace detail
 
-/// A function of tensors that takes one training step, and gives a tensor or nothing. It must do the same work each
-/// time, and what it refers to must live as long as this does. A value: it can be moved.
+/// Wraps a function of tensors that takes one training step and returns a tensor or nothing. The function must do the
+/// same work each time, and everything it refers to must outlive this. A movable value.
 template <class Function>
 class CapturedStep {
  public:
@@ -69,17 +70,17 @@ class CapturedStep {
   explicit CapturedStep(Function function, const CapturedStepOptions& options = {})
       : function_(std::move(function)), graph_(options) {}
 
-  /// Takes a step. Inputs are copied to the first GPU, unless they are on one. Gives what the function gives, without
-  /// its graph: after the step was captured that is the same tensor each time, which the next step overwrites, as it
-  /// does gradients. Enqueued on the current streams and not waited for. Runs eagerly where there is no GPU, for inputs
-  /// that require gradients, and for inputs of other shapes than the captured ones (a last, smaller batch). Captured is
-  /// the first step whose inputs have the shapes of those before.
+  /// Takes a step. Inputs on the CPU are copied to the first GPU. Returns the function's result, detached: after the
+  /// capture this is the same tensor each time, which the next step overwrites, as it overwrites the gradients.
+  /// Enqueued on the current streams; does not wait. Runs eagerly if there is no GPU, for inputs that require
+  /// gradients, and for inputs whose shapes differ from the captured ones (a last, smaller batch). The capture waits
+  /// for a step whose inputs have the shapes of the step before.
   ///
-  /// Throws InvalidArgument, when the step is captured, where the function reads a value on the host (item(), a copy to
-  /// the CPU, error_if_nonfinite, GradScaler), copies from the host, draws random numbers of a replica's own, runs a
-  /// backward through a pass from before, or works with other processes: what it did until then is done, as by an eager
-  /// step that throws there. Throws it too where an optimizer, a schedule or a module of the captured step is gone, and
-  /// if this was moved from.
+  /// Throws InvalidArgument, during the capture, if the function reads a value on the host (item(), a copy to the CPU,
+  /// error_if_nonfinite, GradScaler), copies from the host, draws random numbers of a replica's own, runs a backward
+  /// through an earlier forward pass, or works with other processes. The work up to that point is done, as in an eager
+  /// step that throws there. Also throws InvalidArgument if an optimizer, a schedule or a module of the captured step
+  /// was destroyed, and if this was moved from.
   template <class... Inputs>
   Tensor operator()(const Inputs&... inputs) {
     static_assert((std::is_convertible_v<const Inputs&, Tensor> && ...), "a captured step takes tensors");
@@ -88,9 +89,9 @@ class CapturedStep {
     });
   }
 
-  bool is_captured() const noexcept { return graph_.is_captured(); }  ///< Whether steps are done again.
-  /// Forgets what was captured: the next steps run eagerly, then one is captured anew. For a change of what the
-  /// function does on the host. Throws InvalidArgument if this was moved from.
+  bool is_captured() const noexcept { return graph_.is_captured(); }  ///< True if steps are replayed.
+  /// Drops the capture: the next steps run eagerly, then one is captured again. Call it when the function's host code
+  /// changes its behaviour. Throws InvalidArgument if this was moved from.
   void reset() { graph_.reset(); }
 
  private:

@@ -1,4 +1,4 @@
-// Checkpoint: all that a training loop needs to go on bit for bit, in one safetensors file.
+// Checkpoint: everything a training loop needs to resume bit for bit, in one safetensors file.
 //
 //   Checkpoint checkpoint;
 //   checkpoint.put("model", model.state_dict());
@@ -31,11 +31,11 @@
 
 namespace lockstep {
 
-/// Named sections of tensors, numbers and states: see the description of the file.
+/// Named sections of tensors, numbers and states; the top of this file has an example.
 class LOCKSTEP_API Checkpoint {
  public:
-  /// Throw InvalidArgument for a section that is there already, or an empty name or one with a dot.
-  /// Tensors are kept as handles, not copied: to be saved before they change.
+  /// Throw InvalidArgument for a section that exists already, or a name that is empty or has a dot. Tensors are kept as
+  /// handles, not copied: save before they change.
   void put(std::string_view section, const StateDict& tensors);
   void put(std::string_view section, const data::LoaderState& state);
   void put(std::string_view section, const GeneratorState& generator);
@@ -49,19 +49,19 @@ class LOCKSTEP_API Checkpoint {
   }
   void put(std::string_view section, double number);
 
-  bool contains(std::string_view section) const;  ///< Whether there is such a section.
-  /// Throw InvalidArgument unless there is such a section of that kind.
+  bool contains(std::string_view section) const;  ///< True if the section exists.
+  /// Throw InvalidArgument unless the section exists and is of that kind.
   StateDict tensors(std::string_view section) const;
   data::LoaderState loader(std::string_view section) const;  ///< See tensors().
   GeneratorState generator(std::string_view section) const;  ///< See tensors().
   std::int64_t integer(std::string_view section) const;      ///< See tensors().
   double number(std::string_view section) const;             ///< See tensors().
 
-  /// Free texts to keep with it. Names that begin with "lockstep." are taken.
+  /// Texts to keep in the file. Names that begin with "lockstep." are reserved.
   FileMetadata& notes() noexcept { return notes_; }
   const FileMetadata& notes() const noexcept { return notes_; }
 
-  /// Throw as the functions of io/safetensors.h do; load() throws FormatError for a file that is no checkpoint.
+  /// Throw as the functions of io/safetensors.h do; load() throws FormatError for a file that is not a checkpoint.
   void save(const std::filesystem::path& path, Links links = Links::follow) const;
   static Checkpoint load(const std::filesystem::path& path, const ReadOptions& options = {});  ///< See save().
 
@@ -72,13 +72,13 @@ class LOCKSTEP_API Checkpoint {
   void check(std::string_view section, std::string_view kind) const;
   Tensor values(std::string_view section, std::string_view kind, DType dtype, std::int64_t count) const;
 
-  StateDict tensors_;   // "<section>.<key>", and "<section>" for numbers
+  StateDict tensors_;   // "<section>.<key>", or "<section>" for a number
   FileMetadata kinds_;  // by section
   FileMetadata notes_;
 };
 
-/// Loads parameters and buffers, whether their keys carry "module." or not: a model that was saved as DataParallel is
-/// loaded as itself, and the other way round. Throws as ModuleBase::load_state_dict().
+/// Loads parameters and buffers; keys may or may not begin with "module.", so a model saved as DataParallel loads
+/// without it, and the reverse. Throws as ModuleBase::load_state_dict().
 LOCKSTEP_API void load_model(nn::ModuleBase& model, const StateDict& state);
 
 }  // namespace lockstep

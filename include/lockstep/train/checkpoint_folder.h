@@ -1,4 +1,4 @@
-// CheckpointFolder: the checkpoints of one training run, by the number of steps, of which the newest are kept.
+// CheckpointFolder: the checkpoints of one training run, named by step; only the newest are kept.
 #pragma once
 
 #include <cstdint>
@@ -16,27 +16,28 @@ struct CheckpointFolderOptions {
   std::int64_t keep = 3;   ///< How many to keep; 0: all.
 };
 
-/// Files are named step-000000000100.safetensors; others in the folder are left alone. A program that is killed at any
-/// instant leaves whole checkpoints. A symbolic link at a checkpoint's name is refused by InvalidArgument, to write and
-/// to read: none is followed. One writer at a time, and nobody else changes what it wrote.
+/// Files are named step-000000000100.safetensors; other files in the folder are left alone. A program that is killed at
+/// any instant leaves only complete checkpoints. Symbolic links are not followed: one in place of a checkpoint is
+/// refused with InvalidArgument, on write and on read. One writer at a time; nobody else may change the files
+/// meanwhile.
 class LOCKSTEP_API CheckpointFolder {
  public:
-  /// Makes the folder where it is missing. Throws InvalidArgument for options out of range and IoError.
+  /// Creates the folder if it is missing. Throws InvalidArgument for options out of range, and IoError.
   explicit CheckpointFolder(std::filesystem::path folder, const CheckpointFolderOptions& options = {});
 
-  /// Whether a checkpoint is to be made after `step` steps.
+  /// True if a checkpoint is due after `step` steps.
   bool is_due(std::int64_t step) const noexcept { return step % options_.every == 0; }
-  /// Then removes what is not to be kept of the checkpoints up to this one, and what killed writers left. Later ones,
-  /// of a run that went further, stay. So do damaged ones, which do not count: where the step of one is saved again,
-  /// the damaged file is renamed first, to step-000000000100.safetensors.damaged. To know, reads each file that another
-  /// writer left, once.
+  /// Writes the checkpoint, then removes older checkpoints beyond `keep`, and temporary files of killed writers. Later
+  /// checkpoints, of a run that went further, stay. Damaged ones stay too and do not count; if the step of a damaged
+  /// one is saved again, the damaged file is renamed to step-000000000100.safetensors.damaged first. To tell, each file
+  /// of another writer is read once.
   void save(std::int64_t step, const Checkpoint& checkpoint) const;
 
   /// The steps of all checkpoints, in order.
   std::vector<std::int64_t> steps() const;
-  /// The highest of them.
+  /// The highest step.
   std::optional<std::int64_t> latest() const;
-  std::filesystem::path path(std::int64_t step) const;  ///< Of the checkpoint after `step` steps.
+  std::filesystem::path path(std::int64_t step) const;  ///< The file of the checkpoint after `step` steps.
   /// Throws as Checkpoint::load().
   Checkpoint load(std::int64_t step, const ReadOptions& options = {}) const;
 
@@ -46,10 +47,10 @@ class LOCKSTEP_API CheckpointFolder {
 
   std::filesystem::path folder_;
   CheckpointFolderOptions options_;
-  mutable std::map<std::int64_t, bool> intact_;  // by step, what save() wrote or looked at
+  mutable std::map<std::int64_t, bool> intact_;  // by step, of the files that save() wrote or verified
 };
 
-/// The newest checkpoint in a folder; nothing if there is none, or no folder.
+/// The newest checkpoint in a folder; nullopt if there is none, or no folder.
 LOCKSTEP_API std::optional<std::filesystem::path> latest_checkpoint(const std::filesystem::path& folder);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// The loss of batches of inputs and a target, made from a criterion, and metrics by name.
+// criterion(): a loss function for batches of inputs and a target, made from a criterion; and metrics by name.
 //
 //   trainer.fit(net, loader, {.loss = train::criterion(nn::CrossEntropyLoss(), {"accuracy"}), .optimizer = optimizer});
 //   trainer.evaluate(net, test, train::criterion(nn::mse_loss, {"mae"}));
@@ -26,16 +26,16 @@
 
 namespace lockstep::train {
 
-/// The part of rows whose greatest class is the target's. output: [rows, classes, ...], target: integers [rows, ...].
-/// Throws ShapeError, as the others do for shapes that do not fit.
+/// The fraction of rows whose highest class is the target's. output: [rows, classes, ...], target: integers [rows,
+/// ...]. Throws ShapeError for shapes that do not fit, as the other metrics do.
 LOCKSTEP_API Tensor accuracy(const Tensor& output, const Tensor& target);
-/// The part of elements where a logit is positive and the target more than 1/2, or neither. Of one shape.
+/// The fraction of elements where (logit > 0) == (target > 1/2). Both of one shape.
 LOCKSTEP_API Tensor binary_accuracy(const Tensor& output, const Tensor& target);
-/// Means over all elements. Of one shape: nothing is broadcast.
+/// The mean over all elements. Both of one shape: nothing is broadcast.
 LOCKSTEP_API Tensor mean_absolute_error(const Tensor& output, const Tensor& target);
 LOCKSTEP_API Tensor mean_squared_error(const Tensor& output, const Tensor& target);
 
-/// A metric of an output and its target: the mean over the batch, without a gradient.
+/// A metric of an output and its target: the mean over the batch, detached.
 struct NamedMetric {
   std::string name;
   Tensor (*of)(const Tensor& output, const Tensor& target);  ///< The mean over the batch.
@@ -44,12 +44,12 @@ struct NamedMetric {
 /// "accuracy", "binary_accuracy", "mae" or "mean_absolute_error", "mse" or "mean_squared_error". Throws InvalidArgument
 /// for other names.
 LOCKSTEP_API NamedMetric metric_by_name(std::string_view name);
-/// Which values of a column of the history are better: less of losses, and as metric_by_name() says of those metrics;
-/// nothing for all others, such as what a loss function adds under a name of its own.
+/// Which values of a history column are better: lower for losses, and the mode of metric_by_name() for its metrics.
+/// Nullopt for all other columns, such as metrics that a loss function adds under names of its own.
 LOCKSTEP_API std::optional<optim::MetricMode> known_mode(std::string_view column);
 
 namespace detail {
-/// With its weight, if the criterion tells it: a mean of nn::CrossEntropyLoss and nn::NLLLoss does.
+/// Returns a WeightedMean if the criterion computes one (nn::CrossEntropyLoss and nn::NLLLoss do), else a tensor.
 template <class F>
 Loss loss_of(F& criterion, const Tensor& output, const Tensor& target) {
   if constexpr (requires { WeightedMean(criterion.mean(output, target)), criterion.options().reduction; })
@@ -58,8 +58,8 @@ Loss loss_of(F& criterion, const Tensor& output, const Tensor& target) {
 }
 }  // namespace detail
 
-/// A loss function for FitOptions and Trainer::evaluate(): of a batch whose last part is the target and whose other
-/// parts are the arguments of the model. Made by criterion().
+/// A loss function for FitOptions and Trainer::evaluate(). The last part of a batch is the target; the other parts are
+/// the model's arguments. Made by criterion().
 template <class F>
 class CriterionLoss {
  public:
@@ -80,7 +80,7 @@ class CriterionLoss {
     if constexpr (requires { criterion_->to(output.device()); }) criterion_->to(output.device());
     for (const NamedMetric& metric : metrics_) metrics.add(metric.name, metric.of(output.detach(), target));
     const bool is_part = model.process_loss() == ProcessLoss::sum && model.world().size() > 1;
-    if (is_part && model.own_rows() == 0) return sum(output);  // of nothing
+    if (is_part && model.own_rows() == 0) return sum(output);  // 0 over no rows, with a graph
     const Loss loss = detail::loss_of(*criterion_, output, target);
     const Tensor* const mean = std::get_if<Tensor>(&loss);
     return is_part && mean ? *mean * (double(model.own_rows()) / double(model.batch_rows())) : loss;
@@ -91,15 +91,15 @@ class CriterionLoss {
   std::vector<NamedMetric> metrics_;
 };
 
-/// `criterion`: a module such as nn::CrossEntropyLoss(), or a function of an output and a target, whose loss is the
-/// mean over the batch, by its rows, or a WeightedMean. The mean of nn::CrossEntropyLoss or nn::NLLLoss, and that of
-/// their functions, is weighted by the targets that count. Metrics by name. Throws InvalidArgument for a name that
-/// there is not.
+/// `criterion`: a module such as nn::CrossEntropyLoss(), or a function of an output and a target. Its loss is the mean
+/// over the batch's rows, or a WeightedMean. The mean of nn::CrossEntropyLoss and nn::NLLLoss, and of their functional
+/// forms, is weighted by the targets that are not ignored. `metrics`: names of metric_by_name(), which throws
+/// InvalidArgument for other names.
 template <class F>
 CriterionLoss<std::decay_t<F>> criterion(F&& criterion, const std::vector<std::string>& metrics = {}) {
   return {std::forward<F>(criterion), metrics};
 }
-/// Such as nn::mse_loss, with the options that it has by default.
+/// For functions such as nn::mse_loss, with their default options.
 template <class Options>
 auto criterion(Tensor (*function)(const Tensor&, const Tensor&, Options),
                const std::vector<std::string>& metrics = {}) {

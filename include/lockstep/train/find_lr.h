@@ -1,5 +1,5 @@
-// The learning-rate range test: Smith 2017 ("Cyclical learning rates"), with the names and defaults of PyTorch
-// Lightning's. Trainer::find_lr() does it.
+// The learning-rate range test of Smith 2017 ("Cyclical learning rates"), with the names and defaults of PyTorch
+// Lightning's. Trainer::find_lr() runs it.
 #pragma once
 
 #include <cstdint>
@@ -21,25 +21,26 @@ struct FindLROptions {
   double min_lr = 1e-8;             ///< The first rate.
   double max_lr = 1;                ///< The last rate.
   std::int64_t num_training = 100;  ///< Steps.
-  double early_stop_threshold = 4;  ///< Ends when the smoothed loss is more than so many times the least; 0: never.
-  double beta = 0.98;               ///< Of the smoothed loss: how much of it is the one before.
+  double early_stop_threshold = 4;  ///< Ends when the smoothed loss exceeds this times its minimum; 0: never.
+  double beta = 0.98;               ///< Decay of the exponential moving average of the loss.
 };
 
-/// What find_lr() gives.
+/// The result of find_lr().
 struct LRFinder {
-  /// Columns step, lr, loss (before the step with that rate) and smoothed_loss.
+  /// Columns step, lr, loss (before the step with that learning rate) and smoothed_loss.
   History table;
-  /// The rate at which the smoothed loss falls steepest by the logarithm of the rate, but for the first 10 steps and
-  /// the last one. Nothing where it falls nowhere.
+  /// The learning rate at which the smoothed loss falls steepest, by the logarithm of the rate. The first 10 steps and
+  /// the last one are skipped. Nullopt if the loss never falls.
   std::optional<double> suggestion;
 };
 
 namespace detail {
 
-/// All of find_lr() that does not depend on the types of the module and its batches. For the library.
+/// The part of find_lr() that does not depend on the types of the module and its batches. For the library.
 class LOCKSTEP_API LRSweep {
  public:
-  /// Keeps what there is. Throws InvalidArgument for what does not fit.
+  /// Saves the state of module, optimizer, loader and random numbers. Throws InvalidArgument for arguments that do not
+  /// fit.
   LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::ModuleBase& module, optim::Optimizer& optimizer,
           const LoaderHandle& loader, const data::BatchShare& share);
   ~LRSweep();
@@ -47,7 +48,7 @@ class LOCKSTEP_API LRSweep {
   LRSweep& operator=(const LRSweep&) = delete;
 
   Tensor scaled(const Tensor& loss) const;
-  /// Gives back what was kept.
+  /// Runs the sweep and restores the saved state.
   LRFinder run(Device device, const FitLoop::TrainEpoch& train_epoch);
 
  private:
@@ -64,7 +65,7 @@ class LOCKSTEP_API LRSweep {
   std::unique_ptr<Kept> kept_;
   std::int64_t step_ = 0;
   bool is_over_ = false;
-  double average_ = 0;  // of the losses, towards 0 at first
+  double average_ = 0;  // exponential moving average of the losses, not corrected for its start at 0
   double least_ = 0;
   std::vector<double> smoothed_;
   LRFinder found_;

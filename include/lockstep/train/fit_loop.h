@@ -1,4 +1,4 @@
-// FitLoop: all of Trainer::fit() that does not depend on the types of the module and its batches. For the library.
+// FitLoop: the part of Trainer::fit() that does not depend on the types of the module and its batches. For the library.
 #pragma once
 
 #include <chrono>
@@ -27,30 +27,30 @@ namespace lockstep::train::detail {
 
 struct ResumePoint;
 
-/// The turns of a step.
+/// The calls of one step.
 struct StepHooks {
   std::function<void()> begin;
-  /// Its gradients are there, to be multiplied by the factor, if that is defined.
+  /// The gradients are computed; they are still to be multiplied by the factor, if it is defined.
   std::function<void(std::size_t objective, const Tensor& factor)> update;
-  std::function<bool()> end;  ///< Whether to go on.
+  std::function<bool()> end;  ///< Returns false to end training.
 };
 
-/// Of the mean of what an objective's loss returns.
+/// The name of the mean of an objective's losses.
 inline std::string name_of_loss(const std::string& objective) {
   return objective.empty() ? "loss" : objective + "_loss";
 }
 
 class LOCKSTEP_API FitLoop {
  public:
-  /// What is trained by one loss.
+  /// One objective: an optimizer, and its schedule.
   struct Trained {
-    std::string name;  ///< Empty for the first.
+    std::string name;  ///< Empty for the first objective.
     optim::Optimizer& optimizer;
     optim::Schedule* schedule = nullptr;
   };
   struct Parts {
     nn::ModuleBase& module;
-    std::vector<Trained> trained;  ///< One at least.
+    std::vector<Trained> trained;  ///< At least one.
     ScheduleStep schedule_step = ScheduleStep::epoch;
     optim::ReduceLROnPlateau* plateau = nullptr;
     std::string plateau_monitor = {};
@@ -59,18 +59,18 @@ class LOCKSTEP_API FitLoop {
     bool has_validation = false;
     Callbacks callbacks = {};
     data::BatchShare share = {};              ///< This process's rows of each batch.
-    std::span<const std::string> notes = {};  ///< For the history, of what was before.
+    std::span<const std::string> notes = {};  ///< For the history: events before this attempt.
   };
   using TrainEpoch = std::function<void(Metrics& metrics, const StepHooks& hooks)>;
   /// Calls `next` after each batch.
   using Validate = std::function<void(Metrics& metrics, const std::function<void()>& next)>;
 
-  /// Changes nothing. Throws InvalidArgument for parts that do not fit, in all processes if in one, and for processes
-  /// that are to train differently.
+  /// Changes nothing. Throws InvalidArgument for parts that do not fit, in all processes if in one, and if the
+  /// processes' settings differ.
   FitLoop(const TrainerOptions& options, Device device, const Parts& parts);
 
   History run(const TrainEpoch& train_epoch, const Validate& validate);
-  /// What backward is to start from: of float16 gradients, a multiple.
+  /// The root of backward: the loss, times the scale of the GradScaler for float16.
   Tensor scaled(const Tensor& loss, std::size_t objective) const {
     return scalers_.empty() ? loss : scalers_[objective].scale(loss);
   }
@@ -88,23 +88,23 @@ class LOCKSTEP_API FitLoop {
   void check_parts() const;
   void check_schedules() const;
   void check_callbacks() const;
-  /// What all processes must have alike, a line each.
+  /// The settings that must be equal in all processes, a line each.
   std::string settings() const;
   void open_folder();
   void take_over(const ResumePoint& point);
   void load_parts(const Checkpoint& checkpoint);
-  /// The steps of this epoch: those done, and what the batches from `batch` on make.
+  /// Sets steps_in_epoch_: the steps done in this epoch, and those that the batches from `batch` on will make.
   void expect_steps_from(std::int64_t batch);
   void update(std::size_t objective, const Tensor& factor);
   void clip(std::size_t objective);
   bool end_step();
   void end_epoch(const Validate& validate);
-  /// In the middle of an epoch.
+  /// Ends training in the middle of an epoch.
   void end_early();
   void step_schedules(ScheduleStep turn);
   std::vector<MeanSum> validated(const Validate& validate);
   void tell(void (Callback::*turn)(FitState&));
-  /// Whether any process asks to stop. One exchange, where there are callbacks.
+  /// Sets is_stopping_ if a callback of any process requested it. One exchange, if there are callbacks.
   void agree_to_stop();
   void save();
   StateDict collected_metrics();
@@ -127,23 +127,23 @@ class LOCKSTEP_API FitLoop {
   std::vector<std::string> losses_;  // names of means
   std::optional<std::int64_t> steps_in_epoch_;
   std::optional<CheckpointFolder> folder_;
-  std::vector<optim::GradScaler> scalers_;  // of float16, one for each objective
+  std::vector<optim::GradScaler> scalers_;  // for float16, one per objective
 
-  std::int64_t epoch_ = 0;  // that are done
+  std::int64_t epoch_ = 0;  // epochs done
   std::int64_t step_ = 0;
   std::int64_t step_in_epoch_ = 0;
   std::int64_t reported_step_ = 0;
-  double lr_ = 0;              // of the last step
-  double seconds_before_ = 0;  // of the runs that this one goes on from
+  double lr_ = 0;              // of the latest step
+  double seconds_before_ = 0;  // of the earlier runs that this one continues
   std::chrono::steady_clock::time_point start_ = std::chrono::steady_clock::now();
   Metrics metrics_;
-  std::vector<MeanSum> epoch_sums_;  // of the rows of this epoch, over all processes
-  std::optional<Row> row_;           // whose means are on their way
-  Values last_values_;               // of the last row
+  std::vector<MeanSum> epoch_sums_;  // over the rows of all processes, in this epoch
+  std::optional<Row> row_;           // the row whose means are still on their way to the host
+  Values last_values_;               // of the latest row
   History history_;
   std::int64_t running_epoch_ = 1;
   bool is_resumed_ = false;
-  bool asks_to_stop_ = false;  // a callback of this process
+  bool asks_to_stop_ = false;  // a callback of this process requested it
   std::string stop_reason_ = "a callback of another process asked for it";
   bool is_stopping_ = false;  // all processes know
   Progress progress_;

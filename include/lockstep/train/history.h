@@ -1,5 +1,5 @@
-// History: what training reported, as a table. Columns have names; a value may be missing. A value; one thread at a
-// time.
+// History: the metrics that training reported, as a table. Columns have names; a value may be missing. A value type;
+// one thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -15,43 +15,43 @@
 
 namespace lockstep::train {
 
-/// A table of what training reported.
+/// A table of reported metrics.
 class LOCKSTEP_API History {
  public:
-  /// What is known of one column.
+  /// One column's value in a row.
   struct Value {
     std::string column;
     double value = 0;
   };
-  using Column = std::vector<std::optional<double>>;  ///< A value for each row, where there is one.
+  using Column = std::vector<std::optional<double>>;  ///< One entry per row; nullopt if the row has no value.
 
   std::size_t rows() const noexcept { return rows_; }  ///< Number of rows.
-  /// In the order of their first values.
+  /// In the order in which the columns first appeared.
   const std::vector<std::string>& columns() const noexcept { return names_; }
   /// One entry for each row. Throws InvalidArgument if there is no such column.
   const Column& column(std::string_view name) const;
 
-  void add_row(std::span<const Value> values);  ///< Columns that are not there yet are added.
+  void add_row(std::span<const Value> values);  ///< Adds columns that do not exist yet.
 
-  /// What else is to be known of the run, a line each: checkpoints that were damaged, and passed over. State dicts hold
-  /// them, CSV does not.
+  /// Events of the run, a line each, such as checkpoints that were damaged and skipped. State dicts include them, CSV
+  /// does not.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
-  /// A line end in it becomes a blank.
+  /// Line ends in the note become blanks.
   void add_note(std::string note);
 
-  /// RFC 4180, with a header. Missing values are empty; others are the shortest text that reads back as the same
-  /// number, nan and inf among them.
+  /// RFC 4180, with a header. Missing values are empty; others are the shortest text that parses to the same number,
+  /// including nan and inf.
   std::string csv() const;
-  /// One line for each column but epoch, step, seconds and lr, by step; those of validation are dashed. What has
-  /// another scale than a line above, and every loss, has a panel of its own.
+  /// One line for each column except epoch, step, seconds and lr, by step; validation columns are dashed. Each loss has
+  /// a panel of its own, and so has a column whose scale differs from those above.
   std::string svg(const PlotOptions& options = {}) const;
-  /// Throw IoError; the file appears whole or not at all.
+  /// Throw IoError; the file is written atomically.
   void write_csv(const std::filesystem::path& path) const;
   void write_svg(const std::filesystem::path& path, const PlotOptions& options = {}) const;  ///< See write_csv().
 
-  /// One tensor for each column: [2, rows], the values and whether they are there. The notes, if any, are bytes.
+  /// One tensor per column: [2, rows], the values and whether each is present. The notes, if any, are bytes.
   StateDict state_dict() const;
-  /// Throws InvalidArgument, and changes nothing then, for anything that state_dict() does not give.
+  /// Throws InvalidArgument, and changes nothing then, for a state dict that state_dict() does not produce.
   void load_state_dict(const StateDict& state);
 
  private:

@@ -1,4 +1,4 @@
-// What a loss function of a Trainer returns, and how the losses of a step's batches become one.
+// Loss: the result of a Trainer's loss function; and the combination of the losses of a step's batches.
 #pragma once
 
 #include <cstddef>
@@ -10,23 +10,24 @@
 
 namespace lockstep::train {
 
-/// A mean over the batch's rows, one element; or one that says what it is weighted by, as where padding is ignored.
+/// A tensor of one element, the mean over the batch's rows; or a WeightedMean with its own weight, for example when
+/// padding is ignored.
 using Loss = std::variant<Tensor, WeightedMean>;
 
 namespace detail {
 
-/// What backward starts from in each batch of a step, so that the gradients become those of the mean over all of the
-/// step: losses that are tensors are weighted by rows, which are known before; the weights of others are known when all
-/// batches have been through the model, and gradients are corrected then.
+/// Computes the root of backward for each batch of a step, so that the accumulated gradients are those of the mean over
+/// the whole step. Losses that are tensors are weighted by rows, which are known in advance. The weights of
+/// WeightedMeans are known only after the last batch, so the gradients get a correction factor then.
 class LOCKSTEP_API StepMean {
  public:
-  /// Of each batch, over all processes.
+  /// Rows of each batch, over all processes.
   explicit StepMean(std::vector<std::int64_t> rows);
 
-  /// Of the next batch's loss, which a WeightedMean is over all processes. Throws InvalidArgument for one of the other
-  /// kind than that of the batch before.
+  /// Returns the root for the next batch's loss; a WeightedMean must be over all processes. Throws InvalidArgument if
+  /// the batches of a step mix tensors and WeightedMeans.
   Tensor root(const Loss& loss);
-  /// What the gradients of all roots are to be multiplied by; undefined for nothing.
+  /// The factor for the accumulated gradients; undefined if there is nothing to correct.
   Tensor correction() const;
 
  private:
@@ -35,8 +36,9 @@ class LOCKSTEP_API StepMean {
   std::vector<std::int64_t> rows_;
   double all_rows_;
   std::size_t next_ = 0;
-  Tensor expected_;  // the weight of the whole step, by that of the first batch, float64; undefined for tensors
-  Tensor weight_;    // of the batches so far
+  // the weight of the whole step, estimated from the first batch, float64; undefined if losses are tensors
+  Tensor expected_;
+  Tensor weight_;  // sum over the batches so far
 };
 
 }  // namespace detail

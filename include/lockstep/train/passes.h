@@ -1,4 +1,4 @@
-// Passes: the part of Trainer::fit() that knows the types of a module and its batches: forward and backward. For the
+// Passes: forward and backward, the part of Trainer::fit() that knows the types of a module and its batches. For the
 // library.
 #pragma once
 
@@ -22,16 +22,16 @@
 
 namespace lockstep::train::detail {
 
-/// Throws ShapeError, InvalidArgument unless it is one element.
+/// Throws ShapeError or InvalidArgument unless the loss has exactly one element and is valid.
 LOCKSTEP_API void check_loss(const Tensor& loss);
-/// Throws InvalidArgument: the loss function has added a metric of the name that what it returns has.
+/// Throws InvalidArgument: the loss function added a metric with the name of the loss.
 [[noreturn]] LOCKSTEP_API void refuse_second_loss(const std::string& name);
-/// Throws InvalidArgument: a batch was changed before the step that it is part of.
+/// Throws InvalidArgument: a batch was changed in place before its step.
 [[noreturn]] LOCKSTEP_API void refuse_changed_batch();
-/// The rows of each batch over all processes, from those of this one. One exchange.
+/// Returns the rows of each batch over all processes, given those of this process. One exchange.
 LOCKSTEP_API std::vector<std::int64_t> rows_of_all(const World& world, const std::vector<std::int64_t>& mine);
 
-/// The autocast region of a precision, while it lives.
+/// The autocast region of a precision; ends with the object.
 class Autocasting {
  public:
   explicit Autocasting(Precision precision) {
@@ -46,22 +46,23 @@ template <class M, class Batch>
 class Passes {
  public:
   using LossOf = std::function<Loss(Prepared<M>&, Batch&, Metrics&)>;
-  /// A loss, and the name of its mean.
+  /// A loss, and its column in the history.
   struct Objective {
     std::string name;
     const LossOf* loss_of;
   };
   using Scale = std::function<Tensor(const Tensor& loss, std::size_t objective)>;
 
-  /// `scale` is applied to what backward starts from.
+  /// `scale` is applied to the root of each backward.
   Passes(Prepared<M>& model, std::vector<Objective> objectives, Precision precision, Scale scale = {})
       : model_(model), objectives_(std::move(objectives)), precision_(precision), scale_(std::move(scale)) {}
 
-  /// An epoch, in groups of `accumulate` batches, until a step is the last one. The gradients of a group are those of
-  /// the mean over all that counts in it, in all processes; one objective after the other takes them.
+  /// Runs one epoch, in groups of `accumulate` batches, until StepHooks::end returns false. The gradients of a group
+  /// are those of the mean over all rows (or weights) in it, over all processes. The objectives compute and use their
+  /// gradients one after the other.
   void train(const Batches<Batch>& batches, std::int64_t accumulate, Metrics& metrics, const StepHooks& hooks) {
     std::vector<Batch> group;
-    std::vector<std::int64_t> rows;  // of each, over all processes if the loader knows
+    std::vector<std::int64_t> rows;  // of each batch, over all processes if the loader knows
     std::vector<std::vector<std::uint64_t>> versions;
     const auto finish = [&] {
       for (std::size_t i = 0; i < group.size(); ++i)
@@ -96,7 +97,7 @@ class Passes {
   }
 
  private:
-  // Returns the factor of StepHooks::update.
+  // Returns the factor for StepHooks::update.
   Tensor backward(std::size_t o, std::vector<Batch>& group, const std::vector<std::int64_t>& rows, Metrics& metrics) {
     StepMean mean(rows);
     const auto each = [&](const Batch& batch) {
@@ -133,7 +134,7 @@ class Passes {
     }
     const Tensor& mean = std::get<Tensor>(loss);
     check_loss(mean);
-    // A part of a sum over the processes, which the metric weighs by the process's rows.
+    // The loss is this process's part of a sum over processes; the metric expects the mean over this process's rows.
     const bool is_part =
         model_.process_loss() == ProcessLoss::sum && model_.world().size() > 1 && model_.own_rows() > 0;
     metrics.add(objective.name,

@@ -1,5 +1,5 @@
-// Prepared: a module where a Trainer put it. On one device it is called as it is, on several, and where several
-// processes train together, through DataParallel.
+// Prepared: a module on a Trainer's devices. A module on one device, in one process, is called directly; otherwise it
+// is called through DataParallel.
 #pragma once
 
 #include <memory>
@@ -15,7 +15,7 @@ namespace lockstep::train {
 
 namespace detail {
 
-/// A module that is someone else's, as a value: copies, which replicas are, own theirs.
+/// A value that borrows a module; copies of it (the replicas) own copies of the module.
 template <class M>
 class Borrowed : public nn::Module<Borrowed<M>> {
  public:
@@ -36,18 +36,18 @@ class Borrowed : public nn::Module<Borrowed<M>> {
   M* module_;
 };
 
-/// The rows of a batch that a process has, with so many devices.
+/// The rows of each batch that a process with this many devices gets.
 inline data::BatchShare share_of(const World& world, std::size_t devices) {
   return {.process = world.rank().value(), .processes = world.size(), .devices = int(devices)};
 }
 
 }  // namespace detail
 
-/// Moves the module to the first device, in place: handles to its parameters stay valid, and what trains this trains
-/// them. The module must outlive this. Called by one thread at a time.
+/// Moves the module to the first device, in place: handles to its parameters stay valid, and training this trains them.
+/// The module must outlive this. One thread at a time.
 ///
-/// Outputs have the rank that they have on one device: a 0-dim one is the mean of the replicas', by their rows, unless
-/// DataParallelOptions::gather asks for something else than Gather::concatenate.
+/// Outputs have the same rank as on one device: a 0-dim output is the mean of the replicas' outputs, weighted by rows,
+/// unless DataParallelOptions::gather is something else than Gather::concatenate.
 template <class M>
 class Prepared {
   static_assert(!std::derived_from<M, lockstep::detail::DataParallelMark>,
@@ -70,7 +70,7 @@ class Prepared {
     parallel_.emplace(detail::Borrowed<M>(module), std::move(options));
   }
 
-  /// Runs forward(arguments...). Tensors in them are on device().
+  /// Runs forward(arguments...). Tensors in the arguments must be on device().
   template <class... Arguments>
   auto operator()(Arguments&&... arguments) -> std::decay_t<decltype(std::declval<M&>()(arguments...))> {
     if (parallel_) return (*parallel_)(std::forward<Arguments>(arguments)...);
@@ -88,26 +88,26 @@ class Prepared {
     }
   }
 
-  M& module() noexcept { return *module_; }  ///< As it was given.
+  M& module() noexcept { return *module_; }  ///< The original module.
   Device device() const noexcept { return device_; }
-  /// Of this process.
+  /// Devices of this process.
   std::size_t device_count() const noexcept { return parallel_ ? parallel_->devices().size() : 1; }
   const World& world() const noexcept { return world_; }  ///< The processes that train together.
-  /// What the loss of a process is (DataParallelOptions::loss).
+  /// How a process's loss counts (DataParallelOptions::loss).
   ProcessLoss process_loss() const noexcept { return loss_; }
-  /// Rows of the last batch, over all processes: of the first tensor among the arguments.
+  /// Rows of the last batch over all processes, by the first tensor among the arguments.
   std::int64_t batch_rows() const noexcept { return parallel_ ? parallel_->batch_rows() : batch_rows_; }
   /// Rows of the last batch in this process.
   std::int64_t own_rows() const noexcept { return parallel_ ? parallel_->own_rows() : batch_rows_; }
   std::int64_t batch_dim() const noexcept { return dim_; }  ///< The dimension of a batch that holds its rows.
-  /// As DataParallel's. What a loss function returns need not be given to it: the Trainer does that.
+  /// As DataParallel::over_processes(). The Trainer applies it to the losses that loss functions return.
   WeightedMean over_processes(const WeightedMean& mean) const {
     return parallel_ ? parallel_->over_processes(mean) : mean;
   }
-  /// This process's rows of each batch: what the loader's options need.
+  /// This process's rows of each batch, for the loader's options.
   const data::BatchShare& share() const noexcept { return share_; }
 
-  /// As DataParallel's; nothing where there is none.
+  /// As DataParallel::no_sync(); no effect without DataParallel.
   [[nodiscard]] auto no_sync() {
     using Guard = std::optional<typename DataParallel<detail::Borrowed<M>>::NoSync>;
     if (parallel_) return Guard(std::in_place, *parallel_);
@@ -115,7 +115,7 @@ class Prepared {
   }
 
  private:
-  // As DataParallel's scatter counts them.
+  // Counts rows as DataParallel's scatter does.
   template <class Argument>
   void count_rows(const Argument& argument) {
     if constexpr (kHoldsTensors<Argument>)  // walking does not change it

@@ -1,4 +1,4 @@
-// Progress of training, for people: a bar on a terminal, plain lines elsewhere. One thread at a time.
+// Progress of training for people: a bar on a terminal, plain lines elsewhere. One thread at a time.
 #pragma once
 
 #include <chrono>
@@ -15,30 +15,30 @@ namespace lockstep::train {
 
 struct ProgressOptions {
   std::ostream* out = &std::cout;  ///< Null: silent.
-  /// Columns; 0: not a terminal. Else asked of std::cout and std::cerr, again for each bar; under mpirun of its own
-  /// output, since it gives each process a terminal.
+  /// Columns; 0: not a terminal. By default the width of the terminal of std::cout and std::cerr, asked again for each
+  /// bar; under mpirun, which gives each process a terminal, that of mpirun's own output.
   std::optional<int> terminal_width = {};
-  int refresh_ms = 100;  ///< The bar is drawn again after this time at the earliest, and only if it has changed.
-  /// Where there is no terminal: a line says where training stands when there was none for so long. 0: none does.
+  int refresh_ms = 100;  ///< Least time between two draws of the bar, which is drawn only if it has changed.
+  /// Without a terminal: prints the position of training after this long without a line. 0: never.
   int line_every_ms = 60'000;
 };
 
-/// Where training stands.
+/// A position in training.
 struct ProgressPoint {
   std::int64_t epoch = 0;                           ///< From 1.
-  std::int64_t epochs = 0;                          ///< Of the whole run.
-  std::int64_t step = 0;                            ///< Of all epochs.
+  std::int64_t epochs = 0;                          ///< In the whole run.
+  std::int64_t step = 0;                            ///< Over all epochs.
   std::int64_t step_in_epoch = 0;                   ///< From 1.
-  std::optional<std::int64_t> steps_in_epoch = {};  ///< Where the loader knows.
-  bool ends_epoch = false;                          ///< Whether it is the last point of its epoch.
+  std::optional<std::int64_t> steps_in_epoch = {};  ///< Nullopt if the loader does not know.
+  bool ends_epoch = false;                          ///< True for the last point of its epoch.
 };
 
 class Screen;
 
-/// A terminal shows one line for each epoch that has ended, and a bar below, which is narrower than the terminal, and
-/// is erased when this goes. What the program prints meanwhile, with print() or to std::cout and std::cerr, goes above
-/// the bar: where that is a terminal, these streams are led through this while it lives. Elsewhere there is one line
-/// for each report, "epoch 1/3, step 50: train_loss 0.6931", and one when there was none for line_every_ms.
+/// On a terminal: one line for each finished epoch, and below it a bar, narrower than the terminal, which the
+/// destructor erases. Output of the program in the meantime, by print() or to std::cout and std::cerr, appears above
+/// the bar: these streams, if they are terminals, write through this object while it lives. Elsewhere: one line for
+/// each report, "epoch 1/3, step 50: train_loss 0.6931", and one after line_every_ms without a line.
 class LOCKSTEP_API Progress {
  public:
   explicit Progress(const ProgressOptions& options);
@@ -47,14 +47,14 @@ class LOCKSTEP_API Progress {
   Progress& operator=(const Progress&) = delete;
 
   void step(const ProgressPoint& at);
-  /// Its time does not count in the steps per second.
+  /// Validation time does not count in the steps per second.
   void begin_validation();
-  /// After a batch of it, counted from 1.
+  /// After a validation batch, counted from 1.
   void validation(const ProgressPoint& at, std::int64_t batch, std::optional<std::int64_t> batches = {});
   void end_validation();  ///< The bar shows training again.
-  /// Values that came to be known, of that point or of one before it.
+  /// Shows metrics of that point or an earlier one.
   void report(const ProgressPoint& at, std::span<const History::Value> values);
-  /// A line of its own, everywhere.
+  /// Prints a line of its own, on a terminal or not.
   void note(const std::string& text);
 
  private:
@@ -63,19 +63,19 @@ class LOCKSTEP_API Progress {
   bool is_due() const;
   void show(std::string line);
   double seconds_of_steps() const;
-  /// Of the whole run; nothing where that cannot be told.
+  /// Time left of the whole run; nullopt if it cannot be estimated.
   std::optional<double> seconds_left(const ProgressPoint& at) const;
 
   std::unique_ptr<Screen> screen_;
   Clock::duration refresh_, line_every_;
-  std::optional<Clock::time_point> drawn_;  // when the bar was, if it is there
+  std::optional<Clock::time_point> drawn_;  // when the bar was drawn, if it is on the screen
   Clock::time_point start_ = Clock::now();
-  Clock::time_point line_ = start_;  // when the last one was written
+  Clock::time_point line_ = start_;  // when the last line was written
   std::int64_t steps_ = 0;           // since start_
   Clock::time_point validation_start_;
   double validation_seconds_ = 0;
   std::int64_t validations_ = 0;
-  std::string values_;  // last reported
+  std::string values_;  // the last reported ones, as text
 };
 
 }  // namespace lockstep::train

@@ -1,4 +1,5 @@
-// Recovery: the devices that Trainer::fit() trains on, and how it goes on when one of them is lost. For the library.
+// Recovery: the devices that Trainer::fit() trains on, and how fit() continues when one of them is lost. For the
+// library.
 #pragma once
 
 #include <span>
@@ -15,14 +16,14 @@ class LOCKSTEP_API Recovery {
  public:
   Recovery(const TrainerOptions& options, const std::vector<Device>& devices) : options_(options), devices_(devices) {}
 
-  /// Of the present try: after a loss those that are left, and to resume.
+  /// The devices and options of the current attempt: after a loss, the devices that are left, and resume = true.
   const std::vector<Device>& devices() const noexcept { return devices_; }
   const TrainerOptions& options() const noexcept { return options_; }
-  /// What happened before the present try.
+  /// The losses of devices before the current attempt.
   const std::vector<std::string>& notes() const noexcept { return notes_; }
 
-  /// To be called in the handler of an Error, when nothing of the failed try is left. Rethrows unless training is to go
-  /// on. What was on lost devices is then elsewhere, without its values.
+  /// Call it in the handler of an Error, after the failed attempt has been torn down. Rethrows unless training is to
+  /// continue. State on lost devices is moved to another device, without its values.
   void go_on_or_rethrow(nn::ModuleBase& module, std::span<optim::Optimizer* const> optimizers);
 
  private:

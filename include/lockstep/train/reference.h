@@ -16,12 +16,12 @@ inline constexpr bool kNever = false;
 [[noreturn]] LOCKSTEP_API void throw_null_reference();
 }  // namespace detail
 
-/// Given as the object itself, which outlives what it is given to, or as a pointer to it; nullptr refers to none.
+/// Made from an object, which must outlive this, or from a pointer to it; nullptr refers to none.
 template <class T>
 class Ref {
  public:
   Ref(std::nullptr_t) noexcept {}
-  /// The object or a pointer to it. For anything else says what to write instead, and does not compile.
+  /// The object or a pointer to it. Other types do not compile, and the error says what to write instead.
   template <class Given>
   requires(!std::same_as<std::remove_cvref_t<Given>, Ref>) Ref(Given&& given)
   noexcept {
@@ -39,9 +39,9 @@ class Ref {
     }
   }
 
-  operator T*() const noexcept { return object_; }  ///< Null for none.
+  operator T*() const noexcept { return object_; }  ///< Null if it refers to none.
   operator T&() const { return **this; }            ///< See operator*.
-  /// Throws InvalidArgument for none.
+  /// Throws InvalidArgument if it refers to none.
   T& operator*() const {
     if (!object_) detail::throw_null_reference();
     return *object_;

@@ -1,5 +1,5 @@
-// A training run as one HTML file: curves, settings, devices, memory, times, and a trace as a timeline. It opens
-// without a network, and needs no other file. Safe to use from any thread.
+// A training run as one self-contained HTML file: curves, settings, devices, memory, times, and a trace as a timeline.
+// It opens offline. Safe to use from any thread.
 //
 //   train::write_report("run.html", history, {.title = "MLP", .settings = train::settings_of(trainer.options())});
 #pragma once
@@ -16,29 +16,29 @@
 
 namespace lockstep::train {
 
-/// A line of the table of settings.
+/// A row of the table of settings.
 struct ReportSetting {
   std::string name;
   std::string value;  ///< As text.
 };
 
-/// Those of a Trainer that matter for a run.
+/// The options of a Trainer that matter for a run.
 LOCKSTEP_API std::vector<ReportSetting> settings_of(const TrainerOptions& options);
 
 struct ReportOptions {
   std::string title = "Training run";
   std::vector<ReportSetting> settings = {};  ///< Shown as a table.
-  std::vector<Device> devices = {};          ///< Whose memory is shown, as it is now; empty: try_all_gpus().
-  std::vector<TraceEvent> trace = {};        ///< trace.events(); of a long one the last operations are drawn.
+  std::vector<Device> devices = {};          ///< Devices whose current memory use is shown; empty: try_all_gpus().
+  std::vector<TraceEvent> trace = {};        ///< trace.events(); of a long trace only the last operations are drawn.
 };
 
-/// The file is shorter than this: of long curves it has fewer points (the greatest and the least of each stretch), of
-/// long traces fewer operations, and it says so.
+/// Upper bound on the file's size. To stay below it, the report thins long curves (to the least and the greatest point
+/// of each stretch) and long traces, and says so.
 inline constexpr std::size_t kMostReportBytes = 1'000'000;
 
-/// Names may hold any text: none of it becomes markup or code.
+/// Names may contain any text: it is escaped.
 LOCKSTEP_API std::string html_report(const History& history, const ReportOptions& options = {});
-/// Throws IoError; the file appears whole or not at all.
+/// Throws IoError; the file is written atomically.
 LOCKSTEP_API void write_report(const std::filesystem::path& path, const History& history,
                                const ReportOptions& options = {});
 

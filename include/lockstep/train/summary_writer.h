@@ -1,4 +1,4 @@
-// SummaryWriter: what TensorBoard shows of a run: scalars, histograms, images and texts, by step.
+// SummaryWriter: scalars, histograms, images and texts by step, for TensorBoard.
 //
 //   train::SummaryWriter writer("runs/mlp");
 //   writer.add_scalar("loss/train", loss.item<double>(), step);
@@ -6,7 +6,7 @@
 //
 //   tensorboard --logdir runs
 //
-// The names are those of PyTorch's. One thread at a time; several writers may share a folder.
+// The names are PyTorch's. One thread at a time; several writers may share a folder.
 #pragma once
 
 #include <cstdint>
@@ -22,46 +22,46 @@
 namespace lockstep::train {
 
 struct SummaryWriterOptions {
-  std::string filename_suffix = {};  ///< At the end of the file's name.
-  int flush_secs = 120;  ///< What was added reaches the file after this time, with the next one that is added.
+  std::string filename_suffix = {};  ///< Appended to the file's name.
+  int flush_secs = 120;              ///< The first addition after this many seconds flushes the file.
 };
 
-/// When something was: its step, and its time in seconds since 1970; now, if not given.
+/// The step of an entry, and its time in seconds since 1970, by default now.
 struct SummaryPoint {
   SummaryPoint(std::int64_t at_step = 0, std::optional<double> at_time = {}) : step(at_step), walltime(at_time) {}
   std::int64_t step;               ///< On the horizontal axis.
   std::optional<double> walltime;  ///< Seconds since 1970.
 };
 
-/// A tag names a series; slashes in it group the charts. Every function throws InvalidArgument for an empty tag, before
-/// anything is written, and IoError.
+/// A tag names a series; slashes in tags group the charts. Every function throws InvalidArgument for an empty tag,
+/// before anything is written, and IoError.
 class LOCKSTEP_API SummaryWriter {
  public:
-  /// Makes the folder and a new event file in it. Without a folder: runs/DATE_TIME_HOST.
+  /// Creates the folder and a new event file in it. The default folder is runs/DATE_TIME_HOST.
   explicit SummaryWriter(const std::filesystem::path& log_dir = {}, SummaryWriterOptions options = {});
-  ~SummaryWriter();  ///< Flushes; what cannot be written is told on standard error.
+  ~SummaryWriter();  ///< Flushes; a failure to write is reported on standard error.
   SummaryWriter(SummaryWriter&&) noexcept;
-  SummaryWriter& operator=(SummaryWriter&&) noexcept;  ///< What this held is closed.
+  SummaryWriter& operator=(SummaryWriter&&) noexcept;  ///< Closes the file that this held.
 
   const std::filesystem::path& log_dir() const;  ///< The folder.
   const std::filesystem::path& file() const;     ///< The event file in it.
 
-  /// Kept as a float32. NaN and infinities are shown as such.
+  /// Stored as float32. TensorBoard shows NaN and infinities as such.
   void add_scalar(std::string_view tag, double value, SummaryPoint at = {});
-  /// `values`: of any shape, device and dtype. Waits for them. Throws InvalidArgument for none, for NaN and infinities,
-  /// and for less than one bin.
+  /// `values`: of any shape, device and dtype. Waits for them. Throws InvalidArgument for no values, for NaN and
+  /// infinities, and for bins < 1.
   void add_histogram(std::string_view tag, const Tensor& values, SummaryPoint at = {}, int bins = 64);
-  /// [channels, height, width] or [height, width]: 1 channel of grey, 2 with opacity, 3 of red, green and blue, 4 with
-  /// opacity; uint8 from 0 to 255, or floating from 0 to 1 (what is outside becomes the nearest; NaN 0). Waits for it.
-  /// Throws ShapeError and DTypeError.
+  /// [channels, height, width] or [height, width]. Channels: 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA. uint8 from 0 to
+  /// 255, or floating from 0 to 1 (clamped; NaN becomes 0). Waits for the image. Throws ShapeError and DTypeError.
   void add_image(std::string_view tag, const Tensor& image, SummaryPoint at = {});
   /// Shown as Markdown.
   void add_text(std::string_view tag, std::string_view markdown, SummaryPoint at = {});
-  /// Each column but epoch, step and seconds as scalars, by step. The history begins at `walltime` (now, if not given).
+  /// Adds each column except epoch, step and seconds as scalars, by step. The history starts at `walltime` (default:
+  /// now).
   void add_history(const History& history, std::optional<double> walltime = {});
 
   void flush();
-  /// Flushes. Nothing may be added afterwards: that throws InvalidArgument.
+  /// Flushes. Later additions throw InvalidArgument.
   void close();
 
  private:

@@ -1,4 +1,4 @@
-// Trainer: the training loop, on one device or on several, of one process or of several.
+// Trainer: the training loop, on one device or several, in one process or several.
 //
 //   train::Trainer trainer({.max_epochs = 10, .num_gpus = 2, .gradient_clip_val = 1});
 //   train::History history = trainer.fit(net, loader, {
@@ -39,19 +39,19 @@
 
 namespace lockstep::train {
 
-/// The loss of a batch, which lies on model.device(): one element, the mean over the batch's rows, or a WeightedMean,
-/// which says what else it is a mean of. (Of this process, if there are several. With .parallel = {.loss =
-/// ProcessLoss::sum} a tensor is this process's part of a sum, such as that of its rows' losses divided by
-/// model.batch_rows(): the bits do not depend on the number of processes then.) Called to train, and without gradients
-/// and in evaluation mode to validate. Further means to report go into `metrics`.
+/// The loss of a batch, which is on model.device(): one element, the mean over the batch's rows, or a WeightedMean,
+/// which has its own weight. With several processes it is over this process's rows. With .parallel = {.loss =
+/// ProcessLoss::sum} a tensor is instead this process's part of a sum, such as the sum of its rows' losses divided by
+/// model.batch_rows(); the bits then do not depend on the number of processes. The function is also called for
+/// validation, without gradients and in evaluation mode. Further means to report go into `metrics`.
 template <class M, class Batch>
 class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)> {
   using Function = std::function<Loss(Prepared<M>& model, Batch& batch, Metrics& metrics)>;
 
  public:
-  LossFunction() = default;  ///< None.
+  LossFunction() = default;  ///< No loss function.
   LossFunction(std::nullptr_t) {}
-  /// A function of these arguments. For any other says what to write instead, and does not compile.
+  /// A function of these arguments. Other types do not compile, and the error says what to write instead.
   template <class F>
   requires(!std::derived_from<std::remove_cvref_t<F>, LossFunction>) LossFunction(F&& loss) {
     using Given = std::remove_cvref_t<F>;
@@ -70,7 +70,7 @@ class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch,
   }
 };
 
-/// Another loss, and what takes its gradients.
+/// A further loss, and the optimizer that uses its gradients.
 template <class M, class Batch>
 struct Objective {
   std::string name;             ///< Its mean is <name>_loss in the history.
@@ -79,32 +79,32 @@ struct Objective {
   Ref<optim::Schedule> schedule = nullptr;
 };
 
-/// What is trained how.
+/// Arguments of fit(): loss, optimizer, and what is optional.
 template <class M, class Batch>
 struct FitOptions {
   LossFunction<M, Batch> loss;                       ///< A lambda, or train::criterion().
   Ref<optim::Optimizer> optimizer;                   ///< Of the module's parameters.
   Ref<optim::Schedule> schedule = nullptr;           ///< Of that optimizer.
-  ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule goes on.
-  /// Instead of a schedule: is told, when an epoch has ended, the column of the history that is named.
+  ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule steps.
+  /// Instead of a schedule: at the end of each epoch it steps with the metric plateau_monitor.
   Ref<optim::ReduceLROnPlateau> plateau = nullptr;
-  std::string plateau_monitor = "validation_loss";  ///< That column.
-  /// Further objectives, such as the generator's of a GAN. In each step the loss and each of these, in their order, is
-  /// computed of the step's batches and takes its optimizer's step, after which no parameter has a gradient.
+  std::string plateau_monitor = "validation_loss";  ///< A column of the history.
+  /// Further objectives, such as the generator's of a GAN. Each step computes the loss, then each of these in order, on
+  /// the step's batches, and after each takes the step of its optimizer and clears all gradients.
   std::vector<Objective<M, Batch>> also = {};
-  Batches<Batch> validation = {};  ///< Another loader of such batches.
+  Batches<Batch> validation = {};  ///< A loader of batches of the same type.
   Callbacks callbacks = {};        ///< They must outlive fit().
 };
 
 namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_no_loss();
-/// Throws InvalidArgument for a loader of another share.
+/// Throws InvalidArgument for a loader with another share.
 LOCKSTEP_API void check_loader_share(const LoaderHandle& loader, const data::BatchShare& expected);
-/// The means, over the rows of all processes.
+/// The means over the rows of all processes.
 LOCKSTEP_API std::map<std::string, double> means_over_all(const World& world, Metrics& metrics);
 [[noreturn]] LOCKSTEP_API void refuse_prediction(const World& world);
 [[noreturn]] LOCKSTEP_API void refuse_further_objectives();
-/// Evaluation mode and no gradients while it lives; then every module has its mode back.
+/// Evaluation mode and no gradients during its lifetime; then restores the mode of every module.
 class LOCKSTEP_API Evaluating {
  public:
   explicit Evaluating(nn::ModuleBase& module);
@@ -117,7 +117,7 @@ class LOCKSTEP_API Evaluating {
   std::unique_ptr<Kept> kept_;
 };
 
-/// What a model is called with to predict: the batch, or the first part of one that has several.
+/// Calls the model for a prediction: with the batch, or with the first part of a batch that is a tuple.
 template <class M>
 struct CallOnInput {
   template <class Batch>
@@ -130,14 +130,14 @@ struct CallOnInput {
 };
 }  // namespace detail
 
-/// A plain value: what fit() needs to know about how to train anything.
+/// The options and devices of training, as a value.
 class LOCKSTEP_API Trainer {
  public:
-  /// Throws InvalidArgument for options out of range, and for devices that are not there.
+  /// Throws InvalidArgument for options out of range, and for devices that do not exist.
   explicit Trainer(TrainerOptions options);
 
-  const TrainerOptions& options() const noexcept { return options_; }  ///< As they were given.
-  /// Where modules are put; the first one is where batches go and losses come from.
+  const TrainerOptions& options() const noexcept { return options_; }  ///< As given.
+  /// The devices that modules are put on; batches and losses are on the first one.
   const std::vector<Device>& devices() const noexcept { return devices_; }
   /// This process's rows of each batch, for its loaders: {.batch_size = 64, .seed = 1, .share = trainer.share()}.
   data::BatchShare share() const noexcept { return detail::share_of(options_.parallel.world, devices_.size()); }
@@ -153,25 +153,27 @@ class LOCKSTEP_API Trainer {
     return moved_to(std::move(batch), devices_.front());
   }
 
-  /// Trains for max_epochs. The module is moved to the first device and stays there; its training mode is afterwards
-  /// what it was, after an error too. One step is `accumulate` batches, fewer at the end of an epoch: the gradient is
-  /// that of one batch of all their rows: losses that are tensors count by rows (along parallel.scatter.dim), those
-  /// that are a WeightedMean by their weight. A step in which nothing counts has gradients of 0 and is in no mean.
+  /// Trains for max_epochs. The module is moved to the first device and stays there; its training mode is restored at
+  /// the end, also after an error. One step takes `accumulate` batches, fewer at the end of an epoch. Its gradient is
+  /// that of one batch of all their rows: losses that are tensors are weighted by rows (along parallel.scatter.dim),
+  /// WeightedMeans by their weights. A step of total weight 0 has gradients of 0 and is left out of the means.
   ///
-  /// The history has a row every log_every steps and at the end of each epoch: epoch, step, seconds, lr, and train_ and
-  /// validation_ of the loss and of each metric. They are means by rows, or by the weight that comes with them: within
-  /// an epoch over what came since the row before, at its end over the whole epoch. NaN where nothing counts.
+  /// The history has a row every log_every steps and one at the end of each epoch: epoch, step, seconds, lr, and the
+  /// loss and each metric with the prefixes train_ and validation_. These are means by rows, or by the weights of
+  /// WeightedMeans: within an epoch over the steps since the previous row, at its end over the whole epoch. NaN if the
+  /// total weight is 0.
   ///
-  /// Throws InvalidArgument before anything has changed for arguments that do not fit, Diverged, and what the loss, the
-  /// loaders, DataParallel, and checkpoints throw. An error leaves none in the devices' streams; of a lost device it is
-  /// thrown unless TrainerOptions::on_lost_device says to go on.
+  /// Throws InvalidArgument for arguments that do not fit, before anything has changed; Diverged; and the errors of the
+  /// loss, the loaders, DataParallel and checkpoints. After an error the devices' streams hold no further errors. The
+  /// loss of a device is thrown too, unless TrainerOptions::on_lost_device is resume.
   ///
-  /// With options.parallel.world of several processes all of them call it, alike but for their rows of the batches: a
-  /// loader has .share = share(), or gives each process batches of its own, as many as the others'. Means are over all
-  /// processes' rows and the history is the same everywhere; process 0 alone prints and writes. What is refused, a loss
-  /// that is not finite and a checkpoint that cannot be written or read end it in all processes alike; any other error
-  /// of one process ends the others with a CollectiveError that names it, and the world with them. All begin with
-  /// process 0's parameters and random numbers, and keep the same numbers as long as the loss draws as many in each.
+  /// With an options.parallel.world of several processes all of them call fit(), with equal arguments except for their
+  /// rows of the batches: a loader has .share = share(), or gives each process its own batches, as many as in the
+  /// others. Means are over the rows of all processes, and the history is the same in each; only process 0 prints and
+  /// writes. Invalid arguments, a loss that is not finite, and a checkpoint that cannot be written or read end fit() in
+  /// all processes with the same error. Any other error of one process ends the others with a CollectiveError that
+  /// names it, and ends the world. All processes start with process 0's parameters and random numbers, and their random
+  /// sequences stay equal as long as the loss draws equally many numbers in each.
   template <class M, class Loader>
   History fit(M& module, Loader& loader,
               const FitOptions<std::type_identity_t<M>, std::type_identity_t<BatchOf<Loader>>>& options) const {
@@ -186,9 +188,9 @@ class LOCKSTEP_API Trainer {
       }
   }
 
-  /// The means of `loss` ("loss") and of the metrics that it adds, over all batches, weighted as in fit(); without
-  /// gradients and in evaluation mode. The module is moved to the first device and stays there. With several processes
-  /// all of them call it, as fit(), and get the same means.
+  /// The means of `loss` (named "loss") and of the metrics that it adds, over all batches, weighted as in fit();
+  /// without gradients and in evaluation mode. The module is moved to the first device and stays there. With several
+  /// processes all of them call it, as for fit(), and get the same means.
   template <class M, class Loader>
   std::map<std::string, double> evaluate(M& module, Loader& loader,
                                          const LossFunction<std::type_identity_t<M>, BatchOf<Loader>>& loss) const {
@@ -206,9 +208,10 @@ class LOCKSTEP_API Trainer {
   }
 
   /// The outputs of the model for all batches, joined along parallel.scatter.dim, on the CPU; without gradients and in
-  /// evaluation mode. `forward(model, batch)` computes them; if not given, the model is called with the batch, or with
-  /// the first part of a batch that is a tuple. The module is moved to the first device and stays there. Throws
-  /// InvalidArgument for no batch, and with several processes: each has the rows of its own batches alone.
+  /// evaluation mode. `forward(model, batch)` computes them; by default the model is called with the batch, or with the
+  /// first part of a batch that is a tuple. The module is moved to the first device and stays there. Throws
+  /// InvalidArgument if there is no batch, and with several processes, since each would have only the rows of its own
+  /// batches.
   template <class M, class Loader, class Forward = detail::CallOnInput<M>>
   auto predict(M& module, Loader& loader, Forward forward = {}) const {
     if (options_.parallel.world.size() > 1) detail::refuse_prediction(options_.parallel.world);
@@ -228,10 +231,10 @@ class LOCKSTEP_API Trainer {
     });
   }
 
-  /// Trains for num_training steps, with a rate that grows from min_lr to max_lr by the same factor in each, and tells
-  /// the loss of each step. Module, optimizer, loader, random numbers and training modes are afterwards what they were;
-  /// the module stays on the first device. Takes the options that fit() takes; of them schedules, callbacks and the
-  /// loader of validation are left out, and `also` is refused.
+  /// Trains for num_training steps, while the learning rate grows by a constant factor from min_lr to max_lr, and
+  /// records the loss of each step. Then restores module, optimizer, loader, random numbers and training modes; the
+  /// module stays on the first device. Takes the options of fit(); ignores schedules, callbacks and the validation
+  /// loader, and throws InvalidArgument for `also`.
   template <class M, class Loader>
   LRFinder find_lr(M& module, Loader& loader,
                    const FitOptions<std::type_identity_t<M>, std::type_identity_t<BatchOf<Loader>>>& options,
@@ -251,7 +254,7 @@ class LOCKSTEP_API Trainer {
   }
 
  private:
-  // An error leaves none in the devices' streams, and ends the other processes.
+  // Clears the errors of the devices' streams after an error, and ends the other processes.
   template <class Work>
   auto together(const Work& work) const {
     return lockstep::detail::draining(devices_, [&] {
@@ -264,7 +267,7 @@ class LOCKSTEP_API Trainer {
     });
   }
 
-  // On the devices of the present try.
+  // Runs fit() once, on the devices of the current attempt.
   template <class M, class Loader, class Options>
   static History fit_on(const detail::Recovery& recovery, M& module, Loader& loader, const Options& options) {
     const Batches<BatchOf<Loader>> training(loader), &validation = options.validation;

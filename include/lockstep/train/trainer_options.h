@@ -1,4 +1,4 @@
-// What a Trainer is told.
+// Options of a Trainer.
 #pragma once
 
 #include <cstdint>
@@ -13,65 +13,67 @@
 
 namespace lockstep::train {
 
-/// What gradient_clip_val limits: the 2-norm of all gradients together, or every element's magnitude.
+/// The quantity that gradient_clip_val limits: the 2-norm of all gradients together, or every element's magnitude.
 enum class GradientClip : std::uint8_t { norm, value };
 
-/// What losses are computed in: the dtypes of the module, or an autocast region of a 16-bit one
-/// (lockstep/autograd/autocast.h). Parameters keep their dtype. float16 comes with a GradScaler: steps whose gradients
-/// are not finite are left out, the host waits for the devices at each step, and checkpoints hold the scale.
+/// The dtype of the forward pass: that of the module (float32), or an autocast region of a 16-bit dtype
+/// (lockstep/autograd/autocast.h). Parameters keep their dtype. float16 uses a GradScaler: steps whose gradients are
+/// not finite are skipped, the host waits for the devices at each step, and checkpoints include the scale.
 enum class Precision : std::uint8_t { float32, bfloat16, float16 };
 
-/// When a schedule goes on.
+/// When a schedule steps.
 enum class ScheduleStep : std::uint8_t { epoch, step };
 
-/// What fit() does when a GPU fails for good: throws, as for any failure, or goes on from the newest checkpoint with
-/// the GPUs that are left, and says so on standard error and in the history. It throws all the same where none is left,
-/// or where there is no checkpoint yet. For a process alone: several start anew. docs/failures.md says more.
+/// The reaction of fit() to a GPU that fails for good: throw, as for any failure, or resume from the newest checkpoint
+/// on the remaining GPUs, and report that on standard error and in the history. fit() throws nevertheless if no GPU
+/// remains or there is no checkpoint yet. Only for a single process: several processes must be restarted.
+/// docs/failures.md says more.
 enum class OnLostDevice : std::uint8_t { stop, resume };
 
-/// Where a run is kept, so that it can go on after it was killed. There is a checkpoint at the end of training in any
-/// case. Of several processes the first one writes, when all have come to that point, and all read: the folder is one
-/// that all of them see. A run goes on, bit for bit, also with another number of processes that have as many devices
-/// together. Where shard_optimizer_state and clipping by norm meet, a resumed run is not the same to the last bit: it
-/// begins with the first division into buckets, by which the norm is added in another order.
+/// Where checkpoints of a run are kept, so that it can resume after it was killed. The end of training always writes
+/// one. With several processes the first one writes, after all have reached that point, and all read: the folder must
+/// be visible to all. A run resumes bit for bit, also with another number of processes if they have as many devices in
+/// total. Exception: with shard_optimizer_state and clipping by norm a resumed run differs in the last bits, because it
+/// starts with the initial buckets, which add the norm in another order.
 struct CheckpointOptions {
-  std::filesystem::path folder = {};  ///< Empty: nowhere.
-  std::int64_t every_steps = 0;       ///< 0: not by steps.
-  std::int64_t every_epochs = 1;      ///< 0: not by epochs.
-  std::int64_t keep = 3;              ///< The newest so many; 0: all.
-  bool resume = false;  ///< Go on, bit for bit, from the newest one there, if any. Else the folder must have none.
-  /// With resume, what becomes of damaged ones that are newer than any intact one. false: they are passed over, named
-  /// on standard error and in History::notes(), and stay. true: the newest one's error is thrown, and nothing has
-  /// changed. Where none is intact, it is thrown either way.
+  std::filesystem::path folder = {};  ///< Empty: no checkpoints.
+  std::int64_t every_steps = 0;       ///< 0: none by steps.
+  std::int64_t every_epochs = 1;      ///< 0: none by epochs.
+  std::int64_t keep = 3;              ///< The number of newest ones to keep; 0: all.
+  /// Resume, bit for bit, from the newest checkpoint in the folder, if any. If false, the folder must have none.
+  bool resume = false;
+  /// With resume, the handling of damaged checkpoints that are newer than the newest intact one. false: they are
+  /// skipped, named on standard error and in History::notes(), and left in place. true: the error of the newest one is
+  /// thrown, before anything has changed. If none is intact, the error is thrown either way.
   bool strict = false;
 };
 
 struct TrainerOptions {
-  std::int64_t max_epochs = 1;  ///< Through all batches of the loader.
-  /// The first so many that are not lost; 0: the CPU. All of those, or else the CPU, if not given.
+  std::int64_t max_epochs = 1;  ///< Passes over the whole loader.
+  /// The first num_gpus GPUs that are not lost; 0: the CPU. By default all such GPUs, or else the CPU.
   std::optional<int> num_gpus = {};
-  std::vector<Device> devices = {};                           ///< Instead of num_gpus: the CPU alone, or GPUs.
-  double gradient_clip_val = 0;                               ///< 0: gradients are left as they are.
+  std::vector<Device> devices = {};                           ///< In place of num_gpus: the CPU alone, or GPUs.
+  double gradient_clip_val = 0;                               ///< 0: no clipping.
   GradientClip gradient_clip_algorithm = GradientClip::norm;  ///< What gradient_clip_val limits.
-  std::int64_t accumulate = 1;                                ///< Batches in a step.
-  Precision precision = Precision::float32;                   ///< What losses are computed in.
-  std::int64_t log_every = 0;         ///< Steps from one report to the next; 0: at the end of epochs alone.
+  std::int64_t accumulate = 1;                                ///< Batches per step (gradient accumulation).
+  Precision precision = Precision::float32;                   ///< The dtype of the forward pass.
+  std::int64_t log_every = 0;         ///< Steps from one report to the next; 0: report only at the end of epochs.
   bool stop_if_not_finite = true;     ///< Throw Diverged when a training loss that is reported or saved is not finite.
   CheckpointOptions checkpoint = {};  ///< Where and how often the run is kept.
-  OnLostDevice on_lost_device = OnLostDevice::stop;  ///< To resume needs a folder for checkpoints.
+  OnLostDevice on_lost_device = OnLostDevice::stop;  ///< OnLostDevice::resume needs a checkpoint folder.
   ProgressOptions progress = {};                     ///< Where progress is shown.
-  DataParallelOptions parallel = {};  ///< But for device_ids. Its world: the processes that train together.
+  DataParallelOptions parallel = {};  ///< Except device_ids. Its world: the processes that train together.
 };
 
-/// A training loss was not finite. It is noticed where losses are read: the step that brought it is one of those
-/// between.
+/// A training loss was not finite. Losses are checked when they are reported or saved, so any step since the last check
+/// may be the first bad one.
 class LOCKSTEP_API Diverged : public Error {
  public:
   Diverged(double mean, std::int64_t after, std::int64_t until);
 
   const double loss;              ///< The mean over these steps.
-  const std::int64_t after_step;  ///< The steps are those after this one.
-  const std::int64_t until_step;  ///< The last of these steps.
+  const std::int64_t after_step;  ///< The last step before the range.
+  const std::int64_t until_step;  ///< The last step of the range.
 };
 
 }  // namespace lockstep::train
