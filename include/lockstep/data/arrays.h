@@ -1,6 +1,5 @@
-// Arrays in files of other programs: NumPy's npy and npz (tables of text: data/csv.h). Tensors are on the CPU.
-// Files are not trusted: nothing is allocated by a size in a file before it has been held against the file's own size.
-// Safe from any thread.
+// NumPy's npy and npz files (for tables of text see data/csv.h). Tensors are on the CPU. Files are not trusted: a size
+// in a file is checked against the file's own size before memory is allocated. Safe from any thread.
 #pragma once
 
 #include <filesystem>
@@ -12,23 +11,23 @@
 
 namespace lockstep::data {
 
-/// An array that numpy.save wrote, in Fortran's order too. Throws FormatError for what breaks the format, for dtypes
-/// that Lockstep does not hold and for big-endian ones, and for more than Shape::kMaxRank dimensions; IoError where the
-/// file cannot be read.
+/// Reads an array written by numpy.save, in C or Fortran order. Throws FormatError for a malformed file, for dtypes
+/// that Lockstep does not have, for big-endian data, and for more than Shape::kMaxRank dimensions; IoError if the file
+/// cannot be read.
 LOCKSTEP_API Tensor read_npy(const std::filesystem::path& path);
 
-/// Writes a tensor, from wherever it is, as numpy.load reads it. The file appears whole or not at all. Throws
-/// InvalidArgument for an undefined tensor, DTypeError for bfloat16, which NumPy does not have, and IoError.
+/// Writes a tensor, on any device, for numpy.load. The file is written atomically. Throws InvalidArgument for an
+/// undefined tensor, DTypeError for bfloat16, which NumPy does not have, and IoError.
 LOCKSTEP_API void write_npy(const std::filesystem::path& path, const Tensor& tensor);
 
-/// The arrays of a file that numpy.savez wrote, by name, in the order of the file. Members that are no arrays and
-/// arrays of texts, objects or records are left out (ReadOptions::left_out). Throws FormatError as read_npy(), for
-/// compressed arrays (numpy.savez_compressed), and where a checksum does not fit.
+/// Reads the arrays of a numpy.savez file, by name, in the order of the file. Skips members that are not arrays, and
+/// arrays of texts, objects or records (ReadOptions::left_out). Throws FormatError as read_npy() does, for compressed
+/// arrays (numpy.savez_compressed), and for a wrong checksum.
 LOCKSTEP_API StateDict read_npz(const std::filesystem::path& path, const ReadOptions& options = {});
 
-/// Writes tensors, from wherever they are, as numpy.savez does: uncompressed, each under its name. The file appears
-/// whole or not at all. Throws as write_npy() does, and InvalidArgument for a name that is not UTF-8 or longer than
-/// 60,000 bytes.
+/// Writes tensors, on any device, as numpy.savez does: uncompressed, each under its name. The file is written
+/// atomically. Throws as write_npy() does, and InvalidArgument for a name that is not UTF-8 or is longer than 60,000
+/// bytes.
 LOCKSTEP_API void write_npz(const std::filesystem::path& path, const StateDict& arrays);
 
 }  // namespace lockstep::data

@@ -1,5 +1,5 @@
-// Transforms that change an image at random, beyond the crop and the flip of transforms.h, whose description holds here
-// too. Names, ranges and probabilities are torchvision's.
+// Random image transforms beyond the crop and the flip of transforms.h, whose opening comment applies here too. Names,
+// ranges and probabilities are torchvision's.
 //
 //   const transforms::Compose prepared(transforms::ToFloat(), transforms::RandomResizedCrop({32, 32}),
 //                                      transforms::ColorJitter({.brightness = 0.4, .contrast = 0.4}),
@@ -17,15 +17,15 @@
 
 namespace lockstep::data::transforms {
 
-/// From the first number to the second.
+/// Lower and upper bound.
 using Range = std::array<double, 2>;
 
-/// Mirrors top and bottom with that probability.
+/// Flips the image upside down with probability p.
 class LOCKSTEP_API RandomVerticalFlip {
  public:
   /// Throws InvalidArgument unless 0 <= p <= 1.
   explicit RandomVerticalFlip(double p = 0.5);
-  Tensor operator()(const Tensor& image) const;  ///< Mirrors it, or returns it as it is.
+  Tensor operator()(const Tensor& image) const;  ///< Flips the image, or returns it unchanged.
 
  private:
   double p_;
@@ -33,16 +33,16 @@ class LOCKSTEP_API RandomVerticalFlip {
 
 struct RandomRotationOptions {
   Choice<Interpolation> interpolation = Interpolation::nearest;  ///< Between the pixels: "nearest" or "bilinear".
-  double fill = 0;                                               ///< Of what comes in from outside.
+  double fill = 0;                                               ///< The value of pixels from outside the image.
 };
 
-/// Turns the image about its middle, counterclockwise, by an angle in degrees from a range. The size stays.
+/// Rotates the image about its centre, counterclockwise, by a random angle in degrees. The size stays the same.
 class LOCKSTEP_API RandomRotation {
  public:
-  /// From -degrees to degrees. Throws InvalidArgument for a negative one, and for another interpolation.
+  /// The angle is from [-degrees, degrees]. Throws InvalidArgument for negative degrees, and for other interpolations.
   explicit RandomRotation(double degrees, const RandomRotationOptions& options = {});
   explicit RandomRotation(Range degrees, const RandomRotationOptions& options = {});
-  Tensor operator()(const Tensor& image) const;  ///< Of any dtype; of a floating one with "bilinear".
+  Tensor operator()(const Tensor& image) const;  ///< Any dtype; "bilinear" needs a floating one.
 
  private:
   Range degrees_;
@@ -50,17 +50,17 @@ class LOCKSTEP_API RandomRotation {
 };
 
 struct RandomResizedCropOptions {
-  Range scale = {0.08, 1};         ///< The window's part of the image's area.
-  Range ratio = {3. / 4, 4. / 3};  ///< Its width by its height; the logarithm is uniform.
+  Range scale = {0.08, 1};         ///< The window's area as a fraction of the image's.
+  Range ratio = {3. / 4, 4. / 3};  ///< The window's width / height; its logarithm is uniform.
 };
 
-/// A window of random size, form and place, resized as Resize does (bilinearly, without antialiasing). After ten sizes
-/// that do not fit, the greatest window in the middle whose ratio is in the range.
+/// A window of random size, aspect ratio and position, resized as Resize does (bilinear, no antialiasing). After ten
+/// sizes that do not fit, takes the largest centred window whose ratio is in the range.
 class LOCKSTEP_API RandomResizedCrop {
  public:
-  /// Throws InvalidArgument for a size less than 1 and for ranges that are not positive or fall.
+  /// Throws InvalidArgument for a size less than 1, and for ranges that are not positive or whose bounds are reversed.
   explicit RandomResizedCrop(std::array<std::int64_t, 2> size, const RandomResizedCropOptions& options = {});
-  Tensor operator()(const Tensor& image) const;  ///< Floating, else DTypeError.
+  Tensor operator()(const Tensor& image) const;  ///< Throws DTypeError unless the image is floating.
 
  private:
   std::array<std::int64_t, 2> size_;
@@ -68,31 +68,31 @@ class LOCKSTEP_API RandomResizedCrop {
 };
 
 struct RandomErasingOptions {
-  double p = 0.5;              ///< The probability.
-  Range scale = {0.02, 0.33};  ///< The rectangle's part of the image's area.
-  Range ratio = {0.3, 3.3};    ///< Its height by its width; the logarithm is uniform.
-  double value = 0;            ///< What it is filled with.
+  double p = 0.5;              ///< The probability that a rectangle is erased.
+  Range scale = {0.02, 0.33};  ///< The rectangle's area as a fraction of the image's.
+  Range ratio = {0.3, 3.3};    ///< The rectangle's height / width; its logarithm is uniform.
+  double value = 0;            ///< The value of erased pixels.
 };
 
-/// Fills a rectangle at a random place, or none after ten sizes that do not fit. The image given stays as it is.
+/// Fills a rectangle at a random place, or none after ten sizes that do not fit. The input image is not changed.
 class LOCKSTEP_API RandomErasing {
  public:
   /// Throws InvalidArgument for options out of range.
   explicit RandomErasing(const RandomErasingOptions& options = {});
-  Tensor operator()(const Tensor& image) const;  ///< A changed copy, or the image.
+  Tensor operator()(const Tensor& image) const;  ///< Returns a changed copy, or the image itself.
 
  private:
   RandomErasingOptions options_;
 };
 
-/// A range about 1 (of hue, about 0), or the range itself: `0.4`, or `{0.8, 1.2}`.
+/// A range given by its half width, `0.4`, about 1 (about 0 for hue), or by its bounds, `{0.8, 1.2}`.
 class LOCKSTEP_API JitterRange {
  public:
   JitterRange(double about) : about_(about) {}
   JitterRange(double low, double high) : range_({low, high}) {}
-  /// Of a factor, from 0 on. Throws InvalidArgument naming `option`.
+  /// The range of a factor, cut off at 0. Throws InvalidArgument naming `option`.
   Range of_factor(const char* option) const;
-  /// Of a shift in [-0.5, 0.5]. Throws InvalidArgument.
+  /// The range of a shift of the hue, within [-0.5, 0.5]. Throws InvalidArgument.
   Range of_hue() const;
 
  private:
@@ -101,18 +101,19 @@ class LOCKSTEP_API JitterRange {
 };
 
 struct ColorJitterOptions {
-  JitterRange brightness = 0;  ///< The factor of all pixels.
-  JitterRange contrast = 0;    ///< How far pixels are from the mean of the grey image.
-  JitterRange saturation = 0;  ///< How far pixels are from the grey image. Nothing for one channel.
-  JitterRange hue = 0;         ///< The shift of the hue, of which 1 is a whole circle. Nothing for one channel.
+  JitterRange brightness = 0;  ///< Factor of all pixel values.
+  JitterRange contrast = 0;    ///< Factor of the difference between a pixel and the mean of the grey image.
+  /// Factor of the difference between a pixel and the grey image. No effect on one channel.
+  JitterRange saturation = 0;
+  JitterRange hue = 0;  ///< Shift of the hue; 1 is a whole circle. No effect on one channel.
 };
 
-/// Changes brightness, contrast, saturation and hue by random factors, in a random order. The result is held in [0, 1].
+/// Changes brightness, contrast, saturation and hue by random amounts, in random order. Clamps the result to [0, 1].
 class LOCKSTEP_API ColorJitter {
  public:
   /// Throws InvalidArgument for options out of range.
   explicit ColorJitter(const ColorJitterOptions& options = {});
-  /// The image is floating, with values in [0, 1], and has 1 or 3 channels: else DTypeError, ShapeError.
+  /// The image must be floating, with values in [0, 1], and have 1 or 3 channels. Throws DTypeError and ShapeError.
   Tensor operator()(const Tensor& image) const;
 
  private:

@@ -1,4 +1,4 @@
-// BatchShare: which rows of each batch are those of one of several processes. A value.
+// BatchShare: the rows of each batch that one of several processes gets. A value type.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@ namespace lockstep::data {
 /// Rows [first, first + count) of a batch.
 struct RowRange {
   std::int64_t first = 0;  ///< The first row.
-  std::int64_t count = 0;  ///< How many.
+  std::int64_t count = 0;  ///< Number of rows.
 
   bool operator==(const RowRange&) const = default;
 };
 
-/// The rows that one process's devices would get if one process with the devices of all of them divided the batch: of B
-/// rows each device has ceil(B / (processes * devices)), those of process 0 first, and the last ones have fewer or none
-/// (ScatterSplit::chunk). Unless told otherwise, all rows.
+/// The rows that one process's devices would get if a single process with all devices divided the batch. Of a batch of
+/// B rows each device has ceil(B / (processes * devices)), in order of the processes; the last devices have fewer or
+/// none (ScatterSplit::chunk). By default, all rows.
 struct LOCKSTEP_API BatchShare {
   int process = 0;    ///< From 0.
-  int processes = 1;  ///< How many there are.
-  int devices = 1;    ///< Of each process.
+  int processes = 1;  ///< Number of processes.
+  int devices = 1;    ///< Devices per process.
 
-  /// Throws InvalidArgument unless 0 <= process < processes and there is a device.
+  /// Throws InvalidArgument unless 0 <= process < processes and devices >= 1.
   void check() const;
-  bool is_all() const noexcept { return processes == 1; }  ///< Whether these are all rows.
-  /// Of a batch of `total` rows, total >= 0.
+  bool is_all() const noexcept { return processes == 1; }  ///< True if the share is the whole batch.
+  /// This process's rows in a batch of `total` rows, total >= 0.
   RowRange rows(std::int64_t total) const noexcept;
 
   bool operator==(const BatchShare&) const = default;

@@ -1,4 +1,4 @@
-// BatchSource: makes one batch, from any thread.
+// BatchSource: makes one batch at a time, on any thread.
 #pragma once
 
 #include <atomic>
@@ -21,12 +21,12 @@
 
 namespace lockstep::data {
 
-/// What the maker of a batch hears, and tells.
+/// Passed to the code that makes a batch: carries the stop request in and the progress out.
 struct Making {
-  std::stop_token stop = {};                    ///< Asks to end early.
-  std::atomic<std::int64_t>* sample = nullptr;  ///< To be set to the sample that is being read; -1: none is.
+  std::stop_token stop = {};                    ///< Requests an early end.
+  std::atomic<std::int64_t>* sample = nullptr;  ///< Set to the index of the sample that is being read; -1: none.
 
-  /// Tells which sample is read.
+  /// Reports which sample is being read.
   void reads(std::int64_t index) const noexcept {
     if (sample) sample->store(index, std::memory_order_relaxed);
   }
@@ -57,7 +57,7 @@ auto collated(const Collate& collate, std::vector<Sample> samples, SampleIndices
   }
 }
 
-/// What `read` gives, with its random numbers from `generator`; its errors name the sample.
+/// Calls `read` with `generator` as the thread's random sequence; adds the sample's index to its errors.
 template <class Read>
 auto read_sample(std::int64_t index, GeneratorState generator, const Making& making, const Read& read) {
   const GeneratorGuard guard(generator);
@@ -69,7 +69,8 @@ auto read_sample(std::int64_t index, GeneratorState generator, const Making& mak
   }
 }
 
-/// What `collate` gives, without rows where `is_none`; its errors name the batch.
+/// Calls `collate` with the batch's random sequence; adds the batch's number to its errors. If `is_none`, the batch is
+/// cut to 0 rows.
 template <class CollateBatch>
 auto make_batch(const EpochPlan& plan, std::int64_t batch, bool is_none, const CollateBatch& collate) {
   GeneratorState generator = plan.collate_generator(batch);
@@ -84,19 +85,20 @@ auto make_batch(const EpochPlan& plan, std::int64_t batch, bool is_none, const C
 }
 }  // namespace detail
 
-/// A dataset, and how its samples become batches. `Collate` takes a std::vector of samples, and their indices if it
-/// wants them.
+/// A dataset, and the function that collates its samples. `Collate` takes a std::vector of samples, and optionally
+/// their indices.
 template <Dataset D, class Collate>
 class BatchSource {
  public:
-  using Sample = SampleOf<D>;  ///< What the dataset gives.
+  using Sample = SampleOf<D>;  ///< A sample, as get() returns it.
 
   BatchSource(D dataset, Collate collate) : dataset_(std::move(dataset)), collate_(std::move(collate)) {}
 
-  const D& dataset() const noexcept { return dataset_; }  ///< As it was given.
+  const D& dataset() const noexcept { return dataset_; }  ///< As given.
 
-  /// Nothing if a stop was requested. Errors of get() name the index of the sample, those of the collation the number
-  /// of the batch. Where this process has no row of the batch, what the batch's first row gives, without that row.
+  /// Returns nullopt if a stop was requested. Errors of get() name the index of the sample, those of the collation the
+  /// number of the batch. If this process has no row of the batch, makes a batch of the first row and cuts it to 0
+  /// rows.
   auto make(const EpochPlan& plan, std::int64_t batch, const Making& making) const {
     const RowRange mine = plan.rows(batch), made = mine.count > 0 ? mine : RowRange{.first = 0, .count = 1};
     const SampleIndices indices = plan.indices(batch, made);
@@ -129,7 +131,7 @@ class BatchSource {
   Collate collate_;
 };
 
-/// What a source makes.
+/// The type of a source's batches.
 template <class Source>
 using BatchOf =
     typename decltype(std::declval<const Source&>().make(std::declval<const EpochPlan&>(), 0, Making()))::value_type;

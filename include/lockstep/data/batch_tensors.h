@@ -1,4 +1,4 @@
-// The tensors of a batch, and how they are pinned. Safe from any thread.
+// Visits and pins the tensors of a batch. Safe from any thread.
 #pragma once
 
 #include <cstddef>
@@ -11,7 +11,7 @@ namespace lockstep::data::detail {
 
 [[noreturn]] LOCKSTEP_API void throw_hides_tensors();
 
-/// Calls visit(tensor) for each defined tensor of a batch. Throws InvalidArgument for a batch that may hide some.
+/// Calls visit(tensor) for each defined tensor of a batch. Throws InvalidArgument for a batch that may hide tensors.
 template <class Batch, class Visit>
 void for_each_tensor_of(Batch& batch, const Visit& visit) {
   visit_tensors(
@@ -25,7 +25,7 @@ void for_each_tensor_of(Batch& batch, const Visit& visit) {
       [](const MemberPath&, std::size_t) {});
 }
 
-/// Puts the tensors that are on the CPU into page-locked memory. Where there is no GPU they stay as they are.
+/// Pins the tensors that are on the CPU. No effect without a GPU.
 template <class Batch>
 void pin_tensors_of(Batch& batch) {
   if (!cuda::is_available()) return;

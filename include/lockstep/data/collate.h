@@ -7,8 +7,8 @@
 //   list, array
 //   std::map,              each value collated; all with the same keys
 //   unordered_map
-//   std::optional          collated, or none in all
-//   std::variant           collated; all of one alternative
+//   std::optional          collated; set in all samples or in none
+//   std::variant           collated; the same alternative in all samples
 //   std::string            std::vector<std::string>
 //   struct with members()  the same struct, each member collated, if it is default constructible and each member's
 //                          batch has the member's type, as that of a Tensor has
@@ -40,10 +40,10 @@
 
 namespace lockstep::data {
 
-/// The indices in the dataset of the samples that are collated: errors name them.
+/// The dataset indices of the collated samples, for error messages.
 using SampleIndices = std::span<const std::int64_t>;
 
-/// Makes a batch of one or more samples of type T, which are its to move from.
+/// Makes a batch of one or more samples of type T, which it may move from.
 template <class T>
 struct Collator {
   /// By default: the samples themselves, in order.
@@ -57,10 +57,10 @@ struct Collator {
 template <class T>
 using Collated = decltype(Collator<T>::collate(std::declval<std::vector<T>>(), SampleIndices()));
 
-/// What a DataLoader does unless told otherwise. Throws ShapeError, DTypeError, DeviceMismatch or InvalidArgument
-/// with the indices of the samples that do not fit each other or the batch, and where in the sample that is.
+/// A DataLoader's default collation. Throws ShapeError, DTypeError, DeviceMismatch or InvalidArgument if samples do not
+/// fit each other or the batch, with their indices and the place in the sample.
 struct DefaultCollate {
-  /// As Collator says.
+  /// Collates with Collator<T>.
   template <class T>
   Collated<T> operator()(std::vector<T> samples, SampleIndices indices) const {
     return Collator<T>::collate(std::move(samples), indices);
@@ -89,7 +89,7 @@ Collated<Part> collate_part(std::vector<T>& samples, SampleIndices indices, cons
   return Collator<Part>::collate(std::move(parts), indices);
 }
 
-/// The same; `part` names it in errors.
+/// Overload that adds `part` to errors, as the name of the part.
 template <class Part, class T, class Name, class Take>
 Collated<Part> collate_part(std::vector<T>& samples, SampleIndices indices, const Name& part, const Take& take) {
   try {
@@ -123,7 +123,7 @@ void check_keys(const Map& all, std::int64_t index_all, const Map& tested, std::
 template <class T, class... Part>
 auto with_batches(PartTypes<Part...>) ->
     typename lockstep::detail::MadeOf<T>::template With<Collated<std::remove_cvref_t<Part>>...>;
-/// A structure like T whose parts are the batches of T's.
+/// A structure like T whose parts are batches of T's parts.
 template <class T>
 using BatchOf = decltype(with_batches<T>(PartsOf<T>()));
 

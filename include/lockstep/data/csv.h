@@ -1,4 +1,4 @@
-// Tables as text (CSV): numbers, and texts as the numbers of their categories. Tensors are on the CPU.
+// CSV tables: columns of numbers, and columns of texts, read as category numbers. Tensors are on the CPU.
 //
 //   const data::Csv table = data::read_csv("homes.csv", {.missing = NAN, .categories = {{"city", {}}}});
 //   Tensor price = table.column("price");                     // [rows]
@@ -21,39 +21,40 @@
 
 namespace lockstep::data {
 
-/// By the name of a column, the texts that stand there: the value of a text is its place in the list.
+/// For each text column, the list of its categories; the value of a text is its position in the list.
 using CsvCategories = std::map<std::string, std::vector<std::string>>;
 
 struct CsvOptions {
-  char separator = ',';                   ///< Between fields.
-  bool header = true;                     ///< The first line has the names of the columns.
-  std::vector<std::string> columns = {};  ///< Those to read, in this order; all if empty. Needs a header.
+  char separator = ',';                   ///< Separates fields.
+  bool header = true;                     ///< The first line holds the column names.
+  std::vector<std::string> columns = {};  ///< Columns to read, in this order; all if empty. Needs a header.
   DType dtype = kFloat32;                 ///< Floating or int64.
-  std::optional<double> missing = {};  ///< What a missing number stands for, such as NAN; without it, it is an error.
+  /// The value for a missing number, such as NAN; without it, a missing number is an error.
+  std::optional<double> missing = {};
   std::vector<std::string> na_values =
       {};  ///< Texts that stand for a missing number, such as "NA"; empty fields do anyway.
-  /// Columns of texts. An empty list takes the texts that the column has, sorted; in another list, which is that of the
-  /// file that a model learned from, every text must be. A field that is empty is a text, too. Needs a header.
+  /// Text columns and their categories. An empty list means the texts in the file, sorted. With a list, for example
+  /// that of the training file, every text of the column must be in it. An empty field is a text too. Needs a header.
   CsvCategories categories = {};
 };
 
-/// A table.
+/// A table of numbers and category numbers.
 struct LOCKSTEP_API Csv {
   std::vector<std::string> columns;  ///< Empty without a header.
   Tensor values;                     ///< [rows, columns]
-  CsvCategories categories = {};     ///< Of the columns of texts that were read: all texts, by number.
+  CsvCategories categories = {};     ///< All categories of the text columns read, by number.
 
-  /// [rows], a view. Throws InvalidArgument unless one column has that name.
+  /// A column: [rows], a view. Throws InvalidArgument unless exactly one column has that name.
   Tensor column(std::string_view name) const;
-  /// [rows, names], a copy. Throws as column() does.
+  /// Several columns: [rows, names], a copy. Throws as column() does.
   Tensor select(const std::vector<std::string>& names) const;
 };
 
-/// Numbers, and texts in the columns of options.categories, in lines of one length, read the same in every locale.
-/// Lines end with LF, CR LF or CR. Fields may stand in double quotes (RFC 4180); blanks around a field are left out,
-/// and so are empty lines; "" is a field. A number too close to 0 for the dtype is 0, one too large for it is an error.
-/// Other columns than those that are read may hold any text. Throws FormatError naming the line and the column,
-/// InvalidArgument for a column that is not there, or is there twice, and for `missing` that the dtype cannot hold,
+/// Reads lines of equally many fields: numbers, and texts in the columns of options.categories. The result does not
+/// depend on the locale. Lines end with LF, CR LF or CR. Fields may be in double quotes (RFC 4180). Blanks around a
+/// field are dropped, and so are empty lines, but "" is a field. A number too small for the dtype becomes 0; one too
+/// large is an error. Columns that are not read may hold any text. Throws FormatError naming line and column,
+/// InvalidArgument for a column that is missing or appears twice and for a `missing` that the dtype cannot hold, and
 /// IoError.
 LOCKSTEP_API Csv read_csv(const std::filesystem::path& path, const CsvOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Datasets made of datasets: a part, several in a row, and one whose samples a function changes.
-// Each may be read from several threads at once where the datasets inside may be, and the function.
+// Datasets built from other datasets: subset, concatenation, map. Several threads may read each at once if they may
+// read the underlying datasets, and call the function.
 //
 //   auto [train, test] = data::random_split(dataset, {0.8, 0.2}, {.seed = 1});
 //   data::MapDataset(train, [](const Tensor& image) { return image.to(kFloat32) / 255; });
@@ -28,17 +28,17 @@ namespace detail {
 LOCKSTEP_API void check_indices(std::span<const std::int64_t> indices, std::int64_t size);
 /// Throws InvalidArgument naming `op` unless 0 <= index < size.
 LOCKSTEP_API void check_index(const char* op, std::int64_t index, std::int64_t size);
-/// A random order of 0 .. size - 1, cut into pieces of these lengths, or these shares of it.
+/// Returns a random permutation of 0 .. size - 1, cut into pieces of these lengths, or these fractions of the size.
 LOCKSTEP_API std::vector<std::vector<std::int64_t>> split_indices(std::int64_t size,
                                                                   std::span<const std::int64_t> lengths,
                                                                   std::uint64_t seed);
 LOCKSTEP_API std::vector<std::vector<std::int64_t>> split_indices(std::int64_t size, std::span<const double> shares,
                                                                   std::uint64_t seed);
-/// The position of the first number greater than `index` in `ends`, which rise.
+/// The position of the first number greater than `index` in `ends`, which is increasing.
 LOCKSTEP_API std::size_t part_of(std::int64_t index, std::span<const std::int64_t> ends);
 }  // namespace detail
 
-/// The samples of a dataset at these indices. Copies share the dataset.
+/// The samples of a dataset at given indices. Copies share the dataset.
 template <Dataset D>
 class Subset {
  public:
@@ -51,11 +51,11 @@ class Subset {
   }
 
   std::int64_t size() const noexcept { return std::int64_t(indices_.size()); }
-  const D& dataset() const noexcept { return *dataset_; }  ///< That of the part.
-  /// Of the samples, in the dataset inside.
+  const D& dataset() const noexcept { return *dataset_; }  ///< The underlying dataset.
+  /// The samples' indices in the underlying dataset.
   const std::vector<std::int64_t>& indices() const noexcept { return indices_; }
   auto get(std::int64_t index) const { return dataset_->get(at(index)); }
-  /// Of the dataset inside, where it has one.
+  /// Available if the underlying dataset has get_batch().
   auto get_batch(std::span<const std::int64_t> indices) const requires BatchDataset<D> {
     std::vector<std::int64_t> inside;
     inside.reserve(indices.size());
@@ -77,9 +77,9 @@ struct RandomSplitOptions {
   std::uint64_t seed = 0;  ///< The same seed gives the same split, on every machine.
 };
 
-/// Divides a dataset at random into parts, which share it. `lengths` are integers whose sum is the dataset's size, or
-/// floating shares whose sum is 1: each part gets its share rounded down, and the samples left over go to the first
-/// parts, one each (as in PyTorch). Throws InvalidArgument for other sums and for negative lengths.
+/// Divides a dataset at random into parts, which share it. `lengths` are integers that sum to the dataset's size, or
+/// floating fractions that sum to 1: each part gets its fraction of the size rounded down, and the first parts get one
+/// of the remaining samples each (as in PyTorch). Throws InvalidArgument for other sums and for negative lengths.
 template <Dataset D, class Number, std::size_t N>
 requires std::is_arithmetic_v<Number> std::array<Subset<D>, N> random_split(D dataset, const Number (&lengths)[N],
                                                                             const RandomSplitOptions& options = {}) {
@@ -93,7 +93,7 @@ requires std::is_arithmetic_v<Number> std::array<Subset<D>, N> random_split(D da
   (std::make_index_sequence<N>());
 }
 
-/// The same for a number of parts that is known at run time.
+/// Overload for a number of parts that is known at run time.
 template <Dataset D, class Number>
 requires std::is_arithmetic_v<Number> std::vector<Subset<D>> random_split(D dataset, const std::vector<Number>& lengths,
                                                                           const RandomSplitOptions& options = {}) {
@@ -106,7 +106,7 @@ requires std::is_arithmetic_v<Number> std::vector<Subset<D>> random_split(D data
   return parts;
 }
 
-/// The samples of the first dataset, then those of the second, and so on. All give samples of one type.
+/// The samples of the first dataset, then those of the second, and so on. All have the same sample type.
 template <Dataset First, Dataset... Rest>
 requires(std::same_as<SampleOf<First>, SampleOf<Rest>>&&...) class ConcatDataset {
  public:
@@ -135,7 +135,7 @@ requires(std::same_as<SampleOf<First>, SampleOf<Rest>>&&...) class ConcatDataset
 };
 
 namespace detail {
-/// Datasets of one type, as one.
+/// Several datasets of one type, concatenated.
 template <Dataset D>
 class Listed {
  public:
@@ -155,7 +155,7 @@ class Listed {
 };
 }  // namespace detail
 
-/// As many datasets of one type as there are: ConcatDataset(std::vector{a, b, c}).
+/// Any number of datasets of one type: ConcatDataset(std::vector{a, b, c}).
 template <Dataset D>
 ConcatDataset(std::vector<D>) -> ConcatDataset<detail::Listed<D>>;
 
@@ -165,7 +165,7 @@ inline constexpr bool kIsTuple = requires {
   std::tuple_size<T>::value;
 };
 
-/// How many of a sample's first parts the function takes; 0 if it is no function of them.
+/// The number of leading parts of a sample that the function takes; 0 if it cannot be called with any.
 template <class Function, class Sample, std::size_t N = std::tuple_size_v<Sample>>
 constexpr std::size_t taken_parts() {
   constexpr bool kTakes = []<std::size_t... I>(std::index_sequence<I...>) {
@@ -178,7 +178,7 @@ constexpr std::size_t taken_parts() {
     return taken_parts<Function, Sample, N - 1>();
 }
 
-/// What the function makes of a sample, or of its first parts (MapDataset).
+/// Calls the function with a sample, or with its first parts (MapDataset).
 template <class Function, class Sample>
 auto mapped(const Function& function, Sample sample) {
   if constexpr (std::invocable<const Function&, Sample>) {
@@ -206,10 +206,9 @@ auto mapped(const Function& function, Sample sample) {
 }
 }  // namespace detail
 
-/// The samples of a dataset, each changed by a function when it is read. The function is given the sample; or, if it
-/// does not take that, the first parts of a sample that is a tuple or a pair, as many as it takes: the image of
-/// (image, label), or image and mask of (image, mask, name). What it returns takes their place (of several, a tuple
-/// its parts), and the other parts stay.
+/// Applies a function to each sample when it is read. The function gets the whole sample if it can be called with it;
+/// otherwise, for a tuple or pair, as many of the first parts as it takes: the image of (image, label), or image and
+/// mask of (image, mask, name). Its result replaces these parts (a tuple replaces several), and the other parts stay.
 template <LoadableDataset D, class Function>
 class MapDataset {
  public:
@@ -223,7 +222,7 @@ class MapDataset {
   Function function_;
 };
 
-/// The same of a dataset without a size: a stream.
+/// Specialization for a dataset without a size: a stream.
 template <IterableDataset D, class Function>
 class MapDataset<D, Function> {
   using Mapped =

@@ -1,6 +1,6 @@
-// DeviceCopies: copies batches to one device ahead of their use, on a stream of their own, so that copies run while the
-// device computes. What is pinned goes there by itself; what is pageable goes to a card through pinned buffers, which
-// the backend of CUDA keeps. It belongs to one thread at a time.
+// DeviceCopies: prefetches batches to one device, on a stream of its own, so that copies overlap the computation.
+// Pinned tensors are copied directly; the CUDA backend copies pageable ones through its pinned staging buffers. One
+// thread at a time.
 #pragma once
 
 #include <memory>
@@ -14,7 +14,7 @@
 
 namespace lockstep::data {
 
-/// Copies batches to a device while the one before is computed with.
+/// Copies batches to a device while it computes on the previous one.
 class LOCKSTEP_API DeviceCopies {
  public:
   explicit DeviceCopies(Device device);
@@ -22,14 +22,15 @@ class LOCKSTEP_API DeviceCopies {
   DeviceCopies(const DeviceCopies&) = delete;
   DeviceCopies& operator=(const DeviceCopies&) = delete;
 
-  /// Enqueues copies of the batch's tensors to the device; the batch has the copies then. What is there already stays.
-  /// The event marks their end; there is none where the device is the CPU. To be received before it is used.
+  /// Enqueues copies of the batch's tensors to the device, and replaces the tensors by the copies; those on the device
+  /// already stay. Returns an event after the copies, or nullopt if the device is the CPU. Call receive() before the
+  /// batch is used.
   template <class Batch>
   std::optional<cuda::Event> send(Batch& batch) {
     detail::for_each_tensor_of(batch, [this](Tensor& tensor) { tensor = copy(tensor); });
     return mark();
   }
-  /// What the thread's current stream of the device does from now on comes after the copies.
+  /// Makes the device's current stream of this thread wait for the copies.
   template <class Batch>
   void receive(Batch& batch, const std::optional<cuda::Event>& sent) const {
     if (!sent) return;
@@ -43,7 +44,7 @@ class LOCKSTEP_API DeviceCopies {
 
   Tensor copy(const Tensor& tensor);
   std::optional<cuda::Event> mark();
-  /// The same one for all batches, so that the allocator gives one's memory to another.
+  /// The same stream for all batches, so that the allocator can reuse the memory of one for the next.
   Stream stream();
 
   Device device_;

@@ -1,6 +1,6 @@
-// EpochLoop: one loop over the batches of an epoch, which makes them itself or has workers make them ahead, and copies
-// them to a device where that is asked. It belongs to the thread of the loop. When it goes, nothing of it runs any more
-// (but for a worker that hangs: Prefetcher).
+// EpochLoop: one loop over the batches of an epoch. Makes the batches itself or has workers prefetch them, and copies
+// them to a device if requested. Used by the thread of the loop. The destructor waits for all its work, except for a
+// worker that hangs (see Prefetcher).
 #pragma once
 
 #include <atomic>
@@ -26,15 +26,15 @@
 
 namespace lockstep::data {
 
-/// Makes batch `number` of an epoch, from any thread: a source's make(). It gives none at its end.
+/// Makes batch `number` of an epoch, on any thread, by a source's make(). Returns nullopt at the end of the epoch.
 template <class Batch>
 using BatchMaker = std::function<std::optional<Batch>(const EpochPlan&, std::int64_t number, const Making&)>;
 
-/// Makes the first batch at once, so it may throw what making one throws.
+/// The constructor makes the first batch, so it may throw the errors of making one.
 template <class Batch>
 class EpochLoop {
  public:
-  /// `copies` is null for batches that stay where they are.
+  /// `copies`: null if batches are not copied to a device.
   EpochLoop(BatchMaker<Batch> maker, std::shared_ptr<EpochSchedule> schedule, std::shared_ptr<DeviceCopies> copies)
       : schedule_(std::move(schedule)),
         copies_(std::move(copies)),
@@ -58,10 +58,10 @@ class EpochLoop {
     produce();
   }
 
-  /// Nothing at the end, and after an error.
+  /// Nullopt at the end, and after an error.
   std::optional<Batch>& batch() noexcept { return batch_; }
 
-  /// Goes on to the next batch; throws what making it throws.
+  /// Moves on to the next batch; throws the errors of making it.
   void advance() {
     if (!batch_) return;
     batch_.reset();
@@ -71,10 +71,10 @@ class EpochLoop {
  private:
   struct Slot {
     std::optional<Batch> batch;
-    std::atomic<std::int64_t> sample = -1;  // that is being read for it
+    std::atomic<std::int64_t> sample = -1;  // the index of the sample being read for it; -1: none
   };
 
-  // What workers use, and one that hangs keeps.
+  // State shared with workers; a worker that hangs keeps it alive.
   struct Work {
     Work(BatchMaker<Batch> batch_maker, EpochPlan epoch, bool pins_batches)
         : maker(std::move(batch_maker)), plan(std::move(epoch)), pinned(pins_batches) {}
@@ -104,7 +104,7 @@ class EpochLoop {
     return options.pin_memory.value_or(options.device && options.device->is_cuda());
   }
 
-  // The batch after the one at hand, on its way to the device.
+  // The next batch, on its way to the device.
   struct Ahead {
     std::optional<Batch> batch;
     std::optional<cuda::Event> sent;
@@ -147,7 +147,7 @@ class EpochLoop {
     return std::move(now.batch);
   }
 
-  // What fails now is thrown when its batch is due.
+  // An error now is thrown when its batch is due.
   void look_ahead() {
     Ahead& ahead = ahead_.emplace();
     try {
@@ -175,11 +175,11 @@ class EpochLoop {
   const std::shared_ptr<EpochSchedule> schedule_;
   const std::shared_ptr<DeviceCopies> copies_;
   const std::shared_ptr<Work> work_;
-  std::int64_t next_;  // to be made or taken
-  std::int64_t had_;   // to be given to the loop
+  std::int64_t next_;  // the next batch to make or take
+  std::int64_t had_;   // the next batch to return to the loop
   std::optional<Batch> batch_;
   std::optional<Ahead> ahead_;
-  std::unique_ptr<Prefetcher> prefetcher_;  // last: its tasks use the rest
+  std::unique_ptr<Prefetcher> prefetcher_;  // last: its tasks use the other members
 };
 
 }  // namespace lockstep::data

@@ -1,4 +1,4 @@
-// Datasets without a size: a stream of samples, or a range of them.
+// Datasets without a size: streams and ranges of samples.
 #pragma once
 
 #include <concepts>
@@ -19,33 +19,33 @@ template <class T>
 inline constexpr bool kIsOptional<std::optional<T>> = true;
 }  // namespace detail
 
-/// next() gives the next sample, and nothing at the end. Each epoch begins with reset(), where there is one; else it
-/// goes on where the epoch before ended.
+/// next() returns the next sample, or nullopt at the end. Each epoch begins with reset(), if there is one; otherwise it
+/// continues where the previous epoch ended.
 template <class D>
 concept SampleStream = std::move_constructible<D> && requires(D& dataset) {
   requires detail::kIsOptional<std::remove_cvref_t<decltype(dataset.next())>>;
 };
 
-/// Each epoch goes from begin() to end(): begin() begins anew.
+/// Each epoch goes from begin() to end(); begin() starts over.
 template <class D>
 concept SampleRange = std::move_constructible<D> && std::ranges::input_range<D> && !SampleStream<D>;
 
-/// Samples come one after the other, from one thread at a time. Random numbers that are drawn meanwhile (rand() and its
-/// kin) depend on the loader's seed, the epoch and the sample's number in it alone.
+/// Samples are read in sequence, by one thread at a time. Random numbers drawn while reading one (rand(), randn(), ...)
+/// depend only on the loader's seed, the epoch and the sample's number in the epoch.
 template <class D>
 concept IterableDataset = !Dataset<D> && (SampleStream<D> || SampleRange<D>);
 
-/// What a DataLoader takes.
+/// The datasets that a DataLoader accepts.
 template <class D>
 concept LoadableDataset = Dataset<D> || IterableDataset<D>;
 
-/// Whether an epoch can be begun anew.
+/// True if the dataset can start over.
 template <IterableDataset D>
 inline constexpr bool kBeginsAnew = SampleRange<D> || requires(D& dataset) {
   dataset.reset();
 };
 
-/// Whether loops over the dataset may be under way at once.
+/// True if several loops over the dataset may run at once.
 template <IterableDataset D>
 inline constexpr bool kSharedByLoops = SampleRange<D>&& std::ranges::forward_range<const D>;
 
@@ -53,12 +53,12 @@ inline constexpr bool kSharedByLoops = SampleRange<D>&& std::ranges::forward_ran
 template <IterableDataset D>
 class SampleReader;
 
-/// A specialization: see the template.
+/// Specialization for a SampleStream.
 template <IterableDataset D>
 requires SampleStream<D>
 class SampleReader<D> {
  public:
-  /// What the dataset gives.
+  /// The type of the samples.
   using Sample = typename std::remove_cvref_t<decltype(std::declval<D&>().next())>::value_type;
 
   explicit SampleReader(std::shared_ptr<D> dataset) : dataset_(std::move(dataset)) {}
@@ -74,14 +74,14 @@ class SampleReader<D> {
   bool begun_ = false;
 };
 
-/// A specialization: see the template.
+/// Specialization for a SampleRange.
 template <IterableDataset D>
 requires SampleRange<D>
 class SampleReader<D> {
   using Range = std::conditional_t<kSharedByLoops<D>, const D, D>;
 
  public:
-  using Sample = std::remove_cvref_t<std::ranges::range_reference_t<Range>>;  ///< What the dataset gives.
+  using Sample = std::remove_cvref_t<std::ranges::range_reference_t<Range>>;  ///< The type of the samples.
 
   explicit SampleReader(std::shared_ptr<D> dataset) : dataset_(std::move(dataset)) {}
 

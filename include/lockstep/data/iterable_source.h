@@ -1,5 +1,5 @@
-// IterableSource: makes the batches of one epoch of a dataset without a size, from any thread: samples are read by one
-// thread at a time, in order, and collated on several.
+// IterableSource: makes the batches of one epoch of a dataset without a size, on any thread. One thread at a time reads
+// samples, in order; several threads collate.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace lockstep::data {
 
-/// Whose turn it is to read. Safe from any thread.
+/// Orders the threads that read: one batch at a time. Safe from any thread.
 class LOCKSTEP_API ReadingTurns {
  public:
   explicit ReadingTurns(std::int64_t first_batch);
@@ -23,11 +23,11 @@ class LOCKSTEP_API ReadingTurns {
   ReadingTurns(const ReadingTurns&) = delete;
   ReadingTurns& operator=(const ReadingTurns&) = delete;
 
-  /// Waits for the batches before this one; false if a stop is requested, or there is nothing more to read.
+  /// Waits until all earlier batches are read. Returns false if a stop is requested or there is nothing more to read.
   bool wait(std::int64_t batch, const std::stop_token& stop);
-  /// The reading of the batch is over: of `rows` samples. `ended`: there is nothing more to read.
+  /// Reports that `rows` samples were read for the batch. `ended`: there is nothing more to read.
   void done(std::int64_t batch, std::int64_t rows, bool ended);
-  /// Of a batch that was read.
+  /// Rows of a batch that was read.
   std::int64_t rows_in(std::int64_t batch) const;
 
  private:
@@ -41,7 +41,7 @@ class IterableSource {
  public:
   using Sample = typename SampleReader<D>::Sample;
 
-  /// `lease`: kept until nothing reads the dataset any more.
+  /// `lease`: kept alive while anything may read the dataset.
   IterableSource(std::shared_ptr<D> dataset, std::shared_ptr<const Collate> collate, std::int64_t first_batch,
                  bool drop_last, std::shared_ptr<void> lease)
       : collate_(std::move(collate)),
@@ -50,7 +50,7 @@ class IterableSource {
         reader_(std::move(dataset)),
         turns_(first_batch) {}
 
-  /// Nothing if a stop was requested, and after the end.
+  /// Returns nullopt if a stop was requested, and after the end.
   auto make(const EpochPlan& plan, std::int64_t batch, const Making& making) const {
     std::vector<Sample> samples;
     using Batch = decltype(detail::collated(*collate_, samples, SampleIndices()));
@@ -67,14 +67,14 @@ class IterableSource {
                               [&] { return detail::collated(*collate_, std::move(samples), SampleIndices(numbers)); });
   }
 
-  /// Over all processes, of a batch that was made.
+  /// Rows of a batch that was made, over all processes.
   std::int64_t rows_in(std::int64_t batch) const { return turns_.rows_in(batch); }
 
  private:
-  // False if there is no batch to be made of what was read.
+  // Returns false if the samples read make no batch.
   bool read(const EpochPlan& plan, std::int64_t batch, const Making& making, std::vector<Sample>& samples) const {
     const std::int64_t first = batch * plan.batch_size();
-    bool ended = true;  // also by an error
+    bool ended = true;  // after an error too
     struct Done {
       ReadingTurns& turns;
       std::int64_t batch;
@@ -87,7 +87,8 @@ class IterableSource {
       std::optional<Sample> sample =
           detail::read_sample(number_, plan.numbered_generator(number_), making, [this] { return reader_.next(); });
       if (!sample) return !samples.empty() && !drop_last_;
-      if (number_ >= first) samples.push_back(*std::move(sample));  // those before a resumed loop has had
+      // samples before first were in earlier batches of a resumed loop
+      if (number_ >= first) samples.push_back(*std::move(sample));
     }
     ended = false;
     return true;
@@ -96,7 +97,7 @@ class IterableSource {
   const std::shared_ptr<const Collate> collate_;
   const bool drop_last_;
   const std::shared_ptr<void> lease_;
-  // Of whose turn it is:
+  // Used only by the thread whose turn it is to read:
   mutable SampleReader<D> reader_;
   mutable std::int64_t number_ = 0;
   mutable ReadingTurns turns_;

@@ -3,16 +3,15 @@
 //   data::DataLoader loader(RandomDataset(5, 100), {.batch_size = 30, .shuffle = true});
 //   for (const Tensor& batch : loader) ...
 //
-// A loader and its iterators belong to one thread at a time. With workers, the dataset's get() and the collation run
-// on other threads, several at once; batches, their order and the random numbers drawn for them are the same for any
-// number of workers. Both throw InvalidArgument once they were moved from.
+// A loader and its iterators belong to one thread at a time. With workers, the dataset's get() and the collation run on
+// several other threads at once; batches, their order and the random numbers drawn for them are the same for any number
+// of workers. A loader or iterator that was moved from throws InvalidArgument.
 //
 // With options.share the loaders of several processes make one loader's batches together: each process gets its rows of
-// every batch, and all have the same number of batches. All of it follows from the seed and the whole batch, so the
-// rows are those of one process with a share of all, random numbers of get() included. Two differences: a collation
-// sees its process's rows only (the numbers that it draws are the same in every process), and a process without rows in
-// a small last batch gets a batch whose tensors have 0 rows along dimension 0 (its other parts are those of one
-// sample).
+// every batch, and all have the same number of batches. Order and random numbers follow from the seed and the whole
+// batch, so the rows, including random numbers of get(), equal those of a single process. Two differences: a collation
+// sees only its process's rows (it draws the same random numbers in every process), and a process without rows in a
+// small last batch gets a batch whose tensors have 0 rows along dimension 0 (its other parts are those of one sample).
 #pragma once
 
 #include <cstddef>
@@ -41,11 +40,11 @@ namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_two_loops();
 [[noreturn]] LOCKSTEP_API void throw_no_state();
 [[noreturn]] LOCKSTEP_API void throw_no_such_batch(std::int64_t batch, std::int64_t batches);
-/// Null without a device.
+/// Returns null without a device.
 inline std::shared_ptr<DeviceCopies> copies_to(const std::optional<Device>& device) {
   return device ? std::make_shared<DeviceCopies>(*device) : nullptr;
 }
-/// A loop is compiled for each kind of batch, and not for each dataset.
+/// Erases the dataset's type, so that EpochLoop is compiled once per batch type.
 template <class Source>
 BatchMaker<data::BatchOf<Source>> maker_of(std::shared_ptr<const Source> source) {
   return [source = std::move(source)](const EpochPlan& plan, std::int64_t number, const Making& making) {
@@ -54,7 +53,7 @@ BatchMaker<data::BatchOf<Source>> maker_of(std::shared_ptr<const Source> source)
 }
 }  // namespace detail
 
-/// The batches of a dataset: see the description of the file.
+/// The batches of a dataset; the top of this file says more.
 template <LoadableDataset D, class Collate = DefaultCollate>
 class DataLoader {
   using Source = BatchSource<D, Collate>;
@@ -63,15 +62,15 @@ class DataLoader {
   using Batch = BatchOf<Source>;
   using Iterator = LoaderIterator<Batch>;
 
-  /// In sequence, or shuffled. Without options.seed a seed is drawn from this process's random numbers.
-  /// Throws InvalidArgument for options out of range, and for a share without a seed: processes that draw one might
-  /// draw different ones.
+  /// Sequential order, or shuffled. Without options.seed, a seed is drawn from this thread's random sequence. Throws
+  /// InvalidArgument for options out of range, and for a share without a seed, because processes might draw different
+  /// seeds.
   explicit DataLoader(D dataset, const LoaderOptions& options = {}, Collate collate = {})
       : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))),
         schedule_(std::make_shared<EpochSchedule>(dataset_size(), options)),
         copies_(detail::copies_to(options.device)) {}
 
-  /// In the order that the sampler gives. An index outside of the dataset throws InvalidArgument when its epoch begins.
+  /// The order of the sampler. An index outside of the dataset throws InvalidArgument when its epoch begins.
   template <Sampler S>
   DataLoader(D dataset, S sampler, const LoaderOptions& options = {}, Collate collate = {})
       : source_(std::make_shared<const Source>(std::move(dataset), std::move(collate))),
@@ -85,8 +84,8 @@ class DataLoader {
   DataLoader(DataLoader&&) noexcept = default;
   DataLoader& operator=(DataLoader&&) noexcept = default;
 
-  /// Begins a new epoch, shuffled anew; after load_state() the rest of the epoch that the state is in. Makes the first
-  /// batch, so it may throw what get() and the collation throw.
+  /// Begins a new epoch with a new shuffle; after load_state(), the rest of that state's epoch. Makes the first batch,
+  /// so it may throw the errors of get() and the collation.
   Iterator begin() {
     schedule();
     return Iterator(std::make_unique<EpochLoop<Batch>>(detail::maker_of(source_), schedule_, copies_));
@@ -95,21 +94,22 @@ class DataLoader {
 
   /// Batches in an epoch.
   std::int64_t size() const { return schedule().batches(); }
-  /// Rows of a batch of an epoch, over all processes. Throws InvalidArgument unless 0 <= batch < size().
+  /// Rows of a batch over all processes. Throws InvalidArgument unless 0 <= batch < size().
   std::int64_t rows_in(std::int64_t batch) const {
     if (batch < 0 || batch >= size()) detail::throw_no_such_batch(batch, size());
     return schedule().rows_in(batch);
   }
-  const BatchShare& share() const { return schedule().options().share; }  ///< Which rows of each batch are made.
-  /// As it was given.
+  /// The rows of each batch that this loader makes.
+  const BatchShare& share() const { return schedule().options().share; }
+  /// As given.
   const D& dataset() const { return lockstep::detail::there(source_, "DataLoader", "a loader").dataset(); }
 
-  /// Where the loop stands that was begun last. In the body of a loop that is after the batch at hand, whose index
-  /// is batch - 1; after a whole loop, the beginning of the next epoch.
+  /// The position of the loop that was begun last. In the body of a loop this is after the current batch, whose index
+  /// is batch - 1; after a complete loop, it is the beginning of the next epoch.
   LoaderState state() const { return schedule().state(); }
-  /// The next loop goes on from there with the batches that would have followed, and epochs count from there. The
-  /// state's seed replaces this loader's; a sampler keeps its own. Throws InvalidArgument for a state that does not
-  /// fit, and changes nothing then.
+  /// The next loop continues from that position, with the batches that would have followed; epochs count from there.
+  /// The state's seed replaces this loader's; a sampler keeps its own. Throws InvalidArgument, and changes nothing
+  /// then, for a state that does not fit.
   void load_state(const LoaderState& state) { schedule().load(state); }
 
  private:
@@ -121,9 +121,9 @@ class DataLoader {
   std::shared_ptr<DeviceCopies> copies_;
 };
 
-/// Over a dataset without a size (data/iterable_dataset.h). There is no size(), no sampler and no shuffling. With
-/// workers one of them at a time reads samples, in order, and all collate; batches are the same for any number of
-/// workers. With options.share each process reads the whole dataset, which must be the same in all, and keeps its rows.
+/// For a dataset without a size (data/iterable_dataset.h). Has no size(), no sampler and no shuffling. One worker at a
+/// time reads samples, in order, and all workers collate; batches are the same for any number of workers. With
+/// options.share each process reads the whole dataset, which must be the same in all, and keeps its rows.
 template <IterableDataset D, class Collate>
 class DataLoader<D, Collate> {
   using Source = IterableSource<D, Collate>;
@@ -132,7 +132,7 @@ class DataLoader<D, Collate> {
   using Batch = BatchOf<Source>;
   using Iterator = LoaderIterator<Batch>;
 
-  /// Throws InvalidArgument as that of a dataset with a size does, and for options.shuffle.
+  /// Throws InvalidArgument as the loader of a dataset with a size does, and for options.shuffle.
   explicit DataLoader(D dataset, const LoaderOptions& options = {}, Collate collate = {})
       : dataset_(std::make_shared<D>(std::move(dataset))),
         collate_(std::make_shared<const Collate>(std::move(collate))),
@@ -142,9 +142,9 @@ class DataLoader<D, Collate> {
   DataLoader(DataLoader&&) noexcept = default;
   DataLoader& operator=(DataLoader&&) noexcept = default;
 
-  /// Begins a new epoch; after load_state() the rest of the epoch that the state is in, for which the samples before
-  /// are read again. Throws InvalidArgument while another loop over a dataset is under way that cannot be shared (one
-  /// that is no forward range as a const object).
+  /// Begins a new epoch; after load_state(), the rest of that state's epoch, after reading the earlier samples again.
+  /// Throws InvalidArgument while another loop runs over the dataset, unless the dataset is a forward range as a const
+  /// object.
   Iterator begin() {
     if (!lease_.expired()) detail::throw_two_loops();
     std::shared_ptr<void> lease;
@@ -156,7 +156,7 @@ class DataLoader<D, Collate> {
   }
   std::default_sentinel_t end() const noexcept { return {}; }
 
-  /// Rows of a batch that the loop begun last has had, over all processes. Throws InvalidArgument for another one.
+  /// Rows over all processes of a batch that the latest loop has made. Throws InvalidArgument for other batches.
   std::int64_t rows_in(std::int64_t batch) const {
     const std::shared_ptr<const Source> source = source_.lock();
     if (!source) detail::throw_no_such_batch(batch, 0);
@@ -165,7 +165,7 @@ class DataLoader<D, Collate> {
   const BatchShare& share() const { return schedule().options().share; }
   const D& dataset() const { return lockstep::detail::there(dataset_, "DataLoader", "a loader"); }
 
-  /// As for a dataset with a size. Throws InvalidArgument for a dataset that does not begin anew: what it gave is gone.
+  /// As for a dataset with a size. Throws InvalidArgument for a dataset that cannot start over, whose samples are gone.
   LoaderState state() const {
     if constexpr (!kBeginsAnew<D>) detail::throw_no_state();
     return schedule().state();
@@ -182,12 +182,12 @@ class DataLoader<D, Collate> {
   std::shared_ptr<const Collate> collate_;
   std::shared_ptr<EpochSchedule> schedule_;
   std::shared_ptr<DeviceCopies> copies_;
-  std::weak_ptr<void> lease_;           // of the loop under way
+  std::weak_ptr<void> lease_;           // of the running loop
   std::weak_ptr<const Source> source_;  // of the loop begun last
 };
 
 }  // namespace lockstep::data
 
-// size() is that of a whole epoch: a loop after load_state() may have fewer batches, so views must look for its end.
+// size() is that of a whole epoch, but a loop after load_state() may have fewer batches: views must test for its end.
 template <class D, class Collate>
 inline constexpr bool std::ranges::disable_sized_range<lockstep::data::DataLoader<D, Collate>> = true;

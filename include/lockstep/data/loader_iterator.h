@@ -1,4 +1,4 @@
-// LoaderIterator: where a loop over a DataLoader stands.
+// LoaderIterator: the position of a loop over a DataLoader.
 #pragma once
 
 #include <cstddef>
@@ -16,8 +16,8 @@ namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_at_end();
 }
 
-/// The batch at hand, which is the loop's to change. When an iterator goes, what was being made ahead of it is
-/// cancelled and waited for. An iterator that threw is at its end; to read there throws InvalidArgument.
+/// Refers to the current batch, which the loop may change. The destructor cancels the batches that are being
+/// prefetched, and waits. An iterator that threw is at its end.
 template <class Batch>
 class LoaderIterator {
  public:

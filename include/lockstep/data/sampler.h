@@ -1,5 +1,5 @@
-// Samplers: in which order, and how often, the samples of a dataset are read. All are values, and say the same
-// for the same epoch on every machine and standard library. Safe to read from several threads at once.
+// Samplers: the order in which a dataset's samples are read, and how often. All are values, and give the same order for
+// the same epoch on every machine and standard library. Safe to read from several threads at once.
 #pragma once
 
 #include <concepts>
@@ -12,7 +12,7 @@
 
 namespace lockstep::data {
 
-/// indices(epoch) gives size() indices of samples, for any epoch >= 0.
+/// indices(epoch) returns size() sample indices, for any epoch >= 0.
 template <class S>
 concept Sampler = requires(const S& sampler, std::int64_t epoch) {
   { sampler.size() } -> std::convertible_to<std::int64_t>;
@@ -34,15 +34,15 @@ class LOCKSTEP_API SequentialSampler {
 
 struct RandomSamplerOptions {
   std::uint64_t seed = 0;
-  bool replacement = false;                      ///< Draw each index anew from all.
-  std::optional<std::int64_t> num_samples = {};  ///< The size of the dataset unless given.
+  bool replacement = false;                      ///< Draw with replacement.
+  std::optional<std::int64_t> num_samples = {};  ///< Default: the size of the dataset.
 };
 
-/// A new permutation in each epoch, which follows from the seed and the epoch. More samples than the dataset has are
-/// several permutations one after the other.
+/// A new permutation in each epoch, determined by the seed and the epoch. If num_samples exceeds the dataset's size,
+/// several permutations follow one another.
 class LOCKSTEP_API RandomSampler {
  public:
-  /// Throws InvalidArgument for a negative size or number, or for samples from an empty dataset.
+  /// Throws InvalidArgument for a negative size or number, and for samples from an empty dataset.
   explicit RandomSampler(std::int64_t dataset_size, const RandomSamplerOptions& options = {});
 
   std::int64_t size() const noexcept { return num_samples_; }
@@ -56,16 +56,15 @@ class LOCKSTEP_API RandomSampler {
 };
 
 struct WeightedRandomSamplerOptions {
-  bool replacement = true;  ///< An index may be drawn again.
+  bool replacement = true;  ///< Draw with replacement.
   std::uint64_t seed = 0;
 };
 
-/// Draws index i with probability weights[i] / sum. Without replacement, an index that was drawn has weight 0 from
-/// then on.
+/// Draws index i with probability weights[i] / sum. Without replacement, the weight of a drawn index becomes 0.
 class LOCKSTEP_API WeightedRandomSampler {
  public:
-  /// Throws InvalidArgument for a weight that is negative or not finite, for weights whose sum is 0 or not finite,
-  /// for a negative number, and without replacement for more samples than there are positive weights.
+  /// Throws InvalidArgument for a weight that is negative or not finite, for weights whose sum is 0 or not finite, for
+  /// a negative number, and without replacement for more samples than positive weights.
   WeightedRandomSampler(std::vector<double> weights, std::int64_t num_samples,
                         const WeightedRandomSamplerOptions& options = {});
 
@@ -79,21 +78,21 @@ class LOCKSTEP_API WeightedRandomSampler {
 };
 
 struct DistributedSamplerOptions {
-  int rank = 0;  ///< Of this process.
+  int rank = 0;  ///< This process's rank.
   int world = 1;
   bool shuffle = true;     ///< A new order in each epoch.
   std::uint64_t seed = 0;  ///< The same on every rank.
-  bool drop_last = false;  ///< Leave out the last samples instead of repeating the first.
+  bool drop_last = false;  ///< Drop the last samples instead of repeating the first ones.
 };
 
-/// The samples of one of `world` processes: positions rank, rank + world, ... of an order that all of them agree on.
-/// All shares have the same size: the order is wrapped around, or cut off with drop_last. What
-/// torch.utils.data.DistributedSampler does, except for the permutation itself.
+/// The samples of one of `world` processes: positions rank, rank + world, ... of an order that is the same in all. All
+/// processes get equally many samples: the order is padded by its beginning, or cut off with drop_last. As
+/// torch.utils.data.DistributedSampler, except for the permutation itself.
 class LOCKSTEP_API DistributedSampler {
  public:
-  /// Throws InvalidArgument for a negative size and unless 0 <= rank < world.
+  /// Throws InvalidArgument for a negative size, and unless 0 <= rank < world.
   DistributedSampler(std::int64_t dataset_size, const DistributedSamplerOptions& options);
-  /// Of this process: rank and world, which are not to be given, are those of the processes.
+  /// Takes rank and world from `world`; throws InvalidArgument if options set them too.
   DistributedSampler(std::int64_t dataset_size, const World& world, const DistributedSamplerOptions& options = {});
 
   std::int64_t size() const noexcept { return num_samples_; }

@@ -1,5 +1,4 @@
-// SyntheticDigits: images of digits, drawn on the spot, for a model to learn where no file is at hand.
-// Safe to read from several threads at once.
+// SyntheticDigits: generated images of digits, to train on without any file. Safe to read from several threads at once.
 #pragma once
 
 #include <cstdint>
@@ -11,17 +10,17 @@
 namespace lockstep::data {
 
 struct SyntheticDigitsOptions {
-  std::uint64_t seed = 0;        ///< Other seeds give other images.
-  std::int64_t image_size = 28;  ///< Height and width, from 8 on.
-  double noise = 0.1;            ///< Standard deviation of what is added to each pixel, before it is clamped to [0, 1].
+  std::uint64_t seed = 0;        ///< Determines the images.
+  std::int64_t image_size = 28;  ///< Height and width; at least 8.
+  double noise = 0.1;            ///< Standard deviation of the noise on each pixel, which is then clamped to [0, 1].
 };
 
 /// A Dataset of `count` samples (image, label): float32 [1, image_size, image_size] in [0, 1] on the CPU, white on
-/// black, and the digit, int64. Each is drawn with strokes of its own slant, turn, size, place, shape and width. Image
-/// i of a seed is always the same one. All ten digits are equally likely.
+/// black, and the digit, int64. Slant, rotation, size, position, shape and stroke width vary by image. The seed and the
+/// index determine the image. All ten digits are equally likely.
 class LOCKSTEP_API SyntheticDigits {
  public:
-  /// Throws InvalidArgument for a negative count or noise, or an image size less than 8 or more than 4096.
+  /// Throws InvalidArgument for a negative count or noise, and an image size less than 8 or more than 4096.
   explicit SyntheticDigits(std::int64_t count, const SyntheticDigitsOptions& options = {});
 
   std::int64_t size() const noexcept { return count_; }

@@ -1,4 +1,4 @@
-// TensorDataset: rows of tensors. Safe to read from several threads at once.
+// TensorDataset: a dataset of the rows of tensors. Safe to read from several threads at once.
 #pragma once
 
 #include <array>
@@ -16,23 +16,22 @@
 namespace lockstep::data {
 
 namespace detail {
-/// The leading size that all have in common; throws ShapeError naming the first tensor that does not fit.
+/// The common leading size of all tensors; throws ShapeError naming the first tensor that differs.
 LOCKSTEP_API std::int64_t common_leading_size(std::span<const Tensor> tensors);
 /// One row, a view. Throws InvalidArgument unless 0 <= index < the leading size.
 LOCKSTEP_API Tensor row(const Tensor& tensor, std::int64_t index);
-/// The rows stacked, a copy on the same device. Throws as row() does.
+/// The rows stacked: a copy on the same device. Throws as row() does.
 LOCKSTEP_API Tensor rows(const Tensor& tensor, std::span<const std::int64_t> indices);
 }  // namespace detail
 
-/// The i-th sample is row i of every tensor: a tuple of rows, or the row itself for a single tensor.
-/// Shares the tensors' memory. Final, since loaders would not call the get() of a subclass: hold one as a member
-/// instead.
+/// Sample i is row i of every tensor: a tuple of rows, or the row itself for a single tensor. Shares the tensors'
+/// memory. Final, because loaders would not call the get() of a subclass; use composition instead.
 template <std::size_t N>
 class TensorDataset final {
   static_assert(N > 0, "a TensorDataset holds at least one tensor");
 
  public:
-  /// Throws ShapeError naming the tensor that has no dimension or another leading size than the first,
+  /// Throws ShapeError naming a tensor without dimensions or with another leading size than the first, and
   /// InvalidArgument for an undefined one.
   template <class... Tensors>
   requires(sizeof...(Tensors) == N &&
@@ -46,7 +45,7 @@ class TensorDataset final {
     return each([&](const Tensor& tensor) { return detail::row(tensor, index); });
   }
 
-  /// The rows of a batch, gathered without a view for each.
+  /// The rows of a batch, gathered without a view per row.
   auto get_batch(std::span<const std::int64_t> indices) const {
     return each([&](const Tensor& tensor) { return detail::rows(tensor, indices); });
   }
@@ -65,8 +64,7 @@ class TensorDataset final {
   std::int64_t size_;
 };
 
-/// Of as many tensors as there are at run time: a sample is a std::vector of rows, however many. Throws InvalidArgument
-/// for none.
+/// For a number of tensors known at run time: a sample is a std::vector of rows. Throws InvalidArgument for no tensors.
 template <>
 class TensorDataset<std::dynamic_extent> final {
  public:
@@ -91,7 +89,7 @@ class TensorDataset<std::dynamic_extent> final {
   std::int64_t size_;
 };
 
-/// Of so many tensors.
+/// Deduces the number of tensors.
 template <class... Tensors>
 requires(std::convertible_to<Tensors, Tensor>&&...) TensorDataset(Tensors...)
 ->TensorDataset<sizeof...(Tensors)>;

@@ -1,6 +1,6 @@
-// Transforms: functions of an image, [channels, height, width] on any device, mostly for a MapDataset. Those that are
-// random draw from the thread's sequence: in a loader, by its seed, the epoch and the index of the sample.
-// Safe to call from several threads at once.
+// Transforms: functions of an image, [channels, height, width] on any device, mostly for a MapDataset. Random ones draw
+// from the thread's random sequence; in a loader this depends on its seed, the epoch and the index of the sample. Safe
+// to call from several threads at once.
 //
 //   const transforms::Compose prepared(transforms::ToFloat(), transforms::RandomCrop({32, 32}, {.padding = 4}));
 //   data::MapDataset(data::TensorDataset(set.images, set.labels), prepared);
@@ -17,7 +17,7 @@
 
 namespace lockstep::data::transforms {
 
-/// One after the other.
+/// Applies transforms in order.
 template <class... Transforms>
 class Compose {
  public:
@@ -33,17 +33,17 @@ class Compose {
   std::tuple<Transforms...> transforms_;
 };
 
-/// float32: of uint8, divided by 255; of another dtype, the values as they are.
+/// Converts to float32; uint8 values are divided by 255, other dtypes keep their values.
 struct LOCKSTEP_API ToFloat {
   Tensor operator()(const Tensor& image) const;  ///< Converts the image.
 };
 
-/// (image - mean) / std, for each channel or one for all. The image is of a floating dtype.
+/// (image - mean) / std, per channel or with one mean and std for all. The image must be floating.
 class LOCKSTEP_API Normalize {
  public:
-  /// Throws InvalidArgument for lists of different lengths, for empty ones, and where a number of `std` is 0.
+  /// Throws InvalidArgument for lists that are empty or differ in length, and for a 0 in `std`.
   Normalize(std::vector<double> mean, std::vector<double> std);
-  /// Throws DTypeError for another dtype, and ShapeError for another number of channels.
+  /// Throws DTypeError for an image that is not floating, ShapeError for another number of channels.
   Tensor operator()(const Tensor& image) const;
 
  private:
@@ -55,12 +55,12 @@ struct RandomCropOptions {
   double fill = 0;           ///< The value of added pixels.
 };
 
-/// A window of that height and width, each place equally likely.
+/// A window of that height and width, at a uniformly random position.
 class LOCKSTEP_API RandomCrop {
  public:
   /// Throws InvalidArgument for a size less than 1 and for negative padding.
   explicit RandomCrop(std::array<std::int64_t, 2> size, const RandomCropOptions& options = {});
-  /// Throws ShapeError where the padded image is smaller than the window.
+  /// Throws ShapeError if the padded image is smaller than the window.
   Tensor operator()(const Tensor& image) const;
 
  private:
@@ -68,37 +68,37 @@ class LOCKSTEP_API RandomCrop {
   RandomCropOptions options_;
 };
 
-/// The window of that height and width in the middle. Where that is between two pixels, it begins at the even one, as
-/// torchvision's does.
+/// The centred window of that height and width. If the centre falls between two pixels, the window begins at the even
+/// one, as torchvision's does.
 class LOCKSTEP_API CenterCrop {
  public:
   /// Throws InvalidArgument for a size less than 1.
   explicit CenterCrop(std::array<std::int64_t, 2> size);
-  /// Throws ShapeError where the image is smaller than the window.
+  /// Throws ShapeError if the image is smaller than the window.
   Tensor operator()(const Tensor& image) const;
 
  private:
   std::array<std::int64_t, 2> size_;
 };
 
-/// Another height and width, bilinearly and without antialiasing. The image is of a floating dtype.
+/// Resizes to that height and width, bilinear without antialiasing. The image must be floating.
 class LOCKSTEP_API Resize {
  public:
   /// Throws InvalidArgument for a size less than 1.
   explicit Resize(std::array<std::int64_t, 2> size);
-  /// Throws DTypeError for another dtype.
+  /// Throws DTypeError for an image that is not floating.
   Tensor operator()(const Tensor& image) const;
 
  private:
   std::array<std::int64_t, 2> size_;
 };
 
-/// Mirrors left and right with that probability.
+/// Flips left and right with that probability.
 class LOCKSTEP_API RandomHorizontalFlip {
  public:
   /// Throws InvalidArgument unless 0 <= probability <= 1.
   explicit RandomHorizontalFlip(double probability = 0.5);
-  Tensor operator()(const Tensor& image) const;  ///< Mirrors it, or returns it as it is.
+  Tensor operator()(const Tensor& image) const;  ///< Flips the image, or returns it unchanged.
 
  private:
   double probability_;

@@ -1,5 +1,5 @@
-// AtomicFile: a file that appears whole or not at all, however its writer ends. Used by one thread at a time; several
-// writers, in any number of processes, may write the same file: the last to commit wins.
+// AtomicFile: a file that is written completely or not at all, however its writer ends. One thread at a time; several
+// writers, in any number of processes, may write the same file: the last one to commit wins.
 #pragma once
 
 #include <cstddef>
@@ -12,31 +12,31 @@
 
 namespace lockstep {
 
-/// What is done where the last part of a path is a symbolic link. Links to folders on the way are followed either way.
+/// How a symbolic link at the last component of a path is treated. Links to folders on the way are always followed.
 enum class Links : std::uint8_t { follow, refuse };
 
-/// What is written goes to a temporary file in the same folder, which commit() gives the file's name. A writer that is
-/// killed leaves a temporary at most; it is taken over by the next writer of the same file. What else lies at a
-/// temporary's name, such as a pipe or a link, is left alone, and never waited for.
+/// Writes to a temporary file in the same folder, which commit() renames to the file's name. A writer that is killed
+/// leaves at most a temporary, which the next writer of the same file reuses. Anything else under a temporary's name,
+/// such as a pipe or a link, is left alone and never waited for.
 class LOCKSTEP_API AtomicFile {
  public:
-  /// Throws IoError where no file can be made, and InvalidArgument where `path` names something that is not a file, or
-  /// a link that is to be refused. With Links::refuse, a link that appears later is replaced, never followed.
+  /// Throws IoError if the file cannot be created, and InvalidArgument if `path` is not a regular file, or is a link
+  /// and Links::refuse is given. With Links::refuse, a link that appears later is replaced, never followed.
   explicit AtomicFile(const std::filesystem::path& path, Links links = Links::follow);
-  /// Without commit() the temporary is removed, and what was there before stays.
+  /// Without commit(), removes the temporary; the previous file stays.
   ~AtomicFile();
   AtomicFile(const AtomicFile&) = delete;
   AtomicFile& operator=(const AtomicFile&) = delete;
 
-  /// Appends. Throws IoError, for a full disk too.
+  /// Appends. Throws IoError, also for a full disk.
   void write(const void* data, std::size_t bytes);
-  /// From byte `offset` of the file on, over what is there. Bytes that are never written are 0. Throws as write().
+  /// Writes at byte `offset` of the file, over any bytes there. Bytes that are never written are 0. Throws as write().
   void write_at(std::uint64_t offset, const void* data, std::size_t bytes);
-  /// When it returns, the new file survives a loss of power. Where it throws IoError, the old file or the new one is
-  /// there: the new one only if the folder could not be synchronized. To be called once.
+  /// After it returns, the new file survives a power failure. If it throws IoError, the old file is still there, or the
+  /// new one if only the folder could not be synchronized. Call it once.
   void commit();
 
-  /// Removes what killed writers left in a folder; the temporaries of living ones stay. Returns how many were removed.
+  /// Removes temporaries of killed writers from a folder; those of running writers stay. Returns the number removed.
   static int remove_leftovers(const std::filesystem::path& folder);
 
  private:

@@ -1,11 +1,11 @@
-// Tensors in files: the safetensors format (https://github.com/huggingface/safetensors), which many programs share.
-// State dicts that PyTorch's torch.save wrote are read too.
+// Tensors in files: the safetensors format (https://github.com/huggingface/safetensors), which many programs read.
+// State dicts written by PyTorch's torch.save can be loaded too.
 //
 //   save(model.state_dict(), "net.safetensors");
 //   model.load_state_dict(load("net.safetensors"));
 //
-// What save() writes carries checksums of its header and of each tensor, where other programs ignore them
-// (docs/files.md). Functions here may run on several threads at once.
+// save() adds checksums of the header and of each tensor, which other programs ignore (docs/files.md). The functions
+// here may run on several threads at once.
 #pragma once
 
 #include <concepts>
@@ -19,42 +19,41 @@
 
 namespace lockstep {
 
-/// Texts about a file, by name: any UTF-8.
+/// Texts about a file, by name; any UTF-8.
 using FileMetadata = std::map<std::string, std::string>;
 
-/// Writes all tensors, from wherever they are; waits for them. The file appears whole or not at all, and survives a
-/// loss of power once save() returns (see AtomicFile). A symbolic link is followed. Throws InvalidArgument for an
-/// undefined tensor, a text that is not UTF-8, the key "__metadata__", or a name in `metadata` that begins with
-/// "lockstep.checksum.", and IoError where the file cannot be written.
+/// Writes all tensors, on any device; waits for them. The file is written atomically and survives a power failure once
+/// save() returns (see AtomicFile). A symbolic link is followed. Throws InvalidArgument for an undefined tensor, a text
+/// that is not UTF-8, the key "__metadata__", or a name in `metadata` that begins with "lockstep.checksum.", and
+/// IoError if the file cannot be written.
 LOCKSTEP_API void save(const StateDict& state, const std::filesystem::path& path, const FileMetadata& metadata = {});
 
 struct ReadOptions {
-  Device device = {};           ///< Where the tensors are made.
-  bool verify = true;           ///< Hold what is read against the checksums, in files that have them.
-  Links links = Links::follow;  ///< Where the path is one.
-  /// Called for each value that is left out because no tensor can hold it: with its name in the file and with what it
-  /// is, such as "argparse.Namespace". Without this function, a line on standard error names them.
+  Device device = {};           ///< The device of the loaded tensors.
+  bool verify = true;           ///< Verify checksums, in files that have them.
+  Links links = Links::follow;  ///< For a path that is a symbolic link.
+  /// Called for each value that is skipped because it is not a tensor, with its name in the file and its kind, such as
+  /// "argparse.Namespace". Without this function, a line on standard error names the skipped values.
   std::function<void(const std::string& name, const std::string& what)> left_out = {};
 };
 
-/// All tensors, under the dtypes they have in the file, in the order of its header. The format is known by the content:
-/// safetensors, or what torch.save wrote of a state dict: there names of nested dicts are joined with dots, numbers
-/// become tensors of no dimensions, texts are left to load_metadata(), and other objects are left out
-/// (ReadOptions::left_out, docs/files.md). The file is not trusted: what breaks the format, tensors of dtypes that
-/// Lockstep does not hold, those of more than Shape::kMaxRank dimensions, and what does not fit its checksum throw
-/// FormatError. Nothing is allocated by a size in the file before it has been held against the size of the file. Throws
-/// IoError where the file cannot be read.
+/// Loads all tensors, with the dtypes of the file, in the order of its header. The format is detected by the content:
+/// safetensors, or a state dict written by torch.save. For the latter, names of nested dicts are joined with dots,
+/// numbers become 0-dim tensors, texts are left to load_metadata(), and other objects are skipped
+/// (ReadOptions::left_out, docs/files.md). The file is not trusted: a malformed file, dtypes that Lockstep does not
+/// have, more than Shape::kMaxRank dimensions, and wrong checksums throw FormatError. A size in the file is checked
+/// against the size of the file before memory is allocated. Throws IoError if the file cannot be read.
 LOCKSTEP_API StateDict load(const std::filesystem::path& path, const ReadOptions& options = {});
 
-/// A module, an optimizer, a schedule: what has a state dict.
+/// Modules, optimizers, schedules: types with a state dict.
 template <class T>
 concept HasStateDict = requires(T& x, const T& as_const, const StateDict& state) {
   { as_const.state_dict() } -> std::same_as<StateDict>;
   x.load_state_dict(state);
 };
 
-/// save(net, "net.safetensors") and load(net, "net.safetensors"): its state dict. Throw as save(), load() and its
-/// load_state_dict() do.
+/// Save and load the state dict of x: save(net, "net.safetensors"), load(net, "net.safetensors"). Throw as save(),
+/// load() and x.load_state_dict() do.
 template <HasStateDict T>
 void save(const T& x, const std::filesystem::path& path, const FileMetadata& metadata = {}) {
   save(x.state_dict(), path, metadata);
@@ -64,9 +63,9 @@ void load(T& x, const std::filesystem::path& path, const ReadOptions& options = 
   x.load_state_dict(load(path, options));
 }
 
-/// The same of one tensor, which the file has under the name "tensor". load() makes x a handle to a new one, and throws
-/// InvalidArgument for a file that has not just one.
-template <std::derived_from<Tensor> T>  // not deduced from {}, which is an empty state dict
+/// Overloads for one tensor, named "tensor" in the file. load() makes x a handle to a new tensor, and throws
+/// InvalidArgument unless the file has exactly one.
+template <std::derived_from<Tensor> T>  // not for {}, which is an empty state dict
 void save(const T& x, const std::filesystem::path& path, const FileMetadata& metadata = {}) {
   StateDict state;
   state.add("tensor", x);
@@ -74,7 +73,8 @@ void save(const T& x, const std::filesystem::path& path, const FileMetadata& met
 }
 LOCKSTEP_API void load(Tensor& x, const std::filesystem::path& path, const ReadOptions& options = {});
 
-/// Reads and checks the header alone; of a file of torch.save, gives the texts by their names. Throws as load() does.
+/// Reads and checks only the header, and returns its metadata; for a file of torch.save, returns its texts by name.
+/// Throws as load() does.
 LOCKSTEP_API FileMetadata load_metadata(const std::filesystem::path& path, const ReadOptions& options = {});
 
 }  // namespace lockstep

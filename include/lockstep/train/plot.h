@@ -12,7 +12,7 @@ namespace lockstep::train {
 /// One line of a plot.
 struct PlotLine {
   std::string name;
-  /// Of equal length. A point that is not finite, or is 1e300 or more in magnitude, interrupts the line.
+  /// Equally many values. A point that is not finite, or is 1e300 or more in magnitude, interrupts the line.
   std::vector<double> x, y;
   int color = 0;        ///< Index into a palette that repeats.
   bool dashed = false;  ///< Drawn in dashes.

@@ -74,7 +74,7 @@ class LossFunction : public std::function<Loss(Prepared<M>& model, Batch& batch,
 template <class M, class Batch>
 struct Objective {
   std::string name;             ///< Its mean is <name>_loss in the history.
-  LossFunction<M, Batch> loss;  ///< Of a batch.
+  LossFunction<M, Batch> loss;  ///< Computes it for a batch.
   Ref<optim::Optimizer> optimizer;
   Ref<optim::Schedule> schedule = nullptr;
 };
@@ -83,8 +83,8 @@ struct Objective {
 template <class M, class Batch>
 struct FitOptions {
   LossFunction<M, Batch> loss;                       ///< A lambda, or train::criterion().
-  Ref<optim::Optimizer> optimizer;                   ///< Of the module's parameters.
-  Ref<optim::Schedule> schedule = nullptr;           ///< Of that optimizer.
+  Ref<optim::Optimizer> optimizer;                   ///< Updates the module's parameters.
+  Ref<optim::Schedule> schedule = nullptr;           ///< For that optimizer.
   ScheduleStep schedule_step = ScheduleStep::epoch;  ///< When the schedule steps.
   /// Instead of a schedule: at the end of each epoch it steps with the metric plateau_monitor.
   Ref<optim::ReduceLROnPlateau> plateau = nullptr;

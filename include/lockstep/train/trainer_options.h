@@ -54,7 +54,7 @@ struct TrainerOptions {
   std::optional<int> num_gpus = {};
   std::vector<Device> devices = {};                           ///< In place of num_gpus: the CPU alone, or GPUs.
   double gradient_clip_val = 0;                               ///< 0: no clipping.
-  GradientClip gradient_clip_algorithm = GradientClip::norm;  ///< What gradient_clip_val limits.
+  GradientClip gradient_clip_algorithm = GradientClip::norm;  ///< By norm or by value.
   std::int64_t accumulate = 1;                                ///< Batches per step (gradient accumulation).
   Precision precision = Precision::float32;                   ///< The dtype of the forward pass.
   std::int64_t log_every = 0;         ///< Steps from one report to the next; 0: report only at the end of epochs.
