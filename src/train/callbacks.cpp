@@ -26,7 +26,7 @@ StateDict state_of_numbers(std::initializer_list<std::pair<const char*, double>>
   return state;
 }
 
-// Of these keys and no others.
+// Returns the numbers under these keys. Throws InvalidArgument if one is missing, or if there are others.
 std::vector<double> numbers_of_state(const StateDict& state, std::initializer_list<const char*> keys,
                                      const std::string& name) {
   std::vector<double> numbers;

@@ -26,7 +26,7 @@
 namespace lockstep::train::detail {
 namespace {
 
-// What a step runs under, beside what it uses itself.
+// The thread's and the process's settings that a step depends on, besides its StepParts.
 struct Surroundings {
   std::vector<Device> gpus = visible_gpus();
   std::shared_ptr<DeviceSet> devices = accelerators();
@@ -49,9 +49,9 @@ struct Captured {
   Surroundings surroundings;
   StepParts parts;
   std::unique_ptr<StepValues> values;
-  std::optional<Graph> graph;  // the first to go: it uses the others
+  std::optional<Graph> graph;  // last: destroyed first, since it uses the others
 
-  // What is not as it was when the step was captured; null for nothing.
+  // Names the dependency that has changed since the capture; null if none has.
   const char* change() {
     if (const char* const what = surroundings.change()) return what;
     if (graph->has_failed()) return "a communicator, which has failed";
@@ -68,7 +68,7 @@ bool have_same_shapes(const std::vector<Tensor>& a, const std::vector<Tensor>& b
       a, b, [](const Tensor& x, const Tensor& y) { return x.sizes() == y.sizes() && x.dtype() == y.dtype(); });
 }
 
-// Gradients that leave the step through its inputs go where a graph cannot follow.
+// Gradients that flow out of the step through its inputs belong to an autograd graph outside the capture.
 bool have_gradients(const std::vector<Tensor>& inputs) {
   return std::ranges::any_of(inputs, [](const Tensor& input) { return input.requires_grad(); });
 }
@@ -90,11 +90,11 @@ struct StepGraph::State {
   explicit State(int eager) : eager_steps(eager) {}
 
   const int eager_steps;
-  int steps = 0;               // taken eagerly
-  std::vector<Tensor> before;  // the inputs of the last one
-  StepParts parts;             // what that one used
+  int steps = 0;               // steps taken eagerly
+  std::vector<Tensor> before;  // the inputs of the latest eager step
+  StepParts parts;             // the parts that the latest eager step used
   std::optional<Captured> captured;
-  bool has_missed = false;  // what was captured did not fit the last time
+  bool has_missed = false;  // the latest step could not be replayed
   bool has_told = false;
 
   bool can_launch(const std::vector<Tensor>& given);
@@ -110,8 +110,9 @@ struct StepGraph::State {
   }
 };
 
-// Where something has changed the step is taken eagerly: that may make it fit again, as it brings replicas in lockstep.
-// Otherwise the next one is the first of those before another capture.
+// After a change the step is taken eagerly, which may restore the captured state (for example, it brings replicas in
+// lockstep). If the next step finds a change too, the capture is dropped, and the previous eager step counts as the
+// first of the eager_steps before a new capture.
 bool StepGraph::State::can_launch(const std::vector<Tensor>& given) {
   if (!captured || !have_same_shapes(captured->inputs, given) || have_gradients(given)) return false;
   const char* const change = captured->change();
@@ -140,7 +141,7 @@ Tensor StepGraph::State::take_eagerly(const Step& step, const std::vector<Tensor
   return output;
 }
 
-// What throws has the effects that it would have in an eager step: what was enqueued until then is done.
+// An exception has the effects that it would have in an eager step: the work enqueued before it is executed.
 Tensor StepGraph::State::capture(const Step& step, const std::vector<Tensor>& inputs) {
   Captured made;
   for (const Tensor& input : inputs) made.inputs.push_back(input.detach().clone());
@@ -153,7 +154,8 @@ Tensor StepGraph::State::capture(const Step& step, const std::vector<Tensor>& in
     Context own = context();
     own.step_values = made.values.get();
     own.step_parts = &made.parts;
-    own.autocast = nullptr;  // a region of its own: casts of others are computed elsewhere
+    // a new autocast region, because the casts in the cache of an outer one were computed outside the capture
+    own.autocast = nullptr;
     const ContextScope scope(own);
     std::optional<Autocast> region;
     if (made.surroundings.autocast) region.emplace(*made.surroundings.autocast);

@@ -16,7 +16,7 @@
 namespace lockstep {
 namespace {
 
-// What the file says about itself, so that a later version can tell.
+// Metadata with the version of the file's layout, for later versions of the library.
 constexpr std::string_view kVersionName = "lockstep.checkpoint";
 constexpr std::string_view kVersion = "1";
 constexpr std::string_view kKindPrefix = "lockstep.section.";
@@ -178,7 +178,7 @@ std::string unwrapped(const std::string& key) { return key.starts_with(kWrapper)
 
 }  // namespace
 
-// Of the three ways to read the keys, the one by which most of them are the model's.
+// Keys may be as in the model, or have a "module." too many or too few. Takes the reading that matches the most keys.
 void load_model(nn::ModuleBase& model, const StateDict& state) {
   const Keys keys(model);
   std::array<std::int64_t, 3> known = {};

@@ -28,7 +28,7 @@ std::string file_name(std::int64_t step) {
   return text(kPrefix, digits, kSuffix);
 }
 
-// The step in a name that file_name() gives; nothing for other names.
+// Returns the step in a name that file_name() made; nullopt for other names.
 std::optional<std::int64_t> step_of(const std::string& name) {
   if (!name.starts_with(kPrefix)) return {};
   std::int64_t step = 0;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::array<std::string_view, 4> kNotPlotted = {"epoch", "step", "seconds", "lr"};
 
-// "loss" of train_loss and of validation_loss.
+// The metric's name without its prefix: "loss" for train_loss and for validation_loss.
 std::string_view subject_of(std::string_view column) {
   const auto underscore = column.find('_');
   return underscore == column.npos ? column : column.substr(underscore + 1);
@@ -28,12 +28,12 @@ PlotLine line_of(const std::string& name, const History::Column& steps, const Hi
   return line;
 }
 
-// What an axis would have to reach over. Nothing at first.
+// The range of values that an axis must cover; empty at first.
 struct Extent {
   double low = std::numeric_limits<double>::infinity(), high = -low;
 
   void include(double value) {
-    if (!(std::abs(value) < 1e300)) return;  // nor does the plot show it
+    if (!(std::abs(value) < 1e300)) return;  // the plot does not show it either
     low = std::min(low, value), high = std::max(high, value);
   }
   void include(const Extent& other) { low = std::min(low, other.low), high = std::max(high, other.high); }
@@ -49,7 +49,8 @@ struct Subject {
   bool is_loss() const { return name.find("loss") != name.npos; }
 };
 
-// Whether the panel's metrics and one more each reach over half of what all reach over together.
+// True if each metric, of the panel and the new one, would cover at least half of the common range. Losses share panels
+// only with losses.
 bool fits(const Subject& one, std::span<const Subject> panel) {
   Extent all = one.extent;
   double least = std::numeric_limits<double>::infinity();
@@ -63,7 +64,7 @@ bool fits(const Subject& one, std::span<const Subject> panel) {
   return panel.front().is_loss() == one.is_loss() && least >= all.size() / 2;
 }
 
-// In the order of the subjects: the first panel that a subject fits into, or a new one.
+// Puts each subject, in order, on the first panel that it fits, or on a new one.
 void choose_panels(std::vector<Subject>& subjects) {
   std::vector<std::vector<Subject>> panels;
   for (Subject& subject : subjects) {

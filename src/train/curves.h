@@ -1,4 +1,4 @@
-// The columns of a history as lines: which share a color, and which an axis. Pure functions.
+// Turns the columns of a history into plot lines, with colours and panels. Pure functions.
 #pragma once
 
 #include <vector>
@@ -7,9 +7,9 @@
 
 namespace lockstep::train {
 
-/// Of each column but epoch, step, seconds and lr, by step. A metric (accuracy) is one color, in training and in
-/// validation, and one panel. Metrics share a panel only if none is flattened by another: if each reaches over half of
-/// the panel at least. Losses share none with what is no loss.
+/// One line for each column except epoch, step, seconds and lr, by step. The training and validation lines of a metric
+/// (such as accuracy) share a colour and a panel. Metrics share a panel only if each covers at least half of its range,
+/// so that none is flattened. Losses never share a panel with other metrics.
 std::vector<PlotLine> curves_of(const History& history, bool log_y);
 
 }  // namespace lockstep::train

@@ -63,7 +63,7 @@ Message summary_event(double wall_time, std::int64_t step, const Message& value)
 
 Message scalar_value(std::string_view tag, double value) { return Message().bytes(1, tag).real32(2, float(value)); }
 
-// TensorBoard's plugin finds it by the name in its metadata. The value is a vector of one string.
+// TensorBoard's text plugin finds the value by the name in its metadata. The value is a vector of one string.
 Message text_value(std::string_view tag, std::string_view markdown) {
   const Message metadata = Message().bytes(1, Message().bytes(1, "text"));
   const Message shape = Message().bytes(2, Message().number(1, 1));
@@ -76,7 +76,7 @@ Message image_value(std::string_view tag, int height, int width, int channels, s
   return Message().bytes(1, tag).bytes(4, image);
 }
 
-// Values that are all the same lie in the middle of a range of 1, as in NumPy's.
+// If all values are equal, they are in the middle of a range of width 1, as in NumPy's.
 Message histogram_value(std::string_view tag, std::span<const double> values, int bins) {
   const auto [least, greatest] = std::ranges::minmax(values);
   double low = least, high = greatest;
@@ -84,7 +84,8 @@ Message histogram_value(std::string_view tag, std::span<const double> values, in
   std::vector<double> limits, counts(std::size_t(bins), 0.);
   for (int bin = 1; bin <= bins; ++bin) {
     const double part = double(bin) / bins;
-    limits.push_back(bin == bins ? high : low * (1 - part) + high * part);  // without high - low, which may overflow
+    // not low + part * (high - low), where high - low may overflow
+    limits.push_back(bin == bins ? high : low * (1 - part) + high * part);
   }
   double sum = 0, squares = 0;
   for (const double value : values) {
@@ -92,7 +93,7 @@ Message histogram_value(std::string_view tag, std::span<const double> values, in
     ++counts[std::size_t(std::min<std::ptrdiff_t>(bin, bins - 1))];
     sum += value, squares += value * value;
   }
-  // A bucket reaches from the limit before it, so the first is an empty one that ends where the values begin.
+  // A bucket extends from the previous limit to its own; an empty first bucket ends where the values begin.
   limits.insert(limits.begin(), low);
   counts.insert(counts.begin(), 0);
   Message histogram;

@@ -10,7 +10,7 @@
 
 namespace lockstep::train {
 
-/// A message as its bytes. Fields come in the order of the calls.
+/// A serialized message. Fields are appended in the order of the calls.
 class Message {
  public:
   Message& number(int field, std::int64_t value);     ///< Any integer, bool or enum.
@@ -31,14 +31,15 @@ class Message {
 
 /// The first record of each file.
 Message version_event(double wall_time);
-/// `value`: a Summary.Value.
+/// `value`: a serialized Summary.Value.
 Message summary_event(double wall_time, std::int64_t step, const Message& value);
 
 Message scalar_value(std::string_view tag, double value);
 Message text_value(std::string_view tag, std::string_view markdown);
-/// `png`: a file's bytes.
+/// `png`: the bytes of a PNG file.
 Message image_value(std::string_view tag, int height, int width, int channels, std::string_view png);
-/// Finite values, at least one, in `bins` of one width from the least to the greatest, as PyTorch's and NumPy's.
+/// Finite values, at least one, in `bins` bins of equal width from the minimum to the maximum, as PyTorch's and
+/// NumPy's.
 Message histogram_value(std::string_view tag, std::span<const double> values, int bins);
 
 }  // namespace lockstep::train

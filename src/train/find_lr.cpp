@@ -17,7 +17,7 @@
 namespace lockstep::train::detail {
 namespace {
 
-constexpr std::size_t kSkipBegin = 10, kSkipEnd = 1;  // Lightning's
+constexpr std::size_t kSkipBegin = 10, kSkipEnd = 1;  // as Lightning
 
 StateDict cloned(const StateDict& state) {
   StateDict copy;
@@ -31,7 +31,7 @@ void expect_in(bool holds, const char* expected, double got) {
 
 }  // namespace
 
-// What was there before the sweep.
+// The state to restore after the sweep.
 struct LRSweep::Kept {
   Kept(const TrainerOptions& options, nn::ModuleBase& module, optim::Optimizer& optimizer, const LoaderHandle& of)
       : loader(of),
@@ -61,7 +61,8 @@ struct LRSweep::Kept {
   const ModesKept modes;
   const StateDict model, optimizer_state;
   const GeneratorState random;
-  std::vector<std::pair<Tensor, Tensor>> parameters;  // of the optimizer, some of which may be beside the module
+  // of the optimizer, possibly including parameters outside the module
+  std::vector<std::pair<Tensor, Tensor>> parameters;
   std::optional<data::LoaderState> loader_state;
   std::optional<optim::GradScaler> scaler;
 };
@@ -85,7 +86,7 @@ LRSweep::LRSweep(const TrainerOptions& options, const FindLROptions& how, nn::Mo
   kept_ = std::make_unique<Kept>(options, module, optimizer, loader);
 }
 
-// After an error, as far as that goes.
+// After an error the state is restored as far as possible.
 LRSweep::~LRSweep() {
   if (!kept_) return;
   try {
@@ -119,14 +120,14 @@ LRFinder LRSweep::run(Device device, const FitLoop::TrainEpoch& train_epoch) {
   return std::move(found_);
 }
 
-// The loss is that of the batch before the step.
+// The loss is that of the batch, before the step.
 void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   if (factor.defined()) optim::scale_grad_(parameters_of(optimizer_), factor);
-  std::vector<MeanSum> own;  // none where this process had no rows
+  std::vector<MeanSum> own;  // empty if this process had no rows
   if (!metrics.empty()) own = metrics.take().wait_for_sums();
   const auto sums = over_all_rows(options_.parallel.world, {.training = std::move(own)}).training;
   const auto mean = std::ranges::find(sums, "loss", &MeanSum::name);
-  if (mean != sums.end() && mean->weight == 0) {  // of padding alone
+  if (mean != sums.end() && mean->weight == 0) {  // only padding
     is_over_ = ++step_ == how_.num_training;
     return optimizer_.zero_grad();
   }
@@ -155,7 +156,7 @@ void LRSweep::update(Metrics& metrics, const Tensor& factor) {
   optimizer_.zero_grad();
 }
 
-// Differences of the neighbours on both sides, of one at the ends. Rates are equidistant by their logarithms.
+// Central differences, one-sided at the ends. The learning rates are equidistant in their logarithms.
 std::optional<double> LRSweep::suggestion() const {
   if (smoothed_.size() < kSkipBegin + kSkipEnd + 2) return {};
   const std::size_t end = smoothed_.size() - kSkipEnd;

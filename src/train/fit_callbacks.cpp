@@ -1,4 +1,4 @@
-// How FitLoop calls its callbacks and keeps their state, and what they see of it.
+// The part of FitLoop that calls callbacks and saves their state; and FitState.
 #include <set>
 #include <string>
 #include <utility>
@@ -89,7 +89,8 @@ StateDict FitLoop::callback_states() const {
   return all;
 }
 
-// A callback that the checkpoint knows nothing of begins as it is. State of one that is not there is named.
+// A callback without state in the checkpoint keeps its initial state. Throws InvalidArgument for state of a callback
+// that is not in the list.
 void FitLoop::load_callbacks(const StateDict& states) {
   std::set<std::string> known;
   std::vector<std::pair<Callback*, StateDict>> before;

@@ -1,4 +1,4 @@
-// How FitLoop writes checkpoints, and goes on from one. Of several processes the first one chooses and writes.
+// The part of FitLoop that writes checkpoints and resumes from one. The first process chooses and writes them.
 #include <algorithm>
 #include <charconv>
 #include <iostream>
@@ -16,7 +16,7 @@
 namespace lockstep::train::detail {
 namespace {
 
-// What process 0 tells the others of the checkpoint it chose: the step, and a line for each that it passed over.
+// Describes the chosen checkpoint to the other processes: its step, and a line for each that was skipped.
 std::string described(const ResumePoint& point) {
   std::string lines = text(point.step, '\n');
   for (std::string note : point.passed_over) {
@@ -60,7 +60,7 @@ std::vector<History::Value> last_row_of(const History& history) {
   return values;
 }
 
-// Tells two checkpoints of one step apart.
+// A text that differs between two checkpoints of the same step.
 std::string mark_of(const ResumePoint& point) {
   char digits[32];
   const auto end = std::to_chars(digits, std::end(digits), point.seconds).ptr;
@@ -103,8 +103,7 @@ void FitLoop::save() {
   });
 }
 
-// Over all processes. They are process 0's from then on, so that a run that goes on from the checkpoint adds to them in
-// the same order.
+// The sums over all processes. From here on process 0 holds them, so that a resumed run adds to them in the same order.
 StateDict FitLoop::collected_metrics() {
   if (world_.size() == 1) return metrics_.state_dict();
   metrics_.set_sums(over_all_rows(world_, {.training = metrics_.sums()}).training);
@@ -113,7 +112,8 @@ StateDict FitLoop::collected_metrics() {
   return all;
 }
 
-// All of it or nothing. Each checks before it changes; the model comes last, since its values are not kept twice.
+// Loads all parts or none. Each part checks its state before it changes. The model comes last, since no copy of its old
+// values is kept.
 void FitLoop::load_parts(const Checkpoint& checkpoint) {
   std::vector<std::function<void()>> undo;
   const auto take = [&](const auto& now, const auto& then, const auto& load) {
@@ -183,7 +183,7 @@ void FitLoop::open_folder() {
 
 void FitLoop::take_over(const ResumePoint& point) {
   const Checkpoint& checkpoint = point.checkpoint;
-  const auto random = checkpoint.generator("random");  // found missing, if it is, before the model changes
+  const auto random = checkpoint.generator("random");  // read first: throws, if it is missing, before the model changes
   const std::int64_t begun = point.epoch + (point.step_in_epoch > 0);
   if (begun > options_.max_epochs)
     throw InvalidArgument(text("[trainer] expected max_epochs of at least ", begun, ", the epochs that checkpoint ",

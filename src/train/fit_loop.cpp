@@ -19,7 +19,7 @@ namespace {
 
 bool divides(std::int64_t every, std::int64_t count) { return every > 0 && count % every == 0; }
 
-// The losses first.
+// Losses come first.
 std::vector<History::Value> named(const std::string& prefix, std::vector<Mean> means,
                                   const std::vector<std::string>& losses) {
   std::ranges::stable_sort(means, {}, [&](const Mean& mean) { return std::ranges::find(losses, mean.name); });
@@ -150,13 +150,14 @@ void FitLoop::update(std::size_t objective, const Tensor& factor) {
     scalers_[objective].step(optimizer);
     scalers_[objective].update();
   }
-  for (const Trained& trained : parts_.trained) trained.optimizer.zero_grad();  // a loss may reach others' parameters
+  // a loss may have given gradients to parameters of other objectives
+  for (const Trained& trained : parts_.trained) trained.optimizer.zero_grad();
 }
 
 bool FitLoop::end_step() {
   ++step_;
   ++step_in_epoch_;
-  finish_row();  // of the step before: the devices have this step to do meanwhile
+  finish_row();  // of the previous step, while the devices work on this one
   if (divides(options_.log_every, step_) && !is_last_step_of_epoch()) row_ = new_row();
   step_schedules(ScheduleStep::step);
   progress_.step(point());
@@ -198,7 +199,8 @@ void FitLoop::end_epoch(const Validate& validate) {
     save();
 }
 
-// The checkpoint is that of a run that goes on: the row of what the steps since the last one came to is not in it.
+// The checkpoint must equal that of a run that continues, so it is saved before the row of the steps since the last row
+// is added.
 void FitLoop::end_early() {
   save();
   finish_row();
@@ -259,7 +261,7 @@ void FitLoop::check_finite(const std::vector<MeanSum>& sums, std::int64_t step) 
   for (const std::string& name : losses_) {
     const auto loss = std::ranges::find(sums, name, &MeanSum::name);
     if (loss == sums.end() || loss->weight == 0 || std::isfinite(loss->total / loss->weight)) continue;
-    world_.throw_together(  // all have the same mean
+    world_.throw_together(  // all processes have the same mean
         std::make_exception_ptr(Diverged(loss->total / loss->weight, reported_step_, step)));
   }
 }

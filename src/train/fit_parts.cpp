@@ -12,9 +12,9 @@
 
 namespace lockstep::train::detail {
 
-// An optimizer of a copy would train nothing, and nobody would notice; nor one whose parameters the module had before
-// something else was put in their place. Parameters of something beside the module may be among them.
-// But a checkpoint would not have their values.
+// Rejects an optimizer of a copy of the module, which would silently train nothing, and an optimizer with parameters
+// that the module has replaced. Further parameters outside the module are allowed, unless there are checkpoints, which
+// would not hold their values.
 void check_optimizer(const optim::Optimizer& optimizer, nn::ModuleBase& module, bool has_folder) {
   std::unordered_set<const TensorImpl*> there;
   for (const Tensor& parameter : module.parameters()) there.insert(parameter.impl());
@@ -42,7 +42,7 @@ void check_loader(const LoaderHandle& training, bool has_folder) {
   if (!has_folder) return;
   if (!training.state)
     throw InvalidArgument("[trainer] expected a loader with state() and load_state() for checkpoints");
-  training.state();  // refused now by a loader that cannot begin anew
+  training.state();  // throws for a loader that cannot start over
 }
 
 void check_folder(const CheckpointOptions& options) {

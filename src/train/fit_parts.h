@@ -1,4 +1,4 @@
-// What training checks of its parts, and does with them.
+// Checks of the arguments of training, and work on its optimizers and modules.
 #pragma once
 
 #include <map>
@@ -19,12 +19,12 @@ void check_loader(const LoaderHandle& training, bool has_folder);
 void check_folder(const CheckpointOptions& options);
 void check_share(const LoaderHandle& loader, const data::BatchShare& expected);
 
-/// Of all groups.
+/// The parameters of all groups.
 std::vector<Tensor> parameters_of(const optim::Optimizer& optimizer);
-/// As gradient_clip_val and gradient_clip_algorithm say.
+/// Clips by gradient_clip_val and gradient_clip_algorithm.
 void clip_gradients(const TrainerOptions& options, const optim::Optimizer& optimizer);
 
-/// Gives every module that is still there the training mode that it had.
+/// Saves the training mode of every module; the destructor restores it in the modules that still exist.
 class ModesKept final : nn::Visitor {
  public:
   explicit ModesKept(nn::ModuleBase& module) : module_(module) { module.visit(nn::Path(), *this); }

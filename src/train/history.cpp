@@ -102,7 +102,7 @@ StateDict History::state_dict() const {
   if (notes_.empty()) return state;
   std::string lines, key = "notes";
   for (const std::string& note : notes_) lines += note + '\n';
-  while (state.find(key)) key += '_';  // a column's name; notes are told by their dtype
+  while (state.find(key)) key += '_';  // in case a column has that name; notes are recognized by their dtype
   state.add(key, from_host(lines.data(), lines.size(), kUInt8, {std::int64_t(lines.size())}, {.dtype = kUInt8}));
   return state;
 }

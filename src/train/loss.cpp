@@ -24,8 +24,8 @@ Tensor StepMean::root(const Loss& loss) {
   return rows_.size() == 1 ? *mean : *mean * (rows / all_rows_);
 }
 
-// Gradients are about those of the mean from the first batch on: 16-bit ones keep their range. Where nothing counts,
-// the sum and its gradient are 0.
+// Dividing by the expected weight gives gradients the scale of the mean from the first batch on, which suits the range
+// of 16-bit gradients. If the weight is 0, the sum and its gradient are 0.
 Tensor StepMean::root_of(const WeightedMean& loss, double rows) {
   {
     const NoGrad guard;

@@ -1,4 +1,4 @@
-// Text in HTML and SVG.
+// Escapes text for HTML and SVG.
 #pragma once
 
 #include <string>
@@ -6,7 +6,7 @@
 
 namespace lockstep::train {
 
-/// As content or in an attribute, whatever it holds. A control character, which XML has none of, becomes a blank.
+/// Escapes a text for content and for attributes. Control characters, which XML does not allow, become blanks.
 std::string escaped(std::string_view plain);
 
 }  // namespace lockstep::train

@@ -17,14 +17,14 @@
 namespace lockstep::train {
 namespace {
 
-// The colors of Okabe and Ito, which color-blind readers can tell apart; black and yellow left out.
+// Okabe and Ito's palette, which is safe for color-blind readers, without black and yellow.
 constexpr std::array<const char*, 6> kColors = {"#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00"};
 constexpr double kLetterWidth = 6.6, kLegendSample = 22, kLegendGap = 18, kLegendRow = 18;  // pixels, at 12 px
-constexpr double kRight = 26;                                                               // room beside the axes
-constexpr double kAlmostZero = 1e-300;   // steps between smaller values may not be normal numbers
-constexpr std::size_t kMostMarked = 40;  // points of a line that get a mark each
+constexpr double kRight = 26;            // margin to the right of the axes
+constexpr double kAlmostZero = 1e-300;   // below this, tick steps may be subnormal
+constexpr std::size_t kMostMarked = 40;  // lines with up to this many points get a mark at each
 
-// As printf writes it, but in every locale as in that of C.
+// As printf, but always in the C locale.
 std::string digits_of(double value, std::chars_format format, int precision) {
   char digits[64];
   return {digits, std::to_chars(digits, std::end(digits), value, format, precision).ptr};
@@ -38,9 +38,9 @@ std::size_t letters(std::string_view utf8) {
   return std::size_t(std::ranges::count_if(utf8, [](char c) { return (c & 0xC0) != 0x80; }));
 }
 
-// One direction: values and where they are drawn.
+// One axis: its range of values, and their positions in pixels.
 struct Axis {
-  double low = std::numeric_limits<double>::infinity(), high = -low;  // on a logarithmic axis the logarithms
+  double low = std::numeric_limits<double>::infinity(), high = -low;  // logarithms, if the axis is logarithmic
   double first_pixel = 0, last_pixel = 0;
   bool log = false;
   std::vector<double> ticks;
@@ -55,10 +55,10 @@ struct Axis {
     return first_pixel + (scale(value) - low) / (high - low) * (last_pixel - first_pixel);
   }
 
-  // Ticks at round numbers, about `count` of them; where `to_ticks`, the axis reaches from one to another.
+  // Places about `count` ticks at round numbers. With `to_ticks`, the axis begins and ends at a tick.
   void settle(int count, bool whole, bool to_ticks) {
     if (!(low <= high)) low = 0, high = 1;
-    // Values that differ by rounding alone leave no room for ticks between them, nor do those that are almost 0.
+    // A range at the level of rounding errors, or of almost 0, is too small for ticks, so it is widened.
     const double largest = std::max({std::abs(low), std::abs(high), log ? 1. : 0.});
     if (high - low <= std::max(1e-12 * largest, kAlmostZero)) {
       const double room = log ? 0.5 : largest <= kAlmostZero ? 1 : largest / 10;
@@ -71,8 +71,8 @@ struct Axis {
     add_multiples(step, low, high);
   }
 
-  // Every power of ten, or every other and so on; within few decades also 2 and 5 times them. Where that is too few,
-  // the ticks of a linear axis.
+  // Ticks at each power of ten, or each n-th; on a range of few decades also at 2 and 5 times them. If that gives fewer
+  // than two ticks, places those of a linear axis.
   void settle_log(int count) {
     const double room = 0.03 * (high - low);
     low -= room, high += room;
@@ -83,13 +83,14 @@ struct Axis {
         const bool wanted = factor == 1 ? power % stride == 0 : high - low < 2.5;
         if (wanted && at >= low && at <= high) ticks.push_back(tick);
       }
-    if (ticks.size() >= 2 || std::abs(low) > 300) return;  // beyond, doubles end
+    if (ticks.size() >= 2 || std::abs(low) > 300) return;  // outside the range of double
     ticks.clear();
     const double first = std::pow(10., low), last = std::pow(10., high);
     add_multiples(round_step(last - first, count), first, last);
   }
 
-  // The least of 1, 2 and 5 times powers of ten that fits into `range` at most `count` times.
+  // Returns the smallest step of the form 1, 2 or 5 times a power of ten that divides `range` into at most `count`
+  // parts.
   static double round_step(double range, int count) {
     const double rough = range / count, power = std::pow(10, std::floor(std::log10(rough)));
     for (const double factor : {1., 2., 5.})
@@ -123,7 +124,7 @@ class Panel {
     x_.first_pixel = widest + 20, x_.last_pixel = options.width - kRight;
   }
 
-  /// One x axis for all of them.
+  /// Gives all panels the same x axis.
   static void align(std::span<Panel> panels) {
     Axis common;
     bool whole = true;
@@ -191,7 +192,7 @@ class Panel {
       out_ += text("<g fill=\"", kColors[std::size_t(line.color) % kColors.size()], "\">\n", marks, "</g>\n");
   }
 
-  // In rows above the axes, which begin below the last.
+  // Places the legend in rows above the axes.
   void place_legend() {
     double x = 20, y = options_.title.empty() ? 20 : 46;
     for (const PlotLine* line : lines_) {
@@ -218,7 +219,7 @@ class Panel {
   std::vector<const PlotLine*> lines_;
   PlotOptions options_;
   Axis x_, y_;
-  bool whole_ = true;  // of all x
+  bool whole_ = true;  // all x are integers
   std::vector<Point> legend_;
   double top_ = 0;
   std::string out_;
@@ -241,7 +242,7 @@ std::string svg_plot(std::span<const PlotLine> lines, const PlotOptions& options
   PlotOptions of_panel = options;
   for (const auto& [number, members] : by_number) {
     panels.emplace_back(members, of_panel);
-    of_panel.title.clear();  // above the first alone
+    of_panel.title.clear();  // only above the first
   }
   Panel::align(panels);
   const auto height = std::int64_t(options.height) * std::int64_t(panels.size());

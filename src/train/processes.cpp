@@ -14,7 +14,7 @@
 namespace lockstep::train::detail {
 namespace {
 
-// Numbers and texts as bytes, read in the order in which they were put.
+// Serializes numbers and texts, which are read back in the same order.
 class Packed {
  public:
   Packed() = default;
@@ -51,18 +51,18 @@ class Packed {
 
 enum class Outcome : char { done, io_error, format_error, invalid_argument, other_error };
 
-// What add_context() added, but for the first blank and the outer parentheses.
+// The context that add_context() added, without its leading blank and outer parentheses.
 std::string context_of(const IoError& error) {
   const std::string all = error.what(), plain = IoError(error.operation, error.file, error.code).what();
   return all.size() > plain.size() + 3 ? all.substr(plain.size() + 2, all.size() - plain.size() - 3) : std::string();
 }
 
-// With what add_context() added.
+// The error's reason, with the context that add_context() added.
 std::string reason_of(const FormatError& error) {
   return std::string(error.what()).substr(std::string(FormatError(error.file, error.offset, "").what()).size());
 }
 
-// Of the exception that is being handled.
+// Serializes the exception that is being handled.
 std::string described() {
   try {
     throw;
@@ -108,7 +108,7 @@ template <class E>
   throw_with_place(CollectiveError(process, what, 0, message), world, process);
 }
 
-// What f gave in each process, where f and then `check` threw in none.
+// Returns f's results of all processes, if neither f nor `check` throws in any.
 std::vector<std::string> exchanged(const World& world, const char* what, const std::function<std::string()>& f,
                                    const World::Check& check) {
   if (world.size() == 1) return {f()};

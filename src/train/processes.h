@@ -1,5 +1,5 @@
-// What the processes of a training run tell each other: whether something went well in all of them, and sums over all
-// rows. All processes call each function, in one order; for a process alone nothing is exchanged.
+// Communication between the processes of a training run: agreement on success, and sums over all rows. All processes
+// call each function, in the same order; a single process exchanges nothing.
 #pragma once
 
 #include <cstdint>
@@ -12,29 +12,30 @@
 
 namespace lockstep::train::detail {
 
-/// What f gave in each process, by rank. Where f threw in any, all throw: that process what f threw, and the others
-/// what f threw in the lowest such process, with its rank and host: IoError, FormatError and InvalidArgument as such,
-/// anything else as CollectiveError.
+/// Returns f's results of all processes, by rank. If f throws in any process, all throw: that process its own
+/// exception, the others that of the lowest failing rank, with its rank and host. IoError, FormatError and
+/// InvalidArgument keep their type; anything else becomes CollectiveError.
 std::vector<std::string> together(const World& world, const char* what, const std::function<std::string()>& f);
 
-/// The same, of lines that all processes have to give alike: all throw InvalidArgument naming the first that differs.
+/// Like together(), but f returns lines that must be equal in all processes; otherwise all throw InvalidArgument with
+/// the first line that differs.
 std::vector<std::string> alike(const World& world, const char* what, const std::function<std::string()>& f);
 
-/// From now on this thread draws the random numbers of process 0.
+/// Gives this thread the random sequence of process 0.
 void draw_as_first(const World& world);
 
-/// A row of the history: sums over rows, and when it was.
+/// The content of a row of the history: sums over rows, and the time.
 struct Report {
   double seconds = 0;
   std::vector<MeanSum> training = {}, validation = {};
   bool asks_to_stop = false;
 };
 
-/// Adds sums to those of the same names.
+/// Adds each sum to the one of the same name.
 void add_sums(std::vector<MeanSum>& all, const std::vector<MeanSum>& more);
 
-/// Sums over the rows of all processes, added in the order of the ranks; the time is process 0's, and one process that
-/// asks to stop is enough.
+/// Returns the sums over the rows of all processes, added in the order of ranks. The time is process 0's. asks_to_stop
+/// is set if any process set it.
 Report over_all_rows(const World& world, Report mine);
 
 }  // namespace lockstep::train::detail

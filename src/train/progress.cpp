@@ -26,7 +26,7 @@ std::string listed(std::span<const History::Value> values) {
   return list;
 }
 
-// "1:02:03", or "2:03".
+// "1:02:03", or "2:03" below an hour.
 std::string clock_time(double seconds) {
   const auto whole = std::int64_t(std::min(std::round(seconds), 1e12));
   char digits[48];
@@ -116,7 +116,7 @@ double Progress::seconds_of_steps() const {
 
 std::optional<double> Progress::seconds_left(const ProgressPoint& at) const {
   if (!at.steps_in_epoch || steps_ == 0) return {};
-  const std::int64_t epochs = at.epochs - at.epoch;  // after this one
+  const std::int64_t epochs = at.epochs - at.epoch;  // after the current one
   const auto steps = double(epochs * *at.steps_in_epoch + *at.steps_in_epoch - at.step_in_epoch);
   const double validation = validations_ == 0 ? 0 : validation_seconds_ / double(validations_);
   return steps * seconds_of_steps() / double(steps_) + double(epochs + 1) * validation;

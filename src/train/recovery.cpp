@@ -13,7 +13,7 @@
 namespace lockstep::train::detail {
 namespace {
 
-// Gives what was on lost devices a place elsewhere. Handles to it stay valid.
+// Replaces parameters and buffers on lost devices by zeros on another device. Handles to them stay valid.
 class LeavesLostDevices final : public nn::Visitor {
  public:
   explicit LeavesLostDevices(Device to) : to_(to) {}

@@ -22,13 +22,13 @@
 namespace lockstep::train {
 namespace {
 
-constexpr std::size_t kMostName = 200;       // bytes of a name that are shown
-constexpr std::size_t kMostOperations = 12;  // in the table of those that took the most time
+constexpr std::size_t kMostName = 200;       // longest name shown, in bytes
+constexpr std::size_t kMostOperations = 12;  // rows of the table of the slowest operations
 
 std::string shortened(std::string_view name) {
   if (name.size() <= kMostName) return std::string(name);
   std::size_t end = kMostName;
-  while (end > 0 && (name[end] & 0xC0) == 0x80) --end;  // not within a character
+  while (end > 0 && (name[end] & 0xC0) == 0x80) --end;  // do not cut inside a character
   return std::string(name.substr(0, end)) + "\u2026";
 }
 
@@ -41,7 +41,7 @@ std::string digits_for_people(double value) {
   return {digits, std::to_chars(digits, std::end(digits), value, std::chars_format::general, 5).ptr};
 }
 
-// As JSON, which has no NaN.
+// JSON has no NaN or infinity, which become null.
 std::string json_number(double value) {
   if (!std::isfinite(value)) return "null";
   char digits[64];
@@ -65,15 +65,15 @@ std::string bytes_for_people(std::size_t bytes) {
   return text(std::string_view(digits, std::size_t(end - digits)), ' ', kUnits[unit]);
 }
 
-// What may have to be left out for the file to stay small.
+// Limits that keep the file small.
 struct Limits {
-  std::size_t points = 1500;  // of a curve
+  std::size_t points = 1500;  // per curve
   std::size_t lines = 100;
   std::size_t operations = 6000;
-  std::size_t rows = 300;  // of a table
+  std::size_t rows = 300;  // per table
 };
 
-// The greatest and the least of each stretch stay, and the ends.
+// Keeps the least and the greatest point of each stretch, and both ends.
 PlotLine thinned(const PlotLine& line, std::size_t most) {
   if (line.x.size() <= most) return line;
   PlotLine out = line;
@@ -139,7 +139,7 @@ class Page {
     return {};
   }
 
-  // Of its own scale always.
+  // The learning rate always gets its own axis.
   void add_learning_rate() {
     if (!has("lr")) return;
     PlotLine line{.name = "lr", .x = {}, .y = {}, .color = 2};
@@ -262,7 +262,7 @@ class Page {
     out_ += "<div class=\"scroll\"></div>\n</section>\n";
   }
 
-  // What took the time.
+  // The table of operations by total time.
   void write_operations() {
     if (trace_.empty()) return;
     std::map<std::string, Total> totals;
@@ -318,7 +318,7 @@ class Page {
     }
   }
 
-  // Times since the first operation that is drawn: the numbers are shorter.
+  // Times are relative to the first operation drawn, which makes the numbers shorter.
   std::string trace_data() const {
     if (trace_.empty()) return "null";
     const std::size_t first = trace_.size() - std::min(trace_.size(), limits_.operations);
@@ -358,7 +358,7 @@ class Page {
   const ReportOptions& options_;
   const Limits limits_;
   std::vector<PlotLine> curves_;
-  std::vector<const TraceEvent*> trace_;  // by their begins
+  std::vector<const TraceEvent*> trace_;  // in order of their start times
   std::string out_;
 };
 

@@ -9,7 +9,7 @@
 namespace lockstep::train::detail {
 namespace {
 
-// Numbers that contradict each other are damage too: of files without checksums, or under another name.
+// Contradictory numbers count as damage too: the file may have no checksums, or have been renamed.
 void check(const std::string& file, bool holds, const auto&... reason) {
   if (!holds) throw FormatError(file, 0, text(reason...));
 }
@@ -25,30 +25,30 @@ ResumePoint point_in(const std::string& file, std::int64_t step, Checkpoint chec
   check(file, at.step == step, "expected step ", step, " as in its name, got ", at.step);
   check(file, at.step_in_epoch >= 0 && at.step_in_epoch <= step, "expected a step_in_epoch from 0 to step ", step,
         ", got ", at.step_in_epoch);
-  const std::int64_t before = step - at.step_in_epoch;  // each epoch has one step at least
+  const std::int64_t before = step - at.step_in_epoch;  // each epoch has at least one step
   check(file, at.epoch >= 0 && at.epoch <= before, "expected an epoch from 0 to ", before, " after ", before,
         " steps, got ", at.epoch);
   check(file, at.reported_step >= 0 && at.reported_step <= step, "expected a reported_step from 0 to step ", step,
         ", got ", at.reported_step);
   check(file, std::isfinite(at.seconds) && at.seconds >= 0, "expected seconds of at least 0, got ", at.seconds);
-  // A loader of the user's own may count no epochs.
+  // A user's own loader need not count epochs.
   check(file, loader.epoch == 0 || loader.epoch >= at.epoch, "expected a loader after at least ", at.epoch,
         " epochs, got ", loader.epoch);
   return at;
 }
 
-// What was found damaged, from the newest on.
+// The damaged checkpoints found, newest first.
 class Damaged {
  public:
   explicit Damaged(bool strict) : strict_(strict) {}
 
-  /// To be called while the error is handled.
+  /// Call it while the error is being handled.
   void add(const Error& error) {
     if (strict_) throw;
     errors_.push_back(std::current_exception());
     lines.push_back(text("passed over a damaged checkpoint: ", error.what()));
   }
-  /// Throws the newest one's, if there is any.
+  /// Throws the error of the newest one, if any, with the others attached.
   void throw_all() const {
     if (errors_.empty()) return;
     try {
@@ -73,7 +73,7 @@ std::optional<Checkpoint> loaded(const CheckpointFolder& folder, std::int64_t st
     damaged.add(error);
   } catch (const IoError& error) {
     damaged.add(error);
-  } catch (const InvalidArgument& error) {  // no file
+  } catch (const InvalidArgument& error) {  // not a regular file
     damaged.add(error);
   }
   return {};

@@ -1,4 +1,4 @@
-// The checkpoint from which a training run goes on, and where in the run that is.
+// The checkpoint that a training run resumes from, and its position in the run.
 #pragma once
 
 #include <cstdint>
@@ -12,21 +12,22 @@ namespace lockstep::train::detail {
 
 struct ResumePoint {
   Checkpoint checkpoint;
-  std::int64_t epoch = 0;  ///< That are done.
+  std::int64_t epoch = 0;  ///< Epochs done.
   std::int64_t step = 0;
   std::int64_t step_in_epoch = 0;
   std::int64_t reported_step = 0;
   double seconds = 0;
-  std::vector<std::string> passed_over = {};  ///< A line for each newer one: which, and what is wrong with it.
+  /// A line for each newer checkpoint that was skipped: its name and its error.
+  std::vector<std::string> passed_over = {};
 };
 
-/// That of the newest checkpoint that is whole and does not contradict itself; nothing where there is none at all.
-/// Throws the newest one's error where that is damaged and `strict`, or where all are, the others' attached:
-/// FormatError, or IoError and InvalidArgument for what is no file that can be read. Throws InvalidArgument for a
-/// checkpoint that is whole but not a Trainer's.
+/// Returns the newest checkpoint that is intact and consistent; nullopt if the folder has none at all. If the newest is
+/// damaged and `strict`, throws its error. If all are damaged, throws the newest one's error with the others attached.
+/// The error is a FormatError, or IoError or InvalidArgument for a file that cannot be read. Throws InvalidArgument for
+/// an intact checkpoint that is not a Trainer's.
 std::optional<ResumePoint> newest_intact(const CheckpointFolder& folder, bool strict);
 
-/// That of one checkpoint. Throws as newest_intact() does where that is the only one.
+/// Returns the checkpoint of one step. Throws as newest_intact() does if it is the only one.
 ResumePoint point_at(const CheckpointFolder& folder, std::int64_t step);
 
 }  // namespace lockstep::train::detail

@@ -11,11 +11,11 @@
 namespace lockstep::train {
 namespace {
 
-constinit bool terminal_is_taken = false;  // some Screen; under print_mutex()
+constinit bool terminal_is_taken = false;  // by some Screen; guarded by print_mutex()
 
-constexpr const char* kErase = "\r\x1b[K";  // to the beginning of the line, and erase to its end: ECMA-48
+constexpr const char* kErase = "\r\x1b[K";  // to the beginning of the line, then erase to its end: ECMA-48
 
-constexpr std::size_t kMostAtOnce = 10;  // writes of the bar in ten times what lies between two
+constexpr std::size_t kMostAtOnce = 10;  // most writes of the bar in kMostAtOnce refresh intervals
 
 int width_of(const std::ostream& out) {
   const int file = &out == &std::cout ? STDOUT_FILENO : &out == &std::cerr ? STDERR_FILENO : -1;
@@ -24,7 +24,8 @@ int width_of(const std::ostream& out) {
 
 }  // namespace
 
-// Leads a stream past the bar while it lives. Without a buffer of its own: each piece of text is passed on at once.
+// Redirects a stream so that its output passes above the bar, until destroyed. Unbuffered: passes each piece of text on
+// at once.
 class Screen::Redirected final : public std::streambuf {
  public:
   Redirected(Screen& screen, std::ostream& stream) : screen_(screen), stream_(stream), target_(stream.rdbuf(this)) {}
@@ -53,8 +54,8 @@ class Screen::Redirected final : public std::streambuf {
   std::streambuf* const target_;
 };
 
-// Of two at a time the first one has the terminal, and the other writes lines: nobody can tell whose stream leads
-// where.
+// Only the first of several Screens draws; later ones print plain lines, because redirections of std::cout and
+// std::cerr by two of them could not be undone in any order.
 Screen::Screen(std::ostream* out, std::optional<int> width, Clock::duration refresh)
     : out_(out), width_(width), refresh_(refresh) {
   if (!out || width.value_or(width_of(*out)) <= 0) return;
@@ -66,7 +67,7 @@ Screen::Screen(std::ostream* out, std::optional<int> width, Clock::duration refr
   if (std::exchange(terminal_is_taken, true)) return;
   has_bar_ = true;
   for (std::ostream* stream : {&std::cout, &std::cerr}) {
-    if (stream != out && width_of(*stream) == 0) continue;  // elsewhere: nothing to make way for
+    if (stream != out && width_of(*stream) == 0) continue;  // not the terminal: no bar in its way
     redirected_.push_back(std::make_unique<Redirected>(*this, *stream));
     if (stream == out) direct_.emplace(redirected_.back()->target());
     if (stream == &std::cout) set_bottom_line(this);
@@ -85,7 +86,8 @@ Screen::~Screen() {
   terminal_is_taken = false;
 }
 
-// Without streams of its own it is one thread's, and writes where another Screen may take the lock.
+// A Screen without redirected streams is used by one thread only, and its output may pass through another Screen, which
+// locks print_mutex().
 std::unique_lock<std::mutex> Screen::locked() const {
   return redirected_.empty() ? std::unique_lock<std::mutex>() : std::unique_lock(print_mutex());
 }
@@ -122,12 +124,12 @@ void Screen::come_back(std::string_view text) {
   write_bar();
 }
 
-// Below a line that has not ended there is no place for it: it comes with the end of the line.
+// While a line of output is incomplete, the bar is not drawn; it returns with the line's end.
 void Screen::write_bar() {
   if (bar_.empty() || !at_line_start_) return;
   const int width = std::max(1, width_.value_or(width_of(*out_)));
   std::size_t end = std::min(bar_.size(), std::size_t(width - 1));  // the last column would wrap on some terminals
-  while (end > 0 && end < bar_.size() && (bar_[end] & 0xC0) == 0x80) --end;  // not inside a character of UTF-8
+  while (end > 0 && end < bar_.size() && (bar_[end] & 0xC0) == 0x80) --end;  // not inside a UTF-8 character
   std::string shown = bar_.substr(0, end);
   if ((is_drawn_ && shown == shown_) || !may_write()) return;
   out() << kErase + shown << std::flush;
@@ -135,7 +137,7 @@ void Screen::write_bar() {
   is_drawn_ = true;
 }
 
-// A program that prints much erases the bar as often: then it stays away for a while.
+// Limits the rate of redraws: a program that prints a lot would otherwise erase and redraw the bar every time.
 bool Screen::may_write() {
   const Clock::time_point now = Clock::now();
   while (!written_.empty() && now - written_.front() >= refresh_ * kMostAtOnce) written_.pop_front();

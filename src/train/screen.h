@@ -1,5 +1,5 @@
-// Screen: lines, and below them a bar where there is a terminal. What the program prints goes between. Safe to print
-// from any thread; the rest is one thread's.
+// Screen: lines of output, and below them a bar if there is a terminal; the program's own output goes in between. Any
+// thread may print; the rest is for one thread.
 #pragma once
 
 #include <chrono>
@@ -21,8 +21,8 @@ class Screen final : BottomLine {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// Null: silent. `width`: of the terminal, 0 for none; asked of the terminal, if not given. Where another Screen has
-  /// the terminal, this one has no bar. In ten times `refresh` the bar is written ten times at most.
+  /// `out`: null means silent. `width`: columns of the terminal, 0 if it is none; by default the terminal is asked. If
+  /// another Screen has the terminal, this one has no bar. The bar is written at most ten times in ten times `refresh`.
   Screen(std::ostream* out, std::optional<int> width, Clock::duration refresh);
   ~Screen();
   Screen(const Screen&) = delete;
@@ -30,9 +30,9 @@ class Screen final : BottomLine {
 
   bool has_bar() const noexcept { return has_bar_; }
   bool is_silent() const noexcept { return !out_; }
-  /// A whole line, in place of the bar.
+  /// Prints a whole line in place of the bar.
   void line(const std::string& text);
-  /// In place of the one before, if it differs, cut to the terminal's width.
+  /// Replaces the bar, if the text differs, cut to the terminal's width.
   void draw_bar(std::string text);
   void erase_bar();
 
@@ -51,12 +51,12 @@ class Screen final : BottomLine {
   const Clock::duration refresh_;
   bool has_bar_ = false;
   std::vector<std::unique_ptr<Redirected>> redirected_;
-  std::optional<std::ostream> direct_;  // to where out_ leads but for this
+  std::optional<std::ostream> direct_;  // writes past the redirection of out_
   std::string bar_;
-  std::string shown_;                      // of it
-  std::deque<Clock::time_point> written_;  // the last ones
+  std::string shown_;                      // the part of bar_ on the screen
+  std::deque<Clock::time_point> written_;  // times of the latest writes of the bar
   bool is_drawn_ = false;
-  bool at_line_start_ = true;  // but for the bar
+  bool at_line_start_ = true;  // the program's output ends with a line end
 };
 
 }  // namespace lockstep::train

@@ -43,7 +43,7 @@ fs::path default_folder() {
   return fs::path("runs") / text(date.data(), '_', host_name());
 }
 
-// TensorBoard takes the files of a folder by their names, which begin with the time. No two have the same.
+// TensorBoard reads a folder's files in order of their names, which begin with the time. Names are unique.
 fs::path new_file_in(const fs::path& folder, const std::string& suffix) {
   static std::atomic<int> files = 0;
   return folder /

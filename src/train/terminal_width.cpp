@@ -28,7 +28,8 @@ int width_of(int file) {
   return ioctl(file, TIOCGWINSZ, &size) == 0 && size.ws_col > 0 ? size.ws_col : kUsualWidth;
 }
 
-// The fourth field, after the name of the program in parentheses: proc(5). 0: unknown.
+// Returns the fourth field of /proc/PID/stat, which comes after the program's name in parentheses (proc(5)); 0:
+// unknown.
 pid_t parent_of(pid_t process) {
   std::ifstream file(text("/proc/", process, "/stat"));
   std::string status;
@@ -51,7 +52,7 @@ int launcher_terminal_width(int file, pid_t parent) {
   for (; parent > 1; parent = parent_of(parent)) {
     const std::string path = text("/proc/", parent, "/fd/", file);
     if (stat(path.c_str(), &other) != 0) return 0;
-    if (own.st_dev == other.st_dev && own.st_ino == other.st_ino) continue;  // a shell between, say
+    if (own.st_dev == other.st_dev && own.st_ino == other.st_ino) continue;  // for example a shell in between
     if (!S_ISCHR(other.st_mode)) return 0;
     const int descriptor = open(path.c_str(), O_WRONLY | O_NOCTTY | O_NONBLOCK | O_CLOEXEC);
     if (descriptor < 0) return 0;

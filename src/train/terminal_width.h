@@ -1,16 +1,16 @@
-// Whether somebody watches: the terminal behind a file of this process.
+// Width of the terminal behind a file descriptor.
 #pragma once
 
 #include <sys/types.h>
 
 namespace lockstep::train {
 
-/// Columns of the terminal that the open file leads to; 0 if it is none.
+/// Columns of the terminal that the descriptor refers to; 0 if it is no terminal.
 int terminal_width(int file);
 
-/// The same for a file whose terminal a launcher has made, as mpirun makes one for each of its processes, wherever its
-/// own output goes: asks the same file of the first process from `parent` upwards that has another one. 0 where that
-/// cannot be told.
+/// Columns of the terminal of a launcher such as mpirun, which gives each of its processes a pseudo-terminal whatever
+/// its own output is. Asks the same descriptor of the first ancestor process, from `parent` on, that refers to another
+/// file. 0 if unknown.
 int launcher_terminal_width(int file, pid_t parent);
 
 }  // namespace lockstep::train
