@@ -26,7 +26,7 @@ struct Window {
   std::int64_t y = 0, x = 0, height = 0, width = 0;
 };
 
-// Height and width of a random part of the area, `tall` by its logarithm.
+// Returns height and width of a random fraction (`scale`) of the area. Height / width is from `tall`, log-uniform.
 std::array<double, 2> random_sides(double area, const Range& scale, const Range& tall) {
   const double part = area * random_between(scale[0], scale[1]);
   const double ratio = std::exp(random_between(std::log(tall[0]), std::log(tall[1])));
@@ -53,7 +53,7 @@ Window random_window(const Tensor& image, const RandomResizedCropOptions& o) {
   return middle;
 }
 
-// Where each pixel of a turned image comes from: places in the image, and how much of each. Outside nothing counts.
+// For each pixel of a rotated image, a source pixel and its weight; the weight is 0 outside the image.
 struct Sources {
   std::vector<std::int64_t> places;
   std::vector<double> shares;
@@ -72,7 +72,7 @@ class Rotation {
     each([&](double y, double x) { add(all, std::nearbyint(y), std::nearbyint(x), 1); });
     return all;
   }
-  /// The neighbour above or below, left or right, with its share.
+  /// The source neighbours above or below, left or right, with their bilinear weights.
   Sources neighbour(int below, int right) const {
     Sources all;
     each([&](double y, double x) {
@@ -92,7 +92,7 @@ class Rotation {
         visit(rounded(sine_ * x + cosine_ * y + middle_y), rounded(cosine_ * x - sine_ * y + middle_x));
       }
   }
-  // Quarter turns meet pixels, but for the rounding of sines.
+  // Snaps to a whole pixel after quarter turns, whose sines are not exact.
   static double rounded(double place) {
     const double whole = std::nearbyint(place);
     return std::abs(place - whole) < 1e-9 ? whole : place;
@@ -107,7 +107,7 @@ class Rotation {
   double cosine_, sine_;
 };
 
-// image [channels, pixels] at these places.
+// Picks the source pixels of an image [channels, pixels].
 Tensor taken(const Tensor& flat, const Sources& sources) {
   return flat.index_select(1, tensor(sources.places, {.dtype = kInt64, .device = flat.device()}));
 }

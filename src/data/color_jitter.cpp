@@ -25,7 +25,7 @@ Tensor blended(const Tensor& image, const Tensor& other, double factor) {
   return (factor * image + (1 - factor) * other).clamp(0, 1);
 }
 
-// The colour of that channel, 5, 3 or 1, where the hue is in sixths of a circle: Smith 1978.
+// The channel for n = 5, 3 or 1 (red, green, blue); the hue is in sixths of a circle. Smith 1978.
 Tensor channel(double n, const Tensor& hue, const Tensor& chroma, const Tensor& value) {
   const Tensor k = (hue + n).remainder(6);
   return value - chroma * minimum(k, 4 - k).clamp(0, 1);

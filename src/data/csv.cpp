@@ -30,20 +30,20 @@ struct TextHash {
   std::size_t operator()(std::string_view text) const { return std::hash<std::string_view>()(text); }
 };
 
-// Of a column of texts.
+// The categories of a text column.
 struct Category {
   std::vector<std::string>* texts = nullptr;
-  std::unordered_map<std::string, std::int64_t, TextHash, std::equal_to<>> numbers = {};  // of the texts
+  std::unordered_map<std::string, std::int64_t, TextHash, std::equal_to<>> numbers = {};  // text to category number
   bool takes_new_texts = false;
 };
 
-// A column that is read. (There may be many: a category, which is large, is apart.)
+// A column to read. (There may be many columns, so the large Category is allocated separately.)
 struct Wanted {
   std::size_t column = 0;
   std::unique_ptr<Category> category = nullptr;
 };
 
-// Whether a number that float64 does not hold is too close to 0 for it, and not too large.
+// True if a number that float64 cannot represent underflows, false if it overflows.
 bool is_too_small(std::string_view digits) {
   const std::size_t e = std::min(digits.find_first_of("eE"), digits.size());
   std::int64_t exponent = 0;
@@ -58,7 +58,7 @@ bool is_too_small(std::string_view digits) {
   return first < 0 || exponent <= (first < point ? first - point : first - point - 1);
 }
 
-// The least number that rounds to infinity.
+// The smallest number that rounds to infinity.
 double overflow_of(DType dtype) {
   switch (dtype) {
     case kFloat16: return 65520;
@@ -101,7 +101,7 @@ std::int64_t number_of(const CsvLines& lines, std::size_t column, Category& cate
   return number;
 }
 
-// Texts were numbered as they came: now by their order.
+// Renumbers the categories, which were numbered in order of appearance, in sorted order.
 template <class T>
 void sort_categories(std::vector<Wanted>& wanted, std::vector<T>& values) {
   for (std::size_t i = 0; i < wanted.size(); ++i) {
@@ -147,7 +147,7 @@ void check_options(const CsvOptions& options) {
       throw InvalidArgument(text("[read_csv] expected an integer as .missing of an int64 table, got ", *missing));
 }
 
-// The place of the one column of that name.
+// Returns the position of the only column of that name.
 std::size_t place_of(const char* op, const std::vector<std::string>& columns, std::string_view name,
                      const std::string& where) {
   const auto found = std::ranges::find(columns, name);
@@ -159,7 +159,7 @@ std::size_t place_of(const char* op, const std::vector<std::string>& columns, st
   return std::size_t(found - columns.begin());
 }
 
-// What float16 and its kin cannot count to is no number of a category.
+// Rejects more categories than the dtype represents exactly as integers.
 void check_categories(const Csv& table, DType dtype) {
   const std::size_t most = dtype == kBFloat16  ? 256
                            : dtype == kFloat16 ? 2048
@@ -171,7 +171,7 @@ void check_categories(const Csv& table, DType dtype) {
                                  ", got ", texts.size()));
 }
 
-// The columns to read, with the texts that each may have.
+// Returns the columns to read, with the categories of text columns.
 std::vector<Wanted> wanted_columns(Csv& table, const CsvOptions& options, const std::string& where) {
   std::vector<Wanted> wanted;
   if (options.columns.empty()) {

@@ -58,7 +58,7 @@ bool CsvLines::refill() {
   return at_ < buffer_.size();
 }
 
-// Only where as much is dropped as is kept, so that a byte is moved once on average.
+// Only drops if at least half of the buffer was read, so that a byte is moved once on average.
 void CsvLines::drop_what_was_read() {
   if (at_ >= buffer_.size() - at_) {
     buffer_.erase(0, at_);
@@ -93,7 +93,7 @@ void CsvLines::plain() {
   places_.emplace_back(from, end - from);
 }
 
-// What stands in quotes is moved to the left over the quotes that double others.
+// Doubled quotes are unescaped in place: the content moves left over them.
 void CsvLines::quoted() {
   has_quotes_ = true;
   const std::size_t from = ++at_;

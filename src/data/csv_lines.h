@@ -1,5 +1,5 @@
-// A table of text, line by line and field by field (RFC 4180). The file is read in blocks: memory holds a line of it.
-// One thread at a time.
+// Splits a CSV file into lines and fields (RFC 4180). Reads the file in blocks; memory holds one line. One thread at a
+// time.
 #pragma once
 
 #include <cstddef>
@@ -15,23 +15,23 @@ namespace lockstep::data {
 
 class CsvLines {
  public:
-  // A line takes more memory than its text; these bound by how much.
+  // Parsed lines take more memory than their text; these limits bound it.
   static constexpr std::size_t kMaxLineBytes = 64 << 20, kMaxFields = 1 << 20;
 
   CsvLines(ByteSource& source, char separator) : source_(source), separator_(separator) {}
 
-  /// The next line that is not empty; false at the end of the file. Fields are valid until the next call. A line may be
-  /// several lines of the file, where a quoted field has line breaks: LF, CR LF or CR. Throws FormatError.
+  /// Reads the next line that is not empty; returns false at the end of the file. Fields are valid until the next call.
+  /// A quoted field may contain line breaks: LF, CR LF or CR. Throws FormatError.
   bool next(std::vector<std::string_view>& fields);
-  /// Throws FormatError naming the line last read and the column, which counts from 0.
+  /// Throws FormatError naming the line last read and the column, which is counted from 0.
   [[noreturn]] void fail(std::size_t column, const std::string& reason) const;
 
  private:
-  // The next byte, or one of the two below.
+  // Returns the next byte, or one of the two constants below.
   int peek();
   bool refill();
   void drop_what_was_read();
-  // Whether the field was the last of its line.
+  // Reads a field. Returns true if it was the last of its line.
   bool field();
   void plain();
   void quoted();
@@ -39,12 +39,12 @@ class CsvLines {
 
   ByteSource& source_;
   char separator_;
-  std::string buffer_;  // of the file from byte base_ on
+  std::string buffer_;  // the file's bytes from base_ on
   std::uint64_t base_ = 0;
-  std::size_t at_ = 0;                                       // in the buffer, as all that follows
+  std::size_t at_ = 0;                                       // position in the buffer, like the members below
   std::size_t begin_ = 0;                                    // of the line
   std::vector<std::pair<std::size_t, std::size_t>> places_;  // of the fields: begin and length
-  bool has_quotes_ = false;                                  // so the line is not empty, whatever its field is
+  bool has_quotes_ = false;                                  // a line with quotes is not empty, even if its field is
   std::uint64_t line_ = 0, next_line_ = 1;
 };
 

@@ -8,7 +8,7 @@ namespace lockstep::data {
 
 struct DeviceCopies::Pooled {
   Stream stream;
-  std::weak_ptr<DeviceSet> of;  // the devices that cuda:* were
+  std::weak_ptr<DeviceSet> of;  // the devices that the stream belongs to
 };
 
 DeviceCopies::DeviceCopies(Device device) : device_(device) {}

@@ -1,4 +1,4 @@
-// The order is that of torchvision's make_dataset(): by class, then by folder, then by name.
+// Images are ordered as by torchvision's make_dataset(): by class, then by folder, then by name.
 #include <lockstep/data/image_folder.h>
 
 #include <algorithm>

@@ -10,7 +10,7 @@ namespace lockstep::data {
 struct ReadingTurns::State {
   mutable RankedMutex<LockRank::prefetcher> mutex;
   RankedCondition changed;
-  std::int64_t next = 0;  // whose turn it is
+  std::int64_t next = 0;  // the batch whose turn it is to read
   std::int64_t last_rows = 0;
   std::int64_t full_rows = 0;
   bool ended = false;

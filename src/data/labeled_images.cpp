@@ -27,7 +27,7 @@ bool is_there(const fs::path& path) {
   return fs::exists(path, ignored);
 }
 
-// The first of these that exists; else the first, so that opening says what is missing.
+// Returns the first of these that exists; if none does, the first one, so that opening it names the missing file.
 fs::path found(const char* op, const std::vector<fs::path>& places) {
   for (const fs::path& place : places)
     if (is_there(place)) return place;
@@ -49,7 +49,7 @@ std::uint32_t big_endian(const std::array<std::uint8_t, 4>& bytes) {
   return std::uint32_t(bytes[0]) << 24 | std::uint32_t(bytes[1]) << 16 | std::uint32_t(bytes[2]) << 8 | bytes[3];
 }
 
-// An idx file of unsigned bytes with that many dimensions.
+// Reads an idx file of unsigned bytes with that many dimensions.
 Tensor read_idx(const fs::path& path, int rank) {
   FileSource file(path, Links::follow, "read_mnist");
   const std::uint64_t header = 4 * std::uint64_t(rank + 1);

@@ -19,7 +19,7 @@ using safetensors::shown;
 
 constexpr std::uint64_t kMaxNpyHeader = 1 << 16;
 
-// {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
+// Parses for example {'descr': '<f4', 'fortran_order': False, 'shape': (2, 3), }
 class Parser {
  public:
   Parser(const std::string& file, std::string_view text, std::uint64_t begin)
@@ -80,7 +80,7 @@ class Parser {
     at_ = end + 1;
     return found;
   }
-  // A text, or the list of a structured dtype.
+  // A string, or the list of a structured dtype.
   std::string description() {
     if (peek() != '[') return string();
     const std::size_t begin = at_;

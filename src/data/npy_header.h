@@ -1,4 +1,4 @@
-// What stands before the data of a NumPy array in a file. Pure functions of bytes; files are not trusted.
+// The header of a NumPy array in a file. Pure functions of bytes; files are not trusted.
 #pragma once
 
 #include <array>
@@ -25,17 +25,17 @@ inline constexpr std::array<std::pair<std::string_view, DType>, 7> kNpyDTypes = 
                                                                                   {"<f8", kFloat64}}};
 
 struct NpyHeader {
-  std::string description = {};     ///< NumPy's name of the dtype, or the list of a structured one.
-  std::optional<DType> dtype = {};  ///< Nothing for one that Lockstep does not hold.
-  bool is_fortran = false;          ///< Whether the first size counts fastest.
+  std::string description = {};     ///< NumPy's dtype string, or the list of a structured dtype.
+  std::optional<DType> dtype = {};  ///< Nullopt for a dtype that Lockstep does not have.
+  bool is_fortran = false;          ///< True for column-major order.
   Shape sizes = {};
-  std::uint64_t text_begin = 0, data_begin = 0;  ///< Bytes of the file.
+  std::uint64_t text_begin = 0, data_begin = 0;  ///< Positions in the file, in bytes.
 
-  /// Whether the elements are numbers, of any size and byte order.
+  /// True if the elements are numbers, of any size and byte order.
   bool is_numeric() const;
 };
 
-/// Whether it begins as an array does.
+/// True if the file begins with the magic bytes of npy.
 bool is_npy(ByteSource& source);
 /// Throws FormatError.
 NpyHeader read_npy_header(ByteSource& source);

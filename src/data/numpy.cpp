@@ -26,7 +26,7 @@ namespace {
 
 using safetensors::shown;
 
-// An entry of an archive, as a file of its own.
+// An entry of an archive as a ByteSource.
 class EntrySource final : public ByteSource {
  public:
   EntrySource(ByteSource& archive, const ZipArchive::Entry& entry)
@@ -45,7 +45,7 @@ class EntrySource final : public ByteSource {
   std::string name_;
 };
 
-// In the order of the file: the sizes backwards for Fortran's.
+// Reads the data in the order of the file: for Fortran order, with reversed sizes.
 Tensor read_data(ByteSource& source, const NpyHeader& header) {
   const auto fail = [&](std::uint64_t at, const auto&... reason) {
     throw FormatError(source.name(), at, text(reason...));
@@ -87,7 +87,7 @@ std::uint32_t crc_of(ByteSource& source, const NpyHeader& header, const Tensor& 
   return crc32_of(data.impl()->data(), bytes_of(data), crc32_of(before.data(), before.size()));
 }
 
-// On the host, in the order of a file.
+// Returns the tensor contiguous on the CPU.
 Tensor array_of(const char* op, const Tensor& tensor) {
   if (!tensor.defined()) throw InvalidArgument(text('[', op, "] expected a tensor, got an undefined one"));
   if (std::ranges::find(kNpyDTypes, tensor.dtype(), [](const auto& named) { return named.second; }) == kNpyDTypes.end())
@@ -95,7 +95,7 @@ Tensor array_of(const char* op, const Tensor& tensor) {
   return tensor.detach().cpu().contiguous();
 }
 
-// What stands before the data, with NumPy's padding.
+// Returns the header, with NumPy's padding.
 std::string header_of(const Tensor& array) {
   const auto* known = std::ranges::find(kNpyDTypes, array.dtype(), [](const auto& named) { return named.second; });
   std::string header = text("{'descr': '", known->first, "', 'fortran_order': False, 'shape': (");

@@ -19,7 +19,7 @@ struct Prefetcher::State {
   struct Slot {
     bool made = false;
     std::exception_ptr error;
-    int worker = -1;  // which makes it; -1: none has begun
+    int worker = -1;  // the worker that makes the batch; -1: not begun
     Clock::time_point begun = {};
   };
 
@@ -34,15 +34,15 @@ struct Prefetcher::State {
   const PrefetchOptions options;
   const Make make;
   std::int64_t next;       // the batch that the loop takes next
-  std::int64_t unstarted;  // the first one not given to the queue yet
+  std::int64_t unstarted;  // the first batch that was not submitted yet
   bool hangs = false;      // a worker did not make its batch in time
   std::stop_source stop;
 
   RankedMutex<LockRank::prefetcher> mutex;
   RankedCondition made;
-  std::vector<Slot> slots;  // under the mutex
+  std::vector<Slot> slots;  // guarded by the mutex
 
-  TaskQueue queue;  // last: its tasks use the rest
+  TaskQueue queue;  // last: its tasks use the other members
 
   Slot& slot(std::int64_t batch) { return slots[std::size_t(batch % options.window)]; }
 
@@ -86,7 +86,7 @@ Prefetcher::Prefetcher(const PrefetchOptions& options, Make make)
   for (std::int64_t i = 0; i < options.window; ++i) State::start_one(state_);
 }
 
-// In this order: a worker that ends because of the stop must find nothing to begin.
+// Cancel before the stop request: otherwise a worker that ends because of it would begin another task.
 Prefetcher::~Prefetcher() {
   state_->queue.cancel();
   state_->stop.request_stop();
@@ -100,7 +100,8 @@ void Prefetcher::wait() {
   State::Slot& slot = state_->slot(state_->next);
   const auto is_made = [&] { return slot.made; };
   std::unique_lock lock(state_->mutex);
-  for (bool begun = !TaskQueue::on_worker(); !begun && !is_made(); lock.lock()) {  // a loader in a loader's dataset
+  // a loader used by another loader's dataset
+  for (bool begun = !TaskQueue::on_worker(); !begun && !is_made(); lock.lock()) {
     lock.unlock();
     begun = !state_->queue.run_one();
   }

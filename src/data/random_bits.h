@@ -1,5 +1,5 @@
-// Random bits for orders of samples: the same for one seed with every standard library, which std::shuffle and the
-// distributions of <random> are not.
+// Random bits for orders of samples, which are the same with every standard library, unlike std::shuffle and the
+// distributions of <random>.
 #pragma once
 
 #include <cstdint>
@@ -7,7 +7,7 @@
 
 namespace lockstep::data {
 
-/// Two numbers into one: the output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
+/// Combines two numbers by the output function of SplitMix64 (Steele, Lea, Flood, OOPSLA 2014).
 inline std::uint64_t mix(std::uint64_t a, std::uint64_t b) noexcept {
   std::uint64_t z = a + (b + 1) * 0x9e3779b97f4a7c15u;
   z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9u;
@@ -19,7 +19,7 @@ class RandomBits {
  public:
   RandomBits(std::uint64_t seed, std::int64_t epoch) : engine_(mix(seed, std::uint64_t(epoch))) {}
 
-  /// Uniform in [0, bound), bound > 0. Draws again where the last, incomplete run of remainders would favour some.
+  /// Uniform in [0, bound), bound > 0. Rejects draws that would favour some remainders.
   std::uint64_t below(std::uint64_t bound) {
     const std::uint64_t incomplete = (0 - bound) % bound;  // 2^64 mod bound
     std::uint64_t bits = engine_();

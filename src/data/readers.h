@@ -1,5 +1,5 @@
-// The readers of files over any bytes: a file, or what a test or a fuzzer puts in its place. They throw as the
-// functions of the same names in lockstep/data, which open a file.
+// Readers of files from any ByteSource: a file, or one of a test or fuzzer. They throw as the functions of the same
+// names in lockstep/data, which open a file.
 #pragma once
 
 #include <lockstep/data/csv.h>

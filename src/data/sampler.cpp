@@ -31,14 +31,14 @@ Indices in_order(std::int64_t count) {
   return order;
 }
 
-// Fisher and Yates, from the front: the first `count` places are final after `count` draws.
+// Fisher-Yates shuffle from the front: the first `count` places are final after `count` draws.
 void shuffle_front(Indices& order, std::int64_t count, RandomBits& random) {
   const auto size = std::uint64_t(order.size());
   for (std::uint64_t i = 0; i < std::uint64_t(count); ++i) std::swap(order[i], order[i + random.below(size - i)]);
 }
 
-// Sums of weights over the subtrees of a complete binary tree: a draw and a change take log2(count) steps. Each sum
-// is computed from its two parts, so removing weights leaves no rounding errors behind.
+// Sums of weights over the subtrees of a complete binary tree: a draw or a change takes log2(count) steps. Each sum is
+// recomputed from its two children, so removing weights does not accumulate rounding errors.
 class WeightTree {
  public:
   explicit WeightTree(const std::vector<double>& weights)
@@ -47,7 +47,8 @@ class WeightTree {
     for (std::size_t node = leaves_ - 1; node > 0; --node) sums_[node] = sums_[2 * node] + sums_[2 * node + 1];
   }
 
-  /// The leaf at `position`, 0 <= position < 1, of the total. Never one of weight 0 while the total is positive.
+  /// Returns the leaf at the fraction `position` of the total, 0 <= position < 1. Never a leaf of weight 0 while the
+  /// total is positive.
   std::int64_t find(double position) const {
     double left_over = position * sums_[1];
     std::size_t node = 1;

@@ -1,4 +1,4 @@
-// Digits are lines through points in a box of height 2 and width about 1.3, round its middle, y downwards.
+// Digits are polylines in a box of height 2 and width about 1.3, centred at 0, with y downwards.
 #include <lockstep/data/synthetic_digits.h>
 
 #include <algorithm>
@@ -24,7 +24,7 @@ struct Point {
 using Line = std::vector<Point>;
 using Digit = std::vector<Line>;
 
-// Part of an ellipse, from one angle to another, in turns; 0 points right and a quarter down.
+// An arc of an ellipse between two angles, in turns; 0 points right and 0.25 down.
 Line arc(Point middle, double radius_x, double radius_y, double from, double to) {
   constexpr int kSteps = 12;
   Line line;
@@ -58,7 +58,7 @@ const std::array<Digit, 10>& digits() {
 
 double between(RandomBits& random, double low, double high) { return low + (high - low) * random.unit(); }
 
-// From the box of a digit to pixels.
+// Maps the box of a digit to pixels.
 struct Placement {
   double xx, xy, yx, yy, x, y;
 
@@ -79,7 +79,7 @@ double distance(const Point& p, const Point& a, const Point& b) {
   return std::hypot(p.x - a.x - along * dx, p.y - a.y - along * dy);
 }
 
-// Covers pixels up to half of the width from the line; the edge fades over one pixel.
+// Draws pixels up to half_width from the line; the edge fades over one pixel.
 void stroke(std::span<float> image, std::int64_t side, const Point& a, const Point& b, double half_width) {
   const double reach = half_width + 0.5;
   const auto first = [&](double v) { return std::clamp<std::int64_t>(std::int64_t(std::floor(v - reach)), 0, side); };
@@ -92,7 +92,7 @@ void stroke(std::span<float> image, std::int64_t side, const Point& a, const Poi
     }
 }
 
-// Four uniform numbers: mean 0, variance 1, and nearly normal.
+// The scaled sum of four uniform numbers: mean 0, variance 1, nearly normal.
 double nearly_normal(RandomBits& random) {
   const std::uint64_t bits = random.below(std::uint64_t(1) << 63);
   double sum = 0;

@@ -21,9 +21,9 @@ namespace {
 
 thread_local bool runs_a_task = false;
 
-// oneTBB's limit on threads holds for the process, and the smallest of all that are asked for is in force. Tasks of
-// loaders spend much of their time waiting, for files or for each other: the workers of all queues together come on
-// top of one thread for each core. A smaller limit that the program has set stays in force.
+// oneTBB's thread limit is per process, and the smallest requested limit applies. Loader tasks mostly wait, for files
+// or for each other, so the limit is raised to one thread per core plus the workers of all queues. A smaller limit set
+// by the program still applies.
 class ExtraThreads {
  public:
   explicit ExtraThreads(int count) : count_(count) { add(count_); }
@@ -56,15 +56,15 @@ class ExtraThreads {
 
 }  // namespace
 
-// Each entry in the arena's own queue stands for one run_one(). The tasks are kept here, since the arena neither
-// promises their order nor forgets them. An entry that comes when all is done, or the queue is gone, finds none.
+// Each entry in the arena's queue calls run_one() once. The tasks are kept here, because the arena guarantees no order
+// and cannot drop tasks. An entry that runs after all tasks are done or cancelled finds none.
 struct TaskQueue::Tasks {
   RankedMutex<LockRank::task_queue> mutex;
   RankedCondition idle;
   std::deque<std::function<void()>> waiting;
   std::size_t unfinished = 0;  // waiting or running
 
-  // With the lock held, so that whoever waits may destroy what the tasks used as soon as the lock is free.
+  // Call it with the lock held: a waiter may destroy what the tasks used as soon as the lock is released.
   void finish(std::size_t count) {
     unfinished -= count;
     if (unfinished == 0) idle.notify_all();
@@ -89,7 +89,7 @@ struct TaskQueue::Tasks {
 };
 
 struct TaskQueue::Threads {
-  // High priority: the arena gets its workers even where loops of operations ask for more threads than there are.
+  // High priority: the arena gets its workers even if parallel loops of operations request more threads than there are.
   explicit Threads(int workers) : extra(workers), arena(workers, 0, tbb::task_arena::priority::high) {}
 
   ExtraThreads extra;
@@ -126,7 +126,7 @@ void TaskQueue::submit(std::function<void()> task) {
 }
 
 void TaskQueue::cancel() {
-  std::deque<std::function<void()>> forgotten;  // destroyed after the lock is free
+  std::deque<std::function<void()>> forgotten;  // destroyed after the lock is released
   const std::lock_guard lock(tasks_->mutex);
   forgotten.swap(tasks_->waiting);
   tasks_->finish(forgotten.size());

@@ -1,4 +1,4 @@
-// Tasks on threads of their own: an oneTBB arena, so that they and the loops of operations share one pool.
+// Tasks on worker threads, in an oneTBB arena, which shares one thread pool with the parallel loops of operations.
 #pragma once
 
 #include <functional>
@@ -6,29 +6,29 @@
 
 namespace lockstep::data {
 
-/// Begins tasks in the order given, at most `workers` of them at once. Safe from any thread.
+/// Starts tasks in the order of submission, at most `workers` of them at once. Safe from any thread.
 class TaskQueue {
  public:
   explicit TaskQueue(int workers);
-  ~TaskQueue();  ///< Cancels, then waits for the tasks that have begun, unless they are abandoned.
+  ~TaskQueue();  ///< Cancels, then waits for the running tasks unless abandon() was called.
   TaskQueue(const TaskQueue&) = delete;
   TaskQueue& operator=(const TaskQueue&) = delete;
 
   /// The task must not throw.
   void submit(std::function<void()> task);
-  /// Forgets the tasks that have not begun.
+  /// Drops the tasks that have not begun.
   void cancel();
-  /// Until no task is left, and none of what the tasks held.
+  /// Waits until no task is left, and everything that tasks captured is destroyed.
   void wait();
-  /// Nobody is to wait for the tasks that have begun: one may never end.
+  /// Makes the destructor not wait for running tasks, one of which may never end.
   void abandon() noexcept { abandoned_ = true; }
-  /// Runs the first task that has not begun on the calling thread; false if there is none.
+  /// Runs the first task that has not begun on the calling thread; returns false if there is none.
   bool run_one();
 
-  /// Whether the calling thread runs a task of some queue. It must not wait for tasks that have not begun: there may be
-  /// no thread for them, since all may wait like this.
+  /// True if the calling thread runs a task of some queue. Such a thread must not wait for tasks that have not begun:
+  /// all threads may be waiting like this, and none would run them.
   static bool on_worker() noexcept;
-  /// Of a task: the number of the worker that runs it, from 0 on.
+  /// The number of the worker that runs the calling task, from 0.
   static int worker() noexcept;
 
  private:

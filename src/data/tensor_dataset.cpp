@@ -54,7 +54,7 @@ Tensor row(const Tensor& tensor, std::int64_t index) {
   return tensor.select(0, index);
 }
 
-// Straight from the CPU's memory where that is all there is to it: no device to wait for, no gradient to keep.
+// Contiguous CPU tensors that require no gradient are copied directly, without the operations' overhead.
 Tensor rows(const Tensor& tensor, std::span<const std::int64_t> indices) {
   for (const std::int64_t index : indices) check_index(index, tensor.size(0));
   if (tensor.device().is_cpu() && tensor.is_contiguous() && !tensor.requires_grad()) return copy_rows(tensor, indices);

@@ -1,4 +1,4 @@
-// What transforms share: random numbers of the thread's sequence, and what is checked.
+// Shared helpers of transforms: random numbers from the thread's sequence, and argument checks.
 #pragma once
 
 #include <array>
@@ -22,7 +22,7 @@ inline PhiloxBlock random_block() {
 inline double random_between(double low, double high) {
   return low + (high - low) * to_uniform(random_block().wide(0));
 }
-/// Each of 0 ... count - 1 equally likely.
+/// Uniform in 0 ... count - 1.
 inline std::int64_t random_below(std::int64_t count) {
   return std::int64_t(to_range(random_block().wide(0), std::uint64_t(count)));
 }

@@ -12,10 +12,10 @@
 namespace lockstep::data::transforms {
 namespace {
 
-// round(room / 2) of Python.
+// round(room / 2) in Python: half to even
 std::int64_t half_to_even(std::int64_t room) { return room / 2 + (room % 2) * (room / 2 % 2); }
 
-// One number for each channel, for broadcasting over an image.
+// Reshapes one number per channel for broadcasting over an image.
 Tensor per_channel(const std::vector<double>& numbers, const Tensor& image) {
   return tensor(numbers, {.dtype = image.dtype(), .device = image.device()}).view({-1, 1, 1});
 }

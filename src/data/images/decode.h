@@ -1,4 +1,4 @@
-// Decoders of images, one file for each library; where a library is not built in, without_NAME.cpp takes its place.
+// Image decoders, one file per library; without a library, without_NAME.cpp replaces it.
 #pragma once
 
 #include <array>
@@ -17,17 +17,17 @@ struct EncodedImage {
   const ImageOptions& options;
 };
 
-/// A file block by block, for libraries that are written in C: no error leaves it but by rethrow().
+/// Reads a file in blocks, for C libraries: next() stores errors, and only rethrow() throws them.
 class Blocks {
  public:
   explicit Blocks(ByteSource& source) : source_(source) {}
 
-  /// Those that follow, if any are left. False at the end of the file, and where it cannot be read.
+  /// Reads the next block. Returns false at the end of the file, and if it cannot be read.
   bool next() noexcept;
   const unsigned char* data() const noexcept { return block_.data(); }
   std::size_t size() const noexcept { return size_; }
-  std::uint64_t end() const noexcept { return end_; }  ///< Byte of the file behind the block.
-  /// Throws the error that reading met, if it met one.
+  std::uint64_t end() const noexcept { return end_; }  ///< The file position after the block.
+  /// Throws the error of reading, if there was one.
   void rethrow() const {
     if (error_) std::rethrow_exception(error_);
   }
@@ -40,12 +40,12 @@ class Blocks {
   std::exception_ptr error_;
 };
 
-/// uint8 [height, width, channels]. Throw as read_image().
+/// Return uint8 [height, width, channels]. Throw as read_image().
 Tensor decode_png(const EncodedImage& image);
 Tensor decode_jpeg(const EncodedImage& image);
 
-/// A tensor for pixels. Throws InvalidArgument for too many, and FormatError where the file has fewer than
-/// `least_bytes`, which the format takes for them: before memory is taken.
+/// Allocates the tensor of pixels. Before that, throws InvalidArgument for too many pixels, and FormatError if the file
+/// is shorter than `least_bytes`, the least that the format needs for them.
 Tensor pixels_of(const EncodedImage& image, std::int64_t height, std::int64_t width, std::int64_t channels,
                  double least_bytes);
 

@@ -1,6 +1,6 @@
-// libjpeg leaves an error by a function that must not return: by longjmp, so between setjmp and the end of a function
-// that calls it nothing has a destructor.
-#include <cstdio>  // which jpeglib.h needs, and does not include
+// libjpeg reports errors through a function that must not return, so it calls longjmp. Between setjmp and the end of a
+// function that calls it, no object may have a destructor.
+#include <cstdio>  // jpeglib.h needs it and does not include it
 
 #include <jpeglib.h>
 
@@ -16,9 +16,10 @@
 namespace lockstep::data {
 namespace {
 
-// Of a progressive JPEG; encoders write about 10. Each takes time for the whole image, however few bytes it has.
+// Most scans of a progressive JPEG; encoders write about 10. Each scan costs the time of a whole image, even if it has
+// few bytes.
 constexpr int kMaxScans = 100;
-constexpr double kMostPixels = 512;  // of pixels: of each block of 64 there is at least a bit
+constexpr double kMostPixels = 512;  // per byte: each block of 64 pixels takes at least a bit
 
 struct JpegReader {
   Blocks blocks;
@@ -46,7 +47,8 @@ struct JpegReader {
   std::longjmp(reader->failed, 1);
 }
 
-// A warning is data that cannot be right. Those that many cameras cause, such as stray bytes, are passed over.
+// Warnings mean invalid data. Only those for truncated data are errors; others are common, such as stray bytes from
+// cameras.
 void on_message(j_common_ptr jpeg, int level) {
   if (level < 0 && (jpeg->err->msg_code == JWRN_JPEG_EOF || jpeg->err->msg_code == JWRN_HIT_MARKER)) on_error(jpeg);
 }
@@ -76,7 +78,7 @@ void skip_bytes(j_decompress_ptr jpeg, long bytes) {
   jpeg->src->bytes_in_buffer -= std::size_t(bytes);
 }
 
-// Whether all went well, as in the next one.
+// Returns true on success, as read_rows() does.
 bool read_header(JpegReader& reader) {
   reader.jpeg.err = jpeg_std_error(&reader.errors);
   reader.errors.error_exit = [](j_common_ptr jpeg) { on_error(jpeg); };
@@ -97,7 +99,7 @@ bool read_header(JpegReader& reader) {
   return true;
 }
 
-// No bound where arithmetic coding takes less than a bit, or where no component has all pixels.
+// No bound with arithmetic coding, which can use less than a bit, and if no component has full resolution.
 double least_bytes(const jpeg_decompress_struct& jpeg) {
   bool has_all = false;
   for (int i = 0; i < jpeg.num_components; ++i)

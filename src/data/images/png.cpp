@@ -1,4 +1,5 @@
-// libpng reports errors by longjmp: between setjmp and the end of a function that calls it, nothing has a destructor.
+// libpng reports errors by longjmp: between setjmp and the end of a function that calls it, no object may have a
+// destructor.
 #include <png.h>
 
 #include <algorithm>
@@ -12,14 +13,14 @@
 namespace lockstep::data {
 namespace {
 
-// What pixels do not depend on: texts, colour profiles, times. It may be large when it is unpacked.
+// Chunks that do not affect the pixels: texts, colour profiles, times. They may be large when decompressed.
 constexpr png_byte kIgnored[] =
     "bKGD\0cHRM\0eXIf\0gAMA\0hIST\0iCCP\0iTXt\0oFFs\0pCAL\0pHYs\0sBIT\0sCAL\0sPLT\0sRGB\0tEXt\0tIME\0zTXt";
-constexpr double kMostInflated = 1032;  // of pixels' bytes in a byte of deflate: runs of 258 in 2 bits
+constexpr double kMostInflated = 1032;  // bytes of pixels per byte of deflate data, at most: runs of 258 in 2 bits
 
 struct PngReader {
   Blocks blocks;
-  std::size_t at = 0;  // in the block
+  std::size_t at = 0;  // position in the block
   char message[120] = "";
   png_structp png = nullptr;
   png_infop info = nullptr;
@@ -53,11 +54,12 @@ void give_bytes(png_structp png, png_bytep to, std::size_t bytes) {
   }
 }
 
-// Whether all went well, as in the next one.
+// Returns true on success, as read_rows() does.
 bool read_header(PngReader& reader, std::size_t& row_bytes) {
   if (setjmp(png_jmpbuf(reader.png))) return false;
   png_set_read_fn(reader.png, &reader, give_bytes);
-  png_set_crc_action(reader.png, PNG_CRC_DEFAULT, PNG_CRC_ERROR_QUIT);  // of transparent colours, too
+  // also in ancillary chunks: tRNS has the transparent colours
+  png_set_crc_action(reader.png, PNG_CRC_DEFAULT, PNG_CRC_ERROR_QUIT);
   png_set_keep_unknown_chunks(reader.png, PNG_HANDLE_CHUNK_NEVER, kIgnored, int(sizeof kIgnored / 5));
   png_read_info(reader.png, reader.info);
   row_bytes = png_get_rowbytes(reader.png, reader.info);
@@ -88,7 +90,7 @@ Tensor decode_png(const EncodedImage& image) {
   reader.png = png_create_read_struct(PNG_LIBPNG_VER_STRING, &reader, on_error, on_warning);
   if (reader.png) reader.info = png_create_info_struct(reader.png);
   if (!reader.info) throw Error("[read_image] expected memory for a PNG reader, got none");
-  std::size_t row_bytes = 0;  // in the file
+  std::size_t row_bytes = 0;  // of the rows in the file
   if (!read_header(reader, row_bytes)) fail();
   const auto height = std::size_t(png_get_image_height(reader.png, reader.info));
   const auto width = std::size_t(png_get_image_width(reader.png, reader.info));

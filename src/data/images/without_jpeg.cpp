@@ -1,4 +1,4 @@
-// Takes the place of jpeg.cpp in a build without libjpeg.
+// Replaces jpeg.cpp in a build without libjpeg.
 #include <filesystem>
 
 #include <lockstep/core/error.h>

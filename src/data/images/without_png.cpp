@@ -1,4 +1,4 @@
-// Takes the place of png.cpp in a build without libpng.
+// Replaces png.cpp in a build without libpng.
 #include <filesystem>
 
 #include <lockstep/core/error.h>

@@ -8,7 +8,7 @@
 namespace lockstep::data {
 namespace {
 
-constexpr std::int64_t kMostPngBytes = 1 << 30;  // of pixels: lengths in a PNG are below 2^31
+constexpr std::int64_t kMostPngBytes = 1 << 30;  // of pixels, since lengths in a PNG are below 2^31
 
 }  // namespace
 
