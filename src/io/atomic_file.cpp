@@ -1,5 +1,5 @@
-// A temporary belongs to whoever holds its lock (flock), which ends with the process: so a leftover is told from the
-// file of a living writer without asking who wrote it.
+// A temporary file belongs to the process that holds its lock (flock). The lock ends with the process, which tells a
+// leftover from the file of a running writer.
 #include <lockstep/io/atomic_file.h>
 
 #include <fcntl.h>
@@ -21,10 +21,10 @@ namespace {
 namespace fs = std::filesystem;
 
 constexpr std::string_view kSuffix = ".lockstep-tmp";
-constexpr int kMaxWriters = 1000;                        // of one file at once
-constexpr std::size_t kMaxKept = 200;                    // bytes of its name: names may have 255
-constexpr int kMaxLinks = 40;                            // as Linux follows
-constexpr std::size_t kMaxWrite = std::size_t(1) << 30;  // Linux writes at most 2 GiB - 4 KiB at once
+constexpr int kMaxWriters = 1000;      // of one file at once
+constexpr std::size_t kMaxKept = 200;  // bytes kept of the file's name in the temporary's: names may have 255
+constexpr int kMaxLinks = 40;          // the limit of Linux
+constexpr std::size_t kMaxWrite = std::size_t(1) << 30;  // Linux writes at most 2 GiB - 4 KiB per call
 
 [[noreturn]] void fail(const char* operation, const fs::path& path) { throw IoError(operation, path.string(), errno); }
 
@@ -37,8 +37,8 @@ int open_retrying(const fs::path& path, int flags) {
   return descriptor;
 }
 
-// What is there under a temporary's name, if it is a file of that name alone; else -1. (What has a second name, a hard
-// link, is somebody's.) O_NONBLOCK: a pipe is not waited for. It does not change how files are written.
+// Opens the file with a temporary's name if it is a regular file without further hard links (with one it belongs to
+// someone else); returns -1 otherwise. O_NONBLOCK avoids waiting for a pipe, and has no effect on regular files.
 int open_leftover(const fs::path& path) {
   const int descriptor = open_retrying(path, O_WRONLY | O_NOFOLLOW | O_NONBLOCK);
   struct stat status;
@@ -48,28 +48,28 @@ int open_leftover(const fs::path& path) {
   return -1;
 }
 
-// Closes without a change of errno.
+// Closes the descriptor and keeps errno.
 void close_quietly(int descriptor) {
   const int error = errno;
   ::close(descriptor);
   errno = error;
 }
 
-// Whether the path still leads to the open file: it may have been renamed or removed before the lock was had.
+// True if the path still refers to the open file, which may have been renamed or removed before it was locked.
 bool is_at(const fs::path& path, int descriptor) {
   struct stat here, open_file;
   return ::lstat(path.c_str(), &here) == 0 && ::fstat(descriptor, &open_file) == 0 && here.st_ino == open_file.st_ino &&
          here.st_dev == open_file.st_dev;
 }
 
-// File systems without locks let every lock fail: there, leftovers are not recognized, and so not reused.
+// On a file system without locks all locks fail; leftovers are then not recognized, and not reused.
 enum class Lock { held, taken, none };
 Lock lock(int descriptor) {
   if (::flock(descriptor, LOCK_EX | LOCK_NB) == 0) return Lock::held;
   return errno == EWOULDBLOCK ? Lock::taken : Lock::none;
 }
 
-// Names the file that was asked for: nobody knows the temporary.
+// Throws an error that names the target, not the temporary.
 [[noreturn]] void fail_to_make(const fs::path& target) {
   IoError error("open", target.string(), errno);
   const fs::path folder = folder_of(target);
@@ -80,7 +80,7 @@ Lock lock(int descriptor) {
   throw error;
 }
 
-// A new file of that name, or a leftover; -1 if a living writer has it.
+// Creates a file of that name, or takes over a leftover; returns -1 if a running writer has it.
 int take_temporary(const fs::path& path, const fs::path& target) {
   int descriptor = open_retrying(path, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW);
   const bool is_new = descriptor >= 0;
@@ -121,7 +121,7 @@ int fsync_retrying(int descriptor) {
   return result;
 }
 
-// Some file systems cannot synchronize a folder, and need not.
+// Some file systems do not support fsync on a folder, and do not need it.
 void synchronize_folder(const fs::path& folder) {
   const int descriptor = open_retrying(folder, O_RDONLY | O_DIRECTORY);
   if (descriptor < 0) fail("open", folder);
@@ -138,7 +138,7 @@ AtomicFile::AtomicFile(const fs::path& path, Links links) : path_(target_of(path
     temporary_ = folder_of(path_) / text('.', name, i ? text('.', i) : "", kSuffix);
     descriptor_ = take_temporary(temporary_, path_);
     if (descriptor_ < 0) continue;
-    struct stat before;  // a file that is replaced keeps its permissions
+    struct stat before;  // a replaced file keeps its permissions
     if (::stat(path_.c_str(), &before) == 0 && ::fchmod(descriptor_, before.st_mode & 07777) != 0) {
       const int error = errno;
       ::unlink(temporary_.c_str());
@@ -154,7 +154,7 @@ AtomicFile::AtomicFile(const fs::path& path, Links links) : path_(target_of(path
 
 AtomicFile::~AtomicFile() {
   if (descriptor_ < 0) return;
-  ::unlink(temporary_.c_str());  // before close(), which gives up the lock
+  ::unlink(temporary_.c_str());  // before close(), which releases the lock
   ::close(descriptor_);
 }
 

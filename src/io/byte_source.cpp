@@ -15,9 +15,9 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMaxRead = std::size_t(1) << 30;  // Linux reads at most 2 GiB - 4 KiB at once
+constexpr std::size_t kMaxRead = std::size_t(1) << 30;  // Linux reads at most 2 GiB - 4 KiB per call
 
-// O_NONBLOCK: a pipe is refused afterwards rather than waited for. It does not change how files are read.
+// O_NONBLOCK: a pipe is rejected later instead of waited for. It has no effect on regular files.
 int open_to_read(const std::filesystem::path& path, Links links, const char* op) {
   check_path(op, path);
   const int descriptor =
@@ -46,7 +46,7 @@ FileSource::FileSource(const std::filesystem::path& path, Links links, const cha
 
 FileSource::~FileSource() { ::close(descriptor_); }
 
-// Not mapped into memory: a file that shrinks meanwhile would end the program.
+// Not memory-mapped: SIGBUS would end the program if the file is truncated meanwhile.
 void FileSource::read(std::uint64_t offset, void* to, std::size_t bytes) {
   auto* at = static_cast<std::byte*>(to);
   while (bytes > 0) {

@@ -1,4 +1,4 @@
-// Bytes of known number to read from: a file, or whatever a test puts in its place.
+// ByteSource: random access to bytes of known size, from a file or from a test.
 #pragma once
 
 #include <cstddef>
@@ -13,17 +13,18 @@ namespace lockstep {
 class ByteSource {
  public:
   virtual ~ByteSource() = default;
-  /// For messages.
+  /// For error messages.
   virtual const std::string& name() const = 0;
   virtual std::uint64_t size() const = 0;
-  /// Throws FormatError where the bytes end too early, although size() promised them.
+  /// Throws FormatError if the data end before the size that size() returned.
   virtual void read(std::uint64_t offset, void* to, std::size_t bytes) = 0;
 };
 
 /// A regular file. One thread at a time.
 class FileSource final : public ByteSource {
  public:
-  /// Throws IoError, and InvalidArgument naming `op` for what is not a regular file, or a link that is to be refused.
+  /// Throws IoError, and InvalidArgument naming `op` if the path is not a regular file, or is a link and links are
+  /// refused.
   explicit FileSource(const std::filesystem::path& path, Links links = Links::follow, const char* op = "load");
   ~FileSource() override;
   FileSource(const FileSource&) = delete;

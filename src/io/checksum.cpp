@@ -1,7 +1,8 @@
-// All of xxHash is compiled in here, from its header: programs that link Lockstep need no library of it.
+// xxHash is compiled in from its header, so that programs that link Lockstep do not need its library.
 #define XXH_INLINE_ALL
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-#define XXH_NO_INLINE_HINTS 1  // at low optimization GCC does not inline what is marked so, and that is an error
+// at low optimization GCC cannot inline functions marked always_inline, which is an error
+#define XXH_NO_INLINE_HINTS 1
 #endif
 #include "io/checksum.h"
 

@@ -1,4 +1,4 @@
-// Checksum: XXH3, 64 bits, of bytes that come piece by piece. One thread at a time.
+// Checksum: XXH3, 64 bits, over bytes added piece by piece. One thread at a time.
 // (xxHash's specification: https://github.com/Cyan4973/xxHash/blob/dev/doc/xxhash_spec.md)
 #pragma once
 
@@ -15,7 +15,7 @@ class Checksum {
  public:
   Checksum();
   void add(const void* data, std::size_t bytes);
-  /// Of all bytes so far.
+  /// Returns the checksum of all bytes so far.
   std::uint64_t value() const;
 
  private:
@@ -26,7 +26,7 @@ class Checksum {
   std::unique_ptr<State, Free> state_;
 };
 
-/// Sixteen lower-case hexadecimal digits.
+/// Formats as sixteen lower-case hexadecimal digits.
 std::string checksum_digits(std::uint64_t value);
 
 }  // namespace lockstep

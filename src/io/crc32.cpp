@@ -9,8 +9,8 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "eight bytes are taken as one little-endian number");
 
-// Eight bytes at a time: M. E. Kounavis, F. L. Berry, "A systematic approach to building high performance
-// software-based CRC generators", ISCC 2005. Table k advances a byte past k more.
+// Processes eight bytes at a time: M. E. Kounavis, F. L. Berry, "A systematic approach to building high performance
+// software-based CRC generators", ISCC 2005. Table k advances a byte past k further bytes.
 constexpr auto kTables = [] {
   std::array<std::array<std::uint32_t, 256>, 8> tables = {};
   for (std::uint32_t byte = 0; byte < 256; ++byte) {

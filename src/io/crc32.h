@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// Of `bytes` more after those whose CRC is `crc`; 0 for none.
+/// Extends `crc`, the CRC of earlier bytes (0 if there are none), by `bytes` more.
 std::uint32_t crc32_of(const void* data, std::size_t bytes, std::uint32_t crc = 0) noexcept;
 
 }  // namespace lockstep

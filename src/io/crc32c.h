@@ -8,7 +8,7 @@ namespace lockstep {
 
 std::uint32_t crc32c_of(const void* data, std::size_t bytes) noexcept;
 
-/// As files hold it, so that the checksum of bytes that contain checksums is no special one.
+/// The masked form in files; the CRC of bytes that contain their own CRC would be degenerate.
 /// (TensorFlow, tsl/lib/hash/crc32c.h.)
 constexpr std::uint32_t masked_crc32c(std::uint32_t crc) noexcept { return ((crc >> 15) | (crc << 17)) + 0xa282ead8u; }
 

@@ -1,5 +1,5 @@
-// The calls into the operating system that writing a file makes, behind an interface: tests record them and let them
-// fail. Each does as the call it is named after.
+// System calls for writing files, behind an interface, so that tests can record them and make them fail. Each function
+// is the system call of its name.
 #pragma once
 
 #include <sys/types.h>
@@ -17,10 +17,10 @@ class FileCalls {
   virtual int rename(const char* from, const char* to);
 };
 
-/// Those of this thread.
+/// The implementation that this thread uses.
 FileCalls& file_calls() noexcept;
 
-/// While it lives, this thread makes its calls through `calls`.
+/// Makes this thread use `calls`, until destroyed.
 class ReplaceFileCalls {
  public:
   explicit ReplaceFileCalls(FileCalls& calls) noexcept;

@@ -12,7 +12,7 @@ namespace {
 
 constexpr std::string_view kNames = "lockstep.checksum.";
 constexpr std::string_view kTensors = "lockstep.checksum.tensors";
-// How a header with checksums begins: what comes next are the digits of its own.
+// The beginning of a header with checksums, up to the digits of the header's own checksum.
 constexpr std::string_view kOpening = R"({"__metadata__":{"lockstep.checksum.header":"xxh3:)";
 constexpr std::size_t kEnd = kOpening.size() + kChecksumDigits;
 

@@ -1,8 +1,8 @@
-// Checksums in the header of a safetensors file: texts in its __metadata__, which other programs ignore.
+// Checksums in the header of a safetensors file: entries of its __metadata__, which other programs ignore.
 //   {"__metadata__":{"lockstep.checksum.header":"xxh3:<16 digits>","lockstep.checksum.tensors":"<16 digits> ...",...
-// The header's covers the header's length and all of the header, its own digits taken as zeros. The tensors' stand in
-// the order of the header. A file has both or none, so that damage to the name of one does not look like a file
-// without.
+// The header's checksum covers the header's length and the whole header, with its own digits as zeros. The tensors'
+// checksums are in the order of the header. A file has both entries or none: a file with only one is damaged, not a
+// file without checksums.
 #pragma once
 
 #include <string>
@@ -12,18 +12,18 @@
 
 namespace lockstep::safetensors {
 
-/// The two texts as JSON, to stand first in __metadata__. Entries whose checksum is not known count as zeros.
+/// Returns the two entries as JSON, which must come first in __metadata__. An unknown checksum is written as zeros.
 std::string checksums_json(const Header& header);
-/// Puts the header's own digits into JSON that begins with them.
+/// Fills in the header's own checksum in JSON made with checksums_json().
 void seal_header(std::string& json);
 
-/// Throws FormatError(file, ...) where the JSON begins with a checksum of the header that is not right.
+/// Throws FormatError(file, ...) if the JSON begins with a wrong header checksum.
 void verify_header(const std::string& file, std::string_view json);
-/// Moves the checksums out of the metadata. With `verify` into the entries; then throws FormatError(file, ...) unless
-/// there are both and as many as tensors, or none.
+/// Removes the checksums from the metadata. With `verify`, stores them in the entries, and throws FormatError(file,
+/// ...) unless there are both and one per tensor, or none.
 void take_checksums(const std::string& file, std::string_view json, Header& header, bool verify);
 
-/// Whether a name in __metadata__ is one of these.
+/// True if a name in __metadata__ is reserved for checksums.
 bool names_checksum(std::string_view name);
 
 }  // namespace lockstep::safetensors

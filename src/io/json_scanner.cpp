@@ -13,7 +13,7 @@ namespace {
 
 bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
-// The bytes of the character that begins a text; 0 if there is none that is valid (RFC 3629, section 4).
+// The length of the character at the beginning of a text; 0 if it is not valid UTF-8 (RFC 3629, section 4).
 std::size_t utf8_bytes(std::string_view text) {
   const auto byte = [&](std::size_t i) { return i < text.size() ? std::uint8_t(text[i]) : std::uint8_t(0); };
   const auto continues = [&](std::size_t i) { return (byte(i) & 0xc0) == 0x80; };
@@ -21,7 +21,8 @@ std::size_t utf8_bytes(std::string_view text) {
   if (first < 0x80) return 1;
   if (first >= 0xc2 && first <= 0xdf) return continues(1) ? 2 : 0;
   if (first >= 0xe0 && first <= 0xef) {
-    if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;  // too long, half a pair
+    // overlong, or half a surrogate pair
+    if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)) return 0;
     return continues(1) && continues(2) ? 3 : 0;
   }
   if (first < 0xf0 || first > 0xf4 || (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f)) return 0;
@@ -87,7 +88,7 @@ std::string JsonScanner::string() {
       at_ += bytes;
     }
     if (at_ == text_.size()) fail_for("\" after a string");
-    if (result.empty()) result.reserve(at_ - begin);  // all of it, where there is no escape
+    if (result.empty()) result.reserve(at_ - begin);  // the whole string, if it has no escapes
     result.append(text_, begin, at_ - begin);
     if (text_[at_++] == '"') return result;
     escape(result);
@@ -141,7 +142,7 @@ std::string_view JsonScanner::number() {
     return is_there;
   };
   one_of("-");
-  if (!one_of("0")) digits();  // no other follows a first 0
+  if (!one_of("0")) digits();  // no digits follow a leading 0
   if (one_of(".")) digits();
   if (one_of("eE")) {
     one_of("+-");

@@ -1,5 +1,5 @@
-// JsonScanner: JSON (RFC 8259) token by token, in place: what it builds is the text of one string at a time. It knows
-// no depth, so there is none that a text could exhaust. One thread at a time.
+// JsonScanner: reads JSON (RFC 8259) token by token, in place; it allocates only one string at a time. It does not
+// recurse, so nesting cannot exhaust the stack. One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -8,30 +8,30 @@
 
 namespace lockstep::safetensors {
 
-/// Whether these are whole, valid characters.
+/// True if the text is valid UTF-8.
 bool is_utf8(std::string_view text);
 
 class JsonScanner {
  public:
-  /// `begin` is the byte of the file at which the text stands. Both outlive this.
+  /// `begin`: the position of the text in the file, in bytes. Both references must outlive this.
   JsonScanner(const std::string& file, std::string_view text, std::uint64_t begin)
       : file_(file), text_(text), begin_(begin) {}
 
-  /// Of the next token in the file.
+  /// The position of the next token in the file.
   std::uint64_t position() const noexcept { return begin_ + at_; }
   /// Throws FormatError at position().
   [[noreturn]] void fail(std::string_view reason) const;
 
-  /// The first byte of the next token; 0 at the end, and for a byte 0, which begins none.
+  /// Returns the first byte of the next token; 0 at the end, and for a byte 0, which begins no token.
   char peek();
-  /// Whether the next token is this one of ,:[]{} which is then read.
+  /// Reads the next token and returns true if it is this one of ,:[]{}; otherwise returns false.
   bool take(char token);
-  /// Throws FormatError unless the next token is this one, which is read.
+  /// Reads the next token; throws FormatError unless it is this one.
   void expect(char token);
-  /// Throws FormatError unless nothing is left.
+  /// Throws FormatError unless all tokens were read.
   void expect_end();
 
-  /// Calls each(name) where the value of each name stands.
+  /// Calls each(name) at the position of each member's value.
   template <class Each>
   void object(const Each& each) {
     expect('{');
@@ -43,7 +43,7 @@ class JsonScanner {
     } while (take(','));
     expect('}');
   }
-  /// Calls each() where each value stands.
+  /// Calls each() at the position of each element.
   template <class Each>
   void array(const Each& each) {
     expect('[');
@@ -52,11 +52,11 @@ class JsonScanner {
     while (take(','));
     expect(']');
   }
-  /// Without its quotes and escapes; valid UTF-8.
+  /// Returns a string without its quotes and escapes; valid UTF-8.
   std::string string();
-  /// As it is written.
+  /// Returns a number as written.
   std::string_view number();
-  /// The next value, or its beginning, for a message.
+  /// Returns the next value, or its beginning, for a message.
   std::string described();
 
  private:

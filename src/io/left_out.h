@@ -1,4 +1,4 @@
-// What a reader leaves out of a file because no tensor can hold it. One thread at a time.
+// LeftOut: the values of a file that a reader skips because they are not tensors. One thread at a time.
 #pragma once
 
 #include <cstddef>

@@ -1,4 +1,4 @@
-// Reading a file of tensors, in whichever of the formats it is.
+// load(): detects the format of a file of tensors, and reads it.
 #include <lockstep/io/safetensors.h>
 
 #include "core/text.h"

@@ -1,11 +1,11 @@
-// What every function that is given the path of a file asks of it.
+// A check for all functions that take the path of a file.
 #pragma once
 
 #include <filesystem>
 
 namespace lockstep {
 
-/// Throws InvalidArgument naming `op` for a path with a byte 0, at which the operating system would cut it off.
+/// Throws InvalidArgument naming `op` for a path with a null byte, where the operating system would truncate it.
 void check_path(const char* op, const std::filesystem::path& path);
 
 }  // namespace lockstep

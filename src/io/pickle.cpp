@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::uint32_t kNothing = 0xffffffff;
 constexpr std::string_view kCounter = "collections.Counter";
-// Called without elements, which follow.
+// Called without elements, which are added later.
 constexpr std::string_view kDicts[] = {"collections.OrderedDict", "collections.defaultdict", kCounter};
 
-// Those that are refused: of protocols before 2, and of what pickles leave to others.
+// Names of rejected opcodes: those before protocol 2, and references to objects outside the pickle.
 std::string_view opcode_name(unsigned char opcode) {
   static constexpr std::pair<unsigned char, std::string_view> kNames[] = {
       {'F', "FLOAT"},
@@ -60,7 +60,7 @@ class Machine {
   }
 
  private:
-  // Whether it was the last.
+  // Executes one opcode. Returns true if it was the last.
   bool step(unsigned char opcode) {
     opcode_at_ = at_ - 1;
     switch (opcode) {
@@ -110,8 +110,8 @@ class Machine {
       case 0x93: stack_global(); break;
       case 'Q': push({.kind = Kind::persistent, .items = popped(1)}); break;
       case 'R':
-      case 0x81: call(popped(2)); break;  // NEWOBJ calls a class
-      case 0x92: {                        // NEWOBJ_EX, with named arguments
+      case 0x81: call(popped(2)); break;  // NEWOBJ creates an instance of a class
+      case 0x92: {                        // NEWOBJ_EX, with keyword arguments
         std::vector<std::uint32_t> parts = popped(3);
         parts.pop_back();
         call(parts);
@@ -164,7 +164,7 @@ class Machine {
     const int version = take<std::uint8_t>();
     if (version < 2 || version > 5) fail("expected pickle protocol 2 to 5, got ", version);
   }
-  // Little-endian, of any length, in two's complement.
+  // A little-endian integer of any length, in two's complement.
   void long_integer(std::uint64_t size) {
     need(size);
     if (size > 8) return bytes(size, "int");
@@ -228,7 +228,7 @@ class Machine {
   Value& top() { return values_[position_of_top()]; }
 
   void tuple(std::vector<std::uint32_t> items) { push({.kind = Kind::tuple, .items = std::move(items)}); }
-  // Elements of an object are of no use.
+  // Elements of an object are dropped.
   void append(const std::vector<std::uint32_t>& items, Kind kind) {
     Value& to = top();
     if (to.kind == Kind::object) return;
@@ -253,7 +253,7 @@ class Machine {
     push_known(memo_[position]);
   }
 
-  // A text may be the name of many globals, so its length is looked at first.
+  // Checks the length first, because one text may be the name of many globals.
   void global(std::string_view module, std::string_view name) {
     if (module.size() + name.size() >= kMaxNameBytes)
       fail("expected names of at most ", kMaxNameBytes, " bytes, got one of ", module.size() + 1 + name.size());
@@ -283,14 +283,15 @@ class Machine {
     if (called.integer != kOtherName)
       return push({.kind = Kind::call, .integer = called.integer, .text = called.text, .items = {parts[1]}});
     if (std::ranges::find(kDicts, called.text) == std::end(kDicts)) return object(called.text);
-    // The elements of a Counter are a dict; of a defaultdict there is what makes new ones.
+    // A Counter's argument is a dict of its elements; a defaultdict's is its factory.
     if (called.text == kCounter && arguments.items.size() == 1 && values_[arguments.items[0]].kind == Kind::dict)
       return push_known(arguments.items[0]);
     if (called.text == kDicts[0] && !arguments.items.empty())
       fail("expected an OrderedDict without arguments, got some");
     push({.kind = Kind::dict});
   }
-  // Attributes. Those of an OrderedDict are, in a module's state dict, the versions of the modules: of no use here.
+  // Ignores attributes. In a module's state dict, those of an OrderedDict are the versions of the modules, which are
+  // not needed.
   void build() {
     popped(1);
     if (const Kind kind = top().kind; kind != Kind::dict && kind != Kind::object)

@@ -1,6 +1,6 @@
-// A restricted pickle: the opcodes that Python writes with protocol 2 to 5. Nothing is executed: a call of an allowed
-// name stays a value that says what would have been called, and whatever else Python would make is an object of which
-// only the type is known. Pure functions of bytes. (Python's Lib/pickletools.py describes the opcodes.)
+// A restricted unpickler for the opcodes of Python's protocols 2 to 5. Nothing is executed: a call of an allowed name
+// becomes a value that records the call, and any other object keeps only its type. Pure functions of bytes. (Python's
+// Lib/pickletools.py describes the opcodes.)
 #pragma once
 
 #include <bit>
@@ -13,11 +13,11 @@
 
 namespace lockstep::pickle {
 
-// What is built of a pickle takes more memory than its text; these bound by how much. A tensor takes about 200 bytes
-// and 12 values.
+// Unpickled values take more memory than the pickle; these limits bound it. A tensor takes about 200 bytes and 12
+// values.
 inline constexpr std::uint64_t kMaxBytes = 64 << 20;
 inline constexpr std::size_t kMaxValues = 1 << 22;
-inline constexpr std::size_t kMaxNameBytes = 1 << 10, kMaxNamesBytes = 1 << 20;  // of "module.name", of one and of all
+inline constexpr std::size_t kMaxNameBytes = 1 << 10, kMaxNamesBytes = 1 << 20;  // of "module.name": of one, and of all
 
 enum class Kind : std::uint8_t {
   none,
@@ -36,15 +36,15 @@ enum class Kind : std::uint8_t {
 
 inline constexpr std::int64_t kOtherName = -1;
 
-/// Items are positions in Pickle::values; they may lie in each other's circles.
+/// Items are positions in Pickle::values; cycles are possible.
 struct Value {
   Kind kind = Kind::none;
-  std::uint32_t at = 0;  ///< Byte of the pickle.
-  /// Of a boolean and an integer. Of a global, and of the one that a call calls, its place in `allowed`, or kOtherName.
+  std::uint32_t at = 0;  ///< Position in the pickle, in bytes.
+  /// Value of a boolean or integer. For a global, and for a call, the position of the name in `allowed`, or kOtherName.
   std::int64_t integer = 0;
-  std::string_view text = {};  ///< Of a text; of a global "torch.FloatStorage"; of an object its type.
-  /// Of a tuple and a list the elements; of a dict key, value, key, value, ...; of a call the tuple of its arguments (a
-  /// tuple may be that of many calls, so it is not copied); of a persistent value its name.
+  std::string_view text = {};  ///< A text; for a global its name, "torch.FloatStorage"; for an object its type.
+  /// Elements of a tuple or list; key, value, key, value, ... of a dict; the argument tuple of a call (not copied,
+  /// since many calls may share a tuple); the id of a persistent value.
   std::vector<std::uint32_t> items = {};
 
   double real() const { return std::bit_cast<double>(integer); }
@@ -53,11 +53,11 @@ struct Value {
 struct Pickle {
   std::deque<Value> values;
   std::uint32_t root = 0;
-  std::set<std::string, std::less<>> names;  ///< What the texts of globals and objects are views of.
+  std::set<std::string, std::less<>> names;  ///< Owns the names that the texts of globals and objects refer to.
 };
 
-/// `bytes`, which begin at byte `begin` of the file, outlive the result. `allowed` are the names "module.name" whose
-/// calls are of interest. Throws FormatError(file, ...).
+/// Parses `bytes`, which are at byte `begin` of the file and must outlive the result. `allowed`: names "module.name"
+/// whose calls are recorded. Throws FormatError(file, ...).
 Pickle parse(const std::string& file, std::string_view bytes, std::uint64_t begin,
              const std::vector<std::string_view>& allowed);
 

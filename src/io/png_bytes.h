@@ -1,5 +1,5 @@
-// The bytes of a PNG file, not compressed: no library is needed. Pure functions.
-// (https://www.w3.org/TR/png-3/; RFC 1950 and 1951 for the blocks that are stored.)
+// Writes an uncompressed PNG file; needs no library. Pure functions.
+// (https://www.w3.org/TR/png-3/; RFC 1950 and 1951 for stored blocks.)
 #pragma once
 
 #include <cstdint>
@@ -8,8 +8,7 @@
 
 namespace lockstep {
 
-/// `pixels`: rows of `width` pixels of `channels` bytes: grey, grey and opacity, RGB, or RGB and opacity (1 to 4). At
-/// least one pixel.
+/// `pixels`: rows of `width` pixels of `channels` bytes: 1 grey, 2 grey and alpha, 3 RGB, 4 RGBA. At least one pixel.
 std::string png_bytes(std::span<const std::uint8_t> pixels, std::uint32_t width, std::uint32_t height, int channels);
 
 }  // namespace lockstep

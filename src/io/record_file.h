@@ -1,5 +1,5 @@
-// RecordFile: a file of records that grows, in TensorFlow's TFRecord framing: each record has its length (8 bytes,
-// little endian), the masked CRC-32C of these, its bytes, and the masked CRC-32C of them. One thread at a time.
+// RecordFile: an append-only file of records in TensorFlow's TFRecord framing: each record is its length (8 bytes,
+// little endian), the masked CRC-32C of the length, the data, and the masked CRC-32C of the data. One thread at a time.
 // (https://www.tensorflow.org/tutorials/load_data/tfrecord#tfrecords_format_details)
 #pragma once
 
@@ -12,18 +12,18 @@ namespace lockstep {
 
 class RecordFile {
  public:
-  /// A file that was not there. Throws IoError.
+  /// Creates a new file. Throws IoError, also if the file exists.
   explicit RecordFile(std::filesystem::path path);
-  /// Writes what add() keeps; what cannot be written is told on standard error.
+  /// Flushes; a failure to write is reported on standard error.
   ~RecordFile();
   RecordFile(const RecordFile&) = delete;
   RecordFile& operator=(const RecordFile&) = delete;
 
   const std::filesystem::path& path() const noexcept { return path_; }
-  /// Keeps the record for flush(), up to kMostKept bytes of them; beyond, flushes.
+  /// Buffers the record; flushes when more than kMostKept bytes are buffered.
   void add(std::string_view record);
-  /// Gives what is kept to the operating system, whole records at once, so that readers find no half ones. Throws
-  /// IoError; what was not written stays, to be tried again.
+  /// Writes the buffer, whole records per call, so that readers see no partial ones. Throws IoError; records that were
+  /// not written stay in the buffer for another attempt.
   void flush();
 
   static constexpr std::size_t kMostKept = std::size_t(1) << 20;

@@ -21,7 +21,7 @@ namespace {
 
 static_assert(std::endian::native == std::endian::little, "the format is little-endian, and copied as it is");
 
-constexpr std::size_t kBlock = 256 << 10;  // read and hashed at once: it is still in the cache then
+constexpr std::size_t kBlock = 256 << 10;  // bytes read and hashed at once, so that hashing finds them in the cache
 
 std::string beginning_of(ByteSource& source) {
   std::string bytes(std::size_t(std::min<std::uint64_t>(source.size(), 24)), '\0');
@@ -54,14 +54,14 @@ Opened open(ByteSource& source, bool verify) {
   return file;
 }
 
-// A byte that is neither is no bool in C++.
+// Rejects bytes other than 0 and 1, which are not valid values of a C++ bool.
 void check_bools(const std::string& file, std::uint64_t offset, const std::byte* data, std::size_t bytes) {
   const std::byte* bad = std::find_if(data, data + bytes, [](std::byte value) { return value > std::byte(1); });
   if (bad != data + bytes)
     throw FormatError(file, offset + std::uint64_t(bad - data), text("expected 0 or 1 for a BOOL, got ", int(*bad)));
 }
 
-// Reads a tensor block by block, each to place(how many bytes came before).
+// Reads a tensor block by block. place(offset) returns the destination of the block at that offset.
 template <class Place>
 void read_data(ByteSource& source, const Opened& file, const Entry& entry, const Place& place) {
   const std::uint64_t begin = file.data_begin + entry.begin, bytes = entry.end - entry.begin;
@@ -115,7 +115,7 @@ void write(const StateDict& state, const FileMetadata& metadata, const Sink& sin
     header.entries.push_back({.key = key, .dtype = tensor.dtype(), .shape = tensor.sizes()});
   }
 
-  // The largest elements first: then each tensor lies at a multiple of its element's size.
+  // Sorts by element size, largest first, which aligns each tensor to its element size.
   std::vector<std::size_t> order(tensors.size());
   std::iota(order.begin(), order.end(), std::size_t(0));
   std::ranges::stable_sort(order, std::greater(), [&](std::size_t i) { return size_of(header.entries[i].dtype); });
@@ -126,7 +126,7 @@ void write(const StateDict& state, const FileMetadata& metadata, const Sink& sin
     entry.end = end += std::uint64_t(entry.shape.elements()) * size_of(entry.dtype);
   }
 
-  const std::uint64_t length = header_json(header).size();  // which no checksum changes
+  const std::uint64_t length = header_json(header).size();  // checksums do not change the length
   DeviceState& cpu = device_state(Device());
   for (const std::size_t i : order) {
     const Tensor& tensor = *tensors[i];

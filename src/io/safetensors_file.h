@@ -1,4 +1,4 @@
-// Whole safetensors files, over any source and sink of bytes.
+// Reads and writes whole safetensors files, from any ByteSource and to any sink.
 #pragma once
 
 #include <cstddef>
@@ -17,11 +17,11 @@ struct Contents {
 };
 Contents read(ByteSource& source, const ReadOptions& options);
 FileMetadata read_metadata(ByteSource& source, const ReadOptions& options);
-/// Throws what read() would throw, but keeps nothing of what it reads.
+/// Throws the errors of read(), but keeps no data.
 void verify(ByteSource& source);
 
-/// Calls sink(offset, data, bytes) for each piece of the file; the header, which has the others' checksums, comes last.
-/// Checks all arguments before the first call.
+/// Calls sink(offset, data, bytes) for each piece of the file; the header, which has the tensors' checksums, comes
+/// last. Checks all arguments before the first call.
 using Sink = std::function<void(std::uint64_t offset, const void* data, std::size_t bytes)>;
 void write(const StateDict& state, const FileMetadata& metadata, const Sink& sink);
 

@@ -61,7 +61,7 @@ std::optional<DType> dtype_named(std::string_view name) {
 
 std::string header_json(const Header& header) {
   check_count("tensors", header.entries.size(), kMaxTensors);
-  check_count("texts in the metadata", header.metadata.size(), kMaxTexts - 2);  // two are the checksums
+  check_count("texts in the metadata", header.metadata.size(), kMaxTexts - 2);  // two entries are the checksums
   std::string result = '{' + text_json(kMetadataKey) + ":{" + checksums_json(header);
   for (const auto& [name, value] : header.metadata) {
     if (names_checksum(name))

@@ -36,7 +36,7 @@ class Parser {
  private:
   std::string of_tensor() const { return text(" of tensor ", shown(header_.entries.back().key)); }
 
-  // Throws unless the next value begins so; expected() says what was.
+  // Throws unless the next value begins with this byte; expected() describes the expected value.
   template <class Expected>
   void need(char first, const Expected& expected) {
     if (json_.peek() != first) json_.fail(text("expected ", expected(), ", got ", json_.described()));
@@ -127,7 +127,7 @@ class Parser {
   }
 
   void check_entry(const Entry& entry) {
-    // Empty dimensions count as 1, so that strides fit as well.
+    // Sizes of 0 count as 1, so that the strides fit too.
     const std::optional<std::uint64_t> bytes = tensor_bytes(entry.shape, entry.dtype);
     if (!bytes) json_.fail(text("expected a shape whose bytes fit 64 bits", of_tensor(), ", got ", entry.shape));
     if (entry.end < entry.begin || entry.end - entry.begin != *bytes)
@@ -152,7 +152,7 @@ class Parser {
                         text("expected each tensor once, got ", shown((*twice)->key), " again"));
   }
 
-  // Whether the entries lie end to end, in any order, from the first byte of the data to the last.
+  // Checks that the entries cover the data from the first byte to the last, in any order, without gaps.
   void check_cover(std::uint64_t data_bytes) const {
     const auto place = [](const Entry* entry) { return std::pair(entry->begin, entry->end); };
     std::uint64_t covered = 0;

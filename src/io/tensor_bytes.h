@@ -1,4 +1,4 @@
-// The size of a tensor that a file describes. Pure functions.
+// The size in bytes of a tensor that a file describes. Pure functions.
 #pragma once
 
 #include <algorithm>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Nothing where a size is negative, or where bytes or strides would not fit 64 bits, as those of [0, 2^62, 2^62].
+/// Nullopt if a size is negative, or if bytes or strides exceed 64 bits, as for [0, 2^62, 2^62].
 inline std::optional<std::uint64_t> tensor_bytes(const Shape& sizes, DType dtype) {
   auto room = std::int64_t(size_of(dtype));
   bool is_empty = false;

@@ -20,7 +20,7 @@ using safetensors::shown;
 
 constexpr std::string_view kPickle = "/data.pkl";
 
-// The folder in the archive that all entries are in.
+// Returns the folder in the archive that contains all entries.
 std::string folder_of(const ByteSource& source, const ZipArchive& archive) {
   for (const ZipArchive::Entry& entry : archive.entries())
     if (entry.name.ends_with(kPickle) && entry.name.find('/') == entry.name.size() - kPickle.size())
@@ -94,7 +94,7 @@ struct MakeTensor {
 
 bool is_torch_file(ByteSource& source) {
   if (is_zip(source)) return true;
-  // The pickle of a magic number: protocol 2, LONG1 of ten bytes.
+  // A file before PyTorch 1.6 begins with a pickled magic number: protocol 2, LONG1 of ten bytes.
   constexpr std::array<unsigned char, 4> kBefore16 = {0x80, 0x02, 0x8a, 0x0a};
   std::array<unsigned char, 4> begin = {};
   if (source.size() < 9) return false;

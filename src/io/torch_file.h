@@ -1,5 +1,5 @@
-// Files of torch.save: a zip file with a pickle of the values and an entry for each storage. What the pickle says
-// becomes a list of named tensors and numbers (torch_state.cpp, which knows no files), then tensors (torch_file.cpp).
+// Files of torch.save: a zip file with a pickle of the values and an entry per storage. The pickle is converted to a
+// list of named tensors and numbers (torch_state.cpp, which does no I/O), then to tensors (torch_file.cpp).
 #pragma once
 
 #include <cstdint>
@@ -40,13 +40,13 @@ struct State {
   LeftOut left_out;
 };
 
-/// Of the pickle that begins at byte `begin` of the file. Every tensor lies within its storage, as far as it is as
-/// large as the pickle says. Throws FormatError(file, ...).
+/// Parses the pickle at byte `begin` of the file. Checks that every tensor lies within its storage, at the storage size
+/// that the pickle states. Throws FormatError(file, ...).
 State parse_state(const std::string& file, std::string_view pickle, std::uint64_t begin);
 
-/// Whether the file is of torch.save, by its first bytes: zip files, and those that PyTorch wrote before 1.6.
+/// True if the file was written by torch.save, by its first bytes: a zip file, or the format of PyTorch before 1.6.
 bool is_torch_file(ByteSource& source);
-/// Tensors that share memory in the file share it here. Throws FormatError.
+/// Tensors that share a storage in the file share it in the result. Throws FormatError.
 safetensors::Contents read(ByteSource& source, const ReadOptions& options);
 FileMetadata read_metadata(ByteSource& source, const ReadOptions& options);
 

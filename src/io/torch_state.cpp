@@ -19,9 +19,9 @@ using safetensors::shown;
 
 constexpr int kMaxDepth = 64;
 constexpr std::size_t kMaxLeftOut = safetensors::kMaxTexts;
-// Functions that make tensors of other kinds: quantized, sparse, of a subclass.
+// Functions that rebuild tensors of other kinds: quantized, sparse, subclasses.
 constexpr std::string_view kOtherTensors[] = {"torch._utils._rebuild_", "torch._tensor._rebuild_"};
-// Of all names together, and for each byte of the pickle: one long key may stand before many values.
+// Limits on the length of all names together, absolute and per byte of the pickle: many values may share one long key.
 constexpr std::size_t kMaxNameBytes = 64 << 20, kMaxNameBytesPerByte = 16, kLeastNameBytes = 1 << 20;
 
 const std::vector<std::string_view> kAllowed = {
@@ -46,12 +46,12 @@ std::string_view kind_name(Kind kind) {
   return kNames[std::size_t(kind)];
 }
 
-// The name of a value: its key, behind those of the dicts and lists that it is in. A text is made only of a name that
-// is kept: the same long key may stand before very many values.
+// The name of a value: its key, preceded by those of the dicts and lists that contain it. The full text is only built
+// for names that are kept, since very many values may share a long key.
 struct Name {
   const Name* parent = nullptr;
   std::string_view key = {};
-  std::size_t index = 0;  // in a list, where there is no key
+  std::size_t index = 0;  // in a list, which has no keys
   bool has_key = true;
 
   std::size_t size() const {
@@ -133,7 +133,7 @@ class Reader {
       const Value& key = values_[items[i]];
       if (key.kind == Kind::text)
         add(items[i + 1], {.parent = parent, .key = key.text}, depth + 1);
-      else if (key.kind == Kind::integer)  // optimizers number their states
+      else if (key.kind == Kind::integer)  // optimizers use integers as keys of their states
         add(items[i + 1], {.parent = parent, .key = std::to_string(key.integer)}, depth + 1);
       else
         leave_out(key, {.parent = parent, .key = "?"}, text("a value whose key is ", described(key)));
@@ -171,7 +171,7 @@ class Reader {
   }
 
   const std::vector<std::uint32_t>& arguments_of(const Value& call) const { return values_[call.items[0]].items; }
-  // The elements of a tuple, a list, or a torch.Size made of one.
+  // Returns the elements of a tuple, a list, or a torch.Size of one.
   const std::vector<std::uint32_t>& elements(const Value& value) const {
     if (value.kind == Kind::tuple || value.kind == Kind::list) return value.items;
     if (value.kind == Kind::call && value.integer == kSize && arguments_of(value).size() == 1)
@@ -218,7 +218,7 @@ class Reader {
     return entry;
   }
 
-  // A tensor of no elements may lie anywhere; it is laid at the beginning.
+  // A tensor without elements may have any offset; it is moved to the beginning.
   void check_within(const Value& value, TensorEntry& entry) const {
     std::int64_t elements = 1, last = entry.offset;
     bool fits = true;

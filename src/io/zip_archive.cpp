@@ -73,7 +73,7 @@ const ZipArchive::Entry* ZipArchive::find(std::string_view name) const {
   return found == positions_.end() ? nullptr : &entries_[found->second];
 }
 
-// The record at the end of the file says where the directory is; a comment may follow the record.
+// Reads the end-of-directory record, which gives the directory's position; a comment may follow the record.
 ZipArchive::Directory ZipArchive::find_directory() {
   const std::uint64_t size = source_.size();
   if (size < kEndBytes) fail(0, text("expected a zip file, got ", size, " bytes"));
@@ -164,7 +164,7 @@ void ZipArchive::read_directory(const Directory& directory) {
                                     " bytes behind them"));
 }
 
-// Where the data of each entry are: the lengths before them are written with them, and the name once more.
+// Finds the data of each entry, which follow a local header with its own lengths and a copy of the name.
 void ZipArchive::locate(const Directory& directory) {
   for (Entry& entry : entries_) {
     const std::string local = read_piece(source_, entry.header, kLocalBytes);
@@ -175,7 +175,7 @@ void ZipArchive::locate(const Directory& directory) {
     if (entry.begin > directory.begin || entry.packed > directory.begin - entry.begin)
       fail(entry.header, text("expected ", shown(entry.name), " before the directory, got ", entry.packed, " bytes at ",
                               entry.begin));
-    // No more than the directory has of the name: what is read in all is bounded by it.
+    // Reads no more than the length of the directory's name, so that the directory bounds the bytes read in total.
     const std::string name =
         read_piece(source_, entry.header + kLocalBytes, std::min<std::uint64_t>(name_bytes, entry.name.size() + 1));
     if (name != entry.name || number<std::uint16_t>(local, 8) != entry.method)

@@ -1,5 +1,5 @@
-// ZipArchive: the entries of a zip file, of which those are read that are stored as they are, as torch.save and
-// numpy.savez write them. The file is not trusted (APPNOTE.TXT 6.3.10 of PKWARE, with zip64). One thread at a time.
+// ZipArchive: reads a zip file's uncompressed entries, such as those of torch.save and numpy.savez. The file is not
+// trusted (APPNOTE.TXT 6.3.10 of PKWARE, with zip64). One thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -20,32 +20,32 @@ class ZipArchive {
 
   struct Entry {
     std::string name;
-    std::uint64_t header = 0;  ///< Byte of the file where the entry begins.
-    std::uint64_t begin = 0;   ///< Where its data begin.
+    std::uint64_t header = 0;  ///< The file position of the entry's local header, in bytes.
+    std::uint64_t begin = 0;   ///< The file position of its data.
     std::uint64_t bytes = 0;
-    std::uint64_t packed = 0;  ///< Bytes in the file: `bytes`, unless the entry is compressed.
+    std::uint64_t packed = 0;  ///< Size in the file: `bytes`, unless the entry is compressed.
     std::uint32_t crc = 0;
-    std::uint16_t method = 0;  ///< Of compression; 0 for none.
+    std::uint16_t method = 0;  ///< Compression method; 0: stored.
   };
 
-  /// Reads the directory, and the beginning of each entry. Throws FormatError for what breaks the format, for entries
-  /// that are encrypted, overlap or have another name at their beginning than in the directory, and for a name that is
-  /// there twice. `source` outlives this.
+  /// Reads the directory and all local headers. Throws FormatError for a malformed file; for entries that are
+  /// encrypted, overlap, or have different names in the directory and the local header; and for a name that occurs
+  /// twice. `source` must outlive this.
   explicit ZipArchive(ByteSource& source);
 
   const std::vector<Entry>& entries() const noexcept { return entries_; }
-  /// Null if there is none.
+  /// Returns null if there is no such entry.
   const Entry* find(std::string_view name) const;
 
-  /// Throws FormatError for an entry that is compressed, as those that read do.
+  /// Throws FormatError for a compressed entry; so do the functions that read data.
   void check_stored(const Entry& entry) const;
-  /// Throws FormatError unless that is the CRC of its data.
+  /// Throws FormatError unless `crc` is the CRC of the entry's data.
   void check_crc(const Entry& entry, std::uint32_t crc) const;
-  /// All of an entry's data. With `verify`, throws FormatError where its CRC does not fit.
+  /// Reads all data of an entry. With `verify`, throws FormatError for a wrong CRC.
   void read(const Entry& entry, void* to, bool verify);
-  /// Reads the data, keeps nothing, and throws FormatError where their CRC does not fit.
+  /// Reads the data without keeping them, and throws FormatError for a wrong CRC.
   void verify(const Entry& entry);
-  /// All data as a text, of at most so many bytes: else throws FormatError.
+  /// Returns all data as a string. Throws FormatError if they exceed `most` bytes.
   std::string read_text(const Entry& entry, std::uint64_t most, bool verify);
 
  private:
@@ -62,7 +62,7 @@ class ZipArchive {
   std::map<std::string, std::size_t, std::less<>> positions_;  // by name
 };
 
-/// Whether the first bytes are those of a zip file, and not the length and the brace that begin a safetensors file.
+/// True if the first bytes are those of a zip file, and not the length and the brace that begin a safetensors file.
 bool is_zip(ByteSource& source);
 
 }  // namespace lockstep

@@ -9,10 +9,10 @@ namespace lockstep {
 namespace {
 
 constexpr std::uint32_t kInExtra = 0xffffffff;
-constexpr std::uint16_t kVersion = 45;    // that knows zip64
-constexpr std::uint16_t kUtf8 = 1 << 11;  // names
+constexpr std::uint16_t kVersion = 45;    // the version that supports zip64
+constexpr std::uint16_t kUtf8 = 1 << 11;  // names are UTF-8
 constexpr std::uint16_t kDate =
-    1 << 5 | 1;  // the first day that a zip file has: the same bytes whenever they are written
+    1 << 5 | 1;  // the earliest date that zip has, so that the bytes do not depend on the time
 
 template <class T>
 std::string raw_bytes(T number) {
@@ -23,7 +23,7 @@ std::string raw_bytes(T number) {
 
 std::uint32_t or_in_extra(std::uint64_t number) { return std::uint32_t(std::min<std::uint64_t>(number, kInExtra)); }
 
-// The field of zip64, of the numbers that have no room elsewhere.
+// The zip64 extra field, for the numbers that do not fit 32 bits.
 std::string extra_of(std::initializer_list<std::uint64_t> numbers) {
   std::string field;
   for (const std::uint64_t number : numbers)

@@ -1,5 +1,5 @@
-// ZipWriter: a zip file of entries that are stored as they are, which numpy.load and torch's readers map or read
-// (APPNOTE.TXT 6.3.10 of PKWARE, with zip64 where a size needs it). One thread at a time.
+// ZipWriter: writes a zip file of uncompressed entries, which numpy.load and torch can map or read (APPNOTE.TXT 6.3.10
+// of PKWARE, with zip64 if a size needs it). One thread at a time.
 #pragma once
 
 #include <cstddef>
@@ -13,12 +13,13 @@ namespace lockstep {
 
 class ZipWriter {
  public:
-  /// `file` outlives this; the archive is all that is written to it.
+  /// `file` must outlive this, and receives only the archive.
   explicit ZipWriter(AtomicFile& file) : file_(file) {}
 
-  /// An entry whose data are `before` and then `bytes` bytes. Names are different, in UTF-8, of at most 65,535 bytes.
+  /// Adds an entry with the data `before`, then `bytes` bytes at `data`. Names must be distinct, UTF-8, and at most
+  /// 65,535 bytes.
   void add(const std::string& name, std::string_view before, const void* data, std::size_t bytes);
-  /// To be called once, at the end.
+  /// Call it once, at the end.
   void finish();
 
  private:
