@@ -1,4 +1,4 @@
-// Arrays that NumPy 2.4 wrote (tests/data/files), arrays for it.
+// Arrays written by NumPy 2.4 (tests/data/files), and arrays written for NumPy.
 #include <lockstep/data/arrays.h>
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ using testing::write_file;
 
 std::string array_file(const std::string& name) { return LOCKSTEP_DATA_FILES_FOLDER "/" + name; }
 
-// The message without the folder.
+// Returns the error message without the folder.
 template <class Body>
 std::string array_error(const Body& body) {
   try {
@@ -117,7 +117,7 @@ TEST(WriteNpz, IsReadAgain) {
   EXPECT_EQ(read_npz(folder / "a.npz").size(), 0u);
 }
 
-// More entries than the first form of the directory counts.
+// More entries than the directory can count without zip64.
 TEST(WriteNpz, WritesManyArrays) {
   const TemporaryFolder folder;
   StateDict arrays;
@@ -142,7 +142,7 @@ TEST(WriteNpz, RefusesWhatNumpyDoesNotHaveBeforeItWrites) {
   EXPECT_TRUE(folder.names().empty());
 }
 
-// A flipped bit either changes nothing that is read, or is refused.
+// A flipped bit either changes nothing that is read, or makes the reader throw.
 TEST(ReadNpz, NoticesEachFlippedBit) {
   for (const char* name : {"stored.npz", "mixed.npz"}) {
     const std::string bytes = contents(array_file(name));
@@ -188,7 +188,7 @@ TEST(ReadNpz, LeavesOutWhatIsNoTensorAndNamesIt) {
   EXPECT_EQ(::testing::internal::GetCapturedStderr(), "");
 }
 
-// Numbers would be lost without a word.
+// Skipping them would lose numbers silently.
 TEST(ReadNpz, RefusesNumbersThatLockstepDoesNotHold) {
   EXPECT_NE(array_error([] {
               read_npz(array_file("int16.npz"));
@@ -201,7 +201,7 @@ TEST(ReadNpz, IsReadOntoADevice) {
   EXPECT_EQ(read_npz(array_file("stored.npz"), {.device = Device::cuda(0)}).at("weights").device(), Device::cuda(0));
 }
 
-// Their size is that of the file; no more is read than tells what they are.
+// The member is as large as the file, but only its header may be read.
 TEST(ReadNpz, TakesNoMemoryForAMemberThatIsNoArray) {
   const TemporaryFolder folder;
   constexpr std::uint32_t kHole = 512 << 20;

@@ -1,4 +1,4 @@
-// Random transforms: by their definitions, where a range leaves one choice; by what they may give, where it does not.
+// Random transforms: exact values for ranges that leave one choice, possible values for others.
 #include <lockstep/data/augmentations.h>
 
 #include <gtest/gtest.h>
@@ -53,11 +53,11 @@ TEST(RandomRotation, TurnsCounterclockwise) {
   EXPECT_EQ(RandomRotation({90, 90})(image.to(kUInt8)).dtype(), kUInt8);
 }
 
-// 45 degrees: the corners come from sqrt(2) pixels away from the middle, along an axis.
+// At 45 degrees each corner comes from a point sqrt(2) pixels from the centre, along an axis.
 TEST(RandomRotation, FillsWhatComesInFromOutside) {
   const double s = std::sqrt(2.);
   const Tensor turned = RandomRotation({45, 45}, {.interpolation = "bilinear", .fill = 10})(ones({1, 3, 3}, kFloat64));
-  const double inside = 2 - s, corner = inside * 1 + (1 - inside) * 10;  // the part that an edge's pixel has
+  const double inside = 2 - s, corner = inside * 1 + (1 - inside) * 10;  // the weight of an edge pixel
   expect_near(turned, {corner, 1, corner, 1, 1, 1, corner, 1, corner});
 }
 
@@ -66,7 +66,7 @@ TEST(RandomRotation, StaysInItsRange) {
   std::set<double> corners;
   const RandomRotation rotate(180);
   for (int i = 0; i < 200; ++i) corners.insert(rotate(numbered(3, 3)).to_vector<double>()[4]);
-  EXPECT_EQ(corners, (std::set<double>{4}));  // the middle stays
+  EXPECT_EQ(corners, (std::set<double>{4}));  // the centre stays
   EXPECT_THROW(RandomRotation(-3), InvalidArgument);
   EXPECT_THROW(RandomRotation(3, {.interpolation = "area"}), InvalidArgument);
 }
@@ -110,7 +110,7 @@ TEST(RandomErasing, FillsARectangleOfACopy) {
   EXPECT_GT(seen.size(), 10u);
   EXPECT_EQ((image == 1).sum().item<std::int64_t>(), 128);
   EXPECT_TRUE(RandomErasing({.p = 0})(image).is_same(image));
-  EXPECT_TRUE(RandomErasing({.p = 1, .scale = {1, 1}, .ratio = {1, 1}})(image).is_same(image));  // no room
+  EXPECT_TRUE(RandomErasing({.p = 1, .scale = {1, 1}, .ratio = {1, 1}})(image).is_same(image));  // does not fit
   EXPECT_THROW(RandomErasing({.p = 2}), InvalidArgument);
 }
 

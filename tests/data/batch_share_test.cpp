@@ -1,4 +1,4 @@
-// BatchShare: the rows of a batch that one of several processes has.
+// BatchShare: the rows of a batch that each of several processes gets.
 #include <lockstep/data/batch_share.h>
 
 #include <gtest/gtest.h>

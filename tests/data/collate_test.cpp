@@ -25,7 +25,7 @@ Collated<T> collate(std::vector<T> samples) {
   return DefaultCollate()(std::move(samples), std::span(kIndices, count));
 }
 
-/// The message of the Expected that collating throws.
+/// Returns the message of the exception that collating throws, which must be an Expected.
 template <class Expected, class T>
 std::string message_of(const std::vector<T>& samples) {
   try {
@@ -170,7 +170,7 @@ TEST(Collate, CollatesNestedTuples) {
   EXPECT_EQ(std::get<0>(list.at(1)).to_vector<std::int64_t>(), (std::vector<std::int64_t>{5, 5}));
 }
 
-struct Labelled {  // its label's batch is a Tensor, which the struct has no place for
+struct Labelled {  // its label's batch is a Tensor, which does not fit the member's type
   Tensor pixels;
   int label = 0;
   auto members() { return lockstep::members("pixels", pixels, "label", label); }

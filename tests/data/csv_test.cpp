@@ -1,4 +1,4 @@
-// Tables of text.
+// CSV tables.
 #include <lockstep/data/csv.h>
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using Texts = std::vector<std::string>;
 using testing::TemporaryFolder;
 using testing::write_file;
 
-// The message without the folder.
+// Returns the error message without the folder.
 template <class Body>
 std::string csv_error(const Body& body) {
   try {
@@ -84,7 +84,7 @@ TEST(ReadCsv, NamesLineAndColumn) {
             "[x.csv] at byte 12: line 4, column 2: expected a number, got \"w\"");
 }
 
-// A missing number is NaN, and a missing text is a text.
+// A missing number is NaN; a missing text is the empty text.
 TEST(ReadCsv, GivesTextsTheNumbersOfTheirSortedCategories) {
   const Csv table = csv("city,area\nOslo,50\n\"Bergen, west\",\n,30\nOslo,20\n",
                         {.missing = std::nan(""), .categories = {{"city", {}}}});
@@ -96,7 +96,7 @@ TEST(ReadCsv, GivesTextsTheNumbersOfTheirSortedCategories) {
 }
 
 TEST(ReadCsv, GivesASecondFileTheNumbersOfTheFirst) {
-  const CsvCategories known = {{"city", {"Oslo", "Bergen"}}};  // in no order: it is the first file's to say
+  const CsvCategories known = {{"city", {"Oslo", "Bergen"}}};  // not sorted: the first file determines the order
   const Csv table = csv("area,city\n1,Bergen\n2,Oslo\n", {.columns = {"city"}, .dtype = kInt64, .categories = known});
   EXPECT_EQ(table.values.to_vector<std::int64_t>(), (std::vector<std::int64_t>{1, 0}));
   EXPECT_EQ(table.categories, known);
@@ -160,7 +160,7 @@ TEST(ReadCsv, TakesOneSign) {
   }
 }
 
-// Blocks of a file end anywhere: in a line break, in a field, behind a quote.
+// Blocks of the file end anywhere: in a line break, in a field, after a quote.
 TEST(ReadCsv, ReadsFilesOfManyBlocks) {
   std::string bytes = "a,t\r\n";
   std::vector<double> expected;

@@ -1,4 +1,4 @@
-// Datasets made of datasets: parts, sums, and changed samples.
+// Datasets built from others: subsets, concatenations, and mapped samples.
 #include <lockstep/data/datasets.h>
 
 #include <gtest/gtest.h>
@@ -64,7 +64,7 @@ TEST(RandomSplit, FollowsFromTheSeed) {
   EXPECT_NE(all(random_split(Counted{50}, {50}, {.seed = 1})[0]), all(random_split(Counted{50}, {50}, {.seed = 2})[0]));
 }
 
-// As torch.utils.data.random_split documents: floor(share * length), then one more each, from the first part on.
+// As torch.utils.data.random_split documents: floor(fraction * length), then one more each for the first parts.
 TEST(RandomSplit, RoundsSharesDownAndGivesTheRestToTheFirstParts) {
   const auto parts = random_split(Counted{11}, {0.3, 0.3, 0.4});
   EXPECT_EQ(parts[0].size(), 4);

@@ -1,4 +1,4 @@
-// Images in a folder for each class: their order is torchvision's, their channels are three.
+// ImageFolder: the order is torchvision's, and images have three channels.
 #include <lockstep/data/image_folder.h>
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ std::string folder_error(const Body& body) {
   return "";
 }
 
-// By class, by folder, by name, as bytes: "a10" before "a9", and "B" before "a".
+// Order by class, folder and name, compared as bytes: "a10" before "a9", and "B" before "a".
 TEST(ImageFolder, GivesClassesAndSamplesInTorchvisionsOrder) {
   const TemporaryFolder folder;
   int value = 0;

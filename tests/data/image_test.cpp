@@ -1,4 +1,4 @@
-// Images that Pillow wrote (tests/data/files), and what is made of them by hand: pixels, and what is refused. Without a
+// Images written by Pillow (tests/data/files), and variants edited by hand: pixels, and rejected files. Without a
 // library, the error that says so.
 #include <lockstep/data/image.h>
 
@@ -71,7 +71,7 @@ TEST_F(ReadPng, GivesColoursOfAPaletteAndEightOfOtherBits) {
   EXPECT_EQ(read_image(image_file("one_bit.png"))[0][1].to_vector<std::uint8_t>(), (Bytes{0, 0, 255}));
 }
 
-// The colour is one that JPEG keeps to within rounding.
+// JPEG keeps this colour up to rounding.
 TEST_F(ReadJpeg, GivesPixels) {
   for (const char* name : {"colour.jpg", "progressive.jpg", "grey.jpg"}) {
     const Tensor image = read_image(image_file(name));
@@ -123,7 +123,7 @@ std::string chunk(const std::string& type, const std::string& data) {
   return big_endian(std::uint32_t(data.size())) + both + big_endian(crc32_of(both.data(), both.size()));
 }
 
-// RGB.png with chunks behind its header.
+// RGB.png with chunks inserted after its header.
 std::string png_with(const std::string& chunks) {
   constexpr std::size_t kHeaderEnd = 8 + 12 + 13;
   return contents(image_file("RGB.png")).insert(kHeaderEnd, chunks);
@@ -134,7 +134,7 @@ Tensor image_of(const std::string& bytes) {
   return read_image(source, {});
 }
 
-// A disk that fails behind the first bytes: the error goes through the library, which is written in C.
+// A disk that fails after the first bytes: the error must pass through the C library.
 class FailingSource final : public testing::MemorySource {
  public:
   using MemorySource::MemorySource;
@@ -177,7 +177,7 @@ TEST_F(ReadPng, ReadsWhatWritePngWrote) {
   }
 }
 
-// One that is transparent has a channel more, so a chunk that is damaged must not be passed over.
+// Transparency adds a channel, so a damaged tRNS chunk must not be ignored.
 TEST_F(ReadPng, NoticesEachFlippedBit) {
   for (const std::string& bytes :
        {contents(image_file("palette.png")),
@@ -197,7 +197,7 @@ TEST_F(ReadPng, NoticesEachFlippedBit) {
   }
 }
 
-// The letter a, in blocks of deflate as short as the fixed code makes them.
+// The letter a, repeated, in the shortest deflate blocks of the fixed code.
 std::string deflated_letters(std::size_t copies) {
   std::string out = "\x78\x01";
   unsigned bits = 0, count = 0;
@@ -221,7 +221,7 @@ std::string deflated_letters(std::size_t copies) {
   return out + big_endian(adler(n + 'a' * (n * (n + 1) / 2)) << 16 | adler(1 + 'a' * n));
 }
 
-// A text of 7 MB takes 44 KB.
+// A text of 7 MB is compressed to 44 KB.
 TEST_F(ReadPng, TakesNoMemoryForTexts) {
   const std::string text = chunk("zTXt", std::string("a\0\0", 3) + deflated_letters(27'000));
   std::string texts;
@@ -251,21 +251,21 @@ void expect_no_memory_for_a_hole(const std::string& name) {
 
 TEST_F(ReadPng, TakesNoMemoryForAHole) { expect_no_memory_for_a_hole("RGB.png"); }
 
-// Grey, 64 by 64 pixels: the mean of each block, then scans that say that nothing follows in any block.
+// Grey, 64 by 64 pixels: the mean of each block, then scans that add nothing to any block.
 std::string progressive_jpeg(int scans, std::uint16_t side = 64) {
   const auto segment = [](char marker, const std::string& data) {
     const std::string length = big_endian(std::uint32_t(data.size() + 2)).substr(2);
     return std::string("\xff") + marker + length + data;
   };
   const std::string size = big_endian(side).substr(2);
-  const auto code_of = [](char table, char symbol) {  // of one symbol: a bit
+  const auto code_of = [](char table, char symbol) {  // a code with a single symbol takes one bit
     return std::string(1, table) + '\1' + std::string(15, '\0') + symbol;
   };
   std::string bytes = "\xff\xd8" + segment('\xdb', std::string(1, '\0') + std::string(64, '\1')) +
                       segment('\xc2', '\x8' + size + size + std::string("\1\1\x11\0", 4)) +
                       segment('\xc4', code_of('\0', '\0')) + segment('\xc4', code_of('\x10', '\x60')) +
                       segment('\xda', std::string("\1\1\0\0\0\0", 6)) + std::string(8, '\0');
-  // 64 blocks: a bit for the symbol, six for how many more than 64, and one that fills the byte.
+  // 64 blocks: a bit for the symbol, six for the run length beyond 64, and one that fills the byte.
   for (int i = 0; i < scans; ++i) bytes += segment('\xda', std::string("\1\1\0\1\x3f\0", 6)) + '\1';
   return bytes + "\xff\xd9";
 }

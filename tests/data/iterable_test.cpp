@@ -29,13 +29,13 @@ Whole epoch_in(Loader& loader) {
   return batches;
 }
 
-/// 0 .. count - 1, once.
+/// 0 .. count - 1, in the first epoch only.
 struct Once {
   std::int64_t count, at = 0;
   std::optional<std::int64_t> next() { return at < count ? std::optional(at++) : std::nullopt; }
 };
 
-/// The same in each epoch.
+/// 0 .. count - 1, in each epoch.
 struct Anew : Once {
   void reset() { at = 0; }
 };
@@ -94,7 +94,7 @@ TEST(IterableLoader, RefusesASecondLoopOverAStream) {
             std::string::npos);
 }
 
-/// Random numbers, drawn as they are read.
+/// Random samples, drawn when they are read.
 struct Drawn {
   std::int64_t at = 0;
   std::optional<Tensor> next() { return at++ < 10 ? std::optional(rand({2})) : std::nullopt; }
@@ -160,7 +160,7 @@ TEST(IterableLoader, HandsOnTheErrorOfASampleInItsBatch) {
   }
 }
 
-// Together the processes have what one process has.
+// Joined, the processes' rows are those of a single process.
 TEST(IterableLoader, GivesEachProcessItsRows) {
   for (const std::int64_t count : {7, 9}) {
     Whole of_process[2];

@@ -1,4 +1,4 @@
-// Readers of MNIST's and CIFAR-10's files: files made byte by byte here, as their formats say.
+// Readers of MNIST and CIFAR-10 files, which the tests make byte by byte as the formats specify.
 #include <lockstep/data/labeled_images.h>
 
 #include <gtest/gtest.h>

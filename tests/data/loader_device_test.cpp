@@ -1,4 +1,4 @@
-// Batches that a loader copies to a device ahead of the loop. Simulated devices report work that no event orders.
+// Batches that a loader copies to a device ahead of the loop. Simulated devices report accesses that no event orders.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -62,7 +62,7 @@ TEST(DataLoaderDevice, GivesTheSameBatchesThere) {
     }
 }
 
-// The copy of the next batch ends while a kernel on the batch at hand cannot yet.
+// The next batch is copied while a kernel on the current batch is still blocked.
 TEST(DataLoaderDevice, CopiesTheNextBatchWhileTheDeviceComputes) {
   const SimulatedDevices devices({.count = 1});
   const auto released = std::make_shared<std::atomic<bool>>(false);
@@ -83,7 +83,7 @@ TEST(DataLoaderDevice, CopiesTheNextBatchWhileTheDeviceComputes) {
       const Tensor result = empty({1}, {.device = "cuda:0"});
       launch("compute", 0, result, std::array<const Tensor*, 1>{&*it},
              [released](const KernelContext&) { happens([&] { return released->load(); }); });
-      if (workers > 0) ++it;  // where the worker was late, the second batch is copied by now
+      if (workers > 0) ++it;  // in case the worker was late: the second batch is copied by now
       EXPECT_TRUE(happens([&] { return copies().size() >= 2; })) << workers;
       *released = true;
       synchronize("cuda:0");
@@ -103,7 +103,7 @@ TEST(DataLoaderDevice, OrdersItsCopiesBeforeAndAfterTheLoopsWork) {
   DataLoader loader(TensorDataset{rows()}, {.batch_size = 2, .num_workers = 2, .device = "cuda:0"});
   for (int epoch = 0; epoch < 3; ++epoch) {
     std::vector<Tensor> sums;
-    for (const Tensor& batch : loader) sums.push_back(sum(batch * 2));  // the batch's memory is free for the next ones
+    for (const Tensor& batch : loader) sums.push_back(sum(batch * 2));  // frees the batch's memory for later batches
     float all = 0;
     for (const Tensor& each : sums) all += each.item<float>();
     EXPECT_EQ(all, 2 * 39 * 40 / 2);
@@ -133,7 +133,7 @@ struct Fifth {
   }
 };
 
-// Though it is made, and fails, while the loop has the batch before.
+// The batch is made, and fails, while the loop still has the batch before it.
 TEST(DataLoaderDevice, ThrowsAnErrorWhereItsBatchIsDue) {
   const TestDevices devices(1);
   for (const int workers : {0, 2}) {
@@ -217,7 +217,7 @@ TEST(PinnedBatches, GoToADeviceUnlessTheLoaderIsToldOtherwise) {
   EXPECT_EQ(kinds({.pin_memory = true}), pinned);
 }
 
-// Of two batches further: while the kernel on the first one runs, from its begin to its end.
+// The trace shows the copies of two later batches while the kernel on the first batch runs.
 TEST(PinnedBatches, AreCopiedInATraceWhileAKernelRuns) {
   const SimulatedDevices devices({.count = 1});
   const auto begun = std::make_shared<std::atomic<bool>>(false), released = std::make_shared<std::atomic<bool>>(false);

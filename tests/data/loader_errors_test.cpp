@@ -1,4 +1,4 @@
-// What a DataLoader refuses, and what it says of errors of datasets, samplers and collation.
+// Options that DataLoader rejects, and the context it adds to errors of datasets, samplers and collation.
 #include <lockstep/data/loader.h>
 
 #include <gtest/gtest.h>

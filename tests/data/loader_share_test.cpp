@@ -1,4 +1,4 @@
-// Loaders with a share: what several processes get, one after the other, is what one process gets.
+// Loaders with a share: the processes' rows, joined, are the batches of a single process.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -21,7 +21,7 @@ using testing::thrown;
 
 using Batches = std::vector<std::vector<float>>;
 
-// Each sample is its index, and a number that get() draws.
+// Each sample has its index and a random number drawn by get().
 struct Drawing {
   std::int64_t length;
   std::int64_t size() const { return length; }
@@ -39,7 +39,7 @@ struct Grid {
 };
 constexpr Grid kGrids[] = {{1, 8}, {2, 4}, {4, 2}, {8, 1}};
 
-/// The batches from where a loader stands to the end of its epoch.
+/// Returns the batches from the loader's position to the end of its epoch.
 template <class Loader>
 Batches rest_of_epoch(Loader& loader) {
   Batches batches;
@@ -47,7 +47,7 @@ Batches rest_of_epoch(Loader& loader) {
   return batches;
 }
 
-/// The batches of all processes, each the processes' rows in their order.
+/// Returns the batches of all processes; in each, the rows of the processes in order.
 template <class MakeLoader>
 Batches joined(const Grid& grid, const MakeLoader& make_loader) {
   Batches all;
@@ -62,7 +62,7 @@ Batches joined(const Grid& grid, const MakeLoader& make_loader) {
   return all;
 }
 
-// Of 8 devices with 20 rows the last has none, the one before 2. The last batch has 3 rows.
+// 20 rows on 8 devices: the last device has none, the one before it 2. The last batch has 3 rows.
 TEST(DataLoaderShare, OfAllProcessesTogetherIsTheBatchesOfOne) {
   DataLoader whole(Drawing{103}, {.batch_size = 20, .shuffle = true, .seed = 5});
   const Batches expected = rest_of_epoch(whole);
@@ -104,7 +104,7 @@ TEST(DataLoaderShare, GivesAProcessWithoutRowsABatchOfNone) {
   EXPECT_EQ(targets, (std::vector<Shape>{{2}, {2}, {0}}));
 }
 
-// Not one in one piece, as a TensorDataset's is.
+// This dataset has no get_batch(), unlike TensorDataset.
 TEST(DataLoaderShare, GivesAProcessWithoutRowsWhatTheCollationOfOneSampleGives) {
   struct Mixed {
     std::int64_t size() const { return 1; }

@@ -1,4 +1,4 @@
-// Resuming: a loop that goes on from a state sees the batches that would have followed.
+// Resuming: a loop that continues from a state gets the batches that would have followed.
 #include <gtest/gtest.h>
 
 #include <ranges>
@@ -29,7 +29,7 @@ LoaderState at(std::int64_t epoch, std::int64_t batch) {
   return {.seed = 1, .epoch = epoch, .batch = batch, .batch_size = 5};
 }
 
-/// All batches from where the loader stands to the end of epoch 2.
+/// Returns all batches from the loader's position to the end of epoch 2.
 Batches rest_of_three_epochs(DataLoader<Noisy>& loader) {
   Batches batches;
   while (loader.state().epoch < 3)
@@ -103,7 +103,7 @@ TEST(LoaderState, OfTheLastBatchLeavesAnEmptyRestOfTheEpoch) {
   EXPECT_EQ(loader.state(), at(5, 0));
 }
 
-// A view such as std::views::take trusts the size of what has one.
+// A view such as std::views::take trusts size() if the range has one.
 static_assert(std::ranges::input_range<DataLoader<Noisy>> && !std::ranges::sized_range<DataLoader<Noisy>>);
 
 TEST(LoaderState, OfAnEpochBegunMakesTheRangeAsLongAsTheRest) {

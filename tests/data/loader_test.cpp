@@ -287,7 +287,7 @@ TEST(BatchSource, MakesNoMoreSamplesOnceAStopIsRequested) {
   EXPECT_EQ(made, counting(3));
 }
 
-// A lambda that captures can be moved, and not assigned.
+// A lambda with captures can be moved but not assigned.
 template <class Function>
 struct Mapped {
   Function function;

@@ -1,4 +1,4 @@
-// A loader whose worker hangs. Waits have a limit only so that a failure does not hang.
+// A loader with a worker that hangs. Time limits on waits only keep a failed test from hanging.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::thrown;
 
-/// A door that may be shut.
+/// A gate that blocks pass() until open().
 class Door {
  public:
   void open() {
@@ -39,7 +39,7 @@ class Door {
   bool is_open_ = false;
 };
 
-/// Its sample 5 comes when the door is opened.
+/// A dataset whose sample 5 blocks until the door is opened.
 struct Hanging {
   std::shared_ptr<Door> door = std::make_shared<Door>();
   std::int64_t size() const { return 12; }
@@ -67,12 +67,12 @@ TEST(DataLoaderTimeout, NamesTheWorkerThatHangsAndItsSample) {
     EXPECT_NE(error.find(" has been making it for "), error.npos) << error;
     EXPECT_TRUE(error.ends_with(" ms (in sample 5)")) << error;
     EXPECT_TRUE(it == loader.end());
-  }  // the loader and its loop go, though the worker still hangs
+  }  // the loader and its loop are destroyed while the worker still hangs
   EXPECT_GT(dataset.door.use_count(), 1);
   dataset.door->open();
   const auto limit = std::chrono::steady_clock::now() + std::chrono::seconds(20);
   while (dataset.door.use_count() > 1 && std::chrono::steady_clock::now() < limit) std::this_thread::yield();
-  EXPECT_EQ(dataset.door.use_count(), 1);  // and the worker has let go of all that it kept
+  EXPECT_EQ(dataset.door.use_count(), 1);  // the worker has released its state
 }
 
 TEST(DataLoaderTimeout, LeavesALoaderThatGoesOnFromItsState) {
@@ -93,7 +93,7 @@ TEST(DataLoaderTimeout, IsNotReachedByBatchesThatCome) {
   EXPECT_EQ(the_rest(loader).size(), 12u);
 }
 
-/// The same without a size.
+/// The same as a stream, without a size.
 struct HangingStream {
   std::shared_ptr<Door> door = std::make_shared<Door>();
   std::int64_t at = 0;
@@ -104,7 +104,7 @@ struct HangingStream {
   void reset() { at = 0; }
 };
 
-// Nobody else may read it meanwhile.
+// No other loop may read the stream while the worker hangs in it.
 TEST(DataLoaderTimeout, KeepsAStreamThatAWorkerHangsIn) {
   const HangingStream stream;
   DataLoader loader(stream, {.batch_size = 2, .num_workers = 3, .timeout = milliseconds(1000)});

@@ -39,7 +39,7 @@ TEST(PrefetcherWorkers, AreToldToStopWhenThePrefetcherGoes) {
   EXPECT_EQ(stopped, 2);
 }
 
-// Though a worker has ended by the time that it was told to.
+// Even if a worker becomes free because of the stop request.
 TEST(PrefetcherWorkers, BeginNothingMoreOnceThePrefetcherGoes) {
   std::atomic<int> begun = 0;
   std::atomic<bool> open = false;

@@ -68,7 +68,7 @@ TEST(RandomSampler, IsTheSameForOneSeedAndEpoch) {
   EXPECT_EQ(RandomSampler(50, {.seed = 5}).indices(2), RandomSampler(50, {.seed = 5}).indices(2));
 }
 
-// Kept from the first run: a change here means that resumed training would see other batches.
+// Recorded from the first version: a change would give resumed training other batches.
 TEST(RandomSampler, DoesNotChangeBetweenVersions) {
   EXPECT_EQ(RandomSampler(8, {.seed = 1}).indices(0), (Indices{3, 4, 1, 5, 2, 0, 6, 7}));
 }
@@ -161,7 +161,7 @@ TEST(WeightedRandomSampler, WithoutReplacementPrefersLargeWeights) {
 }
 
 TEST(WeightedRandomSampler, NeverDrawsAWeightOfZero) {
-  // Weights so far apart that their sums round.
+  // Weights so different that their sums round.
   const WeightedRandomSampler sampler({0, 1e-300, 0, 1e300, 0, 1e-10, 0}, 3, {.replacement = false});
   for (std::int64_t epoch = 0; epoch < 200; ++epoch) EXPECT_EQ(sorted(sampler.indices(epoch)), (Indices{1, 3, 5}));
 }

@@ -1,4 +1,4 @@
-// Digits drawn on the spot: what a sample is, and that digits can be told apart.
+// Generated digits: the format of a sample, and that a simple classifier can tell the digits apart.
 #include <lockstep/data/synthetic_digits.h>
 
 #include <gtest/gtest.h>
@@ -56,7 +56,7 @@ TEST(SyntheticDigits, WithoutNoiseHaveABlackGround) {
   EXPECT_GT(std::ranges::count(pixels, 0.0f), 400);
 }
 
-// A mean image of each digit, from some, tells most of the others apart: with chance alone it would be a tenth.
+// The nearest class mean, from some images, is right for most others; chance would give a tenth.
 TEST(SyntheticDigits, CanBeToldApart) {
   const SyntheticDigits digits(1500, {.seed = 5});
   std::vector<std::vector<double>> mean(10, std::vector<double>(28 * 28));

@@ -18,7 +18,7 @@ namespace {
 using Integers = std::vector<std::int64_t>;
 
 static_assert(Dataset<TensorDataset<1>> && BatchDataset<TensorDataset<2>>);
-// A subclass with a get() of its own would still make its batches by the get_batch() that it inherits.
+// A subclass that overrides get() alone would inherit get_batch(), which loaders would call instead.
 static_assert(std::is_final_v<TensorDataset<1>> && std::is_final_v<TensorDataset<2>>);
 
 TEST(TensorDataset, GivesTheRowsOfEachTensor) {

@@ -1,4 +1,4 @@
-// Transforms of images: values, what is random, and what is refused.
+// Image transforms: values, randomness, and rejected arguments.
 #include <lockstep/data/transforms.h>
 
 #include <gtest/gtest.h>
@@ -96,7 +96,7 @@ TEST(RandomCrop, RefusesAnImageThatIsTooSmall) {
             "[RandomCrop] expected padding >= 0, got -1");
 }
 
-// Of rooms 1, 2, 3, 5 torchvision leaves 0, 1, 2, 2 before the window.
+// With 1, 2, 3 and 5 spare pixels, torchvision's window begins at 0, 1, 2 and 2.
 TEST(CenterCrop, TakesTheMiddle) {
   EXPECT_EQ(CenterCrop({1, 2})(picture(4, 4)).to_vector<float>(), (Floats{22, 23}));
   EXPECT_EQ(CenterCrop({1, 1})(picture(6, 2)).to_vector<float>(), (Floats{21}));
@@ -111,7 +111,7 @@ TEST(CenterCrop, TakesTheMiddle) {
             "[CenterCrop] expected a size from 1 on, got 0 and 1");
 }
 
-// A plane stays one: between the middles of its pixels it is exact.
+// A linear image stays linear: interpolation between pixel centres is exact.
 TEST(Resize, KeepsAPlane) {
   const std::vector<float> half = Resize({2, 2})(picture(4, 4)).to_vector<float>();
   EXPECT_EQ(half, (Floats{6.5, 8.5, 26.5, 28.5}));
@@ -149,7 +149,7 @@ TEST(Compose, AppliesOneAfterTheOtherOnAnyDevice) {
   }
 }
 
-// The loader's seed, not the order in which workers come, decides what is drawn.
+// The random numbers depend on the loader's seed, not on the order of the workers.
 TEST(Compose, IsDrawnAnewForEachSampleAndTheSameForEachNumberOfWorkers) {
   const TensorDataset images(rand({12, 3, 6, 6}), arange(12));
   const auto epoch = [&](int workers) {
