@@ -1,4 +1,4 @@
-// A file is the old one or the new one, whatever fails on the way; and a killed writer's temporary is in nobody's way.
+// A file is the old or the new one, whatever fails in between; a killed writer's temporary disturbs nobody.
 #include <lockstep/io/atomic_file.h>
 
 #include <gtest/gtest.h>
@@ -34,7 +34,7 @@ void write_all(const std::filesystem::path& path, const std::string& bytes) {
   file.commit();
 }
 
-// Counts calls, lets the nth fail, and writes at most `longest` bytes at once.
+// Counts calls, makes the nth fail, and writes at most `longest` bytes at once.
 class FaultyCalls final : public FileCalls {
  public:
   int fail_at = 0;
@@ -122,7 +122,7 @@ TEST(AtomicFile, InterruptedAndShortWritesGoOn) {
     try {
       write_all(folder / "a", bytes);
     } catch (const IoError& error) {
-      EXPECT_EQ(error.operation, "rename");  // which is never interrupted
+      EXPECT_EQ(error.operation, "rename");  // rename is never interrupted
     }
     EXPECT_EQ(contents(folder / "a"), bytes);
   }
@@ -203,7 +203,7 @@ TEST(AtomicFile, RemovesTheLeftoversOfKilledWritersAlone) {
 
 TEST(AtomicFile, MayHaveTheLongestNameThereIs) {
   const TemporaryFolder folder;
-  const std::string prefix(254, 'a');  // 255 bytes are the most that Linux takes
+  const std::string prefix(254, 'a');  // Linux allows at most 255 bytes
   AtomicFile first(folder / (prefix + '1'));
   write_all(folder / (prefix + '2'), "second");
   first.write("first", 5);
@@ -248,7 +248,8 @@ TEST(AtomicFile, NeverWaitsForAPipeAtTheTemporarysName) {
   const TemporaryFolder folder;
   ASSERT_EQ(::mkfifo((folder / ".a.lockstep-tmp").c_str(), 0600), 0);
   ASSERT_EQ(::mkfifo((folder / ".b.lockstep-tmp").c_str(), 0600), 0);
-  const int reader = ::open((folder / ".b.lockstep-tmp").c_str(), O_RDONLY | O_NONBLOCK);  // opens it for writers
+  // so that writers can open the pipe
+  const int reader = ::open((folder / ".b.lockstep-tmp").c_str(), O_RDONLY | O_NONBLOCK);
   testing::must_end({[&] {
     for (const char* name : {"a", "b"}) {
       write_all(folder / name, "new");

@@ -1,4 +1,4 @@
-// What is written carries checksums; what does not fit them is refused; files of others have none and are read.
+// Written files have checksums; wrong ones are rejected; files of other programs have none and are read.
 #include "io/checksum.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ using testing::write_file;
 using testing::written;
 
 TEST(Checksum, IsThatOfTheSpecificationHoweverTheBytesCome) {
-  EXPECT_EQ(checksum_digits(Checksum().value()), "2d06800538d394c2");  // XXH3's of nothing
+  EXPECT_EQ(checksum_digits(Checksum().value()), "2d06800538d394c2");  // XXH3 of no bytes
   EXPECT_EQ(checksum_digits(0x1f), "000000000000001f");
   const std::string bytes(100'000, 'x');
   Checksum whole, pieces;
@@ -46,14 +46,14 @@ std::string error_of(const std::string& bytes) {
 
 TEST(Checksums, NameTheTensorThatIsDamaged) {
   std::string bytes = written(some());
-  bytes[bytes.size() - 3] ^= 1;  // of the numbers, which lie before the mask
+  bytes[bytes.size() - 3] ^= 1;  // in the numbers, which precede the mask
   EXPECT_NE(error_of(bytes).find("of tensor \"weight\", got"), std::string::npos) << error_of(bytes);
   EXPECT_NE(error_of(bytes).find("the file is damaged"), std::string::npos) << error_of(bytes);
 }
 
 TEST(Checksums, NoticeADifferentOrderOfLargeBlocks) {
   StateDict state;
-  state.add("x", arange(200'000, {.dtype = kInt64}));  // several times what is read at once
+  state.add("x", arange(200'000, {.dtype = kInt64}));  // several blocks of the reader
   const std::string bytes = written(state);
   EXPECT_TRUE(same(testing::read(bytes), state));
   std::string exchanged = bytes;

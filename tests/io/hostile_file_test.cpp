@@ -1,5 +1,5 @@
-// Files that lie: each is refused by a FormatError that says where and why, and nothing is read or allocated on its
-// word.
+// Malformed files: each is rejected by a FormatError that says where and why, and no size in a file is trusted for a
+// read or an allocation.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Case {
   std::string message;
 };
 
-// One tensor "x" with these fields, over `data` bytes.
+// A file with one tensor "x" with these fields and `data` bytes.
 std::string tensor_file(const std::string& fields, std::size_t data = 4) {
   return file_of(R"({"x":{)" + fields + "}}", std::string(data, '\0'));
 }
@@ -43,7 +43,7 @@ std::string with_length(std::uint64_t length, const std::string& rest) {
   return std::string(reinterpret_cast<const char*>(&length), sizeof length) + rest;
 }
 
-// Of a file that begins so.
+// The error for a file with this beginning.
 std::string no_length(const std::string& beginning) {
   return "at byte 0: expected a safetensors file, or one that PyTorch saved, got one that begins with " + beginning +
          ": as the length of a header that is more than 100000000 bytes";
@@ -82,11 +82,11 @@ const std::vector<Case>& cases() {
       {file_of("{\"abc"), "at byte 13: expected JSON with \" after a string, got the end"},
       {file_of("{\"a\" 1}"), "expected JSON with :, got \"1}\""},
       {file_of(R"({"x":tru})"), "expected JSON with a value, got \"tru}\""},
-      {file_of("{\"\xc0\xaf\":1}"), "expected JSON with UTF-8 in a string"},          // longer than need be
-      {file_of("{\"\xe0\x80\xaf\":1}"), "expected JSON with UTF-8 in a string"},      // the same
+      {file_of("{\"\xc0\xaf\":1}"), "expected JSON with UTF-8 in a string"},          // overlong
+      {file_of("{\"\xe0\x80\xaf\":1}"), "expected JSON with UTF-8 in a string"},      // overlong
       {file_of("{\"\xed\xa0\x80\":1}"), "expected JSON with UTF-8 in a string"},      // half of a surrogate pair
-      {file_of("{\"\xf4\x90\x80\x80\":1}"), "expected JSON with UTF-8 in a string"},  // past the last character
-      {file_of("{\"\xe2\x82\":1}"), "expected JSON with UTF-8 in a string"},          // cut off,
+      {file_of("{\"\xf4\x90\x80\x80\":1}"), "expected JSON with UTF-8 in a string"},  // beyond the last character
+      {file_of("{\"\xe2\x82\":1}"), "expected JSON with UTF-8 in a string"},          // truncated
       {file_of(std::string("{\0}", 3)), "at byte 9: expected JSON with a string, got \"\\u0000}\""},
       {file_of(std::string("{}\0 any", 7)), "at byte 10: expected JSON with an end, got \"\\u0000 any\""},
       {file_of(std::string("{}\0", 3)), "at byte 10: expected JSON with an end, got \"\\u0000\""},
@@ -96,7 +96,7 @@ const std::vector<Case>& cases() {
       {tensor_file(R"("dtype":"F32","shape":[1e999],"data_offsets":[0,4])"),
        R"(expected sizes in the shape of tensor "x", got 1e999)"},
       {tensor_file(R"("dtype":"F32","shape":[1.],"data_offsets":[0,4])"), "expected JSON with a digit, got \"],"},
-      // What stands where.
+      // Types of values.
       {file_of(R"({"x":1})"), R"(expected an object for tensor "x", got 1)"},
       {file_of(R"({"x":null})"), R"(expected an object for tensor "x", got null)"},
       {file_of(R"({"x":[[[[]]]]})"), R"(expected an object for tensor "x", got an array)"},
@@ -118,7 +118,7 @@ const std::vector<Case>& cases() {
       {tensor_file(""), R"(expected a dtype of tensor "x", got none)"},
       {tensor_file(R"("dtype":"F32","data_offsets":[0,4])"), R"(expected a shape of tensor "x", got none)"},
       {tensor_file(R"("dtype":"F32","shape":[1])"), R"(expected a data_offsets of tensor "x", got none)"},
-      // Once each.
+      // Duplicates.
       {tensor_file(R"("dtype":"F32","dtype":"F32")"), R"(expected one dtype of tensor "x", got it again)"},
       {tensor_file(R"("shape":[1],"shape":[1])"), R"(expected one shape of tensor "x", got it again)"},
       {tensor_file(R"("data_offsets":[0,4],"data_offsets":[0,4])"),
@@ -160,7 +160,7 @@ const std::vector<Case>& cases() {
        R"(expected data_offsets 4 bytes apart of tensor "x", got [4, 0])"},
       {tensor_file(R"("dtype":"U8","shape":[4],"data_offsets":[18446744073709551612,0])"),
        "expected data_offsets 4 bytes apart"},
-      // Where the data lie.
+      // Positions of the data.
       {tensor_file(R"("dtype":"U8","shape":[4],"data_offsets":[0,4])", 3),
        R"(expected data_offsets within 3 bytes of data, got tensor "x" at [0, 4])"},
       {tensor_file(R"("dtype":"U8","shape":[4],"data_offsets":[18446744073709551608,18446744073709551612])"),
@@ -237,7 +237,7 @@ TEST(HostileFile, ManyTensorsAreReadInTimeThatGrowsWithTheFile) {
   EXPECT_EQ(testing::read(file_of(json, std::string(50'000, '\1'))).size(), 50'000u);
 }
 
-// As other programs write it: without checksums, which would refuse every change.
+// Written without checksums, as by other programs, since checksums would reject every change.
 std::string valid_file() {
   return file_of(R"({"__metadata__":{"name":"value"},"weight":{"dtype":"F32","shape":[2,2],"data_offsets":[24,40]},)"
                  R"("größe":{"dtype":"I64","shape":[3],"data_offsets":[0,24]},)"
@@ -245,7 +245,7 @@ std::string valid_file() {
                  std::string(40, '\2') + std::string("\1\0", 2));
 }
 
-// Sanitizers see what the test does not. What is accepted must be a file of the format: it can be written again.
+// Sanitizers check the rest. An accepted file must be valid: it can be written again.
 void accept_or_refuse(const std::string& bytes) {
   StateDict state;
   try {

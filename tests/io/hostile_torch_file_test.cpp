@@ -1,4 +1,4 @@
-// Files of torch.save that lie: made by hand here, pickle by pickle, and refused with typed errors.
+// Malformed files of torch.save, made here opcode by opcode, and rejected with typed errors.
 #include <gtest/gtest.h>
 
 #include <cstring>
@@ -26,7 +26,7 @@ using testing::raw;
 
 using ZipEntries = std::vector<std::pair<std::string, std::string>>;
 
-struct ZipFields {  // of each entry of the directory
+struct ZipFields {  // written to each entry of the directory
   std::uint16_t flags = 0, method = 0;
   std::uint32_t more_bytes = 0;
   bool all_at_first = false;
@@ -62,7 +62,7 @@ std::string zip_error(const std::string& bytes) {
   return "nothing";
 }
 
-// A pickle's opcodes in words.
+// Names for a pickle's opcodes.
 std::string unicode(const std::string& value) { return 'X' + raw(std::uint32_t(value.size())) + value; }
 std::string named(const std::string& module, const std::string& name) { return 'c' + module + '\n' + name + '\n'; }
 std::string integer(std::int32_t value) { return 'J' + raw(value); }
@@ -88,7 +88,7 @@ TEST(HostileTorchFile, IsWellFormedWithoutALie) {
   EXPECT_EQ(torch_file::read(source, {}).tensors.at("x").to_vector<float>(), (std::vector<float>{1, 2}));
 }
 
-// Longer than what is read at once.
+// Larger than one block of the reader.
 TEST(HostileTorchFile, IsReadWholeWithItsChecksum) {
   constexpr std::int32_t kElements = 100'000;
   std::vector<float> values(kElements);
@@ -101,7 +101,7 @@ TEST(HostileTorchFile, IsReadWholeWithItsChecksum) {
   EXPECT_EQ(torch_file::read(source, {}).tensors.at("x").to_vector<float>(), values);
 }
 
-// As Python's pickle.loads reads them.
+// The values that Python's pickle.loads reads.
 TEST(HostileTorchFile, MayHaveLongIntegersOfAnySign) {
   const std::pair<std::string, std::int64_t> numbers[] = {
       {std::string("\x8a\0", 2), 0},
@@ -132,7 +132,7 @@ TEST(HostileTorchFile, OfOtherOpcodesIsRefusedByName) {
   for (const auto& [pickle, expected] : pickles) EXPECT_EQ(zip_error(torch_zip(pickle)), expected);
 }
 
-// Objects as Python's pickle makes them: by calls, with arguments by name, with attributes, of what was called before.
+// Objects as Python's pickle makes them: by calls, with keyword arguments, with attributes, by calls of results.
 TEST(HostileTorchFile, MayHaveObjectsThatAreLeftOut) {
   const std::string name = named("a", "B");
   const std::pair<std::string, std::string> values[] = {
@@ -225,7 +225,7 @@ TEST(HostileTorchFile, OfCirclesAndBombsIsRefused) {
   EXPECT_EQ(zip_error(torch_zip("}q\1" + unicode("x") + "h\1s.")),
             "expected at most 64 dicts and lists in each other, got more");
   EXPECT_EQ(zip_error(torch_zip("]q\1h\1a.")), "expected at most 64 dicts and lists in each other, got more");
-  // Lists of ten times the one before, up to 10^12 numbers.
+  // Nested lists, each with ten times the previous one: up to 10^12 numbers.
   std::string lists = "]q\1(K\1K\1K\1K\1K\1K\1K\1K\1K\1K\1e";
   for (char depth = 1; depth < 12; ++depth) {
     lists += std::string("]q") + char(depth + 1) + '(';
@@ -251,7 +251,7 @@ TEST(HostileTorchFile, OfOneTupleInManySizesTakesNoMemory) {
   EXPECT_LT(peak.taken_bytes(), 32 << 20);
 }
 
-// The name of what is not read is not made.
+// Names of skipped values are not built.
 TEST(HostileTorchFile, OfALongKeyOverManyValuesTakesNoTime) {
   const std::string lists =
       torch_zip('}' + unicode(std::string(500'000, 'k')) + "](Nq\1" + many("h\1", 250'000) + "es.");
@@ -260,7 +260,7 @@ TEST(HostileTorchFile, OfALongKeyOverManyValuesTakesNoTime) {
   EXPECT_LT(double(std::clock() - begin) / CLOCKS_PER_SEC, 1);
 }
 
-// Each of these has a name that is to be kept: of 500 KB.
+// Each of these values needs a name of 500 KB.
 TEST(HostileTorchFile, OfALongKeyOverManyNumbersTakesNoMemory) {
   const std::string pickle = '}' + unicode(std::string(500'000, 'k')) + "](K\1q\1" + many("h\1", 100) + "es.";
   const std::string file = torch_zip(pickle);
@@ -292,7 +292,7 @@ TEST(HostileTorchFile, OfADirectoryThatLiesIsRefused) {
   EXPECT_EQ(zip_error(zip_of(entries, {.all_at_first = true})).substr(0, 62),
             "expected \"m/data/0\" with no compression, as the directory says");
   std::string reaching = zip_of(entries);
-  for (const std::size_t size : {20, 24}) reaching[reaching.find("PK\1\2") + size] += 1;  // into the next entry
+  for (const std::size_t size : {20, 24}) reaching[reaching.find("PK\1\2") + size] += 1;  // extends into the next entry
   EXPECT_EQ(zip_error(reaching), "expected entries without overlap, got \"m/data/0\" in \"m/data.pkl\"");
   EXPECT_EQ(zip_error(zip_of({{"m/data.pkl", "}."}, {"m/data.pkl", "}."}})),
             "expected each entry once, got \"m/data.pkl\" again");

@@ -1,4 +1,4 @@
-// kill -9 at random instants while a file is written over and over: it is always the last whole one or the next.
+// kill -9 at random instants while a file is written repeatedly: it always holds the last complete version or the next.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -19,7 +19,7 @@ using testing::TemporaryFolder;
 constexpr int kAllKills = 200, kKills = testing::repetitions(kAllKills);
 constexpr const char* kFile = "a.safetensors";
 
-// Many tensors, so that the write has many moments to be killed at; all say the number of the version.
+// Many tensors, so that a write can be killed at many points; all hold the version's number.
 StateDict version(std::int64_t number) {
   StateDict state;
   for (int i = 0; i < 20; ++i)
@@ -27,7 +27,7 @@ StateDict version(std::int64_t number) {
   return state;
 }
 
-// The version that a file holds; fails the test unless all of it is of one version.
+// Returns the version in a file; fails the test if the file mixes versions.
 std::int64_t version_of(const std::filesystem::path& path) {
   const StateDict state = load(path);
   EXPECT_EQ(state.size(), 20u);
@@ -38,13 +38,13 @@ std::int64_t version_of(const std::filesystem::path& path) {
   return number;
 }
 
-// Not a test: what the child does.
+// Not a test: the child process's work.
 TEST(KillChild, DISABLED_WritesVersionsForEver) {
   const std::filesystem::path path = std::filesystem::path(KilledChild::folder()) / kFile;
   std::int64_t number = std::filesystem::exists(path) ? version_of(path) : -1;
   while (true) {
     ++number;
-    KilledChild::report(number);  // this one may be there now or not
+    KilledChild::report(number);  // the file may or may not hold this version from now on
     save(version(number), path, {{"version", std::to_string(number)}});
   }
 }
@@ -69,7 +69,7 @@ TEST(Kill, DuringSaveLeavesTheOldFileOrTheNewOne) {
     ASSERT_LE(folder.names().size(), 2u) << "leftovers pile up";
   }
   std::cout << kKills << " kills, " << in_temporary << " of them while a temporary was there\n";
-  // About half of them hit a write. Of the fewer ones with a sanitizer none might.
+  // About half of the kills hit a write. With a sanitizer there are fewer kills, and possibly none does.
   if (kKills == kAllKills) {
     EXPECT_GT(in_temporary, 0);
   }

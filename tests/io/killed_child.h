@@ -1,4 +1,5 @@
-// This test program once more, in a process that is killed: it runs one disabled test, which reports numbers.
+// KilledChild: runs this test program again in a child process that will be killed. The child runs one disabled test,
+// which reports numbers.
 #pragma once
 
 #include <fcntl.h>
@@ -25,7 +26,7 @@ namespace lockstep::testing {
 
 class KilledChild {
  public:
-  /// Starts it. `test` is run in the child, which finds `folder` by KilledChild::folder().
+  /// Starts the child, which runs `test` and gets `folder` from KilledChild::folder().
   KilledChild(const std::string& test, const std::filesystem::path& folder) {
     int ends[2];
     if (::pipe2(ends, O_CLOEXEC) != 0) throw std::runtime_error("pipe");
@@ -50,13 +51,14 @@ class KilledChild {
   KilledChild(const KilledChild&) = delete;
   KilledChild& operator=(const KilledChild&) = delete;
 
-  /// The next number that the child reports, waited for; -1 if it has ended.
+  /// Waits for the next number that the child reports; -1 if the child has ended.
   std::int64_t next() {
     std::int64_t number = -1;
     return ::read(reports_, &number, sizeof number) == sizeof number ? number : -1;
   }
 
-  /// Kills it at once. The last number that it reported, or `last` if there were no more; -1 if it had ended by itself.
+  /// Kills the child at once. Returns the last number that it reported, or `last` if there were no more; -1 if it had
+  /// already ended.
   std::int64_t kill(std::int64_t last) {
     ::kill(process_, SIGKILL);
     int status = 0;
@@ -67,7 +69,7 @@ class KilledChild {
     return WIFSIGNALED(status) && WTERMSIG(status) == SIGKILL ? last : -1;
   }
 
-  /// In the child.
+  /// Called in the child.
   static std::string folder() {
     const char* folder = std::getenv("LOCKSTEP_KILLED_FOLDER");
     return folder ? folder : throw std::runtime_error("to be run by a test that kills it");
@@ -90,7 +92,7 @@ class KilledChild {
   int reports_ = -1;
 };
 
-/// When to kill: after some reports, and a time spread over what lies between two of them.
+/// Chooses when to kill: after some reports, plus a random part of the time between two reports.
 class KillClock {
  public:
   explicit KillClock(unsigned seed) : random_(seed) {}

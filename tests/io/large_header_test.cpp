@@ -1,4 +1,4 @@
-// Headers of many megabytes, made to be expensive: what reading them takes is bounded by what they are.
+// Headers of many megabytes, made to be expensive: reading them takes memory and time in proportion to their size.
 #include <gtest/gtest.h>
 
 #include <sys/resource.h>
@@ -20,7 +20,7 @@ using testing::KilledChild;
 constexpr std::size_t kBytes = 32'000'000;
 constexpr const char* kLargeFile = "large.safetensors";
 
-// The most memory that this process has had so far. (What getrusage() says includes that of the process before exec.)
+// The peak memory of this process. (getrusage() would include the process before exec.)
 std::int64_t peak_kilobytes() {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;)
@@ -39,7 +39,7 @@ std::int64_t processor_ms() {
   return ms(used.ru_utime) + ms(used.ru_stime);
 }
 
-// Not a test: what the child does. Memory and time are those of a process that does nothing else.
+// Not a test: the child's work. The child does nothing else, so its memory and time can be measured.
 TEST(LargeHeaderChild, DISABLED_Reads) {
   const std::string path = KilledChild::folder() + '/' + kLargeFile;
   const std::int64_t memory = peak_kilobytes(), time = processor_ms();
@@ -95,7 +95,7 @@ TEST(LargeHeader, TakesAFewTimesItsSizeInMemoryAndLittleTime) {
   }
 }
 
-// With as many tensors as may be the file takes no more than is said in docs/files.md.
+// A file with the most tensors allowed takes no more memory than docs/files.md says.
 TEST(LargeHeader, HasNoMoreTensorsAndTextsThanMayBe) {
   const auto refusal = [](const std::string& json) {
     try {

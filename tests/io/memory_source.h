@@ -1,4 +1,4 @@
-// Files of safetensors in memory, made by hand.
+// Safetensors files in memory, made by hand.
 #pragma once
 
 #include <algorithm>
@@ -27,7 +27,7 @@ inline std::string written(const StateDict& state, const FileMetadata& metadata 
   return bytes;
 }
 
-/// A file of that header, with the length in front and the data behind.
+/// A file of that header, with its length before it and the data after it.
 inline std::string file_of(std::string_view json, std::string_view data = {}) {
   const std::uint64_t length = json.size();
   std::string bytes(reinterpret_cast<const char*>(&length), sizeof length);

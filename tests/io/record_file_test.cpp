@@ -1,4 +1,4 @@
-// Records as TensorFlow frames them, read back by a reader of the test's own.
+// Records in TensorFlow's framing, read back by an independent reader.
 #include "io/record_file.h"
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ TEST(Crc32c, HasTheValuesOfItsStandard) {
   EXPECT_EQ(crc32c_of("", 0), 0u);
 }
 
-// Bit by bit, and the mask undone: nothing is shared with what writes.
+// Computes bit by bit, and undoes the mask; shares no code with the writer.
 std::uint32_t slow_crc32c(const std::string& bytes) {
   std::uint32_t crc = 0xffffffff;
   for (const char c : bytes)
@@ -70,7 +70,7 @@ TEST(RecordFile, FramesRecordsSoThatTheyReadBack) {
   {
     RecordFile file(folder / "records");
     for (const std::string& record : records) file.add(record);
-    EXPECT_EQ(contents(folder / "records"), "");  // kept so far
+    EXPECT_EQ(contents(folder / "records"), "");  // buffered so far
     file.flush();
     EXPECT_EQ(records_of(contents(folder / "records")), records);
     file.add("last");

@@ -1,4 +1,4 @@
-// What is saved is loaded again, exactly; and so are the files of the format's own implementation.
+// Saved tensors load bit for bit, and so do files of the format's reference implementation.
 #include <lockstep/io/safetensors.h>
 
 #include <gtest/gtest.h>

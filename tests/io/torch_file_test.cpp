@@ -1,4 +1,4 @@
-// State dicts that PyTorch 2.15 wrote (tests/io/data/torch) are read exactly; what is not one is refused by name.
+// State dicts written by PyTorch 2.15 (tests/io/data/torch) are read exactly; other files are rejected with a reason.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -33,7 +33,7 @@ std::vector<std::string> keys_of(const StateDict& state) {
   return names;
 }
 
-// Without the path before the name of the file.
+// Returns the error message without the file's path.
 std::string torch_refusal(const std::string& path) {
   try {
     load(path);
@@ -125,7 +125,7 @@ TEST(TorchFile, IsKnownByItsContentWhateverItsName) {
   EXPECT_EQ(load(folder / "model.safetensors").size(), 7u);
 }
 
-// An object of Python's is no reason to refuse the tensors beside it.
+// A Python object does not prevent reading the tensors beside it.
 TEST(TorchFile, LeavesOutObjectsAndNamesThem) {
   for (const char* name : {"objects.pt", "objects_protocol5.pt"}) {
     std::map<std::string, std::string> left_out;
@@ -202,7 +202,7 @@ TEST(TorchFile, NoticesEachFlippedBitOfTheData) {
   }
 }
 
-// A flipped bit anywhere either changes nothing that is read, or is refused.
+// A flipped bit anywhere either changes nothing that is read, or makes the reader throw.
 TEST(TorchFile, NoticesEachFlippedBit) {
   for (const char* name : {"checkpoint.pt", "strided.pt"}) {
     const std::string bytes = contents(torch_fixture(name));
