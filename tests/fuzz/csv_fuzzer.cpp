@@ -1,5 +1,5 @@
-// libFuzzer on the reader of tables: any bytes are either refused by FormatError or read as a table that, written and
-// read again, is the same. The first byte says with which options. The sanitizers watch the rest.
+// libFuzzer on the CSV reader: any bytes are rejected by FormatError, or read as a table that is the same after it is
+// written and read again. The first byte selects the options. The sanitizers check the rest.
 #include <cmath>
 #include <string>
 #include <string_view>

@@ -1,5 +1,5 @@
-// libFuzzer on the reader of JPEG: any bytes are either refused by FormatError, or by InvalidArgument as too many
-// pixels, or read as an image. The sanitizers watch the rest.
+// libFuzzer on the JPEG reader: any bytes are rejected by FormatError, rejected by InvalidArgument as too many pixels,
+// or read as an image. The sanitizers check the rest.
 #include <string_view>
 
 #include <lockstep/core/error.h>
@@ -18,7 +18,7 @@ constexpr std::int64_t kMostPixels = 1 << 16;
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size > 2 && data[0] == 0x89) return 0;  // a PNG
-  // Of each pixel three channels twice, and their coefficients. Time is that of the most scans, through all pixels.
+  // Three channels per pixel, twice, and their coefficients. The time is that of the most scans, each over all pixels.
   const fuzz::Limits limits(size, {.bytes = 8 << 20, .bytes_per_byte = 16, .seconds = 4});
   lockstep::testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
   try {

@@ -1,4 +1,4 @@
-// What reading bytes may take, beside what the sanitizers watch: memory and time that the bytes account for.
+// Limits: bounds on memory and time for reading an input, in addition to the sanitizers' checks.
 #pragma once
 
 #include <atomic>
@@ -18,14 +18,14 @@ inline void require(bool condition, const char* what) {
   std::abort();
 }
 
-/// While it lives, counts what is allocated; its destructor aborts where that, at its peak, or the processor's time was
-/// more than the input accounts for. One at a time.
+/// Counts allocations while it lives. The destructor aborts if their peak, or the processor time, exceeded the limits
+/// for the input's size. One at a time.
 class Limits {
  public:
   struct Of {
-    /// Of memory: in any case, of which the allocator of tensors takes 2 MiB at once, and for each byte of the input.
+    /// Memory: a constant, which includes 2 MiB that the tensor allocator takes at once, and an amount per input byte.
     std::size_t bytes, bytes_per_byte;
-    double seconds = 2;  ///< In any case, slowed down by sanitizers.
+    double seconds = 2;  ///< Constant part, with the slowdown of sanitizers.
     double microseconds_per_byte = 50;
   };
 

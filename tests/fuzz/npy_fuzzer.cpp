@@ -1,5 +1,5 @@
-// libFuzzer on the reader of NumPy's arrays: any bytes are either refused by FormatError or read as an array that is as
-// large as the file says. The sanitizers watch the rest.
+// libFuzzer on the reader of NumPy arrays: any bytes are rejected by FormatError, or read as an array of the size in
+// the file. The sanitizers check the rest.
 #include <string_view>
 
 #include <lockstep/core/error.h>

@@ -1,5 +1,5 @@
-// libFuzzer on the reader of NumPy's archives: any bytes are either refused by FormatError or read as arrays that have
-// no more data than the file. The sanitizers watch the rest.
+// libFuzzer on the reader of NumPy archives: any bytes are rejected by FormatError, or read as arrays with no more data
+// than the file. The sanitizers check the rest.
 #include <string>
 #include <string_view>
 

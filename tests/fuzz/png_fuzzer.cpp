@@ -1,6 +1,5 @@
-// libFuzzer on the reader of PNG: any bytes are either refused by FormatError, or by InvalidArgument as too many
-// pixels, or read as an image. The sanitizers watch the rest. Mutations seldom keep checksums right: mostly they are
-// mended.
+// libFuzzer on the PNG reader: any bytes are rejected by FormatError, rejected by InvalidArgument as too many pixels,
+// or read as an image. The sanitizers check the rest. Mutations usually break checksums, so most are repaired.
 #include <cstring>
 #include <random>
 #include <string_view>
@@ -28,7 +27,7 @@ std::uint32_t big_endian(const std::uint8_t* at) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   if (size > 2 && data[0] == 0xff) return 0;  // a JPEG
-  // Of each pixel a row of four channels twice; libpng's own buffers, of the library's own bounds.
+  // A row of four channels per pixel, twice, and libpng's own buffers, which libpng bounds.
   const fuzz::Limits limits(size, {.bytes = 8 << 20, .bytes_per_byte = 16});
   lockstep::testing::MemorySource source(std::string_view(reinterpret_cast<const char*>(data), size));
   try {

@@ -1,5 +1,5 @@
-// libFuzzer on the safetensors reader: any bytes are either refused by FormatError or read as tensors that can be
-// written and read again. The sanitizers watch the rest.
+// libFuzzer on the safetensors reader: any bytes are rejected by FormatError, or read as tensors that can be written
+// and read again. The sanitizers check the rest.
 #include <algorithm>
 #include <cstddef>
 #include <cstdint>
@@ -26,7 +26,7 @@ safetensors::Contents read(std::string_view bytes, bool verify) {
   return safetensors::read(source, {.verify = verify});
 }
 
-// Whether a file is accepted with its checksums held against it. Then they change nothing of what is read.
+// Reads a file with its checksums verified. If that succeeds, the tensors must be the same as without.
 void try_verified(std::string_view bytes, const safetensors::Contents& unverified) {
   safetensors::Contents contents;
   try {
@@ -62,8 +62,8 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   return 0;
 }
 
-// Mutations seldom keep the lengths right that all else depends on: mostly, sets the header's to where the last brace
-// is, and gives the file as many bytes of data as the offsets ask for.
+// Mutations usually break the lengths that everything else depends on, so most are repaired: the header's length is set
+// to the position of the last brace, and the file gets as many bytes of data as the offsets require.
 extern "C" std::size_t LLVMFuzzerCustomMutator(std::uint8_t* data, std::size_t size, std::size_t max_size,
                                                unsigned seed) {
   size = LLVMFuzzerMutate(data, size, max_size);

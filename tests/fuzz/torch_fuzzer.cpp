@@ -1,5 +1,5 @@
-// libFuzzer on the reader of torch.save's files: any bytes, as a file or as the pickle alone, are either refused by
-// FormatError or read as tensors that lie within the file. The sanitizers watch the rest.
+// libFuzzer on the reader of torch.save files: any bytes, as a file or as a pickle alone, are rejected by FormatError,
+// or read as tensors that lie within the file. The sanitizers check the rest.
 #include <cstddef>
 #include <cstdint>
 #include <set>
@@ -41,7 +41,7 @@ void read_file(std::string_view bytes) {
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
   const std::string_view bytes(reinterpret_cast<const char*>(data), size);
-  // A place in the memo may be any below the most values: 16 MB.
+  // A memo index may be anything below the value limit, which takes 16 MB.
   const fuzz::Limits limits(size, {.bytes = 24 << 20, .bytes_per_byte = 256});
   try {
     if (bytes.starts_with("PK"))

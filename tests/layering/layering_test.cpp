@@ -1,4 +1,4 @@
-// The repository keeps its layers, and the check that says so can fail.
+// The repository follows its layering rules, and the check of the rules detects violations.
 #include "layering/layers.h"
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ Tree repository() {
   return tree;
 }
 
-// One file that includes another (which exists unless it is another library's).
+// One file that includes another (which exists unless it belongs to another library).
 std::vector<std::string> check(const std::string& includer, const std::string& target,
                                const std::string& included = "") {
   Tree tree = {{includer, "#pragma once\n#include " + target + "\n"}};

@@ -1,5 +1,5 @@
-// The rules of docs/architecture.md on who may include whom, as a function of file names and texts. Knows nothing of
-// the disk, so that the rules themselves can be tested.
+// The rules of docs/architecture.md on which files may include which, as functions of file names and contents. Does not
+// read the disk, so that the rules themselves can be tested.
 #pragma once
 
 #include <algorithm>
@@ -14,7 +14,7 @@
 
 namespace layering {
 
-/// Texts of source files by their paths from the root of the repository.
+/// Contents of source files by path from the repository's root.
 using Tree = std::map<std::string, std::string>;
 
 struct Layer {
@@ -32,11 +32,11 @@ inline constexpr std::array kLayers{
 // The umbrella header stands above all layers: programs include it, layers do not.
 inline constexpr Layer kUmbrella{"lockstep.h", 9};
 
-// Siblings: each reaches the others only through the interface in src/runtime.
+// Backends may use each other only through the interface in src/runtime.
 inline constexpr std::array<std::string_view, 3> kBackends{"src/runtime/cpu/", "src/runtime/sim/", "src/runtime/cuda/"};
 inline constexpr std::string_view kHost = "src/runtime/host/";  // below the backends that compute on the host
 
-// Headers of other libraries, by how their names begin, and a folder that may include them. One line per pair.
+// Prefixes of other libraries' headers, and a folder that may include them. One line per pair.
 struct Vendor {
   std::string_view header;
   std::string_view owner;
@@ -91,7 +91,7 @@ inline std::vector<Include> includes_of(const std::string& text) {
   return includes;
 }
 
-/// The file of this repository that `target` names when `includer` includes it, or nothing.
+/// The file of this repository that `target` names when `includer` includes it; nullopt if there is none.
 inline std::optional<std::string> resolve(const Tree& tree, const std::string& includer, const std::string& target) {
   const std::filesystem::path beside = std::filesystem::path(includer).parent_path() / target;
   for (const std::filesystem::path& path :
@@ -103,11 +103,11 @@ inline std::optional<std::string> resolve(const Tree& tree, const std::string& i
   return std::nullopt;
 }
 
-/// The layer of a file under include/lockstep, src or tests; nothing elsewhere and for an unknown folder.
+/// The layer of a file under include/lockstep, src or tests; nullopt for other files and unknown folders.
 inline std::optional<Layer> layer_of(std::string_view path) {
   if (path == "include/lockstep/lockstep.h") return kUmbrella;
-  if (path.starts_with("tests/autograd/")) return layer_of("src/ops/");  // a graph records nothing without operations
-  // Optimizers and files are tried out on modules: their tests stand between those of nn and of parallel.
+  if (path.starts_with("tests/autograd/")) return layer_of("src/ops/");  // without operations no graph is recorded
+  // Tests of optimizers and files use modules, so their layer is between nn and parallel.
   for (const std::string_view folder : {"optim", "io"})
     if (path.starts_with("tests/" + std::string(folder) + "/")) return Layer{folder, 6};
   for (std::string_view top : {"include/lockstep/", "src/", "tests/"}) {
@@ -124,7 +124,7 @@ inline std::string_view backend_of(std::string_view path) {
   return backend == kBackends.end() ? std::string_view() : *backend;
 }
 
-/// Why `includer` may not include the repository's file `included`; empty if it may.
+/// The reason why `includer` may not include the repository's file `included`; empty if it may.
 inline std::string forbidden(std::string_view includer, std::string_view included) {
   const bool is_public = includer.starts_with("include/");
   const bool is_test = includer.starts_with("tests/");
@@ -146,7 +146,8 @@ inline std::string forbidden(std::string_view includer, std::string_view include
   return from_backend.empty() || from_backend == to_backend ? "" : "sibling backends";
 }
 
-/// Why `includer` may not include a header of another library; empty if it may. Tests and benchmarks may include any.
+/// The reason why `includer` may not include another library's header; empty if it may. Tests and benchmarks may
+/// include any.
 inline std::string forbidden_vendor(std::string_view includer, std::string_view header) {
   if (!includer.starts_with("include/") && !includer.starts_with("src/") && !includer.starts_with("examples/"))
     return "";
@@ -157,7 +158,7 @@ inline std::string forbidden_vendor(std::string_view includer, std::string_view 
                                           : "a vendor's header outside its backend";
 }
 
-/// One line for each include that breaks a rule, and for each library file that lies in no layer; empty if all is well.
+/// Returns one line for each include that breaks a rule and for each library file in no layer; empty if there is none.
 inline std::vector<std::string> violations(const Tree& tree) {
   std::vector<std::string> found;
   for (const auto& [path, text] : tree) {

@@ -1,4 +1,4 @@
-// Names of a user's own, beside `using namespace lockstep`: those that the library has for itself are not in its way.
+// A program with `using namespace lockstep` may define these names itself: the library does not put them in the way.
 #include <lockstep/lockstep.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// An operation of the consumer's own.
+// A user-defined operation.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
