@@ -15,8 +15,8 @@ struct RowRange {
   bool operator==(const RowRange&) const = default;
 };
 
-/// The rows that one process's devices would get if a single process with all devices divided the batch. Of a batch of
-/// B rows each device has ceil(B / (processes * devices)), in order of the processes; the last devices have fewer or
+/// The rows that one process's devices would get if a single process with all devices divided the batch. Each device
+/// has ceil(B / (processes * devices)) rows of a batch of B, in order of the processes; the last devices have fewer or
 /// none (ScatterSplit::chunk). By default, all rows.
 struct LOCKSTEP_API BatchShare {
   int process = 0;    ///< From 0.
