@@ -1,4 +1,4 @@
-// A bit of a checkpoint turns over, on the disk or on the way: no load takes the file for what was written.
+// A bit of a checkpoint flips, on disk or in transit: no load accepts the file as what was written.
 #include <gtest/gtest.h>
 
 #include <lockstep/train/checkpoint.h>
@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// A whole training state: model, momentum, schedule, loader, random numbers.
+// A complete training state: model, momentum, schedule, loader, random numbers.
 std::string checkpoint_file() {
   const testing::TemporaryFolder folder;
   testing::NoisyJob job(1);

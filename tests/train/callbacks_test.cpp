@@ -1,5 +1,4 @@
-// Callbacks are told the turns of training, may end it, and go on with a resumed run as if it had never been
-// interrupted.
+// Callbacks are called at the fixed points of training, can end it, and continue exactly in a resumed run.
 #include <lockstep/train/callbacks.h>
 
 #include <gtest/gtest.h>
@@ -46,7 +45,7 @@ struct Recorder : Callback {
   void on_validation_end(FitState& fit) override { note("~validation", fit); }
 };
 
-// A net whose metric "score" in validation is what the script says for the epoch.
+// A net whose validation metric "score" follows a script, by epoch.
 struct Scripted {
   std::vector<double> script;
   std::int64_t validations = 0;
@@ -126,7 +125,7 @@ TEST(EarlyStopping, EndsTrainingAfterPatienceEpochsThatAreNoBetter) {
     EXPECT_EQ(early.stopped_epoch(), epochs < std::int64_t(job.script.size()) ? epochs : 0);
     return std::pair(epochs, early.best_epoch());
   };
-  using Epochs = std::pair<std::int64_t, std::int64_t>;  // that were trained, and the best one
+  using Epochs = std::pair<std::int64_t, std::int64_t>;  // the epochs trained, and the best one
   EXPECT_EQ(stops_after({.patience = 2}, {5, 4, 4, 3, 3, 3.5, 9, 9}), (Epochs{6, 4}));
   EXPECT_EQ(stops_after({.patience = 1}, {5, 4, 3, 2, 2, 9}), (Epochs{5, 4}));
   EXPECT_EQ(stops_after({.min_delta = 0.5, .patience = 1}, {5, 4, 3.5, 9}), (Epochs{3, 2}));
@@ -275,7 +274,7 @@ struct StopAt : Callback {
   }
 };
 
-// An epoch is 10 batches of 5 rows.
+// An epoch has 10 batches of 5 rows.
 TEST(Callbacks, StoppedInTheMiddleOfAnEpochTheRunGoesOnBitForBit) {
   const TestDevices devices(2);
   for (const std::int64_t at : {3, 10, 17}) {
@@ -301,7 +300,8 @@ TEST(Callbacks, StoppedInTheMiddleOfAnEpochTheRunGoesOnBitForBit) {
   }
 }
 
-// Whatever call of the loss fails, patience, best value, rate and best model are those of the whole run.
+// Whichever call of the loss fails, patience, best value, learning rate and best model equal those of an uninterrupted
+// run.
 TEST(Callbacks, GoOnBitForBitAfterAnyInterruption) {
   const TestDevices devices(2);
   struct Run {
@@ -342,7 +342,7 @@ TEST(Callbacks, GoOnBitForBitAfterAnyInterruption) {
   }
 }
 
-// One process of two asks, with a report every four steps.
+// One process of two requests the stop; reports are every four steps.
 TEST(Callbacks, OneProcessThatAsksEndsTrainingInAll) {
   const SimulatedDevices devices({.count = 2});
   for (const std::int64_t at : {2, 9}) {
@@ -396,7 +396,7 @@ TEST(ModelCheckpoint, ThatCannotBeWrittenEndsAllProcessesWithItsError) {
     EXPECT_NE(testing::message_of<IoError>(failure).find("best.safetensors"), std::string::npos);
 }
 
-// Rows within the epoch are of what came since the row before.
+// Rows within the epoch are means over the steps since the previous row.
 TEST(Trainer, ReportsAtTheEndOfAnEpochTheMeanOverTheWholeEpoch) {
   nn::Linear net(1, 1);
   optim::SGD optimizer(net.parameters(), {.lr = 0});

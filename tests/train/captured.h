@@ -1,4 +1,4 @@
-// Models, and what is compared, for tests of captured steps.
+// Models and comparisons for tests of captured steps.
 #pragma once
 
 #include <cstring>
@@ -41,7 +41,7 @@ struct Bits {
   }
 };
 
-// A model on one GPU, and a step of it.
+// A model on one GPU, with a training step.
 struct Job {
   nn::Linear model{4, 2};
   std::optional<optim::SGD> optimizer;

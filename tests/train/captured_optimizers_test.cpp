@@ -1,4 +1,4 @@
-// Optimizers in captured steps: what RAdam's first steps do, and why LBFGS has none.
+// Optimizers in captured steps: RAdam's first steps, and why LBFGS cannot be captured.
 #include <gtest/gtest.h>
 
 #include <lockstep/nn/layers.h>
@@ -30,7 +30,7 @@ Bits radam_steps(bool captured) {
   };
   CapturedStep step(function);
   Bits bits;
-  for (int i = 0; i < 12; ++i) {  // the sixth is the first that is rectified
+  for (int i = 0; i < 12; ++i) {  // the sixth step is the first rectified one
     const Tensor x = randn({3, 4}, Device::cuda(0));
     bits.add(captured ? step(x) : function(x));
   }

@@ -1,4 +1,4 @@
-// Captured steps, and what happens between them: everything is as if each step had been taken eagerly.
+// Changes between captured steps: the results equal those of eager steps.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -37,7 +37,7 @@ std::vector<int> first_gpus(int count) {
   return ids;
 }
 
-// A training loop in which each step is captured, or none is.
+// A training loop with captured or eager steps.
 struct Loop {
   Loop(int devices, bool is_captured, bool sharded)
       : model(Net{}, {.device_ids = first_gpus(devices), .buckets = {.shard_optimizer_state = sharded}}),
@@ -52,7 +52,7 @@ struct Loop {
     return loss.detach();
   }
   Net& net() { return model.module(); }
-  void look() {  // as anybody may, after a step
+  void look() {  // user code that reads state after a step
     bits.add(model.state_dict());
     bits.add(optimizer.state_dict());
     for (const Tensor& parameter : model.parameters()) {
@@ -63,7 +63,7 @@ struct Loop {
   DataParallel<Net> model;
   optim::AdamW optimizer;
   const bool captured;
-  bool clears = true, steps = true;  // in the step itself
+  bool clears = true, steps = true;  // inside the step
   Bits bits;
 };
 
@@ -71,10 +71,10 @@ using Act = std::function<void(Loop&, int)>;
 
 struct Result {
   Bits bits;
-  int launches;  // steps that the host did not take
+  int launches;  // replayed steps
 };
 
-// `act` is called before each step. What can be seen is looked at after the steps from `looks_from` on.
+// `act` is called before each step. Visible state is recorded after each step from `looks_from` on.
 Result run(int devices, bool captured, const Act& act, bool sharded = false, int looks_from = 0,
            const std::function<void(Loop&)>& prepare = {}) {
   const TestDevices there(devices);
@@ -102,7 +102,7 @@ Result run(int devices, bool captured, const Act& act, bool sharded = false, int
 
 class CapturedStepChanges : public ::testing::TestWithParam<int> {
  protected:
-  // The steps of the loop are captured, and as eager ones all the same.
+  // Runs the loop with captured and with eager steps, and compares.
   static void expect_as_eager(const Act& act, bool sharded = false, int looks_from = kLoopSteps,
                               const std::function<void(Loop&)>& prepare = {}) {
     const Result captured = run(GetParam(), true, act, sharded, looks_from, prepare);
@@ -212,7 +212,7 @@ TEST_P(CapturedStepChanges, SeesStateThatIsLoaded) {
 }
 
 TEST_P(CapturedStepChanges, SeesStateThatIsReset) {
-  std::vector<Tensor> others;  // in the memory of the former state
+  std::vector<Tensor> others;  // they take the memory of the old state
   expect_as_eager([&](Loop& loop, int i) {
     others.clear();
     if (i < 6) return;
@@ -257,7 +257,7 @@ TEST_P(CapturedStepChanges, SeesHooks) {
   });
 }
 
-// With a hook, what the parameter had before is set aside for the backward; and what the hook gives is not summed
+// With a hook, the parameter's earlier gradient is set aside for the backward, and the hook's result is not summed
 // again.
 TEST_P(CapturedStepChanges, LeavesWhatAHookMakesOfAGradient) {
   HookHandle hook;
@@ -324,7 +324,7 @@ TEST_P(CapturedStepChanges, SeesOtherStreams) {
   });
 }
 
-// The state afterwards is that of eager steps, of which the third threw where the captured one did.
+// The final state is that of eager steps, the third of which throws where the captured one does.
 TEST_P(CapturedStepChanges, ThrowsAsAnEagerStep) {
   const auto state_after = [](bool captured) {
     const TestDevices there(GetParam());
@@ -354,7 +354,7 @@ TEST_P(CapturedStepChanges, ThrowsAsAnEagerStep) {
   EXPECT_EQ(state_after(true), state_after(false));
 }
 
-// Of what forward changes and nobody trains, the first replica's value goes to all.
+// Forward changes an untrained parameter and a buffer; replica 0's values are copied to all replicas.
 struct Counting : nn::Module<Counting> {
   nn::Linear linear{6, 3};
   nn::Parameter scale{full({3}, 1.)};
@@ -449,7 +449,7 @@ TEST(CapturedStepRefusals, NameWhatWasMovedFrom) {
   moved(ones({1}));
 }
 
-// A gradient goes on from the step's input.
+// The input's gradient continues outside the step.
 TEST(CapturedStepRefusals, LeaveInputsWithGradientsToTheHost) {
   const TestDevices there(1);
   Job job;
@@ -478,7 +478,7 @@ TEST(CapturedStepMemory, HasWhatItUsesThoughNobodyElseHoldsIt) {
   for (const Tensor& other : others) EXPECT_EQ(other.sum().item<float>(), 0);
 }
 
-// NCCL aborts what it was captured with.
+// A failed collective aborts the NCCL communicator that the step was captured with.
 TEST(CapturedStepFailures, OfACollectiveHaveTheStepCapturedAnew) {
   if (!are_simulated()) GTEST_SKIP() << "faults are injected into simulated devices";
   SimulatedDevices devices({.count = 2});
@@ -495,7 +495,7 @@ TEST(CapturedStepFailures, OfACollectiveHaveTheStepCapturedAnew) {
   thrown<CollectiveError>([&] { take(), loop.net().out.weight.to_vector<float>(); });
   EXPECT_EQ(calls, 3);
   take();
-  EXPECT_EQ(calls, 4);  // not launched
+  EXPECT_EQ(calls, 4);  // not replayed
   for (int i = 0; i < 4; ++i) take();
   EXPECT_TRUE(step.is_captured());
   EXPECT_EQ(calls, 6);

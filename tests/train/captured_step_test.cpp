@@ -1,4 +1,4 @@
-// Captured steps against eager ones, bit for bit, and what they refuse.
+// Captured steps give the same bits as eager ones; and what they reject.
 #include <lockstep/train/captured_step.h>
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ using testing::thrown;
 
 constexpr int kSteps = 103;
 
-// The parameters, buffers and state after kSteps steps, and the loss of each.
+// Returns the parameters, buffers and state after kSteps steps, and the loss of each step.
 Bits train(int devices, bool captured, bool sharded = false) {
   const TestDevices there(devices);
   GeneratorState random{.seed = 5};
@@ -148,7 +148,7 @@ TEST(CapturedStep, SeesOptionsThatChange) {
   EXPECT_EQ(run(true), run(false));
 }
 
-// Another parameter has taken as many steps when the step is captured, and takes no more.
+// The other parameter has taken equally many steps at the capture, and takes no more.
 TEST(CapturedStep, CountsTheStepsOfParametersThatStep) {
   const TestDevices there(1);
   const auto run = [](bool captured) {
@@ -188,7 +188,7 @@ TEST(CapturedStep, RefusesWhatReadsValuesOnTheHost) {
   const std::string error = thrown<InvalidArgument>([&] { step(x); });
   EXPECT_NE(error.find("a copy to the host"), std::string::npos) << error;
   EXPECT_NE(error.find("while a training step was captured"), std::string::npos) << error;
-  job.step(x).item<float>();  // the devices work on
+  job.step(x).item<float>();  // the devices still work
 }
 
 TEST(CapturedStep, RefusesCopiesFromTheHost) {

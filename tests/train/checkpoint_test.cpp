@@ -1,4 +1,4 @@
-// A checkpoint holds all that training needs: what is resumed continues bit for bit.
+// A checkpoint holds everything that training needs: a resumed run continues bit for bit.
 #include <lockstep/train/checkpoint.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A Trainer that finds its newest checkpoint damaged goes on from the newest intact one, says so, and removes nothing.
+// A Trainer whose newest checkpoint is damaged resumes from the newest intact one, reports it, and removes nothing.
 #include <gtest/gtest.h>
 
 #include <sys/stat.h>
@@ -27,7 +27,7 @@ using testing::TemporaryFolder;
 using testing::thrown;
 using testing::write_file;
 
-// A folder with the checkpoints of ten steps, which are one epoch: after 2, 4, 6, 8 and 10.
+// A folder with the checkpoints of one epoch of ten steps: after steps 2, 4, 6, 8 and 10.
 class DamagedCheckpoint : public ::testing::Test {
  protected:
   DamagedCheckpoint() { FitJob({}).fit(options(1)); }
@@ -49,14 +49,14 @@ class DamagedCheckpoint : public ::testing::Test {
     const std::string bytes = contents(path(step));
     write_file(path(step), bytes.substr(0, bytes.size() / 2));
   }
-  // The checkpoint with another value of one section; its checksums fit.
+  // Replaces the value of one section of a checkpoint; the checksums stay valid.
   void put(std::int64_t step, const std::string& section, const Tensor& value) const {
     StateDict changed;
     for (const auto& [key, tensor] : load(path(step))) changed.add(key, key == section ? value : tensor);
     save(changed, path(step), load_metadata(path(step)));
   }
 
-  // Goes on to the end of the second epoch; what it prints on standard error is kept.
+  // Resumes to the end of the second epoch, and keeps the output on standard error.
   History resume(const TrainerOptions& options) {
     ::testing::internal::CaptureStderr();
     const std::shared_ptr<void> captured(nullptr, [&](void*) { errors_ = ::testing::internal::GetCapturedStderr(); });
@@ -145,7 +145,7 @@ TEST_F(DamagedCheckpoint, MayBeNoFileAtAll) {
   std::filesystem::create_symlink("elsewhere", path(8));
   write_file(path(6), "");
   TrainerOptions more = options(2);
-  more.checkpoint.every_steps = 7;  // not at the pipe's name, nor at the link's
+  more.checkpoint.every_steps = 7;  // neither at the pipe's name nor at the link's
   more.checkpoint.every_epochs = 0;
   expect_as_never_interrupted(resume(more));
   EXPECT_EQ(errors_.find("step-000000000004"), std::string::npos) << errors_;

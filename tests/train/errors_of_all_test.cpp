@@ -1,4 +1,4 @@
-// What all processes of a training run refuse, they refuse with the same error, whoever is quicker: none hears that
+// An error that all processes of a training run throw is the same in all, whichever is quicker: no process learns that
 // another has ended before it knows why.
 #include <gtest/gtest.h>
 
@@ -21,7 +21,7 @@ using testing::Ways;
 
 class ErrorsOfAll : public ::testing::TestWithParam<int> {
  protected:
-  // Each process throws an E that begins so; in all tries, of other delays.
+  // Every process throws an E whose message begins like this, in all repetitions, which differ in their delays.
   template <class E>
   void expect(const std::string& beginning, const std::function<void(const World&, Ways&)>& change) {
     int others = 0;

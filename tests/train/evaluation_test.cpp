@@ -1,5 +1,4 @@
-// Trainer::evaluate() and predict(): what a loop over the batches would come to, on any devices. Criteria and metrics
-// by name.
+// Trainer::evaluate() and predict() equal a loop over the batches, on any devices. Criteria and metrics by name.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -73,7 +72,7 @@ TEST(Evaluate, GivesTheSameInSeveralProcesses) {
     return trainer.evaluate(own, loader, criterion(nn::CrossEntropyLoss(), {"accuracy"}));
   };
   const auto one = means(World(), {"cuda:0", "cuda:1", "cuda:2", "cuda:3"});
-  std::vector<std::map<std::string, double>> each(4);  // of the last batch of three rows one has none
+  std::vector<std::map<std::string, double>> each(4);  // the last batch has three rows, so one process has none
   const auto failures = in_processes(4, [&](const World& world) {
     each[std::size_t(world.rank().value())] = means(world, {Device::cuda(world.rank().value())});
   });
@@ -117,7 +116,7 @@ TEST(Predict, JoinsTheOutputsOfAllBatchesOnTheCpu) {
     std::vector<Tensor> batches = {rows.input.narrow(0, 0, 20), rows.input.narrow(0, 20, 3)};  // not tuples
     const auto of_tensors = floats(trainer.predict(net, batches));
     const double tolerance =
-        gpus == 0 || are_simulated() ? 0 : 1e-6;  // a card's products of other sizes round elsewhere
+        gpus == 0 || are_simulated() ? 0 : 1e-6;  // on a real GPU, products of other sizes round differently
     for (std::size_t i = 0; i < got.size(); ++i) EXPECT_NEAR(of_tensors[i], got[i], tolerance);
     const auto [twice, sums] = trainer.predict(net, batches, [](auto& model, const Tensor& batch) {
       const Tensor y = model(batch);

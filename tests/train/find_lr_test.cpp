@@ -1,4 +1,4 @@
-// The learning-rate range test tells the losses that plain SGD would have, and leaves everything as it was.
+// The learning-rate range test records the losses of plain SGD, and restores everything.
 #include <lockstep/train/find_lr.h>
 
 #include <gtest/gtest.h>
@@ -23,7 +23,7 @@ using testing::kSilent;
 using testing::same;
 using testing::thrown;
 
-// loss = w^2 / 2, of which a step of SGD makes w (1 - lr).
+// loss = w^2 / 2: a step of SGD multiplies w by 1 - lr.
 struct Parabola : nn::Module<Parabola> {
   nn::Parameter w{full({1}, 3., {.dtype = kFloat64})};
   auto members() { return nn::members("w", w); }
@@ -62,7 +62,7 @@ TEST(FindLR, TellsTheLossAtEachRate) {
     w *= 1 - lr;
   }
   EXPECT_EQ(found.table.rows(), std::min<std::size_t>(row + 1, 51));
-  std::size_t steepest = 0;  // by the differences on both sides, inside of what counts
+  std::size_t steepest = 0;  // by central differences, within the range that counts
   for (std::size_t i = 11; i + 2 < smoothed.size(); ++i)
     if (steepest == 0 || smoothed[i + 1] - smoothed[i - 1] < smoothed[steepest + 1] - smoothed[steepest - 1])
       steepest = i;
@@ -122,7 +122,7 @@ TEST(FindLR, LeavesModelOptimizerLoaderAndRandomNumbersAsTheyWere) {
     };
     net.to("cuda:0");
     expect_kept(find);
-    trainer.fit(net, loader, {.loss = loss, .optimizer = optimizer});  // the optimizer has state, then
+    trainer.fit(net, loader, {.loss = loss, .optimizer = optimizer});  // so that the optimizer has state
     const auto first = [&] {
       LRFinder found;
       expect_kept([&] { found = find(); });
@@ -163,7 +163,7 @@ TEST(FindLR, FindsTheSameInSeveralProcesses) {
                             .optimizer = optimizer},
                            {.min_lr = 1e-4, .max_lr = 10, .num_training = 30});
   };
-  for (const std::int64_t rows : {40, 41}) {  // of the last batch process 1 has none
+  for (const std::int64_t rows : {40, 41}) {  // process 1 has no rows of the last batch
     const LRFinder one = found(rows, World(), {"cuda:0", "cuda:1"});
     std::vector<LRFinder> two(2);
     const auto failures = in_processes(2, [&](const World& world) {

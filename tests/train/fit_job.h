@@ -29,15 +29,15 @@ class FitJob {
  public:
   struct Options {
     std::int64_t batch_size = 5;
-    double noise = 0;           ///< Added to inputs in training, from the process's random numbers.
-    std::int64_t fail_in = -1;  ///< Throws std::runtime_error in this call of the loss, from 0.
+    double noise = 0;           ///< Added to inputs in training, from the thread's random sequence.
+    std::int64_t fail_in = -1;  ///< Throws std::runtime_error in this call of the loss, counted from 0.
     bool validates = false;
-    bool schedules = true;  ///< The learning rate.
+    bool schedules = true;  ///< Uses a learning rate schedule.
     double momentum = 0.9;
     bool norm_and_dropout = false;  ///< The net has a SyncBatchNorm and a Dropout.
-    data::BatchShare share = {};    ///< Of the loaders' batches.
-    bool sums = false;              ///< The loss is a part of a sum, for ProcessLoss::sum.
-    bool plateau = false;           ///< Instead of schedules.
+    data::BatchShare share = {};    ///< The share of the loaders.
+    bool sums = false;              ///< The loss is this process's part of a sum, for ProcessLoss::sum.
+    bool plateau = false;           ///< Uses ReduceLROnPlateau instead of a schedule.
     train::Callbacks callbacks = {};
   };
 
@@ -70,8 +70,8 @@ class FitJob {
 
   nn::Sequential& net() { return net_; }
   const optim::SGD& optimizer() const { return optimizer_; }
-  std::int64_t calls() const { return calls_; }  ///< Of the loss.
-  /// All parameters, one after the other.
+  std::int64_t calls() const { return calls_; }  ///< Calls of the loss so far.
+  /// All parameters, concatenated.
   std::vector<float> parameters() const {
     std::vector<float> all;
     for (const Tensor& parameter : net_.parameters())
@@ -105,7 +105,7 @@ class FitJob {
   std::int64_t calls_ = 0;
 };
 
-/// All columns but the time.
+/// All columns except the time.
 inline std::map<std::string, train::History::Column> columns_of(const train::History& history) {
   std::map<std::string, train::History::Column> columns;
   for (const std::string& name : history.columns())

@@ -1,4 +1,4 @@
-// A history reads back from CSV exactly, and its plot is whole.
+// A history's CSV parses to the same numbers, and its plot is well-formed.
 #include <lockstep/train/history.h>
 
 #include <gtest/gtest.h>
@@ -24,7 +24,7 @@ using testing::TemporaryFolder;
 using Row = std::vector<History::Value>;
 using Fields = std::vector<std::vector<std::string>>;
 
-// RFC 4180.
+// Parses CSV by RFC 4180.
 Fields parse_csv(const std::string& text) {
   Fields rows(1, {""});
   bool quoted = false;
@@ -41,11 +41,11 @@ Fields parse_csv(const std::string& text) {
     else
       rows.back().back() += c;
   }
-  rows.pop_back();  // the last line ends too
+  rows.pop_back();  // the last line ends with a line break too
   return rows;
 }
 
-// An empty text, or the first thing that is not well-formed: tags that do not match, attributes without quotes.
+// Returns the first malformed part (mismatched tags, unquoted attributes), or an empty string.
 std::string xml_fault(const std::string& text) {
   std::vector<std::string> open;
   for (std::size_t at = text.find('<'); at != text.npos; at = text.find('<', at)) {
@@ -134,7 +134,7 @@ TEST(History, PlotsAWholePicture) {
   }
 }
 
-// While it lives, numbers look like 1.234,5. The C library has a locale for that on some machines only.
+// Sets a locale in which numbers look like 1.234,5, while it lives. Not every machine's C library has one.
 class GermanNumbers {
  public:
   GermanNumbers() { std::setlocale(LC_NUMERIC, "de_DE.UTF-8"); }
@@ -178,7 +178,7 @@ TEST(History, SavesTheSameFileInEveryLocale) {
   EXPECT_EQ(in_german(file), file());
 }
 
-// How often the path of the only line begins anew.
+// Counts the separate pieces of the only line.
 int pieces(const PlotLine& line, const PlotOptions& options = {}) {
   const std::string svg = svg_plot({&line, 1}, options);
   const std::size_t end = svg.find("stroke-linejoin"), begin = svg.rfind("d=\"", end);
@@ -216,7 +216,7 @@ TEST(Plot, DrawsValuesWhereDoublesEnd) {
       }
 }
 
-// Of the y axis, from below.
+// The labels of the y axis, from bottom to top.
 std::vector<std::string> labels(const std::string& svg) {
   const std::string before = "text-anchor=\"end\">";
   std::vector<std::string> found;
@@ -261,7 +261,7 @@ TEST(Plot, DrawsWhatHasNoExtent) {
     }
 }
 
-// The y of the points of the line that is drawn with this stroke, from above.
+// The y coordinates of the line with this stroke.
 std::vector<double> heights(const std::string& svg, const std::string& stroke) {
   const std::size_t end = svg.find("stroke=\"" + stroke), begin = svg.rfind("d=\"", end) + 3;
   std::vector<double> found;
@@ -308,7 +308,7 @@ TEST(History, PlotsEachScaleInAPanelOfItsOwnSoThatNothingIsFlattened) {
   EXPECT_EQ(panels(of_columns({{"train_loss", loss}, {"train_accuracy", accuracy}, {"train_f1", f1}})), 2u);
   EXPECT_EQ(panels(of_columns({{"train_accuracy", accuracy}, {"train_perplexity", perplexity}})), 2u);
   EXPECT_EQ(panels(of_columns({{"train_accuracy", accuracy}, {"train_nothing", Values(3, NAN)}})), 1u);
-  // On a logarithmic axis both of these reach over more than half of it.
+  // On a logarithmic axis each of these covers more than half.
   EXPECT_EQ(panels(of_columns({{"train_a", {1, 10, 1000}}, {"train_b", {0.1, 1, 100}}})), 2u);
   EXPECT_EQ(panels(of_columns({{"train_a", {1, 10, 1000}}, {"train_b", {0.1, 1, 100}}}), {.log_y = true}), 1u);
 }

@@ -1,5 +1,5 @@
-// kill -9 at random instants while a job trains and makes checkpoints: the newest is always readable, and every state
-// that it resumes through is, byte for byte, that of a job that was never killed.
+// kill -9 at random instants while a job trains and writes checkpoints: the newest is always readable, and every state
+// that the job resumes from equals, byte for byte, that of a job that was never killed.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -22,15 +22,15 @@ using testing::NoisyJob;
 using testing::TemporaryFolder;
 
 constexpr int kAllKills = 200, kKills = testing::repetitions(kAllKills);
-constexpr std::int64_t kSteps = 1'000'000;  // more than the job takes in its 200 lives, however slow the parent
+constexpr std::int64_t kSteps = 1'000'000;  // more than the job takes in 200 lives, however slow the parent
 constexpr std::uint64_t kSeed = 1;
 
-// Goes on from the newest checkpoint, if there is one.
+// Resumes from the newest checkpoint, if there is one.
 void resume(NoisyJob& job, const CheckpointFolder& checkpoints) {
   if (const auto step = checkpoints.latest()) job.resume(checkpoints.load(*step));
 }
 
-// Not a test: what the child does.
+// Not a test: the child's work.
 TEST(KillChild, DISABLED_TrainsOn) {
   const CheckpointFolder checkpoints(KilledChild::folder());
   NoisyJob job(kSeed);
@@ -41,7 +41,7 @@ TEST(KillChild, DISABLED_TrainsOn) {
   });
 }
 
-// The checkpoints of a job that was never killed, by step.
+// The checkpoint files, by step, of a job that was never killed.
 std::vector<std::string> reference(std::int64_t steps) {
   const TemporaryFolder folder;
   std::vector<std::string> files(1);
@@ -89,7 +89,7 @@ TEST(Kill, DuringTrainingChangesNothing) {
   for (const auto& [step, file] : found) ASSERT_EQ(file, expected.at(std::size_t(step))) << step;
   std::cout << kKills << " kills in " << furthest << " steps, " << in_temporary
             << " of them while a temporary was there; " << found.size() << " checkpoints compared\n";
-  // About half of them hit a write. Of the fewer ones with a sanitizer none might.
+  // About half of the kills hit a write. With a sanitizer there are fewer kills, and possibly none does.
   if (kKills == kAllKills) {
     EXPECT_GT(in_temporary, 0);
   }

@@ -1,4 +1,4 @@
-// A Trainer that goes on without a device that was lost.
+// A Trainer continues without a device that was lost.
 #include <gtest/gtest.h>
 
 #include <filesystem>
@@ -32,7 +32,7 @@ class LostDevice : public ::testing::TestWithParam<int> {
             .progress = kSilent};
   }
 
-  // How many operations the device comes to in a whole run.
+  // The number of operations of the device in a whole run.
   std::uint64_t operations(int device) const {
     const TemporaryFolder other;
     FitJob job({.validates = true});
@@ -84,7 +84,7 @@ INSTANTIATE_TEST_SUITE_P(Devices, LostDevice, ::testing::Values(0, 1, 2));
 
 class LostDeviceOfATrainer : public LostDevice {
  protected:
-  // One epoch makes checkpoints; a device is lost in the next one.
+  // One epoch writes checkpoints; a device is lost in the next.
   void lose_after_an_epoch(int device) {
     train::TrainerOptions first = options();
     first.max_epochs = 1;

@@ -1,4 +1,4 @@
-// What ends training in one of several processes ends it in all, and process 0 alone prints and writes.
+// An error that ends training in one of several processes ends it in all; only process 0 prints and writes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -109,7 +109,7 @@ TEST_F(ErrorsOfManyProcesses, ACheckpointThatCannotBeWrittenIsAnErrorInAll) {
   const auto failures = in_processes(3, SmallJob([&](const World& world, Ways& ways) {
                                        ways.trainer.checkpoint = {.folder = folder_.path(), .every_steps = 2};
                                        if (world.is_first())
-                                         ways.factor = [&](std::int64_t) {  // a file cannot take a folder's place
+                                         ways.factor = [&](std::int64_t) {  // a file cannot replace a folder
                                            create_directories(folder_ / "step-000000000002.safetensors" / "x");
                                            return 1.;
                                          };

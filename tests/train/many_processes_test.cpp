@@ -1,5 +1,5 @@
-// A Trainer over several processes, simulated as threads: it trains what one process with all the devices trains, bit
-// for bit, and goes on from a checkpoint with another number of processes.
+// A Trainer over several processes, simulated as threads: it trains bit for bit what one process with all the devices
+// trains, and resumes with another number of processes.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -36,7 +36,7 @@ constexpr Grid kGrids[] = {{1, 4}, {2, 2}, {4, 1}};
 
 std::string name_of(const Grid& grid) { return std::to_string(grid.processes) + " x " + std::to_string(grid.devices); }
 
-/// Batches of 6 rows are 2, 2, 2 and none on four devices; the last of an epoch are 1, 1, 1, 1.
+/// On four devices a batch of 6 rows is divided into 2, 2, 2 and 0, the last batch of an epoch into 1, 1, 1 and 1.
 TrainerOptions training(const TemporaryFolder& folder) {
   return {.max_epochs = 3,
           .gradient_clip_val = 0.5,
@@ -47,7 +47,7 @@ TrainerOptions training(const TemporaryFolder& folder) {
           .parallel = {.buckets = {.first_bytes = 64, .bytes = 300}, .loss = ProcessLoss::sum}};
 }
 
-/// What each process's fit() threw, and its history.
+/// Each process's exception from fit(), if any, and its history.
 struct Outcome {
   std::vector<std::exception_ptr> failures;
   std::vector<History> histories;
@@ -59,7 +59,7 @@ Outcome fit(const Grid& grid, const FitJob::Options& job, const TrainerOptions& 
   outcome.histories.resize(std::size_t(grid.processes));
   outcome.failures = in_processes(grid.processes, [&](const World& world) {
     FitJob::Options mine = job;
-    if (world.rank().value() < grid.processes - 1) mine.fail_in = -1;  // the last one alone
+    if (world.rank().value() < grid.processes - 1) mine.fail_in = -1;  // only the last process fails
     TrainerOptions how = options;
     for (int d = 0; d < grid.devices; ++d) how.devices.push_back(Device::cuda(world.rank().value() * grid.devices + d));
     how.parallel.world = world;
@@ -75,7 +75,7 @@ void expect_no_failure(const Outcome& outcome) {
       ADD_FAILURE() << "process " << p << ": " << testing::message_of<Error>(outcome.failures[p]);
 }
 
-/// All of two checkpoints that says how training goes on; means over rows are added in another order.
+/// Compares all parts of two checkpoints that affect further training; means over rows may be summed in another order.
 void expect_same_training(const Checkpoint& a, const Checkpoint& b) {
   for (const char* section : {"model", "optimizer", "schedule"})
     EXPECT_TRUE(same(a.tensors(section), b.tensors(section))) << section;
@@ -105,7 +105,8 @@ void expect_near(const History& got, const History& expected, double relative = 
   }
 }
 
-// Of a metric that the loss computes in that precision: half a unit in the last place of each process's mean.
+// The tolerance for a metric that the loss computes in that precision: half a unit in the last place of each process's
+// mean.
 double rounding_of(Precision precision) {
   return precision == Precision::bfloat16 ? 0x1p-8 : precision == Precision::float16 ? 0x1p-11 : 1e-6;
 }
@@ -156,7 +157,8 @@ TEST(ManyProcesses, TrainWhatOneProcessTrainsIn16BitPrecision) {
     expect_what_one_process_trains(kJob, [=](TrainerOptions& options) { options.precision = precision; });
 }
 
-// The rows are learned from the other processes: 2 and 1 of a batch of 3, 1 and none of the last.
+// The loader has no share, so processes exchange their numbers of rows: 2 and 1 of a batch of 3, 1 and 0 of the last
+// one.
 TEST(ManyProcesses, WeighTheBatchesOfALoaderWithoutAShareByTheRowsOfAll) {
   const auto weights = [](const Grid& grid) {
     const SimulatedDevices devices({.count = 2});
@@ -193,7 +195,7 @@ TEST(ManyProcesses, WeighTheBatchesOfALoaderWithoutAShareByTheRowsOfAll) {
   EXPECT_EQ(two[1], one[0]);
 }
 
-// A mean over each process's rows is weighted by their number: rounded once more.
+// A mean over each process's rows is weighted by their number, which adds one rounding.
 TEST(ManyProcesses, WithMeansOfTheirRowsTrainTheSameToRounding) {
   const FitJob::Options job = {.batch_size = 6, .validates = true};
   const TemporaryFolder folder;
@@ -220,7 +222,7 @@ TEST(ManyProcesses, WithMeansOfTheirRowsTrainTheSameToRounding) {
   }
 }
 
-// The last process fails in some call of its loss, which ends all. As many devices go on, divided otherwise.
+// The last process fails in some call of its loss, which ends all. Then equally many devices resume, in another grid.
 class FromACheckpoint : public ::testing::TestWithParam<bool> {
  protected:
   static TrainerOptions training(const TemporaryFolder& folder) {
@@ -242,7 +244,7 @@ TEST_P(FromACheckpoint, OfAnotherNumberOfProcessesTheyGoOn) {
       const TemporaryFolder folder;
       FitJob::Options failing = kJob;
       failing.fail_in = fail_in;
-      fail_in += 3;  // validation's calls are among them
+      fail_in += 3;  // includes the calls for validation
       const Outcome killed = fit(before, failing, training(folder));
       for (const std::exception_ptr& failure : killed.failures) {
         const std::string error = testing::message_of<std::runtime_error>(failure);

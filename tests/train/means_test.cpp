@@ -1,5 +1,5 @@
-// A Trainer joins means, of the batches of a step, of devices and of processes, by what they are means of: it trains
-// and reports what one CPU does with one batch of all their rows.
+// A Trainer weights the means of a step's batches, of devices and of processes correctly: it trains and reports what
+// one CPU does with a single batch of all their rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -42,7 +42,7 @@ struct Grid {
 std::string name_of(const Grid& grid) { return std::to_string(grid.processes) + " x " + std::to_string(grid.devices); }
 constexpr Grid kGrids[] = {{1, 1}, {1, 2}, {1, 3}, {1, 5}, {2, 1}, {2, 2}, {3, 1}};
 
-// Parameters after training, and what was reported.
+// Parameters after training, and the reported metrics.
 struct Trained {
   std::vector<float> parameters;
   std::map<std::string, double> reported;
@@ -57,10 +57,10 @@ void expect_close(const Trained& got, const Trained& expected) {
     EXPECT_NEAR(got.reported.at(name), value, 2e-6 * (1 + std::abs(value))) << name;
 }
 
-// A process's part of a batch.
+// Selects a process's part of a batch.
 using PartOf = std::function<Pair(const Pair& batch, const data::BatchShare& share)>;
 
-// Rows along a dimension of both tensors.
+// Divides rows along a dimension of both tensors.
 PartOf along(int dim) {
   return [dim](const Pair& batch, const data::BatchShare& share) {
     const auto [first, count] = share.rows(std::get<0>(batch).size(dim));
@@ -68,7 +68,7 @@ PartOf along(int dim) {
   };
 }
 
-// What a Trainer makes of the batches, in every process of the grid.
+// Trains on the batches in every process of the grid.
 template <class M, class Loss>
 std::vector<Trained> trained(const Grid& grid, TrainerOptions options, const M& module,
                              const std::vector<Pair>& batches, const PartOf& part, const Loss& loss,
@@ -98,7 +98,7 @@ std::vector<Trained> trained(const Grid& grid, TrainerOptions options, const M& 
   return ends;
 }
 
-// With batches of which `accumulate` make a step, against one CPU with one batch.
+// Trains with the batches accumulated into one step, and compares with one CPU and one batch.
 template <class M, class Loss, class Oracle>
 void expect_as_one_batch(TrainerOptions options, const M& module, const std::vector<Pair>& batches, int dim,
                          const Loss& loss, const Oracle& oracle) {
@@ -155,7 +155,7 @@ TEST(Means, OfALossInsideOfForwardAreThoseOfTheWholeBatch) {
                       loss);
 }
 
-// Rows of which many are padding, so that some shards, the first of several processes, and one batch have nothing else.
+// Many rows are padding: some shards, the first of several processes' rows, and one batch are nothing else.
 constexpr std::int64_t kPadding = 0;
 const std::vector<Pair>& padded_batches() {
   static const std::vector<Pair> batches = [] {
@@ -214,32 +214,32 @@ TEST(Means, OfACriterionAreWeightedByTheTargetsThatCount) {
       return loss.forward(model(std::get<0>(batch)), std::get<1>(batch));
     };
     const auto by_criterion = [&](auto& model, auto& batch, auto& metrics) {
-      return criterion(copy(loss))(model, batch, metrics);  // which moves to the model's device
+      return criterion(copy(loss))(model, batch, metrics);  // moves the criterion to the model's device
     };
     expect_as_one_batch(options, tagger(), padded_batches(), 0, by_criterion, oracle);
   }
 }
 
-// A mean counts by the pass that it came from, whatever passes come after it.
+// A mean is weighted by the forward pass that it came from, even if other passes follow.
 TEST(Means, OfWhatCountsKeepTheSharesOfTheirPass) {
   const auto loss = [](auto& model, auto& batch, auto&) {
     const WeightedMean mean =
         nn::mean_cross_entropy(model(std::get<0>(batch)), std::get<1>(batch), {.ignore_index = kPadding});
     const NoGrad guard;
-    model(ones({2, 3}, model.device()));  // in each process as many rows
+    model(ones({2, 3}, model.device()));  // equally many rows in each process
     return mean;
   };
   expect_as_one_batch({.max_epochs = 2}, tagger(), padded_batches(), 0, loss, kOracle);
 }
 
-// A model that takes the inputs of a batch as one argument.
+// A model that takes a batch's inputs as one argument.
 struct OfAPair : nn::Module<OfAPair> {
   nn::Linear fc{3, 1};
   auto members() { return nn::members("fc", fc); }
   Tensor forward(const std::pair<Tensor, Tensor>& inputs) { return fc(inputs.first + inputs.second); }
 };
 
-// The loss of docs/many-hosts.md, on one device too.
+// The loss of docs/many-hosts.md, also on one device.
 TEST(Means, OfRowsInAStructureAreCounted) {
   const auto error = [](auto& model, auto& batch) {
     const Tensor x = std::get<0>(batch);
@@ -254,7 +254,7 @@ TEST(Means, OfRowsInAStructureAreCounted) {
   TrainerOptions sums = {.max_epochs = 2};
   sums.parallel.loss = ProcessLoss::sum;
   expect_as_one_batch(sums, OfAPair(), batches, 0, by_rows, oracle);
-  // Reported as one process reports it, if a pass has several times the rows of the batch.
+  // The reported means are also right if a pass has a multiple of the batch's rows.
   const auto joined = [](auto& model, auto& batch, auto&) {
     const Tensor x = std::get<0>(batch), y = std::get<1>(batch), rows = cat({x, x}, 0);
     const Tensor errors = square(model(std::pair(rows, rows * 2.)) - cat({y, y}, 0));
@@ -263,7 +263,7 @@ TEST(Means, OfRowsInAStructureAreCounted) {
   expect_as_one_batch(sums, OfAPair(), batches, 0, joined, oracle);
 }
 
-// The default class to ignore.
+// The default ignore_index.
 TEST(Means, OfACriterionThatIsAFunctionAreWeightedByTheTargetsThatCount) {
   std::vector<Pair> batches;
   for (const auto& [x, tags] : padded_batches()) batches.emplace_back(x, where(eq(tags, kPadding), -100, tags));
@@ -273,7 +273,7 @@ TEST(Means, OfACriterionThatIsAFunctionAreWeightedByTheTargetsThatCount) {
   expect_as_one_batch({.max_epochs = 3}, tagger(), batches, 0, criterion(nn::cross_entropy), oracle);
 }
 
-// P processes of D devices train what one process with all devices trains, bit for bit.
+// P processes with D devices each train bit for bit what one process with all devices trains.
 TEST(Means, OfWhatCountsHaveTheSameBitsInAnyNumberOfProcesses) {
   TrainerOptions options = {.max_epochs = 3, .accumulate = 3};
   options.parallel.loss = ProcessLoss::sum;
@@ -286,7 +286,7 @@ TEST(Means, OfWhatCountsHaveTheSameBitsInAnyNumberOfProcesses) {
       EXPECT_EQ(each.parameters, expected[0].parameters) << name_of(grid);
 }
 
-// float16 has no room for gradients of sums of many rows, or for those of one row in millions.
+// Gradients of sums of many rows overflow float16; those divided by millions of rows underflow.
 TEST(Means, OfWhatCountsAreTrainedInFloat16) {
   const auto expected =
       trained({1, 1}, {.max_epochs = 3}, tagger(),
@@ -326,7 +326,7 @@ TEST(Means, OfBothKindsInOneStepAreRefused) {
       "[trainer] expected the losses of a step's batches to be all tensors or all a WeightedMean, got both");
 }
 
-// By rows the last batch of few would count as much as its rows.
+// Weighted by rows, the last, small batch would count by its rows instead of its targets that are not ignored.
 TEST(Means, OfAnEvaluationAreWeightedByWhatCounts) {
   const Tagger module = tagger();
   std::vector<Tensor> x, tags;

@@ -1,4 +1,4 @@
-// Metrics are weighted means that are kept on the device, and read without waiting for the work after them.
+// Metrics are weighted means that are kept on the device; reading them does not wait for later work.
 #include <lockstep/train/metrics.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// A model whose parts are on different devices trains as on the CPU alone.
+// A model with parts on different devices trains as on the CPU.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -31,7 +31,7 @@ struct Halves : nn::Module<Halves> {
   }
 };
 
-// The parameters after some steps with the first part on device a, the second on b.
+// Returns the parameters after some steps, with the first part on device a and the second on b.
 std::vector<std::vector<double>> trained_on(Device a, Device b) {
   manual_seed(1);
   const Tensor x = randn({64, 8}, {.dtype = kFloat64});

@@ -1,4 +1,4 @@
-// A small training job with everything that a checkpoint has to hold: momentum, a schedule, a shuffled loader in the
+// A small training job with everything that a checkpoint must hold: momentum, a schedule, a shuffled loader in the
 // middle of an epoch, and random numbers drawn at each step.
 #pragma once
 
@@ -20,7 +20,7 @@ namespace lockstep::testing {
 
 class NoisyJob {
  public:
-  /// Seeds the process's random numbers.
+  /// Seeds this thread's random sequence.
   explicit NoisyJob(std::uint64_t seed) : net_(seeded_net(seed)) {}
 
   std::int64_t step() const { return step_; }

@@ -1,4 +1,4 @@
-// A Trainer in 16-bit precision is the loop that one would write with an autocast region and a scaler.
+// A Trainer in 16-bit precision equals a hand-written loop with an autocast region and a GradScaler.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -78,7 +78,8 @@ TEST(TrainerPrecision, TrainsOnSeveralDevicesNearlyAsInFloat32) {
     for (const int devices : {1, 2, 3}) {
       const auto got = losses(devices, precision);
       ASSERT_EQ(got.size(), expected.size());
-      // A product in bfloat16 is off by 2^-9 of its factors. float16 leaves out what overflowed: only its end is near.
+      // A product in bfloat16 has a relative error of 2^-9. float16 skips steps that overflow, so only the end is
+      // close.
       for (std::size_t i = 0; i < got.size(); ++i)
         EXPECT_NEAR(*got[i], *expected[i], precision == Precision::bfloat16 ? 0.02 : 0.2) << devices << " devices";
     }

@@ -1,4 +1,4 @@
-// What the processes of a training run tell each other.
+// Communication between the processes of a training run.
 #include "train/processes.h"
 
 #include <gtest/gtest.h>
@@ -90,7 +90,7 @@ TEST(TrainProcesses, ThrowThatAFileIsDamaged) {
   EXPECT_EQ(message_of<FormatError>(failures[0]), message + " (in process 1 on simulated-host-1)");
 }
 
-// 1e16 + 1 is 1e16 in double, so the order of the additions shows.
+// In double, 1e16 + 1 is 1e16, so the result shows the order of the additions.
 TEST(TrainProcesses, AddSumsByNameInTheOrderOfTheirRanks) {
   const std::vector<Report> given = {{.seconds = 1, .training = {{"loss", 1e16, 4}}},
                                      {.seconds = 2, .training = {{"only here", 3, 1}, {"loss", 1, 2}}},

@@ -1,4 +1,4 @@
-// Progress: a bar that fits its terminal and goes away; whole lines elsewhere.
+// Progress: a bar that fits its terminal and is erased at the end; whole lines elsewhere.
 #include <lockstep/train/progress.h>
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ using testing::Terminal;
 using Values = std::vector<History::Value>;
 using Lines = std::vector<std::string>;
 
-// The line without the numbers, of at least a digit, that stand before these units.
+// Returns the line without the numbers before these units; each must have a digit.
 std::string without_numbers(std::string line) {
   for (const std::string unit : {" steps/s", " left"}) {
     const std::size_t end = line.find(unit);
@@ -75,7 +75,7 @@ TEST(Progress, CutsBetweenCharacters) {
     progress.report(at, Values{{"\u043f\u0440\u0438\u043c\u0435\u0440", 0.5}});
     progress.step(at);
     const std::string line = screen(out.str()).back();
-    std::size_t leading = 0, following = 0;  // every letter of that name has one byte of each kind
+    std::size_t leading = 0, following = 0;  // every letter of that name has one lead byte and one continuation byte
     for (const char c : line) {
       leading += (c & 0xE0) == 0xC0;
       following += (c & 0xC0) == 0x80;
@@ -98,7 +98,7 @@ std::size_t bars_in(const std::string& text) {
   return count;
 }
 
-// Ten refreshes are an hour here.
+// Ten refresh intervals are an hour here.
 TEST(Progress, DrawsTheBarTenTimesAtMostInTenRefreshesWhateverIsPrinted) {
   Terminal terminal(60);
   {
@@ -117,7 +117,8 @@ TEST(Progress, DrawsTheBarTenTimesAtMostInTenRefreshesWhateverIsPrinted) {
 
 TEST(Progress, WritesABarOnlyIfItHasChanged) {
   std::ostringstream out;
-  Progress progress({.out = &out, .terminal_width = 30, .refresh_ms = 0});  // no place for what changes with time
+  // no room for the parts that change with time
+  Progress progress({.out = &out, .terminal_width = 30, .refresh_ms = 0});
   ProgressPoint at = third_of_ten();
   at.steps_in_epoch = 1000;
   for (int i = 0; i < 50; ++i) progress.step(at);
@@ -171,7 +172,7 @@ TEST(Progress, SaysNothingElsewhereBetweenReportsThatAreNear) {
   }
 }
 
-// A process whose standard output leads there, for as long as this lives.
+// A child process whose standard output is `output`, while this lives.
 class Launcher {
  public:
   explicit Launcher(int output) : process_(::fork()) {
@@ -186,14 +187,14 @@ class Launcher {
   Launcher(const Launcher&) = delete;
   Launcher& operator=(const Launcher&) = delete;
 
-  // Of standard output's terminal, if this has made it.
+  // The width of standard output's terminal, with this child in the role of the launcher that created it.
   int width() const {
     while (!has_own_output()) std::this_thread::sleep_for(std::chrono::milliseconds(1));
     return launcher_terminal_width(STDOUT_FILENO, process_);
   }
 
  private:
-  // From its dup2() on.
+  // True once the child has called dup2().
   bool has_own_output() const {
     struct stat own = {}, other = {};
     ::fstat(STDOUT_FILENO, &own);
@@ -204,7 +205,7 @@ class Launcher {
   pid_t process_;
 };
 
-// mpirun gives each process a terminal of its own, and copies what comes out of it to wherever its own output leads.
+// mpirun gives each process a pseudo-terminal, and copies its output to wherever mpirun's own output goes.
 TEST(Progress, AsksTheLauncherThatMadeItsTerminalWhereItsOutputLeads) {
   Terminal own(60);
   const int file = ::open("/dev/null", O_WRONLY);
@@ -245,7 +246,7 @@ double number_before(const std::string& line, const std::string& unit) {
   return std::stod(line.substr(begin + 2, end - begin - 2));
 }
 
-// Ten steps of 2 ms at least, and as much time again for validation.
+// Ten steps of at least 2 ms each, then a validation of 1000 ms.
 TEST(Progress, LeavesValidationOutOfTheStepsPerSecondAndCountsItInTheTimeLeft) {
   std::ostringstream out;
   Progress progress({.out = &out, .terminal_width = 100, .refresh_ms = 0});

@@ -1,4 +1,4 @@
-// A report is one whole file that needs no other, whatever the names in it.
+// A report is one well-formed, self-contained file, whatever the names in it.
 #include <lockstep/train/report.h>
 
 #include <gtest/gtest.h>
@@ -35,7 +35,7 @@ using Json = nlohmann::json;
 using testing::contents;
 using testing::TemporaryFolder;
 
-// The text between two marks, the first after `from`.
+// The text between two marks; `end` is searched after `begin`.
 std::string between(const std::string& text, const std::string& begin, const std::string& end) {
   const std::size_t at = text.find(begin);
   if (at == text.npos) return "";
@@ -45,7 +45,7 @@ std::string between(const std::string& text, const std::string& begin, const std
 
 Json data_of(const std::string& page) { return Json::parse(between(page, "id=\"data\">", "</script>")); }
 
-// Empty, or the first tag that does not fit to those around it. Scripts and styles hold text.
+// Returns the first mismatched tag, or an empty string. Scripts and styles contain text.
 std::string html_fault(const std::string& page) {
   const std::set<std::string> empty = {"meta", "!DOCTYPE"};
   std::vector<std::string> open;
@@ -113,7 +113,7 @@ TEST(Report, TakesNoMarkupOrCodeFromNames) {
   EXPECT_EQ(page.find("<script>alert"), page.npos);
   EXPECT_EQ(page.find("<!--"), page.npos);
   const Json data = data_of(page);
-  EXPECT_EQ(data["series"][0]["name"], "train_" + hostile);  // whole, as data
+  EXPECT_EQ(data["series"][0]["name"], "train_" + hostile);  // complete, as data
   EXPECT_EQ(data["trace"]["names"][0], hostile);
 }
 
@@ -165,7 +165,7 @@ TEST(Report, IsWrittenWholeOrNotAtAll) {
   EXPECT_THROW(write_report(folder / "no folder" / "run.html", sample()), IoError);
 }
 
-// Also for hta_test.cmake, which sets LOCKSTEP_TRACE, and for whoever wants to look at the report.
+// Also used by hta_test.cmake, which sets LOCKSTEP_TRACE, and for looking at the report.
 TEST(Report, ShowsARunOfTwoDevices) {
   const TemporaryFolder temporary;
   const char* const kept = std::getenv("LOCKSTEP_INTEROP_FOLDER");

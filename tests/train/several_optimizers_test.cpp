@@ -1,5 +1,5 @@
-// Several losses, each with its optimizer, trained by one Trainer: what the loop written out trains, on any devices,
-// and resumed bit for bit.
+// Several losses with an optimizer each, in one Trainer: trains what a hand-written loop trains, on any devices, and
+// resumes bit for bit.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -30,7 +30,7 @@ using testing::thrown;
 
 enum class Part : std::uint8_t { generate, judge };
 
-// A generator and a discriminator as one module, each of which runs on all devices.
+// A generator and a discriminator in one module; forward() runs either, on all devices.
 struct Adversaries : nn::Module<Adversaries> {
   nn::Sequential generator{nn::Linear(2, 6), nn::ReLU(), nn::Linear(6, 3)};
   nn::Sequential discriminator{nn::Linear(3, 6), nn::ReLU(), nn::Linear(6, 1)};
@@ -65,7 +65,7 @@ class GanJob {
                                            .schedule = &schedule}}});
   }
 
-  /// The same, written out.
+  /// The same training as a hand-written loop.
   void loop(std::int64_t epochs) {
     for (std::int64_t epoch = 0; epoch < epochs; ++epoch) {
       for (auto& [real, noise] : loader_) {
@@ -119,7 +119,7 @@ class GanJob {
     const Tensor fake = zeros({caught.size(0), 1}, {.device = caught.device()});
     return part(model, real_loss(model, real) + nn::binary_cross_entropy_with_logits(caught, fake), real);
   }
-  // Of several processes with ProcessLoss::sum; all of it for a process alone.
+  // This process's part of a sum for ProcessLoss::sum, otherwise the whole loss.
   Tensor part(auto& model, const Tensor& loss, const Tensor& rows) const {
     return kind_ == ProcessLoss::mean ? loss : loss * (double(rows.size(0)) / double(model.batch_rows()));
   }
@@ -154,7 +154,7 @@ TEST(SeveralOptimizers, TrainWhatTheLoopWrittenOutTrains) {
 
 TEST(SeveralOptimizers, AccumulateAndClipEachForItself) {
   GanJob clipped;
-  const std::vector<float> before = clipped.parameters();  // the generator's are the first 39
+  const std::vector<float> before = clipped.parameters();  // the first 39 are the generator's
   clipped.fit({.max_epochs = 1, .num_gpus = 0, .gradient_clip_val = 1e-12, .accumulate = 4, .progress = kSilent});
   const std::vector<float> after = clipped.parameters();
   EXPECT_TRUE(std::equal(before.begin(), before.begin() + 39, after.begin()))

@@ -1,4 +1,4 @@
-// What one of several processes does otherwise than the others, in a job that is over soon.
+// A short training job in which one of several processes can behave differently.
 #pragma once
 
 #include <functional>
@@ -13,16 +13,16 @@ namespace lockstep::testing {
 
 inline bool is_second(const World& world) { return world.rank() == ProcessRank(1); }
 
-/// Of what one of the processes does otherwise than the others.
+/// Settings in which a process can differ from the others.
 struct Ways {
   train::TrainerOptions trainer = {.progress = kSilent};
   std::optional<data::BatchShare> share = {};
   std::int64_t rows = 12;
   double lr = 0.1;
-  std::function<double(std::int64_t call)> factor = [](std::int64_t) { return 1.; };  ///< Of the loss.
+  std::function<double(std::int64_t call)> factor = [](std::int64_t) { return 1.; };  ///< Factor of the loss.
 };
 
-/// One epoch of three steps of four rows each, on one simulated device. `change` says how a process does otherwise.
+/// One epoch of three steps of four rows each, on one simulated device. `change` sets how a process differs.
 class SmallJob {
  public:
   explicit SmallJob(std::function<void(const World&, Ways&)> change) : change_(std::move(change)) {}

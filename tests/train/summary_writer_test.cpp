@@ -1,4 +1,4 @@
-// What TensorBoard is given. Whether TensorBoard itself reads it: tensorboard_test.cmake.
+// The event files for TensorBoard. tensorboard_test.cmake tests that TensorBoard reads them.
 #include <lockstep/train/summary_writer.h>
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ Tensor checkers() {
   return tensor(pixels).view({3, 8, 12});
 }
 
-// For tensorboard_test.cmake, which says where.
+// For tensorboard_test.cmake, which sets the folder.
 TEST(SummaryWriter, WritesRunsForOthers) {
   const char* const folder = std::getenv("LOCKSTEP_INTEROP_FOLDER");
   if (!folder) GTEST_SKIP() << "LOCKSTEP_INTEROP_FOLDER is not set";
@@ -68,7 +68,7 @@ TEST(SummaryWriter, RefusesWhatItCannotShowAndWritesNothing) {
   EXPECT_THROW(writer.add_image("i", zeros({2, 2}, {.dtype = kInt64})), DTypeError);
   EXPECT_THROW(SummaryWriter(folder / "run", {.filename_suffix = "/x"}), InvalidArgument);
   writer.flush();
-  EXPECT_LT(contents(writer.file()).size(), 50u);  // the version alone
+  EXPECT_LT(contents(writer.file()).size(), 50u);  // only the version record
 }
 
 TEST(SummaryWriter, RefusesToAddWhenItIsClosedOrMovedFrom) {
@@ -105,7 +105,7 @@ TEST(SummaryWriter, FlushesWithTheFirstValueAfterItsTime) {
 TEST(PngBytes, ReadBackAsTheSamePixels) {
   const TemporaryFolder folder;
   for (const int channels : {1, 2, 3, 4}) {
-    std::vector<std::uint8_t> pixels;  // more than one stored block
+    std::vector<std::uint8_t> pixels;  // larger than one stored block
     for (int i = 0; i < 211 * 150 * channels; ++i) pixels.push_back(std::uint8_t(i * 7 + i / 211));
     testing::write_file(folder / "image.png", png_bytes(pixels, 211, 150, channels));
     Tensor image;

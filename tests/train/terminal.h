@@ -1,4 +1,4 @@
-// A terminal in place of the process's standard output and standard error, for as long as it lives.
+// Replaces the process's standard output and standard error by a pseudo-terminal, while it lives.
 #pragma once
 
 #include <fcntl.h>
@@ -40,11 +40,12 @@ class Terminal {
     const winsize size = {.ws_row = 24, .ws_col = static_cast<unsigned short>(columns), .ws_xpixel = 0, .ws_ypixel = 0};
     ::ioctl(master_, TIOCSWINSZ, &size);
   }
-  /// Gives the streams back. All that was written.
+  /// Restores the streams. Returns all output.
   std::string finish() {
     if (!reader_.joinable()) return text_;
     flush();
-    ::dup2(out_, STDOUT_FILENO), ::dup2(error_, STDERR_FILENO);  // nobody has the terminal open then: reading ends
+    // closes the last descriptors of the terminal, which ends the reader
+    ::dup2(out_, STDOUT_FILENO), ::dup2(error_, STDERR_FILENO);
     ::close(out_), ::close(error_);
     reader_.join();
     ::close(master_);
@@ -62,7 +63,7 @@ class Terminal {
   std::string text_;
 };
 
-/// The lines of a terminal of unbounded width after `text`, which has no other escapes than \r and "erase to the end".
+/// The lines on a terminal of unbounded width after `text`, whose only escapes are \r and "erase to the end".
 inline std::vector<std::string> screen(const std::string& text) {
   std::vector<std::string> lines(1);
   std::size_t column = 0;

@@ -1,4 +1,4 @@
-// What a Trainer refuses: options, parts and loaders with which it would train something else in silence.
+// Options, parts and loaders that a Trainer rejects because it would silently train something else.
 #include <lockstep/train/trainer.h>
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ TEST(Trainer, RefusesWhatCannotBeTrained) {
             "[trainer] expected a loader with state() and load_state() for checkpoints");
 }
 
-// One batch of one number, again and again: the one after the last that was taken.
+// Reuses one batch of one number: each step of the iterator overwrites the previous batch.
 class Reused {
  public:
   class Iterator {
@@ -130,7 +130,7 @@ TEST(Trainer, RefusesBatchesThatChangeBeforeTheirStep) {
 TEST(Trainer, RefusesALoaderThatDoesNotBeginAnew) {
   nn::Linear net(1, 1);
   optim::SGD optimizer(net.parameters(), {.lr = 0.1});
-  Reused batches;  // none after the first epoch
+  Reused batches;  // empty after the first epoch
   const auto message = thrown<InvalidArgument>([&] {
     Trainer({.max_epochs = 2, .num_gpus = 0, .progress = kSilent})
         .fit(net, batches,

@@ -1,4 +1,4 @@
-// A Trainer that goes on from a checkpoint ends as one that was never interrupted, or refuses and changes nothing.
+// A resumed Trainer ends as one that was never interrupted, or throws and changes nothing.
 #include <lockstep/train/trainer.h>
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ using testing::same;
 using testing::TemporaryFolder;
 using testing::thrown;
 
-// Runs a job of twelve steps on two devices; then again and again, interrupted in another call of the loss each time,
+// Runs a job of twelve steps on two devices; then, for each call of the loss, a run that is interrupted in this call
 // and resumed.
 void expect_resumed_bit_for_bit(const FitJob::Options& job, TrainerOptions options) {
   const TestDevices devices(2);
@@ -53,7 +53,7 @@ void expect_resumed_bit_for_bit(const FitJob::Options& job, TrainerOptions optio
     failing.fail_in = fail_in;
     FitJob killed(failing);
     EXPECT_THROW(fit(killed, folder, true), std::runtime_error);
-    FitJob resumed(job);  // which seeds the random numbers
+    FitJob resumed(job);  // seeds the random sequence
     const History history = fit(resumed, folder, true);
     EXPECT_EQ(columns_of(history), columns_of(expected)) << fail_in;
     EXPECT_EQ(resumed.parameters(), whole.parameters()) << fail_in;
@@ -107,7 +107,7 @@ TEST(TrainerResume, ResumesWithAnotherAccumulate) {
   FitJob killed({.fail_in = 4});
   EXPECT_THROW(killed.fit(options), std::runtime_error);
   options.accumulate = 2;
-  const History history = FitJob({}).fit(options);  // the six batches that are left
+  const History history = FitJob({}).fit(options);  // the six remaining batches
   EXPECT_EQ(CheckpointFolder(folder.path()).steps(), (std::vector<std::int64_t>{1, 2, 3, 4, 5, 6, 7}));
   EXPECT_EQ(history.column("step"), (History::Column{1, 2, 3, 4, 5, 6, 7}));
 }

@@ -1,4 +1,4 @@
-// A Trainer trains the same on any number of devices, in any division into batches.
+// A Trainer gives the same results on any number of devices and with any division into batches.
 #include <lockstep/train/trainer.h>
 
 #include <gtest/gtest.h>
@@ -74,7 +74,7 @@ TEST(Trainer, IsTheLoopThatOneWouldWrite) {
   EXPECT_EQ(job.parameters(), other.parameters());
 }
 
-// An epoch is 10 batches, the last of which has one row: steps of 3, 3, 3 and 1 batches, then 3 batches to validate.
+// An epoch has 10 batches, and the last one has one row: steps of 3, 3, 3 and 1 batches, then 3 validation batches.
 TEST(Trainer, AccumulatedBatchesAreOneLargeBatch) {
   const TestDevices devices(2);
   for (const int gpus : {0, 2}) {
@@ -87,7 +87,7 @@ TEST(Trainer, AccumulatedBatchesAreOneLargeBatch) {
   }
 }
 
-// The change of the parameters in one step of plain SGD with a rate of 0.05, divided by that.
+// The gradient: the parameters' change in one step of plain SGD with a learning rate of 0.05, divided by the rate.
 std::vector<double> gradient_taken(TrainerOptions options) {
   FitJob job({.batch_size = 46, .momentum = 0});
   const std::vector<float> before = job.parameters();
@@ -252,7 +252,7 @@ TEST(Trainer, RecordsTheRateOfEachStep) {
   EXPECT_EQ(history.column("lr"), (History::Column{1, 0.5, 0.25, 0.125}));
 }
 
-// Half of the rate, three quarters, then all of it, which falls by half in each step.
+// Half of the learning rate, three quarters, then the full rate, which halves with each step.
 TEST(Trainer, WarmsUpByASequenceOfSchedules) {
   nn::Linear net(1, 1);
   optim::SGD optimizer(net.parameters(), {.lr = 1});
@@ -330,7 +330,7 @@ TEST(Trainer, ReportsPlainLinesWhereThereIsNoTerminal) {
             "epoch 2/2, step 10: train_loss 0.5, train_call 13, validation_loss 0.5, validation_call 18\n");
 }
 
-// The line of a step is written when the loss of the next one has been enqueued: the devices have that to do meanwhile.
+// The line of a step is printed after the next step's loss was enqueued, so that the devices have work meanwhile.
 TEST(Trainer, ReadsALossOneStepLate) {
   const TestDevices devices(2);
   std::ostringstream out;
@@ -351,7 +351,7 @@ TEST(Trainer, ReadsALossOneStepLate) {
             "epoch 1/1, step 4: train_loss 0.5\n");
 }
 
-// A module has the replicas of the latest of its models; the others make theirs again when they are used.
+// A module has the replicas of the Prepared used last; the others make theirs again when they are used.
 TEST(Prepared, TwoOfOneModuleTakeTurns) {
   const TestDevices devices(2);
   nn::Linear net(3, 1);

@@ -1,5 +1,5 @@
-// The training loop of the design, as users write it: on any number of devices it trains what one device trains, with
-// the loss outside of the model or inside, and what it saves loads without the prefix.
+// The training loop of the design document, as users write it: on any number of devices it trains what one device
+// trains, with the loss outside or inside the model, and its saved state loads without the prefix.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -49,7 +49,7 @@ struct NetWithLoss : nn::Module<NetWithLoss> {
   Tensor forward(const Tensor& input, const Tensor& target) { return nn::cross_entropy(net(input), target); }
 };
 
-// Batches of 10, 10 and 4 rows: on three devices 4, 4, 2 and 2, 2.
+// Batches of 10, 10 and 4 rows, divided over three devices into 4, 4, 2 and 2, 2.
 auto make_loader(DType dtype) {
   manual_seed(2);
   const Tensor input = randn({24, 5}, {.dtype = dtype}), target = randint(0, 3, {24});
@@ -61,7 +61,7 @@ struct Trained {
   std::vector<double> losses = {};  // of each step
 };
 
-// The oracle: neither DataParallel nor GPUs.
+// The oracle: without DataParallel and GPUs.
 Trained trained_on_cpu(DType dtype) {
   auto loader = make_loader(dtype);
   manual_seed(1);
@@ -79,7 +79,7 @@ Trained trained_on_cpu(DType dtype) {
   return {net.state_dict(), losses};
 }
 
-// Relative to each tensor's largest value.
+// The tolerance is relative to each tensor's largest value.
 void expect_close(const Trained& got, const Trained& expected, double relative) {
   ASSERT_EQ(got.state.size(), expected.state.size());
   for (const auto& [key, tensor] : expected.state) {
@@ -108,7 +108,7 @@ struct Case {
 
 class TrainingLoop : public ::testing::TestWithParam<Case> {
  protected:
-  // Word for word.
+  // Verbatim from the document.
   DataParallel<Net> trained() const {
     auto loader = make_loader(dtype_);
     manual_seed(1);

@@ -1,4 +1,4 @@
-// A parameter that a model computes with, and that members() does not name, is told of: nothing would train it.
+// The library warns about a parameter that a model uses but members() does not name: training would ignore it.
 #include <lockstep/parallel/unnamed_parameters.h>
 
 #include <gtest/gtest.h>
@@ -73,9 +73,9 @@ TEST(UnnamedParameters, AreThoseOfTheModelAlone) {
   EXPECT_EQ(told_of([] {
               DataParallel model(nn::Sequential(nn::Linear(2, 3), nn::Linear(3, 2)));
               nn::Linear before(2, 2), after(2, 2);
-              after(model(before(ones({4, 2}))));    // others' parameters
-              model(ones({4, 2}).requires_grad_());  // no parameter
-              model(model(ones({4, 2})));            // its own, by way of an input
+              after(model(before(ones({4, 2}))));    // other modules' parameters
+              model(ones({4, 2}).requires_grad_());  // an input that requires a gradient, but is no parameter
+              model(model(ones({4, 2})));            // its own parameters, through an input
             }),
             "");
   EXPECT_EQ(told_of([] {
