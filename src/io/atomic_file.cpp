@@ -103,7 +103,7 @@ fs::path target_of(const fs::path& path, Links links) {
     throw InvalidArgument(text("[save] expected the name of a file, got a symbolic link, ", path));
   fs::path target = path;
   for (int followed = 0; fs::is_symlink(target, error);
-       ++followed) {  // where the last one leads there may be nothing yet
+       ++followed) {  // the last link may point to a file that does not exist yet
     if (followed == kMaxLinks) throw IoError("open", path.string(), ELOOP);
     target = target.parent_path() / fs::read_symlink(target, error);
   }

@@ -32,7 +32,7 @@ struct CsvOptions {
   /// The value for a missing number, such as NAN; without it, a missing number is an error.
   std::optional<double> missing = {};
   std::vector<std::string> na_values =
-      {};  ///< Texts that stand for a missing number, such as "NA"; empty fields do anyway.
+      {};  ///< Texts that stand for a missing number, such as "NA"; empty fields always do.
   /// Text columns and their categories. An empty list means the texts in the file, sorted. With a list, for example
   /// that of the training file, every text of the column must be in it. An empty field is a text too. Needs a header.
   CsvCategories categories = {};

@@ -57,10 +57,10 @@ class LOCKSTEP_API FitState {
   double metric(std::string_view name) const;
   const History& history() const noexcept;
 
-  /// Requests the end of training: after the current step, with a checkpoint there if checkpoints are written, or after
-  /// the epoch if it has ended. With several processes a request in one is enough; all end together, at the next row of
-  /// the history or at the end of the epoch. fit() returns the history so far. The reason is shown with the progress:
-  /// "stopped after epoch 3, step 120: validation_loss is nan".
+  /// Requests the end of training: after the current step, with a checkpoint if the run has a checkpoint folder, or
+  /// after the epoch if it has ended. With several processes a request in one is enough; all end together, at the next
+  /// row of the history or at the end of the epoch. fit() returns the history so far. The reason is shown with the
+  /// progress: "stopped after epoch 3, step 120: validation_loss is nan".
   void stop(std::string reason = "a callback asked for it");
   bool is_stopping() const noexcept;  ///< True after stop() was called.
 
@@ -92,7 +92,7 @@ class LOCKSTEP_API Callback {
   /// After validation, before a schedule steps and before a checkpoint is written.
   virtual void on_epoch_end(FitState&) {}
   virtual void on_step_begin(FitState&) {}        ///< The step's batches are loaded; no forward has run.
-  virtual void on_step_end(FitState&) {}          ///< The step is enqueued; the devices may still be working on it.
+  virtual void on_step_end(FitState&) {}          ///< The optimizers have stepped; the devices may still be working.
   virtual void on_validation_begin(FitState&) {}  ///< Before the first batch.
   virtual void on_validation_end(FitState&) {}    ///< The epoch's row is in the history by now.
 

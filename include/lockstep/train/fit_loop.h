@@ -145,7 +145,7 @@ class LOCKSTEP_API FitLoop {
   bool is_resumed_ = false;
   bool asks_to_stop_ = false;  // a callback of this process requested it
   std::string stop_reason_ = "a callback of another process asked for it";
-  bool is_stopping_ = false;  // all processes know
+  bool is_stopping_ = false;  // known to all processes
   Progress progress_;
 };
 

@@ -79,7 +79,7 @@ struct Objective {
   Ref<optim::Schedule> schedule = nullptr;
 };
 
-/// Arguments of fit(): loss, optimizer, and what is optional.
+/// Arguments of fit(): the loss and the optimizer, and optional ones.
 template <class M, class Batch>
 struct FitOptions {
   LossFunction<M, Batch> loss;                       ///< A lambda, or train::criterion().
