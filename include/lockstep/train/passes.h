@@ -22,7 +22,7 @@
 
 namespace lockstep::train::detail {
 
-/// Throws ShapeError or InvalidArgument unless the loss has exactly one element and is valid.
+/// Throws InvalidArgument for an undefined loss, and ShapeError unless the loss has exactly one element.
 LOCKSTEP_API void check_loss(const Tensor& loss);
 /// Throws InvalidArgument: the loss function added a metric with the name of the loss.
 [[noreturn]] LOCKSTEP_API void refuse_second_loss(const std::string& name);
