@@ -150,7 +150,7 @@ void FitLoop::update(std::size_t objective, const Tensor& factor) {
     scalers_[objective].step(optimizer);
     scalers_[objective].update();
   }
-  // a loss may have given gradients to parameters of other objectives
+  // a loss may reach others' parameters
   for (const Trained& trained : parts_.trained) trained.optimizer.zero_grad();
 }
 
