@@ -1,4 +1,4 @@
-// A line that stands below all that is printed, such as a bar: it gives way to what print() writes, and comes back.
+// A line that stays below all printed output, such as a progress bar: print() clears it, writes, and redraws it.
 #pragma once
 
 #include <mutex>
@@ -6,21 +6,21 @@
 
 namespace lockstep {
 
-/// Its functions are called under print_mutex(), one at a time. They print nothing themselves.
+/// print() calls these functions under print_mutex(). They must not call print().
 class BottomLine {
  public:
-  /// Text is about to be written.
+  /// Called before text is written: clears the line.
   virtual void give_way() = 0;
-  /// `text` was written.
+  /// Called after `text` was written: draws the line again.
   virtual void come_back(std::string_view text) = 0;
 
  protected:
   ~BottomLine() = default;
 };
 
-/// What print() writes under. Taken last, from anywhere: no other lock is taken under it.
+/// print() holds this mutex while it writes. It may be taken under any lock; no other lock is taken under it.
 std::mutex& print_mutex() noexcept;
-/// Null: none. Returns the one that was there. To be called under print_mutex().
+/// Sets the bottom line (null: none) and returns the previous one. The caller holds print_mutex().
 BottomLine* set_bottom_line(BottomLine* line) noexcept;
 
 }  // namespace lockstep

@@ -1,5 +1,4 @@
-// The layout of images in which the channels of a pixel lie together: [N, C, spatial...] with the strides of
-// [N, spatial..., C].
+// The channels-last memory format of images: [N, C, spatial...] with the strides of a row-major [N, spatial..., C].
 #pragma once
 
 #include <lockstep/core/shape.h>
@@ -19,8 +18,8 @@ inline Shape channels_last_strides(const Shape& sizes) noexcept {
   return strides;
 }
 
-/// Whether the elements lie as in a dense channels-last tensor. Where there is one channel, or one pixel, those of a
-/// row-major one do too. Dimensions of size 1 have any stride.
+/// True if the strides are those of a dense channels-last tensor. A row-major tensor of one channel or one pixel is
+/// channels-last too. Dimensions of size 1 may have any stride.
 inline bool lies_channels_last(const Shape& sizes, const Shape& strides) noexcept {
   if (sizes.rank() < 3) return false;
   const Shape expected = channels_last_strides(sizes);
@@ -29,7 +28,7 @@ inline bool lies_channels_last(const Shape& sizes, const Shape& strides) noexcep
   return true;
 }
 
-/// Whether a dense tensor with these strides is channels-last and not row-major as well. Dimensions of size 1 have any
+/// True if a dense tensor with these strides is channels-last and not also row-major. Dimensions of size 1 may have any
 /// stride.
 inline bool is_channels_last(const Shape& sizes, const Shape& strides) noexcept {
   if (sizes.rank() < 3 || sizes[1] == 1) return false;

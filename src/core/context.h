@@ -1,7 +1,7 @@
-// What a thread works under: the present Context, which guards of the upper layers change for a scope. Every thread
-// begins with one of its own, in which nothing is set. A job runs in a context that is handed to it: a fresh one, or
-// one made of its submitter's by naming what it takes over. Reading is inline and takes no lock: small operations do it
-// several times.
+// The thread-local Context: streams, gradient mode, random numbers, replica. Guards of the upper layers change it for a
+// scope. Every thread begins with a context of its own, in which nothing is set. A job runs in a context that its
+// submitter passes: a fresh one, or one that copies named fields of the submitter's. Reading is inline and takes no
+// lock, since small operations read it several times.
 #pragma once
 
 #include <array>
@@ -27,28 +27,28 @@ class ForwardObserver;
 struct CopyTarget;
 }  // namespace nn
 
-/// A plain value that owns nothing. Upper layers own what it points to.
+/// A plain value that owns nothing. Upper layers own the objects that it points to.
 struct Context {
   static constexpr std::size_t kMostDevices = 64;
 
   std::array<std::int8_t, kMostDevices> streams = {};   ///< Id of the current stream of each cuda:i.
   bool recording = true;                                ///< Operations are recorded for backward.
   bool detects_anomaly = false;                         ///< A backward that begins here stops at the first NaN.
-  bool in_pass = false;                                 ///< Of a forward pass of several replicas.
+  bool in_pass = false;                                 ///< The thread runs a forward pass of several replicas.
   GeneratorState* generator = nullptr;                  ///< Random numbers; null: the process's sequence.
-  const BatchShard* shard = nullptr;                    ///< Of the batch; null: all of it.
-  GeneratorState* batch_generator = nullptr;            ///< That all replicas share; null: as `generator`.
-  const autograd::RunningNode* running_node = nullptr;  ///< Whose backward runs.
-  const nn::CopyTarget* copy_target = nullptr;          ///< Where copies of parameters land; null: beside the original.
-  ReplicaBarrier* barrier = nullptr;                    ///< Where replicas of the pass wait for each other, if several.
-  std::size_t replica = 0;                              ///< Which of them this is.
+  const BatchShard* shard = nullptr;                    ///< The thread's rows of the batch; null: all rows.
+  GeneratorState* batch_generator = nullptr;            ///< A sequence that all replicas share; null: `generator`.
+  const autograd::RunningNode* running_node = nullptr;  ///< The node whose backward runs.
+  const nn::CopyTarget* copy_target = nullptr;          ///< Where parameters are copied to; null: beside the original.
+  ReplicaBarrier* barrier = nullptr;                    ///< The barrier of the pass's replicas, if there are several.
+  std::size_t replica = 0;                              ///< This replica's number in the pass.
   autograd::AutocastRegion* autocast = nullptr;         ///< Products are computed in 16 bits; null: they are not.
-  StepValues* step_values = nullptr;                    ///< Of the step that is being captured; null: none is.
-  StepParts* step_parts = nullptr;                      ///< Of a step that is or will be captured; null: of none.
+  StepValues* step_values = nullptr;                    ///< The step that is being captured; null: none.
+  StepParts* step_parts = nullptr;                      ///< The step that is or will be captured; null: none.
   std::uint64_t checkpoint = 0;  ///< Number of the innermost checkpoint() whose function runs; 0: none.
-  autograd::SaveListener* save_listener = nullptr;  ///< Hears of what is saved for backward.
-  nn::ForwardObserver* forward_observer = nullptr;  ///< Hears of each module's call.
-  std::string* printed = nullptr;                   ///< Keeps what is printed; null: standard output.
+  autograd::SaveListener* save_listener = nullptr;  ///< Told of each tensor that is saved for backward.
+  nn::ForwardObserver* forward_observer = nullptr;  ///< Told of each module's call.
+  std::string* printed = nullptr;                   ///< Buffer for printed text; null: standard output.
 };
 
 namespace detail {
@@ -56,13 +56,14 @@ extern thread_local constinit Context own_context;
 extern thread_local constinit Context* present_context;  // null: the thread's own
 }  // namespace detail
 
-/// The present one of this thread.
+/// The present context of this thread.
 inline Context& context() noexcept {
   Context* const present = detail::present_context;
   return present ? *present : detail::own_context;
 }
 
-/// Makes a context the present one of this thread, for a scope. Needs no memory: a job may begin where there is none.
+/// Makes a context the present one of this thread, for a scope. Allocates nothing: a job must be able to begin when
+/// memory is exhausted.
 class ContextScope {
  public:
   explicit ContextScope(Context& context) noexcept : outer_(std::exchange(detail::present_context, &context)) {}

@@ -13,9 +13,9 @@ namespace {
 
 std::terminate_handler next_handler = nullptr;
 
-// abort() drops what the program has printed where standard output is a pipe or a file.
+// Flushes stdout: abort() drops buffered output if standard output is a pipe or a file.
 [[noreturn]] void write_what_was_printed() {
-  if (ftrylockfile(stdout) == 0) {  // else somebody writes, and may never end
+  if (ftrylockfile(stdout) == 0) {  // else another thread is writing, and may never end
     fflush_unlocked(stdout);
     funlockfile(stdout);
   }
@@ -23,7 +23,7 @@ std::terminate_handler next_handler = nullptr;
   std::abort();
 }
 
-// Of every program that links this: with the first error that nobody catches its output is most wanted.
+// Installed in every program that links the library: the output before an uncaught error matters most.
 [[maybe_unused]] const bool is_installed = (next_handler = std::set_terminate(write_what_was_printed), true);
 
 }  // namespace

@@ -1,4 +1,4 @@
-// How several failures of one operation are told as one.
+// Throws several failures of one operation as one exception.
 #pragma once
 
 #include <lockstep/core/error.h>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// Throws the first of them, with the others attached if it is an Error. At least one is needed.
+/// Throws the first failure, with the others attached to it if it is an Error. `failures` must not be empty.
 [[noreturn]] inline void throw_first(std::span<const std::exception_ptr> failures) {
   try {
     std::rethrow_exception(failures.front());

@@ -12,7 +12,8 @@ namespace lockstep {
 namespace {
 
 #ifdef LOCKSTEP_INSTRUCTION_SETS
-// By the processor's instructions for binary16, eight at a time; returns how many. A NaN gets the bits that Half gives.
+// Converts eight elements at a time with F16C instructions; returns the number converted. A NaN gets the bits that Half
+// gives.
 [[gnu::target("avx2,f16c")]] std::int64_t widen_eights(const Half* from, std::int64_t count, float* to) noexcept {
   std::int64_t i = 0;
   for (; i + 8 <= count; i += 8) {

@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// With its quotes. Without < as such, so that a page may have it inside of a script.
+/// `plain` as a JSON string, with its quotes. < is escaped, so that the string may stand in an HTML page's script.
 inline std::string json_string(std::string_view plain) {
   std::string out = "\"";
   for (const char c : plain) {

@@ -1,4 +1,4 @@
-// Names for messages: what there is, where something that is not there was asked for.
+// Lists names in messages: the valid choices, if another was asked for.
 #pragma once
 
 #include <cstddef>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// "a, b, c" of name_of(each); of many, the first ones, and how many more there are; "none" of none.
+/// "a, b, c" from name_of(each). Beyond 30 names, the first 30 and the number of others; "none" if there are none.
 template <class Names, class NameOf>
 std::string listed(const Names& names, const NameOf& name_of) {
   constexpr std::size_t kMost = 30;

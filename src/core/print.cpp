@@ -26,7 +26,7 @@ BottomLine* set_bottom_line(BottomLine* line) noexcept { return std::exchange(bo
 
 namespace {
 
-// Where a field begins: "{}" or "{:"; any other brace is text.
+// Finds the next field, which begins with "{}" or "{:"; any other brace is text.
 std::size_t find_field(std::string_view pattern, std::size_t from) {
   return std::min(pattern.find("{}", from), pattern.find("{:", from));
 }

@@ -1,5 +1,5 @@
-// Mutexes that know their place in the order of all locks. Debug and sanitizer builds (those without NDEBUG) check the
-// order at each lock and abort with both names; in the others a RankedMutex is its native mutex and nothing else.
+// Mutexes with a rank in the order of all locks. Debug and sanitizer builds (those without NDEBUG) check the order at
+// each lock and abort with both names; in the others a RankedMutex is its native mutex and nothing else.
 #pragma once
 
 #include <chrono>
@@ -18,12 +18,12 @@ inline constexpr bool kChecksLocks = true;
 #endif
 
 namespace detail {
-void about_to_lock(LockRank rank) noexcept;  // aborts, or counts it as held
-void has_locked(LockRank rank) noexcept;     // by trying, which waits for nobody
+void about_to_lock(LockRank rank) noexcept;  // aborts if a held lock has this rank or a later one
+void has_locked(LockRank rank) noexcept;     // by try_lock(), which cannot deadlock
 void has_unlocked(LockRank rank) noexcept;
 void abort_if_any_is_held(const char* function) noexcept;
 
-// For a processor that waits for another one.
+// Pauses the processor in a spin loop.
 inline void relax() noexcept {
 #if defined(__x86_64__) || defined(__i386__)
   __builtin_ia32_pause();
@@ -33,8 +33,8 @@ inline void relax() noexcept {
 }
 }  // namespace detail
 
-/// For std::scoped_lock and std::unique_lock. Whoever finds it locked tries for a few microseconds before it sleeps:
-/// most locks are held for less than falling asleep and waking up take.
+/// For std::scoped_lock and std::unique_lock. lock() spins for a few microseconds before it blocks: most locks are held
+/// for less time than blocking and waking up take.
 template <LockRank kRank, class Native = std::mutex>
 class RankedMutex {
  public:
@@ -66,7 +66,8 @@ class RankedMutex {
   Native native_;
 };
 
-/// std::condition_variable for ranked mutexes. Whoever sleeps counts as holding the lock, and does when it wakes up.
+/// std::condition_variable for ranked mutexes. A thread that waits on a condition still counts as the lock's holder in
+/// rank checks.
 class RankedCondition {
  public:
   template <LockRank kRank>
@@ -87,7 +88,7 @@ class RankedCondition {
     native.release();
     return status;
   }
-  /// Whether it was done before that time.
+  /// Waits until done() or the time. Returns the last done().
   template <LockRank kRank, class Clock, class Duration, class Done>
   bool wait_until(std::unique_lock<RankedMutex<kRank>>& lock, const std::chrono::time_point<Clock, Duration>& time,
                   const Done& done) {
@@ -102,7 +103,7 @@ class RankedCondition {
   std::condition_variable condition_;
 };
 
-/// To be called by what may run any job meanwhile: the caller holds no lock.
+/// Called by functions that may run arbitrary jobs while they wait. Aborts if the caller holds a lock.
 inline void expect_no_lock(const char* function) noexcept {
   if constexpr (kChecksLocks) detail::abort_if_any_is_held(function);
 }

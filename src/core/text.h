@@ -10,7 +10,7 @@ namespace lockstep {
 template <class... Parts>
 std::string text(const Parts&... parts) {
   std::ostringstream out;
-  out.imbue(std::locale::classic());  // texts become keys and files too, the same ones in every locale
+  out.imbue(std::locale::classic());  // texts are also used as keys and in files, which must not depend on the locale
   (out << ... << parts);
   return out.str();
 }

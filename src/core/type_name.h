@@ -6,9 +6,9 @@
 
 namespace lockstep {
 
-/// As C++ spells it: lockstep::nn::Conv<2>.
+/// The full C++ name: lockstep::nn::Conv<2>.
 std::string type_name(const std::type_info& type);
-/// Without namespaces and parameters, but for a number of dimensions: Conv2d.
+/// The name without namespaces and template parameters, except a number of dimensions: Conv2d.
 std::string short_type_name(const std::type_info& type);
 
 }  // namespace lockstep

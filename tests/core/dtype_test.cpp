@@ -17,7 +17,7 @@ namespace {
 constexpr std::uint32_t kPatterns = 1u << 16;
 constexpr float kInfinity = std::numeric_limits<float>::infinity();
 
-// By the definition of IEEE binary16: 1 sign bit, 5 exponent bits with bias 15, 10 mantissa bits.
+// The number by the definition of IEEE binary16: 1 sign bit, 5 exponent bits with bias 15, 10 mantissa bits.
 double half_by_definition(std::uint32_t bits) {
   const double sign = bits & 0x8000 ? -1 : 1;
   const int exponent = int(bits >> 10) & 31;
@@ -45,7 +45,7 @@ TEST(Half, SurvivesTheWayThroughFloat) {
   }
 }
 
-// Floats next to each number of the type and to each middle between neighbours, and many others.
+// Floats at and next to each number of the type and each midpoint between neighbours, and many random ones.
 std::vector<float> floats_to_round(double (*number)(std::uint32_t), std::uint32_t positive_numbers) {
   std::vector<float> floats;
   for (std::uint32_t bits = 0; bits + 1 < positive_numbers; ++bits) {

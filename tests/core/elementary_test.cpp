@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-// Floats between x and y.
+// The number of floats from x to y.
 std::int64_t distance(float x, float y) {
   const auto place = [](float value) {
     const auto bits = std::bit_cast<std::int32_t>(value);
@@ -23,7 +23,8 @@ std::int64_t distance(float x, float y) {
   return std::abs(place(x) - place(y));
 }
 
-// The greatest distance from the C library's function of doubles, over floats of all magnitudes from `from` to `to`.
+// The greatest distance of f from the C library's double function `exact`, over floats of all magnitudes from `from` to
+// `to`.
 template <class F, class Exact>
 std::int64_t worst(float from, float to, const F& f, const Exact& exact) {
   std::vector<float> x, y;
@@ -100,7 +101,7 @@ TEST(Elementary, EndsOfTheRange) {
   EXPECT_EQ(elementary::sigmoid(kUnbounded), 1);
 }
 
-// Each in a process of its own: a process chooses once.
+// Runs in a process of its own: a process chooses its instruction set once.
 void expect_refused(const char* choice, const char* message) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
   EXPECT_EXIT(

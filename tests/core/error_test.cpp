@@ -1,4 +1,4 @@
-// Errors keep their type and what they know while they travel.
+// Errors keep their type, message and fields while they propagate.
 #include <lockstep/core/error.h>
 
 #include <gtest/gtest.h>
@@ -86,7 +86,7 @@ void print_and_throw() {
   throw ShapeError("nobody catches it");
 }
 
-// A pipe takes what was printed when it is written, which abort() does not.
+// Output to a pipe is buffered until it is flushed, which abort() does not do.
 TEST(UncaughtError, LosesNothingThatWasPrintedBeforeIt) {
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);

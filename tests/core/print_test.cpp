@@ -1,4 +1,4 @@
-// Printing from several threads.
+// print() and CapturePrint: formats, scopes, and several threads.
 #include <lockstep/core/print.h>
 
 #include <gtest/gtest.h>

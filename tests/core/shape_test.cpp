@@ -1,4 +1,4 @@
-// Shapes, and what they refuse.
+// Shapes, and the errors for invalid ones.
 #include <lockstep/core/shape.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Looking into values: what parts they have, and how paths spell them.
+// The parts of values, and how paths spell them.
 #include <lockstep/core/structure.h>
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@ struct Point {
   auto members() { return lockstep::members("x", x, "y", y); }
 };
 
-// "expression=value" of each int in a value, and "expression:extent" of what has one.
+// Lists "expression=value" for each int in a value, and "expression:extent" for each part with an extent.
 template <class T>
 void list_parts(T& value, const MemberPath& at, std::vector<std::string>& found) {
   if constexpr (std::same_as<std::remove_const_t<T>, int>) {

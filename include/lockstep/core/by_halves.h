@@ -1,4 +1,4 @@
-// Long combinations as trees of short ones: the rounding error of a sum grows with the logarithm of its length.
+// Pairwise reductions (trees of short chains): the rounding error of a sum grows with the logarithm of its length.
 #pragma once
 
 #include <cstdint>
@@ -8,16 +8,16 @@
 
 namespace lockstep {
 
-inline constexpr std::int64_t kChain = 128;  ///< Elements that are combined one after another.
-inline constexpr int kLanes = 16;            ///< Chains beside each other, for vector registers.
+inline constexpr std::int64_t kChain = 128;  ///< Elements that a chain combines one after another.
+inline constexpr int kLanes = 16;            ///< Chains side by side, for vector registers.
 
-/// part(begin, begin + most), into which merge(total, next) takes the next `most` elements, then the next 2 * most, 4 *
-/// most and so on, each made in the same way; no more than there are. What is merged with what depends on the range
-/// alone. (Not by calling itself: then all of it can be inlined.)
+/// Reduces [begin, end) pairwise: part(begin, end) reduces each block of `most` elements (the last may be shorter), and
+/// merge(total, next) merges the totals of neighbouring blocks as a binary tree. The order of merging depends on the
+/// range alone. A loop, not a recursion, so that all of it can be inlined.
 template <class Part, class Merge, class A = std::invoke_result_t<const Part&, std::int64_t, std::int64_t>>
 LOCKSTEP_HD A by_halves(std::int64_t begin, std::int64_t end, std::int64_t most, const Part& part, const Merge& merge) {
   if (end - begin <= most) return part(begin, end);
-  A open[48];  // totals of 2^n parts that wait for their other halves, n descending
+  A open[48];  // totals of 2^n blocks that wait for their other halves, n descending
   int count = 0;
   for (std::int64_t done = 0; begin < end; ++done, begin += most) {
     open[count++] = part(begin, end - begin < most ? end : begin + most);
@@ -27,8 +27,8 @@ LOCKSTEP_HD A by_halves(std::int64_t begin, std::int64_t end, std::int64_t most,
   return open[0];
 }
 
-/// The same of element(total, i), which takes an element into a chain that begins with `start`, and combine(total,
-/// next). Long chains lie beside each other.
+/// Reduces [begin, end): element(total, i) adds an element to a chain that begins with `start`, and combine(total,
+/// next) joins two chains. Ranges of at least 2 * kLanes elements use kLanes chains side by side.
 template <class A, class Element, class Combine>
 LOCKSTEP_HD A by_lanes(std::int64_t begin, std::int64_t end, const A& start, const Element& element,
                        const Combine& combine) {

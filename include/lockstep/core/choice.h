@@ -1,4 +1,4 @@
-// Options that PyTorch spells as text: an enumerator, or its name.
+// Options that PyTorch spells as strings: an enumerator, or its name.
 //
 //   nn::mse_loss(input, target, {.reduction = "sum"});
 //   nn::mse_loss(input, target, {.reduction = Reduction::sum});
@@ -13,21 +13,21 @@
 
 namespace lockstep {
 
-/// The names of the enumerators of E, in their order from 0: `kOption`, the option that errors name, and `kNames`.
+/// Specialized for each E: `kOption` is the option's name in errors; `kNames` are the enumerators' names, from 0 on.
 template <class E>
 struct ChoiceNames;
 
 namespace detail {
-/// The place of `got` among the names. Throws InvalidArgument that lists them.
+/// The index of `got` in `names`. Throws InvalidArgument that lists the names if `got` is none of them.
 LOCKSTEP_API std::size_t find_choice(const char* option, std::span<const std::string_view> names, std::string_view got);
 }  // namespace detail
 
-/// An enumerator of E, which may be given by its name.
+/// An enumerator of E, given as such or by its name.
 template <class E>
 class Choice {
  public:
-  constexpr Choice(E value) noexcept : value_(value) {}  ///< That enumerator.
-  /// Throws InvalidArgument for a name that is none.
+  constexpr Choice(E value) noexcept : value_(value) {}  ///< The enumerator `value`.
+  /// Throws InvalidArgument unless `name` is the name of an enumerator.
   template <std::convertible_to<std::string_view> Name>
   Choice(const Name& name)
       : value_(E(detail::find_choice(ChoiceNames<E>::kOption, ChoiceNames<E>::kNames, std::string_view(name)))) {}

@@ -1,11 +1,11 @@
-// Copies of values that hold parameters: only where the program asks for one, since nobody would train it.
+// Values that hold parameters are copied only explicitly: nobody would train an accidental copy.
 #pragma once
 
 #include <concepts>
 
-/// Inside of a class: auto b = a, for (auto layer : layers) and arguments by value do not compile. Class b(a), copy(a),
-/// and copies of what holds one (structs, containers) do, since those start from a const one. (An explicit constructor
-/// from const Class& would do but for GCC 12, which could not copy arrays of the class then.)
+/// For the body of a class: auto b = a, for (auto layer : layers) and by-value arguments do not compile. Class b(a),
+/// copy(a), and copies of structs and containers that hold a Class do: those copy from a const Class. (An explicit
+/// constructor from const Class& would suffice, but GCC 12 could then not copy arrays of the class.)
 #define LOCKSTEP_COPIED_IF_ASKED(Class)         \
   template <std::same_as<Class> UseCopyInstead> \
   Class(UseCopyInstead&) = delete;              \

@@ -26,7 +26,7 @@ inline constexpr DType kFloat32 = DType::kFloat32;
 inline constexpr DType kFloat64 = DType::kFloat64;
 
 // PyTorch's other names.
-/// Names that libtorch has.
+/// libtorch's names.
 inline constexpr DType kByte = kUInt8;
 inline constexpr DType kInt = kInt32;
 inline constexpr DType kLong = kInt64;
@@ -39,9 +39,9 @@ constexpr std::size_t size_of(DType dtype) noexcept {
   constexpr std::uint8_t kBytes[] = {1, 1, 4, 8, 2, 2, 4, 8};
   return kBytes[std::size_t(dtype)];
 }
-LOCKSTEP_API std::string_view name(DType dtype) noexcept;                       ///< Such as "float32".
+LOCKSTEP_API std::string_view name(DType dtype) noexcept;                       ///< "float32", for example.
 constexpr bool is_floating(DType dtype) noexcept { return dtype >= kFloat16; }  ///< float16 to float64, bfloat16 too.
-/// The dtype of what is computed from both: see DType.
+/// The dtype of an operation on both, by type promotion: see DType.
 LOCKSTEP_API DType promote(DType a, DType b) noexcept;
 /// Prints its name.
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, DType dtype);

@@ -1,7 +1,7 @@
-// Elementary functions of numbers, for kernels: `using elementary::exp;` beside the function object, in place of
-// `using std::exp;`. The same on a GPU, where they are CUDA's. On the host a loop over them becomes vector
-// instructions: those of the C library (glibc's libmvec, within 4 units in the last place), and an exp and a tanh of
-// floats without a branch. Elsewhere they are those of `cmath`.
+// Elementary functions of numbers, for kernels: write `using elementary::exp;` beside the function object instead of
+// `using std::exp;`. On a GPU they are CUDA's functions. On the host, a loop over them becomes vector instructions: the
+// C library's vector functions (glibc's libmvec, within 4 units in the last place), and a branch-free exp and tanh of
+// floats. Without libmvec, the other functions are those of `cmath`.
 #pragma once
 
 #include <bit>
@@ -19,8 +19,8 @@
 namespace lockstep::elementary {
 
 #ifdef LOCKSTEP_VECTOR_MATH
-// The C library's functions again, under names of our own and with what its header says only under -ffast-math: that
-// each has forms for vectors.
+// Declares the C library's functions again, under names of our own and with the simd attribute (each has vector
+// variants) that the library's header sets only under -ffast-math.
 namespace detail {
 #define LOCKSTEP_VECTOR_FUNCTION [[gnu::simd("notinbranch"), gnu::const]]
 extern "C" {
@@ -42,7 +42,7 @@ LOCKSTEP_VECTOR_FUNCTION double lockstep_pow_double(double, double) noexcept __a
 }  // namespace detail
 #endif
 
-// On a GPU, and without vector forms: the function of <cmath>.
+// On a GPU, and without vector variants: the function of <cmath>.
 #if defined(LOCKSTEP_VECTOR_MATH) && !defined(__CUDA_ARCH__)
 #define LOCKSTEP_ELEMENTARY_OF(name, type) detail::lockstep_##name##_##type
 #else
@@ -54,16 +54,16 @@ LOCKSTEP_VECTOR_FUNCTION double lockstep_pow_double(double, double) noexcept __a
 
 LOCKSTEP_ELEMENTARY(exp2)   ///< 2^x.
 LOCKSTEP_ELEMENTARY(expm1)  ///< e^x - 1.
-LOCKSTEP_ELEMENTARY(log)    ///< Natural.
+LOCKSTEP_ELEMENTARY(log)    ///< Natural logarithm.
 LOCKSTEP_ELEMENTARY(log1p)  ///< log(1 + x).
-LOCKSTEP_ELEMENTARY(log2)   ///< To base 2.
-LOCKSTEP_ELEMENTARY(log10)  ///< To base 10.
-LOCKSTEP_ELEMENTARY(sin)    ///< Of radians.
-LOCKSTEP_ELEMENTARY(cos)    ///< Of radians.
-LOCKSTEP_ELEMENTARY(tan)    ///< Of radians.
-LOCKSTEP_ELEMENTARY(asin)   ///< In radians.
-LOCKSTEP_ELEMENTARY(acos)   ///< In radians.
-LOCKSTEP_ELEMENTARY(atan)   ///< In radians.
+LOCKSTEP_ELEMENTARY(log2)   ///< Logarithm to base 2.
+LOCKSTEP_ELEMENTARY(log10)  ///< Logarithm to base 10.
+LOCKSTEP_ELEMENTARY(sin)    ///< The argument is in radians.
+LOCKSTEP_ELEMENTARY(cos)    ///< The argument is in radians.
+LOCKSTEP_ELEMENTARY(tan)    ///< The argument is in radians.
+LOCKSTEP_ELEMENTARY(asin)   ///< The result is in radians.
+LOCKSTEP_ELEMENTARY(acos)   ///< The result is in radians.
+LOCKSTEP_ELEMENTARY(atan)   ///< The result is in radians.
 LOCKSTEP_ELEMENTARY(sinh)   ///< Hyperbolic sine.
 LOCKSTEP_ELEMENTARY(cosh)   ///< Hyperbolic cosine.
 LOCKSTEP_ELEMENTARY(erf)    ///< Error function.
@@ -77,7 +77,7 @@ LOCKSTEP_HD inline float exp(float x) {
   return std::exp(x);
 #else
   constexpr float kShifter = 12582912;                            // 1.5 2^23: adding it rounds to whole numbers
-  const float t = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;  // 0 and infinity beyond; NaN stays
+  const float t = x < -104.0f ? -104.0f : x > 89.0f ? 89.0f : x;  // outside, the result is 0 or infinity; NaN stays
   const float shifted = t * 1.44269504088896341f + kShifter;
   const float n = shifted - kShifter;
   const float r = t - n * 0.693359375f + n * 2.12194440e-4f;
@@ -94,8 +94,8 @@ LOCKSTEP_HD inline float exp(float x) {
   return p * power_of_two(half) * power_of_two(power - half);
 #endif
 }
-/// tanh(x), within 6 units in the last place. A quotient of polynomials (as in Eigen, generic_fast_tanh_float); 1
-/// within rounding beyond 7.9.
+/// tanh(x), within 6 units in the last place. A quotient of polynomials (as in Eigen, generic_fast_tanh_float); beyond
+/// 7.9 the result rounds to 1.
 LOCKSTEP_HD inline float tanh(float x) {
 #ifdef __CUDA_ARCH__
   return std::tanh(x);

@@ -1,6 +1,6 @@
-// Every error Lockstep throws. Messages read "[op] expected ..., got ...".
-// Copying an error never throws; an error may be shared between threads once it is no longer changed. Moving one copies
-// it: what was moved from still says what it said.
+// All errors that Lockstep throws. Messages read "[op] expected ..., got ...".
+// Copying an error never throws; an error may be shared between threads once it is no longer changed. Moving an error
+// copies it: the moved-from error keeps its message.
 #pragma once
 
 #include <cstddef>
@@ -28,9 +28,9 @@ class LOCKSTEP_API Error : public std::exception {
   /// Appends " (where)" to the message.
   void add_context(std::string_view where);
 
-  /// Keeps another failure of the same operation with this one.
+  /// Attaches another failure of the same operation to this error.
   void attach(std::exception_ptr other);
-  const std::vector<std::exception_ptr>& attached() const noexcept;  ///< What attach() was given, in order.
+  const std::vector<std::exception_ptr>& attached() const noexcept;  ///< The attached failures, in order.
 
  private:
   struct State;
@@ -59,7 +59,7 @@ class LOCKSTEP_API DeviceMismatch : public InvalidArgument {
   using InvalidArgument::InvalidArgument;
 };
 
-/// A device has no room for a request, even after everything cached was given back. Sizes are bytes.
+/// A device has no room for a request, even after the allocator freed its cache. Sizes are bytes.
 class LOCKSTEP_API OutOfMemory : public Error {
  public:
   /// Bytes.
@@ -69,7 +69,7 @@ class LOCKSTEP_API OutOfMemory : public Error {
     std::size_t cached = 0;
     std::size_t limit = 0;
   };
-  OutOfMemory(std::string device, Sizes sizes);  ///< The message names them all.
+  OutOfMemory(std::string device, Sizes sizes);  ///< The message names the device and all sizes.
 
   const std::string device;
   const Sizes sizes;  ///< Bytes.
@@ -80,8 +80,8 @@ class LOCKSTEP_API BackendError : public Error {
  public:
   BackendError(std::string api, int code, std::string device, std::string_view text);
 
-  const std::string api;  ///< The function that failed, by its name.
-  const int code;         ///< Of the backend: cudaError_t, for one.
+  const std::string api;  ///< The name of the function that failed.
+  const int code;         ///< The backend's own code, such as a cudaError_t.
   const std::string device;
 };
 
@@ -96,9 +96,9 @@ class LOCKSTEP_API CollectiveError : public Error {
  public:
   CollectiveError(int rank, std::string operation, std::size_t bytes, std::string_view text);
 
-  const int rank;               ///< The rank on which it was noticed.
-  const std::string operation;  ///< Such as "all_reduce".
-  const std::size_t bytes;      ///< That the operation moves.
+  const int rank;               ///< The rank that detected the failure.
+  const std::string operation;  ///< "all_reduce", for example.
+  const std::size_t bytes;      ///< Size of the operation's data.
 };
 
 class LOCKSTEP_API AutogradError : public Error {
@@ -106,7 +106,7 @@ class LOCKSTEP_API AutogradError : public Error {
   using Error::Error;
 };
 
-/// A file that does not hold what its format promises; offset is the byte where it was noticed.
+/// A file violates its format; `offset` is the byte where the violation was found.
 class LOCKSTEP_API FormatError : public Error {
  public:
   FormatError(std::string file, std::uint64_t offset, std::string_view text);
@@ -120,7 +120,7 @@ class LOCKSTEP_API IoError : public Error {
  public:
   IoError(std::string operation, std::string file, int code);
 
-  const std::string operation;  ///< Such as "open".
+  const std::string operation;  ///< "open", for example.
   const std::string file;       ///< Its path.
   const int code;               ///< The errno.
 };

@@ -1,5 +1,5 @@
-// The mark of a symbol that leaves the library: everything else is hidden.
+// Marks the symbols that the shared library exports; all others are hidden.
 #pragma once
 
-/// Visible outside of the shared library.
+/// Exported from the shared library.
 #define LOCKSTEP_API __attribute__((visibility("default")))

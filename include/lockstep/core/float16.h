@@ -4,7 +4,7 @@
 #include <bit>
 #include <cstdint>
 
-// The mark of a function that runs on the host and on a GPU.
+// Marks functions that run on the host and on a GPU.
 #ifdef __CUDACC__
 #define LOCKSTEP_HD __host__ __device__
 #else
@@ -13,7 +13,8 @@
 
 namespace lockstep {
 
-// On a GPU one instruction converts. It rounds as the host does, and makes one NaN of all (PTX ISA, cvt).
+// A GPU converts with one instruction, which rounds as the host does and returns the canonical NaN for every NaN (PTX
+// ISA, cvt).
 namespace float16 {
 
 LOCKSTEP_HD inline bool is_nan(std::uint32_t word) { return (word & 0x7fffffffu) > 0x7f800000u; }
@@ -28,7 +29,7 @@ LOCKSTEP_HD inline std::uint16_t bfloat16_nan(std::uint32_t word) { return std::
 class Half {
  public:
   Half() = default;
-  /// Rounded to the nearest, to even where two are equally near.
+  /// Rounds to nearest, ties to even.
   LOCKSTEP_HD Half(float value) : bits_(from_float(value)) {}
   LOCKSTEP_HD operator float() const { return to_float(bits_); }  ///< Exact.
 
@@ -38,10 +39,10 @@ class Half {
     half.bits_ = bits;
     return half;
   }
-  LOCKSTEP_HD std::uint16_t bits() const { return bits_; }  ///< As IEEE 754 lays them out.
+  LOCKSTEP_HD std::uint16_t bits() const { return bits_; }  ///< The IEEE 754 encoding.
 
  private:
-  // Rounding by adding a magic float: the sum's exponent places the binary16 mantissa at the low bits.
+  // Rounds by adding a magic float: the sum's exponent places the binary16 mantissa at the low bits.
   LOCKSTEP_HD static std::uint16_t from_float(float value) {
 #ifdef __CUDA_ARCH__
     std::uint16_t converted;
@@ -86,7 +87,7 @@ class Half {
 class BFloat16 {
  public:
   BFloat16() = default;
-  /// Rounded to the nearest, to even where two are equally near.
+  /// Rounds to nearest, ties to even.
   LOCKSTEP_HD BFloat16(float value) : bits_(from_float(value)) {}
   LOCKSTEP_HD operator float() const { return std::bit_cast<float>(std::uint32_t(bits_) << 16); }  ///< Exact.
 

@@ -7,13 +7,13 @@
 
 namespace lockstep {
 
-/// What kernels are compiled for: the processor that the library is built for, x86-64 with AVX2, FMA and F16C
-/// (Haswell, Zen), or with AVX-512 F, BW, CD, DQ and VL (Skylake-X, Zen 4).
+/// The instruction sets that host kernels are compiled for. plain: the processor that the library is built for. avx2:
+/// x86-64 with AVX2, FMA and F16C (Haswell, Zen). avx512: also AVX-512 F, BW, CD, DQ and VL (Skylake-X, Zen 4).
 enum class InstructionSet : std::uint8_t { plain, avx2, avx512 };
 
-/// The best one that this processor has, or the one named by the environment variable LOCKSTEP_CPU: plain, avx2 or
-/// avx512, which holds for oneDNN, too. The last bits of results may depend on it. Throws InvalidArgument for another
-/// name, and for a set that this processor or this build has not.
+/// The best set that this processor has, or the one that the environment variable LOCKSTEP_CPU names: plain, avx2 or
+/// avx512. oneDNN uses it too. The last bits of results may depend on the set. Throws InvalidArgument for another name,
+/// and for a set that this processor or this build does not have.
 LOCKSTEP_API InstructionSet instruction_set();
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Whether an object is still there, for whoever keeps a pointer to it and does not own it.
+// Lets the holder of a non-owning pointer check that the object still exists.
 #pragma once
 
 #include <memory>
@@ -7,7 +7,7 @@
 
 namespace lockstep::detail {
 
-/// A member of the object. A copy of the object is another one, with a life of its own.
+/// A member of the object. A copy of the object has a lifetime of its own.
 class LOCKSTEP_API Lifetime {
  public:
   Lifetime() = default;
@@ -18,7 +18,7 @@ class LOCKSTEP_API Lifetime {
   std::weak_ptr<const void> watch() const;
 
  private:
-  mutable std::shared_ptr<const void> token_;  // made when somebody watches
+  mutable std::shared_ptr<const void> token_;  // created by the first watch()
 };
 
 }  // namespace lockstep::detail

@@ -1,4 +1,4 @@
-// Members by name: how user structs and modules say what they hold.
+// Members by name: user structs and modules list their members.
 //
 //   auto members() { return nn::members("weight", weight, "bias", bias); }
 #pragma once
@@ -22,18 +22,18 @@ struct Named {
 /// compile slowly.)
 template <class... T>
 struct NamedMembers {
-  static constexpr std::size_t kCount = sizeof...(T);  ///< How many there are.
+  static constexpr std::size_t kCount = sizeof...(T);  ///< The number of members.
 
-  std::string_view names[kCount + 1];  ///< The last one is of nothing.
-  const void* values[kCount + 1];      ///< Where the members are.
+  std::string_view names[kCount + 1];  ///< The last one is unused: arrays of size 0 are not allowed.
+  const void* values[kCount + 1];      ///< Addresses of the members.
 
-  /// Calls visit(name, member) for each.
+  /// Calls visit(name, member) for each member.
   template <class Visit>
   void for_each(Visit& visit) const {
     [[maybe_unused]] std::size_t i = 0;
     ((visit(names[i], at<T>(i)), ++i), ...);
   }
-  /// One of them.
+  /// Member I.
   template <std::size_t I>
   auto get() const -> Named<std::tuple_element_t<I, std::tuple<T...>>> {
     return {names[I], at<std::tuple_element_t<I, std::tuple<T...>>>(I)};
@@ -57,7 +57,7 @@ NamedMembers<A..., B...> joined(const NamedMembers<A...>& first, const NamedMemb
 }
 }  // namespace detail
 
-inline NamedMembers<> members() { return {}; }  ///< Of a type without members.
+inline NamedMembers<> members() { return {}; }  ///< For a type without members.
 
 /// members("a", a, "b", b): references with their names, in order.
 template <class A>
@@ -92,7 +92,7 @@ template <class Name, class T, class... Rest>
 inline constexpr bool kAreNamed<Name, T, Rest...> = std::is_convertible_v<Name, std::string_view>&& kAreNamed<Rest...>;
 }  // namespace detail
 
-/// Does not compile: members without names.
+/// Does not compile, to report members without names.
 template <class... T>
 requires(!detail::kAreNamed<T...>) NamedMembers<> members(T&&...) {
   static_assert(detail::kAreNamed<T...>, "each member has a name before it: members(\"fc1\", fc1, \"fc2\", fc2)");

@@ -1,5 +1,5 @@
-// What a class that owns something through a pointer says when it is used after it was moved from: then it can only be
-// assigned and destroyed.
+// The error of classes that own their state through a pointer when they are used after a move: a moved-from object can
+// only be assigned to and destroyed.
 #pragma once
 
 #include <utility>
@@ -11,7 +11,7 @@ namespace lockstep::detail {
 /// Throws InvalidArgument: "[type] expected what, got one that was moved from". Both are literals.
 [[noreturn]] LOCKSTEP_API void throw_moved_from(const char* type, const char* what);
 
-/// A member that knows whether its object was moved from.
+/// A member that becomes true when its object is moved from.
 struct MovedFrom {
   bool value = false;
 
@@ -20,13 +20,13 @@ struct MovedFrom {
   MovedFrom& operator=(const MovedFrom&) = default;
   MovedFrom(MovedFrom&& other) noexcept : value(std::exchange(other.value, true)) {}
   MovedFrom& operator=(MovedFrom&& other) noexcept {
-    const bool was = std::exchange(other.value, true);  // first: it may be this one
+    const bool was = std::exchange(other.value, true);  // first: `other` may be *this
     value = was;
     return *this;
   }
 };
 
-/// What `pointer` points to. Throws as throw_moved_from() if it is null.
+/// *pointer. Throws as throw_moved_from() does if `pointer` is null.
 template <class Pointer>
 decltype(auto) there(const Pointer& pointer, const char* type, const char* what) {
   if (!pointer) throw_moved_from(type, what);

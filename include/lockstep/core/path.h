@@ -1,5 +1,5 @@
-// MemberPath: where a part stands in a structure, such as a parameter in a module or a tensor in an output.
-// Refers to the parts around it, which must outlive it: it is made on the way down. Spelled out only when asked for.
+// MemberPath: the path to a part of a structure, such as a parameter of a module or a tensor of an output. A walk
+// builds it on the way down; its text is made only when str() or expression() is called.
 #pragma once
 
 #include <cstddef>
@@ -11,14 +11,14 @@
 
 namespace lockstep {
 
-/// A place in a structure, such as body.0.weight, as a chain that refers to its parents: they must outlive it.
+/// A path such as body.0.weight, as a linked list: each path refers to its parent, which must outlive it.
 class LOCKSTEP_API MemberPath {
  public:
-  /// What leads from a place to the next: a member, a position, a key of a map that is a text, a number or neither.
+  /// A step of a path: a struct's member, an index of a list, or a map's key (a string, a number or another type).
   enum class Step : std::uint8_t { member, index, text_key, number_key, other_key };
 
-  MemberPath() = default;                                      ///< The whole, without a name.
-  explicit MemberPath(std::string_view name) : name_(name) {}  ///< The beginning of a path.
+  MemberPath() = default;                                      ///< The root, without a name.
+  explicit MemberPath(std::string_view name) : name_(name) {}  ///< The root, with a name.
   MemberPath(const MemberPath& parent, std::string_view member)
       : MemberPath(parent, Step::member, member) {}  ///< A member.
   /// An element of a list or a tuple.
@@ -26,8 +26,8 @@ class LOCKSTEP_API MemberPath {
   /// A step of any kind. The name is not copied.
   MemberPath(const MemberPath& parent, Step step, std::string_view name) : parent_(&parent), name_(name), step_(step) {}
 
-  std::string str() const;         ///< As in state dicts: body.0.weight.
-  std::string expression() const;  ///< As C++ reaches it: output[1]["mask"].values.
+  std::string str() const;         ///< The key of a state dict: body.0.weight.
+  std::string expression() const;  ///< A C++ expression: output[1]["mask"].values.
 
  private:
   const MemberPath* parent_ = nullptr;

@@ -14,21 +14,20 @@
 
 namespace lockstep {
 
-/// What replaces a field: the text as std::ostream writes it, for {}; and the number, if it is one, for {:8.3f}.
+/// The value that replaces a field: its text, for {}; and its number, if it is one, for fields such as {:8.3f}.
 struct FormatArgument {
   std::string text;  ///< As std::ostream writes it.
-  /// What {:...} is applied to; nothing for what is no number.
+  /// The number that {:...} formats; monostate if the value is not a number.
   std::variant<std::monostate, bool, std::int64_t, std::uint64_t, double> number = {};
 };
 
-/// Replaces each {} in `format` by the next of `arguments`, and each {:...} by it in that form: std::format's, of
-/// numbers
-/// ({:.4f}, {:>8}, {:05d}, {:x}) and of texts ({:<20}). Throws InvalidArgument unless their counts agree, and for a
-/// form that does not fit.
+/// Replaces each {} in `format` by the next of `arguments`, and each {:...} by the next argument formatted as
+/// std::format does: numbers ({:.4f}, {:>8}, {:05d}, {:x}) and texts ({:<20}). Throws InvalidArgument unless there are
+/// as many arguments as fields, and for a format specification that does not suit its argument.
 LOCKSTEP_API std::string format(std::string_view format, std::span<const FormatArgument> arguments);
 
-/// Writes to standard output, whole. Inside a replica of parallel_apply the text is kept and
-/// written in the order of the replicas when all have finished, so that output does not depend on timing.
+/// Writes to standard output in one piece. Inside a replica of parallel_apply the text is buffered, and written in the
+/// order of the replicas when all have finished, so that output does not depend on timing.
 LOCKSTEP_API void print_text(std::string_view text);
 
 namespace detail {

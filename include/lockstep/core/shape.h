@@ -1,4 +1,4 @@
-// Shapes and strides: up to eight dimensions, held in place, so that a tensor needs no second allocation.
+// Shapes and strides: up to eight dimensions, stored inline, so that a tensor needs no second allocation.
 #pragma once
 
 #include <array>
@@ -36,11 +36,11 @@ class LOCKSTEP_API Shape {
   constexpr std::int64_t& operator[](int dim) noexcept { return sizes_.data()[dim]; }
   constexpr const std::int64_t* begin() const noexcept { return sizes_.data(); }
   constexpr const std::int64_t* end() const noexcept { return sizes_.data() + rank_; }
-  std::size_t size() const noexcept { return std::size_t(rank_); }             ///< rank(), as of a container.
+  std::size_t size() const noexcept { return std::size_t(rank_); }             ///< rank(), under a container's name.
   std::vector<std::int64_t> vec() const { return {begin(), end()}; }           ///< As a vector.
-  constexpr std::int64_t back() const noexcept { return begin()[rank_ - 1]; }  ///< Unchecked: of the last dimension.
+  constexpr std::int64_t back() const noexcept { return begin()[rank_ - 1]; }  ///< Unchecked: the last size.
 
-  /// Throw ShapeError past kMaxRank, and for a place that is not there.
+  /// push_back, insert and erase throw ShapeError past kMaxRank dimensions, and for a position out of range.
   void push_back(std::int64_t size) {
     if (rank_ == kMaxRank) return insert(kMaxRank, size);
     sizes_[std::size_t(rank_++)] = size;
@@ -64,7 +64,7 @@ class LOCKSTEP_API Shape {
 
  private:
   std::int64_t rank_ = 0;
-  std::array<std::int64_t, kMaxRank> sizes_ = {};  // past the rank: zero or left over
+  std::array<std::int64_t, kMaxRank> sizes_ = {};  // past the rank: zeros or stale values
 };
 
 /// Prints [2, 3].
@@ -77,7 +77,7 @@ LOCKSTEP_API std::int64_t checked_elements(const char* op, const Shape& sizes);
 /// Strides of a dense row-major tensor.
 LOCKSTEP_API Shape contiguous_strides(const Shape& sizes) noexcept;
 
-/// The shape both broadcast to. Throws ShapeError naming `op` and both shapes.
+/// The shape that both broadcast to. Throws ShapeError naming `op` and both shapes if there is none.
 LOCKSTEP_API Shape broadcast(const char* op, const Shape& a, const Shape& b);
 
 /// `dim` counted from the front. Throws ShapeError naming `op` unless -rank <= dim < rank.

@@ -1,12 +1,13 @@
-// What a value is made of: the one way to look into modules, batches, arguments and outputs.
+// The parts of a value (a pytree): the one way to walk modules, batches, arguments and outputs.
 //
 //   a struct with members()                            its members, by name
 //   std::tuple, pair                                   their elements
 //   std::vector, deque, list, array, and C arrays      their elements
-//   std::optional, variant                             what is there
+//   std::optional, variant                             the value that they hold
 //   std::map, unordered_map with keys that compare     their values, by key, in the order of the keys
 //
-// Everything else is one piece, which the caller knows, or refuses with require_known().
+// A value of any other type is one piece (a leaf of the pytree), which the caller handles or refuses with
+// require_known().
 #pragma once
 
 #include <algorithm>
@@ -32,10 +33,10 @@
 
 namespace lockstep {
 
-/// What a value is made of: nothing that is looked into (a piece), or parts.
+/// The kind of a value: a piece, which is not walked into, or a structure with parts.
 enum class Structure : std::uint8_t { piece, members, tuple, list, optional, variant, map };
 
-/// True for types with members() that are one piece all the same: modules, which a Visitor walks over.
+/// True for types that are one piece although they have members(): modules, which a Visitor walks.
 template <class T>
 inline constexpr bool kIsPiece = false;
 
@@ -50,7 +51,8 @@ struct Made {
   using Types = PartTypes<T...>;
 };
 
-// A type's kind, the types of its parts (none of a struct's members), and With<U...>: the same of other parts.
+// A type's kind, the types of its parts (none for a struct with members()), and With<U...>: the type with parts of
+// types U.
 template <class T>
 struct MadeOf : Made<Structure::piece> {};
 template <HasMembers T>
@@ -109,7 +111,7 @@ struct MadeOf<std::unordered_map<K, T, H, E, A>> : Made<Structure::map, T> {
   using With = std::unordered_map<K, U..., H, E>;
 };
 
-// The entries of a map by their keys: those of an unordered one lie as they may.
+// Visits a map's entries in the order of their keys; sorts those of an unordered map.
 template <class Map, class Visit>
 void for_each_entry(Map& map, const Visit& visit) {
   if constexpr (requires { map.hash_function(); }) {
@@ -124,7 +126,7 @@ void for_each_entry(Map& map, const Visit& visit) {
 
 }  // namespace detail
 
-/// What a type is made of.
+/// The kind of a type.
 template <class T>
 inline constexpr Structure kStructure = detail::MadeOf<std::remove_cv_t<T>>::kKind;
 
@@ -132,14 +134,14 @@ inline constexpr Structure kStructure = detail::MadeOf<std::remove_cv_t<T>>::kKi
 template <class T>
 using PartsOf = typename detail::MadeOf<std::remove_cv_t<T>>::Types;
 
-/// How a map with such keys names its values.
+/// How a path names a map's values, by the type of its keys.
 template <class Key>
 inline constexpr MemberPath::Step kKeyStep =
     std::convertible_to<const Key&, std::string_view> ? MemberPath::Step::text_key
     : std::is_arithmetic_v<Key>                       ? MemberPath::Step::number_key
                                                       : MemberPath::Step::other_key;
 
-/// Calls visit(text) with how a path spells a map's key.
+/// Calls visit(text) with a map's key as a path spells it.
 template <class Key, class Visit>
 void with_key_text(const Key& key, const Visit& visit) {
   if constexpr (kKeyStep<Key> == MemberPath::Step::text_key)
@@ -150,7 +152,7 @@ void with_key_text(const Key& key, const Visit& visit) {
     visit(std::string_view("..."));
 }
 
-/// True for structures whose number of parts, or choice among them, is not given by their type.
+/// True for structures whose type does not fix the number of parts or, for a variant, the alternative.
 template <class T>
 inline constexpr bool kHasExtent = kStructure<T> == Structure::optional || kStructure<T> == Structure::variant ||
                                    kStructure<T> == Structure::map || requires(std::remove_cv_t<T>& value) {
@@ -159,7 +161,7 @@ inline constexpr bool kHasExtent = kStructure<T> == Structure::optional || kStru
   value.resize(0);
 };
 
-/// The number of parts at this time; of a variant which alternative it holds.
+/// The present number of parts; for a variant, the index of its alternative.
 template <class T>
 requires kHasExtent<T> std::size_t extent_of(const T& value) {
   if constexpr (kStructure<T> == Structure::optional)
@@ -170,8 +172,8 @@ requires kHasExtent<T> std::size_t extent_of(const T& value) {
     return value.size();
 }
 
-/// Calls visit(part, path) for each part of `value`, which stands at `at`, in order. What an optional or a variant
-/// holds stands where they do.
+/// Calls visit(part, path) for each part of `value`, whose path is `at`, in order. The value of an optional or a
+/// variant has the path of the optional or variant itself.
 template <class T, class Visit>
 requires(kStructure<T> != Structure::piece) void for_each_part(T& value, const MemberPath& at, const Visit& visit) {
   [[maybe_unused]] std::size_t index = 0;
@@ -192,7 +194,7 @@ requires(kStructure<T> != Structure::piece) void for_each_part(T& value, const M
   }
 }
 
-/// Does not compile for a piece of a type T that its caller does not know.
+/// Does not compile unless kIsKnown: the caller cannot handle a piece of type T.
 template <class T, bool kIsKnown>
 constexpr void require_known() {
   static_assert(kIsKnown,

@@ -1,4 +1,4 @@
-// TimeoutError: what another thread was to do did not come within a time limit that the user set.
+// TimeoutError: another thread did not finish its work within a time limit that the user set.
 #pragma once
 
 #include <lockstep/core/error.h>

@@ -1,10 +1,10 @@
-// Loops that the compiler turns into the instructions of the processor at hand.
+// Loops that are compiled for several instruction sets; the running processor's is chosen at run time.
 #pragma once
 
 #include <lockstep/core/instruction_set.h>
 
-// GCC compiles one body for several instruction sets. Not where nobody would gain by it: without optimization, under a
-// sanitizer, and where a GPU is emulated.
+// GCC compiles one body for several instruction sets, except in builds that do not gain by it: without optimization,
+// with a sanitizer, or with an emulated GPU.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && defined(__OPTIMIZE__) && \
     !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__) && !defined(LOCKSTEP_CUDA_EMULATED)
 #define LOCKSTEP_INSTRUCTION_SETS 1
@@ -14,8 +14,8 @@ namespace lockstep {
 
 #ifdef LOCKSTEP_INSTRUCTION_SETS
 namespace detail {
-// What a body calls is inlined, so that it is compiled for these instructions too. (A call of a function that is not
-// would run, as plain code.)
+// gnu::flatten inlines all functions that the body calls, so that they are compiled for these instructions too. (A
+// function that cannot be inlined still runs, as plain code.)
 template <class Body>
 [[gnu::target("avx2,fma,f16c,bmi,bmi2,lzcnt,prefer-vector-width=256"), gnu::flatten, gnu::noinline]] void with_avx2(
     const Body& body) {
@@ -31,8 +31,8 @@ with_avx512(const Body& body) {
 #endif
 
 /// Calls body(), compiled for instruction_set(). For loops over elements: a loop whose iterations are independent
-/// (`#pragma GCC ivdep`) becomes vector instructions. Where several sets are compiled and the processor has the plain
-/// one alone, calls plain() instead: code that is there anyway need not be compiled once more.
+/// (`#pragma GCC ivdep`) becomes vector instructions. If several sets are compiled and instruction_set() is plain,
+/// calls plain() instead, so that a caller that has plain code anyway does not compile it twice.
 template <class Body, class Plain>
 void vectorized(const Body& body, [[maybe_unused]] const Plain& plain) {
 #ifdef LOCKSTEP_INSTRUCTION_SETS
@@ -46,7 +46,7 @@ void vectorized(const Body& body, [[maybe_unused]] const Plain& plain) {
 #endif
 }
 
-/// Calls body(), compiled for instruction_set(), the plain one included.
+/// Calls body(), compiled for instruction_set(), plain included.
 template <class Body>
 void vectorized(const Body& body) {
   vectorized(body, body);
