@@ -26,10 +26,10 @@ void convert(const Tensor& to, const Tensor& from) {
   map("copy", 0, forms, Identity(), to, from);
 }
 
-// A GPU's copy engine takes as long for a short row as for a long one.
+// A GPU's copy engine takes as long for a short row as for a long row, so a kernel copies short rows.
 bool has_short_rows(const Copy& copy) { return copy.rows > 1 && copy.row_bytes < (1 << 14); }
 
-// The copy as rows of bytes, if both sides are that regular; else false, and `copy` means nothing.
+// Describes the copy as rows of bytes, if both layouts allow it; else returns false, and `copy` is meaningless.
 bool as_rows(const TensorImpl& to, const TensorImpl& from, Copy& copy) {
   Geometry<2> g = make_geometry(to.sizes, to, from);
   if (g.sizes.rank() > 2) return false;
@@ -45,7 +45,7 @@ bool as_rows(const TensorImpl& to, const TensorImpl& from, Copy& copy) {
   copy.rows = std::size_t(g.sizes[0]);
   copy.to_pitch = element * std::size_t(g.strides[0][0]);
   copy.from_pitch = element * std::size_t(g.strides[1][0]);
-  return copy.to_pitch >= copy.row_bytes && copy.from_pitch >= copy.row_bytes;  // else a broadcast
+  return copy.to_pitch >= copy.row_bytes && copy.from_pitch >= copy.row_bytes;  // false for a broadcast
 }
 
 void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
@@ -59,19 +59,19 @@ void transfer(const Tensor& to, const Tensor& from, Copy& copy) {
     use_on(stream, worker.device == target.device ? to : from);
     if (&target == &source) use_on(stream, from);
     PinnedBlock* const pinned = from.impl()->storage->pinned;
-    if (pinned && &pinned->owner.backend() == &worker.backend) {  // else it is pageable for this device
+    if (pinned && &pinned->owner.backend() == &worker.backend) {  // else the memory counts as pageable for this device
       copy.pinned = true;
       return pinned->owner.copy(stream, copy, *pinned);
     }
     return worker.backend.copy(stream, copy);
   }
-  // Between two GPUs: after all that the destination's stream still does with the memory...
+  // Between two GPUs: after all work that the destination's stream has enqueued...
   const Stream to_stream = current_stream(target.device), from_stream = current_stream(source.device);
   use_on(StreamAccess::handle(to_stream), to);
   use_on(StreamAccess::handle(from_stream), from);
   from_stream.wait(to_stream.record());
   source.backend.copy(StreamAccess::handle(from_stream), copy);
-  // ... and before all that it does with it next.
+  // ... and before all its later work.
   to_stream.wait(from_stream.record());
 }
 
@@ -96,7 +96,7 @@ void copy_values(const Tensor& to, const Tensor& from) {
     return transfer(to, from, copy);
   if (same_device) return convert(to, from);
 
-  // Rearranged on its own device, where needed, before and after it crosses.
+  // Makes the values contiguous on the source's device, transfers them, and rearranges them on the destination's.
   const Tensor dense = dense_as(from, target.dtype);
   if (as_rows(target, *dense.impl(), copy)) return transfer(to, dense, copy);
   const Tensor landed = make_tensor(*target.storage->device, source.sizes, target.dtype);

@@ -1,4 +1,4 @@
-// Copies of values, below gradients: convert, broadcast, and cross devices.
+// Copies of values: these convert, broadcast, and cross devices. Not recorded for backward.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -8,11 +8,12 @@ namespace lockstep {
 struct DeviceState;
 
 /// to[...] = from[...], broadcast to to's shape and converted to its dtype, between any two devices.
-/// Between two GPUs the copy runs on the source's current stream, after what is enqueued on the destination's, and
-/// before what comes there next. Throws ShapeError where from does not broadcast. Does not count as a change.
+/// Between two GPUs the copy runs on the source's current stream, after all work enqueued so far on the destination's
+/// current stream and before all later work there. Throws ShapeError if `from` does not broadcast. Does not bump the
+/// version.
 void copy_values(const Tensor& to, const Tensor& from);
 
-/// Every element becomes `value`. Does not count as a change.
+/// Sets every element to `value`. Does not bump the version.
 void fill_values(const Tensor& tensor, double value);
 
 /// A contiguous copy of the values with that dtype on that device.

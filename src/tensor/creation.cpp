@@ -64,7 +64,7 @@ Tensor full(const Shape& sizes, double value, const TensorOptions& options) {
 
 Tensor detail::full_of_integers(const Shape& sizes, std::int64_t value, const TensorOptions& options) {
   if (options.dtype != kInt64 || std::abs(value) < std::int64_t(1) << 53) return full(sizes, double(value), options);
-  const Tensor one = from_host(&value, 1, kInt64, {}, {.device = options.device});  // a double would round it
+  const Tensor one = from_host(&value, 1, kInt64, {}, {.device = options.device});  // a double would round the value
   const Tensor all = one.expand(sizes).clone();
   return options.pinned_memory ? all.pin_memory() : all;
 }
@@ -101,7 +101,7 @@ Tensor linspace(double start, double stop, std::int64_t steps, const TensorOptio
   if (steps < 0) throw InvalidArgument(text("[linspace] expected a count of at least 0, got ", steps));
   std::vector<double> values(std::size_t(steps), start);
   const double step = (stop - start) / double(std::max<std::int64_t>(1, steps - 1));
-  for (std::int64_t i = 1; i < steps; ++i)  // from the nearer end, which is exact
+  for (std::int64_t i = 1; i < steps; ++i)  // computed from the nearer end, so that both ends are exact
     values[std::size_t(i)] = i < steps / 2 ? start + step * double(i) : stop - step * double(steps - 1 - i);
   return detail::from_values(values, steps, options);
 }
@@ -130,7 +130,7 @@ Tensor from_blob(void* memory, const Shape& sizes, const TensorOptions& options,
   const std::int64_t numel = checked_elements("from_blob", sizes);
   if ((!memory && numel) || reinterpret_cast<std::uintptr_t>(memory) % size_of(dtype))
     throw InvalidArgument(text("[from_blob] expected memory aligned for ", dtype, ", got the address ", memory));
-  Tensor result = make_tensor(device_state(Device()), 0, dtype);  // counted by the device as one without memory
+  Tensor result = make_tensor(device_state(Device()), 0, dtype);  // the device counts it as an empty storage
   TensorImpl& impl = *result.impl();
   impl.numel = numel;
   impl.sizes = sizes;

@@ -1,4 +1,4 @@
-// The sequences that random numbers are drawn from: one for the process under a mutex, and a thread's own in a scope.
+// The sequences of random numbers: the process's, under a mutex, and a thread's own within a GeneratorGuard.
 #include <utility>
 
 #include <lockstep/tensor/random.h>

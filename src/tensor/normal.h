@@ -1,7 +1,7 @@
 // Normal random numbers by the method of Box and Muller ("A note on the generation of random normal deviates", 1958),
 // with a logarithm, sine and cosine of its own, for the host and for GPUs. The results are bit-identical everywhere:
-// every operation is exactly rounded by IEEE 754, every fused multiply-add is written, and no product is added in
-// a way that a compiler could fuse. Accurate to about 1e-6 (float) and 1e-14 (double). Pure functions.
+// every operation is exactly rounded by IEEE 754, every fused multiply-add is explicit, and no product is added in a
+// way that a compiler could fuse. Accurate to about 1e-6 (float) and 1e-14 (double). Pure functions.
 #pragma once
 
 #include <math.h>  // the global names: the ones a GPU has too
@@ -36,7 +36,7 @@ LOCKSTEP_HD T polynomial(T x, T c0, Rest... rest) {
 // Coefficients are Chebyshev fits: of (log(1+f) - f) / f^2 over sqrt(1/2) <= 1+f <= sqrt(2), of
 // (log((1+s)/(1-s)) - 2s) / s^3 over the same, of (sin t - t) / t^3 and (cos t - 1) / t^2 over |t| <= pi/4 in t^2.
 
-/// The natural logarithm of a positive, normal x. The mantissa is taken between sqrt(1/2) and sqrt(2).
+/// The natural logarithm of a positive, normal x. x is reduced to a mantissa between sqrt(1/2) and sqrt(2).
 LOCKSTEP_HD inline float log_of(float x) {
   const std::uint32_t bits = std::bit_cast<std::uint32_t>(x);
   const std::int32_t exponent = std::int32_t(bits - 0x3f3504f3u) >> 23;
@@ -74,10 +74,10 @@ LOCKSTEP_HD inline double cos_of(double square) {
                     -0x1.27e4f8e4a2e74p-22, 0x1.1eea7f259b344p-29, -0x1.8ff9d439a204ap-37);
 }
 
-/// (radius cos, radius sin) of t turned by `quadrant` quarters of a circle, without a branch.
+/// (radius cos a, radius sin a) for the angle a = t + quadrant pi/2, without a branch.
 template <class Bits, class T>
 [[gnu::always_inline]] LOCKSTEP_HD inline NormalPair<T> turned(T radius, T t, Bits quadrant) {
-  constexpr int kSign = 8 * sizeof(Bits) - 2;  // brings bit 1 to the place of the sign
+  constexpr int kSign = 8 * sizeof(Bits) - 2;  // shifts bit 1 to the sign bit
   const T square = t * t;
   const Bits c = std::bit_cast<Bits>(cos_of(square));
   const Bits s = std::bit_cast<Bits>(sin_of(t, square));

@@ -9,13 +9,13 @@
 namespace lockstep {
 namespace {
 
-/// A whole number from `least` to `most`, times `stride`.
+/// An integer from `least` to `most`, times `stride`.
 struct Term {
   std::int64_t stride, least, most;
 };
 
-// Whether the terms can add up to `sum`; they have positive strides, the greatest first. Where each stride reaches
-// beyond all smaller terms together, as in views of one array, few factors of each come into question.
+// True if the terms can add up to `sum`. Their strides are positive, the greatest first. If each stride exceeds the sum
+// of all smaller terms, as in views of one array, few factors of each need to be tried.
 bool can_add_up(std::span<const Term> terms, std::int64_t sum, int& tries) noexcept {
   if (terms.empty()) return sum == 0;
   if (--tries < 0) return true;

@@ -1,15 +1,16 @@
-// Whether a tensor can be written in place: its elements must not share memory with others that matter.
+// Checks before in-place writes: the written elements must not share memory with each other or with elements that are
+// still to be read.
 #pragma once
 
 #include "tensor/tensor_impl.h"
 
 namespace lockstep {
 
-/// Whether elements of `written` share memory with each other, as in an expanded view.
+/// True if elements of `written` share memory with each other, as in an expanded view.
 bool overlaps_itself(const TensorImpl& written) noexcept;
 
-/// Whether elements of `written` share memory with elements of `read` in other places. Exact unless strides divide
-/// each other so badly that it would take too long; true then.
+/// True if an element of `written` shares memory with an element of `read` at another index. Exact unless the search
+/// over unusual strides takes too long; then true.
 bool overlaps_elsewhere(const TensorImpl& written, const TensorImpl& read) noexcept;
 
 }  // namespace lockstep

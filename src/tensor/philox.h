@@ -13,7 +13,7 @@ namespace lockstep {
 struct PhiloxBlock {
   std::uint32_t words[4];
 
-  /// Words 2i and 2i + 1 as one number, the earlier in the lower half.
+  /// Words 2i (lower half) and 2i + 1 (upper half) as one number.
   LOCKSTEP_HD std::uint64_t wide(int i) const {
     return std::uint64_t(words[2 * i]) | std::uint64_t(words[2 * i + 1]) << 32;
   }
@@ -47,13 +47,13 @@ LOCKSTEP_HD inline PhiloxBlock philox_counter(std::uint64_t stream, std::uint64_
   return {{std::uint32_t(index), std::uint32_t(index >> 32), std::uint32_t(stream), std::uint32_t(stream >> 32)}};
 }
 
-/// A sequence that has nothing in common with that of another point; nor with the numbers at this one.
+/// A sequence that is independent of those of all other points, and of the numbers at this point.
 inline GeneratorState sequence_of(const GeneratorState& point) {
   const PhiloxBlock block = philox(philox_counter(point.stream, point.offset), philox_key(point.seed));
   return {.seed = block.wide(0), .stream = block.wide(1)};
 }
 
-/// A word as a number in [0, 1): its upper 24 bits, all that a float holds evenly.
+/// A word as a number in [0, 1), from its upper 24 bits: a float holds no more with uniform spacing.
 LOCKSTEP_HD inline float to_uniform(std::uint32_t word) { return float(std::int32_t(word >> 8)) * 0x1p-24f; }
 /// The same with 53 bits.
 LOCKSTEP_HD inline double to_uniform(std::uint64_t word) { return double(std::int64_t(word >> 11)) * 0x1p-53; }

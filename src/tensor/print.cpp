@@ -1,5 +1,5 @@
-// Printing as PyTorch does it (torch/_tensor_str.py, default options): what is printed is copied to the host,
-// one format is chosen for all numbers, and the rows are laid out in 80 columns.
+// Prints as PyTorch does (torch/_tensor_str.py, default options): copies the printed elements to the host, chooses one
+// format for all numbers, and lays out the rows in 80 columns.
 #include <algorithm>
 #include <charconv>
 #include <cmath>
@@ -18,12 +18,13 @@ namespace lockstep {
 namespace {
 
 constexpr int kPrecision = 4;
-constexpr std::int64_t kThreshold = 1000;  // more elements than this are summarized
+constexpr std::int64_t kThreshold = 1000;  // tensors of more elements are summarized
 constexpr std::int64_t kEdge = 3;          // items at each end of a summarized dimension
 constexpr std::size_t kLineWidth = 80;
-constexpr std::size_t kIndent = 7;  // of what follows "tensor("
+constexpr std::size_t kIndent = 7;  // of the lines after "tensor("
 
-/// What will be printed, on the CPU. In a summarized tensor a dimension of more than 2 * kEdge keeps its ends.
+/// The elements to print, on the CPU. In a summarized tensor, only the ends of a dimension of more than 2 * kEdge are
+/// kept.
 struct Excerpt {
   Tensor values;
   bool cut[Shape::kMaxRank] = {};
@@ -68,11 +69,11 @@ std::string written(double value, std::chars_format style, int precision) {
   return std::string(digits, end);
 }
 
-/// How all numbers of a tensor are written: whole ("2."), fixed ("2.0000") or scientific ("2.0000e+00").
+/// The format of all numbers of a tensor: whole ("2."), fixed ("2.0000") or scientific ("2.0000e+00").
 class FloatFormat {
  public:
   explicit FloatFormat(const std::vector<double>& values) {
-    std::vector<double> shown;  // the others do not decide
+    std::vector<double> shown;  // zeros, infinities and NaNs do not affect the format
     std::copy_if(values.begin(), values.end(), std::back_inserter(shown),
                  [](double value) { return std::isfinite(value) && value != 0; });
     if (shown.empty()) return;
@@ -97,7 +98,7 @@ class FloatFormat {
   std::size_t width_ = 1;
 };
 
-/// Each element as text, row-major, padded to one width.
+/// The elements' texts, row-major, padded to one width.
 struct Texts {
   std::vector<std::string> each;
   std::size_t width = 1;
@@ -109,7 +110,7 @@ Texts texts_of(const Tensor& values) {
     const std::vector<double> numbers = values.to_vector<double>();
     const FloatFormat format(numbers);
     for (const double number : numbers) texts.each.push_back(format(number));
-    texts.width = format.width();  // of numbers that decide: zeros and infinities may be wider
+    texts.width = format.width();  // zeros and infinities may be wider
   } else {
     if (values.dtype() == kBool)
       for (const bool value : values.to_vector<bool>()) texts.each.push_back(value ? "True" : "False");
@@ -191,7 +192,7 @@ std::ostream& operator<<(std::ostream& out, const Tensor& tensor) {
     const Excerpt shown = excerpt(tensor);
     result += Layout(shown).text();
   }
-  std::size_t line = result.size() - (result.rfind('\n') + 1) + 2;  // counted as PyTorch does
+  std::size_t line = result.size() - (result.rfind('\n') + 1) + 2;  // as PyTorch counts it
   for (const std::string& suffix : suffixes_of(tensor)) {
     if (line + suffix.size() + 2 > kLineWidth) {
       result += ",\n" + std::string(kIndent, ' ') + suffix;

@@ -60,7 +60,7 @@ void fill_normal(const char* op, const Tensor& tensor, double mean, double stand
   });
 }
 
-/// Whether T holds the integer exactly, and all between it and 0.
+/// True if T holds exactly the integer and all integers between it and 0.
 template <class T>
 bool holds(std::int64_t value) {
   if constexpr (std::is_integral_v<T>) {
@@ -81,7 +81,7 @@ void check_target(const char* op, const Tensor& tensor) {
   wait_for_copies_from(impl);
 }
 
-// Refused before memory is asked for.
+// Checks the dtype before memory is allocated.
 TensorOptions floating_options(const char* op, TensorOptions options) {
   if (!options.dtype) options.dtype = kFloat32;
   if (!is_floating(*options.dtype))
@@ -101,7 +101,7 @@ void shuffle(std::int64_t* order, std::int64_t count) {
   if (count < 2) return;
   const GeneratorState start = draw(blocks_for(count, 2));
   PhiloxBlock block{};
-  for (std::int64_t i = 0; i < count - 1; ++i) {  // Fisher-Yates: place i takes any of those not yet placed
+  for (std::int64_t i = 0; i < count - 1; ++i) {  // Fisher-Yates: position i takes any element that has no position yet
     if (i % 2 == 0)
       block = philox(philox_counter(start.stream, start.offset + std::uint64_t(i / 2)), philox_key(start.seed));
     std::swap(order[i], order[i + std::int64_t(to_range(block.wide(i % 2), std::uint64_t(count - i)))]);
@@ -165,7 +165,7 @@ Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high, con
   return randint(low, high, like.sizes(), typed);
 }
 
-// Both write past the graph: what computed from the old values is caught by the version.
+// Both write without recording: if an operation saved the old values, its backward throws because the version changed.
 Tensor& uniform_(Tensor& tensor, double low, double high) {
   check_target("uniform_", tensor);
   fill_uniform("uniform_", tensor, low, high);

@@ -1,6 +1,6 @@
 // Distributions over Philox blocks, and the kernel that fills an array with their numbers.
-// Numbers of up to 32 random bits take word i % 4 of block start + i / 4; float64 and integers take two words,
-// half i % 2 of block start + i / 2. So they do not depend on the backend, its threads or the layout.
+// Number i takes word i % 4 of block start + i / 4; float64 and integers take two words, half i % 2 of block start + i
+// / 2. So numbers do not depend on the backend, its threads or the layout.
 #pragma once
 
 #include <algorithm>
@@ -31,7 +31,7 @@ T below(T bound) {
   }
 }
 
-/// Uniform in [low, high), from 24 bits (float64: 53) for a width of 1. Half types hold the rounded float.
+/// Uniform in [low, high), from 24 bits (float64: 53) for a width of 1. 16-bit types hold the rounded float.
 template <class T>
 struct Uniform {
   static constexpr double kFlops = 3;
@@ -48,7 +48,7 @@ struct Uniform {
       else
         u = to_uniform(block.words[i]);
       const Compute value = normal_detail::fused(u, width_, low_);
-      out[i] = T(value < last_ ? value : last_);  // it must not round to `high`
+      out[i] = T(value < last_ ? value : last_);  // rounding must not give `high`
     }
   }
 
@@ -95,15 +95,15 @@ struct Integer {
   }
 };
 
-/// Blocks that `count` numbers take.
+/// The number of blocks for `count` numbers.
 inline std::uint64_t blocks_for(std::int64_t count, int per_block) noexcept {
   return std::uint64_t(count / per_block + (count % per_block != 0));
 }
 
-inline constexpr int kBlockLanes = 64;  ///< Blocks made at once: what fits the first cache.
+inline constexpr int kBlockLanes = 64;  ///< Blocks made at once: they fit the L1 cache.
 
-/// words[i][lane] = word i of block first + lane of a sequence. Step by step over all lanes, so that each step becomes
-/// vector instructions; inlined, so that it becomes those of the caller.
+/// words[i][lane] = word i of block first + lane of a sequence. Each step loops over all lanes, so that it becomes
+/// vector instructions; always inlined, so that these are of the caller's instruction set.
 [[gnu::always_inline]] inline void make_blocks(const GeneratorState& start, std::uint64_t first, int lanes,
                                                std::uint32_t (&words)[4][kBlockLanes]) {
   const std::uint64_t from = start.offset + first;
@@ -119,7 +119,7 @@ inline constexpr int kBlockLanes = 64;  ///< Blocks made at once: what fits the 
     }
 }
 
-/// out[0 .. count) from the blocks that begin at `start`. `out` is dense.
+/// Fills out[0 .. count), which is dense, from the blocks that begin at `random`.
 template <class Distribution, class T>
 struct RandomKernel {
   static constexpr std::int64_t kGrain = 1 << 12;  // blocks that are worth a task
@@ -139,7 +139,7 @@ struct RandomKernel {
       std::int64_t b = begin;
       for (; b + kLanes <= whole; b += kLanes) make_many(start, b, out + b * kPer);
       for (; b < whole; ++b) make_one(start, b, kPer, out + b * kPer);
-      if (b < end) make_one(start, b, count - b * kPer, out + b * kPer);  // the rest of its numbers is dropped
+      if (b < end) make_one(start, b, count - b * kPer, out + b * kPer);  // the block's other numbers are dropped
     });
   }
 

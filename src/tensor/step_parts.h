@@ -1,11 +1,11 @@
-// What a training step finds on the host and leaves there: gradients that are set or not, optimizer state, which
-// tensors require gradients, settings of modules. Captured work was enqueued by host code that looked at these: before
-// it is launched again they must be as that code found them, and after the launch they are made what that code left.
+// Host state that a training step reads and changes: which gradients are set, optimizer state, which tensors require
+// gradients, settings of modules. The host code that enqueued the captured work depended on this state: before each
+// replay it must be as that code found it, and after the replay it is set to what that code left.
 //
-// Each step that a CapturedStep takes on the host runs with a StepParts in its Context. Whoever keeps such state in an
-// object that outlives the step adds the object to it wherever it looks at the state or changes it. The parts of one
-// step are known when the next one is captured, so what that one finds can be noted before it begins. One thread uses
-// them: the step's own.
+// Each step that a CapturedStep runs on the host has a StepParts in its Context. A class that keeps such state in an
+// object that outlives the step adds the object to it wherever it reads or changes the state. The parts of one step are
+// known when the next one is captured, so the state that the capture finds is noted before it begins. Only the step's
+// own thread uses a StepParts.
 #pragma once
 
 #include <memory>
@@ -17,24 +17,24 @@ namespace lockstep {
 
 class StepValues;
 
-/// One object's state, as far as steps depend on it or change it.
+/// The part of one object's state that steps depend on or change.
 class StepPart {
  public:
   virtual ~StepPart() = default;
 
-  virtual bool is_gone() const = 0;       ///< The object went with the step: a temporary of its own.
-  virtual void begin() = 0;               ///< A step is captured next: notes what it finds.
-  virtual void end(const StepValues&) {}  ///< It was captured: notes what it has left.
-  /// What is not as the captured step found it, for a message; null for nothing. Throws InvalidArgument where the
-  /// function cannot run any more.
+  virtual bool is_gone() const = 0;       ///< True if the object no longer exists: a temporary of the step.
+  virtual void begin() = 0;               ///< Called before a capture: notes the state that the step finds.
+  virtual void end(const StepValues&) {}  ///< Called after the capture: notes the state that it left.
+  /// Names, for a message, state that differs from what the captured step found; null if none does. Throws
+  /// InvalidArgument if the step's function cannot run any more.
   virtual const char* change() = 0;
-  virtual void leave() {}  ///< The work was launched: makes the state what the captured step left.
-  virtual void mark() {}   ///< After each step, whether it ran on the host or was launched.
+  virtual void leave() {}  ///< Called after a replay: sets the state to what the captured step left.
+  virtual void mark() {}   ///< Called after each step, run on the host or replayed.
 };
 
 class StepParts {
  public:
-  /// The part of that object; Part(arguments...) if there is none yet.
+  /// The part of that object; makes Part(arguments...) if there is none yet.
   template <class Part, class... Arguments>
   Part& add(const void* object, Arguments&&... arguments) {
     const auto found = places_.find(object);
@@ -66,7 +66,7 @@ class StepParts {
   bool has_begun_ = false;
 };
 
-/// An object that the step uses again, such as a schedule, which must not go.
+/// An object that each step uses, such as a schedule: it must outlive the CapturedStep's replays.
 class LivingPart final : public StepPart {
  public:
   /// `what`: a literal.
@@ -81,7 +81,7 @@ class LivingPart final : public StepPart {
   const char* const what_;
 };
 
-/// For a part whose object went, though the step's function refers to it.
+/// For a part whose object was destroyed although the step's function refers to it.
 [[noreturn]] void throw_gone_from_step(const char* what);
 
 }  // namespace lockstep

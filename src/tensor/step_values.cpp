@@ -44,7 +44,8 @@ void detail::use_in_capture(Storage& storage) noexcept {
 
 const void* StepValue::data() const noexcept { return memory.impl()->data(); }
 
-// Before the capture begins: memory that is handed out during it is overwritten each time (by a simulation's poison).
+// Allocates before the capture begins: memory that is allocated during it is overwritten by each replay (by a
+// simulation's poison).
 StepValues::StepValues(std::uint64_t first_node)
     : id_(++last_id), first_node_(first_node), begin_(current_generator()) {
   for (const Device& gpu : visible_gpus()) {

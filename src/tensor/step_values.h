@@ -1,11 +1,11 @@
-// What the host gives a captured step each time that it is done again: an optimizer's learning rate and step count,
-// where dropout stands in its sequence of random numbers. Kernels read such values from their device's memory. The host
+// Values that the host sends to a captured step before each replay: an optimizer's learning rate and step count,
+// dropout's position in its sequence of random numbers. Kernels read such values from their device's memory. The host
 // computes them as in an eager step, by the same code, and sends them to each device in one copy.
 //
-// Besides, the memory that was there before and that the captured work uses: it lives as long as this, and its versions
-// grow each time that the work is done again, as often as in the capture.
+// StepValues also keeps the older storages that the captured work uses alive, and bumps their versions at each replay
+// as often as the capture did.
 //
-// While a step is captured its values are Context::step_values. Several replicas may add values at once.
+// While a step is captured, Context::step_values points to its StepValues. Several replicas may add values at once.
 #pragma once
 
 #include <cstddef>
@@ -30,37 +30,38 @@ struct Storage;
 /// A value in a device's memory.
 struct StepValue {
   Tensor memory;              ///< Its bytes, [n] uint8.
-  std::byte* host = nullptr;  ///< Where the next one is written before the step is done again.
+  std::byte* host = nullptr;  ///< The host writes the next value here before a replay.
 
   const void* data() const noexcept;
 };
 
 class StepValues {
  public:
-  /// `first_node`: autograd nodes before this one are of other steps.
+  /// `first_node`: autograd nodes before this one belong to other steps.
   explicit StepValues(std::uint64_t first_node = 0);
   ~StepValues();
   StepValues(const StepValues&) = delete;
   StepValues& operator=(const StepValues&) = delete;
 
-  /// A new value, of which the first is given. Throws InvalidArgument where a step has more than kMostBytes of them.
+  /// Adds a value, which is `first` during the capture. Throws InvalidArgument if a step has more than kMostBytes of
+  /// values.
   StepValue add(DeviceState& device, const void* first, std::size_t bytes);
-  /// The start of random numbers that were drawn at `drawn`: there, or in a sequence made from it by sequence_of().
-  /// Throws InvalidArgument for a sequence that is a replica's own.
+  /// Adds the start of random numbers that were drawn at `drawn`: `drawn` itself, or sequence_of(drawn) if is_sequence.
+  /// Throws InvalidArgument for a sequence of one replica's own.
   StepValue add_random(DeviceState& device, const GeneratorState& drawn, bool is_sequence);
-  /// What the host does each time before the step is done again, in the order of these calls.
+  /// Adds an action that the host runs before each replay, in the order of these calls.
   void before_each(std::function<void()> action);
 
-  /// Captured work uses the storage, or is about to change it. Ignores one that was made for it.
+  /// Captured work uses the storage, or is about to change it. Ignores storages that the captured step itself made.
   void use(Storage& storage);
   bool uses(const Storage& storage) const { return used_.contains(const_cast<Storage*>(&storage)); }
 
-  void end_capture();          ///< The step has been enqueued.
+  void end_capture();          ///< Called when the step has been enqueued.
   void send();                 ///< Enqueues the present values on the current streams.
-  void advance();              ///< Does what each step does on the host.
-  void count_changes() const;  ///< The work was launched again: counts its changes in place.
+  void advance();              ///< Runs the actions and draws the next random numbers.
+  void count_changes() const;  ///< Called after a replay: bumps the versions.
 
-  std::uint64_t id() const noexcept { return id_; }  ///< Of this process, from 1 on.
+  std::uint64_t id() const noexcept { return id_; }  ///< Unique in this process, from 1 on.
   std::uint64_t first_node() const noexcept { return first_node_; }
 
   static constexpr std::size_t kMostBytes = std::size_t(1) << 16;  ///< On each device.
@@ -73,7 +74,7 @@ class StepValues {
   };
   struct Random {
     std::byte* host;
-    std::uint64_t offset;  // of the draw, from where the step began
+    std::uint64_t offset;  // of the draw, from the start of the step
     bool is_sequence;
   };
 
@@ -81,18 +82,18 @@ class StepValues {
   bool is_capturing_ = true;
   RankedMutex<LockRank::step_values> mutex_;
   std::map<DeviceState*, OnDevice> devices_;
-  std::unordered_map<Storage*, std::uint64_t> used_;         // with a reference; the version before
-  std::vector<std::pair<Storage*, std::uint64_t>> changed_;  // of those, and how often
+  std::unordered_map<Storage*, std::uint64_t> used_;         // retained; with the version before the capture
+  std::vector<std::pair<Storage*, std::uint64_t>> changed_;  // those that changed, and how often
   std::vector<Random> random_;
   std::vector<std::function<void()>> actions_;
   const GeneratorState begin_;
   std::uint64_t drawn_ = 0;
 };
 
-/// What draw_for_batch() makes its sequence from.
+/// The point from which draw_for_batch() makes its sequence.
 GeneratorState draw_point_for_batch();
 
-/// Where random numbers begin: `now`, or what lies at `each_time` when the kernel runs.
+/// The start of random numbers: `now`, or the value at `each_time` when the kernel runs.
 struct RandomStart {
   GeneratorState now;
   const GeneratorState* each_time = nullptr;
@@ -103,7 +104,7 @@ struct RandomStart {
 /// A draw for numbers on a device.
 struct DeviceDraw {
   RandomStart start;
-  Tensor memory;  ///< What `start` reads when the kernel runs; undefined if nothing.
+  Tensor memory;  ///< Memory that `start` reads when the kernel runs; may be undefined.
 };
 DeviceDraw draw_on(DeviceState& device, std::uint64_t blocks);  ///< As draw().
 DeviceDraw draw_for_batch_on(DeviceState& device);              ///< As draw_for_batch().

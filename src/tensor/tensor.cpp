@@ -15,7 +15,7 @@
 namespace lockstep {
 namespace {
 
-// Whoever holds the last reference need not write the counter.
+// The holder of the last reference need not write the counter.
 bool drop_reference(std::atomic<std::uint32_t>& references) noexcept {
   return references.load(std::memory_order_acquire) == 1 || references.fetch_sub(1, std::memory_order_acq_rel) == 1;
 }
@@ -70,7 +70,8 @@ std::string spelled(const Device& device) {
   return device.is_cpu() ? std::string("Device()") : text("Device::cuda(", device.index(), ')');
 }
 
-// Batches go where the parameters are; but parameters on the CPU were left there, and others are moved off it.
+// Advises to move the input to the parameter's device; but if the parameter is on the CPU, its module was probably not
+// moved.
 std::string advice_for_devices(const Tensor& a, const Tensor& b) {
   if (a.device() == b.device()) return " of another simulation";
   const auto is_parameter = [](const Tensor& x) { return x.is_leaf() && x.requires_grad(); };
@@ -94,7 +95,7 @@ void throw_device_mismatch(const char* op, const Tensor& a, const Tensor& b) {
 
 namespace {
 
-// A contiguous tensor over what `make` gives for its bytes.
+// A contiguous tensor over the storage that make(bytes) returns.
 template <class Make>
 Tensor make_over(const Shape& sizes, DType dtype, const Make& make) {
   if (dtype > kFloat64) throw DTypeError(text("[empty] expected a dtype, got ", dtype));
@@ -128,7 +129,7 @@ Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, s
   auto impl = std::make_unique<TensorImpl>();
   impl->dtype = from.dtype;
   impl->numel = sizes.elements();
-  impl->offset = impl->numel ? offset : 0;  // what holds nothing may have no memory to point into
+  impl->offset = impl->numel ? offset : 0;  // an empty storage may have no memory to point into
   impl->sizes = sizes;
   impl->strides = strides;
   impl->contiguous = is_dense(sizes, strides);
@@ -154,7 +155,7 @@ Region region_of(const TensorImpl& tensor) noexcept {
   g.sizes = tensor.sizes;
   g.strides = {tensor.strides};
   for (int i = g.sizes.rank() - 1; i >= 0; --i)
-    if (g.strides[0][i] == 0) {  // expanded: the same bytes again
+    if (g.strides[0][i] == 0) {  // expanded: repeats the same bytes
       g.sizes.erase(i);
       g.strides[0].erase(i);
     }
@@ -245,7 +246,7 @@ void Tensor::check_accessor(int rank) const {
 void* Tensor::raw_data(DType expected) const {
   const TensorImpl& impl = impl_of("data", *this);
   if (impl.dtype != expected) throw DTypeError(text("[data] expected ", impl.dtype, ", got ", expected));
-  wait_for_copies_from(impl);  // it may be for writing
+  wait_for_copies_from(impl);  // the caller may write
   return impl.data();
 }
 

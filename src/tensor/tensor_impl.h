@@ -1,4 +1,4 @@
-// What stands behind a Tensor: geometry over a storage, which owns memory of one device.
+// TensorImpl, the object behind a Tensor: geometry over a Storage, which owns memory of one device.
 #pragma once
 
 #include <atomic>
@@ -15,28 +15,28 @@ namespace lockstep {
 
 struct PinnedBlock;
 
-/// A piece of a device's memory, shared by all views of one array.
+/// Memory of one device, shared by all views of one array.
 struct Storage {
   std::atomic<std::uint32_t> references = 1;
   DeviceState* device = nullptr;
   CachingAllocator::Allocation allocation;
-  int stream_id = 0;  ///< The stream it was allocated on.
+  int stream_id = 0;  ///< The stream on which it was allocated.
   std::size_t bytes = 0;
-  PinnedBlock* pinned = nullptr;           ///< Page-locked memory, which is not the CPU's allocator's.
-  std::shared_ptr<void> borrowed;          ///< Memory that is not the allocator's: given back when this goes.
+  PinnedBlock* pinned = nullptr;           ///< Page-locked memory, not from the CPU's allocator.
+  std::shared_ptr<void> borrowed;          ///< The caller's memory (from_blob), released with this.
   std::atomic<std::uint64_t> version = 0;  ///< Changes in place so far, through any view.
-  std::uint64_t checkpoint = 0;            ///< In whose function it was made; 0: in none, or as a module's state.
-  std::uint64_t made_in = 0;               ///< The captured step whose work it was made for (StepValues); 0: of none.
+  std::uint64_t checkpoint = 0;            ///< The checkpoint() whose function made it; 0: none, or module state.
+  std::uint64_t made_in = 0;               ///< Id of the captured step that made it (StepValues); 0: none.
 
-  /// Uses the current stream of the device. Throws OutOfMemory.
+  /// Allocates on the current stream of the device. Throws OutOfMemory.
   static Storage* make(DeviceState& device, std::size_t bytes);
-  /// Of the CPU, page-locked for the GPUs. Throws InvalidArgument naming `op` where there are none, and OutOfMemory.
+  /// On the CPU, page-locked for the GPUs. Throws InvalidArgument naming `op` if there are no GPUs, and OutOfMemory.
   static Storage* make_pinned(const char* op, std::size_t bytes);
   void retain() noexcept { references.fetch_add(1, std::memory_order_relaxed); }
   void release() noexcept;
 };
 
-/// What the autograd layer keeps with a tensor.
+/// The autograd layer's data of a tensor.
 struct AutogradState {
   virtual ~AutogradState() = default;
   virtual std::string_view grad_fn_name() const noexcept = 0;
@@ -48,16 +48,16 @@ struct TensorImpl {
   DType dtype = kFloat32;
   bool contiguous = true;
   std::int64_t numel = 0;
-  std::int64_t offset = 0;  ///< Of the first element, in elements.
+  std::int64_t offset = 0;  ///< Position of the first element in the storage, in elements.
   Storage* storage = nullptr;
   Shape sizes;
   Shape strides;
   std::unique_ptr<AutogradState> autograd;
-  std::atomic<std::uint32_t> saves = 0;        ///< How many operations keep this or a view of it for their backward.
-  std::atomic<std::uint32_t> views = 0;        ///< How many tensors have this as their base.
-  bool follows_base = false;                   ///< Whether a change of the base's graph changes the view's.
-  Tensor base;                                 ///< Of a differentiable view: what it is a part of (autograd/views.h).
-  std::atomic<const void*> base_fn = nullptr;  ///< The base's grad_fn that the view's own grad_fn came from.
+  std::atomic<std::uint32_t> saves = 0;        ///< Number of operations that saved this or a view of it.
+  std::atomic<std::uint32_t> views = 0;        ///< Number of tensors that have this as their base.
+  bool follows_base = false;                   ///< Changes of the base's graph change the view's too.
+  Tensor base;                                 ///< The base of a differentiable view (autograd/views.h).
+  std::atomic<const void*> base_fn = nullptr;  ///< The base's grad_fn when the view's grad_fn was made.
 
   TensorImpl() = default;
   TensorImpl(const TensorImpl&) = delete;
@@ -81,29 +81,29 @@ inline TensorImpl& impl_of(const char* op, const Tensor& tensor) {
   throw_undefined(op);
 }
 
-/// Whether elements of that geometry lie densely in row-major order.
+/// True if elements of that geometry are dense, in row-major order.
 bool is_dense(const Shape& sizes, const Shape& strides) noexcept;
 
 /// A new contiguous tensor, uninitialized, without a gradient.
 Tensor make_tensor(DeviceState& device, const Shape& sizes, DType dtype);
 /// The same in page-locked memory, on the CPU. Throws as Storage::make_pinned.
 Tensor make_pinned(const char* op, const Shape& sizes, DType dtype);
-/// Other geometry over the same storage, without a gradient.
+/// A tensor of another geometry over the same storage, without a gradient.
 Tensor make_view(const Tensor& base, const Shape& sizes, const Shape& strides, std::int64_t offset);
 
 void wait_for_copies_from(PinnedBlock& block);
-/// Before the host writes: waits for the copies to GPUs that read the tensor, where it is pinned. Throws the errors of
-/// their streams.
+/// Called before the host writes: waits for the copies to GPUs that read the tensor, if it is pinned. Throws the errors
+/// of their streams.
 inline void wait_for_copies_from(const TensorImpl& tensor) {
   if (tensor.storage->pinned) wait_for_copies_from(*tensor.storage->pinned);
 }
 
 namespace detail {
-extern std::atomic<int> captures;  // how many steps are being captured
+extern std::atomic<int> captures;  // number of steps that are being captured
 void use_in_capture(Storage& storage) noexcept;
 }  // namespace detail
 
-/// Work that is enqueued now uses the storage. Where that work is captured, the storage lives as long as it.
+/// Work that is enqueued now uses the storage. If that work is captured, it keeps the storage alive.
 inline void use_in_capture(Storage& storage) noexcept {
   if (detail::captures.load(std::memory_order_relaxed) != 0) [[unlikely]]
     detail::use_in_capture(storage);
@@ -116,7 +116,7 @@ inline void bump_version(const TensorImpl& tensor) noexcept {
 }
 inline void bump_version(const Tensor& tensor) noexcept { bump_version(*tensor.impl()); }
 
-/// Throws DeviceMismatch naming `op` unless all live on one device.
+/// Throws DeviceMismatch naming `op` unless all tensors are on one device.
 template <class... Tensors>
 void check_same_device(const char* op, const Tensor& first, const Tensors&... rest) {
   const DeviceState* device = impl_of(op, first).storage->device;

@@ -99,7 +99,7 @@ const Layout kLayouts[] = {{"dense", [](const Tensor& x) { return x.clone(); }},
                            {"every element apart", &with_gaps},
                            {"reversed dimensions", &reversed_in_memory}};
 
-// From each layout to each, on and between all kinds of devices, with random shapes.
+// Copies from each layout to each, on and between all kinds of devices, with random shapes.
 TEST(Copy, KeepsValuesBetweenLayoutsAndDevices) {
   SimulatedDevices devices({.count = 2, .seed = 3, .max_delay_us = 20});
   std::mt19937 random(5);
@@ -177,7 +177,7 @@ TEST(To, CopiesOnceBetweenDevices) {
   EXPECT_FALSE(y.is_same(x));
 }
 
-// The copy is ordered after what is enqueued on both devices, and before what comes next on both.
+// The copy is ordered after all work enqueued on both devices, and before all later work on both.
 TEST(To, IsOrderedWithTheWorkOfBothDevices) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SimulatedDevices devices({.count = 2, .seed = seed, .max_delay_us = 200});
@@ -230,7 +230,7 @@ std::vector<std::uint32_t> words(const Tensor& floats) {
   return result;
 }
 
-// Also what a NaN holds: a device has an instruction of its own for it.
+// NaN payloads too: a GPU converts with an instruction of its own.
 TEST(Copy, GivesSixteenBitFloatsTheHostsBitsOnADevice) {
   const TestDevices devices(1);
   std::mt19937 random(3);
@@ -251,7 +251,7 @@ TEST(CopyRefuses, MemoryThatOverlapsItself) {
   EXPECT_NE(thrown<InvalidArgument>([&] { x.t().copy_(x); }).find("overlaps the target"), std::string::npos);
   EXPECT_THROW(x.narrow(0, 0, 2).copy_(x.narrow(0, 1, 2)), InvalidArgument);
   EXPECT_THROW(x.copy_(x[0]), InvalidArgument);
-  EXPECT_THROW(x.select(1, 1).copy_(x.select(0, 1)), InvalidArgument);  // they meet in one element
+  EXPECT_THROW(x.select(1, 1).copy_(x.select(0, 1)), InvalidArgument);  // they share one element
   EXPECT_THROW(x.narrow(1, 0, 2).copy_(x.narrow(1, 1, 2)), InvalidArgument);
   const Tensor expanded = zeros({1, 3}).expand({4, 3});
   EXPECT_NE(thrown<InvalidArgument>([&] { Tensor(expanded).fill_(1); }).find("expanded view"), std::string::npos);
@@ -265,7 +265,7 @@ TEST(Copy, OntoItselfOrBesideItIsFine) {
   EXPECT_EQ(values(x), (std::vector<double>{3, 4, 5, 3, 4, 5, 6, 7, 8}));
 }
 
-// Each element of the source is there once; of the target many times.
+// The source has each element once, the target many times.
 TEST(Copy, BroadcastsAcrossDevices) {
   const TestDevices devices(2);
   const std::vector<Device> all = {Device(), "cuda:0", "cuda:1"};
@@ -300,7 +300,7 @@ TEST(Copy, UsesNoMoreThanTheElementsOfAView) {
   synchronize("cuda:0");
 }
 
-// The allocator asks whether work on other streams has ended. The user has not waited for that.
+// The allocator queries whether work on other streams has ended. That is not a wait by the user.
 TEST(Copy, AForgottenWaitIsFoundWhateverTheAllocatorKnows) {
   for (const int sleep_ms : {0, 20}) {
     const SimulatedDevices devices({.count = 1});
@@ -313,7 +313,7 @@ TEST(Copy, AForgottenWaitIsFoundWhateverTheAllocatorKnows) {
       Tensor(x).fill_(1);
       unrelated.fill_(1);
     }
-    unrelated = Tensor();  // kept until the other stream has come so far
+    unrelated = Tensor();  // the allocator keeps its memory until the other stream has passed
     std::this_thread::sleep_for(std::chrono::milliseconds(sleep_ms));
     const Tensor takes_its_memory = full({4}, 2., {.device = gpu});
     EXPECT_THROW(x.clone(), RaceError) << sleep_ms;

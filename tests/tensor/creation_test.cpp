@@ -1,4 +1,4 @@
-// New tensors: their shape, dtype, device and values, and what is refused.
+// New tensors: their shape, dtype, device and values, and errors.
 #include <lockstep/tensor/creation.h>
 
 #include <gtest/gtest.h>
@@ -212,7 +212,7 @@ TEST(Creation, RefusesADeviceWithoutAName) {
   EXPECT_THROW(empty({2}, {.device = none}), InvalidArgument);
 }
 
-// What docs/simulation.md names as a limit.
+// A limit that docs/simulation.md names.
 TEST(Creation, MemoryOfASimulatedDeviceIsNotKeptFromTheHost) {
   const SimulatedDevices devices({.count = 1});
   const Tensor x = full({2}, 3., {.device = "cuda:0"});

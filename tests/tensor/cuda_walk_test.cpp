@@ -1,4 +1,4 @@
-// What CUDA kernels compute their places with: ordinary C++, so tested on the host.
+// Walk and Divisor, with which CUDA kernels compute offsets: ordinary C++, so tested on the host.
 #include <lockstep/tensor/kernels/cuda/walk.h>
 
 #include <gtest/gtest.h>

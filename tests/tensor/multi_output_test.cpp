@@ -23,7 +23,7 @@ struct ProductAndTotal {
   }
 };
 
-// Whole numbers, which every dtype holds: results are exact.
+// Integers that every dtype holds, so that results are exact.
 template <class T>
 void expect_both_outputs(DType dtype, Device device, bool strided, bool broadcast) {
   const Shape sizes = {7, 65};
@@ -40,7 +40,7 @@ void expect_both_outputs(DType dtype, Device device, bool strided, bool broadcas
   }
 }
 
-// Of cards the tests have no device form of this kernel: their forms are tested by the cells made of the pattern.
+// Not on a GPU: the tests have no device form of this kernel. The tests of fused cells cover the pattern's device form.
 TEST(MultiOutput, WritesEachOutputOfEachElement) {
   SimulatedDevices devices({.count = 1});
   for (const Device device : {Device("cpu"), Device("cuda:0")})

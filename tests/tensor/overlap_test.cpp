@@ -1,4 +1,4 @@
-// Whether two views of one array overlap, against the sets of their elements.
+// overlaps_elsewhere() for two views of one array, against the sets of their elements.
 #include "tensor/overlap.h"
 
 #include <gtest/gtest.h>

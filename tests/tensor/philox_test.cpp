@@ -1,4 +1,4 @@
-// The generator against published answers, and its conversions against wider arithmetic.
+// The generator against published known answers, and its conversions against wider arithmetic.
 #include "tensor/philox.h"
 
 #include <gtest/gtest.h>
@@ -59,7 +59,7 @@ TEST(Philox, ScalesToARangeAsA128BitProductDoes) {
   EXPECT_EQ(to_range(~std::uint64_t(0), ~std::uint64_t(0)), ~std::uint64_t(0) - 1);
 }
 
-// Against the definition, computed in long double from the same rounded number in (0, 1].
+// Compares with the definition, computed in long double from the same rounded number in (0, 1].
 template <class T, class Word>
 void check_normal(Word a, Word b, double tolerance) {
   const bool wide = sizeof(T) == 8;
@@ -90,7 +90,7 @@ TEST(Normal, IsFiniteForEveryWord) {
   EXPECT_NEAR(to_normal(0u, 0u).first, 6.6604, 1e-4);
 }
 
-// The bits that every compiler, processor and GPU must give: computed in rational arithmetic, rounding each step.
+// The bits that every compiler, processor and GPU must give, computed in rational arithmetic with each step rounded.
 TEST(Normal, KeepsItsBits) {
   const PhiloxBlock first{{0x6627e8d5, 0xe169c58d, 0xbc57ac4c, 0x9b00dbd8}};
   const PhiloxBlock second{{0x408f276d, 0x41c83b0e, 0xa20bc7c6, 0x6d5451fd}};

@@ -1,4 +1,4 @@
-// Tensors in page-locked memory: what they are, and that GPUs copy from them while the host goes on.
+// Tensors in page-locked memory: their properties, and copies to GPUs while the host continues.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -29,7 +29,7 @@ using Floats = std::vector<float>;
 
 Tensor numbers() { return arange(0, 12).to(kFloat32).view({3, 4}); }
 
-// While it lives, the current stream of cuda:0 does not go on.
+// While it lives, a kernel blocks the current stream of cuda:0.
 class Held {
  public:
   Held() : marker_(empty({1}, {.device = "cuda:0"})) {
@@ -40,7 +40,7 @@ class Held {
   }
   ~Held() { release(); }
   void release() { *released_ = true; }
-  /// From another thread, after a while.
+  /// Releases the stream from another thread, after 50 ms.
   std::jthread released_later() {
     return std::jthread([released = released_] {
       std::this_thread::sleep_for(std::chrono::milliseconds(50));
@@ -136,7 +136,7 @@ TEST(PinnedTensor, BringsAGradientBack) {
   EXPECT_EQ(x.grad().to_vector<float>(), Floats(12, 3));
 }
 
-// The device reads the bytes when it comes to the copy: a pointer that the library does not see shows it.
+// The device reads the bytes when it executes the copy: the test shows it by a write through a pointer.
 TEST(PinnedTensor, IsReadInTheOrderOfTheStreamWhileTheHostGoesOn) {
   const SimulatedDevices devices({.count = 1});
   const Tensor pinned = ones({4}).pin_memory(), pageable = ones({4});
@@ -205,7 +205,7 @@ TEST(PinnedTensor, IsChangedInPlaceWhenItsCopiesHaveEnded) {
   }
 }
 
-// An event that is not recorded marks nothing: to the checker nobody has waited for the copy.
+// Without the recorded event, the race checker does not see that the host waited for the copy.
 TEST(PinnedTensor, IsTheHostsMemoryToTheRaceChecker) {
   SimulatedDevices devices({.count = 1});
   Tensor x = ones({4}).pin_memory();

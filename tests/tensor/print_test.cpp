@@ -1,4 +1,4 @@
-// Tensors as text. The expected texts are what PyTorch prints for the same values, with this library's dtype names.
+// Tensors as text. The expected texts are PyTorch's for the same values, with this library's dtype names.
 #include <lockstep/tensor/tensor.h>
 
 #include <gtest/gtest.h>
@@ -58,7 +58,7 @@ TEST(Print, TurnsToExponentsWhereDigitsWouldBeLost) {
   EXPECT_EQ(printed(tensor({0.5, 1000.})), "tensor([5.0000e-01, 1.0000e+03])");
   EXPECT_EQ(printed(tensor({1., 1000.})), "tensor([   1., 1000.])");
   EXPECT_EQ(printed(tensor({1., 1001.})), "tensor([1.0000e+00, 1.0010e+03])");
-  EXPECT_EQ(printed(tensor({1e-4})), "tensor([1.0000e-04])");  // as a float32 it is a little less
+  EXPECT_EQ(printed(tensor({1e-4})), "tensor([1.0000e-04])");  // the float32 is a little less
   EXPECT_EQ(printed(tensor({1e8, 99999999.}, {.dtype = kFloat64})), "tensor([100000000.,  99999999.], dtype=float64)");
   EXPECT_EQ(printed(tensor({1e300, 1e299}, {.dtype = kFloat64})), "tensor([1.0000e+300, 1.0000e+299], dtype=float64)");
 }

@@ -1,5 +1,5 @@
-// Random tensors are distributed as promised, and independent of each other.
-// The seeds are fixed; the bounds hold for all but one seed in a thousand or more.
+// Random tensors have the documented distributions, and are independent of each other. The seeds are fixed; each bound
+// fails for at most one seed in a thousand.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -14,9 +14,10 @@
 namespace lockstep {
 namespace {
 
-/// The largest distance between the distribution of the values and `cdf`, times sqrt(n): above 1.95 once in a thousand.
-/// Of a million values it gives 0.01 too much. It counts those in each of so many cells, because to sort them takes a
-/// second under sanitizers, and adds what the distance can be more within a cell than at its ends.
+/// The Kolmogorov-Smirnov statistic: the largest distance between the distribution of the values and `cdf`, times
+/// sqrt(n); above 1.95 once in a thousand. Up to 0.01 too large for a million values: it counts the values in kCells
+/// cells, since sorting them takes a second under sanitizers, and adds a cell's width, which bounds the distance within
+/// a cell.
 template <class Cdf>
 double kolmogorov_smirnov(const std::vector<double>& values, const Cdf& cdf) {
   constexpr double kCells = 100000;

@@ -1,5 +1,4 @@
-// Random tensors: which numbers they hold, that they are the same everywhere, and that they are distributed as
-// promised.
+// Random tensors: their numbers, the same on all devices, their sequence, and the bounds of arguments.
 #include <lockstep/tensor/random.h>
 
 #include <gtest/gtest.h>
@@ -36,7 +35,7 @@ std::string message_of(Body body) {
   return "no error";
 }
 
-// -- Which numbers
+// -- The numbers
 
 TEST(Random, BeginsWithThePublishedBlockForSeedZero) {
   manual_seed(0);
@@ -81,7 +80,7 @@ TEST(Random, GivesHalfTypesTheRoundedFloat32Number) {
   }
 }
 
-// The bits of the first seed's normal numbers, whichever way the kernel makes them: many at once, or one at a time.
+// The bits of seed 0's normal numbers, whether the kernel computes many blocks at once or one at a time.
 TEST(Random, GivesTheNormalNumbersOfTheTransform) {
   for (const std::int64_t count : {4, 400}) {
     manual_seed(0);
@@ -93,7 +92,7 @@ TEST(Random, GivesTheNormalNumbersOfTheTransform) {
   }
 }
 
-// -- The same everywhere
+// -- The same on all devices
 
 using Maker = std::function<Tensor(Device, DType)>;
 

@@ -1,4 +1,4 @@
-// Tensors by key.
+// State dicts.
 #include <lockstep/tensor/state_dict.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Values of tensors as numbers, and what tests of random ones measure on them.
+// Values of tensors as doubles, and their moments, for tests of random tensors.
 #pragma once
 
 #include <span>
@@ -14,8 +14,7 @@ struct Moments {
   double mean = 0, variance = 0, kurtosis = 0;
 };
 
-/// By pointers, as all loops over very many values in tests of random numbers: iterators take several times as long
-/// without the optimizer.
+/// Loops over pointers, as all tests of random numbers do: iterators take several times as long without the optimizer.
 inline Moments moments_of(std::span<const double> values) {
   const double n = double(values.size());
   const double *const begin = values.data(), *const end = begin + values.size();

@@ -1,4 +1,4 @@
-// Which types show where their tensors are. What does not is refused when it is compiled (tests/compile).
+// The types whose tensors are all found. Other types do not compile (tests/compile).
 #include <lockstep/tensor/tensors_in.h>
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ struct Tree {
 static_assert(kAllShow<Tensor, Tensor[2], Tree, std::tuple<int, Tree>, std::variant<int, Tensor>>);
 static_assert(kHoldsTensors<Tensor[2]> && kHoldsTensors<Tree> && !kHoldsTensors<std::vector<int>>);
 
-// Plain values.
+// Types that hold no tensors.
 enum class Kind { one };
 struct Tag {};
 struct Plain {
@@ -62,7 +62,7 @@ static_assert(kAllShow<std::string, std::string_view, std::filesystem::path, Dev
 static_assert(kAllShow<Plain, PlainOfPlain, PlainOfItself, Compared, std::set<Compared*>, std::vector<Plain>>);
 static_assert(kAllShow<std::vector<bool>, std::map<std::string, std::vector<double>>, std::unique_ptr<int>>);
 
-// Tensors where nobody looks, whether or not somebody says that all is plain.
+// Types that hold tensors that are not found, with and without an operator==.
 struct Hidden {
   Tensor x;
 };
@@ -118,7 +118,7 @@ static_assert(kNoneShows<std::reference_wrapper<Tensor>, std::tuple<int, std::re
 static_assert(kNoneShows<std::set<Tensor>, std::queue<Tensor>, std::span<Tensor>, std::valarray<Tensor>,
                          std::multimap<int, Tensor>, std::unordered_multimap<int, Tensor>, std::vector<Hidden>>);
 
-// What nobody can tell.
+// Types that may hold tensors.
 struct Incomplete;
 class Closed {
  public:

@@ -1,4 +1,4 @@
-// Which rows of a batch this thread works on, and random numbers that do not depend on how the batch was divided.
+// The rows of a batch that this thread works on, and random numbers that do not depend on how the batch is sharded.
 #pragma once
 
 #include <cstdint>
@@ -13,30 +13,31 @@ namespace lockstep {
 struct BatchShard {
   std::int64_t dim = 0;
   std::int64_t first = 0;  ///< The first row.
-  std::int64_t count = 0;  ///< How many rows.
-  std::int64_t total = 0;  ///< Of the whole batch.
+  std::int64_t count = 0;  ///< The number of rows.
+  std::int64_t total = 0;  ///< Rows of the whole batch.
 };
 
-/// Where the elements of a shard lie in the tensor of the whole batch, both in row-major order: element i is element
-/// first + i / run * stride + i % run there.
+/// The position of a shard's elements in the tensor of the whole batch, both in row-major order: element i of the shard
+/// is element first + i / run * stride + i % run of the whole.
 struct BatchPlace {
   std::int64_t first = 0;   ///< See above.
   std::int64_t run = 0;     ///< See above.
   std::int64_t stride = 0;  ///< See above.
 };
 
-/// The place of a tensor that this thread made of its shard. Its size along the batch's dimension is a multiple of the
-/// shard's rows (as after flattening the batch with what follows); any other tensor, and every tensor outside of
-/// replicas, counts as whole.
+/// The position of a tensor that this thread computed from its shard. Its size along the batch's dimension is a
+/// multiple of the shard's rows (as after flattening the batch with later dimensions); any other tensor, and every
+/// tensor outside of replicas, counts as whole.
 LOCKSTEP_API BatchPlace place_in_batch(const Shape& sizes);
 
-/// For a scope: tensors that this thread makes have the batch along dimension `dim`, whichever DataParallel divided; or
-/// along none: then they count as whole. For what permutes its input before dropout() and the like:
+/// For a scope: tensors that this thread computes have the batch along dimension `dim`, whichever dimension
+/// DataParallel split; or, without a `dim`, along none, and count as whole. For code that permutes its input before
+/// dropout() and the like:
 ///
 ///   const BatchDim second(1);                        // x: [batch, steps, features], divided along dimension 0
 ///   return dropout(x.transpose(0, 1)).transpose(0, 1);
 ///
-/// Layers that know their batch's dimension (recurrent ones, attention, transformers, dropout of channels) do it
+/// Layers that know their batch's dimension (recurrent layers, attention, transformers, dropout of channels) do this
 /// themselves. Scopes must end in the reverse order of their beginning, on the same thread.
 class LOCKSTEP_API BatchDim {
  public:
@@ -50,9 +51,9 @@ class LOCKSTEP_API BatchDim {
   BatchShard shard_;
 };
 
-/// The start of a new sequence of random numbers, by one draw from the caller's sequence. The replicas of a pass get
-/// the same one at their n-th call, which is also what the caller would have got; so numbers keyed on an element's
-/// place in the whole batch are those of one device.
+/// The start of a new sequence of random numbers, by one draw from the caller's sequence. All replicas of a pass get
+/// the same start from their n-th call, which is also the start that a single device would get; so numbers keyed on an
+/// element's position in the whole batch equal those of one device.
 LOCKSTEP_API GeneratorState draw_for_batch();
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// New tensors. Random ones are in random.h.
+// New tensors. Random tensors are in random.h.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// A dtype or a device alone, where options are taken: zeros({2, 2}, kInt64); rand({5}, "cuda:1").
+/// A dtype or a device alone, in place of options: zeros({2, 2}, kInt64); rand({5}, "cuda:1").
 template <class T>
 concept OneOption = std::same_as<T, DType> || std::convertible_to<T, Device>;
 template <OneOption T>
@@ -28,10 +28,9 @@ TensorOptions options_of(const T& option) {
 
 /// Uninitialized. Throws ShapeError for a negative size.
 LOCKSTEP_API Tensor empty(const Shape& sizes, const TensorOptions& options = {});
-LOCKSTEP_API Tensor zeros(const Shape& sizes, const TensorOptions& options = {});  ///< Of zeros. Throws as empty().
-LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});   ///< Of ones. Throws as empty().
-/// Of this value everywhere. Without a dtype in the options it is the value's: float32, int64 or bool. Throws as
-/// empty().
+LOCKSTEP_API Tensor zeros(const Shape& sizes, const TensorOptions& options = {});  ///< Zeros. Throws as empty().
+LOCKSTEP_API Tensor ones(const Shape& sizes, const TensorOptions& options = {});   ///< Ones. Throws as empty().
+/// Filled with `value`. The default dtype is that of the value's type: float32, int64 or bool. Throws as empty().
 LOCKSTEP_API Tensor full(const Shape& sizes, double value, const TensorOptions& options = {});
 namespace detail {
 LOCKSTEP_API Tensor full_of_integers(const Shape& sizes, std::int64_t value, const TensorOptions& options);
@@ -39,7 +38,7 @@ template <class T>
 std::int64_t kept_as_int64(T value);
 }  // namespace detail
 template <std::integral T>
-Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {  ///< The same of a whole number, or a bool.
+Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {  ///< The same for an integer or a bool.
   if (!options.dtype) options.dtype = std::same_as<T, bool> ? kBool : kInt64;
   return detail::full_of_integers(sizes, detail::kept_as_int64(value), options);
 }
@@ -49,8 +48,8 @@ Tensor full(const Shape& sizes, T value, TensorOptions options = {}) {  ///< The
 LOCKSTEP_API Tensor arange(double start, double stop, double step = 1, const TensorOptions& options = {});
 inline Tensor arange(double stop, const TensorOptions& options = {}) { return arange(0, stop, 1, options); }
 
-/// `steps` numbers from start to stop, both among them, evenly spaced; and base to the power of those. float32 unless
-/// the options say otherwise. Throw InvalidArgument for a negative count.
+/// linspace: `steps` evenly spaced numbers from start to stop, both included. logspace: base to the power of those.
+/// float32 unless the options say otherwise. Both throw InvalidArgument for a negative count.
 LOCKSTEP_API Tensor linspace(double start, double stop, std::int64_t steps, const TensorOptions& options = {});
 LOCKSTEP_API Tensor logspace(double start, double stop, std::int64_t steps, double base = 10,
                              const TensorOptions& options = {});
@@ -58,24 +57,26 @@ LOCKSTEP_API Tensor logspace(double start, double stop, std::int64_t steps, doub
 LOCKSTEP_API Tensor eye(std::int64_t rows, const TensorOptions& options = {});
 LOCKSTEP_API Tensor eye(std::int64_t rows, std::int64_t columns, const TensorOptions& options = {});
 
-/// Of the shape of `like`, and of its dtype and device unless the options say otherwise. Else as empty() and its kin.
+/// Tensors with the shape of `like`, and its dtype and device unless the options say otherwise. Otherwise as empty(),
+/// zeros(), ones() and full().
 LOCKSTEP_API Tensor empty_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor zeros_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor ones_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor full_like(const Tensor& like, double value, const TensorOptions& options = {});
 
-/// A copy of host values, row-major. Throws ShapeError unless `count` is what `sizes` holds, InvalidArgument for
-/// a null pointer to some.
+/// A copy of host values, row-major. Throws ShapeError unless `count` is the number of elements of `sizes`,
+/// InvalidArgument for a null pointer if count > 0.
 LOCKSTEP_API Tensor from_host(const void* values, std::size_t count, DType dtype, const Shape& sizes,
                               const TensorOptions& options = {});
 
-/// A tensor over memory of the caller's, on the CPU, row-major, of options.dtype: nothing is copied. The memory must
-/// live for as long as any handle or view; `deleter`, if any, is called with it when the last one has gone. Throws
-/// InvalidArgument for another device, and for a pointer that is null or not aligned for the dtype.
+/// A tensor over the caller's memory on the CPU, row-major, of options.dtype: nothing is copied. The memory must
+/// outlive all handles and views; `deleter`, if any, is called with it when the last of them is destroyed. Throws
+/// InvalidArgument for another device, for pinned_memory, and for a pointer that is null or not aligned for the dtype.
 LOCKSTEP_API Tensor from_blob(void* memory, const Shape& sizes, const TensorOptions& options = {},
                               std::function<void(void*)> deleter = {});
 
-/// How a C++ element type is kept: doubles become float32, as in PyTorch; other integers int64.
+/// The element type in which values of a C++ type are stored. As in PyTorch, doubles become float32 and integers int64;
+/// std::uint8_t and bool stay.
 template <class T>
 using TensorElement = std::conditional_t<
     std::is_same_v<T, bool>, bool,
@@ -113,7 +114,7 @@ Tensor from_values(const std::vector<T>& values, const Shape& sizes, TensorOptio
   } else {
     using Element = TensorElement<T>;
     const auto count = values.size();
-    const auto kept = std::make_unique<Element[]>(count);  // not a vector: vector<bool> has no array
+    const auto kept = std::make_unique<Element[]>(count);  // not a vector: vector<bool> has no contiguous array
     for (std::size_t i = 0; i < count; ++i) kept[i] = kept_as_element<T>(values[i]);
     return from_host(kept.get(), count, kDTypeOf<Element>, sizes, options);
   }
@@ -135,13 +136,13 @@ requires std::is_arithmetic_v<T> Tensor tensor(T value, const TensorOptions& opt
   }
 }
 
-/// The same of lists, of lists of lists and of vectors.
+/// The same for a list.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<T> values, const TensorOptions& options = {}) {
   return detail::from_values(std::vector<T>(values), {std::int64_t(values.size())}, options);
 }
 
-/// The same of lists of lists. Throws ShapeError for rows of different lengths.
+/// The same for a list of lists. Throws ShapeError for rows of different lengths.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initializer_list<T>> rows,
                                                const TensorOptions& options = {}) {
@@ -154,19 +155,19 @@ requires std::is_arithmetic_v<T> Tensor tensor(std::initializer_list<std::initia
   return detail::from_values(all, {std::int64_t(rows.size()), std::int64_t(columns)}, options);
 }
 
-/// The same of a vector.
+/// The same for a vector.
 template <class T>
 requires std::is_arithmetic_v<T> Tensor tensor(const std::vector<T>& values, const TensorOptions& options = {}) {
   return detail::from_values(values, {std::int64_t(values.size())}, options);
 }
 
-/// The same of an array.
+/// The same for an array.
 template <class T, std::size_t kSize>
 requires std::is_arithmetic_v<T> Tensor tensor(const std::array<T, kSize>& values, const TensorOptions& options = {}) {
   return detail::from_values(std::vector<T>(values.begin(), values.end()), {std::int64_t(kSize)}, options);
 }
 
-// The same with one option.
+// The same functions with one option.
 template <OneOption T>
 Tensor empty(const Shape& sizes, const T& option) {
   return empty(sizes, options_of(option));

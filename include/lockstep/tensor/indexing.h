@@ -1,4 +1,4 @@
-// What x.index({...}) takes: an integer, a Slice, Ellipsis, None, or a tensor of places.
+// The entries of x.index({...}): integers, Slice, Ellipsis, None, and tensors of indices.
 #pragma once
 
 #include <concepts>
@@ -20,30 +20,30 @@ namespace detail {
 struct EllipsisTag {};
 /// The type of None.
 struct NoneTag {
-  operator std::optional<std::int64_t>() const noexcept { return {}; }  ///< For a Slice: no end.
+  operator std::optional<std::int64_t>() const noexcept { return {}; }  ///< In a Slice: no bound.
 };
-inline constexpr EllipsisTag Ellipsis;  ///< As many whole dimensions as are left.
-inline constexpr NoneTag None;          ///< A new dimension of size 1; in a Slice, its end.
+inline constexpr EllipsisTag Ellipsis;  ///< All dimensions that no other entry takes, whole.
+inline constexpr NoneTag None;          ///< A new dimension of size 1; in a Slice, no bound.
 
 /// Elements start, start + step, ... before stop. Negative positions count from the end. Slice(1, None): all but the
 /// first.
 struct Slice {
   std::int64_t start = 0;                                        ///< The first element.
-  std::int64_t stop = std::numeric_limits<std::int64_t>::max();  ///< Behind the last element.
-  std::int64_t step = 1;                                         ///< From one to the next.
+  std::int64_t stop = std::numeric_limits<std::int64_t>::max();  ///< One past the last element.
+  std::int64_t step = 1;                                         ///< The distance between elements.
 
   Slice() = default;  ///< All of the dimension.
   Slice(std::optional<std::int64_t> from, std::optional<std::int64_t> to = {}, std::int64_t by = 1)
       : start(from.value_or(0)), stop(to.value_or(std::numeric_limits<std::int64_t>::max())), step(by) {}
 };
 
-/// One entry of a list of indices: see the description of the file.
+/// One entry of a list of indices that holds no tensor.
 class Index {
  public:
-  /// What an entry may be.
+  /// The kind of an entry.
   enum class Kind : std::uint8_t { integer, slice, ellipsis, none };
 
-  /// Any of these may stand in a list of indices.
+  /// Implicit conversions from all kinds of entries.
   Index(std::int64_t integer) : kind_(Kind::integer) { slice_.start = integer; }
   Index(int integer) : Index(std::int64_t(integer)) {}
   Index(Slice slice) : kind_(Kind::slice), slice_(slice) {}
@@ -55,27 +55,27 @@ class Index {
     if (std::string_view(text) != "...") detail::throw_no_index(text);
   }
 
-  Kind kind() const noexcept { return kind_; }                    ///< What it is.
-  std::int64_t integer() const noexcept { return slice_.start; }  ///< Of the kind integer.
-  const Slice& slice() const noexcept { return slice_; }          ///< Of the kind slice.
+  Kind kind() const noexcept { return kind_; }                    ///< The entry's kind.
+  std::int64_t integer() const noexcept { return slice_.start; }  ///< For kind integer.
+  const Slice& slice() const noexcept { return slice_; }          ///< For kind slice.
 
  private:
   Kind kind_;
   Slice slice_;
 };
 
-/// An Index, or a tensor of places.
+/// An Index, or a tensor of indices.
 class ElementIndex {
  public:
-  /// Anything that an Index is made of.
+  /// From anything that converts to an Index.
   template <class T>
   requires std::convertible_to<T, Index> ElementIndex(T index) : index_(index) {}
   template <std::size_t kSize>
   ElementIndex(const char (&text)[kSize]) : index_(text) {}
   ElementIndex(Tensor places) : index_(None), places_(std::move(places)) {}
 
-  const Index& index() const noexcept { return index_; }  ///< None for a tensor.
-  /// Undefined for an Index.
+  const Index& index() const noexcept { return index_; }  ///< None if the entry is a tensor.
+  /// Undefined if the entry is an Index.
   const Tensor& places() const noexcept { return places_; }
 
  private:

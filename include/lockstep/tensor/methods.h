@@ -1,6 +1,6 @@
-// The operations as methods: x.sum(1) is sum(x, 1). Their contracts stand with the free functions (lockstep/ops), of
-// the same name where nothing else is said. A name that ends in an underscore changes the tensor in place,
-// differentiably, and returns it; its result must have the tensor's shape, and a dtype that the tensor's can hold.
+// The operations as methods: x.sum(1) is sum(x, 1). The free functions (lockstep/ops) have the contracts; a comment
+// names the function where its name differs. A method whose name ends in an underscore changes the tensor in place,
+// differentiably, and returns it; its result must have the tensor's shape, and a dtype that converts to the tensor's.
 #pragma once
 
 #include <cstdint>
@@ -20,7 +20,7 @@ class Index;
 struct TensorOptions;
 struct ValuesAndIndices;
 
-/// The base of Tensor, and of nothing else.
+/// The base class of Tensor only.
 class LOCKSTEP_API TensorMethods {
  public:
   // Elementwise arithmetic.
@@ -105,9 +105,9 @@ class LOCKSTEP_API TensorMethods {
   Tensor masked_fill(const Tensor& mask, double value) const;
   Tensor masked_select(const Tensor& mask) const;
   Tensor nonzero() const;
-  /// One bool on the host: same shape, and each element within atol + rtol |other| of the other.
+  /// Returns on the host whether both have the same shape and |this - other| <= atol + rtol |other| for each element.
   bool allclose(const Tensor& other, double rtol = 1e-5, double atol = 1e-8) const;
-  /// One bool on the host: same shape and same elements.
+  /// Returns on the host whether both have the same shape and elements.
   bool equal(const Tensor& other) const;
 
   // Reductions.
@@ -167,9 +167,9 @@ class LOCKSTEP_API TensorMethods {
   ValuesAndIndices sort(std::int64_t dim = -1, bool descending = false) const;
   Tensor argsort(std::int64_t dim = -1, bool descending = false) const;
   ValuesAndIndices topk(std::int64_t count, std::int64_t dim = -1, bool greatest = true) const;
-  Tensor unique() const;  ///< The values alone: unique(x).values.
+  Tensor unique() const;  ///< unique(x).values
 
-  // Picked by index.
+  // Selection by index.
   Tensor index_select(std::int64_t dim, const Tensor& index) const;
   Tensor gather(std::int64_t dim, const Tensor& index) const;                         ///< gather_elements
   Tensor scatter(std::int64_t dim, const Tensor& index, const Tensor& source) const;  ///< scatter_elements
@@ -180,7 +180,7 @@ class LOCKSTEP_API TensorMethods {
   Tensor index_fill(std::int64_t dim, const Tensor& index, double value) const;
   Tensor index_fill(std::int64_t dim, const Tensor& index, const Tensor& value) const;
 
-  // In other places, and other shapes.
+  // Rearranged, repeated and reshaped.
   Tensor flip(const Shape& dims) const;
   Tensor roll(const Shape& shifts, const Shape& dims) const;
   Tensor repeat(const Shape& repeats) const;
@@ -190,7 +190,7 @@ class LOCKSTEP_API TensorMethods {
   Tensor triu(std::int64_t diagonal = 0) const;
   Tensor diagonal(std::int64_t offset = 0, std::int64_t dim0 = 0, std::int64_t dim1 = 1) const;
   Tensor T() const;        ///< The dimensions in reverse order.
-  Tensor squeeze() const;  ///< Without all dimensions of size 1.
+  Tensor squeeze() const;  ///< Removes all dimensions of size 1.
   Tensor movedim(std::int64_t from, std::int64_t to) const;
   Tensor swapaxes(std::int64_t dim0, std::int64_t dim1) const;  ///< transpose
   Tensor swapdims(std::int64_t dim0, std::int64_t dim1) const;  ///< transpose
@@ -241,7 +241,7 @@ class LOCKSTEP_API TensorMethods {
   Tensor& index_fill_(std::int64_t dim, const Tensor& index, double value);
   Tensor& index_fill_(std::int64_t dim, const Tensor& index, const Tensor& value);
   Tensor& lerp_(const Tensor& end, double weight);
-  // Random numbers in place: past the graph.
+  // Random numbers in place: not recorded for backward.
   Tensor& uniform_(double low = 0, double high = 1);
   Tensor& normal_(double mean = 0, double standard_deviation = 1);
   Tensor& bernoulli_(double p = 0.5);

@@ -1,5 +1,5 @@
 // Random numbers: Philox4x32-10 (Salmon, Moraes, Dror, Shaw, "Parallel random numbers: as easy as 1, 2, 3", SC 2011).
-// A number depends on the seed, the call and the element alone, so it is the same on every backend.
+// A number depends only on the seed, the call and the element, so it is the same on every backend.
 #pragma once
 
 #include <cstdint>
@@ -9,29 +9,29 @@
 
 namespace lockstep {
 
-/// A point in a sequence of random numbers: a plain value.
+/// A position in a sequence of random numbers: a plain value.
 struct GeneratorState {
   std::uint64_t seed = 0;
   std::uint64_t stream = 0;  ///< Sequences of different streams are independent.
-  std::uint64_t offset = 0;  ///< How many blocks of four 32-bit numbers have been used.
+  std::uint64_t offset = 0;  ///< The number of blocks (of four 32-bit numbers) used so far.
 
   bool operator==(const GeneratorState&) const = default;
 };
 
-/// Restarts the sequence that this process's tensors are drawn from.
+/// Restarts the process's sequence of random numbers.
 LOCKSTEP_API void manual_seed(std::uint64_t seed);
 namespace cuda {
 /// PyTorch's names for the same: all devices draw from the one sequence of the process.
 inline void manual_seed(std::uint64_t seed) { lockstep::manual_seed(seed); }
 inline void manual_seed_all(std::uint64_t seed) { lockstep::manual_seed(seed); }
 }  // namespace cuda
-/// Takes `blocks` blocks of four numbers from this thread's sequence and returns where they start.
+/// Takes `blocks` blocks of four 32-bit numbers from this thread's sequence and returns the position of the first.
 LOCKSTEP_API GeneratorState draw(std::uint64_t blocks);
-/// Where this thread's sequence stands, and a jump to such a point: to go on later with the same numbers.
+/// Get and set the position of this thread's sequence, for example to continue later with the same numbers.
 LOCKSTEP_API GeneratorState current_generator();
 LOCKSTEP_API void set_generator(const GeneratorState& generator);
 
-/// While it lives, this thread draws from `generator` instead of from the process's sequence.
+/// While it lives, this thread draws from `generator` instead of the process's sequence.
 class LOCKSTEP_API GeneratorGuard {
  public:
   explicit GeneratorGuard(GeneratorState& generator) noexcept;
@@ -52,10 +52,11 @@ LOCKSTEP_API Tensor randint(std::int64_t low, std::int64_t high, const Shape& si
 inline Tensor randint(std::int64_t high, const Shape& sizes, const TensorOptions& options = {}) {
   return randint(0, high, sizes, options);
 }
-/// A random order of 0 .. count - 1, int64, drawn on the CPU.
+/// A random permutation of 0 .. count - 1, int64 by default, drawn on the CPU.
 LOCKSTEP_API Tensor randperm(std::int64_t count, const TensorOptions& options = {});
 
-/// Of the shape of `like`, and of its dtype and device unless the options say otherwise. Else as rand() and its kin.
+/// Tensors with the shape of `like`, and its dtype and device unless the options say otherwise. Otherwise as rand(),
+/// randn() and randint().
 LOCKSTEP_API Tensor rand_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor randn_like(const Tensor& like, const TensorOptions& options = {});
 LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high,
@@ -63,10 +64,10 @@ LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int6
 
 /// Fills a floating tensor with numbers uniform in [low, high).
 LOCKSTEP_API Tensor& uniform_(Tensor& tensor, double low, double high);
-/// The same, normal.
+/// The same with normal numbers. Not recorded for backward, as uniform_().
 LOCKSTEP_API Tensor& normal_(Tensor& tensor, double mean, double standard_deviation);
 
-// The same with one option.
+// The same functions with one option.
 template <OneOption T>
 Tensor rand(const Shape& sizes, const T& option) {
   return rand(sizes, options_of(option));

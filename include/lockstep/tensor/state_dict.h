@@ -1,4 +1,4 @@
-// Tensors by key, in the order of the members they come from.
+// State dicts: tensors by key, in the order of the members they come from.
 #pragma once
 
 #include <functional>
@@ -17,18 +17,18 @@ class LOCKSTEP_API StateDict {
  public:
   using Entry = std::pair<std::string, Tensor>;  ///< A key and its tensor.
 
-  /// Throws InvalidArgument if the key is there already.
+  /// Throws InvalidArgument if the dict has the key.
   void add(std::string key, Tensor value);
-  /// Null if there is none.
+  /// Null if the dict does not have the key.
   const Tensor* find(std::string_view key) const;
-  bool contains(std::string_view key) const { return find(key) != nullptr; }  ///< Whether the key is there.
-  /// The tensor of that key. A key that is not there throws InvalidArgument where the dict is const; else it is added,
-  /// with an undefined tensor, as std::map does: state["bias"] = zeros({3}).
+  bool contains(std::string_view key) const { return find(key) != nullptr; }  ///< True if the dict has the key.
+  /// The tensor of a key. If the dict does not have the key, the const version throws InvalidArgument; the other adds
+  /// it with an undefined tensor, as std::map does: state["bias"] = zeros({3}).
   const Tensor& operator[](std::string_view key) const { return at(key); }
   Tensor& operator[](std::string_view key);
-  /// Whether there was such a key.
+  /// Removes a key; returns false if the dict did not have it.
   bool erase(std::string_view key);
-  /// Throws InvalidArgument if there is none.
+  /// Throws InvalidArgument if the dict does not have the key.
   const Tensor& at(std::string_view key) const;
 
   std::size_t size() const noexcept { return entries_.size(); }
@@ -43,7 +43,7 @@ class LOCKSTEP_API StateDict {
 
 struct LoadOptions {
   bool strict = true;                  ///< Refuse missing and unexpected keys.
-  std::string_view strip_prefix = {};  ///< Taken off the front of each key that has it.
+  std::string_view strip_prefix = {};  ///< Removed from the front of each key that begins with it.
 };
 
 /// What a load that is not strict left out.

@@ -1,5 +1,5 @@
-// The tensors inside a value: a tensor itself, and those in the structures of core/structure.h. What scatter splits,
-// gather joins, and a Trainer moves.
+// The tensors inside a value: a tensor itself, and those in the structures of core/structure.h. scatter splits them,
+// gather joins them, and a Trainer moves them.
 #pragma once
 
 #include <concepts>
@@ -14,7 +14,7 @@
 
 namespace lockstep {
 
-/// A tensor, and how the user reaches it.
+/// A tensor, and its path as the user would write it.
 struct NamedTensor {
   std::string name;
   Tensor tensor;
@@ -40,13 +40,13 @@ consteval bool holds_tensors() {
 
 }  // namespace detail
 
-/// True for types in which tensors are looked for.
+/// True for types that visit_tensors() walks for tensors.
 template <class T>
 inline constexpr bool kHoldsTensors = detail::holds_tensors<T>();
 
-/// True for types of which it is known where their tensors are: those in which they are looked for, and those that have
-/// none, because they are numbers, enums, texts, empty, aggregates or pointers to such, or have an operator==, as only
-/// plain values do. A reference_wrapper is for what replicas share: what it refers to need not be known to have none.
+/// True for types that hide no tensors: those that are walked, and those that hold none, because they are numbers,
+/// enums, texts, empty types, aggregates of or pointers to such, or have an operator==, as only plain values do. A
+/// reference_wrapper marks values that replicas share: its referent need not be known to hold none.
 template <class T>
 inline constexpr bool kShowsTensors = kHoldsTensors<T> ||
                                       detail::tensors_unseen<std::remove_cv_t<T>>() == detail::TensorsUnseen::none;
@@ -68,8 +68,8 @@ void visit_keys_that_paths_lack(const Map& map, const MemberPath& at, const OnOt
 }
 }  // namespace detail
 
-/// Calls on_tensor(path, tensor) for each tensor in `value`, which stands at `at`, in order; on_other(path, part) for
-/// each part that holds none and each key that its path does not spell; and on_extent(path, size) for each container
+/// Walks `value`, whose path is `at`, in order. Calls on_tensor(path, tensor) for each tensor, on_other(path, part) for
+/// each part without tensors and each map key that paths cannot spell, and on_extent(path, size) for each container
 /// before its parts (extent_of).
 template <class T, class OnTensor, class OnOther, class OnExtent>
 void visit_tensors(T& value, const MemberPath& at, const OnTensor& on_tensor, const OnOther& on_other,

@@ -1,5 +1,5 @@
-// What is known of tensors in types that nobody looks into. An aggregate's fields are known by what they can be made
-// of.
+// Classifies types that are not walked for tensors: they hold none, perhaps some, or some. The types of an aggregate's
+// fields are found by trying which values can initialize them.
 #pragma once
 
 #include <algorithm>
@@ -17,14 +17,14 @@
 
 namespace lockstep::detail {
 
-/// In the order in which one part's outweighs another's.
+/// A type's class is the greatest of its parts' classes.
 enum class TensorsUnseen : std::uint8_t { none, perhaps, some };
 
 template <class T, class... Around>
 consteval TensorsUnseen tensors_unseen();
 
-// Stand for a value of a field's type: any, or one of which `kKnown` is so. (Not for T itself, which would be copied,
-// and never for themselves, as std::any would take them.)
+// Placeholders that convert to any field type, or only to types of class `kKnown`. (Not to T itself, which would copy a
+// T; and they cannot be copied, so that a std::any does not take the placeholder itself.)
 template <class T>
 struct AnyField {
   AnyField(const AnyField&) = delete;
@@ -105,13 +105,14 @@ consteval TensorsUnseen tensors_in_parts(PartTypes<T...>) {
   return most;
 }
 
-// As only a plain value has an operator==. (To ask may instantiate it, so what is seen to hold tensors is not asked.)
+// Takes types with an operator== for plain values. (The check may instantiate it, so types that are known to hold
+// tensors are not checked.)
 template <class T>
 consteval bool says_plain() {
   return std::is_empty_v<T> || std::equality_comparable<T>;
 }
 
-/// `Around`: the types that T was found in, of which it adds nothing.
+/// `Around`: the types that contain T; one of these inside itself counts as none.
 template <class T, class... Around>
 consteval TensorsUnseen tensors_unseen() {
   using enum TensorsUnseen;
@@ -147,8 +148,8 @@ consteval TensorsUnseen tensors_unseen() {
   }
 }
 
-/// Does not compile for a type whose operator== is declared and cannot be used, such as a defaulted one over a
-/// std::vector<Tensor>: it says nothing.
+/// Does not compile for a type whose operator== is declared but does not compile, such as a defaulted one over a
+/// std::vector<Tensor>: it does not show that the type is plain.
 template <class T>
 constexpr void require_usable_equality() {
   if constexpr (

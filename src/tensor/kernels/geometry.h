@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// The bytes a tensor covers: exact for dense rows at one pitch, else everything from its first byte to its last.
+/// The bytes that a tensor covers: exact for dense rows at one pitch, else all bytes from its first to its last.
 Region region_of(const TensorImpl& tensor) noexcept;
 
 }  // namespace lockstep

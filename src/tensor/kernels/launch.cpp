@@ -19,7 +19,7 @@ void check_forms(const char* op, const DeviceState& device, bool has_device_form
 void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,
                    std::span<const Tensor* const> read, KernelRef kernel) {
   DeviceState& device = *written.front()->impl()->storage->device;
-  if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, kernel);  // at once: nothing to order
+  if (device.device.is_cpu()) return device.backend.launch({}, {name, flops, {}}, kernel);  // at once, without streams
   const StreamHandle stream = current_stream_handle(device);
   const std::size_t count = written.size() + read.size();
   std::array<MemoryAccess, 16> few;

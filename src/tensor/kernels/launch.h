@@ -1,4 +1,5 @@
-// Enqueues a kernel over tensors: on the current stream of their device, with what it reads and writes declared.
+// Enqueues a kernel over tensors on the current stream of their device, and declares the memory that it reads and
+// writes.
 #pragma once
 
 #include <array>
@@ -19,11 +20,11 @@ inline void use_on(const StreamHandle& stream, const TensorImpl& tensor) {
 }
 inline void use_on(const StreamHandle& stream, const Tensor& tensor) { use_on(stream, *tensor.impl()); }
 
-/// Throws InvalidArgument where the device needs a kernel's form for GPUs, and there is none: of a kernel from outside
-/// of the library.
+/// Throws InvalidArgument if the device needs a kernel's form for GPUs and it is missing, as for a kernel from outside
+/// the library.
 void check_forms(const char* op, const DeviceState& device, bool has_device_form);
 
-/// Enqueues a kernel over tensors of one device. It must hold its arguments by value: it may run later.
+/// Enqueues a kernel over tensors of one device. The kernel must hold its arguments by value: it may run later.
 void launch_kernel(const char* name, double flops, std::span<const Tensor* const> written,
                    std::span<const Tensor* const> read, KernelRef kernel);
 template <class Kernel>

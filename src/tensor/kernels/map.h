@@ -10,7 +10,7 @@ namespace lockstep {
 template <class T, class>
 using Always = T;
 
-/// Out of one type into another, or the same.
+/// The function of conversions and copies.
 struct Identity {
   static constexpr bool kArithmetic = true;
   template <class T>
@@ -53,7 +53,7 @@ void map_floating(const char* name, double flops_per_element, const F& f, const 
   map(name, flops_per_element, visit_floating(name, out.impl()->dtype, FormsOfOneType<F, Inputs...>()), f, out,
       inputs...);
 }
-/// The same of any dtype but bool.
+/// The same for any dtype except bool.
 template <class F, class... Inputs>
 void map_numeric(const char* name, double flops_per_element, const F& f, const Tensor& out, const Inputs&... inputs) {
   map(name, flops_per_element, visit_numeric(name, out.impl()->dtype, FormsOfOneType<F, Inputs...>()), f, out,

@@ -8,9 +8,9 @@
 namespace lockstep {
 
 /// Calls f for each element of the operands. T: the operands' element types, const where f only reads; f takes
-/// references to their compute types (or values, where it reads), and may read what it is about to write. The first
-/// operand gives the shape, which the others broadcast to. What is written shares no memory with any other operand.
-/// All operands live on one device. `f` must be copyable. Counts no change.
+/// references to their compute types (or values, for operands that it only reads), and may read an element before it
+/// writes it. All operands broadcast to the first operand's shape. A written operand shares no memory with any other
+/// operand. All operands are on one device. `f` must be copyable. Does not bump versions.
 template <class... T, class F, class... Operands>
 void multi_output(const char* name, double flops_per_element, const F& f, const Operands&... operands) {
   static_assert(sizeof...(T) == sizeof...(Operands));

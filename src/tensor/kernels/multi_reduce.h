@@ -1,5 +1,5 @@
-// Reductions of many tensors in one launch: a double for each tensor. The order of combination depends on the tensor's
-// number of elements alone: not on the number of threads, nor on what lies beside it in memory.
+// Reductions of many tensors in one launch: one double for each tensor. The order of combination depends on the
+// tensor's number of elements alone: not on the number of threads, nor on its neighbours in memory.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-/// Memory that one launch uses.
+/// The memory accesses of one launch.
 struct Accesses {
   StreamHandle stream;
   std::vector<MemoryAccess> list;
@@ -28,14 +28,14 @@ struct Accesses {
 /// R is a copyable object with load(x) and combine(a, b), on doubles, and identity().
 template <class R, class T>
 struct MultiReduceKernel {
-  static constexpr std::int64_t kPiece = 1 << 14;  // elements that are combined by themselves
+  static constexpr std::int64_t kPiece = 1 << 14;  // elements that one thread combines
   static constexpr std::int64_t kBuffer = 512;
 
   struct Row {
     const T* from;
     std::int64_t count;
     double* to;
-    std::int64_t first;  // of its pieces
+    std::int64_t first;  // the number of its first piece
     std::int64_t pieces() const { return (count + kPiece - 1) / kPiece; }
   };
 
@@ -93,8 +93,8 @@ struct MultiReduceKernel {
   }
 };
 
-/// to[indices[i]] = the reduction of tensors[i]. All live on to's device; the tensors are contiguous and of dtype T,
-/// `to` is contiguous float64.
+/// to[indices[i]] = the reduction of tensors[i]. All tensors are on to's device, contiguous, of dtype T; `to` is
+/// contiguous float64.
 template <class T, class R>
 void multi_reduce(const char* name, const R& reducer, const TensorImpl& to, std::span<const TensorImpl* const> tensors,
                   std::span<const std::size_t> indices) {

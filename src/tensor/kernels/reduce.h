@@ -17,7 +17,7 @@ struct ReduceKernel;
 template <class R>
 struct ReduceForms {
   const ReduceLoops* host;
-  /// Enqueues its grids on a GPU; null where this source is not compiled for GPUs.
+  /// Enqueues its grids on a GPU; null if this source is not compiled for GPUs.
   void (*grids)(const ReduceKernel<R>&, const KernelContext&);
 };
 
@@ -30,10 +30,10 @@ struct ReduceKernel {
   void operator()(const KernelContext& context) const { host::reduce(context, of, *forms.host, &reducer); }
   void enqueue(const KernelContext& context) const { forms.grids(*this, context); }
 };
-/// Which dimensions of a tensor are reduced.
+/// The dimensions of a tensor to reduce.
 using DimMask = std::array<bool, Shape::kMaxRank>;
 
-/// x's sizes with each reduced dimension of size 1, or without it.
+/// x's sizes without the reduced dimensions, or with size 1 for each of them if keep_dims.
 inline Shape reduced_sizes(const Shape& sizes, const DimMask& mask, bool keep_dims) {
   Shape result;
   for (int i = 0; i < sizes.rank(); ++i)
@@ -41,15 +41,17 @@ inline Shape reduced_sizes(const Shape& sizes, const DimMask& mask, bool keep_di
   return result;
 }
 
-/// How x is reduced over the masked dimensions into `out`, whose elements are those of the kept ones, dense.
+/// Plans the reduction of x over the masked dimensions into `out`, which is dense and has the kept dimensions'
+/// elements.
 ReductionPlan plan_reduction(const Tensor& out, const Tensor& x, const DimMask& mask);
 
-/// Reduces x so. R is a copyable object, for elements In and results Out of a compute type each, with
+/// Reduces x over the masked dimensions into `out`. R is a copyable object, for elements In and results Out of a
+/// compute type each, with
 ///   Accumulator           a type,
 ///   identity()            -> Accumulator,
 ///   load(x)               -> Accumulator, from one element in its compute type,
 ///   combine(a, b)         -> Accumulator, associative up to rounding,
-///   finish(a, count)      -> what is stored, from `count` combined elements.
+///   finish(a, count)      -> the value that is stored, from `count` combined elements.
 template <class Out, class In, class R>
 void reduce(const char* name, const R& reducer, const Tensor& out, const Tensor& x, const DimMask& mask) {
   const ReduceKernel<R> kernel{reducer,

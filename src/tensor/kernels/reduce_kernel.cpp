@@ -11,12 +11,12 @@ namespace lockstep::host {
 namespace {
 
 constexpr std::int64_t kGrain = 1 << 15;        // elements that are worth a task
-constexpr std::int64_t kPiece = 1 << 16;        // elements of a long row that are combined by themselves
+constexpr std::int64_t kPiece = 1 << 16;        // elements of a long row that one task combines
 constexpr std::int64_t kBeside = 256;           // outputs whose accumulators stay in the first-level cache
 constexpr std::int64_t kRow = kChain * kLanes;  // elements that are combined one after another
-constexpr std::int64_t kAtOnce = 16;            // such rows that a call combines
+constexpr std::int64_t kAtOnce = 16;            // rows of kRow elements that a call combines
 
-// Room for what by_halves() has open: the last that it made is the first that it merges.
+// A stack for the totals that by_halves() has not merged yet.
 template <std::int64_t kAccumulators>
 class Open {
  public:
@@ -57,7 +57,7 @@ class Reducer {
     moves_.load(element(offset), step, count, buffer, count);
   }
 
-  // `count` neighbouring outputs.
+  // Finishes and stores `count` neighbouring outputs.
   void store(const std::byte* totals, std::int64_t count, std::int64_t to) const {
     const ElementMoves& moves = moves_of(loops_.out);
     std::byte* const out = of_.out + to * moves.stored_bytes;
@@ -67,14 +67,14 @@ class Reducer {
     moves.store(results, count, out, 1);
   }
 
-  // totals[i] = a row of `length` elements, no more than kRow; the rows are `stride` elements apart.
+  // totals[i] = the reduction of row i, of `length` elements, at most kRow; the rows are `stride` elements apart.
   void rows(std::int64_t from, std::int64_t stride, std::int64_t length, std::byte* totals, std::int64_t count) const {
     if (step_ == 1 && moves_.are_copies()) return loops_.rows(reducer_, element(from), stride, length, totals, count);
     alignas(64) std::byte buffer[kRow * sizeof(double)];
     const std::int64_t at_once = length == 0 ? count : kRow / length;
     for (std::int64_t begin = 0; begin < count; begin += at_once) {
       const std::int64_t several = std::min(at_once, count - begin);
-      if (step_ == 1 && stride == length && length > 0)  // one after the other
+      if (step_ == 1 && stride == length && length > 0)  // rows are contiguous
         load(from + begin * stride, 1, several * length, buffer);
       else
         for (std::int64_t i = 0; length > 0 && i < several; ++i)
@@ -83,7 +83,7 @@ class Reducer {
     }
   }
 
-  // total = the reduced elements [begin, end) of one output, one row after another.
+  // total = the reduction of the reduced elements [begin, end) of one output, row by row.
   void part(std::int64_t from, std::int64_t begin, std::int64_t end, std::byte* total) const {
     const int outer = std::max(of_.reduced.sizes.rank() - 1, 0);
     alignas(kAccumulatorBytes) std::byte next[kAccumulatorBytes];
@@ -97,12 +97,12 @@ class Reducer {
     }
   }
 
-  // The same of no more than kChain rows, or steps in a row, at a time.
+  // The same, pairwise by blocks of at most kChain rows, or of kChain steps of kLanes elements of a long row.
   void span(std::int64_t from, std::int64_t begin, std::int64_t end, std::byte* total) const {
     const std::int64_t most = kChain * (inner_ > kRow ? kLanes : inner_);
     if (end - begin <= most) return part(from, begin, end, total);
     Open<1> open(loops_.accumulator_bytes);
-    // Where all elements are one long row, a call makes several of the parts that are whole.
+    // If all elements are one long row, one call reduces several full blocks.
     const bool is_one_row = inner_ == of_.reduced.numel && inner_ > kRow;
     alignas(64) std::byte made[kAtOnce * kAccumulatorBytes];
     const std::byte* const all = by_halves(
@@ -128,7 +128,7 @@ class Reducer {
   void by_rows(const KernelContext& context) const {
     const std::int64_t length = of_.reduced.numel;
     const int last = of_.kept.sizes.rank() - 1;
-    const std::int64_t beside = last < 0 ? 1 : of_.kept.sizes[last];  // outputs at even distances
+    const std::int64_t beside = last < 0 ? 1 : of_.kept.sizes[last];  // outputs whose inputs are at even distances
     const std::int64_t in_step = last < 0 ? 0 : of_.kept.strides[1][last];
     const bool at_once = of_.reduced.sizes.rank() <= 1 && length <= kRow;
     parallel_for(context, of_.kept.numel, kGrain / std::max<std::int64_t>(length, 1) + 1,
@@ -156,7 +156,7 @@ class Reducer {
       for (std::int64_t p = begin; p < end; ++p)
         span(0, p * kPiece, std::min((p + 1) * kPiece, of_.reduced.numel), partial.data() + std::size_t(p) * each);
     });
-    // Merged where they lie: what by_halves() merges into stands before what is merged.
+    // Merges in place: by_halves() merges a later piece into an earlier one.
     const std::int64_t first = by_halves(
         0, pieces, 1, [](std::int64_t p, std::int64_t) { return p; },
         [&](std::int64_t a, std::int64_t b) {
@@ -165,7 +165,7 @@ class Reducer {
     store(partial.data() + std::size_t(first) * each, 1, 0);
   }
 
-  // Long columns are cut into pieces of rows, so that few columns keep all cores busy too.
+  // Cuts long columns into pieces of rows, so that few columns keep all cores busy too.
   void by_columns(const KernelContext& context) const {
     const std::int64_t rows = of_.reduced.numel, columns = of_.kept.numel;
     const std::int64_t blocks = (columns + kBeside - 1) / kBeside;
@@ -180,7 +180,7 @@ class Reducer {
       for (std::int64_t at = begin; at < end; ++at) {
         const std::int64_t block = at / pieces, piece = at % pieces, count = columns_of(block);
         std::byte* const totals = by_halves(
-            piece * rows / pieces, (piece + 1) * rows / pieces, 2 * kChain,  // merges cost more here
+            piece * rows / pieces, (piece + 1) * rows / pieces, 2 * kChain,  // merging costs more for columns
             [&](std::int64_t first, std::int64_t last) {
               std::byte* const next = open.push();
               take_rows(block * kBeside, count, first, last, next);

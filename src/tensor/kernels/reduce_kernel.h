@@ -1,7 +1,6 @@
-// The kernel of the reduction pattern on the host. For each reducer and each compute type its loops over neighbouring
-// elements are compiled. What lies around them, which elements are combined in which order and by whom, is the same for
-// all, and compiled once: reduce_kernel.cpp. The order depends on shape and layout alone, never on the number of
-// threads.
+// The kernel of the reduction pattern on the host. The loops over neighbouring elements are compiled for each reducer
+// and compute type. The code around them, which chooses the order of combination and the threads, is compiled once for
+// all: reduce_kernel.cpp. The order depends on shape and layout alone, never on the number of threads.
 #pragma once
 
 #include <algorithm>
@@ -17,32 +16,32 @@
 
 namespace lockstep {
 
-/// What is combined is at most that large.
+/// The greatest size of an accumulator.
 inline constexpr std::size_t kAccumulatorBytes = 8;
 
-/// The loops of a reducer; elements in their compute type, accumulators in a row.
+/// The loops of a reducer; elements in their compute type, accumulators contiguous.
 struct ReduceLoops {
   Stored in, out;
   std::size_t accumulator_bytes;
   void (*start)(const void* reducer, void* totals, std::int64_t count);
-  /// totals[i] = all of row i combined: `length` elements from values[i * stride] on.
+  /// totals[i] = the reduction of row i: `length` elements from values[i * stride] on.
   void (*rows)(const void* reducer, const void* values, std::int64_t stride, std::int64_t length, void* totals,
                std::int64_t count);
-  /// Takes `rows` rows of `count` elements, `stride` elements apart, into the totals.
+  /// Combines `rows` rows of `count` elements, `stride` elements apart, into the totals.
   void (*columns)(const void* reducer, const void* values, std::int64_t stride, std::int64_t rows, void* totals,
                   std::int64_t count);
   void (*merge)(const void* reducer, void* totals, const void* next, std::int64_t count);
-  /// Of totals of `reduced` elements each: out's elements in their compute type.
+  /// results = finished totals of `reduced` elements each, in out's compute type.
   void (*finish)(const void* reducer, const void* totals, std::int64_t reduced, void* results, std::int64_t count);
 };
 
-/// A reduction: out[o] of in[o, r] over r.
+/// A reduction of in[o, r] over r to out[o].
 struct ReductionPlan {
   std::byte* out;
   const std::byte* in;
-  Geometry<2> kept;     // of out and in
-  Geometry<1> reduced;  // of in
-  // Set when in is [reduced, kept] with both dense: then whole rows are combined.
+  Geometry<2> kept;     // strides of out and in
+  Geometry<1> reduced;  // strides of in
+  // True if `in` is [reduced, kept], out and rows of `in` are dense: then whole rows are combined.
   bool columns = false;
 };
 
@@ -50,7 +49,7 @@ namespace host {
 void reduce(const KernelContext& context, const ReductionPlan& plan, const ReduceLoops& loops, const void* reducer);
 }  // namespace host
 
-/// R's loops over elements that compute in C, for results that do in Result.
+/// R's loops over elements of compute type C, for results of compute type Result.
 template <class R, class Result, class C>
 struct TypedReduceLoops {
   using A = typename R::Accumulator;
@@ -62,7 +61,7 @@ struct TypedReduceLoops {
   static void rows(const void* reducer, const void* values, std::int64_t stride, std::int64_t length, void* totals,
                    std::int64_t count) {
     vectorized([&] {
-      const R r = *static_cast<const R*>(reducer);  // copies that no operand can alias
+      const R r = *static_cast<const R*>(reducer);  // copies, which no operand can alias
       const std::int64_t n = count, each = length;
       const C* from = static_cast<const C*>(values);
       A* const to = static_cast<A*>(totals);

@@ -7,7 +7,7 @@
 namespace lockstep::host {
 namespace {
 
-// Elements that are only moved, whatever their type is.
+// Integers for moving elements of any type.
 template <std::size_t kBytes>
 struct Moved;
 template <>
@@ -72,7 +72,7 @@ const ElementMoves kElementMoves[6] = {{1, 1, gather<1>, scatter<1>},
 
 namespace {
 
-// Calls move(stored, step, count, buffer) for runs of elements: one run where rows lie one after the other.
+// Calls move(stored, step, count, buffer) for each row, or once for all rows if they are contiguous.
 template <class Byte, class Buffer, class Move>
 void each_run(const RowBuffers::Operand& of, Byte* stored, Buffer* buffer, std::int64_t rows, const Move& move) {
   const ElementMoves& moves = moves_of(of.stored);

@@ -1,4 +1,5 @@
-// Elements between where they are stored, in any layout, and a buffer of their compute type, where loops are vectors.
+// Moves elements between memory, in any layout, and a dense buffer of their compute type, over which loops become
+// vector instructions.
 #pragma once
 
 #include <algorithm>
@@ -13,8 +14,8 @@
 namespace lockstep::host {
 
 struct ElementMoves {
-  std::int64_t stored_bytes, computed_bytes;  ///< Of an element.
-  /// buffer[i] = data[i * step] for `count` elements; from there to `filled`, copies of the first.
+  std::int64_t stored_bytes, computed_bytes;  ///< Per element.
+  /// buffer[i] = data[i * step] for `count` elements; buffer[count .. filled) = copies of the first.
   void (*load)(const std::byte* data, std::int64_t step, std::int64_t count, void* buffer,
                std::int64_t filled) noexcept;
   /// data[i * step] = buffer[i].
@@ -22,31 +23,31 @@ struct ElementMoves {
 
   bool are_copies() const {
     return stored_bytes == computed_bytes;
-  }  ///< Elements are stored as they are computed with.
+  }  ///< True if elements are stored in their compute type.
 };
 extern const ElementMoves kElementMoves[6];
 inline const ElementMoves& moves_of(Stored stored) noexcept { return kElementMoves[int(stored)]; }
 
-/// Neighbouring rows of each of some operands, densely and in compute types: for loops over rows of 16-bit elements.
+/// Dense copies of neighbouring rows of several operands in their compute types: for loops over rows of 16-bit
+/// elements.
 class RowBuffers {
  public:
   struct Operand {
     Stored stored;
-    std::int64_t length, step;  ///< Of a row, in elements.
-    std::int64_t stride;        ///< From a row to the next one. 0: all rows are one, which a buffer has once.
+    std::int64_t length, step;  ///< A row's length, and the step between its elements.
+    std::int64_t stride;        ///< In elements, from row to row. 0: one row for all, buffered once.
     bool operator==(const Operand&) const = default;
   };
 
-  /// With room for `rows` of each.
+  /// Has room for `rows` rows of each operand.
   RowBuffers(std::span<const Operand> operands, std::int64_t rows);
-  /// How many rows are worth it: short ones share what a call costs.
+  /// The number of rows to buffer at once: short rows share the cost of a call.
   static std::int64_t rows_at_once(std::int64_t length) { return std::clamp<std::int64_t>(2048 / (length + 1), 1, 64); }
 
   std::byte* rows(std::size_t operand) const noexcept { return buffers_[operand].data; }
-  /// Brings rows into the buffer, of which the first begins `at` elements behind `data`. One that all rows are is not
-  /// brought again.
+  /// Loads rows into the buffer; the first begins at data + at elements. A row with stride 0 is not loaded again.
   void load(std::size_t operand, const void* data, std::int64_t at, std::int64_t rows) noexcept;
-  /// Puts the buffer's elements into the rows that begin there.
+  /// Stores the buffer's rows; the first begins at data + at elements.
   void store(std::size_t operand, void* data, std::int64_t at, std::int64_t rows) const noexcept;
 
  private:

@@ -12,8 +12,8 @@
 
 namespace lockstep {
 
-/// Works on some neighbouring rows at a time: in buffers, where operands have their compute types, by a
-/// RowKernel<F, Out, In...>. stored: how elements lie in memory.
+/// Runs a RowKernel<F, Out, In...> on some neighbouring rows at a time, in buffers where operands have their compute
+/// types. stored: how elements are stored in memory.
 template <class F, class Out, class... In>
 void map_rows_in_buffers(const KernelContext& context, const RowGeometry<1 + sizeof...(In)>& rows, const F& f,
                          const std::array<Stored, 1 + sizeof...(In)>& stored, void* out,
@@ -27,10 +27,10 @@ void map_rows_in_buffers(const KernelContext& context, const RowGeometry<1 + siz
   std::array<host::RowBuffers::Operand, kOperands> operands;
   for (std::size_t n = 0; n < kOperands; ++n)
     operands[n] = {stored[n], rows.lengths[n], rows.steps[n], outer.sizes.empty() ? 0 : outer.strides[n].back()};
-  const auto are_one = [&](std::size_t m, std::size_t n) {  // inputs
+  const auto are_one = [&](std::size_t m, std::size_t n) {  // inputs m and n
     return in[m] == in[n] && operands[m + 1] == operands[n + 1] && outer.strides[m + 1] == outer.strides[n + 1];
   };
-  std::array<std::size_t, sizeof...(In)> brought;  // for each input, which is also another one where these are one
+  std::array<std::size_t, sizeof...(In)> brought;  // the input whose buffer input n uses: itself or an equal one
   for (std::size_t n = 0; n < in.size(); ++n)
     for (brought[n] = 0; !are_one(brought[n], n);) ++brought[n];
   host::parallel_for(context, outer.numel, Kernel::grain_of(rows), [&](std::int64_t begin, std::int64_t end) {
@@ -52,8 +52,8 @@ void map_rows_in_buffers(const KernelContext& context, const RowGeometry<1 + siz
   });
 }
 
-/// The kernel of rows of 16-bit elements, for a function object that says which one works on rows of floats: F::Wide,
-/// with the same members. The host's form calls that: with vector instructions, and a result is rounded once.
+/// The kernel of rows of 16-bit elements, for a function object that names its counterpart for rows of floats: F::Wide,
+/// with the same members. The host form calls F::Wide: it uses vector instructions, and rounds a result once.
 template <class F, class Out, class... In>
 struct NarrowRowKernel : RowKernel<F, Out, In...> {
   void operator()(const KernelContext& context) const {
@@ -67,10 +67,10 @@ inline constexpr bool kHasWide = requires {
   typename F::Wide;
 };
 
-/// Calls f(team, row of out, rows of inputs...) for each row along `dim`, or f(row of out, rows of inputs...) where a
-/// row is worked through in order; what a team does is said at OneThread. All operands live on one device, have one
-/// rank and the dtypes Out and In. Outside `dim` their sizes agree, or only the rows that all of them have are visited;
-/// along it they may differ. `out` shares no memory with the inputs; f may read what it finds in out's row.
+/// Calls f(team, row of out, rows of inputs...) for each row along `dim`, or f(row of out, rows of inputs...) if f
+/// processes a row in order; OneThread documents teams. All operands are on one device, and have one rank and the
+/// dtypes Out and In. Only rows that all operands have are visited; along `dim` the sizes may differ. `out` shares no
+/// memory with the inputs; f may read the old values of out's row.
 template <class Out, class... In, class F, class... Inputs>
 void map_rows(const char* name, double flops_per_element, const F& f, int dim, const Tensor& out,
               const Inputs&... inputs) {

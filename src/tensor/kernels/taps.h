@@ -1,5 +1,5 @@
-// One spatial dimension of windows: which input places an output place is made of, with which weights, and which output
-// places an input place takes part in. Plain values that kernels hold; all functions may run on a GPU.
+// One spatial dimension of windows (pooling, interpolation): the input positions and weights of an output position, and
+// the output positions that use an input position. Plain values that kernels hold; all functions may run on a GPU.
 #pragma once
 
 #include <algorithm>
@@ -10,25 +10,25 @@
 
 namespace lockstep {
 
-/// The places first, first + step, ..., `count` of them.
+/// The positions first, first + step, ..., `count` of them.
 struct Span {
   std::int64_t first, count, step;
 };
 
 struct Taps {
   enum class Kind : std::uint8_t { window, adaptive, nearest, nearest_exact, linear, cubic };
-  /// What a sum over a window is divided by: `divisor`, the window's size with padding, or without padding.
+  /// The divisor of a sum over a window: `divisor`, or the window's size with or without padding.
   enum class Divide : std::uint8_t { by_number, with_padding, inside };
 
   Kind kind = Kind::window;
   Divide divide = Divide::by_number;
   bool align_corners = false;
   std::int64_t in = 1, out = 1;
-  std::int64_t size = 1, stride = 1, padding = 0, dilation = 1;  ///< Of windows.
+  std::int64_t size = 1, stride = 1, padding = 0, dilation = 1;  ///< For windows.
   std::int64_t divisor = 1;
-  double scale = 1;  ///< Of interpolation: input places from one output place to the next.
+  double scale = 1;  ///< For interpolation: input positions per output position.
 
-  /// A dimension that windows leave alone.
+  /// A dimension in which windows have size 1 and stride 1.
   static Taps identity(std::int64_t places) {
     Taps taps;
     taps.in = taps.out = places;
@@ -39,7 +39,7 @@ struct Taps {
            divide == Divide::by_number;
   }
 
-  /// The input places that output place o is made of.
+  /// The input positions of output position o.
   LOCKSTEP_HD Span inputs(std::int64_t o) const {
     if (kind == Kind::window) {
       const std::int64_t start = o * stride - padding;
@@ -59,10 +59,10 @@ struct Taps {
     return {first, inside(floor + after) - first + 1, 1};
   }
 
-  /// Output places among which are all that input place i takes part in.
+  /// A range of output positions that contains all that use input position i.
   LOCKSTEP_HD Span outputs(std::int64_t i) const {
     if (kind == Kind::window) {
-      const std::int64_t past = i + padding - (size - 1) * dilation;  // the first window's start, if a place starts one
+      const std::int64_t past = i + padding - (size - 1) * dilation;  // the start of the first window that reaches i
       const std::int64_t first = past > 0 ? (past + stride - 1) / stride : 0;
       const std::int64_t end = std::min((i + padding) / stride + 1, out);
       return {first, std::max<std::int64_t>(end - first, 0), 1};
@@ -79,7 +79,7 @@ struct Taps {
     return {from, std::max<std::int64_t>(std::min(end, out) - from, 0), 1};
   }
 
-  /// How much of input place i goes into output place o; 0 for none.
+  /// The weight of input position i in output position o; 0 for none.
   template <class A>
   LOCKSTEP_HD A weight(std::int64_t o, std::int64_t i) const {
     if (kind == Kind::window || kind == Kind::adaptive) {
@@ -98,7 +98,7 @@ struct Taps {
     return sum;
   }
 
-  /// What the sum that makes output place o is divided by.
+  /// The divisor of the sum for output position o.
   LOCKSTEP_HD std::int64_t divisor_of(std::int64_t o) const {
     if (divide == Divide::by_number) return divisor;
     if (divide == Divide::inside) return inputs(o).count;
@@ -109,7 +109,7 @@ struct Taps {
  private:
   LOCKSTEP_HD std::int64_t inside(std::int64_t i) const { return std::min(std::max<std::int64_t>(i, 0), in - 1); }
 
-  // In float, as PyTorch: rounding decides which place is nearest.
+  // In float, as in PyTorch: rounding decides which position is nearest.
   LOCKSTEP_HD std::int64_t nearest(std::int64_t o) const {
     const float at = kind == Kind::nearest ? float(o) * float(scale) : (float(o) + 0.5f) * float(scale);
     return inside(std::int64_t(std::floor(at)));

@@ -1,5 +1,5 @@
-// Copies between layouts whose dense dimensions differ, such as a transposed matrix: tile by tile, so that each line of
-// memory is read once and written once.
+// Copies between layouts whose dense dimensions differ, such as a transposed matrix: tile by tile, so that each cache
+// line is read once and written once.
 #pragma once
 
 #include <algorithm>
@@ -9,10 +9,10 @@
 
 namespace lockstep {
 
-/// to[r * to_step + c] = from[r + c * from_step], for each place of `outer`.
+/// to[r * to_step + c] = from[r + c * from_step], for each matrix of `outer`.
 template <class T>
 struct TransposeKernel {
-  static constexpr std::int64_t kRows = 64, kColumns = 32;  // of a tile: it stays in the first-level cache
+  static constexpr std::int64_t kRows = 64, kColumns = 32;  // of a tile: it fits the L1 cache
   static constexpr std::int64_t kGrain = 1 << 15;           // elements that are worth a task
 
   T* to;
@@ -50,7 +50,7 @@ struct TransposeKernel {
   }
 };
 
-/// The copy as one of this kind, or nothing.
+/// The copy as a TransposeKernel; nullopt if it is not a transpose.
 template <class T>
 std::optional<TransposeKernel<T>> as_transpose(const TensorImpl& to, const TensorImpl& from) {
   constexpr std::int64_t kWorthTiles = 8;

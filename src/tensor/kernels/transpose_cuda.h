@@ -1,5 +1,5 @@
-// Transposing copies on a GPU: a block has a tile at a time in shared memory, so that neighbouring threads read
-// neighbouring elements, and write such.
+// Transposing copies on a GPU: a block holds one tile at a time in shared memory, so that neighbouring threads read and
+// write neighbouring elements.
 #pragma once
 
 #include <lockstep/tensor/kernels/cuda/grid.h>
@@ -11,13 +11,13 @@ namespace lockstep::gpu {
 
 inline constexpr int kTile = kWarp;  ///< Rows, and columns.
 
-/// to[r * to_step + c] = from[r + c * from_step], for each place of `outer`. Blocks take tiles in turn: `across` of
-/// them beside each other, `of_matrix` for each place.
+/// to[r * to_step + c] = from[r + c * from_step], for each matrix of `outer`. Each block takes one tile at a time. A
+/// matrix has `of_matrix` tiles, `across` in a row.
 template <class T>
 __global__ void transpose_tiles(T* to, const T* from, std::int64_t rows, std::int64_t columns, std::int64_t to_step,
                                 std::int64_t from_step, const Walk<2> outer, const Divisor across,
                                 const Divisor of_matrix, std::int64_t tiles) {
-  __shared__ T tile[kTile][kTile + 1];  // the odd pitch: columns lie in different banks
+  __shared__ T tile[kTile][kTile + 1];  // odd pitch: a column's elements are in different banks
   const int x = int(threadIdx.x) % kTile, y = int(threadIdx.x) / kTile;
   for (std::int64_t t = blockIdx.x; t < tiles; t += gridDim.x) {
     const std::int64_t matrix = of_matrix.quotient(t), place = t - matrix * of_matrix.divisor();

@@ -1,5 +1,4 @@
-// Windows as columns: each element of a window beside those at the same place of all other windows; and columns added
-// back to images. The planes are row-major (window.h); columns of a plane are [window, outputs].
+// im2col and col2im. The planes are row-major (window.h); the columns of a plane are [elements of a window, outputs].
 #pragma once
 
 #include <algorithm>
@@ -11,7 +10,7 @@
 
 namespace lockstep {
 
-/// What both directions share: where windows of WindowPlanes lie.
+/// The common part of both directions: the positions of windows.
 struct WindowColumns {
   WindowPlanes windows;
 
@@ -19,17 +18,17 @@ struct WindowColumns {
     const std::array<Taps, 4>& axes = windows.axes;
     return axes[0].size * axes[1].size * axes[2].size * axes[3].size;
   }
-  /// Where the element at offset `k` of a window lies in it, along each axis.
+  /// The indices along each axis of element `k` of a window.
   LOCKSTEP_HD std::array<std::int64_t, 4> element_place(std::int64_t k) const {
     const std::array<Taps, 4>& axes = windows.axes;
     const std::int64_t row = k / axes[3].size, line = row / axes[2].size;
     return {line / axes[1].size, line % axes[1].size, row % axes[2].size, k % axes[3].size};
   }
-  /// The input place of element k of window o, which may lie in padding.
+  /// The input position of element k of window o, which may be in the padding.
   LOCKSTEP_HD static std::int64_t input(const Taps& axis, std::int64_t o, std::int64_t k) {
     return o * axis.stride - axis.padding + k * axis.dilation;
   }
-  /// The window whose element k is input place i; negative for none.
+  /// The window whose element k is input position i; negative for none.
   LOCKSTEP_HD static std::int64_t output(const Taps& axis, std::int64_t i, std::int64_t k) {
     const std::int64_t start = i + axis.padding - k * axis.dilation;
     if (start < 0 || start % axis.stride != 0 || start / axis.stride >= axis.out) return -1;
@@ -44,7 +43,7 @@ struct WindowColumns {
   }
 };
 
-/// Columns of images, with zeros from the padding. T: bits.
+/// im2col, with zeros for padding. T: an unsigned integer of the element's size.
 template <class T>
 struct WindowsToColumns {
   const T* from;
@@ -69,7 +68,7 @@ struct WindowsToColumns {
     to[i] = from[place];
   }
 
-  // A row is the windows along the last axis, for one element of these.
+  // A row has one element of each window along the last axis.
   void operator()(const KernelContext& context) const {
     const WindowPlanes& windows = columns.windows;
     const std::int64_t rows = windows.output_rows(), length = windows.axes[3].out;
@@ -105,7 +104,7 @@ struct WindowsToColumns {
   }
 };
 
-/// Each input gets the sum of what columns have for it, in the order of the windows' elements.
+/// col2im: each input is the sum of its elements in the columns, in the order of the windows' elements.
 template <class T>
 struct ColumnsToWindows {
   using A = ComputeType<T>;

@@ -1,5 +1,5 @@
-// The greatest element of each window with its place, and both of its gradients: adding to the places, and picking
-// there.
+// Max-pooling with indices, its gradient (adds to the indexed inputs), and the gradient's gradient (picks the indexed
+// inputs).
 #pragma once
 
 #include <algorithm>
@@ -12,7 +12,7 @@
 
 namespace lockstep {
 
-/// What every element is greater than, or equal to.
+/// The lowest value of T: -infinity if T has it.
 template <class T>
 LOCKSTEP_HD constexpr T lowest() {
   if constexpr (std::numeric_limits<T>::has_infinity)
@@ -21,7 +21,7 @@ LOCKSTEP_HD constexpr T lowest() {
     return std::numeric_limits<T>::lowest();
 }
 
-// One row of a window against the best so far: the row's number is kept where its element is greater, or NaN.
+// Updates the maxima so far with one row of a window. Stores the row's number where its element is greater, or NaN.
 template <bool kPlaces, class A, class T>
 [[gnu::noinline]] void keep_greater(const T* from, std::int32_t row, std::int64_t count, A* best, std::int32_t* rows) {
 #pragma GCC ivdep
@@ -33,8 +33,8 @@ template <bool kPlaces, class A, class T>
   }
 }
 
-/// to = the greatest of each window; the first of equal ones. places (may be null) = where that lies in its plane,
-/// counted over the spatial dimensions; -1 for a window that covers nothing.
+/// to = the maximum of each window; the first of equal ones. places (may be null) = its index in its plane, counted
+/// over the spatial dimensions; -1 for a window without elements.
 template <class T>
 struct WindowMax {
   using A = ComputeType<T>;
@@ -90,7 +90,7 @@ struct WindowMax {
     }
   };
 
-  // The rows of a window as one, then along that.
+  // Combines the rows of the windows into one row, then reduces along it.
   template <bool kPlaces>
   void make_row(Buffers& buffers, std::int64_t plane, std::int64_t row) const {
     const std::array<Taps, 4>& axes = windows.axes;
@@ -156,7 +156,7 @@ struct WindowMax {
   }
 };
 
-/// The gradient of WindowMax: each output is added to the input at its place.
+/// The gradient of WindowMax: adds each output's gradient to the input at its index.
 template <class T>
 struct WindowAdd {
   using A = ComputeType<T>;
@@ -183,8 +183,8 @@ struct WindowAdd {
     to[i] = T(sum);
   }
 
-  // One thread adds all of a plane in the order of the outputs, which is the order above. Where the row is the channels
-  // a plane is divided by these.
+  // One thread adds a plane's gradients in the order of the outputs, the same order as in item(). If the row is the
+  // channels, threads share a plane by blocks of channels.
   void operator()(const KernelContext& context) const {
     constexpr std::int64_t kChannels = 64;
     const std::int64_t row = windows.axes[3].in,
@@ -226,7 +226,7 @@ struct WindowAdd {
   }
 };
 
-/// The gradient of WindowAdd: each output is the input at its place. T: bits.
+/// The gradient of WindowAdd: each output is the input at its index. T: an unsigned integer of the element's size.
 template <class T>
 struct WindowPick {
   const T* from;

@@ -1,4 +1,4 @@
-// Weighted sums over windows: averages, interpolation, and the gradients of both.
+// Weighted sums over windows: average pooling, interpolation, and the gradients of both.
 #pragma once
 
 #include <algorithm>
@@ -10,15 +10,15 @@
 
 namespace lockstep {
 
-/// The taps of one axis, written out: of target place t those from begin[t] to begin[t + 1].
+/// A table of the taps of one axis: target position t has the taps from begin[t] to begin[t + 1].
 template <class A>
 struct TapTable {
   std::vector<std::int64_t> begin = {0}, source;
   std::vector<A> weight, divisor;
-  std::int64_t most = 0;  ///< Taps of one place.
+  std::int64_t most = 0;  ///< The most taps of a position.
   bool is_identity;
 
-  /// From inputs to outputs, or transposed: from outputs to inputs, each output divided before.
+  /// From inputs to outputs; or transposed, from outputs, each divided by its divisor, to inputs.
   TapTable(const Taps& taps, bool transposed) : is_identity(taps.is_identity()) {
     const std::int64_t targets = transposed ? taps.in : taps.out;
     for (std::int64_t t = 0; t < targets; ++t) {
@@ -37,7 +37,7 @@ struct TapTable {
   }
 };
 
-// to[i] = weight * from[i], or that added.
+// to[i] = weight * from[i] if `first`, else to[i] += weight * from[i].
 template <class A, class T>
 [[gnu::noinline]] void weigh_row(const T* from, A weight, std::int64_t count, bool first, A* to) {
   if (first) {
@@ -55,7 +55,7 @@ template <class A>
   for (std::int64_t i = 0; i < count; ++i) to[i] = from[i] / divisor;
 }
 
-// Along the row, with kTaps for each place, or as many as there are.
+// Sums along the row, with kTaps taps for each position; 0: any number.
 template <int kTaps, class A>
 [[gnu::noinline]] void sum_taps(const TapTable<A>& row, const A* from, A divisor, A* to) {
   const std::int64_t* const begin = row.begin.data();
@@ -71,7 +71,7 @@ template <int kTaps, class A>
   }
 }
 
-/// Sums over windows, weighted, from inputs to outputs; or transposed, which is the gradient.
+/// Weighted sums over windows, from inputs to outputs; or transposed, which is the gradient.
 template <class T>
 struct WindowSum {
   using A = ComputeType<T>;
@@ -118,7 +118,7 @@ struct WindowSum {
   LOCKSTEP_HD std::int64_t source_row() const { return transposed ? windows.axes[3].out : windows.axes[3].in; }
   LOCKSTEP_HD std::int64_t target_row() const { return transposed ? windows.axes[3].in : windows.axes[3].out; }
 
-  // The rows of a window as one, then along that.
+  // Combines the rows of the windows into one row, then sums along it.
   void make_row(const TapTable<A> (&tables)[4], std::int64_t plane, std::int64_t row, A* buffer, A* result) const {
     const std::int64_t lines = transposed ? windows.axes[2].in : windows.axes[2].out;
     const std::int64_t layers = transposed ? windows.axes[1].in : windows.axes[1].out;

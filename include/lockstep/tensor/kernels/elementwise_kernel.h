@@ -1,7 +1,6 @@
-// What the elementwise patterns have in common: out[i] = f(in0[i], in1[i], ...) is one (map_kernel.h), the same with
-// several outputs (multi_output_kernel.h) and over many tensors (multi_map.h) are others. For each function and each
-// compute type one loop over whole vectors is compiled. What lies around it is the same for all of them, and compiled
-// once: elementwise_kernel.cpp.
+// The common part of the elementwise patterns: out[i] = f(in0[i], in1[i], ...) (map_kernel.h), the same with several
+// outputs (multi_output_kernel.h) and over many tensors (multi_map.h). For each function and each compute type one loop
+// over whole vectors is compiled. The code around the loop is compiled once for all: elementwise_kernel.cpp.
 #pragma once
 
 #include <array>
@@ -19,43 +18,43 @@
 
 namespace lockstep {
 
-/// Results of elements that share a loop with others do not depend on their places, because loops over elements have
-/// whole vectors alone: so many elements, or a multiple. What remains is filled up in a buffer.
+/// Elements of a vector. Loops run over whole vectors only; a remainder is padded in a buffer. So an element's result
+/// does not depend on its position.
 inline constexpr std::int64_t kVector = 16;
 
-/// How elements lie in memory. Loops on the host take them in their compute type.
+/// How elements are stored in memory. Loops on the host take them in their compute type.
 enum class Stored : std::uint8_t { bytes1, bytes2, bytes4, bytes8, float16, bfloat16 };
 template <class T>
 inline constexpr Stored kStored = std::is_same_v<T, Half>       ? Stored::float16
                                   : std::is_same_v<T, BFloat16> ? Stored::bfloat16
                                                                 : Stored(std::bit_width(sizeof(T)) - 1);
 
-constexpr int bytes_of(Stored stored) { return stored < Stored::float16 ? 1 << int(stored) : 2; }  ///< Of an element.
+constexpr int bytes_of(Stored stored) { return stored < Stored::float16 ? 1 << int(stored) : 2; }  ///< Per element.
 
 /// An operand of a loop.
 struct ElementwiseOperand {
   Stored stored;
-  bool reads, writes;  ///< Whether the loop does.
+  bool reads, writes;  ///< The loop reads or writes it.
 };
 
-/// T: an element's type, const where the loop only reads. `reads`: whether it reads what it writes.
+/// T: the element type, const if the loop only reads it. `reads`: the loop also reads an operand that it writes.
 template <class T>
 constexpr ElementwiseOperand elementwise_operand(bool reads) {
   static_assert(sizeof(T) <= 8 && std::has_single_bit(sizeof(T)));
   return {kStored<std::remove_const_t<T>>, reads || std::is_const_v<T>, !std::is_const_v<T>};
 }
 
-/// The loop of a function over `count` elements of all operands in their compute types: whole vectors, unless the
-/// function is arithmetic alone. (Then an element by itself has the bits that a vector gives, and the end of a row
-/// needs no buffer.)
+/// The loop of a function over `count` elements of all operands in their compute types. `count` is a multiple of
+/// kVector, unless the function is only arithmetic. (Then a single element gets the same bits as in a vector, and the
+/// end of a row needs no buffer.)
 struct ElementwiseLoop {
   static constexpr std::size_t kMostOperands = 24;
 
   void (*run)(const void* f, std::int64_t count, std::byte* const* operands);
   const ElementwiseOperand* operands;
   std::int64_t grain;    ///< Elements that are worth a task.
-  bool takes_any_count;  ///< Not whole vectors alone.
-  bool takes_stored;     ///< All operands are stored as they are computed with.
+  bool takes_any_count;  ///< `count` need not be a multiple of kVector.
+  bool takes_stored;     ///< All operands are stored in their compute types.
 };
 /// The operands of a loop.
 template <class... Operand>
@@ -63,7 +62,7 @@ constexpr auto elementwise_operands(Operand... operand) {
   static_assert(sizeof...(Operand) <= ElementwiseLoop::kMostOperands, "elementwise kernels take 24 tensors at most");
   return std::array<ElementwiseOperand, sizeof...(Operand)>{operand...};
 }
-/// Whether all operands are stored as they are computed with.
+/// True if all operands are stored in their compute types.
 template <class... T>
 inline constexpr bool kAreStoredAsComputed =
     (std::is_same_v<ComputeType<std::remove_const_t<T>>, std::remove_const_t<T>> && ...);
@@ -82,11 +81,11 @@ namespace host {
 /// Runs the loop over operands of one geometry.
 LOCKSTEP_API void elementwise(const KernelContext& context, const ElementwiseWork& work, const Shape& sizes,
                               const Shape* strides, bool dense);
-/// Over `count` neighbouring elements of each operand, by the thread that calls.
+/// Runs the loop over `count` neighbouring elements of each operand, on the calling thread.
 LOCKSTEP_API void elementwise_row(const ElementwiseWork& work, std::int64_t count);
 }  // namespace host
 
-/// N operands as an elementwise kernel takes them.
+/// The N operands of an elementwise kernel.
 template <int N>
 struct ElementwiseOperands {
   std::array<std::byte*, std::size_t(N)> data;
@@ -96,15 +95,15 @@ struct ElementwiseOperands {
 template <class F, int N>
 struct ElementwiseKernel;
 
-/// The forms of a kernel of N operands, for their dtypes.
+/// The host and device forms of a kernel of N operands, for their dtypes.
 template <class F, int N>
 struct ElementwiseForms {
   ElementwiseLoop host;
-  /// Enqueues its grids on a GPU; null where this source is not compiled for GPUs.
+  /// Enqueues its grids on a GPU; null if this source is not compiled for GPUs.
   void (*grids)(const ElementwiseKernel<F, N>&, const KernelContext&);
 };
 
-/// A function over the elements of N operands, whose dtypes its forms know.
+/// A function over the elements of N operands. Its forms fix the operands' dtypes.
 template <class F, int N>
 struct ElementwiseKernel {
   ElementwiseOperands<N> operands;

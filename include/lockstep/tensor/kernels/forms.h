@@ -1,5 +1,5 @@
-// The forms that a kernel is compiled in: for the host, and by nvcc for GPUs as well. (g++ does it where tests emulate
-// a GPU.)
+// A kernel's forms: every kernel is compiled for the host, and by nvcc also for GPUs. (In tests that emulate a GPU, by
+// g++.)
 #pragma once
 
 #include <lockstep/runtime/kernel.h>
@@ -9,12 +9,12 @@
 #define LOCKSTEP_DEVICE_FORMS 1
 #define LOCKSTEP_GRIDS(...) (__VA_ARGS__)  // the function that enqueues a kernel's grids
 #else
-#define LOCKSTEP_GRIDS(...) nullptr  // there is none
+#define LOCKSTEP_GRIDS(...) nullptr  // no device form
 #endif
 
 namespace lockstep {
 
-/// Whether this source is compiled for GPUs.
+/// True if this source is compiled for GPUs.
 static constexpr bool kHasDeviceForms =
 #ifdef LOCKSTEP_DEVICE_FORMS
     true;
@@ -22,7 +22,7 @@ static constexpr bool kHasDeviceForms =
     false;
 #endif
 
-/// The kernel in all forms that it is compiled in, as a backend takes it.
+/// The kernel with all its compiled forms, as backends take it.
 template <class Kernel>
 decltype(auto) in_all_forms(const Kernel& kernel) {
 #ifdef LOCKSTEP_DEVICE_FORMS

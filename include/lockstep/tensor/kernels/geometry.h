@@ -1,4 +1,4 @@
-// How a kernel walks over several tensors at once: sizes and strides with as few dimensions as will do.
+// The common geometry of a kernel's operands: sizes and strides with as few dimensions as possible.
 #pragma once
 
 #include <array>
@@ -10,17 +10,17 @@
 
 namespace lockstep {
 
-/// N operands over one shape. The last dimension is the inner loop. Strides in elements; 0 where an operand broadcasts.
+/// N operands over one shape. The last dimension is the inner loop. Strides in elements; 0 in dimensions that an
+/// operand broadcasts.
 template <int N>
 struct Geometry {
   Shape sizes;
   std::array<Shape, std::size_t(N)> strides;
   std::int64_t numel = 0;
-  bool dense = false;  ///< All operands are `numel` elements in a row; then sizes and strides say so too.
+  bool dense = false;  ///< All operands are contiguous: one dimension of `numel` elements, strides 1.
 };
 
-/// The strides of an operand as seen through the broadcast shape `sizes`. An operand has sizes, strides, numel and
-/// contiguous.
+/// The strides of an operand that is broadcast to `sizes`. An operand has sizes, strides, numel and contiguous.
 template <class Operand>
 Shape broadcast_strides(const Operand& tensor, const Shape& sizes) noexcept {
   Shape strides = sizes;
@@ -32,7 +32,7 @@ Shape broadcast_strides(const Operand& tensor, const Shape& sizes) noexcept {
   return strides;
 }
 
-/// Merges neighbouring dimensions that all operands walk through evenly, and drops those of size 1.
+/// Merges neighbouring dimensions that are evenly strided in all operands, and drops dimensions of size 1.
 template <int N>
 void collapse(Geometry<N>& g) noexcept {
   int last = -1;  // the dimension kept last
@@ -54,8 +54,8 @@ void collapse(Geometry<N>& g) noexcept {
   }
 }
 
-/// Puts the dimensions in the order in which the first operand lies in memory. (Elements are walked in another order
-/// then, which is nothing to those who ask for a geometry.)
+/// Sorts the dimensions by the first operand's strides, the greatest first. (This changes the order of the elements,
+/// which elementwise kernels do not depend on.)
 template <int N>
 void follow_memory(Geometry<N>& g) noexcept {
   const Shape& steps = g.strides[0];
@@ -66,7 +66,7 @@ void follow_memory(Geometry<N>& g) noexcept {
     }
 }
 
-/// Swaps the last two dimensions where the inner loop would be too short: a few channels of many pixels.
+/// Swaps the last two dimensions if the inner loop would be too short, as for a few channels of many pixels.
 template <int N>
 void lengthen_rows(Geometry<N>& g) noexcept {
   const int last = g.sizes.rank() - 1;
@@ -75,7 +75,7 @@ void lengthen_rows(Geometry<N>& g) noexcept {
   for (Shape& strides : g.strides) std::swap(strides[last], strides[last - 1]);
 }
 
-/// The operands broadcast to `sizes`.
+/// The geometry of the operands broadcast to `sizes`.
 template <class... Operands>
 Geometry<sizeof...(Operands)> make_geometry(const Shape& sizes, const Operands&... operands) noexcept {
   Geometry<sizeof...(Operands)> g;

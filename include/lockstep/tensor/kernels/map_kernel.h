@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Whether F says that it is arithmetic alone, without a function of core/elementary.h, and so are its gradients.
+/// True if F declares kArithmetic: it and its gradients use only arithmetic, no function of core/elementary.h.
 template <class F>
 inline constexpr bool kIsArithmetic = requires {
   requires F::kArithmetic;
@@ -19,11 +19,12 @@ inline constexpr bool kIsArithmetic = requires {
 
 template <class F, class Out, class... In>
 void map_elements(const F& function, std::int64_t count, Out* to, const In*... from) {
-  const F f = function;  // a copy that no operand can alias
+  const F f = function;  // a copy, which no operand can alias
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) to[i] = Out(f(from[i]...));
 }
-// Compiled for several instruction sets, and therefore for compute types: all dtypes with one compute type share it.
+// Compiled for several instruction sets, and therefore only for compute types: all dtypes with one compute type share
+// it.
 template <class F, class Out, class... In>
 void map_loop(const void* f, std::int64_t count, std::byte* const* operands) {
   [&]<std::size_t... I>(std::index_sequence<I...>) {

@@ -1,5 +1,5 @@
 // The elementwise pattern over many tensors at once: f(a[i], b[i], ...) for each element of each row of operands, in
-// one launch. What a fused optimizer is made of.
+// one launch. Fused optimizers use it.
 #pragma once
 
 #include <algorithm>
@@ -20,11 +20,11 @@ namespace lockstep {
 struct DeviceState;
 struct TensorImpl;
 
-/// Tensors of one number of elements, contiguous.
+/// Contiguous tensors with the same number of elements.
 template <std::size_t N>
 using MultiRow = std::array<const TensorImpl*, N>;
 
-/// Neighbouring memory in every operand. `first` counts elements through all spans.
+/// A contiguous range of every operand. `first`: the number of elements in all earlier spans.
 template <std::size_t N>
 struct MultiSpan {
   std::array<std::byte*, N> data;
@@ -32,7 +32,7 @@ struct MultiSpan {
   std::int64_t count = 0;
 };
 
-// f, with the values it reads from its device's memory, if any: read once, when the kernel runs.
+// f.bind() if f has it, else f. bind() reads f's values from device memory, once, when the kernel runs.
 template <class F>
 LOCKSTEP_HD auto bound(const F& f) {
   if constexpr (requires { f.bind(); })
@@ -41,13 +41,14 @@ LOCKSTEP_HD auto bound(const F& f) {
     return f;
 }
 
-/// A loop over rows of N operands, for their dtypes. What does not depend on its function is compiled once for each N.
+/// A loop over rows of N operands, for their dtypes. The code that does not depend on the function is compiled once for
+/// each N.
 template <std::size_t N>
 struct MultiMapLoop {
   ElementwiseLoop loop;
   std::array<std::size_t, N> element_bytes;
 
-  /// The loop of f, over all elements of spans in order.
+  /// Runs the loop of f over all elements of the spans, which are in order of `first`.
   void run(const KernelContext& context, const void* f, std::span<const MultiSpan<N>> spans) const {
     const std::int64_t elements = spans.back().first + spans.back().count;
     host::parallel_for(context, elements, loop.grain, [&](std::int64_t begin, std::int64_t end) {
@@ -70,8 +71,8 @@ struct MultiMapKernel;
 /// The forms of a kernel over rows of N operands, for their dtypes.
 template <class F, std::size_t N>
 struct MultiMapForms {
-  MultiMapLoop<N> host;  ///< Of the bound function.
-  /// Enqueues its grids on a GPU; null where this source is not compiled for GPUs.
+  MultiMapLoop<N> host;  ///< Calls the bound function.
+  /// Enqueues its grids on a GPU; null if this source is not compiled for GPUs.
   void (*grids)(const MultiMapKernel<F, N>&, const KernelContext&);
 };
 
@@ -99,7 +100,7 @@ struct Elements {
 };
 LOCKSTEP_API Elements elements_of(const TensorImpl& tensor) noexcept;
 
-/// The spans in order of the first operand; those that follow each other in every operand become one.
+/// Sorts the spans by the first operand's address, and merges spans that are adjacent in every operand.
 template <std::size_t N>
 void merge(std::vector<MultiSpan<N>>& spans, const std::array<std::size_t, N>& element_bytes) {
   std::sort(spans.begin(), spans.end(), [](const auto& a, const auto& b) { return a.data[0] < b.data[0]; });
@@ -121,7 +122,7 @@ void merge(std::vector<MultiSpan<N>>& spans, const std::array<std::size_t, N>& e
   }
 }
 
-/// What a launch works on. No spans: on nothing.
+/// The operands of a launch. Without elements there is nothing to launch.
 template <std::size_t N>
 struct MultiOperands {
   std::shared_ptr<const std::vector<MultiSpan<N>>> spans;
@@ -146,7 +147,7 @@ MultiOperands<N> operands_of(std::span<const MultiRow<N>> rows, const MultiMapLo
     if (span.count > 0) spans.push_back(span);
   }
   merge(spans, loop.element_bytes);
-  operands.accesses.reserve(spans.size() * N + 1);  // and one for what f reads
+  operands.accesses.reserve(spans.size() * N + 1);  // and one for the parameters that f reads
   for (const MultiSpan<N>& span : spans)
     for (std::size_t n = 0; n < N; ++n) {
       const std::size_t bytes = std::size_t(span.count) * loop.element_bytes[n];
@@ -158,7 +159,7 @@ MultiOperands<N> operands_of(std::span<const MultiRow<N>> rows, const MultiMapLo
   return operands;
 }
 
-/// A launch over many tensors: `accesses`, and all of the parameters.
+/// A launch over many tensors: it makes `accesses`, and reads all `parameters`.
 struct MultiLaunch {
   const char* name;
   double flops;
@@ -166,13 +167,14 @@ struct MultiLaunch {
   std::span<const TensorImpl*const> tensors, parameters;
   bool has_device_form;
 };
-/// Throws InvalidArgument where the device needs a form that the kernel is not compiled in.
+/// Throws InvalidArgument if the device needs a form for which the kernel is not compiled.
 LOCKSTEP_API void launch_over(DeviceState& device, MultiLaunch launch, KernelRef kernel);
 }  // namespace detail
 
 /// Calls f for each element of each row. T: the operands' element types, const where f only reads; f takes references
-/// to their compute types. All rows live on `device`. `f` must be copyable; if it has bind(), that is called when the
-/// kernel runs and gives the function to apply: a way to read `parameters` on the device. Counts no change.
+/// to their compute types. All rows are on `device`. `f` must be copyable; if it has bind(), the kernel calls it when
+/// it runs, and applies the function that it returns: bind() may read `parameters` on the device. Does not bump
+/// versions.
 template <class... T, class F>
 void multi_map(const char* name, double flops_per_element, const F& f, DeviceState& device,
                std::span<const MultiRow<sizeof...(T)>> rows, std::span<const TensorImpl* const> parameters = {}) {

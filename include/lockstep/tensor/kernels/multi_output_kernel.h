@@ -1,6 +1,6 @@
 // The kernel of the elementwise pattern with several outputs: f(a[i], b[i], ...), where f takes references and writes
-// some of them. For fused cells and fused normalizations: what lies between the inputs and the outputs never reaches
-// memory. Its form for GPUs: cuda/multi_output.h.
+// some of them. For fused cells and fused normalizations: intermediate values are never written to memory. Its form for
+// GPUs: cuda/multi_output.h.
 #pragma once
 
 #include <array>
@@ -15,7 +15,7 @@ namespace lockstep {
 
 template <class F, class... T>
 void multi_output_elements(const F& function, std::int64_t count, T*... at) {
-  const F f = function;  // a copy that no operand can alias
+  const F f = function;  // a copy, which no operand can alias
 #pragma GCC ivdep
   for (std::int64_t i = 0; i < count; ++i) f(at[i]...);
 }
@@ -30,7 +30,7 @@ void multi_output_loop(const void* f, std::int64_t count, std::byte* const* oper
 template <class... T>
 inline constexpr auto kMultiOutputOperands = elementwise_operands(elementwise_operand<T>(true)...);
 
-/// T, const where f only reads, as a loop computes with it.
+/// T's compute type; const if T is, which f only reads.
 template <class T>
 using ComputedAs = std::conditional_t<std::is_const_v<T>, const ComputeType<std::remove_const_t<T>>,
                                       ComputeType<std::remove_const_t<T>>>;

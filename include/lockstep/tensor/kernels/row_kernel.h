@@ -1,6 +1,6 @@
 // The kernel of the row pattern: a function object sees one row of each operand at a time, along one dimension of all
-// of them: softmax, normalization, running sums, picking by index. On the host rows are worked on in parallel and a row
-// by one thread; on a GPU a row has as many threads as it is worth (cuda/rows.h).
+// of them: softmax, normalization, running sums, picking by index. On the host, threads work on different rows; on a
+// GPU, a row has a team of threads that depends on its length (cuda/rows.h).
 #pragma once
 
 #include <algorithm>
@@ -16,10 +16,10 @@
 
 namespace lockstep {
 
-/// Where the rows of N operands lie. In elements.
+/// The geometry of the rows of N operands, in elements.
 template <int N>
 struct RowGeometry {
-  Geometry<N> outer;  ///< Of the rows.
+  Geometry<N> outer;  ///< The rows' positions.
   std::array<std::int64_t, std::size_t(N)> lengths, steps;
 
   bool lies_densely() const {
@@ -29,7 +29,7 @@ struct RowGeometry {
   }
 };
 
-/// Of rows along `dim`: those that all operands have.
+/// The geometry of the rows along `dim` that all operands have.
 template <std::size_t N>
 RowGeometry<int(N)> rows_along(int dim, const std::array<const Shape*, N>& sizes,
                                const std::array<const Shape*, N>& strides) {
@@ -42,7 +42,7 @@ RowGeometry<int(N)> rows_along(int dim, const std::array<const Shape*, N>& sizes
       outer.erase(dim);
       steps.erase(dim);
     }
-    if (rows.lengths[n] == 0) steps = Shape::filled(steps.rank(), 0);  // there may be no memory to step through
+    if (rows.lengths[n] == 0) steps = Shape::filled(steps.rank(), 0);  // an empty operand may have no memory
     if (n == 0) rows.outer.sizes = outer;
     for (int d = 0; d < outer.rank(); ++d) rows.outer.sizes[d] = std::min(rows.outer.sizes[d], outer[d]);
     rows.outer.strides[n] = steps;
@@ -61,17 +61,17 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
 
   F f;
   Out* out;
-  std::array<const void*, sizeof...(In)> in;  // of elements of In
+  std::array<const void*, sizeof...(In)> in;  // pointers to elements of In
 
   void operator()(const KernelContext& context) const {
     host::parallel_for(context, outer.numel, grain_of(*this),
                        [this](std::int64_t begin, std::int64_t end) { run(begin, end); });
   }
 
-  /// Rows [begin, end), by the thread that calls.
+  /// Computes rows [begin, end) on the calling thread.
   void run(std::int64_t begin, std::int64_t end) const {
     if constexpr (kVectorizes)
-      if (this->lies_densely())  // a constant step: the loops become vector instructions
+      if (this->lies_densely())  // with a constant step, loops become vector instructions
         return vectorized([&] { rows(begin, end, [](std::size_t) { return std::int64_t(1); }); },
                           [&] { rows_of_any_step(begin, end); });
     rows_of_any_step(begin, end);
@@ -84,7 +84,7 @@ struct RowKernel : RowGeometry<1 + sizeof...(In)> {
   }
 
  private:
-  // Not for binary16, whose numbers are converted one at a time.
+  // False for binary16, whose numbers are converted one at a time.
   static constexpr bool kVectorizes = !std::is_same_v<Out, Half> && !(std::is_same_v<In, Half> || ...);
 
   template <class Step>

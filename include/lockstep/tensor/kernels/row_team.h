@@ -1,6 +1,6 @@
-// A row of an operand, and the threads that work on one row together, as a function object sees them. On the host that
-// is one thread, OneThread; on a GPU several, with the same members: gpu::RowTeam of cuda/rows.h, or, for a function
-// object that takes rows of any type, gpu::PackTeam of cuda/row_packs.h.
+// A row of an operand, and the team of threads that work on one row, as function objects see them. On the host the team
+// is one thread, OneThread; on a GPU it is several threads with the same members: gpu::RowTeam of cuda/row_team.h, or,
+// for a function object that takes rows of any type, gpu::PackTeam of cuda/row_packs.h.
 #pragma once
 
 #include <cstdint>
@@ -29,25 +29,25 @@ struct RowOf {
 class OneThread {
  public:
   static constexpr bool kSerial = true;
-  using Index = std::int64_t;  ///< Of an element of a row.
+  using Index = std::int64_t;  ///< The index of an element in its row.
 
-  /// Combines `length` elements: each member takes some of them, in their order, by value = step(value, i), from a
-  /// neutral `start` on; combine(value, value) then combines the members', which lie in no order. All get the same
-  /// result. What is combined with what follows from the shape and the layout. Every row makes the same calls, since
-  /// neighbouring rows may wait for each other: one that needs none passes a length of 0.
+  /// Combines `length` elements: each thread combines some of them, in order, by value = step(value, i), beginning with
+  /// the neutral `start`; combine(value, value) then combines the threads' values, in no particular order of elements.
+  /// All threads get the same result. The order of combination depends on the shape and the layout alone. All rows must
+  /// make the same calls, since neighbouring rows may share barriers: a row with nothing to reduce passes length 0.
   template <class A, class Step, class Combine>
   LOCKSTEP_HD A reduce(std::int64_t length, A start, const Step& step, const Combine& combine) const {
     return by_lanes(0, length, start, step, combine);
   }
 
-  /// Calls visit(i) for `length` elements, each by one member, always the same for an i.
+  /// Calls visit(i) for `length` elements; each i is always visited by the same thread.
   template <class Visit>
   LOCKSTEP_HD void each(std::int64_t length, const Visit& visit) const {
 #pragma GCC ivdep
     for (std::int64_t i = 0; i < length; ++i) visit(i);
   }
 
-  /// A row that is read several times: a team that has room keeps its elements.
+  /// For a row that is read several times: a team that has enough registers keeps its elements there.
   template <class AnyRow>
   LOCKSTEP_HD const AnyRow& kept(const AnyRow& row) const {
     return row;
@@ -59,11 +59,11 @@ class OneThread {
     each(row.length, [&](std::int64_t i) { row[i] = value(i); });
   }
 
-  LOCKSTEP_HD bool visits(std::int64_t) const { return true; }  ///< Whether this member does, in each().
-  LOCKSTEP_HD bool first() const { return true; }  ///< True for one member: what a row has once is written by it.
+  LOCKSTEP_HD bool visits(std::int64_t) const { return true; }  ///< True if this thread visits the element in each().
+  LOCKSTEP_HD bool first() const { return true; }  ///< True for the one thread that writes a row's single values.
 };
 
-/// Two sums that are made in one pass.
+/// Two sums of one pass.
 template <class A>
 struct TwoSums {
   A first, second;
@@ -72,8 +72,8 @@ struct TwoSums {
   }
 };
 
-/// The sum of value(i), in value's type. One thread adds short chains, so that a long row loses no more than a short
-/// one.
+/// The sum of value(i), in value's type. A single thread sums pairwise, so that a long row's rounding error is not
+/// greater than a short one's.
 template <class Team, class Value>
 LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& value) {
   using A = std::invoke_result_t<const Value&, typename Team::Index>;
@@ -91,7 +91,7 @@ LOCKSTEP_HD auto sum_over(const Team& team, std::int64_t length, const Value& va
         length, A{}, [&](const A& sum, auto i) { return sum + value(i); }, add);
 }
 
-/// The greatest of the first `length` elements; -infinity of none. NaNs are passed over.
+/// The greatest of the first `length` elements; -infinity if there are none. Ignores NaNs.
 template <class Team, class AnyRow, class C = ComputeType<typename AnyRow::Element>>
 LOCKSTEP_HD C greatest(const Team& team, const AnyRow& x, std::int64_t length) {
   return team.reduce(
@@ -99,12 +99,12 @@ LOCKSTEP_HD C greatest(const Team& team, const AnyRow& x, std::int64_t length) {
       [](C a, C b) { return b > a ? b : a; });
 }
 
-/// Whether f is called with the rows alone: then one thread does a row, on a GPU as well.
+/// True if f takes the rows without a team: then one thread computes a row, on a GPU as well.
 template <class F, class... Rows>
 inline constexpr bool kWorksAlone = std::is_invocable_v<const F&, Rows...>;
 
-/// For an f whose elements are independent, that is one without reduce(): the operand whose elements they are, as it
-/// says in F::kElementsOf. A GPU takes as many threads as that has elements. -1 for other functions.
+/// F::kElementsOf, for an f that computes independent elements, without reduce(): the number of the operand whose
+/// elements they are. A GPU divides each row of this operand among threads. -1 for other functions.
 template <class F>
 inline constexpr int kElementsOf = [] {
   if constexpr (requires { F::kElementsOf; })

@@ -1,4 +1,4 @@
-// From a dtype to a C++ type: the one place where kernels are instantiated for dtypes.
+// Maps a dtype to a C++ type: kernels are instantiated for dtypes only here.
 #pragma once
 
 #include <type_traits>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// The type that arithmetic on T happens in.
+/// The type in which arithmetic on T is done.
 template <class T>
 struct ComputeTypeOf {
   using type = T;
@@ -41,7 +41,7 @@ decltype(auto) visit_floating(const char* op, DType dtype, Visitor&& visitor) {
   }
 }
 
-/// The same for every dtype but bool.
+/// The same for every dtype except bool.
 template <class Visitor>
 decltype(auto) visit_numeric(const char* op, DType dtype, Visitor&& visitor) {
   switch (dtype) {

@@ -1,4 +1,4 @@
-// Combining the values of a team of threads, a warp or a block, in an order that depends on the team's size alone.
+// Combines the values of a team of threads, a warp or a block, in an order that depends on the team's size alone.
 #pragma once
 
 #include <lockstep/tensor/kernels/cuda/grid.h>
@@ -7,7 +7,7 @@ namespace lockstep::gpu {
 
 enum class Team : int { one_warp = kWarp, whole_block = kThreads };
 
-/// R is a reducer as in reduce.h. The result is the first thread's of the warp. All its threads call it.
+/// R is a reducer as in reduce.h. All threads of the warp call it; its first thread gets the result.
 template <class R, class A>
 __device__ A combine_warp(const R& reducer, A value) {
   for (int half = kWarp / 2; half > 0; half /= 2)
@@ -15,7 +15,7 @@ __device__ A combine_warp(const R& reducer, A value) {
   return value;
 }
 
-/// The same for a block. All its threads call it.
+/// The same for a block: all its threads call it; its first thread gets the result.
 template <class R, class A>
 __device__ A combine_block(const R& reducer, A value) {
   __shared__ A of_warps[kWarps];

@@ -1,5 +1,5 @@
-// Which device form a kernel has: its enqueue(), one of the patterns', or `items()` and `item(i)` of its own. Included
-// by launch.h when kernels are compiled for GPUs too.
+// Chooses a kernel's device form: the kernel's own enqueue(), an enqueue() of the patterns, or the kernel's `items()`
+// and `item(i)`. Included by forms.h when kernels are compiled for GPUs too.
 #pragma once
 
 #include <lockstep/tensor/kernels/cuda/items.h>
@@ -11,14 +11,14 @@
 
 namespace lockstep::gpu {
 
-/// A kernel in both forms. What a backend gives it tells which is wanted.
+/// A kernel in both forms. A context with a native stream selects the device form.
 template <class Kernel>
 struct Dispatched {
   Kernel kernel;
 
   void operator()(const KernelContext& context) const {
     if (!context.native_stream) return kernel(context);
-    if constexpr (requires { kernel.enqueue(context); }) {  // it knows which grids its operands' types have
+    if constexpr (requires { kernel.enqueue(context); }) {  // it knows the grids for its operands' types
       kernel.enqueue(context);
     } else {
       static_assert(

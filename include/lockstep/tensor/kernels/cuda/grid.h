@@ -1,5 +1,5 @@
-// What every CUDA kernel of this folder needs: its grid, its launch, and the index of a thread. The one file of the
-// kernels that includes a header of CUDA. Compiled by nvcc, and in tests by g++ for an emulated GPU.
+// Grids, launches and thread indices for all CUDA kernels of this folder. Only this file of the kernels includes a CUDA
+// header. Compiled by nvcc, and in tests by g++ for an emulated GPU.
 #pragma once
 
 #include <cuda_runtime.h>
@@ -14,26 +14,27 @@
 
 namespace lockstep::gpu {
 
-inline constexpr int kThreads = 256;  ///< Of every block.
+inline constexpr int kThreads = 256;  ///< Threads of every block.
 inline constexpr int kWarp = 32;
 inline constexpr int kWarps = kThreads / kWarp;
 
-// max_blocks(): of kernels that stride over the grid. Tests take fewer, so that small tensors make them stride.
+// max_blocks() bounds the grids of grid-stride loops. Tests use fewer blocks, so that small tensors make the loops
+// stride.
 #ifdef LOCKSTEP_CUDA_EMULATED
 using emulation::KernelHandle;
 inline std::int64_t max_blocks() { return emulation::settings().max_blocks; }
 #else
-using KernelHandle = const void*;  ///< What CUDA knows a kernel by: the address of its function.
+using KernelHandle = const void*;  ///< CUDA's handle of a kernel: its function's address.
 inline constexpr std::int64_t max_blocks() { return 1 << 14; }
 #endif
 
-/// As many blocks as have a thread for each item, or fewer.
+/// The number of blocks for `items` items, `per_block` per block, but at most max_blocks().
 inline unsigned blocks_for(std::int64_t items, std::int64_t per_block = kThreads) {
   return unsigned(std::min(max_blocks(), (items + per_block - 1) / per_block));
 }
 
-/// Enqueues a grid of blocks on the context's stream; `arguments` are the places of the kernel's. Throws BackendError
-/// if CUDA refuses it. Compiled once for all kernels.
+/// Enqueues a grid of blocks on the context's stream; `arguments` points to the kernel's arguments. Throws BackendError
+/// if the launch fails. Compiled once for all kernels.
 [[gnu::noinline]] inline void launch_grid(KernelHandle kernel, dim3 grid, dim3 block, const KernelContext& context,
                                           void** arguments) {
   cudaLaunchConfig_t config = {};
@@ -43,11 +44,11 @@ inline unsigned blocks_for(std::int64_t items, std::int64_t per_block = kThreads
   if (context.loader) context.loader->load(kernel);
   const cudaError_t error = cudaLaunchKernelExC(&config, kernel, arguments);
   if (error == cudaSuccess) return;
-  cudaGetLastError();  // not for a later call to find
+  cudaGetLastError();  // clears the error, which a later call would report
   throw BackendError("cudaLaunchKernelEx", int(error), Device::cuda(context.device).name(), cudaGetErrorString(error));
 }
 
-/// The same with the kernel's arguments themselves. They have been copied when it returns.
+/// The same with the kernel's arguments by value, which are copied before it returns.
 template <class... Parameters>
 void launch_grid(void (*kernel)(Parameters...), dim3 grid, dim3 block, const KernelContext& context,
                  const std::type_identity_t<Parameters>&... arguments) {

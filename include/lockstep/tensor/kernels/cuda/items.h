@@ -1,5 +1,6 @@
-// Kernels of independent items: `items()` says how many, `item(i)` does one. A thread does one item at a time. Where
-// items need what others have done, there are `passes()` over all of them: `item(pass, last, i)`, last in the last one.
+// Kernels of independent items: `items()` is their number, `item(i)` computes one; a thread computes one item at a
+// time. If items depend on the results of others, the kernel has `passes()` launches over all items: `item(pass, last,
+// i)`, where `last` is true in the last pass.
 #pragma once
 
 #include <concepts>

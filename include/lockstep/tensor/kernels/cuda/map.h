@@ -1,6 +1,6 @@
-// The elementwise pattern on a GPU. Dense operands: a pack of neighbouring elements at a time, of up to 16 bytes. So
-// too where the last dimension is dense, or broadcast, in every operand: the place of each pack is found by a walk.
-// Others: one element at a time, its place found by a walk.
+// The elementwise pattern on a GPU. A thread works on packs of neighbouring elements, of up to 16 bytes, if all
+// operands are dense, or if the last dimension of each is dense or broadcast; in the latter case a Walk computes each
+// pack's offsets. For other layouts it works on single elements, whose offsets a Walk computes.
 #pragma once
 
 #include <cstddef>
@@ -14,13 +14,13 @@
 
 namespace lockstep::gpu {
 
-/// f on stored elements.
+/// Applies f to stored elements.
 template <class Out, class F, class... In>
 __device__ Out apply(const F& f, const In&... in) {
   return Out(ComputeType<Out>(f(ComputeType<In>(in)...)));
 }
 
-/// On packs of them. By value: a pack is loaded whole before another one is stored.
+/// Applies f to packs. By value: all packs are loaded before the result is stored.
 template <int kPack, class Out, class F, class... In>
 __device__ Pack<Out, kPack> apply_to_packs(const F& f, const Pack<In, kPack>... in) {
   Pack<Out, kPack> out;
@@ -49,7 +49,7 @@ __global__ void map_strided(const F f, const Walk<1 + sizeof...(In)> walk, std::
     map_at(walk(i), std::index_sequence_for<In...>(), f, out, in...);
 }
 
-// The elements from `data` on, or, where the last dimension broadcasts, so many times the first one.
+// The pack of elements at `data`; or, if the last dimension broadcasts, a pack filled with the element at `data`.
 template <int kPack, class T>
 __device__ Pack<T, kPack> pack_at(const T* data, bool broadcasts) {
   if (!broadcasts) return load_pack<kPack>(data);
@@ -65,7 +65,7 @@ __device__ void map_pack_at(const std::array<std::int64_t, 1 + sizeof...(In)>& a
   store_pack(out + at[0], apply_to_packs<kPack, Out>(f, pack_at<kPack>(in + at[I + 1], broadcasts >> I & 1)...));
 }
 
-/// `broadcasts`: a bit for each input whose last dimension does.
+/// `broadcasts`: bit i is set if the last dimension of input i broadcasts.
 template <int kPack, class F, class Out, class... In>
 __global__ void map_packs(const F f, const Walk<1 + sizeof...(In)> walk, std::int64_t packs, unsigned broadcasts,
                           Out* out, const In*... in) {
@@ -73,16 +73,16 @@ __global__ void map_packs(const F f, const Walk<1 + sizeof...(In)> walk, std::in
     map_pack_at<kPack>(walk(p), std::index_sequence_for<In...>(), broadcasts, f, out, in...);
 }
 
-/// How map_packs or map_strided finds the places of N operands.
+/// The Walk over N operands for map_packs or map_strided.
 template <int N>
 struct MapWalk {
-  bool in_packs;        ///< Packs are its items; else elements.
-  unsigned broadcasts;  ///< As map_packs takes it.
+  bool in_packs;        ///< Items are packs; else elements.
+  unsigned broadcasts;  ///< As for map_packs.
   std::int64_t items;
   Walk<N> walk;
 };
 
-/// In packs of `pack` elements where every operand lies in them.
+/// Walks in packs of `pack` elements if every operand's layout allows it, else in elements.
 template <int N>
 MapWalk<N> map_walk(const Geometry<N>& geometry, int pack, bool aligned) {
   const auto of_elements = [&] { return MapWalk<N>{false, 0, geometry.numel, Walk<N>(geometry)}; };
@@ -109,10 +109,10 @@ MapWalk<N> map_walk(const Geometry<N>& geometry, int pack, bool aligned) {
 /// The kernels of a function for elements of some types: map_dense, map_packs and map_strided.
 struct MapGrids {
   KernelHandle dense, packs, strided;
-  int pack;  ///< Elements of one.
+  int pack;  ///< Elements of a pack.
 };
 
-/// Enqueues the one that layouts allow. The same for all functions, and compiled once for them.
+/// Enqueues the fastest of the three that the layouts allow. Compiled once for all functions.
 template <int N>
 [[gnu::noinline]] void enqueue_map(const MapGrids& grids, const void* f, const ElementwiseOperand* of,
                                    const ElementwiseOperands<N>& operands, const KernelContext& context) {
@@ -135,7 +135,7 @@ template <int N>
   for (std::size_t n = 0; n < std::size_t(N); ++n) *next++ = place(data[n]);
   launch_grid(at.in_packs ? grids.packs : grids.strided, blocks_for(at.items), kThreads, context, arguments);
 }
-/// Of elements of these types.
+/// For operands of these element types.
 template <class F, class Out, class... In>
 void enqueue_map(const ElementwiseKernel<F, 1 + sizeof...(In)>& kernel, const KernelContext& context) {
   constexpr int kPack = kPackOf<Out, In...>;

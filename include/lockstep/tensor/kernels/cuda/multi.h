@@ -1,5 +1,5 @@
-// The patterns over many tensors on a GPU. Their table travels as a kernel's parameter, in as many launches as it
-// takes; blocks take pieces of the tensors, and find them by bisection.
+// The patterns over many tensors on a GPU. A table of the tensors is passed as a kernel parameter, over several
+// launches if it does not fit one. Blocks work on pieces of the tensors, which they find by bisection.
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ LOCKSTEP_HD auto bound(const F& f);
 
 namespace lockstep::gpu {
 
-// The bytes of a table for a few tensors, and for many. A kernel's parameters have 4096 bytes in all, and 32764 from
-// CUDA 12.1 and compute capability 7.0 on (CUDA C++ Programming Guide, "__global__ function parameters").
+// Bytes of a table for few and for many tensors. Kernel parameters are limited to 4096 bytes in all, from CUDA 12.1 and
+// compute capability 7.0 on to 32764 bytes (CUDA C++ Programming Guide, "__global__ function parameters").
 inline constexpr std::size_t kSmallTable = 3072;
 #if defined(__CUDA_ARCH_LIST__) && CUDART_VERSION >= 12010
 inline constexpr int kArchitectures[] = {__CUDA_ARCH_LIST__};  // ascending
@@ -35,13 +35,13 @@ inline constexpr std::size_t kLargeTable = kArchitectures[0] >= 700 ? 31744 : kS
 inline constexpr std::size_t kLargeTable = CUDART_VERSION >= 12010 ? 31744 : kSmallTable;
 #endif
 
-/// Tensors cut into pieces, which are numbered through all of them.
+/// Tensors cut into pieces, which are numbered consecutively over all tensors.
 template <class Entry, std::size_t kBytes = kSmallTable>
 struct PieceTable {
   static constexpr int kCapacity = int(kBytes / (sizeof(Entry) + sizeof(std::int64_t)));
 
   Entry entries[kCapacity];
-  std::int64_t ends[kCapacity];  // of each entry's pieces
+  std::int64_t ends[kCapacity];  // the number after each entry's last piece
   int size = 0;
 
   std::int64_t pieces() const { return size ? ends[size - 1] : 0; }
@@ -78,7 +78,7 @@ __device__ void update(const F& f, T*... at) {
   }(*at...);
 }
 
-/// The same for a pack of elements: each operand is read at once and written at once.
+/// The same for a pack of elements: each operand is read with one load and written with one store.
 template <int kPack, class F, class... T>
 __device__ void update_pack(const F& f, T*... at) {
   const auto store = []<class To, class Values>(To* to, const Values& values) {
@@ -118,7 +118,7 @@ __global__ void multi_map(const F unbound, const __grid_constant__ Table table) 
   }
 }
 
-/// Puts the first spans into the table, as many as it takes; returns the others.
+/// Fills the table with the first spans; returns the spans that did not fit.
 template <class Table, std::size_t N>
 std::span<const MultiSpan<N>> fill(Table& table, std::span<const MultiSpan<N>> spans) {
   table.size = 0;
@@ -136,7 +136,7 @@ void enqueue_tables(const MultiMapKernel<F, sizeof...(T)>& kernel, const KernelC
   }
 }
 
-/// Of elements of these types.
+/// For operands of these element types.
 template <class F, class... T>
 void enqueue_multi_map(const MultiMapKernel<F, sizeof...(T)>& kernel, const KernelContext& context) {
   using Span = MultiSpan<sizeof...(T)>;
@@ -147,7 +147,7 @@ void enqueue_multi_map(const MultiMapKernel<F, sizeof...(T)>& kernel, const Kern
     enqueue_tables<PieceTable<Span, kLargeTable>, F, T...>(kernel, context);
 }
 
-/// A tensor to reduce, in pieces whose length follows from its own alone.
+/// A tensor to reduce, in pieces whose length depends on the tensor's number of elements alone.
 template <class T>
 struct ReducedTensor {
   static constexpr std::int64_t kLeastPiece = 1 << 14, kMostPieces = 4096;
@@ -165,8 +165,8 @@ struct ReducedTensor {
   LOCKSTEP_HD std::int64_t pieces() const { return (count + piece - 1) / piece; }
 };
 
-// Four neighbouring elements, read at once where they lie so. They are combined in the same order in any case: a
-// tensor's bits must not depend on where it lies.
+// Four neighbouring elements, read with one load if they are aligned. The order of combination is the same either way:
+// the result must not depend on the tensor's alignment.
 template <class T>
 __device__ Pack<T, 4> four_at(const T* from, bool aligned) {
   if (aligned) return load_pack<4>(from);
@@ -187,7 +187,7 @@ __global__ void multi_reduce_pieces(const R reducer, const PieceTable<ReducedTen
       for (const T& element : four.values) value = reducer.combine(value, load(element));
     };
     std::int64_t q = threadIdx.x;
-    for (; q + kThreads < count / 4; q += 2 * kThreads) {  // two on their way
+    for (; q + kThreads < count / 4; q += 2 * kThreads) {  // two loads in flight
       const Pack<T, 4> first = four_at(from + 4 * q, aligned), second = four_at(from + 4 * (q + kThreads), aligned);
       take(first);
       take(second);
@@ -200,7 +200,7 @@ __global__ void multi_reduce_pieces(const R reducer, const PieceTable<ReducedTen
   }
 }
 
-/// One block for each tensor.
+/// Combines the pieces' results, one block for each tensor.
 template <class R, class T>
 __global__ void multi_reduce_tensors(const R reducer, const PieceTable<ReducedTensor<T>> table, const double* partial) {
   for (int entry = int(blockIdx.x); entry < table.size; entry += int(gridDim.x)) {

@@ -1,5 +1,5 @@
-// The elementwise pattern with several outputs on a GPU: one element at a time, its places found by a walk. (Cells work
-// on parts of rows, which are rarely one run of memory.)
+// The elementwise pattern with several outputs on a GPU: one element at a time, whose offsets a Walk computes. (Fused
+// cells work on parts of rows, which are rarely contiguous.)
 #pragma once
 
 #include <tuple>
@@ -31,7 +31,7 @@ void enqueue_multi_output(const F& f, const ElementwiseOperands<sizeof...(T)>& o
   launch_grid(multi_output_strided<F, T...>, blocks_for(count), kThreads, context, f,
               Walk<int(sizeof...(T))>(operands.geometry), count, reinterpret_cast<T*>(operands.data[I])...);
 }
-/// Of elements of these types.
+/// For operands of these element types.
 template <class F, class... T>
 void enqueue_multi_output(const ElementwiseKernel<F, sizeof...(T)>& kernel, const KernelContext& context) {
   enqueue_multi_output<F, T...>(kernel.f, kernel.operands, context, std::index_sequence_for<T...>());

@@ -1,4 +1,5 @@
-// Neighbouring elements that a thread reads or writes at once, up to 16 bytes: what memory is fastest at.
+// Packs: neighbouring elements, up to 16 bytes, that a thread reads or writes with one instruction, for full memory
+// bandwidth.
 #pragma once
 
 #include <algorithm>
@@ -16,7 +17,7 @@ struct alignas(sizeof(T) * kCount) Pack {
   T values[kCount];
 };
 
-/// Elements at a time of operands of these types: 16 bytes of the widest.
+/// Elements of a pack for operands of these types: 16 bytes of the widest type.
 template <class... T>
 inline constexpr int kPackOf = int(16 / std::max({sizeof(T)...}));
 
@@ -25,7 +26,7 @@ LOCKSTEP_HD bool is_aligned(const T* data) {
   return reinterpret_cast<std::uintptr_t>(data) % (sizeof(T) * kCount) == 0;
 }
 
-/// Of an emulated GPU, which throws where a GPU faults.
+/// For an emulated GPU: throws where a GPU would fault.
 template <int kCount, class T>
 void check_aligned([[maybe_unused]] const T* data) {
 #ifdef LOCKSTEP_CUDA_EMULATED
@@ -33,9 +34,9 @@ void check_aligned([[maybe_unused]] const T* data) {
 #endif
 }
 
-// The only two places where memory is accessed as packs. A GPU takes one instruction, which faults where memory is not
-// aligned to the whole pack: ask is_aligned() first. A kernel's host form copies bytes, wherever they lie. (GCC takes
-// an access to an aligned type as a promise on the pointer, which holds beside the branch with the access too.)
+// Only these two functions access memory as packs. A GPU uses one instruction, which faults unless memory is aligned to
+// the whole pack: check is_aligned() first. The host form copies bytes, aligned or not. (From an access to an aligned
+// type, GCC would conclude that the pointer is aligned, outside of the branch with the access too.)
 template <int kCount, class T>
 LOCKSTEP_HD Pack<T, kCount> load_pack(const T* from) {
 #ifdef __CUDA_ARCH__
@@ -57,8 +58,8 @@ LOCKSTEP_HD void store_pack(T* to, const Pack<T, kCount>& pack) {
 #endif
 }
 
-/// Calls visit(0), ..., visit(kCount - 1), each with a constant: what is indexed by it stays in registers. (nvcc
-/// unrolls most short loops by itself, not all; what is indexed in a loop then lies in memory.)
+/// Calls visit(0), ..., visit(kCount - 1), each with a constant, so that arrays indexed by it stay in registers. (nvcc
+/// does not unroll all short loops by itself; arrays indexed in a loop that is not unrolled are in local memory.)
 template <int kCount, class Visit>
 LOCKSTEP_HD void unrolled(const Visit& visit) {
   [&]<int... I>(std::integer_sequence<int, I...>) { (visit(I), ...); }

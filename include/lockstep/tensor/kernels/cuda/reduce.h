@@ -1,6 +1,6 @@
 // The reduction pattern on a GPU. Rows: a warp or a block combines the elements of one output. Columns: neighbouring
-// threads combine neighbouring columns. Where there are too few outputs to fill a GPU, each is combined in pieces,
-// whose results another kernel combines. What is combined with what depends on shape and layout alone: no atomics.
+// threads combine neighbouring columns. If there are too few outputs to fill a GPU, each is reduced in pieces, whose
+// results a second kernel combines. The order of combination depends on shape and layout alone: no atomics.
 #pragma once
 
 #include <lockstep/tensor/kernels/cuda/combine.h>
@@ -15,18 +15,18 @@ struct ReduceKernel;
 
 namespace lockstep::gpu {
 
-inline constexpr int kAtOnce = 4;  ///< Elements that a thread reads before it uses the first.
+inline constexpr int kAtOnce = 4;  ///< Elements that a thread loads before it uses the first.
 
-/// How a reduction of `length` elements to each of `outputs` is cut.
+/// How a reduction of `length` elements to each of `outputs` outputs is cut into pieces.
 struct Cut {
   std::int64_t outputs, length;
   std::int64_t pieces = 1;  // of each output
   std::int64_t piece_length;
 
   static constexpr std::int64_t kEnoughBlocks = 1024;  // to fill a GPU
-  static constexpr std::int64_t kWhole = 16;           // pieces begin at whole packs of every type
+  static constexpr std::int64_t kWhole = 16;           // piece lengths are multiples, so pieces begin at whole packs
 
-  /// `blocks` would take the outputs whole. A piece has at least `least` elements.
+  /// `blocks`: blocks needed without cutting. A piece has at least `least` elements.
   Cut(std::int64_t outputs_, std::int64_t length_, std::int64_t blocks, std::int64_t least)
       : outputs(outputs_), length(length_) {
     const std::int64_t wanted = kEnoughBlocks / blocks, possible = length / least;
@@ -36,11 +36,11 @@ struct Cut {
   }
 };
 
-// Rows of kLongRow elements and more have a block each; where there are kManyRows of them, rows of kLongRowOfMany and
-// more.
+// Rows of at least kLongRow elements have a block each, shorter rows a warp; from kManyRows rows on the limit is
+// kLongRowOfMany.
 inline constexpr std::int64_t kLongRow = 1 << 10, kLongRowOfMany = 1 << 13, kManyRows = Cut::kEnoughBlocks * kWarps;
 
-/// The places of one reduction's operands.
+/// The input of a reduction, with the walks over kept and reduced dimensions.
 template <class In>
 struct Source {
   const In* in;
@@ -48,7 +48,7 @@ struct Source {
   Walk<1> reduced;
 };
 
-/// Where results go: finished to their outputs, or as they are to [outputs, pieces] in the workspace.
+/// Where results go: finished results to the outputs, or accumulators to [outputs, pieces] in the workspace.
 template <class R, class Out>
 struct Target {
   using A = typename R::Accumulator;
@@ -88,8 +88,8 @@ __global__ void reduce_rows(const R reducer, const Cut cut, const Source<In> fro
   }
 }
 
-/// The same of rows that lie densely and begin at whole packs: by packs, two of which a thread reads at once. Each
-/// place of a pack has a chain of its own.
+/// The same for dense rows that begin at whole packs: a thread loads two packs at a time. Each position of a pack has
+/// its own chain of combinations.
 template <Team kTeam, int kPack, class R, class Out, class In>
 __global__ void reduce_dense_rows(const R reducer, const Cut cut, const In* in, const Walk<2> kept,
                                   const Target<R, Out> target) {
@@ -125,7 +125,7 @@ __global__ void reduce_dense_rows(const R reducer, const Cut cut, const In* in, 
   }
 }
 
-/// Whether all rows lie densely and begin at whole packs.
+/// True if all rows are dense and begin at whole packs.
 template <int kPack, class In>
 bool has_dense_rows(const In* in, const Geometry<2>& kept, const Geometry<1>& reduced) {
   if (reduced.sizes.rank() != 1 || reduced.strides[0][0] != 1 || !is_aligned<kPack>(in)) return false;
@@ -134,7 +134,7 @@ bool has_dense_rows(const In* in, const Geometry<2>& kept, const Geometry<1>& re
   return true;
 }
 
-/// in is [length, outputs] with a pitch; block (32, 8): 32 columns, each with 8 threads.
+/// `in` is [length, outputs] with a pitch; a block (32, 8) reduces 32 columns with 8 threads each.
 template <class R, class Out, class In>
 __global__ void reduce_columns(const R reducer, const Cut cut, const In* in, std::int64_t pitch,
                                const Target<R, Out> target) {
@@ -154,7 +154,7 @@ __global__ void reduce_columns(const R reducer, const Cut cut, const In* in, std
   target.store(reducer, cut, column, column, piece, value);
 }
 
-/// One warp for each output.
+/// Combines the pieces' results, one warp for each output.
 template <class R, class Out>
 __global__ void reduce_partial(const R reducer, const Cut cut, const Walk<2> kept, const Target<R, Out> target) {
   const int lane = int(threadIdx.x) % kWarp;
@@ -168,7 +168,7 @@ __global__ void reduce_partial(const R reducer, const Cut cut, const Walk<2> kep
   }
 }
 
-/// Of elements of these types.
+/// For operands of these element types.
 template <class R, class Out, class In>
 void enqueue_reduce(const ReduceKernel<R>& kernel, const KernelContext& context) {
   using A = typename R::Accumulator;

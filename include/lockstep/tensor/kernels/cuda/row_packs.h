@@ -1,5 +1,5 @@
-// The row pattern on a GPU where all operands' rows lie densely, are as long as each other and begin at 16 bytes: a
-// thread reads and writes packs. A row that fits into its team's registers is read once.
+// The row pattern on a GPU for operands whose rows are dense, equally long and aligned to 16 bytes: a thread reads and
+// writes packs. A row that fits into its team's registers is read once.
 #pragma once
 
 #include <algorithm>
@@ -20,20 +20,20 @@ struct RowKernel;
 
 namespace lockstep::gpu {
 
-/// An element of a row: number k of the current pack, which is its thread's number `slot`.
+/// An element of a row: element k of the current pack, the pack number `slot` of its thread.
 struct PackPlace {
   int slot, k;
 };
 
-/// A row of the result.
+/// A row of the output.
 template <int kPack, class T>
 struct WrittenRow {
   T* data;
   std::int64_t length;
 };
 
-/// A row of an operand. The team has its thread's current pack read before it visits the pack's elements: all of them
-/// at once, which a compiler does not make of single elements.
+/// A row of an input. The team loads its thread's current pack before it visits the pack's elements: one load, which a
+/// compiler does not make from loads of single elements.
 template <int kPack, class T>
 struct ReadRow {
   using Element = T;
@@ -56,16 +56,16 @@ struct KeptRow {
   __device__ T operator[](const PackPlace& at) const { return packs[at.slot].values[at.k]; }
 };
 
-/// One thread's part in its team, with OneThread's members but visits(). A thread has at most kSlots packs of a row; as
-/// many as there are, and keeps none, where kSlots is 0. read(p) reads pack p of all operands; what nobody uses of it
-/// is left out by the compiler.
+/// One thread of a team, with OneThread's members except visits(). A thread has at most kSlots packs of a row, which
+/// kept() keeps in registers; if kSlots is 0, it has any number of packs and keeps none. read(p) loads pack p of all
+/// operands; the compiler removes the loads that are not used.
 template <int kPack, int kSlots, class Read>
 class PackTeam {
  public:
   static constexpr bool kSerial = false;
   using Index = PackPlace;
 
-  /// For rows of `length` elements: whole packs. No teams alternate.
+  /// For rows of `length` elements, a multiple of kPack. Teams are not interleaved (shape.beside is 1).
   __device__ PackTeam(TeamShape shape, bool idle, std::int64_t length, const Read& read)
       : team_(shape, idle, 0, 1),
         read_(read),
@@ -73,7 +73,7 @@ class PackTeam {
         first_(int(threadIdx.x) % shape.size),
         packs_(idle ? 0 : Count(length / kPack)) {}
 
-  /// Of the whole row, or of no elements.
+  /// Reduces the whole row, whatever `length`; no elements if it is 0.
   template <class A, class Step, class Combine>
   __device__ A reduce(std::int64_t length, A value, const Step& step, const Combine& combine) const {
     each_pack(length ? packs_ : 0, [&](std::int64_t, int slot) {
@@ -111,9 +111,9 @@ class PackTeam {
   __device__ bool first() const { return team_.first(); }
 
  private:
-  using Count = std::conditional_t<(kSlots > 0), int, std::int64_t>;  // of packs; where they are kept they are few
+  using Count = std::conditional_t<(kSlots > 0), int, std::int64_t>;  // of packs: kept packs are few
 
-  // This thread's of the first `packs`.
+  // Visits this thread's packs among the first `packs`.
   template <class Visit>
   __device__ void each_pack(Count packs, const Visit& visit) const {
     const auto take = [&](Count pack, int slot) {
@@ -126,7 +126,7 @@ class PackTeam {
       });
     } else {
       Count pack = first_;
-      for (; pack + step_ < packs; pack += 2 * step_) {  // whose loads then overlap
+      for (; pack + step_ < packs; pack += 2 * step_) {  // two at a time, so that their loads overlap
         take(pack, 0);
         take(pack + step_, 0);
       }
@@ -139,7 +139,7 @@ class PackTeam {
   Count step_, first_, packs_;
 };
 
-/// Whether f takes any type of rows, and so packs.
+/// True if f takes rows of any type, and so rows of packs.
 template <class F, class Out, class... In>
 inline constexpr bool kTakesPacks = [] {
   constexpr int kPack = kPackOf<Out, In...>;
@@ -160,12 +160,13 @@ __device__ void run_row_in_packs(const F& f, TeamShape shape, bool idle, std::in
     ReadRow<kPack, In>{in + at[I + 1], length, &std::get<I>(current)}...);
 }
 
-/// Teams take rows in turn.
+/// Each team takes one row at a time.
 template <int kPack, int kSlots, class F, class Out, class... In>
 __device__ void take_rows_in_packs(const F& f, const TeamShape& shape, const RowsOf<1 + sizeof...(In)>& of,
                                    Out* __restrict__ out, const In*... in) {
   const std::int64_t place = int(threadIdx.x) / shape.size;
-  // All threads of a block make the same rounds, since teams may meet at its barriers; in the last one some are idle.
+  // All threads of a block run the same number of iterations, since teams may use the block's barriers; in the last
+  // iteration some are idle.
   for (std::int64_t first = std::int64_t(blockIdx.x) * shape.rows(); first < of.rows;
        first += std::int64_t(gridDim.x) * shape.rows()) {
     const bool idle = first + place >= of.rows;
@@ -178,7 +179,8 @@ __global__ void run_rows_in_packs(const F f, const TeamShape shape, const RowsOf
                                   Out* __restrict__ out, const In*... in) {
   take_rows_in_packs<kPack, kSlots>(f, shape, of, out, in...);
 }
-/// In 64 registers, which nvcc alone would exceed: the more threads there are, the more rows are on their way.
+/// Limits a thread to 64 registers (4 blocks per multiprocessor), which nvcc would exceed: more threads have more rows
+/// in flight.
 template <int kPack, int kSlots, class F, class Out, class... In>
 __global__ void __launch_bounds__(kThreads, 4)
     run_rows_in_packs_of_few(const F f, const TeamShape shape, const RowsOf<1 + sizeof...(In)> of,
@@ -186,7 +188,7 @@ __global__ void __launch_bounds__(kThreads, 4)
   take_rows_in_packs<kPack, kSlots>(f, shape, of, out, in...);
 }
 
-/// Whether a thread keeps few elements enough for that, 32 floats.
+/// True if a thread keeps at most 32 floats, few enough for that limit.
 template <int kPack, int kSlots, class... In>
 inline constexpr bool kKeepsFew = kSlots > 0 && int(sizeof...(In)) * kSlots* kPack <= 32 &&
                                   (std::is_same_v<ComputeType<In>, float> && ...);
@@ -199,7 +201,7 @@ constexpr auto rows_in_packs() {
     return run_rows_in_packs<kPack, kSlots, F, Out, In...>;
 }
 
-/// But for where operands begin.
+/// True if lengths and strides are those of packs; does not check where the operands begin.
 template <int kPack, int N>
 bool lies_in_packs(const RowGeometry<N>& rows) {
   const std::int64_t length = rows.lengths[0];
@@ -218,7 +220,7 @@ bool lies_in_packs(const RowKernel<F, Out, In...>& kernel, std::index_sequence<I
          (is_aligned<kPack>(static_cast<const In*>(kernel.in[I])) && ...);
 }
 
-/// A warp for up to 128 bytes of computing to a thread, else a block.
+/// A row has up to a warp if a thread then gets at most 128 bytes in the compute type, else a block.
 template <class F, class Out, class... In, std::size_t... I>
 void enqueue_packs(const RowKernel<F, Out, In...>& kernel, const RowsOf<1 + sizeof...(In)>& of,
                    const KernelContext& context, std::index_sequence<I...>) {

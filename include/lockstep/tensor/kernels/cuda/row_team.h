@@ -1,5 +1,5 @@
-// The threads that share a row on a GPU: a part of a warp, a warp, or a block; and where the rows of a grid lie. What
-// is combined with what depends on the shape and the layout alone: no atomics.
+// Teams: the threads that share a row on a GPU, a part of a warp, a warp, or a block. The order of combination depends
+// on the shape and the layout alone: no atomics.
 #pragma once
 
 #include <algorithm>
@@ -13,38 +13,39 @@
 
 namespace lockstep::gpu {
 
-/// How a block's threads are divided into teams, of `size` threads each. `beside` of them alternate: a thread of each,
-/// then the next of each. Powers of two. Either beside is 1 and a team is part of a warp, or size * beside is a block.
+/// How a block's threads are divided into teams of `size` threads. `beside` teams are interleaved: the first thread of
+/// each, then the second thread of each, and so on. Both are powers of two. Either beside is 1 and a team is part of a
+/// warp, or size * beside is a block.
 struct TeamShape {
   int size = 1;
   int beside = 1;
 
   static constexpr std::int64_t kLongRow = 1024;  // worth a block
-  static constexpr int kNeighbours = 8;           // floats that are read from memory together
+  static constexpr int kNeighbours = 8;           // floats of one memory transaction
 
   /// For rows of `length` elements.
   static TeamShape along(std::int64_t length) {
     if (length > kLongRow) return {kThreads, 1};
     return {int(std::bit_ceil(std::uint64_t(std::min<std::int64_t>(length, kWarp)))), 1};
   }
-  /// The same for rows whose neighbours' elements lie closer than their own.
+  /// The same for rows whose elements are farther apart than those of neighbouring rows.
   static TeamShape across(std::int64_t length) {
     if (length < kWarp) return {1, 1};
     const int beside = length > kLongRow ? kNeighbours : kWarp;
     return {kThreads / beside, beside};
   }
 
-  LOCKSTEP_HD int rows() const { return kThreads / size; }  ///< Of a block.
+  LOCKSTEP_HD int rows() const { return kThreads / size; }  ///< Rows that a block takes at once.
 };
 
-/// One thread's part in its team, with OneThread's members.
+/// One thread of a team, with OneThread's members.
 class RowTeam {
  public:
   static constexpr bool kSerial = false;
   using Index = std::int64_t;
 
-  /// `blocks` of them, a power of two, share a row, of which this is number `block`; more than one do not reduce. Idle
-  /// threads come along to every barrier, and do nothing else.
+  /// `blocks` blocks, a power of two, share a row; this is number `block`. With more than one block, reduce() must not
+  /// be called. Idle threads take part in every barrier, and do nothing else.
   __device__ RowTeam(TeamShape shape, bool idle, unsigned block, unsigned blocks)
       : shape_(shape), step_(std::int64_t(shape.size) * blocks) {
     const int member = int(threadIdx.x) / shape.beside % shape.size;
@@ -56,7 +57,7 @@ class RowTeam {
     each(length, [&](std::int64_t i) { value = step(value, i); });
     const int lane = int(threadIdx.x) % kWarp, row = lane % shape_.beside;
     const int threads = shape_.size * shape_.beside;
-    const int span = threads < kWarp ? threads : kWarp;  // lanes of one team, or of those that alternate
+    const int span = threads < kWarp ? threads : kWarp;  // lanes of one team, or of the interleaved teams
     for (int half = span / 2; half >= shape_.beside; half /= 2) value = combine(value, from_lane(value, lane + half));
     if (span == threads) return from_lane(value, lane / span * span);
     A* const of_warps = shared<A>();
@@ -68,8 +69,8 @@ class RowTeam {
     return value;
   }
 
-  /// reduce() by value = step(value, read(i)), with several elements read before the first is used: for a step that
-  /// branches, over which a compiler moves no loads.
+  /// reduce() with value = step(value, read(i)). Loads several elements before it uses the first: for a step that
+  /// branches, since a compiler does not move loads across branches.
   template <class A, class Read, class Step, class Combine>
   __device__ A reduce_read(std::int64_t length, A value, const Read& read, const Step& step,
                            const Combine& combine) const {
@@ -99,7 +100,7 @@ class RowTeam {
   __device__ void fill(const AnyRow& row, const Value& value) const {
     std::int64_t i = begin_;
     for (; row.length - i > (kAtOnce - 1) * step_; i += kAtOnce * step_) {
-      typename AnyRow::Element elements[kAtOnce];  // all are read before the first is written
+      typename AnyRow::Element elements[kAtOnce];  // all are computed before the first is stored
       for (int n = 0; n < kAtOnce; ++n) elements[n] = value(i + n * step_);
       for (int n = 0; n < kAtOnce; ++n) row[i + n * step_] = elements[n];
     }
@@ -109,8 +110,8 @@ class RowTeam {
   __device__ bool first() const { return begin_ == 0; }
 
  private:
-  static constexpr int kAtOnce = 4;                                // elements of one member, whose loads then overlap
-  static constexpr std::int64_t kNowhere = std::int64_t(1) << 62;  // no row is as long
+  static constexpr int kAtOnce = 4;                                // elements of a thread, so that their loads overlap
+  static constexpr std::int64_t kNowhere = std::int64_t(1) << 62;  // beyond the end of every row
 
   template <class A>
   __device__ static A* shared() {
@@ -118,7 +119,7 @@ class RowTeam {
     return values;
   }
 
-  /// Another lane's value; of a lane beyond the warp, some lane's.
+  /// Another lane's value; for a lane beyond the warp, that of an unspecified lane.
   template <class A>
   __device__ static A from_lane(const A& value, int lane) {
     struct Words {
@@ -134,7 +135,7 @@ class RowTeam {
   std::int64_t begin_, step_;  // step_: a power of two
 };
 
-/// The rows of all operands, but for their places.
+/// The geometry of all operands' rows, without their addresses.
 template <int N>
 struct RowsOf {
   std::int64_t rows;

@@ -1,7 +1,7 @@
-// The row pattern on a GPU. A row has a team of threads, as many as its length is worth: a part of a warp, a warp, or a
-// block. Rows that lie across memory are taken many at once, so that neighbouring threads read neighbouring elements.
-// Dense rows are read and written in packs where the function object allows it (cuda/row_packs.h).
-// What is combined with what depends on the shape and the layout alone: no atomics.
+// The row pattern on a GPU. A row has a team of threads, depending on its length: a part of a warp, a warp, or a block.
+// Many strided rows are taken at once, so that neighbouring threads read neighbouring elements. Dense rows are read and
+// written in packs if the function object allows it (cuda/row_packs.h).
+// The order of combination depends on the shape and the layout alone: no atomics.
 #pragma once
 
 #include <algorithm>
@@ -30,13 +30,14 @@ __device__ void run_row(const F& f, const RowTeam& team, bool idle, const RowsOf
     f(to, RowOf<const In>{in + at[I + 1], of.lengths[I + 1], of.steps[I + 1]}...);
 }
 
-/// Teams take rows in turn.
+/// Each team takes one row at a time.
 template <class F, class Out, class... In>
 __global__ void run_rows(const F f, const TeamShape shape, const RowsOf<1 + sizeof...(In)> of, Out* __restrict__ out,
                          const In*... in) {
   const int group = int(threadIdx.x) / (shape.size * shape.beside);
   const std::int64_t place = group * shape.beside + int(threadIdx.x) % shape.beside;
-  // All threads of a block make the same rounds, since teams may meet at its barriers; in the last one some are idle.
+  // All threads of a block run the same number of iterations, since teams may use the block's barriers; in the last
+  // iteration some are idle.
   for (std::int64_t first = std::int64_t(blockIdx.x) * shape.rows(); first < of.rows;
        first += std::int64_t(gridDim.x) * shape.rows()) {
     const bool idle = first + place >= of.rows;
@@ -45,7 +46,7 @@ __global__ void run_rows(const F f, const TeamShape shape, const RowsOf<1 + size
   }
 }
 
-/// For a kernel whose teams divide the rows of operand `n`.
+/// The team shape for a kernel whose teams share the rows of operand `n`.
 template <class F, class Out, class... In>
 TeamShape shape_for(const RowKernel<F, Out, In...>& kernel, std::size_t n) {
   const Shape &sizes = kernel.outer.sizes, &strides = kernel.outer.strides[n];
@@ -54,10 +55,10 @@ TeamShape shape_for(const RowKernel<F, Out, In...>& kernel, std::size_t n) {
   return across ? TeamShape::across(kernel.lengths[n]) : TeamShape::along(kernel.lengths[n]);
 }
 
-/// A kernel's grid: its x dimension takes the rows, its y dimension divides them.
+/// A kernel's grid: its x dimension covers the rows, its y dimension the blocks that share a row.
 struct RowGrid {
   TeamShape shape;
-  unsigned blocks = 1;  // to a row
+  unsigned blocks = 1;  // for each row
 };
 
 template <class F, class Out, class... In>

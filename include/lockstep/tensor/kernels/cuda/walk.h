@@ -1,5 +1,5 @@
-// From the index of an element to the places of all operands, as a GPU finds them: with a multiplication and a shift
-// for each division. Ordinary C++, for the host as well.
+// Computes the offsets of all operands from the index of an element, as a GPU does: with a multiplication and a shift
+// for each division. Ordinary C++, which runs on the host too.
 #pragma once
 
 #include <array>
@@ -10,13 +10,13 @@
 
 namespace lockstep::gpu {
 
-/// Division by a number, not negative, that is known before the kernel starts. Multiplies where the dividend is below
-/// 2^31; divides above. Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
+/// Division by a non-negative number that is known before the kernel starts. Multiplies if the dividend is below 2^31,
+/// else divides. Granlund and Montgomery, "Division by invariant integers using multiplication", PLDI 1994.
 class Divisor {
  public:
   Divisor() = default;
   explicit Divisor(std::int64_t divisor) noexcept : divisor_(divisor) {
-    // A multiplier of 0 and a shift of 31 give 0 for every small dividend; of an empty dimension there is none.
+    // Multiplier 0 and shift 31 give 0 for every dividend below 2^31; an empty dimension has no dividends.
     if (divisor == 0 || divisor >= kFast) return;
     const auto d = std::uint64_t(divisor);
     shift_ = std::uint32_t(std::bit_width(d - 1));
