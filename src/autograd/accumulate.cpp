@@ -1,4 +1,4 @@
-// Where the gradient of a leaf ends.
+// The grad accumulator of a leaf.
 #include <mutex>
 #include <utility>
 
@@ -13,7 +13,8 @@
 namespace lockstep::autograd {
 namespace {
 
-// Not where it was frozen since the forward operation. Of a parameter on several devices the primary says it for all.
+// False if the leaf was frozen after the forward operation. For a parameter on several devices, the primary decides for
+// all replicas.
 bool takes_gradients(const Tensor& leaf) {
   const Replica* const replica = replica_of(leaf);
   return needs_grad(replica ? replica->parameter->replicas()[0].tensor : leaf);
@@ -26,7 +27,7 @@ class Accumulate final : public Node {
   Gradients backward(const Gradients& gradients) override {
     Meta& meta = *meta_of(leaf_);
     const Replica* const replica = replica_of(leaf_);
-    const auto listener = replica ? replica->parameter->listener() : nullptr;  // which runs hooks when all has come
+    const auto listener = replica ? replica->parameter->listener() : nullptr;  // its end() runs the hooks
     if (gradients[0].defined() && takes_gradients(leaf_)) {
       Tensor gradient = gradients[0];
       if (!listener) meta.leaf_hooks.call_each([&](const auto& hook) { gradient = hooked(op, hook, gradient); });
@@ -52,7 +53,7 @@ class Accumulate final : public Node {
       meta.grad.add_(gradient);
   }
 
-  // The leaf may have moved since the forward operation.
+  // The leaf may have moved to another device or dtype since the forward operation.
   void check(const Tensor& gradient) const {
     const TensorImpl &leaf = *leaf_.impl(), &got = *gradient.impl();
     if (leaf.storage->device == got.storage->device && leaf.dtype == got.dtype && leaf.sizes == got.sizes) return;
@@ -60,8 +61,8 @@ class Accumulate final : public Node {
                              leaf_.device(), ", got ", got.sizes, " of ", got.dtype, " on ", gradient.device()));
   }
 
-  // Somebody else may hold the gradient (more than the given handles of ours) or its memory, it may be an expanded
-  // view, or a small part of a large array: then keep a copy.
+  // Returns a copy if there are other references to the gradient (beyond `handles`) or its storage, or if it is an
+  // expanded view or a small part of a large array; else the gradient itself.
   static Tensor kept(const Tensor& gradient, std::uint32_t handles) {
     const TensorImpl& impl = *gradient.impl();
     const bool own = impl.references == handles && impl.storage->references == 1 && impl.contiguous &&
@@ -70,7 +71,7 @@ class Accumulate final : public Node {
   }
 
   Tensor leaf_;
-  RankedMutex<LockRank::accumulator> mutex_;  // several backwards may come at once
+  RankedMutex<LockRank::accumulator> mutex_;  // several backwards may accumulate at once
 };
 
 }  // namespace

@@ -15,7 +15,7 @@ namespace lockstep {
 namespace autograd {
 namespace {
 
-// Unlike a LambdaNode it outlives backward: a cast that is kept belongs to several graphs. It saves nothing.
+// Unlike a LambdaNode, backward does not release it: a cached cast belongs to several graphs. It saves no tensors.
 class CastNode final : public Node {
  public:
   CastNode(const Tensor& x) : Node("To", x.device()), was_(x.dtype()) { edges = {gradient_edge(x)}; }

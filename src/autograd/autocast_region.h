@@ -1,5 +1,5 @@
-// What stands behind Autocast: the dtype, and the casts of parameters. The replicas of a pass share it, each on its
-// thread.
+// The state of an Autocast region: the dtype, and the cached casts of parameters. The replicas of a pass share it from
+// their threads.
 #pragma once
 
 #include <cstdint>
@@ -20,17 +20,17 @@ class AutocastRegion {
 
   DType dtype() const noexcept { return dtype_; }
 
-  /// `x` in the region's dtype, differentiable. Other than float32 and 16-bit floats stay as they are. The cast of a
-  /// leaf that requires a gradient is kept, for the stream that it was made on.
+  /// `x` in the region's dtype, differentiable. Dtypes other than float32 and the 16-bit floats are not cast. The cast
+  /// of a leaf that requires a gradient is cached for the stream on which it was made.
   Tensor cast(const Tensor& x);
 
  private:
   struct Kept {
-    Tensor source;  // kept too, so that no other takes its address
+    Tensor source;  // keeps the leaf alive, so that no other tensor gets its address
     std::uint64_t version;
     Tensor result;
   };
-  using Key = std::tuple<const TensorImpl*, int, bool>;  // the leaf, the stream, whether it is recorded
+  using Key = std::tuple<const TensorImpl*, int, bool>;  // the leaf, the stream's id, recorded or not
 
   const DType dtype_;
   RankedMutex<LockRank::autocast> mutex_;

@@ -1,4 +1,4 @@
-// backward() and gradients(): what is checked, and what is drained where they fail. graph_task.h does the work.
+// backward() and gradients(): check the arguments, run a GraphTask, and drain its devices if it fails.
 #include <lockstep/autograd/autograd.h>
 
 #include <lockstep/runtime/drain.h>
@@ -34,7 +34,7 @@ void check_roots(const char* op, std::span<const Tensor> roots, std::span<const 
   }
 }
 
-// `weight`: of the gradients.
+// `weight`: a factor for the gradients.
 void add_roots(autograd::GraphTask& task, std::span<const Tensor> roots, std::span<const Tensor> gradients,
                double weight) {
   for (std::size_t i = 0; i < roots.size(); ++i) {
@@ -49,7 +49,7 @@ void add_roots(autograd::GraphTask& task, std::span<const Tensor> roots, std::sp
   }
 }
 
-// As leaves check what backward() brings them.
+// Checks captured gradients as the grad accumulators of leaves check theirs.
 void check_captured(std::span<const Tensor> inputs, std::span<const Tensor> captured) {
   for (std::size_t i = 0; i < inputs.size(); ++i) {
     const Tensor &input = inputs[i], &got = captured[i];

@@ -17,7 +17,7 @@ namespace lockstep {
 namespace autograd {
 namespace {
 
-std::atomic<std::uint64_t> numbers = 0;  // of all checkpoints so far
+std::atomic<std::uint64_t> numbers = 0;  // checkpoints so far
 
 template <class T>
 std::optional<T> value_of(const T* pointer) {
@@ -28,14 +28,14 @@ T* address_of(std::optional<T>& value) {
   return value ? &*value : nullptr;
 }
 
-// Where a graph ends that nobody goes through.
+// The end of a graph that no backward traverses.
 class EndNode final : public Node {
  public:
   explicit EndNode(const Tensor& tensor) : Node("Checkpoint", tensor.device()) {}
   Gradients backward(const Gradients&) override { return {}; }
 };
 
-// A copy of a tensor that will change.
+// A copy of a saved tensor that the function changes in place.
 class Kept final : public Dropped {
  public:
   explicit Kept(Tensor tensor) : tensor_(std::move(tensor)) {}
@@ -45,7 +45,8 @@ class Kept final : public Dropped {
   const Tensor tensor_;
 };
 
-// Operations on it are recorded as in the first run, also where an outer checkpoint made it again without its graph.
+// Returns the input so that operations on it are recorded as in the first run, even if an outer checkpoint recomputed
+// it without its graph.
 Tensor recorded_as_before(const Tensor& input, bool needed_grad) {
   if (!needed_grad || needs_grad(input)) return input;
   Tensor end = input.detach();
@@ -149,7 +150,7 @@ Tape::Values Tape::values_of(const Tensor& target) {
   return {target.detach(), copied(target, *target.impl()->storage->device, target.dtype()), target.version()};
 }
 
-// In the reverse order, since parts may overlap. Not as changes, since versions come back too.
+// In reverse order, since views may overlap. Does not count as an in-place change: the versions are restored too.
 void Tape::restore(const std::vector<Values>& all) {
   for (auto each = all.rbegin(); each != all.rend(); ++each) {
     copy_values(each->target, each->copy);

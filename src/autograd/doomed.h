@@ -1,5 +1,5 @@
-// What frees a graph in a loop. Were each node destroyed inside the destructor of the one before, a long chain would
-// overflow the stack: of nodes, of gradients, and of tensors that hooks hold. Of each thread.
+// Frees a graph in a loop. If each node were destroyed inside the destructor of the node before it, long chains of
+// nodes, of gradients, or of tensors that hooks hold would overflow the stack. Each thread has its own list.
 #pragma once
 
 #include <memory>
@@ -11,7 +11,7 @@
 
 namespace lockstep::autograd {
 
-/// What this thread is to destroy.
+/// The objects that this thread will destroy.
 class Doomed {
  public:
   void add(std::shared_ptr<const void> object) noexcept {
@@ -21,8 +21,8 @@ class Doomed {
     if (tensor.defined()) keep(tensors_, tensor);
   }
 
-  /// Calls collect(doomed), which adds what a destructor would destroy, and destroys it; inside another destructor that
-  /// does so, leaves it to that one.
+  /// For destructors. collect(doomed) adds the objects that the destructor would destroy; then all are destroyed, by
+  /// the outermost destroy() of this thread.
   template <class Collect>
   static void destroy(const Collect& collect) {
     if (Doomed* const outer = current()) return collect(*outer);
@@ -39,7 +39,7 @@ class Doomed {
   static void keep(std::vector<T>& list, T& object) noexcept {
     try {
       list.push_back(std::move(object));
-    } catch (const std::bad_alloc&) {  // it goes at once, inside its owner's destructor
+    } catch (const std::bad_alloc&) {  // its owner's destructor destroys it at once
     }
   }
 

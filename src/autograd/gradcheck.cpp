@@ -20,7 +20,7 @@ Tensor from_values(const Values& values, const Tensor& like) {
   return from_host(values.data(), values.size(), kFloat64, like.sizes(), {.dtype = kFloat64, .device = like.device()});
 }
 
-// Leaves with the inputs' values, so that nothing of the caller's graph or gradients takes part.
+// Leaves with the inputs' values, so that the caller's graph and gradients are not touched.
 Tensors fresh_leaves(const Tensors& inputs) {
   Tensors leaves;
   for (const Tensor& input : inputs) {
@@ -32,7 +32,7 @@ Tensors fresh_leaves(const Tensors& inputs) {
   return leaves;
 }
 
-// outputs[o] of the function where element `at` of input `i` is moved by `step`.
+// The function's outputs with `step` added to element `at` of input `i`.
 std::vector<Values> moved(const TensorFunction& function, const Tensors& inputs, std::size_t i, std::size_t at,
                           double step) {
   Tensors changed = fresh_leaves(inputs);
@@ -45,7 +45,8 @@ std::vector<Values> moved(const TensorFunction& function, const Tensors& inputs,
   return outputs;
 }
 
-// d output[k] / d input i, of all elements of the inputs; zeros where backward finds no way.
+// The row of the Jacobian of output[k]: its derivatives by all elements of the inputs; zeros for inputs that backward
+// does not reach.
 std::vector<Values> analytic_row(const Tensor& output, std::size_t k, const Tensors& leaves) {
   Values seed(std::size_t(output.numel()));
   seed[k] = 1;
@@ -77,7 +78,7 @@ void gradcheck(const TensorFunction& function, const Tensors& inputs, const Grad
   const Tensors leaves = fresh_leaves(inputs);
   const Tensors outputs = function(leaves);
 
-  // analytic[o][k][i][j]: element k of output o by element j of input i. Empty where the output is not differentiable.
+  // analytic[o][k][i][j]: element k of output o by element j of input i. Empty if the output is not differentiable.
   std::vector<std::vector<std::vector<Values>>> analytic(outputs.size());
   for (std::size_t o = 0; o < outputs.size(); ++o)
     for (std::size_t k = 0; outputs[o].requires_grad() && k < std::size_t(outputs[o].numel()); ++k)
@@ -102,7 +103,7 @@ void gradcheck(const TensorFunction& function, const Tensors& inputs, const Grad
 }
 
 void gradgradcheck(const TensorFunction& function, const Tensors& inputs, const GradcheckOptions& options) {
-  // The gradients of the outputs become inputs too: some numbers that have nothing special about them.
+  // The gradients of the outputs become inputs too, with arbitrary values.
   Tensors extended = fresh_leaves(inputs);
   std::vector<std::size_t> differentiable;
   const Tensors outputs = function(extended);
@@ -126,7 +127,7 @@ void gradgradcheck(const TensorFunction& function, const Tensors& inputs, const 
       if (!found[i].defined()) found[i] = zeros_like(wanted[i]);
     return found;
   };
-  // A gradient that is recorded may have the right derivative and be wrong itself.
+  // Checks the recorded gradient's values too: its derivative may be right although it is wrong.
   const Tensors recorded = gradient(extended, true), plain = gradient(extended, false);
   for (std::size_t i = 0; i < plain.size(); ++i) {
     const Values got = values_of(recorded[i]), expected = values_of(plain[i]);

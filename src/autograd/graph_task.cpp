@@ -1,4 +1,4 @@
-// A backward's graph: what it reaches, what it keeps, and what the caller's thread does before and after.
+// A backward's graph: discovery, capture of gradients, and the caller's thread's work before and after the nodes run.
 #include "autograd/graph_task.h"
 
 #include <algorithm>
@@ -21,7 +21,7 @@ GraphTask::Producer::Producer(const Node& node)
 
 namespace {
 
-// What it saved was computed once, and would be computed no more when the step is done again.
+// Refuses nodes from before the captured step: their saved tensors would not be computed again by replays.
 void refuse_of_other_step(const Node& node) {
   if (const StepValues* const captured = context().step_values; captured && node.sequence < captured->first_node())
     throw InvalidArgument(text("[backward] expected a graph that the captured step has made, got ", node.name(),
@@ -37,11 +37,11 @@ void GraphTask::reach(const Tensor& root) {
 
 void GraphTask::add_root(const Tensor& root, const Tensor& gradient) {
   const Edge edge = gradient_edge(root);
-  // The caller's work comes before that of the node's stream, as fork_streams() orders it.
+  // The node's stream is right here: fork_streams() orders it after the caller's work.
   visits_.at(edge.node.get()).arrivals.push_back({edge.slot, Producer(*edge.node), edge.node->stream, gradient});
 }
 
-// What has to be known of it before anything runs.
+// Collects the nodes that must be known before any node runs.
 void GraphTask::note(Visit& visit) {
   switch (visit.node->kind) {
     case NodeKind::operation: break;
@@ -98,7 +98,7 @@ void GraphTask::capture(std::span<const Tensor> inputs) {
     visit.passes_on = false;
     if (!node->edges.empty()) order.emplace_back(node->sequence, &visit);
   }
-  std::ranges::sort(order);  // producers of the forward first; leaves, which are made late, are done
+  std::ranges::sort(order);  // nodes of the forward's beginning first; leaves have no edges and are complete
   for (auto& [sequence, visit] : order)
     for (const Edge& edge : visit->node->edges)
       if (edge.node && visits_.at(edge.node.get()).needed) visit->needed = visit->passes_on = true;
@@ -156,7 +156,7 @@ std::vector<Device> GraphTask::devices() const {
   return all;
 }
 
-// On the caller's thread, while no other one runs.
+// On the caller's thread, while no other thread runs nodes.
 template <class F>
 void GraphTask::keep_failure_of(const F& step) {
   try {
@@ -170,12 +170,12 @@ void GraphTask::run() {
   home_ = &device_state(roots_.front().node->stream.device());
   if (!used_.empty()) random_ = current_generator();
   ReadyQueue& queue = queue_of(*roots_.front().node);
-  queue.is_draining = true;  // from the beginning, by this thread
+  queue.is_draining = true;  // this thread drains it from the beginning
   active_ = 1;
   std::vector<ReadyQueue*> started;
   order_collectives();
   begin_listeners();
-  keep_failure_of([&] { fork_streams(); });  // after what the listeners enqueued
+  keep_failure_of([&] { fork_streams(); });  // after the listeners' work
   keep_failure_of([&] {
     for (auto& [node, visit] : visits_)
       if (visit.pending == 0) push(&visit, started);
@@ -192,8 +192,8 @@ void GraphTask::run() {
   if (failure_) std::rethrow_exception(failure_);
 }
 
-// In the order in which backward will come to the leaves. Of a layer's leaves the first, its weight, comes first: were
-// its bias first, that would take the last room in a bucket of the layers before.
+// Adds leaves in the order in which backward will reach them. Within a layer, its first leaf, the weight, comes first:
+// otherwise the bias would take the last room in the bucket of earlier leaves.
 void GraphTask::begin_listeners() {
   if (!accumulates_) return;
   std::ranges::sort(leaves_, {}, [](const Visit* v) { return std::pair(~v->last_producer, v->node->sequence); });
@@ -205,7 +205,8 @@ void GraphTask::use(const Stream& stream) {
   if (!stream.device().is_cpu() && std::ranges::find(used_, stream) == used_.end()) used_.push_back(stream);
 }
 
-// What the caller has enqueued, such as a change of .grad, comes before backward, on whichever streams that runs...
+// Work that the caller has enqueued, such as a change of .grad, runs before backward, whichever streams backward
+// uses...
 void GraphTask::fork_streams() {
   for (const Stream& stream : used_) {
     const Stream current = current_stream(stream.device());
@@ -213,7 +214,7 @@ void GraphTask::fork_streams() {
   }
 }
 
-// ... and what the caller enqueues next comes after it.
+// ... and work that the caller enqueues next runs after it.
 void GraphTask::join_streams() {
   for (const Stream& stream : used_) {
     const Stream current = current_stream(stream.device());

@@ -1,10 +1,10 @@
 // One backward. Every device of the graph has a queue of ready nodes, which one thread at a time drains. The caller's
-// thread drains the queue of the first root's device, and runs what is on the CPU; the others are drained on their
-// devices' own threads.
+// thread drains the queue of the first root's device, which also has the nodes of the CPU; the device threads drain the
+// other queues.
 //
-// Gradients that reach a node are added in the order of their producers, device after device, however the queues were
-// timed, so that two runs give the same bits. Between devices the order of forward operations says nothing: replicas
-// make them at once, and where several compute on one device their threads decide.
+// Gradients that reach a node are added in the order of their producers, device after device, whatever the timing of
+// the queues, so that two runs give the same bits. Sequence numbers order only producers of one device: replicas record
+// operations concurrently, so across devices the numbers depend on timing.
 #pragma once
 
 #include <array>
@@ -36,28 +36,28 @@ class GraphTask final : public RunningBackward {
  public:
   explicit GraphTask(const BackwardOptions& options) : options_(options), detects_anomaly_(context().detects_anomaly) {}
 
-  /// Before anything that may fail on a device: devices() knows all of the graph's then.
+  /// Discovers the graph of a root. To be called before anything that may fail on a device: devices() is complete then.
   void reach(const Tensor& root);
-  /// After reach() of all roots: what the gradients of the roots of backward() are to be multiplied by, 1 for a process
-  /// alone. Each process's loss counts by its share of the passes in the graph (autograd/several_processes.h); a loss
-  /// that went through no model counts alike in all. Throws AutogradError where one gradient would need two shares.
+  /// After reach() of all roots: the factor for the gradients of backward()'s roots, 1 for a single process. Each
+  /// process's loss is weighted by its share of the passes in the graph (autograd/several_processes.h); a loss that
+  /// went through no model has the listener's lone_share(). Throws AutogradError if one gradient would need two shares.
   double weigh_passes();
   /// After reach(root).
   void add_root(const Tensor& root, const Tensor& gradient);
-  /// Before run(): gradients of these are kept and not accumulated; only nodes on the way to them run. Replicas of an
-  /// input count as the input.
+  /// Before run(): gradients of `inputs` are captured and none are accumulated; only nodes on the way to them run.
+  /// Gradients of an input's replicas are captured too.
   void capture(std::span<const Tensor> inputs);
   void run();
-  /// After run(): by captured input, summed over its replicas.
+  /// After run(): the gradient of each captured input, summed over its replicas.
   std::vector<Tensor> captured();
 
-  /// Where it ran, and those that sum gradients with these.
+  /// The graph's devices, and the devices of all replicas of its leaves.
   std::vector<Device> devices() const;
   bool brings_all(const Edge& edge) const override;
 
  private:
   using Mutex = RankedMutex<LockRank::backward>;
-  /// Whose gradient it is: what is added first.
+  /// The node that a gradient comes from: the order of addition.
   struct Producer {
     int device;  // -1 for the CPU
     std::uint64_t sequence;
@@ -70,19 +70,19 @@ class GraphTask final : public RunningBackward {
     Producer producer;
     Stream stream;
     Tensor gradient;
-    bool counts = false;  // weighted already
+    bool counts = false;  // already multiplied by its weight
   };
-  /// What a backward keeps for a node.
+  /// A backward's state of a node.
   struct Visit {
     std::shared_ptr<Node> node;
-    int producers = 0;                                // of its gradients
-    int pending = 0;                                  // of those, how many have not run
-    std::uint64_t last_producer = ~std::uint64_t(0);  // of them, the earliest of the forward: backward's last
+    int producers = 0;                                // nodes that send it gradients
+    int pending = 0;                                  // number of these that have not run
+    std::uint64_t last_producer = ~std::uint64_t(0);  // of these, the least sequence: backward's last
     bool needed = true;
-    bool passes_on = true;             // some node that its gradients reach is needed
-    double weight = 1;                 // of what arrives and does not count yet
-    bool counts = false;               // what it brings is weighted
-    Visit* next_collective = nullptr;  // which waits for this one
+    bool passes_on = true;             // a node that its gradients reach is needed
+    double weight = 1;                 // for arriving gradients without a weight
+    bool counts = false;               // gradients that it sends are weighted
+    Visit* next_collective = nullptr;  // the collective that waits for this one
     std::pmr::vector<Arrival> arrivals;
 
     explicit Visit(std::pmr::memory_resource* memory) : arrivals(memory) {}
@@ -94,15 +94,15 @@ class GraphTask final : public RunningBackward {
     DeviceState* device;
     std::priority_queue<Visit*, std::vector<Visit*>, Later> nodes;
     bool is_draining = false;
-    // What hooks draw on the device's thread: a sequence of its own, so that it does not matter who draws first.
+    // For hooks on the device thread: each device has its own sequence, so that the order of draws does not matter.
     GeneratorState random_start, random;
   };
   struct ReplicaPart {
     std::size_t input;
-    Device device;  // of the input
+    Device device;  // the input's device
   };
 
-  // graph_task.cpp and graph_weights.cpp: the graph, and what the caller's thread does.
+  // graph_task.cpp and graph_weights.cpp: the graph, and the caller's thread.
   void discover(const std::shared_ptr<Node>& root);
   void note(Visit& visit);
   void capture_replicas(const Tensor& input, std::size_t index);
@@ -115,7 +115,7 @@ class GraphTask final : public RunningBackward {
   template <class F>
   void keep_failure_of(const F& step);
 
-  // graph_task_queues.cpp: what every thread does.
+  // graph_task_queues.cpp: all threads that drain queues.
   ReadyQueue& queue_of(const Node& node);
   void push(Visit* visit, std::vector<ReadyQueue*>& started);
   void start(const std::vector<ReadyQueue*>& queues);
@@ -128,26 +128,26 @@ class GraphTask final : public RunningBackward {
   void deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector<ReadyQueue*>& started);
 
   const BackwardOptions options_;
-  const bool detects_anomaly_;  // waits after each node
+  const bool detects_anomaly_;  // waits for the device after each node
   bool accumulates_ = true;
   std::vector<Edge> roots_;
-  // Of the visits and their lists of what arrives, all given back at the end. A small graph needs the first alone.
+  // Memory of the visits and their arrivals, all freed at the end. A small graph needs only first_memory_.
   std::array<std::byte, 4096> first_memory_;
   std::pmr::monotonic_buffer_resource memory_{first_memory_.data(), first_memory_.size()};
   std::pmr::unordered_map<Node*, Visit> visits_{&memory_};
-  std::vector<Visit*> leaves_;                                                    // that are replicas
-  std::vector<Visit*> boundaries_;                                                // of passes
-  std::vector<Visit*> collectives_;                                               // with other processes
-  std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slots, and where in captured_
-  std::vector<Tensor> captured_;                                                  // by input, and then by part
+  std::vector<Visit*> leaves_;                                                    // leaves that are replicas
+  std::vector<Visit*> boundaries_;                                                // pass boundaries
+  std::vector<Visit*> collectives_;                                               // operations with other processes
+  std::unordered_map<Node*, std::vector<std::pair<int, std::size_t>>> captures_;  // slots, and indices into captured_
+  std::vector<Tensor> captured_;                                                  // by input, then by part
   std::vector<ReplicaPart> parts_;
   Listeners listeners_;
-  DeviceState* home_ = nullptr;  // whose queue the caller drains
-  GeneratorState random_;        // the caller's, where the graph uses GPUs
+  DeviceState* home_ = nullptr;  // the device whose queue the caller drains
+  GeneratorState random_;        // the caller's sequence, if the graph uses GPUs
 
   Mutex mutex_;                   // guards the following and memory_, and `pending` and `arrivals` of every visit
   std::list<ReadyQueue> queues_;  // one for each device
-  int active_ = 0;                // queues with work
+  int active_ = 0;                // queues that are draining
   std::exception_ptr failure_;
   std::vector<Stream> used_;
 };

@@ -1,4 +1,4 @@
-// A backward's ready queues: what the caller's thread and the devices' threads do at once.
+// A backward's ready queues, which the caller's thread and the device threads drain concurrently.
 #include <algorithm>
 #include <optional>
 #include <utility>
@@ -13,8 +13,8 @@
 
 namespace lockstep::autograd {
 
-// The latest operation first; but leaves before all, so that their gradients are there as early as can be, and of those
-// the earliest.
+// Order of a queue: leaves first, in order of creation, so that their gradients are ready as early as possible; then
+// the latest operation.
 bool GraphTask::Later::operator()(const Visit* a, const Visit* b) const {
   const auto rank = [](const Visit* v) {
     const bool leaf = v->node->edges.empty();
@@ -25,7 +25,7 @@ bool GraphTask::Later::operator()(const Visit* a, const Visit* b) const {
 
 GraphTask::ReadyQueue& GraphTask::queue_of(const Node& node) {
   DeviceState* device = &device_state(node.stream.device());
-  if (device->device.is_cpu()) device = home_;  // the CPU computes on the thread that asks
+  if (device->device.is_cpu()) device = home_;  // CPU nodes run on the caller's thread
   if (const auto found = std::ranges::find(queues_, device, &ReadyQueue::device); found != queues_.end()) return *found;
   ReadyQueue& queue = queues_.emplace_back();
   queue.device = device;  // written once: start() reads it without the lock
@@ -37,7 +37,8 @@ GraphTask::ReadyQueue& GraphTask::queue_of(const Node& node) {
   return queue;
 }
 
-// Holding the lock, or before start(). Queues that got their first work are to be started after it is released.
+// The caller holds the lock, or has not called start() yet. Queues that must be started after the lock is released are
+// added to `started`.
 void GraphTask::push(Visit* visit, std::vector<ReadyQueue*>& started) {
   ReadyQueue& queue = queue_of(*visit->node);
   queue.nodes.push(visit);
@@ -54,7 +55,7 @@ void GraphTask::start(const std::vector<ReadyQueue*>& queues) {
     } else {
       try {
         queue->device->thread.submit([this, queue] { drain(*queue); });
-      } catch (...) {  // no thread could be started: this one ends the queue
+      } catch (...) {  // the thread could not be started: end the queue here
         const std::scoped_lock lock(mutex_);
         if (!failure_) failure_ = std::current_exception();
         end(*queue);
@@ -62,7 +63,7 @@ void GraphTask::start(const std::vector<ReadyQueue*>& queues) {
     }
 }
 
-// Whether all queues have ended with this one. Does not throw: memory may fail outside of nodes too.
+// Returns true if no queue is draining any more. Does not throw: allocations outside of nodes may fail too.
 bool GraphTask::drain(ReadyQueue& queue) {
   std::vector<ReadyQueue*> started;
   std::unique_lock lock(mutex_);
@@ -75,12 +76,12 @@ bool GraphTask::drain(ReadyQueue& queue) {
   }
   end(queue);
   const bool last = active_ == 0, wakes = last && queue.device != home_;
-  lock.unlock();  // unless it is the caller who drains, this may be gone from here on
+  lock.unlock();  // from here on *this may be destroyed, except on the caller's thread
   if (wakes) DeviceThread::notify();
   return last;
 }
 
-// Holding the lock.
+// The caller holds the lock.
 void GraphTask::end(ReadyQueue& queue) noexcept {
   if (!std::exchange(queue.is_draining, false)) return;
   --active_;
@@ -116,7 +117,7 @@ void GraphTask::run_ready(ReadyQueue& queue, std::vector<ReadyQueue*>& started, 
   }
 }
 
-// What goes along each of the node's edges.
+// Runs the node; returns the gradients for its edges.
 std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
   Node& node = *visit.node;
   const StreamGuard guard(node.stream);
@@ -143,7 +144,7 @@ std::vector<GraphTask::Arrival> GraphTask::run_node(Visit& visit) {
   return arrivals;
 }
 
-// given: the gradients of the node's outputs.
+// `given`: the gradients of the node's outputs.
 void GraphTask::check_for_nan(const Node& node, const Gradients& given, const Gradients& gradients) {
   const NoGrad guard;
   const auto has_nan = [](const Tensor& g) { return g.defined() && g.isnan().any().item<bool>(); };
@@ -156,8 +157,8 @@ void GraphTask::check_for_nan(const Node& node, const Gradients& given, const Gr
                                    : ": look at what that operation was given in forward"));
 }
 
-// The sum of what arrived in each slot, on the node's stream; where an output was on another device than the first,
-// on this thread's current stream there.
+// Sums the gradients that arrived in each slot, on the node's stream; for an output on another device than the first,
+// on this thread's current stream of that device.
 Gradients GraphTask::sum_arrivals(Visit& visit) {
   Gradients sums(std::size_t(visit.node->outputs));
   std::pmr::vector<Arrival> arrivals = std::move(visit.arrivals);
@@ -186,7 +187,7 @@ Gradients GraphTask::sum_arrivals(Visit& visit) {
   return sums;
 }
 
-// Holding the lock.
+// The caller holds the lock.
 void GraphTask::deliver(Visit& visit, std::vector<Arrival> arrivals, std::vector<ReadyQueue*>& started) {
   const std::vector<Edge>& edges = visit.node->edges;
   for (std::size_t i = 0; i < edges.size(); ++i) {

@@ -1,5 +1,5 @@
-// What a backward over several processes settles before it runs: by how much the loss of this process counts, and the
-// order of collective operations.
+// Preparations of a backward over several processes: the weight of this process's loss, and the order of collective
+// operations.
 #include <algorithm>
 #include <array>
 #include <string_view>
@@ -19,14 +19,14 @@ namespace {
 
 const ProcessShares& shares_of(const Node& node) { return *static_cast<const PassBoundary&>(node).shares; }
 
-// Whether the gradient of each input depends on no other input, nor on the input itself.
+// True if the gradient of each input depends neither on this input nor on another one (the operation is linear).
 bool adds_inputs(const Node& node) {
   static constexpr std::array<std::string_view, 18> kAlways = {
       "Add",     "AsStrided", "Cat",    "Clone", "Copy",  "Expand", "Gather", "Join", "Mean",
       "Permute", "Scatter",   "Select", "Slice", "Stack", "Sub",    "Sum",    "To",   "View"};
   const std::string_view op = node.op;
   if (std::ranges::find(kAlways, op) != kAlways.end()) return true;
-  // By a number, or by a tensor that is none of the graph's.
+  // By a number, or by a tensor outside of the graph.
   const auto inputs = std::ranges::count_if(node.edges, [](const Edge& edge) { return edge.node != nullptr; });
   return inputs == 1 && (op == "Mul" || (op == "Div" && node.edges[0].node));
 }
@@ -86,10 +86,10 @@ double GraphTask::weigh_passes() {
   return 1 / double(first.of_each.size());
 }
 
-// Passes of different shares: each node counts as the passes that its value comes from. A node between the root and the
-// passes that adds up results of several counts alike in all processes, as does one that comes from parameters alone;
-// where a gradient goes on from there to a node of one pass, it is multiplied by that pass's share. The output of a
-// pass belongs to that pass, whatever its input came from.
+// For passes with different shares. A node has the weight of the passes from which its value was computed. A node
+// between the root and the passes that adds results of several passes, or was computed from parameters only, has the
+// same weight in all processes; a gradient that flows from there to a node of one pass is multiplied by that pass's
+// share. The output of a pass belongs to that pass, whatever its input was computed from.
 void GraphTask::weigh_each_pass() {
   struct Passes {
     const ProcessShares* one = nullptr;

@@ -1,4 +1,5 @@
-// Functions that backward calls with gradients, and their removal. Not to be added while a backward calls them.
+// Hooks: functions that backward calls with gradients, and their removal. Must not be added while a backward calls
+// them.
 #pragma once
 
 #include <algorithm>
@@ -15,7 +16,7 @@
 
 namespace lockstep::autograd {
 
-/// Functions that are called in the order in which they came, until their handles remove them.
+/// Functions that are called in the order in which they were added, until their handles remove them.
 template <class Function>
 class Hooks {
  public:
@@ -29,33 +30,33 @@ class Hooks {
   bool empty() const noexcept {
     return !hooks_ || std::none_of(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->function(); });
   }
-  /// A hook may add others: these are called next time.
+  /// A hook may add hooks, which are called the next time.
   template <class Call>
   void call_each(const Call& call) const {
     each([&](const std::shared_ptr<Hook>& hook) {
       if (const auto function = hook->function()) call(*function);
     });
   }
-  bool is_new() const noexcept { return !hooks_; }  ///< None was ever added.
-  /// Another one after a hook was added or removed.
+  bool is_new() const noexcept { return !hooks_; }  ///< No hook was ever added.
+  /// A value that differs after a hook was added or removed.
   std::pair<std::shared_ptr<const void>, std::ptrdiff_t> state() const {
     if (!hooks_) return {};
     return {hooks_, std::count_if(hooks_->begin(), hooks_->end(), [](const auto& hook) { return hook->function(); })};
   }
-  /// All of them, for whoever destroys them.
+  /// Moves out all hooks, for destruction.
   std::shared_ptr<const void> take() noexcept { return std::move(hooks_); }
 
  private:
   class Hook final : public RemovableHook {
    public:
     explicit Hook(Function function) : function_(std::make_shared<const Function>(std::move(function))) {}
-    /// Null once it was removed. A call keeps it.
+    /// Null if the hook was removed. The caller keeps the function alive during a call.
     std::shared_ptr<const Function> function() const {
       const std::scoped_lock lock(mutex_);
       return function_;
     }
     void remove() noexcept override {
-      std::shared_ptr<const Function> removed;  // what it holds is destroyed outside the lock
+      std::shared_ptr<const Function> removed;  // the function is destroyed outside the lock
       const std::scoped_lock lock(mutex_);
       removed.swap(function_);
     }
@@ -73,11 +74,11 @@ class Hooks {
         if (hook->function()) visit(hook);
   }
 
-  std::shared_ptr<const List> hooks_;  // replaced whole, so that a call in progress keeps its own
+  std::shared_ptr<const List> hooks_;  // copied on write, so that a call in progress keeps its list
 };
 
-/// What a hook made of a gradient: its result, or the gradient itself if that is undefined. Throws ShapeError,
-/// DTypeError or DeviceMismatch naming `op` for a result that is not like the gradient.
+/// Calls a hook: returns its result, or the gradient itself if the result is undefined. Throws ShapeError, DTypeError
+/// or DeviceMismatch naming `op` if the result's shape, dtype or device differs from the gradient's.
 Tensor hooked(const char* op, const std::function<Tensor(const Tensor&)>& hook, const Tensor& gradient);
 
 }  // namespace lockstep::autograd

@@ -1,4 +1,4 @@
-// What an operation that changes its target has to check first.
+// Checks for in-place operations.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -7,18 +7,18 @@
 
 namespace lockstep::autograd {
 
-/// What checkpoint() has to know before a change in place. check_in_place() tells it.
+/// Tells the innermost checkpoint() of this thread that `target` will change in place. check_in_place() calls it.
 void about_to_change(const Tensor& target);
 
 void check_recorded_in_place(const char* op, const Tensor& target);
 void check_memory_in_place(const char* op, const Tensor& target, const Tensor& input);
 
-/// To be called by an operation before it changes `target` in place, reading `inputs`. Throws InvalidArgument where the
-/// result would depend on the order of elements: a target that repeats its memory (expand), an input that shares the
-/// target's memory other than element by element. Where the change will be recorded, throws AutogradError for what
-/// recording could not follow: a leaf that requires a gradient, or a view of one; memory that is saved for backward, or
-/// that a tensor shares which does not follow the target's graph (by detach(), or a view made under NoGrad). Waits for
-/// copies that read the target, where it is pinned.
+/// To be called by an operation before it changes `target` in place, reading `inputs`. Throws InvalidArgument if the
+/// result would depend on the order of elements: the target repeats its memory (expand), or an input shares the
+/// target's memory other than element by element. If the change will be recorded, throws AutogradError for targets that
+/// recording cannot follow: a leaf that requires a gradient, or a view of one; memory that is saved for backward, or
+/// shared with a tensor that does not follow the target's graph (detach(), or a view made under NoGrad). Waits for
+/// copies that read the target if it is pinned.
 template <class... Tensors>
 void check_in_place(const char* op, const Tensor& target, const Tensors&... inputs) {
   const TensorImpl& own = impl_of(op, target);

@@ -1,4 +1,4 @@
-// Those who hear of one backward: the listeners of the models whose parameters it reaches.
+// The listeners of one backward: those of the models whose parameters it reaches.
 #pragma once
 
 #include <exception>
@@ -10,18 +10,17 @@
 
 namespace lockstep::autograd {
 
-/// Throws AutogradError for a stale replica other than the primary: the gradient that a backward brings there would be
-/// lost.
+/// Throws AutogradError if the leaf is a stale replica other than the primary: its gradient would be lost.
 void refuse_stale(const Tensor& leaf);
 
-/// Used by the backward's caller alone.
+/// Used only by the backward's caller.
 class Listeners {
  public:
-  /// The leaf's listener, if it has one, will hear of the leaf. Throws as refuse_stale().
+  /// Adds the leaf to those that its listener, if it has one, gets in begin(). Throws as refuse_stale().
   void add(const Tensor& leaf);
-  /// begin() of each. Where one throws, calls end() of those before it, and throws that.
+  /// Calls begin() of each listener. If one throws, calls end() of the listeners before it and rethrows.
   void begin(bool keeps_graph);
-  /// Calls end() of each, whatever they throw. The first error, or null.
+  /// Calls end() of each listener, even if some throw. Returns the first error, or null.
   std::exception_ptr end(bool failed) noexcept;
 
  private:

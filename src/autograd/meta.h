@@ -1,4 +1,4 @@
-// What autograd keeps with a tensor.
+// Autograd's data of a tensor.
 #pragma once
 
 #include <functional>
@@ -23,11 +23,11 @@ struct Meta final : AutogradState {
   bool leaf_requires_grad = false;
   Tensor grad;
   std::shared_ptr<Node> grad_fn;  ///< Null for a leaf.
-  int output = 0;                 ///< Which of grad_fn's outputs this is.
+  int output = 0;                 ///< The number of this output of grad_fn.
   std::weak_ptr<Node> accumulator;
-  std::shared_ptr<Tensor> retained;  ///< Of what an operation computed: its gradient, after retain_grad().
-  HookHandle retains;                ///< The hook of grad_fn that keeps it.
-  bool is_parameter = false;         ///< Whether it was made as a module's parameter.
+  std::shared_ptr<Tensor> retained;  ///< After retain_grad() of a non-leaf: its gradient.
+  HookHandle retains;                ///< The hook of grad_fn that stores it.
+  bool is_parameter = false;         ///< True if it was made as a module's parameter.
   /// If the tensor is a parameter on one of several devices: keeps that parameter alive (replicated_parameter.h).
   std::shared_ptr<const Replica> replica;
   Hooks<std::function<Tensor(const Tensor&)>> leaf_hooks;
@@ -45,7 +45,7 @@ inline const Node* grad_fn_of(const TensorImpl& tensor) noexcept {
   return meta ? meta->grad_fn.get() : nullptr;
 }
 
-/// Whether the base of a view has got another grad_fn since the view got its own (autograd/views.h).
+/// True if the base of a view has a newer grad_fn than the one from which the view's was made (autograd/views.h).
 inline bool is_behind(const TensorImpl& view) noexcept {
   if (!view.follows_base) return false;
   const Node* const now = grad_fn_of(*view.base.impl());
@@ -60,7 +60,7 @@ inline Meta* meta_of(const Tensor& tensor) {
 }
 Meta& make_meta(const Tensor& tensor);
 
-/// The replica that the tensor is; null if it is none, or a stale one.
+/// The tensor's Replica; null if it is not a replica, or a stale one.
 inline const Replica* replica_of(const Tensor& tensor) {
   const Meta* const meta = meta_of(tensor);
   return meta && meta->replica && !meta->replica->parameter->is_stale() ? meta->replica.get() : nullptr;
@@ -71,10 +71,10 @@ inline bool needs_grad(const Tensor& tensor) noexcept {
   return is_behind(impl) || (impl.autograd && impl.autograd->requires_grad());
 }
 
-/// Has the gradient of what an operation computed kept; that of its newest version, after changes in place.
+/// Makes backward store the gradient of a non-leaf in `retained`; after in-place changes, that of the newest version.
 void retain_gradient(Meta& meta);
 
-/// To be called before somebody sets, drops or zeroes a gradient. Throws AutogradError during a backward that sums it.
+/// To be called before a gradient is set, dropped or zeroed. Throws AutogradError during a backward that sums it.
 void check_idle(const char* op, const Tensor& tensor);
 /// Drops the gradient of a tensor, and of its replicas. Throws as check_idle().
 void clear_grad(const char* op, const Tensor& tensor);

@@ -1,5 +1,5 @@
-// The graph: a node for each recorded operation, with edges to where the gradients of its inputs go. Made by one
-// thread; a backward runs each node on one thread at a time.
+// The autograd graph: a node for each recorded operation, with edges to the nodes that take the gradients of its
+// inputs. One thread makes a node; a backward runs each node on one thread at a time.
 #pragma once
 
 #include <cstdint>
@@ -19,19 +19,19 @@ namespace lockstep::autograd {
 
 class Node;
 
-/// One for each input of an operation; undefined where no gradient flows.
+/// One gradient for each input of an operation; undefined if none flows.
 using Gradients = std::vector<Tensor>;
 
-/// The input `slot` of `node`, which is the output of the forward operation.
+/// Refers to output `slot` of node's forward operation, whose gradient is input `slot` of node's backward.
 struct Edge {
   std::shared_ptr<Node> node;
   int slot = 0;
 };
 
-/// What a backward has to know of a node before it runs.
+/// The kinds of nodes that a backward must know before it runs.
 enum class NodeKind : std::uint8_t {
   operation,
-  leaf,           ///< Where the gradient of a leaf ends.
+  leaf,           ///< The grad accumulator of a leaf.
   pass_boundary,  ///< A PassBoundary.
   collective,     ///< A CollectiveNode.
 };
@@ -43,18 +43,18 @@ class Node {
   Node(const Node&) = delete;
   Node& operator=(const Node&) = delete;
 
-  /// From the gradients of the outputs (undefined where none arrived) to those of the inputs.
+  /// Computes the gradients of the inputs from those of the outputs (undefined if none arrived).
   virtual Gradients backward(const Gradients& output_gradients) = 0;
   /// Frees saved tensors; a later backward() throws AutogradError.
   virtual void release() {}
-  /// The tensor whose gradient ends here; null for a node of an operation.
+  /// The leaf of a grad accumulator; null for other nodes.
   virtual const Tensor* leaf() const noexcept { return nullptr; }
 
-  const std::string& name() const;  ///< "AddmmBackward": made when somebody asks for it. Safe from any thread.
+  const std::string& name() const;  ///< "AddmmBackward": made by the first call. Safe from any thread.
 
   const char* const op;          ///< The forward operation, such as "Addmm".
   const std::uint64_t sequence;  ///< Grows with each node of this process: consumers come after producers.
-  const Stream stream;           ///< Where the forward operation ran.
+  const Stream stream;           ///< The stream of the forward operation.
   int outputs = 1;
   const NodeKind kind;
   std::vector<Edge> edges;  ///< One for each input.
@@ -66,20 +66,20 @@ class Node {
   mutable std::string name_;
 };
 
-/// The least `sequence` of the nodes to come.
+/// The `sequence` that the next node will get.
 std::uint64_t next_node() noexcept;
 
-/// What a node may ask of the backward that runs it.
+/// The running backward, as nodes see it.
 class RunningBackward {
  public:
-  /// Whether the gradient that goes along the edge is the only one that will be accumulated there.
+  /// True if the gradient along the edge is the only one that this backward accumulates in the edge's leaf.
   virtual bool brings_all(const Edge& edge) const = 0;
 
  protected:
   ~RunningBackward() = default;
 };
 
-/// While it lives, `node` is the one that this thread runs backward of.
+/// While it lives, this thread runs the backward of `node`.
 class RunningNode {
  public:
   RunningNode(const std::shared_ptr<Node>& node, const RunningBackward& in) noexcept;

@@ -1,4 +1,4 @@
-// How an operation becomes a node of the graph.
+// Records operations as nodes of the graph.
 //
 //   Tensor y = ...;
 //   const auto backward = [y = Saved(y, kOutput)](const Tensor& gy) { return Gradients{gy * y.get()}; };
@@ -21,7 +21,7 @@
 
 namespace lockstep::autograd {
 
-/// True if an operation on these inputs is to be recorded.
+/// True if an operation on these inputs must be recorded.
 template <class... Tensors>
 bool records(const Tensors&... inputs) noexcept {
   return (needs_grad(inputs) || ...) && grad_enabled();
@@ -30,11 +30,12 @@ inline bool any_records(std::span<const Tensor> inputs) noexcept {
   return grad_enabled() && std::any_of(inputs.begin(), inputs.end(), needs_grad);
 }
 
-/// Where the gradient of `tensor` goes: its grad_fn, its accumulator if it is a leaf, or nowhere.
+/// The edge for the gradient of `tensor`: to its grad_fn, or to its grad accumulator if it is a leaf; null if it
+/// requires no gradient.
 Edge gradient_edge(const Tensor& tensor);
 
-/// To be called from backward: where the gradient of the node's input `input` will be kept, if it can be written there
-/// at once, on the node's stream, and returned; else undefined. Spares a copy.
+/// To be called from backward: the bucket memory for the gradient of the node's input `input`. The node may write the
+/// gradient there on its stream, and return this tensor, which saves a copy. Undefined if that is not possible.
 Tensor gradient_place(int input);
 
 [[noreturn]] void throw_released(const char* op);
@@ -61,10 +62,10 @@ class LambdaNode final : public Node {
   std::optional<Backward> body_;
 };
 
-/// Makes the outputs those of the node.
+/// Makes `node` the grad_fn of the outputs.
 void attach(const std::shared_ptr<Node>& node, std::span<Tensor> outputs);
 
-/// Makes `output` the result of operation `op` on `inputs`. To be called only if records(inputs...).
+/// Records `output` as the result of operation `op` on `inputs`. To be called only if records(inputs...).
 template <class Backward>
 void record(const char* op, Tensor& output, std::initializer_list<const Tensor*> inputs, Backward body) {
   auto node = std::make_shared<LambdaNode<Backward>>(op, output.device(), std::move(body));
@@ -73,7 +74,7 @@ void record(const char* op, Tensor& output, std::initializer_list<const Tensor*>
   attach(node, std::span(&output, 1));
 }
 
-/// For an operation on any number of inputs or with several outputs.
+/// The same for any number of inputs and outputs.
 template <class Backward>
 void record_many(const char* op, std::span<Tensor> outputs, std::span<const Tensor> inputs, Backward body) {
   auto node = std::make_shared<LambdaNode<Backward>>(op, outputs[0].device(), std::move(body));

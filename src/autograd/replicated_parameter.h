@@ -1,5 +1,5 @@
-// A parameter that lives on several devices, as backward and optimizers see it. What stands behind it, and in which
-// states its gradient can be, is the parallel layer's: parallel/bucketed_parameter.h.
+// The interface of a parameter with replicas on several devices, for backward and optimizers. The parallel layer
+// implements it and documents the states of its gradient: parallel/bucketed_parameter.h.
 #pragma once
 
 #include <cstddef>
@@ -17,7 +17,7 @@ namespace lockstep::autograd {
 
 class ReplicatedParameter;
 
-/// Elements of a tensor, in the order in which they lie.
+/// Elements [begin, end) of a tensor, in memory order.
 struct Shard {
   std::int64_t begin = 0;
   std::int64_t end = 0;
@@ -26,11 +26,11 @@ struct Shard {
   bool operator==(const Shard&) const = default;
 };
 
-/// How a sharded parameter is divided between the devices of several processes.
+/// The division of a sharded parameter between the devices of several processes.
 struct Division {
   World world;
-  std::size_t first_rank;     ///< Of this process's replicas.
-  std::vector<Shard> shards;  ///< By rank, of all processes, one after the other: all elements, each once.
+  std::size_t first_rank;     ///< The rank of this process's first replica.
+  std::vector<Shard> shards;  ///< By rank, for all processes: consecutive shards that cover all elements.
 };
 
 /// A parameter on one of its devices.
@@ -38,82 +38,86 @@ struct Replica {
   ReplicatedParameter* parameter;
   std::size_t index;  ///< 0 for the primary: the tensor that users and state dicts see.
   Tensor tensor;
-  /// What an optimizer updates here, and keeps state of. All elements; or, where the parameter is sharded, those that
-  /// no other replica of any process has.
+  /// The elements that an optimizer updates here and keeps state for: all elements; if the parameter is sharded, a
+  /// shard that no other replica of any process has.
   Shard shard;
 };
 
-/// Hears of each backward through leaves that are replicas. One for all parameters of a model.
+/// Is told of each backward through leaves that are replicas (DDP's reducer). One for all parameters of a model.
 class GradientListener {
  public:
   virtual ~GradientListener() = default;
-  /// Before a backward, on its caller's thread: it will reach these leaves, in this order on each device as far as the
-  /// order of the forward operations says. `keeps_graph`: gradients come with their graphs. Throws AutogradError where
-  /// another backward reaches some.
+  /// Called before a backward, on its caller's thread: the backward will reach these leaves, on each device in about
+  /// this order, which follows from the order of the forward operations. `keeps_graph`: gradients are recorded
+  /// (create_graph). Throws AutogradError if another backward that reaches some of them is running.
   virtual void begin(std::span<const Replica* const> leaves, bool keeps_graph) = 0;
-  /// The backward is done with a leaf: its gradient was accumulated on the current stream of the leaf's device, or
-  /// there was none. Once for each leaf that begin() named, on the thread that runs backward on the leaf's device.
+  /// Called when the backward is done with a leaf: its gradient was accumulated on the current stream of the leaf's
+  /// device, or there was none. Called once for each leaf that begin() named, on the thread that runs backward on the
+  /// leaf's device.
   virtual void ready(const Replica& leaf) = 0;
-  /// After the backward, failed or not, on its caller's thread. Runs the hooks of the leaves: they see whole gradients.
+  /// Called after the backward, failed or not, on its caller's thread. Runs the hooks of the leaves, which see the
+  /// whole gradients.
   virtual void end(bool failed) = 0;
-  /// By how much this process's loss counts where it went through no model: all processes' add up to 1, or each is a
-  /// part of a sum.
+  /// The weight of this process's loss if it went through no model: the weights of all processes add up to 1, or are 1
+  /// each if losses are parts of a sum.
   virtual double lone_share() const noexcept = 0;
 };
 
-/// One object for a parameter and all its replicas, behind the `replica` of each one's Meta.
+/// One object for a parameter and all its replicas. The `replica` of each replica's Meta refers to it.
 ///
-/// Except for accumulate() and gradient_place(), nothing may be called while a backward reaches the parameter: what
-/// changes the gradient throws AutogradError then, and complete_gradient() does nothing.
+/// While a backward reaches the parameter, only accumulate() and gradient_place() may be called: functions that change
+/// the gradient throw AutogradError then, and complete_gradient() does nothing.
 class ReplicatedParameter {
  public:
   virtual ~ReplicatedParameter() = default;
 
-  /// The primary first. None once the replicas are stale: others have taken their place, or the model is gone.
+  /// The primary first. Empty once the replicas are stale: others have taken their place, or the model was destroyed.
   std::span<const Replica> replicas() const noexcept {
     return is_stale_ ? std::span<const Replica>() : std::span<const Replica>(replicas_);
   }
   bool is_stale() const noexcept { return is_stale_; }
   bool is_sharded() const noexcept { return is_sharded_; }
-  /// Null where it is not sharded, or between the devices of this process alone. What needs other processes' shards all
-  /// processes call, in the same order: complete_gradient(), all_gather(), all_gather_numbers().
+  /// Null if the parameter is not sharded, or only between the devices of this process. All processes must call the
+  /// functions that need other processes' shards in the same order: complete_gradient(), all_gather(),
+  /// all_gather_numbers().
   const std::shared_ptr<const Division>& division() const noexcept { return division_; }
 
-  /// Whether other processes have replicas too.
+  /// True if other processes have replicas too.
   virtual bool has_other_processes() const noexcept { return false; }
-  /// Its place among those of its model.
+  /// Its index among the parameters of its model.
   std::size_t entry() const noexcept { return entry_; }
-  /// For calls on the model's parameters that all processes have to make alike. Null for a process alone.
+  /// Logs calls on the model's parameters that all processes must make alike. Null for a single process.
   const std::shared_ptr<CallLog>& calls() const noexcept { return calls_; }
 
   /// Null once the replicas are stale.
   virtual std::shared_ptr<GradientListener> listener() const noexcept = 0;
-  /// Where the next gradient will be kept, if it can be written there; undefined if it has to be added to another one.
+  /// The memory for the next gradient, if it can be written there; undefined if it must be added to an earlier
+  /// gradient.
   virtual Tensor gradient_place(const Replica& replica) const = 0;
-  /// Takes a gradient of the replica, on the current stream of its device.
+  /// Accumulates a gradient of the replica, on the current stream of its device.
   virtual void accumulate(const Replica& replica, const Tensor& gradient) = 0;
 
   /// Throws AutogradError, naming `op`, while a backward reaches the parameter's model.
   virtual void check_idle(const char* op) const = 0;
-  /// Makes what each replica has the whole gradient.
+  /// Makes each replica's gradient the whole gradient: summed over all replicas, with all shards.
   virtual void complete_gradient() = 0;
-  /// That is the gradient from now on; undefined for none.
+  /// Replaces the gradient in all replicas; undefined for none.
   virtual void set_gradient(const Replica& replica, const Tensor& gradient) = 0;
 
-  /// Before an optimizer uses all replicas: sums what is not summed, and takes to the other replicas what was changed
-  /// in the primary alone, gradient and value.
+  /// Called before an optimizer uses all replicas: sums partial gradients, and copies gradients and values that were
+  /// changed only in the primary to the other replicas.
   virtual void reconcile() = 0;
-  /// After each replica's gradient was changed in the replica's shard.
+  /// Called after the gradient of each replica was changed in the replica's shard.
   virtual void gradient_changed() = 0;
-  /// After each replica of these parameters, of one model, was changed in its shard: makes all of them whole, on the
-  /// current streams.
+  /// Called after each replica of these parameters, of one model, was changed in its shard: all-gathers the shards, on
+  /// the current streams.
   virtual void all_gather(std::span<ReplicatedParameter* const> parameters) = 0;
-  /// As many float64 numbers of each replica's device, contiguous, become those of the ranks of all processes, one
-  /// rank's after the other's: on each device, on the current streams.
+  /// All-gathers float64 numbers, contiguous, equally many on each replica's device: returns, for each device, the
+  /// numbers of all ranks of all processes in order of rank. On the current streams.
   virtual std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) = 0;
 
  protected:
-  std::vector<Replica> replicas_;  // each at its address for good: Meta points there
+  std::vector<Replica> replicas_;  // never reallocated: Meta points to the elements
   std::shared_ptr<const Division> division_;
   std::shared_ptr<CallLog> calls_;
   std::size_t entry_ = 0;

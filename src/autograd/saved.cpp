@@ -10,7 +10,7 @@ namespace lockstep::autograd {
 
 namespace {
 
-// Kept by the module that it is a parameter of.
+// Such a leaf is not dropped: its module keeps it anyway.
 bool is_trained_leaf(const Tensor& tensor) {
   const Meta* const meta = meta_of(tensor);
   return meta && meta->leaf_requires_grad && !meta->grad_fn;

@@ -1,5 +1,5 @@
-// Nodes of which a backward over several processes knows before it runs: where a graph enters and leaves a model, and
-// collective operations.
+// Nodes that a backward over several processes must know before it runs: the boundaries where a graph enters and leaves
+// a model, and collective operations.
 #pragma once
 
 #include <memory>
@@ -10,16 +10,16 @@
 
 namespace lockstep::autograd {
 
-/// By how much each process's loss counts in one pass: they sum to 1.
+/// The weights of the processes' losses in one pass, which sum to 1.
 struct ProcessShares {
-  std::vector<double> of_each;  ///< By rank of the process.
+  std::vector<double> of_each;  ///< By process rank.
   std::size_t here = 0;         ///< This process's rank.
 
   double own() const noexcept { return of_each[here]; }
 };
 
-/// The identity, where a tensor enters or leaves a model of several processes. A backward that comes to one multiplies
-/// its root's gradient by the pass's share (graph_weights.cpp); the node itself multiplies nothing.
+/// The identity, where a tensor enters or leaves a model of several processes. A backward that reaches one multiplies
+/// its root's gradient by the pass's share (graph_weights.cpp); the node itself does not multiply.
 class PassBoundary final : public Node {
  public:
   PassBoundary(const Device& device, std::shared_ptr<const ProcessShares> shares_of_pass)
@@ -30,24 +30,24 @@ class PassBoundary final : public Node {
   const std::shared_ptr<const ProcessShares> shares;
 };
 
-/// x, with a boundary between it and what is computed from it; x itself where nothing is recorded. So the gradient of a
-/// gradient meets a boundary too.
+/// x behind a PassBoundary; x itself if gradients are not recorded. Backward is recorded with this function too, so a
+/// gradient of a gradient also meets a boundary.
 Tensor at_boundary(const Tensor& x, const std::shared_ptr<const ProcessShares>& shares);
 
-/// The shares of the pass that x was computed from: by that much a backward of x, or of a loss that adds x up with others,
-/// counts in each process. Null for none, or where no gradient is recorded. Throws AutogradError for passes whose shares
-/// differ.
+/// The shares of the pass from which x was computed: the weights of a backward of x, or of a loss that adds x to
+/// others, in each process. Null if there is no pass, or no gradient is recorded. Throws AutogradError if x was
+/// computed from passes with different shares.
 std::shared_ptr<const ProcessShares> shares_of_pass(const Tensor& x);
 
-/// A node whose backward is a collective operation of several processes. All run theirs in one order: the reverse of
-/// the order of their forward operations, whatever becomes ready first.
+/// A node whose backward is a collective operation of several processes. All processes run these nodes in one order:
+/// the reverse of the order of their forward operations, whichever is ready first.
 class CollectiveNode : public Node {
  public:
   CollectiveNode(const char* forward_op, const Device& device) : Node(forward_op, device, NodeKind::collective) {}
 
-  /// Which operation this is: the same words in every process.
+  /// Describes the operation: the same text in every process.
   virtual std::string what() const = 0;
-  /// Compares what all processes are about to run, in that order. Throws InvalidArgument, in every process, for the
+  /// Compares the collectives that all processes will run, in order. Throws InvalidArgument, in every process, for the
   /// first that is missing or differs.
   virtual void agree(const std::vector<std::string>& all) const = 0;
 };

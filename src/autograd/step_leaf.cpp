@@ -26,7 +26,7 @@ class LeafPart final : public StepPart {
     if (now.storage != found_.storage) return "where a tensor lies";
     if (now.hooks != found_.hooks || now.accumulated_hooks != found_.accumulated_hooks) return "a tensor's hooks";
     if (now.is_replica != found_.is_replica) return "the replicas of a parameter";
-    if (now.is_replica) return nullptr;  // its gradient is all replicas' together
+    if (now.is_replica) return nullptr;  // the gradient belongs to all replicas together
     return (adds_ ? now.grad == found_.grad : !now.grad == !found_.grad) ? nullptr : "a gradient";
   }
   void leave() override {
@@ -55,7 +55,7 @@ class LeafPart final : public StepPart {
   const Tensor leaf_;
   State found_;
   Tensor left_;
-  bool adds_ = false;  // to the gradient that it found
+  bool adds_ = false;  // the step adds to the gradient that it found
 };
 
 }  // namespace
@@ -64,7 +64,7 @@ void use_in_step(const Tensor& leaf) {
   StepParts* const parts = context().step_parts;
   if (!parts) return;
   const StepValues* const captured = context().step_values;
-  if (captured && leaf.impl()->storage->made_in == captured->id()) return;  // a leaf of the step's own
+  if (captured && leaf.impl()->storage->made_in == captured->id()) return;  // a leaf that the step itself made
   parts->add<LeafPart>(leaf.impl(), leaf);
 }
 

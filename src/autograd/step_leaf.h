@@ -1,12 +1,12 @@
-// The leaves of a step, for captured steps (tensor/step_parts.h): a launch leaves gradients as backward would, and
-// needs what backward looked at to be the same.
+// The leaves of a captured step (tensor/step_parts.h): a replay leaves gradients as backward would, and requires the
+// state that backward depended on to be unchanged.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
 
 namespace lockstep::autograd {
 
-/// The step that runs on this thread, if it is or will be captured, uses the leaf or its gradient.
+/// Notes that the step on this thread, if it is or will be captured, uses the leaf or its gradient.
 void use_in_step(const Tensor& leaf);
 
 }  // namespace lockstep::autograd

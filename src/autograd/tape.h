@@ -1,6 +1,7 @@
-// What a checkpointed function saved, in order, without the tensors; and how to make them again. The second run begins
-// with the tensors that the function changes in place (buffers) as the first run found them, and ends with those that
-// it found itself. Used by one thread at a time; backwards on several devices take turns.
+// The record of a checkpointed function: the saved tensors in order, without their memory, and the means to recompute
+// them. For the second run, tensors that the function changes in place (buffers) get the values that the first run
+// found; afterwards they get their present values back. One thread at a time uses it; backwards on several devices take
+// turns.
 #pragma once
 
 #include <atomic>
@@ -22,13 +23,13 @@ class Tape final : public SaveListener, public std::enable_shared_from_this<Tape
  public:
   using Again = std::function<void(std::span<const Tensor>)>;
 
-  /// Remembers what the thread works under now.
+  /// Saves the thread's present Context for the second run.
   Tape(std::span<const Tensor> inputs, Again again);
 
   std::shared_ptr<Dropped> saves(const Tensor& tensor) override;
   void changes(const Tensor& target) override;
 
-  /// Makes the present context that of the first run, for as long as the function runs.
+  /// Registers the tape in the present Context during the first run, from begin() to end().
   void begin();
   void end();
 
@@ -40,13 +41,13 @@ class Tape final : public SaveListener, public std::enable_shared_from_this<Tape
     Shape sizes;
     DType dtype;
     Tensor tensor;           // undefined while it is dropped
-    bool connected = false;  // to the graph of the second run
+    bool connected = false;  // to the second run's graph
   };
-  struct Values {  // of a tensor that changes in place
+  struct Values {  // a copy of a tensor that changes in place
     Tensor target, copy;
     std::uint64_t version;
   };
-  // The second run: gives each entry that is still wanted its tensor.
+  // Listens in the second run: gives each entry that is still used its tensor.
   class Refill;
 
   Tensor tensor_of(Entry& entry);
@@ -57,16 +58,16 @@ class Tape final : public SaveListener, public std::enable_shared_from_this<Tape
 
   const Again again_;
   struct Input {
-    Saved saved;  // by an outer checkpoint, if there is one: then it is dropped too
+    Saved saved;  // an outer checkpoint, if there is one, drops it
     bool needs_grad = false;
   };
   std::vector<Input> inputs_;
   std::vector<std::weak_ptr<Entry>> entries_;
-  std::vector<Values> before_;  // each change of what was there before the function ran, in order
+  std::vector<Values> before_;  // of older tensors, before their first change in the first run, in order
   std::atomic<bool> busy_ = false;
 
   const std::uint64_t number_;
-  SaveListener* const outer_;  // of the first run
+  SaveListener* const outer_;  // the first run's
   const std::uint64_t outer_number_;
   const decltype(Context::streams) streams_;
   const GeneratorState random_;

@@ -1,4 +1,4 @@
-// What Tensor offers of gradients, and hooks.
+// Tensor's members for gradients, and hooks.
 #include <lockstep/autograd/autograd.h>
 
 #include <utility>
@@ -55,7 +55,7 @@ void Tensor::set_grad(const Tensor& grad) {
       throw DTypeError(text("[set_grad] expected a gradient of ", impl.dtype, ", got ", grad.dtype()));
   }
   autograd::check_idle("set_grad", *this);
-  const Tensor given = grad;  // which may be the one that goes
+  const Tensor given = grad;  // a copy: `grad` may be the gradient that is replaced
   if (const autograd::Replica* const replica = autograd::replica_of(*this))
     replica->parameter->set_gradient(*replica, given);
   else

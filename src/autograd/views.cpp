@@ -14,7 +14,7 @@
 namespace lockstep::autograd {
 namespace {
 
-// Where a view's elements are among those of its base.
+// The position of a view's elements in its base.
 struct Part {
   Shape base_sizes, base_strides, sizes, strides;
   std::int64_t offset = 0;
@@ -28,7 +28,7 @@ struct Part {
 
   Tensor of(const Tensor& whole) const { return make_view(whole, sizes, strides, whole.impl()->offset + offset); }
 
-  // Memory laid out as the base's, which may have gaps.
+  // A tensor with the base's layout, which may have gaps.
   Tensor make_whole(DeviceState& device, DType dtype) const {
     std::int64_t extent = base_sizes.elements() > 0;
     for (int i = 0; i < base_sizes.rank() && extent > 0; ++i) extent += (base_sizes[i] - 1) * base_strides[i];
@@ -42,7 +42,8 @@ struct Part {
 
 Tensor taken(const Part& part, const Tensor& whole);
 
-// Zeros but under the view. An expanded view's elements that are one of the base's are summed.
+// A tensor like the base: `gradient` in the view's elements, zeros elsewhere. Elements of an expanded view that are one
+// element of the base are summed.
 Tensor scattered(const Part& part, const Tensor& gradient) {
   Tensor whole = part.whole_like(gradient);
   fill_values(whole, 0);
@@ -64,7 +65,7 @@ Tensor scattered(const Part& part, const Tensor& gradient) {
   return whole;
 }
 
-// What lies under the view, as memory of its own.
+// A copy of the view's elements of `whole`.
 Tensor taken(const Part& part, const Tensor& whole) {
   Tensor laid_out = whole;
   if (whole.strides() != part.base_strides) {
@@ -78,7 +79,7 @@ Tensor taken(const Part& part, const Tensor& whole) {
   return out;
 }
 
-// `whole` with `values` under the view, or with zeros if these are undefined.
+// A copy of `whole` with `values` in the view's elements; zeros if `values` is undefined.
 Tensor replaced(const Part& part, const Tensor& whole, const Tensor& values) {
   Tensor out = part.whole_like(whole);
   copy_values(out, whole);
@@ -94,7 +95,7 @@ Tensor replaced(const Part& part, const Tensor& whole, const Tensor& values) {
   return out;
 }
 
-// A new version of a base, part of which `change` has made.
+// The node of a new version of a base, part of which `change` computed.
 class CopySlices final : public Node {
  public:
   CopySlices(const Tensor& view, std::shared_ptr<Node> change)
@@ -137,7 +138,7 @@ void stop_following_base(const Tensor& view) noexcept {
 }
 
 void follow_base(const Tensor& view) {
-  static RankedMutex<LockRank::view> mutex;  // two threads may use a view for the first time since
+  static RankedMutex<LockRank::view> mutex;  // two threads may use a view at once after its base changed
   const std::scoped_lock lock(mutex);
   TensorImpl& impl = *view.impl();
   if (!is_behind(impl)) return;

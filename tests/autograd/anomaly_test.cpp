@@ -1,4 +1,4 @@
-// DetectAnomaly, InferenceMode, and hooks and options in the form of methods.
+// DetectAnomaly, InferenceMode, and the methods for hooks and backward options.
 #include <lockstep/autograd/anomaly.h>
 
 #include <gtest/gtest.h>
@@ -26,7 +26,7 @@ using testing::thrown;
 using testing::values;
 
 Tensor zero_and_four(const char* device = "cpu") { return tensor({0., 4.}, device).requires_grad_(); }
-// 0 / 0 in the backward of sqrt alone: the loss is finite.
+// Only the backward of sqrt computes 0 / 0: the loss is finite.
 Tensor bad_loss(const Tensor& x) { return (exp(sqrt(x)) * 0).sum(); }
 
 TEST(DetectAnomaly, NamesTheForwardOperation) {
@@ -70,7 +70,7 @@ TEST(DetectAnomaly, LooksWithinItsScopeAndPassesWhatIsFinite) {
     }
     EXPECT_THROW(bad_loss(zero_and_four()).backward(), AutogradError);
     const Tensor x = zero_and_four();
-    (x * x / 0.).sum();  // NaN of the forward that no gradient comes from
+    (x * x / 0.).sum();  // NaN in forward, from which no gradient comes
     EXPECT_NO_THROW((x * x).sum().backward());
     EXPECT_EQ(values(x.grad()), (std::vector<double>{0, 8}));
   }

@@ -152,7 +152,7 @@ TEST(Checkpoint, NeedsTheMemoryOfOnePart) {
     sum(h).backward();
     return (memory_stats(device).peak_in_use - before) / kBytes;
   };
-  // Of each part exp keeps its output, which is what the next sin keeps: two of those, and the part's input.
+  // Each part saves its input and two outputs of exp, each of which the next sin saves as its input too.
   EXPECT_GE(peak(false), 3 * kDepth);
   EXPECT_LE(peak(true), kDepth + 10);
 }
@@ -188,7 +188,7 @@ TEST(Checkpoint, RefusesAFunctionThatDoesSomethingElse) {
   bool again = false;
   const Tensor y =
       checkpoint([&](const Tensor& in) { return std::exchange(again, true) ? in * in * in : exp(in) * in; }, x);
-  // Leaves are not counted. Exp and Mul saved the exponential; the second time, Mul saves the square.
+  // Leaves are not counted. In the first run, Exp and Mul save the exponential; in the second, Mul saves the square.
   EXPECT_EQ(thrown<AutogradError>([&] { sum(y).backward(); }),
             "[checkpoint] expected the function to do the same again, got 1 saved tensors where it saved 2 before (in "
             "backward of Mul)");

@@ -1,4 +1,4 @@
-// Gradients of the user's own.
+// custom_gradient().
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/autograd.h>

@@ -1,4 +1,4 @@
-// Backward: values against formulas, graphs of any form, several devices, and errors.
+// Backward: values against formulas, graphs of many shapes, several devices, and errors.
 #include <lockstep/autograd/autograd.h>
 
 #include <gtest/gtest.h>
@@ -244,13 +244,13 @@ TEST(Backward, ThroughAMillionAddsAndTheirDestruction) {
 TEST(Backward, OfALongChainThatWasNeverRun) {
   const Tensor x = leaf({1});
   Tensor y = x * 1.0;
-  for (int i = 0; i < 200000; ++i) y = y * x;  // keeps its operands
+  for (int i = 0; i < 200000; ++i) y = y * x;  // saves its operands
   EXPECT_EQ(values(y), std::vector<double>{1});
   y = Tensor();
   EXPECT_FALSE(x.grad().defined());
 }
 
-// Random expressions of three leaves that live on three devices.
+// Random expressions of three leaves on three devices.
 Tensor expression(unsigned seed, const std::vector<Tensor>& leaves, const std::vector<Device>& devices) {
   std::mt19937 random(seed);
   std::vector<Tensor> known = leaves;
@@ -329,7 +329,7 @@ TEST(Backward, OnSeveralThreadsAddsToOneLeaf) {
   EXPECT_EQ(values(x.grad()), std::vector<double>(100, 4 * 200 * 2));
 }
 
-// The checker of simulated devices throws where two accesses are not ordered.
+// The race checker of simulated devices throws if two accesses are not ordered.
 TEST(Backward, IsOrderedAfterAForwardPassOnAnotherStream) {
   for (std::uint64_t seed = 1; seed <= 20; ++seed) {
     SimulatedDevices devices({.count = 1, .seed = seed, .max_delay_us = 200});
@@ -390,7 +390,7 @@ TEST(BackwardError, NamesTheForwardOpAndLeavesTheLibraryWorking) {
   EXPECT_EQ(memory_stats("cuda:0").in_use + memory_stats("cuda:1").in_use, before);
 }
 
-// Of two devices; what fails while the others come to an end follows from nothing.
+// Two devices fail; the first failure in time is thrown, not a later one.
 TEST(BackwardError, IsTheOneThatCameFirst) {
   const TestDevices devices(2);
   const Tensor x = ones({2}, {.requires_grad = true});

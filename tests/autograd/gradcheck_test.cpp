@@ -1,4 +1,4 @@
-// The gradient check itself: that it finds what is wrong, and says where.
+// The gradient check itself: it finds wrong gradients, and names their position.
 #include <lockstep/autograd/gradcheck.h>
 
 #include <gtest/gtest.h>
@@ -18,7 +18,7 @@ using Inputs = std::vector<Tensor>;
 
 Tensor doubles(std::initializer_list<double> values) { return tensor(values, {.dtype = kFloat64}); }
 
-// x times `factor`, that backward says is times `said`; its gradient times `said_again`.
+// x times `factor`, whose backward multiplies by `said`, and whose backward's backward by `said_again`.
 Tensor times(const Tensor& x, double factor, double said, double said_again) {
   Tensor out = x.detach().clone().mul_(factor);
   if (autograd::records(x))

@@ -72,7 +72,7 @@ TEST(Hook, ThatReturnsAPartOfALargeArrayDoesNotKeepAllOfIt) {
   EXPECT_EQ(values(x.grad()), (std::vector<double>{1, 1}));
 }
 
-// d/dx of exp(x) is exp(x) again, which backward has from the operation itself.
+// The derivative of exp(x) is exp(x), which Exp saved as its output.
 TEST(Hook, MayItselfRunABackwardBeforeAGradientOfAGradient) {
   Tensor x = tensor({0.5, 1.}, {.dtype = kFloat64, .requires_grad = true});
   Tensor other = tensor({1.}, {.requires_grad = true});

@@ -1,4 +1,4 @@
-// Changes in place, and backward.
+// In-place changes and backward.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/autograd.h>
@@ -74,7 +74,7 @@ TEST(InPlaceRefuses, ATensorThatBackwardStillNeeds) {
   }
   Tensor fresh = x * 2.0;
   sum(fresh * fresh).backward();
-  fresh.add_(ones({3}));  // nobody needs it any more
+  fresh.add_(ones({3}));  // no node has it saved any more
 }
 
 TEST(InPlace, OfASavedTensorIsFoundByBackward) {

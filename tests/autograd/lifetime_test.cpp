@@ -1,4 +1,4 @@
-// How long what a graph holds lives: long chains go in a loop, and circles are the user's to break.
+// Lifetimes of graphs: long chains are freed in a loop, and users must break reference cycles.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -23,7 +23,7 @@ Tensor leaf() { return zeros({1}, {.requires_grad = true}); }
 
 class Chain : public ::testing::Test {
  protected:
-  // Each link holds the one before; the last one goes first.
+  // Each link holds the link before it; the last one is freed first.
   template <class Link>
   void expect_goes_in_a_loop(const Link& link) {
     const std::size_t before = in_use();

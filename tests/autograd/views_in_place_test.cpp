@@ -1,4 +1,4 @@
-// Changes in place of views while gradients are recorded. Expected numbers are PyTorch 2.15's.
+// In-place changes of views while gradients are recorded. Expected numbers are PyTorch 2.15's.
 #include <gtest/gtest.h>
 
 #include <vector>
@@ -99,7 +99,7 @@ TEST(ViewsInPlace, ByIndices) {
   EXPECT_EQ(values(x.grad()), (Values{6, 8}));
 }
 
-// Of each operation, on a view of a view; other views of the same base are used before and after.
+// Every in-place operation on a view of a view, with other views of the same base used before and after.
 TEST(ViewsInPlace, HaveTheGradientsOfTheNumericJacobian) {
   const Tensor x = randn({3, 4}, {.dtype = kFloat64}), v = randn({2}, {.dtype = kFloat64});
   const auto changed = [](auto change) {
@@ -127,7 +127,7 @@ TEST(ViewsInPlace, HaveTheGradientsOfTheNumericJacobian) {
   }
 }
 
-// A recurrent cell by hand, written as in PyTorch, against the same without changes in place.
+// A hand-written recurrent cell, as in PyTorch, against the same cell without in-place changes.
 TEST(ViewsInPlace, KeepTheStepsOfARecurrentCell) {
   const std::int64_t steps = 4, batch = 3, features = 2;
   const auto made = [](const Shape& sizes, double scale) {

@@ -1,14 +1,14 @@
-// Finding the operation whose backward gives NaN.
+// Anomaly detection: finds the operation whose backward returns NaN.
 #pragma once
 
 #include <lockstep/core/export.h>
 
 namespace lockstep {
 
-/// While it lives, a backward() or gradients() that this thread calls looks at what each operation's backward gives,
-/// and throws AutogradError at the first NaN: with the name of the forward operation, and the input whose gradient it
-/// is. The host waits for the device after each operation: for looking for a fault, not for training.
-/// DetectAnomaly(false) looks at nothing, within another one too.
+/// While it lives, every backward() and gradients() that this thread calls checks the gradients that each operation's
+/// backward returns, and throws AutogradError at the first NaN, with the names of the forward operation and of the
+/// input whose gradient it is. The host waits for the device after each operation: use it to find a fault, not for
+/// training. DetectAnomaly(false) switches the checks off, also within another DetectAnomaly.
 ///
 ///   const DetectAnomaly guard;
 ///   loss.backward();   // AutogradError: ... Sqrt ...

@@ -1,6 +1,6 @@
-// Mixed precision: within a region, products are computed in a 16-bit type, and what needs range or accuracy in
-// float32. A region belongs to its thread. The replicas of a pass inherit it. Backward runs without it: the gradient of
-// an operation has the dtype that the operation had.
+// Mixed precision: within a region, products are computed in a 16-bit type, and operations that need range or accuracy
+// in float32. A region belongs to its thread; the replicas of a pass inherit it. Backward runs without it: the gradient
+// of an operation has the operation's dtype.
 #pragma once
 
 #include <memory>
@@ -15,12 +15,12 @@ namespace autograd {
 class AutocastRegion;
 }
 
-/// The dtype of products on this thread; nothing outside of autocast regions.
+/// The dtype of products on this thread; nullopt outside of autocast regions.
 LOCKSTEP_API std::optional<DType> autocast_dtype() noexcept;
 
 /// While it lives, on this thread:
 /// 1. Products (mm, bmm, matmul, linear, addmm, dot, convolutions, attention, recurrent layers) take their floating
-///    inputs in `dtype`. float64 stays as it is.
+///    inputs in `dtype`. float64 inputs are not cast.
 /// 2. Sums, softmax, normalizations, losses, powers, exponentials and logarithms take 16-bit inputs in float32.
 /// 3. All other operations work in the widest dtype of their inputs.
 /// The cast of a parameter is kept until the region ends, or until the parameter changes. A region within a region of

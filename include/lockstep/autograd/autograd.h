@@ -1,4 +1,4 @@
-// Gradients: what goes beyond Tensor's own members.
+// Gradients: functions beyond Tensor's members.
 #pragma once
 
 #include <concepts>
@@ -17,18 +17,18 @@
 namespace lockstep {
 
 struct BackwardOptions {
-  bool retain_graph = false;  ///< Keep what the graph saved, for another backward.
+  bool retain_graph = false;  ///< Keep the saved tensors, for another backward.
   /// Record the gradients themselves, for gradients of gradients; implies retain_graph. A leaf's .grad then holds a
-  /// graph that holds the leaf: neither goes before the gradient is dropped (zero_grad(), set_grad({})). gradients()
-  /// makes no such circle.
+  /// graph that holds the leaf, a reference cycle that only dropping the gradient breaks (zero_grad(), set_grad({})).
+  /// gradients() makes no such cycle.
   bool create_graph = false;
 };
 
 /// Accumulates into the leaves the gradients of the sum over `roots`, each weighted by its gradient.
-/// An undefined gradient stands for 1 and needs a root of one element. Every device of the graph works at once, on
-/// its own thread and streams. Throws AutogradError for a root that needs no gradient or a graph already freed;
-/// an error in a node names the forward op. What it throws has drained the devices that it used: their streams are
-/// without errors.
+/// An undefined gradient stands for 1 and needs a root of one element. All devices of the graph work concurrently, each
+/// on its own thread and streams. Throws AutogradError for a root that does not require a gradient or a graph already
+/// freed; an error in a node names the forward op. Before it throws, it drains the devices that it used, which also
+/// clears their streams' errors.
 LOCKSTEP_API void backward(std::span<const Tensor> roots, std::span<const Tensor> gradients = {},
                            const BackwardOptions& options = {});
 inline void backward(std::initializer_list<Tensor> roots, std::span<const Tensor> gradients = {},
@@ -36,8 +36,8 @@ inline void backward(std::initializer_list<Tensor> roots, std::span<const Tensor
   backward(std::span(roots.begin(), roots.size()), gradients, options);
 }
 
-/// The gradients with respect to `inputs`, which are not accumulated; undefined where a root does not depend on one.
-/// Those of parameters of a DataParallel are summed over the replicas.
+/// Returns the gradients with respect to `inputs` without accumulating them; undefined for an input on which no root
+/// depends. Gradients of parameters of a DataParallel are summed over the replicas.
 LOCKSTEP_API std::vector<Tensor> gradients(std::span<const Tensor> roots, std::span<const Tensor> inputs,
                                            std::span<const Tensor> seeds = {}, const BackwardOptions& options = {});
 inline std::vector<Tensor> gradients(std::initializer_list<Tensor> roots, std::initializer_list<Tensor> inputs,
@@ -46,21 +46,21 @@ inline std::vector<Tensor> gradients(std::initializer_list<Tensor> roots, std::i
 }
 
 namespace autograd {
-/// What a HookHandle refers to.
+/// The hook behind a HookHandle.
 class RemovableHook {
  public:
   virtual ~RemovableHook() = default;
-  virtual void remove() noexcept = 0;  ///< Takes the hook back.
+  virtual void remove() noexcept = 0;  ///< Removes the hook.
 };
 }  // namespace autograd
 
-/// Takes a hook back. A value; without it the hook stays.
+/// Removes a hook. A value; destroying it does not remove the hook.
 class LOCKSTEP_API HookHandle {
  public:
   HookHandle() = default;
   explicit HookHandle(const std::shared_ptr<autograd::RemovableHook>& hook) : hook_(hook) {}
-  /// From here on the hook is not called, and what it holds is freed. A call that has begun goes on, and keeps what it
-  /// holds to its end; from within the hook too.
+  /// Removes the hook: it is not called any more, and the objects that it holds are freed. A call in progress, as when
+  /// the hook removes itself, runs to its end and keeps these objects until then.
   void remove() const noexcept {
     if (const auto hook = hook_.lock()) hook->remove();
   }
@@ -69,17 +69,16 @@ class LOCKSTEP_API HookHandle {
   std::weak_ptr<autograd::RemovableHook> hook_;
 };
 
-// A hook lives as long as its tensor, or the graph that made that. One that holds its own tensor, or a result of it,
-// therefore keeps both alive, until the hook is removed: let it hold a detach() of the tensor.
-// Hooks are not to be added while a backward through their tensor runs on another thread. Random numbers that they draw
-// follow from the sequence of backward's caller and from the device.
+// A hook lives as long as its tensor, or the graph that computed it. A hook that holds its own tensor, or a result of
+// it, therefore keeps both alive until it is removed: let it hold a detach() of the tensor.
+// Do not add hooks while a backward through their tensor runs on another thread. Random numbers that hooks draw depend
+// on the sequence of backward's caller and on the device.
 
-/// Calls `hook` with the gradient of `tensor` when backward has it; a defined result replaces it.
-/// For a leaf it runs before accumulation. A hook on a parameter of a DataParallel that has several devices or
-/// processes runs at the end of each backward, on the caller's thread, once in each process: it sees the sum over all
-/// replicas of all processes, under no_sync() too, where such a backward therefore sums. All processes add the same
-/// hooks. Throws AutogradError if the tensor needs no
-/// gradient, InvalidArgument for no function.
+/// Calls `hook` with the gradient of `tensor` when backward has computed it; a defined result replaces it. For a leaf,
+/// it runs before accumulation. A hook on a parameter of a DataParallel with several devices or processes runs at the
+/// end of each backward, on the caller's thread, once in each process. It sees the sum over all replicas of all
+/// processes, also under no_sync(), where such a backward therefore sums. All processes must add the same hooks. Throws
+/// AutogradError if the tensor does not require a gradient, InvalidArgument for an empty function.
 LOCKSTEP_API HookHandle register_hook(const Tensor& tensor, std::function<Tensor(const Tensor&)> hook);
 /// The same for a hook that returns nothing.
 template <std::invocable<const Tensor&> Hook>
@@ -96,18 +95,20 @@ requires std::is_void_v<std::invoke_result_t<Hook&, const Tensor&>> HookHandle T
 const { return lockstep::register_hook(*this, std::move(hook)); }
 
 /// Calls `hook` after a gradient was accumulated into `leaf`: on the caller's thread if the leaf is on the CPU or on
-/// the device of the first root, else on that of its device. For a parameter of a DataParallel it runs as the other
-/// hooks do. Throws as register_hook().
+/// the device of the first root, else on the thread of its device. For a parameter of a DataParallel it runs at the end
+/// of each backward, as hooks of register_hook() do. Throws AutogradError if `leaf` is not a leaf that requires a
+/// gradient, InvalidArgument for an empty function.
 LOCKSTEP_API HookHandle register_accumulated_hook(const Tensor& leaf, std::function<void(const Tensor&)> hook);
 
-/// From the gradient of a result to those of the inputs, in order; undefined for none.
+/// Computes the gradients of the inputs, in order, from the gradient of the result; undefined for no gradient.
 using CustomBackward = std::function<std::vector<Tensor>(const Tensor& gradient)>;
 
-/// A view of `result`, with a gradient of the caller's own: backward calls `backward`, on the thread on which it runs
-/// what is on the result's device, and what that returns flows to `inputs`. How the result was computed plays no part.
-/// With create_graph the operations inside `backward` are recorded. `name` appears in errors and outlives the graph;
-/// what `backward` holds is released with the graph. Gradients that do not fit the inputs, or are not as many, are an
-/// AutogradError in backward. Throws DTypeError unless the result is floating, InvalidArgument for no function.
+/// A view of `result` with a custom gradient: backward calls `backward` on the thread that runs the nodes of the
+/// result's device, and the gradients that it returns flow to `inputs`. The operations that computed `result` get no
+/// gradient from this view. With create_graph, the operations inside `backward` are recorded. `name` appears in errors
+/// and must outlive the graph; the objects that `backward` holds are released with the graph. Backward throws
+/// AutogradError if the gradients' number, shapes, dtypes or devices differ from the inputs'. Throws DTypeError unless
+/// the result is floating, InvalidArgument for an empty function.
 ///
 ///   Tensor reverse_gradient(const Tensor& x) {
 ///     return custom_gradient("ReverseGradient", x, {x}, [](const Tensor& g) { return std::vector{-g}; });

@@ -1,5 +1,5 @@
-// Activation checkpointing: what a function saves for backward is dropped, and made again by running the function again
-// when backward comes to it. A deep model needs the memory of one part at a time (Chen, Xu, Zhang, Guestrin, "Training
+// Activation checkpointing: the tensors that a function saves for backward are dropped; when backward needs them, it
+// runs the function again. So a deep model needs memory for one part at a time (Chen, Xu, Zhang, Guestrin, "Training
 // deep nets with sublinear memory cost", 2016).
 #pragma once
 
@@ -21,7 +21,7 @@ class Tape;
 }  // namespace autograd
 
 namespace detail {
-/// While it lives, this thread drops what operations save.
+/// While it lives, this thread drops the tensors that operations save for backward.
 class LOCKSTEP_API CheckpointedScope {
  public:
   CheckpointedScope(std::vector<Tensor> inputs, std::function<void(std::span<const Tensor>)> again);
@@ -30,22 +30,22 @@ class LOCKSTEP_API CheckpointedScope {
   CheckpointedScope& operator=(const CheckpointedScope&) = delete;
 
  private:
-  std::shared_ptr<autograd::Tape> tape_;  // null where nothing is recorded
+  std::shared_ptr<autograd::Tape> tape_;  // null if gradients are not recorded
 };
 }  // namespace detail
 
-/// function(inputs...), of which backward computes again what it needs. The function may return anything, use
-/// parameters and modules that outlive backward, and contain checkpoints itself.
+/// Returns function(inputs...); backward runs the function again for the saved tensors that it needs. The function may
+/// return anything, use parameters and modules that outlive backward, and contain checkpoints itself.
 ///
 ///   h = checkpoint([&](const Tensor& x) { return block(x); }, h);
 ///
-/// The second run draws the same random numbers and sees the same part of the batch and the same autocast region. It
-/// begins with the tensors that the function changes in place (running statistics, other buffers) as the first run
-/// found them, and ends with those that it found itself, so they change once. It prints nothing. The function must do
-/// the same again: backward throws AutogradError where it saves something else. What it captures is kept, so tensors
-/// that should be dropped are to be given as inputs. Inside of a pass of several replicas, sum_over_replicas() (and
-/// SyncBatchNorm) throw InvalidArgument in the function, since the other replicas would not take part in the second
-/// run.
+/// The second run draws the same random numbers and sees the same shard of the batch and the same autocast region.
+/// Tensors that the function changes in place (running statistics, other buffers) get the values that the first run
+/// found for the second run, and afterwards their present values again, so they change once. The second run prints
+/// nothing. It must compute the same as the first: backward throws AutogradError if it saves other tensors. Captured
+/// tensors are kept: pass tensors that should be dropped as inputs. In a pass of several replicas, sum_over_replicas()
+/// (and SyncBatchNorm) throw InvalidArgument inside the function, since the other replicas would not take part in the
+/// second run.
 template <class F, std::convertible_to<Tensor>... Inputs>
 requires std::invocable<F&, const Inputs&...>
 auto checkpoint(F function, const Inputs&... inputs) {

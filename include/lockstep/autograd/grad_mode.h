@@ -1,11 +1,11 @@
-// Whether operations on this thread are recorded for backward. Replicas inherit the caller's mode.
+// Gradient mode: switches recording for backward on and off on this thread. Replicas inherit the caller's mode.
 #pragma once
 
 #include <lockstep/core/export.h>
 
 namespace lockstep {
 
-LOCKSTEP_API bool grad_enabled() noexcept;  ///< Whether operations of this thread are recorded now.
+LOCKSTEP_API bool grad_enabled() noexcept;  ///< True if this thread records operations.
 
 /// Sets the mode of this thread for a scope.
 class LOCKSTEP_API GradMode {
@@ -19,15 +19,16 @@ class LOCKSTEP_API GradMode {
   bool outer_;
 };
 
-/// Nothing is recorded on this thread while it lives.
+/// While it lives, this thread records no operations.
 class LOCKSTEP_API NoGrad : private GradMode {
  public:
   NoGrad() noexcept : GradMode(false) {}
 };
 using NoGradGuard = NoGrad;  ///< libtorch's name.
 
-/// As NoGrad, under the name that PyTorch's programs for inference use. Tensors made under it are ordinary ones: they
-/// may be used in recorded operations later. InferenceMode(false) records, within another one too.
+/// The same as NoGrad, under the name that PyTorch's inference programs use. Tensors made under it are ordinary
+/// tensors, which recorded operations may use later. InferenceMode(false) switches recording on, also within another
+/// InferenceMode.
 class LOCKSTEP_API InferenceMode : private GradMode {
  public:
   explicit InferenceMode(bool enabled = true) noexcept : GradMode(!enabled) {}

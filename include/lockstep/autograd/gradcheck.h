@@ -1,4 +1,4 @@
-// Checks gradients against central differences: every differentiable op's test uses it.
+// Checks gradients against central differences. The tests of all differentiable ops use it.
 #pragma once
 
 #include <functional>
@@ -11,8 +11,8 @@
 namespace lockstep {
 
 struct GradcheckOptions {
-  double step = 1e-5;      ///< Elements are moved by this to either side.
-  double relative = 1e-6;  ///< Room for the difference: relative * |expected| + absolute.
+  double step = 1e-5;      ///< The step of the central differences.
+  double relative = 1e-6;  ///< The tolerance is relative * |expected| + absolute.
   double absolute = 1e-7;  ///< Added to the tolerance.
 };
 
@@ -35,10 +35,10 @@ LOCKSTEP_API void gradgradcheck(const TensorFunction& function, const std::vecto
                                 const GradcheckOptions& options);
 }  // namespace detail
 
-/// Compares the Jacobian that backward computes with a numeric one, element by element. `function` takes
-/// const std::vector<Tensor>& and gives a Tensor or a vector of them; it must depend on nothing but its inputs. All
-/// floating inputs are checked, and must be float64, else DTypeError. Inputs are not changed. Waits for their device.
-/// Throws AutogradError naming the input, the element, the output, and both values.
+/// Compares the Jacobian that backward computes with a numeric one, element by element. `function` takes const
+/// std::vector<Tensor>& and returns a Tensor or a std::vector<Tensor>; it must depend on its inputs only. All floating
+/// inputs are checked, and must be float64, else DTypeError. Inputs are not changed. Waits for their device. Throws
+/// AutogradError naming the input, the element, the output, and both values.
 template <class F>
 void gradcheck(F function, const std::vector<Tensor>& inputs, const GradcheckOptions& options = {}) {
   detail::gradcheck(detail::tensor_function(std::move(function)), inputs, options);

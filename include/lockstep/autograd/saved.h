@@ -1,4 +1,4 @@
-// Tensors that the graph keeps for backward: what the function object of a custom_gradient() holds.
+// Saved tensors, which the graph keeps for backward: for the function objects of nodes and of custom_gradient().
 #pragma once
 
 #include <cstdint>
@@ -9,19 +9,19 @@
 
 namespace lockstep::autograd {
 
-/// What a saved tensor is to the operation.
+/// The role of a saved tensor in the operation.
 enum class SavedAs : std::uint8_t { input, output };
-/// How an operation keeps its own result: Saved(result, kOutput).
+/// For an operation that saves its own result: Saved(result, kOutput).
 inline constexpr SavedAs kOutput = SavedAs::output;
 
 class Dropped;
 
-/// A tensor that backward will need. While it is kept, a change in place of the tensor that would be recorded is
-/// refused.
+/// A tensor that is kept for backward. Meanwhile, in-place changes of the tensor that would be recorded throw
+/// AutogradError.
 class LOCKSTEP_API Saved {
  public:
   Saved() = default;
-  /// An output is kept without its node, which will hold it: that would be a circle.
+  /// An output is kept without its grad_fn: the node will hold the output, and they would form a reference cycle.
   explicit Saved(const Tensor& tensor, SavedAs as = SavedAs::input);
   Saved(const Saved& other) noexcept
       : tensor_(other.tensor_), dropped_(other.dropped_), version_(other.version_), as_(other.as_) {
@@ -40,15 +40,15 @@ class LOCKSTEP_API Saved {
     if (tensor_.defined()) count(-1);
   }
 
-  /// The tensor, connected to the graph again: to be called from backward. Throws AutogradError when the tensor was
-  /// changed in place since.
+  /// The tensor, connected to the graph again; to be called from backward. Throws AutogradError if the tensor was
+  /// changed in place after it was saved.
   Tensor get() const;
 
  private:
   void count(int change) const noexcept;
 
   Tensor tensor_;
-  std::shared_ptr<Dropped> dropped_;  // if a tensor was saved and is not kept
+  std::shared_ptr<Dropped> dropped_;  // set if the tensor was dropped (checkpoint())
   std::uint64_t version_ = 0;
   SavedAs as_ = SavedAs::input;
 };
