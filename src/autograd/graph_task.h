@@ -57,7 +57,7 @@ class GraphTask final : public RunningBackward {
 
  private:
   using Mutex = RankedMutex<LockRank::backward>;
-  /// The node that a gradient comes from: the order of addition.
+  /// The node that sent a gradient. Its order is the order of addition.
   struct Producer {
     int device;  // -1 for the CPU
     std::uint64_t sequence;

@@ -74,7 +74,7 @@ TEST(InPlaceRefuses, ATensorThatBackwardStillNeeds) {
   }
   Tensor fresh = x * 2.0;
   sum(fresh * fresh).backward();
-  fresh.add_(ones({3}));  // no node has it saved any more
+  fresh.add_(ones({3}));  // no graph keeps it for backward any more
 }
 
 TEST(InPlace, OfASavedTensorIsFoundByBackward) {

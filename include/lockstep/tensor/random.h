@@ -62,9 +62,9 @@ LOCKSTEP_API Tensor randn_like(const Tensor& like, const TensorOptions& options 
 LOCKSTEP_API Tensor randint_like(const Tensor& like, std::int64_t low, std::int64_t high,
                                  const TensorOptions& options = {});
 
-/// Fills a floating tensor with numbers uniform in [low, high).
+/// Fills a floating tensor with numbers uniform in [low, high). Not recorded for backward.
 LOCKSTEP_API Tensor& uniform_(Tensor& tensor, double low, double high);
-/// The same with normal numbers. Not recorded for backward, as uniform_().
+/// The same with normal numbers.
 LOCKSTEP_API Tensor& normal_(Tensor& tensor, double mean, double standard_deviation);
 
 // The same functions with one option.

@@ -98,7 +98,7 @@ class LOCKSTEP_API Tensor : public TensorMethods {
   DType dtype() const;                                                                           ///< The element type.
   DType scalar_type() const { return dtype(); }                                                  ///< libtorch's name.
   TensorOptions options() const { return {.dtype = dtype(), .device = device()}; }  ///< For a similar tensor.
-  Device device() const;                                                            ///< Where the elements are.
+  Device device() const;                                                            ///< The elements' device.
   bool is_cuda() const { return device().is_cuda(); }                               ///< True on a GPU.
   bool is_floating_point() const { return is_floating(dtype()); }                   ///< True for a floating dtype.
   bool is_contiguous() const;  ///< True if the elements are dense, in row-major order.
