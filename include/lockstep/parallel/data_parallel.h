@@ -30,8 +30,8 @@ namespace lockstep {
 
 namespace detail {
 
-// Arguments that may hold tensors are copied (as handles) for each replica; others are given by reference if they
-// can outlive the call or cannot be copied.
+// Arguments that may hold tensors are copied (as handles) for each replica; others are passed by reference if they
+// outlive the call or cannot be copied.
 template <class Argument, class Value = std::decay_t<Argument>>
 using Shared = std::conditional_t<
     std::derived_from<Value, Tensor>, Tensor,
@@ -62,26 +62,26 @@ Shared<Argument> shared(std::remove_reference_t<Argument>& argument) {
 }  // namespace detail
 
 /// Owns a module and keeps a replica of it on each device. On one device it calls the module itself; a 0-dim output
-/// becomes a vector of one element there too, so that its rank does not depend on the number of devices. Not to be
-/// called from several threads at once. Keys of its state dict carry "module.". One that was moved from throws
+/// becomes a vector of one element there too, so that its rank does not depend on the number of devices. Must not be
+/// called from several threads at once. The keys of its state dict begin with "module.". A moved-from model throws
 /// InvalidArgument.
 ///
-/// Backward sums the replicas' gradients while it runs (GradientBuckets), so that gradients equal those of the whole
+/// Backward sums the replicas' gradients while it runs (GradientBuckets), so that they equal the gradients of the whole
 /// batch; optimizers take the same step on every replica. Parameters may be frozen and thawed between passes. On more
-/// than one device forward may not change a parameter that requires a gradient: InvalidArgument names it.
+/// than one device, forward may not change a parameter that requires a gradient: InvalidArgument names the parameter.
 ///
-/// With a world of several processes, each makes the model (it gets process 0's parameters), and calls it, backward
-/// and the optimizer in the same order, each with its own rows of the batch (data::LoaderOptions::share). Gradients are
-/// then those of all processes' rows. docs/many-hosts.md.
+/// With a world of several processes, each process makes the model (and gets process 0's parameters), then calls the
+/// model, backward and the optimizer in the same order, each with its own rows of the batch
+/// (data::LoaderOptions::share). Gradients are then those of all processes' rows. docs/many-hosts.md.
 template <class M>
 class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataParallelMark {
   static_assert(!std::is_base_of_v<detail::DataParallelMark, M>, "the module is a DataParallel already");
   static_assert(nn::IsItself<M>, "a module that derives from another one: hold that as a member instead");
 
  public:
-  /// Takes a module that is on the CPU (and moves it) or on the first device; for good: a temporary, std::move(module)
-  /// or copy(module). Throws DeviceMismatch naming a parameter that is elsewhere, and InvalidArgument for a module that
-  /// holds a DataParallel or a lazy parameter.
+  /// Takes ownership of a module that is on the CPU (and moves it) or on the first device: pass a temporary,
+  /// std::move(module) or copy(module). Throws DeviceMismatch naming a parameter on another device, and InvalidArgument
+  /// for a module that holds a DataParallel or a lazy parameter.
   explicit DataParallel(M&& module, DataParallelOptions options = {}) : set_(std::move(options)) {
     set_.take(std::make_unique<M>(std::move(module)), [](const nn::ModuleBase& from, Device to) {
       return std::unique_ptr<nn::ModuleBase>(std::make_unique<M>(detail::copy_on(static_cast<const M&>(from), to)));
@@ -94,10 +94,10 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     this->set_mode(other.is_training());
   }
   DataParallel(DataParallel&&) = default;
-  DataParallel& operator=(const DataParallel& other) { return *this = DataParallel(other); }  ///< Takes over a copy.
+  DataParallel& operator=(const DataParallel& other) { return *this = DataParallel(other); }  ///< Takes a copy.
   /// Takes over the other's module and replicas.
   DataParallel& operator=(DataParallel&& other) noexcept {
-    DataParallel taken(std::move(other));  // in the end it takes along what this held
+    DataParallel taken(std::move(other));  // its destructor destroys this object's former parts
     std::swap(set_, taken.set_);
     this->nn::ModuleBase::operator=(static_cast<nn::ModuleBase&&>(taken));
     return *this;
@@ -113,16 +113,16 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   const std::vector<Device>& devices() const noexcept { return set_.devices(); }  ///< In the order of replicas.
   Device output_device() const { return set_.output_device(); }                   ///< Where outputs are gathered.
   const World& world() const noexcept { return set_.options().world; }  ///< The processes that train together.
-  /// Which rows of each batch this process gives to the model: for loaders.
+  /// The rows of each batch that this process passes to the model: for loaders.
   data::BatchShare share() const { return set_.share(); }
   /// Rows of the last batch, over all processes.
   std::int64_t batch_rows() const noexcept { return set_.batch_rows(); }
-  std::int64_t own_rows() const noexcept { return set_.own_rows(); }  ///< Of the last batch, in this process.
+  std::int64_t own_rows() const noexcept { return set_.own_rows(); }  ///< Rows of the last batch, in this process.
 
-  /// A mean that this process computed of outputs of one pass, as the mean over all processes' rows: the weight
-  /// is the sum over the processes, and what a backward or a mean over the processes makes of the value is that of all.
-  /// All processes call it. A WeightedMean that the module returned is one already, and comes as it is. One exchange
-  /// between the devices, which the host does not wait for.
+  /// Turns a mean that this process computed from the outputs of one pass into the mean over all processes' rows: the
+  /// weight is the sum over the processes, and a backward through the value, or a mean of it over the processes, is
+  /// that of all rows. All processes call it. A WeightedMean that the module returned is already over all processes and
+  /// is returned unchanged. Costs one all-reduce between the devices, which the host does not wait for.
   WeightedMean over_processes(const WeightedMean& mean) const {
     return detail::draining(devices(), [&] {
       try {
@@ -134,9 +134,9 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     });
   }
 
-  /// Splits every tensor in the arguments along scatter.dim over the devices, runs module(arguments...) on each at
-  /// once, and gathers what they return on output_device(). Arguments may be anywhere; those without tensors go to
-  /// every replica unchanged. Errors are those of scatter, run_replicas and gather; they leave none in the devices'
+  /// Splits every tensor in the arguments along scatter.dim over the devices, runs module(arguments...) on all devices
+  /// at once, and gathers the outputs on output_device(). Arguments may be on any device; those without tensors go to
+  /// every replica unchanged. Throws the errors of scatter, run_replicas and gather; no error is left in the devices'
   /// streams.
   template <class... Arguments>
   auto forward(Arguments&&... arguments) {
@@ -155,11 +155,12 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     });
   }
 
-  /// While the guard lives, backward leaves each device its own gradients. The next backward after it sums them all, or
-  /// whoever asks for them first: grad(), an optimizer's step, clipping. The guard may outlive the model.
+  /// While the guard lives, backward accumulates on each device without summing. The sum is taken by the next backward
+  /// after it, or by the first use of a gradient: grad(), an optimizer's step, clipping. The guard may outlive the
+  /// model.
   class [[nodiscard]] NoSync {
    public:
-    /// From now on.
+    /// Summing is off from here on.
     explicit NoSync(DataParallel& model)
         : summing_((model.module(), model.set_.summing())), outer_(summing_->exchange(false)) {}
     ~NoSync() { *summing_ = outer_; }
@@ -170,7 +171,7 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
     const GradientBuckets::Summing summing_;
     const bool outer_;
   };
-  /// Accumulate without summing, as long as what it returns lives.
+  /// Accumulate without summing as long as the returned guard lives.
   NoSync no_sync() { return NoSync(*this); }
 
  private:
@@ -232,9 +233,9 @@ requires(!std::derived_from<std::remove_cvref_t<F>, nn::ModuleBase>) DataParalle
 ->DataParallel<nn::Functional<std::decay_t<F>>>;
 
 /// One forward pass of `module` over several GPUs, without keeping replicas: replicate, scatter, parallel_apply,
-/// gather. Backward brings the module's parameters the gradients of the whole batch. The module is on the first of the
-/// GPUs, where it runs itself: what it does to its buffers there counts. (A temporary one that is wholly on the CPU is
-/// moved.) An input that is a std::tuple is the arguments of forward(). Errors are those of DataParallel.
+/// gather. Backward adds the gradients of the whole batch to the module's parameters. The module is on the first of the
+/// GPUs and runs there itself, so its changes of its buffers are kept. (A temporary module that is wholly on the CPU is
+/// moved.) An input that is a std::tuple holds the arguments of forward(). Throws the errors of DataParallel.
 template <class Module, class Input>
 auto data_parallel(Module&& module, Input&& input, const DataParallelOptions& options = {}) {
   using M = std::remove_reference_t<Module>;

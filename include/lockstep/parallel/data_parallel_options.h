@@ -16,23 +16,23 @@
 
 namespace lockstep {
 
-/// Numbers of GPUs. Unlike a vector it does not take two names in braces, {"cuda:0", "cuda:1"}, for a range.
+/// Numbers of GPUs. Unlike a vector, it does not read two names in braces, {"cuda:0", "cuda:1"}, as a range.
 class DeviceIds : public std::vector<int> {
  public:
   DeviceIds() = default;
   DeviceIds(std::initializer_list<int> ids) : std::vector<int>(ids) {}
   template <std::same_as<std::vector<int>> Ids>             // not deduced from braces
-  DeviceIds(Ids ids) : std::vector<int>(std::move(ids)) {}  ///< Those of a vector.
+  DeviceIds(Ids ids) : std::vector<int>(std::move(ids)) {}  ///< The numbers in a vector.
 };
 
 struct DataParallelOptions {
-  DeviceIds device_ids = {};                 ///< In any order; empty for all visible ones.
+  DeviceIds device_ids = {};                 ///< In any order; empty for all visible GPUs.
   std::optional<Device> output_device = {};  ///< Where outputs are gathered; the first of device_ids if not given.
   ScatterOptions scatter = {};               ///< How batches are divided.
   Gather gather = Gather::concatenate;       ///< How outputs are joined.
-  BucketOptions buckets = {};                ///< Of the gradients.
-  World world = {};  ///< The processes that train the model together, each on devices of its own, as many in each.
-  ProcessLoss loss = ProcessLoss::mean;  ///< What a loss is where several processes train.
+  BucketOptions buckets = {};                ///< Sizes of gradient buckets, and sharding.
+  World world = {};  ///< The processes that train the model together, each on its own devices, all with equally many.
+  ProcessLoss loss = ProcessLoss::mean;  ///< A mean or a sum, for several processes.
 };
 
 }  // namespace lockstep

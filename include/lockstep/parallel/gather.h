@@ -17,31 +17,32 @@
 
 namespace lockstep {
 
-/// How outputs of replicas are joined. (A WeightedMean's sums and weights are added, whatever is asked for.)
+/// How outputs of replicas are joined. (A WeightedMean's sums and weights are always added.)
 enum class Gather : std::uint8_t {
-  concatenate,  ///< Along dim, straight into one buffer. 0-dim tensors become a vector, those of shards without rows
-                ///< left out where others have rows.
-  mean,         ///< The mean, weighted by the shards' sizes: a mean loss of shards equals that of the full batch.
-  by_rank,      ///< As mean for 0-dim tensors, as concatenate for others: the rank is that of one device.
+  concatenate,  ///< Along dim, straight into one buffer. 0-dim tensors become a vector, without those of empty shards
+                ///< if other shards have rows.
+  mean,         ///< The mean, weighted by the shards' sizes: the mean of the shards' mean losses is that of the full
+                ///< batch.
+  by_rank,      ///< As mean for 0-dim tensors, as concatenate for others: the rank is the same as on one device.
   sum,          ///< The sum.
 };
 
 struct GatherOptions {
   std::int64_t dim = 0;
-  Gather how = Gather::concatenate;     ///< How.
-  std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of mean. Empty for equal ones, of rows.
-  std::string_view source = "replica";  ///< What each part comes from, for messages.
+  Gather how = Gather::concatenate;     ///< How outputs are joined.
+  std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of mean. Empty for equal weights.
+  std::string_view source = "replica";  ///< What messages call the origin of a part.
 };
 
-/// Joins parts, one of each replica, on `device`. Differentiable. Throws ShapeError or DTypeError naming `name`
-/// and the replica whose part does not fit the first.
+/// Joins the parts, one per replica, on `device`. Differentiable. Throws ShapeError or DTypeError naming `name` and the
+/// replica whose part does not match replica 0's.
 LOCKSTEP_API Tensor gather_tensors(const std::string& name, std::span<const Tensor> parts, Device device,
                                    const GatherOptions& options);
 
 namespace detail {
 [[noreturn]] LOCKSTEP_API void throw_nothing(const std::string& name);
 
-/// What one replica's output is made of.
+/// The parts of one replica's output.
 struct OutputParts {
   struct Other {  // not a tensor
     std::string name;
@@ -52,11 +53,11 @@ struct OutputParts {
   std::vector<Other> others;
   std::vector<std::size_t> extents;
 };
-/// Throws InvalidArgument for outputs of which the structure or a part that is no tensor differs.
+/// Throws InvalidArgument if the outputs differ in structure or in a part that is not a tensor.
 LOCKSTEP_API void check_parts_agree(const std::string& name, std::span<const OutputParts> outputs,
                                     std::string_view source);
 
-// A type whose operator== can be used, as far as one can see.
+// True if T's operator== can be used, as far as its parts show.
 template <class T>
 consteval bool is_comparable();
 template <class... T>
@@ -75,7 +76,7 @@ consteval bool is_comparable() {
     return std::equality_comparable<T> || std::is_empty_v<T>;
 }
 
-// Numbers that are NaN are equal: each replica may have come to the same.
+// NaN equals NaN: replicas that computed NaN agree.
 template <class T>
 bool equal_values(const T& a, const T& b) {
   if constexpr (std::floating_point<T>)
@@ -107,9 +108,9 @@ bool equal_parts(const void* a, const void* b) {
 
 }  // namespace detail
 
-/// Joins values of one structure: every tensor in them; other parts must be equal in all replicas. Throws
-/// InvalidArgument for parts that are not, and for values whose structure differs. Does not compile for other parts
-/// that cannot be compared.
+/// Joins values of one structure: gathers every tensor in them; all other parts must be equal in all replicas. Throws
+/// InvalidArgument if they are not, or if the structures differ. Does not compile if a part that is not a tensor cannot
+/// be compared.
 template <class T>
 T gather(std::vector<T> values, Device device, const GatherOptions& options = {}, const std::string& name = "output") {
   if (values.empty()) detail::throw_nothing(name);

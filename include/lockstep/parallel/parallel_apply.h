@@ -1,4 +1,4 @@
-// Runs replicas at once: the first on the caller's thread, each other one on its device's persistent host thread.
+// Runs replicas at once: the first on the caller's thread, every other on its device's persistent host thread.
 #pragma once
 
 #include <cstdint>
@@ -19,29 +19,30 @@
 
 namespace lockstep {
 
-/// What makes replicas one pass over one batch.
+/// Describes one pass of several replicas over one batch.
 struct ReplicaPass {
-  std::span<const std::int64_t> rows = {};        ///< Of each replica's shard; none if no batch was divided.
-  std::int64_t dim = 0;                           ///< The dimension that it was divided along.
-  std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Kept from pass to pass, if there are several.
+  std::span<const std::int64_t> rows = {};        ///< Rows of each replica's shard; empty if no batch was divided.
+  std::int64_t dim = 0;                           ///< The dimension along which the batch was divided.
+  std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Kept from pass to pass, if there are several passes.
 
-  // Where other processes have replicas too: those of the group's World.
-  std::int64_t first_row = 0;                 ///< Of these replicas, in the whole batch.
-  std::optional<std::int64_t> all_rows = {};  ///< Of the whole batch; the sum of `rows` unless given.
-  std::size_t first_replica = 0;              ///< The number of the first among those of all processes.
+  // For passes with replicas of other processes (the group's World):
+  std::int64_t first_row = 0;                 ///< These replicas' first row in the whole batch.
+  std::optional<std::int64_t> all_rows = {};  ///< Rows of the whole batch; by default the sum of `rows`.
+  std::size_t first_replica = 0;              ///< The first replica's number among those of all processes.
 };
 
 /// Calls job(0) on this thread and every other job(i) on the thread of devices[i], all at once, and waits for all. (In
-/// a hook on the thread of devices[j] this thread calls job(j).) Jobs inherit the caller's current streams and gradient
-/// mode. Each draws random numbers from a sequence of its own that depends on the caller's and on i; draw_for_batch()
-/// gives all the numbers that the caller would get. What they print() appears when all have finished, in the order of
-/// i. The failure of the lowest i is thrown, of its own type, with "in replica i on cuda:d" in its message and the
-/// others attached. Passes that share a device come one after the other. Throws InvalidArgument, before any job runs,
-/// for no device, one that is not there, one that is given twice, and for several from inside a replica.
+/// a hook on the thread of devices[j], this thread calls job(j).) Jobs inherit the caller's current streams and
+/// gradient mode. Each job draws random numbers from its own sequence, which depends on the caller's and on i;
+/// draw_for_batch() returns all the numbers that the caller would draw. Text that jobs print() appears when all have
+/// finished, in the order of i. Throws the failure of the lowest i, of its own type, with "in replica i on cuda:d" in
+/// its message and the other failures attached. Passes that share a device run one after the other. Throws
+/// InvalidArgument, before any job runs, for no device, a device that does not exist or is given twice, and for several
+/// devices inside a replica.
 LOCKSTEP_API void run_replicas(std::span<const Device> devices, const std::function<void(std::size_t)>& job,
                                const ReplicaPass& pass = {});
 
-/// True in one of several replicas.
+/// True inside one of several replicas.
 LOCKSTEP_API bool inside_replica() noexcept;
 
 namespace detail {
@@ -84,7 +85,7 @@ LOCKSTEP_API std::optional<Device> device_of(nn::ModuleBase& module);
 LOCKSTEP_API void check_counts(std::size_t replicas, std::size_t inputs, std::size_t devices);
 [[noreturn]] LOCKSTEP_API void throw_no_device(std::size_t replica);
 
-// Where a replica runs: where it is, or its input if it has no parameters.
+// The device a replica runs on: that of its parameters, or of its input if it has none.
 template <class M, class Input>
 Device home_of(M& module, Input input, std::size_t replica) {
   std::optional<Device> home;
@@ -96,7 +97,7 @@ Device home_of(M& module, Input input, std::size_t replica) {
   return *home;
 }
 
-/// What run_replicas() has call(i) return, in order.
+/// The results of call(i), run by run_replicas(), in order.
 template <class Call>
 auto results_of_replicas(std::span<const Device> devices, const Call& call, const ReplicaPass& pass) {
   using Result = std::decay_t<decltype(call(0))>;
@@ -110,11 +111,11 @@ auto results_of_replicas(std::span<const Device> devices, const Call& call, cons
 
 }  // namespace detail
 
-/// The results of replicas[i](inputs[i]), all at once (run_replicas). Replicas are modules or pointers to them; those
-/// without an input do not run. An input that is a std::tuple is the arguments, where a reference_wrapper stands for
-/// what it refers to; a temporary vector of inputs is moved from. Each runs on devices[i], or, where no devices are
-/// given, on that of its parameters or its input's. Throws InvalidArgument, before any runs, for no inputs, more inputs
-/// than replicas or devices, and a replica without any device.
+/// Returns the results of replicas[i](inputs[i]), all run at once (run_replicas). Replicas are modules or pointers to
+/// them; replicas without an input do not run. An input that is a std::tuple holds the arguments, in which a
+/// reference_wrapper stands for its target; a temporary vector of inputs is moved from. Replica i runs on devices[i]
+/// or, without devices, on the device of its parameters or of its input. Throws InvalidArgument, before any replica
+/// runs, for no inputs, more inputs than replicas or devices, and a replica without any device.
 template <std::ranges::random_access_range Replicas, std::ranges::random_access_range Inputs>
 auto parallel_apply(Replicas&& replicas, Inputs&& inputs, std::span<const Device> devices = {},
                     const ReplicaPass& pass = {}) {

@@ -1,4 +1,4 @@
-// What a DataParallel whose model is spread over several processes does in each of them. Nothing, for a process alone.
+// The part of a DataParallel pass that concerns several processes. With one process, it does nothing.
 #pragma once
 
 #include <concepts>
@@ -20,47 +20,48 @@ struct ProcessShares;
 }
 class CallLog;
 
-/// What the loss is that a process computes of its rows. Gradients are those of one loss over the rows of all.
+/// The kind of loss that each process computes from its rows. Gradients are those of one loss over the rows of all.
 enum class ProcessLoss : std::uint8_t {
-  mean,  ///< A mean over the process's rows: backward() counts it by their share of all rows.
-  sum,   ///< A part of a sum: gradients are added as they are. (Divide by batch_rows(), and they are of the mean.)
+  mean,  ///< A mean over the process's rows: backward() weights it by the process's share of all rows.
+  sum,   ///< A part of a sum: gradients are added unweighted. (Divide by batch_rows() to get those of the mean.)
 };
 
 namespace detail {
 
-/// Where a process's part of a pass lies among those of all.
+/// The place of one process's part of a pass among the parts of all processes.
 struct ProcessPass {
-  std::int64_t rows = 0;       ///< This process's.
-  std::int64_t first_row = 0;  ///< Of this process, in the whole batch.
+  std::int64_t rows = 0;       ///< Rows of this process.
+  std::int64_t first_row = 0;  ///< This process's first row in the whole batch.
   std::int64_t all_rows = 0;
-  std::size_t first_replica = 0;  ///< Of this process, among those of all: the rank of its first device.
-  std::size_t all_replicas = 0;   ///< That have rows.
-  std::int64_t length = 0;  ///< Rows of each shard but the last, if one process would divide the batch so; else 0.
-  /// By how much each process's loss counts: by its rows, and by its replicas. Null for a process alone.
+  std::size_t first_replica = 0;  ///< The number of this process's first replica among those of all: its first device's
+                                  ///< rank.
+  std::size_t all_replicas = 0;   ///< Replicas that have rows.
+  std::int64_t length = 0;  ///< Rows of each shard but the last, if shards are those of one process with all devices;
+                            ///< else 0.
+  /// The weight of each process's loss: by its rows, and by its replicas. Null for a single process.
   std::shared_ptr<const autograd::ProcessShares> by_rows = {}, by_replicas = {};
 };
 
-/// Each process says how many rows it has. Throws CollectiveError; and InvalidArgument in all processes, naming what
-/// they have done differently to the model, by its log of calls.
+/// Exchanges the number of rows of each process. Throws CollectiveError; and InvalidArgument in all processes, naming
+/// the first call that they have made differently, from their call logs.
 LOCKSTEP_API ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, std::size_t devices,
                                       const ScatterOptions& options);
-/// The others end too: they would wait for this process, of which something failed. Called where the exception is
-/// handled; does nothing if all processes threw it (World::all_threw).
+/// Makes the other processes fail too, since they would wait for this process, which failed. Call it where the
+/// exception is handled; does nothing if all processes threw it (World::all_threw).
 LOCKSTEP_API void fail_processes(const World& world) noexcept;
 
-/// Before there are replicas: throws InvalidArgument, in every process, naming the first parameter, buffer or option
-/// that differs between processes; then all have process 0's values.
+/// Called before there are replicas: throws InvalidArgument, in every process, naming the first parameter, buffer or
+/// option that differs between processes; then broadcasts process 0's values.
 LOCKSTEP_API void begin_as_first(const World& world, nn::ModuleBase& module, Device device, const std::string& options);
 
-/// x as it enters or leaves the model, by which backward knows the pass that its loss goes through, and how it counts.
+/// Marks x as it enters or leaves the model, so that backward knows the pass of its loss and the loss's weight.
 LOCKSTEP_API Tensor cross_boundary(const Tensor& x, std::shared_ptr<const autograd::ProcessShares> shares);
-/// Shares for tensors that enter before the pass is known; come() fills them in: such a tensor counts its rows.
+/// Shares for tensors that enter before the pass is known; come() fills them in, by rows.
 LOCKSTEP_API std::shared_ptr<autograd::ProcessShares> shares_to_come();
 LOCKSTEP_API void come(autograd::ProcessShares& shares, const ProcessPass& pass);  ///< See shares_to_come().
 
-/// Which tensors of a replica's output count rows, in order. One that is 0-dim and becomes an element of a vector
-/// counts one for each replica; if `stay_0_dim`, or as a part of a WeightedMean, it counts its rows, as every other one
-/// does.
+/// True for each tensor of a replica's output that counts by rows, in order. A 0-dim tensor that becomes an element of
+/// a vector counts by replicas instead, unless `stay_0_dim` or it is a part of a WeightedMean.
 template <class T>
 std::vector<bool> counting_rows(T& output, bool stay_0_dim) {
   std::vector<bool> counts;
@@ -70,7 +71,7 @@ std::vector<bool> counting_rows(T& output, bool stay_0_dim) {
   return counts;
 }
 
-/// Puts a boundary behind each tensor of a gathered output.
+/// Puts a boundary after each tensor of a gathered output.
 template <class T>
 void leave(T& output, const ProcessPass& pass, const std::vector<bool>& counts_rows) {
   std::size_t k = 0;

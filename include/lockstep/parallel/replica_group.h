@@ -1,4 +1,4 @@
-// What the replicas of a pass do together while they run: sums over all of them, as synchronized batch norm needs.
+// Collectives between the replicas of a pass while they run: sums over all of them, for synchronized batch norm.
 #pragma once
 
 #include <cstddef>
@@ -14,18 +14,18 @@
 
 namespace lockstep {
 
-/// The communicator of replicas on `devices`, made when first used and kept for later passes, whatever the number of
-/// replicas that run in each. Any thread.
+/// The communicator of the replicas on `devices`, made on first use and kept for later passes, however many of the
+/// replicas run in each. Safe from any thread.
 class LOCKSTEP_API ReplicaGroup {
  public:
-  /// With those of other processes, if the world has several: they sum together, in the order of the processes.
+  /// If the world has several processes, their replicas are included, in the order of the processes.
   explicit ReplicaGroup(std::span<const Device> devices, const World& world = {});
   ~ReplicaGroup();
   ReplicaGroup(const ReplicaGroup&) = delete;
   ReplicaGroup& operator=(const ReplicaGroup&) = delete;
 
-  bool has_other_processes() const noexcept;  ///< Whether replicas of other processes take part.
-  bool has_one_replica() const noexcept;      ///< Whether there is one device, of one process.
+  bool has_other_processes() const noexcept;  ///< True if replicas of other processes take part.
+  bool has_one_replica() const noexcept;      ///< True for a single device of a single process.
 
   struct Impl;
   /// For the library.
@@ -37,13 +37,13 @@ class LOCKSTEP_API ReplicaGroup {
 
 /// The sum of x over the replicas of this pass, on each replica's own device and current stream, the same bits on all.
 /// Every replica has to call it, in the same order, with the same shape and dtype: it waits on the host until all have
-/// come. Outside of replicas, x itself. Differentiable, to any order: the gradient is the sum of the replicas'
-/// gradients. Throws ShapeError or DTypeError for what differs between replicas, and CollectiveError when a replica
-/// ended without coming. Processes run the sums of a backward in the reverse order of forward; where one lacks a sum
-/// that another has, or names another one (`what`), backward() throws InvalidArgument in all.
+/// called it. Outside of replicas it returns x itself. Differentiable, to any order: the gradient is the sum of the
+/// replicas' gradients. Throws ShapeError or DTypeError if replicas differ, and CollectiveError when a replica ended
+/// without calling it. Processes run the sums of a backward in the reverse order of forward; if one lacks a sum that
+/// another has, or names another one (`what`), backward() throws InvalidArgument in all processes.
 LOCKSTEP_API Tensor sum_over_replicas(const Tensor& x, const std::string& what = "a sum");
 
-/// The same for a number of the host's. Throws InvalidArgument where processes name different sums.
+/// The same for a host integer. Throws InvalidArgument if processes name different sums.
 LOCKSTEP_API std::int64_t sum_over_replicas(std::int64_t x, const std::string& what = "a sum");
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// A module and its replicas, whatever the module's type.
+// A module and its replicas, independent of the module's type.
 #pragma once
 
 #include <atomic>
@@ -24,59 +24,59 @@
 
 namespace lockstep::detail {
 
-struct DataParallelMark {};  // a base by which a DataParallel is known, whatever its module
+struct DataParallelMark {};  // a base by which a DataParallel is recognized, whatever its module
 
-/// The devices to run on. Throws InvalidArgument for one that is not there or is given twice, BackendError for one that
-/// was lost.
+/// The devices to run on. Throws InvalidArgument for a device that does not exist or is given twice, BackendError for a
+/// lost one.
 LOCKSTEP_API std::vector<Device> resolve_devices(const std::vector<int>& device_ids);
-/// Moves a module that is wholly on the CPU to `device`; otherwise refuses what is not there. Refuses lazy parameters
-/// and DataParallel inside.
+/// Moves a module that is wholly on the CPU to `device`; otherwise throws unless all of it is on `device`. Refuses lazy
+/// parameters and a DataParallel inside.
 LOCKSTEP_API void adopt(nn::ModuleBase& module, Device device);
-/// Throws InvalidArgument for one that is not there.
+/// Throws InvalidArgument for a device that does not exist.
 LOCKSTEP_API void check_output_device(Device device);
 /// Throws InvalidArgument inside a replica.
 LOCKSTEP_API void refuse_nesting();
 
-/// What a DataParallel keeps from call to call: the module on the first device, its replicas on the others, and what
-/// keeps them equal. A call is check_call(), place(), ready(), and end_pass() or fail_pass().
+/// The state that a DataParallel keeps between calls: the module on the first device, its replicas on the others, and
+/// the objects that keep them equal. A call is check_call(), place(), ready(), and end_pass() or fail_pass().
 class LOCKSTEP_API ReplicaSet {
  public:
-  /// Copies a module of the type at hand to a device.
+  /// Copies a module of the known type to a device.
   using Copy = std::unique_ptr<nn::ModuleBase> (*)(const nn::ModuleBase& module, Device device);
 
-  /// Without a module. Throws as resolve_devices() does.
+  /// Makes a set without a module. Throws as resolve_devices() does.
   explicit ReplicaSet(DataParallelOptions options);
   /// Takes the module and makes its replicas. Throws as DataParallel's constructor does.
   void take(std::unique_ptr<nn::ModuleBase> module, Copy copy);
 
-  /// Throws InvalidArgument where this was moved from.
+  /// Throws InvalidArgument if this was moved from.
   nn::ModuleBase& module() const { return there(module_, "DataParallel", "a model"); }
   const DataParallelOptions& options() const noexcept { return options_; }
   const std::vector<Device>& devices() const noexcept { return devices_; }  ///< In the order of replicas.
   Device output_device() const;
   data::BatchShare share() const;
-  std::int64_t batch_rows() const noexcept { return batch_rows_; }  ///< Of the last batch, over all processes.
-  std::int64_t own_rows() const noexcept { return own_rows_; }      ///< This process's.
+  std::int64_t batch_rows() const noexcept { return batch_rows_; }  ///< Rows of the last batch, over all processes.
+  std::int64_t own_rows() const noexcept { return own_rows_; }      ///< Rows of the last batch, in this process.
   const GradientBuckets::Summing& summing() const noexcept { return summing_; }
   UnnamedParameters& unnamed() noexcept { return unnamed_; }
   /// DataParallel::over_processes().
   WeightedMean over_processes(const WeightedMean& mean) const;
-  /// Whether gradients count by this process's share of the batch.
+  /// True if gradients are weighted by this process's share of the batch.
   bool is_weighted() const noexcept;
 
-  /// Throws, before anything is changed, where a call cannot be made.
+  /// Throws, before anything is changed, if a call cannot be made.
   void check_call() const;
-  /// Where these rows lie among those of all processes. Throws CollectiveError.
+  /// The place of these rows among those of all processes. Throws CollectiveError.
   ProcessPass place(const std::vector<std::int64_t>& rows);
-  /// How the batch is divided instead, so that shards are those of one process with all devices; nothing where they
-  /// are.
+  /// Options that divide the batch into the shards that one process with all devices would make; nullopt if they
+  /// already are.
   std::optional<ScatterOptions> scatter_as_one_process(const ProcessPass& place,
                                                        const std::vector<std::int64_t>& rows) const;
   /// The module and as many of its replicas as will run, all equal to it.
   std::vector<nn::ModuleBase*> ready(std::size_t count);
-  /// What makes them one pass. `rows` must outlive it.
+  /// The description of the pass, for run_replicas(). `rows` must outlive it.
   ReplicaPass pass_over(const std::vector<std::int64_t>& rows, const ProcessPass& place) const;
-  /// After a pass of replicas with so many rows each. Throws as ReplicaSync::end_pass() does.
+  /// Called after a pass with so many rows per replica. Throws as ReplicaSync::end_pass() does.
   void end_pass(const std::vector<std::int64_t>& rows, const ProcessPass& place);
   void fail_pass() noexcept { sync_.fail_pass(); }
   void fail_processes() const noexcept;
@@ -90,7 +90,7 @@ class LOCKSTEP_API ReplicaSet {
   std::vector<Device> devices_;
   std::unique_ptr<nn::ModuleBase> module_;
   Copy copy_ = nullptr;
-  std::vector<std::unique_ptr<nn::ModuleBase>> replicas_;  // of devices_[1], devices_[2], ...
+  std::vector<std::unique_ptr<nn::ModuleBase>> replicas_;  // on devices_[1], devices_[2], ...
   ReplicaSync sync_;
   GradientBuckets::Summing summing_ = std::make_shared<std::atomic<bool>>(true);
   GradientBuckets buckets_;

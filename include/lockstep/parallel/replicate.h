@@ -1,4 +1,4 @@
-// Replicas of a module, and keeping them equal to it.
+// Replicas of a module, and the synchronization that keeps them equal to it.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,10 @@ namespace lockstep {
 
 namespace detail {
 
-/// Throws InvalidArgument for no device, one that is not there, and a lazy parameter by name.
+/// Throws InvalidArgument for no device, a device that does not exist, and a lazy parameter, naming it.
 LOCKSTEP_API void check_replicable(nn::ModuleBase& module, std::span<const Device> devices);
 
-/// A copy of `module` whose parameters and buffers are on `device`, and that has nothing to do with it otherwise.
+/// An independent copy of `module` whose parameters and buffers are on `device`.
 template <class M>
 M copy_on(const M& module, Device device) {
   const nn::CopyTo target(device);
@@ -26,11 +26,11 @@ M copy_on(const M& module, Device device) {
 
 }  // namespace detail
 
-/// A replica of `module` for each of `devices`, for one pass: gradients that reach the replicas' parameters and buffers
-/// go on to the module's, which get their sum. On the device where it is already, a parameter or buffer of a replica is
-/// the module's own, and what the replica does to it counts. On other devices it is the result of a copy (none is
-/// recorded under NoGrad): no leaf, and what the replica does to it is lost. Throws InvalidArgument for no device, one
-/// that is not there, and a lazy parameter.
+/// A replica of `module` for each of `devices`, for one pass: gradients of the replicas' parameters and buffers flow to
+/// the module's, which get their sum. On the module's own device, a replica shares the module's parameters and buffers,
+/// and its changes to them are kept. On other devices they are results of a copy (not recorded under NoGrad): no
+/// leaves, and the replica's changes to them are lost. Throws InvalidArgument for no device, a device that does not
+/// exist, and a lazy parameter.
 template <class M>
 std::vector<M> replicate(const M& module, std::span<const Device> devices) {
   detail::check_replicable(const_cast<M&>(module), devices);  // walking does not change the module
@@ -43,37 +43,37 @@ std::vector<M> replicate(const M& module, std::span<const Device> devices) {
   return replicas;
 }
 
-/// What of a module its replicas still stand for.
+/// How far the replicas still match the module.
 enum class ReplicaFit : std::uint8_t {
-  none,               ///< Its structure is another one now: replicas have to be made anew.
-  all_but_gradients,  ///< Some parameter or buffer requires a gradient, and nothing sums that yet.
+  none,               ///< The module's structure has changed: replicas have to be made again.
+  all_but_gradients,  ///< Some parameter or buffer requires a gradient that no bucket sums yet.
   all,
 };
 
-/// Copies what has changed from a module to its replicas: parameters and buffers that are not in lockstep any more,
-/// which of them require a gradient, settings listed in members(), and training mode. A parameter is in lockstep as
-/// long as it changes on all devices together, as optimizers change it.
+/// Copies changes of a module to its replicas: parameters and buffers that are not in lockstep any more, their
+/// requires_grad, settings listed in members(), and training mode. A parameter is in lockstep as long as it changes on
+/// all devices together, as optimizers change it.
 class LOCKSTEP_API ReplicaSync {
  public:
   ReplicaSync();
   ~ReplicaSync();
   ReplicaSync(ReplicaSync&&) noexcept;
-  ReplicaSync& operator=(ReplicaSync&&) noexcept;  ///< What this held is released.
+  ReplicaSync& operator=(ReplicaSync&&) noexcept;  ///< Releases the state that this object held.
 
   /// Throws DeviceMismatch naming a parameter that is not on `device`, InvalidArgument naming a lazy one, DTypeError
-  /// naming a buffer that cannot become a mean.
+  /// naming a buffer whose dtype has no mean.
   static void check_placement(nn::ModuleBase& module, Device device);
-  /// Takes `replicas` as fresh copies of `primary`.
+  /// Registers `replicas` as fresh copies of `primary`.
   void reset(nn::ModuleBase& primary, std::span<nn::ModuleBase* const> replicas);
-  /// Copies nothing where the answer is `none`.
+  /// Copies the changes. Copies nothing if it returns `none`.
   ReplicaFit update(nn::ModuleBase& primary);
-  /// After a pass of as many replicas as there are `rows`, the primary among them, which had so many rows each, of
-  /// `all_rows` in all processes: brings buffers, and parameters that require no gradient, to what nn::BufferSync says.
-  /// All processes call it. Throws InvalidArgument naming a parameter that requires a gradient and that forward has
-  /// changed, and what differs between processes.
+  /// Called after a pass of rows.size() replicas, the primary first, with rows[i] rows each, of `all_rows` in all
+  /// processes: sets buffers, and parameters that require no gradient, to the values that nn::BufferSync defines. All
+  /// processes call it. Throws InvalidArgument naming a parameter that requires a gradient and that forward has
+  /// changed, or naming the difference between processes.
   void end_pass(nn::ModuleBase& primary, std::span<const std::int64_t> rows, std::int64_t all_rows,
                 ReplicaGroup& group);
-  /// After one that failed: some may have changed what others have not. The primary's goes to all.
+  /// Called after a failed pass, in which only some replicas may have changed: the primary's values go to all.
   void fail_pass() noexcept;
 
   struct Impl;  ///< For the library.

@@ -21,27 +21,27 @@ struct ScatterOptions {
   std::int64_t dim = 0;
   ScatterSplit split = ScatterSplit::chunk;  ///< How rows are divided.
   std::int64_t length = 0;                   ///< Rows of each chunk but the last; 0: ceil(B/N).
-  std::vector<double> weights = {};          ///< In proportion to these, one for each device, instead of `split`.
+  std::vector<double> weights = {};          ///< Rows in proportion to these, one for each device, instead of `split`.
 };
 
-/// The sizes of the shards of `rows` rows over at most `devices` devices. At least one shard; shards of no rows at the
-/// end are left out. (Weights can leave one of no rows before others: shard i is device i's.) Throws InvalidArgument
-/// for weights that are not one finite number >= 0 for each device.
+/// The sizes of the shards of `rows` rows over at most `devices` devices. At least one shard; empty shards at the end
+/// are left out. (Weights can leave an empty shard before others: shard i is device i's.) Throws InvalidArgument unless
+/// weights are one finite number >= 0 for each device, not all 0.
 LOCKSTEP_API std::vector<std::int64_t> shard_sizes(std::int64_t rows, std::size_t devices,
                                                    const ScatterOptions& options);
 
-/// shards[k][i]: shard i of tensor k, on device i. Differentiable. A shard that is on its device already is a view.
-/// Throws ShapeError naming the tensor that is 0-dim or whose size along dim differs from the first one's.
+/// shards[k][i]: shard i of tensor k, on device i. Differentiable. A shard that is already on its device is a view.
+/// Throws ShapeError naming a tensor that is 0-dim or whose size along dim differs from the first tensor's.
 struct Shards {
-  std::vector<std::int64_t> rows;            ///< Of each shard.
+  std::vector<std::int64_t> rows;            ///< Rows of each shard.
   std::vector<std::vector<Tensor>> tensors;  ///< By tensor, then by shard.
 };
 /// See Shards.
 LOCKSTEP_API Shards scatter_tensors(std::span<const NamedTensor> tensors, std::span<const Device> devices,
                                     const ScatterOptions& options);
 
-/// Splits all tensors in `value`; other parts go to every shard unchanged. `name` is what errors call it.
-/// A value without tensors has one shard. Does not compile for parts that may hide tensors (kShowsTensors).
+/// Splits all tensors in `value`; other parts go to every shard unchanged. Errors call the value `name`. A value
+/// without tensors has one shard. Does not compile for parts that may hide tensors (kShowsTensors).
 template <class T>
 std::vector<T> scatter(const T& value, std::span<const Device> devices, const ScatterOptions& options = {},
                        const std::string& name = "input", std::vector<std::int64_t>* rows = nullptr) {

@@ -1,5 +1,4 @@
-// Finds parameters that a model computes with, and that members() does not name: nothing would train, move or save
-// them.
+// Finds parameters that a model computes with and that members() does not name: nothing would train, move or save them.
 #pragma once
 
 #include <span>
@@ -11,17 +10,16 @@
 
 namespace lockstep::detail {
 
-/// Looks at the first output that backward goes back from, and writes a line to standard error. That is one walk over
-/// the graph of one pass.
+/// Walks the graph of the first pass whose output requires a gradient, once, and prints a warning to standard error.
 class LOCKSTEP_API UnnamedParameters {
  public:
-  bool looks() const noexcept { return !is_done_ && grad_enabled(); }  ///< Else the rest need not be called.
-  /// Before the pass: what the look does not go back beyond.
+  bool looks() const noexcept { return !is_done_ && grad_enabled(); }  ///< If false, do not call the rest.
+  /// Called before the pass: the walk stops at the inputs.
   template <class Argument>
   void add_input(const Argument& argument) {
     collect(argument, inputs_);
   }
-  /// After it.
+  /// Called after the pass.
   template <class Output>
   void look(const nn::ModuleBase& module, const Output& output) {
     std::vector<Tensor> outputs;
