@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// Messages of bytes, because dtypes may differ.
+// Point-to-point messages of bytes, because dtypes may differ.
 class Exchange {
  public:
   explicit Exchange(Communicator& communicator)
@@ -13,7 +13,7 @@ class Exchange {
     for (const Device& device : communicator.devices()) streams_.push_back(current_stream(device));
   }
 
-  // A shard of one rank's tensor to another's.
+  // Adds the message that sends rank `from`'s shard to rank `to`.
   void add(const ShardedTensor& sharded, autograd::Shard shard, std::size_t from, std::size_t to) {
     const std::size_t element = size_of(sharded.tensors[0].dtype());
     const auto place = [&](std::size_t rank) -> std::byte* {

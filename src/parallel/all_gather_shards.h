@@ -1,4 +1,4 @@
-// Tensors of which each device has a shard, made whole on all of them.
+// All-gathers tensors of which each device has a shard.
 #pragma once
 
 #include <span>
@@ -11,15 +11,17 @@
 
 namespace lockstep {
 
-/// Equal tensors, contiguous, each right in its device's shard. The shards together are all elements, each once.
+/// One tensor per device, all of one shape, contiguous, each valid in its device's shard. The shards cover every
+/// element once.
 struct ShardedTensor {
   std::vector<Tensor> tensors;          ///< By device of this process.
   std::vector<autograd::Shard> shards;  ///< By rank of all processes.
 };
 
-/// Sends each rank's shard of each tensor to all others, on the current streams, from where the elements lie to where
-/// they belong, so that tensors need not lie together. Does not count as a change. Between processes the devices with
-/// the same place in each exchange shards, once; then those of each process do (`own_devices`), if there are several.
+/// Sends each rank's shard of each tensor to all other ranks, on the current streams, directly between the tensors,
+/// which may lie anywhere in memory. Does not count as an in-place change. Between processes, devices with the same
+/// index exchange shards, once; then, if there are several processes, the devices of each exchange theirs
+/// (`own_devices`).
 void all_gather_shards(Communicator& all, Communicator& own_devices, std::span<const ShardedTensor> tensors);
 
 }  // namespace lockstep

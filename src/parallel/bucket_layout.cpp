@@ -12,21 +12,21 @@ namespace {
 
 using autograd::Shard;
 
-// Elements between the places in a bucket: 128 bytes of the narrowest dtype, and 512 of the widest. Matrix products and
-// elementwise kernels have their fast forms where memory is aligned to 16.
+// Alignment of the gradients in a bucket, in elements: 128 bytes of the narrowest dtype, 512 of the widest. Matrix
+// products and elementwise kernels are fast if memory is aligned to 16 bytes.
 constexpr std::int64_t kPlace = 64;
 
 std::int64_t round_up(std::int64_t elements, std::int64_t granularity) {
   return (elements + granularity - 1) / granularity * granularity;
 }
 
-// The part of `shard` that lies in the `elements` from `at` on, counted from there.
+// The part of `shard` inside the `elements` elements that begin at `at`, relative to `at`.
 Shard within(Shard shard, std::int64_t at, std::int64_t elements) {
   const auto place = [&](std::int64_t i) { return std::clamp<std::int64_t>(i - at, 0, elements); };
   return {place(shard.begin), place(shard.end)};
 }
 
-// The last bucket, on device d.
+// Allocates the last bucket on device d and makes its slots there.
 void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, std::int64_t elements,
                 BucketLayout& layout) {
   BucketMemory& bucket = layout.buckets.back();
@@ -41,7 +41,7 @@ void lay_out_on(std::size_t d, std::span<const std::vector<Tensor>> parameters, 
   }
 }
 
-// The last bucket, between so many ranks.
+// Divides the last bucket between `ranks` ranks.
 void divide(std::size_t ranks, std::span<const std::vector<Tensor>> parameters, std::int64_t elements,
             BucketLayout& layout) {
   BucketMemory& bucket = layout.buckets.back();

@@ -12,19 +12,19 @@
 
 namespace lockstep {
 
-/// Gradients of one dtype that are reduced together. Each begins at a multiple of 64 elements; their number in all is a
-/// multiple of 64 for each device of all processes, so that the shards are equal and aligned too. Between gradients and
-/// after the last are zeros.
+/// Gradients of one dtype that are reduced together. Each begins at a multiple of 64 elements. The padded size is a
+/// multiple of 64 elements times the number of devices of all processes, so that the shards are equal and aligned too.
+/// The padding between and after the gradients is zero.
 struct BucketMemory {
-  std::vector<std::size_t> entries;  ///< The numbers of their parameters.
+  std::vector<std::size_t> entries;  ///< Numbers of the parameters in it.
   std::vector<Tensor> flats;         ///< By device.
-  std::vector<std::size_t> counts;   ///< Of elements, by rank of all processes, if the bucket is sharded: all equal.
+  std::vector<std::size_t> counts;   ///< If sharded: elements of each shard, by rank of all processes; all equal.
 };
 
-/// Where the gradient of one parameter is to be, by device.
+/// The memory of one parameter's gradient, by device.
 struct GradientSlots {
   std::vector<Tensor> memory;
-  std::vector<autograd::Shard> shards;  ///< Of the parameter, by rank of all processes; none if it is not sharded.
+  std::vector<autograd::Shard> shards;  ///< Shards of the parameter, by rank of all processes; empty if not sharded.
 };
 
 struct BucketLayout {
@@ -37,9 +37,9 @@ std::vector<std::vector<std::size_t>> divide_into_buckets(std::span<const std::v
                                                           std::span<const std::size_t> order,
                                                           const BucketOptions& options);
 
-/// Buckets for parameters, each given by device, in that order: each of gradients of no more bytes than the options
-/// say, unless a single one has more. `processes` have as many devices each. All of their memory is zero. Changes
-/// nothing else. Throws OutOfMemory.
+/// Lays out buckets for parameters, each given by device, in that order. The gradients of a bucket take no more bytes
+/// than the options' limit, unless a single one is larger. Each of `processes` has equally many devices. All memory is
+/// zero. Changes nothing else. Throws OutOfMemory.
 BucketLayout lay_out_buckets(std::span<const std::vector<Tensor>> parameters, std::span<const std::size_t> order,
                              const BucketOptions& options, std::size_t processes = 1);
 

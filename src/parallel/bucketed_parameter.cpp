@@ -17,7 +17,7 @@ namespace {
 
 constexpr std::array<std::string_view, 6> kStateNames = {"none", "partial", "summed", "sharded", "primary", "stale"};
 
-// By `from`, a mark for each `to`.
+// kLegal[from][to] is 'x' for a legal transition.
 constexpr std::array<std::string_view, 6> kLegal = {
     "xx..xx",  // none
     "xxxxxx",  // partial
@@ -31,7 +31,7 @@ bool is_like(const Tensor& a, const Tensor& b) {
   return a.device() == b.device() && a.dtype() == b.dtype() && a.sizes() == b.sizes();
 }
 
-// The gradient, in its slot. It is there already if gradient_place() gave it.
+// Returns the slot, holding the gradient. Copies nothing if backward wrote the gradient there (gradient_place()).
 Tensor stored(const Tensor& gradient, const Tensor& slot) {
   if (!gradient.is_same(slot)) copy_values(slot, gradient);
   bump_version(slot);
@@ -111,7 +111,7 @@ void BucketedParameter::set_slots(std::vector<Tensor> memory, std::span<const Sh
     set_grad(r, slot(r));
     if (is_sharded_) slots_[r].counted = all();
   }
-  // What was summed is sharded otherwise now: it is to be summed again.
+  // A sum under the former shards has to be summed again.
   if (is_sharded_ && was_summed()) advance(GradientState::partial);
   is_sharded_ = !shards.empty();
   shards_.assign(shards.begin(), shards.end());
@@ -153,7 +153,7 @@ void BucketedParameter::accumulate(const Replica& replica, const Tensor& gradien
   Slot& own = slots_[replica.index];
   Tensor& present = meta(replica.index).grad;
   const bool adds = present.defined() && own.counted.size() > 0;
-  if (grad_enabled()) {  // with its graph: join_graphs() goes on
+  if (grad_enabled()) {  // with its graph; join_graphs() continues from it
     present = adds ? present.add(gradient) : gradient;
   } else if (!adds) {
     present = stored(gradient, own.memory);
@@ -168,9 +168,9 @@ void BucketedParameter::accumulate(const Replica& replica, const Tensor& gradien
 
 void BucketedParameter::prepare_sum(std::size_t replica) const {
   const Tensor &present = gradient(replica), &own = slot(replica);
-  // (What a user has set and does not fit the slot stays the primary's alone.)
+  // (In state `primary` a user has set a gradient that does not fit the slot: it stays in the primary alone.)
   if (!present.defined() || state_ == GradientState::primary) return fill_values(own, 0);
-  if (!present.is_same(own)) stored(present, own);  // one that the user has set
+  if (!present.is_same(own)) stored(present, own);  // a gradient that the user has set
   if (counted(replica) != all()) zero_outside(own, counted(replica));
 }
 

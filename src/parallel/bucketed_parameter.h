@@ -1,18 +1,18 @@
-// A parameter and its replicas, each with a place for its gradient in a bucket: in which state the gradient is, and
-// what every replica has of it.
+// A parameter and its replicas, each with a slot for its gradient in a bucket: the state of the gradient, and the part
+// of it that each replica holds.
 //
-// | state   | what each replica has                             | what grad() does first |
+// | state   | contents of each replica's gradient               | what grad() does first |
 // |---------|---------------------------------------------------|------------------------|
 // | none    | nothing                                           |                        |
 // | partial | its part; or nothing; or an earlier sum, of which | sums                   |
-// |         | its `counted` elements are its part               |                        |
+// |         | only its `counted` elements enter the next sum    |                        |
 // | summed  | the sum                                           |                        |
-// | sharded | the sum in its shard; elsewhere anything          | all-gathers            |
-// | primary | the primary alone what a user has set             |                        |
-// | stale   | others have taken the replicas' place             |                        |
+// | sharded | the sum in its shard; other elements undefined    | all-gathers            |
+// | primary | a user's gradient, in the primary alone           |                        |
+// | stale   | nothing: newer replicas have replaced these       |                        |
 //
-// The transitions, and who makes them (B begin of a backward, R the reduction, C complete_gradient or an all-gather, U
-// a user or an optimizer, P reconcile, L a new layout of the buckets, X release):
+// Transitions, and what causes them (B begin of a backward, R the reduction, C complete_gradient or an all-gather, U a
+// user or an optimizer, P reconcile, L a new layout of the buckets, X release):
 //
 // | from \ to | none | partial | summed | sharded | primary | stale |
 // |-----------|------|---------|--------|---------|---------|-------|
@@ -22,7 +22,7 @@
 // | sharded   | U    | B L U   | C      | U       | U       | X     |
 // | primary   | U    | B U     | P      |         | U       | X     |
 //
-// (A user who sets the gradient of another replica than the primary makes it partial: that replica's part is all.)
+// (A user who sets the gradient of a replica other than the primary makes it partial, with that replica's part alone.)
 #pragma once
 
 #include <cstddef>
@@ -39,10 +39,10 @@ namespace lockstep {
 
 enum class GradientState : std::uint8_t { none, partial, summed, sharded, primary, stale };
 
-/// Whether the table above has that transition.
+/// True if the table above has that transition.
 bool is_legal(GradientState from, GradientState to) noexcept;
 
-/// What a model does with all of its parameters together: GradientBuckets.
+/// Operations on all parameters of a model together, implemented by GradientBuckets.
 class ReplicaOwner : public autograd::GradientListener {
  public:
   virtual void check_idle(const char* op) = 0;
@@ -52,18 +52,19 @@ class ReplicaOwner : public autograd::GradientListener {
   virtual std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) = 0;
 };
 
-/// Not to be used by two threads at once, but for what backward calls: that is of one replica, each on one thread.
+/// Not thread-safe, except for the functions that backward calls: those concern one replica, each on its own thread.
 class BucketedParameter final : public autograd::ReplicatedParameter,
                                 public std::enable_shared_from_this<BucketedParameter> {
  public:
   using Shard = autograd::Shard;
   using Replica = autograd::Replica;
 
-  /// Number `entry` of those of `owner`. tensors[0] is the primary. All processes of the world have as many.
+  /// Parameter number `entry` of `owner`. tensors[0] is the primary. All processes of the world have equally many
+  /// replicas.
   BucketedParameter(std::span<const Tensor> tensors, std::weak_ptr<ReplicaOwner> owner, std::size_t entry,
                     World world = {}, std::shared_ptr<CallLog> calls = {});
 
-  /// Makes this what the tensors' Meta point to.
+  /// Points the tensors' Meta to this object.
   void attach();
   std::size_t size() const noexcept { return replicas_.size(); }
   const Tensor& tensor(std::size_t replica) const { return replicas_[replica].tensor; }
@@ -71,57 +72,58 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   const Tensor& gradient(std::size_t replica) const { return meta(replica).grad; }
   GradientState state() const noexcept { return state_; }
   std::vector<Tensor> tensors() const;
-  /// What each replica has in its shard: of the values, and of the gradient.
+  /// Each replica's shard of the values, and of the gradient.
   ShardedTensor sharded_values() const;
   ShardedTensor sharded_gradient() const;
 
-  // The place of each replica's gradient.
-  /// Copies what the replica's gradient brings to the next sum, if there is one.
+  // Slots.
+  /// Copies the replica's contribution to the next sum to `to`, if it has a gradient.
   void copy_gradient(std::size_t replica, const Tensor& to) const;
-  /// Of all replicas: moves the gradients to where copy_gradient() has brought them. Where there are shards (by rank of
-  /// all processes), each replica updates its own.
+  /// Moves the gradients of all replicas to `memory`, filled before by copy_gradient(). With shards (by rank of all
+  /// processes), each replica updates its own.
   void set_slots(std::vector<Tensor> memory, std::span<const Shard> shards);
   const Tensor& slot(std::size_t replica) const { return slots_[replica].memory; }
-  /// What the replica's gradient brings to the next sum.
+  /// The elements of the replica's gradient that enter the next sum.
   Shard counted(std::size_t replica) const { return slots_[replica].counted; }
-  bool fits_slot(std::size_t replica) const;  ///< Whether the tensor is still what the slot was made for.
+  bool fits_slot(std::size_t replica) const;  ///< False if the tensor's device, dtype or shape changed since.
   bool fits_slots() const;
-  /// Throws InvalidArgument for one with a gradient that is sharded and was moved to another device.
+  /// Throws InvalidArgument if the parameter has a sharded gradient and was moved to another device.
   void check_sharded_in_place() const;
 
   // The sum.
-  /// Whether it gets gradients: the primary says it for all.
+  /// True if the parameter gets gradients: the primary's flag counts for all replicas.
   bool is_trained() const { return tensor(0).requires_grad(); }
-  /// What is there will be added to, and summed.
+  /// The present gradient will be added to and summed.
   void begin_backward() { advance(GradientState::partial); }
   bool was_summed() const noexcept { return state_ == GradientState::summed || state_ == GradientState::sharded; }
-  bool has_gradient() const;  ///< In any replica.
-  /// Makes the slot what the replica adds to the sum, on the current stream.
+  bool has_gradient() const;  ///< True if any replica has one.
+  /// Sets the slot to the replica's contribution to the sum, on the current stream.
   void prepare_sum(std::size_t replica) const;
-  /// The slots hold the sum now; each of them its replica's shard of it, if the parameter is sharded.
-  /// `used_somewhere`: some process has brought something to it, this one or another.
+  /// The slots now hold the sum or, if the parameter is sharded, each its replica's shard of the sum. `used_somewhere`:
+  /// some process, this one or another, has contributed.
   void take_sum(bool used_somewhere = false);
-  /// The slots hold the whole gradient.
+  /// The slots hold the whole gradient after an all-gather.
   void take_gathered() { advance(GradientState::summed); }
 
-  /// The gradient of a backward that keeps graphs: the primary's is the sum of the replicas', with its graph.
+  /// For a backward that keeps graphs: sets the primary's gradient to the sum of the replicas' gradients, with its
+  /// graph.
   void join_graphs();
 
   // Between backwards.
-  /// The gradient, which is whole, as a tensor of its own; none is left.
+  /// Removes the gradient, which must be whole, and returns it as a tensor with its own memory.
   Tensor take_gradient();
-  /// That is the gradient, with its graph if `keeps_graph`; undefined for none.
+  /// Sets the gradient, with its graph if `keeps_graph`; undefined removes it.
   void set_whole_gradient(const Tensor& gradient, bool keeps_graph);
-  /// Whether the primary's gradient is in its slot, or can be copied there.
+  /// True if the primary's gradient is in its slot, or can be copied there.
   bool primary_fits_slot() const;
   /// Copies the primary's gradient to the other replicas.
   void copy_gradient_from_primary();
-  /// Copies the primary's value to each replica that has not changed as often.
+  /// Copies the primary's value to each replica that is not in lockstep with it.
   void copy_value_from_primary();
-  /// Others take the replicas' place. A gradient that is not whole is dropped.
+  /// Makes the replicas stale. Drops a gradient that is not whole.
   void release() noexcept;
 
-  /// What the parameter's gradient is: for captured steps.
+  /// A snapshot of the parameter's gradient, for captured steps.
   struct Gradient {
     GradientState state;
     std::vector<Tensor> slots, gradients;  // by replica
@@ -129,7 +131,7 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   };
   Gradient present() const;
   bool is_present(const Gradient& gradient) const noexcept;
-  void restore(const Gradient& gradient);  ///< Of the present slots.
+  void restore(const Gradient& gradient);  ///< The snapshot's slots must be the present ones.
 
   // autograd::ReplicatedParameter
   bool has_other_processes() const noexcept override { return world_.size() > 1; }
@@ -151,7 +153,8 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   };
 
   Shard all() const noexcept { return {0, replicas_[0].tensor.numel()}; }
-  // What a replica keeps of a sum when more gradients come: what all processes keep together is the sum once.
+  // The part of a sum that a replica contributes when more gradients are added: together, all processes contribute the
+  // sum once.
   Shard kept(std::size_t replica) const;
   void advance(GradientState next);
   void drop_gradients();
@@ -161,10 +164,10 @@ class BucketedParameter final : public autograd::ReplicatedParameter,
   const World world_;
   GradientState state_ = GradientState::none;
   std::vector<Slot> slots_;    // by replica
-  std::vector<Shard> shards_;  // by rank of all processes; none if it is not sharded
+  std::vector<Shard> shards_;  // by rank of all processes; empty if not sharded
 };
 
-/// Zeroes what lies outside of `kept` in a contiguous tensor, on the current stream.
+/// Zeroes the elements of a contiguous tensor outside of `kept`, on the current stream.
 void zero_outside(const Tensor& tensor, autograd::Shard kept);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// What captured steps find and leave of the gradients of a model on several devices.
+// The gradients of a model on several devices before and after a captured step.
 #include <algorithm>
 
 #include "core/context.h"
@@ -91,7 +91,7 @@ class GradientBuckets::Impl::StepState final : public StepPart {
 
   const std::weak_ptr<Impl> owner_;
   State found_, left_;
-  std::vector<std::vector<std::uint64_t>> since_lockstep_;  // changes of each flat, by bucket and device
+  std::vector<std::vector<std::uint64_t>> since_lockstep_;  // changes of each flat since lockstep, by bucket and device
 };
 
 void GradientBuckets::Impl::use_in_step() {

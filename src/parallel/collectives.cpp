@@ -8,7 +8,7 @@
 namespace lockstep::collective {
 namespace {
 
-// The tensors of one call while they are checked and become what a communicator takes.
+// Checks the tensors of one call and converts them to a communicator's buffers.
 class Call {
  public:
   Call(const char* name, const Communicator& communicator, std::span<const Stream> streams)
@@ -46,7 +46,7 @@ class Call {
                               tensors[0].sizes(), " as that of rank 0, got ", tensors[rank].sizes()));
   }
 
-  /// Of what sizes the shards of other processes' ranks are, no tensor here says.
+  /// Throws if there are other processes: their shards' sizes are unknown here.
   void expect_one_process(const Communicator& communicator) const {
     if (std::size_t(communicator.size()) != devices_.size())
       throw InvalidArgument(text('[', name_, "] expected ranks of one process, got ", communicator.size(),
@@ -55,7 +55,7 @@ class Call {
 
   bool is(std::size_t rank, int root) const { return first_rank_ + rank == std::size_t(root); }
 
-  /// Shares, one of each rank, and what they make up on each.
+  /// Checks one shard of each rank against the whole tensors that they add up to.
   void check_shards(std::span<const Tensor> shards, std::span<const Tensor> wholes) const {
     std::int64_t total = 0;
     for (const Tensor& shard : shards) total += shard.numel();

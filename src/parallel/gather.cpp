@@ -33,7 +33,7 @@ void check_parts(const std::string& name, std::span<const Tensor> parts, int fre
   }
 }
 
-// Numbers of replicas that had no rows, while others had, say nothing: they are left out.
+// Scalars of replicas without rows mean nothing: they are left out if other replicas had rows.
 Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim, const std::vector<std::int64_t>& rows) {
   const bool scalars = parts[0].dim() == 0;
   const bool any_rows = rows.size() == parts.size() && std::ranges::any_of(rows, [](auto count) { return count > 0; });
@@ -56,7 +56,7 @@ Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim, 
           Gradients gradients;
           std::int64_t at = 0;
           for (std::size_t i = 0; i < homes.size(); at += lengths[i++])
-            if (scalars && lengths[i] == 0)  // it comes to the replica all the same, which others may wait for
+            if (scalars && lengths[i] == 0)  // this replica gets a gradient too: others may wait for it in a collective
               gradients.push_back(zeros({}, {.dtype = g.dtype(), .device = homes[i]}));
             else
               gradients.push_back((scalars ? g.select(0, at) : g.narrow(dim, at, lengths[i])).to(homes[i]));
@@ -65,13 +65,13 @@ Tensor concatenate(std::span<const Tensor> parts, DeviceState& device, int dim, 
   return out;
 }
 
-// The sum of the parts weighted by their shares, in their order.
+// The sum of the parts, weighted by their shares of the rows, added in order of replicas.
 Tensor weighted_mean(std::span<const Tensor> parts, Device device, const std::vector<std::int64_t>& rows) {
   double total = 0;
   for (const std::int64_t count : rows) total += double(count);
   Tensor mean;
   for (std::size_t i = 0; i < parts.size(); ++i) {
-    if (total > 0 && rows[i] == 0) continue;  // the mean of nothing is not a number
+    if (total > 0 && rows[i] == 0) continue;  // the mean of no rows is NaN
     const double share = total > 0 ? double(rows[i]) / total : 1 / double(parts.size());
     const Tensor term = parts[i].to(device) * share;
     mean = mean.defined() ? mean + term : term;
@@ -79,7 +79,7 @@ Tensor weighted_mean(std::span<const Tensor> parts, Device device, const std::ve
   return mean;
 }
 
-// In their order.
+// The sum, added in order of replicas.
 Tensor sum_of(std::span<const Tensor> parts, Device device) {
   Tensor sum = parts[0].to(device);
   for (const Tensor& part : parts.subspan(1)) sum = sum + part.to(device);

@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// What gets a gradient, buffers too. Each once, though the module may name it twice.
+// The tensors that get gradients, buffers too. Each once, even if the module names it twice.
 struct Trainable final : nn::Visitor {
   std::vector<Tensor> parameters;
   std::unordered_set<const TensorImpl*> seen;
@@ -44,7 +44,7 @@ void GradientBuckets::Impl::take_layout(BucketLayout layout) {
   place(parameters, std::move(layout));
 }
 
-// Moves the gradients of `which`, numbered one after the other, to buckets behind the present ones.
+// Moves the gradients of `which`, whose entries are consecutive, to new buckets behind the present ones.
 void GradientBuckets::Impl::place(std::span<const std::shared_ptr<BucketedParameter>> which, BucketLayout layout) {
   const NoGrad guard;
   const std::size_t first = which[0]->entry(), present = buckets.size();
@@ -61,9 +61,9 @@ void GradientBuckets::Impl::place(std::span<const std::shared_ptr<BucketedParame
   owes_sums = true;
 }
 
-// Once, after the first backward: buckets in the order in which it came to the leaves. For a while that takes the
-// memory of all gradients twice: where there is not so much, the present buckets do too. Processes change to the new
-// ones together, or none does: buckets of equal sizes would be summed into others.
+// Rebuilds the buckets, once after the first backward, in the order in which it reached the leaves. That needs the
+// memory of all gradients twice for a while; without it, the present buckets are kept. Either all processes rebuild or
+// none does: otherwise they would sum different buckets together.
 void GradientBuckets::Impl::observe() {
   if (!agree_on_order()) return;
   const std::vector<std::size_t> in_order = observed_order();
@@ -91,8 +91,8 @@ bool GradientBuckets::Impl::all_have(bool is_there, const char* what) const {
   return is_alone() ? is_there : std::ranges::all_of(world.all_gather(std::int64_t(is_there), what), std::identity());
 }
 
-// The order of the first process, for all. Whether all can follow it: a parameter that was moved has no place in a
-// bucket.
+// Sets `order` to the first process's order. Returns true if every process can rebuild: a parameter that was moved to
+// another device does not fit its slot.
 bool GradientBuckets::Impl::agree_on_order() {
   if (is_alone()) return fit_slots();
   std::string own = fit_slots() ? "y " : "n ";
@@ -103,7 +103,7 @@ bool GradientBuckets::Impl::agree_on_order() {
   return std::ranges::all_of(of_each, [](const std::string& each) { return each.starts_with('y'); });
 }
 
-// Whether these are the present buckets. The order inside of one does not matter: it is reduced as a whole.
+// True if `others` are the present buckets. The order inside a bucket does not matter: it is reduced as a whole.
 bool GradientBuckets::Impl::are_divided_as(std::vector<std::vector<std::size_t>> others) const {
   return std::ranges::equal(buckets, others, [](const GradientBucket& bucket, std::vector<std::size_t>& other) {
     std::vector<std::size_t> own = bucket.entries;
@@ -145,7 +145,7 @@ void GradientBuckets::Impl::reconcile_all_gradients() {
   for (GradientBucket& bucket : buckets) reconcile_gradients(bucket);
 }
 
-// A whole gradient that was changed or set in the primary alone goes to the replicas.
+// Copies a whole gradient that was changed or set in the primary alone to the replicas.
 void GradientBuckets::Impl::reconcile_gradients(GradientBucket& bucket) {
   const bool has_drifted = bucket.has_drifted();
   bool changed = has_drifted;
@@ -164,7 +164,7 @@ void GradientBuckets::Impl::release() {
   const std::scoped_lock lock(mutex);
   if (is_running)
     throw AutogradError("[DataParallel] expected replicas to be made after backward, got a call while it runs");
-  if (std::ranges::any_of(devices, is_lost)) return drop();  // with it went what it had of the sums
+  if (std::ranges::any_of(devices, is_lost)) return drop();  // its part of the sums is lost too
   if (parameters.empty()) return drop();
   detail::draining(devices, [this] {
     reconcile_all_gradients();
@@ -184,7 +184,7 @@ void GradientBuckets::Impl::drop() noexcept {
   is_released = true;
 }
 
-// What gets a gradient and is none of `parameters`, each by device.
+// The tensors that get gradients and are not among `parameters`, each by device.
 std::vector<std::vector<Tensor>> GradientBuckets::Impl::others_in(std::span<nn::ModuleBase* const> modules) const {
   std::vector<std::vector<Tensor>> others;
   for (nn::ModuleBase* const module : modules) {
@@ -223,7 +223,7 @@ void GradientBuckets::Impl::add(std::span<nn::ModuleBase* const> modules) {
   parameters.insert(parameters.end(), added.begin(), added.end());
 }
 
-// Streams and communicators, for the first parameters.
+// Makes the streams and communicators, for the first parameters.
 void GradientBuckets::Impl::connect() {
   streams.clear();
   for (const Device& device : devices) streams.push_back(Stream::from_pool(device, StreamPriority::high));
@@ -253,8 +253,8 @@ GradientBuckets::GradientBuckets(std::span<nn::ModuleBase* const> modules, std::
 
 GradientBuckets::~GradientBuckets() {
   if (!impl_) return;
-  // Shards of several processes would be exchanged with processes that may not be there, and so would sums after an
-  // error. Nobody waits for that here.
+  // Shards of several processes, and sums after an error, would be exchanged with processes that may be gone: do not
+  // wait for them here.
   if (!impl_->is_alone() && (impl_->options.shard_optimizer_state || std::uncaught_exceptions() > 0)) {
     impl_->drop();
     return;

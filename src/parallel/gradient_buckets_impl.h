@@ -1,16 +1,16 @@
-// The state of GradientBuckets. gradient_sums.cpp sums while a backward runs, and afterwards what is left;
-// gradient_buckets.cpp lays buckets out and keeps parameters in lockstep between backwards.
+// The state of GradientBuckets. gradient_sums.cpp sums while a backward runs, and sums the rest afterwards;
+// gradient_buckets.cpp lays out buckets and keeps parameters in lockstep between backwards.
 //
 // Invariants:
-// 1. Buckets are reduced in the order of `buckets`: no bucket is launched before those in front of it. (Processes that
-//    share the sums have that order in common.)
-// 2. `launcher` alone enqueues what a backward sums, one bucket after the other: no device's thread stands still while
-//    NCCL takes a collective. What goes wrong there is thrown where the backward ends. It is given buckets from
-//    start_sums() to take_sums() only, and is done with them when either throws.
-// 3. Over several processes a backward that sums reduces the same buckets in each of them, so that none waits for a
-//    process that has nothing to bring: all, but for those of which nothing requires a gradient any more and nothing is
-//    left from before. The order of buckets is process 0's.
-// 4. While `is_running`, nobody but autograd's calls changes a gradient or a bucket.
+// 1. Buckets are reduced in the order of `buckets`: a bucket is launched after all buckets before it. (Processes that
+//    share the sums share that order.)
+// 2. `launcher` alone enqueues the collectives of a backward, one bucket after the other, so that no device thread
+//    blocks while NCCL enqueues one. The end of the backward throws its errors. It gets buckets only from start_sums()
+//    to take_sums(), and has finished with them when either throws.
+// 3. With several processes, a backward that sums reduces the same buckets in each, so that none waits for a process
+//    that has nothing to contribute: all buckets except those that have no trained parameter any more and no gradient
+//    left to sum. The order of buckets is process 0's.
+// 4. While `is_running`, only autograd's calls change gradients and buckets.
 #pragma once
 
 #include <atomic>
@@ -35,11 +35,11 @@
 namespace lockstep {
 
 struct GradientBucket : BucketMemory {
-  /// Of the present backward, on one device. Only the thread that runs backward there uses it.
+  /// The progress of the present backward on one device. Used only by the thread that runs backward there.
   struct Arrivals {
-    std::size_t expected = 0;             // leaves that backward is not done with
-    std::optional<Stream> last_on;        // the stream on which the last gradient came
-    std::optional<cuda::Event> complete;  // where in the device's work all had come
+    std::size_t expected = 0;             // leaves that backward has not finished
+    std::optional<Stream> last_on;        // the stream of the latest gradient
+    std::optional<cuda::Event> complete;  // recorded when all gradients had arrived
   };
   std::vector<Arrivals> arrivals;  // by device
   std::unique_ptr<std::atomic<std::size_t>> devices_left = std::make_unique<std::atomic<std::size_t>>(0);
@@ -47,13 +47,13 @@ struct GradientBucket : BucketMemory {
   bool is_complete = false;  // guarded by launch_mutex
   bool is_reduced = false;
 
-  std::vector<std::uint64_t> versions;  // of the flats, by device, when they were last in lockstep
+  std::vector<std::uint64_t> versions;  // versions of the flats, by device, when last in lockstep
 
   void are_in_lockstep() {
     versions.clear();
     for (const Tensor& flat : flats) versions.push_back(flat.version());
   }
-  // Whether they have not changed equally often since.
+  // True if the flats have not changed equally often since they were in lockstep.
   bool has_drifted() const {
     const auto changes = [&](std::size_t d) { return flats[d].version() - versions[d]; };
     for (std::size_t d = 1; d < flats.size(); ++d)
@@ -65,27 +65,27 @@ struct GradientBucket : BucketMemory {
 struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<GradientBuckets::Impl> {
   std::vector<Device> devices;
   BucketOptions options;
-  std::vector<std::shared_ptr<BucketedParameter>> parameters;  // by entry: the parameter's number
+  std::vector<std::shared_ptr<BucketedParameter>> parameters;  // by entry, which is the parameter's number
   std::vector<GradientBucket> buckets;
   std::vector<std::size_t> bucket_of;  // by entry
-  std::vector<Stream> streams;         // of the communicator, by device
+  std::vector<Stream> streams;         // the communicator's streams, by device
   World world;
   double share_without_pass = 1;
-  std::shared_ptr<CallLog> calls;            // null for a process alone
-  std::optional<Communicator> communicator;  // of all processes
-  std::optional<Communicator> own_devices;   // of this process, to exchange shards; if there are other processes
+  std::shared_ptr<CallLog> calls;            // null for a single process
+  std::optional<Communicator> communicator;  // over all processes
+  std::optional<Communicator> own_devices;   // over this process, to exchange shards; only if there are other processes
   std::optional<UseElsewhere> use_elsewhere;
   Summing summing;
 
-  RankedMutex<LockRank::gradient_buckets> mutex;  // held for the whole of each use of all of this, but not by ready()
+  RankedMutex<LockRank::gradient_buckets> mutex;  // held during every use of this state except ready()
   bool is_running = false;
   bool is_released = false;
-  std::vector<std::size_t> order;  // in which backward comes to the primary's leaves
-  bool has_order = false;          // a backward that sums has been
-  bool is_observed = false;        // buckets follow that order, or could not; in all processes alike
-  bool is_put_off = false;         // a backward that did not sum has been since the last that did
+  std::vector<std::size_t> order;  // entries, in the order in which backward reaches the primary's leaves
+  bool has_order = false;          // a backward that sums has run
+  bool is_observed = false;        // buckets were rebuilt in that order, or could not be; the same in all processes
+  bool is_put_off = false;         // a backward that did not sum has run since the last one that did
 
-  // Of the present backward: parameters whose new gradient somebody looks at before it is added to the one from before.
+  // Parameters whose new gradient is needed alone (hooks, graphs) before the earlier one is added to it.
   struct LookedAt {
     std::shared_ptr<BucketedParameter> parameter;
     Tensor earlier;
@@ -93,16 +93,16 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   std::vector<LookedAt> looked_at;
   bool keeps_graph_now = false;
 
-  bool owes_sums = false;  // something may be left to be summed, here or in another process
+  bool owes_sums = false;  // gradients may be left to sum, here or in another process
 
-  std::atomic<bool> sums_now = false;  // the present backward sums; changed while no leaf can be ready
+  std::atomic<bool> sums_now = false;  // the present backward sums; changes only while no leaf can become ready
 
-  RankedMutex<LockRank::bucket_launch> launch_mutex;  // guards the following; nothing is enqueued under it
+  RankedMutex<LockRank::bucket_launch> launch_mutex;  // guards the members below; nothing is enqueued under it
   RankedCondition has_launched;
   std::size_t next_bucket = 0;
-  std::size_t launching = 0;             // buckets that the launcher was given and is not done with
-  std::exception_ptr launch_failure;     // the first one's: no later bucket is launched
-  std::optional<DeviceThread> launcher;  // the last member: what it runs uses the others
+  std::size_t launching = 0;             // buckets in the launcher's queue or being launched
+  std::exception_ptr launch_failure;     // the first launch's error: no later bucket is launched
+  std::optional<DeviceThread> launcher;  // the last member, because its jobs use the others
 
   std::size_t count() const noexcept { return devices.size(); }
   bool is_alone() const noexcept { return world.size() == 1; }
@@ -116,22 +116,22 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void end(bool failed) override;
   double lone_share() const noexcept override { return share_without_pass; }
 
-  // ReplicaOwner. Each takes `mutex`.
+  // ReplicaOwner. Each function takes `mutex`.
   void check_idle(const char* op) override;
   void complete_gradient(std::size_t entry) override;
   void reconcile(std::size_t entry) override;
   void all_gather(std::span<autograd::ReplicatedParameter* const> parameters) override;
   std::vector<Tensor> all_gather_numbers(std::span<const Tensor> numbers) override;
   void add(std::span<nn::ModuleBase* const> modules);
-  /// A step that is or will be captured depends on the gradients: captured_buckets.cpp. Takes `mutex`.
+  /// Registers the gradients with a step that is or will be captured: captured_buckets.cpp. Takes `mutex`.
   void use_in_step();
   class StepState;
-  /// Sums and gathers what is not whole, and makes the replicas stale.
+  /// Sums and gathers the gradients that are not whole, and makes the replicas stale.
   void release();
-  /// Without that: what is not whole is dropped.
+  /// As release(), but drops the gradients that are not whole.
   void drop() noexcept;
 
-  // What follows wants `mutex` to be held, but where nobody else knows of these buckets.
+  // Call these with `mutex` held, except before the buckets are shared.
   std::vector<std::vector<Tensor>> others_in(std::span<nn::ModuleBase* const> modules) const;
   void connect();
   void take_order(std::span<const autograd::Replica* const> leaves);
@@ -156,7 +156,7 @@ struct GradientBuckets::Impl final : ReplicaOwner, std::enable_shared_from_this<
   void reconcile_gradients(GradientBucket& bucket);
   void reconcile_all_gradients();
 
-  // What wants no lock.
+  // These need no lock.
   void show(const LookedAt& each, bool keeps_graph);
   void restore(std::span<const LookedAt> all) noexcept;
   void leaf_is_ready(GradientBucket& bucket, std::size_t device);

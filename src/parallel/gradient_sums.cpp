@@ -1,5 +1,5 @@
-// The sums of a backward: what each bucket waits for, its collective, and who has the result; and gathering what is
-// sharded.
+// The sums of a backward: counts arriving gradients, launches each bucket's collective, and marks the results as
+// summed. Also all-gathers sharded gradients.
 #include <algorithm>
 #include <utility>
 
@@ -52,9 +52,9 @@ void GradientBuckets::Impl::begin(std::span<const Replica* const> leaves, bool k
   is_running = true;
 }
 
-// What parameters have from before, where their new gradient is to be seen alone: by hooks, or (`all`) with its graph.
-// Over several processes another one may bring a gradient to any.
-// Takes changes of whole gradients to the replicas first.
+// Sets earlier gradients aside if their parameter's new gradient is needed alone: by hooks, or (`all`) with its graph.
+// With several processes, another process may contribute a gradient to any parameter. First copies changes of whole
+// gradients to the replicas.
 void GradientBuckets::Impl::set_earlier_aside(std::span<const Replica* const> leaves, bool all) {
   looked_at.clear();
   std::vector<bool> reached(parameters.size(), !is_alone());
@@ -74,7 +74,7 @@ void GradientBuckets::Impl::set_earlier_aside(std::span<const Replica* const> le
     if (!each.earlier.defined()) each.earlier = each.parameter->take_gradient();
 }
 
-// The first device's: the others come to theirs in the same order, if the replicas do the same.
+// Takes the first device's order: the other devices reach their leaves in the same order if the replicas do the same.
 void GradientBuckets::Impl::take_order(std::span<const Replica* const> leaves) {
   has_order = !leaves.empty();
   order.clear();
@@ -82,7 +82,7 @@ void GradientBuckets::Impl::take_order(std::span<const Replica* const> leaves) {
     if (leaf->index == 0) order.push_back(parameter_of(*leaf).entry());
 }
 
-// Where this throws, the launcher is done with the buckets: they may go.
+// If it throws, the launcher has finished with the buckets: they may be destroyed.
 void GradientBuckets::Impl::start_sums(std::span<const Replica* const> leaves) {
   expect(leaves);
   if (is_alone()) return;
@@ -94,7 +94,7 @@ void GradientBuckets::Impl::start_sums(std::span<const Replica* const> leaves) {
   }
 }
 
-// Whether some gradient is to be summed. Other processes may have some of what this one has none of.
+// True if some gradient in the bucket has to be summed. Other processes may have gradients that this one lacks.
 bool GradientBuckets::Impl::is_needed(const GradientBucket& bucket) const {
   if (owes_sums && !is_alone()) return true;
   return std::ranges::any_of(bucket.entries, [this](std::size_t e) {
@@ -103,7 +103,7 @@ bool GradientBuckets::Impl::is_needed(const GradientBucket& bucket) const {
   });
 }
 
-// Counts what each bucket waits for, and launches those that wait for nothing.
+// Counts the gradients that each bucket waits for, and launches the buckets that wait for none.
 void GradientBuckets::Impl::expect(std::span<const Replica* const> leaves) {
   next_bucket = 0;
   for (GradientBucket& bucket : buckets) {
@@ -113,7 +113,7 @@ void GradientBuckets::Impl::expect(std::span<const Replica* const> leaves) {
     bucket.is_needed = is_needed(bucket);
     bucket.is_complete = !bucket.is_needed;
     bucket.is_reduced = false;
-    // It is reduced as a whole: what was summed before is a part again.
+    // The bucket is reduced as a whole: gradients that were summed before become parts again.
     for (const std::size_t e : bucket.entries)
       if (bucket.is_needed && parameters[e]->was_summed()) parameters[e]->begin_backward();
   }
@@ -134,7 +134,7 @@ void GradientBuckets::Impl::ready(const Replica& leaf) {
 }
 
 void GradientBuckets::Impl::leaf_is_ready(GradientBucket& bucket, std::size_t d) {
-  // Gradients that came on other streams are there when this one has waited for the last of those, and so on.
+  // Chain the streams: this one waits for the last, which has waited for those before it.
   GradientBucket::Arrivals& here = bucket.arrivals[d];
   const Stream stream = current_stream(devices[d]);
   if (here.last_on && *here.last_on != stream) stream.wait(here.last_on->record());
@@ -142,13 +142,13 @@ void GradientBuckets::Impl::leaf_is_ready(GradientBucket& bucket, std::size_t d)
   if (--here.expected == 0) device_is_complete(bucket, d);
 }
 
-// All gradients of the bucket are there on device d, as far as its current stream has come.
+// All gradients of the bucket have been enqueued on device d, up to here on its current stream.
 void GradientBuckets::Impl::device_is_complete(GradientBucket& bucket, std::size_t d) {
   bucket.arrivals[d].complete.emplace(current_stream(devices[d]).record());
   if (bucket.devices_left->fetch_sub(1) == 1) bucket_is_complete(bucket);
 }
 
-// Gives the launcher the bucket if it has all before it, and those after it that wait for it alone.
+// Submits the bucket to the launcher once all buckets before it are complete, then the complete ones that follow.
 void GradientBuckets::Impl::bucket_is_complete(GradientBucket& bucket) {
   const std::scoped_lock lock(launch_mutex);
   bucket.is_complete = true;
@@ -160,7 +160,7 @@ void GradientBuckets::Impl::bucket_is_complete(GradientBucket& bucket) {
   }
 }
 
-// On the launcher.
+// Runs on the launcher's thread.
 void GradientBuckets::Impl::launch(GradientBucket& bucket) noexcept {
   std::unique_lock lock(launch_mutex);
   if (!launch_failure) {
@@ -178,14 +178,14 @@ void GradientBuckets::Impl::launch(GradientBucket& bucket) noexcept {
   has_launched.notify_all();
 }
 
-// Until the launcher has done what it was given. Why it could not, or null.
+// Waits until the launcher has run its queue. Returns its first error, or null.
 std::exception_ptr GradientBuckets::Impl::await_launches() {
   std::unique_lock lock(launch_mutex);
   has_launched.wait(lock, [this] { return launching == 0; });
   return std::exchange(launch_failure, nullptr);
 }
 
-// In place: all of it on each device, or each device's shard.
+// Reduces in place: into the whole bucket on each device, or into each device's shard.
 void GradientBuckets::Impl::reduce(GradientBucket& bucket) {
   const NoGrad guard;
   const DType dtype = bucket.flats[0].dtype();
@@ -245,15 +245,15 @@ void GradientBuckets::Impl::end(bool failed) {
   if (failure) std::rethrow_exception(failure);
 }
 
-// Hooks see the gradient that this backward brought, from all replicas; then it is added to what was there.
+// Hooks see the gradient of this backward, summed over all replicas; then the earlier gradient is added.
 void GradientBuckets::Impl::show(const LookedAt& each, bool keeps_graph) {
   BucketedParameter& parameter = *each.parameter;
-  if (parameter.is_stale()) return;  // a hook has made others
+  if (parameter.is_stale()) return;  // a hook has made new replicas
   complete_gradient(parameter.entry());
   const Tensor brought = parameter.gradient(0);
   if (!brought.defined()) return restore(std::span(&each, 1));
   const autograd::Meta& primary = parameter.meta(0);
-  // A hook may keep it, and the next gradient takes the place of this one.
+  // A hook may keep the tensor, and the next backward would overwrite it.
   const Tensor shown = primary.leaf_hooks.empty() || keeps_graph ? brought : brought.clone();
   Tensor gradient = shown;
   primary.leaf_hooks.call_each([&](const auto& hook) { gradient = autograd::hooked("register_hook", hook, gradient); });
@@ -262,13 +262,14 @@ void GradientBuckets::Impl::show(const LookedAt& each, bool keeps_graph) {
   primary.accumulated_hooks.call_each([&](const auto& hook) { hook(parameter.tensor(0)); });
 }
 
-// As if this backward had not reached them.
+// Restores the earlier gradients, as if this backward had not reached these parameters.
 void GradientBuckets::Impl::restore(std::span<const LookedAt> all) noexcept {
   for (const LookedAt& each : all)
     if (!each.parameter->is_stale()) each.parameter->set_whole_gradient(each.earlier, true);
 }
 
-// A backward that failed has not brought all that the other processes wait for; later sums would be taken for it.
+// A failed backward has not launched all buckets that other processes wait for; they would mistake later sums for
+// these.
 void GradientBuckets::Impl::end_others_if_incomplete() {
   const std::scoped_lock lock(launch_mutex);
   if (next_bucket < buckets.size())
@@ -301,14 +302,14 @@ void GradientBuckets::Impl::take_what_was_reduced() {
           parameters[e]->take_sum(used_somewhere[e]);
 }
 
-// Which parameters this process will bring something to the sum of.
+// The parameters to whose sums this process will contribute.
 std::vector<bool> GradientBuckets::Impl::used() const {
   std::vector<bool> used;
   for (const auto& parameter : parameters) used.push_back(parameter->state() == GradientState::partial);
   return used;
 }
 
-// What several backwards have left to be summed. Of several processes each may have left something: all take part.
+// Sums the gradients that several backwards have left. With several processes, each may have some: all take part.
 void GradientBuckets::Impl::sum_what_is_partial() {
   if (!std::exchange(is_put_off, false) &&
       std::ranges::none_of(parameters, [](const auto& p) { return p->state() == GradientState::partial; }))

@@ -1,5 +1,5 @@
-// A tensor and its copies on other devices, to which the same things happen. They keep one count of changes: where the
-// counts differ, something has happened to one alone.
+// Keeps a tensor and its copies on other devices in lockstep. Their version counts are equal as long as they change
+// together; a difference shows that one of them changed alone.
 #pragma once
 
 #include "tensor/copy.h"
@@ -11,12 +11,12 @@ inline bool are_in_lockstep(const Tensor& original, const Tensor& copy) noexcept
   return original.impl()->storage->version == copy.impl()->storage->version;
 }
 
-/// The copy is a fresh one.
+/// Call for a fresh copy: sets its version count to the original's.
 inline void begin_in_lockstep(const Tensor& original, const Tensor& copy) noexcept {
   copy.impl()->storage->version = original.impl()->storage->version.load();
 }
 
-/// Copies the values. That is a change of the copy, which backward must notice, so its count has to grow.
+/// Copies the values. Backward must notice that the copy changed, so its version count has to grow.
 inline void bring_in_lockstep(const Tensor& original, const Tensor& copy) {
   copy_values(copy, original);
   bump_version(copy);

@@ -19,7 +19,8 @@
 namespace lockstep {
 namespace {
 
-// One replica's random numbers: a sequence of its own, another one in each pass, and the one that all share.
+// The random numbers of one replica: its own sequence, a new one in each pass, and the sequence that all replicas
+// share.
 struct ReplicaRandom {
   ReplicaRandom(const GeneratorState& caller, std::size_t replica)
       : own_start(sequence_of(
@@ -30,7 +31,7 @@ struct ReplicaRandom {
   GeneratorState own_start, own, shared;
 };
 
-// The caller's sequence goes on after what the replicas drew.
+// Advances the caller's sequence past the numbers that the replicas drew.
 void go_on_after(const std::vector<ReplicaRandom>& replicas, const GeneratorState& caller) {
   std::uint64_t drawn = 0;
   bool own = false;
@@ -53,7 +54,7 @@ std::vector<BatchShard> shards_of(const ReplicaPass& pass, std::size_t count) {
   return shards;
 }
 
-// Every device is there, and once: nothing has been submitted when one is not.
+// Checks that every device exists and is given once, before anything is submitted.
 std::vector<DeviceState*> states_of(std::span<const Device> devices) {
   if (devices.empty()) throw InvalidArgument("[run_replicas] expected at least one device, got none");
   std::vector<DeviceState*> states;
@@ -72,7 +73,7 @@ std::vector<DeviceThread*> threads_of(std::span<DeviceState* const> states) {
   return threads;
 }
 
-// The one that this thread runs while it would only wait: the first, unless this is another one's device thread. Two
+// The replica that runs on this thread, which would only wait otherwise: the first, or that of this device thread. Two
 // replicas on one thread could not wait for each other.
 std::size_t replica_of_this_thread(std::span<DeviceState* const> states) {
   for (std::size_t i = 0; i < states.size(); ++i)
@@ -90,7 +91,7 @@ bool is_consequence(const std::exception_ptr& failure) {
   }
 }
 
-// That of the lowest replica, but causes before what follows from them.
+// Throws the failure of the lowest replica, but causes before their consequences.
 [[noreturn]] void throw_lowest(const std::vector<std::exception_ptr>& failures, std::span<const Device> devices) {
   std::vector<std::exception_ptr> located, consequences;
   for (std::size_t i = 0; i < failures.size(); ++i) {
@@ -150,7 +151,7 @@ void run_replicas(std::span<const Device> devices, const std::function<void(std:
   const std::vector<BatchShard> shards = shards_of(pass, count);
   std::vector<ReplicaRandom> random;
   for (std::size_t i = 0; i < count; ++i) random.emplace_back(start, pass.first_replica + i);
-  // A small batch that one of several devices has alone is computed as one that all have.
+  // With several devices, a batch so small that one device has all of it takes the same path as larger ones.
   const bool alone = pass.group ? pass.group->has_one_replica() : count == 1;
   ReplicaBarrier barrier(count, pass.group ? pass.group : std::make_shared<ReplicaGroup>(devices));
   std::vector<std::exception_ptr> failures(count);

@@ -1,5 +1,5 @@
-// What a pass has changed in the module and its replicas: nothing that is trained, and of everything else all processes
-// end with what nn::BufferSync says.
+// Reconciles the changes that a pass made in the module and its replicas: refuses changes of trained parameters, and
+// sets all other state in all processes as nn::BufferSync defines.
 #include <algorithm>
 #include <cstring>
 #include <map>
@@ -22,7 +22,7 @@ namespace {
 
 using nn::BufferSync;
 
-// The path of the state with this number.
+// Finds the path of state number `number`.
 struct PathOf final : nn::Visitor {
   std::size_t left;
   std::string path;
@@ -34,10 +34,10 @@ struct PathOf final : nn::Visitor {
   }
 };
 
-// How many replicas of a process have changed a state; or one of these.
+// The number of a process's replicas that have changed a state, or one of the marks below.
 using Changes = std::uint16_t;
-constexpr Changes kTrained = 0xFFFF;      // it is trained, so none has
-constexpr Changes kWithoutRows = 0xFFFE;  // only such as had no rows, while others had some
+constexpr Changes kTrained = 0xFFFF;      // a trained parameter, which no replica has changed
+constexpr Changes kWithoutRows = 0xFFFE;  // changed only by replicas without rows, while others had rows
 
 // Changes of each state, by process.
 std::vector<std::vector<Changes>> of_all_processes(const World& world, const std::vector<Changes>& own) {
@@ -50,7 +50,7 @@ std::vector<std::vector<Changes>> of_all_processes(const World& world, const std
   return all;
 }
 
-// Of one pass.
+// The changes of one pass.
 class PassChanges {
  public:
   PassChanges(ReplicaSync::Impl& sync, nn::ModuleBase& module, std::span<const std::int64_t> rows,
@@ -64,7 +64,7 @@ class PassChanges {
   std::size_t ran() const { return rows_.size(); }
   nn::State& state(std::size_t replica, std::size_t k) const { return sync_.state(primary_, replica, k); }
   bool changed(std::size_t replica, std::size_t k) const { return sync_.has_changed(primary_, replica, k); }
-  // Whether what a replica makes of statistics says something.
+  // False if the replica's statistics mean nothing: it had no rows, and others had some.
   bool counts(std::size_t replica) const { return !any_rows_ || rows_[replica] > 0; }
   Changes own_changes(std::size_t k) const;
   void check_alike(const std::vector<std::vector<Changes>>& all) const;
@@ -78,7 +78,7 @@ class PassChanges {
   const std::span<const std::int64_t> rows_;
   const bool any_rows_;
   ReplicaGroup::Impl& group_;
-  std::map<std::tuple<DType, std::size_t>, std::vector<std::size_t>> means_;  // by dtype and number of those that count
+  std::map<std::tuple<DType, std::size_t>, std::vector<std::size_t>> means_;  // by dtype and number of replicas counted
 };
 
 void PassChanges::refuse_trained() const {
@@ -154,7 +154,7 @@ void PassChanges::settle(std::size_t k, std::span<const Changes> of_each) {
       break;
     }
     case BufferSync::equal: {
-      // Those that changed it have all computed the same. The others get it from the first of them.
+      // All replicas that changed the buffer have computed the same. The others copy it from the first of them.
       if (!changed(0, k))
         for (std::size_t r = 1; r < ran(); ++r)
           if (changed(r, k)) {
@@ -168,7 +168,7 @@ void PassChanges::settle(std::size_t k, std::span<const Changes> of_each) {
   }
 }
 
-// The primaries of all processes get the value of one. Their replicas get it before the next pass.
+// Broadcasts one process's value to the primaries of all. Their replicas get it before the next pass.
 void PassChanges::take_from(std::size_t process, std::size_t k) {
   nn::State& own = state(0, k);
   if (own.numel() == 0) return;
@@ -179,7 +179,7 @@ void PassChanges::take_from(std::size_t process, std::size_t k) {
   bump_version(own);
 }
 
-// All of them at once, through one array on each device: the mean over those that have changed theirs.
+// Averages all these states at once, in one array on each device, over the replicas that changed them.
 void PassChanges::average(std::span<const std::size_t> which, std::size_t count) {
   std::int64_t elements = 0;
   for (const std::size_t k : which) elements += state(0, k).numel();

@@ -21,7 +21,7 @@
 namespace lockstep::detail {
 namespace {
 
-// All that has to be the same in all processes, a line for each; and the values.
+// The lines that have to be equal in all processes, and the states whose values are broadcast.
 struct ModelFacts final : nn::Visitor {
   std::vector<std::string> lines;
   std::vector<nn::State*> states;
@@ -35,7 +35,7 @@ struct ModelFacts final : nn::Visitor {
   }
 };
 
-// By what each process has of something; alike where nobody has any.
+// Shares in proportion to each process's count; equal if all counts are 0.
 std::shared_ptr<const autograd::ProcessShares> shares_by(const std::vector<std::int64_t>& of_each, std::size_t here) {
   const std::int64_t all = std::reduce(of_each.begin(), of_each.end());
   autograd::ProcessShares shares;
@@ -45,7 +45,7 @@ std::shared_ptr<const autograd::ProcessShares> shares_by(const std::vector<std::
   return std::make_shared<const autograd::ProcessShares>(std::move(shares));
 }
 
-// The rows of each process, all of which have made the same calls.
+// The rows of each process. Throws unless all processes have made the same calls.
 std::vector<std::int64_t> rows_of_each(const World& world, CallLog& calls, std::int64_t rows) {
   struct Told {
     std::int64_t rows;
@@ -78,7 +78,7 @@ ProcessPass process_pass(const World& world, CallLog& calls, std::int64_t rows, 
   pass.first_row = std::reduce(of_each.begin(), of_each.begin() + std::ptrdiff_t(here));
   pass.first_replica = here * devices;
 
-  // As one process with all devices would divide the batch, if the processes have what its devices would have.
+  // If the processes' rows are what their devices would get in one process, divide each shard as that process would.
   if (options.split == ScatterSplit::chunk && options.weights.empty() && pass.all_rows > 0) {
     const auto ranks = std::int64_t(devices) * world.size();
     const std::int64_t length = (pass.all_rows + ranks - 1) / ranks, most = length * std::int64_t(devices);

@@ -34,7 +34,7 @@ void ReplicaGroup::Impl::sum(std::span<const Tensor> tensors, std::span<const St
 
 void ReplicaGroup::Impl::mean(std::span<const Tensor> tensors, std::span<const Stream> streams, std::size_t all) {
   if (all == devices.size() * std::size_t(world.size())) return all_reduce(tensors, streams, ReduceOp::mean);
-  // As a mean over all is computed: the sums of 16-bit floats are divided before they are rounded.
+  // As ReduceOp::mean computes it: sums of 16-bit floats are divided before they are rounded.
   const NoGrad guard;
   const DType dtype = tensors[0].dtype() == kFloat64 ? kFloat64 : kFloat32;
   std::vector<Tensor> sums;
@@ -73,7 +73,7 @@ constexpr const char *kOp = "sum_over_replicas", *kNode = "SumOverReplicas";
 std::vector<Tensor> sums_of(const std::string& what, const std::shared_ptr<ReplicaGroup>& group,
                             std::span<const Tensor> parts, std::span<const Stream> streams);
 
-// Adds up gradients as sums_of() does: one for all replicas, so that nobody waits for another replica in backward.
+// Sums gradients with sums_of(): one node for all replicas, so that in backward no replica waits for another.
 Gradients sum_gradients(const std::string& what, const std::shared_ptr<ReplicaGroup>& group, const Shape& sizes,
                         const Gradients& arrived) {
   Gradients gradients = arrived;
@@ -91,7 +91,7 @@ Gradients sum_gradients(const std::string& what, const std::shared_ptr<ReplicaGr
   return sums_of(what, group, gradients, current);
 }
 
-// With the replicas of other processes: all have to add up the same.
+// The node of a sum that includes other processes: all processes have to run the same sums.
 class SumOverProcesses final : public autograd::CollectiveNode {
  public:
   SumOverProcesses(std::string what, std::shared_ptr<ReplicaGroup> group, const Shape& sizes)
@@ -119,7 +119,7 @@ void SumOverProcesses::agree(const std::vector<std::string>& all) const {
   });
 }
 
-// The sum of all parts, for each of them.
+// One sum of all parts for each part, on its device.
 std::vector<Tensor> sums_of(const std::string& what, const std::shared_ptr<ReplicaGroup>& group,
                             std::span<const Tensor> parts, std::span<const Stream> streams) {
   std::vector<Tensor> sums;
@@ -165,7 +165,7 @@ void check_alike(std::span<Contribution* const> all) {
   }
 }
 
-// `number` of all processes, which all mean the same by it.
+// The sum of `number` over all processes, which must name the same sum.
 std::int64_t over_processes(const World& world, const std::string& what, std::int64_t number) {
   const auto told = [](const std::string& of_one) { return of_one.substr(of_one.find(' ') + 1); };
   const std::vector<std::string> of_each = world.agree(text(number, ' ', what), kOp, [&](std::vector<std::string> all) {

@@ -88,10 +88,10 @@ void ReplicaSet::take(std::unique_ptr<nn::ModuleBase> module, Copy copy) {
   check_output_device(output_device());
   group_ = std::make_shared<ReplicaGroup>(devices_, options_.world);
   if (options_.world.size() > 1) calls_ = std::make_shared<CallLog>(options_.world);
-  shard_sizes(0, devices_.size(), options_.scatter);  // refuses weights that do not fit
+  shard_sizes(0, devices_.size(), options_.scatter);  // throws for weights that do not match the devices
   draining(devices_, [this] {
     adopt(*module_, devices_.front());
-    // What has to be the same in all processes, beside the module.
+    // Options that have to be equal in all processes, as the module has to.
     const BucketOptions& buckets = options_.buckets;
     begin_as_first(options_.world, *module_, devices_.front(),
                    text("devices: ", devices_.size(), ", buckets of ", buckets.first_bytes, " and ", buckets.bytes,
@@ -131,8 +131,8 @@ ProcessPass ReplicaSet::place(const std::vector<std::int64_t>& rows) {
   return place;
 }
 
-// Where a process's loss is a mean, its backward counts by its share of the rows, and so do its numbers in a mean over
-// the processes: what is the process's part alone is divided by the share, and then adds up to that of all.
+// If a process's loss is a mean, backward weights it by the process's share of the rows, and so does a mean over the
+// processes. A sum of this process alone is therefore divided by the share, so that all processes add up to the whole.
 WeightedMean ReplicaSet::over_processes(const WeightedMean& mean) const {
   if (options_.world.size() == 1 || mean.weight.share) return mean;
   double share = batch_rows_ > 0 ? double(own_rows_) / double(batch_rows_) : 1.0 / double(options_.world.size());
@@ -189,7 +189,7 @@ void ReplicaSet::fail_processes() const noexcept {
 void ReplicaSet::make_replicas() {
   if (is_alone()) return;
   buckets_.release();
-  sync_ = ReplicaSync();  // and a new one only when all is there: should it fail, the next forward begins again
+  sync_ = ReplicaSync();  // a new one is made only when all parts exist: after a failure, the next forward tries again
   buckets_ = GradientBuckets();
   replicas_.clear();
   for (std::size_t i = 1; i < devices_.size(); ++i) replicas_.push_back(copy_(*module_, devices_[i]));

@@ -1,5 +1,5 @@
-// What ReplicaSync keeps. replicate.cpp takes to replicas what has changed in the primary; pass_changes.cpp deals with
-// what a pass has changed in any of them.
+// The state of ReplicaSync. replicate.cpp copies changes of the primary to the replicas; pass_changes.cpp reconciles
+// the changes that a pass made in any of them.
 #pragma once
 
 #include <cstddef>
@@ -15,15 +15,15 @@
 
 namespace lockstep {
 
-/// All of a module's state, in order.
+/// All parameters, buffers, settings and submodules of a module, in order.
 struct Inventory final : nn::Visitor {
   struct Item {
     nn::State* state;
-    nn::BufferSync sync;  ///< Of a parameter: `equal` if it is trained, else `primary`.
+    nn::BufferSync sync;  ///< For a parameter: `equal` if it is trained, else `primary`.
     bool is_parameter;
 
     bool is_trained() const noexcept { return is_parameter && sync == nn::BufferSync::equal; }
-    /// Whether replicas keep one count of changes (in_lockstep.h).
+    /// True if replicas share one version count (in_lockstep.h).
     bool keeps_lockstep() const { return is_parameter || sync == nn::BufferSync::equal || state->requires_grad(); }
   };
   std::vector<Item> states;
@@ -41,7 +41,7 @@ struct Inventory final : nn::Visitor {
   void extent(const nn::Path&, std::size_t extent) override { extents.push_back(extent); }
 };
 
-/// A tensor's memory and how often it has changed.
+/// A tensor's storage and version.
 struct Seen {
   const Storage* storage = nullptr;
   std::uint64_t version = 0;
@@ -54,7 +54,7 @@ struct Seen {
 struct ReplicaSync::Impl {
   struct Replica {
     Inventory inventory;
-    std::vector<Seen> primary_was = {}, was = {};  // each state when they were last made equal
+    std::vector<Seen> primary_was = {}, was = {};  // each state when primary and replica were last made equal
 
     void are_equal(std::size_t k, const nn::State& primary) {
       primary_was[k] = Seen(primary);
@@ -66,7 +66,7 @@ struct ReplicaSync::Impl {
   detail::Lifetime lifetime;
   bool is_set = false;
   std::vector<nn::BufferSync> syncs;      // of the states, in the last pass
-  std::vector<std::vector<Seen>> before;  // that pass: each replica's states, the primary's first
+  std::vector<std::vector<Seen>> before;  // each replica's states before that pass, the primary's first
   std::vector<Tensor> trained;  // the primary's states that get gradients, or got some since the replicas were made
 
   // replicate.cpp
@@ -74,7 +74,7 @@ struct ReplicaSync::Impl {
   bool fits(const Inventory& primary) const;
   bool is_current(const Inventory& primary, const Replica& replica, std::size_t k) const;
   void update(const Inventory& primary);
-  void use_in_step(const Inventory& primary) const;  // which may be captured
+  void use_in_step(const Inventory& primary) const;  // a step that may be captured
 
   // pass_changes.cpp
   nn::State& state(const Inventory& primary, std::size_t replica, std::size_t k) const {

@@ -65,8 +65,9 @@ void ReplicaSync::Impl::begin_pass(const Inventory& primary) {
     for (const Inventory::Item& item : replicas[r].inventory.states) before[r + 1].emplace_back(*item.state);
 }
 
-// Whether a replica still is what its primary is: both are where they were when they were the same, and have changed
-// together where they do, or not at all. (What was frozen in the last pass may have changed there in each of them.)
+// True if a replica's state still equals the primary's: neither has another storage, and since they were equal they
+// have changed equally often if they keep lockstep, or not at all. (States that were frozen in the last pass may have
+// changed in each replica on its own.)
 bool ReplicaSync::Impl::is_current(const Inventory& primary, const Replica& replica, std::size_t k) const {
   const Inventory::Item& item = primary.states[k];
   const nn::State& own = *replica.inventory.states[k].state;
@@ -116,7 +117,7 @@ bool ReplicaSync::Impl::fits(const Inventory& primary) const {
   for (std::size_t k = 0; same && k < primary.states.size(); ++k) {
     const nn::State &a = *primary.states[k].state, &b = *replica.states[k].state;
     same = a.sizes() == b.sizes() && a.dtype() == b.dtype();
-    // Gradients of another parameter in its place would not be summed.
+    // Buckets would not sum the gradients of another parameter in its place.
     same = same && (!a.requires_grad() || !trained[k].defined() || a.is_same(trained[k]));
   }
   return same;
@@ -129,8 +130,8 @@ void detail::check_replicable(nn::ModuleBase& module, std::span<const Device> de
   module.visit(nn::Path(), visitor);
 }
 
-// Which of a module's states have been changed by hand. What an optimizer trains is to be in lockstep as it was found;
-// of the others each is to have been changed as often since the step before.
+// Detects states that were changed by hand between steps. Trained states must be in lockstep as the captured step found
+// them; every other state must have changed as often since the step before.
 class ReplicaSync::Impl::StepState final : public StepPart {
  public:
   StepState(std::weak_ptr<const void> sync, const Impl& impl, const Inventory& primary) : sync_(std::move(sync)) {
@@ -151,7 +152,7 @@ class ReplicaSync::Impl::StepState final : public StepPart {
   const char* change() override {
     if (sync_.expired()) return "the replicas of a model";
     if (changes() != found_) return "a parameter or a buffer, by hand";
-    // A step of a smaller batch leaves buffers of the replicas that had no rows as they were.
+    // A step with a smaller batch does not change the buffers of replicas without rows.
     const auto differs = [](const Copies& copies) {
       return !copies.are_equal && copies.changed_in_last != copies.changed_in_captured;
     };
@@ -170,10 +171,10 @@ class ReplicaSync::Impl::StepState final : public StepPart {
     bool are_equal = false;
     std::vector<Tensor> tensors;  // the primary first
     std::vector<std::uint64_t> versions;
-    std::vector<bool> changed_in_last, changed_in_captured;  // those that the step changed
+    std::vector<bool> changed_in_last, changed_in_captured;  // replicas that the step changed
   };
 
-  // Since the last step.
+  // True for each copy that changed since the last step.
   static std::vector<bool> changed_in_step(const Copies& copies) {
     std::vector<bool> changed(copies.tensors.size());
     for (std::size_t r = 0; r < copies.versions.size(); ++r)

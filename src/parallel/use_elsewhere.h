@@ -1,5 +1,6 @@
-// Which parameters some process has a gradient of, though this one may not: a bit for each, exchanged while backward
-// runs. Then a parameter that a process did not use gets the sum of those that did, as on one process's devices.
+// Tells each process which parameters have a gradient in some process: one bit per parameter, exchanged while backward
+// runs. A parameter that this process did not use then gets the sum of the processes that did, as on several devices of
+// one process.
 #pragma once
 
 #include <memory>
@@ -18,9 +19,9 @@ class UseElsewhere {
   explicit UseElsewhere(const World& world)
       : transport_(world.transport()), channel_(transport_->new_channels()), others_(std::size_t(world.size())) {}
 
-  /// Sends, and waits for nobody.
+  /// Sends the bits without waiting.
   void tell(const std::vector<bool>& used);
-  /// What any process told.
+  /// Waits for the bits of all processes and returns their union.
   std::vector<bool> found_out(std::size_t count);
 
  private:

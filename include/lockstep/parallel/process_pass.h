@@ -33,11 +33,9 @@ struct ProcessPass {
   std::int64_t rows = 0;       ///< Rows of this process.
   std::int64_t first_row = 0;  ///< This process's first row in the whole batch.
   std::int64_t all_rows = 0;
-  std::size_t first_replica = 0;  ///< The number of this process's first replica among those of all: its first device's
-                                  ///< rank.
+  std::size_t first_replica = 0;  ///< This process's first replica among those of all: the rank of its first device.
   std::size_t all_replicas = 0;   ///< Replicas that have rows.
-  std::int64_t length = 0;  ///< Rows of each shard but the last, if shards are those of one process with all devices;
-                            ///< else 0.
+  std::int64_t length = 0;  ///< Rows of each shard but the last, divided as by one process with all devices; else 0.
   /// The weight of each process's loss: by its rows, and by its replicas. Null for a single process.
   std::shared_ptr<const autograd::ProcessShares> by_rows = {}, by_replicas = {};
 };
