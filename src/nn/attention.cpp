@@ -43,7 +43,7 @@ Tensor part(const Tensor& whole, std::int64_t which, std::int64_t length) {
   return whole.defined() ? whole.narrow(0, which * length, length) : whole;
 }
 
-// A mask as it is added to the scores.
+// Converts a mask to one that is added to the scores.
 Tensor added(const char* name, const Tensor& mask, const Tensor& like) {
   if (mask.dtype() == like.dtype()) return mask;
   if (mask.dtype() != kBool)
@@ -56,7 +56,7 @@ Tensor causal_mask(std::int64_t queries, std::int64_t keys, const Tensor& like) 
   return triu(full({queries, keys}, kBlocked, {.dtype = like.dtype(), .device = like.device()}), 1);
 }
 
-// Of [batch, heads, queries, keys], with sizes of 1; undefined if nothing is hidden but by causality.
+// A mask that broadcasts to [batch, heads, queries, keys]; undefined if there is none besides a causal one.
 Tensor joined_mask(const AttentionCall& call, const Shape& scores, const Tensor& like, bool needs_causal) {
   const std::int64_t batch = scores[0], heads = scores[1], queries = scores[2], keys = scores[3];
   Tensor mask;
@@ -115,7 +115,7 @@ MultiheadAttention::MultiheadAttention(std::int64_t embed_dim, std::int64_t num_
   }
 }
 
-// One product where inputs are one tensor.
+// Computes one product for inputs that are the same tensor.
 MultiheadAttention::Projected MultiheadAttention::project(const Tensor& query, const Tensor& key,
                                                           const Tensor& value) const {
   const std::int64_t width = embed_dim_ / heads_;
@@ -148,7 +148,7 @@ MultiheadAttention::Projected MultiheadAttention::project(const Tensor& query, c
           by_head(linear(value, two[1], part(biases[1], 1, embed_dim_)), 1)[0]};
 }
 
-// More keys and values than were given, which every query sees.
+// Appends keys and values (bias_kv, zero_attn) that every query attends to.
 void MultiheadAttention::extend(Projected& heads, Tensor& mask) const {
   const std::int64_t batch = heads.key.size(0), width = embed_dim_ / heads_;
   const auto append = [&](const Tensor& key, const Tensor& value) {

@@ -46,7 +46,7 @@ void BatchNormState::make(std::int64_t features, const TensorOptions& options) {
   if (options.device) num_batches_tracked->place(*options.device);
 }
 
-// A lazy layer may have got its state from a file.
+// A lazy layer may have loaded its state from a file.
 void BatchNormState::see(const Tensor& x) {
   if (num_features >= 0) return;
   for (const Tensor& known : {or_nothing(weight), or_nothing(running_mean)})

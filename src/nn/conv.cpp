@@ -128,7 +128,7 @@ void ConvState::see(const Tensor& x) {
   make(in, {.dtype = x.dtype(), .device = x.device()});
 }
 
-// With the part of the padding that a convolution cannot do: other than zeros, or more behind than before.
+// Applies the padding that the convolution itself cannot: modes other than zeros, or more after than before.
 Tensor ConvState::padded(const Tensor& x) const {
   if (mode_ == PaddingMode::zeros || x.dim() <= dims_) return x;
   std::vector<std::int64_t> around;

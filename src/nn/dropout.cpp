@@ -14,7 +14,7 @@ Tensor dropped_channels(const char* layer, const Tensor& x, int rank, double p, 
     throw ShapeError(
         text("[", layer, "] expected x of ", rank, " dimensions, or ", rank - 1, " for one sample, got ", x.sizes()));
   if (x.dim() == rank) return channel_dropout(x, p, training);
-  return channel_dropout(x.unsqueeze(1), p, training).squeeze(1);  // a batch of its channels
+  return channel_dropout(x.unsqueeze(1), p, training).squeeze(1);  // as a batch of single channels
 }
 
 }  // namespace lockstep::nn::detail

@@ -26,7 +26,7 @@ double kaiming_deviation(const char* op, const Tensor& weight, const KaimingOpti
   return calculate_gain(options.nonlinearity, options.a) / std::sqrt(fan_of(op, weight, options.mode));
 }
 
-// What is uniform between -bound and bound has the variance bound^2 / 3.
+// A uniform distribution over [-bound, bound] has variance bound^2 / 3.
 void fill_uniform(Tensor& weight, double deviation) {
   if (weight.numel() > 0) uniform_(weight, -std::sqrt(3) * deviation, std::sqrt(3) * deviation);
 }

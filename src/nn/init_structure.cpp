@@ -1,5 +1,4 @@
-// First values with a structure. They are computed on the CPU, in float64, from the caller's sequence of random
-// numbers.
+// Structured initial values, computed on the CPU in float64 from the caller's random numbers.
 #include <lockstep/nn/init.h>
 
 #include <algorithm>
@@ -23,7 +22,7 @@ void check_matrix(const char* op, const Tensor& x) {
   if (x.dim() != 2) throw ShapeError(text("[", op, "] expected a matrix, got ", x.sizes()));
 }
 
-// In row-major order.
+// Copies values in row-major order.
 void fill_with(Tensor& tensor, const std::vector<double>& values) {
   const NoGrad guard;
   tensor.copy_(
@@ -34,8 +33,8 @@ std::vector<double> normal_numbers(std::int64_t count) {
   return randn({count}, {.dtype = kFloat64}).to_vector<double>();
 }
 
-// The columns of a tall matrix [rows, columns], made orthonormal in order, by modified Gram-Schmidt, twice. What a
-// column is times the unit column of its remainder is positive: so the result is uniform (Mezzadri 2007).
+// Makes the columns of a tall matrix [rows, columns] orthonormal, in order, by two passes of modified Gram-Schmidt. The
+// diagonal of R is positive, so that the result is uniformly distributed (Mezzadri 2007).
 void make_orthonormal(std::vector<double>& a, std::int64_t rows, std::int64_t columns) {
   const auto at = [&](std::int64_t r, std::int64_t c) -> double& { return a[std::size_t(r * columns + c)]; };
   for (std::int64_t c = 0; c < columns; ++c) {
@@ -114,7 +113,7 @@ void trunc_normal_(Tensor& tensor, double mean, double standard_deviation, doubl
   check_floating_weight("trunc_normal_", tensor);
   if (!(low < high) || std::isinf(low) || std::isinf(high))
     throw InvalidArgument(text("[trunc_normal_] expected finite low < high, got ", low, " and ", high));
-  // By the inverse of the distribution function, found by bisection: any bounds take the same time.
+  // Inverts the distribution function by bisection: any bounds take the same time.
   const auto below = [&](double x) { return std::erfc(-(x - mean) / standard_deviation / std::sqrt(2)) / 2; };
   const double first = below(low), last = below(high);
   std::vector<double> values = rand({tensor.numel()}, {.dtype = kFloat64}).to_vector<double>();

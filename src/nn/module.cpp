@@ -58,7 +58,7 @@ void check_shaped(const Path& path, const State& value) {
         text("[parameters] expected \"", path.str(), "\" to have a shape, got a lazy one: run one batch first"));
 }
 
-// Where -1 stands for any; nothing if any shape will do.
+// The required sizes, where -1 matches any; nullopt if any shape fits.
 std::optional<Shape> expected_sizes(const State& value) {
   return value.defined() ? std::optional(value.sizes()) : std::nullopt;
 }
@@ -66,11 +66,11 @@ std::optional<Shape> expected_sizes(const Parameter& value) {
   return value.defined() ? std::optional(value.sizes()) : value.lazy_sizes();
 }
 
-// Whether it is in the state dict.
+// True if it is in the state dict.
 bool is_kept(const Parameter&) { return true; }
 bool is_kept(const Buffer& value) { return value.is_persistent(); }
 
-// What to do about a state dict that is another's, in a line.
+// One line of advice for a state dict of another kind of model.
 std::string advice_for(const StateDict& state, const LoadOptions& options, bool misses) {
   if (!misses || state.size() == 0 || !options.strip_prefix.empty()) return "";
   const auto every_key = [&](auto holds) {

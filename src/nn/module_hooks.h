@@ -1,4 +1,4 @@
-// The hooks that a module's calls end with.
+// The hooks that run after a module's call.
 #pragma once
 
 #include <lockstep/nn/module.h>

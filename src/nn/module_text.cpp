@@ -1,4 +1,4 @@
-// How a module is printed, and its summary.
+// Printing of modules, and summary().
 #include <lockstep/nn/summary.h>
 
 #include <algorithm>
@@ -18,9 +18,9 @@
 namespace lockstep::nn {
 namespace {
 
-// A module among the others, in the order of visit().
+// One module of the tree, in the order of visit().
 struct Line {
-  std::string path, name, text;  // name: the path as seen from the module above
+  std::string path, name, text;  // name: the path relative to the parent module
   const ModuleBase* module;
   std::size_t depth;
   std::int64_t parameters = 0;  // its own
@@ -53,7 +53,7 @@ class Lines final : public Visitor {
   void count(const Tensor& value) {
     if (value.defined()) bytes += value.numel() * std::int64_t(size_of(value.dtype()));
   }
-  // Leaves the modules that `path` is not in.
+  // Closes the open modules that do not contain `path`.
   void close(const std::string& path) {
     const auto holds = [&](const Line& line) { return line.path.empty() || path.starts_with(line.path + "."); };
     while (!open_.empty() && !holds(all[open_.back()])) open_.pop_back();
@@ -88,7 +88,7 @@ class Shapes final : public ForwardObserver {
   std::map<const ModuleBase*, std::string> shapes;
 };
 
-// Puts back what each module's mode was.
+// Restores each module's mode when it is destroyed.
 class KeptModes final : public Visitor {
  public:
   explicit KeptModes(ModuleBase& module) { module.visit(Path(), *this); }
@@ -146,7 +146,7 @@ std::ostream& operator<<(std::ostream& out, const ModuleBase& module) {
   std::size_t at = 0;
   if (!lines.all.empty()) write_tree(whole, lines.all, at);
   std::string tree = std::move(whole).str();
-  if (!tree.empty()) tree.pop_back();  // the last line's end
+  if (!tree.empty()) tree.pop_back();  // the final newline
   return out << tree;
 }
 

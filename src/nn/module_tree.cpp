@@ -1,4 +1,4 @@
-// The modules, buffers and devices of a module.
+// The tree of a module's submodules, its buffers and its device.
 #include <lockstep/nn/module.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@ std::vector<ModuleBase::NamedModule> tree_of(ModuleBase& module) {
   return std::move(visitor.all);
 }
 
-// Whether the one is below the other.
+// True if the module `name` is below `above`.
 bool is_below(const std::string& name, const std::string& above) {
   return above.empty() || (name.size() > above.size() && name.starts_with(above) && name[above.size()] == '.');
 }
@@ -68,7 +68,7 @@ std::vector<ModuleBase*> ModuleBase::children() { return without_names(named_chi
 void ModuleBase::apply(const std::function<void(ModuleBase&)>& function) {
   if (!function) throw InvalidArgument("[Module::apply] expected a function, got none");
   const std::vector<NamedModule> all = tree_of(*this);
-  std::vector<const NamedModule*> open;  // those whose parts are not all done
+  std::vector<const NamedModule*> open;  // modules whose children are not all done
   const auto close = [&](auto stays) {
     while (!open.empty() && !stays(*open.back())) {
       function(*open.back()->second);

@@ -1,4 +1,4 @@
-// Packing and padding are each one index_select by rows.
+// Packing and padding each take one index_select of rows.
 #include <lockstep/nn/packed_sequence.h>
 
 #include <algorithm>
@@ -21,14 +21,14 @@ Tensor selected(const Tensor& x, const Integers& places) {
                                 {.dtype = kInt64, .device = x.device()}));
 }
 
-// x, and one more row of the value.
+// Appends a row of the padding value to x.
 Tensor with_padding(const Tensor& x, double value) {
   Shape sizes = x.sizes();
   sizes[0] = 1;
   return cat({x, full(sizes, value, {.dtype = x.dtype(), .device = x.device()})});
 }
 
-// A packed sequence whose rows are still to be picked. No sequences have one step, of none.
+// A packed sequence without its data yet. An empty batch has one step of size 0.
 PackedSequence in_order(const char* op, const Integers& lengths, bool enforce_sorted) {
   for (std::size_t i = 0; i < lengths.size(); ++i) {
     if (lengths[i] < 1)
@@ -56,7 +56,7 @@ PackedSequence in_order(const char* op, const Integers& lengths, bool enforce_so
   return packed;
 }
 
-// The sequence that is `place`th in the packed order.
+// The batch index of the sequence at `place` in the packed order.
 std::int64_t sequence_at(const PackedSequence& packed, std::int64_t place) {
   return packed.sorted_indices.empty() ? place : packed.sorted_indices[std::size_t(place)];
 }
@@ -83,7 +83,7 @@ Integers starts_of(const Integers& lengths) {
   return starts;
 }
 
-// From rows and their places in [steps, batch] to that shape.
+// Puts rows at their places in [steps, batch].
 Tensor laid_out(const Tensor& rows, const Integers& places, std::int64_t steps, std::int64_t batch,
                 const PadOptions& options) {
   Shape sizes = rows.sizes();

@@ -18,7 +18,7 @@ namespace {
 
 Tensor value_or_none(const std::optional<Parameter>& parameter) { return parameter ? Tensor(*parameter) : Tensor(); }
 
-// x's dimension 1 in that order.
+// Permutes dimension 1 of x.
 Tensor reordered(const Tensor& x, const std::vector<std::int64_t>& order) {
   if (!x.defined() || order.empty()) return x;
   return index_select(x, 1, tensor(order, {.device = x.device()}));
@@ -33,13 +33,14 @@ LSTMOptions common(const GRUOptions& o) {
 
 }  // namespace
 
-// How the rows of `data` are laid out: step by step, of each the sequences that are so long, in an order of their own.
+// The layout of the rows in `data`: step by step, the rows of the sequences that are long enough, in packed order.
 struct RecurrentStack::Layout {
-  std::vector<std::int64_t> sizes;  // of each step
-  std::vector<std::int64_t> order;  // which sequence of the batch comes first, and so on; empty: as in the batch
+  std::vector<std::int64_t> sizes;  // rows of each step
+  std::vector<std::int64_t> order;  // the batch index of each sequence in packed order; empty if it is the batch's
+                                    // order
   bool is_padded() const { return order.empty() && sizes.front() == sizes.back(); }
 
-  // Of each row in [steps, batch], flattened.
+  // The index of each row in [steps, batch], flattened.
   std::vector<std::int64_t> places() const {
     std::vector<std::int64_t> places;
     for (std::size_t step = 0; step < sizes.size(); ++step)
@@ -118,8 +119,8 @@ void RecurrentStack::check_state(const char* what, const Tensor& state, std::int
         text("[", name(), "] expected an initial ", what, " of shape ", expected, ", got ", state.sizes()));
 }
 
-// An element is dropped or not by its sequence's place in the whole batch and by its step: for any number of devices,
-// and however the other sequences of its shard are sorted and padded.
+// The mask depends only on the sequence's place in the whole batch and on the step: not on the number of devices, nor
+// on how the other sequences of its shard are sorted and padded.
 Tensor RecurrentStack::dropped(const Tensor& data, const Layout& layout, double p) {
   const std::int64_t batch = layout.sizes.front(), steps = std::int64_t(layout.sizes.size()), width = data.size(1);
   const BatchDim second(1);
@@ -128,7 +129,7 @@ Tensor RecurrentStack::dropped(const Tensor& data, const Layout& layout, double 
   return data * index_select(kept.view({steps * batch, width}), 0, tensor(layout.places(), {.device = data.device()}));
 }
 
-// data: [rows, in]. The result's output is [rows, directions * hidden].
+// data: [rows, in]. The output in the result: [rows, directions * hidden].
 LSTMOutput RecurrentStack::run_layers(Tensor data, const Layout& layout, const Tensor& h, const Tensor& c,
                                       bool training) const {
   const auto& [kind, input_size, hidden_size, options] = settings_;

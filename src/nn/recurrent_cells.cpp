@@ -27,7 +27,7 @@ void make_parameters(const char* name, Cell& cell, std::int64_t gates, std::int6
   cell.bias_hh = parameter({gates * hidden_size});
 }
 
-// A state of [batch, hidden] for x [batch, in]: the given one, or zeros.
+// The given state, or zeros, as [batch, hidden] for x [batch, in].
 Tensor state_for(const Tensor& x, const Tensor& state, const Parameter& weight_hh) {
   if (state.defined()) return x.dim() == 1 ? state.unsqueeze(0) : state;
   return zeros({x.dim() == 1 ? 1 : x.size(0), weight_hh.size(1)}, {.dtype = x.dtype(), .device = x.device()});

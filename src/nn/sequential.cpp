@@ -9,7 +9,7 @@
 namespace lockstep::nn {
 namespace {
 
-// What a linear layer before the module can end with.
+// The activation that can be fused into a linear layer before the module.
 Activation activation_of(AnyModule& module) {
   if (const ReLU* const relu = module.find<ReLU>())
     return relu->has_forward_hooks() ? Activation::none : Activation::relu;

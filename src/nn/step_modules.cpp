@@ -14,7 +14,7 @@
 
 namespace lockstep::nn {
 
-/// All modules of a step in one part: those below others are left to them.
+/// All modules of a step in one part; a root covers the modules below it.
 class StepModules final : public StepPart {
  public:
   void add(const ModuleBase& module) {
@@ -54,7 +54,7 @@ class StepModules final : public StepPart {
   }
 
  private:
-  // A hash of each.
+  // One hash of each kind of state.
   struct Facts {
     std::uint64_t modes = 0, settings = 0, states = 0;
   };
@@ -109,7 +109,7 @@ class StepModules final : public StepPart {
     void extent(const Path&, std::size_t extent) override { mix(facts.states, std::uint64_t(extent) + 1); }
   };
 
-  // The first is the module, or the one that it holds and walks over instead.
+  // The first is the module, or the one that an AnyModule holds.
   static std::vector<ModuleBase*> modules_of(ModuleBase& module) {
     Survey survey;
     module.visit(Path(), survey);
@@ -121,7 +121,7 @@ class StepModules final : public StepPart {
     module.visit(Path(), look);
     return look.facts;
   }
-  // Of the step's own, such as a module that forward() makes.
+  // Drops modules that lived only in the step, such as one that forward() makes.
   void drop_gone() {
     std::erase_if(roots_, [&](const Root& root) { return root.lifetime.expired() && known_.erase(root.module) != 0; });
   }

@@ -1,5 +1,4 @@
-// The modules of a step, for captured steps (tensor/step_parts.h): their modes, their settings, which tensors they
-// have.
+// The modules that a captured step depends on (tensor/step_parts.h): their modes, their settings, their tensors.
 #pragma once
 
 #include <string>
@@ -8,10 +7,10 @@
 
 namespace lockstep::nn {
 
-/// Throws InvalidArgument if the module, which `name` leads to, was moved from.
+/// Throws InvalidArgument if the module, whose path is `name`, was moved from.
 void check_there(const ModuleBase& module, const std::string& name = {});
 
-/// The step that runs on this thread, if it is or will be captured, depends on the module and all below.
+/// Makes the step of this thread, if it is or will be captured, depend on the module and all below it.
 void use_in_step(const ModuleBase& module);
 
 }  // namespace lockstep::nn

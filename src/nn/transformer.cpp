@@ -30,13 +30,13 @@ LinearOptions linear_options(const TransformerLayerOptions& options) {
   return {.bias = options.bias, .tensor = options.tensor};
 }
 
-// Of x: [batch, length, features], or with the first two swapped, or one sample without the batch.
+// The batch dimension of x: [batch, length, features], or [length, batch, features], or none in a single sample.
 std::optional<std::int64_t> batch_dim_of(const Tensor& x, bool batch_first) {
   if (x.dim() != 3) return std::nullopt;
   return batch_first ? 0 : 1;
 }
 
-// relu of a linear layer is one operation where nothing is recorded.
+// relu of a linear layer is one fused operation if nothing is recorded.
 Tensor activated(const Linear& layer, const std::function<Tensor(const Tensor&)>& activation, const Tensor& x) {
   const auto* const plain = activation.target<Tensor (*)(const Tensor&)>();
   if (!plain || *plain != &relu) return activation(layer.forward(x));

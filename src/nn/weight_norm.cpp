@@ -13,7 +13,7 @@
 namespace lockstep::nn::detail {
 namespace {
 
-constexpr int kFirstIterations = 15;  // as PyTorch
+constexpr int kFirstIterations = 15;  // as in PyTorch
 
 }  // namespace
 

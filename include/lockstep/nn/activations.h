@@ -1,5 +1,5 @@
-// Activations as modules: nn::Sequential(nn::Linear(4, 8), nn::GELU(), nn::Linear(8, 2)). What each computes, and what
-// its options mean, says the function of its name in lockstep/ops/activation.h, unary.h and softmax.h.
+// Activations as modules: nn::Sequential(nn::Linear(4, 8), nn::GELU(), nn::Linear(8, 2)). The functions of the same
+// names in lockstep/ops/activation.h, unary.h and softmax.h document them and their options.
 #pragma once
 
 #include <cstdint>
@@ -16,7 +16,7 @@ struct LOCKSTEP_API Identity : Module<Identity> {
 
 struct LOCKSTEP_API ReLU : Module<ReLU> {
   explicit ReLU(bool in_place = false) : inplace(in_place) {}
-  bool inplace;  ///< Changes x, which is the result.
+  bool inplace;  ///< Overwrites x and returns it.
   Tensor forward(const Tensor& x) const { return inplace ? Tensor(x).relu_() : relu(x); }
 };
 

@@ -1,4 +1,4 @@
-// Attention of several heads as a layer. State-dict names and shapes are PyTorch's.
+// Multi-head attention as a layer. State-dict names and shapes are PyTorch's.
 #pragma once
 
 #include <cstdint>
@@ -9,36 +9,37 @@
 namespace lockstep::nn {
 
 struct MultiheadAttentionOptions {
-  double dropout = 0;  ///< Of the weights, in training.
+  double dropout = 0;  ///< Dropout of the attention weights, in training.
   bool bias = true;
-  bool add_bias_kv = false;               ///< One more key and value, both trained.
-  bool add_zero_attn = false;             ///< One more key and value, both 0.
-  std::optional<std::int64_t> kdim = {};  ///< Features of the key and of the value; those of the query if not said.
-  std::optional<std::int64_t> vdim = {};  ///< Features of values; embed_dim where left out.
+  bool add_bias_kv = false;               ///< Appends a trained key and value.
+  bool add_zero_attn = false;             ///< Appends a key and a value of zeros.
+  std::optional<std::int64_t> kdim = {};  ///< Features of keys; embed_dim by default.
+  std::optional<std::int64_t> vdim = {};  ///< Features of values; embed_dim by default.
   bool batch_first = false;               ///< [batch, length, features] instead of [length, batch, features].
   TensorOptions tensor = {};              ///< Device and dtype.
 };
 
-/// What a call of MultiheadAttention may say.
+/// Options of one call of MultiheadAttention.
 struct AttentionCall {
-  /// [batch, keys]. Of bool: true for keys that nobody sees. Of the query's dtype: is added to the scores.
+  /// [batch, keys]. A bool mask is true for padding, which no query attends to; one of the query's dtype is added to
+  /// the scores.
   Tensor key_padding_mask = {};
-  /// [queries, keys] or [batch * heads, queries, keys]. Of bool: true where a query does not see a key (the opposite of
-  /// scaled_dot_product_attention). Of the query's dtype: is added to the scores.
+  /// [queries, keys] or [batch * heads, queries, keys]. A bool mask is true where a query does not attend to a key (the
+  /// opposite of scaled_dot_product_attention); one of the query's dtype is added to the scores.
   Tensor attn_mask = {};
-  bool need_weights = true;          ///< Without them memory grows linearly with the length.
-  bool average_attn_weights = true;  ///< Over the heads.
-  bool is_causal = false;            ///< Query i sees keys 0 to i. With attn_mask, that mask alone counts.
+  bool need_weights = true;          ///< If false, memory grows linearly with the length.
+  bool average_attn_weights = true;  ///< Averages the returned weights over the heads.
+  bool is_causal = false;            ///< Query i attends to keys 0 to i. Ignored if attn_mask is given.
 };
 
-/// What a call of MultiheadAttention gives.
+/// The results of MultiheadAttention.
 struct AttendedTensors {
-  Tensor output;   ///< As the query, with embed_dim features.
+  Tensor output;   ///< Has the query's shape, with embed_dim features.
   Tensor weights;  ///< [batch, queries, keys], or [batch, heads, queries, keys]; undefined if not needed.
 };
 
 /// softmax(q k^T / sqrt(features of a head)) v for each head, where q, k and v are linear functions of query, key and
-/// value, and so is the output of all heads (Vaswani et al. 2017). Without a batch: [length, features].
+/// value, followed by a linear function of all heads (Vaswani et al. 2017). Without a batch: [length, features].
 class LOCKSTEP_API MultiheadAttention : public Module<MultiheadAttention> {
  public:
   /// Throws InvalidArgument unless `num_heads` divides `embed_dim`.
@@ -46,10 +47,10 @@ class LOCKSTEP_API MultiheadAttention : public Module<MultiheadAttention> {
   LOCKSTEP_COPIED_IF_ASKED(MultiheadAttention);
 
   std::optional<Parameter> in_proj_weight;                               ///< [3 embed_dim, embed_dim]
-  std::optional<Parameter> q_proj_weight, k_proj_weight, v_proj_weight;  ///< Instead, for other kdim or vdim.
+  std::optional<Parameter> q_proj_weight, k_proj_weight, v_proj_weight;  ///< Instead, if kdim or vdim differ.
   std::optional<Parameter> in_proj_bias;                                 ///< [3 embed_dim]
   std::optional<Parameter> bias_k, bias_v;                               ///< [1, 1, embed_dim]
-  Linear out_proj;                                                       ///< The last projection.
+  Linear out_proj;                                                       ///< The output projection.
 
   auto members() {
     return nn::members("in_proj_weight", in_proj_weight, "q_proj_weight", q_proj_weight, "k_proj_weight", k_proj_weight,
@@ -59,7 +60,7 @@ class LOCKSTEP_API MultiheadAttention : public Module<MultiheadAttention> {
   using Call = AttentionCall;
   /// Throws ShapeError, DTypeError and DeviceMismatch for what does not fit.
   AttendedTensors forward(const Tensor& query, const Tensor& key, const Tensor& value, const AttentionCall& call = {});
-  /// Whether batches come first.
+  /// True if the batch is dimension 0.
   bool batch_first() const noexcept { return batch_first_; }
 
  private:

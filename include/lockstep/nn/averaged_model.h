@@ -15,7 +15,7 @@
 #include <lockstep/nn/module.h>
 
 namespace lockstep::nn::detail {
-LOCKSTEP_API Tensor no_models();  ///< int64 [], 0.
+LOCKSTEP_API Tensor no_models();  ///< A zero, int64 [].
 LOCKSTEP_API void update_averages(ModuleBase& averaged, Buffer& n_averaged, const ModuleBase& model,
                                   const std::function<Tensor(const Tensor&, const Tensor&, std::int64_t)>& function,
                                   bool use_buffers);
@@ -23,7 +23,7 @@ LOCKSTEP_API void update_averages(ModuleBase& averaged, Buffer& n_averaged, cons
 
 namespace lockstep::optim::swa_utils {
 
-/// The new average of what is averaged so far and of the model's present value, after so many models.
+/// Returns the new average from the average of `num_averaged` models and the next model's value.
 using AverageFunction = std::function<Tensor(const Tensor& averaged, const Tensor& current, std::int64_t num_averaged)>;
 
 /// The mean of all models.
@@ -32,17 +32,18 @@ LOCKSTEP_API AverageFunction get_swa_avg_fn();
 LOCKSTEP_API AverageFunction get_ema_avg_fn(double decay = 0.999);
 
 struct AveragedModelOptions {
-  std::optional<Device> device = {};  ///< Where the average is; where the model is, unless it is told.
-  AverageFunction avg_fn = {};        ///< get_swa_avg_fn(), unless it is told.
-  bool use_buffers = false;           ///< Averages buffers too; else they are those of the last model.
+  std::optional<Device> device = {};  ///< Device of the average; the model's by default.
+  AverageFunction avg_fn = {};        ///< get_swa_avg_fn() by default.
+  bool use_buffers = false;           ///< Averages buffers too; else copies them from the last model.
 };
 
 /// A copy of a model whose parameters are averages. Its state dict has "n_averaged" and the model's keys under
-/// "module.", as PyTorch's. A model on several devices is averaged by its module: AveragedModel(copy(model.module())).
+/// "module.", as PyTorch's. To average a model on several devices, pass its module:
+/// AveragedModel(copy(model.module())).
 template <class M>
 class AveragedModel : public nn::Module<AveragedModel<M>> {
  public:
-  /// Takes a copy of the model; its parameters count from the first update on.
+  /// Copies the model. The copy's values do not enter the average: the first update replaces them.
   explicit AveragedModel(const M& model, const AveragedModelOptions& options = {})
       : n_averaged(nn::detail::no_models()),
         module(model),
@@ -52,7 +53,7 @@ class AveragedModel : public nn::Module<AveragedModel<M>> {
     if (options.device) this->to(*options.device);
   }
 
-  nn::Buffer n_averaged;  ///< Models that were averaged: int64 [].
+  nn::Buffer n_averaged;  ///< Number of averaged models: int64 [].
   M module;               ///< The averages.
 
   auto members() { return nn::members("n_averaged", n_averaged, "module", module); }
@@ -61,8 +62,8 @@ class AveragedModel : public nn::Module<AveragedModel<M>> {
   decltype(auto) forward(Arguments&&... arguments) {
     return module(std::forward<Arguments>(arguments)...);
   }
-  /// Takes a model into the average: the first one as it is. The model may be on another device. Throws InvalidArgument
-  /// for one with other parameters or buffers, before anything is changed.
+  /// Adds a model to the average; the first one is copied. The model may be on another device. Throws InvalidArgument,
+  /// before anything is changed, for a model with other parameters or buffers.
   void update_parameters(const nn::ModuleBase& model) {
     nn::detail::update_averages(module, n_averaged, model, function_, use_buffers_);
   }

@@ -11,9 +11,9 @@ namespace lockstep::nn {
 
 struct BatchNormLayerOptions {
   double eps = 1e-5;
-  double momentum = 0.1;            ///< How much of the running statistics a training step replaces.
-  bool affine = true;               ///< With a weight, 1 at first, and a bias, 0 at first.
-  bool track_running_stats = true;  ///< Without, evaluation normalizes by the batch too.
+  double momentum = 0.1;            ///< Fraction of the running statistics that a training step replaces.
+  bool affine = true;               ///< Adds a weight, initially 1, and a bias, initially 0.
+  bool track_running_stats = true;  ///< If false, evaluation normalizes by the batch too.
   TensorOptions tensor = {};        ///< Device and dtype.
 };
 
@@ -22,14 +22,14 @@ using BatchNorm1dOptions = BatchNormLayerOptions;
 using BatchNorm2dOptions = BatchNormLayerOptions;
 using BatchNorm3dOptions = BatchNormLayerOptions;
 
-/// What the batch norm layers hold, by PyTorch's names.
+/// The state of batch norm layers, under PyTorch's names.
 class LOCKSTEP_API BatchNormState {
  public:
   /// As given, or from the first batch (-1 before). To be read: changing it changes no parameter.
   std::int64_t num_features = -1;
-  /// [features]; none where the layer is not affine.
+  /// [features]; nullopt if the layer is not affine.
   std::optional<Parameter> weight, bias;  // [features]
-  /// [features], [features], []; none where statistics are not tracked.
+  /// [features], [features], []; nullopt if statistics are not tracked.
   std::optional<Buffer> running_mean, running_var, num_batches_tracked;  // [features], [features], []
 
   auto members() {
@@ -38,16 +38,16 @@ class LOCKSTEP_API BatchNormState {
   }
 
  protected:
-  /// How many dimensions x may have.
+  /// The numbers of dimensions that x may have.
   struct Ranks {
     int least, most;
   };
-  /// `sync` is what becomes of the running statistics in replicas. No features: from the first batch. Throws
-  /// InvalidArgument for a negative number.
+  /// `sync` says how replicas reconcile the running statistics. Without `features`, the first batch sets the number.
+  /// Throws InvalidArgument for a negative number.
   BatchNormState(const char* layer, Ranks ranks, std::optional<std::int64_t> features,
                  const BatchNormLayerOptions& options, BufferSync sync);
 
-  /// What forward() is, with the function that normalizes.
+  /// Implements forward() with the function that normalizes.
   Tensor normalize(decltype(&batch_norm) function, const Tensor& x, bool training);
   void print(std::ostream& out) const;
 
@@ -61,12 +61,11 @@ class LOCKSTEP_API BatchNormState {
 };
 
 /// (x - mean) / sqrt(variance + eps) * weight + bias for each feature, with the statistics of the batch in training and
-/// the running ones in evaluation. x: [batch, features, spatial...] of so many spatial dimensions; with one it may also
-/// be [batch, features].
+/// the running ones in evaluation. x: [batch, features, spatial...] with kDims spatial dimensions; BatchNorm1d also
+/// takes [batch, features].
 ///
 /// In a DataParallel each replica normalizes by its own shard; the running statistics are the mean over the replicas
-/// that have run it with rows.
-/// SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole batch.
+/// that have run it with rows. SyncBatchNorm (lockstep/parallel/sync_batch_norm.h) normalizes by the whole batch.
 template <int kDims>
 class BatchNorm : public Module<BatchNorm<kDims>>, public BatchNormState {
   static constexpr const char* kNames[] = {"BatchNorm1d", "BatchNorm2d", "BatchNorm3d"};
@@ -80,7 +79,7 @@ class BatchNorm : public Module<BatchNorm<kDims>>, public BatchNormState {
   void pretty_print(std::ostream& out) const override { print(out); }
 };
 
-/// A BatchNorm whose features come from its first batch, on that batch's device and of its dtype.
+/// A BatchNorm that takes its number of features, device and dtype from its first batch.
 template <int kDims>
 class LazyBatchNorm : public Module<LazyBatchNorm<kDims>>, public BatchNormState {
   static constexpr const char* kNames[] = {"LazyBatchNorm1d", "LazyBatchNorm2d", "LazyBatchNorm3d"};

@@ -10,8 +10,7 @@
 namespace lockstep::nn {
 
 /// A function or lambda where a module is expected: Sequential(Linear(4, 8), [](const Tensor& x) { return relu(x); }).
-/// Replicas call copies of it. A tensor that it captures stays on its device, and is not trained: hold that in a
-/// module.
+/// Replicas call copies of it. A captured tensor stays on its device and is not trained: put it into a module instead.
 template <class F>
 class Functional : public Module<Functional<F>> {
  public:
@@ -26,7 +25,7 @@ class Functional : public Module<Functional<F>> {
   F function_;
 };
 
-/// What is called as a module, and is none.
+/// A callable on tensors that is not a module.
 template <class F>
 concept TensorFunction = !std::derived_from<std::remove_cvref_t<F>, ModuleBase> && std::invocable<F&, const Tensor&>;
 

@@ -1,5 +1,5 @@
-// Convolution layers of one, two and three spatial dimensions, their transposes, and lazy forms that learn the number
-// of input channels from the first batch. Names and shapes of parameters are PyTorch's. Not copied unasked.
+// Convolution layers of one, two and three spatial dimensions, their transposes, and lazy forms that take the number of
+// input channels from the first batch. Names and shapes of parameters are PyTorch's. Copies are explicit: copy(layer).
 #pragma once
 
 #include <concepts>
@@ -14,8 +14,8 @@ namespace lockstep::nn {
 
 using lockstep::Padding;
 
-/// What is around an image: zeros; the image again from its other side; its mirror image, without the border itself; or
-/// its border.
+/// The padding around an image: zeros; the image wrapped around; its mirror image without the border itself; or its
+/// border repeated.
 enum class PaddingMode : std::uint8_t { zeros, circular, reflect, replicate };
 
 }  // namespace lockstep::nn
@@ -45,8 +45,8 @@ using Conv3dOptions = ConvLayerOptions;
 
 struct ConvTransposeLayerOptions {
   PerDimension stride = 1;
-  PerDimension padding = 0;         ///< So much is cut off from the result, before and after.
-  PerDimension output_padding = 0;  ///< Added behind: smaller than the stride, or than the dilation.
+  PerDimension padding = 0;         ///< Cut off from the result, before and after.
+  PerDimension output_padding = 0;  ///< Added after the result: smaller than the stride, or than the dilation.
   std::int64_t groups = 1;
   bool bias = true;
   PerDimension dilation = 1;
@@ -57,7 +57,7 @@ using ConvTranspose1dOptions = ConvTransposeLayerOptions;
 using ConvTranspose2dOptions = ConvTransposeLayerOptions;
 using ConvTranspose3dOptions = ConvTransposeLayerOptions;
 
-/// What convolution layers hold. Both start uniform in +-1/sqrt(fan in).
+/// The state of convolution layers. Weight and bias start uniform in +-1/sqrt(fan in).
 class LOCKSTEP_API ConvState {
  public:
   /// As given, or from the first batch (-1 before). To be read: changing one changes no parameter.
@@ -70,22 +70,22 @@ class LOCKSTEP_API ConvState {
  protected:
   /// Numbers of channels.
   struct Channels {
-    std::optional<std::int64_t> in;  ///< Nothing: from the first batch.
+    std::optional<std::int64_t> in;  ///< Nullopt: taken from the first batch.
     std::int64_t out;
   };
-  /// Throw InvalidArgument or ShapeError for sizes and options that do not fit.
+  /// Throw InvalidArgument or ShapeError for invalid sizes and options.
   ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
             const ConvLayerOptions& options);
   ConvState(const char* layer, int dims, const Channels& channels, const PerDimension& kernel,
             const ConvTransposeLayerOptions& options);
 
-  /// conv1d() and its kin, with the layer's parameters.
+  /// conv1d(), conv2d() or conv3d() with the layer's parameters.
   Tensor convolve(const Tensor& x) const;
-  /// The line that pretty_print() writes.
+  /// Writes the line of pretty_print().
   void print(std::ostream& out) const;
-  /// conv_transpose1d() and its kin, with the layer's parameters.
+  /// conv_transpose1d(), conv_transpose2d() or conv_transpose3d() with the layer's parameters.
   Tensor convolve_transposed(const Tensor& x) const;
-  /// Gives the parameters the shapes that x asks for, on its device and of its dtype, if they have none yet.
+  /// Creates the parameters of a lazy layer with the number of channels, device and dtype of x, unless they exist.
   void see(const Tensor& x);
 
  private:
@@ -110,7 +110,7 @@ class Conv : public Module<Conv<kDims>>, public ConvState {
  public:
   Conv(std::int64_t in, std::int64_t out, const PerDimension& kernel_size, const ConvLayerOptions& options = {})
       : ConvState(kNames[kDims - 1], kDims, {in, out}, kernel_size, options) {}
-  /// By position: Conv2d(3, 16, 3, 2, 1).
+  /// Positional arguments: Conv2d(3, 16, 3, 2, 1).
   template <std::integral Number>
   Conv(std::int64_t in, std::int64_t out, const PerDimension& kernel_size, Number stride, std::int64_t padding = 0)
       : Conv(in, out, kernel_size, ConvLayerOptions{.stride = stride, .padding = padding}) {}
@@ -119,7 +119,7 @@ class Conv : public Module<Conv<kDims>>, public ConvState {
   void pretty_print(std::ostream& out) const override { print(out); }
 };
 
-/// A Conv whose in_channels come from its first batch, on that batch's device and of its dtype.
+/// A Conv that takes its in_channels, device and dtype from its first batch.
 template <int kDims>
 class LazyConv : public Module<LazyConv<kDims>>, public ConvState {
   static constexpr const char* kNames[] = {"LazyConv1d", "LazyConv2d", "LazyConv3d"};
@@ -143,7 +143,7 @@ class ConvTranspose : public Module<ConvTranspose<kDims>>, public ConvState {
   ConvTranspose(std::int64_t in, std::int64_t out, const PerDimension& kernel_size,
                 const ConvTransposeLayerOptions& options = {})
       : ConvState(kNames[kDims - 1], kDims, {in, out}, kernel_size, options) {}
-  /// By position: ConvTranspose2d(16, 3, 4, 2, 1).
+  /// Positional arguments: ConvTranspose2d(16, 3, 4, 2, 1).
   template <std::integral Number>
   ConvTranspose(std::int64_t in, std::int64_t out, const PerDimension& kernel_size, Number stride,
                 std::int64_t padding = 0)
@@ -153,7 +153,7 @@ class ConvTranspose : public Module<ConvTranspose<kDims>>, public ConvState {
   void pretty_print(std::ostream& out) const override { print(out); }
 };
 
-/// A ConvTranspose whose in_channels come from its first batch.
+/// A ConvTranspose that takes its in_channels from its first batch.
 template <int kDims>
 class LazyConvTranspose : public Module<LazyConvTranspose<kDims>>, public ConvState {
   static constexpr const char* kNames[] = {"LazyConvTranspose1d", "LazyConvTranspose2d", "LazyConvTranspose3d"};

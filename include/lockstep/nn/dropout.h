@@ -1,5 +1,5 @@
-// Dropout layers beyond Dropout. In training they drop what the function of their subject in lockstep/ops/dropout.h
-// drops: the same for any number of devices. In evaluation they do nothing.
+// Dropout layers beyond Dropout, which call the functions in lockstep/ops/dropout.h. In training they drop the same
+// elements for any number of devices. In evaluation they do nothing.
 #pragma once
 
 #include <lockstep/nn/module.h>
@@ -11,12 +11,12 @@ namespace detail {
 
 /// Throws InvalidArgument naming the layer unless 0 <= p <= 1.
 LOCKSTEP_API double checked_probability(const char* layer, double p);
-/// Throws ShapeError naming the layer unless x has `rank` dimensions, or one less: then it is one sample.
+/// Throws ShapeError naming the layer unless x has `rank` dimensions, or one less for a single sample.
 LOCKSTEP_API Tensor dropped_channels(const char* layer, const Tensor& x, int rank, double p, bool training);
 
 }  // namespace detail
 
-/// Whole channels, x: [batch, channels, length], or one sample of it.
+/// Drops whole channels. x: [batch, channels, length], or one sample of it.
 struct LOCKSTEP_API Dropout1d : Module<Dropout1d> {
   explicit Dropout1d(double share = 0.5) : p(detail::checked_probability("Dropout1d", share)) {}
   double p;
@@ -24,7 +24,7 @@ struct LOCKSTEP_API Dropout1d : Module<Dropout1d> {
   Tensor forward(const Tensor& x) const { return detail::dropped_channels("Dropout1d", x, 3, p, is_training()); }
 };
 
-/// Whole channels, x: [batch, channels, height, width], or one sample of it.
+/// Drops whole channels. x: [batch, channels, height, width], or one sample of it.
 struct LOCKSTEP_API Dropout2d : Module<Dropout2d> {
   explicit Dropout2d(double share = 0.5) : p(detail::checked_probability("Dropout2d", share)) {}
   double p;
@@ -32,7 +32,7 @@ struct LOCKSTEP_API Dropout2d : Module<Dropout2d> {
   Tensor forward(const Tensor& x) const { return detail::dropped_channels("Dropout2d", x, 4, p, is_training()); }
 };
 
-/// Whole channels, x: [batch, channels, depth, height, width], or one sample of it.
+/// Drops whole channels. x: [batch, channels, depth, height, width], or one sample of it.
 struct LOCKSTEP_API Dropout3d : Module<Dropout3d> {
   explicit Dropout3d(double share = 0.5) : p(detail::checked_probability("Dropout3d", share)) {}
   double p;

@@ -1,4 +1,4 @@
-// EmbeddingBag: rows of an embedding, joined bag by bag. (Embedding is in layers.h.)
+// EmbeddingBag: rows of an embedding, reduced bag by bag. (Embedding is in layers.h.)
 #pragma once
 
 #include <cstdint>
@@ -10,13 +10,13 @@
 namespace lockstep::nn {
 
 struct EmbeddingBagLayerOptions {
-  Choice<EmbeddingBagMode> mode = EmbeddingBagMode::mean;  ///< What a bag becomes.
+  Choice<EmbeddingBagMode> mode = EmbeddingBagMode::mean;  ///< How a bag's rows are reduced.
   bool include_last_offset = false;                ///< The last offset is the number of indices.
-  std::optional<std::int64_t> padding_idx = {};  ///< Starts as 0, counts as not there and is not trained.
+  std::optional<std::int64_t> padding_idx = {};  ///< This row is initially 0, is left out of bags and not trained.
   TensorOptions tensor = {};                       ///< Device and dtype of the weight.
 };
 
-/// embedding_bag() of a weight [count, features], normal at first, with variance 1.
+/// embedding_bag() with a weight [count, features], initially normal with variance 1.
 class LOCKSTEP_API EmbeddingBag : public Module<EmbeddingBag> {
  public:
   /// Throws InvalidArgument for negative sizes and a padding index out of range.

@@ -1,4 +1,4 @@
-// Windows as columns, as layers. What each computes says the function of its name in lockstep/ops/fold.h.
+// Unfold and Fold as layers. The functions of the same names in lockstep/ops/fold.h document them.
 #pragma once
 
 #include <lockstep/nn/module.h>

@@ -1,4 +1,4 @@
-// Operations under the names that models are written in: nn::cross_entropy(model(input), target).
+// Operations in namespace nn, as models name them: nn::cross_entropy(model(input), target).
 #pragma once
 
 #include <cstdint>
@@ -28,7 +28,7 @@
 
 namespace lockstep::nn {
 
-/// So that `namespace F = nn::functional` names them as in libtorch.
+/// Lets `namespace F = nn::functional` work as in libtorch.
 namespace functional = lockstep::nn;
 
 using lockstep::celu;
@@ -147,7 +147,7 @@ using lockstep::unfold;
 struct EmbeddingFunctionOptions {
   std::optional<std::int64_t> padding_idx = {};  ///< This row gets no gradient; negative: from the end.
 };
-/// The rows of weight [count, features] that input names, in the order of torch.nn.functional.embedding: indices first.
+/// The rows of weight [count, features] at the indices `input`, with the arguments of torch.nn.functional.embedding.
 /// (lockstep::embedding takes the weight first, as torch.embedding.) Throws DTypeError, ShapeError, InvalidArgument.
 LOCKSTEP_API Tensor embedding(const Tensor& input, const Tensor& weight, const EmbeddingFunctionOptions& options = {});
 

@@ -1,5 +1,5 @@
-// Activations as modules that hold a weight, draw random numbers or look at more than one element. What each computes
-// says the function of its name in lockstep/ops/activation.h and softmax.h. The others are in activations.h.
+// Activations as modules that hold a weight, draw random numbers or read more than one element. The functions of the
+// same names in lockstep/ops/activation.h and softmax.h document them. The others are in activations.h.
 #pragma once
 
 #include <cstdint>
@@ -25,14 +25,14 @@ struct LOCKSTEP_API GLU : Module<GLU> {
 };
 
 struct PReLUOptions {
-  double init = 0.25;         ///< What the weight holds at first.
+  double init = 0.25;         ///< Initial value of the weight.
   TensorOptions tensor = {};  ///< Device and dtype of the weight.
 };
 
-/// With a slope that is trained, or one for each channel. weight: [count].
+/// A ReLU with a trained slope below 0, one for all channels or one for each. weight: [count].
 class LOCKSTEP_API PReLU : public Module<PReLU> {
  public:
-  /// count: 1, or the size of dimension 1 of what the layer will see. Below 1: InvalidArgument.
+  /// count: 1, or the size of the inputs' dimension 1. Throws InvalidArgument below 1.
   explicit PReLU(std::int64_t count = 1, const PReLUOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(PReLU);
 
@@ -58,7 +58,7 @@ struct LOCKSTEP_API Softmin : Module<Softmin> {
   Tensor forward(const Tensor& x) const { return softmin(x, dim); }
 };
 
-/// Over the channels of [batch, channels, height, width] or of [channels, height, width].
+/// Softmax over the channels of [batch, channels, height, width] or of [channels, height, width].
 struct LOCKSTEP_API Softmax2d : Module<Softmax2d> {
   /// Throws ShapeError for another rank.
   Tensor forward(const Tensor& x) const;

@@ -1,4 +1,4 @@
-// Instance normalization layers (Ulyanov, Vedaldi, Lempitsky 2016). Not copied unasked.
+// Instance normalization layers (Ulyanov, Vedaldi, Lempitsky 2016). Copies are explicit: copy(layer).
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@ namespace lockstep::nn {
 
 struct InstanceNormLayerOptions {
   double eps = 1e-5;
-  double momentum = 0.1;             ///< How much of the running statistics a training step replaces.
-  bool affine = false;               ///< With a weight, 1 at first, and a bias, 0 at first.
-  bool track_running_stats = false;  ///< Without, evaluation normalizes by the image too.
+  double momentum = 0.1;             ///< Fraction of the running statistics that a training step replaces.
+  bool affine = false;               ///< Adds a weight, initially 1, and a bias, initially 0.
+  bool track_running_stats = false;  ///< If false, evaluation normalizes by the image too.
   TensorOptions tensor = {};         ///< Device and dtype.
 };
 
-/// instance_norm: each channel of each image by its own statistics. x: [batch, features, spatial...], or
-/// [features, spatial...] without a batch, of so many spatial dimensions.
+/// instance_norm: normalizes each channel of each image by its own statistics. x: [batch, features, spatial...], or
+/// [features, spatial...] without a batch, with kDims spatial dimensions.
 template <int kDims>
 class InstanceNorm : public Module<InstanceNorm<kDims>>, public BatchNormState {
   static constexpr const char* kNames[] = {"InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d"};

@@ -1,4 +1,4 @@
-// Layers that normalize each sample by itself: the same for any number of devices.
+// Layers that normalize each sample on its own, so that results do not depend on the number of devices.
 #pragma once
 
 #include <cstdint>
@@ -11,22 +11,22 @@ namespace lockstep::nn {
 
 struct NormOptions {
   double eps = 1e-5;
-  bool affine = true;         ///< With a weight, 1 at first, and a bias, 0 at first.
-  bool bias = true;           ///< Without: a weight alone.
+  bool affine = true;         ///< Adds a weight, initially 1, and a bias, initially 0.
+  bool bias = true;           ///< If false, adds only a weight.
   TensorOptions tensor = {};  ///< Device and dtype.
 };
 
-/// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions, whose sizes are `normalized`, as are
-/// those of weight and bias (Ba, Kiros, Hinton 2016).
+/// (x - mean) / sqrt(variance + eps) * weight + bias over the last dimensions, which must have the sizes `normalized`;
+/// weight and bias have them too (Ba, Kiros, Hinton 2016).
 class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
  public:
   /// Throws ShapeError for no dimension or a negative size.
   explicit LayerNorm(const Shape& normalized, const NormOptions& options = {});
-  /// Over the last dimension.
+  /// Normalizes over the last dimension.
   explicit LayerNorm(std::int64_t size, const NormOptions& options = {}) : LayerNorm(Shape(size), options) {}
   LOCKSTEP_COPIED_IF_ASKED(LayerNorm);
 
-  /// None where the layer is not affine.
+  /// Nullopt if the layer is not affine.
   std::optional<Parameter> weight, bias;
 
   auto members() { return nn::members("weight", weight, "bias", bias, "eps", eps_); }
@@ -39,18 +39,18 @@ class LOCKSTEP_API LayerNorm : public Module<LayerNorm> {
 };
 
 struct RMSNormOptions {
-  std::optional<double> eps = {};  ///< By default the rounding of the type that is computed in.
-  bool affine = true;              ///< With a weight, 1 at first.
+  std::optional<double> eps = {};  ///< By default the epsilon of the dtype that it computes in.
+  bool affine = true;              ///< Adds a weight, initially 1.
   TensorOptions tensor = {};       ///< Device and dtype.
 };
 
-/// x / sqrt(mean(x^2) + eps) * weight over the last dimensions, whose sizes are `normalized`, as are those of weight
-/// (Zhang, Sennrich 2019).
+/// x / sqrt(mean(x^2) + eps) * weight over the last dimensions, which must have the sizes `normalized`; weight has them
+/// too (Zhang, Sennrich 2019).
 class LOCKSTEP_API RMSNorm : public Module<RMSNorm> {
  public:
   /// Throws ShapeError for no dimension or a negative size.
   explicit RMSNorm(const Shape& normalized, const RMSNormOptions& options = {});
-  /// Over the last dimension.
+  /// Normalizes over the last dimension.
   explicit RMSNorm(std::int64_t size, const RMSNormOptions& options = {}) : RMSNorm(Shape(size), options) {}
   LOCKSTEP_COPIED_IF_ASKED(RMSNorm);
 
@@ -64,15 +64,15 @@ class LOCKSTEP_API RMSNorm : public Module<RMSNorm> {
   std::optional<double> eps_;
 };
 
-/// As LayerNorm over each of `groups` equal groups of channels. x: [batch, channels, ...]; weight and bias: [channels]
-/// (Wu, He 2018).
+/// Normalizes as LayerNorm over each of `groups` equal groups of channels. x: [batch, channels, ...]; weight and bias:
+/// [channels] (Wu, He 2018).
 class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
  public:
   /// Throws InvalidArgument unless `groups` divides `channels`.
   GroupNorm(std::int64_t groups, std::int64_t channels, const NormOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(GroupNorm);
 
-  /// None where the layer is not affine.
+  /// Nullopt if the layer is not affine.
   std::optional<Parameter> weight, bias;
 
   auto members() { return nn::members("weight", weight, "bias", bias, "groups", groups_, "eps", eps_); }
@@ -83,7 +83,7 @@ class LOCKSTEP_API GroupNorm : public Module<GroupNorm> {
   double eps_;
 };
 
-/// Each element beside those of neighbouring channels: local_response_norm (lockstep/ops/normalization.h).
+/// Normalizes each element by those of neighbouring channels: local_response_norm (lockstep/ops/normalization.h).
 struct LOCKSTEP_API LocalResponseNorm : Module<LocalResponseNorm> {
   explicit LocalResponseNorm(std::int64_t channels, const LocalResponseOptions& how = {})
       : size(channels), options(how) {}

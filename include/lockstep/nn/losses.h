@@ -1,6 +1,6 @@
-// Losses as modules: nn::CrossEntropyLoss criterion({.label_smoothing = 0.1}); criterion(model(input), target). What
-// each computes, takes and refuses says the function of its name in lockstep/ops/loss.h, margin_loss.h and
-// likelihood_loss.h. Weights of classes are buffers: they move with the module and are in its state dict.
+// Losses as modules: nn::CrossEntropyLoss criterion({.label_smoothing = 0.1}); criterion(model(input), target). The
+// functions of the same names in lockstep/ops/loss.h, margin_loss.h and likelihood_loss.h document them. Class weights
+// are buffers: they move with the module and are in its state dict.
 #pragma once
 
 #include <cstdint>
@@ -27,7 +27,7 @@ struct PlainLoss : Module<Self> {
   }
 };
 
-/// A loss whose options have tensors, given here as buffers: `weight`, undefined where there is none.
+/// A loss with a tensor among its options, held as a buffer: `weight`, nullopt if undefined.
 template <class Self, class Options, auto kFunction>
 class WeightedLoss : public Module<Self> {
  public:
@@ -38,7 +38,7 @@ class WeightedLoss : public Module<Self> {
   std::optional<Buffer> weight;
   auto members() { return nn::members("weight", weight); }
   Tensor forward(const Tensor& input, const Tensor& target) const { return kFunction(input, target, options()); }
-  /// As they were given; the weight where it is now.
+  /// The options as given, with the weight at its present place.
   Options options() const {
     Options options = options_;
     if (weight) options.weight = *weight;
@@ -99,7 +99,7 @@ struct LOCKSTEP_API CTCLoss : detail::PlainLoss<CTCLoss, CtcLossOptions, ctc_los
   using PlainLoss::PlainLoss;
 };
 
-/// Of logits. mean() says by what the mean counts where several are joined.
+/// Takes logits. mean() returns the mean with its weight, for means over several batches.
 struct LOCKSTEP_API CrossEntropyLoss : detail::WeightedLoss<CrossEntropyLoss, CrossEntropyOptions, cross_entropy> {
   using WeightedLoss::WeightedLoss;
   /// mean_cross_entropy().
@@ -107,7 +107,7 @@ struct LOCKSTEP_API CrossEntropyLoss : detail::WeightedLoss<CrossEntropyLoss, Cr
     return mean_cross_entropy(input, target, options());
   }
 };
-/// Of logarithms of probabilities. mean() says by what the mean counts where several are joined.
+/// Takes logarithms of probabilities. mean() returns the mean with its weight, for means over several batches.
 struct LOCKSTEP_API NLLLoss : detail::WeightedLoss<NLLLoss, NllLossOptions, nll_loss> {
   using WeightedLoss::WeightedLoss;
   /// mean_nll_loss().
@@ -122,7 +122,7 @@ struct LOCKSTEP_API MultiLabelSoftMarginLoss
     : detail::WeightedLoss<MultiLabelSoftMarginLoss, MultilabelSoftMarginLossOptions, multilabel_soft_margin_loss> {
   using WeightedLoss::WeightedLoss;
 };
-/// Of probabilities. (With pos_weight: BCEWithLogitsLoss.)
+/// Takes probabilities. (BCEWithLogitsLoss has pos_weight.)
 struct LOCKSTEP_API BCELoss : detail::WeightedLoss<BCELoss, BinaryCrossEntropyOptions, binary_cross_entropy> {
   using WeightedLoss::WeightedLoss;
 };

@@ -11,8 +11,8 @@
 //     if (auto* norm = module->as<nn::BatchNorm2d>()) norm->eval();
 //
 // Members may be parameters, buffers, modules, settings (numbers, bools, enums), and structures of those
-// (core/structure.h; keys of maps are texts or numbers). Copying a module copies it; what trains one does not train the
-// other. The library's own are never copied unasked: Linear b(a), or copy(a).
+// (core/structure.h; keys of maps are strings or numbers). Copying a module copies its state; training the copy does
+// not change the original. Copies of the library's modules are explicit: Linear b(a), or copy(a).
 #pragma once
 
 #include <concepts>
@@ -39,44 +39,44 @@
 namespace lockstep::nn {
 
 using lockstep::members;
-using Path = MemberPath;  ///< Where a member is in a module: "layers.0.weight".
+using Path = MemberPath;  ///< The place of a member in a module: "layers.0.weight".
 
 class ModuleBase;
 
-/// What walks over a module meets, in order.
+/// Receives the members of a module, in order.
 class LOCKSTEP_API Visitor {
  public:
   virtual ~Visitor() = default;
-  virtual void module(const Path&, ModuleBase&) {}    ///< Before its members.
-  virtual void parameter(const Path&, Parameter&) {}  ///< A tensor that is trained.
-  virtual void buffer(const Path&, Buffer&) {}        ///< A tensor that is kept and not trained.
+  virtual void module(const Path&, ModuleBase&) {}    ///< Called before its members.
+  virtual void parameter(const Path&, Parameter&) {}  ///< A trained tensor.
+  virtual void buffer(const Path&, Buffer&) {}        ///< State that is not trained.
   /// A plain value of `bytes` bytes.
   virtual void setting(const Path&, void* /*value*/, std::size_t /*bytes*/) {}
-  /// How many parts a container has now; which alternative a variant holds. Comes before them.
+  /// The number of parts in a container, or the index of a variant's alternative. Called before its parts.
   virtual void extent(const Path&, std::size_t) {}
 };
 
-/// Called when a module's call has ended, with the first argument that is a tensor (undefined if none is) and the
-/// output, which it may replace.
+/// Called after a module's call, with the first argument that is a tensor (undefined if none is) and the output, which
+/// the hook may replace.
 using ForwardHook = std::function<void(ModuleBase& module, const Tensor& input, Tensor& output)>;
 
-/// What every module can do.
+/// The interface of every module.
 class LOCKSTEP_API ModuleBase {
  public:
-  using NamedModule = std::pair<std::string, ModuleBase*>;  ///< Its name is that of its members, without a point.
+  using NamedModule = std::pair<std::string, ModuleBase*>;  ///< The name is as its members', without a final dot.
 
   virtual ~ModuleBase() = default;
 
-  /// This module and all below, in the order in which they are walked over: pointers that hold as long as the module
-  /// is there and is not moved. This module's name is empty.
+  /// This module and all below it, in the order of visit(). The pointers are valid as long as this module lives and is
+  /// not moved. This module's name is empty.
   std::vector<ModuleBase*> modules();
   std::vector<NamedModule> named_modules();  ///< The same with names, such as body.0.
-  /// The modules that this one holds itself, in containers too.
+  /// The modules that this one holds directly, in containers too.
   std::vector<ModuleBase*> children();
   std::vector<NamedModule> named_children();  ///< The same with names.
   /// Calls the function for each module below, then for this one.
   void apply(const std::function<void(ModuleBase&)>& function);
-  /// This module as what it is, or null if it is of another type.
+  /// This module as its own type, or null if it has another type.
   template <class M>
   M* as() noexcept {
     return dynamic_cast<M*>(this);
@@ -84,48 +84,49 @@ class LOCKSTEP_API ModuleBase {
 
   /// Handles to the parameters. Throws InvalidArgument if one has no shape yet.
   std::vector<Tensor> parameters() const;
-  std::vector<StateDict::Entry> named_parameters() const;  ///< With the keys that they have in the state dict.
-  std::int64_t num_parameters() const;                     ///< Elements of all parameters; lazy ones count nothing yet.
-  std::vector<Tensor> buffers() const;  ///< Handles to all buffers; those that have no shape yet are left out.
+  std::vector<StateDict::Entry> named_parameters() const;  ///< With their state-dict keys.
+  std::int64_t num_parameters() const;                     ///< Elements of all parameters, without lazy ones.
+  std::vector<Tensor> buffers() const;  ///< Handles to all buffers that have a shape.
   std::vector<StateDict::Entry> named_buffers() const;  ///< With their keys.
-  /// Where the first parameter is, or without parameters the first buffer. Throws InvalidArgument if there is neither.
+  /// The device of the first parameter or else the first buffer. Throws InvalidArgument without either.
   Device device() const;
-  /// Whether the parameters are trained: false freezes them. Throws InvalidArgument naming one that has no shape yet,
-  /// DTypeError for one that is not floating, before anything is changed.
+  /// Trains the parameters, or freezes them if `on` is false. Throws, before anything is changed, InvalidArgument
+  /// naming a parameter that has no shape yet, DTypeError for one that is not floating.
   void requires_grad_(bool on = true);
-  /// Handles to parameters and persistent buffers, cut off from the graph.
+  /// Handles to parameters and persistent buffers, detached from the autograd graph.
   StateDict state_dict() const;
-  /// Copies values into parameters and buffers, wherever they live. All missing, unexpected and mis-shaped keys are
-  /// named in one InvalidArgument, before anything is changed.
+  /// Copies values into parameters and buffers, on whatever device they are. Throws one InvalidArgument that names all
+  /// missing, unexpected and mis-shaped keys, before anything is changed.
   IncompatibleKeys load_state_dict(const StateDict& state, const LoadOptions& options = {});
 
-  /// Moves all parameters and buffers; handles to them stay valid. Throws before anything has moved if there is no
-  /// such device.
+  /// Moves all parameters and buffers; handles to them stay valid. Throws before anything has moved if the device does
+  /// not exist.
   void to(Device device);
   /// Converts floating parameters and buffers. Throws DTypeError unless the dtype is floating.
   void to(DType dtype);
-  void train(bool on = true);    ///< For this module and all below.
+  void train(bool on = true);    ///< Sets the mode of this module and all below it.
   void eval() { train(false); }  ///< Evaluation mode: no dropout, running means in normalization.
-  bool is_training() const;      ///< Of this module.
-  /// Whether it was moved from: to call it, or to ask for its parameters and state, throws InvalidArgument then.
+  bool is_training() const;      ///< The mode of this module.
+  /// True if it was moved from. Calls of such a module, and of functions for its parameters and state, throw
+  /// InvalidArgument.
   bool is_moved_from() const noexcept { return moved_from_.value; }
-  void set_mode(bool training) noexcept { training_ = training; }  ///< For this module alone.
+  void set_mode(bool training) noexcept { training_ = training; }  ///< Sets the mode of this module alone.
   void zero_grad();                                                ///< Drops the gradients of all parameters.
 
-  /// Calls `hook` after each call of this module (not of forward() by its name). Copies of the module have it too, and
-  /// so has each replica of a model on several devices, which calls it on its thread with its rows. A captured step
-  /// calls it while it is captured, and in no launch. The call throws InvalidArgument where the module does not return
-  /// a tensor.
+  /// Calls `hook` after each call of this module (not of its forward()). Copies of the module have the hook too. So
+  /// does each replica of a model on several devices, which calls it on the replica's thread with the replica's rows. A
+  /// captured step calls it during capture, and not in launches. The module's call throws InvalidArgument unless it
+  /// returns a tensor.
   HookHandle register_forward_hook(ForwardHook hook);
-  bool has_forward_hooks() const noexcept;  ///< Whether any is there that was not removed.
-  /// Has those of the other module in place of its own.
+  bool has_forward_hooks() const noexcept;  ///< True if a hook was registered and not removed.
+  /// Replaces its hooks by the other module's.
   void take_forward_hooks(const ModuleBase& other) noexcept { forward_hooks_ = other.forward_hooks_; }
 
-  /// This module alone, in one line: Dropout(p=0.5). Printing a module calls it for all below, too. By default the
-  /// type's name and the settings among members().
+  /// Writes this module alone, in one line: Dropout(p=0.5). Printing a module calls it for all modules below too. By
+  /// default it writes the type's name and the settings in members().
   virtual void pretty_print(std::ostream& out) const;
 
-  /// Walks over this module and all below.
+  /// Visits this module and all below it.
   virtual void visit(const Path& path, Visitor& visitor) = 0;
 
  protected:
@@ -137,37 +138,37 @@ class LOCKSTEP_API ModuleBase {
 
   /// Calls the hooks: see register_forward_hook().
   void call_forward_hooks(const Tensor& input, Tensor& output);
-  [[noreturn]] void refuse_forward_hooks() const;  ///< For an output that is no tensor.
+  [[noreturn]] void refuse_forward_hooks() const;  ///< Throws: the output is not a tensor.
 
  private:
   struct ForwardHooks;
   friend class StepModules;
 
   bool training_ = true;
-  std::shared_ptr<const ForwardHooks> forward_hooks_;  // replaced whole
+  std::shared_ptr<const ForwardHooks> forward_hooks_;  // copied on write
   lockstep::detail::MovedFrom moved_from_;
   lockstep::detail::Lifetime lifetime_;
 };
 
-/// As PyTorch prints it: a tree of the modules by name.
+/// Prints the tree of modules by name, as PyTorch does.
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const ModuleBase& module);
 
-/// Hears of each module's call on this thread, while a summary is made.
+/// Observes each module's call on this thread, while a summary is made.
 class LOCKSTEP_API ForwardObserver {
  public:
-  /// A call has ended; the output is null if it is no tensor.
+  /// Called after a call; the output is null if it is not a tensor.
   virtual void ran(const ModuleBase& module, const Tensor* output) = 0;
 
  protected:
   ~ForwardObserver() = default;
 };
-/// Who hears of this call of the module; null for nobody. A step that is captured (train/captured_step.h) depends on
-/// the module's settings from now on.
+/// Returns the observer of this call, or null. A step that is being captured (train/captured_step.h) depends on the
+/// module's settings from here on.
 LOCKSTEP_API ForwardObserver* begin_call(ModuleBase& module);
 
 }  // namespace lockstep::nn
 
-/// A module is no structure: it walks over itself.
+/// A module is not a structure: it visits its own members.
 template <std::derived_from<lockstep::nn::ModuleBase> M>
 inline constexpr bool lockstep::kIsPiece<M> = true;
 
@@ -184,7 +185,7 @@ Self self_of(const Module<Self>&);
 template <class T>
 inline constexpr bool kUnsupported = false;
 
-// A module that has a visit() of its own.
+// A module with its own visit().
 template <class Self>
 concept WalksItself = requires {
   requires !std::same_as<decltype(&Self::visit), void (Module<Self>::*)(const Path&, Visitor&)>;
@@ -196,13 +197,13 @@ concept TakesOptions = requires {
   typename Self::Call;
 };
 
-// What stands for an argument in braces, which has no type.
+// Matches an argument in braces, which has no type.
 struct Braces {
   template <class... T>
   Braces(T&&...) {}
 };
 
-// A vector<bool> has no bools to refer to; a key becomes a part of a name.
+// A vector<bool> has no references to its bools; a map's key must be able to become part of a name.
 template <class T>
 inline constexpr bool kIsLookedInto = kStructure<T> != Structure::piece && !std::same_as<T, std::vector<bool>>;
 template <class T>
@@ -219,14 +220,14 @@ class LOCKSTEP_API OwnLine {
   void setting(std::string_view named, double value);
   void setting(std::string_view named, std::int64_t value);
   void setting(std::string_view named, bool value);
-  std::ostream& name(std::string_view name);  ///< A setting's value comes next.
+  std::ostream& name(std::string_view name);  ///< Writes the name of a setting; its value comes next.
 
  private:
   std::ostream& out_;
   bool first_ = true;
 };
 
-/// The first of them that is a tensor; undefined if none is.
+/// The first argument that is a tensor; undefined if none is.
 template <class... Arguments>
 Tensor first_tensor(const Arguments&... arguments) {
   Tensor first;
@@ -238,7 +239,7 @@ Tensor first_tensor(const Arguments&... arguments) {
   return first;
 }
 
-/// Does not compile for a module that would be copied: what the caller keeps would not be trained.
+/// Does not compile for a module that would be copied: training the copy would not train the caller's module.
 template <class Given>
 void require_given() {
   static_assert(
@@ -251,7 +252,7 @@ void visit_member(const Path& path, T& member, Visitor& visitor);
 
 }  // namespace detail
 
-/// False for a module that derives from another one: that would run, and be walked over, as the other.
+/// False for a module that derives from another module: it would run and be visited as that one.
 template <class T>
 concept IsItself = !requires(const T& module) {
   detail::self_of(module);
@@ -283,7 +284,7 @@ void visit_member(const Path& path, T& member, Visitor& visitor) {
 
 }  // namespace detail
 
-/// The base of a module `Self`, which has forward(...) and, if it holds anything, members().
+/// The base of a module `Self` that has forward(...) and, if it has state, members().
 template <class Self>
 class Module : public ModuleBase {
  public:
@@ -338,9 +339,9 @@ class Module : public ModuleBase {
       });
   }
 
-  /// By members().
+  /// Visits the members().
   void visit(const Path& path, Visitor& visitor) override {
-    // To copy a parameter, or a module that has some, allocates, and may throw.
+    // Copying a parameter, or a module that has some, allocates and may throw.
     static_assert(HasMembers<Self> || std::is_nothrow_copy_constructible_v<Self> || detail::WalksItself<Self>,
                   "a module that may hold parameters has public members(), or they would be neither trained nor saved: "
                   "auto members() { return nn::members(\"fc\", fc); }, and of one that holds none "
@@ -393,7 +394,7 @@ class Module : public ModuleBase {
 
 namespace lockstep {
 
-/// A copy of a module, a parameter or a buffer, with elements of its own. (Of a Tensor: clone().)
+/// A copy of a module, a parameter or a buffer, with its own elements. (For a Tensor: clone().)
 template <class M>
 requires(std::derived_from<M, nn::ModuleBase> || std::derived_from<M, nn::State>) M copy(const M& module) {
   return M(module);

@@ -1,6 +1,6 @@
 // Padding as layers: nn::ZeroPad2d(1), nn::ReflectionPad2d({1, 1, 2, 0}). The padding is one number for all sides, or
-// two for each spatial dimension, from the last one on (left, right, top, bottom, front, back); negative ones cut. What
-// each mode means says PadMode in lockstep/ops/layout.h.
+// two for each spatial dimension, beginning with the last (left, right, top, bottom, front, back); negative numbers
+// cut. PadMode in lockstep/ops/layout.h documents the modes.
 #pragma once
 
 #include <cstdint>
@@ -11,18 +11,18 @@
 
 namespace lockstep::nn {
 
-/// What padding layers hold.
+/// The state of padding layers.
 class LOCKSTEP_API PadState {
  public:
-  const std::vector<std::int64_t>& padding() const noexcept { return padding_; }  ///< As it was given.
+  const std::vector<std::int64_t>& padding() const noexcept { return padding_; }  ///< As given.
   auto members() { return lockstep::members(); }
 
  protected:
   PadState(int dims, std::int64_t all, const PaddingOptions& options);
   /// Throws ShapeError unless there are two numbers for each of `dims` dimensions.
   PadState(int dims, std::vector<std::int64_t> each, const PaddingOptions& options);
-  /// x: [N, C, spatial...] or [C, spatial...], else ShapeError; PadMode::constant takes more and fewer dimensions in
-  /// front too.
+  /// x: [N, C, spatial...] or [C, spatial...], else ShapeError; PadMode::constant accepts any number of leading
+  /// dimensions.
   Tensor padded(const Tensor& x) const;
 
  private:

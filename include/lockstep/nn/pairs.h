@@ -15,7 +15,7 @@ struct BilinearOptions {
   TensorOptions tensor = {};  ///< Device and dtype of the parameters.
 };
 
-/// bilinear() with a weight [out, in1, in2] and a bias [out], both uniform in +-1/sqrt(in1) at first.
+/// bilinear() with a weight [out, in1, in2] and a bias [out], both initially uniform in +-1/sqrt(in1).
 class LOCKSTEP_API Bilinear : public Module<Bilinear> {
  public:
   /// Throws InvalidArgument for sizes below 1.

@@ -1,5 +1,5 @@
-// Pooling as layers: nn::MaxPool2d(2), nn::AvgPool2d(3, {.stride = 2}), nn::AdaptiveAvgPool2d(1). What each computes,
-// and what its options mean, says the function of its name in lockstep/ops/pooling.h.
+// Pooling as layers: nn::MaxPool2d(2), nn::AvgPool2d(3, {.stride = 2}), nn::AdaptiveAvgPool2d(1). The functions of the
+// same names in lockstep/ops/pooling.h document them and their options.
 #pragma once
 
 #include <concepts>
@@ -22,7 +22,7 @@ constexpr F* of_dims(F* one, F* two, F* three) {
 template <int Dims>
 struct LOCKSTEP_API MaxPool : Module<MaxPool<Dims>> {
   explicit MaxPool(const PerDimension& size, const MaxPoolOptions& how = {}) : kernel_size(size), options(how) {}
-  /// By position: MaxPool2d(3, 2, 1).
+  /// Positional arguments: MaxPool2d(3, 2, 1).
   template <std::integral Number>
   MaxPool(const PerDimension& size, Number stride, std::int64_t padding = 0)
       : MaxPool(size, MaxPoolOptions{.stride = stride, .padding = padding}) {}
@@ -55,7 +55,7 @@ using MaxUnpool3d = MaxUnpool<3>;
 template <int Dims>
 struct LOCKSTEP_API AvgPool : Module<AvgPool<Dims>> {
   explicit AvgPool(const PerDimension& size, const AvgPoolOptions& how = {}) : kernel_size(size), options(how) {}
-  /// By position: AvgPool2d(3, 2, 1).
+  /// Positional arguments: AvgPool2d(3, 2, 1).
   template <std::integral Number>
   AvgPool(const PerDimension& size, Number stride, std::int64_t padding = 0)
       : AvgPool(size, AvgPoolOptions{.stride = stride, .padding = padding}) {}

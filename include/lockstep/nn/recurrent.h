@@ -1,12 +1,12 @@
 // RNN, LSTM and GRU: layers of recurrent cells over whole sequences, with PyTorch's names of parameters (weight_ih_l0,
-// weight_hh_l0_reverse, ...). What a cell computes is said in lockstep/ops/recurrent.h; all parameters start uniform in
+// weight_hh_l0_reverse, ...). lockstep/ops/recurrent.h documents the cells; all parameters start uniform in
 // +-1/sqrt(hidden). Single steps: recurrent_cells.h.
 //
 //   nn::LSTM lstm(128, 256, {.num_layers = 2, .batch_first = true});
 //   Tensor last = lstm(x).output.select(1, -1);
 //
-// x is [steps, batch, in], with batch_first [batch, steps, in], or of one sequence [steps, in]. States are
-// [layers * directions, batch, hidden] (without batch of one sequence), the initial ones 0 where left out.
+// x is [steps, batch, in], with batch_first [batch, steps, in], or for a single sequence [steps, in]. States are
+// [layers * directions, batch, hidden] (without batch for a single sequence); initial states are 0 by default.
 #pragma once
 
 #include <cstdint>
@@ -22,7 +22,7 @@
 
 namespace lockstep::nn {
 
-/// What h of an RNN goes through.
+/// The nonlinearity of an RNN's h.
 enum class Nonlinearity : std::uint8_t { tanh, relu };
 
 }  // namespace lockstep::nn
@@ -40,8 +40,8 @@ struct RNNOptions {
   Choice<Nonlinearity> nonlinearity = Nonlinearity::tanh;
   bool bias = true;
   bool batch_first = false;
-  double dropout = 0;          ///< In training, of each layer's outputs but the last's.
-  bool bidirectional = false;  ///< Outputs of both directions side by side.
+  double dropout = 0;          ///< Dropout of every layer's outputs but the last's, in training.
+  bool bidirectional = false;  ///< Concatenates the outputs of both directions.
   TensorOptions tensor = {};   ///< Device and dtype of the parameters.
 };
 
@@ -64,38 +64,38 @@ struct LSTMOptions {
   TensorOptions tensor = {};
 };
 
-/// What RNN and GRU give.
+/// The results of RNN and GRU.
 struct RNNOutput {
-  Tensor output;  ///< Of the last layer at each step: [steps, batch, directions * hidden], or as x is laid out.
-  Tensor h;       ///< Of each layer and direction after its last step.
+  Tensor output;  ///< The last layer's h at each step: [steps, batch, directions * hidden], in x's layout.
+  Tensor h;       ///< Each layer's and direction's h after its last step.
   auto members() { return nn::members("output", output, "h", h); }
 };
-/// What LSTM gives.
+/// The results of LSTM.
 struct LSTMOutput {
-  Tensor output, h, c;  ///< As RNNOutput's; c as h.
+  Tensor output, h, c;  ///< As in RNNOutput; c has h's layout.
   auto members() { return nn::members("output", output, "h", h, "c", c); }
 };
-/// Of packed sequences.
+/// Results for packed sequences.
 struct PackedRNNOutput {
-  PackedSequence output;  ///< Of the last layer.
-  Tensor h;               ///< As RNNOutput's.
+  PackedSequence output;  ///< The last layer's h at each step.
+  Tensor h;               ///< As in RNNOutput.
 };
-/// Of packed sequences.
+/// Results for packed sequences.
 struct PackedLSTMOutput {
-  PackedSequence output;  ///< Of the last layer.
-  Tensor h, c;            ///< As LSTMOutput's.
+  PackedSequence output;  ///< The last layer's h at each step.
+  Tensor h, c;            ///< As in LSTMOutput.
 };
 
 /// The parameters of one layer in one direction.
 struct RecurrentWeights {
-  Parameter weight_ih, weight_hh;                        ///< Of x and of h.
-  std::optional<Parameter> bias_ih, bias_hh, weight_hr;  ///< Where the layer has them.
+  Parameter weight_ih, weight_hh;                        ///< The weights of x and of h.
+  std::optional<Parameter> bias_ih, bias_hh, weight_hr;  ///< If the layer has them.
 };
 
-/// What RNN, LSTM and GRU have in common.
+/// The common part of RNN, LSTM and GRU.
 class LOCKSTEP_API RecurrentStack {
  public:
-  /// What a stack is made of.
+  /// The construction arguments of a stack.
   struct Settings {
     RecurrentKind kind;
     std::int64_t input_size, hidden_size;
@@ -108,9 +108,9 @@ class LOCKSTEP_API RecurrentStack {
   /// Runs all layers. States may be undefined.
   LSTMOutput run(const Tensor& x, const Tensor& h, const Tensor& c, bool training) const;
   PackedLSTMOutput run(const PackedSequence& x, const Tensor& h, const Tensor& c, bool training) const;
-  /// Throws InvalidArgument for a layer that is not there.
+  /// Throws InvalidArgument for a layer that does not exist.
   RecurrentWeights& weights(std::int64_t layer, bool reverse);
-  /// Walks over the parameters, under PyTorch's names.
+  /// Visits the parameters, under PyTorch's names.
   void visit(const Path& path, Visitor& visitor);
 
  private:
@@ -124,15 +124,15 @@ class LOCKSTEP_API RecurrentStack {
   std::vector<RecurrentWeights> weights_;  // layer by layer, both directions
 };
 
-/// x as Tensor or PackedSequence; the rest is said above. Throws ShapeError, DTypeError and DeviceMismatch naming the
-/// layer.
+/// x may be a Tensor or a PackedSequence; shapes are described above. Throws ShapeError, DTypeError and DeviceMismatch
+/// naming the layer.
 class LOCKSTEP_API RNN : public Module<RNN> {
  public:
   RNN(std::int64_t input_size, std::int64_t hidden_size, const RNNOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(RNN);
   RNNOutput forward(const Tensor& x, const Tensor& h = {}) const;
   PackedRNNOutput forward(const PackedSequence& x, const Tensor& h = {}) const;
-  /// Throws InvalidArgument for a layer that is not there.
+  /// Throws InvalidArgument for a layer that does not exist.
   RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
   void visit(const Path& path, Visitor& visitor) override;
 
@@ -146,7 +146,7 @@ class LOCKSTEP_API GRU : public Module<GRU> {
   LOCKSTEP_COPIED_IF_ASKED(GRU);
   RNNOutput forward(const Tensor& x, const Tensor& h = {}) const;
   PackedRNNOutput forward(const PackedSequence& x, const Tensor& h = {}) const;
-  /// Throws InvalidArgument for a layer that is not there.
+  /// Throws InvalidArgument for a layer that does not exist.
   RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
   void visit(const Path& path, Visitor& visitor) override;
 
@@ -154,18 +154,18 @@ class LOCKSTEP_API GRU : public Module<GRU> {
   RecurrentStack stack_;
 };
 
-/// The initial h and c are given both or not at all, else InvalidArgument.
+/// Pass both initial h and c, or neither; else it throws InvalidArgument.
 class LOCKSTEP_API LSTM : public Module<LSTM> {
  public:
   LSTM(std::int64_t input_size, std::int64_t hidden_size, const LSTMOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(LSTM);
   LSTMOutput forward(const Tensor& x, const Tensor& h = {}, const Tensor& c = {}) const;
-  /// With h and c as one state, as libtorch has it.
+  /// With h and c as one state, as in libtorch.
   LSTMOutput forward(const Tensor& x, const std::tuple<Tensor, Tensor>& state) const {
     return forward(x, std::get<0>(state), std::get<1>(state));
   }
   PackedLSTMOutput forward(const PackedSequence& x, const Tensor& h = {}, const Tensor& c = {}) const;
-  /// Throws InvalidArgument for a layer that is not there.
+  /// Throws InvalidArgument for a layer that does not exist.
   RecurrentWeights& weights(std::int64_t layer = 0, bool reverse = false) { return stack_.weights(layer, reverse); }
   void visit(const Path& path, Visitor& visitor) override;
 

@@ -1,5 +1,5 @@
-// Single steps of recurrent layers: nn::LSTMCell and its relatives. What they compute is said in
-// lockstep/ops/recurrent.h. All parameters start uniform in +-1/sqrt(hidden).
+// Single steps of recurrent layers: nn::LSTMCell and its relatives. lockstep/ops/recurrent.h documents the formulas.
+// All parameters start uniform in +-1/sqrt(hidden).
 #pragma once
 
 #include <cstdint>
@@ -19,15 +19,15 @@ struct CellOptions {
   TensorOptions tensor = {};
 };
 
-/// From x [batch, in] and h [batch, hidden] to the next h; or of one row, [in] and [hidden]. h left out: 0. Throws
-/// InvalidArgument for sizes below 1, in forward ShapeError, DTypeError, DeviceMismatch.
+/// Computes the next h from x [batch, in] and h [batch, hidden]; or for one row, [in] and [hidden]. h is 0 by default.
+/// The constructor throws InvalidArgument for sizes below 1, forward ShapeError, DTypeError, DeviceMismatch.
 class LOCKSTEP_API RNNCell : public Module<RNNCell> {
  public:
   RNNCell(std::int64_t input_size, std::int64_t hidden_size, const RNNCellOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(RNNCell);
 
-  Parameter weight_ih, weight_hh;             ///< Of x and of h.
-  std::optional<Parameter> bias_ih, bias_hh;  ///< None without bias.
+  Parameter weight_ih, weight_hh;             ///< The weights of x and of h.
+  std::optional<Parameter> bias_ih, bias_hh;  ///< Nullopt without bias.
 
   auto members() {
     return nn::members("weight_ih", weight_ih, "weight_hh", weight_hh, "bias_ih", bias_ih, "bias_hh", bias_hh);
@@ -43,8 +43,8 @@ class LOCKSTEP_API GRUCell : public Module<GRUCell> {
   GRUCell(std::int64_t input_size, std::int64_t hidden_size, const CellOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(GRUCell);
 
-  Parameter weight_ih, weight_hh;             ///< Of x and of h.
-  std::optional<Parameter> bias_ih, bias_hh;  ///< None without bias.
+  Parameter weight_ih, weight_hh;             ///< The weights of x and of h.
+  std::optional<Parameter> bias_ih, bias_hh;  ///< Nullopt without bias.
 
   auto members() {
     return nn::members("weight_ih", weight_ih, "weight_hh", weight_hh, "bias_ih", bias_ih, "bias_hh", bias_hh);
@@ -52,14 +52,14 @@ class LOCKSTEP_API GRUCell : public Module<GRUCell> {
   Tensor forward(const Tensor& x, const Tensor& h = {}) const;
 };
 
-/// state = cell(x, state): h and c.
+/// state = cell(x, state), where the state is h and c.
 class LOCKSTEP_API LSTMCell : public Module<LSTMCell> {
  public:
   LSTMCell(std::int64_t input_size, std::int64_t hidden_size, const CellOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(LSTMCell);
 
-  Parameter weight_ih, weight_hh;             ///< Of x and of h.
-  std::optional<Parameter> bias_ih, bias_hh;  ///< None without bias.
+  Parameter weight_ih, weight_hh;             ///< The weights of x and of h.
+  std::optional<Parameter> bias_ih, bias_hh;  ///< Nullopt without bias.
 
   auto members() {
     return nn::members("weight_ih", weight_ih, "weight_hh", weight_hh, "bias_ih", bias_ih, "bias_hh", bias_hh);

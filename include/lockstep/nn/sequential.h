@@ -1,4 +1,4 @@
-// Any modules in a row, and the holder of one module of any kind.
+// Sequential: modules in a row. AnyModule: holds one module of any type.
 #pragma once
 
 #include <concepts>
@@ -14,12 +14,12 @@
 
 namespace lockstep::nn {
 
-/// A module with forward(Tensor) -> Tensor, whatever its type; made of one that is given for good: std::move(module),
-/// or copy(module). A value: copying copies the module; assigning one of the same type assigns its values, so that
-/// handles to the parameters stay valid. One that was moved from throws InvalidArgument.
+/// Owns a module of any type with forward(Tensor) -> Tensor; pass std::move(module) or copy(module). A value: copying
+/// copies the module; assigning one of the same type assigns its values, so that handles to the parameters stay valid.
+/// A moved-from AnyModule throws InvalidArgument.
 class LOCKSTEP_API AnyModule : public Module<AnyModule> {
  public:
-  /// Holds the module, which is given for good.
+  /// Takes ownership of the module.
   template <class Given, class M = std::remove_cvref_t<Given>>
   requires(std::derived_from<M, ModuleBase> && !std::same_as<M, AnyModule>) AnyModule(Given&& module)
       : held_(std::make_unique<Held<M>>(std::forward<Given>(module))) {
@@ -31,20 +31,20 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   LOCKSTEP_COPIED_IF_ASKED(AnyModule);
 
   Tensor forward(const Tensor& x) { return held_->forward(x); }
-  /// It is the module that it holds.
+  /// Visits the held module in its own place.
   void visit(const Path& path, Visitor& visitor) override { held_->module().visit(path, visitor); }
-  bool is_training() const { return held_->module().is_training(); }    ///< Of the module that it holds.
-  void set_mode(bool training) { held_->module().set_mode(training); }  ///< Of the module that it holds.
-  /// Of the module that it holds.
+  bool is_training() const { return held_->module().is_training(); }    ///< Mode of the held module.
+  void set_mode(bool training) { held_->module().set_mode(training); }  ///< Sets the mode of the held module.
+  /// Hooks the held module.
   HookHandle register_forward_hook(ForwardHook hook) { return held_->module().register_forward_hook(std::move(hook)); }
 
-  /// The module itself. Throws InvalidArgument if it is of another type.
+  /// The held module. Throws InvalidArgument if it has another type.
   template <class M>
   M& as() {
     if (M* const module = find<M>()) return *module;
     throw_wrong_type(typeid(M), held_->module());
   }
-  /// The module itself, or null if it is of another type.
+  /// The held module, or null if it has another type.
   template <class M>
   M* find() {
     auto* const held = dynamic_cast<Held<M>*>(held_.holder.get());
@@ -55,7 +55,7 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   struct Holder {
     virtual ~Holder() = default;
     virtual std::unique_ptr<Holder> clone() const = 0;
-    virtual bool assign(const Holder& other) = 0;  ///< False if it is of another type.
+    virtual bool assign(const Holder& other) = 0;  ///< False if it has another type.
     virtual Tensor forward(const Tensor& x) = 0;
     virtual ModuleBase& module() = 0;
   };
@@ -74,7 +74,7 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
     ModuleBase& module() override { return value; }
     M value;
   };
-  // A pointer with the values' semantics.
+  // A pointer that copies its target.
   struct Any {
     explicit Any(std::unique_ptr<Holder> made) : holder(std::move(made)) {}
     Any(const Any& other) : holder(other->clone()) {}
@@ -93,13 +93,13 @@ class LOCKSTEP_API AnyModule : public Module<AnyModule> {
   Any held_;
 };
 
-/// Applies its modules one after the other. Keys are their positions: 0.weight, 0.bias, 2.weight... Modules are given
-/// for good: std::move(module), or copy(module). (Sequential(other) is a copy of the other; push_back() puts one inside
+/// Applies its modules one after the other. Keys are their positions: 0.weight, 0.bias, 2.weight... It owns its
+/// modules; pass std::move(module) or copy(module). (Sequential(other) is a copy of the other; push_back() nests one in
 /// another.)
 class LOCKSTEP_API Sequential : public Module<Sequential> {
  public:
   Sequential() = default;
-  /// Holds the modules, which are given for good.
+  /// Takes ownership of the modules.
   template <class... Given>
   requires((std::derived_from<std::remove_cvref_t<Given>, ModuleBase> || TensorFunction<Given>)&&...) &&
       (sizeof...(Given) != 1 ||
@@ -109,7 +109,7 @@ class LOCKSTEP_API Sequential : public Module<Sequential> {
   }
   LOCKSTEP_COPIED_IF_ASKED(Sequential);
 
-  void push_back(AnyModule module) { items_.push_back(std::move(module)); }  ///< At the end.
+  void push_back(AnyModule module) { items_.push_back(std::move(module)); }  ///< Appends a module.
   std::size_t size() const noexcept { return items_.size(); }
   /// Throws InvalidArgument past the end.
   AnyModule& operator[](std::size_t index);

@@ -1,5 +1,5 @@
-// Channels that become pixels, and back, as layers. What each computes says the function of its name in
-// lockstep/ops/shuffle.h.
+// Layers that move elements between channels and pixels. The functions of the same names in lockstep/ops/shuffle.h
+// document them.
 #pragma once
 
 #include <cstdint>

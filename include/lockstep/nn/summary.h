@@ -1,4 +1,4 @@
-// What a model consists of, as a table.
+// A table of a model's modules.
 #pragma once
 
 #include <cstdint>
@@ -14,10 +14,9 @@ namespace detail {
 LOCKSTEP_API std::string summarize(ModuleBase& model, const std::function<void()>& run);
 }
 
-/// The modules in their order, with the shape that each gave back for these inputs, the number of its own parameters,
-/// and below the totals, the bytes of parameters and buffers, and what the pass took of the device's memory at its
-/// peak. Runs the model once, in evaluation mode and without gradients. (Of a DataParallel: give model.module().)
-/// Errors are the model's.
+/// The modules in order, with the shape of each one's output for these inputs and the number of its own parameters;
+/// below them the totals, the bytes of parameters and buffers, and the pass's peak memory on the device. Runs the model
+/// once, in evaluation mode and without gradients. (For a DataParallel pass model.module().) Throws the model's errors.
 ///   print("{}\n", nn::summary(net, zeros({1, 3, 32, 32})));
 template <class M, class... Inputs>
 [[nodiscard]] std::string summary(M& model, Inputs&&... inputs) {

@@ -1,5 +1,5 @@
 // The layers of a transformer (Vaswani et al. 2017) and stacks of them. State-dict names, shapes and defaults are
-// PyTorch's. Masks are those of MultiheadAttention: of bool, true for what is not seen; or added to the scores.
+// PyTorch's. Masks are those of MultiheadAttention: bool, true where attention is blocked; or added to the scores.
 #pragma once
 
 #include <cstdint>
@@ -16,30 +16,30 @@ namespace lockstep::nn {
 struct TransformerLayerOptions {
   std::int64_t dim_feedforward = 2048;  ///< Features between the two linear layers.
   double dropout = 0.1;
-  std::function<Tensor(const Tensor&)> activation = relu;  ///< Between the two linear layers.
-  double layer_norm_eps = 1e-5;                            ///< Of the normalizations.
+  std::function<Tensor(const Tensor&)> activation = relu;  ///< The activation after the first linear layer.
+  double layer_norm_eps = 1e-5;                            ///< The eps of all normalizations.
   bool batch_first = false;  ///< [batch, length, features] instead of [length, batch, features].
   bool norm_first = false;   ///< Normalizes before attention and feed-forward, not after.
   bool bias = true;
   TensorOptions tensor = {};  ///< Device and dtype.
 };
 
-/// What a call of an encoder may say.
+/// Options of one call of an encoder.
 struct EncoderCall {
-  Tensor src_mask = {}, src_key_padding_mask = {};  ///< As MultiheadAttention takes them.
+  Tensor src_mask = {}, src_key_padding_mask = {};  ///< As in MultiheadAttention.
   bool is_causal = false;                           ///< src_mask is causal.
 };
 
-/// Self-attention, then two linear layers; each is added to its input, and normalized.
+/// Self-attention, then two linear layers; each part's output is added to its input and normalized.
 class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLayer> {
  public:
   TransformerEncoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerEncoderLayer);
 
-  MultiheadAttention self_attn;         ///< Of src.
+  MultiheadAttention self_attn;         ///< Self-attention over src.
   Linear linear1, linear2;              ///< The feed-forward part.
   LayerNorm norm1, norm2;               ///< One for each part.
-  Dropout dropout, dropout1, dropout2;  ///< In the feed-forward part, and behind each part.
+  Dropout dropout, dropout1, dropout2;  ///< dropout is inside the feed-forward part, the others after each part.
 
   auto members() {
     return nn::members("self_attn", self_attn, "linear1", linear1, "dropout", dropout, "linear2", linear2, "norm1",
@@ -56,23 +56,23 @@ class LOCKSTEP_API TransformerEncoderLayer : public Module<TransformerEncoderLay
   bool norm_first_, batch_first_;
 };
 
-/// What a call of a decoder may say.
+/// Options of one call of a decoder.
 struct DecoderCall {
-  /// As MultiheadAttention takes them.
+  /// As in MultiheadAttention.
   Tensor tgt_mask = {}, memory_mask = {}, tgt_key_padding_mask = {}, memory_key_padding_mask = {};
   bool tgt_is_causal = false, memory_is_causal = false;  ///< The masks are causal.
 };
 
-/// Self-attention, attention to what an encoder gave, then two linear layers.
+/// Self-attention, attention to the encoder's output, then two linear layers.
 class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLayer> {
  public:
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerDecoderLayer);
 
-  MultiheadAttention self_attn, multihead_attn;   ///< Of tgt, and of memory.
+  MultiheadAttention self_attn, multihead_attn;   ///< Attention over tgt, and to memory.
   Linear linear1, linear2;                        ///< The feed-forward part.
   LayerNorm norm1, norm2, norm3;                  ///< One for each part.
-  Dropout dropout, dropout1, dropout2, dropout3;  ///< In the feed-forward part, and behind each part.
+  Dropout dropout, dropout1, dropout2, dropout3;  ///< `dropout` inside the feed-forward part, the others after each.
 
   auto members() {
     return nn::members("self_attn", self_attn, "multihead_attn", multihead_attn, "linear1", linear1, "dropout", dropout,
@@ -91,15 +91,15 @@ class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLay
   bool norm_first_, batch_first_;
 };
 
-/// `num_layers` copies of a layer one after the other, and a normalization if given.
+/// `num_layers` copies of a layer in a row, then an optional normalization.
 class LOCKSTEP_API TransformerEncoder : public Module<TransformerEncoder> {
  public:
-  /// Throws InvalidArgument for a negative number.
+  /// Throws InvalidArgument for a negative num_layers.
   TransformerEncoder(TransformerEncoderLayer layer, std::int64_t num_layers, std::optional<LayerNorm> last = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerEncoder);
 
   std::vector<TransformerEncoderLayer> layers;  ///< In order.
-  std::optional<LayerNorm> norm;                ///< Of the result, if there is one.
+  std::optional<LayerNorm> norm;                ///< Normalizes the result, if present.
 
   auto members() { return nn::members("layers", layers, "norm", norm); }
   using Call = EncoderCall;
@@ -113,7 +113,7 @@ class LOCKSTEP_API TransformerDecoder : public Module<TransformerDecoder> {
   LOCKSTEP_COPIED_IF_ASKED(TransformerDecoder);
 
   std::vector<TransformerDecoderLayer> layers;  ///< In order.
-  std::optional<LayerNorm> norm;                ///< Of the result, if there is one.
+  std::optional<LayerNorm> norm;                ///< Normalizes the result, if present.
 
   auto members() { return nn::members("layers", layers, "norm", norm); }
   using Call = DecoderCall;
@@ -140,14 +140,14 @@ struct TransformerCall {
   bool src_is_causal = false, tgt_is_causal = false, memory_is_causal = false;  ///< The mask is causal.
 };
 
-/// An encoder and a decoder, each with a normalization at its end. Matrices start by Glorot, Bengio 2010.
+/// An encoder and a decoder, each with a final normalization. Matrices are initialized by Glorot, Bengio 2010.
 class LOCKSTEP_API Transformer : public Module<Transformer> {
  public:
   explicit Transformer(std::int64_t d_model = 512, std::int64_t nhead = 8, const TransformerOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(Transformer);
 
-  TransformerEncoder encoder;  ///< The half that reads src.
-  TransformerDecoder decoder;  ///< The half that makes tgt.
+  TransformerEncoder encoder;  ///< Encodes src.
+  TransformerDecoder decoder;  ///< Decodes tgt.
 
   auto members() { return nn::members("encoder", encoder, "decoder", decoder); }
   using Call = TransformerCall;

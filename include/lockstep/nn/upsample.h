@@ -1,5 +1,5 @@
-// Images of another size, as layers: nn::Upsample({.scale_factor = 2}). What its options mean says interpolate() in
-// lockstep/ops/interpolate.h.
+// Resizing of images as layers: nn::Upsample({.scale_factor = 2}). interpolate() in lockstep/ops/interpolate.h
+// documents the options.
 #pragma once
 
 #include <utility>
@@ -16,7 +16,7 @@ struct LOCKSTEP_API Upsample : Module<Upsample> {
   Tensor forward(const Tensor& x) const { return interpolate(x, options); }
 };
 
-/// An Upsample of that mode: UpsamplingNearest2d({.scale_factor = 2}), whatever mode its options say.
+/// An Upsample with a fixed mode: UpsamplingNearest2d({.scale_factor = 2}) overrides the mode in its options.
 struct LOCKSTEP_API UpsamplingNearest2d : Module<UpsamplingNearest2d> {
   explicit UpsamplingNearest2d(InterpolateOptions how) : options(std::move(how)) {
     options.mode = Interpolation::nearest;
@@ -25,7 +25,7 @@ struct LOCKSTEP_API UpsamplingNearest2d : Module<UpsamplingNearest2d> {
   auto members() { return nn::members(); }
   Tensor forward(const Tensor& x) const { return interpolate(x, options); }
 };
-/// With corners aligned.
+/// A bilinear Upsample with aligned corners.
 struct LOCKSTEP_API UpsamplingBilinear2d : Module<UpsamplingBilinear2d> {
   explicit UpsamplingBilinear2d(InterpolateOptions how) : options(std::move(how)) {
     options.mode = Interpolation::bilinear;

@@ -1,5 +1,5 @@
 // Layers whose weight is computed from other parameters in each pass: nn::weight_norm(nn::Linear(20, 40)). A wrapper
-// holds the layer and takes its place. State-dict keys are those of torch.nn.utils.parametrizations, beside the layer's
+// owns the layer and replaces it. State-dict keys are those of torch.nn.utils.parametrizations, beside the layer's
 // others: parametrizations.weight.original0, ...; the layer itself holds no weight between passes.
 #pragma once
 
@@ -13,7 +13,7 @@ namespace lockstep::nn {
 
 namespace detail {
 
-/// While it lives, `weight` of a layer is the handle `value`, which may be computed; then it is undefined.
+/// While it lives, a layer's `weight` is `value`, a handle to a computed tensor; afterwards it is undefined.
 template <class Layer>
 class ComputedWeight {
  public:
@@ -26,20 +26,20 @@ class ComputedWeight {
   Tensor& weight_;
 };
 
-/// Takes the weight out of a layer. Throws InvalidArgument naming `wrapper` if there is none yet, as in a lazy layer.
+/// Removes the weight from a layer. Throws InvalidArgument naming `wrapper` if it has none yet, as in a lazy layer.
 LOCKSTEP_API Tensor taken_weight(const char* wrapper, Parameter& weight);
-/// The layer's members but for its weight.
+/// Visits the layer's members except its weight.
 template <class Layer>
 void visit_others(const Path& path, Layer& layer, Visitor& visitor) {
   for_each_member(layer, [&](std::string_view name, auto& member) {
     if (name != "weight") visit_member(Path(path, name), member, visitor);
   });
 }
-/// The norms of all slices along `dim`, which stays.
+/// The norms over all dimensions except `dim`.
 LOCKSTEP_API Tensor norm_except(const Tensor& x, std::int64_t dim);
-/// A random unit vector for each side of a matrix [rows, columns], after some iterations.
+/// Two unit vectors near the first singular vectors of a matrix [rows, columns], by power iteration from random ones.
 LOCKSTEP_API std::pair<Tensor, Tensor> first_singular_vectors(const Tensor& matrix, double eps);
-/// One iteration of the power method on u and v, in place, unrecorded.
+/// One iteration of the power method on u and v, in place, not recorded.
 LOCKSTEP_API void power_iteration(const Tensor& matrix, Tensor& u, Tensor& v, double eps);
 /// `weight` as a matrix whose rows are its slices along `dim`.
 LOCKSTEP_API Tensor as_matrix(const Tensor& weight, std::int64_t dim);
@@ -61,7 +61,7 @@ class WeightNorm : public Module<WeightNorm<Layer>> {
 
   Parameter original0, original1;  ///< g and v.
 
-  /// What the layer computes with.
+  /// The weight that the layer computes with.
   Tensor weight() const { return original1 * (original0 / detail::norm_except(original1, dim_)); }
 
   template <class... Inputs>
@@ -84,24 +84,24 @@ class WeightNorm : public Module<WeightNorm<Layer>> {
   std::int64_t dim_;
 };
 
-/// The layer, with such a weight.
+/// Wraps the layer in a WeightNorm.
 template <class Layer>
 WeightNorm<Layer> weight_norm(Layer layer, std::int64_t dim = 0) {
   return WeightNorm<Layer>(std::move(layer), dim);
 }
 
 struct SpectralNormOptions {
-  std::int64_t power_iterations = 1;  ///< In each training pass.
-  std::int64_t dim = 0;               ///< Of the weight, that gives the rows of the matrix.
+  std::int64_t power_iterations = 1;  ///< Iterations in each training pass.
+  std::int64_t dim = 0;               ///< The weight's dimension that becomes the rows of the matrix.
   double eps = 1e-12;
 };
 
-/// A layer whose weight is divided by its largest singular value, which power iteration follows (Miyato et al. 2018).
-/// All replicas of a module compute the same iterations.
+/// A layer whose weight is divided by its largest singular value, tracked by power iteration (Miyato et al. 2018). All
+/// replicas of a module compute the same iterations.
 template <class Layer>
 class SpectralNorm : public Module<SpectralNorm<Layer>> {
  public:
-  /// Throws InvalidArgument for fewer than one iteration.
+  /// Throws InvalidArgument if power_iterations < 1.
   explicit SpectralNorm(Layer layer, const SpectralNormOptions& options = {})
       : layer_(std::move(layer)), options_(options) {
     if (options.power_iterations < 1)
@@ -114,10 +114,10 @@ class SpectralNorm : public Module<SpectralNorm<Layer>> {
   }
   LOCKSTEP_COPIED_IF_ASKED(SpectralNorm);
 
-  Parameter original;  ///< The parameter behind the weight.
+  Parameter original;  ///< The parameter that the weight is computed from.
   Buffer u, v;         ///< The singular vectors.
 
-  /// As of now, without an iteration.
+  /// The present weight, without an iteration.
   Tensor weight() const { return detail::over_largest_singular_value(original, options_.dim, u.clone(), v.clone()); }
 
   template <class... Inputs>
@@ -144,7 +144,7 @@ class SpectralNorm : public Module<SpectralNorm<Layer>> {
   SpectralNormOptions options_;
 };
 
-/// The layer, with such a weight.
+/// Wraps the layer in a SpectralNorm.
 template <class Layer>
 SpectralNorm<Layer> spectral_norm(Layer layer, const SpectralNormOptions& options = {}) {
   return SpectralNorm<Layer>(std::move(layer), options);
