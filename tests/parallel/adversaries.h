@@ -1,4 +1,4 @@
-// A generator and a critic in one model, which gets what it has made: the gradients of such a loss.
+// A generator and a critic in one model, whose input includes its own outputs: the gradients of such a loss.
 #pragma once
 
 #include <vector>
@@ -24,8 +24,8 @@ struct Adversaries : nn::Module<Adversaries> {
   }
 };
 
-/// Of all parameters, and of this process's rows where the critic's slope is to be 1. Process 0 has `first` of six
-/// rows, the last one the others, and each gives the mean over its rows.
+/// The gradients of all parameters. Process 0 has the first `first` of six rows and the last process the others; each
+/// computes the mean over its rows.
 inline std::vector<double> adversarial_gradients(const World& world, const DeviceIds& devices, std::int64_t first) {
   using Part = Adversaries::Part;
   GeneratorState numbers = {.seed = 5};
@@ -45,7 +45,7 @@ inline std::vector<double> adversarial_gradients(const World& world, const Devic
   const Tensor between = mine(real).clone().requires_grad_();
   const Tensor slope = gradients({sum(model(between, Part::critic))}, {between}, {}, {.create_graph = true})[0];
   const Tensor penalty = mean(square(sum(square(slope), 1) - 1.));
-  // Made by the model, judged by it, and used beside.
+  // The model's own output is judged by the model and used in the loss directly.
   const Tensor made = model(mine(noise), Part::generator);
   const Tensor loss = mean(model(made, Part::critic)) + mean(square(made)) + penalty;
   loss.backward();

@@ -1,4 +1,4 @@
-// What the processes of a job have to have alike is compared where it begins to count: what differs is named, with the
+// Arguments that have to agree between processes are compared before they are used: a difference is named, with the
 // same error in each process, before anything has changed.
 #include <gtest/gtest.h>
 
@@ -29,7 +29,7 @@ class Agreement : public ::testing::Test {
  protected:
   using Messages = std::vector<std::string>;
 
-  // What an InvalidArgument says in each process, in each of some tries.
+  // Expects the same InvalidArgument message in every process, for several timings.
   static void expect_refused(int processes, const std::string& message, const std::function<void(const World&)>& f,
                              int tries = testing::repetitions(20)) {
     for (int seed = 0; seed < tries; ++seed) {
@@ -57,8 +57,8 @@ TEST_F(Agreement, NamesWhatOfAModelDiffers) {
         testing::repetitions(100));
 }
 
-// A model in each process, trained by what `make` makes of its parameters: `between` a backward and its step something
-// may be done by hand, in step `at`.
+// Trains a model in each process with the optimizer from `make`; calls `between` between backward and step, in step
+// `at`.
 template <class Make>
 class Trains {
  public:
@@ -114,7 +114,7 @@ TEST_F(Agreement, NamesParametersThatOneProcessHasFrozen) {
   });
 }
 
-// As it is in the pass, not as it was: who mends the difference goes on.
+// Compares the state at the pass: a difference that was corrected before it is accepted.
 TEST_F(Agreement, GoesOnWhereFrozenParametersAreMended) {
   const auto failures = testing::in_ending_processes(2, 1, [](const World& world) {
     DataParallel model(nn::Linear(5, 3), on_own_device(world));
@@ -183,7 +183,7 @@ TEST_F(Agreement, NamesTheScaleThatDiffers) {
   expect_refused(2, differs(kCalls, one, other), Trains(sgd(0.1, 0.1), unscales, 1));
 }
 
-// What is changed later shows in the next pass.
+// A later change is found in the next pass.
 TEST_F(Agreement, NamesTheRateThatOneProcessChanges) {
   const auto changes = [](const World& world, optim::Optimizer& optimizer, auto&) {
     if (is_second(world)) optimizer.set_lr(0.3);
@@ -214,7 +214,7 @@ TEST_F(Agreement, NamesTheModeThatDiffers) {
                  });
 }
 
-// A difference that the program handles is not the end of the job.
+// The job goes on after a difference whose error the program catches.
 TEST_F(Agreement, GoesOnAfterADifference) {
   for (const auto& failure : testing::in_processes(2, [](const World& world) {
          EXPECT_THROW(Trains(sgd(0.1, 0.2))(world), InvalidArgument);
@@ -242,9 +242,9 @@ TEST_F(Agreement, NamesWhoDoesSomethingElse) {
   }
 }
 
-// Four weights of one size, each in a bucket of its own: buckets that are laid out otherwise would be summed into each
-// other. Forward uses them in the order of their names, so that backward comes to `d` first, where the first layout
-// begins with `a`. The last one nothing uses.
+// Four weights of one size, each in its own bucket: differing layouts would sum the wrong buckets together. Forward
+// uses the weights in the order of their names, so that backward reaches `d` first, while the first layout begins with
+// `a`. Nothing uses the last one.
 struct Chain : nn::Module<Chain> {
   nn::Linear d{4, 4, {.bias = false}}, c{4, 4, {.bias = false}}, b{4, 4, {.bias = false}}, a{4, 4, {.bias = false}},
       unused{4, 4, {.bias = false}};
@@ -279,7 +279,7 @@ class Layout : public Agreement {
     return gradients(model);
   }
 
-  // Three backwards; before the second one `prepare` is called with the model. What each process threw.
+  // Runs three backwards, with `prepare` before the second one. Returns the exception of each process.
   static std::vector<std::exception_ptr> run(
       const std::function<void(const World&, DataParallel<Chain>&)>& prepare,
       const std::function<void(const World&, DataParallel<Chain>&)>& afterwards = {}) {
@@ -329,7 +329,7 @@ TEST_F(Layout, ChangesInNoProcessIfAParameterOfOneWasMoved) {
     EXPECT_FALSE(failure) << message_of<Error>(failure);
 }
 
-// A parameter that only one process used since the sums were put off: the others have no part of it, and take part.
+// A parameter that only one process has used under no_sync(): the others contribute zeros, and take part in the sum.
 TEST_F(Agreement, SumsWhatOnlyOneProcessHasAccumulated) {
   struct Either : nn::Module<Either> {
     nn::Linear a{5, 3}, b{5, 3};

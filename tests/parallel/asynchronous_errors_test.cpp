@@ -40,7 +40,7 @@ class AsynchronousErrors : public ::testing::TestWithParam<int> {
 TEST_P(AsynchronousErrors, OneBadBatchOfAnEvaluationFailsAlone) {
   DataParallel<Words> model{Words()}, other{Words()};
   const NoGrad guard;
-  for (int bad_from = 0; bad_from < devices_; ++bad_from) {  // the rows of this replica and the later ones are bad
+  for (int bad_from = 0; bad_from < devices_; ++bad_from) {  // this replica and the later ones get bad rows
     std::vector<int> failed;
     for (int batch = 0; batch < 5 + devices_; ++batch) {
       Tensor index = good_batch(batch);
@@ -65,7 +65,7 @@ TEST_P(AsynchronousErrors, OneBadBatchOfAnEvaluationFailsAlone) {
   }
 }
 
-// Without replicas: a model that lies on all devices.
+// Without replicas: the tables of one model are on all devices.
 TEST_P(AsynchronousErrors, OneResultOfSeveralDevicesFailsOnce) {
   const NoGrad guard;
   std::vector<Tensor> tables;
@@ -90,7 +90,7 @@ TEST_P(AsynchronousErrors, OneResultOfSeveralDevicesFailsOnce) {
   EXPECT_EQ(failed, std::vector{1});
 }
 
-// Where replicas sum, ranks fail with what others found.
+// If replicas sum, a rank also fails with errors of other ranks.
 struct SummedWords : nn::Module<SummedWords> {
   nn::Embedding table{kWords, 4};
   auto members() { return nn::members("table", table); }
@@ -120,7 +120,7 @@ TEST_P(AsynchronousErrors, OneBadBatchOfReplicasThatSumFailsAlone) {
   }
 }
 
-// Streams of one device, and events.
+// The same for the streams of one device, and for events.
 TEST_P(AsynchronousErrors, AnErrorOfWorkThatIsNotWaitedForStays) {
   if (devices_ < 2) GTEST_SKIP();
   const Tensor here = randn({kWords, 4}, {.device = Device::cuda(0)}),

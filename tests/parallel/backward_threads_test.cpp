@@ -18,7 +18,7 @@ namespace {
 
 using testing::values;
 
-// The gradient of (x^2 on one device times x on another), summed: 3x^2.
+// Checks the gradient of sum(x^2 on one device times x on another): 3x^2.
 void run(const Device& first, const Device& second, double number) {
   const Tensor x = full({16}, number, {.dtype = kFloat64, .device = first, .requires_grad = true});
   for (int pass = 1; pass <= 3; ++pass) {

@@ -1,4 +1,4 @@
-// The rows of a process are those that scatter would deal to its devices, were they devices of one process.
+// A process gets the rows that scatter would give its devices if they were devices of one process.
 #include <lockstep/data/batch_share.h>
 
 #include <gtest/gtest.h>

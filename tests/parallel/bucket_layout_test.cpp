@@ -1,4 +1,4 @@
-// Where gradients lie in buckets, and what of a bucket is each device's.
+// The places of gradients in buckets, and each device's shard of a bucket.
 #include "parallel/bucket_layout.h"
 
 #include <gtest/gtest.h>
@@ -13,7 +13,7 @@
 namespace lockstep::sharded {
 namespace {
 
-// Parameters of so many elements on each device, all in one bucket that the devices divide.
+// Parameters with these numbers of elements on each device, all in one sharded bucket.
 BucketLayout layout_of(const std::vector<std::int64_t>& elements, int devices, DType dtype = kFloat32) {
   std::vector<std::vector<Tensor>> parameters;
   std::vector<std::size_t> order;
@@ -58,7 +58,7 @@ TEST(BucketLayout, DevicesHaveEqualAndAlignedShards) {
 
 TEST(BucketLayout, SharesBeginAtMultiplesOfSixtyFourElementsAndAreAllElementsOnce) {
   const TestDevices devices(4);
-  const BucketLayout layout = layout_of({7, 300, 1, 777}, 4);  // 64 + 320 + 64 + 832 elements: shares of 320
+  const BucketLayout layout = layout_of({7, 300, 1, 777}, 4);  // 64 + 320 + 64 + 832 elements: shards of 320
   EXPECT_EQ(sizes_of_shards(layout, 0), (std::vector<std::int64_t>{7, 0, 0, 0}));
   EXPECT_EQ(sizes_of_shards(layout, 1), (std::vector<std::int64_t>{256, 44, 0, 0}));
   EXPECT_EQ(sizes_of_shards(layout, 2), (std::vector<std::int64_t>{0, 1, 0, 0}));
@@ -66,7 +66,7 @@ TEST(BucketLayout, SharesBeginAtMultiplesOfSixtyFourElementsAndAreAllElementsOnc
   EXPECT_EQ(sizes_of_shards(layout_of({7}, 4), 0), (std::vector<std::int64_t>{7, 0, 0, 0}));
 }
 
-// Every element of the bucket that a gradient is in.
+// Every element of the bucket that contains the slot.
 std::vector<double> whole_bucket(const Tensor& slot) {
   const std::int64_t elements = std::int64_t(slot.impl()->storage->bytes / size_of(slot.dtype()));
   return values(make_view(slot, {elements}, {1}, 0));
@@ -95,7 +95,7 @@ TEST_P(Buckets, HoldZerosBesideTheirGradientsThroughoutTraining) {
         gradients += nonzeros(values(slot));
       }
       EXPECT_EQ(nonzeros(whole_bucket(slot)), gradients) << "after step " << step << " on cuda:" << d;
-      EXPECT_EQ(whole_bucket(slot).size(), 576u);  // 448 of 385, 128 of 77: of 3 x 192
+      EXPECT_EQ(whole_bucket(slot).size(), 576u);  // 385 padded to 448, 77 to 128: 3 x 192
     }
   }
 }

@@ -1,4 +1,4 @@
-// Buckets are reduced in one order, however their gradients come.
+// Buckets are reduced in one order, whatever the order in which their gradients arrive.
 #include <gtest/gtest.h>
 
 #include <cstddef>
@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-// Runs its layers in the other order than it names them: backward comes to `a` first.
+// Runs its layers in the reverse order of members(): backward reaches `a` first.
 struct Crosswise : nn::Module<Crosswise> {
   nn::Linear a{64, 64, {.bias = false}}, b{48, 64, {.bias = false}};
   auto members() { return nn::members("a", a, "b", b); }
@@ -19,8 +19,8 @@ struct Crosswise : nn::Module<Crosswise> {
 
 constexpr std::size_t kBytesOfA = 64 * 64 * sizeof(float), kBytesOfB = 48 * 64 * sizeof(float);
 
-// One bucket for each weight. The first layout follows the names from the last to the first: b, then a. Backward
-// completes a's bucket long before b's all the same. The next layout follows backward: a, then b.
+// One bucket for each weight. The first layout follows members() from the last to the first, b then a, although
+// backward completes a's bucket long before b's. The rebuilt layout follows backward: a, then b.
 TEST(BucketOrder, IsTheLayoutsAndNotThatOfArrivals) {
   SimulatedDevices devices({.count = 2});
   DataParallel model(Crosswise(), {.buckets = {.first_bytes = 1, .bytes = 1}});

@@ -1,4 +1,4 @@
-// In which states the gradient of a parameter on several devices can be, and what leads from one to another.
+// The states of the gradient of a parameter on several devices, and the transitions between them.
 #include "parallel/bucketed_parameter.h"
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ TEST(GradientStates, FollowEachOtherAsTheTableSays) {
   EXPECT_FALSE(is_legal(State::primary, State::sharded));  // the other replicas have nothing yet
 }
 
-// Whether the optimizer's state is sharded.
+// The parameter: shard_optimizer_state.
 class BucketedParameters : public ::testing::TestWithParam<bool> {
  protected:
   State state() const { return bucketed(weight_).state(); }

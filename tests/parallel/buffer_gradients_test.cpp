@@ -65,7 +65,7 @@ TEST(BuffersThatRequireAGradient, AreTrainedOnAllDevices) {
   EXPECT_EQ(values(model(ones({3, 1}))), Doubles(3, 5));
 }
 
-// BufferSync::primary: what the others make of it is lost, though it may have changed equally often.
+// BufferSync::primary: changes in other replicas are lost, even if they changed equally often.
 TEST(BuffersThatRequireAGradient, FollowThePrimarysValue) {
   const TestDevices devices(3);
   DataParallel model{Scaling()};

@@ -1,5 +1,6 @@
-// What forward does to buffers and parameters, on any number of devices and processes: batch statistics of those
-// replicas that have taken some, the first process's value of other buffers, and no change of what is trained.
+// Changes that forward makes in buffers and parameters, on any number of devices and processes: batch statistics are
+// averaged over the replicas that took some, other buffers get the first process's value, and trained parameters may
+// not change.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -39,7 +40,7 @@ void expect_near(const Doubles& got, const Doubles& expected, const std::string&
   for (std::size_t i = 0; i < got.size(); ++i) ASSERT_NEAR(got[i], expected[i], 1e-12) << what << ", element " << i;
 }
 
-// A norm behind a branch on data: only shards that begin with a positive number take it.
+// A norm after a branch on data: only shards that begin with a positive number reach it.
 template <class Norm>
 struct Branched : nn::Module<Branched<Norm>> {
   nn::Parameter factor{ones({2}, kWide)};
@@ -66,7 +67,8 @@ void expect_same(const Statistics& got, const Statistics& expected, const std::s
   EXPECT_EQ(got.count, expected.count) << what;
 }
 
-// The mean of what these shards give a norm alone, each from `before`; that itself where there is none.
+// The mean of a norm's statistics after each of these shards alone, each starting from `before`; `before` without
+// shards.
 Statistics mean_over(const std::vector<Tensor>& shards, const Statistics& before) {
   if (shards.empty()) return before;
   Statistics all = {Doubles(2), Doubles(2), before.count + 1};
@@ -105,7 +107,7 @@ TEST(BatchNormOfSomeReplicas, HasTheMeanOverThem) {
         expected = mean_over(taken, expected);
         const std::string what = testing::text_of(layout) + ", takers " + std::to_string(takers);
         expect_same(statistics_of(model.module().norm), expected, what);
-        // Every replica has them.
+        // Every replica has these statistics.
         model.eval();
         const Tensor ones_in = ones({layout.devices, 2}, kWide);
         nn::BatchNorm1d alone(2, {.tensor = kWide});
@@ -117,7 +119,7 @@ TEST(BatchNormOfSomeReplicas, HasTheMeanOverThem) {
     });
 }
 
-// All processes have the same bits, whoever took the norm.
+// All processes end with the same bits, whichever replicas ran the norm.
 TEST(BatchNormOfSomeReplicas, IsTheSameInAllProcesses) {
   for (const Layout& layout : testing::kLayouts) {
     std::vector<Doubles> ends(std::size_t(layout.processes));
@@ -137,11 +139,11 @@ TEST(BatchNormOfSomeReplicas, IsTheSameInAllProcesses) {
 struct Rows {
   Layout layout;
   std::vector<std::int64_t> of_process;
-  std::vector<double> weights;           // of devices
-  std::vector<std::int64_t> of_replica;  // of all processes, those that run
+  std::vector<double> weights;           // by device
+  std::vector<std::int64_t> of_replica;  // over all processes, only replicas that run
 };
 
-// Each has replicas without rows: before others, behind them, and in a process of their own.
+// Each case has replicas without rows: before others, after them, or in their own process.
 const std::vector<Rows> kRows = {
     {{1, 3}, {8}, {1, 0, 1}, {4, 0, 4}},
     {{1, 3}, {6}, {0, 2, 1}, {0, 4, 2}},
@@ -186,7 +188,7 @@ struct Normed : nn::Module<Normed<Norm>> {
   Tensor forward(const Tensor& x) { return norm(fc(x)); }
 };
 
-// Gradients and statistics are those of the replicas that have rows.
+// Gradients and statistics are those of the replicas with rows.
 TEST(BatchNormOfNoRows, TakesPartAndChangesNothing) {
   for (const Rows& rows : kRows)
     for_each_process(rows.layout, [&](const World& world, const DeviceIds& ids) {
@@ -242,7 +244,7 @@ TEST(SyncBatchNormOfNoRows, IsThatOfTheWholeBatch) {
     });
 }
 
-// A whole batch without rows.
+// No replica has rows.
 TEST(BatchNormOfNoRows, MayBeThatOfAWholeBatch) {
   for (const Layout& layout : testing::kLayouts)
     for_each_process(layout, [&](const World& world, const DeviceIds& ids) {
@@ -261,7 +263,7 @@ TEST(BatchNormOfNoRows, MayBeThatOfAWholeBatch) {
     });
 }
 
-// Statistics that are taken by hand, of which those of no rows are not numbers.
+// Statistics computed by hand, which are NaN without rows.
 struct OwnStatistics : nn::Module<OwnStatistics> {
   nn::Buffer average{zeros({2}, kWide), nn::BufferSync::mean};
   nn::Parameter scale{ones({1}, kWide)};
@@ -290,7 +292,7 @@ TEST(Buffers, ThatBecomeMeansLeaveOutReplicasWithoutRows) {
     });
 }
 
-// A 0-dim output of each replica: there is none of those that had no rows, beside others that had.
+// A 0-dim output of each replica: replicas without rows contribute none if others have rows.
 struct MeanOfRows : nn::Module<MeanOfRows> {
   nn::Linear fc{2, 1, {.tensor = kWide}};
   auto members() { return nn::members("fc", fc); }
@@ -316,7 +318,7 @@ TEST(ReplicasOfNoRows, AddNothingToAVectorOfLosses) {
   }
 }
 
-// Three kinds of state that only the primary's value goes on of; int64 too.
+// Three kinds of state of which only the primary's value is kept; one is int64.
 struct Primary : nn::Module<Primary> {
   nn::Buffer seen{zeros({1}, kWide)}, rows{zeros({1}, {.dtype = kInt64})};
   nn::Parameter frozen{zeros({1}, kWide)}, weight{ones({1}, kWide)};
@@ -347,7 +349,7 @@ TEST(Buffers, AreTheFirstProcessesPrimarys) {
         Doubles expected = values(batch.narrow(0, first, count));
         for (double& each : expected) each += before;
         expect_near(values(got), expected, what);
-        alone(batch.narrow(0, 0, 2));  // what the first device of all sees
+        alone(batch.narrow(0, 0, 2));  // the rows of the first device of all
         expect_near(values(model.module().seen), values(alone.seen), what);
         expect_near(values(model.module().frozen), values(alone.frozen), what);
         EXPECT_EQ(values(model.module().rows), values(alone.rows)) << what;
@@ -355,7 +357,7 @@ TEST(Buffers, AreTheFirstProcessesPrimarys) {
     });
 }
 
-// Only the last process's forward changes it: that is lost, as what other replicas do is.
+// Only the last process's forward changes the buffer: that change is lost, as are changes in other replicas.
 struct ChangesInOne : nn::Module<ChangesInOne> {
   nn::Buffer seen{zeros({1}, kWide)};
   auto members() { return nn::members("seen", seen); }
@@ -379,7 +381,7 @@ TEST(Buffers, AreTheFirstProcessesWhereAnotherAloneChangedIts) {
     });
 }
 
-// As an embedding with a maximal norm does: rows that occur in the batch are made shorter.
+// Changes its weight like an embedding with max_norm: shortens the rows that occur in the batch.
 struct Table : nn::Module<Table> {
   nn::Parameter weight{full({4, 1}, 5, kWide)};
   bool shortens = true;
@@ -414,7 +416,7 @@ TEST(ParametersThatForwardChanges, AreRefusedByName) {
     });
 }
 
-// The primary's value counts, and all replicas have it.
+// The primary's value is kept, and all replicas get it.
 TEST(ParametersThatForwardChanges, AreEqualAfterTheRefusal) {
   for (const int count : {2, 3, 5})
     for_each_process({1, count}, [&](const World&, const DeviceIds& ids) {
@@ -430,7 +432,8 @@ TEST(ParametersThatForwardChanges, AreEqualAfterTheRefusal) {
     });
 }
 
-// One that is frozen may be changed, as a buffer is: the first primary's counts. Thawed, it is trained on from there.
+// Forward may change a frozen parameter like a buffer: the first primary's value is kept. After thawing, training goes
+// on from that value.
 TEST(ParametersThatForwardChanges, AreAsBuffersWhileTheyAreFrozen) {
   for (const Layout& layout : testing::kLayouts)
     for_each_process(layout, [&](const World& world, const DeviceIds& ids) {

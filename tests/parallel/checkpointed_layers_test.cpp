@@ -1,4 +1,4 @@
-// checkpoint() in replicas around layers that change their buffers.
+// checkpoint() in replicas, around layers that change their buffers.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/autograd.h>

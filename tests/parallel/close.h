@@ -1,4 +1,4 @@
-// Numbers that are equal but for rounding, whatever their size.
+// Compares numbers up to rounding, at any scale.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-/// Fails for an element that is off by more than `relative` of the largest expected one.
+/// Fails for an element whose error exceeds `relative` times the largest expected element.
 inline void expect_close(const std::vector<double>& got, const std::vector<double>& expected, double relative,
                          const std::string& what) {
   ASSERT_EQ(got.size(), expected.size()) << what;

@@ -1,4 +1,4 @@
-// Collectives over tensors: what each gives, what counts as changed, and what is refused.
+// Collectives over tensors: their results, version counts and errors.
 #include <lockstep/parallel/collectives.h>
 
 #include <gtest/gtest.h>
@@ -37,7 +37,7 @@ class TensorCollectives : public ::testing::Test {
     for (const Tensor& tensor : tensors) all.push_back(tensor.version());
     return all;
   }
-  // Which of them have changed since.
+  // True for each tensor whose version has changed since.
   static std::vector<bool> changed(const std::vector<Tensor>& tensors, const std::vector<std::uint64_t>& before) {
     std::vector<bool> all;
     for (std::size_t rank = 0; rank < tensors.size(); ++rank) all.push_back(tensors[rank].version() != before[rank]);
@@ -96,7 +96,7 @@ TEST_F(TensorCollectives, AllGatherChangesTheOutputs) {
   EXPECT_EQ(changed(outputs, outputs_before), (std::vector{true, true, true}));
 }
 
-// What another stream uses of a tensor's memory is not used anew before that has ended.
+// Memory that another stream uses is not reused before that stream's work has ended.
 TEST_F(TensorCollectives, OnOtherStreamsKeepTheirTensorsMemory) {
   std::vector<Stream> streams;
   for (const Device& device : communicator.devices()) streams.push_back(Stream::from_pool(device));

@@ -58,7 +58,7 @@ TEST(DataParallel, RunsOneReplicaOnAnEmptyBatch) {
   EXPECT_EQ(output.sizes(), (Shape{0, 2}));
 }
 
-// A vector takes two names in braces for the ends of a range.
+// A vector reads two names in braces as the ends of a range.
 template <class Options, class Name>
 constexpr bool kTakesNames = requires(Name a, Name b) {
   Options{.device_ids = {a, b}};
@@ -166,7 +166,7 @@ TEST(DataParallel, PassesModeAndSettingsToReplicas) {
   EXPECT_EQ(floats(model(input)), (std::vector<float>{0, 0}));
 }
 
-// What a setting is may change, or how many there are, in a way that leaves the number of bytes as it was.
+// The kind and number of settings may change while their bytes stay equal.
 struct Scaled : nn::Module<Scaled> {
   std::variant<float, std::int32_t> scale = 2.f;
   std::vector<std::vector<double>> more{{1, 2}, {}};
@@ -255,7 +255,7 @@ TEST(DataParallel, TakesTheArgumentsThatItsModuleTakes) {
   EXPECT_EQ(floats(model(
                 x, +[](double y) { return y + 7; })),
             (std::vector<float>{8, 8}));
-  const std::function<double()> nine = [&three] { return three.factor * 3; };  // what it captures, nobody can see
+  const std::function<double()> nine = [&three] { return three.factor * 3; };  // its captures cannot be visited
   EXPECT_EQ(floats(model(x, std::ref(nine))), (std::vector<float>{9, 9}));
 }
 

@@ -1,4 +1,4 @@
-// A model whose backward can be held still: for tests of what happens meanwhile.
+// A model whose backward a test can hold, to check what happens meanwhile.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace lockstep::testing {
 
-/// Eight layers. Backward calls `before_last` with each device when only the first layer's gradient is to be computed
+/// Eight layers. Backward calls `before_last` with each device when only the first layer's gradient is left to compute
 /// there.
 struct Deep : nn::Module<Deep> {
   static constexpr std::size_t kBiasBytes = 32 * sizeof(float), kLayerBytes = 32 * kBiasBytes + kBiasBytes;

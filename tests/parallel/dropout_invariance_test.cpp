@@ -1,4 +1,4 @@
-// What is dropped does not depend on the number of devices, whichever dimension of a layer's tensors the batch is.
+// Dropout drops the same elements on any number of devices, whichever dimension of a layer's tensors is the batch.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -33,7 +33,7 @@ struct Called : nn::Module<Called<Layer>> {
   Tensor forward(const Tensor& x) { return call(layer, x); }
 };
 
-// `x` is divided along `dim`; the output has the batch there too.
+// Divides `x` along `dim`; the output's batch is along `dim` too.
 template <class Layer, class Call>
 void expect_the_same_for_any_number_of_devices(Layer layer, const Call& call, const Tensor& x, std::int64_t dim) {
   const Called<Layer> model(std::move(layer), call);
@@ -54,7 +54,7 @@ void expect_the_same_for_any_number_of_devices(Layer layer, const Call& call, co
 
 Tensor swapped(const Tensor& x) { return x.transpose(0, 1); }
 
-// 5 rows: on 5 devices each has one.
+// With 5 rows on 5 devices, each device has one.
 const std::vector<std::int64_t> kRows = {5, 7, 12};
 
 Tensor rows_first(std::int64_t rows) { return randn({rows, kSteps, kFeatures}); }
@@ -93,7 +93,7 @@ TEST(DropoutInvariance, OfRecurrentLayers) {
   try_recurrent<nn::RNN>(nn::RNNOptions{});
 }
 
-// The lengths come with the rows, in the last feature.
+// The last feature of each row holds its length.
 TEST(DropoutInvariance, OfPackedSequences) {
   for (const std::int64_t rows : kRows) {
     Tensor x = rows_first(rows);
@@ -164,7 +164,7 @@ TEST(DropoutInvariance, OfAttention) {
       }
 }
 
-// Of what is the same in all replicas: no batch.
+// Inputs without a batch, which are equal in all replicas.
 TEST(DropoutInvariance, OfLearnedQueriesWithoutABatch) {
   const Tensor queries = randn({3, kFeatures});
   const auto attended = [=](nn::TransformerEncoderLayer& layer, const Tensor& x) {

@@ -1,5 +1,5 @@
-// Every fault that can be injected, at every operation of one forward pass: the right typed error, all memory returned,
-// and a right next pass. (That nothing hangs is seen by the tests ending.)
+// Every fault that can be injected, at every operation of one forward pass: the right typed error, all memory freed,
+// and a correct next pass. (The test's end shows that nothing hangs.)
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -18,7 +18,7 @@ class Faults : public ::testing::TestWithParam<int> {
   // One pass whose result is read on the host.
   std::vector<float> pass() { return floats(model_(input_)); }
 
-  // Injects at the n-th operation of one kind on each device, for every n that a pass reaches. E is the error expected.
+  // Injects at the n-th operation of one kind on each device, for every n that a pass reaches, and expects an E.
   template <class E>
   void try_all(std::uint64_t OperationCounts::*kind, const std::function<void(FaultInjector&, Fault)>& inject) {
     pass();
@@ -41,7 +41,7 @@ class Faults : public ::testing::TestWithParam<int> {
       }
   }
 
-  // The pass, and then what other devices' streams hold back.
+  // Runs the pass, and then takes errors that other devices' streams hold.
   template <class E>
   void checked_pass(int device) {
     try {

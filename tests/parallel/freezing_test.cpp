@@ -1,5 +1,5 @@
-// Parameters that are frozen and thawed between passes, as adversaries freeze each other: the model of one device, and
-// no new replicas.
+// Parameters that are frozen and thawed between passes, as adversaries do with each other: results equal one device's,
+// and no replicas are made again.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -59,7 +59,7 @@ void expect_same_gradients(nn::ModuleBase& got, nn::ModuleBase& expected, const 
   }
 }
 
-// Where the modules are that forward was called on: new replicas are elsewhere.
+// The addresses of the modules whose forward ran: new replicas would have other addresses.
 struct Places {
   std::mutex mutex;
   std::map<std::string, std::set<const void*>> of_device;
@@ -85,7 +85,7 @@ void freeze(nn::ModuleBase& module, bool frozen = true) {
   for (Tensor& p : module.parameters()) p.requires_grad_(!frozen);
 }
 
-// Two adversaries, each frozen while the other trains (the generator too, in every other step).
+// Two adversaries; each is frozen while the other trains (the generator only in every other step).
 template <class G, class D>
 struct Adversaries {
   G& generator;
@@ -97,7 +97,7 @@ struct Adversaries {
         for_generator(g.parameters(), {.lr = 0.02}),
         for_critic(d.parameters(), {.lr = 0.03}) {}
 
-  // `part` takes the rows of this process.
+  // `part` selects the rows of this process.
   template <class Part>
   void step(int number, const Tensor& noise, const Tensor& real, const Part& part) {
     const double rows = double(noise.size(0));
@@ -164,7 +164,7 @@ TEST(Freezing, AdversariesAreTrainedAsOnOneDevice) {
       });
 }
 
-// What each replica has after it was thawed: the same as the primary.
+// A thawed parameter has the primary's value in every replica.
 TEST(Freezing, ReplicasHaveTheValuesOfThePrimary) {
   for (const Layout& layout : kLayouts)
     for_each_process(layout, [&](const World& world, const DeviceIds& ids) {
@@ -192,7 +192,7 @@ TEST(Freezing, ReplicasHaveTheValuesOfThePrimary) {
     });
 }
 
-// As PyTorch has it: what is frozen when backward comes to it gets nothing. A gradient that it has stays.
+// As in PyTorch: a parameter that is frozen when backward reaches it gets no gradient, and keeps an earlier one.
 TEST(Freezing, BetweenForwardAndBackwardDropsTheGradient) {
   for (const Layout& layout : kLayouts)
     for (const bool sharded : {false, true})
@@ -225,7 +225,7 @@ TEST(Freezing, BetweenForwardAndBackwardDropsTheGradient) {
       });
 }
 
-// Gradients that are not summed when a parameter is frozen are, when somebody asks.
+// Gradients that were not summed when a parameter was frozen are summed on demand.
 TEST(Freezing, KeepsWhatNoSyncHasLeft) {
   for (const Layout& layout : kLayouts)
     for (const bool sharded : {false, true})
@@ -264,7 +264,7 @@ struct Branching : nn::Module<Branching> {
   Tensor forward(const Tensor& x, bool branch) { return always(branch ? sometimes(x) : x); }
 };
 
-// Also where one process alone has left something.
+// The same if only one process has such gradients.
 TEST(Freezing, KeepsWhatNoSyncHasLeftInOneProcess) {
   for (const Layout& layout : {Layout{2, 1}, Layout{2, 2}, Layout{3, 1}})
     for_each_process(layout, [&](const World& world, const DeviceIds& ids) {
@@ -274,7 +274,7 @@ TEST(Freezing, KeepsWhatNoSyncHasLeftInOneProcess) {
       Branching alone;
       alone.load_state_dict(model.module().state_dict());
       const std::int64_t rows = 2 * layout.devices, all = rows * layout.processes;
-      for (int round = 0; round < 2; ++round) {  // after the first one the buckets are laid out for good
+      for (int round = 0; round < 2; ++round) {  // the second round runs on rebuilt buckets
         alone.zero_grad();
         model.zero_grad();
         freeze(alone.sometimes, false);
@@ -295,7 +295,7 @@ TEST(Freezing, KeepsWhatNoSyncHasLeftInOneProcess) {
     });
 }
 
-// A graph from before a parameter was thawed for the first time is still good.
+// Thawing a parameter for the first time leaves earlier graphs valid.
 TEST(Freezing, ThawingLeavesEarlierGraphsGood) {
   for (const Layout& layout : kLayouts)
     for_each_process(layout, [&](const World& world, const DeviceIds& ids) {
@@ -317,7 +317,7 @@ TEST(Freezing, ThawingLeavesEarlierGraphsGood) {
     });
 }
 
-// A parameter that is frozen, trained, and frozen again is not sent.
+// A parameter that is frozen, trained, and frozen again is not copied.
 TEST(Freezing, CopiesNothing) {
   SimulatedDevices devices({.count = 3});
   DataParallel model(Mlp(3, 4));
@@ -337,7 +337,7 @@ TEST(Freezing, CopiesNothing) {
   for (const bool frozen : {false, true, false, true}) EXPECT_EQ(copies_of_a_step(frozen), steady[frozen]) << frozen;
 }
 
-// Over several processes too, nothing is summed for what is frozen.
+// Frozen parameters are not summed, over several processes neither.
 TEST(Freezing, SumsNothing) {
   for (const Layout& layout : kLayouts) {
     if (layout.processes * layout.devices == 1) continue;

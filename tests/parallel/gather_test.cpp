@@ -281,7 +281,7 @@ struct Compared {
 };
 struct Tag {};
 
-// What is not known to hold tensors, and could, is refused when it is compiled.
+// Types that may hold tensors where they cannot be visited are refused at compile time.
 static_assert(!kShowsTensors<Hidden>);
 static_assert(!kShowsTensors<std::vector<Hidden>>);
 static_assert(!kShowsTensors<std::set<Tensor>>);

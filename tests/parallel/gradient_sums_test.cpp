@@ -1,4 +1,4 @@
-// Gradients are summed over the replicas whatever happened to the module, its graph or its streams before.
+// Gradients are summed over the replicas, whatever was done to the module, its graph or its streams before.
 #include <gtest/gtest.h>
 
 #include <optional>
@@ -48,7 +48,7 @@ TEST(GradientSums, OfAParameterThatTookAnothersPlace) {
   EXPECT_EQ(values(model.module().b.bias->grad()), Doubles{4});
 }
 
-// Its values are those of b(x) alone, so a gets no gradient.
+// Its values are those of b(x) alone, so `a` gets no gradient.
 struct Overwritten : nn::Module<Overwritten> {
   nn::Linear a{2, 2}, b{2, 2};
   auto members() { return nn::members("a", a, "b", b); }
@@ -69,7 +69,7 @@ TEST(GradientSums, OfABucketInWhichOneGetsNone) {
   }
 }
 
-// The first replica alone has a gradient of a; what the other's bucket holds is of the step before.
+// Only the first replica has a gradient of `a`; the other's bucket still holds the previous step's.
 struct OverwrittenOnOne : nn::Module<OverwrittenOnOne> {
   nn::Linear a{2, 2}, b{2, 2};
   bool on_one = false;
@@ -136,7 +136,7 @@ TEST(GradientSums, AfterReplicasCouldNotBeMade) {
       SimulatedDevices devices({.count = 3});
       DataParallel model{Pair()};
       model(rows(6));
-      // Another parameter in its place: the next forward makes new replicas.
+      // Replaces a parameter, so that the next forward makes new replicas.
       model.module().a.weight = nn::Parameter(model.module().a.weight.detach().clone());
       devices.fault().fail_allocation({.device = device, .nth = nth});
       bool failed = false;
@@ -190,7 +190,7 @@ struct Branches : nn::Module<Branches> {
     Tensor one;
     {
       const StreamGuard guard(other);
-      one = a(x);  // the later operation: its gradients come first
+      one = a(x);  // the later operation, whose gradients arrive first
     }
     here.wait(other.record());
     return one + two;
@@ -247,7 +247,7 @@ TEST(GradientSums, LeaveAloneWhatAHookKeeps) {
   }
 }
 
-// A product could have written it where the sum is made.
+// Backward can write a weight's gradient directly into the bucket; with a hook that keeps it, it must not.
 TEST(GradientSums, LeaveAloneTheProductThatAHookKeeps) {
   const SimulatedDevices devices({.count = 2});
   DataParallel model(nn::Linear(2, 1));
@@ -275,7 +275,7 @@ TEST(GradientSums, MayBeSetToAViewOfThemselves) {
   EXPECT_NE(before[1], before[2]);
 }
 
-// Their memory is that of the next ones.
+// The next gradients overwrite the memory of these, so the backward of a graph that saved them must throw.
 TEST(GradientSums, ThatAGraphNeedsAreMissedByItsBackward) {
   const SimulatedDevices devices({.count = 2});
   for (const bool sums : {true, false}) {
@@ -306,7 +306,8 @@ TEST(GradientSums, AreNotMadeOfWhatWasCleared) {
   EXPECT_EQ(devices.counts(0).collectives, before);
 }
 
-// The caller's streams wait for the sums; those on which the buckets were made, which get the memory back, do not.
+// The caller's streams wait for the sums. The streams on which the buckets were allocated, which get the memory back,
+// do not.
 TEST(GradientSums, KeepTheirMemoryUntilTheyHaveEnded) {
   const SimulatedDevices devices({.count = 2});
   const std::vector<Stream> others = {Stream::from_pool("cuda:0"), Stream::from_pool("cuda:1")};
@@ -331,7 +332,7 @@ TEST(GradientSums, KeepTheirMemoryUntilTheyHaveEnded) {
   });
 }
 
-// Its gradients come in another order than members() has them reversed.
+// Backward produces its gradients in an order other than the reverse of members().
 struct Crossed : nn::Module<Crossed> {
   nn::Linear a{200, 300, {.bias = false}}, b{300, 200, {.bias = false}}, sometimes{200, 200, {.bias = false}};
   bool branch = true;
@@ -348,7 +349,8 @@ std::vector<Doubles> all_gradients(DataParallel<Crossed>& model) {
   return all;
 }
 
-// Two backwards, the second of which has no room for other buckets, and leaves a part alone that was gathered or not.
+// Runs two backwards. The second one gets the fault while it rebuilds the buckets, and does not reach `sometimes`,
+// whose gradient was gathered or not.
 std::vector<Doubles> sums_of_two(bool shard, bool gathered, SimulatedDevices& devices, std::optional<Fault> fault) {
   manual_seed(5);
   DataParallel model(Crossed(), {.buckets = {.first_bytes = 1, .bytes = 1, .shard_optimizer_state = shard}});
@@ -371,7 +373,7 @@ TEST(GradientSums, AreCompleteWhereThereIsNoRoomForOtherBuckets) {
       SimulatedDevices devices({.count = 2});
       const std::vector<Doubles> right = sums_of_two(shard, gathered, devices, {});
       for (int d = 0; d < 2; ++d)
-        for (std::uint64_t nth = 1; nth <= 3; ++nth)  // one for each parameter
+        for (std::uint64_t nth = 1; nth <= 3; ++nth)  // one allocation per parameter
           EXPECT_EQ(sums_of_two(shard, gathered, devices, Fault{.device = d, .nth = nth}), right)
               << shard << gathered << ", allocation " << nth << " on cuda:" << d;
     }
@@ -392,7 +394,7 @@ TEST(GradientSums, NeedTheirMemoryOnce) {
 
 TEST(GradientSums, StayInBucketsThatFitTheirOrder) {
   SimulatedDevices devices({.count = 2});
-  DataParallel model{Crossed()};  // in one bucket
+  DataParallel model{Crossed()};  // all in one bucket
   std::vector<std::size_t> peaks;
   for (int step = 0; step < 2; ++step) {
     model.zero_grad();

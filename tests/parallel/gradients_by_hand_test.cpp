@@ -1,4 +1,4 @@
-// A parameter has one gradient, whatever its user does with it between backward and step: the same on any number of
+// A parameter has one gradient, however its user changes it between backward and step: the same on any number of
 // devices as on one.
 #include <gtest/gtest.h>
 
@@ -30,7 +30,7 @@ struct Pair : nn::Module<Pair> {
   nn::Buffer other{zeros({1})};
   auto members() { return nn::members("a", a, "b", b, "other", other); }
   Tensor forward(const Tensor& x) { return b(a(x)); }
-  /// The next forward of a DataParallel makes new replicas: these have not what has its place now.
+  /// Makes the next forward of a DataParallel replace its replicas, whose buffer has another shape.
   void outgrow_replicas() { other = nn::Buffer(zeros({other.numel() + 1}, {.device = other.device()})); }
 };
 
@@ -52,7 +52,7 @@ class GradientsByHand : public ::testing::TestWithParam<Case> {
     return DataParallel<Pair>(copy(net), {.buckets = buckets});
   }
 
-  // `job` prepares the gradients of a step, of a module alone and of one on several devices.
+  // `job` computes the gradients of a step, for a module alone and for one on several devices.
   template <class Job>
   void expect_same_steps(const Job& job) {
     Pair alone;
@@ -69,7 +69,7 @@ class GradientsByHand : public ::testing::TestWithParam<Case> {
       many.step();
       expect_same(alone, several, step);
     }
-    one.zero_grad();  // a gradient with a graph holds its own parameter
+    one.zero_grad();  // a gradient with a graph owns its own parameter
   }
 
   static void expect_same(Pair& alone, DataParallel<Pair>& several, int step) {
@@ -295,10 +295,10 @@ TEST(GradientsOfReplicasMadeAgain, AreRefusedWhenTheModelIsGone) {
     loss = sum(model(x));
   }
   EXPECT_THROW(loss.backward(), AutogradError);
-  EXPECT_TRUE(gradients({loss}, {x})[0].defined());  // which asks for none of theirs
+  EXPECT_TRUE(gradients({loss}, {x})[0].defined());  // needs no gradients of parameters
 }
 
-// A module that moves asks for its gradients one after the other, when some have moved already.
+// Moving a module reads its gradients one after the other, when some have moved already.
 TEST(GradientsOfAModuleThatMoves, AreSummedFirst) {
   const TestDevices devices(2);
   DataParallel model{Pair()};

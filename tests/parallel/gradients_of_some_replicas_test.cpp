@@ -50,7 +50,7 @@ struct Case {
 
 class GradientsOfSomeReplicas : public ::testing::TestWithParam<Case> {
  protected:
-  // Of one batch on all devices, and of its shards, one after the other, on one.
+  // Runs backward for one batch on all devices, and for its shards one after the other on one device.
   void backward(const Users& users) {
     loss_of(model_(input_.to(model_.device()), users)).backward();
     const std::vector<std::int64_t> rows = shard_sizes(input_.size(0), model_.devices().size(), {});
@@ -96,7 +96,7 @@ class GradientsOfSomeReplicas : public ::testing::TestWithParam<Case> {
                                         .shard_optimizer_state = GetParam().shard}}};
 };
 
-// Buckets of one parameter, of several, and one for all. On five devices four replicas run.
+// Buckets of one parameter, of several, and one for all. On five devices, four replicas run.
 INSTANTIATE_TEST_SUITE_P(, GradientsOfSomeReplicas,
                          ::testing::Values(Case{2, false, 600}, Case{3, false, 1}, Case{3, false, 600},
                                            Case{3, false, 1 << 20}, Case{5, false, 1 << 20}, Case{2, true, 600},
@@ -107,7 +107,7 @@ INSTANTIATE_TEST_SUITE_P(, GradientsOfSomeReplicas,
                                   std::to_string(test.param.bucket_bytes);
                          });
 
-// After the first backward the buckets are laid out anew: without the branch, where the first replica did not take it.
+// The buckets are rebuilt after the first backward, in which replica 0 does not take the branch.
 std::vector<Users> users_by_step() { return {Users{1}, Users{0, 2}, Users{1}, Users{}, Users{0, 1, 2, 3}, Users{3}}; }
 
 TEST_P(GradientsOfSomeReplicas, AreTheSumOverTheShards) {

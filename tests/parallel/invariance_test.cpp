@@ -1,4 +1,4 @@
-// The model a user gets does not depend on how many devices trained it.
+// The trained model does not depend on the number of devices that trained it.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@ namespace lockstep::invariance {
 namespace {
 
 // Dropout, batch statistics, weights used twice, a branch that only some batches take, and one that none takes. Every
-// parameter matters: one that a normalization takes out again would be trained by rounding errors.
+// parameter affects the loss: one that a normalization cancels would be trained by rounding errors.
 struct Net : nn::Module<Net> {
   nn::Linear first, shared, last, sometimes, never;
   nn::SyncBatchNorm norm, per_feature;
@@ -45,7 +45,7 @@ struct Net : nn::Module<Net> {
     Tensor h = drop(relu(first(x)));
     h = relu(norm(h.reshape({x.size(0), 2, 4})).reshape({x.size(0), 8}));
     if (whole_batch_has_rows) h = per_feature(h);
-    h = drop(relu(shared(h)).reshape({2 * x.size(0), 4})).reshape({x.size(0), 8});  // several rows of each of the batch
+    h = drop(relu(shared(h)).reshape({2 * x.size(0), 4})).reshape({x.size(0), 8});  // several rows for each of x
     h = drop(relu(shared(h)));
     if (branch) h = h + sometimes(h);
     return last(h);
@@ -54,8 +54,7 @@ struct Net : nn::Module<Net> {
 
 std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(kFloat64).to_vector<double>(); }
 
-// The losses, the norms of the gradients before clipping (which leaves nothing of their size), then all parameters and
-// buffers.
+// The losses, the gradient norms before clipping (after it they carry no information), then all parameters and buffers.
 using Result = std::vector<std::vector<double>>;
 
 constexpr double kMaxNorm = 0.02;
@@ -65,7 +64,7 @@ struct Case {
   std::int64_t rows;
 };
 
-// Two batches to a step, of which the first is accumulated; gradients clipped.
+// Each step accumulates two batches and clips the gradients.
 template <class Model, class AfterStep>
 Result train(Model& model, Device device, DType dtype, std::int64_t rows, const AfterStep& after_step) {
   manual_seed(11);
@@ -100,7 +99,7 @@ Result train_on(int devices, std::int64_t rows, const Net& net, DType dtype) {
   EXPECT_EQ(model.devices().size(), std::size_t(devices));
   return train(model, model.device(), dtype, rows, [&] {
     const NoGrad no_grad;
-    std::vector<std::vector<Tensor>> replicas(model.devices().size());  // all parameters of each: one copy to the host
+    std::vector<std::vector<Tensor>> replicas(model.devices().size());  // all parameters: one copy to the host
     for (const Tensor& parameter : model.parameters()) {
       replicas[0].push_back(parameter.reshape({-1}));
       const std::vector<Tensor> others = testing::other_replicas(parameter);

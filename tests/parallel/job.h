@@ -48,7 +48,7 @@ struct Mlp : nn::Module<Mlp> {
   Tensor forward(const Tensor& input) { return body(input); }
 };
 
-/// The values of a tensor, wherever it is.
+/// The values of a tensor on any device.
 inline std::vector<float> floats(const Tensor& tensor) { return tensor.detach().to_vector<float>(); }
 
 /// Bytes in use on each of the first `count` GPUs.
@@ -58,7 +58,7 @@ inline std::vector<std::size_t> memory_in_use(int count) {
   return in_use;
 }
 
-/// Waits for each of the first `count` GPUs. A lost device fails more than one operation; each failure is heard once.
+/// Waits for each of the first `count` GPUs. A lost device fails more than one operation; each failure is thrown once.
 template <class E>
 void drain(int count) {
   for (int d = 0; d < count; ++d) try {
@@ -67,7 +67,7 @@ void drain(int count) {
     }
 }
 
-/// What printing inside `job` gives.
+/// The text that `job` prints.
 template <class Job>
 std::string printed(Job&& job) {
   std::string text;

@@ -1,4 +1,4 @@
-// A job on several devices of one process or of several, which are simulated as threads.
+// Runs a job on several devices of one process or of several, simulated as threads.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -27,7 +27,7 @@ inline std::string text_of(const Layout& layout) {
   return std::to_string(layout.processes) + " x " + std::to_string(layout.devices);
 }
 
-/// Runs `job` in each process, with the process's devices. Fails for what it throws.
+/// Runs `job` in each process, with the process's devices. Fails if it throws.
 inline void for_each_process(const Layout& layout, const std::function<void(const World&, const DeviceIds&)>& job) {
   const SimulatedDevices devices({.count = layout.processes * layout.devices});
   for (const std::exception_ptr& failure : in_processes(layout.processes, [&](const World& world) {

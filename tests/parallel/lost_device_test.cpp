@@ -1,5 +1,5 @@
-// A device is lost anywhere in training: the first try on the devices that are left succeeds, and what is lost is no
-// longer to be seen.
+// A device is lost anywhere in training: the first try on the remaining devices succeeds, and the lost device is no
+// longer visible.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -25,7 +25,7 @@ namespace {
 using testing::thrown;
 using testing::values;
 
-// LOCKSTEP_LOST_DEVICES says how many devices are lost.
+// The number of devices to lose, from LOCKSTEP_LOST_DEVICES.
 int losses() {
   const char* const count = std::getenv("LOCKSTEP_LOST_DEVICES");
   return count ? std::atoi(count) : testing::repetitions(30);
@@ -36,7 +36,7 @@ nn::Sequential net() {
   return nn::Sequential(nn::Linear(5, 8), nn::SyncBatchNorm(8), nn::ReLU(), nn::Dropout(0.3), nn::Linear(8, 2));
 }
 
-// All that training consists of, on all devices that there are, as a user would write it.
+// A whole training loop on all visible devices, as a user would write it.
 class Training {
  public:
   explicit Training(bool shards) : model_(net(), {.buckets = {.first_bytes = 64, .shard_optimizer_state = shards}}) {}
@@ -147,10 +147,10 @@ TEST(LostDevice, TheOnlyOneLeavesTheCpu) {
   EXPECT_EQ(try_all_gpus(), std::vector<Device>{"cpu"});
 }
 
-// Each of what throws leaves no error in the streams of its devices.
+// Operations that throw leave no error in their devices' streams.
 class Drained : public ::testing::Test {
  protected:
-  // That `work` throws, and nothing after it.
+  // Expects that `work` throws, and that nothing throws after it.
   template <class Work>
   void expect_throws_once(const Work& work) {
     EXPECT_THROW(work(), Error);
@@ -158,7 +158,7 @@ class Drained : public ::testing::Test {
     for (int d = 0; d < 3; ++d) EXPECT_NO_THROW(synchronize(Device::cuda(d))) << "cuda:" << d;
   }
 
-  // A stream of its own has an error, which nobody was told of.
+  // Causes an error on a stream of the pool, which nothing has thrown yet.
   static void fail_beside(SimulatedDevices& devices, int d) {
     const StreamGuard on(Stream::from_pool(Device::cuda(d)));
     devices.fault().fail_launch({.device = d});

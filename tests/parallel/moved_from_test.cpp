@@ -1,4 +1,4 @@
-// What was moved from says so, whatever it is asked; it can be assigned and destroyed.
+// A moved-from object throws from every function; it can be assigned and destroyed.
 #include <gtest/gtest.h>
 
 #include <utility>
@@ -18,7 +18,7 @@ std::string refusal(const std::string& type, const std::string& expected) {
   return "[" + type + "] expected " + expected + ", got one that was moved from";
 }
 
-// By any module.
+// The message of any module.
 std::string no_module(const std::string& type) {
   return refusal(type, "a module") + ": use the one that it was moved into";
 }
@@ -39,7 +39,7 @@ TEST(MovedFrom, DataParallelSaysSo) {
   EXPECT_TRUE(model.devices().empty());
   model = std::move(taken);
   EXPECT_EQ(model(ones({4, 5})).sizes(), (Shape{4, 2}));
-  model = std::move(taken);  // which is one that was moved from
+  model = std::move(taken);  // `taken` is itself moved from
   EXPECT_EQ(thrown<InvalidArgument>([&] { model.module(); }), expected);
 }
 

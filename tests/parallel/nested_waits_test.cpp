@@ -56,7 +56,7 @@ TEST(NestedWaits, ABackwardReachesTheDeviceOfAReplicaThatWaits) {
   }});
 }
 
-// Forces from an energy, each with statistics of the whole batch.
+// Computes forces from an energy, each with statistics of the whole batch.
 struct Forces : nn::Module<Forces> {
   nn::Linear fc{2, 2};
   nn::SyncBatchNorm norm{2};
@@ -76,7 +76,7 @@ TEST(NestedWaits, GradientsInsideOfReplicasThatMeet) {
   }});
 }
 
-// Calls a function with the gradient of what it passes on.
+// Calls a function with the gradient of its output.
 struct Hooked : nn::Module<Hooked> {
   nn::Linear fc{2, 2};
   const std::function<void(const Tensor&)>* hook = nullptr;
@@ -124,7 +124,7 @@ TEST(NestedWaits, AMeetingInAHookOnADevicesThread) {
   }});
 }
 
-// Each hook runs the first replica of its pass, and its device's thread is asked for one of the other pass.
+// Each hook's thread runs the first replica of its own pass, and has to run a replica of the other pass too.
 TEST(NestedWaits, PassesInHooksOverTheDeviceOfTheOther) {
   const TestDevices devices(4);
   const auto pass = [](const std::vector<Device>& over) {
@@ -151,7 +151,7 @@ TEST(NestedWaits, PassesInHooksOverTheDeviceOfTheOther) {
   }});
 }
 
-// A backward that a waiting replica's thread runs is not part of that replica.
+// A waiting replica's thread may run another backward, which is not part of that replica.
 TEST(NestedWaits, WhatRunsMeanwhileIsNotOfTheReplica) {
   const TestDevices devices(2);
   must_end({[] {

@@ -1,7 +1,7 @@
-// The host has no memory left, on a thread that nobody calls: that is the error of the step, and the next one is right.
+// The host runs out of memory on an internal thread: the step throws that error, and the next step is correct.
 #include <gtest/gtest.h>
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // which have allocation functions of their own
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these replace the allocation functions
 #include <atomic>
 #include <cstdlib>
 #include <new>
@@ -35,7 +35,7 @@ void* operator new(std::size_t bytes) {
   if (!memory) throw std::bad_alloc();
   return memory;
 }
-// Inlined, GCC takes free() for the wrong way to give back what operator new returned.
+// If these were inlined, GCC would warn that free() does not match operator new.
 [[gnu::noinline]] void operator delete(void* memory) noexcept { std::free(memory); }
 [[gnu::noinline]] void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
 
@@ -44,7 +44,7 @@ namespace {
 
 using testing::values;
 
-// While it lives, `count` requests for memory fail, from the nth, of all threads but the one that made it.
+// While it lives, `count` allocations from the nth on fail, in all threads except the one that made it.
 class NoMemory {
  public:
   NoMemory(long nth, long count) {
@@ -119,7 +119,7 @@ TEST_P(NoMemoryInAStep, IsItsErrorAndTheNextOneSucceeds) {
 
 INSTANTIATE_TEST_SUITE_P(Requests, NoMemoryInAStep, ::testing::Values(1, 1000000));
 
-// A product of 16-bit numbers takes memory of the host on its stream's worker.
+// A product of 16-bit numbers allocates host memory on its stream's worker thread.
 TEST(NoMemoryInAKernel, IsItsStreamsErrorAlsoWhereThereIsNoneToKeepTheError) {
   const SimulatedDevices devices({.count = 1});
   const Tensor a = ones({4, 4}, {.dtype = kFloat16, .device = "cuda:0"});

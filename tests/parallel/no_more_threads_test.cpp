@@ -1,4 +1,4 @@
-// A process that may have no more threads: passes and backward say so, wait for nobody, and work again afterwards.
+// A process that cannot start more threads: passes and backward throw, do not hang, and work again afterwards.
 #include <lockstep/core/error.h>
 
 #if defined(__GLIBC__)
@@ -31,7 +31,7 @@ constexpr const char* kNoThread = "[start_thread] failed on cuda:1 with code 11:
 
 TEST(NoMoreThreads, APassSaysSo) {
   const SimulatedDevices devices({.count = 2});
-  DataParallel<nn::Linear> model(nn::Linear(2, 2));  // the streams have their threads from here on
+  DataParallel<nn::Linear> model(nn::Linear(2, 2));  // the streams have started their threads here
   const Tensor input = ones({4, 2});
   must_end({[&] {
     const testing::NoMoreThreads none;
@@ -63,7 +63,7 @@ TEST(NoMoreThreads, SumsOfGradientsSaySo) {
   const auto loss = [&] { return sum(model(ones({4, 2}))); };
   {
     const auto guard = model.no_sync();
-    loss().backward();  // starts the devices' threads, and sums nothing
+    loss().backward();  // starts the devices' threads, without summing
   }
   model.zero_grad();
   const Tensor first = loss();

@@ -1,4 +1,4 @@
-// no_sync(): what it spares, and that nothing is lost by it.
+// no_sync(): it saves collectives, and loses no gradients.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -12,7 +12,7 @@
 namespace lockstep::sharded {
 namespace {
 
-// Whether devices divide the sums.
+// The parameter: shard_optimizer_state.
 class NoSync : public ::testing::TestWithParam<bool> {
  protected:
   std::uint64_t collectives() const { return devices_.counts(0).collectives; }
@@ -29,7 +29,7 @@ class NoSync : public ::testing::TestWithParam<bool> {
     EXPECT_EQ(collectives_of_a_backward(3), 0u);
   }
 
-  // Of the backwards of these steps, on every device.
+  // Expects the sum of the gradients of these steps, on every device.
   void expect_sum_of(const std::vector<int>& steps) {
     Net alone = net_;
     for (const int step : steps) {
@@ -56,7 +56,7 @@ class NoSync : public ::testing::TestWithParam<bool> {
 TEST_P(NoSync, LeavesOneSumToTheNextBackward) {
   collectives_of_a_backward(1);
   model_.zero_grad();
-  const std::uint64_t usual = collectives_of_a_backward(1);  // in buckets that stay as they are
+  const std::uint64_t usual = collectives_of_a_backward(1);  // the buckets are not rebuilt any more
   ASSERT_GT(usual, 0u);
   model_.zero_grad();
   expect_no_collectives_under_the_guard();

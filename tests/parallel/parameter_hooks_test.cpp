@@ -24,7 +24,7 @@ double number(const Tensor& tensor) { return tensor.detach().to(Device()).to_vec
 struct Way {
   int devices;
   bool sharded = false;
-  bool accumulates = false;  // a backward without a sum first
+  bool accumulates = false;  // runs a backward under no_sync() first
 };
 const std::vector<Way> kWays = {{1}, {2}, {3}, {5}, {2, true}, {3, true}, {2, false, true}, {3, true, true}};
 
@@ -36,7 +36,7 @@ DataParallelOptions options_of(const Way& way) {
 
 const std::vector<double> kRows = {1, -2, 3, 4, 0.5, 2, -1};
 
-// What the hook saw, each time; then the gradients and the weights after a step.
+// The gradients that the hook received; then the gradients and the weights after a step.
 std::vector<double> hooked_step(const Way& way) {
   Model model(Scale{}, options_of(way));
   optim::SGD optimizer(model.parameters(), {.lr = 0.1});
@@ -70,7 +70,7 @@ TEST(ParameterHooks, SeeTheWholeGradientOnce) {
   const SimulatedDevices devices({.count = 5});
   const std::vector<double> one = hooked_step({1});
   ASSERT_EQ(one[0], 7.5);  // the sum of all rows
-  ASSERT_EQ(one[1], 1);    // as the hook made it
+  ASSERT_EQ(one[1], 1);    // the hook's result
   for (const Way& way : kWays) {
     const std::vector<double> got = hooked_step(way);
     ASSERT_EQ(got.size(), one.size());
@@ -116,7 +116,7 @@ TEST(ParameterHooks, ThatThrowLeaveTheGradientFromBefore) {
   EXPECT_EQ(number(model.module().weight.grad()), 15);
 }
 
-// loss = w m, then another one of its gradient: d/dw (w^2 m) = 2 w m, and of (2 w m)^2 it is 8 w m^2.
+// The first loss is c (w + v/2)^2 with c = 225; the second is the square of its gradient in w, (2 c (w + v/2))^2.
 TEST(GradientsOfGradients, OfParametersOnSeveralDevicesKeepTheirGraph) {
   const SimulatedDevices devices({.count = 5});
   for (const Way& way : kWays) {
@@ -138,7 +138,7 @@ TEST(GradientsOfGradients, OfParametersOnSeveralDevicesKeepTheirGraph) {
     const double v = 1 - 0.01 * (337.5 + 450. * 450 * 1.5);
     EXPECT_NEAR(number(model(ones({5}, {.dtype = kFloat64, .device = model.device()})).select(0, 4)), expected + v / 2,
                 1e-6);
-    model.zero_grad();  // on one device a gradient still holds its graph, and that the parameters
+    model.zero_grad();  // on one device a gradient holds its graph, which holds the parameters
   }
 }
 
@@ -148,7 +148,7 @@ struct Cubed : nn::Module<Cubed> {
   Tensor forward(const Tensor& x) { return x * w * w * w; }
 };
 
-// The sum over both passes, of 4 rows of 1 and of 3: 3 w^2 (2 + 6), whose derivative is 6 w (2 + 6).
+// The sum over both passes, of 2 rows of 1 and 2 rows of 3: 3 w^2 (2 + 6), whose derivative is 6 w (2 + 6).
 TEST(GradientsOfGradients, OfSeveralBackwardsKeepAllGraphs) {
   const SimulatedDevices devices({.count = 5});
   for (const Way& way : kWays) {
@@ -192,7 +192,7 @@ TEST(GradientsOfGradients, ThatNobodyUsesTrainAsWithout) {
       sum(square(model(x))).backward(Tensor(), keeps, keeps);
       optimizer.step();
     }
-    model.zero_grad();  // which hold their graphs, and these the parameters
+    model.zero_grad();  // the gradients hold their graphs, which hold the parameters
     return std::pair(number(model.module().weight), number(model.module().other));
   };
   const auto one = train({1}, false);

@@ -1,4 +1,4 @@
-// Hooks, layers and optimizers that meet several devices.
+// Hooks, layers and optimizers in combination with several devices.
 #include <gtest/gtest.h>
 
 #include <lockstep/nn/layers.h>

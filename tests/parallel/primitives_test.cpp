@@ -1,5 +1,5 @@
-// replicate, scatter, parallel_apply and gather, put together by hand or by data_parallel(): what they compute and
-// train is what one device does.
+// replicate, scatter, parallel_apply and gather, combined by hand or by data_parallel(): results and gradients are
+// those of one device.
 #include <gtest/gtest.h>
 
 #include <map>
@@ -35,7 +35,7 @@ using Doubles = std::vector<double>;
 
 constexpr TensorOptions kDouble = {.dtype = kFloat64};
 
-// A parameter that is named twice, one that some batches leave out, and a buffer that gets a gradient.
+// A parameter that is named twice, one that some batches do not use, and a buffer that gets a gradient.
 struct Net : nn::Module<Net> {
   nn::Linear first{3, 4, {.tensor = kDouble}}, last{4, 1, {.tensor = kDouble}}, extra{4, 4, {.tensor = kDouble}};
   nn::Buffer scale{full({4}, 2, kDouble)};
@@ -63,7 +63,7 @@ Tensor by_function(Net& net, const Tensor& input, const std::vector<Device>& dev
   return data_parallel(net, input, options);
 }
 
-// The first row of each second shard lets `extra` out, whatever the number of devices.
+// Feature 0 alternates in sign: a shard uses `extra` if its first row is positive.
 Tensor rows_of(std::int64_t count) {
   Tensor x = randn({count, 3}, kDouble);
   for (std::int64_t i = 0; i < count; ++i) x[i][0].fill_(i % 2 ? -1 : 1);
@@ -72,7 +72,7 @@ Tensor rows_of(std::int64_t count) {
 
 class Primitives : public ::testing::TestWithParam<decltype(&by_hand)> {
  protected:
-  // What `job` leaves in the gradients of one module whose forward is given.
+  // Compares the gradients that `job` produces with one module and with its replicas.
   template <class Job>
   static void expect_as_alone(const Job& job) {
     for (const int count : {1, 2, 3, 5})
@@ -83,7 +83,7 @@ class Primitives : public ::testing::TestWithParam<decltype(&by_hand)> {
         alone.to("cuda:0");
         several.to("cuda:0");
         const Tensor x = rows_of(rows).cuda();
-        // One device decides about `extra` by shards too.
+        // On one device, `extra` is used or not by shards too.
         const auto whole = [&](const Tensor& input) {
           std::vector<Tensor> parts;
           for (const Tensor& part : chunk(input, count)) parts.push_back(alone(part));
@@ -186,7 +186,7 @@ struct Counting : nn::Module<Counting> {
   void forward(const Tensor& x, int) { forward(x); }
 };
 
-// As the first replica is the module itself: what the others do to their buffers is lost.
+// The first replica is the module itself; changes of the other replicas' buffers are lost.
 TEST(Replicate, KeepsWhatTheReplicaOnTheModulesDeviceDoesToBuffers) {
   const TestDevices there(3);
   const std::vector<Device> devices = try_all_gpus();

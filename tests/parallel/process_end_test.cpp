@@ -1,4 +1,4 @@
-// Models and tensors that live to the end of the process, after main has returned.
+// Models and tensors that live until the process ends, after main has returned.
 #include <gtest/gtest.h>
 
 #include <unistd.h>
@@ -26,7 +26,7 @@ struct Net : nn::Module<Net> {
   Tensor forward(const Tensor& x) { return fc(x); }
 };
 
-// Older than all that Lockstep makes when it is first used, so destroyed later.
+// Constructed before Lockstep's own static objects, and so destroyed after them.
 Tensor tensor_to_the_end, graph_to_the_end;
 std::unique_ptr<DataParallel<Net>> model_to_the_end;
 std::unique_ptr<optim::SGD> optimizer_to_the_end;
@@ -84,15 +84,15 @@ TEST_F(ProcessEndDeathTest, AnErrorThatNobodyWaitedForIsTold) {
   EXPECT_EXIT(run(), ::testing::ExitedWithCode(0), "cuda:0. an error that nobody waited for: .*");
 }
 
-// Products go on while another thread ends the process: none may run when the libraries below are destroyed.
-std::atomic<std::int64_t> products = -1;  // of the test below; -1: it does not run
+// Another thread ends the process during matrix products: none may run when the libraries they use are destroyed.
+std::atomic<std::int64_t> products = -1;  // counted by the test below; -1 if it does not run
 
-// After all static objects, before the destructors of the libraries that this program uses.
+// Runs after all static objects were destroyed and before the destructors of the libraries that this program uses.
 __attribute__((destructor)) void watch_products() {
   if (products < 0) return;
   const std::int64_t before = products;
   ::usleep(50000);
-  if (products > before + 1) ::_exit(3);  // one had ended, and was not counted yet
+  if (products > before + 1) ::_exit(3);  // one product had ended and was not counted yet
 }
 
 void multiply_to_the_end(const char* device) {

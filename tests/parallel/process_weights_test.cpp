@@ -1,4 +1,4 @@
-// By how much the loss of each process counts: gradients are those of one process with the whole batch.
+// The weight of each process's loss: gradients are those of one process with the whole batch.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -25,7 +25,7 @@ void expect_none(const std::vector<std::exception_ptr>& thrown) {
     }
 }
 
-// Rows [begin, end) of a batch are process p's.
+// Divides the rows of a batch between processes, in order.
 struct Division {
   std::vector<std::int64_t> rows;  // of each process
   int devices = 1;
@@ -60,7 +60,7 @@ struct Net : nn::Module<Net> {
 
 using Model = DataParallel<Net>;
 using Rows = std::function<Tensor(const Tensor& batch)>;
-// Runs backward of a loss; more that is to be compared.
+// Runs backward of a loss; returns further tensors to compare.
 using Job = std::function<std::vector<Tensor>(Model& model, const Rows& mine)>;
 
 std::vector<double> gradients(const World& world, const Division& division, int devices, const Job& job) {
@@ -81,7 +81,7 @@ std::vector<double> gradients(const World& world, const Division& division, int 
 const std::vector<Division> kDivisions = {{{4, 3}, 1},    {{5, 2}, 2}, {{3, 3, 1}, 1},
                                           {{3, 2, 2}, 2}, {{6, 1}, 3}, {{4, 4}, 1}};
 
-// The job draws a batch of so many rows, alike in all processes, and takes its own of them.
+// `job` draws a batch of `rows` rows, equal in all processes, and takes its own rows of it.
 void expect_as_one(const std::function<std::vector<Tensor>(Model&, const Rows&, std::int64_t rows)>& job) {
   for (const Division& division : kDivisions) {
     const Job bound = [&](Model& model, const Rows& mine) { return job(model, mine, division.all()); };
@@ -154,7 +154,7 @@ TEST(ProcessWeights, AreExactForAGradientPenaltyThroughSyncBatchNorm) {
   });
 }
 
-// 2 n real rows and n made ones in one loss: the passes have other shares.
+// One loss over two passes, whose rows are divided differently.
 TEST(ProcessWeights, WeighEachOfSeveralPassesByItsRows) {
   const SimulatedDevices devices({.count = 3});
   const std::vector<Division> real = {{{7, 5}}, {{6, 4, 2}}, {{0, 4}}}, made = {{{2, 4}}, {{1, 2, 3}}, {{3, 0}}};
@@ -181,7 +181,7 @@ TEST(ProcessWeights, WeighEachOfSeveralPassesByItsRows) {
   }
 }
 
-// An output counts by its own pass where the loss uses it, and by the other one where that one does.
+// The direct use of an output counts by the output's pass, and its use through another pass counts by that one.
 TEST(ProcessWeights, WeighAnOutputThatIsUsedDirectlyAndThroughAnotherPass) {
   const SimulatedDevices devices({.count = 3});
   const std::vector<Division> rows = {{{3, 3}}, {{4, 1, 1}}}, others = {{{2, 1}}, {{1, 1, 1}}};
@@ -192,7 +192,7 @@ TEST(ProcessWeights, WeighAnOutputThatIsUsedDirectlyAndThroughAnotherPass) {
         const Tensor x = rows[k].mine(world, randn({rows[k].all(), 4}, kFloat64)).to(model.device());
         const Tensor weight = randn({2, 4}, kFloat64).to(model.device());
         const Tensor made = through_a_result ? tanh(model(x)) : model(x);
-        // The first rows of each process go on. One process takes the same ones.
+        // The first rows of each process enter the second pass. A single process takes the same rows.
         std::vector<Tensor> first;
         for (std::int64_t p = 0, begin = 0; p < rows[k].processes(); begin += rows[k].rows[std::size_t(p++)])
           if (world.size() == 1 || p == world.rank().value())
@@ -213,7 +213,7 @@ TEST(ProcessWeights, WeighAnOutputThatIsUsedDirectlyAndThroughAnotherPass) {
   }
 }
 
-// A parameter that the loss uses beside an output, such as a temperature, counts by that output's pass.
+// A parameter that the loss uses with an output, such as a temperature, counts by that output's pass.
 TEST(ProcessWeights, WeighAParameterBesideAnOutputByTheOutputsPass) {
   const SimulatedDevices devices({.count = 3});
   const std::vector<Division> rows = {{{3, 2}}, {{4, 1, 1}}}, others = {{{1, 3}}, {{1, 1, 2}}};
@@ -239,7 +239,7 @@ TEST(ProcessWeights, WeighAParameterBesideAnOutputByTheOutputsPass) {
   }
 }
 
-// The message of a backward through what `join` makes of the outputs of 5 rows and of 1 row.
+// Expects the error of a backward through `join` of the outputs of 5 rows and of 1 row.
 void expect_refused(Tensor (*join)(const Tensor& of_many, const Tensor& of_one), const std::string& named) {
   const SimulatedDevices devices({.count = 2});
   const Division rows{{3, 2}};
@@ -269,7 +269,7 @@ TEST(ProcessWeights, RefuseChangesOfAPartByAPassThatHasOtherRows) {
       "CopySlices");
 }
 
-// A number for each replica counts the replicas.
+// A number for each replica counts by replicas.
 struct Number : nn::Module<Number> {
   nn::Parameter weight{ones({1}, {.dtype = kFloat64})};
   auto members() { return nn::members("weight", weight); }
@@ -291,7 +291,7 @@ TEST(ProcessWeights, CountReplicasWhereEachBringsANumber) {
   expect_none(in_processes(2, [&](const World& world) { EXPECT_DOUBLE_EQ(run(world, {world.rank().value()}), one); }));
 }
 
-// Rows and a number for each replica, in one loss whose input needs a gradient.
+// Outputs rows and a number for each replica, in one loss whose input needs a gradient.
 struct RowsAndNumber : nn::Module<RowsAndNumber> {
   nn::Linear fc{3, 1};
   RowsAndNumber() { to(kFloat64); }
@@ -315,7 +315,7 @@ TEST(ProcessWeights, CountRowsAndReplicasInOneLoss) {
     (mean(square(y)) + mean(square(number))).backward();
     std::vector<double> all = model.module().fc.weight.grad().to(Device()).to_vector<double>();
     const std::vector<double> of_x = x.grad().to(Device()).to_vector<double>();
-    all.insert(all.end(), of_x.begin(), of_x.begin() + 6);  // of the first two rows
+    all.insert(all.end(), of_x.begin(), of_x.begin() + 6);  // the gradient of the first two rows
     return all;
   };
   std::vector<double> one;
@@ -338,7 +338,7 @@ TEST(ProcessWeights, RefuseGradientsOfParametersThatOtherProcessesHavePartsOf) {
               std::string::npos);
 }
 
-// Two norms of other widths, backward as each process and device comes to it.
+// Two norms of different widths, whose backward each process and device reaches in its own order.
 struct Norms : nn::Module<Norms> {
   nn::Linear a{4, 8}, b{4, 5};
   nn::SyncBatchNorm first{8}, second{5};

@@ -43,8 +43,8 @@ void expect_none(const std::vector<std::exception_ptr>& thrown) {
     }
 }
 
-// Dropout, noise, batch statistics of all rows, a branch that only some batches take, one that only some devices take,
-// and one that none takes.
+// Dropout, noise, batch statistics of all rows, branches that only some batches take, that only some devices take, and
+// that none takes.
 struct Net : nn::Module<Net> {
   nn::Linear first, last, sometimes, somewhere, never;
   nn::SyncBatchNorm norm;
@@ -58,7 +58,7 @@ struct Net : nn::Module<Net> {
     Tensor h = drop(relu(norm(first(x))));
     if (branch) h = h + sometimes(h);
     if (x.size(0) > 0 && x.narrow(1, 0, 1).select(0, 0).item<float>() > 0) h = h + somewhere(h);
-    h = h + randn({1, 8}, {.device = x.device()}) * 0.1;  // each device draws its own
+    h = h + randn({1, 8}, {.device = x.device()}) * 0.1;  // each device draws its own numbers
     return last(drop(h));
   }
 };
@@ -66,7 +66,7 @@ struct Net : nn::Module<Net> {
 struct Job {
   int processes, devices;
   bool sharded = false;
-  bool adds_to_sums = true;  // every other step the first backward is summed before the second adds to it
+  bool adds_to_sums = true;  // in every other step, the second backward adds to gradients that were summed already
 };
 
 std::string bytes_of(nn::ModuleBase& module) {
@@ -86,12 +86,13 @@ DeviceIds devices_of(const World& world, int each) {
   return ids;
 }
 
-// Steps of two batches, of which the second is smaller and does not divide; clipped. What each process ends with.
+// Steps of two batches, the second of which is smaller and does not divide evenly, with clipping. Returns each
+// process's final state.
 std::vector<std::string> train(const Job& job) {
   const SimulatedDevices devices({.count = job.processes * job.devices});
   std::vector<std::string> ends(std::size_t(job.processes));
   expect_none(in_processes(job.processes, [&](const World& world) {
-    const Tensor drawn = randn({1 + world.rank().value()});  // then each makes another model, and all get process 0's
+    const Tensor drawn = randn({1 + world.rank().value()});  // so models differ; all get process 0's
     DataParallel model(Net(), {.device_ids = devices_of(world, job.devices),
                                .buckets = {.first_bytes = 256, .bytes = 512, .shard_optimizer_state = job.sharded},
                                .world = world,
@@ -133,12 +134,12 @@ TEST(Processes, TrainTheSameWithAShardedOptimizer) {
       for (const std::string& end : train(job)) EXPECT_TRUE(end == one) << job.processes << " x " << job.devices;
     }
   };
-  // What is added to a sharded sum is added in another order than to a whole one.
+  // Adding to a sharded sum rounds in another order than adding to a whole one.
   expect_all(false, train({1, 8, false, false})[0]);
   expect_all(true, train({1, 8, true, true})[0]);
 }
 
-// A mean over the rows of each process counts by its rows: to rounding, that of all.
+// A mean over the rows of each process is weighted by its rows: up to rounding, the result is the mean of all rows.
 TEST(Processes, WeighMeansByTheRowsOfEach) {
   const auto gradients = [](int processes, int each) {
     const SimulatedDevices devices({.count = processes * each});
@@ -166,7 +167,7 @@ TEST(Processes, WeighMeansByTheRowsOfEach) {
   for (std::size_t i = 0; i < one.size(); ++i) EXPECT_NEAR(one[i], two[i], 1e-6);
 }
 
-// The share of a process counts once, also in a loss that goes through the model twice, or through its gradient.
+// A process's share is applied once, also if a loss goes through the model twice, or through a gradient of it.
 TEST(Processes, CountAShareOnceWhereAModelGetsWhatItHasMade) {
   const SimulatedDevices devices({.count = 4});
   std::vector<double> one;
@@ -180,7 +181,7 @@ TEST(Processes, CountAShareOnceWhereAModelGetsWhatItHasMade) {
     }));
 }
 
-// No batch says how many rows a process has: then each counts alike.
+// Without a batch, no process has a number of rows: then all have equal weights.
 struct Alone : nn::Module<Alone> {
   nn::Parameter weight{ones({3})};
   auto members() { return nn::members("weight", weight); }
@@ -212,8 +213,8 @@ TEST(Processes, EndWhenOneFails) {
             std::string::npos);
 }
 
-// Each process holds its backward still until six of eight buckets are summed over both: if they waited for the end of
-// either's backward, they never would be.
+// Each process holds its backward until six of eight buckets are summed over both. This would hang if the sums waited
+// for the end of either backward.
 TEST(Processes, SumBucketsWhileBackwardRuns) {
   const SimulatedDevices devices({.count = 2});
   const Trace trace;
@@ -234,7 +235,7 @@ TEST(Processes, SumBucketsWhileBackwardRuns) {
                                 .buckets = {.first_bytes = Deep::kLayerBytes, .bytes = Deep::kLayerBytes},
                                 .world = world});
     const auto run = [&] { sum(model(ones({4, 32}, {.device = model.device()}))).backward(); };
-    run();  // then the buckets are laid out for good
+    run();  // rebuilds the buckets
     model.zero_grad();
     synchronize(model.device());
     before[std::size_t(p)] = sums_so_far(p);
@@ -249,14 +250,14 @@ TEST(Processes, SumBucketsWhileBackwardRuns) {
   EXPECT_GE(early[1], 6);
 }
 
-// What MPI and NCCL promise of their collectives, over ranks of several processes; sums have the bits of one process.
+// The guarantees of MPI's and NCCL's collectives, over ranks of several processes; sums have the bits of one process.
 class Collectives : public ::testing::TestWithParam<DType> {};
 
 TEST_P(Collectives, OfSeveralProcessesAreThoseOfOne) {
   constexpr int kRanks = 6;
-  constexpr std::int64_t kCount = 600'003;  // several pieces for each process, and no whole number of them
-  constexpr std::int64_t kFew = 1001;       // each process adds up all
-  std::vector<Tensor> drawn;                // for each rank
+  constexpr std::int64_t kCount = 600'003;  // several pieces for each process, not a whole number of them
+  constexpr std::int64_t kFew = 1001;       // few enough that each process adds up all
+  std::vector<Tensor> drawn;                // by rank
   for (int rank = 0; rank < kRanks; ++rank) {
     GeneratorState numbers = {.seed = std::uint64_t(rank)};
     const GeneratorGuard guard(numbers);

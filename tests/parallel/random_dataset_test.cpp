@@ -27,7 +27,7 @@ void run_job(int devices) {
   synchronize(model.device());
 }
 
-// From the definition of chunk: ceil(rows / devices) rows each, until there are none left.
+// From the definition of chunk: ceil(rows / devices) rows each, until no row is left.
 std::string expected_output(int devices) {
   std::string text;
   for (const int rows : {30, 30, 30, 10}) {

@@ -1,4 +1,4 @@
-// Recurrent layers under DataParallel: a step on any number of devices is that of one, dropout between layers included.
+// Recurrent layers under DataParallel: a step on any number of devices equals that of one, with dropout between layers.
 #include <gtest/gtest.h>
 
 #include <lockstep/nn/layers.h>
@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// The last step of an LSTM over whole sequences, beside that of a GRU over packed ones.
+// The last step of an LSTM over whole sequences, next to that of a GRU over packed ones.
 struct Classifier : nn::Module<Classifier> {
   nn::LSTM lstm;
   nn::GRU gru;

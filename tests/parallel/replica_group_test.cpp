@@ -1,4 +1,4 @@
-// A group of replicas of which some do not run: a batch of fewer rows than devices.
+// A group of replicas of which some do not run: a batch with fewer rows than devices.
 #include <lockstep/parallel/replica_group.h>
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(ReplicaGroup, HasOneCommunicatorWhateverTheNumberOfReplicas) {
   }
 }
 
-// One tensor for each of the devices, with signed zeros and what is not finite.
+// One tensor for each device, with signed zeros and non-finite values.
 std::vector<Tensor> parts_on(const std::vector<Device>& devices, DType dtype) {
   manual_seed(3);
   std::vector<Tensor> parts;
@@ -56,7 +56,7 @@ std::vector<Tensor> parts_on(const std::vector<Device>& devices, DType dtype) {
   return parts;
 }
 
-// Signs of zeros are told apart.
+// Values and signs, so that -0 differs from 0.
 std::vector<std::pair<double, bool>> bits_of(const Tensor& tensor) {
   std::vector<std::pair<double, bool>> bits;
   for (const double value : tensor.to(kFloat64).to_vector<double>()) bits.emplace_back(value, std::signbit(value));

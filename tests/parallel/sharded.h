@@ -1,4 +1,4 @@
-// A model, its training and comparisons of it, for tests of state and gradients that devices divide.
+// A model, its training and comparisons, for tests of sharded state and gradients.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -14,8 +14,8 @@
 
 namespace lockstep::sharded {
 
-// Parameters of one element and of sizes that no number of devices divides, of which some are cut between devices and
-// some lie on one alone; a branch that only some batches take, and one that none takes.
+// Parameters of one element and of sizes that no number of devices divides: some are cut between devices, some lie in
+// one device's shard; a branch that only some batches take, and one that none takes.
 struct Net : nn::Module<Net> {
   nn::Linear first, last, sometimes, never;
   explicit Net(DType dtype = kFloat32)
@@ -99,7 +99,7 @@ inline StateDict copy_of(const StateDict& state) {
   return copy;
 }
 
-/// On 2, 3 and 5 devices.
+/// Runs a test on 2, 3 and 5 devices.
 class Devices : public ::testing::TestWithParam<int> {
  protected:
   SimulatedDevices devices_{{.count = GetParam(), .max_delay_us = 10}};

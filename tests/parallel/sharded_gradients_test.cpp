@@ -1,4 +1,4 @@
-// Gradients of which each device has a share: accumulated, asked for, set and clipped as if it had all.
+// Sharded gradients can be accumulated, read, set and clipped as if each device had all of them.
 #include <gtest/gtest.h>
 
 #include <lockstep/optim/adam.h>
@@ -13,7 +13,7 @@ namespace {
 
 class ShardedGradients : public Devices {};
 
-/// `job` takes a model and returns gradients, several times all of them: the same whether devices divide them or not.
+/// `job` takes a model and returns all gradients, once or several times; expects the same with and without sharding.
 template <class Job>
 void expect_same_gradients(const Job& job, std::size_t bucket_bytes = 300) {
   manual_seed(3);
@@ -45,7 +45,7 @@ TEST_P(ShardedGradients, GradientsAreWholeForWhoAsks) {
   EXPECT_EQ(values(sharded.parameters()), values(whole.parameters()));
 }
 
-// The first two steps are on either side of the new layout of the buckets.
+// The buckets are rebuilt between the first two steps.
 TEST_P(ShardedGradients, AccumulatesOverBackwardsWithAndWithoutSums) {
   manual_seed(3);
   const Net net(kFloat64);
@@ -62,7 +62,7 @@ TEST_P(ShardedGradients, AccumulatesOverBackwardsWithAndWithoutSums) {
       }
       for (int more = 0; more < 3; ++more) {
         loss_of(*model, step + more).backward();
-        if (step == 1) gradients(model->parameters());  // which gathers them
+        if (step == 1) gradients(model->parameters());  // gathers them
       }
       optimizer->step();
     }
@@ -72,7 +72,8 @@ TEST_P(ShardedGradients, AccumulatesOverBackwardsWithAndWithoutSums) {
   expect_replicas_identical(sharded.parameters());
 }
 
-// Of three backwards only one takes the branch: what it brought is divided anew, or summed again with its bucket.
+// Only one of three backwards takes the branch: its gradient is sharded again by the rebuilt buckets, or summed again
+// with its bucket.
 TEST_P(ShardedGradients, GathersWhatAnEarlierBackwardBrought) {
   for (const int branch : {0, 1})
     for (const std::size_t bytes : {300, 600})
@@ -91,7 +92,7 @@ TEST_P(ShardedGradients, GathersWhatAnEarlierBackwardBrought) {
 TEST_P(ShardedGradients, LeavesGradientsAloneThatAreNotSummed) {
   expect_same_gradients([](DataParallel<Net>& model) {
     std::vector<std::vector<std::vector<double>>> got;
-    for (const int local : {0, 2}) {  // on all devices, and on the first alone
+    for (const int local : {0, 2}) {  // with rows on all devices, and on the first alone
       loss_of(model, 0).backward();
       {
         const auto guard = model.no_sync();

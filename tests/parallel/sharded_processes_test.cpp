@@ -1,4 +1,5 @@
-// Optimizer state that the devices of several processes divide: training comes out as in one process with all of them.
+// Optimizer state sharded over the devices of several processes: training gives the result of one process with all
+// devices.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -51,7 +52,7 @@ DataParallelOptions options_of(const World& world, int each) {
   return all;
 }
 
-// A process's rows of a batch: of few rows none, in the last processes.
+// The loss of a process's rows; with few rows, the last processes have none.
 Tensor loss(DataParallel<Net>& model, int step) {
   const Tensor& batch = batches()[std::size_t(step) % batches().size()];
   const auto [first, count] = model.share().rows(batch.size(0));
@@ -59,7 +60,7 @@ Tensor loss(DataParallel<Net>& model, int step) {
   return sum(output * output) * 0.01;
 }
 
-// Two backwards each, of which the first is summed or not.
+// Accumulates two backwards per step, the first with or without a sum.
 void accumulate_and_step(DataParallel<Net>& model, optim::Optimizer& optimizer, int from, int to) {
   for (int at = from; at < to; ++at) {
     optimizer.zero_grad();
@@ -84,7 +85,7 @@ void step(DataParallel<Net>& model, optim::Optimizer& optimizer, int from, int t
 
 using Train = decltype(step);
 
-// What `job` leaves in each process, all of which is the same.
+// The result of `job`, which must be equal in every process.
 template <class F>
 Numbers same_in_all(const Grid& grid, F job) {
   const SimulatedDevices devices({.count = grid.processes * grid.devices});
@@ -130,7 +131,7 @@ Saved trained(const Grid& before, Train& train) {
     DataParallel model(Net(), options_of(world, before.devices));
     optim::AdamW optimizer(model.parameters(), {.lr = 0.01});
     train(model, optimizer, 0, 4);
-    const StateDict gathered = optimizer.state_dict();  // by all
+    const StateDict gathered = optimizer.state_dict();  // called by all processes
     if (world.is_first()) {
       for (const auto& [key, value] : model.state_dict()) saved.parameters.add(key, value.to(Device()).clone());
       for (const auto& [key, value] : gathered) saved.state.add(key, value.to(Device()).clone());
@@ -140,7 +141,7 @@ Saved trained(const Grid& before, Train& train) {
   return saved;
 }
 
-// Goes on from the state dicts that another grid left: parameters and state.
+// Continues from the parameters and state that another grid saved.
 Numbers resumed(const Saved& saved, const Grid& after, Train& train) {
   return same_in_all(after, [&](const World& world) {
     DataParallel model(Net(), options_of(world, after.devices));
@@ -160,7 +161,7 @@ TEST(ShardedProcesses, GoOnFromTheStateOfAnotherNumberOfProcesses) {
     step(model, optimizer, 0, 7);
     return joined({values(model.parameters()), values(optimizer.state_dict())});
   });
-  // What is accumulated and clipped is added in the order of shards, which the buckets of a new model begin with anew.
+  // Accumulation and clipping add in the order of shards, which a new model's first buckets define again.
   const Numbers accumulated = resumed(trained({1, 4}, accumulate_and_step), {1, 4}, accumulate_and_step);
   for (const Grid& before : kGrids) {
     const Saved stepped = trained(before, step), summed = trained(before, accumulate_and_step);
@@ -173,7 +174,7 @@ TEST(ShardedProcesses, GoOnFromTheStateOfAnotherNumberOfProcesses) {
   }
 }
 
-// The state outlives the model that divided it, and comes together for whatever takes its place.
+// The state outlives the model that sharded it, and is gathered for the model's successor.
 TEST(ShardedProcesses, BringStateTogetherWhenTheModelGoes) {
   batches();
   Numbers one;
@@ -233,7 +234,7 @@ TEST(ShardedProcesses, KeepThePartOfOneDeviceOnEach) {
   }
 }
 
-// A gradient of which one element, in one process's shard, is what `x` has there.
+// The gradient equals `x`, so that a test can choose one element of it, in one process's shard.
 struct Product : nn::Module<Product> {
   nn::Parameter weight{ones({500})};
   auto members() { return nn::members("weight", weight); }
@@ -259,7 +260,7 @@ TEST(ShardedProcesses, SkipAStepWhereTheShardOfOneIsNotFinite) {
     }));
 }
 
-// Its sharded gradients go with it: nobody is waited for, and the others hear of it.
+// The failed process's sharded gradients are dropped without waiting, and the other process gets an error.
 TEST(ShardedProcesses, EndWhenOneFailsBetweenBackwardAndStep) {
   const SimulatedDevices devices({.count = 4});
   std::optional<Clock::time_point> thrown_at;

@@ -1,4 +1,4 @@
-// Optimizer state that devices divide: training comes out as with all of it on every device.
+// Sharded optimizer state: training gives the same result as with the whole state on every device.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -167,7 +167,7 @@ TEST_P(ShardedState, TakesItsPartOfTheMemory) {
   for (const std::size_t bytes : state_bytes(true)) EXPECT_LE(bytes, all / std::size_t(GetParam()) + rounding);
 }
 
-// Two layers whose gradients come in another order than members() has them reversed, and one that trains at first only.
+// Two layers whose gradients arrive in an order other than the reverse of members(), and one that trains only at first.
 struct Deep : nn::Module<Deep> {
   nn::Linear first{150, 200}, last{200, 100}, early{100, 50};
   auto members() { return nn::members("last", last, "early", early, "first", first); }
@@ -196,7 +196,7 @@ TEST_P(ShardedState, TakesItsPartOfTheMemoryWhereverItMoves) {
   }
 }
 
-// Steps the second of which moves state, with that fault if it is given.
+// Trains four steps; the second one moves state, and gets the fault if there is one.
 std::vector<std::vector<double>> trained(SimulatedDevices& devices, std::optional<Fault> fault) {
   manual_seed(3);
   DataParallel model(Deep(), {.buckets = {.first_bytes = 1000, .bytes = 100000, .shard_optimizer_state = true}});
@@ -220,7 +220,7 @@ std::vector<std::vector<double>> trained(SimulatedDevices& devices, std::optiona
 TEST_P(ShardedState, MovesByWayOfTheHostWhereThereIsNoRoom) {
   const auto right = trained(devices_, {});
   for (int d = 0; d < GetParam(); ++d)
-    for (std::uint64_t nth = 1; nth <= 2; ++nth)  // one array for each slot
+    for (std::uint64_t nth = 1; nth <= 2; ++nth)  // one array per state slot
       for (std::uint64_t count = 1; count <= 2; ++count)
         EXPECT_EQ(trained(devices_, Fault{.device = d, .nth = nth, .count = count}), right)
             << count << " from allocation " << nth << " on cuda:" << d;
@@ -250,7 +250,7 @@ TEST_P(ShardedState, NeitherAllocatesNorCopiesNorWaitsInTheSteadyState) {
   const auto before = counted();
   for (int i = 0; i < 10; ++i) step();
   const auto after = counted();
-  const auto sent = 10u * 3u * std::uint64_t(GetParam() - 1);  // shards, outputs and their gradients: no parameter
+  const auto sent = 10u * 3u * std::uint64_t(GetParam() - 1);  // shards, outputs and their gradients, but no parameters
   EXPECT_EQ(std::get<0>(after) - std::get<0>(before), sent);
   EXPECT_EQ(std::get<1>(after), std::get<1>(before)) << "waits of the host";
   EXPECT_EQ(std::get<2>(after), std::get<2>(before)) << "allocations";

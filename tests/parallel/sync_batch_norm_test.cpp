@@ -1,4 +1,4 @@
-// Batch norm in replicas: synchronized, and each on its own shard. And what replicas do together.
+// Batch norm in replicas, synchronized or of each shard; and the collectives and buffers of replicas.
 #include <lockstep/parallel/sync_batch_norm.h>
 
 #include <gtest/gtest.h>
@@ -156,7 +156,7 @@ TEST(BatchNorm, KeepsTheMeanOfTheReplicasStatistics) {
   DataParallel model(copy(net));
   std::vector<Net<nn::BatchNorm1d>> alone(3, net);
   const Tensor x = randn({10, 3}, {.dtype = kFloat64});
-  // Batches of 10 run three replicas, of 4 two: then the third one's statistics come from the others.
+  // Batches of 10 run three replicas, batches of 4 only two: then the third one gets the statistics of the others.
   for (const std::int64_t rows : {10, 4, 10}) {
     model(x.narrow(0, 0, rows).to("cuda:0"));
     const std::vector<std::int64_t> shards = shard_sizes(rows, 3, {});
@@ -196,7 +196,7 @@ struct Scaled : nn::Module<Scaled> {
   Tensor forward(const Tensor& x) { return x * scale; }
 };
 
-// The new one may have changed as often as the one before.
+// The new buffer may have changed as often as the old one.
 TEST(Buffers, ThatAreEqualEverywhereAreSentWhenAnotherTakesTheirPlace) {
   const TestDevices devices(3);
   DataParallel model{Scaled()};
@@ -211,7 +211,7 @@ TEST(Buffers, ThatAreEqualEverywhereAreSentWhenAnotherTakesTheirPlace) {
   }
 }
 
-// What each replica does in a pass over as many devices as there are.
+// Runs `job` in a pass over all visible devices.
 template <class Job>
 void run_on_all(const Job& job) {
   run_replicas(try_all_gpus(), job);
@@ -293,7 +293,7 @@ TEST(ReplicaGroup, LetsTwoThreadsPassOverTheSameDevices) {
   other.join();
 }
 
-// Were the jobs of two callers queued in different orders on two devices, each would wait for the other's for ever.
+// If the jobs of two callers were queued in different orders on two devices, they would wait for each other forever.
 TEST(ReplicaGroup, LetsTwoThreadsMeetOnTheSameDevices) {
   const TestDevices devices(3);
   const auto many_passes = [] {
@@ -302,7 +302,7 @@ TEST(ReplicaGroup, LetsTwoThreadsMeetOnTheSameDevices) {
   testing::must_end({many_passes, many_passes});
 }
 
-// Who gets only a part of its devices has to give them back.
+// A caller that reserved only some of its devices has to release them.
 TEST(ReplicaGroup, LetsTwoThreadsMeetWhereTheirDevicesOverlap) {
   const TestDevices devices(3);
   const auto many_passes = [](const std::vector<Device>& on) {
@@ -351,7 +351,7 @@ TEST(Buffers, AreThePrimarysAfterAPassThatChangedOthers) {
     model.module().fails = true;
     EXPECT_THROW(model(x), std::runtime_error);
     model.module().fails = false;
-    model.module().seen.fill_(7);  // once, as the replica's changed once
+    model.module().seen.fill_(7);  // once, as often as the replica's changed
     EXPECT_EQ(values(model(x)), (std::vector<double>{8, 8}));
   }
 }
@@ -379,7 +379,7 @@ struct ScalesOnAReplica : nn::Module<ScalesOnAReplica> {
   Tensor forward(const Tensor& x) { return x.device() == Device("cuda:1") ? x * scale : x * 1.; }
 };
 
-// As on one device, where backward refuses too.
+// As on one device, where backward throws too.
 TEST(Buffers, WhoseValueAReplicasBackwardNeedsMayNotChange) {
   const TestDevices devices(2);
   DataParallel model{ScalesOnAReplica()};

@@ -1,4 +1,4 @@
-// What threads do first or last changes no bit.
+// The timing of threads changes no bit.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -22,7 +22,7 @@ namespace {
 using std::chrono::milliseconds;
 using testing::values;
 
-// The gradient of what all replicas use: 1e8 + 1 - 1e8, which float32 sums to 0 or to 1.
+// The gradient of a tensor that all replicas use: 1e8 + 1 - 1e8, which float32 sums to 0 or to 1.
 double shared_gradient(const std::array<int, 3>& delays) {
   const TestDevices devices(3);
   const double factors[] = {1e8, 1, -1e8};
@@ -42,7 +42,7 @@ TEST(Timing, OfReplicasDoesNotOrderTheSumOfWhatTheyShare) {
   EXPECT_EQ(shared_gradient({40, 20, 0}), first);
 }
 
-// The same, but it is the gradients that come at other times.
+// The same with delays in backward.
 double shared_gradient_after(const std::array<int, 3>& delays) {
   const TestDevices devices(3);
   const double factors[] = {1e8, 1, -1e8};
@@ -92,7 +92,7 @@ TEST(Timing, OfHooksDoesNotOrderWhatTheyDraw) {
   EXPECT_NE(first[2], (rand({}, {.dtype = kFloat64}).item<double>())) << "backward drew nothing";
 }
 
-// On a device's thread: the caller's own go on in any case.
+// Draws on a device's thread, whose sequence differs between backwards; the caller's sequence advances anyway.
 TEST(Timing, OfBackwardsGivesTheirHooksOtherNumbers) {
   const TestDevices devices(2);
   const Tensor x = ones({2}, {.device = "cuda:0", .requires_grad = true});

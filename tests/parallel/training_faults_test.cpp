@@ -1,5 +1,6 @@
-// Every fault that can be injected, at every operation of one training step: within a second a typed error that says
-// where and in what, all memory returned, and training that goes on from the last checkpoint as if nothing had been.
+// Every fault that can be injected, at every operation of one training step: within a second a typed error that names
+// the device and the operation, all memory freed, and training goes on from the last checkpoint as if nothing had
+// happened.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -24,7 +25,7 @@ namespace {
 struct Setup {
   int devices;
   bool shard = false;
-  bool norm = false;  // replicas have collectives of their own
+  bool norm = false;  // replicas run their own collectives
 };
 
 nn::Sequential model_of(const Setup& setup) {
@@ -39,7 +40,7 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
   int count() const { return GetParam().devices; }
 
   void step() {
-    manual_seed(1);  // of the dropout
+    manual_seed(1);  // seeds the dropout
     optimizer_.zero_grad();
     const Tensor output = model_(input_);
     mean(output * output).backward();
@@ -50,7 +51,7 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
     for (const Device& device : model_.devices()) synchronize(device);
   }
 
-  // What a checkpoint holds of the model, and the parameters of the replicas.
+  // The model's part of a checkpoint, and the parameters of the replicas.
   std::vector<std::vector<double>> state() {
     std::vector<std::vector<double>> all;
     for (const auto& [key, value] : model_.state_dict()) all.push_back(testing::values(value));
@@ -71,7 +72,7 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
     return copy;
   }
 
-  // The operations that each device comes to in a step, and their names.
+  // The number of operations that each device reaches in a step; also notes their names.
   std::vector<std::uint64_t> operations_of_a_step(const Count& operations) {
     const std::vector<std::uint64_t> before = counted(operations);
     const Trace trace;
@@ -96,7 +97,7 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
     EXPECT_EQ(error.device, Device::cuda(d).name());
     expect_tells(error, error.api, "failed on " + error.device);
   }
-  // Whether it failed itself or because of what its rank did before.
+  // The collective failed itself, or because of earlier work on its rank.
   void expect_names(const CollectiveError& error, int d) const {
     EXPECT_EQ(error.rank, d);
     expect_tells(error, error.operation, "failed on rank " + std::to_string(error.rank));
@@ -108,7 +109,7 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
     }
   }
 
-  // What one device's launch or copy threw, others may have heard of in a collective.
+  // True if one device's error of a launch or copy can also reach others through a collective.
   template <class E>
   static constexpr bool kTravels = std::same_as<E, BackendError>;
 
@@ -138,13 +139,13 @@ class TrainingFaults : public ::testing::TestWithParam<Setup> {
       model_.load_state_dict(model);
       optimizer_.load_state_dict(optimizer);
     };
-    go_back();  // as before each fault: loaded state lies in as few pieces as can be
+    go_back();  // as before each fault: loaded state lies in as few segments as possible
     const std::vector<std::uint64_t> reached = operations_of_a_step(operations);
     ASSERT_GT(std::accumulate(reached.begin(), reached.end(), std::uint64_t(0)), 0u);
     const std::vector<std::vector<double>> right = state();
     optimizer_.zero_grad();
     const std::vector<std::size_t> in_use = testing::memory_in_use(count());
-    // With sanitizers, of the larger model's many operations one in five.
+    // With sanitizers, try only every fifth of the larger model's operations.
     const auto stride = std::uint64_t(GetParam().norm ? testing::kStride : 1);
     for (int d = 0; d < count(); ++d)
       for (std::uint64_t n = 1; n <= reached[std::size_t(d)]; n += stride) {

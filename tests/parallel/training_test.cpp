@@ -1,4 +1,4 @@
-// Gradients and steps of a DataParallel, piece by piece: invariance_test.cpp has whole runs.
+// Gradients and steps of a DataParallel, piece by piece; invariance_test.cpp has whole runs.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -57,7 +57,7 @@ void expect_replicas_identical(nn::ModuleBase& module) {
   }
 }
 
-// The sum over the batch, so that gradients of shards add up whatever their sizes.
+// The sum over the batch, so that gradients of shards of any sizes add up.
 Tensor loss_of(const Tensor& output) { return sum(output * output) * 0.01; }
 
 template <class Model, class Optimizer>
@@ -85,7 +85,7 @@ TEST(TrainingInLockstep, TwoRunsAreBitIdenticalWhateverTheTiming) {
   }
 }
 
-// Gradients of what `run` does with a module, on one device and on three.
+// Compares the gradients after `run`, on one device and on three.
 template <class Run>
 void expect_gradients_as_on_one_device(Run&& run) {
   const TestDevices devices(3);
@@ -219,7 +219,7 @@ TEST(TrainingInLockstep, CopiesAllocatesAndWaitsForNothingInTheSteadyState) {
   const auto before = counted();
   for (int i = 0; i < 20; ++i) step();
   const auto after = counted();
-  // Between devices go three shards, three outputs and three gradients of outputs: no parameter.
+  // Between devices, only three shards, three outputs and three gradients of outputs are copied: no parameter.
   EXPECT_EQ(std::get<0>(after) - std::get<0>(before), 20u * 9u);
   EXPECT_EQ(std::get<1>(after), std::get<1>(before)) << "allocations";
   EXPECT_EQ(std::get<2>(after), std::get<2>(before)) << "waits of the host";
@@ -275,13 +275,13 @@ TEST(TrainingInLockstep, BroadcastsALoadedStateOnce) {
   EXPECT_EQ(copies_of_a_forward(), steady);
 }
 
-// A backward through eight layers, which holds still before its last product until so many all-reduces have run: if
-// they waited for its end, they never would.
+// Holds a backward through eight layers before its last product until `early` all-reduces have run. That would time out
+// if all-reduces waited for the end of backward.
 void expect_reduced_while_backward_runs(const BucketOptions& buckets, int all, int early) {
   SimulatedDevices devices({.count = 4});
   DataParallel model(Deep{}, {.buckets = buckets});
   const Tensor input = randn({16, 32}, {.device = "cuda:0"});
-  // Then the buckets are laid out for good. As long as it lives, leaves keep the places that they had in its graph.
+  // Rebuilds the buckets. As long as `first` lives, leaves keep their order in its graph.
   const Tensor first = loss_of(model(input));
   first.backward();
   model.zero_grad();
@@ -310,7 +310,7 @@ TEST(TrainingInLockstep, ReducesBucketsWhileBackwardRuns) {
   expect_reduced_while_backward_runs({.first_bytes = kLayerBytes, .bytes = kLayerBytes}, 8, 6);
 }
 
-// The first layer's bias, for which there is room, comes with its weight: the bucket would wait for both.
+// The first bucket has room for the first layer's bias, but that arrives with its weight, and would delay the bucket.
 TEST(TrainingInLockstep, ABiasDoesNotHoldUpTheBucketBeforeItsWeight) {
   expect_reduced_while_backward_runs({.first_bytes = 7 * kLayerBytes + kBiasBytes}, 2, 1);
 }

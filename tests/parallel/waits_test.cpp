@@ -1,4 +1,4 @@
-// Every wait and every event of a forward pass is needed: with any one left out, the checker finds a race.
+// Every wait and every event of a forward pass is needed: without any one of them, the checker finds a race.
 #include <gtest/gtest.h>
 
 #include <lockstep/ops/linalg.h>
@@ -21,7 +21,7 @@ struct Outcome {
   bool race = false;
 };
 
-// What `work` does on `count` devices of its own, with `inject` called just before it.
+// Runs `work` on `count` simulated devices, with `inject` called just before it.
 template <class Prepare, class Work>
 Outcome run(int count, const std::function<void(FaultInjector&)>& inject, Prepare&& prepare, Work&& work) {
   Outcome result;
@@ -39,7 +39,7 @@ Outcome run(int count, const std::function<void(FaultInjector&)>& inject, Prepar
   for (int d = 0; d < count; ++d) {
     try {
       synchronize(Device::cuda(d));
-    } catch (const RaceError&) {  // found where memory was given back
+    } catch (const RaceError&) {  // found when memory was freed
       result.race = true;
     }
   }
@@ -48,8 +48,7 @@ Outcome run(int count, const std::function<void(FaultInjector&)>& inject, Prepar
   return result;
 }
 
-// A forward pass in the steady state, whose output is used, and a second one, which uses memory that the first gave
-// back.
+// A forward pass in the steady state, whose output is used, and a second one, which reuses memory that the first freed.
 Outcome forward(int count, const std::function<void(FaultInjector&)>& inject) {
   struct Prepared {
     DataParallel<Mlp> model;
@@ -97,7 +96,7 @@ Outcome update(int count, const std::function<void(FaultInjector&)>& inject) {
       });
 }
 
-// Backward on the streams of a forward pass that ran beside the caller's: gradients cross streams at both ends.
+// Backward of a forward pass that ran on other streams than the caller's: gradients cross streams at both ends.
 Outcome backward(int count, const std::function<void(FaultInjector&)>& inject) {
   struct Prepared {
     Tensor weight, input, seed, loss;
@@ -146,7 +145,7 @@ Outcome reduction(int count, const std::function<void(FaultInjector&)>& inject) 
       });
 }
 
-// Parameters whose gradients and state are divided: their shares are summed, updated, sent, and used.
+// Parameters with sharded gradients and state: their shards are summed, updated, all-gathered, and used.
 Outcome sharded_step(int count, const std::function<void(FaultInjector&)>& inject) {
   struct Prepared {
     DataParallel<nn::Linear> model;

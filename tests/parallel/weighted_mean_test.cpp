@@ -1,5 +1,5 @@
-// A WeightedMean is that of the whole batch wherever its parts were computed: replicas' parts, and those of processes,
-// are joined by what they counted. The oracle is the module on one CPU with all rows.
+// A WeightedMean equals that of the whole batch on any grid: the parts of replicas and processes are joined by their
+// weights. The oracle is the module on one CPU with all rows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -33,7 +33,7 @@ struct Grid {
 };
 constexpr Grid kGrids[] = {{1, 1}, {1, 2}, {1, 3}, {1, 5}, {2, 1}, {2, 2}, {3, 1}};
 
-// Outputs the mean beside what it was computed of.
+// Outputs the mean and the tensor that it was computed from.
 struct Tagger : nn::Module<Tagger> {
   nn::Linear net{3, 4};
   auto members() { return nn::members("net", net); }
@@ -43,7 +43,7 @@ struct Tagger : nn::Module<Tagger> {
   }
 };
 
-// Nine rows. The first four, and so some shards and the first of three processes and more, are padding.
+// Nine rows. The first four are padding, and so are some whole shards, and all rows of process 0 of three or more.
 struct Batch {
   Tensor x, tags = tensor({0, 0, 0, 0, 3, 1, 0, 2, 1});
   Batch() {
@@ -53,7 +53,7 @@ struct Batch {
 };
 
 struct Result {
-  double value = 0;  // by rows, where several processes have one
+  double value = 0;  // joined by rows if there are several processes
   std::vector<float> gradient;
 };
 
@@ -78,7 +78,7 @@ DeviceIds devices_of(const World& world, int each) {
 
 enum class Where { in_the_model, of_its_outputs };
 
-// In every process, of its rows.
+// Computes the result in every process, of its own rows.
 std::vector<Result> on_grid(const Grid& grid, const Tagger& tagger, const Batch& batch, Where where, ProcessLoss kind,
                             Gather gather = Gather::concatenate) {
   const SimulatedDevices devices({.count = grid.processes * grid.devices});
@@ -157,7 +157,7 @@ TEST(WeightedMeans, OfAllProcessesStayAsTheyAre) {
   for (const std::exception_ptr& failure : failures) EXPECT_FALSE(failure) << testing::message_of<Error>(failure);
 }
 
-// Sums of the batches' losses, and one division by what counted in all of them.
+// Adds up the batches' sums, and divides once by their total weight.
 TEST(WeightedMeans, AccumulateByHand) {
   const Batch batch;
   const OnlyMean module;
