@@ -7,7 +7,7 @@
 class Batch {
  public:
   explicit Batch(int rows);
-  bool operator==(const Batch&) const = default;  // declared, and nobody can call it
+  bool operator==(const Batch&) const = default;  // declared, but cannot be called
 
  private:
   std::vector<lockstep::Tensor> columns_;

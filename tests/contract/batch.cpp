@@ -13,7 +13,7 @@ ScatterOptions scatter_options(const Case& given, int devices) {
   if (split == "balanced") options.split = ScatterSplit::balanced;
   for (int d = 0; d < devices; ++d) {
     if (split == "weights") options.weights.push_back(1 + d % 2);
-    if (split == "gap") options.weights.push_back((d + devices) % 2);  // 0, 1 of two; 1, 0, 1 of three
+    if (split == "gap") options.weights.push_back((d + devices) % 2);  // two devices: 0, 1; three: 1, 0, 1
   }
   return options;
 }
@@ -72,7 +72,7 @@ Batch batch_of(const Case& given, Layout layout, std::int64_t rows, std::uint64_
   ScatterOptions scatter = scatter_options(given, layout.devices);
   const std::size_t devices(layout.devices);
   if (given.is("split", "chunk")) {
-    // docs/many-hosts.md: as one process with all devices would, where the processes have what it would give them.
+    // docs/many-hosts.md: as one process with all devices, if each process has the rows that it would give its devices.
     const std::int64_t ranks = std::int64_t(devices) * layout.processes, length = (rows + ranks - 1) / ranks;
     std::int64_t left = rows;
     bool as_one = true;

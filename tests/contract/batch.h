@@ -1,4 +1,4 @@
-// The batches of a case, and how they are divided.
+// The batches of a case, and their division between processes and devices.
 #pragma once
 
 #include <cstdint>
@@ -11,13 +11,13 @@
 
 namespace lockstep::contract {
 
-/// A batch, and who has which rows of it.
+/// A batch, and the rows of each process and replica.
 struct Batch {
   Tensor x, y;  // of all rows, on the CPU
   std::int64_t rows;
   std::vector<data::RowRange> of_process;
-  std::vector<Shard> shards;           // of all replicas of all processes
-  std::vector<std::int64_t> replicas;  // of each process: those that have rows
+  std::vector<Shard> shards;           // over all replicas of all processes
+  std::vector<std::int64_t> replicas;  // by process: replicas that have rows
 
   std::int64_t all_replicas() const {
     std::int64_t sum = 0;
@@ -26,9 +26,9 @@ struct Batch {
   }
 };
 
-/// How each process divides its rows over its devices.
+/// The division of each process's rows over its devices.
 ScatterOptions scatter_options(const Case& given, int devices);
-/// The which-th batch of the case, drawn from its seed.
+/// Batch number `which` of the case, drawn from its seed.
 Batch batch_of(const Case& given, Layout layout, std::int64_t rows, std::uint64_t which, DType dtype);
 
 }  // namespace lockstep::contract

@@ -15,9 +15,9 @@
 namespace lockstep::contract {
 namespace {
 
-// How far a value may be from the truth: in proportion to the largest of its tensor, and at least. Sums over some
-// hundred elements and six steps, of which some magnify: about 2^20, 2^10 and 2^4 roundings of float64, float32 and
-// 16-bit floats. Of gradients that vanish nothing but rounding is left.
+// The allowed error of a value: relative to the largest value of its tensor, plus `least`. Values are sums over some
+// hundred elements and six steps, some of which magnify errors: about 2^20, 2^10 and 2^4 roundings of float64, float32
+// and 16-bit floats. Gradients that vanish consist of rounding alone.
 struct Tolerance {
   double relative, least;
 };
@@ -53,7 +53,7 @@ std::string difference(const Entry& got, const std::vector<double>& values, cons
   return "";
 }
 
-// What the processes have together where each has a part.
+// Joins the parts of all processes.
 std::vector<double> joined(const std::vector<Result>& results, std::size_t entry) {
   std::vector<double> all;
   for (const Result& result : results) {
@@ -68,14 +68,14 @@ std::vector<double> joined(const std::vector<Result>& results, std::size_t entry
   return all;
 }
 
-// A few batch norms of two rows, differentiated twice, magnify roundings by 10^4: no float32 is then within the
-// tolerance. How far the truth itself is off in float32, for each entry.
+// The truth's own error in float32, for each entry. A few batch norms of two rows, differentiated twice, magnify
+// roundings by 10^4: then no float32 result is within the tolerance.
 std::vector<double> roundings(const Case& given, const Result& truth) {
   std::vector<double> all(truth.size());
   if (given.is("dtype", "float64")) return all;
   const Result exact = truth_of(given.with("dtype", "float64").with("autocast", "off"));
   for (std::size_t e = 0; e < all.size(); ++e) {
-    const auto same = std::ranges::find(exact, truth[e].name, &Entry::name);  // 16 bits have master weights besides
+    const auto same = std::ranges::find(exact, truth[e].name, &Entry::name);  // 16-bit runs have master weights too
     if (same == exact.end() || same->values.size() != truth[e].values.size()) continue;
     for (std::size_t i = 0; i < truth[e].values.size(); ++i)
       all[e] = std::max(all[e], std::abs(truth[e].values[i] - same->values[i]));
@@ -83,8 +83,8 @@ std::vector<double> roundings(const Case& given, const Result& truth) {
   return all;
 }
 
-// `magnified` are the roundings of a computation that magnifies them, or empty; they are allowed twice in 16 bits,
-// where they are large, else eight times.
+// `magnified` has the truth's own rounding errors if the computation magnifies them, or is empty. Twice as much is
+// allowed in 16 bits, where they are large, else eight times as much.
 std::string against_truth(const Case& given, const std::vector<Result>& results, const Result& truth,
                           const std::vector<double>& magnified = {}) {
   for (const Result& result : results)
@@ -113,7 +113,7 @@ std::string against_truth(const Case& given, const std::vector<Result>& results,
   return "";
 }
 
-// Entries that are the same in all processes, or all entries.
+// Compares bits: of all entries, or only of those that every process has.
 std::string bits(const std::vector<Result>& results, const std::vector<Result>& others, bool all) {
   for (std::size_t p = 0; p < results.size(); ++p) {
     const Result &mine = results[p], &other = others.size() == results.size() ? others[p] : others[0];
@@ -149,7 +149,7 @@ std::string fault_of(const Case& given) {
       const std::string found = bits(results, run(given, layout, {.eager = true}), true);
       if (!found.empty()) return "unlike eager steps: " + found;
     }
-    // docs/training.md: but for the order of additions where several backwards accumulate or norms are clipped.
+    // docs/training.md: except for the order of additions if several backwards accumulate or norms are clipped.
     if (given.is("shard", "on") && !given.is("clip", "norm") &&
         !is_one_of(given["term"], {"second_order", "own_backward"}) && !given.is("buffer", "trained") &&
         is_one_of(given["backwards"], {"one", "joint"})) {

@@ -1,4 +1,4 @@
-// Whether a case keeps the promise: docs/contract.md.
+// Checks that a case keeps the contract: docs/contract.md.
 #pragma once
 
 #include <string>
@@ -7,11 +7,11 @@
 
 namespace lockstep::contract {
 
-/// What is wrong with a case, in words; empty if nothing is. It is compared with the truth, with a second run, and bit
-/// for bit with what the documentation calls equal.
+/// Describes the first fault of a case; empty if it has none. Compares it with the truth, with a second run, and bit
+/// for bit with the runs that the documentation calls equal.
 std::string fault_of(const Case& given);
 
-/// The case with as few features as still have a fault; they keep the rules.
+/// Removes features from a faulty case as long as it keeps the rules and its kind of fault.
 Case shrunk(const Case& given, const Constraints& rules);
 
 }  // namespace lockstep::contract

@@ -1,10 +1,10 @@
-// The contract: docs/contract.md. As a program of its own, too:
+// The contract: docs/contract.md. Also a program of its own:
 //   contract_tests --case 'parts=conv devices=3 seed=17'   runs one case
-//   contract_tests --random 1000 --seed 5                  random cases; prints and shrinks what fails
-//   contract_tests --cover                                 all pairs, and the triples
-//   contract_tests --file cases.txt                        a case in each line, but for those that mean nothing
-//   contract_tests --known                                 which known faults are still there
-// With --all, also the known faults' combinations; with --no-shrink, failures as they are.
+//   contract_tests --random 1000 --seed 5                  runs random cases; prints and shrinks failures
+//   contract_tests --cover                                 runs all pairs, and the triples
+//   contract_tests --file cases.txt                        runs the case in each line, except meaningless ones
+//   contract_tests --known                                 tells which known faults remain
+// --all adds the combinations of known faults; --no-shrink prints failures unchanged.
 #include <gtest/gtest.h>
 #include <unistd.h>
 
@@ -25,7 +25,7 @@
 namespace lockstep::contract {
 namespace {
 
-// The case at hand, for what is printed if the program crashes or hangs.
+// The present case, printed if the program crashes or hangs.
 char running[4096] = "no case\n";
 
 void tell_case(int signal) {
@@ -87,7 +87,7 @@ const std::vector<Case>& pairs() {
   return cases;
 }
 
-constexpr int kParts = 8;  // that run at the same time; of each, a sanitizer sees a fifth
+constexpr int kParts = 8;  // tests that run at the same time; with sanitizers, each checks a fifth of its cases
 class Pairs : public ::testing::TestWithParam<int> {};
 
 TEST_P(Pairs, KeepTheContract) {
@@ -109,7 +109,7 @@ TEST(RandomCases, KeepTheContract) {
   }
 }
 
-// Of the program by hand.
+// Options of the command line.
 struct Options {
   std::string given, file;
   std::uint64_t random = 0, seed = 1;
@@ -137,7 +137,7 @@ int check_all(const std::vector<Case>& cases, const Options& options) {
   return failures > 0;
 }
 
-// Of each known fault some cases that no other rule leaves out.
+// Tries some cases of each known fault that no other rule excludes.
 int look_for_known() {
   for (std::size_t k = 0; k < known_faults().size(); ++k) {
     std::vector<Rule> others = meaningless();

@@ -13,11 +13,11 @@ constexpr std::uint8_t kOpen = Constraints::kOpen;
 
 Values open_values() { return Values(features().size(), kOpen); }
 
-// The combinations of the values of `kCount` features, of which some are left to meet.
+// The combinations of the values of `kCount` features, and which of them are not covered yet.
 template <std::size_t kCount>
 class Combinations {
  public:
-  using Which = std::array<std::size_t, kCount>;  // of the features
+  using Which = std::array<std::size_t, kCount>;  // indices of features
 
   Combinations(std::vector<std::size_t> of, const Constraints& rules) : of_(std::move(of)) {
     Which which;
@@ -47,7 +47,8 @@ class Combinations {
       left = 0;
     }
   }
-  // How many that are left the values have with this feature in them. What is open has none.
+  // The number of uncovered combinations in `values` that contain this feature. Combinations with open features do not
+  // count.
   std::size_t gain(const Values& values, std::size_t feature) const {
     std::size_t sum = 0;
     for (const Group& group : groups_) {
@@ -57,7 +58,7 @@ class Combinations {
     }
     return sum;
   }
-  // Sets one that is left, the n-th of them, modulo their number.
+  // Sets the values of the n-th uncovered combination, modulo their number.
   void begin(std::size_t n, Values& values) const {
     n %= left_;
     for (const Group& group : groups_)
@@ -111,8 +112,8 @@ Coverage coverage(std::vector<std::size_t> of, const std::vector<Case>& cases, c
   return {all.possible(), all.possible() - all.left()};
 }
 
-// Adds cases until nothing is left: each begins with a combination that is left, and takes the other features in a
-// random order, of each the value that meets most of what is left.
+// Adds cases until every combination is covered. Each case begins with an uncovered combination; then every other
+// feature, in random order, gets the value that covers most.
 template <std::size_t kCount>
 void cover(Combinations<kCount>& all, const Constraints& rules, std::mt19937_64& random, std::vector<Case>& cases) {
   while (all.left() > 0) {

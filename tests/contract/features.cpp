@@ -6,7 +6,7 @@
 
 namespace lockstep::contract {
 
-// A row for each feature. What a value means is said where net.cpp or run.cpp asks for it.
+// One row for each feature. net.cpp and run.cpp explain a value where they use it.
 const std::vector<Feature>& features() {
   static const std::vector<Feature> all = {
       // The module.
@@ -26,7 +26,7 @@ const std::vector<Feature>& features() {
       {"where", {"outside", "inside_mean", "inside_vector", "pair"}, true},
       {"term", {"none", "l2", "penalty", "feedback", "second_order", "param_gradients", "own_backward"}, true},
       {"input_grad", {"off", "on"}},
-      // Where it runs, and who has which rows.
+      // Processes and devices, and the division of rows between them.
       {"devices", {"1", "2", "3", "5"}, true},
       {"processes", {"1", "2", "3"}, true},
       {"rows", {"8", "7", "5", "2", "1"}},
@@ -201,7 +201,7 @@ bool Constraints::complete(std::vector<std::uint8_t>& values) const {
     values = neutral;
     return true;
   }
-  // Some open feature of that rule has another value.
+  // Try other values for the open features of the broken rule.
   const auto& terms = std::ranges::find(rules_, broken, &Compiled::rule)->terms;
   for (const auto& [f, mask] : terms) {
     if (values[f] != kOpen) continue;

@@ -1,5 +1,6 @@
-// The features whose combinations are tried, and cases made of them. A feature is a row of features.cpp: a name and its
-// values, of which the first is neutral (the feature is not used). A case has one value of each, and a seed.
+// The features whose combinations are tested, and cases made of them. A feature is a row of features.cpp: a name and
+// its values, the first of which is neutral (the feature is not used). A case has one value of each feature, and a
+// seed.
 #pragma once
 
 #include <cstdint>
@@ -13,55 +14,55 @@ namespace lockstep::contract {
 struct Feature {
   std::string_view name;
   std::vector<std::string_view> values;  ///< The first is neutral.
-  bool in_triples = false;               ///< It touches what replicas share: triples of these are covered, too.
+  bool in_triples = false;               ///< It affects state that replicas share: triples of these are covered too.
 };
 const std::vector<Feature>& features();
 
-/// Values that do not go together.
+/// A combination of values that no case may have.
 struct Rule {
-  /// Words such as "where=inside_mean|inside_vector" or "processes!=1", which hold all at once in no case.
+  /// Conditions such as "where=inside_mean|inside_vector" or "processes!=1"; no case may meet them all.
   std::string_view together;
   std::string_view reason;
 };
-/// Combinations that mean nothing, or that the library refuses by its documentation.
+/// Combinations that are meaningless, or that the library refuses as documented.
 const std::vector<Rule>& meaningless();
-/// Combinations that are wrong at present: known faults. They are left out of what continuous integration runs.
+/// Combinations that fail at present: known faults, which continuous integration skips.
 const std::vector<Rule>& known_faults();
 
-/// One value of each feature, and what the data and the model are drawn from.
+/// One value of each feature, and the seed of the data and the model.
 struct Case {
   std::vector<std::uint8_t> values =
-      std::vector<std::uint8_t>(features().size());  ///< By feature: which of its values.
+      std::vector<std::uint8_t>(features().size());  ///< The index of each feature's value.
   std::uint64_t seed = 1;
 
-  /// The name of the value. Throws std::invalid_argument for a feature that is not there.
+  /// The name of the feature's value. Throws std::invalid_argument for an unknown feature.
   std::string_view operator[](std::string_view feature) const;
-  bool is(std::string_view feature, std::string_view value) const;  ///< Throws for a value that is not there, too.
-  int number(std::string_view feature) const;                       ///< Of a feature whose values are numbers.
+  bool is(std::string_view feature, std::string_view value) const;  ///< Throws for an unknown value, too.
+  int number(std::string_view feature) const;                       ///< The value of a numeric feature.
   Case with(std::string_view feature, std::string_view value) const;
-  /// Such as "devices=3 norm=sync seed=17": all that is not neutral.
+  /// All values that are not neutral, and the seed, such as "devices=3 norm=sync seed=17".
   std::string text() const;
 };
-/// The reverse of text(). Throws std::invalid_argument naming the word that is wrong.
+/// The inverse of text(). Throws std::invalid_argument naming the wrong word.
 Case parsed(std::string_view text);
 
-/// Rules in a form that is quick to look up.
+/// Rules compiled for fast checks.
 class Constraints {
  public:
-  static constexpr std::uint8_t kOpen = 255;  ///< In the place of a value: not chosen yet.
+  static constexpr std::uint8_t kOpen = 255;  ///< Marks a feature without a value yet.
 
   explicit Constraints(std::span<const Rule> rules);
-  /// The first rule that the values break, or null. What is open breaks nothing.
+  /// The first rule that the values break, or null. Open features break no rule.
   const Rule* broken_by(const std::vector<std::uint8_t>& values) const;
-  /// Gives what is open values, the neutral one where that can be; false if no values keep the rules.
+  /// Fills in the open features, with neutral values if possible; false if no values keep the rules.
   bool complete(std::vector<std::uint8_t>& values) const;
-  /// Sets what the n-th rule speaks of so that it is broken, by one of the ways in which that can be; the rest is open.
+  /// Values that break rule n, in one of the possible ways; the other features are open.
   std::vector<std::uint8_t> breaking(std::size_t n, std::uint64_t way) const;
 
  private:
   struct Term {
     std::size_t feature;
-    std::uint32_t mask;  // of the values for which it holds
+    std::uint32_t mask;  // of the values that meet the condition
   };
   struct Compiled {
     const Rule* rule;
@@ -70,7 +71,7 @@ class Constraints {
   std::vector<Compiled> rules_;
 };
 
-/// meaningless(), and with_known also known_faults().
+/// The rules of meaningless() and, if with_known, of known_faults().
 const Constraints& constraints(bool with_known);
 
 }  // namespace lockstep::contract

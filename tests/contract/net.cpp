@@ -10,7 +10,7 @@ thread_local const std::vector<Shard>* truth_shards = nullptr;
 constexpr double kNormEps = 0.1;  // so that normalizing two rows does not magnify rounding
 constexpr double kMomentum = 0.3;
 
-// A function of h: [rows, kHidden] by a recurrent layer over four steps of two features.
+// Applies a recurrent layer to h [rows, kHidden], as four steps of two features.
 struct Recurrent : nn::Module<Recurrent> {
   nn::LSTM lstm;
   bool steps_first;
@@ -60,7 +60,7 @@ struct Images : nn::Module<Images> {
   Tensor forward(const Tensor& h) { return tanh(conv(h.reshape({h.size(0), 2, 2, 2}))).reshape({h.size(0), kHidden}); }
 };
 
-// Batch norm as its definition says, of each replica's rows (or of all), with the names of the library's.
+// Batch norm by its definition, over each replica's rows (or over all), with the library's names.
 struct TruthNorm : nn::Module<TruthNorm> {
   nn::Parameter weight, bias;
   nn::Buffer running_mean, running_var, num_batches_tracked;
@@ -137,7 +137,7 @@ nn::AnyModule norm_of(std::int64_t channels, bool synchronized, bool is_truth) {
   return LocalNorm(channels);
 }
 
-// h as [rows, channels, rest], normalized.
+// Normalizes h as [rows, channels, rest].
 struct Normalized : nn::Module<Normalized> {
   nn::Linear first;
   nn::AnyModule norm;
@@ -151,7 +151,7 @@ struct Normalized : nn::Module<Normalized> {
   }
 };
 
-// Two norms of which neither waits for the other.
+// Two norms that do not depend on each other.
 struct Beside : nn::Module<Beside> {
   Normalized left, right;
   Beside(std::int64_t left_channels, std::int64_t right_channels, bool is_truth)
@@ -160,7 +160,7 @@ struct Beside : nn::Module<Beside> {
   Tensor forward(const Tensor& h) { return left(h) + right(h); }
 };
 
-// A buffer of the user's that each pass in training changes.
+// A user's buffer, which each training pass changes.
 struct Following : nn::Module<Following> {
   nn::Buffer value;
   std::string_view kind;
@@ -255,7 +255,7 @@ Tensor Net::branched(const Tensor& h, const Tensor& x, int step) {
   if (branch == "by_step") return step % 2 == 0 ? h + (*extra)(h)*0.5 : h;
   if (branch != "by_replica") return h;
   if (!is_truth_) return takes_branch(x) ? h + (*extra)(h)*0.5 : h;
-  // The rows of those replicas that take it, as the shards of a batch of their own.
+  // The rows of the replicas that take the branch, as the shards of a smaller batch.
   std::vector<Tensor> in_branch;
   std::vector<Shard> shards;
   std::int64_t taken = 0;
@@ -288,7 +288,7 @@ Tensor Net::branched(const Tensor& h, const Tensor& x, int step) {
 
 namespace {
 
-// By a change of a view; the truth's by parts of its own.
+// Doubles it through a view, in place; the truth concatenates parts.
 Tensor with_first_column_doubled(const Tensor& h, bool is_truth) {
   if (is_truth) return cat({h.narrow(1, 0, 1) * 2, h.narrow(1, 1, h.size(1) - 1)}, 1);
   const Tensor copy = h * 1;
@@ -329,7 +329,7 @@ Output Net::forward(const Tensor& given_x, const Tensor& given_y, int step) {
   const Tensor rows = out(h);
   Output output;
   const std::string_view where = case_["where"];
-  const bool sums = case_.is("reduction", "sum");  // with the same bits, where outputs are contiguous
+  const bool sums = case_.is("reduction", "sum");  // bits are the same if outputs are contiguous
   if (where == "outside" || where == "pair" || is_truth_)
     output.rows = !columns ? rows : sums ? rows.t().contiguous() : rows.t();
   if (where == "pair") output.value = value_of_rows(case_, rows);

@@ -1,6 +1,6 @@
 // The module of a case. The model under test has the library's layers; the truth has the same parameters and buffers
-// under the same names, and computes what depends on how rows are divided by plain operations, from a list of who had
-// which rows.
+// under the same names, and computes the parts that depend on the division of rows by plain operations, from a list of
+// each replica's rows.
 #pragma once
 
 #include <cstdint>
@@ -13,15 +13,15 @@
 
 namespace lockstep::contract {
 
-inline constexpr std::int64_t kFeatures = 6;  // of a row, and classes
+inline constexpr std::int64_t kFeatures = 6;  // of a row; also the number of classes
 inline constexpr std::int64_t kHidden = 8;
 
-/// Rows of the whole batch that one replica has.
+/// One replica's rows of the whole batch.
 struct Shard {
   std::int64_t first, count;
 };
 
-/// Whose rows are which in the next pass of the truth, on this thread: of all replicas of all processes, in order.
+/// Sets the shards for the next pass of the truth on this thread: those of all replicas of all processes, in order.
 class TruthPass {
  public:
   explicit TruthPass(std::vector<Shard> shards);
@@ -35,11 +35,11 @@ class TruthPass {
   const std::vector<Shard>* outer_;
 };
 
-/// What a model gives: rows, or one number of them, or both; undefined where the case wants none.
+/// The output of a model: rows, or one number for them, or both; parts that the case does not use are undefined.
 struct Output {
   Tensor rows;                       ///< [rows, kFeatures]; with scatter_dim=1 transposed.
   Tensor value;                      ///< 0-dim.
-  std::optional<WeightedMean> mean;  ///< Instead of the number, over rows of which some are padding.
+  std::optional<WeightedMean> mean;  ///< Instead of `value`, if some rows are padding.
   auto members() { return nn::members("rows", rows, "value", value, "mean", mean); }
 };
 
@@ -50,15 +50,15 @@ class Net : public nn::Module<Net> {
   nn::Linear in, mid, out;
   nn::Dropout drop;
   std::optional<nn::Embedding> embedding;
-  std::vector<nn::AnyModule> body;                    // [rows, kHidden] -> the same
-  std::optional<nn::AnyModule> buffers, norm, extra;  // the same
+  std::vector<nn::AnyModule> body;                    // [rows, kHidden] -> [rows, kHidden]
+  std::optional<nn::AnyModule> buffers, norm, extra;  // [rows, kHidden] -> [rows, kHidden]
   std::optional<nn::Buffer> scale;                    // requires a gradient
 
   auto members() {
     return nn::members("in", in, "mid", mid, "out", out, "drop", drop, "embedding", embedding, "body", body, "buffers",
                        buffers, "norm", norm, "extra", extra, "scale", scale);
   }
-  /// x: [rows, kFeatures]; with scatter_dim=1 transposed, as y.
+  /// x: [rows, kFeatures]; with scatter_dim=1 transposed, like y.
   Output forward(const Tensor& x, const Tensor& y, int step);
 
  private:
@@ -68,11 +68,11 @@ class Net : public nn::Module<Net> {
   bool is_truth_;
 };
 
-/// Whether the case's loss is a mean over the rows that are no padding: then users say it as a WeightedMean.
+/// True if the case's loss is a mean over the rows that are not padding, which users compute as a WeightedMean.
 bool is_weighted(const Case& given);
-/// The losses of rows: their mean, or their sum. rows: [rows, kFeatures]. y: of the same shape, or classes [rows].
+/// The mean or the sum of the rows' losses. rows: [rows, kFeatures]. y: of the same shape, or classes [rows].
 Tensor loss_of_rows(const Case& given, const Tensor& rows, const Tensor& y);
-/// The number that "pair" adds.
+/// The additional number of where=pair.
 Tensor value_of_rows(const Case& given, const Tensor& rows);
 
 }  // namespace lockstep::contract

@@ -56,7 +56,7 @@ class Run {
   }
 
  private:
-  // Where the case says so, each step is another thread's.
+  // If the case says so, each step runs on a new thread.
   void in_thread(const std::function<void()>& f) {
     const auto run = [&] {
       const GeneratorGuard guard(generator_);
@@ -123,7 +123,7 @@ class Run {
     if (c_.is("freeze", "start")) freeze(net, false);
     const std::vector<Tensor> parameters = net.parameters();
     const std::string_view name = c_["optimizer"];
-    // So large that the quotient does not magnify the rounding of gradients that vanish.
+    // Large enough that the quotient does not magnify the rounding of vanishing gradients.
     const double eps = dtype_ == kBFloat16 || !c_.is("autocast", "off") ? 1 : 1e-2;
     if (name == "adamw")
       optimizer_ = std::make_unique<optim::AdamW>(parameters, optim::AdamWOptions{.lr = 0.02, .eps = eps});
@@ -156,7 +156,7 @@ class Run {
     return backwards == "one" || backwards == "twice" ? 1 : 2;
   }
 
-  // The rows of this process, where the model wants them.
+  // The rows of this process, in the layout and on the device of the model.
   Tensor mine(const Batch& batch, const Tensor& all) const {
     Tensor rows = all;
     if (!is_truth_) {
@@ -180,7 +180,7 @@ class Run {
 
   std::int64_t all_rows(const Batch& batch) const { return is_truth_ ? batch.rows : model_->batch_rows(); }
 
-  // The loss of one batch: what counts by rows, and the number beside it if there is one.
+  // The loss of one batch: the part that counts by rows, and the additional number if there is one.
   struct Loss {
     Tensor main, beside, rows;
     Tensor total() const { return beside.defined() ? main + beside * 0.3 : main; }
@@ -191,7 +191,7 @@ class Run {
     const Output output = forward(batch, x, y);
     Loss loss;
     if (where == "outside" || where == "pair") loss.rows = output.rows;
-    const auto of_replicas = [&](const auto& f) {  // the truth's
+    const auto of_replicas = [&](const auto& f) {  // for the truth
       std::vector<Tensor> each;
       for (const auto& [first, count] : batch.shards)
         if (count > 0)
@@ -230,13 +230,13 @@ class Run {
     return loss;
   }
 
-  // A term of parameters alone. Where losses are sums over all processes, each has a part of it.
+  // A term of parameters alone. If losses are sums over all processes, each process adds a part of it.
   Tensor of_a_weight() {
     const Tensor squares = sum(square(module().mid.weight)) * 0.05;
     return sums() && !is_truth_ ? squares / double(world_.size()) : squares;
   }
 
-  // Forward and backward of the step's batches; gives all that is to be seen, as one vector.
+  // Runs forward and backward of the step's batches; returns all values to record, as one vector.
   Tensor passes(const std::vector<Tensor>& inputs) {
     const std::string_view backwards = c_["backwards"], term = c_["term"];
     std::vector<Loss> losses;
@@ -312,7 +312,7 @@ class Run {
     }
   }
 
-  // What a captured step is made of.
+  // The function of a captured step.
   struct Body {
     Run* run;
     template <class... Inputs>
@@ -371,7 +371,7 @@ class Run {
     if (mode == "eval_once" && s == event_) train_again();
     record(seen, inputs);
     for (Tensor& input : inputs)
-      if (input.requires_grad()) input.set_grad({});  // which may have a graph
+      if (input.requires_grad()) input.set_grad({});  // it may have a graph
     after();
   }
 
@@ -393,7 +393,7 @@ class Run {
     return *find.found;
   }
 
-  // Another model and another optimizer go on from the state of these.
+  // Continues with a new model and optimizer from the state of the old ones.
   void resume() {
     const StateDict model = kept(module().state_dict()), optimizer = kept(optimizer_->state_dict());
     drop_gradients();
@@ -493,7 +493,7 @@ class Run {
     drop_gradients();
   }
 
-  // A gradient with a graph holds its leaf.
+  // A gradient with a graph owns its leaf.
   void drop_gradients() {
     whole().zero_grad();
     if (module().scale) module().scale->set_grad({});
@@ -504,8 +504,8 @@ class Run {
   const World world_;
   const bool is_truth_;
   const DType dtype_;
-  const bool captured_;  // then there are more steps
-  const bool eager_;     // though
+  const bool captured_;  // such runs have more steps
+  const bool eager_;     // runs these steps without capture
   const int steps_, event_;
   GeneratorState generator_;
   std::optional<Net> net_;

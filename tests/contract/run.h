@@ -1,4 +1,4 @@
-// Runs a case: trains its module as the case says, or the truth: on one CPU, with the whole batch, and nothing else.
+// Runs a case: trains its module as the case says; or the truth, on one CPU with the whole batch and no other feature.
 #pragma once
 
 #include <cstdint>
@@ -9,11 +9,11 @@
 
 namespace lockstep::contract {
 
-/// Something that a run ends with, or that was seen on the way.
+/// A result of a run, or a value that was recorded on the way.
 struct Entry {
-  /// What is compared with the truth.
+  /// The part of the truth's entry that a process has.
   enum class Of : std::uint8_t {
-    all,      ///< Every process has it.
+    all,      ///< Every process has all of it.
     rows,     ///< Each process has some of the rows, in order.
     weighted  ///< Each process has a part of a sum: weight times values.
   };
@@ -21,23 +21,23 @@ struct Entry {
   std::vector<double> values;
   Of of = Of::all;
   double weight = 1;
-  bool is_16_bit = false;  ///< Computed so, whatever the case says.
+  bool is_16_bit = false;  ///< computed in 16 bits, whatever the case's dtype
 };
 using Result = std::vector<Entry>;
 
-/// So many processes of so many devices each.
+/// The number of processes, and of devices in each.
 struct Layout {
   int processes, devices;
 };
 Layout layout_of(const Case& given);
 
 Result truth_of(const Case& given);
-/// What must not matter.
+/// Changes of a run that must not change its results.
 struct Variant {
-  std::uint64_t delays = 0;  ///< Is added to the seed of the simulated devices' delays.
-  bool eager = false;        ///< As many steps, none of them captured.
+  std::uint64_t delays = 0;  ///< Added to the seed of the simulated devices' delays.
+  bool eager = false;        ///< Runs the same number of steps without capturing any.
 };
-/// One for each process. Throws std::runtime_error with what the processes threw.
+/// One result for each process. Throws std::runtime_error with the messages of the processes' exceptions.
 std::vector<Result> run(const Case& given, Layout layout, const Variant& variant = {});
 
 }  // namespace lockstep::contract

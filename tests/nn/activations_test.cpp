@@ -1,4 +1,4 @@
-// Activation layers beyond the first ones: they compute their functions, with their options.
+// More activation layers: they compute their functions, with their options.
 #include <lockstep/nn/activations.h>
 #include <lockstep/nn/gated_activations.h>
 

@@ -1,4 +1,4 @@
-// Batch and instance normalization layers: what they hold, which x they take, and lazy forms.
+// Batch and instance normalization layers: their state, the shapes of x that they take, and lazy forms.
 #include <lockstep/nn/batch_norm.h>
 
 #include <gtest/gtest.h>

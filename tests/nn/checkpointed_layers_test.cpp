@@ -1,4 +1,5 @@
-// checkpoint() around layers that change their buffers: they are changed once, and gradients are those without it.
+// checkpoint() around layers that change their buffers: buffers change once, and gradients equal those without
+// checkpoint.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/autograd.h>
@@ -23,7 +24,7 @@ namespace {
 using testing::thrown;
 using testing::values;
 
-// Counts its calls, in whole and by turns, and scales by what it has counted.
+// Counts its calls in one whole buffer and in overlapping views of another, and scales x by the counts.
 struct Counting : nn::Module<Counting> {
   nn::Buffer calls{zeros({})}, turns{zeros({3})};
   nn::Parameter scale{full({}, 1.5)};
@@ -32,7 +33,7 @@ struct Counting : nn::Module<Counting> {
     {
       const NoGrad guard;
       calls.add_(1);
-      for (int i = 0; i < 2; ++i) turns.slice(0, i, i + 2).mul_(2).add_(1);  // parts that overlap
+      for (int i = 0; i < 2; ++i) turns.slice(0, i, i + 2).mul_(2).add_(1);  // overlapping views
     }
     return x * scale * calls.clone() + sum(turns.clone() * scale);
   }
@@ -54,7 +55,7 @@ void add_state(nn::ModuleBase& module, Result& result) {
   for (const Tensor& parameter : module.parameters()) result.push_back(values(parameter.grad()));
 }
 
-// Runs function(module, x) `calls` times, and then backward of all.
+// Runs function(module, x) `calls` times, then one backward of the sum.
 template <class M, class F>
 Result train(const M& like, const Tensor& input, const F& function, bool checkpointed, int calls = 2) {
   M module = copy(like);
@@ -129,7 +130,7 @@ TEST(CheckpointedLayers, HaveGradientsOfGradients) {
   }
 }
 
-// What a user's function captures is a buffer too; and so is a parameter that is changed without gradients.
+// A tensor that a user's function captures is treated as a buffer; so is a parameter that changes under NoGrad.
 TEST(CheckpointedLayers, MayBeFunctionsOfTensorsThatTheyChange) {
   const auto run = [](bool checkpointed) {
     Tensor count = zeros({2});
@@ -151,7 +152,7 @@ TEST(CheckpointedLayers, MayBeFunctionsOfTensorsThatTheyChange) {
   EXPECT_EQ(run(true), run(false));
 }
 
-// A value that was saved, and changed after that in the function: without checkpoint that is refused.
+// The function changes a value after it was saved. Without checkpoint, backward refuses that.
 TEST(CheckpointedLayers, GiveGradientsOfTheValuesThatWereUsed) {
   Tensor count = full({2}, 3.);
   const Tensor x = ones({2}).requires_grad_();

@@ -1,4 +1,4 @@
-// Convolution layers: names and shapes of what they hold, first values, padding modes, lazy forms, and what is refused.
+// Convolution layers: names and shapes of their state, initial values, padding modes, lazy forms, and errors.
 #include <lockstep/nn/conv.h>
 
 #include <gtest/gtest.h>
@@ -39,7 +39,7 @@ TEST(ConvLayers, HoldWhatPyTorchsHold) {
   EXPECT_EQ(shapes_of(nn::ConvTranspose2d(4, 6, 3, {.groups = 2})), (Shapes{{"weight", {4, 3, 3, 3}}, {"bias", {6}}}));
 }
 
-// Kaiming's uniform values with a = sqrt(5): a bound of 1 / sqrt(fan in).
+// Kaiming's uniform initialization with a = sqrt(5) has the bound 1 / sqrt(fan in).
 TEST(ConvLayers, StartWithinTheirBounds) {
   const nn::Conv2d layer(4, 500, 5, {.groups = 2});
   const double bound = 1 / std::sqrt(2. * 25);
@@ -65,7 +65,7 @@ TEST(ConvLayers, ComputeTheFunctionOfTheirName) {
 
 Tensor with_identity(nn::Conv1d& layer) {
   layer.weight.zero_();
-  layer.weight.select(0, 0).select(0, 0).select(0, 2).fill_(1);  // gives the element two places further on
+  layer.weight.select(0, 0).select(0, 0).select(0, 2).fill_(1);  // returns the element two places to the right
   return tensor({1., 2., 3., 4.}, {.dtype = kFloat32}).view({1, 1, 4});
 }
 

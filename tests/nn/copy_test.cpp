@@ -1,4 +1,4 @@
-// Copies of modules and parameters, where they are asked for. (Where they are not: tests/compile.)
+// Explicit copies of modules and parameters. (Implicit copies, which do not compile: tests/compile.)
 #include <gtest/gtest.h>
 
 #include <array>
@@ -20,11 +20,11 @@ namespace {
 
 using testing::values;
 
-// auto b = a, with a that may be changed.
+// True if auto b = a compiles for a non-const a.
 template <class T>
 constexpr bool kCopiedUnasked = std::is_convertible_v<T&, T>;
 
-// What a test of traits alone can show.
+// The properties of types that are copied only explicitly.
 template <class... Ts>
 constexpr bool kNeverCopiedUnasked = ((!kCopiedUnasked<Ts> && std::is_copy_constructible_v<Ts> &&
                                        std::is_constructible_v<Ts, Ts&> && std::is_nothrow_move_constructible_v<Ts> &&
@@ -67,7 +67,7 @@ TEST(Copy, OfALayerHasParametersOfItsOwn) {
 TEST(Copy, OfAUsersModuleCopiesWhatItHoldsInContainers) {
   Net net;
   Net unasked = net, other;
-  other = net;  // as assigning to what has memory already
+  other = net;  // assignment to an object that already has memory
   const auto expected = net.state_dict(), got = unasked.state_dict(), assigned = other.state_dict();
   ASSERT_EQ(expected.size(), 14u);
   for (const auto& [key, value] : expected) {

@@ -1,4 +1,4 @@
-// First values with a structure: identities, orthogonal and sparse matrices, truncated normal numbers.
+// Structured initial values: identities, orthogonal and sparse matrices, truncated normal numbers.
 #include <lockstep/nn/init.h>
 
 #include <gtest/gtest.h>
@@ -65,7 +65,8 @@ TEST(InitStructure, CutsOffNormalNumbers) {
   EXPECT_LE(most, 4);
   EXPECT_LT(least, -0.9);
   EXPECT_GT(most, 3.9);
-  // Of the truncated distribution: mean + deviation (density(-1) - density(1.5)) / (share between).
+  // The mean of the truncated distribution: mean + deviation (density(-1) - density(1.5)) / (probability between the
+  // bounds).
   const auto density = [](double z) { return std::exp(-z * z / 2) / std::sqrt(8 * std::atan(1)); };
   const double share = (std::erf(1.5 / std::sqrt(2)) - std::erf(-1 / std::sqrt(2))) / 2;
   EXPECT_NEAR(mean, 1 + 2 * (density(-1) - density(1.5)) / share, 0.05);

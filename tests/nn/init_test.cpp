@@ -1,4 +1,4 @@
-// First values of parameters: their distribution, the fans, and what is refused.
+// Initial values of parameters: their distribution, the fans, and errors.
 #include <lockstep/nn/init.h>
 
 #include <gtest/gtest.h>
@@ -31,7 +31,7 @@ Moments moments(const Tensor& x) {
   return m;
 }
 
-// 36000 elements: the deviation of their mean is 0.53% of theirs, that of their deviation 0.37% (normal).
+// With 36000 normal numbers, the standard error of their mean is 0.53% of the deviation, that of their deviation 0.37%.
 void expect_deviation(const Tensor& x, double deviation, bool uniform) {
   const Moments m = moments(x);
   EXPECT_NEAR(m.mean, 0, 0.03 * deviation);
@@ -77,7 +77,7 @@ TEST(Init, IsTheSameOnEveryDevice) {
   EXPECT_EQ(values(here.weight), values(there.weight));
 }
 
-// One row of an embedding is a view that begins anywhere.
+// One row of an embedding is a view that may begin at any offset.
 TEST(Init, IsTheSameInARowOfAnotherTensor) {
   const auto all = [](Tensor& row) {
     manual_seed(3);

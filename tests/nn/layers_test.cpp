@@ -1,4 +1,4 @@
-// The layers: what they compute, hold and refuse.
+// Layers: their results, state and errors.
 #include <lockstep/nn/layers.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Loss layers compute their functions with their options, and hold their weights; RMSNorm.
+// Loss layers compute their functions with their options, and hold their weights; also RMSNorm.
 #include <lockstep/nn/losses.h>
 
 #include <gtest/gtest.h>

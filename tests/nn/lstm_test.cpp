@@ -1,4 +1,4 @@
-// All steps of an LSTM as one operation, against the composition, and the same on any number of threads.
+// All steps of an LSTM as one operation: equal to the composition of operations, and on any number of threads.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,8 +27,8 @@ using recurrent::Outputs;
 using recurrent::Steps;
 using testing::values;
 
-// More rows than are computed together, and a hidden size that fills no panel and makes the gates' gradient longer
-// than what is multiplied at once.
+// More rows than one block, a hidden size that is no multiple of a panel, and a gradient of the gates that is longer
+// than one block of the product.
 constexpr std::int64_t kRows = 21, kHidden = 70, kIn = 3;
 
 Inputs lstm_inputs(std::int64_t rows, bool with_state, const Device& device = Device()) {

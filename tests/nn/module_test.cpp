@@ -189,7 +189,7 @@ struct Deep : nn::Module<Deep> {
   auto members() { return nn::members("levels", levels); }
 };
 
-// Containers that Everything has not.
+// Containers that Everything lacks.
 struct Contained : nn::Module<Contained> {
   std::tuple<nn::Linear, std::pair<int, nn::Parameter>> mixed{nn::Linear(1, 1, {.bias = false}),
                                                               {7, nn::Parameter(ones({1}))}};
@@ -243,7 +243,8 @@ TEST(Module, SpellsPathsThroughAnyNesting) {
   EXPECT_EQ(keys(Deep()), (std::vector<std::string>{"levels.a.0.0.1.0.weight", "levels.a.0.0.1.0.bias"}));
 }
 
-// What else a moved-from object could do depends on what it is made of: an empty Sequential gave its input back.
+// A moved-from module must throw: otherwise the result would depend on its members; an empty Sequential returns its
+// input.
 TEST(Module, SaysThatItWasMovedFrom) {
   const auto says = [](auto module, const auto& input, const std::string& type) {
     auto taken = std::move(module);

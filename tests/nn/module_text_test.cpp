@@ -1,4 +1,4 @@
-// How modules are printed and summed up, and functions as modules.
+// Printing of modules, summaries, and functions as modules.
 #include <gtest/gtest.h>
 
 #include <sstream>
@@ -66,7 +66,7 @@ TEST(ModuleText, CountsParameters) {
 TEST(Summary, HasShapesAndNumbersAndLeavesTheModelAsItWas) {
   Block block;
   std::string table = nn::summary(block, zeros({3, 4}));
-  for (std::size_t at; (at = table.find("  ")) != table.npos;) table.erase(at, 1);  // whatever the columns' widths
+  for (std::size_t at; (at = table.find("  ")) != table.npos;) table.erase(at, 1);  // ignores the columns' widths
   EXPECT_NE(table.find("\nBlock [3, 2] -\n"), std::string::npos) << table;
   EXPECT_NE(table.find("\n (fc): Linear [3, 2] 10\n"), std::string::npos) << table;
   EXPECT_NE(table.find("\n (2): Functional [3, 2] -\n"), std::string::npos) << table;

@@ -1,4 +1,4 @@
-// What a module says of its parts, and hooks of its calls.
+// The tree of a module's submodules, and hooks on its calls.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/grad_mode.h>

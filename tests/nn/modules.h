@@ -17,7 +17,7 @@ namespace lockstep::testing {
 
 enum class Mode { plain, scaled };
 
-/// A struct that is no module, only a part of one.
+/// A struct that is only a part of a module.
 struct Affine {
   nn::Parameter scale{ones({2})};
   nn::Buffer mean{zeros({2})};

@@ -1,4 +1,4 @@
-// EmbeddingBag, Bilinear, similarity layers, and dropouts of channels.
+// EmbeddingBag, Bilinear, similarity layers, and dropout of channels.
 #include <gtest/gtest.h>
 
 #include <lockstep/nn/dropout.h>

@@ -1,5 +1,5 @@
-// Layers and losses in training with a batch of no rows, as a replica or a process gets that a batch leaves without
-// any: nothing throws, what was to be [rows, ...] has no rows, parameters get zeros, and no statistics change.
+// Layers and losses in training with an empty batch, as a replica or a process gets if a batch has too few rows:
+// nothing throws, results of [rows, ...] have no rows, gradients of parameters are zero, and no statistics change.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,7 +61,7 @@ void expect_zero_gradients(nn::ModuleBase& module) {
   }
 }
 
-// `call` gives a tensor whose dimension `dim` is the batch's.
+// `call` returns a tensor whose dimension `dim` is the batch.
 template <class Module, class Call>
 Layer layer(const std::string& name, Module module, const Call& call, int dim = 0) {
   const auto shared = std::make_shared<Module>(std::move(module));
@@ -85,7 +85,7 @@ Layer layer(const std::string& name, Module module, const Call& call, int dim = 
           }};
 }
 
-// One input, [rows, sizes...].
+// A layer with one input, [rows, sizes...].
 template <class Module>
 Layer layer(const std::string& name, Module module, const std::vector<std::int64_t>& sizes) {
   return layer(name, std::move(module), [sizes](Module& m, std::int64_t rows) {
@@ -248,7 +248,7 @@ TEST(NoRows, GoThroughEveryLayerInTraining) {
   }
 }
 
-// The mean of nothing is no number, as in PyTorch; the sum is 0. Neither changes what inputs have.
+// As in PyTorch, the mean of no elements is NaN and the sum is 0. Neither changes the inputs.
 struct Loss {
   std::string name;
   std::function<Tensor(std::int64_t rows, Reduction reduction)> of;

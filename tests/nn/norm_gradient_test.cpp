@@ -1,4 +1,4 @@
-// The gradients of layer_norm and rms_norm against their definition, at lengths that devices work on in different ways.
+// The gradients of layer_norm and rms_norm against their definition, at lengths that use different kernels.
 #include <lockstep/autograd/autograd.h>
 #include <lockstep/nn/functional.h>
 
@@ -14,7 +14,7 @@ struct Grads {
   Tensor x, weight, bias;
 };
 
-// By operations, in float64 on the CPU, from y's definition.
+// The gradients from y's definition, by operations in float64 on the CPU.
 Grads by_definition(const Tensor& x, const Tensor& weight, const Tensor& bias, const Tensor& pull, bool centered) {
   const auto leaf = [](const Tensor& t) { return t.detach().to(Device(), kFloat64).clone().requires_grad_(); };
   Grads in = {leaf(x), leaf(weight), leaf(bias)};
@@ -37,7 +37,8 @@ double precision(DType dtype) {
 
 class NormGradients : public ::testing::TestWithParam<DType> {};
 
-// Rows of one pack to a thread and of several, for a warp and for a block; of no whole packs; too long for registers.
+// Rows of one pack per thread and of several, for a warp and for a block; not divisible into packs; too long for
+// registers.
 TEST_P(NormGradients, AreThoseOfTheDefinition) {
   manual_seed(5);
   const TestDevices devices(1);
@@ -59,7 +60,7 @@ TEST_P(NormGradients, AreThoseOfTheDefinition) {
       }
 }
 
-// Only some of the three are asked for, and x's memory begins at no whole pack.
+// Only some of the three gradients are needed, and x's address is not aligned to a pack.
 TEST_P(NormGradients, OfSomeInputsAndOddAddresses) {
   manual_seed(6);
   const TestDevices devices(1);

@@ -67,7 +67,7 @@ TEST(PackedSequences, RefuseWhatDoesNotFit) {
   EXPECT_THROW(nn::pad_sequence({}), InvalidArgument);
 }
 
-// Values are PyTorch 2.15's.
+// Expected values are from PyTorch 2.15.
 TEST(PackedSequences, ByPyTorchsNamesAndArguments) {
   namespace rnn = nn::utils::rnn;
   const Tensor x = tensor({{1, 2, 0}, {3, 4, 5}, {6, 0, 0}});

@@ -1,4 +1,4 @@
-// Parameters and buffers: values that are tensors.
+// Parameters and buffers: tensors with value semantics.
 #include <lockstep/nn/module.h>
 
 #include <gtest/gtest.h>
@@ -70,7 +70,7 @@ TEST(Parameter, KeepsItsIdentityWhenAssignedValues) {
   nn::Parameter parameter(zeros({2}, {.device = "cuda:0"}));
   const Tensor handle = parameter;
   parameter = nn::Parameter(ones({2}));
-  EXPECT_EQ(parameter.device(), Device("cpu"));  // a temporary is moved in whole
+  EXPECT_EQ(parameter.device(), Device("cpu"));  // move assignment takes the temporary's identity and device
   nn::Parameter other(zeros({2}, {.device = "cuda:0"}));
   const Tensor kept = other;
   const nn::Parameter source(full({2}, 3.));

@@ -1,4 +1,4 @@
-// Recurrent layers and cells: their forms agree with each other, and with PyTorch by name. Values against PyTorch's:
+// Recurrent layers and cells: their forms agree with each other, and with PyTorch's names. Values against PyTorch's:
 // tests/reference/ops_test.cpp; gradients: tests/ops/gradcheck_recurrent.cpp.
 #include <lockstep/nn/recurrent.h>
 
@@ -73,7 +73,7 @@ TEST(RecurrentLayers, LoadWhatTheySave) {
   EXPECT_FALSE(c.weights().weight_ih.is_same(a.weights().weight_ih));
 }
 
-// Every kind, in both directions, with a state: what the layer gives and what cells give, step by step.
+// Compares every kind of layer, in both directions and with a state, with its cells step by step.
 TEST(RecurrentLayers, AreTheirCellsStepByStep) {
   const Tensor x = randn({6, 3, 2}, kDoubles), h0 = randn({2, 3, 4}, kDoubles), c0 = randn({2, 3, 4}, kDoubles);
   nn::LSTM lstm(2, 4, {.bidirectional = true, .tensor = kDoubles});
@@ -165,7 +165,7 @@ TEST(RecurrentLayers, ComputeOnADeviceAsOnTheCpu) {
   }
 }
 
-// Wide enough for vector instructions, and odd enough for what is left over.
+// Wide enough for vector instructions, and not a multiple of their width.
 TEST(RecurrentSequences, AreTheirComposition) {
   for (const RecurrentKind kind :
        {RecurrentKind::rnn_tanh, RecurrentKind::rnn_relu, RecurrentKind::gru, RecurrentKind::lstm})

@@ -1,4 +1,4 @@
-// Any modules in a row.
+// Sequential: modules in a row.
 #include <lockstep/nn/sequential.h>
 
 #include <gtest/gtest.h>
@@ -30,7 +30,7 @@ TEST(Sequential, AppliesItsModulesInOrder) {
   EXPECT_EQ(keys(net), (std::vector<std::string>{"0.weight", "0.bias", "2.weight", "2.bias"}));
 }
 
-// An operation of its own for what ends no layer, and for the exact GELU.
+// Activations that follow no linear layer, and the exact GELU, stay separate operations.
 TEST(Sequential, EndsLinearLayersWithTheirActivationWhereNothingIsRecorded) {
   const SimulatedDevices devices({.count = 1});
   nn::Sequential net(nn::ReLU(), nn::Linear(3, 4), nn::ReLU(), nn::ReLU(), nn::Linear(4, 5, {.bias = false}),
@@ -113,7 +113,7 @@ struct Own : nn::Module<Own> {
 };
 static_assert(nn::IsItself<nn::Linear> && nn::IsItself<nn::Sequential> && nn::IsItself<nn::AnyModule> &&
               nn::IsItself<Own>);
-static_assert(!nn::IsItself<Derived>);  // it would run as a Linear in one place and as itself in another
+static_assert(!nn::IsItself<Derived>);  // would run as a Linear in one place and as itself in another
 
 }  // namespace
 }  // namespace lockstep

@@ -105,7 +105,7 @@ TEST(LoadStateDict, StripsAPrefix) {
   Everything target;
   target.load_state_dict(with_prefix(source.state_dict(), "module."), {.strip_prefix = "module."});
   expect_equal(target.state_dict(), source.state_dict());
-  target.load_state_dict(source.state_dict(), {.strip_prefix = "module."});  // keys without it are taken as they are
+  target.load_state_dict(source.state_dict(), {.strip_prefix = "module."});  // keys without it stay
 }
 
 TEST(LoadStateDict, RefusesTwoKeysThatBecomeOne) {

@@ -1,4 +1,4 @@
-// How the layers of a transformer compute. What they compute: tests/reference/transformers_test.cpp.
+// Fused operations of transformer layers. Values: tests/reference/transformers_test.cpp.
 #include <lockstep/nn/transformer.h>
 
 #include <gtest/gtest.h>
@@ -52,7 +52,7 @@ TEST(TransformerEncoderLayer, DoesReluWithTheProductWhereNothingIsRecorded) {
   const SimulatedDevices devices({.count = 1});
   nn::TransformerLayerOptions options = {.dim_feedforward = 16};
   nn::TransformerEncoderLayer known(8, 2, options);
-  options.activation = [](const Tensor& x) { return relu(x); };  // nobody can know what that does
+  options.activation = [](const Tensor& x) { return relu(x); };  // an unknown function, which cannot be fused
   nn::TransformerEncoderLayer unknown(8, 2, options);
   unknown.load_state_dict(known.state_dict());
   for (nn::TransformerEncoderLayer* layer : {&known, &unknown}) layer->to(Device::cuda(0)), layer->eval();
