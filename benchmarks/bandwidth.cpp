@@ -1,7 +1,7 @@
-// What each kernel pattern makes of the memory's bandwidth, beside a copy on the same device.
-//   bandwidth [MIB]       MIB of each float32 operand: 256 by default
-// A table in Markdown: bytes read and written in a second, and that over the copy's. Calls are enqueued without a wait
-// between them, for about 50 ms of the device's time: so the host's time does not count unless the device waits for it.
+// Measures the share of the memory bandwidth that each kernel pattern reaches, compared with a copy on the same device.
+//   bandwidth [MIB]       MiB of each float32 operand: 256 by default
+// Prints a Markdown table of bytes read and written per second, also relative to the copy. Calls are enqueued without
+// waiting, for about 50 ms of device time, so that host time matters only if the device has to wait for the host.
 #include <lockstep/lockstep.h>
 
 #include <chrono>
@@ -26,7 +26,7 @@ double seconds(int calls, const std::function<void()>& call) {
   return std::chrono::duration<double>(Clock::now() - begin).count();
 }
 
-/// Bytes in a second: the median of five.
+/// Bytes per second: the median of five measurements.
 double rate(double bytes, const std::function<void()>& call) {
   seconds(2, call);
   const double once = seconds(3, call) / 3;
@@ -57,7 +57,7 @@ int main(int argc, char** argv) {
   optim::SGD optimizer({parameter}, {.lr = 0.1, .momentum = 0.9});
   const std::vector<Tensor> parameters = {parameter};
 
-  const double all = double(elements) * 4;  // bytes of a float32 operand
+  const double all = double(elements) * 4;  // bytes of one float32 operand
   const double copy = rate(2 * all, [&] { into.copy_(x); });
   std::printf("%s, %.0f MB an operand: a copy moves %.0f GB/s\n\n", properties("cuda:0").name.c_str(), all / 1e6,
               copy / 1e9);

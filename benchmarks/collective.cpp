@@ -1,7 +1,7 @@
-// Collectives of simulated devices against plain copies of as many bytes, measured in turns.
+// Compares collectives of simulated devices with plain copies of equally many bytes, alternately.
 //   collective CASE       CASE: all_reduce all_gather reduce_scatter small
 // BENCH_THREADS bounds the cores. "peer_us" is the time in which every device copies as many bytes as its share of the
-// collective's traffic: an all-reduce in place reads and writes each rank's bytes once, as does a copy of them.
+// collective's traffic: an in-place all-reduce reads and writes each rank's bytes once, like a copy of them.
 #include <lockstep/lockstep.h>
 #include <lockstep/parallel/collectives.h>
 #include <sched.h>
@@ -26,7 +26,7 @@ void bound_cores(int cores) {
   sched_setaffinity(0, sizeof(chosen), &chosen);
 }
 
-/// N devices, each with a tensor, and another one to copy it to.
+/// N devices, each with a tensor and a destination to copy it to.
 class Job {
  public:
   Job(int ranks, std::int64_t elements, DType dtype = kFloat32)
@@ -42,7 +42,7 @@ class Job {
   void synchronize() const {
     for (const Device device : communicator.devices()) lockstep::synchronize(device);
   }
-  /// Every device copies a part of its tensor.
+  /// Every device copies the fraction `part` of its tensor.
   void copy(double part) const {
     const auto elements = std::int64_t(double(tensors[0].numel()) * part);
     for (std::size_t rank = 0; rank < tensors.size(); ++rank)
@@ -58,7 +58,7 @@ class Job {
   std::vector<Tensor> tensors, copies;
 };
 
-/// The collective, and a copy of that part of every device's tensor.
+/// Compares the collective with a copy of the fraction `part` of every device's tensor.
 void compare(const std::string& name, Job& job, double part, const std::function<void()>& collective) {
   bench::compare(
       name,
@@ -89,7 +89,7 @@ void all_reduce() {
   compare("collective/all_reduce/bfloat16/2", job, 1, [&] { collective::all_reduce(job.communicator, job.tensors); });
 }
 
-// In place: every rank reads its tensor once, and writes one of its N shares.
+// In place: every rank reads its tensor once, and writes one of its N shards.
 void reduce_scatter() {
   for (const int ranks : {2, 4}) {
     Job job(ranks, kElements);
@@ -99,7 +99,7 @@ void reduce_scatter() {
   }
 }
 
-// In place: every rank's share is read once, and written to the N - 1 others.
+// In place: every rank's shard is read once, and written to the N - 1 other ranks.
 void all_gather() {
   for (const int ranks : {2, 4}) {
     Job job(ranks, kElements);
@@ -109,7 +109,7 @@ void all_gather() {
   }
 }
 
-// What meeting costs.
+// The fixed cost of a collective, without much data.
 void small() {
   for (const int ranks : {2, 4, 8}) {
     Job job(ranks, 256);

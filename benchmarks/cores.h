@@ -1,6 +1,6 @@
-// How far apart the cores are. Two cores that share a cache hand a line to each other in tens of nanoseconds; on two
-// chiplets of one processor that takes hundreds. Virtual machines can be moved between the two within seconds, and what
-// depends on what cores hand to each other changes with them.
+// Measures the distance between two cores. Two cores that share a cache exchange a cache line in tens of nanoseconds;
+// on two chiplets of one processor that takes hundreds. A hypervisor can move a virtual machine between the two
+// situations within seconds, which changes every time that depends on communication between cores.
 #pragma once
 
 #include <sched.h>
@@ -14,10 +14,10 @@
 
 namespace bench {
 
-/// Round trips between cores that share a cache are shorter, those between others longer.
+/// Round trips between cores that share a cache take less, between others more.
 constexpr double kSharedCacheNs = 120;
 
-/// Keeps this thread on one core while it lives.
+/// Pins this thread to one core while it lives.
 class OnCore {
  public:
   explicit OnCore(int cpu) {
@@ -36,7 +36,7 @@ class OnCore {
 };
 
 /// Nanoseconds in which a cache line goes from the first allowed core to the second and back: the least of eight means
-/// of 50. Takes less than a millisecond. Not a number where there is one core only.
+/// of 50. Takes less than a millisecond. NaN if only one core is allowed.
 inline double round_trip_ns() {
   cpu_set_t allowed;
   sched_getaffinity(0, sizeof(allowed), &allowed);

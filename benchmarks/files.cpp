@@ -1,7 +1,7 @@
-// Files of tensors: what checksums cost beside reading and writing.
+// Measures the cost of checksums relative to reading and writing files of tensors.
 //   files CASE        CASE: hash read load save
-// A file of 256 MB in BENCH_FOLDER, or else the folder for temporary files. It is in the system's cache: a disk comes
-// on top, for all alike.
+// Uses a file of 256 MB in BENCH_FOLDER, by default in the folder for temporary files. The file is in the page cache: a
+// disk would add the same time to all cases.
 #include <lockstep/lockstep.h>
 
 #define XXH_INLINE_ALL
@@ -36,12 +36,12 @@ StateDict state() {
   return tensors;
 }
 
-// What a tensor's data are hashed at: from memory, and block by block as they come from a read.
+// The speed of hashing a tensor's data: from memory, and from a cached block, as read() returns it.
 void hash() {
   std::vector<char> bytes(std::size_t(kElements) * 4 * kTensors, 'x');
   std::uint64_t sum = 0;
   bench::run("files/hash_256MB", [&] {
-    ++bytes[0];  // so that no hash is that of before
+    ++bytes[0];  // so that each call hashes different bytes
     sum += XXH3_64bits(bytes.data(), bytes.size());
   });
   bench::run("files/hash_block_256KB", [&] {
@@ -51,7 +51,7 @@ void hash() {
   std::fprintf(stderr, "%llu\n", static_cast<unsigned long long>(sum));
 }
 
-// The file alone, into one block.
+// Only reads the file, into one block.
 void read() {
   save(state(), file());
   std::vector<char> block(kBlock);

@@ -1,4 +1,4 @@
-// A first operation and out: `run` measures how long this process takes, how much memory, and how large the program is.
+// Runs one operation and exits: `run` measures this process's time and memory, and the size of the program.
 #include <lockstep/lockstep.h>
 
 #include <cstdio>

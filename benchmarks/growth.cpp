@@ -1,12 +1,12 @@
-// How the time of a step grows with what it works on, and whether anything grows that should not.
+// Measures how the time of a step grows with its input, and whether time or memory grow that should not.
 //   growth CASE
 //     batch width depth   of a net of equal linear layers on the CPU
-//     devices             simulated ones, 1 to 64, as many rows on each: what a device more costs the host
-//     operations          additions of eight floats, on the CPU and on a simulated device: what an operation more costs
+//     devices             1 to 64 simulated ones with equally many rows: the host's cost per device
+//     operations          additions of eight floats, on the CPU and on a simulated device: the cost per operation
 //     steps               BENCH_STEPS (100000) small steps: time and memory at the end against the beginning
-// One JSON object a line. Times are the least of several. "exponent" is the slope of log(time) over log(size),
-// "us_each" that of time over size, by least squares over the upper half of the sizes. Ends with 1 where a limit is
-// passed. BENCH_SECONDS (0.5 here) bounds each measurement; BENCH_THREADS is 1 here.
+// Prints one JSON object per line. Times are the least of several. "exponent" is the slope of log(time) over log(size),
+// "us_each" that of time over size, by least squares over the upper half of the sizes. Exits with 1 if a limit is
+// exceeded. BENCH_SECONDS (0.5 here) bounds each measurement; BENCH_THREADS is 1 by default here.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -34,7 +34,7 @@ Point measured(std::int64_t size, Function function) {
   return {double(size), bench::measure(bench::from_environment("BENCH_SECONDS", 0.5), function).least_us};
 }
 
-// The line through the upper half of the points, by least squares: {slope, intercept}.
+// Fits a line to the upper half of the points by least squares: {slope, intercept}.
 template <class Scale>
 std::pair<double, double> fitted(const std::vector<Point>& points, Scale scale) {
   double n = 0, x = 0, y = 0, xx = 0, xy = 0;
@@ -109,7 +109,7 @@ void depth() {
   report("depth", points, 1.1);
 }
 
-// Four rows a device.
+// Four rows per device.
 void devices() {
   std::vector<Point> points;
   for (const int count : {1, 2, 4, 8, 16, 32, 64}) {
@@ -141,8 +141,8 @@ void operations() {
   }
 }
 
-// The steps in ten parts: the median time of the last three over that of the three after the first, and the memory that
-// has come since the first ended.
+// Runs the steps in ten parts. Compares the median time of the last three parts with that of parts 2 to 4, and the
+// memory at the end with that after the first part.
 template <class Step>
 void many_steps(const std::string& name, Step step) {
   const auto part = long(bench::from_environment("BENCH_STEPS", 100000) / 10);

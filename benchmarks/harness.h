@@ -1,6 +1,6 @@
-// Times one function and prints one JSON object a line: {"name": ..., "med_us": ..., "min_us": ..., "samples": ...,
-// "calls": ...}. BENCH_SECONDS (default 2) bounds a name; BENCH_THREADS and BENCH_DEVICE are read by the programs.
-// Knows nothing of Lockstep: the peer's program has the same clock.
+// Times one function and prints one JSON object per line: {"name": ..., "med_us": ..., "min_us": ..., "samples": ...,
+// "calls": ...}. BENCH_SECONDS (default 2) bounds the time per name; the programs read BENCH_THREADS and BENCH_DEVICE.
+// Does not depend on Lockstep, so that the peers' programs use the same clock.
 #pragma once
 
 #include <algorithm>
@@ -26,16 +26,16 @@ inline double median(std::vector<double> values) {
   return values[values.size() / 2];
 }
 
-/// What is measured, of BENCH_DEVICE: "cpu" by default.
+/// The device to measure, from BENCH_DEVICE: "cpu" by default.
 inline std::string device() {
   const char* const text = std::getenv("BENCH_DEVICE");
   return text ? text : "cpu";
 }
 
-/// Waits for the device, at the end of each sample. Set by a program whose device works while the program goes on.
+/// Waits for the device at the end of each sample. Set by programs whose device works asynchronously.
 inline std::function<void()> wait_for_device = [] {};
 
-/// Microseconds that one of `calls` calls takes, the device's work included.
+/// Microseconds per call, averaged over `calls` calls, including the device's work.
 template <class Function>
 double time_calls(long calls, Function& function) {
   using Clock = std::chrono::steady_clock;
@@ -49,10 +49,10 @@ double time_calls(long calls, Function& function) {
 struct Timing {
   double median_us = 0, least_us = 0;
   std::size_t samples = 0;
-  long calls = 1;  // in a sample
+  long calls = 1;  // per sample
 };
 
-/// After a warm-up, samples of about 2 ms each for `seconds`, at least five.
+/// Warms up, then takes samples of about 2 ms for `seconds`, at least five.
 template <class Function>
 Timing measure(double seconds, Function& function) {
   time_calls(3, function);
@@ -69,7 +69,7 @@ Timing measure(double seconds, Function& function) {
   return timing;
 }
 
-/// Measures for BENCH_SECONDS, and prints.
+/// Measures for BENCH_SECONDS, and prints the result.
 template <class Function>
 void run(const std::string& name, Function function) {
   const Timing timing = measure(from_environment("BENCH_SECONDS", 2), function);
@@ -78,7 +78,7 @@ void run(const std::string& name, Function function) {
   std::fflush(stdout);
 }
 
-/// A line of /proc/self/status, such as "VmHWM" (the peak of resident memory) or "VmRSS", in MB (of 1e6 bytes).
+/// A field of /proc/self/status, such as "VmHWM" (peak resident memory) or "VmRSS", in MB (1e6 bytes).
 inline double memory_mb(const std::string& line) {
   std::ifstream status("/proc/self/status");
   for (std::string word; status >> word;) {
@@ -92,7 +92,7 @@ inline double memory_mb(const std::string& line) {
 
 using Cases = std::map<std::string, std::function<void()>>;
 
-/// Runs the case that the command line names, and prints the peak of the process's memory. Returns main()'s result.
+/// Runs the case named on the command line, and prints the process's peak memory. Returns main()'s result.
 inline int run_case(int argc, char** argv, const Cases& cases) {
   if (argc != 2 || cases.count(argv[1]) == 0) {
     std::fprintf(stderr, "usage: %s CASE, one of:", argv[0]);

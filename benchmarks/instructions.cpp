@@ -1,7 +1,7 @@
-// Small workloads whose instructions scripts/instructions counts under callgrind. Only what runs inside of
-// lockstep_measured() is counted.
+// Small workloads whose instructions scripts/instructions counts under callgrind. Only instructions inside
+// lockstep_measured() count.
 //   instructions CASE COUNT     calls the workload COUNT times, after a warm-up
-//   instructions                names the cases, a line each, and the compiler that the counts depend on
+//   instructions                prints the cases, one per line, and the compiler that the counts depend on
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -65,7 +65,7 @@ void mlp_forward() {
   measure([&] { nn::cross_entropy(net(x), y); });
 }
 
-// What each pattern of kernels does for an element.
+// The work of each kernel pattern per element.
 void kernels() {
   const NoGrad guard;
   const Tensor x = randn({64, 256}), row = randn({256}), column = randn({64, 1});

@@ -1,6 +1,6 @@
-// What a training step launches: how often, and the bytes and floating-point operations that the launches declare.
-// Copies count too. In Markdown. It is counted on a simulated GPU, where every launch declares its bytes; the CPU
-// launches the same.
+// Prints a Markdown table of a training step's launches: their number, and the bytes and floating-point operations that
+// they declare. Copies count too. Runs on a simulated GPU, where every launch declares its bytes; the CPU launches the
+// same.
 //   launches             a row for each model
 //   launches MODEL       a row for each operation of its step
 #include <lockstep/lockstep.h>
@@ -30,7 +30,7 @@ struct Sum {
 
 using Sums = std::map<std::string, Sum>;
 
-// The third step: by then gradients and the optimizer's state are there.
+// Traces the third step, when gradients and the optimizer's state exist.
 template <class Model>
 Sums sums_of_step() {
   const Device device("cuda:0");

@@ -1,7 +1,7 @@
-// The peak of a training step's memory on one simulated GPU, by its allocator: parameters, gradients, optimizer and all
-// that the graph keeps; plain, by autocast, and with activation checkpointing.
+// The allocator's peak memory in a training step on one simulated GPU: parameters, gradients, optimizer state and saved
+// tensors; in float32, with autocast, and with activation checkpointing.
 //   memory CASE        CASE: gpt resnet
-// One JSON object a line: name, peak_mib.
+// Prints one JSON object per line: name, peak_mib.
 #include <lockstep/lockstep.h>
 
 #include <cstdio>
@@ -16,7 +16,7 @@ using namespace lockstep;
 
 namespace {
 
-// Three steps, so that the optimizer's state is there; the peak is that of the third.
+// Runs three steps, so that the optimizer's state exists, and measures the peak of the third.
 template <class Net>
 void step_of(const std::string& name, Net net, const Tensor& x, const Tensor& y, bool autocast) {
   const Device device("cuda:0");
@@ -40,7 +40,7 @@ void step_of(const std::string& name, Net net, const Tensor& x, const Tensor& y,
   std::printf("{\"name\": \"%s%s\", \"peak_mib\": %.1f}\n", name.c_str(), autocast ? "/bfloat16" : "/float32", peak);
 }
 
-// As in workloads.
+// The gpt of workloads.cpp.
 void gpt_steps() {
   const Tensor ids = randint(0, 4096, {8, 128}), next = randint(0, 4096, {8 * 128});
   for (const bool checkpoint : {false, true})

@@ -1,5 +1,5 @@
-// The models that are trained in benchmarks. The peers (peer/) have the same ones. Each has a name, a net, a batch, a
-// loss and an optimizer.
+// The models that benchmarks train. The peers (peer/) train the same ones. Each has a name, a net, a batch, a loss and
+// an optimizer.
 #pragma once
 
 #include <lockstep/lockstep.h>
@@ -21,7 +21,7 @@ namespace bench {
 using lockstep::Tensor;
 using Parameters = std::vector<Tensor>;
 
-// A classifier whose optimizer is SGD with momentum.
+// A classifier trained by SGD with momentum.
 struct Classifier {
   static constexpr std::int64_t kClasses = 10;
   static Tensor loss(const Tensor& scores, const Tensor& target) { return lockstep::nn::cross_entropy(scores, target); }
@@ -30,7 +30,7 @@ struct Classifier {
   }
 };
 
-// Linear(5, 2) on a batch of 30: what one call costs when there is next to nothing to compute.
+// Linear(5, 2) on a batch of 30: measures the overhead of a call, since there is next to nothing to compute.
 struct Seed {
   static constexpr const char* kName = "seed";
   static lockstep::nn::Linear net() { return lockstep::nn::Linear(5, 2); }
@@ -65,7 +65,7 @@ struct ResNetOnImages : Images {
   static ResNet18<> net() { return ResNet18<>(); }
 };
 
-// A Gpt on random texts, and AdamW.
+// A Gpt on random texts, trained by AdamW.
 template <std::int64_t vocabulary, std::int64_t texts, std::int64_t length, std::int64_t width, std::int64_t heads,
           int layers>
 struct GptOnTexts {
@@ -87,10 +87,10 @@ struct SmallGpt : GptOnTexts<4096, 8, 128, 256, 4, 4> {
   static constexpr const char* kName = "gpt";
 };
 
-// GPT-2 as it was published, small, its vocabulary rounded up to a multiple of 128; 8 texts of 1024 tokens. For a GPU.
+// The published small GPT-2, with its vocabulary rounded up to a multiple of 128; 8 texts of 1024 tokens. For a GPU.
 using Gpt2 = GptOnTexts<50304, 8, 1024, 768, 12, 12>;
 
-// Two layers 128 -> 256, 32 sequences of 64 steps; the last step feeds a classifier. Adam.
+// Two layers 128 -> 256, 32 sequences of 64 steps; a classifier reads the last step. Trained by Adam.
 struct Lstm : Classifier {
   static constexpr const char* kName = "lstm";
   static LstmClassifier net() { return LstmClassifier(128, 256, kClasses, 2); }
@@ -108,7 +108,7 @@ void for_each_model(const Visitor& visitor) {
              std::tuple<Seed, Mlp, LeNetOnImages, ResNetOnImages, SmallGpt, Lstm>());
 }
 
-/// The net with the loss inside: on several devices each computes the loss of its shard.
+/// A net that returns the loss: on several devices, each computes the loss of its shard.
 template <class Model>
 struct WithLoss : lockstep::nn::Module<WithLoss<Model>> {
   decltype(Model::net()) net = Model::net();
@@ -117,7 +117,7 @@ struct WithLoss : lockstep::nn::Module<WithLoss<Model>> {
   Tensor forward(const Tensor& input, const Tensor& target) { return Model::loss(net(input), target); }
 };
 
-/// Training steps on one batch. `Net` is the model's, or a DataParallel of WithLoss<Model>.
+/// Runs training steps on one batch. `Net` is the model's, or a DataParallel of WithLoss<Model>.
 template <class Model, class Net = decltype(Model::net())>
 class Training {
  public:

@@ -1,8 +1,8 @@
-// Several processes on one machine: a training step, and sums of bytes beside MPI_Allreduce.
+// Several processes on one machine: a training step, and all-reduces compared with MPI_Allreduce.
 //   mpirun -n P processes step|sums [--simulate N]
-// step: the mlp of PyTorch's DistributedDataParallel over gloo, 784-512-256-10, 256 rows in all, SGD with momentum.
-// sums: all-reduces of float32, and MPI_Allreduce of the same bytes, in turns.
-// Process 0 prints one JSON object a line: name, med_us (of sums also peer_us).
+// step: the MLP of the benchmark of PyTorch's DistributedDataParallel over gloo: 784-512-256-10, 256 rows in all, SGD
+// with momentum. sums: all-reduces of float32, and MPI_Allreduce of the same bytes, alternately.
+// Process 0 prints one JSON object per line: name, med_us (for sums also peer_us).
 #include <lockstep/lockstep.h>
 #include <lockstep/runtime/mpi.h>
 

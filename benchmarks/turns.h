@@ -1,4 +1,4 @@
-// Measures a function and its peer turn by turn in one process.
+// Measures a function and its peer alternately in one process.
 #pragma once
 
 #include <algorithm>
@@ -11,9 +11,9 @@
 
 namespace bench {
 
-/// Calls one function and its peer in turns for BENCH_SECONDS, at least five times each; prints the medians of their
-/// times, each over `steps`, and of the ratio of a turn's two. Under "near" and "far" are the turns before, between and
-/// after which the cores shared a cache, or did not (cores.h).
+/// Calls a function and its peer alternately for BENCH_SECONDS, at least five times each. Prints the medians of their
+/// times per step (`steps` per call), and of the ratio of the two times of a turn. "near" and "far" have the turns
+/// during which the two cores shared a cache at every measurement, or at none (cores.h).
 template <class Function, class Peer>
 void compare(const std::string& name, Function function, Peer peer, long steps = 1) {
   time_calls(2, function);

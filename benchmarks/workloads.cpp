@@ -1,8 +1,8 @@
-// The workloads that other libraries are measured on too, under the same names (peer/).
+// The workloads on which other libraries are measured too, under the same names (peer/).
 //   workloads CASE
-// Training: seed mlp lenet resnet gpt gpt_sdpa lstm, and gpt2 for a GPU. The same under autocast: mlp_bfloat16 and so
-// on. On two devices: mlp_parallel and so on. Operations: elementwise matmul small d2l. All but those on two devices on
-// BENCH_DEVICE.
+// Training: seed mlp lenet resnet gpt gpt_sdpa lstm, and gpt2 for a GPU. The same with autocast: mlp_bfloat16 and so
+// on. On two devices: mlp_parallel and so on. Operations: elementwise matmul small d2l. All but those on two devices
+// run on BENCH_DEVICE.
 #include <lockstep/lockstep.h>
 
 #include <algorithm>
@@ -22,7 +22,7 @@ namespace {
 
 TensorOptions there(bool requires_grad = false) { return {.device = bench::device(), .requires_grad = requires_grad}; }
 
-/// One training step, and one forward without gradients.
+/// Measures a training step, and a forward without gradients.
 template <class Model>
 void training(const std::string& name, std::optional<DType> autocast = {}) {
   auto net = Model::net();
@@ -43,7 +43,7 @@ void seed() {
   training<bench::Seed>("seed");
 }
 
-/// Training steps, and a wait for their end.
+/// Runs `count` training steps, and waits for their end.
 template <class Training>
 auto steps_of(Training& training, long count) {
   return [&training, count] {
@@ -52,8 +52,8 @@ auto steps_of(Training& training, long count) {
   };
 }
 
-// Steps on two simulated devices of one core each, against the CPU with as many cores as BENCH_THREADS says. The checks
-// of the simulation are off, and then on.
+// Compares steps on two simulated devices of one core each with steps on BENCH_THREADS cores of the CPU; first without,
+// then with the simulation's checks.
 template <class Model>
 void parallel(const std::string& name) {
   using Net = bench::WithLoss<Model>;
@@ -69,7 +69,7 @@ void parallel(const std::string& name) {
   }
 }
 
-// 16 Mi floats: bound by memory. The result is a new tensor each time, as in users' code.
+// 16 Mi floats: bound by memory bandwidth. Each result is a new tensor, as in users' code.
 void elementwise() {
   const NoGrad guard;
   const Tensor a = randn({16 << 20}, there()), rows = a.view({16384, 1024});
@@ -100,7 +100,7 @@ void products() {
   bench::run("matmul/batched_32x128x64x128", [&] { bmm(q, k); });
 }
 
-// Eight floats: what dispatch, allocation and the graph cost.
+// Eight floats: the overhead of dispatch, allocation and the graph.
 void small() {
   const TensorOptions options = there();
   const Tensor a = randn({8}, options), matrix = randn({8, 8}, options), ones_of_8 = ones({8}, options);
@@ -123,7 +123,7 @@ void small() {
   });
 }
 
-// A thousand products of 100 x 100. The norm of each is read at once, or goes into a tensor that is read at the end.
+// A thousand products of 100 x 100. Reads the norm of each at once, or keeps the norms in tensors and reads their sum.
 void d2l() {
   const NoGrad guard;
   const Tensor a = randn({100, 100}, there()), b = randn({100, 100}, there());
@@ -154,7 +154,7 @@ int main(int argc, char** argv) {
       cases[name + "_parallel"] = [name] { parallel<Model>(name + "_parallel"); };
     }
   });
-  add_training(bench::SmallGpt(), "gpt_sdpa");  // the same: only the peer's attention is another one
+  add_training(bench::SmallGpt(), "gpt_sdpa");  // the same here; the peers' attention differs
   add_training(bench::Gpt2(), "gpt2");
   set_num_threads(int(bench::from_environment("BENCH_THREADS", 2)));
   manual_seed(0);

@@ -1,4 +1,4 @@
-// What the examples are told on the command line.
+// The command line of the examples.
 #pragma once
 
 #include <lockstep/core/error.h>
@@ -11,7 +11,7 @@
 #include <string>
 #include <string_view>
 
-/// Throws InvalidArgument with the usage where the text is not a whole number.
+/// Throws InvalidArgument with the usage unless the text is a whole number.
 template <class T>
 T whole_number(std::string_view text, const std::string& usage) {
   T number = 0;
@@ -20,8 +20,8 @@ T whole_number(std::string_view text, const std::string& usage) {
   return number;
 }
 
-/// For programs that take `--simulate N`: simulated GPUs, or none where nothing was said. Throws InvalidArgument with
-/// the usage for anything else.
+/// For programs that take `--simulate N`: simulated GPUs, or nullopt without arguments. Throws InvalidArgument with the
+/// usage for anything else.
 inline std::optional<lockstep::SimulatedDevices> simulated_if_asked(int argc, char** argv) {
   if (argc <= 1) return std::nullopt;
   const std::string usage = "usage: " + std::filesystem::path(argv[0]).filename().string() + " [--simulate N]";
@@ -30,11 +30,11 @@ inline std::optional<lockstep::SimulatedDevices> simulated_if_asked(int argc, ch
       std::in_place, lockstep::SimulationOptions{.count = whole_number<int>(argv[2], usage)});
 }
 
-/// What follows the name of a program: names with a value each, such as `--data PATH`, in any order.
+/// The arguments of a program: pairs of a name and a value, such as `--data PATH`, in any order.
 class Arguments {
  public:
-  /// Throws InvalidArgument with the usage for a name that is not in `known`, which maps it to what its value is
-  /// called.
+  /// `known` maps each allowed name to the name of its value in the usage. Throws InvalidArgument with the usage for
+  /// any other name.
   Arguments(int argc, char** argv, const std::map<std::string, std::string>& known) {
     usage_ = "usage: " + std::filesystem::path(argv[0]).filename().string();
     for (const auto& [name, value] : known) usage_ += " [" + name + ' ' + value + ']';
@@ -51,7 +51,7 @@ class Arguments {
   std::int64_t number(const std::string& name, std::int64_t otherwise) const {
     return has(name) ? whole_number<std::int64_t>(values_.at(name), usage_) : otherwise;
   }
-  /// Simulated GPUs where `--simulate N` was said.
+  /// Simulated GPUs if `--simulate N` was given.
   std::optional<lockstep::SimulatedDevices> simulated() const {
     if (!has("--simulate")) return std::nullopt;
     return std::optional<lockstep::SimulatedDevices>(

@@ -1,4 +1,4 @@
-// Trains a capsule network on 1..N GPUs to recognize digits: those of MNIST in FOLDER, or drawn ones.
+// Trains a capsule network on 1..N GPUs to recognize digits: MNIST's in FOLDER, or generated ones.
 //   capsules [--data FOLDER] [--epochs N] [--samples N] [--simulate N]
 #include "models/capsules.h"
 

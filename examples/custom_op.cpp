@@ -1,5 +1,5 @@
-// Operations of one's own, with gradients, from public headers alone: SwiGLU as one kernel, and a row-wise norm. They
-// run on the CPU, on simulated GPUs and on GPUs from this source, and train a model on 1..N of them.
+// Custom operations with gradients, from public headers alone: SwiGLU as one kernel, and a row-wise norm. This source
+// runs them on the CPU, on simulated GPUs and on GPUs, and trains a model on 1..N of them.
 //   custom_op [--simulate N]
 #include <lockstep/extend/op.h>
 #include <lockstep/lockstep.h>
@@ -16,7 +16,7 @@ using namespace lockstep;
 
 namespace {
 
-// x sigmoid(beta x) gate (Shazeer 2020, "GLU Variants Improve Transformer"), and what flows into its three inputs.
+// x sigmoid(beta x) gate (Shazeer 2020, "GLU Variants Improve Transformer"), and the gradients of its three inputs.
 struct Swiglu {
   template <class T>
   LOCKSTEP_HD T operator()(T x, T gate, T beta) const {
@@ -30,7 +30,7 @@ struct Swiglu {
   }
 };
 
-// Along rows: y = x / sqrt(mean(x^2) + eps). The threads of `team` share a row.
+// For each row: y = x / sqrt(mean(x^2) + eps). The threads of `team` share a row.
 struct RmsNorm {
   double eps;
 
@@ -60,7 +60,7 @@ struct RmsNormGradient {
 
 }  // namespace
 
-// The inputs broadcast: beta may be one number.
+// The inputs broadcast: beta may be a scalar.
 Tensor swiglu(const Tensor& x, const Tensor& gate, const Tensor& beta) {
   return extend::elementwise("swiglu", Swiglu(), x, gate, beta);
 }
@@ -73,7 +73,7 @@ Tensor rms_norm_rows(const Tensor& x, double eps = 1e-6) {
     const Tensor in = saved.get();
     if (!grad_enabled())
       return std::vector{extend::map_rows("rms_norm_rows_gradient", RmsNormGradient{eps}, {}, g, in)};
-    // Gradients of gradients: the same, of operations that have gradients themselves.
+    // For gradients of gradients: the same formula, by operations that have gradients themselves.
     const Tensor scale = 1 / sqrt(mean(in * in, {-1}, true) + eps);
     return std::vector{(g - in * (mean(g * in, {-1}, true) * scale * scale)) * scale};
   });
@@ -86,7 +86,7 @@ struct Net : nn::Module<Net> {
   Tensor forward(const Tensor& x) { return out(rms_norm_rows(swiglu(in(x), gate(x), beta))); }
 };
 
-// The greatest difference of any element.
+// The largest absolute difference of elements.
 double difference(const Tensor& a, const Tensor& b) { return max(abs(a.cpu() - b.cpu())).item<double>(); }
 
 int main(int argc, char** argv) {
@@ -94,7 +94,7 @@ int main(int argc, char** argv) {
     const auto simulated = simulated_if_asked(argc, argv);
     manual_seed(1);
 
-    // The kernels against operations of the library, and their gradients against differences.
+    // Compares the kernels with operations of the library, and their gradients with finite differences.
     const Tensor x = randn({64, 300}), gate = randn({64, 300}), beta = tensor(1.5);
     std::vector<Device> devices = {"cpu"};
     for (const Device& device : try_all_gpus()) devices.push_back(device);

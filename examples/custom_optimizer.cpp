@@ -1,5 +1,5 @@
-// An optimizer of one's own, from public headers alone: Lion (Chen et al. 2023, "Symbolic Discovery of Optimization
-// Algorithms"), with state that goes through state dicts, on 1..N GPUs.
+// A custom optimizer, from public headers alone: Lion (Chen et al. 2023, "Symbolic Discovery of Optimization
+// Algorithms"), with state in state dicts, on 1..N GPUs.
 //   custom_optimizer [--simulate N]
 #include <lockstep/extend/optimizer.h>
 #include <lockstep/lockstep.h>
@@ -25,7 +25,7 @@ struct LionOptions {
   auto members() { return lockstep::members("lr", lr, "betas", betas, "weight_decay", weight_decay); }
 };
 
-// One element: p -= lr (sign(beta1 m + (1 - beta1) g) + weight_decay p); m = beta2 m + (1 - beta2) g.
+// Updates one element: p -= lr (sign(beta1 m + (1 - beta1) g) + weight_decay p); m = beta2 m + (1 - beta2) g.
 struct LionRule {
   double lr, keep1, take1, keep2, take2, weight_decay;
 
@@ -56,7 +56,7 @@ struct Net : nn::Module<Net> {
   Tensor forward(const Tensor& x) { return body(x); }
 };
 
-// The loss after `steps` on one batch.
+// Trains `steps` steps on one batch and returns the last loss.
 double train_on(DataParallel<Net>& model, Lion& optimizer, int steps) {
   manual_seed(2);
   const Tensor input = 2 * rand({512, 2}) - 1;
@@ -81,7 +81,7 @@ int main(int argc, char** argv) {
     const double first = train_on(model, optimizer, 1), middle = train_on(model, optimizer, 200);
     print("loss {} -> {}\n", first, middle);
 
-    // What is saved here and loaded into another model goes on the same way, to the bit.
+    // Another model that loads this state continues bit for bit the same.
     const StateDict state = optimizer.state_dict();
     DataParallel resumed(Net{});
     Lion second(resumed.parameters(), {.lr = 1});

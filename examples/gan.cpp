@@ -1,5 +1,5 @@
-// Trains a generator against a discriminator, each with an optimizer of its own, on 1..N GPUs: points on a ring of
-// eight heaps.
+// Trains a generator against a discriminator, each with its own optimizer, on 1..N GPUs. The data are points in eight
+// clusters on a ring.
 //   gan [--steps N] [--simulate N]
 #include "models/gan.h"
 

@@ -1,5 +1,5 @@
-// Trains a small GPT on the bytes of a text on 1..N GPUs, and lets it write on. Without a FILE the text is sums, such
-// as "7+8=15", a line each: what it writes is then checked.
+// Trains a small GPT on the bytes of a text on 1..N GPUs, and generates text. Without a FILE, the text consists of sums
+// such as "7+8=15", one per line, and the generated sums are checked.
 //   gpt [--data FILE] [--steps N] [--simulate N]
 #include "models/gpt.h"
 
@@ -26,7 +26,8 @@ Tensor tokens_of(const std::string& text) {
                                           reinterpret_cast<const unsigned char*>(text.data()) + text.size()));
 }
 
-// The likeliest byte each time, or one drawn by its likelihood, up to `end`, but at most `count` of them.
+// Generates bytes up to `end`, at most `count`: each is the likeliest one, or, with `draw`, one drawn by its
+// probability.
 std::string written(Gpt& net, const std::string& start, std::int64_t count, bool draw, char end) {
   const NoGrad guard;
   const Device device = net.wte.weight.device();
@@ -34,7 +35,7 @@ std::string written(Gpt& net, const std::string& start, std::int64_t count, bool
   for (std::int64_t i = 0; i < count; ++i) {
     const std::string seen = text.substr(text.size() > std::size_t(kLength) ? text.size() - std::size_t(kLength) : 0);
     const Tensor scores = net(tokens_of(seen).unsqueeze(0).to(device)).select(1, -1);
-    // The largest of scores with Gumbel noise is drawn by the likelihoods.
+    // The argmax of scores plus Gumbel noise is distributed by the probabilities.
     const Tensor noise = -log(-log(rand({1, 256}) * 0.999 + 5e-4)).to(device);
     const char next = char(argmax(draw ? scores + noise : scores, 1).item<std::int64_t>());
     text += next;

@@ -1,4 +1,4 @@
-// Images with their classes, for a model to learn and to be tested with: from files, or drawn on the spot.
+// Labeled images for training and test: from files, or generated.
 #pragma once
 
 #include <lockstep/lockstep.h>
@@ -29,7 +29,7 @@ inline lockstep::data::LabeledImages drawn_digits(std::int64_t count, std::uint6
   return {lockstep::stack(images), lockstep::tensor(labels)};
 }
 
-// Each digit in a bright colour of its own, on a dark one: [count, 3, 32, 32].
+// Digits in a random bright colour on a random dark one: [count, 3, 32, 32].
 inline lockstep::data::LabeledImages coloured_digits(std::int64_t count, std::uint64_t seed) {
   const auto [digits, labels] = drawn_digits(count, seed, 32);
   const lockstep::Tensor front = 1 - 0.5 * lockstep::rand({count, 3, 1, 1}),
@@ -37,7 +37,7 @@ inline lockstep::data::LabeledImages coloured_digits(std::int64_t count, std::ui
   return {digits * front + (1 - digits) * back, labels};
 }
 
-// MNIST's files in the folder of --data, or drawn digits: --samples of them, and 1000 to be tested with.
+// MNIST from the files in the folder of --data, or generated digits: --samples for training, and 1000 for the test.
 inline ImageSets digits(const Arguments& arguments, std::int64_t samples) {
   using namespace lockstep::data;
   if (arguments.has("--data")) {

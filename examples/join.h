@@ -1,5 +1,5 @@
-// The processes that a launcher started, for examples that may run under mpirun or srun: this one alone where Lockstep
-// was built without MPI.
+// Joins the processes that a launcher started, for examples that may run under mpirun or srun. Returns a world of one
+// process if Lockstep was built without MPI.
 #pragma once
 
 #include <lockstep/runtime/world.h>

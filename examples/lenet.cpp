@@ -1,4 +1,4 @@
-// Trains LeNet-5 on 1..N GPUs to recognize digits: those of MNIST in FOLDER, or drawn ones.
+// Trains LeNet-5 on 1..N GPUs to recognize digits: MNIST's in FOLDER, or generated ones.
 //   lenet [--data FOLDER] [--epochs N] [--samples N] [--simulate N]
 #include "models/lenet.h"
 

@@ -1,5 +1,5 @@
-// 1000 products of 100x100 matrices, logging the norm of each: read on the host every time, against kept on the device
-// and read once. Reading waits for the device, so that it idles until it is given work again.
+// Logs the norms of 1000 products of 100x100 matrices: each read on the host at once, or all kept on the device and
+// read once at the end. Each read waits for the device, which then idles until the host enqueues more work.
 //   logging_on_device [--simulate N]
 #include <lockstep/lockstep.h>
 

@@ -1,4 +1,4 @@
-// Trains an LSTM on 1..N GPUs to hear which of four tones is in a noise.
+// Trains an LSTM on 1..N GPUs to recognize which of four tones a noisy wave contains.
 //   lstm [--epochs N] [--simulate N]
 #include "models/lstm_classifier.h"
 
@@ -10,7 +10,7 @@ using namespace lockstep;
 
 constexpr std::int64_t kSteps = 40, kTones = 4;
 
-// Waves of unit amplitude that begin anywhere, each in noise of the same power: [count, kSteps, 1], and the tones.
+// Waves of unit amplitude and random phase in noise of equal power: [count, kSteps, 1], and the indices of their tones.
 data::TensorDataset<2> tones(std::int64_t count) {
   const Tensor tone = randint(0, kTones, {count});
   const Tensor frequency = (tone.to(kFloat32) + 1).unsqueeze(1) * 0.25, phase = 6.2831853 * rand({count, 1});

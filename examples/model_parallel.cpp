@@ -1,4 +1,4 @@
-// A model whose parts are on different devices: gradients flow across them by themselves.
+// A model whose parts are on different devices: autograd carries gradients between them.
 //   model_parallel [--simulate N]
 #include <lockstep/lockstep.h>
 

@@ -1,8 +1,8 @@
 // The main job: batches of random data through a model on 1..N GPUs.
 //   random_dataset [--devices N] [--simulate N] [--seed S]
 //   mpirun -n P random_dataset --simulate N
-// --devices uses the first N GPUs (0 and by default: all); --simulate makes N simulated ones, whose timing S varies. Of
-// several processes each has so many, and its part of each batch.
+// --devices uses the first N GPUs (0, the default, uses all); --simulate creates N simulated GPUs, whose timing depends
+// on S. With several processes, each uses that many GPUs, and its share of each batch.
 #include <lockstep/lockstep.h>
 
 #include <iostream>
@@ -50,7 +50,7 @@ void run(const World& world, int devices) {
     Tensor output = model(input);
     print("Outside: input size {} output_size {}\n", input.sizes(), output.sizes());
   }
-  synchronize(model.device());  // what a replica's device still had to say is heard here
+  synchronize(model.device());  // throws errors that the replicas' devices have not reported yet
 }
 
 int main(int argc, char** argv) {

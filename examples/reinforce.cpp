@@ -1,4 +1,4 @@
-// Learns to balance a pole on a cart by REINFORCE (Williams 1992), on 1..N GPUs: several carts at once, one batch.
+// Learns to balance a pole on a cart by REINFORCE (Williams 1992), on 1..N GPUs, with several carts in one batch.
 //   reinforce [--rounds N] [--simulate N]
 #include "models/policy.h"
 
@@ -10,8 +10,8 @@
 
 using namespace lockstep;
 
-// The equations and numbers of the classic task: 50 steps are a second; over when the pole leans by 12 degrees or the
-// cart is 2.4 m off; at most 200 steps.
+// The equations and constants of the classic task: 50 steps per second; an episode ends when the pole leans by 12
+// degrees, when the cart is 2.4 m off, or after 200 steps.
 struct Cart {
   double x = 0, v = 0, angle = 0, turn = 0;
   bool over = false;
@@ -37,7 +37,7 @@ int main(int argc, char** argv) {
     optim::Adam optimizer(policy.parameters(), {.lr = 1e-2});
     const std::int64_t rounds = arguments.number("--rounds", 40);
     for (std::int64_t round = 1; round <= rounds; ++round) {
-      // Play: what each cart that still runs saw and did.
+      // Play, and record the observations and actions of each cart that still runs.
       std::vector<float> seen;
       std::vector<int64_t> actions, cart_of;
       std::vector<Cart> carts(kCarts);
@@ -63,7 +63,7 @@ int main(int argc, char** argv) {
           carts[i].step(goes_right);
         }
       }
-      // What was gained from each step on (discounted), normalized.
+      // The discounted return from each step on, normalized.
       std::vector<float> gains(actions.size());
       std::vector<float> later(kCarts);
       for (std::size_t i = actions.size(); i-- > 0;) {

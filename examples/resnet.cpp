@@ -1,4 +1,4 @@
-// Trains ResNet-18 on 1..N GPUs: on CIFAR-10 in FOLDER, with crops and mirror images, or on digits drawn in colour.
+// Trains ResNet-18 on 1..N GPUs: on CIFAR-10 in FOLDER, with random crops and flips, or on generated coloured digits.
 //   resnet [--data FOLDER] [--epochs N] [--samples N] [--width N] [--simulate N]
 #include "models/resnet.h"
 

@@ -1,7 +1,7 @@
-// Learns prices of homes from a table (CSV) with numbers, texts and gaps, on 1..N GPUs.
+// Learns prices of homes from a table (CSV) with numbers, strings and missing values, on 1..N GPUs.
 //   tabular [--data FILE] [--simulate N]
-// The file has the columns area, rooms, age, city, garden and price; the first three may be empty. Without one, a table
-// is made up and written to a temporary file first.
+// The file has the columns area, rooms, age, city, garden and price; the first three may be empty. Without a FILE, the
+// program first writes a made-up table to a temporary file.
 #include <lockstep/lockstep.h>
 
 #include <cmath>
@@ -15,7 +15,7 @@ using namespace lockstep;
 
 const std::vector<std::string> kNumbers = {"area", "rooms", "age"}, kTexts = {"city", "garden"};
 
-// A table of 3000 homes. One age in five and one garden in ten are not known.
+// Writes a table of 3000 homes. One age in five and one garden in ten are missing.
 void write_homes(const std::filesystem::path& path) {
   const char* const cities[] = {"Oslo", "Bergen", "Tromso", "\"Hamar, west\""};
   const double extra[] = {180, 90, 30, -20};
@@ -32,8 +32,7 @@ void write_homes(const std::filesystem::path& path) {
   }
 }
 
-// Numbers are scaled by the mean and deviation of those that are known. A gap becomes 0, and a flag says that it is
-// one.
+// Scales numbers by the mean and deviation of the known ones. A missing number becomes 0, and a flag marks it.
 struct Scale {
   Tensor mean, deviation;
 
@@ -48,7 +47,7 @@ struct Scale {
 };
 
 struct Net : nn::Module<Net> {
-  nn::Embedding city, garden;  // a few numbers for each text, which training finds
+  nn::Embedding city, garden;  // embeddings of the strings, found by training
   nn::Sequential body;
 
   Net(int64_t cities, int64_t gardens)
@@ -72,7 +71,7 @@ int main(int argc, char** argv) {
     std::filesystem::path path = arguments.text("--data");
     if (path.empty()) write_homes(path = folder / "homes.csv");
 
-    // Missing numbers are NaN. Texts become 0, 1, ... in their order; a text that is missing is one, too.
+    // Missing numbers are NaN. Strings become 0, 1, ... in order of appearance; a missing string is a category too.
     const data::Csv table =
         data::read_csv(path, {.missing = std::nan(""), .categories = {{"city", {}}, {"garden", {}}}});
     const Tensor price = table.column("price"), numbers = table.select(kNumbers);
@@ -100,7 +99,7 @@ int main(int argc, char** argv) {
                  .optimizer = optimizer,
                  .validation = validation});
 
-    // Another table, with the same numbers for the same texts.
+    // Another table, with the same categories.
     std::ofstream(folder / "new_homes.csv") << "city,area,rooms,age,garden\n"
                                             << table.categories.at("city").back() << ",100,3,,yes\n";
     const data::Csv more =

@@ -1,4 +1,4 @@
-// Trains a classifier of two interleaved spirals on 1..N GPUs, plots how that went, and saves it.
+// Trains a classifier of two interleaved spirals on 1..N GPUs, plots its history, and saves it.
 //   train_mlp [--simulate N]
 //   mpirun -n P train_mlp --simulate N
 #include <lockstep/lockstep.h>
@@ -19,7 +19,7 @@ struct Net : nn::Module<Net> {
   Tensor forward(const Tensor& x) { return body(x); }
 };
 
-// `count` points, input [count, 2], with their spiral's number, target [count].
+// `count` points, input [count, 2], and the index of each one's spiral, target [count].
 data::TensorDataset<2> spirals(int64_t count) {
   const std::vector<float> noise = randn({count, 2}).to_vector<float>();
   std::vector<float> points;

@@ -1,5 +1,6 @@
-// Trains a network on 1..N GPUs to bring images of one digit near to each other, from triplets (Schroff, Kalenichenko,
-// Philbin 2015: FaceNet); then names digits of test images by their nearest neighbour among training images.
+// Trains a network on 1..N GPUs to embed images of the same digit close to each other, by triplets (Schroff,
+// Kalenichenko, Philbin 2015: FaceNet); then classifies test images by their nearest neighbour among the training
+// images.
 //   triplet [--data FOLDER] [--epochs N] [--samples N] [--simulate N]
 #include <lockstep/lockstep.h>
 
@@ -11,7 +12,7 @@
 
 using namespace lockstep;
 
-// An image, another one of its digit, and one of another digit.
+// An anchor image, another image of its digit (positive), and one of another digit (negative).
 class Triplets {
  public:
   explicit Triplets(const data::TensorDataset<2>& images) : images_(images), places_(10) {
@@ -19,7 +20,7 @@ class Triplets {
   }
   std::int64_t size() const { return images_.size(); }
   std::tuple<Tensor, Tensor, Tensor> get(std::int64_t index) const {
-    std::minstd_rand random(std::uint32_t(index + 1));  // the same ones in each epoch
+    std::minstd_rand random(std::uint32_t(index + 1));  // the same triplets in each epoch
     const std::size_t own = digit(index);
     std::int64_t other = index;
     while (digit(other) == own) other = std::int64_t(random() % std::uint64_t(size()));
@@ -31,10 +32,10 @@ class Triplets {
   std::size_t digit(std::int64_t index) const { return std::get<1>(images_.get(index)).item<std::size_t>(); }
 
   data::TensorDataset<2> images_;
-  std::vector<std::vector<std::int64_t>> places_;  // of each digit
+  std::vector<std::vector<std::int64_t>> places_;  // indices of each digit's images
 };
 
-// Points on a sphere of 16 dimensions.
+// Embeds images as points on a sphere in 16 dimensions.
 struct Embedder : nn::Module<Embedder> {
   nn::Sequential body{nn::Conv2d(1, 8, 3, {.stride = 2, .padding = 1}),
                       nn::ReLU(),

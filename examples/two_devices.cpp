@@ -1,5 +1,5 @@
-// Work on two devices: one after the other, waiting in between, against at once. (Simulated devices share the CPU's
-// cores.)
+// Times work on two devices, one after the other with a wait in between, and at once. (Simulated devices share the
+// CPU's cores.)
 //   two_devices [--simulate N]
 #include <lockstep/lockstep.h>
 

@@ -1,5 +1,5 @@
-// Trains a variational autoencoder on 1..N GPUs, and prints digits that it makes up: after those of MNIST in FOLDER, or
-// drawn ones.
+// Trains a variational autoencoder on 1..N GPUs, on MNIST's digits in FOLDER or on generated ones, and prints digits
+// that it decodes from noise.
 //   vae [--data FOLDER] [--epochs N] [--samples N] [--simulate N]
 #include "models/vae.h"
 
@@ -12,7 +12,7 @@ using namespace lockstep;
 
 constexpr std::int64_t kSide = 28, kPixels = kSide * kSide, kLatent = 8;
 
-// Side by side, two pixels high for each character.
+// Prints images side by side; a character is two pixels high.
 void print_images(const Tensor& images) {
   const auto pixels = images.cpu().to_vector<float>();
   for (std::int64_t y = 0; y < kSide; y += 2) {

@@ -1,6 +1,6 @@
 // The workloads of benchmarks/workloads.cpp in libtorch's C++ front end, on BENCH_DEVICE, under the same names.
 //   libtorch CASE
-// gpt has attention of single operations, as many programs write it; gpt_sdpa has scaled_dot_product_attention.
+// gpt composes attention of single operations, as many programs do; gpt_sdpa uses scaled_dot_product_attention.
 #include <ATen/autocast_mode.h>
 #include <dlfcn.h>
 #include <torch/torch.h>
@@ -22,7 +22,7 @@ namespace {
 
 constexpr bool kHasSdpa = TORCH_VERSION_MAJOR >= 2;
 
-// bfloat16 by autocast, while it lives.
+// Enables autocast to bfloat16 while it lives, if `on`.
 class Autocast {
  public:
   explicit Autocast(bool on) : on_(on) {
@@ -313,7 +313,7 @@ int main(int argc, char** argv) {
   torch::set_num_threads(int(bench::from_environment("BENCH_THREADS", 2)));
   torch::manual_seed(0);
   if (there().device().is_cuda()) {
-    if (!dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL)) {  // which nothing here refers to
+    if (!dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL)) {  // nothing here refers to it
       std::fprintf(stderr, "libtorch: %s\n", dlerror());
       return 1;
     }

@@ -1,5 +1,5 @@
-// A capsule network with dynamic routing (Sabour, Frosst, Hinton 2017): a capsule is a vector whose length says how
-// sure the network is that something is there, and whose direction says how it looks.
+// A capsule network with dynamic routing (Sabour, Frosst, Hinton 2017): a capsule is a vector whose length is the
+// probability that an entity is present, and whose direction describes its pose.
 #pragma once
 
 #include <lockstep/lockstep.h>
@@ -31,10 +31,10 @@ struct CapsuleNet : lockstep::nn::Module<CapsuleNet> {
     const std::int64_t batch = x.size(0), types = x.size(1) / kPrimarySize;
     const Tensor u =
         squash(x.reshape({batch, types, kPrimarySize, -1}).transpose(2, 3).reshape({batch, -1, kPrimarySize}));
-    // What each capsule foretells of each class: [capsules, batch, classes, kClassSize].
+    // Each capsule's prediction of each class capsule: [capsules, batch, classes, kClassSize].
     const Tensor flat = weight.reshape({weight.size(0), weight.size(1) * kClassSize, kPrimarySize});
     const Tensor votes = bmm(u.transpose(0, 1), flat.transpose(1, 2)).view({-1, batch, weight.size(1), kClassSize});
-    const Tensor fixed = votes.detach();  // routing decides, and is not trained
+    const Tensor fixed = votes.detach();  // routing coefficients are not trained
     Tensor agreement = zeros({votes.size(0), batch, weight.size(1), 1}, {.device = x.device()});
     for (int round = 1; round < kRounds; ++round) {
       const Tensor v = squash(sum(softmax(agreement, 2) * fixed, {0}));
@@ -51,7 +51,7 @@ struct CapsuleNet : lockstep::nn::Module<CapsuleNet> {
   }
 };
 
-// The margin loss: lengths above 0.9 for the class that is there, below 0.1 for the others.
+// The margin loss: penalizes a length below 0.9 for the present class and above 0.1 for the others.
 inline lockstep::Tensor capsule_loss(const lockstep::Tensor& lengths, const lockstep::Tensor& target) {
   using namespace lockstep;
   const Tensor present = one_hot(target, lengths.size(1)).to(lengths.dtype());

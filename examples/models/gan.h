@@ -12,7 +12,7 @@ struct GanGenerator : lockstep::nn::Module<GanGenerator> {
   lockstep::Tensor forward(const lockstep::Tensor& noise) { return body(noise); }
 };
 
-// Logits of whether a point is real: [batch].
+// Outputs the logit that a point is real: [batch].
 struct GanDiscriminator : lockstep::nn::Module<GanDiscriminator> {
   lockstep::nn::Sequential body;
   explicit GanDiscriminator(std::int64_t hidden)

@@ -1,5 +1,4 @@
-// A transformer with the structure and the names of GPT-2 (Radford et al. 2019). Weights of linear layers lie as
-// nn::Linear keeps them.
+// A transformer with the structure and names of GPT-2 (Radford et al. 2019). Linear weights have nn::Linear's layout.
 #pragma once
 
 #include <lockstep/lockstep.h>
@@ -8,7 +7,7 @@
 
 namespace gpt {
 
-// Each position sees those before it, and itself.
+// Causal self-attention: each position attends to itself and to those before it.
 struct Attention : lockstep::nn::Module<Attention> {
   lockstep::nn::Linear c_attn, c_proj;
   std::int64_t heads;
@@ -52,10 +51,10 @@ struct Block : lockstep::nn::Module<Block> {
 
 struct GptOptions {
   std::int64_t vocabulary, length, width, heads, layers;
-  bool checkpoint = false;  // compute each block again in backward: less memory, a third more work
+  bool checkpoint = false;  // recompute each block in backward: less memory, a third more work
 };
 
-// tokens: int64 [batch, at most `length`]. Gives the scores of what comes next: [batch, tokens, vocabulary].
+// tokens: int64 [batch, at most `length`]. Returns the logits of the next token: [batch, tokens, vocabulary].
 struct Gpt : lockstep::nn::Module<Gpt> {
   lockstep::nn::Embedding wte, wpe;
   std::vector<gpt::Block> h;

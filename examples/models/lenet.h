@@ -7,7 +7,7 @@ struct LeNet : lockstep::nn::Module<LeNet> {
   lockstep::nn::Conv2d conv1, conv2;
   lockstep::nn::Linear fc1, fc2, fc3;
 
-  // Images: [batch, channels, image_size, image_size], from 12 on, in steps of 4.
+  // Images: [batch, channels, image_size, image_size]; image_size is at least 16.
   explicit LeNet(std::int64_t channels = 1, std::int64_t image_size = 28, std::int64_t classes = 10)
       : conv1(channels, 6, 5),
         conv2(6, 16, 5),

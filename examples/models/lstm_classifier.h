@@ -1,4 +1,4 @@
-// Says of what kind a sequence is, after its last step.
+// Classifies a sequence after its last step.
 #pragma once
 
 #include <lockstep/lockstep.h>
@@ -11,6 +11,6 @@ struct LstmClassifier : lockstep::nn::Module<LstmClassifier> {
       : lstm(features, hidden, {.num_layers = layers, .batch_first = true}), head(hidden, classes) {}
   auto members() { return lockstep::nn::members("lstm", lstm, "head", head); }
 
-  // x: [batch, steps, features]. Gives scores: [batch, classes].
+  // x: [batch, steps, features]. Returns logits: [batch, classes].
   lockstep::Tensor forward(const lockstep::Tensor& x) { return head(lstm(x).output.select(1, -1)); }
 };

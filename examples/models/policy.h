@@ -1,4 +1,4 @@
-// A policy for the pole on a cart (Barto, Sutton, Anderson 1983): left or right, by what is seen.
+// A policy for the pole on a cart (Barto, Sutton, Anderson 1983): left or right, given the observation.
 #pragma once
 
 #include <lockstep/lockstep.h>

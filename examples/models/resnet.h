@@ -7,7 +7,7 @@
 
 namespace resnet {
 
-// `Norm` is nn::BatchNorm2d, or SyncBatchNorm, which takes the statistics of all devices.
+// `Norm` is nn::BatchNorm2d, or SyncBatchNorm for statistics over all devices.
 template <class Norm>
 struct BasicBlock : lockstep::nn::Module<BasicBlock<Norm>> {
   lockstep::nn::Conv2d conv1;

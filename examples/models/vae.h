@@ -1,4 +1,4 @@
-// A variational autoencoder (Kingma, Welling 2013) for images of pixels from 0 to 1.
+// A variational autoencoder (Kingma, Welling 2013) for images with pixels in [0, 1].
 #pragma once
 
 #include <lockstep/lockstep.h>
@@ -22,7 +22,7 @@ struct Vae : lockstep::nn::Module<Vae> {
     auto members() { return lockstep::members("logits", logits, "mean", mean, "log_variance", log_variance); }
   };
 
-  // images: [batch, pixels]; noise: normal, [batch, latent]. (Given with the batch, it is divided as the images are.)
+  // images: [batch, pixels]; noise: normal, [batch, latent]. (DataParallel scatters the noise along with the images.)
   Output forward(const lockstep::Tensor& images, const lockstep::Tensor& noise) {
     const lockstep::Tensor hidden = relu(encoder(images));
     const lockstep::Tensor mean = mean_of(hidden), log_variance = log_variance_of(hidden);
