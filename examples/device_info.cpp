@@ -1,5 +1,5 @@
 // device_info: a table of all devices with their memory, in the manner of nvidia-smi.
-//   device_info                what this machine has, or what LOCKSTEP_DEVICES says
+//   device_info                the devices of this machine, or those in LOCKSTEP_DEVICES
 //   device_info --simulate 4   four simulated GPUs
 #include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>

@@ -9,7 +9,7 @@
 // | summed  | the sum                                           |                        |
 // | sharded | the sum in its shard; other elements undefined    | all-gathers            |
 // | primary | a user's gradient, in the primary alone           |                        |
-// | stale   | nothing: newer replicas have replaced these       |                        |
+// | stale   | newer replicas have replaced these                |                        |
 //
 // Transitions, and what causes them (B begin of a backward, R the reduction, C complete_gradient or an all-gather, U a
 // user or an optimizer, P reconcile, L a new layout of the buckets, X release):

@@ -48,8 +48,7 @@ class Run {
 
   Result train() {
     generator_ = {.seed = c_.seed};
-    begin(c_.seed +
-          std::uint64_t(world_.rank().value()));  // other processes draw another model: all get the first one's
+    begin(c_.seed + std::uint64_t(world_.rank().value()));  // processes draw different models, and all get process 0's
     for (int s = 0; s < steps_; ++s) in_thread([&] { step(s); });
     in_thread([&] { end(); });
     return std::move(result_);

@@ -31,7 +31,7 @@ TEST(GradientStates, FollowEachOtherAsTheTableSays) {
   EXPECT_FALSE(is_legal(State::primary, State::sharded));  // the other replicas have nothing yet
 }
 
-// The parameter: shard_optimizer_state.
+// The test parameter is shard_optimizer_state.
 class BucketedParameters : public ::testing::TestWithParam<bool> {
  protected:
   State state() const { return bucketed(weight_).state(); }

@@ -337,7 +337,7 @@ TEST(Freezing, CopiesNothing) {
   for (const bool frozen : {false, true, false, true}) EXPECT_EQ(copies_of_a_step(frozen), steady[frozen]) << frozen;
 }
 
-// Frozen parameters are not summed, over several processes neither.
+// Frozen parameters are not summed, also with several processes.
 TEST(Freezing, SumsNothing) {
   for (const Layout& layout : kLayouts) {
     if (layout.processes * layout.devices == 1) continue;

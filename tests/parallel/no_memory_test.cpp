@@ -1,7 +1,7 @@
 // The host runs out of memory on an internal thread: the step throws that error, and the next step is correct.
 #include <gtest/gtest.h>
 
-#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // these replace the allocation functions
+#if !defined(__SANITIZE_ADDRESS__) && !defined(__SANITIZE_THREAD__)  // sanitizers replace the allocation functions
 #include <atomic>
 #include <cstdlib>
 #include <new>

@@ -63,7 +63,7 @@ using ForwardHook = std::function<void(ModuleBase& module, const Tensor& input, 
 /// The interface of every module.
 class LOCKSTEP_API ModuleBase {
  public:
-  using NamedModule = std::pair<std::string, ModuleBase*>;  ///< The name is as its members', without a final dot.
+  using NamedModule = std::pair<std::string, ModuleBase*>;  ///< The prefix of its members' names, without the dot.
 
   virtual ~ModuleBase() = default;
 
@@ -86,8 +86,8 @@ class LOCKSTEP_API ModuleBase {
   std::vector<Tensor> parameters() const;
   std::vector<StateDict::Entry> named_parameters() const;  ///< With their state-dict keys.
   std::int64_t num_parameters() const;                     ///< Elements of all parameters, without lazy ones.
-  std::vector<Tensor> buffers() const;  ///< Handles to all buffers that have a shape.
-  std::vector<StateDict::Entry> named_buffers() const;  ///< With their keys.
+  std::vector<Tensor> buffers() const;                     ///< Handles to all buffers that have a shape.
+  std::vector<StateDict::Entry> named_buffers() const;     ///< With their keys.
   /// The device of the first parameter or else the first buffer. Throws InvalidArgument without either.
   Device device() const;
   /// Trains the parameters, or freezes them if `on` is false. Throws, before anything is changed, InvalidArgument

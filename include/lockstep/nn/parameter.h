@@ -16,7 +16,7 @@ namespace lockstep::nn {
 /// Move assignment, and assignment of another shape or dtype, make it another tensor.
 class LOCKSTEP_API State : public Tensor {
  public:
-  /// Moves the elements to a device or dtype in place; a gradient moves along.
+  /// Moves the elements to a device in place; a gradient moves along.
   void place(Device device);
   void convert(DType dtype);  ///< Converts it in place. Throws as reset() does.
   /// Takes the storage of `value`, which may have another shape, dtype and device. Drops an accumulated gradient. If

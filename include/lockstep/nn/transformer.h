@@ -69,7 +69,7 @@ class LOCKSTEP_API TransformerDecoderLayer : public Module<TransformerDecoderLay
   TransformerDecoderLayer(std::int64_t d_model, std::int64_t nhead, const TransformerLayerOptions& options = {});
   LOCKSTEP_COPIED_IF_ASKED(TransformerDecoderLayer);
 
-  MultiheadAttention self_attn, multihead_attn;   ///< Attention over tgt, and to memory.
+  MultiheadAttention self_attn, multihead_attn;   ///< Attention to tgt, and to memory.
   Linear linear1, linear2;                        ///< The feed-forward part.
   LayerNorm norm1, norm2, norm3;                  ///< One for each part.
   Dropout dropout, dropout1, dropout2, dropout3;  ///< `dropout` inside the feed-forward part, the others after each.

@@ -108,10 +108,10 @@ class DataParallel : public nn::Module<DataParallel<M>>, public detail::DataPara
   M& module() { return static_cast<M&>(set_.module()); }
   const M& module() const { return static_cast<const M&>(set_.module()); }
 
-  /// Where the module's own parameters are: the first device.
+  /// The device of the module's own parameters: the first one.
   Device device() const { return set_.module(), devices().front(); }
   const std::vector<Device>& devices() const noexcept { return set_.devices(); }  ///< In the order of replicas.
-  Device output_device() const { return set_.output_device(); }                   ///< Where outputs are gathered.
+  Device output_device() const { return set_.output_device(); }                   ///< The device of gathered outputs.
   const World& world() const noexcept { return set_.options().world; }  ///< The processes that train together.
   /// The rows of each batch that this process passes to the model: for loaders.
   data::BatchShare share() const { return set_.share(); }

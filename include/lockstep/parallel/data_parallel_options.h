@@ -27,12 +27,12 @@ class DeviceIds : public std::vector<int> {
 
 struct DataParallelOptions {
   DeviceIds device_ids = {};                 ///< In any order; empty for all visible GPUs.
-  std::optional<Device> output_device = {};  ///< Where outputs are gathered; the first of device_ids if not given.
+  std::optional<Device> output_device = {};  ///< The device on which outputs are gathered; by default the first one.
   ScatterOptions scatter = {};               ///< How batches are divided.
   Gather gather = Gather::concatenate;       ///< How outputs are joined.
   BucketOptions buckets = {};                ///< Sizes of gradient buckets, and sharding.
   World world = {};  ///< The processes that train the model together, each on its own devices, all with equally many.
-  ProcessLoss loss = ProcessLoss::mean;  ///< A mean or a sum, for several processes.
+  ProcessLoss loss = ProcessLoss::mean;  ///< The kind of loss, if several processes train.
 };
 
 }  // namespace lockstep

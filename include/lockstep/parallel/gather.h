@@ -31,7 +31,7 @@ struct GatherOptions {
   std::int64_t dim = 0;
   Gather how = Gather::concatenate;     ///< How outputs are joined.
   std::vector<std::int64_t> rows = {};  ///< The shards' sizes: the weights of mean. Empty for equal weights.
-  std::string_view source = "replica";  ///< What messages call the origin of a part.
+  std::string_view source = "replica";  ///< The name of each part's origin in messages.
 };
 
 /// Joins the parts, one per replica, on `device`. Differentiable. Throws ShapeError or DTypeError naming `name` and the

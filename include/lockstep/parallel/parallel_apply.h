@@ -23,7 +23,7 @@ namespace lockstep {
 struct ReplicaPass {
   std::span<const std::int64_t> rows = {};        ///< Rows of each replica's shard; empty if no batch was divided.
   std::int64_t dim = 0;                           ///< The dimension along which the batch was divided.
-  std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Kept from pass to pass, if there are several passes.
+  std::shared_ptr<ReplicaGroup> group = nullptr;  ///< Shared by several passes; null makes a new one.
 
   // For passes with replicas of other processes (the group's World):
   std::int64_t first_row = 0;                 ///< These replicas' first row in the whole batch.
