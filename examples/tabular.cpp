@@ -1,6 +1,6 @@
 // Learns prices of homes from a table (CSV) with numbers, strings and missing values, on 1..N GPUs.
 //   tabular [--data FILE] [--simulate N]
-// The file has the columns area, rooms, age, city, garden and price; the first three may be empty. Without a FILE, the
+// The file has the columns area, rooms, age, city, garden and price; all but price may be empty. Without a FILE, the
 // program first writes a made-up table to a temporary file.
 #include <lockstep/lockstep.h>
 
