@@ -1,4 +1,4 @@
-// Communicator: what the devices of a group do together, such as summing gradients. Made once and kept.
+// Communicator: collective operations of a group of devices, such as all-reduce. Made once and kept.
 //
 // One thread uses a communicator at a time (any thread, but never two at once: that throws InvalidArgument); abort()
 // may come from any thread. docs/collectives.md says how it works and why.
@@ -19,17 +19,17 @@
 
 namespace lockstep {
 
-/// How elements of the ranks become one: in the order of the ranks, whatever the timing. 16-bit floats accumulate in
-/// float; integers wrap around, and have no mean; the sum of bools is their or. A NaN makes max and min NaN. NCCL does
-/// not keep all of it: docs/collectives.md.
+/// How a reduction combines the elements of the ranks: in the order of the ranks, whatever the timing. 16-bit floats
+/// accumulate in float; integers wrap around, and have no mean; the sum of bools is a logical or. max and min propagate
+/// NaN. NCCL keeps only a part of this: docs/collectives.md.
 enum class ReduceOp : std::uint8_t { sum, mean, max, min };
 
 /// One rank's part of a collective: memory of its device, and the stream of its device that the operation runs on.
-/// What the operation does not use may be null, and so may memory of no elements.
+/// Pointers that the operation does not use, or that have no elements, may be null.
 struct RankBuffers {
   Stream stream;               ///< Of the rank's device.
-  const void* send = nullptr;  ///< What the rank gives.
-  void* receive = nullptr;     ///< Where the rank gets its result.
+  const void* send = nullptr;  ///< The rank's input.
+  void* receive = nullptr;     ///< The rank's output.
 };
 
 /// A message of `count` elements from one rank's memory to another's (or to its own).
@@ -41,48 +41,48 @@ struct Transfer {
   std::size_t count = 0;       ///< Elements.
 };
 
-/// What NCCL is told. Other backends need neither: their operations take no blocks of a GPU's from compute beside them,
-/// and end when their streams come to them.
+/// Options for NCCL. Other backends ignore them: their collectives occupy no multiprocessors that kernels could use,
+/// and end as soon as the streams of all ranks reach them.
 struct CommunicatorOptions {
-  /// How many blocks of threads an operation may have on each GPU, up to 64; each takes a multiprocessor. With fewer,
-  /// more is left to compute that runs beside it; with more, a large operation is faster. 0: as NCCL chooses.
+  /// The most thread blocks (CTAs) of an operation on each GPU, up to 64; each occupies a multiprocessor. Fewer leave
+  /// more to kernels that run at the same time; more make a large operation faster. 0: NCCL chooses.
   int max_ctas = 0;
-  /// How long an operation may take once the streams of all ranks have come to it: longer is a CollectiveError, which
-  /// ends it on all ranks. With other processes the limit is World::time_limit().
+  /// The longest time of an operation after the streams of all ranks have reached it. A slower one is aborted on all
+  /// ranks with a CollectiveError. With several processes World::time_limit() is the limit.
   std::chrono::milliseconds time_limit = std::chrono::minutes(10);
 };
 
-/// A group of devices: rank r is devices()[r]; or, over several processes, first_rank() + r, for each process gives its
-/// own devices, and those of process 0 are the first ranks. Each call is one operation of all ranks, to which a process
-/// brings its own ones (roots, counts and transfers are of all ranks), and all processes make the same calls in the
-/// same order. It is enqueued on the ranks' streams and not waited for: on each rank's stream it starts after what was
-/// enqueued there before, and ends before what comes next. Another rank's part may end later: its result is used on its
-/// own stream, or after an event.
+/// A group of devices: rank r is devices()[r]. With several processes each passes its own devices; the devices of
+/// process 0 are the first ranks, and rank first_rank() + r is devices()[r]. Each call is one operation of all ranks. A
+/// process passes the buffers of its own ranks; roots, counts and transfers are those of all ranks. All processes make
+/// the same calls in the same order. A call enqueues the operation on the ranks' streams and does not wait for it: on
+/// each rank's stream it starts after the work enqueued before, and ends before the work enqueued after. Another rank's
+/// part may end later: use a rank's result on that rank's stream, or after an event.
 ///
 /// A buffer may be sent and received in place: receive == send, for reduce_scatter receive == send + the rank's
 /// offset, for all_gather send == receive + the rank's offset. Any other overlap throws InvalidArgument.
 ///
-/// Wrong arguments throw InvalidArgument (DTypeError, DeviceMismatch) naming the rank, before anything is enqueued.
-/// What goes wrong later on one rank fails the operation on all: a CollectiveError with the rank, the operation and its
-/// bytes is thrown where the host synchronizes, with the error that caused it attached. One that was moved from throws
-/// InvalidArgument; to abort() it does nothing.
+/// Wrong arguments throw InvalidArgument (DTypeError, DeviceMismatch) naming the rank, before anything is enqueued. A
+/// later failure on one rank fails the operation on all: the host's next synchronization throws a CollectiveError with
+/// the rank, the operation and its bytes, and with the original error attached. A moved-from communicator throws
+/// InvalidArgument; its abort() does nothing.
 class LOCKSTEP_API Communicator {
  public:
-  /// Throws InvalidArgument for no device, a device twice, or one that is not there, DeviceMismatch for devices of
-  /// different kinds, BackendError for one that was lost, and InvalidArgument for options that are out of range.
-  /// With a world of several processes all of them make theirs, in the same order, and wait for each other.
+  /// Throws InvalidArgument if there is no device, a device appears twice or does not exist, or an option is out of
+  /// range; DeviceMismatch if the devices are of different kinds; BackendError if a device was lost. With a world of
+  /// several processes, all of them construct their communicators in the same order, and wait for each other.
   explicit Communicator(std::vector<Device> devices, const World& world = {}, const CommunicatorOptions& options = {});
-  ~Communicator();  ///< What is enqueued still ends.
+  ~Communicator();  ///< Enqueued operations still complete.
   Communicator(Communicator&&) noexcept;
-  Communicator& operator=(Communicator&&) noexcept;  ///< What this held is destroyed.
+  Communicator& operator=(Communicator&&) noexcept;  ///< Destroys the communicator held before.
 
-  int size() const;                            ///< Ranks, of all processes.
-  DeviceRank first_rank() const;               ///< Of this process's devices.
-  const std::vector<Device>& devices() const;  ///< Of this process.
+  int size() const;                            ///< The ranks of all processes.
+  DeviceRank first_rank() const;               ///< The rank of this process's first device.
+  const std::vector<Device>& devices() const;  ///< The devices of this process.
 
-  /// receive[i] of every rank = all ranks' send[i] reduced; i < count.
+  /// receive[i] of every rank = the reduction of all ranks' send[i]; i < count.
   void all_reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, ReduceOp op = ReduceOp::sum);
-  /// The same, received by the root only.
+  /// As all_reduce(), but only the root receives the result.
   void reduce(std::span<const RankBuffers> ranks, std::size_t count, DType dtype, int root,
               ReduceOp op = ReduceOp::sum);
   /// receive[i] of every rank = the root's send[i].
@@ -90,22 +90,23 @@ class LOCKSTEP_API Communicator {
   /// Every rank sends counts[0] + counts[1] + ... elements; rank r receives those of its shard, reduced.
   void reduce_scatter(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype,
                       ReduceOp op = ReduceOp::sum);
-  /// Rank r sends counts[r] elements; every rank receives all of them, one rank's after the other's.
+  /// Rank r sends counts[r] elements; every rank receives the elements of all ranks, concatenated in rank order.
   void all_gather(std::span<const RankBuffers> ranks, std::span<const std::size_t> counts, DType dtype);
-  /// Messages between ranks, all at once. What one receives no other may touch.
+  /// Sends messages between ranks, all at once. No other transfer may touch the memory that a transfer receives into.
   void send_receive(std::span<const Stream> streams, std::span<const Transfer> transfers, DType dtype);
-  /// What comes next on any of the streams starts after what came before on all of them.
+  /// Orders all streams: work enqueued on any of them later starts after the work enqueued on all of them before.
   void barrier(std::span<const Stream> streams);
 
-  /// Ends what is pending with CollectiveError, on all ranks at once; later calls throw it. Where devices share a card,
-  /// what is pending ends as usual. Any thread; does not wait, except for NCCL, for some seconds.
+  /// Fails the pending operations with CollectiveError, on all ranks at once; later calls throw it. If devices share a
+  /// card, their pending operations complete as usual. May be called from any thread. Does not wait, except some
+  /// seconds for NCCL.
   void abort() noexcept;
-  bool is_aborted() const;  ///< Whether abort() was called, here or by a failure.
+  bool is_aborted() const;  ///< True after abort(), by a caller or after a failure.
 
  private:
   class State;
   State& state() const;
-  std::shared_ptr<State> state_;  // with captured work that uses it
+  std::shared_ptr<State> state_;  // shared with captured work that uses it
 };
 
 }  // namespace lockstep

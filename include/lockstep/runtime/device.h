@@ -1,4 +1,4 @@
-// Devices by name, and how many there are. Values; safe to use from any thread.
+// Device: the name of a CPU or GPU, and how many there are. Values; safe to use from any thread.
 #pragma once
 
 #include <compare>
@@ -13,32 +13,32 @@
 
 namespace lockstep {
 
-/// What kinds of devices have names.
+/// The kinds of devices.
 enum class DeviceType : std::int8_t { cpu, cuda };
-inline constexpr DeviceType kCPU = DeviceType::cpu;    ///< As libtorch names it: x.to(kCPU).
+inline constexpr DeviceType kCPU = DeviceType::cpu;    ///< libtorch's name: x.to(kCPU).
 inline constexpr DeviceType kCUDA = DeviceType::cuda;  ///< x.to(kCUDA); Device(kCUDA, 1).
 
 /// The CPU, or one GPU (real or simulated).
 class LOCKSTEP_API Device {
  public:
   Device() = default;  ///< The CPU.
-  /// "cpu", "cuda" (the same as "cuda:0") or "cuda:N". Throws InvalidArgument for anything else;
-  /// a GPU that is not there is reported when it is first used.
+  /// "cpu", "cuda" (the same as "cuda:0") or "cuda:N". Throws InvalidArgument for any other name. A GPU that does not
+  /// exist is an error at its first use.
   Device(std::string_view name);
   Device(const char* name);
   Device(const std::string& name) : Device(std::string_view(name)) {}
-  /// A GPU is cuda:0, or the one of that index. Throws InvalidArgument for a negative index, and for one of the CPU.
+  /// cuda:0, or cuda:index. Throws InvalidArgument for a negative index, and for a nonzero index of the CPU.
   Device(DeviceType type, int index = 0);
   Device(int) = delete;  ///< Device::cuda(0), or "cuda:0": the literal 0 would be a null name.
   /// Throws InvalidArgument for a negative index.
   static Device cuda(int index);
 
   DeviceType type() const noexcept { return type_; }  ///< The CPU or a GPU.
-  /// Whether it is the CPU.
+  /// True for the CPU.
   bool is_cpu() const noexcept { return type_ == DeviceType::cpu; }
-  /// Whether it is a GPU.
+  /// True for a GPU, real or simulated.
   bool is_cuda() const noexcept { return type_ == DeviceType::cuda; }
-  int index() const noexcept { return index_; }  ///< Of a GPU: from 0. Of the CPU: 0.
+  int index() const noexcept { return index_; }  ///< A GPU's index, from 0; 0 for the CPU.
   std::string name() const;
 
   auto operator<=>(const Device&) const = default;
@@ -51,26 +51,26 @@ class LOCKSTEP_API Device {
 /// Prints cpu or cuda:1.
 LOCKSTEP_API std::ostream& operator<<(std::ostream& out, const Device& device);
 
-/// What is known of a device.
+/// Properties of a device.
 struct DeviceProperties {
   std::string name;              ///< The model, as its backend calls it.
-  std::size_t memory_bytes = 0;  ///< All of its memory.
-  std::string memory_setting;    ///< What sets that, where something does: for messages.
+  std::size_t memory_bytes = 0;  ///< The size of its memory.
+  std::string memory_setting;    ///< The setting that determines memory_bytes, for error messages; or empty.
 };
 
 /// Throws InvalidArgument if there is no such device.
 LOCKSTEP_API DeviceProperties properties(Device device);
 
 namespace cuda {
-/// How many GPUs are visible. One that was lost is not; the others keep their names. So after a loss the names are not
-/// those from cuda:0 to device_count() - 1: try_all_gpus() gives them.
+/// The number of visible GPUs. A lost GPU is not visible, and the others keep their indices. After a loss the indices
+/// may therefore have gaps: try_all_gpus() returns the devices.
 LOCKSTEP_API int device_count();
-LOCKSTEP_API bool is_available();  ///< Whether any is visible.
+LOCKSTEP_API bool is_available();  ///< True if any GPU is visible.
 }  // namespace cuda
 
-/// cuda:index, or the CPU when there is no such GPU, or it was lost.
+/// cuda:index, or the CPU if there is no such GPU or it was lost.
 LOCKSTEP_API Device try_gpu(int index = 0);
-/// Every visible GPU, or {cpu} when there is none.
+/// All visible GPUs, or {cpu} if there is none.
 LOCKSTEP_API std::vector<Device> try_all_gpus();
 
 }  // namespace lockstep

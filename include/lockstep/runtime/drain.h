@@ -1,4 +1,4 @@
-// What throws out of work on several devices leaves nothing of its failure in their streams. For the library.
+// Draining after an exception: no error of failed work on several devices is left in their streams. For the library.
 #pragma once
 
 #include <span>
@@ -8,12 +8,12 @@
 
 namespace lockstep::detail {
 
-/// To be called in a handler. Waits for all that is enqueued on the devices, takes the errors of their streams, and
-/// rethrows the exception, with those attached that say something else; where it is no Error, they are told on standard
-/// error.
+/// To be called in a handler. Waits for all work enqueued on the devices, takes the errors of their streams, and
+/// rethrows the current exception. Errors of the streams with another message are attached to it, or printed on
+/// standard error if the exception is no Error.
 [[noreturn]] LOCKSTEP_API void rethrow_drained(std::span<const Device> devices);
 
-/// The result of `work`; where that throws, the devices are drained first.
+/// Returns the result of `work`. If it throws, drains the devices and rethrows.
 template <class Work>
 decltype(auto) draining(std::span<const Device> devices, const Work& work) {
   try {

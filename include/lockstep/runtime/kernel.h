@@ -1,4 +1,4 @@
-// What a kernel is to a backend: a body, what it reads and writes, and where it finds itself when it runs.
+// A kernel as backends see it: its body, the memory that it reads and writes, and the context in which it runs.
 #pragma once
 
 #include <cstddef>
@@ -13,36 +13,36 @@
 
 namespace lockstep {
 
-/// Bytes that an operation touches: `rows` runs of `row_bytes`, `pitch` bytes apart.
+/// The bytes that an operation touches: `rows` runs of `row_bytes` each, `pitch` bytes apart.
 struct Region {
   const void* data = nullptr;  ///< The first byte.
-  std::size_t row_bytes = 0;   ///< Of each run.
+  std::size_t row_bytes = 0;   ///< Bytes of each run.
   std::size_t rows = 1;        ///< Number of runs.
   std::size_t pitch = 0;       ///< Bytes from one run's start to the next one's.
 
-  std::size_t bytes() const noexcept { return rows * row_bytes; }  ///< Touched.
-  /// From the first to the last one touched.
+  std::size_t bytes() const noexcept { return rows * row_bytes; }  ///< Bytes touched.
+  /// Bytes from the first to the last byte touched.
   std::size_t span_bytes() const noexcept { return rows == 0 ? 0 : (rows - 1) * pitch + row_bytes; }
 };
 
-/// What is done to a region.
+/// How an operation accesses a region.
 enum class AccessKind : std::uint8_t { read, write };
 
-/// A region, and what is done to it.
+/// A region, and how it is accessed.
 struct MemoryAccess {
-  Region region;                       ///< Where.
-  AccessKind kind = AccessKind::read;  ///< What.
+  Region region;                       ///< The bytes.
+  AccessKind kind = AccessKind::read;  ///< Read or write.
 };
 
-/// What a launch says of itself, for the race checker, the trace and cost models. The name is a literal.
+/// A launch's description for the race checker, the trace and cost models. The name is a string literal.
 struct LaunchInfo {
   const char* name = "";
   double flops = 0;                        ///< Floating-point operations.
-  std::span<const MemoryAccess> accesses;  ///< All that it touches.
+  std::span<const MemoryAccess> accesses;  ///< All accesses of the launch.
 };
 
-/// Brings a kernel to its device before its first grid. (CUDA loads kernels one by one, when they are first launched,
-/// and a card may have to end its work for that.)
+/// Loads a kernel on its device before the kernel's first launch. (CUDA loads each kernel at its first launch, and may
+/// wait for the card's running work to do so.)
 class KernelLoader {
  public:
   virtual void load(const void* kernel) = 0;  ///< Loads the kernel.
@@ -51,25 +51,25 @@ class KernelLoader {
   ~KernelLoader() = default;
 };
 
-/// Where a kernel's body finds itself. On the host backends it computes at once: in parallel over all cores
-/// when `parallel`. On CUDA it has each of its kernels loaded, enqueues its grids on `native_stream` of `device`, and
-/// may use `workspace` in them: kWorkspaceBytes of the device's memory, the stream's own, so that one kernel after the
-/// other has them.
+/// The context of a kernel's body. On host backends the body computes at once: on all cores if `parallel`. On CUDA it
+/// loads each of its kernels with `loader` and enqueues their grids on `native_stream` of `device`. The grids may use
+/// `workspace`: kWorkspaceBytes of device memory that belong to the stream, so that its kernels use them one after the
+/// other.
 struct KernelContext {
-  static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;  ///< Of `workspace`.
+  static constexpr std::size_t kWorkspaceBytes = std::size_t(1) << 20;  ///< Size of `workspace`.
 
-  bool parallel = false;  ///< Whether to use all cores.
+  bool parallel = false;  ///< Use all cores.
   int device = -1;
   void* native_stream = nullptr;   ///< A cudaStream_t on CUDA, else null.
   void* workspace = nullptr;       ///< Memory of the device on CUDA, else null.
-  KernelLoader* loader = nullptr;  ///< Of the device.
+  KernelLoader* loader = nullptr;  ///< Loads kernels on the device.
 };
 
-/// A non-owning reference to a callable void(const KernelContext&) that can be copied into an owning one:
-/// backends that run at once never pay for the copy.
+/// A non-owning reference to a callable void(const KernelContext&), with own() for an owning copy. Backends that run
+/// the kernel at once never pay for the copy.
 class KernelRef {
  public:
-  using Owned = std::function<void(const KernelContext&)>;  ///< An owning one.
+  using Owned = std::function<void(const KernelContext&)>;  ///< An owning copy.
 
   /// Refers to `body`, which must outlive this.
   template <class F>
@@ -95,7 +95,7 @@ class KernelRef {
   static Owned copied(const KernelRef& kernel) {
     return Copied<F>{*static_cast<const F*>(kernel.body_), kernel.call_};
   }
-  // Most kernels are bytes to copy. All of about one size share the code.
+  // Most kernels are trivially copyable: those of similar size share one instantiation.
   template <std::size_t kBytes>
   struct alignas(std::max_align_t) Bytes {
     std::byte bytes[kBytes];
@@ -123,8 +123,8 @@ class KernelRef {
 
 namespace host {
 
-/// Calls body(begin, end) over [0, count) in pieces of about `grain`; at once and in one piece when the work is
-/// small or `context` is serial. The body must not throw.
+/// Calls body(begin, end) over [0, count) in pieces of about `grain`. Runs the body at once and in one piece if the
+/// work is small or `context` is serial. The body must not throw.
 LOCKSTEP_API void parallel_for_pieces(std::int64_t count, std::int64_t grain,
                                       void (*call)(const void*, std::int64_t, std::int64_t), const void* body);
 
@@ -140,7 +140,7 @@ void parallel_for(const KernelContext& context, std::int64_t count, std::int64_t
       [](const void* f, std::int64_t begin, std::int64_t end) { (*static_cast<const Body*>(f))(begin, end); }, &body);
 }
 
-/// The same, compiled for the processor at hand (core/vectorized.h): for loops over elements.
+/// As parallel_for(), with the body compiled for the processor at hand (core/vectorized.h): for loops over elements.
 template <class Body>
 void vectorized_for(const KernelContext& context, std::int64_t count, std::int64_t grain, const Body& body) {
   parallel_for(context, count, grain,

@@ -15,28 +15,28 @@ namespace cuda {
 class Event;
 }
 
-/// Of the streams of a pool.
+/// Priorities of the streams of a pool.
 enum class StreamPriority : std::uint8_t { normal, high };
 
-/// Names one of a device's streams: a small value. Streams live as long as their device does; using
-/// one whose device is gone throws InvalidArgument. Any thread may use any stream.
+/// Names one of a device's streams: a small value. Streams live as long as their device; using one whose device is gone
+/// throws InvalidArgument. Any thread may use any stream.
 class LOCKSTEP_API Stream {
  public:
-  /// The next stream of the device's pool, round robin: never the default stream.
+  /// The next stream of the device's pool, round robin; never the default stream.
   static Stream from_pool(Device device, StreamPriority priority = StreamPriority::normal);
-  static Stream default_stream(Device device);  ///< Where work goes unless told otherwise.
+  static Stream default_stream(Device device);  ///< Current unless a StreamGuard changes it.
 
   Device device() const noexcept { return device_; }
   int id() const noexcept { return id_; }  ///< 0 is the default stream.
 
   /// Waits on the host for all work enqueued so far; throws the first error of that work, once.
   void synchronize() const;
-  /// True when all work enqueued so far has ended. Throws as synchronize() does.
+  /// Returns true if all work enqueued so far has ended. Throws as synchronize() does.
   bool query() const;
-  /// Work enqueued here from now on starts after the event. Waits on the host where just one of the two is the CPU's,
-  /// else not.
+  /// Work enqueued here from now on starts after the event. Waits on the host only if either the stream or the event,
+  /// but not both, belongs to the CPU.
   void wait(const cuda::Event& event) const;
-  /// An event that marks the work enqueued so far.
+  /// Returns an event that marks the work enqueued so far.
   cuda::Event record() const;
 
   bool operator==(const Stream&) const = default;
@@ -49,15 +49,15 @@ class LOCKSTEP_API Stream {
   std::int16_t id_ = 0;
 };
 
-/// A point in a stream's work. One that was moved from throws InvalidArgument.
+/// A point in a stream's work. A moved-from event throws InvalidArgument.
 class LOCKSTEP_API cuda::Event {
  public:
-  Event(Event&&) noexcept;             ///< Takes over the other's point.
-  Event& operator=(Event&&) noexcept;  ///< What this held is destroyed.
+  Event(Event&&) noexcept;             ///< Takes over the other event's point.
+  Event& operator=(Event&&) noexcept;  ///< Destroys the event held before.
   ~Event();
 
   Device device() const;
-  /// True when the work before the event has ended.
+  /// Returns true if the work before the event has ended.
   bool query() const;
   /// Waits on the host for the work before the event; throws that work's first error, once.
   void synchronize() const;
@@ -70,17 +70,17 @@ class LOCKSTEP_API cuda::Event {
   std::unique_ptr<State> state_;
 };
 
-/// The stream that this thread's work on `device` goes to: the default stream, or the innermost guard's.
+/// The stream that receives this thread's work on `device`: the default stream, or that of the innermost guard.
 LOCKSTEP_API Stream current_stream(Device device);
 
-/// The current streams of a thread, for another one that works for it.
+/// The current streams of a thread, for another thread that works on its behalf.
 class LOCKSTEP_API CurrentStreams {
  public:
-  using Ids = std::array<std::int8_t, 64>;  ///< Of cuda:i; the CPU has one stream.
+  using Ids = std::array<std::int8_t, 64>;  ///< One for each cuda:i; the CPU has only one stream.
 
-  CurrentStreams() noexcept;  ///< Of the calling thread.
+  CurrentStreams() noexcept;  ///< Takes the calling thread's.
 
-  /// Makes them current on the calling thread, for a scope.
+  /// Makes these streams current on the calling thread, for a scope.
   class LOCKSTEP_API Guard {
    public:
     explicit Guard(const CurrentStreams& streams) noexcept;
@@ -96,13 +96,14 @@ class LOCKSTEP_API CurrentStreams {
   Ids ids_;
 };
 
-/// Waits for all streams of the device; throws the first error of their work, with those of other streams attached.
+/// Waits for all streams of the device; throws the first error of their work, with the errors of other streams
+/// attached.
 LOCKSTEP_API void synchronize(Device device);
 namespace cuda {
-/// Of every visible GPU. Throws InvalidArgument where there is none; else the first error, after waiting for all.
+/// Waits for all streams of all visible GPUs, then throws their first error. Throws InvalidArgument if there is no GPU.
 LOCKSTEP_API void synchronize();
-LOCKSTEP_API void synchronize(int index);  ///< Of cuda:index.
-/// Of that GPU. Throws InvalidArgument for the CPU.
+LOCKSTEP_API void synchronize(int index);  ///< Waits for cuda:index.
+/// Waits for that GPU. Throws InvalidArgument for the CPU.
 LOCKSTEP_API void synchronize(Device device);
 }  // namespace cuda
 

@@ -5,9 +5,9 @@
 
 namespace lockstep {
 
-/// At most `threads` cores for the operations of this process, from now on. Throws InvalidArgument unless it is from 1
-/// to 1024.
+/// Limits the operations of this process to `threads` cores from now on. Throws InvalidArgument unless it is from 1 to
+/// 1024.
 LOCKSTEP_API void set_num_threads(int threads);
-LOCKSTEP_API int num_threads();  ///< As set, or as many as there are cores.
+LOCKSTEP_API int num_threads();  ///< The limit; by default the number of cores.
 
 }  // namespace lockstep

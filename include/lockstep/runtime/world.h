@@ -1,6 +1,6 @@
-// World: the processes of a job, of which each drives devices of its own. One World is made where the program begins,
-// by whoever knows the launcher (lockstep/runtime/mpi.h), and given to what works over all of them: DataParallel,
-// samplers.
+// World: the processes of a job. Each process drives its own devices. The program makes one World at its start, with
+// the launcher's library (lockstep/runtime/mpi.h), and passes it to everything that works across processes:
+// DataParallel, samplers.
 #pragma once
 
 #include <chrono>
@@ -19,7 +19,7 @@ namespace lockstep {
 
 class Transport;
 
-/// A number from 0 that counts one kind of thing, and is none of another kind.
+/// A strongly typed number from 0: a rank of one kind does not convert to another kind.
 template <class Kind>
 class Rank {
  public:
@@ -32,50 +32,53 @@ class Rank {
   int value_ = 0;
 };
 
-/// Of a process among those of the job.
+/// A process's number in the job.
 using ProcessRank = Rank<struct ProcessKind>;
-/// Of a device among those of all processes: those of process 0 first, in their order, then those of process 1.
+/// A device's number among those of all processes: process 0's devices first, in their order, then process 1's.
 using DeviceRank = Rank<struct DeviceKind>;
 
-/// A handle, cheap to copy. What all processes do together they do in one order, each from one thread at a time: then
-/// it waits on the host until all have come, for the time limit at the longest. CollectiveError names who did not come,
-/// its host and what was waited for, or who came to something else (`what` differs); all that follows throws it too.
-/// Any thread.
+/// A handle, cheap to copy. All processes make the collective calls in the same order, each from one thread at a time.
+/// A call waits on the host until all processes have made it, at most for the time limit. A CollectiveError names the
+/// process that is missing, its host and the call; or the process that made another call (with another `what`). All
+/// later calls throw the same error. Safe from any thread.
 class LOCKSTEP_API World {
  public:
-  /// This process alone.
+  /// The world of this process alone.
   World() noexcept = default;
   /// For launchers.
   explicit World(std::shared_ptr<Transport> transport);
 
-  ProcessRank rank() const noexcept;  ///< Of this process.
+  ProcessRank rank() const noexcept;  ///< This process's rank.
   int size() const noexcept;
-  bool is_first() const noexcept { return rank() == ProcessRank(); }  ///< Whether this is process 0.
+  bool is_first() const noexcept { return rank() == ProcessRank(); }  ///< True for process 0.
   /// The name of the host on which a process runs.
   const std::string& host(ProcessRank process) const;
-  /// How long anything waits for another process.
+  /// The longest wait for another process.
   std::chrono::milliseconds time_limit() const noexcept;
 
-  /// What each process gave, by rank: bytes of any number.
+  /// Returns the bytes that each process passed, by rank; their numbers may differ.
   std::vector<std::string> all_gather(const std::string& mine, const char* what = "all_gather") const;
-  /// What each gave, by rank.
+  /// Returns the value that each process passed, by rank.
   std::vector<std::int64_t> all_gather(std::int64_t mine, const char* what = "all_gather") const;
-  /// What process 0 gave, for all.
+  /// Returns, in every process, the bytes that process 0 passed.
   std::string from_first(const std::string& mine, const char* what = "from_first") const;
-  /// Returns when all have come.
+  /// Returns after all processes have called it.
   void barrier(const char* what = "barrier") const;
 
-  /// Looks at what each process gave, by rank, and at nothing else: so it throws in all processes, or in none.
+  /// Checks the bytes that each process passed, by rank, and must look at nothing else: then it throws in all
+  /// processes, or in none.
   using Check = std::function<void(const std::vector<std::string>& of_each)>;
-  /// As all_gather(), and then `check`. Where it throws, this throws the same when every other process has come to its
-  /// own error: none hears that another has ended before it knows why. The world lives on.
+  /// Calls all_gather(), then `check`. If `check` throws, rethrows its error after every other process has come to the
+  /// same error: otherwise a process might hear that another one ended before it knows why. The world stays usable.
   std::vector<std::string> agree(const std::string& mine, const char* what, const Check& check) const;
-  /// So agree() throws. For an error that follows from what all processes know, so that all come to it.
+  /// Throws `error` as agree() does. The error must follow from facts that all processes know, so that all of them
+  /// throw.
   [[noreturn]] void throw_together(const std::exception_ptr& error) const;
-  /// Whether it is the last error that agree() or throw_together() threw: no process waits for one that threw it.
+  /// Returns true if `error` is the last one that agree() or throw_together() threw: no process waits for one that
+  /// threw it.
   bool all_threw(const std::exception_ptr& error) const noexcept;
 
-  /// Null for a process alone.
+  /// Null for a world of one process.
   const std::shared_ptr<Transport>& transport() const noexcept { return transport_; }
 
  private:
