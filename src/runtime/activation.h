@@ -1,4 +1,5 @@
-// What a matrix product may end with, as every backend computes it but for a library's own rounding.
+// Activations that can end a matrix product. All backends compute these formulas; a vendor library may round
+// differently.
 #pragma once
 
 #include <cstdint>
@@ -15,7 +16,7 @@ enum class Activation : std::uint8_t {
 
 template <class T>
 LOCKSTEP_HD T relu_of(T x) {
-  return x > 0 || x != x ? x : T(0);  // NaN stays NaN
+  return x > 0 || x != x ? x : T(0);  // propagates NaN
 }
 
 template <class T>

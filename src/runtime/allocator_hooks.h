@@ -1,6 +1,6 @@
-// What a simulation adds to the caching allocators of its devices: faults, poison, and what its checker of races must
-// know of memory. A Backend that is AllocatorHooks too has its devices' allocators call them; real devices are not.
-// Called from any thread.
+// Hooks of the simulation in the caching allocators of its devices: faults, poison, and memory events for the race
+// checker. If a Backend also derives from AllocatorHooks, its devices' allocators call the hooks; backends of real
+// devices do not. Called from any thread.
 #pragma once
 
 #include <cstddef>
@@ -11,15 +11,15 @@ namespace lockstep {
 
 class AllocatorHooks {
  public:
-  /// Asked before a request is served: false fails it, as if there were no memory.
+  /// Called before a request is served: false fails it as if the device had no room.
   virtual bool admits(int device, std::size_t bytes) = 0;
-  /// Told, in stream order, that a block's bytes mean nothing any more (it was handed out or returned). An error is
-  /// kept with the stream.
+  /// Called, in stream order, when a block's bytes become undefined (at its allocation and at its release). An error
+  /// stays with the stream.
   virtual void discard(StreamHandle stream, void* memory, std::size_t bytes) noexcept = 0;
-  /// Asked in place of Backend::query_event: whether the use of these bytes before the event has ended. Says nothing
-  /// about other work: nobody has waited for that.
+  /// Replaces Backend::query_event: returns true if the use of these bytes before the event has ended. This does not
+  /// order other work, because nobody has waited for it.
   virtual bool query_use(EventHandle event, void* memory, std::size_t bytes) = 0;
-  /// Told before the host writes bytes of page-locked memory. Throws RaceError where a copy may still read them.
+  /// Called before the host writes page-locked memory. Throws RaceError if a copy may still read those bytes.
   virtual void host_writes(const void* memory, std::size_t bytes) = 0;
 
  protected:

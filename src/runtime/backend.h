@@ -1,9 +1,9 @@
-// What a kind of device must be able to do: the one seam between Lockstep and the CPU, simulated GPUs and CUDA.
-// All policy (caching, ownership of streams and events, ordering of copies) lives above it, once.
+// Backend: the one interface between Lockstep and a kind of device (the CPU, simulated GPUs, CUDA). All policy
+// (caching, ownership of streams and events, ordering of copies) is above this interface, written once.
 //
-// Any thread may call any function. Except where said otherwise a function enqueues and returns; the errors
-// of asynchronous work stay with their stream, travel with events to the streams that wait for them, and are
-// thrown by synchronize_*. The streams then work on, except on CUDA after an error of a kernel, which ends the device
+// Any thread may call any function. Functions enqueue and return, unless documented otherwise. An error of asynchronous
+// work stays with its stream, propagates through events to the streams that wait for them, and is thrown by
+// synchronize_*. The streams then keep working, except after a kernel error on CUDA, which ends the device
 // (docs/cuda.md).
 #pragma once
 
@@ -27,20 +27,20 @@
 
 namespace lockstep {
 
-/// A stream as its backend made it. `native` is the backend's own: null for the CPU, a CudaStream* for CUDA.
+/// A stream. `native` is the backend's own handle: null for the CPU, a CudaStream* for CUDA.
 struct StreamHandle {
   int device = 0;
-  int id = 0;  ///< Its place among the device's streams; 0 is the default stream.
+  int id = 0;  ///< Its index among the device's streams; 0 is the default stream.
   void* native = nullptr;
 };
 
 using EventHandle = void*;
 
-/// The code of BackendErrors of a device that was lost: CUDA's cudaErrorDevicesUnavailable.
+/// The error code of BackendErrors of a lost device: CUDA's cudaErrorDevicesUnavailable.
 inline constexpr int kDeviceLost = 46;
 
-/// A copy of rows of bytes. A device of -1 is the host. A copy from it has taken the bytes when the call returns,
-/// unless they are pinned; a copy to it has delivered them.
+/// A copy of rows of bytes. Device -1 is the host. A copy from the host has read the bytes when the call returns,
+/// unless they are pinned; a copy to the host has delivered them.
 struct Copy {
   void* to = nullptr;
   const void* from = nullptr;
@@ -50,24 +50,25 @@ struct Copy {
   std::size_t rows = 1;
   std::size_t to_pitch = 0;
   std::size_t from_pitch = 0;
-  /// From the host, and from memory of Backend::allocate_pinned: the bytes are taken in the order of the stream, and
-  /// must be there until then.
+  /// For copies from the host, from memory of Backend::allocate_pinned: the device reads the bytes in stream order, and
+  /// they must stay valid until then.
   bool pinned = false;
 };
 
-/// c = activation(alpha * op(a) op(b) + beta * c (+ bias)) for each of `batch` row-major matrices; op transposes where
-/// asked. op(a): [m, k], op(b): [k, n], c: [m, n]; leading dimensions and batch strides in elements.
+/// c = activation(alpha * op(a) op(b) + beta * c (+ bias)) for each of `batch` row-major matrices. op transposes if
+/// transpose_a or transpose_b. op(a): [m, k], op(b): [k, n], c: [m, n]; leading dimensions and batch strides in
+/// elements.
 struct Matmul {
-  DType dtype = kFloat32;  ///< Floating, the same for all three.
+  DType dtype = kFloat32;  ///< A floating-point type; a, b and c have the same.
   std::int64_t m = 0, n = 0, k = 0;
   const void* a = nullptr;
   const void* b = nullptr;
   void* c = nullptr;
-  const void* bias = nullptr;  ///< [n], added to every row; needs beta == 0. Null for none.
+  const void* bias = nullptr;  ///< [n], added to every row; requires beta == 0. Null: no bias.
   std::int64_t lda = 0, ldb = 0, ldc = 0;
   bool transpose_a = false, transpose_b = false;
   double alpha = 1, beta = 0;
-  Activation activation = Activation::none;  ///< Else needs beta == 0. On CUDA relu may make 0 of NaN.
+  Activation activation = Activation::none;  ///< Other than none requires beta == 0. On CUDA relu may turn NaN into 0.
   std::int64_t batch = 1;
   std::int64_t stride_a = 0, stride_b = 0, stride_c = 0;
 };
@@ -76,12 +77,12 @@ using CommunicatorHandle = void*;
 
 class Transport;
 
-/// The processes of a communicator. Ranks are counted over all of them, process by process.
+/// The processes of a communicator. Ranks count the devices of all processes, process by process.
 struct Peers {
-  std::shared_ptr<Transport> transport;    ///< Null for a process alone.
-  int channels = 0;                        ///< The first of the transport's channels that are this communicator's.
-  std::size_t process = 0;                 ///< This one.
-  std::vector<std::size_t> devices = {0};  ///< How many each process has.
+  std::shared_ptr<Transport> transport;    ///< Null for a single process.
+  int channels = 0;                        ///< The first of the transport's channels that this communicator uses.
+  std::size_t process = 0;                 ///< The index of this process.
+  std::vector<std::size_t> devices = {0};  ///< The number of devices of each process.
 
   std::size_t size() const noexcept { return std::accumulate(devices.begin(), devices.end(), std::size_t(0)); }
   std::size_t first_rank() const noexcept {
@@ -99,28 +100,30 @@ enum class CollectiveKind : std::uint8_t {
   barrier,
 };
 
-/// One rank's part of a collective; the stream is of the rank's device. Null where the operation has no use for it.
+/// One rank's part of a collective, on a stream of the rank's device. Pointers that the operation does not use are
+/// null.
 struct CollectivePart {
   StreamHandle stream;
   const void* send = nullptr;
   void* receive = nullptr;
 };
 
-/// One operation of all ranks of a communicator, its arguments checked. The parts are those of this process's ranks;
-/// counts, roots and transfers are of all ranks. For NCCL this is one group: one call for each part; where `counts`
-/// differ, one reduce or broadcast for each root.
+/// One operation of all ranks of a communicator, with checked arguments. `parts` has this process's ranks only; counts,
+/// roots and transfers are those of all ranks. For NCCL this is one group with one call per part, or, if `counts`
+/// differ, one reduce or broadcast per root and part.
 struct CollectiveCall {
   CollectiveKind kind = CollectiveKind::barrier;
-  const char* name = "";                       ///< A literal.
+  const char* name = "";                       ///< A string literal.
   std::span<const CollectivePart> parts = {};  ///< By rank, from first_rank on.
   std::size_t first_rank = 0;
-  std::size_t ranks = 0;  ///< Of all processes.
+  std::size_t ranks = 0;  ///< The ranks of all processes.
   DType dtype = kFloat32;
   ReduceOp op = ReduceOp::sum;
-  std::size_t count = 0;                     ///< Elements; of several counts or transfers, their sum.
-  std::span<const std::size_t> counts = {};  ///< By rank, of reduce-scatter and all-gather.
-  int root = 0;                              ///< Of reduce and broadcast.
-  std::span<const Transfer> transfers = {};  ///< Of send-receive.
+  std::size_t count = 0;                     ///< Elements: the sum of `counts`, or of the transfers, if the operation
+                                             ///< has several.
+  std::span<const std::size_t> counts = {};  ///< By rank: for reduce-scatter and all-gather.
+  int root = 0;                              ///< For reduce and broadcast.
+  std::span<const Transfer> transfers = {};  ///< For send-receive.
 };
 
 class Graphs;
@@ -132,23 +135,24 @@ class Backend {
   virtual DeviceType type() const noexcept = 0;
   virtual int device_count() const noexcept = 0;
   virtual DeviceProperties properties(int device) const = 0;
-  /// Whether the device has failed for good: nothing that is enqueued there can succeed any more.
+  /// Returns true if the device has failed for good: work enqueued there can no longer succeed.
   virtual bool is_lost(int /*device*/) noexcept { return false; }
-  /// Where work can be kept and done again; null where it cannot.
+  /// Captures and replays work; null if the backend cannot.
   virtual Graphs* graphs() noexcept { return nullptr; }
-  /// Whether kernels become grids of many threads here, and do not compute at once: KernelContext::native_stream.
+  /// Returns true if kernels launch grids on KernelContext::native_stream, false if they compute at once.
   virtual bool launches_grids() const noexcept { return false; }
-  /// Whether convolutions of this dtype are fastest where the channels of a pixel lie together.
+  /// Returns true if convolutions of this dtype are fastest in the channels-last layout.
   virtual bool prefers_channels_last(DType /*dtype*/) const noexcept { return true; }
 
   // Memory. deallocate waits for the device's work, as cudaFree does.
-  /// Null when the device has no room. Aligned to at least 256 bytes. Throws BackendError for other failures.
+  /// Returns null if the device has no room. Aligned to at least 256 bytes. Throws BackendError for other failures.
   virtual void* allocate(int device, std::size_t bytes) = 0;
   virtual void deallocate(int device, void* memory, std::size_t bytes) noexcept = 0;
 
-  // Page-locked memory of the host, from which devices copy by themselves. To give it back waits for nothing: no copy
-  // may be on its way.
-  /// Null where there is none, or none left. Aligned to at least 64 bytes. Throws BackendError for other failures.
+  // Page-locked host memory, which devices read by themselves. deallocate_pinned waits for nothing: no copy may be
+  // pending.
+  /// Returns null if there is no such memory, or none left. Aligned to at least 64 bytes. Throws BackendError for other
+  /// failures.
   virtual void* allocate_pinned(std::size_t /*bytes*/) { return nullptr; }
   virtual void deallocate_pinned(void* /*memory*/, std::size_t /*bytes*/) noexcept {}
 
@@ -160,33 +164,33 @@ class Backend {
   virtual void destroy_event(EventHandle event) noexcept = 0;
   virtual void record(EventHandle event, StreamHandle stream) = 0;
   virtual void wait(StreamHandle stream, EventHandle event) = 0;
-  /// Waits for nothing: it is asked under a lock that others spin on.
+  /// Must not block: called under a lock that other threads spin on.
   virtual bool query_event(EventHandle event) = 0;
   virtual void synchronize_event(EventHandle event) = 0;
-  /// Told by whoever asks query_event() again and again, between two questions and holding no lock: ends what a failure
-  /// has left hanging. (NCCL tells of a failed collective only when it is asked, and until then the events behind it
-  /// never pass.)
+  /// Called between two calls of query_event() by a thread that polls and holds no lock: ends work that hangs after a
+  /// failure. (NCCL reports a failed collective only when asked, and until then the events behind it never complete.)
   virtual void look_for_failures() {}
 
   // Work.
   virtual void launch(StreamHandle stream, const LaunchInfo& info, KernelRef kernel) = 0;
   virtual void copy(StreamHandle stream, const Copy& copy) = 0;
   virtual void matmul(StreamHandle stream, const Matmul& matmul) = 0;
-  /// The bytes of workspace with which the device does the operation as one; nothing where it declines, which depends
-  /// on the description alone (no memory is looked at; data may be null).
+  /// Returns the bytes of workspace with which the device runs the operation as one; nullopt if it does not support it.
+  /// The answer depends on the description alone: no data is read, and data pointers may be null.
   virtual std::optional<std::size_t> offers(int /*device*/, const FusedOp& /*op*/) { return std::nullopt; }
-  /// Of what was offered. `workspace`: of the device's memory, of as many bytes as offers() said.
+  /// Runs an operation that offers() accepted. `workspace`: device memory of the size that offers() returned.
   virtual void fused(StreamHandle /*stream*/, const FusedOp& /*op*/, void* /*workspace*/) {}
 
-  // Collectives. A communicator is used by one thread at a time, but aborted by any.
+  // Collectives. One thread at a time uses a communicator; any thread may abort it.
   virtual CommunicatorHandle create_communicator(std::span<const int> devices, const Peers& peers,
                                                  const CommunicatorOptions& options) = 0;
-  /// What is enqueued still ends.
+  /// Enqueued operations still complete.
   virtual void destroy_communicator(CommunicatorHandle communicator) noexcept = 0;
-  /// Ends what is pending with CollectiveError. No collective may follow.
+  /// Fails pending operations with CollectiveError. No collective may follow.
   virtual void abort_communicator(CommunicatorHandle communicator) noexcept = 0;
   virtual void collective(CommunicatorHandle communicator, const CollectiveCall& call) = 0;
-  /// How often its operations have failed so far. After each failure what was captured with it cannot be done again.
+  /// How often the communicator's operations have failed so far. Work captured before a failure cannot be replayed
+  /// after it.
   virtual std::uint64_t communicator_failures(CommunicatorHandle /*communicator*/) const noexcept { return 0; }
 };
 

@@ -21,15 +21,15 @@ namespace {
 
 constexpr std::size_t kMiB = std::size_t(1) << 20;
 
-// Segment sizes as in PyTorch's CUDACachingAllocator: small requests are served from small segments, so that they
-// do not keep large ones from being whole; very large ones get segments of their own.
+// Segment sizes as in PyTorch's CUDACachingAllocator: small requests are served from small segments, so that they do
+// not fragment large ones; very large requests get segments of their own.
 constexpr std::size_t kSmallRequest = kMiB;
 constexpr std::size_t kSmallSegment = 2 * kMiB;
 constexpr std::size_t kMediumRequest = 10 * kMiB;
 constexpr std::size_t kMediumSegment = 20 * kMiB;
 constexpr std::size_t kLargeGranularity = 2 * kMiB;
 
-// No request of more bytes can be served, and none of fewer overflows when it is rounded up.
+// Larger requests fail; smaller ones do not overflow when they are rounded up.
 constexpr std::size_t kLargestRequest = std::numeric_limits<std::size_t>::max() / 2;
 
 constexpr std::chrono::microseconds kPollInterval(20);
@@ -53,11 +53,11 @@ struct Pool {
 
   const StreamHandle stream;
   SegregatedFit fit;
-  CapturePool* of_capture;  // whose addresses these are; null for the cache
+  CapturePool* of_capture;  // the pool of a capture that these blocks belong to; null for the cache
 };
 
 struct CapturePool {
-  std::vector<std::unique_ptr<Pool>> pools;  // as those of an allocator
+  std::vector<std::unique_ptr<Pool>> pools;  // indexed as the allocator's pools
   Block* kept = nullptr;                     // freed during the capture, linked by next_free
 };
 
@@ -102,21 +102,22 @@ struct CachingAllocator::Impl {
   const std::size_t limit;
   const std::size_t granularity;
 
-  // Held for some nanoseconds, and never while the backend takes or gives back memory, for which it may wait for the
-  // device. Locking a std::mutex twice would take longer than all the rest of an allocation and its release.
+  // Held for nanoseconds only, and never while the backend allocates or frees memory, which may wait for the device.
+  // Locking a std::mutex twice would take longer than the rest of an allocation and its release.
   Mutex mutex;
   // Guarded by the mutex:
   BlockHeaders headers;
   std::vector<std::unique_ptr<Pool>> pools;  // small and large requests of stream 0, of stream 1, ...
-  std::vector<Block*> segments;              // the first block of each
-  int in_backend = 0;                        // threads that are taking segments or giving them back
+  std::vector<Block*> segments;              // the first block of each segment
+  int in_backend = 0;                        // number of threads that are allocating or freeing segments
   StreamUses uses;
   MemoryStats stats;
-  CapturePool* capturing = nullptr;                    // where memory comes from while work is captured
-  std::vector<std::unique_ptr<CapturePool>> captured;  // this one and those of captured work that can still be done
+  CapturePool* capturing = nullptr;                    // the source of memory during a capture; else null
+  std::vector<std::unique_ptr<CapturePool>> captured;  // the current capture's pool, and those of captured work that
+                                                       // can still be replayed
 };
 
-// Null when the device is full even after its cache was emptied.
+// Returns null if the device is full even after its cache was emptied.
 Block* CachingAllocator::Impl::take(Lock& lock, std::size_t bytes, StreamHandle stream) {
   const std::size_t rounded = round_up(bytes, granularity);
   Pool& pool = pool_for(rounded, stream);
@@ -126,8 +127,8 @@ Block* CachingAllocator::Impl::take(Lock& lock, std::size_t bytes, StreamHandle 
   return capturing ? take_in_capture(lock, pool, rounded) : take_or_make_room(lock, pool, rounded);
 }
 
-// Whole segments of the cache become the capture's own: on their stream all that used them comes before what is
-// captured.
+// Moves whole free segments of the same stream from the cache into the capture's pool: in stream order all their
+// earlier uses come before the captured work.
 Block* CachingAllocator::Impl::take_in_capture(Lock& lock, Pool& pool, std::size_t bytes) {
   const std::unique_ptr<Pool>& cached = pools[index_of(bytes, pool.stream)];
   Block* least = nullptr;
@@ -150,8 +151,8 @@ Block* CachingAllocator::Impl::take_or_make_room(Lock& lock, Pool& pool, std::si
   wait_for_deferred(lock);
   if (Block* block = take_cached(pool, bytes)) return block;
   ++stats.retries;
-  // What other threads free, or take from the backend, while the lock is not held comes into the cache again: looked at
-  // once more, not for as long as they go on.
+  // While the lock is not held, other threads may put memory into the cache again. Empty it once more in that case, but
+  // do not repeat as long as they go on.
   for (int attempt = 0; attempt < 2; ++attempt) {
     const std::size_t before = stats.frees + stats.backend_allocations;
     empty_cache(lock);
@@ -168,7 +169,7 @@ Block* CachingAllocator::Impl::take_cached(Pool& pool, std::size_t bytes) {
   return pool.fit.take(bytes);
 }
 
-// Null when the backend or the limit has no room for the segment.
+// Returns null if the backend or the limit has no room for the segment.
 Block* CachingAllocator::Impl::take_from_new_segment(Lock& lock, Pool& pool, std::size_t bytes,
                                                      std::size_t size_of_segment) {
   if (limit != 0 && size_of_segment > limit - stats.reserved) return nullptr;
@@ -184,8 +185,8 @@ Block* CachingAllocator::Impl::take_from_new_segment(Lock& lock, Pool& pool, std
   return pool.fit.take(bytes);
 }
 
-// Unlocks while the backend allocates: other threads use what is cached meanwhile. The bytes count as reserved from the
-// beginning. When this returns there is room for the segment's header.
+// Unlocks while the backend allocates, so that other threads can use the cache. The bytes count as reserved during the
+// call. On return there is room for the segment's header.
 void* CachingAllocator::Impl::memory_for_segment(Lock& lock, std::size_t bytes) {
   stats.reserved += bytes;
   ++in_backend;
@@ -208,7 +209,7 @@ void* CachingAllocator::Impl::memory_for_segment(Lock& lock, std::size_t bytes) 
   return memory;
 }
 
-// Two headers: of the segment, and of what is left of it.
+// Reserves two headers: one for the segment, one for the remainder after a split.
 void CachingAllocator::Impl::reserve_segment() {
   headers.reserve();
   if (segments.size() == segments.capacity()) segments.reserve(2 * segments.size() + 8);
@@ -228,14 +229,15 @@ Pool& CachingAllocator::Impl::pool_for(std::size_t bytes, StreamHandle stream) {
   return *present[index];
 }
 
-// What lies on one stream of the capture is reused in its order. Other streams' order is not known before it is done,
-// and what was there before the capture has to be there whenever it is done again.
+// A block that only its own stream of the capture used is reused in stream order. All other blocks are kept until the
+// end of the capture: the order of other streams is not known yet, and blocks from before the capture must exist at
+// each replay.
 void CachingAllocator::Impl::free_in_capture(Block* block) noexcept {
   if (!block->uses && block->pool->of_capture == capturing) return block->pool->fit.give(block);
   block->next_free = std::exchange(capturing->kept, block);
 }
 
-// All blocks of a pool become those of another one of the same stream.
+// Moves all blocks of a pool to another pool of the same stream.
 void CachingAllocator::Impl::adopt(std::unique_ptr<Pool> from, std::unique_ptr<Pool>& into) noexcept {
   if (!from) return;
   if (!into) {
@@ -270,8 +272,8 @@ void CachingAllocator::Impl::collect_ended() noexcept {
   }
 }
 
-// For blocks kept back so far, and for segments that other threads are taking or giving back. They may allocate and
-// free meanwhile: the work that this waits for may need a thread that is about to.
+// Waits for the blocks deferred so far, and for segments that other threads are allocating or freeing. Other threads
+// may allocate and free meanwhile: the awaited work may depend on a thread that is about to.
 void CachingAllocator::Impl::wait_for_deferred(Lock& lock) {
   const std::uint64_t ticket = uses.last_ticket();
   collect_ended();
@@ -321,7 +323,7 @@ void CachingAllocator::Impl::release_everything() noexcept {
   }
 }
 
-// The most that a single request can ever get.
+// The largest request that can ever succeed.
 std::size_t CachingAllocator::Impl::capacity() const {
   return limit != 0 ? limit : backend.properties(device).memory_bytes;
 }

@@ -1,9 +1,9 @@
-// A stream-ordered caching allocator over a backend: one for each device. Safe from any thread.
+// A stream-ordered caching allocator over a backend, one per device. Safe from any thread.
 //
-// Two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004) with the block headers kept beside the memory,
-// which the host may not be able to touch: constant time to allocate and to free, splitting, immediate merging.
-// A block is reused at once by the stream that it was allocated on: that stream's order makes it safe. A block
-// that other streams were recorded on becomes free when the events recorded there at its release have passed.
+// Two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004): allocation and release in constant time, with
+// splitting and immediate merging. The block headers are kept apart from the memory, which the host may not be able to
+// access. The stream that a block was allocated on reuses it at once: stream order makes that safe. A block that was
+// also recorded on other streams becomes free when the events recorded there at its release have completed.
 #pragma once
 
 #include <cstddef>
@@ -18,14 +18,14 @@ namespace lockstep {
 
 /// A piece of a segment; owned by its allocator.
 struct Block;
-/// Memory that belongs to captured work.
+/// Memory of captured work.
 struct CapturePool;
 
 class CachingAllocator {
  public:
-  /// `limit` bounds the reserved bytes; 0 leaves it to the backend. Hooks are called where there are any.
+  /// `limit` bounds the reserved bytes; 0 leaves the limit to the backend. `hooks` may be null.
   CachingAllocator(Backend& backend, int device, std::size_t limit = 0, AllocatorHooks* hooks = nullptr);
-  ~CachingAllocator();  ///< Gives everything back; blocks in use become invalid.
+  ~CachingAllocator();  ///< Frees all segments; blocks in use become invalid.
   CachingAllocator(const CachingAllocator&) = delete;
   CachingAllocator& operator=(const CachingAllocator&) = delete;
 
@@ -33,21 +33,21 @@ class CachingAllocator {
     void* memory = nullptr;
     Block* block = nullptr;
   };
-  /// At least `bytes` (0 gives null memory and no block), aligned to 64 bytes on the CPU and 512 elsewhere, for use
-  /// in the order of `stream`. Throws OutOfMemory after the cache was emptied in vain.
+  /// Allocates at least `bytes` (0 gives null memory and no block), aligned to 64 bytes on the CPU and 512 elsewhere,
+  /// for use in the order of `stream`. Throws OutOfMemory if emptying the cache did not help.
   Allocation allocate(std::size_t bytes, StreamHandle stream);
   void free(Block* block) noexcept;
-  /// The block is used on `stream` too: its memory is not reused before the work enqueued there by the time it is
-  /// freed has ended.
+  /// Declares that the block is also used on `stream`: its memory is not reused before the work enqueued there by the
+  /// time of its release has ended.
   void record_stream(Block* block, StreamHandle stream);
 
-  /// From here to the end of the capture memory comes from a pool of the capture's own, and nothing that is freed
-  /// leaves it: captured work uses these addresses whenever it is done again. The pool takes whole segments from the
-  /// cache of their stream; where the device is full, the others of the cache go back to it. No event is asked.
+  /// Until end_capture(), memory comes from a pool of the capture, and freed blocks stay in that pool: captured work
+  /// uses their addresses at each replay. The pool takes whole segments from the cache of the same stream; if the
+  /// device is full, the rest of the cache is freed. No event is queried.
   void begin_capture();
   CapturePool* end_capture() noexcept;
-  /// The captured work is done no more: its memory is the cache's again, in the order of the streams that it belongs
-  /// to.
+  /// Called when the captured work will not be replayed any more: its memory returns to the cache, in the order of the
+  /// streams that it belongs to.
   void release(CapturePool* pool) noexcept;
 
   MemoryStats stats() const;

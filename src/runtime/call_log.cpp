@@ -11,7 +11,8 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostCalls = 256;  // of which texts are kept, where a model is used without a pass for long
+constexpr std::size_t kMostCalls = 256;  // the most calls kept as text; matters if a model is used for long without a
+                                         // pass
 
 }  // namespace
 

@@ -1,6 +1,6 @@
-// What a program does to a model that several processes train: a line for each setting of each call that all processes
-// have to make alike. They are compared with a hash of eight bytes in an exchange that there is anyway, and as text
-// where the hashes differ. Any thread.
+// CallLog: the calls that a program makes on a model that several processes train, and that all processes must make
+// alike. One line per setting of each call. Processes compare a hash of eight bytes in an exchange that happens anyway,
+// and the texts only if the hashes differ. Safe from any thread.
 #pragma once
 
 #include <cstdint>
@@ -19,14 +19,14 @@ class CallLog {
  public:
   explicit CallLog(World world) : world_(std::move(world)) {}
 
-  /// Notes a call: lines that end in '\n'. Two threads may make theirs in either order.
+  /// Notes a call: lines that end in '\n'. Calls of two threads may be noted in either order.
   void add(std::string call);
-  /// Of what was noted since the last comparison.
+  /// The hash of the calls noted since the last comparison.
   std::uint64_t hash() const;
-  /// Forgets it: all have the same hash.
+  /// Clears the log, after all processes had the same hash.
   void clear();
-  /// By all processes: throws InvalidArgument in all of them, which begins with `expected` and names what differs. What
-  /// was noted is forgotten.
+  /// Called by all processes. If their logs differ, throws InvalidArgument in all of them; the message begins with
+  /// `expected` and names the difference. Clears the log.
   void compare(std::string_view expected, const char* what);
 
  private:
@@ -34,8 +34,8 @@ class CallLog {
 
   const World world_;
   mutable RankedMutex<LockRank::transport> mutex_;
-  std::deque<std::string> calls_;  // the last ones
-  std::uint64_t hash_ = 0;         // the sum of those of all calls
+  std::deque<std::string> calls_;  // the last calls
+  std::uint64_t hash_ = 0;         // the sum of the hashes of all calls
 };
 
 }  // namespace lockstep

@@ -55,7 +55,7 @@ void check_numbers(const CollectiveCall& call) {
   }
 }
 
-// Whether a rank's two buffers lie in each other as the operation allows.
+// Returns true if a rank's two buffers overlap exactly as the operation allows in place.
 bool is_in_place(const CollectiveCall& call, std::size_t rank) {
   const auto send = reinterpret_cast<std::uintptr_t>(call.parts[rank].send);
   const auto receive = reinterpret_cast<std::uintptr_t>(call.parts[rank].receive);
@@ -73,7 +73,7 @@ struct Range {
   std::size_t rank = 0;
 };
 
-// The rank's memory; two buffers in place are one range, which is written.
+// Adds the rank's memory ranges; two in-place buffers are one written range.
 void add_ranges(const CollectiveCall& call, std::size_t rank, std::vector<Range>& ranges) {
   const std::size_t first = ranges.size();
   for (const MemoryAccess& access : accesses_of(call, rank)) {
@@ -92,11 +92,11 @@ void add_ranges(const CollectiveCall& call, std::size_t rank, std::vector<Range>
   ranges.back() = {std::min(ranges.back().begin, last.begin), std::max(ranges.back().end, last.end), true, rank};
 }
 
-// What is written may be nothing else's memory.
+// Written ranges must not overlap any other range.
 void check_overlaps(const CollectiveCall& call, std::vector<Range>& ranges) {
   std::sort(ranges.begin(), ranges.end(), [](const Range& a, const Range& b) { return a.begin < b.begin; });
-  const Range* furthest = nullptr;          // of all before
-  const Range* furthest_written = nullptr;  // of all written before
+  const Range* furthest = nullptr;          // of all ranges so far
+  const Range* furthest_written = nullptr;  // of all written ranges so far
   for (const Range& range : ranges) {
     const Range* const other = range.written ? furthest : furthest_written;
     if (other != nullptr && other->end > range.begin)
@@ -156,7 +156,7 @@ std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank
   const auto add = [&](std::size_t sender) {
     if (sender != rank) senders.push_back(sender);
   };
-  const std::size_t first = call.first_rank, root = std::size_t(call.root);  // the root may be another process's
+  const std::size_t first = call.first_rank, root = std::size_t(call.root);  // the root may belong to another process
   const auto add_all = [&](const auto& sends) {
     for (std::size_t other = 0; other < call.parts.size(); ++other)
       if (sends(other)) add(other);

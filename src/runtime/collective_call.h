@@ -1,5 +1,5 @@
-// What a CollectiveCall means, whatever the backend: what each rank touches, whose data reach it, and whether the
-// arguments make sense. Pure functions.
+// The meaning of a CollectiveCall, for all backends: the memory that each rank accesses, the ranks whose data it
+// receives, and the check of the arguments. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -9,18 +9,18 @@
 
 namespace lockstep {
 
-// Here `rank` is of this process: that of call.parts.
+// `rank` is an index into call.parts: a rank of this process.
 
-/// What a rank reads and writes, in its own memory.
+/// The regions that a rank reads and writes in its own memory.
 std::vector<MemoryAccess> accesses_of(const CollectiveCall& call, std::size_t rank);
 
-/// The other ranks whose data a rank receives: its part cannot end before theirs begin, whatever the implementation.
+/// The other ranks whose data a rank receives: no implementation can end its part before theirs begin.
 std::vector<std::size_t> senders_of(const CollectiveCall& call, std::size_t rank);
 
-/// Throws InvalidArgument, or DTypeError for a mean of integers, naming the operation and the rank.
+/// Throws InvalidArgument, or DTypeError for a mean of integers, that names the operation and the rank.
 void check(const CollectiveCall& call);
 
-/// The bytes of the call, as errors tell them.
+/// The bytes of the call, as reported in errors.
 std::size_t bytes_of(const CollectiveCall& call) noexcept;
 
 }  // namespace lockstep

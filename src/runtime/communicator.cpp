@@ -56,7 +56,7 @@ Peers peers_of(const World& world, std::size_t devices) {
   return peers;
 }
 
-// A thread's use of a communicator; what NCCL leaves undefined throws here.
+// Guards a communicator against use by two threads at once, which NCCL leaves undefined.
 class ExclusiveUse {
  public:
   ExclusiveUse(const char* name, std::atomic<bool>& busy) : busy_(busy) {
@@ -145,7 +145,7 @@ class Communicator::State final : public CapturedUse, public std::enable_shared_
   }
 
   const std::vector<DeviceState*> states_;
-  const std::shared_ptr<DeviceSet> device_set_;  // the devices outlive their scope, if need be
+  const std::shared_ptr<DeviceSet> device_set_;  // keeps the devices alive beyond their scope
   Backend& backend_;
 
  public:

@@ -28,7 +28,7 @@ std::optional<int> number(std::string_view digits) {
   return value;
 }
 
-// 512MiB, 8GiB.
+// Parses sizes such as 512MiB or 8GiB.
 std::optional<std::size_t> size_in_bytes(std::string_view size) {
   const int shift = size.ends_with("GiB") ? 30 : size.ends_with("MiB") ? 20 : 0;
   if (!shift) return std::nullopt;
@@ -72,7 +72,7 @@ CudaOptions options_for(std::vector<int> cards) {
           .deterministic = option("LOCKSTEP_DETERMINISTIC", 1) != 0};
 }
 
-// The cards after "cuda:"; none where it is not there.
+// Returns the cards listed after "cuda:"; none without a list.
 std::vector<int> listed_cards(std::string_view choice) {
   std::vector<int> cards;
   if (choice.empty() || choice == "cuda") return cards;

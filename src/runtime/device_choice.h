@@ -1,4 +1,4 @@
-// What LOCKSTEP_DEVICES asks for. Reads the environment for options of CUDA only.
+// Parses LOCKSTEP_DEVICES. Reads the environment only for options of CUDA.
 #pragma once
 
 #include <memory>
@@ -8,9 +8,9 @@
 
 namespace lockstep {
 
-/// "sim:N": N simulated GPUs; "cuda": all cards; "cuda:0,0,2": a device for each number, on that card; "none": null;
-/// "": all cards where there are any, else null. Throws InvalidArgument for anything else, and BackendError for cards
-/// where no driver answers.
+/// "sim:N": N simulated GPUs; "cuda": all cards; "cuda:0,0,2": one device per number, on that card; "none": null; "":
+/// all cards if there are any, else null. Throws InvalidArgument for any other choice, and BackendError if cards are
+/// requested and no driver responds.
 std::shared_ptr<Backend> choose_backend(std::string_view choice);
 
 }  // namespace lockstep

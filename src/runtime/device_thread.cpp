@@ -10,21 +10,21 @@
 
 namespace lockstep {
 
-// One lock for the queues of all device threads: jobs are few and long, and a thread that waits must be woken both by
-// its own queue and by what others finish. Each thread sleeps on a condition of its own, so that nobody is woken for
-// nothing.
+// One lock for the queues of all device threads: jobs are few and long, and a waiting thread must be woken by its own
+// queue as well as by other threads' results. Each thread sleeps on its own condition variable, so that no thread is
+// woken in vain.
 constinit DeviceThread::Mutex DeviceThread::mutex;
 
 namespace {
 
 thread_local DeviceThread* this_device_thread = nullptr;
 
-// How often notify() was called; changed with the lock held. A thread that waits reads it before it asks whether it is
-// done, and sleeps only if it is the same then: so done() needs no lock, and no call is missed.
+// The number of calls of notify(); changed with the lock held. A waiting thread reads it before it calls done(), and
+// sleeps only if it has not changed since: so done() needs no lock, and no notification is missed.
 std::atomic<std::uint64_t> changes = 0;
 
-// Those that sleep in wait_until(), a list whose entries lie on their stacks: whoever waits for what it has started
-// must not fail.
+// The threads that sleep in wait_until(). The entries of this list are on their stacks: waiting must not fail, and so
+// must not allocate.
 struct Sleeper {
   RankedCondition& wake;
   Sleeper* next;
@@ -79,13 +79,13 @@ void DeviceThread::run() {
   }
 }
 
-// Of those that may run here, with the lock held.
+// Returns the first job that may run here, or the end. Call it with the lock held.
 std::deque<DeviceThread::Job>::iterator DeviceThread::next_job() {
   const bool in_pass = context().in_pass;
   return std::ranges::find_if(jobs_, [&](const Job& job) { return job.context.in_pass || !in_pass; });
 }
 
-// There is one. Without the lock, with it again at the end.
+// Runs the next job, which must exist. Unlocks meanwhile.
 void DeviceThread::run_next(std::unique_lock<Mutex>& lock) {
   {
     const auto next = next_job();

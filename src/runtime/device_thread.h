@@ -1,6 +1,6 @@
-// Persistent host threads. Each device has one: replicas run on it, and so does their part of backward. So have the
-// buckets of each model: parallel/gradient_buckets_impl.h. Reservations, by which passes take devices. All is safe from
-// any thread.
+// Persistent host threads. Each device has one, which runs its replicas and their part of backward. The buckets of each
+// model have one, too: parallel/gradient_buckets_impl.h. Also reservations, by which passes take devices. Everything
+// here is safe from any thread.
 #pragma once
 
 #include <deque>
@@ -15,30 +15,30 @@
 
 namespace lockstep {
 
-/// Runs jobs in the order given.
+/// Runs jobs in the order of submission.
 class DeviceThread {
  public:
   explicit DeviceThread(const Device& device) : device_(device) {}
-  ~DeviceThread();  ///< Runs what is queued, then joins.
+  ~DeviceThread();  ///< Runs the queued jobs, then joins.
   DeviceThread(const DeviceThread&) = delete;
   DeviceThread& operator=(const DeviceThread&) = delete;
 
-  /// The job must not throw. It runs in a copy of `start`: what is not handed to it there is as on a new thread. The
-  /// device's thread starts with the first job: BackendError where there can be none.
+  /// The job must not throw. It runs in a copy of `start`; thread-local state outside of it is as on a new thread. The
+  /// first job starts the thread; throws BackendError if there can be none.
   void submit(std::function<void()> job, const Context& start = of_submitter());
-  /// Fresh, but of the submitter's pass.
+  /// A fresh context, but with the submitter's pass.
   static Context of_submitter() noexcept {
     return {.in_pass = context().in_pass, .step_values = context().step_values};
   }
-  /// Whose job the caller is; null on other threads.
+  /// Returns the device thread that the caller runs on; null on other threads.
   static DeviceThread* current() noexcept;
 
-  /// Blocks until `done()` holds; it is asked again after every notify(), under no lock. The caller holds none either:
-  /// if this thread is a device thread it runs its own queued jobs meanwhile, so that device threads waiting for each
-  /// other cannot deadlock. Inside a pass (Context::in_pass) it runs only jobs of passes, since others may begin one,
-  /// which would wait for what is beneath it.
+  /// Blocks until `done()` returns true. Calls done() again after every notify(), with no lock held; the caller must
+  /// hold none either. A device thread runs its own queued jobs while it waits, so that device threads that wait for
+  /// each other cannot deadlock. Inside a pass (Context::in_pass) it runs only jobs of passes: other jobs may begin a
+  /// pass, which would wait for the one beneath it on this stack.
   static void wait_until(const std::function<bool()>& done);
-  /// To be called after what a wait_until looks at has changed.
+  /// Call this after a change of state that a wait_until() may depend on.
   static void notify();
 
  private:
@@ -57,16 +57,16 @@ class DeviceThread {
 
   const Device device_;
   std::deque<Job> jobs_;
-  RankedCondition wake_;  // of this thread: for jobs, and in wait_until()
+  RankedCondition wake_;  // for jobs, and in wait_until()
   bool stopping_ = false;
   bool reserved_ = false;
   std::thread thread_;
 };
 
-/// Devices taken by one pass, all at once, for as long as this lives. Passes that share a device come one after the
-/// other, whole: replicas that wait for each other would otherwise wait for those of another pass, which wait for them.
-/// Whoever waits for devices has taken none, and runs its own queue meanwhile. A device thread that reserves devices
-/// beside its own takes its own too: else it could get another pass's replica on top.
+/// Takes several devices for one pass, all at once, for a scope. Passes that share a device run one after the other:
+/// replicas wait for each other, and two interleaved passes could wait for each other's replicas. A waiting reservation
+/// holds no device, and its thread runs its own queue meanwhile. A device thread that reserves other devices also
+/// reserves its own: otherwise it might run another pass's replica on top of its stack.
 class Reservation {
  public:
   explicit Reservation(std::vector<DeviceThread*> threads);

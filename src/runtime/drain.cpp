@@ -14,13 +14,13 @@
 namespace lockstep::detail {
 namespace {
 
-// CUDA tells one failure at a time, whichever stream is asked, and of a card that has failed for good always the same.
+// CUDA reports one failure per call, whichever stream is synchronized; for a lost card it reports the same one forever.
 constexpr int kMostErrors = 64;
 
 void take_errors(DeviceState& device, std::vector<std::exception_ptr>& errors) {
   Graphs* const graphs = device.backend.graphs();
   for (const StreamHandle& stream : device.streams()) {
-    if (graphs && graphs->is_capturing(stream)) continue;  // nothing of it was begun
+    if (graphs && graphs->is_capturing(stream)) continue;  // captured work has not started
     for (int i = 0; i < kMostErrors; ++i) try {
         device.backend.synchronize_stream(stream);
         break;
@@ -41,7 +41,7 @@ std::string message_of(const std::exception_ptr& error) {
   }
 }
 
-// What was thrown begins with the message of its stream's error, and may have a context after it.
+// Returns true if `thrown` or an attached error begins with the message. Context may follow the message.
 bool says(const Error& thrown, const std::string& message) {
   if (std::string_view(thrown.what()).starts_with(message)) return true;
   for (const std::exception_ptr& other : thrown.attached())

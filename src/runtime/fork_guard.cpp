@@ -18,7 +18,7 @@ void watch_forks() {
     detail::forked = true;
     detail::forked_from_user_of_gpus = used_gpus.load();
   });
-  static_cast<void>(registered);  // fails where there is no memory: such a process would wait as it did before
+  static_cast<void>(registered);  // fails without memory; then a forked process may hang
 }
 
 void watch_forks_of_gpus() {

@@ -1,5 +1,5 @@
-// What a process may do that was forked from one that used Lockstep. It has none of the threads of the other, and would
-// wait for them for ever.
+// Checks for processes that were forked from one that used Lockstep. A forked process has none of its parent's threads,
+// and would wait for them forever.
 #pragma once
 
 #include <atomic>
@@ -7,17 +7,17 @@
 namespace lockstep {
 
 namespace detail {
-inline std::atomic<bool> forked = false;  // this process was, from one that had loops or devices
+inline std::atomic<bool> forked = false;  // this process was forked from one that had loops or devices
 inline std::atomic<bool> forked_from_user_of_gpus = false;
 [[noreturn]] void throw_forked(const char* op);
 }  // namespace detail
 
-/// To be called before threads are started for loops on the CPU.
+/// Call this before starting threads for loops on the CPU.
 void watch_forks();
-/// To be called before threads are started for GPUs.
+/// Call this before starting threads for GPUs.
 void watch_forks_of_gpus();
 
-/// Whether the threads that watch_forks() was called for are missing.
+/// Returns true if this process was forked after watch_forks(), and so lacks the threads.
 inline bool is_forked() noexcept { return detail::forked.load(std::memory_order_relaxed); }
 /// Throws BackendError in a process that was forked from one that had used GPUs.
 inline void refuse_after_fork(const char* op) {

@@ -31,12 +31,13 @@ struct Graph::State {
   std::shared_ptr<DeviceSet> devices;
   Graphs* graphs = nullptr;
   StreamHandle origin;
-  std::vector<StreamHandle> others;  // on which the work was kept, beside the origin
-  std::vector<EventHandle> events;   // of the origin, then of the others
-  std::vector<CapturePool*> pools;   // by device, as far as they are captured
+  std::vector<StreamHandle> others;  // captured streams other than the origin
+  std::vector<EventHandle> events;   // the origin's, then one for each of the others
+  std::vector<CapturePool*> pools;   // by device, for devices whose capture has ended
   GraphHandle graph = nullptr;
   bool is_captured = false;
-  std::vector<std::pair<std::shared_ptr<const CapturedUse>, std::uint64_t>> used;  // with their failures until then
+  std::vector<std::pair<std::shared_ptr<const CapturedUse>, std::uint64_t>> used;  // with their failure counts at the
+                                                                                   // end of the capture
 
   Backend& backend() { return devices->backend(); }
   CachingAllocator& allocator(std::size_t device) { return devices->state(int(device)).allocator; }
@@ -87,13 +88,13 @@ void Graph::State::end() {
   for (auto& use : graphs->take_used()) used.emplace_back(use, use->failures());
 }
 
-// The errors of the work are its streams' to tell.
+// Ignores the errors of the work: its streams report them.
 void Graph::State::wait_until_ended() noexcept try {
   while (!backend().query_event(events[0])) {
     std::this_thread::sleep_for(kBetweenLooks);
     backend().look_for_failures();
   }
-} catch (...) {  // the device is lost: nothing runs there any more
+} catch (...) {  // the device is lost: none of its work is running any more
 }
 
 Graph::State::~State() {

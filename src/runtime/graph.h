@@ -1,12 +1,12 @@
-// A captured piece of work of all GPUs: the streams, the memory and the events around what a backend keeps (graphs.h).
+// A captured piece of work of all GPUs: the streams, memory and events around a backend's graph (graphs.h).
 //
-//   GraphCapture capture;      // from here on work is kept, and not done
+//   GraphCapture capture;      // from here on, work is captured instead of executed
 //   step();
 //   Graph graph = capture.end();
-//   graph.launch();            // does it
+//   graph.launch();            // executes it
 //
-// Memory that is allocated meanwhile comes from pools of the graph's own, and what is freed stays there: the graph
-// finds its addresses as they were, as long as it lives.
+// Memory allocated during the capture comes from pools of the graph, and memory freed returns to them: the addresses
+// stay valid as long as the graph exists.
 #pragma once
 
 #include <memory>
@@ -15,8 +15,8 @@
 
 namespace lockstep {
 
-/// Work that can be enqueued again. It goes to the streams that were current when it was captured, after what is there;
-/// what is enqueued there later comes after it.
+/// Captured work that can be enqueued repeatedly. launch() enqueues it on the streams that were current at the capture,
+/// after their earlier work and before their later work.
 class Graph {
  public:
   Graph(Graph&&) noexcept;
@@ -24,7 +24,8 @@ class Graph {
   ~Graph();  ///< Waits until its work has ended.
 
   void launch();
-  /// Whether a communicator that the work uses has failed since: then it must not be launched any more.
+  /// Returns true if a communicator of the work has failed since the capture: then the graph must not be launched any
+  /// more.
   bool has_failed() const noexcept;
 
  private:
@@ -34,12 +35,12 @@ class Graph {
   std::unique_ptr<State> state_;
 };
 
-/// Keeps the work that is enqueued on the current streams of all GPUs, and on those that wait for it.
+/// Captures the work that is enqueued on the current streams of all GPUs, and on streams that wait for them.
 class GraphCapture {
  public:
-  /// Throws InvalidArgument where there is no GPU, where its backend keeps no work, or where a capture is on its way.
+  /// Throws InvalidArgument if there is no GPU, its backend cannot capture, or another capture is active.
   GraphCapture();
-  ~GraphCapture();  ///< Drops what was kept, unless it was ended.
+  ~GraphCapture();  ///< Discards the captured work, unless end() was called.
   GraphCapture(const GraphCapture&) = delete;
   GraphCapture& operator=(const GraphCapture&) = delete;
 

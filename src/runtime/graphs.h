@@ -1,10 +1,10 @@
-// What a backend that can keep work, and do it again, has beside a Backend: graphs, as CUDA calls them. A graph is the
-// work of one training step on all devices; launching it costs the host one call.
+// Graphs: the interface of backends that can capture and replay work, as CUDA graphs do. A graph holds the work of one
+// training step on all devices; the host launches it with one call.
 //
-// One capture at a time. Its work is what is enqueued on the stream that it begins with, and on streams that wait for
-// an event of a stream whose work is kept. Such streams and events cannot be asked or waited for on the host, and a
-// copy from or to the host cannot be kept: both throw InvalidArgument, as does waiting there for an event of other
-// work.
+// One capture at a time. It captures the work that is enqueued on its origin stream, and on streams that wait for an
+// event of a captured stream. The host must not query or wait for captured streams and events, captured streams must
+// not wait for events of other work, and copies from or to the host cannot be captured: all of these throw
+// InvalidArgument.
 #pragma once
 
 #include <cstdint>
@@ -21,36 +21,37 @@ namespace lockstep {
 
 using GraphHandle = void*;
 
-/// What captured work uses and cannot do without: a communicator.
+/// An object that captured work uses and needs for its replay: a communicator.
 class CapturedUse {
  public:
   virtual ~CapturedUse() = default;
-  virtual std::uint64_t failures() const noexcept = 0;  ///< So far; each ends the captured work's use of it.
+  virtual std::uint64_t failures() const noexcept = 0;  ///< The number so far. After each, earlier captured work can no
+                                                        ///< longer use it.
 };
 
 class Graphs {
  public:
-  /// Of the present capture: `used` lives as long as its work.
+  /// For the current capture: keeps `used` alive as long as the captured work.
   void use(std::shared_ptr<const CapturedUse> used) {
     const std::scoped_lock lock(used_mutex_);
     used_.push_back(std::move(used));
   }
-  /// All that the capture used so far.
+  /// Returns all objects that the capture has used so far.
   std::vector<std::shared_ptr<const CapturedUse>> take_used() {
     const std::scoped_lock lock(used_mutex_);
     return std::exchange(used_, {});
   }
 
-  /// Throws InvalidArgument where a capture is on its way.
+  /// Throws InvalidArgument if another capture is active.
   virtual void begin_capture(StreamHandle origin) = 0;
-  /// Whether the stream's work is kept.
+  /// Returns true if the stream is being captured.
   virtual bool is_capturing(StreamHandle stream) = 0;
-  /// `origin` has waited for all other streams whose work is kept.
+  /// `origin` must have waited for all other captured streams.
   virtual GraphHandle end_capture(StreamHandle origin) = 0;
-  virtual void abandon_capture(StreamHandle origin) noexcept = 0;  ///< What was kept is dropped.
-  /// Enqueues on `origin` what was kept: it starts after all that is there, whichever streams it was kept on.
+  virtual void abandon_capture(StreamHandle origin) noexcept = 0;  ///< Discards the captured work.
+  /// Enqueues the graph on `origin`, after the earlier work of that stream, whichever streams it was captured on.
   virtual void launch(StreamHandle origin, GraphHandle graph) = 0;
-  virtual void destroy(GraphHandle graph) noexcept = 0;  ///< All of its work has ended.
+  virtual void destroy(GraphHandle graph) noexcept = 0;  ///< All of its work must have ended.
 
  protected:
   ~Graphs() = default;
@@ -60,7 +61,7 @@ class Graphs {
   std::vector<std::shared_ptr<const CapturedUse>> used_;
 };
 
-/// What a capture cannot keep. Throws InvalidArgument that says so, and what to do.
+/// Throws InvalidArgument: `what` cannot be captured, and what to do instead.
 [[noreturn]] void refuse_in_capture(std::string_view what, std::string_view where);
 
 }  // namespace lockstep

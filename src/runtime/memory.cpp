@@ -31,7 +31,7 @@ void print_rule(std::ostream& out, const std::vector<std::size_t>& widths, char 
   out << "+\n";
 }
 
-// Names to the left, the sizes after them to the right.
+// Prints a row of the table: names aligned left, sizes aligned right.
 void print_row(std::ostream& out, const std::vector<std::size_t>& widths, const Cells& row) {
   constexpr std::size_t kNames = 2;
   for (std::size_t i = 0; i < row.size(); ++i) {

@@ -19,7 +19,7 @@ constexpr std::chrono::microseconds kPollInterval(20);
 
 }  // namespace
 
-// A block that may be read for all that can be found out (of a lost device) is left to the process.
+// Leaks blocks that a lost device may still read.
 PinnedAllocator::~PinnedAllocator() {
   for (const std::unique_ptr<PinnedBlock>& block : blocks_) {
     bool ended = false;
@@ -28,7 +28,7 @@ PinnedAllocator::~PinnedAllocator() {
         std::this_thread::sleep_for(kPollInterval);
         backend_.look_for_failures();
       }
-    } catch (...) {  // told where the host synchronizes
+    } catch (...) {  // the next synchronization reports it
     }
     for (const PinnedBlock::Use& use : block->uses) backend_.destroy_event(use.event);
     if (ended) backend_.deallocate_pinned(block->memory, block->bytes);
@@ -95,7 +95,7 @@ void PinnedAllocator::copy(StreamHandle stream, const Copy& copy, PinnedBlock& b
     const std::scoped_lock lock(mutex_);
     backend_.record(block.uses[use].event, stream);
     ++block.uses[use].recorded;
-  } catch (const BackendError&) {  // some rows may be on their way
+  } catch (const BackendError&) {  // some rows may already be copied
     const std::scoped_lock lock(mutex_);
     block.is_unknown = true;
     throw;
@@ -122,7 +122,7 @@ std::size_t PinnedAllocator::in_use() const {
   return in_use_;
 }
 
-// With the mutex held, as those down to take_free.
+// The mutex must be held here, and in the functions down to take_free.
 std::size_t PinnedAllocator::use_on(PinnedBlock& block, StreamHandle stream) {
   for (std::size_t i = 0; i < block.uses.size(); ++i)
     if (block.uses[i].stream.device == stream.device && block.uses[i].stream.id == stream.id) return i;
@@ -131,7 +131,7 @@ std::size_t PinnedAllocator::use_on(PinnedBlock& block, StreamHandle stream) {
   return block.uses.size() - 1;
 }
 
-// False, too, when that cannot be found out: of a lost device.
+// Also returns false if the answer cannot be found out, because a device is lost.
 bool PinnedAllocator::is_idle(PinnedBlock& block) noexcept try {
   return !block.is_unknown && copies_have_ended(block);
 } catch (...) {
@@ -155,7 +155,7 @@ PinnedBlock* PinnedAllocator::take_free(FreeList& free) noexcept {
   return nullptr;
 }
 
-// Null where the backend has no more.
+// Returns null if the backend has no more pinned memory.
 PinnedBlock* PinnedAllocator::take_new(std::size_t bytes) {
   void* const memory = backend_.allocate_pinned(bytes);
   if (!memory) return nullptr;

@@ -1,9 +1,9 @@
-// Page-locked memory of the host for tensors: one cache for all devices of a backend. Safe from any thread.
+// Page-locked host memory for tensors: one cache for all devices of a backend. Safe from any thread.
 //
-// Blocks are as large as powers of two, as those of PyTorch's CachingHostAllocator. A copy from a block leaves an event
-// behind it on its stream. A block that was freed is handed out again when the events of all copies from it have
-// passed. (Blocks freed on the host have no stream whose order would make it safe earlier. So a host that runs far
-// ahead of its GPUs takes more memory, as far as their launch queues let it.)
+// Block sizes are powers of two, as in PyTorch's CachingHostAllocator. After a copy from a block, an event is recorded
+// on the copy's stream. A freed block is handed out again when the events of all copies from it have completed. (A
+// block that the host frees has no stream whose order would make it safe earlier. So a host that runs far ahead of its
+// GPUs takes more memory, as far as their launch queues let it.)
 #pragma once
 
 #include <array>
@@ -25,8 +25,8 @@ struct PinnedBlock {
   /// The copies from the block on one stream.
   struct Use {
     StreamHandle stream;
-    EventHandle event = nullptr;  ///< Behind the last of them.
-    std::uint64_t recorded = 0;   ///< How many there were,
+    EventHandle event = nullptr;  ///< Recorded after the last copy.
+    std::uint64_t recorded = 0;   ///< The number of copies,
     std::uint64_t ended = 0;      ///< and how many of them are known to have ended.
   };
 
@@ -35,18 +35,18 @@ struct PinnedBlock {
   const std::size_t bytes;
   // Guarded by the owner's mutex:
   std::vector<Use> uses = {};
-  bool is_unknown = false;  ///< A copy that no event marks may read it: it is never handed out again.
+  bool is_unknown = false;  ///< A copy without an event may read it: it is never handed out again.
   PinnedBlock* next_free = nullptr;
 };
 
 class PinnedAllocator {
  public:
   explicit PinnedAllocator(Backend& backend, AllocatorHooks* hooks = nullptr) : backend_(backend), hooks_(hooks) {}
-  ~PinnedAllocator();  ///< Waits for the copies, and gives everything back; blocks in use become invalid.
+  ~PinnedAllocator();  ///< Waits for the copies and frees all memory; blocks in use become invalid.
   PinnedAllocator(const PinnedAllocator&) = delete;
   PinnedAllocator& operator=(const PinnedAllocator&) = delete;
 
-  /// At least `bytes`. Throws OutOfMemory after what is free was given back in vain.
+  /// Allocates at least `bytes`. Throws OutOfMemory if freeing the cached blocks did not help.
   PinnedBlock& allocate(std::size_t bytes);
   void free(PinnedBlock& block) noexcept;
 
@@ -75,7 +75,7 @@ class PinnedAllocator {
   mutable RankedMutex<LockRank::pinned_blocks> mutex_;
   // Guarded by the mutex:
   std::vector<std::unique_ptr<PinnedBlock>> blocks_;
-  std::array<FreeList, 64> free_ = {};  // by the logarithm of their bytes; linked by next_free
+  std::array<FreeList, 64> free_ = {};  // by the logarithm of the block size; linked by next_free
   std::size_t in_use_ = 0;
 };
 

@@ -22,12 +22,12 @@ namespace lockstep {
 namespace {
 
 std::shared_ptr<Backend> backend_from_environment() {
-  instruction_set();  // refuses a wrong LOCKSTEP_CPU here, not in a kernel
+  instruction_set();  // throws for a wrong LOCKSTEP_CPU here, not in a kernel
   const char* const choice = std::getenv("LOCKSTEP_DEVICES");
   return choose_backend(choice ? choice : "");
 }
 
-// At the end of the process: what is enqueued ends, and what fails in it is told.
+// At exit: completes the enqueued work, and reports its errors.
 void finish(DeviceSet& devices) noexcept {
   for (int i = 0; i < devices.count(); ++i)
     for (const StreamHandle& stream : devices.state(i).streams()) {
@@ -41,7 +41,7 @@ void finish(DeviceSet& devices) noexcept {
     }
 }
 
-// Never destroyed: tensors at namespace scope, or in other static objects, may live longer than any static object here.
+// Never destroyed: tensors at namespace scope, or in other static objects, may outlive any static object here.
 class Registry {
  public:
   static Registry& instance() {
@@ -57,7 +57,7 @@ class Registry {
     return accelerators_locked();
   }
 
-  // The hot way to a device: no lock. Replacing the devices while others use them is a misuse in any case.
+  // The hot path to a device takes no lock. Replacing the devices while other threads use them is misuse in any case.
   DeviceSet* current() {
     refuse_after_fork("Device");
     if (DeviceSet* devices = current_.load(std::memory_order_acquire)) return devices;
@@ -80,15 +80,16 @@ class Registry {
   }
 
  private:
-  // The trace first: it is written when the handlers that are registered later have ended all work.
+  // The trace comes first, so that its file is written after the exit handlers registered later have completed all
+  // work.
   Registry() : cpu_((begin_trace_of_environment(), make_cpu_backend())) {}
 
   const std::shared_ptr<DeviceSet>& accelerators_locked() {
     if (!accelerators_) {
       accelerators_ = std::make_shared<DeviceSet>(backend_from_environment());
       current_.store(accelerators_.get(), std::memory_order_release);
-      // After the backend's own handlers are registered, so that it runs before them. Not in a process forked from this
-      // one: the threads that would end the work are missing there.
+      // Registered after the backend's own handlers, so that it runs before them. Skipped in a forked process, which
+      // lacks the threads that would complete the work.
       static const pid_t owner = ::getpid();
       std::atexit([] {
         if (::getpid() == owner) finish(*instance().current());
@@ -216,7 +217,7 @@ Stream current_stream(Device device) {
 }
 
 StreamGuard::StreamGuard(Stream stream) : device_(stream.device()), outer_id_(0) {
-  StreamAccess::handle(stream);  // throws if it is not there
+  StreamAccess::handle(stream);  // throws if the stream does not exist
   if (device_.is_cuda()) outer_id_ = std::exchange(current_id(device_), std::int8_t(stream.id()));
 }
 StreamGuard::~StreamGuard() {

@@ -1,9 +1,9 @@
-// The devices of this process, in one registry that is never destroyed. Which backend stands behind cuda:* is decided
-// on first use from LOCKSTEP_DEVICES (device_choice.h), and can be replaced for a scope.
+// The devices of this process, in one registry that is never destroyed. The first use chooses the backend of cuda:* by
+// LOCKSTEP_DEVICES (device_choice.h); it can be replaced for a scope.
 //
-// What else a process has one of: the generator of threads that have none (tensor/generator.cpp), the traces that
-// are being recorded (trace.cpp, trace_environment.cpp), the table of each vendor library (cuda/vendor_tables.cpp), and
-// the limit on oneTBB's threads (host/parallel.cpp, and data/task_queue.cpp for workers).
+// Other per-process state: the default generator of threads (tensor/generator.cpp), the traces being recorded
+// (trace.cpp, trace_environment.cpp), the table of each vendor library (cuda/vendor_tables.cpp), and the limit on
+// oneTBB's threads (host/parallel.cpp, and data/task_queue.cpp for workers).
 #pragma once
 
 #include <atomic>
@@ -20,7 +20,7 @@ namespace lockstep {
 
 class PinnedAllocator;
 
-/// All that Lockstep keeps for one device.
+/// Lockstep's state of one device.
 struct DeviceState {
   DeviceState(Device name, Backend& backend);
 
@@ -28,7 +28,7 @@ struct DeviceState {
   Backend& backend;
   CachingAllocator allocator;
   DeviceThread thread;
-  std::atomic<int> empty_storages = 0;  ///< Live ones of no bytes, which the allocator does not know of.
+  std::atomic<int> empty_storages = 0;  ///< Live storages of zero bytes, which the allocator does not count.
 
   /// Throws InvalidArgument if there is no stream `id`.
   StreamHandle stream(int id);
@@ -55,7 +55,7 @@ class DeviceSet {
   DeviceState& state(int index) noexcept { return *states_[std::size_t(index)]; }
   Backend& backend() noexcept { return *backend_; }
   PinnedAllocator& pinned() noexcept { return *pinned_; }
-  /// True when nothing on the devices is left.
+  /// Returns true if no memory of the devices is in use.
   bool idle() const;
 
  private:
@@ -64,26 +64,26 @@ class DeviceSet {
   std::vector<std::unique_ptr<DeviceState>> states_;
 };
 
-/// Throws InvalidArgument if there is no such device. One that was lost is there: what is on it has to be released.
+/// Throws InvalidArgument if there is no such device. Returns lost devices too, because their memory must be released.
 DeviceState& device_state(Device device);
 
 /// The GPUs that are not lost.
 std::vector<Device> visible_gpus();
-bool is_lost(Device device);  ///< False for one that is not there.
+bool is_lost(Device device);  ///< False for a device that does not exist.
 /// Throws InvalidArgument if there is no such device, and BackendError if it was lost.
 void expect_visible(const char* op, Device device);
 
-/// What is behind cuda:* now.
+/// The current devices of cuda:*.
 std::shared_ptr<DeviceSet> accelerators();
-/// Puts `devices` behind cuda:* and returns what was there.
+/// Makes `devices` the devices of cuda:*, and returns the previous ones.
 std::shared_ptr<DeviceSet> exchange_accelerators(std::shared_ptr<DeviceSet> devices);
-/// Keeps devices alive to the end of the process, because something still uses their memory.
+/// Keeps devices alive until the process ends, because their memory is still in use.
 void retire(std::shared_ptr<DeviceSet> devices);
 
-/// The stream this thread's work on the device goes to.
+/// The stream that this thread's work on the device goes to.
 StreamHandle current_stream_handle(DeviceState& state);
 
-/// Between streams as users name them and as backends do.
+/// Converts streams between users' and backends' handles.
 class StreamAccess {
  public:
   static Stream make(Device device, int id) { return Stream(device, id); }

@@ -1,4 +1,4 @@
-// Naming what differs between the processes of a job: World::agree() compares texts of a line for each setting.
+// Finds differences between the processes of a job: World::agree() compares texts with one line per setting.
 #pragma once
 
 #include <string>
@@ -9,12 +9,12 @@
 
 namespace lockstep {
 
-/// Throws InvalidArgument unless each process gave the lines that process 0 gave: "<expected>, got <line> in process 0
-/// on <host> and <line> in process <p> on <host>", of the first line that differs; "nothing like it" for one that only
-/// the other has.
+/// Throws InvalidArgument unless all processes gave the same lines as process 0: "<expected>, got <line> in process 0
+/// on <host> and <line> in process <p> on <host>", for the first difference; "nothing like it" stands for a line that
+/// only the other process has.
 void expect_same_lines(std::string_view expected, const World& world, const std::vector<std::string>& of_each);
 
-/// As few digits as tell it from all other numbers.
+/// The shortest decimal text that identifies the number.
 std::string exact(double number);
 
 }  // namespace lockstep

@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t kHeadersPerChunk = 256;
 
-// The first of the next `limit` blocks of a list that is large enough; no limit if negative.
+// Returns the first of the next `limit` blocks of a list that is large enough; no limit if negative.
 Block* first_fit(Block* block, std::size_t bytes, int limit) noexcept {
   for (; block != nullptr && limit != 0; block = block->next_free, --limit) {
     if (block->bytes >= bytes) return block;
@@ -76,7 +76,7 @@ void SegregatedFit::give(Block* block) noexcept {
 
 void SegregatedFit::remove(Block* block) noexcept { remove(block, bin_of(block->bytes)); }
 
-// A block from the shortest list of blocks that are all larger than those of `bin`.
+// Returns a block from the shortest list whose blocks are all larger than those of `bin`.
 Block* SegregatedFit::find_above(Bin bin) noexcept {
   const unsigned slots = slots_[bin.level] & (~0u << bin.slot << 1);
   if (slots != 0) return list({bin.level, unsigned(std::countr_zero(slots))});
@@ -108,7 +108,7 @@ void SegregatedFit::remove(Block* block, Bin bin) noexcept {
   if (slots_[bin.level] == 0) levels_ &= ~(std::uint64_t(1) << bin.level);
 }
 
-// Of a free block, which changes lists only when it has to.
+// Resizes a free block, and moves it to another list only if needed.
 void SegregatedFit::resize(Block* block, std::size_t bytes) noexcept {
   const Bin before = bin_of(block->bytes);
   const Bin after = bin_of(bytes);
@@ -118,7 +118,7 @@ void SegregatedFit::resize(Block* block, std::size_t bytes) noexcept {
   insert(block, after);
 }
 
-// Forgets the header of the next block, which is in no list, and returns its bytes.
+// Removes the next block, which must be in no list, and returns its bytes.
 std::size_t SegregatedFit::drop_next(Block* block) noexcept {
   Block* dropped = block->next;
   block->next = dropped->next;

@@ -1,8 +1,8 @@
-// Free blocks by size: two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004), for memory that the host may
-// not be able to touch: the headers stand beside it. Knows nothing of devices and streams. Not thread-safe.
+// Free blocks by size: two-level segregated fit (Masmano, Ripoll, Crespo, Real 2004), with the block headers kept apart
+// from the memory, which the host may not be able to access. Independent of devices and streams. Not thread-safe.
 //
-// A block is cut from the end of a larger free one, which so keeps its header and mostly its place; the first header
-// of a segment therefore lives as long as the segment.
+// A block is cut from the end of a larger free one, which keeps its header and mostly its list; the first header of a
+// segment therefore lives as long as the segment.
 #pragma once
 
 #include <array>
@@ -13,7 +13,7 @@
 
 namespace lockstep {
 
-/// What belongs to all blocks of one stream and size class: the allocator's own.
+/// The allocator's data for all blocks of one stream and size class.
 struct Pool;
 struct StreamUse;
 
@@ -24,19 +24,19 @@ struct Block {
   Block* previous = nullptr;  ///< Neighbours within the segment.
   Block* next = nullptr;
   Block* previous_free = nullptr;
-  Block* next_free = nullptr;  ///< Also links spare headers, and blocks on their way to a free list.
+  Block* next_free = nullptr;  ///< Also links spare headers, and deferred blocks.
   Pool* pool = nullptr;
   StreamUse* uses = nullptr;  ///< By other streams; see stream_uses.h.
   bool free = false;
 
-  /// True when nothing of the segment is in use.
+  /// Returns true if no part of the segment is in use.
   bool is_whole_free_segment() const noexcept { return free && previous == nullptr && next == nullptr; }
 };
 
 /// Spare block headers.
 class BlockHeaders {
  public:
-  /// The next two calls of take() do not allocate. Throws std::bad_alloc.
+  /// After this, the next two calls of take() do not allocate. Throws std::bad_alloc.
   void reserve() {
     if (spare_ == nullptr || spare_->next_free == nullptr) grow();
   }
@@ -62,11 +62,11 @@ class SegregatedFit {
   /// All sizes are multiples of `granularity`, a power of two.
   SegregatedFit(BlockHeaders& headers, std::size_t granularity);
 
-  /// A block of exactly `bytes`, or null if no free block is large enough. Uses up to one reserved header.
+  /// Returns a block of exactly `bytes`, or null if no free block is large enough. Uses up to one reserved header.
   Block* take(std::size_t bytes) noexcept;
-  /// Puts a block back, merged with its free neighbours.
+  /// Returns a block, merged with its free neighbours.
   void give(Block* block) noexcept;
-  /// Takes a free block out of the lists.
+  /// Removes a free block from the lists.
   void remove(Block* block) noexcept;
 
  private:
@@ -74,7 +74,7 @@ class SegregatedFit {
   static constexpr unsigned kSlotBits = 4;
   static constexpr unsigned kSlots = 1u << kSlotBits;
   static constexpr unsigned kLevels = 64 - kSlotBits;
-  // How many blocks of a list whose sizes vary are looked at before a larger block is cut.
+  // How many blocks of a list of varying sizes are tried before a larger block is cut.
   static constexpr int kProbes = 4;
 
   struct Bin {
@@ -92,8 +92,8 @@ class SegregatedFit {
 
   BlockHeaders& headers_;
   const unsigned granularity_bits_;
-  std::uint64_t levels_ = 0;                       // a bit for each level that has a block
-  std::array<std::uint16_t, kLevels> slots_ = {};  // and for each of its lists
+  std::uint64_t levels_ = 0;                       // one bit for each level that has a block
+  std::array<std::uint16_t, kLevels> slots_ = {};  // one bit for each list of a level that has a block
   std::array<Block*, kLevels* kSlots> lists_ = {};
 };
 

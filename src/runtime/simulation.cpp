@@ -31,7 +31,7 @@ struct SimulatedDevices::State {
 
 namespace {
 
-// What the scope's owner would otherwise never hear of.
+// Prints errors that the scope's owner would otherwise never see.
 void report(const std::vector<std::exception_ptr>& errors) {
   for (const std::exception_ptr& error : errors) {
     try {
@@ -69,7 +69,7 @@ SimulatedDevices::SimulatedDevices(const SimulationOptions& options) {
 }
 
 SimulatedDevices::~SimulatedDevices() {
-  if (is_forked()) {  // the workers are the parent's, and so are the locks that they held
+  if (is_forked()) {  // the worker threads belong to the parent, as do the locks that they held
     static_cast<void>(state_.release());
     return;
   }

@@ -1,4 +1,4 @@
-// How the host's threads of a device are started.
+// Starts the host threads of devices.
 #pragma once
 
 #include <lockstep/core/error.h>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Throws BackendError, with the code of the operating system, where the process may have no more threads.
+/// Throws BackendError, with the operating system's error code, if the process may have no more threads.
 template <class Run>
 std::thread start_thread(const std::string& device_name, Run&& run) {
   try {

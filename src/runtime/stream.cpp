@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-// Owns the backend's event; keeps the devices alive so that an event may outlive their scope.
+// Owns the backend's event. Keeps the devices alive, so that an event may outlive their scope.
 struct cuda::Event::State {
   std::shared_ptr<DeviceSet> devices;
   Backend& backend;
@@ -32,7 +32,7 @@ Device cuda::Event::device() const { return state().device; }
 bool cuda::Event::query() const {
   Backend& backend = state().backend;
   if (backend.query_event(state_->handle)) return true;
-  backend.look_for_failures();  // whoever asks may ask until it has passed
+  backend.look_for_failures();  // the caller may poll until the event has completed
   return false;
 }
 void cuda::Event::synchronize() const {
@@ -56,7 +56,8 @@ bool Stream::query() const { return device_state(device_).backend.query_stream(S
 void Stream::wait(const cuda::Event& event) const {
   const cuda::Event::State& marked = event.state();
   DeviceState& state = device_state(device_);
-  if (&state.backend != &marked.backend) return event.synchronize();  // the CPU and a GPU: wait on the host
+  if (&state.backend != &marked.backend) return event.synchronize();  // one is the CPU's, the other a GPU's: wait on
+                                                                      // the host
   state.backend.wait(StreamAccess::handle(*this), marked.handle);
 }
 

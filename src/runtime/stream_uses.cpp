@@ -16,14 +16,14 @@ struct StreamUse {
   StreamUse* next_in_queue = nullptr;  // also links spare uses
 };
 
-/// The deferred uses on one stream, in the order of their events: only the first of them needs to be asked.
+/// The deferred uses on one stream, in the order of their events: only the first event needs to be queried.
 struct StreamUseQueue {
   StreamHandle stream;
   StreamUse* first = nullptr;
   StreamUse* last = nullptr;
-  bool failed = false;  // the first one's event could not be recorded or asked
+  bool failed = false;  // the first use's event could not be recorded or queried
   StreamUse* spare = nullptr;
-  std::deque<StreamUse> uses;  // all that were ever made, with their events
+  std::deque<StreamUse> uses;  // all uses ever made, with their events
 };
 
 namespace {
@@ -42,7 +42,7 @@ bool record(Backend& backend, StreamUse& use) noexcept {
     backend.record(use.event, use.queue->stream);
     use.recorded = true;
   } catch (...) {
-    // Tried again at the next collect(): a later event is as safe.
+    // The next collect() tries again: a later event is as safe.
   }
   return use.recorded;
 }
@@ -92,7 +92,7 @@ void StreamUses::defer(Block& block) noexcept {
   }
 }
 
-// False, too, when that cannot be found out; the queue has then failed.
+// Also returns false if the answer cannot be found out; the queue has then failed.
 bool StreamUses::has_ended(StreamUse& use) noexcept {
   use.queue->failed = !record(backend_, use);
   if (use.queue->failed) return false;

@@ -1,11 +1,11 @@
-// Blocks used on streams other than their own, and those of them that were freed while that work may still run: an
-// event for each such stream, recorded when the block is freed, tells when the memory may be used again.
-// Not thread-safe: guarded by the mutex of the allocator it belongs to.
+// Blocks that are used on other streams than their own, and such blocks that were freed while that work may still run:
+// an event recorded on each of these streams at the block's release shows when the memory may be reused. Not
+// thread-safe: guarded by the mutex of its allocator.
 //
-// The host only ever asks events (query_event), it never waits with synchronize_event: the errors of asynchronous work
-// belong to their streams, and are left for the user's next synchronization. Where recording or asking itself fails
-// (a lost device), nothing is known of the work, so the block is kept back and the call made again at the next
-// collect(); no error is lost, as none of the stream's work went through here.
+// The host only queries events (query_event), and never waits with synchronize_event: errors of asynchronous work
+// belong to their streams, and the user's next synchronization reports them. If recording or querying itself fails (on
+// a lost device), the state of the work is unknown, so the block stays deferred, and the next collect() tries again. No
+// error is lost, because none of the stream's work went through here.
 #pragma once
 
 #include <cstddef>
@@ -29,18 +29,18 @@ class StreamUses {
   StreamUses(const StreamUses&) = delete;
   StreamUses& operator=(const StreamUses&) = delete;
 
-  /// Notes that a block in use is also used on `stream`; once for each stream. Throws what create_event throws,
-  /// and std::bad_alloc; the block is then as before.
+  /// Notes that a block in use is also used on `stream`; once per stream. Throws the errors of create_event, and
+  /// std::bad_alloc; the block is then unchanged.
   void add(Block& block, StreamHandle stream);
-  /// Keeps a block with uses, which is being freed, until the work enqueued on their streams by now has ended.
+  /// Defers a block with uses that is being freed, until the work enqueued on their streams so far has ended.
   void defer(Block& block) noexcept;
-  /// The deferred blocks whose work has ended, linked by next_free.
+  /// Returns the deferred blocks whose work has ended, linked by next_free.
   Block* collect() noexcept;
 
   bool has_deferred() const noexcept { return deferred_ != 0; }
-  /// Names the last use deferred so far.
+  /// The ticket of the last deferred use.
   std::uint64_t last_ticket() const noexcept { return last_ticket_; }
-  /// True if work of the uses up to `ticket` was still running at the last collect().
+  /// Returns true if work of the uses up to `ticket` was still running at the last collect().
   bool is_waiting(std::uint64_t ticket) const noexcept;
 
  private:
@@ -49,8 +49,8 @@ class StreamUses {
 
   Backend& backend_;
   AllocatorHooks* const hooks_;
-  std::vector<std::unique_ptr<StreamUseQueue>> queues_;  // one for each stream that blocks were recorded on
-  std::size_t deferred_ = 0;                             // uses
+  std::vector<std::unique_ptr<StreamUseQueue>> queues_;  // one per stream that blocks were recorded on
+  std::size_t deferred_ = 0;                             // number of uses
   std::uint64_t last_ticket_ = 0;
 };
 

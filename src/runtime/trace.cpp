@@ -19,7 +19,7 @@ namespace {
 RankedMutex<LockRank::trace> states_mutex;
 std::array<std::shared_ptr<Trace::State>, 2> recording_states;  // the program's, and the environment's
 
-// In the order in which threads come.
+// Numbers the threads in the order of their first calls.
 int thread_number() {
   static std::atomic<int> threads = 0;
   thread_local const int number = ++threads;
@@ -44,7 +44,7 @@ void Trace::State::add(const Record& record) noexcept {
   }
   try {
     records.push_back(record);
-  } catch (const std::bad_alloc&) {  // the work goes on, without its place in the trace
+  } catch (const std::bad_alloc&) {  // the work continues, but is missing in the trace
     ++dropped;
   }
 }
@@ -64,7 +64,7 @@ std::vector<TraceEvent> Trace::State::events() const {
     event.flops = record.work.flops;
     event.bytes = record.work.bytes;
     event.collective = record.work.collective;
-    if (record.mark.thread == 0 || record.mark.began < began) continue;  // enqueued before anybody recorded
+    if (record.mark.thread == 0 || record.mark.began < began) continue;  // enqueued before the recording began
     event.host_thread = record.mark.thread;
     event.enqueue_start_us = us(record.mark.began);
     event.enqueue_end_us = us(record.mark.ended);

@@ -1,4 +1,5 @@
-// For backends: marks the time that an operation takes, and the call that enqueued it, if anybody records a trace. Safe
+// For backends: records the time of an operation, and of the call that enqueued it, while a trace is recorded. Safe
+// from any thread.
 // from any thread.
 #pragma once
 
@@ -15,15 +16,15 @@
 namespace lockstep {
 
 namespace detail {
-inline std::atomic<bool> trace_records = false;  // so that a span costs one load while nobody records
+inline std::atomic<bool> trace_records = false;  // a span costs one load while nothing is recorded
 }
 
-/// The host's call that enqueues an operation. Nothing, while nobody records.
+/// The host call that enqueues an operation. Empty while nothing is recorded.
 struct EnqueueMark {
   std::chrono::steady_clock::time_point began, ended;
   int thread = 0;
 
-  /// At the beginning of the call.
+  /// Call this at the beginning of the host call.
   static EnqueueMark begin() {
     return detail::trace_records.load(std::memory_order_relaxed) ? recorded() : EnqueueMark();
   }
@@ -35,7 +36,7 @@ struct EnqueueMark {
   static EnqueueMark recorded();
 };
 
-/// What an operation does, besides its name.
+/// A description of an operation, without its name.
 struct TraceWork {
   TraceKind kind = TraceKind::kernel;
   double flops = 0;
@@ -43,20 +44,20 @@ struct TraceWork {
   std::optional<TraceCollective> collective = {};
 };
 
-/// Its bytes are counted only while somebody records.
+/// The bytes are counted only while a trace is recorded.
 TraceWork trace_of(const LaunchInfo& launch) noexcept;
 TraceWork trace_of(const Matmul& matmul) noexcept;
 TraceWork trace_of(const FusedOp& op) noexcept;
 TraceWork trace_of(const Copy& copy) noexcept;
-/// Of rank `rank` of this process.
+/// For rank `rank` of this process.
 TraceWork trace_of(const CollectiveCall& call, std::size_t rank) noexcept;
 inline const TraceWork& trace_of(const TraceWork& work) noexcept { return work; }
 
 class TraceSpan {
  public:
-  static constexpr int kCpu = -1;  ///< As a device; its stream is the thread's number.
+  static constexpr int kCpu = -1;  ///< A device number for the CPU; its stream is the thread's number.
 
-  /// The name is a literal. Operation: what trace_of() takes, and is asked for only while somebody records.
+  /// The name is a string literal. trace_of(operation) is called only while a trace is recorded.
   template <class Operation = TraceWork>
   TraceSpan(const char* name, int device, int stream, const Operation& operation = {}, const EnqueueMark& mark = {}) {
     if (detail::trace_records.load(std::memory_order_relaxed)) begin(name, device, stream, trace_of(operation), mark);
@@ -80,11 +81,11 @@ class TraceSpan {
   void begin(const char* name, int device, int stream, const TraceWork& work, const EnqueueMark& mark);
   void end() noexcept;
 
-  std::optional<Recording> recording_;  // none, while nobody records
+  std::optional<Recording> recording_;  // empty while nothing is recorded
 };
 
-/// Records from now on for LOCKSTEP_TRACE, if that is set, and writes the file at the end of the process, but before
-/// what was registered with std::atexit() before. To be called once.
+/// If LOCKSTEP_TRACE is set, records from now on, and writes the file at exit, before the std::atexit() handlers that
+/// were registered earlier. Call it once.
 void begin_trace_of_environment();
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// LOCKSTEP_TRACE: a trace of the whole process, without a line of code.
+// LOCKSTEP_TRACE: traces a whole process without a change of its code.
 #include <unistd.h>
 
 #include <cstdlib>
@@ -20,18 +20,18 @@ namespace fs = std::filesystem;
 
 constexpr std::size_t kMostRecords = 1'000'000;  // about 200 MB in memory, 300 MB as a file
 
-// Which of the processes of a job this one is, as its launcher says; empty for a process alone.
+// Returns this process's rank, as set by the launcher; empty for a single process.
 std::string rank_of_launcher() {
   for (const char* variable : {"OMPI_COMM_WORLD_RANK", "PMIX_RANK", "PMI_RANK", "SLURM_PROCID"})
     if (const char* const rank = std::getenv(variable)) return rank;
   return "";
 }
 
-// What is written where: a file of everything, or a folder of one file for each GPU.
+// Where the trace is written: one file, or a folder with one file per GPU.
 struct Destination {
   fs::path path;
   bool is_folder = false;
-  pid_t owner = 0;  // a process that was forked from it writes nothing
+  pid_t owner = 0;  // a forked process writes nothing
 };
 
 Destination destination_of(const char* variable) {
@@ -41,7 +41,7 @@ Destination destination_of(const char* variable) {
   return to;
 }
 
-// Better now than after a long run.
+// Throws now rather than after a long run.
 void expect_writable(const Destination& to) {
   std::error_code error;
   if (to.is_folder) {

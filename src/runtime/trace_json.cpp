@@ -22,10 +22,11 @@
 namespace lockstep {
 namespace {
 
-// Whole nanoseconds: what ends before another begins does so in the file too. Viewers need slices that do not cross.
+// Whole nanoseconds, rounded monotonically: viewers need slices that do not cross, so an event that ends before another
+// begins must do so in the file too.
 std::int64_t nanoseconds(double us) { return std::llround(us * 1e3); }
 
-// In microseconds, whatever the format of the stream.
+// Microseconds, independent of the stream's format.
 std::string micros(std::int64_t ns) {
   std::string digits = std::to_string(ns % 1000);
   digits.insert(0, 3 - digits.size(), '0');
@@ -37,7 +38,7 @@ std::string whole(double value) {
   return {digits.data(), std::to_chars(digits.begin(), digits.end(), value, std::chars_format::fixed, 0).ptr};
 }
 
-// As PyTorch's profiler writes a dtype.
+// PyTorch's profiler's name of a dtype.
 const char* name_of_dtype(DType dtype) {
   switch (dtype) {
     case kBool: return "Bool";
@@ -51,7 +52,7 @@ const char* name_of_dtype(DType dtype) {
   }
 }
 
-// As NCCL writes it in the names of its kernels.
+// The name in NCCL's kernel names.
 const char* name_in_kernel(DType dtype) {
   switch (dtype) {
     case kBool:
@@ -96,7 +97,7 @@ std::string kernel_name(const TraceEvent& event) {
               name_in_kernel(event.collective->dtype));
 }
 
-// What the profiler calls an operation, its category, and the call that enqueues it.
+// The profiler's name of an operation, its category, and the call that enqueues it.
 struct Naming {
   std::string name;
   const char* category;
@@ -148,13 +149,13 @@ class Writer {
     try {
       const DeviceProperties found = properties(device);
       name = found.name, bytes = found.memory_bytes;
-    } catch (const Error&) {  // its simulation is over
+    } catch (const Error&) {  // its simulation has ended
     }
     out_ << std::exchange(separator, ",\n") << "{\"id\": " << device.index() << ", \"name\": " << json_string(name)
          << ", \"totalGlobalMem\": " << bytes << '}';
   }
 
-  // Of the last collective: over several processes ranks are not the devices' numbers.
+  // Returns the device's rank in its last collective: with several processes, ranks are not the device numbers.
   int rank_of(const Device& device) const {
     int rank = device.index();
     for (const TraceEvent& event : events_)
@@ -191,7 +192,7 @@ class Writer {
     if (!is_cpu && event.host_thread != 0) write_call(event, naming.call, correlation);
   }
 
-  // The arguments of PyTorch's ParamCommsUtils.hpp.
+  // Writes the arguments of PyTorch's ParamCommsUtils.hpp.
   void write_collective(const TraceEvent& event) {
     const TraceCollective& collective = *event.collective;
     out_ << ", \"Collective name\": " << json_string(names_of(event).profiler)
@@ -201,7 +202,7 @@ class Writer {
          << collective.rank;
   }
 
-  // The host's call, and an arrow from it.
+  // Writes the host's call, and an arrow from it to the operation.
   void write_call(const TraceEvent& event, const char* call, std::size_t correlation) {
     slice("cuda_runtime", call, host_, event.host_thread, event.enqueue_start_us, event.enqueue_end_us);
     tracks_.insert({host_, event.host_thread});
@@ -210,7 +211,7 @@ class Writer {
     flow("\"f\", \"bp\": \"e\"", correlation, event.device.index(), event.stream, event.start_us);
   }
 
-  // To be followed by arguments and "}}".
+  // The caller appends arguments and "}}".
   void slice(const char* category, const std::string& name, int process, int thread, double start_us, double end_us) {
     const std::int64_t begin = nanoseconds(start_us);
     begin_item();
@@ -253,7 +254,7 @@ class Writer {
 
 void write_trace_json(std::ostream& out, const std::vector<TraceEvent>& events, std::optional<Device> only,
                       std::size_t dropped) {
-  const std::locale outer = out.imbue(std::locale::classic());  // numbers of JSON
+  const std::locale outer = out.imbue(std::locale::classic());  // JSON's number format
   Writer(out, events).write(only, dropped);
   out.imbue(outer);
 }

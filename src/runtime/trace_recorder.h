@@ -1,4 +1,4 @@
-// What a trace keeps, and who records. Safe from any thread.
+// The state of a trace, and the owners of traces. Safe from any thread.
 #pragma once
 
 #include <chrono>
@@ -24,7 +24,7 @@ struct Trace::State {
   };
 
   const Clock::time_point began = Clock::now();
-  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< Records; what comes later is counted.
+  std::size_t most = std::numeric_limits<std::size_t>::max();  ///< Most records kept; later ones are only counted.
   mutable RankedMutex<LockRank::trace_events> mutex;
   std::deque<Record> records;
   std::size_t dropped = 0;
@@ -39,7 +39,7 @@ struct Trace::State {
 
 enum class TraceOwner : std::uint8_t { program, environment };
 
-/// Null: it records no longer. Throws InvalidArgument if the owner has one that records.
+/// Null ends the recording. Throws InvalidArgument if the owner is already recording.
 void set_recording_state(TraceOwner owner, std::shared_ptr<Trace::State> state);
 
 }  // namespace lockstep

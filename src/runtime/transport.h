@@ -1,4 +1,4 @@
-// What a way between processes must be able to do: the one seam between Lockstep and MPI, or whatever carries bytes.
+// Transport: the one interface between Lockstep and MPI, or any other library that moves bytes between processes.
 //
 // Any thread may call any function. Messages between two processes on one channel arrive in the order in which they
 // were sent, and are received in the order in which receive() was called; their sizes must agree.
@@ -19,13 +19,13 @@
 
 namespace lockstep {
 
-/// A message on its way. Its memory is the transport's until it is done, or until the transport has failed: to let go
-/// of one that is not done may fail the transport.
+/// A pending message. The transport uses its memory until it is done or the transport has failed: destroying a message
+/// that is not done may fail the transport.
 class Message {
  public:
   virtual ~Message() = default;
-  /// Throws CollectiveError naming the other process, its host and `what`, when it is not done within the time limit,
-  /// counted from this call; the transport has failed then.
+  /// Throws CollectiveError naming the other process, its host and `what`, if the message is not done within the time
+  /// limit, counted from this call; the transport has then failed.
   virtual void wait(const char* what) = 0;
 };
 
@@ -43,22 +43,22 @@ class Transport {
   virtual PendingMessage send(int to, int channel, const void* data, std::size_t bytes) = 0;
   virtual PendingMessage receive(int from, int channel, void* data, std::size_t bytes) = 0;
 
-  /// Whatever waits, here and in the other processes, ends with CollectiveError, and so does all that is called later.
-  /// The first reason counts.
+  /// Ends all waits, here and in the other processes, with CollectiveError; all later calls throw it, too. Only the
+  /// first reason counts.
   virtual void fail(const std::string& reason) noexcept = 0;
 
-  /// The first of kChannels channels that nobody has: the same in all processes, if they ask in the same order. World
-  /// has 0.
+  /// Returns the first of kChannels unused channels: the same in all processes, if they call it in the same order.
+  /// World uses channel 0.
   static constexpr int kChannels = 1024;
   int new_channels() noexcept { return kChannels * next_++; }
 
-  /// Why it has failed: for whoever waits for something else than its messages.
+  /// Returns the reason of a failure: for threads that wait for something other than messages.
   virtual std::optional<std::string> failure() const = 0;
 
-  /// Held for the whole of what all processes do together on channel 0.
+  /// Held during each collective call of World, on channel 0.
   RankedMutex<LockRank::world> exchange;
 
-  /// What World::agree() threw last in this process.
+  /// The last error that World::agree() threw in this process.
   std::exception_ptr agreed_error() const noexcept {
     const std::scoped_lock lock(agreed_);
     return agreed_error_;

@@ -1,4 +1,4 @@
-// What stands in for src/runtime/cuda in a build without CUDA.
+// Replaces src/runtime/cuda in a build without CUDA.
 #include <lockstep/core/error.h>
 
 #include "runtime/cuda/cuda_backend.h"

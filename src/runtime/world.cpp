@@ -18,7 +18,7 @@ constexpr int kChannel = 0;
 constexpr const char* kErrorOfAll = "an error that all processes throw";
 const std::string kThisHost = "this host";
 
-// What fits goes along with the size, and with the beginning of the name of what processes do together.
+// The first message to each process: the size of the bytes, the beginning of the call's name, and the bytes that fit.
 struct Frame {
   std::uint64_t size = 0;
   char what[40] = {};
@@ -27,7 +27,7 @@ struct Frame {
   explicit Frame(const char* name = "") { std::string_view(name).copy(what, sizeof what - 1); }
 };
 
-// The same bytes for any number of processes. They are not to change or to go before wait().
+// Sends the same bytes to any number of processes. The bytes must stay unchanged until wait().
 class Sending {
  public:
   Sending(const std::string& bytes, const char* what) : bytes_(bytes), frame_(what), what_(what) {
@@ -84,7 +84,7 @@ std::chrono::milliseconds World::time_limit() const noexcept {
   return transport_ ? transport_->time_limit() : std::chrono::milliseconds(0);
 }
 
-// Each process tells every other one: all wait for one message from each.
+// Each process sends to every other one, and waits for one message from each.
 std::vector<std::string> World::all_gather(const std::string& mine, const char* what) const {
   if (size() == 1) return {mine};
   const std::scoped_lock lock(transport_->exchange);
@@ -130,8 +130,8 @@ std::vector<std::string> World::agree(const std::string& mine, const char* what,
   return of_each;
 }
 
-// A process that has come here has got all that the check looks at. So it throws what the check threw, also where it
-// hears meanwhile that another process, which had waited for all, has ended by it.
+// A process that gets here has everything that `check` looks at. So it throws the error of `check`, even if it hears
+// meanwhile that another process, which had waited for all, has ended with that error.
 void World::throw_together(const std::exception_ptr& error) const {
   if (size() > 1) {
     try {

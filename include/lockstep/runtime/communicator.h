@@ -27,7 +27,7 @@ enum class ReduceOp : std::uint8_t { sum, mean, max, min };
 /// One rank's part of a collective: memory of its device, and the stream of its device that the operation runs on.
 /// Pointers that the operation does not use, or that have no elements, may be null.
 struct RankBuffers {
-  Stream stream;               ///< Of the rank's device.
+  Stream stream;               ///< A stream of the rank's device.
   const void* send = nullptr;  ///< The rank's input.
   void* receive = nullptr;     ///< The rank's output.
 };

@@ -24,10 +24,10 @@ struct JoinOptions {
 ///
 /// Throws InvalidArgument, in every process, if the job was started wrongly: the message names the variable, or the
 /// difference between two processes. Throws BackendError if MPI does not grant MPI_THREAD_MULTIPLE, and CollectiveError
-/// if a process does not join within the time limit, or 30 s if that is less. After this call, a process that dies,
-/// hangs or leaves early fails the other processes' waits with a CollectiveError. SIGTERM, if the program has no
-/// handler for it, still ends the process, at most half a second later: first the process finds out which one was lost,
-/// and reports it on stderr.
+/// if a process does not join within the time limit (but at least 30 s). After this call, a process that dies, hangs or
+/// leaves early fails the other processes' waits with a CollectiveError. SIGTERM, if the program has no handler for it,
+/// still ends the process, at most half a second later: first the process finds out which one was lost, and reports it
+/// on stderr.
 LOCKSTEP_API World join(const JoinOptions& options = {});
 
 }  // namespace lockstep::mpi

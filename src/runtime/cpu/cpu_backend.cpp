@@ -33,7 +33,7 @@ class CpuBackend final : public Backend {
   void* allocate(int, std::size_t bytes) override { return host::allocate(bytes); }
   void deallocate(int, void* memory, std::size_t) noexcept override { host::deallocate(memory); }
 
-  // One stream whose work has always ended.
+  // One stream, whose work has always ended.
   void* create_stream(int, int, StreamPriority) override { return nullptr; }
   bool query_stream(StreamHandle) override { return true; }
   void synchronize_stream(StreamHandle) override {}
@@ -76,7 +76,7 @@ class CpuBackend final : public Backend {
     host::fused(kContext, op, workspace);
   }
 
-  // A process has one CPU, so a communicator of it alone has one rank: every collective is a copy.
+  // A process has one CPU. In a single process a communicator therefore has one rank, and every collective is a copy.
   CommunicatorHandle create_communicator(std::span<const int>, const Peers& peers,
                                          const CommunicatorOptions&) override {
     return peers.transport ? new CpuCommunicator{peers} : nullptr;

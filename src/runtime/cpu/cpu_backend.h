@@ -1,4 +1,4 @@
-// The CPU as a device: work runs at once, on the thread that enqueues it, over all cores.
+// The CPU as a device: work runs at once, on the thread that enqueues it, using all cores.
 #pragma once
 
 #include <memory>

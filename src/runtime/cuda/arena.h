@@ -1,5 +1,5 @@
-// Places in a range of memory taken once: first fit, neighbours merged. What it hands out is segments of the caching
-// allocator, so there are few. Knows offsets only; not safe from several threads.
+// Offsets in a range of memory that was allocated once: first fit, with merging of neighbours. It serves the caching
+// allocator's segments, so there are few ranges. Not thread-safe.
 #pragma once
 
 #include <cstddef>
@@ -12,7 +12,7 @@ class Arena {
  public:
   explicit Arena(std::size_t bytes) { free_[0] = bytes; }
 
-  /// The offset of `bytes`, a multiple of 512; nothing if there is no room.
+  /// Returns the offset of `bytes` free bytes, a multiple of 512; nullopt if there is no room.
   std::optional<std::size_t> take(std::size_t bytes);
   void give(std::size_t offset, std::size_t bytes);
 

@@ -12,7 +12,7 @@ namespace {
 std::string name_of(int device) { return device < 0 ? "cuda" : text("cuda:", device); }
 
 [[noreturn]] void fail(cudaError_t result, const char* api, const std::string& where) {
-  cudaGetLastError();  // once: without a driver it never clears
+  cudaGetLastError();  // not in a loop: without a driver the error never clears
   const char* const advice =
       result == cudaErrorNoKernelImageForDevice
           ? ". What to do: configure Lockstep with -DCMAKE_CUDA_ARCHITECTURES=native, or that of this GPU"
@@ -51,7 +51,7 @@ thread_local bool has_used_a_card = false;
 }  // namespace
 
 void use_card(int card) {
-  int current = -1;  // CUDA's own record of this thread: right, too, where the program has made a card current itself
+  int current = -1;  // asks CUDA, because the program may have called cudaSetDevice itself
   if (has_used_a_card && cudaGetDevice(&current) == cudaSuccess && current == card) return;
   check_card(cudaSetDevice(card), "cudaSetDevice", card);
   has_used_a_card = true;

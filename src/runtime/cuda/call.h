@@ -1,4 +1,4 @@
-// How CUDA is called: every result is checked here, every handle is owned, and a thread's card is made current.
+// Helpers for calls of CUDA: they check results, own handles and set a thread's current card.
 #pragma once
 
 #include <cublasLt.h>
@@ -10,27 +10,29 @@
 
 namespace lockstep::gpu {
 
-/// Held while collectives are issued, and by what must not come between their ranks (CudaBackend).
+/// Held while collectives are issued, and by calls that must not come between the launches of their ranks
+/// (CudaBackend).
 using IssuingMutex = RankedMutex<LockRank::cuda_issuing>;
 
 /// Throws BackendError with the call's name, its code and text, and the device as users count them (-1: unknown),
-/// unless it succeeded. A failure does not stay behind as CUDA's "last error", where a later launch would find it.
+/// unless the result is success. Clears CUDA's "last error", which a later launch would otherwise report.
 void check(cudaError_t result, const char* api, int device);
 void check(cublasStatus_t result, const char* api, int device);
-/// The same for what is about a card, by CUDA's number.
+/// The same for a call about a card, given by CUDA's number.
 void check_card(cudaError_t result, const char* api, int card);
 
-/// Whether what was asked for has ended. Throws as check() does.
+/// Returns true if the queried work has ended. Throws as check() does.
 bool has_ended(cudaError_t query, const char* api, int device);
 
-/// Makes a card current for this thread, and leaves it so: most threads use one card all their life. For calls that
-/// launch, allocate or make something; where the card is current already, no driver is asked.
+/// Makes a card current on this thread, and leaves it current: most threads use one card all their life. For calls that
+/// launch, allocate or create. Does not call the driver if the card is current already.
 void use_card(int card);
-/// For calls about a stream or an event, which any current card will do for: makes this one current if the thread has
-/// never used one. (A thread begins with card 0, which is perhaps not ours. A context there takes half a gigabyte.)
+/// For calls about a stream or an event, which work with any current card: makes this card current if the thread has
+/// never used one. (A thread starts with card 0, which may not be one of ours; a context there would take half a
+/// gigabyte.)
 void use_some_card(int card);
 
-/// Destroying never throws: at the end of a process CUDA may be gone already.
+/// Destroys a handle and ignores errors: at process exit CUDA may be gone already.
 template <auto destroy>
 struct Destroy {
   void operator()(auto* handle) const noexcept { static_cast<void>(destroy(handle)); }
@@ -41,7 +43,7 @@ using OwnedEvent = std::unique_ptr<CUevent_st, Destroy<cudaEventDestroy>>;
 using OwnedMemory = std::unique_ptr<void, Destroy<cudaFree>>;
 using OwnedPinned = std::unique_ptr<void, Destroy<cudaFreeHost>>;
 
-// Of the current card.
+// All three create on the current card.
 OwnedStream make_stream(int device, int priority);
 OwnedEvent make_event(int device);
 OwnedMemory make_memory(int device, std::size_t bytes);

@@ -1,4 +1,4 @@
-// What stands behind a communicator: NCCL, or, where devices share a card, kernels of our own.
+// CudaCommunicator: a communicator's implementation by NCCL, or, for devices that share a card, by our own kernels.
 #pragma once
 
 #include <cstdint>
@@ -13,41 +13,41 @@ namespace lockstep::gpu {
 
 class CudaCommunicator {
  public:
-  virtual ~CudaCommunicator() = default;  ///< What is enqueued still ends.
-  /// Makes it ready, once, before all that follows.
+  virtual ~CudaCommunicator() = default;  ///< Enqueued operations still complete.
+  /// Prepares the communicator; called once, before all other functions.
   virtual void start() {}
-  /// Waits, with a limit, until what is enqueued has ended; before it is destroyed, holding no lock.
+  /// Waits, up to the time limit, for the enqueued operations to end. Called before destruction, with no lock held.
   virtual void drain() noexcept {}
 
-  /// One thread at a time. Throws CollectiveError if it cannot be enqueued.
+  /// One thread at a time. Throws CollectiveError if the call cannot be enqueued.
   virtual void enqueue(const CollectiveCall& call) = 0;
-  /// Ends what is pending on all ranks, within some seconds. Any thread.
+  /// Ends pending operations on all ranks, within some seconds. Any thread.
   virtual void abort() noexcept = 0;
-  /// How often it has failed: after each, captured operations hold ranks that are no more.
+  /// The number of failures so far. Operations captured before a failure refer to ranks that no longer exist.
   virtual std::uint64_t failures() const noexcept { return 0; }
-  /// Why what was enqueued cannot end, or did not: once. Asked while the host waits; any thread.
+  /// Returns, once, why an enqueued operation failed or cannot end; else null. Polled while the host waits; any thread.
   virtual std::exception_ptr failure() noexcept = 0;
 };
 
-/// A rank: a device as users count them, on a card as CUDA counts them.
+/// A rank: a device in the user's numbering, on a card in CUDA's.
 struct Member {
   int device;
   int card;
 };
 
-/// The cards differ. With the ranks of other processes, if there are peers: all make theirs at once, holding no lock,
-/// and wait for process 0's id. Its start tests that the cards can talk. Both throw CollectiveError, and BackendError
-/// where NCCL cannot be loaded or is too old.
+/// For ranks on different cards, including those of other processes if there are peers: all processes call it at once,
+/// with no lock held, and wait for process 0's ncclUniqueId. start() tests that the cards can communicate. Both throw
+/// CollectiveError, or BackendError if NCCL cannot be loaded or is too old.
 std::unique_ptr<CudaCommunicator> make_nccl_communicator(std::vector<Member> members, const Peers& peers,
                                                          const CommunicatorOptions& options);
 
-/// For ranks on one card, which NCCL refuses; other cards among them must be able to reach its memory. Sums in the
-/// order of the ranks, as the simulated devices do. Throws BackendError.
+/// For ranks on one card, which NCCL refuses; any other card among them must have peer access to its memory. Sums in
+/// rank order, as the simulated devices do. Throws BackendError.
 std::unique_ptr<CudaCommunicator> make_shared_card_communicator(std::vector<Member> members);
 
-/// What comes next on the first stream starts after what came before on all...
+/// Work enqueued later on the first stream starts after the work enqueued before on all streams.
 void gather_streams(std::span<const CollectivePart> parts);
-/// ... and what comes next on all after what came before on the first.
+/// Work enqueued later on any stream starts after the work enqueued before on the first stream.
 void release_streams(std::span<const CollectivePart> parts);
 
 }  // namespace lockstep::gpu

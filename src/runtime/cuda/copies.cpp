@@ -7,14 +7,14 @@
 namespace lockstep::gpu {
 namespace {
 
-// Of rows that are copied at once: cudaDeviceProp::memPitch is this on every card that CUDA 12 supports.
+// The largest pitch of a 2D copy: cudaDeviceProp::memPitch has this value on every card that CUDA 12 supports.
 constexpr std::size_t kMostPitch = (std::size_t(1) << 31) - 1;
 
 bool is_dense(const Copy& copy) {
   return copy.rows == 1 || (copy.to_pitch == copy.row_bytes && copy.from_pitch == copy.row_bytes);
 }
 
-// The copy in pieces of at most `most` bytes.
+// Calls f with pieces of the copy, of at most `most` bytes each.
 template <class F>
 void for_each_piece(const Copy& whole, std::size_t most, F&& f) {
   Copy copy = whole;
@@ -119,7 +119,7 @@ void copy_from_pinned(const Copy& copy, CudaStream& stream) {
 }
 
 void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait) {
-  // While one piece is taken out of its buffer the next is on its way.
+  // The host empties one buffer while the card fills the next.
   PinnedBuffer buffer;
   Copy in_buffer;
   const auto deliver = [&] {

@@ -1,4 +1,4 @@
-// Copies between devices, and between a device and the host: of pageable memory through pinned buffers.
+// Copies between devices, and between devices and the host. Copies of pageable memory go through pinned buffers.
 #pragma once
 
 #include "runtime/backend.h"
@@ -7,16 +7,16 @@
 
 namespace lockstep::gpu {
 
-/// On one card or between two; where a card cannot reach the other's memory, the driver goes through the host's.
+/// Copies within a card or between two. Without peer access the driver stages the copy through host memory.
 void copy_between_devices(const Copy& copy, int to_card, int from_card, CudaStream& stream);
 
-/// The bytes have been taken when this returns; nothing waits for the stream, unless very much is on its way.
+/// Has read the bytes when it returns. Waits for the stream only if the pinned buffers are all in use.
 void copy_from_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait);
 
-/// From page-locked memory, by the card itself: the bytes are taken in the order of the stream.
+/// From page-locked memory, by the card's DMA: the bytes are read in stream order.
 void copy_from_pinned(const Copy& copy, CudaStream& stream);
 
-/// The bytes have been delivered when this returns.
+/// Has delivered the bytes when it returns.
 void copy_to_host(const Copy& copy, PinnedCache& pinned, CudaStream& stream, const Wait& wait);
 
 }  // namespace lockstep::gpu

@@ -27,13 +27,14 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-constexpr std::chrono::seconds kPatience(60);          // with work that may wait for a card that is lost
-constexpr std::chrono::milliseconds kBetweenLooks(1);  // for failures: each asks every communicator, or every card
+constexpr std::chrono::seconds kPatience(60);          // for work that may wait for a lost card
+constexpr std::chrono::milliseconds kBetweenLooks(1);  // between checks for failures: each check queries every
+                                                       // communicator, or every card
 
 class CudaBackend final : public Backend {
  public:
   explicit CudaBackend(const CudaOptions& options);
-  ~CudaBackend() override;  ///< Lets all work end first.
+  ~CudaBackend() override;  ///< Waits for all work first.
 
   DeviceType type() const noexcept override { return DeviceType::cuda; }
   bool launches_grids() const noexcept override { return true; }
@@ -85,18 +86,19 @@ class CudaBackend final : public Backend {
   void wait_until(Query&& ended, Clock::duration patience = {});
 
   const CudaOptions options_;
-  // Collectives enter the streams of all devices in one order. And while not all ranks of one are launched, nobody does
-  // what CUDA may wait for a card for, whose rank waits for one that is not launched: takes or gives back memory, makes
-  // streams, loads kernels, plans products, makes or destroys communicators, lets a card reach another.
+  // Orders collectives: they enter the streams of all devices in one order. Until all ranks of a collective are
+  // launched, no other thread may make a call in which CUDA may wait for a card: a launched rank waits on the card for
+  // one that is not launched yet. Such calls allocate or free memory, create streams, load kernels, plan products,
+  // create or destroy communicators, or enable peer access.
   IssuingMutex issuing_;
   CudaGraphs graphs_{issuing_};
   std::vector<std::unique_ptr<CudaDevice>> devices_;
   std::once_flag peers_;
-  std::atomic<Clock::rep> next_look_ = 0;  // for failures, by those who poll
+  std::atomic<Clock::rep> next_look_ = 0;  // when polling threads next check for failures
   RankedMutex<LockRank::cuda_communicators> mutex_;
   // Guarded by the mutex:
   std::vector<std::unique_ptr<CudaCommunicator>> communicators_;
-  std::vector<std::exception_ptr> failures_;  // that the host was not told of
+  std::vector<std::exception_ptr> failures_;  // not yet reported to the host
 };
 
 CudaBackend::CudaBackend(const CudaOptions& options) : options_(options) {
@@ -117,9 +119,9 @@ CudaBackend::~CudaBackend() {
     for (const auto& stream : device->streams) cudaStreamSynchronize(stream->stream.get());
 }
 
-// Of a card that has failed for good, every stream answers with its error.
+// If a card has failed for good, every stream of it returns the error.
 bool CudaBackend::is_lost(int device) noexcept try {
-  if (graphs_.is_active()) return false;  // streams cannot be asked
+  if (graphs_.is_active()) return false;  // a query would end the capture
   use_some_card(at(device).card);
   at(device).check_card();
   return false;
@@ -135,7 +137,7 @@ void* CudaBackend::allocate(int device, std::size_t bytes) {
   return at(device).memory.allocate(bytes);
 }
 
-// cudaFree waits for the card without a limit, and a collective that cannot end would hold it. So the wait is ours.
+// cudaFree waits for the card without a limit, and would hang behind a collective that cannot end. So wait here first.
 void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexcept {
   if (memory == nullptr) return;
   try {
@@ -150,11 +152,11 @@ void CudaBackend::deallocate(int device, void* memory, std::size_t bytes) noexce
       wait_until([&] { return has_ended(cudaStreamQuery(stream), "cudaStreamQuery", device); }, kPatience);
     const std::scoped_lock lock(issuing_);
     at(device).memory.deallocate(memory, bytes);
-  } catch (...) {  // the card has failed; the host is told where it synchronizes
+  } catch (...) {  // the card has failed; the next synchronization reports it
   }
 }
 
-// Portable: any card may copy from it, whichever is current here.
+// cudaHostAllocPortable: every card may copy from it, whichever is current here.
 void* CudaBackend::allocate_pinned(std::size_t bytes) {
   int device = 0;
   while (device + 1 < device_count() && is_lost(device)) ++device;
@@ -174,7 +176,7 @@ void CudaBackend::deallocate_pinned(void* memory, std::size_t) noexcept try {
   use_some_card(devices_.front()->card);
   const std::scoped_lock lock(issuing_);
   cudaFreeHost(memory);
-} catch (...) {  // the card has failed; the host is told where it synchronizes
+} catch (...) {  // the card has failed; the next synchronization reports it
 }
 
 // Streams and events.
@@ -234,7 +236,7 @@ void CudaBackend::destroy_event(EventHandle handle) noexcept {
   try {
     const std::scoped_lock lock(owner.mutex);
     owner.spare_events.push_back(std::move(event));
-  } catch (...) {  // no room to keep it
+  } catch (...) {  // out of memory: the event is destroyed
   }
 }
 
@@ -255,7 +257,7 @@ bool CudaBackend::has_passed(const CudaEvent& event) {
   return has_ended(cudaEventQuery(event.event.get()), "cudaEventQuery", event.device);
 }
 
-// What has failed is told where the host synchronizes.
+// Reports no failures of collectives: synchronization does.
 bool CudaBackend::query_event(EventHandle handle) {
   const CudaEvent& event = event_of(handle);
   use_some_card(event.card);
@@ -346,7 +348,7 @@ CommunicatorHandle CudaBackend::create_communicator(std::span<const int> devices
   const std::scoped_lock lock(mutex_);
   return communicators_.emplace_back(std::move(communicator)).get();
 } catch (const std::exception& error) {
-  if (peers.transport) peers.transport->fail(error.what());  // the others wait for this process
+  if (peers.transport) peers.transport->fail(error.what());  // the other processes wait for this one
   throw;
 }
 
@@ -378,8 +380,8 @@ void CudaBackend::collective(CommunicatorHandle handle, const CollectiveCall& ca
   static_cast<CudaCommunicator*>(handle)->enqueue(call);
 }
 
-// Once: every card may reach the memory of every other, where the hardware lets it and has room for one more. Elsewhere
-// copies between them go through the host, by the driver.
+// Enables peer access between all cards, once, as far as the hardware supports it and allows one more peer. Between
+// other cards the driver stages copies through the host.
 void CudaBackend::reach_peers() {
   std::call_once(peers_, [this] {
     const std::scoped_lock no_rank_waits(issuing_);
@@ -405,7 +407,7 @@ void CudaBackend::take_failures() {
     if (std::exception_ptr failure = communicator->failure()) failures_.push_back(std::move(failure));
 }
 
-// At most once in a while, however often and by how many it is called.
+// Checks at most once per kBetweenLooks, however many threads call it.
 void CudaBackend::look_for_failures() {
   const Clock::rep now = Clock::now().time_since_epoch().count();
   Clock::rep next = next_look_.load(std::memory_order_relaxed);
@@ -413,7 +415,7 @@ void CudaBackend::look_for_failures() {
     take_failures();
 }
 
-// The host hears of each failure once, whichever stream it asks.
+// Throws the oldest failure not yet reported: the host sees each failure once, whichever stream it synchronizes.
 void CudaBackend::tell_failures() {
   std::exception_ptr failure;
   {
@@ -425,11 +427,11 @@ void CudaBackend::tell_failures() {
   std::rethrow_exception(failure);
 }
 
-// CUDA tells the calls about a card alone that it has failed, and not those about a card that waits for it. Throws
-// where a card has failed that the host had not heard of at `since`; or the failure of a collective, if that is known
-// already: it says more.
+// CUDA reports a failed card only to calls about that card, not to calls about a card that waits for it. Throws if a
+// card has failed whose loss the host had not heard of by `since`; prefers the failure of a collective, if one is
+// known, because its message says more.
 void CudaBackend::check_cards(Clock::time_point since) try {
-  if (graphs_.is_active()) return;  // to ask a stream whose work is captured would end the capture
+  if (graphs_.is_active()) return;  // querying a stream that is being captured would invalidate the capture
   for (const auto& device : devices_)
     if (device->loss_told.load() >= since) device->check_card();
 } catch (const Error&) {
@@ -437,9 +439,9 @@ void CudaBackend::check_cards(Clock::time_point since) try {
   throw;
 }
 
-// Waits, and looks meanwhile whether a collective or a card has failed, since then what it waits for may never come. A
-// card whose loss the host had heard of before is none of those: work that does not need it goes on. Waits longer than
-// kPatience hear of it again; those with `patience` look at no card before.
+// Waits until `ended`, and checks meanwhile for failed collectives and cards, after which the awaited work may never
+// end. A card whose loss the host had heard of before the wait is ignored, so that work without it goes on; waits
+// longer than kPatience report it again. Cards are checked only after `patience`.
 template <class Query>
 void CudaBackend::wait_until(Query&& ended, Clock::duration patience) {
   constexpr int kSpins = 2000;
@@ -456,7 +458,7 @@ void CudaBackend::wait_until(Query&& ended, Clock::duration patience) {
   take_failures();
 }
 
-// With it each launch ends before the next begins: the first rank of a collective would wait for ever for the second.
+// With blocking launches the first rank of a collective would wait forever for the second, which is not launched yet.
 void refuse_blocking_launches(std::size_t cards) {
   const char* const blocking = std::getenv("CUDA_LAUNCH_BLOCKING");
   if (cards < 2 || !blocking || std::string_view(blocking).empty() || std::string_view(blocking) == "0") return;

@@ -7,10 +7,10 @@
 namespace lockstep {
 namespace {
 
-// As CUDA counts: 13000 is 13.0.
+// CUDA's encoding: 13000 is 13.0.
 std::string version(int number) { return text(number / 1000, '.', number % 1000 / 10); }
 
-// A driver that is there, and older than the toolkit: CUDA says the same as where there is none.
+// Throws if there is a driver older than the toolkit. CUDA returns the same error code as without a driver.
 void refuse_old_driver() {
   int driver = 0, toolkit = 0;
   if (cudaDriverGetVersion(&driver) != cudaSuccess || driver == 0) return;
@@ -24,7 +24,7 @@ void refuse_old_driver() {
 }  // namespace
 
 CudaCards find_cuda_cards() {
-  int count = 0;  // which CUDA leaves as it is when it fails
+  int count = 0;  // initialized because CUDA leaves it unchanged on failure
   const cudaError_t result = cudaGetDeviceCount(&count);
   if (result == cudaSuccess && count > 0) return {count, 0, ""};
   cudaGetLastError();

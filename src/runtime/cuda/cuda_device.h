@@ -1,4 +1,4 @@
-// A user's device: a card, or a share of one; and whether the host has heard that it is lost.
+// A user's device: a card, or a share of one. Records when the host first heard of its loss.
 #pragma once
 
 #include <algorithm>
@@ -28,7 +28,7 @@ struct CudaDevice {
         pinned(index, on_card, issuing),
         fused(index, options.tf32, issuing) {}
 
-  /// Throws BackendError if the card has failed, and remembers that the host hears of it.
+  /// Throws BackendError if the card has failed, and records that the host now knows.
   void check_card() {
     const std::scoped_lock lock(mutex);
     if (streams.empty()) return;
@@ -47,11 +47,11 @@ struct CudaDevice {
   PinnedCache pinned;
   FusedPlans fused;
   std::atomic<std::chrono::steady_clock::time_point> loss_told =
-      std::chrono::steady_clock::time_point::max();  ///< When the host heard first that it is lost.
+      std::chrono::steady_clock::time_point::max();  ///< When the host first heard of the loss.
   RankedMutex<LockRank::cuda_device> mutex;
   // Guarded by the mutex:
   std::vector<std::unique_ptr<CudaStream>> streams;      // each lives as long as the device
-  std::vector<std::unique_ptr<CudaEvent>> spare_events;  // to be recorded again: making one needs its card current
+  std::vector<std::unique_ptr<CudaEvent>> spare_events;  // for reuse: creating an event needs its card current
 };
 
 }  // namespace lockstep::gpu

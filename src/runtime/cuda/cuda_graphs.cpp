@@ -14,7 +14,7 @@ using OwnedGraph = std::unique_ptr<CUgraph_st, Destroy<cudaGraphDestroy>>;
 
 }  // namespace
 
-// Other threads work on as they like: what a backend must not do meanwhile it refuses itself.
+// Relaxed mode: other threads may call CUDA freely; the backend itself refuses the calls that a capture forbids.
 void CudaGraphs::begin_capture(StreamHandle origin) {
   if (is_active_.exchange(true)) throw InvalidArgument("[capture] expected one capture at a time, got a second one");
   const CudaStream& stream = stream_of(origin);

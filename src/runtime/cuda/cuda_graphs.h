@@ -1,4 +1,4 @@
-// CUDA graphs: what streams capture, as one graph over all cards. Launching it is one call.
+// CUDA graphs: captures the work of streams as one graph over all cards, launched by one call.
 #pragma once
 
 #include <atomic>
@@ -11,7 +11,7 @@ namespace lockstep::gpu {
 
 class CudaGraphs final : public Graphs {
  public:
-  /// `issuing` is held while a graph is made ready or launched: there may be collectives in it.
+  /// `issuing` is held while a graph is instantiated or launched: it may contain collectives.
   explicit CudaGraphs(IssuingMutex& issuing) : issuing_(issuing) {}
 
   void begin_capture(StreamHandle origin) override;
@@ -21,9 +21,9 @@ class CudaGraphs final : public Graphs {
   void launch(StreamHandle origin, GraphHandle graph) override;
   void destroy(GraphHandle graph) noexcept override;
 
-  // For the backend: CUDA drops a capture whose streams or events are asked whether they have ended.
+  // For the backend: CUDA invalidates a capture if one of its streams or events is queried.
   bool is_active() const noexcept { return is_active_.load(std::memory_order_acquire); }
-  void refuse(std::string_view what, StreamHandle stream);  ///< Throws InvalidArgument where it is captured.
+  void refuse(std::string_view what, StreamHandle stream);  ///< Throws InvalidArgument if the stream is captured.
   static void refuse(std::string_view what, const CudaEvent& event);
 
  private:

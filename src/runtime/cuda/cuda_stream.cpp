@@ -5,7 +5,7 @@ namespace lockstep::gpu {
 void LoadedKernels::load(const void* kernel) {
   if (loaded_.contains(kernel)) return;
   const std::scoped_lock no_rank_waits(issuing_);
-  cudaFuncAttributes attributes;  // to be asked for them, a kernel has to be there
+  cudaFuncAttributes attributes;  // asking for the attributes loads the kernel
   check(cudaFuncGetAttributes(&attributes, kernel), "cudaFuncGetAttributes", device_);
   loaded_.insert(kernel);
 }

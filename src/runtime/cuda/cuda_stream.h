@@ -1,5 +1,5 @@
-// A stream, and what work on it shares: one body at a time is enqueued, and so may use the stream's workspaces. An
-// event.
+// A stream with its workspaces, and an event. Only one kernel body at a time is enqueued on a stream, so it may use the
+// stream's workspaces.
 #pragma once
 
 #include <atomic>
@@ -12,7 +12,7 @@
 
 namespace lockstep::gpu {
 
-/// The kernels that a stream has launched. To be called with the card current.
+/// The kernels loaded by a stream. Call it with the stream's card current.
 class LoadedKernels final : public KernelLoader {
  public:
   /// `issuing` is held while a kernel is loaded.
@@ -30,21 +30,21 @@ struct CudaStream {
 
   const int device;
   const int card;
-  OwnedMemory workspace;  ///< Of kernels. Before the stream, which is destroyed first.
+  OwnedMemory workspace;  ///< For kernels. Declared before the stream, which is destroyed first.
   OwnedStream stream;
-  RankedMutex<LockRank::cuda_stream> mutex;  ///< Held while kernels or products are enqueued. Guards what follows.
+  RankedMutex<LockRank::cuda_stream> mutex;  ///< Held while kernels or products are enqueued. Guards the members below.
   LoadedKernels kernels;
-  std::unique_ptr<MatmulPlans> matmuls;  ///< Made for the first product.
+  std::unique_ptr<MatmulPlans> matmuls;  ///< Created for the first product.
 };
 
-/// Whether the stream's work is captured.
+/// Returns true if the stream is being captured.
 bool is_capturing(const CudaStream& stream);
 
 struct CudaEvent {
   int device;
   int card;
   OwnedEvent event;
-  std::atomic<bool> is_captured = false;  ///< Last recorded in a capture: it never passes by itself.
+  std::atomic<bool> is_captured = false;  ///< Last recorded in a capture: it never completes by itself.
 };
 
 inline CudaStream& stream_of(const StreamHandle& handle) { return *static_cast<CudaStream*>(handle.native); }

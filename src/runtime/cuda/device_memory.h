@@ -1,4 +1,4 @@
-// The memory of one device: its share of a card, as it is needed or taken at once. Safe from any thread.
+// The memory of one device: its share of a card, allocated as needed or at once. Safe from any thread.
 #pragma once
 
 #include <algorithm>
@@ -12,13 +12,13 @@ namespace lockstep::gpu {
 
 class DeviceMemory {
  public:
-  /// `share` bounds the bytes handed out. With `arena_bytes` they are cut from memory of that size, at most the share,
-  /// taken when the first are asked for: from then on nothing is allocated here, for which the card would wait for all
-  /// of its work.
+  /// `share` bounds the bytes handed out. With `arena_bytes`, all memory is cut from one allocation of that size, at
+  /// most the share, made at the first request: later requests call no cudaMalloc, for which the card would have to
+  /// finish its work.
   DeviceMemory(int device, std::size_t share, std::size_t arena_bytes)
       : device_(device), share_(share), arena_bytes_(std::min(arena_bytes, share)) {}
 
-  /// Null when there is no room. With the device's card current, as for all of these.
+  /// Returns null if there is no room. The device's card must be current, as for all functions of this class.
   void* allocate(std::size_t bytes);
   void deallocate(void* memory, std::size_t bytes) noexcept;
 

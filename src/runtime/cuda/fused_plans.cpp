@@ -10,11 +10,11 @@ namespace lockstep::gpu {
 namespace {
 
 constexpr std::size_t kMostEntries = 4096;
-constexpr std::size_t kApart = 256;  // bytes, of what shares a workspace
+constexpr std::size_t kApart = 256;  // alignment in bytes of the parts of a workspace
 
 std::size_t rounded(std::size_t bytes) { return (bytes + kApart - 1) / kApart * kApart; }
 
-// Where in the workspace each tensor is laid out anew, if it is, and where cuDNN's own begins.
+// Offsets in the workspace: of each tensor that is copied into the layout, and of cuDNN's own workspace.
 struct Places {
   std::array<std::size_t, 3> tensors = {};
   std::size_t cudnn = 0;
@@ -36,12 +36,13 @@ Places places_of(const Convolution& convolution) {
 }
 
 bool is_supported(cudnnStatus_t result) {
-  return result < CUDNN_STATUS_NOT_SUPPORTED || int(result) >= 4000;  // codes 3000 to 3999 say that something is not
+  return result < CUDNN_STATUS_NOT_SUPPORTED || int(result) >= 4000;  // codes 3000 to 3999 are "not supported"
 }
 
 }  // namespace
 
-// Whether there is a handle. A cuDNN that is not there, or not for this card, is as none; one that fails is an error.
+// Returns true if there is a handle. Without cuDNN, or if cuDNN does not support this card, there is none; a cuDNN that
+// fails is an error.
 bool FusedPlans::is_ready() {
   if (std::exchange(asked_, true)) return handle_ != nullptr;
   try {
@@ -59,9 +60,10 @@ bool FusedPlans::is_ready() {
   return true;
 }
 
-// In the layout of the images, or else in the other.
+// Tries the layout of the images first, then the other.
 FusedPlans::Entry FusedPlans::make(const Convolution& convolution, const FusedOp& op) {
-  const std::scoped_lock no_rank_waits(issuing_);  // also for the end of a plan, which may unload its kernels
+  const std::scoped_lock no_rank_waits(issuing_);  // also covers the destruction of a plan, which may unload its
+                                                   // kernels
   if (entries_.size() >= kMostEntries) entries_.clear();
   for (const bool channels_last : {convolution.channels_last, !convolution.channels_last}) {
     const Convolution there = in_layout(convolution, op, channels_last);
@@ -135,13 +137,13 @@ void FusedPlans::run(const FusedOp& op, void* workspace, cudaStream_t stream, Ke
 
 void FusedPlans::execute(Entry& entry, const std::array<void*, 3>& data, void* workspace, cudaStream_t stream) {
   CudnnDescriptor pack(CUDNN_BACKEND_VARIANT_PACK_DESCRIPTOR, device_);
-  constexpr std::array<std::int64_t, 3> kNames{1, 2, 3};  // Role, and one more
+  constexpr std::array<std::int64_t, 3> kNames{1, 2, 3};  // Role + 1
   pack.set_all(CUDNN_ATTR_VARIANT_PACK_UNIQUE_IDS, std::span<const std::int64_t>(kNames));
   pack.set_all(CUDNN_ATTR_VARIANT_PACK_DATA_POINTERS, std::span<void* const>(data));
   pack.set(CUDNN_ATTR_VARIANT_PACK_WORKSPACE, workspace);
   if (!pack.finalize()) refuse();
   std::unique_lock no_rank_waits(issuing_, std::defer_lock);
-  if (!entry.has_run) no_rank_waits.lock();  // the engine's kernels may be loaded now
+  if (!entry.has_run) no_rank_waits.lock();  // the first run may load the engine's kernels
   check(cudnn().cudnnSetStream(handle_.get(), stream), "cudnnSetStream", device_);
   check(cudnn().cudnnBackendExecute(handle_.get(), entry.plan->plan.get(), pack.get()), "cudnnBackendExecute", device_);
   entry.has_run = true;

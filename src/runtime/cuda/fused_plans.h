@@ -1,5 +1,5 @@
-// The heavy operations of one device by cuDNN (docs/fused.md): a handle, and what was decided for each description.
-// Safe from any thread.
+// Fused operations of one device by cuDNN (docs/fused.md): a handle, and the plan for each description. Safe from any
+// thread.
 #pragma once
 
 #include <map>
@@ -15,18 +15,18 @@ namespace lockstep::gpu {
 
 class FusedPlans {
  public:
-  /// `issuing` is held while cuDNN is set up, makes an engine ready, or runs one for the first time.
+  /// `issuing` is held while cuDNN is initialized, makes a plan, or runs one for the first time.
   FusedPlans(int device, bool tf32, IssuingMutex& issuing) : device_(device), tf32_(tf32), issuing_(issuing) {}
 
-  /// The bytes of workspace; nothing where cuDNN cannot be loaded, does not support the card, or has no engine that
-  /// will do. With the device's card current. An operand whose data is given and is not aligned needs more of them.
-  /// Throws BackendError where cuDNN cannot work.
+  /// Returns the bytes of workspace; nullopt if cuDNN cannot be loaded, does not support the card, or has no suitable
+  /// engine. The device's card must be current. A non-null data pointer that is not aligned increases the workspace.
+  /// Throws BackendError if cuDNN does not work.
   std::optional<std::size_t> offers(const FusedOp& op);
-  /// Enqueues what was offered; the device's card is current. The same operation twice gives the same bits.
+  /// Enqueues an operation that offers() accepted; the device's card must be current. Repeated runs give the same bits.
   void run(const FusedOp& op, void* workspace, cudaStream_t stream, KernelLoader& loader);
 
  private:
-  // Nothing in `plan`: no engine.
+  // `plan` is empty if cuDNN has no engine.
   struct Entry {
     bool channels_last = false;
     bool has_run = false;
@@ -43,7 +43,7 @@ class FusedPlans {
   IssuingMutex& issuing_;
   RankedMutex<LockRank::cuda_fused> mutex_;
   // Guarded by the mutex:
-  bool asked_ = false;  // for the handle, which stays null where there is no cuDNN for this card
+  bool asked_ = false;  // is_ready() was called; handle_ stays null if there is no cuDNN for this card
   CudnnHandle handle_;
   std::map<std::vector<std::int64_t>, Entry> entries_;
 };

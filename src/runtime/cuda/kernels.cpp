@@ -27,7 +27,7 @@ struct Sum {
     return A(a + b);
   }
 };
-// A NaN stays.
+// Propagates NaN.
 struct Max {
   template <class A>
   __device__ static A combine(A a, A b) {
@@ -84,7 +84,7 @@ __global__ void nothing_kernel(T* c, const T* bias, double beta, Activation acti
   const std::int64_t step = std::int64_t(gridDim.x) * blockDim.x;
   for (std::int64_t i = std::int64_t(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
     T& element = c[i / columns * ld + i % columns];
-    const A kept = beta == 0 ? A(0) : A(beta) * A(element);  // what beta == 0 overwrites may be NaN
+    const A kept = beta == 0 ? A(0) : A(beta) * A(element);  // with beta == 0, c may hold NaN
     element = T(activate(activation, bias ? kept + A(bias[i % columns]) : kept));
   }
 }
@@ -106,7 +106,7 @@ cudaError_t product_of_nothing_as(const Matmul& matmul, cudaStream_t stream) {
 cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, cudaStream_t stream) {
   if (reduction.count == 0) return cudaSuccess;
   switch (dtype) {
-    case kBool:  // bytes of 0 or 1, whose or is their maximum
+    case kBool:  // bytes of 0 or 1: their logical or is their maximum
       return reduce_as<std::uint8_t>(reduction, op == ReduceOp::sum ? ReduceOp::max : op, stream);
     case kUInt8: return reduce_as<std::uint8_t>(reduction, op, stream);
     case kInt32: return reduce_as<std::int32_t>(reduction, op, stream);

@@ -1,5 +1,5 @@
-// The two kernels that the backend itself has: what several devices on one card hold becomes one, and what a product
-// is without its sums.
+// The backend's own two kernels: a reduction over the ranks of one card, and the part of a matrix product without the
+// sum over k.
 #pragma once
 
 #include <array>
@@ -22,10 +22,11 @@ struct RankReduction {
   std::size_t count = 0;
 };
 
-/// Throws nothing itself: what CUDA says is returned. Elements combine as on the simulated devices.
+/// Returns CUDA's error code; throws nothing. Elements are combined as on the simulated devices.
 cudaError_t reduce_ranks(const RankReduction& reduction, DType dtype, ReduceOp op, cudaStream_t stream);
 
-/// c = activation(beta c (+ bias)): a product whose k is 0, or with beta = 1 what cuBLASLt has left to be done.
+/// c = activation(beta c (+ bias)): a product whose k is 0, or, with beta = 1, the epilogue that cuBLASLt does not
+/// support.
 cudaError_t product_of_nothing(const Matmul& matmul, cudaStream_t stream);
 
 }  // namespace lockstep::gpu

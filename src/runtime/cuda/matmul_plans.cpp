@@ -10,7 +10,7 @@
 namespace lockstep::gpu {
 namespace {
 
-constexpr std::size_t kWorkspaceBytes = std::size_t(32) << 20;  // what NVIDIA advises for Hopper
+constexpr std::size_t kWorkspaceBytes = std::size_t(32) << 20;  // NVIDIA's recommendation for Hopper
 constexpr std::size_t kMostPlans = 1024;
 
 using Description = std::unique_ptr<cublasLtMatmulDescOpaque_t, DestroyCublas<&CublasLt::cublasLtMatmulDescDestroy>>;
@@ -81,7 +81,7 @@ Layout make_layout(int device, cudaDataType_t type, std::int64_t rows, std::int6
 
 }  // namespace
 
-// cuBLAS counts by columns: its c is the transpose of ours, and the product of our b and a, in this order.
+// cuBLAS is column-major: its c is the transpose of ours, the product of our b and a, in this order.
 struct MatmulPlans::Plan {
   Description description;
   Layout a, b, c;
@@ -123,8 +123,8 @@ MatmulPlans::Key MatmulPlans::key_of(const Matmul& m) {
           std::int64_t(m.activation)};
 }
 
-// Not every kind of product can be had with every epilogue. In float64, cuBLASLt's GELU is right to ten digits only
-// (measured with 13.0 on an H200).
+// Not every kind of product supports every epilogue. In float64, cuBLASLt's GELU is right to ten digits only (measured
+// with 13.0 on an H200).
 MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
   const cublasLtEpilogue_t epilogue = epilogue_of(m);
   std::optional<Plan> plan;
@@ -134,7 +134,7 @@ MatmulPlans::Plan MatmulPlans::make(const Matmul& m, const Key& key) const {
   return *std::move(plan);
 }
 
-// Nothing if cuBLASLt has no algorithm.
+// Returns nullopt if cuBLASLt has no algorithm.
 std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Key& key,
                                                        cublasLtEpilogue_t epilogue) const {
   const MatmulTypes types = types_of(m.dtype, tf32_);
@@ -162,9 +162,10 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
   check(cublas_lt().cublasLtMatmulPreferenceCreate(&made), "cublasLtMatmulPreferenceCreate", device_);
   const Preference preference(made);
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
-  // Parts of a long inner dimension are added in a fixed order, and in the precision of the sum.
+  // Split-k parts of a long inner dimension are added in a fixed order, and in the compute type.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const auto [a_bytes, b_bytes, c_bytes] = std::array{key[15], key[16], key[17]};  // the bias tells its own
+  const auto [a_bytes, b_bytes, c_bytes] = std::array{key[15], key[16], key[17]};  // the bias pointer tells its own
+                                                                                   // alignment
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(b_bytes));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t(a_bytes));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t(c_bytes));
@@ -177,7 +178,7 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
                                                  plan.c.get(), plan.c.get(), preference.get(), 1, &best, &found);
   if (asked == CUBLAS_STATUS_NOT_SUPPORTED || (asked == CUBLAS_STATUS_SUCCESS && found == 0)) return std::nullopt;
   check(asked, "cublasLtMatmulAlgoGetHeuristic", device_);
-  if (best.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;  // the algorithm is not filled in
+  if (best.state != CUBLAS_STATUS_SUCCESS) return std::nullopt;  // best.algo is not filled in
   plan.algorithm = best.algo;
   return plan;
 }
@@ -199,7 +200,7 @@ void MatmulPlans::run(const Matmul& m, const Plan& plan, cudaStream_t stream) co
   const bool is_whole = plan.epilogue == epilogue_of(m);
   double kept = m.beta;
   if (is_whole && m.bias) Setter{device_}(plan.description, CUBLASLT_MATMUL_DESC_BIAS_POINTER, m.bias);
-  if (!is_whole && m.activation == Activation::none) {  // the bias first: the product is added to it unrounded
+  if (!is_whole && m.activation == Activation::none) {  // bias first: the product is added to it before rounding
     check(product_of_nothing(m, stream), "cudaLaunchKernelEx", device_);
     kept = 1;
   }

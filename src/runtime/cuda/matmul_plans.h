@@ -1,5 +1,5 @@
-// Matrix products of one stream by cuBLASLt: a handle, a workspace, and what was decided for each kind of product.
-// Not safe from several threads.
+// Matrix products of one stream by cuBLASLt: a handle, a workspace, and the plan for each kind of product. Not
+// thread-safe.
 #pragma once
 
 #include <array>
@@ -14,7 +14,7 @@
 
 namespace lockstep::gpu {
 
-/// Destroys what cuBLASLt has made, by a function of its table. Never throws: the table was filled before.
+/// Destroys a cuBLASLt handle by a function of the table. Never throws: the table was filled before.
 template <auto destroy>
 struct DestroyCublas {
   void operator()(auto* handle) const noexcept { static_cast<void>((cublas_lt().*destroy)(handle)); }
@@ -22,16 +22,16 @@ struct DestroyCublas {
 
 class MatmulPlans {
  public:
-  /// `issuing` is held while cuBLASLt is set up, chooses an algorithm, or loads its kernels, which it does for the
-  /// first product of a kind. Throws BackendError, also where cuBLASLt cannot be loaded.
+  /// `issuing` is held while cuBLASLt is initialized, chooses an algorithm, or runs the first product of a kind, which
+  /// loads kernels. Throws BackendError, also if cuBLASLt cannot be loaded.
   MatmulPlans(int device, bool tf32, IssuingMutex& issuing);
   ~MatmulPlans();
 
-  /// Enqueues it; the device's card is current. The same product twice gives the same bits.
+  /// Enqueues the product; the device's card must be current. Repeated runs give the same bits.
   void run(const Matmul& matmul, cudaStream_t stream);
 
  private:
-  // What the choice of an algorithm depends on: the product without its pointers, but with their alignment.
+  // Everything that the choice of an algorithm depends on: the product without its pointers, but with their alignment.
   using Key = std::array<std::int64_t, 20>;
   struct Plan;
   Plan make(const Matmul& matmul, const Key& key) const;

@@ -29,7 +29,7 @@ ncclDataType_t type_of(DType dtype) {
 
 ncclRedOp_t op_of(const CollectiveCall& call) {
   switch (call.op) {
-    case ReduceOp::sum: return call.dtype == kBool ? ncclMax : ncclSum;  // or
+    case ReduceOp::sum: return call.dtype == kBool ? ncclMax : ncclSum;  // logical or
     case ReduceOp::mean: return ncclAvg;
     case ReduceOp::max: return ncclMax;
     case ReduceOp::min: return ncclMin;
@@ -41,7 +41,7 @@ bool are_even(const CollectiveCall& call) {
   return std::ranges::all_of(call.counts, [&](std::size_t count) { return count == call.counts[0]; });
 }
 
-// One operation for each rank's share, of any size.
+// One operation for each rank's share; shares may differ in size.
 template <class F>
 ncclResult_t for_each_share(const CollectiveCall& call, F&& f) {
   std::size_t first = 0;
@@ -77,7 +77,7 @@ void settle_nccl_environment(bool deterministic) {
     ::setenv(name, value, 0);
     said += text(said.empty() ? "" : " and ", name, '=', value, " (", why, ')');
   };
-  // NCCL_ALGO, where it is set, says itself whether NVLS may be chosen.
+  // If NCCL_ALGO is set, it decides whether NVLS may be chosen.
   if (deterministic && !std::getenv("NCCL_ALGO"))
     settle("NCCL_NVLS_ENABLE", "0", "runs repeat bit for bit; not so with LOCKSTEP_DETERMINISTIC=0");
   settle("NCCL_LAUNCH_ORDER_IMPLICIT", "1", "communicators launch in one order");

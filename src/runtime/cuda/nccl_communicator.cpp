@@ -1,12 +1,12 @@
-// NCCL for all ranks of this process: one group for each operation, one stream of each rank. Ranks of other processes
-// are members of the same communicators, which process 0's id brings together.
+// NCCL for all ranks of this process: one group per operation, one stream per rank. Ranks of other processes are
+// members of the same communicators, which share process 0's ncclUniqueId.
 //
-// Communicators are non-blocking, so that nothing here waits without a limit: what NCCL has not done in time is
-// aborted, on all ranks at once. So is an operation that has not ended within its limit after this process's ranks have
-// come to it. After a failure they are made again by the next operation.
+// Communicators are non-blocking, so that all waits have a limit. An NCCL call that does not finish in time is aborted
+// on all ranks at once; so is an operation that does not end within its limit after this process's ranks have reached
+// it. After a failure the next operation creates new communicators.
 //
-// With other processes a failure of one ends all, by the transport that they have in common: NCCL does not notice that
-// a process is lost. All limits are the transport's then.
+// With several processes a failure in one ends all of them, through their common transport, because NCCL does not
+// notice that a process is lost. All limits are then the transport's.
 #include <algorithm>
 #include <atomic>
 #include <chrono>
@@ -37,12 +37,12 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 using Clock = std::chrono::steady_clock;
 
-constexpr seconds kConnectLimit(120);  // it opens sockets, maps memory and measures links
+constexpr seconds kConnectLimit(120);  // NCCL opens sockets, maps memory and measures links
 constexpr seconds kSelfTestLimit(30);
-constexpr seconds kEnqueueLimit(120);  // the first operation of a kind may connect more
+constexpr seconds kEnqueueLimit(120);  // the first operation of a kind may connect more channels
 constexpr seconds kAbortLimit(5);
 
-// NCCL gives each group to a thread of its own, which is done before a sleep would have ended: awake first.
+// NCCL hands each group to a thread of its own, which is done sooner than a sleep would end: spin first.
 constexpr std::chrono::microseconds kAwake(500);
 
 bool wait_until(milliseconds limit, const std::function<bool()>& done) {
@@ -70,14 +70,14 @@ std::string advice() {
       driver, " here), the runtime (", runtime, ") and NCCL (", library, ')');
 }
 
-// What a call of NCCL before there is a communicator answered.
+// Checks the result of a call of NCCL before there is a communicator.
 void check_connecting(ncclResult_t result) {
   if (result != ncclSuccess)
     throw CollectiveError(0, "connect", 0,
                           text(nccl().ncclGetErrorString(result), ": ", nccl().ncclGetLastError(nullptr), advice()));
 }
 
-// Process 0's, which goes over the transport.
+// Returns process 0's ncclUniqueId, sent over the transport.
 ncclUniqueId common_id(const Peers& peers) {
   ncclUniqueId id = {};
   if (peers.process == 0) check_connecting(nccl().ncclGetUniqueId(&id));
@@ -122,14 +122,15 @@ class NcclCommunicator final : public CudaCommunicator {
     last_ = {call.name, bytes_of(call)};
     check_peers();
     if (comms_.empty()) {
-      id_ = common_id(peers_);  // of a process alone
+      id_ = common_id(peers_);  // only a single process gets here: with several, check_peers() throws after a failure
       connect();
     }
-    if (call.kind == CollectiveKind::barrier && !peers_.transport) {  // events do
+    if (call.kind == CollectiveKind::barrier && !peers_.transport) {  // events suffice
       gather_streams(call.parts);
       return release_streams(call.parts);
     }
-    const bool is_captured = is_capturing(stream_of(call.parts.front().stream));  // who launches the graph waits for it
+    const bool is_captured = is_capturing(stream_of(call.parts.front().stream));  // the launcher of the graph waits for
+                                                                                  // it
     if (!is_captured) watch(call);
     group([&](std::size_t rank) {
       if (call.kind == CollectiveKind::barrier) return enqueue_token(rank, call.parts[rank]);
@@ -141,7 +142,7 @@ class NcclCommunicator final : public CudaCommunicator {
   }
 
   void abort() noexcept override {
-    stopping_ = true;  // whoever holds the lock lets go
+    stopping_ = true;  // makes the thread that holds the lock stop waiting
     const std::scoped_lock lock(mutex_);
     try {
       use_some_card(members_.front().card);
@@ -156,7 +157,7 @@ class NcclCommunicator final : public CudaCommunicator {
   std::uint64_t failures() const noexcept override { return failures_; }
 
   std::exception_ptr failure() noexcept override {
-    const std::unique_lock lock(mutex_, std::try_to_lock);  // whoever enqueues looks for itself
+    const std::unique_lock lock(mutex_, std::try_to_lock);  // a thread that is enqueuing checks for failures itself
     if (!lock) return nullptr;
     try {
       if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, "");
@@ -195,13 +196,13 @@ class NcclCommunicator final : public CudaCommunicator {
     settle(kConnectLimit, advice());
   }
 
-  // A barrier of several processes: a sum of one number, of which nobody wants the result.
+  // A barrier of several processes: an all-reduce of one number with an unused result.
   ncclResult_t enqueue_token(std::size_t rank, const CollectivePart& part) {
     void* const token = tokens_[rank].get();
     return nccl().ncclAllReduce(token, token, 1, ncclInt32, ncclMax, comms_[rank], stream_of(part.stream).stream.get());
   }
 
-  // Whether all that was enqueued has ended.
+  // Returns true if all enqueued operations have ended.
   bool has_drained() noexcept {
     try {
       use_some_card(members_.front().card);
@@ -211,7 +212,7 @@ class NcclCommunicator final : public CudaCommunicator {
     }
   }
 
-  // Whether, besides, NCCL is ready to be left.
+  // Drains, and finalizes NCCL's communicators. Returns true if they can be destroyed.
   bool finalize() noexcept {
     try {
       if (!has_drained()) return false;
@@ -223,20 +224,20 @@ class NcclCommunicator final : public CudaCommunicator {
     }
   }
 
-  // A number of one rank's, and the stream that it is summed on.
+  // One rank's number for the self-test, and the stream of its all-reduce.
   struct Summand {
     OwnedMemory number;
     OwnedStream stream;
 
-    // cudaFree would wait without a limit for a sum that could not be ended. Then the number is lost.
+    // cudaFree would wait without a limit for an all-reduce that could not be aborted. In that case the memory leaks.
     ~Summand() {
       const auto ended = [this] { return cudaStreamQuery(stream.get()) != cudaErrorNotReady; };
       if (stream && !wait_until(kAbortLimit, ended)) static_cast<void>(number.release());
-      cudaGetLastError();  // not for a later call to find
+      cudaGetLastError();  // hide the error from later calls
     }
   };
 
-  // A sum of a known number, on streams of its own.
+  // Sums a known number, on streams of its own.
   void self_test() {
     last_ = {"self-test", sizeof(int)};
     std::vector<Summand> summands(members_.size());
@@ -272,7 +273,7 @@ class NcclCommunicator final : public CudaCommunicator {
     }
   }
 
-  // One call for each rank, as one group. NCCL makes the cards of collectives current by itself.
+  // Makes one call per rank, as one group. NCCL makes the cards current itself.
   template <class F>
   void group(F&& call_of_rank) {
     nccl().ncclGroupStart();
@@ -283,7 +284,7 @@ class NcclCommunicator final : public CudaCommunicator {
         result = call_of_rank(rank);
         if (is_wrong(result)) break;
       }
-    } catch (...) {  // whatever happens, the group ends
+    } catch (...) {  // end the group in any case
       nccl().ncclGroupEnd();
       throw;
     }
@@ -292,7 +293,7 @@ class NcclCommunicator final : public CudaCommunicator {
     if (is_wrong(end)) fail(wrong_rank().value_or(0), nccl().ncclGetErrorString(end));
   }
 
-  // Until NCCL has done with the host's side of all that it was told.
+  // Waits until NCCL has finished the host's side of all calls so far.
   void settle(seconds of_one_process, const std::string& hint) {
     const milliseconds longest = limit(of_one_process);
     const bool settled = wait_until(longest, [&] {
@@ -307,7 +308,7 @@ class NcclCommunicator final : public CudaCommunicator {
     return peers_.transport ? peers_.transport->time_limit() : of_one_process;
   }
 
-  // Fails with what has failed already, here or in another process.
+  // Throws if a rank here or another process has failed.
   void check_ranks(const std::string& hint) {
     check_peers();
     if (const std::optional<std::size_t> rank = wrong_rank()) fail(*rank, hint);
@@ -318,11 +319,11 @@ class NcclCommunicator final : public CudaCommunicator {
   }
   bool is_over() const { return wrong_rank() || (peers_.transport && peers_.transport->failure()); }
 
-  // An operation that may not have ended.
+  // An operation that may not have ended yet.
   struct Watched {
     Operation operation;
-    std::vector<OwnedEvent> begun, ended;         // of each rank
-    std::optional<Clock::time_point> since = {};  // all ranks of this process were there
+    std::vector<OwnedEvent> begun, ended;         // one event per rank
+    std::optional<Clock::time_point> since = {};  // when all ranks of this process had reached it
   };
 
   void watch(const CollectiveCall& call) {
@@ -349,7 +350,7 @@ class NcclCommunicator final : public CudaCommunicator {
       unwatched_.push_back(std::move(watched_.front()));
   }
 
-  // NCCL does not look at the cards.
+  // Checks the cards, because NCCL does not.
   void check_cards() {
     for (std::size_t rank = 0; rank < members_.size(); ++rank) {
       const cudaError_t state = cudaEventQuery(watched_.back().ended[rank].get());
@@ -357,7 +358,7 @@ class NcclCommunicator final : public CudaCommunicator {
     }
   }
 
-  // The first that has not ended holds up the others.
+  // Checks the first operation that has not ended: it holds up the others.
   void check_watched() {
     forget_ended();
     if (watched_.empty() || !have_passed(watched_.front().begun)) return;
@@ -396,7 +397,7 @@ class NcclCommunicator final : public CudaCommunicator {
       if (!has_ended(cudaEventQuery(events[rank].get()), "cudaEventQuery", members_[rank].device)) return false;
     return true;
   }
-  bool is_pending() const {  // nothing is after a failure
+  bool is_pending() const {  // after a failure nothing is pending
     return !comms_.empty() && !watched_.empty() && !have_passed(watched_.back().ended);
   }
 
@@ -407,7 +408,7 @@ class NcclCommunicator final : public CudaCommunicator {
     return {int(first_rank_ + rank), last_.name, last_.bytes, text(reason, " (on ", where, ')')};
   }
 
-  // Ends everything on all ranks, and tells why.
+  // Aborts all ranks, and throws the reason.
   [[noreturn]] void fail(std::size_t rank, std::string_view reason) {
     std::string why(reason);
     if (rank < comms_.size() && comms_[rank]) {
@@ -420,12 +421,12 @@ class NcclCommunicator final : public CudaCommunicator {
   }
 
   [[noreturn]] void end_with(const CollectiveError& failure) {
-    if (peers_.transport) peers_.transport->fail(failure.what());  // before the ranks end: they may take a while
+    if (peers_.transport) peers_.transport->fail(failure.what());  // first, because aborting the ranks may take a while
     abort_ranks();
     throw failure;
   }
 
-  // A rank's abort may wait for the others', so each has a thread. One that takes too long is left to itself.
+  // One rank's abort may wait for the others', so each runs on a thread. A thread that takes too long is abandoned.
   void abort_ranks() noexcept {
     ++failures_;
     const std::vector<ncclComm_t> comms = std::exchange(comms_, {});
@@ -441,7 +442,7 @@ class NcclCommunicator final : public CudaCommunicator {
         }).detach();
       }
       wait_until(kAbortLimit, [&] { return *left == 0; });
-    } catch (...) {  // no threads to be had: the communicators are left as they are
+    } catch (...) {  // no threads available: the communicators leak
     }
   }
 
@@ -451,12 +452,12 @@ class NcclCommunicator final : public CudaCommunicator {
   const std::size_t first_rank_, size_;
   std::atomic<bool> stopping_ = false;
   std::atomic<std::uint64_t> failures_ = 0;
-  RankedMutex<LockRank::nccl_communicator> mutex_;  // guards all that follows
+  RankedMutex<LockRank::nccl_communicator> mutex_;  // guards the members below
   ncclUniqueId id_;
   std::vector<ncclComm_t> comms_;    // empty after a failure
-  std::vector<OwnedMemory> tokens_;  // of each rank, for barriers of several processes
-  std::deque<Watched> watched_;      // in the order in which they were enqueued
-  std::vector<Watched> unwatched_;   // to be used again
+  std::vector<OwnedMemory> tokens_;  // one per rank, for barriers of several processes
+  std::deque<Watched> watched_;      // in the order of enqueuing
+  std::vector<Watched> unwatched_;   // for reuse
   Operation last_;
   std::exception_ptr failure_;
 };

@@ -17,7 +17,7 @@ namespace {
 constexpr int kBlock = 256;
 constexpr int kMostRank = 5;
 
-// The dimensions in the order of the memory that is written, and 1 before them.
+// The dimensions, ordered by the memory that is written, with leading dimensions of size 1.
 template <class T, class Index>
 struct Walk {
   const T* from;
@@ -74,7 +74,7 @@ cudaError_t relayout_as(const Relayout& what, cudaStream_t stream, KernelLoader&
   return cudaLaunchKernelEx(&config, relayout_kernel<T, Index>, walk);
 }
 
-// Division of 32 bits is several times faster than that of 64. An index goes beyond the last element by a grid at most.
+// 32-bit division is several times faster than 64-bit. An index exceeds the last element by one grid at most.
 template <class T>
 cudaError_t relayout_of(const Relayout& what, cudaStream_t stream, KernelLoader& loader) {
   if (what.sizes.elements() <= std::numeric_limits<std::int32_t>::max())

@@ -1,5 +1,5 @@
-// A tensor laid out anew, and a bias added to images: what cuDNN's engines leave to be done. The kernels write memory
-// in its order. Safe from any thread.
+// Copies a tensor into other strides, and adds a bias to images: work that cuDNN's engines leave to us. The kernels
+// write memory sequentially. Safe from any thread.
 #pragma once
 
 #include <cuda_runtime_api.h>
@@ -11,8 +11,8 @@
 
 namespace lockstep::gpu {
 
-/// to[i] = from[i] (+ bias[i's second index]), of up to five dimensions. `from` and `to` may be the same with the same
-/// strides; else they do not overlap. Strides in elements; those of `from` may be 0.
+/// to[i] = from[i] (+ bias[i's second index]), for up to five dimensions. `from` and `to` may be the same memory with
+/// the same strides; otherwise they must not overlap. Strides in elements; those of `from` may be 0.
 struct Relayout {
   const void* from = nullptr;
   void* to = nullptr;
@@ -21,7 +21,7 @@ struct Relayout {
   std::int64_t bias_stride = 1;
 };
 
-/// Of floating-point elements. Throws nothing itself: what CUDA says is returned.
+/// For floating-point elements. Returns CUDA's error code; throws nothing.
 cudaError_t relayout(const Relayout& what, DType dtype, cudaStream_t stream, KernelLoader& loader);
 
 }  // namespace lockstep::gpu

@@ -1,4 +1,5 @@
-// Collectives of devices that share a card: all work is done on the first rank's stream, which the others wait for.
+// Collectives of devices that share a card: the first rank's stream does all the work, and the other streams wait for
+// it.
 #include <algorithm>
 #include <cstddef>
 
@@ -11,7 +12,7 @@ namespace {
 
 void wait_for(const CudaStream& stream, const CudaStream& other) {
   use_card(other.card);
-  const OwnedEvent event = make_event(other.device);  // destroyed by CUDA when it has passed
+  const OwnedEvent event = make_event(other.device);  // destroyed by CUDA after it has completed
   check(cudaEventRecord(event.get(), other.stream.get()), "cudaEventRecord", other.device);
   check(cudaStreamWaitEvent(stream.stream.get(), event.get(), 0), "cudaStreamWaitEvent", stream.device);
 }
@@ -29,7 +30,7 @@ class SharedCardCommunicator final : public CudaCommunicator {
     release_streams(call.parts);
   }
 
-  // Nothing here waits for what may not come, so all that is pending ends by itself.
+  // Nothing here waits for another process or card, so pending operations always end.
   void abort() noexcept override {}
   std::exception_ptr failure() noexcept override { return nullptr; }
 
@@ -67,7 +68,7 @@ class SharedCardCommunicator final : public CudaCommunicator {
     }
   }
 
-  // Elements [first, first + count) of all ranks' memory, to the start of the targets'.
+  // Reduces elements [first, first + count) of all ranks into the start of the targets.
   static void reduce(const CollectiveCall& call, const CudaStream& worker, std::size_t first, std::size_t count,
                      std::span<const CollectivePart> targets) {
     if (count == 0) return;

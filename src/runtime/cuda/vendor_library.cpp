@@ -12,7 +12,7 @@
 namespace lockstep::gpu {
 namespace {
 
-// What the last dlopen or dlsym of this thread said, once.
+// Returns this thread's last error of dlopen or dlsym, and clears it.
 std::string words_of_loader() {
   const char* const words = dlerror();
   return words ? words : "no reason given";
@@ -25,8 +25,8 @@ std::string words_of_loader() {
 }
 
 void* open(const VendorLibrary::Description& library) {
-  // By its bare name, so that a copy in the process answers: the loader compares with what each loaded file calls
-  // itself.
+  // Opened by its bare name, so that the loader finds a copy that is already loaded: it compares with the loaded files'
+  // sonames.
   if (void* const handle = dlopen(library.file.c_str(), RTLD_LAZY | RTLD_LOCAL)) return handle;
   std::string words = words_of_loader();
   if (!library.folder.empty()) {

@@ -1,10 +1,10 @@
-// Filled from the vendor's libraries. Where these are replaced by others of the same functions, so is this file.
+// Fills the tables from the vendor's libraries. Tests with fakes of these libraries replace this file.
 #include "runtime/cuda/vendor_tables.h"
 
 #include "core/text.h"
 #include "runtime/cuda/vendor_library.h"
 
-#ifndef LOCKSTEP_CUDA_LIBRARY_FOLDER  // of the CUDA toolkit, where it was when this was configured
+#ifndef LOCKSTEP_CUDA_LIBRARY_FOLDER  // the CUDA toolkit's folder at configuration
 #define LOCKSTEP_CUDA_LIBRARY_FOLDER ""
 #endif
 

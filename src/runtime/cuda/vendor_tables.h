@@ -1,5 +1,5 @@
-// The functions of cuBLASLt, cuDNN and NCCL that are called here, as tables: programs are not linked to these
-// libraries, whose 1.2 GB would be loaded by each of them when it starts. To call one more, add its name.
+// Tables of the functions of cuBLASLt, cuDNN and NCCL that Lockstep calls. Programs are not linked to these libraries:
+// otherwise each program would load 1.2 GB at its start. To call one more function, add its name.
 #pragma once
 
 #include <cublasLt.h>
@@ -74,8 +74,8 @@ struct Nccl {
 };
 #undef LOCKSTEP_MEMBER
 
-// The first call loads the library, of the major version of the headers; any thread. Throws BackendError if it cannot
-// be loaded, and then tries again at the next call. After that nothing is thrown.
+// The first call loads the library, of the headers' major version; any thread. Throws BackendError if it cannot be
+// loaded; the next call then tries again. After a successful call nothing is thrown.
 const CublasLt& cublas_lt();
 const Cudnn& cudnn();
 const Nccl& nccl();

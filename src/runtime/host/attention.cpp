@@ -1,5 +1,5 @@
-// Attention on the host, tile by tile: scores are there for a tile of queries and keys at a time, and made again for
-// the gradient (Dao et al., FlashAttention, 2022). What is added to what depends on the sizes alone, not on threads.
+// Attention on the host, in tiles: only the scores of one tile of queries and keys exist at a time, and the gradient
+// recomputes them (Dao et al., FlashAttention, 2022). The order of summation depends only on the sizes, not on threads.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -19,8 +19,8 @@
 namespace lockstep::host {
 namespace {
 
-constexpr std::int64_t kQueries = 64, kKeys = 256;                // of a tile
-constexpr double kParallelFlops = double(std::int64_t(1) << 19);  // that are worth a task
+constexpr std::int64_t kQueries = 64, kKeys = 256;                // tile sizes
+constexpr double kParallelFlops = double(std::int64_t(1) << 19);  // the least work per task
 
 // The rows of one head.
 template <class T>
@@ -79,7 +79,7 @@ T greatest_of(const T* x, std::int64_t count, T least) {
       0, count, least, [&](T most, std::int64_t i) { return greater(most, x[i]); }, greater);
 }
 
-// One call, as all heads see it.
+// One call; all heads share it.
 template <class T>
 struct Attention {
   static constexpr T kHidden = -std::numeric_limits<T>::infinity();
@@ -88,13 +88,13 @@ struct Attention {
   const FusedOperand &query, &key, &value, &mask;
   std::int64_t heads = query.sizes[1], groups = key.sizes[1], queries = query.sizes[2], keys = key.sizes[2];
 
-  // How many keys of the tile from `key_at` on any of the queries [row, row + rows) sees.
+  // Returns how many keys of the tile at `key_at` are visible to any of the queries [row, row + rows).
   std::int64_t seen(std::int64_t row, std::int64_t rows, std::int64_t key_at) const {
     const std::int64_t end = op.causal ? std::min(keys, row + rows) : keys;
     return std::min(kKeys, end - key_at);
   }
 
-  // scores [rows, kKeys] of queries from `row` on and `columns` keys from `key_at` on; what is hidden is -infinity.
+  // scores [rows, kKeys] of the queries from `row` and `columns` keys from `key_at`; masked scores are -infinity.
   void scores(const Rows<T>& q, const Rows<T>& k, std::int64_t n, std::int64_t h, std::int64_t row, std::int64_t rows,
               std::int64_t key_at, std::int64_t columns, T* to) const {
     product<T>(rows, columns, q.columns, {q.at(row), q.pitch}, {k.at(key_at), k.pitch, true}, to, kKeys, op.scale, 0);
@@ -121,7 +121,7 @@ struct Attention {
   }
 };
 
-// A tile of queries of one head: `row` to `row + rows`.
+// One tile of queries of one head: rows [row, row + rows).
 template <class T>
 void forward_tile(const Attention<T>& a, std::int64_t n, std::int64_t h, std::int64_t row, std::int64_t rows,
                   T* scores) {
@@ -139,7 +139,7 @@ void forward_tile(const Attention<T>& a, std::int64_t n, std::int64_t h, std::in
       for (std::int64_t i = 0; i < rows; ++i) {
         T* const s = scores + i * kKeys;
         const T most = greatest_of(s, columns, greatest[i]);
-        const T shift = most == a.kHidden ? T(0) : most;  // nothing seen yet
+        const T shift = most == a.kHidden ? T(0) : most;  // all keys so far are masked
         if (most != greatest[i] && key_at > 0) {
           const T factor = std::exp(greatest[i] - shift);
           sums[i] *= factor;
@@ -154,7 +154,7 @@ void forward_tile(const Attention<T>& a, std::int64_t n, std::int64_t h, std::in
   const FusedOperand& logsumexp = a.op.operands[5];
   T* const log_at = static_cast<T*>(logsumexp.data) + n * logsumexp.strides[0] + h * logsumexp.strides[1];
   for (std::int64_t i = 0; i < rows; ++i) {
-    // A query that sees nothing gives 0, and no gradient: exp(-infinity - infinity) is 0.
+    // A query with all keys masked gives 0 and no gradient: exp(-infinity - infinity) is 0.
     const bool blind = sums[i] == 0;
     const T scale = blind ? T(0) : 1 / sums[i];
     for (std::int64_t c = 0; c < y.columns; ++c) y.at(row + i)[c] *= scale;
@@ -183,7 +183,7 @@ struct Gradients {
   const Attention<T>& a;
   const FusedOperand &g, &y, &logsumexp, &query, &key, &value;
 
-  // All heads of the query that one head of the key serves.
+  // All query heads that share one key head.
   void group(std::int64_t n, std::int64_t at) const {
     const Rows<T> k = head_of<T>(a.key, n, at), v = head_of<T>(a.value, n, at), to_k = head_of<T>(key, n, at),
                   to_v = head_of<T>(value, n, at);
@@ -245,7 +245,7 @@ void backward(const KernelContext& context, const FusedOp& op) {
   });
 }
 
-// As the library for products takes matrices.
+// Returns true if the matrix product supports these strides.
 bool has_rows(const FusedOperand& x) {
   return (x.strides[3] == 1 || x.sizes[3] == 1) && (x.strides[2] >= x.sizes[3] || x.sizes[2] == 1);
 }

@@ -1,5 +1,5 @@
-// Batch norm on the host: one pass over x for the statistics, one for the result; the same for the gradients. Images
-// may lie channels-last or row-major. What is added with what depends on the shape alone.
+// Batch norm on the host: one pass over x for the statistics, one for the result, and likewise for the gradients.
+// Images may be channels-last or row-major. The order of summation depends only on the shape.
 #include <algorithm>
 #include <cmath>
 #include <functional>
@@ -14,14 +14,14 @@
 namespace lockstep::host {
 namespace {
 
-// A tensor as [outer, channels, inner]. Channels-last: outer counts pixels, and inner is 1.
+// A tensor seen as [outer, channels, inner]. Channels-last: outer counts pixels, and inner is 1.
 struct Extent {
   std::int64_t outer = 0, channels = 0, inner = 1;
 
   bool operator==(const Extent&) const = default;
   std::int64_t count() const { return outer * inner; }
   bool by_rows() const { return inner == 1; }
-  // Rows, or images, whose sums are made by themselves.
+  // Rows, or images, that are summed separately.
   std::int64_t chunk() const { return by_rows() ? 256 : 1; }
   std::int64_t chunks() const { return (outer + chunk() - 1) / chunk(); }
   std::int64_t rows_of(std::int64_t piece) const { return std::min(chunk(), outer - piece * chunk()); }
@@ -37,7 +37,7 @@ std::optional<Extent> extent_of(const FusedOperand& x) {
   return std::nullopt;
 }
 
-// Two numbers of each channel of each chunk, of which each channel's two are made: [chunks, 2, channels].
+// Two partial sums per channel and chunk: [chunks, 2, channels]. They are combined into two numbers per channel.
 struct Partial {
   double* data;
   std::int64_t channels;
@@ -61,7 +61,7 @@ T sum_of(std::int64_t count, const F& f) {
       0, count, T(0), [&](T sum, std::int64_t i) { return sum + f(i); }, std::plus<>());
 }
 
-// Means and sums of squared distances from them.
+// Means, and sums of squared deviations.
 template <class T>
 void chunk_moments(const Extent& e, const T* x, std::int64_t chunk, const Partial& partial) {
   double* const means = partial.first(chunk);
@@ -92,7 +92,7 @@ void chunk_moments(const Extent& e, const T* x, std::int64_t chunk, const Partia
   }
 }
 
-// Sums of g, and of g times the distance of x from the mean.
+// Sums of g, and of g * (x - mean).
 template <class T>
 void chunk_sums(const Extent& e, const T* g, const T* x, const T* mean, std::int64_t chunk, const Partial& partial) {
   double* const sums = partial.first(chunk);
@@ -122,7 +122,7 @@ void chunk_sums(const Extent& e, const T* g, const T* x, const T* mean, std::int
   }
 }
 
-// to[i] = f(at, channel, i) for every element; f is a function of the channel's numbers.
+// to[i] = f(at, channel, i) for all elements; f uses the channel's numbers.
 template <class T, class F>
 void for_elements(const KernelContext& context, const Extent& e, const F& f) {
   vectorized_for(context, e.chunks(), e.grain(), [&](std::int64_t begin, std::int64_t end) {
@@ -146,7 +146,7 @@ T* operand(const FusedOp& op, int place) {
   return static_cast<T*>(op.operands[std::size_t(place)].data);
 }
 
-// What a pass over the elements needs of each channel, behind the partial sums in the workspace.
+// Per-channel coefficients for a pass over the elements; in the workspace, after the partial sums.
 template <class T>
 struct PerChannel {
   T *a, *b, *c;

@@ -20,8 +20,9 @@ namespace {
 using MatrixDesc = dnnl::memory::desc;
 using DnnlType = dnnl::memory::data_type;
 
-constexpr std::int64_t kLeastMultiplications = std::int64_t(1) << 17;  // fewer cost less than a call
-constexpr std::int64_t kDivided = std::int64_t(1) << 22;               // multiplications that are worth several pieces
+constexpr std::int64_t kLeastMultiplications = std::int64_t(1) << 17;  // fewer cost less than a call of oneDNN
+constexpr std::int64_t kDivided = std::int64_t(1) << 22;               // with so many multiplications, several pieces
+                                                                       // pay off
 constexpr std::size_t kMostProductPlans = 512;
 
 bool processor_has_bfloat16() {
@@ -38,10 +39,10 @@ struct ProductPiece {
   MatrixDesc a, b, c, bias, scratch;
 };
 
-// The longer side is divided by the shape alone: bits do not depend on the number of threads.
+// The shape alone determines how the longer side is divided: bits do not depend on the number of threads.
 struct ProductPlan {
   bool by_rows = true;
-  std::int64_t size = 0, count = 1;  // of a piece; the last may be smaller
+  std::int64_t size = 0, count = 1;  // of a piece; the last one may be smaller
   ProductPiece piece, last;
 
   const ProductPiece& at(std::int64_t index) const { return index == count - 1 ? last : piece; }
@@ -91,14 +92,16 @@ std::shared_ptr<const ProductPlan> make_product_plan(const Matmul& p) {
 std::shared_ptr<const ProductPlan> product_plan(const Matmul& p) {
   using Key = std::array<std::int64_t, 9>;
   static RankedMutex<LockRank::host_library> mutex;
-  static auto& plans = *new std::map<std::pair<Key, double>, std::shared_ptr<const ProductPlan>>;  // as long as threads
+  static auto& plans = *new std::map<std::pair<Key, double>, std::shared_ptr<const ProductPlan>>;  // never destroyed:
+                                                                                                   // threads may still
+                                                                                                   // use it
   const std::pair<Key, double> key = {
       {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.transpose_a, p.transpose_b, p.bias != nullptr}, p.beta};
   {
     const std::scoped_lock lock(mutex);
     if (const auto found = plans.find(key); found != plans.end()) return found->second;
   }
-  auto plan = make_product_plan(p);  // without the lock: it takes long
+  auto plan = make_product_plan(p);  // unlocked, because it takes long
   const std::scoped_lock lock(mutex);
   if (plans.size() >= kMostProductPlans) plans.clear();
   return plans.try_emplace(key, std::move(plan)).first->second;

@@ -1,4 +1,4 @@
-// Products of bfloat16 matrices by oneDNN, where the processor multiplies them itself.
+// Products of bfloat16 matrices by oneDNN, on processors with bfloat16 instructions.
 #pragma once
 
 #include <cstddef>
@@ -8,12 +8,12 @@
 
 namespace lockstep::host {
 
-/// What a piece's scratch is taken from. Tests put guards around it.
+/// Allocates a piece's scratch. Tests pass one that surrounds it with guard bytes.
 using ScratchOf = std::shared_ptr<std::byte[]> (*)(std::size_t bytes);
 std::shared_ptr<std::byte[]> scratch_on_heap(std::size_t bytes);
 
-/// Computes the product and returns true, or declines it: small ones, some options, and processors without instructions
-/// for bfloat16. Sums are float. Whoever calls this holds a LibraryUse.
+/// Computes the product and returns true, or returns false if it declines: for small products, some options, and
+/// processors without bfloat16 instructions. Sums are float. The caller must hold a LibraryUse.
 bool bfloat16_product(const KernelContext& context, const Matmul& p, ScratchOf scratch_of = scratch_on_heap);
 
 }  // namespace lockstep::host

@@ -10,21 +10,21 @@
 namespace lockstep::host {
 namespace {
 
-// Of a row of a: one panel of b of so many terms fits the second-level cache.
+// Bytes of a row of a per block: a panel of b with so many terms fits the second-level cache.
 constexpr std::int64_t kBlockBytes = 1536;
-constexpr std::int64_t kRows = 96;   // of a, that stay in the cache for the panels of a group
-constexpr std::int64_t kPanels = 6;  // of a group; of fewer terms more
+constexpr std::int64_t kRows = 96;   // rows of a that stay in the cache for all panels of a group
+constexpr std::int64_t kPanels = 6;  // panels per group; more if a block has fewer terms
 constexpr std::int64_t kMostPanels = 24;
-// A b that is no larger is read where it lies, unless many rows read it; so is one that one tile of rows reads.
+// b is read in place if it is no larger than this and has few rows to serve, or if a has only one tile of rows.
 constexpr std::int64_t kDirectBytes = 512 << 10, kDirectRows = 256;
-// A transposed a whose terms of a block are less is read where it lies, too: a first-level cache holds most of it.
+// A transposed a is read in place if one block of its terms is smaller than this: most of it fits a first-level cache.
 constexpr std::int64_t kDirectTransposedBytes = 64 << 10;
 
 std::int64_t in_wholes_of(std::int64_t unit, std::int64_t count) { return (count + unit - 1) / unit * unit; }
 
 enum class Side { a, b };
 
-// What this thread has packed of a factor, kept for the next product: at most 144 KiB of a, and 432 KiB of b.
+// This thread's buffer for a packed factor, kept for the next product: at most 144 KiB for a, and 432 KiB for b.
 template <class T, Side>
 T* room(std::int64_t count) {
   struct Free {
@@ -55,14 +55,14 @@ void activate_all(Activation activation, std::int64_t rows, std::int64_t columns
   if (activation == Activation::gelu_tanh) each([](T x) { return gelu_tanh_of(x); });
 }
 
-// Some terms of the sums of some panels' columns.
+// Some terms of the columns of several panels.
 template <class T>
 struct Group {
   const TileKernels<T>& kernels;
   const T* panels[kMostPanels];
   std::int64_t pitches[kMostPanels];
 
-  // `b` at the first term and column. Panels that can be read where they lie are not packed.
+  // `b` points at the first term and column. Panels that can be read in place are not packed.
   void find(const Matmul& p, const T* b, std::int64_t terms, std::int64_t columns, bool packs) {
     T* packed = nullptr;
     for (std::int64_t n = 0; n * kernels.columns < columns; ++n) {
@@ -82,8 +82,8 @@ struct Group {
   }
 };
 
-// Rows of a transposed a, whose terms lie a whole row of it apart: as a rule each on another page. Packed, the terms of
-// a tile's rows lie one after the other.
+// Packs rows of a transposed a. Its terms are a whole row apart, usually each on another page; packed, the terms of a
+// tile's rows are contiguous.
 template <class T>
 const T* packed_rows(const T* a, std::int64_t step, std::int64_t rows, std::int64_t terms) {
   T* const packed = room<T, Side::a>(in_wholes_of(kTileRows, rows) * terms);
@@ -110,7 +110,7 @@ void multiply_packed(const TileKernels<T>& kernels, Tile<T> tile, const T* packe
   }
 }
 
-// Of no terms: a and b may be null.
+// A product with k == 0: a and b may be null.
 template <class T>
 void empty_product(const Matmul& p, T* c, const T* bias) {
   for (std::int64_t i = 0; i < p.m; ++i)
@@ -126,7 +126,7 @@ void empty_product(const Matmul& p, T* c, const T* bias) {
 template <class T>
 void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bias, const TileKernels<T>& kernels) {
   if (p.k == 0) return empty_product(p, c, bias);
-  if (p.n == 1 && p.ldc == 1 && p.m > 1 && !bias) {  // a column is a row: its elements share vectors
+  if (p.n == 1 && p.ldc == 1 && p.m > 1 && !bias) {  // computed as a row, so that its elements share vectors
     Matmul row = p;
     row.m = 1;
     row.n = p.m;

@@ -1,4 +1,4 @@
-// One matrix product on one thread, in blocks that stay in its caches.
+// One matrix product on one thread, blocked for its caches.
 #pragma once
 
 #include "runtime/backend.h"
@@ -6,8 +6,8 @@
 
 namespace lockstep::host {
 
-/// c = activation(alpha op(a) op(b) + beta c (+ bias)) of float or double, with the sizes, pitches and options of `p`.
-/// An element's bits depend on its row of a, its column of b and k alone: rows and columns may be divided anywhere.
+/// c = activation(alpha op(a) op(b) + beta c (+ bias)) for float or double, with the sizes, pitches and options of `p`.
+/// An element's bits depend only on its row of a, its column of b, and k: rows and columns may be divided anywhere.
 template <class T>
 void blocked_product(const Matmul& p, const T* a, const T* b, T* c, const T* bias,
                      const TileKernels<T>& kernels = tile_kernels<T>());

@@ -22,11 +22,11 @@ void reorder(const ConvolutionPlan& plan, const dnnl::memory::desc& from_desc, v
   plan.to_weight.execute(this_threads_stream(), {{DNNL_ARG_FROM, source}, {DNNL_ARG_TO, target}});
 }
 
-// By oneDNN: one of its threads for each of ours, the batch divided among them.
+// A call of oneDNN: the batch is divided into pieces, and each piece runs on one of our threads.
 struct Call {
   const ConvolutionPlan& plan;
   FusedKind kind;
-  float *x, *weight, *bias, *y;  // weight: as the primitives want it
+  float *x, *weight, *bias, *y;  // weight: in the primitives' layout
   const ConvolutionRoom& room;
 
   void run(std::int64_t index) const {
@@ -55,7 +55,7 @@ struct Call {
   }
 };
 
-// The pieces' gradients, in the order of the pieces.
+// Adds up the pieces' gradients, in the order of the pieces.
 void add_pieces(const KernelContext& context, const ConvolutionPlan& plan, float* parts, std::size_t pitch_bytes) {
   const auto count = std::int64_t(plan.smaller.weight.get_size() / sizeof(float));
   const auto pitch = std::int64_t(pitch_bytes / sizeof(float));

@@ -1,4 +1,4 @@
-// Convolutions on the host, with a workspace whose parts may lie apart: so tests see what writes beside its own.
+// Convolutions on the host. The parts of the workspace may be apart, so that tests can detect out-of-bounds writes.
 #pragma once
 
 #include <cstddef>
@@ -9,23 +9,23 @@
 
 namespace lockstep::host {
 
-/// What a convolution writes besides its result. Bytes are multiples of 64.
+/// The parts of a convolution's workspace. Bytes are multiples of 64.
 struct ConvolutionParts {
-  std::int64_t pieces = 1;  ///< Of the batch. Each has scratch of its own.
+  std::int64_t pieces = 1;  ///< Pieces of the batch. Each has its own scratch.
   std::size_t scratch_bytes = 0;
-  std::int64_t weights = 0;  ///< The weight as oneDNN wants it; or of its gradient one for each piece.
+  std::int64_t weights = 0;  ///< Copies of the weight in oneDNN's layout; for the weight gradient, one copy per piece.
   std::size_t weight_bytes = 0;
 
   std::size_t bytes() const { return scratch_bytes * std::size_t(pieces) + weight_bytes * std::size_t(weights); }
 };
 
-/// Where the first of these parts lie, aligned to 64 bytes, and how many bytes one lies behind the other.
+/// The addresses of the first scratch and weight, aligned to 64 bytes, and the distance in bytes from each to the next.
 struct ConvolutionRoom {
   std::byte *scratch, *weights;
   std::size_t scratch_pitch, weight_pitch;
 };
 
-/// Nothing where the operation is declined, by its description alone.
+/// Returns nullopt if the operation is declined; its description alone decides.
 std::optional<ConvolutionParts> convolution_parts(const FusedOp& op);
 void run_convolution(const KernelContext& context, const FusedOp& op, const ConvolutionRoom& room);
 

@@ -11,7 +11,7 @@
 #include "core/ranked_mutex.h"
 #include "runtime/host/fused.h"
 
-// Of the OpenMP runtime that oneDNN uses, whichever the compiler's own is.
+// Functions of the OpenMP runtime that oneDNN uses; the compiler's may be another one.
 extern "C" int omp_get_max_threads();
 extern "C" void omp_set_num_threads(int threads);
 
@@ -23,10 +23,10 @@ using Desc = dnnl::memory::desc;
 
 constexpr std::size_t kMostPlans = 1024;
 
-// Rounded up, so that what comes behind is aligned as well.
+// Rounds up to 64 bytes, so that the next part is aligned as well.
 std::size_t in_lines(std::size_t bytes) { return (bytes + 63) / 64 * 64; }
 
-// The convolution whose forward pass, or whose gradients, are asked for.
+// The operands of a convolution, or of the one whose gradient is computed.
 struct Convolution {
   FusedOperand x, weight, bias, y;
 };
@@ -40,7 +40,7 @@ Convolution convolution_of(const FusedOp& op) {
   }
 }
 
-// Float32 images that lie channels-last, and weights that lie row-major.
+// Returns true for float32 with channels-last images and row-major weights.
 bool is_ours(const FusedOp& op, const Convolution& c) {
   const int rank = c.x.sizes.rank();
   if (rank < 3 || rank > 5) return false;
@@ -48,7 +48,7 @@ bool is_ours(const FusedOp& op, const Convolution& c) {
     if (operand->dtype != kFloat32 || operand->sizes.elements() == 0) return false;
   if (!lies_channels_last(c.x.sizes, c.x.strides) || !lies_channels_last(c.y.sizes, c.y.strides)) return false;
   if (!is_row_major(c.weight) || (c.bias.present && !is_row_major(c.bias))) return false;
-  for (int d = 0; d < rank - 2; ++d) {  // what a wider padding behind the image would give is not described
+  for (int d = 0; d < rank - 2; ++d) {  // declines shapes that need more padding behind the image than before it
     const std::int64_t reach = op.dilation[d] * (c.weight.sizes[d + 2] - 1) + 1;
     const std::int64_t room = c.x.sizes[d + 2] + 2 * op.padding[d] - reach;
     if (room < 0 || room / op.stride[d] + 1 != c.y.sizes[d + 2]) return false;
@@ -93,7 +93,7 @@ ConvolutionPiece make_piece(const FusedOp& op, const Convolution& c, std::int64_
   const Desc bias =
       c.bias.present ? Desc(dims_of(c.bias.sizes), dnnl::memory::data_type::f32, dnnl::memory::format_tag::a) : Desc();
   Dims dilation = dims_of(op.dilation);
-  for (auto& number : dilation) --number;  // oneDNN counts what lies between
+  for (auto& number : dilation) --number;  // oneDNN counts the elements in between
   const Dims stride = dims_of(op.stride), padding = dims_of(op.padding);
   dnnl::primitive_attr attributes;
   attributes.set_scratchpad_mode(dnnl::scratchpad_mode::user);
@@ -127,29 +127,30 @@ ConvolutionPiece make_piece(const FusedOp& op, const Convolution& c, std::int64_
   return piece;
 }
 
-// Enough work to be worth a task, enough pixels for the weights that each piece reads, or whose gradients are added.
+// Returns the number of pieces: each has enough work for a task, and enough pixels to pay for reading its weights, or
+// adding their gradients.
 std::int64_t pieces_of(const FusedOp& op, const Convolution& c) {
   constexpr std::int64_t kWork = std::int64_t(1) << 24, kMostPieces = 64;
   const std::int64_t batch = c.x.sizes[0], pixels = c.y.sizes.elements() / (batch * c.y.sizes[1]);
   const std::int64_t least_pixels = op.kind == FusedKind::convolution_weight_gradient ? 1024 : 256;
-  const std::int64_t work = std::max<std::int64_t>(1, pixels * c.weight.sizes.elements());  // of an image
+  const std::int64_t work = std::max<std::int64_t>(1, pixels * c.weight.sizes.elements());  // per image
   const std::int64_t least = std::max((kWork + work - 1) / work, (least_pixels + pixels - 1) / pixels);
   return std::clamp<std::int64_t>(batch / least, 1, kMostPieces);
 }
 
-// The weight gradient for which oneDNN's jit:avx512_core sums over the wrong planes: several of the windows begin in
-// the padding in front of the first plane, and none lies inside of the image. (2.6.3; found by
+// True for weight gradients that oneDNN's jit:avx512_core gets wrong, because it sums over the wrong planes: several
+// windows begin in the padding before the first plane, and no window lies inside the image. (Version 2.6.3; found by
 // tests/ops/convolution_grid_test.cpp.)
 bool miscounts_planes(const FusedOp& op, const Convolution& c) {
   if (op.kind != FusedKind::convolution_weight_gradient || c.x.sizes.rank() != 5) return false;
   const std::int64_t stride = op.stride[0], padding = op.padding[0];
   if (stride == 1 || padding <= stride) return false;
-  const std::int64_t first = (padding + stride - 1) / stride;  // window that begins inside
+  const std::int64_t first = (padding + stride - 1) / stride;  // the first window that begins inside the image
   const std::int64_t end = first * stride - padding + op.dilation[0] * (c.weight.sizes[2] - 1) + 1;
   return first >= c.y.sizes[2] || end > c.x.sizes[2];
 }
 
-// Whether each window is one element.
+// Returns true if the window is one element.
 bool is_pointwise(const Convolution& c) {
   return std::all_of(c.weight.sizes.begin() + 2, c.weight.sizes.end(), [](std::int64_t size) { return size == 1; });
 }
@@ -175,7 +176,7 @@ std::shared_ptr<const ConvolutionPlan> make_plan(const FusedOp& op) {
     }
     plan->smaller = make_piece(op, c, plan->batch / plan->pieces);
     plan->larger = plan->batch % plan->pieces ? make_piece(op, c, plan->batch / plan->pieces + 1) : plan->smaller;
-    if (plan->smaller.weight != plan->larger.weight) return nullptr;  // one copy of the weight serves all pieces
+    if (plan->smaller.weight != plan->larger.weight) return nullptr;  // all pieces share one copy of the weight
     plan->reorders = plan->weight != plan->smaller.weight;
     if (plan->reorders) {
       const bool back = op.kind == FusedKind::convolution_weight_gradient;
@@ -189,7 +190,7 @@ std::shared_ptr<const ConvolutionPlan> make_plan(const FusedOp& op) {
   }
 }
 
-// What LOCKSTEP_CPU names holds for oneDNN, too, which otherwise takes all that the processor has.
+// Applies LOCKSTEP_CPU to oneDNN, which otherwise uses all instruction sets of the processor.
 void limit_instructions() {
   const char* const choice = std::getenv("LOCKSTEP_CPU");
   if (!choice || !*choice) return;
@@ -197,7 +198,7 @@ void limit_instructions() {
   if (instruction_set() == InstructionSet::avx2) dnnl::set_max_cpu_isa(dnnl::cpu_isa::avx2);
 }
 
-// All that a plan depends on.
+// Everything that a plan depends on.
 std::vector<std::int64_t> key_of(const FusedOp& op) {
   std::vector<std::int64_t> key = {std::int64_t(op.kind), op.groups};
   const auto append = [&key](const Shape& shape) {
@@ -224,7 +225,7 @@ OneOpenMpThread::~OneOpenMpThread() {
   if (before_ != 1) omp_set_num_threads(before_);
 }
 
-// Never destroyed: threads may compute until the process has ended.
+// Never destroyed: threads may compute until the process ends.
 const dnnl::engine& cpu_engine() {
   static const auto& engine = *[] {
     limit_instructions();
@@ -247,7 +248,7 @@ std::shared_ptr<const ConvolutionPlan> convolution_plan(const FusedOp& op) {
     const std::scoped_lock lock(mutex);
     if (const auto found = plans.find(key); found != plans.end()) return found->second;
   }
-  auto plan = make_plan(op);  // without the lock: it takes long
+  auto plan = make_plan(op);  // unlocked, because it takes long
   const std::scoped_lock lock(mutex);
   if (plans.size() >= kMostPlans) plans.clear();
   return plans.try_emplace(std::move(key), std::move(plan)).first->second;

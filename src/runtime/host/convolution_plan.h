@@ -1,5 +1,5 @@
-// What one description of a convolution needs: oneDNN's primitives for pieces of the batch, and how weights lie.
-// Plans are made once for a description and kept. Safe from any thread.
+// The plan for one description of a convolution: oneDNN's primitives for pieces of the batch, and the layout of the
+// weights. Plans are cached by description. Safe from any thread.
 #pragma once
 
 #include <dnnl.hpp>
@@ -13,8 +13,8 @@
 
 namespace lockstep::host {
 
-/// While one lives, this thread's calls of oneDNN use one thread: work is divided between our own workers. (Debian's
-/// oneDNN uses OpenMP, whose number of threads is a setting of each calling thread.)
+/// In its scope, this thread's calls of oneDNN use one thread: our own workers divide the work. (Debian's oneDNN uses
+/// OpenMP, whose number of threads is a setting of each calling thread.)
 class OneOpenMpThread {
  public:
   OneOpenMpThread() noexcept;
@@ -26,25 +26,25 @@ class OneOpenMpThread {
   int before_;
 };
 
-/// The CPU, as oneDNN calls it.
+/// oneDNN's engine for the CPU.
 const dnnl::engine& cpu_engine();
 
 /// A convolution of some images of the batch.
 struct ConvolutionPiece {
   dnnl::primitive primitive;
-  dnnl::memory::desc x, weight, bias, y;  ///< As the primitive wants them; x and y may be gradients.
+  dnnl::memory::desc x, weight, bias, y;  ///< In the primitive's layouts; x and y may be gradients.
   std::size_t scratch_bytes = 0;
 };
 
-/// The batch is divided into `pieces` by its shape alone, so that results do not depend on the number of threads.
+/// The shape alone determines `pieces`, so that results do not depend on the number of threads.
 struct ConvolutionPlan {
   std::int64_t batch = 0, pieces = 1;
-  std::int64_t x_image = 0, y_image = 0;  ///< Elements of an image.
-  ConvolutionPiece smaller, larger;       ///< Of batch / pieces images, and of one more.
-  dnnl::memory::desc weight;              ///< As the caller has it: row-major.
-  dnnl::reorder to_weight;                ///< Between the two, where they differ.
+  std::int64_t x_image = 0, y_image = 0;  ///< Elements per image.
+  ConvolutionPiece smaller, larger;       ///< For batch / pieces images, and for one more.
+  dnnl::memory::desc weight;              ///< In the caller's layout: row-major.
+  dnnl::reorder to_weight;                ///< Between the caller's and the primitives' layout, if they differ.
   bool reorders = false;
-  std::optional<PixelProduct> product;  ///< What the pieces are instead of primitives.
+  std::optional<PixelProduct> product;  ///< Replaces the primitives if set.
 
   std::int64_t first_image(std::int64_t piece) const { return piece * batch / pieces; }
   const ConvolutionPiece& piece(std::int64_t index) const {
@@ -54,7 +54,7 @@ struct ConvolutionPlan {
   ConvolutionParts parts(FusedKind kind) const;
 };
 
-/// Null where oneDNN declines the operation, or would not be fast.
+/// Returns null if oneDNN does not support the operation, or would be slow.
 std::shared_ptr<const ConvolutionPlan> convolution_plan(const FusedOp& op);
 
 }  // namespace lockstep::host

@@ -1,5 +1,5 @@
-// The heavy operations on the host: what the CPU and simulated backends offer. One file for each kind of operation.
-// Safe from any thread.
+// Fused operations on the host, offered by the CPU and simulated backends. One file per kind of operation. Safe from
+// any thread.
 #pragma once
 
 #include <cstddef>
@@ -9,7 +9,7 @@
 
 namespace lockstep::host {
 
-/// Whether the elements lie densely in row-major order. Dimensions of size 1 have any stride.
+/// Returns true if the elements are dense in row-major order. The stride of a dimension of size 1 is arbitrary.
 inline bool is_row_major(const FusedOperand& operand) noexcept {
   const Shape expected = contiguous_strides(operand.sizes);
   for (int i = 0; i < expected.rank(); ++i)
@@ -17,11 +17,11 @@ inline bool is_row_major(const FusedOperand& operand) noexcept {
   return true;
 }
 
-/// As Backend::offers and Backend::fused; computed before it returns.
+/// As Backend::offers and Backend::fused; the result is complete on return.
 std::optional<std::size_t> offers(const FusedOp& op);
 void fused(const KernelContext& context, const FusedOp& op, void* workspace);
 
-// Each kind, of which `offers` and `fused` choose.
+// The kinds, between which `offers` and `fused` dispatch.
 std::optional<std::size_t> offers_convolution(const FusedOp& op);
 void convolution(const KernelContext& context, const FusedOp& op, void* workspace);
 std::optional<std::size_t> offers_attention(const FusedOp& op);

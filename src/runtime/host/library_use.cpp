@@ -7,12 +7,12 @@
 namespace lockstep::host {
 namespace {
 
-std::atomic<int> uses = 0;  // by threads
+std::atomic<int> uses = 0;  // number of threads
 std::atomic<bool> is_over = false;
-thread_local int depth = 0;  // of uses on this thread, one inside another
+thread_local int depth = 0;  // nested uses on this thread
 thread_local bool ends_process = false;
 
-// Destroyed after what was made later, such as static objects of the program, and before the libraries are.
+// Destroyed after objects that were made later, such as the program's static ones, and before the libraries.
 struct End {
   ~End() {
     ends_process = true;

@@ -1,12 +1,12 @@
-// The end of the process and the libraries that loops and products use. exit() destroys oneDNN and oneTBB on one
-// thread while others may go on: what uses them is over by then, and nothing begins.
+// Orders the end of the process after calls of oneDNN and oneTBB. exit() destroys these libraries on one thread while
+// other threads may still run: it waits for their running calls, and new calls block.
 #pragma once
 
 namespace lockstep::host {
 
-/// While one lives, this thread may be inside another library: to be made by whoever is about to call it, not by the
-/// pieces of work that it is divided into. Once the process ends, the constructor blocks for ever, but on the thread
-/// that ends it.
+/// In its scope, this thread may be inside another library. The thread that calls the library creates it, not the
+/// pieces that the work is divided into. After exit() has begun, the constructor blocks forever, except on the exiting
+/// thread.
 class LibraryUse {
  public:
   LibraryUse() noexcept;

@@ -1,6 +1,6 @@
-// All steps of an LSTM on the host. A piece of the batch takes every step by itself, because no sequence needs another:
-// threads meet once, and what a step has computed is in the cache for the next one. What a row gives does not depend on
-// the pieces.
+// All steps of an LSTM on the host. Each piece of the batch computes all steps by itself, because sequences are
+// independent: the threads synchronize once, and a step's result is in the cache for the next one. A row's result does
+// not depend on the division into pieces.
 #include <algorithm>
 
 #include <lockstep/core/vectorized.h>
@@ -15,10 +15,10 @@ namespace lockstep::host {
 namespace {
 
 constexpr std::int64_t kGates = 4;
-// Multiplications of a step that are worth dividing: fewer rows than kFewRows leave cores idle.
+// Multiplications from which a step is divided; with fewer rows than kFewRows, cores would be idle.
 constexpr std::int64_t kParallelStep = std::int64_t(1) << 18, kFewRows = 8;
 
-// Every operand but the weight is [steps, batch, width] or [batch, width].
+// All operands but the weight are [steps, batch, width] or [batch, width].
 struct Sizes {
   std::int64_t steps, batch, hidden;
 
@@ -37,7 +37,7 @@ Panels packed(const KernelContext& context, const PanelSource& source, void* wor
   return {to, source.k, source.n};
 }
 
-// Calls body(first row, end row) for pieces of the batch, one for each core if there is enough to do.
+// Calls body(first row, end row) for pieces of the batch: one piece per core if there is enough work.
 template <class Body>
 void for_pieces(const KernelContext& context, const Sizes& sizes, const Body& body) {
   const std::int64_t tiles = (sizes.batch + kPanelRows - 1) / kPanelRows;

@@ -1,5 +1,4 @@
-// Matrix products on the host, divided between cores (oneTBB). How they are divided changes no bits: see
-// blocked_product.h.
+// Matrix products on the host, divided between cores (oneTBB). The division changes no bits: see blocked_product.h.
 #include <lockstep/runtime/threads.h>
 
 #include <algorithm>
@@ -17,20 +16,21 @@
 namespace lockstep::host {
 namespace {
 
-// Multiplications of a piece that is worth another thread.
+// The fewest multiplications of a piece that are worth another thread.
 constexpr std::int64_t kParallelProduct = std::int64_t(1) << 18;
 
 std::int64_t pieces_of(std::int64_t whole, std::int64_t piece) { return (whole + piece - 1) / piece; }
 
-// One product as pieces of some rows and columns.
+// The division of one product into pieces of rows and columns.
 struct Division {
   std::int64_t rows, columns;  // of a piece
-  std::int64_t across;         // pieces of one row of pieces
+  std::int64_t across;         // pieces side by side
   std::int64_t count;
 
-  // At most `most` pieces, so that the largest takes least time: every piece packs its columns of b for itself.
+  // Makes at most `most` pieces, and minimizes the time of the largest: every piece packs its columns of b itself.
   Division(const Matmul& p, std::int64_t most) : rows(p.m), columns(p.n), across(1), count(1) {
-    constexpr std::int64_t kColumns = 16, kPacking = 10;  // packing a row's column costs as much as so many products
+    constexpr std::int64_t kColumns = 16, kPacking = 10;  // packing one column costs as much as kPacking rows of
+                                                          // products
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (std::int64_t down = 1; down <= most; ++down) {
       const std::int64_t r = pieces_of(pieces_of(p.m, down), kTileRows) * kTileRows;
@@ -58,7 +58,7 @@ void run_piece(const Matmul& p, const Division& division, std::int64_t index, co
                      c + row * p.ldc + column, bias ? bias + column : nullptr);
 }
 
-// Products that share b, one below the other, are one.
+// Joins products that share b, with their a and c one below the other, into one product.
 Matmul joined(Matmul p) {
   if (p.batch > 1 && p.stride_b == 0 && !p.transpose_a && p.stride_a == p.m * p.lda && p.stride_c == p.m * p.ldc) {
     p.m *= p.batch;
@@ -81,7 +81,7 @@ void typed(const KernelContext& context, const Matmul& given) {
     return;
   }
   const std::int64_t cores = num_threads();
-  // Whole matrices where they keep the cores about equally busy.
+  // Use whole matrices if that keeps the cores about equally busy.
   const bool whole = pieces_of(p.batch, cores) * cores * 8 <= p.batch * 9;
   const Division division(p, whole ? 1 : std::min(cores, pieces_of(multiplications, kParallelProduct)));
   const std::int64_t count = p.batch * division.count;
@@ -96,7 +96,7 @@ void typed(const KernelContext& context, const Matmul& given) {
   });
 }
 
-// A matrix in float, its rows without gaps.
+// Converts a matrix to float, with contiguous rows.
 template <class Narrow>
 std::unique_ptr<float[]> widened(const KernelContext& context, const Narrow* from, std::int64_t rows,
                                  std::int64_t columns, std::int64_t pitch) {
@@ -109,7 +109,7 @@ std::unique_ptr<float[]> widened(const KernelContext& context, const Narrow* fro
   return wide;
 }
 
-// The 16-bit types compute in float: all of b, and some rows of a and c at a time.
+// 16-bit types are computed in float: all of b, and some rows of a and c at a time.
 template <class Narrow>
 void narrow_typed(const KernelContext& context, const Matmul& given) {
   const Matmul p = joined(given);
@@ -164,7 +164,7 @@ void matmul_piece(const Matmul& p) {
 
 void matmul(const KernelContext& context, const Matmul& p) {
   if (p.m == 0 || p.n == 0) return;
-  const LibraryUse use;  // products wait for the end of a process that has begun to end
+  const LibraryUse use;  // blocks if the process is ending
   switch (p.dtype) {
     case kFloat32: return typed<float>(context, p);
     case kFloat64: return typed<double>(context, p);

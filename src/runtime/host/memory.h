@@ -1,12 +1,12 @@
-// Memory of this machine for devices that compute on its processor.
+// Host memory for devices that compute on the processor.
 #pragma once
 
 #include <cstddef>
 
 namespace lockstep::host {
 
-/// Aligned to a page; from one huge page (2 MiB) on to that, and on huge pages where the system grants them: training
-/// walks through more memory than the processor remembers addresses of in small ones. Null where there is none left.
+/// Page-aligned; from the size of a huge page (2 MiB) on, aligned to huge pages, and on huge pages if the system grants
+/// them: training touches more memory than the TLB covers with small pages. Returns null if there is no memory left.
 void* allocate(std::size_t bytes) noexcept;
 void deallocate(void* memory) noexcept;
 

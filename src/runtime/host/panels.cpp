@@ -5,7 +5,8 @@
 namespace lockstep::host {
 namespace {
 
-constexpr std::int64_t kInner = 128;  // rows of a panel that stay in the first-level cache while others pass
+constexpr std::int64_t kInner = 128;  // rows of a panel that stay in the first-level cache while rows of a pass over
+                                      // them
 
 }  // namespace
 
@@ -30,7 +31,7 @@ void multiply_panels(std::int64_t rows, const float* a, std::int64_t a_pitch, co
     for (std::int64_t from = 0; from == 0 || from < b.k; from += kInner)
       kernels.multiply({.k = std::min(kInner, b.k - from),
                         .a = a + from,
-                        .a_row = b.k == 0 ? 0 : a_pitch,  // without terms a may be null
+                        .a_row = b.k == 0 ? 0 : a_pitch,  // without terms, a may be null
                         .b = b.data + first * b.k + from * kernels.columns,
                         .b_row = kernels.columns,
                         .c = c + first,

@@ -1,6 +1,6 @@
-// Products of some rows with one matrix that is used again and again: the matrix is packed once, in the order in which
-// the products read it. (A library packs it in each call. With 32 rows that costs as much as a part of the product.)
-// What is added to what, and in which order, depends on k alone: not on how many rows there are. Pure functions.
+// Products of few rows with one matrix that is used repeatedly: the matrix is packed once, in the order in which the
+// products read it. (A BLAS packs it in each call. With 32 rows that costs as much as a part of the product.) The order
+// of summation depends only on k, not on the number of rows. Pure functions.
 #pragma once
 
 #include <cstddef>
@@ -12,8 +12,8 @@ namespace lockstep::host {
 
 using PanelSource = FactorView<float>;
 
-/// A packed one: panels of some columns, as many as the processor's registers hold of four rows; the last is filled up
-/// with zeros.
+/// A packed matrix: panels of as many columns as four rows of sums fit the processor's registers; the last panel is
+/// padded with zeros.
 struct Panels {
   const float* data = nullptr;
   std::int64_t k = 0, n = 0;
@@ -25,13 +25,13 @@ struct Panels {
   }
 };
 
-/// Rows that are computed together: work is best divided at multiples.
+/// Rows that are computed together: divide work at multiples of it.
 inline constexpr std::int64_t kPanelRows = 4;
 
-/// Packs the panels from `begin` to `end`, of Panels::count(n), into their places in `to`.
+/// Packs the panels [begin, end) of Panels::count(n) into their places in `to`.
 void pack_panels(const PanelSource& source, std::int64_t begin, std::int64_t end, float* to);
 
-/// c [rows, n] = a [rows, k] b, plus what c holds where `adds`. Pitches in elements.
+/// c [rows, n] = a [rows, k] b, plus the previous c if `adds`. Pitches in elements.
 void multiply_panels(std::int64_t rows, const float* a, std::int64_t a_pitch, const Panels& b, float* c,
                      std::int64_t c_pitch, bool adds);
 

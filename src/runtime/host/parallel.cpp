@@ -37,11 +37,11 @@ int num_threads() { return int(tbb::global_control::active_value(tbb::global_con
 
 namespace lockstep::host {
 
-// Isolated: while this thread waits for its pieces it must not pick up an unrelated task, such as a worker of a
-// data loader, and hold up the operation for as long as that takes.
+// Isolated: while this thread waits for its pieces it must not run an unrelated task, such as a data loader's worker,
+// which would delay the operation by the task's duration.
 void parallel_for_pieces(std::int64_t count, std::int64_t grain, void (*call)(const void*, std::int64_t, std::int64_t),
                          const void* body) {
-  if (is_forked()) return call(body, 0, count);  // without threads
+  if (is_forked()) return call(body, 0, count);  // no threads in a forked process
   watch_forks();
   const LibraryUse use;
   tbb::this_task_arena::isolate([&] {

@@ -1,12 +1,12 @@
-// Loops over all cores (oneTBB; lockstep/runtime/kernel.h), and matrix products on the host: what the CPU and simulated
-// backends share.
+// Loops over all cores (oneTBB; lockstep/runtime/kernel.h), and matrix products on the host, for the CPU and simulated
+// backends.
 #pragma once
 
 #include "runtime/backend.h"
 
 namespace lockstep::host {
 
-/// The product, computed on the host before it returns.
+/// Computes the product on the host before it returns.
 void matmul(const KernelContext& context, const Matmul& matmul);
 
 }  // namespace lockstep::host

@@ -31,7 +31,7 @@ void PixelProduct::run(std::int64_t images, const float* x, const float* y, floa
   }
 }
 
-// The pixel of x that each of y's pixels [first, first + count) is made of; zeros for those of the padding.
+// Gathers the pixels of x that belong to y's pixels [first, first + count); zeros for padding.
 void PixelProduct::gather(const float* x, std::int64_t first, std::int64_t count, float* to) const {
   std::int64_t rest = first;
   Numbers at = {};
@@ -58,7 +58,7 @@ void PixelProduct::gather(const float* x, std::int64_t first, std::int64_t count
 }
 
 void PixelProduct::multiply(std::int64_t pixels, const float* x, const float* y, float* weight, double beta) const {
-  if (groups_ == channels_ && groups_ == out_channels_) {  // a number for each: channels share vectors
+  if (groups_ == channels_ && groups_ == out_channels_) {  // one number per channel: channels share vectors
     if (beta == 0) std::fill_n(weight, channels_, 0.f);
     return vectorized([=, channels = channels_] {
       for (std::int64_t pixel = 0; pixel < pixels; ++pixel)

@@ -9,10 +9,10 @@
 namespace lockstep::host {
 namespace {
 
-constexpr std::size_t kPieceBytes = 512 << 10;  // with what is added to it, it fits a second-level cache of 1 MiB
+constexpr std::size_t kPieceBytes = 512 << 10;  // with the incoming pieces, fits a second-level cache of 1 MiB
 constexpr std::size_t kLeastPieceBytes = 4 << 10;
-constexpr std::size_t kAhead = 2;                // rounds under way, so that links work while pieces are added
-constexpr std::size_t kIncomingBytes = 8 << 20;  // at most, of what comes from elsewhere to be added
+constexpr std::size_t kAhead = 2;                // rounds in flight, so that links are busy during additions
+constexpr std::size_t kIncomingBytes = 8 << 20;  // the most memory for incoming parts
 constexpr std::size_t kLittleBytes = 64 << 10;   // of all ranks
 
 template <class Pointer>
@@ -21,7 +21,7 @@ Pointer advanced(Pointer data, std::size_t bytes) {
   return data ? static_cast<Byte*>(data) + bytes : data;
 }
 
-// Not filled: every byte of it is written before it is read.
+// Uninitialized: every byte is written before it is read.
 using Buffer = std::unique_ptr<std::byte[]>;
 Buffer buffer(std::size_t bytes) { return std::make_unique_for_overwrite<std::byte[]>(bytes); }
 
@@ -72,13 +72,11 @@ std::vector<void*> ProcessCollective::all_targets(std::size_t offset) const {
   return targets;
 }
 
-// Sums over all ranks of what they send: those of a slice of the elements in each process. It goes round by round. In a
-// round each process adds up one piece of its slice. All processes send and receive in the same order, so that messages
-// meet.
+// Sums the ranks' inputs; each process sums one slice of the elements, in rounds. In each round it sums one piece of
+// its slice. All processes send and receive in the same order, so that messages match.
 class ProcessCollective::Sums {
  public:
-  /// The sums of this process's slice go to all `targets`, which begin with element `first`; those of all slices do, if
-  /// they are `for_all`.
+  /// This process's sums go to all `targets`, which begin at element `first`; if `for_all`, the sums of all slices do.
   Sums(const ProcessCollective& all, std::vector<Span> slices, std::vector<void*> targets, std::size_t first,
        bool for_all);
 
@@ -109,7 +107,7 @@ class ProcessCollective::Sums {
   std::size_t ranks_ = 0;   // of all processes
   std::size_t length_ = 0;  // of a piece
   Buffer incoming_;
-  std::vector<Round> rounds_;  // the last member: messages end before their memory does
+  std::vector<Round> rounds_;  // the last member: messages must end before their memory is freed
 };
 
 ProcessCollective::Sums::Sums(const ProcessCollective& all, std::vector<Span> slices, std::vector<void*> targets,
@@ -142,7 +140,7 @@ void ProcessCollective::Sums::run() {
   for (std::size_t r = rounds - ahead; r < rounds; ++r) end(r);
 }
 
-// What this process's ranks have of the others' pieces goes to them, and what theirs have of its own comes.
+// Sends our ranks' parts of the other processes' pieces, and receives the other ranks' parts of our piece.
 void ProcessCollective::Sums::send_parts(std::size_t r) {
   Round& round = rounds_[r];
   const Span own = piece(r, all_.process_);
@@ -158,7 +156,8 @@ void ProcessCollective::Sums::send_parts(std::size_t r) {
 void ProcessCollective::Sums::add_piece(std::size_t r) {
   Round& round = rounds_[r];
   for (PendingMessage& message : round.parts_in) wait_for(message, all_.name_);
-  for (PendingMessage& message : round.parts_out) wait_for(message, all_.name_);  // from memory that may be a target
+  for (PendingMessage& message : round.parts_out) wait_for(message, all_.name_);  // because their memory may be a
+                                                                                  // target
   if (const Span own = piece(r, all_.process_); own.count > 0) {
     RankReduction sum = {.sources = {}, .targets = {}, .count = own.count};
     for (std::size_t rank = 0; rank < ranks_; ++rank)
@@ -199,7 +198,8 @@ std::byte* ProcessCollective::Sums::incoming(std::size_t r, std::size_t rank) co
   return incoming_.get() + (r % kAhead * ranks_ + rank) * length_ * element_;
 }
 
-// function(process, its first rank), beginning with the next process: not all at once with the same one.
+// Calls function(process, its first rank), starting with the next process, so that not all address the same one at
+// once.
 template <class Function>
 void ProcessCollective::Sums::for_others(const Function& function) const {
   std::size_t rank = all_.first_rank_ + all_.devices_[all_.process_];
@@ -222,7 +222,7 @@ void ProcessCollective::run() {
       return;
     case CollectiveKind::send_receive: return exchange();
     case CollectiveKind::barrier: {
-      std::uint64_t token = 0;  // of any dtype
+      std::uint64_t token = 0;  // the dtype does not matter
       for (std::size_t p = 0; p < processes_; ++p) pass_on(&token, p, {&token}, 1);
       return;
     }
@@ -249,7 +249,7 @@ void ProcessCollective::reduce() {
   Sums(*this, std::move(slices), std::move(targets), 0, false).run();
 }
 
-// The first shard of every process, then the second one of each, and so on.
+// First shard 0 of every process, then shard 1, and so on.
 void ProcessCollective::reduce_scatter() {
   const std::size_t most = *std::ranges::max_element(devices_);
   for (std::size_t d = 0; d < most; ++d) {
@@ -265,7 +265,7 @@ void ProcessCollective::reduce_scatter() {
   }
 }
 
-// What the owner has, for the targets of all processes, from each to the next.
+// Copies the owner's data to the targets of all processes, in a ring: each process forwards it to the next.
 void ProcessCollective::pass_on(const void* source, std::size_t owner, std::vector<void*> targets, std::size_t count) {
   if (count == 0) return;
   const std::size_t length = kPieceBytes / size_of(dtype_), pieces = (count + length - 1) / length;

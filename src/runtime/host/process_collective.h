@@ -1,12 +1,12 @@
-// What one process does of a collective of several, on memory that the host can read: it moves bytes from process to
-// process, and adds up in the order of the ranks, so that sums have the bits of one process with all the devices.
+// One process's part of a collective of several processes, on host-readable memory: moves bytes between processes, and
+// sums in rank order, so that sums have the bits of one process with all the devices.
 //
-// Each process adds up one slice of the elements: it gets what all ranks have of it, adds in the order of the ranks,
-// and gives the others the sum. So all send and add at once, and a sum takes two messages from end to end, however many
-// processes there are. Of P processes with D ranks each, one sends (D + 1) (P - 1) / P of the bytes. (With one rank
-// each it is 2 (P - 1) / P, as in the ring of Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009), which adds
-// every slice in another order.) What is little goes to every process, and each adds it all: one message from end to
-// end. docs/many-hosts.md has what that costs.
+// Each process sums one slice of the elements: it receives all ranks' parts of the slice, adds them in rank order, and
+// sends the sum to the others. All processes send and add at once, and the latency of a sum is two messages, whatever
+// the number of processes. With P processes of D ranks each, a process sends (D + 1) (P - 1) / P of the bytes. (With D
+// = 1 that is 2 (P - 1) / P, as in the ring of Patarasuk and Yuan, J. Parallel Distrib. Comput. 69 (2009), which adds
+// every slice in another order.) Small data go to every process, and each sums all of it: a latency of one message.
+// docs/many-hosts.md has the costs.
 #pragma once
 
 #include <memory>
@@ -20,12 +20,12 @@ namespace lockstep::host {
 
 class ProcessCollective {
  public:
-  /// Number `sequence` of the communicator's. The call's arrays are copied.
+  /// The communicator's operation number `sequence`. Copies the call's arrays.
   ProcessCollective(const CollectiveCall& call, const Peers& peers, std::size_t sequence);
 
-  /// All of it, waiting for the other processes. Throws CollectiveError.
+  /// Runs the whole operation, waiting for the other processes. Throws CollectiveError.
   void run();
-  /// Ends it on all processes, and whatever else they do together.
+  /// Ends it, and all other common operations, on all processes.
   void fail(const std::string& reason) noexcept { transport_->fail(reason); }
 
  private:

@@ -18,7 +18,7 @@
 namespace lockstep::host {
 namespace {
 
-// A block and its accumulator stay in the first-level cache while rank after rank is added.
+// A block and its accumulator stay in the first-level cache while the ranks are added.
 constexpr std::size_t kBlock = 2048;
 
 struct Sum {
@@ -40,7 +40,7 @@ struct Min {
   }
 };
 
-// What T accumulates in.
+// The type in which T accumulates.
 template <class T, class Op>
 using Accumulator = std::conditional_t<std::is_same_v<T, Half> || std::is_same_v<T, BFloat16>, float,
                                        std::conditional_t<std::is_same_v<Op, Sum>, Wrapping<T>, T>>;
@@ -54,8 +54,8 @@ const T* at(const void* data, std::size_t begin) {
   return static_cast<const T*>(data) + begin;
 }
 
-// Writes what nobody has read, and what is too much to stay in the caches, around them: to write a line into a cache
-// is to read it first. Every such write is followed by finish_writes() before others are told.
+// Writes with non-temporal stores: for targets that are no sources and too large for the caches, because an ordinary
+// store reads the cache line first. Call finish_writes() before other threads may read the data.
 void write_around(void* to, const void* from, std::size_t bytes) {
 #ifdef LOCKSTEP_WIDE_STORES
   constexpr std::size_t kWidth = sizeof(__m128i);
@@ -96,7 +96,7 @@ void write(const RankReduction& reduction, const void* from, std::size_t element
   }
 }
 
-// The elements as they accumulate: where they are, or, if they are narrower, in `wide`.
+// The elements in the accumulator's type: in place, or, if T is narrower, converted into `wide`.
 template <class A, class T>
 const A* as_accumulators(const T* from, A* wide, std::size_t count) {
   if constexpr (sizeof(A) == sizeof(T)) {
@@ -111,7 +111,7 @@ template <class T, class Op>
 void reduce_block(const RankReduction& reduction, double divisor, std::size_t begin, std::size_t count) {
   using A = Accumulator<T, Op>;
   A sums[kBlock], wide_first[kBlock], wide[kBlock];
-  // The last addition goes to the first target itself, which often is one of the sources and in the cache.
+  // The last addition writes the first target directly; often it is one of the sources, and in the cache.
   A* result = sums;
   if constexpr (sizeof(A) == sizeof(T))
     if (!goes_around(reduction, reduction.targets[0], sizeof(T)))
@@ -121,7 +121,7 @@ void reduce_block(const RankReduction& reduction, double divisor, std::size_t be
   for (std::size_t rank = 1; rank <= last; ++rank) {
     const A* const next = as_accumulators(at<T>(reduction.sources[rank], begin), wide, count);
     A* const to = rank == last ? result : sums;
-#pragma GCC ivdep  // they are the same memory or do not overlap
+#pragma GCC ivdep  // they are identical or do not overlap
     for (std::size_t i = 0; i < count; ++i) to[i] = Op::combine(sum[i], next[i]);
     sum = to;
   }
@@ -162,7 +162,7 @@ void copy(const RankReduction& reduction, std::size_t element, std::size_t begin
 void reduce_elements(const RankReduction& reduction, DType dtype, ReduceOp op, std::size_t begin, std::size_t end) {
   if (reduction.sources.size() == 1) return copy(reduction, size_of(dtype), begin, end);
   switch (dtype) {
-    case kBool:  // bytes of 0 or 1, whose or is their maximum
+    case kBool:  // bytes of 0 or 1: their logical or is their maximum
       return reduce_as<std::uint8_t>(reduction, op == ReduceOp::sum ? ReduceOp::max : op, begin, end);
     case kUInt8: return reduce_as<std::uint8_t>(reduction, op, begin, end);
     case kInt32: return reduce_as<std::int32_t>(reduction, op, begin, end);

@@ -15,7 +15,7 @@ struct VectorOf {
 template <class T, int kLanes>
 using Vector = typename VectorOf<T, kLanes>::Type;
 
-// Where few columns are left, or the sums are scaled: the same instructions for every element, for these round.
+// For few remaining columns, or scaled sums: not inlined, so that every element is rounded by the same instructions.
 template <class T>
 [[gnu::noinline]] void finish(const Tile<T>& tile, int rows, const T* sums, std::int64_t sums_row, T* c,
                               const T* before) {
@@ -98,13 +98,13 @@ template <class V, class Half, class T>
     to = __builtin_shufflevector(a, b, 0, 1, 2, 3);
 }
 
-// to[j * to_step + i] = from[i * from_step + j], a square of one 256-bit vector each way.
+// to[j * to_step + i] = from[i * from_step + j], for a square of one 256-bit vector each way.
 [[gnu::always_inline]] inline void transpose_square(const float* from, std::int64_t from_step, float* to,
                                                     std::int64_t to_step) {
   using V = Vector<float, 8>;
   V rows[8];
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)  // half rows i and i + 4 in one vector: what is left is done within halves
+  for (int i = 0; i < 4; ++i)  // half rows i and i + 4 in one vector: the remaining steps stay within halves
 #pragma GCC unroll 2
     for (int half = 0; half < 2; ++half)
       join<V, Vector<float, 4>>(rows[i + 4 * half], from + i * from_step + 4 * half,
@@ -151,7 +151,7 @@ template <class T, int kLanes, int kVectors>
   const auto fill = [&](std::int64_t from_row, std::int64_t to_row, std::int64_t from_column) {
     for (std::int64_t l = from_row; l < to_row; ++l) {
       T* const row = to + l * kColumns;
-      if (columns <= kLanes / 2)  // zeros in the vector, or half of one, that is read last
+      if (columns <= kLanes / 2)  // zeros for the vector, or half of one, that is read last
         std::memset(row, 0, kLanes / 2 * sizeof(T));
       else if (columns < filled)
         std::memset(row + filled - kLanes, 0, kLanes * sizeof(T));
@@ -163,7 +163,7 @@ template <class T, int kLanes, int kVectors>
     return;
   }
   if (n_step == 1 || k_step != 1) return fill(0, k, 0);
-  // Some lines of few columns at a time, for columns may be a power of two apart.
+  // Some lines of few columns at a time, because columns may be a power of two apart.
   const std::int64_t whole_k = k / kSquare * kSquare, whole_columns = columns / kSquare * kSquare;
   if (whole_columns < filled) fill(0, whole_k, whole_columns);
   for (std::int64_t from = 0; from < whole_k; from += kLines)
@@ -173,7 +173,7 @@ template <class T, int kLanes, int kVectors>
   fill(whole_k, k, 0);
 }
 
-// As many rows and vectors as leave registers for the factors.
+// As many rows and vectors of sums as leave registers for the factors.
 template <class T>
 struct Plain {
   static constexpr int kLanes = 16 / sizeof(T);
@@ -217,7 +217,7 @@ constexpr TileKernels<T> kernels_of() {
   return {Kernels::kVectors * Kernels::kLanes, Kernels::kLanes, &Kernels::multiply, &Kernels::pack};
 }
 
-// Without a destructor: streams may compute while another thread ends the process.
+// Has no destructor: threads may compute while another one ends the process.
 template <class T>
 struct Found {
   TileKernels<T> kernels[3];

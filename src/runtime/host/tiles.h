@@ -1,6 +1,6 @@
-// The innermost loops of matrix products: some rows of a times one panel of columns of b, with the vectors that the
-// processor has (AVX-512, AVX2, or neither, found when the program runs). An element's sum goes along k in order, so
-// its bits depend neither on the rows and columns around it nor on how a and b lie. Pure functions.
+// The innermost loops of matrix products: some rows of a times one panel of columns of b, with the processor's vector
+// instructions (AVX-512, AVX2, or neither, chosen at run time). An element's sum runs along k in order, so its bits
+// depend neither on the surrounding rows and columns nor on the layouts of a and b. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -8,7 +8,7 @@
 
 namespace lockstep::host {
 
-/// Rows that are computed together: work is best divided at multiples.
+/// Rows that are computed together: divide work at multiples of it.
 inline constexpr std::int64_t kTileRows = 8;
 
 /// c = alpha a b + before, for k terms.
@@ -23,11 +23,11 @@ struct Tile {
   std::int64_t c_row = 0;
   std::int64_t columns = 0;  ///< At most TileKernels::columns.
   T alpha = 1;
-  const T* before = nullptr;  ///< Null for none; may be c.
+  const T* before = nullptr;  ///< Null: nothing is added. May be c.
   std::int64_t before_row = 0;
 };
 
-/// A matrix [k, n]; element (l, j) at data[l * k_step + j * n_step]. Fastest where one step is 1.
+/// A matrix [k, n]; element (l, j) at data[l * k_step + j * n_step]. Fastest if one step is 1.
 template <class T>
 struct FactorView {
   const T* data = nullptr;
@@ -37,23 +37,23 @@ struct FactorView {
 
 template <class T>
 struct TileKernels {
-  std::int64_t columns;  ///< Of a panel.
-  std::int64_t lanes;    ///< Of a vector.
+  std::int64_t columns;  ///< Per panel.
+  std::int64_t lanes;    ///< Per vector.
   void (*multiply)(const Tile<T>& tile, std::int64_t rows);
-  /// Writes one panel, rows `columns` apart. The source may have fewer columns: zeros fill up what is read.
+  /// Writes one panel, with rows `columns` apart. If the source has fewer columns, zeros fill what multiply reads.
   void (*pack)(const FactorView<T>& source, T* to);
 };
 
-/// How many columns of b are read for so many columns of c: whole vectors, or half of one.
+/// Returns how many columns of b are read for `columns` columns of c: whole vectors, or half of one.
 inline std::int64_t columns_read(std::int64_t columns, std::int64_t lanes) {
   return columns <= lanes / 2 ? lanes / 2 : (columns + lanes - 1) / lanes * lanes;
 }
 
-/// Those that this processor can run, the fastest first; float and double.
+/// The kernels that this processor can run, the fastest first; float and double.
 template <class T>
 std::span<const TileKernels<T>> all_tile_kernels();
 
-/// The fastest.
+/// The fastest kernels.
 template <class T>
 const TileKernels<T>& tile_kernels() {
   return all_tile_kernels<T>().front();

@@ -1,4 +1,4 @@
-// Calls of MPI that throw.
+// Turns error codes of MPI into exceptions.
 #pragma once
 
 #include <mpi.h>
@@ -9,7 +9,7 @@
 
 namespace lockstep::mpi {
 
-/// Throws BackendError with MPI's own words.
+/// Throws BackendError with MPI's error text if the call failed.
 inline void check(int code, const char* call) {
   if (code == MPI_SUCCESS) return;
   char words[MPI_MAX_ERROR_STRING] = {};

@@ -14,7 +14,7 @@
 
 namespace lockstep::mpi {
 
-// Without a socket nothing is sent and nothing comes.
+// Without a socket, send() and receive() do nothing.
 Datagrams::Datagrams() : socket_(::socket(AF_INET, SOCK_DGRAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)) {
   std::random_device random;
   secret_ = std::uint64_t(random()) << 32 | random();

@@ -1,5 +1,6 @@
-// Short notes between processes beside MPI, which ends the process where it meets a peer that has died on another host
-// (Open MPI 4.1 over TCP). They may be lost, and may not get through at all: then MPI must do. The thread of MPI alone.
+// Short messages between processes by UDP, beside MPI: Open MPI 4.1 over TCP ends a process that meets a peer which has
+// died on another host. Datagrams may be lost or blocked; then MPI carries the messages. Only the MPI thread uses this
+// class.
 #pragma once
 
 #include <netinet/in.h>
@@ -21,18 +22,18 @@ class Datagrams {
   Datagrams(const Datagrams&) = delete;
   Datagrams& operator=(const Datagrams&) = delete;
 
-  /// The fact by which others find this process: kDatagrams.
+  /// The fact that tells other processes this one's address: kDatagrams.
   std::string address() const;
   void connect(const std::vector<Facts>& by_rank, int rank);
 
-  /// At most kMostBytes. To each address that the host of `to` may have, until the one is known.
+  /// Sends at most kMostBytes: to every possible address of the host of `to` until its address is known.
   static constexpr std::size_t kMostBytes = 1024;
   void send(int to, const void* data, std::size_t bytes) noexcept;
-  /// The sender of the next that has come, of so many bytes.
+  /// Returns the sender of the next received datagram of exactly `bytes` bytes; nullopt if there is none.
   std::optional<int> receive(void* data, std::size_t bytes) noexcept;
 
  private:
-  struct Header {  // of this job, and for this process
+  struct Header {  // identifies the job and the receiver
     std::uint64_t job = 0;
     std::int32_t from = 0, to = 0;
   };

@@ -38,7 +38,7 @@ std::string quoted(const std::vector<Facts>& by_rank, std::size_t process, const
               facts.at(kHost));
 }
 
-// Processes of one host may drive different cards.
+// LOCKSTEP_DEVICES is compared without the list of cards: processes of one host may drive different cards.
 std::optional<std::string> compared(const Facts& facts, const std::string& name) {
   const auto found = facts.find(name);
   if (found == facts.end()) return std::nullopt;

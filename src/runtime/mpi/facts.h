@@ -1,4 +1,4 @@
-// What processes must agree on before they work together, exchanged when they join: pure functions.
+// Facts on which the processes of a job must agree, exchanged when they join. Pure functions.
 #pragma once
 
 #include <chrono>
@@ -8,7 +8,7 @@
 
 namespace lockstep::mpi {
 
-/// By name: the names below, and the variables of launchers and of Lockstep.
+/// By name: the names below, and environment variables of launchers and of Lockstep.
 using Facts = std::map<std::string, std::string>;
 
 inline constexpr const char* kVersion = "the version of Lockstep";
@@ -23,7 +23,7 @@ Facts own_facts(std::chrono::milliseconds time_limit);
 std::string packed(const Facts& facts);
 Facts unpacked(const std::string& bytes);
 
-/// Throws InvalidArgument naming what differs between two processes, and both.
+/// Throws InvalidArgument that names a difference and the two processes.
 void refuse_differences(const std::vector<Facts>& by_rank);
 
 }  // namespace lockstep::mpi

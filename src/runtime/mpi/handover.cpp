@@ -7,8 +7,8 @@
 namespace lockstep::mpi {
 namespace {
 
-constexpr std::chrono::microseconds kSpin(20);  // about what it takes to sleep and wake up
-constexpr std::chrono::seconds kLongestEnd(2);  // far beyond what the thread of MPI takes to say that it has failed
+constexpr std::chrono::microseconds kSpin(20);  // about the cost of sleeping and waking up
+constexpr std::chrono::seconds kLongestEnd(2);  // far longer than the MPI thread needs to report a failure
 
 }  // namespace
 
@@ -26,7 +26,7 @@ bool Handover::wait_done(const Transfer& transfer, Clock::time_point end) {
     if (transfer.is_done) return true;
   std::unique_lock lock(mutex_);
   const auto wait = waits_.insert(waits_.end(), {transfer.peer, Clock::now()});
-  if (++waiting_ == 1) {  // the thread of MPI may sleep longer than it will from now on
+  if (++waiting_ == 1) {  // the MPI thread may be in a longer sleep than waiting callers allow
     has_orders_ = true;
     to_do_.notify_one();
   }
@@ -60,7 +60,7 @@ void Handover::wait_for_failure(std::unique_lock<Mutex>& lock, const Failure& ot
 }
 
 std::optional<int> Handover::waits_for(Clock::time_point since) const {
-  const std::scoped_lock lock(mutex_);  // the first is the oldest
+  const std::scoped_lock lock(mutex_);  // the list is sorted by age
   return waits_.empty() || waits_.front().since > since ? std::nullopt : std::optional(waits_.front().peer);
 }
 
@@ -115,7 +115,7 @@ void Handover::ended() noexcept {
   changed_.notify_all();
 }
 
-// Whoever has looked at is_done under the lock, and seen nothing, sleeps by then.
+// Locks once: a caller that saw is_done == false under the lock is asleep by then, and hears the notification.
 void Handover::wake_callers() noexcept {
   { const std::scoped_lock lock(mutex_); }
   changed_.notify_all();

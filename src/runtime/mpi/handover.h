@@ -1,5 +1,5 @@
-// Between the threads that call a transport and the one thread that calls MPI: messages one way, their ends and the end
-// of everything the other way. Any thread.
+// Handover between the threads that call a transport and the one thread that calls MPI: orders go one way, results and
+// the end of the job the other way. Any thread.
 #pragma once
 
 #include <atomic>
@@ -18,7 +18,7 @@ namespace lockstep::mpi {
 
 using Clock = std::chrono::steady_clock;
 
-/// A message from the call of send() or receive() on.
+/// A message, from the call of send() or receive() on.
 struct Transfer {
   enum class Way { send, receive };
 
@@ -28,24 +28,24 @@ struct Transfer {
   void* const data;
   const std::size_t bytes;
   std::atomic<bool> is_done = false;
-  std::size_t pieces_left = 0;  ///< For the thread of MPI.
+  std::size_t pieces_left = 0;  ///< Used by the MPI thread only.
 
   Transfer(Way a, int b, int c, void* d, std::size_t e) : way(a), peer(b), channel(c), data(d), bytes(e) {}
 };
 
-/// What ended the job for this process: who is to blame, and what it did.
+/// The reason why the job ended for this process: the process to blame, and what it did.
 struct Failure {
   int process;
   std::string reason;
 };
 
-/// A peer that did not come within the time limit to what was waited for.
+/// A peer that did not reach the operation `what` within the time limit.
 struct Overdue {
   int process;
   std::string what;
 };
 
-/// What callers have asked for since it was last taken.
+/// The callers' requests since the last take().
 struct Orders {
   std::vector<std::shared_ptr<Transfer>> transfers;
   std::optional<Failure> fail;
@@ -55,30 +55,30 @@ struct Orders {
 
 class Handover {
  public:
-  // By callers.
-  /// False if the job has ended.
+  // For callers.
+  /// Returns false if the job has ended.
   bool order(const std::shared_ptr<Transfer>& transfer);
-  /// Whether it was done before `end`, or before a failure.
+  /// Returns true if the transfer was done before `end` and before any failure.
   bool wait_done(const Transfer& transfer, Clock::time_point end);
-  /// Returns when MPI will touch no message's memory any more. The first failure counts.
+  /// Fails the job. Returns when MPI will no longer access any message's memory. Only the first failure counts.
   void fail(Failure failure) noexcept;
-  /// The same. Who is to blame is found out.
+  /// The same; the MPI thread finds out which process is to blame.
   void fail(Overdue overdue) noexcept;
-  /// The failure, from when MPI touches no message's memory any more.
+  /// Returns the failure, once MPI no longer accesses any message's memory; else nullopt.
   std::optional<Failure> failure() const;
   void leave() noexcept;
-  /// Whether the thread of MPI ended before `end`.
+  /// Returns true if the MPI thread ended before `end`.
   bool wait_ended(Clock::time_point end) noexcept;
-  /// When the thread of MPI last showed that MPI does not hang.
+  /// The last time at which the MPI thread was seen not to hang in MPI.
   Clock::time_point last_seen() const noexcept { return Clock::time_point(Clock::duration(last_seen_.load())); }
 
-  // By the thread of MPI.
-  /// Sleeps until there is something to do, but not longer.
+  // For the MPI thread.
+  /// Sleeps until there are orders, at most for `longest`.
   void rest(Clock::duration longest);
-  /// Whether a caller sleeps until something is done. One that begins to ends rest().
+  /// Returns true if a caller is asleep, waiting for a transfer. A caller that begins to wait ends rest().
   bool is_awaited() const noexcept { return waiting_ > 0; }
   Orders take();
-  /// The peer for which callers have waited since before then, for the longest time.
+  /// Returns the peer that a caller has waited for the longest, if that wait began before `since`.
   std::optional<int> waits_for(Clock::time_point since) const;
   void seen(Clock::time_point now) noexcept { last_seen_ = now.time_since_epoch().count(); }
   void done(Transfer& transfer) noexcept;

@@ -11,7 +11,7 @@
 namespace lockstep::mpi {
 namespace {
 
-// Of opal/util/show_help.h and orte/mca/ess/ess.h, which are the same in 4.0.0 and 4.1.8. Open MPI 5 has no orte.
+// Declarations from opal/util/show_help.h and orte/mca/ess/ess.h, identical in 4.0.0 and 4.1.8. Open MPI 5 has no orte.
 using ShowHelp = int (*)(const char* file, const char* topic, bool header, ...);
 using ShowHelpOfList = int (*)(const char* file, const char* topic, bool header, va_list arguments);
 struct EssModule {
@@ -30,9 +30,9 @@ struct OpenMpi {
 thread_local const Hooks::Functions* hooked = nullptr;
 EssModule ess_before = {};
 ShowHelp show_help_before = nullptr;
-ShowHelpOfList* show_help_here = nullptr;  // on this process's standard error
+ShowHelpOfList* show_help_here = nullptr;  // writes to this process's standard error
 
-// A program's MPI_Abort comes here too.
+// Also runs for a program's own MPI_Abort.
 void abort_or_hook(int status, bool report) {
   if (const auto* const functions = std::exchange(hooked, nullptr)) functions->abort();
   ess_before.abort(status, report);
@@ -53,7 +53,7 @@ int show_help_or_hook(const char* file, const char* topic, bool header, ...) {
   return result;
 }
 
-// All of it or nothing.
+// Finds all symbols, or returns nothing.
 OpenMpi find_open_mpi() {
   char version[MPI_MAX_LIBRARY_VERSION_STRING] = {};
   int length = 0;

@@ -1,8 +1,8 @@
-// What Open MPI 4 does by itself where a peer has died on another host, over TCP, and what is done instead.
-// 1. It tells mpirun, and waits for mpirun's answer (btl_tcp_endpoint.c calls opal_show_help). But mpirun sleeps for a
+// Replaces two reactions of Open MPI 4 to a peer that has died on another host, over TCP:
+// 1. It reports to mpirun and waits for the answer (btl_tcp_endpoint.c calls opal_show_help). But mpirun sleeps for a
 //    second or more when it ends a job.
-// 2. It ends the process and names nobody (the PML ob1 calls ompi_rte_abort, that calls orte_ess.abort, and that
-// _exit). Both are called through pointers, which are other ones while there are Hooks.
+// 2. It ends the process and names nobody (the PML ob1 calls ompi_rte_abort, which calls orte_ess.abort, and that
+//    _exit). Both are called through function pointers, which Hooks replaces while it exists.
 #pragma once
 
 #include <functional>
@@ -11,13 +11,13 @@ namespace lockstep::mpi {
 
 class Hooks {
  public:
-  /// Called by MPI, with its locks held, from a call that the thread which made the Hooks is in.
+  /// MPI calls these with its locks held, from within a call of the thread that created the Hooks.
   struct Functions {
-    std::function<void()> lost_connection;  ///< A peer may have died. May return: then MPI goes on.
+    std::function<void()> lost_connection;  ///< A peer may have died. If it returns, MPI goes on.
     std::function<void()> abort;            ///< Does not return.
   };
 
-  /// After MPI_Init; one at a time. Does nothing with another MPI.
+  /// Call this after MPI_Init; one at a time. Does nothing with other MPI libraries.
   explicit Hooks(Functions functions);
   ~Hooks();
   Hooks(const Hooks&) = delete;

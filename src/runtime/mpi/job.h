@@ -1,4 +1,4 @@
-// What the thread of MPI and the callers of a transport share.
+// State shared by the MPI thread and the callers of a transport.
 #pragma once
 
 #include <chrono>

@@ -40,7 +40,7 @@ milliseconds time_limit(const JoinOptions& options) {
   return milliseconds(std::llround(seconds * 1000));
 }
 
-// MPI is begun and ended once in a process.
+// MPI can be initialized and finalized only once per process.
 struct Membership {
   std::mutex mutex;
   bool began = false;
@@ -58,8 +58,8 @@ void leave_at_exit() {
   if (const std::shared_ptr<MpiTransport> transport = membership().transport.lock()) transport->leave();
 }
 
-// Where a join is refused, MPI ends with the program: MPI_Finalize lets no process go on before all have come, and by
-// then all have told what is wrong. (mpirun kills the others as soon as one has ended with a failure.)
+// After a refused join, MPI ends at exit(): MPI_Finalize waits for all processes, so by then all of them have reported
+// the error. (mpirun kills the others as soon as one process ends with a failure.)
 void end_at_exit(std::shared_ptr<Start> refused, milliseconds limit) {
   static const milliseconds longest = limit;
   static const pid_t process_id = ::getpid();
@@ -72,10 +72,10 @@ void end_at_exit(std::shared_ptr<Start> refused, milliseconds limit) {
   });
 }
 
-// To be started takes a host a while, however soon what comes later is to be noticed.
+// Starting up gets at least 30 s, whatever the time limit is.
 constexpr milliseconds kStartLimit = std::chrono::seconds(30);
 
-// Null for a process alone.
+// Returns null for a process that no launcher started.
 std::shared_ptr<MpiTransport> begin(milliseconds limit) {
   const auto start = std::make_shared<Start>();
   std::future<std::shared_ptr<Job>> joined = start->joined.get_future();

@@ -15,9 +15,9 @@ namespace {
 struct Launcher {
   const char* rank;
   const char* size;
-  bool starts_mpi;      // MPI_Init finds the others by what comes with these
-  bool speaks_of_us;    // else the variables may be those of an allocation, in which mpirun starts fewer
-  const char* instead;  // of what may have been done wrong
+  bool starts_mpi;      // MPI_Init finds the other processes through this launcher
+  bool speaks_of_us;    // else the variables may describe an allocation, in which mpirun starts fewer processes
+  const char* instead;  // advice for the user
 };
 constexpr std::array kLaunchers{
     Launcher{"OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", true, true,

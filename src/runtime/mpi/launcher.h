@@ -1,4 +1,4 @@
-// What launchers say of ranks and sizes by environment variables, and whether MPI has found the same.
+// Reads ranks and sizes from launchers' environment variables, and compares them with MPI's.
 #pragma once
 
 #include <string_view>
@@ -8,14 +8,14 @@
 
 namespace lockstep::mpi {
 
-/// Whether a launcher says its processes' ranks or sizes by this variable.
+/// Returns true if a launcher passes ranks or sizes in this variable.
 bool is_of_launcher(std::string_view variable);
 
-/// Whether a launcher has left what MPI_Init finds the other processes by. Throws InvalidArgument where one says that
-/// there are several processes, and has left nothing.
+/// Returns true if a launcher started this process so that MPI_Init can find the other processes. Throws
+/// InvalidArgument if a launcher announces several processes that MPI_Init could not find.
 bool is_launched(const Facts& own);
 
-/// Throws InvalidArgument where a launcher has started other processes than MPI has found.
+/// Throws InvalidArgument if a launcher's ranks or sizes differ from MPI's.
 void refuse_other_processes(const std::vector<Facts>& by_rank);
 
 }  // namespace lockstep::mpi

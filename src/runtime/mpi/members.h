@@ -1,4 +1,4 @@
-// Who is in the job.
+// The processes of the job.
 #pragma once
 
 #include <string>

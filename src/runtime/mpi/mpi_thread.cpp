@@ -23,7 +23,7 @@
 namespace lockstep::mpi {
 namespace {
 
-// MPI, begun and ended here unless the program does so.
+// MPI's lifetime: initialized and finalized here, unless the program does so.
 class Session {
  public:
   void begin() {
@@ -51,7 +51,8 @@ class Session {
   bool is_own_ = false;
 };
 
-// Of this thread, and of those that MPI starts: a socket whose peer has died is an error, not the process's end.
+// Blocks SIGPIPE on this thread and those that MPI starts: a socket whose peer has died must give an error instead of
+// ending the process.
 void block_sigpipe() {
   sigset_t only_this;
   sigemptyset(&only_this);
@@ -93,7 +94,7 @@ Members members_of(const std::vector<Facts>& by_rank, MPI_Comm communicator) {
 }  // namespace
 
 void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limit) {
-  ::prctl(PR_SET_TIMERSLACK, 1000);  // ns: its sleeps are short
+  ::prctl(PR_SET_TIMERSLACK, 1000);  // ns: allows short sleeps
   block_sigpipe();
   Session session;
   Communicators communicators = {};

@@ -10,9 +10,9 @@
 namespace lockstep::mpi {
 
 struct Start {
-  std::promise<std::shared_ptr<Job>> joined;  ///< Null for a process alone; or why it may not join.
-  std::promise<void> program_ends;            ///< Waited for by one that was refused, before it ends MPI.
-  std::promise<void> ended;                   ///< If it was refused, or is alone: MPI has ended.
+  std::promise<std::shared_ptr<Job>> joined;  ///< Null for a single process; an exception if the process may not join.
+  std::promise<void> program_ends;            ///< A refused process waits for this before it finalizes MPI.
+  std::promise<void> ended;                   ///< For a refused or single process: MPI has ended.
 };
 
 void run_mpi(const std::shared_ptr<Start>& start, std::chrono::milliseconds limit);

@@ -1,4 +1,4 @@
-// The Transport over MPI, as callers see it. Any thread.
+// The Transport over MPI: the callers' side. Any thread.
 #pragma once
 
 #include <atomic>
@@ -16,7 +16,7 @@ namespace lockstep::mpi {
 
 class MpiTransport final : public Transport {
  public:
-  /// With the thread that calls MPI, which runs already.
+  /// `thread` already runs and calls MPI.
   MpiTransport(std::shared_ptr<Job> job, std::thread thread);
   ~MpiTransport() override;
 
@@ -30,8 +30,8 @@ class MpiTransport final : public Transport {
   void fail(const std::string& reason) noexcept override;
   std::optional<std::string> failure() const override;
 
-  /// Returns when all processes have left, and MPI has ended; at once where the job has failed. Ends the process where
-  /// MPI hangs.
+  /// Returns when all processes have left and MPI has ended; at once if the job has failed. Ends the process if MPI
+  /// hangs.
   void leave() noexcept;
 
  private:
@@ -40,7 +40,7 @@ class MpiTransport final : public Transport {
   const std::shared_ptr<Job> job_;
   std::thread thread_;
   const Termination termination_;
-  const int process_id_;  // a fork has no such thread
+  const int process_id_;  // a forked child does not have the thread
   std::atomic<bool> left_ = false;
 };
 

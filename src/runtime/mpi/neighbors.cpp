@@ -9,7 +9,7 @@
 
 namespace lockstep::mpi {
 
-// Where the kernel is older than 5.3, signs of life tell, later.
+// Kernels older than 5.3 have no pidfd_open; there, missing signs of life reveal a dead process, later.
 Neighbors::Neighbors(const std::vector<Facts>& by_rank, int rank) {
   const Facts& own = by_rank.at(std::size_t(rank));
   for (int p = 0; p < int(by_rank.size()); ++p) {
@@ -33,7 +33,7 @@ std::vector<int> Neighbors::ended() {
   for (std::size_t i = 0; i < watched_.size(); ++i) {
     if (watched_[i].fd < 0 || watched_[i].revents == 0) continue;
     ranks.push_back(ranks_[i]);
-    ::close(std::exchange(watched_[i].fd, -1));  // which poll() passes over
+    ::close(std::exchange(watched_[i].fd, -1));  // poll() ignores it
   }
   return ranks;
 }

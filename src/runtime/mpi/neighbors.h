@@ -1,4 +1,4 @@
-// The other processes of a job on this host, of which the operating system tells when they have ended.
+// The other processes of a job on this host: the operating system reports their ends.
 #pragma once
 
 #include <poll.h>
@@ -16,12 +16,12 @@ class Neighbors {
   Neighbors(const Neighbors&) = delete;
   Neighbors& operator=(const Neighbors&) = delete;
 
-  /// Those that have ended since this was last asked.
+  /// Returns the processes that have ended since the last call.
   std::vector<int> ended();
 
  private:
   std::vector<pollfd> watched_;
-  std::vector<int> ranks_;  // of each
+  std::vector<int> ranks_;  // parallel to watched_
 };
 
 }  // namespace lockstep::mpi

@@ -103,7 +103,7 @@ int Peers::to_blame_for(int peer) const {
     if (next == kNobody || next == members_.rank) return last;
     last = next;
   }
-  return peer;  // they wait for each other
+  return peer;  // a cycle: they wait for each other
 }
 
 void Peers::say_left(const Transfers& transfers) {
@@ -149,7 +149,7 @@ void Peers::send_by_mpi(int to, const Note& note) {
   check(MPI_Isend(&sent.note, int(sizeof sent.note), MPI_BYTE, to, kTag, communicator_, &sent.request), "MPI_Isend");
 }
 
-// By MPI one at a time for each: a process that hangs takes none.
+// Over MPI, sends a peer one sign at a time: a hanging process receives none.
 void Peers::send_sign(int to, int waits_for) {
   Peer& peer = peers_[std::size_t(to)];
   if (!peer.hears && std::exchange(peer.sign_is_on_its_way, true)) return;

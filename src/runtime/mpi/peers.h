@@ -1,5 +1,4 @@
-// What the processes of a job tell each other besides messages: that they are there, that they leave, that all is over.
-// The thread of MPI alone.
+// Control notes between the processes of a job: signs of life, leaving, failures. Only the MPI thread uses this class.
 #pragma once
 
 #include <mpi.h>
@@ -22,41 +21,41 @@ class Peers {
  public:
   Peers(MPI_Comm communicator, Datagrams& datagrams, const Members& members, std::chrono::milliseconds limit);
 
-  /// Takes what came, answers, and gives a sign of life when it is time: with the peer for which this process has
-  /// waited for a while. The failure that a peer told of, or a peer from which nothing came within the limit.
+  /// Receives notes, answers them, and periodically sends a sign of life, with the peer that this process has waited
+  /// for. Returns a failure that a peer reported, or a peer that was silent for the time limit.
   std::optional<Failure> step(Clock::time_point now, std::optional<int> waits_for);
 
-  /// Asks all whether they are there. From here on MPI is left alone, if there is another way to all: it may meet a
+  /// Asks all peers for an answer. If datagrams reach all of them, MPI is not used from here on, because it may meet a
   /// peer that has died.
   void ask();
-  /// The same, even if there is no other way to all.
+  /// The same, without MPI even if datagrams do not reach all peers.
   void ask_without_mpi();
   void go_on_with_mpi() noexcept { mpi_is_gone_ = leaves_mpi_alone_ = false; }
   bool leaves_mpi_alone() const noexcept { return leaves_mpi_alone_; }
-  /// Who has not answered the last question, of those that have not left.
+  /// Returns the peers that have not left and have not answered the last question.
   std::vector<int> silent() const;
 
-  /// Whom `peer` waits for, or whom that one waits for: the first in the chain that waits for nobody.
+  /// Follows the chain of waits from `peer`: returns the first process in it that waits for nobody.
   int to_blame_for(int peer) const;
 
   void say_left(const Transfers& transfers);
   bool have_all_left() const;
   bool has_left(int peer) const { return peers_.at(std::size_t(peer)).left; }
-  /// What a peer that left said of its messages with this process.
+  /// The message counts that a peer sent when it left.
   const Counts& last_counts(int peer) const { return peers_.at(std::size_t(peer)).last_counts; }
 
-  /// Returns when MPI has it, or after a short time.
+  /// Returns when MPI has sent it, or after a short time.
   void say_failed(const Failure& failure);
-  /// Ends what MPI has of it: before MPI_Finalize.
+  /// Cancels the pending receive; call it before MPI_Finalize.
   void close();
 
  private:
   enum class Kind : int { hello, sign_of_life, question, answer, left, failed };
   struct Note {
     Kind kind = Kind::hello;
-    int number = 0;                // of a question and its answer; of the process to blame
-    bool hears_datagrams = false;  // of the receiver
-    Counts counts = {};            // with the receiver, of one that left
+    int number = 0;                // the number of a question or answer; the process to blame
+    bool hears_datagrams = false;  // the sender has received datagrams from the receiver
+    Counts counts = {};            // in `left`: the messages exchanged with the receiver
     std::array<char, 488> reason = {};
   };
   static constexpr int kNobody = -1;
@@ -64,10 +63,10 @@ class Peers {
     Clock::time_point heard;
     bool left = false;
     Counts last_counts;
-    int answered = 0;  // the number of a question
+    int answered = 0;  // the number of the last question answered
     int waits_for = kNobody;
-    bool is_heard = false, hears = false;  // its datagrams here, and there those of this process
-    bool sign_is_on_its_way = false;       // by MPI
+    bool is_heard = false, hears = false;  // datagrams arrive here from it, and there from this process
+    bool sign_is_on_its_way = false;       // over MPI
   };
   struct Sent {
     int to;
@@ -92,7 +91,7 @@ class Peers {
   std::vector<int> others_;
   int question_ = 0;
   bool leaves_mpi_alone_ = false, mpi_is_gone_ = false;
-  std::list<Sent> sent_;  // whose memory MPI reads
+  std::list<Sent> sent_;  // MPI reads their memory
   Note incoming_;
   MPI_Request receiving_ = MPI_REQUEST_NULL;
   Clock::time_point next_sign_;

@@ -15,17 +15,17 @@ namespace {
 using std::chrono::microseconds;
 using std::chrono::milliseconds;
 
-// MPI cannot be waited for: it must be asked. Often while messages move, for the next of a pipeline comes soon; between
-// the cores of other processes while they are awaited; seldom while nobody waits for them, for then the process
-// computes; hardly ever while there are none.
+// MPI has no blocking wait with a limit, so it is polled: without sleeping while messages move, because the next
+// message of a pipeline follows soon; with short sleeps while callers wait; with longer sleeps while messages are
+// pending but nobody waits, because then the process computes; and rarely without messages.
 constexpr microseconds kAwake(100), kShortSleep(20), kLongSleep(100), kUnawaitedSleep(500);
 constexpr milliseconds kShortWait(2), kIdleSleep(5);
 constexpr microseconds kBetweenPeers(200), kBetweenNeighbors(5000);
 
-// Whoever has waited for so long is not to blame if others wait for it.
+// A peer that has waited for 1 / kPartOfLimit of the limit is not the cause of the hang.
 constexpr int kPartOfLimit = 4;
 
-// Launchers end what has not ended a second after SIGTERM (Open MPI: odls_base_sigkill_timeout).
+// Launchers kill processes that have not ended a second after SIGTERM (Open MPI: odls_base_sigkill_timeout).
 constexpr milliseconds kTimeToAnswer(300), kTimeToEnd(200);
 
 }  // namespace
@@ -96,14 +96,14 @@ void Progress::look_at_neighbors(Clock::time_point now) {
   last_look_at_neighbors_ = now;
   for (const int process : neighbors_.ended()) {
     std::optional<Failure> failure;
-    for (int tries = 0; tries < 10 && !failure; ++tries) failure = peers_.step(now, std::nullopt);  // its last words
+    for (int tries = 0; tries < 10 && !failure; ++tries) failure = peers_.step(now, std::nullopt);  // its last notes
     if (!failure && peers_.has_left(process)) continue;
     return fail(failure.value_or(
         Failure{process, text(members_.name(process), " is lost: it has ended, as ", members_.me(), " noticed")}));
   }
 }
 
-// It comes to all when one was lost, and does not say which: the one that does not answer.
+// Every process gets SIGTERM. The lost one is the one that does not answer.
 void Progress::look_at_termination(Clock::time_point now) {
   if (!asked_) return;
   const std::vector<int> silent = peers_.silent();
@@ -134,12 +134,12 @@ void Progress::fail(const Failure& failure) {
   failure_ = failure;
   try {
     peers_.say_failed(failure);
-  } catch (const std::exception&) {  // the others miss the signs of life
+  } catch (const std::exception&) {  // the others will miss this process's signs of life
   }
   handover_.failed(failure);
 }
 
-// Where MPI fails, a peer is lost as a rule: the one that does not answer.
+// If MPI fails, usually a peer is lost: the one that does not answer.
 std::optional<Failure> Progress::find_lost(const std::string& why) {
   peers_.ask_without_mpi();
   for (const auto end = Clock::now() + kTimeToAnswer; !peers_.silent().empty() && Clock::now() < end;) {
@@ -162,7 +162,7 @@ void Progress::look_after_lost_connection() noexcept {
   peers_.go_on_with_mpi();
 }
 
-// MPI, which called this, holds its locks, or was about to end the process: it is not returned to.
+// Called from within MPI, which holds its locks, or was about to end the process. So it never returns.
 void Progress::stay_in_mpi() noexcept {
   if (!failure_) fail_without_mpi(text("MPI gave up in ", members_.me()));
   handover_.failed(*failure_);
@@ -171,7 +171,7 @@ void Progress::stay_in_mpi() noexcept {
   for (;;) ::pause();
 }
 
-// Whoever waits ends the process, or else SIGTERM does.
+// The caller that leaves ends the process; without one, SIGTERM does.
 void Progress::wait_to_leave() {
   std::optional<Clock::time_point> end;
   handover_.seen(Clock::now());

@@ -1,4 +1,4 @@
-// The work of the one thread that calls MPI, from the start of a job to its end.
+// Progress: the work of the MPI thread, from the start of a job to its end.
 #pragma once
 
 #include <mpi.h>
@@ -16,7 +16,7 @@
 
 namespace lockstep::mpi {
 
-/// Copies of MPI_COMM_WORLD: for messages, and for what processes tell each other of themselves.
+/// Duplicates of MPI_COMM_WORLD: one for messages, one for control notes.
 struct Communicators {
   MPI_Comm messages;
   MPI_Comm notes;
@@ -26,8 +26,8 @@ class Progress {
  public:
   Progress(Communicators communicators, Datagrams& datagrams, const std::vector<Facts>& by_rank, Job& job);
 
-  /// Moves messages until all processes have left. False if the job failed: then MPI must not be called any more. Does
-  /// not return where MPI gave up; then, too, the job has failed, and the thread is in nobody's way.
+  /// Moves messages until all processes have left. Returns false if the job failed: then MPI must not be called any
+  /// more. Does not return if MPI gave up: the job has then failed, and this thread sleeps for good.
   bool run();
 
  private:
@@ -52,7 +52,7 @@ class Progress {
   Neighbors neighbors_;
   const std::chrono::milliseconds limit_;
   Clock::time_point last_move_, last_look_, last_look_at_neighbors_;
-  std::optional<Clock::time_point> asked_;  // when SIGTERM came
+  std::optional<Clock::time_point> asked_;  // when SIGTERM arrived
   std::optional<Failure> failure_;
   bool leaves_ = false;
 };

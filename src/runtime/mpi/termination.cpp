@@ -11,10 +11,10 @@
 namespace lockstep::mpi {
 namespace {
 
-// With the time to answer and to end (progress.cpp) less than the second after which launchers kill.
+// This and the times to answer and to end (progress.cpp) add up to less than the second after which launchers kill.
 constexpr std::chrono::milliseconds kTimeForOthers(300);
 
-std::atomic<bool> came = false;  // which a handler may write, being lock-free
+std::atomic<bool> came = false;  // lock-free, so a signal handler may write it
 
 extern "C" void take_note_of_sigterm(int) { came = true; }
 

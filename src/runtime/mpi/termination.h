@@ -1,5 +1,5 @@
-// SIGTERM, by which launchers end the processes of a job when one of them has died. Its handler only takes note, and
-// the thread of MPI does the rest. One for a process.
+// SIGTERM, by which launchers end the processes of a job after one has died. The handler only sets a flag, and the MPI
+// thread does the rest. One per process.
 #pragma once
 
 #include <string>
@@ -8,19 +8,20 @@ namespace lockstep::mpi {
 
 class Termination {
  public:
-  /// Does nothing where the program has said what SIGTERM does.
+  /// Does nothing if the program has its own handler of SIGTERM, or ignores it.
   Termination();
   ~Termination();
   Termination(const Termination&) = delete;
   Termination& operator=(const Termination&) = delete;
 
-  /// Called by a process that has told why the job failed, before it ends: the others tell meanwhile. (mpirun kills all
-  /// others, without the second that it means to wait, as soon as one ends: a SIGCHLD ends its sleep(1) with 0 left.)
+  /// Called by a process that has reported why the job failed, before it ends, to give the others time to report.
+  /// (mpirun kills all others as soon as one ends, without the second that it means to wait: a SIGCHLD interrupts its
+  /// sleep(1).)
   static void let_others_tell() noexcept;
 
-  /// Whether SIGTERM came.
+  /// Returns true if SIGTERM has arrived.
   static bool is_asked() noexcept;
-  /// Says why, and ends the process as SIGTERM does.
+  /// Prints the reason, and ends the process as SIGTERM does.
   [[noreturn]] static void end(const std::string& reason) noexcept;
 
  private:

@@ -9,7 +9,7 @@
 namespace lockstep::mpi {
 namespace {
 
-// MPI counts bytes in an int; and what is small enough flows while the next is given to it.
+// MPI counts bytes in an int. Pieces also let MPI transfer one while it is given the next.
 constexpr std::size_t kPieceBytes = std::size_t(64) << 20;
 
 }  // namespace
@@ -17,7 +17,7 @@ constexpr std::size_t kPieceBytes = std::size_t(64) << 20;
 Transfers::Transfers(MPI_Comm communicator, const Members& members)
     : communicator_(communicator), members_(members), counts_(std::size_t(members.size())) {}
 
-// MPI matches pieces in the order in which they were posted, and ends those of one message in any.
+// MPI matches the pieces in the order in which they were posted, but may complete the pieces of a message in any order.
 void Transfers::start(const std::shared_ptr<Transfer>& transfer) {
   const bool sends = transfer->way == Transfer::Way::send;
   if (sends) ++counts_[std::size_t(transfer->peer)].sent;

@@ -1,4 +1,4 @@
-// The messages that MPI has been given and has not ended. The thread of MPI alone.
+// The messages that MPI has been given and has not completed. Only the MPI thread uses this class.
 #pragma once
 
 #include <mpi.h>
@@ -14,10 +14,10 @@
 
 namespace lockstep::mpi {
 
-/// Of one peer: how many messages there were each way.
+/// The number of messages to and from one peer.
 struct Counts {
   std::int64_t sent = 0;      ///< Given to MPI.
-  std::int64_t received = 0;  ///< Ended.
+  std::int64_t received = 0;  ///< Completed.
 };
 
 class Transfers {
@@ -25,14 +25,14 @@ class Transfers {
   Transfers(MPI_Comm communicator, const Members& members);
 
   void start(const std::shared_ptr<Transfer>& transfer);
-  /// Whether any part of any ended.
+  /// Returns true if any piece of any message was completed.
   bool advance(Handover& handover);
 
-  /// Sizes that disagreed.
+  /// A peer's message whose size differed from the expected one.
   const std::optional<Failure>& failure() const noexcept { return failure_; }
   bool any() const noexcept { return !requests_.empty(); }
   const Counts& counts(int peer) const { return counts_.at(std::size_t(peer)); }
-  /// A message to or from a peer that has left, with these counts for this process, which will never come or be taken.
+  /// Returns true if a pending message can never complete, because `peer` has left with these counts for this process.
   bool waits_in_vain_for(int peer, const Counts& of_peer) const;
 
  private:
@@ -47,7 +47,7 @@ class Transfers {
   const MPI_Comm communicator_;
   const Members& members_;
   std::vector<MPI_Request> requests_;
-  std::vector<Piece> pieces_;  // of each request
+  std::vector<Piece> pieces_;  // parallel to requests_
   std::vector<int> ended_;
   std::vector<MPI_Status> statuses_;
   std::vector<Counts> counts_;

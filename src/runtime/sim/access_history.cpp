@@ -5,7 +5,7 @@
 namespace lockstep::sim {
 namespace {
 
-/// The first of these ranges that reaches beyond `address`.
+/// The first of these ranges that extends beyond `address`.
 template <class Ranges>
 auto first_beyond(Ranges& ranges, std::uintptr_t address) {
   auto range = ranges.upper_bound(address);
@@ -34,7 +34,7 @@ void AccessHistory::remember(const PastAccess& access, const Clock& clock, const
   const std::uintptr_t begin = begin_of(access.region), end = end_of(access.region);
   const bool write = access.kind == AccessKind::write;
 
-  // An access is superseded when whatever races with it would race with the new one too.
+  // An access is superseded if every access that races with it would also race with the new one.
   const auto superseded = [&](const PastAccess& past) {
     return (write || past.kind == AccessKind::read) && past.happened_before(clock);
   };
@@ -98,7 +98,7 @@ std::size_t AccessHistory::size() const noexcept {
   return count;
 }
 
-// Makes `address` a border between cells; the first cell at or after it.
+// Makes `address` a border between cells; returns the first cell at or after it.
 AccessHistory::Ranges::iterator AccessHistory::cut(std::uintptr_t address) {
   const Ranges::iterator after = cells_.lower_bound(address);
   if (after == cells_.begin()) return after;
@@ -109,7 +109,7 @@ AccessHistory::Ranges::iterator AccessHistory::cut(std::uintptr_t address) {
   return upper;
 }
 
-// One cluster from `begin` to `end` or beyond, in the place of all that meet it.
+// Merges all clusters that intersect [begin, end) into one that covers it.
 std::vector<PastAccess>& AccessHistory::merged_cluster(std::uintptr_t begin, std::uintptr_t end) {
   auto cluster = first_beyond(clusters_, begin);
   if (cluster == clusters_.end() || cluster->first >= end)
@@ -129,7 +129,7 @@ std::vector<PastAccess>& AccessHistory::merged_cluster(std::uintptr_t begin, std
   return merged.accesses;
 }
 
-// Drops accesses from the clusters that meet the range, and clusters that have none left.
+// Drops accesses from the clusters that intersect the range, and then empty clusters.
 template <class Drop>
 void AccessHistory::drop_clustered(std::uintptr_t begin, std::uintptr_t end, const Drop& drop) {
   for (auto cluster = first_beyond(clusters_, begin); cluster != clusters_.end() && cluster->first < end;) {

@@ -1,9 +1,9 @@
-// Which accesses to simulated memory a later one may still race with. The caller guards it with a lock.
+// The accesses to simulated memory that a later access may still race with. The caller guards it with a lock.
 //
-// Accesses of whole ranges lie in an interval map: disjoint cells of addresses, each with the accesses that cover it. A
-// write leaves one cell with one entry there, so the history of a loop stays as small as the loop's working set.
-// Accesses with gaps (a column of a matrix) lie in clusters instead, each with the accesses whose spans meet and each
-// access in one of them: reads of all columns would cut a matrix into as many cells, each with as many entries.
+// Contiguous accesses are in an interval map: disjoint cells of addresses, each with the accesses that cover it. A
+// write leaves one cell with one entry, so the history of a loop stays as small as its working set. Accesses with gaps
+// (a column of a matrix) are in clusters instead: a cluster has accesses whose spans intersect, and each access is in
+// one cluster. In cells, reads of all columns would cut a matrix into as many cells, each with as many entries.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +14,7 @@
 
 namespace lockstep::sim {
 
-/// One component for each stream: how many of its operations are known to come before.
+/// A vector clock: for each stream, how many of its operations are known to have happened before.
 using Clock = std::vector<std::uint64_t>;
 
 struct PastAccess {
@@ -31,26 +31,26 @@ struct PastAccess {
 
 class AccessHistory {
  public:
-  /// An access that touches the same bytes, one of the two being a write, and that is not before `clock`; or null.
+  /// Returns an access to the same bytes that is not before `clock`, if one of the two is a write; else null.
   const PastAccess* find_conflict(const Region& region, AccessKind kind, const Clock& clock) const;
 
-  /// Adds an access made at `clock`, and drops what it supersedes and what is before `host`, which everything to come
-  /// will be after. Its conflicts must all be before `clock`.
+  /// Adds an access made at `clock`. Drops the accesses that it supersedes, and those before `host`, which all later
+  /// accesses come after. Its conflicts must all be before `clock`.
   void remember(const PastAccess& access, const Clock& clock, const Clock& host);
 
-  /// Drops all that is known of these bytes.
+  /// Drops all accesses to these bytes.
   void forget(const Region& region);
-  /// Of these bytes what is before `clock`.
+  /// Drops the accesses to these bytes that are before `clock`.
   void forget_before(const Clock& clock, const Region& region);
 
-  std::size_t size() const noexcept;  ///< Entries, over all cells.
+  std::size_t size() const noexcept;  ///< Number of entries in all cells.
 
  private:
   struct Range {
     std::uintptr_t end = 0;
     std::vector<PastAccess> accesses;
   };
-  using Ranges = std::map<std::uintptr_t, Range>;  // disjoint, by their first address
+  using Ranges = std::map<std::uintptr_t, Range>;  // disjoint, keyed by their first address
 
   Ranges::iterator cut(std::uintptr_t address);
   std::vector<PastAccess>& merged_cluster(std::uintptr_t begin, std::uintptr_t end);

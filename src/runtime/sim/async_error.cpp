@@ -10,7 +10,7 @@
 namespace lockstep::sim {
 namespace {
 
-// The message of an error without what the constructor, having made `unexplained`, will put before it again.
+// Returns the error's message without the prefix that the constructor, which made `unexplained`, will add again.
 std::string reason_of(const Error& error, const Error& unexplained) {
   const std::string message = error.what(), prefix = unexplained.what();
   return message.starts_with(prefix) ? message.substr(prefix.size()) : message;

@@ -1,4 +1,4 @@
-// Counts the operations of simulated devices and says which of them are to fail. The caller guards it with a lock.
+// Counts the operations of simulated devices and decides which of them fail. The caller guards it with a lock.
 #pragma once
 
 #include <lockstep/runtime/simulation.h>
@@ -8,7 +8,7 @@
 
 namespace lockstep::sim {
 
-/// What can be made to go wrong. A loss counts launches, copies and collectives together.
+/// The operations that can fail. A loss counts launches, copies and collectives together.
 enum class FaultKind : std::uint8_t { allocation, copy, launch, record, wait, collective, loss, host_wait, peer_copy };
 
 class Faults {
@@ -17,11 +17,11 @@ class Faults {
 
   explicit Faults(int devices) : devices_(std::size_t(devices)) {}
 
-  /// Throws InvalidArgument for a device that is not there, or an nth or count of 0.
+  /// Throws InvalidArgument for a device that does not exist, or an nth or count of 0.
   void inject(FaultKind kind, const Fault& fault);
   void clear();
 
-  /// Counts one operation of the device, and says what becomes of it.
+  /// Counts one operation of the device, and returns its outcome.
   Verdict next(FaultKind kind, int device);
 
   bool is_lost(int device) const noexcept { return devices_[std::size_t(device)].lost; }

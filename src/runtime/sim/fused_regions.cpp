@@ -5,7 +5,7 @@
 namespace lockstep::sim {
 namespace {
 
-// Dimensions as memory has them: the largest stride first, what is walked evenly as one, expanded ones left out.
+// Dimensions in the order of memory: the largest stride first, contiguous ones merged, expanded ones omitted.
 struct Walk {
   Shape sizes, strides;
 };

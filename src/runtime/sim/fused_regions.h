@@ -1,4 +1,4 @@
-// The bytes that a heavy operation reads and writes.
+// The bytes that a fused operation reads and writes.
 #pragma once
 
 #include <vector>
@@ -7,8 +7,8 @@
 
 namespace lockstep::sim {
 
-/// Exact for operands that are dense in any order of their dimensions, and for dense rows at one pitch; else everything
-/// from the first byte to the last. The workspace is written.
+/// Exact for operands that are dense in any order of their dimensions, and for dense rows at one pitch; otherwise the
+/// whole span from the first byte to the last. The workspace counts as written.
 std::vector<MemoryAccess> accesses_of(const FusedOp& op, void* workspace, std::size_t workspace_bytes);
 
 }  // namespace lockstep::sim

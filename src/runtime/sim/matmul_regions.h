@@ -7,8 +7,8 @@
 
 namespace lockstep::sim {
 
-/// Exact for one matrix, and for batches that are adjacent, evenly spaced and dense, or side by side; a batch of
-/// another layout has one access for each matrix, or when there are many, their spans.
+/// Exact for one matrix, and for batches that are adjacent, evenly spaced and dense, or side by side. A batch of
+/// another layout has one access per matrix, or, with many matrices, their spans.
 std::vector<MemoryAccess> accesses_of(const Matmul& matmul);
 
 }  // namespace lockstep::sim

@@ -1,4 +1,4 @@
-// Processes that are threads of this one: messages through queues in memory.
+// Processes that are threads of this one: messages go through queues in memory.
 #include <chrono>
 #include <cstring>
 #include <deque>
@@ -21,15 +21,16 @@ namespace {
 using Mutex = RankedMutex<LockRank::transport>;
 using Clock = std::chrono::steady_clock;
 
-// A way in one direction: what has been sent and not received, and who waits, both in their order. Each is woken by
-// what it waits for alone: of many threads on few cores, one for all would wake most of them for nothing.
+// One direction of a channel between two processes: sent messages that are not received yet, and waiting receives, both
+// in order. Each receive has its own condition variable: with many threads on few cores, a shared one would wake most
+// of them in vain.
 struct Lane {
   struct Waiting {
     void* data;
     std::size_t bytes;
     bool done = false;
-    std::size_t got = 0;   // if it is done
-    RankedCondition over;  // done, or the job has failed
+    std::size_t got = 0;   // the message's size, if done
+    RankedCondition over;  // notified when done, or when the job has failed
   };
   std::deque<std::string> sent;
   std::deque<std::shared_ptr<Waiting>> waiting;
@@ -42,7 +43,7 @@ struct Post {
   std::vector<std::string> hosts;
   std::chrono::milliseconds limit;
 
-  // With the lock held. The first reason stays.
+  // Call it with the lock held. The first reason stays.
   void fail(const std::string& reason) {
     if (!failure) failure = reason;
     for (auto& [way, lane] : lanes)

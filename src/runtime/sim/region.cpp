@@ -7,7 +7,8 @@
 namespace lockstep::sim {
 namespace {
 
-// Rows i of a and j of b meet if, for q = i - j and d = begin(b) - begin(a),  d - width(a) < q * pitch < d + width(b).
+// Rows i of a and j of b overlap if, for q = i - j and d = begin(b) - begin(a),  d - width(a) < q * pitch < d +
+// width(b).
 bool overlaps_at_pitch(const Region& a, const Region& b, std::size_t pitch_bytes) noexcept {
   const auto pitch = std::int64_t(pitch_bytes);
   const auto distance = std::int64_t(begin_of(b)) - std::int64_t(begin_of(a));

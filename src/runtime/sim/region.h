@@ -1,4 +1,4 @@
-// Geometry of Regions: whether the bytes of one meet, or contain, those of another. Pure functions.
+// Geometry of Regions: intersection and containment. Pure functions.
 #pragma once
 
 #include <cstdint>
@@ -11,16 +11,16 @@ inline std::uintptr_t begin_of(const Region& region) noexcept { return reinterpr
 inline std::uintptr_t end_of(const Region& region) noexcept { return begin_of(region) + region.span_bytes(); }
 inline bool is_empty(const Region& region) noexcept { return region.rows == 0 || region.row_bytes == 0; }
 
-/// The same bytes, as a single row where they are adjacent or where rows overlap each other.
+/// Returns the same bytes, as a single row if the rows are adjacent or overlap each other.
 Region normalized(const Region& region) noexcept;
 
-/// Whether two normalized regions share a byte. Exact when their pitches agree, when one of them is a single row, or
-/// when one has at most kExactRows rows; true for all other regions whose spans meet.
+/// Returns true if two normalized regions share a byte. Exact if their pitches agree, if one of them is a single row,
+/// or if one has at most kExactRows rows; for all other regions, true if their spans overlap.
 bool overlaps(const Region& a, const Region& b) noexcept;
 inline constexpr std::size_t kExactRows = 1024;
 
-/// Whether normalized `outer` has every byte of normalized `inner`. May be false where the answer needs more than
-/// one division.
+/// Returns true if normalized `outer` contains every byte of normalized `inner`. May return false if the answer needs
+/// more than one division.
 bool covers(const Region& outer, const Region& inner) noexcept;
 
 }  // namespace lockstep::sim

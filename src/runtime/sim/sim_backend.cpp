@@ -24,8 +24,8 @@ const SimulationOptions& checked(const SimulationOptions& options) {
   return options;
 }
 
-// Streams that work together wait for each other often, mostly for less than a product or two take, and waking up takes
-// long. But where devices share cores, whoever does not sleep keeps another one waiting.
+// How long a waiting thread polls before it sleeps. Streams that cooperate wait often, mostly for less than one or two
+// matrix products, and waking up takes long. But if devices share cores, polling takes the core from another device.
 std::chrono::microseconds time_awake(int devices) {
   const bool a_core_each = unsigned(devices) <= std::thread::hardware_concurrency();
   return std::chrono::microseconds(a_core_each ? 4000 : 0);
@@ -65,7 +65,7 @@ void* SimBackend::allocate(int device, std::size_t bytes) {
   refuse_allocation(device);
 }
 
-// This tells the host of the loss: nobody is to hear of it again.
+// Throws the loss, and clears it, so that the host does not get it twice.
 void SimBackend::refuse_allocation(int device) {
   let_all_through();
   const std::scoped_lock lock(mutex_);
@@ -84,8 +84,8 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
     }
     moments = everything();
   }
-  // Like cudaFree this orders the host after its own device only. To wait for the others too keeps a program that
-  // relied on more from touching freed memory for real; it gets the RaceError below instead.
+  // Like cudaFree, this orders the host only after its own device. It also waits for the other devices, so that a
+  // program that relied on more does not touch freed memory for real: such a program gets the RaceError below instead.
   for (const Moment& moment : moments) moment.stream->wait_until_ended(moment.ticket);
   {
     const std::scoped_lock lock(mutex_);
@@ -96,7 +96,7 @@ void SimBackend::deallocate(int device, void* memory, std::size_t bytes) noexcep
   sim::SimMemory::release(memory);
 }
 
-// With the lock held. The memory goes: whoever may still use it has a race.
+// Call it with the lock held. Work that may still use the freed memory is a race.
 void SimBackend::forget(const char* op, void* memory, std::size_t bytes) noexcept {
   sim::RaceChecker::Unfinished unfinished;
   if (options_.check_races && races_.forget(op, {memory, bytes, 1, 0}, unfinished))
@@ -109,8 +109,8 @@ void* SimBackend::allocate_pinned(std::size_t bytes) {
   return memory_.allocate_pinned(bytes);
 }
 
-// The host is ordered after nothing by this. The work ends first, so that a program that relied on it touches no freed
-// memory for real; it gets the RaceError instead.
+// This orders the host after nothing. It waits for all work, so that a program that relied on more does not touch freed
+// memory for real: such a program gets the RaceError instead.
 void SimBackend::deallocate_pinned(void* memory, std::size_t bytes) noexcept {
   std::vector<Moment> moments;
   {
@@ -228,7 +228,7 @@ void SimBackend::wait(StreamHandle handle, EventHandle event) {
   stream.push({"wait", sim::WaitTask{moment.stream, moment.ticket}});
 }
 
-// Leaves errors where they are: who asks is not the one to be told.
+// Does not report errors: query_event() is called by threads that could not handle them.
 bool SimBackend::query_event(EventHandle event) {
   graphs_.refuse("a question whether work has ended", event);
   Moment moment;
@@ -242,8 +242,8 @@ bool SimBackend::query_event(EventHandle event) {
   return true;
 }
 
-// The host's clock stays: an allocation that happened to find an event passed would hide a forgotten wait for other
-// work of that stream.
+// Does not advance the host's clock: otherwise an allocation that happened to find an event completed would hide a
+// forgotten wait for other work of that stream.
 bool SimBackend::query_use(EventHandle event, void* memory, std::size_t bytes) {
   const std::scoped_lock lock(mutex_);
   const Moment& moment = moment_of(event);
@@ -265,7 +265,7 @@ void SimBackend::synchronize_event(EventHandle event) {
   reach(moment);
 }
 
-// Beyond a Backend.
+// Functions beyond the Backend interface.
 
 void SimBackend::inject(FaultKind kind, const Fault& fault) {
   const std::scoped_lock lock(mutex_);
@@ -320,7 +320,7 @@ std::vector<SimBackend::Moment> SimBackend::everything() const {
   return moments;
 }
 
-// Waits until the work has ended and tells the host's clock. Returns the error of that work.
+// Waits until the work has ended, and advances the host's clock. Returns the error of that work.
 std::shared_ptr<AsyncError> SimBackend::wait_for(const Moment& moment) {
   moment.stream->wait_until_ended(moment.ticket);
   std::shared_ptr<AsyncError> error = moment.stream->error_until(moment.ticket);
@@ -331,13 +331,13 @@ std::shared_ptr<AsyncError> SimBackend::wait_for(const Moment& moment) {
   return error;
 }
 
-// The same, and throws the error.
+// As wait_for(), and throws the error.
 void SimBackend::reach(const Moment& moment) {
   if (const std::shared_ptr<AsyncError> error = wait_for(moment)) tell(*error);
 }
 
-// First all that was enqueued before is let through, so that what depends on the failed work is skipped and not run
-// once the error is cleared.
+// Lets all work enqueued so far end first: work that depends on the failed work must be skipped, not run after the
+// error is cleared.
 void SimBackend::tell(AsyncError& error) {
   let_all_through();
   error.tell();

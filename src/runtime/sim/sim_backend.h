@@ -1,7 +1,7 @@
 // Simulated GPUs as a Backend: strict, asynchronous and adversarial. docs/simulation.md says what is checked and how.
 //
-// One lock guards the host's side: memory, clocks, faults, events, and the order in which tasks enter the streams.
-// Workers of streams never take it. Safe from any thread.
+// One lock guards the host's side: memory, clocks, faults, events, and the order in which tasks enter the streams. The
+// streams' worker threads never take it. Safe from any thread.
 #pragma once
 
 #include <lockstep/runtime/simulation.h>
@@ -28,7 +28,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
  public:
   /// Throws as make_sim_backend does.
   explicit SimBackend(const SimulationOptions& options);
-  ~SimBackend() override;  ///< Lets all work end first.
+  ~SimBackend() override;  ///< Waits for all work first.
 
   DeviceType type() const noexcept override { return DeviceType::cuda; }
   int device_count() const noexcept override { return options_.count; }
@@ -68,17 +68,17 @@ class SimBackend final : public Backend, public AllocatorHooks {
   void collective(CommunicatorHandle communicator, const CollectiveCall& call) override;
   std::uint64_t communicator_failures(CommunicatorHandle communicator) const noexcept override;
 
-  // Beyond a Backend.
+  // Functions beyond the Backend interface.
   void inject(sim::FaultKind kind, const Fault& fault);
   void clear_faults();
   OperationCounts counts(int device) const;
-  /// Waits for all work; returns the errors that nobody was told of, and clears them.
+  /// Waits for all work; returns the errors that were not reported to anybody, and clears them.
   std::vector<std::exception_ptr> drain();
-  /// How many past accesses the race checker keeps.
+  /// The number of past accesses that the race checker keeps.
   std::size_t history_size() const;
 
  private:
-  /// A place in a stream's work: what an event marks. Nothing, if there is no stream.
+  /// A position in a stream's work, as an event marks it. Empty if there is no stream.
   struct Moment {
     sim::SimStream* stream = nullptr;
     std::uint64_t ticket = 0;
@@ -98,7 +98,7 @@ class SimBackend final : public Backend, public AllocatorHooks {
   bool keep_in_graph(CommunicatorHandle communicator, const CollectiveCall& call);
   std::shared_ptr<sim::AsyncError> loss_of(int device, const char* op);
 
-  // Without it.
+  // Without the lock.
   std::shared_ptr<sim::AsyncError> wait_for(const Moment& moment);
   void reach(const Moment& moment);
   [[noreturn]] void tell(sim::AsyncError& error);
@@ -107,12 +107,13 @@ class SimBackend final : public Backend, public AllocatorHooks {
 
   const SimulationOptions options_;
   sim::SimGraphs graphs_{*this};
-  const std::chrono::microseconds awake_;  // how long whoever waits for the end of work stays awake before it sleeps
+  const std::chrono::microseconds awake_;  // how long a waiting thread polls before it sleeps
   mutable RankedMutex<LockRank::sim_backend> mutex_;
   sim::SimMemory memory_;
   sim::RaceChecker races_;
   sim::Faults faults_;
-  std::vector<std::shared_ptr<sim::AsyncError>> losses_;  // by device: what fails because it is lost
+  std::vector<std::shared_ptr<sim::AsyncError>> losses_;  // by device: the error of the work that fails because the
+                                                          // device is lost
   std::vector<std::unique_ptr<sim::SimStream>> streams_;
 };
 

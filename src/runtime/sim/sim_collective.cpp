@@ -83,7 +83,7 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
   here_[std::size_t(rank)] = true;
   earlier_[std::size_t(rank)] = earlier;
   if (phase_ == Phase::gathering && ++arrived_ == int(here_.size())) begin_work();
-  bool takes_part = take_part();  // without letting go of the lock: abort() counts on whoever works
+  bool takes_part = take_part();  // under the same lock: abort() relies on a working rank to end the work
   lock.unlock();
   wait_while(Phase::gathering);
   if (!takes_part && phase_ == Phase::working) {
@@ -97,10 +97,10 @@ std::shared_ptr<AsyncError> SimCollective::run(int rank, std::shared_ptr<AsyncEr
     if (--working_ == 0) end_work();
     lock.unlock();
   }
-  wait_while(Phase::working);  // from now on nothing changes but `earlier_`, so nothing else needs the lock
+  wait_while(Phase::working);  // from now on only `earlier_` changes, so nothing else needs the lock
   if (!earlier && has_no_memory_) throw std::bad_alloc();
   if (earlier) {
-    lock.lock();  // of one that was aborted a rank may still come
+    lock.lock();  // after an abort, ranks may still arrive
     const std::vector<std::shared_ptr<AsyncError>> all = earlier_;
     lock.unlock();
     for (const std::shared_ptr<AsyncError>& other : all)
@@ -114,7 +114,7 @@ void SimCollective::wait_while(Phase phase) const {
   phase_.wait(phase);
 }
 
-// With the lock held. A single piece is mostly done by the last rank to come: those that sleep are not woken for it.
+// Call it with the lock held. A single piece is mostly done by the last rank to arrive: sleeping ranks are not woken.
 void SimCollective::begin_work() {
   if (!error_) error_ = told_error_of_ranks();
   if (error_ && processes_) processes_->fail(text("a device of process failed before ", name_));
@@ -123,7 +123,7 @@ void SimCollective::begin_work() {
   if (pieces_ > 1) phase_.notify_all();
 }
 
-// With the lock held. Whether the rank is to work.
+// Call it with the lock held. Returns true if the rank has work to do.
 bool SimCollective::take_part() {
   const bool some_is_left = phase_ == Phase::working && next_piece_ < pieces_;
   if (some_is_left) ++working_;
@@ -162,7 +162,7 @@ void SimCollective::work_with_processes() noexcept {
   has_no_memory_ = has_no_memory_ || no_memory;
 }
 
-// With the lock held.
+// Call it with the lock held.
 void SimCollective::end_work() noexcept {
   phase_ = Phase::ended;
   phase_.notify_all();
@@ -182,7 +182,7 @@ void SimCollective::abort() noexcept {
   } catch (...) {
     has_no_memory_ = true;
   }
-  if (missing != here_.end()) end_work();  // else whoever works ends it
+  if (missing != here_.end()) end_work();  // else the last working rank ends it
 }
 
 std::shared_ptr<AsyncError> SimCollective::error(int rank, const std::string& reason, std::exception_ptr cause,
@@ -193,7 +193,7 @@ std::shared_ptr<AsyncError> SimCollective::error(int rank, const std::string& re
                                       std::move(causes));
 }
 
-// On a worker: where there is no memory for an error of its own, that of the first failed rank is the collective's.
+// Runs on a worker. Without memory for an error of its own, the collective fails with that of the first failed rank.
 std::shared_ptr<AsyncError> SimCollective::told_error_of_ranks() const noexcept {
   try {
     return error_of_ranks();
@@ -202,7 +202,7 @@ std::shared_ptr<AsyncError> SimCollective::told_error_of_ranks() const noexcept 
   }
 }
 
-// The first failed rank gives its name; all errors are attached, and told by this one.
+// The error names the first failed rank. All ranks' errors are attached, and reported with it.
 std::shared_ptr<AsyncError> SimCollective::error_of_ranks() const {
   std::vector<std::shared_ptr<AsyncError>> causes;
   std::size_t failed = 0;
@@ -225,7 +225,7 @@ std::shared_ptr<AsyncError> SimCollective::error_of_ranks() const {
   CollectiveError collective(int(failed), name_, bytes_, text(devices_[failed], " had failed before: ", before));
   for (std::exception_ptr& copy : copies) collective.attach(std::move(copy));
   const bool told = std::all_of(causes.begin(), causes.end(), [](const auto& cause) { return cause->is_cleared(); });
-  if (told) causes.clear();  // too late to be told with them
+  if (told) causes.clear();  // already reported
   return std::make_shared<AsyncError>(std::make_exception_ptr(collective), name_, devices_[failed], std::move(causes));
 }
 

@@ -1,7 +1,7 @@
-// A collective among simulated streams: where the workers of all ranks' streams meet, share the work, and part.
+// A collective among simulated streams: the workers of all ranks' streams meet here and share the work.
 //
-// The tasks of one collective enter all its streams under one lock, so any two collectives have the same order on
-// every stream they share, and waits refer to earlier work: a worker that waits here waits for what will come.
+// The tasks of one collective enter all its streams under one lock. Any two collectives therefore have the same order
+// on every stream that they share, and waits refer to earlier work, so every wait here ends.
 #pragma once
 
 #include <atomic>
@@ -19,38 +19,38 @@
 
 namespace lockstep::sim {
 
-/// Any thread may call any function; run() once for each rank.
+/// Any thread may call any function; each rank calls run() once.
 class SimCollective {
  public:
-  /// `awake`: how long a rank that waits for others stays awake before it sleeps.
-  /// `processes`: what there is to do together with other processes; null for a process alone.
+  /// `awake`: how long a rank that waits for others polls before it sleeps. `processes`: the work together with other
+  /// processes; null for a single process.
   SimCollective(const CollectiveCall& call, std::chrono::microseconds awake,
                 std::unique_ptr<host::ProcessCollective> processes = nullptr);
 
-  /// To be called before anything is enqueued: the operation will fail on all ranks with this error of one.
+  /// Called before anything is enqueued: the operation will fail on all ranks with this error of one rank.
   void fail(std::shared_ptr<AsyncError> error) {
-    const std::scoped_lock lock(mutex_);  // abort() knows of the operation already
+    const std::scoped_lock lock(mutex_);  // abort() may already know this operation
     error_ = std::move(error);
   }
 
-  /// What a trace tells of the rank's part.
+  /// The trace's description of the rank's part.
   const TraceWork& traced(int rank) const { return traced_[std::size_t(rank)]; }
 
-  /// Called by the worker of the rank's stream. Waits for the other ranks', does a share of the work, and returns when
-  /// all of it is done. `earlier` is the stream's error, with which the operation fails on all ranks. Returns the
-  /// stream's error from then on. Throws std::bad_alloc where there was no memory to make one.
+  /// Called by the worker of the rank's stream. Waits for the other ranks, does a share of the work, and returns when
+  /// all work is done. `earlier` is the stream's earlier error; it fails the operation on all ranks. Returns the
+  /// stream's error from then on. Throws std::bad_alloc if there was no memory for one.
   std::shared_ptr<AsyncError> run(int rank, std::shared_ptr<AsyncError> earlier);
 
-  /// Fails on all ranks: at once as long as one has not come, and else when the current pieces are done.
+  /// Fails on all ranks: at once if a rank has not arrived yet, else after the current pieces.
   void abort() noexcept;
 
-  /// A CollectiveError of this operation. Who is told of it is told of `causes`.
+  /// Makes a CollectiveError of this operation. Reporting it also reports `causes`.
   std::shared_ptr<AsyncError> error(int rank, const std::string& reason, std::exception_ptr cause = nullptr,
                                     std::vector<std::shared_ptr<AsyncError>> causes = {}) const;
 
  private:
   using Mutex = RankedMutex<LockRank::sim_collective>;
-  enum class Phase : int { gathering, working, ended };  // an int, for which the system itself can wait
+  enum class Phase : int { gathering, working, ended };  // an int, on which std::atomic::wait uses a futex
 
   void add(std::vector<const void*> sources, std::vector<void*> targets, std::size_t count);
   void wait_while(Phase phase) const;
@@ -67,14 +67,14 @@ class SimCollective {
   const DType dtype_;
   const ReduceOp op_;
   const std::chrono::microseconds awake_;
-  std::vector<std::string> devices_;  // their names, by rank
+  std::vector<std::string> devices_;  // names, by rank
   std::vector<TraceWork> traced_;     // by rank
 
-  const std::unique_ptr<host::ProcessCollective> processes_;  // then the work is one piece
+  const std::unique_ptr<host::ProcessCollective> processes_;  // if set, the work is one piece
 
-  // The work, in pieces that any worker may take; what comes out does not depend on who does.
+  // The work, in pieces that any worker may take; the result does not depend on which worker does.
   std::vector<host::RankReduction> reductions_;
-  std::vector<std::size_t> first_piece_;  // of each reduction
+  std::vector<std::size_t> first_piece_;  // by reduction
   std::size_t pieces_ = 0;
   std::atomic<std::size_t> next_piece_ = 0;
 
@@ -85,10 +85,10 @@ class SimCollective {
   std::vector<bool> here_;                            // by rank
   std::vector<std::shared_ptr<AsyncError>> earlier_;  // by rank
   std::shared_ptr<AsyncError> error_;
-  bool has_no_memory_ = false;  // for an error of its own
+  bool has_no_memory_ = false;  // for an error
 };
 
-/// Knows the collectives that were enqueued and may not have ended.
+/// The collectives that were enqueued and may not have ended.
 class SimCommunicator {
  public:
   explicit SimCommunicator(const Peers& peers) : peers_(peers) {}

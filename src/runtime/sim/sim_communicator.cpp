@@ -1,4 +1,5 @@
-// How collectives enter the simulated streams of all their ranks: checked and counted for each, then enqueued at once.
+// Enqueues collectives on the simulated streams of all their ranks: checked and counted per rank, then enqueued at
+// once.
 #include <lockstep/core/error.h>
 
 #include "core/text.h"
@@ -30,7 +31,7 @@ std::uint64_t SimBackend::communicator_failures(CommunicatorHandle handle) const
   return static_cast<const SimCommunicator*>(handle)->failures();
 }
 
-// What the call points to is gone when it is made again.
+// The graph copies the call's arrays, which no longer exist at a replay.
 bool SimBackend::keep_in_graph(CommunicatorHandle handle, const CollectiveCall& call) {
   const StreamHandle stream = call.parts.front().stream;
   if (!graphs_.is_capturing(stream)) return false;
@@ -55,7 +56,8 @@ void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& cal
   const std::scoped_lock lock(mutex_);
   communicator.add(collective, call);
   declare(call);
-  for (std::size_t rank = call.parts.size(); rank-- > 0;) {  // the first rank that fails is the last to be heard
+  for (std::size_t rank = call.parts.size(); rank-- > 0;) {  // backwards, so that the first failing rank's error is the
+                                                             // one that stays
     const SimStream& stream = stream_of(call.parts[rank].stream);
     const sim::Faults::Verdict verdict = faults_.next(sim::FaultKind::collective, stream.device);
     if (verdict == sim::Faults::Verdict::works) continue;
@@ -71,7 +73,7 @@ void SimBackend::collective(CommunicatorHandle handle, const CollectiveCall& cal
     for (std::size_t rank = 0; rank < call.parts.size(); ++rank)
       stream_of(call.parts[rank].stream).push({call.name, sim::CollectiveTask{collective, int(rank)}, nullptr, mark});
   } catch (...) {
-    collective->abort();  // the ranks that have it already must not wait for the others
+    collective->abort();  // the ranks that already have it must not wait for the others
     throw;
   }
 }

@@ -20,7 +20,7 @@ struct SimGraphs::Graph {
   Graph& operator=(const Graph&) = delete;
 
   Backend& backend;
-  std::set<void*> streams;  // whose work is kept, by StreamHandle::native
+  std::set<void*> streams;  // the captured streams, by StreamHandle::native
   std::vector<Call> calls;
   std::vector<EventHandle> events;
 };

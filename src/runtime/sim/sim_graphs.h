@@ -1,5 +1,5 @@
-// Graphs of simulated devices: the calls to the backend that were made while work was captured, each with its
-// arguments. To launch a graph is to make them again, so races, faults and traces are those of eager work.
+// Graphs of simulated devices: the calls to the backend that were made during the capture, with their arguments.
+// Launching a graph repeats the calls, so races, faults and traces are those of eager work.
 #pragma once
 
 #include <atomic>
@@ -25,8 +25,8 @@ class SimGraphs final : public Graphs {
   void launch(StreamHandle origin, GraphHandle graph) override;
   void destroy(GraphHandle graph) noexcept override;
 
-  // For the backend. Each is false where the stream's work is not kept, and is to be done.
-  /// `call` makes the call again. All streams of the call are those of its work.
+  // For the backend. Each returns false if the stream is not captured, and the work must be done now.
+  /// `call` repeats the call. All streams of the call are streams of one capture.
   template <class Call>
   bool keep(StreamHandle stream, const Call& call) {
     return is_used() && keep_call(stream, call);
@@ -34,10 +34,10 @@ class SimGraphs final : public Graphs {
   bool keep_record(EventHandle event, StreamHandle stream);
   bool keep_wait(StreamHandle stream, EventHandle event);
 
-  /// Throw InvalidArgument where the stream's work, or the event, is captured.
+  /// Throw InvalidArgument if the stream or the event is captured.
   void refuse(std::string_view what, StreamHandle stream);
   void refuse(std::string_view what, EventHandle event);
-  void forget(EventHandle event) noexcept;  ///< It is gone.
+  void forget(EventHandle event) noexcept;  ///< The event was destroyed.
 
  private:
   using Call = std::function<void()>;
@@ -49,11 +49,11 @@ class SimGraphs final : public Graphs {
   std::unique_ptr<Graph> take() noexcept;
 
   Backend& backend_;
-  std::atomic<bool> is_used_ = false;  // there is something below
+  std::atomic<bool> is_used_ = false;  // some member below is in use
   RankedMutex<LockRank::graphs> mutex_;
   // Guarded by the mutex:
-  std::unique_ptr<Graph> graph_;  // that is being captured
-  /// Events that were recorded in a capture last, with the graph's own for each; null if that capture has ended.
+  std::unique_ptr<Graph> graph_;  // the graph that is being captured
+  /// Events that were last recorded in a capture, with the graph's own event for each; null if that capture has ended.
   std::map<EventHandle, EventHandle> captured_;
 };
 

@@ -1,4 +1,5 @@
-// The memory of simulated devices: who owns what, and how much of it a device has. The caller guards it with a lock.
+// The memory of simulated devices: the owner of each allocation, and each device's use. The caller guards it with a
+// lock.
 #pragma once
 
 #include <cstdint>
@@ -11,7 +12,7 @@ namespace lockstep::sim {
 
 inline constexpr int kHost = -1;
 
-// Codes of BackendErrors, as the CUDA runtime numbers them.
+// Error codes of BackendErrors, from the CUDA runtime.
 using lockstep::kDeviceLost;
 inline constexpr int kIllegalAddress = 700;
 inline constexpr int kLaunchFailure = 719;
@@ -23,21 +24,21 @@ class SimMemory {
   SimMemory(const SimMemory&) = delete;
   SimMemory& operator=(const SimMemory&) = delete;
 
-  /// Null if the device (or this machine) has no room.
+  /// Returns null if the device (or this machine) has no room.
   void* allocate(int device, std::size_t bytes);
 
-  /// Page-locked memory of the host, of which there is no limit. Null if this machine has no room.
+  /// Allocates page-locked host memory, without a limit. Returns null if this machine has no room.
   void* allocate_pinned(std::size_t bytes);
 
-  /// From now on nothing may touch this memory; it still has to be released. False if the device has no allocation
-  /// that begins here. kHost for page-locked memory.
+  /// Forbids all access to an allocation, which must still be released. Returns false if no allocation of the device
+  /// begins here. `device` is kHost for page-locked memory.
   bool disown(int device, void* memory);
   static void release(void* memory) noexcept;
 
-  /// Throws BackendError, naming `op` and where the bytes really live, unless the region is within one live
-  /// allocation of `device`, or for kHost in page-locked memory or in none at all.
+  /// Throws BackendError, naming `op` and the bytes' real location, unless the region is within one live allocation of
+  /// `device`; for kHost, within page-locked memory or outside all allocations.
   void expect(const char* op, int device, const Region& region, AccessKind kind) const;
-  /// The same unless the region is within page-locked memory.
+  /// Throws BackendError unless the region is within page-locked memory.
   void expect_pinned(const char* op, const Region& region) const;
 
  private:
@@ -47,7 +48,7 @@ class SimMemory {
   };
   struct Found {
     const Allocation* allocation = nullptr;
-    std::size_t bytes = 0;  ///< From the address to its end.
+    std::size_t bytes = 0;  ///< From the address to the end of the allocation.
   };
   Found find(std::uintptr_t address) const;
   [[noreturn]] void refuse(const char* op, int device, const Region& region, AccessKind kind,

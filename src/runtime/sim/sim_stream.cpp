@@ -19,8 +19,8 @@ namespace {
 
 constexpr KernelContext kSerial = {};
 constexpr int kPoison = 0xff;  // a NaN in every floating type
-// How often a worker without a task lets others run before it sleeps. Where devices share cores, they mostly bring it
-// one, and waking it up would take longer than its task.
+// How often a worker without a task yields before it sleeps. If devices share cores, the other threads mostly bring it
+// a task, and waking it up would take longer than that task.
 constexpr int kTurns = 2;
 
 std::minstd_rand engine(std::uint64_t seed, int device, int id) {
@@ -50,7 +50,7 @@ struct Runner {
   void operator()(FailTask&) const {}
 };
 
-// What a trace tells of a task.
+// The trace's description of a task.
 struct Describer {
   TraceWork operator()(const KernelTask& task) const { return {.flops = task.flops, .bytes = task.bytes}; }
   TraceWork operator()(const CopyTask& task) const {
@@ -99,7 +99,7 @@ void SimStream::push(Task task) {
     queue_.push_back(std::move(task));
     pushed_.fetch_add(1, std::memory_order_release);
   }
-  task_pushed_.notify_one();  // not with the lock, which the worker would wake up to wait for
+  task_pushed_.notify_one();  // without the lock: otherwise the worker would wake up and wait for it
 }
 
 std::uint64_t SimStream::last_ticket() const { return pushed_.load(std::memory_order_acquire); }
@@ -107,7 +107,7 @@ std::uint64_t SimStream::last_ticket() const { return pushed_.load(std::memory_o
 void SimStream::wait_for_room(std::size_t taken_bytes) {
   const std::uint64_t pushed = last_ticket();
   if (pushed > kMostTasks && !has_ended(pushed - kMostTasks))
-    wait_until_ended(pushed - kMostTasks / 2);  // not for each
+    wait_until_ended(pushed - kMostTasks / 2);  // half of the limit at once, not one task each time
   if (taken_bytes == 0) return;
   std::unique_lock lock(taken_mutex_);
   while (!taken_.empty() && (has_ended(taken_.front().ticket) || taken_bytes_ + taken_bytes > kMostTaken)) {
@@ -161,7 +161,7 @@ void SimStream::work() {
       lock.unlock();
       error = run(task, std::move(error));
       if (task.failure) *task.failure = error;
-    }  // the task lets go of what it holds before it counts as ended
+    }  // the task's destructor runs before the task counts as ended
     lock.lock();
     const std::uint64_t ticket = ended_ + 1;
     if (error != error_) {
@@ -170,15 +170,15 @@ void SimStream::work() {
     }
     ended_.store(ticket, std::memory_order_release);
     if (Waiters& waiters = waiters_of(ticket); waiters.count > 0) {
-      lock.unlock();  // as in push
+      lock.unlock();  // without the lock, as in push
       waiters.ended.notify_all();
       lock.lock();
     }
   }
 }
 
-// Runs the task, or skips it after an earlier error of the stream: all but waits, so that what is enqueued while the
-// host clears an error still finds its order, and collectives, which fail on the other ranks too. Returns the
+// Runs the task, or skips it after an earlier error of the stream. Waits are not skipped, so that work enqueued while
+// the host clears an error is still ordered; nor are collectives, which fail on the other ranks, too. Returns the
 // stream's error from then on.
 std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncError> earlier) {
   if (!earlier) hold_back();
@@ -193,7 +193,7 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
   try {
     if (const auto* failing = std::get_if<FailTask>(&task.work)) {
       if (!failing->error->is_cleared()) return failing->error;
-      std::rethrow_exception(failing->error->copy());  // told before it came to this
+      std::rethrow_exception(failing->error->copy());  // reported before this task ran
     }
     const TraceSpan span(task.op, device, id, std::visit(Describer(), task.work), task.mark);
     if (part) return part->collective->run(part->rank, std::move(earlier));
@@ -204,7 +204,7 @@ std::shared_ptr<AsyncError> SimStream::run(Task& task, std::shared_ptr<AsyncErro
   return nullptr;
 }
 
-// Memory may be what has failed.
+// Falls back to the spare error, because there may be no memory.
 std::shared_ptr<AsyncError> SimStream::kept(std::exception_ptr failure, const Task& task) noexcept {
   try {
     if (task.replica) failure = detail::with_context(failure, text("in replica ", *task.replica, " on ", device_name));

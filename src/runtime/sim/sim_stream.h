@@ -1,6 +1,6 @@
 // A stream of a simulated device: a queue and a worker thread. Any thread may call any function.
 //
-// Tasks are numbered from 1: the number is the task's ticket. An event is a stream and a ticket; it needs no task.
+// Tasks are numbered from 1; a task's number is its ticket. An event is a stream and a ticket; it needs no task.
 #pragma once
 
 #include <array>
@@ -29,11 +29,11 @@ class SimCollective;
 struct KernelTask {
   KernelRef::Owned body;
   double flops = 0;
-  std::size_t bytes = 0;  // where a trace is recorded
+  std::size_t bytes = 0;  // only if a trace is recorded
 };
 struct CopyTask {
   Copy copy;
-  std::unique_ptr<std::byte[]> taken;  // owns what copy.from points to, when that came from pageable memory of the host
+  std::unique_ptr<std::byte[]> taken;  // owns copy.from, if that was copied from pageable host memory
 };
 struct FusedTask {
   FusedOp op;
@@ -49,21 +49,21 @@ struct WaitTask {
 };
 struct CollectiveTask {
   std::shared_ptr<SimCollective> collective;
-  int rank = 0;  // of this process
+  int rank = 0;  // among this process's ranks
 };
 struct FailTask {
   std::shared_ptr<AsyncError> error;
 };
 
 struct Task {
-  const char* op = "";  // a literal
+  const char* op = "";  // a string literal
   std::variant<KernelTask, CopyTask, PoisonTask, Matmul, std::unique_ptr<FusedTask>, WaitTask, CollectiveTask, FailTask>
       work;
-  /// Where to put the stream's error after this task, before it counts as ended: null if it ran. An error that another
-  /// thread was told of, and cleared, stays here.
+  /// Receives the stream's error after this task, before the task counts as ended; null if the task ran. Keeps an error
+  /// that was reported to another thread and cleared.
   std::shared_ptr<AsyncError>* failure = nullptr;
   EnqueueMark mark = {};
-  std::optional<std::size_t> replica = {};  // that pushed it
+  std::optional<std::size_t> replica = {};  // the replica that pushed it
 };
 
 class SimStream {
@@ -71,12 +71,12 @@ class SimStream {
   struct Timing {
     std::uint64_t seed = 0;
     int max_delay_us = 0;
-    std::chrono::microseconds awake{0};  ///< How long a wait stays awake before it sleeps.
+    std::chrono::microseconds awake{0};  ///< How long a wait polls before it sleeps.
   };
-  /// `index` is its number among all streams of the backend. Throws BackendError where no worker can be started: better
-  /// here than with the first task, which is mostly one that must not throw.
+  /// `index` is its number among all streams of the backend. Throws BackendError if no worker thread can be started:
+  /// better here than at the first task, which often must not throw.
   SimStream(int device, int id, int index, Timing timing);
-  ~SimStream();  ///< Runs what is queued, then joins.
+  ~SimStream();  ///< Runs the queued tasks, then joins.
   SimStream(const SimStream&) = delete;
   SimStream& operator=(const SimStream&) = delete;
 
@@ -84,23 +84,23 @@ class SimStream {
   const int id;
   const int index;
   const std::string device_name;
-  const std::string name;  ///< As messages call it.
+  const std::string name;  ///< For messages.
 
   void push(Task task);
-  /// Waits while more is queued than hardware would take: kMostTasks, or kMostTaken bytes from the host. To be called
-  /// before the task is made, and without a lock.
+  /// Waits while more is queued than hardware would accept: kMostTasks tasks, or kMostTaken bytes from the host. Call
+  /// it before the task is made, and with no lock held.
   void wait_for_room(std::size_t taken_bytes = 0);
-  /// The task pushed last holds bytes from the host.
+  /// The task pushed last holds `bytes` bytes from the host.
   void has_taken(std::size_t bytes);
   static constexpr std::uint64_t kMostTasks = 1 << 14;
   static constexpr std::size_t kMostTaken = std::size_t(64) << 20;
-  std::uint64_t last_ticket() const;  ///< Of what was pushed so far.
+  std::uint64_t last_ticket() const;  ///< The ticket of the task pushed last.
 
-  /// Tasks that end up skipped have ended too, so nothing waits for ever.
+  /// Skipped tasks count as ended, so every wait ends.
   bool has_ended(std::uint64_t ticket) const;
   void wait_until_ended(std::uint64_t ticket);
 
-  /// The error of the tasks up to this one, if there is one that the host has not been told of.
+  /// Returns the error of the tasks up to `ticket`, unless it was reported to the host.
   std::shared_ptr<AsyncError> error_until(std::uint64_t ticket) const;
 
  private:
@@ -122,23 +122,23 @@ class SimStream {
 
   mutable RankedMutex<LockRank::sim_stream> mutex_;
   RankedCondition task_pushed_;
-  std::array<Waiters, 8> waiters_;  // by the ticket, modulo: many streams may wait for one, each for another task
+  std::array<Waiters, 8> waiters_;  // by the ticket modulo 8: many streams may wait for this one, each for another task
   std::deque<Task> queue_;
   std::atomic<std::uint64_t> pushed_ = 0;  // written with the lock held
   std::atomic<std::uint64_t> ended_ = 0;   // written with the lock held
   std::shared_ptr<AsyncError> error_;
   std::uint64_t error_ticket_ = 0;
-  std::shared_ptr<AsyncError> spare_;  // for an error that there is no memory for; renewed when something is pushed
+  std::shared_ptr<AsyncError> spare_;  // used if there is no memory for an error; renewed by push()
   bool stopping_ = false;
 
   RankedMutex<LockRank::sim_taken_bytes> taken_mutex_;
   std::deque<Taken> taken_;  // oldest first
   std::size_t taken_bytes_ = 0;
 
-  // The worker's own.
+  // Used by the worker only.
   const Timing timing_;
   std::minstd_rand random_;
-  std::thread worker_;  // the last to be made: it uses the others
+  std::thread worker_;  // constructed last: it uses the others
 };
 
 }  // namespace lockstep::sim

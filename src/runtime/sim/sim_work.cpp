@@ -1,4 +1,4 @@
-// How launches, copies, matrix products and heavy operations enter a simulated stream: checked first, then counted,
+// Enqueues launches, copies, matrix products and fused operations on a simulated stream: checked first, then counted,
 // then enqueued.
 #include <lockstep/core/error.h>
 
@@ -64,7 +64,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     task.copy.from = task.taken.get();
     task.copy.from_pitch = copy.row_bytes;
   }
-  // The worker's until the copy has ended, as the host's memory is: nothing may throw between the two.
+  // The worker uses it until the copy has ended, as it uses the host memory: nothing may throw in between.
   std::shared_ptr<AsyncError> failure;
   Moment done;
   {
@@ -91,7 +91,7 @@ void SimBackend::copy(StreamHandle handle, const Copy& copy) {
     done.ticket = stream.last_ticket();
   }
   wait_for(done);
-  if (failure) tell(*failure);  // even if another thread was told of it already: nothing was copied
+  if (failure) tell(*failure);  // even if it was reported to another thread: nothing was copied
 }
 
 void SimBackend::matmul(StreamHandle handle, const Matmul& matmul) {
@@ -136,7 +136,7 @@ void SimBackend::enqueue(SimStream& stream, FaultKind kind, Task task) {
   stream.push(std::move(task));
 }
 
-// One error for all that fails because a device is lost, until the host is told of it: to be told once is enough.
+// All work that fails because a device is lost shares one error until the host gets it: reporting it once is enough.
 std::shared_ptr<AsyncError> SimBackend::loss_of(int device, const char* op) {
   std::shared_ptr<AsyncError>& loss = losses_[std::size_t(device)];
   if (!loss || loss->is_cleared()) {
@@ -147,7 +147,7 @@ std::shared_ptr<AsyncError> SimBackend::loss_of(int device, const char* op) {
   return loss;
 }
 
-// For what must not throw itself.
+// For callers that must not throw.
 void SimBackend::fail(SimStream& stream, const char* op, std::exception_ptr error) noexcept {
   try {
     stream.push({op, sim::FailTask{std::make_shared<AsyncError>(std::move(error), op, stream.device_name)}});

@@ -1,4 +1,4 @@
-// Waiting without going to sleep. Safe from any thread, if what `holds` reads is: it is called without a lock.
+// Waiting without sleeping. Safe from any thread if `holds` is, which is called without a lock.
 #pragma once
 
 #include <chrono>
@@ -6,8 +6,7 @@
 
 namespace lockstep::sim {
 
-/// Lets other threads run until `holds()`, and not longer than `limit`: by the clock, so what they take of the core
-/// counts. Returns whether it holds.
+/// Yields until `holds()` returns true, at most for `limit` of wall-clock time. Returns true if it holds.
 template <class Predicate>
 bool wait_awake(std::chrono::microseconds limit, const Predicate& holds) {
   using Steady = std::chrono::steady_clock;

@@ -7,7 +7,7 @@ namespace {
 
 constexpr std::array kRoles{Role::image, Role::window, Role::result};
 
-// By kind: the operand of each role.
+// The operand of each role, by kind.
 std::array<int, 3> operands_of(FusedKind kind) {
   switch (kind) {
     case FusedKind::convolution: return {0, 1, 3};
@@ -35,7 +35,7 @@ std::optional<Types> types_of(DType dtype) {
   }
 }
 
-// Whether a tensor is dense with these strides. Dimensions of size 1 have any.
+// Returns true if the strides are the dense ones. The stride of a dimension of size 1 is arbitrary.
 bool has_strides(const Shape& sizes, const Shape& strides, const Shape& dense) {
   for (int dim = 0; dim < sizes.rank(); ++dim)
     if (sizes[dim] != 1 && strides[dim] != dense[dim]) return false;
@@ -47,7 +47,7 @@ bool is_channels_last_only(const ConvolutionTensor& tensor) {
          !has_strides(tensor.sizes, tensor.strides, contiguous_strides(tensor.sizes));
 }
 
-// Where it lacks a height.
+// Inserts a height if the shape has none.
 void add_height(Shape& shape, int dim, std::int64_t value, int rank) {
   if (shape.rank() < rank) shape.insert(dim, value);
 }
@@ -79,7 +79,7 @@ CudnnDescriptor convolution_descriptor(const Convolution& convolution, int devic
   return made;
 }
 
-// cuDNN's operation of a kind, and the names of its attributes.
+// cuDNN's operation for a kind, and the names of its attributes.
 struct Operation {
   cudnnBackendDescriptorType_t type;
   cudnnBackendAttributeName_t alpha, beta, convolution;
@@ -124,7 +124,7 @@ Shape Convolution::dense_strides(Role role) const {
   return channels_last ? channels_last_strides(sizes) : contiguous_strides(sizes);
 }
 
-// The groups follow from the sizes.
+// The number of groups follows from the sizes.
 std::vector<std::int64_t> Convolution::key() const {
   std::vector<std::int64_t> key{std::int64_t(kind), std::int64_t(dtype), channels_last, stride.rank()};
   const auto add = [&key](const Shape& shape) { key.insert(key.end(), shape.begin(), shape.end()); };

@@ -1,5 +1,5 @@
-// A convolution, or one of its gradients, as cuDNN is asked for it: images of two or three dimensions, all tensors
-// dense in one layout. Functions of their arguments; safe from any thread.
+// A convolution or one of its gradients, described for cuDNN: two or three spatial dimensions, all tensors dense in one
+// layout. Functions of their arguments; safe from any thread.
 #pragma once
 
 #include <array>
@@ -13,42 +13,43 @@
 
 namespace lockstep::gpu {
 
-/// The roles of its tensors, which are their names in cuDNN's graph as well, less one.
+/// The roles of the tensors; role + 1 is the tensor's unique id in cuDNN's graph.
 enum class Role : std::uint8_t { image, window, result };
 
-/// An operand of the FusedOp in its role. A convolution of one dimension is one of two with a height of 1.
+/// The operand of the FusedOp that has a role. A one-dimensional convolution becomes two-dimensional with height 1.
 struct ConvolutionTensor {
-  Shape sizes, strides;  ///< As the operand has them.
+  Shape sizes, strides;  ///< As in the operand.
   int operand = 0;
-  bool in_place = false;  ///< Dense in the layout and aligned: cuDNN takes it as it is. Else it is laid out anew.
+  bool in_place = false;  ///< Dense in the layout and aligned: cuDNN uses it in place. Else it is copied into the
+                          ///< layout.
 };
 
 struct Convolution {
-  static constexpr std::int64_t kAlignment = 16;  ///< Of all data, in bytes: below it cuDNN's best engines decline.
+  static constexpr std::int64_t kAlignment = 16;  ///< Bytes, of all data: with less, cuDNN's best engines decline.
 
   FusedKind kind = FusedKind::convolution;
   DType dtype = kFloat32;
   bool channels_last = false;
   std::array<ConvolutionTensor, 3> tensors = {};  ///< By role.
   Shape stride = {}, padding = {}, dilation = {};
-  int bias = -1;  ///< Its operand.
+  int bias = -1;  ///< Index of its operand, or -1.
 
   ConvolutionTensor& operator[](Role role) { return tensors[std::size_t(role)]; }
   const ConvolutionTensor& operator[](Role role) const { return tensors[std::size_t(role)]; }
   Role written() const;
-  /// Strides of a role's tensor, dense in the layout.
+  /// Strides of a role's tensor that is dense in the layout.
   Shape dense_strides(Role role) const;
-  /// All that cuDNN's choice depends on.
+  /// Everything that cuDNN's choice of an engine depends on.
   std::vector<std::int64_t> key() const;
 };
 
-/// Nothing for an operation that is none, for dtypes that differ or that cuDNN has not, and for tensors of no elements.
-/// The layout is channels-last if an image is. Where `data` is given, its alignment counts.
+/// Returns nullopt if op is not a convolution, its dtypes differ or cuDNN does not support them, or a tensor is empty.
+/// The layout is channels-last if an image is. Non-null data pointers must be aligned for in_place.
 std::optional<Convolution> describe_convolution(const FusedOp& op);
-/// The same in the layout that is said.
+/// The same convolution in the given layout.
 Convolution in_layout(Convolution convolution, const FusedOp& op, bool channels_last);
 
-/// The graph for it. Nothing if cuDNN does not support one.
+/// Returns the graph for it; nullopt if cuDNN does not support it.
 std::optional<CudnnGraph> make_convolution_graph(const Convolution& convolution, cudnnHandle_t handle, int device);
 
 }  // namespace lockstep::gpu

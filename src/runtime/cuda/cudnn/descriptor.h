@@ -1,5 +1,5 @@
-// cuDNN's descriptors, owned: made, filled with attributes, finalized, and then read. All of cuDNN's graph interface is
-// these and their execution. Not safe from several threads.
+// Owned cuDNN backend descriptors: created, filled with attributes, finalized, then read. They and their execution are
+// all of cuDNN's graph API. Not thread-safe.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -15,10 +15,11 @@
 
 namespace lockstep::gpu {
 
-/// Throws BackendError with the call, its code, cuDNN's last words and the device, unless it succeeded.
+/// Throws BackendError with the call, its code, cuDNN's last error message and the device, unless the result is
+/// success.
 void check(cudnnStatus_t result, const char* api, int device);
 
-/// Destroys what cuDNN has made, by a function of its table. Never throws: the table was filled before.
+/// Destroys a cuDNN handle by a function of the table. Never throws: the table was filled before.
 template <auto destroy>
 struct DestroyCudnn {
   void operator()(auto* handle) const noexcept { static_cast<void>((cudnn().*destroy)(handle)); }
@@ -26,7 +27,7 @@ struct DestroyCudnn {
 
 using CudnnHandle = std::unique_ptr<cudnnContext, DestroyCudnn<&Cudnn::cudnnDestroy>>;
 
-/// How cuDNN names the type of an attribute.
+/// cuDNN's name for the type of an attribute.
 template <class T>
 constexpr cudnnBackendAttributeType_t attribute_type() {
   if constexpr (std::is_same_v<T, std::int64_t>) return CUDNN_TYPE_INT64;
@@ -43,7 +44,7 @@ constexpr cudnnBackendAttributeType_t attribute_type() {
 
 class CudnnDescriptor {
  public:
-  /// Errors of it name the device.
+  /// Its errors name the device.
   CudnnDescriptor(cudnnBackendDescriptorType_t type, int device);
 
   template <class T>
@@ -54,24 +55,24 @@ class CudnnDescriptor {
   void set_all(cudnnBackendAttributeName_t name, std::span<const T> values) {
     set(name, attribute_type<T>(), std::int64_t(values.size()), values.data());
   }
-  /// A descriptor as an attribute has to outlive this one.
+  /// A descriptor that is an attribute must outlive this one.
   void set(cudnnBackendAttributeName_t name, const CudnnDescriptor& value);
 
-  /// False if cuDNN does not support what was described. Throws BackendError for all other failures.
+  /// Returns false if cuDNN does not support the description. Throws BackendError for all other failures.
   [[nodiscard]] bool finalize();
-  /// False for a failure of any kind.
+  /// Returns false for a failure of any kind.
   [[nodiscard]] bool try_finalize() noexcept;
 
-  /// Up to `most` values of an attribute.
+  /// Returns up to `most` values of an attribute.
   template <class T>
   std::vector<T> get_all(cudnnBackendAttributeName_t name, std::int64_t most) const {
     std::vector<T> values(static_cast<std::size_t>(most));
     values.resize(std::size_t(get(name, attribute_type<T>(), most, values.data())));
     return values;
   }
-  /// Into a descriptor that was made for it.
+  /// Reads into a descriptor that was created for it.
   void get(cudnnBackendAttributeName_t name, CudnnDescriptor& value) const;
-  /// All descriptors of an attribute.
+  /// Returns all descriptors of an attribute.
   std::vector<CudnnDescriptor> get_all(cudnnBackendAttributeName_t name, cudnnBackendDescriptorType_t type) const;
 
   cudnnBackendDescriptor_t get() const noexcept { return owned_.get(); }
