@@ -119,8 +119,7 @@ struct CollectiveCall {
   std::size_t ranks = 0;  ///< The ranks of all processes.
   DType dtype = kFloat32;
   ReduceOp op = ReduceOp::sum;
-  std::size_t count = 0;                     ///< Elements: the sum of `counts`, or of the transfers, if the operation
-                                             ///< has several.
+  std::size_t count = 0;                     ///< Elements; if there are several counts or transfers, their sum.
   std::span<const std::size_t> counts = {};  ///< By rank: for reduce-scatter and all-gather.
   int root = 0;                              ///< For reduce and broadcast.
   std::span<const Transfer> transfers = {};  ///< For send-receive.

@@ -113,8 +113,7 @@ struct CachingAllocator::Impl {
   StreamUses uses;
   MemoryStats stats;
   CapturePool* capturing = nullptr;                    // the source of memory during a capture; else null
-  std::vector<std::unique_ptr<CapturePool>> captured;  // the current capture's pool, and those of captured work that
-                                                       // can still be replayed
+  std::vector<std::unique_ptr<CapturePool>> captured;  // the current one, and those of work that can be replayed
 };
 
 // Returns null if the device is full even after its cache was emptied.

@@ -11,8 +11,7 @@
 namespace lockstep {
 namespace {
 
-constexpr std::size_t kMostCalls = 256;  // the most calls kept as text; matters if a model is used for long without a
-                                         // pass
+constexpr std::size_t kMostCalls = 256;  // the most calls kept as text, for long use without a pass
 
 }  // namespace
 

@@ -25,8 +25,7 @@ using GraphHandle = void*;
 class CapturedUse {
  public:
   virtual ~CapturedUse() = default;
-  virtual std::uint64_t failures() const noexcept = 0;  ///< The number so far. After each, earlier captured work can no
-                                                        ///< longer use it.
+  virtual std::uint64_t failures() const noexcept = 0;  ///< The number so far; each breaks earlier captures.
 };
 
 class Graphs {

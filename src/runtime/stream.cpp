@@ -56,8 +56,7 @@ bool Stream::query() const { return device_state(device_).backend.query_stream(S
 void Stream::wait(const cuda::Event& event) const {
   const cuda::Event::State& marked = event.state();
   DeviceState& state = device_state(device_);
-  if (&state.backend != &marked.backend) return event.synchronize();  // one is the CPU's, the other a GPU's: wait on
-                                                                      // the host
+  if (&state.backend != &marked.backend) return event.synchronize();  // the CPU and a GPU: wait on the host
   state.backend.wait(StreamAccess::handle(*this), marked.handle);
 }
 

@@ -1,6 +1,5 @@
 // For backends: records the time of an operation, and of the call that enqueued it, while a trace is recorded. Safe
 // from any thread.
-// from any thread.
 #pragma once
 
 #include <lockstep/runtime/trace.h>

@@ -1,6 +1,5 @@
-// The CUDA backend as it is, on a fake CUDA (fake_cuda.h): which bytes go where and in which order, whose memory is
-// used, and what is multiplied. It shows that the backend keeps to CUDA's rules as the fake knows them, not that a GPU
-// agrees.
+// The CUDA backend on a fake CUDA (fake_cuda.h): which bytes go where and in which order, whose memory is used, and
+// what is multiplied. The tests show that the backend keeps CUDA's rules as the fake knows them, not that a GPU agrees.
 #include <algorithm>
 #include <cmath>
 #include <cstring>
@@ -58,7 +57,7 @@ TEST(FakeCuda, RowsKeepTheirPitches) {
   }
 }
 
-// Farther apart than CUDA lets rows of one copy be (cudaDeviceProp::memPitch).
+// The pitch exceeds CUDA's limit for one copy (cudaDeviceProp::memPitch).
 TEST(FakeCuda, RowsMayBeMoreThanTwoGibibytesApart) {
   const std::size_t kPitch = std::size_t(3) << 30;
   const FakeDevices devices({.cards = {0, 1}}, 2, true, 2 * kPitch);
@@ -110,7 +109,7 @@ TEST(FakeCuda, CardsWithoutRoomForAnotherPeerCopyThroughTheHost) {
   EXPECT_EQ(x.to("cuda:0").to("cuda:1").to("cpu").to_vector<std::int64_t>(), x.to_vector<std::int64_t>());
 }
 
-// So that what a test reads and nothing has written is seen in its results. And what is written is in one place.
+// So a test that reads unwritten memory sees NaN in its results. Also checks that a write affects only its own memory.
 TEST(FakeCuda, FreshMemoryIsFullOfNaNs) {
   const FakeDevices devices({.cards = {0}});
   const Shape shape = {std::int64_t(5) << 18};  // 5 MiB
@@ -124,7 +123,7 @@ TEST(FakeCuda, FreshMemoryIsFullOfNaNs) {
 
 TEST(FakeCuda, OtherCardsAreLeftAlone) {
   const FakeDevices devices({.cards = {1, 2}});
-  std::thread([] {  // a new one's current card is the first
+  std::thread([] {  // a new thread's current card is card 0
     const Tensor x = arange(1000).to("cuda:0");
     const cuda::Event event = Stream::default_stream("cuda:0").record();
     Stream::default_stream("cuda:1").wait(event);
@@ -163,7 +162,7 @@ TEST(FakeCuda, PinnedBuffersAreUsedAgain) {
   EXPECT_EQ(machine().pinned_allocations, before);
 }
 
-// A pointer that the backend does not see shows when the bytes are read.
+// The backend sees only the pointer; the bytes show which memory was read.
 TEST(FakeCuda, PinnedTensorsAreReadByTheCardItself) {
   const FakeDevices devices({.cards = {0, 1}});
   for (const char* const device : {"cuda:0", "cuda:1"}) {
@@ -205,7 +204,7 @@ TEST(FakeCuda, PinnedRowsMayBeMoreThanTwoGibibytesApart) {
   card(0).backend.deallocate_pinned(pinned, 16);
 }
 
-// The fake complains of memory that goes while a copy has still to read it.
+// The fake complains if memory is freed that a copy still has to read.
 TEST(FakeCuda, PinnedMemoryStaysUntilItsCopiesHaveEnded) {
   const FakeDevices devices({.cards = {0, 1}});
   std::vector<Tensor> there;
@@ -222,7 +221,7 @@ TEST(FakeCuda, PinnedMemoryStaysUntilItsCopiesHaveEnded) {
     synchronize("cuda:0");
   }
   EXPECT_EQ(machine().pinned_allocations, before);
-  there[0] = full({1000}, 1., {.pinned_memory = true}).to("cuda:0");  // on its way when the devices go
+  there[0] = full({1000}, 1., {.pinned_memory = true}).to("cuda:0");  // still pending when the devices are destroyed
 }
 
 TEST(FakeCuda, ComplainsOfPinnedMemoryThatGoesTooEarly) {
@@ -231,7 +230,7 @@ TEST(FakeCuda, ComplainsOfPinnedMemoryThatGoesTooEarly) {
   const DeviceBytes there(0, 100);
   void* const pinned = backend.allocate_pinned(100);
   there.copy({.to = there.data(), .from = pinned, .to_device = 0, .row_bytes = 100, .pinned = true});
-  machine().address_only = true;  // the copy is not done
+  machine().address_only = true;  // the copy does not run
   backend.deallocate_pinned(pinned, 100);
   EXPECT_EQ(machine().complaint, "freed page-locked memory that a copy has still to read");
   backend.synchronize_stream(there.stream());
@@ -272,7 +271,7 @@ TEST(FakeCuda, AnArenaIsOfTheDevicesShare) {
   {
     const FakeDevices devices({.cards = {0, 0}, .arena_bytes = std::size_t(1) << 40});
     const DeviceBytes first(0, 100);
-    EXPECT_THROW(DeviceBytes(1, 100), OutOfMemory);  // not all of the other half is left: streams have taken some
+    EXPECT_THROW(DeviceBytes(1, 100), OutOfMemory);  // streams have taken some of the other half
   }
   const FakeDevices devices({.cards = {0, 0}, .arena_bytes = std::size_t(16) << 20});
   const DeviceBytes first(0, 100), second(1, 100);
@@ -285,7 +284,7 @@ TEST(FakeCuda, FreeingWaitsForTheDevice) {
     const DeviceBytes gone(0, numbered(std::size_t(11) << 20));
     gone.copy({.to = keeps.data(), .from = gone.data(), .to_device = 0, .from_device = 0, .row_bytes = 100});
   }
-  empty_cache(Device::cuda(0));  // the fake complains of copies from what is free
+  empty_cache(Device::cuda(0));  // the fake complains of copies from freed memory
   EXPECT_EQ(keeps.get(), numbered(100));
 }
 
@@ -320,14 +319,14 @@ void expect_product(Matmul product) {
                              << product.transpose_b << biased << " beta " << product.beta;
     return;
   }
-  for (std::size_t i = 0; i < c.size(); ++i) {  // each library writes the formula in its own way
+  for (std::size_t i = 0; i < c.size(); ++i) {  // libraries round the formula differently
     T element;
     std::memcpy(&element, got.data() + i * sizeof(T), sizeof element);
     EXPECT_NEAR(element, c[i], 8 * std::numeric_limits<T>::epsilon() * std::abs(c[i]) + 1e-6) << i << biased;
   }
 }
 
-// 4 x 3, whose matrices lie apart. No dtype yet.
+// 4 x 3 matrices with gaps between them; the dtype is set later.
 Matmul small_product(std::int64_t k, std::int64_t batch, const void* bias) {
   return {.m = 4,
           .n = 3,
@@ -384,7 +383,7 @@ TEST_P(FakeProducts, EndWithAnActivation) {
             p.dtype = dtype;
             dtype == kFloat32 ? expect_product<float>(p) : expect_product<double>(p);
           }
-          if (k > 0 && activation != Activation::none)  // not GELU in float64
+          if (k > 0 && activation != Activation::none)  // cuBLASLt's GELU is not used in float64
             products += activation == Activation::relu ? 2 : 1;
         }
   EXPECT_EQ(machine().epilogues_used, GetParam() ? products : 0);

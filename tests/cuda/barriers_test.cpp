@@ -1,4 +1,4 @@
-// Every barrier in the library's kernels is met, and needed: without it some order of the threads gives wrong results.
+// Every barrier in the library's kernels is executed, and needed: without it some order of threads gives wrong results.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -28,8 +28,8 @@ using Values = std::vector<double>;
 
 Values values(const Tensor& x) { return x.detach().to(Device(), kFloat64).to_vector<double>(); }
 
-// What reductions of every kind give: rows for a warp and for a block, several to a block; columns; whole tensors in
-// pieces; softmax and losses, whose rows are reduced on the way; norms of many tensors. And a transposing copy.
+// Results of all kinds of reductions: rows per warp and per block, and several rows per block; columns; whole tensors
+// in pieces; softmax and losses, which reduce rows; norms of many tensors. Also a transposing copy.
 std::vector<Values> reductions(Device device) {
   const NoGrad guard;
   manual_seed(3);
@@ -86,14 +86,14 @@ bool agree(const std::vector<Values>& a, const std::vector<Values>& b) {
   });
 }
 
-// On one emulated card.
+// The results on one emulated card.
 std::vector<Values> emulated() {
   const FakeDevices devices({.cards = {0}}, 1, true, std::size_t(1) << 30);
   return everything(Device::cuda(0));
 }
 
-// Sorted, with the files' names from src or include on: a compiler knows files by the paths that it was given, which a
-// compiler cache may make relative and an option of the build cuts short.
+// Sorts the sites, and shortens the file names to start at src or include: compilers record the paths that they were
+// given, which a compiler cache may make relative and a build option may cut short.
 std::vector<Site> within_sources(std::vector<Site> sites) {
   for (Site& site : sites) {
     const std::size_t inner = site.file.rfind("include/lockstep/");
@@ -103,7 +103,7 @@ std::vector<Site> within_sources(std::vector<Site> sites) {
   return sites;
 }
 
-// The lines of the library that hold a barrier.
+// Returns the lines of the library's sources that contain a barrier.
 std::vector<Site> barriers_in_sources(std::vector<std::string>& files) {
   std::vector<std::pair<std::string, unsigned>> found;
   for (const char* folder : {LOCKSTEP_SOURCE_DIR "/src", LOCKSTEP_SOURCE_DIR "/include"})
@@ -134,7 +134,7 @@ TEST(Barriers, AreAllMetAndAllNeeded) {
   std::vector<std::string> files;
   EXPECT_EQ(within_sources(met), barriers_in_sources(files)) << "a barrier in the sources that no kernel here comes to";
 
-#ifndef __SANITIZE_THREAD__  // which would end the program at the first race
+#ifndef __SANITIZE_THREAD__  // ThreadSanitizer would end the program at the first race
   for (const Site& barrier : met) {
     bool shows = false;
     settings().without = barrier;

@@ -1,5 +1,5 @@
-// What the CUDA backend asks of CUDA and when, on a fake CUDA that counts: which calls make a card current, how often
-// polls look for failures, and what may not be done while ranks of a collective wait for each other.
+// The CUDA backend's calls of CUDA and their timing, on a fake CUDA that counts: which calls make a card current, how
+// often polls check for failures, and what must not be called while ranks of a collective wait for each other.
 #include <chrono>
 #include <cstdlib>
 #include <functional>
@@ -26,7 +26,7 @@ int card_switches() {
   return machine().card_switches;
 }
 
-// What the steps of training call for one device, and for events of another.
+// Makes the calls of a training step on one device, and on events of another.
 void use_device(int device) {
   const Stream stream = Stream::default_stream(Device::cuda(device));
   const StreamHandle handle = card(device).stream(0);
@@ -43,7 +43,7 @@ void use_device(int device) {
 
 TEST(FakeCuda, AThreadMakesItsCardCurrentOnce) {
   const FakeDevices devices({.cards = {0, 1}});
-  for (int i = 0; i < 2; ++i) use_device(1);  // makes streams, buffers and events
+  for (int i = 0; i < 2; ++i) use_device(1);  // the first calls create streams, buffers and events
   std::thread([] {
     const int before = card_switches();
     for (int i = 0; i < 10; ++i) use_device(1);
@@ -112,10 +112,10 @@ TEST_F(FakeRanks, PollsLookForFailuresAboutOnceAMillisecond) {
   EXPECT_THROW(streams[0].synchronize(), CollectiveError);
 }
 
-// What CUDA may wait for a card for is done before all ranks of a collective are launched, or after.
+// Calls that may wait for a card must come before or after the launches of all ranks of a collective.
 struct Beside {
   const char* name;
-  std::function<std::function<void()>()> prepare;  ///< Gives what is done beside the collective.
+  std::function<std::function<void()>()> prepare;  ///< Returns the call to make beside the collective.
 };
 
 class FakeRanksBeside : public FakeRanks, public testing::WithParamInterface<Beside> {};
@@ -130,7 +130,7 @@ TEST_P(FakeRanksBeside, WaitsUntilAllRanksAreLaunched) {
   };
   while (!waits()) std::this_thread::yield();
   std::thread beside(act);
-  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // in which it would be done
+  std::this_thread::sleep_for(std::chrono::milliseconds(20));  // enough time for the call to return
   {
     const auto held = fake::lock();
     EXPECT_EQ(machine().complaint, "");
@@ -207,7 +207,7 @@ TEST(FakeCuda, ADriverThatIsTooOldIsAnErrorThatNamesBothVersions) {
   EXPECT_EQ(find_cuda_cards().count, 0);
 }
 
-// A variable of the environment, for a scope.
+// Sets an environment variable for a scope.
 class Variable {
  public:
   Variable(const char* name, const char* value) : name_(name) {

@@ -1,4 +1,4 @@
-// Collectives of the CUDA backend on a fake CUDA and a fake NCCL, against those of simulated devices; and their
+// Collectives of the CUDA backend on a fake CUDA and a fake NCCL, compared with those of simulated devices; and their
 // failures.
 #include <nccl.h>
 
@@ -17,7 +17,7 @@
 namespace lockstep {
 namespace {
 
-// Small numbers, exact in any order of summation; bools for a dtype of one byte.
+// Small numbers, exact in any order of summation; 0 or 1 for dtypes of one byte.
 template <class T>
 Bytes values_of_rank(int rank, std::size_t count) {
   const auto values = std::make_unique<T[]>(count);
@@ -26,7 +26,7 @@ Bytes values_of_rank(int rank, std::size_t count) {
   return Bytes(begin, begin + count * sizeof(T));
 }
 
-// What all ranks hold after each kind of collective, on whatever is behind cuda:*.
+// Returns all ranks' memory after each kind of collective, on the current devices of cuda:*.
 template <class T>
 std::vector<Bytes> after_collectives(int ranks, DType dtype, ReduceOp op) {
   constexpr std::size_t kCount = 12;
@@ -48,7 +48,7 @@ std::vector<Bytes> after_collectives(int ranks, DType dtype, ReduceOp op) {
       buffers.push_back({stream, send.back()->data(), receive.back()->data()});
     }
     call(buffers);
-    if (!machine().earliest_first) std::ranges::reverse(receive);  // the one that goes on first
+    if (!machine().earliest_first) std::ranges::reverse(receive);  // starts with the stream that runs first
     for (const auto& memory : receive) results.push_back(memory->get());
   };
   std::vector<std::size_t> even(std::size_t(ranks), kCount / std::size_t(ranks)), uneven(std::size_t(ranks), 0);
@@ -67,7 +67,7 @@ std::vector<Bytes> after_collectives(int ranks, DType dtype, ReduceOp op) {
     for (RankBuffers& rank : buffers) rank.send = rank.receive;
     communicator.all_reduce(buffers, kCount, dtype, op);
   });
-  round([&](auto& buffers) {  // each to the next, the last to the first, and the first to itself
+  round([&](auto& buffers) {  // each rank to the next, the last to the first, and the first to itself
     std::vector<Transfer> transfers;
     for (int from = 0; from < ranks; ++from) {
       const int to = (from + 1) % ranks;
@@ -131,7 +131,7 @@ TEST(FakeCuda, AnNcclWithoutWhatIsNeededIsRefusedAndOneOlderThanTheHeadersIsNot)
   EXPECT_EQ(machine().connections, 1);
 }
 
-// A pair of cards with an operation that is enqueued and not waited for.
+// Two cards with an operation that is enqueued and not waited for.
 class FakeNccl : public ::testing::Test {
  protected:
   void enqueue() {
@@ -140,7 +140,7 @@ class FakeNccl : public ::testing::Test {
       buffers.push_back({streams[std::size_t(rank)], memory[rank].data(), memory[rank].data()});
     communicator.all_reduce(buffers, 25, kFloat32);
   }
-  // For longer than a wait goes on without a look at the other cards.
+  // Work that takes longer than a wait goes on without checking the other cards.
   static void work_long(int device) {
     const auto end = std::chrono::steady_clock::now() + std::chrono::milliseconds(20);
     fake::enqueue(
@@ -199,7 +199,7 @@ TEST_F(FakeNccl, FreeingMemoryDoesNotHangOnAFailedOperation) {
   EXPECT_NE(message_at(0), "");
 }
 
-// What fails on a card is known to that card's calls alone: a rank of another one waits for a peer that will not come.
+// CUDA reports a failed card only to calls about that card. A rank on another card waits for a peer that will not come.
 TEST_F(FakeNccl, ACardThatFailsEndsAllRanks) {
   machine().collectives_hang = true;
   enqueue();
@@ -221,13 +221,13 @@ TEST_F(FakeNccl, AWaitForACardThatFailsEnds) {
   machine().trapped.clear();
 }
 
-// What does not need the lost card goes on: waits that begin after it was told, and memory that is given back.
+// Work without the lost card goes on: waits that begin after the loss was reported, and frees of memory.
 TEST_F(FakeNccl, ALostCardIsToldOnceToWaitsForOthers) {
   const auto fill_card = [] { empty({std::int64_t(40) << 20}, {.dtype = kUInt8, .device = "cuda:0"}); };
   fill_card();
   machine().trapped[1] = "a kernel stopped";
   work_long(0);
-  empty_cache("cuda:0");  // tells nobody
+  empty_cache("cuda:0");  // reports nothing
   EXPECT_NO_THROW(fill_card());
   work_long(0);
   try {
@@ -250,7 +250,7 @@ TEST_F(FakeNccl, ALostCardIsToldToWhoAsksForIt) {
   machine().trapped.clear();
 }
 
-// A host that asks until an event has passed, as the allocator does when memory is short.
+// The host polls an event, as the allocator does when memory is short.
 TEST_F(FakeNccl, AskingForAnEventDoesNotHangOnAFailedOperation) {
   machine().collectives_fail = true;
   enqueue();
@@ -263,7 +263,7 @@ TEST_F(FakeNccl, AskingForAnEventDoesNotHangOnAFailedOperation) {
 TEST_F(FakeNccl, CopiesBehindAFailedOperationDoNotHang) {
   machine().collectives_fail = true;
   enqueue();
-  const Bytes values = numbered(std::size_t(20) << 20);  // all pinned buffers of a kind, and more
+  const Bytes values = numbered(std::size_t(20) << 20);  // more than all pinned buffers of a size class
   const DeviceBytes target(0, values.size());
   for (int i = 0; i < 5; ++i)
     target.copy({.to = target.data(), .from = values.data(), .to_device = 0, .row_bytes = values.size()});
@@ -284,7 +284,7 @@ TEST_F(FakeNccl, WhatDoesNotEndInTimeFailsOnAllRanks) {
   EXPECT_EQ(message_at(1), "");
 }
 
-// Only what all ranks have come to is late.
+// The time limit starts when all ranks have reached the operation.
 TEST_F(FakeNccl, WhatWaitsForWorkBeforeItIsNotLate) {
   constexpr std::chrono::milliseconds kLimit(50);
   communicator = Communicator({"cuda:0", "cuda:1"}, {}, {.time_limit = kLimit});

@@ -1,4 +1,4 @@
-// The emulator itself: kernels that are right in every order, and what it says of wrong ones.
+// The emulator itself: kernels that are right in every order, and its errors for wrong ones.
 #include <gtest/gtest.h>
 
 #include <cuda_runtime.h>
@@ -59,7 +59,7 @@ TEST_P(Emulator, BarriersOrderSharedMemory) {
   EXPECT_EQ(out, expected);
 }
 
-// Every barrier of scan() is needed.
+// Removes each barrier of scan(); all of them are needed.
 class ScanWithout : public ::testing::Test {
  protected:
   ScanWithout() : in_(100), out_(100), expected_(100) {

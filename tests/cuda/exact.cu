@@ -1,4 +1,4 @@
-// The kernels of all optimizers and of random tensors, whose PTX check_ptx reads.
+// The kernels of all optimizers and of random tensors; check_ptx reads their PTX.
 #include "optim/adadelta.cpp"
 #include "optim/adagrad.cpp"
 #include "optim/adam.cpp"

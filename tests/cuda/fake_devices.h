@@ -1,4 +1,4 @@
-// Devices on fake cards, and memory on them: what tests of the backend are made of.
+// Devices on fake cards, and memory on them, for tests of the backend.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -18,16 +18,16 @@ namespace lockstep {
 using fake::machine;
 using Bytes = std::vector<std::byte>;
 
-// Puts devices on fake cards behind cuda:*.
+// Replaces cuda:* by devices on fake cards.
 class FakeDevices {
  public:
   explicit FakeDevices(CudaOptions options, int cards = 3, bool peers = true, std::size_t card_bytes = 64 << 20) {
     machine() = {};
-    cuda::device_count();  // settles what is there without these cards
+    cuda::device_count();  // chooses the devices of cuda:* before there are cards
     machine().cards = cards;
     machine().card_bytes = card_bytes;
     machine().peers = peers;
-    options.deterministic = false;  // says less on standard error
+    options.deterministic = false;  // prints less on standard error
     outer_ = exchange_accelerators(std::make_shared<DeviceSet>(make_cuda_backend(options)));
   }
   ~FakeDevices() {
@@ -47,7 +47,7 @@ inline Bytes numbered(std::size_t bytes) {
   return result;
 }
 
-// Memory of a device, in the order of a stream.
+// Memory of a device, in stream order.
 class DeviceBytes {
  public:
   DeviceBytes(int device, std::size_t bytes, int stream = 0)

@@ -1,5 +1,5 @@
-// Convolutions of the CUDA backend on a fake cuDNN, which does them on the host and keeps to the rules of the real one:
-// what is asked of it, in which layout, and by which engine.
+// Convolutions of the CUDA backend on a fake cuDNN, which computes them on the host and checks the real one's rules:
+// the calls, the layouts, and the choice of an engine.
 #include <tuple>
 #include <vector>
 
@@ -54,14 +54,14 @@ FusedOp described(const Case& c, FusedKind kind) {
   return op;
 }
 
-// Small whole numbers, which every dtype and every order of additions has exactly.
+// Small integers, exact in every dtype and in any order of summation.
 std::vector<double> numbers(const Shape& sizes, int seed) {
   std::vector<double> values(static_cast<std::size_t>(sizes.elements()));
   for (std::size_t i = 0; i < values.size(); ++i) values[i] = double((i * 7 + i / 5 + std::size_t(seed)) % 5) - 2;
   return values;
 }
 
-// A tensor of a device with these values in row-major order, which lies in memory as the layout says.
+// A tensor on a device with these values in row-major order, stored in the given layout.
 Tensor on_card(int device, const Shape& sizes, const std::vector<double>& values, DType dtype, Layout layout) {
   const Tensor dense = tensor(values).reshape(sizes).to(dtype).to(Device::cuda(device));
   const auto elements = sizes.elements();
@@ -83,7 +83,7 @@ Tensor on_card(int device, const Shape& sizes, const std::vector<double>& values
 
 std::vector<double> values_of(const Tensor& x) { return x.contiguous().to("cpu").to(kFloat64).to_vector<double>(); }
 
-// The definition: each product belongs to an element of x, of the weight and of y.
+// The definition of a convolution: each product has one element of x, of the weight and of y.
 template <class Body>
 void for_each_product(const Case& c, const Body& body) {
   const Shape y = c.result();
@@ -111,7 +111,7 @@ void for_each_product(const Case& c, const Body& body) {
     }
 }
 
-// All three operations with operands in these layouts: x, weight, y.
+// Checks all three operations with operands in these layouts: x, weight, y.
 void expect_right(const Case& c, DType dtype, Layout x_layout, Layout weight_layout, Layout y_layout, int device = 0) {
   SCOPED_TRACE(::testing::Message() << c.name << ", " << dtype << ", layouts " << int(x_layout) << int(weight_layout)
                                     << int(y_layout));
@@ -147,7 +147,7 @@ void expect_right(const Case& c, DType dtype, Layout x_layout, Layout weight_lay
   EXPECT_EQ(values_of(weight_gradient), dweight);
 }
 
-// The plain case, forward: whether it was done as one.
+// Runs the plain case forward; returns true if it ran as a fused operation.
 bool run_plain(DType dtype = kFloat32, Layout x_layout = Layout::row_major, Layout y_layout = Layout::row_major) {
   const Case& c = kPlain;
   const Tensor x = on_card(0, c.x, numbers(c.x, 0), dtype, x_layout);
@@ -174,7 +174,7 @@ TEST(CudnnConvolution, TakesEachOperandInAnyLayout) {
   expect_right(kPlain, kFloat16, Layout::channels_last, Layout::unaligned, Layout::channels_last);
 }
 
-// A gradient of a sum is one number everywhere.
+// The gradient of a sum is one expanded number.
 TEST(CudnnConvolution, TakesOperandsThatAreExpanded) {
   const FakeDevices devices({.cards = {0}});
   const Case& c = kPlain;
@@ -241,7 +241,7 @@ TEST(CudnnConvolution, IsDeclinedWhereCudnnCannotBeLoaded) {
   machine().cudnn = false;
   EXPECT_FALSE(run_plain());
   machine().cudnn = true;
-  EXPECT_FALSE(run_plain());  // it is not looked for again
+  EXPECT_FALSE(run_plain());  // cuDNN is not looked for again
 }
 
 TEST(CudnnConvolution, IsDeclinedOnACardThatCudnnDoesNotSupport) {
@@ -301,7 +301,7 @@ TEST(CudnnConvolution, RunsOnTheCardAndTheStreamOfItsTensors) {
     expect_right(kPlain, kFloat32, Layout::row_major, Layout::row_major, Layout::row_major, device);
 }
 
-// Between the ranks of a collective nothing may wait for a card: cuDNN has loaded its kernels before.
+// A call between the ranks of a collective must not wait for a card: cuDNN has loaded its kernels in an earlier run.
 TEST(CudnnConvolution, WaitsForNoCardOnceItHasRun) {
   const FakeDevices devices({.cards = {0}});
   const auto run = [] {

@@ -1,4 +1,5 @@
-// A functor that calls host code: nvcc must refuse it, although its gradient for tensors may (see CMakeLists.txt).
+// A functor that calls host code: nvcc must refuse it, although the functor's gradient for tensors may call host code
+// (see CMakeLists.txt).
 #include "ops/elementwise.h"
 
 namespace lockstep {

@@ -1,5 +1,5 @@
 // Kernels whose PTX check_ptx reads: the elementwise pattern in packs, dense and broadcast, with and without
-// conversions, sums of rows and of many tensors, and the kernels of norms.
+// conversions; sums of rows and of many tensors; and the kernels of norms.
 #include "ops/batch_norm_kernel.h"
 #include "ops/norm_gradient.h"
 #include "tensor/kernels/map.h"

@@ -1,4 +1,4 @@
-// The grids that kernels ask for, at sizes from nothing to more elements than fit 32 bits: recorded, not run.
+// The grids of kernels' launches, from empty tensors to more elements than fit 32 bits: recorded, not run.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -16,19 +16,19 @@ namespace {
 using emulation::Launch;
 using emulation::settings;
 
-constexpr std::int64_t kBlocks = 1 << 14;  // the most that kernels which stride over the grid ask for on a card
+constexpr std::int64_t kBlocks = 1 << 14;  // the most blocks of a grid-stride kernel on a card
 constexpr std::int64_t k32Bits = std::int64_t(1) << 32;
 
 class Launches : public ::testing::Test {
  protected:
   Launches() : devices_({.cards = {0}}, 1, true, std::size_t(1) << 44) {
-    machine().address_only = true;  // of which nothing is used
+    machine().address_only = true;  // none of the memory is used
     settings().record_only = true;
     settings().max_blocks = kBlocks;
   }
   ~Launches() override { settings() = outer_; }
 
-  // What the body launches. The emulator refuses a grid that a card would refuse.
+  // Returns the body's launches. The emulator refuses a grid that a card would refuse.
   template <class Body>
   static std::vector<Launch> of(const Body& body) {
     settings().launches.clear();
@@ -37,7 +37,7 @@ class Launches : public ::testing::Test {
     return settings().launches;
   }
   static Tensor bytes(std::int64_t count) { return empty({count}, {.dtype = kUInt8, .device = "cuda:0"}); }
-  /// One element, seen as many.
+  /// One element, expanded to these sizes.
   static Tensor seen_as(const Shape& sizes, DType dtype = kFloat32) {
     return empty({1}, {.dtype = dtype, .device = "cuda:0"}).expand(sizes);
   }
@@ -65,7 +65,7 @@ TEST_F(Launches, ASumOfNothingIsOneLaunch) {
   EXPECT_EQ(of([&] { sum(none, {0}); }).size(), 1u);
 }
 
-// How many launches backward takes through f's result, whose gradient is dense.
+// Returns the number of launches of backward through f's result, with a dense gradient.
 template <class F>
 std::size_t launches_of_backward(const std::vector<Tensor>& inputs, const F& f) {
   const std::vector<Tensor> y = {f()}, seed = {empty(y[0].sizes(), {.dtype = y[0].dtype(), .device = y[0].device()})};
@@ -87,7 +87,7 @@ TEST_F(Launches, NormsOfRowsAreOneLaunchAndTwo) {
     }
 }
 
-// 16 floats are 4 packs: the same number of threads has a row.
+// 16 floats are 4 packs, so a row of packs has 4 threads.
 TEST_F(Launches, RowsOfWholePacksHaveAThreadForEachPack) {
   const Tensor x = empty({4096, 16}, {.device = "cuda:0"}), odd = empty({4096, 17}, {.device = "cuda:0"});
   for (const bool logarithm : {false, true}) {
@@ -152,11 +152,11 @@ TEST_F(Launches, BatchNormIsThreeLaunchesEachWayAndOneInEvaluation) {
                                 seed = {empty_like(y[0].detach())};
       settings().launches.clear();
       gradients(y, inputs, seed);
-      EXPECT_EQ(settings().launches.size(), 3u + last);  // a row-major gradient is laid anew
+      EXPECT_EQ(settings().launches.size(), 3u + last);  // a row-major gradient is copied to the layout
     }
 }
 
-// 148 parameters, as in a GPT of 12 layers.
+// 148 parameters, as in a GPT with 12 layers.
 TEST_F(Launches, AnOptimizersStepOverManyTensorsIsOneLaunch) {
   std::vector<Tensor> parameters;
   for (int i = 0; i < 148; ++i)

@@ -1,4 +1,4 @@
-// A Trainer that goes on without a card that has failed.
+// A Trainer that continues without a card that has failed.
 #include <mutex>
 #include <utility>
 #include <vector>
@@ -14,7 +14,7 @@ namespace {
 
 using testing::FitJob;
 
-// In the second epoch.
+// Loses a card in the second epoch.
 struct LosesCard : train::Callback {
   explicit LosesCard(int lost) : lost_(lost) {}
   void on_epoch_begin(train::FitState& fit) override {

@@ -1,5 +1,5 @@
-// The elementwise pattern over many tensors on an emulated card: packs of elements where operands are aligned, single
-// ones elsewhere, and the bits are the host's either way.
+// The elementwise pattern over many tensors on an emulated card: packs of elements if the operands are aligned, else
+// single elements; the bits equal the host's in both cases.
 #include <gtest/gtest.h>
 
 #include <memory>
@@ -23,7 +23,7 @@ struct AddScaled {
   }
 };
 
-// to += 3 from, over tensors that begin `shift` elements after an aligned place.
+// to += 3 from, for tensors that begin `shift` elements after an aligned address.
 template <class T, class From>
 std::vector<std::vector<float>> results(Device device, std::int64_t shift) {
   std::vector<Tensor> to, from;

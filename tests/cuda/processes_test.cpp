@@ -1,5 +1,5 @@
-// Collectives of cards of several processes on a fake CUDA and a fake NCCL: each process is a thread with a backend of
-// its own. What ends one of them ends all.
+// Collectives of several processes' cards on a fake CUDA and a fake NCCL: each process is a thread with its own
+// backend. A failure that ends one process ends all.
 #include <chrono>
 #include <memory>
 #include <numeric>
@@ -22,10 +22,10 @@ using std::chrono::milliseconds;
 using testing::in_processes;
 using testing::message_of;
 
-constexpr int kCards = 2;  // of each process
+constexpr int kCards = 2;  // per process
 constexpr milliseconds kLimit(500);
 
-// The cards of one process, and their communicator with those of the others.
+// One process's cards, and their communicator with the other processes' cards.
 class ProcessRanks {
  public:
   explicit ProcessRanks(const World& world) : ProcessRanks(world, cards_of(world)) {}
@@ -67,7 +67,7 @@ class ProcessRanks {
     return values;
   }
 
-  // The ranks send what `send` says of each, and have room for so many; what each has then.
+  // Runs a collective in which rank r sends send(r) and has room for `room` elements; returns each rank's result.
   template <class Send>
   std::vector<std::vector<float>> run(CollectiveCall call, const Send& send, std::size_t room) {
     std::vector<CollectivePart> parts;
@@ -90,7 +90,7 @@ class ProcessRanks {
     backend().collective(communicator_, call);
   }
 
-  // Enqueued and waited for.
+  // Enqueues an all-reduce and waits for it.
   void all_reduce(std::size_t count) {
     run(
         {.kind = CollectiveKind::all_reduce, .name = "all_reduce", .op = ReduceOp::sum, .count = count},
@@ -125,7 +125,7 @@ void expect_says(const std::exception_ptr& failure, const std::vector<std::strin
 
 class FakeProcesses : public ::testing::Test {
  protected:
-  FakeDevices devices{{.cards = {0}}, 6};  // of which each process takes its own
+  FakeDevices devices{{.cards = {0}}, 6};  // each process takes its own
 };
 
 using Values = std::vector<float>;
@@ -234,7 +234,7 @@ TEST_F(FakeProcesses, EndWithOneThatDiesInACollective) {
       ProcessRanks ranks(world);
       ranks.all_reduce(4);
       if (world.rank().value() != victim) return ranks.all_reduce(4);
-      world.transport()->fail("the other one is lost");  // as MPI's transport says of it
+      world.transport()->fail("the other one is lost");  // as MPI's transport does
     });
     EXPECT_LT(std::chrono::steady_clock::now() - begin, std::chrono::seconds(10));
     expect_says(failures[std::size_t(1 - victim)],
@@ -261,7 +261,7 @@ TEST_F(FakeProcesses, WithoutOneThatDoesNotComeEndInTimeAndStayEnded) {
   EXPECT_EQ(machine().connections, 1) << "a job that has failed is over";
 }
 
-// As long as a process waits for its own ranks it does not wait for the others.
+// The time in which a process waits for its own ranks' earlier work does not count for the limit.
 TEST_F(FakeProcesses, DoNotCountTheTimeOfWorkBefore) {
   expect_all_succeeded(in_processes(
       2,

@@ -1,5 +1,6 @@
-// Teams of threads on rows: who visits what, and what a team agrees on. The operands' memory ends where they end, for
-// AddressSanitizer; and a thread that does another's work changes what is counted, which ThreadSanitizer calls a race.
+// Teams of threads on rows: which thread visits which element, and the results that a team agrees on. The operands'
+// memory ends with their last element, for AddressSanitizer. A thread that does another's work changes the counts, and
+// ThreadSanitizer reports it as a race.
 #include <gtest/gtest.h>
 
 #include <numeric>
@@ -16,7 +17,7 @@ namespace {
 using emulation::Order;
 using Numbers = std::vector<std::int64_t>;
 
-// Adds 1 to each element and then, by the member that did so, multiplies one that the input names.
+// Adds 1 to each element. Then the thread that visited the element named by the input multiplies it.
 template <bool kDivided>
 struct Visit {
   static constexpr int kElementsOf = kDivided ? 0 : -1;
@@ -28,7 +29,7 @@ struct Visit {
   }
 };
 
-// Each member says what it was told, at the elements that it visits.
+// Each thread writes the team's sums to the elements that it visits.
 struct Agree {
   template <class Team>
   void operator()(const Team& team, RowOf<std::int64_t> out, RowOf<const std::int64_t> x) const {
@@ -42,7 +43,7 @@ struct Agree {
   }
 };
 
-// The same by packs: the function takes rows of any type. A team that keeps a row reads it once, by kept().
+// The same in packs: the function takes rows of any type. A team that keeps a row reads it only once, in kept().
 struct AgreeByPacks {
   template <class Team, class To, class From>
   void operator()(const Team& team, To out, From from, From other) const {
@@ -142,12 +143,12 @@ INSTANTIATE_TEST_SUITE_P(, RowTeamsByPacks,
                                             ::testing::Values(Order::forward, Order::reverse, Order::shuffled)),
                          name_of);
 
-// By every shape of team, and as many packs to a thread as a row needs; 0: a team that keeps none.
+// Tests every shape of team, with as many packs per thread as a row needs; 0: the team keeps no row.
 TEST_P(RowTeamsByPacks, VisitAndReduce) {
   using gpu::TeamShape;
   Numbers x(std::size_t(rows.rows * rows.length)), other(std::size_t(rows.length)), expected(x.size());
   std::iota(x.begin(), x.end(), 1);
-  std::iota(other.begin(), other.end(), -5);  // of all rows
+  std::iota(other.begin(), other.end(), -5);  // shared by all rows
   for (std::int64_t r = 0; r < rows.rows; ++r) {
     std::int64_t sum = rows.length;
     for (std::int64_t i = 0; i < rows.length; ++i) sum += x[at(r, i)] + x[at(r, i)] * other[std::size_t(i)];

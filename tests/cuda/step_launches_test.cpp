@@ -1,6 +1,6 @@
-// What a training step of each of the benchmarks' models asks of a card, compared with a recorded table: grids,
-// products of cuBLASLt, convolutions of cuDNN and copies, counted on an emulated card, which runs none of them; and the
-// bytes that the operations declare, counted on a simulated GPU. scripts/step-launches --record writes the table anew.
+// A training step of each benchmark model, compared with a recorded table: the grids, cuBLASLt products, cuDNN
+// convolutions and copies that it enqueues, counted on an emulated card that runs none of them; and the bytes that its
+// operations declare, counted on a simulated GPU. scripts/step-launches --record writes the table anew.
 #include <gtest/gtest.h>
 
 #include <cstdlib>
@@ -30,7 +30,7 @@ struct Asked {
   }
 };
 
-// The third step: by then gradients and the optimizer's state are there.
+// Runs three steps, and counts the third: by then gradients and optimizer state exist.
 template <class Model, class Before>
 void third_step(const Before& before) {
   const Device device("cuda:0");

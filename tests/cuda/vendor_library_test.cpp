@@ -1,4 +1,4 @@
-// Loading a library when it is needed, with libraries that every system has.
+// Loading a vendor library at its first use, with libraries that every system has.
 #include "runtime/cuda/vendor_library.h"
 
 #include <dlfcn.h>
@@ -19,7 +19,7 @@ using Function = double(double);
 constexpr const char* kMath = "libm.so.6";
 constexpr const char* kNowhere = "libthat_is_nowhere.so.13";
 
-// What an error of the backend says, whose call is `api`.
+// Returns the message of the BackendError that body throws; its call must be `api`.
 template <class Body>
 std::string message_of(const char* api, Body body) {
   try {
@@ -36,7 +36,7 @@ void expect_words(const std::string& message, std::initializer_list<const char*>
   for (const char* word : words) EXPECT_NE(message.find(word), std::string::npos) << word << " in " << message;
 }
 
-// A folder that the system's loader does not know.
+// A library in a folder that the system's loader does not search.
 class VendorLibraryElsewhere : public ::testing::Test {
  protected:
   void SetUp() override {
@@ -64,7 +64,7 @@ TEST_F(VendorLibraryElsewhere, IsFoundInItsFolder) {
   EXPECT_EQ(cosine, cosine_);
 }
 
-// Here a copy of the mathematical library that gives another name as its own, which the loader does not find.
+// The test loads a copy of the mathematical library under another soname, which the loader does not find.
 TEST_F(VendorLibraryElsewhere, IsTheCopyThatThisProcessHasLoaded) {
   std::string bytes = lockstep::testing::contents(math_);
   const std::string copys_name = "libq.so.6";

@@ -1,5 +1,5 @@
-// Jobs that lose a process, or in which one does not do what the others wait for. All others end within the time limit,
-// and each says which process is to blame, on which host; mpirun tells by its exit status.
+// Jobs that lose a process, or whose processes do not make the same calls. All other processes end within the time
+// limit, and each names the process to blame and its host; mpirun's exit status is not 0.
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -23,7 +23,7 @@ namespace {
 using std::chrono::milliseconds;
 
 constexpr int kLimitMs = 2000;
-// Of a job: to start it and join, and for mpirun to end it.
+// Allowed for starting a job and joining, and for mpirun to end it.
 constexpr int kStartMs = 5000;
 
 class MpiFailure : public ::testing::Test {
@@ -40,7 +40,7 @@ class MpiFailure : public ::testing::Test {
     return mpirun(all, on_line);
   }
 
-  // All others say that `victim` is to blame.
+  // Expects that all other processes name `victim`.
   static void expect_named(const Outcome& job, int count, int victim, const std::string& how = "") {
     EXPECT_TRUE(job.ended_in_time) << job.output;
     EXPECT_NE(job.status, 0) << job.output;
@@ -56,7 +56,7 @@ class MpiFailure : public ::testing::Test {
     }
   }
 
-  // The job in which `victim` gets the signal so long after all have joined.
+  // Runs a job in which `victim` gets the signal when `after` has passed since all have joined.
   static Outcome with_signal(int count, const std::vector<std::string>& words, int victim, int signal,
                              milliseconds after) {
     std::map<int, pid_t> processes;

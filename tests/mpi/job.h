@@ -1,4 +1,4 @@
-// The program of which the tests start several processes: its first argument says what they do.
+// The program that the tests start in several processes: its first argument selects a scenario.
 #pragma once
 
 #include <map>
@@ -13,19 +13,19 @@ namespace lockstep::testing {
 using Arguments = std::vector<std::string>;
 using Scenario = void (*)(const Arguments&);
 
-/// All of them throw what goes wrong.
+/// The scenarios throw on a failure.
 const std::map<std::string, Scenario>& world_scenarios();
 const std::map<std::string, Scenario>& failure_scenarios();
 const std::map<std::string, Scenario>& training_scenarios();
 
-/// Prints a line at once, whole, with this process's rank and size in front.
+/// Prints a whole line at once, prefixed by this process's rank and size.
 void say(const World& world, const std::string& line);
 
-/// Instead of standard error, if the variable JOB_ERRORS names a folder: mpirun may lose what a process that it kills
-/// has written there last.
+/// Redirects standard error to a file if the variable JOB_ERRORS names a folder: mpirun may lose the last lines of a
+/// process that it kills.
 void write_errors_to_a_file();
 
-/// Throws where it is false.
+/// Throws if `is_so` is false.
 void require(bool is_so, std::string_view what);
 
 }  // namespace lockstep::testing

@@ -1,4 +1,4 @@
-// Jobs in which something goes wrong: by a signal from outside, or in the process that the first argument names.
+// Jobs that fail, by a signal from outside or in the process that the first argument names.
 #include <unistd.h>
 
 #include <array>
@@ -21,7 +21,7 @@ void greet(const World& world) {
   say(world, text("pid ", ::getpid()));
 }
 
-// Messages of many sizes round the ring, and what all do together.
+// Sends messages of many sizes around the ring, then makes collective calls.
 void one_round(const World& world, int channel, int round) {
   static std::array<std::vector<char>, 2> buffers;
   const std::size_t bytes = std::size_t(round % 7) * std::size_t(round % 7) * 10'000 + 1;
@@ -42,7 +42,7 @@ void loops(const Arguments&) {
   for (int round = 0;; ++round) one_round(world, channel, round);
 }
 
-// All but one wait for it.
+// All processes but one wait for that one.
 void waits(const Arguments& arguments) {
   const World world = mpi::join();
   greet(world);
@@ -50,7 +50,7 @@ void waits(const Arguments& arguments) {
   world.barrier("the barrier that one does not come to");
 }
 
-// Nobody waits for anybody.
+// No process waits for another.
 void computes(const Arguments&) {
   const World world = mpi::join();
   greet(world);

@@ -1,5 +1,5 @@
-// A job that a Trainer does: FOLDER DEVICES whole_state|sharded_state, where the checkpoints are and how many devices
-// all processes have together.
+// A job that trains with a Trainer: FOLDER DEVICES whole_state|sharded_state: the folder of the checkpoints, and the
+// number of devices of all processes together.
 #include <unistd.h>
 
 #include <algorithm>
@@ -20,7 +20,7 @@
 namespace lockstep::testing {
 namespace {
 
-// Batches of 6 rows, of which a fourth device has none, and a last one of 4.
+// Batches of 6 rows, which leave a fourth device without any, and a last batch of 4.
 void trains(const Arguments& arguments) {
   const World world = mpi::join();
   const int devices = std::atoi(arguments.at(1).c_str()) / world.size();
@@ -44,7 +44,7 @@ void trains(const Arguments& arguments) {
   say(world, text("trained ", history.column("step").back().value(), " steps"));
 }
 
-// A model that gets what it has made has the gradients of one process.
+// A model that gets its own output as input has the gradients of one process.
 void trains_adversaries(const Arguments&) {
   const World world = mpi::join();
   const SimulatedDevices simulated({.count = 2});
@@ -55,8 +55,8 @@ void trains_adversaries(const Arguments&) {
     require(std::abs(one[i] - several[i]) < 1e-9, text("gradient ", i, ": ", several[i], " is ", one[i]));
 }
 
-// DEVICES ROWS BACKWARDS: a model of many batch norms over all rows, some on branches, whose gradients are those of one
-// device with all rows, each time, however the devices are held up.
+// DEVICES ROWS BACKWARDS: a model with many batch norms over all rows, some on branches. Its gradients are those of one
+// device with all rows, every time, however the devices are delayed.
 void trains_resnet(const Arguments& arguments) {
   const World world = mpi::join();
   const int devices = std::stoi(arguments.at(0)), backwards = std::stoi(arguments.at(2));
@@ -95,7 +95,7 @@ void trains_resnet(const Arguments& arguments) {
   require(wrong == 0, "gradients of one device");
 }
 
-// What all refuse: WHAT SEED, the last process does otherwise than the others. Messages are delayed at random.
+// WHAT SEED: the last process does WHAT differently, which all processes refuse. Messages are delayed at random.
 void disagrees(const Arguments& arguments) {
   const std::string& what = arguments.at(0);
   const World joined = mpi::join();

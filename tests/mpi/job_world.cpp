@@ -1,4 +1,4 @@
-// What processes do together when all goes well.
+// Jobs without failures: the common calls of all processes.
 #include <mpi.h>
 
 #include <algorithm>
@@ -26,7 +26,7 @@ namespace {
 
 std::string of_rank(int rank, std::size_t bytes) { return std::string(bytes, char('a' + rank)); }
 
-// Each gives a text of another size, some larger than what goes along with a size, and some empty.
+// Each process gives a text of another size: some larger than fits a frame (world.cpp), and some empty.
 void gathers(const Arguments&) {
   const World world = mpi::join();
   const int rank = world.rank().value(), size = world.size();
@@ -43,7 +43,7 @@ void gathers(const Arguments&) {
   say(world, "gathered on " + world.host(world.rank()));
 }
 
-// A barrier that the last comes to late.
+// A barrier that the last process reaches late.
 void late(const Arguments&) {
   const World world = mpi::join();
   const auto begin = std::chrono::steady_clock::now();
@@ -53,7 +53,7 @@ void late(const Arguments&) {
   say(world, "met");
 }
 
-// Thousands of messages on their way at once, on several channels, to and from all; received in another order of
+// Thousands of messages in flight, on several channels, to and from all processes; received in another order of
 // channels.
 void messages(const Arguments&) {
   constexpr int kChannels = 3, kCount = 500;
@@ -95,7 +95,7 @@ void messages(const Arguments&) {
   say(world, "all came in order");
 }
 
-// Larger than what MPI is given at once, round the ring, both ways at the same time; and one of no bytes.
+// Messages larger than MPI is given at once, around the ring, both ways at the same time; and an empty one.
 void large(const Arguments&) {
   constexpr std::size_t kCount = 50'000'001;  // times 4 bytes
   const World world = mpi::join();
@@ -117,7 +117,7 @@ void large(const Arguments&) {
   say(world, "all bytes came");
 }
 
-// Sums in place, of little and of many pieces: those that one process would add up in the order of the ranks.
+// In-place sums of one and of many pieces: equal to one process's sums in rank order.
 void sums(const Arguments&) {
   const World world = mpi::join();
   const int rank = world.rank().value(), size = world.size();
@@ -154,7 +154,7 @@ void sums(const Arguments&) {
   say(world, "added up");
 }
 
-// Joined twice while a handle is left, and once more after.
+// Joins twice while a handle exists, and once more after.
 void twice(const Arguments&) {
   {
     const World first = mpi::join(), second = mpi::join();
@@ -171,7 +171,7 @@ void twice(const Arguments&) {
   require(false, "a process that left may not join again");
 }
 
-// Leaves by exit() while handles are left.
+// Calls exit() while handles exist.
 void exits(const Arguments&) {
   const World world = mpi::join();
   world.barrier();
@@ -179,7 +179,7 @@ void exits(const Arguments&) {
   std::exit(0);
 }
 
-// A program that uses MPI itself, and asks for the level that is its argument.
+// A program that uses MPI itself, with the thread level in its argument.
 void has_mpi(const Arguments& arguments) {
   int level = 0;
   MPI_Init_thread(nullptr, nullptr, arguments.at(0) == "multiple" ? MPI_THREAD_MULTIPLE : MPI_THREAD_FUNNELED, &level);
@@ -188,7 +188,7 @@ void has_mpi(const Arguments& arguments) {
     world.barrier();
     say(world, "joined");
   } catch (const std::exception& error) {
-    std::fprintf(stderr, "error: %s\n", error.what());  // before the first one ends: mpirun kills the others then
+    std::fprintf(stderr, "error: %s\n", error.what());  // before any process ends: mpirun then kills all
     MPI_Barrier(MPI_COMM_WORLD);
     MPI_Finalize();
     std::exit(3);
@@ -197,7 +197,7 @@ void has_mpi(const Arguments& arguments) {
   MPI_Finalize();
 }
 
-// Processor time while nothing is done for a second.
+// Measures the processor time of an idle second.
 void idle(const Arguments&) {
   const World world = mpi::join();
   world.barrier();
@@ -209,7 +209,7 @@ void idle(const Arguments&) {
   say(world, "was idle");
 }
 
-// A size that its sender did not send.
+// The receiver expects another size than was sent.
 void sizes(const Arguments& arguments) {
   const World world = mpi::join();
   char data[64] = {};

@@ -31,8 +31,7 @@ pid_t start(const std::vector<std::string>& words, int output) {
   const pid_t child = ::fork();
   if (child != 0) return child;
   ::setpgid(0, 0);
-  // Before whatever else runs here, where that is allowed: mpirun kills a process that takes longer than a second to
-  // say what it lost.
+  // Gives mpirun priority, if allowed: it kills a process that takes longer than a second to report a lost process.
   ::setpriority(PRIO_PROCESS, 0, -15);
   ::dup2(::open("/dev/null", O_RDONLY), STDIN_FILENO);
   ::dup2(output, STDOUT_FILENO);
@@ -68,7 +67,7 @@ Outcome run(const std::vector<std::string>& words, const std::function<void(cons
     ::poll(&ready, 1, 100);
     if (result.ended_in_time && Clock::now() - begin > longest) {
       result.ended_in_time = false;
-      ::kill(child, SIGTERM);  // mpirun ends its processes then
+      ::kill(child, SIGTERM);  // then mpirun ends its processes
       ::poll(nullptr, 0, 3000);
       ::kill(-child, SIGKILL);
     }

@@ -1,4 +1,4 @@
-// Starts jobs as users do, by mpirun, and watches them.
+// Starts jobs as users do, with mpirun, and watches them.
 #pragma once
 
 #include <chrono>
@@ -8,11 +8,11 @@
 
 namespace lockstep::testing {
 
-/// What became of it; all that was printed, on stdout and stderr, and what mpi_job wrote to the folder that the
-/// variable JOB_ERRORS names. (When mpirun ends a job it does not wait for the last lines of the processes that it
+/// The outcome of a program. `output` is everything printed on stdout and stderr, and the files that mpi_job wrote to
+/// the folder in JOB_ERRORS. (When mpirun ends a job it does not wait for the last lines of the processes that it
 /// kills.)
 struct Outcome {
-  int status = -1;  ///< As the shell has it.
+  int status = -1;  ///< As in the shell.
   bool ended_in_time = true;
   std::string output;
   std::chrono::milliseconds took{0};
@@ -20,18 +20,18 @@ struct Outcome {
   std::vector<std::string> lines_with(const std::string& part) const;
 };
 
-/// mpirun with these words, of which the first may be "-n". `on_line` sees each line when it comes. A job that has not
-/// ended after `longest` is killed.
+/// Runs mpirun with these arguments, of which the first may be "-n". Calls `on_line` for each line as it arrives. Kills
+/// a job that has not ended after `longest`.
 Outcome mpirun(const std::vector<std::string>& words, const std::function<void(const std::string&)>& on_line = {},
                std::chrono::seconds longest = std::chrono::seconds(60));
 
-/// Any program.
+/// The same for any program.
 Outcome run(const std::vector<std::string>& words, const std::function<void(const std::string&)>& on_line = {},
             std::chrono::seconds longest = std::chrono::seconds(60));
 
 bool is_mpirun_there();
 
-/// Calls job(0) to job(count - 1), four at a time, each on a thread of its own: most of the time of a job is waiting.
+/// Calls job(0) to job(count - 1), four at a time, each on a thread of its own: jobs mostly wait.
 void side_by_side(int count, const std::function<void(int)>& job);
 
 }  // namespace lockstep::testing

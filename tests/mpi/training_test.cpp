@@ -1,5 +1,5 @@
-// Training by real processes: it ends with what one process trains, whoever is killed when, and goes on with another
-// number of processes.
+// Training by real processes: it ends with the same result as one process, whichever process is killed at any time, and
+// can continue with another number of processes.
 #include <gtest/gtest.h>
 
 #include <atomic>
@@ -42,8 +42,8 @@ class MpiTraining : public ::testing::Test {
                   on_line);
   }
 
-  // As train(); when all have joined and so many checkpoints were written, process `victim` is killed after a while,
-  // unless training has ended by then.
+  // As train(); but after all have joined and `written` checkpoints were written, waits for `after` and kills process
+  // `victim`, unless training has ended by then.
   static Outcome train_and_kill(int processes, const TemporaryFolder& folder, int victim, std::size_t written,
                                 milliseconds after) {
     const CheckpointFolder checkpoints(folder.path());
@@ -73,7 +73,7 @@ class MpiTraining : public ::testing::Test {
     EXPECT_EQ(job.lines_with("trained 48 steps").size(), std::size_t(processes)) << job.output;
   }
 
-  // All that says how training goes on, in every checkpoint.
+  // Compares everything in every checkpoint that determines how training continues.
   static void expect_same(const TemporaryFolder& a, const TemporaryFolder& b) {
     const CheckpointFolder first(a.path()), other(b.path());
     ASSERT_EQ(first.steps().size(), 24u);
@@ -139,7 +139,7 @@ TEST_F(MpiTraining, OfAModelThatGetsWhatItHasMadeIsThatOfOne) {
   EXPECT_EQ(job.status, 0) << job.output;
 }
 
-// With `mpi_job trains_resnet DEVICES ROWS BACKWARDS` under mpirun it takes as many as one likes.
+// Run `mpi_job trains_resnet DEVICES ROWS BACKWARDS` under mpirun for other sizes.
 TEST_F(MpiTraining, SumsOfBackwardsThroughManyNormsAreThoseOfOne) {
   for (const auto& [processes, devices, rows] :
        {std::tuple("2", "2", "8"), std::tuple("3", "1", "7"), std::tuple("2", "3", "5")}) {
@@ -148,7 +148,7 @@ TEST_F(MpiTraining, SumsOfBackwardsThroughManyNormsAreThoseOfOne) {
   }
 }
 
-// The same error in each process: none hears instead that another one was ended by it.
+// Each process gets the same error, and none reports that another process ended.
 TEST_F(MpiTraining, ThatProcessesRefuseEndsEachWithTheSameError) {
   const std::map<std::string, std::string> errors = {
       {"model", "[DataParallel] expected the same model in all processes, got parameter \"weight\" [3, 2] float32 in"},

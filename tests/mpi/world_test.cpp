@@ -1,4 +1,4 @@
-// Jobs in which all goes well.
+// Jobs without failures.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -16,7 +16,7 @@ class MpiWorld : public ::testing::Test {
     if (!is_mpirun_there()) GTEST_SKIP() << "no mpirun";
   }
 
-  // All of `count` processes do it, and say so.
+  // Expects that all `count` processes succeed and print the line.
   static void expect_all(int count, const std::string& scenario, const std::string& line) {
     const Outcome job = mpirun({"-n", text(count), LOCKSTEP_MPI_JOB, scenario});
     EXPECT_EQ(job.status, 0) << job.output;

@@ -1,4 +1,4 @@
-// Jobs that were started wrongly: each process is told what is wrong, and ends.
+// Jobs that are started wrongly: each process reports the mistake, and ends.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -27,14 +27,14 @@ void expect_refused(const Outcome& job, int processes, const std::string& words)
   EXPECT_EQ(job.lines_with("gathered").size(), 0u) << job.output;
 }
 
-// Without a launcher that MPI could speak to.
+// A process that MPI finds no launcher for.
 Outcome alone(Words environment) {
   environment.insert(environment.begin(), "env");
   environment.insert(environment.end(), {LOCKSTEP_MPI_JOB, "gathers"});
   return run(environment);
 }
 
-// Two processes, each with variables of its own.
+// Two processes with different variables.
 Outcome two(const Words& first, const Words& second, const std::string& second_program = LOCKSTEP_MPI_JOB) {
   Words words = {"-n", "1", "env"};
   words.insert(words.end(), first.begin(), first.end());

@@ -1,6 +1,6 @@
-// Products of bfloat16 matrices as the host's library does them, over sizes that are drawn, against sums written out;
-// with guards around all that the library may write. Numbers are small integers, whose sums are exact. A run takes a
-// sample, another one each day; LOCKSTEP_PRODUCTS says how many, and LOCKSTEP_SEED which.
+// Products of bfloat16 matrices by the host's library, over random sizes, against naive sums, with guard bytes around
+// all memory that the library may write. The values are small integers, whose sums are exact. Each run takes a sample
+// that changes daily; LOCKSTEP_PRODUCTS sets its size, and LOCKSTEP_SEED selects it.
 #include <gtest/gtest.h>
 
 #include <iostream>
@@ -27,7 +27,7 @@ std::shared_ptr<std::byte[]> guarded_scratch(std::size_t bytes) {
   return {guarded, guarded->data()};
 }
 
-// Rows of integers, with a gap behind each.
+// Rows of integers, with a gap after each row.
 struct Matrix {
   std::int64_t rows, columns, pitch;
   std::vector<float> values;

@@ -1,4 +1,4 @@
-// The memory of captured work: its addresses are its own as long as it can be done again.
+// The memory of captured work: nothing else gets its addresses as long as the work can be replayed.
 #include <gtest/gtest.h>
 
 #include <cstdint>
@@ -18,7 +18,7 @@ struct CaptureOfMemory : ::testing::Test {
   FakeBackend backend;
   CachingAllocator allocator{backend, 0};
 
-  // Of as many allocations.
+  // Returns true if one of `count` new allocations gets this memory.
   bool lies_in_use_again(void* memory, int count) {
     std::vector<Allocation> live;
     bool found = false;
@@ -38,7 +38,7 @@ TEST_F(CaptureOfMemory, IsNotTheCachesMemory) {
   const Allocation in_capture = allocator.allocate(kBytes, kStream);
   EXPECT_NE(in_capture.memory, before.memory);
   allocator.free(in_capture.block);
-  EXPECT_EQ(allocator.allocate(kBytes, kStream).memory, in_capture.memory);  // in the order of the stream
+  EXPECT_EQ(allocator.allocate(kBytes, kStream).memory, in_capture.memory);  // reused in stream order
   allocator.release(allocator.end_capture());
   allocator.free(live.block);
 }
@@ -64,7 +64,7 @@ TEST_F(CaptureOfMemory, KeepsTheSegmentsThatItTookFromTheCache) {
   EXPECT_TRUE(lies_in_use_again(in_capture.memory, 100));
 }
 
-// What is cached for another stream goes back to the device, which gives it to the capture.
+// Memory cached for another stream is freed, and the device gives it to the capture.
 TEST_F(CaptureOfMemory, TakesTheDevicesMemoryBackFromTheCache) {
   CachingAllocator full(backend, 0, 64 << 20);
   full.free(full.allocate(50 << 20, kOther).block);
@@ -95,7 +95,7 @@ TEST_F(CaptureOfMemory, StaysWithItUntilItIsReleased) {
   allocator.free(freed.block);
   CapturePool* const pool = allocator.end_capture();
   EXPECT_FALSE(lies_in_use_again(freed.memory, 10));
-  allocator.free(kept.block);  // a result that nobody holds any more
+  allocator.free(kept.block);  // a result without owners
   EXPECT_FALSE(lies_in_use_again(kept.memory, 10));
   allocator.release(pool);
   EXPECT_TRUE(lies_in_use_again(freed.memory, 100));
@@ -130,7 +130,7 @@ TEST_F(CaptureOfMemory, IsNotReusedByItWhereOtherStreamsUsedIt) {
   EXPECT_NE(allocator.allocate(kBytes, kStream).memory, used.memory);
   const int queries = backend.counts().queries;
   CapturePool* const pool = allocator.end_capture();
-  EXPECT_EQ(backend.counts().queries, queries);  // captured work cannot be asked
+  EXPECT_EQ(backend.counts().queries, queries);  // captured work cannot be queried
   allocator.release(pool);
 }
 

@@ -1,4 +1,4 @@
-// The caching allocator where there is no more memory, on a fake backend: what it gives back first, and its errors.
+// The caching allocator when the device is full, on a fake backend: what it frees first, and its errors.
 #include <gtest/gtest.h>
 
 #include <chrono>
@@ -20,7 +20,7 @@ namespace {
 
 using Allocation = CachingAllocator::Allocation;
 
-// The error of a request that must fail.
+// Returns the error of a request that must fail.
 OutOfMemory out_of_memory(CachingAllocator& allocator, std::size_t bytes) {
   try {
     allocator.allocate(bytes, kStream);
@@ -88,7 +88,7 @@ TEST(CachingAllocatorLimits, WaitsAgainForWorkThatCouldNotBeAskedOnce) {
   EXPECT_EQ(allocator.allocate(40 * kMiB, kStream).memory, first.memory);
 }
 
-// Or it would wait for ever for a thread that frees again and again.
+// Otherwise it would wait forever for a thread that frees again and again.
 TEST(CachingAllocatorLimits, DoesNotWaitForBlocksFreedSince) {
   FakeBackend backend({.memory_bytes = 40 * kMiB});
   CachingAllocator allocator(backend, 0);
@@ -98,7 +98,7 @@ TEST(CachingAllocatorLimits, DoesNotWaitForBlocksFreedSince) {
   allocator.free(first.block);
   auto waiting = std::async(std::launch::async, [&] { return allocator.allocate(20 * kMiB, kStream).memory; });
   while (backend.counts().refusals == 0) std::this_thread::yield();
-  while (backend.counts().queries < 3) std::this_thread::yield();  // the first of its own, and of the wait
+  while (backend.counts().queries < 3) std::this_thread::yield();  // by the allocation, then by its wait
   allocator.free(second.block);
   backend.finish(kOther);
   EXPECT_EQ(waiting.wait_for(std::chrono::seconds(10)), std::future_status::ready);
@@ -106,7 +106,7 @@ TEST(CachingAllocatorLimits, DoesNotWaitForBlocksFreedSince) {
   EXPECT_EQ(waiting.get(), first.memory);
 }
 
-// The device is full, most of it in use; that part is freed while the other one is given back.
+// The device is full, mostly with a used block, which is freed while the cache is emptied.
 void free_while_the_cache_is_emptied(StreamHandle stream_of_the_freed, std::size_t requested) {
   FakeBackend backend({.memory_bytes = 40 * kMiB});
   CachingAllocator allocator(backend, 0);
@@ -128,7 +128,7 @@ TEST(CachingAllocatorLimits, GivesBackWhatIsFreedWhileTheCacheIsEmptied) {
   free_while_the_cache_is_emptied(kOther, 40 * kMiB);
 }
 
-// The device has no room before the other thread's release has ended, and plenty after it.
+// The device has no room until the other thread's release has ended, and plenty after it.
 TEST(CachingAllocatorLimits, WaitsForWhatAnotherThreadGivesBack) {
   FakeBackend backend({.memory_bytes = 40 * kMiB});
   CachingAllocator allocator(backend, 0);
@@ -137,14 +137,13 @@ TEST(CachingAllocatorLimits, WaitsForWhatAnotherThreadGivesBack) {
   backend.settings.on_deallocation = [&] {
     other = std::async(std::launch::async, [&] { allocator.allocate(40 * kMiB, kStream); });
     while (backend.counts().refusals == 0) std::this_thread::yield();
-    other.wait_for(std::chrono::milliseconds(20));  // in which it would give up
+    other.wait_for(std::chrono::milliseconds(20));  // enough time to give up
   };
   allocator.empty_cache();
   EXPECT_NO_THROW(other.get());
 }
 
-// Or a request that is too large would wait for ever for threads that go on allocating and freeing.
-// What another thread does while the backend allocates, if it ends before the backend does.
+// Runs body on another thread while the backend allocates; it must end before the backend does.
 template <class F>
 auto meanwhile(const F& body) {
   auto result = std::async(std::launch::async, body);
@@ -193,7 +192,7 @@ TEST(CachingAllocatorLimits, CountsNothingWhereTheBackendThrows) {
   EXPECT_EQ(allocator.stats().reserved, 2 * kMiB);
 }
 
-// Work that hangs on a failed collective ends when somebody looks for the failure.
+// Work that hangs on a failed collective ends when look_for_failures() is called.
 TEST(CachingAllocatorLimits, LooksForFailuresWhileItWaits) {
   FakeBackend backend({.memory_bytes = 20 * kMiB});
   CachingAllocator allocator(backend, 0);
@@ -205,6 +204,7 @@ TEST(CachingAllocatorLimits, LooksForFailuresWhileItWaits) {
   EXPECT_GT(backend.counts().looks, 0);
 }
 
+// Otherwise a request that is too large would wait forever for threads that keep allocating and freeing.
 TEST(CachingAllocatorLimits, GivesUpAlthoughMemoryIsFreedAgainAndAgain) {
   FakeBackend backend({.memory_bytes = 60 * kMiB});
   CachingAllocator allocator(backend, 0);

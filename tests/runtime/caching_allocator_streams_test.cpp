@@ -1,4 +1,4 @@
-// Blocks that streams other than their own use, and when contents are discarded: on a fake backend.
+// Blocks that are used on other streams than their own, and the discarding of contents: on a fake backend.
 #include <gtest/gtest.h>
 
 #include <initializer_list>
@@ -18,7 +18,7 @@ using Allocation = CachingAllocator::Allocation;
 class BlocksOnStreams : public ::testing::Test {
  protected:
   void* memory() { return allocator.allocate(1000, kStream).memory; }
-  /// A block of kStream's that these streams used too.
+  /// A freed block of kStream that was also used on these streams.
   void* freed_after_use_on(std::initializer_list<StreamHandle> others) {
     const Allocation block = allocator.allocate(1000, kStream);
     for (const StreamHandle& other : others) allocator.record_stream(block.block, other);

@@ -87,7 +87,7 @@ TEST(CachingAllocator, MergesFreedNeighboursInAnyOrder) {
 TEST(CachingAllocator, FindsTheOneFreeBlockThatFitsAmongManyThatAlmostDo) {
   FakeBackend backend({.memory_bytes = 200 * kMiB});
   CachingAllocator allocator(backend, 0);
-  // All of one list of the segregated fit: between 1.9375 and 2 MiB.
+  // All sizes belong to one list of the segregated fit: between 1.9375 and 2 MiB.
   std::vector<Allocation> live;
   for (std::size_t i = 0; i < 60; ++i) {
     const std::size_t bytes = 2 * kMiB - 1024 * (i == 0 ? 1 : 10);
@@ -96,7 +96,7 @@ TEST(CachingAllocator, FindsTheOneFreeBlockThatFitsAmongManyThatAlmostDo) {
   }
   const Allocation fitting = live[0];
   for (std::size_t i = 0; i < live.size(); i += 2) allocator.free(live[i].block);
-  while (backend.counts().refusals == 0) {  // take what is larger
+  while (backend.counts().refusals == 0) {  // use up the larger blocks
     try {
       allocator.allocate(2 * kMiB, kStream);
     } catch (const OutOfMemory&) {

@@ -1,5 +1,5 @@
-// What becomes of a collective when something goes wrong on one rank: a typed error on all of them, nobody waits for
-// ever, and the next collective is right.
+// Collectives with a failure on one rank: all ranks get a typed error, no rank waits forever, and the next collective
+// is right.
 #include <atomic>
 #include <chrono>
 #include <future>
@@ -14,7 +14,7 @@ namespace {
 
 using Floats = std::vector<float>;
 
-// An all-reduce of a few floats on N devices with delays, whose right result is known.
+// An all-reduce of floats on N devices with delays and a known result.
 class CollectiveFault : public ::testing::TestWithParam<int> {
  protected:
   static constexpr std::size_t kCount = 40'000;
@@ -37,7 +37,7 @@ class CollectiveFault : public ::testing::TestWithParam<int> {
       EXPECT_EQ(ranks_.values<float>(rank, memory_[std::size_t(rank)], kCount), Floats(kCount, sum));
   }
 
-  // Synchronizes `first`, which must throw a CollectiveError, and then all others, which were told by it.
+  // Synchronizes `first`, which must throw a CollectiveError, and then the other streams, which its error has cleared.
   void expect_collective_error(const Stream& first, int rank, const std::string& part) {
     const auto start = std::chrono::steady_clock::now();
     try {
@@ -91,7 +91,7 @@ TEST_P(CollectiveFault, ALostDeviceFailsCollectivesUntilItIsBack) {
 
 TEST_P(CollectiveFault, AnErrorOfOneRanksStreamFailsTheOperationOnAll) {
   const int failing = size() - 1;
-  if (failing == 0) return;  // no other rank to tell
+  if (failing == 0) return;  // there is no other rank
   fault().fail_launch({.device = failing});
   ranks_.launch(failing, "backward", {}, [] {});
   ranks_.communicator.all_reduce(ranks_.buffers(memory_, memory_), kCount, kFloat32);
@@ -109,7 +109,7 @@ TEST_P(CollectiveFault, AnErrorIsToldAsItsOwnTypeOnItsOwnStream) {
   ranks_.launch(failing, "backward", {}, [] {});
   ranks_.communicator.all_reduce(ranks_.buffers(memory_, memory_), kCount, kFloat32);
   EXPECT_THROW(ranks_.streams.back().synchronize(), BackendError);
-  ranks_.synchronize();  // the others were told with it
+  ranks_.synchronize();  // their error was reported with the first one
   expect_right();
 }
 
@@ -150,7 +150,7 @@ TEST_P(CollectiveFault, CollectivesAreCountedForEachRank) {
   for (int rank = 0; rank < size(); ++rank) EXPECT_EQ(ranks_.devices.counts(rank).collectives, 2u);
 }
 
-// Every operation of a few rounds fails once on each device, in every way.
+// Every operation of a few rounds fails once on each device, with each kind of fault.
 TEST_P(CollectiveFault, EveryOperationMayFailAndTheNextRoundIsRight) {
   const auto round = [&] {
     expect_right();
@@ -167,7 +167,7 @@ TEST_P(CollectiveFault, EveryOperationMayFailAndTheNextRoundIsRight) {
     }
 }
 
-// Two ranks may have a core each, and then wait awake; three mostly do not.
+// Two ranks may have a core each, and then poll while they wait; three mostly sleep.
 class CollectiveAbort : public ::testing::TestWithParam<int> {};
 INSTANTIATE_TEST_SUITE_P(Ranks, CollectiveAbort, ::testing::Values(2, 3));
 
@@ -181,7 +181,7 @@ TEST_P(CollectiveAbort, EndsWhatIsPendingOnAllRanksAtOnce) {
   const cuda::Event after = ranks.streams[0].record();
   EXPECT_FALSE(after.query());
   ranks.communicator.abort();
-  while (!after.query()) std::this_thread::yield();  // though rank 1 is still held up
+  while (!after.query()) std::this_thread::yield();  // although rank 1 is still blocked
   gate.set_value();
   const std::string message = message_of<CollectiveError>([&] { ranks.streams.back().synchronize(); });
   EXPECT_NE(message.find("with 4 bytes: the communicator was aborted before this rank came to it"), std::string::npos)

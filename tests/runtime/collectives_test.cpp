@@ -1,5 +1,5 @@
-// What collectives compute: against plain loops, for every operation, dtype and number of ranks; the same bits on all
-// ranks whatever the timing.
+// The results of collectives against plain loops, for every operation, dtype and number of ranks; and identical bits on
+// all ranks, whatever the timing.
 #include <cmath>
 #include <map>
 #include <random>
@@ -48,7 +48,7 @@ Bytes random_bytes(DType dtype, std::size_t count, unsigned seed) {
   });
 }
 
-// What each rank has. Made once for all tests.
+// The input of each rank; cached for all tests.
 std::span<const Bytes> samples(DType dtype, std::size_t count, int ranks) {
   static std::map<std::pair<DType, std::size_t>, std::vector<Bytes>> made;
   std::vector<Bytes>& all = made[{dtype, count}];
@@ -59,8 +59,8 @@ std::span<const Bytes> samples(DType dtype, std::size_t count, int ranks) {
 
 const Bytes& sample(DType dtype, std::size_t count) { return samples(dtype, count, 1)[0]; }
 
-// In the order of the ranks, 16-bit floats in float. By pointers: without the optimizer, and under sanitizers, most of
-// the time goes here.
+// Reduces in rank order, 16-bit floats in float. Uses pointers, because unoptimized and sanitized builds spend most of
+// their time here.
 template <class T>
 Bytes reduced(ReduceOp op, bool is_bool, std::span<const Bytes> inputs) {
   using Wide = std::conditional_t<std::is_same_v<T, double>, double,
@@ -90,7 +90,7 @@ Bytes reduced(ReduceOp op, bool is_bool, std::span<const Bytes> inputs) {
   return bytes;
 }
 
-// What a reduction of these samples gives.
+// The reduction of these samples; cached.
 const Bytes& oracle(DType dtype, ReduceOp op, std::size_t count, int ranks) {
   static std::map<std::tuple<DType, ReduceOp, std::size_t, int>, Bytes> computed;
   const auto [found, is_new] = computed.try_emplace({dtype, op, count, ranks});
@@ -100,7 +100,7 @@ const Bytes& oracle(DType dtype, ReduceOp op, std::size_t count, int ranks) {
   return found->second;
 }
 
-// Shares of n elements that differ, some of them empty.
+// Uneven shares of n elements, some of them empty.
 Counts uneven(std::size_t n, int ranks) {
   Counts counts(std::size_t(ranks), 0);
   for (std::size_t i = 0; i < n; ++i) ++counts[(i * i + i / 3) % counts.size()];
@@ -112,7 +112,7 @@ class Collectives : public ::testing::TestWithParam<int> {
  protected:
   int size() const { return GetParam(); }
 
-  // With one group for each dtype. Its memory is given back after each case.
+  // Uses one group per dtype; frees its memory after each case.
   template <class Body>
   void for_all_cases(const Body& body) const {
     for (const DType dtype : kAllDTypes) {
@@ -129,7 +129,7 @@ class Collectives : public ::testing::TestWithParam<int> {
     for_all_cases([&](AnyRanks& ranks, DType dtype, std::size_t count) {
       for (const ReduceOp op : kAllOps) {
         if (op == ReduceOp::mean && !is_floating(dtype)) continue;
-        if (op != ReduceOp::sum && count > 10'000) continue;  // the sum has shown how large ones are divided
+        if (op != ReduceOp::sum && count > 10'000) continue;  // the sum covers the division of large counts
         SCOPED_TRACE("op " + std::to_string(int(op)));
         body(ranks, dtype, count, op);
         ranks.free_all();
@@ -137,7 +137,7 @@ class Collectives : public ::testing::TestWithParam<int> {
     });
   }
 
-  // What a reduction gives is the same everywhere, but that NCCL adds floats in an order of its own.
+  // Expects equal bits, except that NCCL adds floats in its own order.
   template <class Group>
   void expect_reduced(Group& ranks, int rank, const void* memory, std::span<const std::byte> expected, DType dtype) {
     if (kind_of_devices() != "cuda" || !is_floating(dtype)) {

@@ -1,4 +1,4 @@
-// The order of collectives among other work, what the race checker makes of it, and wrong use of a communicator.
+// The order of collectives among other work, the race checker's view of it, and misuse of a communicator.
 #include <array>
 #include <atomic>
 #include <future>
@@ -28,7 +28,7 @@ TEST(Communicator, ABarrierOrdersWhatComesAfterItOnAnyRankAfterWhatCameBeforeItO
   ranks.launch(0, "write", {{{x, 4}, AccessKind::write}}, [x] { *x = 2; });
   void* const copy = ranks.allocate(2, 4);
   ranks.communicator.barrier(ranks.streams);
-  ranks.state(2).backend.copy(ranks.handle(2), {copy, x, 2, 0, 4, 1, 4, 4});  // would be a RaceError
+  ranks.state(2).backend.copy(ranks.handle(2), {copy, x, 2, 0, 4, 1, 4, 4});  // a RaceError without the barrier
   EXPECT_EQ(ranks.values<float>(2, copy, 1), std::vector<float>{2});
 }
 
@@ -85,7 +85,7 @@ TEST(Communicator, AResultUsedOnAnotherStreamIsARaceUnlessAnEventOrdersIt) {
   }
 }
 
-// Rank 0's part proves that rank 1 has begun, but not that it has written.
+// Rank 0's result proves that rank 1 has begun, but not that it has written its own.
 TEST(Communicator, AnotherRanksResultNeedsAnEvent) {
   for (const bool ordered : {false, true}) {
     Ranks ranks(2);
@@ -212,7 +212,7 @@ TEST(Communicator, OneCpuIsAGroupToo) {
   EXPECT_EQ(to, from);
 }
 
-// Whatever the order in which several communicators are used on whatever streams, nothing waits for ever.
+// No order of several communicators on any streams hangs.
 TEST(Communicator, ManyCommunicatorsAndStreamsNeverHang) {
   for (unsigned seed = 0; seed < 4; ++seed) {
     Ranks ranks(4, {.seed = seed, .max_delay_us = 40});

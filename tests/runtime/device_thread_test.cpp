@@ -42,7 +42,7 @@ TEST(DeviceThread, RunsAJobInTheContextThatItIsHanded) {
            EXPECT_TRUE(context().recording) << "of the submitter, which was not handed over";
            EXPECT_TRUE(context().in_pass);
            EXPECT_EQ(context().replica, 2u);
-           context().replica = 5;  // of this job's copy
+           context().replica = 5;  // changes this job's copy only
          },
          {.in_pass = true, .replica = 2});
   run_on(
@@ -52,7 +52,7 @@ TEST(DeviceThread, RunsAJobInTheContextThatItIsHanded) {
   EXPECT_EQ(context().replica, 7u);
 }
 
-// Whoever changes something under a lock of its own may tell of it there.
+// A thread may call notify() while it holds a lock of its own.
 TEST(DeviceThread, AsksUnderNoLockWhetherAWaitIsOver) {
   const TestDevices devices(1);
   must_end({[] {
@@ -63,7 +63,7 @@ TEST(DeviceThread, AsksUnderNoLockWhetherAWaitIsOver) {
     std::thread waiting([&] {
       DeviceThread::wait_until([&] {
         std::call_once(first, [&] { asks.count_down(); });
-        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // the other one holds the lock
+        std::this_thread::sleep_for(std::chrono::milliseconds(20));  // meanwhile the other thread holds the lock
         const std::scoped_lock lock(mutex);
         return over;
       });
@@ -71,7 +71,7 @@ TEST(DeviceThread, AsksUnderNoLockWhetherAWaitIsOver) {
     asks.wait();
     {
       const std::scoped_lock lock(mutex);
-      std::this_thread::sleep_for(std::chrono::milliseconds(40));  // it is about to lock
+      std::this_thread::sleep_for(std::chrono::milliseconds(40));  // meanwhile the waiting thread tries to lock
       over = true;
       DeviceThread::notify();
     }

@@ -1,6 +1,5 @@
-// A backend that only hands out memory and events, counts what it is asked, and fails when told to: the allocator's
-// policy is tested on it. Work on a stream ends when the test says so. Safe from any thread, apart from setting the
-// public settings.
+// A backend for tests of the allocators' policy: it only hands out memory and events, counts its calls, and fails on
+// demand. Work on a stream ends when the test says so. Safe from any thread, apart from setting the public settings.
 #pragma once
 
 #include <functional>
@@ -32,26 +31,26 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     std::size_t memory_bytes = std::size_t(1) << 30;
     bool admit = true;
     int failing_records = 0;                          ///< How many of the next records throw.
-    int failing_queries = 0;                          ///< And queries of events.
-    int failing_events = 0;                           ///< And creations of events.
-    int failing_copies = 0;                           ///< And copies.
-    std::size_t pinned_bytes = std::size_t(1) << 30;  ///< Of page-locked memory there are so many.
-    int queries_until_end = 0;  ///< All work ends at this query of an event from now, if positive.
-    /// Called by the next allocation or deallocation, as if by another thread meanwhile.
+    int failing_queries = 0;                          ///< The same for queries of events.
+    int failing_events = 0;                           ///< The same for creations of events.
+    int failing_copies = 0;                           ///< The same for copies.
+    std::size_t pinned_bytes = std::size_t(1) << 30;  ///< The limit of page-locked memory.
+    int queries_until_end = 0;  ///< If positive, all work ends at this query of an event, counted from now.
+    /// Called during the next allocation or deallocation, as if by another thread.
     std::function<void()> on_allocation = {};
     std::function<void()> on_deallocation = {};
   };
   struct Counts {
-    int allocations = 0;  ///< That found room.
+    int allocations = 0;  ///< Successful ones.
     int refusals = 0;
     int deallocations = 0;
     int admissions = 0;
-    int events = 0;  ///< Created and not destroyed.
+    int events = 0;  ///< Created and not yet destroyed.
     int records = 0;
     int queries = 0;
     int copies = 0;
-    int waits = 0;  ///< For events, each of which lets all work of its stream end.
-    int looks = 0;  ///< For failures.
+    int waits = 0;  ///< For events; each wait lets all work of its stream end.
+    int looks = 0;  ///< Calls of look_for_failures().
   };
   struct Discard {
     int stream;
@@ -191,7 +190,7 @@ class FakeBackend final : public Backend, public AllocatorHooks {
     ++counts_.looks;
   }
 
-  // Nothing that an allocator may call.
+  // An allocator must call none of these.
   bool query_stream(StreamHandle) override { throw unexpected(); }
   void synchronize_stream(StreamHandle) override { throw unexpected(); }
   void wait(StreamHandle, EventHandle) override { throw unexpected(); }
@@ -209,10 +208,10 @@ class FakeBackend final : public Backend, public AllocatorHooks {
 
   struct FakeEvent {
     int stream = 0;
-    int place = 0;  // among the events recorded on the stream
+    int place = 0;  // the event's number on the stream
   };
 
-  /// To be called outside of the mutex, once.
+  /// Returns a setting's callback, once. Call it without the mutex.
   std::function<void()> taken(std::function<void()>& call) {
     const std::scoped_lock lock(mutex_);
     return std::exchange(call, {});
@@ -225,12 +224,12 @@ class FakeBackend final : public Backend, public AllocatorHooks {
   mutable std::mutex mutex_;
   Counts counts_;
   std::vector<Discard> discards_;
-  std::vector<StreamPriority> priorities_;  // of the streams that were made
+  std::vector<StreamPriority> priorities_;  // of the streams made so far
   std::size_t held_bytes_ = 0;
   std::size_t pinned_bytes_ = 0;
-  std::set<void*> pinned_;       // that was not given back
-  std::map<int, int> recorded_;  // by stream: how many events
-  std::map<int, int> ended_;     // and how many of them have passed
+  std::set<void*> pinned_;       // not freed yet
+  std::map<int, int> recorded_;  // by stream: number of events recorded
+  std::map<int, int> ended_;     // by stream: how many of them have completed
 };
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// A process that was forked has none of the threads of the other: it says so, and waits for nobody.
+// A forked process has none of its parent's threads: it throws instead of waiting for them.
 #include <gtest/gtest.h>
 
 #include <sys/wait.h>
@@ -22,7 +22,7 @@
 namespace lockstep {
 namespace {
 
-// How a child ends that calls `job`: what it returns, or the signal by which it was ended.
+// Returns the exit status of a child that calls `job`: the job's result, or the signal that ended the child.
 int in_child(const std::function<int()>& job) {
   const pid_t child = ::fork();
   if (child == 0) {
@@ -85,7 +85,7 @@ TEST_F(Fork, TheChildMayLetGoOfDevices) {
             5);
 }
 
-// In a process of its own, which never had a GPU.
+// Runs in a new process, which never had a GPU.
 TEST(ForkDeathTest, AfterTheCpuAloneTheChildComputesWithoutThreads) {
   GTEST_FLAG_SET(death_test_style, "threadsafe");
 #if defined(__SANITIZE_THREAD__)

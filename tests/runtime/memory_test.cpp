@@ -31,7 +31,7 @@ std::vector<std::string> table() {
   return lines;
 }
 
-// Where the rows of the devices begin: after a rule, the titles and another rule.
+// The devices' first row of the table: after a rule, the titles and another rule.
 constexpr std::size_t kFirstRow = 3;
 
 class Memory : public ::testing::Test {
@@ -64,7 +64,7 @@ TEST_F(Memory, TheCacheIsEmptiedForOneDevice) {
   EXPECT_EQ(memory_stats("cuda:1").reserved, 0u);
 }
 
-// Writes a block on its own stream and reads it on another, which waits for that.
+// Writes a block on its own stream and reads it on another one that waits for the write.
 CachingAllocator::Allocation use_on_two_streams(const Stream& own, const Stream& other) {
   DeviceState& state = device_state(own.device());
   const auto block = state.allocator.allocate(4096, state.stream(own.id()));

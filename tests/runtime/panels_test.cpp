@@ -19,7 +19,7 @@ std::vector<float> random_floats(std::int64_t count) {
   return values;
 }
 
-// Of a [kMostRows, k] and a matrix [k, n] that is given with either step, by the kernel for `rows` rows at a time.
+// The product of a [kMostRows, k] and b [k, n], stored row-major or transposed, computed `rows` rows at a time.
 struct Product {
   std::int64_t k, n;
   bool transposed, adds;

@@ -1,4 +1,4 @@
-// When page-locked memory is handed out again: on a fake backend.
+// When page-locked memory is reused: on a fake backend.
 #include "runtime/pinned_allocator.h"
 
 #include <gtest/gtest.h>
@@ -22,7 +22,7 @@ class PinnedBlocks : public ::testing::Test {
 
   PinnedBlock& allocate(std::size_t bytes = 5000) { return allocator.allocate(bytes); }
   void copy(PinnedBlock& block, StreamHandle stream) { allocator.copy(stream, {.from = block.memory}, block); }
-  /// Of the next blocks that are handed out.
+  /// Returns the memory of the next `count` allocations.
   std::set<void*> next(int count) {
     std::set<void*> all;
     for (int i = 0; i < count; ++i) all.insert(allocate().memory);

@@ -1,4 +1,4 @@
-// Messages between processes that are threads of the test: in their order, and none sleeps longer than it has to.
+// Messages between processes that are threads of the test: they keep their order, and wake only their receivers.
 #include <gtest/gtest.h>
 
 #include <array>
@@ -45,7 +45,7 @@ TEST(SimulatedProcesses, ReceiveInTheOrderInWhichTheyAsk) {
   const auto ask = [&](int i) {
     messages.push_back(second.receive(0, kChannel, &numbers[std::size_t(i)], sizeof(int)));
   };
-  send(first, 1, 10);  // before anyone has asked
+  send(first, 1, 10);  // before any receive
   ask(0);
   ask(1);
   ask(2);
@@ -59,7 +59,7 @@ TEST(SimulatedProcesses, ReceiveInTheOrderInWhichTheyAsk) {
   EXPECT_EQ(received(second, 0, kChannel + 1), -1);
 }
 
-// Each waits for another message of the same process, and the messages come in another order.
+// Each thread waits for another message of the same process; the messages arrive in another order.
 TEST(SimulatedProcesses, WakeWhoeverAMessageIsFor) {
   constexpr int kWaiters = 4;
   const std::vector<World> worlds = simulate_processes(2, kLimit);
@@ -68,7 +68,7 @@ TEST(SimulatedProcesses, WakeWhoeverAMessageIsFor) {
   std::array<int, kWaiters> got = {};
   for (int i = 0; i < kWaiters; ++i)
     waiters.emplace_back([&, i] { got[std::size_t(i)] = received(transport_of(worlds[1]), 0, kChannel + i); });
-  std::this_thread::sleep_for(50ms);  // by then they sleep: it is the time to wake up that this is about
+  std::this_thread::sleep_for(50ms);  // by then all threads sleep, and the test measures how they wake up
   for (int i = kWaiters - 1; i >= 0; --i) send(transport_of(worlds[0]), 1, 100 + i, kChannel + i);
   for (std::thread& waiter : waiters) waiter.join();
   EXPECT_EQ(got, (std::array{100, 101, 102, 103}));
@@ -97,7 +97,7 @@ TEST(SimulatedProcesses, AllHearOfAFailureAtOnce) {
   EXPECT_LT(Clock::now() - begun, kLimit / 2);
 }
 
-// Who has waited for as long as the limit allows says so, and those who would wait longer hear of it.
+// The first wait that reaches the time limit reports who is late, and all other waits end with that error.
 TEST(SimulatedProcesses, WhoIsLateIsNamedToAll) {
   const std::vector<World> worlds = simulate_processes(3, 600ms);
   std::string first, second;

@@ -1,4 +1,4 @@
-// Matrix products on the host: right with the vectors of every processor, and the same bits however they are divided.
+// Matrix products on the host: right with every processor's vector instructions, and the same bits for every division.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -17,10 +17,10 @@ namespace {
 
 constexpr std::int64_t kRowGap = 3;
 
-constexpr std::size_t kDrawn = 65'537;  // a prime: no matrix repeats the rows of another
+constexpr std::size_t kDrawn = 65'537;  // a prime, so that no matrix repeats another one's rows
 
-// Random numbers, and the same as doubles. Without the optimizer, and under sanitizers, to draw them for each product
-// takes longer than to multiply.
+// Random numbers, and the same numbers as doubles; drawn once, because in unoptimized and sanitized builds drawing
+// takes longer than multiplying.
 template <class T>
 struct Drawn {
   std::vector<T> values;
@@ -33,7 +33,7 @@ struct Drawn {
   }
 };
 
-// So many from `first` on, and again from the front after the last.
+// Returns `count` numbers from `first` on, wrapping around.
 template <class T>
 std::vector<T> from(const std::vector<T>& drawn, std::size_t first, std::int64_t count) {
   std::vector<T> values;
@@ -55,7 +55,8 @@ struct Sizes {
   std::int64_t m, n, k;
 };
 
-// Around the edges of tiles, panels, groups and blocks. A transposed first factor of the last three is packed.
+// Sizes around the edges of tiles, panels, groups and blocks. With a transposed first factor, the last three are
+// packed.
 const std::vector<Sizes> kSizes = {{1, 1, 0},     {1, 1, 1},     {3, 5, 2},     {8, 8, 8},
                                    {7, 48, 3},    {9, 49, 17},   {30, 2, 5},    {17, 300, 31},
                                    {100, 100, 9}, {8, 24, 385},  {97, 33, 70},  {2, 25, 800},
@@ -66,7 +67,7 @@ struct Case {
   Matmul p;
   std::int64_t batch;
   std::vector<T> a, b, c, bias;
-  std::vector<double> wide_a, wide_b;  // the same numbers, of the first of the batch
+  std::vector<double> wide_a, wide_b;  // the same numbers, of the batch's first matrices
 
   Case(Sizes sizes, bool transpose_a, bool transpose_b, std::int64_t batches = 1) : batch(batches) {
     const auto [m, n, k] = sizes;
@@ -96,7 +97,8 @@ struct Case {
     draw(bias, n, nullptr, 0);
   }
 
-  // Of the first of the batch. By pointers: without the optimizer, and under sanitizers, most of the time goes here.
+  // An element of the first product of the batch. Uses pointers, because unoptimized and sanitized builds spend most of
+  // their time here.
   double element(std::int64_t i, std::int64_t j) const {
     const double *x = wide_a.data(), *y = wide_b.data();
     const std::int64_t step_x = p.transpose_a ? p.lda : 1, step_y = p.transpose_b ? 1 : p.ldb;
@@ -113,7 +115,7 @@ double tolerance(std::int64_t k) {
   return (sizeof(T) == 4 ? 1e-6 : 1e-15) * (1 + 4 * std::sqrt(double(k)));
 }
 
-// Rows and columns beyond the product keep what they held.
+// Also expects elements outside the product to be unchanged.
 template <class T>
 void expect_right(const Case<T>& given, const TileKernels<T>& kernels) {
   std::vector<T> got = given.c;
@@ -143,7 +145,7 @@ TYPED_TEST(BlockedProduct, IsTheSumOfProducts) {
         expect_right(Case<TypeParam>(sizes, transposed & 1, transposed & 2), kernels);
 }
 
-// A matrix that is too large to be read where it lies.
+// A matrix that is too large to be read in place.
 TYPED_TEST(BlockedProduct, PacksALargeMatrix) {
   for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
     for (const std::int64_t m : {3, 11}) expect_right(Case<TypeParam>({m, 350, 400}, false, false), kernels);
@@ -176,7 +178,7 @@ TYPED_TEST(BlockedProduct, DoesNotReadWhatItOverwrites) {
     for (std::int64_t j = 0; j < given.p.n; ++j) ASSERT_EQ(std::isnan(got[std::size_t(i * given.p.ldc + j)]), false);
 }
 
-// Every rectangle of the result, computed alone, has the bits that it has in the whole.
+// Every rectangle of the result, computed alone, has the same bits as in the whole result.
 TYPED_TEST(BlockedProduct, HasTheBitsOfItsParts) {
   for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
     for (const Sizes sizes : {Sizes{101, 130, 165}, {20, 350, 400}, {40, 7, 800}, {9, 5, 3}})
@@ -203,7 +205,7 @@ TYPED_TEST(BlockedProduct, HasTheBitsOfItsParts) {
       }
 }
 
-// A product with one column, dense, as the same column of a wider product.
+// A dense product with one column has the same bits as that column of a wider product.
 TYPED_TEST(BlockedProduct, HasTheBitsOfItsColumns) {
   for (const TileKernels<TypeParam>& kernels : all_tile_kernels<TypeParam>())
     for (const int transposed : {0, 1, 2, 3}) {
@@ -254,7 +256,7 @@ TYPED_TEST(HostMatmul, IsTheSameForAnyNumberOfThreads) {
       }
 }
 
-// Large enough for whatever multiplies bfloat16 itself, in several pieces.
+// Large enough for a library's bfloat16 product, in several pieces.
 TEST(BFloat16Matmul, AddsInFloat) {
   for (const int transposed : {0, 1, 2, 3}) {
     Case<BFloat16> given({150, 200, 300}, transposed & 1, transposed & 2, 2);
@@ -283,7 +285,7 @@ TEST(BFloat16Matmul, AddsInFloat) {
   }
 }
 
-// One matrix for all of a batch.
+// All products of a batch share one matrix.
 TYPED_TEST(HostMatmul, SharesAMatrixAmongABatch) {
   Case<TypeParam> given({20, 30, 40}, false, true, 4);
   given.p.a = given.a.data();

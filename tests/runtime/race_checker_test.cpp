@@ -1,4 +1,4 @@
-// The checker's parts against oracles: regions against sets of bytes, its pruned history against one that keeps all.
+// The race checker's parts against oracles: regions against sets of bytes, the pruned history against a complete one.
 #include "runtime/sim/race_checker.h"
 
 #include <gtest/gtest.h>
@@ -63,7 +63,7 @@ TEST(Region, WhatCoversHasEveryByte) {
   EXPECT_GT(covered, 500);
 }
 
-// Vector clocks in their plainest form, over a history from which nothing is ever dropped.
+// Vector clocks in the simplest form, with a history that drops nothing.
 class Oracle {
  public:
   explicit Oracle(std::size_t streams) : clocks_(streams, Clock(streams)), host_(streams) {}

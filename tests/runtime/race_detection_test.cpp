@@ -110,7 +110,7 @@ TEST_F(RaceDetection, TheHostOrdersByWaiting) {
 
 TEST_F(RaceDetection, EnqueueingWithoutWaitingDoesNotOrder) {
   write(a);
-  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the write has long ended, but nobody looked
+  std::this_thread::sleep_for(std::chrono::milliseconds(5));  // the write has ended, but no thread waited
   EXPECT_THROW(read(b), RaceError);
 }
 
@@ -147,7 +147,7 @@ TEST_F(RaceDetection, DisjointRowsAndInterleavedColumnsDoNotRace) {
 TEST_F(RaceDetection, ARefusedOperationLeavesNothingBehind) {
   write(a);
   EXPECT_THROW(sim.assign(b, y, x, kCount), RaceError);
-  sim.fill(a, y, kCount, 2);  // no race with the assign that never was
+  sim.fill(a, y, kCount, 2);  // no race with the assign, which was refused
   EXPECT_EQ(sim.receive(a, y, kCount), std::vector<float>(kCount, 2));
 }
 
@@ -187,7 +187,7 @@ TEST_F(RaceDetection, CanBeSwitchedOff) {
     unchecked.launch(unchecked.stream(0, id), "write", {writes(floats(data, kCount))}, [](const KernelContext&) {});
 }
 
-// A producer on one device and a consumer on another share two buffers, as a pipeline does.
+// A producer on one device and a consumer on another share two buffers, as in a pipeline.
 void pipeline(Simulation& sim, float* const (&buffers)[2], float* result, int iterations) {
   const StreamHandle producer = sim.stream(0), consumer = sim.stream(1);
   const ScopedEvent full(sim.backend, 0), empty[2] = {ScopedEvent(sim.backend, 1), ScopedEvent(sim.backend, 1)};
@@ -226,7 +226,7 @@ TEST(RaceDetectionOfFaults, EveryDroppedWaitIsFound) {
     EXPECT_TRUE(contains(message, "'copy' reads 32 bytes")) << nth << message;
     EXPECT_TRUE(contains(message, "'produce' that wrote them")) << nth << message;
   }
-  for (std::uint64_t nth = 3; nth <= 6; ++nth) {  // nobody has used the buffers before the first two
+  for (std::uint64_t nth = 3; nth <= 6; ++nth) {  // the first two waits protect unused buffers
     const Fault producer = {.device = 0, .nth = nth};
     run_pipeline({.count = 2}, FaultKind::wait, &producer, message);
     EXPECT_TRUE(contains(message, "'produce' writes 32 bytes")) << nth << message;
@@ -241,7 +241,7 @@ TEST(RaceDetectionOfFaults, EveryDroppedRecordIsFound) {
     run_pipeline({.count = 2}, FaultKind::record, &producer, message);
     EXPECT_TRUE(contains(message, "'copy' reads 32 bytes")) << nth << message;
   }
-  for (std::uint64_t nth = 1; nth <= 4; ++nth) {  // nobody uses the buffers after the last two
+  for (std::uint64_t nth = 1; nth <= 4; ++nth) {  // no work follows the last two records
     const Fault consumer = {.device = 1, .nth = nth};
     run_pipeline({.count = 2}, FaultKind::record, &consumer, message);
     EXPECT_TRUE(contains(message, "'produce' writes 32 bytes")) << nth << message;

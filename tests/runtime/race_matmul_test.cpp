@@ -1,4 +1,4 @@
-// The regions of a matrix product have exactly the elements that it touches, for every layout of a batch.
+// The regions of a matrix product contain exactly the elements that it accesses, for every layout of a batch.
 #include <gtest/gtest.h>
 
 #include <set>
@@ -52,7 +52,7 @@ TEST(MatmulRegions, AreExactForEveryLayoutOfABatch) {
       product(1, 4, 0),  product(1, 7, 0),   // one matrix, dense and not
       product(5, 4, 12), product(5, 6, 18),  // adjacent
       product(5, 4, 20),                     // dense, with gaps between
-      product(5, 20, 4), product(5, 32, 4),  // side by side, as the heads of attention are
+      product(5, 20, 4), product(5, 32, 4),  // side by side, like the heads of attention
       product(5, 32, 5), product(5, 6, 40),  // none of these
   };
   for (const Matmul& layout : layouts)

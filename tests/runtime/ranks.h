@@ -1,4 +1,4 @@
-// A group of devices with a communicator, a stream of each, and memory on each: what tests of collectives are made of.
+// A group of devices for tests of collectives: a communicator, and a stream and memory on each device.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -32,7 +32,7 @@ std::vector<T> values_of(const Bytes& bytes) {
   if (!bytes.empty()) std::memcpy(values.data(), bytes.data(), bytes.size());
   return values;
 }
-/// As == says, which without the optimizer compares byte by byte.
+/// a == b; faster than std::ranges::equal in unoptimized builds.
 inline bool same(std::span<const std::byte> a, std::span<const std::byte> b) {
   return a.size() == b.size() && (a.empty() || std::memcmp(a.data(), b.data(), a.size()) == 0);
 }
@@ -60,20 +60,20 @@ class RanksOn {
   DeviceState& state(int rank) const { return device_state(Device::cuda(rank)); }
   StreamHandle handle(int rank) const { return StreamAccess::handle(streams[std::size_t(rank)]); }
 
-  /// Memory of the rank's device, kept to the end or until free_all().
+  /// Allocates memory on the rank's device; it is freed by free_all() or at the end.
   void* allocate(int rank, std::size_t bytes) {
     const auto allocation = state(rank).allocator.allocate(bytes, handle(rank));
     if (allocation.block != nullptr) blocks_.emplace_back(rank, allocation.block);
     return allocation.memory;
   }
-  /// No test finds in its memory what another one left: simulated memory is poisoned where it is freed, and cards
-  /// get new memory.
+  /// Makes sure that no test finds another one's data in its memory: simulated memory is poisoned when freed, and cards
+  /// get fresh memory.
   void free_all() {
     free_blocks();
     if (!are_simulated())
       for (int rank = 0; rank < size(); ++rank) state(rank).allocator.empty_cache();
   }
-  /// The same with these bytes in it, written on the rank's stream.
+  /// Allocates memory and writes these bytes to it on the rank's stream.
   void* put(int rank, std::span<const std::byte> bytes) {
     void* const memory = allocate(rank, bytes.size());
     write(rank, memory, bytes);
@@ -91,7 +91,7 @@ class RanksOn {
     read(rank, memory, bytes);
     return bytes;
   }
-  /// Whether the memory holds these bytes. Waits for the rank's stream.
+  /// Returns true if the memory holds these bytes. Waits for the rank's stream.
   bool holds(int rank, const void* memory, std::span<const std::byte> bytes) {
     if (seen_.size() < bytes.size()) seen_.resize(bytes.size());
     const auto seen = std::span(seen_).first(bytes.size());
@@ -104,7 +104,7 @@ class RanksOn {
     return values_of<T>(get(rank, memory, count * sizeof(T)));
   }
 
-  /// One buffer of `bytes` for each rank.
+  /// Allocates one buffer of `bytes` for each rank.
   std::vector<void*> allocate_all(std::size_t bytes) {
     std::vector<void*> all;
     for (int rank = 0; rank < size(); ++rank) all.push_back(allocate(rank, bytes));
@@ -123,7 +123,7 @@ class RanksOn {
     return result;
   }
 
-  /// A kernel on the rank's stream.
+  /// Launches a kernel on the rank's stream.
   template <class Body>
   void launch(int rank, const char* name, const std::vector<MemoryAccess>& accesses, const Body& body) {
     state(rank).backend.launch(handle(rank), {name, 0, accesses}, [body](const KernelContext&) { body(); });
@@ -152,11 +152,11 @@ class RanksOn {
   }
 
   std::vector<std::pair<int, Block*>> blocks_;
-  Bytes seen_;  // kept: fresh memory costs more than the copy into it
+  Bytes seen_;  // kept, because allocating it anew costs more than the copy into it
 };
 
 using Ranks = RanksOn<SimulatedDevices>;
-using AnyRanks = RanksOn<TestDevices>;  ///< For what holds on every backend.
+using AnyRanks = RanksOn<TestDevices>;  ///< For tests that must pass on every backend.
 
 template <class ErrorType, class Body>
 std::string message_of(Body body) {

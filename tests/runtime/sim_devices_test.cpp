@@ -1,4 +1,4 @@
-// SimulatedDevices put simulated GPUs behind cuda:* for a scope, with faults, counts and a report of leaks.
+// SimulatedDevices replaces cuda:* for a scope, with faults, counts and a report of leaks.
 #include <lockstep/core/error.h>
 #include <lockstep/runtime/memory.h>
 #include <lockstep/runtime/simulation.h>
@@ -207,7 +207,7 @@ TEST(SimulatedDevices, SynchronizeTellsTheFailuresOfAllStreamsAtOnce) {
     ASSERT_EQ(error.attached().size(), 1u);
     EXPECT_THROW(std::rethrow_exception(error.attached()[0]), BackendError);
   }
-  synchronize("cuda:0");  // told once
+  synchronize("cuda:0");  // reported once only
 }
 
 TEST(SimulatedDevices, SynchronizeTellsTheFailureOfOneStreamWhicheverItIs) {
@@ -255,7 +255,7 @@ TEST(SimulatedDevices, AreWaitedForByTheCpusStream) {
   EXPECT_TRUE(event.query());
 }
 
-// The simulation has no use for priorities: whoever makes the streams is asked.
+// The simulation ignores priorities, so the test asks a fake backend.
 TEST(DeviceState, MakesTheStreamsOfEachPoolWithItsPriority) {
   FakeBackend backend;
   DeviceState state(Device::cuda(0), backend);
@@ -276,7 +276,7 @@ TEST(SimulatedDevices, AnErrorThatNobodyWaitedForIsReported) {
             "[sim] an error that nobody waited for: [forgotten] failed on cuda:0 with code 719: an injected fault\n");
 }
 
-// The worker that would end the work is missing in the child, which would wait for it.
+// The child lacks the worker thread that would complete the work, and must not wait for it.
 TEST(SimulatedDevices, AForkedProcessEndsWhileItsParentsWorkIsPending) {
 #if defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "ThreadSanitizer does not follow a fork of several threads";

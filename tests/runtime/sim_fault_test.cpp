@@ -1,5 +1,5 @@
-// Errors of asynchronous work: injected or thrown by a kernel, they stay with their stream, travel with events, reach
-// the host once, and leave everything working.
+// Errors of asynchronous work, injected or thrown by a kernel: they stay with their stream, propagate through events,
+// reach the host once, and leave everything working.
 #include <lockstep/core/error.h>
 
 #include <stdexcept>
@@ -28,7 +28,7 @@ TEST(SimFault, TheNthLaunchFailsWhereTheHostSynchronizes) {
     EXPECT_EQ(error.code, kLaunchFailure);
     EXPECT_EQ(error.device, "cuda:1");
   }
-  sim.backend.synchronize_stream(sim.stream(1));  // told once
+  sim.backend.synchronize_stream(sim.stream(1));  // reported once only
   EXPECT_EQ(sim.receive(sim.stream(1), data, 2), Floats(2, 2));
 }
 
@@ -141,7 +141,7 @@ TEST(SimFault, EventsOfAFailedStreamComplete) {
   sim.backend.inject(FaultKind::launch, {});
   sim.launch(sim.stream(), "broken", {}, [](const KernelContext&) {});
   sim.backend.record(event, sim.stream());
-  while (!sim.backend.query_event(event)) std::this_thread::yield();  // asks, and leaves the error to the next
+  while (!sim.backend.query_event(event)) std::this_thread::yield();  // a query clears no error
   EXPECT_THROW(sim.backend.synchronize_event(event), BackendError);
   sim.backend.synchronize_stream(sim.stream());
 }
@@ -181,7 +181,7 @@ TEST(SimFault, TwoThreadsThatSeeOneErrorGetTheirOwnException) {
   }
 }
 
-// The first of these threads clears the error, and the others may look for it only after that.
+// The first of these threads clears the error, and the others may check for it only after that.
 TEST(SimFault, EveryCopyToTheHostThatWasSkippedThrows) {
   constexpr int kCopies = 8;
   for (const FaultKind kind : {FaultKind::launch, FaultKind::copy})

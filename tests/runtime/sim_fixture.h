@@ -1,4 +1,4 @@
-// A simulated backend without anything above it, and the few operations that its tests are made of.
+// A simulated backend alone, with the few operations that its tests use.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -77,7 +77,7 @@ class Simulation {
     launch(on, name, {reads(floats(from, count)), writes(floats(to, count))},
            [=](const KernelContext&) { std::copy_n(from, count, to); });
   }
-  /// A kernel that touches nothing and ends when the promise is kept.
+  /// Launches a kernel that accesses nothing and ends when the promise is fulfilled.
   std::promise<void> block(StreamHandle on) {
     std::promise<void> gate;
     launch(on, "block", {}, [opened = gate.get_future().share()](const KernelContext&) { opened.wait(); });
@@ -118,7 +118,7 @@ class ScopedEvent {
   EventHandle handle_;
 };
 
-/// Everything enqueued on `after` from now on comes after what is on `before`.
+/// Orders everything enqueued on `after` from now on after the work enqueued on `before` so far.
 inline void order(Simulation& sim, StreamHandle before, StreamHandle after) {
   const ScopedEvent event(sim.backend, before.device);
   sim.backend.record(event, before);

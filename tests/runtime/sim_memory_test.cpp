@@ -1,4 +1,4 @@
-// Simulated memory has a limit and an owner, and whoever touches it is checked when the work is enqueued.
+// Simulated memory has a limit and an owner, and every access is checked when the work is enqueued.
 #include <lockstep/core/error.h>
 
 #include <algorithm>
@@ -152,7 +152,7 @@ TEST_F(PageLockedMemory, IsReadInTheOrderOfTheStream) {
 TEST_F(PageLockedMemory, IsTheHostsAndNoDevices) {
   const std::string message = message_of<BackendError>([&] { sim.fill(sim.stream(), pinned, 4, 0); });
   EXPECT_TRUE(contains(message, "that live on the host")) << message;
-  sim.backend.copy(sim.stream(), {.to = there, .from = pinned, .to_device = 0, .row_bytes = kBytes});  // as any other
+  sim.backend.copy(sim.stream(), {.to = there, .from = pinned, .to_device = 0, .row_bytes = kBytes});  // like pageable
   EXPECT_EQ(sim.receive(sim.stream(), there, 4), std::vector<float>(4, 1));
 }
 

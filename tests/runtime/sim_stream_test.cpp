@@ -1,4 +1,4 @@
-// Simulated streams run work asynchronously, in order, and ordered across streams by events alone.
+// Simulated streams run work asynchronously and in order; only events order work across streams.
 #include <lockstep/core/error.h>
 
 #include <atomic>
@@ -34,8 +34,7 @@ TEST(SimStream, RunsItsWorkInOrder) {
   EXPECT_EQ(order, expected);
 }
 
-// As a launch queue and a driver's buffers do: a program that runs ahead of its devices must not fill the host's
-// memory.
+// Like a launch queue and a driver's buffers: a program that runs ahead of its devices must not fill the host's memory.
 TEST(SimStream, TakesNoMoreAheadThanItsBounds) {
   Simulation sim;
   std::promise<void> gate = sim.block(sim.stream());
@@ -64,7 +63,7 @@ TEST(SimStream, TakesNoMoreAheadThanItsBounds) {
 }
 
 #if defined(__GLIBC__)
-// And not its first task, the discard of an allocation, which must not throw.
+// Creating the stream must fail, not its first task: the discard of an allocation must not throw.
 TEST(SimStream, AStreamForWhichThereIsNoThreadIsRefused) {
   Simulation sim;
   {
@@ -174,7 +173,7 @@ TEST(SimStream, CopiesRowsBetweenPitches) {
   sim.fill(sim.stream(), data, 6, 0);
   const Floats host = {1, 2, 3, 4};
   constexpr std::size_t kFloat = sizeof(float);
-  // A column of two, taken from a 2x2 matrix and put into the middle of a 2x3 one.
+  // A column of two elements, copied from a 2x2 matrix into the middle of a 2x3 one.
   sim.backend.copy(sim.stream(), {data + 1, host.data(), 0, kHost, kFloat, 2, 3 * kFloat, 2 * kFloat});
   EXPECT_EQ(sim.receive(sim.stream(), data, 6), (Floats{0, 1, 0, 0, 3, 0}));
   Floats column(2);
@@ -191,7 +190,7 @@ TEST(SimStream, MultipliesMatrices) {
   EXPECT_EQ(sim.receive(sim.stream(), c, 4), (Floats{7, 10, 15, 22}));
 }
 
-// What the delays must not change: a value that goes back and forth between four streams on two devices.
+// Delays must not change the result: a value passes between four streams on two devices.
 Floats relay(const SimulationOptions& options) {
   Simulation sim(options);
   float* const data[] = {sim.allocate(0, 8), sim.allocate(1, 8)};

@@ -1,4 +1,4 @@
-// What traces say, in memory and as JSON.
+// The contents of traces, in memory and as JSON.
 #include "runtime/trace.h"
 
 #include <gtest/gtest.h>
@@ -45,7 +45,7 @@ std::vector<Json> of_category(const Json& trace, const std::string& category) {
   return found;
 }
 
-// Two simulated GPUs on which one of everything is done.
+// Two simulated GPUs that execute one operation of every kind.
 class Work : public ::testing::Test {
  protected:
   static constexpr std::size_t kBytes = 1024;
@@ -212,7 +212,8 @@ TEST_F(Work, IsWrittenUnderTheNamesOfPyTorchsProfiler) {
   }
 }
 
-// Each operation has one call and one arrow, which begin where the call does and end where the operation does.
+// Each operation has one call and one arrow; the arrow begins where the call begins and ends where the operation
+// begins.
 TEST_F(Work, IsWrittenWithTheCallsThatItsCorrelationsLeadTo) {
   const Trace trace;
   do_everything();
@@ -237,7 +238,7 @@ TEST_F(Work, IsWrittenWithTheCallsThatItsCorrelationsLeadTo) {
   EXPECT_EQ(calls.size(), std::size_t(operations));
 }
 
-// Perfetto shows no slices of a track that cross.
+// Perfetto does not show slices of a track that cross.
 TEST_F(Work, IsWrittenAsSlicesThatFollowEachOtherOrLieInEachOther) {
   const Trace trace;
   do_everything();
@@ -317,10 +318,10 @@ class TraceOfEnvironment : public ::testing::Test {
     for (const char* variable : {"LOCKSTEP_TRACE", "OMPI_COMM_WORLD_RANK"}) ::unsetenv(variable);
   }
 
-  // The process that dies runs the test from its beginning, and keeps what it has inherited.
+  // The death test's process runs the test from its beginning, and keeps the variables that it inherited.
   static void set(const char* variable, const char* value) { ::setenv(variable, value, 0); }
 
-  // What a program may be that knows nothing of traces, but for a trace of its own, which does not disturb.
+  // A program that does not know LOCKSTEP_TRACE, with a trace of its own, which does not interfere.
   static void program() {
     {
       const SimulatedDevices devices({.count = 2});

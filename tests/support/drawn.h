@@ -1,4 +1,4 @@
-// What tests draw: other numbers each day, the same ones for a seed. A failed run says which seed it had.
+// Random inputs of tests: different each day, the same for one seed. A failed test reports its seed.
 #pragma once
 
 #include <chrono>
@@ -8,13 +8,13 @@
 
 namespace lockstep::testing {
 
-/// The number in a variable of the environment.
+/// Returns the number in an environment variable, or `otherwise`.
 inline std::int64_t number_from(const char* variable, std::int64_t otherwise) {
   const char* const text = std::getenv(variable);
   return text ? std::atoll(text) : otherwise;
 }
 
-/// LOCKSTEP_SEED, else the day's number.
+/// LOCKSTEP_SEED, or else the number of the day.
 inline std::int64_t seed_of_the_day() {
   const auto now = std::chrono::system_clock::now().time_since_epoch();
   return number_from("LOCKSTEP_SEED", std::chrono::duration_cast<std::chrono::hours>(now).count() / 24);

@@ -1,5 +1,5 @@
-// Processes whose messages are delayed at random, and of which each ends the job where it throws, as an exception that
-// leaves the World of a real process does.
+// Processes with randomly delayed messages. A process that throws ends the job, as an exception that leaves a real
+// process's World does.
 #pragma once
 
 #include <chrono>
@@ -18,7 +18,7 @@
 
 namespace lockstep::testing {
 
-/// Another transport, which holds each call back for a random time up to `longest`; every fourth for that long.
+/// Wraps a transport, and delays each call by a random time of up to `longest`; every fourth call by `longest`.
 class DelayedTransport final : public Transport {
  public:
   DelayedTransport(std::shared_ptr<Transport> inner, std::uint64_t seed, std::chrono::microseconds longest)
@@ -56,7 +56,7 @@ class DelayedTransport final : public Transport {
   const std::chrono::microseconds longest_;
 };
 
-/// What f threw in each process, as in_processes().
+/// Returns the exception of f in each process, as in_processes() does.
 inline std::vector<std::exception_ptr> in_ending_processes(int count, std::uint64_t seed,
                                                            const std::function<void(const World& world)>& f) {
   return in_processes(count, [&](const World& own) {

@@ -1,4 +1,4 @@
-// Memory with guards around it: what writes beside its own shows.
+// Memory with guard bytes around it, which reveal out-of-bounds writes.
 #pragma once
 
 #include <algorithm>
@@ -10,13 +10,13 @@
 
 namespace lockstep::testing {
 
-/// Bytes 0xff: floats that are NaN. What is to be written is filled with them, too.
+/// Guard bytes are 0xff, a NaN as floats. The memory itself is also filled with them.
 class Guarded {
  public:
   static constexpr std::size_t kGuard = 16 << 10, kLine = 64;
 
-  /// `count` parts of so many bytes, a guard before each and after the last. The first byte of each lies `offset`
-  /// behind a line.
+  /// `count` parts of `bytes` each, with a guard before each and after the last. Each part begins `offset` bytes after
+  /// a cache line's start.
   Guarded(std::size_t bytes, std::int64_t count = 1, std::size_t offset = 0)
       : bytes_(bytes),
         count_(std::size_t(count)),

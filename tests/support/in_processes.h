@@ -1,4 +1,4 @@
-// The processes of a job as threads of the test.
+// The processes of a job, simulated as threads of the test.
 #pragma once
 
 #include <chrono>
@@ -15,8 +15,8 @@
 
 namespace lockstep::testing {
 
-/// What f threw in each of so many processes, all at once; null where it threw nothing. Each process has random numbers
-/// of its own, all the same.
+/// Runs f in `count` processes at once. Returns the exception of each; null if it threw none. Each process has a random
+/// generator of its own, with the same seed.
 inline std::vector<std::exception_ptr> in_processes(int count, const std::function<void(const World& world)>& f,
                                                     std::chrono::milliseconds time_limit = std::chrono::seconds(30)) {
   const std::vector<World> worlds = simulate_processes(count, time_limit);
@@ -36,7 +36,7 @@ inline std::vector<std::exception_ptr> in_processes(int count, const std::functi
   return failures;
 }
 
-/// The message of an E; otherwise a text that says what was thrown instead.
+/// Returns the message if the failure is an E; otherwise a text that says what was thrown instead.
 template <class E>
 std::string message_of(const std::exception_ptr& failure) {
   return thrown<E>([&] {
@@ -44,7 +44,7 @@ std::string message_of(const std::exception_ptr& failure) {
   });
 }
 
-/// One message for each process, of what f threw there as an E.
+/// Returns one message per process: that of the E that f threw there.
 template <class E>
 std::vector<std::string> thrown_in_processes(int count, const std::function<void(const World& world)>& f) {
   std::vector<std::string> messages;

@@ -1,4 +1,4 @@
-// Bytes in memory in the place of a file, and whether two state dicts hold the same.
+// A source of bytes in memory instead of a file, and comparison of state dicts.
 #pragma once
 
 #include <cstdint>
@@ -49,7 +49,7 @@ inline std::string bytes_of(const Tensor& tensor) {
   return "";
 }
 
-/// Whether both hold the same keys in the same order, with the same shapes, dtypes and bytes.
+/// Returns true if both have the same keys in the same order, with the same shapes, dtypes and bytes.
 inline bool same(const StateDict& a, const StateDict& b) {
   if (a.size() != b.size()) return false;
   auto other = b.begin();

@@ -1,4 +1,4 @@
-// For jobs that might wait for each other for ever.
+// Detects jobs that deadlock.
 #pragma once
 
 #include <chrono>
@@ -10,8 +10,8 @@
 
 namespace lockstep::testing {
 
-/// Runs the jobs at once, each on a thread of its own. Ends the process if one has not ended after a minute: it cannot
-/// be joined. Throws what a job threw.
+/// Runs the jobs at once, each on a thread of its own, and rethrows a job's exception. Ends the process if a job has
+/// not ended after a minute, because it cannot be joined.
 inline void must_end(const std::vector<std::function<void()>>& jobs) {
   std::vector<std::future<void>> running;
   for (const auto& job : jobs) running.push_back(std::async(std::launch::async, job));

@@ -1,4 +1,4 @@
-// A process that may start no more threads, as under a limit of the system. For the GNU C library alone.
+// A process that can start no more threads, as under a system limit. Only for the GNU C library.
 #pragma once
 
 #include <pthread.h>
@@ -7,7 +7,7 @@
 
 namespace lockstep::testing {
 
-// While it lives, no thread can be started: there is no room for a stack like this.
+// In its scope, no thread can be started: the default stack size is too large.
 class NoMoreThreads {
  public:
   NoMoreThreads() {

@@ -1,4 +1,4 @@
-// How much memory a part of a test takes at most.
+// The peak memory of a part of a test.
 #pragma once
 
 #include <cstdint>
@@ -7,12 +7,12 @@
 
 namespace lockstep::testing {
 
-/// Counts resident memory since it was made, pages of files that are mapped included; 0 where Linux does not tell, and
-/// under sanitizers, which take memory of their own.
+/// Measures resident memory from its construction on, including mapped pages of files. Returns 0 if Linux does not
+/// report it, and under sanitizers, which allocate memory themselves.
 class PeakMemory {
  public:
   PeakMemory() {
-    std::ofstream("/proc/self/clear_refs") << 5;  // the peak is that of now
+    std::ofstream("/proc/self/clear_refs") << 5;  // resets the peak to the current value
     before_ = kilobytes("VmRSS:");
   }
   std::int64_t taken_bytes() const {

@@ -1,4 +1,4 @@
-// Numbers as a file of this machine's byte order has them.
+// Numbers as bytes in this machine's byte order.
 #pragma once
 
 #include <cstring>

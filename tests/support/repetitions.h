@@ -1,9 +1,9 @@
-// How often tests try what chance or timing decides, and how long they train.
+// How often tests repeat what chance or timing decides, and how long they train.
 #pragma once
 
 namespace lockstep::testing {
 
-/// So often; a fifth of that in a program that a sanitizer slows down, which looks for what each try would show.
+/// Returns count, or a fifth of it under a sanitizer, which is slow and would report a bug in any repetition.
 constexpr int repetitions(int count) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   return count / 5;
@@ -12,7 +12,7 @@ constexpr int repetitions(int count) {
 #endif
 }
 
-/// How far apart are the places that tests try, where they go through all of a row.
+/// The step between the places that exhaustive tests try.
 inline constexpr int kStride = 5 / repetitions(5);
 
 }  // namespace lockstep::testing

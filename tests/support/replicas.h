@@ -1,4 +1,4 @@
-// The replicas of a parameter, for tests that look at each, or that make some without a model.
+// Replicas of a parameter, for tests that examine each of them, or create some without a model.
 #pragma once
 
 #include <memory>
@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-/// All but the primary.
+/// All replicas but the primary.
 inline std::vector<Tensor> other_replicas(const Tensor& parameter) {
   std::vector<Tensor> others;
   if (const autograd::Replica* const own = autograd::replica_of(parameter))
@@ -18,13 +18,13 @@ inline std::vector<Tensor> other_replicas(const Tensor& parameter) {
   return others;
 }
 
-/// Replicas of which each has a gradient of its own. The primary keeps them alive.
+/// Replicas with gradients of their own. The primary keeps them alive.
 class LooseReplicas final : public autograd::ReplicatedParameter {
  public:
   static void attach(const Tensor& primary, const std::vector<Tensor>& others) {
     const auto all = std::make_shared<LooseReplicas>();
     all->replicas_.reserve(1 + others.size());
-    all->replicas_.push_back({all.get(), 0, {}, {}});  // without its tensor, which would be a circle
+    all->replicas_.push_back({all.get(), 0, {}, {}});  // without its tensor, which would be a reference cycle
     for (const Tensor& other : others) {
       all->replicas_.push_back({all.get(), all->replicas_.size(), other, {}});
       const std::shared_ptr<void> nobody;

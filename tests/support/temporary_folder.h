@@ -1,4 +1,4 @@
-// A folder of its own for a test, and whole files in one line.
+// A test's own folder, and one-line reading and writing of whole files.
 #pragma once
 
 #include <gtest/gtest.h>

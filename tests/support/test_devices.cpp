@@ -41,7 +41,7 @@ bool are_emulated() {
 #endif
 }
 
-// Devices on cards, in place of what was there before.
+// Replaces cuda:* by devices on cards.
 struct TestDevices::Cards {
   Cards(const std::string& kind, int count) {
     if (kind != "cuda" && kind != "shared") throw std::invalid_argument("LOCKSTEP_TEST_DEVICES: " + kind);

@@ -1,9 +1,9 @@
-// Devices behind cuda:* for tests that hold on every backend. The environment's LOCKSTEP_TEST_DEVICES says which:
+// The devices of cuda:* for tests that must pass on every backend. The variable LOCKSTEP_TEST_DEVICES selects them:
 //   sim     simulated GPUs; the default
-//   cuda    cards, as many as there are, in turn
+//   cuda    cards, round robin over those that exist
 //   shared  devices that share card 0
-// Where cards are emulated (LOCKSTEP_CUDA=EMULATED) there are as many as a test wants. Where no driver answers, every
-// test of a program that is asked for cards is skipped.
+// If cards are emulated (LOCKSTEP_CUDA=EMULATED), there are as many as a test requests. If no driver responds, every
+// test of a program that requires cards is skipped.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -17,10 +17,10 @@ namespace lockstep {
 
 std::string kind_of_devices();
 inline bool are_simulated() { return kind_of_devices() == "sim"; }
-/// Whether cards are emulated, which compute thousands of times slower than a GPU.
+/// True if cards are emulated; then they compute thousands of times slower than a GPU.
 bool are_emulated();
 
-/// For a scope. Nested scopes hide the outer one's devices.
+/// Installs the devices for a scope. Nested scopes hide the outer scope's devices.
 class TestDevices {
  public:
   explicit TestDevices(int count);

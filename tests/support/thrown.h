@@ -1,4 +1,4 @@
-// What a call throws, as text.
+// The exception of a call, as text.
 #pragma once
 
 #include <exception>
@@ -6,7 +6,7 @@
 
 namespace lockstep::testing {
 
-/// The message of the E that `call` throws; otherwise a text that says what happened instead.
+/// Returns the message of the E that `call` throws; otherwise a text that says what happened instead.
 template <class E, class F>
 std::string thrown(F&& call) {
   try {

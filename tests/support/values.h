@@ -10,7 +10,7 @@
 
 namespace lockstep::testing {
 
-/// All elements in row-major order, from any device and dtype.
+/// Returns all elements in row-major order, from any device and dtype.
 inline std::vector<double> values(const Tensor& tensor) {
   return tensor.detach().to(Device(), kFloat64).to_vector<double>();
 }
@@ -23,7 +23,7 @@ inline Shape random_sizes(std::mt19937& random, int max_rank = 4, std::int64_t m
   return sizes;
 }
 
-/// The same values with gaps between the elements of every dimension.
+/// Returns the same values with gaps between the elements of every dimension.
 inline Tensor with_gaps(const Tensor& x) {
   Shape room = x.sizes();
   for (int d = 0; d < room.rank(); ++d) room[d] = 2 * room[d] + 1;
@@ -33,7 +33,7 @@ inline Tensor with_gaps(const Tensor& x) {
   return view;
 }
 
-/// The same values with the dimensions in reverse order in memory.
+/// Returns the same values with the dimensions in reverse order in memory.
 inline Tensor reversed_in_memory(const Tensor& x) {
   Shape reversed;
   for (int d = x.dim(); d-- > 0;) reversed.push_back(d);

@@ -17,7 +17,7 @@ struct JoinOptions {
 /// Returns the world of all processes of the job; World() if no launcher started the program. Every process calls this
 /// before it does anything with the others; the call waits for all of them. Later calls return the same World while a
 /// handle to it exists.
-/// same World as long as one handle is left.
+///
 /// A separate thread calls MPI, from MPI_Init_thread to MPI_Finalize (unless the program has called MPI_Init_thread
 /// itself). The process leaves the job when the last handle is destroyed, or in exit(), and waits there until all
 /// others leave, too.

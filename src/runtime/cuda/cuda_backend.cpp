@@ -28,8 +28,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience(60);          // for work that may wait for a lost card
-constexpr std::chrono::milliseconds kBetweenLooks(1);  // between checks for failures: each check queries every
-                                                       // communicator, or every card
+constexpr std::chrono::milliseconds kBetweenLooks(1);  // for failures: each check queries all communicators or cards
 
 class CudaBackend final : public Backend {
  public:

@@ -62,8 +62,7 @@ bool FusedPlans::is_ready() {
 
 // Tries the layout of the images first, then the other.
 FusedPlans::Entry FusedPlans::make(const Convolution& convolution, const FusedOp& op) {
-  const std::scoped_lock no_rank_waits(issuing_);  // also covers the destruction of a plan, which may unload its
-                                                   // kernels
+  const std::scoped_lock no_rank_waits(issuing_);  // also for destroying a plan, which may unload kernels
   if (entries_.size() >= kMostEntries) entries_.clear();
   for (const bool channels_last : {convolution.channels_last, !convolution.channels_last}) {
     const Convolution there = in_layout(convolution, op, channels_last);

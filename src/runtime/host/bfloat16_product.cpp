@@ -21,8 +21,7 @@ using MatrixDesc = dnnl::memory::desc;
 using DnnlType = dnnl::memory::data_type;
 
 constexpr std::int64_t kLeastMultiplications = std::int64_t(1) << 17;  // fewer cost less than a call of oneDNN
-constexpr std::int64_t kDivided = std::int64_t(1) << 22;               // with so many multiplications, several pieces
-                                                                       // pay off
+constexpr std::int64_t kDivided = std::int64_t(1) << 22;               // enough multiplications for several pieces
 constexpr std::size_t kMostProductPlans = 512;
 
 bool processor_has_bfloat16() {
@@ -92,9 +91,7 @@ std::shared_ptr<const ProductPlan> make_product_plan(const Matmul& p) {
 std::shared_ptr<const ProductPlan> product_plan(const Matmul& p) {
   using Key = std::array<std::int64_t, 9>;
   static RankedMutex<LockRank::host_library> mutex;
-  static auto& plans = *new std::map<std::pair<Key, double>, std::shared_ptr<const ProductPlan>>;  // never destroyed:
-                                                                                                   // threads may still
-                                                                                                   // use it
+  static auto& plans = *new std::map<std::pair<Key, double>, std::shared_ptr<const ProductPlan>>;  // never destroyed
   const std::pair<Key, double> key = {
       {p.m, p.n, p.k, p.lda, p.ldb, p.ldc, p.transpose_a, p.transpose_b, p.bias != nullptr}, p.beta};
   {

@@ -29,8 +29,7 @@ struct Division {
 
   // Makes at most `most` pieces, and minimizes the time of the largest: every piece packs its columns of b itself.
   Division(const Matmul& p, std::int64_t most) : rows(p.m), columns(p.n), across(1), count(1) {
-    constexpr std::int64_t kColumns = 16, kPacking = 10;  // packing one column costs as much as kPacking rows of
-                                                          // products
+    constexpr std::int64_t kColumns = 16, kPacking = 10;  // packing costs as much as kPacking rows
     std::int64_t least = std::numeric_limits<std::int64_t>::max();
     for (std::int64_t down = 1; down <= most; ++down) {
       const std::int64_t r = pieces_of(pieces_of(p.m, down), kTileRows) * kTileRows;

@@ -5,8 +5,7 @@
 namespace lockstep::host {
 namespace {
 
-constexpr std::int64_t kInner = 128;  // rows of a panel that stay in the first-level cache while rows of a pass over
-                                      // them
+constexpr std::int64_t kInner = 128;  // rows of a panel that stay in the first-level cache for all rows of a
 
 }  // namespace
 

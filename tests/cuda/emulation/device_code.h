@@ -1,4 +1,4 @@
-// What CUDA's kernels call, for g++: the indices of a thread, barriers, shuffles and launches, on the emulator.
+// CUDA's device functions for g++, on the emulator: thread indices, barriers, shuffles and launches.
 #pragma once
 
 #include <cstdint>
@@ -11,15 +11,15 @@
 #include "cuda/emulation/emulator.h"
 #include "cuda/fake/fake_cuda.h"
 
-// One block runs at a time, so shared memory is static, and AddressSanitizer guards it.
+// Blocks run one at a time, so shared memory can be static, and AddressSanitizer guards it.
 #undef __shared__
 #define __shared__ static
 
-// What nvcc is told of registers.
+// nvcc's register hints have no effect.
 #undef __launch_bounds__
 #define __launch_bounds__(...)
 
-// Of the thread whose turn it is.
+// Indices of the running thread.
 extern uint3 threadIdx, blockIdx;
 extern dim3 blockDim, gridDim;
 
@@ -56,7 +56,7 @@ T __shfl_xor_sync(unsigned mask, T value, int other, std::source_location site =
 
 namespace lockstep::emulation {
 
-/// Stands for cudaLaunchKernelEx.
+/// Replaces cudaLaunchKernelEx.
 template <class... Parameters>
 cudaError_t launch_kernel(const cudaLaunchConfig_t* config, void (*kernel)(Parameters...),
                           const std::type_identity_t<Parameters>&... arguments) {

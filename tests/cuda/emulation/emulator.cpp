@@ -23,8 +23,8 @@ dim3 blockDim, gridDim;
 namespace lockstep::emulation {
 namespace {
 
-// ThreadSanitizer knows threads by their fibers. Without it a fiber takes one thread after the other, if none has to
-// wait.
+// ThreadSanitizer identifies threads by their fibers, so each gets its own. Otherwise a fiber runs thread after thread,
+// as long as none has to wait.
 #ifdef __SANITIZE_THREAD__
 constexpr bool kFiberForEachThread = true;
 #else
@@ -46,7 +46,8 @@ struct Thread {
   unsigned lane() const { return number % kWarp; }
 };
 
-// Two, used in turn: whoever leaves a meeting late must not see what others have done since.
+// Two places used alternately, for ThreadSanitizer: a thread that leaves a meeting late must not be ordered after what
+// others have done since.
 class MeetingPlace {
  public:
   void* now() { return &turns_[turn_]; }
@@ -59,11 +60,11 @@ class MeetingPlace {
 
 struct Warp {
   MeetingPlace shuffle;
-  unsigned at_shuffle = 0, ended = 0;  // lanes that the block does not have are as ended
+  unsigned at_shuffle = 0, ended = 0;  // lanes that the block does not have count as ended
 };
 
 std::string where(const std::source_location& site) { return text(site.file_name(), ":", site.line()); }
-// Of one source the file is mostly one literal.
+// Within one source, the file name is mostly the same literal.
 bool is_same(const std::source_location& a, const std::source_location& b) {
   return a.line() == b.line() && (a.file_name() == b.file_name() || std::strcmp(a.file_name(), b.file_name()) == 0);
 }
@@ -77,7 +78,7 @@ class Block {
 
   void synchronize(std::source_location site);
   std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::source_location site);
-  /// What every fiber does: threads, one after the other.
+  /// The main function of every fiber: runs threads, one after the other.
   void take_turns();
 
  private:
@@ -97,7 +98,7 @@ class Block {
   std::minstd_rand* random_ = nullptr;
   Order order_ = Order::forward;
   std::vector<Thread> threads_;
-  std::vector<Thread*> turns_;  // threads that have not begun, the next last
+  std::vector<Thread*> turns_;  // threads that have not begun, the next one last
   std::deque<Thread*> woken_;
   std::vector<std::unique_ptr<Fiber>> fibers_;
   std::vector<Fiber*> idle_;
@@ -149,13 +150,13 @@ void Block::run(const std::function<void()>& kernel, std::minstd_rand& random) {
     }
   } catch (...) {
     observed(&end_);
-    fibers_.clear();  // some are in the middle of a kernel
+    fibers_.clear();  // some fibers are in the middle of a kernel
     throw;
   }
   observed(&end_);
 }
 
-// The thread that goes on, or null: none can.
+// Returns the thread to run next, or null if none can run.
 Thread* Block::choose() {
   const bool begins = !turns_.empty() && (woken_.empty() || (order_ == Order::shuffled && (*random_)() % 2 == 0));
   if (begins) {
@@ -180,7 +181,7 @@ void Block::make_current(Thread& thread) {
   threadIdx = thread.index;
 }
 
-// That of the thread that goes on, which is the current one from now on; or null: none can.
+// Makes the next thread current and returns its fiber; null if no thread can run.
 Fiber* Block::next_fiber() {
   Thread* const next = choose();
   if (next == nullptr) return nullptr;
@@ -201,7 +202,7 @@ void Block::take_turns() {
   }
 }
 
-// Whether the fiber has another thread to run at once.
+// Runs the current thread to its end. Returns true if its fiber has another thread to run at once.
 bool Block::run_current() {
   const Unobserved scope;
   Thread& self = *current_;
@@ -234,14 +235,14 @@ void Block::wake(Thread& thread) {
   woken_.push_back(&thread);
 }
 
-// A fiber is left outside of Unobserved scopes: it may be the last that is heard of it.
+// leave() is called outside of Unobserved scopes, because the fiber may never be resumed.
 void Block::synchronize(std::source_location site) {
   void* place = nullptr;
   {
     const Unobserved scope;
     Settings& set = settings();
     const auto is_here = [&](const Site& other) { return is_same(site, other); };
-    if (at_barrier_ == 0 && std::ranges::none_of(set.barriers, is_here))  // the others wait at the same
+    if (at_barrier_ == 0 && std::ranges::none_of(set.barriers, is_here))  // the other threads wait at the same barrier
       set.barriers.push_back({site.line(), site.file_name()});
     if (is_here(set.without)) return;
     current_->state = State::at_barrier;
@@ -255,8 +256,8 @@ void Block::synchronize(std::source_location site) {
   observed(place);
 }
 
-// To the thread that goes on; to run() where none can. Whatever becomes of the grid, its end is after what the thread
-// has done so far.
+// Switches to the next thread, or to run() if none can run. Publishes first: the end of the grid comes after everything
+// that this thread has done so far, whatever happens to the grid.
 void Block::leave(const Thread& thread) {
   Fiber* const fiber = thread.fiber;
   Fiber* next = nullptr;
@@ -271,7 +272,7 @@ void Block::leave(const Thread& thread) {
     fiber->give_way_to(*next);
 }
 
-// Lets the threads go if all that have not ended are there.
+// Releases the barrier if all threads that have not ended have arrived.
 void Block::open_barrier() {
   if (at_barrier_ == 0 || at_barrier_ + ended_ < threads_.size()) return;
   const std::source_location* first = nullptr;
@@ -295,7 +296,7 @@ std::uint64_t Block::shuffle(unsigned mask, std::uint64_t value, unsigned lane, 
   return self.taken;
 }
 
-// Returns where the lanes meet.
+// Registers the lane's arrival at a shuffle; returns the meeting place.
 void* Block::arrive(Thread& self, unsigned mask, std::uint64_t value, unsigned lane, std::source_location site) {
   const Unobserved scope;
   if ((mask >> self.lane() & 1) == 0)
@@ -313,7 +314,7 @@ void* Block::arrive(Thread& self, unsigned mask, std::uint64_t value, unsigned l
   return place;
 }
 
-// Lets the lanes of a mask go if all of them are there.
+// Releases the lanes of a mask if all of them have arrived.
 void Block::open_shuffle(const Thread& last) {
   const unsigned first = last.number / kWarp * kWarp;
   std::array<Thread*, kWarp> met;
@@ -371,7 +372,7 @@ std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::so
 }
 
 void run_grid(dim3 blocks, dim3 threads, const std::function<void()>& kernel) {
-  std::minstd_rand random(20'261'121);  // which, unlike others, costs nothing to begin: most grids are short
+  std::minstd_rand random(20'261'121);  // cheap to seed, unlike other engines: most grids are short
   std::vector<uint3> order;
   for (unsigned z = 0; z < blocks.z; ++z)
     for (unsigned y = 0; y < blocks.y; ++y)

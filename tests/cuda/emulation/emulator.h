@@ -1,9 +1,9 @@
-// A GPU's blocks on the CPU, for tests: one fiber for each CUDA thread, one block at a time. Threads run until they
-// meet a barrier or a shuffle, in an order that can be chosen: what is right in every order needs no luck.
+// A GPU's blocks on the CPU, for tests: one fiber per CUDA thread, one block at a time. Threads run until they reach a
+// barrier or a shuffle, in a selectable order: a kernel that is right in every order is right on a card.
 //
-// ThreadSanitizer sees each CUDA thread as a thread of its own, ordered with the others by barriers and shuffles alone,
-// so it finds races within a block. What the emulator cannot show: races between blocks, memory of one GPU that another
-// uses, speed.
+// ThreadSanitizer sees each CUDA thread as a thread of its own, ordered with the others only by barriers and shuffles,
+// so it finds races within a block. The emulator cannot show races between blocks, accesses to another GPU's memory, or
+// speed.
 #pragma once
 
 #include <array>
@@ -21,7 +21,7 @@
 
 namespace lockstep::emulation {
 
-/// In which order blocks are taken, and threads that could run.
+/// The order in which blocks, and threads that could run, are executed.
 enum class Order { forward, reverse, shuffled };
 
 /// A place in a kernel's source.
@@ -40,29 +40,29 @@ struct Launch {
 
 struct Settings {
   Order order = Order::forward;
-  Site without;                 ///< A barrier that no thread waits at, to show that a test would see it missing.
-  std::int64_t max_blocks = 3;  ///< For kernels that stride over the grid; 16384 on a card.
-  bool record_only = false;     ///< Launches are checked and kept in `launches`, and no kernel runs.
+  Site without;                 ///< A barrier that all threads skip, to show that a test detects its absence.
+  std::int64_t max_blocks = 3;  ///< For grid-stride kernels; 16384 on a card.
+  bool record_only = false;     ///< Launches are checked and recorded in `launches`, but no kernel runs.
 
-  // What was seen.
-  std::vector<Site> barriers;  ///< Where threads have waited, each once.
+  // Observations.
+  std::vector<Site> barriers;  ///< The barriers executed so far, each once.
   std::vector<Launch> launches;
 };
 
-/// The order is at first the one that LOCKSTEP_EMULATION_ORDER names: forward, reverse or shuffled.
+/// Initially the order is LOCKSTEP_EMULATION_ORDER: forward, reverse or shuffled.
 Settings& settings();
 
 // For code on the emulated GPU.
 unsigned this_lane();
 void synchronize_threads(std::source_location site);
-/// The value that the thread of `lane` gave; all threads of the warp that `mask` names meet here.
+/// Returns the value passed by the thread of `lane`; all threads of the warp that are in `mask` meet here.
 std::uint64_t shuffle(unsigned mask, std::uint64_t value, unsigned lane, std::source_location site);
 
-/// Runs all blocks of a grid. Throws what a kernel throws, and std::logic_error for what CUDA leaves undefined: threads
-/// of a block at different barriers, lanes that a mask names and that do not come, threads that wait for ever.
+/// Runs all blocks of a grid. Throws a kernel's exception, and std::logic_error for what CUDA leaves undefined: threads
+/// of a block at different barriers, lanes in a mask that do not arrive, threads that wait forever.
 void run_grid(dim3 blocks, dim3 threads, const std::function<void()>& kernel);
 
-/// A kernel, with what nvcc's stub knows of it: how it is called, and how large its parameters are.
+/// A kernel, with the knowledge of nvcc's stub: how to call it, and the sizes of its parameters.
 class KernelHandle {
  public:
   template <class... Parameters>
@@ -73,9 +73,9 @@ class KernelHandle {
   }
   operator const void*() const { return address_; }
 
-  /// Runs it as the thread whose turn it is.
+  /// Runs the kernel as the current thread.
   void operator()(void* const* arguments) const { call_(address_, arguments); }
-  std::span<const std::size_t> sizes() const { return sizes_; }  ///< Of its parameters, in bytes.
+  std::span<const std::size_t> sizes() const { return sizes_; }  ///< Bytes of each parameter.
 
  private:
   template <class... Parameters>
@@ -93,8 +93,8 @@ class KernelHandle {
   std::span<const std::size_t> sizes_;
 };
 
-/// CUDA's checks of a launch, for every card of compute capability 9.0. The arguments are copied, as CUDA does, and the
-/// grid is run in its stream's turn.
+/// Checks a launch as CUDA does for cards of compute capability 9.0. Copies the arguments, as CUDA does, and enqueues
+/// the grid on its stream.
 cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const KernelHandle& kernel, void** arguments);
 
 }  // namespace lockstep::emulation

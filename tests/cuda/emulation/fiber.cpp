@@ -20,8 +20,8 @@ void AnnotateIgnoreWritesEnd(const char* file, int line);
 }
 #endif
 
-// The first saves what a call must keep (System V ABI, AMD64, 3.2.1) on this stack and goes on with the other. The
-// second is where a new stack begins: it calls the function in r12 with rbx.
+// lockstep_switch_stack saves the callee-saved registers (System V ABI, AMD64, 3.2.1) on this stack and continues on
+// the other. A new stack begins in lockstep_first_frame, which calls the function in r12 with rbx.
 extern "C" {
 void lockstep_switch_stack(void** save, void* to);
 void lockstep_first_frame();
@@ -64,18 +64,18 @@ std::uintptr_t address(T* of) {
   return reinterpret_cast<std::uintptr_t>(of);
 }
 
-// Where resume() was called.
+// The caller of resume().
 struct {
   void* stack_pointer = nullptr;
-  bool is_left = false;  // and no fiber has arrived yet
-  // The sanitizers'.
+  bool is_left = false;  // resume() was called, and no fiber has been entered yet
+  // For the sanitizers.
   void* fake_stack = nullptr;
   const void* stack = nullptr;
   std::size_t stack_bytes = 0;
   void* thread = nullptr;
 } home;
 
-// After a switch to a fiber.
+// Called after a switch to a fiber.
 [[gnu::no_sanitize_thread]] void arrived_in_fiber([[maybe_unused]] void* fake_stack) {
 #ifdef __SANITIZE_ADDRESS__
   const void* from = nullptr;
@@ -94,8 +94,8 @@ Fiber::Fiber(void (*main)()) : main_(main) {
   if (memory == MAP_FAILED) throw std::bad_alloc();
   memory_ = static_cast<std::byte*>(memory);
   ::mprotect(memory_, kGuardBytes, PROT_NONE);
-  // What lockstep_switch_stack() takes from a stack: r15, r14, r13, r12, rbx, rbp, and where to return to. Two words
-  // stay free, so that the first call finds its stack aligned.
+  // The frame that lockstep_switch_stack() pops: r15, r14, r13, r12, rbx, rbp, and the return address. Two words stay
+  // free, so that the stack is aligned at the first call.
   const std::uintptr_t frame[] = {0, 0, 0, address(&Fiber::enter), address(this), 0, address(&lockstep_first_frame),
                                   0, 0};
   stack_pointer_ = memory_ + kGuardBytes + kStackBytes - sizeof frame;
@@ -135,7 +135,7 @@ Fiber::~Fiber() {
 #endif
 }
 
-// Switches are not observed: this is how a thread becomes another.
+// Not instrumented: ThreadSanitizer's current thread changes here.
 [[gnu::no_sanitize_thread]] void Fiber::give_way_to(Fiber& other) {
 #ifdef __SANITIZE_ADDRESS__
   __sanitizer_start_switch_fiber(&fake_stack_, other.memory_ + kGuardBytes, kStackBytes);

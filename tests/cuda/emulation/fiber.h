@@ -1,41 +1,41 @@
-// A function with a stack of its own, which can be left and entered again. For x86-64.
+// A function with its own stack, which can be suspended and resumed. For x86-64.
 #pragma once
 
 #include <cstddef>
 
 namespace lockstep::emulation {
 
-/// For one thread at a time. The sanitizers are told of every switch.
+/// Used by one thread at a time. Reports every switch to the sanitizers.
 class Fiber {
  public:
   static constexpr std::size_t kStackBytes = std::size_t(128) << 10;
 
-  /// The first time that it is gone on with calls main(), which must not return or throw.
+  /// The first resume() calls main(), which must not return or throw.
   explicit Fiber(void (*main)());
-  /// Whatever the fiber was in the middle of is forgotten.
+  /// Abandons the fiber's work, wherever it was suspended.
   ~Fiber();
   Fiber(const Fiber&) = delete;
   Fiber& operator=(const Fiber&) = delete;
 
-  /// Goes on with the fiber, until one suspends. Not from a fiber.
+  /// Continues the fiber, until a fiber suspends. Not to be called from a fiber.
   void resume();
-  /// Goes on with another fiber. From this one.
+  /// Continues another fiber. To be called from this one.
   void give_way_to(Fiber& other);
-  /// Goes back to where resume() was called. From this fiber.
+  /// Returns to the caller of resume(). To be called from this fiber.
   void suspend();
 
  private:
   static void enter(Fiber* self);
 
   void (*main_)();
-  std::byte* memory_ = nullptr;    // a page that must not be touched, then the stack
+  std::byte* memory_ = nullptr;    // a guard page, then the stack
   void* stack_pointer_ = nullptr;  // while suspended
-  // The sanitizers'.
+  // For the sanitizers.
   void* fake_stack_ = nullptr;
   void* thread_ = nullptr;
 };
 
-/// Memory accesses within this scope are the emulator's, and no business of ThreadSanitizer's.
+/// Memory accesses in this scope are the emulator's; ThreadSanitizer ignores them.
 class Unobserved {
  public:
   Unobserved();
@@ -44,7 +44,7 @@ class Unobserved {
   Unobserved& operator=(const Unobserved&) = delete;
 };
 
-/// Within an Unobserved scope: accesses are a kernel's again.
+/// Inside an Unobserved scope: accesses are a kernel's again.
 class Observed {
  public:
   Observed();
@@ -53,7 +53,7 @@ class Observed {
   Observed& operator=(const Observed&) = delete;
 };
 
-/// For ThreadSanitizer: what came before published(x) comes before what follows observed(x).
+/// For ThreadSanitizer: everything before published(x) happens before everything after observed(x).
 void published(void* at);
 void observed(void* at);
 

@@ -1,4 +1,4 @@
-// What CUDA does with a launch before it runs.
+// CUDA's checks and copies before a launch runs.
 #include <cstddef>
 #include <cstring>
 #include <memory>
@@ -23,7 +23,7 @@ cudaError_t cudaLaunchKernelExC(const cudaLaunchConfig_t* config, const KernelHa
     settings().launches.push_back({blocks, threads, config->dynamicSmemBytes});
     return cudaSuccess;
   }
-  const auto padded = [](std::size_t size) { return (size + 15) / 16 * 16; };  // so that each is aligned
+  const auto padded = [](std::size_t size) { return (size + 15) / 16 * 16; };  // aligns every parameter
   std::size_t bytes = 0;
   for (const std::size_t size : kernel.sizes()) bytes += padded(size);
   const std::shared_ptr<std::byte[]> copies(new std::byte[bytes]);

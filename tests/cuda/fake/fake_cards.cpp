@@ -1,4 +1,4 @@
-// Cards of the fake CUDA runtime, and what it says of them and of kernels.
+// The fake CUDA runtime's cards, and its answers about cards and kernels.
 #include <cstring>
 #include <utility>
 

@@ -19,7 +19,7 @@ bool is_floating(cudnnDataType_t type) {
 Sizes sizes_of(const CudnnObject& tensor) { return tensor.all<std::int64_t>(CUDNN_ATTR_TENSOR_DIMENSIONS); }
 Sizes strides_of(const CudnnObject& tensor) { return tensor.all<std::int64_t>(CUDNN_ATTR_TENSOR_STRIDES); }
 
-// Dense strides; the dimensions are given from the outermost of memory to the innermost.
+// Returns dense strides; `order` lists the dimensions from the outermost in memory to the innermost.
 Sizes dense(const Sizes& sizes, const std::vector<std::size_t>& order) {
   Sizes strides(sizes.size());
   std::int64_t stride = 1;
@@ -55,7 +55,7 @@ void write(void* data, cudnnDataType_t type, std::int64_t at, double value) {
   }
 }
 
-// Counts through all indices below the sizes.
+// Calls body with every index below the sizes.
 template <class Body>
 void for_each_index(const Sizes& sizes, Body body) {
   Sizes index(sizes.size(), 0);
@@ -149,7 +149,7 @@ cudnnStatus_t check_convolution(const CudnnObject& operation) {
   return CUDNN_STATUS_SUCCESS;
 }
 
-// Each product of a convolution belongs to an element of x, of w and of y: two are multiplied and added to the third.
+// Each product of a convolution has one element of x, of w and of y: two are multiplied and added to the third.
 void convolve(const CudnnObject& operation, const std::array<void*, 3>& data) {
   const ConvolutionNames& names = *names_of(operation);
   const CudnnObject& convolution = operation.child(names.convolution);

@@ -14,7 +14,7 @@ namespace {
 
 using namespace lockstep;
 
-// Descriptions of all kinds: attributes by number.
+// A descriptor of any kind: attributes by number.
 struct Object {
   cudaDataType_t type = CUDA_R_32F;
   std::int64_t rows = 0, columns = 0, ld = 0;
@@ -57,7 +57,7 @@ std::uint32_t epilogue_of(const Object& product) {
 }
 bool adds_bias(const Object& product) { return (epilogue_of(product) & CUBLASLT_EPILOGUE_BIAS) != 0; }
 
-// Its GELU is the tanh approximation.
+// The GELU is the tanh approximation.
 template <class T>
 T finished(std::uint32_t epilogue, T x) {
   if (epilogue & CUBLASLT_EPILOGUE_RELU) return x > 0 ? x : T(0);
@@ -66,8 +66,8 @@ T finished(std::uint32_t epilogue, T x) {
   return x;
 }
 
-// d = epilogue(alpha op(a) op(b) + beta c + bias), by columns, as its documentation defines it. T adds up, E is what
-// lies there.
+// d = epilogue(alpha op(a) op(b) + beta c + bias), column-major, as defined by cuBLASLt's documentation. E is the type
+// of the elements, T that of the sums.
 template <class E, class T>
 void multiply(const Object& product, T alpha, const E* a, const Object& A, const E* b, const Object& B, T beta, E* c,
               const Object& C) {
@@ -157,7 +157,7 @@ cublasStatus_t cublasLtMatmul(cublasLtHandle_t, cublasLtMatmulDesc_t product, co
                               const cublasLtMatmulAlgo_t*, void* workspace, std::size_t workspace_bytes,
                               cudaStream_t stream) {
   fake::expect_memory("cublasLtMatmul", workspace, workspace_bytes);
-  fake::use_kernel(product);  // of the algorithm
+  fake::use_kernel(product);  // the algorithm's kernel
   if (c != d) fake::complain("c is not d");
   if (adds_bias(of(product)) && !of(product).get<const void*>(CUBLASLT_MATMUL_DESC_BIAS_POINTER, nullptr))
     fake::complain("an epilogue adds a bias that is not there");

@@ -14,8 +14,8 @@ struct cudnnContext {
 namespace lockstep::fake {
 namespace {
 
-// Of its engines, which it lists in this order, the first adds in any order, the second rounds more than was asked for,
-// the third cannot be made ready after all, and the last will do.
+// The fake's engines, listed in this order: the first is nondeterministic, the second rounds more than requested, the
+// third cannot be finalized, and the last is suitable.
 constexpr int kNotDeterministic = 0, kRounds = 1, kNotReady = 2, kGood = 3;
 
 constexpr std::int64_t kWorkspaceBytes = 1000;
@@ -28,7 +28,7 @@ struct Rule {
   bool required = true;
 };
 
-// What may be set of a descriptor, and must be.
+// The attributes that may be set on a descriptor, and those that must be.
 std::vector<Rule> rules_of(const CudnnObject& object) {
   if (const ConvolutionNames* names = names_of(object)) {
     std::vector<Rule> rules{{names->alpha, {CUDNN_TYPE_FLOAT, CUDNN_TYPE_DOUBLE}},
@@ -80,7 +80,7 @@ std::size_t bytes_of(cudnnBackendAttributeType_t type) {
   }
 }
 
-// A descriptor that exists: the program must keep what others refer to.
+// Returns a descriptor that must exist: the program must keep descriptors alive that others refer to.
 CudnnObject& of(const void* descriptor, const char* api) {
   static CudnnObject none{};
   if (objects.contains(descriptor)) return *static_cast<CudnnObject*>(const_cast<void*>(descriptor));
@@ -144,7 +144,7 @@ std::vector<cudnnBackendNumericalNote_t> notes_of(int engine) {
   }
 }
 
-// The engines of a mode: the good one is in the other that is to be asked where the first has none.
+// The engines of a heuristics mode. The suitable engine is only in the second mode, which the program must try, too.
 std::vector<int> engines_of(cudnnBackendHeurMode_t mode) {
   if (!machine().cudnn_engines) return {kNotDeterministic, kNotReady};
   return mode == CUDNN_HEUR_MODE_A ? std::vector{kNotDeterministic, kRounds, kNotReady} : std::vector{kGood};
@@ -193,7 +193,7 @@ cudnnStatus_t execute(cudnnHandle_t handle, const CudnnObject& plan, const Cudnn
   use_kernel(&plan);
   ++machine().convolutions;
   if (machine().address_only) return CUDNN_STATUS_SUCCESS;
-  // The plan lives until its work is done (the tests let the host wait first), and with it the descriptors.
+  // The plan lives until its work is done (the tests let the host wait first), and with it its descriptors.
   const cudaError_t result = enqueue(handle->stream, [operation, data, workspace] {
     std::memset(workspace, 0xab, std::size_t(kWorkspaceBytes));
     convolve(operation, data);

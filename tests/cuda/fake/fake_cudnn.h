@@ -1,4 +1,4 @@
-// What a fake cuDNN descriptor is, and the convolutions that one describes, done on the host.
+// The fake cuDNN's descriptors, and their convolutions, computed on the host.
 #pragma once
 
 #include <cudnn_graph.h>
@@ -23,7 +23,7 @@ struct Attribute {
 struct CudnnObject {
   cudnnBackendDescriptorType_t type;
   bool finalized = false;
-  int engine = -1;  // of configurations and engines
+  int engine = -1;  // only of configurations and engines
   std::map<int, Attribute> attributes = {};
 
   bool has(int name) const { return attributes.contains(name); }
@@ -43,7 +43,7 @@ struct CudnnObject {
   const CudnnObject& child(int name) const { return *static_cast<const CudnnObject*>(get<void*>(name)); }
 };
 
-// The attributes of an operation: its tensors are x, w and y of the convolution, of which `written` is computed.
+// An operation's attributes. Its tensors are x, w and y of the convolution, of which `written` is the output.
 struct ConvolutionNames {
   int alpha, beta, convolution;
   std::array<int, 3> tensors;
@@ -51,9 +51,9 @@ struct ConvolutionNames {
 };
 const ConvolutionNames* names_of(const CudnnObject& operation);
 
-/// What cuDNN's documentation wants of an operation of a convolution.
+/// Checks an operation against the requirements of cuDNN's documentation.
 cudnnStatus_t check_convolution(const CudnnObject& operation);
-/// Adds up in float64 and in the order of the indices.
+/// Computes a convolution, summing in float64 and in index order.
 void convolve(const CudnnObject& operation, const std::array<void*, 3>& data);
 /// The bytes from the first element of a tensor to the end of its last one.
 std::size_t extent_of(const CudnnObject& tensor);

@@ -1,4 +1,4 @@
-// Captured work of the fake CUDA runtime, and graphs of it.
+// The fake CUDA runtime's captured work, and graphs of it.
 #include <algorithm>
 #include <utility>
 
@@ -7,7 +7,7 @@
 namespace lockstep::fake {
 namespace {
 
-// Of those that all they come after have been done, the last one first: an order that the graph does not forbid.
+// Runs all nodes in an order that the graph permits: of the ready nodes, the newest first (or the oldest).
 void do_all(const std::vector<CUgraph_st::Node>& nodes) {
   std::vector<bool> done(nodes.size());
   for (std::size_t left = nodes.size(); left > 0; --left) {

@@ -1,4 +1,4 @@
-// Memory of the fake CUDA runtime, and copies.
+// The fake CUDA runtime's memory and copies.
 #include <sys/mman.h>
 #include <unistd.h>
 
@@ -32,16 +32,16 @@ std::size_t used(int card) {
   return bytes;
 }
 
-// Memory full of bytes 0xff, which are NaNs in every type of floats. Null: there is none.
+// Memory full of bytes 0xff, a NaN in every floating-point type. Null if there is none.
 #ifdef __SANITIZE_ADDRESS__
-std::byte* allocate(std::size_t bytes) {  // with what AddressSanitizer has around it
+std::byte* allocate(std::size_t bytes) {  // AddressSanitizer surrounds it with guards
   void* const memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
   return memory ? static_cast<std::byte*>(std::memset(memory, 0xff, bytes)) : nullptr;
 }
 void deallocate(void* memory, std::size_t) { std::free(memory); }
 #else
-// Pages of one file, over and over: a page becomes the card's own where it is written. Most of what the library's
-// allocator takes from a card is not.
+// Maps the pages of one file repeatedly: only a written page takes memory. The library's allocator takes much memory
+// from a card that is never written.
 std::byte* allocate(std::size_t bytes) {
   constexpr std::size_t kFileBytes = std::size_t(2) << 20;
   static const int file = [] {
@@ -94,9 +94,9 @@ cudaError_t release(void* memory) {
   return cudaSuccess;
 }
 
-std::multiset<const std::byte*> reads;  // where copies that are on their way read
+std::multiset<const std::byte*> reads;  // source addresses of pending copies
 
-// One of them. It ends with the copy, or with the stream if that goes first.
+// One pending read. It ends with the copy, or with the stream if that is destroyed first.
 class Read {
  public:
   explicit Read(const std::byte* from) : at_(reads.insert(from)) {}  // with the lock held
@@ -111,7 +111,7 @@ class Read {
   std::multiset<const std::byte*>::iterator at_;
 };
 
-// A copy or a fill.
+// Enqueues a copy or a fill.
 cudaError_t enqueue_copy(cudaStream_t stream, std::function<void()> run, const void* from = nullptr) {
   const auto held = lock();
   ++machine().copies;
@@ -120,7 +120,7 @@ cudaError_t enqueue_copy(cudaStream_t stream, std::function<void()> run, const v
   return enqueue(stream, [run = std::move(run), reading = std::make_shared<Read>(read)] { run(); });
 }
 
-// Not more than cudaDeviceProp::memPitch.
+// The limit is cudaDeviceProp::memPitch.
 bool is_pitch(std::size_t pitch, std::size_t row_bytes) { return pitch >= row_bytes && pitch <= INT32_MAX; }
 
 void copy_rows(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch, std::size_t bytes,

@@ -19,9 +19,9 @@ using namespace lockstep;
 
 enum class Kind { all_reduce, reduce, broadcast, message };
 
-// One operation of all its ranks, which may be those of several threads: each thread stands for a process. A rank has
-// arrived when its stream comes to it; the last to come does the work. Ranks of several processes that do not agree
-// wait for ever, as NCCL's may.
+// One operation of all its ranks, which several threads may call: each thread stands for a process. A rank has arrived
+// when its stream reaches the operation; the last rank to arrive does the work. Ranks of several processes that
+// disagree wait forever, as they may in NCCL.
 struct Operation {
   Kind kind;
   std::size_t count, expected;
@@ -54,7 +54,7 @@ struct Call {
   std::shared_ptr<Operation> operation;
 };
 
-// The group that this thread is about to enqueue.
+// The group that this thread is building.
 thread_local int depth = 0;
 thread_local std::vector<Call> grouped;
 
@@ -78,19 +78,19 @@ ReduceOp op_of(ncclRedOp_t op) {
 struct ncclComm {
   struct Group {
     int size = 0, ranks = 0;
-    bool lost_rank = false;     // that was aborted: the others wait for it
-    std::thread::id processes;  // the one that all ranks are of; none if they are of several
-    std::map<std::tuple<int, int, std::size_t>, std::shared_ptr<Operation>> meeting = {};  // that not all were told of
+    bool lost_rank = false;     // a rank was aborted: the others wait for it
+    std::thread::id processes;  // the process of all ranks; none if they belong to several
+    std::map<std::tuple<int, int, std::size_t>, std::shared_ptr<Operation>> meeting = {};  // not yet called by all
   };
   std::shared_ptr<Group> group;
   int rank;
   bool busy = true, aborted = false, pending = false;
-  std::map<std::tuple<Kind, int, int, bool>, std::size_t> sequence = {};  // of each kind of call
+  std::map<std::tuple<Kind, int, int, bool>, std::size_t> sequence = {};  // by kind of call
 };
 
 namespace {
 
-std::map<std::string, std::shared_ptr<ncclComm::Group>>& groups() {  // by the id
+std::map<std::string, std::shared_ptr<ncclComm::Group>>& groups() {  // by id
   static std::map<std::string, std::shared_ptr<ncclComm::Group>> groups;
   return groups;
 }
@@ -114,7 +114,7 @@ ncclResult_t add(ncclComm_t comm, cudaStream_t stream, const Operation& what, in
   return ncclInProgress;
 }
 
-// One piece of work of all ranks, which is done each time that the graph is.
+// Captures the group as one piece of work of all ranks, which runs at each launch of the graph.
 ncclResult_t capture_group() {
   std::vector<cudaStream_t> streams;
   std::vector<std::shared_ptr<Operation>> operations;
@@ -177,7 +177,7 @@ ncclResult_t ncclCommGetAsyncError(ncclComm_t comm, ncclResult_t* state) {
 ncclResult_t ncclCommAbort(ncclComm_t comm) {
   const auto held = fake::lock();
   ++fake::machine().aborts;
-  comm->aborted = true;  // and not deleted: its work still looks at it
+  comm->aborted = true;  // not deleted, because its work still uses it
   comm->group->lost_rank = true;
   static auto* const kept = new std::vector<ncclComm_t>;
   kept->push_back(comm);
@@ -202,7 +202,7 @@ ncclResult_t ncclGroupStart() {
 ncclResult_t ncclGroupEnd() {
   if (--depth > 0) return ncclSuccess;
   const auto held = fake::lock();
-  // What a rank does in a group is one piece of work: its parts do not wait for each other.
+  // A rank's calls in a group are one piece of work: they do not wait for each other.
   std::map<ncclComm_t, std::vector<Call>> ranks;
   for (const Call& call : grouped) ranks[call.comm].push_back(call);
   if (!grouped.empty() && fake::is_capturing(grouped.front().stream)) return capture_group();

@@ -1,4 +1,4 @@
-// Streams and events of the fake CUDA runtime: work is done when the host asks for it.
+// The fake CUDA runtime's streams and events: work runs when the host asks for its result.
 #include <algorithm>
 #include <exception>
 #include <utility>

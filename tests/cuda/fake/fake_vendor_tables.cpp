@@ -1,5 +1,5 @@
-// In place of src/runtime/cuda/vendor_tables.cpp: the fakes' functions, which have the names of those that they
-// replace.
+// Replaces src/runtime/cuda/vendor_tables.cpp: fills the tables with the fakes, which have the same names as the real
+// functions.
 #include "runtime/cuda/vendor_tables.h"
 
 #include <lockstep/core/error.h>

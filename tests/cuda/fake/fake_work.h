@@ -1,5 +1,4 @@
-// What the parts of the fake CUDA runtime share: streams, events, and what is captured of them. All of it is guarded by
-// lock().
+// Shared by the parts of the fake CUDA runtime: streams, events, and their captures. Guarded by lock().
 #pragma once
 
 #include <deque>
@@ -10,7 +9,7 @@
 
 #include "cuda/fake/fake_cuda.h"
 
-// Captured work: each piece with those that it comes after.
+// Captured work: each node with the nodes that it comes after.
 struct CUgraph_st {
   struct Node {
     int card;
@@ -18,7 +17,7 @@ struct CUgraph_st {
     std::set<int> after;
   };
   std::vector<Node> nodes;
-  std::set<cudaStream_t> streams;  // that capture; none once it has ended
+  std::set<cudaStream_t> streams;  // capturing streams; empty once the capture has ended
   bool is_invalid = false;
 };
 
@@ -34,25 +33,25 @@ struct CUstream_st {
   int card;
   std::deque<Work> work;
   std::shared_ptr<CUgraph_st> capture = nullptr;
-  std::set<int> last = {};  // of the captured work: what comes next on this stream comes after these
+  std::set<int> last = {};  // nodes that this stream's next node comes after
 };
 
 struct CUevent_st {
   int card;
   std::shared_ptr<bool> passed = std::make_shared<bool>(true);
-  std::shared_ptr<CUgraph_st> capture = nullptr;  // that it was recorded in last
+  std::shared_ptr<CUgraph_st> capture = nullptr;  // the capture that last recorded it
   std::set<int> after = {};
 };
 
 namespace lockstep::fake {
 
-int& current_card();  ///< Of this thread.
-/// What every call gives that is about a card's memory or work.
+int& current_card();  ///< This thread's.
+/// The result of every call about a card's memory or work.
 cudaError_t state(int card);
-/// Makes the current card's context, as from CUDA 12 on cudaSetDevice does already, and every call about memory,
-/// streams or events.
+/// Makes the current card's context, as cudaSetDevice does from CUDA 12 on, and every call about memory, streams or
+/// events.
 void use_card();
-/// Ends the capture: for what asks for work that is captured.
+/// Invalidates the capture, after a query of captured work.
 cudaError_t invalidate(CUgraph_st& graph, const char* why, cudaError_t error);
 
 }  // namespace lockstep::fake

@@ -20,8 +20,7 @@ enum class Role : std::uint8_t { image, window, result };
 struct ConvolutionTensor {
   Shape sizes, strides;  ///< As in the operand.
   int operand = 0;
-  bool in_place = false;  ///< Dense in the layout and aligned: cuDNN uses it in place. Else it is copied into the
-                          ///< layout.
+  bool in_place = false;  ///< Dense in the layout and aligned: used without a copy.
 };
 
 struct Convolution {

@@ -1,6 +1,6 @@
-// Found before CUDA's own header when kernels are compiled by g++ for an emulated GPU: adds what nvcc knows by itself.
+// Found before CUDA's own header when g++ compiles kernels for an emulated GPU: adds nvcc's built-ins.
 #pragma once
-#pragma GCC system_header  // which may use #include_next
+#pragma GCC system_header  // a system header may use #include_next
 
 #include_next <cuda_runtime.h>
 
