@@ -36,7 +36,8 @@ struct Graph::State {
   std::vector<CapturePool*> pools;   // by device, for devices whose capture has ended
   GraphHandle graph = nullptr;
   bool is_captured = false;
-  std::vector<std::pair<std::shared_ptr<const CapturedUse>, std::uint64_t>> used;  // with failures() at the end
+  // Each with its failure count at the end of the capture.
+  std::vector<std::pair<std::shared_ptr<const CapturedUse>, std::uint64_t>> used;
 
   Backend& backend() { return devices->backend(); }
   CachingAllocator& allocator(std::size_t device) { return devices->state(int(device)).allocator; }

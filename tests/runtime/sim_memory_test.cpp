@@ -152,7 +152,8 @@ TEST_F(PageLockedMemory, IsReadInTheOrderOfTheStream) {
 TEST_F(PageLockedMemory, IsTheHostsAndNoDevices) {
   const std::string message = message_of<BackendError>([&] { sim.fill(sim.stream(), pinned, 4, 0); });
   EXPECT_TRUE(contains(message, "that live on the host")) << message;
-  sim.backend.copy(sim.stream(), {.to = there, .from = pinned, .to_device = 0, .row_bytes = kBytes});  // like pageable
+  // Without Copy::pinned, the copy treats it as pageable memory.
+  sim.backend.copy(sim.stream(), {.to = there, .from = pinned, .to_device = 0, .row_bytes = kBytes});
   EXPECT_EQ(sim.receive(sim.stream(), there, 4), std::vector<float>(4, 1));
 }
 

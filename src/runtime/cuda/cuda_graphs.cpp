@@ -60,7 +60,7 @@ void CudaGraphs::destroy(GraphHandle graph) noexcept {
   try {
     const std::scoped_lock no_rank_waits(issuing_);
     static_cast<void>(cudaGraphExecDestroy(static_cast<cudaGraphExec_t>(graph)));
-  } catch (...) {  // of the lock alone
+  } catch (...) {  // only the lock may throw
   }
 }
 

@@ -164,7 +164,8 @@ std::optional<MatmulPlans::Plan> MatmulPlans::try_make(const Matmul& m, const Ke
   set(preference, CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES, kWorkspaceBytes);
   // Split-k parts of a long inner dimension are added in a fixed order, and in the compute type.
   set(preference, CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK, std::uint32_t(CUBLASLT_REDUCTION_SCHEME_COMPUTE_TYPE));
-  const auto [a_bytes, b_bytes, c_bytes] = std::array{key[15], key[16], key[17]};  // cuBLASLt sees the bias
+  // cuBLASLt derives the bias's alignment from its pointer.
+  const auto [a_bytes, b_bytes, c_bytes] = std::array{key[15], key[16], key[17]};
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES, std::uint32_t(b_bytes));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES, std::uint32_t(a_bytes));
   set(preference, CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES, std::uint32_t(c_bytes));

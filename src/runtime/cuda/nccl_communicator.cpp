@@ -129,7 +129,8 @@ class NcclCommunicator final : public CudaCommunicator {
       gather_streams(call.parts);
       return release_streams(call.parts);
     }
-    const bool is_captured = is_capturing(stream_of(call.parts.front().stream));  // the graph's launcher waits
+    // A captured operation is not watched: the thread that launches the graph waits for it.
+    const bool is_captured = is_capturing(stream_of(call.parts.front().stream));
     if (!is_captured) watch(call);
     group([&](std::size_t rank) {
       if (call.kind == CollectiveKind::barrier) return enqueue_token(rank, call.parts[rank]);
