@@ -1,7 +1,7 @@
-// Elementwise arithmetic of two operands. Shapes broadcast; dtypes promote (see DType), but a 0-dim tensor's beside one
-// with dimensions only if its kind (bool, integers, floating) is the higher one. Numbers take the tensor's dtype, but
-// an integer tensor becomes int64 beside a number that its dtype cannot hold, and float32 beside a fractional one.
-// Differentiable where the result is floating. Throw ShapeError, DeviceMismatch.
+// Elementwise arithmetic of two operands. Shapes broadcast and dtypes promote (see DType). A 0-dim tensor beside one
+// with dimensions takes part in promotion only if its kind (bool, integers, floating) is the higher one. Numbers take
+// the tensor's dtype, but an integer tensor becomes int64 beside a number that its dtype cannot hold, and float32
+// beside a fractional one. Differentiable if the result is floating. Throw ShapeError, DeviceMismatch.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -18,39 +18,41 @@ LOCKSTEP_API Tensor mul(const Tensor& a, double b);                           //
 LOCKSTEP_API Tensor div(const Tensor& a, double b);                           ///< True division.
 LOCKSTEP_API Tensor neg(const Tensor& a);                                     ///< -a
 
-/// a - b floor(a / b): what is left of a, with the sign of b, as Python's %. Numeric dtypes. An integer by 0 is 0; by
-/// the number 0, InvalidArgument.
+/// a - b floor(a / b): the remainder with the sign of b, as Python's %. Numeric dtypes. The remainder of an integer by
+/// an element 0 is 0; integers and the number 0 throw InvalidArgument.
 LOCKSTEP_API Tensor remainder(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor remainder(const Tensor& a, double b);
 
-/// a - b trunc(a / b): what is left of a, with the sign of a, as C's. Numeric dtypes. An integer by 0 is 0; by the
-/// number 0, InvalidArgument.
+/// a - b trunc(a / b): the remainder with the sign of a, as C's fmod. Numeric dtypes. The remainder of an integer by
+/// an element 0 is 0; integers and the number 0 throw InvalidArgument.
 LOCKSTEP_API Tensor fmod(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor fmod(const Tensor& a, double b);
 
-/// x + value * a * b, and x + value * a / b. All three broadcast and promote. addcdiv: floating, after promotion, else
-/// DTypeError; addcmul of integers: a whole value, else DTypeError.
+/// x + value * a * b, and x + value * a / b. All three tensors broadcast and promote. addcdiv throws DTypeError unless
+/// the promoted dtype is floating; addcmul of integers throws DTypeError for a fractional value.
 LOCKSTEP_API Tensor addcmul(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 LOCKSTEP_API Tensor addcdiv(const Tensor& x, const Tensor& a, const Tensor& b, double value = 1);
 
-/// Numeric dtypes. Where a equals b, half of the gradient flows to each. NaN wins, and beside it both get all of it.
+/// Numeric dtypes. Equal elements each get half of the gradient. NaN beats every number; a and b then both get the
+/// whole gradient.
 LOCKSTEP_API Tensor maximum(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor minimum(const Tensor& a, const Tensor& b);
 
-/// Powers. Integers stay integers under whole exponents from 0 on (bool becomes int64); else they become float32.
+/// Powers. Integers stay integers for whole exponents >= 0 (bool becomes int64); otherwise they become float32.
 LOCKSTEP_API Tensor pow(const Tensor& base, double exponent);
-/// Floating, after promotion, else DTypeError.
+/// Throw DTypeError unless the promoted dtype is floating.
 LOCKSTEP_API Tensor pow(const Tensor& base, const Tensor& exponent);
 LOCKSTEP_API Tensor pow(double base, const Tensor& exponent);
 
-/// a + weight (b - a): a where the weight is 0, b where it is 1. Floating, after promotion, else DTypeError.
+/// a + weight (b - a): a for weight 0, b for weight 1. Throws DTypeError unless the promoted dtype is floating.
 LOCKSTEP_API Tensor lerp(const Tensor& a, const Tensor& b, double weight);
 LOCKSTEP_API Tensor lerp(const Tensor& a, const Tensor& b, const Tensor& weight);
 
-/// The angle of the point (x, y), in radians from -pi to pi. Floating, after promotion, else DTypeError. The gradient
-/// at 0, 0 is 0.
+/// The angle of the point (x, y), in radians from -pi to pi. Throws DTypeError unless the promoted dtype is floating.
+/// The gradient at (0, 0) is 0.
 LOCKSTEP_API Tensor atan2(const Tensor& y, const Tensor& x);
-/// sqrt(a^2 + b^2), without overflow. Floating, after promotion, else DTypeError. The gradient at 0, 0 is 0.
+/// sqrt(a^2 + b^2), without overflow. Throws DTypeError unless the promoted dtype is floating. The gradient at (0, 0)
+/// is 0.
 LOCKSTEP_API Tensor hypot(const Tensor& a, const Tensor& b);
 
 inline Tensor operator+(const Tensor& a, const Tensor& b) { return add(a, b); }

@@ -1,5 +1,5 @@
-// Attention, and the rotation of queries and keys by their positions. Floating dtypes, one for all tensors, else
-// DTypeError; ShapeError names what does not fit. Differentiable, twice too.
+// Attention, and rotary position embeddings. All tensors have one floating dtype, else DTypeError; ShapeError names the
+// sizes that do not fit. Twice differentiable.
 #pragma once
 
 #include <cstdint>
@@ -10,39 +10,40 @@
 namespace lockstep {
 
 struct AttentionOptions {
-  /// Broadcasts to [..., queries, keys]. Of bool: true where a query sees a key. Of the query's dtype: is added to the
-  /// scores. Undefined: every query sees every key.
+  /// Broadcasts to [..., queries, keys]. A bool mask is true where a query sees a key. A mask of the query's dtype is
+  /// added to the scores. Undefined: every query sees every key.
   Tensor mask = {};
-  double dropout = 0;                ///< Drops weights, [..., queries, keys], as dropout() does, in training or not.
-  bool is_causal = false;            ///< Query i sees keys 0 to i. Not together with a mask: InvalidArgument.
-  std::optional<double> scale = {};  ///< Of the scores; 1 / sqrt(features) if not said.
-  bool enable_gqa = false;           ///< The query may have a multiple of the key's heads (dimension -3): each head
-                                     ///< of the key and value serves that many of the query's, in order.
+  double dropout = 0;                ///< Drops attention weights [..., queries, keys] as dropout() does, in training or
+                                     ///< not.
+  bool is_causal = false;            ///< Query i sees keys 0 to i. InvalidArgument together with a mask.
+  std::optional<double> scale = {};  ///< Multiplies the scores; default 1 / sqrt(features).
+  bool enable_gqa = false;           ///< The query's heads (dimension -3) may be a multiple of the key's: each head of
+                                     ///< key and value serves that many heads of the query, in order.
 };
 
 /// softmax(scale query key^T + mask) value (Vaswani et al. 2017). query: [..., queries, features], key: [..., keys,
-/// features], value: [..., keys, out]; the leading dimensions broadcast. The result: [..., queries, out]. A query that
-/// sees no key gives 0.
-/// Memory grows linearly with the numbers of queries and keys. It grows with the product of both with dropout, with a
-/// mask that needs a gradient, and for gradients that are recorded themselves.
+/// features], value: [..., keys, out]; the leading dimensions broadcast. The result: [..., queries, out], 0 for a query
+/// that sees no key.
+/// Memory grows linearly with the numbers of queries and keys. It grows with their product if there is dropout, a mask
+/// that requires a gradient, or a recorded backward (double backward).
 LOCKSTEP_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                  const AttentionOptions& options = {});
 
-/// Which features a rotation pairs.
+/// The features that a rotation pairs.
 enum class RotaryPairs : std::uint8_t {
   halves,     ///< i and i + features / 2, as in Llama and GPT-NeoX.
   neighbors,  ///< 2 i and 2 i + 1, as in GPT-J and in the paper.
 };
 
 struct RotaryOptions {
-  double base = 10000;                      ///< Of the frequencies.
-  RotaryPairs pairs = RotaryPairs::halves;  ///< Which features make a pair.
+  double base = 10000;                      ///< The base of the frequencies.
+  RotaryPairs pairs = RotaryPairs::halves;  ///< The features that make a pair.
 };
 
-/// Turns pair i of the features at position p by the angle p base^(-2 i / features) (Su et al. 2021). x: [..., length,
-/// features], with an even number of features; positions: integers or x's dtype, broadcast to [..., length].
+/// Rotates pair i of the features at position p by the angle p base^(-2 i / features) (Su et al. 2021). x: [...,
+/// length, features], with an even number of features; positions: integers or x's dtype, broadcast to [..., length].
 LOCKSTEP_API Tensor rotary_embedding(const Tensor& x, const Tensor& positions, const RotaryOptions& options = {});
-/// The same with the cosines and sines of the angles, which broadcast to [..., length, features / 2], of x's dtype.
+/// The same with given cosines and sines of the angles, of x's dtype; they broadcast to [..., length, features / 2].
 LOCKSTEP_API Tensor rotary_embedding(const Tensor& x, const Tensor& cosines, const Tensor& sines,
                                      RotaryPairs pairs = RotaryPairs::halves);
 

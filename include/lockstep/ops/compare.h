@@ -6,7 +6,7 @@
 
 namespace lockstep {
 
-/// bool tensors. All comparisons with NaN are false but ne.
+/// Return bool tensors. Comparisons with NaN are false, except ne.
 LOCKSTEP_API Tensor eq(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor ne(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor lt(const Tensor& a, const Tensor& b);
@@ -41,8 +41,7 @@ inline Tensor operator<=(double a, const Tensor& b) { return ge(b, a); }
 inline Tensor operator>(double a, const Tensor& b) { return lt(b, a); }
 inline Tensor operator>=(double a, const Tensor& b) { return le(b, a); }
 
-/// bool tensors of whether both hold, one or both, just one; and whether it does not. Of any dtype: what is not zero
-/// holds, and NaN does.
+/// Elementwise and, or, xor and not: bool tensors. Any dtype; nonzero elements and NaN count as true.
 LOCKSTEP_API Tensor logical_and(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor logical_or(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor logical_xor(const Tensor& a, const Tensor& b);
@@ -52,27 +51,27 @@ inline Tensor operator!(const Tensor& a) { return logical_not(a); }
 inline Tensor operator&&(const Tensor& a, const Tensor& b) { return logical_and(a, b); }  ///< Computes both operands.
 inline Tensor operator||(const Tensor& a, const Tensor& b) { return logical_or(a, b); }
 
-/// Of bool tensors the same; of integers, what they do to their bits. DTypeError for floating ones.
+/// Logical for bool tensors, bitwise for integers. Throw DTypeError for floating dtypes.
 LOCKSTEP_API Tensor operator&(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator|(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator^(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor operator~(const Tensor& a);
 
-/// Whether all elements are the same, or within atol + rtol |b| of b's; NaN is close to nothing. false for other sizes.
-/// The host waits for the device. Throw DTypeError for different dtypes, DeviceMismatch.
+/// Return true if all elements are equal, or within atol + rtol |b| of b's; NaN is close to nothing. Different sizes
+/// give false. The host waits for the device. Throw DTypeError for different dtypes, DeviceMismatch.
 LOCKSTEP_API bool equal(const Tensor& a, const Tensor& b);
 LOCKSTEP_API bool allclose(const Tensor& a, const Tensor& b, double rtol = 1e-5, double atol = 1e-8);
 
-/// bool tensors of which elements are NaN, infinite, neither. Of any dtype.
+/// bool tensors: true for the elements that are NaN, infinite, or neither. Any dtype.
 LOCKSTEP_API Tensor isnan(const Tensor& x);
 LOCKSTEP_API Tensor isinf(const Tensor& x);
 LOCKSTEP_API Tensor isfinite(const Tensor& x);
 
-/// a where the condition holds, else b. Differentiable in a and b.
+/// a where the condition is true, else b. Differentiable in a and b.
 LOCKSTEP_API Tensor where(const Tensor& condition, const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor where(const Tensor& condition, const Tensor& a, double b);
 LOCKSTEP_API Tensor where(const Tensor& condition, double a, const Tensor& b);
-/// x with `value` where the mask holds. The mask broadcasts to x's shape. Differentiable in x.
+/// x, with `value` where the mask is true. The mask broadcasts to x's shape. Differentiable in x.
 LOCKSTEP_API Tensor masked_fill(const Tensor& x, const Tensor& mask, double value);
 
 }  // namespace lockstep

@@ -1,8 +1,8 @@
-// Convolutions of one, two and three spatial dimensions (cross-correlations, as everywhere in deep learning), and their
-// transposes. Differentiable to any order. Const functions: may run on several threads at once.
+// Convolutions over one, two and three spatial dimensions (cross-correlations, as usual in deep learning), and their
+// transposes. Differentiable to any order. Thread-safe: the functions may run on several threads at once.
 //
-// x: [batch, channels, spatial...], or [channels, spatial...] without a batch. All operands live on one device and have
-// one floating dtype, else DeviceMismatch or DTypeError. What does not fit throws ShapeError; options out of range
+// x: [batch, channels, spatial...], or [channels, spatial...] without a batch. All operands are on one device and have
+// one floating dtype, else DeviceMismatch or DTypeError. Shapes that do not fit throw ShapeError; options out of range
 // throw InvalidArgument.
 #pragma once
 
@@ -15,15 +15,15 @@
 
 namespace lockstep {
 
-/// Zeros around an image: numbers, the same before and after each dimension, or a rule.
+/// Zero padding of an image: numbers, the same before and after each dimension, or a rule.
 ///   .padding = 1      .padding = {1, 2}      .padding = "same"
 class LOCKSTEP_API Padding {
  public:
-  /// What padding may be beside numbers.
+  /// How the padding is given: by numbers, or by a rule.
   enum Rule : std::uint8_t {
     numbers,
-    valid,  ///< None.
-    same,   ///< As many as give the result the size of x; needs a stride of 1. An odd number has one more behind.
+    valid,  ///< No padding.
+    same,   ///< The result has x's size; needs a stride of 1. An odd total pads one more at the end.
   };
 
   Padding(std::int64_t all) : each_(all) {}
@@ -35,8 +35,8 @@ class LOCKSTEP_API Padding {
   template <std::convertible_to<std::string_view> Name>
   Padding(const Name& name) : Padding(rule_of(std::string_view(name))) {}
 
-  Rule rule() const noexcept { return rule_; }                 ///< Which of them it is.
-  const PerDimension& each() const noexcept { return each_; }  ///< Of numbers: for each dimension.
+  Rule rule() const noexcept { return rule_; }                 ///< The rule, or `numbers`.
+  const PerDimension& each() const noexcept { return each_; }  ///< The padding of each dimension, for Rule::numbers.
 
  private:
   static Rule rule_of(std::string_view name);
@@ -48,13 +48,13 @@ class LOCKSTEP_API Padding {
 struct ConvOptions {
   PerDimension stride = 1;
   Padding padding = 0;
-  PerDimension dilation = 1;  ///< The distance between the elements of x that neighbours in the window meet.
-  std::int64_t groups = 1;    ///< Channels are divided into so many groups; each sees its own inputs only.
+  PerDimension dilation = 1;  ///< The distance in x between neighbouring elements of a window.
+  std::int64_t groups = 1;    ///< Divides the channels into this many groups; each group sees only its own inputs.
 };
 
 /// weight: [out channels, channels / groups, window...]; bias: [out channels], or undefined. The result has
 /// floor((size + 2 padding - dilation (window - 1) - 1) / stride) + 1 elements in each spatial dimension.
-/// In memory the channels of a pixel may lie together (strides()); contiguous() gives row-major order.
+/// The result may be channels-last in memory (see strides()); contiguous() gives row-major order.
 LOCKSTEP_API Tensor conv1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
                            const ConvOptions& options = {});
 LOCKSTEP_API Tensor conv2d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},
@@ -64,13 +64,13 @@ LOCKSTEP_API Tensor conv3d(const Tensor& x, const Tensor& weight, const Tensor& 
 
 struct ConvTransposeOptions {
   PerDimension stride = 1;
-  PerDimension padding = 0;         ///< So much is cut off from the result, before and after.
-  PerDimension output_padding = 0;  ///< Added behind: smaller than the stride, or than the dilation.
+  PerDimension padding = 0;         ///< Elements cut off the result, before and after each dimension.
+  PerDimension output_padding = 0;  ///< Elements added at the end: fewer than the stride or than the dilation.
   std::int64_t groups = 1;
   PerDimension dilation = 1;
 };
 
-/// The gradient of a convolution for its input. weight: [channels, out channels / groups, window...]; bias:
+/// The gradient of a convolution with respect to its input. weight: [channels, out channels / groups, window...]; bias:
 /// [out channels], or undefined. The result has (size - 1) stride - 2 padding + dilation (window - 1) + output_padding
 /// + 1 elements in each spatial dimension.
 LOCKSTEP_API Tensor conv_transpose1d(const Tensor& x, const Tensor& weight, const Tensor& bias = {},

@@ -1,5 +1,5 @@
 // Distances and similarities of vectors. Floating dtypes only, else DTypeError. Differentiable. Formulas and defaults
-// are PyTorch's. Throw ShapeError for a dimension that is not there and for shapes that do not broadcast.
+// are PyTorch's. Throw ShapeError for a dimension out of range and for shapes that do not broadcast.
 #pragma once
 
 #include <cstdint>
@@ -12,11 +12,11 @@ namespace lockstep {
 LOCKSTEP_API Tensor cosine_similarity(const Tensor& a, const Tensor& b, std::int64_t dim = 1, double eps = 1e-8);
 
 struct NormalizeOptions {
-  double p = 2;  ///< Of the norm, as norm() takes it.
+  double p = 2;  ///< The order of the norm, as in norm().
   std::int64_t dim = 1;
   double eps = 1e-12;
 };
-/// x / max(norm, eps), the norm of the vectors along `dim`.
+/// x / max(norm, eps), with the norm taken over vectors along `dim`.
 LOCKSTEP_API Tensor normalize(const Tensor& x, const NormalizeOptions& options = {});
 
 struct PairwiseDistanceOptions {

@@ -1,7 +1,8 @@
-// Distributions by their parameters, as torch.distributions has them. Parameters are floating tensors that broadcast;
-// gradients flow into them through log_prob(), entropy() and rsample(). sample() gives no gradient. `sizes` of a sample
-// come before the parameters' own. Random numbers are those of lockstep/tensor/random.h. Values; throw DTypeError for
-// parameters that are not floating, ShapeError for what does not broadcast.
+// Distributions by their parameters, as in torch.distributions. Parameters are floating tensors that broadcast;
+// gradients flow into them through log_prob(), entropy() and rsample(), but not through sample(). The `sizes` of a
+// sample precede the parameters' own sizes. Random numbers come from the calling thread's sequence
+// (lockstep/tensor/random.h). Distributions are values. Throw DTypeError for parameters that are not floating,
+// ShapeError if shapes do not broadcast.
 #pragma once
 
 #include <optional>
@@ -35,7 +36,7 @@ class LOCKSTEP_API Uniform {
 
   Tensor sample(const Shape& sizes = {}) const;
   Tensor rsample(const Shape& sizes = {}) const;  ///< low + (high - low) * noise: differentiable.
-  Tensor log_prob(const Tensor& value) const;     ///< -infinity outside.
+  Tensor log_prob(const Tensor& value) const;     ///< -infinity outside [low, high).
   Tensor entropy() const;
   Tensor mean() const;
 
@@ -43,7 +44,7 @@ class LOCKSTEP_API Uniform {
   Tensor low_, high_;
 };
 
-/// Exactly one of them, or InvalidArgument.
+/// Exactly one of the two, else InvalidArgument.
 struct Probabilities {
   std::optional<Tensor> probs = {};
   std::optional<Tensor> logits = {};

@@ -1,5 +1,5 @@
-// Products of tensors over named or listed dimensions, made of permutations and matrix products. Differentiable. What
-// is summed over is of one floating dtype, else DTypeError; ShapeError names the sizes that do not agree.
+// Products of tensors over named or listed dimensions, made of permutations and matrix products. Differentiable.
+// Operands of a contraction have one floating dtype, else DTypeError; ShapeError names the sizes that do not agree.
 #pragma once
 
 #include <concepts>
@@ -12,10 +12,11 @@
 
 namespace lockstep {
 
-/// Each operand's dimensions get letters; what shares a letter is multiplied, and what the result does not name is
-/// summed over: einsum("bij,bjk->bik", {a, b}). As in PyTorch: `...` stands for dimensions that broadcast, a letter
-/// twice in an operand takes the diagonal, without `->` the result has `...` and then the letters that occur once, in
-/// order, and sizes of 1 broadcast. Operands are multiplied from the left. InvalidArgument for what is no equation.
+/// Einstein summation: einsum("bij,bjk->bik", {a, b}). Each dimension of an operand has a letter; dimensions with the
+/// same letter are multiplied, and letters that are not in the result are summed over. As in PyTorch, `...` stands for
+/// dimensions that broadcast, a letter twice in an operand takes the diagonal, sizes of 1 broadcast, and without `->`
+/// the result has `...` and then, in order, the letters that occur once. Operands are multiplied from the left. Throws
+/// InvalidArgument for an invalid equation.
 LOCKSTEP_API Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
 
 /// The same for a list.
@@ -31,10 +32,11 @@ Tensor einsum(std::string_view equation, const Tensor& first, const More&... mor
 
 /// The sum over the last `dims` dimensions of a and the first of b.
 LOCKSTEP_API Tensor tensordot(const Tensor& a, const Tensor& b, std::int64_t dims = 2);
-/// The sum over a_dims of a and b_dims of b, pair by pair: the other dimensions of a, then those of b.
+/// Sums the products over a_dims of a and b_dims of b, pair by pair. The result has the other dimensions of a, then
+/// those of b.
 LOCKSTEP_API Tensor tensordot(const Tensor& a, const Tensor& b, const Shape& a_dims, const Shape& b_dims);
 
-/// The Kronecker product: each element of a times the whole of b. The lesser rank gets leading sizes of 1.
+/// The Kronecker product: each element of a times the whole of b. The operand of lower rank gets leading sizes of 1.
 LOCKSTEP_API Tensor kron(const Tensor& a, const Tensor& b);
 
 /// out[..., o] = sum over i, j of a[..., i] weight[o, i, j] b[..., j] + bias[o]. a: [..., in1], b: [..., in2] with the

@@ -1,4 +1,4 @@
-// Rows of an embedding joined bag by bag.
+// Rows of an embedding, summed, averaged or maximized bag by bag.
 #pragma once
 
 #include <cstdint>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// What a bag of rows becomes.
+/// How the rows of a bag are combined.
 enum class EmbeddingBagMode { sum, mean, max };
 
 }  // namespace lockstep
@@ -23,16 +23,16 @@ struct lockstep::ChoiceNames<lockstep::EmbeddingBagMode> {
 namespace lockstep {
 
 struct EmbeddingBagOptions {
-  Choice<EmbeddingBagMode> mode = EmbeddingBagMode::mean;  ///< What a bag becomes.
-  /// Where each bag begins in an index of one dimension, from 0 on, not decreasing: int32 or int64 [bags].
+  Choice<EmbeddingBagMode> mode = EmbeddingBagMode::mean;  ///< How the rows of a bag are combined.
+  /// For a 1-dim index: the start of each bag, from 0, not decreasing; int32 or int64 [bags].
   Tensor offsets = {};
-  bool include_last_offset = false;  ///< The last offset is where the last bag ends.
-  Tensor per_sample_weights = {};    ///< Of the index's shape and the weight's dtype; with EmbeddingBagMode::sum only.
-  std::optional<std::int64_t> padding_idx = {};  ///< Such an index counts as not there; negative: from the end.
+  bool include_last_offset = false;  ///< The last offset is the end of the last bag.
+  Tensor per_sample_weights = {};    ///< The index's shape, the weight's dtype; only with EmbeddingBagMode::sum.
+  std::optional<std::int64_t> padding_idx = {};  ///< Indices equal to this are skipped; negative: from the end.
 };
-/// The sum, mean or elementwise greatest of the rows of weight [count, features] that each bag of indices names:
-/// [bags, features], 0 for an empty bag. index: [bags, size], or one dimension with offsets. Differentiable in weight
-/// and per_sample_weights. For EmbeddingBagMode::max with offsets, the host waits for the device.
+/// The sum, mean or elementwise maximum of the rows of weight [count, features] that each bag of indices names: [bags,
+/// features], 0 for an empty bag. index: [bags, size], or 1-dim with offsets. Differentiable in weight and
+/// per_sample_weights. For EmbeddingBagMode::max with offsets, the host waits for the device.
 LOCKSTEP_API Tensor embedding_bag(const Tensor& weight, const Tensor& index, const EmbeddingBagOptions& options = {});
 
 }  // namespace lockstep

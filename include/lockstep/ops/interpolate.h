@@ -1,4 +1,4 @@
-// Images of another size: x [N, C, spatial...] with one to three spatial dimensions, none of them empty.
+// Resizing of images: x [N, C, spatial...] with one to three spatial dimensions, none of them empty.
 #pragma once
 
 #include <cstdint>
@@ -14,15 +14,15 @@
 
 namespace lockstep {
 
-/// What an element of the result is made of.
+/// How an element of the result is computed.
 enum class Interpolation : std::uint8_t {
-  nearest,        ///< The element at floor(place * scale).
-  nearest_exact,  ///< The element whose middle is nearest.
-  linear,         ///< Of neighbours: 2 in [N, C, L] ...
-  bilinear,       ///< ... 4 in [N, C, H, W] ...
-  trilinear,      ///< ... and 8 in [N, C, D, H, W].
-  bicubic,        ///< 16 neighbours in [N, C, H, W], by Keys' convolution with a = -0.75.
-  area,           ///< The mean of the window, as adaptive_avg_pool2d.
+  nearest,        ///< The element at floor(position * scale).
+  nearest_exact,  ///< The element whose center is nearest.
+  linear,         ///< From 2 neighbours, in [N, C, L].
+  bilinear,       ///< From 4 neighbours, in [N, C, H, W].
+  trilinear,      ///< From 8 neighbours, in [N, C, D, H, W].
+  bicubic,        ///< From 16 neighbours, in [N, C, H, W], by Keys' convolution with a = -0.75.
+  area,           ///< The mean of the window, as in adaptive_avg_pool2d.
 };
 
 }  // namespace lockstep
@@ -36,18 +36,18 @@ struct lockstep::ChoiceNames<lockstep::Interpolation> {
 
 namespace lockstep {
 
-/// `2`, or one for each spatial dimension: `{2, 1.5}`.
+/// A scale: `2`, or one for each spatial dimension: `{2, 1.5}`.
 class LOCKSTEP_API ScaleFactor {
  public:
   ScaleFactor(double all) : all_(all) {}
   ScaleFactor(std::initializer_list<double> each) : each_(each) {}
   ScaleFactor(std::vector<double> each) : each_(std::move(each)) {}
 
-  /// Made of `{}`: no number at all.
+  /// True if made from `{}`, without a number.
   bool empty() const noexcept { return !all_ && each_.empty(); }
 
-  /// One number for each of `dims` dimensions. Throws ShapeError naming `op` where another count was given, and
-  /// InvalidArgument for a number that is not finite and above 0.
+  /// One number for each of `dims` dimensions. Throws ShapeError naming `op` for another count of numbers, and
+  /// InvalidArgument for a number that is not finite and positive.
   std::vector<double> over(const char* op, int dims) const;
 
  private:
@@ -56,20 +56,20 @@ class LOCKSTEP_API ScaleFactor {
 };
 
 struct InterpolateOptions {
-  PerDimension size = {};  ///< Of the result. Either this or scale_factor.
-  /// The size is floor(scale_factor * size of x). Where that is x's size, nearest and linear modes copy the dimension;
-  /// where it is twice x's, nearest takes each element twice.
+  PerDimension size = {};  ///< Spatial sizes of the result. Either this or scale_factor.
+  /// The size is floor(scale_factor * size of x). Along a dimension that keeps x's size, nearest and linear modes copy
+  /// the elements; if the size doubles, nearest takes each element twice.
   ScaleFactor scale_factor = {};
-  Choice<Interpolation> mode = Interpolation::nearest;  ///< Between the pixels.
-  /// The middles of the corner elements meet, not the corners of the image. Of linear and cubic modes.
+  Choice<Interpolation> mode = Interpolation::nearest;  ///< How the values between pixels are computed.
+  /// Aligns the centers of the corner elements, not the corners of the image. For linear and cubic modes only.
   bool align_corners = false;
-  /// Places are computed from the sizes, not from scale_factor, which may be less exact than these.
+  /// Computes positions from the sizes instead of from scale_factor, which may be less exact.
   bool recompute_scale_factor = false;
 };
 
-/// x: floating. The result has x's memory layout (row-major or channels-last). Differentiable, twice too, and the
-/// gradient adds in a fixed order. PyTorch's semantics (without antialiasing). Throws ShapeError for sizes that do not
-/// fit the mode and for an empty result, DTypeError, and InvalidArgument for options that exclude each other.
+/// x: floating. The result has x's memory layout (row-major or channels-last). Twice differentiable; gradients are
+/// summed in a fixed order. PyTorch's semantics (without antialiasing). Throws ShapeError for sizes that do not fit the
+/// mode and for an empty result, DTypeError, and InvalidArgument for options that exclude each other.
 LOCKSTEP_API Tensor interpolate(const Tensor& x, const InterpolateOptions& options);
 
 }  // namespace lockstep

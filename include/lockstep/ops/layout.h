@@ -1,5 +1,5 @@
-// Elements in other places: mirrored, shifted, padded, cut to a triangle, repeated. Copies, for every dtype.
-// Differentiable. Throw ShapeError for dimensions that are not there or are repeated.
+// Copies with elements rearranged: mirrored, shifted, padded, cut to a triangle, repeated. Any dtype. Differentiable.
+// Throw ShapeError for dimensions that are out of range or repeated.
 #pragma once
 
 #include <cstdint>
@@ -12,19 +12,19 @@
 
 namespace lockstep {
 
-/// In reverse order along each of `dims`.
+/// Reverses the order along each of `dims`.
 LOCKSTEP_API Tensor flip(const Tensor& x, const Shape& dims);
-/// Turned by k times 90 degrees in the plane of two dimensions, from the first toward the second. Throws
-/// InvalidArgument unless `dims` are two.
+/// Rotates k times by 90 degrees in the plane of the two `dims`, from the first towards the second. Throws
+/// InvalidArgument unless `dims` has two dimensions.
 LOCKSTEP_API Tensor rot90(const Tensor& x, std::int64_t k = 1, const Shape& dims = {0, 1});
-/// Shifted to higher places by shifts[i] along dims[i]; what leaves at the end comes in at the start.
+/// Shifts by shifts[i] towards higher indices along dims[i]; elements past the end reappear at the start.
 LOCKSTEP_API Tensor roll(const Tensor& x, const Shape& shifts, const Shape& dims);
-/// What is added around a tensor.
+/// The values of the padding.
 enum class PadMode : std::uint8_t {
   constant,
-  reflect,    ///< Its mirror image, without the border itself: at most one element fewer than x has.
-  replicate,  ///< Its border.
-  circular,   ///< The tensor again from its other side: at most as many elements as x has.
+  reflect,    ///< x's mirror image without the border: at most one element fewer than x has.
+  replicate,  ///< x's border.
+  circular,   ///< x continued from its other side: at most as many elements as x has.
 };
 
 }  // namespace lockstep
@@ -38,36 +38,37 @@ struct lockstep::ChoiceNames<lockstep::PadMode> {
 namespace lockstep {
 
 struct PaddingOptions {
-  Choice<PadMode> mode = PadMode::constant;  ///< What is added.
-  double value = 0;                          ///< Of PadMode::constant.
+  Choice<PadMode> mode = PadMode::constant;  ///< The values of the padding.
+  double value = 0;                          ///< The constant, for PadMode::constant.
 };
-/// `padding` holds, from the last dimension on, the number of elements to add before and after; negative ones cut.
-/// Throws ShapeError for more than x has to cut or repeat, and InvalidArgument for a value with another mode.
+/// `padding` holds, from the last dimension on, the number of elements to add before and after; negative numbers cut.
+/// Throws ShapeError if x has too few elements to cut or repeat, and InvalidArgument for a value with another mode.
 LOCKSTEP_API Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, const PaddingOptions& options = {});
 inline Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, double value) {
   return pad(x, padding, PaddingOptions{.value = value});
 }
-/// Of each matrix, the part on and below (tril) or above (triu) the diagonal, which may be moved up by `diagonal`;
-/// zeros elsewhere.
+/// The part of each matrix on and below (tril) or above (triu) the diagonal, which `diagonal` moves up; zeros
+/// elsewhere.
 LOCKSTEP_API Tensor tril(const Tensor& x, std::int64_t diagonal = 0);
 LOCKSTEP_API Tensor triu(const Tensor& x, std::int64_t diagonal = 0);
-/// The whole, `repeats[i]` times along dimension i. There may be more repeats than dimensions: these come first.
+/// Repeats the whole tensor `repeats[i]` times along dimension i. More repeats than dimensions add leading dimensions.
 LOCKSTEP_API Tensor repeat(const Tensor& x, const Shape& repeats);
-/// The same, but fewer repeats than dimensions are those of the last dimensions.
+/// Like repeat(), but fewer repeats than dimensions apply to the last dimensions.
 LOCKSTEP_API Tensor tile(const Tensor& x, const Shape& repeats);
-/// Each element `repeats` times in a row along `dim`.
+/// Repeats each element `repeats` times in a row along `dim`.
 LOCKSTEP_API Tensor repeat_interleave(const Tensor& x, std::int64_t repeats, std::int64_t dim);
 
-/// Views: the elements [i, i + offset] of dim0 and dim1, as the last dimension; dimension `from` as dimension `to`.
+/// Views: diagonal() has the elements [i, i + offset] of dim0 and dim1 as its last dimension; movedim() moves dimension
+/// `from` to position `to`.
 LOCKSTEP_API Tensor diagonal(const Tensor& x, std::int64_t offset = 0, std::int64_t dim0 = 0, std::int64_t dim1 = 1);
 LOCKSTEP_API Tensor movedim(const Tensor& x, std::int64_t from, std::int64_t to);
 /// Tensor::transpose() by NumPy's names.
 inline Tensor swapaxes(const Tensor& x, std::int64_t dim0, std::int64_t dim1) { return x.transpose(dim0, dim1); }
 inline Tensor swapdims(const Tensor& x, std::int64_t dim0, std::int64_t dim1) { return x.transpose(dim0, dim1); }
-/// A view in which dimension `dim` has become several, of these sizes: one may be -1. The inverse of
+/// A view in which dimension `dim` is split into dimensions of these sizes; one of them may be -1. The inverse of
 /// Tensor::flatten().
 LOCKSTEP_API Tensor unflatten(const Tensor& x, std::int64_t dim, const Shape& sizes);
-/// Of a vector, the matrix that has it on a diagonal; of a matrix, a copy of that diagonal.
+/// For a vector, the matrix with the vector on a diagonal; for a matrix, a copy of that diagonal.
 LOCKSTEP_API Tensor diag(const Tensor& x, std::int64_t offset = 0);
 enum class Indexing : std::uint8_t { ij, xy };
 
@@ -84,8 +85,8 @@ namespace lockstep {
 struct MeshgridOptions {
   Choice<Indexing> indexing = Indexing::ij;  ///< "xy": the first two dimensions of each grid are swapped.
 };
-/// From vectors of sizes a, b, ... one grid each: a view [a, b, ...] that varies along the vector's own dimension.
-/// Throws ShapeError unless each has at most one dimension.
+/// Coordinate grids: for vectors of sizes a, b, ..., one view [a, b, ...] of each, which varies along its own dimension
+/// only. Throws ShapeError unless each has at most one dimension.
 LOCKSTEP_API std::vector<Tensor> meshgrid(std::span<const Tensor> vectors, const MeshgridOptions& options = {});
 inline std::vector<Tensor> meshgrid(std::initializer_list<Tensor> vectors, const MeshgridOptions& options = {}) {
   return meshgrid(std::span(vectors.begin(), vectors.size()), options);

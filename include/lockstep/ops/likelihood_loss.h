@@ -1,5 +1,5 @@
-// Losses that are negative logarithms of a likelihood: Poisson, Gaussian, CTC. Floating dtypes, else DTypeError.
-// Formulas and defaults are PyTorch's. Others are in loss.h.
+// Losses that are negative log-likelihoods: Poisson, Gaussian, CTC. Floating dtypes, else DTypeError. Formulas and
+// defaults are PyTorch's. Other losses are in loss.h.
 #pragma once
 
 #include <cstdint>
@@ -10,36 +10,38 @@ namespace lockstep {
 
 struct PoissonNllLossOptions {
   bool log_input = true;  ///< The input is the logarithm of the rate.
-  bool full = false;      ///< With Stirling's approximation of log(target!), for targets above 1.
-  double eps = 1e-8;      ///< Added to a rate before its logarithm is taken.
+  bool full = false;      ///< Adds Stirling's approximation of log(target!), for targets above 1.
+  double eps = 1e-8;      ///< Added to a rate before the logarithm.
   Choice<Reduction> reduction = Reduction::mean;
 };
-/// exp(input) - target input, or input - target log(input + eps). Both of one shape. Differentiable.
+/// exp(input) - target input, or input - target log(input + eps). Both tensors have one shape. Differentiable.
 LOCKSTEP_API Tensor poisson_nll_loss(const Tensor& input, const Tensor& target,
                                      const PoissonNllLossOptions& options = {});
 
 struct GaussianNllLossOptions {
-  bool full = false;  ///< With the constant log(2 pi) / 2.
-  double eps = 1e-6;  ///< The least variance. The gradient passes by it.
+  bool full = false;  ///< Adds the constant log(2 pi) / 2.
+  double eps = 1e-6;  ///< Lower bound of the variance. The gradient ignores the bound.
   Choice<Reduction> reduction = Reduction::mean;
 };
-/// (log(variance) + (input - target)^2 / variance) / 2. input and target: of one shape; variance: that shape, or with
-/// a last size of 1, or without the last size. It is not checked to be positive. Differentiable.
+/// (log(variance) + (input - target)^2 / variance) / 2. input and target have one shape; variance has that shape, or a
+/// last size of 1, or lacks the last dimension. Positive variances are not checked for. Differentiable.
 LOCKSTEP_API Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target, const Tensor& variance,
                                       const GaussianNllLossOptions& options = {});
 
 struct CtcLossOptions {
-  std::int64_t blank = 0;                 ///< The class that stands for no label.
-  Choice<Reduction> reduction = Reduction::mean;  ///< The mean divides a loss by its target's length (at least 1) first.
-  bool zero_infinity = false;  ///< Infinite losses, of targets that do not fit their input, count 0 and have no slope.
+  std::int64_t blank = 0;                 ///< The class of the blank label.
+  Choice<Reduction> reduction = Reduction::mean;  ///< The mean first divides each loss by its target's length (at least
+                                                  ///< 1).
+  bool zero_infinity = false;  ///< Losses of targets too long for their input, which are infinite, become 0 with
+                               ///< gradient 0.
 };
-/// -log of the probability that the rows of log_probs, drawn independently, spell the target when repeats and then
-/// blanks are taken out (Graves et al. 2006). log_probs: [time, batch, classes] of log-probabilities, as log_softmax
-/// gives them; targets: [batch, longest], or all one after the other in one dimension, of int32 or int64, none of them
-/// blank; both lengths: [batch]. Or [time, classes], [length] and 0-dim. What lies beyond the lengths is not looked at.
-/// The result: [batch] or 0-dim. InvalidArgument for lengths and classes out of range, as cross_entropy() says.
-/// Differentiable. The gradient is that of log_probs as they are, -1 times the expected uses of a class (PyTorch's adds
-/// exp(log_probs), which log_softmax() takes out again: before it, both are the same).
+/// -log of the probability that the rows of log_probs, drawn independently, spell the target after repeats and then
+/// blanks are removed (Graves et al. 2006). log_probs: [time, batch, classes], log-probabilities as from log_softmax;
+/// targets: [batch, longest], or all concatenated in one dimension, int32 or int64, without blanks; both lengths:
+/// [batch]. Without a batch: [time, classes], [length] and 0-dim lengths. Elements beyond the lengths are not read. The
+/// result: [batch] or 0-dim. Throws InvalidArgument for lengths and classes out of range, as cross_entropy() does.
+/// Differentiable. The gradient with respect to log_probs is -1 times the expected count of each class. (PyTorch's adds
+/// exp(log_probs), which the backward of log_softmax() cancels, so the gradients with respect to the logits agree.)
 LOCKSTEP_API Tensor ctc_loss(const Tensor& log_probs, const Tensor& targets, const Tensor& input_lengths,
                              const Tensor& target_lengths, const CtcLossOptions& options = {});
 

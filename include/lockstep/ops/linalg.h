@@ -1,4 +1,4 @@
-// Matrix products. Differentiable. One floating dtype for all operands, else DTypeError; ShapeError names both shapes.
+// Matrix products. Differentiable. All operands have one floating dtype, else DTypeError; ShapeError names both shapes.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -10,7 +10,7 @@ LOCKSTEP_API Tensor mm(const Tensor& a, const Tensor& b);
 /// [batch, m, k] x [batch, k, n] -> [batch, m, n].
 LOCKSTEP_API Tensor bmm(const Tensor& a, const Tensor& b);
 /// The product of the last two dimensions; the leading ones broadcast, without copies. A vector is a row on the left
-/// and a column on the right, and its dimension is not in the result.
+/// and a column on the right, and its extra dimension is not in the result.
 LOCKSTEP_API Tensor matmul(const Tensor& a, const Tensor& b);
 /// [m, k] x [k] -> [m].
 LOCKSTEP_API Tensor mv(const Tensor& a, const Tensor& vector);
@@ -23,7 +23,7 @@ LOCKSTEP_API Tensor outer(const Tensor& a, const Tensor& b);
 LOCKSTEP_API Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias = {});
 
 struct AddmmOptions {
-  double beta = 1;  ///< Of the addend; 0 ignores what it holds, NaN too.
+  double beta = 1;  ///< Factor of the addend; with 0 the addend is ignored, even NaN.
   double alpha = 1;
 };
 /// beta addend + alpha a b. a: [m, k], b: [k, n], addend: broadcasts to [m, n].

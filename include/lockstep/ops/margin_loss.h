@@ -1,5 +1,5 @@
-// Losses with a margin: of distances, of scores and of labels. Floating dtypes, else DTypeError; shapes agree as each
-// says, else ShapeError. Differentiable. Formulas and defaults are PyTorch's. Others are in loss.h.
+// Losses with a margin: of distances, of scores and of labels. Floating dtypes, else DTypeError; shapes as each
+// function says, else ShapeError. Differentiable. Formulas and defaults are PyTorch's. Other losses are in loss.h.
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@ struct MarginLossOptions {
   double margin = 0;
   Choice<Reduction> reduction = Reduction::mean;
 };
-/// max(0, -target (a - b) + margin). All of one shape; target: 1 where a is to be greater, -1 where b is.
+/// max(0, -target (a - b) + margin). All have one shape; target: 1 if a should be greater, -1 if b should.
 LOCKSTEP_API Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                                         const MarginLossOptions& options = {});
 
@@ -25,15 +25,15 @@ struct HingeEmbeddingLossOptions {
   double margin = 1;
   Choice<Reduction> reduction = Reduction::mean;
 };
-/// x for target 1, max(0, margin - x) for target -1. Both of one shape.
+/// x for target 1, max(0, margin - x) for target -1. Both have one shape.
 LOCKSTEP_API Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target,
                                          const HingeEmbeddingLossOptions& options = {});
 
 struct TripletMarginLossOptions {
   double margin = 1;
-  double p = 2;  ///< Of the distance.
+  double p = 2;  ///< The order of the distance's norm.
   double eps = 1e-6;
-  bool swap = false;  ///< The negative's distance is the lesser of those to the anchor and to the positive.
+  bool swap = false;  ///< The negative's distance is the smaller of its distances to the anchor and to the positive.
   Choice<Reduction> reduction = Reduction::mean;
 };
 /// max(0, |anchor - positive| - |anchor - negative| + margin). All [rows, features] or [features]
@@ -44,7 +44,7 @@ LOCKSTEP_API Tensor triplet_margin_loss(const Tensor& anchor, const Tensor& posi
 struct MultiMarginLossOptions {
   std::int64_t p = 1;  ///< 1 or 2, else InvalidArgument.
   double margin = 1;
-  Tensor weight = {};  ///< Of the classes: [classes].
+  Tensor weight = {};  ///< Weights of the classes: [classes].
   Choice<Reduction> reduction = Reduction::mean;
 };
 /// Sum over the other classes of weight[target] max(0, margin - x[target] + x[class])^p / classes. x: [rows, classes],
@@ -53,17 +53,17 @@ LOCKSTEP_API Tensor multi_margin_loss(const Tensor& x, const Tensor& target,
                                       const MultiMarginLossOptions& options = {});
 
 /// Sum over each target class and each other class of max(0, 1 - (x[target] - x[other])) / classes. x: [rows, classes]
-/// or [classes]; target: the same shape, of int32 or int64: a row's classes, then -1.
+/// or [classes]; target: the same shape, int32 or int64: the row's classes, then -1.
 LOCKSTEP_API Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options = {});
 
-/// log(1 + exp(-target x)), target 1 or -1. Both of one shape.
+/// log(1 + exp(-target x)), target 1 or -1. Both have one shape.
 LOCKSTEP_API Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options = {});
 
 struct MultilabelSoftMarginLossOptions {
   Tensor weight = {};  ///< Broadcasts to x.
   Choice<Reduction> reduction = Reduction::mean;
 };
-/// binary_cross_entropy_with_logits, its mean over the last dimension. Both of one shape.
+/// The mean of binary_cross_entropy_with_logits over the last dimension. Both have one shape.
 LOCKSTEP_API Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
                                                 const MultilabelSoftMarginLossOptions& options = {});
 

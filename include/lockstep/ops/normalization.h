@@ -1,5 +1,5 @@
-// Normalization: (x - mean) / sqrt(variance + eps), then times weight plus bias, either of which may be undefined.
-// Floating dtypes only, else DTypeError. Differentiable, twice too. Throw ShapeError for what does not fit x.
+// Normalization: (x - mean) / sqrt(variance + eps), times weight, plus bias; weight and bias may be undefined. Floating
+// dtypes only, else DTypeError. Twice differentiable. Throw ShapeError for operands that do not fit x.
 #pragma once
 
 #include <cstdint>
@@ -9,33 +9,33 @@
 
 namespace lockstep {
 
-/// Over the last dimensions, whose sizes are `normalized`, as are those of weight and bias.
+/// Normalizes over the last dimensions, whose sizes are `normalized`. weight and bias have those sizes.
 LOCKSTEP_API Tensor layer_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {},
                                const Tensor& bias = {}, double eps = 1e-5);
 
 /// x / sqrt(mean(x^2) + eps) over the last dimensions, whose sizes are `normalized`, then times weight (Zhang, Sennrich
-/// 2019). eps: by default the rounding of the type that is computed in, as in PyTorch.
+/// 2019). eps defaults to the machine epsilon of the compute type, as in PyTorch.
 LOCKSTEP_API Tensor rms_norm(const Tensor& x, const Shape& normalized, const Tensor& weight = {},
                              std::optional<double> eps = {});
 
-/// x: [batch, channels, ...]; over each of `groups` equal groups of channels. weight and bias: [channels].
+/// Normalizes each of `groups` equal groups of channels of x [batch, channels, ...]. weight and bias: [channels].
 LOCKSTEP_API Tensor group_norm(const Tensor& x, std::int64_t groups, const Tensor& weight = {}, const Tensor& bias = {},
                                double eps = 1e-5);
 
 struct BatchNormOptions {
-  bool training = true;   ///< With the statistics of x, else with the running ones.
-  double momentum = 0.1;  ///< How much of the running statistics a training step replaces.
+  bool training = true;   ///< true: uses the statistics of x; false: uses the running statistics.
+  double momentum = 0.1;  ///< The part of the running statistics that a training step replaces.
   double eps = 1e-5;
 };
-/// x: [batch, channels, ...]; over all but the channels. All others: [channels]. Training changes the running
-/// statistics in place, where they are defined (with the variance of a sample: correction 1), but not for an x without
-/// elements; one element for each channel is a ShapeError. Evaluation needs them, else InvalidArgument.
+/// Normalizes each channel of x [batch, channels, ...]. All other tensors: [channels]. Training updates the running
+/// statistics in place if they are defined (with the unbiased variance: correction 1), unless x is empty; one element
+/// per channel is a ShapeError. Evaluation needs running statistics, else InvalidArgument.
 LOCKSTEP_API Tensor batch_norm(const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
                                const Tensor& weight = {}, const Tensor& bias = {},
                                const BatchNormOptions& options = {});
 
-/// As batch_norm, but each channel of each image by itself: the running statistics are means over the batch, and
-/// training needs more than one element for each channel of an image. The running statistics may be undefined.
+/// Like batch_norm, but normalizes each channel of each image by itself. The running statistics, which may be
+/// undefined, are means over the batch. Training needs more than one element for each channel of an image.
 LOCKSTEP_API Tensor instance_norm(const Tensor& x, const Tensor& running_mean = {}, const Tensor& running_variance = {},
                                   const Tensor& weight = {}, const Tensor& bias = {},
                                   const BatchNormOptions& options = {});
@@ -44,7 +44,7 @@ struct LocalResponseOptions {
   double alpha = 1e-4, beta = 0.75, k = 1;  ///< See local_response_norm().
 };
 /// x / (k + alpha * mean of x^2 over `size` neighbouring channels)^beta (Krizhevsky et al. 2012): size / 2 channels
-/// before, (size - 1) / 2 behind, zeros where there are none. x: [batch, channels, ...], of at least three dimensions.
+/// before, (size - 1) / 2 behind, zeros beyond the ends. x: [batch, channels, ...], of at least three dimensions.
 LOCKSTEP_API Tensor local_response_norm(const Tensor& x, std::int64_t size, const LocalResponseOptions& options = {});
 
 }  // namespace lockstep

@@ -18,10 +18,10 @@ class LOCKSTEP_API PerDimension {
   PerDimension(std::initializer_list<std::int64_t> each) : each_(each) {}
   PerDimension(const Shape& each) : each_(each) {}
 
-  /// Made of `{}`: no number at all.
+  /// True if made from `{}`, without a number.
   bool empty() const noexcept { return !all_ && each_.empty(); }
 
-  /// One number for each of `dims` dimensions. Throws ShapeError naming `op` and `what` where another count was given,
+  /// One number for each of `dims` dimensions. Throws ShapeError naming `op` and `what` for another count of numbers,
   /// and InvalidArgument for a number below `least`.
   Shape over(const char* op, const char* what, int dims, std::int64_t least) const;
 

@@ -1,6 +1,6 @@
-// One step of a recurrent layer. x: [batch, in]; h, and c: [batch, hidden]; weight_ih: [gates hidden, in]; weight_hh:
-// [gates hidden, hidden]; the biases: [gates hidden], both or none. One floating dtype, else DTypeError; ShapeError for
-// what does not fit. One kernel beside the two products. Differentiable.
+// One step of a recurrent layer. x: [batch, in]; h and c: [batch, hidden]; weight_ih: [gates hidden, in]; weight_hh:
+// [gates hidden, hidden]; biases: [gates hidden], both or none. One floating dtype, else DTypeError; ShapeError for
+// shapes that do not fit. A step is two matrix products and one kernel. Differentiable.
 #pragma once
 
 #include <cstdint>
@@ -10,7 +10,7 @@
 
 namespace lockstep {
 
-/// Which cell it is.
+/// The kind of cell.
 enum class RecurrentKind : std::uint8_t { rnn_tanh, rnn_relu, gru, lstm };
 
 /// The state of an LSTM.
@@ -24,15 +24,16 @@ struct LSTMState {
 LOCKSTEP_API LSTMState lstm_cell(const Tensor& x, const LSTMState& state, const Tensor& weight_ih,
                                  const Tensor& weight_hh, const Tensor& bias_ih = {}, const Tensor& bias_hh = {});
 
-/// r, z = sigmoid(x weight_ih^T + bias_ih + h weight_hh^T + bias_hh), of the first two thirds of the rows;
-/// n = tanh(x weight_ih^T + bias_ih + r (h weight_hh^T + bias_hh)), of the last; (1 - z) n + z h (Cho et al. 2014).
+/// r, z = sigmoid(x weight_ih^T + bias_ih + h weight_hh^T + bias_hh), from the first two thirds of the rows; n = tanh(x
+/// weight_ih^T + bias_ih + r (h weight_hh^T + bias_hh)), from the last third; the result is (1 - z) n + z h (Cho et al.
+/// 2014).
 LOCKSTEP_API Tensor gru_cell(const Tensor& x, const Tensor& h, const Tensor& weight_ih, const Tensor& weight_hh,
                              const Tensor& bias_ih = {}, const Tensor& bias_hh = {});
 
 /// tanh(x weight_ih^T + bias_ih + h weight_hh^T + bias_hh).
 LOCKSTEP_API Tensor rnn_tanh_cell(const Tensor& x, const Tensor& h, const Tensor& weight_ih, const Tensor& weight_hh,
                                   const Tensor& bias_ih = {}, const Tensor& bias_hh = {});
-/// The same with relu.
+/// rnn_tanh_cell with relu in place of tanh.
 LOCKSTEP_API Tensor rnn_relu_cell(const Tensor& x, const Tensor& h, const Tensor& weight_ih, const Tensor& weight_hh,
                                   const Tensor& bias_ih = {}, const Tensor& bias_hh = {});
 

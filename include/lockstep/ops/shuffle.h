@@ -1,6 +1,6 @@
-// Channels that become pixels, and pixels that become channels (Shi et al. 2016), and channels in another order (Zhang
-// et al. 2018). Any dtype. Differentiable. PyTorch's order of elements. Throw ShapeError for what cannot be divided,
-// InvalidArgument for a factor below 1.
+// Channels to pixels and pixels to channels (Shi et al. 2016), and reordered channels (Zhang et al. 2018). Any dtype.
+// Differentiable. PyTorch's order of elements. Throw ShapeError for sizes that cannot be divided, InvalidArgument for a
+// factor below 1.
 #pragma once
 
 #include <cstdint>
@@ -13,7 +13,7 @@ namespace lockstep {
 LOCKSTEP_API Tensor pixel_shuffle(const Tensor& x, std::int64_t factor);
 /// [..., C, H * factor, W * factor] -> [..., C * factor^2, H, W]: the inverse of pixel_shuffle.
 LOCKSTEP_API Tensor pixel_unshuffle(const Tensor& x, std::int64_t factor);
-/// x: [N, C, ...]. Of each group of channels the first one, then of each the second, and so on.
+/// x: [N, C, ...]. The first channel of each group, then the second of each group, and so on.
 LOCKSTEP_API Tensor channel_shuffle(const Tensor& x, std::int64_t groups);
 
 }  // namespace lockstep

@@ -1,5 +1,5 @@
 // Softmax along one dimension, without overflow. Floating dtypes only, else DTypeError. The result has x's shape.
-// Differentiable. Throw ShapeError for a dimension that is not there.
+// Differentiable. Throw ShapeError for a dimension out of range.
 #pragma once
 
 #include <cstdint>
@@ -10,18 +10,18 @@ namespace lockstep {
 
 /// exp(x) / sum(exp(x)).
 LOCKSTEP_API Tensor softmax(const Tensor& x, std::int64_t dim);
-/// log(softmax(x)), exact where softmax is too small for the dtype.
+/// log(softmax(x)), accurate even where softmax underflows.
 LOCKSTEP_API Tensor log_softmax(const Tensor& x, std::int64_t dim);
 /// softmax(-x).
 LOCKSTEP_API Tensor softmin(const Tensor& x, std::int64_t dim);
 
 struct GumbelSoftmaxOptions {
   double tau = 1;     ///< The temperature. 0 and below: InvalidArgument.
-  bool hard = false;  ///< The result is one-hot; the gradient stays that of the soft one.
+  bool hard = false;  ///< The result is one-hot; the gradient is that of the soft result.
   std::int64_t dim = -1;
 };
 /// softmax((logits + noise) / tau): a differentiable draw of a class (Jang, Gu, Poole 2017; Maddison, Mnih, Teh 2017).
-/// The noise does not depend on the number of devices, as dropout's elements do not.
+/// Like dropout's mask, the noise does not depend on the number of devices.
 LOCKSTEP_API Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxOptions& options = {});
 
 }  // namespace lockstep

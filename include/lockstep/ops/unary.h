@@ -1,5 +1,5 @@
-// Elementwise functions of one tensor. Floating dtypes only, else DTypeError, but for those that say numeric: those
-// take every dtype but bool. Differentiable, to any order; the gradient of a step is 0.
+// Elementwise functions of one tensor. Floating dtypes only, else DTypeError; functions marked "Numeric" take every
+// dtype but bool. Differentiable to any order; the gradient of a step function is 0.
 #pragma once
 
 #include <optional>
@@ -22,38 +22,38 @@ LOCKSTEP_API Tensor log1p(const Tensor& x);  ///< log(1 + x), exact near 0
 LOCKSTEP_API Tensor log2(const Tensor& x);   ///< To base 2.
 LOCKSTEP_API Tensor log10(const Tensor& x);  ///< To base 10.
 
-LOCKSTEP_API Tensor sin(const Tensor& x);      ///< Of radians.
-LOCKSTEP_API Tensor cos(const Tensor& x);      ///< Of radians.
-LOCKSTEP_API Tensor tan(const Tensor& x);      ///< Of radians.
+LOCKSTEP_API Tensor sin(const Tensor& x);      ///< x in radians.
+LOCKSTEP_API Tensor cos(const Tensor& x);      ///< x in radians.
+LOCKSTEP_API Tensor tan(const Tensor& x);      ///< x in radians.
 LOCKSTEP_API Tensor tanh(const Tensor& x);     ///< The hyperbolic tangent.
 LOCKSTEP_API Tensor sigmoid(const Tensor& x);  ///< 1 / (1 + exp(-x))
 LOCKSTEP_API Tensor erf(const Tensor& x);      ///< The error function.
 
-LOCKSTEP_API Tensor floor(const Tensor& x);  ///< The next integer below.
-LOCKSTEP_API Tensor ceil(const Tensor& x);   ///< The next integer above.
-LOCKSTEP_API Tensor trunc(const Tensor& x);  ///< Towards 0.
-LOCKSTEP_API Tensor round(const Tensor& x);  ///< To the nearest whole number, halves to the even one.
+LOCKSTEP_API Tensor floor(const Tensor& x);  ///< The nearest integer not above x.
+LOCKSTEP_API Tensor ceil(const Tensor& x);   ///< The nearest integer not below x.
+LOCKSTEP_API Tensor trunc(const Tensor& x);  ///< The integer part: rounds towards 0.
+LOCKSTEP_API Tensor round(const Tensor& x);  ///< The nearest integer, halves to the even one.
 LOCKSTEP_API Tensor sign(const Tensor& x);   ///< -1, 0 or 1; NaN stays.
 
 struct ClampOptions {
-  std::optional<double> min = {};  ///< No bound where left out.
-  std::optional<double> max = {};  ///< No bound where left out.
+  std::optional<double> min = {};  ///< Default: no bound.
+  std::optional<double> max = {};  ///< Default: no bound.
 };
-/// Numeric. Elements below min become min, those above max become max; NaN stays, and a bound that is NaN makes every
-/// element NaN. The gradient is that of x where min < x < max, else 0. Throws InvalidArgument where there is no bound,
-/// or min > max.
+/// Numeric. Elements below min become min, those above max become max; NaN stays, and a NaN bound makes every element
+/// NaN. The gradient passes where min < x < max, else it is 0. Throws InvalidArgument if there is no bound, or if min >
+/// max.
 LOCKSTEP_API Tensor clamp(const Tensor& x, const ClampOptions& options);
-/// clamp(x, 0, 1); clamp(x, 0): without an upper bound; clamp(x, std::nullopt, 1).
+/// Examples: clamp(x, 0, 1); clamp(x, 0) without an upper bound; clamp(x, std::nullopt, 1).
 inline Tensor clamp(const Tensor& x, std::optional<double> min, std::optional<double> max = {}) {
   return clamp(x, ClampOptions{.min = min, .max = max});
 }
-/// clamp by its other name.
+/// clamp() by its other name in PyTorch.
 inline Tensor clip(const Tensor& x, std::optional<double> min, std::optional<double> max = {}) {
   return clamp(x, min, max);
 }
 
-/// Of any dtype: x with `nan` (0) for NaN, `posinf` for infinity and `neginf` for -infinity; where these are left out,
-/// the greatest and the least finite number of the dtype. No gradient flows into what was replaced.
+/// Replaces NaN by `nan` (default 0), infinity by `posinf` and -infinity by `neginf` (defaults: the greatest and the
+/// least finite number of the dtype). Any dtype. No gradient flows into replaced elements.
 LOCKSTEP_API Tensor nan_to_num(const Tensor& x, std::optional<double> nan = {}, std::optional<double> posinf = {},
                                std::optional<double> neginf = {});
 

@@ -1,5 +1,6 @@
-// WeightedMean: a mean that says what it is a mean of, so that the means of parts of a batch are joined to that of the
-// whole: the parts of devices by gather(), of processes by DataParallel, of a step's batches by a Trainer.
+// WeightedMean: a mean with its weight, so that the means of parts of a batch can be joined to the mean of the whole
+// batch. gather() joins the parts of devices, DataParallel those of processes, a Trainer those of a step's
+// micro-batches.
 //
 //   struct Tagger : nn::Module<Tagger> {
 //     WeightedMean forward(const Tensor& words, const Tensor& tags) {   // the mean over the tags that are no padding
@@ -17,14 +18,14 @@
 
 namespace lockstep {
 
-/// A tensor that is a part of a sum: gather() adds the parts of replicas, whatever GatherOptions::how is.
+/// A part of a sum: gather() adds the parts of replicas, whatever GatherOptions::how is.
 class Addend : public Tensor {
  public:
   Addend() = default;
-  explicit Addend(Tensor part) : Tensor(std::move(part)) {}  ///< Shares its elements.
+  explicit Addend(Tensor part) : Tensor(std::move(part)) {}  ///< Shares the storage of `part`.
 
-  /// For the library. Of a weight that is of all processes: the factors that make the sum that belongs to it, and the
-  /// weight, this process's parts again.
+  /// For the library. If the weight is the sum over all processes: the factors that turn the sum and the weight back
+  /// into this process's parts.
   struct Share {
     double of_sum, of_weight;
   };
@@ -35,27 +36,27 @@ class Addend : public Tensor {
 /// Trainer.
 struct LOCKSTEP_API WeightedMean {
   WeightedMean() = default;
-  /// One element each, on one device. 16-bit sums and integers become float32, the weight a float64 without a gradient;
-  /// both become 0-dim. Throws ShapeError, DeviceMismatch.
+  /// Each tensor has one element, both on one device. Both become 0-dim; a sum of 16-bit floats or integers becomes
+  /// float32, the weight a float64 without a gradient. Throws ShapeError, DeviceMismatch.
   WeightedMean(const Tensor& total, const Tensor& counted) : WeightedMean(total, Addend(counted)) {}
-  WeightedMean(const Tensor& total, const Addend& counted);  ///< The same with the weight of another mean.
-  WeightedMean(const Tensor& total, double counted);         ///< The same with a weight that the host knows.
+  WeightedMean(const Tensor& total, const Addend& counted);  ///< With the weight of another mean.
+  WeightedMean(const Tensor& total, double counted);         ///< With a weight that the host knows.
 
-  Addend sum;     ///< Of the values, each times its weight.
-  Addend weight;  ///< The sum of the weights: how many elements count, say.
+  Addend sum;     ///< The sum of the values, each times its weight.
+  Addend weight;  ///< The sum of the weights, for example the number of elements that count.
 
-  /// sum / weight, 0-dim, differentiable. NaN where the weight is 0.
+  /// sum / weight, 0-dim, differentiable. NaN if the weight is 0.
   Tensor value() const;
 
   auto members() { return lockstep::members("sum", sum, "weight", weight); }
 };
 
-/// cross_entropy() with what its mean is weighted by: the targets that are not ignore_index, each by its class's
-/// weight; targets that are probabilities count 1 each. Options, shapes and errors are those of cross_entropy(), but
-/// for the reduction, which is not looked at.
+/// cross_entropy() with the weight of its mean: the number of targets that are not ignore_index, each times the weight
+/// of its class; targets that are probabilities count 1 each. Options, shapes and errors are those of cross_entropy();
+/// the reduction is ignored.
 LOCKSTEP_API WeightedMean mean_cross_entropy(const Tensor& input, const Tensor& target,
                                              const CrossEntropyOptions& options = {});
-/// The same of nll_loss().
+/// nll_loss() with the weight of its mean.
 LOCKSTEP_API WeightedMean mean_nll_loss(const Tensor& input, const Tensor& target, const NllLossOptions& options = {});
 
 }  // namespace lockstep
