@@ -55,8 +55,8 @@ void Optimizer::step_again(const KeptStep& kept) {
   }
 }
 
-/// Whether an optimizer is as a captured step found it: there, with the same state at the same steps, and with options
-/// of the same kernels.
+/// Checks that an optimizer is still as the captured step found it: alive, with its state in the same memory and at the
+/// same steps, and with options that need the same kernels.
 class Optimizer::StepState final : public StepPart {
  public:
   explicit StepState(Optimizer& optimizer) : optimizer_(&optimizer), lifetime_(optimizer.impl_) {}
@@ -82,7 +82,7 @@ class Optimizer::StepState final : public StepPart {
  private:
   using Place = std::pair<const Storage*, std::int64_t>;
 
-  // Of each parameter, and of its state.
+  // Visits each parameter and each tensor of its state.
   template <class Visit>
   void each_place(const Visit& visit) const {
     const auto look = [&](const Tensor& tensor) {
@@ -113,7 +113,7 @@ class Optimizer::StepState final : public StepPart {
   bool have_same_kernels(const KeptBatch& kept) const try {
     optimizer_->check_options(kept.group);
     return kept.rules->fit([&] { optimizer_->update(kept.group, kept.batch); });
-  } catch (const InvalidArgument&) {  // the step itself will tell of it
+  } catch (const InvalidArgument&) {  // the step itself will throw
     return false;
   }
 

@@ -1,4 +1,4 @@
-// What an optimizer keeps of a captured step: the rules of its updates, which are new each time that the step is done.
+// An optimizer's part of a captured step: the rules of its updates, which each replay sends anew.
 #pragma once
 
 #include <cstddef>
@@ -11,21 +11,21 @@
 
 namespace lockstep::optim {
 
-/// The rules of a batch's updates, as many as the optimizer applies.
+/// The rules of a batch's updates: one for each apply() of the optimizer.
 class KeptRules final : public KeptRule {
  public:
   KeptRules(StepValues& values, DeviceState& device) : values_(&values), device_(&device) {}
 
   void end_capture() { values_ = nullptr; }
   bool is_empty() const noexcept { return rules_.empty(); }
-  /// Whether what `update` puts are rules of the same kernels. Sends none.
+  /// Returns true if `update` puts rules of the same kernels as were captured. Sends nothing.
   template <class Update>
   bool fit(const Update& update) {
     begin(true);
     update();
     return fits_ && next_ == rules_.size();
   }
-  void begin_again() { begin(false); }  ///< What comes now is sent.
+  void begin_again() { begin(false); }  ///< The next put() calls send their rules.
 
   bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) override;
   const TensorImpl& memory() const override { return *rules_.back().value.memory.impl(); }
@@ -51,17 +51,17 @@ class KeptRules final : public KeptRule {
   std::size_t next_ = 0;
 };
 
-/// A batch of a captured step, which is done again: its rules are sent, and nothing is launched.
+/// A batch of a captured step. A replay sends its rules and launches nothing.
 struct Optimizer::KeptBatch {
   std::size_t group;
-  std::vector<std::size_t> parameters;  // which all have taken as many steps
+  std::vector<std::size_t> parameters;  // all at the same step
   std::shared_ptr<KeptRules> rules;
   Batch batch;
 };
 
-/// One step() of a captured step.
+/// The data of one Optimizer::step() in a captured step.
 struct Optimizer::KeptStep {
-  std::vector<std::pair<std::size_t, std::size_t>> stepping;  // by group and place there
+  std::vector<std::pair<std::size_t, std::size_t>> stepping;  // by group and index in it
   std::vector<KeptBatch> batches;
 };
 

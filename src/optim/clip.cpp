@@ -39,7 +39,7 @@ struct Greatest {
   LOCKSTEP_HD double combine(double a, double b) const { return a > b || a != a ? a : b; }  // NaN stays
 };
 
-// From what each gradient adds to the norm and its factor: result = {norm, min(1, max_norm / (norm + 1e-6))}.
+// From each gradient's part of the norm: result = {norm, min(1, max_norm / (norm + 1e-6))}.
 struct FinishNorm {
   const double* parts;
   std::int64_t count;
@@ -95,19 +95,19 @@ void change(const char* name, const F& f, const TensorGroup& group, const Tensor
 }
 
 // The gradients in replica k of every parameter that has one there. Each of these sets computes the norm itself, on one
-// device, its home. It adds one number for each gradient, or for each shard of a sharded one, always in the same order:
-// every set comes to the same bits.
+// device, its home. It adds one part for each gradient, or for each shard of a sharded one, always in the same order,
+// so that every set gets the same bits.
 struct GradientSet {
   std::vector<Tensor> gradients;
-  std::vector<std::size_t> indices;  // of their numbers, ascending
+  std::vector<std::size_t> indices;  // of their parts, ascending
   std::vector<Tensor> parts;         // float64, by index, one for each device of the set
 
-  // Numbers from `first` on, of which those from `own` on are the set's, are all where these are.
+  // After an exchange: parts [first, first + count) are all stored where this set has its own part, `own`.
   struct Gathered {
     std::size_t first, count, own;
   };
   std::vector<Gathered> gathered;
-  DeviceState* home = nullptr;  // the device of the first
+  DeviceState* home = nullptr;  // the device of the first gradient
 
   void add(const Tensor& gradient, std::size_t index) {
     gradients.push_back(gradient);
@@ -134,7 +134,7 @@ struct GradientSet {
     return parts.emplace_back(make_tensor(device, {std::int64_t(count)}, kFloat64));
   }
 
-  // Where the number `index` is, or null if it is not of this set.
+  // The tensor that holds part `index`, or null if the set does not have it.
   const Tensor* find(std::size_t index) {
     for (const Gathered& range : gathered)
       if (index >= range.first && index < range.first + range.count) index = range.own;
@@ -144,11 +144,11 @@ struct GradientSet {
   }
 };
 
-// A model that is divided between several processes: its numbers are those of each of its ranks, one after the other.
+// A model that is sharded over several processes: its parts are those of each of its ranks, one after the other.
 struct DividedModel {
-  autograd::ReplicatedParameter* any;       // of its parameters
+  autograd::ReplicatedParameter* any;       // one of its parameters
   std::vector<std::vector<Tensor>> shards;  // by set
-  std::size_t first = 0;                    // number
+  std::size_t first = 0;                    // the index of its first part
 
   std::size_t each() const { return shards[0].size(); }
   std::size_t count() const { return any->division()->shards.size() * each(); }
@@ -162,7 +162,7 @@ DividedModel& model_of(const Tensor& parameter, std::vector<DividedModel>& model
   return models.emplace_back(DividedModel{own, std::vector<std::vector<Tensor>>(own->replicas().size())});
 }
 
-// Numbers of whole gradients come first, then those of shards, set by set: few copies bring them together.
+// Parts of whole gradients come first, then those of shards, set by set, so that few copies collect them.
 std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::vector<DividedModel>& models,
                                        std::size_t& count) {
   std::vector<GradientSet> sets;
@@ -195,7 +195,7 @@ std::vector<GradientSet> gradient_sets(std::span<const Tensor> parameters, std::
   return sets;
 }
 
-// Brings each set the model's numbers of all other ranks.
+// Sends each set the parts of the model's other ranks.
 void gather(const DividedModel& model, std::span<GradientSet> sets) {
   std::vector<Tensor> own, parts;
   for (std::size_t k = 0; k < model.shards.size(); ++k) {
@@ -209,7 +209,7 @@ void gather(const DividedModel& model, std::span<GradientSet> sets) {
   }
 }
 
-// All numbers, on the set's home: its own, or those of the first set that has them.
+// All parts on the set's home device: its own parts, and others from the first set that has them.
 Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t total) {
   std::vector<const Tensor*> sources;
   for (std::size_t i = 0; i < total; ++i) {
@@ -219,7 +219,7 @@ Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t 
   }
   const auto count = std::int64_t(sources.size());
   Tensor parts;
-  for (std::int64_t from = 0, to = 0; from < count; from = to) {  // of one source
+  for (std::int64_t from = 0, to = 0; from < count; from = to) {  // copies from one source
     const Tensor& source = *sources[std::size_t(from)];
     while (to < count && sources[std::size_t(to)] == &source) ++to;
     if (to - from == count && source.impl()->storage->device == set.home) return source;
@@ -229,7 +229,7 @@ Tensor parts_at_home(GradientSet& set, std::span<GradientSet> sets, std::size_t 
   return parts;
 }
 
-// {norm, factor} of a set, on its home.
+// {norm, factor} of a set, on its home device.
 Tensor finish(GradientSet& set, std::span<GradientSet> sets, std::size_t count, double max_norm, double p) {
   const Tensor parts = parts_at_home(set, sets, count);
   const Tensor result = make_tensor(*set.home, {2}, kFloat64);

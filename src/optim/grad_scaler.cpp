@@ -43,7 +43,7 @@ void check(const GradScalerOptions& o) {
   require(o.growth_interval > 0, "growth_interval > 0", double(o.growth_interval));
 }
 
-// Each device notes how many elements of each gradient are not finite, before they are divided.
+// Before the division, each device counts the elements of each gradient that are not finite.
 std::vector<Tensor> unscaled(std::span<const Tensor> gradients, double factor) {
   std::vector<Tensor> notes;
   for (const TensorGroup& group : by_device_and_dtype(gradients)) {
@@ -63,7 +63,7 @@ std::vector<Tensor> unscaled(std::span<const Tensor> gradients, double factor) {
   return notes;
 }
 
-// What the shards of other processes had, as one more note.
+// Adds the counts of the shards of other processes as one more tensor.
 void add_notes_of_others(std::span<const Tensor> parameters, std::vector<Tensor>& notes) {
   const std::vector<Tensor> here = notes;
   for (autograd::ReplicatedParameter* const model : divided_models(parameters)) {

@@ -128,7 +128,7 @@ Tensor LBFGS::direction(const Tensor& gradient) {
   return q;
 }
 
-// Along a direction, from the point where the parameters are, which it leaves alone.
+// A line search along a direction from the parameters' present point. It puts the parameters back.
 class LBFGS::Search {
  public:
   Search(LBFGS& optimizer, const Closure& closure, const Tensor& direction)
@@ -136,13 +136,13 @@ class LBFGS::Search {
     for (const Tensor& parameter : optimizer.parameters()) start_.push_back(parameter.detach().clone());
   }
 
-  /// A point where the strong Wolfe conditions hold, or the best one that was found in so many iterations.
+  /// A point that meets the strong Wolfe conditions, or the best point after the maximum number of iterations.
   Point run(const Point& start, double first, std::int64_t most) {
     constexpr double kDecrease = 1e-4, kCurvature = 0.9, kSmallest = 1e-9;
     const auto falls_short = [&](const Point& at) { return at.loss > start.loss + kDecrease * at.t * start.slope; };
     const auto is_flat = [&](const Point& at) { return std::abs(at.slope) <= -kCurvature * start.slope; };
 
-    // A bracket around such a point.
+    // Find a bracket around such a point.
     Point before = start, now = at(first);
     Point bracket[2];
     std::int64_t iteration = 0;
@@ -158,7 +158,7 @@ class LBFGS::Search {
     bracket[0] = has_bracket ? before : start;
     bracket[1] = now;
 
-    // It is made smaller.
+    // Shrink the bracket.
     const double length = greatest(direction_);
     bool slow = false;
     int low = bracket[0].loss <= bracket[1].loss ? 0 : 1;
@@ -167,7 +167,7 @@ class LBFGS::Search {
       if ((last - least) * length < kSmallest) break;
       double t = between(bracket[0], bracket[1], least, last);
       const double margin = 0.1 * (last - least);
-      if (std::min(last - t, t - least) < margin) {  // too near to an end
+      if (std::min(last - t, t - least) < margin) {  // too close to an end
         if (slow || t >= last || t <= least) {
           t = std::abs(t - last) < std::abs(t - least) ? last - margin : least + margin;
           slow = false;
@@ -249,7 +249,7 @@ Tensor LBFGS::step(const Closure& closure) {
       move(s.t, s.d);
     } else {
       move(s.t, s.d);
-      if (iteration == o.max_iter) break;  // the next step computes it
+      if (iteration == o.max_iter) break;  // the next step computes the loss
       loss = evaluate(closure);
       gradient = flat_gradient();
     }

@@ -1,4 +1,4 @@
-// LBFGS to and from state dicts.
+// The state dict of LBFGS.
 #include <lockstep/ops/join.h>
 #include <lockstep/optim/lbfgs.h>
 #include <lockstep/tensor/creation.h>

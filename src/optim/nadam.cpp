@@ -9,7 +9,7 @@ namespace {
 
 struct NAdamRule {
   double beta1, beta2, take1, take2;
-  double gradient_step, mean_step;  // what the gradient and its mean move the parameter by
+  double gradient_step, mean_step;  // the parameter moves by these times the gradient and its mean
   double correction;                // 1 - beta2^step
   double eps;
   double shrink;  // of the parameter
@@ -25,7 +25,7 @@ struct NAdamRule {
   }
 };
 
-// The product is PyTorch's down to the bits, so that runs agree to the last digits: in float32.
+// mu_product is rounded to float32 as in PyTorch, so that runs agree to the last bit.
 double mu(const NAdamOptions& o, double step) {
   return o.betas[0] * (1 - 0.5 * std::pow(0.96, step * o.momentum_decay));
 }

@@ -18,7 +18,7 @@ void require(bool holds, const char* expected, double got) {
   if (!holds) throw InvalidArgument(text("[OneCycleLR] expected ", expected, ", got ", got));
 }
 
-// Where a step stands in the policy: `part` of the way through a phase.
+// The position of a step in the policy: `part` of the way through a phase.
 struct Moment {
   int phase;
   double part;
@@ -27,8 +27,8 @@ struct Moment {
 Moment moment(const OneCycleLROptions& o, std::int64_t epoch) {
   const auto total = double(o.total_steps);
   const double up = o.pct_start * total - 1, down = 2 * o.pct_start * total - 2, last = total - 1;
-  const auto at = double(std::min(epoch, o.total_steps - 1));  // after the last step its rates stay
-  // A phase without length is over at once.
+  const auto at = double(std::min(epoch, o.total_steps - 1));  // after the last step the rates stay
+  // A phase of length 0 is complete at once.
   const auto part = [at](double from, double to) { return to > from ? (at - from) / (to - from) : 1; };
   if (at <= up) return {0, part(0, up)};
   if (!o.three_phase) return {1, part(up, last)};
@@ -36,7 +36,7 @@ Moment moment(const OneCycleLROptions& o, std::int64_t epoch) {
   return {2, part(down, last)};
 }
 
-// Through low, high, low (or `end`), along the phases.
+// The value at a step: from low to high, to low (or `end`), to `end`, along the phases.
 double through(const OneCycleLROptions& o, std::int64_t epoch, double low, double high, double end) {
   const double turns[] = {low, high, o.three_phase ? low : end, end};
   const auto [phase, part] = moment(o, epoch);

@@ -37,13 +37,13 @@ void zero_all(std::span<const Tensor> gradients) {
   }
 }
 
-// A parameter that has a gradient.
+// A parameter to update: one that has a gradient.
 struct Due {
   std::size_t index;              // in its group
-  std::vector<Tensor> gradients;  // by replica, of its shard
+  std::vector<Tensor> gradients;  // the shard of each replica
 };
 
-// The batch of that key, or a new one.
+// Returns the batch with this key, or a new one.
 Batch& batch_for(std::vector<Batch>& batches, DeviceState& device, DType dtype, const ParameterState& state,
                  unsigned fresh) {
   for (Batch& batch : batches)
@@ -110,7 +110,7 @@ void Optimizer::step() try {
   std::vector<std::vector<Due>> due(groups.size());
   std::vector<std::vector<Slot>> used(groups.size());
 
-  // Whatever is wrong shows before anything has changed.
+  // Throw all errors before anything changes.
   for (std::size_t g = 0; g < groups.size(); ++g) {
     check_options(g);
     used[g] = checked_slots(g);
@@ -134,7 +134,7 @@ void Optimizer::step() try {
   move.finish(groups);
 
   std::vector<Batch> batches;
-  std::vector<Tensor> changing, stepped;  // what the batches point to; parameters
+  std::vector<Tensor> changing, stepped;  // the tensors of the batches; the parameters
   std::size_t count = 0;
   for (const std::vector<Due>& of_group : due) count += of_group.size();
   changing.reserve(count);
@@ -161,7 +161,7 @@ void Optimizer::step() try {
     for (Batch& batch : batches) {
       if (values) {
         KeptBatch& own = kept->batches.emplace_back(captured(*values, g, batch));
-        for (const Due& d : due[g]) {  // of those that step: another one may stand at the same number
+        for (const Due& d : due[g]) {  // only parameters with a gradient: others may be at the same step
           const ParameterState& state = groups[g].states[d.index];
           if (double(state.step) == batch.step && state.number == batch.number) own.parameters.push_back(d.index);
         }
@@ -245,7 +245,7 @@ void Optimizer::zero_grad(bool set_to_none) {
       for (std::size_t k = 0; k < replica_count(parameter); ++k) {
         const Tensor* const gradient = gradient_of(replica(parameter, k));
         if (!gradient) continue;
-        if (overlaps_itself(*gradient->impl()))  // an expanded one that the user has set
+        if (overlaps_itself(*gradient->impl()))  // an expanded gradient that the user has set
           autograd::make_meta(replica(parameter, k)).grad = zeros_like(gradient->detach());
         else if (gradient->is_contiguous())
           dense.push_back(*gradient);
@@ -258,7 +258,7 @@ void Optimizer::zero_grad(bool set_to_none) {
 
 double* Optimizer::find_number(std::size_t group, std::string_view name) const {
   check_group(group);
-  // Asks for the places of the options and changes none.
+  // option_list() returns the addresses of the options and changes none.
   for (const Option& option : const_cast<Optimizer*>(this)->option_list(group))
     if (option.name == name) return std::get<double*>(option.value);
   return nullptr;

@@ -1,4 +1,4 @@
-// What an optimizer holds: its groups, and for each parameter the state in each of its replicas.
+// The data of an optimizer: its groups, and for each parameter the state in each of its replicas.
 #pragma once
 
 #include <memory>
@@ -13,7 +13,7 @@
 
 namespace lockstep::optim {
 
-/// The state of a parameter in one of its replicas: in the parameter's shape, or flat if it is of a shard.
+/// The state of a parameter in one of its replicas: in the parameter's shape, or flat for a shard.
 struct ReplicaState {
   Shard shard;
   std::array<Tensor, kMaxSlots> slots;
@@ -22,12 +22,12 @@ struct ReplicaState {
 struct ParameterState {
   std::int64_t step = 0;                               ///< Steps taken.
   double number = 1;                                   ///< See Optimizer::number_name.
-  std::array<std::int64_t, kMaxSlots> born = {};       ///< The step that a slot was made in; 0 for a loaded one.
-  Shape sizes;                                         ///< The parameter's, if there are replicas.
-  std::shared_ptr<const autograd::Division> division;  ///< Of the replicas' shards among those of all processes, if so.
+  std::array<std::int64_t, kMaxSlots> born = {};       ///< The step in which a slot was made; 0 for a loaded one.
+  Shape sizes;                                         ///< The parameter's sizes, if there are replicas.
+  std::shared_ptr<const autograd::Division> division;  ///< If several processes shard the parameter: their shards.
   std::vector<ReplicaState> replicas;                  ///< In the order of the parameter's replicas.
 
-  /// A tensor of that slot; undefined if there is none. All replicas have the same slots.
+  /// A tensor of the slot; undefined if there is none. All replicas have the same slots.
   Tensor any(std::size_t slot) const { return replicas.empty() ? Tensor() : replicas.front().slots[slot]; }
 };
 
@@ -40,12 +40,12 @@ struct ParameterGroup {
 struct Optimizer::Impl {
   const char* name;
   std::vector<ParameterGroup> groups = {};
-  bool had_gradient = false;  ///< A parameter had one, at some step() or zero_grad().
-  bool is_compared = false;   ///< Models of several processes have compared it.
-  bool is_noted = false;      ///< They know its parameters and their steps.
+  bool had_gradient = false;  ///< A parameter has had a gradient, at some step() or zero_grad().
+  bool is_compared = false;   ///< The processes of the models have compared the settings.
+  bool is_noted = false;      ///< The processes' models have recorded its parameters and their steps.
 };
 
-/// State that is to be made.
+/// A request for a new state tensor.
 struct SlotRequest {
   Tensor* into;
   const Tensor* like;  ///< The replica.
@@ -54,15 +54,14 @@ struct SlotRequest {
   double initial;
 };
 
-/// Makes state beside the parameters, filled with its initial value: one array for each device, dtype and slot, laid
-/// out as the parameters are, so that what lies together there lies together here.
+/// Makes state tensors, filled with their initial values: one array for each device, dtype and slot, in the order of
+/// the parameters in memory, so that neighbours stay neighbours.
 void make_slots(std::vector<SlotRequest> requests);
 
-/// to = those elements of a slot, from whichever replicas have them, of this process.
+/// to = these elements of a slot, from any replicas of this process that have them.
 void collect_slot(const Tensor& to, Shard shard, const ParameterState& from, std::size_t slot);
 
-/// Brings slots together that several processes have shards of. All of them call it, for the same slots in the same
-/// order.
+/// Joins slots that several processes have shards of. All processes call it for the same slots in the same order.
 class GatheredSlots {
  public:
   /// The whole slot, flat, on the host. Throws CollectiveError.
@@ -71,18 +70,18 @@ class GatheredSlots {
  private:
   std::shared_ptr<Transport> transport_;
   std::optional<Communicator> communicator_;  // of the hosts
-  const ParameterState* state_ = nullptr;     // of the last one
+  const ParameterState* state_ = nullptr;     // of the last get()
   std::size_t slot_ = 0;
   Tensor whole_;
 };
 
-/// Moves state to where its parameters are: makes it anew, copies it to a replica made since, or shards it otherwise.
+/// Moves state to its parameters: makes it, copies it to new replicas, or changes its sharding.
 class StateMove {
  public:
-  /// Asks for each used slot in each replica of the parameter, in the replica's shard and of the right dtype.
+  /// Requests each used slot in each replica of the parameter, with the replica's shard and the right dtype.
   void add(const Tensor& parameter, ParameterState& state, std::span<const Slot> slots);
-  /// Does it, among all parameters of an optimizer. Where it throws, nothing has changed but where some
-  /// state is.
+  /// Makes and copies the requested state, for all parameters of an optimizer. If it throws, the state may be elsewhere
+  /// but its values are unchanged.
   void finish(std::span<ParameterGroup> groups);
 
  private:
@@ -96,7 +95,7 @@ class StateMove {
     Shard shard;
     const ParameterState* from;
     std::size_t slot;
-    bool of_all_processes = false;  ///< It wants other processes' shards.
+    bool of_all_processes = false;  ///< needs other processes' shards
   };
 
   void move_to_host();
@@ -108,7 +107,7 @@ class StateMove {
   std::vector<Copy> copies_;
 };
 
-/// What a parameter has slots for: those of its optimizer, and a 16-bit one a master weight.
+/// The slots of a parameter: those of its optimizer, and a master weight for a 16-bit one.
 inline std::vector<Slot> slots_for(DType parameter, std::vector<Slot> slots) {
   if (size_of(parameter) != 2) return slots;
   slots.resize(kMaxSlots, {.name = "", .used = false});
@@ -116,7 +115,7 @@ inline std::vector<Slot> slots_for(DType parameter, std::vector<Slot> slots) {
   return slots;
 }
 
-/// The dtype of state for a parameter: the one that its arithmetic happens in.
+/// The dtype of a parameter's state: that of its arithmetic.
 inline DType state_dtype(DType dtype) { return dtype == kFloat64 ? kFloat64 : kFloat32; }
 
 }  // namespace lockstep::optim

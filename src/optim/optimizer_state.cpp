@@ -1,4 +1,4 @@
-// Optimizers to and from state dicts.
+// The state dict of optimizers.
 #include <cmath>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -46,7 +46,7 @@ struct FromDict {
   }
 };
 
-// Gives options their values of before unless they are kept.
+// Restores the previous values of options in its destructor, unless keep() was called.
 class OptionBackup {
  public:
   void save(const Option& option) {
@@ -64,7 +64,7 @@ class OptionBackup {
 
 Tensor flat(const Tensor& tensor) { return part(tensor, {0, tensor.numel()}); }
 
-// A parameter's state as a dict has it.
+// A parameter's state in a state dict.
 struct Given {
   ParameterState state;
   std::array<const Tensor*, kMaxSlots> slots = {};
@@ -81,7 +81,8 @@ Given read_parameter(StateReader& reader, std::size_t index, const Tensor& param
   if (number_name) reader.number(state_key(index, number_name), given.state.number);
   for (std::size_t s = 0; s < slots.size(); ++s) {
     const std::string key = state_key(index, slots[s].name);
-    if ((!slots[s].used || s == kMasterSlot) && !reader.has(key)) continue;  // a master weight follows the parameter
+    if ((!slots[s].used || s == kMasterSlot) && !reader.has(key)) continue;  // a missing master weight is made from the
+                                                                             // parameter
     given.slots[s] = reader.tensor(key, parameter.sizes());
     if (given.slots[s] && !is_floating(given.slots[s]->dtype()))
       reader.problem("\"", key, "\" of ", given.slots[s]->dtype());
@@ -102,7 +103,7 @@ void request(const Tensor& parameter, Given& given, std::vector<SlotRequest>& re
   }
 }
 
-// A slot of all replicas of all processes together, on the primary's device.
+// A slot joined over all replicas of all processes, on the primary's device.
 Tensor whole_slot(const Tensor& parameter, const ParameterState& state, std::size_t slot, GatheredSlots& gathered) {
   const ReplicaState& first = state.replicas[0];
   const Shard all{0, parameter.numel()};
@@ -134,7 +135,7 @@ StateDict Optimizer::state_dict() const {
     }
   }
   for (std::size_t g = 0; g < impl_->groups.size(); ++g) {
-    for (const Option& option : const_cast<Optimizer*>(this)->option_list(g))  // which changes none
+    for (const Option& option : const_cast<Optimizer*>(this)->option_list(g))  // which does not change the options
       dict.add(group_key(g, option.name), std::visit(ToTensor(), option.value));
     dict.add(group_key(g, "params"), indices_of(impl_->groups[g]));
   }

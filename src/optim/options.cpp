@@ -25,7 +25,8 @@ void require(bool holds, const char* optimizer, std::string_view expected, doubl
 
 void require_not_negative(const char* optimizer, std::initializer_list<std::pair<std::string_view, double>> options) {
   for (const auto& [name, value] : options)
-    if (!(value >= 0)) require(false, optimizer, text(name, " >= 0"), value);  // a step checks, and seldom has to tell
+    if (!(value >= 0)) require(false, optimizer, text(name, " >= 0"), value);  // builds the text only on failure: each
+                                                                               // step checks
 }
 
 void require_betas(const char* optimizer, const std::array<double, 2>& betas) {

@@ -21,7 +21,7 @@ void check_defined(const char* op, std::span<const Tensor> parameters) {
       throw InvalidArgument(text('[', op, "] expected parameter ", i, " to be a tensor, got an undefined one"));
 }
 
-// What was called with an undefined parameter comes here, too, with the error that says so.
+// Skips undefined parameters: callers use this while they report one as an error.
 void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameters) {
   for (const Tensor& parameter : parameters)
     for (std::size_t k = 0; parameter.defined() && k < replica_count(parameter); ++k)
@@ -37,7 +37,7 @@ void reconcile(std::span<const Tensor> parameters) {
 }
 
 void all_gather(std::span<const Tensor> parameters) {
-  std::vector<std::vector<autograd::ReplicatedParameter*>> models;  // one exchange for each
+  std::vector<std::vector<autograd::ReplicatedParameter*>> models;  // one all-gather for each
   for (const Tensor& parameter : parameters) {
     if (!is_sharded(parameter)) continue;
     autograd::ReplicatedParameter* const own = autograd::replica_of(parameter)->parameter;

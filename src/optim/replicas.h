@@ -1,5 +1,5 @@
-// The replicas of a parameter, for optimizers and clipping: the primary first; the parameter alone where there is no
-// other device. What optim does to a parameter or its gradient it does in each replica, to the replica's shard.
+// The replicas of a parameter, for optimizers and clipping: the primary first; only the parameter if there is no other
+// device. Each function works on every replica, and there on the replica's shard.
 #pragma once
 
 #include <functional>
@@ -24,38 +24,38 @@ inline const Tensor& replica(const Tensor& parameter, std::size_t k) noexcept {
   return k == 0 ? parameter : autograd::replica_of(parameter)->parameter->replicas()[k].tensor;
 }
 
-/// Whether each replica updates only its shard.
+/// True if each replica updates only its shard.
 inline bool is_sharded(const Tensor& parameter) noexcept {
   const autograd::Replica* const own = autograd::replica_of(parameter);
   return own && own->parameter->is_sharded();
 }
 
-/// What a replica updates, and keeps state of: all elements, unless the parameter is sharded.
+/// The elements that a replica updates and keeps state of: all of them, unless the parameter is sharded.
 inline Shard shard_of(const Tensor& replica) noexcept {
   return is_sharded(replica) ? autograd::replica_of(replica)->shard : Shard{0, replica.impl()->numel};
 }
 
-/// How a parameter is divided between the devices of several processes; null if it is not.
+/// How a parameter is sharded over the devices of several processes; null if it is not.
 inline std::shared_ptr<const autograd::Division> division_of(const Tensor& parameter) noexcept {
   const autograd::Replica* const own = autograd::replica_of(parameter);
   return own ? own->parameter->division() : nullptr;
 }
 
-/// Of each model whose parameters are divided between several processes, one parameter: the first.
+/// One parameter, the first, of each model whose parameters are sharded over several processes.
 std::vector<autograd::ReplicatedParameter*> divided_models(std::span<const Tensor> parameters);
 
-/// The logs of the models of several processes that the parameters are of, each once.
+/// The call logs of all models of several processes that have one of the parameters, each once.
 std::vector<std::shared_ptr<CallLog>> call_logs(std::span<const Tensor> parameters);
 
-/// Notes a call there: call() gives its text, and is not called where no model has several processes.
+/// Adds a call to those logs. call() returns its text, and is called only if there is a log.
 void note_call(std::span<const Tensor> parameters, const std::function<std::string()>& call);
 
-/// Those elements of a contiguous tensor, flat.
+/// These elements of a contiguous tensor, flat.
 inline Tensor part(const Tensor& tensor, Shard shard) {
   return make_view(tensor, {shard.size()}, {1}, tensor.impl()->offset + shard.begin);
 }
 
-/// What of `tensor`, which is like the replica, is in the replica's shard: the tensor itself if nothing is sharded.
+/// The replica's shard of `tensor`, which has the replica's layout: the tensor itself if nothing is sharded.
 inline Tensor in_shard(const Tensor& tensor, const Tensor& replica) {
   return is_sharded(replica) ? part(tensor, shard_of(replica)) : tensor;
 }
@@ -66,34 +66,33 @@ inline const Tensor* gradient_of(const Tensor& tensor) noexcept {
   return meta && meta->grad.defined() ? &meta->grad : nullptr;
 }
 
-/// Throws InvalidArgument naming `op` and the first that is undefined.
+/// Throws InvalidArgument naming `op` and the first undefined parameter.
 void check_defined(const char* op, std::span<const Tensor> parameters);
 
-/// Adds those of all replicas, each once.
+/// Adds the devices of all replicas, each once.
 void add_devices(std::vector<Device>& devices, std::span<const Tensor> parameters);
 
-/// To be called before all replicas are used: gradients and values are the same there, or each replica's shard is.
-/// Throws AutogradError during a backward of their model.
+/// Must be called before all replicas are used: makes gradients and values equal in all replicas, or in each replica's
+/// shard. Throws AutogradError during a backward of their model.
 void reconcile(std::span<const Tensor> parameters);
 
-/// After each replica of these parameters was changed in its shard: makes all of them whole. Ignores those that are not
-/// sharded.
+/// Sends the shards that replicas have updated to the other replicas. Ignores parameters that are not sharded.
 void all_gather(std::span<const Tensor> parameters);
 
-/// The gradient in replica k, contiguous. Throws AutogradError naming the parameter if it is not there, or is not one
-/// of that tensor.
+/// The gradient in replica k, contiguous. Throws AutogradError naming the parameter if there is no gradient, or if its
+/// shape, dtype or device is not the replica's.
 Tensor gradient_in(const char* op, std::size_t index, const Tensor& parameter, std::size_t k);
 
-/// All gradients, reconciled, of every replica that replica's shard, contiguous, to be changed. One that was not
-/// contiguous is replaced.
+/// All gradients, reconciled: for every replica the contiguous gradient of its shard, to be changed in place. Replaces
+/// a gradient that is not contiguous by a contiguous copy.
 std::vector<Tensor> gradients_everywhere(const char* op, std::span<const Tensor> parameters);
 
-/// Tensors of one device and dtype.
+/// Tensors on one device, of one dtype.
 struct TensorGroup {
   DeviceState* device;
   DType dtype;
   std::vector<const TensorImpl*> tensors;
-  std::vector<std::size_t> positions;  ///< Of the tensors in the list they come from.
+  std::vector<std::size_t> positions;  ///< Indices of the tensors in the list.
 };
 /// In order of first appearance.
 std::vector<TensorGroup> by_device_and_dtype(std::span<const Tensor> tensors);

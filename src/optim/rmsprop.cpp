@@ -14,7 +14,7 @@ struct Coefficients {
   Direction direction;
 };
 
-// The gradient over the root of its mean square, or of its variance where a mean is given.
+// Divides the gradient by the root of its mean square, or of its variance if a mean is given.
 struct Scaled : Coefficients {
   template <class T>
   LOCKSTEP_HD T scaled(T p, T& g, T& square) const {

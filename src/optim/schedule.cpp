@@ -22,7 +22,7 @@ void require(bool holds, const char* schedule, const char* expected, double got)
   if (!holds) throw InvalidArgument(text("[", schedule, "] expected ", expected, ", got ", got));
 }
 
-// From `high` to `low` as `part` goes from 0 to 1.
+// Half a cosine from `high` to `low` as `part` goes from 0 to 1.
 double half_cosine(double high, double low, double part) {
   return low + (high - low) * (1 + std::cos(std::numbers::pi * part)) / 2;
 }

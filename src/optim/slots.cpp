@@ -10,13 +10,13 @@
 namespace lockstep::optim {
 namespace {
 
-// Requests that share an array.
+// The key of an array: requests with the same key share one.
 auto array_of(const SlotRequest& request) {
   const TensorImpl& like = *request.like->impl();
   return std::tuple(like.storage->device->device, state_dtype(like.dtype), request.slot, request.initial);
 }
 
-// What a request takes of its array: aligned, so that kernels have their fast forms.
+// The elements of the array that a request takes: padded, so that kernels can use their vectorized forms.
 std::int64_t padded_elements(const SlotRequest& request) {
   constexpr std::int64_t kGranularity = 64;  // elements
   return (request.shard.end - request.shard.begin + kGranularity - 1) / kGranularity * kGranularity;
@@ -47,7 +47,7 @@ bool is_same(const std::shared_ptr<const autograd::Division>& a, const std::shar
   return a->shards == b->shards && a->world.transport() == b->world.transport();
 }
 
-// Each replica has its shard of all used slots. Where several processes have shards, all of them come to the same.
+// True if each replica has its shard of all used slots. If several processes have shards, all of them agree.
 bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span<const Slot> slots) {
   if (state.replicas.size() != replica_count(parameter) || !is_same(state.division, division_of(parameter)))
     return false;
@@ -62,7 +62,7 @@ bool is_in_place(const Tensor& parameter, const ParameterState& state, std::span
   return true;
 }
 
-// The tensor of that slot in the state that can stay where it is, or undefined.
+// The existing tensor of the slot if it can stay in place, else undefined.
 Tensor kept_slot(const ParameterState& state, const Tensor& there, Shard shard, std::size_t slot) {
   for (const ReplicaState& before : state.replicas)
     if (before.slots[slot].defined() && before.shard == shard && stands(before.slots[slot], there))
@@ -134,7 +134,8 @@ void StateMove::add(const Tensor& parameter, ParameterState& state, std::span<co
   }
 }
 
-// What stays in an array keeps all of it, also what others have left: it moves with them, though its parameter be idle.
+// A slot that stays keeps its whole array allocated. So if any slot leaves an array, the others move too, even those of
+// parameters without a gradient.
 void StateMove::leave_arrays(std::span<ParameterGroup> groups) {
   std::unordered_set<const Storage*> arrays;
   std::unordered_set<const ParameterState*> known;
@@ -158,7 +159,8 @@ void StateMove::leave_arrays(std::span<ParameterGroup> groups) {
     });
 }
 
-// What a slot lies beside: the parameter in that replica, or where that has changed, the slot as it is.
+// The tensor that a slot is laid out beside: the parameter in that replica, or the slot itself if the parameter has
+// changed.
 const Tensor& StateMove::beside(const Moved& each, std::size_t k, std::size_t slot) {
   const Tensor& parameter = *each.parameter;
   const Tensor& present = each.becomes.replicas[k].slots[slot];
@@ -168,7 +170,7 @@ const Tensor& StateMove::beside(const Moved& each, std::size_t k, std::size_t sl
   return each.state->replicas[k].slots[slot];
 }
 
-// Where there is no room for new arrays beside those that they replace, the host keeps what is to be copied.
+// If device memory cannot hold the old and the new arrays at once, moves the state to copy to the host.
 void StateMove::move_to_host() {
   for (const SlotRequest& request : requests_) *request.into = Tensor();
   for (Moved& each : moved_)

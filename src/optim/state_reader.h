@@ -1,4 +1,4 @@
-// Reads a state dict and collects all that is wrong with it.
+// Reads a state dict and collects all problems in it.
 #pragma once
 
 #include <cstdint>
@@ -20,10 +20,11 @@ class StateReader {
   explicit StateReader(const StateDict& state) : state_(state) {}
 
   bool has(const std::string& key) const { return state_.find(key) != nullptr; }
-  const Tensor* any(const std::string& key) const { return state_.find(key); }  ///< Of any shape; null for none.
-  /// The values of `key`, of that shape; a problem, and null, if there is none. Any dtype.
+  const Tensor* any(const std::string& key) const { return state_.find(key); }  ///< Of any shape; null if the key is
+                                                                                ///< missing.
+  /// The values of `key`, if it has this shape. Else records a problem and returns null. Any dtype.
   const Tensor* tensor(const std::string& key, const Shape& sizes);
-  /// The same as numbers, converted from any dtype; leaves `values` alone if there is a problem.
+  /// Reads numbers, converted from any dtype; leaves `values` alone if there is a problem.
   bool numbers(const std::string& key, std::vector<double>& values);
   bool number(const std::string& key, double& value);
   /// A whole number of at least 0.
@@ -33,7 +34,7 @@ class StateReader {
   void problem(const Parts&... parts) {
     problems_.push_back(text(parts...));
   }
-  /// Throws InvalidArgument naming all problems, and all keys that nobody asked for.
+  /// Throws InvalidArgument naming all problems, and all keys that were not read.
   void finish(const char* op);
 
  private:

@@ -1,13 +1,14 @@
-// Kernels of one's own, without a gradient: a function object, whose arithmetic is written once, over the elements of
-// tensors. It runs on the CPU, on simulated devices and, where lockstep_kernels() of the CMake package compiles its
-// source, on GPUs. What a function object calls is marked LOCKSTEP_HD. It is copied to where it runs, so it holds plain
-// values, 2048 bytes at most.
+// Custom kernels, without a gradient: a function object whose arithmetic is written once, over the elements of tensors.
+// It runs on the CPU, on simulated devices and, if lockstep_kernels() of the CMake package compiles its source, on
+// GPUs. Functions that the object calls must be marked LOCKSTEP_HD. The object is copied to the device, so it must be
+// trivially copyable and at most 2048 bytes.
 //
-// Inputs: tensors of one floating dtype on one device, in any layout. 16-bit floats are computed with as floats. Inputs
-// and results of map() and map_several() are 24 tensors at most.
-// Results are new tensors. All is enqueued on the current stream of the inputs' device. `name` is a literal: of errors,
-// and of the trace. Throw, before anything is enqueued: InvalidArgument for an undefined tensor, or where a GPU needs a
-// kernel that was compiled without lockstep_kernels(); DeviceMismatch; DTypeError; ShapeError.
+// Inputs: tensors of one floating dtype on one device, in any layout. 16-bit floats are computed as float. map() and
+// map_several() take at most 24 tensors, inputs and results together.
+// Results are new tensors. All work is enqueued on the current stream of the inputs' device. `name` is a string
+// literal, used in errors and in the trace. Throw, before anything is enqueued: InvalidArgument for an undefined
+// tensor, or if a GPU needs a kernel that was compiled without lockstep_kernels(); DeviceMismatch; DTypeError;
+// ShapeError.
 #pragma once
 
 #include <array>
@@ -36,7 +37,7 @@ std::array<const Tensor*, sizeof...(Inputs)> pointers(const Inputs&... inputs) {
   return {&inputs...};
 }
 
-// result = f(inputs...), of one dtype and on one device.
+// result = f(inputs...). All have one dtype and one device.
 template <class F, class... Inputs>
 void map_to(const char* name, const F& f, const Tensor& result, const Inputs&... inputs) {
   const Operand to = operand_of(name, result);
@@ -53,7 +54,7 @@ void map_to(const char* name, const F& f, const Tensor& result, const Inputs&...
   enqueue({name, double(to.numel), written, read, kHasDeviceForms}, in_all_forms(kernel));
 }
 
-// f(results..., inputs...), where the results have one shape, which the inputs broadcast to.
+// f(results..., inputs...). The results have one shape, to which the inputs broadcast.
 template <class F, std::size_t... K, class... Inputs>
 void map_several_to(const char* name, const F& f, const std::array<Tensor, sizeof...(K)>& results,
                     std::index_sequence<K...>, const Inputs&... inputs) {
@@ -74,7 +75,7 @@ void map_several_to(const char* name, const F& f, const std::array<Tensor, sizeo
 }
 }  // namespace detail
 
-/// result[i] = f(inputs[i]...), the inputs broadcast. f(T...) -> T, for T float and double.
+/// result[i] = f(inputs[i]...); the inputs broadcast. f(T...) -> T, for T float and double.
 template <class F, class... Inputs>
 Tensor map(const char* name, const F& f, const Inputs&... inputs) {
   const std::array all = detail::pointers(inputs...);
@@ -84,7 +85,7 @@ Tensor map(const char* name, const F& f, const Inputs&... inputs) {
   return result;
 }
 
-/// The same with several results: f(T& result..., T input...) writes kResults of them.
+/// map() with several results: f(T& result..., T input...) writes kResults results.
 template <std::size_t kResults, class F, class... Inputs>
 std::array<Tensor, kResults> map_several(const char* name, const F& f, const Inputs&... inputs) {
   const std::array all = detail::pointers(inputs...);
@@ -97,7 +98,7 @@ std::array<Tensor, kResults> map_several(const char* name, const F& f, const Inp
 
 struct RowOptions {
   std::int64_t dim = -1;
-  std::optional<std::int64_t> length = {};  ///< Of the result along `dim`; the first input's where left out.
+  std::optional<std::int64_t> length = {};  ///< Size of the result along `dim`; default: the first input's.
 };
 
 namespace detail {
@@ -109,10 +110,11 @@ struct RowPlan {
 LOCKSTEP_API RowPlan plan_rows(const char* op, std::span<const Tensor* const> inputs, const RowOptions& options);
 }  // namespace detail
 
-/// A row of the result from a row of each input, along options.dim: f(team, RowOf<T> result, RowOf<const T> inputs...),
-/// for each T of the floating dtypes. Rows are stored elements: compute in ComputeType<T>. `team` is the threads that
-/// work on the row: all loops over it are team.each(), team.reduce() and sum_over() (tensor/kernels/row_team.h), and
-/// every row makes the same calls. The inputs have one rank, and one size outside of `dim` (expand() broadcasts).
+/// Computes a row of the result from a row of each input, along options.dim: f(team, RowOf<T> result, RowOf<const T>
+/// inputs...), for each floating dtype T. Rows hold stored elements: compute in ComputeType<T>. `team` is the group of
+/// threads that works on the row: all loops over it must be team.each(), team.reduce() and sum_over()
+/// (tensor/kernels/row_team.h), and every row must make the same calls. The inputs have one rank, and the same sizes
+/// except along `dim` (expand() broadcasts).
 template <class F, class... Inputs>
 Tensor map_rows(const char* name, const F& f, const RowOptions& options, const Tensor& first, const Inputs&... more) {
   constexpr int kOperands = 2 + int(sizeof...(Inputs));

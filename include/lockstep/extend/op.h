@@ -1,4 +1,4 @@
-// Differentiable operations of one's own. An elementwise one is a function object; its arithmetic is written once:
+// Custom differentiable operations. An elementwise one is a function object; its arithmetic is written once:
 //
 //   struct Swish {
 //     template <class T>
@@ -11,13 +11,13 @@
 //   };
 //   Tensor swish(const Tensor& x, const Tensor& beta) { return extend::elementwise("swish", Swish(), x, beta); }
 //
-// `gradient` gives what flows into each input, from g, what flows into the result. It is compiled twice: for numbers,
-// as the kernel of an ordinary backward; and for T = Tensor, where backward is recorded: so gradients have gradients of
-// any order. Whole constants are written as they are, other numbers as ConstantOf<T>(0.5), conditions as where(x > 0,
-// g, 0).
+// `gradient` returns the gradient of each input from g, the gradient of the result. It is compiled twice: for numbers,
+// as the kernel of an ordinary backward; and for T = Tensor, if backward itself is recorded, so that gradients of any
+// order exist. Write whole constants as they are, other numbers as ConstantOf<T>(0.5), conditions as where(x > 0, g,
+// 0).
 //
-// Any other operation is made of the kernels of extend/kernels.h, and custom_gradient() of autograd/autograd.h, whose
-// function holds what it needs as autograd::Saved. docs/extending.md shows one.
+// Other operations combine the kernels of extend/kernels.h with custom_gradient() of autograd/autograd.h, whose
+// function holds its saved tensors as autograd::Saved. docs/extending.md shows one.
 #pragma once
 
 #include <array>
@@ -40,7 +40,7 @@
 namespace lockstep::extend {
 
 namespace detail {
-// The gradient of all inputs: gradient(d0&, d1&, ..., g, x0, x1, ...).
+// The gradients of all inputs: gradient(d0&, d1&, ..., g, x0, x1, ...).
 template <class F, std::size_t kInputs>
 struct AllGradients {
   F f;
@@ -59,7 +59,7 @@ struct AllGradients {
   }
 };
 
-// That of input I: gradient(g, x0, x1, ...).
+// The gradient of input I: gradient(g, x0, x1, ...).
 template <class F, std::size_t I>
 struct OneGradient {
   F f;
@@ -86,7 +86,7 @@ std::vector<Tensor> gradients(const char* name, const F& f, const Tensor& g, con
   return {(wanted[I] ? sum_to(all[I], x[I].sizes()).to(g.dtype()) : Tensor())...};
 }
 
-// Virtual for nvcc: what only a virtual function calls with tensors, it does not take for the code of a GPU.
+// A virtual class, because nvcc would otherwise compile calls with tensors as device code.
 class ElementwiseBackward {
  public:
   virtual ~ElementwiseBackward() = default;
@@ -122,8 +122,8 @@ Tensor elementwise(const char* name, const F& f, std::array<Tensor, sizeof...(I)
 }
 }  // namespace detail
 
-/// f(inputs...) of floating tensors, broadcast and promoted to one dtype. Differentiable. Throws as map()
-/// (extend/kernels.h), but for dtypes that differ. `name` also names the node of the graph.
+/// f(inputs...) of floating tensors, broadcast and promoted to one dtype. Differentiable. Throws as map() does
+/// (extend/kernels.h), but accepts different dtypes. `name` also names the node of the graph.
 template <class F, class... Inputs>
 Tensor elementwise(const char* name, const F& f, const Inputs&... inputs) {
   return detail::elementwise(name, f, std::array<Tensor, sizeof...(Inputs)>{inputs...},

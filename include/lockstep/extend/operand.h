@@ -1,4 +1,4 @@
-// Between tensors and kernels from outside of the library.
+// The interface between tensors and kernels from outside of the library.
 #pragma once
 
 #include <array>
@@ -14,37 +14,36 @@ namespace lockstep::extend {
 /// A tensor as a kernel sees it.
 struct Operand {
   std::byte* data = nullptr;  ///< The first element.
-  /// In elements.
   Shape sizes, strides;    ///< Strides in elements.
   std::int64_t numel = 0;  ///< Number of elements.
   bool contiguous = true;  ///< Elements lie in row-major order without holes.
 };
 
-/// The tensor must live as long as it is enqueued. Throws InvalidArgument naming `op` for an undefined one.
+/// The tensor must live until the kernel is enqueued. Throws InvalidArgument naming `op` if it is undefined.
 LOCKSTEP_API Operand operand_of(const char* op, const Tensor& tensor);
 
-/// The dtype of all tensors. Throws InvalidArgument for an undefined one, DeviceMismatch, DTypeError unless all have
-/// one floating dtype.
+/// The common dtype of all tensors. Throws InvalidArgument for an undefined one, DeviceMismatch, and DTypeError unless
+/// all have one floating dtype.
 LOCKSTEP_API DType check_operands(const char* op, std::span<const Tensor* const> tensors);
 
-/// The tensors in the dtype that all promote to, of 0-dim ones only where none has dimensions. Throws as
-/// check_operands(), of dtypes for one that is not floating alone.
+/// Converts the tensors to the dtype that all promote to; 0-dim tensors take part in promotion only if no tensor has
+/// dimensions. Throws as check_operands() does, but DTypeError only for a dtype that is not floating.
 LOCKSTEP_API void promote_all(const char* op, std::span<Tensor> tensors);
 
-/// A new tensor of the shape that all broadcast to, uninitialized: channels-last where one of that shape is. Throws
+/// A new tensor of the shape that all broadcast to, uninitialized; channels-last if a tensor of that shape is. Throws
 /// ShapeError.
 LOCKSTEP_API Tensor make_result(const char* op, std::span<const Tensor* const> tensors);
 
-/// What launch() is told of a kernel.
+/// The description of a kernel for enqueue().
 struct Launch {
-  const char* name;                             ///< A literal.
+  const char* name;                             ///< A string literal.
   double flops = 0;                             ///< Floating-point operations, for the trace.
-  std::span<const Tensor*const> written, read;  ///< All live on one device.
-  bool has_device_form = false;                 ///< Whether the kernel is compiled for GPUs.
+  std::span<const Tensor*const> written, read;  ///< All on one device.
+  bool has_device_form = false;                 ///< True if the kernel is compiled for GPUs.
 };
 
-/// Enqueues a kernel on the current stream of the tensors' device. Throws InvalidArgument where a GPU needs a kernel
-/// that is compiled for GPUs.
+/// Enqueues a kernel on the current stream of the tensors' device. Throws InvalidArgument if a GPU needs a kernel that
+/// is not compiled for GPUs.
 LOCKSTEP_API void enqueue(const Launch& launch, KernelRef kernel);
 
 }  // namespace lockstep::extend

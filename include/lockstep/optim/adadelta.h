@@ -7,7 +7,7 @@ namespace lockstep::optim {
 
 struct AdadeltaOptions {
   double lr = 1;
-  double rho = 0.9;  ///< How slowly the mean of squares changes.
+  double rho = 0.9;  ///< Decay of the running averages.
   double eps = 1e-6;
   double weight_decay = 0;
   bool maximize = false;

@@ -7,9 +7,9 @@ namespace lockstep::optim {
 
 struct AdagradOptions {
   double lr = 1e-2;
-  double lr_decay = 0;  ///< Step n takes lr / (1 + (n - 1) lr_decay).
+  double lr_decay = 0;  ///< Step n uses lr / (1 + (n - 1) lr_decay).
   double weight_decay = 0;
-  double initial_accumulator_value = 0;  ///< What the sum of squares starts from.
+  double initial_accumulator_value = 0;  ///< Initial value of the sum of squares.
   double eps = 1e-10;
   bool maximize = false;
 

@@ -11,7 +11,7 @@ struct BasicAdamOptions {
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = kDecoupled ? 1e-2 : 0;
-  bool amsgrad = false;  ///< Divides by the greatest mean of squares so far.
+  bool amsgrad = false;  ///< Divides by the maximum of all mean squares so far.
   bool maximize = false;
 
   static constexpr const char* kName = kDecoupled ? "AdamW" : "Adam";
@@ -22,8 +22,8 @@ struct BasicAdamOptions {
   }
 };
 
-/// Kingma, Ba 2015; amsgrad: Reddi, Kale, Kumar 2018; weight decay apart from the gradient (AdamW): Loshchilov, Hutter
-/// 2019. State: exp_avg, exp_avg_sq, and max_exp_avg_sq with amsgrad.
+/// Kingma, Ba 2015; amsgrad: Reddi, Kale, Kumar 2018; decoupled weight decay (AdamW): Loshchilov, Hutter 2019. State:
+/// exp_avg, exp_avg_sq, and max_exp_avg_sq with amsgrad.
 template <bool kDecoupled>
 class LOCKSTEP_API BasicAdam final : public OptimizerWith<BasicAdamOptions<kDecoupled>> {
  public:
@@ -34,10 +34,10 @@ class LOCKSTEP_API BasicAdam final : public OptimizerWith<BasicAdamOptions<kDeco
   void update(std::size_t group, const Batch& batch) const override;
 };
 
-using AdamOptions = BasicAdamOptions<false>;  ///< Of Adam.
-using AdamWOptions = BasicAdamOptions<true>;  ///< Of AdamW.
-using Adam = BasicAdam<false>;                ///< Weight decay is added to the gradient.
-using AdamW = BasicAdam<true>;                ///< Weight decay shrinks the parameter.
+using AdamOptions = BasicAdamOptions<false>;  ///< Options of Adam.
+using AdamWOptions = BasicAdamOptions<true>;  ///< Options of AdamW.
+using Adam = BasicAdam<false>;                ///< Adds the weight decay to the gradient.
+using AdamW = BasicAdam<true>;                ///< Shrinks the parameter by the weight decay.
 
 extern template struct LOCKSTEP_API BasicAdamOptions<false>;
 extern template struct LOCKSTEP_API BasicAdamOptions<true>;

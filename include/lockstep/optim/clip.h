@@ -1,4 +1,4 @@
-// Gradient clipping and scaling, over all gradients of a model and, with the same bits, over those of its replicas.
+// Gradient clipping and scaling over all gradients of a model. Replicas' gradients get the same bits.
 #pragma once
 
 #include <initializer_list>
@@ -10,16 +10,16 @@ namespace lockstep::optim {
 
 struct ClipOptions {
   double norm_type = 2;             ///< p > 0, or infinity for the greatest magnitude.
-  bool error_if_nonfinite = false;  ///< Throw AutogradError, and clip nothing, for a norm that is not finite: waits.
+  bool error_if_nonfinite = false;  ///< Throw AutogradError, and clip nothing, for a norm that is not finite. The host
+                                    ///< waits for the device.
 };
 
-/// Scales all gradients in place by min(1, max_norm / (norm + 1e-6)), norm being the p-norm of all their elements
-/// together. Replicas' gradients are scaled on their devices. Returns the norm before clipping: 0-dim, on the device
-/// of the first gradient and in the gradients' dtype (0 on the first parameter's device if there is no gradient).
-/// Sums in double, in an order that depends on the sizes alone, and on how devices divide gradients. Enqueued on the
-/// current streams and not waited for. Parameters without a gradient are passed over. Throws InvalidArgument for an
-/// undefined parameter and for a bad max_norm or norm_type, AutogradError during a backward of a model on several
-/// devices.
+/// Scales all gradients in place by min(1, max_norm / (norm + 1e-6)), where norm is the p-norm of all their elements
+/// together. Replicas' gradients are scaled on their devices. Returns the norm before clipping: 0-dim, on the device of
+/// the first gradient and in the gradients' dtype (0 on the first parameter's device if there is no gradient). Sums in
+/// double, in an order that depends only on the sizes and on how devices shard gradients. Enqueued on the current
+/// streams; does not wait for them. Skips parameters without a gradient. Throws InvalidArgument for an undefined
+/// parameter and for a bad max_norm or norm_type, AutogradError during a backward of a model on several devices.
 LOCKSTEP_API Tensor clip_grad_norm_(std::span<const Tensor> parameters, double max_norm,
                                     const ClipOptions& options = {});
 inline Tensor clip_grad_norm_(std::initializer_list<Tensor> parameters, double max_norm,
@@ -27,20 +27,21 @@ inline Tensor clip_grad_norm_(std::initializer_list<Tensor> parameters, double m
   return clip_grad_norm_(std::span(parameters.begin(), parameters.size()), max_norm, options);
 }
 
-/// Clamps every element of all gradients to [-clip_value, clip_value], in place, replicas' too. NaN stays. Throws
-/// InvalidArgument as clip_grad_norm_() does.
+/// Clamps every element of all gradients, including replicas', to [-clip_value, clip_value], in place. NaN stays.
+/// Throws InvalidArgument as clip_grad_norm_() does.
 LOCKSTEP_API void clip_grad_value_(std::span<const Tensor> parameters, double clip_value);
 inline void clip_grad_value_(std::initializer_list<Tensor> parameters, double clip_value) {
   clip_grad_value_(std::span(parameters.begin(), parameters.size()), clip_value);
 }
 
-/// Multiplies all gradients by a factor, in place, replicas' too: one element, floating, on any device. (Gradients of
-/// sums become those of a mean by 1 / the weight that was counted.) Not waited for. Throws ShapeError, DTypeError.
+/// Multiplies all gradients, including replicas', by a factor, in place. factor: one element, floating, on any device.
+/// (Gradients of a summed loss become those of its mean if factor is 1 / the total weight.) Enqueued, not waited for.
+/// Throws ShapeError, DTypeError.
 LOCKSTEP_API void scale_grad_(std::span<const Tensor> parameters, const Tensor& factor);
 
 }  // namespace lockstep::optim
 
-/// Where libtorch has them.
+/// libtorch's namespace of these functions.
 namespace lockstep::nn::utils {
 using optim::clip_grad_norm_;
 using optim::clip_grad_value_;

@@ -11,9 +11,9 @@
 
 namespace lockstep::optim {
 
-/// How the height of cycles changes: it stays, halves with each cycle, or is multiplied by gamma in each step.
+/// The amplitude of the cycles: constant, halved with each cycle, or multiplied by gamma in each step.
 enum class CyclicMode : std::uint8_t { triangular, triangular2, exp_range };
-/// What scale_fn takes: the number of the cycle, from 1, or of the step.
+/// The argument of scale_fn: the number of the cycle, from 1, or of the step.
 enum class ScaleMode : std::uint8_t { cycle, iterations };
 
 }  // namespace lockstep::optim
@@ -32,17 +32,17 @@ struct lockstep::ChoiceNames<lockstep::optim::ScaleMode> {
 namespace lockstep::optim {
 
 struct CyclicLROptions {
-  PerGroup base_lr = 1e-3;                          ///< The least rate.
+  PerGroup base_lr = 1e-3;                          ///< The smallest rate.
   PerGroup max_lr = 1e-2;                           ///< The greatest rate of the first cycle.
   std::int64_t step_size_up = 2000;                 ///< Steps in which the rate grows.
-  std::optional<std::int64_t> step_size_down = {};  ///< Steps in which it falls; step_size_up, unless it is told.
+  std::optional<std::int64_t> step_size_down = {};  ///< Steps in which the rate falls; default: step_size_up.
   Choice<CyclicMode> mode = CyclicMode::triangular;
-  double gamma = 1;                                 ///< Of exp_range.
-  std::function<double(double)> scale_fn = {};      ///< The factor of the height, in place of the mode's.
-  Choice<ScaleMode> scale_mode = ScaleMode::cycle;  ///< What scale_fn takes.
+  double gamma = 1;                                 ///< For CyclicMode::exp_range.
+  std::function<double(double)> scale_fn = {};      ///< The factor of the amplitude, instead of the mode's.
+  Choice<ScaleMode> scale_mode = ScaleMode::cycle;  ///< The argument of scale_fn.
   bool cycle_momentum = true;                       ///< Momentum, or the first of betas, falls as the rate grows.
-  double base_momentum = 0.8;                       ///< The least.
-  double max_momentum = 0.9;                        ///< The greatest.
+  double base_momentum = 0.8;                       ///< The smallest momentum.
+  double max_momentum = 0.9;                        ///< The greatest momentum.
 };
 
 /// A step is a batch. The constructor throws InvalidArgument for options out of range, and for cycle_momentum with an
@@ -54,7 +54,7 @@ class LOCKSTEP_API CyclicLR final : public Schedule {
  private:
   double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const override;
   std::optional<double> momentum_at(std::int64_t epoch) const override;
-  /// How high the step stands between the least rate, 0, and the greatest, 1.
+  /// The position of the step between the smallest rate, 0, and the greatest, 1.
   double height(std::int64_t epoch) const;
 
   CyclicLROptions options_;

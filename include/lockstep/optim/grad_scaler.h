@@ -1,5 +1,5 @@
-// Loss scaling for float16 gradients, which vanish below 6e-8: PyTorch's torch.amp.GradScaler. (bfloat16 has float32's
-// range and needs none.)
+// Loss scaling for float16 gradients, which underflow below 6e-8: PyTorch's torch.amp.GradScaler. (bfloat16 has
+// float32's range and needs none.)
 //
 //   optim::GradScaler scaler;
 //   for (auto [input, target] : loader) {
@@ -33,35 +33,35 @@ struct GradScalerOptions {
   double init_scale = 65536;            ///< The first scale.
   double growth_factor = 2;             ///< The factor by which the scale grows.
   double backoff_factor = 0.5;          ///< The factor after a step whose gradients are not finite.
-  std::int64_t growth_interval = 2000;  ///< The scale grows after so many steps in a row that are.
-  bool enabled = true;                  ///< false: it does nothing.
+  std::int64_t growth_interval = 2000;  ///< The scale grows after this many steps in a row with finite gradients.
+  bool enabled = true;                  ///< false: the scaler does nothing.
 };
 
-/// Options, defaults and order of calls are PyTorch's. Replicas of a parameter decide alike. One thread at a time may
-/// use a scaler.
+/// Options, defaults and order of calls are PyTorch's. All replicas of a parameter make the same decision. Not
+/// thread-safe: one thread at a time may use a scaler.
 class LOCKSTEP_API GradScaler {
  public:
   /// Throws InvalidArgument unless init_scale > 0, growth_factor > 1, 0 < backoff_factor < 1 and growth_interval > 0.
   explicit GradScaler(const GradScalerOptions& options = {});
 
-  bool is_enabled() const noexcept { return options_.enabled; }                ///< As the options say.
-  double get_scale() const noexcept { return options_.enabled ? scale_ : 1; }  ///< What losses are multiplied by now.
+  bool is_enabled() const noexcept { return options_.enabled; }                ///< GradScalerOptions::enabled.
+  double get_scale() const noexcept { return options_.enabled ? scale_ : 1; }  ///< The factor of the losses.
 
   /// The loss times the scale.
   Tensor scale(const Tensor& loss) const;
-  /// Divides the gradients of the optimizer's parameters, in all replicas, by the scale, and notes on their devices
-  /// whether one is not finite. Waits for no device. Throws InvalidArgument when called twice before update().
+  /// Divides the gradients of the optimizer's parameters, in all replicas, by the scale, and records on each device
+  /// whether one is not finite. Waits for no device. Throws InvalidArgument if called twice before update().
   void unscale_(Optimizer& optimizer);
-  /// Unscales if that is not done, and calls optimizer.step() if all gradients are finite: whether it did. Waits for
-  /// the devices' notes. Throws InvalidArgument when called twice before update().
+  /// Unscales the gradients unless unscale_() has, and calls optimizer.step() if all of them are finite. Returns true
+  /// if it did. Waits until the devices know this. Throws InvalidArgument if called twice before update().
   bool step(Optimizer& optimizer);
-  /// After the steps of all optimizers: the scale shrinks if one was skipped, and grows after growth_interval updates
-  /// without that.
+  /// To call after the steps of all optimizers. The scale shrinks if a step was skipped, and grows after
+  /// growth_interval updates without a skipped step.
   void update();
 
   /// "scale", "growth_factor", "backoff_factor", "growth_interval", "growth_tracker".
   StateDict state_dict() const;
-  /// Throws InvalidArgument naming all missing, unexpected and unfit keys, and changes nothing then.
+  /// Throws InvalidArgument naming all missing, unexpected and invalid keys; then nothing is changed.
   void load_state_dict(const StateDict& state);
 
  private:

@@ -1,4 +1,4 @@
-// L-BFGS: steps along the inverse Hessian that the last gradients imply.
+// L-BFGS: steps along an approximate inverse Hessian, which the last gradients give.
 //
 //   optim::LBFGS optimizer(model.parameters(), {.line_search_fn = "strong_wolfe"});
 //   Tensor loss = optimizer.step([&] {
@@ -18,7 +18,7 @@
 
 namespace lockstep::optim {
 
-/// How far a step goes along its direction: as far as lr says, or where the strong Wolfe conditions hold.
+/// The length of a step along its direction: lr, or one that meets the strong Wolfe conditions.
 enum class LineSearch : std::uint8_t { none, strong_wolfe };
 
 }  // namespace lockstep::optim
@@ -33,11 +33,11 @@ namespace lockstep::optim {
 
 struct LBFGSOptions {
   double lr = 1;
-  std::int64_t max_iter = 20;       ///< Moves of the parameters in a step.
-  std::int64_t max_eval = 0;        ///< Calls of the closure in a step; 0: max_iter * 5 / 4.
-  double tolerance_grad = 1e-7;     ///< A step ends where no element of the gradient is larger,
-  double tolerance_change = 1e-9;   ///< and where neither the loss nor a parameter changes by more.
-  std::int64_t history_size = 100;  ///< Pairs of changes that are kept, each of all parameters' size.
+  std::int64_t max_iter = 20;       ///< Maximum number of iterations in a step.
+  std::int64_t max_eval = 0;        ///< Maximum number of calls of the closure in a step; 0: max_iter * 5 / 4.
+  double tolerance_grad = 1e-7;     ///< A step ends if no element of the gradient is larger,
+  double tolerance_change = 1e-9;   ///< or if neither the loss nor a parameter changes by more.
+  std::int64_t history_size = 100;  ///< Pairs of changes to keep, each as large as all parameters.
   Choice<LineSearch> line_search_fn = LineSearch::none;  ///< Not in the state dict.
   bool maximize = false;
 
@@ -50,20 +50,19 @@ struct LBFGSOptions {
 };
 
 /// Nocedal, Wright 2006, algorithm 7.5; the line search is Schmidt's minFunc, as in PyTorch. The parameters are one
-/// group of float32 or float64, of one dtype, on one device; those of a model on several devices or in several
-/// processes are refused. Every call of the closure is waited for, so a step cannot be captured. State, of all
-/// parameters together, under "state.0": d, t, old_dirs, old_stps, ro, H_diag, prev_flat_grad, prev_loss, func_evals,
-/// n_iter.
+/// group of one dtype, float32 or float64, on one device; a model on several devices or in several processes is an
+/// error. The host waits for every call of the closure, so a step cannot be captured. State, for all parameters
+/// together, under "state.0": d, t, old_dirs, old_stps, ro, H_diag, prev_flat_grad, prev_loss, func_evals, n_iter.
 class LOCKSTEP_API LBFGS final : public OptimizerWith<LBFGSOptions> {
  public:
   using OptimizerWith::OptimizerWith;
 
-  /// Throws InvalidArgument: LBFGS computes the loss several times, by the closure.
+  /// Throws InvalidArgument: LBFGS needs a closure that computes the loss again.
   void step() override;
-  /// Moves the parameters up to max_iter times: the loss of the closure's first call. Before anything changes, throws
-  /// InvalidArgument for several groups, for options out of range and for parameters that are not as described;
-  /// AutogradError if the closure made no gradient. What the closure throws passes through; a line search then leaves
-  /// the parameters where it tried them.
+  /// Runs up to max_iter iterations. Returns the loss of the closure's first call. Before anything changes, throws
+  /// InvalidArgument for several groups, for options out of range and for parameters that are not as described above;
+  /// AutogradError if the closure made no gradient. Exceptions of the closure pass through; a line search then leaves
+  /// the parameters at the point that it tried.
   Tensor step(const Closure& closure) override;
 
  private:
@@ -74,7 +73,7 @@ class LOCKSTEP_API LBFGS final : public OptimizerWith<LBFGSOptions> {
     std::vector<Tensor> old_dirs, old_stps;  // changes of gradients and parameters, the oldest first
     std::vector<double> ro;
   };
-  /// A point along the direction.
+  /// A point on the search line.
   struct Point {
     double t = 0, loss = 0;
     Tensor gradient;   // flat
@@ -90,11 +89,11 @@ class LOCKSTEP_API LBFGS final : public OptimizerWith<LBFGSOptions> {
 
   void check_parameters() const;
   std::int64_t elements() const;
-  /// The loss as it is minimized.
+  /// The loss to minimize: negated to maximize.
   double evaluate(const Closure& closure, Tensor* loss = nullptr);
   Tensor flat_gradient() const;
   void move(double by, const Tensor& direction);
-  /// Takes the change since the last gradient into the history; gives the direction to go in.
+  /// Adds the change since the last gradient to the history. Returns the search direction.
   Tensor direction(const Tensor& gradient);
 
   State state_;

@@ -10,7 +10,7 @@ struct NAdamOptions {
   std::array<double, 2> betas = {0.9, 0.999};
   double eps = 1e-8;
   double weight_decay = 0;
-  double momentum_decay = 4e-3;         ///< How fast momentum grows.
+  double momentum_decay = 4e-3;         ///< How fast the momentum grows.
   bool decoupled_weight_decay = false;  ///< As in AdamW.
   bool maximize = false;
 
@@ -22,7 +22,7 @@ struct NAdamOptions {
   }
 };
 
-/// Dozat 2016. State: exp_avg, exp_avg_sq, and the number mu_product, a float32.
+/// Dozat 2016. State: exp_avg, exp_avg_sq, and mu_product, a float32 number.
 class LOCKSTEP_API NAdam final : public OptimizerWith<NAdamOptions> {
  public:
   using OptimizerWith::OptimizerWith;

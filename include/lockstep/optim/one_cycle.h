@@ -6,7 +6,7 @@
 
 namespace lockstep::optim {
 
-/// The form of the way between two rates.
+/// The curve between two rates.
 enum class Anneal : std::uint8_t { cos, linear };
 
 }  // namespace lockstep::optim
@@ -21,17 +21,17 @@ namespace lockstep::optim {
 
 struct OneCycleLROptions {
   PerGroup max_lr = 1e-2;                        ///< The greatest rate.
-  std::int64_t total_steps = 0;                  ///< Of the whole cycle. 0: epochs times steps_per_epoch.
-  std::int64_t epochs = 0;                       ///< With steps_per_epoch, in place of total_steps.
-  std::int64_t steps_per_epoch = 0;              ///< Batches of a loader.
+  std::int64_t total_steps = 0;                  ///< Steps of the whole cycle. 0: epochs times steps_per_epoch.
+  std::int64_t epochs = 0;                       ///< With steps_per_epoch, instead of total_steps.
+  std::int64_t steps_per_epoch = 0;              ///< Batches per epoch.
   double pct_start = 0.3;                        ///< The part of the steps in which the rate grows.
-  Choice<Anneal> anneal_strategy = Anneal::cos;  ///< The form of the way up and down.
+  Choice<Anneal> anneal_strategy = Anneal::cos;  ///< The curve between two rates.
   bool cycle_momentum = true;                    ///< Momentum, or the first of betas, falls as the rate grows.
-  double base_momentum = 0.85;                   ///< The least.
-  double max_momentum = 0.95;                    ///< The greatest.
-  double div_factor = 25;                        ///< The first rate is max_lr / div_factor,
-  double final_div_factor = 1e4;                 ///< the last one the first / final_div_factor.
-  bool three_phase = false;                      ///< Down to the first rate as it came up, then to the last.
+  double base_momentum = 0.85;                   ///< The smallest momentum.
+  double max_momentum = 0.95;                    ///< The greatest momentum.
+  double div_factor = 25;                        ///< The first rate is max_lr / div_factor.
+  double final_div_factor = 1e4;                 ///< The last rate is the first rate / final_div_factor.
+  bool three_phase = false;                      ///< Falls to the first rate as it rose, then to the last one.
 };
 
 /// A step is a batch. step() throws InvalidArgument past total_steps, the constructor for options out of range and for

@@ -1,4 +1,4 @@
-// RAdam: Adam whose first steps wait for the variance to be known.
+// RAdam: Adam with a rectified variance in its first steps.
 #pragma once
 
 #include <lockstep/optim/optimizer.h>
@@ -21,7 +21,7 @@ struct RAdamOptions {
   }
 };
 
-/// Liu, Jiang, He, Chen, Liu, Gao, Han 2020, with the arithmetic of PyTorch: eps is added to the root before its
+/// Liu, Jiang, He, Chen, Liu, Gao, Han 2020, with PyTorch's arithmetic: eps is added to the root before bias
 /// correction. State: exp_avg, exp_avg_sq.
 class LOCKSTEP_API RAdam final : public OptimizerWith<RAdamOptions> {
  public:

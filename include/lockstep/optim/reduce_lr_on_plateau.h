@@ -12,9 +12,9 @@
 
 namespace lockstep::optim {
 
-/// Whether a metric is better when it is less, or greater.
+/// The better values of a metric: the smaller or the greater ones.
 enum class MetricMode : std::uint8_t { min, max };
-/// What a metric must differ from the best one by, to be better: a part of the best one, or a number.
+/// How much better than the best value a metric must be: relative to the best value, or absolute.
 enum class ThresholdMode : std::uint8_t { rel, abs };
 
 }  // namespace lockstep::optim
@@ -34,35 +34,37 @@ namespace lockstep::optim {
 
 struct ReduceLROnPlateauOptions {
   Choice<MetricMode> mode = MetricMode::min;
-  double factor = 0.1;         ///< New rate: the old one times this. Below 1.
-  std::int64_t patience = 10;  ///< So many steps in sequence may be no better; the next one reduces the rate.
-  double threshold = 1e-4;     ///< How much better than the best one a metric must be to count.
-  Choice<ThresholdMode> threshold_mode = ThresholdMode::rel;  ///< How threshold is meant.
-  std::int64_t cooldown = 0;                                  ///< Steps after a reduction that do not count.
-  double min_lr = 0;                                          ///< No rate goes below it.
-  double eps = 1e-8;                                          ///< A rate that would change by no more than this stays.
+  double factor = 0.1;         ///< The new rate is the old one times factor. Below 1.
+  std::int64_t patience = 10;  ///< Consecutive steps without improvement that are allowed; the next one reduces the
+                               ///< rate.
+  double threshold = 1e-4;     ///< How much better than the best value a metric must be.
+  Choice<ThresholdMode> threshold_mode = ThresholdMode::rel;  ///< Relative or absolute.
+  std::int64_t cooldown = 0;                                  ///< Steps after a reduction that are ignored.
+  double min_lr = 0;                                          ///< Lower bound of the rates.
+  double eps = 1e-8;                                          ///< A rate that would change by at most this much stays.
 };
 
-/// Refers to an optimizer, which must outlive it. Unlike a Schedule it multiplies the rates that the optimizer has.
+/// Refers to an optimizer, which must outlive it. Unlike a Schedule it multiplies the optimizer's present rates.
 class LOCKSTEP_API ReduceLROnPlateau {
  public:
   /// Throws InvalidArgument for options out of range.
   explicit ReduceLROnPlateau(Optimizer& optimizer, const ReduceLROnPlateauOptions& options = {});
 
-  /// NaN is no better than anything.
+  /// NaN counts as no improvement.
   void step(double metric);
 
   MetricMode mode() const noexcept { return options_.mode; }  ///< Which values are better.
-  double best() const noexcept { return best_; }              ///< Infinite, of the worse sign, before the first step.
-  std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }  ///< Steps in sequence that were no better.
-  std::int64_t last_epoch() const noexcept { return last_epoch_; }          ///< How often step() was called.
-  /// Of each group, as the last step left them.
+  double best() const noexcept { return best_; }              ///< Before the first step infinity, or -infinity for
+                                                              ///< MetricMode::max.
+  std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }  ///< Consecutive steps without improvement.
+  std::int64_t last_epoch() const noexcept { return last_epoch_; }          ///< Number of calls of step().
+  /// The rate of each group after the last step.
   const std::vector<double>& get_last_lr() const noexcept { return last_lr_; }
   const Optimizer& optimizer() const noexcept { return *optimizer_; }
 
-  /// The rates are the optimizer's, and in its state dict.
+  /// Without the rates, which are in the optimizer's state dict.
   StateDict state_dict() const;
-  /// All missing, unexpected and unfit keys are named in one InvalidArgument, before anything is changed.
+  /// Before anything is changed, throws one InvalidArgument that names all missing, unexpected and invalid keys.
   void load_state_dict(const StateDict& state);
 
  private:

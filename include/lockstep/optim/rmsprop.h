@@ -11,7 +11,7 @@ struct RMSpropOptions {
   double eps = 1e-8;
   double weight_decay = 0;
   double momentum = 0;
-  bool centered = false;  ///< Takes the variance of gradients instead of their mean square.
+  bool centered = false;  ///< Divides by the root of the gradient's variance instead of its mean square.
   bool maximize = false;
 
   static constexpr const char* kName = "RMSprop";
@@ -22,7 +22,7 @@ struct RMSpropOptions {
   }
 };
 
-/// Hinton's lecture notes; centered: Graves 2013. State: square_avg, momentum_buffer with momentum, grad_avg where
+/// Hinton's lecture notes; centered: Graves 2013. State: square_avg, momentum_buffer with momentum, grad_avg if
 /// centered.
 class LOCKSTEP_API RMSprop final : public OptimizerWith<RMSpropOptions> {
  public:

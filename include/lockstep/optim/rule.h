@@ -1,9 +1,9 @@
-// From an optimizer's arithmetic to its launch. An optimizer is a rule, a function object that updates one element:
+// Applies an optimizer's arithmetic in one launch. An optimizer is a rule, a function object that updates one element:
 //
 //   struct Rule { double lr; template <class T> LOCKSTEP_HD void operator()(T& p, T g, T& s) const; };
 //
-// in the type that the parameter computes in. It is built without fused operations that are not written, so that an
-// element's bits do not depend on where it stands in memory.
+// in the compute type of the parameter. Rules are compiled without FMA contraction, so that an element's bits do not
+// depend on its position in memory.
 #pragma once
 
 #include <array>
@@ -22,15 +22,16 @@
 
 namespace lockstep::optim {
 
-/// The most tensors of state that a parameter has.
+/// The maximum number of state tensors of a parameter.
 inline constexpr std::size_t kMaxSlots = 4;
-/// Of 16-bit parameters: what they are the rounding of, in float32. Optimizers use the slots before it.
+/// The slot of the master weight: a float32 tensor, of which a 16-bit parameter is the rounding. Optimizers use the
+/// slots before it.
 inline constexpr std::size_t kMasterSlot = 3;
 
 class KeptRule;
 
-/// Parameters of one group, device and dtype that have taken equally many steps: what an optimizer's update() hands to
-/// apply(). What it points to is kept alive elsewhere until the launch.
+/// Parameters of one group, device and dtype that have taken the same number of steps: the argument of an optimizer's
+/// update(), which passes it to apply(). The owner of the tensors keeps them alive until the launch.
 struct Batch {
   /// One parameter.
   struct Item {
@@ -40,43 +41,43 @@ struct Batch {
   };
 
   DeviceState* device = nullptr;
-  DType dtype = kFloat32;    ///< Of the parameters.
-  double step = 0;           ///< Counts this one.
+  DType dtype = kFloat32;    ///< The parameters' dtype.
+  double step = 0;           ///< The number of this step, from 1.
   double number = 1;         ///< See Optimizer::number_name.
   unsigned fresh = 0;        ///< Bit k: slot k was made in this step.
-  KeptRule* kept = nullptr;  ///< Of a step that is captured, or done again.
-  std::vector<Item> items;   ///< All parameters.
+  KeptRule* kept = nullptr;  ///< Set while a step is captured or replayed, else null.
+  std::vector<Item> items;   ///< All parameters of the batch.
 
-  /// Whether slot was made in this step.
+  /// True if the slot was made in this step.
   bool is_fresh(std::size_t slot) const noexcept { return (fresh >> slot) & 1; }
 };
 
-/// The rule of a captured step: its bytes lie in the device's memory, and are new each time that the step is done.
+/// The rule of a captured step. Its bytes are in device memory, and each replay overwrites them.
 class KeptRule {
  public:
   virtual ~KeptRule() = default;
-  /// The present rule, for those slots. Whether it is to be launched: a step that is done again only sends it. Throws
-  /// InvalidArgument for another rule than the captured one.
+  /// Stores the present rule, which updates these slots. Returns true if the caller must launch the kernel: a replay
+  /// only sends the rule. Throws InvalidArgument for a rule other than the captured one.
   virtual bool put(const char* op, unsigned slots, const void* rule, std::size_t bytes) = 0;
-  virtual const TensorImpl& memory() const = 0;  ///< Where it lies.
+  virtual const TensorImpl& memory() const = 0;  ///< The rule in device memory.
 };
 
-/// A rule, or where it lies in the device's memory.
+/// A rule, or its address in device memory.
 template <class Rule>
 struct HeldRule {
-  Rule own;          ///< Used if there is no other.
-  const Rule* each;  ///< Read when the kernel runs; null for none.
+  Rule own;          ///< Used if `each` is null.
+  const Rule* each;  ///< Read when the kernel runs; may be null.
 
   LOCKSTEP_HD Rule bind() const { return each ? *each : own; }  ///< The rule to apply.
 };
 
 /// Throws InvalidArgument naming `op` unless the slots whose bits are set are used in this batch.
 LOCKSTEP_API void expect_slots(const char* op, const Batch& batch, unsigned slots);
-/// Counts the change in place of the parameters and of the slots whose bits are set.
+/// Bumps the version of the parameters and of the slots whose bits are set.
 LOCKSTEP_API void count_changes(const Batch& batch, unsigned slots) noexcept;
 
-/// A rule for 16-bit parameters: it updates the master weight, of which the parameter is the rounding. Where it is not,
-/// the parameter was changed by hand, or the master weight is new: then the parameter counts.
+/// A rule for 16-bit parameters: it updates the master weight, of which the parameter is the rounding. If the parameter
+/// is not that rounding (it was changed by hand, or the master weight is new), the update starts from the parameter.
 template <class Narrow, class Rule>
 struct OnMaster {
   Rule rule;  ///< For the master weight.
@@ -122,8 +123,8 @@ void launch_rule(const char* name, double flops, const Rule& rule, const Batch& 
 }
 }  // namespace detail
 
-/// Applies rule(p, g, slots...) to each element of the batch, in one launch. Slot: which slots the rule takes, by their
-/// places in what the optimizer's slots() says. Throws InvalidArgument for one that is not used.
+/// Applies rule(p, g, slots...) to each element of the batch, in one launch. Slot: the slots that the rule takes, by
+/// their positions in the optimizer's slots(). Throws InvalidArgument for a slot that is not used.
 template <std::size_t... Slot, class Rule>
 void apply(const char* name, double flops, const Rule& rule, const Batch& batch) {
   constexpr unsigned kTaken = (0u | ... | (1u << Slot));
@@ -141,13 +142,13 @@ void apply(const char* name, double flops, const Rule& rule, const Batch& batch)
   count_changes(batch, kTaken | 1u << kMasterSlot);
 }
 
-/// The gradient as an update sees it: turned around to maximize, with weight decay.
+/// The gradient in an update: negated to maximize, with weight decay.
 struct Direction {
   double sign;  ///< 1, or -1 to maximize.
   double weight_decay;
 
   Direction(bool maximize, double decay) : sign(maximize ? -1 : 1), weight_decay(decay) {}
-  /// The gradient to descend: with the sign, and with weight decay.
+  /// The gradient to descend along: with the sign, and with weight decay.
   template <class T>
   LOCKSTEP_HD T of(T g, T p) const {
     g *= T(sign);

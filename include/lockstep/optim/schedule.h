@@ -1,12 +1,13 @@
 // Learning rate schedules, with PyTorch's names and options. A schedule is a value that refers to an optimizer, which
-// must outlive it; it sets the rates for step 0 when it is made, and those of the next step at each step().
+// must outlive it. Its constructor sets the rates for step 0; each call of step() sets those of the next step.
 //
 //   optim::StepLR schedule(optimizer, {.step_size = 30});  // or by position: schedule(optimizer, 30)
 //   for (...) { ...; optimizer.step(); schedule.step(); }
 //
-// Rates are a function of the number of steps and of the rates that the groups had when the schedule was made: in
-// between, set_lr() holds to the next step. For schedules one after the other there is SequentialLR (sequential_lr.h):
-// of two schedules of one optimizer the last one that steps wins, and the second one begins at what the first had set.
+// Rates are a function of the number of steps and of the groups' rates when the schedule was made; a set_lr() in
+// between holds until the next step. To run schedules one after the other, use SequentialLR (sequential_lr.h): with two
+// schedules of one optimizer, the last one that steps sets the rates, and the second one starts from the rates that the
+// first one has set.
 #pragma once
 
 #include <concepts>
@@ -23,28 +24,28 @@
 
 namespace lockstep::optim {
 
-/// One number for all groups, or one for each.
+/// One number for all groups, or one per group.
 struct PerGroup : std::vector<double> {
   PerGroup(double value) : vector{value} {}
   PerGroup(std::initializer_list<double> values) : vector(values) {}
   double of(std::size_t group) const { return size() == 1 ? front() : at(group); }  ///< The number of a group.
 };
 
-/// Sets an optimizer's learning rates step by step: see the description of the file.
+/// Sets an optimizer's learning rates step by step: see the top of this file.
 class LOCKSTEP_API Schedule {
  public:
   virtual ~Schedule() = default;
 
   void step();
-  /// As this schedule set them: one for each group.
+  /// The rate of each group that this schedule set last.
   const std::vector<double>& get_last_lr() const noexcept { return last_lr_; }
-  std::int64_t last_epoch() const noexcept { return last_epoch_; }     ///< How often step() was called.
-  const Optimizer& optimizer() const noexcept { return *optimizer_; }  ///< Whose rates it sets.
+  std::int64_t last_epoch() const noexcept { return last_epoch_; }     ///< Number of calls of step().
+  const Optimizer& optimizer() const noexcept { return *optimizer_; }  ///< The optimizer whose rates it sets.
 
   /// last_epoch and base_lrs.
   StateDict state_dict() const;
-  /// Also sets the rates of that step. All missing, unexpected and unfit keys are named in one InvalidArgument, before
-  /// anything is changed.
+  /// Also sets the rates of that step. Before anything is changed, throws one InvalidArgument that names all missing,
+  /// unexpected and invalid keys.
   void load_state_dict(const StateDict& state);
 
  protected:
@@ -53,14 +54,14 @@ class LOCKSTEP_API Schedule {
   Schedule& operator=(const Schedule&) = default;
   /// Sets the rates of this step.
   void apply();
-  /// Throws InvalidArgument naming the schedule unless `values` has one number, or one for each of its groups.
+  /// Throws InvalidArgument naming the schedule unless `values` is 1 or the number of the optimizer's groups.
   void expect_per_group(const char* schedule, const char* option, std::size_t values) const;
 
  private:
   /// Throws InvalidArgument past the last step.
   virtual double lr_at(std::int64_t epoch, double base_lr, std::size_t group) const = 0;
   virtual std::optional<double> momentum_at(std::int64_t /*epoch*/) const { return {}; }
-  /// Whether the first step() begins at the rates that the optimizer has then.
+  /// True if the first step() starts from the optimizer's rates at that time.
   virtual bool begins_at_first_step() const { return false; }
 
   Optimizer* optimizer_;
@@ -71,7 +72,7 @@ class LOCKSTEP_API Schedule {
 };
 
 namespace detail {
-/// The rate of a rule, which may tell groups apart.
+/// The rate of a rule, which may depend on the group.
 template <class Rule>
 double rate(const Rule& rule, std::int64_t epoch, double base_lr, std::size_t group) {
   if constexpr (requires { rule.lr(epoch, base_lr, group); })
@@ -85,8 +86,8 @@ void check_groups(const Rule& rule, std::size_t groups) {
 }
 }  // namespace detail
 
-/// A schedule whose rule is an aggregate with check() and lr(epoch, base_lr). One that tells groups apart has
-/// lr(epoch, base_lr, group) and check_groups(how many).
+/// A schedule whose rule is an aggregate with check() and lr(epoch, base_lr). A rule that depends on the group has
+/// lr(epoch, base_lr, group) and check_groups(count).
 template <class Rule>
 class BasicSchedule final : public Schedule {
  public:
@@ -96,7 +97,7 @@ class BasicSchedule final : public Schedule {
     detail::check_groups(rule_, optimizer.group_count());
     apply();
   }
-  /// The first options by position, as PyTorch orders them: StepLR(optimizer, 30, 0.1).
+  /// Takes the first options by position, in PyTorch's order: StepLR(optimizer, 30, 0.1).
   template <class... Values>
   requires(sizeof...(Values) > 0 && !(std::same_as<std::remove_cvref_t<Values>, Rule> || ...) &&
            requires(Values && ... values) { Rule{std::forward<Values>(values)...}; })
@@ -116,16 +117,16 @@ struct StepLROptions {
   std::int64_t step_size = 1;  ///< Steps from one decay to the next.
   double gamma = 0.1;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< The rate at that epoch.
 };
 using StepLR = BasicSchedule<StepLROptions>;
 
-/// base gamma^(milestones reached), in any order.
+/// base gamma^(number of milestones reached). The milestones may be in any order.
 struct MultiStepLROptions {
-  std::vector<std::int64_t> milestones = {};  ///< Where the rate decays.
+  std::vector<std::int64_t> milestones = {};  ///< The epochs at which the rate decays.
   double gamma = 0.1;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< The rate at that epoch.
 };
 using MultiStepLR = BasicSchedule<MultiStepLROptions>;
 
@@ -133,7 +134,7 @@ using MultiStepLR = BasicSchedule<MultiStepLROptions>;
 struct ExponentialLROptions {
   double gamma = 1;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< The rate at that epoch.
 };
 using ExponentialLR = BasicSchedule<ExponentialLROptions>;
 
@@ -142,37 +143,37 @@ struct CosineAnnealingLROptions {
   std::int64_t T_max = 1;  ///< Half a period.
   double eta_min = 0;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< The rate at that epoch.
 };
 using CosineAnnealingLR = BasicSchedule<CosineAnnealingLROptions>;
 
-/// From base to eta_min along half a cosine, then again from base; each round T_mult times as long as the one before.
-/// Loshchilov, Hutter 2017 (SGDR).
+/// From base to eta_min along half a cosine, then again from base; each round is T_mult times as long as the previous
+/// one. Loshchilov, Hutter 2017 (SGDR).
 struct CosineAnnealingWarmRestartsOptions {
   std::int64_t T_0 = 1;     ///< Length of the first round.
-  std::int64_t T_mult = 1;  ///< By how much each round is longer than the one before.
+  std::int64_t T_mult = 1;  ///< The length of a round divided by that of the previous one.
   double eta_min = 0;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< The rate at that epoch.
 };
 using CosineAnnealingWarmRestarts = BasicSchedule<CosineAnnealingWarmRestartsOptions>;
 
 /// From base start_factor to base end_factor in total_iters steps.
 struct LinearLROptions {
-  double start_factor = 1. / 3;  ///< Of base, at first.
-  double end_factor = 1;         ///< Of base, at the end.
+  double start_factor = 1. / 3;  ///< Factor of base at first.
+  double end_factor = 1;         ///< Factor of base at the end.
   std::int64_t total_iters = 5;
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< The rate at that epoch.
 };
 using LinearLR = BasicSchedule<LinearLROptions>;
 
 /// base factor for total_iters steps, then base.
 struct ConstantLROptions {
   double factor = 1. / 3;        ///< In [0, 1].
-  std::int64_t total_iters = 5;  ///< Steps before the rate is base.
+  std::int64_t total_iters = 5;  ///< Steps before the rate becomes base.
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< The rate at that epoch.
 };
 using ConstantLR = BasicSchedule<ConstantLROptions>;
 
@@ -181,7 +182,7 @@ struct PolynomialLROptions {
   std::int64_t total_iters = 5;
   double power = 1;  ///< 1: a straight line.
   LOCKSTEP_API void check() const;
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< At that epoch.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr) const;  ///< The rate at that epoch.
 };
 using PolynomialLR = BasicSchedule<PolynomialLROptions>;
 

@@ -1,4 +1,4 @@
-// Schedules one after the other, such as a warm-up before a cosine.
+// Runs schedules one after the other, such as a warm-up before a cosine.
 #pragma once
 
 #include <cstdint>
@@ -10,23 +10,23 @@
 
 namespace lockstep::optim {
 
-/// The options of any schedule that is a function of the step and of the first rate.
+/// The options of any schedule that is a function of the step and of the initial rate.
 using ScheduleOptions = std::variant<StepLROptions, MultiStepLROptions, ExponentialLROptions, CosineAnnealingLROptions,
                                      CosineAnnealingWarmRestartsOptions, LinearLROptions, ConstantLROptions,
                                      PolynomialLROptions, LambdaLROptions>;
 
-/// The first one up to milestones[0], the second one from there on, and so on; each counts from 0 where it begins, and
-/// takes the rates that the groups had at first.
+/// The first schedule runs up to milestones[0], the second one from there on, and so on. Each counts from 0 at its
+/// start, and takes the groups' initial rates as its base.
 ///
 ///   SequentialLR schedule(optimizer, {.schedulers = {LinearLROptions{.total_iters = 500},
 ///                                                    CosineAnnealingLROptions{.T_max = 9500}},
 ///                                     .milestones = {500}});
 struct SequentialLROptions {
-  std::vector<ScheduleOptions> schedulers = {};  ///< One after the other.
-  std::vector<std::int64_t> milestones = {};     ///< Growing; one fewer than schedulers.
+  std::vector<ScheduleOptions> schedulers = {};  ///< In order.
+  std::vector<std::int64_t> milestones = {};     ///< Increasing; one fewer than schedulers.
   LOCKSTEP_API void check() const;
   LOCKSTEP_API void check_groups(std::size_t groups) const;  ///< Throws InvalidArgument as check() does.
-  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr, std::size_t group) const;  ///< At that epoch.
+  LOCKSTEP_API double lr(std::int64_t epoch, double base_lr, std::size_t group) const;  ///< The rate at that epoch.
 };
 using SequentialLR = BasicSchedule<SequentialLROptions>;
 

@@ -1,4 +1,4 @@
-// SWALR: to the constant rate of stochastic weight averaging (nn/averaged_model.h).
+// SWALR: anneals to the constant rate of stochastic weight averaging (nn/averaged_model.h).
 #pragma once
 
 #include <cstdint>
@@ -9,12 +9,12 @@
 namespace lockstep::optim {
 
 struct SWALROptions {
-  PerGroup swa_lr = 1e-2;                        ///< The rate that it goes to, and stays at.
-  std::int64_t anneal_epochs = 10;               ///< Steps on the way; 0: at once.
-  Choice<Anneal> anneal_strategy = Anneal::cos;  ///< The form of the way.
+  PerGroup swa_lr = 1e-2;                        ///< The rate at the end of annealing and after it.
+  std::int64_t anneal_epochs = 10;               ///< Steps of annealing; 0: none.
+  Choice<Anneal> anneal_strategy = Anneal::cos;  ///< The curve between two rates.
 };
 
-/// From the rates that the groups have at its first step(). Until then another schedule may set them.
+/// Starts from the groups' rates at its first step(). Until then another schedule may set them.
 class LOCKSTEP_API SWALR final : public Schedule {
  public:
   /// Throws InvalidArgument for options out of range.
@@ -27,7 +27,7 @@ class LOCKSTEP_API SWALR final : public Schedule {
   SWALROptions options_;
 };
 
-/// Where PyTorch has it.
+/// PyTorch's namespace of SWALR.
 namespace swa_utils {
 using optim::SWALR;
 }  // namespace swa_utils
