@@ -1,4 +1,4 @@
-// A tensor, and a multiple of a product or quotient of two more.
+// addcmul and addcdiv: a tensor plus a multiple of the product or quotient of two others.
 #include <lockstep/ops/arithmetic.h>
 
 #include "ops/elementwise.h"
@@ -35,7 +35,7 @@ struct AddQuotient {
   Tensor second(const Tensor& g, const Tensor& a, const Tensor& b) const { return -(g * (a * value / (b * b))); }
 };
 
-// x, a and b: of one floating dtype.
+// x, a and b have one floating dtype.
 template <class F>
 Tensor add_multiple(const char* op, const char* node, const Tensor& x, const Tensor& a, const Tensor& b, const F& f) {
   const Shape sizes = broadcast(op, broadcast(op, x.sizes(), a.sizes()), b.sizes());

@@ -1,4 +1,4 @@
-// What normalizations end with: times a weight, plus a bias, where there are any.
+// The last step of normalizations: times a weight, plus a bias, each optional.
 #pragma once
 
 #include <lockstep/ops/arithmetic.h>
@@ -8,7 +8,7 @@
 
 namespace lockstep {
 
-/// An undefined parameter fits. Throws ShapeError, DTypeError, DeviceMismatch.
+/// Accepts an undefined parameter. Throws ShapeError, DTypeError, DeviceMismatch.
 inline void check_affine(const char* op, const Tensor& x, const Tensor& parameter, const Shape& sizes) {
   if (!parameter.defined()) return;
   check_same_device(op, x, parameter);
@@ -18,7 +18,7 @@ inline void check_affine(const char* op, const Tensor& x, const Tensor& paramete
     throw DTypeError(text("[", op, "] expected a parameter of ", x.dtype(), ", got ", parameter.dtype()));
 }
 
-/// [channels] as it broadcasts against [batch, channels, ...]; undefined stays so.
+/// Reshapes [channels] to broadcast against [batch, channels, ...]; an undefined tensor stays undefined.
 inline Tensor per_channel(const Tensor& parameter, int rank) {
   if (!parameter.defined()) return parameter;
   Shape sizes = Shape::filled(rank, 1);

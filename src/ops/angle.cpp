@@ -1,4 +1,4 @@
-// What two coordinates of a point come to: its angle, its distance.
+// Functions of a point's two coordinates: its angle and its distance from 0.
 #include <lockstep/ops/compare.h>
 
 #include "ops/autocast.h"
@@ -10,7 +10,7 @@ namespace {
 using std::atan2;
 using std::hypot;
 
-// a / (a^2 + b^2), whose squares might overflow or vanish; 0 at 0, 0.
+// a / (a^2 + b^2), without the squares, which may overflow or underflow; 0 at (0, 0).
 template <class T>
 LOCKSTEP_HD T over_square_length(const T& a, const T& b) {
   const T length = hypot(a, b), divisor = where(eq(length, 0), 1, length);

@@ -21,7 +21,7 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-// A number that with_number() found to fit.
+// A number that with_number() accepted.
 template <class T>
 LOCKSTEP_HD T number_as(double number) {
   if constexpr (std::is_integral_v<T>)
@@ -83,7 +83,7 @@ struct DivideByNumber {
     return a / T(number);
   }
 };
-// Not times 1 / x, as in div().
+// A true division, not a product with 1 / x, as in div().
 struct NumberOver {
   double number;
   template <class T>
@@ -102,8 +102,8 @@ Tensor apply(const char* op, const F& f, const Tensor& a, const Tensor& b) {
   return out;
 }
 
-// The dtype of an operation of a tensor with a number. Unsigned integers wrap around, so a negative number is one to
-// subtract.
+// The dtype of an operation between a tensor and a number. Unsigned integers wrap around, so a negative number counts
+// by its magnitude: adding it subtracts the magnitude.
 DType with_number(DType dtype, double number) {
   if (is_floating(dtype)) return dtype;
   if (dtype != kBool && holds(dtype, dtype == kUInt8 ? std::abs(number) : number)) return dtype;
@@ -186,7 +186,7 @@ Tensor mul(const Tensor& a, double b) {
 
 Tensor neg(const Tensor& a) { return mul(a, -1); }
 
-// Not times 1 / b: x / x is 1, and the reciprocal of a small number overflows.
+// A true division, not a product with 1 / b: so x / x is 1, and the reciprocal of a small number cannot overflow.
 Tensor div(const Tensor& a, double b) {
   if (!is_floating(impl_of("div", a).dtype)) return div(a.to(kFloat32), b);
   Tensor out = make_like(a);
@@ -199,7 +199,7 @@ Tensor operator/(double a, const Tensor& b) {
   return unary("div", "Div", is_floating(impl_of("div", b).dtype) ? b : b.to(kFloat32), NumberOver{a});
 }
 
-// Negated in the dtype of the result: a narrower one wraps around.
+// Negates in the dtype of the result, because a narrower one wraps around.
 Tensor operator-(double a, const Tensor& b) { return add(neg(b.to(with_number(impl_of("sub", b).dtype, a))), a); }
 
 namespace {
@@ -212,8 +212,8 @@ void check_fits(const char* op, const Tensor& target, const Tensor& other) {
     throw DTypeError(text("[", op, "] expected a dtype that ", target.dtype(), " can hold, got ", other.dtype()));
 }
 
-// Whether an operand is wider than the target: rounded to its dtype first, it would lose what it brings. Such an
-// operation is computed in the dtype of both.
+// True if an operand is wider than the target. Rounding it to the target's dtype first would lose its value (a small
+// update, say), so the operation is computed in the promoted dtype.
 bool widens(const Tensor& target, const Tensor& other) {
   return is_floating(target.dtype()) && promote(target.dtype(), other.dtype()) != target.dtype();
 }
@@ -279,7 +279,7 @@ Tensor& Tensor::div_(const Tensor& other) {
 
 namespace {
 
-// f(number) of each element, in place. Throws DTypeError for a number that the tensor's dtype cannot hold.
+// In-place f(number) of each element. Throws DTypeError for a number that the tensor's dtype cannot hold.
 template <class F>
 void change_by(const char* op, const Tensor& target, double number) {
   autograd::check_in_place(op, target);

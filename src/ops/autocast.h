@@ -1,10 +1,10 @@
-// How an operation takes part in autocast regions: one line before its checks.
+// How an operation takes part in autocast regions: with one line before its checks.
 //
 //   if (const auto cast = autocast::product()) return mm(cast(a), cast(b));   // computed in the region's 16-bit dtype
 //   if (const auto cast = autocast::wide()) return softmax(cast(x), dim);     // 16-bit inputs become float32
 //
-// While `cast` lives, the thread is outside of the region: the operation that is called again goes past this line, and
-// what it is made of works in the dtypes that it is given.
+// While `cast` exists, the thread counts as outside of the region. So the repeated call passes this line, and the
+// operations inside it use the dtypes of their inputs.
 #pragma once
 
 #include <lockstep/autograd/autocast.h>
@@ -32,7 +32,7 @@ class Cast {
 
   explicit operator bool() const noexcept { return region_ != nullptr; }
 
-  /// Undefined tensors stay undefined, and float64 and integers what they are.
+  /// Undefined tensors stay undefined; float64 and integers stay as they are.
   Tensor operator()(const Tensor& x) const {
     if constexpr (kPrecision == Precision::product) {
       return region_->cast(x);

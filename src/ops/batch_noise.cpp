@@ -10,7 +10,7 @@
 namespace lockstep {
 namespace {
 
-/// Word i % 4 of block i / 4 becomes the number of element i of the whole batch. `out` is dense.
+/// Element i of the whole batch gets its number from word i % 4 of Philox block i / 4. `out` is dense.
 template <class T>
 struct BatchUniformKernel {
   static constexpr std::int64_t kGrain = 1 << 13;

@@ -5,8 +5,9 @@
 
 namespace lockstep {
 
-/// Uniform numbers in [low, high) of x's shape, dtype and device, of 24 bits. An element's number depends on the
-/// caller's sequence and on the element's place in the whole batch (lockstep/tensor/batch_shard.h). Not recorded.
+/// Uniform numbers in [low, high) of x's shape, dtype and device, with 24 random bits. An element's number depends on
+/// the caller's sequence and on the element's position in the whole batch (lockstep/tensor/batch_shard.h). Not
+/// recorded.
 Tensor uniform_for_batch(const char* op, const Tensor& x, double low, double high);
 
 }  // namespace lockstep

@@ -23,8 +23,8 @@ using autograd::Gradients;
 using autograd::record_many;
 using autograd::Saved;
 
-// Of each channel: [channels]. Squares of 16-bit floats overflow: statistics, and what is computed with
-// them, are wide.
+// Statistics of each channel: [channels]. Squares of 16-bit floats overflow, so statistics and arithmetic with them are
+// float32.
 struct Statistics {
   Tensor mean;
   Tensor variance;
@@ -46,7 +46,7 @@ FusedOp described(FusedKind kind, const char* name, double eps) {
   return op;
 }
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias, of values.
+// y = (x - mean) / sqrt(variance + eps) * weight + bias, not recorded.
 struct Normalized {
   Tensor y;
   Statistics statistics;  // [channels] each
@@ -68,7 +68,7 @@ Normalized normalized(const Tensor& x, const Tensor& weight, const Tensor& bias,
   return {affine((x - per_channel(own.mean, rank)) * scale, per_channel(weight, rank), per_channel(bias, rank)), own};
 }
 
-// x and g as they lie, dense and alike, in pieces.
+// The pieces of x and g, which are dense with the same memory layout.
 template <class T>
 ChannelPieces pieces_of(const Tensor& x, const Tensor& g) {
   const Shape& sizes = x.sizes();
@@ -89,7 +89,8 @@ T* data_or_null(const Tensor& tensor) {
   return tensor.defined() ? reinterpret_cast<T*>(tensor.impl()->data()) : nullptr;
 }
 
-// On a GPU, in x's dtype with wide statistics: three grids. The running statistics, if any, follow.
+// For GPUs, which compute in x's dtype with float32 statistics, in three grids, and update the running statistics, if
+// any.
 struct RunningStatistics {
   Tensor mean, variance;
   double momentum = 0;
@@ -173,7 +174,7 @@ Gradients gradients_by_grids(const Tensor& given_g, const Tensor& given_x, const
   return result;
 }
 
-// The gradients of x, weight and bias, of which the last two are there without a weight and a bias too.
+// The gradients of x, weight and bias; also computes those of a weight or bias that is undefined.
 Gradients gradients_of(const Tensor& g, const Tensor& x, const Tensor& weight, const Statistics& statistics,
                        double eps) {
   const int rank = x.dim();
@@ -203,8 +204,8 @@ Gradients fused_gradients(const Tensor& g, const Tensor& x, const Tensor& weight
   return gradients_of(g, x, weight, statistics, eps);
 }
 
-// With x's own statistics, in one node: backward needs two sums over each channel. On a GPU the running statistics
-// move.
+// Normalizes with x's own statistics, as one node: backward needs two sums over each channel. A GPU also updates the
+// running statistics here.
 Tensor normalize_batch(const Tensor& x, const Tensor& weight, const Tensor& bias, double eps, Statistics& statistics,
                        const RunningStatistics& running) {
   const bool by_grids = launches_grids(x);
@@ -254,7 +255,7 @@ Tensor normalized_by(const Tensor& x, const Tensor& mean_of, const Tensor& varia
   return y;
 }
 
-// Whether a kernel can move these running statistics.
+// True if the kernel can update these running statistics.
 bool move_on_the_way(const Tensor& running) { return !running.defined() || running.is_contiguous(); }
 
 }  // namespace

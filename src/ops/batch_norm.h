@@ -1,11 +1,11 @@
-// What batch norm shares with its synchronized form.
+// Functions that batch norm shares with its synchronized form.
 #pragma once
 
 #include <lockstep/ops/normalization.h>
 
 namespace lockstep {
 
-/// Throws DTypeError, ShapeError or DeviceMismatch for what does not fit.
+/// Throws DTypeError, ShapeError or DeviceMismatch if an operand does not fit.
 void check_batch_norm(const char* op, const Tensor& x, const Tensor& running_mean, const Tensor& running_variance,
                       const Tensor& weight, const Tensor& bias);
 /// Throws ShapeError unless there is more than one element for each channel.

@@ -1,5 +1,5 @@
-// The two grids of batch norm on a GPU (ops/batch_norm_kernel.h). No atomics: the order of all sums follows from the
-// shape and the layout.
+// The two grids of batch norm on a GPU (ops/batch_norm_kernel.h). No atomics: the order of all sums depends only on the
+// shape and the memory layout.
 #pragma once
 
 #include <lockstep/tensor/kernels/cuda/pack.h>
@@ -9,7 +9,8 @@
 
 namespace lockstep::gpu {
 
-/// A block makes two numbers of each of its channels, over one piece. By rows it has neighbouring channels, else one.
+/// A block computes two sums for each of its channels, over one piece. With kRows it has neighbouring channels, else
+/// one.
 template <bool kRows, int kPack, class Kernel>
 __global__ void channel_sums(const Kernel kernel, const Divisor across, const Divisor packs_of_plane) {
   using T = typename Kernel::T;
@@ -43,7 +44,7 @@ __global__ void channel_sums(const Kernel kernel, const Divisor across, const Di
     };
     if (kRows && channel >= extent.channels) return;
     std::int64_t i = piece * pieces.piece + int(threadIdx.x) / shape.beside;
-    for (; i + step < end; i += 2 * step) {  // two on their way
+    for (; i + step < end; i += 2 * step) {  // two loads in flight
       const Elements first = read(kernel.x, i), second = read(kernel.x, i + step);
       const Elements first_g = other(first, i), second_g = other(second, i + step);
       take(first, first_g);
@@ -88,7 +89,7 @@ __global__ void channel_sums(const Kernel kernel, const Divisor across, const Di
   }
 }
 
-/// A warp for each channel.
+/// One warp per channel.
 template <class Kernel>
 __global__ void channel_totals(const Kernel kernel) {
   using Total = typename Kernel::Total;

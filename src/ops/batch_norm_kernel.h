@@ -1,6 +1,6 @@
-// Batch norm on a GPU. What it takes of each channel, the statistics or the sums that a gradient needs, is made in two
-// grids: of pieces of the elements, then of the pieces (ops/batch_norm_cuda.h). The elements follow by the map pattern.
-// On the host all of it is one operation of the backend (runtime/host/batch_norm.cpp).
+// Batch norm on a GPU. Two grids compute the sums of each channel, for the statistics or for a gradient: the first over
+// pieces of the elements, the second over the pieces (ops/batch_norm_cuda.h). The map pattern then computes the
+// elements. On the host one operation of the backend does it all (runtime/host/batch_norm.cpp).
 #pragma once
 
 #include <algorithm>
@@ -14,32 +14,32 @@
 
 namespace lockstep {
 
-/// Images as [outer, channels, inner]. Channels-last: outer counts pixels, and inner is 1.
+/// The sizes of images as [outer, channels, inner]. For channels-last images outer counts pixels, and inner is 1.
 struct ChannelExtent {
   std::int64_t outer = 0, channels = 0, inner = 1;
 
   bool by_rows() const { return inner == 1 && channels > 1; }
-  LOCKSTEP_HD std::int64_t count() const { return outer * inner; }  ///< Of a channel's elements.
+  LOCKSTEP_HD std::int64_t count() const { return outer * inner; }  ///< Elements of a channel.
 };
 
-/// The elements of each channel in pieces: of neighbouring rows, or else of steps through its planes.
+/// The elements of each channel, divided into pieces: of neighbouring rows, or of the packs of its planes.
 struct ChannelPieces {
   ChannelExtent extent;
-  int pack = 1;             ///< Neighbouring elements that a thread takes at once.
-  int beside = 1;           ///< Threads on neighbouring packs of channels.
-  std::int64_t length = 0;  ///< Rows, or packs of a channel's planes.
-  std::int64_t piece = 0;   ///< The same of a piece.
+  int pack = 1;             ///< Neighbouring elements in one load of a thread.
+  int beside = 1;           ///< Threads side by side, on neighbouring packs of channels.
+  std::int64_t length = 0;  ///< Total length: rows, or packs of a channel's planes.
+  std::int64_t piece = 0;   ///< Length of a piece, in the same unit.
   std::int64_t pieces = 1;
 
   static constexpr int kThreads = 256;
 
-  /// Of `pack` elements where the images and their size allow it.
+  /// Uses packs of `pack_` elements if alignment and sizes allow it.
   ChannelPieces(const ChannelExtent& of, int pack_, bool aligned) : extent(of) {
     const bool rows = of.by_rows();
     if (aligned && (rows ? of.channels : of.inner) % pack_ == 0) pack = pack_;
     while (rows && beside < 32 && beside * pack < of.channels) beside *= 2;
     length = rows ? of.outer : of.count() / pack;
-    constexpr std::int64_t kEnoughBlocks = 1024, kSteps = 16;  // to fill a GPU; of a thread
+    constexpr std::int64_t kEnoughBlocks = 1024, kSteps = 16;  // enough to fill a GPU; least steps of a thread
     const std::int64_t most = length / (kSteps * kThreads / beside);
     const std::int64_t wanted =
         std::clamp<std::int64_t>(kEnoughBlocks / blocks_across(), 1, std::max<std::int64_t>(1, most));
@@ -56,7 +56,7 @@ struct ChannelPieces {
   }
 };
 
-/// How many elements, their mean, and the sum of squared distances from it.
+/// The number of elements, their mean, and the sum of squared distances from the mean.
 struct ChannelMoments {
   double count = 0, mean = 0, squares = 0;
 
@@ -131,7 +131,7 @@ struct BatchGradientKernel {
   void operator()(const KernelContext&) const { throw std::logic_error("batch norm of the host is a fused operation"); }
 };
 
-/// The elements, from what finish() leaves.
+/// Computes the elements from the results of finish().
 struct BatchNormalize {
   template <class C>
   LOCKSTEP_HD C operator()(C x, C mean, C scale, C shift) const {
@@ -144,7 +144,7 @@ struct BatchNormalizeGradient {
     return scale * (g - shift - (x - mean) * slope);
   }
 };
-/// With statistics that are given.
+/// Normalizes with given statistics.
 template <class C>
 struct BatchNormalizeBy {
   C eps;

@@ -38,7 +38,7 @@ struct BinaryCrossEntropy {
 struct WithLogits {
   template <class T>
   LOCKSTEP_HD T operator()(T x, T target) const {
-    // Without a difference of large numbers: far out on the target's side, the loss is all in the logarithm.
+    // Avoids the difference of large numbers: for large |x| on the target's side, only the logarithm remains.
     const T away = x > 0 ? 1 - target : target, size = abs(x);
     return (away == 0 ? T(0) : away * size) + log1p(exp(-size));
   }
@@ -52,7 +52,7 @@ struct WithLogits {
   }
 };
 
-// Any element that is no probability, or else one that is.
+// Finds an element outside of [0, 1], if there is one.
 template <class C>
 struct WorstProbability {
   using Accumulator = C;
@@ -83,7 +83,7 @@ struct CheckProbability {
   }
 };
 
-// At once on the CPU, else as an error of the device's stream.
+// Throws at once on the CPU; on other devices the stream gets the error.
 void check_probabilities(const char* which, const Tensor& x) {
   if (x.numel() == 0) return;
   DeviceState& device = *x.impl()->storage->device;
@@ -137,7 +137,8 @@ Tensor binary_cross_entropy_with_logits(const Tensor& input, const Tensor& targe
     return weighted(pointwise_loss(kOp, "BinaryCrossEntropyWithLogits", input, target, WithLogits()), options);
   check_target(kOp, input, target);
   check_floating(kOp, input);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();  // never x itself: exact
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();  // so softplus never returns x itself, which
+                                                                         // would be inexact
   const Tensor positive = 1 + (options.pos_weight - 1) * target;
   return weighted((1 - target) * input + positive * softplus(-input, {.threshold = kInfinity}), options);
 }

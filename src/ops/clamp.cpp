@@ -5,7 +5,7 @@
 namespace lockstep {
 namespace {
 
-// The gradient is 0 at a bound, beyond it, and at NaN. Where there is no bound, infinity is not one.
+// The gradient is 0 at a bound, beyond it, and at NaN. Without a bound, an infinite x still has gradient 1.
 struct Clamp {
   double min, max;
   bool has_min, has_max;

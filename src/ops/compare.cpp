@@ -107,7 +107,7 @@ struct IsNan {
     return x != x;
   }
 };
-// x - x is NaN for what is not finite.
+// x - x is NaN for infinite x.
 struct IsInf {
   template <class T>
   LOCKSTEP_HD bool operator()(T x) const {
@@ -121,7 +121,7 @@ struct IsFinite {
   }
 };
 
-// For dtypes that have no other than finite numbers, what f says of 0.
+// For dtypes with only finite numbers, fills the result with f(0).
 template <class F>
 Tensor classify(const char* op, const F& f, const Tensor& x) {
   const TensorImpl& impl = impl_of(op, x);
@@ -190,7 +190,7 @@ bool allclose(const Tensor& a, const Tensor& b, double rtol, double atol) {
   check_same_device("allclose", a, b);
   if (a.dtype() != b.dtype()) throw DTypeError(text("[allclose] expected ", a.dtype(), ", got ", b.dtype()));
   if (a.sizes() != b.sizes()) return false;
-  const Tensor p = a.detach().to(kFloat64), q = b.detach().to(kFloat64);  // inf - inf is NaN: equal ones come first
+  const Tensor p = a.detach().to(kFloat64), q = b.detach().to(kFloat64);  // inf - inf is NaN, hence eq
   return all(eq(p, q) | (isfinite(q) & le(abs(p - q), abs(q) * rtol + atol))).item<bool>();
 }
 

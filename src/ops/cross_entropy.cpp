@@ -1,4 +1,4 @@
-// cross_entropy and nll_loss: one kernel over the rows of classes, one over the rows' losses; one kernel for the
+// cross_entropy and nll_loss: one kernel over the rows of classes, one over the losses of the rows, and one for the
 // gradient.
 #include <limits>
 
@@ -23,22 +23,22 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-// What the forward keeps for each row, along the dimension of the classes.
+// Numbers that the forward keeps for each row, along the dimension of the classes.
 enum RowFact {
   kLoss,
-  kWeight,  // of the row in the mean
-  kLogSum,  // of the exponentials
+  kWeight,  // the row's weight in the mean
+  kLogSum,  // the logarithm of the sum of exponentials
   kPull,    // the factor of softmax in the gradient
   kRowFacts
 };
 
 struct Form {
-  bool softmax;  // else the input holds log-probabilities
+  bool softmax;  // false: the input holds log-probabilities
   bool weighted;
   std::int64_t ignore_index;
   double smoothing;
 
-  // The part of the target that class c has by smoothing, and class t by itself.
+  // The parts of the target of class c that come from smoothing, and of class t from the target itself.
   template <class C, class T>
   LOCKSTEP_HD C spread(const RowOf<const T>& weight, std::int64_t c) const {
     return C(smoothing) / C(weight.length) * (weighted ? C(weight[c]) : C(1));
@@ -63,7 +63,7 @@ struct Losses {
                               RowOf<const T> weight) const {
     const std::int64_t t = target[0];
     const bool counts = form.counts(t, x.length);
-    const std::int64_t classes = counts ? x.length : 0;  // a row that does not count sums up nothing
+    const std::int64_t classes = counts ? x.length : 0;  // a row that does not count sums nothing
     const C log_sum = form.softmax ? log_sum_of(team, x, classes) : C(0);
     TwoSums<C> smoothed = {};
     if (form.smoothing > 0)
@@ -81,19 +81,19 @@ struct Losses {
     facts[kPull] = own + smoothed.second;
   }
 
-  // The greatest element so far, and the sum of exponentials of the others' distances from it.
+  // The greatest element so far, and the sum of exp(x - best).
   struct Exponentials {
     C best, sum;
   };
   LOCKSTEP_HD static Exponentials joined(const Exponentials& a, const Exponentials& b) {
-    const bool second = b.best > a.best;  // selects values: a selected reference would put both into memory
+    const bool second = b.best > a.best;  // selects values: references would force both into memory
     const C high = second ? b.best : a.best, low = second ? a.best : b.best;
     const C of_high = second ? b.sum : a.sum, of_low = second ? a.sum : b.sum;
     if (low == high) return {high, of_high + of_low};
     return {high, of_high + of_low * C(elementary::exp(low - high))};
   }
 
-  // On a GPU a row is read once.
+  // A GPU reads a row only once.
   template <class Team>
   LOCKSTEP_HD static C log_sum_of(const Team& team, const RowOf<const T>& x, std::int64_t classes) {
     if constexpr (!Team::kSerial) {
@@ -126,7 +126,7 @@ struct InputGradient {
     const bool counts = form.counts(t, x.length);
     const C scale = counts ? C(g[0]) / divisor[0] : C(0);
     const C pull = scale * facts[kPull], log_sum = facts[kLogSum];
-    // What is asked for most has no branch between its loads.
+    // The common case, without a branch between the loads.
     if (counts && form.softmax && !(form.smoothing > 0))
       team.fill(out, [&](std::int64_t c) { return T(pull * elementary::exp(C(x[c]) - log_sum)); });
     else
@@ -148,13 +148,13 @@ struct Problem {
   Reduction reduction;
 };
 
-// The tensors that the kernels walk over together: all of x's rank, with their own size in place of the classes.
+// The kernels' operands: all have x's rank, with sizes of their own along the classes.
 struct Operands {
   int dim;
   Tensor x, target, weight, facts, divisor;
 };
 
-// Dense but for the facts' dimension, which lies innermost: a fact of all rows is one row of the next kernel.
+// The facts' dimension is innermost in memory: one fact of all rows is one strided row of the next kernel.
 Tensor make_facts(const Tensor& x, int dim, DType dtype) {
   Shape sizes = x.sizes(), order;
   sizes.erase(dim);
@@ -173,8 +173,8 @@ Tensor expanded_along(const Tensor& row, const Tensor& x, int dim, std::int64_t 
 
 Tensor input_gradient(const Problem& problem, const Operands& on, const Tensor& g);
 
-// The same gradient as differentiable operations: softmax carries on, what does not depend on x stays as computed.
-// Ignored rows are left out before anything is computed of them: they may hold NaN, and the divisor of none is 0.
+// The same gradient as differentiable operations: recomputes softmax, and reuses the factors that do not depend on x.
+// Drops ignored rows first: they may hold NaN, and if all rows are ignored the divisor is 0.
 Tensor recorded_gradient(const Problem& problem, const Operands& on, const Tensor& g) {
   Tensor unit;
   {
@@ -240,7 +240,7 @@ Tensor class_loss(const Problem& problem, const Tensor& input, const Tensor& cla
   return out;
 }
 
-// The shape of one class for each row.
+// The shape with one class per row.
 Shape rows_of(const Tensor& input) {
   Shape rows = input.sizes();
   rows.erase(input.dim() == 1 ? 0 : 1);

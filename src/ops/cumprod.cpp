@@ -1,6 +1,6 @@
-// Running products. The gradient needs no division, so that zeros do not matter: of element k it is
+// Running products. The gradient needs no division, so zeros are no problem: for element k it is
 //   (x[0] ... x[k - 1]) s[k],   s[k] = g[k] + x[k + 1] s[k + 1],
-// and such recurrences have recurrences as gradients.
+// and the gradients of such recurrences are again such recurrences.
 #include <lockstep/ops/order.h>
 
 #include <lockstep/ops/arithmetic.h>
@@ -57,14 +57,14 @@ struct FromTheStart {
   }
 };
 
-// Shifted by one place along dim; what comes in is `first`.
+// Shifts by one position along dim; the first one becomes `first`.
 Tensor behind(const Tensor& x, int dim, double first) {
   Shape one = x.sizes();
   one[dim] = 1;
   return cat({full(one, first, {.dtype = x.dtype(), .device = x.device()}), x.narrow(dim, 0, x.sizes()[dim] - 1)}, dim);
 }
 
-// g and x: not empty, of one shape with dimensions, float32 or float64.
+// g and x: not empty, of one shape with at least one dimension, float32 or float64.
 template <template <class> class Direction, template <class> class Other>
 Tensor recurrence(const char* node, const Tensor& g, const Tensor& x, int dim) {
   Tensor out = make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype());

@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// Floats add in double: a chain of a row's length would lose them.
+// Sums floats in double: a running sum over a long row would lose small terms.
 template <class Out, class In>
 struct RunningSum {
   using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<Out>, Out, double>>;

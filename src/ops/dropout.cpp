@@ -15,12 +15,12 @@
 namespace lockstep {
 namespace {
 
-// Which elements are kept: word i % 4 of block i / 4 decides on element i of the whole batch.
+// The dropout mask: word i % 4 of Philox block i / 4 decides about element i of the whole batch.
 struct Mask {
   RandomStart start;
   BatchPlace place;
-  std::uint64_t threshold;  // words below are dropped
-  double scale;             // of what is kept
+  std::uint64_t threshold;  // drops elements with smaller words
+  double scale;             // the factor of kept elements
 };
 
 /// out = x * mask. Both are dense, of `count` elements.
@@ -37,7 +37,7 @@ struct DropoutKernel {
   void operator()(const KernelContext& context) const {
     host::vectorized_for(context, count, kGrain, [this](std::int64_t begin, std::int64_t end) {
       const GeneratorState start = mask.start.get();
-      while (begin < end) {  // piece by piece of what lies together in the whole batch
+      while (begin < end) {  // pieces that are contiguous in the whole batch
         const std::int64_t within = begin % mask.place.run;
         const std::int64_t piece = std::min(end - begin, mask.place.run - within);
         apply(start, begin, piece, begin / mask.place.run * mask.place.stride + mask.place.first + within);
@@ -46,11 +46,11 @@ struct DropoutKernel {
     });
   }
 
-  // An item is four elements that share a block, or, where shards of the batch begin within blocks, one element.
+  // An item is four elements that share a block; or one element, if shards of the batch begin inside of blocks.
   std::int64_t items() const { return by_blocks() ? (count + 3) / 4 : count; }
   LOCKSTEP_HD void item(std::int64_t i) const {
     const std::int64_t first = by_blocks() ? 4 * i : i, most = by_blocks() ? 4 : 1;
-    const bool together = mask.place.run >= count;  // no division
+    const bool together = mask.place.run >= count;  // saves a division
     const std::int64_t run = together ? 0 : first / mask.place.run;
     const std::int64_t global = run * mask.place.stride + mask.place.first + first - run * mask.place.run;
     const GeneratorState start = mask.start.get();
@@ -76,14 +76,14 @@ struct DropoutKernel {
            (mask.place.run >= count || (mask.place.run % 4 == 0 && mask.place.stride % 4 == 0));
   }
 
-  // Selected: an index that is not a constant would put the words into memory.
+  // Selects by comparison: a variable index would force the words into memory.
   LOCKSTEP_HD static std::uint32_t word_at(const PhiloxBlock& block, int at) {
     const std::uint32_t low = at == 0 ? block.words[0] : block.words[1],
                         high = at == 2 ? block.words[2] : block.words[3];
     return at < 2 ? low : high;
   }
 
-  // Elements [at, at + length), which are `global` and the following of the whole batch.
+  // Elements [at, at + length), which are elements `global` and following of the whole batch.
   void apply(const GeneratorState& start, std::int64_t at, std::int64_t length, std::int64_t global) const {
     const auto scale = ComputeType<T>(mask.scale);
     std::uint32_t words[4][kBlockLanes], in_order[kWords];
@@ -101,7 +101,7 @@ struct DropoutKernel {
   }
 };
 
-// `memory`: what mask.start reads.
+// `memory`: the memory that mask.start reads.
 Tensor masked(const Tensor& x, const Mask& mask, const Tensor& memory) {
   const Tensor from = x.contiguous();
   const TensorImpl& impl = *from.impl();

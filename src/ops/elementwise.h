@@ -8,9 +8,9 @@
 //   };
 //   Tensor tanh(const Tensor& x) { return unary<kOutput>("tanh", "Tanh", x, Tanh()); }
 //
-// A gradient is compiled twice: for numbers, as the one kernel of an ordinary backward; and for tensors, of which it
-// then is a composition of differentiable operations, where backward is recorded: so gradients have gradients of any
-// order, in float32 if need be, as the kernel does. Whole constants are written as they are, other numbers as
+// A gradient is compiled twice: for numbers, as the one kernel of an ordinary backward; and for tensors, as a
+// composition of differentiable operations, if backward is recorded. So gradients of any order exist; for 16-bit
+// tensors they are computed in float32, as in the kernel. Write whole constants as they are, other numbers as
 // ConstantOf<T>(0.5), conditions as where(x > 0, g, 0).
 #pragma once
 
@@ -40,8 +40,8 @@ inline Tensor broadcast_result(const char* op, const Tensor& a, const Tensor& b,
   return make_like_either(a, b, x == y ? x : broadcast(op, x, y), dtype);
 }
 
-/// A number as a tensor to compute with `like`: of its dtype unless that cannot hold it. It has a dimension beside one
-/// that has some, so that its dtype counts.
+/// A number as a tensor for an operation with `like`: in its dtype unless that cannot hold the number. If `like` has
+/// dimensions, the result has one too, so that its dtype counts in promotion.
 Tensor number_beside(const Tensor& like, double number);
 
 namespace elementwise {
@@ -102,8 +102,8 @@ Tensor binary_gradient(const char* op, const F& f, const Tensor& g, const Tensor
 
 }  // namespace elementwise
 
-/// f(x) of a floating tensor, else DTypeError. f.gradient(g, s) is what flows into x; s is x, or with kOutput the
-/// result.
+/// f(x) of a floating tensor, else DTypeError. f.gradient(g, s) is the gradient of x; s is x, or the result with
+/// kOutput.
 template <autograd::SavedAs kSaves = autograd::SavedAs::input, class F>
 Tensor unary(const char* op, const char* node, const Tensor& x, const F& f) {
   using namespace elementwise;
@@ -117,8 +117,8 @@ Tensor unary(const char* op, const char* node, const Tensor& x, const F& f) {
   return out;
 }
 
-/// f(a, b) of floating tensors, broadcast and promoted, else DTypeError. f.first(g, a, b) is what flows into a,
-/// f.second(g, a, b) what flows into b.
+/// f(a, b) of floating tensors, broadcast and promoted, else DTypeError. f.first(g, a, b) is the gradient of a,
+/// f.second(g, a, b) that of b.
 template <class F>
 Tensor binary(const char* op, const char* node, const Tensor& a, const Tensor& b, const F& f) {
   using namespace elementwise;

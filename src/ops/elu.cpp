@@ -17,7 +17,7 @@ struct Elu {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    const T fall = exp(where(x > 0, 0, ConstantOf<T>(rate) * x));  // of no overflow, whose gradient would be NaN
+    const T fall = exp(where(x > 0, 0, ConstantOf<T>(rate) * x));  // avoids an overflow, whose gradient would be NaN
     return where(x > 0, ConstantOf<T>(scale) * g, ConstantOf<T>(scale * alpha * rate) * g * fall);
   }
 };

@@ -1,4 +1,4 @@
-// The greatest and the least element, and where it is.
+// The greatest and the least element, and their indices.
 #include <limits>
 
 #include <lockstep/ops/index.h>
@@ -46,7 +46,7 @@ struct Extremum {
   LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a; }
 };
 
-// The first NaN, or else the first of the extreme elements.
+// The index of the first NaN, or else of the first extreme element.
 template <class T, class Order>
 struct ExtremumPlace {
   using C = ComputeType<T>;

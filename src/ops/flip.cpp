@@ -13,7 +13,7 @@ Tensor flip(const Tensor& x, const Shape& dims) {
   if (from.numel == 1) {
     copy_values(out, x);
   } else if (from.numel != 0) {
-    // Walks each flipped dimension from its last element with the opposite stride.
+    // Reads each flipped dimension from its last element, with a negated stride.
     Geometry<2> geometry;
     geometry.sizes = from.sizes;
     geometry.strides = {out.strides(), from.strides};

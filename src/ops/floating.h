@@ -1,4 +1,4 @@
-// The check of operations that compute in floating dtypes.
+// The check for operations that need a floating dtype.
 #pragma once
 
 #include <lockstep/core/error.h>

@@ -1,4 +1,4 @@
-// The way from tensors to Backend::fused.
+// Calls Backend::fused with tensors.
 #pragma once
 
 #include <initializer_list>
@@ -9,14 +9,15 @@
 
 namespace lockstep {
 
-/// An operand. An undefined tensor is an absent one.
+/// An operand; may be undefined if the operation allows it.
 struct FusedTensor {
   const Tensor& tensor;
   bool written = false;
 };
 
-/// Does `op` (without operands) on the tensors' device as one operation, on its current stream, if the device offers
-/// that; else nothing is done, and false. All tensors live on one device. Workspace comes from the caching allocator.
+/// Runs `op` (given without operands) as one operation on the current stream of the tensors' device. Returns false, and
+/// does nothing, if the device does not offer it. All tensors are on one device. The workspace comes from the caching
+/// allocator.
 bool run_fused(FusedOp op, std::initializer_list<FusedTensor> operands);
 
 }  // namespace lockstep

@@ -1,4 +1,4 @@
-// Picking single elements by index along a dimension, and adding them there: each is the other's gradient.
+// Gathers single elements by index along a dimension, and adds elements there: each is the other's gradient.
 #include <lockstep/ops/index.h>
 
 #include <lockstep/ops/compare.h>
@@ -34,8 +34,8 @@ struct PickElements {
   }
 };
 
-// Equal places add in the order of the sources: on a GPU, where the order of the indices is given, the first of them
-// adds for all.
+// Equal indices add in the order of the sources. On a GPU, which has the order of the indices, the thread of the first
+// of equal indices adds for all of them.
 template <class T>
 struct AddElements {
   static constexpr int kElementsOf = 1;
@@ -59,7 +59,7 @@ struct AddElements {
   }
 };
 
-// Of equal places the last source counts.
+// If indices repeat, the last source wins.
 template <class T>
 struct PutElements {
   static constexpr int kElementsOf = 1;
@@ -94,7 +94,7 @@ struct Places {
   Tensor index;  // int64
 };
 
-// The part of source that index, which is no larger, uses.
+// The part of source that index, which is no larger, refers to.
 Tensor used_part(const Tensor& source, const Tensor& index) {
   Tensor used = source;
   for (int i = 0; i < used.dim(); ++i)
@@ -102,7 +102,7 @@ Tensor used_part(const Tensor& source, const Tensor& index) {
   return used;
 }
 
-// index is no larger than `other`, but perhaps along `dim` (pass -1 for nowhere).
+// Checks that index is no larger than `other`, except along `dim` (-1: everywhere).
 void check_fits(const char* op, const Tensor& index, const Tensor& other, int dim) {
   bool fits = index.dim() == other.dim();
   for (int i = 0; fits && i < index.dim(); ++i) fits = i == dim || index.sizes()[i] <= other.sizes()[i];
@@ -111,7 +111,7 @@ void check_fits(const char* op, const Tensor& index, const Tensor& other, int di
                           dim < 0 ? "" : " outside the dimension", " than ", other.sizes(), ", got ", index.sizes()));
 }
 
-// What is put or added along `dim` of x by index fits.
+// Checks the arguments of writing or adding along `dim` of x by index.
 Places checked_places(const char* op, const Tensor& x, std::int64_t dim, const Tensor& index, const Tensor& source) {
   check_same_device(op, x, index, source);
   const int d = wrap_dim(op, dim, x.dim());
@@ -147,7 +147,7 @@ Tensor gather_elements(const Tensor& x, std::int64_t dim, const Tensor& index) {
 
 namespace {
 
-// Which of the sources are those that count.
+// True for the sources that are the last ones with their index.
 Tensor last_ones(const Tensor& places, int dim, const Shape& sizes) {
   Shape along = Shape::filled(places.dim(), 1);
   if (places.dim()) along[dim] = places.sizes()[dim];
@@ -188,7 +188,7 @@ Tensor scatter_add(const Tensor& x, std::int64_t dim, const Tensor& index, const
   const Places checked = checked_places("scatter_add", x, dim, index, source);
   const int d = checked.dim;
   const Tensor places = checked.index;
-  if (wide_dtype(x.dtype()) != x.dtype())  // adds many: eight bits stop counting at 256
+  if (wide_dtype(x.dtype()) != x.dtype())  // sums of many: 8 bits of precision stop counting at 256
     return scatter_add(widened(x), dim, places, widened(source)).to(x.dtype());
   const Tensor used = used_part(source, places);
   Tensor out = copied(x, *x.impl()->storage->device, x.dtype());

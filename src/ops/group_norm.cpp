@@ -44,7 +44,7 @@ Tensor make_beside(const Tensor& x, const Shape& sizes, DType dtype) {
 
 Tensor dense_form(const Tensor& tensor) { return tensor.defined() ? tensor.detach().contiguous() : tensor; }
 
-// Differentiable. x, g: of x's shape.
+// Differentiable. x and g have the shape of the op's x.
 GroupFlows group_flows_by_ops(const GroupProblem& of, const Tensor& narrow_g, const Tensor& narrow_x,
                               const Tensor& weight) {
   const auto& [batch, groups, of_group, inner] = of.extent;

@@ -1,5 +1,5 @@
-// The grids of group_norm on a GPU (ops/group_norm_kernel.h): a block for each row, which it reads by packs where its
-// channels allow it. No atomics: the order of all sums follows from the shape and the layout.
+// The grids of group_norm on a GPU (ops/group_norm_kernel.h): one block per row, read in packs if the channels allow
+// it. No atomics: the order of all sums depends only on the shape and the memory layout.
 #pragma once
 
 #include <lockstep/tensor/kernels/cuda/pack.h>
@@ -52,7 +52,7 @@ __global__ void group_norm_rows(const Kernel kernel, const Divisor packs_of_chan
   }
 }
 
-/// A channel's sums are made by a warp where a group has many channels, else by the block.
+/// A warp sums each channel if a group has many channels, else the block does.
 template <int kPack, class Kernel>
 __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_channel) {
   using T = typename Kernel::T;
@@ -61,7 +61,7 @@ __global__ void group_gradient_rows(const Kernel kernel, const Divisor packs_of_
   using Sums = TwoSums<C>;
   const GroupExtent& extent = kernel.extent;
   const RowTeam team({kThreads, 1}, false, 0, 1);
-  const int threads = extent.of_group >= kWarps ? kWarp : kThreads;  // of a channel
+  const int threads = extent.of_group >= kWarps ? kWarp : kThreads;  // for one channel
   const RowTeam of_channel({threads, 1}, false, 0, 1);
   const std::int64_t packs = extent.length() / kPack, channel_packs = packs_of_channel.divisor();
   const auto add = [](const Sums& a, const Sums& b) { return a + b; };

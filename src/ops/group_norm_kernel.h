@@ -1,5 +1,6 @@
-// group_norm on a GPU: one grid forward; backward one for the gradient of x and for each image's sums for weight and
-// bias, and one that adds the images' sums (ops/group_norm_cuda.h). On the host it is composed (ops/layer_norm.cpp).
+// group_norm on a GPU: one grid for the forward; for the backward one grid for the gradient of x and each image's sums
+// for weight and bias, and one that adds these sums (ops/group_norm_cuda.h). On the host it is composed
+// (ops/layer_norm.cpp).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +13,7 @@
 
 namespace lockstep {
 
-/// Dense images [batch, groups, channels of a group, inner]. A row is what one group has of one image.
+/// Dense images [batch, groups, channels of a group, inner]. A row is one group of one image.
 struct GroupExtent {
   std::int64_t batch, groups, of_group, inner;
 

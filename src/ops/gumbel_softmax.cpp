@@ -32,7 +32,7 @@ Tensor gumbel_softmax(const Tensor& logits, const GumbelSoftmaxOptions& options)
   const int dim = wrap_dim("gumbel_softmax", options.dim, logits.dim());
   if (!(options.tau > 0)) throw InvalidArgument(text("[gumbel_softmax] expected tau > 0, got ", options.tau));
   const Tensor x = widened(logits);
-  // From 2^-23 on: the logarithm of 0, and of a number that rounds to 1, would be infinite.
+  // Uniform numbers from 2^-23 on: log(0), and log of a number that rounds to 1, would give infinities.
   const Tensor uniform = uniform_for_batch("gumbel_softmax", x, 0x1p-23, 1);
   const Tensor soft = softmax((x - log(-log(uniform))) / options.tau, dim).to(logits.dtype());
   if (!options.hard || logits.dim() == 0) return soft;

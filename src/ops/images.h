@@ -1,4 +1,5 @@
-// Images as tensors: [N, C, spatial...] of at least three dimensions, whose channels lie together in memory.
+// Channels-last images: tensors [N, C, spatial...] of at least three dimensions, whose channels are contiguous in
+// memory.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -18,7 +19,7 @@ inline Tensor make_images(DeviceState& device, const Shape& sizes, DType dtype) 
   return images;
 }
 
-/// x itself, if it lies so; else a copy of its values, unrecorded.
+/// x itself if it is dense channels-last; else a copy of its values, not recorded.
 inline Tensor as_images(const Tensor& x) {
   if (lies_channels_last(x.sizes(), x.strides())) return x;
   Tensor images = make_images(*x.impl()->storage->device, x.sizes(), x.dtype());
@@ -26,7 +27,7 @@ inline Tensor as_images(const Tensor& x) {
   return images;
 }
 
-/// A new tensor of that dtype that lies as x does where x is channels-last, else row-major.
+/// A new tensor of that dtype: dense channels-last if x is channels-last, else row-major.
 inline Tensor make_like(const Tensor& x, DType dtype) {
   const TensorImpl& impl = *x.impl();
   if (impl.contiguous || !is_channels_last(impl.sizes, impl.strides))
@@ -35,20 +36,21 @@ inline Tensor make_like(const Tensor& x, DType dtype) {
 }
 inline Tensor make_like(const Tensor& x) { return make_like(x, x.impl()->dtype); }
 
-/// A new tensor of the sizes that a and b broadcast to: channels-last where one that has these sizes is.
+/// A new tensor of the sizes that a and b broadcast to: channels-last if a or b has these sizes and is channels-last.
 inline Tensor make_like_either(const Tensor& a, const Tensor& b, const Shape& sizes, DType dtype) {
   for (const Tensor* x : {&a, &b})
     if (const TensorImpl& impl = *x->impl(); !impl.contiguous && impl.sizes == sizes) return make_like(*x, dtype);
   return make_tensor(*a.impl()->storage->device, sizes, dtype);
 }
 
-/// x itself, if it is dense in the order of `other`, row-major or channels-last; else a copy of its values, unrecorded.
+/// x itself if it is dense in the layout of `other`, row-major or channels-last; else a copy of its values, not
+/// recorded.
 inline Tensor as_laid(const Tensor& x, const Tensor& other) {
   if (is_channels_last(other.sizes(), other.strides())) return as_images(x);
   return x.is_contiguous() ? x : copied(x, *x.impl()->storage->device, x.dtype());
 }
 
-/// What each channel has, [C], beside images of `rank` dimensions: [C, 1, ...].
+/// Reshapes one value per channel, [C], to broadcast against images of `rank` dimensions: [C, 1, ...].
 inline Tensor channels_of(const Tensor& x, int rank) {
   Shape sizes = Shape::filled(rank - 1, 1);
   sizes[0] = x.sizes()[0];

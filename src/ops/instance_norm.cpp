@@ -1,4 +1,4 @@
-// instance_norm: what group_norm does with a group for each channel, and running statistics.
+// instance_norm: group_norm with one channel per group, plus running statistics.
 #include <algorithm>
 
 #include <lockstep/autograd/grad_mode.h>

@@ -24,14 +24,14 @@ void check_alike(const char* op, std::span<const Tensor> tensors) {
   }
 }
 
-// For what divides a tensor along a dimension.
+// The size along a dimension, for functions that split a tensor.
 std::int64_t size_along(const char* op, const Tensor& tensor, std::int64_t dim) {
   const Shape& sizes = impl_of(op, tensor).sizes;
   if (sizes.empty()) throw ShapeError(text("[", op, "] expected a tensor with dimensions, got a 0-dim one"));
   return sizes[wrap_dim(op, dim, sizes.rank())];
 }
 
-// In autocast regions 16-bit tensors meet others.
+// In autocast regions 16-bit tensors may be joined with others.
 std::vector<Tensor> in_widest(const char* op, std::span<const Tensor> tensors) {
   std::vector<Tensor> alike;
   if (tensors.empty()) return alike;
@@ -41,7 +41,7 @@ std::vector<Tensor> in_widest(const char* op, std::span<const Tensor> tensors) {
   return alike;
 }
 
-// From the gradients of all parts, of which some are undefined, that of the whole. view(whole, i) is part i.
+// Joins the gradients of all parts, of which some are undefined, to that of the whole. view(whole, i) is part i.
 template <class View>
 Tensor joined(const Gradients& given, const Shape& sizes, const View& view) {
   const Tensor& first = *std::find_if(given.begin(), given.end(), [](const Tensor& g) { return g.defined(); });
@@ -64,7 +64,8 @@ Tensor joined(const Gradients& given, const Shape& sizes, const View& view) {
   return whole;
 }
 
-// The views that a tensor is made up of, as one node. (As a node each, their gradients would be a sum of wholes.)
+// The parts of a tensor as views, recorded as one node. (With one node each, backward would sum a whole gradient per
+// part.)
 template <class View>
 std::vector<Tensor> divided(const char* node, const Tensor& whole, std::size_t count, const View& view) {
   std::vector<Tensor> parts;
@@ -191,7 +192,7 @@ std::vector<Tensor> tensor_split(const Tensor& tensor, const std::vector<std::in
   const std::int64_t size = size_along("tensor_split", tensor, dim);
   std::vector<std::int64_t> lengths;
   std::int64_t from = 0;
-  bool in_order = true;  // so that the parts do not overlap
+  bool in_order = true;  // then the parts do not overlap
   for (const std::int64_t index : indices) {
     const std::int64_t to = std::clamp<std::int64_t>(index < 0 ? index + size : index, 0, size);
     in_order = in_order && to >= from;

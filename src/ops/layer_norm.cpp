@@ -1,5 +1,5 @@
-// layer_norm and group_norm: rows are normalized in one kernel, with weight and bias where they lie along the rows.
-// (Those of group_norm do not; on a GPU it has kernels of its own, ops/group_norm.h.)
+// layer_norm and group_norm: one kernel normalizes the rows, with weight and bias if they vary along the rows. (Those
+// of group_norm do not; on a GPU it has its own kernels, ops/group_norm.h.)
 #include <span>
 #include <vector>
 
@@ -25,7 +25,7 @@ using autograd::needs_grad;
 using autograd::record_many;
 using autograd::Saved;
 
-// y = (x - mean) / sqrt(variance + eps) * weight + bias. Where there is no weight or no bias, its row is x's.
+// y = (x - mean) / sqrt(variance + eps) * weight + bias. The row of x stands in for a missing weight or bias.
 struct Affine {
   bool weighted, biased;
   template <class C, class AnyRow, class Index>
@@ -59,7 +59,7 @@ struct Normalize {
 struct NormProblem {
   const char* op;
   const char* node;
-  Tensor x, weight;  // undefined where there is none
+  Tensor x, weight;  // weight: may be undefined
   Affine affine;
   double eps;
 

@@ -1,4 +1,4 @@
-// Products with an addend: linear layers and addmm.
+// Products plus an addend: linear layers and addmm.
 #include "ops/linear.h"
 
 #include <lockstep/ops/activation.h>
@@ -22,7 +22,7 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-// Of linear's second input, made where it will be kept if that is known.
+// The gradient of linear's second input, computed in its final memory if that is known.
 Tensor weight_gradient(const Tensor& g, const Tensor& x) {
   const Tensor place = autograd::gradient_place(1);
   if (!place.defined()) return mm(g.t(), x);
@@ -30,7 +30,7 @@ Tensor weight_gradient(const Tensor& g, const Tensor& x) {
   return place;
 }
 
-// Whether an image for each row, say, has as many elements as the layer takes.
+// True if x needs only a flatten to fit the layer, for example one image per row.
 bool fits_when_flat(const Tensor& x, const Shape& weight) {
   return x.dim() > 2 && weight.rank() == 2 && x.size(0) > 0 && x.numel() == x.size(0) * weight[1];
 }

@@ -7,8 +7,8 @@
 
 namespace lockstep {
 
-/// linear(), and relu() or gelu() of its result. Where nothing is recorded, one product with an epilogue. (Where
-/// something is, the two: GELU's gradient needs the sum, and no NaN may be lost in training.)
+/// linear(), then relu() or gelu(). If nothing is recorded, it is one product with an epilogue. (Otherwise two
+/// operations: GELU's gradient needs the sum, and training must not lose a NaN.)
 Tensor linear(const Tensor& x, const Tensor& weight, const Tensor& bias, Activation activation);
 
 }  // namespace lockstep

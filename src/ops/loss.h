@@ -1,4 +1,4 @@
-// What losses share.
+// Functions that losses share.
 #pragma once
 
 #include <lockstep/ops/loss.h>
@@ -24,7 +24,7 @@ inline void check_target(const char* op, const Tensor& input, const Tensor& targ
     throw ShapeError(text("[", op, "] expected a target of shape ", input.sizes(), ", got ", target.sizes()));
 }
 
-/// A loss of each element by itself: f as in binary().
+/// A loss that is computed element by element: f as in binary().
 template <class F>
 Tensor pointwise_loss(const char* op, const char* node, const Tensor& input, const Tensor& target, const F& f) {
   check_target(op, input, target);

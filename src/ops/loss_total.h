@@ -1,4 +1,4 @@
-// The total of the losses of many rows: their sum, or their mean by weight.
+// The sum or the weighted mean of the losses of many rows.
 #pragma once
 
 #include <cstdint>
@@ -9,14 +9,14 @@
 
 namespace lockstep {
 
-/// On a GPU in one grid for a few rows, else in two (ops/loss_total_cuda.h).
+/// On a GPU one grid for few rows, else two (ops/loss_total_cuda.h).
 template <class Element>
 struct LossTotal {
   using C = Element;
 
   const C *losses, *weights;
-  std::int64_t rows, step;  // in elements, from one row's to the next's
-  C* total;                 // {the sum or the mean; what the losses were divided by}
+  std::int64_t rows, step;  // step: in elements, between two rows
+  C* total;                 // {the sum or the mean; the divisor of the losses}
   bool mean;
 
   void operator()(const KernelContext&) const {

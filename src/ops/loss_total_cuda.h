@@ -1,5 +1,5 @@
-// The total of many rows' losses on a GPU: blocks add pieces of the rows, and one block adds the pieces. What is added
-// to what follows from the number of rows alone: no atomics.
+// The total of many rows' losses on a GPU: blocks sum pieces of the rows, and one block sums the pieces. No atomics:
+// the order of summation depends only on the number of rows.
 #pragma once
 
 #include <algorithm>
@@ -37,11 +37,11 @@ namespace lockstep {
 
 template <class C>
 void enqueue(const LossTotal<C>& kernel, const KernelContext& context) {
-  constexpr std::int64_t kLeast = 1 << 11, kMostPieces = 1024;  // rows of a piece; to fill a GPU
+  constexpr std::int64_t kLeast = 1 << 11, kMostPieces = 1024;  // least rows in a piece; enough pieces to fill a GPU
   static_assert(kMostPieces * sizeof(TwoSums<double>) <= KernelContext::kWorkspaceBytes);
   const std::int64_t wanted = std::clamp<std::int64_t>(kernel.rows / kLeast, 1, kMostPieces);
   const std::int64_t piece = (kernel.rows + wanted - 1) / wanted;
-  const std::int64_t pieces = piece ? (kernel.rows + piece - 1) / piece : 1;  // none empty
+  const std::int64_t pieces = piece ? (kernel.rows + piece - 1) / piece : 1;  // no piece is empty
   auto* const partial = pieces > 1 ? static_cast<TwoSums<double>*>(context.workspace) : nullptr;
   gpu::launch_grid(gpu::loss_pieces<LossTotal<C>>, unsigned(pieces), gpu::kThreads, context, kernel, piece, partial);
   if (partial) gpu::launch_grid(gpu::loss_total<LossTotal<C>>, 1, gpu::kThreads, context, kernel, pieces, partial);

@@ -1,5 +1,5 @@
-// scaled_dot_product_attention: what the caller gives becomes four dimensions, and goes through the door for heavy
-// operations, or is made of ops: block by block, or whole where that cannot be.
+// scaled_dot_product_attention: makes the inputs 4-dim, then runs Backend::fused, or an implementation made of ops:
+// block by block, or on the whole scores if blocks are not possible.
 #include <lockstep/ops/attention.h>
 
 #include <cmath>
@@ -63,7 +63,7 @@ void check(const Tensor& query, const Tensor& key, const Tensor& value, const At
     throw DTypeError(text("[", kName, "] expected a mask of bool or ", query.dtype(), ", got ", options.mask.dtype()));
 }
 
-// What leads, as it is after broadcasting: batches, and heads for the query and for the key.
+// The leading dimensions after broadcasting: batches, and the heads of the query and of the key.
 struct Leading {
   Shape batch;
   std::int64_t heads = 1, groups = 1;
@@ -83,14 +83,14 @@ struct Leading {
   }
 };
 
-// [batch, heads, rows, columns], a view of what already lies like that.
+// Reshapes to [batch, heads, rows, columns]: a view if the memory layout allows it.
 Tensor four(const Tensor& x, const Leading& lead, std::int64_t heads, bool with_heads) {
   const Shape whole = joined(lead.sizes(heads, with_heads), x.size(-2), x.size(-1));
   const Tensor all = x.sizes() == whole ? x : x.expand(whole);
   return all.reshape({lead.batch.elements(), heads, x.size(-2), x.size(-1)});
 }
 
-// The mask as it is added, of four dimensions, of size 1 where it broadcasts.
+// The additive mask, 4-dim, with size 1 where it broadcasts.
 Tensor added(const Tensor& mask, const Leading& lead, bool with_heads, const Shape& scores, DType dtype) {
   if (!mask.defined()) return mask;
   if (broadcast(kName, scores, mask.sizes()) != scores)
@@ -114,7 +114,7 @@ Tensor added(const Tensor& mask, const Leading& lead, bool with_heads, const Sha
   return x.reshape({count == 1 ? 1 : lead.batch.elements(), tail[0], tail[1], tail[2]});
 }
 
-// What a fused operation reads has its features side by side.
+// Fused operations need the features contiguous.
 Tensor side_by_side(const Tensor& x) { return x.strides().back() == 1 || x.size(-1) == 1 ? x : x.contiguous(); }
 
 FusedOp description(FusedKind kind, const char* name, const AttentionInputs& in, double products) {

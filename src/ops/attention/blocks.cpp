@@ -22,7 +22,7 @@ struct Weight {
     return elementary::exp(score - logsumexp);
   }
 };
-// The gradient of a score, from that of its weight and the mean of those, weighted.
+// The gradient of a score, from the gradient of its weight and the weighted mean of those gradients.
 struct ScoreGradient {
   template <class T>
   LOCKSTEP_HD T operator()(T g, T weight, T mean) const {
@@ -32,7 +32,7 @@ struct ScoreGradient {
 
 Tensor flipped(const Tensor& matrices) { return matrices.transpose(-1, -2); }
 
-// One matrix for each head of each batch.
+// One matrix for each head of each batch element.
 Tensor matrices_of_heads(const Tensor& x) { return x.reshape({x.size(0) * x.size(1), x.size(2), x.size(3)}); }
 
 Tensor product(const Tensor& a, const Tensor& b, double alpha = 1) {
@@ -41,27 +41,27 @@ Tensor product(const Tensor& a, const Tensor& b, double alpha = 1) {
   return out;
 }
 
-// The queries [row, row + rows), and the first `keys` keys: all that any of them sees. Heads that share a key lie below
-// each other in one matrix: one product serves them, and sums the key's gradient over them.
+// The queries [row, row + rows) and the first `keys` keys, which are all that any of these queries sees. Heads that
+// share a key are stacked in one matrix: one product serves them, and sums the key's gradient over them.
 struct QueryBlock {
   const AttentionInputs& in;
   std::int64_t row, rows, keys;
 
   Tensor part(const Tensor& x) const { return x.narrow(2, row, rows); }
-  // Of x [N, H, L, columns]: [N G, H / G rows, columns].
+  // x [N, H, L, columns] -> [N G, H / G rows, columns].
   Tensor read(const Tensor& x) const {
     const std::int64_t groups = in.key.size(1);
     return part(x).reshape({x.size(0) * groups, x.size(1) / groups * rows, x.size(3)});
   }
   void write(const Tensor& matrices, const Tensor& x) const { part(x).copy_(matrices.view(part(x).sizes())); }
-  // Of what there is for each key [N G, S, columns].
+  // The rows of the visible keys, of x [N G, S, columns].
   Tensor seen(const Tensor& x) const { return x.narrow(1, 0, keys); }
 
   Tensor scores(const Tensor& query, const Tensor& key) const {
     const Tensor all = product(query, flipped(seen(key)), in.scale);
     Tensor by_head = all.view({in.query.size(0), in.query.size(1), rows, keys});
     if (in.mask.defined()) by_head.add_(part(in.mask).narrow(3, 0, keys));
-    if (in.causal && row < keys) {  // keys before the first query are seen by all
+    if (in.causal && row < keys) {  // all queries see the keys before the first query
       const TensorOptions here = {.device = all.device()};
       Tensor corner = by_head.narrow(3, row, keys - row);
       corner.copy_(
@@ -74,7 +74,7 @@ struct QueryBlock {
 template <class Body>
 void each_block(const AttentionInputs& in, std::int64_t rows, const Body& body) {
   const std::int64_t queries = in.query.size(2), keys = in.key.size(2);
-  // A backend plans products by their sizes and keeps some thousand plans: not a size of its own for every block.
+  // Backends cache a plan for each size of a product, some thousand in all, so blocks share a few sizes.
   constexpr std::int64_t kMostSizes = 64;
   const std::int64_t step = rows * ((keys + kMostSizes * rows - 1) / (kMostSizes * rows));
   for (std::int64_t row = 0; row < queries; row += rows) {
@@ -85,9 +85,9 @@ void each_block(const AttentionInputs& in, std::int64_t rows, const Body& body) 
 
 }  // namespace
 
-// A block has at most 2^18 scores of each head, 1 MiB in float32: up to 512 keys, so many queries are one block. (Heads
-// and batches make it large enough for a card. What is added to what does not depend on how many there are.) It has at
-// least 64 rows, since each block reads all keys.
+// A block has at most 2^18 scores per head, 1 MiB in float32; with up to 512 keys it has at least 512 queries. (Heads
+// and batches make it large enough for a GPU. The block size depends only on the number of keys, so the order of
+// summation does not depend on the batch size.) It has at least 64 rows, since each block reads all keys.
 std::int64_t attention_block_rows(std::int64_t keys) {
   constexpr std::int64_t kScores = std::int64_t(1) << 18, kLeast = 64;
   return std::max(kLeast, kScores / keys / kLeast * kLeast);

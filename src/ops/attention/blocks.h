@@ -1,5 +1,6 @@
-// Attention for a block of queries at a time, made of products and elementwise kernels: for devices that decline it as
-// one operation. Only the scores of one block are there at a time, so memory grows linearly with the length.
+// Attention for one block of queries at a time, made of products and elementwise kernels: for devices whose
+// Backend::fused declines it. Only the scores of one block are in memory, so memory grows linearly with the sequence
+// length.
 #pragma once
 
 #include <cstdint>
@@ -8,15 +9,15 @@
 
 namespace lockstep {
 
-/// How many queries are a block where there are so many keys.
+/// The number of queries in a block, given the number of keys.
 std::int64_t attention_block_rows(std::int64_t keys);
 
-/// Fills y [N, H, L, F] and logsumexp [N, H, L]: of each query's scores, or infinity where a query sees nothing (y is 0
-/// there). Of float32 or float64, without empty inputs; the mask is not broadcast, but [N, H, L, S]. Records nothing.
+/// Fills y [N, H, L, F] and logsumexp [N, H, L] of each query's scores; for a query that sees no key y is 0 and
+/// logsumexp is infinity. float32 or float64, no empty inputs; the mask is expanded to [N, H, L, S]. Not recorded.
 void attention_by_blocks(const AttentionInputs& inputs, std::int64_t rows, const Tensor& y, const Tensor& logsumexp);
 
-/// The gradients, from that of y; what the forward has filled is given again. Weights are computed again, and sums over
-/// blocks add in the order of the blocks. Records nothing.
+/// The gradients, from the gradient g of y; y and logsumexp are those of the forward. Recomputes the weights. Sums over
+/// blocks add in the order of the blocks. Not recorded.
 AttentionGradients attention_gradients_by_blocks(const Tensor& g, const AttentionInputs& inputs, std::int64_t rows,
                                                  const Tensor& y, const Tensor& logsumexp);
 

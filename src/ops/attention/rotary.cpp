@@ -1,4 +1,4 @@
-// Rotary embeddings: pairs of features are turned by an angle that grows with the position.
+// Rotary embeddings: pairs of features are rotated by an angle that grows with the position.
 #include <cmath>
 
 #include <lockstep/ops/arithmetic.h>
@@ -51,7 +51,7 @@ Tensor rotary_embedding(const Tensor& x, const Tensor& cosines, const Tensor& si
 Tensor rotary_embedding(const Tensor& x, const Tensor& positions, const RotaryOptions& options) {
   const std::int64_t half = pairs_of(x);
   check_same_device(kRotary, x, positions);
-  // Angles need more digits than 16 bits have.
+  // Angles need more precision than 16-bit floats have.
   const TensorOptions wide = {.dtype = wide_dtype(x.dtype()), .device = x.device()};
   const Tensor powers = arange(0, double(half), 1, wide) * (-std::log(options.base) / double(half > 0 ? half : 1));
   const Tensor angles = positions.to(*wide.dtype).unsqueeze(-1) * exp(powers);

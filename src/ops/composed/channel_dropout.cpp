@@ -1,4 +1,4 @@
-// Dropouts made of dropout(): of channels, and for selu. Which are dropped is decided by dropout of ones.
+// Dropout of channels and dropout for selu, made of dropout() of ones.
 #include <cmath>
 
 #include <lockstep/ops/arithmetic.h>
@@ -16,7 +16,7 @@ void check_dropout(const char* op, const Tensor& x, double p) {
   if (!(p >= 0 && p <= 1)) throw InvalidArgument(text("[", op, "] expected a probability from 0 to 1, got ", p));
 }
 
-// [batch, channels, 1, ...]
+// The shape [batch, channels, 1, ...].
 Shape one_for_each_channel(const char* op, const Tensor& x) {
   if (x.dim() < 2) throw ShapeError(text("[", op, "] expected x [batch, channels, ...], got ", x.sizes()));
   Shape sizes = Shape::filled(x.dim(), 1);
@@ -34,7 +34,7 @@ Tensor kept_channels(const Tensor& x, const Shape& channels, double p) {
   return kept(x, channels, p);
 }
 
-// With keep = 1 / (1 - p) where x stays, else 0.
+// keep: 1 / (1 - p) for elements that stay, else 0.
 Tensor alpha_dropped(const Tensor& x, const Tensor& keep, double p) {
   constexpr double kAlpha = 1.7580993408473766;  // the scale of selu times its alpha
   const double scale = 1 / std::sqrt((kAlpha * kAlpha * p + 1) * (1 - p));

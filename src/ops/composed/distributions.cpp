@@ -19,7 +19,7 @@
 namespace lockstep::distributions {
 namespace {
 
-// Both of one shape.
+// Broadcasts a and b to one shape and promotes them to one dtype.
 void join(const char* op, Tensor& a, Tensor& b) {
   check_same_device(op, a, b);
   check_floating(op, a), check_floating(op, b);
@@ -44,7 +44,7 @@ const Tensor& only(const char* op, const Probabilities& given) {
   return one;
 }
 
-// x log(x), 0 at 0.
+// x log(x), and 0 at 0.
 Tensor times_log(const Tensor& x) { return x * log(where(x > 0, x, 1)); }
 
 }  // namespace

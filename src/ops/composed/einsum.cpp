@@ -1,4 +1,4 @@
-// einsum: letters become labels of dimensions; two operands at a time are brought into the order of a matrix product.
+// einsum: letters become labels of dimensions. Pairs of operands are permuted into matrix products.
 #include <lockstep/ops/einsum.h>
 
 #include <algorithm>
@@ -15,11 +15,11 @@
 namespace lockstep {
 namespace {
 
-using Labels = std::vector<int>;  // letters; dimensions of an ellipsis are below 0, -1 the last one
+using Labels = std::vector<int>;  // letters; an ellipsis has labels below 0, the last one -1
 
 struct Factor {
   Tensor x;
-  Labels labels;  // of its dimensions
+  Labels labels;  // one for each dimension of x
 };
 
 bool has(const Labels& labels, int label) { return std::find(labels.begin(), labels.end(), label) != labels.end(); }
@@ -33,7 +33,7 @@ int place_of(const Labels& labels, int label) {
 
 struct Term {
   Labels letters;
-  int ellipsis = -1;  // before which letter; -1: none
+  int ellipsis = -1;  // the index of the letter after it; -1: none
 };
 
 Term parse_term(std::string_view equation, std::string_view term) {
@@ -53,14 +53,14 @@ Term parse_term(std::string_view equation, std::string_view term) {
   return parsed;
 }
 
-// The labels of all dimensions, `dots` of which are the ellipsis's.
+// The labels of all dimensions. The ellipsis has `dots` of them.
 Labels labels_of(const Term& term, int dots) {
   Labels labels = term.letters;
   for (int i = 1; i <= dots; ++i) labels.insert(labels.begin() + term.ellipsis, -i);
   return labels;
 }
 
-// Without repeated labels: of two equal ones the diagonal.
+// Takes the diagonal of dimensions with the same label.
 Factor without_repeats(std::string_view equation, Factor factor) {
   for (std::size_t i = 0; i < factor.labels.size(); ++i)
     for (std::size_t j = factor.labels.size() - 1; j > i; --j) {
@@ -86,7 +86,7 @@ Factor without_repeats(std::string_view equation, Factor factor) {
   return factor;
 }
 
-// Summed over the labels that are not in `kept`.
+// Sums over the labels that are not in `kept`.
 Factor summed(const Factor& factor, const Labels& kept) {
   Factor left;
   Shape dims;
@@ -99,7 +99,7 @@ Factor summed(const Factor& factor, const Labels& kept) {
   return left;
 }
 
-// Dimensions of size 1 under a label that has another size in `other`: they broadcast, as if they were not there.
+// Drops dimensions of size 1 whose label has another size in `other`: they broadcast.
 Factor without_ones(Factor factor, const Factor& other) {
   for (int d = factor.x.dim(); d-- > 0;) {
     const int label = factor.labels[std::size_t(d)];
@@ -111,7 +111,7 @@ Factor without_ones(Factor factor, const Factor& other) {
   return factor;
 }
 
-// The dimensions in the order of the groups of labels, each group as one dimension.
+// Permutes the dimensions into the order of the groups of labels, and joins each group to one dimension.
 Tensor grouped(const Factor& factor, std::initializer_list<const Labels*> groups) {
   Shape order, sizes;
   for (const Labels* group : groups) {
@@ -131,7 +131,7 @@ Labels joined(const Labels& a, const Labels& b) {
   return all;
 }
 
-// The product of two, with the labels in `kept`.
+// The product of two factors, with the labels in `kept`.
 Factor product_of(const Factor& first, const Factor& second, const Labels& kept) {
   Factor a = without_ones(first, second), b = without_ones(second, first);
   a = summed(a, joined(kept, b.labels));
@@ -174,7 +174,7 @@ std::vector<std::string_view> split_at_commas(std::string_view terms) {
   }
 }
 
-// Of an equation without "->": the ellipsis, then the letters that occur once.
+// The result's labels if the equation has no "->": the ellipsis, then the letters that occur once.
 Labels implied_result(const std::vector<Term>& terms, int dots) {
   std::map<int, int> uses;
   for (const Term& term : terms)

@@ -1,4 +1,4 @@
-// embedding_bag, composed: rows are picked, then added to the row of their bag.
+// embedding_bag, made of ops: gathers rows, then adds each to the row of its bag.
 #include <lockstep/ops/embedding_bag.h>
 
 #include <limits>
@@ -19,9 +19,9 @@ namespace {
 
 constexpr const char* kBagOp = "embedding_bag";
 
-// Indices one after the other, with the bag that each belongs to.
+// The indices of all bags in one dimension, with the bag of each.
 struct Bags {
-  Tensor index, bag, place;  // [indices]; place: within the bag
+  Tensor index, bag, place;  // [indices]; place: the position in the bag
   std::int64_t count;
 };
 
@@ -48,13 +48,13 @@ Bags bags_by_offsets(const Tensor& index, const EmbeddingBagOptions& options) {
   return {index, bag, place, count};
 }
 
-// [bags, features], the sum of the rows of each bag. An addition for each row, in one order.
+// The sum of the rows of each bag: [bags, features]. Adds row by row, in one order.
 Tensor added_by_bag(const Tensor& rows, const Bags& bags) {
   const Tensor start = zeros({bags.count, rows.size(1)}, {.dtype = rows.dtype(), .device = rows.device()});
   return scatter_add(start, 0, bags.bag.unsqueeze(1).expand(rows.sizes()), rows);
 }
 
-// The rows laid out as [bags, longest bag, features], with `lowest` in between.
+// Arranges the rows as [bags, longest bag, features], padded with `lowest`.
 Tensor greatest_by_bag(const Tensor& rows, const Bags& bags, const Tensor& counts) {
   const std::int64_t features = rows.size(1);
   const std::int64_t longest = bags.place.numel() ? max(bags.place).item<std::int64_t>() + 1 : 0;

@@ -1,5 +1,5 @@
-// An image read at places between its elements: each neighbour of a place is gathered and weighted. So gradients, of
-// any order, are those of what this is made of.
+// grid_sample, made of ops: gathers the neighbours of each position and weights them. So gradients of any order follow
+// from the ops.
 #include <lockstep/ops/grid_sample.h>
 
 #include <algorithm>
@@ -46,24 +46,24 @@ Outside outside_of(std::string_view name) {
       {{{"zeros", Outside::zeros}, {"border", Outside::border}, {"reflection", Outside::reflection}}});
 }
 
-// What a place is along one axis of the image.
+// Positions along one axis of the image.
 class Axis {
  public:
   Axis(std::int64_t size, Outside outside, bool align_corners)
       : size_(size), outside_(outside), align_corners_(align_corners) {}
 
-  /// From [-1, 1] to elements.
+  /// Maps [-1, 1] to element coordinates.
   Tensor unnormalized(const Tensor& at) const {
     return align_corners_ ? (at + 1) * (double(size_ - 1) / 2) : ((at + 1) * double(size_) - 1) / 2;
   }
-  /// Within the image, where the padding says so. No gradient flows into what was cut.
+  /// Moves a position into the image if the padding mode asks for it. No gradient flows to clipped positions.
   Tensor placed(const Tensor& at) const {
     if (outside_ == Outside::zeros) return at;
     return clipped(outside_ == Outside::reflection ? reflected(at) : at);
   }
-  /// Whether an element counts.
+  /// True for elements inside of the image.
   Tensor holds(const Tensor& element) const { return logical_and(ge(element, 0), le(element, double(size_ - 1))); }
-  /// int64: an element that is there.
+  /// int64: the element's index, or 0 outside of the image.
   Tensor index(const Tensor& element) const { return where(holds(element), element, 0).to(kInt64); }
   double size() const { return double(size_); }
 
@@ -73,7 +73,7 @@ class Axis {
     const Tensor inside = logical_and(gt(at, 0), lt(at, last));
     return where(inside, at, clamp(nan_to_num(at.detach(), 0, last, 0), 0, last));
   }
-  // Around the middles of the corner elements, or around the edges.
+  // Reflects at the centers of the corner elements, or at the edges.
   Tensor reflected(const Tensor& at) const {
     const double low = align_corners_ ? 0 : -0.5, span = align_corners_ ? double(size_ - 1) : double(size_);
     if (span == 0) return at * 0;
@@ -87,18 +87,18 @@ class Axis {
   bool align_corners_;
 };
 
-/// An element along one axis that a place reads, and by what it is multiplied, if by anything.
+/// An element along one axis that a position reads, and its weight (undefined: 1).
 struct Neighbor {
-  Tensor element;  // floating, whole; without a gradient
+  Tensor element;  // a whole number in a floating dtype; without a gradient
   Tensor weight;
 };
 using Neighbors = std::vector<Neighbor>;
 
-// Keys' convolution with a = -0.75, at a distance up to 1, and up to 2.
+// Keys' convolution with a = -0.75, for distances up to 1 and up to 2.
 Tensor cubic_near(const Tensor& t) { return ((t * 1.25 - 2.25) * t) * t + 1; }
 Tensor cubic_far(const Tensor& t) { return ((t * -0.75 + 3.75) * t - 6) * t + 3; }
 
-// The weight of the nearest element, which a small step does not change: the grid's gradient is 0 and not none.
+// The weight of the nearest element: constant, so that the grid gets the gradient 0 instead of none.
 Tensor unmoved(const Tensor& at) {
   if (!at.requires_grad()) return {};
   return custom_gradient("NearestElement", ones_like(at), {at},
@@ -121,12 +121,12 @@ Neighbors neighbors_along(const Axis& axis, Mode mode, const Tensor& grid) {
   return all;
 }
 
-/// One element of the image for each place: [N, places].
+/// One element of the image for each position: [N, positions].
 struct Read {
   Tensor index, counts, weight;
 };
 
-// With all neighbours along one more axis, which is the slower one.
+// Combines the reads with all neighbours along one more axis, which varies more slowly.
 std::vector<Read> crossed(const std::vector<Read>& reads, const Axis& axis, const Neighbors& along, double stride) {
   std::vector<Read> all;
   for (const Neighbor& neighbor : along) {

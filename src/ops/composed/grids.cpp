@@ -1,4 +1,4 @@
-// Vectors as matrices and grids: views, and one copy.
+// Matrices and grids made from vectors, as views or copies.
 #include <lockstep/ops/layout.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// x.index({mask}), x.index({rows, Slice(), columns}) and index_put_: the dimensions that tensors index become one, by
-// whose places rows are taken.
+// x.index({mask}), x.index({rows, Slice(), columns}) and index_put_: joins the dimensions that tensors index into one,
+// and selects its rows.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/index.h>
@@ -16,17 +16,18 @@ namespace lockstep {
 namespace {
 
 struct Indexed {
-  Tensor view;   // what the indices without tensors leave, indexed dimensions first: [indexed..., others...]
-  int count;     // how many are indexed
-  Tensor place;  // int64, of the shape that the indices broadcast to: in the indexed dimensions as one
-  int at;        // where that shape stands in the result, before the others from there on
+  Tensor view;   // x after the indices that are no tensors, indexed dimensions first: [indexed..., others...]
+  int count;     // number of indexed dimensions
+  Tensor place;  // int64, in the shape that the index tensors broadcast to: the position in the joined indexed
+                 // dimensions
+  int at;        // the dimension of the result at which that shape begins
 
   Shape others() const {
     Shape sizes;
     for (int i = count; i < view.dim(); ++i) sizes.push_back(view.sizes()[i]);
     return sizes;
   }
-  // [indexed, others...]: a view where possible.
+  // [indexed, others...]: a view if possible.
   Tensor rows() const {
     Shape sizes = others();
     std::int64_t size = 1;
@@ -34,7 +35,7 @@ struct Indexed {
     sizes.insert(0, size);
     return view.reshape(sizes);
   }
-  // The dimensions of the result, for its form [place's..., others...].
+  // Permutes [place's..., others...] into the result's order of dimensions.
   Shape order() const {
     const int rank = place.dim(), all = rank + view.dim() - count;
     Shape dims;
@@ -58,7 +59,7 @@ int dimensions_of(const ElementIndex& index) {
   return index.places().defined() || one;
 }
 
-// int64, from 0 on.
+// int64, with negative indices made positive.
 Tensor from_front(const Tensor& index, std::int64_t size) {
   const Tensor places = as_index("index", index);
   const Tensor front = where(places < 0, places + double(size), places);
@@ -77,8 +78,8 @@ Indexed indexed(const Tensor& x, std::span<const ElementIndex> indices) {
   if (ellipses > 1) throw ShapeError("[index] expected at most one Ellipsis, got two");
 
   Tensor view = x;
-  Shape dims;                   // that tensors index
-  std::vector<Tensor> indexes;  // by which
+  Shape dims;                   // the dimensions that tensors index
+  std::vector<Tensor> indexes;  // the index tensors
   int d = 0;
   for (const ElementIndex& index : indices) {
     if (is_mask(index)) {
@@ -135,7 +136,7 @@ const Tensor Tensor::operator[](const Tensor& index) const {
   return picked(indices);
 }
 
-// Of each element its number in row-major order: what is picked of those says where to put.
+// Indexes the elements' numbers in row-major order in the same way; the selected numbers are the positions to write.
 Tensor& Tensor::index_put_(std::initializer_list<ElementIndex> indices, const Tensor& values, bool accumulate) {
   autograd::check_in_place("index_put_", *this, values);
   check_same_device("index_put_", *this, values);

@@ -1,4 +1,4 @@
-// Whole parts of a tensor, put at places along a dimension.
+// index_copy and index_fill: write slices of a tensor at indices along a dimension.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/index.h>
@@ -18,7 +18,7 @@ Tensor as_places(const char* op, const Tensor& index) {
   return places.reshape(-1);
 }
 
-// x has dimensions. source: broadcasts to x's sizes with n along dim.
+// x has at least one dimension. source broadcasts to x's sizes, with the number of places along dim.
 Tensor put(const Tensor& x, int dim, const Tensor& places, const Tensor& source) {
   Shape sizes = x.sizes(), along = Shape::filled(x.dim(), 1);
   sizes[dim] = along[dim] = places.numel();

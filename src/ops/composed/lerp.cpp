@@ -1,4 +1,4 @@
-// Between two tensors, from the nearer end, so that both ends are exact.
+// lerp: computed from the nearer end, so that both ends are exact.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>
 #include <lockstep/ops/unary.h>

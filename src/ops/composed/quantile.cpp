@@ -1,4 +1,4 @@
-// Single elements of those in order.
+// kthvalue and quantile: elements of the sorted tensor.
 #include <lockstep/ops/order.h>
 
 #include <array>
@@ -76,7 +76,7 @@ Tensor quantile(const Tensor& x, const Tensor& q, std::optional<std::int64_t> di
     result = lerp(result, above, between == Between::linear ? ranks - whole : full_like(ranks.detach(), 0.5));
   }
 
-  result = movedim(result, -1, 0);  // [how many q, the other sizes]
+  result = movedim(result, -1, 0);  // [number of q, the other sizes]
   if (keep_dims && d >= 0 && x.dim() > 0) result = result.unsqueeze(d + 1);
   if (keep_dims && d < 0) {
     Shape sizes = Shape::filled(x.dim(), 1);
@@ -90,7 +90,7 @@ Tensor quantile(const Tensor& x, double q, std::optional<std::int64_t> dim, bool
                 std::string_view interpolation) {
   impl_of("quantile", x);
   if (!(q >= 0 && q <= 1)) throw InvalidArgument(text("[quantile] expected q from 0 to 1, got ", q));
-  const Tensor wide = widened(x);  // so that q keeps its digits
+  const Tensor wide = widened(x);  // so that q keeps its precision
   return quantile(wide, full({}, q, wide.options()), dim, keep_dims, interpolation).to(x.dtype());
 }
 

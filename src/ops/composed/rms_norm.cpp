@@ -1,4 +1,4 @@
-// rms_norm: rows are normalized in one kernel each way.
+// rms_norm: one kernel normalizes the rows, and one computes the gradient.
 #include <limits>
 
 #include <lockstep/ops/arithmetic.h>
@@ -43,7 +43,7 @@ struct RmsGradients {
   Tensor x, weight;
 };
 
-// Differentiable.
+// Differentiable itself.
 RmsGradients rms_gradients_by_ops(const Tensor& narrow_g, const Tensor& narrow_x, const Tensor& narrow_weight,
                                   double eps) {
   const Tensor g = widened(narrow_g), x = widened(narrow_x), weight = widened(narrow_weight);

@@ -52,7 +52,7 @@ Tensor multinomial(const Tensor& weights, std::int64_t count, bool replacement) 
     throw InvalidArgument(text("[multinomial] expected finite weights of at least 0, ", needed,
                                " or more of each row above 0, and a count of at least 0, got weights ", weights.sizes(),
                                valid ? "" : ", some negative or not finite,", " and count ", count));
-  if (!replacement) {  // the least of exponential waiting times with these rates (Efraimidis, Spirakis 2006)
+  if (!replacement) {  // takes the shortest exponential waiting times with these rates (Efraimidis, Spirakis 2006)
     const Tensor waiting = -log1p(-rand_like(wide)) / wide;
     return topk(where(wide > 0, waiting, std::numeric_limits<double>::infinity()), count, -1, false).indices;
   }

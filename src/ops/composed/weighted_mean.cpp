@@ -18,7 +18,7 @@ Tensor number(const char* what, const Tensor& x, DType dtype) {
   return x.to(dtype).reshape({});
 }
 
-// What the mean of a loss over classes is weighted by: its targets that count, each by its class's weight.
+// The weight of the mean of a loss over classes: the targets that count, each times the weight of its class.
 template <class Options>
 Tensor weight_of(const Tensor& target, const Options& options) {
   const NoGrad guard;

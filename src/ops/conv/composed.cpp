@@ -13,7 +13,7 @@
 namespace lockstep::composed {
 namespace {
 
-// Sizes as the products see them.
+// Sizes of the matrix products.
 struct Extents {
   std::int64_t groups, in, out;  // channels of a group
   std::int64_t window, pixels;   // elements of a window; of an image of y
@@ -28,7 +28,7 @@ Extents extents_of(const Shape& weight, const Shape& y, std::int64_t groups) {
   return {groups, weight[1], weight[0] / groups, window, pixels};
 }
 
-// As many images as there is room for the copies of their windows.
+// Calls body for groups of images: as many at a time as kMostColumnBytes allows for copies of their windows.
 template <class Body>
 void for_images(const Extents& e, const Tensor& like, std::int64_t images, const Body& body) {
   const std::int64_t bytes = e.groups * e.in * e.window * e.pixels * std::int64_t(size_of(like.dtype()));
@@ -42,7 +42,7 @@ Shape padded_sizes(const Shape& sizes, const Shape& padding) {
   return padded;
 }
 
-// The image itself in one with padding around it.
+// The image inside of its padding.
 Tensor inside(Tensor padded, const Shape& sizes, const Shape& padding) {
   for (int d = 2; d < sizes.rank(); ++d)
     if (padding[d - 2] > 0) padded = padded.narrow(d, padding[d - 2], sizes[d]);
@@ -58,7 +58,7 @@ Tensor padded_image(const Tensor& x, const Shape& padding) {
   return padded;
 }
 
-// The windows of a padded image, without a copy: [N, C, window..., spatial of y...].
+// The windows of a padded image, as a view: [N, C, window..., spatial of y...].
 Tensor windows_of(const Tensor& padded, const Shape& weight, const Shape& y, const ConvGeometry& geometry) {
   const Shape& steps = padded.strides();
   Shape sizes = {padded.sizes()[0], padded.sizes()[1]}, strides = {steps[0], steps[1]};
@@ -73,13 +73,13 @@ Tensor windows_of(const Tensor& padded, const Shape& weight, const Shape& y, con
   return make_view(padded, sizes, strides, padded.impl()->offset);
 }
 
-// A dense copy of the same.
+// A dense copy of the windows.
 Tensor columns_of(const Tensor& x, const Shape& weight, const Shape& y, const ConvGeometry& geometry) {
   return windows_of(padded_image(x, geometry.padding), weight, y, geometry).contiguous();
 }
 
-// y = a x for each group (and image, where a broadcasts), in as few products as strides allow.
-// y: [N, groups, m, n], a: [groups, m, k], b: [N, groups, k, n].
+// y = a b for each group (and image, over which a broadcasts), in as few products as the strides allow. y: [N, groups,
+// m, n], a: [groups, m, k], b: [N, groups, k, n].
 void multiply_groups(const Tensor& y, const Tensor& a, const Tensor& b, const ProductOptions& options = {}) {
   const std::int64_t images = y.sizes()[0], groups = y.sizes()[1];
   if (groups <= images)
@@ -92,7 +92,7 @@ Tensor grouped_weight(const Tensor& weight, const Extents& e) {
   return weight.contiguous().view({e.groups, e.out, e.in * e.window});
 }
 
-// Each element of x gets the sum of what the windows have for it, in the order of the window's elements.
+// Sums, for each element of x, the columns of the windows that cover it, in the order of the window's elements.
 void fold(const Tensor& columns, const Shape& weight, const Shape& y, const ConvGeometry& geometry, const Tensor& x) {
   const Shape padded = padded_sizes(x.sizes(), geometry.padding);
   Tensor sum = padded == x.sizes() ? x : make_tensor(*x.impl()->storage->device, padded, x.dtype());
@@ -157,7 +157,7 @@ void convolution_weight_gradient(const Tensor& x, const Tensor& g, const ConvGeo
     const Tensor some = g.narrow(0, first, count);
     const Tensor padded = padded_image(x.narrow(0, first, count), geometry.padding);
     const Tensor windows = windows_of(padded, weight.sizes(), some.sizes(), geometry);
-    Shape order;  // images and pixels together at the end: they are summed over
+    Shape order;  // images and pixels last: the product sums over them
     const int spatial = weight.dim() - 2;
     for (int d = 1; d < 2 + spatial; ++d) order.push_back(d);
     order.push_back(0);

@@ -1,5 +1,5 @@
-// The three operations of a convolution made of copies and matrix products, for devices that do not do them as one.
-// Nothing is recorded. Windows are copied for as many images at a time as kMostColumnBytes holds.
+// The three operations of a convolution, made of copies and matrix products, for devices whose Backend::fused declines
+// them. Not recorded. Copies the windows of as many images at a time as kMostColumnBytes holds.
 #pragma once
 
 #include "ops/conv/convolution.h"
@@ -8,7 +8,7 @@ namespace lockstep::composed {
 
 inline constexpr std::int64_t kMostColumnBytes = std::int64_t(64) << 20;
 
-/// Each writes the whole of its last operand, which is dense and row-major. Float32 or float64; nothing is empty.
+/// Each function overwrites its last operand, which is dense and row-major. float32 or float64; no operand is empty.
 void convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry,
                  const Tensor& y);
 void convolution_input_gradient(const Tensor& g, const Tensor& weight, const ConvGeometry& geometry, const Tensor& x);

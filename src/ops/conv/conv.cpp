@@ -1,4 +1,4 @@
-// The public convolutions: what is checked, and how options become a geometry.
+// The public convolutions: checks, and the geometry from the options.
 #include <lockstep/ops/conv.h>
 
 #include <algorithm>
@@ -19,14 +19,14 @@
 namespace lockstep {
 namespace {
 
-// A direction of the operation: which of the weight's dimensions x has, in groups.
+// A convolution, or its transpose.
 enum class Direction : std::uint8_t { forward, transposed };
 
 void check_groups(const char* op, std::int64_t groups) {
   if (groups < 1) throw InvalidArgument(text("[", op, "] expected groups of at least 1, got ", groups));
 }
 
-// x has a batch here.
+// x has a batch dimension here.
 void check_operands(const char* op, int dims, Direction direction, const Tensor& x, const Tensor& weight,
                     const Tensor& bias, std::int64_t groups) {
   check_factors(op, x, weight);
@@ -57,13 +57,14 @@ std::int64_t reach_of(const Shape& weight, const ConvGeometry& geometry, int d) 
   return geometry.dilation[d] * (weight[d + 2] - 1) + 1;
 }
 
-// x with a batch: where it has none, of one image.
+// Adds a batch dimension of one image if x has none.
 Tensor batched(const char* op, const Tensor& x, int dims) {
   return impl_of(op, x).sizes.rank() == dims + 1 ? x.unsqueeze(0) : x;
 }
 Tensor like_x(const Tensor& y, const Tensor& x, int dims) { return x.dim() == dims + 1 ? y.squeeze(0) : y; }
 
-// Zeros as the rule asks for. An odd number of them cannot be the same before and after: then x gets the last one.
+// Zeros for the padding rule. If their number is odd, x itself gets the last one, since a geometry pads equally on both
+// sides.
 Tensor padded_by_rule(const char* op, int dims, Padding::Rule rule, const Tensor& x, const Shape& weight,
                       ConvGeometry& geometry) {
   geometry.padding = Shape::filled(dims, 0);
@@ -98,9 +99,9 @@ Tensor conv(const char* op, int dims, const Tensor& given, const Tensor& weight,
   return like_x(convolution(x, weight, bias, geometry), given, dims);
 }
 
-// Where output_padding is a stride or more, more windows fit the result than x has elements, and it is the input
-// gradient of no convolution of x's size. There the geometry loses its padding, both of them, and what is to be padded
-// (negative: cut) afterwards is returned, as pad() takes it.
+// If output_padding is at least the stride, more windows fit the result than x has elements, so it is not the input
+// gradient of a convolution to x's size. Then this removes both kinds of padding from the geometry in that dimension,
+// and returns the padding to apply afterwards (negative: cut), as pad() takes it.
 std::vector<std::int64_t> taken_apart(Shape& sizes, ConvGeometry& geometry, const Shape& added) {
   const int dims = added.rank();
   std::vector<std::int64_t> padding(2 * std::size_t(dims), 0);  // from the last dimension on

@@ -36,7 +36,7 @@ Tensor new_tensor(const Tensor& like, const Shape& sizes) {
   return make_tensor(*like.impl()->storage->device, sizes, like.dtype());
 }
 
-// Images lie as their device is fastest with them; those that are given channels-last stay so.
+// Images take the layout that their device prefers; channels-last images stay channels-last.
 bool go_channels_last(const Tensor& x) {
   return x.impl()->storage->device->backend.prefers_channels_last(x.dtype()) ||
          is_channels_last(x.sizes(), x.strides());
@@ -47,8 +47,8 @@ Tensor new_images(const Tensor& like, const Shape& sizes) {
                                 : new_tensor(like, sizes);
 }
 
-// The three operations on values. Float64 is composed everywhere: no library takes it. The 16-bit types become float32
-// where a device declines them.
+// The three operations, not recorded. float64 is always composed, since no library supports it. 16-bit types become
+// float32 if the device declines them.
 
 Tensor forward(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
   const Shape sizes = convolution_sizes(x.sizes(), weight.sizes(), geometry);
@@ -109,7 +109,7 @@ Tensor weight_gradient(const Tensor& x, const Tensor& g, const Shape& sizes, con
   return weight;
 }
 
-// Under no gradient, for what the three operations call on values.
+// Calls f without recording, for the three operations.
 template <class F>
 Tensor unrecorded(const F& f) {
   const NoGrad guard;
@@ -134,7 +134,7 @@ Shape convolution_sizes(const Shape& x, const Shape& weight, const ConvGeometry&
 }
 
 Tensor convolution(const Tensor& given, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry) {
-  // A network's input is rearranged once, and kept so for backward.
+  // Converts the layout of a network's input once, and keeps the result for backward.
   const Tensor x = given.dtype() == kFloat32 && !needs_grad(given) && given.numel() > 0 ? laid_out(given) : given;
   Tensor y = unrecorded([&] { return forward(x, weight, bias, geometry); });
   const bool with_bias = bias.defined();

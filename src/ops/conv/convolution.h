@@ -1,4 +1,4 @@
-// Convolution as three bilinear operations. Each one's gradients are the two others, so gradients of any order are made
+// Convolution as three bilinear operations. The gradients of each are the other two, so gradients of any order are made
 // of these three.
 #pragma once
 
@@ -6,21 +6,21 @@
 
 namespace lockstep {
 
-/// One number for each spatial dimension. Padding is the same before and after.
+/// One number per spatial dimension. Padding is the same before and after.
 struct ConvGeometry {
   Shape stride, padding, dilation;
   std::int64_t groups = 1;
 };
 
-// Shapes are checked by the callers: x [N, C, spatial...], weight [K, C / groups, window...], y [N, K, spatial...].
-// All of one floating dtype.
+// The callers check the shapes: x [N, C, spatial...], weight [K, C / groups, window...], y [N, K, spatial...]. All have
+// one floating dtype.
 
 /// bias: [K], or undefined.
 Tensor convolution(const Tensor& x, const Tensor& weight, const Tensor& bias, const ConvGeometry& geometry);
-/// g: of y's shape. sizes: those of x.
+/// g has y's shape. sizes: those of x.
 Tensor convolution_input_gradient(const Tensor& g, const Tensor& weight, const Shape& sizes,
                                   const ConvGeometry& geometry);
-/// sizes: those of the weight. `place`: where the result is to lie, if it is not recorded; undefined for anywhere.
+/// sizes: those of the weight. `place`: where to write the result if it is not recorded; undefined: a new tensor.
 Tensor convolution_weight_gradient(const Tensor& x, const Tensor& g, const Shape& sizes, const ConvGeometry& geometry,
                                    const Tensor& place = {});
 

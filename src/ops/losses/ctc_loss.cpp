@@ -1,5 +1,5 @@
-// ctc_loss: one kernel walks over time forwards, one backwards for the gradient, and one adds up the gradient. In
-// float32 at least.
+// ctc_loss: one kernel walks forwards over time, one backwards for the gradient, and one sums the gradient. In float32
+// or wider.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -33,8 +33,8 @@ struct CtcStates {
 
 enum CtcLength { kInputLength, kTargetLength, kTargetStart, kCtcLengths };
 
-// The logarithms of the probabilities of all ways to a state at a time (backwards: from there to the end), the state's
-// own included. A row holds time after time, `states` each, and last the loss.
+// The log-probabilities of all paths to a state at a time (backwards: from there to the end), including the state's
+// own. A row holds the times in order, with `states` elements each, and the loss at the end.
 template <class T>
 struct CtcWalk {
   CtcStates of;
@@ -77,7 +77,7 @@ struct CtcWalk {
   }
 };
 
-// Of one time of one sample: -g times how often each class is expected there.
+// For one time of one sample: -g times the expected count of each class.
 template <class T>
 struct CtcGradient {
   CtcStates of;
@@ -93,13 +93,13 @@ struct CtcGradient {
     const std::int64_t count = 2 * lengths[kTargetLength] + 1;
     for (std::int64_t s = 0; s < count; ++s) {
       const std::int64_t c = of.class_of(target, lengths[kTargetStart], s);
-      const T ways = forwards[s] + backwards[s];  // both have the class's own
+      const T ways = forwards[s] + backwards[s];  // both include the class itself
       if (ways > -std::numeric_limits<T>::infinity()) out[c] -= g[0] * elementary::exp(ways - log_probs[c] + loss[0]);
     }
   }
 };
 
-// Checked, and in the shapes that the kernels walk over.
+// The checked arguments, in the shapes of the kernels.
 struct CtcProblem {
   CtcLossOptions options;
   std::int64_t times, batch, classes, states;
@@ -121,12 +121,12 @@ Tensor ctc_ways(const CtcProblem& on, const Tensor& log_probs, bool backwards) {
   return out;
 }
 
-// [time, batch, states] of what ctc_ways() gave.
+// The paths of ctc_ways() as [time, batch, states].
 Tensor ctc_by_time(const CtcProblem& on, const Tensor& ways) {
   return ways.narrow(1, 0, on.times * on.states).view({on.batch, on.times, on.states}).transpose(0, 1);
 }
 
-// [time, batch]: within the input's length.
+// [time, batch]: true within the input's length.
 Tensor ctc_counts(const CtcProblem& on) {
   const Tensor time = arange(0, double(on.times), 1, {.dtype = kInt64, .device = on.lengths.device()});
   return lt(time.unsqueeze(1), on.lengths.select(1, kInputLength).unsqueeze(0));
@@ -147,7 +147,7 @@ Tensor ctc_gradient(const CtcProblem& on, const Tensor& g, const Tensor& log_pro
   return out;
 }
 
-// The same walk as differentiable operations. Impossible is kFar here: the slopes of infinities are NaN.
+// The same walk as differentiable operations. kFar stands for an impossible path: gradients of infinities would be NaN.
 constexpr double kFar = -1e30;
 
 Tensor ctc_gradient_by_ops(const CtcProblem& on, const Tensor& g, const Tensor& log_probs) {
