@@ -1,4 +1,4 @@
-// Products of matrices and vectors in all shapes.
+// Products of matrices and vectors of all ranks.
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/reduce.h>
@@ -23,7 +23,7 @@ using autograd::Saved;
 
 Tensor transposed(const Tensor& x) { return x.transpose(-1, -2); }
 
-// Leading dimensions broadcast; at least two dimensions each, and the inner ones agree.
+// Broadcasts the leading dimensions. a and b have at least two dimensions each, and their inner ones agree.
 Tensor batched(const char* op, const Tensor& a, const Tensor& b) {
   const auto leading = [](const Tensor& x) { return Shape(std::span(x.sizes().begin(), std::size_t(x.dim() - 2))); };
   Shape sizes = broadcast(op, leading(a), leading(b));
@@ -72,7 +72,7 @@ Tensor matmul(const Tensor& a, const Tensor& b) {
   if (b.dim() == 1) return matmul(a, b.unsqueeze(1)).squeeze(-1);
   if (b.dim() > 2) return batched("matmul", a, b);
   if (a.dim() == 2) return mm(a, b);
-  // One product of all rows.
+  // All rows in one product.
   Shape sizes = a.sizes();
   std::int64_t rows = 1;
   for (int i = 0; i < a.dim() - 1; ++i) rows *= sizes[i];

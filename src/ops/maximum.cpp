@@ -1,4 +1,4 @@
-// The larger and the smaller of two.
+// The larger and the smaller of two elements.
 #include <lockstep/ops/arithmetic.h>
 
 #include "ops/elementwise.h"
@@ -25,7 +25,8 @@ struct Minimum {
   }
 };
 
-// loses(a, b): where b was chosen. Equals share the gradient, and beside NaN both get all of it.
+// loses(a, b) is true where b was chosen. Equal elements share the gradient; if one is NaN, both get the whole
+// gradient.
 template <class F>
 Tensor choose(const char* op, const char* node, const F& f, Tensor (*loses)(const Tensor&, const Tensor&),
               const Tensor& a, const Tensor& b) {

@@ -1,4 +1,4 @@
-// The operations as methods: each calls the free function, whose file has the operation.
+// The operations as methods of Tensor: each calls the free function of the same name.
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/compare.h>

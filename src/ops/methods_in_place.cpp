@@ -1,4 +1,4 @@
-// The operations that change a tensor in place, as methods: each writes the result of the free function over it.
+// The in-place operations as methods of Tensor: each overwrites the tensor with the free function's result.
 #include <lockstep/autograd/grad_mode.h>
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
@@ -15,7 +15,7 @@
 
 namespace lockstep {
 
-// The result of f, written over the tensor. Backward may need what was there.
+// Overwrites the tensor with the result of f. Backward may need the previous values.
 template <class F>
 Tensor& TensorMethods::change(const char* op, const F& f) {
   Tensor& target = static_cast<Tensor&>(*this);

@@ -28,7 +28,7 @@ Tensor copy_to(const char* node, const Tensor& x, DeviceState& device, DType dty
   return recorded_copy(node, x, copied(x, device, dtype));
 }
 
-// On its own device: images keep their layout.
+// Converts on x's own device; images keep their memory layout.
 Tensor converted(const Tensor& x, DType dtype) {
   Tensor out = make_like(x, dtype);
   copy_values(out, x);

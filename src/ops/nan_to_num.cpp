@@ -15,7 +15,7 @@ struct NanToNum {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    return where(eq(x - x, 0), g, 0);  // NaN where x is not finite
+    return where(eq(x - x, 0), g, 0);  // x - x is NaN for infinite or NaN x
   }
 };
 

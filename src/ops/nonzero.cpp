@@ -1,4 +1,4 @@
-// Elements and places of which the host has to count how many there are.
+// Operations whose result size the host must count.
 #include <lockstep/ops/index.h>
 
 #include <lockstep/tensor/creation.h>
@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// In row-major order, as if x had one dimension.
+// The indices of nonzero elements in row-major order, as if x had one dimension.
 std::vector<std::int64_t> places_in(const Tensor& x) {
   const std::vector<std::uint8_t> holds = x.to(kBool).to(kUInt8).to_vector<std::uint8_t>();
   std::vector<std::int64_t> places;

@@ -20,7 +20,7 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-// n, or 1 where it is 0: what a zero vector's gradient of 0 is divided by.
+// n, or 1 where n is 0: so that a zero vector gets the gradient 0.
 Tensor divisor(const Tensor& n) { return n + eq(n, 0).to(n.dtype()); }
 
 Tensor euclidean(const Tensor& x, const DimMask& mask, bool keep_dims) {
@@ -29,7 +29,7 @@ Tensor euclidean(const Tensor& x, const DimMask& mask, bool keep_dims) {
     record("Norm", out, {&x},
            [x = Saved(x), y = Saved(out, autograd::kOutput),
             kept = reduced_sizes(x.sizes(), mask, true)](const Tensor& g) {
-             const Tensor share = widened(g) / divisor(widened(y.get()));  // beyond 16 bits beside a small norm
+             const Tensor share = widened(g) / divisor(widened(y.get()));  // may overflow 16 bits if the norm is small
              return Gradients{(widened(x.get()) * share.reshape(kept)).to(g.dtype())};
            });
   return out;
@@ -42,7 +42,7 @@ Tensor general(const Tensor& x, double p, const DimMask& mask, bool keep_dims) {
     record("Norm", out, {&x},
            [x = Saved(x), y = Saved(out, autograd::kOutput), kept = reduced_sizes(x.sizes(), mask, true),
             p](const Tensor& g) {
-             // sign(x) (|x| / n)^(p - 1); flat for x = 0, and for n = 0, which under p < 0 a single 0 makes
+             // sign(x) (|x| / n)^(p - 1); 0 for x = 0, and for n = 0, which a single 0 gives if p < 0
              const Tensor v = x.get(), size = abs(v), n = y.get();
              const Tensor zero = eq(v, 0), none = eq(n, 0).reshape(kept);
              const Tensor ratio = where(none, 1, where(zero, 1, size / divisor(n).reshape(kept)));
@@ -53,7 +53,7 @@ Tensor general(const Tensor& x, double p, const DimMask& mask, bool keep_dims) {
   return out;
 }
 
-// Of the elements that are not 0: flat.
+// The number of nonzero elements; its gradient is 0.
 Tensor count(const Tensor& x, const Shape& dims, bool keep_dims) {
   Tensor out = sum(ne(x, 0).to(x.dtype()), dims, keep_dims);
   if (records(x))

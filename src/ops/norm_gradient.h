@@ -1,5 +1,5 @@
 // The gradients of layer_norm and rms_norm over dense rows: of x, and of weight and bias, which are sums over the rows.
-// The statistics of a row are made again, which moves fewer bytes than to keep them.
+// Computes the statistics of a row again, which moves fewer bytes than saving them.
 #pragma once
 
 #include <algorithm>
@@ -18,7 +18,7 @@
 
 namespace lockstep {
 
-/// What the gradient of a row's x takes from the row: with y = (x - mean) scale and h = g weight it is
+/// The numbers of a row that the gradient of its x needs: with y = (x - mean) scale and h = g weight the gradient is
 /// scale (h - shift - y slope).
 template <class C>
 struct NormFacts {
@@ -28,8 +28,8 @@ struct NormFacts {
   LOCKSTEP_HD C gradient(C h, C x) const { return scale * (h - shift - normal(x) * slope); }
 };
 
-/// The mean and 1 / sqrt(variance + eps) of layer_norm; 0 and 1 / sqrt(mean of squares + eps) of rms_norm.
-/// sum(value) adds value(i) over the row.
+/// Sets mean and scale: the mean and 1 / sqrt(variance + eps) for layer_norm; 0 and 1 / sqrt(mean of squares + eps) for
+/// rms_norm. sum(value) adds value(i) over the row.
 template <bool kCentered, class C, class Sum, class X>
 LOCKSTEP_HD void find_scale(NormFacts<C>& facts, std::int64_t length, C eps, const Sum& sum, const X& x) {
   facts.mean = 0;
@@ -39,7 +39,7 @@ LOCKSTEP_HD void find_scale(NormFacts<C>& facts, std::int64_t length, C eps, con
   facts.scale = C(1) / std::sqrt(squares / C(length) + eps);
 }
 
-/// What else the gradient takes: after find_scale. h(i): the gradient with respect to y(i).
+/// Sets shift and slope, after find_scale. h(i): the gradient with respect to y(i).
 template <bool kCentered, class C, class Sum, class X, class H>
 LOCKSTEP_HD void find_slope(NormFacts<C>& facts, std::int64_t length, const Sum& sum, const X& x, const H& h) {
   const C mean = facts.mean, scale = facts.scale;
@@ -53,8 +53,7 @@ LOCKSTEP_HD void find_slope(NormFacts<C>& facts, std::int64_t length, const Sum&
   }
 }
 
-/// The sums over the rows are made of some rows at a time, then added: on a GPU by a second grid
-/// (ops/norm_gradient_cuda.h).
+/// Sums over some rows at a time, then adds these partial sums: on a GPU in a second grid (ops/norm_gradient_cuda.h).
 template <class Element, bool kHasMean>
 struct NormGradientKernel {
   using T = Element;
@@ -64,13 +63,13 @@ struct NormGradientKernel {
 
   C eps;
   const T *g, *x, *weight;  // [rows, length], [length] or null
-  T* of_x;                  // null where nobody asks
-  T *of_weight, *of_bias;   // [length]; null where nobody asks for either
-  C* partial;               // [pieces, kSums, length]; null then
+  T* of_x;                  // null if not needed
+  T *of_weight, *of_bias;   // [length]; both null if neither is needed
+  C* partial;               // [pieces, kSums, length]; null if of_weight is null
   std::int64_t rows, length, rows_of_piece;
 
-  /// How many rows are added by themselves: enough pieces for the cores, or for the warps of a GPU. One where nothing
-  /// is added.
+  /// The number of rows in a partial sum: few enough that the pieces occupy all cores, or the warps of a GPU. 1 if
+  /// there is nothing to sum.
   static std::int64_t rows_at_once(std::int64_t rows, bool on_grid, bool adds) {
     if (!adds) return 1;
     return on_grid ? std::clamp<std::int64_t>(rows / 1024, 4, 64) : std::clamp<std::int64_t>(rows / 64, 8, kChain);
@@ -98,7 +97,7 @@ struct NormGradientKernel {
     });
   }
 
-  /// Writes the gradients of some pieces' rows, and adds to the pieces' sums.
+  /// Writes the gradients of the rows of some pieces, and adds to the pieces' sums.
   void take_pieces(std::int64_t begin, std::int64_t end) const {
     vectorized([&] {
       for (std::int64_t r = begin * rows_of_piece; r < std::min(rows, end * rows_of_piece); ++r)
@@ -106,7 +105,7 @@ struct NormGradientKernel {
     });
   }
 
-  /// A sum over all rows; c counts through products, then sums.
+  /// Stores a sum over all rows; c < length indexes of_weight, larger c of_bias.
   LOCKSTEP_HD void store(std::int64_t c, double sum) const {
     if (c < length)
       of_weight[c] = T(sum);
@@ -115,7 +114,7 @@ struct NormGradientKernel {
   }
 
  private:
-  // The same for rows of 16-bit elements, some at a time: as floats in buffers.
+  // The same for rows of 16-bit elements, which are converted to float in buffers, some rows at a time.
   void take_pieces_in_buffers(std::int64_t begin, std::int64_t end) const {
     enum { kG, kX, kWeight, kOfX, kOperands };
     std::array<host::RowBuffers::Operand, kOperands> operands;
@@ -164,8 +163,8 @@ struct NormGradientKernel {
   }
 };
 
-/// x and g: [rows, length], dense; weight: [length], or undefined. Of the results, what is undefined is not made. There
-/// is an of_bias where there is an of_weight, for rows that are centered; else none.
+/// x and g: [rows, length], dense; weight: [length], or undefined. Computes only the defined results. of_bias is
+/// defined exactly if of_weight is and rows are centered.
 template <class T, bool kCentered>
 void norm_gradients(const char* name, double eps, const Tensor& g, const Tensor& x, const Tensor& weight,
                     const Tensor& of_x, const Tensor& of_weight, const Tensor& of_bias) {

@@ -1,5 +1,5 @@
-// The gradients of norms on a GPU, in two grids: a team of threads takes some rows, one after the other, and keeps a
-// row, and its own columns' sums, in registers; then the sums of all teams are added. No atomics.
+// The gradients of norms on a GPU, in two grids: a team of threads processes some rows, one after the other, and keeps
+// the row and the sums of its columns in registers; the second grid adds the sums of all teams. No atomics.
 #pragma once
 
 #include <lockstep/tensor/kernels/cuda/pack.h>
@@ -15,7 +15,7 @@ __device__ A sum_of_team(const RowTeam& team, const A& mine) {
       0, mine, [](const A& sum, std::int64_t) { return sum; }, [](const A& a, const A& b) { return a + b; });
 }
 
-/// Rows of whole packs, of which a thread has at most kPacks.
+/// For rows of whole packs. A thread has at most kPacks of them.
 template <int kPack, int kPacks, class Kernel>
 __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) {
   using T = typename Kernel::T;
@@ -26,7 +26,7 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
   const std::int64_t piece = std::int64_t(blockIdx.x) * shape.rows() + int(threadIdx.x) / shape.size;
   const std::int64_t packs = kernel.length / kPack;
   C products[kOwned] = {}, sums[kOwned] = {};
-  // All threads of a block make the same rounds, since teams may meet at its barriers.
+  // All threads of a block run the same iterations, since teams may synchronize at block barriers.
   for (std::int64_t n = 0; n < kernel.rows_of_piece; ++n) {
     const std::int64_t r = piece * kernel.rows_of_piece + n;
     const bool idle = r >= kernel.rows;
@@ -40,7 +40,7 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
         g[p] = load_pack<kPack>(kernel.g + r * kernel.length + place(p));
       }
     });
-    const auto each = [&](const auto& visit) {  // by the place in registers
+    const auto each = [&](const auto& visit) {  // by index in the registers
       unrolled<kPacks>([&](int p) {
         if (owned(p)) unrolled<kPack>([&](int k) { visit(p * kPack + k); });
       });
@@ -108,7 +108,7 @@ __global__ void norm_gradient_packs(const Kernel kernel, const TeamShape shape) 
   });
 }
 
-/// Any rows. A thread adds to its own columns' sums in memory.
+/// For any rows. A thread keeps the sums of its columns in memory.
 template <class Kernel>
 __global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
   using T = typename Kernel::T;
@@ -136,7 +136,7 @@ __global__ void norm_gradient_rows(const Kernel kernel, const TeamShape shape) {
   }
 }
 
-/// The sums of all pieces. Eight neighbouring columns to a block, 32 threads to a column.
+/// Adds the sums of all pieces: eight neighbouring columns per block, 32 threads per column.
 template <class Kernel>
 __global__ void norm_gradient_columns(const Kernel kernel) {
   constexpr int kColumns = 8, kBeside = kThreads / kColumns;

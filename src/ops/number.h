@@ -1,4 +1,4 @@
-// Which integer dtypes can hold a number.
+// Checks which integer dtypes can hold a number.
 #pragma once
 
 #include <cmath>
@@ -7,7 +7,7 @@
 
 namespace lockstep {
 
-/// Whether `dtype`, of integers, holds the number exactly. None holds a fraction, an infinity or what is not a number.
+/// True if `dtype`, an integer dtype, holds the number exactly. No integer dtype holds a fraction, an infinity or NaN.
 inline bool holds(DType dtype, double number) {
   const bool is_unsigned = dtype == kUInt8;
   const double end = std::ldexp(1, 8 * int(size_of(dtype)) - (is_unsigned ? 0 : 1));

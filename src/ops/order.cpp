@@ -1,5 +1,5 @@
-// sort and topk: elements become integer keys of the same order, so that one kernel sorts every dtype; the values
-// are then gathered by the places, which gives their gradient.
+// sort and topk. Elements become integer keys of the same order, so that one kernel sorts every dtype; the values are
+// then gathered by index, which defines their gradient.
 #include <lockstep/ops/order.h>
 
 #include <bit>
@@ -29,7 +29,7 @@ struct OrderKey {
       key = std::int64_t(x);
     } else if (x != x) {
       key = std::numeric_limits<std::int64_t>::max();
-    } else if (x != 0) {  // both zeros are equal
+    } else if (x != 0) {  // both zeros have key 0
       const auto bits = std::bit_cast<std::int64_t>(double(x));
       key = bits < 0 ? bits ^ std::numeric_limits<std::int64_t>::max() : bits;
     }
@@ -59,7 +59,7 @@ ValuesAndIndices sort(const Tensor& x, std::int64_t dim, bool descending) {
   return {gather_elements(x, dim, places), places};
 }
 
-// The last in order is NaN where any is.
+// If any element is NaN, the last one in sorted order is NaN.
 ValuesAndIndices median(const Tensor& x, std::int64_t dim, bool keep_dims) {
   const int d = wrap_dim("median", dim, impl_of("median", x).sizes.rank());
   const std::int64_t count = length_of(x, d);

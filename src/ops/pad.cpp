@@ -12,7 +12,7 @@ namespace {
 
 using autograd::Gradients;
 
-// What the numbers say of each dimension: elements added (positive) or cut (negative) before and behind.
+// The padding of each dimension: elements added (positive) or cut (negative) before and behind.
 struct Padded {
   Shape before, behind, sizes;
 };
@@ -39,7 +39,7 @@ Padded padded_sizes(const Tensor& x, const std::vector<std::int64_t>& padding) {
   return result;
 }
 
-// Without what negative numbers cut.
+// Cuts x by the negative numbers.
 Tensor cut(Tensor x, const Padded& padded) {
   for (int d = 0; d < x.dim(); ++d) {
     const std::int64_t before = std::max<std::int64_t>(-padded.before[d], 0),
@@ -76,7 +76,7 @@ Tensor pad(const Tensor& x, const std::vector<std::int64_t>& padding, const Padd
   if (options.value != 0)
     throw InvalidArgument(text("[pad] expected a value with PadMode::constant alone, got ", options.value));
   const Shape before = without_cuts(padded.before), behind = without_cuts(padded.behind);
-  // As PyTorch: circular mode continues what is left after cutting, the others what there was before.
+  // As in PyTorch, circular mode continues the tensor after cutting, the other modes the tensor before cutting.
   if (options.mode == PadMode::circular) return pad_border(cut(x, padded), options.mode, before, behind);
   return cut(pad_border(x, options.mode, before, behind), padded);
 }

@@ -1,5 +1,5 @@
-// The border is copied dimension after dimension, each time with that of the dimensions before. The gradient goes the
-// other way: it adds the border to where it came from, dimension after dimension, so always in one order.
+// Copies the border dimension by dimension, each including the borders of the dimensions before. The gradient goes the
+// other way: it adds each border to its source, dimension by dimension, so the order of summation is fixed.
 #include "ops/pad_border.h"
 
 #include <algorithm>
@@ -18,23 +18,24 @@ namespace {
 struct Border {
   PadMode mode;
   Shape before, behind;  // elements to add
-  Shape sizes;           // of what is inside
+  Shape sizes;           // of the tensor inside of the border
 };
 
-// `count` places of `whole` along d from `to` on are made of the same number, or of a single one, from `from` on.
+// A part of the border: `count` positions of `whole` along d, from `to` on. Their source begins at `from`, and has
+// `count` positions (one in replicate mode).
 struct Strip {
   int d;
   std::int64_t to, from, count;
 };
 
-// The part of the whole that has a border along the dimensions before `d` only.
+// The part of the whole that has a border only along the dimensions before `d`.
 Tensor within(Tensor whole, const Border& border, int d) {
   for (; d < border.sizes.rank(); ++d)
     if (whole.sizes()[d] != border.sizes[d]) whole = whole.narrow(d, border.before[d], border.sizes[d]);
   return whole;
 }
 
-// Calls visit for the parts of the border along d.
+// Calls visit for the border strips along d.
 template <class Visit>
 void for_strips(const Border& border, int d, const Visit& visit) {
   const std::int64_t before = border.before[d], behind = border.behind[d], size = border.sizes[d];
@@ -78,7 +79,7 @@ Tensor with_border(const Tensor& x, const Border& border) {
   return out;
 }
 
-// The transpose of with_border.
+// The transpose of with_border, for its gradient.
 Tensor without_border(const Tensor& g, const Border& border) {
   Tensor out;
   {

@@ -1,4 +1,4 @@
-// Padding made of the elements of the tensor itself.
+// Padding with the tensor's own elements.
 #pragma once
 
 #include <lockstep/ops/layout.h>
@@ -6,7 +6,7 @@
 namespace lockstep {
 
 /// x with before[d] and behind[d] elements added along dimension d, in a mode other than constant. Differentiable.
-/// Throws ShapeError where x has fewer elements than are needed.
+/// Throws ShapeError if x has too few elements.
 Tensor pad_border(const Tensor& x, PadMode mode, const Shape& before, const Shape& behind);
 
 }  // namespace lockstep

@@ -60,7 +60,7 @@ struct PowNumber {
   }
   template <class T>
   LOCKSTEP_HD T gradient(const T& g, const T& x) const {
-    if (exponent == 0) return where(eq(g, 0), g, 0);  // not 0 * g: that of infinity is not a number
+    if (exponent == 0) return where(eq(g, 0), g, 0);  // 0 * g would be NaN for infinite g
     return ConstantOf<T>(exponent) * g * pow(x, ConstantOf<T>(exponent - 1));
   }
 };
@@ -73,7 +73,7 @@ struct Pow {
   LOCKSTEP_HD T first(const T& g, const T& base, const T& exponent) const {
     return where(eq(exponent, 0), 0, g * exponent * pow(base, exponent - 1));
   }
-  // 0^p is flat in p >= 0, where its formula has 0 log 0.
+  // The gradient of 0^p for p >= 0 is 0; the formula would compute 0 log 0.
   template <class T>
   LOCKSTEP_HD T second(const T& g, const T& base, const T& exponent) const {
     const T above = where(eq(base, 0), where(exponent >= 0, 1, base), base);
@@ -81,7 +81,7 @@ struct Pow {
     return where(eq(base, 0), where(exponent >= 0, 0, slope), slope);
   }
 };
-// base^exponent of a number, which a 16-bit exponent's dtype need not hold.
+// base^exponent for a number base, which the exponent's 16-bit dtype may not be able to hold.
 struct NumberPow {
   double base;
   template <class T>
@@ -96,7 +96,7 @@ struct NumberPow {
   }
 };
 
-// For integers, exponent >= 0: by squaring.
+// Powers of integers, exponent >= 0, by repeated squaring.
 Tensor whole_power(Tensor base, std::int64_t exponent) {
   Tensor result = ones_like(base);
   for (; exponent > 0; exponent >>= 1) {
@@ -125,7 +125,7 @@ Tensor pow(const Tensor& base, double exponent) {
   if (const auto cast = autocast::wide()) return pow(cast(base), exponent);
   if (is_floating(impl_of("pow", base).dtype)) {
     if (exponent == 2) return square(base);
-    if (exponent == 0.5) return sqrt(base);  // as PyTorch, at -0 and -infinity too
+    if (exponent == 0.5) return sqrt(base);  // as PyTorch, which differs from pow at -0 and -infinity
     return unary("pow", "Pow", base, PowNumber{exponent});
   }
   if (base.dtype() == kBool) return pow(base.to(kInt64), exponent);

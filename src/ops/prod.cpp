@@ -27,7 +27,7 @@ struct Product {
   LOCKSTEP_HD Accumulator finish(Accumulator a, std::int64_t) const { return a; }
 };
 
-// g times the product of all others: of those before by those after, so that no element is divided by.
+// g times the product of all other elements: the product of those before times that of those after, without a division.
 template <class T>
 struct ProductGradient {
   using C = ComputeType<T>;
@@ -45,7 +45,7 @@ struct ProductGradient {
   }
 };
 
-// The same in differentiable operations: n rows, the i-th with a 1 in the place of element i.
+// The same as differentiable operations: n copies of the row, the i-th with element i replaced by 1.
 Tensor others(const Tensor& x, int dim) {
   const std::int64_t n = x.sizes()[dim];
   const Tensor places = arange(0, double(n), 1, {.dtype = kInt64, .device = x.device()});

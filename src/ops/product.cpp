@@ -8,10 +8,10 @@
 namespace lockstep {
 namespace {
 
-// Batches that no single call can walk through take one call for each outer index, or past this many a copy.
+// Batches that one call cannot cover take one call per outer index, or a copy if that needs more calls than this.
 constexpr std::int64_t kMostCalls = 16;
 
-// Matrices as the backend takes them: rows `pitch` apart, or the transpose of that.
+// Matrices in the form that the backend takes: rows `pitch` elements apart, or their transpose.
 struct Matrices {
   Tensor tensor;
   std::int64_t pitch;
@@ -29,8 +29,8 @@ Matrices matrices_of(const Tensor& x) {
   return {x.detach().contiguous(), std::max<std::int64_t>(columns, 1), false};
 }
 
-// The strides of the leading dimensions, as seen through those of `out`. Of a factor without elements nothing is read:
-// no stride of it keeps batches apart.
+// The strides of the leading dimensions, broadcast to those of `out`. They are 0 for a factor without elements, which
+// is never read, so that it does not split the batch.
 Shape batch_strides(const Tensor& x, const Shape& out) {
   if (x.numel() == 0) return Shape::filled(out.rank() - 2, 0);
   Shape strides = broadcast_strides(*x.impl(), out);

@@ -1,4 +1,4 @@
-// Matrix products on the backend, below gradients.
+// Matrix products on the backend; nothing is recorded.
 #pragma once
 
 #include <lockstep/tensor/tensor.h>
@@ -12,9 +12,9 @@ void check_factors(const char* op, const Tensor& a, const Tensor& b);
 
 struct ProductOptions {
   double alpha = 1;
-  double beta = 0;                           ///< Of what `out` holds.
+  double beta = 0;                           ///< Factor of `out`'s previous values.
   Tensor bias = {};                          ///< [n], dense, for every row; undefined for none. Needs beta == 0.
-  Activation activation = Activation::none;  ///< Of the sum. Else needs beta == 0.
+  Activation activation = Activation::none;  ///< Of the sum. Any but none needs beta == 0.
 };
 
 /// out = activation(alpha a b + beta out (+ bias)), matrix by matrix. a: [..., m, k], b: [..., k, n], broadcast to

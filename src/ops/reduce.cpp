@@ -15,11 +15,12 @@ using autograd::Gradients;
 using autograd::record;
 using autograd::records;
 
-// Floats add in float, in short chains that are added in a tree: the error grows with the logarithm of the count.
+// Floats are summed in float, in short chains that are added in a tree: the error grows with the logarithm of the
+// count.
 template <class C>
 struct Sum {
   using Accumulator = Wrapping<std::conditional_t<std::is_integral_v<C>, std::int64_t, C>>;
-  Accumulator divisor = 1;  // of the finished sum
+  Accumulator divisor = 1;  // of the complete sum
   LOCKSTEP_HD Accumulator identity() const { return 0; }
   LOCKSTEP_HD Accumulator load(C x) const { return Accumulator(x); }
   LOCKSTEP_HD Accumulator combine(Accumulator a, Accumulator b) const { return a + b; }

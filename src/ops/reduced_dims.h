@@ -1,4 +1,4 @@
-// Which dimensions a reduction goes over, and its argument checks.
+// The dimensions that a reduction reduces, and checks of its arguments.
 #pragma once
 
 #include <algorithm>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// Throws ShapeError naming `op` for a dimension that is not there or is there twice.
+/// Throws ShapeError naming `op` for a dimension that is out of range or repeated.
 inline DimMask mask_of(const char* op, const Shape& dims, int rank) {
   DimMask mask = {};
   for (const std::int64_t dim : dims) {
@@ -28,7 +28,7 @@ inline DimMask all_of(int rank) {
   return mask;
 }
 
-/// For reductions that take an empty list of dimensions for all of them.
+/// For reductions in which an empty list of dimensions means all of them.
 inline DimMask mask_or_all(const char* op, const Shape& dims, int rank) {
   return dims.empty() ? all_of(rank) : mask_of(op, dims, rank);
 }
@@ -41,7 +41,7 @@ inline Shape dims_of(const DimMask& mask, int rank) {
   return dims;
 }
 
-/// How many elements each result is reduced from.
+/// The number of elements that each result reduces.
 inline std::int64_t reduced_count(const Shape& sizes, const DimMask& mask) {
   std::int64_t count = 1;
   for (int i = 0; i < sizes.rank(); ++i)
@@ -49,14 +49,14 @@ inline std::int64_t reduced_count(const Shape& sizes, const DimMask& mask) {
   return count;
 }
 
-/// For reductions that have no value over nothing. Throws ShapeError naming `op`.
+/// For reductions that are undefined over no elements. Throws ShapeError naming `op`.
 inline void check_not_empty(const char* op, const Shape& sizes, const DimMask& mask) {
   if (reduced_count(sizes, mask) == 0)
     throw ShapeError(text("[", op, "] expected at least one element to reduce, got ", sizes));
 }
 
-/// The same elements with all masked dimensions as one: for kernels that work along a single one. Differentiable;
-/// a view where it can be.
+/// The same elements with all masked dimensions merged into one, for kernels that reduce a single dimension.
+/// Differentiable; a view if possible.
 struct MergedDims {
   Tensor x;
   int dim = 0;

@@ -37,7 +37,7 @@ struct L1 {
     return first(g, target, x);
   }
 };
-// A square up to `bend` and straight from there, with the slope `slope` there.
+// A parabola up to `bend`, then a straight line with slope `slope`.
 struct Bent {
   double bend, slope;
   template <class T>
@@ -49,7 +49,7 @@ struct Bent {
   LOCKSTEP_HD T first(const T& g, const T& x, const T& target) const {
     const T d = x - target;
     const T straight = ConstantOf<T>(slope) * g;
-    const T bent = ConstantOf<T>(slope / bend) * g * d;  // NaN too
+    const T bent = ConstantOf<T>(slope / bend) * g * d;  // also for NaN
     return where(d > ConstantOf<T>(bend), straight, where(d < ConstantOf<T>(-bend), -straight, bent));
   }
   template <class T>

@@ -1,4 +1,4 @@
-// What a division leaves: with the divisor's sign, and with that of what is divided.
+// The remainders of a division: with the divisor's sign, and with the dividend's.
 #include <lockstep/ops/arithmetic.h>
 
 #include "ops/elementwise.h"
@@ -20,7 +20,7 @@ struct Remainder {
     if constexpr (std::is_unsigned_v<T>) {
       return b == 0 ? T(0) : T(a % b);
     } else if constexpr (std::is_integral_v<T>) {
-      if (b == 0 || b == T(-1)) return 0;  // a / -1 may not fit
+      if (b == 0 || b == T(-1)) return 0;  // a / -1 may overflow
       const T left = T(a % b);
       return left != 0 && (left < 0) != (b < 0) ? T(left + b) : left;
     } else {
@@ -38,11 +38,11 @@ struct Fmod {
     else if constexpr (std::is_unsigned_v<T>)
       return b == 0 ? T(0) : T(a % b);
     else
-      return b == 0 || b == T(-1) ? T(0) : T(a % b);  // a / -1 may not fit
+      return b == 0 || b == T(-1) ? T(0) : T(a % b);  // a / -1 may overflow
   }
 };
 
-// floor(a / b), as the remainder has it: a / b itself may be rounded up to the next whole number.
+// floor(a / b), consistent with the remainder; a / b itself may round up to the next integer.
 struct FloorOfQuotient {
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
@@ -51,14 +51,14 @@ struct FloorOfQuotient {
     return std::floor(left != 0 && (left < 0) != (b < 0) ? quotient - T(0.5) : quotient + T(0.5));
   }
 };
-struct TruncOfQuotient {  // as PyTorch's: rounded up where a / b is
+struct TruncOfQuotient {  // as in PyTorch: wrong by one where a / b rounds up
   template <class T>
   LOCKSTEP_HD T operator()(T a, T b) const {
     return std::trunc(a / b);
   }
 };
 
-// quotient: how often b is taken from a.
+// quotient(a, b): the multiple of b that is subtracted from a.
 template <class F, class Quotient>
 Tensor left_over(const char* op, const char* node, const F& f, const Quotient& quotient, const Tensor& a,
                  const Tensor& b) {

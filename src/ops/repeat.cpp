@@ -1,4 +1,4 @@
-// Repetition is broadcasting along a new dimension that is then merged: views, and one copy.
+// Repetition as broadcasting along a new dimension that is then merged: views, and one copy.
 #include <lockstep/ops/layout.h>
 
 #include <lockstep/core/error.h>
@@ -9,7 +9,7 @@
 namespace lockstep {
 namespace {
 
-// `x` with a new dimension of size `count` before `dim`, broadcast.
+// `x` broadcast along a new dimension of size `count` before `dim`.
 Tensor spread(const Tensor& x, int dim, std::int64_t count) {
   const Tensor single = x.unsqueeze(dim);
   Shape sizes = single.sizes();
@@ -24,14 +24,14 @@ std::int64_t times(const char* op, std::int64_t size, std::int64_t count) {
   return product;
 }
 
-// As `x`, with the dimensions before `dim` merged into one, and the others too.
+// `x` with the dimensions before `dim` merged into one, and the rest into another.
 Tensor in_two(const Tensor& x, const Shape& sizes, int dim) {
   std::int64_t before = 1, after = 1;
   for (int i = 0; i < sizes.rank(); ++i) (i < dim ? before : after) *= sizes[i];
   return x.reshape({before, after});
 }
 
-// A copy, also where strides of 0 or counts of 1 needed none: what is written there shall not show in `x`.
+// Ensures a copy, even if strides of 0 or counts of 1 needed none: writes to the result must not change `x`.
 Tensor apart(const Tensor& result, const Tensor& x) {
   return result.impl()->storage == x.impl()->storage ? result.clone() : result.contiguous();
 }
@@ -55,7 +55,7 @@ Tensor repeat(const Tensor& x, const Shape& repeats) {
     if (repeats[i] == 1) continue;
     if (result.dim() < Shape::kMaxRank)
       result = spread(result, i, repeats[i]);
-    else  // no room for a dimension
+    else  // the maximum rank is reached
       result = spread(in_two(result, before, i), 1, repeats[i]).reshape(sizes);
   }
   return apart(result.reshape(sizes), x);

@@ -1,4 +1,4 @@
-// The dtype of an operation on two tensors.
+// The dtype of an operation on two tensors (PyTorch's result_type).
 #pragma once
 
 #include <initializer_list>
@@ -8,11 +8,11 @@
 
 namespace lockstep {
 
-/// bool, integers, floating, in this order.
+/// The kind of a dtype, in promotion order: bool, integers, floating.
 inline int kind_of(DType dtype) { return dtype == kBool ? 0 : is_floating(dtype) ? 2 : 1; }
 
-/// That of both dtypes, but for a 0-dim tensor beside one with dimensions: it counts as a number does, only if its
-/// kind is the higher one. As PyTorch.
+/// The promoted dtype. A 0-dim tensor beside one with dimensions counts like a number: only if its kind is the higher
+/// one. As in PyTorch.
 inline DType result_type(const Tensor& a, const Tensor& b) {
   const DType x = a.dtype(), y = b.dtype();
   if (a.dim() > 0 && b.dim() == 0 && kind_of(y) <= kind_of(x)) return x;
@@ -20,7 +20,7 @@ inline DType result_type(const Tensor& a, const Tensor& b) {
   return promote(x, y);
 }
 
-/// The same of several: all with dimensions beside all without.
+/// The same for several: all tensors with dimensions beside all 0-dim ones.
 inline DType result_type(std::initializer_list<const Tensor*> tensors) {
   std::optional<DType> parts, numbers;
   for (const Tensor* const x : tensors) {

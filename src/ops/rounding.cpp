@@ -1,4 +1,4 @@
-// Rounding and the sign: steps, whose gradient is 0.
+// Rounding and the sign: step functions, whose gradient is 0.
 #include <lockstep/tensor/creation.h>
 
 #include "ops/elementwise.h"
@@ -42,7 +42,7 @@ struct Sign {
   }
 };
 
-// Nothing is saved: a step has no slope.
+// Saves nothing: a step function has gradient 0.
 template <class F>
 Tensor step(const char* op, const char* node, const Tensor& x, const F& f) {
   check_floating(op, x);

@@ -19,14 +19,14 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-// Dense tensors seen as [outer, places, inner].
+// The sizes of dense tensors [outer, places, inner].
 struct Runs {
   std::int64_t outer = 1, inner = 1;
-  std::int64_t places = 0;  // of the side that is indexed
+  std::int64_t places = 0;  // size of the indexed dimension
   std::int64_t indices = 0;
 };
 
-using Elements16 = gpu::Pack<std::uint64_t, 2>;  // 16 bytes of elements that are only moved
+using Elements16 = gpu::Pack<std::uint64_t, 2>;  // 16 bytes of elements that are copied without arithmetic
 
 Runs runs_of(const Shape& sizes, int dim, std::int64_t places, std::int64_t indices) {
   Runs runs{1, 1, places, indices};
@@ -35,7 +35,7 @@ Runs runs_of(const Shape& sizes, int dim, std::int64_t places, std::int64_t indi
   return runs;
 }
 
-// T: an integer of the elements' size, or 16 bytes of them.
+// T: an integer of the elements' size, or a 16-byte pack of them.
 template <class T>
 struct TakeRuns {
   Runs runs;
@@ -45,7 +45,7 @@ struct TakeRuns {
   T* to;
   std::int64_t skipped;
 
-  // Where the run of place i of the result comes from; null for zeros.
+  // The source of the run at place i of the result; null for zeros.
   LOCKSTEP_HD const T* source(std::int64_t i) const {
     const std::int64_t outer = indices.quotient(i), place = index[i - outer * runs.indices];
     if (place < 0 || place >= runs.places || place == skipped) return nullptr;
@@ -75,23 +75,25 @@ struct TakeRuns {
   }
 };
 
-// Every element of the result is one task's: no two add to it at once. On the host a task walks through all indices. On
-// a GPU they are sorted and cut into segments: a thread adds what its segment has of one place; then the first segment
-// of a place that goes on into others adds theirs, so that a place with many indices makes no long chain. There a
-// thread has kPack neighbouring elements of a run.
+// Each element of the result belongs to one task, so that no two tasks add to it at once. On the host a task goes
+// through all indices. On a GPU the indices are sorted and cut into segments: a thread adds the runs of one place
+// within its segment; then the thread of the first segment of a place that continues into further segments adds their
+// partial sums, so that a place with many indices makes no long chain. There a thread handles kPack neighbouring
+// elements of a run.
 template <class T, int kPack>
 struct AddRuns {
   using C = ComputeType<T>;
   using Sums = gpu::Pack<C, kPack>;
-  static constexpr std::int64_t kBlock = 64;    // elements of a run that are one task's
+  static constexpr std::int64_t kBlock = 64;    // elements of a run in one task
   static constexpr std::int64_t kSegment = 32;  // indices
 
   Runs runs;
   const T* from;
   const std::int64_t* index;
-  const std::int64_t* order;  // of the indices, on a GPU
+  const std::int64_t* order;  // the sorted order of the indices, on a GPU
   C* to;                      // zeros
-  C* partial;  // [outer, segments, 2, inner] on a GPU: of a place from the segment before; of one that goes on
+  C* partial;  // [outer, segments, 2, inner] on a GPU: the sum of a place from the previous segment; of a place that
+               // continues
   std::int64_t skipped;
   gpu::Divisor by_packs, by_segments;  // packs of a run
 
@@ -237,7 +239,7 @@ Tensor add_runs(const char* op, const Tensor& x, int dim, const Tensor& index, s
       else
         launch("add_runs", double(x.numel()), sums, read, kernel);
     };
-    constexpr int kPack = int(16 / sizeof(C));  // new memory is aligned; dense may be a view
+    constexpr int kPack = int(16 / sizeof(C));  // new memory is aligned, but dense may be a view
     if (by_grids && runs.inner % kPack == 0 && gpu::is_aligned<kPack>(reinterpret_cast<const T*>(dense.impl()->data())))
       add.template operator()<kPack>();
     else

@@ -1,4 +1,4 @@
-// Binary search: each value by itself, so that all are found at once.
+// Binary search: values are searched independently, in parallel.
 #include <lockstep/ops/search.h>
 
 #include <algorithm>
@@ -19,7 +19,7 @@
 namespace lockstep {
 namespace {
 
-// As PyTorch's, comparisons with NaN lead to the end.
+// As in PyTorch, comparisons with NaN lead to the end.
 template <class T>
 struct CountBefore {
   bool right;
@@ -98,7 +98,7 @@ void check_search(const char* op, const Tensor& sequence, const Tensor& values) 
     throw DTypeError(text("[", op, "] expected numbers, got ", sequence.dtype(), " and ", values.dtype()));
 }
 
-// A sequence, and a 0-dim tensor of a dtype that holds both.
+// A sequence, and a number as a 0-dim tensor, in a dtype that holds both.
 struct Pair {
   Tensor sequence, value;
 };

@@ -1,4 +1,4 @@
-// Choice by a condition: where and masked_fill.
+// Selection by a condition: where and masked_fill.
 #include <lockstep/ops/compare.h>
 
 #include "ops/elementwise.h"

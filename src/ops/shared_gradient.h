@@ -1,4 +1,4 @@
-// The gradient of an element that is picked by its value.
+// The gradient of an element that is selected by its value.
 #pragma once
 
 #include <lockstep/ops/arithmetic.h>
@@ -10,8 +10,8 @@
 
 namespace lockstep {
 
-/// g, of the picked elements, which equal ones of x share evenly, and so do NaNs. `picked` and g: x without the masked
-/// dimensions, or with them at size 1.
+/// Distributes g, the gradient of the picked elements, evenly over the elements of x that equal them, NaN included.
+/// `picked` and g: x without the masked dimensions, or with them at size 1.
 inline Tensor shared_evenly(const Tensor& g, const Tensor& x, const Tensor& picked, const DimMask& mask) {
   const Shape kept = reduced_sizes(x.sizes(), mask, true);
   const Tensor value = picked.detach().reshape(kept);

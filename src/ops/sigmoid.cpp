@@ -1,4 +1,4 @@
-// The S-shaped functions: sigmoid and tanh.
+// Sigmoid and tanh.
 #include "ops/elementwise.h"
 
 namespace lockstep {

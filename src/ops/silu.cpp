@@ -1,4 +1,4 @@
-// x times a smooth step: silu, mish and hardswish.
+// Activations x * s(x) with a smooth step s: silu, mish and hardswish.
 #include <lockstep/ops/activation.h>
 
 #include "ops/elementwise.h"

@@ -1,4 +1,4 @@
-// softmax, log_softmax and logsumexp: one pass for the greatest element, one for the sum, one for the result.
+// softmax, log_softmax and logsumexp: one pass for the maximum, one for the sum, one for the result.
 #include <lockstep/ops/softmax.h>
 
 #include <lockstep/core/elementary.h>
@@ -25,7 +25,7 @@ LOCKSTEP_HD C exponentials(const Team& team, const AnyRow& x, C shift) {
   return sum_over(team, x.length, [&](auto i) { return C(elementary::exp(C(x[i]) - shift)); });
 }
 
-// What is taken off before exp. All -inf, or one inf: the sum of logsumexp says it by itself.
+// The number to subtract before exp: 0 for an infinite maximum, with which logsumexp comes out infinite as it should.
 template <class C>
 LOCKSTEP_HD C finite_shift(C best) {
   return std::isinf(best) ? C(0) : best;
@@ -35,12 +35,13 @@ template <class T>
 struct Softmax {
   using C = ComputeType<T>;
   using Wide = Softmax<C>;
-  bool is_gradient_of_logsumexp = false;  // which has slope 0 beside an infinite element
+  bool is_gradient_of_logsumexp = false;  // which is 0 beside an infinite element
   template <class Team, class To, class From>
   LOCKSTEP_HD void operator()(const Team& team, To y, From from) const {
     const auto& x = team.kept(from);
     const C best = greatest(team, x, x.length), shift = is_gradient_of_logsumexp ? finite_shift(best) : best;
-    // One thread keeps the terms in y. Several would rather compute than store them twice; 16 bits could not hold them.
+    // One thread stores the terms in y. Several threads compute them twice, which is cheaper; 16 bits could not hold
+    // them.
     if constexpr (Team::kSerial && std::is_same_v<C, T>) {
       const C sum = sum_over(team, x.length, [&](std::int64_t i) { return y[i] = elementary::exp(x[i] - shift); });
       const C scale = C(1) / sum;
@@ -104,7 +105,7 @@ struct LogSoftmaxGradient {
 
 Tensor like(const Tensor& x) { return make_tensor(*x.impl()->storage->device, x.sizes(), x.dtype()); }
 
-// The gradient as a differentiable operation where that is asked for, else in one kernel.
+// The gradient, as a differentiable operation if backward is recorded, else in one kernel.
 Tensor softmax_gradient(const Tensor& g, const Tensor& y, int dim) {
   if (grad_enabled()) return y * (g - sum(g * y, {dim}, true));
   const Tensor out = like(y);

@@ -13,7 +13,7 @@ namespace {
 
 // keys: [outer, length, inner], out: [outer, count, inner], both dense.
 struct SortRows {
-  static constexpr std::int64_t kRun = 32;  // keys that a GPU orders by counting
+  static constexpr std::int64_t kRun = 32;  // keys that a GPU sorts by counting
 
   const std::int64_t* keys;
   std::int64_t* out;
@@ -33,8 +33,8 @@ struct SortRows {
     });
   }
 
-  // On a GPU by merging: every pass doubles the runs that are in order, and a key goes where it belongs in the new one:
-  // behind as many as are before it in its own run, and in the run beside it.
+  // A GPU merges: every pass doubles the length of the sorted runs. A key's new position is the number of smaller keys
+  // in its own run plus that in the neighbouring run.
   static int passes(std::int64_t length) {
     int passes = 1;
     for (std::int64_t run = kRun; run < length; run *= 2) ++passes;
@@ -56,7 +56,7 @@ struct SortRows {
   }
 
  private:
-  /// The places of row r after a pass that is not the last.
+  /// The indices of row r after a pass that is not the last.
   LOCKSTEP_HD std::int64_t* after(int pass, std::int64_t r) const { return scratch + (pass % 2 * rows + r) * length; }
 
   LOCKSTEP_HD static bool before(const RowOf<const std::int64_t>& row, std::int64_t a, std::int64_t b) {
@@ -76,7 +76,7 @@ struct SortRows {
     std::int64_t low = beside < row.length ? beside : row.length;
     std::int64_t high = beside + run < row.length ? beside + run : row.length;
     const std::int64_t first = low;
-    while (low < high) {  // those before `low` are before the key, those from `high` on are not
+    while (low < high) {  // keys below `low` are smaller than the key, those from `high` on are not
       const std::int64_t middle = low + (high - low) / 2;
       if (before(row, from[middle], place))
         low = middle + 1;

@@ -11,7 +11,7 @@
 namespace lockstep {
 namespace {
 
-// Row r keeps the columns before (lower) or from (upper) r + edge on.
+// Row r keeps the columns below r + edge (lower), or from r + edge on (upper).
 // T: an integer of the elements' size.
 template <class T>
 struct Triangle {

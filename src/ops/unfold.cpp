@@ -1,4 +1,4 @@
-// Windows along a dimension: a view in which an element may be in several. Its gradient adds what they bring.
+// Windows along a dimension, as a view in which windows may overlap. The gradient sums over the windows.
 #include <lockstep/tensor/tensor.h>
 
 #include "autograd/views.h"
@@ -13,7 +13,7 @@ using autograd::Gradients;
 using autograd::record;
 using autograd::records;
 
-// From the windows' gradient [..., windows, ..., size] to that of the base.
+// The gradient of the base, from the windows' gradient [..., windows, ..., size].
 Tensor gradient_of_base(const Tensor& gradient, const Shape& base, int dim, std::int64_t step) {
   const std::int64_t windows = gradient.sizes()[dim], size = gradient.sizes().back();
   Tensor whole = make_tensor(*gradient.impl()->storage->device, base, wide_dtype(gradient.dtype()));

@@ -18,7 +18,7 @@ Tensor centered(const Tensor& x, const Shape& dims) { return x - mean(x, dims, t
 
 Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const VarianceOptions& options, Finish finish) {
   check_floating(op, x);
-  if (size_of(x.dtype()) == 2)  // the differences need more digits than the elements
+  if (size_of(x.dtype()) == 2)  // the differences need more precision than the elements
     return variance(op, x.to(kFloat32), mask, options, finish).to(x.dtype());
   const Shape dims = dims_of(mask, x.dim());
   const double freedom = std::max(0.0, double(reduced_count(x.sizes(), mask)) - double(options.correction));
@@ -30,7 +30,8 @@ Tensor variance(const char* op, const Tensor& x, const DimMask& mask, const Vari
              Tensor share = g;
              if (finish == Finish::root) {
                const Tensor root = y.get();
-               share = g / ((root + eq(root, 0).to(root.dtype())) * 2);  // 1 where nothing varies: 0 / 1
+               share = g / ((root + eq(root, 0).to(root.dtype())) * 2);  // divides by 1 where the deviation is 0: then
+                                                                         // 0 / 1
              }
              return Gradients{centered(x.get(), dims) * (share.reshape(kept) * (2 / freedom))};
            });

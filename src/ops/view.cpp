@@ -1,4 +1,5 @@
-// Views: other geometry over the same array. Each is a function of geometry and the view that gives its gradient.
+// Views: tensors with another geometry over the same storage. Each function computes a geometry, and the view that
+// gives its gradient.
 #include <algorithm>
 #include <limits>
 
@@ -18,7 +19,7 @@ using autograd::record;
 using autograd::records;
 using autograd::view_of;
 
-// A gradient of the base's shape, dense: zeros but where the view lies, found by repeating the view on it.
+// The gradient of the base, dense: zeros except in the view, which is repeated on the gradient to find its place.
 template <class View>
 Tensor scattered(const Tensor& gradient, const Shape& base, const View& view) {
   Tensor whole = make_tensor(*gradient.impl()->storage->device, base, gradient.dtype());
@@ -44,11 +45,11 @@ Shape infer(const char* op, const Shape& wanted, std::int64_t numel) {
   return sizes;
 }
 
-// Strides that give the elements of (from, strides) the shape `to`; false where only a copy can.
+// The strides of shape `to` over the elements of (from, strides); false if only a copy can have that shape.
 bool view_strides(const Shape& from, const Shape& strides, const Shape& to, Shape& result) {
   result = contiguous_strides(to);
   if (from.elements() == 0) return true;
-  Shape sizes, steps;  // without dimensions of size 1, whose strides mean nothing
+  Shape sizes, steps;  // without dimensions of size 1, whose strides do not matter
   for (int i = 0; i < from.rank(); ++i)
     if (from[i] != 1) {
       sizes.push_back(from[i]);
@@ -56,7 +57,7 @@ bool view_strides(const Shape& from, const Shape& strides, const Shape& to, Shap
     }
   int j = to.rank() - 1;
   for (int i = sizes.rank() - 1; i >= 0; --i) {
-    // A run of source dimensions that can be walked as one, and the target dimensions that fill it.
+    // A run of source dimensions with one common stride, and the target dimensions that fill it.
     const std::int64_t step = steps[i];
     std::int64_t run = sizes[i];
     for (; i > 0 && steps[i - 1] == sizes[i] * steps[i]; --i) run *= sizes[i - 1];
@@ -281,7 +282,7 @@ void detail::throw_no_index(std::string_view text_given) {
 }
 
 Tensor Tensor::index(std::initializer_list<Index> indices) const {
-  int used = 0;  // dimensions that the indices name
+  int used = 0;  // dimensions that the indices use
   bool ellipsis = false;
   for (const Index& index : indices) {
     used += index.kind() == Index::Kind::integer || index.kind() == Index::Kind::slice;

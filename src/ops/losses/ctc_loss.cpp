@@ -167,7 +167,7 @@ Tensor ctc_gradient_by_ops(const CtcProblem& on, const Tensor& g, const Tensor& 
   const Tensor own = gather_elements(log_probs, 2, states.unsqueeze(0).expand({on.times, on.batch, on.states}));
   const Tensor fresh = cat({full({on.batch, 2}, 0, {.dtype = kBool, .device = log_probs.device()}),
                             ne(states.narrow(1, 2, on.states - 2), states.narrow(1, 0, on.states - 2))},
-                           1);  // may be reached from two states before
+                           1);  // states that can also be reached from two states earlier
   const auto far = [&](std::int64_t columns) {
     return full({on.batch, columns}, kFar, {.dtype = log_probs.dtype(), .device = log_probs.device()});
   };

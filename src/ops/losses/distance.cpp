@@ -1,4 +1,4 @@
-// Distances, composed of norms.
+// Losses of distances, made of norms.
 #include <lockstep/ops/distance.h>
 
 #include <lockstep/ops/arithmetic.h>

@@ -1,4 +1,4 @@
-// poisson_nll_loss and gaussian_nll_loss, composed. Computed in float32 at least.
+// poisson_nll_loss and gaussian_nll_loss, made of ops. Computed in float32 or wider.
 #include <lockstep/ops/likelihood_loss.h>
 
 #include <cmath>
@@ -10,14 +10,14 @@
 namespace lockstep {
 namespace {
 
-// log(target!) for targets above 1, else 0.
+// Stirling's approximation of log(target!) for targets above 1, else 0.
 Tensor stirling(const Tensor& target) {
   const Tensor many = gt(target, 1.0);
   const Tensor n = where(many, target, 1);
   return where(many, n * log(n) - n + 0.5 * log(2 * std::numbers::pi * n), 0);
 }
 
-// With a last dimension that broadcasts to the input's.
+// The variance with a last dimension that broadcasts to the input's.
 Tensor fitted_variance(const Tensor& input, const Tensor& variance) {
   if (variance.sizes() == input.sizes()) return variance;
   Shape rows = input.sizes();

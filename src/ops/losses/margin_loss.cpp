@@ -1,4 +1,4 @@
-// Losses of distances and scores, composed. Sums of several terms are made in float32 at least.
+// Losses of distances and scores, made of ops. Sums of several terms are computed in float32 or wider.
 #include <lockstep/ops/margin_loss.h>
 
 #include <limits>
@@ -27,7 +27,7 @@ Tensor reduced_to(DType dtype, const Tensor& losses, Reduction reduction) {
   return reduced(losses, reduction).to(dtype);
 }
 
-// A row, as one of a batch of one.
+// Makes x [classes] a batch of one row.
 Tensor rows_of_classes(const char* op, const Tensor& x) {
   check_floating(op, x);
   if (x.dim() != 1 && x.dim() != 2)
@@ -118,7 +118,7 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const LossO
   check_target(kOp, x, target);
   const Tensor index = as_index(kOp, target).reshape(scores.sizes());
   const std::int64_t classes = scores.size(1);
-  const Tensor counts = eq(cumsum(lt(index, 0.0).to(kInt64), 1), 0);  // up to the first -1
+  const Tensor counts = eq(cumsum(lt(index, 0.0).to(kInt64), 1), 0);  // true before the first -1
   const Tensor chosen = where(counts, index, full({}, 0, {.dtype = kInt64, .device = index.device()}));
   check_index(kOp, chosen, classes);
   const Tensor weight = counts.to(scores.dtype());
@@ -134,7 +134,8 @@ Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const LossO
 Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options) {
   if (const auto cast = autocast::wide()) return soft_margin_loss(cast(x), cast(target), options);
   check_same("soft_margin_loss", x, target);
-  constexpr double kInfinity = std::numeric_limits<double>::infinity();  // never x itself: exact
+  constexpr double kInfinity = std::numeric_limits<double>::infinity();  // so softplus never returns x itself, which
+                                                                         // would be inexact
   return reduced_to(x.dtype(), softplus(-(widened(target) * widened(x)), {.threshold = kInfinity}), options.reduction);
 }
 

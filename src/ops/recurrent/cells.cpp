@@ -1,4 +1,4 @@
-// Sequences by their kind, and cells: sequences of one step.
+// Chooses the sequence of each kind; and cells, which are sequences of one step.
 #include <lockstep/ops/recurrent.h>
 
 #include "core/text.h"

@@ -1,5 +1,5 @@
-// A recurrent layer's sequence, composed from operations: what fused sequences are differentiated by where backward is
-// itself recorded, and how a projected LSTM is computed.
+// A recurrent layer's sequence made of ops: for the double backward of fused sequences, and for LSTMs with a
+// projection.
 #include <lockstep/ops/activation.h>
 #include <lockstep/ops/arithmetic.h>
 #include <lockstep/ops/join.h>
@@ -17,7 +17,7 @@ struct State {
   Tensor h, c;
 };
 
-// x and y: what reaches the gates from the inputs and from the state.
+// x and y: the contributions of the inputs and of the state to the gates.
 State step(Kind kind, const Tensor& x, const Tensor& y, const State& before) {
   if (kind == Kind::rnn_tanh) return {tanh(x + y), {}};
   if (kind == Kind::rnn_relu) return {relu(x + y), {}};
@@ -32,7 +32,7 @@ State step(Kind kind, const Tensor& x, const Tensor& y, const State& before) {
   return {sigmoid(gates[3]) * tanh(c), c};
 }
 
-// The state after a step that only the longer sequences have.
+// The state after a step: updated for the longer sequences, unchanged for those that have ended.
 Tensor joined(const Tensor& stepped, const Tensor& state) {
   const std::int64_t count = stepped.size(0), batch = state.size(0);
   return count == batch ? stepped : cat({stepped, state.narrow(0, count, batch - count)});

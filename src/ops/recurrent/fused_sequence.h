@@ -1,9 +1,9 @@
 // The fused form of a sequence, over a cell: a type with
-//   kGates         how many sizes of the hidden state its weights' rows count
-//   kHasCell       whether it has a second state, c
-//   kSeparate      whether it needs the product of the state beside that of the inputs, rather than their sum
-//   forward(...)   one kernel: from the gates' sums to the gates, and to the state
-//   backward(...)  one kernel: from the state's gradient to those of the gates' sums
+//   kGates         size of the weights' rows, in units of the hidden size
+//   kHasCell       true if it has a second state, c
+//   kSeparate      true if it needs the products of state and inputs separately, not their sum
+//   forward(...)   one kernel: from the gates' sums to the gates and the state
+//   backward(...)  one kernel: from the state's gradient to the gradients of the gates' sums
 #pragma once
 
 #include <utility>
@@ -21,29 +21,31 @@
 
 namespace lockstep::recurrent {
 
-/// Whether it may do all steps as one operation: forward_all(...), backward_all(...), false where it does not.
+/// True if the cell may run all steps as one operation: forward_all(...), backward_all(...), which return false if they
+/// cannot.
 template <class Cell>
 inline constexpr bool kTakesAllSteps = requires {
   &Cell::forward_all;
 };
 
-/// Rows of one step. Undefined: from_h unless the cell is kSeparate; c unless it has a cell.
+/// The rows of one step. from_h is undefined unless the cell is kSeparate, c unless it has a cell state.
 struct ForwardStep {
-  Tensor gates;   ///< [rows, gates * hidden]: the sums, and then the gates.
-  Tensor from_h;  ///< The product of the state alone.
+  Tensor gates;   ///< [rows, gates * hidden]: first the sums, then the gates.
+  Tensor from_h;  ///< The product of the state.
   Tensor h_before, h, c_before, c;
 };
 
 struct BackwardStep {
   ForwardStep of;
-  Tensor d_gates;   ///< To be written, as d_from_h.
+  Tensor d_gates;   ///< To be written, as is d_from_h.
   Tensor d_from_h;  ///< Undefined unless kSeparate.
-  Tensor d_output;  ///< Of h, from the outputs.
-  Tensor dh;        ///< Of h, from the next step; where kSeparate it becomes that of h_before but for the product.
-  Tensor dc;        ///< Of c; becomes that of c_before.
+  Tensor d_output;  ///< The gradient of h from the outputs.
+  Tensor dh;        ///< The gradient of h from the next step. If kSeparate, becomes that of h_before, without the part
+                    ///< through the product.
+  Tensor dc;        ///< The gradient of c; becomes that of c_before.
 };
 
-/// What a sequence keeps for backward.
+/// The tensors that a sequence saves for backward.
 struct Kept {
   Tensor gates, from_h;  ///< Of all steps.
   History h, c;
@@ -61,7 +63,7 @@ inline Tensor turned(const Tensor& x) {
   const Shape &sizes = x.sizes(), &strides = x.strides();
   return make_view(x, {sizes[1], sizes[0]}, {strides[1], strides[0]}, x.impl()->offset);
 }
-// A gradient to write into, [rows, columns]: what arrived, or zeros.
+// A gradient to overwrite, [rows, columns]: a copy of the gradient that arrived, or zeros.
 inline Tensor own_gradient(const Tensor& x, const Tensor& arrived, const Shape& sizes) {
   Tensor own = uninitialized(x, sizes);
   if (arrived.defined())
@@ -105,7 +107,7 @@ Kept forward_pass(const Inputs& in, const Steps& steps) {
   return kept;
 }
 
-// Of all inputs, undefined where none is needed.
+// The gradients of all inputs, undefined where not needed.
 template <class Cell>
 Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, const std::array<int, kInputs>& slots,
                      const Steps& steps, const Kept& kept, const autograd::Gradients& arrived) {
@@ -144,14 +146,14 @@ Inputs backward_pass(const Inputs& in, const std::array<bool, kInputs>& needs, c
   if (needs[kBiasIh]) gradients[kBiasIh] = sum(d_gates, {0});
   if (needs[kBiasHh])
     gradients[kBiasHh] =
-        Cell::kSeparate || !needs[kBiasIh] ? sum(d_product, {0}) : gradients[kBiasIh].clone();  // own memory each
+        Cell::kSeparate || !needs[kBiasIh] ? sum(d_product, {0}) : gradients[kBiasIh].clone();  // no shared memory
   if (needs[kH]) gradients[kH] = dh;
   if (needs[kC]) gradients[kC] = dc;
   return gradients;
 }
 
-/// The gradients of the composition, recorded: with respect to views of the inputs, so that an input that another one
-/// was computed from is not counted for that.
+/// The gradients of the composed sequence, recorded. They are taken with respect to views of the inputs: if one input
+/// was computed from another, its part of the gradient must not be added to the other's here.
 Inputs recorded_gradients(Kind kind, const Inputs& in, const std::array<bool, kInputs>& needs, const Steps& steps,
                           const autograd::Gradients& arrived);
 
@@ -175,7 +177,7 @@ Outputs run_fused(Kind kind, const Inputs& in, const Steps& steps) {
   auto body = [kind, steps, needs, slots, kept = std::move(kept), saved = std::move(saved),
                output = autograd::Saved(out.output, autograd::kOutput), present](const autograd::Gradients& arrived) {
     Inputs values;
-    output.get();  // unchanged since
+    output.get();  // checks that it was not changed in place
     for (std::size_t i = 0, at = 0; i < kInputs; ++i)
       if (present[i]) values[i] = saved[at++].get();
     const Inputs all = grad_enabled() ? recorded_gradients(kind, values, needs, steps, arrived)

@@ -1,5 +1,5 @@
-// The GRU (Cho et al. 2014), as PyTorch and cuDNN compute it: the reset gate works on the state's product, bias
-// included. Gates: r, z, n.
+// The GRU (Cho et al. 2014), as PyTorch and cuDNN compute it: the reset gate multiplies the state's product, including
+// the bias. Gates: r, z, n.
 #include "ops/recurrent/fused_sequence.h"
 #include "ops/recurrent/sequences.h"
 #include <lockstep/core/elementary.h>
@@ -7,7 +7,7 @@
 namespace lockstep::recurrent {
 namespace {
 
-// hr, hz, hn: the state's product.
+// hr, hz, hn: the state's product, for each gate.
 struct GruForward {
   template <class T>
   LOCKSTEP_HD void operator()(T& h, T& r, T& z, T& n, const T& hr, const T& hz, const T& hn, const T& before) const {

@@ -6,8 +6,8 @@
 
 namespace lockstep::recurrent {
 
-/// Sequences of one length: one tensor holds the initial state and that after each step, so that nothing is copied.
-/// Otherwise a state is kept beside the results, whose rows of ended sequences stay.
+/// For sequences of one length, one tensor holds the initial state and the state after each step, so that nothing is
+/// copied. Otherwise the current state is a separate tensor, whose rows stay unchanged once a sequence has ended.
 class History {
  public:
   History() = default;
@@ -32,7 +32,7 @@ class History {
       fill_values(state_, 0);
   }
 
-  /// To be called as a step begins, and once after() of the step is written.
+  /// Call begin() before a step, and end() after after() of the step was written.
   Tensor begin(const Steps& steps, std::int64_t step) const {
     const Tensor from = before(steps, step);
     if (!even_) copy_values(from, row_range(state_, 0, steps.size(step)));

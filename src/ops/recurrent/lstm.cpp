@@ -1,4 +1,4 @@
-// The LSTM: all steps as one operation where the device does that, else step by step.
+// The LSTM: all steps as one operation if the device offers it, else step by step.
 #include "ops/fused.h"
 #include "ops/recurrent/fused_sequence.h"
 #include "ops/recurrent/sequences.h"
@@ -7,7 +7,7 @@
 namespace lockstep::recurrent {
 namespace {
 
-// Of sequences of one length.
+// Splits rows of sequences of one length into steps.
 Tensor by_step(const Tensor& rows, const Steps& steps) {
   return rows.view({steps.count(), steps.batch(), rows.size(1)});
 }
@@ -36,7 +36,7 @@ struct LstmCell {
                                                                                       {all(kept.h.all()), true},
                                                                                       {all(kept.c.all()), true}});
   }
-  /// dh and dc become those of the first state.
+  /// dh and dc become the gradients of the initial state.
   static bool backward_all(const Inputs& in, const Steps& steps, const Kept& kept, const Tensor& d_output,
                            const Tensor& dh, const Tensor& dc, const Tensor& d_gates) {
     const auto all = [&](const Tensor& rows) { return by_step(rows, steps); };

@@ -1,9 +1,9 @@
-// One direction of one recurrent layer over a batch of sequences, as one operation: what the layers and the cells of
-// lockstep::nn are made of.
+// One direction of one recurrent layer over a batch of sequences, as one operation: the base of the layers and cells of
+// lockstep::nn.
 //
-// The steps of all sequences lie in one tensor [rows, features]: first the first step of every sequence, then the
-// second of every sequence that has one, and so on; longer sequences come first. (Sequences of one length: [steps,
-// batch, features], flattened. Otherwise: nn::PackedSequence.)
+// One tensor [rows, features] holds the steps of all sequences: the first step of every sequence, then the second step
+// of every sequence that has one, and so on; longer sequences come first. (Sequences of one length: [steps, batch,
+// features], flattened. Otherwise: nn::PackedSequence.)
 #pragma once
 
 #include <array>
@@ -19,13 +19,13 @@ namespace lockstep::recurrent {
 
 using Kind = RecurrentKind;
 
-/// How many sizes of the hidden state the rows of weights count.
+/// The size of the weights' rows, in units of the hidden size.
 inline std::int64_t gates_of(Kind kind) { return kind == Kind::lstm ? 4 : kind == Kind::gru ? 3 : 1; }
 
-/// Which rows belong to which step, and the order in which steps are taken.
+/// The rows of each step, and the order of the steps.
 class Steps {
  public:
-  /// sizes: the rows of each step, at least one step, never more rows than in the step before.
+  /// sizes: the number of rows in each step; at least one step, and never more rows than in the step before.
   Steps(std::vector<std::int64_t> sizes, bool reverse) : sizes_(std::move(sizes)), reverse_(reverse) {
     for (const std::int64_t size : sizes_) offsets_.push_back(offsets_.back() + size);
   }
@@ -44,28 +44,28 @@ class Steps {
   bool reverse_;
 };
 
-/// What a sequence is computed from. Undefined: both biases, for none; h and c, for zeros (c but for LSTM); weight_hr,
-/// for no projection.
+/// The inputs of a sequence. May be undefined: both biases, for none; h and c, for zeros (c is for LSTMs only);
+/// weight_hr, for no projection.
 enum Input : std::size_t { kX, kH, kC, kWeightIh, kWeightHh, kBiasIh, kBiasHh, kWeightHr, kInputs };
 using Inputs = std::array<Tensor, kInputs>;
 
 struct Outputs {
   Tensor output;  ///< [rows, hidden], in x's order.
   Tensor h;       ///< [batch, hidden], after each sequence's last step. May share memory with `output`.
-  Tensor c;       ///< The same of an LSTM's cells; else undefined.
+  Tensor c;       ///< The cell state of an LSTM, likewise; else undefined.
 };
 
-/// Fused: one product for all inputs, and for each step a product and one kernel. Differentiable to any order.
-/// DeviceMismatch, DTypeError or ShapeError name `op` for what does not fit.
+/// Runs the fused form: one product for all inputs, and for each step one product and one kernel. Differentiable to any
+/// order. Throws DeviceMismatch, DTypeError or ShapeError naming `op` if an input does not fit.
 Outputs run(const char* op, Kind kind, const Inputs& inputs, const Steps& steps);
 
-/// The same, composed from operations.
+/// The same, made of ops.
 Outputs composed(Kind kind, const Inputs& inputs, const Steps& steps);
 
-/// What run() checks.
+/// The argument checks of run().
 void check_sequence(const char* op, Kind kind, const Inputs& inputs, std::int64_t batch);
 
-/// Views, not recorded: rows [first, first + count), and the nth part of the columns, `width` wide.
+/// Views, not recorded: the rows [first, first + count), and the nth block of `width` columns.
 inline Tensor row_range(const Tensor& x, std::int64_t first, std::int64_t count) {
   return make_view(x, {count, x.sizes()[1]}, x.strides(), x.impl()->offset + first * x.strides()[0]);
 }

@@ -1,4 +1,4 @@
-// The fused sequences, each in a file of its own.
+// The fused sequences; each has its own file.
 #pragma once
 
 #include "ops/recurrent/sequence.h"

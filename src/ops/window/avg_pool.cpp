@@ -1,4 +1,4 @@
-// Means of windows, and norms made of them.
+// Average pooling, and norms made of it.
 #include <lockstep/ops/pooling.h>
 
 #include <cmath>
@@ -38,7 +38,7 @@ Tensor adaptive(const char* op, const char* node, const Tensor& x, int dims, con
   return average(op, node, x, taps);
 }
 
-// As PyTorch: the mean of the powers, times the size of a whole window.
+// As in PyTorch: the mean of the powers, times the size of a full window.
 Tensor norms(const char* op, const char* node, const Tensor& x, double norm_type, int dims,
              const PerDimension& kernel_size, const LpPoolOptions& options) {
   check_images(op, x, dims);

@@ -13,7 +13,7 @@ namespace {
 
 Tensor windows_added(const Tensor& columns, const SpatialTaps& taps);
 
-// The windows over images of those sizes.
+// The windows over images of the given sizes.
 SpatialTaps column_taps(const char* op, const Shape& images, const PerDimension& kernel_size,
                         const FoldOptions& options) {
   constexpr std::int64_t kMost = std::int64_t(1) << 31;  // products of two of these fit 64 bits
@@ -39,7 +39,7 @@ SpatialTaps column_taps(const char* op, const Shape& images, const PerDimension&
   return taps;
 }
 
-// Products of window sizes, and of counts of windows.
+// Elements in a window, and number of windows.
 struct ColumnSizes {
   std::int64_t elements, windows;
 };
@@ -57,7 +57,7 @@ WindowColumns columns_over(const Shape& images, const SpatialTaps& taps) {
   return {planes_over(images, taps, ImageLayout::row_major)};
 }
 
-// x: [N, C, spatial...]
+// x: [N, C, spatial...].
 Tensor columns_of_windows(const Tensor& x, const SpatialTaps& taps) {
   const Tensor from = dense_in(ImageLayout::row_major, x);
   const ColumnSizes sizes = column_sizes("unfold", taps);
@@ -76,7 +76,7 @@ Tensor columns_of_windows(const Tensor& x, const SpatialTaps& taps) {
   return out;
 }
 
-// columns: [N, C * elements, windows]
+// columns: [N, C * elements, windows].
 Tensor windows_added(const Tensor& columns, const SpatialTaps& taps) {
   const Tensor from = columns.detach().contiguous();
   Shape images = {columns.sizes()[0], columns.sizes()[1] / column_sizes("fold", taps).elements};

@@ -1,4 +1,4 @@
-// Images of another size, as sums over windows.
+// Image resizing as sums over windows.
 #include <lockstep/ops/interpolate.h>
 #include <lockstep/ops/pooling.h>
 
@@ -47,9 +47,9 @@ InterpolationMode described(Interpolation mode) {
   throw InvalidArgument(text("[interpolate] expected a mode, got ", int(mode)));
 }
 
-// Of an image whose size along a dimension is `in`.
+// The resulting size of a dimension of size `in`.
 std::int64_t scaled_size(std::int64_t in, double factor) {
-  constexpr double kMost = 1ll << 31;  // as window sizes
+  constexpr double kMost = 1ll << 31;  // as for window sizes
   const double size = std::floor(double(in) * factor);
   if (size < 1 || size >= kMost)
     throw ShapeError(text("[interpolate] expected a result of 1 to 2^31 - 1 places, got ", size, " from ", in,
@@ -64,7 +64,7 @@ Taps interpolating(const InterpolationMode& mode, std::int64_t in, std::int64_t 
   axis.in = in;
   axis.out = out;
   axis.align_corners = align_corners;
-  // A dimension that keeps its size is copied, and one that nearest doubles has each element twice, whatever the
+  // A dimension that keeps its size is copied, and nearest mode doubles a size by repeating each element, for any scale
   // factor.
   const bool has_whole_steps = (mode.kind == Taps::Kind::nearest && (out == in || out == 2 * in)) ||
                                (mode.kind == Taps::Kind::linear && out == in);

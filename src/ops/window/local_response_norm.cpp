@@ -10,8 +10,8 @@
 namespace lockstep {
 namespace {
 
-// Over a window of channels: the one spatial dimension of [N, 1, C, rest], or of [rest, 1, C] where channels lie
-// together.
+// Means over a window of channels: the one spatial dimension of [N, 1, C, rest], or of [rest, 1, C] for channels-last
+// images.
 Tensor channel_means(const Tensor& x, std::int64_t size) {
   const Shape& sizes = x.sizes();
   SpatialTaps taps;

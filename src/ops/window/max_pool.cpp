@@ -1,4 +1,4 @@
-// The greatest of each window. With a gradient the places of the greatest are kept, and it is added there.
+// Max pooling. If a gradient is needed, the indices of the maxima are saved, and backward adds at these indices.
 #include <lockstep/ops/pooling.h>
 
 #include <limits>
@@ -29,7 +29,7 @@ T* data_of(const Tensor& x) {
 Tensor pick_places(const Pooling& pooling, const Tensor& x, const Tensor& places, const SpatialTaps& taps,
                    ImageLayout layout);
 
-// Zeros of the inputs' sizes, with the outputs added at their places.
+// Zeros of the inputs' sizes, with g added at the saved indices.
 Tensor add_places(const Pooling& pooling, const Tensor& g, const Tensor& places, const SpatialTaps& taps,
                   ImageLayout layout) {
   const Tensor from = dense_in(layout, g);
@@ -89,7 +89,7 @@ ValuesAndIndices pool(const Pooling& pooling, const Tensor& x, const SpatialTaps
   return {values, places};
 }
 
-// x with or without a batch.
+// x may lack the batch dimension.
 ValuesAndIndices pool_any(const Pooling& pooling, const Tensor& x, const SpatialTaps& taps, bool wants_places) {
   if (x.dim() == taps.dims + 2) return pool(pooling, x, taps, wants_places);
   const auto [values, places] = pool(pooling, x.unsqueeze(0), taps, wants_places);

@@ -1,4 +1,4 @@
-// The partial inverse of max pooling: elements go to the places that it named, with zeros around them.
+// The partial inverse of max pooling: writes elements to the saved indices, and zeros around them.
 #include <lockstep/ops/index.h>
 #include <lockstep/ops/pooling.h>
 
@@ -18,8 +18,8 @@ using autograd::record;
 using autograd::records;
 using autograd::Saved;
 
-// out[index[i]] = source[i]; of equal places the last one's. On a GPU, where the order of the indices is given, the
-// last of equal ones writes.
+// out[index[i]] = source[i]; if indices repeat, the last one wins. On a GPU, which has the sorted order of the indices,
+// only the thread of the last one writes.
 template <class T>
 struct PutElements {
   static constexpr int kElementsOf = 1;

@@ -21,7 +21,7 @@ Tensor make_images(DeviceState& device, const Shape& sizes, DType dtype, ImageLa
 Tensor dense_in(ImageLayout layout, const Tensor& x) {
   const Shape strides =
       layout == ImageLayout::channels_last ? channels_last_strides(x.sizes()) : contiguous_strides(x.sizes());
-  bool is_so = true;  // of dimensions of size 1 the stride does not matter
+  bool is_so = true;  // the stride of a dimension of size 1 does not matter
   for (int d = 0; d < x.dim(); ++d) is_so &= x.sizes()[d] == 1 || x.strides()[d] == strides[d];
   if (is_so || x.numel() == 0) return x;
   const Tensor dense = make_images(*x.impl()->storage->device, x.sizes(), x.dtype(), layout);

@@ -1,4 +1,4 @@
-// From tensors [N, C, spatial...] to the planes of the window pattern, and sums over windows as a differentiable op.
+// Maps tensors [N, C, spatial...] to the planes of the window pattern; and sums over windows as a differentiable op.
 #pragma once
 
 #include <array>
@@ -11,7 +11,7 @@
 
 namespace lockstep {
 
-/// The windows of one to three spatial dimensions.
+/// The windows along one to three spatial dimensions.
 struct SpatialTaps {
   std::array<Taps, 3> axes = {};
   int dims = 0;
@@ -19,19 +19,19 @@ struct SpatialTaps {
 
 enum class ImageLayout : bool { row_major, channels_last };
 
-/// How images lie: channels-last only if they are dense so.
+/// The memory layout of images: channels-last only if they are dense in it.
 ImageLayout layout_of(const Tensor& x);
 
-/// Values in that layout, dense: x itself or a copy, without a gradient.
+/// The values in that layout, dense: x itself or a copy, not recorded.
 Tensor dense_in(ImageLayout layout, const Tensor& x);
 
 /// A new tensor [N, C, spatial...], uninitialized.
 Tensor make_images(DeviceState& device, const Shape& sizes, DType dtype, ImageLayout layout);
 
-/// x: [N, C, spatial...], the inputs. Their sizes are in `taps` too.
+/// sizes: those of the inputs [N, C, spatial...], which `taps` repeats.
 WindowPlanes planes_over(const Shape& sizes, const SpatialTaps& taps, ImageLayout layout);
 
-/// [N, C, outputs...] from x's N and C (transposed: inputs).
+/// The sizes [N, C, outputs...] for inputs of `sizes` (transposed: the inputs' sizes for outputs of `sizes`).
 Shape sizes_after(const Shape& sizes, const SpatialTaps& taps, bool transposed = false);
 
 /// Weighted sums over windows, or their gradient; differentiable. x: [N, C, spatial...], floating.
@@ -41,7 +41,7 @@ Tensor sum_windows(const char* op, const char* node, const Tensor& x, const Spat
 /// Throws ShapeError unless x is [N, C, spatial...] or [C, spatial...], where only N may be 0.
 void check_images(const char* op, const Tensor& x, int dims);
 
-/// f of a batch: of x, or of x [C, spatial...] as a batch of one, which the result is taken out of.
+/// Applies f to a batch: to x, or to x [C, spatial...] as a batch of one, which is removed from the result.
 template <class F>
 Tensor on_batch(const char* op, const Tensor& x, int dims, const F& f) {
   check_images(op, x, dims);

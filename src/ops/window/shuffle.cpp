@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// x as [rest, three dimensions].
+// x as [rest, C, H, W].
 Tensor as_batch(const char* op, const Tensor& x, std::int64_t factor) {
   const Shape& sizes = impl_of(op, x).sizes;
   constexpr std::int64_t kMost = 1 << 30;  // its square fits 64 bits
@@ -19,7 +19,7 @@ Tensor as_batch(const char* op, const Tensor& x, std::int64_t factor) {
   return x.reshape({images, sizes[rank - 3], sizes[rank - 2], sizes[rank - 1]});
 }
 
-// Images [rest, C, H, W] in front of which are x's dimensions.
+// images [rest, C, H, W] with the leading dimensions of x in place of `rest`.
 Tensor in_dimensions_of(const Tensor& x, const Tensor& images) {
   Shape sizes = x.sizes();
   for (int d = 1; d <= 3; ++d) sizes[sizes.rank() - d] = images.sizes()[4 - d];

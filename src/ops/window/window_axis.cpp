@@ -7,7 +7,8 @@
 namespace lockstep {
 namespace {
 
-// How many windows start inside of the input or of the padding before it. As PyTorch's pooling_output_shape.
+// The number of windows that start inside of the input or of the padding before it, as in PyTorch's
+// pooling_output_shape.
 std::int64_t windows_over(const Taps& axis, bool ceil_mode) {
   const std::int64_t room = axis.in + 2 * axis.padding - axis.dilation * (axis.size - 1) - 1;
   const std::int64_t steps = room + (ceil_mode ? axis.stride - 1 : 0);

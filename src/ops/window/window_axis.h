@@ -1,4 +1,4 @@
-// From a pooling's options to its windows.
+// Computes the windows of a pooling from its options.
 #pragma once
 
 #include <optional>
@@ -21,7 +21,7 @@ struct PoolWindow {
 /// InvalidArgument for padding above half of a window.
 SpatialTaps pool_taps(const char* op, const Tensor& x, int dims, const PoolWindow& window);
 
-/// Those of adaptive pooling to output_size, of which -1 keeps a size.
+/// The windows of adaptive pooling to output_size, in which -1 keeps a size.
 SpatialTaps adaptive_taps(const char* op, const Tensor& x, int dims, const PerDimension& output_size);
 
 }  // namespace lockstep
