@@ -14,7 +14,7 @@ struct ProductOptions {
   double alpha = 1;
   double beta = 0;                           ///< Factor of `out`'s previous values.
   Tensor bias = {};                          ///< [n], dense, for every row; undefined for none. Needs beta == 0.
-  Activation activation = Activation::none;  ///< Of the sum. Any but none needs beta == 0.
+  Activation activation = Activation::none;  ///< Applied to the sum. Any but none needs beta == 0.
 };
 
 /// out = activation(alpha a b + beta out (+ bias)), matrix by matrix. a: [..., m, k], b: [..., k, n], broadcast to

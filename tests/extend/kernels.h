@@ -1,4 +1,4 @@
-// Kernels as users write them. Their source is compiled by lockstep_kernels().
+// Kernels as users write them. lockstep_kernels() compiles their source.
 #pragma once
 
 #include <array>
@@ -20,7 +20,7 @@ Tensor plus(const Tensor& a, const Tensor& b);
 std::array<Tensor, 2> sum_and_difference(const Tensor& a, const Tensor& b);
 /// x / sqrt(mean(x^2) + 1e-6) along `dim`, without a gradient.
 Tensor rms_norm_rows(const Tensor& x, std::int64_t dim = -1);
-/// The sum of x y along the last dimension, whose size becomes `length`: in each place the same.
+/// The sum of x y along the last dimension, `length` times along it.
 Tensor dot_rows(const Tensor& x, const Tensor& y, std::int64_t length);
 
 struct LionOptions {
@@ -42,9 +42,9 @@ class Lion final : public optim::OptimizerWith<LionOptions> {
   void update(std::size_t group, const optim::Batch& batch) const override;
 };
 
-/// Names more slots than there may be.
+/// Names more slots than an optimizer may have.
 std::unique_ptr<optim::Optimizer> greedy_optimizer(const Tensor& parameter);
-/// Its rule takes a slot that it does not name.
+/// Its rule uses a slot that it does not name.
 std::unique_ptr<optim::Optimizer> careless_optimizer(const Tensor& parameter);
 
 }  // namespace lockstep::testing

@@ -1,4 +1,4 @@
-// Operations from outside of the library: values by their definition, gradients, layouts, and what they refuse.
+// Operations from outside of the library: values by their definition, gradients, layouts, and errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ using testing::swiglu;
 
 std::vector<double> values(const Tensor& x) { return x.cpu().to(kFloat64).contiguous().to_vector<double>(); }
 
-/// Elements of `got` against `expected`, each within what its dtype rounds to.
+/// Compares elements within the rounding of their dtype.
 void expect_near(const Tensor& got, const std::vector<double>& expected) {
   const double relative = got.dtype() == kFloat64   ? 1e-10
                           : got.dtype() == kFloat32 ? 1e-5
@@ -73,7 +73,7 @@ TEST_P(Extend, ElementwisePromotes) {
   const Tensor y = swiglu(x, ones({5}, on_device()), one);
   EXPECT_EQ(y.dtype(), kFloat64);
   expect_near(y, swiglu_by_definition(x, ones({5}, on_device()), 1));
-  EXPECT_EQ(swiglu(x, ones({5}, on_device()), one.view({})).dtype(), kFloat32);  // 0-dim: counts as a number does
+  EXPECT_EQ(swiglu(x, ones({5}, on_device()), one.view({})).dtype(), kFloat32);  // 0-dim: promotes as a number does
 }
 
 TEST_P(Extend, ElementwiseOfNothingIsNothing) {
@@ -151,7 +151,7 @@ TEST_P(Extend, RowsTakeAnyLayoutAndALengthOfTheirOwn) {
   EXPECT_EQ(values(testing::rms_norm_rows(full({}, 2, on_device(kFloat64)))).size(), 1u);
 }
 
-// What does not fit is refused before anything is enqueued, with the operation's name.
+// Checks that the error is thrown before anything is enqueued, and names the operation.
 template <class E, class F>
 void expect_refused(const F& function, const std::string& message) {
   try {
@@ -192,7 +192,7 @@ TEST_P(Extend, MixedDevicesAndUndefinedTensorsAreRefused) {
   EXPECT_THROW(testing::rms_norm_rows(Tensor()), InvalidArgument);
 }
 
-// This source is not compiled by lockstep_kernels().
+// lockstep_kernels() does not compile this source.
 TEST_P(Extend, AGpuRefusesAKernelOfTheHostAlone) {
   struct Thrice {
     float operator()(float x) const { return 3 * x; }
@@ -218,7 +218,7 @@ struct TotalOfRows {
   }
 };
 
-// More than a launch has room for in place.
+// More tensors than a launch can hold without allocating.
 TEST(ExtendKernels, TakeManyTensors) {
   const SimulatedDevices devices({.count = 1});
   for (const char* const device : {"cpu", "cuda:0"})

@@ -1,4 +1,4 @@
-// An optimizer from outside of the library: its arithmetic, its state, models on several devices, and what is refused.
+// An optimizer from outside of the library: its arithmetic, its state, models on several devices, and errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -127,7 +127,7 @@ TEST(ExtendOptimizer, RefusesWrongOptionsAndSlots) {
   EXPECT_EQ(p.detach().to_vector<float>(), (std::vector<float>{1, 1}));
 }
 
-// This source is not compiled by lockstep_kernels().
+// lockstep_kernels() does not compile this source.
 struct HalveOptions {
   double lr = 1;
   static constexpr const char* kName = "Halve";

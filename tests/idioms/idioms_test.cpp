@@ -1,4 +1,4 @@
-// Each idiom compiles, and gives what PyTorch gave (tests/idioms/make_*.py).
+// Each idiom compiles, and returns the values that PyTorch returned (tests/idioms/make_*.py).
 #include <gtest/gtest.h>
 
 #include "idioms/idioms.h"

@@ -6,7 +6,7 @@
 namespace lockstep {
 namespace {
 
-// A layer whose numbers do not depend on a random sequence.
+// Gives a layer parameters that do not depend on random numbers.
 template <class Layer>
 Layer filled(Layer layer) {
   const NoGrad guard;

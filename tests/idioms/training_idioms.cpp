@@ -10,7 +10,7 @@ namespace {
 using namespace optim::swa_utils;
 namespace F = nn::functional;
 
-// A layer whose numbers do not depend on a random sequence.
+// Gives a layer parameters that do not depend on random numbers.
 template <class Layer>
 Layer fixed(Layer layer) {
   const NoGrad guard;
@@ -37,7 +37,7 @@ Tensor rates(const Make& make) {
   return tensor(all);
 }
 
-// The weight of a layer after some steps of the optimizer that `make` makes.
+// The weight of a layer after some steps of the optimizer that `make` returns.
 template <class Make>
 Tensor trained(const Make& make, int steps = 3) {
   auto layer = fixed(nn::Linear(3, 1));

@@ -1,5 +1,4 @@
-// The models of the examples, trained on 1, 2, 3 and 5 devices: each is the model that one device trains on the whole
-// batch.
+// Trains the models of the examples on 1, 2, 3 and 5 devices: the results are those of one device with the whole batch.
 #include <gtest/gtest.h>
 
 #include <string>
@@ -28,13 +27,13 @@ const TensorOptions kDoubles = {.dtype = kFloat64};
 
 std::vector<double> values(const Tensor& tensor) { return tensor.detach().to(kFloat64).to_vector<double>(); }
 
-// Losses, then what is in the state dict.
+// The losses, and the tensors of the state dict.
 struct Trained {
   std::vector<double> losses;
   std::vector<std::vector<double>> state;
 };
 
-// `loss_of(model, device)` draws a batch and gives its loss. Batches are the same in every run.
+// `loss_of(model, device)` draws a batch and returns its loss. Every run gets the same batches.
 template <class Model, class Loss>
 Trained train(Model& model, Device device, const Loss& loss_of) {
   manual_seed(11);
@@ -86,7 +85,7 @@ TEST(AnyNumberOfDevices, LeNet) {
   });
 }
 
-// With the statistics of all devices. Without them each device normalizes by its own part, as in PyTorch.
+// SyncBatchNorm uses the statistics of all devices. Without it each device normalizes by its own shard, as in PyTorch.
 TEST(AnyNumberOfDevices, ResNet18) {
   manual_seed(1);
   expect_same_on_any_number(ResNet18<nn::SyncBatchNorm>(4, 2), [](auto& model, Device device) {

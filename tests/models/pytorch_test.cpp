@@ -1,5 +1,5 @@
-// Models that PyTorch wrote, in both of its formats: the same names and shapes, outputs, gradients and buffers.
-// tests/reference/models says how the files were made.
+// Models that PyTorch saved, in both of its formats: the same names and shapes, outputs, gradients and buffers.
+// tests/reference/models describes how the files were made.
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -21,7 +21,7 @@ using Tensors = std::vector<Tensor>;
 
 std::string file(const std::string& name) { return LOCKSTEP_REFERENCE_MODELS_FOLDER "/" + name; }
 
-// What was stored is float32: so far the values may be off.
+// The stored values are float32, so the tolerance is that of float32.
 void expect_close(const Tensor& got, const Tensor& expected, const std::string& what) {
   ASSERT_EQ(got.sizes(), expected.sizes()) << what;
   const auto a = got.detach().cpu().to(kFloat64).to_vector<double>(), b = expected.to(kFloat64).to_vector<double>();
@@ -42,7 +42,7 @@ void expect_names_and_shapes(Model& model, const StateDict& stored) {
   }
 }
 
-// `run(model, inputs)` gives the outputs.
+// `run(model, inputs)` returns the outputs.
 template <class Model, class Run>
 void expect_as_pytorch(const std::string& name, Model model, const Run& run) {
   const StateDict state = load(file(name + ".pt")), same = load(file(name + ".safetensors"));

@@ -17,7 +17,7 @@ std::string read_file(const std::string& path) {
   return {std::istreambuf_iterator<char>(in), {}};
 }
 
-// Of a repeated number: packed, or one by one.
+// Reads a repeated number: packed, or one element at a time.
 void append_varints(const Field& field, std::vector<std::int64_t>& to) {
   if (field.bytes.empty()) return to.push_back(std::int64_t(field.number));
   for (Fields packed(field.bytes); !packed.empty();) to.push_back(std::int64_t(packed.varint()));
@@ -60,7 +60,7 @@ Tensor tensor_of(std::string_view message) {
   const auto count = std::size_t(shape.elements());
   if (!raw.empty() || count == 0) return from_host(raw.data(), count, dtype, shape);
   if (!numbers.empty()) return from_host(numbers.data(), count, kFloat64, shape, {.dtype = dtype});
-  if (size_of(dtype) == 2) {  // the bits, in int32
+  if (size_of(dtype) == 2) {  // the bits, stored as int32
     std::vector<std::uint16_t> bits(integers.begin(), integers.end());
     return from_host(bits.data(), count, dtype, shape);
   }
@@ -106,7 +106,7 @@ Node node_of(std::string_view message) {
   return node;
 }
 
-// Of a NamedObject (a value, or a tensor with a name), the name in field `id`.
+// The name in field `id` of a NamedObject (a value, or a tensor with a name).
 std::string name_of(std::string_view message, int id) {
   Field field;
   for (Fields fields(message); fields.next(field);)

@@ -1,4 +1,4 @@
-// ONNX's models as the tests need them: nodes with attributes, and tensors (github.com/onnx/onnx, onnx.proto).
+// ONNX's models, as far as the tests need them: nodes with attributes, and tensors (github.com/onnx/onnx, onnx.proto).
 #pragma once
 
 #include <cstdint>
@@ -12,7 +12,7 @@
 
 namespace lockstep::onnx {
 
-/// What a case asks for and Lockstep does not have, by its reason.
+/// Thrown for a case that needs something Lockstep does not have; the message is the reason.
 struct NotApplicable : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
@@ -29,7 +29,7 @@ struct Attribute {
 class Node {
  public:
   std::string op;
-  std::vector<std::string> inputs, outputs;  ///< Names; empty for what is left out.
+  std::vector<std::string> inputs, outputs;  ///< Names; empty if omitted.
   std::map<std::string, Attribute> attributes;
 
   bool has(const std::string& name) const { return attributes.contains(name); }

@@ -1,6 +1,6 @@
-// ONNX's node cases (Debian's libonnx-testdata, or the folder LOCKSTEP_ONNX_DATA): each is a small model with inputs
-// and outputs, made by others than us. A case of an op, dtype or form that Lockstep does not have is not applicable,
-// with the reason. LOCKSTEP_ONNX_TABLE names a file for the table of all cases.
+// ONNX's node cases (Debian's libonnx-testdata, or the folder LOCKSTEP_ONNX_DATA): small models with inputs and
+// outputs, made independently of Lockstep. A case with an op, dtype or form that Lockstep does not have counts as not
+// applicable, with the reason. LOCKSTEP_ONNX_TABLE names a file for the table of all cases.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -37,7 +37,7 @@ Table all_rows() {
   return table;
 }
 
-// What the model gives for the inputs. Missing ops are named before any is computed.
+// Runs the model. Throws for missing ops before it computes anything.
 Tensors run(const Model& model, const Table& table, const Tensors& inputs, Device device) {
   for (const Node& node : model.nodes)
     if (!table.contains(node.op)) throw NotApplicable("no op " + node.op);
@@ -59,8 +59,8 @@ Tensors run(const Model& model, const Table& table, const Tensors& inputs, Devic
   return outputs;
 }
 
-// ONNX compares to 1e-3 (onnx/backend/test/runner); here it is rounding. But what ONNX expects of windows was computed
-// with 3.1415 for pi (test_hannwindow: 0.345474, and 0.345492 is right).
+// ONNX compares to 1e-3 (onnx/backend/test/runner); here the tolerance is rounding. But ONNX's expected windows were
+// computed with 3.1415 for pi (test_hannwindow has 0.345474; the correct value is 0.345492).
 double tolerance(const std::string& name, DType dtype) {
   if (name.find("window_") != std::string::npos) return 1e-4;
   return size_of(dtype) == 2 ? 1e-2 : 1e-5;

@@ -1,4 +1,4 @@
-// The wire format of protocol buffers (protobuf.dev/programming-guides/encoding), as much as ONNX's files need.
+// The wire format of protocol buffers (protobuf.dev/programming-guides/encoding), as far as ONNX's files need it.
 #pragma once
 
 #include <cstdint>
@@ -8,14 +8,14 @@
 
 namespace lockstep::onnx {
 
-/// One field of a message. `number` holds what is not bytes: varints, and the bits of fixed32 and fixed64.
+/// One field of a message. `number` holds varints, and the bits of fixed32 and fixed64.
 struct Field {
   int id = 0;
   std::uint64_t number = 0;
   std::string_view bytes;
 };
 
-/// Walks over the fields of a message. Throws std::runtime_error for what is cut off.
+/// Iterates over the fields of a message. Throws std::runtime_error for a truncated one.
 class Fields {
  public:
   explicit Fields(std::string_view message) : rest_(message) {}

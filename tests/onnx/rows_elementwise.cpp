@@ -17,7 +17,7 @@ Row unary(Tensor (*f)(const Tensor&)) {
 Row binary(Tensor (*f)(const Tensor&, const Tensor&)) {
   return [f](const Node&, const Tensors& x) { return Tensors{f(x[0], x[1])}; };
 }
-// Of any number of inputs, from the left.
+// Folds f over any number of inputs, from the left.
 Row folded(Tensor (*f)(const Tensor&, const Tensor&)) {
   return [f](const Node&, const Tensors& x) {
     Tensor result = x[0];

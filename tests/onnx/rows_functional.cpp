@@ -11,14 +11,14 @@
 namespace lockstep::onnx {
 namespace {
 
-// Between -lambd and lambd 0; else moved towards 0 by the bias.
+// 0 between -lambd and lambd; elsewhere moved towards 0 by the bias.
 Tensors shrunk(const Node& node, const Tensors& x) {
   if (!is_floating(x[0].dtype())) throw NotApplicable("shrinks of integers");
   const double lambda = node.number("lambd", 0.5), bias = node.number("bias", 0);
   return {where(lt(x[0], -lambda), x[0] + bias, where(gt(x[0], lambda), x[0] - bias, x[0] * 0))};
 }
 
-// PyTorch's slope and offset are fixed.
+// PyTorch's slope and offset are constants.
 Tensors hard_sigmoid(const Node& node, const Tensors& x) {
   const double alpha = node.number("alpha", 0.2), beta = node.number("beta", 0.5);
   return {hardsigmoid((x[0] * alpha + (beta - 0.5)) * 6)};
@@ -29,7 +29,7 @@ Tensors selu_of(const Node& node, const Tensors& x) {
   return {elu(x[0], node.number("alpha", 1.67326319217681884765625)) * gamma};
 }
 
-// ONNX broadcasts the slope as numpy does, prelu() along the channels.
+// ONNX broadcasts the slope as NumPy does, prelu() along the channels.
 Tensors prelu_of(const Node&, const Tensors& x) {
   if (x[1].numel() == 1) return {prelu(x[0], x[1].reshape({1}))};
   return {where(lt(x[0], 0.0), x[0] * x[1], x[0])};
@@ -39,7 +39,7 @@ Tensors lp_normalized(const Node& node, const Tensors& x) {
   return {normalize(x[0], {.p = double(node.integer("p", 2)), .dim = node.integer("axis", -1)})};
 }
 
-// Of the last dimensions, from the axis on.
+// Normalizes over the dimensions from the axis on.
 Tensors rms_normalized(const Node& node, const Tensors& x) {
   std::int64_t axis = node.integer("axis", -1);
   Shape normalized;

@@ -15,7 +15,7 @@ Reduction reduction_of(const Node& node) {
   return name == "mean" ? Reduction::mean : name == "sum" ? Reduction::sum : Reduction::none;
 }
 
-// With log-probabilities as a second output where the case asks for them.
+// Has log-probabilities as a second output if the case needs them.
 Tensors softmax_cross_entropy(const Node& node, const Tensors& x) {
   const Tensor loss = cross_entropy(
       x[0], x[1],
@@ -29,7 +29,7 @@ Tensors negative_log_likelihood(const Node& node, const Tensors& x) {
       {.weight = input(x, 2), .ignore_index = node.integer("ignore_index", -100), .reduction = reduction_of(node)})};
 }
 
-// ONNX's momentum is what is kept.
+// ONNX's momentum is the part that is kept.
 Tensors batch_normalization(const Node& node, const Tensors& x) {
   const bool training = node.integer("training_mode", 0) != 0;
   const Tensor mean = x[3].clone(), variance = x[4].clone();
@@ -38,7 +38,7 @@ Tensors batch_normalization(const Node& node, const Tensors& x) {
     return {batch_norm(x[0], mean, variance, x[1], x[2], {.training = false, .eps = node.number("epsilon", 1e-5)})};
   const Tensor y = batch_norm(x[0], mean, variance, x[1], x[2],
                               {.training = true, .momentum = momentum, .eps = node.number("epsilon", 1e-5)});
-  // ONNX keeps the variance of the batch itself (correction 0), PyTorch that of a sample.
+  // ONNX updates with the biased variance (correction 0), PyTorch with the unbiased one.
   const double count = double(x[0].numel()) / double(x[0].size(1));
   const Tensor kept = x[4] * (1 - momentum);
   return {y, mean, kept + (variance - kept) * ((count - 1) / count)};
@@ -62,7 +62,7 @@ Tensors instance_normalization(const Node& node, const Tensors& x) {
   return {group_norm(x[0], x[0].size(1), x[1], x[2], node.number("epsilon", 1e-5))};
 }
 
-// What dropout does in evaluation: nothing.
+// In evaluation dropout is the identity.
 Tensors dropped(const Node& node, const Tensors& x) {
   const bool training = input(x, 2).defined() && input(x, 2).item<double>() != 0;
   const double ratio = input(x, 1).defined() ? x[1].item<double>() : node.number("ratio", 0.5);

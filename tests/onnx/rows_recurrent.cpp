@@ -8,7 +8,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// The rows of each gate, which ONNX has in another order than PyTorch.
+// Reorders the rows by gate: ONNX's order of gates is not PyTorch's.
 Tensor reordered(const Tensor& rows, const std::vector<std::size_t>& order) {
   const std::vector<Tensor> gates = chunk(rows, std::int64_t(order.size()));
   std::vector<Tensor> sorted;
@@ -34,7 +34,7 @@ void put_weights(Layer& layer, const Tensors& x, const std::vector<std::size_t>&
   }
 }
 
-// What all three have in common.
+// The attributes that all three layers have.
 struct Form {
   bool batch_first, bidirectional, bias;
   std::int64_t hidden_size;
@@ -64,7 +64,7 @@ struct Form {
     options.tensor = {.dtype = x[0].dtype(), .device = x[0].device()};
     return options;
   }
-  // [directions, batch, hidden]; in ONNX [batch, directions, hidden] where batches come first.
+  // [directions, batch, hidden]; in ONNX [batch, directions, hidden] if the batch comes first.
   Tensor state(const Tensor& state) const {
     return state.defined() && batch_first ? state.transpose(0, 1).contiguous() : state;
   }
@@ -84,8 +84,8 @@ Tensors rnn(const Node& node, const Tensors& x) {
   return {form.output(out.output), form.state(out.h)};
 }
 
-// ONNX's default resets the state before its product with the weight, PyTorch the product: the same where the state is
-// zero and the product's bias too.
+// By default ONNX applies the reset gate to the state before its product with the weight, PyTorch to the product. Both
+// agree if the state is zero and the product's bias is zero.
 void check_reset(const Node& node, const Tensors& x, const Form& form) {
   if (node.integer("linear_before_reset", 0) != 0) return;
   bool same = x[0].size(form.batch_first ? 1 : 0) == 1 && !input(x, 5).defined();

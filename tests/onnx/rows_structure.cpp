@@ -20,8 +20,8 @@ namespace {
 
 std::int64_t counted_from_start(std::int64_t dim, int rank) { return dim < 0 ? dim + rank : dim; }
 
-// `f` over the axes of an input or an attribute; over all where none are named, unless the case says nothing is to be
-// done then.
+// Reduces with `f` over the axes of an input or an attribute. Without axes it reduces over all, unless the case says
+// that it is then a no-op.
 Row reduction(Tensor (*f)(const Tensor&, const Shape&, bool)) {
   return [f](const Node& node, const Tensors& x) {
     std::vector<std::int64_t> axes = whole_numbers(node, x, 1, "axes");
@@ -40,7 +40,7 @@ Row place_of(Tensor (*f)(const Tensor&, std::int64_t, bool)) {
   };
 }
 
-// 1 at the first greatest element along the axis.
+// 1 at the first maximum along the axis, else 0.
 Tensors hardmax(const Node& node, const Tensors& x) {
   const std::int64_t axis = counted_from_start(node.integer("axis", -1), x[0].dim());
   const Tensor marks = one_hot(argmax(x[0], axis), x[0].size(axis)).to(x[0].dtype());
@@ -78,7 +78,7 @@ Tensors sliced(const Node& node, const Tensors& x) {
     const std::int64_t step = steps.empty() ? 1 : steps[i], size = result.size(axis);
     if (step > 0) {
       result = result.slice(axis, starts[i], ends[i], step);
-    } else {  // the places from the last one down, of the reversed tensor
+    } else {  // slices the reversed tensor
       const auto reversed = [&](std::int64_t place) {
         return place < -size ? size
                              : size - 1 - std::clamp(counted_from_start(place, int(size)), std::int64_t(-1), size - 1);
@@ -145,7 +145,7 @@ Tensors expanded(const Node&, const Tensors& x) {
   return {x[0] * ones(shape_of(sizes), {.dtype = x[0].dtype(), .device = x[0].device()})};
 }
 
-// The indices may count from the end.
+// Makes negative indices positive.
 Tensor wrapped(const Tensor& index, std::int64_t size) {
   const Tensor wide = index.to(kInt64);
   return where(lt(wide, 0.0), wide + full({}, double(size), {.dtype = kInt64, .device = wide.device()}), wide);

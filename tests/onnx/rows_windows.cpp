@@ -1,4 +1,4 @@
-// Pooling, interpolation, padding, and what else works on images.
+// Pooling, interpolation, padding, and other operations on images.
 #include <algorithm>
 #include <cmath>
 #include <limits>
@@ -18,7 +18,7 @@
 namespace lockstep::onnx {
 namespace {
 
-// Lockstep's pooling pads alike before and behind, with at most half of a window.
+// Lockstep's pooling pads equally before and behind, by at most half of a window.
 bool pads_evenly(const Window& w) {
   bool even = w.before == w.behind;
   for (std::size_t d = 0; d < w.kernel.size(); ++d) even &= w.before[d] <= w.kernel[d] / 2;
@@ -46,7 +46,7 @@ Tensors pooled_means(const Node& node, const Tensors& x) {
   return {means / pool(pad(ones_like(x[0]), padding), kernel, options)};
 }
 
-// ONNX counts the places of all images through.
+// ONNX's indices count through the elements of all images.
 Tensor first_places(const Tensor& x, std::int64_t plane) {
   const std::int64_t planes = x.size(0) * x.size(1);
   Shape sizes = Shape::filled(x.dim(), 1);
@@ -73,7 +73,7 @@ Tensors pooled_greatest(const Node& node, const Tensors& x) {
   return {greatest, places + first_places(x[0], x[0].numel() / (x[0].size(0) * x[0].size(1)))};
 }
 
-// An output_shape only adds zeros behind: the places are those of the images without.
+// output_shape only adds zeros at the end: the indices refer to the smaller images.
 Tensors unpooled_greatest(const Node& node, const Tensors& x) {
   const Window w(node, node.integers("kernel_shape"));
   if (is_padded(w)) throw NotApplicable("unpooling of padded images");
@@ -113,7 +113,7 @@ Tensors padded_around(const Node& node, const Tensors& x) {
   return {pad(x[0], around(Numbers(pads.begin(), middle), Numbers(middle, pads.end())), options)};
 }
 
-// Lockstep's nearest_exact takes the higher of two elements that are equally near, ONNX's default the lower.
+// If two elements are equally near, Lockstep's nearest_exact takes the higher one, ONNX's default the lower one.
 void check_no_ties(const Shape& from, const Numbers& sizes, const std::vector<double>& factors) {
   for (std::size_t d = 0; d < sizes.size(); ++d)
     for (std::int64_t o = 0; o < sizes[d]; ++o) {
@@ -175,7 +175,7 @@ Tensors upsampled(const Node& node, const Tensors& x) {
   return {interpolate(x[0], {.scale_factor = std::vector<double>(all.begin() + 2, all.end())})};
 }
 
-// DCR: channels are divided into blocks first; as if those of a block were together, pixel_shuffle's order.
+// DCR divides the channels into blocks first. channel_shuffle brings them into pixel_shuffle's order.
 Tensors depth_to_space(const Node& node, const Tensors& x) {
   const std::int64_t block = node.integer("blocksize", 1);
   const bool is_block_first = node.text("mode", "DCR") == "DCR";
@@ -186,7 +186,7 @@ Tensors space_to_depth(const Node& node, const Tensors& x) {
   return {channel_shuffle(pixel_unshuffle(x[0], node.integer("blocksize", 1)), x[0].size(1))};
 }
 
-// ONNX has the larger half of the window behind, PyTorch before.
+// ONNX has the larger half of the window behind the element, PyTorch before it.
 Tensors local_responses(const Node& node, const Tensors& x) {
   const LocalResponseOptions options = {
       .alpha = node.number("alpha", 1e-4), .beta = node.number("beta", 0.75), .k = node.number("bias", 1)};

@@ -1,4 +1,4 @@
-// What nodes with windows say about each spatial dimension: ONNX gives the padding before and behind, or a rule for it.
+// The window options of nodes for each spatial dimension: ONNX gives the padding before and behind, or a rule for it.
 #pragma once
 
 #include <algorithm>
@@ -21,13 +21,13 @@ struct Window {
     behind.assign(pads.begin() + std::ptrdiff_t(dims), pads.end());
   }
   std::int64_t reach(std::size_t d) const { return dilation[d] * (kernel[d] - 1) + 1; }
-  // Upper: one more behind. What is less than nothing is behind.
+  // Splits the padding. Upper: an odd total has one more behind. A negative total is all behind.
   void divide(std::size_t d, std::int64_t total, bool upper) {
     const std::int64_t least = std::max<std::int64_t>(total, 0);
     before[d] = upper ? least / 2 : least - least / 2;
     behind[d] = total - before[d];
   }
-  // The padding of auto_pad, where the node names a rule: as many results as strides in x.
+  // Computes the padding for auto_pad, if the node names a rule: ceil(size / stride) results.
   void follow_rule(const Node& node, const Tensor& x) {
     const std::string rule = node.text("auto_pad", "NOTSET");
     if (!rule.starts_with("SAME")) return;
@@ -38,14 +38,14 @@ struct Window {
   }
 };
 
-// The sizes of x behind batch and channels.
+// The sizes of x after batch and channels.
 inline Numbers spatial_sizes(const Tensor& x) {
   Numbers sizes;
   for (int d = 2; d < x.dim(); ++d) sizes.push_back(x.size(d));
   return sizes;
 }
 
-// As pad() takes it, from the last dimension on.
+// In the form of pad(): from the last dimension on.
 inline Numbers around(const Numbers& before, const Numbers& behind) {
   Numbers result;
   for (std::size_t d = before.size(); d-- > 0;) result.insert(result.end(), {before[d], behind[d]});

@@ -1,5 +1,4 @@
-// Activations: what is random, what has bounds, and what is refused. Their values are compared with PyTorch's in
-// tests/reference.
+// Activations: randomness, bounds, and errors. tests/reference compares their values with PyTorch's.
 #include <lockstep/ops/activation.h>
 
 #include <gtest/gtest.h>

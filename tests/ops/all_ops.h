@@ -1,4 +1,4 @@
-// Every operation, for tests that go through them all.
+// Includes every operation, for tests that use them all.
 #pragma once
 
 #include <lockstep/autograd/autocast.h>

@@ -1,4 +1,4 @@
-// What assignment to a tensor does: a named one takes the handle, a temporary one is written through.
+// Assignment to a tensor: assignment to a named tensor rebinds the handle, assignment to a temporary writes elements.
 #include <gtest/gtest.h>
 
 #include <array>

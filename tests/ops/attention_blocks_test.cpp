@@ -1,5 +1,5 @@
-// Attention by blocks of queries, as devices do it that decline it as one operation, with blocks that are small enough
-// for tests: against the composition, and how much memory it takes.
+// Attention by blocks of queries, which devices use if Backend::fused declines it, with small blocks: against the
+// composed attention, and its use of memory.
 #include "ops/attention/blocks.h"
 
 #include <lockstep/autograd/autograd.h>
@@ -39,12 +39,12 @@ const std::vector<BlocksCase> kBlocksCases = {
 
 class AttentionBlocks : public ::testing::TestWithParam<std::tuple<Device, BlocksCase>> {
  protected:
-  // [2, heads, length, features], with the heads of a position side by side in memory.
+  // [2, heads, length, features], with the heads of a position adjacent in memory.
   Tensor numbers(std::int64_t heads, std::int64_t length, std::int64_t features, DType dtype) const {
     return randn({2, length, heads, features}, {.dtype = dtype, .device = std::get<0>(GetParam())}).transpose(1, 2);
   }
 
-  // One mask for all batches, other numbers for each head; some keys are hidden, and all of the third query.
+  // One mask for all batches, different for each head; it hides some keys, and from the third query all keys.
   AttentionInputs inputs(DType dtype) const {
     const auto& [device, c] = GetParam();
     AttentionInputs in = {numbers(c.heads, c.queries, 4, dtype),
@@ -103,7 +103,7 @@ INSTANTIATE_TEST_SUITE_P(, AttentionBlocks,
 
 AttentionInputs of_itself(const Tensor& x) { return {x, x, x, {}, 1, true}; }
 
-// 0 times NaN would be NaN.
+// Reading a hidden NaN would show, because 0 times NaN is NaN.
 TEST(AttentionByBlocks, ReadsNoKeyThatABlockDoesNotSee) {
   const Tensor x = random_doubles({1, 1, 8, 2}), y = zeros_like(x), log_sums = zeros({1, 1, 8}, {.dtype = kFloat64});
   Tensor(x.narrow(2, 4, 4)).fill_(kNan);

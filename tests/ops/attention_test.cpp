@@ -1,4 +1,4 @@
-// Attention against the same composed here, and that it takes little memory.
+// Attention against a composition of ops, and its use of memory.
 #include <lockstep/ops/attention.h>
 
 #include <lockstep/autograd/autograd.h>
@@ -15,7 +15,7 @@ using namespace testing;
 
 double difference(const Tensor& a, const Tensor& b) { return max(abs(a.detach() - b.detach())).item<double>(); }
 
-// From the formula. What no query sees gives 0.
+// The formula; 0 for a query that sees no key.
 Tensor by_formula(const Tensor& q, const Tensor& k, const Tensor& v, const Tensor& added, double scale) {
   Tensor scores = matmul(q, k.transpose(-1, -2)) * scale;
   if (added.defined()) scores = scores + added;
@@ -33,8 +33,8 @@ class Attention : public ::testing::TestWithParam<Device> {
   const TestDevices devices_{1};
 };
 
-// More than one tile of queries (64) and of keys (256), more than one block of queries (384, where there are 601 keys),
-// and parts of tiles and blocks.
+// Several tiles of queries (64) and of keys (256), several blocks of queries (384, for 601 keys), and partial tiles and
+// blocks.
 TEST_P(Attention, OfSeveralTilesIsTheFormula) {
   for (const DType dtype : {kFloat32, kFloat64})
     for (const bool causal : {false, true}) {
@@ -124,7 +124,7 @@ TEST_P(Attention, ComputesHalvesInFloat) {
   const Tensor wide_q = q.detach().to(kFloat32).requires_grad_(), wide_k = k.detach().to(kFloat32).requires_grad_();
   const Tensor wide = by_formula(wide_q, wide_k, wide_k, {}, 0.5);
   wide.backward(seed.to(kFloat32));
-  // Each is rounded once, to eight bits; the gradient of k is the sum of two that are.
+  // Each is rounded once, to 8 bits of precision; the gradient of k is the sum of two rounded terms.
   const auto near = [](const Tensor& x, const Tensor& expected, double roundings) {
     EXPECT_LT(difference(x.to(kFloat32), expected), roundings * largest(expected) / 256);
   };
@@ -175,7 +175,7 @@ TEST(AttentionMemory, GrowsLinearlyWithTheLength) {
   peak(512);
   const double one = peak(1024), four = peak(4096);
   EXPECT_LT(four, 4.5 * one);
-  EXPECT_LT(four, 4096. * 4096 * 4 / 8);  // of the scores alone
+  EXPECT_LT(four, 4096. * 4096 * 4 / 8);  // of the scores' memory
 }
 
 TEST(AttentionCall, DropsWeights) {

@@ -1,4 +1,4 @@
-// batch_norm and instance_norm of images: every layout against the definition, on every device.
+// batch_norm and instance_norm of images: every memory layout against the definition, on every device.
 #include <lockstep/ops/normalization.h>
 
 #include <gtest/gtest.h>
@@ -29,7 +29,7 @@ Tensor with_gaps(const Tensor& x) {
   return room.slice(3, 0, 2 * x.size(3), 2).copy_(x);
 }
 
-// More channels than are done at a time, more rows than are summed by themselves, and values far from zero.
+// More channels than one task takes, more rows than one partial sum has, and values far from zero.
 TEST(BatchNormOfImages, IsTheDefinitionInEveryLayout) {
   const TestDevices devices(1);
   for (const Shape& sizes : {Shape{3, 5, 14, 11}, Shape{2, 300, 3, 2}, Shape{4, 1, 3, 5}, Shape{700, 3, 1, 1}}) {
@@ -62,7 +62,7 @@ TEST(BatchNormOfImages, IsTheDefinitionInEveryLayout) {
   }
 }
 
-// 16 bits, pieces of several channels and of one, and running statistics that move.
+// 16-bit elements, pieces of several channels and of one, and updated running statistics.
 TEST(BatchNormOfImages, OfHalvesIsTheDefinitionAndMovesTheStatistics) {
   const TestDevices devices(1);
   manual_seed(9);

@@ -1,4 +1,4 @@
-// What the tests of ops share.
+// Helpers of the tests of ops.
 #pragma once
 
 #include <gtest/gtest.h>
@@ -33,7 +33,7 @@ namespace lockstep::testing {
 inline constexpr double kNan = std::numeric_limits<double>::quiet_NaN();
 inline constexpr double kInfinity = std::numeric_limits<double>::infinity();
 
-/// Of a bool tensor, else a failure.
+/// The elements of a bool tensor; fails for another dtype.
 inline std::vector<int> flags(const Tensor& x) {
   EXPECT_EQ(x.dtype(), kBool);
   const std::vector<double> numbers = values(x);
@@ -46,7 +46,7 @@ inline Tensor doubles(const std::vector<double>& values, const Shape& sizes) {
 
 inline Tensor random_doubles(const Shape& sizes) { return randn(sizes, {.dtype = kFloat64}); }
 
-/// Equal in value, NaN to NaN.
+/// Expects equal values; NaN equals NaN.
 inline void expect_values(const Tensor& got, const std::vector<double>& expected) {
   const std::vector<double> actual = values(got);
   ASSERT_EQ(actual.size(), expected.size());
@@ -57,14 +57,14 @@ inline void expect_values(const Tensor& got, const std::vector<double>& expected
       EXPECT_DOUBLE_EQ(actual[i], expected[i]) << "element " << i;
 }
 
-/// Shape, dtype and every element alike, bit for bit.
+/// Expects equal shape, dtype and bits.
 inline void expect_same(const Tensor& got, const Tensor& expected) {
   ASSERT_EQ(got.dtype(), expected.dtype());
   ASSERT_EQ(got.sizes(), expected.sizes());
   EXPECT_TRUE(all(eq(got, expected)).item<bool>()) << "got " << got << "\nexpected " << expected;
 }
 
-/// In value, within `tolerance`.
+/// Expects values within `tolerance`.
 inline void expect_close(const Tensor& got, const std::vector<double>& expected, double tolerance) {
   const std::vector<double> actual = values(got);
   ASSERT_EQ(actual.size(), expected.size());
@@ -72,7 +72,7 @@ inline void expect_close(const Tensor& got, const std::vector<double>& expected,
     EXPECT_NEAR(actual[i], expected[i], tolerance) << "element " << i;
 }
 
-/// Gradients, and gradients of gradients, agree with numeric ones.
+/// Expects gradients, and gradients of gradients, that agree with numeric ones.
 template <class F>
 void expect_gradients(F function, const std::vector<Tensor>& inputs) {
   EXPECT_NO_THROW(gradcheck(function, inputs));

@@ -1,4 +1,4 @@
-// Comparison, logic and choice.
+// Comparison, logic and selection.
 #include "ops/all_ops.h"
 #include "ops/checks.h"
 #include "support/test_devices.h"

@@ -1,4 +1,4 @@
-// Convolutions: values against sums written out, what layouts and threads do not change, and what is refused.
+// Convolutions: values against explicit sums, invariance to layouts and threads, and errors.
 #include <lockstep/ops/conv.h>
 
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST_P(Conv2dBy, IsASumOverEachWindow) {
     }
 }
 
-// The library's gradients in float32 against those that are composed, in float64.
+// The float32 gradients of the device's library against the composed ones in float64.
 TEST_P(Conv2dBy, HasTheGradientsOfTheComposition) {
   const TestDevices devices(1);
   const ConvNumbers n = GetParam();
@@ -108,7 +108,7 @@ TEST(ConvPadding, SameKeepsTheSize) {
   const Tensor x = random_doubles({1, 2, 5, 6}), even = random_doubles({3, 2, 4, 3});
   const Tensor y = conv2d(x, even, {}, {.padding = Padding::same});
   EXPECT_EQ(y.sizes(), (Shape{1, 3, 5, 6}));
-  // Of an odd number of zeros one more is behind, as PyTorch has it.
+  // An odd padding has one more zero behind, as in PyTorch.
   EXPECT_LT(difference_of(y, conv2d(pad(x, {1, 1, 1, 2}), even)), 1e-12);
   EXPECT_EQ(conv2d(x, even, {}, {.padding = Padding::valid}).sizes(), (Shape{1, 3, 2, 4}));
   EXPECT_EQ(thrown<InvalidArgument>([&] { conv2d(x, even, {}, {.stride = 2, .padding = Padding::same}); }),
@@ -226,7 +226,7 @@ struct AddedBehind {
   std::vector<double> y, x_gradient, weight_gradient, bias_gradient;
 };
 
-// Numbers of PyTorch 2.15.
+// Values from PyTorch 2.15.
 const std::vector<AddedBehind> kAddedBehind = {
     {1,
      {.stride = 1, .output_padding = 1, .dilation = 2},

@@ -1,10 +1,10 @@
-// Convolutions as the host's library does them, over geometries that are drawn, against what they are composed of; with
-// guards around all that the library may write, and around what it reads. Numbers are small integers, whose sums are
-// exact: both must give the same bits.
+// Convolutions of the host's library (oneDNN) over random geometries, against the composed convolutions. Guards
+// surround all memory that the library may write, and its inputs. All numbers are small integers, whose sums are exact,
+// so both must give the same bits.
 //
-// A run takes a sample, another one each day. By hand:
+// A run draws a sample of geometries, a different one each day. By hand:
 //   LOCKSTEP_GEOMETRIES=20000 LOCKSTEP_SEED=1 LOCKSTEP_CPU=avx2 ops_tests --gtest_filter='ConvolutionGrid*'
-// LOCKSTEP_CPU (plain, avx2, avx512) holds for oneDNN's primitives, too. ONEDNN_VERBOSE=1 prints their names.
+// LOCKSTEP_CPU (plain, avx2, avx512) also limits oneDNN's primitives. ONEDNN_VERBOSE=1 prints their names.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -61,7 +61,7 @@ Geometry drawn_once(Random& random) {
   g.weight = {out * g.numbers.groups, in};
   g.bias = one_in(random, 2);
   const bool same = one_in(random, 2);                                                          // in all dimensions
-  const std::int64_t most = one_in(random, 3) ? 3 : spatial == 1 ? 70 : spatial == 2 ? 17 : 6;  // all edge, or not
+  const std::int64_t most = one_in(random, 3) ? 3 : spatial == 1 ? 70 : spatial == 2 ? 17 : 6;  // all border, or not
   std::int64_t window = 0, stride = 0, dilation = 0;
   for (int d = 0; d < spatial; ++d) {
     if (d == 0 || !same) {
@@ -82,7 +82,7 @@ Geometry drawn_once(Random& random) {
   return g;
 }
 
-// Most are small; one in 32 is large enough to be divided into pieces of the batch.
+// Most geometries are small; one in 32 is large enough that the library splits the batch into pieces.
 Geometry drawn(Random& random) {
   const double most = one_in(random, 32) ? 1e8 : 2e6;
   for (;;) {
@@ -93,9 +93,10 @@ Geometry drawn(Random& random) {
   }
 }
 
-// -- Both ways
+// -- Library against composition
 
-// Of small integers. One of y's order lies channels-last, one of a weight's row-major.
+// An operand of small integers. Operands with y's order of sizes are channels-last, those with a weight's order
+// row-major.
 struct Operand {
   Tensor values;  // row-major
   Shape strides;
@@ -132,7 +133,7 @@ struct Outcome {
   std::string wrong;  // or empty
 };
 
-// `operands` as the kind of operation has them, the last one the result.
+// `operands` in the order of the fused operation; the last one is the result.
 Outcome compare(FusedKind kind, const Geometry& g, const std::vector<Operand*>& operands) {
   FusedOp op;
   op.kind = kind;
@@ -163,7 +164,7 @@ Outcome compare(FusedKind kind, const Geometry& g, const std::vector<Operand*>& 
   return {true, wrong()};
 }
 
-// Operands of a geometry, and what the composition gives.
+// The operands of a geometry, and the results of the composed convolutions.
 struct Composed {
   Tensor x, weight, bias, seeds, y, of_x, of_weight;
 
@@ -181,7 +182,7 @@ struct Composed {
   }
 };
 
-// What has been compared, and how much of it was wrong.
+// Counts the comparisons, and the wrong ones.
 class Comparison {
  public:
   void add(const Geometry& g, Random& random) {
@@ -226,7 +227,7 @@ TEST(ConvolutionGrid, IsTheCompositionAndWritesNothingBeside) {
   comparison.report();
 }
 
-// As a network's shortcuts have them. Among them are those for which oneDNN's jit_1x1:avx2 writes beside its scratch.
+// As in the shortcuts of residual networks. For some of these, oneDNN's jit_1x1:avx2 writes outside of its scratch.
 TEST(ConvolutionGrid, TakesWindowsOfOneElement) {
   Random random(1);
   Comparison comparison;
@@ -249,7 +250,7 @@ TEST(ConvolutionGrid, TakesWindowsOfOneElement) {
   comparison.report();
 }
 
-// Planes in front of an image and behind it. Among them are those for which oneDNN's jit:avx512_core sums over others.
+// Padding before and behind in depth. For some of these, oneDNN's jit:avx512_core sums over wrong planes.
 TEST(ConvolutionGrid, TakesPaddingInDepth) {
   Random random(1);
   Comparison comparison;
@@ -269,7 +270,7 @@ TEST(ConvolutionGrid, TakesPaddingInDepth) {
   comparison.report();
 }
 
-// The same numbers on a device, whose own library does it: a card's, where LOCKSTEP_TEST_DEVICES asks for cards.
+// The same geometries with a device's library: a card's, if LOCKSTEP_TEST_DEVICES asks for cards.
 TEST(ConvolutionGrid, IsTheCompositionOnADevice) {
   const TestDevices devices(1);
   const Device device("cuda:0");

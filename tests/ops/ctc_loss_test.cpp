@@ -1,4 +1,4 @@
-// ctc_loss against the sum over all ways, embedding_bag and dropouts of channels: what they refuse and leave alone.
+// ctc_loss against the sum over all paths; and errors of embedding_bag and channel dropout.
 #include <lockstep/ops/likelihood_loss.h>
 
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using testing::expect_values;
 using testing::thrown;
 using testing::values;
 
-// What a sequence of classes spells.
+// The word that a sequence of classes spells.
 std::vector<std::int64_t> spelled(const std::vector<std::int64_t>& classes) {
   std::vector<std::int64_t> word;
   for (std::size_t i = 0; i < classes.size(); ++i)
@@ -28,7 +28,7 @@ std::vector<std::int64_t> spelled(const std::vector<std::int64_t>& classes) {
   return word;
 }
 
-// By trying all classes^times sequences.
+// Computes the loss by enumerating all classes^times sequences.
 double loss_by_enumeration(const std::vector<double>& log_probs, std::size_t times, std::int64_t classes,
                            const std::vector<std::int64_t>& target) {
   double total = 0;

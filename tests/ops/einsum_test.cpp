@@ -1,5 +1,5 @@
-// einsum and its kin: against other operations, and what they refuse. More values are compared with PyTorch's in
-// tests/reference.
+// einsum, tensordot and the like: against other operations, and errors. tests/reference compares more values with
+// PyTorch's.
 #include <lockstep/ops/einsum.h>
 
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-// Elementwise operations: what holds beside the reference values.
+// Elementwise operations: properties besides the reference values.
 #include <cmath>
 
 #include <lockstep/autograd/autograd.h>
@@ -68,7 +68,7 @@ TEST(Elementwise, PromotesToTheWiderDtype) {
   EXPECT_EQ((ones({1}, {.dtype = kFloat16}) * ones({1}, {.dtype = kBFloat16})).dtype(), kFloat32);
 }
 
-// The dtypes of PyTorch 2.15.
+// The expected dtypes are PyTorch 2.15's.
 TEST(Elementwise, OfA0DimTensorOnlyAHigherKindCounts) {
   const auto dims = [](DType dtype) { return ones({2}, {.dtype = dtype}); };
   const auto number = [](DType dtype) { return ones({}, {.dtype = dtype}); };
@@ -163,7 +163,7 @@ TEST(Rounding, HasAGradientOfZero) {
     gradgradcheck([&](const std::vector<Tensor>& in) { return step(in[0]); }, {doubles({-1.5, 0.25}, {2})});
     Tensor changed = x * 2;
     const Tensor steps = step(changed);
-    changed.add_(1);  // which the gradient does not need
+    changed.add_(1);  // the gradient does not need its values
     sum(steps).backward();
   }
 }
@@ -279,7 +279,7 @@ TEST(Elementwise, AFractionalAlphaMakesIntegersFloat) {
   EXPECT_EQ(sub(x, x, 2).dtype(), kInt64);
 }
 
-// By the number itself, not by its reciprocal.
+// Division is not a product with the reciprocal.
 TEST(Elementwise, DividesExactly) {
   for (int n = 1; n < 2000; ++n) {
     EXPECT_EQ((tensor(float(n)) / n).item<float>(), 1) << n;
@@ -294,7 +294,7 @@ TEST(Elementwise, WhatAnOperationDiscardsGetsNoGradient) {
   Tensor x = tensor({1., 4.}, {.requires_grad = true});
   Tensor y = x * 1;
   y.zero_();
-  sum(sqrt(y)).backward();  // infinite at 0
+  sum(sqrt(y)).backward();  // the gradient is infinite at 0
   EXPECT_EQ(x.grad().to_vector<float>(), (Floats{0, 0}));
   x.set_grad(Tensor());
   sum(sqrt(pow(x, 0) - 1)).backward();
@@ -309,7 +309,7 @@ TEST(Elementwise, NumbersMinusIntegersDoNotWrapAround) {
   EXPECT_EQ((1e10 - full({1}, -2147483648., {.dtype = kInt32})).item<std::int64_t>(), 12147483648);
 }
 
-// Not times the reciprocal, which overflows or is rounded.
+// Division is not a product with the reciprocal, which overflows or is rounded.
 TEST(Elementwise, DividesNumbersExactly) {
   for (int n = 1; n < 2000; ++n) EXPECT_EQ((n / tensor(float(n))).item<float>(), 1) << n;
   EXPECT_EQ((1e-30 / tensor(1e-39f)).item<float>(), 1e-30f / 1e-39f);

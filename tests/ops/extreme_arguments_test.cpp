@@ -1,5 +1,4 @@
-// Arguments at the ends of 64 bits: the right result or a typed error. (Overflow itself shows in the sanitizers'
-// build.)
+// Arguments near the limits of 64 bits: the right result or a typed error. (The sanitizers' build shows overflows.)
 #include <gtest/gtest.h>
 
 #include <limits>

@@ -1,4 +1,4 @@
-// Windows as columns against loops over the definition; channels and pixels in other places.
+// Windows as columns against loops over the definition; channel and pixel shuffles.
 #include <lockstep/ops/fold.h>
 #include <lockstep/ops/shuffle.h>
 
@@ -26,7 +26,7 @@ const std::vector<ColumnCase> kColumnCases = {
     {"MorePaddingThanImage", {1, 1, 2, 1}, {2, 3}, {1, 3}, {5, 4}, {1, 2}},
 };
 
-// The definition: element k of window o, or none in padding. visit(column, place in x or -1).
+// The definition: element k of window o, or padding. visit(column, index in x or -1).
 template <class Visit>
 Shape for_each_column(const ColumnCase& c, const Visit& visit) {
   const auto count = [&](int d) {
@@ -73,7 +73,7 @@ TEST_P(Columns, HoldTheWindows) {
 TEST_P(Columns, AddUp) {
   Shape sizes = for_each_column(c, [](std::int64_t, std::int64_t) {});
   for (const DType dtype : {kFloat64, kFloat32, kFloat16}) {
-    const Tensor x = randint(0, 9, sizes).to(dtype);  // small: sums are exact in every dtype
+    const Tensor x = randint(0, 9, sizes).to(dtype);  // small numbers, whose sums are exact in every dtype
     const std::vector<double> from = values(x);
     std::vector<double> expected(std::size_t(c.image.elements()));
     for_each_column(c, [&](std::int64_t column, std::int64_t place) {
@@ -87,7 +87,7 @@ TEST_P(Columns, AddUp) {
   }
 }
 
-// Sums in one order, so the same bits on the host and on devices.
+// Sums have one order, so the host and devices give the same bits.
 TEST_P(Columns, AddUpToTheSameBitsOnEveryDevice) {
   const Tensor x = randn(for_each_column(c, [](std::int64_t, std::int64_t) {}));
   const Shape image = {c.image[2], c.image[3]};

@@ -1,5 +1,5 @@
-// What the gradient checks are run on: every differentiable function of lockstep/ops, once or more. Adding an op is
-// adding its cases to one of the files.
+// The cases of the gradient checks: every differentiable function of lockstep/ops, once or more. To add an op, add its
+// cases to one of the files.
 #pragma once
 
 #include <ostream>
@@ -9,7 +9,7 @@
 
 namespace lockstep {
 
-/// One tensor or a vector of them, as a function of tensors.
+/// A function of tensors that returns one tensor or a vector of them.
 struct DifferentiableFunction {
   template <class F>
   DifferentiableFunction(F function) : call(detail::tensor_function(function)) {}
@@ -17,10 +17,10 @@ struct DifferentiableFunction {
 };
 
 struct GradientCase {
-  const char* name;  ///< Of the function, or that and "_" and what is special about it.
+  const char* name;  ///< The function's name, perhaps followed by "_" and the specialty of the case.
   DifferentiableFunction function;
-  std::vector<Shape> sizes;   ///< Of the inputs.
-  double low = -2, high = 2;  ///< What the inputs are drawn from.
+  std::vector<Shape> sizes;   ///< Sizes of the inputs.
+  double low = -2, high = 2;  ///< Range of the inputs.
 };
 
 inline void PrintTo(const GradientCase& example, std::ostream* out) { *out << example.name; }

@@ -1,4 +1,4 @@
-// Gradient checks of activations and losses beyond the first ones, and of what is made of other operations.
+// Gradient checks of more activations and losses, and of operations made of others.
 #include <cmath>
 
 #include "ops/all_ops.h"

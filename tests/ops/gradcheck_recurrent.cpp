@@ -1,4 +1,5 @@
-// Gradient checks of recurrent cells and of whole sequences: forwards and in reverse, of one length and of several.
+// Gradient checks of recurrent cells and of whole sequences: forwards and in reverse, of equal and of different
+// lengths.
 #include <lockstep/ops/linalg.h>
 #include <lockstep/ops/recurrent.h>
 
@@ -10,7 +11,7 @@ namespace {
 
 using Values = std::vector<Tensor>;
 
-// x, h, weights and biases, and c of an LSTM.
+// Inputs: x, h, weights and biases, and c for an LSTM.
 DifferentiableFunction sequence(RecurrentKind kind, std::vector<std::int64_t> sizes, bool reverse) {
   return [=](const Values& v) {
     const bool has_cell = kind == RecurrentKind::lstm;
@@ -47,7 +48,7 @@ std::vector<GradientCase> recurrent_gradient_cases() {
          return Values{next.h, next.c};
        },
        {{2, 2}, {2, 2}, {2, 2}, {8, 2}, {8, 2}}},
-      // x is computed from the weight, which must not be counted twice.
+      // x is computed from the weight, whose gradient must not be counted twice.
       {"gru_of_dependent_inputs",
        [](const Values& v) { return gru_cell(matmul(v[0], v[1]), v[0], matmul(v[1].t(), v[1]), v[1].t()); },
        {{2, 2}, {2, 6}},

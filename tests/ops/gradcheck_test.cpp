@@ -1,6 +1,6 @@
-// Every differentiable function of lockstep/ops against central differences, its gradients and their gradients
-// (gradcheck_cases.h). A function without a case fails the last test. (Views, movement and in-place operations have
-// tests of their own.)
+// Checks every differentiable function of lockstep/ops, its gradients and their gradients against central differences
+// (gradcheck_cases.h). The last test fails if a function has no case. (Views, copies and in-place operations have their
+// own tests.)
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -39,7 +39,7 @@ TEST_P(Gradcheck, GradientsOfGradientsAreDerivatives) {
 INSTANTIATE_TEST_SUITE_P(, Gradcheck, ::testing::ValuesIn(all_gradient_cases()),
                          [](const auto& example) { return std::string(example.param.name); });
 
-// What gives bools or indices.
+// Functions that return bools or indices.
 const std::set<std::string> kNotDifferentiable = {
     "all",         "any", "argmax",      "argmin",      "argsort",    "bernoulli",   "bincount",
     "bucketize",   "eq",  "ge",          "gt",          "histc",      "isfinite",    "isinf",
@@ -61,7 +61,7 @@ std::set<std::string> declared_functions() {
   return names;
 }
 
-// The longest name of a function that a case's name begins with.
+// The longest function name with which a case's name begins.
 std::string function_of(std::string name, const std::set<std::string>& functions) {
   while (!functions.contains(name) && name.find('_') != std::string::npos) name.resize(name.rfind('_'));
   return name;

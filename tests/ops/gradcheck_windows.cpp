@@ -1,4 +1,4 @@
-// Gradient checks of pooling and of what else walks over windows.
+// Gradient checks of pooling and other window operations.
 #include "ops/all_ops.h"
 #include "ops/gradcheck_cases.h"
 
@@ -104,7 +104,7 @@ std::vector<GradientCase> interpolation_cases() {
   };
 }
 
-// Padding lies in gradcheck_structure.cpp, but for what repeats the tensor.
+// Constant padding is in gradcheck_structure.cpp.
 std::vector<GradientCase> image_cases() {
   const auto padded = [](std::vector<std::int64_t> padding, PadMode mode) {
     return [=](const Inputs& x) { return pad(x[0], padding, {.mode = mode}); };

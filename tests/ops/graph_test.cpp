@@ -1,4 +1,4 @@
-// Captured work on the devices of tests: what is kept, in which order it is done, and what cannot be kept.
+// Captured graphs on the devices of tests: what they keep, the order of their work, and what cannot be captured.
 #include "runtime/graph.h"
 
 #include <gtest/gtest.h>
@@ -42,7 +42,7 @@ TEST(Graph, DoesNothingUntilItIsLaunchedAndThenEachTime) {
 
 TEST(Graph, SpansDevicesAndStreams) {
   const TestDevices there(2);
-  Tensor y = zeros({}, kSecond);  // before the other's stream is made: emulated cards do the last stream's work first
+  Tensor y = zeros({}, kSecond);  // before `other` is made: emulated cards run the last stream's work first
   Tensor x = ones({}, kFirst);
   const Stream other = Stream::from_pool(kSecond);
   GraphCapture capture;
@@ -56,7 +56,7 @@ TEST(Graph, SpansDevicesAndStreams) {
   current_stream(kSecond).wait(other.record());
   Graph graph = capture.end();
   graph.launch();  // y = (0 + 2) * 3
-  y += 4;          // after what the graph has done, and before what it does next
+  y += 4;          // between the two launches of the graph
   graph.launch();  // y = (10 + 3) * 3
   EXPECT_EQ(number(y), 39);
 }
@@ -113,7 +113,7 @@ TEST(Graph, RefusesToBeAskedWhileItIsCaptured) {
     const std::string error = thrown<InvalidArgument>([] { GraphCapture second; });
     EXPECT_NE(error.find("one capture at a time"), std::string::npos) << error;
   }
-  EXPECT_EQ(number(x), 1);  // dropped
+  EXPECT_EQ(number(x), 1);  // the captured work was dropped
 }
 
 TEST(Graph, RefusesToWaitForWorkThatIsNotCaptured) {

@@ -1,4 +1,4 @@
-// Operations in place: what they change, what they refuse, and what backward makes of it.
+// In-place operations: results, errors, and gradients.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/autograd.h>
@@ -37,7 +37,7 @@ TEST(InPlace, HasOperators) {
   EXPECT_EQ(bytes.to(kInt64).to_vector<std::int64_t>(), (Integers{4}));
 }
 
-// Of the last value with respect to the first, as without in-place operations.
+// The gradient of the final value with respect to the first, as without in-place operations.
 TEST(InPlace, OperatorsAreDifferentiable) {
   const Tensor x = tensor({{1.5, 2.}, {3., 4.}}, {.dtype = kFloat64, .requires_grad = true});
   const Tensor q = tensor({2., 5.}, {.dtype = kFloat64, .requires_grad = true});

@@ -1,4 +1,4 @@
-// x.index({...}) by tensors, and index_put_, against loops over single elements, and in parts.
+// x.index({...}) by tensors, and index_put_, against loops over single elements.
 #include <lockstep/ops/layout.h>
 #include <lockstep/ops/reduce.h>
 #include <lockstep/tensor/indexing.h>
@@ -48,7 +48,7 @@ TEST(IndexByTensors, WritesWhereItReads) {
     const Tensor values = arange(8, {.dtype = kFloat32, .device = device}).view({2, 4}) + 1;
     x.index_put_({rows, Slice(), columns}, values);
     expect_same(x.index({rows, Slice(), columns}), values);
-    EXPECT_EQ(sum(x).item<float>(), 36);  // and nothing else
+    EXPECT_EQ(sum(x).item<float>(), 36);  // and no other element changed
     x.index_put_({x > 4}, -1);
     EXPECT_EQ(sum(x).item<float>(), 1 + 2 + 3 + 4 - 4);
   }

@@ -1,4 +1,4 @@
-// Parts put at places along a dimension. Values are PyTorch 2.15's.
+// index_copy, index_fill and the like. Values are PyTorch 2.15's.
 #include "ops/checks.h"
 #include "support/test_devices.h"
 
@@ -13,7 +13,7 @@ TEST(IndexCopy, PutsPartsAtPlaces) {
   expect_values(x.index_copy(-1, tensor({1}), ones({3, 1})), {0, 1, 0, 1, 0, 1});
   expect_values(x, {0, 0, 0, 0, 0, 0});
   Tensor changed = zeros({3, 2});
-  changed.index_copy_(0, tensor({2, 2}), source);  // of equal places the last counts
+  changed.index_copy_(0, tensor({2, 2}), source);  // if indices repeat, the last one wins
   expect_values(changed, {0, 0, 0, 0, 3, 4});
 }
 

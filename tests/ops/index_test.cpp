@@ -86,7 +86,7 @@ TEST(Index, OutOfRangeOnADeviceIsAnErrorOfItsStream) {
     const Tensor y = op(x, bad);
     EXPECT_THROW(values(y), InvalidArgument);
   }
-  expect_values(index_select(x, 0, tensor({1}).cuda()), {0});  // the stream works on
+  expect_values(index_select(x, 0, tensor({1}).cuda()), {0});  // the stream still works
 }
 
 TEST(Index, ShapesAndDtypesAreChecked) {
@@ -124,7 +124,7 @@ TEST(ScatterAdd, CountsFurtherThanEightBits) {
                 {1000, 0});
 }
 
-// In whatever way a device goes about it.
+// However a device implements it.
 TEST(ScatterAdd, AddsInTheOrderOfTheSourcesOnDevices) {
   const TestDevices devices(1);
   for (const auto& [x, index, source, dim] :
@@ -156,14 +156,14 @@ TEST(Embedding, GradientDoesNotDependOnThreads) {
     return values(
         weighted_gradient([&](const Tensor& w) { return embedding(w, index.to(device)); }, weight.to(device)));
   };
-  if (are_simulated()) {  // cards add in segments
+  if (are_simulated()) {  // cards sum in segments
     EXPECT_EQ(gradient(Device()), gradient(Device::cuda(0)));
   }
   EXPECT_EQ(gradient(Device::cuda(0)), gradient(Device::cuda(0)));
 }
 
-// Whole numbers, whose sums are exact in any order. Places that lie in one segment of a card's, go on into others, and
-// fill several.
+// Whole numbers, whose sums are exact in any order. Some places lie within one segment of a card's kernel, some
+// continue into others, and some fill several.
 TEST(Embedding, GradientOfPlacesWithManyIndices) {
   const TestDevices devices(1);
   manual_seed(8);
@@ -174,7 +174,7 @@ TEST(Embedding, GradientOfPlacesWithManyIndices) {
       const auto gradient = [&](Device device, std::optional<std::int64_t> padding, std::int64_t shift) {
         Tensor weight = zeros({7, width}, {.device = device}).requires_grad_();
         Tensor seed = zeros({count * width + shift}, {.device = device}).narrow(0, shift, count * width);
-        seed.copy_(pull.reshape({count * width}).to(device));  // with a shift it begins within a pack
+        seed.copy_(pull.reshape({count * width}).to(device));  // with a shift it begins inside of a pack
         embedding(weight, often.to(device), padding).backward(seed.view({count, width}));
         return values(weight.grad());
       };

@@ -1,4 +1,4 @@
-// x.index({...}) against the views it stands for.
+// x.index({...}) against the equivalent views.
 #include <lockstep/tensor/indexing.h>
 
 #include <gtest/gtest.h>

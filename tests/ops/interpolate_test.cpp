@@ -1,5 +1,5 @@
-// Interpolation where the reference vectors do not look: layouts, scales, empty batches, wrong arguments. (Values and
-// gradients of every mode: reference_test.cpp.)
+// Interpolation beyond the reference vectors: layouts, scales, empty batches, errors. (Values and gradients of every
+// mode: reference_test.cpp.)
 #include <lockstep/ops/interpolate.h>
 
 #include "core/channels_last.h"
@@ -31,7 +31,7 @@ TEST(Interpolate, KeepsTheLayoutAndItsValues) {
   }
 }
 
-// By the definition: of 4 places to 2, each twice as far.
+// By the definition: 4 elements to 2, with twice the distance.
 TEST(Interpolate, TakesTheElementsThatModesName) {
   const Tensor x = arange(0, 4, 1, {.dtype = kFloat64}).view({1, 1, 4});
   const auto to_two = [&](Interpolation mode, bool corners = false) {
@@ -46,7 +46,7 @@ TEST(Interpolate, TakesTheElementsThatModesName) {
 
 TEST(Interpolate, TakesTheScaleFactorAtItsWord) {
   const Tensor x = arange(0, 5, 1, {.dtype = kFloat64}).view({1, 1, 5});
-  // 2.5 of 5 are 12 places; from one to the next 0.4, or 5 / 12 where it is computed again.
+  // 2.5 times 5 gives 12 elements. Their distance is 0.4, or 5 / 12 if recompute_scale_factor.
   const Tensor by_factor = interpolate(x, {.scale_factor = 2.5, .mode = Interpolation::linear});
   const Tensor by_sizes =
       interpolate(x, {.scale_factor = 2.5, .mode = Interpolation::linear, .recompute_scale_factor = true});
@@ -55,8 +55,8 @@ TEST(Interpolate, TakesTheScaleFactorAtItsWord) {
   EXPECT_EQ(values(by_sizes), values(interpolate(x, {.size = 12, .mode = Interpolation::linear})));
 }
 
-// Numbers of PyTorch 2.15. (Its nearest mode takes each element twice in the backward of any rank, but forward in two
-// dimensions alone.)
+// Values from PyTorch 2.15. (Its nearest mode repeats elements in the backward for any rank, but in the forward only
+// for two spatial dimensions.)
 TEST(Interpolate, CopiesADimensionThatKeepsItsSizeOrIsDoubled) {
   const auto weigh = [](const Tensor& y) { return y * arange(1, double(y.numel() + 1)).view(y.sizes()); };
   const auto run = [&](const Tensor& x, const InterpolateOptions& options, const std::vector<double>& y,
@@ -78,7 +78,7 @@ TEST(Interpolate, CopiesADimensionThatKeepsItsSizeOrIsDoubled) {
   expect_close(interpolate(line, {.scale_factor = 1.3, .mode = Interpolation::nearest_exact}), {1, 2, 2}, 0);
 }
 
-// Smooth functions come out as they are: the weights of every mode sum to 1, linear ones keep lines and cubic ones too.
+// Smooth functions are preserved: the weights of every mode sum to 1; linear and cubic modes preserve lines.
 TEST(Interpolate, KeepsConstantsAndLines) {
   const Tensor line = arange(0, 9, 1, {.dtype = kFloat64}).view({1, 1, 1, 9}).expand({1, 1, 6, 9});
   const Tensor twice = interpolate(line, {.size = {6, 17}, .mode = Interpolation::bilinear, .align_corners = true});

@@ -22,7 +22,7 @@ using testing::thrown;
 using testing::values;
 using testing::with_gaps;
 
-// Cutting it up again gives the parts.
+// Splitting the result gives the parts.
 TEST(Cat, HoldsItsPartsInOrder) {
   const TestDevices devices(1);
   std::mt19937 random(4);

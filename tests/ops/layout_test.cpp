@@ -99,7 +99,7 @@ TEST(Layout, Gradients) {
   expect_gradients([](const Inputs& in) { return repeat_interleave(in[0], 2, 1); }, x);
 }
 
-// The gradient of a view lies in zeros of its base's shape.
+// The gradient of a view is zeros of its base's shape, except in the view.
 TEST(Views, Gradients) {
   const Inputs x = {random_doubles({4, 3})};
   expect_gradients([](const Inputs& in) { return square(in[0].select(1, 2)); }, x);

@@ -18,7 +18,7 @@ namespace {
 using namespace testing;
 using Inputs = std::vector<Tensor>;
 
-// The definition, element by element: sum of products over the inner dimension.
+// The definition: sums of products over the inner dimension.
 Tensor by_definition(const Tensor& a, const Tensor& b) { return sum(a.unsqueeze(-1) * b.unsqueeze(-3), {-2}); }
 
 double distance(const Tensor& a, const Tensor& b) {
@@ -26,7 +26,7 @@ double distance(const Tensor& a, const Tensor& b) {
   return max(abs(a - b)).item<double>();
 }
 
-// Each device and each part of a product has a thread.
+// Each device has a thread, and so has each part of a product.
 TEST(Matmul, IsRightOnSeveralThreadsAtOnce) {
   std::atomic<int> wrong = 0;
   std::vector<std::thread> threads;
@@ -152,7 +152,7 @@ class LinearWithActivation : public ::testing::TestWithParam<std::tuple<DType, A
 
 TEST_P(LinearWithActivation, IsBothOperations) {
   const TestDevices devices(1);
-  // Results reach beyond 4, where a unit of bfloat16 is 1/32; one of two roundings more or less makes one.
+  // Results exceed 4, where the spacing of bfloat16 is 1/32; one rounding more or less can change a result by that.
   const double tolerance = like().dtype == kFloat64    ? 1e-13
                            : like().dtype == kFloat32  ? 1e-5
                            : like().dtype == kBFloat16 ? 1.0 / 16

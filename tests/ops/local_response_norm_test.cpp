@@ -1,4 +1,4 @@
-// Local response normalization where the reference vectors do not look.
+// Local response normalization beyond the reference vectors.
 #include <lockstep/ops/normalization.h>
 
 #include "ops/all_ops.h"

@@ -1,4 +1,4 @@
-// Sums of many float32 numbers agree with sums in double, wherever the numbers lie.
+// Sums of many float32 numbers agree with sums in double, wherever the numbers lie in memory.
 #include "ops/checks.h"
 
 namespace lockstep {
@@ -9,13 +9,13 @@ using namespace testing;
 constexpr std::int64_t kMany = 400000;
 constexpr double kBound = 3e-6;
 
-// The error of `got` in proportion to the largest of `expected`.
+// The error of `got` relative to the largest element of `expected`.
 double error(const Tensor& got, const Tensor& expected) {
   const Tensor difference = abs(got.to(kFloat64) - expected);
   return (max(difference) / max(abs(expected))).item<double>();
 }
 
-// That of a function of x in float32, against the same function in double.
+// The error of a function of x in float32, relative to the same function in double.
 template <class F>
 double error_of(F function, const Tensor& x) {
   return error(function(x), function(x.to(kFloat64)));
@@ -33,7 +33,7 @@ TEST(LongSums, OfRows) {
   EXPECT_LT(error_of([](const Tensor& x) { return sum(x); }, full({kMany}, 0.1)), kBound);
 }
 
-// Of whole numbers, exactly: each is added once, whatever the parts are that a long row is divided into.
+// Sums of whole numbers are exact: each element is added once, however a long row is divided.
 TEST(LongSums, OfRowsOfAnyLengthDenseOrNot) {
   for (const std::int64_t n : {2047, 2048, 2049, 4096, 32767, 32768, 32769, 34816, 65537, 400000}) {
     const Tensor x = arange(double(2 * n), {.dtype = kInt64});
@@ -62,7 +62,7 @@ TEST(LongSums, OfNormalization) {
 
 TEST(LongSums, OfExponentials) {
   const Tensor x = full({kMany}, -2.3);
-  x[0].zero_();  // the greatest
+  x[0].zero_();  // the greatest element
   EXPECT_LT(error_of([](const Tensor& y) { return softmax(y, 0); }, x), kBound);
   EXPECT_LT(error_of([](const Tensor& y) { return logsumexp(y, {0}); }, x), 2e-7);
 }

@@ -1,4 +1,4 @@
-// Losses: what holds beside the reference values.
+// Losses: properties besides the reference values.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -28,7 +28,7 @@ TEST(Loss, DoesNotBroadcastItsTarget) {
 TEST(Loss, RejectsIntegers) {
   EXPECT_THROW(mse_loss(tensor({1}), tensor({1})), DTypeError);
   EXPECT_THROW(cross_entropy(tensor({{1, 2}}), tensor({1})), DTypeError);
-  EXPECT_THROW(cross_entropy(tensor({{1., 2.}}), tensor({1.})), DTypeError);  // classes, but not of an integer dtype
+  EXPECT_THROW(cross_entropy(tensor({{1., 2.}}), tensor({1.})), DTypeError);  // classes of a dtype that is no integer
   EXPECT_THROW(cross_entropy(tensor({{1., 2.}}), tensor({1., 0., 0.})), ShapeError);
 }
 
@@ -144,7 +144,7 @@ TEST(CrossEntropy, GivesTheSameBitsEachTime) {
   EXPECT_EQ(run(), run());
 }
 
-// So many that a device adds them in pieces. Equal logits: the loss of a row is log(classes) by definition.
+// Enough rows that a device adds them in pieces. Equal logits: the loss of a row is log(classes) by definition.
 TEST(CrossEntropy, OfManyRows) {
   const TestDevices devices(1);
   for (const std::int64_t rows : {2047, 4096, 4100, 10'001}) {

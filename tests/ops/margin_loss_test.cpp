@@ -1,5 +1,5 @@
-// Losses with margins, likelihoods and distances: what they refuse, and devices. Their values are compared with
-// PyTorch's in tests/reference.
+// Losses with margins, likelihoods and distances: errors, and devices. tests/reference compares their values with
+// PyTorch's.
 #include <lockstep/ops/margin_loss.h>
 
 #include <gtest/gtest.h>

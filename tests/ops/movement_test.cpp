@@ -1,4 +1,4 @@
-// Copies and moves in the graph.
+// Copies between devices and dtypes in the autograd graph.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/gradcheck.h>

@@ -40,8 +40,8 @@ struct Groups {
   std::int64_t groups;
 };
 
-// Groups of one channel, of a few, and of so many that a channel has a part of a GPU's block; channels of one element,
-// of whole packs and of others. Against the definition, with its gradients by autograd, on the CPU.
+// Groups of one channel, of a few, and of so many that only a warp of a GPU's block takes a channel; channels of one
+// element, of whole packs and of other sizes. Against the definition, with its gradients by autograd, on the CPU.
 TEST(GroupNorm, OnADeviceAndItsGradients) {
   const TestDevices devices(1);
   for (const Groups& given : std::vector<Groups>{{{2, 6, 5}, 3},
@@ -83,7 +83,7 @@ TEST(GroupNorm, OnADeviceAndItsGradients) {
       for (std::size_t i = 0; i < got.size(); ++i)
         EXPECT_LT(greatest_difference(got[i].detach().to(Device()), wanted[i]), 1e-9) << "input " << i;
     }
-    for (std::size_t only = 0; only < 3; ++only) {  // others need none
+    for (std::size_t only = 0; only < 3; ++only) {  // the others need no gradient
       Inputs in = {x.cuda(), w.cuda(), b.cuda()};
       in[only].requires_grad_();
       const Inputs y = {grouped(in[0], in[1], in[2])}, seed = {pull.cuda()};
@@ -117,7 +117,7 @@ TEST(BatchNorm, EvaluationTakesTheRunningStatistics) {
 }
 
 TEST(BatchNorm, ComputesHalvesInFloat) {
-  for (const double scale : {400., 1e-3}) {  // squares of 400 overflow in 16 bits, those of 1e-3 lose all but a bit
+  for (const double scale : {400., 1e-3}) {  // 400^2 overflows in 16 bits, (1e-3)^2 keeps only a bit
     const Tensor wide = (randn({64, 3}) * scale).to(kFloat16).to(kFloat32).requires_grad_();
     const Tensor narrow = wide.detach().to(kFloat16).requires_grad_();
     const Tensor pull = randn({64, 3}).to(kFloat16);

@@ -1,5 +1,5 @@
-// Operands that begin anywhere: views into larger tensors, whose first element lies up to 15 elements behind aligned
-// memory. A kernel may rely on the alignment of an element alone, and writes none that is not its own.
+// Operands at any offset: views into larger tensors, whose first element is up to 15 elements behind aligned memory. A
+// kernel may rely only on the alignment of an element, and must not write outside of its operands.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -23,7 +23,7 @@ using Inputs = std::vector<Tensor>;
 constexpr std::int64_t kOffsets = 16;  // elements: a cache line of floats
 constexpr double kBeside = 77;
 
-/// The same values, `offset` elements behind the beginning of a room of their own.
+/// The same values, `offset` elements behind the beginning of a larger tensor, `room`.
 struct Placed {
   Tensor room, view;
 
@@ -34,13 +34,13 @@ struct Placed {
   }
 };
 
-// Packs are of 16 bytes at most; and simulated devices compute as the CPU does.
+// Packs have at most 16 bytes; simulated devices compute as the CPU does.
 std::int64_t offsets_on(const Device& device, DType dtype) {
   if (device.is_cpu()) return kOffsets;
   return are_simulated() ? 2 : std::int64_t(16 / size_of(dtype));
 }
 
-// In bits. Cards may add what lies otherwise in another order.
+// Compares bits. Cards may sum differently aligned operands in another order.
 void expect_equal(const Tensor& got, const Tensor& expected) {
   ASSERT_EQ(got.sizes(), expected.sizes());
   ASSERT_EQ(got.dtype(), expected.dtype());
@@ -53,7 +53,7 @@ void expect_equal(const Tensor& got, const Tensor& expected) {
         << "element " << i << ": " << a[i] << " for " << b[i];
 }
 
-// What the function gives, and its gradients, where all inputs and the outputs' gradients begin there.
+// The function's results and gradients, with all inputs and the outputs' gradients at that offset.
 Inputs results(const DifferentiableFunction& function, const Inputs& inputs, std::int64_t offset) {
   Inputs leaves, roots, seeds;
   for (const Tensor& x : inputs) leaves.push_back(Placed(x, offset).view.requires_grad_());
@@ -97,7 +97,7 @@ class OpsAnywhere : public ::testing::TestWithParam<GradientCase> {};
 TEST_P(OpsAnywhere, GiveTheSame) {
   for (const DType dtype : {kFloat64, kFloat32}) try {
       expect_equal_anywhere(GetParam().function, drawn(GetParam(), dtype, Device()));
-    } catch (const DTypeError&) {  // of a case with constants of its own
+    } catch (const DTypeError&) {  // a case with its own constants
       ASSERT_EQ(dtype, kFloat32);
     }
 }
@@ -118,7 +118,7 @@ TEST_P(KernelsAnywhere, GiveTheSame) {
 
 std::vector<GradientCase> kernel_cases() {
   std::vector<GradientCase> all;
-  // `sizes` of both: with rows of 136 elements, and of 133.
+  // `sizes` of both operands: with rows of 136 elements, and of 133.
   const auto add = [&all](const char* name, const DifferentiableFunction& function,
                           const std::function<std::vector<Shape>(std::int64_t)>& sizes) {
     for (const std::int64_t length : {136, 133}) all.push_back({name, function, sizes(length)});
@@ -233,7 +233,7 @@ INSTANTIATE_TEST_SUITE_P(Offsets, KernelsAnywhere, ::testing::ValuesIn(kernel_ca
   return std::string(example.param.name) + "_" + std::to_string(example.index);
 });
 
-// -- What writes into a view
+// -- In-place operations on views
 
 struct InPlace {
   const char* name;
@@ -243,7 +243,7 @@ struct InPlace {
 
 class WritesAnywhere : public ::testing::TestWithParam<InPlace> {};
 
-// Rows as of an embedding's weight: no two of them begin alike.
+// Rows like those of an embedding's weight, each with another alignment.
 TEST_P(WritesAnywhere, AreTheSameAndWriteNothingBeside) {
   const TestDevices devices(1);
   for (const Device& device : {Device(), Device("cuda:0")})

@@ -160,7 +160,7 @@ TEST(Order, OnSimulatedDevices) {
   expect_values(diff(x.cuda()), values(diff(x)));
 }
 
-// A GPU orders 32 by counting, and merges what is longer.
+// A GPU sorts up to 32 keys by counting, and merges longer rows.
 TEST(Order, LongRowsWithManyEqualKeysOnDevices) {
   const TestDevices devices(1);
   for (const std::int64_t length : {31, 32, 33, 63, 64, 65, 96, 130, 200}) {

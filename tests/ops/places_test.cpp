@@ -1,5 +1,5 @@
-// What an element or a row gives depends on its numbers alone: not on where it lies, on what lies beside it, on how
-// many there are, or on how many threads work. (Shards of a batch give the bits of the whole batch.)
+// The result for an element or a row depends only on its values: not on its position, its neighbours, the number of
+// elements or the number of threads. (So shards of a batch give the bits of the whole batch.)
 #include <gtest/gtest.h>
 
 #include <functional>
@@ -21,7 +21,7 @@ struct Case {
   friend void PrintTo(const Case& of, std::ostream* out) { *out << of.name; }
 };
 
-// Equal in bits; NaNs are equal.
+// Expects equal bits; NaNs are equal.
 void expect_equal_numbers(const Tensor& got, const Tensor& expected) {
   const auto a = testing::values(got), b = testing::values(expected);
   ASSERT_EQ(a.size(), b.size());
@@ -44,7 +44,7 @@ TEST_P(Elements, DependOnTheirNumbersAlone) {
   }
 }
 
-// x's gradient, where that of f(x) is x.
+// The gradient of x, if the gradient of f(x) is x.
 Op gradient_of(const Op& f) {
   return [f](const Tensor& x) {
     const Tensor leaf = x.detach().requires_grad_();

@@ -1,4 +1,4 @@
-// Pooling against loops over the windows' definition, in every memory layout, on the CPU and on devices.
+// Pooling against loops over the definition of windows, in every memory layout, on the CPU and on devices.
 #include <lockstep/ops/pooling.h>
 
 #include <functional>
@@ -15,7 +15,7 @@ using namespace testing;
 
 using Numbers = std::vector<std::int64_t>;
 
-// Of three spatial dimensions; a case with fewer has 1 in front.
+// Has three spatial dimensions; a case with fewer has leading dimensions of size 1.
 struct Case {
   const char* name;
   int dims;
@@ -38,14 +38,14 @@ const std::vector<Case> kCases = {
     {"VolumeCeil", 3, {1, 3, 5, 4, 7}, {3, 2, 2}, {2, 2, 3}, {1, 0, 1}, {1, 1, 1}, true},
 };
 
-// The documented output size: floor or ceil of the steps, and no window that starts behind the input.
+// The documented output size: floor or ceil of the steps, without windows that start behind the input.
 std::int64_t windows_along(const Case& c, std::size_t d, std::int64_t in) {
   const double steps = double(in + 2 * c.padding[d] - c.dilation[d] * (c.kernel[d] - 1) - 1) / double(c.stride[d]);
   const auto count = std::int64_t(c.ceil_mode ? std::ceil(steps) : std::floor(steps)) + 1;
   return c.ceil_mode && (count - 1) * c.stride[d] >= in + c.padding[d] ? count - 1 : count;
 }
 
-// What a window covers, as (place in the image, value), and its size with padding.
+// The elements of a window as (index in the image, value), and its size with padding.
 struct Window {
   std::vector<std::pair<std::int64_t, double>> elements;
   std::int64_t padded_size = 1;
@@ -100,7 +100,7 @@ Tensor spread(const Tensor& x) { return stack({x, x}, x.dim()).select(x.dim(), 1
 
 class Pooling : public ::testing::TestWithParam<Case> {
  protected:
-  // f, of x in all layouts and on both devices, gives `expected`, or what comes near.
+  // Expects `expected`, within the tolerance, from f of x in all layouts and on both devices.
   void expect_everywhere(const std::function<Tensor(const Tensor&)>& f, const Tensor& x, const Shape& sizes,
                          const std::vector<double>& expected, double tolerance = 1e-12) const {
     for (const Tensor& place : {x, x.cuda()})
@@ -143,7 +143,7 @@ INSTANTIATE_TEST_SUITE_P(, Pooling, ::testing::ValuesIn(kCases),
                          [](const auto& each) { return std::string(each.param.name); });
 
 TEST_P(Pooling, GivesTheGreatestAndItsPlace) {
-  // Few values, so that many are equal: the first counts.
+  // Few distinct values, so that many are equal: the first one counts.
   for (const Tensor& x : {randn(c.sizes, {.dtype = kFloat64}), randint(0, 4, c.sizes).to(kFloat64)}) {
     std::vector<double> greatest, places, gradient(std::size_t(x.numel()));
     std::int64_t outputs = 0;
@@ -204,7 +204,7 @@ TEST_P(Pooling, GivesMeans) {
   expect_everywhere([&](const Tensor& v) { return avg_pool(v, {}); }, narrow, sizes, rounded, 1e-3);
 }
 
-// The gradient of a sum over windows is its transpose: <f(x), g> = <x, f'(g)>, on every device the same.
+// The gradient of a sum over windows is its transpose: <f(x), g> = <x, f'(g)>, the same on every device.
 TEST_P(Pooling, GradientsAreAdjoint) {
   const Tensor x = randn(c.sizes, {.dtype = kFloat64});
   const auto pooled = [&](const Tensor& v) { return avg_pool(v, {.count_include_pad = false}); };
@@ -235,7 +235,7 @@ TEST_P(Pooling, TakesOneImageWithoutABatch) {
   }
 }
 
-// Of windows that do not overlap, unpooling brings back what pooling kept.
+// If windows do not overlap, unpooling restores the elements that pooling kept.
 TEST(MaxUnpool, PutsBackWhatPoolingTook) {
   const TestDevices devices(1);
   const Tensor x = tensor({1., 5., 2., 3., 4., 0., 9., 8.}).view({1, 1, 2, 4});
@@ -265,7 +265,7 @@ TEST(MaxPool, HandsOnNaNs) {
   }
 }
 
-// A window of two, three apart, in an image of two: only padding.
+// A window of two elements, three apart, in an image of two: it covers only padding.
 TEST(MaxPool, OfNothingIsMinusInfinityAndHasNoGradient) {
   const TestDevices devices(1);
   for (const Tensor& x : {ones({1, 1, 2}), ones({1, 1, 2}).cuda()}) {
@@ -279,7 +279,7 @@ TEST(AdaptivePool, DividesEvenly) {
   const TestDevices devices(1);
   const Tensor x = arange(0, 5, 1, {.dtype = kFloat64}).view({1, 1, 5});
   for (const Tensor& place : {x, x.cuda()}) {
-    expect_values(adaptive_avg_pool1d(place, 3), {0.5, 2, 3.5});  // of [0, 2), [1, 4) and [3, 5)
+    expect_values(adaptive_avg_pool1d(place, 3), {0.5, 2, 3.5});  // the windows [0, 2), [1, 4) and [3, 5)
     expect_values(adaptive_max_pool1d(place, 3), {1, 3, 4});
     expect_values(adaptive_avg_pool1d(place, 10), {0, 0, 1, 1, 2, 2, 3, 3, 4, 4});
     expect_values(adaptive_avg_pool1d(place, -1), values(x));
@@ -339,7 +339,7 @@ TEST(EmptyBatch, StaysEmptyWhenPooled) {
   EXPECT_EQ(avg_pool2d(ones({0, 3, 4, 4}), 2).sizes(), (Shape{0, 3, 2, 2}));
 }
 
-// PyTorch's rule: with ceil_mode a window must start inside the input or the padding before it.
+// PyTorch's rule: with ceil_mode a window must start inside of the input or the padding before it.
 TEST(PoolingWindows, CeilModeMakesNoWindowThatStartsBehindTheInput) {
   const Tensor x = tensor({1., 2.}).view({1, 1, 2});
   expect_values(max_pool1d(x, 2, {.stride = 3, .padding = 1, .ceil_mode = true}), {1});

@@ -17,7 +17,7 @@ TEST(Reduce, IntegersAndBoolAddToInt64) {
   EXPECT_EQ(prod(bytes).item<int>(), 20000);
 }
 
-// So many that a GPU has a warp for each, not a block.
+// Enough rows that a GPU uses a warp for each, not a block.
 TEST(Reduce, SumsManyLongRows) {
   if (are_simulated()) GTEST_SKIP() << "it is the choice of a GPU's kernels";
   const TestDevices devices(1);
@@ -227,7 +227,7 @@ TEST(Prod, RecordedGradientsTakeInfinities) {
   expect_values(gradients(Inputs{prod(x)}, Inputs{x}, {}, {.create_graph = true})[0], {2, kInfinity});
 }
 
-// As in PyTorch, where any and all are the exceptions.
+// As in PyTorch; any and all are exceptions.
 TEST(Reduce, AnEmptyListOfDimensionsMeansAllOfThem) {
   const Tensor x = tensor({{1., 2.}, {4., 8.}});
   const Shape none;

@@ -1,4 +1,4 @@
-// Operations on rows, at the lengths and in the layouts that a device takes in different ways, against the CPU.
+// Operations on rows, with the lengths and layouts for which devices have different code, against the CPU.
 #include <cstring>
 
 #include "core/text.h"
@@ -11,9 +11,9 @@ namespace {
 
 using namespace testing;
 
-// A device has a part of a warp, a warp or a block for a row: up to 32, up to 1024, and more elements. Rows that lie
-// across memory, dimension `dim` not being the last, are taken many at once, unless there are few of them. Dense rows
-// of whole packs (of 2 doubles, 4 floats, 8 halves) are read by packs, and kept if a thread has at most 16, 32 or 32
+// A device uses a part of a warp, a warp or a block for a row: up to 32, up to 1024, and more elements. Rows along a
+// dimension that is not contiguous are processed many at once, unless there are few of them. Dense rows of whole packs
+// (of 2 doubles, 4 floats, 8 halves) are read in packs, and kept in registers if a thread has at most 16, 32 or 32
 // elements.
 struct RowsCase {
   Shape sizes;
@@ -29,14 +29,14 @@ const std::vector<RowsCase> kRowsCases = {
 void expect_all_close(const Tensor& got, const Tensor& expected, double tolerance) {
   const std::vector<double> a = values(got), b = values(expected);
   ASSERT_EQ(a.size(), b.size());
-  if (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0) return;  // as a rule
+  if (a.empty() || std::memcmp(a.data(), b.data(), a.size() * sizeof(double)) == 0) return;  // the usual case
   for (std::size_t i = 0; i < a.size(); ++i) {
     if (std::isnan(b[i]) ? std::isnan(a[i]) : a[i] == b[i]) continue;
     ASSERT_LE(std::abs(a[i] - b[i]), tolerance * (1 + std::abs(b[i]))) << "element " << i;
   }
 }
 
-// On the device with f(x on the device, its device), and on the CPU.
+// Compares f on the device with f on the CPU.
 template <class F>
 void expect_as_on_the_cpu(const F& f, const Tensor& x, double tolerance = 1e-12) {
   expect_all_close(f(x.cuda()), f(x), tolerance);
@@ -44,7 +44,7 @@ void expect_as_on_the_cpu(const F& f, const Tensor& x, double tolerance = 1e-12)
 
 class Rows : public ::testing::TestWithParam<RowsCase> {
  protected:
-  // x, and the same elements with gaps between them.
+  // Checks x, and the same elements with gaps between them.
   template <class F>
   void expect_in_all_layouts(const F& f, const Tensor& x, double tolerance = 1e-12) const {
     const Tensor expected = f(x);
@@ -52,7 +52,7 @@ class Rows : public ::testing::TestWithParam<RowsCase> {
     const Tensor gaps = stack({x, x}, x.dim()).select(x.dim(), 1);
     ASSERT_FALSE(gaps.is_contiguous() && x.numel() > 1);
     expect_all_close(f(stack({x.cuda(), x.cuda()}, x.dim()).select(x.dim(), 1)), f(gaps), tolerance);
-    const auto shifted = [&](const Tensor& v) {  // which begins within a pack
+    const auto shifted = [&](const Tensor& v) {  // begins inside of a pack
       Tensor room = zeros({v.numel() + 1}, {.dtype = v.dtype(), .device = v.device()});
       Tensor place = room.narrow(0, 1, v.numel()).view(v.sizes());
       place.copy_(v);
@@ -96,7 +96,7 @@ TEST_P(Rows, LayerNorm) {
   const Shape last = {sizes.back()};
   const auto norm_of = [&](const Tensor& v) { return layer_norm(v, last); };
   expect_in_all_layouts(norm_of, random());
-  // A row of one or two has next to no slope: its gradient is rounding, scaled up.
+  // The gradient of a row of one or two elements is scaled-up rounding.
   if (sizes.back() > 2)
     expect_in_all_layouts([&](const Tensor& v) { return weighted_gradient(norm_of, v); }, random(), 1e-9);
   for (const DType dtype : {kFloat32, kFloat16}) {
@@ -108,7 +108,7 @@ TEST_P(Rows, LayerNorm) {
   }
 }
 
-// Places of equal elements and of NaNs, which are found by different threads.
+// Indices of equal elements and of NaNs, which different threads find.
 TEST_P(Rows, FirstPlaceOfTheGreatest) {
   const int d = dim;
   const auto places = [d](const Tensor& v) { return stack({argmax(v, d), argmin(v, d)}, 0); };
@@ -146,7 +146,7 @@ TEST_P(Rows, OneHot) {
   expect_as_on_the_cpu([&](const Tensor& v) { return one_hot(v, classes); }, index, 0);
 }
 
-// Rows that do not count lie beside others, which wait for them at the same barriers.
+// Rows that do not count are next to others, which wait for them at the same barriers.
 TEST_P(Rows, CrossEntropy) {
   const int classes_at = sizes.rank() == 1 ? 0 : 1;
   Shape rows = sizes;
@@ -179,7 +179,7 @@ TEST_P(Rows, WithInfinities) {
     }
 }
 
-// A batch that is divided between devices gives each row the same bits.
+// Sharding a batch over devices does not change the bits of a row.
 TEST_P(Rows, ARowAloneHasTheSameBits) {
   if (sizes.rank() != 2) return;
   const Tensor x = randn(sizes).cuda();
@@ -193,8 +193,7 @@ TEST_P(Rows, ARowAloneHasTheSameBits) {
 Tensor as_it_is(const Tensor& x) { return x; }
 Tensor in_float32(const Tensor& x) { return x.to(kFloat32); }
 
-// On the CPU rows of 16-bit elements are worked on as rows of floats. f(as) gives a result, where `as` is one of the
-// two above.
+// The CPU converts rows of 16-bit elements to float. f(as) returns a result; `as` is one of the two functions above.
 template <class F>
 void expect_rounded_once(const F& f, DType dtype, const char* name) {
   const Tensor narrow = f(as_it_is);
@@ -250,7 +249,7 @@ TEST(RowsOf16Bits, AreThoseOfFloatsRoundedOnce) {
         expect_of(rms_norm_of, pull, "rms_norm");
         expect_of(loss_of, pull.select(1, 0), "cross_entropy");
       }
-  // Rows that lie one after the other only within a part, rows that are one and the same, and an operand twice.
+  // Rows that are adjacent only within a part, rows that are all the same row, and one operand twice.
   const Tensor x = randn({3, 5, 7}).to(kBFloat16), row = randn({1, 5}).to(kBFloat16);
   const Tensor target = randint(0, 5, {3, 7});
   for (const int d : {0, 1, 2})

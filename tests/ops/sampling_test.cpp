@@ -38,7 +38,7 @@ TEST(Multinomial, WithoutReplacementDrawsEachPlaceOnce) {
   manual_seed(6);
   const Tensor weights = tensor({1., 2., 0., 5.}).expand({20000, 4});
   const Tensor drawn = multinomial(weights, 3);
-  EXPECT_TRUE(all(sum(drawn, 1) == 4).item<bool>());  // 0 + 1 + 3: never place 2
+  EXPECT_TRUE(all(sum(drawn, 1) == 4).item<bool>());  // 0 + 1 + 3: never index 2
   expect_frequencies(drawn.select(1, 0), {0.125, 0.25, 0, 0.625});
   EXPECT_THROW(multinomial(tensor({1., 0.}), 2), InvalidArgument);
 }
@@ -87,7 +87,7 @@ TEST(Distributions, EntropyIsMinusTheMeanOfLogProb) {
   const Tensor probs = tensor({0.2, 0.3, 0.5}, kFloat64);
   const Categorical categorical(probs);
   expect_close(categorical.entropy().view(1), {-sum(probs * categorical.log_prob(arange(3))).item<double>()}, 1e-12);
-  // Of a uniform and a normal one by sums over a grid.
+  // Entropies of a uniform and a normal distribution against sums over a grid.
   const Tensor grid = linspace(-12, 12, 24001, kFloat64);
   const Normal normal(full({}, 0.5, kFloat64), full({}, 1.5, kFloat64));
   const Tensor log_density = normal.log_prob(grid);

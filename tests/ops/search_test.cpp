@@ -1,4 +1,4 @@
-// Binary search, and counts in bins: values are PyTorch 2.15's.
+// Binary search, and histograms: values are PyTorch 2.15's.
 #include <lockstep/ops/search.h>
 
 #include "ops/checks.h"
@@ -14,7 +14,7 @@ TEST(SearchSorted, BeforeAndBehindEqualOnes) {
   const Tensor wanted = doubles({0, 1, 3, 4, 5, 6, kNan, kInfinity}, {8});
   expect_values(searchsorted(sequence, wanted), {0, 0, 1, 3, 3, 4, 4, 4});
   expect_values(searchsorted(sequence, wanted, {.right = true}), {0, 1, 3, 3, 4, 4, 4, 4});
-  const Tensor with_nan = doubles({1, 3, 3, 5, kNan}, {5});  // nothing is known to lie before NaN
+  const Tensor with_nan = doubles({1, 3, 3, 5, kNan}, {5});  // comparisons with NaN are false
   expect_values(searchsorted(with_nan, wanted), {0, 0, 1, 5, 5, 5, 5, 5});
   expect_values(searchsorted(with_nan, wanted, {.right = true}), {0, 1, 5, 5, 5, 5, 5, 5});
 }

@@ -1,4 +1,4 @@
-// fmod, addcmul, addcdiv, nan_to_num, clip, mv and grid_sample at the edges. Values are PyTorch 2.15's.
+// Edge cases of fmod, addcmul, addcdiv, nan_to_num, clip, mv and grid_sample. Values are PyTorch 2.15's.
 #include <lockstep/ops/einsum.h>
 #include <lockstep/ops/grid_sample.h>
 

@@ -1,5 +1,5 @@
-// Values and gradients where formulas break: at bounds and kinks, at infinity, at NaN, where squares over- or
-// underflow. All numbers are those of PyTorch 2.15, or of its float64 where its float32 loses them.
+// Values and gradients where formulas fail: at bounds and kinks, at infinity, at NaN, where squares overflow or
+// underflow. All numbers are PyTorch 2.15's, from its float64 where its float32 is inexact.
 #include <lockstep/autograd/autograd.h>
 
 #include "ops/all_ops.h"
@@ -25,7 +25,7 @@ void expect_near(const Tensor& got, const Numbers& expected) {
         << "element " << i << ": expected " << expected[i] << ", got " << actual[i];
 }
 
-// The gradient of sum(f(x)), by the kernel and as it is recorded for a second one.
+// The gradient of sum(f(x)), from the kernel and as recorded for a double backward.
 template <class F>
 void expect_gradient(const F& f, const Numbers& at, const Numbers& expected) {
   const Tensor x = leaf(at);

@@ -1,4 +1,4 @@
-// Handles, the arrays they share, and reading values on the host.
+// Tensor handles, the storage that they share, and reading values on the host.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -168,7 +168,7 @@ TEST(RecordStream, RefusesAStreamOfAnotherDevice) {
             "[record_stream] expected a stream of cuda:0, got one of cuda:1");
 }
 
-// Memory used on a second stream is not handed out again before the work there has ended.
+// The allocator does not reuse memory that a second stream uses before that stream's work has ended.
 TEST(RecordStream, KeepsMemoryUntilTheOtherStreamIsDone) {
   for (std::uint64_t seed = 1; seed <= 10; ++seed) {
     SimulatedDevices devices({.count = 1, .seed = seed, .max_delay_us = 300});

@@ -54,7 +54,7 @@ struct Array {
 
 using Position = Array::Position;
 
-// One random view, of the tensor and of the array.
+// Applies one random view to the tensor and to the array.
 void step(std::mt19937& random, Tensor& x, Array& array) {
   const Shape& sizes = array.sizes;
   const int rank = sizes.rank();
@@ -168,7 +168,7 @@ Shape random_factors(std::mt19937& random, std::int64_t elements) {
   return sizes;
 }
 
-// Whether elements at these places of memory, seen in that shape, lie at fixed strides.
+// True if elements at these addresses, in that shape, have fixed strides.
 bool has_strides(const Shape& sizes, const std::vector<std::int64_t>& places) {
   const Array array{sizes, places};
   if (places.empty()) return true;
@@ -205,7 +205,7 @@ TEST(View, MovesEveryElementWhereTheOracleDoes) {
   }
 }
 
-// The elements of `x` are their own places in memory: a shape is a view exactly if it has fixed strides over them.
+// The elements of `x` are their own addresses: a shape is a view exactly if they have fixed strides in it.
 TEST(Reshape, IsAViewExactlyWhereStridesExist) {
   int views = 0, copies = 0;
   for (unsigned seed = 0; seed < 1500; ++seed) {

@@ -1,4 +1,4 @@
-// A WeightedMean is a mean that says its weight.
+// WeightedMean: a mean with its weight.
 #include <lockstep/ops/weighted_mean.h>
 
 #include <gtest/gtest.h>
@@ -57,7 +57,7 @@ class MeansOverClasses : public ::testing::Test {
     input = randn({5, 4, 2}).requires_grad_();
     target = tensor({0, 3, 1, -1, 2, -1, 3, 0, -1, 1}).reshape({5, 2});
   }
-  // Value and gradient.
+  // Compares values and gradients.
   void expect_same(const WeightedMean& got, const Tensor& expected) {
     EXPECT_NEAR(got.value().item<float>(), expected.item<float>(), 1e-6);
     const auto a = gradients({got.value()}, {input})[0].to_vector<float>();

@@ -1,4 +1,4 @@
-// Views by PyTorch's and NumPy's names: unfold, unflatten, swapaxes, tensor_split, slices without an end. Values are
+// Views by PyTorch's and NumPy's names: unfold, unflatten, swapaxes, tensor_split, open-ended slices. Values are
 // PyTorch 2.15's.
 #include <array>
 #include <optional>

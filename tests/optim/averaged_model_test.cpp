@@ -1,4 +1,4 @@
-// Averages of models against PyTorch's: tests/reference/optimizer_paths.json.
+// Averaged models against PyTorch's: tests/reference/optimizer_paths.json.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -21,7 +21,7 @@ using reference::Json;
 
 nn::Sequential net() { return nn::Sequential(nn::Linear(2, 2), nn::BatchNorm1d(2)); }
 
-// What make_optimizer_paths.py does.
+// The same training as in make_optimizer_paths.py.
 StateDict averaged(const AveragedModelOptions& options) {
   nn::Sequential model = net();
   model.to(kFloat64);

@@ -178,7 +178,7 @@ auto adamax(const char* name, const optim::AdamaxOptions& o) { return entry<opti
 auto nadam(const char* name, const optim::NAdamOptions& o) { return entry<optim::NAdam>(name, o); }
 auto radam(const char* name, const optim::RAdamOptions& o) { return entry<optim::RAdam>(name, o); }
 
-// Two neighbours in one array, one that ends between vectors, a large one, and an empty one.
+// Two neighbours in one array, a size that is no multiple of a vector, a large one, and an empty one.
 const std::vector<Shape> kShapes = {{5, 7}, {13}, {3}, {90, 401}, {0, 4}, {}};
 
 Tensor make_parameter(const Tensor& values) {
@@ -188,7 +188,8 @@ Tensor make_parameter(const Tensor& values) {
 
 constexpr int kStart = -1;  // in place of a step
 
-// What a parameter starts with, or its gradient at a step. Computed and converted once: all optimizers get the same.
+// The initial value of a parameter, or its gradient at a step. Computed and converted once, so that all optimizers get
+// the same.
 const Tensor& on_host(std::size_t parameter, const Shape& sizes, int step, DType dtype) {
   static std::map<std::tuple<std::size_t, int, DType>, Tensor> known;
   Tensor& tensor = known[{parameter, step, dtype}];
@@ -260,7 +261,7 @@ std::vector<Tensor> make_parameters(const std::vector<Device>& devices, DType dt
   for (const Device& device : devices) {
     std::vector<Tensor>& here = all.emplace_back();
     const TensorOptions options{.dtype = dtype, .device = device};
-    // On the first device, and there alone, the first two lie together: bits must not depend on it.
+    // Only on the first device the first two parameters are adjacent in memory: bits must not depend on it.
     const bool together = device == devices.front();
     const Tensor array = empty({35 + 13}, options);
     for (std::size_t i = 0; i < kShapes.size(); ++i) {

@@ -1,4 +1,4 @@
-// Clipping over all gradients, on one device and on all places of replicated parameters.
+// Clipping over all gradients, on one device and in all replicas of replicated parameters.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -77,7 +77,7 @@ TEST(ClipGradNorm, IsBitIdenticalOnEveryReplicaAndOnOneDevice) {
     }
 }
 
-// Some parameters are replicated, others live on one device only: the norm is that of all.
+// Some parameters are replicated, others are on one device only: the norm covers them all.
 TEST(ClipGradNorm, SpansDevices) {
   const TestDevices devices(3);
   std::vector<Tensor> parameters = testing::make_parameters({"cuda:0", "cuda:1"});
@@ -130,7 +130,7 @@ TEST(ClipGradNorm, RefusesBadNumbers) {
   EXPECT_THROW(optim::clip_grad_norm_({}, 1, {.norm_type = 0}), InvalidArgument);
 }
 
-// Where the bias of a layer is left out, say.
+// For example, the bias of a layer without one.
 TEST(Clipping, RefusesAnUndefinedParameterByItsNumber) {
   Tensor weight = ones({2}, {.requires_grad = true});
   sum(weight).backward();

@@ -1,4 +1,4 @@
-// LBFGS against PyTorch's steps (tests/reference/optimizer_paths.json), its state, and what it refuses.
+// LBFGS against PyTorch's steps (tests/reference/optimizer_paths.json), its state, and errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -37,7 +37,7 @@ optim::LBFGSOptions options_of(const Json& json) {
   return o;
 }
 
-// What the script has: x [3] and y [1, 3], and a function of them.
+// The problem of the script: x [3] and y [1, 3], and a function of them.
 struct Problem {
   Tensor x, y;
   std::string function = "quartic";

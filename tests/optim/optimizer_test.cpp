@@ -1,4 +1,4 @@
-// What all optimizers share: groups, missing gradients, zero_grad, refusals.
+// Properties of all optimizers: groups, missing gradients, zero_grad, errors.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/grad_mode.h>
@@ -55,7 +55,7 @@ TEST(Optimizer, SkipsParametersWithoutAGradient) {
   EXPECT_FALSE(optimizer.state_dict().find("state.1.step"));
 }
 
-// A parameter whose first gradient comes late starts there, as if the others were not.
+// A parameter whose first gradient comes late starts at its own step 1.
 TEST(Optimizer, CountsStepsForEachParameter) {
   Tensor a = parameter({1, 2}), late = parameter({1, 2});
   optim::Adam optimizer({a, late}, {.lr = 0.5});
@@ -68,7 +68,7 @@ TEST(Optimizer, CountsStepsForEachParameter) {
   EXPECT_EQ(values(late), after_one);
 }
 
-// In one step, one for the third time and the other for the second.
+// In one step() one parameter takes its third step, the other its second.
 TEST(Optimizer, StepsParametersOfOtherCountsTogether) {
   const auto train = [](bool first, bool second) {
     Tensor a = parameter({1, 2}), b = parameter({1, 2});
@@ -85,7 +85,7 @@ TEST(Optimizer, StepsParametersOfOtherCountsTogether) {
   EXPECT_EQ(b, train(false, true).second);
 }
 
-// Of two parameters that have taken equally many steps, one by another momentum.
+// Two parameters at the same step, one of which had another momentum before.
 TEST(Optimizer, KeepsAMomentumProductForEachParameter) {
   const auto train = [](bool first, bool second) {
     Tensor a = parameter({1, 2}), b = parameter({1, 2});
@@ -156,7 +156,7 @@ TEST(Optimizer, ShowsItsGroupsWithOptionsToChange) {
 TEST(Optimizer, TakesAClosureThatComputesTheLoss) {
   const Tensor x = tensor({3.}).requires_grad_();
   optim::SGD optimizer({x}, {.lr = 0.5});
-  const NoGrad guard;  // the closure computes gradients all the same
+  const NoGrad guard;  // the closure computes gradients anyway
   const Tensor loss = optimizer.step([&] {
     optimizer.zero_grad();
     Tensor squares = (x * x).sum();
@@ -267,7 +267,7 @@ TEST(ZeroGrad, DropsGradientsOrZeroesThemWhereTheyAre) {
   EXPECT_TRUE(a.grad().defined());
   optimizer.zero_grad();
   EXPECT_FALSE(a.grad().defined());
-  a.set_grad(ones({1}).expand({2}));  // which has no memory of its own to zero
+  a.set_grad(ones({1}).expand({2}));  // has no memory of its own to zero
   optimizer.zero_grad(false);
   EXPECT_EQ(values(a.grad()), std::vector<float>(2));
 }

@@ -1,4 +1,4 @@
-// ReduceLROnPlateau against PyTorch's rule, worked out by hand.
+// ReduceLROnPlateau against PyTorch's rule, computed by hand.
 #include <lockstep/optim/reduce_lr_on_plateau.h>
 
 #include <gtest/gtest.h>
@@ -19,7 +19,7 @@ using optim::ReduceLROnPlateau;
 using optim::ReduceLROnPlateauOptions;
 using optim::ThresholdMode;
 
-// The rate after each of these metrics, from 1.
+// The rate after each of these metrics, starting from 1.
 std::vector<double> rates(const ReduceLROnPlateauOptions& options, const std::vector<double>& metrics) {
   optim::SGD optimizer({zeros({1})}, {.lr = 1});
   ReduceLROnPlateau schedule(optimizer, options);
@@ -46,9 +46,9 @@ TEST(ReduceLROnPlateau, CountsAnImprovementByMoreThanTheThreshold) {
     changed.threshold_mode = threshold_mode;
     return changed;
   };
-  // Better below 8 (1 - 1/4) = 6, then below 5 (3/4) = 3.75.
+  // A metric is better below 8 (1 - 1/4) = 6, then below 5 (3/4) = 3.75.
   EXPECT_EQ(rates(with(MetricMode::min, ThresholdMode::rel), {8, 6, 5, 3.75}), (Rates{1, 0.5, 0.5, 0.25}));
-  // Better above 4 (1 + 1/4) = 5, then above 7.5.
+  // A metric is better above 4 (1 + 1/4) = 5, then above 7.5.
   EXPECT_EQ(rates(with(MetricMode::max, ThresholdMode::rel), {4, 5, 6, 7.5}), (Rates{1, 0.5, 0.5, 0.25}));
   EXPECT_EQ(rates(with(MetricMode::min, ThresholdMode::abs), {8, 7.75, 7.5, 7.25}), (Rates{1, 0.5, 0.5, 0.25}));
   EXPECT_EQ(rates(with(MetricMode::max, ThresholdMode::abs), {8, 8.25, 8.5, 8.75}), (Rates{1, 0.5, 0.5, 0.25}));

@@ -1,5 +1,5 @@
 // Optimizers and schedules against the reference vectors of tests/reference/optimizers.json (or of LOCKSTEP_REFERENCE).
-// The gradients of their small model are worked out by hand here, so that nothing but optimizers is tested.
+// The gradients of their small model are computed by hand here, so that only optimizers are tested.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -32,7 +32,7 @@ const Json& reference_file() {
   return file;
 }
 
-// What tests/reference/make_optimizer_paths.py has made with PyTorch 2.15.
+// The file that tests/reference/make_optimizer_paths.py made with PyTorch 2.15.
 const Json& own_file() {
   static const Json file = reference::read_json(reference::folder() + "/optimizer_paths.json");
   return file;
@@ -77,7 +77,7 @@ std::vector<Values> gradients(const std::vector<Values>& parameters, const Value
   return g;
 }
 
-// Fills options with the JSON's, by name; a name that the options lack fails the test.
+// Sets options from JSON by name; a name without an option fails the test.
 template <class Options>
 Options options_from(const Json& json) {
   Options options;

@@ -1,4 +1,4 @@
-// Parameters that live on several devices stay the same everywhere, and the same as on one device.
+// Parameters with replicas on several devices stay equal in all of them, and equal to training on one device.
 #include <gtest/gtest.h>
 
 #include <lockstep/core/error.h>

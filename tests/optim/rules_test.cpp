@@ -28,7 +28,7 @@ void expect_naive(const OptimizerCase& which, Device device, DType dtype, int st
   }
   for (std::size_t i = 0; i < parameters.size(); ++i) {
     const std::vector<double> got = values_in(parameters[i]);
-    for (std::size_t e = 0; e < got.size(); e += 1 + e / 64) {  // all of the small ones
+    for (std::size_t e = 0; e < got.size(); e += 1 + e / 64) {  // all elements of small parameters
       std::vector<double> gradients;
       for (int step = 0; step < steps; ++step) gradients.push_back(testing::some_gradient(i, std::int64_t(e), step));
       const double expected = which.naive(start[i][e], gradients);
@@ -51,7 +51,7 @@ TEST(Rules, HoldInFloat32) {
   for (const OptimizerCase& which : testing::optimizer_cases()) expect_naive(which, "cpu", kFloat32, 20, 2e-4);
 }
 
-// As torch.maximum() does: what has been NaN once is not forgotten because a comparison with it is false.
+// As in torch.maximum(), a NaN stays, although comparisons with it are false.
 TEST(Rules, KeepNanInTheGreatestOfTheirStates) {
   const auto greatest_after = [](optim::Optimizer& optimizer, Tensor& parameter, const char* key) {
     std::vector<double> found;
@@ -81,7 +81,7 @@ TEST(Rules, HoldIn16Bits) {
   }
 }
 
-// Parameters and gradients that are views, whose first element lies anywhere behind aligned memory.
+// Parameters and gradients that are views, whose first element is at any offset behind aligned memory.
 TEST(Rules, HoldWhereverParametersBegin) {
   const TestDevices devices(1);
   constexpr std::int64_t kLength = 136, kMost = 16;

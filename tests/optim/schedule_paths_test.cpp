@@ -1,4 +1,4 @@
-// Schedules by functions, cyclic ones and SWALR against PyTorch's rates: tests/reference/optimizer_paths.json.
+// Schedules given by functions, cyclic ones and SWALR against PyTorch's rates: tests/reference/optimizer_paths.json.
 #include <gtest/gtest.h>
 
 #include <cmath>

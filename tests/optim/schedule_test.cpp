@@ -1,4 +1,4 @@
-// Schedules beyond the reference vectors: against PyTorch's recurrences written out naively, resuming, and refusals.
+// Schedules beyond the reference vectors: against naive code for PyTorch's recurrences; resuming; errors.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -61,7 +61,7 @@ TEST(Schedules, OneCycleTurnsAtItsPhases) {
     EXPECT_NEAR(*optimizer.momentum(), 0.95 - 0.1 * climb, 1e-14) << epoch;
     schedule.step();
   }
-  EXPECT_NEAR(optimizer.lr(), 0.001, 1e-15);  // as in the last step, though a line would go on
+  EXPECT_NEAR(optimizer.lr(), 0.001, 1e-15);  // stays at the last step's rate instead of following a line
   EXPECT_NEAR(*optimizer.momentum(), 0.95, 1e-15);
   EXPECT_THROW(schedule.step(), InvalidArgument);
   EXPECT_EQ(schedule.last_epoch(), 101);

@@ -1,4 +1,4 @@
-// Optimizers to state dicts and back.
+// State dicts of optimizers: saving and loading.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/grad_mode.h>

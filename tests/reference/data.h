@@ -1,4 +1,4 @@
-// The reference cases of a folder such as tests/reference: which op with which arguments, and its tensors.
+// The reference cases of a folder such as tests/reference: ops with arguments, and their tensors.
 #pragma once
 
 #include <cstdint>
@@ -16,21 +16,21 @@ namespace lockstep::reference {
 
 using Json = nlohmann::json;
 
-/// LOCKSTEP_REFERENCE where it is set, else the repository's own folder.
+/// LOCKSTEP_REFERENCE if it is set, else the repository's own folder.
 std::string folder();
 Json read_json(const std::string& path);
 /// The tensors of a safetensors file, on the CPU.
 std::map<std::string, Tensor> read_tensors(const std::string& path);
 
-/// The cases of folder(), and those of the repository's own extra/*.json with the tensors of the safetensors files
-/// beside them. A case of extra/ takes the place of that of its name, if both have the same inputs: it corrects it.
+/// The cases of folder(), and those of the repository's own extra/*.json, with the tensors of the safetensors files
+/// beside them. A case of extra/ replaces the case of the same name, as a correction, if both have the same inputs.
 struct Cases {
   std::vector<Json> list;
   std::map<std::string, Tensor> tensors;
 };
 Cases read_cases();
 
-/// One call of an op, as a row of the table sees it: the inputs by position, the arguments by PyTorch's names.
+/// One call of an op, for a row of the table: inputs by position, arguments by PyTorch's names.
 class Call {
  public:
   Call(const Json& json, std::vector<Tensor> inputs) : json_(json), inputs_(std::move(inputs)) {}
@@ -54,13 +54,13 @@ class Call {
   /// One integer or a list of them.
   Shape integers(const std::string& name) const;
 
-  /// Arguments that no one asked for: a row that forgets one must not pass.
+  /// Arguments that were not read: a row that forgets one must not pass.
   std::vector<std::string> unread() const;
 
  private:
   const Json& json_;
   std::vector<Tensor> inputs_;
-  mutable std::set<std::string> read_ = {"outputs"};  // names the outputs, and asks for nothing
+  mutable std::set<std::string> read_ = {"outputs"};  // "outputs" names the outputs, and is no argument
 };
 
 }  // namespace lockstep::reference

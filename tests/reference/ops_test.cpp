@@ -1,5 +1,5 @@
-// Every reference case: values and gradients in each floating dtype, on the CPU and on a device, of inputs that lie
-// densely in memory, with gaps, and transposed.
+// Every reference case: values and gradients in each floating dtype, on the CPU and on a device, with inputs that are
+// dense in memory, have gaps, or are transposed.
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -27,7 +27,7 @@ struct Setting {
   double tolerance;
 };
 
-// The same values in memory of that layout.
+// The same values in memory with that layout.
 Tensor laid_out(const Tensor& x, Layout layout) {
   if (layout == Layout::gaps) {
     Shape room = x.sizes();
@@ -58,7 +58,8 @@ double largest_of(const Tensor& x) {
   return largest;
 }
 
-// Relative to the element and, for what cancels, to the largest element, or to `largest` where that is more.
+// The tolerance is relative to the element, plus, for terms that cancel, to the largest element (or to `largest` if
+// that is greater).
 void expect_close(const std::string& what, const Tensor& got, const Tensor& expected, double tolerance,
                   double largest = 0) {
   if (!got.defined()) {
@@ -94,7 +95,7 @@ class Reference : public ::testing::TestWithParam<Setting> {
     return rows;
   }
 
-  // Both of a case: outputs, then the gradient of each input, undefined where it has none.
+  // The results of a case: outputs, then the gradient of each input, undefined if it has none.
   struct Results {
     std::vector<Tensor> outputs, gradients;
   };
@@ -106,7 +107,7 @@ class Reference : public ::testing::TestWithParam<Setting> {
     return laid_out(moved, GetParam().layout).detach();
   }
 
-  // What this library gives for a case, with each tensor of the case as `prepare` has it.
+  // This library's results for a case, with each of its tensors converted by `prepare`.
   template <class Prepare>
   static Results computed(const Json& json, const Prepare& prepare) {
     const Json& grads = json.at("grads");
@@ -131,8 +132,8 @@ class Reference : public ::testing::TestWithParam<Setting> {
     return results;
   }
 
-  // PyTorch's float64 results. For a 16-bit type, which cannot hold PyTorch's inputs, the float64 results of this
-  // library for the inputs that it can hold: other settings compare this library's float64 results with PyTorch's.
+  // PyTorch's float64 results. A 16-bit type cannot hold PyTorch's inputs: then this library's float64 results for the
+  // rounded inputs, which other settings compare with PyTorch's.
   Results expected(const Json& json) const {
     if (size_of(GetParam().dtype) == 2)
       return computed(json, [this](const std::string& name) {
@@ -152,8 +153,8 @@ class Reference : public ::testing::TestWithParam<Setting> {
     ASSERT_EQ(got.outputs.size(), json.at("outputs").size());
     for (std::size_t i = 0; i < got.outputs.size(); ++i)
       expect_close("output " + std::to_string(i), got.outputs[i], truth.outputs[i], GetParam().tolerance);
-    // Gradients in a 16-bit type come from intermediate results in that type, which are as large as what is fed in:
-    // what is left of them when they cancel is off by their rounding, as in PyTorch.
+    // Gradients in a 16-bit type come from 16-bit intermediate results, which are as large as the seeds. If they
+    // cancel, the rest is off by their rounding, as in PyTorch.
     const bool narrow = size_of(GetParam().dtype) == 2;
     double fed = 0;
     for (const Json& name : json.at("seeds"))
@@ -198,7 +199,7 @@ std::vector<Setting> all_settings() {
     Layout layout;
   };
   std::vector<Setting> settings;
-  // The 16-bit types: four roundings.
+  // The tolerance of 16-bit types allows four roundings.
   for (const Type& type : {Type{"Float32", kFloat32, 1e-5}, Type{"Float64", kFloat64, 1e-12},
                            Type{"Float16", kFloat16, 0x1p-10}, Type{"BFloat16", kBFloat16, 0x1p-7}})
     for (const Place& place :
@@ -213,7 +214,7 @@ std::vector<Setting> all_settings() {
 INSTANTIATE_TEST_SUITE_P(, Reference, ::testing::ValuesIn(all_settings()),
                          [](const auto& setting) { return setting.param.name; });
 
-// In another folder than the repository's own, what is missing is named, and skipped.
+// In a folder other than the repository's own, missing ops are listed and skipped.
 TEST(ReferenceTable, HasEveryOp) {
   const Table rows = all_rows();
   std::set<std::string> missing;

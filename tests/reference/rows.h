@@ -1,4 +1,4 @@
-// The table from PyTorch's name of an op to a call of this library. Adding an op is adding its row to one of the files.
+// The table from PyTorch's name of an op to a call of this library. To add an op, add its row to one of the files.
 #pragma once
 
 #include <functional>
@@ -11,7 +11,7 @@
 
 namespace lockstep::reference {
 
-/// What an op gives: one tensor or several.
+/// The results of an op: one tensor or several.
 struct Outputs : std::vector<Tensor> {
   Outputs(const Tensor& only) : vector{only} {}
   Outputs(std::vector<Tensor> several) : vector(std::move(several)) {}
@@ -27,7 +27,7 @@ void add_elementwise_rows(Table& table);  ///< Arithmetic, activations, losses.
 void add_recurrent_rows(Table& table);
 void add_structure_rows(Table& table);   ///< Reductions, products, shapes, indexing and the rest.
 void add_window_rows(Table& table);      ///< Pooling, interpolation.
-void add_functional_rows(Table& table);  ///< More activations and losses, and what is made of other ops.
+void add_functional_rows(Table& table);  ///< More activations and losses, and operations made of others.
 
 inline Table all_rows() {
   Table table;

@@ -1,4 +1,4 @@
-// Attention, and the layers made of it.
+// Attention, and layers with it.
 #include <lockstep/nn/transformer.h>
 #include <lockstep/ops/attention.h>
 
@@ -7,7 +7,7 @@
 namespace lockstep::reference {
 namespace {
 
-// Makes the inputs after the first one the parameters, which come in the same order.
+// Replaces the parameters by the inputs after the first one, which have the same order.
 class Bind : public nn::Visitor {
  public:
   explicit Bind(const Call& call) : call_(call) {}

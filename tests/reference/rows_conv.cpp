@@ -6,7 +6,7 @@
 namespace lockstep::reference {
 namespace {
 
-// One number, or a list of them; `otherwise` where it is left out.
+// One number, or a list of them; `otherwise` if it is omitted.
 PerDimension numbers(const Call& c, const char* name, std::int64_t otherwise) {
   const Json value = c.arg<Json>(name, otherwise);
   if (!value.is_array()) return value.get<std::int64_t>();

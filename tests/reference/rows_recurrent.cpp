@@ -1,4 +1,4 @@
-// Recurrent layers, whose parameters are the inputs of a case.
+// Recurrent layers; the inputs of a case include their parameters.
 #include <lockstep/nn/recurrent.h>
 
 #include "reference/rows.h"
@@ -6,7 +6,7 @@
 namespace lockstep::reference {
 namespace {
 
-// Puts a case's inputs, from the second on, in the place of a layer's parameters.
+// Replaces a layer's parameters by a case's inputs, from the second one on.
 class PutParameters : public nn::Visitor {
  public:
   explicit PutParameters(const Call& call) : call_(call) {}
@@ -28,7 +28,7 @@ void put_parameters(Layer& layer, const Call& c) {
   if (put.at() + 1 != c.inputs().size()) throw std::logic_error("a case has other parameters than the layer");
 }
 
-// Without biases a case has two parameters for each layer and direction, and a projection more.
+// A case without biases has two parameters for each layer and direction, or three with a projection.
 template <class Options>
 Options options_of(const Call& c) {
   Options options;

@@ -20,7 +20,7 @@ namespace {
 
 using Reduction = Tensor (*)(const Tensor&, const Shape&, bool);
 
-// Over the dimensions that the case names, or over all.
+// Reduces over the dimensions that the case names, or over all.
 Row reduction(Reduction over, Tensor (*over_all)(const Tensor&) = nullptr) {
   return [=](const Call& c) {
     return c.arg<Json>("dim", {}).is_null() ? over_all(c[0]) : over(c[0], c.integers("dim"), c.flag("keepdim"));
@@ -123,7 +123,7 @@ Tensor quantile_of(const Call& c) {
   return quantile(c[0], tensor(q.get<std::vector<double>>(), c[0].options()), along, keep, interpolation);
 }
 
-// The parts, each times its number, so that each has a gradient of its own.
+// Multiplies each part by its number, so that each has a different gradient.
 Tensor split_and_joined(const Call& c) {
   const Json parts = c.arg<Json>("parts");
   const std::int64_t dim = c.integer("dim");

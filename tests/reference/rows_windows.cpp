@@ -11,7 +11,7 @@
 namespace lockstep::reference {
 namespace {
 
-// Of one to three dimensions. f: what the options of that dimension count say.
+// Adds rows for one, two and three spatial dimensions.
 template <class F>
 void add_for_dims(Table& table, const std::string& name, const F& row) {
   for (const int dims : {1, 2, 3})

@@ -1,4 +1,4 @@
-// Layers of attention against PyTorch: tests/reference/transformers.py says how its file was made.
+// Attention layers against PyTorch: tests/reference/transformers.py describes how its file was made.
 #include <gtest/gtest.h>
 
 #include <lockstep/autograd/autograd.h>
@@ -30,7 +30,7 @@ class Transformers : public ::testing::Test {
     return tensors;
   }
 
-  // The layer with PyTorch's parameters, on a device, gives PyTorch's results and gradients.
+  // Expects that the layer with PyTorch's parameters, on a device, gives PyTorch's results and gradients.
   template <class Layer, class CallLayer>
   void expect_agrees(const std::string& name, Layer& layer, std::size_t inputs, const CallLayer& call) {
     const Device device = "cuda:0";

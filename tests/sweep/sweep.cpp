@@ -1,5 +1,5 @@
-// The calls of functions.def, held against what PyTorch gave for them (sweep.py): values, dtypes, shapes and first
-// gradients. Prints every call that is wrong, and writes a table. Run by hand: docs/sweep.md.
+// Compares the calls of functions.def with PyTorch's results (sweep.py): values, dtypes, shapes and first gradients.
+// Prints every wrong call, and writes a table. Run by hand: docs/sweep.md.
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
@@ -55,8 +55,8 @@ const std::vector<Row>& rows() {
 }
 #undef ROW
 
-// What is meant to differ, of tests/sweep/differences.txt: functions, what differs, what else the printed line has, all
-// as patterns, and why.
+// An intended difference, from tests/sweep/differences.txt: patterns for the function, for the kind of difference and
+// for the rest of the printed line, and the reason.
 struct Difference {
   std::string functions;
   std::regex function, kind, details;
@@ -68,7 +68,7 @@ struct Counts {
   int calls = 0, agree = 0, refused = 0, taken = 0, documented = 0, wrong = 0;
 };
 
-// Sizes, dtype and elements of a tensor as the files have it.
+// Sizes, dtype and elements of a tensor in the files.
 struct Known {
   Shape sizes;
   DType dtype;
@@ -128,7 +128,7 @@ class Sweep {
     return tensor;
   }
 
-  // As laid_out() of inputs.py.
+  // The same as laid_out() in inputs.py.
   Tensor input(const Json& json) const {
     if (json.is_null()) return {};
     const Known from = known(json);
@@ -142,14 +142,14 @@ class Sweep {
   }
 
   static constexpr double kLeastWeight = 0.25;
-  // As weight() of sweep.py.
+  // The same as weight() in sweep.py.
   static Tensor weights(const Tensor& y) {
     std::vector<double> numbers(std::size_t(y.numel()));
     for (std::size_t i = 0; i < numbers.size(); ++i) numbers[i] = double(int(i % 5) - 2) * 0.5 + 0.25;
     return tensor(numbers, {.dtype = kFloat64}).view(y.sizes()).to(y.dtype());
   }
 
-  // How close a result of that dtype has to come, relative to the element and to the largest one.
+  // The tolerance for a result's dtype, relative to the element and to the largest one.
   static double tolerance(DType dtype) {
     switch (dtype) {
       case kFloat64: return 1e-10;
@@ -160,7 +160,7 @@ class Sweep {
     }
   }
 
-  // Of the narrowest floating dtype among the result and the inputs.
+  // The tolerance for the narrowest floating dtype among the result and the inputs.
   static double room(DType dtype, const std::vector<Tensor>& inputs) {
     double most = tolerance(dtype);
     for (const Tensor& x : inputs)
@@ -168,8 +168,8 @@ class Sweep {
     return most;
   }
 
-  // The first element that is neither PyTorch's nor that of its float64; empty if there is none.
-  // Where terms cancel, rounding is relative to `largest` too.
+  // The first element that equals neither PyTorch's result nor PyTorch's float64 result; empty if there is none. Where
+  // terms cancel, the tolerance is also relative to `largest`.
   static std::string difference(const Tensor& got, const Known& expected, const Known* exact, double room,
                                 double largest) {
     const std::vector<double> actual = testing::values(got);
@@ -248,7 +248,7 @@ class Sweep {
       if (grads[i].is_null() && !got.defined()) continue;
       if (grads[i].is_null()) {
         if (any(ne(got, 0)).item<bool>()) return {"unasked gradient", name};
-        continue;  // nothing, or zeros
+        continue;  // undefined, or zeros
       }
       if (!got.defined()) return {"no gradient", name};
       const Known truth = known(grads[i]);
@@ -323,7 +323,7 @@ int main(int count, char** arguments) {
   }
   lockstep::sweep::Sweep sweep(arguments[1]);
   const bool right = sweep.run();
-  if (count > 2) {  // the page up to its mark, then the tables
+  if (count > 2) {  // keeps the page up to its mark, then writes the tables
     std::ifstream in(arguments[2]);
     std::string page;
     for (std::string line; page.find("<!-- sweep -->") == std::string::npos && std::getline(in, line);)

@@ -1,5 +1,5 @@
-// The CUDA backend where no driver answers: against the real libraries, which then refuse everything. And NCCL
-// with one rank, where one answers.
+// The CUDA backend without a driver: with the real libraries, whose calls then all fail. And NCCL with one rank, if
+// there is a driver.
 #include "runtime/cuda/cuda_backend.h"
 
 #include <dlfcn.h>
@@ -73,7 +73,7 @@ TEST_F(WithoutDriver, EveryCallSaysWhatFailedAndWhere) {
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 0).allocate(1024); });
   expect_backend_error("cudaMalloc", [] { DeviceMemory(3, 4096, 2048).allocate(1024); });
   IssuingMutex issuing;
-  expect_backend_error(  // it makes its card current
+  expect_backend_error(  // fails as it makes its card current
       "cudaSetDevice", [&] { PinnedCache(3, 5, issuing).take(100, [](cudaEvent_t) {}); }, "card 5");
   expect_backend_error("cudaStreamCreateWithPriority", [] { make_stream(3, 0); });
   expect_backend_error("cudaEventCreateWithFlags", [] { make_event(3); });
@@ -92,7 +92,7 @@ TEST_F(WithoutDriver, NcclRefusesToConnect) {
   EXPECT_THROW(make_nccl_communicator({{0, 0}, {1, 1}}, one_process(2), {})->start(), Error);
 }
 
-// All of NCCL that one card can show: devices that share a card have no use for it. Its self-test sums a number.
+// NCCL on one card: devices that share a card do not use it. Its self-test sums a number.
 TEST(WithDriver, NcclConnectsASingleRankAndSumsItsNumber) {
   if (find_cuda_cards().count == 0) GTEST_SKIP() << "no driver answers here";
   EXPECT_NO_THROW(make_nccl_communicator({{0, 0}}, one_process(1), {})->start());
@@ -151,7 +151,7 @@ TEST(Arena, ReusesWhatWasGivenBackAndMergesNeighbours) {
   EXPECT_EQ(arena.take(1), std::nullopt);
   arena.give(0, 1000);
   arena.give(2048, 2048);
-  EXPECT_EQ(arena.take(3072), std::nullopt);  // apart
+  EXPECT_EQ(arena.take(3072), std::nullopt);  // not adjacent
   arena.give(1024, 1024);
   EXPECT_EQ(arena.take(4096), 0);
 }

@@ -1,5 +1,5 @@
-// The real cuDNN where no driver answers: it takes the graphs that are built here, lists engines for a card that is
-// only described, and makes them ready. What needs a GPU, which is to run them, is not tested here.
+// The real cuDNN without a driver: it accepts the graphs that are built here, lists engines for a card that is only
+// described, and finalizes them. Running them needs a GPU and is not tested here.
 #include <cudnn_graph.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +18,7 @@
 namespace lockstep::gpu {
 namespace {
 
-// An H100, as CUDA describes it.
+// The description of an H100 by CUDA.
 constexpr std::string_view kH100 = R"({"cudaDeviceId":0,"deviceVer":900,"driverVer":13000,
   "maxGridSize":[2147483647,65535,65535],"maxBlockSize":[1024,1024,64],"regsPerBlock":65536,"multiProcessorCount":132,
   "warpSize":32,"maxSharedMemoryPerBlock":49152,"maxSharedMemoryPerBlockOptin":232448,
@@ -79,7 +79,7 @@ class Cudnn9 : public ::testing::Test {
  protected:
   Cudnn9() : card_(CUDNN_BACKEND_DEVICEPROP_DESCRIPTOR, 0) {
     card_.set_all(CUDNN_ATTR_DEVICEPROP_JSON_REPRESENTATION,
-                  std::span<const char>(kH100.data(), kH100.size() + 1));  // with the 0 behind it
+                  std::span<const char>(kH100.data(), kH100.size() + 1));  // with the terminating 0
     EXPECT_TRUE(card_.finalize());
   }
 

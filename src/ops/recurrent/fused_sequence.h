@@ -47,7 +47,7 @@ struct BackwardStep {
 
 /// The tensors that a sequence saves for backward.
 struct Kept {
-  Tensor gates, from_h;  ///< Of all steps.
+  Tensor gates, from_h;  ///< Rows of all steps.
   History h, c;
 
   ForwardStep at(const Steps& steps, std::int64_t step) const {
