@@ -17,7 +17,7 @@ namespace lockstep::autocast {
 
 enum class Precision { product, wide };
 
-/// True within a region.
+/// Converts to true if it was made inside of a region.
 template <Precision kPrecision>
 class Cast {
  public:

@@ -7,7 +7,7 @@ namespace lockstep {
 
 /// An index whose run is zeros when runs are taken, and is ignored when runs are added.
 struct SkippedRun {
-  std::int64_t index = -1;  ///< -1 for none.
+  std::int64_t index = -1;  ///< -1: none.
 };
 
 /// x at index[0], index[1], ... along `dim`; zeros where the index is `skipped`. index: [count], int64, checked.

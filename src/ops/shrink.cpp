@@ -1,4 +1,4 @@
-// Activations that are small near 0: shrinks, threshold and softsign.
+// Activations that are small near 0: hardshrink, softshrink, tanhshrink, threshold and softsign.
 #include <lockstep/ops/activation.h>
 
 #include "ops/elementwise.h"

@@ -128,7 +128,7 @@ Tensor LBFGS::direction(const Tensor& gradient) {
   return q;
 }
 
-// A line search along a direction from the parameters' present point. It puts the parameters back.
+// A line search along a direction from the parameters' present point. Restores the parameters.
 class LBFGS::Search {
  public:
   Search(LBFGS& optimizer, const Closure& closure, const Tensor& direction)

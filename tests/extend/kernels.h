@@ -12,13 +12,13 @@ namespace lockstep::testing {
 
 /// x sigmoid(beta x) gate, differentiable in all three.
 Tensor swiglu(const Tensor& x, const Tensor& gate, const Tensor& beta);
-/// 2 x, without a gradient.
+/// 2 x. Not differentiable.
 Tensor twice(const Tensor& x);
-/// a + b, without a gradient.
+/// a + b. Not differentiable.
 Tensor plus(const Tensor& a, const Tensor& b);
-/// a + b and a - b, without gradients.
+/// a + b and a - b. Not differentiable.
 std::array<Tensor, 2> sum_and_difference(const Tensor& a, const Tensor& b);
-/// x / sqrt(mean(x^2) + 1e-6) along `dim`, without a gradient.
+/// x / sqrt(mean(x^2) + 1e-6) along `dim`. Not differentiable.
 Tensor rms_norm_rows(const Tensor& x, std::int64_t dim = -1);
 /// The sum of x y along the last dimension, `length` times along it.
 Tensor dot_rows(const Tensor& x, const Tensor& y, std::int64_t length);

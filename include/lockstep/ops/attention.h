@@ -24,8 +24,8 @@ struct AttentionOptions {
 /// softmax(scale query key^T + mask) value (Vaswani et al. 2017). query: [..., queries, features], key: [..., keys,
 /// features], value: [..., keys, out]; the leading dimensions broadcast. The result: [..., queries, out], 0 for a query
 /// that sees no key.
-/// Memory grows linearly with the numbers of queries and keys. It grows with their product if there is dropout, a mask
-/// that requires a gradient, or a recorded backward (double backward).
+/// Memory grows linearly with the numbers of queries and keys. Memory grows with their product if there is dropout, a
+/// mask that requires a gradient, or a recorded backward (double backward).
 LOCKSTEP_API Tensor scaled_dot_product_attention(const Tensor& query, const Tensor& key, const Tensor& value,
                                                  const AttentionOptions& options = {});
 

@@ -1,4 +1,4 @@
-// Elementwise comparison, logic and choice. Shapes broadcast, dtypes promote as in arithmetic.h. Throw ShapeError,
+// Elementwise comparison, logic and selection. Shapes broadcast, dtypes promote as in arithmetic.h. Throw ShapeError,
 // DeviceMismatch; DTypeError for a condition that is not bool.
 #pragma once
 
@@ -14,7 +14,7 @@ LOCKSTEP_API Tensor le(const Tensor& a, const Tensor& b);
 inline Tensor gt(const Tensor& a, const Tensor& b) { return lt(b, a); }
 inline Tensor ge(const Tensor& a, const Tensor& b) { return le(b, a); }
 
-/// With a number.
+/// Comparisons with a number.
 LOCKSTEP_API Tensor eq(const Tensor& a, double b);
 LOCKSTEP_API Tensor ne(const Tensor& a, double b);
 LOCKSTEP_API Tensor lt(const Tensor& a, double b);

@@ -19,18 +19,18 @@ namespace lockstep {
 /// InvalidArgument for an invalid equation.
 LOCKSTEP_API Tensor einsum(std::string_view equation, std::span<const Tensor> operands);
 
-/// The same for a list.
+/// einsum() of a list of operands.
 inline Tensor einsum(std::string_view equation, std::initializer_list<Tensor> operands) {
   return einsum(equation, std::span(operands.begin(), operands.size()));
 }
 
-/// The same for operands one after another: einsum("bij,bjk->bik", a, b).
+/// einsum() of operands as arguments: einsum("bij,bjk->bik", a, b).
 template <std::convertible_to<Tensor>... More>
 Tensor einsum(std::string_view equation, const Tensor& first, const More&... more) {
   return einsum(equation, {first, more...});
 }
 
-/// The sum over the last `dims` dimensions of a and the first of b.
+/// Sums the products over the last `dims` dimensions of a and the first `dims` of b.
 LOCKSTEP_API Tensor tensordot(const Tensor& a, const Tensor& b, std::int64_t dims = 2);
 /// Sums the products over a_dims of a and b_dims of b, pair by pair. The result has the other dimensions of a, then
 /// those of b.

@@ -14,10 +14,10 @@ struct GridSampleOptions {
   std::string_view padding_mode = "zeros";
   bool align_corners = false;  ///< -1 and 1 are the centers of the corner elements, not the edges of the image.
 };
-/// x [N, C, H, W] sampled at grid [N, H', W', 2] gives [N, C, H', W']; so does x [N, C, D, H, W] at grid [N, D', H',
-/// W', 3]. The grid's last dimension is (x, y) or (x, y, z), with x along W, each from -1 to 1. Both have one floating
-/// dtype. PyTorch's semantics. Differentiable in both, to any order; gradients are summed in a fixed order. Throws
-/// ShapeError, DTypeError, DeviceMismatch, InvalidArgument for another mode.
+/// x [N, C, H, W] sampled at grid [N, H', W', 2] gives [N, C, H', W']; x [N, C, D, H, W] at grid [N, D', H', W', 3]
+/// gives [N, C, D', H', W']. The grid's last dimension is (x, y) or (x, y, z), with x along W, each from -1 to 1. x and
+/// grid have one floating dtype. PyTorch's semantics. Differentiable in both, to any order; gradients are summed in a
+/// fixed order. Throws ShapeError, DTypeError, DeviceMismatch, InvalidArgument for another mode.
 LOCKSTEP_API Tensor grid_sample(const Tensor& x, const Tensor& grid, const GridSampleOptions& options = {});
 
 }  // namespace lockstep

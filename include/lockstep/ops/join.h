@@ -33,7 +33,7 @@ LOCKSTEP_API std::vector<Tensor> tensor_split(const Tensor& tensor, std::int64_t
 LOCKSTEP_API std::vector<Tensor> tensor_split(const Tensor& tensor, const std::vector<std::int64_t>& indices,
                                               std::int64_t dim = 0);
 
-/// The same for a list.
+/// cat() of a list.
 inline Tensor cat(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return cat(std::span(tensors.begin(), tensors.size()), dim);
 }
@@ -51,7 +51,7 @@ inline Tensor hstack(std::initializer_list<Tensor> tensors) {
   return hstack(std::span(tensors.begin(), tensors.size()));
 }
 
-/// The same for a list.
+/// stack() of a list.
 inline Tensor stack(std::initializer_list<Tensor> tensors, std::int64_t dim = 0) {
   return stack(std::span(tensors.begin(), tensors.size()), dim);
 }

@@ -57,8 +57,8 @@ struct BinaryCrossEntropyOptions {
   Choice<Reduction> reduction = Reduction::mean;
   Tensor pos_weight = {};  ///< Factor of the loss of target 1, with logits only: broadcasts to the input.
 };
-/// -(target log(input) + (1 - target) log(1 - input)); logarithms are clamped to -100. Both are in [0, 1], else
-/// InvalidArgument: at once on the CPU, later on a GPU, as in cross_entropy().
+/// -(target log(input) + (1 - target) log(1 - input)); logarithms are clamped to -100. Input and target are in [0, 1],
+/// else InvalidArgument: at once on the CPU, later on a GPU, as in cross_entropy().
 LOCKSTEP_API Tensor binary_cross_entropy(const Tensor& input, const Tensor& target,
                                          const BinaryCrossEntropyOptions& options = {});
 /// binary_cross_entropy(sigmoid(input), target), accurate for inputs of any size.

@@ -12,7 +12,7 @@ struct MarginLossOptions {
   double margin = 0;
   Choice<Reduction> reduction = Reduction::mean;
 };
-/// max(0, -target (a - b) + margin). All have one shape; target: 1 if a should be greater, -1 if b should.
+/// max(0, -target (a - b) + margin). All tensors have one shape; target: 1 if a should be greater, -1 if b should.
 LOCKSTEP_API Tensor margin_ranking_loss(const Tensor& a, const Tensor& b, const Tensor& target,
                                         const MarginLossOptions& options = {});
 
@@ -25,7 +25,7 @@ struct HingeEmbeddingLossOptions {
   double margin = 1;
   Choice<Reduction> reduction = Reduction::mean;
 };
-/// x for target 1, max(0, margin - x) for target -1. Both have one shape.
+/// x for target 1, max(0, margin - x) for target -1. x and target have one shape.
 LOCKSTEP_API Tensor hinge_embedding_loss(const Tensor& x, const Tensor& target,
                                          const HingeEmbeddingLossOptions& options = {});
 
@@ -56,14 +56,14 @@ LOCKSTEP_API Tensor multi_margin_loss(const Tensor& x, const Tensor& target,
 /// or [classes]; target: the same shape, int32 or int64: the row's classes, then -1.
 LOCKSTEP_API Tensor multilabel_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options = {});
 
-/// log(1 + exp(-target x)), target 1 or -1. Both have one shape.
+/// log(1 + exp(-target x)), target 1 or -1. x and target have one shape.
 LOCKSTEP_API Tensor soft_margin_loss(const Tensor& x, const Tensor& target, const LossOptions& options = {});
 
 struct MultilabelSoftMarginLossOptions {
   Tensor weight = {};  ///< Broadcasts to x.
   Choice<Reduction> reduction = Reduction::mean;
 };
-/// The mean of binary_cross_entropy_with_logits over the last dimension. Both have one shape.
+/// The mean of binary_cross_entropy_with_logits over the last dimension. x and target have one shape.
 LOCKSTEP_API Tensor multilabel_soft_margin_loss(const Tensor& x, const Tensor& target,
                                                 const MultilabelSoftMarginLossOptions& options = {});
 

@@ -14,8 +14,7 @@ namespace lockstep {
 
 struct MaxPoolOptions {
   std::optional<PerDimension> stride = {};  ///< Default: kernel_size.
-  PerDimension padding = 0;                 ///< Padding on both sides, which is never the maximum. At most half of
-                                            ///< kernel_size.
+  PerDimension padding = 0;                 ///< On both sides, never the maximum. At most half of kernel_size.
   PerDimension dilation = 1;
   bool ceil_mode = false;  ///< The last window may extend past the end.
 };

@@ -53,7 +53,7 @@ class LOCKSTEP_API GradScaler {
   /// whether one is not finite. Waits for no device. Throws InvalidArgument if called twice before update().
   void unscale_(Optimizer& optimizer);
   /// Unscales the gradients unless unscale_() has, and calls optimizer.step() if all of them are finite. Returns true
-  /// if it did. Waits until the devices know this. Throws InvalidArgument if called twice before update().
+  /// if it did. Waits for the devices' results. Throws InvalidArgument if called twice before update().
   bool step(Optimizer& optimizer);
   /// To call after the steps of all optimizers. The scale shrinks if a step was skipped, and grows after
   /// growth_interval updates without a skipped step.

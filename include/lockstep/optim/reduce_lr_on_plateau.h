@@ -53,7 +53,7 @@ class LOCKSTEP_API ReduceLROnPlateau {
   /// NaN counts as no improvement.
   void step(double metric);
 
-  MetricMode mode() const noexcept { return options_.mode; }  ///< Which values are better.
+  MetricMode mode() const noexcept { return options_.mode; }  ///< The better values of the metric.
   double best() const noexcept { return best_; }              ///< Before the first step infinity, or -infinity for
                                                               ///< MetricMode::max.
   std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }  ///< Consecutive steps without improvement.

@@ -80,7 +80,7 @@ LOCKSTEP_API void count_changes(const Batch& batch, unsigned slots) noexcept;
 /// is not that rounding (it was changed by hand, or the master weight is new), the update starts from the parameter.
 template <class Narrow, class Rule>
 struct OnMaster {
-  Rule rule;  ///< For the master weight.
+  Rule rule;  ///< The rule for the master weight.
 
   /// Updates one element.
   template <class T, class... State>

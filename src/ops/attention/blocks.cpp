@@ -14,7 +14,7 @@
 namespace lockstep {
 namespace {
 
-constexpr double kHidden = -std::numeric_limits<double>::infinity();  // a score
+constexpr double kHidden = -std::numeric_limits<double>::infinity();  // the score of a hidden key
 
 struct Weight {
   template <class T>
