@@ -81,8 +81,7 @@ Given read_parameter(StateReader& reader, std::size_t index, const Tensor& param
   if (number_name) reader.number(state_key(index, number_name), given.state.number);
   for (std::size_t s = 0; s < slots.size(); ++s) {
     const std::string key = state_key(index, slots[s].name);
-    if ((!slots[s].used || s == kMasterSlot) && !reader.has(key)) continue;  // a missing master weight is made from the
-                                                                             // parameter
+    if ((!slots[s].used || s == kMasterSlot) && !reader.has(key)) continue;  // made from the parameter
     given.slots[s] = reader.tensor(key, parameter.sizes());
     if (given.slots[s] && !is_floating(given.slots[s]->dtype()))
       reader.problem("\"", key, "\" of ", given.slots[s]->dtype());

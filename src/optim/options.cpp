@@ -25,8 +25,7 @@ void require(bool holds, const char* optimizer, std::string_view expected, doubl
 
 void require_not_negative(const char* optimizer, std::initializer_list<std::pair<std::string_view, double>> options) {
   for (const auto& [name, value] : options)
-    if (!(value >= 0)) require(false, optimizer, text(name, " >= 0"), value);  // builds the text only on failure: each
-                                                                               // step checks
+    if (!(value >= 0)) require(false, optimizer, text(name, " >= 0"), value);  // no text is built on success
 }
 
 void require_betas(const char* optimizer, const std::array<double, 2>& betas) {

@@ -20,9 +20,7 @@ class StateReader {
   explicit StateReader(const StateDict& state) : state_(state) {}
 
   bool has(const std::string& key) const { return state_.find(key) != nullptr; }
-  const Tensor* any(const std::string& key) const { return state_.find(key); }  ///< The values, in any shape; null if
-                                                                                ///< the key is missing.
-                                                                                ///< missing.
+  const Tensor* any(const std::string& key) const { return state_.find(key); }  ///< In any shape, or null.
   /// The values of `key`, if it has this shape. Else records a problem and returns null. Any dtype.
   const Tensor* tensor(const std::string& key, const Shape& sizes);
   /// Reads numbers, converted from any dtype; leaves `values` alone if there is a problem.

@@ -14,9 +14,9 @@ namespace lockstep::extend {
 /// A tensor as a kernel sees it.
 struct Operand {
   std::byte* data = nullptr;  ///< The first element.
-  Shape sizes, strides;    ///< Strides in elements.
-  std::int64_t numel = 0;  ///< Number of elements.
-  bool contiguous = true;  ///< Elements lie in row-major order without holes.
+  Shape sizes, strides;       ///< Strides in elements.
+  std::int64_t numel = 0;     ///< Number of elements.
+  bool contiguous = true;     ///< Elements lie in row-major order without holes.
 };
 
 /// The tensor must live until the kernel is enqueued. Throws InvalidArgument naming `op` if it is undefined.
