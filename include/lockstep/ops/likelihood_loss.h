@@ -29,7 +29,7 @@ LOCKSTEP_API Tensor gaussian_nll_loss(const Tensor& input, const Tensor& target,
                                       const GaussianNllLossOptions& options = {});
 
 struct CtcLossOptions {
-  std::int64_t blank = 0;                 ///< The class of the blank label.
+  std::int64_t blank = 0;                         ///< The class of the blank label.
   Choice<Reduction> reduction = Reduction::mean;  ///< The mean first divides each loss by its target's length (at least
                                                   ///< 1).
   bool zero_infinity = false;  ///< Losses of targets too long for their input, which are infinite, become 0 with

@@ -54,7 +54,7 @@ class LOCKSTEP_API ReduceLROnPlateau {
   void step(double metric);
 
   MetricMode mode() const noexcept { return options_.mode; }  ///< The better values of the metric.
-  double best() const noexcept { return best_; }              ///< Before the first step +infinity (min), -infinity (max).
+  double best() const noexcept { return best_; }              ///< At first infinity (min) or -infinity (max).
   std::int64_t num_bad_epochs() const noexcept { return num_bad_epochs_; }  ///< Consecutive steps without improvement.
   std::int64_t last_epoch() const noexcept { return last_epoch_; }          ///< Number of calls of step().
   /// The rate of each group after the last step.
